@@ -1,0 +1,173 @@
+//! What a checked board file means: values that every part can use without asking again.
+//! Made only by the check in this folder; every index is in range, every limit ordered.
+
+use crate::budget::BudgetPlan;
+use crate::command::MAX_MOTORS;
+use crate::device::{McuPlan, MotorKind, SensorKind};
+use crate::field::FieldPlan;
+use crate::reflex::Rule;
+use crate::rt::RtPlan;
+use crate::sim::SimPlan;
+use crate::time::Span;
+
+/// A whole board.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Board {
+    /// Short name, as in the file's name.
+    pub name: String,
+    /// Substrings of the device tree's `compatible` that identify the machine; empty: any.
+    pub compatible: Vec<String>,
+    /// The control period.
+    pub period: Span,
+    /// Priorities, memory, cores.
+    pub rt: RtPlan,
+    /// The wires.
+    pub bus: BusPlan,
+    /// The microcontroller, where the board has one.
+    pub mcu: Option<McuPlan>,
+    /// Channels of the frame, in order.
+    pub sensors: Vec<SensorPlan>,
+    /// Motors of a command, in order.
+    pub motors: Vec<MotorPlan>,
+    /// The reflex table.
+    pub reflexes: Vec<Rule>,
+    /// When the robot may be armed and how long things may be late.
+    pub safety: SafetyPlan,
+    /// The field.
+    pub field: FieldPlan,
+    /// Its compute budget.
+    pub budget: BudgetPlan,
+    /// What a decided label means for the motors (read-outs that choose among labels).
+    pub decisions: Vec<Decision>,
+    /// The simulated world, for boards on the simulator.
+    pub sim: Option<SimPlan>,
+}
+
+/// Which wires there are.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BusPlan {
+    /// The simulator stands behind the bus traits.
+    Sim(I2cTiming),
+    /// Linux character devices.
+    Linux {
+        /// For example `/dev/i2c-1`.
+        i2c_path: String,
+        /// Labels of the GPIO chip, first match wins.
+        gpio_labels: Vec<String>,
+        /// Speed and patience.
+        timing: I2cTiming,
+    },
+    /// No bus: sensors are columns of a log.
+    Log,
+}
+
+/// Speed and patience of an I2C bus.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct I2cTiming {
+    /// SCL in Hz.
+    pub speed_hz: u32,
+    /// Longest time that one transfer may block.
+    pub timeout: Span,
+}
+
+/// One sensor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SensorPlan {
+    /// Name, unique on the board.
+    pub name: String,
+    /// Unit of the value, for people (`m`, `V`, `counts`, `deg`, `1`).
+    pub unit: String,
+    /// Where the value comes from.
+    pub kind: SensorKind,
+    /// How often it is read.
+    pub period: Span,
+    /// Older than this it is stale.
+    pub max_age: Span,
+    /// Values outside are refused.
+    pub valid: [f32; 2],
+    /// This many bit-identical readings in a row are a frozen sensor; `None`: never.
+    pub frozen_after: Option<u32>,
+    /// How an old value gets worse: by this much a second (signed) towards the end of `valid`
+    /// that lies in that direction. Zero: ageing does not change it.
+    pub worst_per_s: f32,
+    /// Without it the robot may not drive.
+    pub required: bool,
+    /// How it enters the field; `None`: it does not.
+    pub input: Option<Scale>,
+}
+
+/// From a physical value to -1..=1, clamped.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    /// Value that becomes -1.
+    pub low: f32,
+    /// Value that becomes +1.
+    pub high: f32,
+    /// What happens between.
+    pub curve: Curve,
+}
+
+/// Shape of a [`Scale`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Curve {
+    /// Straight.
+    Linear,
+    /// Straight in the logarithm: equal ratios are equal steps. Both ends positive.
+    Log,
+}
+
+impl Scale {
+    /// `value` on this scale, always within -1..=1.
+    pub fn apply(&self, value: f32) -> f32 {
+        let share = match self.curve {
+            Curve::Linear => (value - self.low) / (self.high - self.low),
+            Curve::Log => {
+                libm::logf(value.max(f32::MIN_POSITIVE) / self.low) / libm::logf(self.high / self.low)
+            }
+        };
+        (2.0 * share - 1.0).clamp(-1.0, 1.0)
+    }
+}
+
+/// One motor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MotorPlan {
+    /// Name, unique on the board.
+    pub name: String,
+    /// How it is driven.
+    pub kind: MotorKind,
+    /// Largest |command| that is ever written (0..=1).
+    pub limit: f32,
+    /// Fastest change of the command, full scales a second. Stopping is never slowed down.
+    pub slew_per_s: f32,
+}
+
+/// Limits of patience and what arming wants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SafetyPlan {
+    /// A field result younger than this is obeyed in full.
+    pub field_fresh: Span,
+    /// From there its drive fades linearly to nothing over this time.
+    pub field_fade: Span,
+    /// A command is valid on the wire this long after its slot.
+    pub command_valid: Span,
+    /// Commands unconfirmed on the wire for longer than this are a lost bus.
+    pub wire_lost: Span,
+    /// This many skipped slots in a row are a late loop.
+    pub late_slots: u32,
+    /// Sensors must have been good for this long before arming.
+    pub settle: Span,
+    /// Longest unbroken time that the robot may drive backwards (it has no eyes there).
+    pub reverse_max: Span,
+    /// Arm by itself once everything is well (simulator, logs); otherwise wait to be told.
+    pub auto_arm: bool,
+}
+
+/// A label and its motor vector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// As the log writes it.
+    pub label: String,
+    /// Motor commands, -1..=1.
+    pub motors: heapless::Vec<f32, MAX_MOTORS>,
+}

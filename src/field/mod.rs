@@ -1,0 +1,73 @@
+//! The neural field: one sensor vector in, one motor vector out, a cycle. The maths is
+//! `docs/field.md`; every engine computes exactly that.
+
+mod rung;
+pub mod shape;
+pub mod wiring;
+
+pub use rung::{RUNGS, Rung, TABLE, Work};
+pub use shape::{FieldPlan, Shape};
+
+use crate::command::MAX_MOTORS;
+use crate::frame::MAX_SENSORS;
+
+/// What one cycle is fed.
+#[derive(Clone, Copy, Debug)]
+pub struct Stimulus {
+    /// Number of the cycle, from 0. Decides noise and which parts of a rung's work are due.
+    pub cycle: u64,
+    /// Sensors on their scale, -1..=1; entries from the shape's `sensors` on are ignored.
+    /// A value that is not finite or out of range is refused (see [`Refused`]).
+    pub sensors: [f32; MAX_SENSORS],
+    /// Reward, -1..=1; |r| <= 0.1 is nothing.
+    pub reward: f32,
+    /// Quality of this cycle.
+    pub rung: Rung,
+}
+
+/// A stimulus that no engine takes: the field is left untouched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Refused {
+    /// Index of the sensor; `None`: the reward.
+    pub sensor: Option<usize>,
+    /// The value.
+    pub value: f32,
+}
+
+/// What one cycle answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Response {
+    /// [`Stimulus::cycle`].
+    pub cycle: u64,
+    /// Rows of the read-out before the tanh; class scores where the read-out chooses labels.
+    pub scores: [f32; MAX_MOTORS],
+    /// tanh of the scores plus exploration noise: the motor vector, -1..=1.
+    pub motors: [f32; MAX_MOTORS],
+    /// 0..=1, from the mean of the last 100 absolute errors.
+    pub confidence: f32,
+    /// 1 - MSE / MSE of persistence, exponentially averaged; above 0 the prediction is worth having.
+    pub skill: f32,
+    /// 1 - best cosine of the descriptor with the bank.
+    pub novelty: f32,
+}
+
+/// Statistics of the field, kept inside the engine and handed out on request or every 100 cycles.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Metrics {
+    /// Cycle they belong to.
+    pub cycle: u64,
+    /// Mean of all cells.
+    pub mean: f32,
+    /// Standard deviation of all cells.
+    pub std: f32,
+    /// Largest |u|.
+    pub max: f32,
+    /// Mean square.
+    pub energy: f32,
+    /// See [`Response::novelty`].
+    pub novelty: f32,
+    /// See [`Response::skill`].
+    pub skill: f32,
+    /// See [`Response::confidence`].
+    pub confidence: f32,
+}

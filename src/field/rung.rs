@@ -1,0 +1,72 @@
+//! Quality levels: one row a rung, the better first. A rung changes what is computed in a cycle,
+//! never what is sensed, guarded or limited; changing it allocates nothing.
+
+/// Number of rungs.
+pub const RUNGS: usize = 6;
+
+/// A quality level, 0 (everything) to 5.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rung(u8);
+
+impl Rung {
+    /// Everything.
+    pub const BEST: Rung = Rung(0);
+    /// The least that is still a field cycle.
+    pub const WORST: Rung = Rung(RUNGS as u8 - 1);
+
+    /// The rung of that number, if there is one.
+    pub const fn new(number: u8) -> Option<Rung> {
+        if (number as usize) < RUNGS { Some(Rung(number)) } else { None }
+    }
+    /// Its number, 0 the best.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+    /// One rung cheaper; the worst stays.
+    pub fn cheaper(self) -> Rung {
+        Rung((self.0 + 1).min(Rung::WORST.0))
+    }
+    /// One rung better; the best stays.
+    pub fn better(self) -> Rung {
+        Rung(self.0.saturating_sub(1))
+    }
+    /// What this rung computes.
+    pub const fn work(self) -> &'static Work {
+        &TABLE[self.0 as usize]
+    }
+}
+
+/// What one rung computes. "Every k" counts cycles by their number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// The bank is scanned in this many parts, one a cycle.
+    pub bank_parts: u64,
+    /// The library is matched and blended every so many cycles.
+    pub blend_every: u64,
+    /// Patterns in the blend.
+    pub blend_top: usize,
+    /// Learning and metrics run every so many cycles.
+    pub learn_every: u64,
+    /// Slow and pattern channels are updated every so many cycles.
+    pub slow_every: u64,
+    /// The field runs on half the grid per axis.
+    pub half_resolution: bool,
+}
+
+/// The rungs of `docs/field.md`, in order.
+pub const TABLE: [Work; RUNGS] = {
+    let full = Work {
+        bank_parts: 1,
+        blend_every: 1,
+        blend_top: 3,
+        learn_every: 1,
+        slow_every: 1,
+        half_resolution: false,
+    };
+    let one = Work { bank_parts: 2, ..full };
+    let two = Work { blend_every: 2, blend_top: 1, ..one };
+    let three = Work { learn_every: 4, ..two };
+    let four = Work { slow_every: 2, ..three };
+    let five = Work { half_resolution: true, ..four };
+    [full, one, two, three, four, five]
+};

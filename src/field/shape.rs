@@ -1,0 +1,174 @@
+//! Sizes, constants and free numbers of the field, each with its reason, and the relations between
+//! them proven before the program runs.
+
+use crate::time::Span;
+
+/// Channels of the field.
+pub const CHANNELS: usize = 64;
+/// Channels are reduced in groups of this many, for descriptor and gradients.
+pub const GROUP: usize = 8;
+/// Groups of channels.
+pub const GROUPS: usize = CHANNELS / GROUP;
+/// Content channels 0..32: driven by the sensors.
+pub const CONTENT: usize = 32;
+/// Groups of content channels, the ones whose gradients are features.
+pub const CONTENT_GROUPS: usize = CONTENT / GROUP;
+/// First pattern channel.
+pub const PATTERN_FIRST: usize = 32;
+/// Pattern channels 32..48.
+pub const PATTERN: usize = 16;
+/// First slow channel.
+pub const SLOW_FIRST: usize = 48;
+/// Slow channels 48..64: memory of seconds.
+pub const SLOW: usize = 16;
+/// Blocks per axis of the pooled features.
+pub const BLOCKS: usize = 4;
+/// Blocks of the grid.
+pub const BLOCK_COUNT: usize = BLOCKS * BLOCKS * BLOCKS;
+/// Context: mean of each channel.
+pub const CONTEXT: usize = CHANNELS;
+/// Descriptor: group x block means, group slowest, x fastest.
+pub const DESCRIPTOR: usize = GROUPS * BLOCK_COUNT;
+/// Gradient features: content group x axis (x, y, z) x (signed mean, mean magnitude) x block,
+/// in that order, block fastest (x fastest within).
+pub const GRADIENT: usize = CONTENT_GROUPS * 3 * 2 * BLOCK_COUNT;
+/// All features, in the order context, descriptor, gradients.
+pub const FEATURES: usize = CONTEXT + DESCRIPTOR + GRADIENT;
+/// Columns of a read-out: features and a constant 1.
+pub const READOUT_COLUMNS: usize = FEATURES + 1;
+/// Recent prediction errors kept for confidence.
+pub const ERROR_RING: usize = 1000;
+/// Best matches of the bank that are reported.
+pub const BANK_TOP: usize = 5;
+/// Most patterns in a blend.
+pub const BLEND_TOP: usize = 3;
+/// Metrics are handed out every so many cycles.
+pub const METRICS_EVERY: u64 = 100;
+
+const _: () = assert!(PATTERN_FIRST == CONTENT && SLOW_FIRST == PATTERN_FIRST + PATTERN);
+const _: () = assert!(SLOW_FIRST + SLOW == CHANNELS && CHANNELS % GROUP == 0);
+const _: () = assert!(FEATURES == 2112);
+
+/// Sizes that are chosen at start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Cells per axis: 8, 16, 32 or 64.
+    pub grid: usize,
+    /// Sensors, 1..=64.
+    pub sensors: usize,
+    /// Rows of the motor read-out, 1..=16.
+    pub motors: usize,
+    /// Capacity of the pattern library.
+    pub patterns: usize,
+    /// Capacity of the experience bank.
+    pub bank: usize,
+}
+
+impl Shape {
+    /// Cells of one channel.
+    pub const fn cells(&self) -> usize {
+        self.grid * self.grid * self.grid
+    }
+    /// Cells of the field.
+    pub const fn volume(&self) -> usize {
+        CHANNELS * self.cells()
+    }
+}
+
+/// Free numbers of the cycle; the defaults are those of `docs/field.md`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Params {
+    /// Diffusion rate, at most 1/6: beyond it the explicit 7-point step is unstable.
+    pub lambda: f64,
+    /// Slope inside the tanh.
+    pub gamma: f64,
+    /// Leak: |u| stays within 1 - beta for ever.
+    pub beta: f64,
+    /// Gain of the drive.
+    pub gain: f64,
+    /// Weight of the prediction error beside the sensor value in the drive.
+    pub eta: f64,
+    /// Share of the blended pattern in channels 32..48.
+    pub pattern_share: f64,
+    /// Time constant of content and pattern channels, seconds.
+    pub t_fast: f64,
+    /// Time constant of slow channels, seconds.
+    pub t_slow: f64,
+    /// Novelty above which an experience may be stored.
+    pub novelty_threshold: f64,
+    /// Mean |error| above which an experience may be stored without reward.
+    pub error_threshold: f64,
+    /// Temperature of the softmax over library cosines.
+    pub blend_temperature: f64,
+    /// Forgetting factor of the prediction's recursive least squares, per second of run time.
+    pub forget_per_s: f64,
+    /// Amplitude of exploration noise before the tanh.
+    pub explore: f64,
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        Params {
+            lambda: 0.1,
+            gamma: 0.9,
+            beta: 0.05,
+            gain: 4.0,
+            eta: 0.5,
+            pattern_share: 0.1,
+            t_fast: 0.05,
+            t_slow: 1.0,
+            novelty_threshold: 0.1,
+            error_threshold: 0.25,
+            blend_temperature: 0.1,
+            forget_per_s: 0.99,
+            explore: 0.0,
+        }
+    }
+}
+
+/// Which engine computes the field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineKind {
+    /// The best that this machine has, said aloud.
+    #[default]
+    Auto,
+    /// The plain f64 engine: the judge, and for research.
+    Reference,
+    /// The f32 engine.
+    Cpu,
+}
+
+/// Everything that an engine is built from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldPlan {
+    /// Which engine.
+    pub engine: EngineKind,
+    /// Sizes.
+    pub shape: Shape,
+    /// Free numbers.
+    pub params: Params,
+    /// Seed of receptive fields, biases, noise.
+    pub seed: u64,
+    /// Time between two cycles.
+    pub dt: Span,
+    /// Control periods between two cycles.
+    pub every_ticks: u32,
+    /// Threads of the CPU engine.
+    pub threads: usize,
+    /// Whether the prediction learns and the bank stores.
+    pub learn: bool,
+    /// The board's hand-written starting table.
+    pub start: Vec<StartCurve>,
+}
+
+/// One line of the hand-written starting table: what a motor should do with one sensor, a
+/// piecewise linear curve over the sensor's physical value. Curves of one motor add up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StartCurve {
+    /// Index of the motor.
+    pub motor: usize,
+    /// Index of the sensor among the field's inputs.
+    pub sensor: usize,
+    /// (sensor on its -1..=1 scale, motor -1..=1), sensor ascending; flat outside.
+    pub points: Vec<[f32; 2]>,
+}

@@ -1,0 +1,93 @@
+//! One fixed-size set of sensor samples: what the reflex reads and the field is fed from.
+//!
+//! Every sample carries when it was taken and whether it may be believed. A frame has no heap and
+//! is copied whole. This file holds the words; admitting readings (range, finite, frozen, zero)
+//! and ageing them is `sense.rs`.
+
+use crate::bus::BusFault;
+use crate::time::Instant;
+
+/// Most sensors a board may have (design limit of the field's input vector).
+pub const MAX_SENSORS: usize = 64;
+
+/// Why a reading is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The transfer failed.
+    Bus(BusFault),
+    /// No answer within the device's own time (an echo that never came back is a range, not this).
+    Timeout,
+    /// Outside the physical range that the board file states.
+    OutOfRange,
+    /// NaN or infinite.
+    NotFinite,
+    /// Bit-identical for longer than the board file allows.
+    Frozen,
+    /// Raw bytes all 0x00 or all 0xFF where the device cannot mean it.
+    DeadBytes,
+}
+
+/// Whether a sample may be believed, and if not, why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Health {
+    /// Nothing has been read since the start.
+    Never,
+    /// Valid and younger than its limit.
+    Good,
+    /// Was valid; older than the board's `max_age_ms`.
+    Stale,
+    /// The newest reading was refused; `value` holds the last good one, aged.
+    Bad(Fault),
+}
+
+/// What a bus thread hands over: one channel, one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// Index of the sensor in the board's list.
+    pub channel: u8,
+    /// Value in the channel's unit, or why there is none.
+    pub value: Result<f32, Fault>,
+    /// When the quantity was sampled (not when it was handed over).
+    pub stamp: Instant,
+}
+
+/// One channel of a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Last admitted value, in the channel's unit.
+    pub value: f32,
+    /// `value` moved towards its worst case by its age: what the reflex must assume.
+    pub worst: f32,
+    /// When `value` was sampled.
+    pub stamp: Instant,
+    /// Whether `value` may be believed now.
+    pub health: Health,
+}
+
+impl Sample {
+    /// A channel that nothing has been read from.
+    pub const NEVER: Sample = Sample { value: 0.0, worst: 0.0, stamp: Instant::ZERO, health: Health::Never };
+}
+
+/// All channels at one slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// The slot that this frame was taken for.
+    pub slot: Instant,
+    /// Number of channels in use.
+    pub len: usize,
+    /// Samples by channel; entries from `len` on are [`Sample::NEVER`].
+    pub samples: [Sample; MAX_SENSORS],
+}
+
+impl Frame {
+    /// A frame of `len` channels that nothing has been read into.
+    pub fn empty(len: usize) -> Frame {
+        assert!(len <= MAX_SENSORS, "the board check limits the number of sensors");
+        Frame { slot: Instant::ZERO, len, samples: [Sample::NEVER; MAX_SENSORS] }
+    }
+    /// The channels in use.
+    pub fn used(&self) -> &[Sample] {
+        &self.samples[..self.len]
+    }
+}

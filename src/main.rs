@@ -1,0 +1,3 @@
+//! Arguments to one verb, and the verb's outcome to an exit code.
+
+fn main() {}

@@ -1,0 +1,1 @@
+//! Robot states and their named transitions.

@@ -1,0 +1,26 @@
+//! A small seeded world behind the bus traits: production code runs on it unchanged.
+
+/// The world and the car in it, as the board file states them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimPlan {
+    /// Inner size of the room, metres (x, y).
+    pub room: [f32; 2],
+    /// Number of discs scattered in it.
+    pub discs: u32,
+    /// Radius of a disc in metres.
+    pub disc_radius: f32,
+    /// Rectangles without floor: [x0, y0, x1, y1] in metres.
+    pub cliffs: Vec<[f32; 4]>,
+    /// Points of the line on the floor, metres.
+    pub line: Vec<[f32; 2]>,
+    /// Distance of the axles, metres.
+    pub wheelbase: f32,
+    /// Distance of the wheels of one axle, metres.
+    pub track: f32,
+    /// Outer size of the car, metres (length, width).
+    pub body: [f32; 2],
+    /// Speed at full duty, metres a second.
+    pub full_speed: f32,
+    /// Battery when the run starts, volts.
+    pub battery_v: f32,
+}

@@ -1,0 +1,266 @@
+//! Time as the loop sees it: nanoseconds on one monotonic axis, a clock that can be
+//! real or simulated, and the grid of absolute slots that every control period stands on.
+//!
+//! Words: an [`Instant`] is a point on the clock's axis, a [`Span`] a length, a *slot* the
+//! scheduled moment of one control period. Nothing here knows the wall clock.
+
+use std::ops::{Add, AddAssign, Sub};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A length of time in nanoseconds, never negative.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span(u64);
+
+impl Span {
+    /// No time at all.
+    pub const ZERO: Span = Span(0);
+
+    /// A span of `ns` nanoseconds.
+    pub const fn from_nanos(ns: u64) -> Span {
+        Span(ns)
+    }
+    /// A span of `us` microseconds.
+    pub const fn from_micros(us: u64) -> Span {
+        Span(us * 1_000)
+    }
+    /// A span of `ms` milliseconds.
+    pub const fn from_millis(ms: u64) -> Span {
+        Span(ms * 1_000_000)
+    }
+    /// A span of `s` seconds; negative, NaN and over-long values saturate.
+    pub fn from_secs_f64(s: f64) -> Span {
+        Span((s * 1e9) as u64)
+    }
+    /// The length in nanoseconds.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+    /// The length in microseconds, with fractions.
+    pub fn as_micros_f64(self) -> f64 {
+        self.0 as f64 / 1e3
+    }
+    /// The length in seconds.
+    pub fn as_secs_f64(self) -> f64 {
+        self.0 as f64 / 1e9
+    }
+    /// This span `n` times over; saturates.
+    pub const fn times(self, n: u64) -> Span {
+        Span(self.0.saturating_mul(n))
+    }
+    /// This span less `other`, not below zero.
+    pub const fn less(self, other: Span) -> Span {
+        Span(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Add for Span {
+    type Output = Span;
+    fn add(self, other: Span) -> Span {
+        Span(self.0.saturating_add(other.0))
+    }
+}
+
+/// A point in time: nanoseconds since the clock's own zero. Points of two clocks do not compare.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The clock's own zero.
+    pub const ZERO: Instant = Instant(0);
+    /// Later than anything a clock will say; used for "not before something wakes me".
+    pub const NEVER: Instant = Instant(u64::MAX);
+
+    /// The point `ns` nanoseconds after the clock's zero.
+    pub const fn from_nanos(ns: u64) -> Instant {
+        Instant(ns)
+    }
+    /// Nanoseconds since the clock's zero.
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+    /// Time since `earlier`; zero if `earlier` is in fact later.
+    pub const fn since(self, earlier: Instant) -> Span {
+        Span(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Span> for Instant {
+    type Output = Instant;
+    fn add(self, span: Span) -> Instant {
+        Instant(self.0.saturating_add(span.0))
+    }
+}
+
+impl AddAssign<Span> for Instant {
+    fn add_assign(&mut self, span: Span) {
+        *self = *self + span;
+    }
+}
+
+impl Sub<Span> for Instant {
+    type Output = Instant;
+    fn sub(self, span: Span) -> Instant {
+        Instant(self.0.saturating_sub(span.0))
+    }
+}
+
+/// Where time comes from. One of the two seams of the runtime (the other is the bus).
+pub trait Clock: Send + Sync {
+    /// The present moment.
+    fn now(&self) -> Instant;
+    /// Returns not before `at`; at once if `at` has passed. Absolute, so no drift adds up.
+    fn sleep_until(&self, at: Instant);
+    /// Whether figures taken from this clock are real time (`false`: virtual time, to be labelled so).
+    fn is_real(&self) -> bool;
+}
+
+/// `CLOCK_MONOTONIC`, slept on with absolute deadlines.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MonotonicClock;
+
+impl Clock for MonotonicClock {
+    fn now(&self) -> Instant {
+        let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        Instant(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+    }
+
+    fn sleep_until(&self, at: Instant) {
+        let target = rustix::time::Timespec {
+            tv_sec: (at.0 / 1_000_000_000) as i64,
+            tv_nsec: (at.0 % 1_000_000_000) as i64,
+        };
+        // A signal may end the sleep early (EINTR); the deadline is absolute, so asking again is exact.
+        while rustix::thread::clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &target)
+            == Err(rustix::io::Errno::INTR)
+        {}
+    }
+
+    fn is_real(&self) -> bool {
+        true
+    }
+}
+
+/// Virtual time. Sleeping moves the clock; nothing else does, so a run is as fast as the machine
+/// and the same every time. The stepper in `cycle.rs` gives each worker its own cursor on it.
+#[derive(Debug, Default)]
+pub struct SimClock {
+    cursor: AtomicU64,
+}
+
+impl SimClock {
+    /// A clock that stands at its zero.
+    pub fn new() -> SimClock {
+        SimClock::default()
+    }
+    /// Puts the cursor at `at`, earlier or later. Only the stepper does this, between workers.
+    pub fn set(&self, at: Instant) {
+        self.cursor.store(at.0, Ordering::Relaxed);
+    }
+}
+
+impl Clock for SimClock {
+    fn now(&self) -> Instant {
+        Instant(self.cursor.load(Ordering::Relaxed))
+    }
+    fn sleep_until(&self, at: Instant) {
+        self.cursor.fetch_max(at.0, Ordering::Relaxed);
+    }
+    fn is_real(&self) -> bool {
+        false
+    }
+}
+
+/// The grid of slots: absolute deadlines `start + n * period`. A late period never shifts the
+/// grid; whole slots that passed are counted as skipped, so that at any time
+/// `slots_run + slots_skipped` equals the slots that have come due.
+#[derive(Clone, Copy, Debug)]
+pub struct Grid {
+    start: Instant,
+    period: Span,
+    run: u64,
+    skipped: u64,
+}
+
+impl Grid {
+    /// A grid whose first slot is `start`.
+    ///
+    /// # Panics
+    /// If `period` is zero: the board check refuses that, so it is a programmer's error here.
+    pub fn new(start: Instant, period: Span) -> Grid {
+        assert!(period > Span::ZERO, "a control period has a length");
+        Grid { start, period, run: 0, skipped: 0 }
+    }
+    /// The slot that is to be run next.
+    pub fn slot(&self) -> Instant {
+        self.start + self.period.times(self.run + self.skipped)
+    }
+    /// The slot was run and its work ended at `now`. Returns how many further slots are lost:
+    /// those whose whole period had passed by `now`.
+    pub fn done(&mut self, now: Instant) -> u64 {
+        self.run += 1;
+        let behind = now.since(self.slot());
+        let lost = if now < self.slot() { 0 } else { behind.as_nanos() / self.period.as_nanos() };
+        self.skipped += lost;
+        lost
+    }
+    /// Slots run so far.
+    pub fn slots_run(&self) -> u64 {
+        self.run
+    }
+    /// Slots that came due and were not run.
+    pub fn slots_skipped(&self) -> u64 {
+        self.skipped
+    }
+    /// The period.
+    pub fn period(&self) -> Span {
+        self.period
+    }
+    /// Time from the first slot to the slot that is next.
+    pub fn elapsed(&self) -> Span {
+        self.slot().since(self.start)
+    }
+    /// The identity that every run must satisfy: elapsed / period = slots run + slots skipped,
+    /// checked against a clock rather than against itself: at `now` no slot that has wholly passed
+    /// is missing from the count, and none is counted twice.
+    pub fn identity_holds(&self, now: Instant) -> bool {
+        let counted = self.run + self.skipped;
+        let due = now.since(self.start).as_nanos() / self.period.as_nanos();
+        // Between two slots the one in progress may or may not be counted yet.
+        counted == due || counted == due + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_period_skips_whole_slots_and_keeps_the_grid() {
+        let period = Span::from_millis(10);
+        let mut grid = Grid::new(Instant::from_nanos(5), period);
+        assert_eq!(grid.done(Instant::from_nanos(5) + Span::from_millis(3)), 0);
+        assert_eq!(grid.slot(), Instant::from_nanos(5) + period);
+        // Work that ends 35 ms after its slot has used up the slots at +10, +20 and part of +30.
+        let end = grid.slot() + Span::from_millis(35);
+        assert_eq!(grid.done(end), 2);
+        assert_eq!(grid.slot(), Instant::from_nanos(5) + period.times(4));
+        assert_eq!((grid.slots_run(), grid.slots_skipped()), (2, 2));
+        assert!(grid.identity_holds(end));
+        assert_eq!(grid.elapsed().as_nanos() / period.as_nanos(), 4);
+    }
+
+    #[test]
+    fn identity_fails_when_a_slot_is_lost_without_a_count() {
+        let mut grid = Grid::new(Instant::ZERO, Span::from_millis(10));
+        grid.done(Instant::from_nanos(1));
+        assert!(!grid.identity_holds(Instant::ZERO + Span::from_millis(45)));
+    }
+
+    #[test]
+    fn virtual_time_moves_only_by_sleeping() {
+        let clock = SimClock::new();
+        clock.sleep_until(Instant::from_nanos(70));
+        clock.sleep_until(Instant::from_nanos(20));
+        assert_eq!(clock.now(), Instant::from_nanos(70));
+    }
+}
