@@ -27,7 +27,7 @@ impl Rung {
         Rung((self.0 + 1).min(Rung::WORST.0))
     }
     /// One rung better; the best stays.
-    pub fn better(self) -> Rung {
+    pub const fn better(self) -> Rung {
         Rung(self.0.saturating_sub(1))
     }
     /// What this rung computes.
@@ -36,7 +36,7 @@ impl Rung {
     }
 }
 
-/// What one rung computes. "Every k" counts cycles by their number.
+/// What one rung computes. "Every k" counts cycles by their number (see `shape::is_due`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
     /// The bank is scanned in this many parts, one a cycle.

@@ -44,9 +44,41 @@ pub const BANK_TOP: usize = 5;
 pub const BLEND_TOP: usize = 3;
 /// Metrics are handed out every so many cycles.
 pub const METRICS_EVERY: u64 = 100;
+/// Errors that the confidence is the mean of: the newest of the ring.
+pub const CONFIDENCE_CYCLES: usize = 100;
+/// Confidence is 1 less this times their mean: errors of two thirds of the half-scale are no confidence.
+pub const CONFIDENCE_SLOPE: f64 = 1.5;
+/// Horizon of the averages behind the skill, seconds: long against the noise of one error, short
+/// against a change of behaviour.
+pub const SKILL_HORIZON_S: f64 = 10.0;
+/// Mean square error that nobody is blamed for: an error of 3e-5 is below what a 12-bit converter
+/// resolves. Keeps the skill at 0 where sensors stand still and both errors vanish.
+pub const SKILL_FLOOR: f64 = 1e-9;
+/// Rewards up to this are nothing.
+pub const REWARD_FLOOR: f32 = 0.1;
+/// A vector shorter than this, taken about the resting state, has no direction: below it lies the
+/// rounding of an f32 field at rest.
+pub const NORM_FLOOR: f64 = 1e-3;
+/// Age at which an experience counts half, seconds since it was last recognised.
+pub const RECENCY_S: f64 = 60.0;
+/// Time constant with which the motor scores leave their old course after a change of resolution, seconds.
+pub const BRIDGE_S: f64 = 0.2;
+/// Regressors of the prediction: context about rest, sensors, their last change, a constant 1.
+pub const fn regressors(sensors: usize) -> usize {
+    CONTEXT + 2 * sensors + 1
+}
+/// Context is multiplied by this among the regressors: a receptive field fills about a thirtieth
+/// of the cube, four of them a channel, so that a channel's mean moves by about a sixteenth.
+pub const CONTEXT_SCALE: f64 = 16.0;
+/// The last change is multiplied by this among the regressors: a sine of 0.4 Hz at 20 Hz changes by
+/// an eighth of its amplitude a cycle, so that sensors and changes weigh alike under the ridge.
+pub const CHANGE_SCALE: f64 = 8.0;
+/// Ridge of the prediction's least squares, in squared units of the regressors: the weight of one
+/// observation of unit size. Ten times less learns noise for its first 20 s, ten times more is slow.
+pub const RIDGE: f64 = 1.0;
 
 const _: () = assert!(PATTERN_FIRST == CONTENT && SLOW_FIRST == PATTERN_FIRST + PATTERN);
-const _: () = assert!(SLOW_FIRST + SLOW == CHANNELS && CHANNELS % GROUP == 0);
+const _: () = assert!(SLOW_FIRST + SLOW == CHANNELS && CHANNELS.is_multiple_of(GROUP));
 const _: () = assert!(FEATURES == 2112);
 
 /// Sizes that are chosen at start.
@@ -124,6 +156,33 @@ impl Default for Params {
             explore: 0.0,
         }
     }
+}
+
+impl Params {
+    /// Largest gain of the map u -> F: below 1 the field only fades, above it can hold patterns.
+    /// The kernel 1 + lambda * Laplacian has Fourier gains from 1 down to 1 - 12 lambda.
+    pub fn field_gain(&self) -> f64 {
+        (1.0 - self.beta) * self.gamma * (1.0 - 12.0 * self.lambda).abs().max(1.0)
+    }
+}
+
+/// How a step of `dt` seconds is taken with time constant `t`: equal sub-steps and the share
+/// k <= 1 that each moves towards F.
+pub fn sub_steps(dt: f64, t: f64) -> (usize, f64) {
+    // A quotient that is a whole number but for rounding must not cost one sub-step more.
+    let count = (dt / t - 1e-9).ceil().max(1.0);
+    (count as usize, dt / (t * count))
+}
+
+/// When a group beyond the content is stepped, where that is not every cycle: at cycle numbers that
+/// are due when this is added. One pattern group and one slow group at a time, so that no cycle
+/// costs more than another; on two threads, which take every second group each, likewise.
+pub const TURN: [u64; GROUPS] = [0, 0, 0, 0, 0, 1, 1, 0];
+
+/// Whether work that is done every `every` cycles is due: by the cycle's number, or because
+/// numbers were left out and it has not run for that long.
+pub fn is_due(cycle: u64, every: u64, since: u64) -> bool {
+    cycle.is_multiple_of(every) || since >= every
 }
 
 /// Which engine computes the field.

@@ -1,7 +1,7 @@
 //! What the seed fixes for ever: receptive fields, channel weights and biases. In f64; engines
 //! convert once at start. Nothing here depends on an engine.
 
-use super::shape::{CHANNELS, CONTENT, FieldPlan, SLOW, SLOW_FIRST};
+use super::shape::{CHANNELS, CONTENT, FieldPlan, PATTERN_FIRST, Params, SLOW, SLOW_FIRST};
 use crate::seed::{Stream, normal, uniform};
 
 /// Content channels that one sensor drives.
@@ -10,16 +10,18 @@ pub const FAN_OUT: usize = 8;
 /// Receptive fields and weights of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wiring {
-    /// phi, separable: [sensor][axis x, y, z][cell], the value of the Gaussian at the cell's centre.
+    /// phi, separable: `[sensor][axis x, y, z][cell]`, the value of the Gaussian at the cell's centre.
     pub profile: Vec<[Vec<f64>; 3]>,
-    /// B: [channel][sensor]; zero where the sensor does not reach the channel.
+    /// B: `[channel][sensor]`; zero where the sensor does not reach the channel.
     pub weight: Vec<Vec<f64>>,
-    /// h: [channel].
+    /// h: `[channel]`.
     pub bias: Vec<f64>,
+    /// Value of every cell of a channel at rest (all sensors and errors 0, empty library): `[channel]`.
+    pub rest: Vec<f64>,
 }
 
 impl Wiring {
-    /// The wiring of `plan` on a grid of `grid` cells per axis (the plan's own, or half of it).
+    /// The wiring of `plan` on a grid of `grid` cells per axis.
     pub fn new(plan: &FieldPlan, grid: usize) -> Wiring {
         let sensors = plan.shape.sensors;
         let mut weight = vec![vec![0.0; sensors]; CHANNELS];
@@ -30,12 +32,31 @@ impl Wiring {
             }
             weight[SLOW_FIRST + sensor % SLOW][sensor] = 1.0;
         }
+        let bias: Vec<f64> = (0..CHANNELS).map(|c| normal(plan.seed, Stream::Bias, c as u64)).collect();
         Wiring {
             profile: (0..sensors).map(|sensor| profile(sensor, grid)).collect(),
             weight,
-            bias: (0..CHANNELS).map(|c| normal(plan.seed, Stream::Bias, c as u64)).collect(),
+            rest: (0..CHANNELS).map(|c| resting_value(&plan.params, c, bias[c])).collect(),
+            bias,
         }
     }
+
+    /// The same wiring on half the grid: each profile's cells averaged in pairs, so that a bump on
+    /// the half grid is exactly the block mean of the bump on the whole one.
+    pub fn halved(&self) -> Wiring {
+        let halve = |cells: &Vec<f64>| cells.chunks_exact(2).map(|two| 0.5 * (two[0] + two[1])).collect();
+        let profile = self.profile.iter().map(|axes| std::array::from_fn(|axis| halve(&axes[axis])));
+        Wiring { profile: profile.collect(), ..self.clone() }
+    }
+}
+
+/// Solves u = F(u) for a field without sensors, the same in every cell. The map contracts by 0.855
+/// a step with the default numbers: 500 steps reach the last bit.
+fn resting_value(params: &Params, channel: usize, bias: f64) -> f64 {
+    let is_pattern = (PATTERN_FIRST..SLOW_FIRST).contains(&channel);
+    let share = if is_pattern { 1.0 - params.pattern_share } else { 1.0 };
+    let step = |u: f64| share * (1.0 - params.beta) * libm::tanh(params.gamma * u + params.gain * bias);
+    (0..500).fold(0.0, |u, _| step(u))
 }
 
 /// FAN_OUT different content channels, by a partial Fisher-Yates shuffle.

@@ -1,0 +1,248 @@
+//! The pattern library: contexts to find a pattern by, volumes to blend. The index of contexts is
+//! small and f64; the volumes are the largest memory of the engine and are held in 16 bits.
+//!
+//! A stored value is a whole number of steps of bound / 32767: |v| <= bound needs no exponent, so a
+//! fixed point is 16 times as exact as a half float of the same size, at most 1.5e-5 off.
+
+use super::half::halve;
+use crate::field::shape::{BLEND_TOP, CONTEXT, GROUP, NORM_FLOOR, Params};
+
+/// Steps from 0 to the bound.
+const STEPS: f32 = 32767.0;
+
+/// What is blended into the pattern channels: slots and weights, best first.
+#[derive(Clone, Copy, Debug)]
+pub struct Blend {
+    slots: [usize; BLEND_TOP],
+    weights: [f64; BLEND_TOP],
+    len: usize,
+}
+
+impl Blend {
+    /// Nothing.
+    pub const NONE: Blend = Blend { slots: [0; BLEND_TOP], weights: [0.0; BLEND_TOP], len: 0 };
+
+    /// Slots, best first.
+    pub fn slots(&self) -> &[usize] {
+        &self.slots[..self.len]
+    }
+    /// Their weights; they sum to 1.
+    pub fn weights(&self) -> &[f64] {
+        &self.weights[..self.len]
+    }
+}
+
+/// The index: what each slot is found by.
+pub struct Index {
+    /// Unit contexts about rest; zero in an empty slot.
+    contexts: Vec<[f64; CONTEXT]>,
+    values: Vec<Option<f32>>,
+}
+
+impl Index {
+    /// An index of `slots` empty slots.
+    pub fn new(slots: usize) -> Index {
+        Index { contexts: vec![[0.0; CONTEXT]; slots], values: vec![None; slots] }
+    }
+    /// Whether there is such a slot.
+    pub fn has(&self, slot: usize) -> bool {
+        slot < self.values.len()
+    }
+    /// Enters a context about rest. The slot exists.
+    pub fn enter(&mut self, slot: usize, context: &[f64; CONTEXT], value: f32) {
+        self.contexts[slot] = *context;
+        unit(&mut self.contexts[slot]);
+        self.values[slot] = Some(value);
+    }
+    /// Empties a slot.
+    pub fn clear(&mut self, slot: usize) {
+        if let Some(value) = self.values.get_mut(slot) {
+            *value = None;
+        }
+    }
+    /// The value that a slot was stored with.
+    pub fn value(&self, slot: usize) -> Option<f32> {
+        self.values.get(slot).copied().flatten()
+    }
+    /// The `top` slots nearest to a context about rest, equal ones by lower slot; weights are a
+    /// softmax of the cosines.
+    pub fn recall(&self, context: &[f64; CONTEXT], top: usize, temperature: f64) -> Blend {
+        let mut query = *context;
+        unit(&mut query);
+        let (mut blend, top) = (Blend::NONE, top.min(BLEND_TOP));
+        let stored = self.contexts.iter().enumerate().filter(|(slot, _)| self.values[*slot].is_some());
+        for (slot, stored) in stored {
+            let cosine: f64 = stored.iter().zip(&query).map(|(a, b)| a * b).sum();
+            let place = blend.weights().iter().position(|kept| *kept < cosine).unwrap_or(blend.len);
+            if place < top {
+                blend.len = (blend.len + 1).min(top);
+                blend.slots[place..blend.len].rotate_right(1);
+                blend.weights[place..blend.len].rotate_right(1);
+                (blend.slots[place], blend.weights[place]) = (slot, cosine);
+            }
+        }
+        soften(&mut blend.weights[..blend.len], temperature);
+        blend
+    }
+    /// Memory of the index.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.contexts) + size_of_val(&*self.values)
+    }
+}
+
+/// Cosines, best first, to weights that sum to 1.
+fn soften(weights: &mut [f64], temperature: f64) {
+    let best = weights.first().copied().unwrap_or(0.0);
+    weights.iter_mut().for_each(|w| *w = libm::exp((*w - best) / temperature));
+    let sum: f64 = weights.iter().sum();
+    weights.iter_mut().for_each(|w| *w /= sum);
+}
+
+/// To unit length; what is shorter than the floor stays shorter: it has no direction.
+pub fn unit(vector: &mut [f64]) {
+    let length = vector.iter().map(|v| v * v).sum::<f64>().sqrt().max(NORM_FLOOR);
+    vector.iter_mut().for_each(|v| *v /= length);
+}
+
+/// Eight channels of every pattern, on the whole grid and on the half one.
+pub struct Volumes {
+    grid: usize,
+    step: f32,
+    whole: Vec<i16>,
+    half: Vec<i16>,
+    /// One channel on the half grid, while it is stored.
+    mean: Vec<f32>,
+}
+
+impl Volumes {
+    /// Room for `slots` patterns on `grid` cells per axis, values within +-`bound`.
+    pub fn new(slots: usize, grid: usize, bound: f32) -> Volumes {
+        let (cells, halves) = (grid.pow(3), (grid / 2).pow(3));
+        Volumes {
+            grid,
+            step: bound / STEPS,
+            whole: vec![0; slots * GROUP * cells],
+            half: vec![0; slots * GROUP * halves],
+            mean: vec![0.0; halves],
+        }
+    }
+    /// Stores eight channels, each value within the bound.
+    pub fn store(&mut self, slot: usize, volume: &[f32]) {
+        let (cells, halves, step) = (self.grid.pow(3), self.mean.len(), self.step);
+        let round = |(to, from): (&mut i16, &f32)| *to = (from / step).round() as i16;
+        let whole = &mut self.whole[slot * GROUP * cells..][..GROUP * cells];
+        whole.iter_mut().zip(volume).for_each(round);
+        for (channel, volume) in volume.chunks_exact(cells).enumerate() {
+            halve(volume, self.grid, &mut self.mean);
+            let half = &mut self.half[(slot * GROUP + channel) * halves..][..halves];
+            half.iter_mut().zip(&self.mean).for_each(round);
+        }
+    }
+    /// One channel of a slot, in steps.
+    pub fn channel(&self, slot: usize, channel: usize, half: bool) -> &[i16] {
+        let (volumes, cells) =
+            if half { (&self.half, self.mean.len()) } else { (&self.whole, self.grid.pow(3)) };
+        &volumes[(slot * GROUP + channel) * cells..][..cells]
+    }
+    /// What one step is worth.
+    pub fn step(&self) -> f32 {
+        self.step
+    }
+    /// Memory of the volumes.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.whole) + size_of_val(&*self.half) + size_of_val(&*self.mean)
+    }
+}
+
+/// The blended patterns of one channel; nothing in other channels.
+pub struct Patterns<'a, const N: usize> {
+    /// Share of the field's own value; 1 where no pattern is blended.
+    own: f32,
+    blended: [(&'a [[i16; N]], f32); BLEND_TOP],
+    len: usize,
+}
+
+impl<'a, const N: usize> Patterns<'a, N> {
+    /// Channel `channel` of eight, blended as `blend` says; nothing without volumes.
+    pub fn new(
+        volumes: Option<&'a Volumes>,
+        blend: &Blend,
+        channel: usize,
+        half: bool,
+        params: &Params,
+    ) -> Patterns<'a, N> {
+        let mut patterns = Patterns { own: 1.0, blended: [(&[], 0.0); BLEND_TOP], len: 0 };
+        if let Some(volumes) = volumes {
+            patterns.own = (1.0 - params.pattern_share) as f32;
+            patterns.len = blend.slots().len();
+            let found = blend.slots().iter().zip(blend.weights());
+            for (place, (slot, weight)) in patterns.blended.iter_mut().zip(found) {
+                let share = params.pattern_share * weight * f64::from(volumes.step());
+                *place = (volumes.channel(*slot, channel, half).as_chunks::<N>().0, share as f32);
+            }
+        }
+        patterns
+    }
+
+    /// F <- 0.9 F + 0.1 Q along one row.
+    #[inline(always)]
+    pub fn blend(&self, z: usize, y: usize, value: &mut [f32; N]) {
+        if self.own < 1.0 {
+            value.iter_mut().for_each(|f| *f *= self.own);
+            for (volume, share) in &self.blended[..self.len] {
+                let row = &volume[z * N + y];
+                for x in 0..N {
+                    value[x] += share * f32::from(row[x]);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_come_first_and_weights_sum_to_one() {
+        let mut index = Index::new(6);
+        let context = |angle: f64| {
+            let mut context = [0.0; CONTEXT];
+            (context[0], context[1]) = (libm::cos(angle), libm::sin(angle));
+            context
+        };
+        // Slots 1 and 4 hold the same context: the lower one comes first.
+        for (slot, angle) in [(0, 2.0), (1, 0.5), (3, 1.0), (4, 0.5)] {
+            index.enter(slot, &context(angle), slot as f32);
+        }
+        let blend = index.recall(&context(0.4), 3, 0.1);
+        assert_eq!(blend.slots(), [1, 4, 3]);
+        assert!((blend.weights().iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        let expected = libm::exp((libm::cos(0.6) - libm::cos(0.1)) / 0.1);
+        assert!((blend.weights()[2] / blend.weights()[0] - expected).abs() < 1e-9);
+        index.clear(1);
+        assert_eq!(index.recall(&context(0.4), 1, 0.1).slots(), [4]);
+        assert_eq!(index.value(3), Some(3.0));
+        assert_eq!(Index::new(3).recall(&context(0.0), 3, 0.1).slots(), [0; 0]);
+    }
+
+    #[test]
+    fn a_volume_comes_back_within_half_a_step() {
+        let mut volumes = Volumes::new(2, 8, 0.95);
+        let volume: Vec<f32> =
+            (0..GROUP * 512).map(|i| 0.95 * (((i * 7919) % 2001) as f32 / 1000.0 - 1.0)).collect();
+        volumes.store(1, &volume);
+        for channel in 0..GROUP {
+            let stored = volumes.channel(1, channel, false);
+            for (stored, given) in stored.iter().zip(&volume[channel * 512..]) {
+                assert!((f32::from(*stored) * volumes.step() - given).abs() <= 1.5e-5);
+            }
+            let mut mean = vec![0.0; 64];
+            halve(&volume[channel * 512..][..512], 8, &mut mean);
+            for (stored, given) in volumes.channel(1, channel, true).iter().zip(&mean) {
+                assert!((f32::from(*stored) * volumes.step() - given).abs() <= 1.5e-5);
+            }
+        }
+        assert!(volumes.channel(0, 3, false).iter().all(|v| *v == 0));
+    }
+}

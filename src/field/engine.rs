@@ -1,0 +1,254 @@
+//! The engine that computes the field: one choice, made at the start and said aloud. Not a trait:
+//! there are few engines, all known here.
+
+use super::cpu::CpuEngine;
+use super::reference::ReferenceEngine;
+use super::shape::{CONTEXT, EngineKind, FieldPlan};
+use super::{Metrics, Refused, Response, Stimulus};
+
+/// One of the engines, with the verbs that all of them have. Between two cycles it may move to
+/// another thread.
+pub enum Engine {
+    /// The plain f64 engine.
+    Reference(Box<ReferenceEngine>),
+    /// The f32 engine.
+    Cpu(Box<CpuEngine>),
+}
+
+impl Engine {
+    /// Builds the engine that the plan asks for; takes all its memory here, and starts its worker
+    /// threads with the priority of the calling thread. `Auto` is the CPU engine, as this program
+    /// has no engine for a GPU.
+    pub fn build(plan: &FieldPlan) -> Engine {
+        match plan.engine {
+            EngineKind::Reference => Engine::Reference(Box::new(ReferenceEngine::new(plan))),
+            EngineKind::Cpu | EngineKind::Auto => Engine::Cpu(Box::new(CpuEngine::new(plan))),
+        }
+    }
+
+    /// Which engine this is, and why.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Engine::Reference(_) => "reference (f64, one thread), as the board asks",
+            Engine::Cpu(engine) if engine.plan().engine == EngineKind::Auto => {
+                "cpu (f32), chosen: no GPU engine is built into this program"
+            }
+            Engine::Cpu(_) => "cpu (f32), as the board asks",
+        }
+    }
+
+    /// One cycle. A stimulus that is refused changes nothing.
+    pub fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
+        match self {
+            Engine::Reference(engine) => engine.cycle(stimulus),
+            Engine::Cpu(engine) => engine.cycle(stimulus),
+        }
+    }
+
+    /// Back to the start; the read-out and the library stay.
+    pub fn rest(&mut self) {
+        match self {
+            Engine::Reference(engine) => engine.rest(),
+            Engine::Cpu(engine) => engine.rest(),
+        }
+    }
+
+    /// Copies the features of the last cycle; as many as `out` holds, in the order of `FEATURES`.
+    pub fn copy_features(&self, out: &mut [f32]) {
+        match self {
+            Engine::Reference(engine) => copy(engine.features(), out),
+            Engine::Cpu(engine) => out.iter_mut().zip(engine.features()).for_each(|(o, f)| *o = *f),
+        }
+    }
+
+    /// Copies the cells of channel `c`, x fastest, on the grid in use.
+    pub fn copy_channel(&self, c: usize, out: &mut [f32]) {
+        match self {
+            Engine::Reference(engine) => copy(engine.channel(c), out),
+            Engine::Cpu(engine) => out.iter_mut().zip(engine.channel(c)).for_each(|(o, u)| *o = *u),
+        }
+    }
+
+    /// What the next sensors are expected to be, -1..=1.
+    pub fn prediction(&self) -> &[f64] {
+        match self {
+            Engine::Reference(engine) => engine.prediction(),
+            Engine::Cpu(engine) => engine.prediction(),
+        }
+    }
+
+    /// Puts in the motor read-out: motors x `READOUT_COLUMNS`. Refuses (false) a wrong size and
+    /// weights that are not finite.
+    pub fn set_readout(&mut self, weights: &[f32]) -> bool {
+        match self {
+            Engine::Reference(engine) => engine.set_readout(weights),
+            Engine::Cpu(engine) => engine.set_readout(weights),
+        }
+    }
+
+    /// Stores a volume (16 x N^3, within 1 - beta) that is recalled by a context. Refuses (false)
+    /// what does not fit.
+    pub fn store_pattern(
+        &mut self,
+        slot: usize,
+        volume: &[f32],
+        context: &[f32; CONTEXT],
+        value: f32,
+    ) -> bool {
+        match self {
+            Engine::Reference(engine) => engine.store_pattern(slot, volume, context, value),
+            Engine::Cpu(engine) => engine.store_pattern(slot, volume, context, value),
+        }
+    }
+
+    /// Empties a slot of the library.
+    pub fn clear_pattern(&mut self, slot: usize) {
+        match self {
+            Engine::Reference(engine) => engine.clear_pattern(slot),
+            Engine::Cpu(engine) => engine.clear_pattern(slot),
+        }
+    }
+
+    /// The value that a pattern was stored with; `None` for an empty slot.
+    pub fn pattern_value(&self, slot: usize) -> Option<f32> {
+        match self {
+            Engine::Reference(engine) => engine.pattern_value(slot),
+            Engine::Cpu(engine) => engine.pattern_value(slot),
+        }
+    }
+
+    /// Slots and weights of the last match of the library, best first.
+    pub fn blend(&self) -> (&[usize], &[f64]) {
+        match self {
+            Engine::Reference(engine) => engine.blend(),
+            Engine::Cpu(engine) => engine.blend(),
+        }
+    }
+
+    /// Experiences in the bank.
+    pub fn experiences(&self) -> usize {
+        match self {
+            Engine::Reference(engine) => engine.experiences(),
+            Engine::Cpu(engine) => engine.experiences(),
+        }
+    }
+
+    /// Rows and cosines of the last whole sweep of the bank, best first.
+    pub fn nearest(&self) -> &[(usize, f64)] {
+        match self {
+            Engine::Reference(engine) => engine.nearest(),
+            Engine::Cpu(engine) => engine.nearest(),
+        }
+    }
+
+    /// The newest of the statistics that are taken every 100 cycles.
+    pub fn metrics(&self) -> Option<Metrics> {
+        match self {
+            Engine::Reference(engine) => engine.metrics(),
+            Engine::Cpu(engine) => engine.metrics(),
+        }
+    }
+
+    /// Statistics of the field as it stands; reads every cell.
+    pub fn measure_now(&self) -> Metrics {
+        match self {
+            Engine::Reference(engine) => engine.measure_now(),
+            Engine::Cpu(engine) => engine.measure_now(),
+        }
+    }
+
+    /// G: below 1 the field only fades.
+    pub fn gain(&self) -> f64 {
+        match self {
+            Engine::Reference(engine) => engine.gain(),
+            Engine::Cpu(engine) => engine.gain(),
+        }
+    }
+
+    /// Threads that share the work of a cycle, the caller's included.
+    pub fn threads(&self) -> usize {
+        match self {
+            Engine::Reference(_) => 1,
+            Engine::Cpu(engine) => engine.threads(),
+        }
+    }
+
+    /// Memory taken at the start, bytes: field, library, bank, read-out and learning.
+    pub fn memory_bytes(&self) -> usize {
+        match self {
+            Engine::Reference(engine) => engine.memory_bytes(),
+            Engine::Cpu(engine) => engine.memory_bytes(),
+        }
+    }
+}
+
+fn copy(from: &[f64], to: &mut [f32]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from as f32);
+}
+
+/// An engine is built on one thread and lives on another.
+const _: () = {
+    const fn moves_between_threads<T: Send>() {}
+    moves_between_threads::<Engine>();
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::Rung;
+    use crate::field::shape::{FEATURES, Params, READOUT_COLUMNS, Shape};
+    use crate::frame::MAX_SENSORS;
+    use crate::time::Span;
+
+    fn plan(engine: EngineKind) -> FieldPlan {
+        FieldPlan {
+            engine,
+            shape: Shape { grid: 8, sensors: 3, motors: 2, patterns: 2, bank: 4 },
+            params: Params::default(),
+            seed: 1,
+            dt: Span::from_millis(50),
+            every_ticks: 1,
+            threads: 1,
+            learn: true,
+            start: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn every_kind_is_built_says_its_name_and_knows_all_verbs() {
+        let mut names = Vec::new();
+        for kind in [EngineKind::Auto, EngineKind::Reference, EngineKind::Cpu] {
+            let mut engine = Engine::build(&plan(kind));
+            names.push(engine.name());
+            assert!(engine.set_readout(&[0.25; 2 * READOUT_COLUMNS]));
+            assert!(!engine.set_readout(&[0.25; READOUT_COLUMNS]), "one row is missing");
+            assert!(!engine.set_readout(&[f32::NAN; 2 * READOUT_COLUMNS]));
+            assert!(engine.store_pattern(1, &[0.5; 16 * 512], &[0.1; CONTEXT], 2.0));
+            assert!(!engine.store_pattern(2, &[0.5; 16 * 512], &[0.1; CONTEXT], 2.0), "no such slot");
+            assert!(!engine.store_pattern(0, &[0.96; 16 * 512], &[0.1; CONTEXT], 2.0), "beyond the bound");
+            assert_eq!((engine.pattern_value(0), engine.pattern_value(1)), (None, Some(2.0)));
+            let mut sensors = [0.0; MAX_SENSORS];
+            sensors[0] = 0.7;
+            let stimulus = Stimulus { cycle: 0, sensors, reward: 1.0, rung: Rung::BEST };
+            let response = engine.cycle(&stimulus).expect("in range");
+            let mut features = [f32::NAN; FEATURES];
+            engine.copy_features(&mut features);
+            let sum: f32 = features.iter().sum::<f32>() * 0.25 + 0.25;
+            assert!((response.scores[1] - sum).abs() < 1e-3, "{} and {sum}", response.scores[1]);
+            assert_eq!(engine.experiences(), 1);
+            assert_eq!(engine.blend().0, [1]);
+            assert_eq!(engine.metrics(), Some(engine.measure_now()));
+            assert!(engine.prediction().len() == 3 && engine.gain() < 1.0 && engine.threads() == 1);
+            assert!(engine.memory_bytes() > 64 * 512 * 4);
+            let mut cells = [f32::NAN; 512];
+            engine.copy_channel(5, &mut cells);
+            let mean = cells.iter().sum::<f32>() / 512.0;
+            assert!((mean - features[5]).abs() < 1e-5);
+            engine.clear_pattern(1);
+            engine.rest();
+            assert!(engine.experiences() == 0 && engine.pattern_value(1).is_none());
+        }
+        assert!(names[0].contains("chosen") && names[0].contains("no GPU"));
+        assert!(names[1].contains("reference") && names[2].contains("cpu"));
+    }
+}

@@ -1,0 +1,288 @@
+//! What is known about the next sensors: the error of the last prediction, how much it is worth,
+//! and the least squares that make it better. Steps 1 and 6 of `docs/field.md`, in f64 and the same
+//! in every engine.
+
+use crate::field::shape::{
+    CONFIDENCE_CYCLES, CONFIDENCE_SLOPE, ERROR_RING, RIDGE, SKILL_FLOOR, SKILL_HORIZON_S,
+};
+
+/// The newest mean absolute errors.
+pub struct ErrorRing {
+    errors: [f64; ERROR_RING],
+    /// Where the next one goes.
+    head: usize,
+    /// How many there are.
+    filled: usize,
+}
+
+impl ErrorRing {
+    /// No errors yet.
+    pub const EMPTY: ErrorRing = ErrorRing { errors: [0.0; ERROR_RING], head: 0, filled: 0 };
+
+    /// Takes the newest error; the oldest goes.
+    pub fn push(&mut self, error: f64) {
+        self.errors[self.head] = error;
+        self.head = (self.head + 1) % ERROR_RING;
+        self.filled = (self.filled + 1).min(ERROR_RING);
+    }
+
+    /// Mean of the newest `CONFIDENCE_CYCLES`, or of what there is; 0 of nothing.
+    fn recent_mean(&self) -> f64 {
+        let count = self.filled.min(CONFIDENCE_CYCLES);
+        let newest = (1..=count).map(|back| self.errors[(self.head + ERROR_RING - back) % ERROR_RING]);
+        newest.sum::<f64>() / count.max(1) as f64
+    }
+
+    /// 0..=1: 1 without errors.
+    pub fn confidence(&self) -> f64 {
+        (1.0 - CONFIDENCE_SLOPE * self.recent_mean()).clamp(0.0, 1.0)
+    }
+}
+
+/// Averages behind the skill: the prediction against same-as-before and against the running mean.
+pub struct Skill {
+    count: u64,
+    /// Weight of the newest once the averages are long: dt / horizon.
+    weight: f64,
+    mean: Vec<f64>,
+    predicted: Vec<f64>,
+    persistent: Vec<f64>,
+    climatic: Vec<f64>,
+}
+
+impl Skill {
+    /// Nothing known about `sensors` sensors that come every `dt` seconds.
+    pub fn new(sensors: usize, dt: f64) -> Skill {
+        let zeros = vec![0.0; sensors];
+        let weight = (dt / SKILL_HORIZON_S).min(1.0);
+        let (mean, predicted, persistent) = (zeros.clone(), zeros.clone(), zeros.clone());
+        Skill { count: 0, weight, mean, predicted, persistent, climatic: zeros }
+    }
+
+    /// Back to nothing known.
+    pub fn clear(&mut self) {
+        self.count = 0;
+    }
+
+    /// Takes one cycle: sensors, those of the cycle before, and the prediction's errors.
+    pub fn observe(&mut self, now: &[f64], before: &[f64], errors: &[f64]) {
+        self.count += 1;
+        let weight = self.weight.max(1.0 / self.count as f64);
+        let average = |average: &mut f64, value: f64| *average += weight * (value - *average);
+        for i in 0..now.len() {
+            // Before the first sample the last value is the only mean there is.
+            let mean = if self.count == 1 { before[i] } else { self.mean[i] };
+            average(&mut self.predicted[i], errors[i] * errors[i]);
+            average(&mut self.persistent[i], (now[i] - before[i]) * (now[i] - before[i]));
+            average(&mut self.climatic[i], (now[i] - mean) * (now[i] - mean));
+            average(&mut self.mean[i], now[i]);
+        }
+    }
+
+    /// 1 - error / error of the better simple forecast, -1..=1; 0 before anything is known.
+    pub fn value(&self) -> f64 {
+        if self.count == 0 {
+            return 0.0;
+        }
+        let floor = SKILL_FLOOR * self.mean.len() as f64;
+        let simple: f64 = self.persistent.iter().zip(&self.climatic).map(|(p, c)| p.min(*c)).sum();
+        (1.0 - (self.predicted.iter().sum::<f64>() + floor) / (simple + floor)).max(-1.0)
+    }
+}
+
+/// How far the learned change of each sensor may be believed: the factor that would have served
+/// best so far.
+pub struct Trust {
+    count: u64,
+    weight: f64,
+    /// Averages of (change x learned) and (learned^2), by sensor.
+    agreement: Vec<f64>,
+    power: Vec<f64>,
+}
+
+impl Trust {
+    /// None yet, for `sensors` sensors that come every `dt` seconds.
+    pub fn new(sensors: usize, dt: f64) -> Trust {
+        let weight = (dt / SKILL_HORIZON_S).min(1.0);
+        Trust { count: 0, weight, agreement: vec![0.0; sensors], power: vec![0.0; sensors] }
+    }
+
+    /// Back to none.
+    pub fn clear(&mut self) {
+        self.count = 0;
+        self.agreement.fill(0.0);
+        self.power.fill(0.0);
+    }
+
+    /// Takes one cycle: how the sensors changed, and the change that had been learned.
+    pub fn observe(&mut self, change: &[f64], learned: &[f64]) {
+        self.count += 1;
+        let weight = self.weight.max(1.0 / self.count as f64);
+        for i in 0..change.len() {
+            self.agreement[i] += weight * (change[i] * learned[i] - self.agreement[i]);
+            self.power[i] += weight * (learned[i] * learned[i] - self.power[i]);
+        }
+    }
+
+    /// 0..=1 for sensor `i`; 0 before anything was learned.
+    pub fn of(&self, i: usize) -> f64 {
+        (self.agreement[i] / (self.power[i] + SKILL_FLOOR)).clamp(0.0, 1.0)
+    }
+}
+
+/// Recursive least squares with forgetting and a ridge that forgetting does not wear away.
+pub struct Learner {
+    /// W: [sensor][regressor].
+    pub weights: Vec<f64>,
+    covariance: Vec<f64>,
+    regressors: usize,
+    /// Regressor whose weight is next seen as 0.
+    turn: usize,
+    gain: Vec<f64>,
+}
+
+impl Learner {
+    /// Nothing learned.
+    pub fn new(outputs: usize, regressors: usize) -> Learner {
+        let mut learner = Learner {
+            weights: vec![0.0; outputs * regressors],
+            covariance: vec![0.0; regressors * regressors],
+            regressors,
+            turn: 0,
+            gain: vec![0.0; regressors],
+        };
+        learner.forget_all();
+        learner
+    }
+
+    /// Back to nothing learned.
+    pub fn forget_all(&mut self) {
+        self.weights.fill(0.0);
+        self.turn = 0;
+        self.forget_covariance();
+    }
+
+    fn forget_covariance(&mut self) {
+        self.covariance.fill(0.0);
+        self.covariance.iter_mut().step_by(self.regressors + 1).for_each(|diagonal| *diagonal = 1.0 / RIDGE);
+    }
+
+    /// W x for output `i`.
+    pub fn output(&self, i: usize, x: &[f64]) -> f64 {
+        dot(&self.weights[i * self.regressors..][..self.regressors], x)
+    }
+
+    /// One observation: `wanted` followed `x`; older ones count `keep` (0..1) times as much as before.
+    pub fn observe(&mut self, x: &[f64], wanted: &[f64], keep: f64) {
+        let n = self.regressors;
+        self.covariance.iter_mut().for_each(|p| *p /= keep);
+        for (gain, row) in self.gain.iter_mut().zip(self.covariance.chunks_exact(n)) {
+            *gain = dot(row, x);
+        }
+        let scale = 1.0 + dot(&self.gain, x);
+        if !(scale.is_finite() && scale >= 1.0) {
+            return self.forget_covariance();
+        }
+        for (i, wanted) in wanted.iter().enumerate() {
+            let error = wanted - self.output(i, x);
+            self.correct(i, error / scale);
+        }
+        self.shrink(scale);
+        self.observe_ridge(keep);
+    }
+
+    /// The made-up observation that one weight, each in turn, is 0.
+    fn observe_ridge(&mut self, keep: f64) {
+        let (n, j) = (self.regressors, self.turn);
+        self.turn = (j + 1) % n;
+        let strength = RIDGE * n as f64 * (1.0 - keep);
+        for (gain, row) in self.gain.iter_mut().zip(self.covariance.chunks_exact(n)) {
+            *gain = row[j];
+        }
+        let scale = 1.0 / strength + self.gain[j];
+        if !(self.gain[j].is_finite() && self.gain[j] > 0.0) {
+            return self.forget_covariance();
+        }
+        for i in 0..self.weights.len() / n {
+            self.correct(i, -self.weights[i * n + j] / scale);
+        }
+        self.shrink(scale);
+    }
+
+    /// W_i += amount * gain.
+    fn correct(&mut self, i: usize, amount: f64) {
+        let row = &mut self.weights[i * self.regressors..][..self.regressors];
+        row.iter_mut().zip(&self.gain).for_each(|(w, g)| *w += amount * g);
+    }
+
+    /// P -= gain gain' / scale: symmetric to the last bit, as P was.
+    fn shrink(&mut self, scale: f64) {
+        for (row, a) in self.covariance.chunks_exact_mut(self.regressors).zip(&self.gain) {
+            row.iter_mut().zip(&self.gain).for_each(|(p, b)| *p -= a * b / scale);
+        }
+    }
+}
+
+/// a . b
+pub fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seed::{Stream, normal};
+
+    #[test]
+    fn confidence_is_right_across_the_wrap_around() {
+        let mut ring = ErrorRing::EMPTY;
+        let mut all = Vec::new();
+        for i in 0..2 * ERROR_RING + 150 {
+            let error = (i * 7919 % 1000) as f64 / 2000.0;
+            ring.push(error);
+            all.push(error);
+            let newest = &all[all.len().saturating_sub(100)..];
+            let mean = newest.iter().sum::<f64>() / newest.len() as f64;
+            assert!((ring.confidence() - (1.0 - 1.5 * mean)).abs() < 1e-12, "after {i}");
+        }
+    }
+
+    #[test]
+    fn skill_of_known_forecasts() {
+        let draw = |i: u64| 0.3 * normal(1, Stream::Stimulus, i);
+        let run = |forecast: &dyn Fn(f64, f64) -> f64| {
+            let mut skill = Skill::new(1, 0.05);
+            (1..4000).for_each(|i| {
+                let (now, before) = (draw(i), draw(i - 1));
+                skill.observe(&[now], &[before], &[now - forecast(before, now)]);
+            });
+            skill.value()
+        };
+        assert!(run(&|_, now| now) > 0.999, "an oracle");
+        assert!(run(&|_, _| 0.0).abs() < 0.02, "the mean is a simple forecast: worth nothing");
+        assert!(run(&|before, _| before) < -0.8, "of noise, same as before is twice as wrong");
+        assert!(run(&|_, _| 9.0) >= -1.0);
+    }
+
+    #[test]
+    fn least_squares_find_a_linear_rule_and_stay_bounded_without_news() {
+        let mut learner = Learner::new(1, 4);
+        let draw = |i: u64| normal(2, Stream::Stimulus, i);
+        for i in 0..400 {
+            let x = [draw(3 * i), draw(3 * i + 1), draw(3 * i + 2), 1.0];
+            learner.observe(&x, &[0.5 * x[0] - 0.25 * x[2] + 0.1], 0.9995);
+        }
+        for (w, expected) in learner.weights.iter().zip([0.5, 0.0, -0.25, 0.1]) {
+            assert!((w - expected).abs() < 0.01, "{:?}", learner.weights);
+        }
+        // The same input for ever: the direction of (1, 1, 0, 1) is known better and better, the
+        // others are known no better than the ridge says.
+        for _ in 0..200_000 {
+            learner.observe(&[1.0, 1.0, 0.0, 1.0], &[0.2], 0.9995);
+        }
+        let trace: f64 = learner.covariance.iter().step_by(5).sum();
+        assert!(trace.is_finite() && trace <= 4.0 * 1.1 / RIDGE, "trace {trace}");
+        assert!((learner.output(0, &[1.0, 1.0, 0.0, 1.0]) - 0.2).abs() < 1e-3);
+        assert!(learner.weights[2].abs() < 1e-3, "an unused weight goes back to nothing");
+    }
+}

@@ -1,0 +1,336 @@
+//! The field on one grid: drive, evolve, and the features reduced from it. Steps 2 to 4 of
+//! `docs/field.md`, loop by loop. Knows no memory, no learning and no rungs.
+
+use crate::field::shape::{
+    BLOCK_COUNT, BLOCKS, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, PATTERN,
+    PATTERN_FIRST, Params, SLOW_FIRST,
+};
+use crate::field::wiring::Wiring;
+use std::ops::Range;
+
+/// 64 channels on n^3 cells, x fastest, with what is needed to step them.
+pub struct Grid {
+    /// Cells per axis.
+    pub n: usize,
+    /// The field, channel slowest.
+    pub u: Vec<f64>,
+    /// Q on this grid: pattern channels only.
+    pub blend: Vec<f64>,
+    wiring: Wiring,
+    params: Params,
+    /// Whole cells that one cell of this grid is long: 1, or 2 on the half grid.
+    width: f64,
+    drive: Vec<f64>,
+    next: Vec<f64>,
+}
+
+impl Grid {
+    /// A field at rest. `width` is 1, or 2 where a cell stands for 2x2x2.
+    pub fn new(n: usize, width: usize, wiring: Wiring, params: Params) -> Grid {
+        let cells = n * n * n;
+        let mut grid = Grid {
+            n,
+            u: vec![0.0; CHANNELS * cells],
+            blend: vec![0.0; PATTERN * cells],
+            wiring,
+            params,
+            width: width as f64,
+            drive: vec![0.0; cells],
+            next: vec![0.0; cells],
+        };
+        grid.rest();
+        grid
+    }
+
+    /// Every channel at its resting value, nothing blended.
+    pub fn rest(&mut self) {
+        let cells = self.cells();
+        for (channel, value) in self.u.chunks_exact_mut(cells).zip(&self.wiring.rest) {
+            channel.fill(*value);
+        }
+        self.blend.fill(0.0);
+    }
+
+    /// Cells of one channel.
+    pub fn cells(&self) -> usize {
+        self.n * self.n * self.n
+    }
+
+    /// Memory of the field and of what it is stepped with.
+    pub fn bytes(&self) -> usize {
+        [&self.u, &self.blend, &self.drive, &self.next].map(|cells| size_of_val(&**cells)).iter().sum()
+    }
+
+    /// Where channel `c` lies in `u`.
+    pub fn span(&self, c: usize) -> Range<usize> {
+        c * self.cells()..(c + 1) * self.cells()
+    }
+
+    /// `count` sub-steps of share `k` for some channels, under the felt sensors q = s + eta e.
+    pub fn evolve(&mut self, channels: Range<usize>, felt: &[f64], (count, k): (usize, f64)) {
+        for c in channels {
+            self.fill_drive(c, felt);
+            for _ in 0..count {
+                self.step(c, k);
+            }
+        }
+    }
+
+    /// a_c(x) = g (sum of B[c,i] phi_i(x) q_i + h_c).
+    fn fill_drive(&mut self, c: usize, felt: &[f64]) {
+        let n = self.n;
+        let gain = self.params.gain;
+        self.drive.fill(gain * self.wiring.bias[c]);
+        for (i, q) in felt.iter().enumerate() {
+            let weight = self.wiring.weight[c][i];
+            if weight.abs() > 0.0 {
+                let [px, py, pz] = &self.wiring.profile[i];
+                for z in 0..n {
+                    for y in 0..n {
+                        for x in 0..n {
+                            self.drive[(z * n + y) * n + x] += gain * weight * q * px[x] * py[y] * pz[z];
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// u' = (1 - k) u + k F.
+    fn step(&mut self, c: usize, k: f64) {
+        let Params { lambda, gamma, beta, pattern_share, .. } = self.params;
+        // Diffusion goes with 1 / (cell length)^2.
+        let lambda = lambda / (self.width * self.width);
+        let (n, cells, span) = (self.n, self.cells(), self.span(c));
+        let u = &mut self.u[span];
+        for z in 0..n {
+            for y in 0..n {
+                for x in 0..n {
+                    let cell = (z * n + y) * n + x;
+                    let v = u[cell] + lambda * laplacian(u, n, x, y, z);
+                    let mut force = (1.0 - beta) * libm::tanh(gamma * v + self.drive[cell]);
+                    if (PATTERN_FIRST..SLOW_FIRST).contains(&c) {
+                        let q = self.blend[(c - PATTERN_FIRST) * cells + cell];
+                        force = (1.0 - pattern_share) * force + pattern_share * q;
+                    }
+                    self.next[cell] = (1.0 - k) * u[cell] + k * force;
+                }
+            }
+        }
+        u.copy_from_slice(&self.next);
+    }
+
+    /// Context, descriptor and gradients of the field as it stands.
+    pub fn features(&mut self, features: &mut [f64]) {
+        debug_assert_eq!(features.len(), FEATURES);
+        let (context, rest) = features.split_at_mut(CONTEXT);
+        let (descriptor, gradients) = rest.split_at_mut(DESCRIPTOR);
+        let cells = self.cells();
+        for (mean, channel) in context.iter_mut().zip(self.u.chunks_exact(cells)) {
+            *mean = channel.iter().sum::<f64>() / cells as f64;
+        }
+        let mut gradients = gradients.chunks_exact_mut(BLOCK_COUNT);
+        for group in 0..GROUPS {
+            self.next.fill(0.0); // the group's mean volume
+            for channel in self.u.chunks_exact(cells).skip(group * GROUP).take(GROUP) {
+                for (sum, value) in self.next.iter_mut().zip(channel) {
+                    *sum += value / GROUP as f64;
+                }
+            }
+            block_means(&self.next, self.n, &mut descriptor[group * BLOCK_COUNT..][..BLOCK_COUNT]);
+            if group < CONTENT_GROUPS {
+                for axis in 0..3 {
+                    self.fill_slope(axis);
+                    block_means(&self.drive, self.n, gradients.next().expect("4 x 3 x 2 parts"));
+                    self.drive.iter_mut().for_each(|slope| *slope = slope.abs());
+                    block_means(&self.drive, self.n, gradients.next().expect("4 x 3 x 2 parts"));
+                }
+            }
+        }
+    }
+
+    /// Sobel derivative of the mean volume in `next` along `axis`, into `drive`.
+    fn fill_slope(&mut self, axis: usize) {
+        let n = self.n;
+        for z in 0..n {
+            for y in 0..n {
+                for x in 0..n {
+                    self.drive[(z * n + y) * n + x] = sobel(&self.next, n, [x, y, z], axis) / self.width;
+                }
+            }
+        }
+    }
+
+    /// Carries what channel `c` of this half grid has moved back into the whole one.
+    pub fn unhalve_channel(&mut self, c: usize, whole: &mut [f64], n: usize, bound: f64) {
+        let span = self.span(c);
+        unhalve(&self.u[span], n, whole, &mut self.next, bound);
+    }
+
+    /// Mean, standard deviation, largest |u| and mean square of all cells.
+    pub fn statistics(&self) -> [f64; 4] {
+        let count = self.u.len() as f64;
+        let mean = self.u.iter().sum::<f64>() / count;
+        let energy = self.u.iter().map(|u| u * u).sum::<f64>() / count;
+        let variance = self.u.iter().map(|u| (u - mean) * (u - mean)).sum::<f64>() / count;
+        let max = self.u.iter().fold(0.0_f64, |max, u| max.max(u.abs()));
+        [mean, variance.sqrt(), max, energy]
+    }
+}
+
+/// Sum over the six neighbours of (neighbour - u); one outside the grid is the cell itself.
+fn laplacian(u: &[f64], n: usize, x: usize, y: usize, z: usize) -> f64 {
+    let at = |x, y, z| u[(z * n + y) * n + x];
+    let (down, up) = (|i: usize| i.saturating_sub(1), |i: usize| (i + 1).min(n - 1));
+    at(down(x), y, z)
+        + at(up(x), y, z)
+        + at(x, down(y), z)
+        + at(x, up(y), z)
+        + at(x, y, down(z))
+        + at(x, y, up(z))
+        - 6.0 * at(x, y, z)
+}
+
+/// Difference along `axis`, [1 2 1] across both others, over 32; a cell outside is the nearest inside.
+fn sobel(g: &[f64], n: usize, cell: [usize; 3], axis: usize) -> f64 {
+    const ALONG: [f64; 3] = [-1.0, 0.0, 1.0];
+    const ACROSS: [f64; 3] = [1.0, 2.0, 1.0];
+    let near = |at: usize, step: usize| (at + step).saturating_sub(1).min(n - 1);
+    let tap = |of: usize, step: usize| if of == axis { ALONG[step] } else { ACROSS[step] };
+    let mut sum = 0.0;
+    for k in 0..3 {
+        for j in 0..3 {
+            for i in 0..3 {
+                let [x, y, z] = [near(cell[0], i), near(cell[1], j), near(cell[2], k)];
+                sum += tap(0, i) * tap(1, j) * tap(2, k) * g[(z * n + y) * n + x];
+            }
+        }
+    }
+    sum / 32.0
+}
+
+/// Means over 4x4x4 blocks, x fastest.
+fn block_means(volume: &[f64], n: usize, means: &mut [f64]) {
+    let side = n / BLOCKS;
+    means.fill(0.0);
+    for z in 0..n {
+        for y in 0..n {
+            for x in 0..n {
+                let block = (z / side * BLOCKS + y / side) * BLOCKS + x / side;
+                means[block] += volume[(z * n + y) * n + x];
+            }
+        }
+    }
+    means.iter_mut().for_each(|sum| *sum /= (side * side * side) as f64);
+}
+
+/// Mean of the 2x2x2 whole cells of each half cell; `n` cells per axis of the whole volume.
+pub fn halve(whole: &[f64], n: usize, half: &mut [f64]) {
+    let m = n / 2;
+    half.fill(0.0);
+    for z in 0..n {
+        for y in 0..n {
+            for x in 0..n {
+                half[(z / 2 * m + y / 2) * m + x / 2] += whole[(z * n + y) * n + x] / 8.0;
+            }
+        }
+    }
+}
+
+/// Moves every whole cell by as much as the mean of its 2x2x2 cells has to move to become `half`.
+/// `scratch` has the half volume's size; |u| stays within `bound`.
+fn unhalve(half: &[f64], n: usize, whole: &mut [f64], scratch: &mut [f64], bound: f64) {
+    let m = n / 2;
+    halve(whole, n, scratch);
+    for z in 0..n {
+        for y in 0..n {
+            for x in 0..n {
+                let (cell, of) = ((z * n + y) * n + x, (z / 2 * m + y / 2) * m + x / 2);
+                whole[cell] = (whole[cell] + half[of] - scratch[of]).clamp(-bound, bound);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ramp(n: usize, slope: [f64; 3]) -> Vec<f64> {
+        let value = |cell: usize| {
+            let [x, y, z] = [cell % n, cell / n % n, cell / n / n];
+            slope[0] * x as f64 + slope[1] * y as f64 + slope[2] * z as f64
+        };
+        (0..n * n * n).map(value).collect()
+    }
+
+    #[test]
+    fn laplacian_of_a_ramp_is_zero_inside_and_the_flux_is_zero_at_the_faces() {
+        let u = ramp(8, [1.0, 2.0, -0.5]);
+        for z in 0..8 {
+            for y in 0..8 {
+                for x in 0..8 {
+                    let inside = |i| (1..7).contains(&i);
+                    let edge = |i, slope: f64| {
+                        if inside(i) {
+                            0.0
+                        } else if i == 0 {
+                            slope
+                        } else {
+                            -slope
+                        }
+                    };
+                    let expected = edge(x, 1.0) + edge(y, 2.0) + edge(z, -0.5);
+                    assert!((laplacian(&u, 8, x, y, z) - expected).abs() < 1e-12);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn diffusion_keeps_the_sum_and_leaves_a_constant_alone() {
+        let n = 8;
+        let u: Vec<f64> = (0..n * n * n).map(|i| ((i * 37 % 101) as f64).sin()).collect();
+        let sum =
+            |u: &[f64]| -> f64 { (0..n * n * n).map(|i| laplacian(u, n, i % n, i / n % n, i / n / n)).sum() };
+        assert!(sum(&u).abs() < 1e-10, "zero flux: what leaves one cell enters another");
+        assert!((0..n).all(|i| laplacian(&vec![0.7; n * n * n], n, i, i, i).abs() < 1e-12));
+    }
+
+    #[test]
+    fn sobel_of_a_unit_ramp_is_one_along_it_and_zero_across() {
+        for axis in 0..3 {
+            let mut slope = [0.0; 3];
+            slope[axis] = 1.0;
+            let g = ramp(8, slope);
+            for other in 0..3 {
+                let expected = if other == axis { 1.0 } else { 0.0 };
+                assert!((sobel(&g, 8, [3, 4, 2], other) - expected).abs() < 1e-12);
+            }
+            // At a face one of the two cells is missing: half the difference.
+            let mut face = [3, 3, 3];
+            face[axis] = 0;
+            assert!((sobel(&g, 8, face, axis) - 0.5).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn block_means_of_a_ramp_are_the_block_centres() {
+        let mut means = [0.0; BLOCK_COUNT];
+        block_means(&ramp(16, [1.0, 0.0, 0.0]), 16, &mut means);
+        assert!((0..BLOCK_COUNT).all(|b| (means[b] - (1.5 + 4.0 * (b % 4) as f64)).abs() < 1e-12));
+    }
+
+    #[test]
+    fn there_and_back_from_half_the_grid_changes_nothing_and_carries_what_moved() {
+        let n = 8;
+        let start: Vec<f64> = ramp(n, [0.01, 0.02, 0.03]);
+        let (mut whole, mut half, mut scratch) = (start.clone(), vec![0.0; 64], vec![0.0; 64]);
+        halve(&whole, n, &mut half);
+        unhalve(&half, n, &mut whole, &mut scratch, 0.95);
+        assert!(whole.iter().zip(&start).all(|(a, b)| (a - b).abs() < 1e-12));
+        half.iter_mut().for_each(|v| *v += 0.1);
+        unhalve(&half, n, &mut whole, &mut scratch, 0.95);
+        assert!(whole.iter().zip(&start).all(|(a, b)| (a - b - 0.1).abs() < 1e-12));
+    }
+}

@@ -1,0 +1,75 @@
+//! A counting allocator for the whole test binary, and the two questions that are asked of it:
+//! what did this thread allocate meanwhile, and what did the whole process.
+use std::process::Command;
+
+use ganglion::rt::heap::{CountingHeap, allocations_everywhere, allocations_here, allocations_since};
+
+#[global_allocator]
+static HEAP: CountingHeap = CountingHeap;
+
+/// Allocations of the calling thread during `work`, growing an allocation included.
+pub fn allocations_in(work: impl FnOnce()) -> u64 {
+    let before = allocations_here();
+    work();
+    allocations_since(before).expect("the counter is installed")
+}
+
+/// Allocations of all threads of this process during `work`. Other tests run beside this one: only
+/// inside [`alone`] is the number about `work`.
+pub fn allocations_in_process(work: impl FnOnce()) -> u64 {
+    let before = allocations_everywhere().expect("the counter is installed");
+    work();
+    allocations_everywhere().map_or(0, |after| after - before)
+}
+
+/// Runs `body` in a process of its own, in which the calling test (by its full name, as `cargo
+/// test -- --list` shows it) is the only one; fails if it fails there.
+pub fn alone(test: &str, body: impl FnOnce()) {
+    const MARK: &str = "GANGLION_TEST_ALONE";
+    if std::env::var_os(MARK).is_some() {
+        return body();
+    }
+    let program = std::env::current_exe().expect("a test binary knows where it is");
+    let child = Command::new(program)
+        .args(["--exact", test, "--test-threads=1", "--nocapture"])
+        .env(MARK, "1")
+        .output()
+        .expect("a test binary can be started again");
+    let said = String::from_utf8_lossy(&child.stdout);
+    let complained = String::from_utf8_lossy(&child.stderr);
+    assert!(child.status.success(), "{test} failed alone:\n{said}\n{complained}");
+    assert!(said.contains("1 passed"), "no test is called {test}:\n{said}");
+}
+
+#[test]
+fn what_is_allocated_is_counted() {
+    let mut kept = Vec::new();
+    assert_eq!(allocations_in(|| kept = vec![1_u8; 100]), 1);
+    assert_eq!(allocations_in(|| kept.resize(10_000, 0)), 1);
+    assert_eq!(allocations_in(|| kept.truncate(1)), 0);
+    assert_eq!(allocations_in(|| drop(std::mem::take(&mut kept))), 0, "freeing is not allocating");
+}
+
+#[test]
+fn other_threads_are_seen_by_the_process_only() {
+    alone("counting::other_threads_are_seen_by_the_process_only", || {
+        let (go, wait) = std::sync::mpsc::sync_channel::<()>(1);
+        let (tell, done) = std::sync::mpsc::sync_channel::<usize>(1);
+        let thread = std::thread::spawn(move || {
+            while wait.recv().is_ok() {
+                let _ = tell.send(std::hint::black_box(vec![1_u8; 100]).len());
+            }
+        });
+        let ask = || {
+            let _ = go.send(());
+            assert_eq!(done.recv(), Ok(100));
+        };
+        ask(); // the channels take what they need when they first wait
+        ask();
+        let mut own = 0;
+        let all = allocations_in_process(|| own = allocations_in(ask));
+        assert_eq!((own, all), (0, 1));
+        drop(go);
+        thread.join().expect("the thread ends with its channel");
+    });
+}

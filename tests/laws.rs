@@ -1,0 +1,248 @@
+//! What every field engine must do, whatever it computes with: the laws of `docs/field.md`, put to each
+//! engine of the list at the end. A law speaks about behaviour that a noise generator or a stuck engine fails.
+
+mod dynamics;
+mod memory;
+mod prediction;
+mod response;
+mod rungs;
+
+use ganglion::field::cpu::CpuEngine;
+use ganglion::field::reference::ReferenceEngine;
+use ganglion::field::shape::{CONTEXT, EngineKind, Params, READOUT_COLUMNS};
+use ganglion::field::{FieldPlan, Metrics, Refused, Response, Rung, Shape, Stimulus};
+use ganglion::frame::MAX_SENSORS;
+use ganglion::seed::{Stream, normal, uniform};
+use ganglion::time::Span;
+
+/// An engine before the laws: its verbs, in f64 whatever it computes with.
+pub trait Judged {
+    /// Relative rounding of one operation, with room for the few hundred that meet in one cell.
+    const ROUNDING: f64;
+    /// Cycles that "for ever" may cost in a test of this engine.
+    const FOR_EVER: u64;
+    fn new(plan: &FieldPlan) -> Self;
+    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused>;
+    fn features(&self) -> Vec<f64>;
+    fn prediction(&self) -> Vec<f64>;
+    fn channel(&self, c: usize) -> Vec<f64>;
+    fn set_channel(&mut self, c: usize, cells: &[f64]);
+    fn set_readout(&mut self, weights: &[f32]);
+    fn rest(&mut self);
+    fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT]);
+    fn blend(&self) -> Vec<(usize, f64)>;
+    fn nearest(&self) -> Vec<(usize, f64)>;
+    fn experiences(&self) -> usize;
+    fn metrics(&self) -> Option<Metrics>;
+    fn measure_now(&mut self) -> Metrics;
+    fn gain(&self) -> f64;
+}
+
+impl Judged for ReferenceEngine {
+    const ROUNDING: f64 = 1e-13;
+    const FOR_EVER: u64 = 8_000;
+    fn new(plan: &FieldPlan) -> Self {
+        ReferenceEngine::new(plan)
+    }
+    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
+        self.cycle(stimulus)
+    }
+    fn features(&self) -> Vec<f64> {
+        self.features().to_vec()
+    }
+    fn prediction(&self) -> Vec<f64> {
+        self.prediction().to_vec()
+    }
+    fn channel(&self, c: usize) -> Vec<f64> {
+        self.channel(c).to_vec()
+    }
+    fn set_channel(&mut self, c: usize, cells: &[f64]) {
+        self.channel_mut(c).copy_from_slice(cells);
+    }
+    fn set_readout(&mut self, weights: &[f32]) {
+        assert!(ReferenceEngine::set_readout(self, weights));
+    }
+    fn rest(&mut self) {
+        self.rest();
+    }
+    fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT]) {
+        assert!(ReferenceEngine::store_pattern(self, slot, volume, context, 1.0));
+    }
+    fn blend(&self) -> Vec<(usize, f64)> {
+        let (slots, weights) = self.blend();
+        slots.iter().copied().zip(weights.iter().copied()).collect()
+    }
+    fn nearest(&self) -> Vec<(usize, f64)> {
+        self.nearest().to_vec()
+    }
+    fn experiences(&self) -> usize {
+        self.experiences()
+    }
+    fn metrics(&self) -> Option<Metrics> {
+        self.metrics()
+    }
+    fn measure_now(&mut self) -> Metrics {
+        ReferenceEngine::measure_now(self)
+    }
+    fn gain(&self) -> f64 {
+        self.gain()
+    }
+}
+
+impl Judged for CpuEngine {
+    const ROUNDING: f64 = 1e-7;
+    // Some fifteen seconds of one core; the bound itself is a clamp, tried at its ends beside the loop.
+    const FOR_EVER: u64 = 100_000;
+    fn new(plan: &FieldPlan) -> Self {
+        CpuEngine::new(plan)
+    }
+    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
+        self.cycle(stimulus)
+    }
+    fn features(&self) -> Vec<f64> {
+        self.features().iter().map(|f| f64::from(*f)).collect()
+    }
+    fn prediction(&self) -> Vec<f64> {
+        self.prediction().to_vec()
+    }
+    fn channel(&self, c: usize) -> Vec<f64> {
+        self.channel(c).iter().map(|u| f64::from(*u)).collect()
+    }
+    fn set_channel(&mut self, c: usize, cells: &[f64]) {
+        self.channel_mut(c).iter_mut().zip(cells).for_each(|(to, from)| *to = *from as f32);
+    }
+    fn set_readout(&mut self, weights: &[f32]) {
+        assert!(CpuEngine::set_readout(self, weights));
+    }
+    fn rest(&mut self) {
+        self.rest();
+    }
+    fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT]) {
+        assert!(CpuEngine::store_pattern(self, slot, volume, context, 1.0));
+    }
+    fn blend(&self) -> Vec<(usize, f64)> {
+        let (slots, weights) = self.blend();
+        slots.iter().copied().zip(weights.iter().copied()).collect()
+    }
+    fn nearest(&self) -> Vec<(usize, f64)> {
+        self.nearest().to_vec()
+    }
+    fn experiences(&self) -> usize {
+        self.experiences()
+    }
+    fn metrics(&self) -> Option<Metrics> {
+        self.metrics()
+    }
+    fn measure_now(&mut self) -> Metrics {
+        CpuEngine::measure_now(self)
+    }
+    fn gain(&self) -> f64 {
+        self.gain()
+    }
+}
+
+/// Rows of the read-outs in these tests.
+const MOTORS: usize = 4;
+
+/// A small field: 8^3 cells, 20 Hz, nothing learned.
+fn plan(sensors: usize) -> FieldPlan {
+    FieldPlan {
+        engine: EngineKind::Reference,
+        shape: Shape { grid: 8, sensors, motors: MOTORS, patterns: 32, bank: 64 },
+        params: Params::default(),
+        seed: 11,
+        dt: Span::from_millis(50),
+        every_ticks: 1,
+        threads: 1,
+        learn: false,
+        start: Vec::new(),
+    }
+}
+
+/// Sensors at full quality, without reward.
+fn stimulus(cycle: u64, values: &[f64]) -> Stimulus {
+    let mut sensors = [0.0; MAX_SENSORS];
+    sensors.iter_mut().zip(values).for_each(|(to, from)| *to = *from as f32);
+    Stimulus { cycle, sensors, reward: 0.0, rung: Rung::BEST }
+}
+
+/// One cycle that nothing is wrong with.
+fn run<E: Judged>(engine: &mut E, stimulus: &Stimulus) -> Response {
+    engine.cycle(stimulus).expect("a stimulus in range is never refused")
+}
+
+/// Cycles at full quality, sensors by the cycle's number.
+fn feed<E: Judged>(engine: &mut E, cycles: std::ops::Range<u64>, values: impl Fn(u64) -> Vec<f64>) {
+    for cycle in cycles {
+        run(engine, &stimulus(cycle, &values(cycle)));
+    }
+}
+
+/// Uniform in -1..1, a pure function of `seed` and the place.
+fn draw(seed: u64, cycle: u64, i: usize) -> f64 {
+    2.0 * uniform(seed, Stream::Stimulus, cycle * MAX_SENSORS as u64 + i as u64) - 1.0
+}
+
+/// Standard normal, in the same way.
+fn noise(seed: u64, cycle: u64, i: usize) -> f64 {
+    normal(seed, Stream::SensorNoise, cycle * MAX_SENSORS as u64 + i as u64)
+}
+
+/// Rows of random weights that say nothing at rest: what a read-out could be, before learning.
+fn random_readout<E: Judged>(engine: &mut E, seed: u64, size: f64) -> Vec<f32> {
+    let columns = READOUT_COLUMNS;
+    run(engine, &stimulus(0, &[]));
+    let at_rest = engine.features();
+    engine.rest();
+    let row = |m: usize| {
+        let weight = |i: usize| (size * normal(seed, Stream::SensorNoise, (m * columns + i) as u64)) as f32;
+        let mut row: Vec<f32> = (0..columns).map(weight).collect();
+        let said: f64 = row.iter().zip(&at_rest).map(|(w, f)| f64::from(*w) * f).sum();
+        row[columns - 1] = -said as f32;
+        row
+    };
+    (0..MOTORS).flat_map(row).collect()
+}
+
+/// Puts every law to one engine.
+macro_rules! laws {
+    ($name:ident, $engine:ty) => {
+        mod $name {
+            use super::*;
+            laws! { @ $engine:
+                dynamics::stays_bounded,
+                dynamics::refuses_what_is_no_sensor_value_and_stays_untouched,
+                dynamics::one_cycle_from_rest_is_the_formula,
+                dynamics::a_cosine_mode_fades_by_its_own_factor,
+                dynamics::fields_converge_at_least_as_fast_as_the_gain_allows,
+                dynamics::without_bias_the_half_lives_are_those_stated,
+                dynamics::with_bias_each_channel_fades_by_its_own_slope,
+                dynamics::after_an_input_the_field_returns_to_rest,
+                dynamics::the_rate_of_the_loop_is_no_part_of_the_behaviour,
+                response::features_are_the_reductions_they_are_said_to_be,
+                response::stimuli_are_decodable_from_features_and_motors,
+                response::same_seed_and_input_give_the_same_bits,
+                response::metrics_are_those_of_every_hundredth_cycle,
+                memory::a_stored_pattern_is_found_at_10_db,
+                memory::a_scene_recalls_its_own_pattern,
+                memory::the_blend_is_in_the_field_that_is_returned,
+                memory::the_bank_keeps_what_is_new_and_matters,
+                prediction::lawful_sensors_are_predicted,
+                prediction::noise_is_not,
+                prediction::standing_sensors_for_ever_break_nothing,
+                rungs::no_change_of_rung_makes_the_motors_jump,
+                rungs::half_lives_do_not_depend_on_the_rung,
+                rungs::half_resolution_keeps_means_on_the_way_in_and_out,
+            }
+        }
+    };
+    (@ $engine:ty: $($room:ident::$law:ident,)*) => {
+        $(#[test]
+        fn $law() {
+            $room::$law::<$engine>();
+        })*
+    };
+}
+
+laws!(reference, ReferenceEngine);
+laws!(cpu, CpuEngine);

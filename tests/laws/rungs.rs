@@ -1,0 +1,130 @@
+//! Quality levels: what they may not change.
+
+use super::*;
+use ganglion::field::RUNGS;
+use ganglion::field::shape::CHANNELS;
+
+fn rung(number: usize) -> Rung {
+    Rung::new(number as u8).expect("six rungs")
+}
+
+/// Down and up the ladder, step by step and from end to end, over moving sensors and with a library
+/// that has something to blend. In the cycle that changes the grid the scores stand still; any other change moves
+/// the motors by no more than half as much again as the sensors make them move anyway (a held group catches up with two
+/// cycles), and nothing that follows does by more than three times that.
+pub fn no_change_of_rung_makes_the_motors_jump<E: Judged>() {
+    let sensors = 6;
+    let mut plan = plan(sensors);
+    plan.learn = true;
+    let values = |cycle: u64| -> Vec<f64> {
+        (0..sensors).map(|i| 0.7 * (0.03 * (1.0 + 0.3 * i as f64) * cycle as f64 + i as f64).sin()).collect()
+    };
+    let ladder: Vec<usize> = [0, 1, 2, 3, 4, 5, 4, 3, 2, 1, 0, 5, 0, 4, 1, 5, 2].to_vec();
+    let held = 23; // odd: changes at odd and at even cycles
+    let history = |scheduled: bool, size: f64| -> Vec<Response> {
+        let mut engine = E::new(&plan);
+        let readout = random_readout(&mut engine, 51, size);
+        engine.set_readout(&readout);
+        for slot in 0..6 {
+            let volume: Vec<f32> = (0..16 * 512).map(|i| 0.9 * draw(52, i, slot) as f32).collect();
+            engine.store_pattern(slot, &volume, &std::array::from_fn(|c| draw(53, c as u64, slot) as f32));
+        }
+        let one = |cycle: u64| {
+            let mut stimulus = stimulus(cycle, &values(cycle));
+            let place = (cycle / held) as usize;
+            stimulus.rung = rung(if scheduled { ladder[place] } else { 0 });
+            run(&mut engine, &stimulus)
+        };
+        (0..held * ladder.len() as u64).map(one).collect()
+    };
+    let step = |history: &[Response], cycle: usize| -> f64 {
+        let pair = history[cycle].motors.iter().zip(&history[cycle - 1].motors);
+        pair.map(|(a, b)| f64::from((a - b).abs())).fold(0.0, f64::max)
+    };
+    // A read-out that uses the motors' range: its largest score is 1.
+    let largest =
+        |history: &[Response]| history.iter().flat_map(|r| r.scores).fold(0.0_f32, |m, s| m.max(s.abs()));
+    let size = 0.1 / f64::from(largest(&history(false, 0.1)));
+    let (plain, changing) = (history(false, size), history(true, size));
+    let usual = (held as usize..plain.len()).map(|cycle| step(&plain, cycle)).fold(0.0, f64::max);
+    assert!((largest(&plain) - 1.0).abs() < 0.01 && usual > 0.02, "the motors do move: {usual} a cycle");
+    let (mut at_change, mut worst) = (0.0_f64, 0.0_f64);
+    for cycle in held as usize..changing.len() {
+        let [before, now] = [cycle - 1, cycle].map(|cycle| ladder[cycle / held as usize]);
+        let step = step(&changing, cycle);
+        worst = worst.max(step);
+        if before != now {
+            at_change = at_change.max(step);
+        }
+        if (before == RUNGS - 1) != (now == RUNGS - 1) {
+            for (a, b) in changing[cycle].scores.iter().zip(&changing[cycle - 1].scores) {
+                assert!((a - b).abs() <= 1e-6 * b.abs().max(1.0), "{before} to {now}: {a} after {b}");
+            }
+        }
+    }
+    println!("rungs: usual {usual}, at a change {at_change}, worst {worst}");
+    assert!(at_change <= 1.5 * usual, "a change of rung moves the motors by {at_change}, usual is {usual}");
+    assert!(worst <= 3.0 * usual, "a step of {worst} where {usual} is usual");
+}
+
+/// Rung 4 steps slow channels half as often, by twice the time: what they remember is the same.
+pub fn half_lives_do_not_depend_on_the_rung<E: Judged>() {
+    for (ms, c, cycles) in [(50, 60, 100), (10, 60, 200), (50, 35, 4), (10, 35, 20), (50, 5, 8), (10, 5, 20)]
+    {
+        let mut plan = plan(1);
+        plan.params.gain = 0.0;
+        plan.dt = Span::from_millis(ms);
+        let left = |number: usize| {
+            let mut engine = E::new(&plan);
+            engine.set_channel(c, &[0.02; 512]);
+            for cycle in 1..=cycles {
+                let mut stimulus = stimulus(cycle, &[0.0]);
+                stimulus.rung = rung(number);
+                run(&mut engine, &stimulus);
+            }
+            engine.channel(c)[0] / 0.02
+        };
+        let best = left(0);
+        for number in 1..RUNGS {
+            let ratio = left(number).ln() / best.ln();
+            assert!(
+                (ratio - 1.0).abs() < 0.1,
+                "{ms} ms, channel {c}, rung {number}: {ratio} of the half-life"
+            );
+        }
+    }
+}
+
+/// Standing sensors: on the half grid the means of the channels go on from where they were, and coming
+/// back the whole field is near the one that never left.
+pub fn half_resolution_keeps_means_on_the_way_in_and_out<E: Judged>() {
+    let plan = plan(4);
+    let (mut stays, mut leaves) = (E::new(&plan), E::new(&plan));
+    let sensors = [0.6, -0.4, 0.8, 0.1];
+    let at = |engine: &mut E, cycle: u64, number: usize| {
+        let mut stimulus = stimulus(cycle, &sensors);
+        stimulus.rung = rung(number);
+        run(engine, &stimulus);
+        engine.features()[..CONTEXT].to_vec()
+    };
+    let apart = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    for cycle in 0..80 {
+        at(&mut stays, cycle, 0);
+        at(&mut leaves, cycle, 0);
+    }
+    for cycle in 80..100 {
+        let whole = at(&mut stays, cycle, 0);
+        let half = at(&mut leaves, cycle, RUNGS - 1);
+        assert_eq!((stays.channel(0).len(), leaves.channel(0).len()), (512, 64));
+        assert!(apart(&whole, &half) < 0.05, "cycle {cycle}: {}", apart(&whole, &half));
+    }
+    for cycle in 100..120 {
+        let (whole, back) = (at(&mut stays, cycle, 0), at(&mut leaves, cycle, 0));
+        assert!(apart(&whole, &back) < 0.05, "cycle {cycle}: {}", apart(&whole, &back));
+    }
+    let field = |engine: &E| (0..CHANNELS).flat_map(|c| engine.channel(c)).collect::<Vec<_>>();
+    let (a, b) = (field(&stays), field(&leaves));
+    let square = a.iter().zip(&b).map(|(a, b)| (a - b) * (a - b)).sum::<f64>() / a.len() as f64;
+    println!("whole: {}", square.sqrt());
+    assert!(square.sqrt() < 0.01, "the whole field is not back: {}", square.sqrt());
+}
