@@ -4,6 +4,9 @@
 //! nothing here is shared, retried or logged. Implementations: the simulator (`sim/`), and Linux
 //! character devices when the real buses come.
 
+#[cfg(test)]
+pub mod fake;
+
 use crate::time::{Instant, Span};
 
 /// What failed on a bus, as classified from errno or by the simulator. Small enough for a frame.

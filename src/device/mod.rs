@@ -1,5 +1,18 @@
 //! Chips, one a file: registers, conversion, error, a verb with a unit. Knows no frame.
 
+pub mod actuators;
+pub mod adc;
+pub mod button;
+pub mod dc_motor;
+mod fault;
+pub mod float_register;
+pub mod hc_sr04;
+pub mod registers;
+pub mod robot_hat;
+pub mod servo;
+
+pub use fault::DeviceFault;
+
 use crate::bus::Line;
 
 /// The Robot HAT's microcontroller, as the board file describes it.

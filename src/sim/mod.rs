@@ -1,4 +1,33 @@
 //! A small seeded world behind the bus traits: production code runs on it unchanged.
+//!
+//! From the wire inwards: `bus` (handles), `plant` (what a user holds), `robot` (what is behind the
+//! wires, in steps of 1 ms), `wiring` (which pin means what), `hat`, `co_processor`, `sonar`, `ground`,
+//! `battery` (parts with a wire), `car`, `world` (what moves and what stands). `faults` is the script
+//! of what goes wrong.
+//!
+//! It knows the board and the words, never the drivers, the reflex or the field; its chips are
+//! written from the data sheets a second time, not from the drivers. Real robots differ from it
+//! in ways that are said where they were left out: it is there to find wrong software, not to
+//! predict a robot.
+
+mod battery;
+mod bus;
+mod car;
+mod co_processor;
+mod faults;
+mod ground;
+mod hat;
+mod noise;
+mod plant;
+mod robot;
+mod sonar;
+mod wiring;
+mod world;
+
+pub use car::Contacts;
+pub use faults::{Fault, FaultError, FaultKind, FieldFault, FieldFaults};
+pub use plant::{Plant, Report};
+pub use world::{Disc, Pose, World};
 
 /// The world and the car in it, as the board file states them.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,4 +52,22 @@ pub struct SimPlan {
     pub full_speed: f32,
     /// Battery when the run starts, volts.
     pub battery_v: f32,
+}
+
+impl Default for SimPlan {
+    /// A PiCar-X (the vendor's wheelbase, track and size) in an empty part of a flat, with a stair.
+    fn default() -> SimPlan {
+        SimPlan {
+            room: [4.0, 3.0],
+            discs: 5,
+            disc_radius: 0.12,
+            cliffs: vec![[3.4, 2.5, 4.0, 3.0]],
+            line: vec![[0.8, 0.6], [3.2, 0.6], [3.2, 1.6], [0.8, 1.6], [0.8, 0.6]],
+            wheelbase: 0.08724,
+            track: 0.11665,
+            body: [0.25, 0.13],
+            full_speed: 0.5,
+            battery_v: 7.8,
+        }
+    }
 }

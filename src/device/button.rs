@@ -1,0 +1,48 @@
+//! A push button or switch on a line. Does not debounce: who holds the robot still because of a
+//! button may do so on the first contact.
+
+use super::DeviceFault;
+use crate::bus::{Gpio, Line};
+
+/// One button.
+#[derive(Clone, Copy, Debug)]
+pub struct Button {
+    line: Line,
+    active_low: bool,
+}
+
+impl Button {
+    /// The button on `line`; pressed it pulls the line low if `active_low`, else high.
+    pub fn new(line: Line, active_low: bool) -> Button {
+        Button { line, active_low }
+    }
+
+    /// 1 pressed, 0 not.
+    pub fn read(&self, gpio: &mut dyn Gpio) -> Result<f32, DeviceFault> {
+        let line = self.line;
+        let high = gpio.get(line).map_err(|fault| DeviceFault::Line { line, fault })?;
+        Ok(if high != self.active_low { 1.0 } else { 0.0 })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::BusFault;
+    use crate::bus::fake::FakeGpio;
+    use crate::time::SimClock;
+    use std::sync::Arc;
+
+    #[test]
+    fn pressed_follows_the_wiring() {
+        for (high, active_low, pressed) in
+            [(false, true, 1.0), (true, true, 0.0), (true, false, 1.0), (false, false, 0.0)]
+        {
+            let mut gpio = FakeGpio::new(Arc::new(SimClock::new())).level(Line(25), high);
+            assert_eq!(Button::new(Line(25), active_low).read(&mut gpio), Ok(pressed));
+        }
+        let mut gpio = FakeGpio::new(Arc::new(SimClock::new())).broken(Line(25), BusFault::Absent);
+        let absent = DeviceFault::Line { line: Line(25), fault: BusFault::Absent };
+        assert_eq!(Button::new(Line(25), true).read(&mut gpio), Err(absent));
+    }
+}

@@ -1,0 +1,104 @@
+//! What can go wrong with a chip: small, Copy, and naming the register or line that failed. Knows
+//! no frame but the word under which a frame keeps a refused reading.
+
+use crate::bus::{BusFault, Line};
+use crate::frame::Fault;
+use std::fmt;
+
+/// What failed, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceFault {
+    /// A transfer to or from this register failed.
+    Bus {
+        /// First register of the transfer.
+        register: u8,
+        /// How it failed.
+        fault: BusFault,
+    },
+    /// A line could not be driven or read.
+    Line {
+        /// Which line.
+        line: Line,
+        /// How it failed.
+        fault: BusFault,
+    },
+    /// The answer says more than the device can say (a 13th bit of a 12-bit converter).
+    Impossible {
+        /// Register that was read.
+        register: u8,
+    },
+    /// NaN or infinite.
+    NotFinite {
+        /// Register that was read.
+        register: u8,
+    },
+    /// Raw bytes all 0x00 or all 0xFF where the device cannot mean it.
+    DeadBytes {
+        /// Register that was read.
+        register: u8,
+    },
+    /// The line was already busy when it should have been idle.
+    Busy {
+        /// Which line.
+        line: Line,
+    },
+    /// An edge that the device owes did not come.
+    EdgeMissing {
+        /// Which line.
+        line: Line,
+    },
+    /// A pulse shorter than the device can make.
+    PulseTooShort {
+        /// Which line.
+        line: Line,
+    },
+}
+
+impl DeviceFault {
+    /// Whether bytes may have been lost in the middle of a transfer. The Robot HAT's controller
+    /// takes writes in frames of three bytes and never resynchronises by itself: after such a fault
+    /// it has to be reset before anything that is written to it counts.
+    pub fn needs_reset(self) -> bool {
+        match self {
+            DeviceFault::Bus { fault, .. } => match fault {
+                BusFault::TimedOut | BusFault::Io | BusFault::ArbitrationLost => true,
+                // Nobody took the address byte, or nothing was sent at all.
+                BusFault::Nack | BusFault::Unsupported | BusFault::Absent => false,
+            },
+            _ => false,
+        }
+    }
+}
+
+impl From<DeviceFault> for Fault {
+    fn from(fault: DeviceFault) -> Fault {
+        match fault {
+            DeviceFault::Bus { fault, .. } | DeviceFault::Line { fault, .. } => Fault::Bus(fault),
+            DeviceFault::Impossible { .. } | DeviceFault::PulseTooShort { .. } => Fault::OutOfRange,
+            DeviceFault::NotFinite { .. } => Fault::NotFinite,
+            DeviceFault::DeadBytes { .. } => Fault::DeadBytes,
+            DeviceFault::Busy { .. } | DeviceFault::EdgeMissing { .. } => Fault::Timeout,
+        }
+    }
+}
+
+impl fmt::Display for DeviceFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceFault::Bus { register, fault } => write!(f, "register {register:#04x}: {fault:?}"),
+            DeviceFault::Line { line, fault } => write!(f, "line {}: {fault:?}", line.0),
+            DeviceFault::Impossible { register } => {
+                write!(f, "register {register:#04x} answers a value that the device cannot have")
+            }
+            DeviceFault::NotFinite { register } => write!(f, "register {register:#04x} is not a number"),
+            DeviceFault::DeadBytes { register } => {
+                write!(f, "register {register:#04x} answers only zeros or only ones: no device behind it")
+            }
+            DeviceFault::Busy { line } => write!(f, "line {} is high before it was asked to be", line.0),
+            DeviceFault::EdgeMissing { line } => write!(f, "line {} did not answer", line.0),
+            DeviceFault::PulseTooShort { line } => write!(f, "line {}: pulse too short to be true", line.0),
+        }
+    }
+}
+
+impl std::error::Error for DeviceFault {}

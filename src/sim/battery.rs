@@ -1,0 +1,81 @@
+//! A pack of two lithium cells: what is left of its voltage under load. Knows no reason for the load.
+
+use super::car::STEP_S;
+use libm::exp;
+
+/// Cells, plugs and wires of a 2S pack, ohms.
+const RESISTANCE: f64 = 0.1;
+/// Computer, controller and servos at rest, amperes at the pack.
+const IDLE_A: f64 = 0.7;
+/// Both gear motors at full duty on a flat floor.
+const DRIVE_A: f64 = 1.0;
+/// A 2000 mAh pack falls from 8.4 V to 6.4 V: one volt for each ampere-hour, taken as a straight line.
+const VOLTS_PER_COULOMB: f64 = 1.0 / 3600.0;
+/// A brown-out pulls the pack down by this much, and lets go with this time constant: a worn cell
+/// under the stall current of two motors.
+const DIP_V: f64 = 1.5;
+const DIP_S: f64 = 0.2;
+/// Protection in the pack cuts off here; nothing reads less while the robot still runs.
+const CUT_OFF_V: f64 = 5.0;
+
+/// The pack.
+#[derive(Clone, Debug)]
+pub struct Battery {
+    rest: f64,
+    load_a: f64,
+    dip: f64,
+    fade: f64,
+}
+
+impl Battery {
+    /// A pack that has `volts` at rest.
+    pub fn new(volts: f32) -> Battery {
+        Battery { rest: volts.into(), load_a: IDLE_A, dip: 0.0, fade: exp(-STEP_S / DIP_S) }
+    }
+    /// One step at `drive` of full duty (0..=1).
+    pub fn step(&mut self, drive: f64) {
+        self.load_a = IDLE_A + DRIVE_A * drive.abs().min(1.0);
+        self.rest = (self.rest - self.load_a * STEP_S * VOLTS_PER_COULOMB).max(CUT_OFF_V);
+        self.dip *= self.fade;
+    }
+    /// The rail collapses for a moment.
+    pub fn dip(&mut self) {
+        self.dip = DIP_V;
+    }
+    /// What is measured at the pack, volts.
+    pub fn volts(&self) -> f64 {
+        (self.rest - self.load_a * RESISTANCE - self.dip).max(CUT_OFF_V)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_sags_under_load_comes_back_and_runs_down() {
+        let mut battery = Battery::new(7.8);
+        battery.step(0.0);
+        let idle = battery.volts();
+        battery.step(1.0);
+        assert!((idle - battery.volts() - 0.1).abs() < 1e-3);
+        for _ in 0..3_600_000 {
+            battery.step(0.0);
+        }
+        // An hour at 0.7 A is 0.7 Ah, hence 0.7 V.
+        assert!((idle - battery.volts() - 0.7).abs() < 1e-3, "{}", battery.volts());
+    }
+
+    #[test]
+    fn a_dip_is_deep_and_short() {
+        let mut battery = Battery::new(7.8);
+        battery.step(0.0);
+        let idle = battery.volts();
+        battery.dip();
+        assert!((idle - battery.volts() - 1.5).abs() < 1e-9);
+        for _ in 0..1000 {
+            battery.step(0.0);
+        }
+        assert!(idle - battery.volts() < 0.02);
+    }
+}

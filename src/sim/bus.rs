@@ -1,0 +1,110 @@
+//! The simulator's ends of the wires: handles that speak the bus traits, pay the time that a real
+//! wire takes, and ask the robot behind. A handle holds nothing of its own.
+
+use super::plant::Plant;
+use super::robot::Wire;
+use crate::bus::{BusFault, Edge, Gpio, I2c, Line, Op};
+use crate::time::Span;
+
+/// An I2C bus whose transfers last as long as on a real one: nine bits a byte, one for each START
+/// and STOP; no system call and no gap between.
+pub struct SimI2c {
+    plant: Plant,
+}
+
+impl SimI2c {
+    /// A handle on `plant`.
+    pub fn new(plant: Plant) -> SimI2c {
+        SimI2c { plant }
+    }
+
+    fn spend(&self, time: Span) {
+        let clock = self.plant.clock();
+        clock.sleep_until(clock.now() + time);
+    }
+}
+
+/// START, address, STOP: what a transfer costs that nobody acknowledges.
+const NACK_BITS: u64 = 11;
+
+/// Bits of a transfer: START and address of each operation, its bytes, one STOP.
+fn bits(ops: &[Op<'_>]) -> u64 {
+    let length = |op: &Op<'_>| match op {
+        Op::Write(bytes) => bytes.len(),
+        Op::Read(bytes) => bytes.len(),
+    };
+    ops.iter().map(|op| 1 + 9 * (1 + length(op) as u64)).sum::<u64>() + 1
+}
+
+impl I2c for SimI2c {
+    fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+        let timing = self.plant.timing();
+        let bit = Span::from_nanos(1_000_000_000 / u64::from(timing.speed_hz.max(1)));
+        let start = self.plant.clock().now();
+        let wire = self.plant.robot_at(start).begin_transfer(address, ops, start);
+        match wire {
+            Wire::Held => {
+                self.spend(timing.timeout);
+                Err(BusFault::TimedOut)
+            }
+            Wire::Nack => {
+                self.spend(bit.times(NACK_BITS));
+                Err(BusFault::Nack)
+            }
+            Wire::Free => {
+                self.spend(bit.times(bits(ops)));
+                let end = self.plant.clock().now();
+                self.plant.robot_at(end).end_transfer(address, ops, end)
+            }
+        }
+    }
+}
+
+/// The lines of the simulated robot. Driving and reading one takes no time: it is a register of the
+/// computer itself.
+pub struct SimGpio {
+    plant: Plant,
+}
+
+impl SimGpio {
+    /// A handle on `plant`.
+    pub fn new(plant: Plant) -> SimGpio {
+        SimGpio { plant }
+    }
+}
+
+impl Gpio for SimGpio {
+    fn set(&mut self, line: Line, high: bool) -> Result<(), BusFault> {
+        let now = self.plant.clock().now();
+        self.plant.robot_at(now).set_line(line, high, now)
+    }
+
+    fn get(&mut self, line: Line) -> Result<bool, BusFault> {
+        let now = self.plant.clock().now();
+        self.plant.robot_at(now).line_is_high(line, now)
+    }
+
+    fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, BusFault> {
+        let clock = self.plant.clock();
+        let now = clock.now();
+        let end = now + wait;
+        // The world stays where it is while this end of the wire waits: others still act on it.
+        let edge = self.plant.robot_at(now).take_edge(end);
+        clock.sleep_until(edge.map_or(end, |edge| edge.stamp));
+        Ok(edge)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wire_bits_are_those_of_the_timing_diagram() {
+        let mut back = [0; 4];
+        assert_eq!(bits(&[Op::Write(&[0x2D, 0, 0])]), 38);
+        assert_eq!(bits(&[Op::Write(&[0x17, 0, 0])]) + 2 * bits(&[Op::Read(&mut back[..1])]), 78);
+        assert_eq!(bits(&[Op::Write(&[0]), Op::Read(&mut back)]), 66);
+        assert_eq!(bits(&[Op::Write(&[])]), NACK_BITS);
+    }
+}

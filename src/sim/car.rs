@@ -1,0 +1,278 @@
+//! The car as a moving thing: a kinematic bicycle with motors that lag, a steering servo that takes
+//! its time, and a body that stops at what it hits. Knows nothing of pins and registers.
+//!
+//! Kinematic: tyres do not slip, which holds below about 1 m/s on dry floor. Rajamani, Vehicle
+//! Dynamics and Control, section 2.2, with the reference point on the rear axle.
+
+use super::SimPlan;
+use super::world::{Obstacle, Outline, Pose, World};
+use libm::{cos, exp, sin, tan};
+
+/// Length of one step, seconds. The fastest thing here is the servo (70 ms from end to end) and the
+/// car moves half a millimetre in it; a bus transfer is shorter, so commands are seen at most 1 ms late.
+pub const STEP_S: f64 = 0.001;
+/// Time constant of speed: a car of 0.8 kg at 0.5 m/s on two gear motors of 0.08 Nm stall torque
+/// and wheels of 32.5 mm radius: m * v / F = 0.8 * 0.5 / 4.9.
+const LAG_S: f64 = 0.08;
+/// The vendor's figure for its servo, degrees a second.
+const SERVO_DEG_PER_S: f64 = 428.0;
+/// Where the linkage of the front axle ends, degrees; also keeps the tangent finite.
+const LINKAGE_DEG: f64 = 40.0;
+/// Slower than this it stands: a day of it is less than a tenth of a millimetre.
+const STANDS_M_PER_S: f64 = 1e-9;
+/// A contact has ended when there is this much air around the body again: a car that is pushed
+/// against a wall and rebounds by less has hit it once.
+const APART_M: f64 = 0.01;
+
+/// What it ran into so far. Entries are counted, not steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contacts {
+    /// With a wall.
+    pub walls: u64,
+    /// With a disc.
+    pub discs: u64,
+    /// A wheel left the floor.
+    pub falls: u64,
+}
+
+impl Contacts {
+    /// Of any kind.
+    pub fn all(&self) -> u64 {
+        self.walls + self.discs + self.falls
+    }
+}
+
+/// The car.
+#[derive(Clone, Debug)]
+pub struct Car {
+    outline: Outline,
+    full_speed: f64,
+    lag: f64,
+    pose: Pose,
+    speed: f64,
+    /// Radians, positive to the right.
+    steering: f64,
+    in_contact: bool,
+    fallen: bool,
+    contacts: Contacts,
+    distance: f64,
+}
+
+impl Car {
+    /// A car that stands at the start of `world`.
+    pub fn new(plan: &SimPlan, world: &World) -> Car {
+        Car {
+            outline: Outline::of(plan),
+            full_speed: plan.full_speed.into(),
+            lag: 1.0 - exp(-STEP_S / LAG_S),
+            pose: world.start(),
+            speed: 0.0,
+            steering: 0.0,
+            in_contact: false,
+            fallen: false,
+            contacts: Contacts::default(),
+            distance: 0.0,
+        }
+    }
+
+    /// One step of [`STEP_S`]: `drive` is the mean of the motors, -1..=1; `steering_deg` is where
+    /// the servo is told to go, positive to the right (`None`: it is limp and stays).
+    pub fn step(&mut self, drive: f64, steering_deg: Option<f64>, world: &World) {
+        if let Some(target) = steering_deg {
+            self.turn_wheels(target);
+        }
+        self.speed += (drive.clamp(-1.0, 1.0) * self.full_speed - self.speed) * self.lag;
+        if self.fallen || self.speed.abs() < STANDS_M_PER_S {
+            self.speed = 0.0; // fallen, it hangs on its belly
+            return;
+        }
+        let next = self.moved();
+        if let Some(obstacle) = world.touched(&self.outline, &next) {
+            self.stop_at(obstacle);
+            return;
+        }
+        self.distance += self.speed.abs() * STEP_S;
+        self.pose = next;
+        if self.in_contact {
+            self.in_contact = world.touched(&self.outline.inflated(APART_M), &next).is_some();
+        }
+        if world.wheel_over_cliff(&self.outline, &next) {
+            self.fallen = true;
+            self.contacts.falls += 1;
+        }
+    }
+
+    fn turn_wheels(&mut self, target_deg: f64) {
+        let most = (SERVO_DEG_PER_S * STEP_S).to_radians();
+        let target = target_deg.clamp(-LINKAGE_DEG, LINKAGE_DEG).to_radians();
+        self.steering += (target - self.steering).clamp(-most, most);
+    }
+
+    /// Where this step would take it: an arc, walked along its chord's middle heading.
+    fn moved(&self) -> Pose {
+        let turn = -self.speed / self.outline.wheelbase * tan(self.steering) * STEP_S;
+        let way = self.speed * STEP_S;
+        let middle = self.pose.heading + turn / 2.0;
+        Pose {
+            x: self.pose.x + way * cos(middle),
+            y: self.pose.y + way * sin(middle),
+            heading: self.pose.heading + turn,
+        }
+    }
+
+    fn stop_at(&mut self, obstacle: Obstacle) {
+        self.speed = 0.0;
+        if self.in_contact {
+            return;
+        }
+        self.in_contact = true;
+        match obstacle {
+            Obstacle::Wall => self.contacts.walls += 1,
+            Obstacle::Disc => self.contacts.discs += 1,
+        }
+    }
+
+    /// Where it is.
+    pub fn pose(&self) -> Pose {
+        self.pose
+    }
+    /// Its outline.
+    pub fn outline(&self) -> &Outline {
+        &self.outline
+    }
+    /// Metres a second, negative backwards.
+    pub fn speed(&self) -> f64 {
+        self.speed
+    }
+    /// Angle of the front wheels in degrees, positive to the right.
+    pub fn steering_deg(&self) -> f64 {
+        self.steering.to_degrees()
+    }
+    /// What it ran into.
+    pub fn contacts(&self) -> Contacts {
+        self.contacts
+    }
+    /// Way driven, forwards and backwards, metres.
+    pub fn distance(&self) -> f64 {
+        self.distance
+    }
+    /// Whether it hangs over an edge.
+    pub fn has_fallen(&self) -> bool {
+        self.fallen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A hall with nothing in it, entered far from its walls.
+    fn hall() -> (SimPlan, World) {
+        let plan = SimPlan { room: [100.0, 100.0], discs: 0, cliffs: vec![], ..SimPlan::default() };
+        let far = |at: f64| (10.0..90.0).contains(&at);
+        let world = (0..).map(|seed| World::new(&plan, seed)).find(|w| far(w.start().x) && far(w.start().y));
+        (plan, world.unwrap())
+    }
+
+    fn steps(car: &mut Car, n: usize, drive: f64, steering: f64, world: &World) {
+        for _ in 0..n {
+            car.step(drive, Some(steering), world);
+        }
+    }
+
+    #[test]
+    fn speed_follows_the_closed_form() {
+        let (plan, world) = hall();
+        let mut car = Car::new(&plan, &world);
+        steps(&mut car, 80, 1.0, 0.0, &world);
+        assert!((car.speed() - 0.5 * (1.0 - exp(-1.0))).abs() < 1e-9);
+        steps(&mut car, 2000, -1.0, 0.0, &world);
+        assert!((car.speed() + 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn it_drives_the_circle_of_its_wheelbase_and_to_the_right() {
+        let (plan, world) = hall();
+        for degrees in [30.0_f64, -20.0, 10.0] {
+            let mut car = Car::new(&plan, &world);
+            steps(&mut car, 1000, 1.0, degrees, &world);
+            let radius = f64::from(plan.wheelbase) / tan(degrees.to_radians()).abs();
+            // The centre lies across the rear axle, on the side that it steers to.
+            let side = |pose: Pose| pose.point(0.0, -radius.copysign(degrees));
+            let centre = side(car.pose());
+            let mut turned = car.pose().heading;
+            steps(&mut car, 3000, 1.0, degrees, &world);
+            turned = car.pose().heading - turned;
+            let still_centre = side(car.pose());
+            assert!((centre[0] - still_centre[0]).abs() < 1e-6, "{centre:?} {still_centre:?}");
+            assert!((centre[1] - still_centre[1]).abs() < 1e-6);
+            let expected = -(0.5 * 3.0 / radius).copysign(degrees);
+            assert!((turned - expected).abs() < 1e-4 * expected.abs(), "{turned} {expected}");
+        }
+    }
+
+    #[test]
+    fn the_servo_takes_its_time_and_the_linkage_ends() {
+        let (plan, world) = hall();
+        let mut car = Car::new(&plan, &world);
+        steps(&mut car, 50, 0.0, 30.0, &world);
+        assert!((car.steering_deg() - 21.4).abs() < 1e-9);
+        steps(&mut car, 1000, 0.0, -80.0, &world);
+        assert!((car.steering_deg() + 40.0).abs() < 1e-9);
+        car.step(0.0, None, &world);
+        assert!((car.steering_deg() + 40.0).abs() < 1e-9, "a limp servo stays");
+    }
+
+    #[test]
+    fn a_wall_is_hit_once_however_long_it_is_pushed() {
+        let plan = SimPlan { discs: 0, cliffs: vec![], ..SimPlan::default() };
+        let world = World::new(&plan, 1);
+        let mut car = Car::new(&plan, &world);
+        steps(&mut car, 20_000, 1.0, 0.0, &world);
+        assert_eq!(car.contacts(), Contacts { walls: 1, discs: 0, falls: 0 });
+        let there = car.distance();
+        steps(&mut car, 1000, 1.0, 0.0, &world);
+        assert!(car.distance() - there < 0.001, "it does not get through");
+        steps(&mut car, 500, -1.0, 0.0, &world);
+        steps(&mut car, 2000, 1.0, 0.0, &world);
+        assert_eq!(car.contacts().walls, 2, "it went away and came back");
+    }
+
+    #[test]
+    fn a_wheel_over_the_edge_is_the_end_of_the_drive() {
+        // A gap along every wall: straight on, there is always one.
+        let cliffs =
+            vec![[0.0, 0.0, 4.0, 0.3], [0.0, 2.7, 4.0, 3.0], [0.0, 0.0, 0.3, 3.0], [3.7, 0.0, 4.0, 3.0]];
+        let plan = SimPlan { discs: 0, cliffs, ..SimPlan::default() };
+        let world = World::new(&plan, 1);
+        let mut car = Car::new(&plan, &world);
+        steps(&mut car, 20_000, 1.0, 0.0, &world);
+        assert!(car.has_fallen());
+        let pose = car.pose();
+        steps(&mut car, 1000, -1.0, 0.0, &world);
+        assert_eq!((car.pose(), car.contacts()), (pose, Contacts { walls: 0, discs: 0, falls: 1 }));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn whatever_the_motors_do_the_car_stays_a_number_and_outside_of_things(
+            seed in 0_u64..1000,
+            wishes in prop::collection::vec((-2.0_f64..2.0, -90.0_f64..90.0, 1_usize..400), 1..12),
+        ) {
+            let plan = SimPlan { cliffs: vec![], ..SimPlan::default() };
+            let world = World::new(&plan, seed);
+            let mut car = Car::new(&plan, &world);
+            for (drive, steering, n) in wishes {
+                for _ in 0..n {
+                    car.step(drive, Some(steering), &world);
+                    let Pose { x, y, heading } = car.pose();
+                    prop_assert!(x.is_finite() && y.is_finite() && heading.is_finite());
+                    prop_assert!(car.speed().abs() <= f64::from(plan.full_speed) + 1e-9);
+                    prop_assert_eq!(world.touched(car.outline(), &car.pose()), None);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! What goes wrong on purpose, by name and by the clock: a script of faults. Each has one visible
+//! symptom at the bus, at a line or in the field's worker; who shows it asks here whether it is time.
+//!
+//! All of them are fair: each happens on real robots, and none takes away both the motors' obedience
+//! and every means to stop them. Not in the script, because no software on the computer can answer
+//! them: a controller that keeps driving and cannot be reset, a computer that dies (that is the guard
+//! process's business).
+
+use crate::time::{Instant, Span};
+use std::fmt;
+use std::str::FromStr;
+
+/// What can go wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// Nobody acknowledges.
+    I2cNack,
+    /// A transfer hangs until the adapter gives up.
+    I2cStuck,
+    /// Reads come back with bits turned over.
+    I2cWrongBytes,
+    /// The converter stands still.
+    AdcFrozen,
+    /// The same echo for ever.
+    SonarFrozen,
+    /// No echo pulse at all.
+    SonarSilent,
+    /// The lean is NaN.
+    TiltNan,
+    /// The car leans over.
+    TiltOver,
+    /// The controller resets itself under load.
+    BrownOut,
+    /// The battery is low.
+    BatteryLow,
+    /// The stop button is pressed.
+    EStop,
+    /// The field engine hangs.
+    FieldHang,
+    /// The field engine panics.
+    FieldPanic,
+    /// The field engine is slow.
+    FieldSlow,
+}
+
+/// What can go wrong with the field's engine; acted on by the worker that runs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldFault {
+    /// A cycle does not end before the fault does.
+    Hang,
+    /// A cycle panics.
+    Panic,
+    /// A cycle takes `SLOW_DOWN` times as long.
+    Slow,
+}
+
+/// How much slower a slow engine is: more than the budget's best and worst rung are apart, so that
+/// no quality is low enough to hide it.
+pub const SLOW_DOWN: u64 = 10;
+/// When a fault starts if the script does not say: the car is on its way by then.
+const USUAL_START: Span = Span::from_millis(10_000);
+
+struct Entry {
+    kind: FaultKind,
+    name: &'static str,
+    meaning: &'static str,
+    /// How long it lasts if the script does not say; `None`: until the end.
+    length: Option<Span>,
+}
+
+const fn entry(kind: FaultKind, name: &'static str, seconds: Option<u64>, meaning: &'static str) -> Entry {
+    let length = match seconds {
+        Some(seconds) => Some(Span::from_millis(1000 * seconds)),
+        None => None,
+    };
+    Entry { kind, name, meaning, length }
+}
+
+/// Every fault: name, usual length in seconds, meaning. Lengths are such that the loop has to notice
+/// (longer than every patience of the board) and, where one is given, has time to recover.
+const TABLE: [Entry; 14] = [
+    entry(FaultKind::I2cNack, "i2c-nack", Some(2), "no device on the I2C bus answers"),
+    entry(
+        FaultKind::I2cStuck,
+        "i2c-stuck",
+        Some(2),
+        "a line of the I2C bus is held: every transfer times out",
+    ),
+    entry(
+        FaultKind::I2cWrongBytes,
+        "i2c-wrong-bytes",
+        Some(2),
+        "bits of everything read over I2C are turned over",
+    ),
+    entry(FaultKind::AdcFrozen, "adc-frozen", None, "the converter answers the same counts for ever"),
+    entry(FaultKind::SonarFrozen, "sonar-frozen", None, "the sonar answers the same echo for ever"),
+    entry(FaultKind::SonarSilent, "sonar-silent", Some(5), "the sonar does not answer the trigger"),
+    entry(FaultKind::TiltNan, "tilt-nan", Some(3), "the lean is not a number"),
+    entry(FaultKind::TiltOver, "tilt-over", Some(2), "the car leans by 60 degrees"),
+    entry(
+        FaultKind::BrownOut,
+        "brown-out",
+        Some(2),
+        "the microcontroller resets itself whenever a motor runs",
+    ),
+    entry(FaultKind::BatteryLow, "battery-low", None, "the battery is down to 6.9 V"),
+    entry(FaultKind::EStop, "estop", Some(1), "somebody presses the stop button"),
+    entry(FaultKind::FieldHang, "field-hang", Some(5), "a cycle of the field engine does not end"),
+    entry(FaultKind::FieldPanic, "field-panic", Some(1), "every cycle of the field engine panics"),
+    entry(FaultKind::FieldSlow, "field-slow", Some(5), "the field engine is ten times slower"),
+];
+
+impl FaultKind {
+    fn entry(self) -> &'static Entry {
+        // The table lists the kinds in their own order; a test holds it to that.
+        &TABLE[self as usize]
+    }
+    /// Its name in a script.
+    pub fn name(self) -> &'static str {
+        self.entry().name
+    }
+    /// What happens, in one line.
+    pub fn meaning(self) -> &'static str {
+        self.entry().meaning
+    }
+    /// What it does to the field's engine, if anything.
+    pub fn field(self) -> Option<FieldFault> {
+        match self {
+            FaultKind::FieldHang => Some(FieldFault::Hang),
+            FaultKind::FieldPanic => Some(FieldFault::Panic),
+            FaultKind::FieldSlow => Some(FieldFault::Slow),
+            _ => None,
+        }
+    }
+}
+
+/// One line of the script. Times count from the start of the simulated world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// What happens.
+    pub kind: FaultKind,
+    /// From when.
+    pub start: Span,
+    /// For how long; `None`: until the end.
+    pub length: Option<Span>,
+}
+
+impl Fault {
+    /// `kind` at its usual time.
+    pub fn usual(kind: FaultKind) -> Fault {
+        Fault { kind, start: USUAL_START, length: kind.entry().length }
+    }
+    /// Every fault there is: name and one line of meaning.
+    pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
+        TABLE.iter().map(|entry| (entry.name, entry.meaning))
+    }
+    /// Reads `NAME[@START[+LENGTH]]`, times in seconds.
+    pub fn parse(text: &str) -> Result<Fault, FaultError> {
+        let (name, times) = text.split_once('@').map_or((text, None), |(name, times)| (name, Some(times)));
+        let kind = TABLE.iter().find(|entry| entry.name == name).map(|entry| entry.kind);
+        let mut fault = Fault::usual(kind.ok_or_else(|| FaultError::unknown(name))?);
+        if let Some(times) = times {
+            let (start, length) =
+                times.split_once('+').map_or((times, None), |(start, length)| (start, Some(length)));
+            fault.start = seconds(start)?;
+            if let Some(length) = length {
+                fault.length = Some(seconds(length)?);
+            }
+        }
+        Ok(fault)
+    }
+    /// When it ends.
+    fn end(&self) -> Option<Span> {
+        self.length.map(|length| self.start + length)
+    }
+    /// Whether it is on at `at`.
+    pub fn is_on(&self, at: Span) -> bool {
+        at >= self.start && self.end().is_none_or(|end| at < end)
+    }
+}
+
+impl FromStr for Fault {
+    type Err = FaultError;
+    fn from_str(text: &str) -> Result<Fault, FaultError> {
+        Fault::parse(text)
+    }
+}
+
+/// A day: nobody simulates longer, and it keeps every sum of times far from overflow.
+const LONGEST_S: f64 = 86_400.0;
+
+fn seconds(text: &str) -> Result<Span, FaultError> {
+    let number = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
+    number
+        .filter(|number| (0.0..=LONGEST_S).contains(number))
+        .map(Span::from_secs_f64)
+        .ok_or_else(|| FaultError::Time { text: text.into() })
+}
+
+/// Why a line of the script cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FaultError {
+    /// There is no such fault.
+    Unknown {
+        /// As written.
+        name: String,
+        /// The fault whose name is nearest.
+        nearest: &'static str,
+    },
+    /// A time is not a number of seconds.
+    Time {
+        /// As written.
+        text: String,
+    },
+}
+
+impl FaultError {
+    fn unknown(name: &str) -> FaultError {
+        let nearest = TABLE.iter().min_by_key(|entry| strsim::damerau_levenshtein(entry.name, name));
+        FaultError::Unknown { name: name.into(), nearest: nearest.map_or("", |entry| entry.name) }
+    }
+}
+
+impl fmt::Display for FaultError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FaultError::Unknown { name, nearest } => {
+                write!(f, "no fault is called '{name}'; did you mean '{nearest}'?")
+            }
+            FaultError::Time { text } => write!(
+                f,
+                "'{text}' is not a time: write NAME@START or NAME@START+LENGTH in seconds, 0 to {LONGEST_S}"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for FaultError {}
+
+/// A script on a clock.
+#[derive(Clone, Debug)]
+pub struct Script {
+    zero: Instant,
+    faults: Vec<Fault>,
+}
+
+impl Script {
+    /// `faults`, with `zero` as the start of the world.
+    pub fn new(faults: &[Fault], zero: Instant) -> Script {
+        Script { zero, faults: faults.to_vec() }
+    }
+    /// Whether `kind` is on at `now`.
+    pub fn is_on(&self, kind: FaultKind, now: Instant) -> bool {
+        let at = now.since(self.zero);
+        self.faults.iter().any(|fault| fault.kind == kind && fault.is_on(at))
+    }
+}
+
+/// The script as the field's worker sees it.
+#[derive(Clone, Debug)]
+pub struct FieldFaults {
+    zero: Instant,
+    faults: Vec<(FieldFault, Fault)>,
+}
+
+impl FieldFaults {
+    /// Those of `faults` that strike the field; `zero` is the start of the world.
+    pub fn new(faults: &[Fault], zero: Instant) -> FieldFaults {
+        let faults = faults.iter().filter_map(|fault| Some((fault.kind.field()?, *fault))).collect();
+        FieldFaults { zero, faults }
+    }
+
+    /// To be called where the engine's cycle begins.
+    ///
+    /// # Panics
+    /// While [`FieldFault::Panic`] is on: that is the fault.
+    pub fn before_cycle(&self, start: Instant) {
+        let at = start.since(self.zero);
+        let struck = self.faults.iter().any(|(kind, fault)| *kind == FieldFault::Panic && fault.is_on(at));
+        assert!(!struck, "the script lets the field engine panic");
+    }
+
+    /// When a cycle that began at `start` and needs `own` time ends: later if the engine is slow,
+    /// not before the fault's end if it hangs, [`Instant::NEVER`] if that has no end. A hang that
+    /// begins while the cycle runs catches it too.
+    pub fn end_of_cycle(&self, start: Instant, own: Span) -> Instant {
+        let at = start.since(self.zero);
+        let slow = self.faults.iter().any(|(kind, fault)| *kind == FieldFault::Slow && fault.is_on(at));
+        let mut end = start + if slow { own.times(SLOW_DOWN) } else { own };
+        for (_, fault) in self.faults.iter().filter(|(kind, _)| *kind == FieldFault::Hang) {
+            let begins_meanwhile = fault.start >= at && fault.start < end.since(self.zero);
+            if fault.is_on(at) || begins_meanwhile {
+                end = fault.end().map_or(Instant::NEVER, |until| end.max(self.zero + until + own));
+            }
+        }
+        end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Span = Span::from_millis(1000);
+
+    #[test]
+    fn the_table_is_in_the_order_of_the_kinds_and_names_are_unique() {
+        for (place, entry) in TABLE.iter().enumerate() {
+            assert_eq!(entry.kind as usize, place, "{}", entry.name);
+            assert_eq!(TABLE.iter().filter(|other| other.name == entry.name).count(), 1);
+            assert_eq!(Fault::parse(entry.name), Ok(Fault::usual(entry.kind)));
+            assert!(!entry.meaning.is_empty());
+        }
+        assert_eq!(Fault::all().count(), TABLE.len());
+    }
+
+    #[test]
+    fn a_line_says_what_when_and_how_long() {
+        let usual = Fault { kind: FaultKind::I2cNack, start: S.times(10), length: Some(S.times(2)) };
+        assert_eq!(Fault::parse("i2c-nack"), Ok(usual));
+        assert_eq!("i2c-nack@3".parse(), Ok(Fault { start: S.times(3), ..usual }));
+        let short = Fault { start: Span::from_millis(2500), length: Some(Span::from_millis(250)), ..usual };
+        assert_eq!("i2c-nack@2.5s+0.25".parse(), Ok(short));
+        assert_eq!(Fault::parse("battery-low@1+4").map(|fault| fault.length), Ok(Some(S.times(4))));
+        assert_eq!(Fault::parse("battery-low@1").map(|fault| fault.length), Ok(None));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named_with_the_nearest() {
+        let unknown = Fault::parse("sonar-froze@5").unwrap_err();
+        assert_eq!(unknown.to_string(), "no fault is called 'sonar-froze'; did you mean 'sonar-frozen'?");
+        for text in ["estop@", "estop@-1", "estop@NaN", "estop@1+", "estop@1+x", "estop@1e9", "estop@inf"] {
+            assert!(matches!(Fault::parse(text), Err(FaultError::Time { .. })), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_fault_is_on_from_its_start_to_before_its_end() {
+        let zero = Instant::from_nanos(77);
+        let script = Script::new(&[Fault::parse("estop@2+1").unwrap()], zero);
+        let on = |at: u64| script.is_on(FaultKind::EStop, zero + Span::from_millis(at));
+        assert_eq!([on(1999), on(2000), on(2999), on(3000)], [false, true, true, false]);
+        assert!(!script.is_on(FaultKind::I2cNack, zero + S.times(2)));
+    }
+
+    #[test]
+    fn the_field_hangs_slows_down_and_panics_in_its_time() {
+        let zero = Instant::from_nanos(5);
+        let lines = ["field-hang@2+3", "field-slow@10+1", "field-panic@20+1", "field-hang@30", "estop@0"];
+        let mut script: Vec<Fault> = lines.iter().map(|line| Fault::parse(line).unwrap()).collect();
+        script[3].length = None;
+        let faults = FieldFaults::new(&script, zero);
+        let own = Span::from_millis(5);
+        let end = |ms: u64| faults.end_of_cycle(zero + Span::from_millis(ms), own).since(zero);
+        assert_eq!(end(1000), Span::from_millis(1005));
+        assert_eq!(end(1998), Span::from_millis(5005), "begins while it runs");
+        assert_eq!(end(4000), Span::from_millis(5005));
+        assert_eq!(end(5000), Span::from_millis(5005));
+        assert_eq!(end(10_000), Span::from_millis(10_050));
+        assert_eq!(faults.end_of_cycle(zero + S.times(31), own), Instant::NEVER);
+        faults.before_cycle(zero + S.times(19));
+        let struck = std::panic::catch_unwind(|| faults.before_cycle(zero + S.times(20)));
+        assert!(struck.is_err());
+        faults.before_cycle(zero + S.times(21));
+    }
+}

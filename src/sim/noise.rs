@@ -1,0 +1,26 @@
+//! Noise of one simulated sensor: draws in the order in which it is read, whatever others do.
+
+use crate::seed::{Stream, normal};
+
+/// Readings that one sensor can have before its draws would meet those of the next: 2^40, at 1 kHz
+/// 34 years.
+const ROOM_BITS: u32 = 40;
+
+/// The draws of one sensor.
+#[derive(Clone, Debug)]
+pub struct Noise {
+    seed: u64,
+    next: u64,
+}
+
+impl Noise {
+    /// Sensor number `sensor` in the world with this seed.
+    pub fn new(seed: u64, sensor: u64) -> Noise {
+        Noise { seed, next: sensor << ROOM_BITS }
+    }
+    /// Normal with this standard deviation, cut off at three of them: real parts state a largest error.
+    pub fn draw(&mut self, deviation: f64) -> f64 {
+        self.next += 1;
+        normal(self.seed, Stream::SensorNoise, self.next).clamp(-3.0, 3.0) * deviation
+    }
+}

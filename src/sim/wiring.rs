@@ -1,0 +1,172 @@
+//! Which pin and channel means what on the simulated car: the board's own statement, read from the
+//! side of the vehicle. A car wired as its board file says; a wrong file is found on the real one.
+
+use super::hat::Hat;
+use crate::board::plan::Board;
+use crate::bus::Line;
+use crate::device::{MotorKind, SensorKind};
+
+/// What a GPIO line does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Resets the microcontroller when low.
+    Reset,
+    /// Direction of a motor.
+    Direction,
+    /// Trigger of sonar number n.
+    Trig(usize),
+    /// Echo of sonar number n.
+    Echo(usize),
+    /// A button.
+    Button {
+        /// Pressed pulls the line low.
+        active_low: bool,
+    },
+}
+
+/// A line, and how it is driven if it is an output.
+#[derive(Clone, Copy, Debug)]
+struct Wire {
+    line: Line,
+    role: Role,
+    high: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Bridge {
+    Dir { pwm: u8, dir: Line, mirrored: bool },
+    Pair { forward: u8, backward: u8 },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Drive {
+    bridge: Bridge,
+    min_duty: f64,
+}
+
+/// A servo on the front axle, and how it was mounted and trimmed.
+#[derive(Clone, Copy, Debug)]
+struct Steering {
+    pwm: u8,
+    offset_deg: f64,
+    mirrored: bool,
+}
+
+impl Steering {
+    fn of(kind: &MotorKind) -> Option<Steering> {
+        match *kind {
+            MotorKind::Servo { pwm, offset_deg, mirrored, .. } => {
+                Some(Steering { pwm, offset_deg: offset_deg.into(), mirrored })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The wires of one board.
+#[derive(Clone, Debug)]
+pub struct Wiring {
+    wires: Vec<Wire>,
+    drives: Vec<Drive>,
+    steering: Option<Steering>,
+}
+
+impl Wiring {
+    /// The wires that `board` names. The servo called `steering`, or else the first one, turns the
+    /// front wheels; other servos move nothing that is simulated.
+    pub fn new(board: &Board) -> Wiring {
+        let mut wiring = Wiring { wires: Vec::new(), drives: Vec::new(), steering: None };
+        if let Some(mcu) = &board.mcu {
+            wiring.add(mcu.reset, Role::Reset, true);
+        }
+        wiring.add_sensors(board);
+        for motor in &board.motors {
+            match motor.kind {
+                MotorKind::DcDir { pwm, dir, mirrored, min_duty } => {
+                    wiring.add(dir, Role::Direction, false);
+                    let bridge = Bridge::Dir { pwm, dir, mirrored };
+                    wiring.drives.push(Drive { bridge, min_duty: min_duty.into() });
+                }
+                MotorKind::DcPair { forward, backward, min_duty } => {
+                    let bridge = Bridge::Pair { forward, backward };
+                    wiring.drives.push(Drive { bridge, min_duty: min_duty.into() });
+                }
+                MotorKind::Servo { .. } | MotorKind::Recorded { .. } => {}
+            }
+        }
+        let named = board.motors.iter().filter(|motor| motor.name == "steering");
+        wiring.steering = named.chain(&board.motors).find_map(|motor| Steering::of(&motor.kind));
+        wiring
+    }
+
+    fn add_sensors(&mut self, board: &Board) {
+        let mut sonars = 0;
+        for sensor in &board.sensors {
+            match sensor.kind {
+                SensorKind::HcSr04 { trig, echo } => {
+                    self.add(trig, Role::Trig(sonars), false);
+                    self.add(echo, Role::Echo(sonars), false);
+                    sonars += 1;
+                }
+                SensorKind::Button { line, active_low } => {
+                    self.add(line, Role::Button { active_low }, active_low)
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn add(&mut self, line: Line, role: Role, high: bool) {
+        self.wires.push(Wire { line, role, high });
+    }
+
+    /// What `line` does, if anything.
+    pub fn role(&self, line: Line) -> Option<Role> {
+        self.wires.iter().find(|wire| wire.line == line).map(|wire| wire.role)
+    }
+    /// How an output was driven last.
+    pub fn is_high(&self, line: Line) -> bool {
+        self.wires.iter().any(|wire| wire.line == line && wire.high)
+    }
+    /// Drives an output.
+    pub fn set(&mut self, line: Line, high: bool) {
+        self.wires.iter_mut().filter(|wire| wire.line == line).for_each(|wire| wire.high = high);
+    }
+
+    /// Mean of what the drive motors do, -1..=1: a bicycle has one rear wheel.
+    pub fn drive(&self, hat: &Hat) -> f64 {
+        let sum: f64 = self.drives.iter().map(|drive| self.turn(drive, hat)).sum();
+        if self.drives.is_empty() { 0.0 } else { sum / self.drives.len() as f64 }
+    }
+
+    /// What one motor does. Below its least duty it does not turn; from there it is taken as linear.
+    fn turn(&self, drive: &Drive, hat: &Hat) -> f64 {
+        let signed = match drive.bridge {
+            Bridge::Dir { pwm, dir, mirrored } => {
+                let ahead = self.is_high(dir) == mirrored;
+                if ahead { hat.duty(pwm) } else { -hat.duty(pwm) }
+            }
+            // Driven on both sides at once the bridge brakes for the common part.
+            Bridge::Pair { forward, backward } => hat.duty(forward) - hat.duty(backward),
+        };
+        let useful = ((signed.abs() - drive.min_duty) / (1.0 - drive.min_duty)).max(0.0);
+        if useful.is_finite() { useful.copysign(signed) } else { signed }
+    }
+
+    /// Whether no drive motor has a pulse, whatever its timer does.
+    pub fn is_still(&self, hat: &Hat) -> bool {
+        let none = |channel| hat.pulse(channel) == 0;
+        self.drives.iter().all(|drive| match drive.bridge {
+            Bridge::Dir { pwm, .. } => none(pwm),
+            Bridge::Pair { forward, backward } => none(forward) && none(backward),
+        })
+    }
+
+    /// Where the steering servo is told to turn the wheels, degrees, positive to the right.
+    pub fn steering_deg(&self, hat: &Hat) -> Option<f64> {
+        let Steering { pwm, offset_deg, mirrored } = self.steering?;
+        // 500 to 2500 us turn the shaft from -90 to +90 degrees.
+        let shaft_deg = (hat.servo_us(pwm)? - 500.0) * 180.0 / 2000.0 - 90.0;
+        Some(if mirrored { offset_deg - shaft_deg } else { shaft_deg - offset_deg })
+    }
+}

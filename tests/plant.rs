@@ -1,0 +1,101 @@
+//! Drivers and simulated robot together, over the bus traits only: what the drivers write moves the
+//! car as the board says, what the wires do wrong shows where it should, and the world is the same
+//! every time.
+
+mod faults;
+mod motion;
+mod property;
+mod wander;
+mod wires;
+
+use ganglion::board::{self, plan::Board};
+use ganglion::bus::{Gpio, I2c};
+use ganglion::command::Command;
+use ganglion::device::actuators::Actuators;
+use ganglion::device::adc::HatAdc;
+use ganglion::device::hc_sr04::HcSr04;
+use ganglion::device::{DeviceFault, SensorKind};
+use ganglion::sim::{Fault, Plant, Report};
+use ganglion::time::{Clock, Instant, SimClock, Span};
+use std::sync::Arc;
+
+fn shipped(name: &str) -> Board {
+    board::built_in(name).expect("a built-in board").expect("a sound one").board
+}
+
+const fn ms(ms: u64) -> Span {
+    Span::from_millis(ms)
+}
+
+/// A robot on virtual time with its drivers, and nothing in between.
+struct Rig {
+    board: Board,
+    clock: Arc<SimClock>,
+    plant: Plant,
+    i2c: Box<dyn I2c>,
+    gpio: Box<dyn Gpio>,
+    actuators: Actuators,
+}
+
+impl Rig {
+    fn new(board: Board, seed: u64, faults: &[&str]) -> Rig {
+        let clock = Arc::new(SimClock::new());
+        clock.set(Instant::ZERO + ms(123_456)); // no part may count on a clock that starts at zero
+        let faults: Vec<Fault> = faults.iter().map(|line| line.parse().expect("a fault")).collect();
+        let plant = Plant::new(&board, seed, &faults, clock.clone());
+        let actuators = Actuators::new(&board.motors, board.mcu.as_ref().expect("a controller"));
+        Rig { i2c: plant.i2c(), gpio: plant.gpio(), board, clock, plant, actuators }
+    }
+
+    /// The desk robot, set up; its clock then shows 520 ms since the start.
+    fn ready(seed: u64, faults: &[&str]) -> Rig {
+        let mut rig = Rig::new(shipped("sim"), seed, faults);
+        rig.set_up().expect("sets up");
+        rig
+    }
+
+    fn set_up(&mut self) -> Result<(), DeviceFault> {
+        self.actuators.initialise(self.i2c.as_mut(), self.gpio.as_mut(), self.clock.as_ref())
+    }
+
+    /// Both wheels at `drive`, the front wheels at `steering`, every other servo straight.
+    fn command(&mut self, drive: f32, steering: f32) -> Result<(), DeviceFault> {
+        let mut command = Command::still(self.board.motors.len());
+        for (wish, motor) in command.motors.iter_mut().zip(&self.board.motors) {
+            *wish = match motor.name.as_str() {
+                "left" | "right" => drive,
+                "steering" => steering,
+                _ => 0.0,
+            };
+        }
+        self.actuators.write(&command, self.i2c.as_mut(), self.gpio.as_mut(), self.clock.as_ref())
+    }
+
+    fn sleep(&self, span: Span) {
+        self.clock.sleep_until(self.clock.now() + span);
+    }
+
+    /// Waits until the robot's own time is `at`; if it is later already, it is too late to test that.
+    fn wait_until(&self, at: Span) {
+        let at = self.plant.zero() + at;
+        assert!(self.clock.now() <= at, "the clock is past {at:?}");
+        self.clock.sleep_until(at);
+    }
+
+    fn report(&self) -> Report {
+        self.plant.report(self.clock.now())
+    }
+
+    fn adc(&mut self, channel: u8) -> Result<f32, DeviceFault> {
+        HatAdc::new(0x14, channel, 1.0).read(self.i2c.as_mut())
+    }
+
+    fn range(&mut self) -> Result<f32, DeviceFault> {
+        let lines = self.board.sensors.iter().find_map(|sensor| match sensor.kind {
+            SensorKind::HcSr04 { trig, echo } => Some((trig, echo)),
+            _ => None,
+        });
+        let (trig, echo) = lines.expect("a sonar");
+        HcSr04::new(trig, echo).measure(self.gpio.as_mut(), self.clock.as_ref()).map(|range| range.0)
+    }
+}
