@@ -1,1 +1,538 @@
-//! Arbitrate, clamp, slew: from mode, reflex and field result to one command. Pure.
+//! Arbitrate, clamp, slew: from mode, reflex and field result to one command. Pure; no clock of its
+//! own, no bus.
+//!
+//! Strongest first: stop and disarm, then reflex, then a fresh field result, then an aged one (its
+//! drive fades in a straight line), then stillness. Motors that drive and motors that aim differ:
+//! stillness is zero for the first and "stay where you are" for the second, and only drive fades.
+//!
+//! Speed of change. A drive motor never gains speed faster than its slew limit. It loses speed at once
+//! when a restraint tightens, when the field's wish fades, and when the wish is to stand; only from
+//! one wish of a fresh field to another (a change of rung, a change of mind) is it slowed both ways.
+//! From forwards to backwards it passes exactly zero. A motor that aims always keeps its limit.
+
+use crate::board::plan::{MotorPlan, SafetyPlan};
+use crate::command::{Command, MAX_MOTORS, Source};
+use crate::device::MotorKind;
+use crate::field::Response;
+use crate::mode::Mode;
+use crate::reflex::{Limits, Verdict, faded};
+use crate::time::{Instant, Span};
+
+/// A drive wish below this share of full scale is a wish to stand: no motor turns that slowly, and a
+/// driver that lifts every wish to the smallest duty that does turn it would make the robot creep.
+/// Half of it is still noise of a read-out; twice would be a speed on a good motor.
+const STANDING: f32 = 0.01;
+
+/// One motor's limits and where it is.
+#[derive(Clone, Copy, Debug)]
+struct Motor {
+    /// A reflex may forbid it; otherwise it aims.
+    drives: bool,
+    /// Its sign is a direction of travel. Not so for a recorded motor, which may be a turn rate.
+    travels: bool,
+    limit: f32,
+    /// Largest change from one command to the next.
+    step: f32,
+    last: f32,
+}
+
+impl Motor {
+    fn new(plan: &MotorPlan, period: Span) -> Motor {
+        let step = f64::from(plan.slew_per_s) * period.as_secs_f64();
+        Motor {
+            drives: plan.kind.drives(),
+            travels: matches!(plan.kind, MotorKind::DcDir { .. } | MotorKind::DcPair { .. }),
+            limit: within(plan.limit, 1.0),
+            step: within(step as f32, 2.0), // from one end to the other
+            last: 0.0,
+        }
+    }
+
+    /// Where stillness leaves it.
+    fn rest(&self) -> f32 {
+        if self.drives { 0.0 } else { self.last }
+    }
+
+    /// As much of `x` as its own limit and `limits` allow.
+    fn limited(&self, x: f32, limits: &Limits) -> f32 {
+        let (back, forth) = if self.drives { (limits.backward, limits.forward) } else { (1.0, 1.0) };
+        x.clamp(-within(back, self.limit), within(forth, self.limit))
+    }
+
+    /// The next command on the way from the last one to `target`, which is within `limits`. What was
+    /// commanded before is cut to the limits first: a restraint that tightens counts at once.
+    /// `brake`: so does any loss of speed.
+    fn towards(&self, target: f32, limits: &Limits, brake: bool) -> f32 {
+        let from = self.limited(self.last, limits);
+        let slewed = target.clamp(from - self.step, from + self.step);
+        if !self.drives {
+            return slewed;
+        }
+        if target.abs() < STANDING {
+            return 0.0;
+        }
+        if (self.last > 0.0 && target < 0.0) || (self.last < 0.0 && target > 0.0) {
+            // Towards the other direction: down to zero, and no further in this slot.
+            let slower = (from.abs() - self.step).max(0.0);
+            return if brake { 0.0 } else { slower.copysign(self.last) };
+        }
+        if brake && target.abs() <= from.abs() { target } else { slewed }
+    }
+}
+
+/// The number nearest to `x` within 0..=`most`; 0 where `x` is not a number.
+fn within(x: f32, most: f32) -> f32 {
+    if x.is_nan() { 0.0 } else { x.clamp(0.0, most) }
+}
+
+/// How long the robot has been driving backwards, blind. Backwards time adds up and any other time
+/// takes away as much, so that short breaks do not start the count anew. Once it is used up, backwards
+/// is refused until the whole of it has been paid back, standing or driving forwards.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reverse {
+    spent: Span,
+    refused: bool,
+}
+
+impl Reverse {
+    /// Notes that for `elapsed` the robot went `backwards` or not; the next command lasts a `period`.
+    fn note(&mut self, backwards: bool, elapsed: Span, period: Span, longest: Span) {
+        let spent = if backwards { self.spent + elapsed } else { self.spent.less(elapsed) };
+        self.spent = spent.min(longest);
+        if self.spent + period > longest {
+            self.refused = true;
+        } else if self.spent == Span::ZERO {
+            self.refused = false;
+        }
+    }
+}
+
+/// What was out of the ordinary, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ActCounters {
+    /// Commands made while the field's answer held something that is not a number.
+    pub not_finite: u64,
+    /// Commands in which driving backwards any longer was refused.
+    pub reverse_refused: u64,
+}
+
+/// What the field wants, made safe to compute with.
+struct Wish<'a> {
+    motors: &'a [f32; MAX_MOTORS],
+    /// How far it may be obeyed, above 0, at most 1.
+    share: f32,
+}
+
+/// Decides commands.
+#[derive(Clone, Debug)]
+pub struct Arbiter {
+    motors: heapless::Vec<Motor, MAX_MOTORS>,
+    safety: SafetyPlan,
+    period: Span,
+    reverse: Reverse,
+    last_slot: Option<Instant>,
+    counters: ActCounters,
+}
+
+impl Arbiter {
+    /// An arbiter for `motors`, all at zero.
+    ///
+    /// # Panics
+    /// If there are more than [`MAX_MOTORS`]: the board check refuses that.
+    pub fn new(motors: &[MotorPlan], safety: SafetyPlan, period: Span) -> Arbiter {
+        assert!(motors.len() <= MAX_MOTORS, "the board check limits the number of motors");
+        Arbiter {
+            motors: motors.iter().map(|plan| Motor::new(plan, period)).collect(),
+            safety,
+            period,
+            reverse: Reverse::default(),
+            last_slot: None,
+            counters: ActCounters::default(),
+        }
+    }
+
+    /// The command of `slot`, decided at `now`. `field` is the newest answer with the slot of the frame
+    /// it was computed from. [`Command::seq`] is left at 0: whoever hands it over counts.
+    pub fn decide(
+        &mut self,
+        mode: Mode,
+        verdict: &Verdict,
+        field: Option<(&Response, Instant)>,
+        slot: Instant,
+        now: Instant,
+    ) -> Command {
+        self.account_for_reverse(slot);
+        let (source, motors) = match mode.obeys_since() {
+            None => (standing(mode), self.still()),
+            Some(since) => {
+                let wish = field.and_then(|(response, taken)| self.wish(response, taken, since, now));
+                self.obey(wish, &verdict.limits)
+            }
+        };
+        for (motor, &command) in self.motors.iter_mut().zip(&motors) {
+            motor.last = command;
+        }
+        let valid_until = slot + self.safety.command_valid;
+        Command { seq: 0, slot, valid_until, source, len: self.motors.len(), motors }
+    }
+
+    /// What was out of the ordinary so far.
+    pub fn counters(&self) -> ActCounters {
+        self.counters
+    }
+
+    /// A field result, if it may be obeyed: from a frame taken since arming, young enough, all numbers.
+    fn wish<'a>(
+        &mut self,
+        response: &'a Response,
+        taken: Instant,
+        since: Instant,
+        now: Instant,
+    ) -> Option<Wish<'a>> {
+        let share = faded(now.since(taken), &self.safety);
+        if taken < since || share <= 0.0 {
+            return None;
+        }
+        let motors = &response.motors;
+        if !motors[..self.motors.len()].iter().all(|motor| motor.is_finite()) {
+            self.counters.not_finite += 1;
+            return None;
+        }
+        Some(Wish { motors, share })
+    }
+
+    /// Everything at rest.
+    fn still(&self) -> [f32; MAX_MOTORS] {
+        let mut motors = [0.0; MAX_MOTORS];
+        for (command, motor) in motors.iter_mut().zip(&self.motors) {
+            *command = motor.rest();
+        }
+        motors
+    }
+
+    /// As much of `wish` as `limits` and the motors allow.
+    fn obey(&mut self, wish: Option<Wish<'_>>, limits: &Limits) -> (Source, [f32; MAX_MOTORS]) {
+        if !limits.allow_motion() && !limits.steer {
+            return (Source::Reflex, self.still());
+        }
+        let Some(wish) = wish else { return (Source::Still, self.still()) };
+        let fresh = wish.share >= 1.0;
+        let mut limited = false;
+        let mut motors = self.still();
+        for (index, motor) in self.motors.iter().enumerate() {
+            let wanted = wish.motors[index] * if motor.drives { wish.share } else { 1.0 };
+            let own = motor.limited(wanted, &Limits::FREE);
+            let allowed = motor.limited(own, limits);
+            limited |= (allowed - own).abs() > 0.0;
+            if motor.drives || limits.steer {
+                motors[index] = motor.towards(allowed, limits, !fresh);
+            }
+        }
+        limited |= self.refuse_reverse(&mut motors);
+        let source = if limited {
+            Source::Reflex
+        } else if fresh {
+            Source::Field
+        } else {
+            Source::AgedField
+        };
+        (source, motors)
+    }
+
+    /// Takes the backward part out of `motors` if they go backwards and have done so for too long.
+    fn refuse_reverse(&mut self, motors: &mut [f32; MAX_MOTORS]) -> bool {
+        let travel = |(motor, command): (&Motor, &f32)| if motor.travels { *command } else { 0.0 };
+        let backwards = self.motors.iter().zip(motors.iter()).map(travel).sum::<f32>() < 0.0;
+        if !self.reverse.refused || !backwards {
+            return false;
+        }
+        for (motor, command) in self.motors.iter().zip(motors.iter_mut()) {
+            if motor.travels {
+                *command = command.max(0.0);
+            }
+        }
+        self.counters.reverse_refused += 1;
+        true
+    }
+
+    /// What the last command did until `slot`.
+    fn account_for_reverse(&mut self, slot: Instant) {
+        let travelling = self.motors.iter().filter(|motor| motor.travels).map(|motor| motor.last);
+        let backwards = travelling.sum::<f32>() < 0.0;
+        let elapsed = self.last_slot.map_or(self.period, |last| slot.since(last));
+        self.reverse.note(backwards, elapsed, self.period, self.safety.reverse_max);
+        self.last_slot = Some(slot);
+    }
+}
+
+/// Who decided that the robot stands.
+fn standing(mode: Mode) -> Source {
+    match mode {
+        Mode::Boot | Mode::SelfTest { .. } => Source::Still,
+        _ => Source::Stop,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{PERIOD, at, ms, safety, servo, wheel};
+    use crate::mode::ArmRefusal;
+    use crate::reflex::{Cause, Restraint};
+
+    fn verdict(limits: Limits) -> Verdict {
+        Verdict {
+            worst: None,
+            restraint: Restraint::Free,
+            limits,
+            active: 0,
+            tripped: 0,
+            cleared: 0,
+            latched: 0,
+            senses_good: true,
+        }
+    }
+
+    fn response(motors: &[f32]) -> Response {
+        let mut all = [0.0; MAX_MOTORS];
+        all[..motors.len()].copy_from_slice(motors);
+        let scores = [0.0; MAX_MOTORS];
+        Response { cycle: 0, scores, motors: all, confidence: 0.0, skill: 0.0, novelty: 0.0 }
+    }
+
+    /// A car of one driven axle and a steering servo, armed at 0, one slot after the other.
+    struct Car {
+        arbiter: Arbiter,
+        now: Instant,
+    }
+
+    impl Car {
+        fn new() -> Car {
+            Car { arbiter: Arbiter::new(&[wheel(), servo()], safety(), PERIOD), now: at(0) }
+        }
+
+        fn with(safety: SafetyPlan) -> Car {
+            Car { arbiter: Arbiter::new(&[wheel(), servo()], safety, PERIOD), now: at(0) }
+        }
+
+        /// The next slot's command under `limits` for a wish `age` old.
+        fn slot(&mut self, limits: Limits, wish: [f32; 2], age: Span) -> Command {
+            self.now += PERIOD;
+            let taken = self.now - age;
+            let armed = Mode::Armed { since: at(0) };
+            let response = response(&wish);
+            let field = Some((&response, taken));
+            self.arbiter.decide(armed, &verdict(limits), field, self.now, self.now)
+        }
+
+        fn free(&mut self, wish: [f32; 2]) -> Command {
+            self.slot(Limits::FREE, wish, Span::ZERO)
+        }
+
+        /// A car that has come to `wish`.
+        fn going(wish: [f32; 2]) -> Car {
+            let mut car = Car::new();
+            car.now = at(10_000);
+            car.arbiter.last_slot = Some(car.now);
+            for (motor, command) in car.arbiter.motors.iter_mut().zip(wish) {
+                motor.last = command;
+            }
+            car
+        }
+    }
+
+    #[track_caller]
+    fn close(command: &Command, expected: [f32; 2]) {
+        let same = command.used().iter().zip(expected).all(|(found, wanted)| (found - wanted).abs() < 1e-5);
+        assert!(same, "found {:?}, expected {expected:?}", command.used());
+    }
+
+    #[test]
+    fn a_step_of_the_wish_is_a_ramp_of_the_command() {
+        let mut car = Car::new();
+        for step in 1..=6 {
+            let command = car.free([1.0, -1.0]);
+            close(&command, [(0.2 * step as f32).min(1.0), -0.1 * step as f32]);
+            assert_eq!(command.source, Source::Field);
+        }
+        // A change of rung that shifts the wish shows as a ramp too, down as well as up.
+        let mut car = Car::going([0.9, 0.0]);
+        close(&car.free([0.3, 0.0]), [0.7, 0.0]);
+        close(&car.free([0.3, 0.0]), [0.5, 0.0]);
+        close(&car.free([0.3, 0.0]), [0.3, 0.0]);
+    }
+
+    #[test]
+    fn a_wish_to_stand_is_obeyed_at_once() {
+        close(&Car::going([0.9, 0.5]).free([0.0, 0.5]), [0.0, 0.5]);
+        close(&Car::going([-0.9, 0.5]).free([0.0, 0.0]), [0.0, 0.4]);
+    }
+
+    #[test]
+    fn reversal_passes_zero() {
+        let mut car = Car::going([0.3, 0.0]);
+        for drive in [0.1, 0.0, -0.2, -0.4, -0.5, -0.5] {
+            let command = car.free([-0.5, 0.0]);
+            close(&command, [drive, 0.0]);
+            assert!(drive.abs() > 0.0 || command.motors[0].to_bits() << 1 == 0, "exactly zero");
+        }
+    }
+
+    #[test]
+    fn a_tightening_restraint_counts_in_its_own_slot() {
+        let slow = Limits { forward: 0.2, backward: 0.2, steer: true };
+        let no_forward = Limits { forward: 0.0, ..Limits::FREE };
+        for (limits, wish, expected) in [
+            (Limits::STILL, [0.9, -1.0], [0.0, 0.5]), // steering stays where it is
+            (slow, [0.9, 0.5], [0.2, 0.5]),
+            (no_forward, [0.9, 0.5], [0.0, 0.5]),
+            (no_forward, [-0.9, 0.6], [0.0, 0.6]), // it stands for a slot before it turns back
+        ] {
+            let command = Car::going([0.9, 0.5]).slot(limits, wish, Span::ZERO);
+            close(&command, expected);
+            let limited = wish[0] > 0.0;
+            assert_eq!(command.source, if limited { Source::Reflex } else { Source::Field });
+        }
+        close(&Car::going([-0.9, 0.0]).slot(no_forward, [-0.9, 0.0], Span::ZERO), [-0.9, 0.0]);
+    }
+
+    #[test]
+    fn a_reflex_decides_also_where_the_field_wants_nothing() {
+        let mut car = Car::going([0.9, 0.5]);
+        car.now += PERIOD;
+        let armed = Mode::Armed { since: at(0) };
+        let command = car.arbiter.decide(armed, &verdict(Limits::STILL), None, car.now, car.now);
+        assert_eq!(command.source, Source::Reflex);
+        close(&command, [0.0, 0.5]);
+    }
+
+    #[test]
+    fn getting_free_again_is_a_ramp() {
+        let mut car = Car::going([0.9, 0.0]);
+        car.slot(Limits::STILL, [0.9, 0.0], Span::ZERO);
+        close(&car.free([0.9, 0.0]), [0.2, 0.0]);
+        close(&car.free([0.9, 0.0]), [0.4, 0.0]);
+    }
+
+    #[test]
+    fn an_aged_wish_fades_in_drive_and_not_in_steering() {
+        let mut car = Car::going([0.8, 0.5]);
+        let script = [
+            (100, 0.8, Source::Field),
+            (125, 0.6, Source::AgedField),
+            (175, 0.2, Source::AgedField), // faster than the slew limit: fading is slowing down
+            (200, 0.0, Source::Still),
+        ];
+        for (age, drive, source) in script {
+            let command = car.slot(Limits::FREE, [0.8, 0.5], ms(age));
+            close(&command, [drive, 0.5]);
+            assert_eq!(command.source, source, "{age} ms");
+        }
+    }
+
+    #[test]
+    fn nothing_taken_before_arming_is_obeyed() {
+        let mut arbiter = Arbiter::new(&[wheel(), servo()], safety(), PERIOD);
+        let armed = Mode::Armed { since: at(50) };
+        let response = response(&[1.0, 1.0]);
+        let mut decide = |taken| {
+            let field = Some((&response, at(taken)));
+            arbiter.decide(armed, &verdict(Limits::FREE), field, at(60), at(60)).source
+        };
+        assert_eq!(decide(49), Source::Still);
+        assert_eq!(decide(50), Source::Field);
+    }
+
+    #[test]
+    fn who_is_not_armed_stands() {
+        let modes = [
+            (Mode::Boot, Source::Still),
+            (Mode::SelfTest { missing: ArmRefusal::NONE }, Source::Still),
+            (Mode::Disarmed, Source::Stop),
+            (Mode::Latched { cause: Cause::Tilt }, Source::Stop),
+            (Mode::Stopped, Source::Stop),
+        ];
+        for (mode, source) in modes {
+            let mut car = Car::going([0.9, 0.5]);
+            let response = response(&[1.0, 1.0]);
+            let now = car.now + PERIOD;
+            let command = car.arbiter.decide(mode, &verdict(Limits::FREE), Some((&response, now)), now, now);
+            close(&command, [0.0, 0.5]);
+            assert_eq!(command.source, source, "{}", mode.name());
+        }
+    }
+
+    #[test]
+    fn an_answer_that_is_no_number_is_no_answer() {
+        for poison in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let mut car = Car::going([0.9, 0.5]);
+            let command = car.free([0.9, poison]);
+            close(&command, [0.0, 0.5]);
+            assert_eq!(command.source, Source::Still);
+            assert_eq!(car.arbiter.counters().not_finite, 1);
+        }
+        let huge = Car::going([0.9, 0.95]).free([f32::MAX, f32::MAX]);
+        close(&huge, [1.0, 1.0]);
+    }
+
+    #[test]
+    fn limits_of_motors_hold() {
+        let mut arbiter =
+            Arbiter::new(&[MotorPlan { limit: 0.5, slew_per_s: 1_000.0, ..wheel() }], safety(), PERIOD);
+        let response = response(&[-1.0]);
+        let armed = Mode::Armed { since: at(0) };
+        let field = Some((&response, at(10)));
+        let command = arbiter.decide(armed, &verdict(Limits::FREE), field, at(10), at(12));
+        assert_eq!((command.len, command.slot, command.valid_until), (1, at(10), at(40)));
+        assert_eq!(command.source, Source::Field, "a motor's own limit is no reflex");
+        assert!((command.motors[0] + 0.5).abs() < 1e-6);
+    }
+
+    #[test]
+    fn backwards_ends_after_its_time_and_is_paid_back_standing() {
+        let mut car = Car::new();
+        // 200 ms are 20 slots; refused for as long, then free again.
+        for slot in 0..100 {
+            let command = car.free([-0.5, 0.0]);
+            let refused = slot / 20 % 2 == 1;
+            assert_eq!(command.motors[0] < 0.0, !refused, "slot {slot}");
+            assert_eq!(command.source, if refused { Source::Reflex } else { Source::Field });
+        }
+        assert_eq!(car.arbiter.counters().reverse_refused, 40);
+    }
+
+    #[test]
+    fn short_breaks_do_not_buy_more_backwards() {
+        let mut car = Car::new();
+        let mut longest = 0;
+        let mut backwards_in_a_row = 0;
+        let mut backwards = 0;
+        for slot in 0..1_000 {
+            let wish = if slot % 19 == 18 { 0.0 } else { -0.2 };
+            let moved = car.free([wish, 0.0]).motors[0] < 0.0;
+            backwards_in_a_row = if moved { backwards_in_a_row + 1 } else { 0 };
+            longest = longest.max(backwards_in_a_row);
+            backwards += usize::from(moved);
+        }
+        assert!(longest <= 20);
+        assert!(backwards <= 1_000 / 2 + 20, "at most half of the time in the long run: {backwards}");
+    }
+
+    #[test]
+    fn forwards_is_free_while_backwards_is_refused() {
+        let mut car = Car::new();
+        for _ in 0..21 {
+            car.free([-0.2, 0.0]);
+        }
+        assert!(car.arbiter.reverse.refused);
+        close(&car.free([0.2, 0.1]), [0.2, 0.1]);
+    }
+
+    #[test]
+    fn a_robot_that_may_not_reverse_never_does() {
+        let mut car = Car::with(SafetyPlan { reverse_max: Span::ZERO, ..safety() });
+        for _ in 0..50 {
+            close(&car.free([-0.5, 0.0]), [0.0, 0.0]);
+        }
+    }
+}

@@ -1,7 +1,22 @@
 //! Measured spans to a rung of quality. Pure: the time comes in as an argument.
+//!
+//! For each rung stands an estimate of what a cycle would cost *now*. Like a cautious person it
+//! believes a slow run at once and forgets it slowly. A cycle that was slower or faster than its
+//! estimate says that the machine is, so every other rung's estimate moves by the same factor. The one
+//! exception is the first cycle after a step up: that step is taken when everything has been steady
+//! for a while, so what is measured then tells about the rung and not about the machine.
+//!
+//! Down at once: by one rung after a single slow cycle, which may have been an accident, and after a
+//! second one in a row by as many as the estimates say. Up one rung at a time, when the better one has
+//! been estimated to fit, with headroom, for a whole dwell without a break, and not sooner than a
+//! dwell after the last change. So steps up are a dwell apart, and there are never more steps down than
+//! steps up and rungs together: changes are bounded, whatever the costs do.
+//!
+//! Nothing here is asked before a stop, a disarm or a reflex. When the floor itself does not fit, the
+//! budget is exhausted: there is no more to give up, results come late, and the reflexes see to that.
 
-use crate::field::Rung;
-use crate::time::Span;
+use crate::field::{RUNGS, Rung};
+use crate::time::{Instant, Span};
 
 /// The board's budget.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,4 +29,498 @@ pub struct BudgetPlan {
     pub dwell: Span,
     /// The lowest rung that the budget may choose.
     pub floor: Rung,
+}
+
+/// Share of a cheaper measurement that is believed each cycle. A slow run is all but forgotten after
+/// some 40 cycles, two seconds of a 20 Hz field. With half of it an accident would cost quality twice as
+/// long; with twice, a machine that is slow every tenth cycle would look like one that is not.
+const FORGET: f64 = 1.0 / 16.0;
+
+/// A cycle of this many targets is as bad as can be: a hang of a minute says no more about the next
+/// cycle than this, and must not take longer to forget. Ten is more than any two rungs differ by.
+const WORST_TARGETS: u64 = 10;
+
+/// A better rung that has proved too dear is thought cheaper as time passes (towards the present
+/// one's cost, over this many dwells), or it would never be tried again. Half as many would pay with a
+/// late cycle every few seconds for a rung that does not fit; twice, be slow to correct one error.
+const RETRY_DWELLS: f64 = 8.0;
+
+/// Each step up that fails doubles that time, up to this many times: with a dwell of a second, from
+/// seconds to minutes. A machine that gets faster is noticed at the present rung, whatever this is.
+const MOST_DOUBLINGS: u32 = 6;
+
+/// Chooses the rung.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    plan: BudgetPlan,
+    rung: Rung,
+    /// What a cycle would cost now, in nanoseconds, by rung; `None`: never run.
+    cost: [Option<f64>; RUNGS],
+    /// The rung that a step up has just led to, until its first cycle is measured.
+    proving: Option<Rung>,
+    /// When the last step up was taken, until it has held for a dwell or failed.
+    stepped_up_at: Option<Instant>,
+    /// Steps up that failed, less those that held.
+    failures: u32,
+    /// The rung of the cycle in progress, as chosen when it was launched.
+    running: Rung,
+    /// The cycle in progress is already known to be too slow.
+    overdue: bool,
+    /// The last finished cycle was too slow.
+    overran: bool,
+    /// Since when the better rung has been thought to fit, without a break or a change.
+    fits_since: Option<Instant>,
+    now: Option<Instant>,
+    time_in: [Span; RUNGS],
+    changes: u64,
+    exhausted: bool,
+}
+
+impl Budget {
+    /// A budget that has measured nothing: the best rung.
+    pub fn new(plan: BudgetPlan) -> Budget {
+        Budget {
+            plan,
+            rung: Rung::BEST,
+            cost: [None; RUNGS],
+            proving: None,
+            stepped_up_at: None,
+            failures: 0,
+            running: Rung::BEST,
+            overdue: false,
+            overran: false,
+            fits_since: None,
+            now: None,
+            time_in: [Span::ZERO; RUNGS],
+            changes: 0,
+            exhausted: false,
+        }
+    }
+
+    /// A cycle at `rung` took `span`. Returns the rung for the next one, which may be launched from now on.
+    pub fn record(&mut self, rung: Rung, span: Span, now: Instant) -> Rung {
+        let elapsed = self.pass_time(now);
+        self.soften(elapsed);
+        let slow = span > self.plan.target;
+        let learn = |budget: &mut Budget| {
+            budget.learn(rung, span);
+            budget.proving = budget.proving.filter(|proving| *proving != rung);
+        };
+        if slow {
+            self.step_down(rung, learn);
+        } else {
+            learn(self);
+            self.exhausted = false;
+            self.consider_step_up(now);
+        }
+        (self.overran, self.overdue, self.running) = (slow, false, self.rung);
+        self.rung
+    }
+
+    /// A cycle has been running for `running_for` and has not ended. Returns the rung for the next
+    /// one. May be called in every slot: one overrun counts once, here or in [`Budget::record`].
+    pub fn overdue(&mut self, running_for: Span, now: Instant) -> Rung {
+        self.pass_time(now);
+        if running_for > self.plan.target {
+            let running = self.running;
+            // It has not ended: all that is known is that it costs no less.
+            let known = self.known(running).map_or(Span::ZERO, |cost| Span::from_nanos(cost as u64 + 1));
+            self.step_down(running, |budget| budget.learn(running, running_for.max(known)));
+            self.overdue = true;
+        }
+        self.rung
+    }
+
+    /// The rung for the next cycle.
+    pub fn rung(&self) -> Rung {
+        self.rung
+    }
+
+    /// Not even the floor fits the target.
+    pub fn exhausted(&self) -> bool {
+        self.exhausted
+    }
+
+    /// Time spent in each rung, up to the last call with a time.
+    pub fn time_in_rungs(&self) -> &[Span; RUNGS] {
+        &self.time_in
+    }
+
+    /// Changes of rung so far.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// What a cycle at `rung` is thought to take at present; `None`: it was never run.
+    pub fn estimate(&self, rung: Rung) -> Option<Span> {
+        self.cost[rung.index()].map(|cost| Span::from_nanos(cost as u64))
+    }
+
+    /// Accounts for the time up to `now`; returns how much passed.
+    fn pass_time(&mut self, now: Instant) -> Span {
+        let before = self.now.unwrap_or(now);
+        let elapsed = now.since(before);
+        let spent = &mut self.time_in[self.rung.index()];
+        *spent = *spent + elapsed;
+        self.now = Some(now.max(before));
+        elapsed
+    }
+
+    /// Takes one measurement in.
+    fn learn(&mut self, rung: Rung, span: Span) {
+        let index = rung.index();
+        let worst = nanos(self.plan.target.times(WORST_TARGETS));
+        let measured = nanos(span).min(worst);
+        if self.proving == Some(rung) {
+            self.cost[index] = Some(measured);
+            return;
+        }
+        let before = self.known(rung).unwrap_or(measured);
+        let after = if measured > before { measured } else { before + (measured - before) * FORGET };
+        self.cost[index] = Some(before);
+        for cost in self.cost.iter_mut().flatten() {
+            *cost = (*cost * (after / before)).clamp(1.0, worst);
+        }
+    }
+
+    /// What is known of the cost of `rung`: one that was never run is at most as dear as the next better one.
+    fn known(&self, rung: Rung) -> Option<f64> {
+        self.cost[..=rung.index()].iter().rev().find_map(|cost| *cost)
+    }
+
+    /// Time passes at the present rung, and better ones are thought a little less dear.
+    fn soften(&mut self, elapsed: Span) {
+        let Some(present) = self.cost[self.rung.index()] else { return };
+        let dwells = RETRY_DWELLS * f64::from(1 << self.failures);
+        let patience = (self.plan.dwell.as_secs_f64() * dwells).max(f64::MIN_POSITIVE);
+        let share = (elapsed.as_secs_f64() / patience).min(1.0);
+        for cost in self.cost[..self.rung.index()].iter_mut().flatten() {
+            *cost -= (*cost - present).max(0.0) * share;
+        }
+    }
+
+    /// A cycle at `slow` takes too long: to the first rung below that is thought to fit; one of which
+    /// nothing is known gets the chance. Never up. `learn` takes the measurement in: before the
+    /// choice if the cycle before was slow too, else after it.
+    fn step_down(&mut self, slow: Rung, learn: impl FnOnce(&mut Budget)) {
+        self.fits_since = None;
+        if self.stepped_up_at.take().is_some() {
+            self.failures = (self.failures + 1).min(MOST_DOUBLINGS);
+        }
+        self.exhausted = slow >= self.plan.floor;
+        let again = self.overran;
+        let choose = |budget: &Budget| {
+            let mut next = slow.cheaper();
+            while budget.estimate(next).is_some_and(|span| span > budget.plan.target)
+                && next < budget.plan.floor
+            {
+                next = next.cheaper();
+            }
+            next.min(budget.plan.floor).max(budget.rung)
+        };
+        let next = if again {
+            learn(self);
+            choose(self)
+        } else if self.overdue {
+            learn(self);
+            self.rung // this cycle has been counted
+        } else {
+            let next = choose(self);
+            learn(self);
+            next
+        };
+        self.change(next);
+    }
+
+    fn consider_step_up(&mut self, now: Instant) {
+        if self.stepped_up_at.is_some_and(|at| now.since(at) >= self.plan.dwell) {
+            self.stepped_up_at = None;
+            self.failures = self.failures.saturating_sub(1);
+        }
+        let better = self.rung.better();
+        let limit = nanos(self.plan.target) * f64::from(self.plan.headroom);
+        let fits = better < self.rung && self.cost[better.index()].is_none_or(|cost| cost <= limit);
+        if !fits {
+            self.fits_since = None;
+            return;
+        }
+        let since = *self.fits_since.get_or_insert(now);
+        if now.since(since) >= self.plan.dwell {
+            self.fits_since = None;
+            self.change(better);
+            self.proving = Some(better);
+            self.stepped_up_at = Some(now);
+        }
+    }
+
+    fn change(&mut self, rung: Rung) {
+        if rung != self.rung {
+            self.rung = rung;
+            self.changes += 1;
+        }
+    }
+}
+
+/// A span as a cost; never zero, so that costs have quotients.
+fn nanos(span: Span) -> f64 {
+    (span.as_nanos() as f64).max(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{at, ms};
+    use crate::seed::{Stream, uniform};
+
+    /// Time between two cycles.
+    const CYCLE: Span = ms(50);
+    /// What each rung costs on an idle machine: half of the target at the best.
+    const IDLE: [u64; RUNGS] = [5_000, 4_600, 4_200, 4_000, 3_300, 800];
+
+    fn plan() -> BudgetPlan {
+        BudgetPlan { target: ms(10), headroom: 0.8, dwell: ms(1_000), floor: Rung::WORST }
+    }
+
+    fn rung(number: u8) -> Rung {
+        Rung::new(number).unwrap()
+    }
+
+    /// A machine that runs cycles of a budget.
+    struct Machine {
+        budget: Budget,
+        now: Instant,
+        slow_cycles: usize,
+    }
+
+    impl Machine {
+        fn new(plan: BudgetPlan) -> Machine {
+            Machine { budget: Budget::new(plan), now: at(0), slow_cycles: 0 }
+        }
+
+        /// One cycle on a machine that is `slowness` times as slow as an idle one.
+        fn cycle(&mut self, slowness: f64) -> u8 {
+            let rung = self.budget.rung();
+            let span = Span::from_nanos((IDLE[rung.index()] as f64 * 1e3 * slowness) as u64);
+            self.slow_cycles += usize::from(span > self.budget.plan.target);
+            self.now += CYCLE;
+            self.budget.record(rung, span, self.now).index() as u8
+        }
+
+        /// `seconds` of cycles; the rung at the end.
+        fn run(&mut self, seconds: u64, slowness: f64) -> u8 {
+            let cycles = seconds * 1_000_000_000 / CYCLE.as_nanos();
+            (0..cycles).fold(0, |_, _| self.cycle(slowness))
+        }
+    }
+
+    #[test]
+    fn an_idle_machine_stays_at_the_best() {
+        let mut machine = Machine::new(plan());
+        assert_eq!(machine.run(60, 1.0), 0);
+        assert_eq!((machine.budget.changes(), machine.slow_cycles), (0, 0));
+    }
+
+    #[test]
+    fn one_accident_costs_one_rung_for_little_more_than_a_dwell() {
+        let mut machine = Machine::new(plan());
+        machine.run(10, 1.0);
+        assert_eq!(machine.cycle(6.0), 1);
+        assert_eq!(machine.run(1, 1.0), 1, "not before the dwell");
+        assert_eq!(machine.run(5, 1.0), 0);
+        assert_eq!((machine.budget.changes(), machine.slow_cycles), (2, 1));
+    }
+
+    #[test]
+    fn ten_times_slower_is_met_by_the_second_cycle_that_knows() {
+        let mut machine = Machine::new(plan());
+        // Once through all rungs, so that there are estimates; then well again.
+        machine.run(2, 10.0);
+        assert_eq!(machine.run(60, 1.0), 0);
+        let slow_before = machine.slow_cycles;
+        assert_eq!(machine.cycle(10.0), 1, "it may have been an accident");
+        assert_eq!(machine.cycle(10.0), 5, "it was not");
+        assert_eq!(machine.slow_cycles - slow_before, 2);
+        assert!(!machine.budget.exhausted());
+    }
+
+    #[test]
+    fn unknown_rungs_are_tried_one_by_one() {
+        let mut machine = Machine::new(plan());
+        let path: Vec<_> = (0..6).map(|_| machine.cycle(10.0)).collect();
+        assert_eq!(path, [1, 2, 3, 4, 5, 5]);
+    }
+
+    #[test]
+    fn up_is_one_rung_a_dwell() {
+        let mut machine = Machine::new(plan());
+        machine.run(2, 10.0);
+        assert_eq!(machine.budget.rung(), Rung::WORST);
+        let mut last_change = machine.now;
+        let mut rung = machine.budget.rung();
+        while machine.budget.rung() != Rung::BEST {
+            machine.cycle(1.0);
+            assert!(machine.now < at(60_000), "stuck at {:?}", machine.budget.rung());
+            if machine.budget.rung() != rung {
+                assert_eq!(machine.budget.rung(), rung.better());
+                assert!(machine.now.since(last_change) >= plan().dwell);
+                (rung, last_change) = (machine.budget.rung(), machine.now);
+            }
+        }
+    }
+
+    #[test]
+    fn a_rung_that_does_not_fit_is_seldom_tried_and_one_that_fits_is_found() {
+        // (slowness, the best rung that takes less than the target)
+        for (slowness, best) in [(1.9, 0), (2.05, 1), (2.2, 2), (2.4, 3), (3.0, 4), (4.0, 5), (10.0, 5)] {
+            let mut machine = Machine::new(plan());
+            assert_eq!(machine.run(120, slowness), best, "{slowness} times as slow");
+            let (slow, changes) = (machine.slow_cycles, machine.budget.changes());
+            machine.run(480, slowness);
+            let (slow, changes) = (machine.slow_cycles - slow, machine.budget.changes() - changes);
+            assert!(slow <= 4 && changes <= 8, "{slow} late, {changes} changes in eight minutes");
+        }
+    }
+
+    #[test]
+    fn a_machine_that_recovers_is_noticed_however_long_it_was_slow() {
+        let mut machine = Machine::new(plan());
+        machine.run(600, 4.0);
+        let failures = machine.budget.failures;
+        assert_eq!(failures, MOST_DOUBLINGS, "it has tried in vain");
+        assert_eq!(machine.run(15, 1.0), 0, "five dwells, and what the forgetting takes");
+        assert_eq!(machine.budget.failures, failures - 5, "each step that held counts against a failure");
+    }
+
+    #[test]
+    fn the_floor_is_kept_and_said_to_be_too_little() {
+        let mut machine = Machine::new(BudgetPlan { floor: rung(2), ..plan() });
+        assert_eq!(machine.run(5, 4.0), 2);
+        assert!(machine.budget.exhausted());
+        machine.run(1, 1.0);
+        assert!(!machine.budget.exhausted());
+    }
+
+    #[test]
+    fn a_hang_steps_down_before_it_ends_and_counts_once() {
+        let mut machine = Machine::new(plan());
+        machine.run(2, 10.0); // through all rungs, so that there are estimates
+        assert_eq!(machine.run(60, 1.0), 0);
+        let (began, changes) = (machine.now, machine.budget.changes());
+        for waited in (1..=3_000).step_by(10) {
+            let chosen = machine.budget.overdue(ms(waited), began + ms(waited)).index();
+            assert_eq!(chosen, usize::from(waited > 10), "after {waited} ms");
+        }
+        machine.now = began + ms(3_000);
+        assert_eq!(machine.budget.record(Rung::BEST, ms(3_000), machine.now).index(), 1);
+        assert_eq!(machine.budget.changes() - changes, 1);
+        assert_eq!(machine.run(10, 1.0), 0, "forgotten like any accident");
+    }
+
+    #[test]
+    fn what_is_still_running_is_no_sign_of_speed() {
+        let mut machine = Machine::new(plan());
+        machine.run(10, 1.0);
+        let before = machine.budget.estimate(Rung::BEST);
+        for waited in 0..9 {
+            machine.budget.overdue(ms(waited), machine.now + ms(waited));
+        }
+        assert_eq!(machine.budget.estimate(Rung::BEST), before);
+    }
+
+    #[test]
+    fn what_is_still_running_is_no_sign_that_an_accident_is_over() {
+        let mut machine = Machine::new(plan());
+        machine.cycle(8.0);
+        let cost = machine.budget.estimate(rung(1)).or(machine.budget.estimate(Rung::BEST)).unwrap();
+        machine.cycle(8.0);
+        let before = machine.budget.estimate(rung(1)).unwrap();
+        assert!(cost > ms(30) && before > ms(30));
+        machine.budget.overdue(ms(15), machine.now + ms(15));
+        assert!(machine.budget.estimate(rung(1)).unwrap() + Span::from_nanos(1) >= before);
+    }
+
+    #[test]
+    fn a_hang_says_no_more_than_a_very_slow_cycle() {
+        let mut machine = Machine::new(plan());
+        machine.run(2, 10.0); // through all rungs
+        machine.run(60, 1.0);
+        assert_eq!(machine.budget.rung(), Rung::BEST);
+        machine.budget.record(Rung::BEST, ms(60_000), machine.now);
+        assert_eq!(machine.budget.estimate(Rung::BEST), Some(ms(100)), "ten targets");
+        // The rungs keep their proportions, so what is cheaper is still known to be.
+        assert_eq!(machine.budget.estimate(rung(4)), Some(ms(66)));
+    }
+
+    #[test]
+    fn headroom_must_last_a_dwell_without_a_break() {
+        let mut machine = Machine::new(plan());
+        machine.cycle(3.0);
+        assert_eq!(machine.budget.rung(), rung(1));
+        // Every half second a cycle leaves no headroom, though it is in time: no dwell gets full.
+        for step in 0..600 {
+            let slowness = if step % 10 == 9 { 2.0 } else { 1.0 };
+            assert_eq!(machine.cycle(slowness), 1, "cycle {step}");
+        }
+        assert_eq!(machine.run(3, 1.0), 0);
+    }
+
+    #[test]
+    fn an_accident_at_the_very_step_up_does_not_bar_a_rung_for_ever() {
+        let mut machine = Machine::new(plan());
+        machine.cycle(3.0);
+        while machine.budget.rung() != Rung::BEST {
+            machine.cycle(1.0);
+        }
+        assert_eq!(machine.cycle(6.0), 1, "the first cycle after the step up");
+        assert_eq!(machine.run(10, 1.0), 1, "thought to be too dear");
+        assert_eq!(machine.run(60, 1.0), 0);
+    }
+
+    #[test]
+    fn time_in_rungs_adds_up() {
+        let mut machine = Machine::new(plan());
+        machine.run(3, 10.0);
+        machine.run(20, 1.0);
+        let total = machine.budget.time_in_rungs().iter().fold(Span::ZERO, |sum, &span| sum + span);
+        assert_eq!(total, machine.now.since(at(0) + CYCLE), "from the first cycle's end");
+    }
+
+    #[test]
+    fn it_never_oscillates_whatever_the_costs_do() {
+        for seed in 0..40 {
+            let mut budget = Budget::new(plan());
+            let mut ups: Vec<Instant> = Vec::new();
+            let mut downs = 0;
+            let mut now = at(0);
+            for cycle in 0..2_000 {
+                let before = budget.rung();
+                now += CYCLE;
+                // From next to nothing to ten targets, independent of the rung.
+                let draw = uniform(seed, Stream::Stimulus, cycle);
+                let span = Span::from_micros((10_f64.powf(1.0 + 4.0 * draw)) as u64);
+                let rung = budget.record(before, span, now);
+                if rung < before {
+                    assert_eq!(rung, before.better());
+                    assert!(ups.last().is_none_or(|&last| now.since(last) >= plan().dwell));
+                    ups.push(now);
+                }
+                if span > plan().target && before < Rung::WORST {
+                    assert!(rung > before, "down at once");
+                }
+                downs += usize::from(rung > before);
+            }
+            assert!(downs < ups.len() + RUNGS);
+            assert_eq!(budget.changes(), (downs + ups.len()) as u64);
+        }
+    }
+
+    #[test]
+    fn spans_without_end_and_without_length_do_no_harm() {
+        let mut budget = Budget::new(plan());
+        for (step, span) in [0, u64::MAX, 0, 0, u64::MAX, u64::MAX, 1].into_iter().enumerate() {
+            budget.record(budget.rung(), Span::from_nanos(span), at(50 * step as u64));
+            let costs: Vec<_> = budget.cost.iter().flatten().collect();
+            assert!(costs.iter().all(|cost| cost.is_finite() && **cost >= 1.0), "{costs:?}");
+        }
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Every sample carries when it was taken and whether it may be believed. A frame has no heap and
 //! is copied whole. This file holds the words; admitting readings (range, finite, frozen, zero)
-//! and ageing them is `sense.rs`.
+//! and ageing them is `admit.rs`.
 
 use crate::bus::BusFault;
 use crate::time::Instant;

@@ -1,0 +1,61 @@
+//! Small plans for unit tests, with round numbers.
+
+use crate::board::plan::{MotorPlan, SafetyPlan, SensorPlan};
+use crate::bus::Line;
+use crate::device::{MotorKind, SensorKind};
+use crate::time::{Instant, Span};
+
+/// A control period of 10 ms.
+pub const PERIOD: Span = Span::from_millis(10);
+
+/// The moment `ms` milliseconds after the clock's zero.
+pub fn at(ms: u64) -> Instant {
+    Instant::ZERO + Span::from_millis(ms)
+}
+
+/// A span of `ms` milliseconds.
+pub const fn ms(ms: u64) -> Span {
+    Span::from_millis(ms)
+}
+
+/// Results are fresh for 100 ms and fade over another 100 ms.
+pub fn safety() -> SafetyPlan {
+    SafetyPlan {
+        field_fresh: ms(100),
+        field_fade: ms(100),
+        command_valid: ms(30),
+        wire_lost: ms(50),
+        late_slots: 3,
+        settle: ms(40),
+        reverse_max: ms(200),
+        auto_arm: false,
+    }
+}
+
+/// A required distance, 0 to 4 m, stale after 200 ms, that may shrink by half a metre a second.
+pub fn range() -> SensorPlan {
+    SensorPlan {
+        name: "range".into(),
+        unit: "m".into(),
+        kind: SensorKind::HcSr04 { trig: Line(1), echo: Line(2) },
+        period: ms(60),
+        max_age: ms(200),
+        valid: [0.0, 4.0],
+        frozen_after: None,
+        worst_per_s: -0.5,
+        required: true,
+        input: None,
+    }
+}
+
+/// A drive motor without limit that takes 5 periods (of 10 ms) to full speed.
+pub fn wheel() -> MotorPlan {
+    let kind = MotorKind::DcPair { forward: 0, backward: 1, min_duty: 0.0 };
+    MotorPlan { name: "wheel".into(), kind, limit: 1.0, slew_per_s: 20.0 }
+}
+
+/// A motor that aims, ten periods from the middle to an end.
+pub fn servo() -> MotorPlan {
+    let kind = MotorKind::Servo { pwm: 2, min_deg: -30.0, max_deg: 30.0, offset_deg: 0.0, mirrored: false };
+    MotorPlan { name: "steer".into(), kind, limit: 1.0, slew_per_s: 10.0 }
+}

@@ -1,0 +1,91 @@
+//! Why motors are restrained: the words, their order and what clears each.
+
+/// Why the motors are restrained. Ordered by severity, the worst last: the worst active cause is
+/// the one that is reported, the tightest restraint of all active ones is the one that is obeyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Cause {
+    /// A field result is late: its wishes are faded, not yet refused.
+    FieldLate,
+    /// No field result for longer than its wishes may be obeyed.
+    FieldMissing,
+    /// The battery is low.
+    Battery,
+    /// Something is nearer than the board allows.
+    Obstacle,
+    /// A required sensor has gone stale or was never read.
+    SensorLost,
+    /// A required sensor answers, and what it says cannot be true.
+    SensorLying,
+    /// Commands do not reach the motors in time.
+    BusLost,
+    /// The loop itself missed its slots.
+    LoopLate,
+    /// The ground ends.
+    Cliff,
+    /// The robot leans further than it may.
+    Tilt,
+    /// Somebody pressed stop. (A process that is told to end stops by its mode, not by a reflex.)
+    EStop,
+}
+
+impl Cause {
+    /// Every cause, by severity.
+    pub const ALL: [Cause; 11] = [
+        Cause::FieldLate,
+        Cause::FieldMissing,
+        Cause::Battery,
+        Cause::Obstacle,
+        Cause::SensorLost,
+        Cause::SensorLying,
+        Cause::BusLost,
+        Cause::LoopLate,
+        Cause::Cliff,
+        Cause::Tilt,
+        Cause::EStop,
+    ];
+
+    /// Its bit in a set of causes.
+    pub const fn bit(self) -> u16 {
+        1 << self as u8
+    }
+
+    /// The worst cause of a set.
+    pub fn worst_of(set: u16) -> Option<Cause> {
+        Cause::ALL.into_iter().rev().find(|cause| set & cause.bit() != 0)
+    }
+
+    /// Name in reports and board files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::FieldLate => "field-late",
+            Cause::FieldMissing => "field-missing",
+            Cause::Battery => "battery",
+            Cause::Obstacle => "obstacle",
+            Cause::SensorLost => "sensor-lost",
+            Cause::SensorLying => "sensor-lying",
+            Cause::BusLost => "bus-lost",
+            Cause::LoopLate => "loop-late",
+            Cause::Cliff => "cliff",
+            Cause::Tilt => "tilt",
+            Cause::EStop => "e-stop",
+        }
+    }
+
+    /// What clears it, for people. A latched rule of any cause clears as an e-stop does.
+    pub const fn cleared_by(self) -> &'static str {
+        match self {
+            Cause::FieldLate => "a fresh field result",
+            Cause::FieldMissing => "a field result young enough to obey",
+            Cause::Battery | Cause::Obstacle | Cause::Cliff | Cause::Tilt => {
+                "a good sample beyond the rule's `clear`, after its `hold_ms`"
+            }
+            Cause::SensorLost | Cause::SensorLying => "a good sample of every required sensor",
+            Cause::BusLost => "a command confirmed on the wire",
+            Cause::LoopLate => "`late_slots` punctual slots in a row",
+            Cause::EStop => "releasing stop, then disarming and arming again",
+        }
+    }
+}
+
+const _: () = assert!(Cause::ALL.len() <= u16::BITS as usize, "a set of causes is a u16");

@@ -1,0 +1,123 @@
+//! What one cause allows, and what several allow together.
+
+/// What a restraint allows. Ordered: a later one is tighter, and so is a smaller share.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Restraint {
+    /// Everything.
+    Free,
+    /// Drive motors at most this share of full scale (0..=1).
+    Slow(f32),
+    /// Drive motors may turn backwards or stand, never forwards; steering is free.
+    NoForward,
+    /// Drive motors stand still; steering stays where it is.
+    Still,
+}
+
+impl Restraint {
+    fn rank(self) -> u8 {
+        match self {
+            Restraint::Free => 0,
+            Restraint::Slow(_) => 1,
+            Restraint::NoForward => 2,
+            Restraint::Still => 3,
+        }
+    }
+
+    /// The same with a share that is a share: within 0..=1; a share that is not a number allows nothing.
+    pub fn sane(self) -> Restraint {
+        match self {
+            Restraint::Slow(share) if share.is_nan() => Restraint::Still,
+            Restraint::Slow(share) => Restraint::Slow(share.clamp(0.0, 1.0)),
+            other => other,
+        }
+    }
+
+    /// The limits that it stands for.
+    pub fn limits(self) -> Limits {
+        match self.sane() {
+            Restraint::Free => Limits::FREE,
+            Restraint::Slow(share) => Limits { forward: share, backward: share, steer: true },
+            Restraint::NoForward => Limits { forward: 0.0, ..Limits::FREE },
+            Restraint::Still => Limits::STILL,
+        }
+    }
+}
+
+impl PartialOrd for Restraint {
+    fn partial_cmp(&self, other: &Restraint) -> Option<std::cmp::Ordering> {
+        match (self, other) {
+            (Restraint::Slow(own), Restraint::Slow(others)) => others.partial_cmp(own),
+            _ => Some(self.rank().cmp(&other.rank())),
+        }
+    }
+}
+
+/// What several restraints allow together. No single [`Restraint`] can say it: a low battery (`Slow`)
+/// and an obstacle (`NoForward`) together allow backwards, and slowly.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
+    /// Largest share of full scale that drive motors may turn forwards, 0..=1.
+    pub forward: f32,
+    /// The same backwards, 0..=1.
+    pub backward: f32,
+    /// Whether motors that aim rather than drive may move.
+    pub steer: bool,
+}
+
+impl Limits {
+    /// No limit.
+    pub const FREE: Limits = Limits { forward: 1.0, backward: 1.0, steer: true };
+    /// No motion.
+    pub const STILL: Limits = Limits { forward: 0.0, backward: 0.0, steer: false };
+
+    /// What both allow.
+    pub fn and(self, other: Limits) -> Limits {
+        Limits {
+            forward: self.forward.min(other.forward),
+            backward: self.backward.min(other.backward),
+            steer: self.steer && other.steer,
+        }
+    }
+
+    /// Whether they let the robot move at all.
+    pub fn allow_motion(&self) -> bool {
+        self.forward > 0.0 || self.backward > 0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_one_is_tighter_and_so_is_a_smaller_share() {
+        let loose_to_tight = [
+            Restraint::Free,
+            Restraint::Slow(1.0),
+            Restraint::Slow(0.5),
+            Restraint::Slow(0.0),
+            Restraint::NoForward,
+            Restraint::Still,
+        ];
+        for (index, looser) in loose_to_tight.iter().enumerate() {
+            for tighter in &loose_to_tight[index + 1..] {
+                assert!(tighter > looser, "{tighter:?} over {looser:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_share_that_is_none_allows_nothing_it_should_not() {
+        assert_eq!(Restraint::Slow(f32::NAN).limits(), Limits::STILL);
+        assert_eq!(Restraint::Slow(f32::INFINITY).limits(), Limits::FREE);
+        assert!(!Restraint::Slow(-0.5).limits().allow_motion());
+    }
+
+    #[test]
+    fn slowly_and_not_forwards_is_slowly_backwards() {
+        let limits = Restraint::Slow(0.25).limits().and(Restraint::NoForward.limits());
+        assert_eq!(limits, Limits { forward: 0.0, backward: 0.25, steer: true });
+        assert_eq!(limits.and(Limits::STILL), Limits::STILL);
+        assert_eq!(limits.and(Limits::FREE), limits);
+    }
+}

@@ -1,0 +1,179 @@
+//! One line of the board's reflex table: when it trips, holds, latches and clears.
+
+use super::{Cause, Restraint};
+use crate::frame::{Health, Sample};
+use crate::time::{Instant, Span};
+
+/// When a rule trips.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Trip {
+    /// The sample's worst-case value is at or below this.
+    Below(f32),
+    /// The sample's worst-case value is at or above this.
+    Above(f32),
+}
+
+/// One line of the board's reflex table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rule {
+    /// What is reported.
+    pub cause: Cause,
+    /// Channel of the frame.
+    pub channel: usize,
+    /// When it trips.
+    pub trip: Trip,
+    /// The value that must be passed in the other direction before it clears (hysteresis).
+    pub clear: f32,
+    /// It stays tripped at least this long.
+    pub hold: Span,
+    /// What it allows meanwhile.
+    pub restraint: Restraint,
+    /// Stays until the robot is disarmed and armed again, even when the cause is gone.
+    pub latched: bool,
+}
+
+/// One rule and whether it has tripped.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guard {
+    pub(super) rule: Rule,
+    tripped_at: Option<Instant>,
+    latched: bool,
+}
+
+impl Guard {
+    /// A rule that has not tripped.
+    pub(super) fn new(rule: Rule) -> Guard {
+        Guard { rule, tripped_at: None, latched: false }
+    }
+
+    /// Whether it has tripped and stays so until it is released.
+    pub(super) fn is_latched(&self) -> bool {
+        self.latched
+    }
+
+    /// Lets it clear by itself again, once its cause is gone.
+    pub(super) fn release(&mut self) {
+        self.latched = false;
+    }
+
+    /// Looks at `sample`; whether the rule is active now.
+    pub(super) fn look(&mut self, sample: &Sample, now: Instant) -> bool {
+        if self.trips(sample) {
+            self.tripped_at.get_or_insert(now);
+            self.latched = self.rule.latched;
+        } else if let Some(at) = self.tripped_at
+            && !self.latched
+            && now.since(at) >= self.rule.hold
+            && self.clears(sample)
+        {
+            self.tripped_at = None;
+        }
+        self.tripped_at.is_some()
+    }
+
+    fn trips(&self, sample: &Sample) -> bool {
+        if sample.health == Health::Never {
+            return false; // there is no value; that it is missing is `sensor-lost`, where it matters
+        }
+        let worst = sample.worst;
+        // A worst case that is not a number has escaped admission: the rule cannot say no to it.
+        worst.is_nan()
+            || match self.rule.trip {
+                Trip::Below(limit) => worst <= limit,
+                Trip::Above(limit) => worst >= limit,
+            }
+    }
+
+    /// Only a good sample lifts a restraint: an old or refused one is no news.
+    fn clears(&self, sample: &Sample) -> bool {
+        sample.health == Health::Good
+            && match self.rule.trip {
+                Trip::Below(_) => sample.worst > self.rule.clear,
+                Trip::Above(_) => sample.worst < self.rule.clear,
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{at, ms};
+
+    fn guard(trip: Trip, clear: f32) -> Guard {
+        let rule = Rule {
+            cause: Cause::Obstacle,
+            channel: 0,
+            trip,
+            clear,
+            hold: Span::ZERO,
+            restraint: Restraint::NoForward,
+            latched: false,
+        };
+        Guard::new(rule)
+    }
+
+    fn sample(worst: f32, health: Health) -> Sample {
+        // The value is deliberately harmless: a rule that looked at it would fail every test here.
+        Sample { value: 2.0, worst, stamp: Instant::ZERO, health }
+    }
+
+    /// Looks at each (worst, health, active?) in turn, a millisecond apart.
+    fn check(mut guard: Guard, script: &[(f32, Health, bool)]) {
+        for (step, &(worst, health, active)) in script.iter().enumerate() {
+            let found = guard.look(&sample(worst, health), at(step as u64));
+            assert_eq!(found, active, "step {step}: {worst} {health:?}");
+        }
+    }
+
+    #[test]
+    fn trips_at_the_limit_and_clears_beyond_the_other() {
+        use Health::Good;
+        let below = [(1.01, Good, false), (1.0, Good, true), (1.2, Good, true), (1.21, Good, false)];
+        check(guard(Trip::Below(1.0), 1.2), &below);
+        let above = [(0.99, Good, false), (1.0, Good, true), (0.8, Good, true), (0.79, Good, false)];
+        check(guard(Trip::Above(1.0), 0.8), &above);
+    }
+
+    #[test]
+    fn old_and_refused_samples_trip_but_do_not_clear() {
+        use crate::frame::Fault::Frozen;
+        for poor in [Health::Stale, Health::Bad(Frozen)] {
+            let script = [(0.9, poor, true), (3.0, poor, true), (3.0, Health::Good, false)];
+            check(guard(Trip::Below(1.0), 1.2), &script);
+        }
+    }
+
+    #[test]
+    fn nothing_read_is_no_value_and_no_number_is_the_worst_one() {
+        check(guard(Trip::Below(1.0), 1.2), &[(0.0, Health::Never, false), (f32::NAN, Health::Good, true)]);
+        check(
+            guard(Trip::Above(1.0), 0.8),
+            &[(f32::NAN, Health::Stale, true), (f32::NAN, Health::Good, true)],
+        );
+    }
+
+    #[test]
+    fn holds_at_least_as_long_as_told() {
+        let mut guard = guard(Trip::Below(1.0), 1.2);
+        guard.rule.hold = ms(50);
+        let well = sample(3.0, Health::Good);
+        assert!(guard.look(&sample(0.5, Health::Good), at(100)));
+        assert!(guard.look(&well, at(149)));
+        assert!(!guard.look(&well, at(150)));
+    }
+
+    #[test]
+    fn a_latch_outlives_its_cause_but_not_its_release() {
+        let mut guard = guard(Trip::Below(1.0), 1.2);
+        guard.rule.latched = true;
+        let (near, far) = (sample(0.5, Health::Good), sample(3.0, Health::Good));
+        assert!(guard.look(&near, at(0)));
+        assert!(guard.look(&far, at(10_000)) && guard.is_latched());
+        guard.release();
+        assert!(!guard.look(&far, at(10_001)));
+        // Released while the cause is still there: it latches again in the same slot.
+        assert!(guard.look(&near, at(10_002)));
+        guard.release();
+        assert!(guard.look(&near, at(10_003)) && guard.is_latched());
+    }
+}
