@@ -1,0 +1,197 @@
+//! `[[sensor]]`: where each value comes from, when it may be believed, how it enters the field.
+
+use super::wires::{self, ADC_CHANNELS, Claims, Thing, Wiring};
+use crate::board::plan::{BusPlan, Curve, Scale, SensorPlan};
+use crate::board::reader::Section;
+use crate::device::SensorKind;
+use crate::time::Span;
+
+/// Names that a sensor may refer to.
+pub struct Names<'b> {
+    /// All motors.
+    pub motors: &'b [String],
+    /// The sensors before this one.
+    pub earlier: &'b [String],
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    HcSr04,
+    HatAdc,
+    FloatRegister,
+    Button,
+    MotorEcho,
+    Least,
+    LogColumn,
+}
+
+const KINDS: [(&str, Kind); 7] = [
+    ("hc-sr04", Kind::HcSr04),
+    ("hat-adc", Kind::HatAdc),
+    ("float-register", Kind::FloatRegister),
+    ("button", Kind::Button),
+    ("motor-echo", Kind::MotorEcho),
+    ("least", Kind::Least),
+    ("log-column", Kind::LogColumn),
+];
+
+/// Largest value that a physical range may name.
+const LARGEST: f64 = 1e6;
+/// Full count of the Robot HAT's 12-bit converter.
+const FULL_COUNT: f64 = 4095.0;
+/// The HC-SR04 needs this long from ping to ping, or it hears the last one (data sheet).
+const PING_MS: f64 = 60.0;
+
+/// Reads one sensor; `tick` is the control period, which is also the period of values that no bus
+/// has to be asked for.
+pub fn sensor(
+    name: String,
+    section: Section<'_>,
+    tick: Span,
+    names: &Names<'_>,
+    wiring: &Wiring<'_>,
+    claims: &mut Claims,
+) -> Option<SensorPlan> {
+    let Some((word, kind)) = section.choice("kind", "sensor kind", &KINDS).required() else {
+        section.give_up();
+        return None;
+    };
+    match kind {
+        Kind::HcSr04 | Kind::FloatRegister | Kind::Button => wiring.demand(&section, word, false),
+        Kind::HatAdc => wiring.demand(&section, word, true),
+        Kind::LogColumn if !matches!(wiring.bus, Some(BusPlan::Log) | None) => {
+            section.misfit("kind", "\"log-column\" needs the bus kind \"log\"".to_string());
+        }
+        _ => {}
+    }
+    let source = source(&section, kind, &name, names, claims);
+    let unit = section.text("unit").required();
+    let shortest = if kind == Kind::HcSr04 { PING_MS } else { 0.5 };
+    let period = section.millis("period_ms", shortest..=60_000.0);
+    let period = match kind {
+        Kind::MotorEcho | Kind::Least | Kind::LogColumn => Some(period.or(tick)),
+        _ => period.required(),
+    };
+    // Two readings may be lost before a value is stale; a third is a pattern.
+    let max_age = section.millis("max_age_ms", 0.5..=600_000.0);
+    let max_age = max_age.or(period.unwrap_or(tick).times(3));
+    let valid = section.reals::<2>("valid", -LARGEST..=LARGEST).required();
+    if let Some([low, high]) = valid.filter(|ends| !ascends(ends)) {
+        section.misfit("valid", format!("the first number ({low}) must be below the second ({high})"));
+    }
+    let valid = valid.filter(ascends);
+    let frozen = section.integer("frozen_after", 0..=1_000_000).or(0);
+    let worst = section.real("worst_per_s", -LARGEST..=LARGEST).or(0.0);
+    let required = section.flag("required").or(false);
+    let input = scale(&section.section("input"), valid);
+
+    if period.is_some_and(|period| max_age < period) {
+        section
+            .misfit("max_age_ms", "must not be below period_ms: the value would always be stale".to_string());
+    }
+    if frozen == 1 {
+        section.misfit("frozen_after", "found 1; allowed: 0 (never) or at least 2 readings".to_string());
+    }
+    Some(SensorPlan {
+        name,
+        unit: unit?,
+        kind: source?,
+        period: period?,
+        max_age,
+        valid: valid?.map(|end| end as f32),
+        frozen_after: (frozen > 0).then_some(frozen as u32),
+        worst_per_s: worst as f32,
+        required,
+        input: match input {
+            Input::Absent => None,
+            Input::Sound(scale) => Some(scale),
+            Input::Faulty => return None,
+        },
+    })
+}
+
+fn source(
+    section: &Section<'_>,
+    kind: Kind,
+    name: &str,
+    names: &Names<'_>,
+    claims: &mut Claims,
+) -> Option<SensorKind> {
+    match kind {
+        Kind::HcSr04 => {
+            let trig = wires::line(section, "trig", claims);
+            let echo = wires::line(section, "echo", claims);
+            Some(SensorKind::HcSr04 { trig: trig?, echo: echo? })
+        }
+        Kind::HatAdc => {
+            let channel = section.channel("channel", 'A', ADC_CHANNELS);
+            let full_scale = section.real("full_scale", 1e-3..=LARGEST).required();
+            if let Some(channel) = channel {
+                claims.take(Thing::Adc(channel), section.path("channel"));
+            }
+            Some(SensorKind::HatAdc { channel: channel?, per_count: (full_scale? / FULL_COUNT) as f32 })
+        }
+        Kind::FloatRegister => {
+            let address = wires::address(section, "address");
+            let register = section.integer("register", 0..=252).required(); // its last byte is 255
+            if let (Some(address), Some(register)) = (address, register) {
+                claims.take(Thing::Registers(address, register as u8), section.path("address"));
+            }
+            Some(SensorKind::FloatRegister { address: address?, register: register? as u8 })
+        }
+        Kind::Button => {
+            let line = wires::line(section, "line", claims);
+            let active_low = section.flag("active_low").required();
+            Some(SensorKind::Button { line: line?, active_low: active_low? })
+        }
+        Kind::MotorEcho => {
+            section.index("motor", "motor", names.motors).map(|motor| SensorKind::MotorEcho { motor })
+        }
+        Kind::Least => {
+            section.indices("of", "sensor before this one", names.earlier).map(|of| SensorKind::Least { of })
+        }
+        Kind::LogColumn => {
+            Some(SensorKind::LogColumn { column: section.text("column").or(name.to_string()) })
+        }
+    }
+}
+
+/// Whether the first is below the second, also as kept.
+fn ascends([low, high]: &[f64; 2]) -> bool {
+    (*low as f32) < (*high as f32)
+}
+
+enum Input {
+    Absent,
+    Sound(Scale),
+    Faulty,
+}
+
+/// `input`: the scale on which the field sees the value.
+fn scale(section: &Section<'_>, valid: Option<[f64; 2]>) -> Input {
+    if !section.is_written() {
+        return Input::Absent;
+    }
+    let low = section.real("low", -LARGEST..=LARGEST).required();
+    let high = section.real("high", -LARGEST..=LARGEST).required();
+    let curve = section.choice("curve", "curve", &[("linear", Curve::Linear), ("log", Curve::Log)]);
+    let (_, curve) = curve.or(("linear", Curve::Linear));
+    let (Some(low), Some(high)) = (low, high) else { return Input::Faulty };
+    if (low - high).abs() < 1e-6 * high.abs().max(1.0) {
+        section.misfit("low", format!("low ({low}) and high ({high}) must differ"));
+        return Input::Faulty;
+    }
+    if curve == Curve::Log && (low < 1e-6 || high < 1e-6) {
+        section.misfit("curve", format!("\"log\" needs both ends above 0; found low {low}, high {high}"));
+        return Input::Faulty;
+    }
+    if let Some([bottom, top]) = valid
+        && (low.max(high) <= bottom || low.min(high) >= top)
+    {
+        let rule = format!(
+            "the scale {low}..{high} lies outside of valid {bottom}..{top}: the field sees a constant"
+        );
+        section.warn("low", rule);
+    }
+    Input::Sound(Scale { low: low as f32, high: high as f32, curve })
+}

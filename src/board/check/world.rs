@@ -1,0 +1,63 @@
+//! `[rt]` and `[sim]`: what is asked of the system, and the simulated room.
+
+use crate::board::reader::Section;
+use crate::rt::RtPlan;
+use crate::sim::SimPlan;
+
+/// `[rt]`.
+pub fn rt(section: &Section<'_>) -> Option<RtPlan> {
+    let strict = section.flag("strict").or(false);
+    // The bus runs 5 above the tick; SCHED_FIFO knows 1 to 99; 0 asks for none.
+    let priority = section.integer("priority", 0..=94).or(80);
+    let cpu = section.integer("cpu", 0..=1023).optional();
+    let lock_memory = section.flag("lock_memory").or(true);
+    Some(RtPlan { strict, priority: priority as u8, cpu: cpu.map(|cpu| cpu as usize), lock_memory })
+}
+
+/// `[sim]`.
+pub fn sim(section: &Section<'_>) -> Option<SimPlan> {
+    let room = section.reals::<2>("room", 0.5..=100.0).required();
+    let discs = section.integer("discs", 0..=100).or(0);
+    let disc_radius = section.real("disc_radius", 0.01..=5.0).or(0.1);
+    let cliffs = section.rows::<4>("cliffs", 0.0..=100.0).or(Vec::new());
+    let line = section.rows::<2>("line", 0.0..=100.0).or(Vec::new());
+    let wheelbase = section.real("wheelbase", 0.01..=5.0).required();
+    let track = section.real("track", 0.01..=5.0).required();
+    let body = section.reals::<2>("body", 0.01..=5.0).required();
+    let full_speed = section.real("full_speed", 0.01..=20.0).required();
+    let battery = section.real("battery_v", 0.0..=60.0).required();
+    if let (Some([width, depth]), Some([length, _])) = (room, body) {
+        if length * 2.0 > width.min(depth) {
+            section.misfit(
+                "room",
+                format!(
+                    "{width} m by {depth} m is too small for a body of {length} m: wanted twice its length"
+                ),
+            );
+        }
+        for [x0, y0, x1, y1] in &cliffs {
+            if x0 >= x1 || y0 >= y1 || *x1 > width || *y1 > depth {
+                let rule = format!(
+                    "[{x0}, {y0}, {x1}, {y1}]: wanted x0 < x1 and y0 < y1 within the room ({width} by {depth})"
+                );
+                section.misfit("cliffs", rule);
+            }
+        }
+        if let Some([x, y]) = line.iter().find(|[x, y]| *x > width || *y > depth) {
+            section.misfit("line", format!("[{x}, {y}] is outside of the room ({width} by {depth})"));
+        }
+    }
+    let metres = |row: &[f64; 2]| row.map(|value| value as f32);
+    Some(SimPlan {
+        room: metres(&room?),
+        discs: discs as u32,
+        disc_radius: disc_radius as f32,
+        cliffs: cliffs.iter().map(|row| row.map(|value| value as f32)).collect(),
+        line: line.iter().map(metres).collect(),
+        wheelbase: wheelbase? as f32,
+        track: track? as f32,
+        body: metres(&body?),
+        full_speed: full_speed? as f32,
+        battery_v: battery? as f32,
+    })
+}

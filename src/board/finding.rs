@@ -1,0 +1,188 @@
+//! What is wrong, or only odd, with a board file: a small value that says where, which key, what
+//! was found and what is allowed. Words are made here and nowhere else.
+
+use super::source::Spot;
+use std::fmt;
+
+/// One thing to tell about a board file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// Path of the key, as in `sensor.range.trig`; empty for the file as a whole.
+    pub key: String,
+    /// What is wrong with it.
+    pub problem: Problem,
+    /// Where it is written; `None` where nothing is written (a default, a missing file).
+    pub spot: Option<Spot>,
+}
+
+/// What can be wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Problem {
+    /// Not TOML.
+    Syntax {
+        /// The parser's words.
+        message: String,
+    },
+    /// A key that nothing reads.
+    UnknownKey {
+        /// The known key that looks most alike.
+        nearest: Option<String>,
+        /// All keys known there.
+        known: Vec<String>,
+    },
+    /// A name that stands for nothing.
+    UnknownName {
+        /// What it should name: `sensor`, `motor`, `cause`, `board`.
+        what: &'static str,
+        /// The name as written.
+        found: String,
+        /// The known name that looks most alike.
+        nearest: Option<String>,
+        /// All names known there.
+        known: Vec<String>,
+    },
+    /// A key that must be written is not.
+    Missing {
+        /// What it wants: type and range.
+        wanted: String,
+    },
+    /// The value is of another type.
+    WrongType {
+        /// What it wants: type and range.
+        wanted: String,
+        /// What stands there.
+        found: &'static str,
+    },
+    /// The value is outside of what is possible.
+    OutOfRange {
+        /// As written.
+        found: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// Two roles want the same thing.
+    Clash {
+        /// The thing: `GPIO line 23`, `PWM channel P13`.
+        thing: String,
+        /// Key path of the role that has it.
+        holder: String,
+        /// Where that is written.
+        written: Option<Spot>,
+    },
+    /// Values that do not fit each other.
+    Misfit {
+        /// The rule that they break, with the numbers.
+        rule: String,
+    },
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Syntax { message } => write!(f, "not TOML: {message}"),
+            Problem::UnknownKey { nearest, known } => {
+                write!(f, "unknown key")?;
+                suggest(f, nearest, "keys", known)
+            }
+            Problem::UnknownName { what, found, nearest, known } => {
+                write!(f, "no {what} is named `{found}`")?;
+                suggest(f, nearest, "names", known)
+            }
+            Problem::Missing { wanted } => write!(f, "missing; wanted: {wanted}"),
+            Problem::WrongType { wanted, found } => write!(f, "found {found}; wanted: {wanted}"),
+            Problem::OutOfRange { found, allowed } => write!(f, "found {found}; allowed: {allowed}"),
+            Problem::Clash { thing, holder, written } => {
+                write!(f, "{thing} is already taken by {holder}")?;
+                written.as_ref().map_or(Ok(()), |spot| write!(f, " ({spot})"))
+            }
+            Problem::Misfit { rule } => f.write_str(rule),
+        }
+    }
+}
+
+fn suggest(
+    f: &mut fmt::Formatter<'_>,
+    nearest: &Option<String>,
+    what: &str,
+    known: &[String],
+) -> fmt::Result {
+    match nearest {
+        Some(near) => write!(f, "; did you mean `{near}`?"),
+        None if known.is_empty() => Ok(()),
+        None => write!(f, "; known {what}: {}", known.join(", ")),
+    }
+}
+
+impl fmt::Display for Finding {
+    /// One line; with `{:#}` two more: the source line and a caret under what is meant.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(spot) = &self.spot {
+            write!(f, "{}:{}:{}: ", spot.file, spot.line, spot.column)?;
+        }
+        if !self.key.is_empty() {
+            write!(f, "{}: ", self.key)?;
+        }
+        write!(f, "{}", self.problem)?;
+        if let (true, Some(spot)) = (f.alternate(), &self.spot) {
+            let number = spot.line.to_string();
+            let (gap, lead) = (" ".repeat(number.len()), " ".repeat(spot.column - 1));
+            write!(f, "\n  {number} | {}\n  {gap} | {lead}{}", spot.text, "^".repeat(spot.width))?;
+        }
+        Ok(())
+    }
+}
+
+/// The one of `known` that looks most like `found`, if it looks like it at all: a third of the
+/// letters may differ, which takes in a slip or two but not another word. A forgotten end (the unit
+/// of `hold_ms`) is one slip.
+pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    let found = found.to_lowercase();
+    known
+        .into_iter()
+        .map(|name| (distance(&found, &name.to_lowercase()), name))
+        .filter(|(distance, name)| *distance * 3 <= name.chars().count().max(found.chars().count()) + 1)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name.to_string())
+}
+
+fn distance(found: &str, name: &str) -> usize {
+    match name.strip_prefix(found) {
+        Some(rest) if found.len() > 2 && rest.starts_with(['_', '-']) => 1,
+        _ => strsim::damerau_levenshtein(found, name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nearest_takes_slips_and_leaves_strangers() {
+        let known = ["max_age_ms", "period_ms", "valid"];
+        assert_eq!(nearest("max_age", known), Some("max_age_ms".to_string()));
+        assert_eq!(nearest("Perid_ms", known), Some("period_ms".to_string()));
+        assert_eq!(nearest("period", known), Some("period_ms".to_string()));
+        assert_eq!(nearest("colour", known), None);
+        assert_eq!(nearest("x", []), None);
+    }
+
+    #[test]
+    fn a_caret_stands_under_the_value() {
+        let finding = Finding {
+            key: "mcu.timers".to_string(),
+            problem: Problem::OutOfRange { found: "5".to_string(), allowed: "4 or 7".to_string() },
+            spot: Some(Spot {
+                file: "b.toml".into(),
+                line: 12,
+                column: 10,
+                width: 1,
+                text: "timers = 5".to_string(),
+            }),
+        };
+        assert_eq!(finding.to_string(), "b.toml:12:10: mcu.timers: found 5; allowed: 4 or 7");
+        assert_eq!(
+            format!("{finding:#}").lines().skip(1).collect::<Vec<_>>(),
+            ["  12 | timers = 5", "     |          ^"]
+        );
+    }
+}

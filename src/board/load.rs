@@ -1,0 +1,272 @@
+//! From a path or a name to a checked board: opens the texts, follows `inherits`, merges, checks.
+
+use super::check::check;
+use super::effective;
+use super::finding::{Finding, Problem, nearest};
+use super::inherit;
+use super::plan::Board;
+use super::raw::{self, Table, Value};
+use super::report::{Report, Setting};
+use super::shipped;
+use std::cell::RefCell;
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// Longest board file: the largest shipped one is a hundredth of this; a device file has no end.
+const LONGEST_FILE: u64 = 1 << 20;
+/// Longest chain of `inherits`: a board, its revision, its site, and one more.
+const DEEPEST: usize = 4;
+
+/// A board that is sound, and what is to tell about it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The board.
+    pub board: Board,
+    /// Every effective value with its origin, in the order of the sections.
+    pub settings: Vec<Setting>,
+    /// What is allowed and worth a thought.
+    pub warnings: Vec<Finding>,
+    /// BLAKE3 of the effective values: equal boards have equal digests, however they are written.
+    pub digest: blake3::Hash,
+}
+
+impl Loaded {
+    /// The effective values as TOML, one line each, each with its origin in a comment: the text
+    /// loads again to a board of the same digest.
+    pub fn effective(&self) -> Vec<String> {
+        effective::lines(&self.settings)
+    }
+}
+
+/// Why there is no board.
+#[derive(Debug)]
+pub enum BoardError {
+    /// The file cannot be read, and no built-in board has that name.
+    Unreadable {
+        /// As asked for.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+        /// The built-in board that looks most alike.
+        nearest: Option<String>,
+    },
+    /// What is written makes no board. At least one finding.
+    Refused(Vec<Finding>),
+}
+
+impl fmt::Display for BoardError {
+    /// One paragraph a fault; with `{:#}` each shows its source line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BoardError::Unreadable { path, error, nearest } => {
+                write!(f, "{}: {error}", path.display())?;
+                if let Some(near) = nearest {
+                    write!(f, "; did you mean `{near}`?")?;
+                }
+                let names: Vec<&str> = shipped::names().collect();
+                write!(f, "; built-in boards: {}", names.join(", "))
+            }
+            BoardError::Refused(findings) => {
+                for (at, finding) in findings.iter().enumerate() {
+                    let gap = if at == 0 { "" } else { "\n" };
+                    f.write_str(gap)?;
+                    fmt::Display::fmt(finding, f)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl std::error::Error for BoardError {}
+
+/// Loads the board file at `path`; where there is none, the built-in board of that name.
+pub fn load(path: &Path) -> Result<Loaded, BoardError> {
+    match read_text(path) {
+        Ok(text) => {
+            let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+            let folder = path.parent().map(Path::to_path_buf);
+            assemble(&name, &path.display().to_string(), text, folder)
+        }
+        Err(error) => {
+            let name = path.to_string_lossy();
+            let missing = error.kind() == std::io::ErrorKind::NotFound;
+            if let Some(loaded) = missing.then(|| built_in(&name)).flatten() {
+                return loaded;
+            }
+            let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+            let nearest = missing.then(|| nearest(&stem, shipped::names())).flatten();
+            Err(BoardError::Unreadable { path: path.to_path_buf(), error, nearest })
+        }
+    }
+}
+
+/// Loads the built-in board of that name, if there is one.
+pub fn built_in(name: &str) -> Option<Result<Loaded, BoardError>> {
+    let text = shipped::text(name)?;
+    Some(assemble(name, &built_in_file(name), text.to_string(), None))
+}
+
+/// Loads a board from its text; `inherits` finds built-in boards only. For tests and tools.
+pub fn from_text(name: &str, text: &str) -> Result<Loaded, BoardError> {
+    assemble(name, &format!("{name}.toml"), text.to_string(), None)
+}
+
+/// How messages name the text of a built-in board.
+fn built_in_file(name: &str) -> String {
+    format!("built-in/{name}.toml")
+}
+
+fn read_text(path: &Path) -> Result<String, std::io::Error> {
+    let mut text = String::new();
+    let length = std::fs::File::open(path)?.take(LONGEST_FILE + 1).read_to_string(&mut text)? as u64;
+    if length > LONGEST_FILE {
+        return Err(std::io::Error::new(
+            std::io::ErrorKind::InvalidData,
+            format!("longer than {LONGEST_FILE} bytes: not a board file"),
+        ));
+    }
+    Ok(text)
+}
+
+/// `folder` is where inherited files may lie; `None`: nowhere.
+fn assemble(name: &str, file: &str, text: String, folder: Option<PathBuf>) -> Result<Loaded, BoardError> {
+    let mut report = Report::default();
+    let Some(table) = merged(name, file, text, folder, &mut report) else {
+        return Err(BoardError::Refused(in_order(report.findings, file)));
+    };
+    let shared = RefCell::new(report);
+    let board = check(name, &table, &shared);
+    let report = shared.into_inner();
+    match board {
+        Some(board) => Ok(Loaded {
+            board,
+            digest: digest(&report.settings),
+            settings: report.settings,
+            warnings: report.warnings,
+        }),
+        None => Err(BoardError::Refused(in_order(report.findings, file))),
+    }
+}
+
+fn digest(settings: &[Setting]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    for setting in settings {
+        hasher.update(format!("{} = {}\n", setting.key, setting.value).as_bytes());
+    }
+    hasher.finalize()
+}
+
+/// By file and line, the board's own file first, so that a person can work from the top.
+fn in_order(mut findings: Vec<Finding>, own: &str) -> Vec<Finding> {
+    findings.sort_by_key(|finding| {
+        finding.spot.as_ref().map(|s| (&*s.file != own, s.file.clone(), s.line, s.column))
+    });
+    // What one entry has wrong, the entries that are like it have wrong at the same place.
+    findings.dedup_by(|a, b| a.spot.is_some() && a.spot == b.spot && a.problem == b.problem);
+    findings
+}
+
+/// One text of the chain, the board itself first.
+struct Link {
+    file: String,
+    text: String,
+    folder: Option<PathBuf>,
+}
+
+/// The board's table over all that it inherits.
+fn merged(
+    name: &str,
+    file: &str,
+    text: String,
+    folder: Option<PathBuf>,
+    report: &mut Report,
+) -> Option<Table> {
+    let mut tables = Vec::new();
+    let mut seen = vec![file.to_string()];
+    let mut next = Some(Link { file: file.to_string(), text, folder });
+    let mut names = vec![name.to_string()];
+    while let Some(link) = next.take() {
+        let source = report.sources.add(&link.file, link.text);
+        let mut table = match raw::parse(&report.sources, source) {
+            Ok(table) => table,
+            Err(errors) => {
+                for (message, place) in errors {
+                    report.refuse("", Some(place), Problem::Syntax { message });
+                }
+                return None;
+            }
+        };
+        if let Some(entry) = table.take("inherits") {
+            let place = Some(entry.node.place);
+            let Value::Text(parent) = &entry.node.value else {
+                let wanted = "a string: the name of another board".to_string();
+                report.refuse(
+                    "inherits",
+                    place,
+                    Problem::WrongType { wanted, found: entry.node.value.kind() },
+                );
+                return None;
+            };
+            match parent_of(parent, link.folder.as_deref()) {
+                Ok(found) if seen.contains(&found.file) => {
+                    let rule = format!("inherits itself: {} -> {parent}", names.join(" -> "));
+                    report.refuse("inherits", place, Problem::Misfit { rule });
+                    return None;
+                }
+                Ok(_) if seen.len() >= DEEPEST => {
+                    let rule = format!("{} boards deep; allowed: at most {DEEPEST}", seen.len() + 1);
+                    report.refuse("inherits", place, Problem::Misfit { rule });
+                    return None;
+                }
+                Ok(found) => {
+                    seen.push(found.file.clone());
+                    names.push(parent.clone());
+                    next = Some(found);
+                }
+                Err(problem) => {
+                    report.refuse("inherits", place, problem);
+                    return None;
+                }
+            }
+        }
+        tables.push(table);
+    }
+    let mut whole = Table::default();
+    for table in tables.into_iter().rev() {
+        whole = inherit::merge(whole, table, report);
+    }
+    inherit::fill_likes(&mut whole, report);
+    Some(whole)
+}
+
+/// The file `NAME.toml` beside the inheriting one, else the built-in board of that name.
+fn parent_of(name: &str, folder: Option<&Path>) -> Result<Link, Problem> {
+    if name.contains(['/', '\\']) {
+        let allowed = "the name of a board: no folders, no `.toml`".to_string();
+        return Err(Problem::OutOfRange { found: format!("\"{name}\""), allowed });
+    }
+    if let Some(folder) = folder {
+        let path = folder.join(format!("{name}.toml"));
+        match read_text(&path) {
+            Ok(text) => {
+                let file = path.display().to_string();
+                return Ok(Link { file, text, folder: Some(folder.to_path_buf()) });
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => {
+                return Err(Problem::Misfit { rule: format!("{}: {error}", path.display()) });
+            }
+        }
+    }
+    match shipped::text(name) {
+        Some(text) => Ok(Link { file: built_in_file(name), text: text.to_string(), folder: None }),
+        None => Err(Problem::UnknownName {
+            what: "board",
+            found: name.to_string(),
+            nearest: nearest(name, shipped::names()),
+            known: shipped::names().map(str::to_string).collect(),
+        }),
+    }
+}

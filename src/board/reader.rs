@@ -1,0 +1,401 @@
+//! Reading the merged table: every value is asked for by key, type and range, exactly once.
+//!
+//! What is asked for is thereby known: a key that nobody asks for is refused when its section is
+//! closed, and everything that was read stands in the report with its origin. A wrong value is
+//! noted and reading goes on, so that one run tells all.
+
+use super::finding::{Problem, nearest};
+use super::given::{Found, Given};
+use super::raw::{Node, Table, Value};
+use super::report::{Setting, Shared};
+use super::source::Place;
+use super::spelling::{
+    LONGEST_TEXT, Refusal, is_name, items, odd_name, real, reals, show_limits, show_list, show_millis,
+    show_real, show_text, span_of_millis, text, unknown_name,
+};
+use crate::time::Span;
+use std::cell::{Cell, RefCell};
+use std::ops::RangeInclusive;
+
+/// One table, being read.
+pub struct Section<'a> {
+    report: &'a Shared,
+    path: String,
+    table: Option<&'a Table>,
+    pub(super) place: Option<Place>,
+    asked: RefCell<Vec<String>>,
+    /// Keys that nobody asks for are let be.
+    open: Cell<bool>,
+    /// A fault of the whole section is already noted: what follows from it is not.
+    muted: Cell<bool>,
+}
+
+impl<'a> Section<'a> {
+    /// The whole board.
+    pub fn root(report: &'a Shared, table: &'a Table) -> Section<'a> {
+        let top = report.borrow().sources.place(0, 0..0);
+        Section::new(report, String::new(), Some(table), Some(top))
+    }
+    fn new(report: &'a Shared, path: String, table: Option<&'a Table>, place: Option<Place>) -> Section<'a> {
+        Section {
+            report,
+            path,
+            table,
+            place,
+            asked: RefCell::default(),
+            open: Cell::new(false),
+            muted: Cell::new(false),
+        }
+    }
+
+    /// Path of a key of this section.
+    pub fn path(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_string() } else { format!("{}.{key}", self.path) }
+    }
+    /// Whether anything is written here.
+    pub fn is_written(&self) -> bool {
+        self.table.is_some()
+    }
+    /// The report.
+    pub fn report(&self) -> &'a Shared {
+        self.report
+    }
+    /// Tells nothing more about this section: a fault of it all is noted (an unknown kind, say),
+    /// and what follows from that helps nobody.
+    pub fn give_up(&self) {
+        self.muted.set(true);
+    }
+
+    /// Notes that values do not fit each other, at the value of `key`, or at the section.
+    pub fn misfit(&self, key: &str, rule: String) {
+        let place = self.table.and_then(|table| table.get(key)).map(|entry| entry.node.place);
+        self.refuse(key, place.or(self.place), Problem::Misfit { rule });
+    }
+    /// Notes something worth a thought about the value of `key`.
+    pub fn warn(&self, key: &str, rule: String) {
+        self.report.borrow_mut().warn(&self.path(key), rule);
+    }
+
+    fn node(&self, key: &str) -> Option<&'a Node> {
+        self.asked.borrow_mut().push(key.to_string());
+        self.table?.get(key).map(|entry| &entry.node)
+    }
+    pub(super) fn refuse(&self, key: &str, place: Option<Place>, problem: Problem) {
+        if self.muted.get() {
+            return;
+        }
+        self.report.borrow_mut().refuse(&self.path(key), place, problem);
+    }
+    fn wrong_type(&self, key: &str, node: &Node, wanted: &str) {
+        let problem = Problem::WrongType { wanted: wanted.to_string(), found: node.value.kind() };
+        self.refuse(key, Some(node.place), problem);
+    }
+
+    /// Asks for `key`; `read` turns the node into a value or says why not (a problem: noted).
+    fn ask<T>(
+        &self,
+        key: &str,
+        wanted: String,
+        show: fn(&T) -> String,
+        read: impl FnOnce(&Node) -> Result<T, Refusal>,
+    ) -> Given<'_, 'a, T> {
+        let found = match self.node(key) {
+            None => Found::Nothing,
+            Some(node) => match read(node) {
+                Ok(value) => {
+                    self.note(key, show(&value), Some(node.place));
+                    Found::Value(value)
+                }
+                Err(refusal) => {
+                    let problem = match refusal {
+                        Refusal::Type => {
+                            Problem::WrongType { wanted: wanted.clone(), found: node.value.kind() }
+                        }
+                        Refusal::Range(found) => Problem::OutOfRange { found, allowed: wanted.clone() },
+                        Refusal::Other(problem) => problem,
+                    };
+                    self.refuse(key, Some(node.place), problem);
+                    Found::Bad
+                }
+            },
+        };
+        Given { section: self, key: key.to_string(), wanted, show, found }
+    }
+    pub(super) fn note(&self, key: &str, value: String, place: Option<Place>) {
+        let mut report = self.report.borrow_mut();
+        let origin = place.map(|place| report.sources.spot(place));
+        let key = self.path(key);
+        report.settings.push(Setting { key, value, origin });
+    }
+
+    /// A whole number.
+    pub fn integer(&self, key: &str, range: RangeInclusive<i64>) -> Given<'_, 'a, i64> {
+        let wanted = format!("an integer, {} to {}", range.start(), range.end());
+        self.ask(key, wanted, i64::to_string, |node| match node.value {
+            Value::Integer(value) if range.contains(&value) => Ok(value),
+            Value::Integer(value) => Err(Refusal::Range(value.to_string())),
+            _ => Err(Refusal::Type),
+        })
+    }
+    /// A number.
+    pub fn real(&self, key: &str, range: RangeInclusive<f64>) -> Given<'_, 'a, f64> {
+        let wanted = format!("a number, {}", show_limits(&range));
+        self.ask(key, wanted, show_real, |node| real(node, &range))
+    }
+    /// A time, written in milliseconds.
+    pub fn millis(&self, key: &str, range: RangeInclusive<f64>) -> Given<'_, 'a, Span> {
+        debug_assert!(key.ends_with("_ms"), "a time says its unit");
+        let wanted = format!("milliseconds, {}", show_limits(&range));
+        self.ask(key, wanted, show_millis, |node| Ok(span_of_millis(real(node, &range)?)))
+    }
+    /// `true` or `false`.
+    pub fn flag(&self, key: &str) -> Given<'_, 'a, bool> {
+        self.ask(key, "true or false".to_string(), bool::to_string, |node| match node.value {
+            Value::Flag(flag) => Ok(flag),
+            _ => Err(Refusal::Type),
+        })
+    }
+    /// A string of 1 to 100 characters.
+    pub fn text(&self, key: &str) -> Given<'_, 'a, String> {
+        let wanted = format!("a string, 1 to {LONGEST_TEXT} characters");
+        self.ask(key, wanted, |text| show_text(text), |node| text(node).map(str::to_string))
+    }
+    /// Strings of 1 to 100 characters.
+    pub fn texts(&self, key: &str) -> Given<'_, 'a, Vec<String>> {
+        let wanted = format!("a list of strings, each 1 to {LONGEST_TEXT} characters");
+        self.ask(
+            key,
+            wanted,
+            |texts: &Vec<String>| show_list(texts, |text| show_text(text)),
+            |node| items(node)?.iter().map(|item| text(item).map(str::to_string)).collect(),
+        )
+    }
+    /// One of `choices`, by name: `what` says what they are.
+    pub fn choice<T: Copy>(
+        &self,
+        key: &str,
+        what: &'static str,
+        choices: &[(&'static str, T)],
+    ) -> Given<'_, 'a, (&'static str, T)> {
+        let known: Vec<String> = choices.iter().map(|(name, _)| name.to_string()).collect();
+        let wanted = format!("one of {}", known.join(", "));
+        self.ask(
+            key,
+            wanted,
+            |(name, _)| show_text(name),
+            |node| {
+                let found = text(node)?;
+                match choices.iter().find(|(name, _)| *name == found) {
+                    Some(choice) => Ok(*choice),
+                    None => Err(Refusal::Other(unknown_name(what, found, known))),
+                }
+            },
+        )
+    }
+    /// The index of a name in `names`.
+    pub fn index(&self, key: &str, what: &'static str, names: &[String]) -> Option<usize> {
+        let wanted = format!("the name of a {what}");
+        let given = self.ask(
+            key,
+            wanted,
+            |text: &String| show_text(text),
+            |node| {
+                let found = text(node)?;
+                if names.iter().any(|name| name == found) {
+                    return Ok(found.to_string());
+                }
+                Err(Refusal::Other(unknown_name(what, found, names.to_vec())))
+            },
+        );
+        let found = given.required()?;
+        names.iter().position(|name| *name == found)
+    }
+    /// The indices of several names in `names`, at least one, none twice.
+    pub fn indices(&self, key: &str, what: &'static str, names: &[String]) -> Option<Vec<usize>> {
+        let wanted = format!("a list of names, each of a {what}, none twice");
+        let given = self.ask(
+            key,
+            wanted,
+            |texts: &Vec<String>| show_list(texts, |text| show_text(text)),
+            |node| {
+                let mut found: Vec<String> = Vec::new();
+                for item in items(node)? {
+                    let name = text(item)?;
+                    if !names.iter().any(|known| known == name) {
+                        return Err(Refusal::Other(unknown_name(what, name, names.to_vec())));
+                    }
+                    if found.iter().any(|before| before == name) {
+                        return Err(Refusal::Range(format!("`{name}` twice")));
+                    }
+                    found.push(name.to_string());
+                }
+                if found.is_empty() { Err(Refusal::Range("none".to_string())) } else { Ok(found) }
+            },
+        );
+        let found = given.required()?;
+        Some(found.iter().filter_map(|name| names.iter().position(|known| known == name)).collect())
+    }
+    /// Numbers, a fixed count of them.
+    pub fn reals<const N: usize>(&self, key: &str, range: RangeInclusive<f64>) -> Given<'_, 'a, [f64; N]> {
+        let wanted = format!("a list of {N} numbers, each {}", show_limits(&range));
+        self.ask(key, wanted, |row| show_list(row, show_real), |node| reals(node, &range))
+    }
+    /// Rows of numbers, a fixed count in each.
+    pub fn rows<const N: usize>(
+        &self,
+        key: &str,
+        range: RangeInclusive<f64>,
+    ) -> Given<'_, 'a, Vec<[f64; N]>> {
+        let wanted = format!("a list of lists of {N} numbers, each {}", show_limits(&range));
+        self.ask(
+            key,
+            wanted,
+            |rows| show_list(rows, |row| show_list(row, show_real)),
+            |node| items(node)?.iter().map(|row| reals(row, &range)).collect(),
+        )
+    }
+    /// A channel of the Robot HAT as its print has it: a letter and a number, `P13` or `A4`.
+    pub fn channel(&self, key: &str, letter: char, count: u8) -> Option<u8> {
+        let wanted = format!("a string, {letter}0 to {letter}{}", count.saturating_sub(1));
+        let given = self.ask(
+            key,
+            wanted,
+            |channel: &(char, u8)| format!("\"{}{}\"", channel.0, channel.1),
+            |node| {
+                let found = text(node)?;
+                let digits =
+                    found.strip_prefix(letter).filter(|rest| rest.bytes().all(|b| b.is_ascii_digit()));
+                match digits.and_then(|rest| rest.parse::<u8>().ok()) {
+                    Some(channel) if channel < count => Ok((letter, channel)),
+                    _ => Err(Refusal::Range(show_text(found))),
+                }
+            },
+        );
+        given.required().map(|(_, channel)| channel)
+    }
+
+    /// The table under `key`; where nothing is written, an empty one.
+    pub fn section(&self, key: &str) -> Section<'a> {
+        let node = self.node(key);
+        let table = node.and_then(|node| match &node.value {
+            Value::Table(table) => Some(table),
+            _ => {
+                self.wrong_type(key, node, "a table");
+                None
+            }
+        });
+        let place = node.map(|node| node.place).or(self.place);
+        let section = Section::new(self.report, self.path(key), table, place);
+        if self.muted.get() || (node.is_some() && table.is_none()) {
+            section.give_up();
+        }
+        section
+    }
+    /// The keys of this section, each with a whole number: a table whose keys are free names.
+    pub fn free_integers(&self, range: RangeInclusive<i64>) -> Vec<(String, i64)> {
+        self.open.set(true);
+        let Some(table) = self.table else { return Vec::new() };
+        let wanted = format!("an integer, {} to {}", range.start(), range.end());
+        let mut pairs = Vec::new();
+        for entry in &table.0 {
+            if !is_name(&entry.key) {
+                self.refuse(&entry.key, Some(entry.key_place), odd_name(&entry.key));
+                continue;
+            }
+            match entry.node.value {
+                Value::Integer(value) if range.contains(&value) => {
+                    self.note(&entry.key, value.to_string(), Some(entry.node.place));
+                    pairs.push((entry.key.clone(), value));
+                }
+                Value::Integer(value) => self.refuse(
+                    &entry.key,
+                    Some(entry.node.place),
+                    Problem::OutOfRange { found: value.to_string(), allowed: wanted.clone() },
+                ),
+                _ => self.wrong_type(&entry.key, &entry.node, &wanted),
+            }
+        }
+        pairs
+    }
+    /// A number for each of `names`.
+    pub fn numbers_by_name(&self, names: &[String], range: RangeInclusive<f64>) -> Option<Vec<f64>> {
+        let values: Vec<Option<f64>> =
+            names.iter().map(|name| self.real(name, range.clone()).required()).collect();
+        values.into_iter().collect()
+    }
+    /// The named entries of the list under `key`: each with its name and its table, the name's key
+    /// already read. Nameless ones, doubles and names of odd characters are noted and left out.
+    pub fn entries(&self, key: &str, name_key: &str) -> Vec<(String, Section<'a>)> {
+        let mut entries: Vec<(String, Section<'a>)> = Vec::new();
+        for (table, place) in self.tables(key) {
+            let mut section = Section::new(self.report, self.path(key), Some(table), Some(place));
+            let Some(name) = section.text(name_key).required() else {
+                section.give_up();
+                continue;
+            };
+            self.report.borrow_mut().settings.pop(); // the name becomes part of the path
+            section.path = format!("{}.{name}", self.path(key));
+            let name_place = table.get(name_key).map(|entry| entry.node.place);
+            if !is_name(&name) {
+                self.report.borrow_mut().refuse(&self.path(key), name_place, odd_name(&name));
+                section.give_up();
+                continue;
+            }
+            if let Some((_, first)) = entries.iter().find(|(other, _)| *other == name) {
+                let written = first.place.map(|place| self.report.borrow().sources.spot(place));
+                let (holder, thing) = (section.path.clone(), format!("the name `{name}`"));
+                let problem = Problem::Clash { thing, holder, written };
+                self.report.borrow_mut().refuse(&section.path(name_key), name_place, problem);
+                section.give_up();
+                continue;
+            }
+            if table.get("like").is_some() {
+                section.give_up(); // its pattern was not found: noted where entries are filled in
+            }
+            entries.push((name, section));
+        }
+        entries
+    }
+    /// The nameless entries of the list under `key`, numbered from 0 in their paths.
+    pub fn numbered(&self, key: &str) -> Vec<Section<'a>> {
+        let tables = self.tables(key).into_iter().enumerate();
+        tables
+            .map(|(at, (table, place))| {
+                Section::new(self.report, format!("{}.{at}", self.path(key)), Some(table), Some(place))
+            })
+            .collect()
+    }
+    fn tables(&self, key: &str) -> Vec<(&'a Table, Place)> {
+        let Some(node) = self.node(key) else { return Vec::new() };
+        let Value::List(list) = &node.value else {
+            self.wrong_type(key, node, "a list of tables");
+            return Vec::new();
+        };
+        let mut tables = Vec::new();
+        for item in list {
+            match &item.value {
+                Value::Table(table) => tables.push((table, item.place)),
+                _ => self.wrong_type(key, item, "a table"),
+            }
+        }
+        tables
+    }
+}
+
+impl Drop for Section<'_> {
+    /// Closes the section: what nobody asked for is unknown.
+    fn drop(&mut self) {
+        let (false, Some(table)) = (self.open.get() || self.muted.get(), self.table) else { return };
+        let asked = self.asked.borrow();
+        let mut report = self.report.borrow_mut();
+        for entry in table.0.iter().filter(|entry| !asked.contains(&entry.key)) {
+            let nearest = nearest(&entry.key, asked.iter().map(String::as_str));
+            if let Some(meant) = nearest.as_ref().map(|near| self.path(near)) {
+                // A misspelt key is one fault: that the right one is missing goes without saying.
+                report.findings.retain(|f| f.key != meant || !matches!(f.problem, Problem::Missing { .. }));
+            }
+            let problem = Problem::UnknownKey { nearest, known: asked.clone() };
+            report.refuse(&self.path(&entry.key), Some(entry.key_place), problem);
+        }
+    }
+}

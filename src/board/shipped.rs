@@ -1,0 +1,19 @@
+//! The boards that the program carries inside itself, so that it runs without a file beside it.
+
+/// Name and text of every built-in board.
+pub const BUILT_IN: [(&str, &str); 4] = [
+    ("sim", include_str!("../../boards/sim.toml")),
+    ("picarx-v4", include_str!("../../boards/picarx-v4.toml")),
+    ("picarx-v5", include_str!("../../boards/picarx-v5.toml")),
+    ("scitos-g5", include_str!("../../boards/scitos-g5.toml")),
+];
+
+/// The text of the built-in board of that name.
+pub fn text(name: &str) -> Option<&'static str> {
+    BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// The names, in order.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name)
+}

@@ -1,0 +1,114 @@
+//! The texts that a board is made of, and places in them that a person can find again.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// A stretch of bytes in one of the texts. Only [`Sources`] can turn it into a [`Spot`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    source: usize,
+    start: usize,
+    end: usize,
+}
+
+impl Place {
+    /// First byte: orders places of one text.
+    pub fn start(self) -> usize {
+        self.start
+    }
+}
+
+/// A place as people name it: file, line, column, and the line itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// File name as it was given, or the name of a built-in board.
+    pub file: Arc<str>,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// Number of characters meant, at least 1, within the line.
+    pub width: usize,
+    /// The line, tabs as blanks so that a caret can stand under it.
+    pub text: String,
+}
+
+impl fmt::Display for Spot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// All texts of one load, in the order in which they were opened.
+#[derive(Debug, Default)]
+pub struct Sources(Vec<(Arc<str>, String)>);
+
+impl Sources {
+    /// Takes a text in; the number stands for it in [`Sources::place`].
+    pub fn add(&mut self, file: &str, text: String) -> usize {
+        self.0.push((file.into(), text));
+        self.0.len() - 1
+    }
+    /// The text of that number.
+    pub fn text(&self, source: usize) -> &str {
+        self.0.get(source).map_or("", |(_, text)| text)
+    }
+    /// A stretch of text number `source`.
+    pub fn place(&self, source: usize, span: std::ops::Range<usize>) -> Place {
+        Place { source, start: span.start, end: span.end.max(span.start) }
+    }
+    /// Where people find `place`.
+    pub fn spot(&self, place: Place) -> Spot {
+        let text = self.text(place.source);
+        // A parser may point one past the end or, in broken text, between the bytes of a character.
+        let start = floor_char(text, place.start);
+        let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
+        let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
+        let end = floor_char(text, place.end).clamp(start, line_end.max(start));
+        Spot {
+            file: self.0.get(place.source).map_or_else(|| "".into(), |(file, _)| file.clone()),
+            line: text[..line_start].matches('\n').count() + 1,
+            column: text[line_start..start].chars().count() + 1,
+            width: text[start..end].chars().count().max(1),
+            text: text[line_start..line_end].trim_end_matches('\r').replace('\t', " "),
+        }
+    }
+}
+
+fn floor_char(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_becomes_line_and_column() {
+        let mut sources = Sources::default();
+        let text = "a = 1\n\tbé = 22\r\n";
+        let source = sources.add("x.toml", text.to_string());
+        let at = text.find("22").unwrap();
+        let spot = sources.spot(sources.place(source, at..at + 2));
+        assert_eq!((spot.line, spot.column, spot.width), (2, 7, 2));
+        assert_eq!(spot.text, " bé = 22");
+        assert_eq!(spot.to_string(), "x.toml:2");
+    }
+
+    #[test]
+    fn no_span_is_too_odd() {
+        let mut sources = Sources::default();
+        let source = sources.add("x.toml", "é\n".to_string());
+        for start in 0..6 {
+            for end in 0..6 {
+                let spot = sources.spot(sources.place(source, start..end));
+                assert!(spot.width >= 1 && spot.line <= 2);
+            }
+        }
+        assert_eq!(sources.spot(sources.place(9, 0..1)).text, "");
+    }
+}

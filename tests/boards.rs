@@ -1,0 +1,32 @@
+//! Boards as data: the shipped ones mean what their hardware is, one inherits from another by rules
+//! that hold, and whatever else is written is refused with file, line, key and what is allowed.
+
+mod bad;
+mod facts;
+mod fuzz;
+mod inherit;
+
+use ganglion::board::{self, BoardError, Loaded};
+
+/// The shipped board of that name.
+fn shipped(name: &str) -> Loaded {
+    match board::built_in(name) {
+        Some(Ok(loaded)) => loaded,
+        Some(Err(error)) => panic!("{name}:\n{error:#}"),
+        None => panic!("no board is named {name}"),
+    }
+}
+
+/// The text of the shipped board of that name.
+fn text_of(name: &str) -> &'static str {
+    board::BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text).unwrap()
+}
+
+/// What is wrong with `text`, one line each.
+fn faults(text: &str) -> Vec<String> {
+    match board::from_text("bad", text) {
+        Ok(_) => Vec::new(),
+        Err(BoardError::Refused(findings)) => findings.iter().map(|finding| finding.to_string()).collect(),
+        Err(error) => panic!("a text cannot be unreadable: {error}"),
+    }
+}

@@ -1,0 +1,435 @@
+//! One slip each in a board that is sound: the message names the line of the slip, its key, and
+//! what would be right; and there is one message, not a shower of followers.
+
+use super::{faults, text_of};
+use ganglion::board::{self, BoardError};
+use std::path::Path;
+
+const V4: &str = "picarx-v4";
+
+/// Puts `new` in place of the first `old` of board `base`; wants one fault, at that line, that
+/// holds `words`.
+#[track_caller]
+fn slip(base: &str, old: &str, new: &str, words: &str) {
+    elsewhere(base, old, new, old, words);
+}
+
+/// The same, where the fault is told at the line of the first `at` in the changed text.
+#[track_caller]
+fn elsewhere(base: &str, old: &str, new: &str, at: &str, words: &str) {
+    let good = text_of(base);
+    assert!(good.contains(old), "{base} has no {old:?}");
+    let text = good.replacen(old, new, 1);
+    let offset = if at == old { good.find(old) } else { text.find(at) };
+    let line = text[..offset.unwrap_or_else(|| panic!("no {at:?}"))].matches('\n').count() + 1;
+    let faults = faults(&text);
+    assert_eq!(faults.len(), 1, "{faults:#?}");
+    assert!(faults[0].starts_with(&format!("bad.toml:{line}:")), "wanted line {line}: {}", faults[0]);
+    assert!(faults[0].contains(words), "wanted {words:?} in: {}", faults[0]);
+}
+
+#[test]
+fn unknown_keys_name_the_nearest() {
+    slip(V4, "strict = false", "stirct = false", "rt.stirct: unknown key; did you mean `strict`?");
+    slip(
+        V4,
+        "hold_ms = 300.0",
+        "hold = 300.0",
+        "reflex.cliff-left.hold: unknown key; did you mean `hold_ms`?",
+    );
+    slip(V4, "late_slots = 5", "late_slot = 5", "safety.late_slot: unknown key; did you mean `late_slots`?");
+    slip(V4, "[rt]", "[safty]\n[rt]", "safty: unknown key; did you mean `safety`?");
+    slip(
+        V4,
+        "mirrored = false",
+        "mirrord = false",
+        "motor.left.mirrord: unknown key; did you mean `mirrored`?",
+    );
+    let known = "budget.colour: unknown key; known keys: target_ms, headroom, dwell_ms, floor";
+    slip(V4, "dwell_ms = 1000.0", "colour = 1", known);
+}
+
+#[test]
+fn a_misspelt_key_that_is_needed_is_one_fault() {
+    slip(V4, "period_ms = 10.0", "perid_ms = 10.0", "perid_ms: unknown key; did you mean `period_ms`?");
+    slip(V4, "slew_per_s = 4.0", "slew = 4.0", "motor.left.slew: unknown key; did you mean `slew_per_s`?");
+}
+
+#[test]
+fn unknown_names_name_the_nearest() {
+    let wanted = "no sensor is named `ground_left`; did you mean `ground-left`?";
+    slip(V4, "sensor = \"ground-left\"", "sensor = \"ground_left\"", wanted);
+    slip(V4, "motor = \"right\"", "motor = \"rihgt\"", "no motor is named `rihgt`; did you mean `right`?");
+    slip(V4, "cause = \"cliff\"", "cause = \"clif\"", "no cause is named `clif`; did you mean `cliff`?");
+    slip(V4, "restraint = \"slow\"", "restraint = \"crawl\"", "known names: slow, no-forward, still");
+    let wanted = "no earlier entry is named `ground-right`; did you mean `ground-left`?";
+    slip(V4, "like = \"ground-left\"", "like = \"ground-right\"", wanted);
+    let wanted = "inherits: no board is named `picarx4`; did you mean `picarx-v4`?";
+    slip("sim", "inherits = \"picarx-v4\"", "inherits = \"picarx4\"", wanted);
+    slip(V4, "kind = \"linux\"", "kind = \"linx\"", "no bus kind is named `linx`; did you mean `linux`?");
+    slip(V4, "kind = \"servo\"", "kind = \"srvo\"", "no motor kind is named `srvo`; did you mean `servo`?");
+    slip(V4, "kind = \"hat-adc\"", "kind = \"adc\"", "known names: hc-sr04, hat-adc, float-register");
+    let wanted = "no sensor before this one is named `S25`";
+    slip("scitos-g5", "\"S15\"]", "\"S25\"]", wanted);
+    slip("scitos-g5", "angular = -0.3", "angulr = -0.3", "unknown key; did you mean `angular`?");
+}
+
+#[test]
+fn ranges_are_told() {
+    for (old, new, words) in [
+        ("period_ms = 10.0", "period_ms = 0.2", "period_ms: found 0.2; allowed: milliseconds, 0.5 to 1000"),
+        ("priority = 80", "priority = 95", "rt.priority: found 95; allowed: an integer, 0 to 94"),
+        ("priority = 80", "priority = 95", "rt.priority: found 95; allowed: an integer, 0 to 94"),
+        ("grid = 16", "grid = 24", "field.grid: found 24; allowed: 8, 16, 32 or 64"),
+        ("learn = true", "lambda = 0.17", "field.lambda: found 0.17; allowed: a number, 0 to 0.1667"),
+        ("timers = 4", "timers = 5", "mcu.timers: found 5; allowed: 4 (Robot HAT v4) or 7 (v5)"),
+        ("address = 0x14", "address = 0x78", "mcu.address: found 120; allowed: an integer, 8 to 119"),
+        ("min_duty = 0.5", "min_duty = 1.0", "motor.left.min_duty: found 1.0; allowed: a number, 0 to 0.9"),
+        (
+            "period_ms = 60.0",
+            "period_ms = 59.0",
+            "sensor.range.period_ms: found 59.0; allowed: milliseconds, 60 to",
+        ),
+        ("floor = 5", "floor = 6", "budget.floor: found 6; allowed: an integer, 0 to 5"),
+        (
+            "slew_per_s = 4.0",
+            "slew_per_s = nan",
+            "motor.left.slew_per_s: found NaN; allowed: a number, 0.1 to",
+        ),
+        ("slew_per_s = 4.0", "slew_per_s = inf", "motor.left.slew_per_s: found inf; allowed: a number"),
+        ("pwm = \"P12\"", "pwm = \"P14\"", "motor.right.pwm: found \"P14\"; allowed: a string, P0 to P13"),
+        (
+            "channel = \"A4\"",
+            "channel = \"A6\"",
+            "sensor.battery.channel: found \"A6\"; allowed: a string, A0 to A4",
+        ),
+        ("i2c = \"/dev/i2c-1\"", "i2c = \"1\"", "bus.i2c: wanted: an absolute path"),
+        ("share = 0.4", "share = 1.5", "reflex.obstacle-near.share: found 1.5; allowed: a number, 0 to 1"),
+    ] {
+        slip(V4, old, new, words);
+    }
+    slip(
+        "sim",
+        "full_speed = 0.5",
+        "full_speed = 0",
+        "sim.full_speed: found 0.0; allowed: a number, 0.01 to 20",
+    );
+    slip("sim", "3.4, 2.5, 4.0, 3.0", "3.4, 2.5, 4.0, 3.1", "sim.cliffs: [3.4, 2.5, 4, 3.1]: wanted");
+}
+
+#[test]
+fn types_are_told() {
+    for (old, new, words) in [
+        (
+            "timers = 4 ",
+            "timers = 4.0 ",
+            "mcu.timers: found a number with a fraction; wanted: an integer, 4 to 7",
+        ),
+        ("strict = false", "strict = 0", "rt.strict: found an integer; wanted: true or false"),
+        ("pwm = \"P13\"", "pwm = 13", "motor.left.pwm: found an integer; wanted: a string, P0 to P13"),
+        (
+            "valid = [0.02, 4.0]",
+            "valid = [0.02, 4.0, 5.0]",
+            "sensor.range.valid: found 3 of them; allowed: a list of 2",
+        ),
+        (
+            "valid = [0.02, 4.0]",
+            "valid = 4.0",
+            "sensor.range.valid: found a number with a fraction; wanted: a list",
+        ),
+        ("unit = \"m\"", "unit = 2026-01-01", "sensor.range.unit: found a date or time; wanted: a string"),
+        ("seed = 1", "seed = 99999999999999999999", "field.seed: found an integer that 64 bits do not hold"),
+        ("[budget]", "[[budget]]", "budget: found a list; wanted: a table"),
+        (
+            "compatible = [\"raspberrypi,\"]",
+            "compatible = \"raspberrypi,\"",
+            "compatible: found a string; wanted: a list",
+        ),
+    ] {
+        slip(V4, old, new, words);
+    }
+    elsewhere("sim", "inherits = \"picarx-v4\"", "inherits = 4", "inherits", "inherits: found an integer");
+}
+
+#[test]
+fn what_is_missing_is_told_at_the_table_that_lacks_it() {
+    let slew = "motor.left.slew_per_s: missing; wanted: a number, 0.1 to 1000";
+    elsewhere(V4, "slew_per_s = 4.0", "", "[[motor]]", slew);
+    elsewhere(V4, "grid = 16", "", "[field]", "field.grid: missing; wanted: an integer, 8 to 64");
+    elsewhere(V4, "unit = \"m\"", "", "[[sensor]]", "sensor.range.unit: missing; wanted: a string");
+    elsewhere(V4, "period_ms = 10.0", "", "#", "period_ms: missing; wanted: milliseconds, 0.5 to 1000");
+    elsewhere(
+        V4,
+        "below = 0.15",
+        "",
+        "[[reflex]]\nname = \"obstacle\"",
+        "a number under `below` or under `above`",
+    );
+    let missing = "decision.Move-Forward.motors.angular: missing; wanted: a number, -1 to 1";
+    elsewhere(
+        "scitos-g5",
+        "linear = 0.6, angular = 0.0",
+        "linear = 0.6",
+        "motors = { linear = 0.6 }",
+        missing,
+    );
+}
+
+#[test]
+fn lines_are_taken_once() {
+    // The ultrasonic sensor is not on 23 and 24: those turn the motors.
+    let wanted = "sensor.range.trig: GPIO line 23 is already taken by motor.left.dir (bad.toml:";
+    slip(V4, "trig = 27", "trig = 23", wanted);
+    slip(V4, "echo = 22", "echo = 24", "sensor.range.echo: GPIO line 24 is already taken by motor.right.dir");
+    slip(V4, "line = 25", "line = 5", "sensor.button.line: GPIO line 5 is already taken by mcu.reset");
+    slip(V4, "dir = 24", "dir = 2", "motor.right.dir: GPIO line 2 is already taken by reserved.sda");
+    slip(
+        V4,
+        "echo = 22",
+        "echo = 27",
+        "sensor.range.echo: GPIO line 27 is already taken by sensor.range.trig",
+    );
+    let wanted = "sensor.range.echo: GPIO line 23 is already taken by reserved.charging (bad.toml:";
+    let echo = "inherits = \"picarx-v4\"\nsensor = [{ name = \"range\", echo = 23 }]";
+    elsewhere("picarx-v5", "inherits = \"picarx-v4\"", echo, "sensor =", wanted);
+}
+
+#[test]
+fn channels_and_addresses_are_taken_once() {
+    let wanted = "motor.right.pwm: PWM channel P13 is already taken by motor.left.pwm";
+    slip(V4, "pwm = \"P12\"", "pwm = \"P13\"", wanted);
+    let wanted = "sensor.battery.channel: ADC channel A4 is already taken by sensor.ground-middle.channel";
+    elsewhere(V4, "channel = \"A1\"", "channel = \"A4\"", "channel = \"A4\"\nfull_scale", wanted);
+    let wanted =
+        "sensor.lean.address: I2C device 0x14, registers 0x00 to 0x03, is already taken by mcu.address";
+    slip("sim", "address = 0x60", "address = 0x14", wanted);
+    let overlap = "name = \"sway\"\nlike = \"lean\"\nregister = 3\n\n[[sensor]]\nname = \"range\"";
+    let text = text_of("sim").replacen("name = \"range\"", overlap, 1);
+    let faults = faults(&text);
+    assert_eq!(faults.len(), 1, "{faults:#?}");
+    assert!(
+        faults[0].contains("registers 0x03 to 0x06, is already taken by sensor.lean.address"),
+        "{}",
+        faults[0]
+    );
+}
+
+#[test]
+fn a_timer_has_one_frequency() {
+    let wanted = "motor.steering.pwm: PWM timer 0 (one frequency: servos want 50 Hz, motors more) \
+                  is already taken by motor.right.pwm";
+    elsewhere(V4, "pwm = \"P12\"", "pwm = \"P3\"", "pwm = \"P2\"", wanted);
+    assert_eq!(faults(&text_of(V4).replacen("pwm = \"P2\"", "pwm = \"P7\"", 1)), [""; 0], "timer 1 is free");
+    let servo = "inherits = \"picarx-v4\"\n[[motor]]\nname = \"pan\"\npwm = \"P16\"\n";
+    let v5 = |servo: &str| text_of("picarx-v5").replacen("inherits = \"picarx-v4\"\n", servo, 1);
+    assert_eq!(faults(&v5(&servo.replace("[[motor]]", "\n[[motor]]"))).len(), 0, "timer 4 is free");
+}
+
+#[test]
+fn values_fit_each_other() {
+    for (old, new, words) in [
+        ("max_age_ms = 200.0", "max_age_ms = 50.0", "sensor.range.max_age_ms: must not be below period_ms"),
+        (
+            "valid = [0.02, 4.0]",
+            "valid = [4.0, 0.02]",
+            "sensor.range.valid: the first number (4) must be below",
+        ),
+        (
+            "timeout_ms = 20.0",
+            "timeout_ms = 100.0",
+            "bus.timeout_ms: found 100 ms; must be below safety.wire_lost_ms",
+        ),
+        (
+            "gpio_labels = [\"pinctrl-rp1\", \"pinctrl-bcm2711\", \"pinctrl-bcm2835\"]",
+            "gpio_labels = []",
+            "at least one label",
+        ),
+        (
+            "low = 0.05, high = 4.0",
+            "low = 4.0, high = 4.0",
+            "sensor.range.input.low: low (4) and high (4) must differ",
+        ),
+        ("low = 0.05, high = 4.0", "low = 0.0, high = 4.0", "\"log\" needs both ends above 0; found low 0"),
+        ("clear = 600.0", "clear = 400.0", "reflex.cliff-left.clear: found 400; must be above 500"),
+        ("clear = 7.0", "clear = 50.0", "`battery` is valid from 4.5 to 9: this never clears"),
+        (
+            "below = 7.15",
+            "below = 4.0",
+            "reflex.battery-low.below: found 4; `battery` is valid from 4.5 to 9",
+        ),
+        (
+            "min_deg = -30.0",
+            "min_deg = 40.0",
+            "motor.steering.min_deg: min_deg (40) must be below max_deg (30)",
+        ),
+        ("target_ms = 12.0", "target_ms = 21.0", "found 21 ms; must not be above the field's period (20 ms)"),
+        (
+            "wire_lost_ms = 100.0",
+            "wire_lost_ms = 20.0",
+            "found 20 ms; must not be below command_valid_ms (30 ms)",
+        ),
+        ("late_slots = 5", "command_valid_ms = 9.0", "found 9 ms; must not be below period_ms (10 ms)"),
+        (
+            "late_slots = 5",
+            "field_fresh_ms = 19.0",
+            "found 19 ms; must not be below the field's period (20 ms)",
+        ),
+        (
+            "[[0.10, -0.80], [0.22,",
+            "[[0.30, -0.80], [0.22,",
+            "start.0.points: sensor values must ascend; 0.3 comes before 0.22",
+        ),
+        (
+            "[[0.10, -0.80]",
+            "[[0.01, -0.80]",
+            "start.0.points: sensor value 0.01 is off its scale; allowed: 0.05 to 4",
+        ),
+        ("[[0.10, -0.80]", "[[0.10, -1.9]", "start.0.points: command -1.9; allowed: -1 to 1"),
+    ] {
+        slip(V4, old, new, words);
+    }
+}
+
+#[test]
+fn an_emergency_stop_is_still_and_latched() {
+    let wanted = "reflex.stop-button.restraint: an e-stop must be \"still\" and latched = true";
+    let stop = "clear = 0.4\nrestraint = \"still\"";
+    elsewhere(
+        V4,
+        stop,
+        "clear = 0.4\nrestraint = \"no-forward\"",
+        "restraint = \"no-forward\"\nlatched",
+        wanted,
+    );
+    elsewhere(V4, stop, "clear = 0.6\nrestraint = \"still\"", "clear = 0.6", "found 0.6; must be below 0.5");
+}
+
+#[test]
+fn every_rule_that_a_sensor_breaks_is_told() {
+    let faults = faults(&text_of(V4).replacen("worst_per_s = -0.5", "worst_per_s = 0.5", 1));
+    assert_eq!(faults.len(), 2, "{faults:#?}");
+    assert!(faults[0].contains("reflex.obstacle.below: `range` ages away from this trip"), "{}", faults[0]);
+    assert!(
+        faults[1].contains("reflex.obstacle-near.below: `range` ages away from this trip"),
+        "{}",
+        faults[1]
+    );
+}
+
+#[test]
+fn a_bus_must_carry_what_hangs_on_it() {
+    let ten = text_of(V4).replacen("speed_hz = 100000", "speed_hz = 25000", 1);
+    let faults_of_slow = faults(&ten);
+    assert_eq!(faults_of_slow.len(), 1, "{faults_of_slow:#?}");
+    // Five motors of 38 bits in 10 ms, three ground sensors of 78 bits in 20 ms, a battery in 500 ms:
+    // 30,856 bits a second.
+    assert!(faults_of_slow[0].contains("bus.speed_hz: the polling table and the commands need 123 %"));
+    let busy = text_of(V4).replacen("speed_hz = 100000", "speed_hz = 40000", 1);
+    let warnings = board::from_text("busy", &busy).unwrap().warnings;
+    assert_eq!(warnings.len(), 1);
+    assert!(warnings[0].to_string().contains("77 % of the I2C bus's time is taken"), "{}", warnings[0]);
+}
+
+#[test]
+fn wires_and_logs_do_not_mix() {
+    let simulated = faults(&text_of(V4).replacen("kind = \"linux\"", "kind = \"sim\"", 1));
+    assert_eq!(simulated.len(), 2, "{simulated:#?}");
+    assert!(
+        simulated[0].contains("bus.i2c: unknown key; known keys: kind, speed_hz, timeout_ms"),
+        "{simulated:#?}"
+    );
+    assert!(simulated[1].contains("bus.gpio_labels: unknown key"), "{simulated:#?}");
+    let no_world = faults("inherits = \"sim\"\nsim = { remove = true }\n");
+    assert_eq!(no_world.len(), 1, "{no_world:#?}");
+    assert!(
+        no_world[0].contains("bus.kind: the simulated bus needs a world: a [sim] table"),
+        "{}",
+        no_world[0]
+    );
+    let no_mcu = faults("inherits = \"sim\"\nmcu = { remove = true }\n");
+    assert!(
+        no_mcu.iter().all(|line| line.contains("needs the microcontroller: an [mcu] table")),
+        "{no_mcu:#?}"
+    );
+    // Five motors, the ground sensors (one place for all three) and the battery.
+    assert_eq!(no_mcu.len(), 7, "{no_mcu:#?}");
+    let log = faults("inherits = \"sim\"\nbus = { kind = \"log\" }\nsim = { remove = true }\n");
+    assert!(log.iter().all(|line| line.contains("needs wires; the bus kind \"log\" has none")), "{log:#?}");
+    // As before, and the range, the button and the lean.
+    assert_eq!(log.len(), 10, "{log:#?}");
+    let wanted = "\"log-column\" needs the bus kind \"log\"";
+    let sim_bus = "[bus]\nkind = \"sim\"\n\n[sim]\nroom = [4, 3]\nwheelbase = 0.1\ntrack = 0.1\n\
+                   body = [0.2, 0.1]\nfull_speed = 0.5\nbattery_v = 7.8\n";
+    let wired = faults(&text_of("scitos-g5").replacen("[bus]\nkind = \"log\"\n", sim_bus, 1));
+    assert_eq!(wired.len(), 1, "the 23 that are like the first say nothing new: {wired:#?}");
+    assert!(wired[0].contains("sensor.S1.kind") && wired[0].contains(wanted), "{}", wired[0]);
+}
+
+#[test]
+fn what_is_allowed_and_odd_is_a_warning() {
+    let covers = "reflex.obstacle.below: trips at 0.04 m; at 0.5 m/s the robot covers 0.05 m in the 103 ms";
+    for (old, new, words) in [
+        ("below = 0.15", "below = 0.04", covers),
+        ("learn = true", "gamma = 1.1", "field.gamma: (1 - beta) gamma is 1.045"),
+        ("speed_hz = 100000", "speed_hz = 400000", "documented for 100 kHz only"),
+        (
+            "low = 6.0, high = 8.4",
+            "low = 9.0, high = 12.0",
+            "sensor.battery.input.low: the scale 9..12 lies outside",
+        ),
+    ] {
+        let warnings = board::from_text("odd", &text_of(V4).replacen(old, new, 1)).unwrap().warnings;
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].to_string().contains(words), "{}", warnings[0]);
+    }
+}
+
+#[test]
+fn all_faults_of_a_file_are_told_in_the_order_of_its_lines() {
+    let text = text_of(V4)
+        .replacen("strict = false", "stirct = false", 1)
+        .replacen("timers = 4", "timers = 3", 1)
+        .replacen("trig = 27", "trig = 23", 1)
+        .replacen("grid = 16", "grid = 17", 1);
+    let keys: Vec<String> =
+        faults(&text).iter().map(|line| line.split(": ").nth(1).unwrap().to_string()).collect();
+    assert_eq!(keys, ["rt.stirct", "mcu.timers", "sensor.range.trig", "field.grid"]);
+}
+
+#[test]
+fn text_that_is_not_toml_is_told_line_by_line() {
+    let faults = faults("a = = 1\nb = 1\nc = 'open\n");
+    assert!(faults.len() >= 2, "{faults:#?}");
+    assert!(faults[0].starts_with("bad.toml:1:5: not TOML:"), "{}", faults[0]);
+    assert!(faults.last().unwrap().starts_with("bad.toml:3:"), "{faults:#?}");
+}
+
+#[test]
+fn a_fault_shows_its_line_with_a_caret() {
+    let error = board::from_text("bad", "inherits = \"sim\"\nperiod_ms = 0\n").unwrap_err();
+    let wanted = "bad.toml:2:13: period_ms: found 0.0; allowed: milliseconds, 0.5 to 1000\n  \
+                  2 | period_ms = 0\n    |             ^";
+    assert_eq!(format!("{error:#}"), wanted);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_says_what_boards_there_are() {
+    for (path, words) in [
+        (
+            "no-such-folder/picar-v4.toml",
+            "did you mean `picarx-v4`?; built-in boards: sim, picarx-v4, picarx-v5",
+        ),
+        ("zebra", "built-in boards: sim, picarx-v4, picarx-v5, scitos-g5"),
+        ("/dev/zero", "not a board file"),
+        ("src", "directory"),
+    ] {
+        match board::load(Path::new(path)) {
+            Err(error @ BoardError::Unreadable { .. }) => {
+                assert!(error.to_string().contains(words), "{error}");
+            }
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+    // A name without a file is a built-in board.
+    assert_eq!(board::load(Path::new("picarx-v5")).unwrap().board.name, "picarx-v5");
+}

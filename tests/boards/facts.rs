@@ -1,0 +1,275 @@
+//! The meaning of every shipped board, as a few lines a person can compare with the hardware's
+//! documents. A change here is a change of what a robot does.
+
+use super::{shipped, text_of};
+use ganglion::board;
+use ganglion::board::plan::{Board, BusPlan};
+use ganglion::device::{MotorKind, SensorKind};
+use ganglion::reflex::{Cause, Restraint, Trip};
+use std::fmt::Write;
+use std::path::Path;
+
+fn bus(board: &Board) -> String {
+    match &board.bus {
+        BusPlan::Sim(timing) => format!("sim {} Hz", timing.speed_hz),
+        BusPlan::Linux { i2c_path, gpio_labels, timing } => {
+            format!("{i2c_path} {} Hz {}", timing.speed_hz, gpio_labels.join(" "))
+        }
+        BusPlan::Log => "log".to_string(),
+    }
+}
+
+fn motor(kind: &MotorKind) -> String {
+    match kind {
+        MotorKind::DcDir { pwm, dir, mirrored, min_duty } => {
+            format!("P{pwm} dir {} forward {} from {min_duty}", dir.0, if *mirrored { "high" } else { "low" })
+        }
+        MotorKind::DcPair { forward, backward, min_duty } => {
+            format!("P{forward} forward P{backward} backward from {min_duty}")
+        }
+        MotorKind::Servo { pwm, min_deg, max_deg, offset_deg, mirrored } => {
+            format!(
+                "servo P{pwm} {min_deg}..{max_deg} trim {offset_deg}{}",
+                if *mirrored { " mirrored" } else { "" }
+            )
+        }
+        MotorKind::Recorded { drive } => format!("recorded{}", if *drive { ", drives" } else { "" }),
+    }
+}
+
+fn sensor(board: &Board, kind: &SensorKind) -> String {
+    match kind {
+        SensorKind::HcSr04 { trig, echo } => format!("hc-sr04 trig {} echo {}", trig.0, echo.0),
+        SensorKind::HatAdc { channel, per_count } => format!("A{channel} full {:.3}", per_count * 4095.0),
+        SensorKind::FloatRegister { address, register } => format!("float {address:#x}/{register}"),
+        SensorKind::Button { line, active_low } => {
+            format!("button {}{}", line.0, if *active_low { " active low" } else { "" })
+        }
+        SensorKind::MotorEcho { motor } => format!("echo of {}", board.motors[*motor].name),
+        SensorKind::Least { of } => {
+            let names: Vec<&str> = of.iter().map(|at| board.sensors[*at].name.as_str()).collect();
+            format!("least of {}", names.join(" "))
+        }
+        SensorKind::LogColumn { column } => format!("column {column}"),
+    }
+}
+
+fn facts(board: &Board) -> String {
+    let mut out = String::new();
+    writeln!(out, "bus {}; period {} us", bus(board), board.period.as_micros_f64()).unwrap();
+    if let Some(mcu) = board.mcu {
+        writeln!(
+            out,
+            "mcu {:#x} {} Hz {} timers reset {}",
+            mcu.address, mcu.clock_hz, mcu.timers, mcu.reset.0
+        )
+        .unwrap();
+    }
+    for plan in &board.motors {
+        writeln!(out, "motor {}: {}", plan.name, motor(&plan.kind)).unwrap();
+    }
+    for plan in &board.sensors {
+        let period = plan.period.as_micros_f64() / 1e3;
+        let required = if plan.required { "" } else { ", optional" };
+        writeln!(
+            out,
+            "sensor {}: {} {} ms {}{required}",
+            plan.name,
+            sensor(board, &plan.kind),
+            period,
+            plan.unit
+        )
+        .unwrap();
+    }
+    for rule in &board.reflexes {
+        let trip = match rule.trip {
+            Trip::Below(at) => format!("<= {at}"),
+            Trip::Above(at) => format!(">= {at}"),
+        };
+        let latched = if rule.latched { ", latched" } else { "" };
+        let name = &board.sensors[rule.channel].name;
+        writeln!(out, "{:?}: {name} {trip}, clear {}: {:?}{latched}", rule.cause, rule.clear, rule.restraint)
+            .unwrap();
+    }
+    let shape = board.field.shape;
+    writeln!(
+        out,
+        "field {}^3 {} -> {} every {} ms",
+        shape.grid,
+        shape.sensors,
+        shape.motors,
+        board.field.dt.as_micros_f64() / 1e3
+    )
+    .unwrap();
+    out
+}
+
+/// Source: the vendor's libraries `robot-hat` (pwm.py, adc.py, motor.py, modules.py) and `picar-x`
+/// (picarx.py).
+const PICARX_V4: &str = "\
+bus /dev/i2c-1 100000 Hz pinctrl-rp1 pinctrl-bcm2711 pinctrl-bcm2835; period 10000 us
+mcu 0x14 72000000 Hz 4 timers reset 5
+motor left: P13 dir 23 forward low from 0.5
+motor right: P12 dir 24 forward high from 0.5
+motor steering: servo P2 -30..30 trim 0
+motor pan: servo P0 -90..90 trim 0 mirrored
+motor tilt: servo P1 -35..65 trim 0 mirrored
+sensor range: hc-sr04 trig 27 echo 22 60 ms m
+sensor ground-left: A0 full 4095.000 20 ms counts
+sensor ground-middle: A1 full 4095.000 20 ms counts
+sensor ground-right: A2 full 4095.000 20 ms counts
+sensor battery: A4 full 9.900 500 ms V
+sensor button: button 25 active low 10 ms 1
+sensor echo-left: echo of left 10 ms 1, optional
+sensor echo-right: echo of right 10 ms 1, optional
+sensor echo-steering: echo of steering 10 ms 1, optional
+Cliff: ground-left <= 500, clear 600: NoForward
+Cliff: ground-middle <= 500, clear 600: NoForward
+Cliff: ground-right <= 500, clear 600: NoForward
+Obstacle: range <= 0.15, clear 0.2: NoForward
+Obstacle: range <= 0.35, clear 0.4: Slow(0.4)
+Battery: battery <= 7.15, clear 7.3: Slow(0.5)
+Battery: battery <= 6.5, clear 7: Still, latched
+EStop: button >= 0.5, clear 0.4: Still, latched
+field 16^3 8 -> 5 every 20 ms
+";
+
+#[test]
+fn picarx_v4_is_the_vendors_car() {
+    assert_eq!(facts(&shipped("picarx-v4").board), PICARX_V4);
+}
+
+#[test]
+fn picarx_v5_differs_in_timers_and_motors_only() {
+    let v5 = shipped("picarx-v5").board;
+    let wanted = PICARX_V4
+        .replace("4 timers", "7 timers")
+        .replace("P13 dir 23 forward low", "P13 forward P12 backward")
+        .replace("P12 dir 24 forward high", "P14 forward P15 backward");
+    assert_eq!(facts(&v5), wanted);
+    assert_eq!(v5.compatible, ["raspberrypi,"]);
+}
+
+#[test]
+fn sim_is_the_v4_in_a_room_that_can_lean() {
+    let sim = shipped("sim").board;
+    let wanted = PICARX_V4
+        .replace("/dev/i2c-1 100000 Hz pinctrl-rp1 pinctrl-bcm2711 pinctrl-bcm2835", "sim 100000 Hz")
+        .replace("Cliff: ground-left", "sensor lean: float 0x60/0 20 ms deg\nCliff: ground-left")
+        .replace(
+            "field 16^3 8 ->",
+            "Tilt: lean >= 20, clear 15: Still\nTilt: lean <= -20, clear -15: Still\nfield 16^3 9 ->",
+        );
+    assert_eq!(facts(&sim), wanted);
+    assert!(sim.compatible.is_empty() && sim.sim.is_some() && sim.safety.auto_arm);
+}
+
+#[test]
+fn scitos_is_a_ring_of_24_and_four_labels() {
+    let scitos = shipped("scitos-g5").board;
+    let columns: Vec<String> = (1..=24).map(|n| format!("column S{n}")).collect();
+    let found: Vec<String> = scitos.sensors[..24].iter().map(|plan| sensor(&scitos, &plan.kind)).collect();
+    assert_eq!(found, columns);
+    let sectors: Vec<String> = scitos.sensors[24..]
+        .iter()
+        .map(|plan| format!("{}: {}", plan.name, sensor(&scitos, &plan.kind)))
+        .collect();
+    assert_eq!(
+        sectors,
+        [
+            "front: least of S11 S12 S13 S14 S15",
+            "left: least of S18 S19 S20",
+            "left-near: least of S18 S19 S20",
+        ]
+    );
+    let labels: Vec<&str> = scitos.decisions.iter().map(|decision| decision.label.as_str()).collect();
+    assert_eq!(labels, ["Move-Forward", "Slight-Right-Turn", "Sharp-Right-Turn", "Slight-Left-Turn"]);
+    assert_eq!(scitos.field.shape.motors, 4, "a row of the read-out for each label");
+    assert_eq!(scitos.bus, BusPlan::Log);
+    assert!(scitos.field.start.is_empty());
+}
+
+#[test]
+fn every_shipped_board_is_sound_without_a_warning() {
+    assert_eq!(board::names().collect::<Vec<_>>(), ["sim", "picarx-v4", "picarx-v5", "scitos-g5"]);
+    for name in board::names() {
+        let loaded = shipped(name);
+        assert_eq!(loaded.board.name, name);
+        assert_eq!(loaded.warnings, [], "{name}");
+    }
+}
+
+#[test]
+fn files_and_built_in_boards_are_the_same() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("boards");
+    let mut files = 0;
+    for entry in std::fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|end| end != "toml") {
+            continue;
+        }
+        let name = path.file_stem().unwrap().to_str().unwrap().to_string();
+        assert_eq!(board::load(&path).unwrap().digest, shipped(&name).digest, "{name}");
+        files += 1;
+    }
+    assert_eq!(files, board::names().count(), "every file in boards/ is built in");
+}
+
+#[test]
+fn the_effective_text_loads_to_the_same_board() {
+    for name in board::names() {
+        let loaded = shipped(name);
+        let again = board::from_text(name, &loaded.effective().join("\n")).unwrap();
+        assert_eq!((again.digest, again.board), (loaded.digest, loaded.board), "{name}");
+    }
+}
+
+#[test]
+fn the_digest_is_of_the_meaning_not_of_the_writing() {
+    let plain = shipped("picarx-v4").digest;
+    let other_words =
+        text_of("picarx-v4").replace("period_ms = 60.0", "period_ms = 6e1 # sixty").replace('#', "#  ");
+    assert_eq!(board::from_text("x", &other_words).unwrap().digest, plain);
+    let other_meaning = text_of("picarx-v4").replace("period_ms = 60.0", "period_ms = 61.0");
+    assert_ne!(board::from_text("x", &other_meaning).unwrap().digest, plain);
+}
+
+/// A brain for this car once stopped where the ground was bright and looked for echoes on the
+/// motors' direction lines; the boards must not.
+#[test]
+fn the_ground_ends_where_it_is_dark() {
+    for name in ["picarx-v4", "picarx-v5", "sim"] {
+        let board = shipped(name).board;
+        let cliffs: Vec<_> = board.reflexes.iter().filter(|rule| rule.cause == Cause::Cliff).collect();
+        assert_eq!(cliffs.len(), 3, "{name}");
+        for rule in cliffs {
+            assert!(matches!(rule.trip, Trip::Below(at) if at <= 500.0), "{name}");
+            assert!(rule.clear > 500.0 && rule.restraint == Restraint::NoForward, "{name}");
+            assert!(matches!(board.sensors[rule.channel].kind, SensorKind::HatAdc { channel: 0..=2, .. }));
+        }
+        let battery = board.sensors.iter().find(|sensor| sensor.name == "battery").unwrap();
+        let SensorKind::HatAdc { channel, per_count } = battery.kind else { panic!("an ADC channel") };
+        assert_eq!(channel, 4);
+        // 2957 counts are the vendor's 7.15 V.
+        assert!((per_count * 2957.0 - 7.15).abs() < 0.002, "{name}");
+    }
+}
+
+#[test]
+fn real_boards_wait_to_be_armed() {
+    for name in ["picarx-v4", "picarx-v5"] {
+        assert!(!shipped(name).board.safety.auto_arm, "{name}");
+    }
+}
+
+#[test]
+fn late_commands_die_within_a_few_periods() {
+    for name in board::names() {
+        let board = shipped(name).board;
+        let safety = board.safety;
+        assert_eq!(safety.command_valid, board.period.times(3), "{name}");
+        assert_eq!(safety.field_fresh, board.field.dt.times(3), "{name}");
+        assert_eq!(safety.field_fade, board.field.dt.times(5), "{name}");
+        assert_eq!(board.field.dt, board.period.times(board.field.every_ticks.into()), "{name}");
+    }
+}

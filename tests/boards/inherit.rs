@@ -1,0 +1,186 @@
+//! What one board takes over from another, and from where.
+
+use super::{faults, shipped};
+use ganglion::board::{self, BoardError, Loaded};
+use ganglion::device::MotorKind;
+use std::path::{Path, PathBuf};
+
+/// A folder of board files that goes away with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str, files: &[(&str, &str)]) -> Folder {
+        let path = std::env::temp_dir().join(format!("ganglion-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        for (name, text) in files {
+            std::fs::write(path.join(name), text).unwrap();
+        }
+        Folder(path)
+    }
+    fn load(&self, name: &str) -> Result<Loaded, BoardError> {
+        board::load(&self.0.join(name))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn child(text: &str) -> Loaded {
+    let text = format!("inherits = \"picarx-v4\"\n{text}");
+    board::from_text("child", &text).unwrap_or_else(|error| panic!("{error:#}"))
+}
+
+/// Where the value of `key` is from, as `file:line` or `default`.
+fn origin(loaded: &Loaded, key: &str) -> String {
+    let setting =
+        loaded.settings.iter().find(|setting| setting.key == key).unwrap_or_else(|| panic!("no {key}"));
+    setting.origin.as_ref().map_or("default".to_string(), |spot| spot.to_string())
+}
+
+#[test]
+fn a_child_of_nothing_but_its_parent_means_the_same() {
+    assert_eq!(child("").digest, shipped("picarx-v4").digest);
+}
+
+#[test]
+fn one_key_changes_and_says_so() {
+    let loaded = child("\n[[sensor]]\nname = \"range\"\nmax_age_ms = 150\n");
+    let parent = shipped("picarx-v4");
+    assert_eq!(loaded.board.sensors[0].max_age.as_micros_f64(), 150_000.0);
+    let names = |loaded: &Loaded| loaded.board.sensors.iter().map(|s| s.name.clone()).collect::<Vec<_>>();
+    assert_eq!(names(&loaded), names(&parent), "the order is the parent's");
+    assert_eq!(origin(&loaded, "sensor.range.max_age_ms"), "child.toml:5");
+    assert!(origin(&loaded, "sensor.range.trig").starts_with("built-in/picarx-v4.toml:"));
+    assert_eq!(origin(&loaded, "motor.left.limit"), "default");
+    let changed: Vec<_> = loaded
+        .settings
+        .iter()
+        .zip(&parent.settings)
+        .filter(|(a, b)| a.value != b.value)
+        .map(|(a, _)| &a.key)
+        .collect();
+    assert_eq!(changed, ["sensor.range.max_age_ms"]);
+}
+
+#[test]
+fn another_kind_starts_afresh() {
+    let pair = "[[motor]]\nname = \"left\"\nkind = \"dc-pair\"\nforward = \"P13\"\nbackward = \"P11\"\nslew_per_s = 4\n";
+    let loaded = child(pair);
+    assert_eq!(loaded.board.motors[0].kind, MotorKind::DcPair { forward: 13, backward: 11, min_duty: 0.0 });
+    assert_eq!(origin(&loaded, "motor.left.min_duty"), "default", "not the parent's");
+    assert!(!loaded.settings.iter().any(|setting| setting.key == "motor.left.dir"));
+}
+
+#[test]
+fn entries_and_tables_are_removed() {
+    let loaded = child(
+        "[[reflex]]\nname = \"stop-button\"\nremove = true\n[[sensor]]\nname = \"button\"\nremove = true\n\
+         [[sensor]]\nname = \"battery\"\ninput = { remove = true }\n",
+    );
+    let parent = shipped("picarx-v4").board;
+    assert_eq!(loaded.board.sensors.len(), parent.sensors.len() - 1);
+    assert_eq!(loaded.board.reflexes.len(), parent.reflexes.len() - 1);
+    assert_eq!(loaded.board.field.shape.sensors, parent.field.shape.sensors - 1);
+}
+
+#[test]
+fn what_is_not_there_cannot_be_removed() {
+    let told = faults("inherits = \"sim\"\n[[sensor]]\nname = \"radar\"\nremove = true\n");
+    assert_eq!(told.len(), 1, "{told:#?}");
+    assert!(
+        told[0].contains("bad.toml:2:")
+            && told[0].contains("sensor.radar: nothing of that name is inherited")
+    );
+}
+
+#[test]
+fn a_removed_sensor_is_missed_by_its_reflex() {
+    let told = faults("inherits = \"sim\"\n[[sensor]]\nname = \"lean\"\nremove = true\n");
+    assert_eq!(told.len(), 2, "{told:#?}");
+    assert!(told.iter().all(|line| line.contains("no sensor is named `lean`")), "{told:#?}");
+}
+
+#[test]
+fn a_name_is_written_once_in_a_file() {
+    let twice =
+        "[[sensor]]\nname = \"range\"\nmax_age_ms = 100\n[[sensor]]\nname = \"range\"\nmax_age_ms = 120\n";
+    let told = faults(&format!("inherits = \"sim\"\n{twice}"));
+    assert_eq!(told.len(), 1, "{told:#?}");
+    assert!(
+        told[0].contains(
+            "bad.toml:6:8: sensor.range.name: the name `range` is already taken by sensor.range (bad.toml:2)"
+        ),
+        "{}",
+        told[0]
+    );
+}
+
+#[test]
+fn like_copies_what_an_entry_does_not_state() {
+    let loaded = child(
+        "[[sensor]]\nname = \"floor\"\nlike = \"ground-left\"\nchannel = \"A3\"\ninput = { high = 3000 }\n",
+    );
+    let floor = loaded.board.sensors.last().unwrap();
+    assert_eq!(floor.unit, "counts");
+    let input = floor.input.unwrap();
+    assert_eq!((input.low, input.high), (0.0, 3000.0), "tables inside merge too");
+    assert_eq!(origin(&loaded, "sensor.floor.channel"), "child.toml:5");
+    assert!(origin(&loaded, "sensor.floor.unit").starts_with("built-in/picarx-v4.toml:"));
+}
+
+#[test]
+fn the_file_beside_comes_before_the_built_in_board() {
+    let own = shipped("picarx-v4").effective().join("\n").replace("max_age_ms = 200.0", "max_age_ms = 180.0");
+    let folder = Folder::new(
+        "beside",
+        &[
+            ("picarx-v4.toml", &own),
+            ("mine.toml", "inherits = \"picarx-v4\"\n"),
+            ("other.toml", "inherits = \"picarx-v5\"\n"),
+        ],
+    );
+    let loaded = folder.load("mine.toml").unwrap();
+    assert_eq!(loaded.board.name, "mine");
+    assert_eq!(loaded.board.sensors[0].max_age.as_micros_f64(), 180_000.0);
+    assert!(origin(&loaded, "sensor.range.max_age_ms").contains(&*folder.0.to_string_lossy()));
+    // A built-in board inherits built-in boards, whatever lies about.
+    assert_eq!(folder.load("other.toml").unwrap().digest, shipped("picarx-v5").digest);
+}
+
+#[test]
+fn chains_end() {
+    let folder = Folder::new(
+        "chains",
+        &[
+            ("self.toml", "inherits = \"self\"\n"),
+            ("a.toml", "inherits = \"b\"\n"),
+            ("b.toml", "\ninherits = \"a\"\n"),
+            ("one.toml", "inherits = \"two\"\n"),
+            ("two.toml", "inherits = \"three\"\n"),
+            ("three.toml", "inherits = \"sim\"\n"),
+            ("up.toml", "inherits = \"../sim\"\n"),
+        ],
+    );
+    for (file, words) in [
+        ("self.toml", "self.toml:1:12: inherits: inherits itself: self -> self"),
+        ("a.toml", "b.toml:2:12: inherits: inherits itself: a -> b -> a"),
+        ("one.toml", "5 boards deep; allowed: at most 4"),
+        ("up.toml", "found \"../sim\"; allowed: the name of a board"),
+    ] {
+        match folder.load(file) {
+            Err(error @ BoardError::Refused(_)) => assert!(error.to_string().contains(words), "{error}"),
+            other => panic!("{file}: {other:?}"),
+        }
+    }
+    assert!(folder.load("two.toml").is_ok(), "four boards deep");
+}
+
+#[test]
+fn a_board_without_a_folder_is_found_beside_where_one_stands() {
+    // A path without a folder has the empty one for its parent; its neighbours are looked for there.
+    let error = board::load(Path::new("Cargo.toml")).unwrap_err().to_string();
+    assert!(error.contains("package: unknown key"), "{error}");
+}
