@@ -1,0 +1,406 @@
+//! The one place that knows bytes: what is kept between runs goes through this container.
+//!
+//! Layout, all numbers little-endian:
+//!
+//! | offset | bytes | what |
+//! |---|---|---|
+//! | 0 | 8 | `GANGLION` |
+//! | 8 | 4 | tag of the kind |
+//! | 12 | 4 | version of the kind's format |
+//! | 16 | 8 | length of the payload, n |
+//! | 24 | n | payload: serde through bincode, fixed-width integers (`config::legacy()`) |
+//! | 24 + n | 32 | BLAKE3 of everything before |
+//!
+//! A file is taken whole or not at all. The digest finds damage; it does not say who wrote the file.
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+const MAGIC: [u8; 8] = *b"GANGLION";
+const HEADER: usize = 24;
+const DIGEST: usize = blake3::OUT_LEN;
+
+/// Longest payload, in bytes. A read-out is at most 135 kB; this leaves room for a whole field of
+/// 64 x 64^3 floats and its library, and keeps a made-up length from asking for all memory.
+pub const MAX_PAYLOAD: usize = 256 << 20;
+
+/// What a file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// Four letters that stand in the file. Part of the format: never reused.
+    pub tag: [u8; 4],
+    /// For people.
+    pub name: &'static str,
+    /// Version of the payload's format that this program writes, and the only one that it reads.
+    pub version: u32,
+}
+
+/// Why bytes were not taken, or a value could not be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CodecError {
+    /// The first eight bytes are not ours.
+    NotOurs,
+    /// Ours, and of another kind.
+    WrongKind {
+        /// What was asked for.
+        wanted: Kind,
+        /// The tag in the file.
+        found: [u8; 4],
+    },
+    /// Written by a newer or older program.
+    OtherVersion {
+        /// What this program reads.
+        wanted: Kind,
+        /// The version in the file.
+        found: u32,
+    },
+    /// The file ends too early.
+    Truncated {
+        /// Bytes that there should be.
+        expected: u64,
+        /// Bytes that there are.
+        found: u64,
+    },
+    /// Something follows the end.
+    TrailingBytes {
+        /// Where the file should end.
+        end: u64,
+        /// Bytes after that.
+        extra: u64,
+    },
+    /// The payload is, or says to be, longer than any of ours.
+    TooLarge {
+        /// Its length.
+        length: u64,
+    },
+    /// The digest does not match what stands before it.
+    Damaged {
+        /// Where the digest stands.
+        digest_at: u64,
+    },
+    /// The bytes are whole, and yet do not spell the value (a fault of the program that wrote them).
+    Content {
+        /// What bincode said.
+        reason: String,
+    },
+}
+
+impl fmt::Display for CodecError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CodecError::NotOurs => write!(f, "not a file of this program: bytes 0 to 7 are not \"GANGLION\""),
+            CodecError::WrongKind { wanted, found } => {
+                let found = found.escape_ascii();
+                write!(f, "not a {}: byte 8 says kind \"{found}\" instead of ", wanted.name)?;
+                write!(f, "\"{}\"", wanted.tag.escape_ascii())
+            }
+            CodecError::OtherVersion { wanted, found } => {
+                let age = if *found > wanted.version { "newer" } else { "older" };
+                write!(f, "a {} in the {age} format {found} (byte 12); ", wanted.name)?;
+                write!(f, "this program reads format {}", wanted.version)
+            }
+            CodecError::Truncated { expected, found } => {
+                write!(f, "the file ends at byte {found}; it should go on to byte {expected}")
+            }
+            CodecError::TrailingBytes { end, extra } => {
+                write!(f, "{extra} bytes too many, from byte {end} on")
+            }
+            CodecError::TooLarge { length } => {
+                write!(f, "a payload of {length} bytes (byte 16); at most {MAX_PAYLOAD} are taken")
+            }
+            CodecError::Damaged { digest_at } => {
+                write!(f, "damaged: bytes 0 to {digest_at} do not match their digest at byte {digest_at}")
+            }
+            CodecError::Content { reason } => {
+                write!(f, "the payload at byte {HEADER} is malformed: {reason}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for CodecError {}
+
+/// A file that could not be read or written.
+#[derive(Debug)]
+pub enum FileError {
+    /// The system refused.
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The bytes are wrong.
+    Codec {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with them.
+        error: CodecError,
+    },
+}
+
+impl fmt::Display for FileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FileError::Io { path, error } => write!(f, "{}: {error}", path.display()),
+            FileError::Codec { path, error } => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for FileError {}
+
+fn config() -> impl bincode::config::Config {
+    bincode::config::legacy().with_limit::<MAX_PAYLOAD>()
+}
+
+/// `value` as the bytes of a whole file.
+pub fn encode<T: Serialize>(kind: Kind, value: &T) -> Result<Vec<u8>, CodecError> {
+    let payload = bincode::serde::encode_to_vec(value, config())
+        .map_err(|error| CodecError::Content { reason: error.to_string() })?;
+    if payload.len() > MAX_PAYLOAD {
+        return Err(CodecError::TooLarge { length: payload.len() as u64 });
+    }
+    let mut bytes = Vec::with_capacity(HEADER + payload.len() + DIGEST);
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&kind.tag);
+    bytes.extend_from_slice(&kind.version.to_le_bytes());
+    bytes.extend_from_slice(&(payload.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(&payload);
+    let digest = blake3::hash(&bytes);
+    bytes.extend_from_slice(digest.as_bytes());
+    Ok(bytes)
+}
+
+/// The value that the bytes of a whole file spell.
+pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, CodecError> {
+    let length = payload_length(kind, bytes)?;
+    let end = HEADER + length;
+    let (expected, found) = ((end + DIGEST) as u64, bytes.len() as u64);
+    if found < expected {
+        return Err(CodecError::Truncated { expected, found });
+    }
+    if found > expected {
+        return Err(CodecError::TrailingBytes { end: expected, extra: found - expected });
+    }
+    if blake3::hash(&bytes[..end]).as_bytes() != &bytes[end..] {
+        return Err(CodecError::Damaged { digest_at: end as u64 });
+    }
+    let (value, used) = bincode::serde::decode_from_slice(&bytes[HEADER..end], config())
+        .map_err(|error| CodecError::Content { reason: error.to_string() })?;
+    // bincode itself is content with less than it was given.
+    if used < length {
+        return Err(CodecError::TrailingBytes { end: (HEADER + used) as u64, extra: (length - used) as u64 });
+    }
+    Ok(value)
+}
+
+/// Reads the header and says how long the payload is.
+fn payload_length(kind: Kind, bytes: &[u8]) -> Result<usize, CodecError> {
+    let known = bytes.len().min(MAGIC.len());
+    if bytes[..known] != MAGIC[..known] {
+        return Err(CodecError::NotOurs);
+    }
+    let Some(header) = bytes.first_chunk::<HEADER>() else {
+        let (expected, found) = ((HEADER + DIGEST) as u64, bytes.len() as u64);
+        return Err(CodecError::Truncated { expected, found });
+    };
+    let word = |at: usize| [header[at], header[at + 1], header[at + 2], header[at + 3]];
+    if word(8) != kind.tag {
+        return Err(CodecError::WrongKind { wanted: kind, found: word(8) });
+    }
+    let version = u32::from_le_bytes(word(12));
+    if version != kind.version {
+        return Err(CodecError::OtherVersion { wanted: kind, found: version });
+    }
+    let length = u64::from(u32::from_le_bytes(word(16))) | u64::from(u32::from_le_bytes(word(20))) << 32;
+    match usize::try_from(length) {
+        Ok(fits) if fits <= MAX_PAYLOAD => Ok(fits),
+        _ => Err(CodecError::TooLarge { length }),
+    }
+}
+
+/// Writes a whole file or leaves the old one as it was, whenever the power goes.
+pub fn save<T: Serialize>(path: &Path, kind: Kind, value: &T) -> Result<(), FileError> {
+    let bytes = encode(kind, value).map_err(|error| FileError::Codec { path: path.to_path_buf(), error })?;
+    replace(path, &bytes).map_err(|error| FileError::Io { path: path.to_path_buf(), error })
+}
+
+/// Reads a whole file.
+pub fn load<T: DeserializeOwned>(path: &Path, kind: Kind) -> Result<T, FileError> {
+    let bytes = read(path).map_err(|error| FileError::Io { path: path.to_path_buf(), error })?;
+    decode(kind, &bytes).map_err(|error| FileError::Codec { path: path.to_path_buf(), error })
+}
+
+/// The file's bytes, and never more than one too many: an endless file must not fill the memory.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take((HEADER + MAX_PAYLOAD + DIGEST + 1) as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// New file beside the old one, to the disk, renamed over it, and the renaming to the disk.
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidFilename))?;
+    let mut fresh_name = name.to_os_string();
+    fresh_name.push(format!(".{}.new", std::process::id()));
+    let fresh = folder.join(fresh_name);
+    let written = write_through(&fresh, bytes).and_then(|()| fs::rename(&fresh, path));
+    if written.is_err() {
+        // The old file still stands; what was begun beside it is of no use to anybody.
+        let _ = fs::remove_file(&fresh);
+    }
+    written?;
+    File::open(folder)?.sync_all()
+}
+
+fn write_through(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde::Deserialize;
+
+    const THING: Kind = Kind { tag: *b"TEST", name: "thing", version: 3 };
+
+    #[derive(Serialize, Deserialize, Debug, PartialEq, Clone)]
+    enum Choice {
+        Nothing,
+        Words(Vec<String>),
+    }
+    #[derive(Serialize, Deserialize, Debug, PartialEq, Clone)]
+    struct Thing {
+        number: u32,
+        choice: Choice,
+        ratio: f32,
+    }
+
+    fn thing() -> Thing {
+        Thing { number: 258, choice: Choice::Words(vec!["ab".into()]), ratio: -1.5 }
+    }
+
+    fn again(bytes: &[u8]) -> Result<Thing, CodecError> {
+        decode(THING, bytes)
+    }
+
+    #[test]
+    fn bytes_are_fixed_for_ever() {
+        let bytes = encode(THING, &thing()).unwrap();
+        #[rustfmt::skip]
+        let head = [
+            b'G', b'A', b'N', b'G', b'L', b'I', b'O', b'N', b'T', b'E', b'S', b'T',
+            3, 0, 0, 0, 30, 0, 0, 0, 0, 0, 0, 0, // version, length
+            2, 1, 0, 0, // number
+            1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, // second choice, one word
+            2, 0, 0, 0, 0, 0, 0, 0, b'a', b'b', // of two letters
+            0, 0, 0xC0, 0xBF, // -1.5
+        ];
+        assert_eq!(bytes[..head.len()], head);
+        assert_eq!(bytes.len(), head.len() + 32);
+        let digest = blake3::hash(&head).to_hex();
+        assert_eq!(digest.as_str(), "d2addb9d0f0f7e91beca17f9ef50ea9b07cb80de019a15f7904f17b41070f957");
+        assert_eq!(bytes[head.len()..], *blake3::hash(&head).as_bytes());
+        assert_eq!(again(&bytes).unwrap(), thing());
+    }
+
+    #[test]
+    fn no_flipped_bit_passes() {
+        let bytes = encode(THING, &thing()).unwrap();
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut broken = bytes.clone();
+                broken[at] ^= 1 << bit;
+                let error = again(&broken).expect_err("a flipped bit");
+                let names_the_place = match at {
+                    0..8 => error == CodecError::NotOurs,
+                    8..12 => matches!(error, CodecError::WrongKind { .. }),
+                    12..16 => matches!(error, CodecError::OtherVersion { .. }),
+                    16..24 => matches!(
+                        error,
+                        CodecError::Truncated { .. }
+                            | CodecError::TrailingBytes { .. }
+                            | CodecError::TooLarge { .. }
+                    ),
+                    _ => matches!(error, CodecError::Damaged { .. }),
+                };
+                assert!(names_the_place, "byte {at} bit {bit}: {error:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_part_passes_for_the_whole() {
+        let mut bytes = encode(THING, &thing()).unwrap();
+        let whole = bytes.len() as u64;
+        for length in 0..bytes.len() {
+            match again(&bytes[..length]) {
+                Err(CodecError::Truncated { expected, found }) => {
+                    assert_eq!(found, length as u64);
+                    assert!(expected > found && expected <= whole);
+                }
+                other => panic!("{length} bytes: {other:?}"),
+            }
+        }
+        bytes.push(0);
+        assert_eq!(again(&bytes), Err(CodecError::TrailingBytes { end: whole, extra: 1 }));
+    }
+
+    #[test]
+    fn bytes_that_the_payload_does_not_use_are_refused() {
+        // A whole container around one number too many: only `used == length` can tell.
+        let bytes = encode(THING, &(thing(), 7u32)).unwrap();
+        assert_eq!(again(&bytes), Err(CodecError::TrailingBytes { end: 54, extra: 4 }));
+    }
+
+    #[test]
+    fn a_payload_that_spells_something_else_is_refused() {
+        let bytes = encode(THING, &(258u32, 9u32)).unwrap();
+        let error = again(&bytes).expect_err("there is no tenth choice");
+        assert!(matches!(error, CodecError::Content { .. }), "{error:?}");
+        // A word that says to be 2^60 letters long, digest and all: refused before any memory is taken.
+        let bytes = encode(THING, &(258u32, 1u32, 1u64, 1u64 << 60)).unwrap();
+        assert!(matches!(again(&bytes), Err(CodecError::Content { .. })));
+    }
+
+    #[test]
+    fn newer_older_and_foreign_files_are_told_apart() {
+        let bytes = encode(Kind { version: 4, ..THING }, &thing()).unwrap();
+        let error = again(&bytes).unwrap_err();
+        assert_eq!(error, CodecError::OtherVersion { wanted: THING, found: 4 });
+        assert!(error.to_string().contains("newer format 4"), "{error}");
+        let bytes = encode(Kind { tag: *b"ELSE", ..THING }, &thing()).unwrap();
+        assert_eq!(again(&bytes), Err(CodecError::WrongKind { wanted: THING, found: *b"ELSE" }));
+        assert_eq!(again(b"S1,S2,S3"), Err(CodecError::NotOurs));
+        assert_eq!(again(b"S1"), Err(CodecError::NotOurs));
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_leaves_nothing_beside_it() {
+        let folder = std::env::temp_dir().join(format!("ganglion-codec-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("thing");
+        for number in [1, 2] {
+            let value = Thing { number, ..thing() };
+            save(&path, THING, &value).unwrap();
+            assert_eq!(load::<Thing>(&path, THING).unwrap(), value);
+        }
+        // A name that cannot be written to: the folder itself.
+        assert!(matches!(save(&folder, THING, &thing()), Err(FileError::Io { .. })));
+        assert!(matches!(load::<Thing>(&folder.join("none"), THING), Err(FileError::Io { .. })));
+        let names: Vec<_> = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(names, ["thing"]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

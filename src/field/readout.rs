@@ -1,0 +1,312 @@
+//! A learned read-out as it is kept: weights, what their rows mean, the field they were made for and
+//! where they come from. Fitting is `learn`'s business, computing the engine's.
+
+use super::shape::READOUT_COLUMNS;
+use crate::board::plan::{Board, Curve, Scale};
+use crate::codec::{self, CodecError, FileError, Kind};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::Path;
+
+const KIND: Kind = Kind { tag: *b"READ", name: "read-out", version: 1 };
+
+/// What the rows of a read-out mean.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RowNames {
+    /// The row with the highest score is the decision.
+    Labels(Vec<String>),
+    /// Each row drives the motor of that name.
+    Motors(Vec<String>),
+}
+
+impl RowNames {
+    /// What a read-out of `board` must have: a label each where it has decisions, else a motor each.
+    pub fn of(board: &Board) -> RowNames {
+        if board.decisions.is_empty() {
+            RowNames::Motors(board.motors.iter().map(|motor| motor.name.clone()).collect())
+        } else {
+            RowNames::Labels(board.decisions.iter().map(|decision| decision.label.clone()).collect())
+        }
+    }
+    /// The names, in order.
+    pub fn names(&self) -> &[String] {
+        match self {
+            RowNames::Labels(names) | RowNames::Motors(names) => names,
+        }
+    }
+}
+
+impl fmt::Display for RowNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self {
+            RowNames::Labels(_) => "decisions",
+            RowNames::Motors(_) => "motors",
+        };
+        write!(f, "{what} {}", self.names().join(", "))
+    }
+}
+
+/// Where the weights come from, and how good they were on what they had not seen.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Origin {
+    /// Fitted to the decisions in a log.
+    Log {
+        /// Heading of the decisions' column.
+        heading: String,
+        /// BLAKE3 of the log.
+        digest: [u8; 32],
+        /// Rows of the log that were learned from.
+        rows: u64,
+        /// Ridge that the cross-validation chose.
+        lambda: f64,
+        /// Share of right decisions in each block of time, learned from the other blocks.
+        blocks: Vec<f64>,
+    },
+    /// Fitted to the board's starting table.
+    Table,
+}
+
+/// Weights for the features of one particular field.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Readout {
+    rows: RowNames,
+    /// By row: a weight for each feature, then the constant.
+    weights: Vec<f32>,
+    /// What decides the meaning of a feature: name and value, in a fixed order.
+    made_for: Vec<(String, String)>,
+    origin: Origin,
+}
+
+/// Why a read-out is not used.
+#[derive(Debug)]
+pub enum ReadoutError {
+    /// The file cannot be read or written.
+    File(FileError),
+    /// The file is whole, and its content is no read-out.
+    Malformed,
+    /// It was made for another field or board.
+    Mismatch {
+        /// What differs.
+        what: String,
+        /// Its value in the read-out.
+        readout: String,
+        /// Its value on the board.
+        board: String,
+    },
+}
+
+impl fmt::Display for ReadoutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadoutError::File(error) => error.fmt(f),
+            ReadoutError::Malformed => write!(f, "the read-out's rows and weights do not fit each other"),
+            ReadoutError::Mismatch { what, readout, board } => {
+                write!(f, "the read-out was made for {what} = {readout}; the board has {board}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ReadoutError {}
+
+impl From<FileError> for ReadoutError {
+    fn from(error: FileError) -> ReadoutError {
+        ReadoutError::File(error)
+    }
+}
+
+impl Readout {
+    /// A read-out for `board`. Refuses weights of a wrong number, or that are not finite.
+    pub fn new(board: &Board, weights: Vec<f32>, origin: Origin) -> Result<Readout, ReadoutError> {
+        Readout { rows: RowNames::of(board), weights, made_for: identity(board), origin }.sound()
+    }
+
+    /// A read-out fitted to the starting table of `board`. Weights that no engine would take become
+    /// none at all: such a read-out asks for no motion.
+    pub fn of_table(board: &Board, weights: Vec<f32>) -> Readout {
+        let rows = RowNames::of(board);
+        let weights = if fit(&rows, &weights) { weights } else { vec![0.0; weights_of(&rows)] };
+        Readout { rows, weights, made_for: identity(board), origin: Origin::Table }
+    }
+
+    fn sound(self) -> Result<Readout, ReadoutError> {
+        if fit(&self.rows, &self.weights) { Ok(self) } else { Err(ReadoutError::Malformed) }
+    }
+
+    /// Writes the file, whole or not at all.
+    pub fn save(&self, path: &Path) -> Result<(), ReadoutError> {
+        Ok(codec::save(path, KIND, self)?)
+    }
+
+    /// Reads a file; whether it fits a board is for [`Readout::check`].
+    pub fn load(path: &Path) -> Result<Readout, ReadoutError> {
+        codec::load::<Readout>(path, KIND)?.sound()
+    }
+
+    /// The bytes of the file.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, CodecError> {
+        codec::encode(KIND, self)
+    }
+
+    /// Whether the read-out means on `board` what it meant where it was made; the first difference if
+    /// not. The engine's kind and threads do not matter, nor does anything behind the motors.
+    pub fn check(&self, board: &Board) -> Result<(), ReadoutError> {
+        let rows = RowNames::of(board);
+        if rows != self.rows {
+            let (readout, board) = (self.rows.to_string(), rows.to_string());
+            return Err(ReadoutError::Mismatch { what: "rows".to_string(), readout, board });
+        }
+        let here = identity(board);
+        let absent = || "nothing".to_string();
+        for at in 0..here.len().max(self.made_for.len()) {
+            let (mine, its) = (self.made_for.get(at), here.get(at));
+            if mine == its {
+                continue;
+            }
+            let what = mine.or(its).map_or_else(absent, |(what, _)| what.clone());
+            let value = |side: Option<&(String, String)>| match side {
+                Some((name, value)) if *name == what => value.clone(),
+                Some((name, value)) => format!("{name} = {value}"),
+                None => absent(),
+            };
+            return Err(ReadoutError::Mismatch { readout: value(mine), board: value(its), what });
+        }
+        Ok(())
+    }
+
+    /// What the rows mean.
+    pub fn rows(&self) -> &RowNames {
+        &self.rows
+    }
+    /// Rows x [`READOUT_COLUMNS`], as engines take them.
+    pub fn weights(&self) -> &[f32] {
+        &self.weights
+    }
+    /// Where the weights come from.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+    /// Heading of the column that it was learned from.
+    pub fn heading(&self) -> Option<&str> {
+        match &self.origin {
+            Origin::Log { heading, .. } => Some(heading),
+            Origin::Table => None,
+        }
+    }
+}
+
+fn weights_of(rows: &RowNames) -> usize {
+    rows.names().len() * READOUT_COLUMNS
+}
+
+fn fit(rows: &RowNames, weights: &[f32]) -> bool {
+    weights.len() == weights_of(rows) && weights.iter().all(|weight| weight.is_finite())
+}
+
+/// All that decides what a feature means, written out; floats so that they read back as themselves.
+fn identity(board: &Board) -> Vec<(String, String)> {
+    let plan = &board.field;
+    let p = plan.params;
+    let mut list = vec![
+        ("field grid".to_string(), plan.shape.grid.to_string()),
+        ("field seed".to_string(), plan.seed.to_string()),
+        ("field period in ns".to_string(), plan.dt.as_nanos().to_string()),
+        ("field learn".to_string(), plan.learn.to_string()),
+    ];
+    let numbers = [
+        ("lambda", p.lambda),
+        ("gamma", p.gamma),
+        ("beta", p.beta),
+        ("gain", p.gain),
+        ("eta", p.eta),
+        ("pattern_share", p.pattern_share),
+        ("t_fast_s", p.t_fast),
+        ("t_slow_s", p.t_slow),
+        ("forget_per_s", p.forget_per_s),
+    ];
+    list.extend(numbers.map(|(name, value)| (format!("field {name}"), format!("{value:?}"))));
+    let inputs = board.sensors.iter().filter_map(|sensor| Some((&sensor.name, sensor.input?)));
+    list.extend(inputs.enumerate().map(|(at, (name, scale))| {
+        (format!("field input {at}"), format!("sensor {name}, {}", written(scale)))
+    }));
+    list
+}
+
+fn written(scale: Scale) -> String {
+    let curve = match scale.curve {
+        Curve::Linear => "linear",
+        Curve::Log => "log",
+    };
+    format!("{:?} to {:?} {curve}", scale.low, scale.high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::learn::sample::board;
+    use crate::time::Span;
+
+    fn readout(board: &Board) -> Readout {
+        let weights = (0..2 * READOUT_COLUMNS).map(|i| i as f32 / 7.0).collect();
+        Readout::new(board, weights, Origin::Table).unwrap()
+    }
+
+    #[test]
+    fn a_file_gives_back_what_was_saved() {
+        let folder = std::env::temp_dir().join(format!("ganglion-readout-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("r");
+        let saved = readout(&board(8));
+        saved.save(&path).unwrap();
+        assert_eq!(Readout::load(&path).unwrap(), saved);
+        assert_eq!(std::fs::read(&path).unwrap(), saved.to_bytes().unwrap());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn another_field_is_refused_with_both_values() {
+        let here = board(8);
+        let readout = readout(&here);
+        assert!(readout.check(&here).is_ok());
+        let refused = |change: &dyn Fn(&mut Board)| {
+            let mut there = here.clone();
+            change(&mut there);
+            readout.check(&there).expect_err("another field").to_string()
+        };
+        let grid = refused(&|b| b.field.shape.grid = 16);
+        assert_eq!(grid, "the read-out was made for field grid = 8; the board has 16");
+        let eta = refused(&|b| b.field.params.eta = 0.25);
+        assert_eq!(eta, "the read-out was made for field eta = 0.5; the board has 0.25");
+        assert!(refused(&|b| b.field.seed = 2).contains("field seed = 1; the board has 2"));
+        assert!(
+            refused(&|b| b.field.dt = Span::from_millis(10)).contains("50000000; the board has 10000000")
+        );
+        let scale = refused(&|b| b.sensors[1].input.as_mut().unwrap().high = 2.5);
+        assert!(scale.contains("sensor b, 0.0 to 2.0 linear; the board has sensor b, 0.0 to 2.5 linear"));
+        assert!(refused(&|b| b.sensors[2].input = None).ends_with("the board has nothing"));
+        assert!(
+            refused(&|b| b.decisions.swap(0, 1)).contains("decisions go, stay; the board has decisions stay")
+        );
+        assert!(refused(&|b| b.decisions.clear()).contains("the board has motors left, right"));
+    }
+
+    #[test]
+    fn what_does_not_change_a_feature_does_not_matter() {
+        let here = board(8);
+        let mut there = here.clone();
+        there.name = "other".to_string();
+        there.field.threads = 4;
+        there.field.engine = crate::field::shape::EngineKind::Cpu;
+        there.field.shape.bank = 99;
+        there.decisions[0].motors[0] = 0.25;
+        assert!(readout(&here).check(&there).is_ok());
+    }
+
+    #[test]
+    fn weights_that_no_engine_takes_make_no_readout() {
+        let board = board(8);
+        let make = |weights| Readout::new(&board, weights, Origin::Table);
+        assert!(matches!(make(vec![0.0; READOUT_COLUMNS]), Err(ReadoutError::Malformed)));
+        assert!(matches!(make(vec![f32::NAN; 2 * READOUT_COLUMNS]), Err(ReadoutError::Malformed)));
+    }
+}

@@ -1,0 +1,437 @@
+//! A robot's log as the board sees it: CSV with a heading, one row a control period, columns found
+//! by the names that the board gives its sensors.
+//!
+//! Structure (columns, row lengths, labels) must be right or the log is refused. A cell that is no
+//! admissible value is kept as such: the running loop treats it as a faulty reading, learning
+//! refuses it. Nothing here knows the field.
+
+use crate::board::finding::nearest;
+use crate::board::plan::{Board, SensorPlan};
+use crate::device::SensorKind;
+use crate::frame::Fault;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+/// Longest log that is read, in bytes: a week of 24 columns at 10 Hz.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// A log's columns in the board's terms.
+#[derive(Debug)]
+pub struct Log {
+    path: PathBuf,
+    digest: [u8; 32],
+    /// Channel of the frame, by column that the board wants.
+    channels: Vec<u8>,
+    /// By row, then as `channels`; NaN where the cell is no number.
+    values: Vec<f32>,
+    lines: Vec<u64>,
+    /// Index of the board's decision, by row; empty without a label column.
+    labels: Vec<usize>,
+    defect: Option<LogFault>,
+    defects: usize,
+}
+
+/// What is wrong with a log, and where.
+#[derive(Debug)]
+pub struct LogError {
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong.
+    pub fault: LogFault,
+}
+
+/// What is wrong with a log. Lines count from 1, the heading included.
+#[derive(Debug)]
+pub enum LogFault {
+    /// The system refused.
+    Io(io::Error),
+    /// Longer than any log that is read.
+    TooLong,
+    /// Not even a heading.
+    Empty,
+    /// A heading and nothing else.
+    NoRows,
+    /// A column that the board or the command asks for is not there.
+    NoColumn {
+        /// Its heading.
+        wanted: String,
+        /// The heading most like it.
+        nearest: Option<String>,
+    },
+    /// Two columns of one name that is asked for.
+    TwoColumns {
+        /// The heading.
+        heading: String,
+    },
+    /// A row with more or fewer cells than the heading.
+    Ragged {
+        /// Where.
+        line: u64,
+        /// Cells of the heading.
+        expected: usize,
+        /// Cells of the row.
+        found: usize,
+    },
+    /// A cell that is no finite number.
+    NotANumber {
+        /// Where.
+        line: u64,
+        /// Its heading.
+        column: String,
+        /// What stands there.
+        found: String,
+    },
+    /// A cell beyond what the board says the sensor can mean.
+    OutOfRange {
+        /// Where.
+        line: u64,
+        /// Its heading.
+        column: String,
+        /// What stands there.
+        found: String,
+        /// What the board allows.
+        valid: [f32; 2],
+    },
+    /// A label that is none of the board's decisions.
+    UnknownLabel {
+        /// Where.
+        line: u64,
+        /// Heading of the label column.
+        column: String,
+        /// What stands there.
+        found: String,
+        /// The decision most like it.
+        nearest: Option<String>,
+    },
+    /// The board wants a sensor that no log can give.
+    NotLogged {
+        /// Name of the sensor.
+        sensor: String,
+    },
+    /// The board knows no decisions, so that a label means nothing to it.
+    NoDecisions,
+}
+
+impl fmt::Display for LogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.fault)
+    }
+}
+
+impl fmt::Display for LogFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogFault::Io(error) => write!(f, "{error}"),
+            LogFault::TooLong => write!(f, "more than {MAX_BYTES} bytes"),
+            LogFault::Empty => write!(f, "line 1: empty; a heading was expected"),
+            LogFault::NoRows => write!(f, "line 2: no rows after the heading"),
+            LogFault::NoColumn { wanted, nearest } => {
+                write!(f, "line 1: no column `{wanted}`")?;
+                meant(f, nearest)
+            }
+            LogFault::TwoColumns { heading } => write!(f, "line 1: two columns `{heading}`"),
+            LogFault::Ragged { line, expected, found } => {
+                write!(f, "line {line}: {found} cells where the heading has {expected}")
+            }
+            LogFault::NotANumber { line, column, found } => {
+                write!(f, "line {line}, column `{column}`: found `{found}`, which is no finite number")
+            }
+            LogFault::OutOfRange { line, column, found, valid: [low, high] } => {
+                write!(f, "line {line}, column `{column}`: found {found}; the board allows {low} to {high}")
+            }
+            LogFault::UnknownLabel { line, column, found, nearest } => {
+                write!(f, "line {line}, column `{column}`: `{found}` is none of the board's decisions")?;
+                meant(f, nearest)
+            }
+            LogFault::NotLogged { sensor } => {
+                write!(f, "sensor `{sensor}` of the board is neither a column of a log nor made of such")
+            }
+            LogFault::NoDecisions => write!(f, "the board has no decisions, so a label means nothing to it"),
+        }
+    }
+}
+
+fn meant(f: &mut fmt::Formatter<'_>, nearest: &Option<String>) -> fmt::Result {
+    match nearest {
+        Some(name) => write!(f, "; did you mean `{name}`?"),
+        None => Ok(()),
+    }
+}
+
+impl std::error::Error for LogError {}
+
+impl Log {
+    /// Reads the columns that `board` has sensors for, and with `label` the decisions in the column
+    /// of that heading.
+    pub fn read(path: &Path, board: &Board, label: Option<&str>) -> Result<Log, LogError> {
+        let named = |fault| LogError { path: path.to_path_buf(), fault };
+        let bytes = read_whole(path).map_err(named)?;
+        Log::parse(path, &bytes, board, label).map_err(named)
+    }
+
+    /// The same from bytes; `path` only names them.
+    pub fn parse(path: &Path, bytes: &[u8], board: &Board, label: Option<&str>) -> Result<Log, LogFault> {
+        if label.is_some() && board.decisions.is_empty() {
+            return Err(LogFault::NoDecisions);
+        }
+        let text = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+        let mut reader = csv::ReaderBuilder::new()
+            .flexible(true)
+            .trim(csv::Trim::All)
+            .has_headers(false)
+            .from_reader(text);
+        let mut record = csv::ByteRecord::new();
+        if !advance(&mut reader, &mut record)? {
+            return Err(LogFault::Empty);
+        }
+        let headings: Vec<String> = record.iter().map(text_of).collect();
+        let columns = sensor_columns(board, &headings)?;
+        let label = label.map(|heading| find(&headings, heading)).transpose()?;
+
+        let mut log = Log {
+            path: path.to_path_buf(),
+            digest: *blake3::hash(bytes).as_bytes(),
+            channels: columns.iter().map(|column| column.channel as u8).collect(),
+            values: Vec::new(),
+            lines: Vec::new(),
+            labels: Vec::new(),
+            defect: None,
+            defects: 0,
+        };
+        let mut lines = Lines { text, at: 0, line: 1 };
+        while advance(&mut reader, &mut record)? {
+            let line = lines.of_record(record.position().map_or(0, csv::Position::byte));
+            if record.len() != headings.len() {
+                return Err(LogFault::Ragged { line, expected: headings.len(), found: record.len() });
+            }
+            log.lines.push(line);
+            for column in &columns {
+                log.take_cell(column, &record[column.at], line);
+            }
+            if let Some(at) = label {
+                log.labels.push(decision(board, &headings[at], &record[at], line)?);
+            }
+        }
+        if log.lines.is_empty() { Err(LogFault::NoRows) } else { Ok(log) }
+    }
+
+    fn take_cell(&mut self, column: &Column<'_>, cell: &[u8], line: u64) {
+        let value = std::str::from_utf8(cell).ok().and_then(|text| text.parse().ok()).unwrap_or(f32::NAN);
+        self.values.push(value);
+        let [low, high] = column.sensor.valid;
+        if (low..=high).contains(&value) {
+            return;
+        }
+        self.defects += 1;
+        self.defect.get_or_insert_with(|| {
+            let (column, found, valid) = (column.heading.to_string(), text_of(cell), column.sensor.valid);
+            match value.is_finite() {
+                true => LogFault::OutOfRange { line, column, found, valid },
+                false => LogFault::NotANumber { line, column, found },
+            }
+        });
+    }
+
+    /// The file that it was read from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+    /// BLAKE3 of the file's bytes.
+    pub fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.lines.len()
+    }
+    /// Line of the file that a row stands on, from 1.
+    pub fn line(&self, row: usize) -> u64 {
+        self.lines[row]
+    }
+    /// What the sensors said in `row`, as a bus would hand it over, each with its channel of the frame:
+    /// a cell that is no finite number is a fault; whether a number may be believed is for the loop
+    /// to say.
+    pub fn readings(&self, row: usize) -> impl Iterator<Item = (u8, Result<f32, Fault>)> {
+        let cells = &self.values[row * self.channels.len()..][..self.channels.len()];
+        let read = |value: f32| if value.is_finite() { Ok(value) } else { Err(Fault::NotFinite) };
+        self.channels.iter().zip(cells).map(move |(channel, value)| (*channel, read(*value)))
+    }
+    /// Index of the decision in `row` among the board's; `None` without a label column.
+    pub fn label(&self, row: usize) -> Option<usize> {
+        self.labels.get(row).copied()
+    }
+    /// The decisions of all rows; empty without a label column.
+    pub fn labels(&self) -> &[usize] {
+        &self.labels
+    }
+    /// Cells that are no admissible value of their sensor.
+    pub fn defects(&self) -> usize {
+        self.defects
+    }
+    /// The log if every cell is an admissible value, else its first bad one: learning wants to know
+    /// what it learned from.
+    pub fn sound(self) -> Result<Log, LogError> {
+        match self.defect {
+            Some(fault) => Err(LogError { path: self.path, fault }),
+            None => Ok(self),
+        }
+    }
+}
+
+fn read_whole(path: &Path) -> Result<Vec<u8>, LogFault> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(LogFault::Io)?;
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(LogFault::Io)?;
+    if bytes.len() as u64 > MAX_BYTES { Err(LogFault::TooLong) } else { Ok(bytes) }
+}
+
+fn advance(reader: &mut csv::Reader<&[u8]>, record: &mut csv::ByteRecord) -> Result<bool, LogFault> {
+    reader.read_byte_record(record).map_err(|error| LogFault::Io(io::Error::other(error)))
+}
+
+/// Line numbers of byte offsets, ascending. The reader's own count begins a record at the end of the
+/// line before, which differs between LF and CRLF.
+struct Lines<'t> {
+    text: &'t [u8],
+    at: usize,
+    line: u64,
+}
+
+impl Lines<'_> {
+    /// The line of the first byte from `offset` on that does not end a line.
+    fn of_record(&mut self, offset: u64) -> u64 {
+        while let Some(byte) = self.text.get(self.at) {
+            let ends_a_line =
+                *byte == b'\n' || (*byte == b'\r' && self.text.get(self.at + 1) != Some(&b'\n'));
+            if self.at as u64 >= offset && !matches!(byte, b'\r' | b'\n') {
+                break;
+            }
+            self.line += u64::from(ends_a_line);
+            self.at += 1;
+        }
+        self.line
+    }
+}
+
+fn text_of(cell: &[u8]) -> String {
+    String::from_utf8_lossy(cell).into_owned()
+}
+
+/// A column that the board has a sensor for.
+struct Column<'n> {
+    channel: usize,
+    sensor: &'n SensorPlan,
+    heading: &'n str,
+    at: usize,
+}
+
+/// The columns in the order of the board's sensors. The least of others is computed by the loop.
+fn sensor_columns<'n>(board: &'n Board, headings: &'n [String]) -> Result<Vec<Column<'n>>, LogFault> {
+    let mut columns = Vec::new();
+    for (channel, sensor) in board.sensors.iter().enumerate() {
+        match &sensor.kind {
+            SensorKind::LogColumn { column } => {
+                let at = find(headings, column)?;
+                columns.push(Column { channel, sensor, heading: &headings[at], at });
+            }
+            SensorKind::Least { .. } => {}
+            _ => return Err(LogFault::NotLogged { sensor: sensor.name.clone() }),
+        }
+    }
+    Ok(columns)
+}
+
+fn find(headings: &[String], wanted: &str) -> Result<usize, LogFault> {
+    let mut found = headings.iter().enumerate().filter(|(_, heading)| *heading == wanted);
+    match (found.next(), found.next()) {
+        (Some((column, _)), None) => Ok(column),
+        (Some(_), Some(_)) => Err(LogFault::TwoColumns { heading: wanted.to_string() }),
+        (None, _) => {
+            let nearest = nearest(wanted, headings.iter().map(String::as_str));
+            Err(LogFault::NoColumn { wanted: wanted.to_string(), nearest })
+        }
+    }
+}
+
+fn decision(board: &Board, column: &str, cell: &[u8], line: u64) -> Result<usize, LogFault> {
+    let found = text_of(cell);
+    let labels = || board.decisions.iter().map(|decision| decision.label.as_str());
+    labels().position(|label| label == found).ok_or_else(|| {
+        let nearest = nearest(&found, labels());
+        LogFault::UnknownLabel { line, column: column.to_string(), found, nearest }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::learn::sample::board;
+
+    fn parse(text: &str) -> Result<Log, LogFault> {
+        // Two columns `a` and `b` (0..2), `least` of both, decisions `go` and `stay`.
+        Log::parse(Path::new("t.csv"), text.as_bytes(), &board(8), Some("what"))
+    }
+
+    fn words(text: &str) -> String {
+        parse(text).expect_err("a fault").to_string()
+    }
+
+    #[test]
+    fn columns_are_found_by_name_in_any_order_with_bom_and_crlf() {
+        let log = parse("\u{FEFF}what,b,other,a\r\ngo, 0.5 ,x,1.5\r\n\r\nstay,1,y,2\r\n").unwrap();
+        assert_eq!(log.rows(), 2);
+        assert_eq!(log.readings(0).collect::<Vec<_>>(), [(0, Ok(1.5)), (1, Ok(0.5))]);
+        assert_eq!(log.readings(1).collect::<Vec<_>>(), [(0, Ok(2.0)), (1, Ok(1.0))]);
+        assert_eq!(log.labels(), [0, 1]);
+        assert_eq!((log.line(0), log.line(1)), (2, 4));
+        assert_eq!(log.defects(), 0);
+        assert!(log.sound().is_ok());
+    }
+
+    #[test]
+    fn a_bad_cell_is_a_faulty_reading_and_nothing_to_learn_from() {
+        for (cell, says) in [("nan", "no finite number"), ("", "found ``"), ("7", "the board allows 0 to 2")]
+        {
+            let log = parse(&format!("a,b,what\n1,1,go\n1,{cell},go\n")).unwrap();
+            assert_eq!(log.readings(0).nth(1), Some((1, Ok(1.0))));
+            // A number out of range is handed on: the loop validates it like any other reading.
+            let expected = if cell == "7" { Ok(7.0) } else { Err(Fault::NotFinite) };
+            assert_eq!(log.readings(1).nth(1), Some((1, expected)));
+            assert_eq!(log.defects(), 1);
+            let error = log.sound().expect_err("a bad cell").to_string();
+            assert!(error.starts_with("t.csv: line 3, column `b`: "), "{error}");
+            assert!(error.contains(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn faults_of_structure_name_the_place_and_the_nearest_name() {
+        assert_eq!(words(""), "line 1: empty; a heading was expected");
+        assert_eq!(words("a,b,what\n"), "line 2: no rows after the heading");
+        assert_eq!(words("a,b,What\n1,1,go\n"), "line 1: no column `what`; did you mean `What`?");
+        assert_eq!(words("x,b,what\n1,1,go\n"), "line 1: no column `a`");
+        assert_eq!(words("a,b,a,what\n1,1,1,go\n"), "line 1: two columns `a`");
+        assert_eq!(words("a,b,what\n1,1,go\n1,1\n"), "line 3: 2 cells where the heading has 3");
+        let unknown = "line 2, column `what`: `stray` is none of the board's decisions; did you mean `stay`?";
+        assert_eq!(words("a,b,what\n1,1,stray\n"), unknown);
+    }
+
+    #[test]
+    fn a_board_that_no_log_can_feed_is_refused() {
+        let mut board = board(8);
+        board.sensors[1].kind = SensorKind::MotorEcho { motor: 0 };
+        let read = |board: &Board, label| Log::parse(Path::new("t"), b"a,b\n1,1\n", board, label);
+        assert!(matches!(read(&board, None), Err(LogFault::NotLogged { sensor }) if sensor == "b"));
+        board.decisions.clear();
+        assert!(matches!(read(&board, Some("what")), Err(LogFault::NoDecisions)));
+    }
+
+    #[test]
+    fn without_a_label_column_there_are_no_labels() {
+        let log = Log::parse(Path::new("t"), b"a,b\n1,1\n", &board(8), None).unwrap();
+        assert_eq!(log.label(0), None);
+        assert!(log.labels().is_empty());
+    }
+}

@@ -1,0 +1,114 @@
+//! Learning from logs, and from the board's own starting table. What is fitted is the read-out, a
+//! linear map of the field's features; the field itself is what the board's seed makes it.
+//!
+//! `log` reads, `observe` runs the log through the field, `moments` and `solve` are the least squares,
+//! `validate` judges them on time that they have not seen, `score` counts decisions.
+
+pub mod imitate;
+pub mod log;
+pub mod moments;
+pub mod observe;
+#[cfg(test)]
+pub(crate) mod sample;
+pub mod score;
+pub mod solve;
+pub mod validate;
+
+pub use imitate::{imitate, imitation_error};
+
+use crate::board::plan::Board;
+use crate::field::readout::{Origin, Readout, ReadoutError};
+use crate::field::shape::FEATURES;
+use crate::field::{Engine, Refused};
+use log::Log;
+use observe::observe;
+use std::fmt;
+use validate::{Lesson, Validation, fit, gap};
+
+/// Why nothing was learned.
+#[derive(Debug)]
+pub enum LearnError {
+    /// The log has no label column.
+    NoLabels,
+    /// The log is too short to keep blocks of time apart.
+    TooShort {
+        /// Cycles of the field that it makes.
+        cycles: usize,
+        /// Cycles that are needed.
+        needed: usize,
+    },
+    /// The same decision everywhere.
+    OneDecision {
+        /// Which.
+        label: String,
+    },
+    /// The engine refused a row.
+    Refused {
+        /// Line of the log.
+        line: u64,
+        /// What it refused.
+        refused: Refused,
+    },
+    /// What was fitted makes no read-out for this board.
+    Readout(ReadoutError),
+}
+
+impl fmt::Display for LearnError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LearnError::NoLabels => write!(f, "no label column: there is nothing to learn"),
+            LearnError::TooShort { cycles, needed } => {
+                write!(f, "too short: {cycles} cycles of the field; at least {needed} are needed to judge ")?;
+                write!(f, "blocks of time by what was learned from others")
+            }
+            LearnError::OneDecision { label } => {
+                write!(f, "the decision is `{label}` in every row: there is nothing to choose")
+            }
+            LearnError::Refused { line, refused } => {
+                write!(f, "line {line}: the field refused {refused:?}")
+            }
+            LearnError::Readout(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LearnError {}
+
+/// A part of learning, for those who watch it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The log goes through the field.
+    Observe,
+    /// Least squares, and what they are worth.
+    Fit,
+}
+
+/// Learns the decisions in `log`, the column called `heading`, with `engine`, which was built for
+/// `board` and is left at rest. `watch` hears how much of a stage is done, and out of how much.
+pub fn learn(
+    board: &Board,
+    engine: &mut Engine,
+    log: &Log,
+    heading: &str,
+    mut watch: impl FnMut(Stage, usize, usize),
+) -> Result<(Readout, Validation), LearnError> {
+    if log.labels().is_empty() {
+        return Err(LearnError::NoLabels);
+    }
+    let seen = observe(board, engine, log, |row| watch(Stage::Observe, row, log.rows()))?;
+    let right: Vec<usize> = seen.rows.iter().map(|row| log.labels()[*row]).collect();
+    let labels: Vec<String> = board.decisions.iter().map(|decision| decision.label.clone()).collect();
+    let gap = gap(board.field.dt.as_secs_f64());
+    let lesson = Lesson { features: &seen.features, width: FEATURES, right: &right, labels: &labels, gap };
+    let (linear, validation) = fit(&lesson, |done, of| watch(Stage::Fit, done, of))?;
+    let best = validation.best();
+    let origin = Origin::Log {
+        heading: heading.to_string(),
+        digest: *log.digest(),
+        rows: right.len() as u64,
+        lambda: best.lambda,
+        blocks: best.blocks.iter().map(|block| block.accuracy().unwrap_or(0.0)).collect(),
+    };
+    let readout = Readout::new(board, linear.folded(), origin).map_err(LearnError::Readout)?;
+    Ok((readout, validation))
+}

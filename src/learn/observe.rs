@@ -1,0 +1,81 @@
+//! A log through the field: the features of every cycle, exactly as the running loop would have them.
+//!
+//! The same admission as in the loop, the same engine from rest, the best rung, row 0 first. Nothing is
+//! fitted here.
+
+use super::LearnError;
+use super::log::Log;
+use crate::admit::Admission;
+use crate::board::plan::Board;
+use crate::command::Command;
+use crate::field::shape::FEATURES;
+use crate::field::{Engine, Rung, Stimulus};
+use crate::frame::{Frame, MAX_SENSORS, Reading};
+use crate::time::Instant;
+
+/// Features of the cycles of a log.
+pub struct Observed {
+    /// Cycle by cycle, [`FEATURES`] each.
+    pub features: Vec<f32>,
+    /// The row of the log behind each cycle.
+    pub rows: Vec<usize>,
+}
+
+/// Runs `log` through `engine`, which was built for `board`; `watch` hears of every row.
+pub fn observe(
+    board: &Board,
+    engine: &mut Engine,
+    log: &Log,
+    mut watch: impl FnMut(usize),
+) -> Result<Observed, LearnError> {
+    let mut loop_end = LoopEnd::new(board);
+    let every = board.field.every_ticks.max(1) as usize;
+    let rows: Vec<usize> = (0..log.rows()).step_by(every).collect();
+    let mut features = vec![0.0; rows.len() * FEATURES];
+    engine.rest();
+    let mut cells = features.chunks_exact_mut(FEATURES);
+    for row in 0..log.rows() {
+        watch(row);
+        let sensors = loop_end.take(log, row);
+        if !row.is_multiple_of(every) {
+            continue;
+        }
+        let cycle = (row / every) as u64;
+        let stimulus = Stimulus { cycle, sensors, reward: 0.0, rung: Rung::BEST };
+        engine.cycle(&stimulus).map_err(|refused| LearnError::Refused { line: log.line(row), refused })?;
+        cells.next().into_iter().for_each(|cells| engine.copy_features(cells));
+    }
+    engine.rest();
+    Ok(Observed { features, rows })
+}
+
+/// The part of the loop between the wires and the field.
+struct LoopEnd {
+    admission: Admission,
+    frame: Frame,
+    still: Command,
+    period: crate::time::Span,
+}
+
+impl LoopEnd {
+    fn new(board: &Board) -> LoopEnd {
+        LoopEnd {
+            admission: Admission::new(&board.sensors),
+            frame: Frame::empty(board.sensors.len()),
+            still: Command::still(board.motors.len()),
+            period: board.period,
+        }
+    }
+
+    /// Takes a row, at its slot; returns the field's inputs.
+    fn take(&mut self, log: &Log, row: usize) -> [f32; MAX_SENSORS] {
+        let stamp = Instant::ZERO + self.period.times(row as u64);
+        for (channel, value) in log.readings(row) {
+            self.admission.admit(&mut self.frame, &Reading { channel, value, stamp }, stamp);
+        }
+        self.admission.age(&mut self.frame, &self.still, stamp);
+        let mut sensors = [0.0; MAX_SENSORS];
+        self.admission.inputs(&self.frame, &mut sensors);
+        sensors
+    }
+}

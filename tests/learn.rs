@@ -1,0 +1,329 @@
+//! Learning from logs: a rule is found and comes back from its file, another board refuses it, equal
+//! inputs give equal bytes, and on a real robot's log the decisions of time not seen are mostly right.
+
+use ganglion::board::plan::Board;
+use ganglion::drive;
+use ganglion::field::readout::{Origin, Readout};
+use ganglion::field::shape::{EngineKind, FEATURES, READOUT_COLUMNS};
+use ganglion::field::{Engine, Rung, Stimulus};
+use ganglion::frame::MAX_SENSORS;
+use ganglion::learn::log::Log;
+use ganglion::learn::observe::observe;
+use ganglion::learn::score::decide;
+use ganglion::learn::validate::{Lesson, fit, gap};
+use ganglion::learn::{Stage, learn};
+use ganglion::robot::{Options, Robot};
+use ganglion::seed::{Stream, uniform};
+use ganglion::time::{Instant, SimClock};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+const BOARD: &str = r#"
+compatible = []
+period_ms = 50.0
+[bus]
+kind = "log"
+[[motor]]
+name = "drive"
+kind = "recorded"
+drive = true
+slew_per_s = 10.0
+[[sensor]]
+name = "near"
+kind = "log-column"
+unit = "m"
+valid = [0.0, 2.0]
+input = { low = 0.0, high = 2.0 }
+[[sensor]]
+name = "far"
+like = "near"
+[[decision]]
+label = "go"
+motors = { drive = 0.5 }
+[[decision]]
+label = "wait"
+motors = { drive = 0.0 }
+[safety]
+settle_ms = 0.0
+auto_arm = true
+[field]
+engine = "cpu"
+grid = 8
+bank = 16
+"#;
+
+fn board() -> Board {
+    ganglion::board::from_text("made-up", BOARD).unwrap_or_else(|error| panic!("{error}")).board
+}
+
+/// Ranges that wander, and a decision: wait when `near` is below 0.8 m.
+fn made_up_log(rows: u64) -> String {
+    let mut text = "near,far,what\n".to_string();
+    let mut state = [1.0, 1.0];
+    for row in 0..rows {
+        for (axis, x) in state.iter_mut().enumerate() {
+            let step = uniform(1, Stream::Stimulus, 2 * row + axis as u64) - 0.5;
+            *x = (*x + 0.3 * step).clamp(0.1, 1.9);
+        }
+        let what = if state[0] < 0.8 { "wait" } else { "go" };
+        text.push_str(&format!("{:.3},{:.3},{what}\n", state[0], state[1]));
+    }
+    text
+}
+
+fn parse(board: &Board, text: &str) -> Log {
+    Log::parse(Path::new("made-up.csv"), text.as_bytes(), board, Some("what")).unwrap().sound().unwrap()
+}
+
+fn learned(board: &Board, log: &Log) -> (Readout, f64) {
+    let mut engine = Engine::build(&board.field);
+    let (readout, validation) = learn(board, &mut engine, log, "what", |_, _, _| ()).unwrap();
+    (readout, validation.best().total().accuracy().unwrap())
+}
+
+/// A folder of its own, gone at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("ganglion-learn-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Folder(path)
+    }
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_rule_is_learned_comes_back_from_its_file_and_decides() {
+    let board = board();
+    let log = parse(&board, &made_up_log(1500));
+    let mut heard = Vec::new();
+    let mut engine = Engine::build(&board.field);
+    let watch = |stage, done, of| heard.push((stage, done, of));
+    let (readout, validation) = learn(&board, &mut engine, &log, "what", watch).unwrap();
+    let accuracy = validation.best().total().accuracy().unwrap();
+    assert!(accuracy > 0.93, "on blocks not learned from: {accuracy}");
+    assert_eq!(heard.iter().filter(|(stage, ..)| *stage == Stage::Observe).count(), 1500);
+    assert!(matches!(heard.last(), Some((Stage::Fit, done, of)) if done == of));
+    assert_eq!(readout.heading(), Some("what"));
+    let Origin::Log { digest, rows, blocks, .. } = readout.origin() else { panic!("from a log") };
+    assert_eq!((digest, *rows, blocks.len()), (log.digest(), 1500, 5));
+
+    let folder = Folder::new("file");
+    let path = folder.0.join("readout");
+    readout.save(&path).unwrap();
+    let loaded = Readout::load(&path).unwrap();
+    assert_eq!(loaded, readout);
+    loaded.check(&board).unwrap();
+
+    // A fresh engine with the loaded weights, on rows of another seed's walk.
+    let mut engine = Engine::build(&board.field);
+    assert!(engine.set_readout(loaded.weights()));
+    let mut right = 0;
+    for cycle in 0..600u64 {
+        let near = 1.0 + 0.9 * (cycle as f32 * 0.11).sin();
+        let far = 1.0 + 0.9 * (cycle as f32 * 0.073).cos();
+        let mut sensors = [0.0; MAX_SENSORS];
+        sensors[..2].copy_from_slice(&[near - 1.0, far - 1.0]);
+        let stimulus = Stimulus { cycle, sensors, reward: 0.0, rung: Rung::BEST };
+        let response = engine.cycle(&stimulus).unwrap();
+        right += usize::from(decide(&response.scores[..2]) == usize::from(near < 0.8));
+    }
+    assert!(right > 540, "{right} of 600");
+}
+
+#[test]
+fn decisions_of_other_rows_cannot_be_learned() {
+    let board = board();
+    let text = made_up_log(1500);
+    let mut lines: Vec<&str> = text.lines().skip(1).collect();
+    let labels: Vec<&str> = lines.iter().map(|line| line.rsplit(',').next().unwrap()).collect();
+    let cells: Vec<&str> = lines.iter().map(|line| line.rsplit_once(',').unwrap().0).collect();
+    let mixed: Vec<String> = cells
+        .iter()
+        .enumerate()
+        .map(|(row, cells)| format!("{cells},{}", labels[row * 701 % 1500]))
+        .collect();
+    lines = mixed.iter().map(String::as_str).collect();
+    let log = parse(&board, &format!("near,far,what\n{}\n", lines.join("\n")));
+    let (_, accuracy) = learned(&board, &log);
+    let most = labels.iter().filter(|label| **label == "go").count().max(750) as f64 / 1500.0;
+    assert!(accuracy < most.max(1.0 - most) + 0.04, "{accuracy} of what is chance, majority {most}");
+}
+
+#[test]
+fn one_thread_and_two_learn_the_same_bytes() {
+    let mut board = board();
+    let log = parse(&board, &made_up_log(1100));
+    let of_one = learned(&board, &log).0.to_bytes().unwrap();
+    board.field.threads = 2;
+    assert_eq!(of_one, learned(&board, &log).0.to_bytes().unwrap());
+}
+
+#[test]
+fn both_engines_learn_the_same_decisions() {
+    let mut board = board();
+    let log = parse(&board, &made_up_log(1100));
+    let (of_cpu, _) = learned(&board, &log);
+    board.field.engine = EngineKind::Reference;
+    let (of_reference, _) = learned(&board, &log);
+    of_cpu.check(&board).expect("the engine's kind is not part of a read-out");
+    let mut engine = Engine::build(&board.field);
+    let seen = observe(&board, &mut engine, &log, |_| ()).unwrap();
+    let score = |readout: &Readout, features: &[f32]| {
+        let row = &readout.weights()[..FEATURES];
+        row.iter().zip(features).map(|(w, f)| f64::from(*w) * f64::from(*f)).sum::<f64>()
+    };
+    // Right decisions are fitted to 1, wrong ones to 0. Rounding of f32 is some 1e-6 of a feature, and
+    // the least squares amplify it by as much as the ridge lets them: without one, to tens.
+    for features in seen.features.chunks_exact(FEATURES) {
+        let apart = score(&of_cpu, features) - score(&of_reference, features);
+        assert!(apart.abs() < 0.1, "scores are {apart} apart");
+    }
+}
+
+#[test]
+fn the_running_loop_computes_what_learning_saw() {
+    let board = board();
+    let log = parse(&board, &made_up_log(1100));
+    let (readout, _) = learned(&board, &log);
+    let mut engine = Engine::build(&board.field);
+    let seen = observe(&board, &mut engine, &log, |_| ()).unwrap();
+
+    let rows = (0..log.rows()).map(|row| log.readings(row).collect()).collect();
+    let clock = Arc::new(SimClock::new());
+    let first = Instant::ZERO + board.period;
+    let options = Options { readout: Some(readout.clone()), log: Some(rows), ..Options::default() };
+    let robot = Robot::build(&board, clock.clone(), first, options).unwrap();
+    let mut answers = Vec::new();
+    let until = first + board.period.times(1100);
+    drive::step(robot, &clock, until, &AtomicBool::new(false), |recorder| {
+        let last = recorder.summary().last.as_ref();
+        answers.extend(last.and_then(|record| record.field.as_ref()?.response));
+    });
+    assert!(answers.len() >= 1100, "{} answers", answers.len());
+    for (row, answer) in answers.iter().enumerate().take(1100) {
+        assert_eq!(answer.cycle, row as u64);
+        let features = &seen.features[row * FEATURES..][..FEATURES];
+        for (score, weights) in answer.scores.iter().zip(readout.weights().chunks_exact(READOUT_COLUMNS)) {
+            let products = weights.iter().zip(features).map(|(w, f)| f64::from(*w) * f64::from(*f));
+            let expected = products.sum::<f64>() + f64::from(weights[FEATURES]);
+            assert!((f64::from(*score) - expected).abs() < 1e-3, "row {row}: {score} is not {expected}");
+        }
+    }
+}
+
+/// A run of the program: exit code, standard output, standard error.
+fn ganglion(arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ganglion"));
+    let output =
+        command.args(arguments).env_remove("RUST_LOG").env_remove("JOURNAL_STREAM").output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn the_verb_learns_saves_and_reports() {
+    let folder = Folder::new("verb");
+    let (board, log) = (folder.file("b.toml", BOARD), folder.file("l.csv", &made_up_log(1100)));
+    let out = folder.0.join("out");
+    let paths = [&log, &board, &out].map(|path| path.to_str().unwrap());
+    let arguments = ["learn", "--log", paths[0], "--board", paths[1], "--label", "what", "-o", paths[2]];
+    let (code, words, errors) = ganglion(&arguments);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(words.contains("<- taken") && words.contains("right \\ taken"), "{words}");
+    let first = std::fs::read(&out).unwrap();
+    let (code, words, _) = ganglion(&[&arguments[..], &["--json", "--threads", "2"]].concat());
+    assert_eq!(code, Some(0));
+    let last = words.lines().last().unwrap();
+    let report: serde_json::Value = serde_json::from_str(last).unwrap();
+    assert_eq!(report["cycles"], 1100);
+    assert_eq!(report["blocks"].as_array().unwrap().len(), 5);
+    assert!(report["accuracy"].as_f64().unwrap() > 0.9);
+    assert_eq!(report["readout_digest"], blake3::hash(&first).to_hex().as_str());
+    let replay = |threads| {
+        let arguments = ["replay", "--log", paths[0], "--board", paths[1], "--readout", paths[2], "--json"];
+        let (code, words, errors) = ganglion(&[&arguments[..], &["--threads", threads]].concat());
+        assert_eq!(code, Some(0), "{errors}");
+        serde_json::from_str::<serde_json::Value>(words.lines().last().unwrap()).unwrap()
+    };
+    let (of_one, of_two) = (replay("1"), replay("2"));
+    assert_eq!(of_one["digest"], of_two["digest"]);
+    assert!(of_one["accuracy"].as_f64().unwrap() > 0.93, "{of_one}");
+    assert_eq!(std::fs::read(&out).unwrap(), first, "a second time, and on two threads: the same file");
+}
+
+#[test]
+fn the_verb_refuses_what_it_cannot_learn_from_and_leaves_no_file() {
+    let folder = Folder::new("refusals");
+    let board = folder.file("b.toml", BOARD);
+    let good = made_up_log(60);
+    let cases = [
+        ("", 65, "line 1"),
+        ("near,far,what\n", 65, "no rows"),
+        ("near,farr,what\n1,1,go\n", 65, "no column `far`; did you mean `farr`?"),
+        ("near,far,what\n1,x,go\n", 65, "line 2, column `far`: found `x`"),
+        ("near,far,what\n1,9,go\n", 65, "found 9; the board allows 0 to 2"),
+        ("near,far,what\n1,1,gone\n", 65, "line 2, column `what`: `gone` is none of the board's decisions"),
+        ("near,far,what\n1,1\n", 65, "line 2: 2 cells where the heading has 3"),
+        (&good, 65, "too short: 60 cycles"),
+    ];
+    let out = folder.0.join("out");
+    for (at, (text, expected, says)) in cases.into_iter().enumerate() {
+        let log = folder.file(&format!("{at}.csv"), text);
+        let paths = [&log, &board, &out].map(|path| path.to_str().unwrap());
+        let (code, _, errors) =
+            ganglion(&["learn", "--log", paths[0], "--board", paths[1], "--label", "what", "-o", paths[2]]);
+        assert_eq!(code, Some(expected), "{errors}");
+        assert!(errors.contains(says), "{errors}");
+        assert!(!out.exists(), "{text}");
+    }
+    let board = board.to_str().unwrap();
+    let absent = ["learn", "--log", "/nowhere.csv", "--board", board, "--label", "what", "-o", "x"];
+    assert_eq!(ganglion(&absent).0, Some(69));
+    let nowhere = ["learn", "--log", board, "--board", board, "--label", "what", "-o", "/nowhere/x"];
+    assert_eq!(ganglion(&nowhere).0, Some(69));
+}
+
+#[test]
+fn on_a_real_robots_log_the_last_quarter_is_decided_from_the_first_three() {
+    let path =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../shared/data/scitos-g5/sensor_readings_24_first_3_laps.csv");
+    if !Path::new(path).exists() {
+        println!("skipped: the SCITOS G5 log (UCI Machine Learning Repository) is not beside this checkout");
+        return;
+    }
+    let board = ganglion::board::built_in("scitos-g5").unwrap().unwrap().board;
+    let log = Log::read(Path::new(path), &board, Some("OUTPUT")).unwrap().sound().unwrap();
+    assert_eq!(log.rows(), 4092);
+    let mut engine = Engine::build(&board.field);
+    let seen = observe(&board, &mut engine, &log, |_| ()).unwrap();
+    let labels: Vec<String> = board.decisions.iter().map(|decision| decision.label.clone()).collect();
+    let gap = gap(board.field.dt.as_secs_f64());
+    let lesson = |right| Lesson { features: &seen.features, width: FEATURES, right, labels: &labels, gap };
+    let quarter = 4092 * 3 / 4;
+    let first = quarter - gap;
+    let taught = Lesson { features: &seen.features[..first * FEATURES], ..lesson(&log.labels()[..first]) };
+    let (linear, validation) = fit(&taught, |_, _| ()).unwrap();
+    let judged = lesson(log.labels()).judge(&linear, quarter..4092);
+    let accuracy = judged.accuracy().unwrap();
+    println!(
+        "last quarter {accuracy:.4}, blocks of the rest {:.4}",
+        validation.best().total().accuracy().unwrap()
+    );
+    println!("{judged}");
+    assert_eq!(judged.total(), 1023);
+    assert!(accuracy >= 0.96, "{accuracy}");
+}
