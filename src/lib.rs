@@ -1,18 +1,53 @@
 //! The runtime that lives on a robot: sensors in, reflexes always, a neural field while there is
-//! time, motors out. The order below is the order to read in.
+//! time, motors out. This is the map; the modules stand in the order to read them in.
+//!
+//! A sample's way: `sim` or a Linux bus behind [`bus`] -> [`device`] -> [`sense`] -> [`admit`] into a
+//! [`frame`] -> [`reflex`] and [`field`] -> [`act`] -> [`wire`] -> [`sense`] again, which writes it.
+//! [`tick`] is the order of one control period; [`robot`] joins the parts; [`drive`] runs them.
+//!
+//! What is nowhere: no wait, lock, log or allocation in [`tick`] or anything it calls; no field in
+//! [`reflex`], [`device`] or [`bus`]; no frame in [`device`]; no TOML outside [`board`]; no `unsafe`
+//! outside [`rt`]; no wall clock at all.
 
-pub mod act;
-pub mod board;
-pub mod budget;
-pub mod bus;
-pub mod command;
-pub mod device;
-pub mod field;
-pub mod frame;
-pub mod mode;
-pub mod reflex;
-pub mod rt;
-pub mod seed;
-pub mod sim;
-pub mod time;
+// Words: no I/O, no threads.
 pub mod units;
+pub mod time;
+pub mod seed;
+pub mod frame;
+pub mod command;
+
+// Decisions: pure functions of the words.
+pub mod admit;
+pub mod reflex;
+pub mod budget;
+pub mod mode;
+pub mod act;
+pub mod smooth;
+
+#[cfg(test)]
+pub(crate) mod fixture;
+
+// Wires and chips.
+pub mod bus;
+pub mod device;
+pub mod sense;
+pub mod wire;
+
+// The neural field and what it learns from.
+pub mod field;
+pub mod learn;
+
+// Running it all.
+pub mod rt;
+pub mod crew;
+pub mod trace;
+pub mod tick;
+pub mod robot;
+pub mod drive;
+pub mod bench;
+
+// Around it: robots as data, a simulated world, files, the command line.
+pub mod board;
+pub mod sim;
+pub mod codec;
+pub mod cli;

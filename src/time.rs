@@ -192,7 +192,7 @@ impl Grid {
     }
     /// The slot that is to be run next.
     pub fn slot(&self) -> Instant {
-        self.start + self.period.times(self.run + self.skipped)
+        self.start + self.period.times(self.index())
     }
     /// The slot was run and its work ended at `now`. Returns how many further slots are lost:
     /// those whose whole period had passed by `now`.
@@ -202,6 +202,10 @@ impl Grid {
         let lost = if now < self.slot() { 0 } else { behind.as_nanos() / self.period.as_nanos() };
         self.skipped += lost;
         lost
+    }
+    /// Number of the slot that is to be run next, counted from 0.
+    pub fn index(&self) -> u64 {
+        self.run + self.skipped
     }
     /// Slots run so far.
     pub fn slots_run(&self) -> u64 {
@@ -223,10 +227,9 @@ impl Grid {
     /// checked against a clock rather than against itself: at `now` no slot that has wholly passed
     /// is missing from the count, and none is counted twice.
     pub fn identity_holds(&self, now: Instant) -> bool {
-        let counted = self.run + self.skipped;
         let due = now.since(self.start).as_nanos() / self.period.as_nanos();
         // Between two slots the one in progress may or may not be counted yet.
-        counted == due || counted == due + 1
+        self.index() == due || self.index() == due + 1
     }
 }
 

@@ -1,10 +1,20 @@
 //! The neural field: one sensor vector in, one motor vector out, a cycle. The maths is
 //! `docs/field.md`; every engine computes exactly that.
 
+pub mod cpu;
+mod engine;
+pub mod link;
+pub mod readout;
+mod predict;
+pub mod reference;
 mod rung;
 pub mod shape;
 pub mod wiring;
+pub mod worker;
 
+pub use engine::Engine;
+pub use link::FieldCounters;
+pub use readout::{Readout, ReadoutError};
 pub use rung::{RUNGS, Rung, TABLE, Work};
 pub use shape::{FieldPlan, Shape};
 
@@ -45,7 +55,8 @@ pub struct Response {
     pub motors: [f32; MAX_MOTORS],
     /// 0..=1, from the mean of the last 100 absolute errors.
     pub confidence: f32,
-    /// 1 - MSE / MSE of persistence, exponentially averaged; above 0 the prediction is worth having.
+    /// 1 - MSE / MSE of the better simple forecast (same as before, or the running mean), averaged
+    /// over 10 s, -1..=1; above 0 the prediction is worth having.
     pub skill: f32,
     /// 1 - best cosine of the descriptor with the bank.
     pub novelty: f32,

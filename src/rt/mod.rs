@@ -1,12 +1,18 @@
 //! What the system grants a real-time thread: priority, locked memory, a core. Asked for, read
 //! back, reported; a refusal is fatal only where the board says `strict`.
 
+pub mod grant;
+pub mod heap;
+pub mod slot;
+
+pub use grant::{Granted, Policy, Refusal, Role, Wish, become_real_time};
+
 /// What the board asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RtPlan {
     /// A refusal ends the program (exit 77) instead of being reported.
     pub strict: bool,
-    /// SCHED_FIFO priority of the tick thread (bus: +5, field: -20); 0 asks for none.
+    /// SCHED_FIFO priority of the tick thread (bus: +5, field: none); 0 asks for none.
     pub priority: u8,
     /// Core of the tick thread; `None`: wherever.
     pub cpu: Option<usize>,

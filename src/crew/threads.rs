@@ -1,0 +1,98 @@
+//! Workers on threads of their own, in real time.
+
+use super::{Bell, Worker};
+use crate::rt::{Granted, Role, RtPlan, become_real_time};
+use crate::time::{Clock, Instant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// The longest that a worker sleeps without looking at the order to end: ending takes this long at most.
+pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(50);
+
+/// Workers that run on threads until told to end.
+pub struct Threads {
+    end: Arc<AtomicBool>,
+    running: Vec<(&'static str, JoinHandle<()>)>,
+    /// What each worker's thread was granted, by its name.
+    pub granted: Vec<(&'static str, Granted)>,
+}
+
+impl Threads {
+    /// No worker yet.
+    pub fn new() -> Threads {
+        Threads { end: Arc::new(AtomicBool::new(false)), running: Vec::new(), granted: Vec::new() }
+    }
+
+    /// Starts `worker` on its own thread with the priority of `role`; returns when the system has
+    /// answered what it grants.
+    pub fn start(
+        &mut self,
+        mut worker: Box<dyn Worker>,
+        bell: Arc<Bell>,
+        clock: Arc<dyn Clock>,
+        role: Role,
+        plan: RtPlan,
+    ) -> std::io::Result<()> {
+        let name = worker.name();
+        let end = self.end.clone();
+        let (answer, answered) = crossbeam_channel::bounded(1);
+        let handle = thread::Builder::new().name(name.into()).spawn(move || {
+            let _ = answer.send(become_real_time(&plan, role));
+            let _ = bell.thread.set(thread::current());
+            work(worker.as_mut(), &bell, clock.as_ref(), &end);
+            worker.finish(clock.as_ref());
+        })?;
+        self.running.push((name, handle));
+        if let Ok(granted) = answered.recv() {
+            self.granted.push((name, granted));
+        }
+        Ok(())
+    }
+
+    /// Tells every worker to end, waits for at most `patience` and returns the names of those that
+    /// have not ended by then (a hung transfer, a hung GPU): they are left behind, not waited for.
+    pub fn end(mut self, patience: Duration) -> Vec<&'static str> {
+        self.end.store(true, Ordering::Release);
+        let until = std::time::Instant::now() + patience;
+        while self.running.iter().any(|(_, handle)| !handle.is_finished())
+            && std::time::Instant::now() < until
+        {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (done, hung): (Vec<_>, Vec<_>) = self.running.drain(..).partition(|(_, h)| h.is_finished());
+        for (name, handle) in done {
+            if handle.join().is_err() {
+                log::error!("the {name} thread ended in a panic");
+            }
+        }
+        hung.into_iter().map(|(name, _)| name).collect()
+    }
+}
+
+impl Default for Threads {
+    fn default() -> Threads {
+        Threads::new()
+    }
+}
+
+fn work(worker: &mut dyn Worker, bell: &Bell, clock: &dyn Clock, end: &AtomicBool) {
+    while !end.load(Ordering::Acquire) {
+        bell.pass_on();
+        let next = worker.step(clock);
+        worker.publish(clock.now());
+        wait(bell, clock, end, next);
+    }
+}
+
+/// Waits until `next`, the bell, or the order to end.
+fn wait(bell: &Bell, clock: &dyn Clock, end: &AtomicBool, next: Instant) {
+    while !bell.answered() && !end.load(Ordering::Acquire) {
+        let left = next.since(clock.now());
+        if left.as_nanos() == 0 {
+            return;
+        }
+        thread::park_timeout(Duration::from_nanos(left.as_nanos()).min(LONGEST_WAIT));
+    }
+}

@@ -1,0 +1,199 @@
+//! Runs a robot: on threads in real time, or stepped in virtual time. Both end the same way: stop is
+//! asked for, stillness is on the wire, the workers end, and only then the figures are taken.
+
+use crate::crew::{Stepper, Threads};
+use crate::robot::Robot;
+use crate::rt::{Granted, Refusal, Role, RtPlan, become_real_time};
+use crate::tick::{Requests, Tick};
+use crate::time::{Clock, Instant, SimClock, Span};
+use crate::trace::Recorder;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Slots between the request to stop and the end: enough for the stop to be decided, written and
+/// confirmed behind a poll that is already on the bus.
+const STOP_SLOTS: u64 = 10;
+/// Workers that have not ended by then are left behind (a hung transfer, a hung engine).
+const END_PATIENCE: Duration = Duration::from_millis(500);
+/// How often the slow thread drains the trace: the ring holds four seconds at 1 kHz.
+const DRAIN_EVERY: Duration = Duration::from_millis(20);
+
+/// How a run ended.
+pub struct Ending {
+    /// The tick, at rest: its counters are figures of the run.
+    pub tick: Tick,
+    /// What was counted.
+    pub recorder: Recorder,
+    /// What the system granted to each thread; empty in virtual time.
+    pub granted: Vec<(&'static str, Granted)>,
+    /// Workers that did not end when told to.
+    pub hung: Vec<&'static str>,
+    /// From the first slot to the end of the last.
+    pub elapsed: Span,
+    /// Whether slots run and skipped add up to the time that passed on the clock.
+    pub identity_holds: bool,
+}
+
+/// Runs `robot` in virtual time until `until` or until `interrupted`, as fast as the machine can.
+/// `watch` is called after each slot.
+pub fn step(
+    robot: Robot,
+    clock: &Arc<SimClock>,
+    until: Instant,
+    interrupted: &AtomicBool,
+    mut watch: impl FnMut(&Recorder),
+) -> Ending {
+    let Robot { mut tick, hands, mut records, requests, .. } = robot;
+    let mut stepper = Stepper::new(clock.clone());
+    for hand in hands {
+        stepper.add(hand.worker, hand.bell, Instant::ZERO);
+    }
+    let mut recorder = tick.recorder();
+    let mut plan = StopPlan::new(until);
+    while plan.goes_on(tick.slot(), interrupted, &requests) {
+        stepper.run_until(tick.slot());
+        tick.run();
+        drain(&mut records, &mut recorder);
+        watch(&recorder);
+    }
+    let (elapsed, identity_holds) = (tick.grid.elapsed(), tick.grid.identity_holds(clock.now()));
+    stepper.run_until(tick.slot());
+    stepper.finish();
+    Ending { tick, recorder, granted: Vec::new(), hung: Vec::new(), elapsed, identity_holds }
+}
+
+/// Why a run in real time could not begin. The motors have not been moved.
+#[derive(Debug)]
+pub enum DriveError {
+    /// The system starts no thread.
+    Thread(std::io::Error),
+    /// The board is strict and a thread was refused something.
+    Refused {
+        /// Which thread.
+        thread: &'static str,
+        /// What it was refused.
+        refusal: Refusal,
+    },
+}
+
+impl From<std::io::Error> for DriveError {
+    fn from(error: std::io::Error) -> DriveError {
+        DriveError::Thread(error)
+    }
+}
+
+impl std::fmt::Display for DriveError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DriveError::Thread(error) => write!(f, "a thread cannot be started: {error}"),
+            DriveError::Refused { thread, refusal } => {
+                write!(f, "the {thread} thread: {refusal}; the board is strict")
+            }
+        }
+    }
+}
+
+impl std::error::Error for DriveError {}
+
+/// Runs `robot` on threads in real time until `until` or until `interrupted`. The calling thread is
+/// the slow one: it drains the trace and calls `watch`.
+pub fn run(
+    robot: Robot,
+    clock: &Arc<dyn Clock>,
+    until: Instant,
+    interrupted: &Arc<AtomicBool>,
+    plan: RtPlan,
+    mut watch: impl FnMut(&Recorder),
+) -> Result<Ending, DriveError> {
+    let Robot { tick, hands, mut records, requests, .. } = robot;
+    let mut recorder = tick.recorder();
+    let mut threads = Threads::new();
+    for hand in hands {
+        threads.start(hand.worker, hand.bell, clock.clone(), hand.role, plan)?;
+    }
+    if let Some(refused) = first_refusal(&threads.granted, &plan) {
+        threads.end(END_PATIENCE);
+        return Err(refused);
+    }
+    let interrupted = interrupted.clone();
+    let (answer, answered) = crossbeam_channel::bounded(1);
+    let ticking = thread::Builder::new().name("tick".into()).spawn(move || {
+        let granted = become_real_time(&plan, Role::Tick);
+        let enough = granted.enough(&plan).is_ok();
+        let _ = answer.send(granted);
+        enough.then(|| tick_on(tick, until, &interrupted, &requests))
+    })?;
+    if let Ok(granted) = answered.recv() {
+        threads.granted.insert(0, ("tick", granted));
+    }
+    while !ticking.is_finished() {
+        thread::sleep(DRAIN_EVERY);
+        drain(&mut records, &mut recorder);
+        watch(&recorder);
+    }
+    let joined = ticking.join();
+    drain(&mut records, &mut recorder);
+    let granted = std::mem::take(&mut threads.granted);
+    let hung = threads.end(END_PATIENCE);
+    // The workers have stilled the motors; a panic of the tick may now go on.
+    let ticked = joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let (tick, identity_holds) = match (ticked, first_refusal(&granted, &plan)) {
+        (Some(ticked), None) => ticked,
+        (_, Some(refused)) => return Err(refused),
+        (None, None) => unreachable!("the tick runs unless it was refused something"),
+    };
+    let elapsed = tick.grid.elapsed();
+    Ok(Ending { tick, recorder, granted, hung, elapsed, identity_holds })
+}
+
+fn first_refusal(granted: &[(&'static str, Granted)], plan: &RtPlan) -> Option<DriveError> {
+    granted.iter().find_map(|(thread, granted)| {
+        granted.enough(plan).err().map(|refusal| DriveError::Refused { thread, refusal })
+    })
+}
+
+/// The tick thread's life. Returns whether the grid's identity held at the last slot.
+fn tick_on(mut tick: Tick, until: Instant, interrupted: &AtomicBool, requests: &Requests) -> (Tick, bool) {
+    let mut plan = StopPlan::new(until);
+    let mut identity_holds = true;
+    while plan.goes_on(tick.slot(), interrupted, requests) {
+        tick.clock.sleep_until(tick.slot());
+        tick.run();
+        identity_holds = tick.grid.identity_holds(tick.clock.now());
+    }
+    (tick, identity_holds)
+}
+
+fn drain(records: &mut rtrb::Consumer<crate::trace::Record>, recorder: &mut Recorder) {
+    while let Ok(record) = records.pop() {
+        recorder.absorb(&record);
+    }
+}
+
+/// When a run ends: at a time or at a request, and some slots later, so that stillness gets out.
+struct StopPlan {
+    until: Instant,
+    slots_left: Option<u64>,
+}
+
+impl StopPlan {
+    fn new(until: Instant) -> StopPlan {
+        StopPlan { until, slots_left: None }
+    }
+
+    /// Whether the slot at `slot` is still to be run.
+    fn goes_on(&mut self, slot: Instant, interrupted: &AtomicBool, requests: &Requests) -> bool {
+        match &mut self.slots_left {
+            Some(0) => return false,
+            Some(left) => *left -= 1,
+            None if slot >= self.until || interrupted.load(Ordering::Relaxed) => {
+                requests.stop.store(true, Ordering::Release);
+                self.slots_left = Some(STOP_SLOTS);
+            }
+            None => {}
+        }
+        true
+    }
+}

@@ -1,0 +1,107 @@
+//! The tick's end of the line to the engine: launch a cycle, collect what is finished, know how old
+//! it is. Never waits: a cycle that is not done is found later or counted as missing.
+
+use super::worker::{EngineState, Order, Outcome};
+use super::{Response, Rung, Stimulus};
+use crate::crew::Bell;
+use crate::frame::MAX_SENSORS;
+use crate::rt::slot::{Reader, Writer};
+use crate::time::{Instant, Span};
+use std::sync::Arc;
+
+/// Counts of the line, for people.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct FieldCounters {
+    /// Cycles launched.
+    pub launched: u64,
+    /// Cycles that came due while the one before was still being computed.
+    pub skipped: u64,
+    /// Cycles that came back without an answer (stimulus refused, engine failed).
+    pub unanswered: u64,
+}
+
+/// The tick's end.
+pub struct FieldLink {
+    orders: Writer<Order>,
+    outcomes: Reader<Outcome>,
+    /// Passed on to by the bus's bell, which the tick rings in every slot.
+    bell: Arc<Bell>,
+    /// Launch at every so many slots.
+    every: u64,
+    cycle: u64,
+    launched_at: Option<Instant>,
+    newest: Option<(Response, Instant)>,
+    state: EngineState,
+    counters: FieldCounters,
+}
+
+impl FieldLink {
+    /// A line on which nothing has been launched.
+    pub fn new(orders: Writer<Order>, outcomes: Reader<Outcome>, bell: Arc<Bell>, every: u32) -> FieldLink {
+        FieldLink {
+            orders,
+            outcomes,
+            bell,
+            every: u64::from(every.max(1)),
+            cycle: 0,
+            launched_at: None,
+            newest: None,
+            state: EngineState::Running,
+            counters: FieldCounters::default(),
+        }
+    }
+
+    /// The outcome that has arrived since the last call, if one has.
+    pub fn collect(&mut self) -> Option<Outcome> {
+        let outcome = self.outcomes.take()?;
+        self.launched_at = None;
+        self.state = outcome.state;
+        match outcome.response {
+            Some(response) => self.newest = Some((response, outcome.slot)),
+            None => self.counters.unanswered += 1,
+        }
+        Some(outcome)
+    }
+
+    /// The newest result, however old, and the slot of the frame behind it.
+    pub fn newest(&self) -> Option<(&Response, Instant)> {
+        self.newest.as_ref().map(|(response, slot)| (response, *slot))
+    }
+
+    /// Age of the newest result, counted from the slot of the frame behind it.
+    pub fn age(&self, now: Instant) -> Option<Span> {
+        self.newest.as_ref().map(|(_, slot)| now.since(*slot))
+    }
+
+    /// How long the cycle that is being computed has been at it.
+    pub fn running_for(&self, now: Instant) -> Option<Span> {
+        self.launched_at.map(|at| now.since(at))
+    }
+
+    /// How the engine fared when last heard of.
+    pub fn engine_state(&self) -> EngineState {
+        self.state
+    }
+
+    /// Launches a cycle on `sensors` if slot number `index` is one for it and the engine is free.
+    pub fn launch(&mut self, index: u64, slot: Instant, sensors: &[f32; MAX_SENSORS], rung: Rung) {
+        if !index.is_multiple_of(self.every) {
+            return;
+        }
+        if self.launched_at.is_some() {
+            self.counters.skipped += 1;
+            return;
+        }
+        let stimulus = Stimulus { cycle: self.cycle, sensors: *sensors, reward: 0.0, rung };
+        self.orders.put(Order { stimulus, slot });
+        self.bell.leave();
+        self.cycle += 1;
+        self.launched_at = Some(slot);
+        self.counters.launched += 1;
+    }
+
+    /// Counts so far.
+    pub fn counters(&self) -> FieldCounters {
+        self.counters
+    }
+}

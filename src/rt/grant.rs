@@ -1,0 +1,354 @@
+//! Asks the system for what a real-time thread needs, reads back what it then has, and says both.
+//!
+//! The order is memory, stack, timer slack, core, priority: the slow steps while the thread can
+//! still be pre-empted, and the slack before the priority, because the kernel ignores slack for
+//! real-time policies. A refusal never stops the sequence: a robot with locked memory and no
+//! priority is better off than one with neither. Whether it is good enough is the board's to say
+//! (`strict`), through [`Granted::enough`].
+//!
+//! Nothing here runs in a steady period, and nothing here is left to allocate after it returned.
+
+#![allow(unsafe_code)] // the scheduling calls of libc; rustix has safe ones for all the rest
+
+use std::fmt;
+use std::io;
+
+use rustix::io::Errno;
+use rustix::mm::MlockAllFlags;
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, CpuSet};
+use serde::ser::SerializeStruct;
+use serde::{Serialize, Serializer};
+
+use super::RtPlan;
+
+/// Which thread asks. It decides the distance from the board's priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The control period.
+    Tick,
+    /// An I2C bus: above the tick, so that a command that was handed over is on the wire at once.
+    Bus,
+    /// Edges of GPIO lines: above the tick as well, they are short.
+    Edges,
+    /// The field engine: no real-time thread, it may compute for as long as it likes.
+    Field,
+}
+
+impl Role {
+    /// The SCHED_FIFO priority of this role where the tick has `tick`; 0 (none) stays 0. Within
+    /// 1..=99, what Linux has.
+    pub fn priority(self, tick: u8) -> u8 {
+        let priority = match self {
+            _ if tick == 0 => return 0,
+            Role::Tick => tick,
+            // 5: room for a watchdog between the bus and the tick.
+            Role::Bus | Role::Edges => tick.saturating_add(5),
+            // None: a CPU engine computes for milliseconds, and one that hangs never waits. As FIFO it
+            // would hold up the threaded interrupts of its core (50 by default), and the kernel's
+            // throttling of real-time threads would then hit the tick as well.
+            Role::Field => return 0,
+        };
+        priority.clamp(1, 99)
+    }
+}
+
+/// How the kernel chooses when the thread runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Policy {
+    /// SCHED_OTHER: a fair share.
+    Other,
+    /// SCHED_FIFO: at once, until it waits.
+    Fifo,
+    /// SCHED_RR: as FIFO, in turns among equals.
+    RoundRobin,
+    /// SCHED_DEADLINE: a reserved share of time.
+    Deadline,
+    /// SCHED_BATCH, SCHED_IDLE or one that this program does not know.
+    Another,
+}
+
+/// Something that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// SCHED_FIFO at this priority.
+    Priority(u8),
+    /// To run on this core only, or (field) on every core but this.
+    Core(usize),
+    /// All memory locked, present and future.
+    Memory,
+    /// Timer slack of 1 ns.
+    TimerSlack,
+}
+
+/// Something that was asked for and not granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What.
+    pub what: Wish,
+    /// The system's reason; 0: the call succeeded and yet the thread does not have it.
+    pub errno: i32,
+}
+
+/// One refusal of each kind at most.
+pub type Refusals = heapless::Vec<Refusal, 4>;
+
+/// What the calling thread has, as read back from the kernel, and what it was refused.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Granted {
+    /// Which thread.
+    pub role: Role,
+    /// Scheduling policy.
+    pub policy: Policy,
+    /// Real-time priority, 1 to 99; 0 under a policy that has none.
+    pub priority: u8,
+    /// The core, where the thread may run on exactly one.
+    pub cpu: Option<usize>,
+    /// How many cores the thread may run on.
+    pub cores: u32,
+    /// Whether the process's memory is locked.
+    pub memory_locked: bool,
+    /// How much of it, in KiB.
+    pub locked_kib: u64,
+    /// How much later than asked the kernel may let a sleep end, in ns; 0 under a real-time policy.
+    pub timer_slack_ns: u64,
+    /// What was asked for and not granted.
+    #[serde(serialize_with = "in_sequence")]
+    pub refusals: Refusals,
+}
+
+fn in_sequence<S: Serializer>(refusals: &Refusals, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(refusals)
+}
+
+/// Asks for what `plan` wants for a thread of this `role` and reports what the calling thread then
+/// has. Call it once, first thing in the thread.
+pub fn become_real_time(plan: &RtPlan, role: Role) -> Granted {
+    let mut asked = Refusals::new();
+    let mut note = |what, result: Result<(), Errno>| {
+        if let Err(errno) = result {
+            let _ = asked.push(Refusal { what, errno: errno.raw_os_error() }); // as many places as wishes
+        }
+    };
+    if plan.lock_memory {
+        note(Wish::Memory, lock_memory());
+    }
+    fault_in_stack();
+    let priority = role.priority(plan.priority);
+    if priority > 0 {
+        // Where the priority is refused, the slack is what is left to lose: 50 us by default.
+        let least = std::num::NonZeroU64::MIN;
+        note(Wish::TimerSlack, rustix::thread::set_current_timer_slack(Some(least)));
+    }
+    if let Some(cpu) = plan.cpu {
+        match role {
+            Role::Tick => note(Wish::Core(cpu), run_only_on(cpu)),
+            Role::Field => note(Wish::Core(cpu), run_anywhere_but(cpu)),
+            Role::Bus | Role::Edges => {} // short, and above the tick in any case
+        }
+    }
+    if priority > 0 {
+        note(Wish::Priority(priority), run_fifo(priority));
+    }
+
+    let mut granted = look(role);
+    granted.refusals = asked;
+    granted.doubt(plan);
+    granted
+}
+
+/// What the calling thread has, without asking for anything.
+pub fn look(role: Role) -> Granted {
+    let (policy, priority) = scheduling();
+    let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+    let cores = set.count();
+    let first = (0..CpuSet::MAX_CPU).find(|&cpu| set.is_set(cpu));
+    let locked_kib = locked_kib();
+    Granted {
+        role,
+        policy,
+        priority,
+        cpu: first.filter(|_| cores == 1),
+        cores,
+        memory_locked: locked_kib > 0,
+        locked_kib,
+        timer_slack_ns: rustix::thread::current_timer_slack().unwrap_or(u64::MAX),
+        refusals: Refusals::new(),
+    }
+}
+
+impl Granted {
+    /// Adds what the kernel accepted and the thread does not have all the same (a container that
+    /// pretends, a core taken away by a cpuset).
+    fn doubt(&mut self, plan: &RtPlan) {
+        let priority = self.role.priority(plan.priority);
+        let tick_core = plan.cpu.filter(|_| self.role == Role::Tick);
+        let lacking = [
+            plan.lock_memory.then_some((Wish::Memory, !self.memory_locked)),
+            (priority > 0).then_some((Wish::TimerSlack, self.timer_slack_ns > 1)),
+            tick_core.map(|cpu| (Wish::Core(cpu), self.cpu != Some(cpu))),
+            (priority > 0).then_some((
+                Wish::Priority(priority),
+                (self.policy, self.priority) != (Policy::Fifo, priority),
+            )),
+        ];
+        for (what, lacks) in lacking.into_iter().flatten() {
+            if lacks && !self.refusals.iter().any(|refusal| refusal.what == what) {
+                let _ = self.refusals.push(Refusal { what, errno: 0 });
+            }
+        }
+    }
+
+    /// Whether this will do: `Err` with the first refusal where the plan is strict.
+    pub fn enough(&self, plan: &RtPlan) -> Result<(), Refusal> {
+        match self.refusals.first() {
+            Some(refusal) if plan.strict => Err(*refusal),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Refusal {
+    /// What a person can do about it.
+    pub fn fix(&self) -> &'static str {
+        match (self.what, self.errno) {
+            (Wish::Priority(_), libc::EPERM) => {
+                "allow it: LimitRTPRIO=99 in the service, or '@robot - rtprio 99' in /etc/security/limits.d; \
+                 if the limit is there already, the kernel has RT_GROUP_SCHED and this group no share of \
+                 cpu.rt_runtime_us"
+            }
+            (Wish::Priority(_), _) => "choose another rt.priority in the board file, 1 to 99",
+            (Wish::Core(_), _) => {
+                "choose another rt.cpu in the board file: 'ganglion doctor' lists the cores of this process"
+            }
+            (Wish::Memory, _) => {
+                "raise the limit: LimitMEMLOCK=infinity in the service, or '@robot - memlock unlimited' in \
+                 /etc/security/limits.d"
+            }
+            (Wish::TimerSlack, _) => "let the service call prctl (its SystemCallFilter)",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.what {
+            Wish::Priority(priority) => write!(f, "SCHED_FIFO priority {priority}")?,
+            Wish::Core(cpu) => write!(f, "core {cpu} (rt.cpu)")?,
+            Wish::Memory => f.write_str("locked memory")?,
+            Wish::TimerSlack => f.write_str("a timer slack of 1 ns")?,
+        }
+        match self.errno {
+            0 => f.write_str(" accepted and not given"),
+            errno => write!(f, " refused: {}", io::Error::from_raw_os_error(errno)),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl Serialize for Refusal {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let what = match self.what {
+            Wish::Priority(_) => "priority",
+            Wish::Core(_) => "core",
+            Wish::Memory => "memory",
+            Wish::TimerSlack => "timer_slack",
+        };
+        let mut object = to.serialize_struct("Refusal", 4)?;
+        object.serialize_field("what", what)?;
+        object.serialize_field("errno", &self.errno)?;
+        object.serialize_field("words", &self.to_string())?;
+        object.serialize_field("fix", self.fix())?;
+        object.end()
+    }
+}
+
+/// Locks what is mapped and what will be. Where a limit stands and would later be hit, `mlockall`
+/// succeeds and some later allocation fails instead, so a limit is a refusal from the start.
+fn lock_memory() -> Result<(), Errno> {
+    let limited = getrlimit(Resource::Memlock).current.is_some();
+    let capable =
+        rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
+    if limited && !capable {
+        return Err(Errno::NOMEM);
+    }
+    rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE)
+}
+
+/// Stack that is touched in advance: the deepest path of a tick or bus thread needs a few KiB, and
+/// threads have 2 MiB, so this is generous and safe.
+const TOUCHED_STACK: usize = 128 * 1024;
+
+/// Writes the stack below the caller once, so that no page of it faults for the first time in a period.
+#[inline(never)]
+fn fault_in_stack() {
+    let mut pages = [0u8; TOUCHED_STACK];
+    std::hint::black_box(&mut pages);
+}
+
+fn run_only_on(cpu: usize) -> Result<(), Errno> {
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(Errno::INVAL);
+    }
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    rustix::thread::sched_setaffinity(None, &set)
+}
+
+/// Leaves the tick's core to the tick. On a machine with no other core there is nothing to leave.
+fn run_anywhere_but(cpu: usize) -> Result<(), Errno> {
+    let mut set = rustix::thread::sched_getaffinity(None)?;
+    if cpu >= CpuSet::MAX_CPU || !set.is_set(cpu) || set.count() == 1 {
+        return Ok(());
+    }
+    set.unset(cpu);
+    rustix::thread::sched_setaffinity(None, &set)
+}
+
+fn run_fifo(priority: u8) -> Result<(), Errno> {
+    let param = libc::sched_param { sched_priority: i32::from(priority) };
+    // SAFETY: 0 is the calling thread; `param` lives across the call, which only reads it.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) } {
+        0 => Ok(()),
+        _ => Err(last_error()),
+    }
+}
+
+/// Policy and priority of the calling thread.
+fn scheduling() -> (Policy, u8) {
+    // SAFETY: takes a number (0: the calling thread) and returns one.
+    let policy = match unsafe { libc::sched_getscheduler(0) } & !libc::SCHED_RESET_ON_FORK {
+        libc::SCHED_OTHER => Policy::Other,
+        libc::SCHED_FIFO => Policy::Fifo,
+        libc::SCHED_RR => Policy::RoundRobin,
+        libc::SCHED_DEADLINE => Policy::Deadline,
+        _ => Policy::Another,
+    };
+    let mut param = libc::sched_param { sched_priority: 0 };
+    // SAFETY: 0 is the calling thread; `param` is a valid place for the answer and outlives the call.
+    let answer = unsafe { libc::sched_getparam(0, &mut param) };
+    let priority = if answer == 0 { u8::try_from(param.sched_priority).unwrap_or(0) } else { 0 };
+    (policy, priority)
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+/// `VmLck` of `/proc/self/status`; 0 where that cannot be read, so that nothing is claimed unseen.
+fn locked_kib() -> u64 {
+    let mut text = [0u8; 4096]; // the line is within the first KiB
+    let length = std::fs::File::open("/proc/self/status")
+        .and_then(|mut file| io::Read::read(&mut file, &mut text))
+        .unwrap_or(0);
+    let text = String::from_utf8_lossy(&text[..length]);
+    let line = text.lines().find_map(|line| line.strip_prefix("VmLck:"));
+    line.and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+#[path = "grant_tests.rs"]
+mod tests;

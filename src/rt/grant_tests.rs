@@ -1,0 +1,160 @@
+//! What is reported is what `/proc` says. Whether the machine grants anything is its own affair:
+//! these tests hold on a laptop, in a container and on a robot.
+
+use super::*;
+
+const NOTHING: RtPlan = RtPlan { strict: false, priority: 0, cpu: None, lock_memory: false };
+
+/// On a thread of its own: what is granted here must not stick to the test runner's thread.
+fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+/// A field of `/proc/thread-self/status`.
+fn status(key: &str) -> String {
+    let text = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {key}")).trim().to_string()
+}
+
+/// (real-time priority, policy) from `/proc/thread-self/stat`, fields 40 and 41 of proc(5).
+fn stat() -> (u32, u32) {
+    let text = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    let after_name = text.rsplit_once(") ").unwrap().1; // the name may hold blanks; field 3 follows
+    let fields: Vec<&str> = after_name.split(' ').collect();
+    (fields[40 - 3].parse().unwrap(), fields[41 - 3].parse().unwrap())
+}
+
+fn wishes(granted: &Granted) -> Vec<Wish> {
+    granted.refusals.iter().map(|refusal| refusal.what).collect()
+}
+
+#[test]
+fn the_priority_reported_is_the_one_in_proc() {
+    for role in [Role::Tick, Role::Bus, Role::Edges, Role::Field] {
+        on_a_thread(|| {
+            let granted = become_real_time(&RtPlan { priority: 30, ..NOTHING }, role);
+            let (priority, policy) = stat();
+            assert_eq!(u32::from(granted.priority), priority);
+            assert_eq!(granted.policy == Policy::Fifo, policy == libc::SCHED_FIFO as u32);
+            if role == Role::Field {
+                return assert_eq!(granted.policy, Policy::Other);
+            }
+            // Either it was granted, or the refusal says so: never neither, never both.
+            let wish = Wish::Priority(role.priority(30));
+            assert_eq!(granted.policy == Policy::Fifo, !wishes(&granted).contains(&wish), "{granted:?}");
+        });
+    }
+}
+
+#[test]
+fn nothing_asked_is_nothing_changed_and_nothing_refused() {
+    on_a_thread(|| {
+        let before = look(Role::Tick);
+        let granted = become_real_time(&NOTHING, Role::Tick);
+        assert!(granted.refusals.is_empty());
+        // The memory is the whole process's, and another test may have just locked it.
+        let Granted { memory_locked, locked_kib, .. } = before;
+        assert_eq!(Granted { memory_locked, locked_kib, ..granted }, before);
+    });
+}
+
+#[test]
+fn the_tick_is_on_its_core_and_the_field_is_not() {
+    let cores = on_a_thread(|| rustix::thread::sched_getaffinity(None).unwrap());
+    let cpu = (0..CpuSet::MAX_CPU).find(|&cpu| cores.is_set(cpu)).unwrap();
+    let plan = RtPlan { cpu: Some(cpu), ..NOTHING };
+    on_a_thread(|| {
+        let granted = become_real_time(&plan, Role::Tick);
+        assert_eq!((granted.cpu, granted.cores, granted.refusals.len()), (Some(cpu), 1, 0));
+        assert_eq!(status("Cpus_allowed_list"), cpu.to_string());
+    });
+    on_a_thread(|| {
+        let granted = become_real_time(&plan, Role::Field);
+        assert_eq!(granted.cores, (cores.count() - 1).max(1));
+        assert!(cores.count() == 1 || !rustix::thread::sched_getaffinity(None).unwrap().is_set(cpu));
+    });
+    on_a_thread(|| assert_eq!(become_real_time(&plan, Role::Bus).cores, cores.count()));
+}
+
+#[test]
+fn an_impossible_core_is_refused_with_its_fix_and_fatal_only_where_strict() {
+    for cpu in [CpuSet::MAX_CPU - 1, CpuSet::MAX_CPU, usize::MAX] {
+        on_a_thread(|| {
+            let plan = RtPlan { cpu: Some(cpu), ..NOTHING };
+            let granted = become_real_time(&plan, Role::Tick);
+            assert_eq!(granted.refusals[..], [Refusal { what: Wish::Core(cpu), errno: libc::EINVAL }]);
+            assert_eq!(granted.enough(&plan), Ok(()));
+            let strict = RtPlan { strict: true, ..plan };
+            let refusal = granted.enough(&strict).unwrap_err();
+            assert!(refusal.to_string().contains(&cpu.to_string()), "{refusal}");
+            assert!(refusal.fix().contains("rt.cpu"));
+        });
+    }
+}
+
+#[test]
+fn the_slack_reported_is_the_one_in_proc() {
+    on_a_thread(|| {
+        let granted = become_real_time(&RtPlan { priority: 30, ..NOTHING }, Role::Tick);
+        let thread = rustix::thread::gettid().as_raw_nonzero();
+        let text = std::fs::read_to_string(format!("/proc/{thread}/timerslack_ns")).unwrap();
+        assert_eq!(text.trim().parse(), Ok(granted.timer_slack_ns));
+        assert!(granted.timer_slack_ns <= 1, "every kernel grants this: {granted:?}");
+    });
+}
+
+#[test]
+fn memory_reported_as_locked_is_locked() {
+    on_a_thread(|| {
+        let granted = become_real_time(&RtPlan { lock_memory: true, ..NOTHING }, Role::Tick);
+        let locked: u64 = status("VmLck").trim_end_matches(" kB").parse().unwrap();
+        // The other tests of this process must not pay for it.
+        rustix::mm::munlockall().unwrap();
+        assert_eq!(granted.memory_locked, locked > 0);
+        assert_eq!(granted.memory_locked, !wishes(&granted).contains(&Wish::Memory), "{granted:?}");
+    });
+}
+
+#[test]
+fn what_was_accepted_and_is_not_there_is_a_refusal() {
+    let plan = RtPlan { strict: true, priority: 80, cpu: Some(2), lock_memory: true };
+    let mut granted = Granted {
+        role: Role::Tick,
+        policy: Policy::Other,
+        priority: 0,
+        cpu: None,
+        cores: 4,
+        memory_locked: false,
+        locked_kib: 0,
+        timer_slack_ns: 50_000,
+        refusals: Refusals::new(),
+    };
+    let eperm = Refusal { what: Wish::Priority(80), errno: libc::EPERM };
+    granted.refusals.push(eperm).unwrap();
+    granted.doubt(&plan);
+    assert_eq!(wishes(&granted), [Wish::Priority(80), Wish::Memory, Wish::TimerSlack, Wish::Core(2)]);
+    assert_eq!(granted.refusals[0], eperm, "the system's reason is kept");
+    assert!(granted.refusals[1].to_string().contains("not given"));
+}
+
+#[test]
+fn roles_keep_their_distance_within_what_linux_has() {
+    let all = |tick| [Role::Tick, Role::Bus, Role::Edges, Role::Field].map(|role| role.priority(tick));
+    assert_eq!(all(80), [80, 85, 85, 0]);
+    assert_eq!(all(99), [99, 99, 99, 0]);
+    assert_eq!(all(10), [10, 15, 15, 0]);
+    assert_eq!(all(0), [0, 0, 0, 0]);
+}
+
+#[test]
+fn a_grant_is_one_json_object() {
+    on_a_thread(|| {
+        let granted = become_real_time(&RtPlan { cpu: Some(usize::MAX), ..NOTHING }, Role::Tick);
+        let object = serde_json::to_value(&granted).unwrap();
+        assert_eq!(object["role"], "tick");
+        assert_eq!(object["refusals"][0]["what"], "core");
+        assert_eq!(object["refusals"][0]["errno"], libc::EINVAL);
+        assert!(object["refusals"][0]["fix"].as_str().is_some_and(|fix| !fix.is_empty()));
+    });
+}

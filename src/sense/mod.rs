@@ -1,0 +1,99 @@
+//! The polling table at work: which device feeds which channel, how often, on which bus thread.
+//! Devices are asked here and turned into readings; whether a reading is believed is `admit.rs`.
+
+mod edges;
+mod i2c;
+mod log;
+
+pub use edges::EdgesWorker;
+pub use i2c::{BusCounters, I2cWorker, Polled};
+pub use log::{LogRows, LogWorker};
+
+use crate::frame::{MAX_SENSORS, Reading};
+use crate::time::{Instant, Span};
+use rtrb::Producer;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Readings that fit between two ticks on one bus, many times over: the fullest board polls about
+/// twenty a period. A ring that overflows has a tick that stands still; the loss is counted.
+pub const READING_RING: usize = 1024;
+
+/// Where a worker's readings leave for the tick.
+pub struct Outlet {
+    ring: Producer<Reading>,
+    staged: heapless::Vec<Reading, MAX_SENSORS>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Outlet {
+    /// An outlet into `ring`; what does not fit is counted in `dropped`.
+    pub fn new(ring: Producer<Reading>, dropped: Arc<AtomicU64>) -> Outlet {
+        Outlet { ring, staged: heapless::Vec::new(), dropped }
+    }
+    /// Keeps `reading` for the next hand-over.
+    pub fn stage(&mut self, reading: Reading) {
+        if self.staged.push(reading).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    /// Hands over what was staged.
+    pub fn publish(&mut self) {
+        for &reading in &self.staged {
+            if self.ring.push(reading).is_err() {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        self.staged.clear();
+    }
+}
+
+/// A line of the polling table: when a channel is due. Absolute times, so a late poll does not
+/// shift the ones after it; a poll that is late by more than a period gives up the lost ones.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    period: Span,
+    at: Instant,
+}
+
+impl Due {
+    fn every(period: Span, first: Instant) -> Due {
+        Due { period, at: first }
+    }
+    fn advance(&mut self, now: Instant) {
+        self.at += self.period;
+        if self.at <= now {
+            self.at = now + self.period;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outlet_that_overflows_counts_every_loss() {
+        let (producer, mut consumer) = rtrb::RingBuffer::new(2);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let mut outlet = Outlet::new(producer, dropped.clone());
+        for channel in 0..5 {
+            outlet.stage(Reading { channel, value: Ok(0.0), stamp: Instant::ZERO });
+        }
+        outlet.publish();
+        outlet.publish();
+        assert_eq!(dropped.load(Ordering::Relaxed), 3);
+        assert_eq!(consumer.pop().map(|r| r.channel), Ok(0));
+        assert_eq!(consumer.pop().map(|r| r.channel), Ok(1));
+        assert!(consumer.pop().is_err());
+    }
+
+    #[test]
+    fn a_poll_keeps_its_beat_and_gives_up_what_it_missed() {
+        let mut due = Due::every(Span::from_nanos(10), Instant::ZERO);
+        due.advance(Instant::from_nanos(3));
+        assert_eq!(due.at, Instant::from_nanos(10));
+        due.advance(Instant::from_nanos(47));
+        assert_eq!(due.at, Instant::from_nanos(57));
+    }
+}

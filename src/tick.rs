@@ -1,0 +1,195 @@
+//! One control period, on one screen: what happens in which order. Holds no arithmetic; each line
+//! is the business of the file it names. Never waits, allocates, locks, logs or formats.
+
+use crate::act::Arbiter;
+use crate::admit::Admission;
+use crate::budget::Budget;
+use crate::command::Command;
+use crate::field::Rung;
+use crate::field::link::{FieldCounters, FieldLink};
+use crate::field::worker::{EngineState, Outcome};
+use crate::frame::{Frame, MAX_SENSORS, Reading};
+use crate::mode::{Asked, Mode, Modes};
+use crate::reflex::{Reflexes, Signals};
+use crate::rt::heap::{allocations_here, allocations_since};
+use crate::time::{Clock, Grid, Instant};
+use crate::trace::{FieldTrace, Record, Recorder};
+use crate::wire::WireLink;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Workers that may feed readings beside each other: an I2C bus, edges, and room for two more buses.
+pub const MAX_INLETS: usize = 4;
+
+/// What people and signals ask of a running robot. Read once a slot.
+#[derive(Debug, Default)]
+pub struct Requests {
+    /// Stop and stay stopped: Ctrl-C, SIGTERM, the end of the run.
+    pub stop: AtomicBool,
+    /// Stand still until armed again; acknowledges what is latched. Taken by the slot that sees it.
+    pub disarm: AtomicBool,
+    /// Obey the field. Taken by the slot that sees it.
+    pub arm: AtomicBool,
+}
+
+impl Requests {
+    fn take(&self) -> Asked {
+        Asked {
+            stop: self.stop.load(Ordering::Acquire),
+            disarm: self.disarm.swap(false, Ordering::AcqRel),
+            arm: self.arm.swap(false, Ordering::AcqRel),
+        }
+    }
+}
+
+/// Everything that a control period touches.
+pub struct Tick {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) requests: Arc<Requests>,
+    pub(crate) grid: Grid,
+    pub(crate) readings: heapless::Vec<rtrb::Consumer<Reading>, MAX_INLETS>,
+    pub(crate) admission: Admission,
+    pub(crate) frame: Frame,
+    pub(crate) reflexes: Reflexes,
+    pub(crate) field: FieldLink,
+    pub(crate) budget: Budget,
+    pub(crate) modes: Modes,
+    pub(crate) arbiter: Arbiter,
+    pub(crate) wire: WireLink,
+    pub(crate) command: Command,
+    pub(crate) lost: u64,
+    pub(crate) trace: rtrb::Producer<Record>,
+    pub(crate) records_dropped: Arc<AtomicU64>,
+}
+
+impl Tick {
+    /// Runs the slot that is due. Called at the slot or late, never early.
+    pub fn run(&mut self) {
+        let allocations = allocations_here();
+        let began = self.clock.now();
+        let slot = self.grid.slot();
+        let index = self.grid.index();
+
+        let wires = self.wire.receipts();
+        self.sense(slot, began);
+        let outcome = self.field.collect();
+        let rung = self.weigh(outcome.as_ref(), began);
+        let asked = self.requests.take();
+        if asked.disarm {
+            self.reflexes.rearm();
+        }
+        let signals = self.signals(began);
+        let verdict = self.reflexes.evaluate(&self.frame, &signals, began);
+        let mode = self.modes.advance(&verdict, &signals, asked, began);
+        self.command = self.arbiter.decide(mode, &verdict, self.field.newest(), slot, began);
+        self.launch(index, slot, rung);
+        self.wire.hand_over(&mut self.command);
+
+        let ended = self.clock.now();
+        self.write_down(Record {
+            index,
+            slot,
+            began,
+            ended,
+            lost: self.lost,
+            mode,
+            active: verdict.active,
+            tripped: verdict.tripped,
+            rung,
+            frame: self.frame,
+            command: self.command,
+            field: outcome.map(|outcome| FieldTrace::of(&outcome, slot)),
+            wires,
+            allocations: allocations_since(allocations),
+        });
+        self.lost = self.grid.done(self.clock.now());
+    }
+
+    /// Every reading that has come in, and every sample made as old as it is.
+    fn sense(&mut self, slot: Instant, now: Instant) {
+        self.frame.slot = slot;
+        for inlet in &mut self.readings {
+            while let Ok(reading) = inlet.pop() {
+                self.admission.admit(&mut self.frame, &reading, now);
+            }
+        }
+        self.admission.age(&mut self.frame, &self.command, now);
+    }
+
+    /// What the last cycle cost, or costs already, decides the next one's quality.
+    fn weigh(&mut self, outcome: Option<&Outcome>, now: Instant) -> Rung {
+        match (outcome, self.field.running_for(now)) {
+            (Some(outcome), _) if outcome.response.is_some() => {
+                self.budget.record(outcome.rung, outcome.span, now)
+            }
+            (None, Some(running)) => self.budget.overdue(running, now),
+            _ => self.budget.rung(),
+        }
+    }
+
+    fn signals(&self, now: Instant) -> Signals {
+        Signals {
+            e_stop: false, // the button is a channel of the frame; a rule of the board watches it
+            field_age: self.field.age(now),
+            wire_age: self.wire.unconfirmed_for(now),
+            skipped_slots: self.lost,
+        }
+    }
+
+    fn launch(&mut self, index: u64, slot: Instant, rung: Rung) {
+        let mut sensors = [0.0; MAX_SENSORS];
+        self.admission.inputs(&self.frame, &mut sensors);
+        self.field.launch(index, slot, &sensors, rung);
+    }
+
+    fn write_down(&mut self, record: Record) {
+        if self.trace.push(record).is_err() {
+            self.records_dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// For those who run ticks and report on them.
+impl Tick {
+    /// The slot that is due next.
+    pub fn slot(&self) -> Instant {
+        self.grid.slot()
+    }
+    /// Begins a new grid whose first slot is `first`.
+    pub fn start_at(&mut self, first: Instant) {
+        self.grid = Grid::new(first, self.grid.period());
+        self.lost = 0;
+    }
+    /// The grid.
+    pub fn grid(&self) -> &Grid {
+        &self.grid
+    }
+    /// A recorder for what this tick will write down.
+    pub fn recorder(&self) -> Recorder {
+        Recorder::new(self.grid.period(), self.command.len)
+    }
+    /// State of the robot after the last slot.
+    pub fn mode(&self) -> Mode {
+        self.modes.mode()
+    }
+    /// The system refused what a strict board wants: the robot will not arm.
+    pub fn refuse_real_time(&mut self) {
+        self.modes.refuse_real_time();
+    }
+    /// Counts of the line to the field.
+    pub fn field_counters(&self) -> FieldCounters {
+        self.field.counters()
+    }
+    /// How the engine fared when last heard of.
+    pub fn engine_state(&self) -> EngineState {
+        self.field.engine_state()
+    }
+    /// Commands that were replaced by newer ones before the bus got to them.
+    pub fn commands_replaced(&self) -> u64 {
+        self.wire.replaced()
+    }
+    /// What became of the readings.
+    pub fn admission(&self) -> &Admission {
+        &self.admission
+    }
+}

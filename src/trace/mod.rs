@@ -1,0 +1,77 @@
+//! What happened, one fixed-size record a slot, written by the tick into a ring and read by a slow
+//! thread. The tick never waits for a reader: a full ring costs records, which are counted.
+
+mod recorder;
+mod summary;
+
+pub use recorder::{Recorder, latency_histogram, note};
+pub use summary::{Latency, Summary};
+
+use crate::command::{Command, OnWire};
+use crate::field::worker::Outcome;
+use crate::field::{Response, Rung};
+use crate::frame::Frame;
+use crate::mode::Mode;
+use crate::time::{Instant, Span};
+
+/// Receipts that one record can carry. A bus confirms a command at most once and a tick hands over
+/// one, so two or three arrive at the most after a stall of the tick.
+pub const WIRES: usize = 8;
+
+/// Records between the tick and the recorder: four seconds at 1 kHz, so that a recorder that stalls
+/// on a disk for a second or two loses nothing.
+pub const TRACE_RING: usize = 4096;
+
+/// One slot.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Number of the slot on the grid, from 0; slots that were skipped have no record.
+    pub index: u64,
+    /// When it was due.
+    pub slot: Instant,
+    /// When its work began.
+    pub began: Instant,
+    /// When its work ended, the trace itself excepted.
+    pub ended: Instant,
+    /// Slots lost before this one.
+    pub lost: u64,
+    /// State of the robot at the end of it.
+    pub mode: Mode,
+    /// Active causes of restraint, a bit each (`1 << Cause as u8`).
+    pub active: u16,
+    /// Causes that became active in this slot.
+    pub tripped: u16,
+    /// Rung that the budget chose.
+    pub rung: Rung,
+    /// What was sensed.
+    pub frame: Frame,
+    /// What was commanded.
+    pub command: Command,
+    /// A field result that arrived in this slot.
+    pub field: Option<FieldTrace>,
+    /// Commands confirmed on the wire since the last record.
+    pub wires: heapless::Vec<OnWire, WIRES>,
+    /// Heap allocations of the tick thread in this slot, where they are counted.
+    pub allocations: Option<u64>,
+}
+
+impl FieldTrace {
+    /// The record of `outcome`, collected in `slot`.
+    pub fn of(outcome: &Outcome, slot: Instant) -> FieldTrace {
+        let age = slot.since(outcome.slot);
+        FieldTrace { response: outcome.response, span: outcome.span, age, rung: outcome.rung }
+    }
+}
+
+/// A field result in a record.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldTrace {
+    /// The answer, if there was one.
+    pub response: Option<Response>,
+    /// Compute time.
+    pub span: Span,
+    /// From the slot of its frame to its collection.
+    pub age: Span,
+    /// Quality it was computed at.
+    pub rung: Rung,
+}

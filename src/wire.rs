@@ -1,0 +1,59 @@
+//! The tick's end of the line to the motors: hand a command over, and know when it was on the wire.
+//! Never waits for a bus.
+
+use crate::command::{Command, OnWire};
+use crate::crew::Bell;
+use crate::rt::slot::Writer;
+use crate::time::{Instant, Span};
+use crate::trace::WIRES;
+use rtrb::Consumer;
+use std::sync::Arc;
+
+/// The tick's end.
+pub struct WireLink {
+    commands: Writer<Command>,
+    receipts: Consumer<OnWire>,
+    bell: Arc<Bell>,
+    next_seq: u64,
+    confirmed_at: Option<Instant>,
+    replaced: u64,
+}
+
+impl WireLink {
+    /// A line on which nothing has been sent.
+    pub fn new(commands: Writer<Command>, receipts: Consumer<OnWire>, bell: Arc<Bell>) -> WireLink {
+        WireLink { commands, receipts, bell, next_seq: 1, confirmed_at: None, replaced: 0 }
+    }
+
+    /// Receipts since the last call, at most [`WIRES`] of them; the rest stay for the next call.
+    pub fn receipts(&mut self) -> heapless::Vec<OnWire, WIRES> {
+        let mut taken = heapless::Vec::new();
+        while !taken.is_full() {
+            let Ok(receipt) = self.receipts.pop() else { break };
+            if receipt.complete {
+                self.confirmed_at = Some(receipt.at);
+            }
+            let _ = taken.push(receipt); // cannot fail: checked above
+        }
+        taken
+    }
+
+    /// Time since a command was last confirmed; `None` before the first.
+    pub fn unconfirmed_for(&self, now: Instant) -> Option<Span> {
+        self.confirmed_at.map(|at| now.since(at))
+    }
+
+    /// Numbers `command` and hands it over; the newest always wins. The bus thread is above the tick
+    /// and takes the core at once where it has to share it: that is what the command is for.
+    pub fn hand_over(&mut self, command: &mut Command) {
+        command.seq = self.next_seq;
+        self.next_seq += 1;
+        self.replaced += u64::from(self.commands.put(*command));
+        self.bell.ring();
+    }
+
+    /// Commands that were replaced by newer ones before the bus got to them.
+    pub fn replaced(&self) -> u64 {
+        self.replaced
+    }
+}

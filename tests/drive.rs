@@ -1,0 +1,216 @@
+//! The whole robot on the simulator, in virtual time: it drives, it is safe, it is the same every
+//! time; and whatever breaks, its motors end up still.
+
+use ganglion::board;
+use ganglion::board::plan::Board;
+use ganglion::command::Source;
+use ganglion::drive::{self, Ending};
+use ganglion::field::Readout;
+use ganglion::learn::imitate;
+use ganglion::reflex::Cause;
+use ganglion::robot::{Options, Robot};
+use ganglion::sim::{Fault, Plant, Report};
+use ganglion::time::{Clock, Instant, SimClock, Span};
+use ganglion::trace::Record;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
+
+fn sim_board() -> Board {
+    board::built_in("sim").expect("the sim board is built in").expect("and sound").board
+}
+
+struct Run {
+    ending: Ending,
+    plant: Plant,
+    report: Report,
+    /// Every record, in order.
+    records: Vec<Record>,
+}
+
+impl Run {
+    fn tripped(&self, cause: Cause) -> u64 {
+        self.ending.recorder.summary().trips[cause as usize]
+    }
+    /// The largest |drive command| among records for which `which` holds.
+    fn hardest(&self, which: impl Fn(&Record) -> bool) -> f32 {
+        let drives = |record: &Record| record.command.motors[0].abs().max(record.command.motors[1].abs());
+        self.records.iter().filter(|record| which(record)).map(drives).fold(0.0, f32::max)
+    }
+}
+
+/// The starting table, taught once for all tests: the same for every run of a board.
+fn taught() -> &'static Readout {
+    static TAUGHT: OnceLock<Readout> = OnceLock::new();
+    TAUGHT.get_or_init(|| imitate(&sim_board()))
+}
+
+fn options(seed: u64, faults: &[&str]) -> Options {
+    let faults = faults.iter().map(|text| Fault::parse(text).expect("a fault of the script")).collect();
+    Options { seed, faults, readout: Some(taught().clone()), log: None }
+}
+
+fn run_board(board: &Board, seed: u64, seconds: u64, faults: &[&str]) -> Run {
+    let clock = Arc::new(SimClock::new());
+    let first = Instant::ZERO + board.period;
+    let robot = Robot::build(board, clock.clone(), first, options(seed, faults)).expect("it can be built");
+    let plant = robot.plant.clone().expect("the sim board has a world");
+    let until = first + Span::from_millis(1000 * seconds);
+    let mut records = Vec::new();
+    let ending = drive::step(robot, &clock, until, &AtomicBool::new(false), |recorder| {
+        records.extend(recorder.summary().last.clone());
+    });
+    let report = plant.report(clock.now());
+    Run { ending, plant, report, records }
+}
+
+fn run(seed: u64, seconds: u64, faults: &[&str]) -> Run {
+    run_board(&sim_board(), seed, seconds, faults)
+}
+
+#[test]
+fn ten_seeds_of_a_minute_each_without_a_collision_and_more_than_five_metres() {
+    for seed in 1..=10 {
+        let run = run(seed, 60, &[]);
+        assert_eq!(
+            (run.report.collisions(), run.report.contacts.falls),
+            (0, 0),
+            "seed {seed}: {:?}",
+            run.report
+        );
+        assert!(run.report.distance_m > 5.0, "seed {seed}: only {} m", run.report.distance_m);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_digest_and_another_seed_another() {
+    let digests: Vec<String> = [3, 3, 4].map(|seed| run(seed, 8, &[]).ending.recorder.digest()).into();
+    assert_eq!(digests[0], digests[1]);
+    assert_ne!(digests[0], digests[2]);
+}
+
+#[test]
+fn one_and_two_engine_threads_give_the_same_digest() {
+    let mut board = sim_board();
+    let digests = [1, 2].map(|threads| {
+        board.field.threads = threads;
+        run_board(&board, 5, 4, &[]).ending.recorder.digest()
+    });
+    assert_eq!(digests[0], digests[1]);
+}
+
+#[test]
+fn slots_run_and_skipped_add_up_to_the_time_that_passed() {
+    let run = run(1, 5, &[]);
+    assert!(run.ending.identity_holds);
+    let summary = run.ending.recorder.summary();
+    assert_eq!(summary.slots_run, run.ending.tick.grid().slots_run());
+    assert_eq!(summary.slots_skipped, 0, "virtual time is never late");
+    // 500 slots of 10 ms, and the ten in which stillness gets out.
+    assert_eq!(summary.slots_run, 511);
+    assert!(run.ending.recorder.end_late.len() > 450, "commands are confirmed on the wire");
+    assert_eq!(summary.allocations_per_slot(), Some(0.0));
+}
+
+#[test]
+fn every_run_ends_with_its_motors_still() {
+    let run = run(2, 3, &[]);
+    assert!(run.plant.motors_still());
+    assert!(run.hardest(|record| record.command.source != Source::Stop) > 0.1, "it did drive before");
+    assert!(run.records.last().is_some_and(|record| record.command.source == Source::Stop));
+}
+
+/// From its start on, each of these takes away something without which the robot may not drive.
+#[test]
+fn a_lost_or_lying_sense_or_bus_stills_the_motors_and_names_the_cause() {
+    let cases = [
+        ("i2c-nack@3+60", Cause::BusLost),
+        ("i2c-stuck@3+60", Cause::BusLost),
+        ("sonar-silent@3+60", Cause::SensorLost),
+        ("sonar-frozen@3+60", Cause::SensorLying),
+        ("adc-frozen@3+60", Cause::SensorLying),
+        ("tilt-nan@3+60", Cause::SensorLying),
+        ("tilt-over@3+60", Cause::Tilt),
+        ("estop@3+60", Cause::EStop),
+        ("battery-low@3+60", Cause::Battery),
+        ("field-hang@3+60", Cause::FieldMissing),
+    ];
+    for (fault, cause) in cases {
+        let run = run(3, 16, &[fault]);
+        assert!(
+            run.tripped(cause) > 0,
+            "{fault}: {cause:?} never tripped: {:?}",
+            run.ending.recorder.summary().trips
+        );
+        assert_eq!(run.report.contacts.all(), 0, "{fault}: {:?}", run.report);
+        if cause != Cause::Battery {
+            let late = |record: &Record| record.index > 1400;
+            assert!(run.hardest(late).abs() < f32::EPSILON, "{fault}: still driving after 14 s");
+        }
+    }
+}
+
+#[test]
+fn no_single_fault_of_the_script_makes_the_robot_collide_or_fall() {
+    for (name, _) in Fault::all() {
+        for seed in [1, 2] {
+            let fault = format!("{name}@4");
+            let run = run(seed, 15, &[&fault]);
+            assert_eq!(run.report.contacts.all(), 0, "{fault}, seed {seed}: {:?}", run.report);
+            assert!(run.ending.identity_holds);
+        }
+    }
+}
+
+#[test]
+fn a_tick_that_dies_leaves_motors_that_stop_by_themselves() {
+    // The tick is not run any more; the bus thread goes on, as it would when the tick's thread hangs.
+    let board = sim_board();
+    let clock = Arc::new(SimClock::new());
+    let first = Instant::ZERO + board.period;
+    let mut robot = Robot::build(&board, clock.clone(), first, options(1, &[])).unwrap();
+    let plant = robot.plant.clone().unwrap();
+    let mut stepper = ganglion::crew::Stepper::new(clock.clone());
+    for hand in robot.hands.drain(..) {
+        stepper.add(hand.worker, hand.bell, Instant::ZERO);
+    }
+    let mut drove = 0;
+    while drove < 100 {
+        stepper.run_until(robot.tick.slot());
+        robot.tick.run();
+        while robot.records.pop().is_ok() {}
+        drove += u32::from(!plant.motors_still());
+        assert!(clock.now() < Instant::ZERO + Span::from_millis(10_000), "it never began to drive");
+    }
+    // One whole poll may be on the bus when the command runs out, then two stop frames follow.
+    let bus_time = Span::from_millis(3);
+    stepper.run_until(clock.now() + board.safety.command_valid + bus_time);
+    assert!(plant.motors_still(), "the last command outlived its validity");
+}
+
+#[test]
+fn a_slow_engine_goes_down_the_rungs_and_comes_back() {
+    let run = run(1, 20, &["field-slow@4+4"]);
+    let rungs = run.ending.recorder.summary().slots_in_rung;
+    let in_worse: u64 = rungs[1..].iter().sum();
+    assert!(in_worse > 100, "never left rung 0: {rungs:?}");
+    let last = run.records.last().unwrap();
+    assert_eq!(last.rung.index(), 0, "did not come back up: {rungs:?}");
+    // The change of rung is not felt by the motors: no step beyond the slew limit.
+    let board = sim_board();
+    for pair in run.records.windows(2) {
+        for (motor, plan) in board.motors.iter().enumerate() {
+            let step = (pair[1].command.motors[motor] - pair[0].command.motors[motor]).abs();
+            let limit = plan.slew_per_s * board.period.as_secs_f64() as f32 * 1.001;
+            let stopped = pair[1].command.motors[motor].abs() < pair[0].command.motors[motor].abs();
+            assert!(step <= limit || stopped, "{} jumps by {step} at slot {}", plan.name, pair[1].index);
+        }
+    }
+}
+
+#[test]
+fn a_panicking_engine_is_rebuilt_and_the_robot_drives_again() {
+    let run = run(1, 12, &["field-panic@4+1"]);
+    assert!(run.tripped(Cause::FieldMissing) + run.tripped(Cause::FieldLate) > 0);
+    assert!(run.ending.tick.field_counters().unanswered > 0);
+    assert!(run.hardest(|record| record.index > 900) > 0.05, "never drove again");
+}
