@@ -1,3 +1,11 @@
-//! Arguments to one verb, and the verb's outcome to an exit code.
+//! The program: arguments to one verb, the verb's outcome to an exit code. All else is in the library.
 
-fn main() {}
+use std::process::ExitCode;
+
+/// Counts what it allocates, so that "no allocation in a tick" is measured in every run.
+#[global_allocator]
+static HEAP: ganglion::rt::heap::CountingHeap = ganglion::rt::heap::CountingHeap;
+
+fn main() -> ExitCode {
+    ganglion::cli::main()
+}

@@ -1,1 +1,20 @@
 //! The integration tests, one binary. Each line below says what its module shows.
+mod boards; // the shipped boards are what their hardware is; bad ones are refused with the place
+mod cli; // the built program: exit codes, help with examples, one message a failure, no panic on a closed pipe
+mod tidy; // style as a test: sizes, names, reasons, who may know whom, the stated compiler
+
+/// Allocations are seen: the counting allocator and its questions.
+mod counting;
+/// The CPU engine is the reference within rounding, on any number of threads, and allocates nothing.
+mod engines;
+/// What every field engine must do: bounds, half-lives, decodability, prediction, retrieval, rungs.
+mod laws;
+/// Read-outs are learned from logs, judged on time not learned from, kept whole and refused elsewhere.
+mod learn;
+/// Drivers and simulated robot together: motion, framing, echoes, every fault, the same every time.
+mod plant;
+
+mod spine; // real threads: the grid adds up, the tick allocates nothing, a strict board refuses
+mod drive; // the whole robot on the simulator: it drives, it is safe, it is the same every time
+
+mod safety; // whatever comes in, the command keeps its promises

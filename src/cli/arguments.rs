@@ -1,0 +1,72 @@
+//! What several verbs take: a board, an engine, a read-out, a length of time.
+
+use super::exit::Failure;
+use crate::board::plan::Board;
+use crate::board::{self, Loaded};
+use crate::field::Readout;
+use crate::field::shape::EngineKind;
+use crate::time::Span;
+use std::path::Path;
+
+/// The checked board at `path`, or the built-in one of that name. Warnings go to the log.
+pub fn board(path: &Path) -> Result<Loaded, Failure> {
+    let loaded = board::load(path).map_err(|error| super::check::failure(path, &error))?;
+    for warning in &loaded.warnings {
+        log::warn!("{warning}");
+    }
+    Ok(loaded)
+}
+
+/// Which engine computes the field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum EngineChoice {
+    /// The best that this machine has
+    Auto,
+    /// The plain f64 engine
+    Reference,
+    /// The f32 engine
+    Cpu,
+}
+
+/// Puts the engine and threads of the command line in the place of the board's, where given. Neither
+/// changes what the field computes, beyond its rounding.
+pub fn engine(board: &mut Board, choice: Option<EngineChoice>, threads: Option<u8>) {
+    if let Some(choice) = choice {
+        board.field.engine = match choice {
+            EngineChoice::Auto => EngineKind::Auto,
+            EngineChoice::Reference => EngineKind::Reference,
+            EngineChoice::Cpu => EngineKind::Cpu,
+        };
+    }
+    if let Some(threads) = threads {
+        board.field.threads = usize::from(threads);
+    }
+}
+
+/// The read-out in the file at `path`.
+pub fn readout(path: &Path) -> Result<Readout, Failure> {
+    Readout::load(path).map_err(|error| Failure::data(error).at(path.display()))
+}
+
+/// A length of time as people write it: `20s`, `1500ms`, `2min`, `1h 30min`.
+pub fn span(text: &str) -> Result<Span, String> {
+    let length =
+        humantime::parse_duration(text).map_err(|error| format!("{error}; for example 20s or 1500ms"))?;
+    let nanos = u64::try_from(length.as_nanos()).ok().filter(|&ns| ns > 0 && ns < u64::MAX / 4);
+    nanos.map(Span::from_nanos).ok_or_else(|| "must be longer than nothing and shorter than a century".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_of_time_are_read_as_people_write_them() {
+        assert_eq!(span("20s"), Ok(Span::from_millis(20_000)));
+        assert_eq!(span("1500ms"), Ok(Span::from_millis(1_500)));
+        assert_eq!(span("2min"), Ok(Span::from_millis(120_000)));
+        for bad in ["", "20", "0s", "-3s", "soon", "1000years"] {
+            assert!(span(bad).is_err(), "{bad:?} was taken");
+        }
+    }
+}

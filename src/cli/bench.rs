@@ -1,0 +1,174 @@
+//! `bench`: what this machine really does, measured now. `bench loop` is the control loop beside a
+//! bare timer.
+
+use super::exit::Failure;
+use super::interrupt::Interrupt;
+use crate::bench::{LoopFigures, bench_loop};
+use crate::board::plan::Board;
+use crate::robot::{Options, Robot};
+use crate::rt::Granted;
+use crate::time::{Clock, MonotonicClock, Span};
+use crate::trace::Latency;
+use clap::{Args as ClapArgs, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Arguments of `bench`.
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What is measured.
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Wake-up lateness and cost of the control loop, beside a bare timer in the same run
+    Loop(LoopArgs),
+}
+
+/// Arguments of `bench loop`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  ganglion bench loop                           1 kHz for 20 s: half loop, half bare timer, in turns
+  ganglion bench loop --hz 100 --seconds 60     the rate of the shipped boards
+  ganglion bench loop --json | tail -1          figures as one JSON object
+
+The loop runs a simulated board, with its bus and field threads. Lateness is of the wake-up against
+its slot; a tick's own work is processor time of its thread, system calls included. Nothing is left out of the percentiles.")]
+struct LoopArgs {
+    /// Control periods a second
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    hz: u32,
+    /// Length of the measurement
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: u32,
+    /// Board file or built-in board on the simulator
+    #[arg(long, value_name = "FILE", default_value = "sim")]
+    board: PathBuf,
+    /// End with one JSON object on the last line of standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    match args.what {
+        What::Loop(args) => run_loop(&args),
+    }
+}
+
+/// The object of `bench loop`.
+#[derive(Debug, Serialize)]
+struct LoopReport {
+    schema: u32,
+    hz: u32,
+    seconds: u32,
+    board: String,
+    /// Lateness of the loop's wake-ups, microseconds.
+    r#loop: Option<Latency>,
+    /// Lateness of a bare absolute sleep in the same run, microseconds.
+    bare_timer: Option<Latency>,
+    /// p99 of the loop over p99 of the bare timer.
+    p99_ratio: Option<f64>,
+    /// A tick from its start to its end, with whatever preempted it meanwhile, microseconds.
+    cost_us: Option<Latency>,
+    slots_skipped: u64,
+    allocations_per_tick: Option<f64>,
+    granted: BTreeMap<&'static str, Granted>,
+}
+
+fn run_loop(args: &LoopArgs) -> Result<(), Failure> {
+    let loaded = super::arguments::board(&args.board)?;
+    let board = at_rate(loaded.board, args.hz);
+    let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
+    let options = Options { seed: 1, ..Options::default() };
+    let robot = Robot::build(&board, clock.clone(), clock.now(), options).map_err(Failure::unavailable)?;
+    let interrupt = Interrupt::watch()?;
+    let length = Span::from_millis(u64::from(args.seconds) * 1000);
+    let bar = ProgressBar::new(1000);
+    if let Ok(style) = ProgressStyle::with_template("measuring {bar:40} {percent}%") {
+        bar.set_style(style);
+    }
+    let figures = bench_loop(robot, &clock, length, board.rt, &interrupt.flag(), |share| {
+        bar.set_position((share * 1000.0) as u64)
+    })
+    .map_err(|error| Failure::unavailable(format!("a thread cannot be started: {error}")))?;
+    bar.finish_and_clear();
+    let report = LoopReport::new(args, &board, &figures);
+    report.say();
+    if args.json {
+        super::output::json(&report)?;
+    }
+    Ok(())
+}
+
+/// `board` with another control rate; the field keeps its own, as nearly as whole ticks allow.
+fn at_rate(mut board: Board, hz: u32) -> Board {
+    board.period = Span::from_nanos(1_000_000_000 / u64::from(hz));
+    let ticks = board.field.dt.as_nanos() / board.period.as_nanos();
+    board.field.every_ticks = u32::try_from(ticks).unwrap_or(u32::MAX).max(1);
+    board
+}
+
+impl LoopReport {
+    fn new(args: &LoopArgs, board: &Board, figures: &LoopFigures) -> LoopReport {
+        let r#loop = Latency::of(&figures.recorder.release_late);
+        let bare_timer = Latency::of(&figures.measured.bare);
+        LoopReport {
+            schema: 1,
+            hz: args.hz,
+            seconds: args.seconds,
+            board: board.name.clone(),
+            p99_ratio: r#loop.zip(bare_timer).map(|(ours, bare)| ours.p99 / bare.p99),
+            r#loop,
+            bare_timer,
+            cost_us: Latency::of(&figures.recorder.exec),
+            slots_skipped: figures.measured.slots_skipped,
+            allocations_per_tick: figures.recorder.summary().allocations_per_slot(),
+            granted: figures.granted.iter().cloned().collect(),
+        }
+    }
+
+    fn say(&self) {
+        say!(
+            "loop at {} Hz on board '{}', measured on this machine just now, microseconds",
+            self.hz,
+            self.board
+        );
+        say!("                          p50      p99    p99.9      max        n");
+        for (name, latency) in [
+            ("wake-up, loop", self.r#loop),
+            ("wake-up, bare timer", self.bare_timer),
+            ("work of a tick", self.cost_us),
+        ] {
+            match latency {
+                Some(l) => say!(
+                    "{name:<23}{:>7.1}  {:>7.1}  {:>7.1}  {:>7.1}  {:>7}",
+                    l.p50,
+                    l.p99,
+                    l.p999,
+                    l.max,
+                    l.n
+                ),
+                None => say!("{name:<23} no sample"),
+            }
+        }
+        if let Some(ratio) = self.p99_ratio {
+            say!("p99 of the loop's wake-ups is {ratio:.2} times the bare timer's");
+        }
+        say!("{} slots skipped", self.slots_skipped);
+        match self.allocations_per_tick {
+            Some(n) => say!("{n} heap allocations a tick"),
+            None => say!("heap allocations are not counted in this build"),
+        }
+        for (thread, granted) in &self.granted {
+            for refusal in &granted.refusals {
+                say!("refused, {thread}: {refusal}");
+            }
+        }
+    }
+}

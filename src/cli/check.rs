@@ -1,0 +1,200 @@
+//! `check`: is this board file sound, and what does it come to, all inheritance and defaults done?
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::exit::Failure;
+use super::output::stderr_is_terminal;
+use crate::board::finding::Finding;
+use crate::board::plan::{Board, BusPlan};
+use crate::board::{self, BoardError, Loaded, Setting, share};
+
+/// Arguments of `check`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion check boards/picarx-v4.toml     every fault with its place, or what the file comes to
+  ganglion check sim                       a built-in board, by name
+  ganglion check my-car.toml --json        the same as one JSON object on the last line")]
+pub struct Args {
+    /// Board file, or the name of a built-in board
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// End with one JSON object on the last line of standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    match board::load(&args.file) {
+        Ok(loaded) => {
+            if args.json {
+                super::output::json(&sound(&loaded))?;
+            } else {
+                describe(&loaded).iter().for_each(|line| say!("{line}"));
+            }
+            Ok(())
+        }
+        Err(error) => {
+            if args.json {
+                super::output::json(&unsound(&error))?;
+            }
+            Err(failure(&args.file, &error))
+        }
+    }
+}
+
+/// How a verb ends that cannot have its board: 77 where reading was not permitted, else 78.
+pub fn failure(path: &Path, error: &BoardError) -> Failure {
+    match error {
+        BoardError::Unreadable { error: cause, .. }
+            if cause.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
+            Failure::file(path, cause).fix("make the file readable for this user")
+        }
+        BoardError::Unreadable { .. } => {
+            Failure::config(error).fix("name a board file, or one of the built-in boards")
+        }
+        BoardError::Refused(findings) => {
+            let count = match findings.len() {
+                1 => "one fault".to_string(),
+                many => format!("{many} faults"),
+            };
+            // A person sees each fault under its source line; a log keeps to one line.
+            let faults = if stderr_is_terminal() { format!("{error:#}") } else { error.to_string() };
+            Failure::config(format!("{}: {count}\n{faults}", path.display()))
+        }
+    }
+}
+
+/// The board for people: a summary, warnings, then every value with its origin.
+fn describe(loaded: &Loaded) -> Vec<String> {
+    let board = &loaded.board;
+    let mut lines =
+        vec![format!("# board {}: sound", board.name), format!("# digest {}", loaded.digest.to_hex())];
+    lines.extend(summary(board).into_iter().map(|line| format!("# {line}")));
+    for warning in &loaded.warnings {
+        lines.extend(format!("warning: {warning:#}").lines().map(|line| format!("# {line}")));
+    }
+    lines.extend(loaded.effective());
+    lines
+}
+
+fn summary(board: &Board) -> Vec<String> {
+    let shape = &board.field.shape;
+    let mut lines = vec![format!(
+        "{} sensors, {} motors, {} reflexes; control period {} ms",
+        board.sensors.len(),
+        board.motors.len(),
+        board.reflexes.len(),
+        board.period.as_micros_f64() / 1e3,
+    )];
+    lines.push(match (&board.bus, share::bus_load(board)) {
+        (BusPlan::Sim(timing) | BusPlan::Linux { timing, .. }, Some(load)) => format!(
+            "I2C at {} Hz: sensors take {:.1} % of its time, commands {:.1} %, together {:.1} % at least",
+            timing.speed_hz,
+            100.0 * load.sensors,
+            100.0 * load.motors,
+            100.0 * load.total(),
+        ),
+        _ => "no bus: sensors are columns of a log".to_string(),
+    });
+    lines.push(format!(
+        "field: {0} x {0} x {0} cells, {1} inputs, {2} outputs, a cycle every {3} ms within {4} ms, {5:.1} MB at least",
+        shape.grid,
+        shape.sensors,
+        shape.motors,
+        board.field.dt.as_micros_f64() / 1e3,
+        board.budget.target.as_micros_f64() / 1e3,
+        share::field_bytes(shape) as f64 / 1e6,
+    ));
+    lines
+}
+
+fn origin(setting: &Setting) -> String {
+    setting.origin.as_ref().map_or_else(|| "default".to_string(), |spot| spot.to_string())
+}
+
+fn sound(loaded: &Loaded) -> Value {
+    let board = &loaded.board;
+    let load = share::bus_load(board);
+    let settings: Vec<Value> = loaded
+        .settings
+        .iter()
+        .map(|setting| json!({ "key": setting.key, "value": setting.value, "origin": origin(setting) }))
+        .collect();
+    json!({
+        "schema": 1,
+        "board": board.name,
+        "sound": true,
+        "digest": loaded.digest.to_hex().as_str(),
+        "bus_load": load.map(|load| json!({ "sensors": load.sensors, "motors": load.motors })),
+        "field_bytes": share::field_bytes(&board.field.shape),
+        "warnings": loaded.warnings.iter().map(finding).collect::<Vec<_>>(),
+        "settings": settings,
+    })
+}
+
+fn unsound(error: &BoardError) -> Value {
+    let findings = match error {
+        BoardError::Refused(findings) => findings.iter().map(finding).collect(),
+        BoardError::Unreadable { path, .. } => {
+            vec![json!({ "file": path.display().to_string(), "message": error.to_string() })]
+        }
+    };
+    json!({ "schema": 1, "sound": false, "findings": findings })
+}
+
+fn finding(finding: &Finding) -> Value {
+    let spot = finding.spot.as_ref();
+    json!({
+        "file": spot.map(|spot| &*spot.file),
+        "line": spot.map(|spot| spot.line),
+        "column": spot.map(|spot| spot.column),
+        "key": finding.key,
+        "message": finding.problem.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_description_is_told_in_order_and_says_where_from() {
+        let loaded = board::built_in("sim").unwrap().unwrap();
+        let lines = describe(&loaded);
+        assert_eq!(lines[0], "# board sim: sound");
+        let at = |start: &str| lines.iter().position(|line| line.starts_with(start)).unwrap();
+        assert!(at("[bus]") < at("[[motor]]") && at("[[motor]]") < at("[[sensor]]"));
+        let kind = &lines[at("[bus]") + 1];
+        assert!(kind.starts_with("kind = \"sim\"") && kind.contains("# built-in/sim.toml:"), "{kind}");
+        let trig = &lines[at("trig = 27")];
+        assert!(trig.contains("# built-in/picarx-v4.toml:"), "{trig}");
+        let limit = &lines[at("limit = 1.0")];
+        assert!(limit.ends_with("# default"), "{limit}");
+        assert_eq!(lines, describe(&board::built_in("sim").unwrap().unwrap()));
+    }
+
+    #[test]
+    fn json_tells_faults_with_their_place() {
+        let error = board::from_text("bad", "inherits = \"sim\"\nperiod_ms = 0\n").unwrap_err();
+        let object = unsound(&error);
+        assert_eq!(object["sound"], false);
+        assert_eq!(object["findings"][0]["line"], 2);
+        assert_eq!(object["findings"][0]["column"], 13);
+        assert_eq!(object["findings"][0]["key"], "period_ms");
+        let failure = failure(Path::new("bad.toml"), &error);
+        assert_eq!(failure.exit(), super::super::exit::Exit::Config);
+    }
+
+    #[test]
+    fn a_missing_board_is_a_configuration_fault() {
+        let path = Path::new("no/such/sym.toml");
+        let error = board::load(path).unwrap_err();
+        let failure = failure(path, &error);
+        assert_eq!(failure.exit(), super::super::exit::Exit::Config);
+        assert!(failure.to_string().contains("did you mean `sim`?"), "{failure}");
+    }
+}

@@ -1,0 +1,170 @@
+//! `doctor`: what this machine grants a real-time program, one line a finding, each refusal with
+//! its fix. It asks on threads that it throws away, reads `/proc` and `/sys`, and looks for device
+//! nodes; it opens no bus, moves no motor and changes no setting.
+
+mod devices;
+mod grants;
+mod system;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::exit::Failure;
+use crate::board::plan::Board;
+
+/// Arguments of `doctor`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion doctor                              one line a finding, with the fix for each refusal
+  ganglion doctor --board boards/my-car.toml   also: has this machine what that board needs?
+  ganglion doctor --json                       the same as one JSON object on the last line
+
+Exit code 69 if something that the board needs is refused; a board with 'rt.strict' needs its
+priority, its core and its locked memory. Without --board nothing is needed.")]
+pub struct Args {
+    /// Board file, or the name of a built-in board, whose needs are to be looked at
+    #[arg(long, value_name = "FILE")]
+    board: Option<PathBuf>,
+    /// End with one JSON object on the last line of standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// How one thing stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    /// As it should be, or simply a fact.
+    Ok,
+    /// It will work, less well.
+    Warn,
+    /// Not to be had.
+    Refused,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Finding {
+    topic: &'static str,
+    verdict: Verdict,
+    found: String,
+    /// What to do about it.
+    fix: Option<String>,
+    /// The board cannot do without.
+    required: bool,
+}
+
+impl Finding {
+    fn new(topic: &'static str, verdict: Verdict, found: impl fmt::Display) -> Finding {
+        Finding { topic, verdict, found: found.to_string(), fix: None, required: false }
+    }
+    fn ok(topic: &'static str, found: impl fmt::Display) -> Finding {
+        Finding::new(topic, Verdict::Ok, found)
+    }
+    fn warn(topic: &'static str, found: impl fmt::Display, fix: impl fmt::Display) -> Finding {
+        Finding { fix: Some(fix.to_string()), ..Finding::new(topic, Verdict::Warn, found) }
+    }
+    fn refused(topic: &'static str, found: impl fmt::Display, fix: impl fmt::Display) -> Finding {
+        Finding { fix: Some(fix.to_string()), ..Finding::new(topic, Verdict::Refused, found) }
+    }
+    /// The board cannot do without this.
+    fn needed(self, required: bool) -> Finding {
+        Finding { required, ..self }
+    }
+    fn stops_the_board(&self) -> bool {
+        self.required && self.verdict == Verdict::Refused
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = match self.verdict {
+            Verdict::Ok => "ok",
+            Verdict::Warn => "warn",
+            Verdict::Refused => "refused",
+        };
+        write!(f, "{verdict:<8} {:<16} {}", self.topic, self.found)?;
+        if self.stops_the_board() {
+            f.write_str(" (the board needs it)")?;
+        }
+        match &self.fix {
+            Some(fix) => write!(f, "\n{:<25} to do: {fix}", ""),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What `--json` prints. `schema` changes when a field changes its meaning or goes.
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: u32,
+    board: Option<&'a str>,
+    findings: &'a [Finding],
+    granted: &'a [crate::rt::Granted],
+    bare_timer: &'a grants::Lateness,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let loaded = args.board.as_deref().map(load).transpose()?;
+    let board = loaded.as_ref();
+    let (granted, lateness, about_grants) = grants::ask(grants::plan(board))?;
+    let mut findings = system::look(Path::new("/"), board);
+    findings.extend(about_grants);
+    findings.extend(devices::look(Path::new("/"), board));
+
+    for finding in &findings {
+        say!("{finding}");
+    }
+    let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+    let [ok, warn, refused] = [Verdict::Ok, Verdict::Warn, Verdict::Refused].map(count);
+    let needed = findings.iter().filter(|finding| finding.stops_the_board()).count();
+    let needed = board.map_or(String::new(), |board| format!(" ({needed} of them needed by {})", board.name));
+    say!("\n{ok} ok, {warn} warn, {refused} refused{needed}");
+    if args.json {
+        let board = board.map(|board| board.name.as_str());
+        let report =
+            Report { schema: 1, board, findings: &findings, granted: &granted, bare_timer: &lateness };
+        super::output::json(&report)?;
+    }
+    verdict(&findings)
+}
+
+fn load(path: &Path) -> Result<Board, Failure> {
+    match crate::board::load(path) {
+        Ok(loaded) => Ok(loaded.board),
+        Err(error) => Err(super::check::failure(path, &error)),
+    }
+}
+
+/// The exit: 69 with the topics that stop the board.
+fn verdict(findings: &[Finding]) -> Result<(), Failure> {
+    let topics: Vec<&str> = findings.iter().filter(|f| f.stops_the_board()).map(|f| f.topic).collect();
+    if topics.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::unavailable(format!("the board needs what this machine refuses: {}", topics.join(", ")))
+        .fix("as said above, line by line"))
+}
+
+/// The text of a file below `root`, trimmed; `None` where it cannot be read. `/proc` and `/sys` are
+/// read through this, so that tests can show a machine that is not there.
+fn text(root: &Path, path: &str) -> Option<String> {
+    let text = std::fs::read_to_string(root.join(path)).ok()?;
+    Some(text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_string())
+}
+
+/// Names in a folder below `root`, sorted; none where there is no such folder.
+fn names(root: &Path, path: &str) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(root.join(path)) else { return Vec::new() };
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+#[path = "doctor/tests.rs"]
+mod tests;

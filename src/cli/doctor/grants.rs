@@ -1,0 +1,206 @@
+//! What the scheduler, the memory and the timer give: asked for on threads that end right after,
+//! so that nothing of it sticks to the program.
+
+use std::num::NonZeroU64;
+use std::thread;
+
+use rustix::process::{Resource, getrlimit};
+use serde::Serialize;
+
+use super::{Finding, Verdict};
+use crate::board::plan::Board;
+use crate::cli::exit::Failure;
+use crate::rt::{Granted, Refusal, Role, RtPlan, Wish, become_real_time};
+use crate::time::{Clock, Grid, MonotonicClock, Span};
+
+/// What is asked for where no board says: the shipped robot's priority, no core of its own.
+const USUAL: RtPlan = RtPlan { strict: false, priority: 80, cpu: None, lock_memory: true };
+
+/// Period of the timer measurement: the fastest control loop this is meant for.
+const PERIOD: Span = Span::from_millis(1);
+/// Sleeps that are measured: a fifth of a second, enough for a glance and no more. A real
+/// measurement is `ganglion bench loop`.
+const SLEEPS: u64 = 200;
+
+/// How late a bare timer woke, from the scheduled moment.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Lateness {
+    /// Number of sleeps.
+    pub n: u64,
+    /// Median in us.
+    pub p50_us: f64,
+    /// 99th percentile in us.
+    pub p99_us: f64,
+    /// Worst in us.
+    pub max_us: f64,
+}
+
+/// The plan to ask for.
+pub(super) fn plan(board: Option<&Board>) -> RtPlan {
+    board.map_or(USUAL, |board| board.rt)
+}
+
+/// Asks as a tick and as a bus thread would, and measures the tick's timer.
+pub(super) fn ask(plan: RtPlan) -> Result<(Vec<Granted>, Lateness, Vec<Finding>), Failure> {
+    let tick = throw_away(move || (become_real_time(&plan, Role::Tick), bare_timer()))?;
+    let bus = throw_away(move || become_real_time(&plan, Role::Bus))?;
+    if plan.lock_memory {
+        // The lock is the process's and would outlive the thread. Without a lock this does nothing.
+        let _ = rustix::mm::munlockall();
+    }
+    let (tick, lateness) = tick;
+    let mut findings = about(&plan, &tick, &bus);
+    findings.push(limit("limit rtprio", Resource::Rtprio, ""));
+    findings.push(limit("limit memlock", Resource::Memlock, " bytes"));
+    findings.push(about_timer(&tick, &lateness));
+    Ok((vec![tick, bus], lateness, findings))
+}
+
+fn throw_away<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+    let thread = thread::Builder::new().name("doctor".into()).spawn(work);
+    let thread = thread.map_err(|error| Failure::unavailable(format!("no thread: {error}")))?;
+    thread.join().map_err(|_| Failure::bug("the thread that asks for real time ended in a panic"))
+}
+
+/// One finding for each wish of the plan, from what the threads have.
+fn about(plan: &RtPlan, tick: &Granted, bus: &Granted) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    if plan.priority > 0 {
+        let found = format!("SCHED_FIFO, tick {}, bus {}", tick.priority, bus.priority);
+        let refusal = refused(tick, |what| matches!(what, Wish::Priority(_)))
+            .or_else(|| refused(bus, |what| matches!(what, Wish::Priority(_))));
+        findings.push(finding("priority", found, refusal, plan.strict));
+    }
+    if plan.lock_memory {
+        let found = format!("locked, {} KiB", tick.locked_kib);
+        let refusal = refused(tick, |what| what == Wish::Memory);
+        findings.push(finding("memory lock", found, refusal, plan.strict));
+    }
+    if let Some(cpu) = plan.cpu {
+        let found = format!("the tick has core {cpu}");
+        let refusal = refused(tick, |what| matches!(what, Wish::Core(_)));
+        findings.push(finding("core", found, refusal, plan.strict));
+    }
+    let slack = format!("{} ns for the tick", tick.timer_slack_ns);
+    let refusal = refused(tick, |what| what == Wish::TimerSlack);
+    findings.push(finding("timer slack", slack, refusal, plan.strict));
+    findings
+}
+
+fn refused(granted: &Granted, which: impl Fn(Wish) -> bool) -> Option<Refusal> {
+    granted.refusals.iter().copied().find(|refusal| which(refusal.what))
+}
+
+fn finding(topic: &'static str, found: String, refusal: Option<Refusal>, required: bool) -> Finding {
+    match refusal {
+        None => Finding::ok(topic, found),
+        Some(refusal) => Finding::refused(topic, refusal, refusal.fix()),
+    }
+    .needed(required)
+}
+
+fn limit(topic: &'static str, resource: Resource, unit: &str) -> Finding {
+    let words = |value: Option<u64>| value.map_or("unlimited".into(), |value| format!("{value}{unit}"));
+    let limit = getrlimit(resource);
+    // No verdict of its own: root and capabilities pass these limits, and the lines above say what came of it.
+    Finding::new(topic, Verdict::Ok, format!("{} (at most {})", words(limit.current), words(limit.maximum)))
+}
+
+/// Sleeps on the grid as the tick does, and does nothing else.
+fn bare_timer() -> Lateness {
+    let clock = MonotonicClock;
+    let mut grid = Grid::new(clock.now() + PERIOD, PERIOD);
+    let mut late_ns = Vec::with_capacity(SLEEPS as usize);
+    for _ in 0..SLEEPS {
+        let slot = grid.slot();
+        clock.sleep_until(slot);
+        let now = clock.now();
+        late_ns.push(now.since(slot).as_nanos());
+        grid.done(now);
+    }
+    late_ns.sort_unstable();
+    summary(&late_ns)
+}
+
+/// Of sorted samples, at least one.
+fn summary(late_ns: &[u64]) -> Lateness {
+    let at = |percent: usize| {
+        let rank = (late_ns.len() * percent).div_ceil(100).max(1); // nearest rank
+        late_ns[rank - 1] as f64 / 1e3
+    };
+    Lateness { n: late_ns.len() as u64, p50_us: at(50), p99_us: at(99), max_us: at(100) }
+}
+
+fn about_timer(tick: &Granted, lateness: &Lateness) -> Finding {
+    let Lateness { n, p50_us, p99_us, max_us } = lateness;
+    let found = format!(
+        "measured now at {} Hz, policy {:?}: {p50_us:.1} us late p50, {p99_us:.1} p99, {max_us:.1} max (n = {n})",
+        1_000_000_000 / PERIOD.as_nanos(),
+        tick.policy,
+    );
+    // A tenth of the period: what a control loop can shrug off.
+    let tolerable_us = PERIOD.as_micros_f64() / 10.0;
+    if *p99_us <= tolerable_us {
+        Finding::ok("bare timer", found)
+    } else {
+        let fix = format!(
+            "more than {tolerable_us:.0} us of lateness is much of a 1 ms period: grant the priority, set the \
+             governor to performance, keep other work off the core; 'ganglion bench loop' measures at length"
+        );
+        Finding::warn("bare timer", found, fix)
+    }
+}
+
+/// The resolution that the kernel states for the clock of the grid.
+pub(super) fn clock_resolution_ns() -> Option<NonZeroU64> {
+    let t = rustix::time::clock_getres(rustix::time::ClockId::Monotonic);
+    NonZeroU64::new(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_samples_by_nearest_rank() {
+        let of = |n: u64| summary(&(1..=n).map(|us| us * 1000).collect::<Vec<_>>());
+        assert_eq!(of(200), Lateness { n: 200, p50_us: 100.0, p99_us: 198.0, max_us: 200.0 });
+        assert_eq!(of(1), Lateness { n: 1, p50_us: 1.0, p99_us: 1.0, max_us: 1.0 });
+    }
+
+    #[test]
+    fn asking_leaves_the_calling_thread_as_it_was() {
+        let before = crate::rt::grant::look(Role::Tick);
+        // Without the memory: its lock is the process's, and other tests of this process look at it.
+        let plan = RtPlan { lock_memory: false, ..USUAL };
+        let (granted, lateness, findings) = ask(plan).unwrap();
+        let after = crate::rt::grant::look(Role::Tick);
+        assert_eq!(
+            (after.policy, after.priority, after.cores),
+            (before.policy, before.priority, before.cores)
+        );
+        assert_eq!(granted.iter().map(|g| g.role).collect::<Vec<_>>(), [Role::Tick, Role::Bus]);
+        assert_eq!(lateness.n, SLEEPS);
+        // Each refusal of a thread is a line with a fix.
+        let refused = |topic: &str| {
+            findings.iter().any(|f| f.topic == topic && f.verdict == Verdict::Refused && f.fix.is_some())
+        };
+        let wished = |wish: Wish| granted[0].refusals.iter().any(|refusal| refusal.what == wish);
+        assert_eq!(refused("priority"), wished(Wish::Priority(80)));
+        assert_eq!(refused("timer slack"), wished(Wish::TimerSlack));
+    }
+
+    #[test]
+    fn a_strict_board_needs_what_it_asks_for_and_another_does_not() {
+        let mut granted = crate::rt::grant::look(Role::Tick);
+        let refusal = Refusal { what: Wish::Priority(80), errno: libc::EPERM };
+        granted.refusals.push(refusal).unwrap();
+        for strict in [false, true] {
+            let findings = about(&RtPlan { strict, ..USUAL }, &granted, &granted);
+            let priority = findings.iter().find(|f| f.topic == "priority").unwrap();
+            assert_eq!(priority.verdict, Verdict::Refused);
+            assert_eq!(priority.stops_the_board(), strict);
+            assert_eq!(super::super::verdict(&findings).is_err(), strict);
+        }
+    }
+}

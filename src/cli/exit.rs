@@ -1,0 +1,191 @@
+//! How the program ends: an exit code that a service manager can act on, and one message for a
+//! person: what failed, where, what to do. The codes are those of BSD's `sysexits.h`, which systemd
+//! knows by name; no number is invented.
+
+use std::fmt::{self, Display};
+use std::io::Write;
+use std::process::ExitCode;
+
+use super::output;
+use crate::rt::Refusal;
+
+/// Why the program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// Done as asked.
+    Done = 0,
+    /// The command line is wrong (EX_USAGE).
+    Usage = 64,
+    /// A file was read and its content is wrong (EX_DATAERR).
+    Data = 65,
+    /// Something that is needed is not there: a file, a bus, a device (EX_UNAVAILABLE).
+    Unavailable = 69,
+    /// An invariant of the program is broken: a bug (EX_SOFTWARE).
+    Bug = 70,
+    /// The system refused a permission (EX_NOPERM).
+    Permission = 77,
+    /// The board file is wrong (EX_CONFIG).
+    Config = 78,
+    /// A second Ctrl-C ended the program at once (128 + SIGINT, as shells count).
+    Interrupted = 130,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit as u8)
+    }
+}
+
+/// A verb's failure: an exit code and words for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    exit: Exit,
+    what: String,
+    place: Option<String>,
+    fix: Option<String>,
+}
+
+impl Failure {
+    fn new(exit: Exit, what: impl Display) -> Failure {
+        Failure { exit, what: what.to_string(), place: None, fix: None }
+    }
+    /// The command line is wrong (64).
+    pub fn usage(what: impl Display) -> Failure {
+        Failure::new(Exit::Usage, what)
+    }
+    /// A file's content is wrong: a log, a read-out, a recording (65).
+    pub fn data(what: impl Display) -> Failure {
+        Failure::new(Exit::Data, what)
+    }
+    /// Something that is needed is not there: a file, a bus, a device (69).
+    pub fn unavailable(what: impl Display) -> Failure {
+        Failure::new(Exit::Unavailable, what)
+    }
+    /// An invariant of the program is broken (70). Never for bad input.
+    pub fn bug(what: impl Display) -> Failure {
+        Failure::new(Exit::Bug, what)
+    }
+    /// The system refused a permission (77).
+    pub fn permission(what: impl Display) -> Failure {
+        Failure::new(Exit::Permission, what)
+    }
+    /// The board file is wrong (78).
+    pub fn config(what: impl Display) -> Failure {
+        Failure::new(Exit::Config, what)
+    }
+    /// A file could not be opened, read or written: 77 where permission is missing, else 69.
+    pub fn file(path: &std::path::Path, error: &std::io::Error) -> Failure {
+        let exit = match error.kind() {
+            std::io::ErrorKind::PermissionDenied => Exit::Permission,
+            _ => Exit::Unavailable,
+        };
+        Failure::new(exit, error).at(path.display())
+    }
+    /// Says where: a file, a file and a line, a device.
+    pub fn at(mut self, place: impl Display) -> Failure {
+        self.place = Some(place.to_string());
+        self
+    }
+    /// Says what to do about it.
+    pub fn fix(mut self, fix: impl Display) -> Failure {
+        self.fix = Some(fix.to_string());
+        self
+    }
+    /// The exit code.
+    pub fn exit(&self) -> Exit {
+        self.exit
+    }
+
+    /// clap's message without its colours: first paragraph is what, the rest is the fix.
+    pub(super) fn from_clap(error: &clap::Error) -> Failure {
+        let text = error.render().to_string();
+        let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+        let what = lines.next().unwrap_or_default();
+        let rest: Vec<&str> = lines.collect();
+        let failure = Failure::usage(what.strip_prefix("error: ").unwrap_or(what));
+        if rest.is_empty() { failure } else { failure.fix(rest.join("; ")) }
+    }
+
+    /// Writes the message to standard error, once. There is nobody left to tell when that fails.
+    pub(super) fn report(&self) {
+        let text = if output::stderr_is_terminal() {
+            self.lines()
+        } else {
+            format!("{}{self}\n", output::journal_prefix(log::Level::Error))
+        };
+        let _ = std::io::stderr().lock().write_all(text.as_bytes());
+    }
+
+    /// The message as a terminal shows it.
+    fn lines(&self) -> String {
+        let mut text = format!("ganglion: {}\n", self.what.trim_end());
+        for (label, words) in [("where", &self.place), ("to do", &self.fix)] {
+            if let Some(words) = words {
+                text.push_str(&format!("  {label}: {}\n", words.trim_end()));
+            }
+        }
+        text
+    }
+}
+
+/// What a strict board was refused (77).
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::permission(refusal).fix(refusal.fix())
+    }
+}
+
+/// The message as one line, for logs: `ganglion: where: what (to do)`.
+impl Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ganglion: ")?;
+        if let Some(place) = &self.place {
+            write!(f, "{}: ", one_line(place))?;
+        }
+        f.write_str(&one_line(&self.what))?;
+        if let Some(fix) = &self.fix {
+            write!(f, " (to do: {})", one_line(fix))?;
+        }
+        Ok(())
+    }
+}
+
+/// A text of several lines as one.
+fn one_line(text: &str) -> String {
+    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_says_what_where_and_what_to_do() {
+        let failure =
+            Failure::config("period_ms is 0\nmust be 1 to 100").at("boards/mine.toml:12").fix("give it 10");
+        assert_eq!(
+            failure.to_string(),
+            "ganglion: boards/mine.toml:12: period_ms is 0; must be 1 to 100 (to do: give it 10)"
+        );
+        assert_eq!(
+            failure.lines(),
+            "ganglion: period_ms is 0\nmust be 1 to 100\n  where: boards/mine.toml:12\n  to do: give it 10\n"
+        );
+    }
+
+    #[test]
+    fn codes_are_those_of_sysexits() {
+        let codes = [Exit::Usage, Exit::Data, Exit::Unavailable, Exit::Bug, Exit::Permission, Exit::Config];
+        assert_eq!(codes.map(|exit| exit as u8), [64, 65, 69, 70, 77, 78]);
+    }
+
+    #[test]
+    fn a_file_that_may_not_be_read_is_a_permission() {
+        let path = std::path::Path::new("board.toml");
+        let denied = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let absent = std::io::Error::from(std::io::ErrorKind::NotFound);
+        assert_eq!(Failure::file(path, &denied).exit(), Exit::Permission);
+        assert_eq!(Failure::file(path, &absent).exit(), Exit::Unavailable);
+    }
+}

@@ -1,0 +1,152 @@
+//! The command line: one verb a file, each with its own `Args` and
+//! `run(args) -> Result<(), Failure>`. A new verb is one variant and one arm here.
+//!
+//! Words are made here and nowhere below: the library's errors are small values, this edge gives
+//! them a sentence, a fix and an exit code. Nothing in here decides anything about the robot.
+
+/// `println!` for verbs. Unlike the standard one it does not panic when the reader has gone
+/// (`ganglion check FILE | head`): a robot must not stop because of a closed pipe. A full disk is
+/// remembered and becomes the program's failure. Listed before the verbs, so they all see it.
+macro_rules! say {
+    () => { $crate::cli::output::line(format_args!("")) };
+    ($($words:tt)*) => { $crate::cli::output::line(format_args!($($words)*)) };
+}
+
+pub mod check;
+mod arguments;
+pub mod bench;
+pub mod doctor;
+pub mod exit;
+pub mod interrupt;
+pub mod learn;
+mod logging;
+pub mod output;
+pub mod replay;
+mod report;
+pub mod run;
+pub mod safe_stop;
+mod status;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use exit::{Exit, Failure};
+
+/// The runtime that lives on a robot: sensors in, reflexes always, a neural field while there is
+/// time, motors out.
+#[derive(Debug, Parser)]
+#[command(name = "ganglion", version, max_term_width = 100, after_help = EXIT_CODES)]
+struct Invocation {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+/// What can be asked for. Each variant's doc comment is the verb's line in `--help`.
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run a robot: by default the simulated PiCar-X, in real time, with a summary at the end
+    Run(run::Args),
+    /// Check a board file: tell every fault, or the effective configuration and where each value is from
+    Check(check::Args),
+    /// Tell what this machine grants a real-time program, and the fix for each refusal
+    Doctor(doctor::Args),
+    /// Measure what this machine really does
+    Bench(bench::Args),
+    /// Run the whole loop over a log as fast as it goes, and judge a read-out by the log's labels
+    Replay(replay::Args),
+    /// Learn the decisions in a log: fit the read-out of a board's field, judge it, save it
+    Learn(learn::Args),
+    /// Still the motors of a board, once
+    SafeStop(safe_stop::Args),
+}
+
+fn dispatch(verb: Verb) -> Result<(), Failure> {
+    match verb {
+        Verb::Run(args) => run::run(args),
+        Verb::Check(args) => check::run(args),
+        Verb::Bench(args) => bench::run(args),
+        Verb::Doctor(args) => doctor::run(args),
+        Verb::Replay(args) => replay::run(args),
+        Verb::Learn(args) => learn::run(args),
+        Verb::SafeStop(args) => safe_stop::run(args),
+    }
+}
+
+const EXIT_CODES: &str = "\
+'ganglion VERB --help' has examples. RUST_LOG=info (or debug) says more on standard error.
+
+Exit codes: 0 done; 64 the command line is wrong; 65 a file's content is wrong; 69 something needed
+is not available; 70 a bug in ganglion; 77 the system refused a permission; 78 the board file is
+wrong; 130 ended by a second Ctrl-C.";
+
+/// The whole program: parses the arguments, runs the verb, reports a failure once.
+pub fn main() -> ExitCode {
+    logging::start();
+    // The panic hook has already said where; what is left is an exit code of our own, not 101.
+    let outcome = std::panic::catch_unwind(|| invoke(std::env::args_os()));
+    match outcome.unwrap_or(Ok(Exit::Bug)) {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            failure.report();
+            failure.exit().into()
+        }
+    }
+}
+
+fn invoke(arguments: impl IntoIterator<Item = OsString>) -> Result<Exit, Failure> {
+    let verb = match Invocation::try_parse_from(arguments) {
+        Ok(invocation) => invocation.verb,
+        Err(answer) => return not_a_verb(answer),
+    };
+    dispatch(verb)?;
+    output::outcome()?;
+    Ok(Exit::Done)
+}
+
+/// `--help` and `--version` are answers; everything else that clap has to say is a usage error,
+/// which is 64 here and not clap's 2.
+fn not_a_verb(answer: clap::Error) -> Result<Exit, Failure> {
+    let asked_for = !answer.use_stderr();
+    let whole_help = answer.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
+    if asked_for || whole_help || output::stderr_is_terminal() {
+        // A closed pipe here leaves nobody to tell.
+        let _ = answer.print();
+        return Ok(if asked_for { Exit::Done } else { Exit::Usage });
+    }
+    Err(Failure::from_clap(&answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Every verb's own examples, as (verb, line).
+    fn examples(command: &clap::Command, into: &mut Vec<(String, String)>) {
+        let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let lines = text.lines().map(str::trim).filter(|line| line.starts_with("ganglion "));
+        into.extend(lines.map(|line| (command.get_name().to_string(), line.to_string())));
+        command.get_subcommands().for_each(|sub| examples(sub, into));
+    }
+
+    #[test]
+    fn the_command_line_is_sound_and_its_examples_are_accepted() {
+        let mut command = Invocation::command();
+        command.build();
+        let mut found = Vec::new();
+        examples(&command, &mut found);
+        assert!(found.len() >= command.get_subcommands().count() - 1, "{found:?}");
+        for (verb, line) in found {
+            // The explanation stands two blanks or more to the right; a pipe or a file is the shell's.
+            let words = line.split("  ").next().unwrap_or_default().split(['|', '>', '#']).next();
+            let words = words.unwrap_or_default().split_whitespace();
+            if let Err(error) = Invocation::try_parse_from(words.map(|word| word.trim_matches('\''))) {
+                panic!("{verb}: its example is refused: {line}\n{error}");
+            }
+        }
+    }
+}

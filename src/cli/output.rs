@@ -1,0 +1,101 @@
+//! Standard output and what standard error is: a terminal, the journal or something else.
+
+use std::fmt::Arguments;
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::Mutex;
+
+use super::exit::Failure;
+
+/// The first error of standard output that was not a reader going away.
+static BROKEN: Mutex<Option<std::io::Error>> = Mutex::new(None);
+
+/// One line to standard output; [`say!`](self) is the way to call it. Never panics.
+pub fn line(words: Arguments<'_>) {
+    if let Err(error) = write_line(&mut std::io::stdout().lock(), words)
+        && let Ok(mut broken) = BROKEN.lock()
+    {
+        broken.get_or_insert(error);
+    }
+}
+
+/// One object as one line of JSON to standard output.
+pub fn json(object: &impl serde::Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string(object).map_err(|error| Failure::bug(format!("no JSON: {error}")))?;
+    line(format_args!("{text}"));
+    Ok(())
+}
+
+fn write_line(to: &mut impl Write, words: Arguments<'_>) -> std::io::Result<()> {
+    match to.write_fmt(words).and_then(|()| to.write_all(b"\n")).and_then(|()| to.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()), // the reader has seen enough
+        other => other,
+    }
+}
+
+/// Whether everything that was said has been written (or its reader went away).
+pub(super) fn outcome() -> Result<(), Failure> {
+    let broken = BROKEN.lock().ok().and_then(|mut broken| broken.take());
+    match broken {
+        None => Ok(()),
+        Some(error) => Err(Failure::unavailable(error)
+            .at("standard output")
+            .fix("make room on the disk, or send the output elsewhere")),
+    }
+}
+
+/// Whether a person is reading standard error.
+pub fn stderr_is_terminal() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// The priority in front of a line for the journal, which reads `<3>` as an error and so on
+/// (sd-daemon(3)); nothing anywhere else.
+pub(super) fn journal_prefix(level: log::Level) -> &'static str {
+    if !stderr_is_journal() {
+        return "";
+    }
+    match level {
+        log::Level::Error => "<3>",
+        log::Level::Warn => "<4>",
+        log::Level::Info => "<6>",
+        log::Level::Debug | log::Level::Trace => "<7>",
+    }
+}
+
+/// systemd sets `JOURNAL_STREAM` to `device:inode` of the stream it gave us. It is inherited by
+/// children whose standard error is something else, so the numbers are compared.
+fn stderr_is_journal() -> bool {
+    let Some(stream) = std::env::var("JOURNAL_STREAM").ok() else { return false };
+    match rustix::fs::fstat(std::io::stderr()) {
+        Ok(stat) => stream == format!("{}:{}", stat.st_dev, stat.st_ino),
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Refuses(ErrorKind);
+    impl Write for Refuses {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(self.0.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_went_away_is_no_failure_and_a_full_disk_is() {
+        assert!(write_line(&mut Refuses(ErrorKind::BrokenPipe), format_args!("x")).is_ok());
+        assert!(write_line(&mut Refuses(ErrorKind::StorageFull), format_args!("x")).is_err());
+    }
+
+    #[test]
+    fn a_line_is_a_line() {
+        let mut to = Vec::new();
+        write_line(&mut to, format_args!("{} of {}", 1, 2)).unwrap();
+        assert_eq!(to, b"1 of 2\n");
+    }
+}

@@ -1,0 +1,258 @@
+//! What `run` says at its end: for people a page, for scripts one object. Every figure was counted
+//! or measured in the run; what was not measured is absent (`null`), never zero.
+
+use super::exit::Failure;
+use crate::board::plan::Board;
+use crate::drive::Ending;
+use crate::field::FieldCounters;
+use crate::robot::Robot;
+use crate::rt::Granted;
+use crate::sense::BusCounters;
+use crate::sim::Plant;
+use crate::time::Clock;
+use crate::trace::Latency;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Version of the JSON object; raised when a key changes its meaning or goes away.
+const SCHEMA: u32 = 1;
+
+/// What stands outside the tick and is looked at again when the run is over.
+pub struct Outside {
+    plant: Option<Plant>,
+    bus: Arc<BusCounters>,
+    records_dropped: Arc<AtomicU64>,
+    engine: &'static str,
+}
+
+impl Outside {
+    /// Keeps hold of what `robot` leaves behind.
+    pub fn of(robot: &Robot) -> Outside {
+        Outside {
+            plant: robot.plant.clone(),
+            bus: robot.bus.clone(),
+            records_dropped: robot.records_dropped.clone(),
+            engine: robot.engine_name,
+        }
+    }
+}
+
+/// The object.
+#[derive(Debug, Serialize)]
+pub struct RunReport {
+    schema: u32,
+    board: String,
+    engine: &'static str,
+    /// `real` or `virtual`: which time the latencies below are figures of.
+    clock: &'static str,
+    slots_run: u64,
+    slots_skipped: u64,
+    elapsed_s: f64,
+    period_s: f64,
+    grid_identity_holds: bool,
+    collisions: Option<u64>,
+    falls: Option<u64>,
+    distance_m: Option<f64>,
+    motors_still: Option<bool>,
+    mode: &'static str,
+    reflexes: BTreeMap<&'static str, u64>,
+    rungs: BTreeMap<String, f64>,
+    release_late_us: Option<Latency>,
+    exec_us: Option<Latency>,
+    end_late_us: Option<Latency>,
+    field_us: Option<Latency>,
+    allocations_per_tick: Option<f64>,
+    /// By motor: how smooth its commands were. Absent for motors that did not move.
+    smoothness: BTreeMap<String, SmoothnessReport>,
+    field: FieldCounters,
+    field_state: String,
+    bus: BusReport,
+    records_dropped: u64,
+    granted: BTreeMap<&'static str, Granted>,
+    hung: Vec<&'static str>,
+    digest: String,
+}
+
+/// Smoothness of one motor's commands (see `smooth.rs`).
+#[derive(Debug, Serialize)]
+struct SmoothnessReport {
+    /// Mean log dimensionless jerk over windows of five seconds; nearer to zero is smoother.
+    log_dimensionless_jerk: f64,
+    /// Commands that repeated the one before bit for bit, as a share of those that moved.
+    held: f64,
+}
+
+/// Counters of the bus.
+#[derive(Debug, Serialize)]
+struct BusReport {
+    failures: u64,
+    set_ups: u64,
+    commands_expired: u64,
+    commands_replaced: u64,
+    readings_dropped: u64,
+}
+
+impl RunReport {
+    /// Gathers the figures of a run that has ended.
+    pub fn new(board: &Board, ending: &Ending, outside: &Outside, clock: &dyn Clock) -> RunReport {
+        let summary = ending.recorder.summary();
+        let world = outside.plant.as_ref().map(|plant| plant.report(clock.now()));
+        let period_s = board.period.as_secs_f64();
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let rungs = summary.slots_in_rung.iter().enumerate();
+        RunReport {
+            schema: SCHEMA,
+            board: board.name.clone(),
+            engine: outside.engine,
+            clock: if clock.is_real() { "real" } else { "virtual" },
+            slots_run: ending.tick.grid().slots_run(),
+            slots_skipped: ending.tick.grid().slots_skipped(),
+            elapsed_s: ending.elapsed.as_secs_f64(),
+            period_s,
+            grid_identity_holds: ending.identity_holds,
+            collisions: world.as_ref().map(|world| world.collisions()),
+            falls: world.as_ref().map(|world| world.contacts.falls),
+            distance_m: world.as_ref().map(|world| world.distance_m),
+            motors_still: outside.plant.as_ref().map(Plant::motors_still),
+            mode: ending.tick.mode().name(),
+            reflexes: summary.trips_by_name(),
+            rungs: rungs.map(|(rung, &slots)| (rung.to_string(), slots as f64 * period_s)).collect(),
+            release_late_us: Latency::of(&ending.recorder.release_late),
+            exec_us: Latency::of(&ending.recorder.exec),
+            end_late_us: Latency::of(&ending.recorder.end_late),
+            field_us: Latency::of(&ending.recorder.field),
+            allocations_per_tick: summary.allocations_per_slot(),
+            smoothness: smoothness(board, ending),
+            field: ending.tick.field_counters(),
+            field_state: ending.tick.engine_state().to_string(),
+            bus: BusReport {
+                failures: count(&outside.bus.failures),
+                set_ups: count(&outside.bus.set_ups),
+                commands_expired: count(&outside.bus.expired),
+                commands_replaced: ending.tick.commands_replaced(),
+                readings_dropped: count(&outside.bus.readings_dropped),
+            },
+            records_dropped: count(&outside.records_dropped),
+            granted: ending.granted.iter().cloned().collect(),
+            hung: ending.hung.clone(),
+            digest: ending.recorder.digest(),
+        }
+    }
+
+    /// The page for people.
+    pub fn say(&self) {
+        let virtually = if self.clock == "virtual" { " of virtual time" } else { "" };
+        say!("{} on board '{}', field: {}", self.mode, self.board, self.engine);
+        say!(
+            "  slots      {} run, {} skipped in {:.2} s{virtually} ({:.1} ms period)",
+            self.slots_run,
+            self.slots_skipped,
+            self.elapsed_s,
+            self.period_s * 1e3
+        );
+        self.say_world();
+        let reflexes: Vec<String> = self.reflexes.iter().map(|(name, n)| format!("{name} {n}")).collect();
+        say!("  reflexes   {}", if reflexes.is_empty() { "none".into() } else { reflexes.join(", ") });
+        let rungs: Vec<String> =
+            self.rungs.iter().filter(|(_, s)| **s > 0.0).map(|(r, s)| format!("{r}: {s:.2} s")).collect();
+        say!("  rungs      {}", rungs.join(", "));
+        for (name, latency) in [
+            ("release", &self.release_late_us),
+            ("exec", &self.exec_us),
+            ("on wire", &self.end_late_us),
+            ("field", &self.field_us),
+        ] {
+            say_latency(name, latency.as_ref(), if self.clock == "virtual" { "virtual us" } else { "us" });
+        }
+        let smooth =
+            self.smoothness.iter().map(|(motor, s)| format!("{motor} {:.1}", s.log_dimensionless_jerk));
+        let smooth: Vec<String> = smooth.collect();
+        if !smooth.is_empty() {
+            say!("  smoothness {} (log dimensionless jerk, mean of 5 s windows)", smooth.join(", "));
+        }
+        match self.allocations_per_tick {
+            Some(per_tick) => say!("  heap       {per_tick} allocations a tick"),
+            None => say!("  heap       not counted in this build"),
+        }
+        self.say_troubles();
+        say!("  digest     {}", self.digest);
+    }
+
+    fn say_world(&self) {
+        if let (Some(collisions), Some(falls), Some(distance)) =
+            (self.collisions, self.falls, self.distance_m)
+        {
+            say!("  world      {distance:.2} m driven, {collisions} collisions, {falls} falls (simulated)");
+        }
+    }
+
+    fn say_troubles(&self) {
+        let bus = &self.bus;
+        if bus.failures + bus.commands_expired + bus.readings_dropped + self.records_dropped > 0 {
+            say!(
+                "  bus        {} failed transfers, {} set-ups, {} commands expired, {} readings and {} records dropped",
+                bus.failures,
+                bus.set_ups,
+                bus.commands_expired,
+                bus.readings_dropped,
+                self.records_dropped
+            );
+        }
+        if self.field.skipped + self.field.unanswered > 0 || self.field_state != "running" {
+            say!(
+                "  engine     {}; {} of {} cycles skipped, {} unanswered",
+                self.field_state,
+                self.field.skipped,
+                self.field.launched + self.field.skipped,
+                self.field.unanswered
+            );
+        }
+        if !self.hung.is_empty() {
+            say!("  hung       {}: left behind, the bus or the engine behind it hangs", self.hung.join(", "));
+        }
+        for (thread, granted) in &self.granted {
+            for refusal in &granted.refusals {
+                say!("  refused    {thread}: {refusal}");
+            }
+        }
+    }
+
+    /// Whether the run itself was sound; whatever the robot met in it is not a failure.
+    pub fn verdict(&self) -> Result<(), Failure> {
+        if !self.grid_identity_holds {
+            return Err(Failure::bug("slots run and skipped do not add up to the time that passed"));
+        }
+        if self.motors_still == Some(false) {
+            return Err(Failure::unavailable("the motors could not be stilled at the end")
+                .fix("cut their power; then look at the bus"));
+        }
+        Ok(())
+    }
+}
+
+fn smoothness(board: &Board, ending: &Ending) -> BTreeMap<String, SmoothnessReport> {
+    let motors = board.motors.iter().zip(&ending.recorder.smoothness);
+    let moved = motors.filter_map(|(motor, smoothness)| {
+        let (held, moving) = smoothness.held();
+        let held = held as f64 / moving.max(1) as f64;
+        let log_dimensionless_jerk = smoothness.mean()?;
+        Some((motor.name.clone(), SmoothnessReport { log_dimensionless_jerk, held }))
+    });
+    moved.collect()
+}
+
+fn say_latency(name: &str, latency: Option<&Latency>, unit: &str) {
+    match latency {
+        None => say!("  {name:<10} no sample"),
+        Some(l) => say!(
+            "  {name:<10} p50 {:.1}, p99 {:.1}, p99.9 {:.1}, max {:.1} {unit} (n {})",
+            l.p50,
+            l.p99,
+            l.p999,
+            l.max,
+            l.n
+        ),
+    }
+}

@@ -1,0 +1,147 @@
+//! `run`: the main job. Loads a board, puts the robot together, runs it in real or in virtual time,
+//! and says at the end what was counted and measured.
+
+use super::exit::Failure;
+use super::interrupt::Interrupt;
+use super::report::{Outside, RunReport};
+use super::status::StatusLine;
+use crate::board::Loaded;
+use crate::board::plan::BusPlan;
+use crate::drive::{self, DriveError};
+use crate::robot::{BuildError, Options, Robot};
+use crate::sim::Fault;
+use crate::time::{Clock, Instant, MonotonicClock, SimClock, Span};
+use clap::{Args as ClapArgs, ValueEnum};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Length of a run on a simulated board when `--for` does not say.
+const DEFAULT_RUN: Span = Span::from_millis(20_000);
+/// Longer than any robot runs, short enough to be added to any clock.
+const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
+/// From the start of the threads to the first slot: they ask for priorities and lock memory first.
+const START_UP: Span = Span::from_millis(50);
+
+/// Arguments of `run`.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:
+  ganglion run                                   the simulated PiCar-X, 20 s in real time
+  ganglion run --clock sim --for 60s --seed 7    the same world every time, as fast as the machine
+  ganglion run --fault sonar-frozen@5s --json    a sensor freezes after 5 s; figures as JSON
+  ganglion run --board boards/mine.toml          a board file of your own
+
+Ctrl-C stops the motors and prints the summary; a second one ends at once.")]
+pub struct Args {
+    /// Board file, or the name of a built-in board
+    #[arg(long, value_name = "FILE", default_value = "sim")]
+    pub board: PathBuf,
+    /// How long: 20s, 1500ms, 2min [default: 20s on a simulated board, else until Ctrl-C]
+    #[arg(long = "for", value_name = "TIME", value_parser = super::arguments::span)]
+    pub length: Option<Span>,
+    /// Seed of the simulated world and its noise
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Real time, or virtual time as fast as the machine can
+    #[arg(long, value_enum, default_value_t = ClockKind::Real)]
+    pub clock: ClockKind,
+    /// A fault for the simulator, NAME[@START[+LENGTH]]; may be given several times
+    #[arg(long = "fault", value_name = "NAME", value_parser = Fault::parse, long_help = fault_help())]
+    pub faults: Vec<Fault>,
+    /// A read-out from 'ganglion learn'; without one the board's starting table is used
+    #[arg(long, value_name = "FILE")]
+    pub readout: Option<PathBuf>,
+    /// End with one JSON object on the last line of standard output
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which clock a run stands on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ClockKind {
+    /// CLOCK_MONOTONIC, on threads.
+    Real,
+    /// Virtual time, in one thread, the same every time.
+    Sim,
+}
+
+/// The faults of the script, a line each.
+fn fault_help() -> String {
+    let mut help = String::from(
+        "A fault for the simulator, NAME[@START[+LENGTH]], times in seconds; may be given several times.\n",
+    );
+    for (name, meaning) in Fault::all() {
+        help.push_str(&format!("\n  {name:<18}{meaning}"));
+    }
+    help
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let loaded = super::arguments::board(&args.board)?;
+    let readout = args.readout.as_deref().map(super::arguments::readout).transpose()?;
+    let interrupt = Interrupt::watch()?;
+    let length = match (args.length, &loaded.board.bus) {
+        (Some(length), _) => length,
+        (None, BusPlan::Sim(_)) => DEFAULT_RUN,
+        (None, _) => UNTIL_CTRL_C,
+    };
+    let options = Options { seed: args.seed, faults: args.faults, readout, log: None };
+    let report = match args.clock {
+        ClockKind::Sim => run_virtual(&loaded, options, length, &interrupt)?,
+        ClockKind::Real => run_real(&loaded, options, length, &interrupt)?,
+    };
+    report.say();
+    if args.json {
+        super::output::json(&report)?;
+    }
+    report.verdict()
+}
+
+fn run_virtual(
+    loaded: &Loaded,
+    options: Options,
+    length: Span,
+    interrupt: &Interrupt,
+) -> Result<RunReport, Failure> {
+    let clock = Arc::new(SimClock::new());
+    let first = Instant::ZERO + loaded.board.period;
+    let robot = build(loaded, clock.clone(), first, options)?;
+    let outside = Outside::of(&robot);
+    let mut status = StatusLine::new(length);
+    let flag = interrupt.flag();
+    let ending = drive::step(robot, &clock, first + length, &flag, |recorder| status.show(recorder));
+    status.clear();
+    Ok(RunReport::new(&loaded.board, &ending, &outside, clock.as_ref()))
+}
+
+fn run_real(
+    loaded: &Loaded,
+    options: Options,
+    length: Span,
+    interrupt: &Interrupt,
+) -> Result<RunReport, Failure> {
+    let board = &loaded.board;
+    let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
+    let mut robot = build(loaded, clock.clone(), Instant::ZERO, options)?;
+    let outside = Outside::of(&robot);
+    // The first slot comes when everything is in memory: what was slow until here is not lateness.
+    let first = clock.now() + START_UP;
+    robot.tick.start_at(first);
+    let mut status = StatusLine::new(length);
+    let flag = interrupt.flag();
+    let ending = drive::run(robot, &clock, first + length, &flag, board.rt, |recorder| status.show(recorder))
+        .map_err(|error| match error {
+            DriveError::Thread(_) => Failure::unavailable(error),
+            DriveError::Refused { refusal, .. } => Failure::permission(error).fix(refusal.fix()),
+        })?;
+    status.clear();
+    Ok(RunReport::new(board, &ending, &outside, clock.as_ref()))
+}
+
+fn build(loaded: &Loaded, clock: Arc<dyn Clock>, first: Instant, options: Options) -> Result<Robot, Failure> {
+    Robot::build(&loaded.board, clock, first, options).map_err(|error| match error {
+        BuildError::NoBus { .. } | BuildError::NoLog => Failure::unavailable(error),
+        BuildError::Misfit { .. } => Failure::config(error),
+        BuildError::Readout(_) => Failure::data(error),
+    })
+}

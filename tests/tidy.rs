@@ -1,0 +1,314 @@
+//! Style as a test: sizes, names, reasons, and who may know whom. What is forbidden here is what has
+//! spoilt other projects of this kind; each rule says why where it stands.
+
+mod source;
+
+use source::{Source, sources, texts};
+
+/// Longest file. Beyond this a file has more than one duty.
+const LONGEST: usize = 600;
+
+/// Files that may be longer, each with its reason. Tables only.
+const LONGER: &[(&str, &str)] = &[];
+
+/// Where `unsafe` may stand.
+const UNSAFE_ROOMS: &[&str] = &["src/rt/"];
+
+/// Who must not know whom: a room, the modules it must not name, and why.
+const LAYERS: &[(&str, &[&str], &str)] = &[
+    ("src/units.rs", ALL_BUT_WORDS, "a word rests on nothing"),
+    ("src/time.rs", ALL_BUT_WORDS, "a word rests on nothing"),
+    ("src/seed.rs", ALL_BUT_WORDS, "a word rests on nothing"),
+    ("src/frame.rs", ALL_BUT_WORDS, "a word rests on nothing"),
+    ("src/command.rs", ALL_BUT_WORDS, "a word rests on nothing"),
+    (
+        "src/reflex",
+        &["device", "bus", "field", "sense", "sim", "tick", "gpu", "rt", "crew", "robot", "drive", "cli"],
+        "the part that keeps the robot safe can be read and tested alone",
+    ),
+    (
+        "src/bus",
+        &["device", "frame", "field", "sense", "board", "sim", "tick", "cli"],
+        "a wire carries bytes",
+    ),
+    (
+        "src/device",
+        &["frame", "reflex", "field", "sense", "board", "sim", "tick", "robot", "cli"],
+        "a chip is registers and units; where its value goes is not its business",
+    ),
+    ("src/gpu", &["field", "device", "bus", "board", "tick", "cli"], "memory and launches, whatever for"),
+    (
+        "src/field",
+        &["device", "bus", "sense", "sim", "tick", "act", "reflex", "cli"],
+        "the field sees stimuli and gives wishes; it never touches a motor",
+    ),
+    (
+        "src/rt",
+        &["field", "device", "bus", "sense", "board", "tick", "robot", "cli"],
+        "the system, whatever for",
+    ),
+    ("src/budget.rs", &["device", "bus", "sense", "sim", "board", "tick", "cli", "gpu"], "spans to a rung"),
+    ("src/tick.rs", &["board", "sim", "gpu", "cli", "device"], "order, no arithmetic, no names of parts"),
+    ("src/sim", &["field", "tick", "sense", "cli"], "the world does not know who drives in it"),
+    ("src/board", &["sense", "tick", "sim::world", "crew", "drive", "robot", "cli"], "a board is data"),
+];
+
+/// What a file may know all the same: single words, not rooms.
+const ACQUAINTANCES: &[(&str, &str, &str)] = &[
+    ("src/frame.rs", "bus::BusFault", "a frame keeps the word for what failed on the wire"),
+    ("src/device/fault.rs", "frame::Fault", "the word under which a frame keeps a refused reading"),
+    ("src/device/actuators.rs", "board::plan::MotorPlan", "what the board asks of a motor, already checked"),
+    (
+        "src/field/worker.rs",
+        "sim::FieldFaults",
+        "a scripted hang must hang the real worker, or it shows nothing",
+    ),
+];
+
+const ALL_BUT_WORDS: &[&str] = &[
+    "act", "admit", "bench", "board", "budget", "bus", "cli", "codec", "crew", "device", "drive", "field",
+    "gpu", "learn", "mode", "reflex", "robot", "rt", "sense", "sim", "smooth", "tick", "trace", "wire",
+];
+
+/// Crates that live in one room, and why.
+const CRATES: &[(&str, &str, &str)] = &[
+    ("toml", "src/board/", "one place knows how a board file is written"),
+    ("clap", "src/cli/", "words are made at the edge"),
+    ("indicatif", "src/cli/", "words are made at the edge"),
+    ("bincode", "src/codec", "one place knows how bytes are laid out, so that it can be replaced"),
+];
+
+/// Fails with every fault at once: a person mends them in one go.
+fn none(faults: Vec<String>) {
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+/// `file:line` for messages.
+fn at(source: &Source, line: usize) -> String {
+    format!("{}:{}", source.path, line + 1)
+}
+
+#[test]
+fn files_are_short_and_open_with_their_duty() {
+    let mut faults = Vec::new();
+    for source in sources(&["src", "tests"]) {
+        let length = source.text.lines().count();
+        if length > LONGEST && !LONGER.iter().any(|(path, _)| *path == source.path) {
+            faults.push(format!("{}: {length} lines, at most {LONGEST}", source.path));
+        }
+        if !source.text.starts_with("//!") {
+            faults.push(format!("{}: does not open with what it does (`//!`)", source.path));
+        }
+    }
+    none(faults);
+    for (path, reason) in LONGER {
+        assert!(
+            std::path::Path::new(path).exists() && !reason.is_empty(),
+            "{path} is not there to be excepted"
+        );
+    }
+}
+
+#[test]
+fn unsafe_stands_in_its_rooms_with_its_reason() {
+    let mut faults = Vec::new();
+    for source in sources(&["src", "tests"]) {
+        let lines: Vec<&str> = source.text.lines().collect();
+        for (number, code) in source.code.lines().enumerate() {
+            if !words(code).any(|word| word == "unsafe") {
+                continue;
+            }
+            if !UNSAFE_ROOMS.iter().any(|room| source.path.starts_with(room)) {
+                faults.push(format!("{}: unsafe outside {UNSAFE_ROOMS:?}", at(&source, number)));
+            }
+            // A method that is unsafe because its trait says so has its reasons inside, at each block.
+            let declares = code.contains("unsafe fn");
+            if !declares && !has_reason(&lines, number) {
+                faults.push(format!("{}: unsafe without a `// SAFETY:` above", at(&source, number)));
+            }
+        }
+    }
+    none(faults);
+}
+
+/// Whether the comment right above line `number` gives a reason; one statement may lie between.
+fn has_reason(lines: &[&str], number: usize) -> bool {
+    let above = lines[..number].iter().rev();
+    let mut comment = above.skip_while(|line| !line.trim_start().starts_with("//")).peekable();
+    let distance =
+        number - lines[..number].iter().rposition(|l| l.trim_start().starts_with("//")).unwrap_or(0);
+    // Attributes and a statement broken over lines may stand between; a screen may not.
+    distance <= 3
+        && comment.peek().is_some()
+        && comment.take_while(|line| line.trim_start().starts_with("//")).any(|line| line.contains("SAFETY:"))
+}
+
+#[test]
+fn names_say_what_a_thing_is() {
+    // "Does things" is not a duty. A second version is history's business: the new replaces the old.
+    const EMPTY: [&str; 4] = ["manager", "handler", "helper", "util"];
+    let mut faults = Vec::new();
+    for source in sources(&["src", "tests"]) {
+        let file = source.path.rsplit('/').next().unwrap_or_default().to_lowercase();
+        if EMPTY.iter().any(|word| file.contains(word)) || has_version(file.trim_end_matches(".rs")) {
+            faults.push(format!("{}: an empty name", source.path));
+        }
+        for (number, line) in source.code.lines().enumerate() {
+            let names: Vec<&str> = words(line).collect();
+            for pair in names.windows(2) {
+                let declares =
+                    ["struct", "enum", "trait", "type", "mod", "fn", "macro_rules"].contains(&pair[0]);
+                let name = pair[1].to_lowercase();
+                if declares && (EMPTY.iter().any(|word| name.contains(word)) || has_version(&name)) {
+                    faults.push(format!("{}: `{}` is an empty name", at(&source, number), pair[1]));
+                }
+            }
+        }
+    }
+    none(faults);
+}
+
+/// `thing_v2` and the like.
+fn has_version(name: &str) -> bool {
+    name.rsplit_once("_v")
+        .is_some_and(|(_, rest)| !rest.is_empty() && rest.chars().all(|c| c.is_ascii_digit()))
+}
+
+#[test]
+fn nothing_is_left_for_later_and_no_test_is_switched_off() {
+    // Put together here, so that this file does not find itself.
+    let marks =
+        ["TO\u{44}O", "FIX\u{4d}E", "XX\u{58}", "#[ign\u{6f}re", "todo\u{21}(", "unimplemented\u{21}("];
+    none(found_in_texts(&marks, "finish it or say in the docs that it is absent"));
+}
+
+#[test]
+fn no_path_of_one_machine_is_in_the_tree() {
+    let marks = ["/wo\u{72}k/", "/ro\u{6f}t/", "shared/re\u{66}erence", "shared/de\u{73}ign"];
+    none(found_in_texts(&marks, "it is on no other machine"));
+}
+
+fn found_in_texts(marks: &[&str], advice: &str) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (path, text) in texts() {
+        for (number, line) in text.lines().enumerate() {
+            for mark in marks.iter().filter(|mark| line.contains(**mark)) {
+                faults.push(format!("{path}:{}: {mark}: {advice}", number + 1));
+            }
+        }
+    }
+    faults
+}
+
+#[test]
+fn rooms_know_only_what_lies_below_them() {
+    let mut faults = Vec::new();
+    for source in sources(&["src"]) {
+        let code = source.without_tests();
+        for (room, strangers, why) in LAYERS.iter().filter(|(room, ..)| source.is_in(room)) {
+            for known in source::crate_paths(code).iter().filter(|known| !acquainted(&source, known)) {
+                let named =
+                    |stranger: &&&str| known == *stranger || known.starts_with(&format!("{stranger}::"));
+                if let Some(stranger) = strangers.iter().find(named) {
+                    faults.push(format!("{}: {room} must not know {stranger} ({why})", source.path));
+                }
+            }
+        }
+        for (name, room, why) in CRATES.iter().filter(|(_, room, _)| !source.path.starts_with(room)) {
+            if code.lines().any(|line| names_crate(line, name)) {
+                faults.push(format!("{}: the crate {name} lives in {room} ({why})", source.path));
+            }
+        }
+    }
+    none(faults);
+}
+
+fn acquainted(source: &Source, known: &str) -> bool {
+    ACQUAINTANCES.iter().any(|(path, word, _)| source.path == *path && known == *word)
+}
+
+/// Whether a line uses the crate `name`: `use name`, `name::`, not `x::name::` or `name_of::`.
+fn names_crate(line: &str, name: &str) -> bool {
+    line.match_indices(&format!("{name}::")).any(|(start, _)| {
+        let before = line[..start].chars().next_back();
+        !before.is_some_and(|c| c.is_alphanumeric() || c == '_' || c == ':')
+    })
+}
+
+#[test]
+fn only_the_command_line_speaks() {
+    // `println!` panics when its reader has gone, and a library has nobody to speak to.
+    let mut faults = Vec::new();
+    for source in sources(&["src"]) {
+        for (number, line) in source.code.lines().enumerate() {
+            let speaks = ["println!", "print!", "eprintln!", "eprint!", "dbg!"]
+                .iter()
+                .any(|word| line.contains(word) && !line.contains(&format!("_{word}")));
+            if speaks {
+                faults.push(format!("{}: use say! (in cli/) or log", at(&source, number)));
+            }
+            if line.contains("say!(") && !source.path.starts_with("src/cli/") {
+                faults.push(format!("{}: only src/cli/ speaks", at(&source, number)));
+            }
+        }
+    }
+    none(faults);
+}
+
+#[test]
+fn every_test_file_is_run_and_says_what_it_shows() {
+    let list = std::fs::read_to_string("tests/main.rs").expect("tests/main.rs");
+    let mut faults = Vec::new();
+    for source in sources(&["tests"]) {
+        let Some(name) = source.path.strip_prefix("tests/").and_then(|path| path.strip_suffix(".rs")) else {
+            continue;
+        };
+        if name == "main" || name.contains('/') {
+            continue; // parts of a module are that module's
+        }
+        let lines: Vec<&str> = list.lines().map(str::trim_start).collect();
+        match lines.iter().position(|line| line.starts_with(&format!("mod {name};"))) {
+            None => faults.push(format!("{}: not in tests/main.rs, so it never runs", source.path)),
+            Some(at) if lines[at].contains("// ") || (at > 0 && lines[at - 1].starts_with("///")) => {}
+            Some(_) => faults.push(format!("tests/main.rs: `mod {name};` does not say what it shows")),
+        }
+    }
+    none(faults);
+}
+
+#[test]
+fn the_stated_compiler_is_the_newest_that_a_dependency_asks_for() {
+    let output = std::process::Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--locked", "--offline"])
+        // This machine's own: the crates of others may never have been fetched.
+        .args(["--filter-platform", &format!("{}-unknown-linux-gnu", std::env::consts::ARCH)])
+        .output()
+        .expect("cargo");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    let wanted = |package: &serde_json::Value| -> Option<(Vec<u32>, String)> {
+        let version = package["rust_version"].as_str()?;
+        let mut numbers: Vec<u32> = version.split('.').flat_map(str::parse).collect();
+        numbers.resize(3, 0);
+        Some((numbers, package["name"].as_str()?.to_string()))
+    };
+    let ours = packages.iter().find(|p| p["name"] == "ganglion").and_then(wanted).expect("a rust-version").0;
+    let others = packages.iter().filter(|p| p["name"] != "ganglion");
+    let (most, who) = others.filter_map(wanted).max().expect("some");
+    assert_eq!(ours, most, "Cargo.toml states {ours:?}, {who} asks for {most:?}");
+}
+
+#[test]
+fn the_readme_shows_the_two_commands_first() {
+    let readme = std::fs::read_to_string("README.md").expect("README.md");
+    let screen: Vec<&str> = readme.lines().take(40).collect();
+    for command in ["cargo run --release -- run", "cargo test"] {
+        assert!(screen.iter().any(|line| line.trim() == command), "`{command}` is not on the first screen");
+    }
+}
+
+/// Identifiers and keywords of a line of code.
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    code.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}

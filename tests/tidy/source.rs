@@ -1,0 +1,194 @@
+//! The tree as text: Rust files with comments and strings taken out, so that a rule about code is
+//! not tripped by a sentence about it.
+
+use std::fs;
+use std::path::Path;
+
+/// One Rust file.
+pub struct Source {
+    /// From the root of the repository, with `/`.
+    pub path: String,
+    /// As written.
+    pub text: String,
+    /// As written, with comments and the insides of strings blanked; lines stay lines.
+    pub code: String,
+}
+
+impl Source {
+    /// Whether the file is this room or lies in it: `src/x` is `src/x.rs` and `src/x/...`.
+    pub fn is_in(&self, room: &str) -> bool {
+        let rest = self.path.strip_prefix(room.trim_end_matches(".rs"));
+        rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+    }
+
+    /// The code before its unit tests, which may know more than what they test; nothing for a file
+    /// of tests.
+    pub fn without_tests(&self) -> &str {
+        if self.path.ends_with("tests.rs") || self.path.contains("/tests/") {
+            return "";
+        }
+        let marks = self.code.match_indices("#[cfg(test)]");
+        let ends = marks.filter(|(at, mark)| self.code[at + mark.len()..].trim_start().starts_with("mod "));
+        ends.map(|(at, _)| at).next().map_or(&self.code, |end| &self.code[..end])
+    }
+}
+
+/// All Rust files below the given folders, in order.
+pub fn sources(folders: &[&str]) -> Vec<Source> {
+    let mut paths = Vec::new();
+    folders.iter().for_each(|folder| walk(Path::new(folder), &mut paths));
+    let rust = paths.into_iter().filter(|path| path.ends_with(".rs"));
+    let sources: Vec<Source> = rust
+        .map(|path| {
+            let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+            Source { code: code_only(&text), path, text }
+        })
+        .collect();
+    assert!(sources.len() > 5, "the tests run in the root of the repository");
+    sources
+}
+
+/// Every text of the repository, with its path.
+pub fn texts() -> Vec<(String, String)> {
+    let mut paths = Vec::new();
+    for folder in ["src", "tests", "docs", "boards", "data", "kernels", "scripts", "systemd", ".ci"] {
+        walk(Path::new(folder), &mut paths);
+    }
+    let top = fs::read_dir(".").expect("the root").flatten();
+    paths.extend(top.filter(|entry| entry.path().is_file()).map(|entry| name_of(&entry.path())));
+    // Cargo.lock names what others wrote, .git is a file in a second work tree; what is not UTF-8 is no text.
+    let ours = paths.into_iter().filter(|path| path != "Cargo.lock" && path != ".git");
+    ours.filter_map(|path| Some((fs::read_to_string(&path).ok()?, path)))
+        .map(|(text, path)| (path, text))
+        .collect()
+}
+
+fn name_of(path: &Path) -> String {
+    path.to_string_lossy().trim_start_matches("./").to_string()
+}
+
+fn walk(folder: &Path, into: &mut Vec<String>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    let mut entries: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+    entries.sort();
+    for path in entries {
+        if path.is_dir() { walk(&path, into) } else { into.push(name_of(&path)) }
+    }
+}
+
+/// `text` with comments and the insides of string and character literals turned into blanks.
+pub fn code_only(text: &str) -> String {
+    let all: Vec<char> = text.chars().collect();
+    let mut code = String::with_capacity(text.len());
+    let mut at = 0;
+    while at < all.len() {
+        let end = literal_or_comment(&all, at);
+        if end == at {
+            code.push(all[at]);
+            at += 1;
+        } else {
+            code.extend(all[at..end].iter().map(|&c| if c == '\n' { '\n' } else { ' ' }));
+            at = end;
+        }
+    }
+    code
+}
+
+/// Where the literal or comment that starts at `at` ends; `at` itself if none starts there.
+fn literal_or_comment(all: &[char], at: usize) -> usize {
+    let starts =
+        |from: usize, with: &str| with.chars().enumerate().all(|(i, c)| all.get(from + i) == Some(&c));
+    let find = |from: usize, with: &str| (from..all.len()).find(|&i| starts(i, with));
+    if starts(at, "//") {
+        return find(at, "\n").unwrap_or(all.len());
+    }
+    if starts(at, "/*") {
+        let (mut depth, mut i) = (1, at + 2);
+        while depth > 0 && i < all.len() {
+            if starts(i, "/*") {
+                depth += 1;
+            } else if starts(i, "*/") {
+                depth -= 1;
+            }
+            i += if starts(i, "/*") || starts(i, "*/") { 2 } else { 1 };
+        }
+        return i;
+    }
+    let in_a_word = at > 0 && (all[at - 1].is_alphanumeric() || all[at - 1] == '_');
+    if all[at] == 'r' && !in_a_word {
+        let hashes = all[at + 1..].iter().take_while(|&&c| c == '#').count();
+        if all.get(at + 1 + hashes) == Some(&'"') {
+            let close: String = std::iter::once('"').chain(std::iter::repeat_n('#', hashes)).collect();
+            return find(at + 2 + hashes, &close).map_or(all.len(), |i| i + close.len());
+        }
+    }
+    let quoted = |quote: char| {
+        let mut i = at + 1;
+        while i < all.len() && all[i] != quote {
+            i += if all[i] == '\\' { 2 } else { 1 };
+        }
+        (i + 1).min(all.len())
+    };
+    match all[at] {
+        '"' => quoted('"'),
+        // A lifetime has no closing quote after one character.
+        '\'' if all.get(at + 1) == Some(&'\\') || all.get(at + 2) == Some(&'\'') => quoted('\''),
+        _ => at,
+    }
+}
+
+/// What code names of this crate, without `crate::`: `use crate::{a, b::{c, d}}` gives `a`, `b::c`
+/// and `b::d`.
+pub fn crate_paths(code: &str) -> Vec<String> {
+    let mut paths = Vec::new();
+    for (start, word) in code.match_indices("crate::") {
+        expand("", &code[start + word.len()..], &mut paths);
+    }
+    paths
+}
+
+/// The paths that `text` begins with, each behind `prefix`. Returns how far they reach.
+fn expand(prefix: &str, text: &str, into: &mut Vec<String>) -> usize {
+    let path: String = text.chars().take_while(|c| c.is_alphanumeric() || matches!(c, '_' | ':')).collect();
+    let named = format!("{prefix}{path}");
+    let mut at = path.len();
+    if !text[at..].starts_with('{') {
+        into.push(named);
+        return at;
+    }
+    loop {
+        at += 1; // the brace or the comma
+        at += text[at..].len() - text[at..].trim_start().len();
+        if text[at..].starts_with('}') {
+            return at + 1; // after a comma at the end
+        }
+        at += expand(&named, &text[at..], into);
+        at += text[at..].len() - text[at..].trim_start().len();
+        if !text[at..].starts_with(',') {
+            return (at + 1).min(text.len()); // the closing brace, or no use group after all
+        }
+    }
+}
+
+#[test]
+fn comments_and_strings_are_no_code() {
+    let text = "a // unsafe\nb /* x /* y */ \n z */ c \"un\\\"safe\" r#\"q\"q\"# 'x' '\\'' &'a d";
+    let code = code_only(text);
+    assert_eq!(code.split_whitespace().collect::<Vec<_>>(), ["a", "b", "c", "&'a", "d"]);
+    assert_eq!(code.lines().count(), text.lines().count());
+}
+
+#[test]
+fn a_use_group_names_each_of_its_members() {
+    let code =
+        "use crate::{bus::{I2c, fake::{A, B},}, time}; use crate::frame::Frame; crate::units::Metres(1.0)";
+    let paths = ["bus::I2c", "bus::fake::A", "bus::fake::B", "time", "frame::Frame", "units::Metres"];
+    assert_eq!(crate_paths(code), paths);
+}
+
+#[test]
+fn a_room_is_a_file_and_a_folder() {
+    let of = |path: &str| Source { path: path.into(), text: String::new(), code: String::new() };
+    assert!(of("src/reflex.rs").is_in("src/reflex") && of("src/reflex/rule.rs").is_in("src/reflex"));
+    assert!(of("src/tick.rs").is_in("src/tick.rs") && !of("src/reflexes.rs").is_in("src/reflex"));
+}
