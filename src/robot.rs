@@ -73,7 +73,7 @@ impl fmt::Display for BuildError {
             BuildError::NoBus { board } => write!(
                 f,
                 "board '{board}' stands on real I2C and GPIO, which this build does not drive yet; \
-                 '--simulate' runs the same board on the simulator"
+                 'ganglion run --board sim' drives the simulated PiCar-X"
             ),
             BuildError::NoLog => write!(f, "this board reads a log: use 'ganglion replay --log FILE'"),
             BuildError::Misfit { what } => write!(f, "{what}"),

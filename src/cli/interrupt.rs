@@ -1,12 +1,25 @@
 //! Ctrl-C and SIGTERM: the first asks for a clean end, in which the motors are stopped and what
-//! was recorded is written; the second ends the program at once with 130.
+//! was recorded is written; one that comes later, when that end does not, ends the program at once
+//! with 130.
+//!
+//! One wish to end often arrives as several signals (a wrapper that signals the process and then its
+//! group, a key held down). To end at once on the second of these would leave the motors as they
+//! are, on a controller that keeps its pulses. So for [`GRACE`] all signals are the first one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use super::exit::{Exit, Failure};
+
+/// Signals within this of the first are the first: ten periods to stop and half a second of patience
+/// with hung threads pass in it.
+const GRACE: Duration = Duration::from_millis(1_500);
+/// How often the watching thread looks: early enough to start the grace in time, and next to nothing.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Whether somebody asked for the end. Clones share one flag.
 #[derive(Clone, Debug, Default)]
@@ -23,16 +36,16 @@ impl Interrupt {
                 Failure::unavailable(format!("signal {signal} cannot be watched: {error}"))
             })?;
         }
+        let asked = interrupt.flag();
+        thread::Builder::new()
+            .name("interrupt".into())
+            .spawn(move || insist(&asked))
+            .map_err(|error| Failure::unavailable(format!("a thread cannot be started: {error}")))?;
         Ok(interrupt)
     }
 
     fn watch_one(&self, signal: i32) -> std::io::Result<()> {
-        // Order matters: actions run as registered, so the first signal finds the flag still down
-        // and only raises it; the second finds it up and leaves.
-        let code = Exit::Interrupted as i32;
-        signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&self.asked))?;
-        signal_hook::flag::register(signal, Arc::clone(&self.asked))?;
-        Ok(())
+        signal_hook::flag::register(signal, Arc::clone(&self.asked)).map(|_| ())
     }
 
     /// Whether the end was asked for. One load: a loop may look every period.
@@ -48,6 +61,22 @@ impl Interrupt {
     /// The flag itself, for a loop that takes one.
     pub fn flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.asked)
+    }
+}
+
+/// Waits for the first signal and its grace; from then on a signal ends the program at once.
+fn insist(asked: &Arc<AtomicBool>) {
+    while !asked.load(Ordering::Relaxed) {
+        thread::sleep(LOOK_EVERY);
+    }
+    thread::sleep(GRACE);
+    for signal in [SIGINT, SIGTERM] {
+        // Should it be refused, the clean end is still under way.
+        let _ = signal_hook::flag::register_conditional_shutdown(
+            signal,
+            Exit::Interrupted as i32,
+            Arc::clone(asked),
+        );
     }
 }
 

@@ -30,7 +30,7 @@ const START_UP: Span = Span::from_millis(50);
   ganglion run --fault sonar-frozen@5s --json    a sensor freezes after 5 s; figures as JSON
   ganglion run --board boards/mine.toml          a board file of your own
 
-Ctrl-C stops the motors and prints the summary; a second one ends at once.")]
+Ctrl-C stops the motors and prints the summary; another one, more than a second later, ends at once.")]
 pub struct Args {
     /// Board file, or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]
