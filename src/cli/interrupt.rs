@@ -4,7 +4,7 @@
 //!
 //! One wish to end often arrives as several signals (a wrapper that signals the process and then its
 //! group, a key held down). To end at once on the second of these would leave the motors as they
-//! are, on a controller that keeps its pulses. So for [`GRACE`] all signals are the first one.
+//! are, on a controller that keeps its pulses. So for one and a half seconds all signals are the first one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

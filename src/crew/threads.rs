@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// The longest that a worker sleeps without looking at the order to end: ending takes this long at most.
-pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(50);
+const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
 /// Workers that run on threads until told to end.
 pub struct Threads {
