@@ -82,7 +82,7 @@ impl Tick {
         let verdict = self.reflexes.evaluate(&self.frame, &signals, began);
         let mode = self.modes.advance(&verdict, &signals, asked, began);
         self.command = self.arbiter.decide(mode, &verdict, self.field.newest(), slot, began);
-        self.launch(index, slot, rung);
+        self.launch(index, slot, rung, began);
         self.wire.hand_over(&mut self.command);
 
         let ended = self.clock.now();
@@ -136,10 +136,10 @@ impl Tick {
         }
     }
 
-    fn launch(&mut self, index: u64, slot: Instant, rung: Rung) {
+    fn launch(&mut self, index: u64, slot: Instant, rung: Rung, now: Instant) {
         let mut sensors = [0.0; MAX_SENSORS];
         self.admission.inputs(&self.frame, &mut sensors);
-        self.field.launch(index, slot, &sensors, rung);
+        self.field.launch(index, slot, &sensors, rung, self.wire.is_prompt(now));
     }
 
     fn write_down(&mut self, record: Record) {

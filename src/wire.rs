@@ -9,6 +9,10 @@ use crate::trace::WIRES;
 use rtrb::Consumer;
 use std::sync::Arc;
 
+/// A bus thread that confirmed a command this recently is at work, in steps of a transfer or two, and
+/// passes a nudge on in time. One that sets up or resets its controller (half a second) does not.
+const PROMPT: Span = Span::from_millis(25);
+
 /// The tick's end.
 pub struct WireLink {
     commands: Writer<Command>,
@@ -41,6 +45,11 @@ impl WireLink {
     /// Time since a command was last confirmed; `None` before the first.
     pub fn unconfirmed_for(&self, now: Instant) -> Option<Span> {
         self.confirmed_at.map(|at| now.since(at))
+    }
+
+    /// Whether the bus thread is known to be awake often enough to nudge others for the tick.
+    pub fn is_prompt(&self, now: Instant) -> bool {
+        self.unconfirmed_for(now).is_some_and(|age| age <= PROMPT)
     }
 
     /// Numbers `command` and hands it over; the newest always wins. The bus thread is above the tick

@@ -34,8 +34,8 @@ pub trait Worker: Send {
 ///
 /// A nudge is a system call, and on a core that sleeps it is most of what a tick costs. So the tick
 /// nudges one worker only, the bus; the field's bell is left with its flag up, and the bus thread
-/// nudges on behalf of the tick when it wakes ([`Bell::then`]). A bus thread that hangs leaves the
-/// field to find its flag by itself within 50 ms.
+/// nudges on behalf of the tick when it wakes ([`Bell::then`]). While the bus thread does not confirm
+/// commands, the tick nudges the field itself.
 #[derive(Debug, Default)]
 pub struct Bell {
     rung: AtomicBool,

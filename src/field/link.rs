@@ -84,7 +84,15 @@ impl FieldLink {
     }
 
     /// Launches a cycle on `sensors` if slot number `index` is one for it and the engine is free.
-    pub fn launch(&mut self, index: u64, slot: Instant, sensors: &[f32; MAX_SENSORS], rung: Rung) {
+    /// `passed_on`: the bus thread will nudge the engine's; otherwise the tick does.
+    pub fn launch(
+        &mut self,
+        index: u64,
+        slot: Instant,
+        sensors: &[f32; MAX_SENSORS],
+        rung: Rung,
+        passed_on: bool,
+    ) {
         if !index.is_multiple_of(self.every) {
             return;
         }
@@ -94,7 +102,11 @@ impl FieldLink {
         }
         let stimulus = Stimulus { cycle: self.cycle, sensors: *sensors, reward: 0.0, rung };
         self.orders.put(Order { stimulus, slot });
-        self.bell.leave();
+        if passed_on {
+            self.bell.leave();
+        } else {
+            self.bell.ring();
+        }
         self.cycle += 1;
         self.launched_at = Some(slot);
         self.counters.launched += 1;
