@@ -35,6 +35,7 @@ const RESET_HIGH: Span = Span::from_millis(10);
 const SETTLE: Span = Span::from_millis(200);
 
 /// The timer behind a channel: P0-3, P4-7, P8-11, P12-15 in fours, then P16-17, P18, P19.
+/// All channels of one timer share one frequency (Robot HAT library, pwm.py).
 pub const fn timer_of(channel: u8) -> u8 {
     match channel {
         0..=15 => channel / 4,

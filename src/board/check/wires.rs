@@ -6,6 +6,7 @@ use crate::board::reader::Section;
 use crate::board::report::{Report, Shared};
 use crate::bus::Line;
 use crate::device::McuPlan;
+use crate::device::robot_hat::timer_of;
 use std::fmt;
 
 /// Highest GPIO line number: the largest chip that boards in view have counts 164 lines.
@@ -40,17 +41,6 @@ impl Wiring<'_> {
 
 /// Timers of the Robot HAT v4.
 const TIMERS_V4: u8 = 4;
-
-/// Timer behind a PWM channel of the Robot HAT; all channels of one timer share one frequency.
-/// (Robot HAT library, pwm.py: groups of four, then P16-P17, P18, P19.)
-pub fn timer_of(channel: u8) -> u8 {
-    match channel {
-        0..=15 => channel / 4,
-        16 | 17 => 4,
-        18 => 5,
-        _ => 6,
-    }
-}
 
 /// `[bus]`.
 pub fn bus(section: &Section<'_>) -> Option<BusPlan> {
