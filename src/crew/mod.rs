@@ -20,6 +20,10 @@ use std::thread::Thread;
 pub trait Worker: Send {
     /// Short name, for the thread and for reports.
     fn name(&self) -> &'static str;
+    /// The core that its thread wants for itself, if it has one. Asked once, before the first step.
+    fn core(&self) -> Option<usize> {
+        None
+    }
     /// Does the next piece of work and says when it wants to be called again
     /// ([`Instant::NEVER`]: only when its bell rings). Blocks at most the bound of its own bus or compute.
     fn step(&mut self, clock: &dyn Clock) -> Instant;

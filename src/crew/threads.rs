@@ -1,7 +1,7 @@
 //! Workers on threads of their own, in real time.
 
 use super::{Bell, Worker};
-use crate::rt::{Granted, Role, RtPlan, become_real_time};
+use crate::rt::{Granted, Role, RtPlan, become_real_time_on};
 use crate::time::{Clock, Instant};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ impl Threads {
         let end = self.end.clone();
         let (answer, answered) = crossbeam_channel::bounded(1);
         let handle = thread::Builder::new().name(name.into()).spawn(move || {
-            let _ = answer.send(become_real_time(&plan, role));
+            let _ = answer.send(become_real_time_on(&plan, role, worker.core()));
             let _ = bell.thread.set(thread::current());
             work(worker.as_mut(), &bell, clock.as_ref(), &end);
             worker.finish(clock.as_ref());
@@ -94,5 +94,47 @@ fn wait(bell: &Bell, clock: &dyn Clock, end: &AtomicBool, next: Instant) {
             return;
         }
         thread::park_timeout(Duration::from_nanos(left.as_nanos()).min(LONGEST_WAIT));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::MonotonicClock;
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu};
+
+    /// Notes where it ran.
+    struct Settler {
+        core: Option<usize>,
+        ran: crossbeam_channel::Sender<usize>,
+    }
+
+    impl Worker for Settler {
+        fn name(&self) -> &'static str {
+            "field"
+        }
+        fn core(&self) -> Option<usize> {
+            self.core
+        }
+        fn step(&mut self, _clock: &dyn Clock) -> Instant {
+            let _ = self.ran.send(sched_getcpu());
+            Instant::NEVER
+        }
+        fn publish(&mut self, _now: Instant) {}
+    }
+
+    #[test]
+    fn the_field_runs_on_its_own_core_and_the_report_says_so() {
+        let set = sched_getaffinity(None).unwrap();
+        let core = (0..CpuSet::MAX_CPU).rfind(|&cpu| set.is_set(cpu));
+        let plan = RtPlan { strict: false, priority: 0, cpu: None, lock_memory: false };
+        let mut threads = Threads::new();
+        let (ran, where_it_ran) = crossbeam_channel::unbounded();
+        let worker = Box::new(Settler { core, ran });
+        threads.start(worker, Arc::default(), Arc::new(MonotonicClock), Role::Field, plan).unwrap();
+        assert_eq!(where_it_ran.recv().ok(), core);
+        let (name, granted) = &threads.granted[0];
+        assert_eq!((*name, granted.cpu, granted.refusals.len()), ("field", core, 0));
+        assert!(threads.end(Duration::from_secs(60)).is_empty());
     }
 }

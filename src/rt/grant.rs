@@ -77,6 +77,8 @@ pub enum Wish {
     Priority(u8),
     /// To run on this core only, or (field) on every core but this.
     Core(usize),
+    /// Of a thread of the field: to run on this core only.
+    FieldCore(usize),
     /// All memory locked, present and future.
     Memory,
     /// Timer slack of 1 ns.
@@ -93,7 +95,7 @@ pub struct Refusal {
 }
 
 /// One refusal of each kind at most.
-pub type Refusals = heapless::Vec<Refusal, 4>;
+pub type Refusals = heapless::Vec<Refusal, 5>;
 
 /// What the calling thread has, as read back from the kernel, and what it was refused.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -126,6 +128,13 @@ fn in_sequence<S: Serializer>(refusals: &Refusals, to: S) -> Result<S::Ok, S::Er
 /// Asks for what `plan` wants for a thread of this `role` and reports what the calling thread then
 /// has. Call it once, first thing in the thread.
 pub fn become_real_time(plan: &RtPlan, role: Role) -> Granted {
+    become_real_time_on(plan, role, None)
+}
+
+/// The same for a thread of the field that has a `core` of its own, which counts only in
+/// [`Role::Field`]. Where that is refused, the thread keeps off the tick's core as it would without.
+pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Granted {
+    let core = core.filter(|_| role == Role::Field);
     let mut asked = Refusals::new();
     let mut note = |what, result: Result<(), Errno>| {
         if let Err(errno) = result {
@@ -135,14 +144,18 @@ pub fn become_real_time(plan: &RtPlan, role: Role) -> Granted {
     if plan.lock_memory {
         note(Wish::Memory, lock_memory());
     }
-    fault_in_stack();
+    touch_stack();
     let priority = role.priority(plan.priority);
     if priority > 0 {
         // Where the priority is refused, the slack is what is left to lose: 50 us by default.
         let least = std::num::NonZeroU64::MIN;
         note(Wish::TimerSlack, rustix::thread::set_current_timer_slack(Some(least)));
     }
-    if let Some(cpu) = plan.cpu {
+    let own = core.map(|core| (core, run_only_on(core)));
+    if let Some((core, result)) = own {
+        note(Wish::FieldCore(core), result);
+    }
+    if let Some(cpu) = plan.cpu.filter(|_| !matches!(own, Some((_, Ok(()))))) {
         match role {
             Role::Tick => note(Wish::Core(cpu), run_only_on(cpu)),
             Role::Field => note(Wish::Core(cpu), run_anywhere_but(cpu)),
@@ -155,8 +168,17 @@ pub fn become_real_time(plan: &RtPlan, role: Role) -> Granted {
 
     let mut granted = look(role);
     granted.refusals = asked;
-    granted.doubt(plan);
+    granted.doubt(plan, core);
     granted
+}
+
+/// Keeps the calling thread, one of the field's, on `core`.
+pub fn stay_on(core: usize) -> Result<(), Refusal> {
+    let what = Wish::FieldCore(core);
+    run_only_on(core).map_err(|errno| Refusal { what, errno: errno.raw_os_error() })?;
+    // Read back, as everything here: a container may pretend.
+    let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+    if set.count() == 1 && set.is_set(core) { Ok(()) } else { Err(Refusal { what, errno: 0 }) }
 }
 
 /// What the calling thread has, without asking for anything.
@@ -182,13 +204,14 @@ pub fn look(role: Role) -> Granted {
 impl Granted {
     /// Adds what the kernel accepted and the thread does not have all the same (a container that
     /// pretends, a core taken away by a cpuset).
-    fn doubt(&mut self, plan: &RtPlan) {
+    fn doubt(&mut self, plan: &RtPlan, core: Option<usize>) {
         let priority = self.role.priority(plan.priority);
         let tick_core = plan.cpu.filter(|_| self.role == Role::Tick);
         let lacking = [
             plan.lock_memory.then_some((Wish::Memory, !self.memory_locked)),
             (priority > 0).then_some((Wish::TimerSlack, self.timer_slack_ns > 1)),
             tick_core.map(|cpu| (Wish::Core(cpu), self.cpu != Some(cpu))),
+            core.map(|core| (Wish::FieldCore(core), self.cpu != Some(core))),
             (priority > 0).then_some((
                 Wish::Priority(priority),
                 (self.policy, self.priority) != (Policy::Fifo, priority),
@@ -223,6 +246,9 @@ impl Refusal {
             (Wish::Core(_), _) => {
                 "choose another rt.cpu in the board file: 'ganglion doctor' lists the cores of this process"
             }
+            (Wish::FieldCore(_), _) => {
+                "choose other field.cpus in the board file: 'ganglion doctor' lists the cores of this process"
+            }
             (Wish::Memory, _) => {
                 "raise the limit: LimitMEMLOCK=infinity in the service, or '@robot - memlock unlimited' in \
                  /etc/security/limits.d"
@@ -237,6 +263,7 @@ impl fmt::Display for Refusal {
         match self.what {
             Wish::Priority(priority) => write!(f, "SCHED_FIFO priority {priority}")?,
             Wish::Core(cpu) => write!(f, "core {cpu} (rt.cpu)")?,
+            Wish::FieldCore(cpu) => write!(f, "core {cpu} (field.cpus)")?,
             Wish::Memory => f.write_str("locked memory")?,
             Wish::TimerSlack => f.write_str("a timer slack of 1 ns")?,
         }
@@ -254,6 +281,7 @@ impl Serialize for Refusal {
         let what = match self.what {
             Wish::Priority(_) => "priority",
             Wish::Core(_) => "core",
+            Wish::FieldCore(_) => "field_core",
             Wish::Memory => "memory",
             Wish::TimerSlack => "timer_slack",
         };
@@ -284,11 +312,12 @@ const TOUCHED_STACK: usize = 128 * 1024;
 
 /// Writes the stack below the caller once, so that no page of it faults for the first time in a period.
 #[inline(never)]
-fn fault_in_stack() {
+pub fn touch_stack() {
     let mut pages = [0u8; TOUCHED_STACK];
     std::hint::black_box(&mut pages);
 }
 
+/// Has the calling thread run on core `cpu` only.
 fn run_only_on(cpu: usize) -> Result<(), Errno> {
     if cpu >= CpuSet::MAX_CPU {
         return Err(Errno::INVAL);

@@ -78,6 +78,33 @@ fn the_tick_is_on_its_core_and_the_field_is_not() {
 }
 
 #[test]
+fn the_field_is_on_its_own_core_where_it_has_one_and_off_the_ticks_where_that_is_refused() {
+    let cores = on_a_thread(|| rustix::thread::sched_getaffinity(None).unwrap());
+    let cpu = (0..CpuSet::MAX_CPU).find(|&cpu| cores.is_set(cpu)).unwrap();
+    let plan = RtPlan { cpu: Some(cpu), ..NOTHING };
+    on_a_thread(|| {
+        let granted = become_real_time_on(&plan, Role::Field, Some(cpu));
+        assert_eq!((granted.cpu, granted.cores, granted.refusals.len()), (Some(cpu), 1, 0));
+        assert_eq!(rustix::thread::sched_getcpu(), cpu);
+    });
+    on_a_thread(|| {
+        let granted = become_real_time_on(&plan, Role::Field, Some(usize::MAX));
+        let refusal = Refusal { what: Wish::FieldCore(usize::MAX), errno: libc::EINVAL };
+        assert_eq!(granted.refusals[..], [refusal]);
+        assert!(refusal.to_string().contains("field.cpus") && refusal.fix().contains("field.cpus"));
+        assert_eq!(granted.cores, (cores.count() - 1).max(1));
+    });
+    // Only the field has cores of its own.
+    on_a_thread(|| assert_eq!(become_real_time_on(&NOTHING, Role::Bus, Some(cpu)).cores, cores.count()));
+    on_a_thread(|| {
+        assert_eq!(stay_on(cpu), Ok(()));
+        assert_eq!(look(Role::Field).cpu, Some(cpu));
+        let refusal = stay_on(CpuSet::MAX_CPU).unwrap_err();
+        assert_eq!(refusal, Refusal { what: Wish::FieldCore(CpuSet::MAX_CPU), errno: libc::EINVAL });
+    });
+}
+
+#[test]
 fn an_impossible_core_is_refused_with_its_fix_and_fatal_only_where_strict() {
     for cpu in [CpuSet::MAX_CPU - 1, CpuSet::MAX_CPU, usize::MAX] {
         on_a_thread(|| {
@@ -132,7 +159,7 @@ fn what_was_accepted_and_is_not_there_is_a_refusal() {
     };
     let eperm = Refusal { what: Wish::Priority(80), errno: libc::EPERM };
     granted.refusals.push(eperm).unwrap();
-    granted.doubt(&plan);
+    granted.doubt(&plan, None);
     assert_eq!(wishes(&granted), [Wish::Priority(80), Wish::Memory, Wish::TimerSlack, Wish::Core(2)]);
     assert_eq!(granted.refusals[0], eperm, "the system's reason is kept");
     assert!(granted.refusals[1].to_string().contains("not given"));

@@ -3,9 +3,13 @@
 
 pub mod grant;
 pub mod heap;
+pub mod pages;
+pub mod seat;
 pub mod slot;
 
-pub use grant::{Granted, Policy, Refusal, Role, Wish, become_real_time};
+pub use grant::{
+    Granted, Policy, Refusal, Role, Wish, become_real_time, become_real_time_on, stay_on, touch_stack,
+};
 
 /// What the board asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
