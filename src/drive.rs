@@ -107,11 +107,17 @@ pub fn run(
     plan: RtPlan,
     mut watch: impl FnMut(&Recorder),
 ) -> Result<Ending, DriveError> {
-    let Robot { tick, hands, mut records, requests, .. } = robot;
+    let Robot { tick, hands, mut records, requests, engine_refusals, .. } = robot;
     let mut recorder = tick.recorder();
     let mut threads = Threads::new();
     for hand in hands {
         threads.start(hand.worker, hand.bell, clock.clone(), hand.role, plan)?;
+    }
+    if let Some((_, granted)) = threads.granted.iter_mut().find(|(_, granted)| granted.role == Role::Field) {
+        // Beside what the field's own thread was refused; there is room for the first few.
+        for refusal in engine_refusals {
+            let _ = granted.refusals.push(refusal);
+        }
     }
     if let Some(refused) = first_refusal(&threads.granted, &plan) {
         threads.end(END_PATIENCE);

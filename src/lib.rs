@@ -7,7 +7,7 @@
 //!
 //! What is nowhere: no wait, lock, log or allocation in [`tick`] or anything it calls; no field in
 //! [`reflex`], [`device`] or [`bus`]; no frame in [`device`]; no TOML outside [`board`]; no `unsafe`
-//! outside [`rt`]; no wall clock at all.
+//! outside [`rt`] and the vector instructions of [`field::cpu`]; no wall clock at all.
 
 // Words: no I/O, no threads.
 pub mod units;

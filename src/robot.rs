@@ -20,8 +20,8 @@ use crate::frame::{Frame, Reading};
 use crate::learn::imitate;
 use crate::mode::Modes;
 use crate::reflex::Reflexes;
-use crate::rt::Role;
 use crate::rt::slot::{Reader, slot};
+use crate::rt::{Refusal, Role};
 use crate::sense::{BusCounters, EdgesWorker, I2cWorker, LogRows, LogWorker, Outlet, Polled, READING_RING};
 use crate::sim::{Fault, FieldFaults, Plant};
 use crate::tick::{MAX_INLETS, Requests, Tick};
@@ -111,7 +111,9 @@ pub struct Robot {
     /// Stop requests.
     pub requests: Arc<Requests>,
     /// What computes the field, and why that.
-    pub engine_name: &'static str,
+    pub engine_name: String,
+    /// What the engine's own threads were refused.
+    pub engine_refusals: Vec<Refusal>,
 }
 
 /// The workers' ends of the lines to the tick.
@@ -160,7 +162,7 @@ impl Robot {
     ) -> Result<Robot, BuildError> {
         // The slow part first: the simulator's faults count their time from the moment it is made.
         let brain = brain(board, options.readout)?;
-        let engine_name = brain.engine_name();
+        let (engine_name, engine_refusals) = (brain.engine_name(), brain.refusals());
         let (wire, ends) = motor_line(board.motors.len());
         let bus_bell = ends.bell.clone();
         let mut inlets = Inlets::new();
@@ -192,7 +194,17 @@ impl Robot {
             records_dropped: records_dropped.clone(),
             clock,
         };
-        Ok(Robot { tick, hands, records, records_dropped, bus, plant, requests, engine_name })
+        Ok(Robot {
+            tick,
+            hands,
+            records,
+            records_dropped,
+            bus,
+            plant,
+            requests,
+            engine_name,
+            engine_refusals,
+        })
     }
 }
 

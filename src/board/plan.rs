@@ -37,6 +37,8 @@ pub struct Board {
     pub field: FieldPlan,
     /// Its compute budget.
     pub budget: BudgetPlan,
+    /// What `ganglion bench all` holds the machine to.
+    pub targets: Targets,
     /// What a decided label means for the motors (read-outs that choose among labels).
     pub decisions: Vec<Decision>,
     /// The simulated world, for boards on the simulator.
@@ -161,6 +163,28 @@ pub struct SafetyPlan {
     pub reverse_max: Span,
     /// Arm by itself once everything is well (simulator, logs); otherwise wait to be told.
     pub auto_arm: bool,
+}
+
+/// What a machine that carries this board should reach; `None`: nothing is asked. Nothing at run
+/// time depends on these.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Targets {
+    /// A tick's own work, 99th percentile, microseconds, at most.
+    pub tick_p99_us: Option<f64>,
+    /// p99 of the loop's wake-ups over p99 of a bare timer's, at most.
+    pub wake_ratio: Option<f64>,
+    /// A field cycle at rung 0, median, at most.
+    pub cycle_p50: Option<Span>,
+    /// The same, 99th percentile.
+    pub cycle_p99: Option<Span>,
+    /// 99.9th percentile of the cycle over its median, at most.
+    pub tail_ratio: Option<f64>,
+    /// Cycle at rung 0 over cycle at rung 5, at least.
+    pub rung5_ratio: Option<f64>,
+    /// Cycle in f32 storage over cycle in f16 storage, at least.
+    pub f16_ratio: Option<f64>,
+    /// Memory that the field takes at the start, in MB of 10^6 bytes, at most.
+    pub memory_mb: Option<f64>,
 }
 
 /// A label and its motor vector.

@@ -10,8 +10,8 @@ use super::raw::{Node, Table, Value};
 use super::report::{Setting, Shared};
 use super::source::Place;
 use super::spelling::{
-    LONGEST_TEXT, Refusal, is_name, items, odd_name, real, reals, show_limits, show_list, show_millis,
-    show_real, show_text, span_of_millis, text, unknown_name,
+    LONGEST_TEXT, Refusal, distinct_integers, is_name, items, odd_name, real, reals, show_limits, show_list,
+    show_millis, show_real, show_text, span_of_millis, text, unknown_name,
 };
 use crate::time::Span;
 use std::cell::{Cell, RefCell};
@@ -136,6 +136,22 @@ impl<'a> Section<'a> {
             Value::Integer(value) => Err(Refusal::Range(value.to_string())),
             _ => Err(Refusal::Type),
         })
+    }
+    /// Whole numbers, at most `most` of them, none twice; none at all is a list too.
+    pub fn distinct_integers(
+        &self,
+        key: &str,
+        range: RangeInclusive<i64>,
+        most: usize,
+    ) -> Given<'_, 'a, Vec<i64>> {
+        let (start, end) = (range.start(), range.end());
+        let wanted = format!("a list of at most {most} integers, each {start} to {end}, none twice");
+        self.ask(
+            key,
+            wanted,
+            |list: &Vec<i64>| show_list(list, i64::to_string),
+            |node| distinct_integers(node, &range, most),
+        )
     }
     /// A number.
     pub fn real(&self, key: &str, range: RangeInclusive<f64>) -> Given<'_, 'a, f64> {

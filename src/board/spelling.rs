@@ -50,6 +50,26 @@ pub fn real(node: &Node, range: &RangeInclusive<f64>) -> Result<f64, Refusal> {
     if range.contains(&value) { Ok(value + 0.0) } else { Err(Refusal::Range(show_real(&value))) }
 }
 
+/// A list of at most `most` whole numbers within `range`, none twice.
+pub fn distinct_integers(node: &Node, range: &RangeInclusive<i64>, most: usize) -> Result<Vec<i64>, Refusal> {
+    let items = items(node)?;
+    if items.len() > most {
+        return Err(Refusal::Range(format!("{} of them", items.len())));
+    }
+    let mut found = Vec::with_capacity(items.len());
+    for item in items {
+        match item.value {
+            Value::Integer(value) if found.contains(&value) => {
+                return Err(Refusal::Range(format!("{value} twice")));
+            }
+            Value::Integer(value) if range.contains(&value) => found.push(value),
+            Value::Integer(value) => return Err(Refusal::Range(value.to_string())),
+            ref other => return Err(Refusal::Range(format!("{} among them", other.kind()))),
+        }
+    }
+    Ok(found)
+}
+
 /// A list of exactly `N` numbers within `range`.
 pub fn reals<const N: usize>(node: &Node, range: &RangeInclusive<f64>) -> Result<[f64; N], Refusal> {
     let items = items(node)?;

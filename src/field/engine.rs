@@ -1,10 +1,11 @@
 //! The engine that computes the field: one choice, made at the start and said aloud. Not a trait:
 //! there are few engines, all known here.
 
-use super::cpu::CpuEngine;
+use super::cpu::{CpuEngine, Level};
 use super::reference::ReferenceEngine;
-use super::shape::{CONTEXT, EngineKind, FieldPlan};
-use super::{Metrics, Refused, Response, Stimulus};
+use super::shape::{CONTEXT, DESCRIPTOR, EngineKind, FieldPlan};
+use super::{Metrics, Refused, Response, Rung, StageTimes, Stimulus};
+use crate::rt::Refusal;
 
 /// One of the engines, with the verbs that all of them have. Between two cycles it may move to
 /// another thread.
@@ -26,14 +27,49 @@ impl Engine {
         }
     }
 
-    /// Which engine this is, and why.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Engine::Reference(_) => "reference (f64, one thread), as the board asks",
-            Engine::Cpu(engine) if engine.plan().engine == EngineKind::Auto => {
-                "cpu (f32), chosen: no GPU engine is built into this program"
+    /// The same with the CPU engine's instructions of that name; `None` where this machine lacks them or the plan
+    /// asks for an engine that has none to choose.
+    pub fn build_with(plan: &FieldPlan, simd: &str) -> Option<Engine> {
+        let level = Level::named(simd)?;
+        match plan.engine {
+            EngineKind::Reference => None,
+            EngineKind::Cpu | EngineKind::Auto => {
+                Some(Engine::Cpu(Box::new(CpuEngine::at_level(plan, level))))
             }
-            Engine::Cpu(_) => "cpu (f32), as the board asks",
+        }
+    }
+
+    /// Which engine this is, in a word: `reference`, `cpu`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Engine::Reference(_) => "reference",
+            Engine::Cpu(_) => "cpu",
+        }
+    }
+
+    /// Which engine this is, with what, and why.
+    pub fn name(&self) -> String {
+        match self {
+            Engine::Reference(_) => "reference (f64, one thread), as the board asks".to_string(),
+            Engine::Cpu(engine) => {
+                let why = match engine.plan().engine {
+                    EngineKind::Auto => "chosen: no GPU engine is built into this program",
+                    _ => "as the board asks",
+                };
+                let threads = match self.threads() {
+                    1 => "one thread".to_string(),
+                    threads => format!("{threads} threads"),
+                };
+                format!("cpu ({}, {} cells, {threads}), {why}", self.simd(), self.storage())
+            }
+        }
+    }
+
+    /// Worker threads, from 1, that were not granted their core.
+    pub fn refusals(&self) -> &[(usize, Refusal)] {
+        match self {
+            Engine::Reference(_) => &[],
+            Engine::Cpu(engine) => engine.refusals(),
         }
     }
 
@@ -65,7 +101,7 @@ impl Engine {
     pub fn copy_channel(&self, c: usize, out: &mut [f32]) {
         match self {
             Engine::Reference(engine) => copy(engine.channel(c), out),
-            Engine::Cpu(engine) => out.iter_mut().zip(engine.channel(c)).for_each(|(o, u)| *o = *u),
+            Engine::Cpu(engine) => engine.copy_channel(c, out),
         }
     }
 
@@ -125,6 +161,15 @@ impl Engine {
         }
     }
 
+    /// Stores an experience as if it had been lived through in the last cycle: a descriptor about rest, and
+    /// what it was worth. Refuses (false) what is not finite.
+    pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool {
+        match self {
+            Engine::Reference(engine) => engine.store_experience(descriptor, value),
+            Engine::Cpu(engine) => engine.store_experience(descriptor, value),
+        }
+    }
+
     /// Experiences in the bank.
     pub fn experiences(&self) -> usize {
         match self {
@@ -173,6 +218,47 @@ impl Engine {
         }
     }
 
+    /// How the cells are kept: `f64`, `f32` or `f16`.
+    pub fn storage(&self) -> &'static str {
+        match self {
+            Engine::Reference(_) => "f64",
+            Engine::Cpu(engine) => engine.plan().storage.name(),
+        }
+    }
+
+    /// Which instructions the hot loops use: `none` (scalar), `portable`, `avx2`, `avx512`, `neon`.
+    pub fn simd(&self) -> &'static str {
+        match self {
+            Engine::Reference(_) => "none",
+            Engine::Cpu(engine) => engine.simd(),
+        }
+    }
+
+    /// Bytes that a cycle at `rung` has to read and write if every number is touched once: the field, the
+    /// blended patterns, the bank as far as it is filled.
+    pub fn bytes_per_cycle(&self, rung: Rung) -> usize {
+        match self {
+            Engine::Reference(engine) => engine.bytes_per_cycle(rung),
+            Engine::Cpu(engine) => engine.bytes_per_cycle(rung),
+        }
+    }
+
+    /// Time of each of the `STAGES` in the last cycle.
+    pub fn stage_times(&self) -> &StageTimes {
+        match self {
+            Engine::Reference(engine) => engine.stage_times(),
+            Engine::Cpu(engine) => engine.stage_times(),
+        }
+    }
+
+    /// Pieces of work that the calling thread did again because a worker's core was busy, since the start.
+    pub fn stand_ins(&self) -> u64 {
+        match self {
+            Engine::Reference(_) => 0,
+            Engine::Cpu(engine) => engine.stand_ins(),
+        }
+    }
+
     /// Memory taken at the start, bytes: field, library, bank, read-out and learning.
     pub fn memory_bytes(&self) -> usize {
         match self {
@@ -196,7 +282,7 @@ const _: () = {
 mod tests {
     use super::*;
     use crate::field::Rung;
-    use crate::field::shape::{FEATURES, Params, READOUT_COLUMNS, Shape};
+    use crate::field::shape::{FEATURES, Params, READOUT_COLUMNS, Shape, Storage};
     use crate::frame::MAX_SENSORS;
     use crate::time::Span;
 
@@ -209,6 +295,8 @@ mod tests {
             dt: Span::from_millis(50),
             every_ticks: 1,
             threads: 1,
+            cpus: Vec::new(),
+            storage: Storage::F32,
             learn: true,
             start: Vec::new(),
         }

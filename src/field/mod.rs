@@ -8,6 +8,7 @@ pub mod readout;
 mod predict;
 pub mod reference;
 mod rung;
+mod stage;
 pub mod shape;
 pub mod wiring;
 pub mod worker;
@@ -16,7 +17,8 @@ pub use engine::Engine;
 pub use link::FieldCounters;
 pub use readout::{Readout, ReadoutError};
 pub use rung::{RUNGS, Rung, TABLE, Work};
-pub use shape::{FieldPlan, Shape};
+pub use shape::{FieldPlan, Shape, Storage};
+pub use stage::{STAGES, Stage, StageTimes};
 
 use crate::command::MAX_MOTORS;
 use crate::frame::MAX_SENSORS;

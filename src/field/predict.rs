@@ -175,7 +175,8 @@ impl Learner {
     /// One observation: `wanted` followed `x`; older ones count `keep` (0..1) times as much as before.
     pub fn observe(&mut self, x: &[f64], wanted: &[f64], keep: f64) {
         let n = self.regressors;
-        self.covariance.iter_mut().for_each(|p| *p /= keep);
+        let older = 1.0 / keep;
+        self.covariance.iter_mut().for_each(|p| *p *= older);
         for (gain, row) in self.gain.iter_mut().zip(self.covariance.chunks_exact(n)) {
             *gain = dot(row, x);
         }
@@ -217,8 +218,9 @@ impl Learner {
 
     /// P -= gain gain' / scale: symmetric to the last bit, as P was.
     fn shrink(&mut self, scale: f64) {
+        let share = 1.0 / scale;
         for (row, a) in self.covariance.chunks_exact_mut(self.regressors).zip(&self.gain) {
-            row.iter_mut().zip(&self.gain).for_each(|(p, b)| *p -= a * b / scale);
+            row.iter_mut().zip(&self.gain).for_each(|(p, b)| *p -= a * b * share);
         }
     }
 }

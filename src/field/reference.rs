@@ -10,11 +10,12 @@ mod memory;
 use super::predict::{ErrorRing, Learner, Skill, Trust, dot};
 use super::shape::{
     BRIDGE_S, CHANGE_SCALE, CHANNELS, CONTENT, CONTENT_GROUPS, CONTEXT, CONTEXT_SCALE, DESCRIPTOR, FEATURES,
-    FieldPlan, GROUP, GROUPS, METRICS_EVERY, NORM_FLOOR, READOUT_COLUMNS, REWARD_FLOOR, SLOW_FIRST, TURN,
-    is_due, regressors, sub_steps,
+    FieldPlan, GROUP, GROUPS, METRICS_EVERY, NORM_FLOOR, PATTERN, READOUT_COLUMNS, REWARD_FLOOR, SLOW_FIRST,
+    TURN, is_due, regressors, sub_steps,
 };
+use super::stage::StageWatch;
 use super::wiring::Wiring;
-use super::{Metrics, Refused, Response, Stimulus, Work};
+use super::{Metrics, Refused, Response, Rung, Stage, StageTimes, Stimulus, Work};
 use crate::command::MAX_MOTORS;
 use crate::seed::{Stream, normal};
 use grid::{Grid, halve};
@@ -62,6 +63,7 @@ pub struct ReferenceEngine {
     since_learn: u64,
     cycle: u64,
     metrics: Option<Metrics>,
+    watch: StageWatch,
 }
 
 impl ReferenceEngine {
@@ -106,6 +108,7 @@ impl ReferenceEngine {
             since_learn: 0,
             cycle: 0,
             metrics: None,
+            watch: StageWatch::NEW,
             plan: plan.clone(),
         }
     }
@@ -133,16 +136,23 @@ impl ReferenceEngine {
     /// One cycle. A stimulus that is refused changes nothing.
     pub fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
         self.admit(stimulus)?;
+        self.watch.begin();
         let work = stimulus.rung.work();
         let moved = self.move_to(work.half_resolution);
         self.measure_error();
+        self.watch.end(Stage::Learn);
         self.evolve(stimulus.cycle, work);
+        self.watch.end(Stage::Evolve);
         if self.plan.learn {
             self.learn(stimulus.cycle, work);
         }
+        self.watch.end(Stage::Learn);
         self.read_features();
+        self.watch.end(Stage::Features);
         self.recall(stimulus.cycle, work);
+        self.watch.end(Stage::Library);
         self.compare_with_bank(stimulus, work);
+        self.watch.end(Stage::Bank);
         self.predict();
         self.score(moved && self.age > 0);
         self.age += 1;
@@ -150,7 +160,9 @@ impl ReferenceEngine {
         if stimulus.cycle.is_multiple_of(METRICS_EVERY) {
             self.metrics = Some(self.measure_now());
         }
-        Ok(self.respond())
+        let response = self.respond();
+        self.watch.end(Stage::Motor);
+        Ok(response)
     }
 
     /// Step 0: takes the sensors, or names the one that is no sensor value.
@@ -433,6 +445,29 @@ impl ReferenceEngine {
     /// Slots and weights of the last match, best first.
     pub fn blend(&self) -> (&[usize], &[f64]) {
         self.library.blend()
+    }
+
+    /// Stores an experience as if it had been lived through in the last cycle: a descriptor about rest, and
+    /// what it was worth. Refuses (false) what is not finite.
+    pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool {
+        let fits = descriptor.iter().all(|d| d.is_finite()) && value.is_finite();
+        if fits {
+            self.bank.insert(&descriptor.map(f64::from), f64::from(value), self.cycle, self.dt);
+        }
+        fits
+    }
+
+    /// Bytes that a cycle at `rung` has to read and write if every number is touched once.
+    pub fn bytes_per_cycle(&self, rung: Rung) -> usize {
+        let work = rung.work();
+        let cells = if work.half_resolution { self.half.cells() } else { self.whole.cells() };
+        let rows = self.bank.len() / work.bank_parts as usize;
+        (2 * CHANNELS * cells + work.blend_top * PATTERN * cells + rows * DESCRIPTOR) * size_of::<f64>()
+    }
+
+    /// Time of each of the `STAGES` in the last cycle.
+    pub fn stage_times(&self) -> &StageTimes {
+        self.watch.times()
     }
 
     /// Experiences in the bank.

@@ -197,6 +197,31 @@ pub enum EngineKind {
     Cpu,
 }
 
+/// How the cells of the field are kept between two cycles. Arithmetic is f32 either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Storage {
+    /// Four bytes a cell.
+    #[default]
+    F32,
+    /// Two bytes a cell (IEEE 754 binary16) in every group of channels that moves by at least
+    /// [`HALF_SHARE`] of the way in a cycle; four in the others.
+    F16,
+}
+
+impl Storage {
+    /// As on the command line and in board files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Storage::F32 => "f32",
+            Storage::F16 => "f16",
+        }
+    }
+}
+
+/// Smallest share of a step that may be kept in half precision: below it the steps of a slow
+/// channel vanish in the rounding to 11 bits, and the channel stands still short of its goal.
+pub const HALF_SHARE: f64 = 0.1;
+
 /// Everything that an engine is built from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldPlan {
@@ -214,6 +239,10 @@ pub struct FieldPlan {
     pub every_ticks: u32,
     /// Threads of the CPU engine.
     pub threads: usize,
+    /// Cores of these threads, in turn, the field's own first; empty: wherever.
+    pub cpus: Vec<usize>,
+    /// How the CPU engine keeps its cells.
+    pub storage: Storage,
     /// Whether the prediction learns and the bank stores.
     pub learn: bool,
     /// The board's hand-written starting table.

@@ -8,6 +8,7 @@ use crate::command::MAX_MOTORS;
 use crate::crew::Worker;
 use crate::frame::MAX_SENSORS;
 use crate::learn::score::decide;
+use crate::rt::Refusal;
 use crate::rt::slot::{Reader, Writer};
 use crate::sim::FieldFaults;
 use crate::time::{Clock, Instant, Span};
@@ -119,8 +120,13 @@ impl Brain {
     }
 
     /// What computes, and why that.
-    pub fn engine_name(&self) -> &'static str {
+    pub fn engine_name(&self) -> String {
         self.engine.name()
+    }
+
+    /// What the engine's own threads were refused.
+    pub fn refusals(&self) -> Vec<Refusal> {
+        self.engine.refusals().iter().map(|(_, refusal)| *refusal).collect()
     }
 
     fn rebuild(&mut self) {
@@ -258,6 +264,10 @@ impl FieldWorker {
 impl Worker for FieldWorker {
     fn name(&self) -> &'static str {
         "field"
+    }
+
+    fn core(&self) -> Option<usize> {
+        self.brain.plan.cpus.first().copied()
     }
 
     fn step(&mut self, clock: &dyn Clock) -> Instant {

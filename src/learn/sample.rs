@@ -1,9 +1,11 @@
 //! A small board for the tests of this folder.
 
-use crate::board::plan::{Board, BusPlan, Curve, Decision, MotorPlan, SafetyPlan, Scale, SensorPlan};
+use crate::board::plan::{
+    Board, BusPlan, Curve, Decision, MotorPlan, SafetyPlan, Scale, SensorPlan, Targets,
+};
 use crate::budget::BudgetPlan;
 use crate::device::{MotorKind, SensorKind};
-use crate::field::shape::{EngineKind, Params};
+use crate::field::shape::{EngineKind, Params, Storage};
 use crate::field::{FieldPlan, Rung, Shape};
 use crate::rt::RtPlan;
 use crate::time::Span;
@@ -69,10 +71,13 @@ pub fn board(grid: usize) -> Board {
             dt: period,
             every_ticks: 1,
             threads: 1,
+            cpus: Vec::new(),
+            storage: Storage::F32,
             learn: true,
             start: Vec::new(),
         },
         budget: BudgetPlan { target: period, headroom: 0.8, dwell: period, floor: Rung::WORST },
+        targets: Targets::default(),
         decisions: vec![decision("go", [0.5, 0.5]), decision("stay", [0.0, 0.0])],
         sim: None,
     }

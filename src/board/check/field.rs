@@ -6,12 +6,16 @@ use crate::board::plan::{Decision, Scale, SensorPlan};
 use crate::board::reader::Section;
 use crate::budget::BudgetPlan;
 use crate::command::MAX_MOTORS;
-use crate::field::shape::{EngineKind, FieldPlan, Params, Shape, StartCurve};
+use crate::field::shape::{EngineKind, FieldPlan, Params, Shape, StartCurve, Storage};
 use crate::field::{RUNGS, Rung};
 use crate::time::Span;
 
 const ENGINES: [(&str, EngineKind); 3] =
     [("auto", EngineKind::Auto), ("reference", EngineKind::Reference), ("cpu", EngineKind::Cpu)];
+const STORAGES: [(&str, Storage); 2] =
+    [(Storage::F32.name(), Storage::F32), (Storage::F16.name(), Storage::F16)];
+/// The engine has work for 8 threads; 64 is what `threads` admits.
+const MOST_CPUS: usize = 64;
 const GRIDS: [i64; 4] = [8, 16, 32, 64];
 
 /// Control periods from one field cycle to the next.
@@ -32,6 +36,9 @@ pub fn field(
     let shape = shape(root, section, devices, decisions);
     let seed = section.integer("seed", 0..=i64::MAX).or(1);
     let threads = section.integer("threads", 1..=64).or(1);
+    // As for rt.cpu: what the kernel's sets of cores hold.
+    let cpus = section.distinct_integers("cpus", 0..=1023, MOST_CPUS).or(Vec::new());
+    let (_, storage) = section.choice("storage", "storage", &STORAGES).or(("f32", Storage::F32));
     let learn = section.flag("learn").or(true);
     let params = params(section);
     let start = start(root, devices, decisions);
@@ -43,6 +50,8 @@ pub fn field(
         dt: periods.dt,
         every_ticks: every_ticks?,
         threads: threads as usize,
+        cpus: cpus.into_iter().map(|cpu| cpu as usize).collect(),
+        storage,
         learn,
         start: start?,
     })

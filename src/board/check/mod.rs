@@ -8,6 +8,7 @@ mod field;
 mod motors;
 mod rules;
 mod sensors;
+mod targets;
 mod wires;
 mod world;
 
@@ -60,6 +61,7 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
     drop(field_section);
     let safety = rules::safety(&root.section("safety"), &periods);
     let budget = field::budget(&root.section("budget"), &periods);
+    let targets = targets::targets(&root.section("targets"), &periods);
     let sim = if_written(root.section("sim"), world::sim);
 
     let board = Board {
@@ -75,6 +77,7 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
         safety,
         field: field?,
         budget: budget?,
+        targets,
         decisions: decisions?,
         sim: all_or_none(sim)?,
     };
@@ -182,6 +185,16 @@ fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
             let rule = format!("{percent:.0} % of the I2C bus's time is taken: retries will be late");
             report.warn("bus.speed_hz", rule);
         }
+    }
+    if let Some(core) = board.rt.cpu.filter(|core| board.field.cpus.contains(core)) {
+        let rule =
+            format!("core {core} is the control loop's (rt.cpu): the field's thread there waits for it");
+        report.warn("field.cpus", rule);
+    }
+    let (threads, cores) = (board.field.threads, board.field.cpus.len());
+    if cores > 0 && cores < threads {
+        let rule = format!("{threads} threads on {cores} of the cores: some of them wait for each other");
+        report.warn("field.cpus", rule);
     }
     for (channel, sensor) in board.sensors.iter().enumerate().filter(|(_, sensor)| sensor.required) {
         if !board.reflexes.iter().any(|rule| rule.channel == channel) {

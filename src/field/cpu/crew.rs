@@ -1,210 +1,221 @@
-//! Threads that share the parts of the field. A part is handed over whole, as a box, through a
-//! ring of fixed size, and handed back when its work is done: nothing is shared, locked or
-//! allocated, and which thread did the work cannot be seen in the result. Knows no field.
+//! The parts of the field and the threads that work on them. A run hands a job to each part that has
+//! something to do, takes its new cells in, and shows its results; it does not know what they mean.
 //!
-//! Waiting is `park`: a caller that is itself woken by `unpark` may find its token used up and must
-//! look at its own queue before it sleeps, as anybody who parks has to. Workers inherit priority and
-//! affinity of the thread that builds the crew.
+//! With one thread the parts come one after the other and share one set of spare cells. With more, every
+//! part has its own, and there are two more for each worker: a worker that is late keeps the cells it reads
+//! and those it writes until it is back, while the field goes on with what a stand-in has made.
 
-use rtrb::{Consumer, Producer, RingBuffer};
-use std::collections::VecDeque;
-use std::thread::{JoinHandle, Thread};
-use std::time::Duration;
+use super::bank::Query;
+use super::cells::Cells;
+use super::job::{Job, Orders, Task};
+use super::library::Blend;
+use super::nearest::Nearest;
+use super::part::{Depot, Part};
+use super::pool::{Errand, Pool};
+use super::simd::Level;
+use crate::field::shape::{FieldPlan, GROUPS};
+use crate::field::wiring::Wiring;
+use crate::frame::MAX_SENSORS;
+use crate::rt::Refusal;
+use std::sync::Arc;
 
-/// Something that carries its own orders and results.
-pub trait Work: Send + 'static {
-    /// Does what was ordered.
-    fn work(&mut self);
+/// What each part is to do; `None`: nothing.
+pub type Tasks = [Option<Task>; GROUPS];
+
+/// The order in which parts are handed out: threads get equal shares of the row, each with the dearest
+/// first (content with its gradients, patterns, slow channels), so that little is left to wait for at the end.
+const ORDER: [usize; GROUPS] = [0, 1, 4, 6, 2, 3, 5, 7];
+
+/// Parts, threads, and all that goes between them.
+pub struct Crew {
+    pool: Pool<Job>,
+    desk: Desk,
+    /// Jobs of the run under way.
+    out: Vec<Box<Job>>,
+    /// A row of the bank that is to become the query, once nobody reads its shard.
+    pending: Option<usize>,
 }
 
-/// A part on its way to a worker, with the thread to wake when it is done.
-type Given<T> = (Box<T>, Thread);
-
-struct Worker<T> {
-    given: Option<Producer<Given<T>>>,
-    done: Consumer<Box<T>>,
-    thread: Option<JoinHandle<()>>,
+/// What jobs are made from, and come back to.
+struct Desk {
+    parts: Vec<Part>,
+    depot: Depot,
+    /// Jobs that are nobody's now.
+    blanks: Vec<Box<Job>>,
+    orders: Orders,
+    /// What the bank is compared with.
+    query: Box<Query>,
+    /// The best rows of each shard in the sweep of the bank under way.
+    nearest: [Nearest; GROUPS],
 }
 
-/// The caller's own thread and the workers beside it.
-pub struct Crew<T> {
-    workers: Vec<Worker<T>>,
-    own: VecDeque<Box<T>>,
-}
-
-impl<T: Work> Crew<T> {
-    /// A crew of `threads` (the caller is one of them) for at most `parts` parts at a time. Fewer
-    /// where the system grants no more: the work is the same.
-    pub fn new(threads: usize, parts: usize) -> Crew<T> {
-        let workers = (1..threads.clamp(1, parts)).map_while(|number| Worker::start(number, parts));
-        Crew { workers: workers.collect(), own: VecDeque::with_capacity(parts) }
+impl Crew {
+    /// The parts of `plan`, at rest, and as many threads as it asks for and the system grants.
+    pub fn new(plan: &FieldPlan, wiring: &Wiring, level: Level) -> Crew {
+        let parts: Vec<Part> = (0..GROUPS).map(|number| Part::new(number, plan, wiring)).collect();
+        let pool: Pool<Job> = Pool::new(plan.threads, &plan.cpus, GROUPS);
+        let spares = pool.spares();
+        let jobs = if spares > 0 { GROUPS + spares } else { 1 };
+        let mut blanks = Vec::with_capacity(jobs);
+        blanks.extend((0..jobs).map(|_| Box::new(Job::new(plan, level))));
+        // For each late worker the cells that its stand-in writes and those that it holds itself.
+        let depot = Depot::new(plan, &parts, 2 * spares, spares > 0);
+        let orders = Orders { felt: [0.0; MAX_SENSORS], blend: Blend::NONE };
+        let (query, nearest) = (Box::new(Query::NOTHING), [Nearest::NONE; GROUPS]);
+        let desk = Desk { parts, depot, blanks, orders, query, nearest };
+        Crew { pool, desk, out: Vec::with_capacity(GROUPS), pending: None }
     }
 
-    /// Threads at work, the caller included.
+    /// Has every task done, `own` by the caller meanwhile; then shows each job.
+    pub fn run(&mut self, tasks: &Tasks, own: impl FnOnce(), mut show: impl FnMut(&Job)) {
+        let Crew { pool, desk, out, .. } = self;
+        pool.strays(|job| desk.put_away(job));
+        let mut due: heapless::Vec<(usize, Task), GROUPS> = heapless::Vec::new();
+        due.extend(ORDER.into_iter().filter_map(|number| Some((number, tasks[number]?))));
+        if pool.threads() == 1 {
+            own();
+            for (number, task) in due {
+                let mut job = desk.make_out(number, task).expect("the last job has come back");
+                job.perform();
+                show(&job);
+                desk.take_in(job);
+            }
+            return;
+        }
+        out.extend(due.iter().filter_map(|(number, task)| desk.make_out(*number, *task)));
+        assert!(out.len() == due.len(), "there is a job for each part, and cells for each job");
+        pool.run(out, own, |place| {
+            let (number, task) = due[place];
+            desk.make_out(number, task)
+        });
+        for job in out.drain(..) {
+            show(&job);
+            desk.take_in(job);
+        }
+    }
+
+    /// What the next jobs are told.
+    pub fn order(&mut self, felt: impl Iterator<Item = f64>, blend: Blend) {
+        self.desk.orders.felt.iter_mut().zip(felt).for_each(|(to, felt)| *to = felt);
+        self.desk.orders.blend = blend;
+    }
+
+    /// What the bank is compared with next, a vector of at most unit length; `opens` a new sweep.
+    pub fn ask(&mut self, vector: &[f64], opens: bool) {
+        self.store_pending(true);
+        self.desk.query.set(vector);
+        if opens {
+            self.desk.nearest = [Nearest::NONE; GROUPS];
+        }
+    }
+
+    /// What each shard has found in the sweep so far.
+    pub fn nearest(&self) -> &[Nearest; GROUPS] {
+        &self.desk.nearest
+    }
+
+    /// Makes the query a row of the bank: now, or before the next comparison if a late worker is still reading.
+    pub fn store_row(&mut self, row: usize) {
+        self.pending = Some(row);
+        self.store_pending(false);
+    }
+
+    fn store_pending(&mut self, wait: bool) {
+        let Some(row) = self.pending else { return };
+        let part = row % GROUPS;
+        if !self.desk.parts[part].store_row(row, &self.desk.query) {
+            if !wait {
+                return;
+            }
+            // A worker has not had its core since the last cycle, and a row must not be changed while it is read.
+            self.settle();
+            assert!(self.desk.parts[part].store_row(row, &self.desk.query), "no job is out");
+        }
+        self.pending = None;
+    }
+
+    /// Waits until no job is out, to change what jobs read. Not for a cycle.
+    fn settle(&mut self) {
+        self.pool.settle();
+        let desk = &mut self.desk;
+        self.pool.strays(|job| desk.put_away(job));
+    }
+
+    /// The parts, to look at.
+    pub fn parts(&self) -> &[Part] {
+        &self.desk.parts
+    }
+    /// The parts, to change; waits for late workers.
+    pub fn parts_mut(&mut self) -> &mut [Part] {
+        self.settle();
+        &mut self.desk.parts
+    }
+    /// Threads that share the work, the caller included.
     pub fn threads(&self) -> usize {
-        self.workers.len() + 1
+        self.pool.threads()
     }
-
-    /// Has every part do its work; they come back in the order they were in.
-    ///
-    /// # Panics
-    /// If a worker has panicked: its part of the field is lost, and the engine with it.
-    pub fn run(&mut self, parts: &mut Vec<Box<T>>) {
-        if self.workers.is_empty() {
-            return parts.iter_mut().for_each(|part| part.work());
-        }
-        let (count, crew) = (parts.len(), self.threads());
-        let caller = std::thread::current();
-        for (index, part) in parts.drain(..).enumerate() {
-            match index % crew {
-                0 => self.own.push_back(part),
-                worker => self.workers[worker - 1].give(part, &caller),
-            }
-        }
-        self.own.iter_mut().for_each(|part| part.work());
-        for index in 0..count {
-            parts.push(match index % crew {
-                0 => self.own.pop_front().expect("one was put in for each index"),
-                worker => self.workers[worker - 1].take(),
-            });
-        }
+    /// Jobs done again because a worker was late.
+    pub fn stand_ins(&self) -> u64 {
+        self.pool.stand_ins()
+    }
+    /// Workers, from 1, that were not granted their core.
+    pub fn refusals(&self) -> &[(usize, Refusal)] {
+        self.pool.refusals()
+    }
+    /// Memory taken.
+    pub fn bytes(&self) -> usize {
+        let parts: usize = self.desk.parts.iter().map(Part::bytes).sum();
+        let jobs: usize = self.desk.blanks.iter().map(|job| job.bytes()).sum();
+        parts + jobs + self.desk.depot.bytes()
     }
 }
 
-impl<T: Work> Worker<T> {
-    fn start(number: usize, parts: usize) -> Option<Worker<T>> {
-        let (given, work) = RingBuffer::new(parts);
-        let (results, done) = RingBuffer::new(parts);
-        let thread = std::thread::Builder::new().name(format!("field-{number}"));
-        let thread = thread.spawn(move || serve(work, results)).ok()?;
-        Some(Worker { given: Some(given), done, thread: Some(thread) })
-    }
-
-    fn give(&mut self, part: Box<T>, caller: &Thread) {
-        if let (Some(given), Some(thread)) = (&mut self.given, &self.thread) {
-            // The ring has a place for every part. Only a dead worker's ring loses one: take() says so.
-            let _ = given.push((part, caller.clone()));
-            thread.thread().unpark();
+impl Desk {
+    /// A job for part `number`; `None` while too many are out.
+    fn make_out(&mut self, number: usize, task: Task) -> Option<Box<Job>> {
+        let part = &self.parts[number];
+        let target = match task.grid(part.fixed().grid) {
+            Some(grid) => Some(self.depot.take(part.fixed().storage, grid)?),
+            None => None,
+        };
+        let Some(mut job) = self.blanks.pop() else {
+            self.store(number, task, target);
+            return None;
+        };
+        (job.number, job.task, job.target, job.sources) = (number, task, target, Some(part.sources()));
+        if let Task::Scan { .. } = task {
+            job.nearest = self.nearest[number];
+            job.query.clone_from(&self.query);
+        } else {
+            job.orders = self.orders;
         }
+        Some(job)
     }
 
-    fn take(&mut self) -> Box<T> {
-        loop {
-            if let Ok(part) = self.done.pop() {
-                return part;
-            }
-            assert!(!self.done.is_abandoned(), "a worker thread of the field engine has panicked");
-            // Woken by the worker; the time limit is for one that died and will wake nobody.
-            std::thread::park_timeout(Duration::from_millis(50));
+    /// Takes the results of a job.
+    fn take_in(&mut self, mut job: Box<Job>) {
+        let part = &mut self.parts[job.number];
+        let is_half = matches!(job.task, Task::Halve | Task::Sweep { half: true, .. });
+        match job.task {
+            Task::Scan { .. } => self.nearest[job.number] = job.nearest,
+            Task::Sweep { .. } => part.fresh = true,
+            Task::Halve | Task::Unhalve => part.fresh = false,
         }
+        job.target = job.target.take().map(|new| part.take(is_half, new));
+        self.put_away(job);
     }
-}
 
-/// A worker's life: until the crew is dropped.
-fn serve<T: Work>(mut given: Consumer<Given<T>>, mut done: Producer<Box<T>>) {
-    loop {
-        match given.pop() {
-            Ok((mut part, caller)) => {
-                part.work();
-                let _ = done.push(part); // full only if the crew is gone, and then nobody misses it
-                caller.unpark();
-            }
-            Err(_) if given.is_abandoned() => return,
-            Err(_) => std::thread::park(),
+    /// Takes a job whose results nobody wants.
+    fn put_away(&mut self, mut job: Box<Job>) {
+        let cells = job.target.take();
+        self.store(job.number, job.task, cells);
+        self.blanks.push(job);
+    }
+
+    fn store(&mut self, number: usize, task: Task, cells: Option<Arc<Cells>>) {
+        let fixed = self.parts[number].fixed();
+        if let (Some(grid), Some(cells)) = (task.grid(fixed.grid), cells) {
+            self.depot.put(fixed.storage, grid, cells);
         }
-    }
-}
-
-impl<T> Drop for Crew<T> {
-    fn drop(&mut self) {
-        for worker in &mut self.workers {
-            worker.given = None; // abandons the ring: the worker leaves its loop
-            if let Some(thread) = worker.thread.take() {
-                thread.thread().unpark();
-                let _ = thread.join(); // a panic has been reported where it happened
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::cell::RefCell;
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::thread::ThreadId;
-
-    struct Square {
-        number: u64,
-        by: Option<ThreadId>,
-    }
-    impl Work for Square {
-        fn work(&mut self) {
-            assert!(self.number != 13, "unlucky");
-            self.number *= self.number;
-            self.by = Some(std::thread::current().id());
-        }
-    }
-    #[expect(clippy::vec_box)] // parts travel as boxes, whatever their size
-    fn squares(numbers: impl Iterator<Item = u64>) -> Vec<Box<Square>> {
-        numbers.map(|number| Box::new(Square { number, by: None })).collect()
-    }
-
-    #[test]
-    fn parts_come_back_in_order_from_as_many_threads_as_asked() {
-        for threads in [1, 2, 3, 8, 20] {
-            let mut crew = Crew::new(threads, 8);
-            let mut parts = squares(0..8);
-            for _ in 0..100 {
-                parts.iter_mut().enumerate().for_each(|(i, part)| part.number = i as u64);
-                crew.run(&mut parts);
-                assert!(parts.iter().enumerate().all(|(i, part)| part.number == (i * i) as u64));
-            }
-            let mut by: Vec<_> = parts.iter().map(|part| format!("{:?}", part.by)).collect();
-            by.sort();
-            by.dedup();
-            assert_eq!(by.len(), threads.min(8));
-            assert_eq!(crew.threads(), threads.min(8));
-        }
-    }
-
-    #[test]
-    fn a_worker_that_panics_is_told_and_not_waited_for() {
-        let mut crew = Crew::new(2, 2);
-        let mut parts = squares([1, 13].into_iter());
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| crew.run(&mut parts)));
-        assert!(outcome.is_err());
-        drop(crew); // and the others still go home
-    }
-
-    /// Counts when it is dropped: with the thread that keeps it.
-    struct Farewell(Arc<AtomicUsize>);
-    impl Drop for Farewell {
-        fn drop(&mut self) {
-            self.0.fetch_add(1, Ordering::SeqCst);
-        }
-    }
-    thread_local! {
-        static KEPT: RefCell<Option<Farewell>> = const { RefCell::new(None) };
-    }
-    struct Stay(Arc<AtomicUsize>);
-    impl Work for Stay {
-        fn work(&mut self) {
-            KEPT.with_borrow_mut(|kept| {
-                kept.get_or_insert_with(|| Farewell(self.0.clone()));
-            });
-        }
-    }
-
-    #[test]
-    fn no_thread_outlives_its_crew() {
-        let gone = Arc::new(AtomicUsize::new(0));
-        let mut crew = Crew::new(4, 8);
-        let mut parts: Vec<_> = (0..8).map(|_| Box::new(Stay(gone.clone()))).collect();
-        (0..3).for_each(|_| crew.run(&mut parts));
-        assert_eq!(gone.load(Ordering::SeqCst), 0, "the same threads serve every run");
-        drop(crew);
-        assert_eq!(gone.load(Ordering::SeqCst), 3, "the caller is the fourth and stays");
     }
 }

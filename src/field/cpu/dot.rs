@@ -5,7 +5,7 @@
 const LANES: usize = 16;
 
 /// a . b; the length is a multiple of 16 (what is over is left out, so that no check is in the loop).
-#[inline]
+#[inline(always)]
 pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     debug_assert!(a.len() == b.len() && a.len().is_multiple_of(LANES));
     let mut lanes = [0.0; LANES];

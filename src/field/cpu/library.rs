@@ -4,8 +4,10 @@
 //! A stored value is a whole number of steps of bound / 32767: |v| <= bound needs no exponent, so a
 //! fixed point is 16 times as exact as a half float of the same size, at most 1.5e-5 off.
 
-use super::half::halve;
-use crate::field::shape::{BLEND_TOP, CONTEXT, GROUP, NORM_FLOOR, Params};
+use super::cells::touched;
+use super::half::Halve;
+use super::simd::Level;
+use crate::field::shape::{BLEND_TOP, CONTEXT, GROUP, NORM_FLOOR};
 
 /// Steps from 0 to the bound.
 const STEPS: f32 = 32767.0;
@@ -121,9 +123,9 @@ impl Volumes {
         Volumes {
             grid,
             step: bound / STEPS,
-            whole: vec![0; slots * GROUP * cells],
-            half: vec![0; slots * GROUP * halves],
-            mean: vec![0.0; halves],
+            whole: touched(slots * GROUP * cells, 0, 1),
+            half: touched(slots * GROUP * halves, 0, 1),
+            mean: touched(halves, 0.0, 1.0),
         }
     }
     /// Stores eight channels, each value within the bound.
@@ -133,7 +135,8 @@ impl Volumes {
         let whole = &mut self.whole[slot * GROUP * cells..][..GROUP * cells];
         whole.iter_mut().zip(volume).for_each(round);
         for (channel, volume) in volume.chunks_exact(cells).enumerate() {
-            halve(volume, self.grid, &mut self.mean);
+            let (n, half) = (self.grid, &mut *self.mean);
+            Level::best().within(n).run(Halve { whole: volume, n, half });
             let half = &mut self.half[(slot * GROUP + channel) * halves..][..halves];
             half.iter_mut().zip(&self.mean).for_each(round);
         }
@@ -151,51 +154,6 @@ impl Volumes {
     /// Memory of the volumes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.whole) + size_of_val(&*self.half) + size_of_val(&*self.mean)
-    }
-}
-
-/// The blended patterns of one channel; nothing in other channels.
-pub struct Patterns<'a, const N: usize> {
-    /// Share of the field's own value; 1 where no pattern is blended.
-    own: f32,
-    blended: [(&'a [[i16; N]], f32); BLEND_TOP],
-    len: usize,
-}
-
-impl<'a, const N: usize> Patterns<'a, N> {
-    /// Channel `channel` of eight, blended as `blend` says; nothing without volumes.
-    pub fn new(
-        volumes: Option<&'a Volumes>,
-        blend: &Blend,
-        channel: usize,
-        half: bool,
-        params: &Params,
-    ) -> Patterns<'a, N> {
-        let mut patterns = Patterns { own: 1.0, blended: [(&[], 0.0); BLEND_TOP], len: 0 };
-        if let Some(volumes) = volumes {
-            patterns.own = (1.0 - params.pattern_share) as f32;
-            patterns.len = blend.slots().len();
-            let found = blend.slots().iter().zip(blend.weights());
-            for (place, (slot, weight)) in patterns.blended.iter_mut().zip(found) {
-                let share = params.pattern_share * weight * f64::from(volumes.step());
-                *place = (volumes.channel(*slot, channel, half).as_chunks::<N>().0, share as f32);
-            }
-        }
-        patterns
-    }
-
-    /// F <- 0.9 F + 0.1 Q along one row.
-    #[inline(always)]
-    pub fn blend(&self, z: usize, y: usize, value: &mut [f32; N]) {
-        if self.own < 1.0 {
-            value.iter_mut().for_each(|f| *f *= self.own);
-            for (volume, share) in &self.blended[..self.len] {
-                let row = &volume[z * N + y];
-                for x in 0..N {
-                    value[x] += share * f32::from(row[x]);
-                }
-            }
-        }
     }
 }
 
@@ -238,7 +196,8 @@ mod tests {
                 assert!((f32::from(*stored) * volumes.step() - given).abs() <= 1.5e-5);
             }
             let mut mean = vec![0.0; 64];
-            halve(&volume[channel * 512..][..512], 8, &mut mean);
+            let whole = &volume[channel * 512..][..512];
+            Level::best().within(8).run(Halve { whole, n: 8, half: &mut mean });
             for (stored, given) in volumes.channel(1, channel, true).iter().zip(&mean) {
                 assert!((f32::from(*stored) * volumes.step() - given).abs() <= 1.5e-5);
             }

@@ -1,54 +1,62 @@
-//! The f32 CPU engine: the maths of `docs/field.md`, cycle by cycle the same as the reference
-//! within rounding, some fifty times as fast.
+//! The CPU engine: the maths of `docs/field.md` in f32, cycle by cycle the same as the reference within
+//! rounding, and some sixty times as fast.
 //!
-//! What is as large as the field (cells, patterns, bank) is f32 or less and lies in eight parts
-//! that any thread can work on; what is small (errors, learning, matches) is f64 and stays here.
-//! This file is the order of a cycle; each hot loop has a file of its own: `evolve` and `gradient`
-//! (the sweep), `bank`, `library`, `tanh`. All memory is taken in [`CpuEngine::new`]; no result
-//! depends on the number of threads. No unsafe code and no machine-specific instructions.
+//! This file is the order of a cycle. What is as large as the field lies in eight `part`s of eight channels;
+//! a `crew` has a `job` done for each of them, on the threads of a `pool`. The hot loops have a file each
+//! (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of processor (`simd`). What is
+//! small (errors, learning, matches) is f64 and stays here; what can be asked and set between cycles is in `verbs`. All memory is taken, and touched, in
+//! [`CpuEngine::new`]; no result depends on the number of threads.
 
 mod bank;
+mod cell;
+mod cells;
 mod crew;
 mod dot;
 mod evolve;
+mod features;
+mod fixed;
 mod gradient;
 mod half;
+mod job;
+mod ledger;
 mod library;
+mod nearest;
 mod part;
+mod pool;
 mod predict;
+mod simd;
 mod statistics;
-mod tanh;
+mod verbs;
+
+#[cfg(test)]
+mod fixture;
+
+pub use simd::Level;
 
 use super::shape::{
-    BLOCK_COUNT, BRIDGE_S, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, FieldPlan, GRADIENT, GROUP, GROUPS,
-    METRICS_EVERY, NORM_FLOOR, PATTERN, READOUT_COLUMNS, REWARD_FLOOR, SLOW_FIRST, TURN, is_due, sub_steps,
+    BRIDGE_S, CONTENT_GROUPS, FEATURES, FieldPlan, GROUP, GROUPS, METRICS_EVERY, NORM_FLOOR, READOUT_COLUMNS,
+    REWARD_FLOOR, SLOW_FIRST, TURN, is_due, sub_steps,
 };
+use super::stage::StageWatch;
 use super::wiring::Wiring;
-use super::{Metrics, Refused, Response, Stimulus, Work};
+use super::{Metrics, Refused, Response, Stage, Stimulus, Work};
 use crate::command::MAX_MOTORS;
 use crate::seed::{Stream, normal};
-use bank::{Ledger, Nearest};
-use crew::Crew;
+use crew::{Crew, Tasks};
+use features::Features;
+use job::Task;
+use ledger::Ledger;
 use library::{Blend, Index, unit};
-use part::{Part, Task};
 use predict::Predictor;
-use statistics::Statistics;
 
 /// The field, its memories and its read-out.
 pub struct CpuEngine {
     plan: FieldPlan,
     dt: f64,
-    crew: Crew<Part>,
-    /// One for each group of channels, in order; on the way only inside a call.
-    parts: Vec<Box<Part>>,
-    rest_context: Vec<f64>,
-    rest_descriptor: Vec<f64>,
+    level: Level,
+    crew: Crew,
     on_half: bool,
-    features: Vec<f32>,
-    /// About rest.
-    context: [f64; CONTEXT],
-    /// About rest.
-    descriptor: Vec<f64>,
+    features: Features,
     predictor: Predictor,
     index: Index,
     blend: Blend,
@@ -61,6 +69,7 @@ pub struct CpuEngine {
     since_blend: u64,
     cycle: u64,
     metrics: Option<Metrics>,
+    watch: StageWatch,
 }
 
 impl CpuEngine {
@@ -69,21 +78,25 @@ impl CpuEngine {
     /// # Panics
     /// If the plan's grid is none of 8, 16, 32, 64: the board check refuses others.
     pub fn new(plan: &FieldPlan) -> CpuEngine {
+        CpuEngine::at_level(plan, Level::best())
+    }
+
+    /// The same, with instructions of one's choice.
+    ///
+    /// # Panics
+    /// As [`CpuEngine::new`].
+    pub fn at_level(plan: &FieldPlan, level: Level) -> CpuEngine {
         let shape = plan.shape;
         assert!([8, 16, 32, 64].contains(&shape.grid), "the board check admits grids of 8, 16, 32, 64");
         let dt = plan.dt.as_secs_f64();
         let wiring = Wiring::new(plan, shape.grid);
-        let group_mean = |i: usize| wiring.rest[i * GROUP..][..GROUP].iter().sum::<f64>() / GROUP as f64;
+        let crew = Crew::new(plan, &wiring, level);
         CpuEngine {
             dt,
-            crew: Crew::new(plan.threads, GROUPS),
-            parts: (0..GROUPS).map(|number| Box::new(Part::new(number, plan, &wiring))).collect(),
-            rest_context: wiring.rest.clone(),
-            rest_descriptor: (0..DESCRIPTOR).map(|i| group_mean(i / BLOCK_COUNT)).collect(),
+            level,
+            features: Features::new(&crew),
+            crew,
             on_half: false,
-            features: vec![0.0; FEATURES],
-            context: [0.0; CONTEXT],
-            descriptor: vec![0.0; DESCRIPTOR],
             predictor: Predictor::new(shape.sensors, dt, &plan.params),
             index: Index::new(shape.patterns),
             blend: Blend::NONE,
@@ -95,6 +108,7 @@ impl CpuEngine {
             since_blend: 0,
             cycle: 0,
             metrics: None,
+            watch: StageWatch::NEW,
             plan: plan.clone(),
         }
     }
@@ -102,9 +116,9 @@ impl CpuEngine {
     /// Back to the start: field at rest, nothing predicted, learned or experienced. The read-out
     /// and the library stay, as they came from outside.
     pub fn rest(&mut self) {
-        self.parts.iter_mut().for_each(|part| part.rest());
+        self.crew.parts_mut().iter_mut().for_each(|part| part.rest());
         self.on_half = false;
-        self.features.fill(0.0);
+        self.features.all.fill(0.0);
         self.predictor.forget_all();
         self.blend = Blend::NONE;
         self.ledger.clear();
@@ -117,24 +131,28 @@ impl CpuEngine {
     /// One cycle. A stimulus that is refused changes nothing.
     pub fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
         let sensors = self.admit(stimulus)?;
+        self.watch.begin();
         let (cycle, work) = (stimulus.cycle, stimulus.rung.work());
         let moved = self.on_half != work.half_resolution && !self.predictor.is_new();
-        self.on_half = work.half_resolution;
         self.predictor.sense(sensors);
-        if self.plan.learn {
-            self.predictor.learn(|since| is_due(cycle, work.learn_every, since));
-        }
+        self.move_to(work.half_resolution);
         self.sweep(cycle, work);
-        self.read_features();
+        self.watch.end(Stage::Evolve);
+        self.features.take_about_rest();
+        self.watch.end(Stage::Features);
         self.recall(cycle, work);
+        self.watch.end(Stage::Library);
         self.compare_with_bank(stimulus, work);
-        self.predictor.predict(&self.context);
+        self.watch.end(Stage::Bank);
+        self.predictor.predict(&self.features.context);
         self.score(moved);
         self.cycle = cycle;
         if cycle.is_multiple_of(METRICS_EVERY) {
             self.metrics = Some(self.measure_now());
         }
-        Ok(self.respond())
+        let response = self.respond();
+        self.watch.end(Stage::Motor);
+        Ok(response)
     }
 
     /// Step 0: the sensors, or which of them is no sensor value.
@@ -150,50 +168,46 @@ impl CpuEngine {
         Ok(sensors)
     }
 
-    /// Steps 2 to 4, in the parts: drive, evolve, reduce.
+    /// Goes to the whole or the half grid.
+    fn move_to(&mut self, half: bool) {
+        if half != self.on_half {
+            self.on_half = half;
+            let task = if half { Task::Halve } else { Task::Unhalve };
+            self.crew.run(&[Some(task); GROUPS], || (), |_| ());
+        }
+    }
+
+    /// Steps 2 to 4, in the parts: drive, evolve, reduce. Step 6, the learning that looks back, meanwhile.
     fn sweep(&mut self, cycle: u64, work: &Work) {
+        let tasks = self.due(cycle, work);
+        self.crew.order(self.predictor.felt(self.plan.params.eta), self.blend);
+        let CpuEngine { crew, predictor, features, watch, plan, .. } = self;
+        let learn = || {
+            if plan.learn {
+                predictor.learn(|since| is_due(cycle, work.learn_every, since));
+            }
+            watch.end(Stage::Learn);
+        };
+        crew.run(&tasks, learn, |job| features.take(job.number, &job.reduced));
+    }
+
+    /// Which parts step in this cycle, and how far.
+    fn due(&mut self, cycle: u64, work: &Work) -> Tasks {
         let (fast, slow) = (self.plan.params.t_fast, self.plan.params.t_slow);
-        for (number, part) in self.parts.iter_mut().enumerate() {
+        let half = work.half_resolution;
+        std::array::from_fn(|number| {
             let since = &mut self.since_step[number];
             *since += 1;
             let every = if number < CONTENT_GROUPS { 1 } else { work.slow_every };
-            let held = *since as f64 * self.dt;
-            let (count, share) = match number * GROUP {
-                _ if !is_due(cycle.wrapping_add(TURN[number]), every, *since) => (0, 0.0),
-                ..SLOW_FIRST => sub_steps(held, fast),
-                _ => sub_steps(held, slow),
-            };
-            *since = if count > 0 { 0 } else { *since };
-            part.task = Task::Sweep { half: work.half_resolution, count, share };
-            part.blend = self.blend;
-            let felt = self.predictor.felt(self.plan.params.eta);
-            part.felt.iter_mut().zip(felt).for_each(|(to, felt)| *to = felt);
-        }
-        self.crew.run(&mut self.parts);
-    }
-
-    /// Gathers the features from the parts, and the vectors about rest.
-    fn read_features(&mut self) {
-        let (context, rest) = self.features.split_at_mut(CONTEXT);
-        let (descriptor, gradients) = rest.split_at_mut(DESCRIPTOR);
-        for (number, part) in self.parts.iter().enumerate() {
-            let reduced = &part.reduced;
-            for (c, mean) in reduced.context.iter().enumerate() {
-                let channel = number * GROUP + c;
-                context[channel] = *mean as f32;
-                self.context[channel] = mean - self.rest_context[channel];
+            if !is_due(cycle.wrapping_add(TURN[number]), every, *since) {
+                let stale = !self.crew.parts()[number].fresh;
+                return stale.then_some(Task::Sweep { half, count: 0, share: 0.0 });
             }
-            for (block, mean) in reduced.descriptor.iter().enumerate() {
-                let index = number * BLOCK_COUNT + block;
-                descriptor[index] = *mean as f32;
-                self.descriptor[index] = mean - self.rest_descriptor[index];
-            }
-            if number < CONTENT_GROUPS {
-                let one = GRADIENT / CONTENT_GROUPS;
-                let flat = reduced.gradient.as_flattened().as_flattened();
-                gradients[number * one..][..one].copy_from_slice(flat);
-            }
-        }
+            let t = if number * GROUP < SLOW_FIRST { fast } else { slow };
+            let (count, share) = sub_steps(*since as f64 * self.dt, t);
+            *since = 0;
+            Some(Task::Sweep { half, count, share })
+        })
     }
 
     /// Step 5, library: decides the Q of the next cycle.
@@ -201,7 +215,7 @@ impl CpuEngine {
         self.since_blend += 1;
         if is_due(cycle, work.blend_every, self.since_blend) {
             let temperature = self.plan.params.blend_temperature;
-            self.blend = self.index.recall(&self.context, work.blend_top, temperature);
+            self.blend = self.index.recall(&self.features.context, work.blend_top, temperature);
             self.since_blend = 0;
         }
     }
@@ -210,21 +224,15 @@ impl CpuEngine {
     fn compare_with_bank(&mut self, stimulus: &Stimulus, work: &Work) {
         let number = stimulus.cycle % work.bank_parts;
         let Some((from, to)) = self.ledger.open(number, work.bank_parts) else { return };
-        let length = self.descriptor.iter().map(|d| d * d).sum::<f64>().sqrt();
-        unit(&mut self.descriptor);
-        for part in &mut self.parts {
-            let query = part.shard.query.iter_mut().zip(&self.descriptor);
-            query.for_each(|(to, from)| *to = *from as f32);
-            if number == 0 {
-                part.shard.nearest = Nearest::NONE;
-            }
-            part.task = Task::Scan { from, to };
-        }
+        let descriptor = &mut self.features.descriptor;
+        let length = descriptor.iter().map(|d| d * d).sum::<f64>().sqrt();
+        unit(descriptor);
+        self.crew.ask(descriptor, number == 0);
         if from < to {
-            self.crew.run(&mut self.parts);
+            self.crew.run(&[Some(Task::Scan { from, to }); GROUPS], || (), |_| ());
         }
         if number + 1 == work.bank_parts {
-            self.ledger.close(self.parts.iter().map(|part| &part.shard.nearest));
+            self.ledger.close(self.crew.nearest().iter());
             if self.plan.learn {
                 self.remember(stimulus, length >= NORM_FLOOR);
             }
@@ -243,7 +251,7 @@ impl CpuEngine {
             }
             _ if matters && has_direction => {
                 if let Some(row) = self.ledger.enter(reward.max(error), stimulus.cycle, self.dt) {
-                    self.parts[row % bank::SHARDS].shard.store(row);
+                    self.crew.store_row(row);
                 }
             }
             _ => {}
@@ -255,7 +263,7 @@ impl CpuEngine {
         let fade = libm::exp(-self.dt / BRIDGE_S);
         for (row, weights) in self.readout.chunks_exact(READOUT_COLUMNS).enumerate() {
             let (weights, constant) = weights.split_at(FEATURES);
-            let said = dot::dot_wide(weights, &self.features) + f64::from(constant[0]);
+            let said = dot::dot_wide(weights, &self.features.all) + f64::from(constant[0]);
             self.bridge[row] = if moved { self.scores[row] - said } else { self.bridge[row] * fade };
             self.scores[row] = said + self.bridge[row];
         }
@@ -278,133 +286,5 @@ impl CpuEngine {
             response.motors[row] = libm::tanh(self.scores[row] + noise) as f32;
         }
         response
-    }
-}
-
-/// What can be asked of an engine and put into it, between cycles.
-impl CpuEngine {
-    /// Statistics of the field as it stands; reads every cell.
-    pub fn measure_now(&self) -> Metrics {
-        let mut sums = Statistics::default();
-        self.parts.iter().for_each(|part| sums.add(part.cells()));
-        let [mean, std, max, energy] = sums.mean_std_max_energy();
-        Metrics {
-            cycle: self.cycle,
-            mean,
-            std,
-            max,
-            energy,
-            novelty: self.ledger.novelty() as f32,
-            skill: self.predictor.skill() as f32,
-            confidence: self.predictor.confidence() as f32,
-        }
-    }
-
-    /// The newest of the statistics that are taken every [`METRICS_EVERY`] cycles.
-    pub fn metrics(&self) -> Option<Metrics> {
-        self.metrics
-    }
-
-    /// Features of the last cycle: context, descriptor, gradients; all 0 before the first.
-    pub fn features(&self) -> &[f32] {
-        &self.features
-    }
-
-    /// What the next sensors are expected to be.
-    pub fn prediction(&self) -> &[f64] {
-        self.predictor.prediction()
-    }
-
-    /// Puts in the motor read-out: motors x [`READOUT_COLUMNS`], the last column for a constant 1.
-    /// Refuses (false) a wrong size and weights that are not finite.
-    pub fn set_readout(&mut self, weights: &[f32]) -> bool {
-        let fits = weights.len() == self.readout.len() && weights.iter().all(|w| w.is_finite());
-        if fits {
-            self.readout.copy_from_slice(weights);
-        }
-        fits
-    }
-
-    /// Cells of channel `c`, x fastest, on the grid in use.
-    pub fn channel(&self, c: usize) -> &[f32] {
-        self.parts[c / GROUP].channel(c % GROUP)
-    }
-
-    /// The same, to start from another field than the resting one; values stay within 1 - beta.
-    pub fn channel_mut(&mut self, c: usize) -> &mut [f32] {
-        self.parts[c / GROUP].channel_mut(c % GROUP)
-    }
-
-    /// Stores a volume (16 x N^3, within 1 - beta, kept to 1.5e-5) that is recalled by a context
-    /// (as in the features). Refuses (false) what does not fit.
-    pub fn store_pattern(
-        &mut self,
-        slot: usize,
-        volume: &[f32],
-        context: &[f32; CONTEXT],
-        value: f32,
-    ) -> bool {
-        let (len, bound) = (PATTERN * self.plan.shape.cells(), 1.0 - self.plan.params.beta);
-        let fits = self.index.has(slot)
-            && volume.len() == len
-            && volume.iter().all(|v| f64::from(v.abs()) <= bound)
-            && context.iter().all(|c| c.is_finite())
-            && value.is_finite();
-        if fits {
-            let about_rest = std::array::from_fn(|i| f64::from(context[i]) - self.rest_context[i]);
-            self.index.enter(slot, &about_rest, value);
-            let places = self.parts.iter_mut().filter_map(|part| part.volumes.as_mut());
-            places
-                .zip(volume.chunks_exact(len * GROUP / PATTERN))
-                .for_each(|(v, eight)| v.store(slot, eight));
-        }
-        fits
-    }
-
-    /// Empties a slot of the library.
-    pub fn clear_pattern(&mut self, slot: usize) {
-        self.index.clear(slot);
-    }
-
-    /// The value that a pattern was stored with; `None` for an empty slot.
-    pub fn pattern_value(&self, slot: usize) -> Option<f32> {
-        self.index.value(slot)
-    }
-
-    /// Slots and weights of the last match, best first.
-    pub fn blend(&self) -> (&[usize], &[f64]) {
-        (self.blend.slots(), self.blend.weights())
-    }
-
-    /// Experiences in the bank.
-    pub fn experiences(&self) -> usize {
-        self.ledger.len()
-    }
-
-    /// Rows and cosines of the last whole sweep of the bank, best first.
-    pub fn nearest(&self) -> &[(usize, f64)] {
-        self.ledger.nearest()
-    }
-
-    /// G: below 1 the field only fades.
-    pub fn gain(&self) -> f64 {
-        self.plan.params.field_gain()
-    }
-
-    /// What this engine was built from.
-    pub fn plan(&self) -> &FieldPlan {
-        &self.plan
-    }
-
-    /// Threads that share the work, the caller's included.
-    pub fn threads(&self) -> usize {
-        self.crew.threads()
-    }
-
-    /// Memory taken at the start, bytes: field, library, bank, read-out and learning.
-    pub fn memory_bytes(&self) -> usize {
-        let parts: usize = self.parts.iter().map(|part| part.bytes()).sum();
-        let vectors = size_of_val(&*self.features) + size_of_val(&*self.readout);
-        parts + self.index.bytes() + self.ledger.bytes() + self.predictor.bytes() + vectors
     }
 }

@@ -1,0 +1,34 @@
+//! `[targets]`: what `ganglion bench all` holds the machine to. Every key may be left out.
+
+use super::{Periods, millis};
+use crate::board::plan::Targets;
+use crate::board::reader::Section;
+
+/// Ratios beyond this tell nothing: a tail a thousand times the median is a machine that stopped.
+const RATIO: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
+
+/// Reads the section.
+pub fn targets(section: &Section<'_>, periods: &Periods) -> Targets {
+    let targets = Targets {
+        tick_p99_us: section.real("tick_p99_us", 0.1..=1e6).optional(),
+        wake_ratio: section.real("wake_ratio", RATIO).optional(),
+        cycle_p50: section.millis("cycle_p50_ms", 0.001..=60_000.0).optional(),
+        cycle_p99: section.millis("cycle_p99_ms", 0.001..=60_000.0).optional(),
+        tail_ratio: section.real("tail_ratio", 1.0..=1000.0).optional(),
+        rung5_ratio: section.real("rung5_ratio", RATIO).optional(),
+        f16_ratio: section.real("f16_ratio", RATIO).optional(),
+        memory_mb: section.real("memory_mb", 0.1..=1e6).optional(),
+    };
+    if let (Some(p50), Some(p99)) = (targets.cycle_p50, targets.cycle_p99)
+        && p50 > p99
+    {
+        let rule = format!("found {} ms; must not be above cycle_p99_ms ({} ms)", millis(p50), millis(p99));
+        section.misfit("cycle_p50_ms", rule);
+    }
+    if let Some(p99) = targets.cycle_p99.filter(|p99| periods.sound && *p99 > periods.dt) {
+        let (p99, dt) = (millis(p99), millis(periods.dt));
+        let rule = format!("{p99} ms is above the field's period ({dt} ms): a cycle may meet it and be late");
+        section.warn("cycle_p99_ms", rule);
+    }
+    targets
+}

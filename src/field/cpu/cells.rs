@@ -1,0 +1,153 @@
+//! Eight channels on one grid, in either storage.
+
+use super::cell::Cell;
+use super::simd::{Half, Kernel, Level, Simd};
+use crate::field::shape::{GROUP, Storage};
+use crate::rt::pages::want_large;
+
+/// Channel slowest, x fastest.
+pub enum Cells {
+    /// Four bytes a cell.
+    Full(Vec<f32>),
+    /// Two bytes a cell.
+    Packed(Vec<Half>),
+}
+
+impl Cells {
+    /// Room for eight channels of `grid`^3 cells. Every page is written, so that none is missing later.
+    pub fn new(storage: Storage, grid: usize) -> Cells {
+        Cells::of(storage, GROUP * grid.pow(3))
+    }
+
+    /// Room for `count` cells.
+    pub fn of(storage: Storage, count: usize) -> Cells {
+        match storage {
+            Storage::F32 => Cells::Full(touched(count, 0.0, 1.0)),
+            Storage::F16 => Cells::Packed(touched(count, Half::default(), Half(1))),
+        }
+    }
+
+    /// Memory taken.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Cells::Full(cells) => size_of_val(&**cells),
+            Cells::Packed(cells) => size_of_val(&**cells),
+        }
+    }
+
+    /// Every cell of channel `c` becomes `value`, as near as the storage and `bound`, a number of it, allow.
+    pub fn fill(&mut self, c: usize, value: f32, bound: f32) {
+        let value = value.clamp(-bound, bound);
+        match self {
+            Cells::Full(cells) => channel_mut(cells, c).fill(value),
+            Cells::Packed(cells) => channel_mut(cells, c).fill(Half::of(value)),
+        }
+    }
+
+    /// Copies channel `c`.
+    pub fn read(&self, c: usize, to: &mut [f32]) {
+        match self {
+            Cells::Full(cells) => to.iter_mut().zip(channel(cells, c)).for_each(|(to, cell)| *to = *cell),
+            Cells::Packed(cells) => {
+                to.iter_mut().zip(channel(cells, c)).for_each(|(to, cell)| *to = cell.get());
+            }
+        }
+    }
+
+    /// Replaces channel `c`, as near as the storage and `bound` allow.
+    pub fn write(&mut self, c: usize, from: &[f32], bound: f32) {
+        let from = from.iter().map(|value| value.clamp(-bound, bound));
+        match self {
+            Cells::Full(cells) => {
+                channel_mut(cells, c).iter_mut().zip(from).for_each(|(to, value)| *to = value)
+            }
+            Cells::Packed(cells) => {
+                channel_mut(cells, c).iter_mut().zip(from).for_each(|(to, value)| *to = Half::of(value));
+            }
+        }
+    }
+
+    /// Hands out all cells as f32, `RUN` at a time; their number is a multiple of that.
+    pub fn each_run(&self, level: Level, mut take: impl FnMut(&[f32; RUN])) {
+        match self {
+            Cells::Full(cells) => cells.as_chunks().0.iter().for_each(take),
+            Cells::Packed(cells) => {
+                let mut room = [0.0; RUN];
+                for run in cells.as_chunks::<RUN>().0 {
+                    level.run(Unpack { from: run, to: &mut room });
+                    take(&room);
+                }
+            }
+        }
+    }
+}
+
+/// Cells that are handed out together.
+pub const RUN: usize = 512;
+
+/// A vector whose pages are all there: a page of zeros from the system is none before it is written.
+pub fn touched<T: Copy>(count: usize, value: T, other: T) -> Vec<T> {
+    let mut cells = vec![other; count];
+    std::hint::black_box(&mut cells).fill(value);
+    want_large(&cells);
+    cells
+}
+
+fn channel<C>(cells: &[C], c: usize) -> &[C] {
+    let count = cells.len() / GROUP;
+    &cells[c * count..][..count]
+}
+
+fn channel_mut<C>(cells: &mut [C], c: usize) -> &mut [C] {
+    let count = cells.len() / GROUP;
+    &mut cells[c * count..][..count]
+}
+
+/// Cells as f32.
+pub struct Unpack<'a, C> {
+    /// As they are kept; a multiple of the level's lanes.
+    pub from: &'a [C],
+    /// As many.
+    pub to: &'a mut [f32],
+}
+
+impl<C: Cell> Kernel for Unpack<'_, C> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        for (to, from) in self.to.chunks_exact_mut(S::LANES).zip(self.from.chunks_exact(S::LANES)) {
+            simd.store(C::load(simd, from), to);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_in_either_storage() {
+        for (storage, error) in [(Storage::F32, 0.0), (Storage::F16, 2.5e-4)] {
+            let mut cells = Cells::new(storage, 8);
+            let value = |i: usize| ((i * 7919) % 1901) as f32 / 1000.0 - 0.95;
+            let given: Vec<f32> = (0..512).map(value).collect();
+            cells.write(3, &given, 0.95);
+            cells.fill(4, 0.25, 0.95);
+            let mut found = vec![0.0; 512];
+            cells.read(3, &mut found);
+            assert!(given.iter().zip(&found).all(|(a, b)| (a - b).abs() <= error));
+            cells.read(4, &mut found);
+            assert!(found.iter().all(|cell| (cell - 0.25).abs() < 1e-9));
+            for level in Level::all() {
+                let (mut runs, mut sum) = (0, 0.0);
+                cells.each_run(level, |run| {
+                    (runs, sum) = (runs + 1, sum + run.iter().map(|u| f64::from(*u)).sum::<f64>());
+                });
+                let expected = given.iter().map(|u| f64::from(*u)).sum::<f64>() + 128.0;
+                assert!(runs == 8 && (sum - expected).abs() < 512.0 * f64::from(error) + 1e-6);
+            }
+        }
+        assert_eq!(Cells::new(Storage::F16, 8).bytes() * 2, Cells::new(Storage::F32, 8).bytes());
+    }
+}

@@ -1,0 +1,61 @@
+//! The features of a cycle, put together from what falls out of the sweeps of the parts.
+
+use super::crew::Crew;
+use super::job::Reduced;
+use crate::field::shape::{BLOCK_COUNT, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GRADIENT, GROUP};
+
+/// The features, and what is compared about rest.
+pub struct Features {
+    /// In the order of `FEATURES`.
+    pub all: Vec<f32>,
+    means: [f64; CONTEXT],
+    blocks: Vec<f64>,
+    /// Context at rest.
+    pub rest_context: [f64; CONTEXT],
+    rest_descriptor: Vec<f64>,
+    /// About rest.
+    pub context: [f64; CONTEXT],
+    /// About rest.
+    pub descriptor: Vec<f64>,
+}
+
+impl Features {
+    /// Nothing yet.
+    pub fn new(crew: &Crew) -> Features {
+        let resting = |c: usize| crew.parts()[c / GROUP].fixed().rest_mean[c % GROUP];
+        let group_mean = |g: usize| (0..GROUP).map(|c| resting(g * GROUP + c)).sum::<f64>() / GROUP as f64;
+        Features {
+            all: vec![0.0; FEATURES],
+            means: [0.0; CONTEXT],
+            blocks: vec![0.0; DESCRIPTOR],
+            rest_context: std::array::from_fn(resting),
+            rest_descriptor: (0..DESCRIPTOR).map(|i| group_mean(i / BLOCK_COUNT)).collect(),
+            context: [0.0; CONTEXT],
+            descriptor: vec![0.0; DESCRIPTOR],
+        }
+    }
+
+    /// Takes what fell out of the sweep of a part.
+    pub fn take(&mut self, number: usize, reduced: &Reduced) {
+        self.means[number * GROUP..][..GROUP].copy_from_slice(&reduced.context);
+        self.blocks[number * BLOCK_COUNT..][..BLOCK_COUNT].copy_from_slice(&reduced.descriptor);
+        let narrow =
+            |to: &mut [f32], from: &[f64]| to.iter_mut().zip(from).for_each(|(to, x)| *to = *x as f32);
+        narrow(&mut self.all[number * GROUP..][..GROUP], &reduced.context);
+        narrow(&mut self.all[CONTEXT + number * BLOCK_COUNT..][..BLOCK_COUNT], &reduced.descriptor);
+        if number < CONTENT_GROUPS {
+            let one = GRADIENT / CONTENT_GROUPS;
+            let flat = reduced.gradient.as_flattened().as_flattened();
+            self.all[CONTEXT + DESCRIPTOR + number * one..][..one].copy_from_slice(flat);
+        }
+    }
+
+    /// What is compared with the memories: the new context and descriptor less those at rest.
+    pub fn take_about_rest(&mut self) {
+        let about = |to: &mut [f64], from: &[f64], rest: &[f64]| {
+            to.iter_mut().zip(from).zip(rest).for_each(|((to, from), rest)| *to = from - rest);
+        };
+        about(&mut self.context, &self.means, &self.rest_context);
+        about(&mut self.descriptor, &self.blocks, &self.rest_descriptor);
+    }
+}

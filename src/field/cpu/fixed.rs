@@ -1,0 +1,242 @@
+//! What is fixed for ever about eight channels: wiring in the engine's format, storage, the numbers of
+//! a step. Shared by all who compute them; knows no cells.
+
+use super::evolve::Step;
+use super::simd::Half;
+use crate::field::shape::{
+    FieldPlan, GROUP, HALF_SHARE, PATTERN_FIRST, Params, SLOW_FIRST, Storage, sub_steps,
+};
+use crate::field::wiring::Wiring;
+use crate::frame::MAX_SENSORS;
+
+/// 2 log2(e): tanh(x) = 1 - 2 / (1 + 2^(2 log2(e) x)), so that all that goes into x is multiplied by this once.
+const EXPONENT: f64 = 2.0 * std::f64::consts::LOG2_E;
+
+/// Profiles below this are cut to 0: beside a bias they vanish in f32, and the product of three would be
+/// a subnormal number, which some processors take a hundred times as long for.
+const LEAST_PHI: f64 = 1e-9;
+
+/// Largest number of a drive, far beyond where the tanh has reached its bound: keeps sums of drives finite.
+const MOST_DRIVE: f64 = 1e6;
+
+/// The sensors that reach one channel.
+pub struct Taps {
+    /// Sensor, and gain x weight.
+    weights: Vec<(usize, f64)>,
+    /// For each of them three rows of cells, the profile along x, y, z; on the whole grid and the half one.
+    profiles: [Vec<f32>; 2],
+}
+
+/// Eight channels' constants.
+pub struct Fixed {
+    /// First channel.
+    pub first: usize,
+    /// How the cells are kept.
+    pub storage: Storage,
+    /// Cells per axis of the whole grid.
+    pub grid: usize,
+    /// |u| stays within this.
+    pub bound: f32,
+    /// Value of each channel's cells at rest.
+    pub rest: [f32; GROUP],
+    /// Its mean as the features have it: the value before it is rounded to the storage.
+    pub rest_mean: [f64; GROUP],
+    params: Params,
+    bias: [f32; GROUP],
+    taps: [Taps; GROUP],
+}
+
+impl Fixed {
+    /// Of group `number`.
+    pub fn new(number: usize, plan: &FieldPlan, wiring: &Wiring) -> Fixed {
+        let (first, params) = (number * GROUP, plan.params);
+        let storage = storage(plan, first);
+        let halved = wiring.halved();
+        let taps = |c: usize| {
+            let reached = wiring.weight[first + c].iter().enumerate().filter(|(_, w)| w.abs() > 0.0);
+            let weights: Vec<_> = reached.map(|(sensor, weight)| (sensor, params.gain * weight)).collect();
+            let profiles = [wiring, &halved].map(|wiring| profiles(&weights, wiring));
+            Taps { weights, profiles }
+        };
+        let bound = bound(1.0 - params.beta, storage);
+        let resting = |c: usize| wiring.rest[first + c];
+        Fixed {
+            first,
+            storage,
+            grid: plan.shape.grid,
+            bound,
+            rest: std::array::from_fn(|c| resting(c) as f32),
+            rest_mean: std::array::from_fn(|c| match storage {
+                Storage::F32 => resting(c),
+                Storage::F16 => step_at_rest(plan, first, wiring.bias[first + c], resting(c), bound),
+            }),
+            params,
+            bias: std::array::from_fn(|c| drive(params.gain * wiring.bias[first + c])),
+            taps: std::array::from_fn(taps),
+        }
+    }
+
+    /// Whether patterns are blended into these channels.
+    pub fn has_patterns(&self) -> bool {
+        (PATTERN_FIRST..SLOW_FIRST).contains(&self.first)
+    }
+
+    /// Drive of every cell of channel `c`.
+    pub fn bias(&self, c: usize) -> f32 {
+        self.bias[c]
+    }
+
+    /// Amplitudes of the receptive fields that reach channel `c`, into `to`; answers how many, and their
+    /// profiles.
+    pub fn aim(&self, c: usize, half: bool, felt: &[f64], to: &mut [f32; MAX_SENSORS]) -> (usize, &[f32]) {
+        let taps = &self.taps[c];
+        for ((sensor, weight), to) in taps.weights.iter().zip(to) {
+            *to = drive(weight * felt[*sensor]);
+        }
+        (taps.weights.len(), &taps.profiles[usize::from(half)])
+    }
+
+    /// Share of the step's own value in a cell; the rest is the pattern's.
+    fn own(&self) -> f64 {
+        if self.has_patterns() { 1.0 - self.params.pattern_share } else { 1.0 }
+    }
+
+    /// The numbers of a sub-step of share `share`.
+    pub fn step(&self, half: bool, share: f64) -> Step {
+        let width = if half { 2.0 } else { 1.0 };
+        let (lambda, gamma) = (self.params.lambda / (width * width), self.params.gamma);
+        let keep = (1.0 - share) as f32;
+        Step {
+            centre: (EXPONENT * gamma * (1.0 - 6.0 * lambda)) as f32,
+            side: (EXPONENT * gamma * lambda) as f32,
+            keep,
+            reach: reach(share * self.own() * f64::from(self.bound), keep, self.bound),
+            bound: self.bound,
+        }
+    }
+
+    /// What a step of a pattern's volume, blended with `weight`, adds to a cell.
+    pub fn pattern_step(&self, share: f64, weight: f64, step: f32) -> f32 {
+        (share * self.params.pattern_share * weight * f64::from(step)) as f32
+    }
+
+    /// Memory taken.
+    pub fn bytes(&self) -> usize {
+        let taps = self.taps.iter().map(|taps| {
+            let profiles: usize = taps.profiles.iter().map(|p| size_of_val(&**p)).sum();
+            profiles + size_of_val(&*taps.weights)
+        });
+        size_of::<Fixed>() + taps.sum::<usize>()
+    }
+}
+
+/// Half precision only where a cycle moves cells far enough: see [`HALF_SHARE`].
+fn storage(plan: &FieldPlan, first: usize) -> Storage {
+    let t = if first < SLOW_FIRST { plan.params.t_fast } else { plan.params.t_slow };
+    let (_, share) = sub_steps(plan.dt.as_secs_f64(), t);
+    if share < HALF_SHARE { Storage::F32 } else { plan.storage }
+}
+
+/// Where a step takes a cell that lies at the half nearest to its resting value: not further than half a
+/// step of the storage, so that it is rounded back.
+fn step_at_rest(plan: &FieldPlan, first: usize, bias: f64, rest: f64, bound: f32) -> f64 {
+    let params = &plan.params;
+    let t = if first < SLOW_FIRST { params.t_fast } else { params.t_slow };
+    let (_, share) = sub_steps(plan.dt.as_secs_f64(), t);
+    let own = if (PATTERN_FIRST..SLOW_FIRST).contains(&first) { 1.0 - params.pattern_share } else { 1.0 };
+    let u = f64::from(Half::from_f32((rest as f32).clamp(-bound, bound)).to_f32());
+    let value = own * f64::from(bound) * libm::tanh(params.gamma * u + params.gain * bias);
+    (1.0 - share) * u + share * value
+}
+
+/// The largest number of the storage that is not above `limit` (1 - beta, below 1).
+fn bound(limit: f64, storage: Storage) -> f32 {
+    match storage {
+        Storage::F32 => {
+            let nearest = limit as f32;
+            if f64::from(nearest) > limit { nearest.next_down() } else { nearest }
+        }
+        // Cutting bits off a normal half rounds it towards 0.
+        Storage::F16 => f32::from_bits((limit as f32).next_down().to_bits() & !0x1fff),
+    }
+}
+
+/// The largest f32 at or just below `wanted` with which neither `keep bound + reach` nor its mirror image
+/// passes the bound, whether products and sums are rounded once or twice: every cell is between the two.
+fn reach(wanted: f64, keep: f32, bound: f32) -> f32 {
+    let mut reach = wanted as f32;
+    let within = |reach: f32| {
+        let most = [keep * bound + reach, keep.mul_add(bound, reach)];
+        let least = [-keep * bound + reach, (-keep).mul_add(bound, reach)];
+        most.iter().all(|u| *u <= bound) && least.iter().all(|u| u - 2.0 * reach >= -bound)
+    };
+    while !within(reach) {
+        reach = reach.next_down();
+    }
+    reach
+}
+
+/// A part of the drive, as the exponential wants it.
+fn drive(value: f64) -> f32 {
+    (EXPONENT * value.clamp(-MOST_DRIVE, MOST_DRIVE)) as f32
+}
+
+fn profiles(weights: &[(usize, f64)], wiring: &Wiring) -> Vec<f32> {
+    let cut = |phi: &f64| if *phi < LEAST_PHI { 0.0 } else { *phi as f32 };
+    weights.iter().flat_map(|(sensor, _)| wiring.profile[*sensor].iter().flatten().map(cut)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::cpu::fixture::plan;
+
+    #[test]
+    fn no_product_of_a_drive_is_subnormal() {
+        let plan = plan(16);
+        let fixed = Fixed::new(0, &plan, &Wiring::new(&plan, 16));
+        for profile in fixed.taps.iter().flat_map(|taps| &taps.profiles) {
+            let least = profile.iter().filter(|phi| **phi > 0.0).fold(1.0_f32, |a, b| a.min(*b));
+            assert!(least < 1e-3, "far cells are reached too");
+            assert!((1e-6 * least * least * least).is_normal());
+        }
+    }
+
+    #[test]
+    fn the_bound_is_a_number_of_the_storage_and_none_larger_is() {
+        for limit in [0.95, 0.5, 0.001, 0.999] {
+            for storage in [Storage::F32, Storage::F16] {
+                let bound = bound(limit, storage);
+                assert!(f64::from(bound) <= limit);
+                let next = match storage {
+                    Storage::F32 => bound.next_up(),
+                    Storage::F16 => f32::from_bits(bound.to_bits() + 0x2000),
+                };
+                assert!(f64::from(next) >= limit, "{limit} {storage:?}: {bound}");
+            }
+        }
+    }
+
+    #[test]
+    fn half_precision_is_for_groups_that_move_far_enough() {
+        let plan = FieldPlan { storage: Storage::F16, ..plan(8) };
+        let of = |ms: u64| {
+            let plan = FieldPlan { dt: crate::time::Span::from_millis(ms), ..plan.clone() };
+            [0, 32, 48].map(|first| storage(&plan, first))
+        };
+        assert_eq!(of(50), [Storage::F16, Storage::F16, Storage::F32]);
+        assert_eq!(of(4), [Storage::F32; 3], "at 250 Hz nothing moves by a tenth");
+        assert_eq!(of(100), [Storage::F16; 3]);
+    }
+
+    #[test]
+    fn a_reach_is_at_most_a_few_steps_below_what_was_wanted() {
+        for i in 1..=1000 {
+            let share = f64::from(i) / 1000.0;
+            let (keep, bound) = ((1.0 - share) as f32, bound(0.95, Storage::F32));
+            let wanted = share * f64::from(bound);
+            let reach = f64::from(reach(wanted, keep, bound));
+            assert!(reach <= wanted + 1e-7 && reach >= wanted - 3e-7, "{share}: {reach} for {wanted}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What every kind of vector can do. An operation acts on each lane by itself unless it says otherwise.
+
+/// An IEEE 754 binary16 number, as bits: how a cell is kept in half precision.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct Half(pub u16);
+
+impl Half {
+    /// The value, exact.
+    #[inline(always)]
+    pub fn to_f32(self) -> f32 {
+        // 2^112 moves the exponent from binary16's bias to binary32's; it makes subnormal halves right as well.
+        let magnitude = f32::from_bits(u32::from(self.0 & 0x7fff) << 13) * f32::from_bits(0x7780_0000);
+        f32::from_bits(magnitude.to_bits() | u32::from(self.0 & 0x8000) << 16)
+    }
+
+    /// The nearest half, ties to even, of a value of magnitude below 65,504.
+    #[inline(always)]
+    pub fn from_f32(value: f32) -> Half {
+        let magnitude = value.abs();
+        // Below 2^-14 a half has a fixed step of 2^-24: adding 0.5 rounds to it in f32, whose step at 0.5 is that.
+        let small = (magnitude + 0.5).to_bits() - 0.5_f32.to_bits();
+        let bits = magnitude.to_bits();
+        let odd = bits >> 13 & 1;
+        let normal = (bits.wrapping_sub(0x3800_0000).wrapping_add(0x0fff + odd)) >> 13;
+        let half = if magnitude < 6.103_515_6e-5 { small } else { normal };
+        Half(half as u16 | (value.to_bits() >> 16 & 0x8000) as u16)
+    }
+}
+
+/// The proof that a processor has the instructions, and what can be done with them.
+///
+/// # Panics
+/// Loads and stores of a slice that is not exactly [`LANES`](Simd::LANES) long (known when compiled, in all kernels).
+pub trait Simd: Copy + Send + 'static {
+    /// A register of `LANES` f32.
+    type V: Copy;
+    /// Numbers in a register.
+    const LANES: usize;
+
+    /// `x` in every lane.
+    fn splat(self, x: f32) -> Self::V;
+    /// The numbers of a slice.
+    fn load(self, from: &[f32]) -> Self::V;
+    /// The same, from halves.
+    fn load_half(self, from: &[Half]) -> Self::V;
+    /// The same, from whole numbers.
+    fn load_i16(self, from: &[i16]) -> Self::V;
+    /// Puts the lanes into a slice.
+    fn store(self, v: Self::V, to: &mut [f32]);
+    /// The same, rounded to the nearest half, ties to even; |v| below 65,504.
+    fn store_half(self, v: Self::V, to: &mut [Half]);
+
+    /// a + b
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    /// a - b
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V;
+    /// a b
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    /// a / b, correctly rounded.
+    fn div(self, a: Self::V, b: Self::V) -> Self::V;
+    /// a b + c, in one rounding where the level fuses.
+    fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// The smaller of both; neither is NaN.
+    fn min(self, a: Self::V, b: Self::V) -> Self::V;
+    /// The larger of both; neither is NaN.
+    fn max(self, a: Self::V, b: Self::V) -> Self::V;
+    /// |a|
+    fn abs(self, a: Self::V) -> Self::V;
+
+    /// Lane i of the result is lane i - 1 of `v`; lane 0 is the last lane of `before`.
+    fn west(self, before: Self::V, v: Self::V) -> Self::V;
+    /// Lane i of the result is lane i + 1 of `v`; the last lane is lane 0 of `after`.
+    fn east(self, v: Self::V, after: Self::V) -> Self::V;
+    /// Lane 0 in every lane.
+    fn first(self, v: Self::V) -> Self::V;
+    /// The last lane in every lane.
+    fn last(self, v: Self::V) -> Self::V;
+
+    /// y held within +-60, as f + n: n its nearest whole number, in the form that [`scale`](Simd::scale)
+    /// wants, f the rest, -0.5..=0.5. y is finite.
+    fn split(self, y: Self::V) -> (Self::V, Self::V);
+    /// p 2^n, for p in 0.5..=2.
+    fn scale(self, p: Self::V, n: Self::V) -> Self::V;
+}
+
+/// 1.5 x 2^23: a number within +-2^22 added to this is rounded to a whole one, which then stands in
+/// the lowest bits.
+pub const TO_WHOLE: f32 = 12_582_912.0;
+/// Largest |exponent| of a split: 2^60 beside a 1 is all there is in f32, and so is the 1 beside 2^-60; the
+/// product of two such numbers is still one.
+pub const MOST_EXPONENT: f32 = 60.0;

@@ -1,0 +1,76 @@
+//! Where the time of a cycle goes. An engine reads the monotonic clock once a stage (some 25 ns);
+//! nothing that it computes depends on what the clock says.
+
+use crate::time::{Clock, Instant, MonotonicClock, Span};
+
+/// A stage of a cycle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The error of the last prediction, and what is learned from it.
+    Learn,
+    /// The field's step, with the sums that fall out of it.
+    Evolve,
+    /// Features put together from these sums.
+    Features,
+    /// The match with the pattern library.
+    Library,
+    /// The match with the experience bank.
+    Bank,
+    /// The next prediction, the read-out, and metrics where due.
+    Motor,
+}
+
+/// Names of the stages, in the order of [`Stage`].
+pub const STAGES: [&str; 6] = ["learn", "evolve", "features", "library", "bank", "motor"];
+
+/// Time of each of the [`STAGES`] in one cycle.
+pub type StageTimes = [Span; STAGES.len()];
+
+/// Splits a cycle into its stages.
+pub struct StageWatch {
+    last: Instant,
+    times: StageTimes,
+}
+
+impl StageWatch {
+    /// Nothing timed yet.
+    pub const NEW: StageWatch = StageWatch { last: Instant::ZERO, times: [Span::ZERO; STAGES.len()] };
+
+    /// A cycle begins.
+    pub fn begin(&mut self) {
+        *self = StageWatch { last: MonotonicClock.now(), ..StageWatch::NEW };
+    }
+    /// What was done since the last call, or since the beginning, was `stage`.
+    pub fn end(&mut self, stage: Stage) {
+        let now = MonotonicClock.now();
+        let time = &mut self.times[stage as usize];
+        *time = *time + now.since(self.last);
+        self.last = now;
+    }
+    /// Of the cycle that was last begun.
+    pub fn times(&self) -> &StageTimes {
+        &self.times
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_goes_to_the_stage_that_ends() {
+        let mut watch = StageWatch::NEW;
+        watch.begin();
+        MonotonicClock.sleep_until(MonotonicClock.now() + Span::from_millis(2));
+        watch.end(Stage::Bank);
+        watch.end(Stage::Learn);
+        MonotonicClock.sleep_until(MonotonicClock.now() + Span::from_millis(2));
+        watch.end(Stage::Bank);
+        let bank = watch.times()[Stage::Bank as usize];
+        assert!(bank >= Span::from_millis(4), "{bank:?}: both spells count");
+        assert_eq!(watch.times()[Stage::Motor as usize], Span::ZERO);
+        assert_eq!(STAGES[Stage::Bank as usize], "bank");
+        watch.begin();
+        assert_eq!(watch.times()[Stage::Bank as usize], Span::ZERO);
+    }
+}
