@@ -8,22 +8,22 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-fn ganglion(arguments: &[&str]) -> Command {
+pub fn ganglion(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ganglion"));
     // What the person who runs the tests has set must not change what they see.
     command.args(arguments).env_remove("RUST_LOG").env_remove("JOURNAL_STREAM").env_remove("RUST_BACKTRACE");
     command
 }
 
-fn output(arguments: &[&str]) -> Output {
+pub fn output(arguments: &[&str]) -> Output {
     ganglion(arguments).output().expect("the program starts")
 }
 
-fn out(output: &Output) -> String {
+pub fn out(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("UTF-8")
 }
 
-fn err(output: &Output) -> String {
+pub fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("UTF-8")
 }
 
@@ -171,7 +171,12 @@ fn doctor_ends_with_one_object_that_agrees_with_its_exit() {
 
 /// A run that would go on for ten minutes, once it watches for signals.
 fn a_long_run() -> Child {
-    let mut child = ganglion(&["run", "--for", "600s", "--json"])
+    watching(&["run", "--for", "600s", "--json"])
+}
+
+/// The program at work on something long, once it watches for signals.
+pub fn watching(arguments: &[&str]) -> Child {
+    let mut child = ganglion(arguments)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -194,7 +199,7 @@ fn caught(id: u32) -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-fn send(child: &Child, signals: &[Signal]) {
+pub fn send(child: &Child, signals: &[Signal]) {
     let pid = Pid::from_child(child);
     signals.iter().for_each(|&signal| kill_process(pid, signal).expect("it is there"));
 }

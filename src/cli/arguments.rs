@@ -28,15 +28,22 @@ pub enum EngineChoice {
     Cpu,
 }
 
+impl EngineChoice {
+    /// What the engine is built by.
+    pub fn kind(self) -> EngineKind {
+        match self {
+            EngineChoice::Auto => EngineKind::Auto,
+            EngineChoice::Reference => EngineKind::Reference,
+            EngineChoice::Cpu => EngineKind::Cpu,
+        }
+    }
+}
+
 /// Puts the engine and threads of the command line in the place of the board's, where given. Neither
 /// changes what the field computes, beyond its rounding.
 pub fn engine(board: &mut Board, choice: Option<EngineChoice>, threads: Option<u8>) {
     if let Some(choice) = choice {
-        board.field.engine = match choice {
-            EngineChoice::Auto => EngineKind::Auto,
-            EngineChoice::Reference => EngineKind::Reference,
-            EngineChoice::Cpu => EngineKind::Cpu,
-        };
+        board.field.engine = choice.kind();
     }
     if let Some(threads) = threads {
         board.field.threads = usize::from(threads);

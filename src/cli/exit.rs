@@ -23,6 +23,8 @@ pub enum Exit {
     Unavailable = 69,
     /// An invariant of the program is broken: a bug (EX_SOFTWARE).
     Bug = 70,
+    /// The machine missed a target of its board; on a quieter machine it may not (EX_TEMPFAIL).
+    Missed = 75,
     /// The system refused a permission (EX_NOPERM).
     Permission = 77,
     /// The board file is wrong (EX_CONFIG).
@@ -65,6 +67,10 @@ impl Failure {
     /// An invariant of the program is broken (70). Never for bad input.
     pub fn bug(what: impl Display) -> Failure {
         Failure::new(Exit::Bug, what)
+    }
+    /// The machine missed a target of its board (75).
+    pub fn missed(what: impl Display) -> Failure {
+        Failure::new(Exit::Missed, what)
     }
     /// The system refused a permission (77).
     pub fn permission(what: impl Display) -> Failure {
@@ -176,8 +182,10 @@ mod tests {
 
     #[test]
     fn codes_are_those_of_sysexits() {
-        let codes = [Exit::Usage, Exit::Data, Exit::Unavailable, Exit::Bug, Exit::Permission, Exit::Config];
-        assert_eq!(codes.map(|exit| exit as u8), [64, 65, 69, 70, 77, 78]);
+        let codes = [Exit::Usage, Exit::Data, Exit::Unavailable, Exit::Bug];
+        assert_eq!(codes.map(|exit| exit as u8), [64, 65, 69, 70]);
+        let codes = [Exit::Missed, Exit::Permission, Exit::Config];
+        assert_eq!(codes.map(|exit| exit as u8), [75, 77, 78]);
     }
 
     #[test]

@@ -175,7 +175,7 @@ struct Report {
     log_digest: String,
     rows: usize,
     cycles: u64,
-    engine: &'static str,
+    engine: String,
     /// Share of right decisions on blocks that were not learned from.
     accuracy: Option<f64>,
     blocks: Vec<Option<f64>>,
@@ -202,7 +202,7 @@ impl Report {
         log: &Log,
         readout: &Readout,
         validation: &Validation,
-        engine: &'static str,
+        engine: String,
         seconds: Seconds,
     ) -> Result<Report, Failure> {
         let best = validation.best();

@@ -79,8 +79,8 @@ const EXIT_CODES: &str = "\
 'ganglion VERB --help' has examples. RUST_LOG=info (or debug) says more on standard error.
 
 Exit codes: 0 done; 64 the command line is wrong; 65 a file's content is wrong; 69 something needed
-is not available; 70 a bug in ganglion; 77 the system refused a permission; 78 the board file is
-wrong; 130 ended by a second Ctrl-C.";
+is not available; 70 a bug in ganglion; 75 a target of the board was missed; 77 the system refused a
+permission; 78 the board file is wrong; 130 ended by a second Ctrl-C.";
 
 /// The whole program: parses the arguments, runs the verb, reports a failure once.
 pub fn main() -> ExitCode {

@@ -60,7 +60,7 @@ pub struct Args {
 struct Report {
     schema: u32,
     board: String,
-    engine: &'static str,
+    engine: String,
     rows: usize,
     /// Field cycles, and so decisions.
     cycles: u64,
@@ -136,7 +136,7 @@ struct Decision {
 
 /// What came of a replay.
 struct Outcome {
-    engine: &'static str,
+    engine: String,
     decisions: Vec<Decision>,
     skill: Option<f32>,
     ending: Ending,
@@ -159,7 +159,7 @@ fn replay(
         BuildError::Readout(error) => Failure::data(error).at(readout_path.display()),
         other => Failure::unavailable(other),
     })?;
-    let engine = robot.engine_name;
+    let engine = robot.engine_name.clone();
     // One slot a row, and one more in which the last row's answer arrives.
     let until = first + board.period.times(log.rows() as u64);
     let (mut decisions, mut skill) = (Vec::with_capacity(log.rows()), None);
@@ -201,7 +201,7 @@ impl Report {
         Report {
             schema: 1,
             board: board.name.clone(),
-            engine: outcome.engine,
+            engine: outcome.engine.clone(),
             rows: log.rows(),
             cycles: outcome.decisions.len() as u64,
             accuracy: confusion.accuracy(),

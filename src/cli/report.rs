@@ -24,7 +24,7 @@ pub struct Outside {
     plant: Option<Plant>,
     bus: Arc<BusCounters>,
     records_dropped: Arc<AtomicU64>,
-    engine: &'static str,
+    engine: String,
 }
 
 impl Outside {
@@ -34,7 +34,7 @@ impl Outside {
             plant: robot.plant.clone(),
             bus: robot.bus.clone(),
             records_dropped: robot.records_dropped.clone(),
-            engine: robot.engine_name,
+            engine: robot.engine_name.clone(),
         }
     }
 }
@@ -44,7 +44,7 @@ impl Outside {
 pub struct RunReport {
     schema: u32,
     board: String,
-    engine: &'static str,
+    engine: String,
     /// `real` or `virtual`: which time the latencies below are figures of.
     clock: &'static str,
     slots_run: u64,
@@ -105,7 +105,7 @@ impl RunReport {
         RunReport {
             schema: SCHEMA,
             board: board.name.clone(),
-            engine: outside.engine,
+            engine: outside.engine.clone(),
             clock: if clock.is_real() { "real" } else { "virtual" },
             slots_run: ending.tick.grid().slots_run(),
             slots_skipped: ending.tick.grid().slots_skipped(),

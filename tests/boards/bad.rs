@@ -45,6 +45,10 @@ fn unknown_keys_name_the_nearest() {
         "mirrord = false",
         "motor.left.mirrord: unknown key; did you mean `mirrored`?",
     );
+    let wanted = "targets.cycle_p95_ms: unknown key; did you mean `cycle_p99_ms`?";
+    slip(V4, "cycle_p99_ms = 12.0", "cycle_p95_ms = 12.0", wanted);
+    slip(V4, "storage = \"f32\"", "storge = \"f32\"", "field.storge: unknown key; did you mean `storage`?");
+    slip(V4, "[targets]", "[target]", "target: unknown key; did you mean `targets`?");
     let known = "budget.colour: unknown key; known keys: target_ms, headroom, dwell_ms, floor";
     slip(V4, "dwell_ms = 1000.0", "colour = 1", known);
 }
@@ -81,6 +85,52 @@ fn ranges_are_told() {
         ("priority = 80", "priority = 95", "rt.priority: found 95; allowed: an integer, 0 to 94"),
         ("priority = 80", "priority = 95", "rt.priority: found 95; allowed: an integer, 0 to 94"),
         ("grid = 16", "grid = 24", "field.grid: found 24; allowed: 8, 16, 32 or 64"),
+        (
+            "storage = \"f32\"",
+            "storage = \"f23\"",
+            "field.storage: no storage is named `f23`; did you mean `f32`?",
+        ),
+        (
+            "cpus = []",
+            "cpus = [1, 1024]",
+            "field.cpus: found 1024; allowed: a list of at most 64 integers, each 0 to 1023",
+        ),
+        (
+            "cpus = []",
+            "cpus = [3, 2, 3]",
+            "field.cpus: found 3 twice; allowed: a list of at most 64 integers",
+        ),
+        ("cpus = []", "cpus = [-1]", "field.cpus: found -1; allowed: a list of at most 64"),
+        (
+            "cpus = []",
+            "cpus = [1.0]",
+            "field.cpus: found a number with a fraction among them; allowed: a list of",
+        ),
+        (
+            "tick_p99_us = 200.0",
+            "tick_p99_us = 0",
+            "targets.tick_p99_us: found 0.0; allowed: a number, 0.1 to 1000000",
+        ),
+        (
+            "wake_ratio = 2.0",
+            "wake_ratio = nan",
+            "targets.wake_ratio: found NaN; allowed: a number, 0.1 to 1000",
+        ),
+        (
+            "cycle_p50_ms = 6.0",
+            "cycle_p50_ms = 0",
+            "targets.cycle_p50_ms: found 0.0; allowed: milliseconds, 0.001 to 60000",
+        ),
+        (
+            "tail_ratio = 3.0",
+            "tail_ratio = 0.9",
+            "targets.tail_ratio: found 0.9; allowed: a number, 1 to 1000",
+        ),
+        (
+            "memory_mb = 64.0",
+            "memory_mb = inf",
+            "targets.memory_mb: found inf; allowed: a number, 0.1 to 1000000",
+        ),
         ("learn = true", "lambda = 0.17", "field.lambda: found 0.17; allowed: a number, 0 to 0.1667"),
         ("timers = 4", "timers = 5", "mcu.timers: found 5; allowed: 4 (Robot HAT v4) or 7 (v5)"),
         ("address = 0x14", "address = 0x78", "mcu.address: found 120; allowed: an integer, 8 to 119"),
@@ -140,6 +190,17 @@ fn types_are_told() {
         ("unit = \"m\"", "unit = 2026-01-01", "sensor.range.unit: found a date or time; wanted: a string"),
         ("seed = 1", "seed = 99999999999999999999", "field.seed: found an integer that 64 bits do not hold"),
         ("[budget]", "[[budget]]", "budget: found a list; wanted: a table"),
+        (
+            "cpus = []",
+            "cpus = 2",
+            "field.cpus: found an integer; wanted: a list of at most 64 integers, each 0 to",
+        ),
+        ("storage = \"f32\"", "storage = 16", "field.storage: found an integer; wanted: one of f32, f16"),
+        (
+            "rung5_ratio = 2.5",
+            "rung5_ratio = \"5x\"",
+            "targets.rung5_ratio: found a string; wanted: a number, 0.1 to",
+        ),
         (
             "compatible = [\"raspberrypi,\"]",
             "compatible = \"raspberrypi,\"",
@@ -262,6 +323,11 @@ fn values_fit_each_other() {
             "min_deg = 40.0",
             "motor.steering.min_deg: min_deg (40) must be below max_deg (30)",
         ),
+        (
+            "cycle_p50_ms = 6.0",
+            "cycle_p50_ms = 13.0",
+            "targets.cycle_p50_ms: found 13 ms; must not be above cycle_p99_ms (12 ms)",
+        ),
         ("target_ms = 12.0", "target_ms = 21.0", "found 21 ms; must not be above the field's period (20 ms)"),
         (
             "wire_lost_ms = 100.0",
@@ -371,6 +437,12 @@ fn what_is_allowed_and_odd_is_a_warning() {
     for (old, new, words) in [
         ("below = 0.15", "below = 0.04", covers),
         ("learn = true", "gamma = 1.1", "field.gamma: (1 - beta) gamma is 1.045"),
+        ("cpus = []", "cpus = [3]", "field.cpus: 2 threads on 1 of the cores"),
+        (
+            "cycle_p99_ms = 12.0",
+            "cycle_p99_ms = 25.0",
+            "targets.cycle_p99_ms: 25 ms is above the field's period (20 ms)",
+        ),
         ("speed_hz = 100000", "speed_hz = 400000", "documented for 100 kHz only"),
         (
             "low = 6.0, high = 8.4",
@@ -382,6 +454,15 @@ fn what_is_allowed_and_odd_is_a_warning() {
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].to_string().contains(words), "{}", warnings[0]);
     }
+}
+
+#[test]
+fn the_field_is_warned_off_the_control_loops_core() {
+    let text = "inherits = \"picarx-v4\"\n[rt]\ncpu = 3\n[field]\ncpus = [2, 3]\n";
+    let warnings = board::from_text("odd", text).unwrap().warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    let words = "odd.toml:5:8: field.cpus: core 3 is the control loop's (rt.cpu)";
+    assert!(warnings[0].to_string().starts_with(words), "{}", warnings[0]);
 }
 
 #[test]

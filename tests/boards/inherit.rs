@@ -1,8 +1,10 @@
 //! What one board takes over from another, and from where.
 
-use super::{faults, shipped};
+use super::{faults, shipped, text_of};
+use ganglion::board::plan::Targets;
 use ganglion::board::{self, BoardError, Loaded};
 use ganglion::device::MotorKind;
+use ganglion::field::Storage;
 use std::path::{Path, PathBuf};
 
 /// A folder of board files that goes away with the test.
@@ -63,6 +65,36 @@ fn one_key_changes_and_says_so() {
         .map(|(a, _)| &a.key)
         .collect();
     assert_eq!(changed, ["sensor.range.max_age_ms"]);
+}
+
+#[test]
+fn the_fields_storage_and_cores_are_read_and_shown_with_their_origin() {
+    let plain = child("").board.field;
+    assert_eq!((plain.storage, plain.cpus), (Storage::F32, vec![]));
+    let loaded = child("[field]\nstorage = \"f16\"\ncpus = [3, 1, 2]\n");
+    assert_eq!((loaded.board.field.storage, &*loaded.board.field.cpus), (Storage::F16, &[3, 1, 2][..]));
+    assert_eq!(origin(&loaded, "field.storage"), "child.toml:3");
+    assert_eq!(origin(&loaded, "field.cpus"), "child.toml:4");
+    let text = loaded.effective().join("\n");
+    assert!(text.contains("\ncpus = [3, 1, 2] ") && text.contains("\nstorage = \"f16\" "), "{text}");
+    // A board that says nothing of them has the defaults, and says so.
+    let bare = text_of("picarx-v4").replace("storage = \"f32\"\n", "").replace("cpus = []", "");
+    let bare = board::from_text("bare", &bare).unwrap();
+    assert_eq!((bare.board.field.storage, bare.board.field.cpus.len()), (Storage::F32, 0));
+    assert_eq!([origin(&bare, "field.storage"), origin(&bare, "field.cpus")], ["default", "default"]);
+}
+
+#[test]
+fn targets_are_inherited_one_by_one_and_go_as_a_whole() {
+    let parent = shipped("picarx-v4").board.targets;
+    let own = child("[targets]\nmemory_mb = 48\n");
+    assert_eq!(own.board.targets, Targets { memory_mb: Some(48.0), ..parent });
+    assert_eq!(origin(&own, "targets.memory_mb"), "child.toml:3");
+    assert!(origin(&own, "targets.wake_ratio").starts_with("built-in/picarx-v4.toml:"));
+    assert_eq!(child("targets = { remove = true }\n").board.targets, Targets::default());
+    // What is not asked for is not there: no default is made up.
+    let none = child("targets = { remove = true }\n");
+    assert!(!none.settings.iter().any(|setting| setting.key.starts_with("targets")));
 }
 
 #[test]

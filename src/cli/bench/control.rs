@@ -1,37 +1,23 @@
-//! `bench`: what this machine really does, measured now. `bench loop` is the control loop beside a
-//! bare timer.
+//! `bench loop`: the control loop beside a bare timer.
 
-use super::exit::Failure;
-use super::interrupt::Interrupt;
+use super::{cut_short, progress, say_latencies};
 use crate::bench::{LoopFigures, bench_loop};
 use crate::board::plan::Board;
+use crate::cli::arguments;
+use crate::cli::exit::Failure;
+use crate::cli::interrupt::Interrupt;
+use crate::cli::output;
 use crate::robot::{Options, Robot};
 use crate::rt::Granted;
 use crate::time::{Clock, MonotonicClock, Span};
 use crate::trace::Latency;
-use clap::{Args as ClapArgs, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Arguments of `bench`.
-#[derive(Debug, ClapArgs)]
-pub struct Args {
-    #[command(subcommand)]
-    what: What,
-}
-
-/// What is measured.
-#[derive(Debug, Subcommand)]
-enum What {
-    /// Wake-up lateness and cost of the control loop, beside a bare timer in the same run
-    Loop(LoopArgs),
-}
-
 /// Arguments of `bench loop`.
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ganglion bench loop                           1 kHz for 20 s: half loop, half bare timer, in turns
   ganglion bench loop --hz 100 --seconds 60     the rate of the shipped boards
@@ -39,7 +25,7 @@ enum What {
 
 The loop runs a simulated board, with its bus and field threads. Lateness is of the wake-up against
 its slot; a tick's own work is processor time of its thread, system calls included. Nothing is left out of the percentiles.")]
-struct LoopArgs {
+pub struct Args {
     /// Control periods a second
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     hz: u32,
@@ -52,13 +38,6 @@ struct LoopArgs {
     /// End with one JSON object on the last line of standard output
     #[arg(long)]
     json: bool,
-}
-
-/// Runs the verb.
-pub fn run(args: Args) -> Result<(), Failure> {
-    match args.what {
-        What::Loop(args) => run_loop(&args),
-    }
 }
 
 /// The object of `bench loop`.
@@ -81,27 +60,28 @@ struct LoopReport {
     granted: BTreeMap<&'static str, Granted>,
 }
 
-fn run_loop(args: &LoopArgs) -> Result<(), Failure> {
-    let loaded = super::arguments::board(&args.board)?;
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let loaded = arguments::board(&args.board)?;
     let board = at_rate(loaded.board, args.hz);
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let options = Options { seed: 1, ..Options::default() };
     let robot = Robot::build(&board, clock.clone(), clock.now(), options).map_err(Failure::unavailable)?;
     let interrupt = Interrupt::watch()?;
     let length = Span::from_millis(u64::from(args.seconds) * 1000);
-    let bar = ProgressBar::new(1000);
-    if let Ok(style) = ProgressStyle::with_template("measuring {bar:40} {percent}%") {
-        bar.set_style(style);
-    }
+    let bar = progress();
     let figures = bench_loop(robot, &clock, length, board.rt, &interrupt.flag(), |share| {
         bar.set_position((share * 1000.0) as u64)
     })
     .map_err(|error| Failure::unavailable(format!("a thread cannot be started: {error}")))?;
     bar.finish_and_clear();
+    if interrupt.asked() {
+        return Err(cut_short());
+    }
     let report = LoopReport::new(args, &board, &figures);
     report.say();
     if args.json {
-        super::output::json(&report)?;
+        output::json(&report)?;
     }
     Ok(())
 }
@@ -115,7 +95,7 @@ fn at_rate(mut board: Board, hz: u32) -> Board {
 }
 
 impl LoopReport {
-    fn new(args: &LoopArgs, board: &Board, figures: &LoopFigures) -> LoopReport {
+    fn new(args: &Args, board: &Board, figures: &LoopFigures) -> LoopReport {
         let r#loop = Latency::of(&figures.recorder.release_late);
         let bare_timer = Latency::of(&figures.measured.bare);
         LoopReport {
@@ -139,24 +119,11 @@ impl LoopReport {
             self.hz,
             self.board
         );
-        say!("                          p50      p99    p99.9      max        n");
-        for (name, latency) in [
+        say_latencies(&[
             ("wake-up, loop", self.r#loop),
             ("wake-up, bare timer", self.bare_timer),
             ("work of a tick", self.cost_us),
-        ] {
-            match latency {
-                Some(l) => say!(
-                    "{name:<23}{:>7.1}  {:>7.1}  {:>7.1}  {:>7.1}  {:>7}",
-                    l.p50,
-                    l.p99,
-                    l.p999,
-                    l.max,
-                    l.n
-                ),
-                None => say!("{name:<23} no sample"),
-            }
-        }
+        ]);
         if let Some(ratio) = self.p99_ratio {
             say!("p99 of the loop's wake-ups is {ratio:.2} times the bare timer's");
         }

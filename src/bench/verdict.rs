@@ -1,0 +1,189 @@
+//! What was measured beside what the board asks for.
+
+use super::{LoopFigures, Survey};
+use crate::board::plan::Targets;
+use crate::field::Storage;
+use crate::time::Span;
+use crate::trace::Latency;
+
+/// What is asked of a figure.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Target {
+    /// No more than this.
+    AtMost(f64),
+    /// No less than this.
+    AtLeast(f64),
+}
+
+impl Target {
+    /// Whether `measured` meets it; NaN meets nothing.
+    pub fn is_met_by(self, measured: f64) -> bool {
+        match self {
+            Target::AtMost(most) => measured <= most,
+            Target::AtLeast(least) => measured >= least,
+        }
+    }
+}
+
+/// One figure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    /// What it is.
+    pub name: String,
+    /// Its unit; ratios have `1`.
+    pub unit: &'static str,
+    /// `None`: it could not be measured.
+    pub measured: Option<f64>,
+    /// `None`: the board asks for nothing.
+    pub target: Option<Target>,
+}
+
+impl Row {
+    fn new(name: impl Into<String>, unit: &'static str, measured: Option<f64>) -> Row {
+        Row { name: name.into(), unit, measured, target: None }
+    }
+    fn at_most(self, most: Option<f64>) -> Row {
+        Row { target: most.map(Target::AtMost), ..self }
+    }
+    fn at_least(self, least: Option<f64>) -> Row {
+        Row { target: least.map(Target::AtLeast), ..self }
+    }
+    /// Whether the target is met; what could not be measured meets none. `None`: there is no target.
+    pub fn pass(&self) -> Option<bool> {
+        self.target.map(|target| self.measured.is_some_and(|measured| target.is_met_by(measured)))
+    }
+}
+
+/// Every figure with its target. `control`: `None` where the board's loop could not be measured.
+pub fn rows(targets: &Targets, control: Option<&LoopFigures>, survey: &Survey) -> Vec<Row> {
+    let mut rows = control_rows(targets, control);
+    rows.extend(cycle_rows(targets, survey));
+    rows.extend(comparison_rows(targets, survey));
+    rows
+}
+
+fn control_rows(targets: &Targets, control: Option<&LoopFigures>) -> Vec<Row> {
+    let work = control.and_then(|figures| Latency::of(&figures.recorder.exec));
+    let wake = control.and_then(|figures| Latency::of(&figures.recorder.release_late));
+    let bare = control.and_then(|figures| Latency::of(&figures.measured.bare));
+    let ratio = wake.zip(bare).and_then(|(wake, bare)| ratio(Some(wake.p99), Some(bare.p99)));
+    vec![
+        Row::new("work of a tick, p99", "us", work.map(|l| l.p99)).at_most(targets.tick_p99_us),
+        Row::new("wake-up of the loop, p99", "us", wake.map(|l| l.p99)),
+        Row::new("wake-up of the loop over a bare timer's, p99", "1", ratio).at_most(targets.wake_ratio),
+    ]
+}
+
+fn cycle_rows(targets: &Targets, survey: &Survey) -> Vec<Row> {
+    let best = &survey.rungs[0];
+    let millis = |us: Option<f64>| us.map(|us| us / 1e3);
+    let asked = |span: Option<Span>| span.map(|span| span.as_micros_f64() / 1e3);
+    let tail = ratio(best.cycle_us(0.999), best.cycle_us(0.5));
+    let mut rows = Vec::new();
+    for (number, figures) in survey.rungs.iter().enumerate() {
+        let row = Row::new(format!("cycle at rung {number}, p50"), "ms", millis(figures.cycle_us(0.5)));
+        rows.push(if number == 0 { row.at_most(asked(targets.cycle_p50)) } else { row });
+        if number == 0 {
+            let p99 = Row::new("cycle at rung 0, p99", "ms", millis(best.cycle_us(0.99)));
+            rows.push(p99.at_most(asked(targets.cycle_p99)));
+            rows.push(Row::new("cycle at rung 0, p99.9 over p50", "1", tail).at_most(targets.tail_ratio));
+        }
+    }
+    rows
+}
+
+fn comparison_rows(targets: &Targets, survey: &Survey) -> Vec<Row> {
+    let best = &survey.rungs[0];
+    let (p50, worst) = (best.cycle_us(0.5), &survey.rungs[survey.rungs.len() - 1]);
+    let stored = |storage| survey.in_storage(storage).and_then(|figures| figures.cycle_us(0.5));
+    let halved = ratio(stored(Storage::F32), stored(Storage::F16));
+    let mut rows = vec![
+        Row::new("rung 0 over rung 5", "1", ratio(p50, worst.cycle_us(0.5))).at_least(targets.rung5_ratio),
+        Row::new("f32 over f16 storage", "1", halved).at_least(targets.f16_ratio),
+    ];
+    if let Some(one) = &survey.one_thread {
+        let name = format!("1 thread over {}", survey.threads);
+        rows.push(Row::new(name, "1", ratio(one.cycle_us(0.5), p50)));
+    }
+    rows.push(Row::new("plain copy, read and written", "GB/s", best.copy_gbps()));
+    rows.push(Row::new("cycle at rung 0 over a copy of its bytes", "1", ratio(p50, best.floor_us())));
+    rows.push(Row::new("heap allocations a cycle", "1", best.allocations_per_cycle()));
+    rows.push(Row::new("page faults a cycle", "1", best.page_faults_per_cycle()));
+    let memory = survey.memory_bytes as f64 / 1e6;
+    rows.push(Row::new("memory of the field", "MB", Some(memory)).at_most(targets.memory_mb));
+    rows
+}
+
+/// `None` where either is missing, or there is nothing to divide by.
+fn ratio(over: Option<f64>, under: Option<f64>) -> Option<f64> {
+    over.zip(under).filter(|(_, under)| *under > 0.0).map(|(over, under)| over / under)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::FieldFigures;
+    use super::*;
+
+    /// A field whose cycle takes `us` at each rung, eight times less at the worst.
+    fn survey(us: u64) -> Survey {
+        let figures = |us: u64| {
+            let mut figures = FieldFigures::new();
+            (0..10).for_each(|_| figures.cycle.record(us * 1000).unwrap());
+            figures
+        };
+        Survey {
+            engine_name: String::new(),
+            engine: "cpu",
+            storage: "f16",
+            simd: "portable",
+            threads: 2,
+            memory_bytes: 3_000_000,
+            rungs: std::array::from_fn(|rung| figures(if rung == 5 { us / 8 } else { us })),
+            other_storage: Some(figures(2 * us)),
+            one_thread: Some(figures(3 * us)),
+        }
+    }
+
+    fn row(rows: &[Row], name: &str) -> Row {
+        rows.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("no row {name}")).clone()
+    }
+
+    #[test]
+    fn each_target_is_held_against_its_own_figure() {
+        let millis = |ms| Some(Span::from_millis(ms));
+        let strict = Targets {
+            cycle_p50: millis(7),
+            cycle_p99: millis(9),
+            tail_ratio: Some(1.5),
+            rung5_ratio: Some(9.0),
+            f16_ratio: Some(1.9),
+            memory_mb: Some(2.0),
+            wake_ratio: Some(2.0),
+            ..Targets::default()
+        };
+        let rows = rows(&strict, None, &survey(8_000));
+        let passes = |name: &str| row(&rows, name).pass();
+        assert_eq!(passes("cycle at rung 0, p50"), Some(false), "8 ms for 7");
+        assert_eq!(passes("cycle at rung 0, p99"), Some(true), "8 ms for 9");
+        assert_eq!(passes("cycle at rung 0, p99.9 over p50"), Some(true));
+        assert_eq!(passes("rung 0 over rung 5"), Some(false), "8 for 9");
+        assert_eq!(passes("f32 over f16 storage"), Some(true), "2 for 1.9, whichever is the board's");
+        assert_eq!(passes("memory of the field"), Some(false), "3 MB for 2");
+        assert_eq!(passes("wake-up of the loop over a bare timer's, p99"), Some(false), "not measured");
+        assert_eq!(passes("work of a tick, p99"), None, "nothing is asked");
+        let threads = row(&rows, "1 thread over 2").measured.unwrap();
+        assert!((threads - 3.0).abs() < 0.01, "{threads}");
+        assert!(rows.iter().all(|row| row.measured.is_none_or(f64::is_finite)));
+    }
+
+    #[test]
+    fn what_cannot_be_divided_is_not_measured() {
+        let mut empty = survey(8_000);
+        empty.rungs = std::array::from_fn(|_| FieldFigures::new());
+        empty.other_storage = None;
+        for row in rows(&Targets::default(), None, &empty) {
+            assert!(row.measured.is_none() || row.name.starts_with("memory"), "{row:?}");
+            assert_eq!(row.pass(), None);
+        }
+    }
+}

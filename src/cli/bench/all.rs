@@ -1,0 +1,214 @@
+//! `bench all`: loop and field on a board's own settings, beside what the board asks for.
+
+use super::{cut_short, field, on_a_thread, progress, seconds, too_many_threads};
+use crate::bench::verdict::{Row, Target, rows};
+use crate::bench::{LoopFigures, Survey, bench_loop, survey};
+use crate::board;
+use crate::board::plan::{Board, BusPlan};
+use crate::cli::arguments;
+use crate::cli::exit::Failure;
+use crate::cli::interrupt::Interrupt;
+use crate::cli::output;
+use crate::robot::{BuildError, Options, Robot};
+use crate::time::{Clock, MonotonicClock, Span};
+use indicatif::ProgressBar;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Arguments of `bench all`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion bench all                                the desk robot's settings and targets, 40 s
+  ganglion bench all --board picarx-v4              those of a PiCar-X; run it on the car's Pi
+  ganglion bench all --seconds 8 --json | tail -1   rougher, and as one JSON object
+
+The targets are those in [targets] of the board file. A quarter of the time is the control
+loop's, on a simulated bus, the rest the field's: rungs 0 to 5, the other storage, and one thread,
+in turns. Exit code 0: every target is met; 75: one is missed, or what it asks for could not be
+measured.")]
+pub struct Args {
+    /// Board file, or the name of a built-in board
+    #[arg(long, value_name = "FILE", default_value = "sim")]
+    board: PathBuf,
+    /// Length of the measurement
+    #[arg(long, value_name = "S", default_value = "40", value_parser = seconds)]
+    seconds: Span,
+    /// End with one JSON object on the last line of standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Part of the time that is the loop's.
+const LOOP_PART: u64 = 4;
+
+/// The object.
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: u32,
+    board: String,
+    engine: &'static str,
+    /// For people: with the reason.
+    #[serde(skip)]
+    engine_name: String,
+    grid: usize,
+    threads: usize,
+    storage: &'static str,
+    simd: &'static str,
+    seconds: f64,
+    rows: Vec<RowReport>,
+    /// What is to know about these figures.
+    notes: Vec<String>,
+    /// Whether every target is met.
+    pass: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct RowReport {
+    name: String,
+    unit: &'static str,
+    measured: Option<f64>,
+    target: Option<f64>,
+    /// How the target is meant: `at most` or `at least`.
+    bound: Option<&'static str>,
+    pass: Option<bool>,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let board = arguments::board(&args.board)?.board;
+    let interrupt = Interrupt::watch()?;
+    let bar = progress();
+    let mut notes: Vec<String> = too_many_threads(board.field.threads).into_iter().collect();
+    let part = Span::from_nanos(args.seconds.as_nanos() / LOOP_PART);
+    let control = control(&board, part, &interrupt, &bar, &mut notes)?;
+    if interrupt.asked() {
+        return Err(cut_short());
+    }
+    let rest = args.seconds.less(if control.is_some() { part } else { Span::ZERO });
+    let flag = interrupt.flag();
+    let from = bar.position() as f64;
+    let survey = on_a_thread(|| {
+        survey(&board.field, rest, &flag, |share| bar.set_position((from + share * (1000.0 - from)) as u64))
+    })?
+    .map_err(field::refused)?;
+    bar.finish_and_clear();
+    if interrupt.asked() {
+        return Err(cut_short());
+    }
+    let rows = rows(&board.targets, control.as_ref(), &survey);
+    let report = Report::new(&board, args.seconds, &survey, &rows, notes);
+    report.say();
+    if args.json {
+        output::json(&report)?;
+    }
+    report.verdict()
+}
+
+/// The board's loop; `None`, and why among the notes, where it cannot be run here.
+fn control(
+    board: &Board,
+    length: Span,
+    interrupt: &Interrupt,
+    bar: &ProgressBar,
+    notes: &mut Vec<String>,
+) -> Result<Option<LoopFigures>, Failure> {
+    let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
+    let board = on_a_simulated_bus(board, notes)?;
+    let options = Options { seed: 1, ..Options::default() };
+    let robot = match Robot::build(&board, clock.clone(), clock.now(), options) {
+        Ok(robot) => robot,
+        Err(BuildError::NoLog) => {
+            notes.push("the control loop was not measured: the board's sensors are columns of a log".into());
+            return Ok(None);
+        }
+        Err(error) => return Err(Failure::unavailable(error)),
+    };
+    let figures = bench_loop(robot, &clock, length, board.rt, &interrupt.flag(), |share| {
+        bar.set_position((share * 1000.0 / LOOP_PART as f64) as u64)
+    })
+    .map_err(|error| Failure::unavailable(format!("a thread cannot be started: {error}")))?;
+    for (thread, granted) in &figures.granted {
+        notes.extend(granted.refusals.iter().map(|refusal| format!("refused, {thread}: {refusal}")));
+    }
+    Ok(Some(figures))
+}
+
+/// `board`, with the built-in world behind its bus where it stands on real wires: a bench moves no
+/// motor.
+fn on_a_simulated_bus(board: &Board, notes: &mut Vec<String>) -> Result<Board, Failure> {
+    let BusPlan::Linux { timing, .. } = board.bus else { return Ok(board.clone()) };
+    let sim = match board::built_in("sim") {
+        Some(Ok(loaded)) => loaded.board.sim,
+        _ => return Err(Failure::bug("the built-in board 'sim' is not sound")),
+    };
+    notes.push("the control loop ran on a simulated bus: nothing was moved".to_string());
+    Ok(Board { bus: BusPlan::Sim(timing), sim, ..board.clone() })
+}
+
+impl Report {
+    fn new(board: &Board, length: Span, survey: &Survey, rows: &[Row], notes: Vec<String>) -> Report {
+        Report {
+            schema: 1,
+            board: board.name.clone(),
+            engine: survey.engine,
+            engine_name: survey.engine_name.clone(),
+            grid: board.field.shape.grid,
+            threads: survey.threads,
+            storage: survey.storage,
+            simd: survey.simd,
+            seconds: length.as_secs_f64(),
+            rows: rows.iter().map(RowReport::of).collect(),
+            notes,
+            pass: rows.iter().all(|row| row.pass() != Some(false)),
+        }
+    }
+
+    fn say(&self) {
+        say!(
+            "board '{}': field of 64 x {}^3, {}, threads: {}, {}; measured on this machine just now",
+            self.board,
+            self.grid,
+            self.storage,
+            self.threads,
+            self.engine_name
+        );
+        say!("{:<46}{:>12}  {:<4}  {:>18}", "figure", "measured", "", "target");
+        for row in &self.rows {
+            let measured = row.measured.map_or("-".to_string(), |value| format!("{value:.3}"));
+            let target = row.bound.zip(row.target).map(|(bound, value)| format!("{bound} {value}"));
+            let unit = if row.unit == "1" { "" } else { row.unit };
+            let verdict = match row.pass {
+                Some(true) => "pass",
+                Some(false) => "FAIL",
+                None => "no target",
+            };
+            let target = target.unwrap_or_default();
+            say!("{:<46}{measured:>12}  {unit:<4}  {target:>18}  {verdict}", row.name);
+        }
+        self.notes.iter().for_each(|note| say!("{note}"));
+    }
+
+    fn verdict(&self) -> Result<(), Failure> {
+        let missed: Vec<&str> =
+            self.rows.iter().filter(|row| row.pass == Some(false)).map(|row| &*row.name).collect();
+        if missed.is_empty() {
+            return Ok(());
+        }
+        let asked = self.rows.iter().filter(|row| row.target.is_some()).count();
+        let failure = format!("{} of {asked} targets missed: {}", missed.len(), missed.join("; "));
+        Err(Failure::missed(failure).fix("measure again on a quiet machine; see [targets] in the board file"))
+    }
+}
+
+impl RowReport {
+    fn of(row: &Row) -> RowReport {
+        let (bound, target) = match row.target {
+            Some(Target::AtMost(most)) => (Some("at most"), Some(most)),
+            Some(Target::AtLeast(least)) => (Some("at least"), Some(least)),
+            None => (None, None),
+        };
+        let (name, unit) = (row.name.clone(), row.unit);
+        RowReport { name, unit, measured: row.measured, target, bound, pass: row.pass() }
+    }
+}

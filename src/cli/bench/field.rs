@@ -1,0 +1,302 @@
+//! `bench field`: a cycle of the field, its stages, and the floor under it: a plain copy of as many
+//! bytes on as many threads in the same run.
+
+use super::{cut_short, on_a_thread, progress, say_latencies, seconds, too_many_threads};
+use crate::bench::{BenchFault, FieldBench, FieldFigures};
+use crate::cli::arguments::EngineChoice;
+use crate::cli::exit::Failure;
+use crate::cli::interrupt::Interrupt;
+use crate::cli::output;
+use crate::field::shape::{CHANNELS, Params};
+use crate::field::{FieldPlan, Rung, Shape, Storage};
+use crate::time::Span;
+use crate::trace::Latency;
+use serde::Serialize;
+
+/// Arguments of `bench field`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion bench field                                       32^3 x 64 on one thread for 5 s
+  ganglion bench field --threads 2 --storage f16             two threads, half the bytes a cell
+  ganglion bench field --grid 16 --rung 5                    a Raspberry Pi's grid at its cheapest
+  ganglion bench field --engine reference --grid 16          the plain f64 engine
+  ganglion bench field --threads 2 --cpus 2,3 --json | tail -1
+
+The engine is fed as on a robot: 16 sensors that wander, a full library, a full bank, a read-out
+of 5 motors, learning on, 50 ms a cycle. Cycles run back to back; blocks of them and of plain
+copies take turns. The first four cycles of a block, which find the caches as the copies left
+them, are run and not counted; nothing else is left out of the percentiles. A byte that is read
+and a byte that is written count one each. A stage's time is read from the clock within the cycle.")]
+pub struct Args {
+    /// Field engine
+    #[arg(long, value_enum, default_value = "cpu")]
+    engine: EngineChoice,
+    /// Threads of the engine, and of the copy
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    threads: u8,
+    /// Cells per axis: 8, 16, 32 or 64
+    #[arg(long, value_name = "N", default_value = "32", value_parser = grid)]
+    grid: usize,
+    /// Quality of the cycle, 0 (everything) to 5
+    #[arg(long, value_name = "R", default_value = "0", value_parser = rung)]
+    rung: Rung,
+    /// How the CPU engine keeps its cells
+    #[arg(long, value_enum, default_value = "f32")]
+    storage: StorageChoice,
+    /// Instructions of the hot loops; refused where the engine does not use them
+    #[arg(long, value_enum, default_value = "auto")]
+    simd: SimdChoice,
+    /// Patterns in the library
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    patterns: u16,
+    /// Experiences in the bank
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    bank: u32,
+    /// Length of the measurement; a fifth of it is the copy's
+    #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
+    seconds: Span,
+    /// Cores of the threads, in turn, as in 2,3 [default: wherever]
+    #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(0..=1023))]
+    cpus: Vec<u16>,
+    /// End with one JSON object on the last line of standard output
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum StorageChoice {
+    /// Four bytes a cell
+    F32,
+    /// Two bytes a cell, where that is fine enough
+    F16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum SimdChoice {
+    /// The best that this machine has
+    Auto,
+    /// Those that every machine has
+    Portable,
+    /// Those of x86-64 with AVX2 and FMA
+    Avx2,
+    /// Those of x86-64 with AVX-512
+    Avx512,
+    /// Those of 64-bit ARM
+    Neon,
+}
+
+impl SimdChoice {
+    /// As the engine names them; `None`: as it likes.
+    fn name(self) -> Option<&'static str> {
+        match self {
+            SimdChoice::Auto => None,
+            SimdChoice::Portable => Some("portable"),
+            SimdChoice::Avx2 => Some("avx2"),
+            SimdChoice::Avx512 => Some("avx512"),
+            SimdChoice::Neon => Some("neon"),
+        }
+    }
+}
+
+fn grid(text: &str) -> Result<usize, String> {
+    let grid = text.parse().ok().filter(|grid| [8, 16, 32, 64].contains(grid));
+    grid.ok_or_else(|| "allowed: 8, 16, 32 or 64 cells per axis".to_string())
+}
+
+fn rung(text: &str) -> Result<Rung, String> {
+    text.parse().ok().and_then(Rung::new).ok_or_else(|| "allowed: 0 to 5".to_string())
+}
+
+/// The object.
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: u32,
+    /// `cpu` or `reference`.
+    engine: &'static str,
+    /// For people: with the reason.
+    #[serde(skip)]
+    engine_name: String,
+    threads: usize,
+    grid: usize,
+    rung: usize,
+    storage: &'static str,
+    simd: &'static str,
+    patterns: usize,
+    bank: usize,
+    cpus: Vec<usize>,
+    /// Length of the measurement, the copies' part included.
+    seconds: f64,
+    cycle: Option<Cycle>,
+    stages: Vec<StageTime>,
+    /// Bytes that a cycle has to read and write.
+    bytes_per_cycle: usize,
+    /// Bytes read and written by a plain copy on as many threads, GB (10^9) a second.
+    copy_gbps: Option<f64>,
+    /// `bytes_per_cycle` at that speed.
+    floor_us: Option<f64>,
+    /// Median of the cycle over that.
+    ratio_to_floor: Option<f64>,
+    /// Memory that the engine takes at the start, MB (10^6).
+    memory_mb: f64,
+    /// Median of the cycle over 64 x grid^3 cells.
+    ns_per_cell: Option<f64>,
+    allocations_per_cycle: Option<f64>,
+    page_faults_per_cycle: Option<f64>,
+    /// Pieces of work that the calling thread did again because a worker's core was busy, in all.
+    stand_ins: u64,
+}
+
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Cycle {
+    p50_us: f64,
+    p99_us: f64,
+    p999_us: f64,
+    max_us: f64,
+    n: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct StageTime {
+    name: &'static str,
+    p50_us: f64,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let plan = plan(args)?;
+    if let Some(warning) = too_many_threads(plan.threads) {
+        log::warn!("{warning}");
+    }
+    let interrupt = Interrupt::watch()?;
+    let flag = interrupt.flag();
+    let bar = progress();
+    let mut figures = FieldFigures::new();
+    let bench = on_a_thread(|| {
+        let mut bench = FieldBench::build(&plan, args.simd.name())?;
+        bench.measure(args.rung, args.seconds, &mut figures, &flag, &mut |passed| {
+            bar.set_position((1000.0 * passed.as_secs_f64() / args.seconds.as_secs_f64()) as u64);
+        });
+        Ok(bench)
+    })?
+    .map_err(refused)?;
+    bar.finish_and_clear();
+    if interrupt.asked() {
+        return Err(cut_short());
+    }
+    let report = Report::new(args, &plan, &bench, &figures);
+    report.say(&figures);
+    if args.json {
+        output::json(&report)?;
+    }
+    Ok(())
+}
+
+/// How a bench that cannot be built ends.
+pub(super) fn refused(fault: BenchFault) -> Failure {
+    let failure = Failure::unavailable(&fault);
+    match fault {
+        BenchFault::Simd { .. } => failure.fix("leave out --simd: the engine then takes the best there is"),
+        BenchFault::Core { .. } => {
+            failure.fix("name cores that this program may run on ('nproc' counts them)")
+        }
+        BenchFault::Threads(_) => failure,
+    }
+}
+
+fn plan(args: &Args) -> Result<FieldPlan, Failure> {
+    let cpus: Vec<usize> = args.cpus.iter().map(|cpu| usize::from(*cpu)).collect();
+    if let Some(twice) = cpus.iter().enumerate().find(|(at, cpu)| cpus[..*at].contains(cpu)) {
+        return Err(Failure::usage(format!("--cpus names core {} twice", twice.1)));
+    }
+    let (patterns, bank) = (usize::from(args.patterns), args.bank as usize);
+    Ok(FieldPlan {
+        engine: args.engine.kind(),
+        shape: Shape { grid: args.grid, sensors: 16, motors: 5, patterns, bank },
+        params: Params::default(),
+        seed: 1,
+        dt: Span::from_millis(50),
+        every_ticks: 1,
+        threads: usize::from(args.threads),
+        cpus,
+        storage: match args.storage {
+            StorageChoice::F32 => Storage::F32,
+            StorageChoice::F16 => Storage::F16,
+        },
+        learn: true,
+        start: Vec::new(),
+    })
+}
+
+impl Report {
+    fn new(args: &Args, plan: &FieldPlan, bench: &FieldBench, figures: &FieldFigures) -> Report {
+        let engine = bench.engine();
+        let cycle = Latency::of(&figures.cycle);
+        let floor_us = figures.floor_us();
+        let cells = (CHANNELS * plan.shape.cells()) as f64;
+        Report {
+            schema: 1,
+            engine: engine.kind(),
+            engine_name: engine.name(),
+            threads: engine.threads(),
+            grid: plan.shape.grid,
+            rung: args.rung.index(),
+            storage: engine.storage(),
+            simd: engine.simd(),
+            patterns: plan.shape.patterns,
+            bank: engine.experiences(),
+            cpus: plan.cpus.clone(),
+            seconds: args.seconds.as_secs_f64(),
+            cycle: cycle.map(Cycle::of),
+            stages: figures.stages_p50_us().map(|(name, p50_us)| StageTime { name, p50_us }).collect(),
+            bytes_per_cycle: figures.bytes_per_cycle,
+            copy_gbps: figures.copy_gbps(),
+            floor_us,
+            ratio_to_floor: cycle.zip(floor_us).map(|(cycle, floor)| cycle.p50 / floor),
+            memory_mb: engine.memory_bytes() as f64 / 1e6,
+            ns_per_cell: cycle.map(|cycle| cycle.p50 * 1e3 / cells),
+            allocations_per_cycle: figures.allocations_per_cycle(),
+            page_faults_per_cycle: figures.page_faults_per_cycle(),
+            stand_ins: figures.stand_ins,
+        }
+    }
+
+    fn say(&self, figures: &FieldFigures) {
+        let threads = if self.threads == 1 { "thread" } else { "threads" };
+        say!(
+            "field of 64 x {}^3, {}, rung {}, {} {threads}, {}; measured on this machine just now, microseconds",
+            self.grid,
+            self.storage,
+            self.rung,
+            self.threads,
+            self.engine_name
+        );
+        say_latencies(&[("cycle", Latency::of(&figures.cycle)), ("plain copy", Latency::of(&figures.copy))]);
+        for stage in &self.stages {
+            say!("  {:<21}{:>7.1}", stage.name, stage.p50_us);
+        }
+        let megabytes = self.bytes_per_cycle as f64 / 1e6;
+        if let (Some(gbps), Some(floor), Some(ratio)) = (self.copy_gbps, self.floor_us, self.ratio_to_floor) {
+            say!(
+                "{megabytes:.1} MB read and written a cycle; a plain copy moves {gbps:.1} GB/s, in {floor:.1} us: the cycle takes {ratio:.2} times that"
+            );
+        }
+        if let Some(ns) = self.ns_per_cell {
+            say!("{ns:.3} ns a cell; {:.1} MB of memory", self.memory_mb);
+        }
+        for (count, what) in
+            [(self.allocations_per_cycle, "heap allocations"), (self.page_faults_per_cycle, "page faults")]
+        {
+            match count {
+                Some(n) => say!("{n} {what} a cycle"),
+                None => say!("{what} are not counted here"),
+            }
+        }
+    }
+}
+
+impl Cycle {
+    fn of(latency: Latency) -> Cycle {
+        let Latency { p50, p99, p999, max, n } = latency;
+        Cycle { p50_us: p50, p99_us: p99, p999_us: p999, max_us: max, n }
+    }
+}

@@ -1,0 +1,107 @@
+//! `bench`: what this machine really does, measured now. One verb below it a file.
+
+mod all;
+mod control;
+mod field;
+
+use super::exit::Failure;
+use crate::time::Span;
+use crate::trace::Latency;
+use clap::{Args as ClapArgs, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Arguments of `bench`.
+#[derive(Debug, ClapArgs)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What is measured.
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Wake-up lateness and cost of the control loop, beside a bare timer in the same run
+    Loop(control::Args),
+    /// A cycle of the neural field and its stages, beside a plain copy of as many bytes in the same run
+    Field(field::Args),
+    /// Loop and field on a board's own settings, beside the targets of the board
+    All(all::Args),
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    match args.what {
+        What::Loop(args) => control::run(&args),
+        What::Field(args) => field::run(&args),
+        What::All(args) => all::run(&args),
+    }
+}
+
+/// A bar of a thousand steps on standard error; invisible where that is no terminal.
+fn progress() -> ProgressBar {
+    let bar = ProgressBar::new(1000);
+    if let Ok(style) = ProgressStyle::with_template("measuring {bar:40} {percent}%") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// Figures of a part of a measurement look like figures of all of it: none are given.
+fn cut_short() -> Failure {
+    Failure::unavailable("cut short before the end of the measurement: no figures")
+}
+
+/// A length of a measurement in seconds, with or without a fraction.
+fn seconds(text: &str) -> Result<Span, String> {
+    let seconds: f64 =
+        text.parse().map_err(|_| "not a number of seconds; for example 5 or 0.5".to_string())?;
+    // A millisecond is below any cycle; a day is above any patience. NaN is in no range.
+    if (0.001..=86_400.0).contains(&seconds) {
+        Ok(Span::from_secs_f64(seconds))
+    } else {
+        Err("allowed: 0.001 to 86400 seconds".to_string())
+    }
+}
+
+/// A table of percentiles for people.
+fn say_latencies(rows: &[(&str, Option<Latency>)]) {
+    say!("                          p50      p99    p99.9      max        n");
+    for (name, latency) in rows {
+        match latency {
+            Some(Latency { p50, p99, p999, max, n }) => {
+                say!("{name:<23}{p50:>7.1}  {p99:>7.1}  {p999:>7.1}  {max:>7.1}  {n:>7}");
+            }
+            None => say!("{name:<23} no sample"),
+        }
+    }
+}
+
+/// What to say of more threads than this program has cores.
+fn too_many_threads(threads: usize) -> Option<String> {
+    let cores = std::thread::available_parallelism().map_or(usize::MAX, usize::from);
+    (threads > cores).then(|| format!("{threads} threads on {cores} cores: they wait for each other"))
+}
+
+/// Does `work` on a thread of its own: what it asks of the system for itself (a core) ends with it.
+fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("field".into()).spawn_scoped(scope, work);
+        let thread =
+            thread.map_err(|error| Failure::unavailable(format!("a thread cannot be started: {error}")))?;
+        Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_length_may_have_a_fraction_and_is_some_time() {
+        assert_eq!(seconds("5"), Ok(Span::from_millis(5_000)));
+        assert_eq!(seconds("0.2"), Ok(Span::from_millis(200)));
+        for bad in ["", "0", "-1", "nan", "inf", "1e9", "5s"] {
+            assert!(seconds(bad).is_err(), "{bad:?} was taken");
+        }
+    }
+}

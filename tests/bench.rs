@@ -1,0 +1,276 @@
+//! `ganglion bench`: the objects have every figure and the figures agree with each other; wrong
+//! wishes are refused; what is cut short gives no figures; a board's targets decide the exit code.
+//! How long anything takes is never asserted here.
+
+use crate::cli::{err, out, output, send, watching};
+use ganglion::bench::{FieldBench, FieldFigures};
+use ganglion::field::shape::{EngineKind, FieldPlan, Params};
+use ganglion::field::{RUNGS, Rung, STAGES, Shape, Storage};
+use ganglion::time::Span;
+use rustix::process::Signal;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Output;
+use std::sync::atomic::AtomicBool;
+
+/// A field that is built and cycled in no time.
+const SMALL: [&str; 10] =
+    ["bench", "field", "--grid", "8", "--patterns", "5", "--bank", "200", "--seconds", "0.2"];
+
+fn field(more: &[&str]) -> Output {
+    output(&[&SMALL[..], more].concat())
+}
+
+/// A core that this test may run on.
+fn a_core() -> String {
+    let set = rustix::thread::sched_getaffinity(None).expect("the system says");
+    (0..1024).find(|core| set.is_set(*core)).map_or(String::new(), |core| core.to_string())
+}
+
+/// The object on the last line of standard output.
+fn object(output: &Output) -> Value {
+    let text = out(output);
+    serde_json::from_str(text.lines().last().unwrap_or_else(|| panic!("no line; {}", err(output))))
+        .unwrap_or_else(|error| panic!("{error} in the last line of:\n{text}"))
+}
+
+fn number(object: &Value, key: &str) -> f64 {
+    object[key].as_f64().unwrap_or_else(|| panic!("{key} is no number in {object}"))
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
+}
+
+#[test]
+fn the_fields_object_has_every_figure_and_they_agree() {
+    for (more, engine, storage, threads, rung) in [
+        (&["--json"][..], "cpu", "f32", 1, 0),
+        (&["--json", "--engine", "auto", "--threads", "2", "--storage", "f16"], "cpu", "f16", 2, 0),
+        (&["--json", "--rung", "5", "--cpus", &a_core()], "cpu", "f32", 1, 5),
+        (&["--json", "--engine", "reference", "--rung", "3"], "reference", "f64", 1, 3),
+    ] {
+        let ended = field(more);
+        assert_eq!(ended.status.code(), Some(0), "{more:?}: {}", err(&ended));
+        let object = object(&ended);
+        assert_eq!(object["schema"], 1);
+        assert_eq!([&object["engine"], &object["storage"]], [engine, storage], "{more:?}");
+        assert_eq!([&object["threads"], &object["rung"], &object["grid"]], [threads, rung, 8], "{more:?}");
+        assert_eq!(object["bank"], 200, "the bank is full");
+        assert!(object["simd"].is_string());
+        let cycle = &object["cycle"];
+        assert!(cycle["n"].as_u64().is_some_and(|n| n > 0));
+        let percentiles = ["p50_us", "p99_us", "p999_us", "max_us"].map(|key| number(cycle, key));
+        assert!(percentiles[0] > 0.0 && percentiles.is_sorted(), "{cycle}");
+        let stages = object["stages"].as_array().expect("a list");
+        let names: Vec<&str> = stages.iter().filter_map(|stage| stage["name"].as_str()).collect();
+        assert_eq!(names, STAGES);
+        assert!(stages.iter().all(|stage| number(stage, "p50_us") >= 0.0));
+        // floor = bytes / bandwidth; ratio = median / floor; a cell's share of the median.
+        let (bytes, gbps) = (number(&object, "bytes_per_cycle"), number(&object, "copy_gbps"));
+        let (floor, ratio) = (number(&object, "floor_us"), number(&object, "ratio_to_floor"));
+        assert!(bytes > 0.0 && gbps > 0.0);
+        assert!(near(floor, bytes / (gbps * 1e3)), "{object}");
+        assert!(near(ratio, percentiles[0] / floor), "{object}");
+        let cells = 64.0 * 8.0_f64.powi(3);
+        assert!(near(number(&object, "ns_per_cell"), percentiles[0] * 1e3 / cells), "{object}");
+        assert!(number(&object, "memory_mb") * 1e6 > 64.0 * 512.0 * 2.0, "the field alone is more");
+        assert_eq!(object["allocations_per_cycle"], 0.0, "{more:?}");
+        assert!(number(&object, "page_faults_per_cycle") >= 0.0);
+        assert!(out(&ended).lines().count() > 10, "a table for people stands above the object");
+    }
+}
+
+#[test]
+fn a_cheaper_rung_has_fewer_bytes_to_move() {
+    let bytes: Vec<f64> = ["0", "1", "2", "5"]
+        .iter()
+        .map(|rung| number(&object(&field(&["--json", "--rung", rung])), "bytes_per_cycle"))
+        .collect();
+    assert!(bytes.windows(2).all(|pair| pair[0] > pair[1]), "{bytes:?}");
+}
+
+#[test]
+fn what_no_field_can_be_is_64_and_what_this_machine_lacks_is_69() {
+    for more in [
+        &["--grid", "12"][..],
+        &["--rung", "6"],
+        &["--rung", "-1"],
+        &["--threads", "0"],
+        &["--threads", "65"],
+        &["--storage", "f64"],
+        &["--engine", "gpu"],
+        &["--simd", "sse9"],
+        &["--seconds", "0"],
+        &["--seconds", "nan"],
+        &["--cpus", "0,0"],
+        &["--cpus", "1024"],
+        &["--patterns", "0"],
+        &["--bank", "0"],
+    ] {
+        let refused = field(more);
+        assert_eq!(refused.status.code(), Some(64), "{more:?}: {}", err(&refused));
+        assert_eq!(out(&refused), "", "{more:?}");
+    }
+    let foreign = if cfg!(target_arch = "aarch64") { "avx2" } else { "neon" };
+    for more in
+        [&["--simd", foreign][..], &["--engine", "reference", "--simd", "portable"], &["--cpus", "1023"]]
+    {
+        let refused = field(&[more, &["--json"]].concat());
+        assert_eq!(refused.status.code(), Some(69), "{more:?}: {}", err(&refused));
+        assert_eq!(out(&refused), "", "{more:?}: no figure that was not asked for");
+        assert!(err(&refused).contains(more[more.len() - 1]), "{more:?}: {}", err(&refused));
+    }
+}
+
+#[test]
+fn more_threads_than_cores_are_warned_of() {
+    let warned = field(&["--threads", "64"]);
+    assert_eq!(warned.status.code(), Some(0), "{}", err(&warned));
+    let cores = std::thread::available_parallelism().map_or(64, usize::from);
+    assert_eq!(err(&warned).contains("64 threads on"), cores < 64, "{}", err(&warned));
+}
+
+#[test]
+fn what_is_cut_short_gives_no_figures() {
+    for arguments in [
+        &["bench", "field", "--grid", "8", "--bank", "200", "--seconds", "600", "--json"][..],
+        &["bench", "all", "--seconds", "600", "--json"],
+        &["bench", "loop", "--seconds", "600", "--json"],
+    ] {
+        let child = watching(arguments);
+        send(&child, &[Signal::INT]);
+        let ended = child.wait_with_output().expect("it ends");
+        assert_eq!(ended.status.code(), Some(69), "{arguments:?}: {}", err(&ended));
+        assert_eq!(out(&ended), "", "{arguments:?}");
+        assert!(err(&ended).contains("cut short"), "{arguments:?}: {}", err(&ended));
+    }
+}
+
+/// A board file that goes away with the test.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str, text: &str) -> File {
+        let path = std::env::temp_dir().join(format!("ganglion-bench-{name}-{}.toml", std::process::id()));
+        std::fs::write(&path, text).expect("a board file");
+        File(path)
+    }
+    /// `bench all` on it.
+    fn bench(&self) -> Output {
+        let path = self.0.to_str().expect("UTF-8");
+        output(&["bench", "all", "--board", path, "--seconds", "1.2", "--json"])
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A field in no time, held to nothing that a busy machine could miss.
+const LENIENT: &str = "[field]\ngrid = 8\npatterns = 5\nbank = 200\nthreads = 2\n\
+    [targets]\ntick_p99_us = 1e6\nwake_ratio = 1000\ncycle_p50_ms = 60000\ncycle_p99_ms = 60000\n\
+    tail_ratio = 1000\nrung5_ratio = 0.1\nf16_ratio = 0.1\n";
+
+fn row<'a>(object: &'a Value, name: &str) -> &'a Value {
+    let rows = object["rows"].as_array().expect("a list");
+    rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("no row {name} in {object}"))
+}
+
+#[test]
+fn a_board_whose_targets_are_met_ends_with_0() {
+    let board = File::new("met", &format!("inherits = \"sim\"\n{LENIENT}memory_mb = 1000\n"));
+    let ended = board.bench();
+    assert_eq!(ended.status.code(), Some(0), "{}{}", out(&ended), err(&ended));
+    let object = object(&ended);
+    assert_eq!((&object["pass"], &object["grid"]), (&Value::Bool(true), &Value::from(8)));
+    let rows = object["rows"].as_array().expect("a list");
+    for row in rows {
+        for key in ["name", "unit", "measured", "target", "bound", "pass"] {
+            assert!(row.get(key).is_some(), "no {key} in {row}");
+        }
+        assert!(row["measured"].is_number(), "{row}");
+        assert_eq!(row["target"].is_null(), row["pass"].is_null(), "{row}");
+        assert_ne!(row["pass"], false, "{row}");
+    }
+    assert_eq!(rows.iter().filter(|row| row["pass"] == true).count(), 8, "one for each target");
+    for rung in 0..RUNGS {
+        assert!(number(row(&object, &format!("cycle at rung {rung}, p50")), "measured") > 0.0);
+    }
+    assert!(number(row(&object, "1 thread over 2"), "measured") > 0.0);
+    let table = out(&ended);
+    for row in rows {
+        let name = row["name"].as_str().expect("a name");
+        let line = table.lines().find(|line| line.starts_with(name));
+        let verdict = if row["pass"].is_null() { "no target" } else { "pass" };
+        assert!(line.is_some_and(|line| line.ends_with(verdict)), "{name} in:\n{table}");
+    }
+}
+
+#[test]
+fn a_target_that_is_missed_ends_with_75_and_is_named() {
+    let strict = File::new("strict", &format!("inherits = \"picarx-v5\"\n{LENIENT}memory_mb = 0.1\n"));
+    let ended = strict.bench();
+    assert_eq!(ended.status.code(), Some(75), "{}", err(&ended));
+    assert!(err(&ended).contains("1 of 8 targets missed: memory of the field"), "{}", err(&ended));
+    let missed = object(&ended);
+    assert_eq!(missed["pass"], false);
+    let memory = row(&missed, "memory of the field");
+    assert!(memory["pass"] == false && number(memory, "measured") > 0.1, "{memory}");
+    let notes = missed["notes"].as_array().expect("a list");
+    assert!(notes.iter().any(|note| note.as_str().is_some_and(|note| note.contains("simulated bus"))));
+
+    // A loop that reads a log cannot be measured in real time: nobody can say that it is fast enough.
+    let log = File::new("log", &format!("inherits = \"scitos-g5\"\n{LENIENT}"));
+    let ended = log.bench();
+    assert_eq!(ended.status.code(), Some(75), "{}", err(&ended));
+    let unmeasured = object(&ended);
+    let work = row(&unmeasured, "work of a tick, p99");
+    assert!(work["measured"].is_null() && work["pass"] == false, "{work}");
+}
+
+#[test]
+fn a_board_that_is_wrong_is_78_before_anything_is_measured() {
+    let wrong = File::new("wrong", "inherits = \"sim\"\n[targets]\nwake_ratio = 0\n");
+    let refused = wrong.bench();
+    assert_eq!((refused.status.code(), out(&refused)), (Some(78), String::new()), "{}", err(&refused));
+}
+
+#[test]
+fn a_bench_is_furnished_as_a_robot_that_has_lived() {
+    for engine in [EngineKind::Cpu, EngineKind::Reference] {
+        let plan = FieldPlan {
+            engine,
+            shape: Shape { grid: 8, sensors: 16, motors: 5, patterns: 7, bank: 300 },
+            params: Params::default(),
+            seed: 1,
+            dt: Span::from_millis(50),
+            every_ticks: 1,
+            threads: 1,
+            cpus: Vec::new(),
+            storage: Storage::F32,
+            learn: true,
+            start: Vec::new(),
+        };
+        let mut bench = FieldBench::build(&plan, None).expect("any instructions will do");
+        let mut figures = FieldFigures::new();
+        let never = AtomicBool::new(false);
+        for rung in [Rung::BEST, Rung::WORST] {
+            let before = figures.cycle.len();
+            bench.measure(rung, Span::from_millis(1), &mut figures, &never, &mut |_| {});
+            assert!(figures.cycle.len() > before, "one cycle at least, however short the time");
+            assert_eq!(figures.bytes_per_cycle, bench.engine().bytes_per_cycle(rung));
+            let uneven = figures.bytes_per_cycle - figures.bytes_per_copy;
+            assert!(uneven < 2, "the copy is of the cycle's size, to the last even byte: {uneven}");
+            let copies = figures.copy.len();
+            assert!(figures.stages.iter().all(|stage| stage.len() == figures.cycle.len()) && copies >= 6);
+        }
+        let engine = bench.engine();
+        assert_eq!(engine.experiences(), 300);
+        assert!((0..7).all(|slot| engine.pattern_value(slot).is_some()));
+        assert_eq!(engine.blend().0.len(), Rung::WORST.work().blend_top);
+        assert!(!engine.nearest().is_empty());
+    }
+}
