@@ -1,0 +1,137 @@
+/// Numbers on the device: the two storages of a cell, tanh, and sums whose order never changes.
+///
+/// The only place that knows which compiler reads it: three functions are instructions on a GPU and
+/// plain C++ in the emulator. Everything else is the same source.
+#pragma once
+#include "brain.cuh"
+
+constexpr unsigned WARP = 32;
+constexpr unsigned ALL = 0xffffffffu;
+
+#ifdef GANGLION_EMULATOR
+__device__ inline float from_half(unsigned short bits) { return emulator::from_half(bits); }
+__device__ inline unsigned short to_half(float value) { return emulator::to_half(value); }
+__device__ inline float quotient(float a, float b) { return a / b; }
+#else
+__device__ inline float from_half(unsigned short bits) {
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+}
+__device__ inline unsigned short to_half(float value) {
+  unsigned short bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+}
+/// Within 2 units in the last place, at a third of the instructions of a rounded quotient.
+__device__ inline float quotient(float a, float b) { return __fdividef(a, b); }
+#endif
+
+/// tanh(x) = x P(x^2) / Q(x^2) on [-9, 9], the minimax fit of src/field/cpu/tanh.rs, within 6e-7. The
+/// coefficients are positive, so nothing cancels; at 9 an f32 tanh has reached 1.
+__device__ inline float field_tanh(float x) {
+  x = fminf(fmaxf(x, -9.0f), 9.0f);
+  const float t = x * x;
+  const float p =
+      0.9999999f + t * (0.13373198f + t * (3.486582e-3f + t * (2.0471833e-5f + t * 1.3184226e-8f)));
+  const float q = 1.0f + t * (0.46706495f + t * (2.584198e-2f + t * (3.2713856e-4f + t * 7.7026646e-7f)));
+  return fminf(fmaxf(quotient(x * p, q), -1.0f), 1.0f);
+}
+
+__device__ inline double clamp(double value, double low, double high) { return fmin(fmax(value, low), high); }
+
+/// Four cells side by side, as they are kept.
+__device__ inline float4 load(const float* cells) { return *reinterpret_cast<const float4*>(cells); }
+__device__ inline float4 load(const unsigned short* cells) {
+  const ushort4 bits = *reinterpret_cast<const ushort4*>(cells);
+  return {from_half(bits.x), from_half(bits.y), from_half(bits.z), from_half(bits.w)};
+}
+/// Puts four cells down and says what was kept of them.
+__device__ inline float4 store(float* cells, float4 value) {
+  *reinterpret_cast<float4*>(cells) = value;
+  return value;
+}
+__device__ inline float4 store(unsigned short* cells, float4 value) {
+  const ushort4 bits = {to_half(value.x), to_half(value.y), to_half(value.z), to_half(value.w)};
+  *reinterpret_cast<ushort4*>(cells) = bits;
+  return {from_half(bits.x), from_half(bits.y), from_half(bits.z), from_half(bits.w)};
+}
+__device__ inline float one(const float* cell) { return *cell; }
+__device__ inline float one(const unsigned short* cell) { return from_half(*cell); }
+__device__ inline void put(float* cell, float value) { *cell = value; }
+__device__ inline void put(unsigned short* cell, float value) { *cell = to_half(value); }
+
+/// Sum over `width` neighbouring lanes (a power of two), the same bits in each of them: a butterfly
+/// adds the same pairs whichever lane looks.
+template <class Number> __device__ inline Number lanes_sum(Number value, unsigned width = WARP) {
+  for (unsigned step = width / 2; step > 0; step /= 2) value += __shfl_xor_sync(ALL, value, step);
+  return value;
+}
+
+/// Sum over a block of at most 32 warps, the same in all threads. `scratch` has a place a warp.
+template <class Number> __device__ inline Number block_sum(Number value, Number* scratch) {
+  const unsigned warps = blockDim.x / WARP;
+  value = lanes_sum(value);
+  __syncthreads(); // who reads the last sum is done
+  if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = value;
+  __syncthreads();
+  Number sum = 0;
+#pragma unroll 1
+  for (unsigned warp = 0; warp < warps; warp++) sum += scratch[warp];
+  return sum;
+}
+
+/// Whether a comes before b: larger, or equal and with the lower index. NO_ROW comes last.
+__device__ inline bool before(double a, unsigned index_a, double b, unsigned index_b) {
+  if (index_a == NO_ROW || index_b == NO_ROW) return index_b == NO_ROW && index_a != NO_ROW;
+  return a > b || (a == b && index_a < index_b);
+}
+
+/// The best `COUNT` of what was offered in any order, best first.
+template <unsigned COUNT> struct Best {
+  double score[COUNT];
+  unsigned index[COUNT];
+
+  __device__ void clear() {
+    for (unsigned place = 0; place < COUNT; place++) score[place] = -2.0, index[place] = NO_ROW;
+  }
+  __device__ void offer(double candidate, unsigned from) {
+#pragma unroll
+    for (unsigned place = 0; place < COUNT; place++) {
+      if (before(candidate, from, score[place], index[place])) {
+        const double other = score[place];
+        const unsigned other_from = index[place];
+        score[place] = candidate, index[place] = from;
+        candidate = other, from = other_from;
+      }
+    }
+  }
+};
+
+/// One warp takes the best `COUNT` of `length` matches in shared memory, best first, into `best`.
+/// What is taken is crossed out.
+template <unsigned COUNT> __device__ inline void warp_best(Match* matches, unsigned length, Match* best) {
+  const unsigned lane = threadIdx.x % WARP;
+#pragma unroll 1
+  for (unsigned place = 0; place < COUNT; place++) {
+    double score = -2.0;
+    unsigned index = NO_ROW, at = 0;
+#pragma unroll 1
+    for (unsigned i = lane; i < length; i += WARP) {
+      if (before(matches[i].cosine, matches[i].row, score, index)) {
+        score = matches[i].cosine, index = matches[i].row, at = i;
+      }
+    }
+    for (unsigned step = WARP / 2; step > 0; step /= 2) {
+      const double other = __shfl_xor_sync(ALL, score, step);
+      const unsigned other_index = __shfl_xor_sync(ALL, index, step);
+      const unsigned other_at = __shfl_xor_sync(ALL, at, step);
+      if (before(other, other_index, score, index)) score = other, index = other_index, at = other_at;
+    }
+    if (lane == 0) {
+      best[place] = {score, index, 0};
+      if (index != NO_ROW) matches[at].row = NO_ROW;
+    }
+    __syncwarp();
+  }
+}

@@ -1,0 +1,243 @@
+/// As much of the CUDA device language as the kernels use, as C++17 on one processor core.
+///
+/// A CUDA thread is a fiber. It runs until it waits at a barrier or in an exchange between the lanes
+/// of its warp; then the next lane runs, then the next warp. A warp runs on alone until it waits at a
+/// block barrier, so that warps drift as far apart as the barriers allow: the schedule that shows a
+/// missing barrier. In the other order the last lane, warp and block come first. A result that
+/// depends on the order is a race, and a kernel that could hang a GPU ends here with a sentence.
+///
+/// Absent: grid-wide barriers, lanes left out of an exchange, textures, tensor cores.
+#pragma once
+#include <csetjmp>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <ucontext.h>
+#include <vector>
+
+#define GANGLION_EMULATOR 1
+#define __device__
+#define __host__
+#define __global__
+#define __launch_bounds__(...)
+#define __shared__ static // one block at a time
+
+struct uint3 { unsigned x, y, z; };
+struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(8) short4 { short x, y, z, w; };
+struct alignas(8) ushort4 { unsigned short x, y, z, w; };
+
+inline uint3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace emulator {
+
+constexpr unsigned LANES = 32;
+constexpr unsigned MOST_THREADS = 1024;
+/// Stack of a fiber: kernels hold a few hundred bytes; 64 KiB is what a system call in a debugger needs.
+constexpr std::size_t STACK = 64 * 1024;
+
+[[noreturn]] inline void refuse(const char* what) {
+  std::fprintf(stderr, "emulator: block (%u, %u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y, blockIdx.z,
+               threadIdx.x, what);
+  std::exit(70);
+}
+
+enum class State { Ready, InExchange, AtBarrier, Done };
+enum class Exchange { None, Shuffle, Ballot, Sync };
+
+struct Fiber {
+  State state = State::Done;
+  Exchange exchange = Exchange::None;
+  unsigned exchanges = 0; // taken part in
+  unsigned thread = 0;
+  jmp_buf here;
+  bool begun = false;
+  std::unique_ptr<char[]> stack;
+};
+
+struct Warp {
+  std::uint64_t offered[2][LANES]; // by turns: a lane may be one exchange ahead of another
+};
+
+struct Block {
+  std::vector<Fiber> fibers = std::vector<Fiber>(MOST_THREADS);
+  std::vector<Warp> warps = std::vector<Warp>(MOST_THREADS / LANES);
+  unsigned threads = 0;
+  bool reversed = false;
+  unsigned running = 0;
+  jmp_buf scheduler;
+  ucontext_t outside;
+  void (*kernel)(void*) = nullptr;
+  void* arguments = nullptr;
+};
+inline Block block;
+
+/// A fiber's life: one kernel after another.
+inline void live() {
+  for (;;) {
+    block.kernel(block.arguments);
+    Fiber& fiber = block.fibers[block.running];
+    fiber.state = State::Done;
+    if (_setjmp(fiber.here) == 0) _longjmp(block.scheduler, 1);
+  }
+}
+
+/// Lets the fiber go on until it waits.
+__attribute__((noinline)) inline void resume(Fiber& fiber) {
+  block.running = fiber.thread;
+  threadIdx = {fiber.thread, 0, 0};
+  if (_setjmp(block.scheduler) != 0) return;
+  if (fiber.begun) _longjmp(fiber.here, 1);
+  fiber.begun = true;
+  fiber.stack = std::make_unique<char[]>(STACK);
+  ucontext_t start;
+  getcontext(&start);
+  start.uc_stack.ss_sp = fiber.stack.get();
+  start.uc_stack.ss_size = STACK;
+  start.uc_link = nullptr;
+  makecontext(&start, live, 0);
+  swapcontext(&block.outside, &start);
+}
+
+/// Called by a fiber: lets the others run.
+__attribute__((noinline)) inline void wait(State state) {
+  Fiber& fiber = block.fibers[block.running];
+  fiber.state = state;
+  if (_setjmp(fiber.here) == 0) _longjmp(block.scheduler, 1);
+}
+
+/// Lane or warp or block `i` of `count` in the order of this launch.
+inline unsigned in_order(unsigned i, unsigned count) { return block.reversed ? count - 1 - i : i; }
+
+/// Ends an exchange that all lanes have come to; false if there is none.
+inline bool end_exchange(Fiber* lanes) {
+  unsigned in = 0, out = 0;
+  for (unsigned lane = 0; lane < LANES; lane++) {
+    if (lanes[lane].state != State::InExchange) {
+      out++;
+      continue;
+    }
+    in++;
+    if (lanes[lane].exchange != lanes[in == 1 ? lane : 0].exchange) refuse("lanes of one warp are in different exchanges");
+  }
+  if (in == 0) return false;
+  if (out != 0) refuse("an exchange waits for lanes that are elsewhere");
+  for (unsigned lane = 0; lane < LANES; lane++) lanes[lane].state = State::Ready;
+  return true;
+}
+
+inline void run_warp(Fiber* lanes) {
+  do {
+    for (unsigned i = 0; i < LANES; i++) {
+      Fiber& fiber = lanes[in_order(i, LANES)];
+      if (fiber.state == State::Ready) resume(fiber);
+    }
+  } while (end_exchange(lanes));
+}
+
+inline void run_block() {
+  for (unsigned thread = 0; thread < block.threads; thread++) {
+    block.fibers[thread].state = State::Ready;
+    block.fibers[thread].exchanges = 0;
+    block.fibers[thread].thread = thread;
+  }
+  for (bool left = true; left;) {
+    const unsigned warps = block.threads / LANES;
+    for (unsigned i = 0; i < warps; i++) run_warp(&block.fibers[in_order(i, warps) * LANES]);
+    left = false;
+    for (unsigned thread = 0; thread < block.threads; thread++) {
+      if (block.fibers[thread].state == State::Done) continue;
+      block.fibers[thread].state = State::Ready;
+      left = true;
+    }
+  }
+}
+
+/// Runs a kernel over a grid. Blocks come one after another.
+inline void launch(uint3 grid, unsigned threads, bool reversed, void (*kernel)(void*), void* arguments) {
+  if (threads == 0 || threads > MOST_THREADS || threads % LANES != 0) refuse("no such block");
+  block.threads = threads;
+  block.reversed = reversed;
+  block.kernel = kernel;
+  block.arguments = arguments;
+  gridDim = grid;
+  blockDim = {threads, 1, 1};
+  const unsigned blocks = grid.x * grid.y * grid.z;
+  for (unsigned i = 0; i < blocks; i++) {
+    const unsigned index = in_order(i, blocks);
+    blockIdx = {index % grid.x, index / grid.x % grid.y, index / grid.x / grid.y};
+    run_block();
+  }
+}
+
+/// Offers `value` to the lanes of the warp; answers what they offered.
+inline const std::uint64_t* exchange(Exchange kind, unsigned mask, std::uint64_t value) {
+  if (mask != 0xffffffffu) refuse("an exchange that leaves lanes out");
+  Fiber& fiber = block.fibers[block.running];
+  std::uint64_t* offered = block.warps[fiber.thread / LANES].offered[fiber.exchanges++ % 2];
+  offered[fiber.thread % LANES] = value;
+  fiber.exchange = kind;
+  wait(State::InExchange);
+  return offered;
+}
+
+template <class Number> Number shuffle(unsigned mask, Number value, unsigned lane) {
+  static_assert(sizeof(Number) <= sizeof(std::uint64_t), "at most eight bytes");
+  std::uint64_t raw = 0;
+  std::memcpy(&raw, &value, sizeof value);
+  const std::uint64_t* offered = exchange(Exchange::Shuffle, mask, raw);
+  if (lane < LANES) std::memcpy(&value, &offered[lane], sizeof value);
+  return value;
+}
+
+/// IEEE 754 binary16, to the nearest, ties to even.
+inline float from_half(unsigned short bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const float size = exponent == 0    ? std::ldexp(static_cast<float>(fraction), -24)
+                     : exponent == 31 ? (fraction ? NAN : INFINITY)
+                                      : std::ldexp(static_cast<float>(fraction + 1024), exponent - 25);
+  return bits & 0x8000 ? -size : size;
+}
+inline unsigned short to_half(float value) {
+  const unsigned sign = std::signbit(value) ? 0x8000 : 0;
+  if (std::isnan(value)) return static_cast<unsigned short>(sign | 0x7e00);
+  const float size = std::fabs(value);
+  if (size >= 65520.0f) return static_cast<unsigned short>(sign | 0x7c00);
+  if (size < 6.103515625e-5f) return static_cast<unsigned short>(sign | static_cast<unsigned>(std::nearbyint(size * 16777216.0f)));
+  int exponent;
+  const float fraction = std::frexp(size, &exponent); // in [0.5, 1)
+  // Rounding up to 2048 carries into the exponent by itself.
+  const unsigned digits = static_cast<unsigned>(std::nearbyint(fraction * 2048.0f));
+  return static_cast<unsigned short>(sign | ((static_cast<unsigned>(exponent + 13) << 10) + digits));
+}
+
+} // namespace emulator
+
+inline void __syncthreads() { emulator::wait(emulator::State::AtBarrier); }
+inline void __syncwarp(unsigned mask = 0xffffffffu) { emulator::exchange(emulator::Exchange::Sync, mask, 0); }
+inline void __threadfence() {}
+template <class Number> Number __shfl_xor_sync(unsigned mask, Number value, unsigned lanes) {
+  return emulator::shuffle(mask, value, threadIdx.x % emulator::LANES ^ lanes);
+}
+template <class Number> Number __shfl_up_sync(unsigned mask, Number value, unsigned lanes) {
+  return emulator::shuffle(mask, value, threadIdx.x % emulator::LANES - lanes); // wraps to beyond the warp
+}
+template <class Number> Number __shfl_down_sync(unsigned mask, Number value, unsigned lanes) {
+  return emulator::shuffle(mask, value, threadIdx.x % emulator::LANES + lanes);
+}
+inline unsigned __ballot_sync(unsigned mask, bool says) {
+  const std::uint64_t* offered = emulator::exchange(emulator::Exchange::Ballot, mask, says);
+  unsigned ballot = 0;
+  for (unsigned lane = 0; lane < emulator::LANES; lane++) ballot |= static_cast<unsigned>(offered[lane]) << lane;
+  return ballot;
+}
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
+inline int __dp4a(int a, int b, int sum) {
+  for (int byte = 0; byte < 4; byte++) sum += static_cast<std::int8_t>(a >> 8 * byte) * static_cast<std::int8_t>(b >> 8 * byte);
+  return sum;
+}
+inline unsigned atomicAdd(unsigned* to, unsigned value) { return *to += value, *to - value; }

@@ -1,0 +1,145 @@
+/// A device without a GPU: takes orders on standard input, answers on standard output, runs the
+/// kernels of ganglion.cu.
+///
+/// All numbers are little-endian and lie as in memory. Orders, a byte each, with what follows it:
+///   A  bytes: u64                                        a buffer; they are numbered from 0
+///   W  buffer: u32, at: u64, length: u64, data           writes
+///   P  buffer: u32, at: u64, to: u32, to_at: u64         writes the address of a place in a buffer
+///   R  buffer: u32, at: u64, length: u64                 answers the data
+///   L  name length: u32, name, order: u32, grid: 3 u32, threads: u32, brains: u32 (buffer),
+///      number: u32, planes: u32                          launches; order 1 runs everything backwards
+/// The end of input ends it with 0. What no GPU would survive ends it with 70 and a sentence on
+/// standard error: a write beside a buffer, a divergent barrier, an unknown kernel.
+#include "cuda.hpp"
+#include "../ganglion.cu"
+
+namespace {
+
+/// Bytes on both sides of a buffer that nothing may write, and what is in fresh memory: as a number
+/// NaN, so that reading what nobody wrote shows.
+constexpr std::size_t MARGIN = 256;
+constexpr unsigned char UNTOUCHED = 0xA5, FRESH = 0xFF;
+
+struct Buffer {
+  unsigned char* start;
+  std::size_t bytes;
+};
+std::vector<Buffer> buffers;
+
+[[noreturn]] void refuse(const char* what) {
+  std::fprintf(stderr, "emulator: %s\n", what);
+  std::exit(70);
+}
+
+void take(void* to, std::size_t bytes) {
+  if (std::fread(to, 1, bytes, stdin) != bytes) refuse("an order breaks off");
+}
+template <class Number> Number take() {
+  Number number;
+  take(&number, sizeof number);
+  return number;
+}
+
+unsigned char* place(std::uint32_t buffer, std::uint64_t at, std::uint64_t length) {
+  if (buffer >= buffers.size()) refuse("no such buffer");
+  const Buffer& it = buffers[buffer];
+  if (at > it.bytes || length > it.bytes - at) refuse("beyond the end of a buffer");
+  return it.start + at;
+}
+
+void allocate(std::uint64_t bytes) {
+  const std::size_t whole = (2 * MARGIN + bytes + MARGIN - 1) / MARGIN * MARGIN;
+  auto* memory = static_cast<unsigned char*>(std::aligned_alloc(MARGIN, whole));
+  if (memory == nullptr) refuse("out of memory");
+  std::memset(memory, UNTOUCHED, whole);
+  std::memset(memory + MARGIN, FRESH, bytes);
+  buffers.push_back({memory + MARGIN, bytes});
+}
+
+void check_margins(const char* kernel) {
+  for (std::size_t i = 0; i < buffers.size(); i++) {
+    const Buffer& it = buffers[i];
+    for (std::size_t k = 1; k <= MARGIN; k++) {
+      if (it.start[-static_cast<std::ptrdiff_t>(k)] == UNTOUCHED && it.start[it.bytes + k - 1] == UNTOUCHED) continue;
+      std::fprintf(stderr, "emulator: %s wrote beside buffer %zu of %zu bytes\n", kernel, i, it.bytes);
+      std::exit(70);
+    }
+  }
+}
+
+struct Kernel {
+  const char* name;
+  void (*run)(const Brain*, Launch);
+};
+#define KERNEL(name) {#name, name}
+constexpr Kernel KERNELS[] = {
+    KERNEL(sense),          KERNEL(evolve_4),        KERNEL(evolve_8),   KERNEL(evolve_16), KERNEL(evolve_32),
+    KERNEL(evolve_64),      KERNEL(features),        KERNEL(library),    KERNEL(bank_scan_half),
+    KERNEL(bank_scan_bytes), KERNEL(bank_score),     KERNEL(remember),   KERNEL(experience), KERNEL(learn_gain),
+    KERNEL(learn_apply),    KERNEL(predict),         KERNEL(motor),      KERNEL(metrics),   KERNEL(enter_half),
+    KERNEL(leave_half)};
+#undef KERNEL
+
+struct Arguments {
+  void (*run)(const Brain*, Launch);
+  const Brain* brains;
+  Launch launch;
+};
+
+void run(void* arguments) {
+  const auto* with = static_cast<const Arguments*>(arguments);
+  with->run(with->brains, with->launch);
+}
+
+void launch_kernel() {
+  char name[64] = {};
+  const auto length = take<std::uint32_t>();
+  if (length >= sizeof name) refuse("a name too long");
+  take(name, length);
+  const auto order = take<std::uint32_t>();
+  const auto grid = take<uint3>();
+  const auto threads = take<std::uint32_t>(), brains = take<std::uint32_t>();
+  Arguments with = {};
+  with.brains = reinterpret_cast<const Brain*>(place(brains, 0, sizeof(Brain)));
+  with.launch = take<Launch>();
+  for (const Kernel& kernel : KERNELS) {
+    if (std::strcmp(kernel.name, name) == 0) with.run = kernel.run;
+  }
+  if (with.run == nullptr) refuse("no such kernel");
+  emulator::launch(grid, threads, order == 1, run, &with);
+  check_margins(name);
+}
+
+} // namespace
+
+int main() {
+  for (int order = std::fgetc(stdin); order != EOF; order = std::fgetc(stdin)) {
+    switch (order) {
+    case 'A': allocate(take<std::uint64_t>()); break;
+    case 'W': {
+      const auto buffer = take<std::uint32_t>();
+      const auto at = take<std::uint64_t>(), length = take<std::uint64_t>();
+      take(place(buffer, at, length), length);
+      break;
+    }
+    case 'P': {
+      const auto buffer = take<std::uint32_t>();
+      const auto at = take<std::uint64_t>();
+      const auto to = take<std::uint32_t>();
+      const auto* address = place(to, take<std::uint64_t>(), 0);
+      std::memcpy(place(buffer, at, sizeof address), &address, sizeof address);
+      break;
+    }
+    case 'R': {
+      const auto buffer = take<std::uint32_t>();
+      const auto at = take<std::uint64_t>(), length = take<std::uint64_t>();
+      std::fwrite(place(buffer, at, length), 1, length, stdout);
+      std::fflush(stdout);
+      break;
+    }
+    case 'L': launch_kernel(); break;
+    default: refuse("no such order");
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,88 @@
+/// Step 4: context, descriptor and gradients from the sums that the last sub-step left.
+///
+/// Launch: grid (BLOCK_COUNT, GROUPS, robots), block as many threads as a spatial block has cells, but
+/// at least 32 and at most 128 (four cells each at 32 per axis). A block has one spatial block of one
+/// group: its descriptor entry; in the first eight spatial blocks a channel's mean each; in content
+/// groups the Sobel derivatives of the block's cells. Shared memory: 16 bytes.
+///
+/// launch.planes is that of evolve. Groups that stood still are put together from their old sums.
+#include "arithmetic.cuh"
+
+constexpr unsigned FEATURE_THREADS = 128;
+
+/// Sobel derivatives times 32 at one cell of a volume of n^3: [-1 0 1] along the axis, [1 2 1] across
+/// both others; a cell outside the grid is the nearest inside.
+__device__ inline void sobel(const float* volume, unsigned n, unsigned x, unsigned y, unsigned z, float slope[3]) {
+  const unsigned west = x > 0 ? x - 1 : 0, east = x + 1 < n ? x + 1 : x;
+  slope[0] = slope[1] = slope[2] = 0.0f;
+#pragma unroll
+  for (int k = -1; k <= 1; k++) {
+    const unsigned at_z = k < 0 ? (z > 0 ? z - 1 : 0) : k > 0 ? (z + 1 < n ? z + 1 : z) : z;
+#pragma unroll
+    for (int j = -1; j <= 1; j++) {
+      const unsigned at_y = j < 0 ? (y > 0 ? y - 1 : 0) : j > 0 ? (y + 1 < n ? y + 1 : y) : y;
+      const float* row = volume + (at_z * n + at_y) * n;
+      const float across = row[west] + 2.0f * row[x] + row[east];
+      const float weight_y = j == 0 ? 2.0f : 1.0f, weight_z = k == 0 ? 2.0f : 1.0f;
+      slope[0] += weight_y * weight_z * (row[east] - row[west]);
+      slope[1] += static_cast<float>(j) * weight_z * across;
+      slope[2] += static_cast<float>(k) * weight_y * across;
+    }
+  }
+}
+
+/// Mean derivative and mean magnitude along each axis in one spatial block.
+__device__ inline void gradients(const Brain& brain, unsigned n, unsigned block, unsigned group) {
+  __shared__ float scratch[FEATURE_THREADS / WARP];
+  const unsigned side = n / BLOCKS, cells = side * side * side;
+  const float* volume = brain.group_sums + static_cast<unsigned long long>(group) * n * n * n;
+  float sums[6] = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll 1
+  for (unsigned i = threadIdx.x; i < cells; i += blockDim.x) {
+    const unsigned x = block % BLOCKS * side + i % side;
+    const unsigned y = block / BLOCKS % BLOCKS * side + i / side % side;
+    const unsigned z = block / COLUMNS * side + i / (side * side);
+    float slope[3];
+    sobel(volume, n, x, y, z, slope);
+    for (unsigned axis = 0; axis < 3; axis++) {
+      sums[2 * axis] += slope[axis];
+      sums[2 * axis + 1] += fabsf(slope[axis]);
+    }
+  }
+  // Sums of eight channels, derivatives times 32, and per whole cell: two of them lie in a half one.
+  const float width = brain.cycle->on_half ? 2.0f : 1.0f;
+  const float scale = 1.0f / (32.0f * GROUP * width * static_cast<float>(cells));
+  for (unsigned i = 0; i < 6; i++) {
+    const float sum = block_sum(sums[i], scratch);
+    if (threadIdx.x == 0) {
+      brain.features[CHANNELS + DESCRIPTOR + (group * 6 + i) * BLOCK_COUNT + block] = scale * sum;
+    }
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(FEATURE_THREADS) features(const Brain* brains, Launch launch) {
+  const Brain& brain = brains[blockIdx.z];
+  const unsigned n = brain.rule->grid / (brain.cycle->on_half ? 2 : 1);
+  const unsigned side = n / BLOCKS, block = blockIdx.x, group = blockIdx.y;
+  About& about = *brain.about;
+  if (threadIdx.x == 0) {
+    const unsigned slabs = side / launch.planes, first = block / COLUMNS * slabs;
+    double sum = 0.0;
+    for (unsigned slab = first; slab < first + slabs; slab++) {
+      sum += brain.block_sums[(slab * GROUPS + group) * COLUMNS + block % COLUMNS];
+    }
+    const unsigned index = group * BLOCK_COUNT + block;
+    const double mean = sum / (GROUP * side * side * side);
+    brain.features[CHANNELS + index] = static_cast<float>(mean);
+    about.descriptor[index] = mean - about.rest_descriptor[index];
+  }
+  if (threadIdx.x == blockDim.x - 1 && block < GROUP) {
+    const unsigned channel = group * GROUP + block;
+    double sum = 0.0;
+    for (unsigned slab = 0; slab < n / launch.planes; slab++) sum += brain.channel_sums[slab * CHANNELS + channel];
+    const double mean = sum / (static_cast<double>(n) * n * n);
+    brain.features[channel] = static_cast<float>(mean);
+    about.context[channel] = mean - about.rest_context[channel];
+  }
+  if (group < CONTENT_GROUPS) gradients(brain, n, block, group);
+}

@@ -1,0 +1,11 @@
+/// All kernels, as one unit: this file is what nvcc, NVRTC and the emulator compile. No header of any
+/// toolkit is needed. README.md says in which order a cycle launches them.
+#include "sense.cu"
+#include "evolve.cu"
+#include "features.cu"
+#include "library.cu"
+#include "bank.cu"
+#include "learn.cu"
+#include "motor.cu"
+#include "metrics.cu"
+#include "half.cu"

@@ -1,0 +1,394 @@
+//! The CUDA kernels without a GPU: the same source, run by the emulator (`kernels/emulator`), against
+//! the f64 reference, cycle by cycle, in two orders of threads with equal bits.
+//!
+//! What this cannot show: what a GPU's compiler makes of the source, and how fast it is. Where there is
+//! no C++ compiler these tests say that they are skipped.
+
+mod emulator;
+mod image;
+mod rig;
+mod tables;
+
+use ganglion::field::reference::ReferenceEngine;
+use ganglion::field::shape::{
+    BANK_TOP, CHANNELS, CONTEXT, DESCRIPTOR, EngineKind, FieldPlan, GROUP, PATTERN, Params, READOUT_COLUMNS,
+    Shape, Storage, sub_steps,
+};
+use ganglion::field::wiring::Wiring;
+use ganglion::field::{Response, Rung, Stimulus};
+use ganglion::frame::MAX_SENSORS;
+use ganglion::seed::{Stream, normal, uniform};
+use ganglion::time::Span;
+use rig::{Launching, Rig};
+use tables::Answer;
+
+/// One robot on a large card: most blocks. Halves or bytes in the bank, by turns.
+const SPREAD: Launching = Launching { planes: 1, blocks: 2, bytes: false };
+/// Few blocks with more work each.
+const PACKED: Launching = Launching { planes: 2, blocks: 3, bytes: true };
+
+fn plan(grid: usize) -> FieldPlan {
+    FieldPlan {
+        engine: EngineKind::Reference,
+        shape: Shape { grid, sensors: 16, motors: 5, patterns: 6, bank: 12 },
+        params: Params::default(),
+        seed: 7,
+        dt: Span::from_millis(50),
+        every_ticks: 1,
+        threads: 1,
+        cpus: Vec::new(),
+        storage: Storage::F32,
+        learn: true,
+        start: Vec::new(),
+    }
+}
+
+/// Sensors that wander (so that learning finds something) with noise, a reward now and then.
+fn stimulus(seed: u64, cycle: u64, rung: usize) -> Stimulus {
+    let mut sensors = [0.0; MAX_SENSORS];
+    for (i, sensor) in sensors.iter_mut().enumerate() {
+        let wave = (cycle as f64 * (0.05 + 0.01 * i as f64) + i as f64).sin();
+        let noise = 2.0 * uniform(seed, Stream::Stimulus, cycle * MAX_SENSORS as u64 + i as u64) - 1.0;
+        *sensor = (0.6 * wave + 0.4 * noise) as f32;
+    }
+    let reward = if cycle.is_multiple_of(3) { 0.5 } else { 0.0 };
+    Stimulus { cycle, sensors, reward, rung: Rung::new(rung as u8).expect("one of the rungs") }
+}
+
+/// Every rung, every change between neighbours, and both ends after each other; three cycles of each, so
+/// that each begins at even and at odd numbers.
+fn rung_at(cycle: u64) -> usize {
+    const ORDER: [usize; 12] = [0, 1, 2, 3, 4, 5, 0, 5, 4, 3, 0, 2];
+    ORDER[(cycle / 3) as usize % ORDER.len()]
+}
+
+fn volume(slot: usize, grid: usize) -> Vec<f32> {
+    let cells = PATTERN * grid.pow(3);
+    let draw = |i: usize| uniform(4, Stream::Patterns, (slot * cells + i) as u64);
+    (0..cells).map(|i| (1.9 * draw(i) - 0.95) as f32).collect()
+}
+
+fn context(slot: usize) -> [f32; CONTEXT] {
+    std::array::from_fn(|i| uniform(3, Stream::Patterns, (slot * CONTEXT + i) as u64) as f32 - 0.5)
+}
+
+fn readout(motors: usize) -> Vec<f32> {
+    (0..motors * READOUT_COLUMNS).map(|i| 0.05 * normal(5, Stream::Patterns, i as u64) as f32).collect()
+}
+
+/// The kernels and their judge, furnished alike.
+struct Pair {
+    rig: Rig,
+    judge: ReferenceEngine,
+    plan: FieldPlan,
+    what: String,
+}
+
+impl Pair {
+    /// With the first `patterns` slots of the library filled; `None` without a compiler.
+    fn new(plan: &FieldPlan, launching: Launching, patterns: usize) -> Option<Pair> {
+        let mut rig = Rig::new(plan, launching, 1)?;
+        let mut judge = ReferenceEngine::new(plan);
+        for slot in 0..patterns {
+            let volume = volume(slot, plan.shape.grid);
+            rig.store_pattern(slot, &volume, &context(slot));
+            assert!(judge.store_pattern(slot, &volume, &context(slot), 1.0));
+        }
+        rig.set_readout(&readout(plan.shape.motors));
+        assert!(judge.set_readout(&readout(plan.shape.motors)));
+        let what = format!("grid {}, {} sensors, {:?}", plan.shape.grid, plan.shape.sensors, plan.dt);
+        Some(Pair { rig, judge, plan: plan.clone(), what })
+    }
+
+    fn cycle(&mut self, cycle: u64, rung: usize) -> (Answer, Response) {
+        let stimulus = stimulus(9, cycle, rung);
+        let answer = self.rig.cycle(&[stimulus]).remove(0);
+        (answer, self.judge.cycle(&stimulus).expect("in range"))
+    }
+
+    /// Cells and features within their tolerances: `cell` tells that of a channel.
+    fn compare_field(&mut self, when: &str, cell: impl Fn(usize) -> f64, feature: f64) {
+        for c in 0..CHANNELS {
+            let (mine, judged) = (self.rig.channel(0, c), self.judge.channel(c));
+            assert_eq!(mine.len(), judged.len(), "{when}");
+            mine.iter().zip(judged).for_each(|(a, b)| near(when, "cell", f64::from(*a), *b, cell(c)));
+        }
+        let features = self.rig.features(0);
+        for (i, (a, b)) in features.iter().zip(self.judge.features()).enumerate() {
+            near(when, &format!("feature {i}"), f64::from(*a), *b, feature);
+        }
+    }
+
+    /// Everything that can be seen of a cycle, in the f32 storage.
+    fn compare(&mut self, rung: usize, answer: &Answer, expected: &Response) {
+        let when = format!("{}, cycle {}, rung {rung}", self.what, answer.cycle);
+        assert_eq!(answer.cycle, expected.cycle, "{when}");
+        self.compare_field(&when, |_| SEEN, SEEN);
+        let near = |what: &str, a: f64, b: f64| near(&when, what, a, b, SEEN);
+        let predicted = answer.prediction.iter().zip(self.judge.prediction());
+        predicted.for_each(|(a, b)| near("prediction", *a, *b));
+        for motor in 0..self.plan.shape.motors {
+            near("score", answer.scores[motor].into(), expected.scores[motor].into());
+            near("motor", answer.motors[motor].into(), expected.motors[motor].into());
+        }
+        near("confidence", answer.confidence.into(), expected.confidence.into());
+        // A quotient of errors that may both be small.
+        assert!((answer.skill - expected.skill).abs() < 1e-3, "skill; {when}");
+        // A descriptor of one sensor is about a tenth long: its errors count so much more.
+        assert!((answer.novelty - expected.novelty).abs() <= 10.0 * SEEN as f32, "novelty; {when}");
+        assert_eq!(answer.experiences, self.judge.experiences(), "{when}");
+        let found = self.judge.nearest();
+        assert_eq!(answer.nearest, found.len(), "{when}");
+        for (i, (row, cosine)) in found.iter().enumerate() {
+            assert!((answer.cosine[i] - cosine).abs() <= 10.0 * SEEN, "cosine; {when}");
+            assert_eq!(answer.row[i] as usize, *row, "{when}");
+        }
+        let (slots, weights) = self.judge.blend();
+        assert_eq!(
+            answer.slot[..answer.blended].iter().map(|s| *s as usize).collect::<Vec<_>>(),
+            slots,
+            "{when}"
+        );
+        answer.weight.iter().zip(weights).for_each(|(a, b)| near("weight", *a, *b));
+    }
+
+    /// The metrics as they are now, beside the judge's.
+    fn compare_metrics(&mut self) {
+        let (before, ..) = self.rig.metric(0);
+        self.rig.measure_now();
+        let (written, cycle, numbers) = self.rig.metric(0);
+        let judged = self.judge.measure_now();
+        assert_eq!((written, cycle), (before + 1, judged.cycle), "one more line");
+        for (mine, judged) in numbers.iter().zip([judged.mean, judged.std, judged.max, judged.energy]) {
+            near(&self.what, "metric", f64::from(*mine), f64::from(judged), SEEN);
+        }
+    }
+}
+
+fn near(when: &str, what: &str, a: f64, b: f64, tolerance: f64) {
+    assert!((a - b).abs() <= tolerance, "{what}: {a} for {b}; {when}");
+}
+
+/// Largest difference that an f32 cell may come to, in any run: the law of `tests/engines.rs`.
+///
+/// One sub-step of share k errs by k d + m. d is what F errs by: the drive of T sensors, sizes of its terms
+/// adding up to A, by (T + 4) A eps; diffusion and slope by 12 eps; the tanh by 6e-7 (4e-7 and a quotient
+/// of two units in the last place); a stored pattern by a tenth of half its step. m, the mix, is 3
+/// roundings. Older errors shrink by 1 - k (1 - G) in a sub-step.
+fn tolerance(plan: &FieldPlan) -> f64 {
+    let (params, eps) = (plan.params, f64::from(f32::EPSILON) / 2.0);
+    let wiring = Wiring::new(plan, plan.shape.grid);
+    let felt = 1.0 + 2.0 * params.eta;
+    let drive = |channel: usize| {
+        let reached = wiring.weight[channel].iter().filter(|w| w.abs() > 0.0);
+        let terms = reached.clone().map(|w| w.abs() * felt).sum::<f64>() + wiring.bias[channel].abs();
+        (reached.count() + 4) as f64 * params.gain * terms * eps
+    };
+    let drive = (0..CHANNELS).map(drive).fold(0.0, f64::max);
+    let (_, share) = sub_steps(plan.dt.as_secs_f64(), params.t_slow);
+    let pattern = params.pattern_share * 0.5 * 0.95 / 32767.0;
+    let value = (1.0 - params.beta) * (drive + 12.0 * eps) + 6e-7 + pattern;
+    (share * value + 3.0 * eps) / (share * (1.0 - params.field_gain()))
+}
+
+/// What rounding errors really add up to, as they do not all line up; the same as of the CPU engine.
+const SEEN: f64 = 1e-5;
+
+/// Kernels and judge through `cycles` cycles; everything agrees after each. False without a compiler.
+fn assert_agreement(plan: &FieldPlan, launching: Launching, patterns: usize, rungs: &[usize]) -> bool {
+    assert!(tolerance(plan) > SEEN, "the law explains what is seen");
+    let Some(mut pair) = Pair::new(plan, launching, patterns) else { return false };
+    for (cycle, rung) in rungs.iter().enumerate() {
+        let (answer, expected) = pair.cycle(cycle as u64, *rung);
+        pair.compare(*rung, &answer, &expected);
+    }
+    pair.compare_metrics();
+    true
+}
+
+fn every_rung(cycles: u64) -> Vec<usize> {
+    (0..cycles).map(rung_at).collect()
+}
+
+#[test]
+fn kernels_agree_with_the_reference_on_every_rung() {
+    let _ = assert_agreement(&plan(8), SPREAD, 5, &every_rung(36))
+        && assert_agreement(&plan(16), PACKED, 5, &every_rung(18));
+}
+
+#[test]
+fn kernels_agree_with_the_reference_on_the_full_grid() {
+    let launching = Launching { planes: 4, ..SPREAD };
+    assert_agreement(&plan(32), launching, 3, &[0]);
+}
+
+#[test]
+fn kernels_agree_with_the_reference_at_other_rates_and_with_noise() {
+    // Shares below 1, three sub-steps of a long period (five where a group was held), motors that explore.
+    for (ms, launching) in [(10, SPREAD), (125, PACKED)] {
+        let params = Params { explore: 0.3, ..Params::default() };
+        let plan = FieldPlan { params, dt: Span::from_millis(ms), ..plan(8) };
+        assert_agreement(&plan, launching, 5, &[0, 4, 4, 4, 4, 5, 5, 5, 4, 3, 0, 1, 2, 2, 5, 0]);
+    }
+}
+
+#[test]
+fn kernels_agree_with_the_reference_at_the_edges_of_the_shape() {
+    let none = Shape { grid: 8, sensors: 2, motors: 1, patterns: 0, bank: 0 };
+    let least = Shape { grid: 8, sensors: 1, motors: 1, patterns: 1, bank: 1 };
+    let most = Shape { grid: 8, sensors: 64, motors: 16, patterns: 3, bank: 5 };
+    for (shape, patterns) in [(none, 0), (least, 1), (most, 0), (most, 3)] {
+        let plan = FieldPlan { shape, ..plan(8) };
+        // From the first cycle on a rung that holds groups back; the sweep begins in the middle.
+        assert_agreement(&plan, PACKED, patterns, &[4, 4, 5, 5, 5, 1, 1, 1, 0, 0, 2, 3, 3, 3, 3, 3]);
+    }
+}
+
+#[test]
+fn a_pattern_can_be_replaced_while_it_is_blended() {
+    let Some(mut pair) = Pair::new(&plan(8), SPREAD, 1) else { return };
+    // At rung 2 the library is matched at even numbers only: cycle 1 keeps the match of cycle 0.
+    for cycle in 0..4 {
+        let (answer, expected) = pair.cycle(cycle, 2);
+        pair.compare(2, &answer, &expected);
+        if cycle == 0 {
+            let bound = [0.95; PATTERN * 512];
+            pair.rig.store_pattern(0, &bound, &context(0));
+            assert!(pair.judge.store_pattern(0, &bound, &context(0), 1.0));
+        }
+    }
+}
+
+/// Descriptors about rest so close around `centre` that coarse rows come in a wrong order: they differ by 3e-5 to
+/// 1e-3 in their cosines, and a row of bytes errs by about 3e-4. Every fifth is the same as the one before it.
+fn memory(row: usize, centre: &[f64]) -> [f32; DESCRIPTOR] {
+    let row = if row % 5 == 4 { row - 1 } else { row };
+    let length = centre.iter().map(|c| c * c).sum::<f64>().sqrt();
+    let apart = (0.05 + 0.0006 * (row * 37 % 150) as f64) / (DESCRIPTOR as f64).sqrt();
+    let draw = |i: usize| normal(6, Stream::InitialField, (row * DESCRIPTOR + i) as u64);
+    std::array::from_fn(|i| (centre[i] / length + apart * draw(i)) as f32)
+}
+
+#[test]
+fn the_bank_gives_the_exact_five_and_evicts_the_same_row() {
+    // 350 rows fill the bank and run over, more than there are threads, and many worth the same; whole sweeps,
+    // then halves.
+    let shape = Shape { bank: 300, ..plan(8).shape };
+    for bytes in [false, true] {
+        let plan = FieldPlan { shape, learn: false, ..plan(8) };
+        let Some(mut pair) = Pair::new(&plan, Launching { planes: 1, blocks: 5, bytes }, 0) else { return };
+        let (answer, _) = pair.cycle(0, 0);
+        assert_eq!((answer.nearest, answer.novelty.to_bits()), (0, 1.0_f32.to_bits()), "an empty bank");
+        let rest = Wiring::new(&plan, plan.shape.grid).rest;
+        let group = |i: usize| rest[i / 64 * GROUP..][..GROUP].iter().sum::<f64>() / GROUP as f64;
+        let descriptor = &pair.judge.features()[CONTEXT..][..DESCRIPTOR];
+        let centre: Vec<f64> = descriptor.iter().enumerate().map(|(i, mean)| mean - group(i)).collect();
+        for row in 0..350 {
+            let value = 0.1 + (row * 37 % 8) as f32 / 16.0;
+            pair.rig.store_experience(&memory(row, &centre), value);
+            assert!(pair.judge.store_experience(&memory(row, &centre), value));
+        }
+        let mut ties = 0;
+        for cycle in 1..9 {
+            let rung = usize::from(cycle > 4);
+            let (answer, expected) = pair.cycle(cycle, rung);
+            pair.compare(rung, &answer, &expected);
+            assert_eq!((answer.experiences, answer.nearest), (300, BANK_TOP));
+            let same = |two: &[f64]| (two[1] - two[0]).abs() < f64::EPSILON;
+            ties += answer.cosine.windows(2).filter(|two| same(two)).count();
+        }
+        assert!(ties > 0, "rows that are the same were among the nearest, the lower one first");
+    }
+}
+
+/// Largest difference that a binary16 cell may come to with learning off and at most one pattern, so that the
+/// drive and Q are the judge's own.
+///
+/// A sub-step rounds to 11 bits: 2^-12 below 1. Where F passes the largest half that is not above 1 - beta the
+/// cell is held there, up to `reach - half_reach` short. Older errors shrink by 1 - k (1 - G). Coming from the
+/// half grid, a cell has its own error, that of its block's mean and that of the half cell.
+fn half_tolerance(plan: &FieldPlan, share: f64) -> f64 {
+    let clamped = f64::from(tables::reach(plan)) - f64::from(tables::half_reach(plan));
+    let once = clamped.max(1.0 / 4096.0) + SEEN;
+    3.0 * once / (share * (1.0 - plan.params.field_gain()))
+}
+
+#[test]
+fn half_storage_stays_within_its_law_and_slow_channels_are_whole() {
+    // At 20 Hz the slow channels move by a twentieth a cycle; at 5 Hz by a fifth, and may be halves too.
+    for (ms, halves) in [(50, 6), (200, 8)] {
+        let shape = Shape { patterns: 1, ..plan(8).shape };
+        let plan =
+            FieldPlan { shape, storage: Storage::F16, learn: false, dt: Span::from_millis(ms), ..plan(8) };
+        assert_eq!((0..8).filter(|group| tables::is_half(&plan, *group)).count(), halves);
+        let Some(mut pair) = Pair::new(&plan, PACKED, 1) else { return };
+        let share = |c: usize| {
+            let t = if c < 48 { plan.params.t_fast } else { plan.params.t_slow };
+            sub_steps(plan.dt.as_secs_f64(), t).1
+        };
+        let bound = |c: usize| {
+            if tables::is_half(&plan, c / GROUP) { half_tolerance(&plan, share(c)) } else { SEEN }
+        };
+        let worst = (0..CHANNELS).map(bound).fold(0.0, f64::max);
+        let weights = readout(plan.shape.motors);
+        for (cycle, rung) in every_rung(24).into_iter().enumerate() {
+            let (answer, expected) = pair.cycle(cycle as u64, rung);
+            let when = format!("{ms} ms, cycle {cycle}, rung {rung}");
+            pair.compare_field(&when, bound, worst);
+            for motor in 0..plan.shape.motors {
+                let row = &weights[motor * READOUT_COLUMNS..][..READOUT_COLUMNS];
+                // The bridge begins at an old score and ends at a new one: both may be off.
+                let reach = 2.0 * worst * row.iter().map(|w| f64::from(w.abs())).sum::<f64>();
+                near(&when, "score", answer.scores[motor].into(), expected.scores[motor].into(), reach);
+            }
+        }
+    }
+}
+
+#[test]
+fn halves_stay_within_the_bound_with_everything_switched_on() {
+    let plan = FieldPlan { storage: Storage::F16, ..plan(16) };
+    let Some(mut pair) = Pair::new(&plan, SPREAD, 5) else { return };
+    for (cycle, rung) in every_rung(12).into_iter().enumerate() {
+        let (answer, _) = pair.cycle(cycle as u64, rung);
+        assert!(answer.motors.iter().all(|m| m.abs() <= 1.0) && answer.experiences > 0);
+    }
+    for c in 0..CHANNELS {
+        assert!(pair.rig.channel(0, c).iter().all(|u| u.abs() <= 0.95), "channel {c}");
+    }
+}
+
+#[test]
+fn robots_of_a_batch_do_not_feel_each_other() {
+    let plan = plan(8);
+    let furnished = |robots: usize| {
+        let mut rig = Rig::new(&plan, SPREAD, robots)?;
+        (0..3).for_each(|slot| rig.store_pattern(slot, &volume(slot, 8), &context(slot)));
+        rig.set_readout(&readout(plan.shape.motors));
+        Some(rig)
+    };
+    let Some(mut batch) = furnished(2) else { return };
+    let mut alone: Vec<Rig> = (0..2).filter_map(|_| furnished(1)).collect();
+    for cycle in 0..8 {
+        let stimuli: Vec<Stimulus> = (0..2).map(|robot| stimulus(robot, cycle, rung_at(cycle))).collect();
+        let answers = batch.cycle(&stimuli);
+        for (robot, (mine, rig)) in answers.iter().zip(&mut alone).enumerate() {
+            let own = rig.cycle(&stimuli[robot..=robot]).remove(0);
+            // Written out, floats differ where a bit does.
+            assert_eq!(format!("{mine:?}"), format!("{own:?}"), "robot {robot}, cycle {cycle}");
+        }
+    }
+}
+
+#[test]
+fn a_cycle_has_as_many_launches_as_the_notes_say() {
+    let Some(mut rig) = Rig::new(&plan(8), SPREAD, 1) else { return };
+    rig.cycle(&[stimulus(9, 0, 0)]);
+    let before = rig.launches();
+    rig.cycle(&[stimulus(9, 1, 0)]);
+    assert_eq!(rig.launches() - before, 12, "one sub-step; kernels/README.md lists them");
+    rig.cycle(&[stimulus(9, 2, 5)]);
+    assert_eq!(rig.launches() - before, 12 + 12 + 1, "one launch moves the field");
+    rig.cycle(&[stimulus(9, 3, 5)]);
+    assert_eq!(rig.launches() - before, 12 + 13 + 13, "a group that was held takes two sub-steps");
+}

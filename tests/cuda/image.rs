@@ -1,0 +1,70 @@
+//! The compiled image in the repository: made from these very sources, for the oldest chip and driver that
+//! are promised, with every kernel in it. Needs no compiler.
+
+use std::fs;
+
+/// Name and text of every source, in the order of names.
+fn kernel_sources() -> Vec<(String, String)> {
+    let entries = fs::read_dir("kernels").expect("the tests run in the root of the repository");
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.retain(|name| name.ends_with(".cu") || name.ends_with(".cuh"));
+    names.sort();
+    let text = |name: &String| fs::read_to_string(format!("kernels/{name}")).expect("a source");
+    names.iter().map(|name| (name.clone(), text(name))).collect()
+}
+
+/// Digest of all sources: name, a zero byte, text, a zero byte, in the order of names.
+fn digest() -> String {
+    let mut hasher = blake3::Hasher::new();
+    for (name, text) in kernel_sources() {
+        [name.as_bytes(), &[0], text.as_bytes(), &[0]].into_iter().for_each(|part| {
+            hasher.update(part);
+        });
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
+fn image() -> String {
+    fs::read_to_string("kernels/ganglion.ptx").expect("kernels/ganglion.ptx: run scripts/build-ptx")
+}
+
+#[test]
+fn the_image_is_of_these_sources() {
+    let image = image();
+    let first = image.lines().next().unwrap_or_default();
+    let said = first.strip_prefix("// sources BLAKE3 ").expect("the first line names the sources");
+    assert_eq!(said, digest(), "a kernel has changed: run scripts/build-ptx, and commit what it wrote");
+}
+
+#[test]
+fn the_image_is_what_the_oldest_driver_takes() {
+    let image = image();
+    let lines: Vec<&str> = image.lines().map(str::trim).collect();
+    assert!(lines.contains(&".version 8.5"), "JetPack 6.1 brings CUDA 12.6, which takes no newer PTX");
+    assert!(lines.contains(&".target sm_87"), "Orin is the oldest chip that is promised");
+    assert!(!image.contains('\0'), "a C string would end there");
+}
+
+#[test]
+fn the_image_holds_every_kernel_and_no_other() {
+    let mut wanted: Vec<String> = [4, 8, 16, 32, 64].map(|n| format!("evolve_{n}")).into();
+    for (_, text) in kernel_sources() {
+        for (at, entry) in text.match_indices("extern \"C\" __global__ void ") {
+            let rest = &text[at + entry.len()..];
+            let (bounds, rest) = rest.split_once(") ").expect("bounds, then a name");
+            assert!(bounds.starts_with("__launch_bounds__("), "every kernel states its block: {bounds}");
+            wanted.extend(rest.split_once('(').map(|(name, _)| name.to_string()));
+        }
+    }
+    wanted.retain(|name| !name.contains('#')); // the macro that makes the entries of evolve
+    wanted.sort();
+    let entries = image();
+    let mut found: Vec<String> = entries
+        .match_indices(".visible .entry ")
+        .filter_map(|(at, entry)| Some(entries[at + entry.len()..].split_once('(')?.0.to_string()))
+        .collect();
+    found.sort();
+    assert_eq!(found, wanted);
+    assert!(found.len() > 15);
+}
