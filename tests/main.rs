@@ -3,10 +3,14 @@ mod boards; // the shipped boards are what their hardware is; bad ones are refus
 mod cli; // the built program: exit codes, help with examples, one message a failure, no panic on a closed pipe
 mod tidy; // style as a test: sizes, names, reasons, who may know whom, the stated compiler
 
+/// What `bench` prints holds together, is whole or absent, and ends with the verdict's exit code.
+mod bench;
 /// Allocations are seen: the counting allocator and its questions.
 mod counting;
 /// The CPU engine is the reference within rounding, on any number of threads, and allocates nothing.
 mod engines;
+/// The CUDA kernels, run without a GPU, are the reference within rounding, in any order of threads.
+mod cuda;
 /// What every field engine must do: bounds, half-lives, decodability, prediction, retrieval, rungs.
 mod laws;
 /// Read-outs are learned from logs, judged on time not learned from, kept whole and refused elsewhere.

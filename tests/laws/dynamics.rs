@@ -151,11 +151,9 @@ pub fn a_cosine_mode_fades_by_its_own_factor<E: Judged>() {
         let mu: f64 = m.iter().map(|m| 2.0 - 2.0 * (std::f64::consts::PI * *m as f64 / 8.0).cos()).sum();
         let factor = 0.855 * (1.0 - 0.1 * mu);
         for (cell, u) in engine.channel(c).iter().enumerate() {
-            // The cubic term of the tanh is a third of a millionth.
-            assert!(
-                (u - factor * wave(*m, cell)).abs() < 1e-6 * size + 64.0 * E::ROUNDING * size,
-                "mode {m:?}"
-            );
+            // The cubic term of the tanh is a third of a millionth; a tanh may be off by the rounding of 1,
+            // however small it is itself.
+            assert!((u - factor * wave(*m, cell)).abs() < 1e-6 * size + 2.0 * E::ROUNDING, "mode {m:?}");
         }
     }
 }

@@ -1,0 +1,104 @@
+//! What cannot be seen in a result: how many threads made it, on which cores, beside whom, and which of the levels
+//! that fuse products.
+
+use super::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// All that an engine shows after a cycle.
+pub type Shown = (Vec<u32>, Vec<(usize, f64)>, Vec<f64>, usize);
+
+pub fn shown(engine: &mut Engine, stimulus: &Stimulus) -> Shown {
+    let response = engine.cycle(stimulus).expect("in range");
+    let (near, predicted) = (engine.nearest().to_vec(), engine.prediction().to_vec());
+    (fingerprint(engine, &response), near, predicted, engine.experiences())
+}
+
+#[test]
+fn the_number_of_threads_cannot_be_seen() {
+    for (grid, cycles) in [(8, 60), (16, 60)] {
+        for storage in STORAGES {
+            for level in Level::all() {
+                let plan = FieldPlan { storage, ..plan(grid) };
+                let with = |threads| build_at(&FieldPlan { threads, ..plan.clone() }, level);
+                let mut engines: Vec<Engine> = [1, 2, 3, 8].map(with).into();
+                assert_eq!(engines.iter().map(Engine::threads).collect::<Vec<_>>(), [1, 2, 3, 8]);
+                for cycle in 0..cycles {
+                    let stimulus = stimulus(cycle, rung_at(cycle));
+                    let all: Vec<_> = engines.iter_mut().map(|engine| shown(engine, &stimulus)).collect();
+                    let what = format!("{}, {storage:?}, grid {grid}, cycle {cycle}", level.name());
+                    assert!(all.iter().all(|one| *one == all[0]), "{what}");
+                }
+                assert_eq!(engines[0].experiences(), 20, "the bank was full, so rows were replaced");
+            }
+        }
+    }
+}
+
+#[test]
+fn levels_that_fuse_products_cannot_be_told_apart() {
+    for storage in STORAGES {
+        let plan = FieldPlan { storage, ..plan(16) };
+        let fusing = Level::all().into_iter().filter(|level| level.name() != "portable");
+        let mut engines: Vec<Engine> = fusing.map(|level| build_at(&plan, level)).collect();
+        for cycle in 0..60 {
+            let stimulus = stimulus(cycle, rung_at(cycle));
+            let all: Vec<_> = engines.iter_mut().map(|engine| shown(engine, &stimulus)).collect();
+            assert!(all.iter().all(|one| *one == all[0]), "{storage:?}, cycle {cycle}");
+        }
+    }
+}
+
+/// Threads that use whatever core they get for as long as this lives.
+struct Hogs(Arc<AtomicBool>, Vec<std::thread::JoinHandle<u64>>);
+
+impl Hogs {
+    fn on(cpus: &[Option<usize>]) -> Hogs {
+        let end: Arc<AtomicBool> = Arc::default();
+        let hog = |cpu: Option<usize>| {
+            let end = end.clone();
+            std::thread::spawn(move || {
+                if let Some(cpu) = cpu {
+                    let _ = ganglion::rt::stay_on(cpu);
+                }
+                let mut turns = 0_u64;
+                while !end.load(Ordering::Relaxed) {
+                    turns = std::hint::black_box(turns + 1);
+                }
+                turns
+            })
+        };
+        let hogs = cpus.iter().map(|cpu| hog(*cpu)).collect();
+        Hogs(end, hogs)
+    }
+}
+
+impl Drop for Hogs {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        for hog in self.1.drain(..) {
+            assert!(hog.join().is_ok_and(|turns| turns > 0), "the core was used");
+        }
+    }
+}
+
+/// Whoever is late is stood in for, and what is late is thrown away: neither may be seen in a bit.
+#[test]
+fn a_busy_second_core_cannot_be_seen() {
+    for storage in STORAGES {
+        // Wherever; each on its own core; both on one, where the worker gets what the caller leaves.
+        for cpus in [vec![], vec![0, 1], vec![0, 0]] {
+            let plan = FieldPlan { storage, ..plan(16) };
+            let mut alone = build(&plan);
+            let mut beside = build(&FieldPlan { threads: 2, cpus: cpus.clone(), ..plan });
+            let hogs = Hogs::on(&[Some(1), None]);
+            for cycle in 0..60 {
+                let stimulus = stimulus(cycle, rung_at(cycle));
+                let same = shown(&mut alone, &stimulus) == shown(&mut beside, &stimulus);
+                assert!(same, "{storage:?}, cores {cpus:?}, cycle {cycle}");
+            }
+            drop(hogs);
+            println!("{storage:?}, cores {cpus:?}: {} stand-ins", beside.stand_ins());
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What a cycle may not do to those beside it: allocate, or touch a page that is not there yet.
+
+use super::*;
+use crate::counting::{allocations_in, allocations_in_process, alone};
+use std::io::Read;
+
+/// A run in which everything happens that can happen: all rungs and changes, learning, a full bank
+/// that evicts, a library that blends, metrics, refusals, another read-out and another pattern.
+fn eventful(engine: &mut Engine, cycles: std::ops::Range<u64>, readout: &[f32], volume: &[f32]) {
+    for cycle in cycles {
+        let mut bad = stimulus(cycle, 0);
+        bad.sensors[3] = f32::NAN;
+        assert!(engine.cycle(&bad).is_err());
+        assert!(engine.cycle(&stimulus(cycle, rung_at(cycle))).is_ok());
+        if cycle % 50 == 7 {
+            assert!(engine.set_readout(readout));
+            assert!(engine.store_pattern(5, volume, &context(5), 1.0));
+        }
+    }
+}
+
+/// A bank of five, full after as many cycles.
+fn small(grid: usize, threads: usize, storage: Storage) -> FieldPlan {
+    FieldPlan { threads, storage, shape: Shape { bank: 5, ..plan(grid).shape }, ..plan(grid) }
+}
+
+#[test]
+fn a_cycle_allocates_nothing() {
+    for storage in STORAGES {
+        for level in Level::all() {
+            let plan = small(8, 1, storage);
+            let (readout, volume) = (readout(5), volume(5, 8));
+            let mut engine = build_at(&plan, level);
+            let count = allocations_in(|| eventful(&mut engine, 0..240, &readout, &volume));
+            assert_eq!(count, 0, "{storage:?}, {}", level.name());
+            assert!(
+                engine.experiences() == 5 && engine.metrics().is_some_and(|metrics| metrics.cycle == 200)
+            );
+        }
+    }
+}
+
+/// Of three attempts, each with an engine of its own, one counts nothing: whoever runs the tests has a thread in this
+/// process too, and the system its own business, but what an engine does it does each time.
+fn quiet_once(what: &str, mut attempt: impl FnMut() -> u64) {
+    let mut counts = Vec::new();
+    while counts.len() < 3 && counts.last().is_none_or(|count| *count > 0) {
+        counts.push(attempt());
+    }
+    assert_eq!(counts.last(), Some(&0), "{what}: {counts:?}");
+}
+
+#[test]
+fn worker_threads_allocate_nothing_either() {
+    alone("engines::quiet::worker_threads_allocate_nothing_either", || {
+        for storage in STORAGES {
+            for threads in [1, 2, 3] {
+                let plan = small(8, threads, storage);
+                let (readout, volume) = (readout(5), volume(5, 8));
+                quiet_once(&format!("{threads} threads, {storage:?}: allocations"), || {
+                    let mut engine = build(&plan);
+                    // A thread that has just been started takes what it needs for itself.
+                    eventful(&mut engine, 0..2, &readout, &volume);
+                    allocations_in_process(|| eventful(&mut engine, 2..240, &readout, &volume))
+                });
+            }
+        }
+    });
+}
+
+/// Minor page faults of this process: the tenth field of its line in `/proc`, proc(5); the second is the
+/// program's name in brackets.
+fn page_faults() -> u64 {
+    let mut text = [0; 1024];
+    let mut file = std::fs::File::open("/proc/self/stat").expect("Linux tells");
+    let length = file.read(&mut text).expect("Linux tells");
+    let line = std::str::from_utf8(&text[..length]).expect("plain text");
+    let behind = line.rsplit_once(')').expect("a name in brackets").1;
+    behind.split_whitespace().nth(10 - 3).and_then(|count| count.parse().ok()).expect("a count")
+}
+
+/// From the first cycle on: an engine has touched all its memory before. One engine has been through the same
+/// cycles already, so that the program itself is in memory, and is kept, so that its memory is not used again.
+/// A buffer that is not touched is seen in each attempt: 84 faults each with a plain `vec![value; count]` in place
+/// of the cells' `touched`.
+#[test]
+fn a_cycle_takes_no_page_fault() {
+    alone("engines::quiet::a_cycle_takes_no_page_fault", || {
+        for storage in STORAGES {
+            for threads in [1, 2] {
+                let plan = small(16, threads, storage);
+                let (readout, volume) = (readout(5), volume(5, 16));
+                let mut engine = build(&plan);
+                eventful(&mut engine, 0..130, &readout, &volume);
+                let mut kept = vec![engine];
+                quiet_once(&format!("{threads} threads, {storage:?}: page faults"), || {
+                    let mut engine = build(&plan);
+                    let before = page_faults();
+                    eventful(&mut engine, 0..130, &readout, &volume);
+                    let count = page_faults() - before;
+                    kept.push(engine);
+                    count
+                });
+            }
+        }
+    });
+}

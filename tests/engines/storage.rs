@@ -1,0 +1,78 @@
+//! What half precision is and is not: less memory, fewer bytes a cycle, and no place for a slow channel.
+
+use super::*;
+use ganglion::field::RUNGS;
+use ganglion::field::shape::{GROUP, SLOW_FIRST};
+
+fn in_halves(grid: usize) -> (Engine, Engine) {
+    let plan = plan(grid);
+    (build(&plan), build(&FieldPlan { storage: Storage::F16, ..plan }))
+}
+
+/// Eleven bits: whether all that a channel holds are halves, some of which are no whole number of 2^-11.
+fn holds_halves(engine: &Engine, c: usize) -> bool {
+    let mut cells = vec![0.0_f32; 512];
+    engine.copy_channel(c, &mut cells);
+    cells.iter().all(|u| u.to_bits() & 0x1fff == 0)
+}
+
+#[test]
+fn channels_that_move_too_little_for_a_half_stay_in_full() {
+    // At 20 Hz a slow channel moves by a twentieth of the way, at 250 Hz every channel by less than a tenth, at
+    // 5 Hz all by more.
+    for (ms, first_full) in [(50, SLOW_FIRST), (4, 0), (200, CHANNELS)] {
+        let plan = FieldPlan { storage: Storage::F16, dt: Span::from_millis(ms), ..plan(8) };
+        for level in Level::all() {
+            let mut engine = build_at(&plan, level);
+            assert_eq!(engine.storage(), "f16");
+            (0..12).for_each(|cycle| assert!(engine.cycle(&stimulus(cycle, 0)).is_ok()));
+            for c in 0..CHANNELS {
+                assert_eq!(holds_halves(&engine, c), c < first_full, "{ms} ms, channel {c}");
+            }
+        }
+    }
+}
+
+#[test]
+fn halves_take_less_memory_and_fewer_bytes_a_cycle() {
+    for grid in [8, 32] {
+        let (full, packed) = in_halves(grid);
+        let cells = plan(grid).shape.cells();
+        // Two bytes a cell of 48 channels on both grids, less eight channels for new cells of the other storage and
+        // one between two sub-steps.
+        let on_both_grids = |channels: usize| channels * (cells + cells / 8) * size_of::<u16>();
+        let extra = on_both_grids(GROUP) + cells * size_of::<u16>();
+        assert_eq!(full.memory_bytes() - packed.memory_bytes(), on_both_grids(SLOW_FIRST) - extra);
+        for rung in 0..RUNGS {
+            let rung = Rung::new(rung as u8).expect("one of the rungs");
+            let (full, packed) = (full.bytes_per_cycle(rung), packed.bytes_per_cycle(rung));
+            assert!(packed < full && packed > full / 2, "{packed} and {full} at {rung:?}");
+        }
+        // Read and written: 48 channels of two bytes, 16 of four; three patterns of two bytes read.
+        let best = packed.bytes_per_cycle(Rung::BEST);
+        assert_eq!(best, cells * (2 * (48 * 2 + 16 * 4) + 3 * PATTERN * 2));
+    }
+}
+
+#[test]
+fn no_rung_touches_more_bytes_than_the_one_above() {
+    for storage in STORAGES {
+        let mut engine = build(&FieldPlan { storage, ..plan(16) });
+        for experiences in [0, 20] {
+            while engine.experiences() < experiences {
+                let seed = engine.experiences() as u64;
+                let draw = |i: usize| uniform(seed, Stream::Patterns, i as u64) as f32 - 0.5;
+                assert!(engine.store_experience(&std::array::from_fn(draw), 1.0));
+            }
+            let bytes: Vec<usize> = (0..RUNGS as u8)
+                .map(|rung| engine.bytes_per_cycle(Rung::new(rung).expect("one of the rungs")))
+                .collect();
+            // 1 halves the bank, 2 blends one pattern, 3 saves learning only, 4 holds half, 5 is an eighth.
+            let falls = |rung: usize| bytes[rung] < bytes[rung - 1];
+            assert!([2, 4, 5].into_iter().all(falls), "{storage:?}: {bytes:?}");
+            assert!(bytes[1] <= bytes[0] && bytes[3] == bytes[2], "{storage:?}: {bytes:?}");
+            assert!(experiences == 0 || falls(1), "{storage:?}: {bytes:?}");
+            assert!(5 * bytes[5] < bytes[4] * 2, "{storage:?}: {bytes:?}");
+        }
+    }
+}
