@@ -1,0 +1,20 @@
+"""How the comparison ends when it cannot go on; the codes are those of the ganglion program."""
+
+UNAVAILABLE = 69  # something that is needed is not there
+DISAGREE = 70  # the peers do not compute the same cycle
+INTERRUPTED = 130
+
+
+class Failure(Exception):
+    """A message for a person, and the exit code."""
+
+    def __init__(self, message: str, code: int = UNAVAILABLE) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def note(text: str) -> None:
+    """Progress and remarks; standard output is the table's."""
+    import sys
+
+    print(text, file=sys.stderr, flush=True)

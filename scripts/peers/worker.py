@@ -1,0 +1,111 @@
+"""One peer in a process of its own: warms up, then runs its cycle for as many seconds as each line
+of standard input says and answers with one line of JSON. Silent and asleep in between.
+"""
+
+import json
+import sys
+import time
+from functools import partial
+from typing import Any, Callable
+
+import numpy as np
+
+import problem as p
+
+# Cycles that are run and not counted: at the start (torch.compile compiles in the first), to
+# choose between ways of compiling, and in every turn, while the caches are still another's.
+WARM_UP, TRIAL, UNCOUNTED = 20, 40, 4
+
+Step = Callable[[Any], Any]
+MODES = ("default", "max-autotune-no-cudagraphs")
+
+
+def timed(step: Step, stimuli: Any, seconds: float, least: int = 5) -> list[float]:
+    """Microseconds of each cycle."""
+    times: list[float] = []
+    clock = time.perf_counter
+    until = clock() + seconds
+    count = 0
+    while clock() < until or len(times) < least:
+        sensors = stimuli[count % len(stimuli)]
+        start = clock()
+        step(sensors)
+        end = clock()
+        if count >= UNCOUNTED:
+            times.append((end - start) * 1e6)
+        count += 1
+    return times
+
+
+def fastest(ways: dict[str, Callable[[], Any]], stimuli: Any) -> tuple[Step, dict[str, Any]]:
+    """The fastest of some ways to compute the same, and what was found."""
+    steps: dict[str, Step] = {}
+    for way, build in ways.items():
+        steps[way] = build().step
+        for sensors in stimuli[:WARM_UP]:
+            steps[way](sensors)
+    # Twice in turns, the better one counts: another program may have had the machine in one.
+    found = {way: float("inf") for way in ways}
+    for way in (*ways, *ways):
+        found[way] = min(found[way], float(np.median(timed(steps[way], stimuli, 0.0, TRIAL))))
+    best = min(found, key=found.__getitem__)
+    return steps[best], {"way": best, "ways_us": found}
+
+
+def numpy_peer(given: p.Problem) -> tuple[Step, Any, dict[str, Any]]:
+    """The faster one of slices and scipy.ndimage."""
+    import scipy
+    from numpy_cycle import NumpyCycle, ScipyCycle
+
+    ways = {"slices": lambda: NumpyCycle(given), "scipy.ndimage": lambda: ScipyCycle(given)}
+    step, facts = fastest(ways, given.stimuli)
+    return step, given.stimuli, facts | {"versions": {"numpy": np.__version__, "scipy": scipy.__version__}}
+
+
+def copy_peer(given: p.Problem) -> tuple[Step, Any, dict[str, Any]]:
+    """A plain copy of the field."""
+    field, target = (np.ones((p.CHANNELS, given.grid**3), np.float32) for _ in range(2))
+    return lambda _: np.copyto(target, field), given.stimuli, {"versions": {"numpy": np.__version__}}
+
+
+def eager_peer(given: p.Problem, threads: int) -> tuple[Step, Any, dict[str, Any]]:
+    import torch
+    from torch_eager import Eager
+
+    torch.set_num_threads(threads)
+    return Eager(given).step, torch.from_numpy(given.stimuli), _torch_facts(torch)
+
+
+def compiled_peer(given: p.Problem, threads: int) -> tuple[Step, Any, dict[str, Any]]:
+    """The faster one of two ways of compiling."""
+    import torch
+    from torch_compiled import Compiled
+
+    torch.set_num_threads(threads)
+    stimuli = torch.from_numpy(given.stimuli)
+    # Both run in one process, each with code of its own: without this the second would be the first's.
+    torch._dynamo.config.recompile_limit = 64
+    step, facts = fastest({mode: partial(Compiled, given, mode) for mode in MODES}, stimuli)
+    return step, stimuli, facts | _torch_facts(torch)
+
+
+def _torch_facts(torch: Any) -> dict[str, Any]:
+    return {"versions": {"torch": torch.__version__}, "threads": torch.get_num_threads()}
+
+
+def main() -> None:
+    kind, grid, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    given = p.problem(grid)
+    if kind.startswith("torch"):
+        step, stimuli, facts = (eager_peer if kind == "torch-eager" else compiled_peer)(given, threads)
+    else:
+        step, stimuli, facts = (numpy_peer if kind == "numpy" else copy_peer)(given)
+    for sensors in stimuli[:WARM_UP]:
+        step(sensors)
+    print(json.dumps(facts), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(timed(step, stimuli, float(line))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
