@@ -8,15 +8,15 @@
 ///
 /// Absent: grid-wide barriers, lanes left out of an exchange, textures, tensor cores.
 #pragma once
-#include <csetjmp>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <ucontext.h>
 #include <vector>
+
+#include "switch.hpp"
 
 #define GANGLION_EMULATOR 1
 #define __device__
@@ -40,119 +40,116 @@ constexpr unsigned MOST_THREADS = 1024;
 /// Stack of a fiber: kernels hold a few hundred bytes; 64 KiB is what a system call in a debugger needs.
 constexpr std::size_t STACK = 64 * 1024;
 
+/// What ends a launch that no GPU would survive: the process, unless its host has a better way out.
+[[noreturn]] inline void end_process() { std::exit(70); }
+inline void (*end_launch)() = end_process;
+
 [[noreturn]] inline void refuse(const char* what) {
   std::fprintf(stderr, "emulator: block (%u, %u, %u), thread %u: %s\n", blockIdx.x, blockIdx.y, blockIdx.z,
                threadIdx.x, what);
-  std::exit(70);
+  end_launch();
+  std::abort(); // never: a launch does not go on
 }
 
-enum class State { Ready, InExchange, AtBarrier, Done };
-enum class Exchange { None, Shuffle, Ballot, Sync };
+enum class State : unsigned char { Ready, InExchange, AtBarrier, Done };
+enum class Exchange : unsigned char { None, Shuffle, Ballot, Sync };
 
 struct Fiber {
-  State state = State::Done;
-  Exchange exchange = Exchange::None;
-  unsigned exchanges = 0; // taken part in
-  unsigned thread = 0;
-  jmp_buf here;
+  void* stack_at = nullptr; // where it stands while it does not run
+  unsigned exchanges = 0;   // taken part in
   bool begun = false;
   std::unique_ptr<char[]> stack;
 };
 
 struct Warp {
   std::uint64_t offered[2][LANES]; // by turns: a lane may be one exchange ahead of another
+  unsigned arrived;                // lanes that wait in the exchange
+  Exchange kind;                   // what the first of them came for
 };
 
 struct Block {
   std::vector<Fiber> fibers = std::vector<Fiber>(MOST_THREADS);
   std::vector<Warp> warps = std::vector<Warp>(MOST_THREADS / LANES);
+  State states[MOST_THREADS];
   unsigned threads = 0;
   bool reversed = false;
-  unsigned running = 0;
-  jmp_buf scheduler;
-  ucontext_t outside;
+  void* scheduler = nullptr; // where it stands while a fiber runs
   void (*kernel)(void*) = nullptr;
   void* arguments = nullptr;
 };
 inline Block block;
 
-/// A fiber's life: one kernel after another.
-inline void live() {
-  for (;;) {
-    block.kernel(block.arguments);
-    Fiber& fiber = block.fibers[block.running];
-    fiber.state = State::Done;
-    if (_setjmp(fiber.here) == 0) _longjmp(block.scheduler, 1);
-  }
-}
-
-/// Lets the fiber go on until it waits.
-__attribute__((noinline)) inline void resume(Fiber& fiber) {
-  block.running = fiber.thread;
-  threadIdx = {fiber.thread, 0, 0};
-  if (_setjmp(block.scheduler) != 0) return;
-  if (fiber.begun) _longjmp(fiber.here, 1);
-  fiber.begun = true;
-  fiber.stack = std::make_unique<char[]>(STACK);
-  ucontext_t start;
-  getcontext(&start);
-  start.uc_stack.ss_sp = fiber.stack.get();
-  start.uc_stack.ss_size = STACK;
-  start.uc_link = nullptr;
-  makecontext(&start, live, 0);
-  swapcontext(&block.outside, &start);
-}
-
-/// Called by a fiber: lets the others run.
-__attribute__((noinline)) inline void wait(State state) {
-  Fiber& fiber = block.fibers[block.running];
-  fiber.state = state;
-  if (_setjmp(fiber.here) == 0) _longjmp(block.scheduler, 1);
-}
-
 /// Lane or warp or block `i` of `count` in the order of this launch.
 inline unsigned in_order(unsigned i, unsigned count) { return block.reversed ? count - 1 - i : i; }
 
-/// Ends an exchange that all lanes have come to; false if there is none.
-inline bool end_exchange(Fiber* lanes) {
-  unsigned in = 0, out = 0;
-  for (unsigned lane = 0; lane < LANES; lane++) {
-    if (lanes[lane].state != State::InExchange) {
-      out++;
-      continue;
-    }
-    in++;
-    if (lanes[lane].exchange != lanes[in == 1 ? lane : 0].exchange) refuse("lanes of one warp are in different exchanges");
+/// Leaves a fiber (or the scheduler) for the next lane of the warp that is ready after `i` of them in the
+/// order, or for the scheduler if there is none.
+inline void go_on(void** from, unsigned warp, unsigned i) {
+  for (; i < LANES; i++) {
+    const unsigned thread = warp * LANES + in_order(i, LANES);
+    if (block.states[thread] != State::Ready) continue;
+    threadIdx.x = thread;
+    return ganglion_emulator_switch(from, block.fibers[thread].stack_at);
   }
-  if (in == 0) return false;
-  if (out != 0) refuse("an exchange waits for lanes that are elsewhere");
-  for (unsigned lane = 0; lane < LANES; lane++) lanes[lane].state = State::Ready;
+  if (from != &block.scheduler) ganglion_emulator_switch(from, block.scheduler);
+}
+
+/// Called by a fiber: lets the others run. Lanes hand over to each other: half as many switches as by way
+/// of the scheduler.
+inline void wait(State state) {
+  const unsigned thread = threadIdx.x;
+  block.states[thread] = state;
+  go_on(&block.fibers[thread].stack_at, thread / LANES, in_order(thread % LANES, LANES) + 1);
+}
+
+/// A fiber's life: one kernel after another.
+[[noreturn]] inline void live() {
+  for (;;) {
+    block.kernel(block.arguments);
+    wait(State::Done);
+  }
+}
+
+/// Makes a stack for the fiber on which it begins to live.
+inline void begin(Fiber& fiber, unsigned thread) {
+  if (!fiber.stack) fiber.stack = std::make_unique<char[]>(STACK);
+  fiber.begun = true;
+  // Stacks begin at different places of a page: at the same one, lanes would drive each other from the cache.
+  auto top = reinterpret_cast<std::uintptr_t>(fiber.stack.get()) + STACK - thread % LANES * 192;
+  fiber.stack_at = first_stack(top / 16 * 16, live);
+}
+
+/// After a launch that did not end: no fiber goes on where it was.
+inline void abandon() {
+  for (Fiber& fiber : block.fibers) fiber.begun = false;
+}
+
+/// Ends an exchange that all lanes have come to; false if there is none.
+inline bool end_exchange(unsigned warp) {
+  Warp& it = block.warps[warp];
+  if (it.arrived == 0) return false;
+  if (it.arrived != LANES) refuse("an exchange waits for lanes that are elsewhere");
+  it.arrived = 0;
+  std::memset(&block.states[warp * LANES], static_cast<int>(State::Ready), LANES);
   return true;
 }
 
-inline void run_warp(Fiber* lanes) {
-  do {
-    for (unsigned i = 0; i < LANES; i++) {
-      Fiber& fiber = lanes[in_order(i, LANES)];
-      if (fiber.state == State::Ready) resume(fiber);
-    }
-  } while (end_exchange(lanes));
-}
-
 inline void run_block() {
-  for (unsigned thread = 0; thread < block.threads; thread++) {
-    block.fibers[thread].state = State::Ready;
-    block.fibers[thread].exchanges = 0;
-    block.fibers[thread].thread = thread;
-  }
+  const unsigned warps = block.threads / LANES;
+  std::memset(block.states, static_cast<int>(State::Ready), block.threads);
+  for (unsigned thread = 0; thread < block.threads; thread++) block.fibers[thread].exchanges = 0;
+  for (unsigned warp = 0; warp < warps; warp++) block.warps[warp].arrived = 0;
   for (bool left = true; left;) {
-    const unsigned warps = block.threads / LANES;
-    for (unsigned i = 0; i < warps; i++) run_warp(&block.fibers[in_order(i, warps) * LANES]);
+    for (unsigned i = 0; i < warps; i++) {
+      const unsigned warp = in_order(i, warps);
+      do go_on(&block.scheduler, warp, 0);
+      while (end_exchange(warp));
+    }
     left = false;
     for (unsigned thread = 0; thread < block.threads; thread++) {
-      if (block.fibers[thread].state == State::Done) continue;
-      block.fibers[thread].state = State::Ready;
-      left = true;
+      const bool done = block.states[thread] == State::Done;
+      block.states[thread] = done ? State::Done : State::Ready;
+      left |= !done;
     }
   }
 }
@@ -164,6 +161,9 @@ inline void launch(uint3 grid, unsigned threads, bool reversed, void (*kernel)(v
   block.reversed = reversed;
   block.kernel = kernel;
   block.arguments = arguments;
+  for (unsigned thread = 0; thread < threads; thread++) {
+    if (!block.fibers[thread].begun) begin(block.fibers[thread], thread);
+  }
   gridDim = grid;
   blockDim = {threads, 1, 1};
   const unsigned blocks = grid.x * grid.y * grid.z;
@@ -177,10 +177,12 @@ inline void launch(uint3 grid, unsigned threads, bool reversed, void (*kernel)(v
 /// Offers `value` to the lanes of the warp; answers what they offered.
 inline const std::uint64_t* exchange(Exchange kind, unsigned mask, std::uint64_t value) {
   if (mask != 0xffffffffu) refuse("an exchange that leaves lanes out");
-  Fiber& fiber = block.fibers[block.running];
-  std::uint64_t* offered = block.warps[fiber.thread / LANES].offered[fiber.exchanges++ % 2];
-  offered[fiber.thread % LANES] = value;
-  fiber.exchange = kind;
+  const unsigned thread = threadIdx.x;
+  Warp& warp = block.warps[thread / LANES];
+  if (warp.arrived++ == 0) warp.kind = kind;
+  if (warp.kind != kind) refuse("lanes of one warp are in different exchanges");
+  std::uint64_t* offered = warp.offered[block.fibers[thread].exchanges++ % 2];
+  offered[thread % LANES] = value;
   wait(State::InExchange);
   return offered;
 }

@@ -10,8 +10,7 @@
 ///      number: u32, planes: u32                          launches; order 1 runs everything backwards
 /// The end of input ends it with 0. What no GPU would survive ends it with 70 and a sentence on
 /// standard error: a write beside a buffer, a divergent barrier, an unknown kernel.
-#include "cuda.hpp"
-#include "../ganglion.cu"
+#include "kernels.hpp"
 
 namespace {
 
@@ -67,30 +66,6 @@ void check_margins(const char* kernel) {
   }
 }
 
-struct Kernel {
-  const char* name;
-  void (*run)(const Brain*, Launch);
-};
-#define KERNEL(name) {#name, name}
-constexpr Kernel KERNELS[] = {
-    KERNEL(sense),          KERNEL(evolve_4),        KERNEL(evolve_8),   KERNEL(evolve_16), KERNEL(evolve_32),
-    KERNEL(evolve_64),      KERNEL(features),        KERNEL(library),    KERNEL(bank_scan_half),
-    KERNEL(bank_scan_bytes), KERNEL(bank_score),     KERNEL(remember),   KERNEL(experience), KERNEL(learn_gain),
-    KERNEL(learn_apply),    KERNEL(predict),         KERNEL(motor),      KERNEL(metrics),   KERNEL(enter_half),
-    KERNEL(leave_half)};
-#undef KERNEL
-
-struct Arguments {
-  void (*run)(const Brain*, Launch);
-  const Brain* brains;
-  Launch launch;
-};
-
-void run(void* arguments) {
-  const auto* with = static_cast<const Arguments*>(arguments);
-  with->run(with->brains, with->launch);
-}
-
 void launch_kernel() {
   char name[64] = {};
   const auto length = take<std::uint32_t>();
@@ -99,14 +74,11 @@ void launch_kernel() {
   const auto order = take<std::uint32_t>();
   const auto grid = take<uint3>();
   const auto threads = take<std::uint32_t>(), brains = take<std::uint32_t>();
-  Arguments with = {};
-  with.brains = reinterpret_cast<const Brain*>(place(brains, 0, sizeof(Brain)));
-  with.launch = take<Launch>();
-  for (const Kernel& kernel : KERNELS) {
-    if (std::strcmp(kernel.name, name) == 0) with.run = kernel.run;
-  }
-  if (with.run == nullptr) refuse("no such kernel");
-  emulator::launch(grid, threads, order == 1, run, &with);
+  const auto* table = reinterpret_cast<const Brain*>(place(brains, 0, sizeof(Brain)));
+  const auto how = take<Launch>();
+  const emulator::Kernel* kernel = emulator::find_kernel(name);
+  if (kernel == nullptr) refuse("no such kernel");
+  emulator::launch(*kernel, grid, threads, order == 1, table, how);
   check_margins(name);
 }
 

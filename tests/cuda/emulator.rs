@@ -14,16 +14,8 @@ use std::sync::OnceLock;
 const COMPILERS: [&str; 3] = ["c++", "g++", "clang++"];
 
 /// As the kernels are compiled for a GPU, but for one thing: a product and a sum stay two roundings.
-/// longjmp between stacks is what the fibers are made of, and what fortified libraries refuse.
-const FLAGS: [&str; 7] = [
-    "-std=c++17",
-    "-O2",
-    "-Wall",
-    "-Wextra",
-    "-Wno-unknown-pragmas",
-    "-ffp-contract=off",
-    "-U_FORTIFY_SOURCE",
-];
+const FLAGS: [&str; 6] =
+    ["-std=c++17", "-O2", "-Wall", "-Wextra", "-Wno-unknown-pragmas", "-ffp-contract=off"];
 
 /// The compiled emulator; `None` (said aloud, once) without a C++ compiler.
 ///

@@ -1,0 +1,90 @@
+/// The way into every function: injected faults, the state that it needs, and no exception out of it.
+#pragma once
+#include "device.hpp"
+
+#define API extern "C" __attribute__((visibility("default"))) int
+
+namespace standin {
+
+/// What a function needs before it may do anything.
+enum class Needs {
+  Nothing,
+  Init,    // cuInit was called
+  Context, // a current context that is not lost
+  Quiet,   // and no capture under way that this thread could disturb
+};
+
+inline thread_local std::uintptr_t current = 0;
+
+/// Breaks the captures that a call of this thread disturbs: its own unless relaxed, and global ones.
+inline bool disturbs() {
+  bool any = false;
+  for (auto& capture : device.captures) {
+    const bool own = capture->mode == Mode::ThreadLocal && capture->thread == std::this_thread::get_id();
+    if (capture->over || !(own || capture->mode == Mode::Global)) continue;
+    capture->broken = any = true;
+  }
+  return any;
+}
+
+inline int check(const char* name, Needs needs) {
+  if (needs == Needs::Nothing) return OK;
+  if (!device.initialised) return say(NOT_INITIALIZED, "%s before cuInit", name);
+  if (needs == Needs::Init) return OK;
+  if (current == 0) return say(INVALID_CONTEXT, "%s without a current context", name);
+  if (current != device.context) return say(CONTEXT_IS_DESTROYED, "%s with a context that was destroyed", name);
+  if (device.lost != OK) return device.lost;
+  if (needs == Needs::Quiet && disturbs()) return say(CAPTURE_UNSUPPORTED, "%s during a capture: the capture is broken", name);
+  return OK;
+}
+
+/// One call of a driver function.
+template <class Body> int call(const char* name, Needs needs, Body body) noexcept {
+  try {
+    Lock lock(device.mutex);
+    const int struck = device.orders.strike(name);
+    if (struck < 0) {
+      const std::uint64_t releases = device.orders.releases;
+      device.progress.wait(lock, [&] { return device.orders.releases != releases; });
+    }
+    if (struck > 0) {
+      if (is_sticky(struck)) lose(struck);
+      return struck;
+    }
+    const int code = check(name, needs);
+    return code != OK ? code : body(lock);
+  } catch (...) {
+    return say(OUT_OF_MEMORY, "%s: the stand-in itself has no memory", name);
+  }
+}
+
+/// Whether a wait that has ended ended well.
+inline int after_wait() {
+  if (device.lost != OK) return device.lost;
+  return current == device.context ? OK : CONTEXT_IS_DESTROYED;
+}
+
+inline int no_handle(const char* name, const char* what) {
+  return say(INVALID_HANDLE, "%s: there is no such %s (never was, destroyed, or of a context before)", name, what);
+}
+
+/// Breaks the capture of a stream after an error in it.
+inline int break_capture(Stream& stream, int code) {
+  if (stream.capture) stream.capture->broken = true;
+  return code;
+}
+
+/// Puts an operation on a stream: to be executed, or into its capture.
+inline int put(Stream& stream, Operation operation) {
+  if (stream.capture) {
+    if (stream.capture->broken) return CAPTURE_INVALIDATED;
+    stream.capture->nodes.push_back({std::move(operation), stream.after});
+    stream.after = {stream.capture->nodes.size() - 1};
+    return OK;
+  }
+  stream.held.push_back(std::make_shared<Operation>(std::move(operation)));
+  device.work.notify_one();
+  return OK;
+}
+
+} // namespace standin

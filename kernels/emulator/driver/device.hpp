@@ -1,0 +1,300 @@
+/// The device: one thread that executes what streams hold, one operation at a time.
+///
+/// Of what is free to run, the stream with the highest priority comes first, then the oldest; with
+/// `order=backwards` the newest, and of a graph the last node. Everything here is behind one lock but the
+/// execution itself, and is never destroyed: the thread ends with the process.
+#pragma once
+#include <condition_variable>
+#include <csetjmp>
+#include <csignal>
+#include <mutex>
+#include <pthread.h>
+
+#include "memory.hpp"
+#include "orders.hpp"
+#include "work.hpp"
+
+namespace standin {
+
+using Lock = std::unique_lock<std::mutex>;
+
+struct Device {
+  std::mutex mutex;
+  std::condition_variable work, progress;
+  Orders orders;
+  Counts counts = {};
+  Memory memory;
+  bool initialised = false, executing = false, started = false;
+  int lost = OK;
+  std::uintptr_t context = 0; // of the primary context; 0 while it is not active
+  unsigned context_flags = 0;
+  long retained = 0;
+  std::uint64_t streams_made = 0;
+  std::vector<std::shared_ptr<Stream>> queues; // also of streams that were destroyed with work left
+  std::vector<std::shared_ptr<Capture>> captures;
+  Handles<Stream> streams;
+  Handles<Event> events;
+  Handles<Module> modules;
+  Handles<Function> functions;
+  Handles<Graph> graphs;
+  Handles<Executable> executables;
+};
+inline Device& device = *new Device;
+
+/// Where a launch that cannot go on returns to, and the thread that it may do so on.
+inline sigjmp_buf launch_end;
+inline pthread_t worker;
+inline volatile bool in_kernel = false;
+inline struct sigaction before_us[2];
+
+[[noreturn]] inline void leave_launch(int code) {
+  in_kernel = false;
+  siglongjmp(launch_end, code);
+}
+
+/// A kernel that touches what is not there ends; anybody else's fault goes where it would have gone.
+inline void on_fault(int signal, siginfo_t*, void*) {
+  if (in_kernel && pthread_equal(pthread_self(), worker)) leave_launch(ILLEGAL_ADDRESS);
+  sigaction(signal, &before_us[signal == SIGBUS], nullptr); // and the faulting instruction runs again
+}
+
+/// Watches for faults around one launch only: the handler of the host's language stays in place otherwise.
+struct Watching {
+  Watching() {
+    struct sigaction ours = {};
+    ours.sa_sigaction = on_fault;
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+    sigaction(SIGSEGV, &ours, &before_us[0]);
+    sigaction(SIGBUS, &ours, &before_us[1]);
+  }
+  ~Watching() {
+    sigaction(SIGSEGV, &before_us[0], nullptr);
+    sigaction(SIGBUS, &before_us[1], nullptr);
+  }
+};
+
+/// Every address in the tables of `robots` must be of memory that the device may touch, or null.
+inline int check_table(const Operation& it) {
+  const std::size_t bytes = it.grid.z * sizeof(Brain);
+  if (device.memory.check_device(it.function->entry.name.c_str(), it.from, bytes) != OK) return ILLEGAL_ADDRESS;
+  const auto* words = reinterpret_cast<const std::uintptr_t*>(it.from);
+  for (std::size_t word = 0; word < bytes / sizeof(std::uintptr_t); word++) {
+    if (words[word] == 0 || device.memory.check_device("an address in the table of brains", words[word], 0) == OK) continue;
+    return say(ILLEGAL_ADDRESS, "word %zu of the table that %s got points nowhere", word, it.function->entry.name.c_str());
+  }
+  return OK;
+}
+
+/// Runs a kernel; what no GPU would survive is a code.
+inline int run_kernel(const Operation& it, bool backwards) {
+  const auto* table = reinterpret_cast<const Brain*>(it.from);
+  const Watching watching;
+  const int code = sigsetjmp(launch_end, 0);
+  if (code != 0) {
+    emulator::abandon();
+    return say(code, "%s did not end: block (%u, %u, %u), thread %u %s", it.function->entry.name.c_str(), blockIdx.x, blockIdx.y,
+               blockIdx.z, threadIdx.x, code == ILLEGAL_ADDRESS ? "touched memory that is not there" : "was refused");
+  }
+  in_kernel = true;
+  emulator::launch(*it.function->kernel, it.grid, it.threads, backwards, table, it.how);
+  in_kernel = false;
+  return OK;
+}
+
+/// Whether the ranges of a copy or fill are still there.
+inline int check_ranges(const Operation& it) {
+  const bool there = device.memory.holding(it.to, it.bytes) && (it.kind == Kind::Fill || device.memory.holding(it.from, it.bytes));
+  return there ? OK : say(ILLEGAL_ADDRESS, "a copy or fill comes to memory that was freed after it was ordered");
+}
+
+/// Executes a launch, copy or fill, without the lock; the ranges were checked with it.
+inline int execute(const Operation& it, bool backwards) {
+  auto *to = reinterpret_cast<void*>(it.to), *from = reinterpret_cast<void*>(it.from);
+  switch (it.kind) {
+  case Kind::Launch: return run_kernel(it, backwards);
+  case Kind::Fill: std::memset(to, it.byte, it.bytes); return OK;
+  default: std::memmove(to, from, it.bytes); return OK;
+  }
+}
+
+/// The context is lost: nothing that was ordered is done any more.
+inline void lose(int code) {
+  if (device.lost == OK) device.lost = code;
+  device.work.notify_all();
+  device.progress.notify_all();
+}
+
+/// What runs next.
+struct Next {
+  std::shared_ptr<Stream> stream;
+  std::shared_ptr<Operation> held; // at the front of the stream
+  const Operation* operation = nullptr;
+  std::size_t node = 0; // of a replay
+};
+
+inline bool may_run(const Operation& it) {
+  if (it.kind != Kind::Wait) return true;
+  return it.event->done >= (it.mark != 0 ? it.mark : it.event->recorded);
+}
+
+/// Looks for a node whose predecessors are done.
+inline bool next_node(Stream& stream, Executable& executable, Next& next) {
+  const std::vector<Node>& nodes = executable.nodes;
+  if (stream.run == nullptr) {
+    if (executable.running) return false;
+    executable.running = true;
+    stream.run = std::make_unique<Run>(Run{std::vector<bool>(nodes.size()), nodes.size()});
+  }
+  for (std::size_t i = 0; i < nodes.size(); i++) {
+    const std::size_t at = device.orders.backwards ? nodes.size() - 1 - i : i;
+    bool free = !stream.run->done[at] && may_run(nodes[at].operation);
+    for (std::size_t before : nodes[at].after) free = free && stream.run->done[before];
+    if (!free) continue;
+    next.node = at;
+    next.operation = &nodes[at].operation;
+    return true;
+  }
+  return false;
+}
+
+/// What is to run next; no stream in it if nothing is free to.
+inline Next choose() {
+  Next best;
+  for (const auto& stream : device.queues) {
+    if (stream->held.empty()) continue;
+    if (best.stream) {
+      const bool newer = device.orders.backwards; // the queues stand in the order of creation
+      if (stream->priority > best.stream->priority || (stream->priority == best.stream->priority && !newer)) continue;
+    }
+    Next next = {stream, stream->held.front(), stream->held.front().get(), 0};
+    if (next.operation->kind == Kind::Replay) {
+      Executable& executable = *next.operation->executable;
+      if (!executable.nodes.empty() && !next_node(*stream, executable, next)) continue;
+    } else if (!may_run(*next.operation)) {
+      continue;
+    }
+    best = next;
+  }
+  return best;
+}
+
+/// Notes what was done, and takes it off its stream.
+inline void settle(const Next& next) {
+  const Operation& it = *next.operation;
+  Counts& counts = device.counts;
+  switch (it.kind) {
+  case Kind::CopyIn: counts.copies_in++; break;
+  case Kind::CopyOut: counts.copies_out++; break;
+  case Kind::CopyWithin: counts.copies_within++; break;
+  case Kind::Fill: counts.fills++; break;
+  case Kind::Launch: counts.kernels++; break;
+  case Kind::Record: {
+    std::uint64_t mark = it.mark;
+    if (next.held.get() != &it) mark = device.orders.late ? ++it.event->recorded : next.held->marks[next.node];
+    it.event->done = std::max(it.event->done, mark);
+    it.event->at = Clock::now();
+    break;
+  }
+  default: break;
+  }
+  Stream& stream = *next.stream;
+  if (stream.run && next.held->kind == Kind::Replay) {
+    stream.run->done[next.node] = true;
+    if (--stream.run->left > 0) return;
+    next.held->executable->running = false;
+    stream.run = nullptr;
+  }
+  stream.held.pop_front();
+}
+
+/// Executes one operation; the lock is free meanwhile.
+inline void step(const Next& next, Lock& lock) {
+  const Operation& it = *next.operation;
+  int code = OK;
+  const bool launches = it.kind == Kind::Launch;
+  if (launches || (it.kind <= Kind::Fill && it.bytes > 0)) {
+    if (it.kind <= Kind::CopyWithin || launches) code = device.orders.strike(launches ? "kernel" : "copy");
+    if (code == OK) code = launches ? check_table(it) : check_ranges(it);
+    if (code == OK && launches && !it.function->module->loaded) code = say(LAUNCH_FAILED, "%s: its module was unloaded", it.function->entry.name.c_str());
+    if (code == OK) {
+      const bool backwards = device.orders.backwards;
+      device.executing = true;
+      lock.unlock();
+      const auto start = Clock::now();
+      code = execute(it, backwards);
+      const auto took = Clock::now() - start;
+      lock.lock();
+      const double slow = device.orders.slow;
+      if (launches && slow > 1.0) {
+        const std::uint64_t releases = device.orders.releases;
+        const auto end = start + std::chrono::duration_cast<Clock::duration>(took * slow);
+        device.progress.wait_until(lock, end, [&] { return device.orders.releases != releases || device.lost != OK; });
+      }
+      device.executing = false;
+      if (code == OK && launches && !device.memory.margins_hold(it.function->entry.name.c_str())) code = LAUNCH_FAILED;
+    }
+  }
+  if (code != OK) return lose(code > 0 ? code : LAUNCH_FAILED);
+  if (device.orders.stall > 0) device.orders.stall--;
+  settle(next);
+}
+
+/// The life of the device's thread.
+[[noreturn]] inline void live() {
+  static char stack[64 * 1024]; // for on_fault: a fiber's own may be what overflowed
+  stack_t alternate = {};
+  alternate.ss_sp = stack;
+  alternate.ss_size = sizeof stack;
+  sigaltstack(&alternate, nullptr);
+  worker = pthread_self();
+  emulator::end_launch = [] { leave_launch(LAUNCH_FAILED); };
+  Lock lock(device.mutex);
+  for (;;) {
+    Next next;
+    if (device.lost == OK && device.orders.stall != 0) next = choose();
+    if (next.stream) {
+      step(next, lock);
+      device.progress.notify_all();
+    } else {
+      auto& queues = device.queues;
+      for (std::size_t i = queues.size(); i-- > 0;) {
+        if (queues[i].use_count() == 1 && queues[i]->held.empty()) queues.erase(queues.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+      device.progress.notify_all();
+      device.work.wait(lock);
+    }
+  }
+}
+
+/// Whether a stream has done all that it held.
+inline bool is_idle() {
+  for (const auto& stream : device.queues) {
+    if (!stream->held.empty()) return false;
+  }
+  return !device.executing;
+}
+
+/// Everything of the primary context goes, whether it was done or not; what is executing ends first.
+inline void destroy_context(Lock& lock) {
+  lose(CONTEXT_IS_DESTROYED);
+  device.progress.wait(lock, [] { return !device.executing; });
+  for (auto& stream : device.queues) {
+    stream->held.clear();
+    stream->run = nullptr;
+    stream->capture = nullptr;
+  }
+  device.queues.clear();
+  for (auto& capture : device.captures) capture->broken = capture->over = true;
+  device.captures.clear();
+  device.streams.live.clear();
+  device.events.live.clear();
+  device.modules.live.clear();
+  device.functions.live.clear();
+  device.graphs.live.clear();
+  device.executables.live.clear();
+  while (!device.memory.live.empty()) device.memory.give_back(device.memory.live.begin()->first);
+  device.context = 0;
+  device.lost = OK;
+}
+
+} // namespace standin

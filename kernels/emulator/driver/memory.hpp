@@ -1,0 +1,105 @@
+/// Memory of the device and page-locked memory of the host: who has what, what lies beside it.
+///
+/// Both are pages of this process. Fresh memory is NaN, margins around it must stay as they are, and
+/// what was freed can never be touched or handed out again: its addresses stay taken, without access.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <sys/mman.h>
+
+#include "codes.hpp"
+
+namespace standin {
+
+/// On both sides of what is handed out; also its alignment, which is that of the real driver.
+constexpr std::size_t MARGIN = 256;
+constexpr std::size_t PAGE = 4096;
+constexpr unsigned char UNTOUCHED = 0xA5, FRESH = 0xFF;
+
+struct Allocation {
+  unsigned char* pages;
+  std::size_t bytes, whole;
+  unsigned flags;
+  bool host;
+};
+
+struct Memory {
+  std::map<std::uintptr_t, Allocation> live;
+  std::map<std::uintptr_t, std::size_t> freed;
+  std::size_t device_bytes = 0;
+  std::uint64_t device_now = 0, host_now = 0;
+
+  /// The address of fresh memory; 0 if the system has none.
+  std::uintptr_t take(std::size_t bytes, bool host, unsigned flags) {
+    const std::size_t whole = (2 * MARGIN + bytes + PAGE - 1) / PAGE * PAGE;
+    void* pages = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) return 0;
+    auto* start = static_cast<unsigned char*>(pages);
+    std::memset(start, UNTOUCHED, MARGIN);
+    std::memset(start + MARGIN, FRESH, bytes);
+    std::memset(start + MARGIN + bytes, UNTOUCHED, whole - MARGIN - bytes);
+    const auto address = reinterpret_cast<std::uintptr_t>(start + MARGIN);
+    live[address] = {start, bytes, whole, flags, host};
+    (host ? host_now : device_now) += 1;
+    if (!host) device_bytes += bytes;
+    return address;
+  }
+
+  void give_back(std::uintptr_t address) {
+    const Allocation it = live[address];
+    // In one step: the pages go, their addresses do not.
+    mmap(it.pages, it.whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    live.erase(address);
+    freed[address] = it.bytes;
+    (it.host ? host_now : device_now) -= 1;
+    if (!it.host) device_bytes -= it.bytes;
+  }
+
+  /// What holds all of this range; null if nothing does.
+  const Allocation* holding(std::uintptr_t address, std::size_t bytes) const {
+    auto after = live.upper_bound(address);
+    if (after == live.begin()) return nullptr;
+    --after;
+    const std::size_t at = address - after->first;
+    return at <= after->second.bytes && bytes <= after->second.bytes - at ? &after->second : nullptr;
+  }
+
+  bool was_freed(std::uintptr_t address) const {
+    auto after = freed.upper_bound(address);
+    if (after == freed.begin()) return false;
+    --after;
+    return address - after->first <= after->second;
+  }
+
+  /// Refuses a range that the device may not touch: `what` names it in the sentence.
+  int check_device(const char* what, std::uintptr_t address, std::size_t bytes) const {
+    const Allocation* it = holding(address, bytes);
+    if (it != nullptr && (!it->host || (it->flags & 2) != 0)) return OK;
+    return refuse(what, it, address, bytes);
+  }
+
+  int refuse(const char* what, const Allocation* it, std::uintptr_t address, std::size_t bytes) const {
+    const char* why = it != nullptr         ? "lies in memory that is not mapped for the device"
+                      : was_freed(address) ? "was freed"
+                      : holding(address, 0) ? "goes beyond its allocation"
+                                            : "is in no allocation";
+    return say(INVALID_VALUE, "%s: the range of %zu bytes at 0x%zx %s", what, bytes, static_cast<std::size_t>(address), why);
+  }
+
+  /// Says what was written beside; false if anything was.
+  bool margins_hold(const char* writer) const {
+    for (const auto& entry : live) {
+      const Allocation& it = entry.second;
+      const unsigned char *before = it.pages, *after = it.pages + MARGIN + it.bytes;
+      for (std::size_t k = 0; k < MARGIN; k++) {
+        if (before[k] == UNTOUCHED && after[k] == UNTOUCHED) continue;
+        say(0, "%s wrote beside the allocation of %zu bytes at 0x%zx", writer, it.bytes, static_cast<std::size_t>(entry.first));
+        return false;
+      }
+    }
+    return true;
+  }
+};
+
+} // namespace standin

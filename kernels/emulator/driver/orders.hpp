@@ -1,0 +1,146 @@
+/// What a test orders the stand-in to do wrong, and what it has counted. Executes nothing itself.
+///
+/// Orders come as text, `key=value` or a word, parted by commas, from the environment
+/// (GANGLION_STAND_IN, read once at load) and from `ganglion_stand_in(text)`:
+///   fail=NAME:N:CODE      the N-th call from now of the function fails, with CODE; NAME without its _v2.
+///                         NAME `kernel` or `copy`: the N-th that the device executes. Codes of a lost
+///                         context (700, 702, 710, 714 to 719) lose it until the primary context is reset
+///   block=NAME or NAME:N  the N-th (first) call from now does not come back until `release`
+///   stall=N               after N more operations the device executes nothing until `release`
+///   release               ends what blocks and stalls
+///   slow=F                a kernel takes F times as long as it does
+///   order=forwards|backwards   threads, blocks, and what is free to run in any order
+///   memory=64M            of the device, with K, M or G
+///   events=early|late     whether an event of a graph counts as recorded again when the graph is
+///                         launched, or only when it comes to the event
+///   init=CODE             what cuInit answers: 100 no device, 34 stub library, 803 mismatch
+///   devices=N  driver=11040  chip=6.1
+///   reset                 all of this as without any order, the environment's too
+#pragma once
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "codes.hpp"
+
+namespace standin {
+
+/// For leak checks. Layout is agreed with tests/cuda/standin.rs: u64 each, in this order.
+struct Counts {
+  std::uint64_t launches;         // calls of cuLaunchKernel outside a capture
+  std::uint64_t replays;          // calls of cuGraphLaunch
+  std::uint64_t kernels;          // executed, alone or in a graph
+  std::uint64_t copies_in;        // executed
+  std::uint64_t copies_out;
+  std::uint64_t copies_within;
+  std::uint64_t fills;
+  std::uint64_t pageable;         // copies refused because the host's side was not page-locked
+  std::uint64_t device_ever, device_now, device_bytes;
+  std::uint64_t host_ever, host_now;
+  std::uint64_t streams, events, graphs, executables, modules, links; // alive
+  std::uint64_t retained;         // references to the primary context
+};
+constexpr std::size_t COUNTS = sizeof(Counts) / sizeof(std::uint64_t);
+
+/// A call that is to go wrong.
+struct Strike {
+  std::string name;
+  long left; // calls until it strikes, this one included
+  int code;  // 0: it blocks
+};
+
+struct Orders {
+  std::vector<Strike> strikes;
+  long stall = -1; // operations until the device stands still; -1: it does not
+  double slow = 1.0;
+  bool backwards = false, late = false;
+  std::size_t memory = std::size_t(2) << 30;
+  int init = OK, devices = 1, driver = 12060, major = 8, minor = 7;
+  std::uint64_t releases = 0; // what waits for a release waits for this to change
+
+  /// What the n-th call is to answer; -1: it blocks; 0: nothing happens to it.
+  int strike(const char* name) {
+    std::size_t length = std::strlen(name);
+    if (length > 3 && std::strcmp(name + length - 3, "_v2") == 0) length -= 3;
+    for (std::size_t i = 0; i < strikes.size(); i++) {
+      if (strikes[i].name.compare(0, std::string::npos, name, length) != 0 || --strikes[i].left > 0) continue;
+      const int code = strikes[i].code;
+      strikes.erase(strikes.begin() + static_cast<std::ptrdiff_t>(i));
+      return code == 0 ? -1 : code;
+    }
+    return 0;
+  }
+
+  void release() {
+    stall = -1;
+    releases++;
+    for (std::size_t i = strikes.size(); i-- > 0;) {
+      if (strikes[i].code == 0) strikes.erase(strikes.begin() + static_cast<std::ptrdiff_t>(i));
+    }
+  }
+
+  /// One order; false if it is none.
+  bool take(const std::string& key, const std::string& value) {
+    const long number = std::atol(value.c_str());
+    if (key == "fail") return take_strike(value, true);
+    if (key == "block") return take_strike(value, false);
+    if (key == "release") return release(), true;
+    if (key == "reset") {
+      release();
+      const std::uint64_t kept = releases;
+      *this = Orders();
+      releases = kept;
+      return true;
+    }
+    if (value.empty()) return false;
+    if (key == "stall") return stall = number, number >= 0;
+    if (key == "slow") return slow = std::atof(value.c_str()), slow >= 1.0;
+    if (key == "order") return backwards = value == "backwards", backwards || value == "forwards";
+    if (key == "events") return late = value == "late", late || value == "early";
+    if (key == "memory") return take_memory(value);
+    if (key == "init") return init = static_cast<int>(number), true;
+    if (key == "devices") return devices = static_cast<int>(number), number >= 0 && number <= 1;
+    if (key == "driver") return driver = static_cast<int>(number), number > 0;
+    if (key == "chip") return std::sscanf(value.c_str(), "%d.%d", &major, &minor) == 2;
+    return false;
+  }
+
+  /// Orders parted by commas; false, and a sentence, at the first that is none.
+  bool take_all(const char* text) {
+    std::string left = text == nullptr ? "" : text;
+    while (!left.empty()) {
+      const std::size_t end = left.find(',');
+      const std::string order = left.substr(0, end);
+      left = end == std::string::npos ? "" : left.substr(end + 1);
+      const std::size_t equals = order.find('=');
+      const std::string value = equals == std::string::npos ? "" : order.substr(equals + 1);
+      if (order.empty() || take(order.substr(0, equals), value)) continue;
+      say(0, "no such order: %s", order.c_str());
+      return false;
+    }
+    return true;
+  }
+
+private:
+  bool take_strike(const std::string& value, bool fails) {
+    Strike strike = {value.substr(0, value.find(':')), 1, 0};
+    const char* rest = value.c_str() + strike.name.size();
+    if (fails && std::sscanf(rest, ":%ld:%d", &strike.left, &strike.code) != 2) return false;
+    if (!fails && *rest == ':') strike.left = std::atol(rest + 1);
+    if (strike.name.empty() || strike.left < 1 || (fails && strike.code <= 0)) return false;
+    strikes.push_back(strike);
+    return true;
+  }
+  bool take_memory(const std::string& value) {
+    char* unit = nullptr;
+    memory = std::strtoull(value.c_str(), &unit, 10);
+    const char* units = "KMG";
+    const char* found = *unit ? std::strchr(units, *unit) : nullptr;
+    if (found) memory <<= 10 * (found - units + 1);
+    return memory > 0 && (*unit == 0 || found);
+  }
+};
+
+} // namespace standin

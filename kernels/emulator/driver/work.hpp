@@ -1,0 +1,127 @@
+/// What streams hold: operations, events, captures and the graphs they become. Executes nothing.
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <set>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "images.hpp"
+
+namespace standin {
+
+using Clock = std::chrono::steady_clock;
+
+struct Capture;
+
+struct Event {
+  unsigned flags = 0;
+  std::uint64_t recorded = 0, done = 0; // how often; the newest record is done when they are equal
+  Clock::time_point at;
+  std::shared_ptr<Capture> captured; // last recorded in a capture: not to be asked then
+  std::set<std::size_t> after;       // the nodes it stands for there
+};
+
+struct Module {
+  Image image;
+  bool loaded = true;
+};
+
+struct Function {
+  std::shared_ptr<Module> module;
+  const emulator::Kernel* kernel;
+  Entry entry;
+};
+
+struct Executable;
+
+enum class Kind { CopyIn, CopyOut, CopyWithin, Fill, Launch, Record, Wait, Replay };
+
+struct Operation {
+  explicit Operation(Kind kind) : kind(kind) {}
+
+  Kind kind;
+  std::uintptr_t to = 0, from = 0; // copies and fills; of a launch: from is the table
+  std::size_t bytes = 0;
+  unsigned char byte = 0;
+  std::shared_ptr<Function> function;
+  uint3 grid = {};
+  unsigned threads = 0;
+  Launch how = {};
+  std::shared_ptr<Event> event;
+  std::uint64_t mark = 0; // which record of the event
+  std::shared_ptr<Executable> executable;
+  std::vector<std::uint64_t> marks; // of a replay: each node's record
+};
+
+struct Node {
+  Operation operation;
+  std::set<std::size_t> after;
+};
+
+enum class Mode { Global = 0, ThreadLocal = 1, Relaxed = 2 };
+
+struct Stream;
+
+/// A capture under way, or over.
+struct Capture {
+  Mode mode;
+  std::thread::id thread;
+  std::vector<Node> nodes;
+  bool broken = false, over = false;
+};
+
+struct Graph {
+  std::vector<Node> nodes;
+};
+/// Replays of one executable come one after another, as on the real device.
+struct Executable {
+  std::vector<Node> nodes;
+  bool running = false;
+};
+
+/// How far a replay has come.
+struct Run {
+  std::vector<bool> done;
+  std::size_t left;
+};
+
+struct Stream {
+  std::uint64_t number = 0; // of creation
+  int priority = 0;
+  std::deque<std::shared_ptr<Operation>> held;
+  std::unique_ptr<Run> run; // of the replay at the front
+  std::shared_ptr<Capture> capture;
+  bool origin = false;
+  std::set<std::size_t> after; // the nodes that the next one captured comes after
+};
+
+/// Handles are numbers that no other handle ever had: one that was destroyed is known as such.
+template <class Thing> struct Handles {
+  std::unordered_map<std::uintptr_t, std::shared_ptr<Thing>> live;
+
+  void* put(std::shared_ptr<Thing> thing) {
+    static std::uintptr_t next = 0x5a0000000000;
+    live[next += 64] = std::move(thing);
+    return reinterpret_cast<void*>(next);
+  }
+  std::shared_ptr<Thing> find(const void* handle) const {
+    const auto it = live.find(reinterpret_cast<std::uintptr_t>(handle));
+    return it == live.end() ? nullptr : it->second;
+  }
+  bool drop(const void* handle) { return live.erase(reinterpret_cast<std::uintptr_t>(handle)) != 0; }
+};
+
+/// Nodes that come before one of `last`, these included.
+inline std::set<std::size_t> ancestors(const std::vector<Node>& nodes, const std::set<std::size_t>& last) {
+  std::set<std::size_t> found = last;
+  for (std::size_t i = nodes.size(); i-- > 0;) {
+    if (found.count(i) != 0) found.insert(nodes[i].after.begin(), nodes[i].after.end());
+  }
+  return found;
+}
+
+} // namespace standin

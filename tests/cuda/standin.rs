@@ -1,0 +1,251 @@
+//! The stand-in for the CUDA driver (`kernels/emulator/driver.cpp`): compiled where its sources have
+//! changed, loaded under the driver's name, given its orders.
+//!
+//! It has to be loaded before anything asks cudarc for the driver: cudarc looks for `libcuda.so` first, and
+//! the loader answers with what is already there under that name. One device, one set of orders a process: a
+//! test holds [`alone`] as long as it uses either. What must not see it at all runs in a child process with
+//! [`StandIn::folder`] or [`without`] as `LD_LIBRARY_PATH`.
+#![allow(unsafe_code)] // dlopen, dlsym, and what they find
+
+mod calls;
+mod faults;
+mod order;
+mod raw;
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// What the stand-in has counted since the last [`alone`]; as `driver/orders.hpp` has it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Calls of cuLaunchKernel outside a capture.
+    pub launches: u64,
+    /// Calls of cuGraphLaunch.
+    pub replays: u64,
+    /// Kernels executed, alone or in a graph; so the following four.
+    pub kernels: u64,
+    pub copies_in: u64,
+    pub copies_out: u64,
+    pub copies_within: u64,
+    pub fills: u64,
+    /// Copies refused because the host's side was not page-locked.
+    pub pageable: u64,
+    /// Allocations ever, now, and their bytes.
+    pub device_ever: u64,
+    pub device_now: u64,
+    pub device_bytes: u64,
+    pub host_ever: u64,
+    pub host_now: u64,
+    /// Alive.
+    pub streams: u64,
+    pub events: u64,
+    pub graphs: u64,
+    pub executables: u64,
+    pub modules: u64,
+    pub links: u64,
+    /// References to the primary context.
+    pub retained: u64,
+}
+
+impl Counts {
+    const NUMBERS: usize = size_of::<Counts>() / size_of::<u64>();
+
+    /// Whether nothing is left on the device, and nothing that was made of it.
+    pub fn is_clean(&self) -> bool {
+        let alive = [self.streams, self.events, self.graphs, self.executables, self.modules, self.links];
+        alive.iter().sum::<u64>() + self.device_now + self.host_now + self.retained == 0
+    }
+}
+
+/// The loaded library.
+pub struct StandIn {
+    folder: PathBuf,
+    order: extern "C" fn(*const c_char) -> c_int,
+    counts: extern "C" fn(*mut u64, usize) -> c_int,
+}
+
+impl StandIn {
+    /// The folder that `libcuda.so` lies in.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Gives orders: `driver/orders.hpp` lists them.
+    ///
+    /// # Panics
+    /// If the stand-in does not know one.
+    pub fn order(&self, orders: &str) {
+        let text = CString::new(orders).expect("no zero byte");
+        assert_eq!((self.order)(text.as_ptr()), 0, "{orders}");
+    }
+
+    /// What it has counted.
+    pub fn counts(&self) -> Counts {
+        let mut numbers = [0; Counts::NUMBERS];
+        let known = (self.counts)(numbers.as_mut_ptr(), numbers.len());
+        assert_eq!(known as usize, Counts::NUMBERS, "both sides count the same things");
+        // SAFETY: plain integers, laid out in order; the sizes are the same.
+        unsafe { std::mem::transmute::<[u64; Counts::NUMBERS], Counts>(numbers) }
+    }
+}
+
+/// The stand-in for as long as nobody else uses it; its orders are forgotten at both ends.
+pub struct Alone {
+    stand_in: &'static StandIn,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl std::ops::Deref for Alone {
+    type Target = StandIn;
+    fn deref(&self) -> &StandIn {
+        self.stand_in
+    }
+}
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        self.stand_in.order("fresh");
+    }
+}
+
+/// Waits for the stand-in's other users and starts it afresh: no context, no orders, counts from 0. `None`
+/// (said aloud) without a C++ compiler.
+pub fn alone() -> Option<Alone> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let stand_in = stand_in()?;
+    // A test that failed leaves nothing behind that a fresh start does not remove.
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    stand_in.order("fresh");
+    Some(Alone { stand_in, _turn: turn })
+}
+
+/// The stand-in, loaded under the driver's name; `None` (said aloud, once) without a C++ compiler.
+///
+/// # Panics
+/// If there is a compiler and it refuses, or warns.
+pub fn stand_in() -> Option<&'static StandIn> {
+    static LOADED: OnceLock<Option<StandIn>> = OnceLock::new();
+    LOADED.get_or_init(|| compile("").map(load)).as_ref()
+}
+
+/// The folder of a stand-in that lacks one of the driver's functions; to be loaded by a child process.
+pub fn without(symbol: &str) -> Option<PathBuf> {
+    compile(symbol)
+}
+
+/// The folder of the library, compiled if its sources have changed since.
+fn compile(without: &str) -> Option<PathBuf> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let whole = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stand-in-{}", &digest()[..16]));
+    let lacking = || whole.join(format!("without-{without}"));
+    let folder = if without.is_empty() { whole.clone() } else { lacking() };
+    if folder.join("libcuda.so").exists() {
+        return Some(folder);
+    }
+    let said = Command::new("sh").arg("scripts/stand-in-driver").arg(&whole).arg(without).output();
+    let said = said.expect("a shell");
+    let errors = String::from_utf8_lossy(&said.stderr);
+    if said.status.code() == Some(2) {
+        println!("skipped: no C++ compiler (CXX, c++, g++, clang++), so there is no stand-in for the driver");
+        return None;
+    }
+    assert!(said.status.success() && errors.is_empty(), "the stand-in does not compile cleanly:\n{errors}");
+    Some(folder)
+}
+
+/// Of everything that the library is made of.
+fn digest() -> String {
+    let mut hasher = blake3::Hasher::new();
+    for folder in ["kernels", "kernels/emulator", "kernels/emulator/driver"] {
+        let entries = fs::read_dir(folder).expect("the tests run in the root of the repository");
+        let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+        paths.retain(|path| path.is_file() && path.extension().is_some_and(|end| end != "md"));
+        paths.sort();
+        for path in paths {
+            hasher.update(&fs::read(path).expect("a source"));
+        }
+    }
+    hasher.update(&fs::read("scripts/stand-in-driver").expect("the script"));
+    hasher.finalize().to_hex().to_string()
+}
+
+fn load(folder: PathBuf) -> StandIn {
+    let library = open(&folder);
+    // SAFETY: the library says that these are functions of these types.
+    unsafe {
+        StandIn {
+            folder,
+            order: std::mem::transmute::<*mut c_void, extern "C" fn(*const c_char) -> c_int>(
+                find(library, c"ganglion_stand_in").expect("its own function"),
+            ),
+            counts: std::mem::transmute::<*mut c_void, extern "C" fn(*mut u64, usize) -> c_int>(
+                find(library, c"ganglion_stand_in_counts").expect("its own function"),
+            ),
+        }
+    }
+}
+
+/// Opens the library by its full path. It is never closed.
+fn open(folder: &Path) -> *mut c_void {
+    let path = folder.join("libcuda.so").into_os_string().into_encoded_bytes();
+    let path = CString::new(path).expect("no zero byte");
+    // SAFETY: a string that ends in a zero byte; what runs at loading reads the environment only.
+    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    assert!(!library.is_null(), "{path:?} cannot be loaded");
+    library
+}
+
+fn find(library: *mut c_void, name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: a handle that is never closed, and a string that ends in a zero byte.
+    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+    (!found.is_null()).then_some(found)
+}
+
+#[test]
+fn cudarc_takes_the_library_that_is_loaded_under_the_drivers_name() {
+    let Some(alone) = alone() else { return };
+    alone.order("driver=11040");
+    let mut version = 0;
+    assert_eq!(
+        (raw::cu!(cuDriverGetVersion(&mut version)), version),
+        (0, 11040),
+        "it is this one, and it obeys"
+    );
+    let ours = open(alone.folder());
+    // SAFETY: a name that ends in a zero byte; the handle is not used but for comparing.
+    let named = unsafe { libc::dlopen(c"libcuda.so".as_ptr(), libc::RTLD_NOW) };
+    assert_eq!(named, ours, "asking by name finds what is loaded");
+}
+
+#[test]
+fn a_library_can_lack_a_function() {
+    let (Some(alone), Some(lacking)) = (alone(), without("cuGraphUpload")) else { return };
+    let (whole, lacking) = (open(alone.folder()), open(&lacking));
+    assert!(find(whole, c"cuGraphUpload").is_some() && find(lacking, c"cuGraphUpload").is_none());
+    assert!(find(lacking, c"cuGraphLaunch").is_some(), "nothing else is gone");
+}
+
+#[test]
+fn a_process_finds_it_in_its_library_path_and_it_finds_its_orders_in_the_environment() {
+    if std::env::var_os("GANGLION_STAND_IN").is_some() {
+        // The child: nothing was loaded before cudarc looks.
+        assert_eq!(raw::cu!(cuInit(0)), 34);
+        return;
+    }
+    let Some(alone) = alone() else { return };
+    let test =
+        "cuda::standin::a_process_finds_it_in_its_library_path_and_it_finds_its_orders_in_the_environment";
+    let child = Command::new(std::env::current_exe().expect("this binary"))
+        .args(["--exact", test])
+        .env("LD_LIBRARY_PATH", alone.folder())
+        .env("GANGLION_STAND_IN", "init=34")
+        .output()
+        .expect("it starts");
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success() && said.contains("1 passed"), "{said}");
+}

@@ -1,0 +1,144 @@
+//! What works on the stand-in as on a real driver: copies, kernels, images, and that nothing is left behind.
+
+use super::alone;
+use super::raw::{Bench, capture, cu, empty_brain, event, image, kernel, launch, module, name_of};
+use crate::cuda::tables::{ANSWER, BRAIN};
+use cudarc::driver::sys;
+use std::ptr::null_mut;
+
+#[test]
+fn bytes_come_back_as_they_were_sent_and_fresh_memory_is_no_number() {
+    let Some(alone) = alone() else { return };
+    let mut bench = Bench::new(4096);
+    assert_eq!(cu!(cuMemcpyDtoHAsync_v2(bench.at(0), bench.device, 1024, bench.low)), 0);
+    assert_eq!(cu!(cuStreamSynchronize(bench.low)), 0);
+    assert!(bench.page()[..1024].iter().all(|byte| *byte == 0xff), "as f32 or f64 a NaN");
+    for (i, byte) in bench.page().iter_mut().enumerate() {
+        *byte = (i % 251) as u8;
+    }
+    let (there, back) = (bench.device, bench.at(2048));
+    assert_eq!(cu!(cuMemcpyHtoDAsync_v2(there, bench.at(0), 1024, bench.low)), 0);
+    assert_eq!(cu!(cuMemcpyDtoDAsync_v2(there + 1024, there, 1024, bench.low)), 0);
+    assert_eq!(cu!(cuMemsetD8Async(there + 1030, 7, 2, bench.low)), 0);
+    assert_eq!(cu!(cuMemcpyDtoHAsync_v2(back, there + 1024, 1024, bench.low)), 0);
+    assert_eq!(cu!(cuStreamSynchronize(bench.low)), 0);
+    let mut expected = bench.page()[..1024].to_vec();
+    expected[6..8].fill(7);
+    assert_eq!(bench.page()[2048..3072], expected);
+    let counts = alone.counts();
+    assert_eq!((counts.copies_in, counts.copies_out, counts.copies_within, counts.fills), (1, 2, 1, 1));
+}
+
+#[test]
+fn a_kernel_of_ours_runs() {
+    let Some(alone) = alone() else { return };
+    let mut bench = Bench::new(64 * 1024);
+    let (table, answer) = empty_brain(&mut bench, 32 * 1024);
+    let sense = kernel(module(), c"sense");
+    assert_eq!(launch(sense, 64, table, bench.low), 0);
+    assert_eq!(cu!(cuMemcpyDtoHAsync_v2(bench.at(4096), answer, ANSWER, bench.low)), 0);
+    assert_eq!(cu!(cuStreamSynchronize(bench.low)), 0);
+    // Behind cycle, prediction, weight, cosine, scores and motors: confidence, then skill.
+    let at = 4096 + 8 + (64 + 3 + 5) * 8 + 2 * 16 * 4;
+    let confidence = f32::from_le_bytes(bench.page()[at..at + 4].try_into().expect("four"));
+    // No sensor: the mean error is 0 / 0, and a clamp takes the bound for it.
+    assert!(confidence.is_finite() && (0.0..=1.0).contains(&confidence), "{confidence}");
+    assert_eq!((alone.counts().launches, alone.counts().kernels), (1, 1));
+}
+
+#[test]
+fn everything_given_back_is_gone() {
+    let Some(alone) = alone() else { return };
+    let bench = Bench::new(4096);
+    let module = module();
+    let event = event();
+    let ready = capture(bench.low, || {
+        assert_eq!(cu!(cuMemsetD8Async(bench.device, 1, 16, bench.low)), 0);
+    });
+    assert_eq!(cu!(cuGraphLaunch(ready, bench.low)), 0);
+    assert!(!alone.counts().is_clean());
+    assert_eq!(cu!(cuGraphExecDestroy(ready)), 0);
+    assert_eq!(cu!(cuEventDestroy_v2(event)), 0);
+    assert_eq!(cu!(cuModuleUnload(module)), 0);
+    assert_eq!(cu!(cuMemFreeHost(bench.at(0))), 0);
+    assert_eq!(cu!(cuMemFree_v2(bench.device)), 0);
+    assert_eq!(cu!(cuStreamDestroy_v2(bench.low)) + cu!(cuStreamDestroy_v2(bench.high)), 0);
+    assert_eq!(alone.counts().retained, 1);
+    assert_eq!(cu!(cuDevicePrimaryCtxRelease_v2(0)), 0);
+    assert!(alone.counts().is_clean(), "{:?}", alone.counts());
+    assert_eq!(alone.counts().fills, 1, "what was ordered was done before the memory went");
+}
+
+/// A cubin by the linker, or its code.
+fn link(text: &[u8]) -> Result<Vec<u8>, i32> {
+    let (mut link, mut cubin, mut bytes) = (null_mut(), null_mut(), 0);
+    assert_eq!(cu!(cuLinkCreate_v2(0, null_mut(), null_mut(), &mut link)), 0);
+    let kind = sys::CUjitInputType::CU_JIT_INPUT_PTX;
+    let data = text.as_ptr().cast_mut().cast();
+    let added = cu!(cuLinkAddData_v2(link, kind, data, text.len(), c"".as_ptr(), 0, null_mut(), null_mut()));
+    let completed = if added == 0 { cu!(cuLinkComplete(link, &mut cubin, &mut bytes)) } else { added };
+    let made = match completed {
+        // SAFETY: the linker's own bytes, alive until it is destroyed.
+        0 => Ok(unsafe { std::slice::from_raw_parts(cubin.cast::<u8>(), bytes) }.to_vec()),
+        code => Err(code),
+    };
+    assert_eq!(cu!(cuLinkDestroy(link)), 0);
+    made
+}
+
+fn load(image: &[u8]) -> i32 {
+    let mut module = null_mut();
+    cu!(cuModuleLoadData(&mut module, image.as_ptr().cast()))
+}
+
+#[test]
+fn images_are_taken_as_far_as_the_oldest_driver_would() {
+    let Some(alone) = alone() else { return };
+    let _bench = Bench::new(256);
+    let text = image();
+    let changed = |from: &str, to: &str| {
+        String::from_utf8(text.clone()).expect("text").replacen(from, to, 1).into_bytes()
+    };
+    assert_eq!(load(&text), 0);
+    assert_eq!(load(&changed(".version 8.5", ".version 8.6")), 222);
+    assert_eq!(load(&changed(".target sm_87", ".target sm_90")), 209);
+    assert_eq!(load(b"nonsense\0"), 218);
+    let mut zero = text.clone();
+    zero[100_000] = 0;
+    assert_eq!((load(&zero), link(&zero)), (218, Err(218)), "a zero byte ends the text");
+    let cubin = link(&text).expect("the image links");
+    assert_eq!(load(&cubin), 0);
+    for at in [3, 30, cubin.len() / 2, cubin.len() - 4] {
+        let mut damaged = cubin.clone();
+        damaged[at] ^= 4;
+        assert!([209, 218].contains(&load(&damaged)), "byte {at}");
+    }
+    assert_eq!(load(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\0"), 209, "a real one is of another chip");
+    alone.order("chip=8.9");
+    assert_eq!((load(&text), load(&cubin)), (0, 209), "PTX goes on any later chip, a cubin does not");
+}
+
+#[test]
+fn a_kernel_must_be_in_the_image_and_says_what_it_takes() {
+    let Some(_alone) = alone() else { return };
+    let bench = Bench::new(BRAIN);
+    let (module, mut none) = (module(), null_mut());
+    assert_eq!(cu!(cuModuleGetFunction(&mut none, module, c"no_such_kernel".as_ptr())), 500);
+    let sense = kernel(module, c"sense");
+    let mut most = 0;
+    let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
+    assert_eq!((cu!(cuFuncGetAttribute(&mut most, attribute, sense)), most), (0, 64));
+    assert_eq!(launch(sense, 96, bench.device, bench.low), 1, "beyond its bound");
+    assert_eq!(launch(sense, 40, bench.device, bench.low), 1, "no whole warps");
+    assert_eq!(launch(sense, 64, bench.device, null_mut()), 400, "there is no default stream");
+}
+
+#[test]
+fn codes_have_the_drivers_names() {
+    let Some(_alone) = alone() else { return };
+    assert_eq!(name_of(sys::CUresult::CUDA_ERROR_ILLEGAL_ADDRESS), "CUDA_ERROR_ILLEGAL_ADDRESS");
+    assert_eq!(
+        name_of(sys::CUresult::CUDA_ERROR_STREAM_CAPTURE_ISOLATION),
+        "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"
+    );
+}

@@ -1,0 +1,176 @@
+//! In which order the stand-in does what it was given: streams, events, captured graphs, and what may not be
+//! captured.
+
+use super::alone;
+use super::raw::{Bench, capture, cu, event, stream};
+use cudarc::driver::sys;
+use std::ptr::null_mut;
+
+const THREAD_LOCAL: sys::CUstreamCaptureMode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+
+#[test]
+fn calls_return_before_the_work_is_done_and_events_tell_when_it_is() {
+    let Some(alone) = alone() else { return };
+    let bench = Bench::new(4096);
+    let (before, after) = (event(), event());
+    assert_eq!(cu!(cuEventQuery(before)), 0, "never recorded: nothing to wait for");
+    alone.order("stall=0");
+    assert_eq!(cu!(cuEventRecord(before, bench.low)), 0);
+    assert_eq!(cu!(cuMemsetD8Async(bench.device, 5, 4096, bench.low)), 0);
+    assert_eq!(cu!(cuEventRecord(after, bench.low)), 0);
+    assert_eq!(
+        [cu!(cuEventQuery(before)), cu!(cuEventQuery(after)), cu!(cuStreamQuery(bench.low))],
+        [600; 3]
+    );
+    let mut took = -1.0;
+    assert_eq!(cu!(cuEventElapsedTime(&mut took, before, after)), 600);
+    assert_eq!(alone.counts().fills, 0);
+    alone.order("release");
+    assert_eq!(cu!(cuEventSynchronize(after)), 0);
+    assert_eq!([cu!(cuEventQuery(before)), cu!(cuEventQuery(after)), cu!(cuStreamQuery(bench.low))], [0; 3]);
+    assert_eq!(cu!(cuEventElapsedTime(&mut took, before, after)), 0);
+    assert!(took >= 0.0 && alone.counts().fills == 1);
+}
+
+/// What a byte is after two streams wrote it while the device stood still.
+fn last_writer(alone: &super::Alone, bench: &mut Bench, streams: [sys::CUstream; 2], parted: bool) -> u8 {
+    let first_done = event();
+    alone.order("stall=0");
+    for (i, stream) in streams.into_iter().enumerate() {
+        if parted && i == 1 {
+            assert_eq!(cu!(cuStreamWaitEvent(stream, first_done, 0)), 0);
+        }
+        assert_eq!(cu!(cuMemsetD8Async(bench.device, i as u8, 16, stream)), 0);
+        if i == 0 {
+            assert_eq!(cu!(cuEventRecord(first_done, stream)), 0);
+        }
+    }
+    alone.order("release");
+    assert_eq!(cu!(cuCtxSynchronize()), 0);
+    assert_eq!(cu!(cuMemcpyDtoHAsync_v2(bench.at(0), bench.device, 16, bench.low)), 0);
+    assert_eq!(cu!(cuStreamSynchronize(bench.low)), 0);
+    bench.page()[0]
+}
+
+#[test]
+fn priority_decides_between_streams_and_an_event_decides_against_it() {
+    let Some(alone) = alone() else { return };
+    let mut bench = Bench::new(4096);
+    let (low, high, other) = (bench.low, bench.high, stream(0));
+    assert_eq!(last_writer(&alone, &mut bench, [low, high], false), 0, "the high one came first");
+    assert_eq!(last_writer(&alone, &mut bench, [low, high], true), 1, "it waited");
+    assert_eq!(last_writer(&alone, &mut bench, [low, other], false), 1, "the older one first");
+    alone.order("order=backwards");
+    assert_eq!(last_writer(&alone, &mut bench, [low, other], false), 0, "a missing event shows");
+    assert_eq!(last_writer(&alone, &mut bench, [low, other], true), 1);
+}
+
+/// Captures: the first stream fills, forks to the second, both write, the first joins (or does not) and copies.
+fn forked(bench: &Bench, done: sys::CUevent) -> sys::CUgraphExec {
+    let (fork, join) = (event(), event());
+    let (one, two) = (bench.low, bench.high);
+    capture(one, || {
+        assert_eq!(cu!(cuMemsetD8Async(bench.device, 1, 64, one)), 0);
+        assert_eq!(cu!(cuEventRecord(fork, one)), 0);
+        assert_eq!(cu!(cuStreamWaitEvent(two, fork, 0)), 0);
+        assert_eq!(cu!(cuMemsetD8Async(bench.device, 2, 16, two)), 0);
+        assert_eq!(cu!(cuMemsetD8Async(bench.device + 32, 3, 16, one)), 0);
+        assert_eq!(cu!(cuEventRecord(join, two)), 0);
+        assert_eq!(cu!(cuStreamWaitEvent(one, join, 0)), 0);
+        assert_eq!(cu!(cuMemcpyDtoHAsync_v2(bench.at(0), bench.device, 64, one)), 0);
+        assert_eq!(cu!(cuEventRecordWithFlags(done, one, 1)), 0);
+    })
+}
+
+#[test]
+fn a_captured_graph_is_replayed_with_its_forks_in_either_order() {
+    let Some(alone) = alone() else { return };
+    for order in ["order=forwards", "order=backwards", "order=forwards,events=late"] {
+        alone.order(order);
+        let mut bench = Bench::new(4096);
+        let done = event();
+        let ready = forked(&bench, done);
+        let before = alone.counts();
+        assert_eq!(cu!(cuStreamSynchronize(bench.low)), 0, "nothing of it was executed");
+        for _ in 0..2 {
+            bench.page().fill(9);
+            assert_eq!(cu!(cuGraphLaunch(ready, bench.low)), 0);
+            assert_eq!(cu!(cuStreamSynchronize(bench.low)) + cu!(cuEventQuery(done)), 0);
+            let seen = [0, 15, 16, 31, 32, 47, 48, 63, 64].map(|at| bench.page()[at]);
+            assert_eq!(seen, [2, 2, 1, 1, 3, 3, 1, 1, 9]);
+        }
+        let counts = alone.counts();
+        assert_eq!((counts.replays - before.replays, counts.fills - before.fills), (2, 6));
+    }
+}
+
+#[test]
+fn an_event_of_a_graph_is_recorded_again_by_each_replay() {
+    let Some(alone) = alone() else { return };
+    let bench = Bench::new(4096);
+    let done = event();
+    let ready = forked(&bench, done);
+    assert_eq!(cu!(cuGraphLaunch(ready, bench.low)) + cu!(cuEventSynchronize(done)), 0);
+    alone.order("stall=0");
+    assert_eq!(cu!(cuGraphLaunch(ready, bench.low)), 0);
+    assert_eq!(cu!(cuEventQuery(done)), 600, "the newest replay is not done");
+    alone.order("release,events=late");
+    assert_eq!(cu!(cuStreamSynchronize(bench.low)), 0);
+    alone.order("stall=0");
+    assert_eq!(cu!(cuGraphLaunch(ready, bench.low)), 0);
+    assert_eq!(cu!(cuEventQuery(done)), 0, "the one before is all that it knows of");
+    alone.order("release");
+    assert_eq!(cu!(cuStreamSynchronize(bench.low)), 0);
+}
+
+/// The code of a call during a capture, and that of ending it.
+fn during_capture(bench: &Bench, call: impl FnOnce() -> i32) -> (i32, i32) {
+    assert_eq!(cu!(cuStreamBeginCapture_v2(bench.low, THREAD_LOCAL)), 0);
+    assert_eq!(cu!(cuMemsetD8Async(bench.device, 1, 16, bench.low)), 0);
+    let code = call();
+    let mut graph = null_mut();
+    (code, cu!(cuStreamEndCapture(bench.low, &mut graph)))
+}
+
+#[test]
+fn what_may_not_be_captured_breaks_the_capture() {
+    let Some(alone) = alone() else { return };
+    let bench = Bench::new(4096);
+    let (outside, inside, mut address) = (event(), event(), 0);
+    assert_eq!(cu!(cuEventRecord(outside, bench.high)), 0);
+    assert_eq!(during_capture(&bench, || cu!(cuMemAlloc_v2(&mut address, 64))), (900, 901));
+    assert_eq!(during_capture(&bench, || cu!(cuStreamSynchronize(bench.low))), (900, 901));
+    assert_eq!(during_capture(&bench, || cu!(cuStreamQuery(bench.low))), (900, 901));
+    assert_eq!(during_capture(&bench, || cu!(cuEventQuery(outside))), (900, 901));
+    assert_eq!(during_capture(&bench, || cu!(cuStreamWaitEvent(bench.low, outside, 0))), (905, 901));
+    let mut pageable = [0_u8; 16];
+    let copy = || cu!(cuMemcpyDtoHAsync_v2(pageable.as_mut_ptr().cast(), bench.device, 16, bench.low));
+    assert_eq!(during_capture(&bench, copy), (1, 901));
+    assert_eq!(alone.counts().pageable, 1);
+    let unjoined = || {
+        let forked = cu!(cuEventRecord(inside, bench.low)) + cu!(cuStreamWaitEvent(bench.high, inside, 0));
+        forked + cu!(cuMemsetD8Async(bench.device, 1, 16, bench.high))
+    };
+    assert_eq!(during_capture(&bench, unjoined), (0, 904));
+    assert_eq!(cu!(cuEventQuery(inside)), 907, "it was recorded in a capture");
+    assert_eq!(during_capture(&bench, || 0), (0, 0), "the stream can capture again");
+    assert_eq!(cu!(cuStreamSynchronize(bench.high)), 0, "and the other is not captured any more");
+}
+
+#[test]
+fn threads_of_other_captures_may_go_on() {
+    let Some(_alone) = alone() else { return };
+    let bench = Bench::new(4096);
+    let mut context = null_mut();
+    assert_eq!(cu!(cuCtxGetCurrent(&mut context)), 0);
+    let context = context as usize;
+    let elsewhere = || {
+        let run = move || {
+            assert_eq!(cu!(cuCtxSetCurrent(context as sys::CUcontext)), 0);
+            let mut address = 0;
+            cu!(cuMemAlloc_v2(&mut address, 64))
+        };
+        std::thread::spawn(run).join().expect("no panic")
+    };
+    assert_eq!(during_capture(&bench, elsewhere), (0, 0), "a capture of this thread is nobody else's");
+}
