@@ -7,7 +7,7 @@
 //!
 //! What is nowhere: no wait, lock, log or allocation in [`tick`] or anything it calls; no field in
 //! [`reflex`], [`device`] or [`bus`]; no frame in [`device`]; no TOML outside [`board`]; no `unsafe`
-//! outside [`rt`] and the vector instructions of [`field::cpu`]; no wall clock at all.
+//! outside [`rt`], [`gpu`] and the vector instructions of [`field::cpu`]; no wall clock at all.
 
 // Words: no I/O, no threads.
 pub mod units;
@@ -33,7 +33,8 @@ pub mod device;
 pub mod sense;
 pub mod wire;
 
-// The neural field and what it learns from.
+// The neural field, the GPU it may run on, and what it learns from.
+pub mod gpu;
 pub mod field;
 pub mod learn;
 

@@ -1,8 +1,9 @@
 //! `doctor`: what this machine grants a real-time program, one line a finding, each refusal with
-//! its fix. It asks on threads that it throws away, reads `/proc` and `/sys`, and looks for device
-//! nodes; it opens no bus, moves no motor and changes no setting.
+//! its fix. It asks on threads that it throws away, reads `/proc` and `/sys`, looks for device
+//! nodes and asks the GPU's driver; it opens no bus, moves no motor and changes no setting.
 
 mod devices;
+mod gpu;
 mod grants;
 mod system;
 
@@ -104,6 +105,7 @@ struct Report<'a> {
     findings: &'a [Finding],
     granted: &'a [crate::rt::Granted],
     bare_timer: &'a grants::Lateness,
+    gpu: &'a gpu::Gpu,
 }
 
 /// Runs the verb.
@@ -114,6 +116,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut findings = system::look(Path::new("/"), board);
     findings.extend(about_grants);
     findings.extend(devices::look(Path::new("/"), board));
+    let gpu = gpu::ask();
+    findings.push(gpu::finding(Path::new("/"), &gpu));
 
     for finding in &findings {
         say!("{finding}");
@@ -125,8 +129,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
     say!("\n{ok} ok, {warn} warn, {refused} refused{needed}");
     if args.json {
         let board = board.map(|board| board.name.as_str());
-        let report =
-            Report { schema: 1, board, findings: &findings, granted: &granted, bare_timer: &lateness };
+        let report = Report {
+            schema: 1,
+            board,
+            findings: &findings,
+            granted: &granted,
+            bare_timer: &lateness,
+            gpu: &gpu,
+        };
         super::output::json(&report)?;
     }
     verdict(&findings)

@@ -1,4 +1,4 @@
-//! Buses, rights and the GPU: which nodes there are and whether this user may open them. Nothing
+//! Buses and rights: which nodes there are and whether this user may open them. Nothing
 //! is opened: opening a GPIO chip is harmless, opening an I2C adapter may wake what is behind it.
 
 use std::path::Path;
@@ -14,12 +14,7 @@ pub(super) fn look(root: &Path, board: Option<&Board>) -> Vec<Finding> {
         BusPlan::Linux { i2c_path, gpio_labels, .. } => Some((i2c_path.as_str(), gpio_labels.as_slice())),
         BusPlan::Sim(_) | BusPlan::Log => None,
     });
-    vec![
-        i2c(root, wanted.map(|(path, _)| path)),
-        gpio(root, wanted.map(|(_, labels)| labels)),
-        groups(root),
-        gpu(root),
-    ]
+    vec![i2c(root, wanted.map(|(path, _)| path)), gpio(root, wanted.map(|(_, labels)| labels)), groups(root)]
 }
 
 /// I2C adapters, as `i2c-1 (bcm2835 (i2c@7e804000))`.
@@ -104,30 +99,6 @@ fn groups(root: &Path) -> Finding {
     };
     let names: Vec<String> = mine.iter().map(|&id| name_of(id).unwrap_or_else(|| id.to_string())).collect();
     Finding::ok("user", format!("uid {user}, groups: {}", names.join(" ")))
-}
-
-/// The GPU driver's library and nodes. The library is only looked for, never loaded: loading it is
-/// what a faulty driver would hang on.
-fn gpu(root: &Path) -> Finding {
-    const FOLDERS: [&str; 7] = [
-        "usr/lib/x86_64-linux-gnu",
-        "usr/lib/aarch64-linux-gnu",
-        "usr/lib/aarch64-linux-gnu/tegra",
-        "usr/lib/aarch64-linux-gnu/nvidia",
-        "usr/lib64",
-        "usr/lib",
-        "usr/local/cuda/compat",
-    ];
-    let library =
-        FOLDERS.iter().map(|folder| format!("{folder}/libcuda.so.1")).find(|l| root.join(l).exists());
-    // Discrete cards, then the Jetson's integrated GPU.
-    let nodes: Vec<String> = names(root, "dev")
-        .into_iter()
-        .filter(|name| name.starts_with("nvidia") || name.starts_with("nvhost") || name == "nvmap")
-        .collect();
-    let library = library.map_or("no libcuda.so.1".to_string(), |path| format!("/{path}"));
-    let nodes = if nodes.is_empty() { "no device node".to_string() } else { nodes.join(" ") };
-    Finding::ok("gpu", format!("{library}, {nodes}; no CUDA engine in this build: the field runs on the CPU"))
 }
 
 fn described(root: &Path, name: &str, label: &str) -> String {

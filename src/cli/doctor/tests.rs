@@ -141,3 +141,11 @@ fn a_line_has_its_verdict_first_and_its_fix_below() {
     assert!(lines[0].starts_with("refused  i2c ") && lines[0].ends_with("(the board needs it)"));
     assert_eq!(lines[1].trim(), "to do: enable it");
 }
+
+#[test]
+fn a_gpu_is_told_in_a_line_and_its_absence_with_its_reason() {
+    let jetson = Machine::new("jetson", &[("dev/nvhost-gpu", ""), ("dev/nvmap", ""), ("dev/null", "")]);
+    let none = gpu::Gpu { absence: Some("there is no such thing: buy one".into()), ..gpu::Gpu::default() };
+    let finding = gpu::finding(&jetson.0, &none);
+    assert_eq!(finding, Finding::ok("gpu", "none, nvhost-gpu nvmap: there is no such thing: buy one"));
+}

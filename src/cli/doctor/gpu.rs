@@ -1,0 +1,79 @@
+//! The GPU, or why there is none: the same question that an engine asks at its start, on a thread that is left
+//! behind if a broken driver does not answer.
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Finding, names};
+use crate::gpu::{Found, probe};
+
+/// How long a driver may take to start: a machine with many GPUs and no persistence takes seconds.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What `--json` has as `gpu`: either the first five or the last.
+#[derive(Debug, Default, PartialEq, Serialize)]
+pub(super) struct Gpu {
+    pub(super) name: Option<String>,
+    /// Version of CUDA that the driver brings.
+    pub(super) driver: Option<String>,
+    /// Compute capability.
+    pub(super) chip: Option<String>,
+    pub(super) multiprocessors: Option<u32>,
+    pub(super) memory_mib: Option<usize>,
+    /// Why there is none.
+    pub(super) absence: Option<String>,
+}
+
+/// Asks the driver.
+pub(super) fn ask() -> Gpu {
+    let (tell, told) = mpsc::channel();
+    // Its own stack and nothing of ours: if it never comes back, it ends with the program.
+    let thread = thread::Builder::new().name("gpu probe".into()).spawn(move || {
+        let _ = tell.send(probe().map_err(|absence| absence.to_string()));
+    });
+    let silent = || Err(format!("the CUDA driver does not answer within {} s", PATIENCE.as_secs()));
+    let answer = match thread {
+        Ok(_) => told.recv_timeout(PATIENCE).unwrap_or_else(|_| silent()),
+        Err(error) => Err(format!("no thread to ask the CUDA driver from: {error}")),
+    };
+    match answer {
+        Ok(found) => Gpu::of(&found),
+        Err(absence) => Gpu { absence: Some(absence), ..Gpu::default() },
+    }
+}
+
+impl Gpu {
+    fn of(found: &Found) -> Gpu {
+        let version = |(major, minor)| format!("{major}.{minor}");
+        Gpu {
+            name: Some(found.name.clone()),
+            driver: Some(version(found.driver)),
+            chip: Some(version(found.capability)),
+            multiprocessors: Some(found.multiprocessors),
+            memory_mib: Some(found.memory_bytes >> 20),
+            absence: None,
+        }
+    }
+}
+
+/// The line for people, with the device nodes below `root`. No GPU is a fact and no fault: the field then runs
+/// on the processor.
+pub(super) fn finding(root: &Path, gpu: &Gpu) -> Finding {
+    // Discrete cards, then the Jetson's integrated GPU.
+    let nodes: Vec<String> = names(root, "dev")
+        .into_iter()
+        .filter(|name| name.starts_with("nvidia") || name.starts_with("nvhost") || name == "nvmap")
+        .collect();
+    let nodes = if nodes.is_empty() { "no device node".to_string() } else { nodes.join(" ") };
+    let Gpu { name: Some(name), driver: Some(driver), chip: Some(chip), .. } = gpu else {
+        let why = gpu.absence.as_deref().unwrap_or("no reason known");
+        return Finding::ok("gpu", format!("none, {nodes}: {why}"));
+    };
+    let (processors, memory) = (gpu.multiprocessors.unwrap_or(0), gpu.memory_mib.unwrap_or(0));
+    let facts = format!("chip {chip}, {processors} multiprocessors, {memory} MiB, driver with CUDA {driver}");
+    Finding::ok("gpu", format!("{name}, {facts}, {nodes}"))
+}

@@ -1,0 +1,165 @@
+//! A context on a GPU: opened for one thread, and everything that is made in it holds on to it.
+//!
+//! It is the device's primary context, so that tools and other libraries of the process see the same one.
+//! Nothing here waits for the device; closing does, as the driver does when it frees.
+
+#![allow(unsafe_code)] // calls of the driver; reasons at each place
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cudarc::driver::sys::{CUcontext, CUdevice, CUmodule};
+
+use super::call::{self, Line};
+use super::driver::{self, Call, Driver};
+use super::error::{GpuError, code};
+use super::probe::Found;
+use super::watch::{Counts, Watch};
+
+/// An opened GPU. It and what is made of it stay on the thread that opened it.
+pub struct Gpu {
+    pub(super) context: Rc<Context>,
+}
+
+/// What everything that is made in a context shares.
+pub(super) struct Context {
+    pub(super) line: Line,
+    device: CUdevice,
+    /// Differs from that of every other context of this process: kernels are copied about and may be taken
+    /// to the wrong one.
+    pub(super) number: u64,
+    /// Loaded images. They stay until the context goes, since kernels are copied about.
+    pub(super) modules: RefCell<Vec<CUmodule>>,
+    /// First and last address + 1 of each pool.
+    pub(super) pools: RefCell<Vec<(u64, u64)>>,
+    /// A capture is under way.
+    pub(super) is_capturing: Cell<bool>,
+    /// What the capture under way has gathered.
+    pub(super) captured: RefCell<Captured>,
+}
+
+/// What a capture gathers beside the driver's graph.
+#[derive(Default)]
+pub(super) struct Captured {
+    /// What one replay asks for.
+    pub(super) each: Counts,
+    /// Events and host memory that the graph will use: they must live as long as it.
+    pub(super) used: Vec<Rc<dyn Any>>,
+}
+
+static CONTEXTS: AtomicU64 = AtomicU64::new(0);
+
+impl Gpu {
+    /// Opens the GPU that was found, on this thread. Takes a fraction of a second.
+    ///
+    /// # Errors
+    /// What the driver says; `is_memory` if others have taken all.
+    pub fn open(found: &Found, watch: Arc<Watch>) -> Result<Gpu, GpuError> {
+        let line = Line::new(driver(Call::ContextRetain)?, watch);
+        let mut device: CUdevice = 0;
+        // SAFETY: writes one handle.
+        line.call(Call::DeviceGet, |d| unsafe { (d.device_get)(&mut device, ordinal(found)) })?;
+        let mut raw: CUcontext = std::ptr::null_mut();
+        // SAFETY: writes one handle; the device is one that the driver has just named.
+        line.call(Call::ContextRetain, |d| unsafe { (d.context_retain)(&mut raw, device) })?;
+        // From here on, dropping gives the context back.
+        let context = Context {
+            line,
+            device,
+            number: CONTEXTS.fetch_add(1, Ordering::Relaxed),
+            modules: RefCell::default(),
+            pools: RefCell::default(),
+            is_capturing: Cell::new(false),
+            captured: RefCell::default(),
+        };
+        // SAFETY: the context was just retained.
+        context.line.call(Call::ContextSet, |d| unsafe { (d.context_set)(raw) })?;
+        Ok(Gpu { context: Rc::new(context) })
+    }
+
+    /// What other threads see of this one.
+    pub fn watch(&self) -> &Watch {
+        self.context.line.watch()
+    }
+
+    /// Bytes that are free on the device now; others may take them.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn memory_free(&self) -> Result<usize, GpuError> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: writes two numbers.
+        self.context.line.call(Call::MemoryInfo, |d| unsafe { (d.memory_info)(&mut free, &mut total) })?;
+        Ok(free)
+    }
+
+    /// Throws away the device's context with everything in it, of this whole process, so that a lost one can
+    /// be opened anew. What was made before fails with every call from now on, and its pinned memory is
+    /// gone; so this is for when all that is dropped, or on a thread that will never come back.
+    ///
+    /// # Errors
+    /// What the driver says: then only a new process can use the GPU again.
+    pub fn reset(found: &Found, watch: &Watch) -> Result<(), GpuError> {
+        let driver = driver(Call::ContextReset)?;
+        let mut device: CUdevice = 0;
+        // SAFETY: writes one handle.
+        let code = unsafe { (driver.device_get)(&mut device, ordinal(found)) };
+        if code != driver::SUCCESS {
+            return Err(GpuError { call: Call::DeviceGet, code });
+        }
+        // SAFETY: the device is one that the driver has just named; `call::reset` sees to it that no handle
+        // of what this frees is used again.
+        call::reset(driver, watch, |d| unsafe { (d.context_reset)(device) })
+    }
+}
+
+fn driver(call: Call) -> Result<&'static Driver, GpuError> {
+    // A `Found` comes from a probe, which has opened it.
+    driver::open().map_err(|_| GpuError { call, code: code::NO_DEVICE })
+}
+
+fn ordinal(found: &Found) -> i32 {
+    i32::try_from(found.ordinal).unwrap_or(i32::MAX)
+}
+
+impl Context {
+    /// Counts what was asked for: now, or for each replay of the graph that is being captured.
+    pub(super) fn count(&self, more: Counts) {
+        if self.is_capturing.get() {
+            let each = &mut self.captured.borrow_mut().each;
+            each.copies_in += more.copies_in;
+            each.copies_out += more.copies_out;
+            each.copies_within += more.copies_within;
+        } else {
+            self.line.watch().add(&more);
+        }
+    }
+
+    /// Keeps something alive as long as the graph that is being captured, if one is.
+    pub(super) fn keep(&self, used: &Rc<impl Any>) {
+        if self.is_capturing.get() {
+            self.captured.borrow_mut().used.push(used.clone());
+        }
+    }
+
+    /// Whether a range lies within one pool.
+    pub(super) fn has(&self, address: u64, bytes: usize) -> bool {
+        let Some(end) = address.checked_add(bytes as u64) else { return false };
+        self.pools.borrow().iter().any(|(first, last)| *first <= address && end <= *last)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        for module in self.modules.take() {
+            // SAFETY: loaded in this context, unloaded once; no kernel of it is launched any more, as a launch
+            // needs a stream, which would hold this context.
+            self.line.release(Call::ModuleUnload, |d| unsafe { (d.module_unload)(module) });
+        }
+        // SAFETY: retained once when it was opened.
+        self.line.release(Call::ContextRelease, |d| unsafe { (d.context_release)(self.device) });
+    }
+}

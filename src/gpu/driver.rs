@@ -1,0 +1,185 @@
+//! The driver's library: found and opened by cudarc, its functions looked up once, each before it is needed.
+//!
+//! Every function is called through its address with a plain `i32` for a result, and not through cudarc's
+//! wrappers: their result is a closed enum, so a code that is newer than the bindings would be undefined
+//! behaviour, and a function that is absent a panic at its first call. cudarc gives the search for the library and
+//! the types of handles. Calls nothing itself but the name of an error.
+
+#![allow(unsafe_code)] // functions of a C library; reasons at each place
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::sync::OnceLock;
+
+use cudarc::driver::sys::{
+    self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUlinkState, CUmodule,
+    CUstream,
+};
+
+/// Code of success.
+pub(super) const SUCCESS: i32 = 0;
+
+/// One list of all that is called: name here, field of [`Driver`], symbol in the library, arguments.
+macro_rules! calls {
+    ($($call:ident $field:ident $symbol:literal ($($argument:ty),*);)*) => {
+        /// A function of the driver.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Call {
+            $(#[doc = concat!("`", $symbol, "`")] $call,)*
+        }
+
+        impl Call {
+            /// All of them.
+            pub const ALL: &[Call] = &[$(Call::$call),*];
+
+            /// Its name in the driver's library.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Call::$call => $symbol,)*
+                }
+            }
+        }
+
+        /// The addresses of all of them.
+        pub(super) struct Driver {
+            // SAFETY: of a call, is said where it is made; this is the type.
+            $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> c_int,)*
+        }
+
+        impl Driver {
+            /// Looks up every function; the name of the first that is missing.
+            fn resolve(library: &Library) -> Result<Driver, &'static str> {
+                Ok(Driver {
+                    $($field: {
+                        // SAFETY: the type is that of the function of this name in NVIDIA's cuda.h of
+                        // 12.6, with enums as the 32-bit integers that they are in C; names carry the
+                        // version of their signature, which never changes under the same name.
+                        unsafe { library.function(concat!($symbol, "\0").as_bytes()) }.ok_or($symbol)?
+                    },)*
+                })
+            }
+        }
+    };
+}
+
+calls! {
+    Init init "cuInit" (c_uint);
+    DriverVersion driver_version "cuDriverGetVersion" (*mut c_int);
+    ErrorName error_name "cuGetErrorName" (c_int, *mut *const c_char);
+    ErrorText error_text "cuGetErrorString" (c_int, *mut *const c_char);
+    DeviceCount device_count "cuDeviceGetCount" (*mut c_int);
+    DeviceGet device_get "cuDeviceGet" (*mut CUdevice, c_int);
+    DeviceName device_name "cuDeviceGetName" (*mut c_char, c_int, CUdevice);
+    DeviceAttribute device_attribute "cuDeviceGetAttribute" (*mut c_int, c_int, CUdevice);
+    DeviceMemory device_memory "cuDeviceTotalMem_v2" (*mut usize, CUdevice);
+    ContextRetain context_retain "cuDevicePrimaryCtxRetain" (*mut CUcontext, CUdevice);
+    ContextRelease context_release "cuDevicePrimaryCtxRelease_v2" (CUdevice);
+    ContextReset context_reset "cuDevicePrimaryCtxReset_v2" (CUdevice);
+    ContextSet context_set "cuCtxSetCurrent" (CUcontext);
+    PriorityRange priority_range "cuCtxGetStreamPriorityRange" (*mut c_int, *mut c_int);
+    MemoryInfo memory_info "cuMemGetInfo_v2" (*mut usize, *mut usize);
+    Allocate allocate "cuMemAlloc_v2" (*mut CUdeviceptr, usize);
+    Free free "cuMemFree_v2" (CUdeviceptr);
+    HostAllocate host_allocate "cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
+    HostFree host_free "cuMemFreeHost" (*mut c_void);
+    CopyIn copy_in "cuMemcpyHtoDAsync_v2" (CUdeviceptr, *const c_void, usize, CUstream);
+    CopyOut copy_out "cuMemcpyDtoHAsync_v2" (*mut c_void, CUdeviceptr, usize, CUstream);
+    CopyWithin copy_within "cuMemcpyDtoDAsync_v2" (CUdeviceptr, CUdeviceptr, usize, CUstream);
+    Fill fill "cuMemsetD8Async" (CUdeviceptr, u8, usize, CUstream);
+    StreamCreate stream_create "cuStreamCreateWithPriority" (*mut CUstream, c_uint, c_int);
+    StreamDestroy stream_destroy "cuStreamDestroy_v2" (CUstream);
+    StreamQuery stream_query "cuStreamQuery" (CUstream);
+    StreamWait stream_wait "cuStreamWaitEvent" (CUstream, CUevent, c_uint);
+    CaptureBegin capture_begin "cuStreamBeginCapture_v2" (CUstream, c_int);
+    CaptureEnd capture_end "cuStreamEndCapture" (CUstream, *mut CUgraph);
+    EventCreate event_create "cuEventCreate" (*mut CUevent, c_uint);
+    EventDestroy event_destroy "cuEventDestroy_v2" (CUevent);
+    EventRecord event_record "cuEventRecord" (CUevent, CUstream);
+    EventRecordExternal event_record_external "cuEventRecordWithFlags" (CUevent, CUstream, c_uint);
+    EventQuery event_query "cuEventQuery" (CUevent);
+    EventElapsed event_elapsed "cuEventElapsedTime" (*mut f32, CUevent, CUevent);
+    ModuleLoad module_load "cuModuleLoadData" (*mut CUmodule, *const c_void);
+    ModuleUnload module_unload "cuModuleUnload" (CUmodule);
+    ModuleFunction module_function "cuModuleGetFunction" (*mut CUfunction, CUmodule, *const c_char);
+    FunctionAttribute function_attribute "cuFuncGetAttribute" (*mut c_int, c_int, CUfunction);
+    LinkCreate link_create "cuLinkCreate_v2" (c_uint, *mut c_int, *mut *mut c_void, *mut CUlinkState);
+    LinkAdd link_add "cuLinkAddData_v2"
+        (CUlinkState, c_int, *mut c_void, usize, *const c_char, c_uint, *mut c_int, *mut *mut c_void);
+    LinkComplete link_complete "cuLinkComplete" (CUlinkState, *mut *mut c_void, *mut usize);
+    LinkDestroy link_destroy "cuLinkDestroy" (CUlinkState);
+    Launch launch "cuLaunchKernel"
+        (CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream, *mut *mut c_void, *mut *mut c_void);
+    GraphInstantiate graph_instantiate "cuGraphInstantiateWithFlags" (*mut CUgraphExec, CUgraph, c_ulonglong);
+    GraphDestroy graph_destroy "cuGraphDestroy" (CUgraph);
+    GraphExecDestroy graph_exec_destroy "cuGraphExecDestroy" (CUgraphExec);
+    GraphUpload graph_upload "cuGraphUpload" (CUgraphExec, CUstream);
+    Replay replay "cuGraphLaunch" (CUgraphExec, CUstream);
+}
+
+/// The library as cudarc opened it.
+struct Library;
+
+impl Library {
+    /// `None` if there is none; cudarc panics if it is asked for one that is not there.
+    fn open() -> Option<Library> {
+        // SAFETY: opening a library runs its initialisers; the driver's are meant to be run so.
+        unsafe { sys::is_culib_present() }.then_some(Library)
+    }
+
+    /// The address of a function; `None` if the library has none of that name, which ends in NUL.
+    ///
+    /// # Safety
+    /// `F` is the type of a pointer to that function.
+    unsafe fn function<F: Copy>(&self, name: &[u8]) -> Option<F> {
+        // SAFETY: `Library` exists only where `is_culib_present` has found one, so `culib` finds it too.
+        let library = unsafe { sys::culib() };
+        // SAFETY: an `Option` of a function pointer has the pointer's size, and null for `None`. The
+        // library is never closed, so the address stays good.
+        unsafe { library.get::<Option<F>>(name) }.ok().and_then(|symbol| *symbol)
+    }
+}
+
+/// Why the driver's functions are not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// No library.
+    Library,
+    /// A library without this function.
+    Symbol(&'static str),
+}
+
+/// Only a success is kept: what is missing may be there when somebody looks again.
+static DRIVER: OnceLock<Driver> = OnceLock::new();
+
+/// Opens the library the first time; afterwards only answers.
+pub(super) fn open() -> Result<&'static Driver, Missing> {
+    if let Some(driver) = DRIVER.get() {
+        return Ok(driver);
+    }
+    let library = Library::open().ok_or(Missing::Library)?;
+    let driver = Driver::resolve(&library).map_err(Missing::Symbol)?;
+    Ok(DRIVER.get_or_init(|| driver))
+}
+
+/// The driver, if somebody has opened it.
+pub(super) fn opened() -> Option<&'static Driver> {
+    DRIVER.get()
+}
+
+impl Driver {
+    /// The driver's name of a code and its sentence; `None` for a code that it does not know.
+    pub(super) fn words(&self, code: i32) -> Option<(&'static str, &'static str)> {
+        // SAFETY: as above, the type.
+        let ask = |function: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int| {
+            let mut text: *const c_char = std::ptr::null();
+            // SAFETY: the function takes any code and writes one pointer, null for an unknown code.
+            let answer = unsafe { function(code, &mut text) };
+            if answer != SUCCESS || text.is_null() {
+                return None;
+            }
+            // SAFETY: not null, and then a constant of the library, which is never closed.
+            unsafe { CStr::from_ptr(text) }.to_str().ok()
+        };
+        Some((ask(self.error_name)?, ask(self.error_text)?))
+    }
+}

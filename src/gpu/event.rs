@@ -1,0 +1,76 @@
+//! Marks in the order of a device's work: asked whether they were passed, and how long after one another.
+
+#![allow(unsafe_code)] // calls of the driver; reasons at each place
+
+use std::rc::Rc;
+
+use cudarc::driver::sys::CUevent;
+
+use super::GpuFault;
+use super::call::{Held, SLOW};
+use super::context::{Context, Gpu};
+use super::driver::Call;
+use super::error::{GpuError, code};
+
+/// `CU_EVENT_DEFAULT`: times are kept.
+const TIMED: u32 = 0;
+
+/// A mark that a stream passes when all that was given to it before is done.
+pub struct Event {
+    pub(super) mark: Rc<Mark>,
+}
+
+pub(super) struct Mark {
+    pub(super) context: Rc<Context>,
+    pub(super) raw: CUevent,
+    held: Held,
+}
+
+impl Event {
+    /// A mark that no stream has yet; it counts as passed.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn new(gpu: &Gpu) -> Result<Event, GpuError> {
+        let mut raw: CUevent = std::ptr::null_mut();
+        // SAFETY: writes one handle.
+        gpu.context.line.call(Call::EventCreate, |d| unsafe { (d.event_create)(&mut raw, TIMED) })?;
+        let mark = Mark { context: gpu.context.clone(), raw, held: Held::default() };
+        Ok(Event { mark: Rc::new(mark) })
+    }
+
+    /// Whether the device has passed it since it was last recorded. Never waits.
+    ///
+    /// # Errors
+    /// What the driver says: of this call, or of any work before it.
+    pub fn is_done(&self) -> Result<bool, GpuError> {
+        let mark = &self.mark;
+        // SAFETY: a live event of this context.
+        mark.context.line.is_done(Call::EventQuery, &mark.held, |d| unsafe { (d.event_query)(mark.raw) })
+    }
+
+    /// Time on the device between the passing of `earlier` and of this one, in microseconds; kept by the
+    /// driver as milliseconds in an f32, in steps of about half a microsecond.
+    ///
+    /// # Errors
+    /// Not ready (600) if one of them was not passed; what else the driver says.
+    pub fn micros_since(&self, earlier: &Event) -> Result<f64, GpuError> {
+        let context = &self.mark.context;
+        if !Rc::ptr_eq(context, &earlier.mark.context) {
+            return context.line.refuse(Call::EventElapsed, code::INVALID_HANDLE);
+        }
+        let mut millis = 0.0_f32;
+        let (from, to) = (earlier.mark.raw, self.mark.raw);
+        // SAFETY: writes one number; two live events of this context.
+        context.line.call(Call::EventElapsed, |d| unsafe { (d.event_elapsed)(&mut millis, from, to) })?;
+        let slowed = if context.line.watch().injected() == Some(GpuFault::Slow) { SLOW as f64 } else { 1.0 };
+        Ok(f64::from(millis) * 1e3 * slowed)
+    }
+}
+
+impl Drop for Mark {
+    fn drop(&mut self) {
+        // SAFETY: created in this context, destroyed once; no graph uses it, as a graph would hold it.
+        self.context.line.release(Call::EventDestroy, |d| unsafe { (d.event_destroy)(self.raw) });
+    }
+}

@@ -1,0 +1,116 @@
+//! Work captured once and replayed as a whole: one call of the driver for a whole cycle.
+
+#![allow(unsafe_code)] // calls of the driver; reasons at each place
+
+use std::any::Any;
+use std::rc::Rc;
+
+use cudarc::driver::sys::{CUgraph, CUgraphExec, CUstreamCaptureMode};
+
+use super::context::Context;
+use super::driver::Call;
+use super::error::{GpuError, code};
+use super::stream::Stream;
+use super::watch::Counts;
+
+/// Work that was captured, ready to be launched again and again. It holds the host memory and the events
+/// that it uses; pools must outlive its last replay.
+pub struct Graph {
+    context: Rc<Context>,
+    raw: CUgraphExec,
+    /// What a replay asks for.
+    each: Counts,
+    _used: Vec<Rc<dyn Any>>,
+}
+
+impl Stream {
+    /// Gathers what `body` gives to this stream, and to those that it takes in by `fork` and `wait`, into a
+    /// graph; nothing of it is done now. Inside, nothing may be asked, taken or given back.
+    ///
+    /// # Errors
+    /// What `body` says; what the driver says, which looks at the whole when it ends.
+    pub fn capture(&self, body: impl FnOnce() -> Result<(), GpuError>) -> Result<Graph, GpuError> {
+        let context = &self.context;
+        // Of this thread alone: what other threads ask of the driver meanwhile does not end the capture.
+        let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as i32;
+        if context.is_capturing.get() {
+            return context.line.refuse(Call::CaptureBegin, code::INVALID_VALUE);
+        }
+        // SAFETY: a live stream of this context.
+        context.line.call(Call::CaptureBegin, |d| unsafe { (d.capture_begin)(self.raw, mode) })?;
+        context.is_capturing.set(true);
+        let mut capturing = Capturing { stream: self, graph: std::ptr::null_mut(), is_open: true };
+        body()?;
+        capturing.end()?;
+        let captured = context.captured.take();
+        let graph = capturing.graph;
+        let mut raw: CUgraphExec = std::ptr::null_mut();
+        context.line.call(Call::GraphInstantiate, |d| {
+            // SAFETY: writes one handle; the graph is alive until `capturing` goes, and not needed after.
+            unsafe { (d.graph_instantiate)(&mut raw, graph, 0) }
+        })?;
+        let graph = Graph { context: context.clone(), raw, each: captured.each, _used: captured.used };
+        // SAFETY: live handles of this context.
+        context.line.call(Call::GraphUpload, |d| unsafe { (d.graph_upload)(graph.raw, self.raw) })?;
+        Ok(graph)
+    }
+
+    /// Does all that was captured, after what this stream was given before.
+    ///
+    /// # Errors
+    /// Invalid handle, without a call, if the graph is of another context; what the driver says.
+    pub fn replay(&self, graph: &Graph) -> Result<(), GpuError> {
+        if !Rc::ptr_eq(&graph.context, &self.context) {
+            return self.context.line.refuse(Call::Replay, code::INVALID_HANDLE);
+        }
+        self.hand_over(Call::Replay, Counts { replays: 1, ..graph.each }, |d| {
+            // SAFETY: live handles of this context; what the graph uses on the host it holds.
+            unsafe { (d.replay)(graph.raw, self.raw) }
+        })
+    }
+}
+
+/// A capture under way: it ends and its graph goes, whatever happens in between.
+struct Capturing<'a> {
+    stream: &'a Stream,
+    graph: CUgraph,
+    /// The driver was not yet asked to end it; an injected fault keeps the question from it.
+    is_open: bool,
+}
+
+impl Capturing<'_> {
+    fn end(&mut self) -> Result<(), GpuError> {
+        self.stream.context.is_capturing.set(false);
+        self.stream.context.line.call(Call::CaptureEnd, |d| {
+            self.is_open = false;
+            // SAFETY: writes one handle, null if the capture has failed.
+            unsafe { (d.capture_end)(self.stream.raw, &mut self.graph) }
+        })
+    }
+}
+
+impl Drop for Capturing<'_> {
+    fn drop(&mut self) {
+        let context = &self.stream.context;
+        context.is_capturing.set(false);
+        context.captured.take();
+        if self.is_open {
+            // The body has failed: the stream has to be got out of the capture all the same.
+            context.line.release(Call::CaptureEnd, |d| {
+                // SAFETY: as in `end`.
+                unsafe { (d.capture_end)(self.stream.raw, &mut self.graph) }
+            });
+        }
+        if !self.graph.is_null() {
+            // SAFETY: made by this capture, destroyed once.
+            context.line.release(Call::GraphDestroy, |d| unsafe { (d.graph_destroy)(self.graph) });
+        }
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: made in this context, destroyed once; a replay under way ends first.
+        self.context.line.release(Call::GraphExecDestroy, |d| unsafe { (d.graph_exec_destroy)(self.raw) });
+    }
+}

@@ -1,0 +1,258 @@
+//! Work in its order: copies, fills, launches, marks. Every call hands over and returns; nothing waits.
+
+#![allow(unsafe_code)] // calls of the driver; reasons at each place
+
+use std::ffi::c_void;
+use std::ops::Range;
+use std::rc::Rc;
+
+use cudarc::driver::sys::{CUevent_record_flags, CUstream, CUstream_flags};
+
+use super::call::Held;
+use super::context::{Context, Gpu};
+use super::driver::Call;
+use super::error::{GpuError, code};
+use super::event::Event;
+use super::image::Kernel;
+use super::memory::Pinned;
+use super::watch::Counts;
+
+/// Whose work comes first where the device has to choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Priority {
+    /// The highest that the device has.
+    High,
+    /// The lowest.
+    Low,
+}
+
+/// A queue of work that is done in its order; work of two streams has no order but by events.
+pub struct Stream {
+    pub(super) context: Rc<Context>,
+    pub(super) raw: CUstream,
+    held: Held,
+}
+
+/// One launch of a kernel. Kernels of this program all have the same two arguments: the address of a table
+/// and two numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Launch {
+    /// What runs.
+    pub kernel: Kernel,
+    /// Blocks along x, y, z.
+    pub grid: [u32; 3],
+    /// Threads of a block, along x.
+    pub block: u32,
+    /// Address of the table, in a pool.
+    pub table: u64,
+    /// The two numbers.
+    pub words: [u32; 2],
+}
+
+impl Stream {
+    /// A stream with nothing in it, which does not wait for the default stream.
+    ///
+    /// # Errors
+    /// What the driver says.
+    pub fn new(gpu: &Gpu, priority: Priority) -> Result<Stream, GpuError> {
+        let line = &gpu.context.line;
+        let (mut lowest, mut highest) = (0, 0);
+        // SAFETY: writes two numbers.
+        line.call(Call::PriorityRange, |d| unsafe { (d.priority_range)(&mut lowest, &mut highest) })?;
+        let priority = if priority == Priority::High { highest } else { lowest };
+        let flags = CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        let mut raw: CUstream = std::ptr::null_mut();
+        // SAFETY: writes one handle.
+        line.call(Call::StreamCreate, |d| unsafe { (d.stream_create)(&mut raw, flags, priority) })?;
+        Ok(Stream { context: gpu.context.clone(), raw, held: Held::default() })
+    }
+
+    /// Copies a range of host memory to `to` on the device.
+    ///
+    /// # Errors
+    /// Invalid value, without a call, if the range is not within `from` or what it goes to not within a pool;
+    /// what the driver says.
+    pub fn copy_in(&self, to: u64, from: &Pinned, range: Range<usize>) -> Result<(), GpuError> {
+        let start = self.host_side(Call::CopyIn, from, &range, to)?;
+        self.hand_over(Call::CopyIn, Counts { copies_in: 1, ..Counts::default() }, |d| {
+            // SAFETY: the page is kept by `from`, by a graph, or freed only after the copy; the device's side
+            // is in a pool.
+            unsafe { (d.copy_in)(to, start.cast_const().cast(), range.len(), self.raw) }
+        })
+    }
+
+    /// Copies from `from` on the device to a range of host memory, which nobody reads until it is done.
+    ///
+    /// # Errors
+    /// As for `copy_in`.
+    pub fn copy_out(&self, from: u64, to: &Pinned, range: Range<usize>) -> Result<(), GpuError> {
+        let start = self.host_side(Call::CopyOut, to, &range, from)?;
+        self.hand_over(Call::CopyOut, Counts { copies_out: 1, ..Counts::default() }, |d| {
+            // SAFETY: as for `copy_in`.
+            unsafe { (d.copy_out)(start.cast(), from, range.len(), self.raw) }
+        })
+    }
+
+    /// Copies from place to place on the device.
+    ///
+    /// # Errors
+    /// As for `copy_in`.
+    pub fn copy_within(&self, from: u64, to: u64, bytes: usize) -> Result<(), GpuError> {
+        self.device_side(Call::CopyWithin, from, bytes)?;
+        self.device_side(Call::CopyWithin, to, bytes)?;
+        self.hand_over(Call::CopyWithin, Counts { copies_within: 1, ..Counts::default() }, |d| {
+            // SAFETY: both ranges are in pools.
+            unsafe { (d.copy_within)(to, from, bytes, self.raw) }
+        })
+    }
+
+    /// Makes `bytes` bytes from `to` on equal to `byte`.
+    ///
+    /// # Errors
+    /// As for `copy_in`.
+    pub fn fill(&self, to: u64, byte: u8, bytes: usize) -> Result<(), GpuError> {
+        self.device_side(Call::Fill, to, bytes)?;
+        // SAFETY: the range is in a pool.
+        self.hand_over(Call::Fill, Counts::default(), |d| unsafe { (d.fill)(to, byte, bytes, self.raw) })
+    }
+
+    /// Launches a kernel. What it does with its table is its own: kernels are part of this program.
+    ///
+    /// # Errors
+    /// Invalid handle, without a call, if the kernel is of another context; invalid value if the table is in no
+    /// pool; what the driver says.
+    pub fn launch(&self, launch: &Launch) -> Result<(), GpuError> {
+        if launch.kernel.context != self.context.number {
+            return self.context.line.refuse(Call::Launch, code::INVALID_HANDLE);
+        }
+        self.device_side(Call::Launch, launch.table, 1)?;
+        let (mut table, mut words) = (launch.table, launch.words);
+        let mut arguments: [*mut c_void; 2] = [(&raw mut table).cast(), (&raw mut words).cast()];
+        let [x, y, z] = launch.grid;
+        self.hand_over(Call::Launch, Counts { launches: 1, ..Counts::default() }, |d| {
+            // SAFETY: a kernel of a module that lives as long as the context. Its arguments are a pointer and a
+            // struct of two u32, read before the call returns; nothing is shared dynamically.
+            unsafe {
+                (d.launch)(
+                    launch.kernel.raw,
+                    x,
+                    y,
+                    z,
+                    launch.block,
+                    1,
+                    1,
+                    0,
+                    self.raw,
+                    arguments.as_mut_ptr(),
+                    std::ptr::null_mut(),
+                )
+            }
+        })
+    }
+
+    /// Puts the mark here. Inside a capture it becomes a part of the graph: each replay records it anew, and
+    /// it gives times; for the order of streams inside a capture there is `fork`. Until a replay comes to the
+    /// mark, a question about it may still be answered for the replay before: whether a replay is done, the
+    /// stream tells, or an event that is recorded after it.
+    ///
+    /// # Errors
+    /// Invalid handle, without a call, if the event is of another context; what the driver says.
+    pub fn record(&self, event: &Event) -> Result<(), GpuError> {
+        let mark = &event.mark;
+        self.check(Call::EventRecord, event)?;
+        if !self.context.is_capturing.get() {
+            return self.fork(event);
+        }
+        self.context.keep(mark);
+        let flags = CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
+        self.hand_over(Call::EventRecordExternal, Counts::default(), |d| {
+            // SAFETY: a live event of this context, kept by the graph.
+            unsafe { (d.event_record_external)(mark.raw, self.raw, flags) }
+        })
+    }
+
+    /// Puts the mark here for other streams to [`Stream::wait`] for; inside a capture, that is what takes
+    /// them into it, and brings them together again.
+    ///
+    /// # Errors
+    /// As for `record`.
+    pub fn fork(&self, event: &Event) -> Result<(), GpuError> {
+        self.check(Call::EventRecord, event)?;
+        self.context.keep(&event.mark);
+        // SAFETY: a live event of this context.
+        self.hand_over(Call::EventRecord, Counts::default(), |d| unsafe {
+            (d.event_record)(event.mark.raw, self.raw)
+        })
+    }
+
+    /// What is given to this stream from now on is done after the mark. The stream waits, the caller does not.
+    ///
+    /// # Errors
+    /// As for `record`.
+    pub fn wait(&self, event: &Event) -> Result<(), GpuError> {
+        self.check(Call::StreamWait, event)?;
+        // SAFETY: a live event of this context; 0 is the only flag that every driver knows.
+        self.context.line.call(Call::StreamWait, |d| unsafe { (d.stream_wait)(self.raw, event.mark.raw, 0) })
+    }
+
+    /// Whether all that was given to it is done. Never waits.
+    ///
+    /// # Errors
+    /// What the driver says: of this call, or of any work before it.
+    pub fn is_done(&self) -> Result<bool, GpuError> {
+        // SAFETY: a live stream of this context.
+        self.context.line.is_done(Call::StreamQuery, &self.held, |d| unsafe { (d.stream_query)(self.raw) })
+    }
+
+    pub(super) fn hand_over(
+        &self,
+        call: Call,
+        counts: Counts,
+        make: impl FnOnce(&super::driver::Driver) -> i32,
+    ) -> Result<(), GpuError> {
+        self.context.line.call(call, make)?;
+        self.context.count(counts);
+        Ok(())
+    }
+
+    fn check(&self, call: Call, event: &Event) -> Result<(), GpuError> {
+        if Rc::ptr_eq(&event.mark.context, &self.context) {
+            return Ok(());
+        }
+        self.context.line.refuse(call, code::INVALID_HANDLE)
+    }
+
+    /// Refuses a range on the device that is not within a pool: with one address space for host and device,
+    /// a wrong address could be the host's.
+    fn device_side(&self, call: Call, address: u64, bytes: usize) -> Result<(), GpuError> {
+        if self.context.has(address, bytes) {
+            return Ok(());
+        }
+        self.context.line.refuse(call, code::INVALID_VALUE)
+    }
+
+    /// Where the host's side of a copy begins, both sides being within what was allocated.
+    fn host_side(
+        &self,
+        call: Call,
+        pinned: &Pinned,
+        range: &Range<usize>,
+        device: u64,
+    ) -> Result<*mut u8, GpuError> {
+        self.device_side(call, device, range.len())?;
+        match pinned.page.at(range) {
+            Some(start) if pinned.page.is_of(&self.context) => {
+                self.context.keep(&pinned.page);
+                Ok(start)
+            }
+            _ => self.context.line.refuse(call, code::INVALID_VALUE),
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // SAFETY: created in this context, destroyed once. What is still in it is done all the same.
+        self.context.line.release(Call::StreamDestroy, |d| unsafe { (d.stream_destroy)(self.raw) });
+    }
+}

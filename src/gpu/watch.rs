@@ -1,0 +1,202 @@
+//! What other threads may see of the thread that talks to the driver, and the faults that they may ask for.
+//! Everything is an atomic: nobody waits for anybody.
+
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use super::GpuFault;
+use super::driver::Call;
+
+/// Shared by the thread that calls the driver and those that watch it.
+#[derive(Debug, Default)]
+pub struct Watch {
+    /// Number of the injected fault from 1, 0 for none; [`SPENT`] once an [`GpuFault::Error`] has struck.
+    fault: AtomicU8,
+    /// The context is lost by injection, and was not reset since.
+    lost: AtomicBool,
+    /// Number of the call under way from 1; 0: none.
+    under_way: AtomicU8,
+    copies_in: AtomicU64,
+    copies_out: AtomicU64,
+    copies_within: AtomicU64,
+    launches: AtomicU64,
+    replays: AtomicU64,
+    device_allocations: AtomicU64,
+    pinned_allocations: AtomicU64,
+    failures: AtomicU64,
+}
+
+const SPENT: u8 = 0x80;
+
+const FAULTS: [GpuFault; 6] =
+    [GpuFault::Error, GpuFault::Stuck, GpuFault::Hang, GpuFault::Slow, GpuFault::Lost, GpuFault::Memory];
+
+/// Since the watch was made. Copies, of graphs that were replayed too; launches, of single ones only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Copies from the host to the device that were asked for.
+    pub copies_in: u64,
+    /// Copies from the device to the host.
+    pub copies_out: u64,
+    /// Copies from device to device.
+    pub copies_within: u64,
+    /// Kernels launched one by one, so not those of graphs.
+    pub launches: u64,
+    /// Graphs launched.
+    pub replays: u64,
+    /// Allocations on the device.
+    pub device_allocations: u64,
+    /// Page-locked allocations on the host.
+    pub pinned_allocations: u64,
+    /// Calls that failed, injected failures included. "Not yet done" is no failure.
+    pub failures: u64,
+}
+
+impl Watch {
+    /// Nothing injected, nothing counted.
+    pub fn new() -> Watch {
+        Watch::default()
+    }
+
+    /// Puts a fault in, or takes it back. Putting in the same fault again changes nothing: an error strikes
+    /// once, until it was taken back and put in anew.
+    pub fn inject(&self, fault: Option<GpuFault>) {
+        let number = fault.map_or(0, number_of);
+        // The other side only ever adds SPENT to what is there.
+        let keep = |old: u8| (old & !SPENT != number).then_some(number);
+        let _ = self.fault.fetch_update(Ordering::Release, Ordering::Acquire, keep);
+    }
+
+    /// What is injected now.
+    pub fn injected(&self) -> Option<GpuFault> {
+        FAULTS.get(usize::from(self.fault.load(Ordering::Acquire) & !SPENT).wrapping_sub(1)).copied()
+    }
+
+    /// The call of the driver that has begun and not come back.
+    pub fn under_way(&self) -> Option<Call> {
+        Call::ALL.get(usize::from(self.under_way.load(Ordering::Acquire)).wrapping_sub(1)).copied()
+    }
+
+    /// What was asked for so far.
+    pub fn counts(&self) -> Counts {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            copies_in: count(&self.copies_in),
+            copies_out: count(&self.copies_out),
+            copies_within: count(&self.copies_within),
+            launches: count(&self.launches),
+            replays: count(&self.replays),
+            device_allocations: count(&self.device_allocations),
+            pinned_allocations: count(&self.pinned_allocations),
+            failures: count(&self.failures),
+        }
+    }
+
+    pub(super) fn begin(&self, call: Call) {
+        self.under_way.store(call as u8 + 1, Ordering::Release);
+    }
+
+    pub(super) fn end(&self) {
+        self.under_way.store(0, Ordering::Release);
+    }
+
+    /// Adds to what was asked for.
+    pub(super) fn add(&self, more: &Counts) {
+        let add = |counter: &AtomicU64, n: u64| {
+            if n > 0 {
+                counter.fetch_add(n, Ordering::Relaxed);
+            }
+        };
+        add(&self.copies_in, more.copies_in);
+        add(&self.copies_out, more.copies_out);
+        add(&self.copies_within, more.copies_within);
+        add(&self.launches, more.launches);
+        add(&self.replays, more.replays);
+        add(&self.device_allocations, more.device_allocations);
+        add(&self.pinned_allocations, more.pinned_allocations);
+        add(&self.failures, more.failures);
+    }
+
+    /// Whether an injected error strikes this call: true once.
+    pub(super) fn spend_error(&self) -> bool {
+        let error = number_of(GpuFault::Error);
+        self.fault.compare_exchange(error, error | SPENT, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Whether the context is lost by injection: from the first call under it until a reset.
+    pub(super) fn is_lost(&self) -> bool {
+        if self.injected() == Some(GpuFault::Lost) {
+            self.lost.store(true, Ordering::Release);
+        }
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// The context was reset.
+    pub(super) fn forget_loss(&self) {
+        self.lost.store(false, Ordering::Release);
+    }
+}
+
+fn number_of(fault: GpuFault) -> u8 {
+    match fault {
+        GpuFault::Error => 1,
+        GpuFault::Stuck => 2,
+        GpuFault::Hang => 3,
+        GpuFault::Slow => 4,
+        GpuFault::Lost => 5,
+        GpuFault::Memory => 6,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_put_in_is_what_is_seen() {
+        let watch = Watch::new();
+        assert_eq!(watch.injected(), None);
+        for fault in FAULTS {
+            watch.inject(Some(fault));
+            assert_eq!(watch.injected(), Some(fault));
+        }
+        watch.inject(None);
+        assert_eq!((watch.injected(), watch.spend_error()), (None, false));
+    }
+
+    #[test]
+    fn an_error_strikes_once_however_often_it_is_put_in() {
+        let watch = Watch::new();
+        for _ in 0..2 {
+            watch.inject(Some(GpuFault::Error));
+            assert!(watch.spend_error());
+            watch.inject(Some(GpuFault::Error));
+            assert!(!watch.spend_error());
+            assert_eq!(watch.injected(), Some(GpuFault::Error));
+            watch.inject(None);
+        }
+    }
+
+    #[test]
+    fn a_loss_outlives_its_injection_and_ends_with_a_reset() {
+        let watch = Watch::new();
+        watch.inject(Some(GpuFault::Lost));
+        assert!(watch.is_lost());
+        watch.forget_loss();
+        assert!(watch.is_lost(), "still injected");
+        watch.inject(None);
+        assert!(watch.is_lost(), "not reset since");
+        watch.forget_loss();
+        assert!(!watch.is_lost());
+    }
+
+    #[test]
+    fn every_call_can_be_seen_under_way() {
+        let watch = Watch::new();
+        for call in Call::ALL {
+            watch.begin(*call);
+            assert_eq!(watch.under_way(), Some(*call));
+        }
+        watch.end();
+        assert_eq!(watch.under_way(), None);
+    }
+}

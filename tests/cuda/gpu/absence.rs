@@ -1,0 +1,79 @@
+//! Each way in which there can be no GPU, as `doctor` says it: in a process of its own, as a process keeps the
+//! driver that it has once opened.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::cuda::standin::{stand_in, without};
+
+/// What `doctor --json` says of the GPU with this folder of libraries and these orders for the stand-in.
+fn doctor(folder: &Path, orders: &str) -> Value {
+    let told = Command::new(env!("CARGO_BIN_EXE_ganglion"))
+        .args(["doctor", "--json"])
+        .env("LD_LIBRARY_PATH", folder)
+        .env("GANGLION_STAND_IN", orders)
+        .output()
+        .expect("the program starts");
+    let (text, complaint) = (String::from_utf8_lossy(&told.stdout), String::from_utf8_lossy(&told.stderr));
+    assert!(told.status.success() && !complaint.contains("panicked"), "{complaint}");
+    let object: Value = serde_json::from_str(text.lines().last().expect("a line")).expect("JSON");
+    let line = text.lines().find(|line| line.contains(" gpu ")).expect("a line for people");
+    let gpu = object["gpu"].clone();
+    let said = gpu["absence"].as_str().or(gpu["name"].as_str()).expect("one of the two");
+    assert!(line.contains(said), "{line} says {said}");
+    gpu
+}
+
+#[test]
+fn doctor_shows_the_gpu() {
+    let Some(stand_in) = stand_in() else { return };
+    let gpu = doctor(stand_in.folder(), "memory=2G");
+    assert!(gpu["name"].as_str().is_some_and(|name| name.contains("stand-in")), "{gpu}");
+    assert_eq!((gpu["driver"].as_str(), gpu["chip"].as_str()), (Some("12.6"), Some("8.7")));
+    assert_eq!((gpu["memory_mib"].as_u64(), gpu["absence"].is_null()), (Some(2048), true));
+}
+
+#[test]
+fn doctor_says_why_there_is_none() {
+    let Some(stand_in) = stand_in() else { return };
+    for (orders, part) in [
+        ("init=100", "sees no GPU"),
+        ("devices=0", "sees no GPU"),
+        ("init=34", "stub"),
+        ("init=803", "different versions"),
+        ("init=804", "different versions"),
+        ("init=999", "CUDA_ERROR_UNKNOWN (999)"),
+        ("init=12345", "cuInit: CUDA error 12345"),
+        ("driver=11040", "CUDA 11.4, and 12.5 is the least"),
+        ("chip=6.1", "compute capability 6.1, and 8.7"),
+        ("fail=cuDeviceGetCount:1:3", "cuDeviceGetCount: "),
+        ("fail=cuDeviceTotalMem:1:101", "cuDeviceTotalMem_v2: "),
+    ] {
+        let gpu = doctor(stand_in.folder(), orders);
+        let said = gpu["absence"].as_str().unwrap_or_default();
+        assert!(said.contains(part) && gpu["name"].is_null(), "{orders}: {said}");
+    }
+}
+
+#[test]
+fn a_driver_without_one_of_its_functions_is_no_panic() {
+    // The first that is looked up, one of the middle, one that only replays need, the last resort for words.
+    for symbol in ["cuInit", "cuMemHostAlloc", "cuGraphUpload", "cuGetErrorName"] {
+        let Some(folder) = without(symbol) else { return };
+        let gpu = doctor(&folder, "");
+        assert!(gpu["absence"].as_str().is_some_and(|said| said.contains(symbol)), "{symbol}: {gpu}");
+    }
+}
+
+#[test]
+fn a_library_that_is_no_driver_is_no_panic() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("no-driver-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("libcuda.so"), "this is no library").expect("written");
+    let gpu = doctor(&folder, "");
+    // Whatever this machine has otherwise: a name or a sentence, and no panic.
+    assert!(gpu["name"].is_string() != gpu["absence"].is_string(), "{gpu}");
+    std::fs::remove_dir_all(&folder).expect("it was there");
+}

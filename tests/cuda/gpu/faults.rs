@@ -1,0 +1,248 @@
+//! What goes wrong, on purpose and by itself: each fault as it looks to the caller, and that it passes.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ganglion::gpu::{
+    Call, Event, Found, Gpu, GpuError, GpuFault, Image, ImageFiles, Launch, Pinned, Pool, Priority, Stream,
+    Watch, probe,
+};
+
+use super::{BYTES, Desk, alone, desk, until};
+
+/// A call that does nothing that anybody sees.
+fn touch(desk: &Desk) -> Result<(), GpuError> {
+    desk.stream.fill(desk.pool.address(), 0, 8)
+}
+
+#[test]
+fn an_error_strikes_one_call() {
+    let Some(alone) = alone() else { return };
+    let desk = desk();
+    for round in 1..3 {
+        desk.watch.inject(Some(GpuFault::Error));
+        let error = touch(&desk).expect_err("it strikes");
+        assert_eq!((error.call, error.code), (Call::Fill, 999));
+        assert!(!error.is_lost() && !error.is_memory());
+        assert!(error.to_string().contains("CUDA_ERROR_UNKNOWN (999)"), "{error}");
+        desk.watch.inject(Some(GpuFault::Error));
+        assert!(touch(&desk).is_ok(), "one call only, while it stays put in");
+        desk.watch.inject(None);
+        desk.settle();
+        assert_eq!((desk.watch.counts().failures, alone.counts().fills), (round, round));
+    }
+}
+
+#[test]
+fn a_stuck_call_is_seen_by_others_and_goes_on_when_it_may() {
+    let Some(alone) = alone() else { return };
+    let desk = desk();
+    desk.watch.inject(Some(GpuFault::Stuck));
+    let watch = desk.watch.clone();
+    let other = std::thread::spawn(move || {
+        let began = Instant::now();
+        while watch.under_way() != Some(Call::Fill) {
+            assert!(began.elapsed() < Duration::from_secs(20), "it never gets stuck");
+            std::thread::yield_now();
+        }
+        // Still there a while later.
+        std::thread::sleep(Duration::from_millis(20));
+        let seen = watch.under_way();
+        watch.inject(None);
+        seen
+    });
+    assert!(touch(&desk).is_ok());
+    assert_eq!(other.join().expect("no panic"), Some(Call::Fill));
+    desk.settle();
+    assert_eq!((desk.watch.under_way(), alone.counts().fills), (None, 1));
+}
+
+#[test]
+fn a_hang_is_never_done_until_it_is_taken_back() {
+    let Some(alone) = alone() else { return };
+    let (desk, watch) = (desk(), Arc::new(Watch::new()));
+    let event = Event::new(&desk.gpu).expect("an event");
+    desk.watch.inject(Some(GpuFault::Hang));
+    touch(&desk).and_then(|()| desk.stream.record(&event)).expect("calls come back");
+    let began = Instant::now();
+    while alone.counts().fills == 0 || began.elapsed() < Duration::from_millis(20) {
+        assert_eq!((desk.stream.is_done(), event.is_done()), (Ok(false), Ok(false)));
+        assert!(began.elapsed() < Duration::from_secs(20), "the stand-in does it all the same");
+    }
+    desk.watch.inject(None);
+    until(|| event.is_done()).expect("no error");
+    desk.settle();
+    assert_eq!((desk.watch.counts().failures, watch.counts().failures), (0, 0));
+}
+
+#[test]
+fn what_is_slow_is_done_after_ten_times_its_time() {
+    let Some(alone) = alone() else { return };
+    let desk = desk();
+    desk.watch.inject(Some(GpuFault::Slow));
+    let event = Event::new(&desk.gpu).expect("an event");
+    alone.order("stall=0");
+    let began = Instant::now();
+    touch(&desk).and_then(|()| desk.stream.record(&event)).expect("handed over");
+    std::thread::sleep(Duration::from_millis(10));
+    assert_eq!(event.is_done(), Ok(false));
+    alone.order("release");
+    until(|| event.is_done()).expect("no error");
+    let (took, least) = (began.elapsed(), Duration::from_millis(100));
+    assert!(took >= least, "{took:?}");
+    // Taken back, the next one is as fast as it is; the same event was held back a moment ago.
+    desk.watch.inject(None);
+    desk.stream.record(&event).expect("recorded");
+    until(|| event.is_done()).expect("no error");
+}
+
+#[test]
+fn memory_fails_where_it_is_taken_and_nowhere_else() {
+    let Some(alone) = alone() else { return };
+    let desk = desk();
+    desk.watch.inject(Some(GpuFault::Memory));
+    for _ in 0..2 {
+        let error = Pool::take(&desk.gpu, 64).map(|_| ()).expect_err("none to be had");
+        assert!(error.is_memory() && !error.is_lost(), "{error}");
+        assert!(touch(&desk).is_ok());
+    }
+    desk.watch.inject(None);
+    assert!(Pool::take(&desk.gpu, 64).is_ok());
+    // The device's own limit looks the same.
+    alone.order("memory=1M");
+    let error = Pool::take(&desk.gpu, 2 << 20).map(|_| ()).expect_err("more than there is");
+    assert!(error.is_memory(), "{error}");
+}
+
+#[test]
+fn an_injected_loss_lasts_until_a_reset_and_the_end_of_the_injection() {
+    let Some(alone) = alone() else { return };
+    let mut desk = desk();
+    desk.watch.inject(Some(GpuFault::Lost));
+    assert!(touch(&desk).is_err_and(|error| error.is_lost()));
+    desk.watch.inject(None);
+    assert!(touch(&desk).is_err_and(|error| error.is_lost()), "nobody has reset it");
+    desk.watch.inject(Some(GpuFault::Lost));
+    assert!(Gpu::reset(&desk.found, &desk.watch).is_ok());
+    assert!(Gpu::open(&desk.found, desk.watch.clone()).is_err_and(|error| error.is_lost()), "still put in");
+    desk.watch.inject(None);
+    assert!(Gpu::open(&desk.found, desk.watch.clone()).is_err(), "it was seen after the reset");
+    assert!(Gpu::reset(&desk.found, &desk.watch).is_ok());
+    assert!(Gpu::open(&desk.found, desk.watch.clone()).is_ok());
+    // What was made before the resets only forgets.
+    let error = touch(&desk).expect_err("gone");
+    assert!(error.is_lost() && error.code == 709, "{error}");
+    assert!(desk.pinned.bytes().is_empty() && desk.pinned.bytes_mut().is_empty());
+    let refused = alone.counts();
+    drop(desk);
+    assert_eq!(alone.counts(), refused, "no handle of it was shown to the driver");
+}
+
+#[test]
+fn a_context_that_the_driver_loses_can_be_opened_anew() {
+    let Some(alone) = alone() else { return };
+    let mut desk = desk();
+    let (image, (table, _)) = (desk.image(), desk.empty_brain());
+    desk.settle();
+    alone.order("fail=kernel:1:700");
+    let launch = desk.sense(&image, table);
+    desk.stream.launch(&launch).expect("the call knows nothing yet");
+    let error = until(|| desk.stream.is_done()).expect_err("the next question tells");
+    assert_eq!((error.call, error.code, error.is_lost()), (Call::StreamQuery, 700, true));
+    assert!(touch(&desk).is_err_and(|error| error.is_lost()), "and every call after it");
+    let Desk { found, watch, .. } = desk;
+    drop(image);
+    Gpu::reset(&found, &watch).expect("a reset helps");
+    let again = super::desk();
+    assert!(touch(&again).is_ok());
+    again.settle();
+}
+
+#[test]
+fn a_thread_that_was_stuck_through_a_reset_touches_nothing() {
+    let Some(alone) = alone() else { return };
+    let watch = Arc::new(Watch::new());
+    let (tell, told) = std::sync::mpsc::channel();
+    let mine = watch.clone();
+    let thread = std::thread::spawn(move || {
+        let found = probe().expect("the stand-in is a GPU");
+        let gpu = Gpu::open(&found, mine.clone()).expect("it opens");
+        let pool = Pool::take(&gpu, BYTES).expect("memory");
+        mine.inject(Some(GpuFault::Stuck));
+        tell.send(found).expect("somebody listens");
+        let said = gpu.memory_free().map_err(|error| error.code);
+        drop((pool, gpu));
+        said
+    });
+    let found = told.recv().expect("it opened");
+    let other = Watch::new();
+    Gpu::reset(&found, &other).expect("reset");
+    let before = alone.counts();
+    watch.inject(None);
+    assert_eq!(thread.join().expect("no panic"), Err(709));
+    assert_eq!(alone.counts(), before);
+}
+
+#[test]
+fn any_call_may_fail_and_nothing_is_left_behind() {
+    let Some(alone) = alone() else { return };
+    let mut unseen = Vec::new();
+    for call in Call::ALL {
+        alone.order("fresh");
+        let found = probe().expect("the stand-in is a GPU");
+        let name = call.name().trim_end_matches("_v2");
+        alone.order(&format!("fail={name}:1:999"));
+        let watch = Arc::new(Watch::new());
+        let said = whole_life(&found, &watch);
+        match said {
+            Err(error) => assert_eq!((error.call, error.code), (*call, 999), "{}", call.name()),
+            Ok(()) => unseen.push(*call),
+        }
+        assert_eq!(watch.under_way(), None);
+        let counts = alone.counts();
+        // What failed to be given back is the driver's to keep; everything else is gone.
+        let own_fault = watch.counts().failures > 0 && said.is_ok();
+        assert!(counts.is_clean() || own_fault, "{}: {counts:?}", call.name());
+    }
+    // What only a probe asks, what only gives back, words, the reset; and a call that is another to the stand-in.
+    unseen.retain(|call| *call != Call::EventRecord);
+    use Call as C;
+    let (probing, words) =
+        ([C::Init, C::DriverVersion, C::DeviceCount, C::DeviceName], [C::ErrorName, C::ErrorText]);
+    let giving_back = [C::ContextRelease, C::Free, C::HostFree, C::StreamDestroy, C::EventDestroy];
+    let more = [C::ModuleUnload, C::LinkDestroy, C::GraphDestroy, C::GraphExecDestroy, C::ContextReset];
+    let facts = [C::DeviceAttribute, C::DeviceMemory];
+    let expected = [&probing[..], &words, &giving_back, &more, &facts].concat();
+    assert!(unseen.iter().all(|call| expected.contains(call)), "{unseen:?}");
+    assert_eq!(unseen.len(), expected.len());
+}
+
+/// Every verb once.
+fn whole_life(found: &Found, watch: &Arc<Watch>) -> Result<(), GpuError> {
+    let gpu = Gpu::open(found, watch.clone())?;
+    let files = ImageFiles { ptx: super::PTX, fatbin: None, cache: None };
+    let image = Image::load(&gpu, found, &files)?;
+    let (kernel, _) = (image.kernel("sense")?, image.facts("sense")?);
+    let (pool, pinned) = (Pool::take(&gpu, BYTES)?, Pinned::take(&gpu, BYTES)?);
+    let stream = Stream::new(&gpu, Priority::High)?;
+    let (began, ended) = (Event::new(&gpu)?, Event::new(&gpu)?);
+    let (memory_free, at) = (gpu.memory_free()?, pool.address());
+    assert!(memory_free > 0);
+    stream.fill(at, 0, BYTES)?;
+    until(|| stream.is_done())?;
+    // Captured and never replayed: there is nothing at this table that a kernel could work on.
+    let launch = Launch { kernel, grid: [1, 1, 1], block: 64, table: at, words: [0, 0] };
+    drop(stream.capture(|| stream.launch(&launch))?);
+    let graph = stream.capture(|| {
+        stream.copy_in(at, &pinned, 0..64)?;
+        stream.record(&ended)
+    })?;
+    stream.record(&began)?;
+    stream.wait(&began)?;
+    stream.copy_within(at, at + 1024, 64)?;
+    stream.copy_out(at, &pinned, 0..64)?;
+    stream.replay(&graph)?;
+    until(|| ended.is_done())?;
+    until(|| stream.is_done())?;
+    ended.micros_since(&began).map(|_| ())
+}
