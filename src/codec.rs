@@ -24,9 +24,11 @@ const MAGIC: [u8; 8] = *b"GANGLION";
 const HEADER: usize = 24;
 const DIGEST: usize = blake3::OUT_LEN;
 
-/// Longest payload, in bytes. A read-out is at most 135 kB; this leaves room for a whole field of
-/// 64 x 64^3 floats and its library, and keeps a made-up length from asking for all memory.
-pub const MAX_PAYLOAD: usize = 256 << 20;
+/// Longest payload, in bytes; keeps an endless file from asking for all memory. A read-out is at most 135 kB.
+/// The largest brain, 64 x 64^3 cells with as many in half resolution and a bank of 10,000, is 97 MB, or 290 MB with
+/// what the f64 engine keeps; the rest is room for 90 patterns of 8.4 MB in its library, or 37 as f64 keeps them. At
+/// 32^3 a brain is 31 MB and a pattern 1 MB.
+pub const MAX_PAYLOAD: usize = 1 << 30;
 
 /// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,17 +162,18 @@ fn config() -> impl bincode::config::Config {
 
 /// `value` as the bytes of a whole file.
 pub fn encode<T: Serialize>(kind: Kind, value: &T) -> Result<Vec<u8>, CodecError> {
-    let payload = bincode::serde::encode_to_vec(value, config())
-        .map_err(|error| CodecError::Content { reason: error.to_string() })?;
-    if payload.len() > MAX_PAYLOAD {
-        return Err(CodecError::TooLarge { length: payload.len() as u64 });
-    }
-    let mut bytes = Vec::with_capacity(HEADER + payload.len() + DIGEST);
+    let mut bytes = Vec::new();
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&kind.tag);
     bytes.extend_from_slice(&kind.version.to_le_bytes());
-    bytes.extend_from_slice(&(payload.len() as u64).to_le_bytes());
-    bytes.extend_from_slice(&payload);
+    bytes.extend_from_slice(&[0; size_of::<u64>()]); // the length, once it is known
+    bincode::serde::encode_into_std_write(value, &mut bytes, config())
+        .map_err(|error| CodecError::Content { reason: error.to_string() })?;
+    let length = bytes.len() - HEADER;
+    if length > MAX_PAYLOAD {
+        return Err(CodecError::TooLarge { length: length as u64 });
+    }
+    bytes[HEADER - size_of::<u64>()..HEADER].copy_from_slice(&(length as u64).to_le_bytes());
     let digest = blake3::hash(&bytes);
     bytes.extend_from_slice(digest.as_bytes());
     Ok(bytes)
@@ -250,6 +253,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         _ => Path::new("."),
     };
     let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidFilename))?;
+    sweep(folder, name);
     let mut fresh_name = name.to_os_string();
     fresh_name.push(format!(".{}.new", std::process::id()));
     let fresh = folder.join(fresh_name);
@@ -260,6 +264,20 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     written?;
     File::open(folder)?.sync_all()
+}
+
+/// Takes away what a process that was killed while it wrote `name` has left: `name.PID.new`, where no process has
+/// that number. Nothing depends on it.
+fn sweep(folder: &Path, name: &std::ffi::OsStr) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let left = entry.file_name();
+        let of = left.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
+        let pid = of.and_then(|rest| rest.strip_prefix(b".")?.strip_suffix(b".new"));
+        let pid = pid.and_then(|pid| std::str::from_utf8(pid).ok()?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn write_through(path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -6,6 +6,7 @@ mod agreement;
 mod identity;
 mod property;
 mod quiet;
+mod state;
 mod storage;
 
 use ganglion::field::cpu::{CpuEngine, Level};
@@ -113,11 +114,13 @@ fn what_is_refused_leaves_no_trace() {
                 for sensor in [0, 15] {
                     let mut bad = Stimulus { rung: Rung::WORST, ..good };
                     bad.sensors[sensor] = value;
-                    let refused = tried.cycle(&bad).expect_err("no sensor value");
+                    let refused =
+                        tried.cycle(&bad).expect_err("no sensor value").refused().expect("not lost");
                     assert_eq!(refused.sensor, Some(sensor));
                     assert_eq!(refused.value.to_bits(), value.to_bits());
                 }
                 let refused = tried.cycle(&Stimulus { reward: value, ..good }).expect_err("no reward");
+                let refused = refused.refused().expect("not lost");
                 assert_eq!(refused.sensor, None);
             }
             // What lies behind the last sensor is nobody's.

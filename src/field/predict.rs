@@ -2,6 +2,8 @@
 //! and the least squares that make it better. Steps 1 and 6 of `docs/field.md`, in f64 and the same
 //! in every engine.
 
+mod state;
+
 use crate::field::shape::{
     CONFIDENCE_CYCLES, CONFIDENCE_SLOPE, ERROR_RING, RIDGE, SKILL_FLOOR, SKILL_HORIZON_S,
 };

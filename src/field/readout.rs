@@ -156,22 +156,10 @@ impl Readout {
             let (readout, board) = (self.rows.to_string(), rows.to_string());
             return Err(ReadoutError::Mismatch { what: "rows".to_string(), readout, board });
         }
-        let here = identity(board);
-        let absent = || "nothing".to_string();
-        for at in 0..here.len().max(self.made_for.len()) {
-            let (mine, its) = (self.made_for.get(at), here.get(at));
-            if mine == its {
-                continue;
-            }
-            let what = mine.or(its).map_or_else(absent, |(what, _)| what.clone());
-            let value = |side: Option<&(String, String)>| match side {
-                Some((name, value)) if *name == what => value.clone(),
-                Some((name, value)) => format!("{name} = {value}"),
-                None => absent(),
-            };
-            return Err(ReadoutError::Mismatch { readout: value(mine), board: value(its), what });
+        match first_difference(&self.made_for, &identity(board)) {
+            None => Ok(()),
+            Some([what, readout, board]) => Err(ReadoutError::Mismatch { what, readout, board }),
         }
-        Ok(())
     }
 
     /// What the rows mean.
@@ -203,8 +191,22 @@ fn fit(rows: &RowNames, weights: &[f32]) -> bool {
     weights.len() == weights_of(rows) && weights.iter().all(|weight| weight.is_finite())
 }
 
+/// What differs first between two lists of names and values, and its value in each.
+pub(super) fn first_difference(mine: &[(String, String)], its: &[(String, String)]) -> Option<[String; 3]> {
+    let absent = || "nothing".to_string();
+    let at = (0..mine.len().max(its.len())).find(|at| mine.get(*at) != its.get(*at))?;
+    let (mine, its) = (mine.get(at), its.get(at));
+    let what = mine.or(its).map_or_else(absent, |(what, _)| what.clone());
+    let value = |side: Option<&(String, String)>| match side {
+        Some((name, value)) if *name == what => value.clone(),
+        Some((name, value)) => format!("{name} = {value}"),
+        None => absent(),
+    };
+    Some([what.clone(), value(mine), value(its)])
+}
+
 /// All that decides what a feature means, written out; floats so that they read back as themselves.
-fn identity(board: &Board) -> Vec<(String, String)> {
+pub(super) fn identity(board: &Board) -> Vec<(String, String)> {
     let plan = &board.field;
     let p = plan.params;
     let mut list = vec![

@@ -6,6 +6,7 @@
 
 mod grid;
 mod memory;
+mod state;
 
 use super::predict::{ErrorRing, Learner, Skill, Trust, dot};
 use super::shape::{

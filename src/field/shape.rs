@@ -195,6 +195,8 @@ pub enum EngineKind {
     Reference,
     /// The f32 engine.
     Cpu,
+    /// The engine on a GPU.
+    Cuda,
 }
 
 /// How the cells of the field are kept between two cycles. Arithmetic is f32 either way.
@@ -247,6 +249,29 @@ pub struct FieldPlan {
     pub learn: bool,
     /// The board's hand-written starting table.
     pub start: Vec<StartCurve>,
+}
+
+impl FieldPlan {
+    /// How the cells of a group of eight channels are kept: see [`HALF_SHARE`].
+    pub fn storage_of(&self, group: usize) -> Storage {
+        let t = if group * GROUP < SLOW_FIRST { self.params.t_fast } else { self.params.t_slow };
+        let (_, share) = sub_steps(self.dt.as_secs_f64(), t);
+        if share < HALF_SHARE { Storage::F32 } else { self.storage }
+    }
+}
+
+impl Storage {
+    /// The largest number of the storage that is not above `limit` (1 - beta, below 1).
+    pub fn bound(self, limit: f64) -> f32 {
+        match self {
+            Storage::F32 => {
+                let nearest = limit as f32;
+                if f64::from(nearest) > limit { nearest.next_down() } else { nearest }
+            }
+            // Cutting bits off a normal half rounds it towards 0.
+            Storage::F16 => f32::from_bits((limit as f32).next_down().to_bits() & !0x1fff),
+        }
+    }
 }
 
 /// One line of the hand-written starting table: what a motor should do with one sensor, a

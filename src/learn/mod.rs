@@ -19,7 +19,7 @@ pub use imitate::{imitate, imitation_error};
 use crate::board::plan::Board;
 use crate::field::readout::{Origin, Readout, ReadoutError};
 use crate::field::shape::FEATURES;
-use crate::field::{Engine, Refused};
+use crate::field::{Engine, Failure};
 use log::Log;
 use observe::observe;
 use std::fmt;
@@ -42,12 +42,12 @@ pub enum LearnError {
         /// Which.
         label: String,
     },
-    /// The engine refused a row.
+    /// The engine refused a row, or was lost.
     Refused {
         /// Line of the log.
         line: u64,
-        /// What it refused.
-        refused: Refused,
+        /// Why.
+        refused: Failure,
     },
     /// What was fitted makes no read-out for this board.
     Readout(ReadoutError),
@@ -65,7 +65,7 @@ impl fmt::Display for LearnError {
                 write!(f, "the decision is `{label}` in every row: there is nothing to choose")
             }
             LearnError::Refused { line, refused } => {
-                write!(f, "line {line}: the field refused {refused:?}")
+                write!(f, "line {line}: {refused}")
             }
             LearnError::Readout(error) => error.fmt(f),
         }

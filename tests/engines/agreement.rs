@@ -54,9 +54,9 @@ fn tolerance_in_halves(plan: &FieldPlan) -> f64 {
 const SEEN_IN_HALVES: f64 = 0.4;
 
 /// What may differ by how much.
-struct Bounds {
+pub struct Bounds {
     /// Of cells, features, scores.
-    cell: f64,
+    pub cell: f64,
     /// Root mean square of what a mean of cells errs by: in halves cells of a flat field err alike.
     mean: f64,
     /// In this cycle, of cosines with a context, and with a descriptor of this cycle or the two before: a sweep
@@ -66,7 +66,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    fn of(plan: &FieldPlan) -> Bounds {
+    pub fn of(plan: &FieldPlan) -> Bounds {
         let (full, halves) = (tolerance_in_full(plan), tolerance_in_halves(plan));
         assert!(plan.params.field_gain() < 1.0 && full > SEEN_IN_FULL, "the law explains what is seen");
         let (cell, mean) = match plan.storage {

@@ -49,6 +49,21 @@ impl Query {
     /// Takes a vector of at most unit length.
     pub fn set(&mut self, vector: &[f64]) {
         self.exact.iter_mut().zip(vector).for_each(|(to, from)| *to = *from as f32);
+        self.coarsen();
+    }
+
+    /// Takes a row as it was stored.
+    pub fn set_row(&mut self, row: &[f32]) {
+        self.exact.copy_from_slice(row);
+        self.coarsen();
+    }
+
+    /// As it is.
+    pub fn exact(&self) -> &[f32] {
+        &self.exact
+    }
+
+    fn coarsen(&mut self) {
         self.step = step_of(&self.exact, QUERY_STEPS);
         let mut left_out = 0.0;
         for (to, x) in self.coarse.iter_mut().zip(&self.exact) {
@@ -99,6 +114,10 @@ impl Rows {
             left_out += squared(x - steps * step);
         }
         (self.steps[place], self.blurs[place]) = (step, length(left_out));
+    }
+    /// A row of the bank that lies here.
+    pub fn row(&self, row: usize) -> &[f32] {
+        &self.exact[row / SHARDS * DESCRIPTOR..][..DESCRIPTOR]
     }
     /// Memory of the rows.
     pub fn bytes(&self) -> usize {

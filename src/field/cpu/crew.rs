@@ -13,7 +13,7 @@ use super::nearest::Nearest;
 use super::part::{Depot, Part};
 use super::pool::{Errand, Pool};
 use super::simd::Level;
-use crate::field::shape::{FieldPlan, GROUPS};
+use crate::field::shape::{DESCRIPTOR, FieldPlan, GROUPS};
 use crate::field::wiring::Wiring;
 use crate::frame::MAX_SENSORS;
 use crate::rt::Refusal;
@@ -112,6 +112,38 @@ impl Crew {
     /// What each shard has found in the sweep so far.
     pub fn nearest(&self) -> &[Nearest; GROUPS] {
         &self.desk.nearest
+    }
+
+    /// What the shards found in a sweep that was under way elsewhere.
+    pub fn resume(&mut self, found: &[(u32, f64)]) {
+        self.desk.nearest = [Nearest::NONE; GROUPS];
+        for (row, cosine) in found {
+            self.desk.nearest[*row as usize % GROUPS].offer(*row as usize, *cosine as f32);
+        }
+    }
+
+    /// A row of the bank as it stands, or will before the next comparison.
+    pub fn row(&self, row: usize) -> &[f32] {
+        if self.pending == Some(row) {
+            self.desk.query.exact()
+        } else {
+            self.desk.parts[row % GROUPS].row(row)
+        }
+    }
+
+    /// Replaces the first rows of the bank; waits for late workers.
+    pub fn set_rows(&mut self, rows: &[f32]) {
+        self.settle();
+        self.pending = None;
+        for (row, exact) in rows.chunks_exact(DESCRIPTOR).enumerate() {
+            let same = |(held, new): (&f32, &f32)| held.to_bits() == new.to_bits();
+            if self.row(row).iter().zip(exact).all(same) {
+                continue; // to make a coarse row of an exact one takes most of the time of taking over a state
+            }
+            self.desk.query.set_row(exact);
+            let stored = self.desk.parts[row % GROUPS].store_row(row, &self.desk.query);
+            assert!(stored, "no job is out");
+        }
     }
 
     /// Makes the query a row of the bank: now, or before the next comparison if a late worker is still reading.

@@ -3,6 +3,7 @@
 use super::crew::Crew;
 use super::job::Reduced;
 use crate::field::shape::{BLOCK_COUNT, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GRADIENT, GROUP};
+use crate::field::state::{self, refill};
 
 /// The features, and what is compared about rest.
 pub struct Features {
@@ -48,6 +49,20 @@ impl Features {
             let flat = reduced.gradient.as_flattened().as_flattened();
             self.all[CONTEXT + DESCRIPTOR + number * one..][..one].copy_from_slice(flat);
         }
+    }
+
+    /// The means, in f64.
+    pub fn save(&self, reduced: &mut state::Reduced) {
+        refill(&mut reduced.context, &self.means);
+        refill(&mut reduced.descriptor, &self.blocks);
+    }
+
+    /// The same back; gradients are those of the next cycle.
+    pub fn restore(&mut self, reduced: &state::Reduced) {
+        self.means.copy_from_slice(&reduced.context);
+        self.blocks.copy_from_slice(&reduced.descriptor);
+        let means = reduced.context.iter().chain(&reduced.descriptor);
+        self.all.iter_mut().zip(means).for_each(|(to, mean)| *to = *mean as f32);
     }
 
     /// What is compared with the memories: the new context and descriptor less those at rest.

@@ -3,9 +3,7 @@
 
 use super::evolve::Step;
 use super::simd::Half;
-use crate::field::shape::{
-    FieldPlan, GROUP, HALF_SHARE, PATTERN_FIRST, Params, SLOW_FIRST, Storage, sub_steps,
-};
+use crate::field::shape::{FieldPlan, GROUP, PATTERN_FIRST, Params, SLOW_FIRST, Storage, sub_steps};
 use crate::field::wiring::Wiring;
 use crate::frame::MAX_SENSORS;
 
@@ -50,7 +48,7 @@ impl Fixed {
     /// Of group `number`.
     pub fn new(number: usize, plan: &FieldPlan, wiring: &Wiring) -> Fixed {
         let (first, params) = (number * GROUP, plan.params);
-        let storage = storage(plan, first);
+        let storage = plan.storage_of(number);
         let halved = wiring.halved();
         let taps = |c: usize| {
             let reached = wiring.weight[first + c].iter().enumerate().filter(|(_, w)| w.abs() > 0.0);
@@ -58,7 +56,7 @@ impl Fixed {
             let profiles = [wiring, &halved].map(|wiring| profiles(&weights, wiring));
             Taps { weights, profiles }
         };
-        let bound = bound(1.0 - params.beta, storage);
+        let bound = storage.bound(1.0 - params.beta);
         let resting = |c: usize| wiring.rest[first + c];
         Fixed {
             first,
@@ -130,13 +128,6 @@ impl Fixed {
     }
 }
 
-/// Half precision only where a cycle moves cells far enough: see [`HALF_SHARE`].
-fn storage(plan: &FieldPlan, first: usize) -> Storage {
-    let t = if first < SLOW_FIRST { plan.params.t_fast } else { plan.params.t_slow };
-    let (_, share) = sub_steps(plan.dt.as_secs_f64(), t);
-    if share < HALF_SHARE { Storage::F32 } else { plan.storage }
-}
-
 /// Where a step takes a cell that lies at the half nearest to its resting value: not further than half a
 /// step of the storage, so that it is rounded back.
 fn step_at_rest(plan: &FieldPlan, first: usize, bias: f64, rest: f64, bound: f32) -> f64 {
@@ -147,18 +138,6 @@ fn step_at_rest(plan: &FieldPlan, first: usize, bias: f64, rest: f64, bound: f32
     let u = f64::from(Half::from_f32((rest as f32).clamp(-bound, bound)).to_f32());
     let value = own * f64::from(bound) * libm::tanh(params.gamma * u + params.gain * bias);
     (1.0 - share) * u + share * value
-}
-
-/// The largest number of the storage that is not above `limit` (1 - beta, below 1).
-fn bound(limit: f64, storage: Storage) -> f32 {
-    match storage {
-        Storage::F32 => {
-            let nearest = limit as f32;
-            if f64::from(nearest) > limit { nearest.next_down() } else { nearest }
-        }
-        // Cutting bits off a normal half rounds it towards 0.
-        Storage::F16 => f32::from_bits((limit as f32).next_down().to_bits() & !0x1fff),
-    }
 }
 
 /// The largest f32 at or just below `wanted` with which neither `keep bound + reach` nor its mirror image
@@ -206,7 +185,7 @@ mod tests {
     fn the_bound_is_a_number_of_the_storage_and_none_larger_is() {
         for limit in [0.95, 0.5, 0.001, 0.999] {
             for storage in [Storage::F32, Storage::F16] {
-                let bound = bound(limit, storage);
+                let bound = storage.bound(limit);
                 assert!(f64::from(bound) <= limit);
                 let next = match storage {
                     Storage::F32 => bound.next_up(),
@@ -222,7 +201,7 @@ mod tests {
         let plan = FieldPlan { storage: Storage::F16, ..plan(8) };
         let of = |ms: u64| {
             let plan = FieldPlan { dt: crate::time::Span::from_millis(ms), ..plan.clone() };
-            [0, 32, 48].map(|first| storage(&plan, first))
+            [0, 4, 6].map(|group| plan.storage_of(group))
         };
         assert_eq!(of(50), [Storage::F16, Storage::F16, Storage::F32]);
         assert_eq!(of(4), [Storage::F32; 3], "at 250 Hz nothing moves by a tenth");
@@ -233,7 +212,7 @@ mod tests {
     fn a_reach_is_at_most_a_few_steps_below_what_was_wanted() {
         for i in 1..=1000 {
             let share = f64::from(i) / 1000.0;
-            let (keep, bound) = ((1.0 - share) as f32, bound(0.95, Storage::F32));
+            let (keep, bound) = ((1.0 - share) as f32, Storage::F32.bound(0.95));
             let wanted = share * f64::from(bound);
             let reach = f64::from(reach(wanted, keep, bound));
             assert!(reach <= wanted + 1e-7 && reach >= wanted - 3e-7, "{share}: {reach} for {wanted}");

@@ -3,6 +3,7 @@
 
 use super::nearest::Nearest;
 use crate::field::shape::{BANK_TOP, RECENCY_S};
+use crate::field::state::{Experiences, refill_list};
 
 #[derive(Clone, Copy)]
 struct Experience {
@@ -88,6 +89,25 @@ impl Ledger {
             }
         }
         least.map(|(row, _)| row)
+    }
+    /// What is known of the rows, where the sweep stands and what the last one found.
+    pub fn save(&self, bank: &mut Experiences) {
+        bank.value.clear();
+        bank.value.extend(self.experiences.iter().map(|entry| entry.value));
+        bank.last_use.clear();
+        bank.last_use.extend(self.experiences.iter().map(|entry| entry.last_use));
+        bank.next_part = self.next_part;
+        refill_list(&mut bank.nearest, self.matches.iter().copied());
+    }
+    /// The same back; it has been checked.
+    pub fn restore(&mut self, bank: &Experiences) {
+        self.experiences.clear();
+        let entries = bank.value.iter().zip(&bank.last_use);
+        self.experiences
+            .extend(entries.map(|(value, last_use)| Experience { value: *value, last_use: *last_use }));
+        self.next_part = bank.next_part;
+        self.matches.clear();
+        self.matches.extend(bank.nearest.iter().map(|(row, cosine)| (*row as usize, *cosine)));
     }
     /// Memory of the entries.
     pub fn bytes(&self) -> usize {

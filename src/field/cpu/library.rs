@@ -5,8 +5,6 @@
 //! fixed point is 16 times as exact as a half float of the same size, at most 1.5e-5 off.
 
 use super::cells::touched;
-use super::half::Halve;
-use super::simd::Level;
 use crate::field::shape::{BLEND_TOP, CONTEXT, GROUP, NORM_FLOOR};
 
 /// Steps from 0 to the bound.
@@ -32,6 +30,14 @@ impl Blend {
     pub fn weights(&self) -> &[f64] {
         &self.weights[..self.len]
     }
+    /// A blend that was found before, best first; at most `BLEND_TOP` of it.
+    pub fn of(found: &[(u32, f64)]) -> Blend {
+        let mut blend = Blend { len: found.len().min(BLEND_TOP), ..Blend::NONE };
+        for (i, (slot, weight)) in found.iter().take(BLEND_TOP).enumerate() {
+            (blend.slots[i], blend.weights[i]) = (*slot as usize, *weight);
+        }
+        blend
+    }
 }
 
 /// The index: what each slot is found by.
@@ -55,6 +61,15 @@ impl Index {
         self.contexts[slot] = *context;
         unit(&mut self.contexts[slot]);
         self.values[slot] = Some(value);
+    }
+    /// Enters a context that has unit length already. The slot exists.
+    pub fn enter_unit(&mut self, slot: usize, context: &[f64], value: f32) {
+        self.contexts[slot].copy_from_slice(context);
+        self.values[slot] = Some(value);
+    }
+    /// What a slot is found by, of unit length, and its value; `None` for an empty one.
+    pub fn entry(&self, slot: usize) -> Option<(&[f64; CONTEXT], f32)> {
+        Some((self.contexts.get(slot)?, self.value(slot)?))
     }
     /// Empties a slot.
     pub fn clear(&mut self, slot: usize) {
@@ -112,8 +127,6 @@ pub struct Volumes {
     step: f32,
     whole: Vec<i16>,
     half: Vec<i16>,
-    /// One channel on the half grid, while it is stored.
-    mean: Vec<f32>,
 }
 
 impl Volumes {
@@ -125,26 +138,49 @@ impl Volumes {
             step: bound / STEPS,
             whole: touched(slots * GROUP * cells, 0, 1),
             half: touched(slots * GROUP * halves, 0, 1),
-            mean: touched(halves, 0.0, 1.0),
         }
     }
     /// Stores eight channels, each value within the bound.
     pub fn store(&mut self, slot: usize, volume: &[f32]) {
-        let (cells, halves, step) = (self.grid.pow(3), self.mean.len(), self.step);
-        let round = |(to, from): (&mut i16, &f32)| *to = (from / step).round() as i16;
-        let whole = &mut self.whole[slot * GROUP * cells..][..GROUP * cells];
-        whole.iter_mut().zip(volume).for_each(round);
-        for (channel, volume) in volume.chunks_exact(cells).enumerate() {
-            let (n, half) = (self.grid, &mut *self.mean);
-            Level::best().within(n).run(Halve { whole: volume, n, half });
-            let half = &mut self.half[(slot * GROUP + channel) * halves..][..halves];
-            half.iter_mut().zip(&self.mean).for_each(round);
+        let (cells, step) = (GROUP * self.grid.pow(3), self.step);
+        let whole = &mut self.whole[slot * cells..][..cells];
+        whole.iter_mut().zip(volume).for_each(|(to, from)| *to = (from / step).round() as i16);
+        self.halve(slot);
+    }
+    /// Stores eight channels that are in steps already.
+    pub fn store_steps(&mut self, slot: usize, volume: &[i16]) {
+        let cells = GROUP * self.grid.pow(3);
+        self.whole[slot * cells..][..cells].copy_from_slice(volume);
+        self.halve(slot);
+    }
+    /// A half cell is the rounded mean of the eight that are stored, not of what they were rounded from: so it
+    /// follows from them wherever they are taken.
+    fn halve(&mut self, slot: usize) {
+        let (n, m) = (self.grid, self.grid / 2);
+        let whole = &self.whole[slot * GROUP * n.pow(3)..][..GROUP * n.pow(3)];
+        let half = &mut self.half[slot * GROUP * m.pow(3)..][..GROUP * m.pow(3)];
+        // Channels lie behind one another, so their planes do too.
+        for (place, plane) in half.chunks_exact_mut(m * m).enumerate() {
+            for (y, row) in plane.chunks_exact_mut(m).enumerate() {
+                for (x, cell) in row.iter_mut().enumerate() {
+                    let first = (2 * place * n + 2 * y) * n + 2 * x;
+                    let corners = [0, 1, n, n + 1].map(|at| first + at);
+                    let sum: i32 =
+                        corners.iter().map(|at| i32::from(whole[*at]) + i32::from(whole[at + n * n])).sum();
+                    *cell = (sum as f32 / 8.0).round() as i16;
+                }
+            }
         }
+    }
+    /// Eight channels of a slot, in steps.
+    pub fn steps(&self, slot: usize) -> &[i16] {
+        let cells = GROUP * self.grid.pow(3);
+        &self.whole[slot * cells..][..cells]
     }
     /// One channel of a slot, in steps.
     pub fn channel(&self, slot: usize, channel: usize, half: bool) -> &[i16] {
         let (volumes, cells) =
-            if half { (&self.half, self.mean.len()) } else { (&self.whole, self.grid.pow(3)) };
+            if half { (&self.half, (self.grid / 2).pow(3)) } else { (&self.whole, self.grid.pow(3)) };
         &volumes[(slot * GROUP + channel) * cells..][..cells]
     }
     /// What one step is worth.
@@ -153,12 +189,14 @@ impl Volumes {
     }
     /// Memory of the volumes.
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.whole) + size_of_val(&*self.half) + size_of_val(&*self.mean)
+        size_of_val(&*self.whole) + size_of_val(&*self.half)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::half::Halve;
+    use super::super::simd::Level;
     use super::*;
 
     #[test]
@@ -198,10 +236,14 @@ mod tests {
             let mut mean = vec![0.0; 64];
             let whole = &volume[channel * 512..][..512];
             Level::best().within(8).run(Halve { whole, n: 8, half: &mut mean });
+            // Half a step of the stored ones' mean, and half a step of its own.
             for (stored, given) in volumes.channel(1, channel, true).iter().zip(&mean) {
-                assert!((f32::from(*stored) * volumes.step() - given).abs() <= 1.5e-5);
+                assert!((f32::from(*stored) * volumes.step() - given).abs() <= 3e-5);
             }
         }
         assert!(volumes.channel(0, 3, false).iter().all(|v| *v == 0));
+        let mut again = Volumes::new(2, 8, 0.95);
+        again.store_steps(1, volumes.steps(1));
+        assert!((0..GROUP).all(|c| again.channel(1, c, true) == volumes.channel(1, c, true)));
     }
 }

@@ -4,7 +4,8 @@
 //! This file is the order of a cycle. What is as large as the field lies in eight `part`s of eight channels;
 //! a `crew` has a `job` done for each of them, on the threads of a `pool`. The hot loops have a file each
 //! (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of processor (`simd`). What is
-//! small (errors, learning, matches) is f64 and stays here; what can be asked and set between cycles is in `verbs`. All memory is taken, and touched, in
+//! small (errors, learning, matches) is f64 and stays here; what can be asked and set between cycles is in
+//! `verbs`, the whole of it in `state`. All memory is taken, and touched, in
 //! [`CpuEngine::new`]; no result depends on the number of threads.
 
 mod bank;
@@ -25,12 +26,14 @@ mod part;
 mod pool;
 mod predict;
 mod simd;
+mod state;
 mod statistics;
 mod verbs;
 
 #[cfg(test)]
 mod fixture;
 
+pub(in crate::field) use simd::Half;
 pub use simd::Level;
 
 use super::shape::{

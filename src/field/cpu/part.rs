@@ -68,6 +68,12 @@ impl Part {
         self.fresh = false;
     }
 
+    /// Replaces all eight. No job is out.
+    pub fn write_all(&mut self, half: bool, from: &[f32]) {
+        let channels = from.chunks_exact(from.len() / GROUP).enumerate();
+        channels.for_each(|(c, cells)| self.write(half, c, cells));
+    }
+
     /// Takes new cells of one of the grids; gives the old ones back.
     pub fn take(&mut self, half: bool, new: Arc<Cells>) -> Arc<Cells> {
         std::mem::replace(if half { &mut self.sources.half } else { &mut self.sources.whole }, new)
@@ -78,6 +84,23 @@ impl Part {
         if let Some(volumes) = &mut self.sources.volumes {
             sole(volumes).store(slot, volume);
         }
+    }
+
+    /// The same in steps. No job is out.
+    pub fn store_steps(&mut self, slot: usize, volume: &[i16]) {
+        if let Some(volumes) = &mut self.sources.volumes {
+            sole(volumes).store_steps(slot, volume);
+        }
+    }
+
+    /// Eight channels of a pattern in steps; none where these are no pattern channels.
+    pub fn steps(&self, slot: usize) -> &[i16] {
+        self.sources.volumes.as_ref().map_or(&[], |volumes| volumes.steps(slot))
+    }
+
+    /// A row of the bank that lies here.
+    pub fn row(&self, row: usize) -> &[f32] {
+        self.sources.rows.row(row)
     }
 
     /// Puts a query into a row of the bank that lies here; false while a job still reads the shard.

@@ -3,6 +3,7 @@
 
 use crate::field::predict::{ErrorRing, Learner, Skill, Trust};
 use crate::field::shape::{CHANGE_SCALE, CONTEXT, CONTEXT_SCALE, Params, regressors};
+use crate::field::state::{Live, refill};
 
 /// Sensors as they come, what was expected of them, and what is learned from the difference.
 pub struct Predictor {
@@ -127,6 +128,34 @@ impl Predictor {
     /// Whether no cycle has been completed.
     pub fn is_new(&self) -> bool {
         self.age == 0
+    }
+    /// All that is known.
+    pub fn save(&self, live: &mut Live) {
+        (live.age, live.since_learn) = (self.age, self.since_learn);
+        let to = &mut live.senses;
+        refill(&mut to.sensors, &self.sensors);
+        refill(&mut to.change, &self.change);
+        refill(&mut to.prediction, &self.prediction);
+        refill(&mut to.learned, &self.learned);
+        refill(&mut to.regressors, &self.regressors);
+        self.ring.save(to);
+        self.skill.save(to);
+        self.trust.save(to);
+        self.learner.save(to);
+    }
+    /// The same back; it has been checked.
+    pub fn restore(&mut self, live: &Live) {
+        (self.age, self.since_learn) = (live.age, live.since_learn);
+        let from = &live.senses;
+        self.sensors.copy_from_slice(&from.sensors);
+        self.change.copy_from_slice(&from.change);
+        self.prediction.copy_from_slice(&from.prediction);
+        self.learned.copy_from_slice(&from.learned);
+        self.regressors.copy_from_slice(&from.regressors);
+        self.ring.restore(from);
+        self.skill.restore(from);
+        self.trust.restore(from);
+        self.learner.restore(from);
     }
     /// Memory of what is learned.
     pub fn bytes(&self) -> usize {

@@ -1,6 +1,8 @@
 //! Pattern library and experience bank: cosines about rest, exact best matches, insertion and
 //! eviction. Step 5 of `docs/field.md`.
 
+mod state;
+
 use crate::field::predict::dot;
 use crate::field::shape::{BANK_TOP, BLEND_TOP, CONTEXT, DESCRIPTOR, NORM_FLOOR, PATTERN, RECENCY_S};
 

@@ -1,0 +1,106 @@
+//! The whole of the engine's state, out and in again.
+
+use super::CpuEngine;
+use super::library::Blend;
+use super::nearest::Nearest;
+use crate::field::shape::{CHANNELS, GROUP, PATTERN, PATTERN_FIRST};
+use crate::field::state::{Given, Live, Pattern, StateError, refill, refill_list};
+
+impl CpuEngine {
+    /// Everything that it has lived through, into `live`. Takes memory only where `live` has no room yet.
+    pub fn save(&self, live: &mut Live) {
+        live.clear_extras();
+        live.reserve(&self.plan, false);
+        (live.cycle, live.on_half) = (self.cycle, self.on_half);
+        self.save_cells(false, &mut live.whole);
+        if self.on_half {
+            self.save_cells(true, &mut live.half);
+        }
+        if self.crew.parts().iter().all(|part| part.fresh) {
+            self.features.save(&mut live.reduced);
+        }
+        (live.since_step, live.since_blend) = (self.since_step, self.since_blend);
+        self.predictor.save(live);
+        let blend = self.blend.slots().iter().copied().zip(self.blend.weights().iter().copied());
+        refill_list(&mut live.blend, blend);
+        self.ledger.save(&mut live.bank);
+        live.bank.rows.clear();
+        (0..self.ledger.len()).for_each(|row| live.bank.rows.extend_from_slice(self.crew.row(row)));
+        let mut running = Nearest::NONE;
+        if live.bank.next_part.is_some() {
+            // Of each shard's five only those that are among the five of all can still come first.
+            let found = self.crew.nearest().iter().flat_map(Nearest::list);
+            found.for_each(|(row, cosine)| running.offer(*row, *cosine));
+        }
+        refill_list(&mut live.bank.running, running.list().iter().map(|(row, c)| (*row, f64::from(*c))));
+        (live.scores, live.bridge, live.metrics) = (self.scores, self.bridge, self.metrics);
+    }
+
+    fn save_cells(&self, half: bool, to: &mut Vec<f32>) {
+        to.clear();
+        for part in self.crew.parts() {
+            part.cells(half).each_run(self.level, |run| to.extend_from_slice(run));
+        }
+    }
+
+    /// Read-out and library.
+    pub fn given(&self) -> Given {
+        let slots = 0..self.plan.shape.patterns;
+        Given { readout: self.readout.clone(), patterns: slots.map(|slot| self.pattern(slot)).collect() }
+    }
+
+    fn pattern(&self, slot: usize) -> Option<Pattern> {
+        let (context, value) = self.index.entry(slot)?;
+        let mut volume = Vec::with_capacity(PATTERN * self.plan.shape.cells());
+        self.crew.parts().iter().for_each(|part| volume.extend_from_slice(part.steps(slot)));
+        Some(Pattern { volume, context: context.to_vec(), value, fine: None })
+    }
+
+    /// Goes on from `live`, with the read-out and the library that it has. A state that does not fit changes nothing.
+    pub fn restore(&mut self, live: &Live) -> Result<(), StateError> {
+        live.check(&self.plan)?;
+        (self.cycle, self.on_half) = (live.cycle, live.on_half);
+        self.restore_cells(false, &live.whole);
+        if live.on_half {
+            self.restore_cells(true, &live.half);
+        }
+        self.features.all.fill(0.0);
+        if !live.reduced.context.is_empty() {
+            self.features.restore(&live.reduced);
+            self.crew.parts_mut().iter_mut().for_each(|part| part.fresh = true);
+        }
+        (self.since_step, self.since_blend) = (live.since_step, live.since_blend);
+        self.predictor.restore(live);
+        self.blend = Blend::of(&live.blend);
+        self.ledger.restore(&live.bank);
+        self.crew.set_rows(&live.bank.rows);
+        self.crew.resume(&live.bank.running);
+        (self.scores, self.bridge, self.metrics) = (live.scores, live.bridge, live.metrics);
+        Ok(())
+    }
+
+    fn restore_cells(&mut self, half: bool, from: &[f32]) {
+        let parts = self.crew.parts_mut().iter_mut();
+        parts.zip(from.chunks_exact(from.len() / CHANNELS * GROUP)).for_each(|(part, eight)| {
+            part.write_all(half, eight);
+        });
+    }
+
+    /// Takes a read-out and a library in the place of its own. What does not fit changes nothing.
+    pub fn furnish(&mut self, given: &Given) -> Result<(), StateError> {
+        given.check(&self.plan)?;
+        refill(&mut self.readout, &given.readout);
+        let first = PATTERN_FIRST / GROUP;
+        let parts = &mut self.crew.parts_mut()[first..first + PATTERN / GROUP];
+        for (slot, pattern) in given.patterns.iter().enumerate() {
+            let Some(pattern) = pattern else {
+                self.index.clear(slot);
+                continue;
+            };
+            self.index.enter_unit(slot, &pattern.context, pattern.value);
+            let eights = pattern.volume.chunks_exact(pattern.volume.len() * GROUP / PATTERN);
+            parts.iter_mut().zip(eights).for_each(|(part, eight)| part.store_steps(slot, eight));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! The whole of the engine's state, out and in again.
+
+use super::ReferenceEngine;
+use crate::field::state::{Given, Live, StateError, refill, volume_step};
+
+impl ReferenceEngine {
+    /// Everything that it has lived through, into `live`. Takes memory only where `live` has no room yet.
+    pub fn save(&self, live: &mut Live) {
+        live.clear_extras();
+        live.reserve(&self.plan, true);
+        (live.cycle, live.age, live.on_half) = (self.cycle, self.age, self.on_half);
+        save_cells(&self.whole.u, &mut live.whole, &mut live.fine.whole);
+        if self.on_half {
+            save_cells(&self.half.u, &mut live.half, &mut live.fine.half);
+        }
+        (live.since_step, live.since_blend) = (self.since_slow, self.since_blend);
+        live.since_learn = self.since_learn;
+        let senses = &mut live.senses;
+        refill(&mut senses.sensors, &self.sensors);
+        refill(&mut senses.change, &self.change);
+        refill(&mut senses.prediction, &self.prediction);
+        refill(&mut senses.learned, &self.learned);
+        refill(&mut senses.regressors, &self.regressors);
+        self.ring.save(senses);
+        self.skill.save(senses);
+        self.trust.save(senses);
+        self.learner.save(senses);
+        self.library.save(live);
+        self.bank.save(&mut live.bank, &mut live.fine.rows);
+        (live.scores, live.bridge, live.metrics) = (self.scores, self.bridge, self.metrics);
+    }
+
+    /// Read-out and library.
+    pub fn given(&self) -> Given {
+        let step = volume_step(self.plan.params.beta);
+        let slots = 0..self.plan.shape.patterns;
+        Given {
+            readout: self.readout.clone(),
+            patterns: slots.map(|slot| self.library.pattern(slot, step)).collect(),
+        }
+    }
+
+    /// Goes on from `live`, with the read-out and the library that it has. A state that does not fit changes nothing.
+    pub fn restore(&mut self, live: &Live) -> Result<(), StateError> {
+        live.check(&self.plan)?;
+        (self.cycle, self.age, self.on_half) = (live.cycle, live.age, live.on_half);
+        restore_cells(&live.whole, &live.fine.whole, &mut self.whole.u);
+        restore_cells(&live.half, &live.fine.half, &mut self.half.u);
+        (self.since_slow, self.since_blend) = (live.since_step, live.since_blend);
+        self.since_learn = live.since_learn;
+        let senses = &live.senses;
+        self.sensors.copy_from_slice(&senses.sensors);
+        self.change.copy_from_slice(&senses.change);
+        self.prediction.copy_from_slice(&senses.prediction);
+        self.learned.copy_from_slice(&senses.learned);
+        self.regressors.copy_from_slice(&senses.regressors);
+        self.ring.restore(senses);
+        self.skill.restore(senses);
+        self.trust.restore(senses);
+        self.learner.restore(senses);
+        self.library.restore(live);
+        self.bank.restore(&live.bank, &live.fine.rows);
+        (self.scores, self.bridge, self.metrics) = (live.scores, live.bridge, live.metrics);
+        self.features.fill(0.0);
+        self.blend_anew();
+        Ok(())
+    }
+
+    /// Takes a read-out and a library in the place of its own. What does not fit changes nothing.
+    pub fn furnish(&mut self, given: &Given) -> Result<(), StateError> {
+        given.check(&self.plan)?;
+        self.readout.copy_from_slice(&given.readout);
+        let bound = 1.0 - self.plan.params.beta;
+        for (slot, pattern) in given.patterns.iter().enumerate() {
+            match pattern {
+                Some(pattern) => {
+                    self.library.put(slot, pattern, volume_step(self.plan.params.beta), bound as f32);
+                }
+                None => self.library.clear(slot),
+            }
+        }
+        self.blend_anew();
+        Ok(())
+    }
+
+    /// Q is the blend of what is stored.
+    fn blend_anew(&mut self) {
+        self.library.fill_blend(&mut self.whole.blend);
+        self.fill_half_blend();
+    }
+}
+
+fn save_cells(cells: &[f64], coarse: &mut Vec<f32>, fine: &mut Vec<f64>) {
+    coarse.clear();
+    coarse.extend(cells.iter().map(|cell| *cell as f32));
+    refill(fine, cells);
+}
+
+fn restore_cells(coarse: &[f32], fine: &[f64], cells: &mut [f64]) {
+    if fine.is_empty() {
+        cells.iter_mut().zip(coarse).for_each(|(to, from)| *to = f64::from(*from));
+    } else {
+        cells.iter_mut().zip(fine).for_each(|(to, from)| *to = *from);
+    }
+}

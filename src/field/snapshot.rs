@@ -1,0 +1,118 @@
+//! A whole brain in a file, and the field it was made for. Written whole or not at all, read whole or refused
+//! with the reason. When to write one, and the thread that does it, is `writer`'s.
+
+mod writer;
+
+pub use writer::{Desk, SnapshotCounts, SnapshotWriter, snapshot_line};
+
+use super::readout::{RowNames, first_difference, identity};
+use super::state::{Given, Live, State, StateError};
+use crate::board::plan::Board;
+use crate::codec::{self, FileError, Kind};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::Path;
+
+const KIND: Kind = Kind { tag: *b"BRAN", name: "snapshot", version: 1 };
+
+/// A brain and the field it was made for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// What decides what its numbers mean: name and value, in a fixed order.
+    made_for: Vec<(String, String)>,
+    state: State,
+}
+
+/// The same, borrowed; serde writes both alike.
+#[derive(Serialize)]
+struct SnapshotRef<'a> {
+    made_for: &'a [(String, String)],
+    state: StateRef<'a>,
+}
+
+#[derive(Serialize)]
+struct StateRef<'a> {
+    given: &'a Given,
+    live: &'a Live,
+}
+
+/// Why a snapshot is not used.
+#[derive(Debug)]
+pub enum SnapshotError {
+    /// The file cannot be read or written, or is damaged.
+    File(FileError),
+    /// It is whole, and of another field or board.
+    Mismatch {
+        /// What differs.
+        what: String,
+        /// Its value in the snapshot.
+        snapshot: String,
+        /// Its value on the board.
+        board: String,
+    },
+    /// It is of this field, and does not fit its engine.
+    State(StateError),
+}
+
+impl fmt::Display for SnapshotError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SnapshotError::File(error) => error.fmt(f),
+            SnapshotError::Mismatch { what, snapshot, board } => {
+                write!(f, "the snapshot was made for {what} = {snapshot}; the board has {board}")
+            }
+            SnapshotError::State(error) => write!(f, "the snapshot does not fit the field: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for SnapshotError {}
+
+impl From<FileError> for SnapshotError {
+    fn from(error: FileError) -> SnapshotError {
+        SnapshotError::File(error)
+    }
+}
+
+/// What must be the same where a snapshot is taken up: the rows of the read-out, and all that decides what a feature
+/// means.
+fn made_for(board: &Board) -> Vec<(String, String)> {
+    let rows = ("rows".to_string(), RowNames::of(board).to_string());
+    [rows].into_iter().chain(identity(board)).collect()
+}
+
+impl Snapshot {
+    /// `state` of a field of `board`.
+    pub fn new(board: &Board, state: State) -> Snapshot {
+        Snapshot { made_for: made_for(board), state }
+    }
+
+    /// Writes the file, whole or not at all.
+    pub fn save(&self, path: &Path) -> Result<(), SnapshotError> {
+        save(path, &self.made_for, &self.state.given, &self.state.live)
+    }
+
+    /// Reads a file; whether it fits a board is for [`Snapshot::check`].
+    pub fn load(path: &Path) -> Result<Snapshot, SnapshotError> {
+        Ok(codec::load(path, KIND)?)
+    }
+
+    /// Whether the field of `board` can go on from it; the first difference if not. Which engine computes, on how
+    /// many threads and how it keeps its cells does not matter.
+    pub fn check(&self, board: &Board) -> Result<(), SnapshotError> {
+        if let Some([what, snapshot, board]) = first_difference(&self.made_for, &made_for(board)) {
+            return Err(SnapshotError::Mismatch { what, snapshot, board });
+        }
+        self.state.given.check(&board.field).map_err(SnapshotError::State)?;
+        self.state.live.check(&board.field).map_err(SnapshotError::State)
+    }
+
+    /// What it holds.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+}
+
+fn save(path: &Path, made_for: &[(String, String)], given: &Given, live: &Live) -> Result<(), SnapshotError> {
+    Ok(codec::save(path, KIND, &SnapshotRef { made_for, state: StateRef { given, live } })?)
+}

@@ -1,0 +1,149 @@
+//! The line from the field to the disk: the field fills a buffer between two cycles and hands it over, a thread
+//! of its own writes it, however long the disk takes. There are two buffers; where both are with the writer the
+//! snapshot is left out and counted.
+
+use super::{made_for, save};
+use crate::board::plan::Board;
+use crate::field::state::{Given, Live};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// One that is being filled and one that is being written.
+const BUFFERS: usize = 2;
+/// How often the end looks whether the writer is done.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// What became of snapshots.
+#[derive(Debug, Default)]
+struct Progress {
+    handed_over: AtomicU64,
+    written: AtomicU64,
+    skipped: AtomicU64,
+    failed: AtomicU64,
+    /// Why the last one failed.
+    trouble: Mutex<Option<String>>,
+}
+
+/// What became of snapshots, for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct SnapshotCounts {
+    /// Whole in the file, one after the other.
+    pub written: u64,
+    /// Came due while the writer was still busy.
+    pub skipped: u64,
+    /// Could not be written.
+    pub failed: u64,
+    /// Why the last one could not.
+    pub trouble: Option<String>,
+    /// Whether the writer had done with all when it was last asked.
+    pub finished: bool,
+}
+
+/// The field's end.
+pub struct Desk {
+    held: Option<Box<Live>>,
+    empty: Receiver<Box<Live>>,
+    full: Sender<Box<Live>>,
+    progress: Arc<Progress>,
+}
+
+/// The other end: the thread that writes.
+pub struct SnapshotWriter {
+    progress: Arc<Progress>,
+}
+
+/// Starts the writer of `path` for a brain of `board` that was given `given`. All memory that the field fills is
+/// taken here; the thread has the priority of the caller, an ordinary one if it is called at the start.
+pub fn snapshot_line(
+    path: PathBuf,
+    board: &Board,
+    given: Arc<Given>,
+    mut fill: impl FnMut(&mut Live) -> bool,
+) -> std::io::Result<(Desk, SnapshotWriter)> {
+    let (put_back, empty) = bounded(BUFFERS);
+    let (full, orders) = bounded::<Box<Live>>(BUFFERS);
+    for _ in 0..BUFFERS {
+        let mut live = Box::<Live>::default();
+        live.reserve(&board.field, false);
+        fill(&mut live); // so that its pages are there
+        let _ = put_back.send(live);
+    }
+    let progress: Arc<Progress> = Arc::default();
+    let (told, made_for) = (progress.clone(), made_for(board));
+    thread::Builder::new().name("snapshot".into()).spawn(move || {
+        for live in orders {
+            match save(&path, &made_for, &given, &live) {
+                Ok(()) => told.written.fetch_add(1, Ordering::Release),
+                Err(error) => {
+                    log::warn!("no snapshot: {error}");
+                    if let Ok(mut trouble) = told.trouble.lock() {
+                        *trouble = Some(error.to_string());
+                    }
+                    told.failed.fetch_add(1, Ordering::Release)
+                }
+            };
+            let _ = put_back.send(live);
+        }
+    })?;
+    let desk = Desk { held: None, empty, full, progress: progress.clone() };
+    Ok((desk, SnapshotWriter { progress }))
+}
+
+impl Desk {
+    /// Has `fill` fill a buffer and hands it to the writer. False: `fill` could not do it now; to be asked again soon.
+    /// Never waits; with both buffers at the writer the snapshot is skipped.
+    pub fn hand_over(&mut self, fill: impl FnOnce(&mut Live) -> bool) -> bool {
+        self.held = self.held.take().or_else(|| self.empty.try_recv().ok());
+        self.give(fill)
+    }
+
+    /// The same at the end, when a buffer may be waited for.
+    pub fn hand_over_last(&mut self, patience: Duration, fill: impl FnOnce(&mut Live) -> bool) -> bool {
+        self.held = self.held.take().or_else(|| self.empty.recv_timeout(patience).ok());
+        self.give(fill)
+    }
+
+    fn give(&mut self, fill: impl FnOnce(&mut Live) -> bool) -> bool {
+        let Some(mut live) = self.held.take() else {
+            self.progress.skipped.fetch_add(1, Ordering::Relaxed);
+            return true;
+        };
+        if !fill(&mut live) {
+            self.held = Some(live);
+            return false;
+        }
+        self.progress.handed_over.fetch_add(1, Ordering::Release);
+        // There is room for every buffer; without a writer it is gone, and every later one is skipped.
+        let _ = self.full.try_send(live);
+        true
+    }
+}
+
+impl SnapshotWriter {
+    /// What became of the snapshots so far.
+    pub fn counts(&self) -> SnapshotCounts {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Acquire);
+        let (written, failed) = (count(&self.progress.written), count(&self.progress.failed));
+        SnapshotCounts {
+            written,
+            skipped: count(&self.progress.skipped),
+            failed,
+            trouble: self.progress.trouble.lock().ok().and_then(|trouble| trouble.clone()),
+            finished: written + failed == count(&self.progress.handed_over),
+        }
+    }
+
+    /// Waits until everything that was handed over is written, for at most `patience`: a disk that hangs must not
+    /// keep a program from ending. The field hands over no more.
+    pub fn end(&self, patience: Duration) -> SnapshotCounts {
+        let until = Instant::now() + patience;
+        while !self.counts().finished && Instant::now() < until {
+            thread::sleep(LOOK_EVERY);
+        }
+        self.counts()
+    }
+}

@@ -1,0 +1,223 @@
+//! What an engine gives away and takes over: it goes on as if nothing had happened, another one goes on within its
+//! rounding, what does not fit changes nothing, and giving it away a second time takes no memory.
+
+use super::agreement::Bounds;
+use super::identity::shown;
+use super::*;
+use crate::counting::allocations_in;
+use ganglion::field::shape::DESCRIPTOR;
+use ganglion::field::state::{Live, StateError};
+
+/// Saved after so many cycles of `rung_at`: on each rung, in the middle of a sweep in two parts, on the half grid,
+/// before the first cycle, and long after the bank was full.
+const MOMENTS: [u64; 9] = [0, 3, 7, 11, 16, 17, 23, 28, 103];
+
+fn run(engine: &mut Engine, cycles: std::ops::Range<u64>) {
+    cycles.for_each(|cycle| assert!(engine.cycle(&stimulus(cycle, rung_at(cycle))).is_ok()));
+}
+
+fn saved(engine: &mut Engine) -> Live {
+    let mut live = Live::default();
+    assert!(engine.save(&mut live));
+    live
+}
+
+/// Another engine of `plan` that goes on where `engine` is. It has been used for something else.
+fn successor(engine: &mut Engine, plan: &FieldPlan) -> Engine {
+    let mut other = Engine::build(plan);
+    run(&mut other, 0..27);
+    other.furnish(&engine.given()).expect("it fits");
+    other.restore(&saved(engine)).expect("it fits");
+    other
+}
+
+#[test]
+fn the_cpu_engine_goes_on_bit_for_bit() {
+    for storage in STORAGES {
+        for threads in [1, 2] {
+            let plan = FieldPlan { storage, threads, ..plan(8) };
+            for moment in MOMENTS {
+                let mut first = build(&plan);
+                run(&mut first, 0..moment);
+                let mut second = successor(&mut first, &plan);
+                for cycle in moment..moment + 50 {
+                    let stimulus = stimulus(cycle, rung_at(cycle));
+                    let what = format!("{storage:?}, {threads} threads, from {moment}, cycle {cycle}");
+                    assert_eq!(shown(&mut first, &stimulus), shown(&mut second, &stimulus), "{what}");
+                    assert_eq!(first.metrics(), second.metrics(), "{what}");
+                }
+                assert_eq!(saved(&mut first), saved(&mut second));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_reference_goes_on_bit_for_bit() {
+    let plan = FieldPlan { engine: EngineKind::Reference, ..plan(8) };
+    for moment in MOMENTS {
+        let mut first = build(&plan);
+        run(&mut first, 0..moment);
+        let mut second = successor(&mut first, &plan);
+        for cycle in moment..moment + 50 {
+            let stimulus = stimulus(cycle, rung_at(cycle));
+            let answers = [&mut first, &mut second].map(|engine| {
+                let response = engine.cycle(&stimulus).expect("in range");
+                format!("{response:?} {:?} {:?} {:?}", engine.prediction(), engine.nearest(), engine.blend())
+            });
+            assert_eq!(answers[0], answers[1], "from {moment}, cycle {cycle}");
+        }
+        assert_eq!(saved(&mut first), saved(&mut second), "from {moment}");
+    }
+}
+
+#[test]
+fn one_engine_goes_on_where_another_stopped() {
+    let cpu = FieldPlan { learn: false, ..plan(8) };
+    let reference = FieldPlan { engine: EngineKind::Reference, ..cpu.clone() };
+    let bound = Bounds::of(&cpu).cell;
+    for [from, to] in [[&cpu, &reference], [&reference, &cpu]] {
+        for moment in MOMENTS {
+            let mut first = build(from);
+            for experience in 0..5 {
+                let draw = |i: usize| uniform(experience, Stream::Patterns, i as u64) as f32 - 0.5;
+                assert!(first.store_experience(&std::array::from_fn(draw), 0.5));
+            }
+            // One without direction: its length is below the floor, so it is no neighbour of anything.
+            assert!(first.store_experience(&[1e-6; DESCRIPTOR], 0.1));
+            run(&mut first, 0..moment);
+            let mut second = successor(&mut first, to);
+            for cycle in moment..moment + 50 {
+                let stimulus = stimulus(cycle, rung_at(cycle));
+                let what = format!("from {} at {moment}, cycle {cycle}", first.kind());
+                let answers =
+                    [&mut first, &mut second].map(|engine| engine.cycle(&stimulus).expect("in range"));
+                for (a, b) in answers[0].scores.iter().zip(&answers[1].scores) {
+                    assert!(f64::from((a - b).abs()) <= bound, "{what}: scores {a} and {b}");
+                }
+                assert!((answers[0].novelty - answers[1].novelty).abs() < 1e-4, "{what}");
+                assert!((answers[0].skill - answers[1].skill).abs() < 1e-3, "{what}");
+                assert!((answers[0].confidence - answers[1].confidence).abs() < 1e-4, "{what}");
+                let mut features = [[0.0; FEATURES]; 2];
+                first.copy_features(&mut features[0]);
+                second.copy_features(&mut features[1]);
+                let off = features[0].iter().zip(&features[1]).map(|(a, b)| (a - b).abs());
+                assert!(off.fold(0.0, f32::max) <= bound as f32, "{what}: features");
+                assert_eq!(first.nearest().len(), second.nearest().len(), "{what}");
+                for (a, b) in first.nearest().iter().zip(second.nearest()) {
+                    assert!((a.1 - b.1).abs() < 1e-4, "{what}: {a:?} and {b:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn to_save_again_takes_no_memory_whatever_has_come_since() {
+    for kind in [EngineKind::Cpu, EngineKind::Reference] {
+        for storage in STORAGES {
+            let plan = FieldPlan { engine: kind, storage, ..plan(8) };
+            let mut engine = build(&plan);
+            let mut live = saved(&mut engine);
+            for cycle in 0..60 {
+                run(&mut engine, cycle..cycle + 1);
+                let count = allocations_in(|| assert!(engine.save(&mut live)));
+                assert_eq!(count, 0, "{kind:?}, {storage:?}, cycle {cycle}");
+            }
+            assert_eq!(live, saved(&mut engine), "nothing of an older one is left in it");
+        }
+    }
+}
+
+type Spoil = (&'static str, fn(&mut Live));
+
+const SPOILS: [Spoil; 22] = [
+    ("cells of the whole grid", |live| live.whole.truncate(7)),
+    ("cells of the whole grid", |live| live.whole[5] = 0.96),
+    ("cells of the whole grid", |live| live.whole[5] = f32::NAN),
+    ("cells of the half grid", |live| live.half = vec![0.0; 64 * 64]),
+    ("cells of the half grid", |live| live.on_half = true),
+    ("fine cells of the whole grid", |live| live.fine.whole = vec![0.5; live.whole.len()]),
+    ("means of channels", |live| live.reduced.context = vec![0.0; 3]),
+    ("means of blocks", |live| {
+        (live.reduced.context, live.reduced.descriptor) = (vec![0.0; 64], vec![2.0; 512])
+    }),
+    ("sensors", |live| live.senses.sensors[0] = 1.5),
+    ("predictions", |live| live.senses.prediction.push(0.0)),
+    ("covariance", |live| live.senses.covariance[9] = f64::INFINITY),
+    ("errors", |live| live.senses.errors = vec![0.0; 1001]),
+    ("turn of the ridge", |live| live.senses.turn = 97),
+    ("cycles since a group was stepped", |live| live.since_step[6] = u64::MAX),
+    ("cycles since the library was matched", |live| live.since_blend = 3),
+    ("cycles since a step of learning", |live| live.since_learn = 5),
+    ("slots of the blend", |live| live.blend = vec![(6, 1.0)]),
+    ("numbers of the bank", |live| live.bank.value.push(1.0)),
+    ("length of an experience", |live| live.bank.rows[0] = 1.1),
+    ("part of the sweep", |live| live.bank.next_part = Some(2)),
+    ("rows of the last sweep", |live| live.bank.nearest = vec![(0, 0.1), (1, 0.2)]),
+    ("scores", |live| live.scores[15] = f64::NAN),
+];
+
+fn named(error: StateError) -> &'static str {
+    match error {
+        StateError::Count { field, .. }
+        | StateError::TooMany { field, .. }
+        | StateError::Value { field, .. } => field,
+    }
+}
+
+#[test]
+fn a_state_that_does_not_fit_is_refused_by_name_and_changes_nothing() {
+    for kind in [EngineKind::Cpu, EngineKind::Reference] {
+        let plan = FieldPlan { engine: kind, ..plan(8) };
+        let mut engine = build(&plan);
+        run(&mut engine, 0..24);
+        let mut other = build(&plan);
+        run(&mut other, 0..9);
+        let before = (saved(&mut other), other.given());
+        for (field, spoil) in SPOILS {
+            let mut live = saved(&mut engine);
+            spoil(&mut live);
+            assert_eq!(other.restore(&live).map_err(named), Err(field), "{kind:?}");
+        }
+        let given = engine.given();
+        let mut short = given.clone();
+        short.patterns.pop();
+        let mut beyond = given.clone();
+        beyond.patterns[2].as_mut().expect("stored").volume[3] = i16::MIN;
+        let mut long = given.clone();
+        long.patterns[0].as_mut().expect("stored").context[0] = 2.0;
+        let mut endless = given;
+        endless.readout[8] = f32::INFINITY;
+        let cases = [
+            (short, "slots of the library"),
+            (beyond, "cells of a pattern"),
+            (long, "length of a pattern's context"),
+            (endless, "weights of the read-out"),
+        ];
+        for (given, field) in cases {
+            assert_eq!(other.furnish(&given).map_err(named), Err(field), "{kind:?}");
+        }
+        assert_eq!((saved(&mut other), other.given()), before, "{kind:?}");
+    }
+    let mut small = build(&FieldPlan { shape: Shape { bank: 3, ..plan(8).shape }, ..plan(8) });
+    let mut full = build(&plan(8));
+    run(&mut full, 0..24);
+    let error = small.restore(&saved(&mut full)).expect_err("it has room for three");
+    assert!(error.to_string().starts_with("experiences: ") && error.to_string().ends_with("has room for 3"));
+}
+
+#[test]
+fn what_is_f64_in_both_engines_comes_over_as_it_is() {
+    let reference = FieldPlan { engine: EngineKind::Reference, ..plan(8) };
+    for [from, to] in [[&plan(8), &reference], [&reference, &plan(8)]] {
+        let mut first = build(from);
+        run(&mut first, 0..28); // with all that was learned and stored, in the middle of a sweep
+        let mut second = successor(&mut first, to);
+        let (a, b) = (saved(&mut first), saved(&mut second));
+        assert_eq!((&a.senses, &a.blend, a.scores, a.bridge), (&b.senses, &b.blend, b.scores, b.bridge));
+        assert_eq!((a.cycle, a.age, a.on_half, a.since_learn), (b.cycle, b.age, b.on_half, b.since_learn));
+        assert_eq!((&a.bank.value, &a.bank.last_use), (&b.bank.value, &b.bank.last_use));
+        assert!(a.senses.weights.iter().any(|w| w.abs() > 1e-3) && a.bank.value.len() > 5);
+    }
+}

@@ -1,0 +1,238 @@
+//! A brain in a file: it comes back as it was, or is refused with the reason; a process that is killed while it
+//! writes leaves a whole file; a robot goes on from one, and a disk that stalls delays nobody.
+
+use crate::cli::{err, ganglion, out, output};
+use crate::counting::allocations_in;
+use ganglion::board;
+use ganglion::board::plan::Board;
+use ganglion::field::Engine;
+use ganglion::field::shape::EngineKind;
+use ganglion::field::snapshot::{Snapshot, SnapshotError, snapshot_line};
+use ganglion::field::state::{Live, State};
+use ganglion::field::{Rung, Stimulus};
+use ganglion::frame::MAX_SENSORS;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The sim board with a small field: a file of 300 kB.
+fn small() -> Board {
+    let mut board = board::built_in("sim").expect("it is built in").expect("and sound").board;
+    board.field.shape.grid = 8;
+    board.field.engine = EngineKind::Cpu;
+    board
+}
+
+fn lived(board: &Board, cycles: u64) -> State {
+    let mut engine = Engine::build(&board.field);
+    for cycle in 0..cycles {
+        let sensors = [(cycle as f32 * 0.3).sin(); MAX_SENSORS];
+        assert!(engine.cycle(&Stimulus { cycle, sensors, reward: 0.5, rung: Rung::BEST }).is_ok());
+    }
+    let mut live = Live::default();
+    assert!(engine.save(&mut live));
+    State { given: engine.given(), live }
+}
+
+/// A folder of its own that goes away with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("ganglion-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder for the test");
+        Folder(path)
+    }
+    fn file(&self) -> PathBuf {
+        self.0.join("brain")
+    }
+    fn names(&self) -> Vec<String> {
+        let entries = std::fs::read_dir(&self.0).expect("it is there").flatten();
+        entries.map(|entry| entry.file_name().to_string_lossy().to_string()).collect()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_brain_comes_back_as_it_was_and_only_where_it_was_made_for() {
+    let (board, folder) = (small(), Folder::new("back"));
+    let snapshot = Snapshot::new(&board, lived(&board, 30));
+    snapshot.save(&folder.file()).expect("it can be written");
+    let loaded = Snapshot::load(&folder.file()).expect("it can be read");
+    assert_eq!(loaded, snapshot);
+    assert!(loaded.check(&board).is_ok());
+    let refused = |change: &dyn Fn(&mut Board)| {
+        let mut other = board.clone();
+        change(&mut other);
+        loaded.check(&other).expect_err("another field").to_string()
+    };
+    let grid = refused(&|board| board.field.shape.grid = 16);
+    assert_eq!(grid, "the snapshot was made for field grid = 8; the board has 16");
+    assert!(refused(&|board| board.field.seed += 1).contains("field seed = "));
+    assert!(refused(&|board| board.motors.swap(0, 1)).contains("rows = motors "));
+    let small_bank = refused(&|board| board.field.shape.bank = 0);
+    assert!(small_bank.contains("experiences: ") && small_bank.ends_with("room for 0"), "{small_bank}");
+    let mut other = board;
+    other.field.threads += 1;
+    other.field.engine = EngineKind::Reference;
+    assert!(loaded.check(&other).is_ok(), "what computes does not matter");
+}
+
+#[test]
+fn no_part_and_no_flipped_bit_passes_for_a_brain() {
+    let (board, folder) = (small(), Folder::new("damage"));
+    Snapshot::new(&board, lived(&board, 3)).save(&folder.file()).expect("it can be written");
+    let bytes = std::fs::read(folder.file()).expect("it is there");
+    let refused = |bytes: &[u8]| {
+        std::fs::write(folder.file(), bytes).expect("it can be written");
+        let error = Snapshot::load(&folder.file()).expect_err("damaged");
+        assert!(matches!(error, SnapshotError::File(_)), "{error}");
+    };
+    let step = (bytes.len() / 40).max(1);
+    for length in (0..60).chain((60..bytes.len()).step_by(step)).chain([bytes.len() - 1]) {
+        refused(&bytes[..length]);
+    }
+    for at in (0..30).chain((30..bytes.len()).step_by(step)).chain([bytes.len() - 1]) {
+        let mut broken = bytes.clone();
+        broken[at] ^= 1 << (at % 8);
+        refused(&broken);
+    }
+}
+
+const WRITER: &str = "GANGLION_TEST_WRITES_SNAPSHOTS_TO";
+
+/// Writes two brains in turn for ever; what the test below kills. Does nothing by itself.
+#[test]
+fn writes_brains_until_it_is_killed() {
+    let Some(path) = std::env::var_os(WRITER) else { return };
+    let board = small();
+    let both = [1, 2].map(|cycles| Snapshot::new(&board, lived(&board, cycles)));
+    loop {
+        both.iter().for_each(|snapshot| snapshot.save(Path::new(&path)).expect("it can be written"));
+    }
+}
+
+#[test]
+fn a_process_that_is_killed_while_it_writes_leaves_a_whole_brain() {
+    let folder = Folder::new("killed");
+    let board = small();
+    let wanted = [1, 2].map(|cycles| Snapshot::new(&board, lived(&board, cycles)));
+    let mut left_over = 0;
+    for round in 0..12_u64 {
+        let mut child = std::process::Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "snapshot::writes_brains_until_it_is_killed", "--nocapture"])
+            .env(WRITER, folder.file())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .expect("it can be started again");
+        while !folder.names().iter().any(|name| name == "brain") {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_micros(20_000 + round * 7_919 % 13_000));
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+        left_over += folder.names().len() - 1;
+        let found = Snapshot::load(&folder.file()).expect("one of both, whole");
+        assert!(wanted.contains(&found), "round {round}");
+        wanted[0].save(&folder.file()).expect("it can be written");
+        assert_eq!(folder.names(), ["brain"], "what was left is swept away");
+    }
+    println!("{left_over} of 12 were killed in the middle of a file");
+}
+
+#[test]
+fn a_writer_that_is_busy_costs_a_snapshot_and_no_time() {
+    let (board, folder) = (small(), Folder::new("busy"));
+    // Nobody reads this pipe: opening it for writing stalls the writer, as a disk would. It is written beside the
+    // file, under the name that this process uses.
+    let pipe = folder.0.join(format!("brain.{}.new", std::process::id()));
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
+    assert!(made.success());
+    let state = lived(&board, 5);
+    let fill = |live: &mut Live| {
+        live.clone_from(&state.live);
+        true
+    };
+    let given = Arc::new(state.given.clone());
+    let (mut desk, writer) = snapshot_line(folder.file(), &board, given, fill).expect("a thread");
+    for _ in 0..5 {
+        assert!(desk.hand_over(fill));
+    }
+    let counts = writer.counts();
+    assert_eq!((counts.written, counts.skipped, counts.finished), (0, 3, false), "two buffers");
+    let reader = std::thread::spawn(move || std::fs::read(pipe).map(|bytes| bytes.len()));
+    let counts = writer.end(Duration::from_secs(60));
+    // A pipe cannot be put to the disk, so the first fails; the second finds the name free.
+    assert_eq!((counts.failed, counts.written, counts.finished), (1, 1, true));
+    assert!(counts.trouble.is_some() && reader.join().expect("it ends").expect("it reads") > 1000);
+    let snapshot = Snapshot::load(&folder.file()).expect("the second is whole");
+    assert_eq!(*snapshot.state(), state);
+    assert!(!desk.hand_over(|_| false), "not now: to be asked again");
+    assert_eq!(writer.counts().skipped, 3);
+}
+
+#[test]
+fn to_hand_a_brain_over_takes_no_memory() {
+    let (board, folder) = (small(), Folder::new("quiet"));
+    let mut engine = Engine::build(&board.field);
+    let given = Arc::new(engine.given());
+    let line = snapshot_line(folder.file(), &board, given, |live| engine.save(live));
+    let (mut desk, writer) = line.expect("a thread");
+    for cycle in 0..30 {
+        let stimulus = Stimulus { cycle, sensors: [0.3; MAX_SENSORS], reward: 0.5, rung: Rung::WORST };
+        assert!(engine.cycle(&stimulus).is_ok());
+        let count = allocations_in(|| assert!(desk.hand_over(|live| engine.save(live))));
+        assert_eq!(count, 0, "cycle {cycle}");
+        if cycle % 10 == 0 {
+            assert!(writer.end(Duration::from_secs(60)).finished);
+        }
+    }
+    let counts = writer.end(Duration::from_secs(60));
+    assert!(counts.written >= 4 && counts.written + counts.skipped == 30 && counts.failed == 0);
+}
+
+fn report(arguments: &[&str]) -> serde_json::Value {
+    let run = output(arguments);
+    assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+    serde_json::from_str(out(&run).lines().last().expect("a line")).expect("JSON")
+}
+
+#[test]
+fn a_robot_keeps_its_brain_and_goes_on_with_it() {
+    let folder = Folder::new("robot");
+    let file = folder.file().to_string_lossy().to_string();
+    let run =
+        ["run", "--clock", "sim", "--for", "3s", "--snapshot", &file, "--snapshot-every", "1s", "--json"];
+    let first = report(&run);
+    assert!(first["resumed_age"].is_null());
+    assert!(first["snapshots"]["written"].as_u64() >= Some(1) && first["snapshots"]["failed"] == 0);
+    let kept = Snapshot::load(&folder.file()).expect("the one at the end");
+    let second = report(&run);
+    assert_eq!(second["resumed_age"].as_u64(), Some(kept.state().live.age));
+    let later = Snapshot::load(&folder.file()).expect("the one at the end");
+    assert_eq!(later.state().live.age, 2 * kept.state().live.age, "the same number of cycles once more");
+    assert_eq!(later.state().live.cycle, 2 * kept.state().live.cycle + 1, "numbered on");
+    assert_eq!(later.state().given, kept.state().given, "and with the same read-out");
+
+    let other = output(&["run", "--board", "picarx-v4", "--snapshot", &file]);
+    assert_eq!(other.status.code(), Some(78), "{}", err(&other));
+    assert!(
+        err(&other).contains("the snapshot was made for") && err(&other).contains(&file),
+        "{}",
+        err(&other)
+    );
+    let mut bytes = std::fs::read(&file).expect("it is there");
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 4;
+    std::fs::write(&file, bytes).expect("it can be written");
+    let damaged = output(&["run", "--clock", "sim", "--snapshot", &file]);
+    assert_eq!(damaged.status.code(), Some(65), "{}", err(&damaged));
+    assert!(err(&damaged).contains("damaged") && err(&damaged).contains(&file), "{}", err(&damaged));
+    let alone = ganglion(&["run", "--snapshot-every", "1s"]).output().expect("it starts");
+    assert_eq!(alone.status.code(), Some(64), "a period without a file");
+}
