@@ -13,9 +13,12 @@ use crate::device::adc::HatAdc;
 use crate::device::button::Button;
 use crate::device::float_register::FloatRegister;
 use crate::device::hc_sr04::HcSr04;
-use crate::field::Readout;
+use crate::field::brain::{Brain, BrainError};
 use crate::field::link::FieldLink;
-use crate::field::worker::{Brain, FieldWorker, Order, Outcome};
+use crate::field::snapshot::{Desk, Snapshot, SnapshotError, SnapshotWriter, snapshot_line};
+use crate::field::takeover::Open;
+use crate::field::worker::{FieldWorker, Order, Outcome};
+use crate::field::{Readout, ReadoutError};
 use crate::frame::{Frame, Reading};
 use crate::learn::imitate;
 use crate::mode::Modes;
@@ -29,6 +32,7 @@ use crate::time::{Clock, Grid, Instant, Span};
 use crate::trace::{Record, TRACE_RING};
 use crate::wire::WireLink;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -46,6 +50,21 @@ pub struct Options {
     pub readout: Option<Readout>,
     /// Rows of a log, for boards whose bus is a log.
     pub log: Option<LogRows>,
+    /// A brain to go on with; its read-out is used unless another is given.
+    pub resume: Option<Snapshot>,
+    /// Where the brain is kept.
+    pub snapshots: Option<SnapshotPlan>,
+    /// Opens the device that the field is computed on; without it that is the CPU.
+    pub device: Option<Open>,
+}
+
+/// Where the brain is kept, and how often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotPlan {
+    /// The file; replaced whole each time.
+    pub path: PathBuf,
+    /// From one to the next. One more is written at the end.
+    pub every: Span,
 }
 
 /// Why a robot cannot be put together.
@@ -64,7 +83,13 @@ pub enum BuildError {
         what: String,
     },
     /// The read-out was made for another field.
-    Readout(crate::field::ReadoutError),
+    Readout(ReadoutError),
+    /// The snapshot was made for another field.
+    Snapshot(SnapshotError),
+    /// The engine cannot be built.
+    Brain(BrainError),
+    /// The thread that writes snapshots cannot be started.
+    Thread(std::io::Error),
 }
 
 impl fmt::Display for BuildError {
@@ -78,6 +103,9 @@ impl fmt::Display for BuildError {
             BuildError::NoLog => write!(f, "this board reads a log: use 'ganglion replay --log FILE'"),
             BuildError::Misfit { what } => write!(f, "{what}"),
             BuildError::Readout(error) => error.fmt(f),
+            BuildError::Snapshot(error) => error.fmt(f),
+            BuildError::Brain(error) => error.fmt(f),
+            BuildError::Thread(error) => write!(f, "a thread cannot be started: {error}"),
         }
     }
 }
@@ -114,6 +142,13 @@ pub struct Robot {
     pub engine_name: String,
     /// What the engine's own threads were refused.
     pub engine_refusals: Vec<Refusal>,
+    /// Where the brain's snapshots are written, if they are. To be taken out before the robot is run, and asked for
+    /// the end of it.
+    pub snapshots: Option<SnapshotWriter>,
+    /// Cycles that the brain had lived through when it was taken up; `None`: it began at rest.
+    pub resumed_age: Option<u64>,
+    /// Faults of the script that have nothing to strike here.
+    pub idle_faults: Vec<&'static str>,
 }
 
 /// The workers' ends of the lines to the tick.
@@ -161,8 +196,18 @@ impl Robot {
         options: Options,
     ) -> Result<Robot, BuildError> {
         // The slow part first: the simulator's faults count their time from the moment it is made.
-        let brain = brain(board, options.readout)?;
+        let resume = options.resume.as_ref();
+        let mut brain = brain(board, options.readout, resume, options.device)?;
         let (engine_name, engine_refusals) = (brain.engine_name(), brain.refusals());
+        let idle_faults = match brain.has_device() {
+            true => Vec::new(),
+            false => {
+                options.faults.iter().filter(|f| f.kind.gpu().is_some()).map(|f| f.kind.name()).collect()
+            }
+        };
+        let lived = resume.map(|snapshot| &snapshot.state().live).filter(|live| live.age > 0);
+        let (resumed_age, last_cycle) = (lived.map(|live| live.age), lived.map(|live| live.cycle));
+        let kept = keep(board, &mut brain, options.snapshots)?;
         let (wire, ends) = motor_line(board.motors.len());
         let bus_bell = ends.bell.clone();
         let mut inlets = Inlets::new();
@@ -175,7 +220,9 @@ impl Robot {
         let bus = inlets.bus.clone();
         let zero = plant.as_ref().map_or(first, Plant::zero);
         let faults = FieldFaults::new(&options.faults, zero);
-        let field = link_field(board, brain, faults, clock.is_real(), &bus_bell, &mut hands);
+        let (desk, snapshots) = kept.unzip();
+        let mut field = link_field(board, brain, faults, desk, clock.is_real(), &bus_bell, &mut hands);
+        last_cycle.into_iter().for_each(|last| field.continue_after(last));
         let tick = Tick {
             requests: requests.clone(),
             grid: Grid::new(first, board.period),
@@ -204,6 +251,9 @@ impl Robot {
             requests,
             engine_name,
             engine_refusals,
+            snapshots,
+            resumed_age,
+            idle_faults,
         })
     }
 }
@@ -294,14 +344,34 @@ fn edges_hand(board: &Board, plant: &Plant, inlets: &mut Inlets) -> Option<Hand>
     Some(Hand { worker: Box::new(worker), bell: Arc::default(), role: Role::Edges })
 }
 
-/// The field's engine with its read-out: the one that was given, or the board's starting table
-/// taught to it; without either it asks for nothing.
-fn brain(board: &Board, readout: Option<Readout>) -> Result<Brain, BuildError> {
+/// The field's engine with its read-out: the one that was given, or that of the snapshot it goes on from, or the
+/// board's starting table taught to it; without any of them it asks for nothing.
+fn brain(
+    board: &Board,
+    readout: Option<Readout>,
+    resume: Option<&Snapshot>,
+    device: Option<Open>,
+) -> Result<Brain, BuildError> {
     if let Some(readout) = &readout {
         readout.check(board).map_err(BuildError::Readout)?;
     }
-    let taught = || (!board.field.start.is_empty()).then(|| imitate(board));
-    Ok(Brain::new(board, readout.or_else(taught)))
+    if let Some(snapshot) = resume {
+        snapshot.check(board).map_err(BuildError::Snapshot)?;
+    }
+    let untaught = resume.is_none() && !board.field.start.is_empty();
+    let readout = readout.or_else(|| untaught.then(|| imitate(board)));
+    let state = resume.map(Snapshot::state);
+    Brain::new(board, readout.as_ref(), state, device).map_err(BuildError::Brain)
+}
+
+/// The line on which the brain goes to its file, and how often it does.
+type Kept = ((Desk, Span), SnapshotWriter);
+
+fn keep(board: &Board, brain: &mut Brain, plan: Option<SnapshotPlan>) -> Result<Option<Kept>, BuildError> {
+    let Some(SnapshotPlan { path, every }) = plan else { return Ok(None) };
+    let given = brain.given();
+    let line = snapshot_line(path, board, given, |live| brain.save(live)).map_err(BuildError::Thread)?;
+    Ok(Some(((line.0, every), line.1)))
 }
 
 /// Puts the engine on its worker and returns the tick's end of the line.
@@ -309,6 +379,7 @@ fn link_field(
     board: &Board,
     brain: Brain,
     faults: FieldFaults,
+    snapshots: Option<(Desk, Span)>,
     real: bool,
     bus_bell: &Bell,
     hands: &mut Vec<Hand>,
@@ -321,7 +392,10 @@ fn link_field(
         BusPlan::Log => Span::ZERO, // a replay is as fast as the machine: the field costs no time of the log
         _ => board.budget.target,
     });
-    let worker = FieldWorker::new(brain, taken, outcomes, faults, modelled);
+    let mut worker = FieldWorker::new(brain, taken, outcomes, faults, modelled);
+    if let Some((desk, every)) = snapshots {
+        worker = worker.with_snapshots(desk, every);
+    }
     hands.push(Hand { worker: Box::new(worker), bell: bell.clone(), role: Role::Field });
     FieldLink::new(orders, collected, bell, board.field.every_ticks)
 }

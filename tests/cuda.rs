@@ -5,8 +5,13 @@
 //! no C++ compiler these tests say that they are skipped.
 
 mod emulator;
+mod gpu;
 mod image;
+pub mod engine;
+mod release;
 mod rig;
+mod robot;
+pub mod standin;
 mod tables;
 
 use ganglion::field::reference::ReferenceEngine;
@@ -220,6 +225,13 @@ fn kernels_agree_with_the_reference_on_every_rung() {
 fn kernels_agree_with_the_reference_on_the_full_grid() {
     let launching = Launching { planes: 4, ..SPREAD };
     assert_agreement(&plan(32), launching, 3, &[0]);
+}
+
+#[test]
+fn kernels_agree_with_the_reference_on_the_largest_grid() {
+    let plan =
+        FieldPlan { shape: Shape { grid: 64, sensors: 8, motors: 2, patterns: 1, bank: 4 }, ..plan(8) };
+    assert_agreement(&plan, Launching { planes: 8, ..SPREAD }, 1, &[0]);
 }
 
 #[test]

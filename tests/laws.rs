@@ -7,13 +7,16 @@ mod prediction;
 mod response;
 mod rungs;
 
+use crate::cuda::engine::device;
 use ganglion::field::cpu::CpuEngine;
+use ganglion::field::cuda::CudaEngine;
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::shape::{CONTEXT, EngineKind, Params, READOUT_COLUMNS, Storage};
-use ganglion::field::{FieldPlan, Metrics, Refused, Response, Rung, Shape, Stimulus};
+use ganglion::field::{Failure, FieldPlan, Metrics, Refused, Response, Rung, Shape, Stimulus};
 use ganglion::frame::MAX_SENSORS;
 use ganglion::seed::{Stream, normal, uniform};
 use ganglion::time::Span;
+use std::any::Any;
 
 /// An engine before the laws: its verbs, in f64 whatever it computes with.
 pub trait Judged {
@@ -21,6 +24,12 @@ pub trait Judged {
     const ROUNDING: f64;
     /// Cycles that "for ever" may cost in a test of this engine.
     const FOR_EVER: u64;
+    /// Seeds of the runs behind the laws of prediction, a minute of the field each.
+    const SEEDS: &'static [u64] = &[1, 2, 3];
+    /// What has to be held while engines of this kind are used; `None` where there can be none.
+    fn ready() -> Option<Box<dyn Any>> {
+        Some(Box::new(()))
+    }
     fn new(plan: &FieldPlan) -> Self;
     fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused>;
     fn features(&self) -> Vec<f64>;
@@ -200,6 +209,72 @@ impl Judged for Packed {
     }
 }
 
+/// The CUDA engine, on the stand-in for the driver or on a GPU.
+struct OnDevice(CudaEngine);
+
+impl Judged for OnDevice {
+    // Fused products and a quotient of two units in the last place, beside what the CPU engine rounds.
+    const ROUNDING: f64 = 2e-7;
+    // Eight milliseconds each on the stand-in.
+    const FOR_EVER: u64 = 300;
+    const SEEDS: &'static [u64] = &[1];
+    fn ready() -> Option<Box<dyn Any>> {
+        Some(Box::new(device()?))
+    }
+    fn new(plan: &FieldPlan) -> Self {
+        OnDevice(CudaEngine::open(plan, 1).unwrap_or_else(|why| panic!("{why}")))
+    }
+    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
+        self.0.cycle(stimulus).map_err(|failure| match failure {
+            Failure::Refused(refused) => refused,
+            Failure::Lost(loss) => panic!("the device is lost: {loss}"),
+        })
+    }
+    fn features(&self) -> Vec<f64> {
+        self.0.features().into_iter().map(f64::from).collect()
+    }
+    fn prediction(&self) -> Vec<f64> {
+        self.0.prediction().to_vec()
+    }
+    fn channel(&self, c: usize) -> Vec<f64> {
+        let mut cells = vec![f32::NAN; self.0.plan().shape.cells()];
+        self.0.copy_channel(c, &mut cells);
+        cells.iter().take_while(|u| !u.is_nan()).map(|u| f64::from(*u)).collect()
+    }
+    fn set_channel(&mut self, c: usize, cells: &[f64]) {
+        let cells: Vec<f32> = cells.iter().map(|u| *u as f32).collect();
+        self.0.set_channel(c, &cells);
+    }
+    fn set_readout(&mut self, weights: &[f32]) {
+        assert!(self.0.set_readout(weights));
+    }
+    fn rest(&mut self) {
+        self.0.rest();
+    }
+    fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT]) {
+        assert!(self.0.store_pattern(slot, volume, context, 1.0));
+    }
+    fn blend(&self) -> Vec<(usize, f64)> {
+        let (slots, weights) = self.0.blend();
+        slots.iter().copied().zip(weights.iter().copied()).collect()
+    }
+    fn nearest(&self) -> Vec<(usize, f64)> {
+        self.0.nearest().to_vec()
+    }
+    fn experiences(&self) -> usize {
+        self.0.experiences()
+    }
+    fn metrics(&self) -> Option<Metrics> {
+        self.0.metrics()
+    }
+    fn measure_now(&mut self) -> Metrics {
+        self.0.measure_now()
+    }
+    fn gain(&self) -> f64 {
+        self.0.gain()
+    }
+}
+
 /// Rows of the read-outs in these tests.
 const MOTORS: usize = 4;
 
@@ -300,6 +375,7 @@ macro_rules! laws {
     (@ $engine:ty: $($room:ident::$law:ident,)*) => {
         $(#[test]
         fn $law() {
+            let Some(_ready) = <$engine as Judged>::ready() else { return };
             $room::$law::<$engine>();
         })*
     };
@@ -310,3 +386,4 @@ laws!(cpu, CpuEngine, with_bias_each_channel_fades_by_its_own_slope);
 // Without the law of slopes about a bias: it moves a field by 1e-3 about values up to 0.95, which are 5e-4 apart in
 // halves, and asks for the quotient of two such steps within a tenth.
 laws!(half, Packed);
+laws!(cuda, OnDevice, with_bias_each_channel_fades_by_its_own_slope);

@@ -18,6 +18,9 @@ mod learn;
 /// Drivers and simulated robot together: motion, framing, echoes, every fault, the same every time.
 mod plant;
 
+/// A brain in a file: whole or refused with the reason, written beside the robot, taken up again.
+mod snapshot;
+
 mod spine; // real threads: the grid adds up, the tick allocates nothing, a strict board refuses
 mod drive; // the whole robot on the simulator: it drives, it is safe, it is the same every time
 

@@ -4,7 +4,9 @@ use super::exit::Failure;
 use crate::board::plan::Board;
 use crate::board::{self, Loaded};
 use crate::field::Readout;
+use crate::field::device;
 use crate::field::shape::EngineKind;
+use crate::field::takeover::Open;
 use crate::time::Span;
 use std::path::Path;
 
@@ -26,6 +28,8 @@ pub enum EngineChoice {
     Reference,
     /// The f32 engine
     Cpu,
+    /// The engine on a GPU
+    Cuda,
 }
 
 impl EngineChoice {
@@ -35,6 +39,7 @@ impl EngineChoice {
             EngineChoice::Auto => EngineKind::Auto,
             EngineChoice::Reference => EngineKind::Reference,
             EngineChoice::Cpu => EngineKind::Cpu,
+            EngineChoice::Cuda => EngineKind::Cuda,
         }
     }
 }
@@ -47,6 +52,19 @@ pub fn engine(board: &mut Board, choice: Option<EngineChoice>, threads: Option<u
     }
     if let Some(threads) = threads {
         board.field.threads = usize::from(threads);
+    }
+}
+
+/// How to open the GPU that the board's field is to be computed on; `None`: on the CPU. An error where the board asks
+/// for a GPU and there is none.
+pub fn device(board: &Board) -> Result<Option<Open>, Failure> {
+    match device::find(&board.field) {
+        Ok(open) => Ok(Some(open)),
+        Err(why) if board.field.engine == EngineKind::Cuda => {
+            Err(Failure::unavailable(why).fix("ask for the engine auto or cpu to go on without"))
+        }
+        // The engine's name says why.
+        Err(_) => Ok(None),
     }
 }
 

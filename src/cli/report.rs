@@ -4,7 +4,8 @@
 use super::exit::Failure;
 use crate::board::plan::Board;
 use crate::drive::Ending;
-use crate::field::FieldCounters;
+use crate::field::snapshot::{SnapshotCounts, SnapshotWriter};
+use crate::field::{DeviceTimes, FieldCounters};
 use crate::robot::Robot;
 use crate::rt::Granted;
 use crate::sense::BusCounters;
@@ -15,6 +16,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Version of the JSON object; raised when a key changes its meaning or goes away.
 const SCHEMA: u32 = 1;
@@ -25,16 +27,25 @@ pub struct Outside {
     bus: Arc<BusCounters>,
     records_dropped: Arc<AtomicU64>,
     engine: String,
+    snapshots: Option<SnapshotWriter>,
+    resumed_age: Option<u64>,
+    idle_faults: Vec<&'static str>,
 }
+
+/// How long the end waits for a snapshot to be on the disk; then the one before it stands.
+const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Outside {
     /// Keeps hold of what `robot` leaves behind.
-    pub fn of(robot: &Robot) -> Outside {
+    pub fn of(robot: &mut Robot) -> Outside {
         Outside {
             plant: robot.plant.clone(),
             bus: robot.bus.clone(),
             records_dropped: robot.records_dropped.clone(),
             engine: robot.engine_name.clone(),
+            snapshots: robot.snapshots.take(),
+            resumed_age: robot.resumed_age,
+            idle_faults: robot.idle_faults.clone(),
         }
     }
 }
@@ -63,11 +74,18 @@ pub struct RunReport {
     exec_us: Option<Latency>,
     end_late_us: Option<Latency>,
     field_us: Option<Latency>,
+    /// Where the time of the field went on a GPU, by part; absent where none computed.
+    gpu_us: BTreeMap<&'static str, Latency>,
     allocations_per_tick: Option<f64>,
     /// By motor: how smooth its commands were. Absent for motors that did not move.
     smoothness: BTreeMap<String, SmoothnessReport>,
     field: FieldCounters,
     field_state: String,
+    /// Cycles that the brain had lived through before this run; absent where it began at rest.
+    resumed_age: Option<u64>,
+    snapshots: Option<SnapshotCounts>,
+    /// Faults that were asked for and had nothing to strike.
+    idle_faults: Vec<&'static str>,
     bus: BusReport,
     records_dropped: u64,
     granted: BTreeMap<&'static str, Granted>,
@@ -123,10 +141,18 @@ impl RunReport {
             exec_us: Latency::of(&ending.recorder.exec),
             end_late_us: Latency::of(&ending.recorder.end_late),
             field_us: Latency::of(&ending.recorder.field),
+            gpu_us: DeviceTimes::PARTS
+                .into_iter()
+                .zip(&ending.recorder.device)
+                .filter_map(|(part, histogram)| Some((part, Latency::of(histogram)?)))
+                .collect(),
             allocations_per_tick: summary.allocations_per_slot(),
             smoothness: smoothness(board, ending),
             field: ending.tick.field_counters(),
             field_state: ending.tick.engine_state().to_string(),
+            resumed_age: outside.resumed_age,
+            snapshots: outside.snapshots.as_ref().map(|writer| writer.end(SNAPSHOT_PATIENCE)),
+            idle_faults: outside.idle_faults.clone(),
             bus: BusReport {
                 failures: count(&outside.bus.failures),
                 set_ups: count(&outside.bus.set_ups),
@@ -152,6 +178,9 @@ impl RunReport {
             self.elapsed_s,
             self.period_s * 1e3
         );
+        if let Some(age) = self.resumed_age {
+            say!("  brain      taken up after {age} cycles");
+        }
         self.say_world();
         let reflexes: Vec<String> = self.reflexes.iter().map(|(name, n)| format!("{name} {n}")).collect();
         say!("  reflexes   {}", if reflexes.is_empty() { "none".into() } else { reflexes.join(", ") });
@@ -165,6 +194,11 @@ impl RunReport {
             ("field", &self.field_us),
         ] {
             say_latency(name, latency.as_ref(), if self.clock == "virtual" { "virtual us" } else { "us" });
+        }
+        for part in DeviceTimes::PARTS {
+            if let Some(latency) = self.gpu_us.get(part) {
+                say_latency(&format!("  {}", part.replace('_', " ")), Some(latency), "us");
+            }
         }
         let smooth =
             self.smoothness.iter().map(|(motor, s)| format!("{motor} {:.1}", s.log_dimensionless_jerk));
@@ -209,6 +243,16 @@ impl RunReport {
                 self.field.unanswered
             );
         }
+        let FieldCounters { losses, takeovers, retries, .. } = self.field;
+        if losses + retries > 0 {
+            say!("  gpu        lost {losses} times, {takeovers} taken over by the CPU, {retries} retries");
+        }
+        if let Some(snapshots) = &self.snapshots {
+            self.say_snapshots(snapshots);
+        }
+        if !self.idle_faults.is_empty() {
+            say!("  faults     {}: no GPU computes here, so nothing happened", self.idle_faults.join(", "));
+        }
         if !self.hung.is_empty() {
             say!("  hung       {}: left behind, the bus or the engine behind it hangs", self.hung.join(", "));
         }
@@ -216,6 +260,17 @@ impl RunReport {
             for refusal in &granted.refusals {
                 say!("  refused    {thread}: {refusal}");
             }
+        }
+    }
+
+    fn say_snapshots(&self, counts: &SnapshotCounts) {
+        let SnapshotCounts { written, skipped, failed, trouble, finished } = counts;
+        say!("  snapshots  {written} written, {skipped} skipped, {failed} failed");
+        if let Some(trouble) = trouble {
+            say!("             {trouble}");
+        }
+        if !finished {
+            say!("             the last one is not on the disk yet: the one before it stands");
         }
     }
 

@@ -1,18 +1,23 @@
 //! `run`: the main job. Loads a board, puts the robot together, runs it in real or in virtual time,
 //! and says at the end what was counted and measured.
 
+use super::arguments::EngineChoice;
 use super::exit::Failure;
 use super::interrupt::Interrupt;
 use super::report::{Outside, RunReport};
 use super::status::StatusLine;
 use crate::board::Loaded;
 use crate::board::plan::BusPlan;
+use crate::codec::FileError;
 use crate::drive::{self, DriveError};
-use crate::robot::{BuildError, Options, Robot};
+use crate::field::brain::BrainError;
+use crate::field::snapshot::{Snapshot, SnapshotError};
+use crate::robot::{BuildError, Options, Robot, SnapshotPlan};
 use crate::sim::Fault;
 use crate::time::{Clock, Instant, MonotonicClock, SimClock, Span};
 use clap::{Args as ClapArgs, ValueEnum};
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Length of a run on a simulated board when `--for` does not say.
@@ -29,6 +34,7 @@ const START_UP: Span = Span::from_millis(50);
   ganglion run --clock sim --for 60s --seed 7    the same world every time, as fast as the machine
   ganglion run --fault sonar-frozen@5s --json    a sensor freezes after 5 s; figures as JSON
   ganglion run --board boards/mine.toml          a board file of your own
+  ganglion run --snapshot brain.bin              keep the brain in a file, and go on from it next time
 
 Ctrl-C stops the motors and prints the summary; another one, more than a second later, ends at once.")]
 pub struct Args {
@@ -45,11 +51,20 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = ClockKind::Real)]
     pub clock: ClockKind,
     /// A fault for the simulator, NAME[@START[+LENGTH]]; may be given several times
-    #[arg(long = "fault", value_name = "NAME", value_parser = Fault::parse, long_help = fault_help())]
+    #[arg(long = "fault", visible_alias = "inject", value_name = "NAME", value_parser = Fault::parse, long_help = fault_help())]
     pub faults: Vec<Fault>,
+    /// Which engine computes the field [default: the board's]
+    #[arg(long, value_enum)]
+    pub engine: Option<EngineChoice>,
     /// A read-out from 'ganglion learn'; without one the board's starting table is used
     #[arg(long, value_name = "FILE")]
     pub readout: Option<PathBuf>,
+    /// Goes on from the brain in this file, if it is there, and keeps it there: see --snapshot-every
+    #[arg(long, value_name = "FILE")]
+    pub snapshot: Option<PathBuf>,
+    /// How often the brain is written to the snapshot file; once more at the end
+    #[arg(long, value_name = "TIME", value_parser = super::arguments::span, requires = "snapshot", default_value = "10s")]
+    pub snapshot_every: Span,
     /// End with one JSON object on the last line of standard output
     #[arg(long)]
     pub json: bool,
@@ -77,7 +92,8 @@ fn fault_help() -> String {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let loaded = super::arguments::board(&args.board)?;
+    let mut loaded = super::arguments::board(&args.board)?;
+    super::arguments::engine(&mut loaded.board, args.engine, None);
     let readout = args.readout.as_deref().map(super::arguments::readout).transpose()?;
     let interrupt = Interrupt::watch()?;
     let length = match (args.length, &loaded.board.bus) {
@@ -85,7 +101,22 @@ pub fn run(args: Args) -> Result<(), Failure> {
         (None, BusPlan::Sim(_)) => DEFAULT_RUN,
         (None, _) => UNTIL_CTRL_C,
     };
-    let options = Options { seed: args.seed, faults: args.faults, readout, log: None };
+    let resume = args.snapshot.as_deref().map(brain_in).transpose()?.flatten();
+    let snapshots = args.snapshot.clone().map(|path| SnapshotPlan { path, every: args.snapshot_every });
+    // Virtual time is the same everywhere, and so on the CPU.
+    let device = match args.clock {
+        ClockKind::Real => super::arguments::device(&loaded.board)?,
+        ClockKind::Sim => None,
+    };
+    let options = Options {
+        seed: args.seed,
+        faults: args.faults,
+        readout,
+        resume,
+        snapshots,
+        device,
+        ..Options::default()
+    };
     let report = match args.clock {
         ClockKind::Sim => run_virtual(&loaded, options, length, &interrupt)?,
         ClockKind::Real => run_real(&loaded, options, length, &interrupt)?,
@@ -97,6 +128,20 @@ pub fn run(args: Args) -> Result<(), Failure> {
     report.verdict()
 }
 
+/// The brain in the file at `path`; `None`: there is no such file yet.
+fn brain_in(path: &Path) -> Result<Option<Snapshot>, Failure> {
+    match Snapshot::load(path) {
+        Ok(snapshot) => Ok(Some(snapshot)),
+        Err(SnapshotError::File(FileError::Io { error, .. })) if error.kind() == ErrorKind::NotFound => {
+            Ok(None)
+        }
+        Err(SnapshotError::File(FileError::Io { error, .. })) => Err(Failure::file(path, &error)),
+        Err(error) => Err(Failure::data(error)
+            .at(path.display())
+            .fix("name another file, or take this one away, to begin anew")),
+    }
+}
+
 fn run_virtual(
     loaded: &Loaded,
     options: Options,
@@ -105,8 +150,8 @@ fn run_virtual(
 ) -> Result<RunReport, Failure> {
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + loaded.board.period;
-    let robot = build(loaded, clock.clone(), first, options)?;
-    let outside = Outside::of(&robot);
+    let mut robot = build(loaded, clock.clone(), first, options)?;
+    let outside = Outside::of(&mut robot);
     let mut status = StatusLine::new(length);
     let flag = interrupt.flag();
     let ending = drive::step(robot, &clock, first + length, &flag, |recorder| status.show(recorder));
@@ -123,7 +168,7 @@ fn run_real(
     let board = &loaded.board;
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let mut robot = build(loaded, clock.clone(), Instant::ZERO, options)?;
-    let outside = Outside::of(&robot);
+    let outside = Outside::of(&mut robot);
     // The first slot comes when everything is in memory: what was slow until here is not lateness.
     let first = clock.now() + START_UP;
     robot.tick.start_at(first);
@@ -139,8 +184,13 @@ fn run_real(
 }
 
 fn build(loaded: &Loaded, clock: Arc<dyn Clock>, first: Instant, options: Options) -> Result<Robot, Failure> {
+    let snapshot = options.snapshots.as_ref().map(|plan| plan.path.clone()).unwrap_or_default();
     Robot::build(&loaded.board, clock, first, options).map_err(|error| match error {
-        BuildError::NoBus { .. } | BuildError::NoLog => Failure::unavailable(error),
+        BuildError::NoBus { .. } | BuildError::NoLog | BuildError::Thread(_) => Failure::unavailable(error),
+        BuildError::Brain(BrainError::Thread(_)) => Failure::unavailable(error),
+        BuildError::Snapshot(_) | BuildError::Brain(BrainError::State(_)) => Failure::config(error)
+            .at(snapshot.display())
+            .fix("run it on the board it was made for, or name another file to begin anew"),
         BuildError::Misfit { .. } => Failure::config(error),
         BuildError::Readout(_) => Failure::data(error),
     })

@@ -1,6 +1,7 @@
 //! The live status line of a run, on standard error, and only where a person is reading it.
 
 use crate::field::Rung;
+use crate::field::worker::EngineState;
 use crate::reflex::Cause;
 use crate::time::Span;
 use crate::trace::{Record, Recorder};
@@ -14,6 +15,8 @@ pub struct StatusLine {
     bar: ProgressBar,
     length: Span,
     first: Option<crate::time::Instant>,
+    /// When last heard of: most records have no result of the field.
+    engine: EngineState,
 }
 
 impl StatusLine {
@@ -26,7 +29,7 @@ impl StatusLine {
         if let Ok(style) = ProgressStyle::with_template("{msg}") {
             bar.set_style(style);
         }
-        StatusLine { bar, length, first: None }
+        StatusLine { bar, length, first: None, engine: EngineState::Running }
     }
 
     /// Shows the newest record. Does nothing, not even formatting, where nobody reads.
@@ -36,11 +39,12 @@ impl StatusLine {
         }
         if let Some(record) = &recorder.summary().last {
             let first = *self.first.get_or_insert(record.slot);
+            self.engine = record.field.map_or(self.engine, |field| field.state);
             let run = record.slot.since(first).as_secs_f64();
             self.bar.set_message(format!(
                 "{run:6.1} of {:.0} s  {}",
                 self.length.as_secs_f64(),
-                words(record)
+                words(record, self.engine)
             ));
         }
     }
@@ -51,7 +55,7 @@ impl StatusLine {
     }
 }
 
-fn words(record: &Record) -> String {
+fn words(record: &Record, engine: EngineState) -> String {
     let causes: Vec<&str> = Cause::ALL
         .iter()
         .filter(|&&cause| record.active & cause.bit() != 0)
@@ -60,11 +64,31 @@ fn words(record: &Record) -> String {
     let motors: Vec<String> = record.command.used().iter().take(3).map(|m| format!("{m:+.2}")).collect();
     let rung: Rung = record.rung;
     format!(
-        "{:<9} rung {}  motors {}  late {:.0} us  {}",
+        "{:<9} rung {}  motors {}  late {:.0} us  {}{}",
         record.mode.name(),
         rung.index(),
         motors.join(" "),
         record.began.since(record.slot).as_micros_f64(),
-        causes.join(" ")
+        causes.join(" "),
+        match engine {
+            EngineState::Running => String::new(),
+            troubled => format!("  engine {troubled}"),
+        }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::Loss;
+
+    #[test]
+    fn a_lost_gpu_is_named_with_its_reason_and_the_next_try() {
+        let loss = Loss::ContextLost { call: "cuEventQuery" };
+        let state = EngineState::StandIn { loss, attempt: 3, left: Span::from_millis(2000) };
+        let said = "on the CPU: GPU lost (context lost in cuEventQuery), try 3 in 2.0 s";
+        assert_eq!(state.to_string(), said);
+        let state = EngineState::StandIn { loss: Loss::Panicked, attempt: 1, left: Span::ZERO };
+        assert_eq!(state.to_string(), "on the CPU: GPU lost (its code panicked), try 1 under way");
+    }
 }

@@ -2,9 +2,13 @@
 //! there are few engines, all known here.
 
 use super::cpu::{CpuEngine, Level};
+use super::cuda::{CudaEngine, DeviceTimes};
+use super::device;
 use super::reference::ReferenceEngine;
 use super::shape::{CONTEXT, DESCRIPTOR, EngineKind, FieldPlan};
-use super::{Metrics, Refused, Response, Rung, StageTimes, Stimulus};
+use super::state::{Given, Live, StateError};
+use super::{Failure, Metrics, Response, Rung, StageTimes, Stimulus};
+use crate::gpu::GpuFault;
 use crate::rt::Refusal;
 
 /// One of the engines, with the verbs that all of them have. Between two cycles it may move to
@@ -14,16 +18,18 @@ pub enum Engine {
     Reference(Box<ReferenceEngine>),
     /// The f32 engine.
     Cpu(Box<CpuEngine>),
+    /// The engine on a GPU.
+    Cuda(Box<CudaEngine>),
 }
 
 impl Engine {
-    /// Builds the engine that the plan asks for; takes all its memory here, and starts its worker
-    /// threads with the priority of the calling thread. `Auto` is the CPU engine, as this program
-    /// has no engine for a GPU.
+    /// Builds the engine that the plan asks for, of those that need nothing but a processor: where it asks for a GPU,
+    /// the CPU engine. Takes all its memory here, and starts its worker threads with the priority of the calling
+    /// thread.
     pub fn build(plan: &FieldPlan) -> Engine {
         match plan.engine {
             EngineKind::Reference => Engine::Reference(Box::new(ReferenceEngine::new(plan))),
-            EngineKind::Cpu | EngineKind::Auto => Engine::Cpu(Box::new(CpuEngine::new(plan))),
+            _ => Engine::Cpu(Box::new(CpuEngine::new(plan))),
         }
     }
 
@@ -32,18 +38,19 @@ impl Engine {
     pub fn build_with(plan: &FieldPlan, simd: &str) -> Option<Engine> {
         let level = Level::named(simd)?;
         match plan.engine {
-            EngineKind::Reference => None,
+            EngineKind::Reference | EngineKind::Cuda => None,
             EngineKind::Cpu | EngineKind::Auto => {
                 Some(Engine::Cpu(Box::new(CpuEngine::at_level(plan, level))))
             }
         }
     }
 
-    /// Which engine this is, in a word: `reference`, `cpu`.
+    /// Which engine this is, in a word: `reference`, `cpu`, `cuda`.
     pub fn kind(&self) -> &'static str {
         match self {
             Engine::Reference(_) => "reference",
             Engine::Cpu(_) => "cpu",
+            Engine::Cuda(_) => "cuda",
         }
     }
 
@@ -53,14 +60,19 @@ impl Engine {
             Engine::Reference(_) => "reference (f64, one thread), as the board asks".to_string(),
             Engine::Cpu(engine) => {
                 let why = match engine.plan().engine {
-                    EngineKind::Auto => "chosen: no GPU engine is built into this program",
-                    _ => "as the board asks",
+                    EngineKind::Auto => format!("chosen: {}", device::why_none()),
+                    EngineKind::Cuda => "in the place of a GPU".to_string(),
+                    _ => "as the board asks".to_string(),
                 };
                 let threads = match self.threads() {
                     1 => "one thread".to_string(),
                     threads => format!("{threads} threads"),
                 };
                 format!("cpu ({}, {} cells, {threads}), {why}", self.simd(), self.storage())
+            }
+            Engine::Cuda(engine) => {
+                let megabytes = self.memory_bytes() as f64 / 1e6;
+                format!("cuda ({}, {} cells, {megabytes:.0} MB)", engine.device_name(), self.storage())
             }
         }
     }
@@ -70,14 +82,66 @@ impl Engine {
         match self {
             Engine::Reference(_) => &[],
             Engine::Cpu(engine) => engine.refusals(),
+            Engine::Cuda(_) => &[],
         }
     }
 
-    /// One cycle. A stimulus that is refused changes nothing.
-    pub fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
+    /// Whether it computes on a device, which it can be lost with.
+    pub fn on_device(&self) -> bool {
+        matches!(self, Engine::Cuda(_))
+    }
+
+    /// One cycle. A stimulus that is refused changes nothing; an engine that is lost answers nothing any more.
+    pub fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
         match self {
-            Engine::Reference(engine) => engine.cycle(stimulus),
-            Engine::Cpu(engine) => engine.cycle(stimulus),
+            Engine::Reference(engine) => Ok(engine.cycle(stimulus)?),
+            Engine::Cpu(engine) => Ok(engine.cycle(stimulus)?),
+            Engine::Cuda(engine) => engine.cycle(stimulus),
+        }
+    }
+
+    /// Everything that it has lived through, into `live`, which has been saved into before or takes memory now.
+    /// False: not now, and what is in `live` is of no use.
+    pub fn save(&mut self, live: &mut Live) -> bool {
+        match self {
+            Engine::Reference(engine) => engine.save(live),
+            Engine::Cpu(engine) => engine.save(live),
+            Engine::Cuda(engine) => return engine.save(live),
+        }
+        true
+    }
+
+    /// Goes on from `live`, with the read-out and the library that it has. A state that does not fit changes nothing.
+    pub fn restore(&mut self, live: &Live) -> Result<(), StateError> {
+        match self {
+            Engine::Reference(engine) => engine.restore(live),
+            Engine::Cpu(engine) => engine.restore(live),
+            Engine::Cuda(engine) => engine.restore(live),
+        }
+    }
+
+    /// Read-out and library, copied.
+    pub fn given(&self) -> Given {
+        match self {
+            Engine::Reference(engine) => engine.given(),
+            Engine::Cpu(engine) => engine.given(),
+            Engine::Cuda(engine) => engine.given(),
+        }
+    }
+
+    /// Takes a read-out and a library in the place of its own. What does not fit changes nothing.
+    pub fn furnish(&mut self, given: &Given) -> Result<(), StateError> {
+        match self {
+            Engine::Reference(engine) => engine.furnish(given),
+            Engine::Cpu(engine) => engine.furnish(given),
+            Engine::Cuda(engine) => engine.furnish(given),
+        }
+    }
+
+    /// What its device is to do wrong from now on; nothing to an engine without one.
+    pub fn inject(&mut self, fault: Option<GpuFault>) {
+        if let Engine::Cuda(engine) = self {
+            engine.inject(fault);
         }
     }
 
@@ -86,6 +150,7 @@ impl Engine {
         match self {
             Engine::Reference(engine) => engine.rest(),
             Engine::Cpu(engine) => engine.rest(),
+            Engine::Cuda(engine) => engine.rest(),
         }
     }
 
@@ -94,6 +159,7 @@ impl Engine {
         match self {
             Engine::Reference(engine) => copy(engine.features(), out),
             Engine::Cpu(engine) => out.iter_mut().zip(engine.features()).for_each(|(o, f)| *o = *f),
+            Engine::Cuda(engine) => out.iter_mut().zip(engine.features()).for_each(|(o, f)| *o = f),
         }
     }
 
@@ -102,6 +168,7 @@ impl Engine {
         match self {
             Engine::Reference(engine) => copy(engine.channel(c), out),
             Engine::Cpu(engine) => engine.copy_channel(c, out),
+            Engine::Cuda(engine) => engine.copy_channel(c, out),
         }
     }
 
@@ -110,6 +177,7 @@ impl Engine {
         match self {
             Engine::Reference(engine) => engine.prediction(),
             Engine::Cpu(engine) => engine.prediction(),
+            Engine::Cuda(engine) => engine.prediction(),
         }
     }
 
@@ -119,6 +187,7 @@ impl Engine {
         match self {
             Engine::Reference(engine) => engine.set_readout(weights),
             Engine::Cpu(engine) => engine.set_readout(weights),
+            Engine::Cuda(engine) => engine.set_readout(weights),
         }
     }
 
@@ -134,6 +203,7 @@ impl Engine {
         match self {
             Engine::Reference(engine) => engine.store_pattern(slot, volume, context, value),
             Engine::Cpu(engine) => engine.store_pattern(slot, volume, context, value),
+            Engine::Cuda(engine) => engine.store_pattern(slot, volume, context, value),
         }
     }
 
@@ -142,6 +212,7 @@ impl Engine {
         match self {
             Engine::Reference(engine) => engine.clear_pattern(slot),
             Engine::Cpu(engine) => engine.clear_pattern(slot),
+            Engine::Cuda(engine) => engine.clear_pattern(slot),
         }
     }
 
@@ -150,6 +221,7 @@ impl Engine {
         match self {
             Engine::Reference(engine) => engine.pattern_value(slot),
             Engine::Cpu(engine) => engine.pattern_value(slot),
+            Engine::Cuda(engine) => engine.pattern_value(slot),
         }
     }
 
@@ -158,6 +230,7 @@ impl Engine {
         match self {
             Engine::Reference(engine) => engine.blend(),
             Engine::Cpu(engine) => engine.blend(),
+            Engine::Cuda(engine) => engine.blend(),
         }
     }
 
@@ -167,6 +240,7 @@ impl Engine {
         match self {
             Engine::Reference(engine) => engine.store_experience(descriptor, value),
             Engine::Cpu(engine) => engine.store_experience(descriptor, value),
+            Engine::Cuda(engine) => engine.store_experience(descriptor, value),
         }
     }
 
@@ -175,6 +249,7 @@ impl Engine {
         match self {
             Engine::Reference(engine) => engine.experiences(),
             Engine::Cpu(engine) => engine.experiences(),
+            Engine::Cuda(engine) => engine.experiences(),
         }
     }
 
@@ -183,6 +258,7 @@ impl Engine {
         match self {
             Engine::Reference(engine) => engine.nearest(),
             Engine::Cpu(engine) => engine.nearest(),
+            Engine::Cuda(engine) => engine.nearest(),
         }
     }
 
@@ -191,6 +267,7 @@ impl Engine {
         match self {
             Engine::Reference(engine) => engine.metrics(),
             Engine::Cpu(engine) => engine.metrics(),
+            Engine::Cuda(engine) => engine.metrics(),
         }
     }
 
@@ -199,6 +276,7 @@ impl Engine {
         match self {
             Engine::Reference(engine) => engine.measure_now(),
             Engine::Cpu(engine) => engine.measure_now(),
+            Engine::Cuda(engine) => engine.measure_now(),
         }
     }
 
@@ -207,6 +285,7 @@ impl Engine {
         match self {
             Engine::Reference(engine) => engine.gain(),
             Engine::Cpu(engine) => engine.gain(),
+            Engine::Cuda(engine) => engine.gain(),
         }
     }
 
@@ -215,6 +294,7 @@ impl Engine {
         match self {
             Engine::Reference(_) => 1,
             Engine::Cpu(engine) => engine.threads(),
+            Engine::Cuda(_) => 1,
         }
     }
 
@@ -223,14 +303,16 @@ impl Engine {
         match self {
             Engine::Reference(_) => "f64",
             Engine::Cpu(engine) => engine.plan().storage.name(),
+            Engine::Cuda(engine) => engine.plan().storage.name(),
         }
     }
 
-    /// Which instructions the hot loops use: `none` (scalar), `portable`, `avx2`, `avx512`, `neon`.
+    /// Which instructions the hot loops use: `none` (scalar), `portable`, `avx2`, `avx512`, `neon`, `cuda`.
     pub fn simd(&self) -> &'static str {
         match self {
             Engine::Reference(_) => "none",
             Engine::Cpu(engine) => engine.simd(),
+            Engine::Cuda(_) => "cuda",
         }
     }
 
@@ -240,6 +322,7 @@ impl Engine {
         match self {
             Engine::Reference(engine) => engine.bytes_per_cycle(rung),
             Engine::Cpu(engine) => engine.bytes_per_cycle(rung),
+            Engine::Cuda(engine) => engine.bytes_per_cycle(rung),
         }
     }
 
@@ -248,13 +331,22 @@ impl Engine {
         match self {
             Engine::Reference(engine) => engine.stage_times(),
             Engine::Cpu(engine) => engine.stage_times(),
+            Engine::Cuda(engine) => engine.stage_times(),
+        }
+    }
+
+    /// Where the time of the last cycle went, of an engine on a device.
+    pub fn device_times(&self) -> Option<DeviceTimes> {
+        match self {
+            Engine::Cuda(engine) => Some(engine.device_times()),
+            Engine::Reference(_) | Engine::Cpu(_) => None,
         }
     }
 
     /// Pieces of work that the calling thread did again because a worker's core was busy, since the start.
     pub fn stand_ins(&self) -> u64 {
         match self {
-            Engine::Reference(_) => 0,
+            Engine::Reference(_) | Engine::Cuda(_) => 0,
             Engine::Cpu(engine) => engine.stand_ins(),
         }
     }
@@ -264,6 +356,7 @@ impl Engine {
         match self {
             Engine::Reference(engine) => engine.memory_bytes(),
             Engine::Cpu(engine) => engine.memory_bytes(),
+            Engine::Cuda(engine) => engine.memory_bytes(),
         }
     }
 }
@@ -336,7 +429,7 @@ mod tests {
             engine.rest();
             assert!(engine.experiences() == 0 && engine.pattern_value(1).is_none());
         }
-        assert!(names[0].contains("chosen") && names[0].contains("no GPU"));
+        assert!(names[0].contains("chosen: ") && names[0].len() > 40, "and why: {}", names[0]);
         assert!(names[1].contains("reference") && names[2].contains("cpu"));
     }
 }

@@ -1,6 +1,7 @@
 //! The tick's end of the line to the engine: launch a cycle, collect what is finished, know how old
 //! it is. Never waits: a cycle that is not done is found later or counted as missing.
 
+use super::takeover::DeviceCounters;
 use super::worker::{EngineState, Order, Outcome};
 use super::{Response, Rung, Stimulus};
 use crate::crew::Bell;
@@ -18,6 +19,12 @@ pub struct FieldCounters {
     pub skipped: u64,
     /// Cycles that came back without an answer (stimulus refused, engine failed).
     pub unanswered: u64,
+    /// Times that an engine on a device was lost.
+    pub losses: u64,
+    /// Times that the CPU engine went on in its place.
+    pub takeovers: u64,
+    /// Times that the device was opened again, or tried to be.
+    pub retries: u64,
 }
 
 /// The tick's end.
@@ -51,11 +58,18 @@ impl FieldLink {
         }
     }
 
+    /// The cycle after `last`, where the engine goes on from an earlier run.
+    pub fn continue_after(&mut self, last: u64) {
+        self.cycle = last.wrapping_add(1);
+    }
+
     /// The outcome that has arrived since the last call, if one has.
     pub fn collect(&mut self) -> Option<Outcome> {
         let outcome = self.outcomes.take()?;
         self.launched_at = None;
         self.state = outcome.state;
+        let DeviceCounters { losses, takeovers, retries } = outcome.device;
+        self.counters = FieldCounters { losses, takeovers, retries, ..self.counters };
         match outcome.response {
             Some(response) => self.newest = Some((response, outcome.slot)),
             None => self.counters.unanswered += 1,

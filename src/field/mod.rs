@@ -1,8 +1,12 @@
 //! The neural field: one sensor vector in, one motor vector out, a cycle. The maths is
 //! `docs/field.md`; every engine computes exactly that.
 
+pub mod brain;
 pub mod cpu;
+pub mod cuda;
+pub mod device;
 mod engine;
+mod failure;
 pub mod link;
 pub mod readout;
 mod predict;
@@ -10,10 +14,16 @@ pub mod reference;
 mod rung;
 mod stage;
 pub mod shape;
+pub mod snapshot;
+pub mod state;
+pub mod takeover;
+pub mod trial;
 pub mod wiring;
 pub mod worker;
 
+pub use cuda::DeviceTimes;
 pub use engine::Engine;
+pub use failure::{Failure, Loss};
 pub use link::FieldCounters;
 pub use readout::{Readout, ReadoutError};
 pub use rung::{RUNGS, Rung, TABLE, Work};
@@ -35,6 +45,12 @@ pub struct Stimulus {
     pub reward: f32,
     /// Quality of this cycle.
     pub rung: Rung,
+}
+
+impl Stimulus {
+    /// All sensors in the middle of their scales, no reward, best quality.
+    pub const AT_REST: Stimulus =
+        Stimulus { cycle: 0, sensors: [0.0; MAX_SENSORS], reward: 0.0, rung: Rung::BEST };
 }
 
 /// A stimulus that no engine takes: the field is left untouched.
@@ -65,7 +81,7 @@ pub struct Response {
 }
 
 /// Statistics of the field, kept inside the engine and handed out on request or every 100 cycles.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Metrics {
     /// Cycle they belong to.
     pub cycle: u64,

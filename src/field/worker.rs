@@ -1,18 +1,19 @@
 //! The engine on its own thread: takes the newest stimulus, gives a result, and keeps what goes
 //! wrong with an engine (a panic, a hang, a slow run) away from the tick, which only ever sees
-//! that a result is missing.
+//! that a result is missing. What takes longer than a cycle may (saving, opening a device again) is done
+//! between two of them, when the result is out.
 
-use super::{Engine, FieldPlan, Readout, Refused, Response, Rung, Stimulus};
-use crate::board::plan::{Board, Decision};
-use crate::command::MAX_MOTORS;
+use super::brain::Brain;
+use super::snapshot::Desk;
+use super::takeover::DeviceCounters;
+use super::{DeviceTimes, Loss, Response, Rung, Stimulus};
 use crate::crew::Worker;
 use crate::frame::MAX_SENSORS;
-use crate::learn::score::decide;
-use crate::rt::Refusal;
 use crate::rt::slot::{Reader, Writer};
 use crate::sim::FieldFaults;
 use crate::time::{Clock, Instant, Span};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
 /// A stimulus on its way to the engine.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +36,15 @@ pub enum EngineState {
     },
     /// Panicked too often: no further result will come.
     Retired,
+    /// Computes on the CPU, as the GPU is lost; it is opened again after a pause.
+    StandIn {
+        /// Why the GPU is lost, or could not be opened again.
+        loss: Loss,
+        /// Which attempt in a row comes next, from 1.
+        attempt: u32,
+        /// Until then; nothing while it is being opened.
+        left: Span,
+    },
 }
 
 /// What comes back.
@@ -50,6 +60,10 @@ pub struct Outcome {
     pub span: Span,
     /// How the engine fares after it.
     pub state: EngineState,
+    /// What has happened to its device.
+    pub device: DeviceCounters,
+    /// Where the time of the cycle went, if a device computed it.
+    pub times: Option<DeviceTimes>,
 }
 
 impl Order {
@@ -68,6 +82,8 @@ impl Outcome {
         rung: Rung::BEST,
         span: Span::ZERO,
         state: EngineState::Running,
+        device: DeviceCounters { losses: 0, takeovers: 0, retries: 0 },
+        times: None,
     };
 }
 
@@ -77,6 +93,12 @@ impl std::fmt::Display for EngineState {
             EngineState::Running => f.write_str("running"),
             EngineState::Rebuilding { attempt } => write!(f, "rebuilding, attempt {attempt}"),
             EngineState::Retired => f.write_str("retired"),
+            EngineState::StandIn { loss, attempt, left: Span::ZERO } => {
+                write!(f, "on the CPU: GPU lost ({loss}), try {attempt} under way")
+            }
+            EngineState::StandIn { loss, attempt, left } => {
+                write!(f, "on the CPU: GPU lost ({loss}), try {attempt} in {:.1} s", left.as_secs_f64())
+            }
         }
     }
 }
@@ -92,63 +114,6 @@ const FORGIVEN: Span = Span::from_millis(60_000);
 /// time. A model, labelled so in every report: it exists to exercise the budget, not to predict.
 const MODELLED_SHARE: [f64; super::RUNGS] = [0.50, 0.46, 0.42, 0.40, 0.33, 0.08];
 
-/// An engine with all that it takes to build it again.
-pub struct Brain {
-    engine: Engine,
-    plan: FieldPlan,
-    readout: Option<Readout>,
-    /// Motor vector of each label, where the read-out chooses among labels.
-    decisions: Vec<[f32; MAX_MOTORS]>,
-}
-
-impl Brain {
-    /// The engine of `board`, at rest, with `readout` installed.
-    pub fn new(board: &Board, readout: Option<Readout>) -> Brain {
-        let motors = |decision: &Decision| {
-            let mut motors = [0.0; MAX_MOTORS];
-            motors[..decision.motors.len()].copy_from_slice(&decision.motors);
-            motors
-        };
-        let mut brain = Brain {
-            engine: Engine::build(&board.field),
-            plan: board.field.clone(),
-            readout,
-            decisions: board.decisions.iter().map(motors).collect(),
-        };
-        brain.install();
-        brain
-    }
-
-    /// What computes, and why that.
-    pub fn engine_name(&self) -> String {
-        self.engine.name()
-    }
-
-    /// What the engine's own threads were refused.
-    pub fn refusals(&self) -> Vec<Refusal> {
-        self.engine.refusals().iter().map(|(_, refusal)| *refusal).collect()
-    }
-
-    fn rebuild(&mut self) {
-        self.engine = Engine::build(&self.plan);
-        self.install();
-    }
-
-    fn install(&mut self) {
-        if let Some(readout) = &self.readout {
-            self.engine.set_readout(readout.weights());
-        }
-    }
-
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
-        let mut response = self.engine.cycle(stimulus)?;
-        if !self.decisions.is_empty() {
-            response.motors = self.decisions[decide(&response.scores[..self.decisions.len()])];
-        }
-        Ok(response)
-    }
-}
-
 /// Runs an engine.
 pub struct FieldWorker {
     brain: Brain,
@@ -162,7 +127,19 @@ pub struct FieldWorker {
     /// Failures in a row, and when the last one was.
     failures: u32,
     failed_at: Instant,
+    /// Where snapshots go.
+    snapshots: Option<Snapshots>,
 }
+
+/// When the whole brain is handed over to be written.
+struct Snapshots {
+    desk: Desk,
+    every: Span,
+    due: Option<Instant>,
+}
+
+/// How long the end waits for room for the last snapshot: within the patience with which workers are ended.
+const LAST_SNAPSHOT: Duration = Duration::from_millis(300);
 
 impl FieldWorker {
     /// A worker around `brain`. `modelled` is the budget's target where time is virtual.
@@ -183,7 +160,14 @@ impl FieldWorker {
             state: EngineState::Running,
             failures: 0,
             failed_at: Instant::ZERO,
+            snapshots: None,
         }
+    }
+
+    /// The same with a snapshot handed to `desk` every so often, and at the end.
+    pub fn with_snapshots(mut self, desk: Desk, every: Span) -> FieldWorker {
+        self.snapshots = Some(Snapshots { desk, every, due: None });
+        self
     }
 
     fn compute(&mut self, order: &Order, clock: &dyn Clock) {
@@ -194,23 +178,22 @@ impl FieldWorker {
         // half-written is ever used (that is what makes the assertion of unwind safety true).
         let answer = catch_unwind(AssertUnwindSafe(|| {
             faults.before_cycle(start);
-            brain.cycle(&order.stimulus)
+            brain.inject(faults.gpu(start));
+            brain.cycle(&order.stimulus, start, clock)
         }));
         self.spend(order, start, clock);
         let response = match answer {
             Ok(answer) => answer.ok(),
             Err(_) => {
-                self.failed(clock.now());
+                if !self.brain.panicked(clock.now()) {
+                    self.failed(clock.now());
+                }
                 None
             }
         };
-        self.ready = Some(Outcome {
-            response,
-            slot: order.slot,
-            rung: order.stimulus.rung,
-            span: clock.now().since(start),
-            state: self.state,
-        });
+        let now = clock.now();
+        let (span, times) = (now.since(start), self.brain.device_times().filter(|_| response.is_some()));
+        self.ready = Some(Outcome { response, span, times, ..self.without_answer(order, now) });
     }
 
     /// Virtual compute time, and time that a fault adds.
@@ -240,7 +223,7 @@ impl FieldWorker {
     /// this is not a steady state).
     fn usable(&mut self, now: Instant) -> bool {
         match self.state {
-            EngineState::Running => true,
+            EngineState::Running | EngineState::StandIn { .. } => true,
             EngineState::Retired => false,
             EngineState::Rebuilding { attempt } => {
                 let pause = FIRST_PAUSE.times(1 << (attempt - 1));
@@ -254,10 +237,39 @@ impl FieldWorker {
         }
     }
 
+    /// How the engine fares.
+    pub fn fares(&self, now: Instant) -> EngineState {
+        match self.state {
+            EngineState::Running => self.brain.stand_in(now).unwrap_or(EngineState::Running),
+            state => state,
+        }
+    }
+
     /// The answer to an order that was not computed.
-    fn without_answer(&self, order: &Order) -> Outcome {
-        let rung = order.stimulus.rung;
-        Outcome { response: None, slot: order.slot, rung, span: Span::ZERO, state: self.state }
+    fn without_answer(&self, order: &Order, now: Instant) -> Outcome {
+        let state = self.fares(now);
+        let (slot, rung) = (order.slot, order.stimulus.rung);
+        let device = self.brain.device_counters();
+        Outcome { response: None, slot, rung, span: Span::ZERO, state, device, times: None }
+    }
+
+    /// Whether there is something to be done between two cycles.
+    fn has_chores(&self) -> bool {
+        self.brain.has_device() || self.snapshots.is_some()
+    }
+
+    /// What can wait until the result has been handed over.
+    fn do_chores(&mut self, now: Instant) {
+        if self.state != EngineState::Running {
+            return; // what there is to save or to hand over is not sound
+        }
+        self.brain.tend(now);
+        if let Some(snapshots) = &mut self.snapshots {
+            let due = *snapshots.due.get_or_insert(now + snapshots.every);
+            if now >= due && snapshots.desk.hand_over(|live| self.brain.save(live)) {
+                snapshots.due = Some(now + snapshots.every);
+            }
+        }
     }
 }
 
@@ -267,22 +279,35 @@ impl Worker for FieldWorker {
     }
 
     fn core(&self) -> Option<usize> {
-        self.brain.plan.cpus.first().copied()
+        self.brain.plan().cpus.first().copied()
     }
 
     fn step(&mut self, clock: &dyn Clock) -> Instant {
-        let Some(order) = self.orders.take() else { return Instant::NEVER };
+        let Some(order) = self.orders.take() else {
+            self.do_chores(clock.now());
+            return Instant::NEVER;
+        };
         if !self.usable(clock.now()) {
-            self.ready = Some(self.without_answer(&order));
+            self.ready = Some(self.without_answer(&order, clock.now()));
             return Instant::NEVER;
         }
         self.compute(&order, clock);
-        Instant::NEVER
+        // Once more when the result is handed over.
+        if self.has_chores() { clock.now() } else { Instant::NEVER }
     }
 
     fn publish(&mut self, _now: Instant) {
         if let Some(outcome) = self.ready.take() {
             self.outcomes.put(outcome);
+        }
+    }
+
+    fn finish(&mut self, _clock: &dyn Clock) {
+        // A state that a panic has left behind is not written over a good one.
+        if self.state == EngineState::Running
+            && let Some(snapshots) = &mut self.snapshots
+        {
+            snapshots.desk.hand_over_last(LAST_SNAPSHOT, |live| self.brain.save(live));
         }
     }
 }

@@ -6,6 +6,7 @@
 //! them: a controller that keeps driving and cannot be reset, a computer that dies (that is the guard
 //! process's business).
 
+use crate::gpu::GpuFault;
 use crate::time::{Instant, Span};
 use std::fmt;
 use std::str::FromStr;
@@ -41,6 +42,18 @@ pub enum FaultKind {
     FieldPanic,
     /// The field engine is slow.
     FieldSlow,
+    /// A call of the GPU's driver fails.
+    GpuError,
+    /// A call of the GPU's driver does not come back.
+    GpuStuck,
+    /// What was launched on the GPU does not end.
+    GpuHang,
+    /// The GPU is slow.
+    GpuSlow,
+    /// The GPU loses its context.
+    GpuLost,
+    /// The GPU has no memory.
+    GpuMemory,
 }
 
 /// What can go wrong with the field's engine; acted on by the worker that runs it.
@@ -52,6 +65,8 @@ pub enum FieldFault {
     Panic,
     /// A cycle takes `SLOW_DOWN` times as long.
     Slow,
+    /// The GPU does something wrong.
+    Gpu(GpuFault),
 }
 
 /// How much slower a slow engine is: more than the budget's best and worst rung are apart, so that
@@ -78,7 +93,7 @@ const fn entry(kind: FaultKind, name: &'static str, seconds: Option<u64>, meanin
 
 /// Every fault: name, usual length in seconds, meaning. Lengths are such that the loop has to notice
 /// (longer than every patience of the board) and, where one is given, has time to recover.
-const TABLE: [Entry; 14] = [
+const TABLE: [Entry; 20] = [
     entry(FaultKind::I2cNack, "i2c-nack", Some(2), "no device on the I2C bus answers"),
     entry(
         FaultKind::I2cStuck,
@@ -108,6 +123,12 @@ const TABLE: [Entry; 14] = [
     entry(FaultKind::FieldHang, "field-hang", Some(5), "a cycle of the field engine does not end"),
     entry(FaultKind::FieldPanic, "field-panic", Some(1), "every cycle of the field engine panics"),
     entry(FaultKind::FieldSlow, "field-slow", Some(5), "the field engine is ten times slower"),
+    entry(FaultKind::GpuError, "gpu-error", Some(1), "a call of the GPU's driver fails"),
+    entry(FaultKind::GpuStuck, "gpu-stuck", Some(5), "a call of the GPU's driver does not come back"),
+    entry(FaultKind::GpuHang, "gpu-hang", Some(5), "what is launched on the GPU does not end"),
+    entry(FaultKind::GpuSlow, "gpu-slow", Some(5), "the GPU is ten times slower"),
+    entry(FaultKind::GpuLost, "gpu-lost", Some(5), "the GPU's context is lost: every call fails"),
+    entry(FaultKind::GpuMemory, "gpu-memory", Some(5), "the GPU has no memory left"),
 ];
 
 impl FaultKind {
@@ -129,6 +150,18 @@ impl FaultKind {
             FaultKind::FieldHang => Some(FieldFault::Hang),
             FaultKind::FieldPanic => Some(FieldFault::Panic),
             FaultKind::FieldSlow => Some(FieldFault::Slow),
+            kind => kind.gpu().map(FieldFault::Gpu),
+        }
+    }
+    /// What it does to the GPU that the field's engine computes on, if anything; nothing where there is none.
+    pub fn gpu(self) -> Option<GpuFault> {
+        match self {
+            FaultKind::GpuError => Some(GpuFault::Error),
+            FaultKind::GpuStuck => Some(GpuFault::Stuck),
+            FaultKind::GpuHang => Some(GpuFault::Hang),
+            FaultKind::GpuSlow => Some(GpuFault::Slow),
+            FaultKind::GpuLost => Some(GpuFault::Lost),
+            FaultKind::GpuMemory => Some(GpuFault::Memory),
             _ => None,
         }
     }
@@ -280,6 +313,15 @@ impl FieldFaults {
         assert!(!struck, "the script lets the field engine panic");
     }
 
+    /// What the GPU is to do wrong at `now`; the first of several in the script.
+    pub fn gpu(&self, now: Instant) -> Option<GpuFault> {
+        let at = now.since(self.zero);
+        self.faults.iter().find_map(|(kind, fault)| match kind {
+            FieldFault::Gpu(gpu) if fault.is_on(at) => Some(*gpu),
+            _ => None,
+        })
+    }
+
     /// When a cycle that began at `start` and needs `own` time ends: later if the engine is slow,
     /// not before the fault's end if it hangs, [`Instant::NEVER`] if that has no end. A hang that
     /// begins while the cycle runs catches it too.
@@ -362,5 +404,29 @@ mod tests {
         let struck = std::panic::catch_unwind(|| faults.before_cycle(zero + S.times(20)));
         assert!(struck.is_err());
         faults.before_cycle(zero + S.times(21));
+    }
+
+    #[test]
+    fn each_fault_of_the_gpu_is_on_in_its_time_and_leaves_the_worker_alone() {
+        let names = ["gpu-error", "gpu-stuck", "gpu-hang", "gpu-slow", "gpu-lost", "gpu-memory"];
+        let wanted = [
+            GpuFault::Error,
+            GpuFault::Stuck,
+            GpuFault::Hang,
+            GpuFault::Slow,
+            GpuFault::Lost,
+            GpuFault::Memory,
+        ];
+        let zero = Instant::from_nanos(9);
+        for (name, gpu) in names.into_iter().zip(wanted) {
+            let faults = FieldFaults::new(&[Fault::parse(&format!("{name}@2+1")).unwrap()], zero);
+            let at = |ms: u64| zero + Span::from_millis(ms);
+            assert_eq!(
+                [1999, 2000, 2999, 3000].map(|ms| faults.gpu(at(ms))),
+                [None, Some(gpu), Some(gpu), None]
+            );
+            faults.before_cycle(at(2500));
+            assert_eq!(faults.end_of_cycle(at(2500), S), at(3500));
+        }
     }
 }

@@ -8,8 +8,8 @@ pub use recorder::{Recorder, latency_histogram, note};
 pub use summary::{Latency, Summary};
 
 use crate::command::{Command, OnWire};
-use crate::field::worker::Outcome;
-use crate::field::{Response, Rung};
+use crate::field::worker::{EngineState, Outcome};
+use crate::field::{DeviceTimes, Response, Rung};
 use crate::frame::Frame;
 use crate::mode::Mode;
 use crate::time::{Instant, Span};
@@ -59,7 +59,8 @@ impl FieldTrace {
     /// The record of `outcome`, collected in `slot`.
     pub fn of(outcome: &Outcome, slot: Instant) -> FieldTrace {
         let age = slot.since(outcome.slot);
-        FieldTrace { response: outcome.response, span: outcome.span, age, rung: outcome.rung }
+        let Outcome { response, span, rung, state, times, .. } = *outcome;
+        FieldTrace { response, span, age, rung, state, times }
     }
 }
 
@@ -74,4 +75,8 @@ pub struct FieldTrace {
     pub age: Span,
     /// Quality it was computed at.
     pub rung: Rung,
+    /// How the engine fared after it.
+    pub state: EngineState,
+    /// Where the time went, if a device computed it; queue and wake on the loop's clock.
+    pub times: Option<DeviceTimes>,
 }

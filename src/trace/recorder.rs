@@ -2,6 +2,7 @@
 
 use super::{Record, Summary};
 use crate::command::{MAX_MOTORS, Source};
+use crate::field::DeviceTimes;
 use crate::frame::Health;
 use crate::reflex::Cause;
 use crate::smooth::Smoothness;
@@ -28,6 +29,8 @@ pub struct Recorder {
     pub end_late: Histogram<u64>,
     /// Compute time of field cycles.
     pub field: Histogram<u64>,
+    /// The parts of it, in the order of `DeviceTimes::PARTS`, where a device computed.
+    pub device: [Histogram<u64>; DeviceTimes::PARTS.len()],
     /// How smooth each motor's commands were while the robot was obeying the field.
     pub smoothness: heapless::Vec<Smoothness, MAX_MOTORS>,
 }
@@ -53,6 +56,7 @@ impl Recorder {
             exec: latency_histogram(),
             end_late: latency_histogram(),
             field: latency_histogram(),
+            device: std::array::from_fn(|_| latency_histogram()),
         }
     }
 
@@ -66,6 +70,8 @@ impl Recorder {
         }
         if let Some(field) = &record.field {
             note(&mut self.field, field.span);
+            let parts = field.times.iter().flat_map(DeviceTimes::parts);
+            self.device.iter_mut().zip(parts).for_each(|(histogram, part)| note(histogram, part));
         }
         if matches!(record.command.source, Source::Field | Source::AgedField | Source::Reflex) {
             for (smoothness, command) in self.smoothness.iter_mut().zip(record.command.used()) {

@@ -42,9 +42,9 @@ impl Resonance {
     }
 }
 
-/// At least 0.8 where 0.2 is asked for: sine, chirp, AR(2), three seeds each.
+/// At least 0.8 where 0.2 is asked for: sine, chirp, AR(2), each seed.
 pub fn lawful_sensors_are_predicted<E: Judged>() {
-    for seed in [1, 2, 3] {
+    for &seed in E::SEEDS {
         let phase = |i: usize| TAU * draw(seed, 0, i);
         let rate = |i: usize| 0.6 + 0.3 * draw(seed, 1, i); // 0.3..0.9 Hz
         let second = |cycle: u64| cycle as f64 * 0.05;
@@ -64,7 +64,7 @@ pub fn lawful_sensors_are_predicted<E: Judged>() {
 
 /// White noise and white changes have no law: about 0, and never a rule learned from noise and acted on.
 pub fn noise_is_not<E: Judged>() {
-    for seed in [1, 2, 3] {
+    for &seed in E::SEEDS {
         let white = skill_on::<E>(seed, |cycle, i| 0.3 * noise(seed, cycle, i));
         let mut walk = [0.0_f64; SENSORS];
         let steps = skill_on::<E>(seed, |cycle, i| {

@@ -10,8 +10,12 @@ use crate::field::shape::{EngineKind, FieldPlan, Params, Shape, StartCurve, Stor
 use crate::field::{RUNGS, Rung};
 use crate::time::Span;
 
-const ENGINES: [(&str, EngineKind); 3] =
-    [("auto", EngineKind::Auto), ("reference", EngineKind::Reference), ("cpu", EngineKind::Cpu)];
+const ENGINES: [(&str, EngineKind); 4] = [
+    ("auto", EngineKind::Auto),
+    ("reference", EngineKind::Reference),
+    ("cpu", EngineKind::Cpu),
+    ("cuda", EngineKind::Cuda),
+];
 const STORAGES: [(&str, Storage); 2] =
     [(Storage::F32.name(), Storage::F32), (Storage::F16.name(), Storage::F16)];
 /// The engine has work for 8 threads; 64 is what `threads` admits.

@@ -1,0 +1,178 @@
+//! What computes the field for a robot: an engine, or one on a device with one on the CPU that stands by for it;
+//! and all that it takes to build them again. Turns scores into motors where the read-out chooses labels.
+
+use super::shape::EngineKind;
+use super::state::{Given, Live, State, StateError};
+use super::takeover::{DeviceCounters, Open, Seat};
+use super::worker::EngineState;
+use super::{DeviceTimes, Engine, Failure, FieldPlan, Loss, Readout, Response, Stimulus};
+use crate::board::plan::{Board, Decision};
+use crate::command::MAX_MOTORS;
+use crate::gpu::GpuFault;
+use crate::learn::score::decide;
+use crate::rt::Refusal;
+use crate::time::{Clock, Instant};
+use std::fmt;
+use std::sync::Arc;
+
+/// An engine with all that it takes to build it again.
+pub struct Brain {
+    /// Computes, or stands by for the device.
+    here: Engine,
+    device: Option<Seat>,
+    plan: FieldPlan,
+    given: Arc<Given>,
+    /// Motor vector of each label, where the read-out chooses among labels.
+    decisions: Vec<[f32; MAX_MOTORS]>,
+}
+
+/// Why there is no brain.
+#[derive(Debug)]
+pub enum BrainError {
+    /// The state that it was to go on from does not fit.
+    State(StateError),
+    /// The system starts no thread.
+    Thread(std::io::Error),
+}
+
+impl fmt::Display for BrainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BrainError::State(error) => error.fmt(f),
+            BrainError::Thread(error) => write!(f, "a thread cannot be started: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for BrainError {}
+
+impl Brain {
+    /// The engine of `board`, at rest or where `resume` stopped, with `readout`, or else that of `resume`. With `open`
+    /// the engine that it opens computes, and one on the CPU stands by, all its memory taken and touched.
+    pub fn new(
+        board: &Board,
+        readout: Option<&Readout>,
+        resume: Option<&State>,
+        open: Option<Open>,
+    ) -> Result<Brain, BrainError> {
+        let motors = |decision: &Decision| {
+            let mut motors = [0.0; MAX_MOTORS];
+            motors[..decision.motors.len()].copy_from_slice(&decision.motors);
+            motors
+        };
+        let mut plan = board.field.clone();
+        if open.is_some() {
+            plan.engine = EngineKind::Cpu; // what stands by
+        }
+        let mut here = Engine::build(&plan);
+        if let Some(state) = resume {
+            here.furnish(&state.given).and_then(|()| here.restore(&state.live)).map_err(BrainError::State)?;
+        }
+        if let Some(readout) = readout {
+            here.set_readout(readout.weights());
+        }
+        let given = Arc::new(here.given());
+        let seat = open.map(|open| Seat::new(&board.field, given.clone(), &mut here, open));
+        Ok(Brain {
+            here,
+            device: seat.transpose().map_err(BrainError::Thread)?,
+            plan,
+            given,
+            decisions: board.decisions.iter().map(motors).collect(),
+        })
+    }
+
+    /// What computes, and why that.
+    pub fn engine_name(&self) -> String {
+        match self.device.as_ref().map(Seat::name) {
+            None => self.here.name(),
+            Some(Some(device)) => format!("{device}; {} stands by", self.here.name()),
+            Some(None) => format!("{}, in the place of a GPU", self.here.name()),
+        }
+    }
+
+    /// What the engine's own threads were refused.
+    pub fn refusals(&self) -> Vec<Refusal> {
+        self.here.refusals().iter().map(|(_, refusal)| *refusal).collect()
+    }
+
+    /// Whether there is a device to compute on, even if it is lost just now.
+    pub fn has_device(&self) -> bool {
+        self.device.is_some()
+    }
+
+    /// What was put in from outside.
+    pub fn given(&self) -> Arc<Given> {
+        self.given.clone()
+    }
+
+    /// What was built, from what.
+    pub fn plan(&self) -> &FieldPlan {
+        &self.plan
+    }
+
+    /// How the device fares where it does not compute.
+    pub fn stand_in(&self, now: Instant) -> Option<EngineState> {
+        self.device.as_ref().and_then(|seat| seat.state(now))
+    }
+
+    /// What has happened to the device.
+    pub fn device_counters(&self) -> DeviceCounters {
+        self.device.as_ref().map_or_else(DeviceCounters::default, Seat::counters)
+    }
+
+    /// Where the time of the device's last cycle went; `None` where it did not compute.
+    pub fn device_times(&self) -> Option<DeviceTimes> {
+        self.device.as_ref().and_then(Seat::times)
+    }
+
+    /// What the device is to do wrong from now on; nothing without one.
+    pub fn inject(&mut self, fault: Option<GpuFault>) {
+        if let Some(seat) = &mut self.device {
+            seat.inject(fault);
+        }
+    }
+
+    /// One cycle, ordered at `start`.
+    pub fn cycle(
+        &mut self,
+        stimulus: &Stimulus,
+        start: Instant,
+        clock: &dyn Clock,
+    ) -> Result<Response, Failure> {
+        let mut response = match &mut self.device {
+            Some(seat) => seat.cycle(&mut self.here, stimulus, start, clock)?,
+            None => self.here.cycle(stimulus)?,
+        };
+        if !self.decisions.is_empty() {
+            response.motors = self.decisions[decide(&response.scores[..self.decisions.len()])];
+        }
+        Ok(response)
+    }
+
+    /// Between two cycles: looks after the device.
+    pub fn tend(&mut self, now: Instant) {
+        if let Some(seat) = &mut self.device {
+            seat.tend(&mut self.here, now);
+        }
+    }
+
+    /// All that was lived through. False: not now.
+    pub fn save(&mut self, live: &mut Live) -> bool {
+        self.device.as_mut().and_then(|seat| seat.save(live)).unwrap_or_else(|| self.here.save(live))
+    }
+
+    /// A panic in a cycle leaves the state of what computed unknown. Where that was a device it is lost, and the CPU
+    /// goes on (true); else the engine has to be built again.
+    pub fn panicked(&mut self, now: Instant) -> bool {
+        let taken = self.device.as_mut().filter(|seat| seat.is_taken());
+        taken.map(|seat| seat.lose(&mut self.here, Loss::Panicked, now)).is_some()
+    }
+
+    /// Builds the engine on the CPU again, at rest.
+    pub fn rebuild(&mut self) {
+        self.here = Engine::build(&self.plan);
+        let furnished = self.here.furnish(&self.given);
+        debug_assert!(furnished.is_ok(), "it came from an engine of this plan");
+    }
+}

@@ -1,0 +1,236 @@
+//! What is asked of the brains and put into them between two cycles. None of it is quick: each copy is waited
+//! for, in pieces through a pinned buffer.
+
+use super::brains::Brains;
+use super::layout::{CYCLE_PITCH, Place};
+use super::schedule::Standing;
+use super::start::Pattern;
+use super::tables::{Answer, CYCLE, Cycle, Eye, METRIC, METRIC_RING, METRICS_BEFORE, bytes_of_f32};
+use crate::field::Metrics;
+use crate::field::cpu::Half;
+use crate::field::shape::{DESCRIPTOR, FEATURES, GROUP, METRICS_EVERY, Storage};
+use crate::frame::MAX_SENSORS;
+use crate::gpu::GpuError;
+
+impl Brains {
+    /// Copies to the device, and waits for it.
+    pub(super) fn put(&mut self, place: Place, at: usize, bytes: &[u8]) -> Result<(), GpuError> {
+        debug_assert!(at + bytes.len() <= place.bytes);
+        let (mut to, piece) = (self.address(place) + at as u64, self.staging.bytes().len());
+        for bytes in bytes.chunks(piece) {
+            self.staging.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+            self.main.copy_in(to, &self.staging, 0..bytes.len())?;
+            self.settle()?;
+            to += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Copies from the device, and waits for it.
+    pub(super) fn get(&mut self, place: Place, at: usize, bytes: &mut [u8]) -> Result<(), GpuError> {
+        debug_assert!(at + bytes.len() <= place.bytes);
+        let (mut from, piece) = (self.address(place) + at as u64, self.staging.bytes().len());
+        for bytes in bytes.chunks_mut(piece) {
+            self.main.copy_out(from, &self.staging, 0..bytes.len())?;
+            self.settle()?;
+            bytes.copy_from_slice(&self.staging.bytes()[..bytes.len()]);
+            from += bytes.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn fill(&self, place: Place) -> Result<(), GpuError> {
+        if place.bytes == 0 { Ok(()) } else { self.main.fill(self.address(place), 0, place.bytes) }
+    }
+
+    /// Everything that stands before the first cycle.
+    pub(super) fn write_start(&mut self) -> Result<(), GpuError> {
+        let (robots, base) = (self.robots(), self.pool.address());
+        let brains: Vec<u8> = (0..robots).flat_map(|robot| self.layout.brain(robot, base)).collect();
+        // One robot's bank may be written; what robots share may not.
+        let rule = self.start.rule(self.plan.learn && robots == 1);
+        let (taps, bias, profiles) = (self.start.taps(), self.start.bias(), self.start.profiles());
+        let shared = &self.layout.shared;
+        let mut once = vec![(shared.brains, brains), (shared.rule, rule), (shared.bias, bias)];
+        once.extend(shared.profiles.into_iter().zip(profiles));
+        once.extend([shared.first_tap, shared.tap_sensor, shared.tap_weight].into_iter().zip(taps));
+        let mut empty = vec![shared.contexts, shared.stored, shared.readout];
+        empty.extend(shared.volumes);
+        empty.into_iter().try_for_each(|place| self.fill(place))?;
+        for (place, bytes) in once {
+            self.put(place, 0, &bytes)?;
+        }
+        self.rest()
+    }
+
+    /// Back to the start; read-out and library stay.
+    pub fn rest(&mut self) -> Result<(), GpuError> {
+        let (about, covariance, answer) = (self.start.about(), self.start.covariance(), self.start.answer());
+        for robot in 0..self.robots() {
+            let own = &self.layout.robots[robot];
+            let empty = [own.features, own.senses, own.weights, own.sweep, own.scores, own.metrics];
+            let (cells, places) = (own.cells[0][0], [own.about, own.covariance]);
+            empty.into_iter().try_for_each(|place| self.fill(place))?;
+            self.put(places[0], 0, &about)?;
+            self.put(places[1], 0, &covariance)?;
+            self.put(self.layout.shared.answers, robot * answer.len(), &answer)?;
+            for (group, place) in cells.into_iter().enumerate() {
+                self.put(place, 0, &self.start.cells(group))?;
+            }
+        }
+        self.schedule.stand(Standing::default());
+        self.stand_cycle()
+    }
+
+    /// Tells the device which buffers hold the field, for what reads it before the next cycle.
+    pub(super) fn stand_cycle(&mut self) -> Result<(), GpuError> {
+        let standing = self.schedule.standing();
+        let on_half = standing.on_half;
+        let orders = Cycle { on_half, front: standing.front[usize::from(on_half)], ..Cycle::default() };
+        let mut table = [0; CYCLE];
+        orders.write(&[0.0; MAX_SENSORS], 0.0, &mut table);
+        for robot in 0..self.robots() {
+            self.put(self.layout.shared.cycles, robot * CYCLE_PITCH, &table)?;
+        }
+        self.settle()
+    }
+
+    /// Puts in a read-out of the right size.
+    pub fn set_readout(&mut self, weights: &[f32]) -> Result<(), GpuError> {
+        self.put(self.layout.shared.readout, 0, &bytes_of_f32(weights.iter().copied()))
+    }
+
+    /// Stores a pattern in a slot that there is.
+    pub fn store_pattern(&mut self, slot: usize, pattern: &Pattern) -> Result<(), GpuError> {
+        let shared = &self.layout.shared;
+        let places = [shared.volumes[0], shared.volumes[1], shared.contexts];
+        let stored = shared.stored;
+        for (place, bytes) in places.into_iter().zip(pattern.bytes()) {
+            self.put(place, slot * bytes.len(), &bytes)?;
+        }
+        self.put(stored, slot * size_of::<u32>(), &1_u32.to_le_bytes())
+    }
+
+    /// Empties a slot that there is.
+    pub fn clear_pattern(&mut self, slot: usize) -> Result<(), GpuError> {
+        self.put(self.layout.shared.stored, slot * size_of::<u32>(), &0_u32.to_le_bytes())
+    }
+
+    /// Stores an experience as if lived through in the last cycle; answers how many there are then.
+    pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> Result<u32, GpuError> {
+        let given = bytes_of_f32(descriptor.iter().copied().chain([value]));
+        self.put(self.layout.shared.given, 0, &given)?;
+        self.launch(self.kernels.experience())?;
+        self.settle()?;
+        Ok(self.answer(0)?.experiences)
+    }
+
+    /// A robot's answer as it stands on the device.
+    pub(super) fn answer(&mut self, robot: usize) -> Result<Answer, GpuError> {
+        let mut table = [0; super::tables::ANSWER];
+        self.get(self.layout.shared.answers, robot * table.len(), &mut table)?;
+        Ok(Answer::read(&table))
+    }
+
+    /// Features of a robot's last cycle.
+    pub fn features(&mut self, robot: usize) -> Result<Vec<f32>, GpuError> {
+        let mut bytes = vec![0; FEATURES * size_of::<f32>()];
+        self.get(self.layout.robots[robot].features, 0, &mut bytes)?;
+        let mut features = vec![0.0; FEATURES];
+        Eye::new(&bytes).read_f32s(&mut features);
+        Ok(features)
+    }
+
+    /// Cells of a group on the whole grid or the half one: 8 channels.
+    pub(super) fn group(&mut self, robot: usize, on_half: bool, group: usize) -> Result<Vec<f32>, GpuError> {
+        let front = self.schedule.standing().front[usize::from(on_half)][group] as usize;
+        let place = self.layout.robots[robot].cells[usize::from(on_half)][front][group];
+        let cells = GROUP * self.plan.shape.cells() / if on_half { 8 } else { 1 };
+        let mut bytes = vec![0; place.bytes];
+        self.get(place, 0, &mut bytes)?;
+        Ok(unkept(&bytes, cells, self.plan.storage_of(group)))
+    }
+
+    /// Cells of a channel on the grid in use.
+    pub fn channel(&mut self, robot: usize, channel: usize) -> Result<Vec<f32>, GpuError> {
+        let on_half = self.schedule.standing().on_half;
+        let group = self.group(robot, on_half, channel / GROUP)?;
+        let cells = group.len() / GROUP;
+        Ok(group[channel % GROUP * cells..][..cells].to_vec())
+    }
+
+    /// Replaces the cells of a channel on the grid in use; held within 1 - beta, rounded to the storage.
+    pub fn set_channel(&mut self, robot: usize, channel: usize, cells: &[f32]) -> Result<(), GpuError> {
+        let on_half = self.schedule.standing().on_half;
+        let group = channel / GROUP;
+        let mut all = self.group(robot, on_half, group)?;
+        let len = all.len() / GROUP;
+        let bound = super::tables::reach(&self.plan, Storage::F32);
+        let channel = &mut all[channel % GROUP * len..][..len];
+        channel.iter_mut().zip(cells).for_each(|(to, cell)| *to = cell.clamp(-bound, bound));
+        self.set_group(robot, on_half, group, &all)
+    }
+
+    /// Replaces the cells of a group.
+    pub(super) fn set_group(
+        &mut self,
+        robot: usize,
+        on_half: bool,
+        group: usize,
+        cells: &[f32],
+    ) -> Result<(), GpuError> {
+        let front = self.schedule.standing().front[usize::from(on_half)][group] as usize;
+        let place = self.layout.robots[robot].cells[usize::from(on_half)][front][group];
+        let bytes = self.start.kept(group, cells);
+        self.put(place, 0, &bytes)
+    }
+
+    /// The field as it stands, measured now.
+    pub fn measure_now(&mut self, robot: usize) -> Result<Metrics, GpuError> {
+        self.launch(self.kernels.metrics(true))?;
+        self.settle()?;
+        let lines = self.metric_lines(robot)?;
+        Ok(lines.first().copied().unwrap_or_default())
+    }
+
+    /// The newest of the regular metrics.
+    pub fn metrics(&mut self, robot: usize) -> Result<Option<Metrics>, GpuError> {
+        let lines = self.metric_lines(robot)?;
+        Ok(lines.into_iter().find(|line| line.cycle.is_multiple_of(METRICS_EVERY)))
+    }
+
+    /// Lines of the metrics ring, newest first.
+    fn metric_lines(&mut self, robot: usize) -> Result<Vec<Metrics>, GpuError> {
+        let mut bytes = vec![0; METRIC_RING * METRIC + size_of::<u64>()];
+        self.get(self.layout.robots[robot].metrics, METRICS_BEFORE, &mut bytes)?;
+        let written = Eye::new(&bytes[METRIC_RING * METRIC..]).u64() as usize;
+        let newest_first = (written.saturating_sub(METRIC_RING)..written).rev();
+        Ok(newest_first.map(|line| metrics(&bytes[line % METRIC_RING * METRIC..])).collect())
+    }
+}
+
+/// One line of the ring.
+fn metrics(line: &[u8]) -> Metrics {
+    let mut eye = Eye::new(line);
+    let cycle = eye.u64();
+    let mut numbers = [0.0; 7];
+    eye.read_f32s(&mut numbers);
+    let [mean, std, max, energy, novelty, skill, confidence] = numbers;
+    Metrics { cycle, mean, std, max, energy, novelty, skill, confidence }
+}
+
+/// Cells as they are kept, as numbers.
+fn unkept(bytes: &[u8], cells: usize, storage: Storage) -> Vec<f32> {
+    let mut numbers = vec![0.0; cells];
+    match storage {
+        Storage::F32 => {
+            Eye::new(bytes).read_f32s(&mut numbers);
+        }
+        Storage::F16 => {
+            let mut halves = vec![0; cells];
+            Eye::new(bytes).read_u16s(&mut halves);
+            numbers.iter_mut().zip(halves).for_each(|(number, half)| *number = Half(half).to_f32());
+        }
+    }
+    numbers
+}

@@ -1,0 +1,39 @@
+//! What the device itself takes, beside which the engine's figures stand: a copy in its memory, and a graph of
+//! nothing.
+
+use super::brains::Brains;
+use super::watch::between;
+use crate::gpu::{GpuError, Pool};
+use crate::time::{Clock, MonotonicClock, Span};
+
+impl Brains {
+    /// Times one copy of `bytes` from one part of the device's memory to another, on its clock. Memory for both is
+    /// taken for the while; `None` where there is not as much.
+    pub fn time_copy(&mut self, bytes: usize) -> Result<Option<Span>, GpuError> {
+        let there = match Pool::take(&self.gpu, 2 * bytes) {
+            Ok(pool) => pool,
+            Err(error) if error.is_memory() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let (from, to) = (there.address(), there.address() + bytes as u64);
+        self.main.fill(from, 0, 2 * bytes)?;
+        // The first copy wakes the memory's clock.
+        self.main.copy_within(from, to, bytes)?;
+        self.main.record(&self.marks.begin)?;
+        self.main.copy_within(from, to, bytes)?;
+        self.settle()?;
+        between(&self.marks.begin, &self.marks.answered).map(Some)
+    }
+
+    /// Times a graph of one mark and nothing else: launch -> seen, on the host's clock.
+    pub fn time_nothing(&mut self) -> Result<Span, GpuError> {
+        let clock = MonotonicClock;
+        let nothing = self.main.capture(|| self.main.record(&self.marks.sensed))?;
+        self.main.replay(&nothing)?;
+        self.settle()?;
+        let start = clock.now();
+        self.main.replay(&nothing)?;
+        self.settle()?;
+        Ok(clock.now().since(start))
+    }
+}

@@ -1,0 +1,266 @@
+//! Where everything lies in the one allocation on the device: what robots share, then each robot's own. Knows
+//! sizes only; `start` says what is in it at first, `kernels/README.md` who writes what.
+
+use super::tables::{ABOUT, ANSWER, BRAIN, CYCLE, MATCH, METRICS, RULE, SENSES, SWEEP};
+use crate::command::MAX_MOTORS;
+use crate::field::shape::{
+    BANK_TOP, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, FieldPlan, GROUP, GROUPS, PATTERN,
+    READOUT_COLUMNS, Storage, regressors,
+};
+
+/// Buffers begin at multiples of this: what a device's own allocator gives, and more than any load of the
+/// kernels needs.
+const ALIGNED: usize = 256;
+
+/// Distance between two robots' tables of orders: the size of one, at a multiple of 16.
+pub const CYCLE_PITCH: usize = CYCLE.next_multiple_of(16);
+const _: () = assert!(ANSWER.is_multiple_of(16));
+
+/// A buffer: offset in the allocation, and length, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    pub at: usize,
+    pub bytes: usize,
+}
+
+/// Marks out buffers one after another.
+#[derive(Default)]
+struct Ruler {
+    next: usize,
+}
+
+impl Ruler {
+    fn take(&mut self, bytes: usize) -> Place {
+        let place = Place { at: self.next, bytes };
+        self.next = (self.next + bytes).next_multiple_of(ALIGNED);
+        place
+    }
+}
+
+/// What robots share.
+#[derive(Debug)]
+pub struct Shared {
+    pub brains: Place,
+    pub cycles: Place,
+    pub answers: Place,
+    pub rule: Place,
+    /// Whole grid, half grid.
+    pub profiles: [Place; 2],
+    pub first_tap: Place,
+    pub tap_sensor: Place,
+    pub tap_weight: Place,
+    pub bias: Place,
+    /// Whole grid, half grid.
+    pub volumes: [Place; 2],
+    pub contexts: Place,
+    pub stored: Place,
+    pub given: Place,
+    pub exact: Place,
+    pub coarse: Place,
+    pub scale: Place,
+    pub error: Place,
+    pub value: Place,
+    pub last_use: Place,
+    pub readout: Place,
+}
+
+/// What each robot has for itself.
+#[derive(Debug)]
+pub struct Own {
+    /// By grid, buffer, group.
+    pub cells: [[[Place; GROUPS]; 2]; 2],
+    pub channel_sums: Place,
+    pub block_sums: Place,
+    pub group_sums: Place,
+    pub features: Place,
+    pub about: Place,
+    pub senses: Place,
+    pub weights: Place,
+    pub covariance: Place,
+    pub high: Place,
+    pub low: Place,
+    pub found: Place,
+    pub sweep: Place,
+    pub scores: Place,
+    pub metrics: Place,
+}
+
+/// The whole allocation.
+#[derive(Debug)]
+pub struct Layout {
+    pub shared: Shared,
+    pub robots: Vec<Own>,
+    /// Length of the allocation.
+    pub bytes: usize,
+}
+
+impl Layout {
+    /// Of `robots` robots of a plan with `taps` wires, whose bank is scanned by `blocks` blocks.
+    pub fn new(plan: &FieldPlan, taps: usize, robots: usize, blocks: usize) -> Layout {
+        let mut ruler = Ruler::default();
+        let shared = shared(plan, taps, robots, &mut ruler);
+        let robots = (0..robots).map(|_| own(plan, blocks, &mut ruler)).collect();
+        Layout { shared, robots, bytes: ruler.next }
+    }
+
+    /// The table of addresses of one robot, for an allocation that begins at `base`.
+    pub fn brain(&self, robot: usize, base: u64) -> Vec<u8> {
+        let (shared, own) = (&self.shared, &self.robots[robot]);
+        let at = |place: &Place, further: usize| base + (place.at + further) as u64;
+        let mut addresses = vec![
+            at(&shared.rule, 0),
+            at(&shared.cycles, robot * CYCLE_PITCH),
+            at(&shared.answers, robot * ANSWER),
+        ];
+        addresses.extend(shared.profiles.iter().map(|place| at(place, 0)));
+        let wires = [&shared.first_tap, &shared.tap_sensor, &shared.tap_weight, &shared.bias];
+        addresses.extend(wires.map(|place| at(place, 0)));
+        addresses.extend(own.cells.iter().flatten().flatten().map(|place| at(place, 0)));
+        let rest = [
+            &shared.volumes[0],
+            &shared.volumes[1],
+            &shared.contexts,
+            &shared.stored,
+            &own.channel_sums,
+            &own.block_sums,
+            &own.group_sums,
+            &own.features,
+            &own.about,
+            &own.senses,
+            &own.weights,
+            &own.covariance,
+            &shared.given,
+            &shared.exact,
+            &shared.coarse,
+            &shared.scale,
+            &shared.error,
+            &shared.value,
+            &shared.last_use,
+            &own.high,
+            &own.low,
+            &own.found,
+            &own.sweep,
+            &shared.readout,
+            &own.scores,
+            &own.metrics,
+        ];
+        addresses.extend(rest.map(|place| at(place, 0)));
+        assert_eq!(addresses.len() * size_of::<u64>(), BRAIN, "the table is as kernels/brain.cuh has it");
+        addresses.iter().flat_map(|address| address.to_le_bytes()).collect()
+    }
+}
+
+/// Bytes of the cells of a group on a grid of `cells` cells.
+fn group_bytes(plan: &FieldPlan, group: usize, cells: usize) -> usize {
+    let cell = match plan.storage_of(group) {
+        Storage::F32 => size_of::<f32>(),
+        Storage::F16 => size_of::<u16>(),
+    };
+    GROUP * cells * cell
+}
+
+fn shared(plan: &FieldPlan, taps: usize, robots: usize, ruler: &mut Ruler) -> Shared {
+    let shape = plan.shape;
+    let (cells, slots, rows) = (shape.cells(), shape.patterns, shape.bank);
+    let profile = |grid: usize| shape.sensors * 3 * grid * size_of::<f32>();
+    let volumes = |cells: usize| slots * PATTERN * cells * size_of::<i16>();
+    Shared {
+        brains: ruler.take(robots * BRAIN),
+        cycles: ruler.take(robots * CYCLE_PITCH),
+        answers: ruler.take(robots * ANSWER),
+        rule: ruler.take(RULE),
+        profiles: [shape.grid, shape.grid / 2].map(|grid| ruler.take(profile(grid))),
+        first_tap: ruler.take((CHANNELS + 1) * size_of::<u32>()),
+        tap_sensor: ruler.take(taps * size_of::<u32>()),
+        tap_weight: ruler.take(taps * size_of::<f32>()),
+        bias: ruler.take(CHANNELS * size_of::<f32>()),
+        volumes: [cells, cells / 8].map(|cells| ruler.take(volumes(cells))),
+        contexts: ruler.take(slots * CONTEXT * size_of::<f64>()),
+        stored: ruler.take(slots * size_of::<u32>()),
+        given: ruler.take((DESCRIPTOR + 1) * size_of::<f32>()),
+        exact: ruler.take(rows * DESCRIPTOR * size_of::<f32>()),
+        coarse: ruler.take(rows * DESCRIPTOR),
+        scale: ruler.take(rows * size_of::<f32>()),
+        error: ruler.take(rows * size_of::<f32>()),
+        value: ruler.take(rows * size_of::<f64>()),
+        last_use: ruler.take(rows * size_of::<u64>()),
+        readout: ruler.take(shape.motors * READOUT_COLUMNS * size_of::<f32>()),
+    }
+}
+
+fn own(plan: &FieldPlan, blocks: usize, ruler: &mut Ruler) -> Own {
+    let (shape, n) = (plan.shape, regressors(plan.shape.sensors));
+    let mut cells = |cells: usize| {
+        [(); 2].map(|()| std::array::from_fn(|group| ruler.take(group_bytes(plan, group, cells))))
+    };
+    Own {
+        cells: [cells(shape.cells()), cells(shape.cells() / 8)],
+        channel_sums: ruler.take(shape.grid * CHANNELS * size_of::<f32>()),
+        block_sums: ruler.take(shape.grid * GROUPS * 16 * size_of::<f32>()),
+        group_sums: ruler.take(CONTENT_GROUPS * shape.cells() * size_of::<f32>()),
+        features: ruler.take(FEATURES * size_of::<f32>()),
+        about: ruler.take(ABOUT),
+        senses: ruler.take(SENSES),
+        weights: ruler.take(shape.sensors * n * size_of::<f64>()),
+        covariance: ruler.take(n * n * size_of::<f64>()),
+        high: ruler.take(shape.bank * size_of::<f32>()),
+        low: ruler.take(blocks * BANK_TOP * size_of::<f32>()),
+        found: ruler.take(blocks * BANK_TOP * MATCH),
+        sweep: ruler.take(SWEEP),
+        scores: ruler.take(2 * MAX_MOTORS * size_of::<f64>()),
+        metrics: ruler.take(METRICS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::cuda::fixture::plan;
+
+    #[test]
+    fn no_two_buffers_overlap_and_all_lie_within() {
+        let layout = Layout::new(&plan(8), 40, 3, 4);
+        let text = format!("{layout:?}");
+        let mut places: Vec<(usize, usize)> = Vec::new();
+        for piece in text.split("Place { at: ").skip(1) {
+            let (at, rest) = piece.split_once(", bytes: ").expect("a place");
+            let bytes = rest.split_once(" }").expect("its length").0;
+            places.push((at.parse().unwrap(), bytes.parse().unwrap()));
+        }
+        places.sort_unstable();
+        assert!(places.len() > 3 * 45, "{}", places.len());
+        for two in places.windows(2) {
+            assert!(two[0].0 + two[0].1 <= two[1].0, "{two:?}");
+            assert!(two[1].0.is_multiple_of(16));
+        }
+        let (at, bytes) = places[places.len() - 1];
+        assert!(at + bytes <= layout.bytes);
+    }
+
+    #[test]
+    fn robots_share_what_is_given_and_have_their_own_field() {
+        let layout = Layout::new(&plan(8), 40, 2, 4);
+        let [one, two] = [0, 1].map(|robot| layout.brain(robot, 1 << 40));
+        let same: Vec<bool> = one.chunks(8).zip(two.chunks(8)).map(|(a, b)| a == b).collect();
+        assert!(same[0] && !same[1] && !same[2], "rule; orders; answer");
+        assert!(same[3..9].iter().all(|same| *same), "wiring");
+        assert!(same[9..41].iter().all(|same| !same), "cells");
+        assert!(same[41..45].iter().all(|same| *same), "library");
+        assert!(same[45..53].iter().all(|same| !same));
+        assert!(same[53..60].iter().all(|same| *same), "bank");
+        assert!(same[60..64].iter().all(|same| !same));
+        assert!(same[64] && !same[65] && !same[66]);
+    }
+
+    #[test]
+    fn halves_take_half_the_room() {
+        let mut plan = plan(16);
+        let whole = Layout::new(&plan, 40, 1, 4);
+        plan.storage = Storage::F16;
+        let half = Layout::new(&plan, 40, 1, 4);
+        let bytes = |layout: &Layout| layout.robots[0].cells[0][0].map(|place| place.bytes);
+        let full = GROUP * 4096 * 4;
+        assert_eq!(bytes(&whole), [full; 8]);
+        assert_eq!(bytes(&half), [[full / 2; 6].as_slice(), &[full; 2]].concat()[..]);
+    }
+}

@@ -1,0 +1,189 @@
+//! The line to the device's own thread, which alone speaks to the driver. Whoever waits at this end waits for a
+//! bounded time: a driver that does not come back costs that thread, not the caller.
+//!
+//! A thread that was given up ends by itself when its call comes back; until then it holds the device.
+
+use super::brains::Brains;
+use super::tables::Answer;
+use super::watch::{Times, Waiting};
+use crate::field::Stimulus;
+use crate::field::shape::FieldPlan;
+use crate::gpu::{Found, GpuError, Watch};
+use crate::time::Span;
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How long opening may take: a driver that compiles the kernels on a small robot needs some seconds.
+const OPENING: Span = Span::from_millis(60_000);
+/// How long a request between cycles may take: a whole state of the largest field on the slowest bus.
+const REQUEST: Span = Span::from_millis(10_000);
+
+/// How long closing may take, in naps: giving back a few hundred megabytes takes some milliseconds.
+const CLOSING_NAPS: u32 = 2_000;
+const NAP: Duration = Duration::from_millis(1);
+
+/// Why nothing came back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Silence {
+    /// The driver refused a call.
+    Failed(GpuError),
+    /// It took too long.
+    Late,
+    /// The thread has ended, or cannot be started.
+    Gone,
+}
+
+/// A cycle's way there and back. Its memory goes round, so that a cycle allocates nothing.
+pub struct Turn {
+    /// A stimulus a robot.
+    pub stimuli: Vec<Stimulus>,
+    /// An answer a robot.
+    pub answers: Vec<Answer>,
+    /// How it went.
+    pub outcome: Result<Times, GpuError>,
+}
+
+type Request = Box<dyn FnOnce(&mut Brains) + Send>;
+
+enum Order {
+    Turn(Box<Turn>),
+    Request(Request),
+}
+
+/// This end.
+pub struct Line {
+    /// `None`: no further orders.
+    orders: Option<Sender<Order>>,
+    turns: Receiver<Box<Turn>>,
+    watch: Arc<Watch>,
+    abandoned: Arc<AtomicBool>,
+    ended: Arc<AtomicBool>,
+    /// Whether it came back whenever it was waited for.
+    answers: Cell<bool>,
+}
+
+/// Sets a flag when it is dropped, however that comes about.
+struct Ended(Arc<AtomicBool>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl Line {
+    /// Starts the thread, which takes the priority of the calling one, and opens the device there.
+    pub fn open(plan: &FieldPlan, robots: usize, found: &Found, watch: Arc<Watch>) -> Result<Line, Silence> {
+        let (orders, taken) = bounded(1);
+        let (done, turns) = bounded(1);
+        let (opened, opening) = bounded(1);
+        let (abandoned, ended) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+        let line = Line {
+            orders: Some(orders),
+            turns,
+            watch: watch.clone(),
+            abandoned: abandoned.clone(),
+            ended: ended.clone(),
+            answers: Cell::new(true),
+        };
+        let (plan, found) = (plan.clone(), found.clone());
+        let thread = std::thread::Builder::new().name("field-gpu".to_string()).spawn(move || {
+            let _ended = Ended(ended);
+            match Brains::open(&plan, robots, &found, watch, Waiting::new(abandoned)) {
+                Ok(brains) => {
+                    wait_in_vain(&taken);
+                    if opened.send(Ok(())).is_ok() {
+                        serve(brains, &taken, &done);
+                    }
+                }
+                Err(error) => {
+                    let _ = opened.send(Err(error));
+                }
+            }
+        });
+        thread.map_err(|_| Silence::Gone)?;
+        line.receive(&opening, OPENING)?.map_err(Silence::Failed)?;
+        wait_in_vain(&line.turns);
+        Ok(line)
+    }
+
+    /// One cycle, within `patience`. A line that was silent once is of no further use.
+    pub fn turn(&self, turn: Box<Turn>, patience: Span) -> Result<Box<Turn>, Silence> {
+        self.send(Order::Turn(turn))?;
+        self.receive(&self.turns, patience)
+    }
+
+    /// Has something done between two cycles.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&mut Brains) -> Result<T, GpuError> + Send + 'static,
+    ) -> Result<T, Silence> {
+        let (answer, answered) = bounded(1);
+        let request = move |brains: &mut Brains| {
+            // Nobody may be waiting any more.
+            let _ = answer.send(what(brains));
+        };
+        self.send(Order::Request(Box::new(request)))?;
+        self.receive(&answered, REQUEST)?.map_err(Silence::Failed)
+    }
+
+    fn send(&self, order: Order) -> Result<(), Silence> {
+        let orders = self.orders.as_ref().ok_or(Silence::Gone)?;
+        orders.try_send(order).map_err(|_| Silence::Gone)
+    }
+
+    fn receive<T>(&self, from: &Receiver<T>, patience: Span) -> Result<T, Silence> {
+        let came = from.recv_timeout(Duration::from_nanos(patience.as_nanos()));
+        self.answers.set(self.answers.get() && came.is_ok());
+        came.map_err(|error| match error {
+            RecvTimeoutError::Timeout => Silence::Late,
+            RecvTimeoutError::Disconnected => Silence::Gone,
+        })
+    }
+
+    /// Calls of the driver, and what is injected into them.
+    pub fn watch(&self) -> &Watch {
+        &self.watch
+    }
+
+    /// Says whether the thread has ended; to be kept when the line is given up.
+    pub fn ended(&self) -> Arc<AtomicBool> {
+        self.ended.clone()
+    }
+}
+
+impl Drop for Line {
+    /// Lets the thread give the device back, and waits for that, if it has always come back before.
+    fn drop(&mut self) {
+        self.abandoned.store(true, Ordering::Relaxed);
+        self.orders = None;
+        let mut naps = if self.answers.get() { CLOSING_NAPS } else { 0 };
+        while naps > 0 && !self.ended.load(Ordering::Acquire) {
+            std::thread::sleep(NAP);
+            naps -= 1;
+        }
+    }
+}
+
+/// A channel takes memory for those who wait at it when one first has to: here, and not in a cycle.
+fn wait_in_vain<T>(channel: &Receiver<T>) {
+    let _ = channel.recv_timeout(NAP);
+}
+
+/// The thread's life: orders until there are no more.
+fn serve(mut brains: Brains, orders: &Receiver<Order>, done: &Sender<Box<Turn>>) {
+    while let Ok(order) = orders.recv() {
+        match order {
+            Order::Turn(mut turn) => {
+                turn.outcome = brains.cycle(&turn.stimuli, &mut turn.answers);
+                if done.send(turn).is_err() {
+                    return;
+                }
+            }
+            Order::Request(request) => request(&mut brains),
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The CUDA engine: the maths of `docs/field.md` on a GPU, as `kernels/` computes it.
+//!
+//! This file is the engine as others see it. The device is spoken to on a thread of its own (`line`), where the
+//! `brains` live: memory (`layout`, `start`), what is due (`schedule`), how it is launched (`launches`), what is
+//! asked between cycles (`between`), whole states (`state`). It knows no CPU engine; who takes over when a device
+//! is lost is the worker's business.
+
+mod bank;
+mod between;
+mod brains;
+mod gauge;
+mod image;
+mod launches;
+mod layout;
+mod line;
+mod report;
+mod schedule;
+mod start;
+mod state;
+mod tables;
+mod verbs;
+mod watch;
+
+#[cfg(test)]
+mod fixture;
+
+pub use brains::MOST_ROBOTS;
+pub use report::{DeviceFacts, DeviceTimes, KernelFacts, Unfit};
+
+use super::shape::{BANK_TOP, BLEND_TOP, FieldPlan};
+use super::{Failure, Loss, Refused, Response, StageTimes, Stimulus};
+use crate::gpu::{Found, GpuFault, Watch, probe};
+use crate::time::{Clock, MonotonicClock, Span};
+use line::{Line, Silence, Turn};
+use start::Start;
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use tables::Answer;
+use watch::Times;
+
+/// A cycle that takes this many periods has failed: nobody waits for its result any more.
+const PATIENCE_CYCLES: u64 = 4;
+/// No cycle is given up sooner: the first after a pause finds the device's clocks low.
+const LEAST_PATIENCE: Span = Span::from_millis(100);
+
+/// An emulated device gets this much for each cell, some four times what it needs; and never less than a second,
+/// which is what a busy machine may take to run its thread at all.
+const EMULATED_CELL: Span = Span::from_micros(2);
+const LEAST_EMULATED: Span = Span::from_millis(1_000);
+
+/// Brains on a GPU.
+pub struct CudaEngine {
+    plan: FieldPlan,
+    robots: usize,
+    found: Found,
+    /// Taken on the device at the start.
+    device_bytes: usize,
+    line: Line,
+    start: Start,
+    /// Where the memory of a turn rests between two cycles.
+    turn: Option<Box<Turn>>,
+    patience: Span,
+    /// Robot 0's last answer, and what of it is handed out by reference.
+    answer: Answer,
+    blend: (heapless::Vec<usize, BLEND_TOP>, heapless::Vec<f64, BLEND_TOP>),
+    nearest: heapless::Vec<(usize, f64), BANK_TOP>,
+    /// Values that patterns were stored with.
+    values: Vec<Option<f32>>,
+    times: Times,
+    stages: StageTimes,
+    watches_stages: bool,
+    /// Order given -> result seen, in the last cycle.
+    round: Span,
+    lost: Cell<Option<Loss>>,
+}
+
+impl CudaEngine {
+    /// An engine of `robots` robots at the start, on the GPU of this machine; takes all its memory here. Or why
+    /// there is none.
+    pub fn open(plan: &FieldPlan, robots: usize) -> Result<CudaEngine, Unfit> {
+        CudaEngine::open_with(plan, robots, Arc::new(Watch::default()))
+    }
+
+    /// The same with a watch that others hold too: they can inject faults.
+    pub fn open_with(plan: &FieldPlan, robots: usize, watch: Arc<Watch>) -> Result<CudaEngine, Unfit> {
+        if robots == 0 || robots > MOST_ROBOTS {
+            return Err(Unfit::Robots { asked: robots });
+        }
+        let found = probe().map_err(Unfit::Absent)?;
+        let line = Line::open(plan, robots, &found, watch).map_err(Unfit::Silent)?;
+        let (device_bytes, _) = line.ask(|brains| Ok(brains.memory())).map_err(Unfit::Silent)?;
+        Ok(CudaEngine {
+            robots,
+            device_bytes,
+            line,
+            start: Start::new(plan),
+            turn: Some(Box::new(Turn {
+                stimuli: vec![Stimulus::AT_REST; robots],
+                answers: vec![Answer::START; robots],
+                outcome: Ok(Times::default()),
+            })),
+            patience: patience(plan, &found),
+            answer: Answer::START,
+            blend: Default::default(),
+            nearest: heapless::Vec::new(),
+            values: vec![None; plan.shape.patterns],
+            times: Times::default(),
+            stages: StageTimes::default(),
+            watches_stages: false,
+            round: Span::ZERO,
+            lost: Cell::new(None),
+            plan: plan.clone(),
+            found,
+        })
+    }
+
+    /// One cycle of robot 0; others of a batch get the same stimulus. A stimulus that is refused changes nothing.
+    pub fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
+        self.admit(stimulus).map_err(Failure::Refused)?;
+        self.turn(|stimuli| stimuli.fill(*stimulus))?;
+        Ok(self.answer.response())
+    }
+
+    /// One cycle of every robot of the batch, each on its own stimulus; the first says number and rung for all. A
+    /// stimulus that is refused changes nothing, for none of them.
+    ///
+    /// # Panics
+    /// If there are not as many stimuli as robots.
+    pub fn cycle_each(&mut self, stimuli: &[Stimulus]) -> Result<(), Failure> {
+        assert_eq!(stimuli.len(), self.robots, "a stimulus a robot");
+        stimuli.iter().try_for_each(|stimulus| self.admit(stimulus)).map_err(Failure::Refused)?;
+        self.turn(|turn| turn.copy_from_slice(stimuli))
+    }
+
+    /// What robot `robot` of the batch answered in the last cycle; `None`: there is no such robot, or no cycle yet.
+    pub fn response_of(&self, robot: usize) -> Option<Response> {
+        Some(self.turn.as_ref()?.answers.get(robot)?.response())
+    }
+
+    /// One cycle on the device's thread.
+    fn turn(&mut self, fill: impl FnOnce(&mut [Stimulus])) -> Result<(), Failure> {
+        if let Some(loss) = self.lost.get() {
+            return Err(Failure::Lost(loss));
+        }
+        let begun = MonotonicClock.now();
+        let Some(mut turn) = self.turn.take() else { return Err(self.lose(Loss::Panicked)) };
+        fill(&mut turn.stimuli);
+        let turn = self.line.turn(turn, self.patience).map_err(|silence| self.silent(silence))?;
+        let outcome = turn.outcome;
+        self.answer = turn.answers[0];
+        self.turn = Some(turn);
+        self.times = outcome.map_err(|error| self.silent(Silence::Failed(error)))?;
+        self.round = MonotonicClock.now().since(begun);
+        self.show();
+        Ok(())
+    }
+
+    /// Step 0: which of the sensors is no sensor value.
+    fn admit(&self, stimulus: &Stimulus) -> Result<(), Refused> {
+        let admissible = |value: &f32| value.abs() <= 1.0; // false for NaN too
+        let sensors = &stimulus.sensors[..self.plan.shape.sensors];
+        if let Some(sensor) = sensors.iter().position(|value| !admissible(value)) {
+            return Err(Refused { sensor: Some(sensor), value: sensors[sensor] });
+        }
+        match stimulus.reward {
+            reward if admissible(&reward) => Ok(()),
+            value => Err(Refused { sensor: None, value }),
+        }
+    }
+
+    /// What of the answer is handed out by reference.
+    fn show(&mut self) {
+        let answer = &self.answer;
+        let blended = answer.blended as usize;
+        self.blend.0.clear();
+        self.blend.1.clear();
+        self.blend.0.extend(answer.slot.iter().take(blended).map(|slot| *slot as usize));
+        self.blend.1.extend(answer.weight.iter().take(blended).copied());
+        self.nearest.clear();
+        let found = answer.row.iter().zip(answer.cosine).take(answer.nearest as usize);
+        self.nearest.extend(found.map(|(row, cosine)| (*row as usize, cosine)));
+    }
+
+    fn silent(&self, silence: Silence) -> Failure {
+        self.lose(report::loss(silence, self.line.watch().under_way()))
+    }
+
+    fn lose(&self, loss: Loss) -> Failure {
+        self.lost.set(Some(loss));
+        Failure::Lost(loss)
+    }
+
+    /// Has something done between two cycles; a device that is lost shows in the next one.
+    fn ask<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&mut brains::Brains) -> Result<T, crate::gpu::GpuError> + Send + 'static,
+    ) -> Option<T> {
+        if self.lost.get().is_some() {
+            return None;
+        }
+        self.line.ask(what).map_err(|silence| self.silent(silence)).ok()
+    }
+
+    /// How long a cycle is waited for, where that is not what the plan's period says: under a tool that checks every
+    /// access of the device, a cycle takes a hundred times as long.
+    pub fn set_patience(&mut self, patience: Span) {
+        self.patience = patience;
+    }
+
+    /// Makes the driver fail in a certain way; `None`: no longer.
+    pub fn inject(&self, fault: Option<GpuFault>) {
+        self.line.watch().inject(fault);
+    }
+
+    /// Says whether the device's thread has ended: only then can the device be opened again.
+    pub fn ended(&self) -> impl Fn() -> bool + Send + 'static {
+        let ended: Arc<AtomicBool> = self.line.ended();
+        move || ended.load(Ordering::Acquire)
+    }
+}
+
+/// How long to wait for a cycle.
+fn patience(plan: &FieldPlan, found: &Found) -> Span {
+    if is_emulated(found) {
+        return EMULATED_CELL.times(plan.shape.volume() as u64).max(LEAST_EMULATED);
+    }
+    plan.dt.times(PATIENCE_CYCLES).max(LEAST_PATIENCE)
+}
+
+/// Whether it is the stand-in of `kernels/emulator`, a processor that plays a GPU: no figure of it means anything.
+pub fn is_emulated(found: &Found) -> bool {
+    found.name.contains("stand-in")
+}

@@ -1,0 +1,185 @@
+//! What the engine has to say of itself and of its device: which, how large, how fast, and why there is none.
+
+use super::CudaEngine;
+use super::brains::MOST_ROBOTS;
+use super::launches::Kernels;
+use super::line::Silence;
+use crate::field::Loss;
+use crate::gpu::{Absence, Call, Counts, Found};
+use crate::time::Span;
+use std::fmt;
+
+/// What was waited for, where the device's thread is in no call.
+const A_CYCLE: &str = "the result of a cycle";
+
+/// Why there is no CUDA engine.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unfit {
+    /// There is no GPU that could be used.
+    Absent(Absence),
+    /// There is one, and it could not be opened.
+    Silent(Silence),
+    /// More robots than a launch can hold, or none.
+    Robots {
+        /// How many were asked for.
+        asked: usize,
+    },
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::Absent(absence) => absence.fmt(f),
+            Unfit::Silent(Silence::Failed(error)) => write!(f, "the GPU cannot be opened: {error}"),
+            Unfit::Silent(Silence::Late) => write!(f, "the GPU's driver does not come back from opening it"),
+            Unfit::Silent(Silence::Gone) => write!(f, "the GPU's thread cannot be started, or has ended"),
+            Unfit::Robots { asked } => write!(f, "a batch has 1 to {MOST_ROBOTS} robots, not {asked}"),
+        }
+    }
+}
+
+impl std::error::Error for Unfit {}
+
+impl Unfit {
+    /// The same in the words of an engine that was lost.
+    pub fn loss(&self) -> Loss {
+        match self {
+            Unfit::Silent(silence) => loss(*silence, None),
+            Unfit::Absent(_) | Unfit::Robots { .. } => Loss::Error { call: "probing" },
+        }
+    }
+}
+
+/// What a silence means to whoever waited. `under_way`: the call that the device's thread is in.
+pub fn loss(silence: Silence, under_way: Option<Call>) -> Loss {
+    match silence {
+        Silence::Failed(error) if error.is_lost() => Loss::ContextLost { call: error.call.name() },
+        Silence::Failed(error) if error.is_memory() => Loss::Memory { call: error.call.name() },
+        Silence::Failed(error) => Loss::Error { call: error.call.name() },
+        Silence::Late => Loss::Timeout { call: under_way.map_or(A_CYCLE, Call::name) },
+        // Its thread ends before it is told to only by a panic.
+        Silence::Gone => Loss::Panicked,
+    }
+}
+
+/// A kernel as the image has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelFacts {
+    /// Its name.
+    pub name: String,
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Bytes of a thread that did not fit into registers.
+    pub spilled_bytes: u32,
+    /// Bytes of a block's shared memory.
+    pub shared_bytes: u32,
+}
+
+/// The engine on its device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeviceFacts {
+    /// What was found.
+    pub found: Found,
+    /// Where the kernels came from: `fatbin`, `cache`, `ptx`.
+    pub image: String,
+    /// How long loading them took.
+    pub image_took: Span,
+    /// Bytes on the device.
+    pub device_bytes: usize,
+    /// Page-locked bytes of the host.
+    pub pinned_bytes: usize,
+    /// Robots in a launch.
+    pub robots: usize,
+    /// The kernels.
+    pub kernels: Vec<KernelFacts>,
+}
+
+/// Where the time of a cycle went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceTimes {
+    /// Order given -> all is handed to the driver, on the host's clock.
+    pub queue: Span,
+    /// Orders to the device, on its clock.
+    pub copy_in: Span,
+    /// Kernels, on its clock.
+    pub kernels: Span,
+    /// Answers back, on its clock.
+    pub copy_out: Span,
+    /// What is left of the whole: the device's start, and the caller's wake-up.
+    pub wake: Span,
+}
+
+impl DeviceTimes {
+    /// Names of the parts, in their order.
+    pub const PARTS: [&str; 5] = ["queue", "copy_in", "kernels", "copy_out", "wake"];
+
+    /// The parts, in their order.
+    pub fn parts(&self) -> [Span; DeviceTimes::PARTS.len()] {
+        [self.queue, self.copy_in, self.kernels, self.copy_out, self.wake]
+    }
+}
+
+impl CudaEngine {
+    /// What it runs on.
+    pub fn device_facts(&self) -> Option<DeviceFacts> {
+        let (plan, found) = (self.plan.clone(), self.found.clone());
+        self.ask(move |brains| {
+            let image = brains.image();
+            let facts = |name: String| -> Result<KernelFacts, crate::gpu::GpuError> {
+                let facts = image.facts(&name)?;
+                Ok(KernelFacts {
+                    name,
+                    registers: facts.registers,
+                    spilled_bytes: facts.local_bytes,
+                    shared_bytes: facts.shared_bytes,
+                })
+            };
+            let kernels = Kernels::names(&plan).into_iter().map(facts).collect::<Result<_, _>>()?;
+            let (device_bytes, pinned_bytes) = brains.memory();
+            Ok(DeviceFacts {
+                found,
+                image: image.source().to_string(),
+                image_took: image.took(),
+                device_bytes,
+                pinned_bytes,
+                robots: brains.robots(),
+                kernels,
+            })
+        })
+    }
+
+    /// Which GPU, in a few words.
+    pub fn device_name(&self) -> &str {
+        &self.found.name
+    }
+
+    /// Where the time of the last cycle went.
+    pub fn device_times(&self) -> DeviceTimes {
+        let times = &self.times;
+        let handed = self.round.less(times.whole);
+        let queue = handed + times.submit;
+        let on_device = times.copy_in + times.kernels + times.copy_out;
+        DeviceTimes {
+            queue,
+            copy_in: times.copy_in,
+            kernels: times.kernels,
+            copy_out: times.copy_out,
+            wake: self.round.less(queue + on_device),
+        }
+    }
+
+    /// Calls of the driver since the start.
+    pub fn device_counts(&self) -> Counts {
+        self.line.watch().counts()
+    }
+
+    /// Times one copy of `bytes` from one part of the device's memory to another, on its clock.
+    pub fn device_copy(&self, bytes: usize) -> Option<Span> {
+        self.ask(move |brains| brains.time_copy(bytes)).flatten()
+    }
+
+    /// Times a graph of nothing: launch -> seen, on the host's clock.
+    pub fn device_round_trip(&self) -> Option<Span> {
+        self.ask(|brains| brains.time_nothing())
+    }
+}

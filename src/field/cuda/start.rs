@@ -1,0 +1,198 @@
+//! What is in the device's memory before the first cycle: rule and wiring, which stay, and the field at rest.
+//! Bytes only; who copies them is not its business.
+
+use super::tables::{
+    ANSWER, Answer, STEPS, bytes_of_f32, bytes_of_f64, bytes_of_i16, bytes_of_u32, reach, rule,
+};
+use crate::field::cpu::Half;
+use crate::field::shape::{
+    CHANNELS, CONTEXT, DESCRIPTOR, FieldPlan, GROUP, GROUPS, NORM_FLOOR, PATTERN, Storage, regressors,
+};
+use crate::field::wiring::Wiring;
+
+/// Profiles below this are cut to 0: beside a bias they vanish in f32, and a product of three would be a
+/// subnormal number.
+const LEAST_PHI: f64 = 1e-9;
+
+/// What is written once.
+pub struct Start {
+    plan: FieldPlan,
+    wiring: Wiring,
+    /// Sensors that reach each channel.
+    taps: Vec<Vec<usize>>,
+}
+
+impl Start {
+    /// Of a plan.
+    pub fn new(plan: &FieldPlan) -> Start {
+        let wiring = Wiring::new(plan, plan.shape.grid);
+        let reached =
+            |c: usize| (0..plan.shape.sensors).filter(|s| wiring.weight[c][*s].abs() > 0.0).collect();
+        let taps = (0..CHANNELS).map(reached).collect();
+        Start { plan: plan.clone(), wiring, taps }
+    }
+
+    /// Wires between sensors and channels.
+    pub fn wires(&self) -> usize {
+        self.taps.iter().map(Vec::len).sum()
+    }
+
+    /// The table of the rule. `stores`: whether the bank may be written.
+    pub fn rule(&self, stores: bool) -> Vec<u8> {
+        rule(&self.plan, stores).to_vec()
+    }
+
+    /// Receptive fields on the whole grid and on the half one.
+    pub fn profiles(&self) -> [Vec<u8>; 2] {
+        let profile = |wiring: &Wiring| {
+            let cut = |phi: &f64| if *phi < LEAST_PHI { 0.0 } else { *phi as f32 };
+            bytes_of_f32(wiring.profile.iter().flatten().flatten().map(cut))
+        };
+        [profile(&self.wiring), profile(&self.wiring.halved())]
+    }
+
+    /// First tap of each channel, and one more; sensor of each tap; its weight.
+    pub fn taps(&self) -> [Vec<u8>; 3] {
+        let first = (0..=CHANNELS).map(|c| self.taps[..c].iter().map(Vec::len).sum::<usize>() as u32);
+        let sensors = self.taps.iter().flatten().map(|sensor| *sensor as u32);
+        let gain = self.plan.params.gain;
+        let weights = self.taps.iter().enumerate().flat_map(|(c, taps)| {
+            taps.iter().map(move |sensor| (gain * self.wiring.weight[c][*sensor]) as f32)
+        });
+        [bytes_of_u32(first), bytes_of_u32(sensors), bytes_of_f32(weights)]
+    }
+
+    /// Gain x h.
+    pub fn bias(&self) -> Vec<u8> {
+        bytes_of_f32(self.wiring.bias.iter().map(|h| (self.plan.params.gain * h) as f32))
+    }
+
+    /// Cells of group `group` on the whole grid, at rest.
+    pub fn cells(&self, group: usize) -> Vec<u8> {
+        let cells = self.plan.shape.cells();
+        let channels = self.wiring.rest[group * GROUP..][..GROUP].iter();
+        let values: Vec<f32> = channels.flat_map(|rest| std::iter::repeat_n(*rest as f32, cells)).collect();
+        self.kept(group, &values)
+    }
+
+    /// Values as cells of a group are kept.
+    pub fn kept(&self, group: usize, values: &[f32]) -> Vec<u8> {
+        match self.plan.storage_of(group) {
+            Storage::F32 => bytes_of_f32(values.iter().copied()),
+            Storage::F16 => {
+                let bound = reach(&self.plan, Storage::F16);
+                let half = |value: &f32| Half::from_f32(value.clamp(-bound, bound)).0.to_le_bytes();
+                values.iter().flat_map(half).collect()
+            }
+        }
+    }
+
+    /// Context and descriptor about rest (0), and where rest is.
+    pub fn about(&self) -> Vec<u8> {
+        let zeros = [0.0; CONTEXT + DESCRIPTOR];
+        bytes_of_f64(
+            zeros.into_iter().chain(self.wiring.rest.iter().copied()).chain(self.resting_descriptor()),
+        )
+    }
+
+    fn resting_descriptor(&self) -> impl Iterator<Item = f64> {
+        let group = |i: usize| self.wiring.rest[i / (DESCRIPTOR / GROUPS) * GROUP..][..GROUP].iter();
+        (0..DESCRIPTOR).map(move |i| group(i).sum::<f64>() / GROUP as f64)
+    }
+
+    /// The covariance: I / ridge, the ridge being 1.
+    pub fn covariance(&self) -> Vec<u8> {
+        let n = regressors(self.plan.shape.sensors);
+        bytes_of_f64((0..n * n).map(|i| if i % (n + 1) == 0 { 1.0 } else { 0.0 }))
+    }
+
+    /// The answer before the first cycle.
+    pub fn answer(&self) -> Vec<u8> {
+        let mut table = vec![0; ANSWER];
+        Answer::START.write(&mut table);
+        table
+    }
+
+    /// A pattern as the device has it: its volume on both grids, in steps, and its unit context about rest.
+    pub fn pattern(&self, volume: &[f32], context: &[f32; CONTEXT]) -> Pattern {
+        let step = reach(&self.plan, Storage::F32) / STEPS;
+        let whole: Vec<i16> = volume.iter().map(|v| (v / step).round() as i16).collect();
+        let about = context.iter().zip(&self.wiring.rest).map(|(c, rest)| f64::from(*c) - rest);
+        let about: Vec<f64> = about.collect();
+        let length = about.iter().map(|c| c * c).sum::<f64>().sqrt().max(NORM_FLOOR);
+        Pattern { half: self.halved(&whole), whole, context: about.iter().map(|c| c / length).collect() }
+    }
+
+    /// Means of 2x2x2 cells of 16 channels. Of the steps that are kept, so that a pattern that comes out of a
+    /// snapshot is the same on both grids.
+    pub fn halved(&self, volume: &[i16]) -> Vec<i16> {
+        let n = self.plan.shape.grid;
+        let mut sums = vec![0_i32; PATTERN * n * n * n / 8];
+        for (cell, steps) in volume.iter().enumerate() {
+            let [x, y, z, channel] = [cell % n, cell / n % n, cell / n / n % n, cell / n / n / n];
+            sums[((channel * (n / 2) + z / 2) * (n / 2) + y / 2) * (n / 2) + x / 2] += i32::from(*steps);
+        }
+        sums.iter().map(|sum| (*sum as f32 / 8.0).round() as i16).collect()
+    }
+}
+
+/// A pattern on its way to the device.
+pub struct Pattern {
+    /// 16 x N^3 in steps of the bound / 32767.
+    pub whole: Vec<i16>,
+    /// 16 x (N/2)^3.
+    pub half: Vec<i16>,
+    /// 64, about rest, of unit length (divided by at least `NORM_FLOOR`).
+    pub context: Vec<f64>,
+}
+
+impl Pattern {
+    /// Volumes and context as bytes.
+    pub fn bytes(&self) -> [Vec<u8>; 3] {
+        let steps = |steps: &[i16]| bytes_of_i16(steps.iter().copied());
+        [steps(&self.whole), steps(&self.half), bytes_of_f64(self.context.iter().copied())]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::cuda::fixture::plan;
+
+    #[test]
+    fn what_is_written_has_the_length_of_its_buffer() {
+        use crate::field::cuda::layout::Layout;
+        for storage in [Storage::F32, Storage::F16] {
+            let plan = FieldPlan { storage, ..plan(8) };
+            let start = Start::new(&plan);
+            let layout = Layout::new(&plan, start.wires(), 1, 2);
+            let (shared, own) = (&layout.shared, &layout.robots[0]);
+            assert_eq!(start.profiles().map(|p| p.len()), shared.profiles.map(|place| place.bytes));
+            let taps = [shared.first_tap, shared.tap_sensor, shared.tap_weight].map(|place| place.bytes);
+            assert_eq!(start.taps().map(|t| t.len()), taps);
+            assert_eq!(start.bias().len(), shared.bias.bytes);
+            assert_eq!(start.about().len(), own.about.bytes);
+            assert_eq!(start.covariance().len(), own.covariance.bytes);
+            for group in 0..GROUPS {
+                assert_eq!(start.cells(group).len(), own.cells[0][0][group].bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_rounded_to_its_steps_on_both_grids() {
+        let plan = plan(8);
+        let start = Start::new(&plan);
+        let volume: Vec<f32> = (0..PATTERN * 512).map(|i| 0.95 * ((i as f32) * 0.37).sin()).collect();
+        let pattern = start.pattern(&volume, &[0.5; CONTEXT]);
+        let step = reach(&plan, Storage::F32) / STEPS;
+        for (value, steps) in volume.iter().zip(&pattern.whole) {
+            assert!((value - f32::from(*steps) * step).abs() <= 0.51 * step);
+        }
+        let block: f32 = [0, 1, 8, 9, 64, 65, 72, 73].iter().map(|i| volume[*i]).sum::<f32>() / 8.0;
+        assert!((block - f32::from(pattern.half[0]) * step).abs() <= 0.51 * step);
+        assert_eq!(start.halved(&pattern.whole), pattern.half, "the same from a snapshot");
+        let length: f64 = pattern.context.iter().map(|c| c * c).sum();
+        assert!((length - 1.0).abs() < 1e-12);
+    }
+}

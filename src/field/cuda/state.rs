@@ -1,0 +1,315 @@
+//! One robot's whole state, out of the device and back onto it, in the terms that all engines share.
+
+use super::bank::{Coarse, numbers};
+use super::brains::Brains;
+use super::layout::Place;
+use super::schedule::Standing;
+use super::tables::{
+    ANSWER, Answer, Eye, METRIC, METRIC_RING, METRICS_BEFORE, NO_ROW, Pen, SENSES, SWEEP, bytes_of_f32,
+    bytes_of_f64, bytes_of_i16, bytes_of_u32,
+};
+use crate::command::MAX_MOTORS;
+use crate::field::shape::{
+    BANK_TOP, BLEND_TOP, CHANNELS, CONTEXT, DESCRIPTOR, ERROR_RING, GROUPS, PATTERN, READOUT_COLUMNS,
+    regressors,
+};
+use crate::field::state::{Experiences, Given, Live, Pattern, Senses};
+use crate::frame::MAX_SENSORS;
+use crate::gpu::GpuError;
+
+/// Regressors that the senses table has room for.
+const HELD: usize = 200;
+const _: () = assert!(HELD >= regressors(MAX_SENSORS));
+
+impl Brains {
+    /// Copies what robot 0 has lived through into `live`, whose memory is used again.
+    pub fn save(&mut self, live: &mut Live) -> Result<(), GpuError> {
+        let standing = self.schedule.standing().clone();
+        let answer = self.answer(0)?;
+        live.clear_extras();
+        (live.cycle, live.age, live.on_half) = (answer.cycle, standing.age, standing.on_half);
+        (live.since_step, live.since_blend) = (standing.since_step, standing.since_blend);
+        live.since_learn = standing.since_learn;
+        self.save_cells(live)?;
+        self.save_senses(&mut live.senses, &answer)?;
+        self.save_bank(&mut live.bank, &answer)?;
+        live.blend.clear();
+        let blended = answer.blended as usize;
+        live.blend.extend(answer.slot.into_iter().zip(answer.weight).take(blended));
+        let mut scores = vec![0; 2 * MAX_MOTORS * size_of::<f64>()];
+        self.get(self.layout.robots[0].scores, 0, &mut scores)?;
+        Eye::new(&scores).read_f64s(&mut live.scores).read_f64s(&mut live.bridge);
+        live.metrics = self.metrics(0)?;
+        Ok(())
+    }
+
+    fn save_cells(&mut self, live: &mut Live) -> Result<(), GpuError> {
+        live.whole.clear();
+        live.half.clear();
+        for group in 0..GROUPS {
+            live.whole.extend(self.group(0, false, group)?);
+            if live.on_half {
+                live.half.extend(self.group(0, true, group)?);
+            }
+        }
+        Ok(())
+    }
+
+    fn save_senses(&mut self, senses: &mut Senses, answer: &Answer) -> Result<(), GpuError> {
+        let (sensors, own) = (self.plan.shape.sensors, &self.layout.robots[0]);
+        let (table, weights, covariance) = (own.senses, own.weights, own.covariance);
+        let n = regressors(sensors);
+        let mut bytes = vec![0; SENSES];
+        self.get(table, 0, &mut bytes)?;
+        let mut eye = Eye::new(&bytes);
+        let nine = [
+            &mut senses.sensors,
+            &mut senses.change,
+            &mut senses.learned,
+            &mut senses.mean,
+            &mut senses.predicted,
+            &mut senses.persistent,
+            &mut senses.climatic,
+            &mut senses.agreement,
+            &mut senses.power,
+        ];
+        for vector in nine {
+            take(&mut eye, vector, sensors, MAX_SENSORS);
+        }
+        take(&mut eye, &mut senses.regressors, n, HELD);
+        eye.skip(2 * HELD * size_of::<f64>()); // gain and column: of a step of learning under way
+        let mut ring = vec![0.0; ERROR_RING];
+        eye.read_f64s(&mut ring).skip(size_of::<f64>());
+        senses.observed = eye.u64();
+        eye.skip(MAX_SENSORS * size_of::<f32>());
+        let (head, filled) = (eye.u32() as usize, eye.u32() as usize);
+        senses.turn = u64::from(eye.u32());
+        senses.errors.clear();
+        senses.errors.extend((1..=filled).rev().map(|back| ring[(head + ERROR_RING - back) % ERROR_RING]));
+        senses.prediction.clear();
+        senses.prediction.extend_from_slice(&answer.prediction[..sensors]);
+        self.doubles(weights, sensors * n, &mut senses.weights)?;
+        self.doubles(covariance, n * n, &mut senses.covariance)
+    }
+
+    fn save_bank(&mut self, bank: &mut Experiences, answer: &Answer) -> Result<(), GpuError> {
+        let used = answer.experiences as usize;
+        let shared = &self.layout.shared;
+        let (exact, value, last_use) = (shared.exact, shared.value, shared.last_use);
+        let mut rows = vec![0; used * DESCRIPTOR * size_of::<f32>()];
+        self.get(exact, 0, &mut rows)?;
+        numbers(&rows, &mut bank.rows);
+        self.doubles(value, used, &mut bank.value)?;
+        let mut bytes = vec![0; used * size_of::<u64>()];
+        self.get(last_use, 0, &mut bytes)?;
+        bank.last_use.resize(used, 0);
+        Eye::new(&bytes).read_u64s(&mut bank.last_use);
+        let mut table = vec![0; SWEEP];
+        self.get(self.layout.robots[0].sweep, 0, &mut table)?;
+        let mut eye = Eye::new(&table);
+        bank.running.clear();
+        for _ in 0..BANK_TOP {
+            let mut cosine = [0.0];
+            eye.read_f64s(&mut cosine);
+            let row = eye.u32();
+            eye.skip(size_of::<u32>());
+            bank.running.extend((row != NO_ROW).then_some((row, cosine[0])));
+        }
+        let next = eye.u32();
+        bank.next_part = (next != 0).then_some(u64::from(next));
+        if next == 0 {
+            bank.running.clear(); // of a sweep that is over
+        }
+        bank.nearest.clear();
+        bank.nearest.extend(answer.row.into_iter().zip(answer.cosine).take(answer.nearest as usize));
+        Ok(())
+    }
+
+    fn doubles(&mut self, place: Place, count: usize, to: &mut Vec<f64>) -> Result<(), GpuError> {
+        let mut bytes = vec![0; count * size_of::<f64>()];
+        self.get(place, 0, &mut bytes)?;
+        to.resize(count, 0.0);
+        Eye::new(&bytes).read_f64s(to);
+        Ok(())
+    }
+
+    /// Robot 0 goes on from a state that fits the plan.
+    pub fn restore(&mut self, live: &Live) -> Result<(), GpuError> {
+        self.rest()?;
+        self.schedule.stand(Standing {
+            age: live.age,
+            on_half: live.on_half,
+            since_step: live.since_step,
+            since_blend: live.since_blend,
+            since_learn: live.since_learn,
+            ..Standing::default()
+        });
+        for (on_half, cells) in [(false, &live.whole), (true, &live.half)] {
+            // No half cells where the half grid is not in use.
+            for (group, cells) in cells.chunks_exact((cells.len() / GROUPS).max(1)).enumerate() {
+                self.set_group(0, on_half, group, cells)?;
+            }
+        }
+        self.restore_senses(&live.senses)?;
+        self.restore_bank(&live.bank)?;
+        self.restore_answer(live)?;
+        let own = &self.layout.robots[0];
+        let (scores, metrics) = (own.scores, own.metrics);
+        self.put(scores, 0, &bytes_of_f64(live.scores.into_iter().chain(live.bridge)))?;
+        if let Some(newest) = live.metrics {
+            let mut line = [0; METRIC];
+            let [mean, std, max, energy] = [newest.mean, newest.std, newest.max, newest.energy];
+            let mut pen = Pen::new(&mut line);
+            pen.u64s(&[newest.cycle]).f32s(&[mean, std, max, energy]);
+            pen.f32s(&[newest.novelty, newest.skill, newest.confidence]);
+            self.put(metrics, METRICS_BEFORE, &line)?;
+            self.put(metrics, METRICS_BEFORE + METRIC_RING * METRIC, &1_u64.to_le_bytes())?;
+        }
+        self.stand_cycle()
+    }
+
+    fn restore_senses(&mut self, senses: &Senses) -> Result<(), GpuError> {
+        let own = &self.layout.robots[0];
+        let (table, weights, covariance) = (own.senses, own.weights, own.covariance);
+        let mut bytes = vec![0; SENSES];
+        let mut pen = Pen::new(&mut bytes);
+        let nine = [
+            &senses.sensors,
+            &senses.change,
+            &senses.learned,
+            &senses.mean,
+            &senses.predicted,
+            &senses.persistent,
+            &senses.climatic,
+            &senses.agreement,
+            &senses.power,
+        ];
+        for vector in nine {
+            put(&mut pen, vector, MAX_SENSORS);
+        }
+        put(&mut pen, &senses.regressors, HELD);
+        put(&mut pen, &[], 2 * HELD);
+        put(&mut pen, &senses.errors, ERROR_RING);
+        let filled = senses.errors.len() as u32;
+        pen.f64s(&[senses.errors.last().copied().unwrap_or(0.0)]).u64s(&[senses.observed]);
+        pen.f32s(&[0.0; MAX_SENSORS]).u32s(&[filled % ERROR_RING as u32, filled, senses.turn as u32]);
+        self.put(table, 0, &bytes)?;
+        self.put(weights, 0, &bytes_of_f64(senses.weights.iter().copied()))?;
+        self.put(covariance, 0, &bytes_of_f64(senses.covariance.iter().copied()))
+    }
+
+    fn restore_bank(&mut self, bank: &Experiences) -> Result<(), GpuError> {
+        let shared = &self.layout.shared;
+        let coarse = Coarse::new(&bank.rows);
+        let f32s = |numbers: &[f32]| bytes_of_f32(numbers.iter().copied());
+        let last_use = bank.last_use.iter().flat_map(|cycle| cycle.to_le_bytes()).collect();
+        let written = [
+            (shared.exact, f32s(&bank.rows)),
+            (shared.coarse, coarse.bytes),
+            (shared.scale, f32s(&coarse.scale)),
+            (shared.error, f32s(&coarse.error)),
+            (shared.value, bytes_of_f64(bank.value.iter().copied())),
+            (shared.last_use, last_use),
+        ];
+        for (place, bytes) in written {
+            self.put(place, 0, &bytes)?;
+        }
+        let mut table = [0; SWEEP];
+        let mut pen = Pen::new(&mut table);
+        for place in 0..BANK_TOP {
+            let (row, cosine) = bank.running.get(place).copied().unwrap_or((NO_ROW, -2.0));
+            pen.f64s(&[cosine]).u32s(&[row, 0]);
+        }
+        pen.u32s(&[bank.next_part.unwrap_or(0) as u32, 0]);
+        let sweep = self.layout.robots[0].sweep;
+        self.put(sweep, 0, &table)
+    }
+
+    fn restore_answer(&mut self, live: &Live) -> Result<(), GpuError> {
+        let mut answer = Answer { cycle: live.cycle, ..Answer::START };
+        answer.prediction.iter_mut().zip(&live.senses.prediction).for_each(|(to, p)| *to = *p);
+        answer.experiences = live.bank.value.len() as u32;
+        answer.blended = live.blend.len().min(BLEND_TOP) as u32;
+        for (place, (slot, weight)) in live.blend.iter().take(BLEND_TOP).enumerate() {
+            (answer.slot[place], answer.weight[place]) = (*slot, *weight);
+        }
+        answer.nearest = live.bank.nearest.len().min(BANK_TOP) as u32;
+        for (place, (row, cosine)) in live.bank.nearest.iter().take(BANK_TOP).enumerate() {
+            (answer.row[place], answer.cosine[place]) = (*row, *cosine);
+        }
+        answer.novelty =
+            live.bank.nearest.first().map_or(1.0, |(_, cosine)| (1.0 - cosine).clamp(0.0, 1.0) as f32);
+        let mut table = [0; ANSWER];
+        answer.write(&mut table);
+        self.put(self.layout.shared.answers, 0, &table)
+    }
+
+    /// What was put in from outside.
+    pub fn given(&mut self) -> Result<Given, GpuError> {
+        let (shape, shared) = (self.plan.shape, &self.layout.shared);
+        let (readout, stored) = (shared.readout, shared.stored);
+        let mut bytes = vec![0; shape.motors * READOUT_COLUMNS * size_of::<f32>()];
+        self.get(readout, 0, &mut bytes)?;
+        let mut given = Given::default();
+        numbers(&bytes, &mut given.readout);
+        let mut bytes = vec![0; shape.patterns * size_of::<u32>()];
+        self.get(stored, 0, &mut bytes)?;
+        let mut marks = vec![0; shape.patterns];
+        Eye::new(&bytes).read_u32s(&mut marks);
+        for (slot, mark) in marks.into_iter().enumerate() {
+            given.patterns.push(if mark == 0 { None } else { Some(self.given_pattern(slot)?) });
+        }
+        Ok(given)
+    }
+
+    /// A pattern without its value, which the device does not need.
+    fn given_pattern(&mut self, slot: usize) -> Result<Pattern, GpuError> {
+        let shared = &self.layout.shared;
+        let (volumes, contexts) = (shared.volumes[0], shared.contexts);
+        let mut bytes = vec![0; PATTERN * self.plan.shape.cells() * size_of::<i16>()];
+        self.get(volumes, slot * bytes.len(), &mut bytes)?;
+        let mut volume = vec![0; PATTERN * self.plan.shape.cells()];
+        Eye::new(&bytes).read_i16s(&mut volume);
+        let mut bytes = vec![0; CONTEXT * size_of::<f64>()];
+        self.get(contexts, slot * bytes.len(), &mut bytes)?;
+        let mut context = vec![0.0; CONTEXT];
+        Eye::new(&bytes).read_f64s(&mut context);
+        Ok(Pattern { volume, context, value: 0.0, fine: None })
+    }
+
+    /// Puts in what another engine was given.
+    pub fn furnish(&mut self, given: &Given) -> Result<(), GpuError> {
+        self.set_readout(&given.readout)?;
+        let shared = &self.layout.shared;
+        let (volumes, contexts, stored) = (shared.volumes, shared.contexts, shared.stored);
+        let marks = given.patterns.iter().map(|pattern| u32::from(pattern.is_some()));
+        self.put(stored, 0, &bytes_of_u32(marks))?;
+        for (slot, pattern) in given.patterns.iter().enumerate() {
+            let Some(pattern) = pattern else { continue };
+            let half = self.start.halved(&pattern.volume);
+            for (place, steps) in volumes.into_iter().zip([&pattern.volume, &half]) {
+                let bytes = bytes_of_i16(steps.iter().copied());
+                self.put(place, slot * bytes.len(), &bytes)?;
+            }
+            let context = bytes_of_f64(pattern.context.iter().copied());
+            self.put(contexts, slot * context.len(), &context)?;
+        }
+        Ok(())
+    }
+}
+
+/// The first `count` of `held` doubles.
+fn take(eye: &mut Eye, to: &mut Vec<f64>, count: usize, held: usize) {
+    to.resize(count, 0.0);
+    eye.read_f64s(to).skip((held - count) * size_of::<f64>());
+}
+
+/// Doubles, and zeros up to `held` of them.
+fn put(pen: &mut Pen, numbers: &[f64], held: usize) {
+    pen.f64s(numbers);
+    (numbers.len()..held).for_each(|_| {
+        pen.f64s(&[0.0]);
+    });
+}
+
+const _: () = assert!(CHANNELS.is_multiple_of(GROUPS));

@@ -1,0 +1,92 @@
+//! The choice of a device at the start, said aloud: the GPU that the plan asks for, or the best that there is, or
+//! why there is none. Builds no engine but on a GPU.
+
+use super::cuda::{CudaEngine, is_emulated};
+use super::shape::EngineKind;
+use super::takeover::Open;
+use super::{Engine, FieldPlan, Loss, trial};
+use crate::gpu::{Absence, Gpu, GpuFault, Watch, probe};
+use std::fmt;
+use std::sync::Arc;
+
+/// Why no GPU is used.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NoDevice {
+    /// The plan asks for another engine.
+    NotAsked,
+    /// There is none that could be used.
+    Absent(Absence),
+    /// It is the stand-in for a driver: nobody gets it who does not ask for it by name.
+    Emulated {
+        /// What it calls itself.
+        name: String,
+    },
+}
+
+impl fmt::Display for NoDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoDevice::NotAsked => f.write_str("no GPU is asked for"),
+            NoDevice::Absent(absence) => absence.fmt(f),
+            NoDevice::Emulated { name } => {
+                write!(f, "the GPU '{name}' is a processor that plays one; ask for the engine cuda to use it")
+            }
+        }
+    }
+}
+
+impl std::error::Error for NoDevice {}
+
+/// How to open the GPU for `plan`, again and again; or why there is none to open. With `Auto` one that is emulated
+/// does not count.
+pub fn find(plan: &FieldPlan) -> Result<Open, NoDevice> {
+    if !matches!(plan.engine, EngineKind::Auto | EngineKind::Cuda) {
+        return Err(NoDevice::NotAsked);
+    }
+    let found = probe().map_err(NoDevice::Absent)?;
+    if plan.engine == EngineKind::Auto && is_emulated(&found) {
+        return Err(NoDevice::Emulated { name: found.name });
+    }
+    Ok(Box::new(opener()))
+}
+
+/// Why this machine has no GPU that an engine would be put on by itself, in words.
+pub fn why_none() -> String {
+    match probe() {
+        Err(absence) => absence.to_string(),
+        Ok(found) if is_emulated(&found) => NoDevice::Emulated { name: found.name }.to_string(),
+        Ok(found) => format!("the GPU ({}) is left to the robot itself", found.name),
+    }
+}
+
+/// Opens the GPU whenever it is called, the first time after a trial. What was opened before has been dropped; where its thread is still in a
+/// call of the driver the GPU is not free, and opening fails.
+fn opener()
+-> impl FnMut(&FieldPlan, Option<GpuFault>) -> Result<Box<dyn super::takeover::Remote>, Loss> + Send {
+    // One for all engines: a fault that is taken back lets go of those, too, that were given up.
+    let watch = Arc::new(Watch::new());
+    let mut ended: Option<Box<dyn Fn() -> bool + Send>> = None;
+    let mut is_tried = false;
+    move |plan, fault| {
+        watch.inject(fault);
+        if let Some(ended) = &ended {
+            if !ended() {
+                return Err(Loss::Timeout { call: "the lost device's last call" });
+            }
+            // The context may be the broken one: everything begins anew.
+            let found = probe().map_err(|_| Loss::Error { call: "probing" })?;
+            Gpu::reset(&found, &watch).map_err(|error| Loss::Error { call: error.call.name() })?;
+        }
+        let mut open = |plan: &FieldPlan| {
+            let engine = CudaEngine::open_with(plan, 1, watch.clone()).map_err(|unfit| unfit.loss())?;
+            ended = Some(Box::new(engine.ended()));
+            Ok(engine)
+        };
+        if !is_tried {
+            trial::run(plan, &mut open)?;
+            is_tried = true;
+        }
+        let engine = open(plan)?;
+        Ok(Box::new(Engine::Cuda(Box::new(engine))))
+    }
+}

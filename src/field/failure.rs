@@ -1,0 +1,94 @@
+//! Why a cycle has no answer.
+
+use super::Refused;
+use std::fmt;
+
+/// Why an engine gave no answer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Failure {
+    /// The stimulus is none: the field is left untouched, and the next one may be taken.
+    Refused(Refused),
+    /// The engine is lost with all that it held. Only an engine on a device can be.
+    Lost(Loss),
+}
+
+/// What an engine on a device was lost for, and in which call of its driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Nothing came back in time.
+    Timeout {
+        /// What was waited for.
+        call: &'static str,
+    },
+    /// A call failed.
+    Error {
+        /// Which.
+        call: &'static str,
+    },
+    /// The context is gone: every further call fails.
+    ContextLost {
+        /// The call that said so.
+        call: &'static str,
+    },
+    /// There is not enough memory on the device.
+    Memory {
+        /// The call that asked for it.
+        call: &'static str,
+    },
+    /// The program's own code around the device panicked.
+    Panicked,
+    /// What it was to go on from does not fit it.
+    State,
+    /// In its trial it computed something else than the CPU.
+    Wrong,
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Failure {
+        Failure::Refused(refused)
+    }
+}
+
+impl From<Loss> for Failure {
+    fn from(loss: Loss) -> Failure {
+        Failure::Lost(loss)
+    }
+}
+
+impl Failure {
+    /// What was refused, if that is why.
+    pub fn refused(self) -> Option<Refused> {
+        match self {
+            Failure::Refused(refused) => Some(refused),
+            Failure::Lost(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Loss::Timeout { call } => write!(f, "{call} took too long"),
+            Loss::Error { call } => write!(f, "{call} failed"),
+            Loss::ContextLost { call } => write!(f, "context lost in {call}"),
+            Loss::Memory { call } => write!(f, "no memory in {call}"),
+            Loss::Panicked => f.write_str("its code panicked"),
+            Loss::State => f.write_str("it did not take the brain's state"),
+            Loss::Wrong => f.write_str("it computes something else than the CPU does"),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Refused(Refused { sensor: Some(sensor), value }) => {
+                write!(f, "sensor {sensor} is {value}, not -1..=1")
+            }
+            Failure::Refused(Refused { sensor: None, value }) => {
+                write!(f, "the reward is {value}, not -1..=1")
+            }
+            Failure::Lost(loss) => write!(f, "the engine is lost: {loss}"),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The trial of a device before it is trusted: a few cycles beside the CPU engine, on the grid, the rates and the
+//! storage of the plan. A driver, a compiler or a chip that computes something else is found here, and not by the
+//! motors. Says nothing about speed.
+
+use super::cpu::CpuEngine;
+use super::cuda::CudaEngine;
+use super::shape::{FEATURES, FieldPlan, PATTERN, READOUT_COLUMNS, Shape, Storage};
+use super::{Failure, Loss, Rung, Stimulus};
+use crate::frame::MAX_SENSORS;
+use crate::seed::{Stream, uniform};
+
+/// Cycles at these rungs: whole and half grid, both ways between them, groups that stand still.
+const RUNGS: [u8; 8] = [0, 0, 4, 4, 5, 5, 0, 0];
+/// Patterns and rows in the memories of the trial: enough for a blend and for a sweep in two parts.
+const MEMORIES: usize = 4;
+/// Largest difference of a feature or a score. Engines in f32 differ by 2e-5.
+const TOLERANCE: f32 = 1e-4;
+/// The same where cells are halves: now and then one of the cells behind a mean is rounded the other way.
+const HALF_TOLERANCE: f32 = 5e-4;
+
+/// Lets the engine that `open` gives compute beside the CPU's. `Loss::Wrong` if they disagree.
+pub fn run(plan: &FieldPlan, open: impl FnOnce(&FieldPlan) -> Result<CudaEngine, Loss>) -> Result<(), Loss> {
+    let plan = small(plan);
+    let tolerance = if plan.storage == Storage::F16 { HALF_TOLERANCE } else { TOLERANCE };
+    let (mut host, mut device) = (CpuEngine::new(&plan), open(&plan)?);
+    furnish(&plan, |weights| host.set_readout(weights) && device.set_readout(weights));
+    let volume: Vec<f32> = (0..PATTERN * plan.shape.cells()).map(|i| draw(i as u64) * 0.5).collect();
+    let context = std::array::from_fn(|i| draw(i as u64));
+    host.store_pattern(0, &volume, &context, 1.0);
+    device.store_pattern(0, &volume, &context, 1.0);
+    for (cycle, rung) in RUNGS.into_iter().enumerate() {
+        let stimulus = stimulus(cycle as u64, Rung::new(rung).unwrap_or(Rung::BEST));
+        let expected = host.cycle(&stimulus).map_err(|_| Loss::Wrong)?;
+        let answer = device.cycle(&stimulus).map_err(|failure| match failure {
+            Failure::Lost(loss) => loss,
+            Failure::Refused(_) => Loss::Wrong,
+        })?;
+        let scores = answer.scores.iter().zip(&expected.scores);
+        let features = device.features();
+        let all = scores.chain(features.iter().zip(host.features()));
+        // NaN is never near.
+        let mut near = all.map(|(a, b)| (a - b).abs() <= tolerance);
+        if features.len() != FEATURES || !near.all(|near| near) {
+            return Err(Loss::Wrong);
+        }
+    }
+    if device.experiences() != host.experiences() { Err(Loss::Wrong) } else { Ok(()) }
+}
+
+/// The plan with small memories.
+fn small(plan: &FieldPlan) -> FieldPlan {
+    let shape = Shape { patterns: MEMORIES, bank: MEMORIES, ..plan.shape };
+    FieldPlan { shape, threads: 1, cpus: Vec::new(), ..plan.clone() }
+}
+
+/// A read-out whose scores are means of many features: differences do not grow in it.
+fn furnish(plan: &FieldPlan, mut put_in: impl FnMut(&[f32]) -> bool) {
+    let weight = |i: usize| draw(i as u64) / 64.0;
+    let weights: Vec<f32> = (0..plan.shape.motors * READOUT_COLUMNS).map(weight).collect();
+    let taken = put_in(&weights);
+    debug_assert!(taken, "of the plan's own size");
+}
+
+/// -1..1, the same every time.
+fn draw(i: u64) -> f32 {
+    (2.0 * uniform(0, Stream::Patterns, i) - 1.0) as f32
+}
+
+/// Sensors that wander, and a reward, so that something is learned and stored.
+fn stimulus(cycle: u64, rung: Rung) -> Stimulus {
+    let mut sensors = [0.0; MAX_SENSORS];
+    for (i, sensor) in sensors.iter_mut().enumerate() {
+        *sensor = 0.8 * (0.7 * cycle as f32 + i as f32).sin();
+    }
+    Stimulus { cycle, sensors, reward: 0.5, rung }
+}

@@ -1,0 +1,374 @@
+//! The whole CUDA engine (host side, driver calls, graphs, kernels) on the stand-in driver, against the f64
+//! reference. With `GANGLION_GPU=1` in the environment the same tests run on this machine's own GPU.
+
+use super::standin;
+use super::{context, near, readout, rung_at, stimulus, volume};
+use ganglion::field::cpu::CpuEngine;
+use ganglion::field::cuda::CudaEngine;
+use ganglion::field::reference::ReferenceEngine;
+use ganglion::field::shape::{CHANNELS, DESCRIPTOR, EngineKind, FieldPlan, Params, Shape, Storage};
+use ganglion::field::state::Live;
+use ganglion::field::{Failure, Loss, Response, trial};
+use ganglion::gpu::GpuFault;
+use ganglion::rt::heap::allocations_everywhere;
+use ganglion::time::Span;
+
+/// What rounding errors really add up to, as of the kernels: a GPU fuses products the emulator does not.
+const SEEN: f64 = 2e-5;
+
+fn plan(grid: usize) -> FieldPlan {
+    FieldPlan { engine: EngineKind::Cuda, ..super::plan(grid) }
+}
+
+/// What the engines of a test run on, for as long as the test lasts.
+pub enum Device {
+    Gpu,
+    StandIn { _alone: standin::Alone },
+}
+
+/// A GPU if the environment says so, else the stand-in; `None` (said aloud) where it cannot be compiled.
+pub fn device() -> Option<Device> {
+    if std::env::var_os("GANGLION_GPU").is_some_and(|value| value == "1") {
+        return Some(Device::Gpu);
+    }
+    standin::alone().map(|alone| Device::StandIn { _alone: alone })
+}
+
+/// An engine at the start. `GANGLION_PATIENCE_S` in the environment is for runs under a tool that checks every
+/// access, which slows a device down.
+fn open(plan: &FieldPlan, robots: usize) -> CudaEngine {
+    let mut engine = CudaEngine::open(plan, robots).unwrap_or_else(|why| panic!("{why}"));
+    if let Some(seconds) = std::env::var("GANGLION_PATIENCE_S").ok().and_then(|text| text.parse().ok()) {
+        engine.set_patience(Span::from_secs_f64(seconds));
+    }
+    engine
+}
+
+/// Engine and judge, furnished alike.
+struct Pair {
+    engine: CudaEngine,
+    judge: ReferenceEngine,
+    plan: FieldPlan,
+}
+
+impl Pair {
+    fn new(plan: &FieldPlan, patterns: usize) -> Pair {
+        let (mut engine, mut judge) = (open(plan, 1), ReferenceEngine::new(plan));
+        for slot in 0..patterns {
+            let volume = volume(slot, plan.shape.grid);
+            assert!(engine.store_pattern(slot, &volume, &context(slot), 1.0));
+            assert!(judge.store_pattern(slot, &volume, &context(slot), 1.0));
+        }
+        assert!(engine.set_readout(&readout(plan.shape.motors)));
+        assert!(judge.set_readout(&readout(plan.shape.motors)));
+        Pair { engine, judge, plan: plan.clone() }
+    }
+
+    /// A cycle of both; all that can be seen of it agrees.
+    fn cycle(&mut self, cycle: u64, rung: usize) {
+        let stimulus = stimulus(9, cycle, rung);
+        let answer = self.engine.cycle(&stimulus).expect("in range");
+        let expected = self.judge.cycle(&stimulus).expect("in range");
+        let when = format!("cycle {cycle}, rung {rung}, {} cells per axis", self.plan.shape.grid);
+        self.compare_field(&when);
+        self.compare_answer(&when, &answer, &expected);
+    }
+
+    fn compare_field(&self, when: &str) {
+        for c in 0..CHANNELS {
+            let judged = self.judge.channel(c);
+            let mut mine = vec![f32::NAN; judged.len()];
+            self.engine.copy_channel(c, &mut mine);
+            mine.iter().zip(judged).for_each(|(a, b)| near(when, "cell", f64::from(*a), *b, SEEN));
+        }
+        let features = self.engine.features();
+        for (a, b) in features.iter().zip(self.judge.features()) {
+            near(when, "feature", f64::from(*a), *b, SEEN);
+        }
+    }
+
+    fn compare_answer(&self, when: &str, answer: &Response, expected: &Response) {
+        assert_eq!(answer.cycle, expected.cycle, "{when}");
+        for motor in 0..self.plan.shape.motors {
+            near(when, "score", answer.scores[motor].into(), expected.scores[motor].into(), SEEN);
+            near(when, "motor", answer.motors[motor].into(), expected.motors[motor].into(), SEEN);
+        }
+        let predicted = self.engine.prediction().iter().zip(self.judge.prediction());
+        predicted.for_each(|(a, b)| near(when, "prediction", *a, *b, SEEN));
+        near(when, "confidence", answer.confidence.into(), expected.confidence.into(), SEEN);
+        near(when, "skill", answer.skill.into(), expected.skill.into(), 1e-3);
+        near(when, "novelty", answer.novelty.into(), expected.novelty.into(), 10.0 * SEEN);
+        assert_eq!(self.engine.experiences(), self.judge.experiences(), "{when}");
+        let rows = |found: &[(usize, f64)]| found.iter().map(|(row, _)| *row).collect::<Vec<_>>();
+        assert_eq!(rows(self.engine.nearest()), rows(self.judge.nearest()), "{when}");
+        assert_eq!(self.engine.blend().0, self.judge.blend().0, "{when}");
+    }
+}
+
+#[test]
+fn the_engine_agrees_with_the_reference_on_every_rung() {
+    let Some(_device) = device() else { return };
+    for (grid, cycles) in [(8, 36), (16, 6)] {
+        let mut pair = Pair::new(&plan(grid), 5);
+        (0..cycles).for_each(|cycle| pair.cycle(cycle, rung_at(cycle)));
+        let (mine, judged) = (pair.engine.measure_now(), pair.judge.measure_now());
+        near("at the end", "mean", mine.mean.into(), judged.mean.into(), SEEN);
+        near("at the end", "energy", mine.energy.into(), judged.energy.into(), SEEN);
+        assert_eq!(pair.engine.metrics().map(|metrics| metrics.cycle), Some(0));
+    }
+}
+
+#[test]
+fn the_engine_agrees_with_the_reference_on_the_full_grid() {
+    let Some(_device) = device() else { return };
+    let mut pair = Pair::new(&plan(32), 3);
+    pair.cycle(0, 0);
+    pair.cycle(1, 5);
+}
+
+#[test]
+fn the_engine_agrees_at_other_rates_shapes_and_with_noise() {
+    let Some(_device) = device() else { return };
+    let params = Params { explore: 0.3, ..Params::default() };
+    let none = Shape { sensors: 2, motors: 1, patterns: 0, bank: 0, ..plan(8).shape };
+    let most = Shape { sensors: 64, motors: 16, patterns: 3, bank: 5, ..plan(8).shape };
+    for (shape, ms, patterns) in [(plan(8).shape, 10, 5), (none, 50, 0), (most, 125, 3)] {
+        let plan = FieldPlan { shape, params, dt: Span::from_millis(ms), ..plan(8) };
+        let mut pair = Pair::new(&plan, patterns);
+        for (cycle, rung) in [4, 4, 4, 5, 5, 5, 1, 1, 0, 2, 3, 3, 3].into_iter().enumerate() {
+            pair.cycle(cycle as u64, rung);
+        }
+    }
+}
+
+#[test]
+fn what_is_put_in_between_cycles_is_there_in_the_next() {
+    let Some(_device) = device() else { return };
+    let mut pair = Pair::new(&plan(8), 1);
+    for cycle in 0..6 {
+        pair.cycle(cycle, 2);
+        match cycle {
+            0 => {
+                let bound = vec![0.95; volume(0, 8).len()];
+                assert!(pair.engine.store_pattern(0, &bound, &context(0), 1.0));
+                assert!(pair.judge.store_pattern(0, &bound, &context(0), 1.0));
+            }
+            1 => {
+                let descriptor: [f32; DESCRIPTOR] = std::array::from_fn(|i| (i as f32 * 0.1).sin());
+                assert!(pair.engine.store_experience(&descriptor, 0.5));
+                assert!(pair.judge.store_experience(&descriptor, 0.5));
+            }
+            2 => {
+                pair.engine.clear_pattern(0);
+                pair.judge.clear_pattern(0);
+                assert_eq!(pair.engine.pattern_value(0), None);
+            }
+            3 => {
+                pair.engine.rest();
+                pair.judge.rest();
+                assert_eq!((pair.engine.experiences(), pair.engine.metrics()), (0, None));
+            }
+            _ => (),
+        }
+    }
+    assert!(!pair.engine.set_readout(&[0.0]) && !pair.engine.store_pattern(99, &[], &context(0), 0.0));
+    let mut wild = stimulus(9, 6, 0);
+    wild.sensors[1] = 1.5;
+    assert!(matches!(pair.engine.cycle(&wild), Err(Failure::Refused(refused)) if refused.sensor == Some(1)));
+    pair.cycle(6, 0);
+}
+
+#[test]
+fn a_cycle_is_two_copies_and_one_replay_and_allocates_nothing() {
+    let Some(_device) = device() else { return };
+    let mut engine = open(&plan(8), 1);
+    let mut turn = |cycle| engine.cycle(&stimulus(9, cycle, 0)).map(|_| ()).expect("in range");
+    (0..4).for_each(&mut turn);
+    let before = (engine.device_counts(), allocations_everywhere());
+    (4..24).for_each(|cycle| engine.cycle(&stimulus(9, cycle, 0)).map(|_| ()).expect("in range"));
+    let after = (engine.device_counts(), allocations_everywhere());
+    let (a, b) = (before.0, after.0);
+    assert_eq!((b.copies_in - a.copies_in, b.copies_out - a.copies_out), (20, 20));
+    assert_eq!((b.replays - a.replays, b.launches - a.launches), (20, 0));
+    assert_eq!((b.device_allocations, b.pinned_allocations), (a.device_allocations, a.pinned_allocations));
+    assert_eq!(b.device_allocations, 1, "one pool");
+    assert_eq!(after.1, before.1, "host allocations");
+}
+
+#[test]
+fn robots_of_a_batch_are_what_one_robot_is() {
+    let Some(_device) = device() else { return };
+    // The bank of a batch is shared and read only: nothing is stored in it.
+    let plan = FieldPlan { shape: Shape { bank: 0, ..plan(8).shape }, ..plan(8) };
+    let mut alone = [open(&plan, 1), open(&plan, 1), open(&plan, 1)];
+    let mut batch = open(&plan, 3);
+    for engine in alone.iter_mut().chain([&mut batch]) {
+        assert!(engine.set_readout(&readout(plan.shape.motors)));
+        assert!(engine.store_pattern(0, &volume(0, 8), &context(0), 1.0));
+    }
+    for cycle in 0..16 {
+        let stimuli = [9, 10, 11].map(|seed| stimulus(seed, cycle, rung_at(cycle)));
+        batch.cycle_each(&stimuli).expect("in range");
+        for (robot, (engine, stimulus)) in alone.iter_mut().zip(&stimuli).enumerate() {
+            let (a, b) =
+                (engine.cycle(stimulus).expect("in range"), batch.response_of(robot).expect("there"));
+            for (a, b) in a.scores.iter().zip(b.scores) {
+                // Slabs are thicker in a batch on a large device: sums round otherwise.
+                near(&format!("robot {robot}"), "score", f64::from(*a), f64::from(b), SEEN);
+            }
+        }
+    }
+    let mut wild = [stimulus(9, 16, 0); 3];
+    wild[2].sensors[0] = f32::NAN;
+    assert!(matches!(batch.cycle_each(&wild), Err(Failure::Refused(_))));
+    assert!(batch.response_of(3).is_none());
+}
+
+#[test]
+fn stages_are_timed_when_asked_and_the_answers_stay() {
+    let Some(_device) = device() else { return };
+    let (mut plain, mut watched) = (open(&plan(8), 1), open(&plan(8), 1));
+    watched.watch_stages(true);
+    for cycle in 0..6 {
+        let stimulus = stimulus(9, cycle, 0);
+        let (a, b) = (plain.cycle(&stimulus).expect("in range"), watched.cycle(&stimulus).expect("in range"));
+        assert_eq!(a.scores, b.scores, "the same kernels in another order");
+        watched.read_stages();
+        assert!(watched.stage_times().iter().all(|time| *time > Span::ZERO), "{:?}", watched.stage_times());
+    }
+    assert!(plain.stage_times().iter().all(|time| *time == Span::ZERO));
+    let times = plain.device_times();
+    assert!(times.kernels > Span::ZERO && times.queue > Span::ZERO);
+}
+
+#[test]
+fn a_state_goes_out_and_back_without_losing_a_bit() {
+    let Some(_device) = device() else { return };
+    for storage in [Storage::F32, Storage::F16] {
+        let plan = FieldPlan { storage, ..plan(8) };
+        let (mut first, mut second) = (open(&plan, 1), open(&plan, 1));
+        assert!(first.set_readout(&readout(plan.shape.motors)));
+        (0..3).for_each(|slot| assert!(first.store_pattern(slot, &volume(slot, 8), &context(slot), 0.5)));
+        let mut live = Live::default();
+        for cycle in 0..24 {
+            let stimulus = stimulus(9, cycle, rung_at(cycle));
+            if cycle % 5 == 4 {
+                assert!(first.save(&mut live));
+                second.furnish(&first.given()).expect("it fits");
+                second.restore(&live).expect("it fits");
+                let mut again = Live::default();
+                assert!(second.save(&mut again));
+                assert_eq!(again, live, "cycle {cycle}, {storage:?}");
+                assert_eq!(second.pattern_value(2), Some(0.5));
+            }
+            let expected = first.cycle(&stimulus).expect("in range");
+            if cycle >= 4 {
+                let answer = second.cycle(&stimulus).expect("in range");
+                assert_eq!(
+                    (answer.scores, answer.motors),
+                    (expected.scores, expected.motors),
+                    "cycle {cycle}"
+                );
+                assert_eq!(second.features(), first.features(), "cycle {cycle}, {storage:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_cpu_engine_takes_over_from_the_device_and_back() {
+    let Some(_device) = device() else { return };
+    let plan = plan(8);
+    let (mut device, mut host) = (open(&plan, 1), CpuEngine::new(&plan));
+    let mut judge = ReferenceEngine::new(&plan);
+    assert!(
+        device.set_readout(&readout(plan.shape.motors)) && judge.set_readout(&readout(plan.shape.motors))
+    );
+    for slot in 0..3 {
+        assert!(device.store_pattern(slot, &volume(slot, 8), &context(slot), 1.0));
+        assert!(judge.store_pattern(slot, &volume(slot, 8), &context(slot), 1.0));
+    }
+    host.furnish(&device.given()).expect("of the same plan");
+    let mut live = Live::default();
+    for cycle in 0..30 {
+        let stimulus = stimulus(9, cycle, rung_at(cycle));
+        let expected = judge.cycle(&stimulus).expect("in range");
+        let on_device = cycle / 6 % 2 == 0;
+        if cycle > 0 && cycle % 6 == 0 {
+            if on_device {
+                host.save(&mut live);
+                device.restore(&live).expect("of the same plan");
+            } else {
+                assert!(device.save(&mut live));
+                host.restore(&live).expect("of the same plan");
+            }
+        }
+        let answer =
+            if on_device { device.cycle(&stimulus) } else { host.cycle(&stimulus).map_err(Failure::Refused) };
+        let answer = answer.expect("in range");
+        for motor in 0..plan.shape.motors {
+            near("taken over", "score", answer.scores[motor].into(), expected.scores[motor].into(), SEEN);
+        }
+    }
+}
+
+#[test]
+fn a_device_that_computes_something_else_is_found_in_its_trial() {
+    let Some(_device) = device() else { return };
+    let open = |plan: &FieldPlan| Ok(CudaEngine::open(plan, 1).unwrap_or_else(|why| panic!("{why}")));
+    for storage in [Storage::F32, Storage::F16] {
+        let plan = FieldPlan { storage, ..plan(16) };
+        assert_eq!(trial::run(&plan, open), Ok(()), "{storage:?}");
+        // A tanh that is steeper by one part in fifty, a spread that is weaker by a fifth, another seed.
+        let steeper = Params { gamma: 0.918, ..plan.params };
+        let stiller = Params { lambda: 0.08, ..plan.params };
+        let wrong = |params, seed| move |plan: &FieldPlan| open(&FieldPlan { params, seed, ..plan.clone() });
+        assert_eq!(trial::run(&plan, wrong(steeper, plan.seed)), Err(Loss::Wrong), "{storage:?}, steeper");
+        assert_eq!(trial::run(&plan, wrong(stiller, plan.seed)), Err(Loss::Wrong), "{storage:?}, stiller");
+        assert_eq!(
+            trial::run(&plan, wrong(plan.params, plan.seed + 1)),
+            Err(Loss::Wrong),
+            "{storage:?}, seed"
+        );
+    }
+}
+
+#[test]
+fn a_lost_device_says_how_and_can_be_opened_again() {
+    let Some(_device) = device() else { return };
+    for fault in [GpuFault::Error, GpuFault::Hang, GpuFault::Stuck, GpuFault::Lost] {
+        let mut engine = open(&plan(8), 1);
+        engine.cycle(&stimulus(9, 0, 0)).map(|_| ()).expect("nothing is wrong yet");
+        engine.inject(Some(fault));
+        let lost = engine.cycle(&stimulus(9, 1, 0)).map(|_| ()).expect_err("the fault strikes");
+        let Failure::Lost(loss) = lost else { panic!("{lost:?}") };
+        match fault {
+            GpuFault::Error => assert!(matches!(loss, Loss::Error { .. }), "{loss}"),
+            GpuFault::Hang => assert_eq!(loss, Loss::Timeout { call: "the result of a cycle" }),
+            GpuFault::Stuck => {
+                assert!(matches!(loss, Loss::Timeout { call } if call.starts_with("cu")), "{loss}")
+            }
+            _ => assert!(matches!(loss, Loss::ContextLost { .. }), "{loss}"),
+        }
+        assert!(!loss.to_string().is_empty());
+        let again = engine.cycle(&stimulus(9, 2, 0)).map(|_| ()).expect_err("once lost, it stays lost");
+        assert_eq!(again, Failure::Lost(loss));
+        engine.inject(None);
+        let ended = engine.ended();
+        drop(engine);
+        wait_for("the thread ends", ended);
+    }
+    let mut engine = open(&plan(8), 1);
+    engine.cycle(&stimulus(9, 0, 0)).map(|_| ()).expect("all is well again");
+}
+
+/// Waits for something that other threads bring about; fails after ten seconds.
+fn wait_for(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..2000 {
+        if holds() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    panic!("{what}: not within ten seconds");
+}
