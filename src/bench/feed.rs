@@ -3,7 +3,7 @@
 //! Everything is drawn from a seed: two benches are fed alike.
 
 use crate::field::shape::{CONTEXT, DESCRIPTOR, FieldPlan, PATTERN, READOUT_COLUMNS};
-use crate::field::{Engine, Rung, Stimulus};
+use crate::field::{Engine, Failure, Rung, Stimulus};
 use crate::frame::MAX_SENSORS;
 use crate::seed::{Stream, bits, normal, uniform};
 use std::f64::consts::TAU;
@@ -52,11 +52,12 @@ impl Feed {
         Stimulus { cycle, sensors, reward: 0.0, rung }
     }
 
-    /// Fills `engine`, which has been built from `plan`. Runs its first cycles.
-    pub fn furnish(&mut self, engine: &mut Engine, plan: &FieldPlan) {
+    /// Fills `engine`, which has been built from `plan`. Runs its first cycles. Fails only where an engine on a device
+    /// is lost.
+    pub fn furnish(&mut self, engine: &mut Engine, plan: &FieldPlan) -> Result<(), Failure> {
         let mut situations = Vec::new();
         for life in 0..LIFE {
-            engine.cycle(&self.next(Rung::BEST)).expect("a feed stays on its scale");
+            engine.cycle(&self.next(Rung::BEST))?;
             if life + SITUATIONS >= LIFE {
                 let mut context = [0.0; CONTEXT];
                 engine.copy_features(&mut context);
@@ -84,6 +85,7 @@ impl Feed {
         let weights: Vec<f32> =
             (0..weights).map(|i| (WEIGHT * normal(SEED, Stream::Bias, i as u64)) as f32).collect();
         assert!(engine.set_readout(&weights), "a read-out of the field's size");
+        Ok(())
     }
 }
 

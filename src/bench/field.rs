@@ -5,7 +5,8 @@ use super::ended;
 use super::faults::page_faults;
 use super::feed::Feed;
 use crate::field::cpu::Level;
-use crate::field::{Engine, FieldPlan, RUNGS, Rung, STAGES, StageTimes};
+use crate::field::cuda::Unfit;
+use crate::field::{Engine, Failure, FieldPlan, RUNGS, Rung, STAGES, StageTimes};
 use crate::rt::heap::allocations_everywhere;
 use crate::rt::stay_on;
 use crate::time::{Clock, MonotonicClock, Span};
@@ -43,6 +44,10 @@ pub enum BenchFault {
     },
     /// The system gives no further thread.
     Threads(std::io::Error),
+    /// There is no GPU to measure.
+    Device(Unfit),
+    /// The engine was lost while it was measured.
+    Lost(Failure),
 }
 
 impl fmt::Display for BenchFault {
@@ -53,6 +58,8 @@ impl fmt::Display for BenchFault {
             }
             BenchFault::Core { cpu } => write!(f, "core {cpu} is not there for this program"),
             BenchFault::Threads(error) => write!(f, "a thread cannot be started or seated: {error}"),
+            BenchFault::Device(unfit) => unfit.fmt(f),
+            BenchFault::Lost(failure) => write!(f, "nothing was measured: {failure}"),
         }
     }
 }
@@ -76,7 +83,7 @@ impl FieldBench {
             stay_on(cpu).map_err(|_| BenchFault::Core { cpu })?;
         }
         let mut feed = Feed::new(plan);
-        feed.furnish(&mut engine, plan);
+        feed.furnish(&mut engine, plan).map_err(BenchFault::Lost)?;
         let rungs = (0..RUNGS).filter_map(|number| Rung::new(number as u8));
         let most = rungs.map(|rung| engine.bytes_per_cycle(rung)).max().unwrap_or(0);
         let copy = CopyCrew::new(engine.threads(), most, &plan.cpus).map_err(BenchFault::Threads)?;
@@ -193,7 +200,7 @@ pub struct Count(Option<u64>);
 
 impl Count {
     /// Adds what a counter that only rises has gained.
-    fn add(&mut self, before: Option<u64>, after: Option<u64>) {
+    pub(super) fn add(&mut self, before: Option<u64>, after: Option<u64>) {
         let gained = before.zip(after).map(|(before, after)| after.saturating_sub(before));
         self.0 = self.0.zip(gained).map(|(sum, gained)| sum + gained);
     }
@@ -214,7 +221,7 @@ impl FieldFigures {
         }
     }
 
-    fn note_stages(&mut self, times: &StageTimes) {
+    pub(super) fn note_stages(&mut self, times: &StageTimes) {
         self.stages.iter_mut().zip(times).for_each(|(stage, time)| note(stage, *time));
     }
 

@@ -1,18 +1,23 @@
 //! What this machine really does, measured now, beside what it could do at best in the same seconds:
 //! the control loop beside a bare timer, the field's cycle beside a plain copy of as many bytes.
-//! Blocks of one and of the other take turns, so that both meet the same neighbours.
+//! On a GPU it is a copy in the GPU's own memory. Blocks of one and of the other take turns, so that both meet the
+//! same neighbours.
 //!
 //! Measures and judges; says nothing. Words and JSON are the command line's.
 
+mod card;
 mod control;
 mod copy;
+mod device;
 mod faults;
 mod feed;
 mod field;
 mod survey;
 pub mod verdict;
 
+pub use card::{CardFigures, card};
 pub use control::{LoopFigures, Measured, bench_loop};
+pub use device::{DeviceBench, DeviceFigures, PARTS_OF_A_CYCLE};
 pub use field::{BenchFault, FieldBench, FieldFigures};
 pub use survey::{Survey, survey};
 

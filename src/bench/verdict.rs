@@ -1,7 +1,7 @@
 //! What was measured beside what the board asks for.
 
-use super::{LoopFigures, Survey};
-use crate::board::plan::Targets;
+use super::{CardFigures, LoopFigures, Survey};
+use crate::board::plan::{GpuTargets, Targets};
 use crate::field::Storage;
 use crate::time::Span;
 use crate::trace::Latency;
@@ -36,11 +36,13 @@ pub struct Row {
     pub measured: Option<f64>,
     /// `None`: the board asks for nothing.
     pub target: Option<Target>,
+    /// Why this machine lacks what the figure is of; then its target is neither met nor missed.
+    pub lacking: Option<String>,
 }
 
 impl Row {
     fn new(name: impl Into<String>, unit: &'static str, measured: Option<f64>) -> Row {
-        Row { name: name.into(), unit, measured, target: None }
+        Row { name: name.into(), unit, measured, target: None, lacking: None }
     }
     fn at_most(self, most: Option<f64>) -> Row {
         Row { target: most.map(Target::AtMost), ..self }
@@ -48,17 +50,27 @@ impl Row {
     fn at_least(self, least: Option<f64>) -> Row {
         Row { target: least.map(Target::AtLeast), ..self }
     }
-    /// Whether the target is met; what could not be measured meets none. `None`: there is no target.
+    /// Whether the target is met; what could not be measured meets none. `None`: there is no target, or the machine
+    /// lacks what it is for.
     pub fn pass(&self) -> Option<bool> {
-        self.target.map(|target| self.measured.is_some_and(|measured| target.is_met_by(measured)))
+        self.target
+            .filter(|_| self.lacking.is_none())
+            .map(|target| self.measured.is_some_and(|measured| target.is_met_by(measured)))
     }
 }
 
-/// Every figure with its target. `control`: `None` where the board's loop could not be measured.
-pub fn rows(targets: &Targets, control: Option<&LoopFigures>, survey: &Survey) -> Vec<Row> {
+/// Every figure with its target. `control`: `None` where the board's loop could not be measured; `card`: or why there
+/// is no GPU to measure.
+pub fn rows(
+    targets: &Targets,
+    control: Option<&LoopFigures>,
+    survey: &Survey,
+    card: &Result<CardFigures, String>,
+) -> Vec<Row> {
     let mut rows = control_rows(targets, control);
     rows.extend(cycle_rows(targets, survey));
     rows.extend(comparison_rows(targets, survey));
+    rows.extend(card_rows(&targets.gpu, card));
     rows
 }
 
@@ -114,6 +126,25 @@ fn comparison_rows(targets: &Targets, survey: &Survey) -> Vec<Row> {
     rows
 }
 
+fn card_rows(targets: &GpuTargets, card: &Result<CardFigures, String>) -> Vec<Row> {
+    let (nothing, lacking) = (CardFigures::default(), card.as_ref().err());
+    let figures = card.as_ref().unwrap_or(&nothing);
+    let memory = lacking.is_none().then_some(figures.memory_bytes as f64 / 1e6);
+    let row = |name: &str, unit, measured| Row {
+        lacking: lacking.cloned(),
+        ..Row::new(format!("GPU: {name}"), unit, measured)
+    };
+    vec![
+        row("cycle of one robot, f32, p50", "us", figures.cycle_us).at_most(targets.cycle_us),
+        row("cycle of one robot, f16, p50", "us", figures.cycle_f16_us).at_most(targets.cycle_f16_us),
+        row("cycle of 64 robots, f16, p50", "us", figures.batch_us).at_most(targets.batch_us),
+        row("evolve and features over a copy, 32", "1", figures.copy_share).at_least(targets.copy_share),
+        row("match of 10,000 x 512, p50", "us", figures.match_us).at_most(targets.match_us),
+        row("memory of one robot", "MB", memory).at_most(targets.memory_mb),
+        row("share of a core at 100 Hz", "1", figures.host_share).at_most(targets.host_share),
+    ]
+}
+
 /// `None` where either is missing, or there is nothing to divide by.
 fn ratio(over: Option<f64>, under: Option<f64>) -> Option<f64> {
     over.zip(under).filter(|(_, under)| *under > 0.0).map(|(over, under)| over / under)
@@ -161,7 +192,7 @@ mod tests {
             wake_ratio: Some(2.0),
             ..Targets::default()
         };
-        let rows = rows(&strict, None, &survey(8_000));
+        let rows = rows(&strict, None, &survey(8_000), &Err("no GPU".into()));
         let passes = |name: &str| row(&rows, name).pass();
         assert_eq!(passes("cycle at rung 0, p50"), Some(false), "8 ms for 7");
         assert_eq!(passes("cycle at rung 0, p99"), Some(true), "8 ms for 9");
@@ -177,11 +208,47 @@ mod tests {
     }
 
     #[test]
+    fn a_gpu_is_held_to_its_targets_and_its_absence_to_none() {
+        let gpu = GpuTargets {
+            cycle_us: Some(100.0),
+            cycle_f16_us: Some(20.0),
+            copy_share: Some(0.5),
+            memory_mb: Some(256.0),
+            host_share: Some(0.05),
+            ..GpuTargets::default()
+        };
+        let targets = Targets { gpu, ..Targets::default() };
+        let figures = CardFigures {
+            cycle_us: Some(90.0),
+            cycle_f16_us: Some(21.0),
+            copy_share: Some(0.4),
+            match_us: Some(7.0),
+            memory_bytes: 200_000_000,
+            ..CardFigures::default()
+        };
+        let there = rows(&targets, None, &survey(8_000), &Ok(figures));
+        let passes = |name: &str| row(&there, name).pass();
+        assert_eq!(passes("GPU: cycle of one robot, f32, p50"), Some(true));
+        assert_eq!(passes("GPU: cycle of one robot, f16, p50"), Some(false));
+        assert_eq!(passes("GPU: evolve and features over a copy, 32"), Some(false));
+        assert_eq!(passes("GPU: memory of one robot"), Some(true));
+        assert_eq!(passes("GPU: share of a core at 100 Hz"), Some(false), "a GPU, and no figure");
+        assert_eq!(passes("GPU: match of 10,000 x 512, p50"), None, "nothing is asked");
+        let absent = rows(&targets, None, &survey(8_000), &Err("no GPU".into()));
+        let of_gpu: Vec<&Row> = absent.iter().filter(|row| row.name.starts_with("GPU")).collect();
+        assert_eq!(of_gpu.len(), 7);
+        for row in of_gpu {
+            assert!(row.pass().is_none() && row.measured.is_none(), "{row:?}");
+            assert_eq!(row.lacking.as_deref(), Some("no GPU"));
+        }
+    }
+
+    #[test]
     fn what_cannot_be_divided_is_not_measured() {
         let mut empty = survey(8_000);
         empty.rungs = std::array::from_fn(|_| FieldFigures::new());
         empty.other_storage = None;
-        for row in rows(&Targets::default(), None, &empty) {
+        for row in rows(&Targets::default(), None, &empty, &Err("no GPU".into())) {
             assert!(row.measured.is_none() || row.name.starts_with("memory"), "{row:?}");
             assert_eq!(row.pass(), None);
         }

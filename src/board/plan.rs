@@ -185,6 +185,27 @@ pub struct Targets {
     pub f16_ratio: Option<f64>,
     /// Memory that the field takes at the start, in MB of 10^6 bytes, at most.
     pub memory_mb: Option<f64>,
+    /// Of its GPU.
+    pub gpu: GpuTargets,
+}
+
+/// What the GPU of such a machine should reach with a full field: 64 x 32^3, a library of 100, a bank of 10,000 x 512.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GpuTargets {
+    /// A cycle of one robot in f32 storage, launch to result on the host, median, microseconds, at most.
+    pub cycle_us: Option<f64>,
+    /// The same in f16 storage.
+    pub cycle_f16_us: Option<f64>,
+    /// A cycle of 64 robots in f16 storage, median, microseconds, at most.
+    pub batch_us: Option<f64>,
+    /// Bandwidth of evolve and features of 32 robots over that of a copy on the device, at least.
+    pub copy_share: Option<f64>,
+    /// Matching the bank, median, microseconds, at most.
+    pub match_us: Option<f64>,
+    /// Memory on the device for one robot, in MB of 10^6 bytes, at most.
+    pub memory_mb: Option<f64>,
+    /// Time of a processor over time that passes, at 100 cycles a second, at most.
+    pub host_share: Option<f64>,
 }
 
 /// A label and its motor vector.

@@ -1,11 +1,17 @@
 //! `[targets]`: what `ganglion bench all` holds the machine to. Every key may be left out.
 
 use super::{Periods, millis};
-use crate::board::plan::Targets;
+use crate::board::plan::{GpuTargets, Targets};
 use crate::board::reader::Section;
 
 /// Ratios beyond this tell nothing: a tail a thousand times the median is a machine that stopped.
 const RATIO: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
+
+/// Shares: below a thousandth nothing is measured; a cycle that stays in a cache can be faster than a copy, and a
+/// process can keep several cores busy.
+const SHARE: std::ops::RangeInclusive<f64> = 0.001..=10.0;
+/// A cycle of a GPU, microseconds: from below what a launch alone takes to a second.
+const CYCLE_US: std::ops::RangeInclusive<f64> = 1.0..=1e6;
 
 /// Reads the section.
 pub fn targets(section: &Section<'_>, periods: &Periods) -> Targets {
@@ -18,6 +24,7 @@ pub fn targets(section: &Section<'_>, periods: &Periods) -> Targets {
         rung5_ratio: section.real("rung5_ratio", RATIO).optional(),
         f16_ratio: section.real("f16_ratio", RATIO).optional(),
         memory_mb: section.real("memory_mb", 0.1..=1e6).optional(),
+        gpu: gpu(&section.section("gpu")),
     };
     if let (Some(p50), Some(p99)) = (targets.cycle_p50, targets.cycle_p99)
         && p50 > p99
@@ -31,4 +38,17 @@ pub fn targets(section: &Section<'_>, periods: &Periods) -> Targets {
         section.warn("cycle_p99_ms", rule);
     }
     targets
+}
+
+/// Reads `[targets.gpu]`.
+fn gpu(section: &Section<'_>) -> GpuTargets {
+    GpuTargets {
+        cycle_us: section.real("cycle_us", CYCLE_US).optional(),
+        cycle_f16_us: section.real("cycle_f16_us", CYCLE_US).optional(),
+        batch_us: section.real("batch_us", CYCLE_US).optional(),
+        copy_share: section.real("copy_share", SHARE).optional(),
+        match_us: section.real("match_us", CYCLE_US).optional(),
+        memory_mb: section.real("memory_mb", 0.1..=1e6).optional(),
+        host_share: section.real("host_share", SHARE).optional(),
+    }
 }

@@ -1,14 +1,15 @@
 //! `bench field`: a cycle of the field, its stages, and the floor under it: a plain copy of as many
 //! bytes on as many threads in the same run.
 
+use super::device::{self, DeviceReport};
 use super::{cut_short, on_a_thread, progress, say_latencies, seconds, too_many_threads};
 use crate::bench::{BenchFault, FieldBench, FieldFigures};
 use crate::cli::arguments::EngineChoice;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output;
-use crate::field::shape::{CHANNELS, Params};
-use crate::field::{FieldPlan, Rung, Shape, Storage};
+use crate::field::shape::{CHANNELS, EngineKind, Params};
+use crate::field::{Engine, FieldPlan, Rung, Shape, Storage};
 use crate::time::Span;
 use crate::trace::Latency;
 use serde::Serialize;
@@ -20,13 +21,18 @@ use serde::Serialize;
   ganglion bench field --threads 2 --storage f16             two threads, half the bytes a cell
   ganglion bench field --grid 16 --rung 5                    a Raspberry Pi's grid at its cheapest
   ganglion bench field --engine reference --grid 16          the plain f64 engine
+  ganglion bench field --engine cuda --batch 64 --storage f16   64 robots in a launch on the GPU
   ganglion bench field --threads 2 --cpus 2,3 --json | tail -1
 
 The engine is fed as on a robot: 16 sensors that wander, a full library, a full bank, a read-out
 of 5 motors, learning on, 50 ms a cycle. Cycles run back to back; blocks of them and of plain
 copies take turns. The first four cycles of a block, which find the caches as the copies left
 them, are run and not counted; nothing else is left out of the percentiles. A byte that is read
-and a byte that is written count one each. A stage's time is read from the clock within the cycle.")]
+and a byte that is written count one each. A stage's time is read from the clock within the cycle.
+
+On a GPU the copy is one in its own memory. Half of the time is the cycles' and the copies'; stages are
+timed by events in a tenth of it, in which they run one after another, which takes longer than a cycle
+does otherwise; in the rest a cycle is run every 10 ms, to see what it costs the host.")]
 pub struct Args {
     /// Field engine
     #[arg(long, value_enum, default_value = "cpu")]
@@ -40,7 +46,10 @@ pub struct Args {
     /// Quality of the cycle, 0 (everything) to 5
     #[arg(long, value_name = "R", default_value = "0", value_parser = rung)]
     rung: Rung,
-    /// How the CPU engine keeps its cells
+    /// Robots in a launch, with one library and one bank; on a GPU only
+    #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    batch: u8,
+    /// How the engine keeps its cells
     #[arg(long, value_enum, default_value = "f32")]
     storage: StorageChoice,
     /// Instructions of the hot loops; refused where the engine does not use them
@@ -52,7 +61,7 @@ pub struct Args {
     /// Experiences in the bank
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     bank: u32,
-    /// Length of the measurement; a fifth of it is the copy's
+    /// Length of the measurement; on a CPU a fifth of it is the copy's
     #[arg(long, value_name = "S", default_value = "5", value_parser = seconds)]
     seconds: Span,
     /// Cores of the threads, in turn, as in 2,3 [default: wherever]
@@ -111,7 +120,7 @@ fn rung(text: &str) -> Result<Rung, String> {
 #[derive(Debug, Serialize)]
 struct Report {
     schema: u32,
-    /// `cpu` or `reference`.
+    /// `cpu`, `reference` or `cuda`.
     engine: &'static str,
     /// For people: with the reason.
     #[serde(skip)]
@@ -138,12 +147,15 @@ struct Report {
     ratio_to_floor: Option<f64>,
     /// Memory that the engine takes at the start, MB (10^6).
     memory_mb: f64,
-    /// Median of the cycle over 64 x grid^3 cells.
+    /// Median of the cycle over 64 x grid^3 cells of each robot.
     ns_per_cell: Option<f64>,
     allocations_per_cycle: Option<f64>,
     page_faults_per_cycle: Option<f64>,
     /// Pieces of work that the calling thread did again because a worker's core was busy, in all.
     stand_ins: u64,
+    /// On a GPU.
+    #[serde(flatten)]
+    device: Option<DeviceReport>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -164,6 +176,9 @@ struct StageTime {
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let plan = plan(args)?;
+    if plan.engine == EngineKind::Cuda {
+        return run_on_device(args, &plan);
+    }
     if let Some(warning) = too_many_threads(plan.threads) {
         log::warn!("{warning}");
     }
@@ -183,12 +198,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if interrupt.asked() {
         return Err(cut_short());
     }
-    let report = Report::new(args, &plan, &bench, &figures);
-    report.say(&figures);
-    if args.json {
-        output::json(&report)?;
-    }
-    Ok(())
+    Report::new(args, &plan, bench.engine(), &figures).give(args, &figures)
+}
+
+/// The same on a GPU.
+fn run_on_device(args: &Args, plan: &FieldPlan) -> Result<(), Failure> {
+    let (bench, figures) = device::measure(plan, usize::from(args.batch), args.rung, args.seconds)?;
+    let device = Some(DeviceReport::new(&bench, &figures));
+    let report = Report { device, ..Report::new(args, plan, bench.engine(), &figures.field) };
+    report.give(args, &figures.field)
 }
 
 /// How a bench that cannot be built ends.
@@ -199,7 +217,10 @@ pub(super) fn refused(fault: BenchFault) -> Failure {
         BenchFault::Core { .. } => {
             failure.fix("name cores that this program may run on ('nproc' counts them)")
         }
-        BenchFault::Threads(_) => failure,
+        BenchFault::Device(_) => {
+            failure.fix("measure with --engine cpu; 'ganglion doctor' says what this machine has")
+        }
+        BenchFault::Threads(_) | BenchFault::Lost(_) => failure,
     }
 }
 
@@ -208,6 +229,7 @@ fn plan(args: &Args) -> Result<FieldPlan, Failure> {
     if let Some(twice) = cpus.iter().enumerate().find(|(at, cpu)| cpus[..*at].contains(cpu)) {
         return Err(Failure::usage(format!("--cpus names core {} twice", twice.1)));
     }
+    refuse_what_has_no_meaning(args)?;
     let (patterns, bank) = (usize::from(args.patterns), args.bank as usize);
     Ok(FieldPlan {
         engine: args.engine.kind(),
@@ -227,12 +249,23 @@ fn plan(args: &Args) -> Result<FieldPlan, Failure> {
     })
 }
 
+/// A wish that the chosen engine would silently not heed.
+fn refuse_what_has_no_meaning(args: &Args) -> Result<(), Failure> {
+    let on_device = args.engine == EngineChoice::Cuda;
+    let wishes = [
+        (!on_device && args.batch > 1, "--batch is of the engine cuda: others compute one robot"),
+        (on_device && args.threads > 1, "--threads is of the CPU: leave it out with --engine cuda"),
+        (on_device && !args.cpus.is_empty(), "--cpus is of the CPU: leave it out with --engine cuda"),
+        (on_device && args.simd.name().is_some(), "--simd is of the CPU: leave it out with --engine cuda"),
+    ];
+    wishes.iter().find(|(is_odd, _)| *is_odd).map_or(Ok(()), |(_, why)| Err(Failure::usage(why)))
+}
+
 impl Report {
-    fn new(args: &Args, plan: &FieldPlan, bench: &FieldBench, figures: &FieldFigures) -> Report {
-        let engine = bench.engine();
+    fn new(args: &Args, plan: &FieldPlan, engine: &Engine, figures: &FieldFigures) -> Report {
         let cycle = Latency::of(&figures.cycle);
         let floor_us = figures.floor_us();
-        let cells = (CHANNELS * plan.shape.cells()) as f64;
+        let cells = (usize::from(args.batch) * CHANNELS * plan.shape.cells()) as f64;
         Report {
             schema: 1,
             engine: engine.kind(),
@@ -257,10 +290,22 @@ impl Report {
             allocations_per_cycle: figures.allocations_per_cycle(),
             page_faults_per_cycle: figures.page_faults_per_cycle(),
             stand_ins: figures.stand_ins,
+            device: None,
         }
     }
 
+    fn give(&self, args: &Args, figures: &FieldFigures) -> Result<(), Failure> {
+        self.say(figures);
+        if args.json {
+            output::json(self)?;
+        }
+        Ok(())
+    }
+
     fn say(&self, figures: &FieldFigures) {
+        if let Some(device) = &self.device {
+            device.say_first();
+        }
         let threads = if self.threads == 1 { "thread" } else { "threads" };
         say!(
             "field of 64 x {}^3, {}, rung {}, {} {threads}, {}; measured on this machine just now, microseconds",
@@ -271,6 +316,9 @@ impl Report {
             self.engine_name
         );
         say_latencies(&[("cycle", Latency::of(&figures.cycle)), ("plain copy", Latency::of(&figures.copy))]);
+        if self.device.is_some() {
+            say!("stages by events on the device, in a run of their own in which one waits for the other:");
+        }
         for stage in &self.stages {
             say!("  {:<21}{:>7.1}", stage.name, stage.p50_us);
         }
@@ -290,6 +338,9 @@ impl Report {
                 Some(n) => say!("{n} {what} a cycle"),
                 None => say!("{what} are not counted here"),
             }
+        }
+        if let Some(device) = &self.device {
+            device.say();
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod all;
 mod control;
+mod device;
 mod field;
 
 use super::exit::Failure;

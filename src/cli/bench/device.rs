@@ -1,0 +1,174 @@
+//! `bench field --engine cuda`: what is said of a GPU beyond what is said of any engine.
+
+use super::field::refused;
+use super::{cut_short, on_a_thread, progress};
+use crate::bench::{BenchFault, DeviceBench, DeviceFigures, PARTS_OF_A_CYCLE};
+use crate::cli::exit::Failure;
+use crate::cli::interrupt::Interrupt;
+use crate::field::cuda::DeviceFacts;
+use crate::field::{FieldPlan, Rung};
+use crate::time::Span;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// What the object has beside the keys of every engine.
+#[derive(Debug, Serialize)]
+pub(super) struct DeviceReport {
+    /// A processor plays the GPU: no figure is a measurement.
+    emulated: bool,
+    device: String,
+    /// Version of CUDA that the driver brings.
+    driver: String,
+    capability: String,
+    multiprocessors: u32,
+    /// Robots in a launch.
+    batch: usize,
+    /// Where the kernels came from.
+    image: String,
+    /// How long loading them took.
+    image_ms: f64,
+    kernels: Vec<Kernel>,
+    /// Where the time of a cycle went.
+    device_times: BTreeMap<&'static str, Part>,
+    /// `bytes_per_cycle` in the median time of the kernels, GB (10^9) a second.
+    achieved_gbps: Option<f64>,
+    /// Of `copy_gbps`.
+    share_of_copy: Option<f64>,
+    /// Of `copy_gbps`, what evolve and features reach when stages run one after another.
+    evolve_share_of_copy: Option<f64>,
+    /// A graph of nothing, launched and waited for.
+    launch_and_wait_us: Option<f64>,
+    /// Between host and device.
+    transfers_per_cycle: Option<f64>,
+    /// Allocations on the device and page-locked ones on the host within the counted cycles, in all.
+    device_allocations: u64,
+    /// Page-locked memory of the host, MB (10^6).
+    pinned_mb: f64,
+    /// Time of the processors over time that passed, a cycle every 10 ms; 1 is one core.
+    host_cpu_share: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Kernel {
+    name: String,
+    registers: u32,
+    spilled_bytes: u32,
+    shared_bytes: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct Part {
+    p50_us: Option<f64>,
+    p99_us: Option<f64>,
+}
+
+/// Measures `robots` robots of `plan` for `length`.
+pub(super) fn measure(
+    plan: &FieldPlan,
+    robots: usize,
+    rung: Rung,
+    length: Span,
+) -> Result<(DeviceBench, DeviceFigures), Failure> {
+    let interrupt = Interrupt::watch()?;
+    let flag = interrupt.flag();
+    let bar = progress();
+    let measured = on_a_thread(|| -> Result<_, BenchFault> {
+        let mut bench = DeviceBench::build(plan, robots)?;
+        let mut figures = DeviceFigures::new();
+        bench.measure(rung, length, &mut figures, &flag, &mut |passed| {
+            bar.set_position((1000.0 * passed.as_secs_f64() / length.as_secs_f64()) as u64);
+        })?;
+        Ok((bench, figures))
+    })?
+    .map_err(refused);
+    bar.finish_and_clear();
+    if interrupt.asked() {
+        return Err(cut_short());
+    }
+    measured
+}
+
+impl DeviceReport {
+    pub(super) fn new(bench: &DeviceBench, figures: &DeviceFigures) -> DeviceReport {
+        let DeviceFacts { found, image, image_took, pinned_bytes, robots, kernels, .. } = bench.facts();
+        let version = |(major, minor): (u32, u32)| format!("{major}.{minor}");
+        let kernels = kernels.iter().map(|kernel| Kernel {
+            name: kernel.name.clone(),
+            registers: kernel.registers,
+            spilled_bytes: kernel.spilled_bytes,
+            shared_bytes: kernel.shared_bytes,
+        });
+        let part = |at| Part { p50_us: figures.part_us(at, 0.5), p99_us: figures.part_us(at, 0.99) };
+        DeviceReport {
+            emulated: bench.is_emulated(),
+            device: found.name.clone(),
+            driver: version(found.driver),
+            capability: version(found.capability),
+            multiprocessors: found.multiprocessors,
+            batch: *robots,
+            image: image.clone(),
+            image_ms: image_took.as_secs_f64() * 1e3,
+            kernels: kernels.collect(),
+            device_times: PARTS_OF_A_CYCLE.iter().enumerate().map(|(at, name)| (*name, part(at))).collect(),
+            achieved_gbps: figures.achieved_gbps(),
+            share_of_copy: figures.share_of_copy(),
+            evolve_share_of_copy: figures.evolve_share_of_copy(),
+            launch_and_wait_us: figures.launch_and_wait_us(),
+            transfers_per_cycle: figures.transfers_per_cycle(),
+            device_allocations: figures.allocations,
+            pinned_mb: *pinned_bytes as f64 / 1e6,
+            host_cpu_share: figures.host_cpu_share(),
+        }
+    }
+
+    /// Stands above all figures.
+    pub(super) fn say_first(&self) {
+        if self.emulated {
+            say!("EMULATED: a processor plays the GPU, and no figure below is a measurement");
+        }
+        let robots = if self.batch == 1 { "robot" } else { "robots" };
+        say!(
+            "{} (compute {}, {} multiprocessors, driver for CUDA {}), {} {robots} in a launch; kernels from {}, in {:.0} ms",
+            self.device,
+            self.capability,
+            self.multiprocessors,
+            self.driver,
+            self.batch,
+            self.image,
+            self.image_ms
+        );
+    }
+
+    /// Stands below the figures of every engine.
+    pub(super) fn say(&self) {
+        say!("where the time of a cycle goes, p50 and p99 (copies and kernels by events on the device):");
+        for name in PARTS_OF_A_CYCLE {
+            if let Some(Part { p50_us: Some(p50), p99_us: Some(p99) }) = self.device_times.get(name) {
+                say!("  {name:<21}{p50:>7.1}  {p99:>7.1}");
+            }
+        }
+        if let (Some(gbps), Some(share)) = (self.achieved_gbps, self.share_of_copy) {
+            say!("kernels move {gbps:.1} GB/s, {:.0} % of a copy on the device", 100.0 * share);
+        }
+        if let Some(share) = self.evolve_share_of_copy {
+            say!("evolve and features alone, one after another: {:.0} % of a copy", 100.0 * share);
+        }
+        if let Some(us) = self.launch_and_wait_us {
+            say!("launching nothing and waiting for it: {us:.1} us");
+        }
+        if let Some(transfers) = self.transfers_per_cycle {
+            say!(
+                "{transfers} transfers a cycle; {} device allocations in all cycles",
+                self.device_allocations
+            );
+        }
+        if let Some(share) = self.host_cpu_share {
+            say!("at 100 cycles a second: {:.1} % of a core", 100.0 * share);
+        }
+        say!("{:.1} MB of the host's memory are page-locked", self.pinned_mb);
+        say!("kernel               registers  spilled   shared, bytes");
+        for Kernel { name, registers, spilled_bytes, shared_bytes } in &self.kernels {
+            say!("  {name:<19}{registers:>9}{spilled_bytes:>9}{shared_bytes:>9}");
+        }
+    }
+}
