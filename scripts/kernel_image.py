@@ -1,0 +1,163 @@
+"""What the build scripts of the kernels share: the pinned compilers, the digest of the sources, PTX and machine code.
+
+Runs nothing by itself: scripts/build-ptx and scripts/build-fatbin do. Needs Python 3 on x86-64 Linux and a
+package index; no CUDA installation and no GPU. Registers are the assembler's word, not a measurement of speed.
+"""
+import ctypes
+import pathlib
+import re
+import subprocess
+import sys
+import venv
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+KERNELS = ROOT / "kernels"
+PTX = KERNELS / "ganglion.ptx"
+TOOLS = ROOT / "target" / "cuda-tools"
+# NVRTC 12.6 writes PTX 8.5, which every driver since JetPack 6.1 takes; the assembler of 12.9 is the
+# oldest that knows all four chips; the fatbin is made by the library of that same release, so that nothing
+# in it is newer than CUDA 12. The hashes are of these versions' files: a changed file is refused.
+PACKAGES = """\
+nvidia-cuda-nvrtc-cu12==12.6.85 --hash=sha256:800927308ccc5dd6246d3f61f7fcef2ed7ec4e59e199090d360d3293f78bd5a2
+nvidia-cuda-nvcc-cu12==12.9.86 --hash=sha256:5d6a0d32fdc7ea39917c20065614ae93add6f577d840233237ff08e9a38f58f0
+nvidia-nvfatbin-cu12==12.9.82 --hash=sha256:16cbfbd12287508212f22f42dff6ff51cf9b528b906f57f615b080da16dea1ea
+"""
+OPTIONS = [b"--gpu-architecture=compute_87", b"--std=c++17", b"-default-device"]
+CHIPS = ["sm_87", "sm_89", "sm_90", "sm_120"]
+
+
+def tools():
+    """The packages' folder, filled."""
+    python = TOOLS / "bin" / "python3"
+    done = TOOLS / "packages.txt"
+    if not done.exists() or done.read_text() != PACKAGES:
+        venv.create(TOOLS, with_pip=True)
+        wanted = TOOLS / "wanted.txt"
+        wanted.write_text(PACKAGES)
+        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        subprocess.run([*pip, "--only-binary", ":all:", "--require-hashes", "-r", wanted], check=True)
+        done.write_text(PACKAGES)
+    return next((TOOLS / "lib").glob("python3*/site-packages")) / "nvidia"
+
+
+def sources():
+    return sorted(path for path in KERNELS.iterdir() if path.suffix in (".cu", ".cuh"))
+
+
+def blake3(data):
+    """BLAKE3 of some bytes, as its paper writes it down: sources are short, a package would be long."""
+    words_of = lambda data: [int.from_bytes(data[i : i + 4], "little") for i in range(0, len(data), 4)]
+    start, parent, root = 1, 4, 8
+    start_of = [0x6A09E667, 0xBB67AE85, 0x3C6EF372, 0xA54FF53A, 0x510E527F, 0x9B05688C, 0x1F83D9AB, 0x5BE0CD19]
+    order = [2, 6, 3, 10, 7, 0, 4, 13, 1, 11, 12, 5, 9, 14, 15, 8]
+    lines = [(0, 4, 8, 12), (1, 5, 9, 13), (2, 6, 10, 14), (3, 7, 11, 15)]
+    lines += [(0, 5, 10, 15), (1, 6, 11, 12), (2, 7, 8, 13), (3, 4, 9, 14)]
+
+    def turn(word, bits):
+        return (word >> bits | word << (32 - bits)) & 0xFFFFFFFF
+
+    def compress(value, block, counter, length, flags):
+        state = value + start_of[:4] + [counter & 0xFFFFFFFF, counter >> 32, length, flags]
+        for _ in range(7):
+            for at, (a, b, c, d) in enumerate(lines):
+                for word, (first, second) in zip(block[2 * at : 2 * at + 2], ((16, 12), (8, 7))):
+                    state[a] = (state[a] + state[b] + word) & 0xFFFFFFFF
+                    state[d] = turn(state[d] ^ state[a], first)
+                    state[c] = (state[c] + state[d]) & 0xFFFFFFFF
+                    state[b] = turn(state[b] ^ state[c], second)
+            block = [block[i] for i in order]
+        return [state[i] ^ state[i + 8] for i in range(8)]
+
+    def tree(data, counter, flags):
+        if len(data) <= 1024:  # a chunk
+            value, blocks = start_of, [data[i : i + 64] for i in range(0, len(data), 64)] or [b""]
+            for i, block in enumerate(blocks):
+                last = i + 1 == len(blocks)
+                marks = (start if i == 0 else 0) | ((2 | flags) if last else 0)
+                value = compress(value, words_of(block.ljust(64, b"\0")), counter, len(block), marks)
+            return value
+        left = 1024
+        while 2 * left < len(data):
+            left *= 2
+        halves = tree(data[:left], counter, 0) + tree(data[left:], counter + left // 1024, 0)
+        return compress(start_of, halves, 0, 64, parent | flags)
+
+    return b"".join(word.to_bytes(4, "little") for word in tree(data, 0, root)).hex()
+
+
+def digest():
+    """Of all sources: name, a zero byte, text, a zero byte, in the order of names."""
+    return blake3(b"".join(path.name.encode() + b"\0" + path.read_bytes() + b"\0" for path in sources()))
+
+
+def compile_ptx(nvidia):
+    """The PTX of ganglion.cu; ends the program with the compiler's words if it refuses."""
+    folder = nvidia / "cuda_nvrtc" / "lib"
+    ctypes.CDLL(str(folder / "libnvrtc-builtins.so.12.6"), mode=ctypes.RTLD_GLOBAL)
+    nvrtc = ctypes.CDLL(str(folder / "libnvrtc.so.12"))
+    headers = [path for path in sources() if path.name != "ganglion.cu"]
+    strings = lambda list: (ctypes.c_char_p * len(list))(*list)
+    program, size = ctypes.c_void_p(), ctypes.c_size_t()
+    created = nvrtc.nvrtcCreateProgram(
+        ctypes.byref(program),
+        (KERNELS / "ganglion.cu").read_bytes(),
+        b"ganglion.cu",
+        len(headers),
+        strings([path.read_bytes() for path in headers]),
+        strings([path.name.encode() for path in headers]),
+    )
+    if created != 0:
+        sys.exit(f"nvrtcCreateProgram: {created}")
+    refused = nvrtc.nvrtcCompileProgram(program, len(OPTIONS), strings(OPTIONS))
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    if refused or log.value.strip():
+        sys.exit(log.value.decode())
+    nvrtc.nvrtcGetPTXSize(program, ctypes.byref(size))
+    text = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetPTX(program, text)
+    # NVRTC counts the zero byte at the end; a file must not hold it.
+    return f"// sources BLAKE3 {digest()}\n".encode() + text.raw[: size.value].rstrip(b"\0")
+
+
+class Assembled:
+    """Machine code of every chip, and what the assembler says of each kernel."""
+
+    def __init__(self):
+        self.cubins = {}
+        """Bytes, by chip."""
+        self.kernels = {}
+        """By name, then chip: registers of a thread, bytes that did not fit into them, shared bytes of a block."""
+
+    def table(self):
+        """As a Markdown table, and a line about spills."""
+        lines = ["| kernel | " + " | ".join(CHIPS) + " | shared memory, bytes |"]
+        lines += ["|---" * (len(CHIPS) + 2) + "|"]
+        for name, chips in sorted(self.kernels.items()):
+            cells = [str(chips[chip][0]) for chip in CHIPS]
+            lines += [f"| {name} | " + " | ".join(cells) + f" | {max(shared for _, _, shared in chips.values())} |"]
+        return "\n".join([*lines, f"spills or stack: {', '.join(self.spilled()) or 'none'}"])
+
+    def spilled(self):
+        """Kernels that do not fit into the registers of a chip."""
+        every = ((name, chip, facts) for name, chips in sorted(self.kernels.items()) for chip, facts in chips.items())
+        return [f"{name} on {chip} ({spill} bytes)" for name, chip, (_, spill, _) in every if spill]
+
+
+def assemble(nvidia, ptx):
+    """Machine code for every chip from a file of PTX."""
+    ptxas = nvidia / "cuda_nvcc" / "bin" / "ptxas"
+    ptxas.chmod(0o755)
+    made = Assembled()
+    for chip in CHIPS:
+        cubin = TOOLS / f"{chip}.cubin"
+        order = [ptxas, "-v", f"-arch={chip}", ptx, "-o", cubin]
+        said = subprocess.run(order, check=True, capture_output=True, text=True).stderr
+        made.cubins[chip] = cubin.read_bytes()
+        for part in said.split("Compiling entry function '")[1:]:
+            number = lambda pattern: int((re.search(pattern, part) or [0, "0"])[1])
+            spill = max(number(r"(\d+) bytes stack frame"), number(r"(\d+) bytes spill stores"))
+            facts = (number(r"Used (\d+) registers"), spill, number(r"(\d+) bytes smem"))
+            made.kernels.setdefault(part.split("'")[0], {})[chip] = facts
+    return made
