@@ -2,7 +2,6 @@
 //! off, as `kernels/bank.cu` makes them. However coarse they are, the five that are found are exact, as long as
 //! the error is not understated.
 
-use super::tables::Eye;
 use crate::field::shape::DESCRIPTOR;
 
 /// Steps from 0 to the largest number of a row.
@@ -41,12 +40,6 @@ impl Coarse {
         self.scale.push(scale);
         self.error.push(off.sqrt() as f32 * UP);
     }
-}
-
-/// Numbers out of bytes.
-pub fn numbers(bytes: &[u8], to: &mut Vec<f32>) {
-    to.resize(bytes.len() / size_of::<f32>(), 0.0);
-    Eye::new(bytes).read_f32s(to);
 }
 
 #[cfg(test)]

@@ -26,17 +26,65 @@ impl Brains {
         Ok(())
     }
 
-    /// Copies from the device, and waits for it.
-    pub(super) fn get(&mut self, place: Place, at: usize, bytes: &mut [u8]) -> Result<(), GpuError> {
-        debug_assert!(at + bytes.len() <= place.bytes);
-        let (mut from, piece) = (self.address(place) + at as u64, self.staging.bytes().len());
-        for bytes in bytes.chunks_mut(piece) {
-            self.main.copy_out(from, &self.staging, 0..bytes.len())?;
+    /// Copies from the device, and waits for it, piece by piece: `take` gets each, and where it begins.
+    fn each_piece(
+        &mut self,
+        place: Place,
+        at: usize,
+        bytes: usize,
+        mut take: impl FnMut(usize, &[u8]),
+    ) -> Result<(), GpuError> {
+        debug_assert!(at + bytes <= place.bytes);
+        let (from, piece) = (self.address(place) + at as u64, self.staging.bytes().len());
+        for begin in (0..bytes).step_by(piece) {
+            let length = piece.min(bytes - begin);
+            self.main.copy_out(from + begin as u64, &self.staging, 0..length)?;
             self.settle()?;
-            bytes.copy_from_slice(&self.staging.bytes()[..bytes.len()]);
-            from += bytes.len() as u64;
+            take(begin, &self.staging.bytes()[..length]);
         }
         Ok(())
+    }
+
+    /// Copies bytes from the device.
+    pub(super) fn get(&mut self, place: Place, at: usize, to: &mut [u8]) -> Result<(), GpuError> {
+        self.each_piece(place, at, to.len(), |begin, piece| {
+            to[begin..][..piece.len()].copy_from_slice(piece);
+        })
+    }
+
+    /// Copies numbers of four bytes from the start of a buffer.
+    pub(super) fn get_f32s(&mut self, place: Place, to: &mut [f32]) -> Result<(), GpuError> {
+        const WIDTH: usize = size_of::<f32>();
+        self.each_piece(place, 0, to.len() * WIDTH, |begin, piece| {
+            Eye::new(piece).read_f32s(&mut to[begin / WIDTH..][..piece.len() / WIDTH]);
+        })
+    }
+
+    /// The same of eight bytes.
+    pub(super) fn get_f64s(&mut self, place: Place, to: &mut [f64]) -> Result<(), GpuError> {
+        const WIDTH: usize = size_of::<f64>();
+        self.each_piece(place, 0, to.len() * WIDTH, |begin, piece| {
+            Eye::new(piece).read_f64s(&mut to[begin / WIDTH..][..piece.len() / WIDTH]);
+        })
+    }
+
+    /// The same of whole ones.
+    pub(super) fn get_u64s(&mut self, place: Place, to: &mut [u64]) -> Result<(), GpuError> {
+        const WIDTH: usize = size_of::<u64>();
+        self.each_piece(place, 0, to.len() * WIDTH, |begin, piece| {
+            Eye::new(piece).read_u64s(&mut to[begin / WIDTH..][..piece.len() / WIDTH]);
+        })
+    }
+
+    /// Cells that are kept as halves.
+    fn get_halves(&mut self, place: Place, to: &mut [f32]) -> Result<(), GpuError> {
+        const WIDTH: usize = size_of::<u16>();
+        self.each_piece(place, 0, to.len() * WIDTH, |begin, piece| {
+            let to = &mut to[begin / WIDTH..][..piece.len() / WIDTH];
+            for (to, bits) in to.iter_mut().zip(piece.chunks_exact(WIDTH)) {
+                *to = Half(u16::from_le_bytes([bits[0], bits[1]])).to_f32();
+            }
+        })
     }
 
     fn fill(&self, place: Place) -> Result<(), GpuError> {
@@ -134,27 +182,37 @@ impl Brains {
 
     /// Features of a robot's last cycle.
     pub fn features(&mut self, robot: usize) -> Result<Vec<f32>, GpuError> {
-        let mut bytes = vec![0; FEATURES * size_of::<f32>()];
-        self.get(self.layout.robots[robot].features, 0, &mut bytes)?;
         let mut features = vec![0.0; FEATURES];
-        Eye::new(&bytes).read_f32s(&mut features);
+        self.get_f32s(self.layout.robots[robot].features, &mut features)?;
         Ok(features)
     }
 
     /// Cells of a group on the whole grid or the half one: 8 channels.
-    pub(super) fn group(&mut self, robot: usize, on_half: bool, group: usize) -> Result<Vec<f32>, GpuError> {
+    pub(super) fn group(
+        &mut self,
+        robot: usize,
+        on_half: bool,
+        group: usize,
+        to: &mut [f32],
+    ) -> Result<(), GpuError> {
         let front = self.schedule.standing().front[usize::from(on_half)][group] as usize;
         let place = self.layout.robots[robot].cells[usize::from(on_half)][front][group];
-        let cells = GROUP * self.plan.shape.cells() / if on_half { 8 } else { 1 };
-        let mut bytes = vec![0; place.bytes];
-        self.get(place, 0, &mut bytes)?;
-        Ok(unkept(&bytes, cells, self.plan.storage_of(group)))
+        match self.plan.storage_of(group) {
+            Storage::F32 => self.get_f32s(place, to),
+            Storage::F16 => self.get_halves(place, to),
+        }
+    }
+
+    /// Cells of a group on a grid.
+    pub(super) fn group_cells(&self, on_half: bool) -> usize {
+        GROUP * self.plan.shape.cells() / if on_half { 8 } else { 1 }
     }
 
     /// Cells of a channel on the grid in use.
     pub fn channel(&mut self, robot: usize, channel: usize) -> Result<Vec<f32>, GpuError> {
         let on_half = self.schedule.standing().on_half;
-        let group = self.group(robot, on_half, channel / GROUP)?;
+        let mut group = vec![0.0; self.group_cells(on_half)];
+        self.group(robot, on_half, channel / GROUP, &mut group)?;
         let cells = group.len() / GROUP;
         Ok(group[channel % GROUP * cells..][..cells].to_vec())
     }
@@ -163,7 +221,8 @@ impl Brains {
     pub fn set_channel(&mut self, robot: usize, channel: usize, cells: &[f32]) -> Result<(), GpuError> {
         let on_half = self.schedule.standing().on_half;
         let group = channel / GROUP;
-        let mut all = self.group(robot, on_half, group)?;
+        let mut all = vec![0.0; self.group_cells(on_half)];
+        self.group(robot, on_half, group, &mut all)?;
         let len = all.len() / GROUP;
         let bound = super::tables::reach(&self.plan, Storage::F32);
         let channel = &mut all[channel % GROUP * len..][..len];
@@ -217,20 +276,4 @@ fn metrics(line: &[u8]) -> Metrics {
     eye.read_f32s(&mut numbers);
     let [mean, std, max, energy, novelty, skill, confidence] = numbers;
     Metrics { cycle, mean, std, max, energy, novelty, skill, confidence }
-}
-
-/// Cells as they are kept, as numbers.
-fn unkept(bytes: &[u8], cells: usize, storage: Storage) -> Vec<f32> {
-    let mut numbers = vec![0.0; cells];
-    match storage {
-        Storage::F32 => {
-            Eye::new(bytes).read_f32s(&mut numbers);
-        }
-        Storage::F16 => {
-            let mut halves = vec![0; cells];
-            Eye::new(bytes).read_u16s(&mut halves);
-            numbers.iter_mut().zip(halves).for_each(|(number, half)| *number = Half(half).to_f32());
-        }
-    }
-    numbers
 }

@@ -1,6 +1,6 @@
 //! One robot's whole state, out of the device and back onto it, in the terms that all engines share.
 
-use super::bank::{Coarse, numbers};
+use super::bank::Coarse;
 use super::brains::Brains;
 use super::layout::Place;
 use super::schedule::Standing;
@@ -36,20 +36,25 @@ impl Brains {
         live.blend.clear();
         let blended = answer.blended as usize;
         live.blend.extend(answer.slot.into_iter().zip(answer.weight).take(blended));
-        let mut scores = vec![0; 2 * MAX_MOTORS * size_of::<f64>()];
-        self.get(self.layout.robots[0].scores, 0, &mut scores)?;
-        Eye::new(&scores).read_f64s(&mut live.scores).read_f64s(&mut live.bridge);
+        let mut scores = [0.0; 2 * MAX_MOTORS];
+        self.get_f64s(self.layout.robots[0].scores, &mut scores)?;
+        live.scores.copy_from_slice(&scores[..MAX_MOTORS]);
+        live.bridge.copy_from_slice(&scores[MAX_MOTORS..]);
         live.metrics = self.metrics(0)?;
         Ok(())
     }
 
     fn save_cells(&mut self, live: &mut Live) -> Result<(), GpuError> {
-        live.whole.clear();
-        live.half.clear();
-        for group in 0..GROUPS {
-            live.whole.extend(self.group(0, false, group)?);
-            if live.on_half {
-                live.half.extend(self.group(0, true, group)?);
+        let cells = self.group_cells(false);
+        live.whole.resize(GROUPS * cells, 0.0);
+        for (group, to) in live.whole.chunks_exact_mut(cells).enumerate() {
+            self.group(0, false, group, to)?;
+        }
+        if live.on_half {
+            let cells = self.group_cells(true);
+            live.half.resize(GROUPS * cells, 0.0);
+            for (group, to) in live.half.chunks_exact_mut(cells).enumerate() {
+                self.group(0, true, group, to)?;
             }
         }
         Ok(())
@@ -59,7 +64,7 @@ impl Brains {
         let (sensors, own) = (self.plan.shape.sensors, &self.layout.robots[0]);
         let (table, weights, covariance) = (own.senses, own.weights, own.covariance);
         let n = regressors(sensors);
-        let mut bytes = vec![0; SENSES];
+        let mut bytes = [0; SENSES];
         self.get(table, 0, &mut bytes)?;
         let mut eye = Eye::new(&bytes);
         let nine = [
@@ -78,7 +83,7 @@ impl Brains {
         }
         take(&mut eye, &mut senses.regressors, n, HELD);
         eye.skip(2 * HELD * size_of::<f64>()); // gain and column: of a step of learning under way
-        let mut ring = vec![0.0; ERROR_RING];
+        let mut ring = [0.0; ERROR_RING];
         eye.read_f64s(&mut ring).skip(size_of::<f64>());
         senses.observed = eye.u64();
         eye.skip(MAX_SENSORS * size_of::<f32>());
@@ -96,15 +101,12 @@ impl Brains {
         let used = answer.experiences as usize;
         let shared = &self.layout.shared;
         let (exact, value, last_use) = (shared.exact, shared.value, shared.last_use);
-        let mut rows = vec![0; used * DESCRIPTOR * size_of::<f32>()];
-        self.get(exact, 0, &mut rows)?;
-        numbers(&rows, &mut bank.rows);
+        bank.rows.resize(used * DESCRIPTOR, 0.0);
+        self.get_f32s(exact, &mut bank.rows)?;
         self.doubles(value, used, &mut bank.value)?;
-        let mut bytes = vec![0; used * size_of::<u64>()];
-        self.get(last_use, 0, &mut bytes)?;
         bank.last_use.resize(used, 0);
-        Eye::new(&bytes).read_u64s(&mut bank.last_use);
-        let mut table = vec![0; SWEEP];
+        self.get_u64s(last_use, &mut bank.last_use)?;
+        let mut table = [0; SWEEP];
         self.get(self.layout.robots[0].sweep, 0, &mut table)?;
         let mut eye = Eye::new(&table);
         bank.running.clear();
@@ -126,11 +128,8 @@ impl Brains {
     }
 
     fn doubles(&mut self, place: Place, count: usize, to: &mut Vec<f64>) -> Result<(), GpuError> {
-        let mut bytes = vec![0; count * size_of::<f64>()];
-        self.get(place, 0, &mut bytes)?;
         to.resize(count, 0.0);
-        Eye::new(&bytes).read_f64s(to);
-        Ok(())
+        self.get_f64s(place, to)
     }
 
     /// Robot 0 goes on from a state that fits the plan.
@@ -248,10 +247,8 @@ impl Brains {
     pub fn given(&mut self) -> Result<Given, GpuError> {
         let (shape, shared) = (self.plan.shape, &self.layout.shared);
         let (readout, stored) = (shared.readout, shared.stored);
-        let mut bytes = vec![0; shape.motors * READOUT_COLUMNS * size_of::<f32>()];
-        self.get(readout, 0, &mut bytes)?;
-        let mut given = Given::default();
-        numbers(&bytes, &mut given.readout);
+        let mut given = Given { readout: vec![0.0; shape.motors * READOUT_COLUMNS], ..Given::default() };
+        self.get_f32s(readout, &mut given.readout)?;
         let mut bytes = vec![0; shape.patterns * size_of::<u32>()];
         self.get(stored, 0, &mut bytes)?;
         let mut marks = vec![0; shape.patterns];

@@ -94,7 +94,7 @@ macro_rules! read {
 }
 
 written!(u32s u32, u64s u64, f32s f32, f64s f64);
-read!(read_u16s u16, read_i16s i16, read_u32s u32, read_u64s u64, read_f32s f32, read_f64s f64);
+read!(read_i16s i16, read_u32s u32, read_u64s u64, read_f32s f32, read_f64s f64);
 
 impl<'a> Pen<'a> {
     /// At the beginning of a table.
