@@ -33,9 +33,11 @@ pub struct CardFigures {
     /// Matching the bank, median.
     pub match_us: Option<f64>,
     /// Memory on the device for one robot in f32 storage, bytes.
-    pub memory_bytes: usize,
+    pub memory_bytes: Option<usize>,
     /// Time of a processor over time that passes, at 100 cycles a second; f32 storage, one robot.
     pub host_share: Option<f64>,
+    /// What went wrong with a device that is there; all figures are then `None`, and meet no target.
+    pub fault: Option<String>,
 }
 
 /// The figures of this machine's GPU, or in words why there are none.
@@ -44,20 +46,28 @@ pub fn card(interrupted: &AtomicBool) -> Result<CardFigures, String> {
     if is_emulated(&found) {
         return Err(format!("the GPU '{}' is a processor that plays one", found.name));
     }
-    let run = |storage, robots| measured(storage, robots, interrupted).map_err(|fault| fault.to_string());
+    let device = found.name;
+    let figures = figures(interrupted)
+        .unwrap_or_else(|fault| CardFigures { fault: Some(fault.to_string()), ..CardFigures::default() });
+    Ok(CardFigures { device, ..figures })
+}
+
+/// All of them, without the device's name.
+fn figures(interrupted: &AtomicBool) -> Result<CardFigures, BenchFault> {
+    let run = |storage, robots| measured(storage, robots, interrupted);
     let (one, memory_bytes) = run(Storage::F32, 1)?;
     let (halves, _) = run(Storage::F16, 1)?;
     let (crowd, _) = run(Storage::F32, 32)?;
     let (full, _) = run(Storage::F16, 64)?;
     Ok(CardFigures {
-        device: found.name,
         cycle_us: one.field.cycle_us(0.5),
         cycle_f16_us: halves.field.cycle_us(0.5),
         batch_us: full.field.cycle_us(0.5),
         copy_share: crowd.evolve_share_of_copy(),
         match_us: one.stage_us("bank"),
-        memory_bytes,
+        memory_bytes: Some(memory_bytes),
         host_share: one.host_cpu_share(),
+        ..CardFigures::default()
     })
 }
 

@@ -129,7 +129,7 @@ fn comparison_rows(targets: &Targets, survey: &Survey) -> Vec<Row> {
 fn card_rows(targets: &GpuTargets, card: &Result<CardFigures, String>) -> Vec<Row> {
     let (nothing, lacking) = (CardFigures::default(), card.as_ref().err());
     let figures = card.as_ref().unwrap_or(&nothing);
-    let memory = lacking.is_none().then_some(figures.memory_bytes as f64 / 1e6);
+    let memory = figures.memory_bytes.map(|bytes| bytes as f64 / 1e6);
     let row = |name: &str, unit, measured| Row {
         lacking: lacking.cloned(),
         ..Row::new(format!("GPU: {name}"), unit, measured)
@@ -223,7 +223,7 @@ mod tests {
             cycle_f16_us: Some(21.0),
             copy_share: Some(0.4),
             match_us: Some(7.0),
-            memory_bytes: 200_000_000,
+            memory_bytes: Some(200_000_000),
             ..CardFigures::default()
         };
         let there = rows(&targets, None, &survey(8_000), &Ok(figures));
@@ -234,6 +234,9 @@ mod tests {
         assert_eq!(passes("GPU: memory of one robot"), Some(true));
         assert_eq!(passes("GPU: share of a core at 100 Hz"), Some(false), "a GPU, and no figure");
         assert_eq!(passes("GPU: match of 10,000 x 512, p50"), None, "nothing is asked");
+        let broken = CardFigures { fault: Some("lost".into()), ..CardFigures::default() };
+        let broken = rows(&targets, None, &survey(8_000), &Ok(broken));
+        assert_eq!(row(&broken, "GPU: memory of one robot").pass(), Some(false), "it is there and fails");
         let absent = rows(&targets, None, &survey(8_000), &Err("no GPU".into()));
         let of_gpu: Vec<&Row> = absent.iter().filter(|row| row.name.starts_with("GPU")).collect();
         assert_eq!(of_gpu.len(), 7);

@@ -107,6 +107,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     if let Ok(figures) = &card {
         notes.push(format!("GPU: {}, with 64 x 32^3, 100 patterns, a bank of 10,000", figures.device));
+        notes.extend(figures.fault.iter().map(|fault| format!("GPU: {fault}")));
     }
     let rows = rows(&board.targets, control.as_ref(), &survey, &card);
     let report = Report::new(&board, args.seconds, &survey, &rows, notes);
