@@ -23,7 +23,7 @@ fn plan(grid: usize) -> FieldPlan {
 /// What the engines of a test run on, for as long as the test lasts.
 pub enum Device {
     Gpu,
-    StandIn { _alone: standin::Alone },
+    StandIn(standin::Alone),
 }
 
 /// A GPU if the environment says so, else the stand-in; `None` (said aloud) where it cannot be compiled.
@@ -31,7 +31,16 @@ pub fn device() -> Option<Device> {
     if std::env::var_os("GANGLION_GPU").is_some_and(|value| value == "1") {
         return Some(Device::Gpu);
     }
-    standin::alone().map(|alone| Device::StandIn { _alone: alone })
+    standin::alone().map(Device::StandIn)
+}
+
+impl Device {
+    /// Has the stand-in work in another order; a GPU has its own.
+    fn order(&self, orders: &str) {
+        if let Device::StandIn(alone) = self {
+            alone.order(orders);
+        }
+    }
 }
 
 /// An engine at the start. `GANGLION_PATIENCE_S` in the environment is for runs under a tool that checks every
@@ -222,6 +231,26 @@ fn robots_of_a_batch_are_what_one_robot_is() {
     wild[2].sensors[0] = f32::NAN;
     assert!(matches!(batch.cycle_each(&wild), Err(Failure::Refused(_))));
     assert!(batch.response_of(3).is_none());
+}
+
+#[test]
+fn the_order_in_which_a_device_works_cannot_be_seen() {
+    let Some(device) = device() else { return };
+    let plan = FieldPlan { storage: Storage::F16, ..plan(8) };
+    // Threads, blocks, and whatever of a graph is free to run, from either end.
+    let runs = ["order=forwards", "order=backwards,events=late"].map(|orders| {
+        device.order(orders);
+        let mut engine = open(&plan, 1);
+        assert!(engine.set_readout(&readout(plan.shape.motors)));
+        (0..3).for_each(|slot| assert!(engine.store_pattern(slot, &volume(slot, 8), &context(slot), 1.0)));
+        let bits = |numbers: &[f32]| numbers.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
+        let cycle = |cycle: u64| {
+            let response = engine.cycle(&stimulus(9, cycle, rung_at(cycle))).expect("in range");
+            [bits(&response.scores), bits(&engine.features())].concat()
+        };
+        (0..36).map(cycle).collect::<Vec<_>>()
+    });
+    assert!(runs[0] == runs[1], "the same bits");
 }
 
 #[test]
