@@ -197,4 +197,16 @@ fn the_predictions_are_of_the_engines_own_bytes() {
             "{storage}: {bytes}, {rows:?}"
         );
     }
+    let rows = list(&predicted, "rows");
+    for row in rows {
+        // Nothing is predicted below a floor; a cache's floor stands in for the memory's.
+        let cache = row["cache_floor_us"].as_f64();
+        let floor = cache.unwrap_or(number(row, "memory_floor_us")).max(number(row, "issue_floor_us"));
+        assert!(floor > 0.0 && number(row, "predicted_us") > floor, "{row}");
+        // Robots share the bank of 10,000 x 512 bytes, and nothing else that is read in bulk.
+        let own = |row: &Value| number(row, "bytes_per_cycle") - 5_120_000.0;
+        let alike = |other: &&Value| other["storage"] == row["storage"] && other["robots"] == 1;
+        let one = rows.iter().find(alike).expect("one robot is predicted, too");
+        assert!(near(own(row), number(row, "robots") * own(one)), "{row}");
+    }
 }

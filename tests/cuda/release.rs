@@ -12,6 +12,8 @@ use ganglion::gpu::{Counts, Gpu, Image, ImageFiles, Source, Watch, probe};
 use serde_json::{Value, json};
 
 use super::engine::device;
+use super::standin;
+use crate::cli::ganglion;
 
 const PTX: &str = include_str!("../../kernels/ganglion.ptx");
 /// Where the script puts it; GANGLION_IMAGE names another place, as for the program.
@@ -87,28 +89,49 @@ fn the_script_for_a_gpu_refuses_what_it_does_not_know() {
     assert!(String::from_utf8_lossy(&said.stderr).contains("--lsit"));
 }
 
+/// A checkout of its own with the script and, as program and tests, one shell script of that line. It goes away with
+/// the test.
+struct Kit(PathBuf);
+
+impl Kit {
+    fn new(name: &str, line: &str) -> Kit {
+        let root = std::env::temp_dir().join(format!("ganglion-gpu-check-{name}-{}", std::process::id()));
+        let kit = root.join("target/gpu-check");
+        fs::create_dir_all(&kit).and_then(|()| fs::create_dir_all(root.join("scripts"))).expect("folders");
+        fs::copy("scripts/gpu-check", root.join("scripts/gpu-check")).expect("the script");
+        // Written by another process: a file that one of this process's threads has open for writing while another
+        // starts a child is "busy".
+        let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" >ganglion; chmod +x ganglion; cp -p ganglion tests";
+        let written = Command::new("sh").args(["-c", write, "sh", line]).current_dir(&kit).status();
+        assert!(written.expect("a shell").success());
+        Kit(root)
+    }
+
+    /// How the script ended and what it wrote; `None` (said aloud) where nothing runs it.
+    fn check(&self, minutes: &str) -> Option<(Output, Value)> {
+        let script = self.0.join("scripts/gpu-check");
+        let Ok(said) = Command::new("python3").arg(script).args(["--minutes", minutes]).output() else {
+            println!("skipped: no python3");
+            return None;
+        };
+        let report = fs::read_to_string(self.0.join("target/gpu-check/report.json")).expect("written");
+        Some((said, serde_json::from_str(&report).expect("JSON")))
+    }
+}
+
+impl Drop for Kit {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
 #[test]
 fn a_part_that_hangs_is_killed_and_the_others_are_in_the_file() {
-    let root = std::env::temp_dir().join(format!("ganglion-gpu-check-{}", std::process::id()));
-    let kit = root.join("target/gpu-check");
-    fs::create_dir_all(&kit).and_then(|()| fs::create_dir_all(root.join("scripts"))).expect("folders");
-    fs::copy("scripts/gpu-check", root.join("scripts/gpu-check")).expect("the script");
-    // A program that answers doctor and hangs in all else, and tests that run none. Written by another process:
-    // a file that one of this process's threads has open for writing while another starts a child is "busy".
-    let write = r##"echo '#!/bin/sh' >tests; chmod +x tests; cp -p tests ganglion
-        echo '[ "$1" = doctor ] && echo "{\"here\":1}" || exec sleep 600' >>ganglion"##;
-    let written = Command::new("sh").args(["-c", write]).current_dir(&kit).status();
-    assert!(written.expect("a shell").success());
-    let said =
-        Command::new("python3").arg(root.join("scripts/gpu-check")).args(["--minutes", "0.05"]).output();
-    let report = fs::read_to_string(kit.join("report.json"));
-    fs::remove_dir_all(&root).expect("ours");
-    let Ok(said) = said else {
-        println!("skipped: no python3");
-        return;
-    };
+    // A program that answers doctor and hangs in all else, and tests that run none.
+    let answers =
+        r#"case "$0 $1" in *'/tests '*) ;; *doctor) echo '{"here":1}' ;; *) exec sleep 600 ;; esac"#;
+    let Some((said, report)) = Kit::new("hang", answers).check("0.05") else { return };
     assert_eq!(said.status.code(), Some(1), "{}", String::from_utf8_lossy(&said.stderr));
-    let report: Value = serde_json::from_str(&report.expect("written")).expect("JSON");
     let parts = report["parts"].as_array().expect("a list");
     let part = |name: &str| parts.iter().find(|part| part["name"] == name).expect("every part is in it");
     assert_eq!((&part("doctor")["result"], &part("doctor")["output"]["here"]), (&json!("passed"), &json!(1)));
@@ -121,4 +144,31 @@ fn a_part_that_hangs_is_killed_and_the_others_are_in_the_file() {
     assert!(part("bench/cpu/64/f16/rung-5")["why"].as_str().is_some_and(|why| why.contains("not begun")));
     let targets = report["targets"].as_array().expect("a list");
     assert!(targets.len() == 7 && targets.iter().all(|target| target["verdict"] == "not measured"));
+}
+
+#[test]
+fn the_figures_that_are_judged_are_those_of_the_programs_object() {
+    let Some(stand_in) = standin::stand_in() else { return };
+    let small = ["--engine", "cuda", "--grid", "8", "--patterns", "5", "--bank", "50", "--seconds", "0.1"];
+    let bench = ganglion(&[&["bench", "field", "--json"][..], &small].concat())
+        .env("LD_LIBRARY_PATH", stand_in.folder())
+        .output()
+        .expect("the program starts");
+    let text = String::from_utf8_lossy(&bench.stdout);
+    let mut object: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("an object");
+    // As if it were the card that the table is of, and had these figures.
+    (object["emulated"], object["device"]) = (json!(false), json!("NVIDIA H200"));
+    (object["cycle"]["p50_us"], object["evolve_share_of_copy"]) = (json!(50.0), json!(0.4));
+    (object["share_of_copy"], object["memory_mb"]) = (json!(0.9), json!(60.0));
+    let kit = Kit::new("judged", r#"cat "$(dirname "$0")/object.json""#);
+    fs::write(kit.0.join("target/gpu-check/object.json"), object.to_string()).expect("written");
+    let Some((_, report)) = kit.check("1") else { return };
+    let targets = report["targets"].as_array().expect("a list");
+    assert!(targets.iter().all(|target| target["verdict"] != "not measured"), "{targets:?}");
+    let verdict = |number: usize| (&targets[number]["verdict"], &targets[number]["aim_reached"]);
+    let (missed, met, aimed_at) =
+        ((&json!("fail"), &json!(false)), (&json!("pass"), &json!(false)), (&json!("pass"), &json!(true)));
+    assert_eq!([verdict(0), verdict(1), verdict(3)], [met, met, aimed_at], "50 us for 100, 100 and 1000");
+    assert_eq!(verdict(2), missed, "0.4 for 0.5: of evolve and features, not of all kernels");
+    assert_eq!(verdict(5), aimed_at, "60 MB for 256, and 64");
 }
