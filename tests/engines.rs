@@ -5,7 +5,7 @@
 mod agreement;
 mod identity;
 mod property;
-mod quiet;
+pub mod quiet;
 mod state;
 mod storage;
 

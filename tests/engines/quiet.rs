@@ -42,7 +42,7 @@ fn a_cycle_allocates_nothing() {
 
 /// Of three attempts, each with an engine of its own, one counts nothing: whoever runs the tests has a thread in this
 /// process too, and the system its own business, but what an engine does it does each time.
-fn quiet_once(what: &str, mut attempt: impl FnMut() -> u64) {
+pub fn quiet_once(what: &str, mut attempt: impl FnMut() -> u64) {
     let mut counts = Vec::new();
     while counts.len() < 3 && counts.last().is_none_or(|count| *count > 0) {
         counts.push(attempt());
