@@ -64,11 +64,16 @@ fn other_threads_are_seen_by_the_process_only() {
             let _ = go.send(());
             assert_eq!(done.recv(), Ok(100));
         };
-        ask(); // the channels take what they need when they first wait
-        ask();
-        let mut own = 0;
-        let all = allocations_in_process(|| own = allocations_in(ask));
-        assert_eq!((own, all), (0, 1));
+        // A channel takes memory for a thread when that first has to wait at it, which is not in every round.
+        let counts: Vec<(u64, u64)> = (0..20)
+            .map(|_| {
+                let mut own = 0;
+                let all = allocations_in_process(|| own = allocations_in(ask));
+                (own, all)
+            })
+            .collect();
+        assert!(counts.iter().all(|(own, all)| all > own), "the other thread's is always seen: {counts:?}");
+        assert!(counts.contains(&(0, 1)), "and it is the only one: {counts:?}");
         drop(go);
         thread.join().expect("the thread ends with its channel");
     });
