@@ -247,7 +247,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// New file beside the old one, to the disk, renamed over it, and the renaming to the disk.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),

@@ -107,11 +107,16 @@ pub fn run(
     plan: RtPlan,
     mut watch: impl FnMut(&Recorder),
 ) -> Result<Ending, DriveError> {
-    let Robot { tick, hands, mut records, requests, engine_refusals, .. } = robot;
+    let Robot { tick, hands, mut records, requests, vitals, engine_refusals, .. } = robot;
     let mut recorder = tick.recorder();
     let mut threads = Threads::new();
+    let mut bus_beat = Some(vitals.bus_beat()); // the motors' bus is the first
     for hand in hands {
-        threads.start(hand.worker, hand.bell, clock.clone(), hand.role, plan)?;
+        let beat = match hand.role {
+            Role::Bus => bus_beat.take().unwrap_or_default(),
+            _ => Arc::default(),
+        };
+        threads.start_watched(hand.worker, hand.bell, clock.clone(), hand.role, plan, beat)?;
     }
     if let Some((_, granted)) = threads.granted.iter_mut().find(|(_, granted)| granted.role == Role::Field) {
         // Beside what the field's own thread was refused; there is room for the first few.

@@ -38,6 +38,7 @@ pub fn range() -> SensorPlan {
         name: "range".into(),
         unit: "m".into(),
         kind: SensorKind::HcSr04 { trig: Line(1), echo: Line(2) },
+        bus: 0,
         period: ms(60),
         max_age: ms(200),
         valid: [0.0, 4.0],

@@ -7,7 +7,7 @@
 //!
 //! What is nowhere: no wait, lock, log or allocation in [`tick`] or anything it calls; no field in
 //! [`reflex`], [`device`] or [`bus`]; no frame in [`device`]; no TOML outside [`board`]; no `unsafe`
-//! outside [`rt`], [`gpu`] and the vector instructions of [`field::cpu`]; no wall clock at all.
+//! outside [`rt`], [`gpu`], [`bus::linux`] and the vector instructions of [`field::cpu`]; no wall clock at all.
 
 // Words: no I/O, no threads.
 pub mod units;
@@ -37,18 +37,25 @@ pub mod wire;
 pub mod gpu;
 pub mod field;
 pub mod learn;
+pub mod memory;
 
 // Running it all.
 pub mod rt;
 pub mod crew;
 pub mod trace;
+pub mod vitals;
 pub mod tick;
 pub mod robot;
+pub mod guard;
+pub mod service;
+pub mod control;
 pub mod drive;
 pub mod bench;
+pub mod hil;
 
 // Around it: robots as data, a simulated world, files, the command line.
 pub mod board;
+pub mod selftest;
 pub mod sim;
 pub mod codec;
 pub mod cli;

@@ -78,17 +78,22 @@ impl Mode {
         }
     }
 
+    /// The name in reports of the mode with this code.
+    pub const fn name_of(code: u8) -> &'static str {
+        match code {
+            0 => "boot",
+            1 => "self-test",
+            2 => "disarmed",
+            3 => "armed",
+            4 => "degraded",
+            5 => "latched",
+            _ => "stopped",
+        }
+    }
+
     /// Name in reports.
     pub const fn name(self) -> &'static str {
-        match self {
-            Mode::Boot => "boot",
-            Mode::SelfTest { .. } => "self-test",
-            Mode::Disarmed => "disarmed",
-            Mode::Armed { .. } => "armed",
-            Mode::Degraded { .. } => "degraded",
-            Mode::Latched { .. } => "latched",
-            Mode::Stopped => "stopped",
-        }
+        Mode::name_of(self.code())
     }
 }
 
@@ -110,12 +115,16 @@ impl ArmRefusal {
     /// The board is strict and the system refused what a real-time thread needs.
     pub const REAL_TIME: ArmRefusal = ArmRefusal(16);
 
-    const NAMES: [(ArmRefusal, &'static str); 5] = [
+    /// The guard that the board requires is not seen well.
+    pub const GUARD: ArmRefusal = ArmRefusal(32);
+
+    const NAMES: [(ArmRefusal, &'static str); 6] = [
         (ArmRefusal::SENSES, "a required sensor is not good yet"),
         (ArmRefusal::REFLEX, "a reflex allows no motion"),
         (ArmRefusal::FIELD, "the field does not deliver"),
         (ArmRefusal::WIRE, "commands are not confirmed"),
         (ArmRefusal::REAL_TIME, "real-time execution was refused"),
+        (ArmRefusal::GUARD, "the guard does not answer or holds its line off"),
     ];
 
     /// Whether nothing stands in the way.
@@ -126,6 +135,27 @@ impl ArmRefusal {
     /// Whether `reason` is among the reasons.
     pub const fn has(self, reason: ArmRefusal) -> bool {
         self.0 & reason.0 != 0
+    }
+
+    /// The set as bits, for a place that keeps numbers.
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The set of these bits; those that mean nothing are left out.
+    pub fn from_bits(bits: u8) -> ArmRefusal {
+        let known = ArmRefusal::NAMES.iter().fold(0, |all, (reason, _)| all | reason.0);
+        ArmRefusal(bits & known)
+    }
+
+    /// The reasons that are in both sets.
+    pub const fn and(self, other: ArmRefusal) -> ArmRefusal {
+        ArmRefusal(self.0 & other.0)
+    }
+
+    /// The reasons that are in either set.
+    pub const fn or(self, other: ArmRefusal) -> ArmRefusal {
+        ArmRefusal(self.0 | other.0)
     }
 
     /// The reasons in words, for people.
@@ -254,6 +284,7 @@ impl Modes {
         refusal.add_if(!within(signals.field_age, self.safety.field_fresh), ArmRefusal::FIELD);
         refusal.add_if(!within(signals.wire_age, self.safety.wire_lost), ArmRefusal::WIRE);
         refusal.add_if(self.real_time_refused, ArmRefusal::REAL_TIME);
+        refusal.add_if(signals.guard_lost, ArmRefusal::GUARD);
         refusal
     }
 
@@ -312,8 +343,13 @@ mod tests {
     use crate::fixture::{at, ms, safety};
     use crate::reflex::{Limits, Restraint};
 
-    const WELL: Signals =
-        Signals { e_stop: false, field_age: Some(ms(20)), wire_age: Some(ms(5)), skipped_slots: 0 };
+    const WELL: Signals = Signals {
+        e_stop: false,
+        field_age: Some(ms(20)),
+        wire_age: Some(ms(5)),
+        skipped_slots: 0,
+        guard_lost: false,
+    };
     const NOTHING: Asked = Asked { stop: false, disarm: false, arm: false };
     const ARM: Asked = Asked { arm: true, ..NOTHING };
     const DISARM: Asked = Asked { disarm: true, ..NOTHING };
@@ -425,6 +461,7 @@ mod tests {
         let flat = Signals { field_age: Some(ms(101)), ..WELL };
         let cases = [
             (Verdict { senses_good: false, ..well() }, WELL, ArmRefusal::SENSES),
+            (well(), Signals { guard_lost: true, ..WELL }, ArmRefusal::GUARD),
             (verdict(Cause::Cliff.bit(), Restraint::Still), WELL, ArmRefusal::REFLEX),
             (verdict(Cause::Battery.bit(), Restraint::Slow(0.0)), WELL, ArmRefusal::REFLEX),
             (well(), flat, ArmRefusal::FIELD),

@@ -1,43 +1,44 @@
 //! A robot put together: a checked board, a clock, the workers and the tick, joined by rings and
 //! slots. The only place that knows every part; it decides nothing. `drive.rs` runs it.
+//!
+//! `wire_up` puts a worker on each wire, simulated or real; `devices` says which sensors sit in one chip.
+
+mod devices;
+mod wire_up;
 
 use crate::act::Arbiter;
 use crate::admit::Admission;
 use crate::board::plan::{Board, BusPlan};
 use crate::budget::Budget;
-use crate::command::{Command, OnWire};
+use crate::bus::{OpenError, Wires};
+use crate::command::Command;
 use crate::crew::{Bell, Worker};
-use crate::device::SensorKind;
-use crate::device::actuators::Actuators;
-use crate::device::adc::HatAdc;
-use crate::device::button::Button;
-use crate::device::float_register::FloatRegister;
-use crate::device::hc_sr04::HcSr04;
 use crate::field::brain::{Brain, BrainError};
 use crate::field::link::FieldLink;
 use crate::field::snapshot::{Desk, Snapshot, SnapshotError, SnapshotWriter, snapshot_line};
 use crate::field::takeover::Open;
 use crate::field::worker::{FieldWorker, Order, Outcome};
 use crate::field::{Readout, ReadoutError};
-use crate::frame::{Frame, Reading};
+use crate::frame::Frame;
+use crate::guard::Sight;
 use crate::learn::imitate;
 use crate::mode::Modes;
 use crate::reflex::Reflexes;
-use crate::rt::slot::{Reader, slot};
+use crate::rt::slot::slot;
 use crate::rt::{Refusal, Role};
-use crate::sense::{BusCounters, EdgesWorker, I2cWorker, LogRows, LogWorker, Outlet, Polled, READING_RING};
+use crate::sense::{BusCounters, Halt, LogRows, SenseCounters};
 use crate::sim::{Fault, FieldFaults, Plant};
-use crate::tick::{MAX_INLETS, Requests, Tick};
+use crate::tick::{Requests, Tick};
 use crate::time::{Clock, Grid, Instant, Span};
 use crate::trace::{Record, TRACE_RING};
-use crate::wire::WireLink;
+use crate::vitals::Vitals;
+pub(crate) use devices::actuators;
+pub use devices::motor_lines;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-
-/// Receipts between a bus and the tick: it leaves one a command, and the tick takes them each slot.
-const RECEIPT_RING: usize = 64;
+use wire_up::{World, motor_line, wire_up};
 
 /// What a run adds to a board.
 #[derive(Default)]
@@ -54,8 +55,16 @@ pub struct Options {
     pub resume: Option<Snapshot>,
     /// Where the brain is kept.
     pub snapshots: Option<SnapshotPlan>,
+    /// What people and signals ask for; made here where somebody asks before the robot is put together.
+    pub requests: Arc<Requests>,
+    /// Signs of life of the tick; the same.
+    pub vitals: Arc<Vitals>,
+    /// How the tick sees the guard that the board requires.
+    pub guard: Option<Sight>,
     /// Opens the device that the field is computed on; without it that is the CPU.
     pub device: Option<Open>,
+    /// The wires of a board that stands on real ones; a simulated board has its own and takes these in their place.
+    pub wires: Option<Arc<dyn Wires>>,
 }
 
 /// Where the brain is kept, and how often.
@@ -70,11 +79,13 @@ pub struct SnapshotPlan {
 /// Why a robot cannot be put together.
 #[derive(Debug)]
 pub enum BuildError {
-    /// The board names wires that this build cannot drive.
+    /// The board stands on real wires and none were given.
     NoBus {
         /// Name of the board.
         board: String,
     },
+    /// A wire cannot be had.
+    Wires(OpenError),
     /// The board's bus is a log and none was given.
     NoLog,
     /// A sensor or motor of the board cannot stand on its bus.
@@ -97,9 +108,10 @@ impl fmt::Display for BuildError {
         match self {
             BuildError::NoBus { board } => write!(
                 f,
-                "board '{board}' stands on real I2C and GPIO, which this build does not drive yet; \
+                "board '{board}' stands on real I2C and GPIO, and no wires were opened for it; \
                  'ganglion run --board sim' drives the simulated PiCar-X"
             ),
+            BuildError::Wires(error) => error.fmt(f),
             BuildError::NoLog => write!(f, "this board reads a log: use 'ganglion replay --log FILE'"),
             BuildError::Misfit { what } => write!(f, "{what}"),
             BuildError::Readout(error) => error.fmt(f),
@@ -132,12 +144,18 @@ pub struct Robot {
     pub records: rtrb::Consumer<Record>,
     /// Records that did not fit the ring.
     pub records_dropped: Arc<AtomicU64>,
-    /// What its I2C bus has been through.
-    pub bus: Arc<BusCounters>,
+    /// What each bus thread has been through, the motors' first.
+    pub buses: Vec<Arc<BusCounters>>,
+    /// The same of all that senses.
+    pub senses: Arc<SenseCounters>,
+    /// Stops the motors before anything else; the tick decides what comes after.
+    pub halt: Arc<Halt>,
     /// The simulated world, where it stands in one.
     pub plant: Option<Plant>,
     /// Stop requests.
     pub requests: Arc<Requests>,
+    /// Signs of life of the tick.
+    pub vitals: Arc<Vitals>,
     /// What computes the field, and why that.
     pub engine_name: String,
     /// What the engine's own threads were refused.
@@ -149,41 +167,6 @@ pub struct Robot {
     pub resumed_age: Option<u64>,
     /// Faults of the script that have nothing to strike here.
     pub idle_faults: Vec<&'static str>,
-}
-
-/// The workers' ends of the lines to the tick.
-struct MotorEnds {
-    commands: Reader<Command>,
-    receipts: rtrb::Producer<OnWire>,
-    bell: Arc<Bell>,
-}
-
-/// The inlets of a tick, while its workers are being put together.
-struct Inlets {
-    readings: heapless::Vec<rtrb::Consumer<Reading>, MAX_INLETS>,
-    bus: Arc<BusCounters>,
-}
-
-/// The line from the tick to the motors: both its ends.
-fn motor_line(motors: usize) -> (WireLink, MotorEnds) {
-    let (put, commands) = slot(Command::still(motors));
-    let (receipts, confirmed) = rtrb::RingBuffer::new(RECEIPT_RING);
-    let bell: Arc<Bell> = Arc::default();
-    (WireLink::new(put, confirmed, bell.clone()), MotorEnds { commands, receipts, bell })
-}
-
-impl Inlets {
-    fn new() -> Inlets {
-        Inlets { readings: heapless::Vec::new(), bus: Arc::default() }
-    }
-
-    /// A new inlet of readings into the tick.
-    fn outlet(&mut self) -> Outlet {
-        let (producer, consumer) = rtrb::RingBuffer::new(READING_RING);
-        let fits = self.readings.push(consumer).is_ok();
-        assert!(fits, "fewer workers than MAX_INLETS feed a tick");
-        Outlet::new(producer, self.bus.readings_dropped.clone())
-    }
 }
 
 impl Robot {
@@ -210,14 +193,13 @@ impl Robot {
         let kept = keep(board, &mut brain, options.snapshots)?;
         let (wire, ends) = motor_line(board.motors.len());
         let bus_bell = ends.bell.clone();
-        let mut inlets = Inlets::new();
-        let mut hands = Vec::new();
-        let world = World { seed: options.seed, faults: &options.faults, log: options.log };
-        let plant = wire_up(board, &clock, first, world, ends, &mut inlets, &mut hands)?;
-        let requests = Arc::new(Requests::default());
+        let world =
+            World { seed: options.seed, faults: &options.faults, log: options.log, wires: options.wires };
+        let wired = wire_up(board, &clock, first, world, ends)?;
+        let (mut hands, plant) = (wired.hands, wired.plant);
+        let (requests, vitals) = (options.requests, options.vitals);
         let (trace, records) = rtrb::RingBuffer::new(TRACE_RING);
         let records_dropped = Arc::new(AtomicU64::new(0));
-        let bus = inlets.bus.clone();
         let zero = plant.as_ref().map_or(first, Plant::zero);
         let faults = FieldFaults::new(&options.faults, zero);
         let (desk, snapshots) = kept.unzip();
@@ -226,7 +208,7 @@ impl Robot {
         let tick = Tick {
             requests: requests.clone(),
             grid: Grid::new(first, board.period),
-            readings: inlets.readings,
+            readings: wired.readings,
             admission: Admission::new(&board.sensors),
             frame: Frame::empty(board.sensors.len()),
             reflexes: Reflexes::new(&board.reflexes, &board.sensors, board.safety),
@@ -239,6 +221,8 @@ impl Robot {
             lost: 0,
             trace,
             records_dropped: records_dropped.clone(),
+            vitals: vitals.clone(),
+            guard: options.guard,
             clock,
         };
         Ok(Robot {
@@ -246,9 +230,12 @@ impl Robot {
             hands,
             records,
             records_dropped,
-            bus,
+            buses: wired.buses,
+            senses: wired.senses,
+            halt: wired.halt,
             plant,
             requests,
+            vitals,
             engine_name,
             engine_refusals,
             snapshots,
@@ -256,92 +243,6 @@ impl Robot {
             idle_faults,
         })
     }
-}
-
-/// What stands behind the wires in this run.
-struct World<'o> {
-    seed: u64,
-    faults: &'o [Fault],
-    log: Option<LogRows>,
-}
-
-/// Opens the board's wires and puts a worker on each. Returns the simulated world, if it is one.
-fn wire_up(
-    board: &Board,
-    clock: &Arc<dyn Clock>,
-    first: Instant,
-    world: World<'_>,
-    ends: MotorEnds,
-    inlets: &mut Inlets,
-    hands: &mut Vec<Hand>,
-) -> Result<Option<Plant>, BuildError> {
-    match &board.bus {
-        BusPlan::Linux { .. } => Err(BuildError::NoBus { board: board.name.clone() }),
-        BusPlan::Log => {
-            let rows = world.log.ok_or(BuildError::NoLog)?;
-            let (outlet, bell) = (inlets.outlet(), ends.bell);
-            let worker = LogWorker::new(outlet, rows, first, board.period, ends.commands, ends.receipts);
-            hands.push(Hand { worker: Box::new(worker), bell, role: Role::Bus });
-            Ok(None)
-        }
-        BusPlan::Sim(_) => {
-            let plant = Plant::new(board, world.seed, world.faults, clock.clone());
-            hands.push(i2c_hand(board, &plant, ends, inlets)?);
-            hands.extend(edges_hand(board, &plant, inlets));
-            Ok(Some(plant))
-        }
-    }
-}
-
-fn i2c_hand(board: &Board, plant: &Plant, ends: MotorEnds, inlets: &mut Inlets) -> Result<Hand, BuildError> {
-    let mcu = board.mcu.as_ref().ok_or_else(|| BuildError::Misfit {
-        what: format!("board '{}' has motors on a Robot HAT but no [mcu]", board.name),
-    })?;
-    let polls = board.sensors.iter().enumerate().filter_map(|(channel, sensor)| {
-        let device = match sensor.kind {
-            SensorKind::HatAdc { channel, per_count } => {
-                Polled::Adc(HatAdc::new(mcu.address, channel, per_count))
-            }
-            SensorKind::FloatRegister { address, register } => {
-                Polled::Float(FloatRegister::new(address, register))
-            }
-            SensorKind::Button { line, active_low } => Polled::Button(Button::new(line, active_low)),
-            _ => return None,
-        };
-        Some((channel as u8, device, sensor.period))
-    });
-    let polls = polls.collect();
-    let worker = I2cWorker::new(
-        plant.i2c(),
-        plant.gpio(),
-        Actuators::new(&board.motors, mcu),
-        polls,
-        inlets.outlet(),
-        ends.commands,
-        ends.receipts,
-        inlets.bus.clone(),
-    );
-    Ok(Hand { worker: Box::new(worker), bell: ends.bell, role: Role::Bus })
-}
-
-/// The worker of the edge-timed sensors, where the board has any.
-fn edges_hand(board: &Board, plant: &Plant, inlets: &mut Inlets) -> Option<Hand> {
-    let sonars: Vec<_> = board
-        .sensors
-        .iter()
-        .enumerate()
-        .filter_map(|(channel, sensor)| match sensor.kind {
-            SensorKind::HcSr04 { trig, echo } => {
-                Some((channel as u8, HcSr04::new(trig, echo), sensor.period))
-            }
-            _ => None,
-        })
-        .collect();
-    if sonars.is_empty() {
-        return None;
-    }
-    let worker = EdgesWorker::new(plant.gpio(), inlets.outlet(), sonars);
-    Some(Hand { worker: Box::new(worker), bell: Arc::default(), role: Role::Edges })
 }
 
 /// The field's engine with its read-out: the one that was given, or that of the snapshot it goes on from, or the

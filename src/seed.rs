@@ -28,6 +28,14 @@ pub enum Stream {
     Patterns = 9,
     /// Faults that strike at random.
     Fault = 10,
+    /// When the bench's stimuli come within a control period.
+    Phase = 11,
+    /// Random vectors of the holographic memory.
+    MemoryVectors = 12,
+    /// Phases of its unitary vectors.
+    MemoryPhases = 13,
+    /// Wave vectors of its spatial pointers.
+    MemoryWaves = 14,
 }
 
 fn mix(mut z: u64) -> u64 {

@@ -9,17 +9,19 @@ use crate::field::Rung;
 use crate::field::link::{FieldCounters, FieldLink};
 use crate::field::worker::{EngineState, Outcome};
 use crate::frame::{Frame, MAX_SENSORS, Reading};
+use crate::guard::Sight;
 use crate::mode::{Asked, Mode, Modes};
 use crate::reflex::{Reflexes, Signals};
 use crate::rt::heap::{allocations_here, allocations_since};
 use crate::time::{Clock, Grid, Instant};
 use crate::trace::{FieldTrace, Record, Recorder};
+use crate::vitals::{Signs, Vitals};
 use crate::wire::WireLink;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Workers that may feed readings beside each other: an I2C bus, edges, and room for two more buses.
-pub const MAX_INLETS: usize = 4;
+/// Workers that may feed readings beside each other: eight I2C buses, edges, lines, slow values.
+pub const MAX_INLETS: usize = 11;
 
 /// What people and signals ask of a running robot. Read once a slot.
 #[derive(Debug, Default)]
@@ -60,6 +62,9 @@ pub struct Tick {
     pub(crate) lost: u64,
     pub(crate) trace: rtrb::Producer<Record>,
     pub(crate) records_dropped: Arc<AtomicU64>,
+    pub(crate) vitals: Arc<Vitals>,
+    /// A guard that the board requires.
+    pub(crate) guard: Option<Sight>,
 }
 
 impl Tick {
@@ -84,6 +89,7 @@ impl Tick {
         self.command = self.arbiter.decide(mode, &verdict, self.field.newest(), slot, began);
         self.launch(index, slot, rung, began);
         self.wire.hand_over(&mut self.command);
+        self.vitals.leave(&self.signs());
 
         let ended = self.clock.now();
         self.write_down(Record {
@@ -133,6 +139,22 @@ impl Tick {
             field_age: self.field.age(now),
             wire_age: self.wire.unconfirmed_for(now),
             skipped_slots: self.lost,
+            guard_lost: self.guard.as_ref().is_some_and(|guard| guard.lost(now)),
+        }
+    }
+
+    fn signs(&self) -> Signs {
+        Signs {
+            slots: self.grid.slots_run() + 1, // this one
+            skipped: self.grid.slots_skipped(),
+            confirmed: self.wire.confirmed(),
+            mode: self.modes.mode().code(),
+            latched: Signs::latched_in(self.modes.mode()),
+            active: self.reflexes.active(),
+            refusal: self.modes.refusal(),
+            refused: self.modes.refused(),
+            armings: self.modes.armings(),
+            bus: 0, // its own thread's
         }
     }
 

@@ -20,13 +20,14 @@ pub struct WireLink {
     bell: Arc<Bell>,
     next_seq: u64,
     confirmed_at: Option<Instant>,
+    confirmed: u64,
     replaced: u64,
 }
 
 impl WireLink {
     /// A line on which nothing has been sent.
     pub fn new(commands: Writer<Command>, receipts: Consumer<OnWire>, bell: Arc<Bell>) -> WireLink {
-        WireLink { commands, receipts, bell, next_seq: 1, confirmed_at: None, replaced: 0 }
+        WireLink { commands, receipts, bell, next_seq: 1, confirmed_at: None, confirmed: 0, replaced: 0 }
     }
 
     /// Receipts since the last call, at most [`WIRES`] of them; the rest stay for the next call.
@@ -36,6 +37,7 @@ impl WireLink {
             let Ok(receipt) = self.receipts.pop() else { break };
             if receipt.complete {
                 self.confirmed_at = Some(receipt.at);
+                self.confirmed += 1;
             }
             let _ = taken.push(receipt); // cannot fail: checked above
         }
@@ -45,6 +47,11 @@ impl WireLink {
     /// Time since a command was last confirmed; `None` before the first.
     pub fn unconfirmed_for(&self, now: Instant) -> Option<Span> {
         self.confirmed_at.map(|at| now.since(at))
+    }
+
+    /// Commands that were confirmed so far.
+    pub fn confirmed(&self) -> u64 {
+        self.confirmed
     }
 
     /// Whether the bus thread is known to be awake often enough to nudge others for the tick.

@@ -2,6 +2,7 @@
 //! that hold, and whatever else is written is refused with file, line, key and what is allowed.
 
 mod bad;
+mod bad_wires;
 mod facts;
 mod fuzz;
 mod inherit;

@@ -15,6 +15,8 @@ mod cuda;
 mod laws;
 /// Read-outs are learned from logs, judged on time not learned from, kept whole and refused elsewhere.
 mod learn;
+/// Holographic memory: its algebra and capacity, the same bits everywhere, files whole or refused.
+mod memory;
 /// Drivers and simulated robot together: motion, framing, echoes, every fault, the same every time.
 mod plant;
 
@@ -24,4 +26,10 @@ mod snapshot;
 mod spine; // real threads: the grid adds up, the tick allocates nothing, a strict board refuses
 mod drive; // the whole robot on the simulator: it drives, it is safe, it is the same every time
 
+mod buses; // several buses, and a stop that goes before everything, on the simulated robot
+
 mod safety; // whatever comes in, the command keeps its promises
+mod twowires; // the bench of the hil verb over the simulated robot: wires in place, wires missing
+
+/// A guard holds its line until a runtime has earned it, and takes it back whatever that one dies of.
+mod guard;

@@ -3,6 +3,7 @@
 //! every time.
 
 mod faults;
+mod imu;
 mod motion;
 mod property;
 mod wander;
@@ -11,10 +12,10 @@ mod wires;
 use ganglion::board::{self, plan::Board};
 use ganglion::bus::{Gpio, I2c};
 use ganglion::command::Command;
-use ganglion::device::actuators::Actuators;
+use ganglion::device::actuators::{Actuators, HatActuators};
 use ganglion::device::adc::HatAdc;
 use ganglion::device::hc_sr04::HcSr04;
-use ganglion::device::{DeviceFault, SensorKind};
+use ganglion::device::{DeviceFault, Ports, SensorKind};
 use ganglion::sim::{Fault, Plant, Report};
 use ganglion::time::{Clock, Instant, SimClock, Span};
 use std::sync::Arc;
@@ -34,7 +35,7 @@ struct Rig {
     plant: Plant,
     i2c: Box<dyn I2c>,
     gpio: Box<dyn Gpio>,
-    actuators: Actuators,
+    actuators: HatActuators,
 }
 
 impl Rig {
@@ -43,7 +44,7 @@ impl Rig {
         clock.set(Instant::ZERO + ms(123_456)); // no part may count on a clock that starts at zero
         let faults: Vec<Fault> = faults.iter().map(|line| line.parse().expect("a fault")).collect();
         let plant = Plant::new(&board, seed, &faults, clock.clone());
-        let actuators = Actuators::new(&board.motors, board.mcu.as_ref().expect("a controller"));
+        let actuators = HatActuators::new(&board.motors, board.mcu.as_ref().expect("a controller"));
         Rig { i2c: plant.i2c(), gpio: plant.gpio(), board, clock, plant, actuators }
     }
 
@@ -55,7 +56,19 @@ impl Rig {
     }
 
     fn set_up(&mut self) -> Result<(), DeviceFault> {
-        self.actuators.initialise(self.i2c.as_mut(), self.gpio.as_mut(), self.clock.as_ref())
+        self.actuators.initialise(&mut Ports {
+            i2c: self.i2c.as_mut(),
+            gpio: self.gpio.as_mut(),
+            clock: self.clock.as_ref(),
+        })
+    }
+
+    fn stop(&mut self) -> Result<(), DeviceFault> {
+        self.actuators.stop(&mut Ports {
+            i2c: self.i2c.as_mut(),
+            gpio: self.gpio.as_mut(),
+            clock: self.clock.as_ref(),
+        })
     }
 
     /// Both wheels at `drive`, the front wheels at `steering`, every other servo straight.
@@ -68,7 +81,10 @@ impl Rig {
                 _ => 0.0,
             };
         }
-        self.actuators.write(&command, self.i2c.as_mut(), self.gpio.as_mut(), self.clock.as_ref())
+        self.actuators.write(
+            &command,
+            &mut Ports { i2c: self.i2c.as_mut(), gpio: self.gpio.as_mut(), clock: self.clock.as_ref() },
+        )
     }
 
     fn sleep(&self, span: Span) {

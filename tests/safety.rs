@@ -39,6 +39,7 @@ fn sensor(max_age_ms: u64, valid: [f32; 2], worst_per_s: f32, required: bool) ->
         name: String::new(),
         unit: String::new(),
         kind: SensorKind::FloatRegister { address: 0x60, register: 0 },
+        bus: 0,
         period: PERIOD,
         max_age: Span::from_millis(max_age_ms),
         valid,
@@ -128,7 +129,13 @@ fn age(most_ms: u64) -> impl Strategy<Value = Option<Span>> {
 
 fn signals() -> impl Strategy<Value = Signals> {
     (prop::bool::weighted(0.03), age(250), age(150), prop_oneof![5 => Just(0u64), 1 => 0u64..6]).prop_map(
-        |(e_stop, field_age, wire_age, skipped_slots)| Signals { e_stop, field_age, wire_age, skipped_slots },
+        |(e_stop, field_age, wire_age, skipped_slots)| Signals {
+            e_stop,
+            field_age,
+            wire_age,
+            skipped_slots,
+            guard_lost: false,
+        },
     )
 }
 
@@ -141,6 +148,7 @@ struct Slot {
     wish: Option<([f32; 3], u64)>,
     e_stop: bool,
     wire_age: Option<Span>,
+    guard_lost: bool,
     asked: Asked,
 }
 
@@ -157,15 +165,18 @@ fn slot() -> impl Strategy<Value = Slot> {
     let asked = (prop::bool::weighted(0.002), prop::bool::weighted(0.04), prop::bool::weighted(0.3));
     let skipped = prop_oneof![12 => Just(0u64), 1 => 1u64..5];
     let wire_age = prop_oneof![12 => Just(Some(Span::from_millis(8))), 1 => age(150)];
-    (skipped, prop::collection::vec(reading, 0..6), wish, prop::bool::weighted(0.02), wire_age, asked)
-        .prop_map(|(skipped, readings, wish, e_stop, wire_age, (stop, disarm, arm))| Slot {
+    let (e_stop, guard_lost) = (prop::bool::weighted(0.02), prop::bool::weighted(0.05));
+    (skipped, prop::collection::vec(reading, 0..6), wish, e_stop, (wire_age, guard_lost), asked).prop_map(
+        |(skipped, readings, wish, e_stop, (wire_age, guard_lost), (stop, disarm, arm))| Slot {
             skipped,
             readings,
             wish,
             e_stop,
             wire_age,
+            guard_lost,
             asked: Asked { stop, disarm, arm },
-        })
+        },
+    )
 }
 
 /// A stretch of slots. In a calm one nothing is wrong and one wish lasts, or nothing would ever get as
@@ -244,6 +255,7 @@ impl Robot {
             field_age: wish.as_ref().map(|(_, taken)| self.now.since(*taken)),
             wire_age: slot.wire_age,
             skipped_slots: slot.skipped,
+            guard_lost: slot.guard_lost,
         };
         if slot.asked.disarm {
             self.reflexes.rearm();
@@ -265,6 +277,7 @@ fn well(step: u64) -> Slot {
         wish: Some(([0.5, 0.5, 0.2], 10)),
         e_stop: false,
         wire_age: Some(Span::from_millis(8)),
+        guard_lost: false,
         asked: Asked::default(),
     }
 }
@@ -395,7 +408,7 @@ proptest! {
                 prop_assert!(verdict.worst >= Some(Cause::SensorLost));
             }
         }
-        if signals.e_stop || signals.wire_age.is_none() || signals.field_age.is_none() {
+        if signals.e_stop || signals.guard_lost || signals.wire_age.is_none() || signals.field_age.is_none() {
             prop_assert_eq!(verdict.limits, Limits::STILL);
         }
         prop_assert_eq!(verdict.worst.is_some(), verdict.active != 0);
@@ -440,6 +453,7 @@ proptest! {
             field_age: calm.field_age.map(|age| age + Span::from_millis(older.0)),
             wire_age: calm.wire_age.map(|age| age + Span::from_millis(older.1)),
             skipped_slots: calm.skipped_slots + older.2,
+            guard_lost: older.3,
         };
         let (loose, tight) =
             (reflexes.clone().evaluate(&good, &calm, now), reflexes.evaluate(&bad, &worse, now));
@@ -527,8 +541,9 @@ fn quality_may_jump_but_the_wheels_do_not() {
 /// The harness would be worthless if it never let the robot move.
 #[test]
 fn a_well_robot_drives_and_stops_in_the_slot_of_the_stop() {
-    let stops: [fn(&mut Slot); 5] = [
+    let stops: [fn(&mut Slot); 6] = [
         |slot| slot.e_stop = true,
+        |slot| slot.guard_lost = true,
         |slot| slot.asked.stop = true,
         |slot| slot.asked.disarm = true,
         |slot| slot.wire_age = None,

@@ -12,7 +12,8 @@ const LONGEST: usize = 600;
 const LONGER: &[(&str, &str)] = &[];
 
 /// Where `unsafe` may stand.
-const UNSAFE_ROOMS: &[&str] = &["src/rt/", "src/field/cpu/simd/", "src/gpu/", "tests/cuda/standin"];
+const UNSAFE_ROOMS: &[&str] =
+    &["src/rt/", "src/field/cpu/simd/", "src/gpu/", "src/bus/linux/", "tests/cuda/standin"];
 
 /// Who must not know whom: a room, the modules it must not name, and why.
 const LAYERS: &[(&str, &[&str], &str)] = &[
@@ -59,6 +60,31 @@ const ACQUAINTANCES: &[(&str, &str, &str)] = &[
     ("src/device/fault.rs", "frame::Fault", "the word under which a frame keeps a refused reading"),
     ("src/device/actuators.rs", "board::plan::MotorPlan", "what the board asks of a motor, already checked"),
     (
+        "src/device/actuators.rs",
+        "board::plan::Board",
+        "what drives the motors is chosen from what the board says",
+    ),
+    ("src/device/open.rs", "board::plan::Board", "an address that is the controller's"),
+    (
+        "src/device/open.rs",
+        "board::plan::SensorPlan",
+        "the device of a sensor is chosen from what the board says of it",
+    ),
+    (
+        "src/bus/linux/mod.rs",
+        "board::addresses::expected",
+        "whose addresses no driver of the kernel may have",
+    ),
+    ("src/bus/linux/mod.rs", "board::plan::Board", "wires are opened from what the board says of them"),
+    ("src/bus/linux/mod.rs", "board::plan::BusPlan", "the labels of the board's chips"),
+    ("src/bus/linux/mod.rs", "board::plan::RecoveryPlan", "what may be done to a bus"),
+    ("src/bus/linux/adapters.rs", "board::plan::I2cNode", "where the board says that a bus is"),
+    ("src/bus/linux/i2c.rs", "board::plan::I2cNode", "where the board says that a bus is"),
+    ("src/bus/linux/i2c.rs", "board::plan::I2cPlan", "a bus as the board has it"),
+    ("src/bus/linux/i2c.rs", "board::plan::I2cTiming", "an adapter's patience"),
+    ("src/bus/linux/repair.rs", "board::plan::RailPlan", "the line of a switched supply"),
+    ("src/bus/linux/repair.rs", "board::plan::RecoveryPlan", "what may be done to a bus"),
+    (
         "src/field/worker.rs",
         "sim::FieldFaults",
         "a scripted hang must hang the real worker, or it shows nothing",
@@ -76,6 +102,9 @@ const CRATES: &[(&str, &str, &str)] = &[
     ("clap", "src/cli/", "words are made at the edge"),
     ("indicatif", "src/cli/", "words are made at the edge"),
     ("cudarc", "src/gpu/", "one place knows the driver; what it gives is checked there"),
+    ("i2cdev", "src/bus/linux/", "one place knows the kernel's I2C, its errors and its limits"),
+    ("gpiocdev", "src/bus/linux/", "one place asks for lines, so that each has one owner"),
+    ("rppal", "src/bus/linux/", "a crate that has been retired stays replaceable"),
     ("bincode", "src/codec", "one place knows how bytes are laid out, so that it can be replaced"),
 ];
 

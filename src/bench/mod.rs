@@ -12,6 +12,7 @@ mod device;
 mod faults;
 mod feed;
 mod field;
+mod hrr;
 mod survey;
 pub mod verdict;
 
@@ -19,6 +20,7 @@ pub use card::{CardFigures, card};
 pub use control::{LoopFigures, Measured, bench_loop};
 pub use device::{DeviceBench, DeviceFigures, PARTS_OF_A_CYCLE};
 pub use field::{BenchFault, FieldBench, FieldFigures};
+pub use hrr::{HrrBench, HrrFault, HrrFigure, HrrFigures, OPERATIONS, Operation};
 pub use survey::{Survey, survey};
 
 use std::sync::atomic::{AtomicBool, Ordering};

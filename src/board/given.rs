@@ -53,6 +53,14 @@ impl<T> Given<'_, '_, T> {
             Found::Bad => None,
         }
     }
+    /// The value, `Some(None)` where none is written; `None` where what is written is faulty.
+    pub fn if_written(self) -> Option<Option<T>> {
+        match self.found {
+            Found::Value(value) => Some(Some(value)),
+            Found::Nothing => Some(None),
+            Found::Bad => None,
+        }
+    }
     /// The value, if one is written.
     pub fn optional(self) -> Option<T> {
         match self.found {

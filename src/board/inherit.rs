@@ -3,15 +3,17 @@
 //! Tables merge key by key; the lists of named entries ([`NAMED`]) merge by name, so that an entry
 //! can change one key of its namesake; any other value replaces the inherited one. Three rules more:
 //! a table that states another `kind` replaces the inherited one whole (the keys of one kind mean
-//! nothing to another); `remove = true` takes an inherited table or entry away; `like = "NAME"`
-//! copies from an earlier entry of the same list whatever the entry does not state itself.
+//! nothing to another); `remove = true` takes an inherited table or entry away, and in a table under
+//! a key whatever was inherited there (`above = { remove = true }`); `like = "NAME"` copies from an
+//! earlier entry of the same list whatever the entry does not state itself.
 
 use super::finding::{Problem, nearest};
 use super::raw::{Entry, Node, Table, Value};
 use super::report::Report;
 
 /// Lists of entries, and the keys that together name one entry.
-pub const NAMED: [(&str, &[&str]); 5] = [
+pub const NAMED: [(&str, &[&str]); 6] = [
+    ("i2c", &["name"]),
     ("sensor", &["name"]),
     ("motor", &["name"]),
     ("reflex", &["name"]),
@@ -38,7 +40,7 @@ fn over(mut base: Table, child: Table, root: bool, path: &str, report: &mut Repo
         };
         let old = &mut base.0[at];
         match (&mut old.node.value, entry.node.value) {
-            (Value::Table(_), Value::Table(new)) if is_removed(&new) => drop(base.0.remove(at)),
+            (_, Value::Table(new)) if is_removed(&new) => drop(base.0.remove(at)),
             (Value::Table(inherited), Value::Table(new)) => {
                 let inherited = std::mem::take(inherited);
                 old.node.value = Value::Table(refine(inherited, new, &key, report));

@@ -113,6 +113,11 @@ pub fn from_text(name: &str, text: &str) -> Result<Loaded, BoardError> {
     assemble(name, &format!("{name}.toml"), text.to_string(), None)
 }
 
+/// Loads a board from its text as if it were a file in `folder`: `inherits` finds the files there.
+pub fn from_text_in(name: &str, text: &str, folder: &Path) -> Result<Loaded, BoardError> {
+    assemble(name, &format!("{name}.toml"), text.to_string(), Some(folder.to_path_buf()))
+}
+
 /// How messages name the text of a built-in board.
 fn built_in_file(name: &str) -> String {
     format!("built-in/{name}.toml")

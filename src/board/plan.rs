@@ -2,8 +2,9 @@
 //! Made only by the check in this folder; every index is in range, every limit ordered.
 
 use crate::budget::BudgetPlan;
+use crate::bus::Line;
 use crate::command::MAX_MOTORS;
-use crate::device::{McuPlan, MotorKind, SensorKind};
+use crate::device::{McuPlan, MotorKind, PwmPlan, SensorKind};
 use crate::field::FieldPlan;
 use crate::reflex::Rule;
 use crate::rt::RtPlan;
@@ -21,10 +22,22 @@ pub struct Board {
     pub period: Span,
     /// Priorities, memory, cores.
     pub rt: RtPlan,
-    /// The wires.
+    /// What stands behind the wires.
     pub bus: BusPlan,
-    /// The microcontroller, where the board has one.
+    /// I2C buses; the motors' first. Empty: none (a log, a robot without).
+    pub i2c: Vec<I2cPlan>,
+    /// Addresses that belong to the computer or the carrier itself; nothing here ever opens them.
+    pub reserved_addresses: Vec<ReservedAddress>,
+    /// Names of lines that the file gives by name: [`Line::named`] counts into them.
+    pub line_names: Vec<String>,
+    /// The Robot HAT's microcontroller, where the board has one.
     pub mcu: Option<McuPlan>,
+    /// Another chip or the computer's own PWM for the motors, where they do not hang on the Robot HAT.
+    pub pwm: Option<PwmPlan>,
+    /// The line that lets current into the motors, where there is one.
+    pub enable: Option<EnablePlan>,
+    /// The guard process, where the board wants one.
+    pub guard: Option<GuardPlan>,
     /// Channels of the frame, in order.
     pub sensors: Vec<SensorPlan>,
     /// Motors of a command, in order.
@@ -45,22 +58,111 @@ pub struct Board {
     pub sim: Option<SimPlan>,
 }
 
-/// Which wires there are.
+/// What stands behind the wires.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BusPlan {
     /// The simulator stands behind the bus traits.
-    Sim(I2cTiming),
+    Sim,
     /// Linux character devices.
     Linux {
-        /// For example `/dev/i2c-1`.
-        i2c_path: String,
-        /// Labels of the GPIO chip, first match wins.
+        /// Labels of GPIO chips, in the order in which lines are looked for.
         gpio_labels: Vec<String>,
-        /// Speed and patience.
-        timing: I2cTiming,
     },
     /// No bus: sensors are columns of a log.
     Log,
+}
+
+/// One I2C bus. Each has a thread of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct I2cPlan {
+    /// Name, unique on the board; the first is `motors`' bus.
+    pub name: String,
+    /// Where it is; not used by the simulator.
+    pub node: I2cNode,
+    /// Speed and patience.
+    pub timing: I2cTiming,
+    /// What may be done when it does not answer.
+    pub recovery: RecoveryPlan,
+}
+
+/// Where a bus is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum I2cNode {
+    /// For example `/dev/i2c-1`.
+    Path(String),
+    /// A part of the name of the adapter's device in sysfs (`c250000.i2c`): numbers move from kernel to kernel.
+    Adapter(String),
+}
+
+/// The steps of recovery beyond retrying that this bus permits.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RecoveryPlan {
+    /// Lines that are wired to (or are) SCL and SDA, for nine clocks by hand.
+    pub clear: Option<ClearPlan>,
+    /// The driver may be unbound and bound again (wants root).
+    pub rebind: bool,
+    /// A line that switches the supply of the bus's devices.
+    pub rail: Option<RailPlan>,
+}
+
+/// Lines for a bus clear.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClearPlan {
+    /// Clock.
+    pub scl: Line,
+    /// Data.
+    pub sda: Line,
+}
+
+/// A switched supply.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RailPlan {
+    /// The line.
+    pub line: Line,
+    /// Level that switches it on.
+    pub on_high: bool,
+    /// How long it has to be off.
+    pub off: Span,
+}
+
+/// An address that is spoken for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReservedAddress {
+    /// By whom, for people.
+    pub holder: String,
+    /// Index of the bus.
+    pub bus: usize,
+    /// 7 bits.
+    pub address: u8,
+}
+
+/// The line that lets current into the motors: without it they stand, whatever is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EnablePlan {
+    /// The line. Its pull on the board must be towards off, so that a dead owner lets go of it.
+    pub line: Line,
+    /// Level that lets the motors run.
+    pub on_high: bool,
+}
+
+/// A second process that holds a line and stops the motors when the runtime falls silent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GuardPlan {
+    /// What it holds.
+    pub holds: GuardHold,
+    /// Silence after which it stops the motors. A closed connection stops them at once.
+    pub patience: Span,
+    /// The runtime does not drive without it.
+    pub required: bool,
+}
+
+/// What a guard holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardHold {
+    /// The microcontroller's reset line ([`McuPlan::reset`]).
+    Reset,
+    /// The motors' enable line ([`EnablePlan`]).
+    Enable,
 }
 
 /// Speed and patience of an I2C bus.
@@ -81,6 +183,8 @@ pub struct SensorPlan {
     pub unit: String,
     /// Where the value comes from.
     pub kind: SensorKind,
+    /// Index of its I2C bus; 0 where it has none.
+    pub bus: usize,
     /// How often it is read.
     pub period: Span,
     /// Older than this it is stale.
@@ -185,6 +289,8 @@ pub struct Targets {
     pub f16_ratio: Option<f64>,
     /// Memory that the field takes at the start, in MB of 10^6 bytes, at most.
     pub memory_mb: Option<f64>,
+    /// From the edge of a sensor's line to the last edge of a motor's, 99.9th percentile, at most; `ganglion hil` asks.
+    pub sensor_to_motor: Option<Span>,
     /// Of its GPU.
     pub gpu: GpuTargets,
 }

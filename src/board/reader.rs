@@ -10,8 +10,9 @@ use super::raw::{Node, Table, Value};
 use super::report::{Setting, Shared};
 use super::source::Place;
 use super::spelling::{
-    LONGEST_TEXT, Refusal, distinct_integers, is_name, items, odd_name, real, reals, show_limits, show_list,
-    show_millis, show_real, show_text, span_of_millis, text, unknown_name,
+    AddressWord, HIGHEST_LINE, LONGEST_TEXT, LineWord, Refusal, address, distinct_integers, is_name, items,
+    line, odd_name, real, reals, show_limits, show_list, show_millis, show_real, show_text, span_of_millis,
+    text, unknown_name,
 };
 use crate::time::Span;
 use std::cell::{Cell, RefCell};
@@ -55,6 +56,10 @@ impl<'a> Section<'a> {
     /// Whether anything is written here.
     pub fn is_written(&self) -> bool {
         self.table.is_some()
+    }
+    /// Whether `key` is written here, whatever its value.
+    pub fn states(&self, key: &str) -> bool {
+        self.table.is_some_and(|table| table.get(key).is_some())
     }
     /// The report.
     pub fn report(&self) -> &'a Shared {
@@ -208,10 +213,10 @@ impl<'a> Section<'a> {
             },
         )
     }
-    /// The index of a name in `names`.
-    pub fn index(&self, key: &str, what: &'static str, names: &[String]) -> Option<usize> {
+    /// One of `names`.
+    pub fn name_among(&self, key: &str, what: &'static str, names: &[String]) -> Given<'_, 'a, String> {
         let wanted = format!("the name of a {what}");
-        let given = self.ask(
+        self.ask(
             key,
             wanted,
             |text: &String| show_text(text),
@@ -222,8 +227,11 @@ impl<'a> Section<'a> {
                 }
                 Err(Refusal::Other(unknown_name(what, found, names.to_vec())))
             },
-        );
-        let found = given.required()?;
+        )
+    }
+    /// The index of a name in `names`.
+    pub fn index(&self, key: &str, what: &'static str, names: &[String]) -> Option<usize> {
+        let found = self.name_among(key, what, names).required()?;
         names.iter().position(|name| *name == found)
     }
     /// The indices of several names in `names`, at least one, none twice.
@@ -250,6 +258,20 @@ impl<'a> Section<'a> {
         );
         let found = given.required()?;
         Some(found.iter().filter_map(|name| names.iter().position(|known| known == name)).collect())
+    }
+    /// A GPIO line, by its number or by its name.
+    pub fn line(&self, key: &str) -> Given<'_, 'a, LineWord> {
+        let wanted = format!("a GPIO line: its number, 0 to {HIGHEST_LINE}, or its name");
+        self.ask(key, wanted, LineWord::show, line)
+    }
+    /// A 7-bit I2C address, on a bus that is named or is the first: `0x40` or `"eyes:0x40"`. The bus comes as its
+    /// index in `buses`.
+    pub fn address_on(&self, key: &str, buses: &[String]) -> Option<(usize, u8)> {
+        let wanted = "an I2C address, 8 to 119, or \"BUS:0x40\"".to_string();
+        let given = self.ask(key, wanted, AddressWord::show, |node| address(node, buses));
+        let found = given.required()?;
+        let bus = found.bus.map_or(Some(0), |name| buses.iter().position(|known| *known == name));
+        bus.map(|bus| (bus, found.address))
     }
     /// Numbers, a fixed count of them.
     pub fn reals<const N: usize>(&self, key: &str, range: RangeInclusive<f64>) -> Given<'_, 'a, [f64; N]> {
@@ -307,31 +329,18 @@ impl<'a> Section<'a> {
         }
         section
     }
-    /// The keys of this section, each with a whole number: a table whose keys are free names.
-    pub fn free_integers(&self, range: RangeInclusive<i64>) -> Vec<(String, i64)> {
+    /// The keys of this section, as far as they are names: a table whose keys are free. Each is still to be asked for.
+    pub fn free_names(&self) -> Vec<String> {
         self.open.set(true);
-        let Some(table) = self.table else { return Vec::new() };
-        let wanted = format!("an integer, {} to {}", range.start(), range.end());
-        let mut pairs = Vec::new();
-        for entry in &table.0 {
-            if !is_name(&entry.key) {
-                self.refuse(&entry.key, Some(entry.key_place), odd_name(&entry.key));
-                continue;
-            }
-            match entry.node.value {
-                Value::Integer(value) if range.contains(&value) => {
-                    self.note(&entry.key, value.to_string(), Some(entry.node.place));
-                    pairs.push((entry.key.clone(), value));
-                }
-                Value::Integer(value) => self.refuse(
-                    &entry.key,
-                    Some(entry.node.place),
-                    Problem::OutOfRange { found: value.to_string(), allowed: wanted.clone() },
-                ),
-                _ => self.wrong_type(&entry.key, &entry.node, &wanted),
+        let entries = self.table.map_or(&[][..], |table| &table.0);
+        let mut names = Vec::new();
+        for entry in entries {
+            match is_name(&entry.key) {
+                true => names.push(entry.key.clone()),
+                false => self.refuse(&entry.key, Some(entry.key_place), odd_name(&entry.key)),
             }
         }
-        pairs
+        names
     }
     /// A number for each of `names`.
     pub fn numbers_by_name(&self, names: &[String], range: RangeInclusive<f64>) -> Option<Vec<f64>> {

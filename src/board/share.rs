@@ -1,16 +1,16 @@
 //! What a board asks for, by arithmetic: the share of the I2C bus's time (bits on the wire; real
 //! transfers add gaps and system calls) and the field's memory. Both are floors, not measurements.
 
-use super::plan::{Board, BusPlan};
-use crate::device::{MotorKind, SensorKind};
+use super::plan::{Board, SensorPlan};
+use crate::device::open::same_chip;
+use crate::device::{MotorKind, PwmPlan};
 use crate::field::shape::{CONTEXT, DESCRIPTOR, PATTERN, READOUT_COLUMNS, Shape};
+use crate::time::Span;
 
 /// START, four bytes of nine bits (address, register, two of data), STOP.
 pub const PWM_WRITE_BITS: u32 = 38;
-/// A write of three bytes to select the channel, then two reads of one byte each.
-pub const ADC_READ_BITS: u32 = 78;
-/// Register number, repeated START, four bytes back.
-pub const FLOAT_READ_BITS: u32 = 66;
+/// START, six bytes (address, register, twice two of data), STOP.
+pub const PCA9685_WRITE_BITS: u32 = 56;
 
 /// Shares of the bus's time, 0 to 1 and more.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,35 +28,53 @@ impl BusLoad {
     }
 }
 
-/// The load of `board`, or `None` where it has no I2C bus.
+/// The load of the first I2C bus of `board`, or `None` where it has none.
 pub fn bus_load(board: &Board) -> Option<BusLoad> {
-    let speed = match &board.bus {
-        BusPlan::Sim(timing) | BusPlan::Linux { timing, .. } => f64::from(timing.speed_hz),
-        BusPlan::Log => return None,
+    load_of(board, 0)
+}
+
+/// The load of I2C bus `bus`, or `None` where there is no such bus. Motors hang on the first.
+pub fn load_of(board: &Board, bus: usize) -> Option<BusLoad> {
+    let speed = f64::from(board.i2c.get(bus)?.timing.speed_hz);
+    let sensors: f64 = board
+        .sensors
+        .iter()
+        .enumerate()
+        .filter(|(at, sensor)| sensor.bus == bus && !read_before(board, *at))
+        .map(|(_, sensor)| f64::from(sensor.kind.bits_per_poll()) / poll_period(board, sensor).as_secs_f64())
+        .sum();
+    let motors: f64 = match bus {
+        0 => {
+            board.motors.iter().map(|motor| motor_bits(board, &motor.kind) / board.period.as_secs_f64()).sum()
+        }
+        _ => 0.0,
     };
-    let sensors: f64 =
-        board.sensors.iter().map(|sensor| sensor_bits(&sensor.kind) / sensor.period.as_secs_f64()).sum();
-    let motors: f64 =
-        board.motors.iter().map(|motor| motor_bits(&motor.kind) / board.period.as_secs_f64()).sum();
     Some(BusLoad { sensors: sensors / speed, motors: motors / speed })
 }
 
-fn sensor_bits(kind: &SensorKind) -> f64 {
-    f64::from(match kind {
-        SensorKind::HatAdc { .. } => ADC_READ_BITS,
-        SensorKind::FloatRegister { .. } => FLOAT_READ_BITS,
-        SensorKind::HcSr04 { .. }
-        | SensorKind::Button { .. }
-        | SensorKind::MotorEcho { .. }
-        | SensorKind::Least { .. }
-        | SensorKind::LogColumn { .. } => 0,
-    })
+/// Whether an earlier sensor's reading brings the value of sensor `at` along: one burst serves all of an inertial
+/// sensor's.
+fn read_before(board: &Board, at: usize) -> bool {
+    let sensor = &board.sensors[at];
+    sensor.kind.reads_whole_chip() && board.sensors[..at].iter().any(|other| same_chip(other, sensor))
 }
 
-fn motor_bits(kind: &MotorKind) -> f64 {
+/// How often its chip is read: as often as the most eager of the sensors that one reading serves asks.
+fn poll_period(board: &Board, sensor: &SensorPlan) -> Span {
+    let together = board.sensors.iter().filter(|other| same_chip(other, sensor));
+    let shared = together.map(|other| other.period).min();
+    shared.filter(|_| sensor.kind.reads_whole_chip()).unwrap_or(sensor.period)
+}
+
+fn motor_bits(board: &Board, kind: &MotorKind) -> f64 {
+    let write = match board.pwm {
+        None => PWM_WRITE_BITS,
+        Some(PwmPlan::Pca9685 { .. }) => PCA9685_WRITE_BITS,
+        Some(PwmPlan::Sysfs { .. }) => 0,
+    };
     f64::from(match kind {
-        MotorKind::DcDir { .. } | MotorKind::Servo { .. } => PWM_WRITE_BITS,
-        MotorKind::DcPair { .. } => 2 * PWM_WRITE_BITS,
+        MotorKind::DcDir { .. } | MotorKind::Servo { .. } => write,
+        MotorKind::DcPair { .. } => 2 * write,
         MotorKind::Recorded { .. } => 0,
     })
 }
@@ -80,8 +98,7 @@ mod tests {
     fn bits_are_those_of_the_bus() {
         // Nine bits a byte (eight and the acknowledge), one for each START, STOP, repeated START.
         assert_eq!(PWM_WRITE_BITS, 4 * 9 + 2);
-        assert_eq!(ADC_READ_BITS, (4 * 9 + 2) + 2 * (2 * 9 + 2));
-        assert_eq!(FLOAT_READ_BITS, 2 * 9 + 5 * 9 + 3);
+        assert_eq!(PCA9685_WRITE_BITS, 6 * 9 + 2);
     }
 
     #[test]

@@ -1,10 +1,15 @@
 //! The boards that the program carries inside itself, so that it runs without a file beside it.
 
 /// Name and text of every built-in board.
-pub const BUILT_IN: [(&str, &str); 4] = [
+pub const BUILT_IN: [(&str, &str); 9] = [
     ("sim", include_str!("../../boards/sim.toml")),
     ("picarx-v4", include_str!("../../boards/picarx-v4.toml")),
     ("picarx-v5", include_str!("../../boards/picarx-v5.toml")),
+    ("virtual-bench", include_str!("../../boards/virtual-bench.toml")),
+    ("generic-linux", include_str!("../../boards/generic-linux.toml")),
+    ("jetson-orin-nano", include_str!("../../boards/jetson-orin-nano.toml")),
+    ("jetson-orin-nx", include_str!("../../boards/jetson-orin-nx.toml")),
+    ("jetson-agx-orin", include_str!("../../boards/jetson-agx-orin.toml")),
     ("scitos-g5", include_str!("../../boards/scitos-g5.toml")),
 ];
 

@@ -16,6 +16,10 @@ impl Place {
     pub fn start(self) -> usize {
         self.start
     }
+    /// The byte after the last.
+    pub fn end(self) -> usize {
+        self.end
+    }
 }
 
 /// A place as people name it: file, line, column, and the line itself.

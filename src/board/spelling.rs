@@ -83,6 +83,83 @@ pub fn reals<const N: usize>(node: &Node, range: &RangeInclusive<f64>) -> Result
     Ok(row)
 }
 
+/// Highest GPIO line number: the largest chip that boards in view have counts 164 lines.
+pub const HIGHEST_LINE: u32 = 255;
+/// 7-bit I2C addresses that are not reserved by the specification (UM10204, table 3).
+pub const ADDRESSES: RangeInclusive<i64> = 0x08..=0x77;
+
+/// A GPIO line as a file has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LineWord {
+    /// As the chip counts.
+    Number(u32),
+    /// As the kernel names it.
+    Name(String),
+}
+
+impl LineWord {
+    /// As written.
+    pub fn show(&self) -> String {
+        match self {
+            LineWord::Number(number) => number.to_string(),
+            LineWord::Name(name) => show_text(name),
+        }
+    }
+}
+
+/// A GPIO line.
+pub fn line(node: &Node) -> Result<LineWord, Refusal> {
+    match node.value {
+        Value::Integer(number) => match u32::try_from(number) {
+            Ok(number) if number <= HIGHEST_LINE => Ok(LineWord::Number(number)),
+            _ => Err(Refusal::Range(number.to_string())),
+        },
+        _ => text(node).map(|name| LineWord::Name(name.to_string())),
+    }
+}
+
+/// An I2C address as a file has it; `None`: on the first bus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddressWord {
+    /// Name of the bus.
+    pub bus: Option<String>,
+    /// 7 bits.
+    pub address: u8,
+}
+
+impl AddressWord {
+    /// As written.
+    pub fn show(&self) -> String {
+        match &self.bus {
+            None => self.address.to_string(),
+            Some(bus) => show_text(&format!("{bus}:{:#04x}", self.address)),
+        }
+    }
+}
+
+/// An address on the first of `buses`, or on one of them by name: `"eyes:0x40"`.
+pub fn address(node: &Node, buses: &[String]) -> Result<AddressWord, Refusal> {
+    let checked = |number: i64| match ADDRESSES.contains(&number) {
+        true => Ok(number as u8),
+        false => Err(Refusal::Range(number.to_string())),
+    };
+    if let Value::Integer(number) = node.value {
+        return Ok(AddressWord { bus: None, address: checked(number)? });
+    }
+    let found = text(node)?;
+    let odd = || Refusal::Range(show_text(found));
+    let (bus, number) = found.split_once(':').ok_or_else(odd)?;
+    let number = match number.strip_prefix("0x") {
+        Some(digits) => i64::from_str_radix(digits, 16),
+        None => number.parse(),
+    };
+    let address = checked(number.map_err(|_| odd())?)?;
+    match buses.iter().any(|known| known == bus) {
+        true => Ok(AddressWord { bus: Some(bus.to_string()), address }),
+        false => Err(Refusal::Other(unknown_name("I2C bus", bus, buses.to_vec()))),
+    }
+}
+
 /// That `found` is none of the `known` names of a `what`.
 pub fn unknown_name(what: &'static str, found: &str, known: Vec<String>) -> Problem {
     let nearest = nearest(found, known.iter().map(String::as_str));

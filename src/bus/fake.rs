@@ -5,7 +5,7 @@
 use super::{BusFault, Edge, Gpio, I2c, Line, Op};
 use crate::time::{Clock, Instant, SimClock, Span};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 #[derive(Clone, Debug, PartialEq)]
 enum Part {
@@ -52,6 +52,13 @@ impl FakeI2c {
     /// Next, `bytes` are written and after a repeated start `reply` is read.
     pub fn write_read(self, address: u8, bytes: &[u8], reply: &[u8]) -> FakeI2c {
         self.then(address, Ok(vec![Part::Write(bytes.to_vec()), Part::Read(reply.to_vec())]))
+    }
+    /// Next, one transfer: for each pair the first is written and the second read, with repeated starts.
+    pub fn transaction(self, address: u8, pairs: &[(&[u8], &[u8])]) -> FakeI2c {
+        let parts =
+            pairs.iter().flat_map(|(out, back)| [Part::Write(out.to_vec()), Part::Read(back.to_vec())]);
+        let parts = parts.collect();
+        self.then(address, Ok(parts))
     }
     /// Next, any transfer with `address` fails.
     pub fn fault(self, address: u8, fault: BusFault) -> FakeI2c {
@@ -120,6 +127,82 @@ impl Drop for FakeI2c {
         if !std::thread::panicking() {
             assert!(self.script.is_empty(), "never transferred: {:?}", self.script);
         }
+    }
+}
+
+/// One transfer on a [`LooseI2c`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// When it began.
+    pub at: Instant,
+    /// To whom.
+    pub address: u8,
+    /// First byte written; `None`: a read.
+    pub wrote: Option<u8>,
+    /// Whether it worked.
+    pub worked: bool,
+}
+
+#[derive(Debug, Default)]
+struct Loose {
+    seen: Vec<Seen>,
+    faults: BTreeMap<u8, BusFault>,
+    hung: bool,
+    value: u8,
+}
+
+/// A bus without a script, shared with the test: takes everything, answers one byte over and over, and
+/// fails where it is told to. A transfer takes 0.1 ms, one that hangs 20 ms.
+#[derive(Clone, Debug)]
+pub struct LooseI2c {
+    clock: Arc<SimClock>,
+    state: Arc<Mutex<Loose>>,
+}
+
+impl LooseI2c {
+    /// A bus on which everything works.
+    pub fn new(clock: Arc<SimClock>) -> LooseI2c {
+        LooseI2c { clock, state: Arc::default() }
+    }
+    /// From now on transfers with `address` fail so, or work.
+    pub fn fail(&self, address: u8, fault: Option<BusFault>) {
+        let mut state = self.state.lock().unwrap();
+        match fault {
+            Some(fault) => state.faults.insert(address, fault),
+            None => state.faults.remove(&address),
+        };
+    }
+    /// From now on every transfer times out, or none.
+    pub fn hang(&self, hung: bool) {
+        self.state.lock().unwrap().hung = hung;
+    }
+    /// From now on reads give this byte.
+    pub fn answer(&self, value: u8) {
+        self.state.lock().unwrap().value = value;
+    }
+    /// What was transferred since the last call.
+    pub fn take_seen(&self) -> Vec<Seen> {
+        std::mem::take(&mut self.state.lock().unwrap().seen)
+    }
+}
+
+impl I2c for LooseI2c {
+    fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+        let at = self.clock.now();
+        let mut state = self.state.lock().unwrap();
+        let fault = if state.hung { Some(BusFault::TimedOut) } else { state.faults.get(&address).copied() };
+        let mut wrote = None;
+        for op in ops {
+            match op {
+                Op::Write(bytes) => wrote = bytes.first().copied(),
+                Op::Read(bytes) => bytes.fill(state.value),
+            }
+        }
+        state.seen.push(Seen { at, address, wrote, worked: fault.is_none() });
+        drop(state);
+        let time = if fault == Some(BusFault::TimedOut) { 20_000 } else { 100 };
+        self.clock.sleep_until(at + Span::from_micros(time));
+        fault.map_or(Ok(()), Err)
     }
 }
 

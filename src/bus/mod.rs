@@ -1,11 +1,17 @@
 //! The wires: I2C and GPIO as two narrow traits, and what can go wrong on them.
 //!
 //! One of the two seams of the runtime (the other is the clock). A bus thread owns its handle;
-//! nothing here is shared, retried or logged. Implementations: the simulator (`sim/`), and Linux
-//! character devices when the real buses come.
+//! nothing here is shared, retried or logged. Implementations: the simulator (`sim/`), and Linux (`linux/`).
 
+mod absent;
 #[cfg(test)]
 pub mod fake;
+pub mod linux;
+pub mod scan;
+mod wires;
+
+pub use absent::Absent;
+pub use wires::{Bias, LineUse, Measure, NoRepair, OpenError, Repair, Usage, Wires};
 
 use crate::time::{Instant, Span};
 
@@ -39,6 +45,11 @@ pub trait I2c: Send {
     /// Runs `ops` against 7-bit `address`. Blocks for the wire time, at most the adapter's timeout.
     fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault>;
 
+    /// Opens the adapter anew, after its driver was bound again. The old handle is given up in any case.
+    fn reopen(&mut self) -> Result<(), BusFault> {
+        Ok(())
+    }
+
     /// One write transfer.
     fn write(&mut self, address: u8, bytes: &[u8]) -> Result<(), BusFault> {
         self.transfer(address, &mut [Op::Write(bytes)])
@@ -56,6 +67,20 @@ pub trait I2c: Send {
 /// A line by the number that the board file gives (chip offset, BCM number on a Pi).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Line(pub u32);
+
+/// Lines from here on are names, counted from here.
+const NAMED: u32 = 1 << 16;
+
+impl Line {
+    /// The line with name number `nth` of the board's `line_names`.
+    pub const fn named(nth: u16) -> Line {
+        Line(NAMED + nth as u32)
+    }
+    /// Which of the board's `line_names` it is; `None`: its number is an offset.
+    pub const fn name(self) -> Option<usize> {
+        if self.0 >= NAMED { Some((self.0 - NAMED) as usize) } else { None }
+    }
+}
 
 /// One edge, stamped where it happened (kernel interrupt or simulator), not where it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

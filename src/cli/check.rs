@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::exit::Failure;
 use super::output::stderr_is_terminal;
 use crate::board::finding::Finding;
-use crate::board::plan::{Board, BusPlan};
+use crate::board::plan::Board;
 use crate::board::{self, BoardError, Loaded, Setting, share};
 
 /// Arguments of `check`.
@@ -90,8 +90,8 @@ fn summary(board: &Board) -> Vec<String> {
         board.reflexes.len(),
         board.period.as_micros_f64() / 1e3,
     )];
-    lines.push(match (&board.bus, share::bus_load(board)) {
-        (BusPlan::Sim(timing) | BusPlan::Linux { timing, .. }, Some(load)) => format!(
+    lines.push(match (board.i2c.first().map(|bus| bus.timing), share::bus_load(board)) {
+        (Some(timing), Some(load)) => format!(
             "I2C at {} Hz: sensors take {:.1} % of its time, commands {:.1} %, together {:.1} % at least",
             timing.speed_hz,
             100.0 * load.sensors,

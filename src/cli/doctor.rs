@@ -1,11 +1,13 @@
 //! `doctor`: what this machine grants a real-time program, one line a finding, each refusal with
-//! its fix. It asks on threads that it throws away, reads `/proc` and `/sys`, looks for device
-//! nodes and asks the GPU's driver; it opens no bus, moves no motor and changes no setting.
+//! its fix. It asks on threads that it throws away, reads `/proc` and `/sys`, asks device nodes what
+//! they are, and asks the GPU's driver; it transfers nothing on a bus, drives no line, moves no motor
+//! and changes no setting. Only with `--test` it runs the robot's self-test; motors stand then too.
 
 mod devices;
 mod gpu;
 mod grants;
 mod system;
+mod wiring;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -20,14 +22,18 @@ use crate::board::plan::Board;
 #[command(after_help = "Examples:
   ganglion doctor                              one line a finding, with the fix for each refusal
   ganglion doctor --board boards/my-car.toml   also: has this machine what that board needs?
+  ganglion doctor --board picarx-v4 --test     also: lines read back, who answers on the buses, first readings
   ganglion doctor --json                       the same as one JSON object on the last line
 
 Exit code 69 if something that the board needs is refused; a board with 'rt.strict' needs its
-priority, its core and its locked memory. Without --board nothing is needed.")]
+priority, its core and its locked memory. Without --board nothing is needed. --test wants the runtime stopped.")]
 pub struct Args {
     /// Board file, or the name of a built-in board, whose needs are to be looked at
     #[arg(long, value_name = "FILE")]
     board: Option<PathBuf>,
+    /// Run the self-test of the board's hardware as well: it drives lines and reads chips; motors stand still
+    #[arg(long, requires = "board")]
+    test: bool,
     /// End with one JSON object on the last line of standard output
     #[arg(long)]
     json: bool,
@@ -118,6 +124,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
     findings.extend(devices::look(Path::new("/"), board));
     let gpu = gpu::ask();
     findings.push(gpu::finding(Path::new("/"), &gpu));
+    findings.extend(board.map_or(Vec::new(), |board| wiring::look(Path::new("/"), board)));
+    let tested = match board.filter(|_| args.test) {
+        Some(board) => wiring::test(board)?,
+        None => Vec::new(),
+    };
+    findings.extend(tested.iter().map(wiring::finding));
 
     for finding in &findings {
         say!("{finding}");

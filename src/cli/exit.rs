@@ -23,7 +23,8 @@ pub enum Exit {
     Unavailable = 69,
     /// An invariant of the program is broken: a bug (EX_SOFTWARE).
     Bug = 70,
-    /// The machine missed a target of its board; on a quieter machine it may not (EX_TEMPFAIL).
+    /// Not now (EX_TEMPFAIL): the machine missed a target of its board, on a quieter one it may not; or
+    /// the robot would not be armed as it stands.
     Missed = 75,
     /// The system refused a permission (EX_NOPERM).
     Permission = 77,
@@ -70,6 +71,10 @@ impl Failure {
     }
     /// The machine missed a target of its board (75).
     pub fn missed(what: impl Display) -> Failure {
+        Failure::new(Exit::Missed, what)
+    }
+    /// The robot does not do what it was asked, as things are (75).
+    pub fn not_now(what: impl Display) -> Failure {
         Failure::new(Exit::Missed, what)
     }
     /// The system refused a permission (77).

@@ -15,17 +15,24 @@ macro_rules! say {
 pub mod check;
 mod arguments;
 pub mod bench;
+pub mod control;
+pub mod calibrate;
 pub mod doctor;
 pub mod exit;
+pub mod guard;
+pub mod hil;
 pub mod interrupt;
 pub mod learn;
+mod live;
 mod logging;
 pub mod output;
+pub mod probe;
 pub mod replay;
 mod report;
 pub mod run;
 pub mod safe_stop;
 mod status;
+mod wires;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -53,14 +60,30 @@ enum Verb {
     Check(check::Args),
     /// Tell what this machine grants a real-time program, and the fix for each refusal
     Doctor(doctor::Args),
+    /// Ask who answers on an I2C bus: reads one byte of each address, writes nothing
+    Probe(probe::Args),
+    /// Find what differs on this one robot: a servo's trim, a converter's scale, the floor's brightness
+    Calibrate(calibrate::Args),
     /// Measure what this machine really does
     Bench(bench::Args),
+    /// Measure sensor to motor on a robot's own wires, with two loop-back wires
+    Hil(hil::Args),
     /// Run the whole loop over a log as fast as it goes, and judge a read-out by the log's labels
     Replay(replay::Args),
     /// Learn the decisions in a log: fit the read-out of a board's field, judge it, save it
     Learn(learn::Args),
     /// Still the motors of a board, once
     SafeStop(safe_stop::Args),
+    /// Hold the motors' reset or enable line, and let go of it only while a runtime proves to be alive
+    Guard(guard::Args),
+    /// Arm the robot that runs: it obeys its field from now on
+    Arm(control::ArmArgs),
+    /// Disarm the robot that runs: it stands still; acknowledges what has latched
+    Disarm(control::DisarmArgs),
+    /// Still the motors of the robot that runs, and end it
+    Stop(control::StopArgs),
+    /// Tell how the robot that runs is
+    Status(control::StatusArgs),
 }
 
 fn dispatch(verb: Verb) -> Result<(), Failure> {
@@ -68,10 +91,18 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Run(args) => run::run(args),
         Verb::Check(args) => check::run(args),
         Verb::Bench(args) => bench::run(args),
+        Verb::Hil(args) => hil::run(args),
         Verb::Doctor(args) => doctor::run(args),
+        Verb::Probe(args) => probe::run(args),
+        Verb::Calibrate(args) => calibrate::run(args),
         Verb::Replay(args) => replay::run(args),
         Verb::Learn(args) => learn::run(args),
         Verb::SafeStop(args) => safe_stop::run(args),
+        Verb::Guard(args) => guard::run(args),
+        Verb::Arm(args) => control::arm(args),
+        Verb::Disarm(args) => control::disarm(args),
+        Verb::Stop(args) => control::stop(args),
+        Verb::Status(args) => control::status(args),
     }
 }
 
@@ -79,8 +110,9 @@ const EXIT_CODES: &str = "\
 'ganglion VERB --help' has examples. RUST_LOG=info (or debug) says more on standard error.
 
 Exit codes: 0 done; 64 the command line is wrong; 65 a file's content is wrong; 69 something needed
-is not available; 70 a bug in ganglion; 75 a target of the board was missed; 77 the system refused a
-permission; 78 the board file is wrong; 130 ended by a second Ctrl-C.";
+is not available; 70 a bug in ganglion; 75 a target of the board was missed, or arming was refused;
+77 the system refused a permission; 78 the board file is wrong, or of another machine; 130 ended by a
+second Ctrl-C.";
 
 /// The whole program: parses the arguments, runs the verb, reports a failure once.
 pub fn main() -> ExitCode {

@@ -8,7 +8,7 @@ use crate::field::snapshot::{SnapshotCounts, SnapshotWriter};
 use crate::field::{DeviceTimes, FieldCounters};
 use crate::robot::Robot;
 use crate::rt::Granted;
-use crate::sense::BusCounters;
+use crate::sense::{BusCounters, Halt, Rung, SenseCounters};
 use crate::sim::Plant;
 use crate::time::Clock;
 use crate::trace::Latency;
@@ -24,7 +24,9 @@ const SCHEMA: u32 = 1;
 /// What stands outside the tick and is looked at again when the run is over.
 pub struct Outside {
     plant: Option<Plant>,
-    bus: Arc<BusCounters>,
+    buses: Vec<Arc<BusCounters>>,
+    senses: Arc<SenseCounters>,
+    halt: Arc<Halt>,
     records_dropped: Arc<AtomicU64>,
     engine: String,
     snapshots: Option<SnapshotWriter>,
@@ -40,7 +42,9 @@ impl Outside {
     pub fn of(robot: &mut Robot) -> Outside {
         Outside {
             plant: robot.plant.clone(),
-            bus: robot.bus.clone(),
+            buses: robot.buses.clone(),
+            senses: robot.senses.clone(),
+            halt: robot.halt.clone(),
             records_dropped: robot.records_dropped.clone(),
             engine: robot.engine_name.clone(),
             snapshots: robot.snapshots.take(),
@@ -87,6 +91,10 @@ pub struct RunReport {
     /// Faults that were asked for and had nothing to strike.
     idle_faults: Vec<&'static str>,
     bus: BusReport,
+    /// Each bus thread, the motors' first.
+    buses: Vec<BusLine>,
+    /// Stops that did not wait for the tick, by cause.
+    halts: BTreeMap<&'static str, u64>,
     records_dropped: u64,
     granted: BTreeMap<&'static str, Granted>,
     hung: Vec<&'static str>,
@@ -102,14 +110,66 @@ struct SmoothnessReport {
     held: f64,
 }
 
-/// Counters of the bus.
+/// Counters of all buses together.
 #[derive(Debug, Serialize)]
 struct BusReport {
     failures: u64,
     set_ups: u64,
     commands_expired: u64,
     commands_replaced: u64,
+    commands_withheld: u64,
     readings_dropped: u64,
+    edges_lost: u64,
+    edge_storms: u64,
+}
+
+/// Counters of one bus thread.
+#[derive(Debug, Serialize)]
+struct BusLine {
+    name: String,
+    polls: u64,
+    failures: u64,
+    retries: u64,
+    set_ups: u64,
+    /// Rungs of the ladder that were taken.
+    rungs: BTreeMap<&'static str, u64>,
+    late: u64,
+    /// The longest poll of each of its devices, by the sensors that it feeds.
+    longest_us: BTreeMap<String, f64>,
+}
+
+impl BusLine {
+    fn of(bus: &BusCounters) -> BusLine {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let taken = Rung::ALL.into_iter().map(|rung| (rung.name(), bus.taken(rung)));
+        BusLine {
+            name: bus.name.clone(),
+            polls: bus.devices.iter().map(|device| count(&device.polls)).sum(),
+            failures: count(&bus.failures),
+            retries: count(&bus.retries),
+            set_ups: count(&bus.set_ups),
+            rungs: taken.filter(|(_, times)| *times > 0).collect(),
+            late: bus.devices.iter().map(|device| count(&device.late)).sum(),
+            longest_us: bus
+                .devices
+                .iter()
+                .map(|device| (device.name.clone(), device.longest().as_micros_f64()))
+                .collect(),
+        }
+    }
+
+    fn say(&self, unit: &str) {
+        let BusLine { name, polls, failures, retries, late, .. } = self;
+        let longest = self.longest_us.iter().max_by(|a, b| a.1.total_cmp(b.1));
+        let longest =
+            longest.map(|(device, us)| format!(", longest {us:.0} {unit} ({device})")).unwrap_or_default();
+        say!("  bus {name:<6} {polls} polls, {late} late, {failures} failed, {retries} tried again{longest}");
+        if !self.rungs.is_empty() {
+            let rungs: Vec<String> =
+                self.rungs.iter().map(|(rung, times)| format!("{rung} {times}")).collect();
+            say!("             recovery: {}", rungs.join(", "));
+        }
+    }
 }
 
 impl RunReport {
@@ -153,13 +213,9 @@ impl RunReport {
             resumed_age: outside.resumed_age,
             snapshots: outside.snapshots.as_ref().map(|writer| writer.end(SNAPSHOT_PATIENCE)),
             idle_faults: outside.idle_faults.clone(),
-            bus: BusReport {
-                failures: count(&outside.bus.failures),
-                set_ups: count(&outside.bus.set_ups),
-                commands_expired: count(&outside.bus.expired),
-                commands_replaced: ending.tick.commands_replaced(),
-                readings_dropped: count(&outside.bus.readings_dropped),
-            },
+            bus: bus_report(outside, ending),
+            buses: outside.buses.iter().map(|bus| BusLine::of(bus)).collect(),
+            halts: outside.halt.counts().map(|(cause, times)| (cause.name(), times)).collect(),
             records_dropped: count(&outside.records_dropped),
             granted: ending.granted.iter().cloned().collect(),
             hung: ending.hung.clone(),
@@ -210,6 +266,7 @@ impl RunReport {
             Some(per_tick) => say!("  heap       {per_tick} allocations a tick"),
             None => say!("  heap       not counted in this build"),
         }
+        self.say_buses();
         self.say_troubles();
         say!("  digest     {}", self.digest);
     }
@@ -219,6 +276,15 @@ impl RunReport {
             (self.collisions, self.falls, self.distance_m)
         {
             say!("  world      {distance:.2} m driven, {collisions} collisions, {falls} falls (simulated)");
+        }
+    }
+
+    fn say_buses(&self) {
+        let unit = if self.clock == "virtual" { "virtual us" } else { "us" };
+        self.buses.iter().filter(|bus| bus.polls > 0).for_each(|bus| bus.say(unit));
+        let halts: Vec<String> = self.halts.iter().map(|(cause, times)| format!("{cause} {times}")).collect();
+        if !halts.is_empty() {
+            say!("  stopped    at once, before the tick: {}", halts.join(", "));
         }
     }
 
@@ -284,6 +350,21 @@ impl RunReport {
                 .fix("cut their power; then look at the bus"));
         }
         Ok(())
+    }
+}
+
+fn bus_report(outside: &Outside, ending: &Ending) -> BusReport {
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    let sum = |of: fn(&BusCounters) -> &AtomicU64| outside.buses.iter().map(|bus| count(of(bus))).sum();
+    BusReport {
+        failures: sum(|bus| &bus.failures),
+        set_ups: sum(|bus| &bus.set_ups),
+        commands_expired: sum(|bus| &bus.expired),
+        commands_replaced: ending.tick.commands_replaced(),
+        commands_withheld: sum(|bus| &bus.withheld),
+        readings_dropped: count(&outside.senses.readings_dropped),
+        edges_lost: count(&outside.senses.edges_lost),
+        edge_storms: count(&outside.senses.edge_storms),
     }
 }
 

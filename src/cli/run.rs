@@ -9,12 +9,12 @@ use super::status::StatusLine;
 use crate::board::Loaded;
 use crate::board::plan::BusPlan;
 use crate::codec::FileError;
-use crate::drive::{self, DriveError};
+use crate::drive;
 use crate::field::brain::BrainError;
 use crate::field::snapshot::{Snapshot, SnapshotError};
 use crate::robot::{BuildError, Options, Robot, SnapshotPlan};
 use crate::sim::Fault;
-use crate::time::{Clock, Instant, MonotonicClock, SimClock, Span};
+use crate::time::{Clock, Instant, SimClock, Span};
 use clap::{Args as ClapArgs, ValueEnum};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -24,8 +24,6 @@ use std::sync::Arc;
 const DEFAULT_RUN: Span = Span::from_millis(20_000);
 /// Longer than any robot runs, short enough to be added to any clock.
 const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
-/// From the start of the threads to the first slot: they ask for priorities and lock memory first.
-const START_UP: Span = Span::from_millis(50);
 
 /// Arguments of `run`.
 #[derive(Debug, ClapArgs)]
@@ -35,6 +33,7 @@ const START_UP: Span = Span::from_millis(50);
   ganglion run --fault sonar-frozen@5s --json    a sensor freezes after 5 s; figures as JSON
   ganglion run --board boards/mine.toml          a board file of your own
   ganglion run --snapshot brain.bin              keep the brain in a file, and go on from it next time
+  ganglion run --board picarx-v4 --arm           a real one; it drives as soon as everything is well
 
 Ctrl-C stops the motors and prints the summary; another one, more than a second later, ends at once.")]
 pub struct Args {
@@ -65,9 +64,29 @@ pub struct Args {
     /// How often the brain is written to the snapshot file; once more at the end
     #[arg(long, value_name = "TIME", value_parser = super::arguments::span, requires = "snapshot", default_value = "10s")]
     pub snapshot_every: Span,
+    /// Arm once everything is well, without being asked
+    #[arg(long)]
+    pub arm: bool,
+    /// What only a run in real time has
+    #[command(flatten)]
+    pub extras: Extras,
     /// End with one JSON object on the last line of standard output
     #[arg(long)]
     pub json: bool,
+}
+
+/// What stands around a robot in real time.
+#[derive(Clone, Debug, ClapArgs)]
+pub struct Extras {
+    /// Socket for arm, disarm, stop and status [default: /run/ganglion/control.sock, where that can be]
+    #[arg(long, value_name = "PATH")]
+    pub control: Option<PathBuf>,
+    /// Socket of the guard, where the board asks for one [default: /run/ganglion/guard.sock]
+    #[arg(long, value_name = "PATH")]
+    pub guard: Option<PathBuf>,
+    /// Run although the machine is not the one that the board file is for
+    #[arg(long)]
+    pub any_machine: bool,
 }
 
 /// Which clock a run stands on.
@@ -94,11 +113,12 @@ fn fault_help() -> String {
 pub fn run(args: Args) -> Result<(), Failure> {
     let mut loaded = super::arguments::board(&args.board)?;
     super::arguments::engine(&mut loaded.board, args.engine, None);
+    loaded.board.safety.auto_arm |= args.arm;
     let readout = args.readout.as_deref().map(super::arguments::readout).transpose()?;
     let interrupt = Interrupt::watch()?;
     let length = match (args.length, &loaded.board.bus) {
         (Some(length), _) => length,
-        (None, BusPlan::Sim(_)) => DEFAULT_RUN,
+        (None, BusPlan::Sim) => DEFAULT_RUN,
         (None, _) => UNTIL_CTRL_C,
     };
     let resume = args.snapshot.as_deref().map(brain_in).transpose()?.flatten();
@@ -119,7 +139,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     };
     let report = match args.clock {
         ClockKind::Sim => run_virtual(&loaded, options, length, &interrupt)?,
-        ClockKind::Real => run_real(&loaded, options, length, &interrupt)?,
+        ClockKind::Real => super::live::run(&loaded, options, length, &interrupt, &args.extras)?,
     };
     report.say();
     if args.json {
@@ -159,34 +179,17 @@ fn run_virtual(
     Ok(RunReport::new(&loaded.board, &ending, &outside, clock.as_ref()))
 }
 
-fn run_real(
+/// Puts the robot together; what stands in its way, in words.
+pub(super) fn build(
     loaded: &Loaded,
+    clock: Arc<dyn Clock>,
+    first: Instant,
     options: Options,
-    length: Span,
-    interrupt: &Interrupt,
-) -> Result<RunReport, Failure> {
-    let board = &loaded.board;
-    let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
-    let mut robot = build(loaded, clock.clone(), Instant::ZERO, options)?;
-    let outside = Outside::of(&mut robot);
-    // The first slot comes when everything is in memory: what was slow until here is not lateness.
-    let first = clock.now() + START_UP;
-    robot.tick.start_at(first);
-    let mut status = StatusLine::new(length);
-    let flag = interrupt.flag();
-    let ending = drive::run(robot, &clock, first + length, &flag, board.rt, |recorder| status.show(recorder))
-        .map_err(|error| match error {
-            DriveError::Thread(_) => Failure::unavailable(error),
-            DriveError::Refused { refusal, .. } => Failure::permission(error).fix(refusal.fix()),
-        })?;
-    status.clear();
-    Ok(RunReport::new(board, &ending, &outside, clock.as_ref()))
-}
-
-fn build(loaded: &Loaded, clock: Arc<dyn Clock>, first: Instant, options: Options) -> Result<Robot, Failure> {
+) -> Result<Robot, Failure> {
     let snapshot = options.snapshots.as_ref().map(|plan| plan.path.clone()).unwrap_or_default();
     Robot::build(&loaded.board, clock, first, options).map_err(|error| match error {
         BuildError::NoBus { .. } | BuildError::NoLog | BuildError::Thread(_) => Failure::unavailable(error),
+        BuildError::Wires(wire) => Failure::unavailable(wire.to_string()).fix(wire.fix),
         BuildError::Brain(BrainError::Thread(_)) => Failure::unavailable(error),
         BuildError::Snapshot(_) | BuildError::Brain(BrainError::State(_)) => Failure::config(error)
             .at(snapshot.display())

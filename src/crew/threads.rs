@@ -4,7 +4,7 @@ use super::{Bell, Worker};
 use crate::rt::{Granted, Role, RtPlan, become_real_time_on};
 use crate::time::{Clock, Instant};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -29,11 +29,26 @@ impl Threads {
     /// answered what it grants.
     pub fn start(
         &mut self,
+        worker: Box<dyn Worker>,
+        bell: Arc<Bell>,
+        clock: Arc<dyn Clock>,
+        role: Role,
+        plan: RtPlan,
+    ) -> std::io::Result<()> {
+        self.start_watched(worker, bell, clock, role, plan, Arc::default())
+    }
+
+    /// The same for a worker that is watched: `beat` moves on whenever its thread has done a step or
+    /// has woken from its sleep, which it does at least every 50 ms, and stands while a
+    /// transfer hangs.
+    pub fn start_watched(
+        &mut self,
         mut worker: Box<dyn Worker>,
         bell: Arc<Bell>,
         clock: Arc<dyn Clock>,
         role: Role,
         plan: RtPlan,
+        beat: Arc<AtomicU64>,
     ) -> std::io::Result<()> {
         let name = worker.name();
         let end = self.end.clone();
@@ -41,7 +56,7 @@ impl Threads {
         let handle = thread::Builder::new().name(name.into()).spawn(move || {
             let _ = answer.send(become_real_time_on(&plan, role, worker.core()));
             let _ = bell.thread.set(thread::current());
-            work(worker.as_mut(), &bell, clock.as_ref(), &end);
+            work(worker.as_mut(), &bell, clock.as_ref(), &end, &beat);
             worker.finish(clock.as_ref());
         })?;
         self.running.push((name, handle));
@@ -77,18 +92,22 @@ impl Default for Threads {
     }
 }
 
-fn work(worker: &mut dyn Worker, bell: &Bell, clock: &dyn Clock, end: &AtomicBool) {
+fn work(worker: &mut dyn Worker, bell: &Bell, clock: &dyn Clock, end: &AtomicBool, beat: &AtomicU64) {
     while !end.load(Ordering::Acquire) {
         bell.pass_on();
         let next = worker.step(clock);
         worker.publish(clock.now());
-        wait(bell, clock, end, next);
+        wait(bell, clock, end, next, beat);
     }
 }
 
 /// Waits until `next`, the bell, or the order to end.
-fn wait(bell: &Bell, clock: &dyn Clock, end: &AtomicBool, next: Instant) {
-    while !bell.answered() && !end.load(Ordering::Acquire) {
+fn wait(bell: &Bell, clock: &dyn Clock, end: &AtomicBool, next: Instant, beat: &AtomicU64) {
+    loop {
+        beat.fetch_add(1, Ordering::Relaxed);
+        if bell.answered() || end.load(Ordering::Acquire) {
+            return;
+        }
         let left = next.since(clock.now());
         if left.as_nanos() == 0 {
             return;
@@ -135,6 +154,34 @@ mod tests {
         assert_eq!(where_it_ran.recv().ok(), core);
         let (name, granted) = &threads.granted[0];
         assert_eq!((*name, granted.cpu, granted.refusals.len()), ("field", core, 0));
+        assert!(threads.end(Duration::from_secs(60)).is_empty());
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_its_bell_is_alive_and_one_that_hangs_is_not() {
+        struct Hangs(crossbeam_channel::Receiver<()>);
+        impl Worker for Hangs {
+            fn name(&self) -> &'static str {
+                "hangs"
+            }
+            fn step(&mut self, _clock: &dyn Clock) -> Instant {
+                let _ = self.0.recv(); // as a transfer that does not end
+                Instant::NEVER
+            }
+            fn publish(&mut self, _now: Instant) {}
+        }
+        let plan = RtPlan { strict: false, priority: 0, cpu: None, lock_memory: false };
+        let (let_go, held) = crossbeam_channel::bounded(0);
+        let beat = Arc::new(AtomicU64::new(0));
+        let mut threads = Threads::new();
+        let (worker, clock) = (Box::new(Hangs(held)), Arc::new(MonotonicClock));
+        threads.start_watched(worker, Arc::default(), clock, Role::Bus, plan, beat.clone()).unwrap();
+        thread::sleep(4 * LONGEST_WAIT);
+        assert_eq!(beat.load(Ordering::Relaxed), 0, "in its first step");
+        let_go.send(()).unwrap();
+        while beat.load(Ordering::Relaxed) < 3 {
+            thread::sleep(Duration::from_millis(1));
+        }
         assert!(threads.end(Duration::from_secs(60)).is_empty());
     }
 }

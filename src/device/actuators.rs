@@ -1,16 +1,21 @@
-//! All motors of a board behind one Robot HAT: set up, obey a command, stop. Decides nothing; what
-//! a command may ask is settled before it gets here.
+//! All motors of a board: set up, obey a command, stop; the same for every chip that makes pulses. Decides nothing; what a
+//! command may ask is settled before it gets here.
 
-use super::dc_motor::{self, DcMotor};
-use super::registers::Registers;
-use super::robot_hat::{self, RobotHat, Timer, timer_of, timer_registers};
+use super::dc_motor::DcMotor;
+use super::enable::Enabled;
+use super::hat_pulses::HatPulses;
+use super::pca9685::Pca9685;
+use super::pulses::Pulses;
+use super::pwm_lines::{Channel, PwmLines};
 use super::servo::{self, Servo};
-use super::{DeviceFault, McuPlan};
-use crate::board::plan::MotorPlan;
-use crate::bus::{Gpio, I2c};
+use super::{DeviceFault, McuPlan, Ports, PwmPlan};
+use crate::board::plan::{Board, MotorPlan};
+use crate::bus::OpenError;
+use crate::bus::linux::PwmChip;
 use crate::command::{Command, MAX_MOTORS};
-use crate::time::{Clock, Span};
+use crate::time::Span;
 use crate::units::Duty;
+use std::path::Path;
 
 /// Between two servos that start to move: each draws its stall current for a moment, and together
 /// they pull the 5 V rail down (the vendor's robot.py waits as long).
@@ -23,75 +28,77 @@ struct Placed<M> {
     motor: M,
 }
 
-/// The motors.
-#[derive(Clone, Debug)]
-pub struct Actuators {
-    registers: Registers,
-    drives: heapless::Vec<Placed<DcMotor>, MAX_MOTORS>,
-    servos: heapless::Vec<Placed<Servo>, MAX_MOTORS>,
-    timers: heapless::Vec<(u8, Timer), { robot_hat::TIMERS as usize }>,
-    /// No pulse on any drive channel, ready to send.
-    stop: heapless::Vec<[u8; 3], { robot_hat::CHANNELS as usize }>,
+/// The motors of a board, on one bus.
+pub trait Actuators: Send {
+    /// Sets everything up, from whatever state the hardware is in: motors still before anything else. Bounded; may take
+    /// a few hundred milliseconds.
+    fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
+    /// Obeys `command`, the motors that drive the robot first.
+    fn write(&mut self, command: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
+    /// Takes the pulse from every drive motor, whatever is believed to be there: the shortest way to stillness.
+    fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
 }
 
-impl Actuators {
+/// A bus without motors.
+pub struct NoActuators;
+
+impl Actuators for NoActuators {
+    fn initialise(&mut self, _ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        Ok(())
+    }
+    fn write(&mut self, _command: &Command, _ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        Ok(())
+    }
+    fn stop(&mut self, _ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        Ok(())
+    }
+}
+
+/// Motors and what makes their pulses.
+#[derive(Clone, Debug)]
+pub struct Motors<P> {
+    pulses: P,
+    drives: heapless::Vec<Placed<DcMotor>, MAX_MOTORS>,
+    servos: heapless::Vec<Placed<Servo>, MAX_MOTORS>,
+}
+
+/// The motors behind a Robot HAT.
+pub type HatActuators = Motors<HatPulses>;
+
+impl Motors<HatPulses> {
     /// The motors of a checked board. Recorded motors have no hardware and are left out.
-    pub fn new(motors: &[MotorPlan], mcu: &McuPlan) -> Actuators {
-        let mut actuators = Actuators {
-            registers: Registers::new(RobotHat::new(mcu)),
-            drives: heapless::Vec::new(),
-            servos: heapless::Vec::new(),
-            timers: heapless::Vec::new(),
-            stop: heapless::Vec::new(),
-        };
+    pub fn new(motors: &[MotorPlan], mcu: &McuPlan) -> HatActuators {
+        Motors::on(motors, HatPulses::new(motors.iter().map(|plan| &plan.kind), mcu))
+    }
+}
+
+impl<P: Pulses> Motors<P> {
+    /// The motors of a checked board, on `pulses`.
+    pub fn on(motors: &[MotorPlan], pulses: P) -> Motors<P> {
+        let mut all = Motors { pulses, drives: heapless::Vec::new(), servos: heapless::Vec::new() };
         for (place, plan) in motors.iter().enumerate() {
+            // A command has no more places than these lists.
             if let Some(motor) = DcMotor::of(&plan.kind) {
-                let _ = actuators.drives.push(Placed { place, motor }); // a command has no more places
-                for channel in motor.channels() {
-                    actuators.run_timer(channel, Timer::at(mcu.clock_hz, dc_motor::PWM_HZ));
-                    let _ = actuators.stop.push(robot_hat::frame(robot_hat::pulse_register(channel), 0));
-                }
+                let _ = all.drives.push(Placed { place, motor });
             } else if let Some(motor) = Servo::of(&plan.kind) {
-                let _ = actuators.servos.push(Placed { place, motor });
-                actuators.run_timer(motor.channel, Timer::at(mcu.clock_hz, servo::FRAME_HZ));
+                let _ = all.servos.push(Placed { place, motor });
             }
         }
-        actuators
+        all
     }
+}
 
-    /// The board check has refused channels of one timer that need two frequencies.
-    fn run_timer(&mut self, channel: u8, setting: Timer) {
-        let timer = timer_of(channel);
-        if self.timers.iter().all(|(known, _)| *known != timer) {
-            let _ = self.timers.push((timer, setting)); // as many places as there are timers
-        }
-    }
-
-    /// Resets the controller and sets everything up: drive motors still, timers, servos straight,
-    /// one after the other. Takes 220 ms and 150 ms for each servo but the first.
-    pub fn initialise(
-        &mut self,
-        i2c: &mut dyn I2c,
-        gpio: &mut dyn Gpio,
-        clock: &dyn Clock,
-    ) -> Result<(), DeviceFault> {
-        self.registers.forget();
+impl<P: Pulses> Actuators for Motors<P> {
+    /// Sets everything up: drive motors still, frequencies, servos straight, one after the other. Takes what the chip
+    /// takes (220 ms on a Robot HAT) and 150 ms for each servo but the first.
+    fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.drives.iter_mut().for_each(|drive| drive.motor.forget());
-        self.registers.hat().reset(gpio, clock)?;
-        for frame in &self.stop {
-            self.registers.hold(frame[0], 0, i2c, clock)?;
-        }
-        for (timer, setting) in &self.timers {
-            for (register, value) in timer_registers(*timer).into_iter().zip(setting.register_values()) {
-                self.registers.hold(register, value, i2c, clock)?;
-            }
-        }
+        self.pulses.set_up(ports)?;
         for (nth, servo) in self.servos.iter().enumerate() {
             if nth > 0 {
-                clock.sleep_until(clock.now() + SERVO_PAUSE);
+                ports.clock.sleep_until(ports.clock.now() + SERVO_PAUSE);
             }
-            let register = robot_hat::pulse_register(servo.motor.channel);
-            self.registers.hold(register, servo.motor.counts(0.0), i2c, clock)?;
+            self.pulses.aim(servo.motor.channel, servo.motor.pulse_us(0.0), ports)?;
         }
         Ok(())
     }
@@ -99,40 +106,62 @@ impl Actuators {
     /// Obeys `command`: drive motors first, each of them even if the one before failed; then servos;
     /// then registers that have not been written for long. Motors beyond the command's end stand.
     /// The first fault is returned, and what failed is written again with the next command.
-    pub fn write(
-        &mut self,
-        command: &Command,
-        i2c: &mut dyn I2c,
-        gpio: &mut dyn Gpio,
-        clock: &dyn Clock,
-    ) -> Result<(), DeviceFault> {
+    fn write(&mut self, command: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let wish = |place: usize| command.used().get(place).copied().unwrap_or(0.0);
         let mut outcome = Ok(());
         for Placed { place, motor } in &mut self.drives {
-            let driven = motor.drive(Duty::clamped(wish(*place)), &mut self.registers, i2c, gpio, clock);
+            let driven = motor.drive(Duty::clamped(wish(*place)), &mut self.pulses, ports);
             outcome = outcome.and(driven);
         }
         outcome?;
         for Placed { place, motor } in &self.servos {
-            let register = robot_hat::pulse_register(motor.channel);
-            self.registers.hold(register, motor.counts(wish(*place)), i2c, clock)?;
+            self.pulses.aim(motor.channel, motor.pulse_us(wish(*place)), ports)?;
         }
-        self.registers.renew(i2c, clock)
+        self.pulses.renew(ports)
     }
 
-    /// Takes the pulse from every drive motor with frames that were encoded beforehand, whatever is
-    /// believed to be there; tries each of them and returns the first fault. Servos keep their pulse.
-    pub fn stop(&mut self, i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
-        let address = self.registers.hat().address();
-        let mut outcome = Ok(());
-        for frame in &self.stop {
-            let register = frame[0];
-            let written = i2c.write(address, frame).map_err(|fault| DeviceFault::Bus { register, fault });
-            outcome = outcome.and(written);
-            self.registers.doubt(register, 0); // written again with the next command, at no cost to this one
-        }
-        outcome
+    fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.pulses.stop(ports)
     }
+}
+
+/// The motors of `board`, behind its enable line where it has one. `root` is where `/sys` is looked for.
+pub fn of(board: &Board, root: &Path) -> Result<Box<dyn Actuators>, OpenError> {
+    let motors = &board.motors;
+    let actuators: Box<dyn Actuators> = match (&board.pwm, &board.mcu) {
+        (Some(PwmPlan::Pca9685 { address, hz, output_enable }), _) => {
+            Box::new(Motors::on(motors, Pca9685::new(*address, *hz, *output_enable)))
+        }
+        (Some(PwmPlan::Sysfs { device, hz }), _) => {
+            let chip = PwmChip::open(root, device)?;
+            Box::new(Motors::on(motors, pwm_lines(motors, &chip, f64::from(*hz))?))
+        }
+        (None, Some(mcu)) => Box::new(HatActuators::new(motors, mcu)),
+        (None, None) => Box::new(NoActuators),
+    };
+    Ok(match board.enable {
+        Some(plan) => Box::new(Enabled::new(actuators, plan.line, plan.on_high)),
+        None => actuators,
+    })
+}
+
+/// The channels that these motors need, opened.
+fn pwm_lines(motors: &[MotorPlan], chip: &PwmChip, hz: f64) -> Result<PwmLines, OpenError> {
+    let mut lines = PwmLines::new();
+    let mut add = |number: u8, drives: bool| {
+        let period = Span::from_secs_f64(1.0 / if drives { hz } else { servo::FRAME_HZ });
+        let output = chip.channel(number.into(), period.as_nanos())?;
+        lines.add(Channel::new(number, drives, period, Box::new(output)));
+        Ok(())
+    };
+    for plan in motors {
+        if let Some(motor) = DcMotor::of(&plan.kind) {
+            motor.channels().iter().try_for_each(|channel| add(*channel, true))?;
+        } else if let Some(motor) = Servo::of(&plan.kind) {
+            add(motor.channel, false)?;
+        }
+    }
+    Ok(lines)
 }
 
 #[cfg(test)]
@@ -141,7 +170,7 @@ mod tests {
     use crate::bus::fake::{FakeGpio, FakeI2c};
     use crate::bus::{BusFault, Line};
     use crate::device::MotorKind;
-    use crate::time::{Instant, SimClock};
+    use crate::time::{Clock, Instant, SimClock};
     use std::sync::Arc;
 
     const MCU: McuPlan = McuPlan { address: 0x14, clock_hz: 72_000_000, timers: 4, reset: Line(5) };
@@ -172,32 +201,39 @@ mod tests {
         clock: Arc<SimClock>,
         i2c: FakeI2c,
         gpio: FakeGpio,
-        actuators: Actuators,
+        actuators: HatActuators,
     }
 
     impl Rig {
         fn new() -> Rig {
             let clock = Arc::new(SimClock::new());
             let gpio = FakeGpio::new(clock.clone());
-            Rig { clock, i2c: FakeI2c::recording(), gpio, actuators: Actuators::new(&v4(), &MCU) }
+            Rig { clock, i2c: FakeI2c::recording(), gpio, actuators: HatActuators::new(&v4(), &MCU) }
         }
         fn ready() -> Rig {
             let mut rig = Rig::new();
-            rig.actuators.initialise(&mut rig.i2c, &mut rig.gpio, rig.clock.as_ref()).unwrap();
+            rig.initialise();
             rig.i2c.take_written();
             rig
+        }
+        fn initialise(&mut self) {
+            let clock = self.clock.clone();
+            let mut ports = Ports { i2c: &mut self.i2c, gpio: &mut self.gpio, clock: clock.as_ref() };
+            self.actuators.initialise(&mut ports).unwrap();
         }
         fn write(&mut self, motors: &[f32]) -> Result<(), DeviceFault> {
             let mut command = Command::still(motors.len());
             command.motors[..motors.len()].copy_from_slice(motors);
-            self.actuators.write(&command, &mut self.i2c, &mut self.gpio, self.clock.as_ref())
+            let clock = self.clock.clone();
+            let mut ports = Ports { i2c: &mut self.i2c, gpio: &mut self.gpio, clock: clock.as_ref() };
+            self.actuators.write(&command, &mut ports)
         }
     }
 
     #[test]
     fn setting_up_stills_the_motors_before_their_timers_run_and_centres_servos_one_by_one() {
         let mut rig = Rig::new();
-        rig.actuators.initialise(&mut rig.i2c, &mut rig.gpio, rig.clock.as_ref()).unwrap();
+        rig.initialise();
         let expected: Vec<Vec<u8>> = vec![
             vec![0x2D, 0, 0],
             vec![0x2C, 0, 0],
@@ -249,7 +285,8 @@ mod tests {
         let mut rig = Rig::ready();
         rig.write(&[0.0, 1.0, 0.0, 1.0, 0.0]).unwrap();
         let mut broken = FakeI2c::new().fault(0x14, BusFault::Nack).write(0x14, &[0x2C, 0, 0]);
-        let fault = rig.actuators.stop(&mut broken).unwrap_err();
+        let mut ports = Ports { i2c: &mut broken, gpio: &mut rig.gpio, clock: rig.clock.as_ref() };
+        let fault = rig.actuators.stop(&mut ports).unwrap_err();
         assert_eq!(fault, DeviceFault::Bus { register: 0x2D, fault: BusFault::Nack });
         rig.i2c.take_written();
         rig.write(&[0.0, 1.0, 0.0, 1.0, 0.0]).unwrap();
@@ -278,14 +315,14 @@ mod tests {
         let pair = |forward, backward| MotorKind::DcPair { forward, backward, min_duty: 0.5 };
         let motors = [motor("left", pair(13, 12)), motor("right", pair(14, 15)), motor("aux", pair(18, 19))];
         let plan = McuPlan { timers: 7, ..MCU };
-        let mut actuators = Actuators::new(&motors, &plan);
+        let mut actuators = HatActuators::new(&motors, &plan);
         let mut i2c = FakeI2c::recording();
-        actuators.stop(&mut i2c).unwrap();
-        let registers: Vec<u8> = i2c.take_written().iter().map(|bytes| bytes[0]).collect();
-        assert_eq!(registers, [0x2D, 0x2C, 0x2E, 0x2F, 0x32, 0x33]);
         let clock = Arc::new(SimClock::new());
         let mut gpio = FakeGpio::new(clock.clone());
-        actuators.initialise(&mut i2c, &mut gpio, clock.as_ref()).unwrap();
+        actuators.stop(&mut Ports { i2c: &mut i2c, gpio: &mut gpio, clock: clock.as_ref() }).unwrap();
+        let registers: Vec<u8> = i2c.take_written().iter().map(|bytes| bytes[0]).collect();
+        assert_eq!(registers, [0x2D, 0x2C, 0x2E, 0x2F, 0x32, 0x33]);
+        actuators.initialise(&mut Ports { i2c: &mut i2c, gpio: &mut gpio, clock: clock.as_ref() }).unwrap();
         let timers: Vec<u8> = i2c.take_written()[6..].iter().map(|bytes| bytes[0]).collect();
         assert_eq!(timers, [0x43, 0x47, 0x51, 0x55, 0x52, 0x56]);
     }

@@ -4,7 +4,8 @@
 //! significant byte first. They are separate transfers: that is what the vendor's library does and
 //! what the firmware is known to serve.
 
-use super::DeviceFault;
+use super::polled::Told;
+use super::{DeviceFault, Polled, Ports, Say};
 use crate::bus::I2c;
 use crate::units::Counts;
 
@@ -50,6 +51,12 @@ impl HatAdc {
             0xFFFF => Err(DeviceFault::DeadBytes { register }), // a bus that nobody pulls down
             _ => Err(DeviceFault::Impossible { register }),
         }
+    }
+}
+
+impl Polled for HatAdc {
+    fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
+        self.read(ports.i2c).told(say)
     }
 }
 

@@ -1,7 +1,8 @@
 //! A push button or switch on a line. Does not debounce: who holds the robot still because of a
 //! button may do so on the first contact.
 
-use super::DeviceFault;
+use super::polled::Told;
+use super::{DeviceFault, Polled, Ports, Say};
 use crate::bus::{Gpio, Line};
 
 /// One button.
@@ -21,7 +22,18 @@ impl Button {
     pub fn read(&self, gpio: &mut dyn Gpio) -> Result<f32, DeviceFault> {
         let line = self.line;
         let high = gpio.get(line).map_err(|fault| DeviceFault::Line { line, fault })?;
-        Ok(if high != self.active_low { 1.0 } else { 0.0 })
+        Ok(self.value(high))
+    }
+
+    /// What a level of the line means: 1 pressed, 0 not.
+    pub fn value(&self, high: bool) -> f32 {
+        if high != self.active_low { 1.0 } else { 0.0 }
+    }
+}
+
+impl Polled for Button {
+    fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
+        self.read(ports.gpio).told(say)
     }
 }
 

@@ -22,6 +22,13 @@ pub enum DeviceFault {
         /// How it failed.
         fault: BusFault,
     },
+    /// A channel of the computer's own PWM could not be set.
+    Pulse {
+        /// Which channel.
+        channel: u8,
+        /// How it failed.
+        fault: BusFault,
+    },
     /// The answer says more than the device can say (a 13th bit of a 12-bit converter).
     Impossible {
         /// Register that was read.
@@ -36,6 +43,33 @@ pub enum DeviceFault {
     DeadBytes {
         /// Register that was read.
         register: u8,
+    },
+    /// The quantity lies beyond what the device can measure as it is set up: its answer is only a limit.
+    Overflow {
+        /// Register that was read.
+        register: u8,
+    },
+    /// The device has nothing new since it was last asked.
+    NotReady {
+        /// Register that says so.
+        register: u8,
+    },
+    /// The device lost its settings (its supply, a reset of its own) and has to be set up again.
+    Asleep {
+        /// Register that says so.
+        register: u8,
+    },
+    /// Another chip answers at this address.
+    WrongDevice {
+        /// Register of the identity.
+        register: u8,
+        /// What it holds.
+        found: u8,
+    },
+    /// A quantity that the kernel should give is not there or cannot be read.
+    Kernel {
+        /// Why not.
+        fault: BusFault,
     },
     /// The line was already busy when it should have been idle.
     Busy {
@@ -68,16 +102,37 @@ impl DeviceFault {
             _ => false,
         }
     }
+
+    /// Whether a poll returns it, besides saying it: a transfer that failed, or settings that were lost. Everything else
+    /// is an answer, if a wrong one.
+    pub fn ends_poll(self) -> bool {
+        matches!(self, DeviceFault::Bus { .. } | DeviceFault::Kernel { .. } | DeviceFault::Asleep { .. })
+    }
+
+    /// Whether the device is there but does not work as it was set up: its next reading counts only after another
+    /// set-up.
+    pub fn needs_set_up(self) -> bool {
+        matches!(self, DeviceFault::Asleep { .. })
+    }
 }
 
 impl From<DeviceFault> for Fault {
     fn from(fault: DeviceFault) -> Fault {
         match fault {
-            DeviceFault::Bus { fault, .. } | DeviceFault::Line { fault, .. } => Fault::Bus(fault),
-            DeviceFault::Impossible { .. } | DeviceFault::PulseTooShort { .. } => Fault::OutOfRange,
+            DeviceFault::Bus { fault, .. }
+            | DeviceFault::Line { fault, .. }
+            | DeviceFault::Pulse { fault, .. }
+            | DeviceFault::Kernel { fault } => Fault::Bus(fault),
+            DeviceFault::Impossible { .. }
+            | DeviceFault::Overflow { .. }
+            | DeviceFault::WrongDevice { .. }
+            | DeviceFault::PulseTooShort { .. } => Fault::OutOfRange,
             DeviceFault::NotFinite { .. } => Fault::NotFinite,
             DeviceFault::DeadBytes { .. } => Fault::DeadBytes,
-            DeviceFault::Busy { .. } | DeviceFault::EdgeMissing { .. } => Fault::Timeout,
+            DeviceFault::Busy { .. }
+            | DeviceFault::EdgeMissing { .. }
+            | DeviceFault::NotReady { .. }
+            | DeviceFault::Asleep { .. } => Fault::Timeout,
         }
     }
 }
@@ -87,6 +142,7 @@ impl fmt::Display for DeviceFault {
         match self {
             DeviceFault::Bus { register, fault } => write!(f, "register {register:#04x}: {fault:?}"),
             DeviceFault::Line { line, fault } => write!(f, "line {}: {fault:?}", line.0),
+            DeviceFault::Pulse { channel, fault } => write!(f, "PWM channel {channel}: {fault:?}"),
             DeviceFault::Impossible { register } => {
                 write!(f, "register {register:#04x} answers a value that the device cannot have")
             }
@@ -94,6 +150,22 @@ impl fmt::Display for DeviceFault {
             DeviceFault::DeadBytes { register } => {
                 write!(f, "register {register:#04x} answers only zeros or only ones: no device behind it")
             }
+            DeviceFault::Overflow { register } => {
+                write!(f, "register {register:#04x}: the quantity is beyond the range of the device")
+            }
+            DeviceFault::NotReady { register } => {
+                write!(f, "register {register:#04x}: nothing new was measured")
+            }
+            DeviceFault::Asleep { register } => {
+                write!(
+                    f,
+                    "register {register:#04x}: the device lost its settings and wants to be set up again"
+                )
+            }
+            DeviceFault::WrongDevice { register, found } => {
+                write!(f, "register {register:#04x} holds {found:#04x}: another chip is at this address")
+            }
+            DeviceFault::Kernel { fault } => write!(f, "the kernel gives no value: {fault:?}"),
             DeviceFault::Busy { line } => write!(f, "line {} is high before it was asked to be", line.0),
             DeviceFault::EdgeMissing { line } => write!(f, "line {} did not answer", line.0),
             DeviceFault::PulseTooShort { line } => write!(f, "line {}: pulse too short to be true", line.0),

@@ -1,7 +1,8 @@
 //! A co-processor that serves a quantity as a little-endian IEEE-754 single in four bytes from one
 //! register. Which quantity, and in which unit, is the board's business.
 
-use super::DeviceFault;
+use super::polled::Told;
+use super::{DeviceFault, Polled, Ports, Say};
 use crate::bus::I2c;
 
 /// One such register.
@@ -30,6 +31,12 @@ impl FloatRegister {
         }
         let value = f32::from_le_bytes(bytes);
         if value.is_finite() { Ok(value) } else { Err(DeviceFault::NotFinite { register }) }
+    }
+}
+
+impl Polled for FloatRegister {
+    fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
+        self.read(ports.i2c).told(say)
     }
 }
 

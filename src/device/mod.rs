@@ -1,17 +1,38 @@
 //! Chips, one a file: registers, conversion, error, a verb with a unit. Knows no frame.
 
 pub mod actuators;
+pub mod adapter;
 pub mod adc;
+pub mod ads1115;
+#[cfg(test)]
+mod bench;
 pub mod button;
 pub mod dc_motor;
+pub mod enable;
 mod fault;
 pub mod float_register;
+pub mod gpu_sysfs;
+pub mod hat_pulses;
 pub mod hc_sr04;
+pub mod hwmon;
+pub mod ina219;
+pub mod ina226;
+pub mod mpu6050;
+pub mod open;
+pub mod pca9685;
+mod polled;
+mod power;
+pub mod pulses;
+pub mod pwm_lines;
 pub mod registers;
 pub mod robot_hat;
 pub mod servo;
+pub(crate) mod sysfs;
+pub mod thermal;
+pub mod vl53l0x;
 
 pub use fault::DeviceFault;
+pub use polled::{Polled, Ports, Say};
 
 use crate::bus::Line;
 
@@ -52,6 +73,63 @@ pub enum SensorKind {
         /// Register of the first byte.
         register: u8,
     },
+    /// An MPU-6050: one burst of 14 bytes gives all of its quantities.
+    Mpu6050 {
+        /// 7-bit I2C address, 0x68 or 0x69.
+        address: u8,
+        /// Which of its quantities.
+        quantity: ImuQuantity,
+        /// Its interrupt output, where it is wired: a fresh sample is read at once.
+        ready: Option<Line>,
+    },
+    /// A VL53L0X time-of-flight ranger: metres.
+    Vl53l0x {
+        /// 7-bit I2C address that it is given (0x29 is its own after power-on).
+        address: u8,
+        /// Its shut-down input (XSHUT, active low), where it is wired.
+        shutdown: Option<Line>,
+    },
+    /// A power monitor.
+    PowerMonitor {
+        /// Which chip.
+        chip: PowerChip,
+        /// 7-bit I2C address.
+        address: u8,
+        /// Shunt in ohms.
+        shunt_ohms: f32,
+        /// Which of its quantities.
+        quantity: PowerQuantity,
+    },
+    /// A channel of an ADS1115 converter: volts times `per_volt`.
+    Ads1115 {
+        /// 7-bit I2C address, 0x48..0x4B.
+        address: u8,
+        /// 0..=3, each against ground.
+        channel: u8,
+        /// The smallest of the chip's ranges (0.256, 0.512, 1.024, 2.048, 4.096, 6.144 V) that holds the signal.
+        full_scale_v: f32,
+        /// Value of one volt in the sensor's unit.
+        per_volt: f32,
+    },
+    /// A value of the kernel's hardware monitor, found by chip name and label.
+    Hwmon {
+        /// Content of `name` (`ina3221`, `rpi_volt`).
+        chip: String,
+        /// A label (`VDD_IN`), or a channel's own name (`in1`, `curr1`, `temp1`, `in0_lcrit_alarm`).
+        label: String,
+        /// What one of the kernel's units (mV, mA, m degC, or 1 for an alarm) is in the sensor's.
+        per_unit: f32,
+    },
+    /// A thermal zone by its type, degrees Celsius.
+    Thermal {
+        /// Content of `type` (`tj-thermal`, `cpu-thermal`).
+        zone: String,
+    },
+    /// What the GPU of a Jetson tells in sysfs.
+    GpuSysfs {
+        /// Which figure.
+        quantity: GpuQuantity,
+    },
     /// A push button or switch: 1 pressed, 0 not.
     Button {
         /// Input line.
@@ -73,6 +151,94 @@ pub enum SensorKind {
     LogColumn {
         /// Heading of the column.
         column: String,
+    },
+}
+
+impl SensorKind {
+    /// The address behind which the sensor sits on its I2C bus, if it sits on one ([`SensorKind::HatAdc`]
+    /// sits behind the microcontroller's).
+    pub fn i2c_address(&self) -> Option<u8> {
+        match *self {
+            SensorKind::FloatRegister { address, .. }
+            | SensorKind::Mpu6050 { address, .. }
+            | SensorKind::Vl53l0x { address, .. }
+            | SensorKind::PowerMonitor { address, .. }
+            | SensorKind::Ads1115 { address, .. } => Some(address),
+            _ => None,
+        }
+    }
+}
+
+/// What an inertial sensor says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImuQuantity {
+    /// Lean to the right of the vertical from gravity, degrees.
+    Roll,
+    /// Nose up from gravity, degrees.
+    Pitch,
+    /// Acceleration along x (forward), y (left), z (up), m/s^2.
+    Acceleration(Axis),
+    /// Rotation about x, y, z, degrees a second.
+    Rotation(Axis),
+    /// Temperature of the die, degrees Celsius.
+    Temperature,
+}
+
+/// An axis of the robot: x forward, y left, z up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Axis {
+    X,
+    Y,
+    Z,
+}
+
+/// A power monitor chip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum PowerChip {
+    Ina219,
+    Ina226,
+}
+
+/// What a power monitor says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerQuantity {
+    /// Bus voltage, V.
+    Volts,
+    /// Current through the shunt, A.
+    Amperes,
+    /// Their product, W.
+    Watts,
+}
+
+/// What a Jetson's GPU tells in sysfs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuQuantity {
+    /// Load, 0 to 1.
+    Load,
+    /// Clock, MHz.
+    ClockMhz,
+}
+
+/// What makes the pulses for the motors where there is no Robot HAT.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PwmPlan {
+    /// A PCA9685: 16 channels, one frequency for all.
+    Pca9685 {
+        /// 7-bit I2C address on the first bus.
+        address: u8,
+        /// Frequency of all channels in Hz, 24..=1526.
+        hz: f32,
+        /// Its output-enable input (active low), where it is wired: high at start and on a stop.
+        output_enable: Option<Line>,
+    },
+    /// The computer's own PWM, in sysfs; channels are numbers of the chip.
+    Sysfs {
+        /// A part of the name of the chip's device (`1f00098000.pwm`): chip numbers move.
+        device: String,
+        /// Frequency of drive motors' channels in Hz (servos always run at 50).
+        hz: f32,
     },
 }
 

@@ -1,30 +1,18 @@
-//! A hobby servo: from a command to an angle, from an angle to a pulse, from a pulse to counts.
-//! Writes nothing itself.
+//! A hobby servo: from a command to an angle, from an angle to a pulse. Writes nothing itself; what a pulse is in counts
+//! is the business of the chip that makes it.
 
 use super::MotorKind;
-use super::robot_hat::PERIOD;
 use crate::units::Degrees;
 
 /// Frames a second that a hobby servo expects.
 pub const FRAME_HZ: f64 = 50.0;
-/// The library's frame: counts are a share of exactly 20 ms, although the nearest prescaler makes it
-/// 20.02 ms. The 0.1 % (a tenth of a degree) is kept, so that trims found with the vendor's tools hold.
-const FRAME_US: f64 = 20_000.0;
 /// Pulses at -90 and +90 degrees, and what lies between.
 const PULSE_US: [f64; 2] = [500.0, 2500.0];
-/// Counts are cut off, not rounded, as the library does. A hundredth of a count (0.05 us) first, so
-/// that an angle whose counts are whole does not lose one to binary fractions.
-const NEARLY: f64 = 0.01;
 
 /// Length of the pulse that holds `angle`, in microseconds; beyond +-90 degrees it is that of 90.
 pub fn pulse_us(angle: Degrees) -> f64 {
     let [low, high] = PULSE_US;
     (low + (f64::from(angle.0) + 90.0) * (high - low) / 180.0).clamp(low, high)
-}
-
-/// Counts of a pulse.
-pub fn counts(pulse_us: f64) -> u16 {
-    libm::floor(pulse_us * f64::from(PERIOD) / FRAME_US + NEARLY) as u16
 }
 
 /// A servo of the board.
@@ -63,9 +51,9 @@ impl Servo {
         if self.mirrored { Degrees(-(angle.0 - self.offset_deg)) } else { Degrees(angle.0 + self.offset_deg) }
     }
 
-    /// Counts for a command.
-    pub fn counts(&self, command: f32) -> u16 {
-        counts(pulse_us(self.shaft(self.angle(command))))
+    /// The pulse for a command, microseconds.
+    pub fn pulse_us(&self, command: f32) -> f64 {
+        pulse_us(self.shaft(self.angle(command)))
     }
 }
 
@@ -78,13 +66,12 @@ mod tests {
     }
 
     #[test]
-    fn counts_are_the_librarys() {
-        let table = [(-90.0, 102), (-30.0, 238), (0.0, 307), (30.0, 375), (65.0, 455), (90.0, 511)];
+    fn a_pulse_is_500_to_2500_us_over_180_degrees() {
+        let table = [(-90.0, 500.0), (-45.0, 1000.0), (0.0, 1500.0), (90.0, 2500.0), (1e9, 2500.0)];
         for (angle, expected) in table {
-            assert_eq!(counts(pulse_us(Degrees(angle))), expected, "{angle} degrees");
+            assert!((pulse_us(Degrees(angle)) - expected).abs() < 1e-9, "{angle} degrees");
         }
-        assert_eq!(counts(pulse_us(Degrees(-1000.0))), 102);
-        assert_eq!(counts(pulse_us(Degrees(1000.0))), 511);
+        assert!((servo(-30.0, 30.0, 0.0, false).pulse_us(1.0) - 1833.33).abs() < 0.01);
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub enum Cause {
     SensorLost,
     /// A required sensor answers, and what it says cannot be true.
     SensorLying,
+    /// The guard does not answer, or holds its line off: nobody would stop the motors if this program died.
+    GuardLost,
     /// Commands do not reach the motors in time.
     BusLost,
     /// The loop itself missed its slots.
@@ -31,13 +33,14 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause, by severity.
-    pub const ALL: [Cause; 11] = [
+    pub const ALL: [Cause; 12] = [
         Cause::FieldLate,
         Cause::FieldMissing,
         Cause::Battery,
         Cause::Obstacle,
         Cause::SensorLost,
         Cause::SensorLying,
+        Cause::GuardLost,
         Cause::BusLost,
         Cause::LoopLate,
         Cause::Cliff,
@@ -64,6 +67,7 @@ impl Cause {
             Cause::Obstacle => "obstacle",
             Cause::SensorLost => "sensor-lost",
             Cause::SensorLying => "sensor-lying",
+            Cause::GuardLost => "guard-lost",
             Cause::BusLost => "bus-lost",
             Cause::LoopLate => "loop-late",
             Cause::Cliff => "cliff",
@@ -81,6 +85,7 @@ impl Cause {
                 "a good sample beyond the rule's `clear`, after its `hold_ms`"
             }
             Cause::SensorLost | Cause::SensorLying => "a good sample of every required sensor",
+            Cause::GuardLost => "an answer of the guard that it trusts this runtime and its line follows",
             Cause::BusLost => "a command confirmed on the wire",
             Cause::LoopLate => "`late_slots` punctual slots in a row",
             Cause::EStop => "releasing stop, then disarming and arming again",

@@ -13,6 +13,7 @@
 //! | `battery` `obstacle` `cliff` `tilt` | a rule's worst case passes its limit | what the rule says  | a good sample passes `clear`, `hold` is over   |
 //! | `sensor-lost`   | a required sensor is older than `max_age`, or never was | nothing            | a good sample comes                            |
 //! | `sensor-lying`  | ... and its newest reading could not be true           | nothing             | a good sample comes                            |
+//! | `guard-lost`    | a guard that the board requires was not seen well for its patience | nothing | it is seen well        |
 //! | `bus-lost`      | no command confirmed for `wire_lost`, or never         | nothing             | a command is confirmed                         |
 //! | `loop-late`     | `late_slots` slots skipped without a punctual one between | nothing          | `late_slots` punctual slots in a row           |
 //! | `e-stop`        | stop was pressed                                       | nothing             | released, then disarmed and armed again        |
@@ -51,6 +52,8 @@ pub struct Signals {
     pub wire_age: Option<Span>,
     /// Slots that were skipped directly before this one.
     pub skipped_slots: u64,
+    /// The board requires a guard, and it is not seen well.
+    pub guard_lost: bool,
 }
 
 /// What the reflexes found in one slot. Sets of causes hold a bit each, see [`Cause::bit`].
@@ -187,6 +190,9 @@ impl Reflexes {
         self.look_at_field(signals.field_age, &mut found);
         self.look_at_wire(signals.wire_age, &mut found);
         self.look_at_loop(signals.skipped_slots, &mut found);
+        if signals.guard_lost {
+            found.add(Cause::GuardLost, Restraint::Still);
+        }
         self.look_at_stop(signals.e_stop, &mut found);
         self.conclude(found)
     }
@@ -198,6 +204,11 @@ impl Reflexes {
         for guard in &mut self.guards {
             guard.release();
         }
+    }
+
+    /// Causes that were active in the last slot.
+    pub fn active(&self) -> u16 {
+        self.active
     }
 
     /// How often each cause became active, by `Cause as usize`.
@@ -297,8 +308,13 @@ mod tests {
     use crate::fixture::{at, ms, range, safety};
 
     /// Nothing is wrong.
-    const WELL: Signals =
-        Signals { e_stop: false, field_age: Some(ms(20)), wire_age: Some(ms(5)), skipped_slots: 0 };
+    const WELL: Signals = Signals {
+        e_stop: false,
+        field_age: Some(ms(20)),
+        wire_age: Some(ms(5)),
+        skipped_slots: 0,
+        guard_lost: false,
+    };
 
     fn good(value: f32, stamp: Instant) -> Sample {
         Sample { value, worst: value, stamp, health: Health::Good }

@@ -32,6 +32,14 @@ pub enum Role {
     Bus,
     /// Edges of GPIO lines: above the tick as well, they are short.
     Edges,
+    /// Buttons and lines that ask for a poll: above the buses, because what they say goes before.
+    Lines,
+    /// Values from files of the kernel: no real-time thread, a read may take its time.
+    Slow,
+    /// The guard, a process of its own: above everything that it watches.
+    Guard,
+    /// Heartbeats to the guard: below the tick, so that a tick which never waits is seen to hang.
+    Pulse,
     /// The field engine: no real-time thread, it may compute for as long as it likes.
     Field,
 }
@@ -45,6 +53,11 @@ impl Role {
             Role::Tick => tick,
             // 5: room for a watchdog between the bus and the tick.
             Role::Bus | Role::Edges => tick.saturating_add(5),
+            // It has a few microseconds of work an edge, and stops listening where edges come too thick.
+            Role::Lines => tick.saturating_add(6),
+            Role::Slow => return 0,
+            Role::Guard => tick.saturating_add(8),
+            Role::Pulse => tick.saturating_sub(1),
             // None: a CPU engine computes for milliseconds, and one that hangs never waits. As FIFO it
             // would hold up the threaded interrupts of its core (50 by default), and the kernel's
             // throttling of real-time threads would then hit the tick as well.
@@ -158,8 +171,9 @@ pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Gr
     if let Some(cpu) = plan.cpu.filter(|_| !matches!(own, Some((_, Ok(()))))) {
         match role {
             Role::Tick => note(Wish::Core(cpu), run_only_on(cpu)),
-            Role::Field => note(Wish::Core(cpu), run_anywhere_but(cpu)),
-            Role::Bus | Role::Edges => {} // short, and above the tick in any case
+            Role::Field | Role::Slow => note(Wish::Core(cpu), run_anywhere_but(cpu)),
+            // Short, and above the tick in any case, or in nobody's way.
+            Role::Bus | Role::Edges | Role::Lines | Role::Guard | Role::Pulse => {}
         }
     }
     if priority > 0 {

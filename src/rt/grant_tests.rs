@@ -167,11 +167,12 @@ fn what_was_accepted_and_is_not_there_is_a_refusal() {
 
 #[test]
 fn roles_keep_their_distance_within_what_linux_has() {
-    let all = |tick| [Role::Tick, Role::Bus, Role::Edges, Role::Field].map(|role| role.priority(tick));
-    assert_eq!(all(80), [80, 85, 85, 0]);
-    assert_eq!(all(99), [99, 99, 99, 0]);
-    assert_eq!(all(10), [10, 15, 15, 0]);
-    assert_eq!(all(0), [0, 0, 0, 0]);
+    let roles = [Role::Tick, Role::Bus, Role::Edges, Role::Lines, Role::Field, Role::Slow];
+    let all = |tick| roles.map(|role| role.priority(tick));
+    assert_eq!(all(80), [80, 85, 85, 86, 0, 0]);
+    assert_eq!(all(99), [99, 99, 99, 99, 0, 0]);
+    assert_eq!(all(10), [10, 15, 15, 16, 0, 0]);
+    assert_eq!(all(0), [0; 6]);
 }
 
 #[test]

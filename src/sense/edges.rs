@@ -1,13 +1,17 @@
 //! The thread of the edge-timed sensors: one ping after the other, each waited for on kernel (or
 //! simulated) edge stamps. A lost echo costs this thread its timeout and nobody else anything.
 
+use super::halt::Halt;
+use super::snap::Snaps;
 use super::{Due, Outlet};
 use crate::bus::Gpio;
 use crate::crew::Worker;
 use crate::device::DeviceFault;
 use crate::device::hc_sr04::HcSr04;
 use crate::frame::Reading;
+use crate::reflex::Cause;
 use crate::time::{Clock, Instant, Span};
+use std::sync::Arc;
 
 struct Sonar {
     channel: u8,
@@ -20,11 +24,20 @@ pub struct EdgesWorker {
     gpio: Box<dyn Gpio>,
     outlet: Outlet,
     sonars: Vec<Sonar>,
+    snaps: Snaps,
+    halt: Arc<Halt>,
+    crossed: Option<Cause>,
 }
 
 impl EdgesWorker {
-    /// A worker that pings each of `sonars` (channel, device, period) in turn.
-    pub fn new(gpio: Box<dyn Gpio>, outlet: Outlet, sonars: Vec<(u8, HcSr04, Span)>) -> EdgesWorker {
+    /// A worker that pings each of `sonars` (channel, device, period) in turn; a range that is one of `snaps` says halt.
+    pub fn new(
+        gpio: Box<dyn Gpio>,
+        outlet: Outlet,
+        sonars: Vec<(u8, HcSr04, Span)>,
+        snaps: Snaps,
+        halt: Arc<Halt>,
+    ) -> EdgesWorker {
         let sonars = sonars
             .into_iter()
             .map(|(channel, device, period)| Sonar {
@@ -33,7 +46,7 @@ impl EdgesWorker {
                 due: Due::every(period, Instant::ZERO),
             })
             .collect();
-        EdgesWorker { gpio, outlet, sonars }
+        EdgesWorker { gpio, outlet, sonars, snaps, halt, crossed: None }
     }
 }
 
@@ -54,13 +67,19 @@ impl Worker for EdgesWorker {
                 .measure(self.gpio.as_mut(), clock)
                 .map(|range| range.0)
                 .map_err(DeviceFault::into);
+            if let Ok(range) = value {
+                self.crossed = self.snaps.look(sonar.channel, range);
+            }
             self.outlet.stage(Reading { channel: sonar.channel, value, stamp: now });
             sonar.due.advance(clock.now());
         }
         self.sonars.iter().map(|sonar| sonar.due.at).min().unwrap_or(Instant::NEVER)
     }
 
-    fn publish(&mut self, _now: Instant) {
+    fn publish(&mut self, now: Instant) {
         self.outlet.publish();
+        if let Some(cause) = self.crossed.take() {
+            self.halt.raise(cause, now);
+        }
     }
 }

@@ -1,260 +1,302 @@
-//! The thread of an I2C bus: a motor command goes before the next read, stillness before
-//! everything, and a command that nobody renews ends by itself.
-//!
-//! Recovery here is the first step of a ladder: a bus that fails several times in a row has its
-//! microcontroller reset and set up again, with pauses that grow; meanwhile readings carry the
-//! fault and the tick sees commands unconfirmed. Nothing is retried without bound and no held value
-//! is passed off as new.
+//! The thread of an I2C bus: one piece of work a step, in this order: halt, the pending command, a
+//! command that runs out, polls that a line asks for, polls that are due. No transfer is broken off in
+//! its middle. A bus that fails is led up the ladder; readings carry the fault meanwhile, and the tick
+//! sees commands unconfirmed. A held value is never passed off as new.
 
-use super::{Due, Outlet};
-use crate::bus::{Gpio, I2c};
-use crate::command::{Command, OnWire};
+use super::Outlet;
+use super::counters::{BusCounters, count};
+use super::demand::Demand;
+use super::halt::Halt;
+use super::ladder::{Ladder, Move, Rung};
+use super::motors::{MotorEnd, Motors};
+use super::polls::{Outcome, PollPlan, Polls};
+use super::retry::Retrying;
+use super::snap::Snaps;
+use crate::bus::{BusFault, Gpio, I2c, Repair};
 use crate::crew::Worker;
-use crate::device::DeviceFault;
-use crate::device::actuators::Actuators;
-use crate::device::adc::HatAdc;
-use crate::device::button::Button;
-use crate::device::float_register::FloatRegister;
-use crate::frame::Reading;
-use crate::rt::slot::Reader;
+use crate::device::{DeviceFault, Ports};
+use crate::frame::Fault;
+use crate::reflex::Cause;
 use crate::time::{Clock, Instant, Span};
-use rtrb::Producer;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Failed transfers in a row before the microcontroller is reset: one or two are noise from the
-/// motors' brushes; ten would be a tenth of a second without command.
-const RESET_AFTER: u32 = 4;
-/// Pause before setting up again, doubled each time it fails in a row, up to the longest: a
-/// controller that browns out needs its rail back first, and a dead one must not eat the bus.
-const FIRST_PAUSE: Span = Span::from_millis(50);
-const LONGEST_PAUSE: Span = Span::from_millis(2_000);
+/// Calls of the motors' controller that fail in a row, each after its retries, before the bus is led up
+/// the ladder: one or two are noise from the motors' brushes; ten would be a tenth of a second without command.
+const CONTROLLER_FAILURES: u32 = 4;
 
-/// A device on the bus that is polled.
-pub enum Polled {
-    /// A channel of the Robot HAT's converter.
-    Adc(HatAdc),
-    /// A float in a co-processor's register.
-    Float(FloatRegister),
-    /// A button on a line.
-    Button(Button),
+/// What a bus thread is made of.
+pub struct BusParts {
+    /// Name of the thread.
+    pub name: &'static str,
+    /// The bus.
+    pub i2c: Box<dyn I2c>,
+    /// Lines of its devices.
+    pub gpio: Box<dyn Gpio>,
+    /// What can be done to it.
+    pub repair: Box<dyn Repair>,
+    /// How long its devices' supply has to be off, where it can be switched.
+    pub rail_off: Span,
+    /// Address of the controller that takes writes in frames, if it is here.
+    pub fragile: Option<u8>,
+    /// The motors, if they are here.
+    pub motors: Option<MotorEnd>,
+    /// Its devices.
+    pub polls: Vec<PollPlan>,
+    /// Readings that stop at once.
+    pub snaps: Snaps,
+    /// Devices that ask.
+    pub demand: Arc<Demand>,
+    /// Where a reading says stop.
+    pub halt: Arc<Halt>,
+    /// Where readings leave.
+    pub outlet: Outlet,
+    /// One of its `devices` for each of `polls`.
+    pub counters: Arc<BusCounters>,
 }
 
-struct Poll {
-    channel: u8,
-    device: Polled,
-    due: Due,
-}
-
-/// What a bus has been through, for people.
-#[derive(Debug, Default)]
-pub struct BusCounters {
-    /// Readings that did not fit the ring.
-    pub readings_dropped: Arc<AtomicU64>,
-    /// Transfers that failed.
-    pub failures: AtomicU64,
-    /// Times the microcontroller was set up (the first included).
-    pub set_ups: AtomicU64,
-    /// Commands that had expired before they could be written, or ran out afterwards.
-    pub expired: AtomicU64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum State {
-    /// The actuators have to be set up, not before `at`; `pause` comes after the next failure.
-    Down { at: Instant, pause: Span },
-    /// Commands and polls run.
-    Up,
-}
-
-/// Owns one I2C bus and the output lines that go with its devices.
+/// Owns one I2C bus and the lines that go with its devices.
 pub struct I2cWorker {
-    i2c: Box<dyn I2c>,
-    gpio: Box<dyn Gpio>,
-    actuators: Actuators,
-    polls: Vec<Poll>,
+    name: &'static str,
+    wire: Wire,
+    repair: Box<dyn Repair>,
+    ladder: Ladder,
+    motors: Option<Motors>,
+    polls: Polls,
+    demand: Arc<Demand>,
+    demanded: u64,
+    halt: Arc<Halt>,
+    crossed: Option<Cause>,
+    controller_failures: u32,
     outlet: Outlet,
-    commands: Reader<Command>,
-    receipts: Producer<OnWire>,
-    receipt: Option<OnWire>,
-    state: State,
-    failures_in_row: u32,
-    pending: Option<Command>,
-    obeyed_until: Instant,
     counters: Arc<BusCounters>,
 }
 
+/// The wires themselves, transfers with their retries.
+struct Wire {
+    i2c: Box<dyn I2c>,
+    gpio: Box<dyn Gpio>,
+    fragile: Option<u8>,
+    counters: Arc<BusCounters>,
+}
+
+impl Wire {
+    fn call<R>(&mut self, clock: &dyn Clock, call: impl FnOnce(&mut Ports<'_>) -> R) -> R {
+        let (counters, fragile) = (self.counters.as_ref(), self.fragile);
+        let mut i2c = Retrying { i2c: self.i2c.as_mut(), clock, counters, fragile };
+        call(&mut Ports { i2c: &mut i2c, gpio: self.gpio.as_mut(), clock })
+    }
+}
+
 impl I2cWorker {
-    /// A worker that polls `polls` (channel, device, period).
-    #[allow(clippy::too_many_arguments)] // a constructor of parts, called in one place
-    pub fn new(
-        i2c: Box<dyn I2c>,
-        gpio: Box<dyn Gpio>,
-        actuators: Actuators,
-        polls: Vec<(u8, Polled, Span)>,
-        outlet: Outlet,
-        commands: Reader<Command>,
-        receipts: Producer<OnWire>,
-        counters: Arc<BusCounters>,
-    ) -> I2cWorker {
-        let polls = polls
-            .into_iter()
-            .map(|(channel, device, period)| Poll { channel, device, due: Due::every(period, Instant::ZERO) })
-            .collect();
+    /// A worker whose bus has to be set up.
+    ///
+    /// # Panics
+    /// If `counters` does not have a device for each poll: both are made from one list.
+    pub fn new(parts: BusParts) -> I2cWorker {
+        assert_eq!(parts.polls.len(), parts.counters.devices.len(), "a counter for each device");
+        let BusParts { i2c, gpio, repair, counters, fragile, .. } = parts;
         I2cWorker {
-            i2c,
-            gpio,
-            actuators,
-            polls,
-            outlet,
-            commands,
-            receipts,
-            receipt: None,
-            state: State::Down { at: Instant::ZERO, pause: FIRST_PAUSE },
-            failures_in_row: 0,
-            pending: None,
-            obeyed_until: Instant::NEVER,
+            name: parts.name,
+            ladder: Ladder::new(|measure| repair.can(measure), parts.rail_off),
+            wire: Wire { i2c, gpio, fragile, counters: counters.clone() },
+            repair,
+            motors: parts.motors.map(Motors::new),
+            polls: Polls::new(parts.polls, parts.snaps),
+            demand: parts.demand,
+            demanded: 0,
+            halt: parts.halt,
+            crossed: None,
+            controller_failures: 0,
+            outlet: parts.outlet,
             counters,
         }
     }
 
-    /// Sets the actuators up: reset, timers, everything still.
-    fn set_up(&mut self, pause: Span, clock: &dyn Clock) {
-        self.counters.set_ups.fetch_add(1, Ordering::Relaxed);
-        let (i2c, gpio) = (self.i2c.as_mut(), self.gpio.as_mut());
-        self.state = match self.actuators.initialise(i2c, gpio, clock) {
-            Ok(()) => State::Up,
-            Err(_) => {
-                self.counters.failures.fetch_add(1, Ordering::Relaxed);
-                let next = Span::from_nanos((pause.as_nanos() * 2).min(LONGEST_PAUSE.as_nanos()));
-                State::Down { at: clock.now() + pause, pause: next }
-            }
-        };
-        self.failures_in_row = 0;
-        self.obeyed_until = Instant::NEVER; // set up means still
+    /// One piece of work.
+    fn work(&mut self, clock: &dyn Clock) {
+        let now = clock.now();
+        self.demanded |= self.demand.take();
+        let halted = self.motors.as_mut().and_then(Motors::halted);
+        if let (Some(motors), Some(to)) = (&mut self.motors, halted) {
+            motors.withhold(to);
+        }
+        if let Some(motors) = &mut self.motors {
+            motors.hear(&self.counters);
+        }
+        if halted.is_some() {
+            self.stop_at_once(clock);
+        } else if !self.ladder.is_up() {
+            self.demanded = 0; // whatever asked is set up again before it is read
+            self.climb(clock);
+        } else if self.motors.as_ref().is_some_and(Motors::has_pending) {
+            self.with_motors(clock, Motors::write);
+        } else if self.motors.as_ref().is_some_and(|motors| motors.runs_out() <= now) {
+            self.with_motors(clock, Motors::run_out);
+        } else if let Some(place) = self.take_demanded() {
+            self.poll(place, true, clock);
+        } else if let Some(place) = self.polls.due(now) {
+            self.poll(place, false, clock);
+        }
     }
 
-    /// The outcome of any transfer: enough failures in a row take the bus down, and so does one
-    /// after which the controller may be out of step with its frames.
-    fn account(&mut self, outcome: Result<(), DeviceFault>, now: Instant) {
+    /// Lets the motors do `deed` and looks at how it went.
+    fn with_motors(
+        &mut self,
+        clock: &dyn Clock,
+        deed: impl FnOnce(&mut Motors, &mut Ports<'_>, &BusCounters) -> Result<(), DeviceFault>,
+    ) {
+        let Some(motors) = &mut self.motors else { return };
+        let counters = self.counters.as_ref();
+        let outcome = self.wire.call(clock, |ports| deed(motors, ports, counters));
+        self.account(outcome, true, clock.now());
+    }
+
+    /// A halt: also where the bus is down, because some motors can be stopped without it.
+    fn stop_at_once(&mut self, clock: &dyn Clock) {
+        self.with_motors(clock, Motors::stop);
+    }
+
+    /// The next of the devices that asked.
+    fn take_demanded(&mut self) -> Option<usize> {
+        while self.demanded != 0 {
+            let place = self.demanded.trailing_zeros() as usize;
+            self.demanded &= self.demanded - 1;
+            if self.polls.answers(place) {
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    fn poll(&mut self, place: usize, asked: bool, clock: &dyn Clock) {
+        let (polls, outlet, devices) = (&mut self.polls, &mut self.outlet, &self.counters.devices);
+        let outcome = self.wire.call(clock, |ports| polls.call(place, asked, ports, outlet, devices));
+        let Outcome { transfer, controller, crossed } = outcome;
+        self.account(transfer, controller, clock.now());
+        if crossed.is_some() {
+            self.crossed = self.crossed.max(crossed);
+            self.stop_at_once(clock); // nothing happens here on a bus without motors: the word goes out with the reading
+        }
+    }
+
+    /// The outcome of a call: a failure of the wire takes the bus down, and so do several in a row of
+    /// the motors' controller. A device that fails alone does not.
+    fn account(&mut self, outcome: Result<(), DeviceFault>, controller: bool, now: Instant) {
         let Err(fault) = outcome else {
-            self.failures_in_row = 0;
+            if controller {
+                self.controller_failures = 0;
+            }
+            self.ladder.worked();
             return;
         };
-        self.counters.failures.fetch_add(1, Ordering::Relaxed);
-        self.failures_in_row += 1;
-        if fault.needs_reset() || self.failures_in_row >= RESET_AFTER {
-            self.state = State::Down { at: now, pause: FIRST_PAUSE };
+        count(&self.counters.failures);
+        self.controller_failures += u32::from(controller);
+        let gone = matches!(fault, DeviceFault::Bus { fault: BusFault::Absent, .. });
+        let forgot = controller && fault.needs_set_up(); // it takes a stop all the same, so failures do not add up
+        if fault.needs_reset() || gone || forgot || self.controller_failures >= CONTROLLER_FAILURES {
+            self.go_down(fault, now);
         }
     }
 
-    /// Writes the pending command, or stillness where it has expired.
-    fn write(&mut self, command: Command, clock: &dyn Clock) {
-        let (i2c, gpio) = (self.i2c.as_mut(), self.gpio.as_mut());
-        let fresh = clock.now() <= command.valid_until;
-        let written = if fresh {
-            self.obeyed_until = command.valid_until;
-            self.actuators.write(&command, i2c, gpio, clock)
-        } else {
-            self.counters.expired.fetch_add(1, Ordering::Relaxed);
-            self.obeyed_until = Instant::NEVER;
-            self.actuators.stop(i2c)
+    fn go_down(&mut self, fault: DeviceFault, now: Instant) {
+        if !self.ladder.is_up() {
+            return;
+        }
+        let deaths = self.ladder.deaths();
+        self.ladder.failed(now);
+        self.note_death(deaths);
+        self.controller_failures = 0;
+        self.polls.say_lost(fault.into(), now, &mut self.outlet);
+    }
+
+    fn note_death(&self, before: u64) {
+        if self.ladder.deaths() > before {
+            count(&self.counters.rungs[Rung::Dead as usize]);
+        }
+    }
+
+    /// Takes the rung that is due, if one is.
+    fn climb(&mut self, clock: &dyn Clock) {
+        let Some(step) = self.ladder.next(clock.now()) else { return };
+        let Move::Take(rung) = step else {
+            let _ = self.set_up(clock); // it is set up again before it counts
+            return;
         };
-        let at = clock.now();
-        let complete = fresh && written.is_ok();
-        self.receipt = Some(OnWire { seq: command.seq, slot: command.slot, at, complete });
-        if written.is_err() {
-            // What is on the motors now is unknown: stillness is due until a command gets through.
-            self.obeyed_until = at;
-        }
-        self.account(written, at);
-    }
-
-    /// The last command ran out and nobody renewed it: still.
-    fn run_out(&mut self, clock: &dyn Clock) {
-        self.counters.expired.fetch_add(1, Ordering::Relaxed);
-        let stopped = self.actuators.stop(self.i2c.as_mut());
+        let outcome = match rung.measure() {
+            None => self.set_up(clock),
+            Some(measure) => self.repair.take(measure).and_then(|()| match rung {
+                Rung::Rebind => self.wire.i2c.reopen(),
+                _ => Ok(()),
+            }),
+        };
         let now = clock.now();
-        self.obeyed_until = if stopped.is_ok() { Instant::NEVER } else { now };
-        self.account(stopped, now);
+        count(&self.counters.rungs[rung as usize]);
+        let deaths = self.ladder.deaths();
+        self.ladder.taken(outcome.is_ok(), now);
+        self.note_death(deaths);
+        match outcome {
+            Ok(()) if self.ladder.is_up() => self.polls.begin_anew(),
+            Ok(()) => {}
+            Err(fault) => self.polls.say_lost(Fault::Bus(fault), now, &mut self.outlet),
+        }
     }
 
-    fn poll(&mut self, index: usize, clock: &dyn Clock) {
-        let poll = &mut self.polls[index];
-        let stamp = clock.now();
-        let (i2c, gpio) = (self.i2c.as_mut(), self.gpio.as_mut());
-        let value = match &mut poll.device {
-            Polled::Adc(adc) => adc.read(i2c),
-            Polled::Float(register) => register.read(i2c),
-            Polled::Button(button) => button.read(gpio),
-        };
-        let channel = poll.channel;
-        poll.due.advance(clock.now());
-        self.outlet.stage(Reading { channel, value: value.map_err(DeviceFault::into), stamp });
-        // An answer that makes no sense is the sensor's trouble; only a failed transfer is the bus's.
-        let transfer = match value {
-            Err(fault @ DeviceFault::Bus { .. }) => Err(fault),
-            _ => Ok(()),
-        };
-        self.account(transfer, clock.now());
-    }
-
-    fn due_poll(&self, now: Instant) -> Option<usize> {
-        let (index, poll) = self.polls.iter().enumerate().min_by_key(|(_, poll)| poll.due.at)?;
-        (poll.due.at <= now).then_some(index)
+    /// Sets the motors up; a bus without any has nothing to be asked, its devices tell.
+    fn set_up(&mut self, clock: &dyn Clock) -> Result<(), BusFault> {
+        count(&self.counters.set_ups);
+        let Some(motors) = &mut self.motors else { return Ok(()) };
+        self.wire.call(clock, |ports| motors.set_up(ports)).map_err(|fault| {
+            count(&self.counters.failures);
+            match fault {
+                DeviceFault::Bus { fault, .. } | DeviceFault::Line { fault, .. } => fault,
+                _ => BusFault::Io, // it answered, and what it said made no sense
+            }
+        })
     }
 
     /// When to be called again.
     fn next(&self) -> Instant {
-        let polls = self.polls.iter().map(|poll| poll.due.at).min().unwrap_or(Instant::NEVER);
-        match self.state {
-            State::Down { at, .. } => at,
-            State::Up => polls.min(self.obeyed_until),
+        if !self.ladder.is_up() {
+            return self.ladder.due();
         }
+        let motors = self.motors.as_ref();
+        if self.demanded != 0 || motors.is_some_and(Motors::has_pending) {
+            return Instant::ZERO; // at once
+        }
+        self.polls.next().min(motors.map_or(Instant::NEVER, Motors::runs_out))
     }
 }
 
 impl Worker for I2cWorker {
     fn name(&self) -> &'static str {
-        "i2c"
+        self.name
     }
 
     fn step(&mut self, clock: &dyn Clock) -> Instant {
-        if let Some(command) = self.commands.take() {
-            self.pending = Some(command);
-        }
-        let now = clock.now();
-        if let State::Down { at, pause } = self.state {
-            if now >= at {
-                self.set_up(pause, clock);
-            }
-            return self.next();
-        }
-        if let Some(command) = self.pending.take() {
-            self.write(command, clock);
-        } else if self.obeyed_until <= now {
-            self.run_out(clock);
-        } else if let Some(index) = self.due_poll(now) {
-            self.poll(index, clock);
-        }
+        self.work(clock);
         self.next()
     }
 
-    fn publish(&mut self, _now: Instant) {
+    fn publish(&mut self, now: Instant) {
         self.outlet.publish();
-        if let Some(receipt) = self.receipt.take() {
-            // A full ring means a tick that stands still; it has worse to worry about than a receipt.
-            let _ = self.receipts.push(receipt);
+        if let Some(cause) = self.crossed.take() {
+            // Only now can the tick know the reason: what it decided before is overtaken.
+            match &mut self.motors {
+                Some(motors) => {
+                    motors.withhold(now);
+                    self.halt.note(cause);
+                }
+                None => self.halt.raise(cause, now),
+            }
+        }
+        if let Some(motors) = &mut self.motors {
+            motors.confirm();
         }
     }
 
     fn finish(&mut self, clock: &dyn Clock) {
-        for _ in 0..RESET_AFTER {
-            if self.actuators.stop(self.i2c.as_mut()).is_ok() {
-                return;
-            }
+        if let Some(motors) = &mut self.motors {
+            self.wire.call(clock, |ports| motors.finish(ports));
         }
-        // The bus does not answer: the reset line stops every pulse at once.
-        let _ = self.actuators.initialise(self.i2c.as_mut(), self.gpio.as_mut(), clock);
     }
 }

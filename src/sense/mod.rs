@@ -1,13 +1,39 @@
 //! The polling table at work: which device feeds which channel, how often, on which bus thread.
 //! Devices are asked here and turned into readings; whether a reading is believed is `admit.rs`.
 
-mod edges;
-mod i2c;
-mod log;
+//!
+//! `i2c` is the thread of a bus, made of `polls` (the table), `motors` (commands), `retry` and `ladder`
+//! (recovery). `edges`, `lines`, `slow` and `log` are the threads beside it. `snap` finds readings that
+//! cannot wait, `halt` and `demand` carry the word for it to a bus thread; `counters` is for people.
 
+mod counters;
+mod demand;
+mod edges;
+mod halt;
+mod i2c;
+#[cfg(test)]
+mod i2c_tests;
+mod ladder;
+mod lines;
+mod log;
+mod motors;
+mod polls;
+mod retry;
+mod slow;
+mod snap;
+
+pub use counters::{BusCounters, DeviceCounters, SenseCounters};
+pub use demand::Demand;
 pub use edges::EdgesWorker;
-pub use i2c::{BusCounters, I2cWorker, Polled};
+pub use halt::{Halt, HaltWatch};
+pub use i2c::{BusParts, I2cWorker};
+pub use ladder::{DEAD_LOOK, Ladder, Move, Rung};
+pub use lines::{ButtonLine, LinesWorker, ReadyLine};
 pub use log::{LogRows, LogWorker};
+pub use motors::MotorEnd;
+pub use polls::PollPlan;
+pub use slow::SlowWorker;
+pub use snap::Snaps;
 
 use crate::frame::{MAX_SENSORS, Reading};
 use crate::time::{Instant, Span};

@@ -3,6 +3,7 @@
 
 use super::plant::Plant;
 use super::robot::Wire;
+use crate::board::plan::I2cTiming;
 use crate::bus::{BusFault, Edge, Gpio, I2c, Line, Op};
 use crate::time::Span;
 
@@ -10,12 +11,14 @@ use crate::time::Span;
 /// and STOP; no system call and no gap between.
 pub struct SimI2c {
     plant: Plant,
+    bus: usize,
+    timing: I2cTiming,
 }
 
 impl SimI2c {
-    /// A handle on `plant`.
-    pub fn new(plant: Plant) -> SimI2c {
-        SimI2c { plant }
+    /// A handle on bus number `bus` of `plant`.
+    pub fn new(plant: Plant, bus: usize, timing: I2cTiming) -> SimI2c {
+        SimI2c { plant, bus, timing }
     }
 
     fn spend(&self, time: Span) {
@@ -38,10 +41,10 @@ fn bits(ops: &[Op<'_>]) -> u64 {
 
 impl I2c for SimI2c {
     fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
-        let timing = self.plant.timing();
+        let (bus, timing) = (self.bus, self.timing);
         let bit = Span::from_nanos(1_000_000_000 / u64::from(timing.speed_hz.max(1)));
         let start = self.plant.clock().now();
-        let wire = self.plant.robot_at(start).begin_transfer(address, ops, start);
+        let wire = self.plant.robot_at(start).begin_transfer(bus, address, ops, start);
         match wire {
             Wire::Held => {
                 self.spend(timing.timeout);
@@ -54,7 +57,7 @@ impl I2c for SimI2c {
             Wire::Free => {
                 self.spend(bit.times(bits(ops)));
                 let end = self.plant.clock().now();
-                self.plant.robot_at(end).end_transfer(address, ops, end)
+                self.plant.robot_at(end).end_transfer(bus, address, ops, end)
             }
         }
     }
@@ -64,12 +67,14 @@ impl I2c for SimI2c {
 /// computer itself.
 pub struct SimGpio {
     plant: Plant,
+    /// Number of its watch at the robot.
+    watch: usize,
 }
 
 impl SimGpio {
-    /// A handle on `plant`.
-    pub fn new(plant: Plant) -> SimGpio {
-        SimGpio { plant }
+    /// A handle on `plant` that gets the edges of the watch with this number.
+    pub fn new(plant: Plant, watch: usize) -> SimGpio {
+        SimGpio { plant, watch }
     }
 }
 
@@ -89,7 +94,7 @@ impl Gpio for SimGpio {
         let now = clock.now();
         let end = now + wait;
         // The world stays where it is while this end of the wire waits: others still act on it.
-        let edge = self.plant.robot_at(now).take_edge(end);
+        let edge = self.plant.robot_at(now).take_edge(self.watch, end);
         clock.sleep_until(edge.map_or(end, |edge| edge.stamp));
         Ok(edge)
     }

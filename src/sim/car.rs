@@ -110,7 +110,7 @@ impl Car {
 
     /// Where this step would take it: an arc, walked along its chord's middle heading.
     fn moved(&self) -> Pose {
-        let turn = -self.speed / self.outline.wheelbase * tan(self.steering) * STEP_S;
+        let turn = self.turn_rad_s() * STEP_S;
         let way = self.speed * STEP_S;
         let middle = self.pose.heading + turn / 2.0;
         Pose {
@@ -132,6 +132,10 @@ impl Car {
         }
     }
 
+    /// How fast it turns to the left, radians a second.
+    pub fn turn_rad_s(&self) -> f64 {
+        -self.speed / self.outline.wheelbase * tan(self.steering)
+    }
     /// Where it is.
     pub fn pose(&self) -> Pose {
         self.pose

@@ -18,6 +18,8 @@ pub enum FaultKind {
     I2cNack,
     /// A transfer hangs until the adapter gives up.
     I2cStuck,
+    /// The same on the second bus.
+    SecondI2cStuck,
     /// Reads come back with bits turned over.
     I2cWrongBytes,
     /// The converter stands still.
@@ -93,13 +95,19 @@ const fn entry(kind: FaultKind, name: &'static str, seconds: Option<u64>, meanin
 
 /// Every fault: name, usual length in seconds, meaning. Lengths are such that the loop has to notice
 /// (longer than every patience of the board) and, where one is given, has time to recover.
-const TABLE: [Entry; 20] = [
+const TABLE: [Entry; 21] = [
     entry(FaultKind::I2cNack, "i2c-nack", Some(2), "no device on the I2C bus answers"),
     entry(
         FaultKind::I2cStuck,
         "i2c-stuck",
         Some(2),
         "a line of the I2C bus is held: every transfer times out",
+    ),
+    entry(
+        FaultKind::SecondI2cStuck,
+        "i2c-1-stuck",
+        Some(2),
+        "a line of the second I2C bus is held, where the board has one",
     ),
     entry(
         FaultKind::I2cWrongBytes,
@@ -287,6 +295,14 @@ impl Script {
         let at = now.since(self.zero);
         self.faults.iter().any(|fault| fault.kind == kind && fault.is_on(at))
     }
+    /// The first moment after `after`, up to and including `until`, at which `kind` begins or ends.
+    pub fn next_change(&self, kind: FaultKind, after: Instant, until: Instant) -> Option<Instant> {
+        let of_kind = self.faults.iter().filter(|fault| fault.kind == kind);
+        let ends = of_kind.flat_map(|fault| std::iter::once(fault.start).chain(fault.end()));
+        let moments = ends.map(|span| self.zero + span).filter(|at| *at > after && *at <= until);
+        let changes = |at: &Instant| self.is_on(kind, *at) != self.is_on(kind, *at - Span::from_nanos(1));
+        moments.filter(changes).min()
+    }
 }
 
 /// The script as the field's worker sees it.
@@ -383,6 +399,19 @@ mod tests {
         let on = |at: u64| script.is_on(FaultKind::EStop, zero + Span::from_millis(at));
         assert_eq!([on(1999), on(2000), on(2999), on(3000)], [false, true, true, false]);
         assert!(!script.is_on(FaultKind::I2cNack, zero + S.times(2)));
+    }
+
+    #[test]
+    fn changes_are_found_once_and_only_where_something_changes() {
+        let zero = Instant::from_nanos(77);
+        let lines = ["estop@2+1", "estop@2.5+1", "estop@9+1", "i2c-nack@4"];
+        let script = Script::new(&lines.map(|line| Fault::parse(line).unwrap()), zero);
+        let next = |after: u64| {
+            let (after, until) = (zero + Span::from_millis(after), zero + S.times(9));
+            script.next_change(FaultKind::EStop, after, until).map(|at| at.since(zero).as_nanos() / 1_000_000)
+        };
+        assert_eq!([next(0), next(1999), next(2000)], [Some(2000), Some(2000), Some(3500)]);
+        assert_eq!([next(3500), next(9000)], [Some(9000), None]);
     }
 
     #[test]

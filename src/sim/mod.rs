@@ -1,7 +1,7 @@
 //! A small seeded world behind the bus traits: production code runs on it unchanged.
 //!
 //! From the wire inwards: `bus` (handles), `plant` (what a user holds), `robot` (what is behind the
-//! wires, in steps of 1 ms), `wiring` (which pin means what), `hat`, `co_processor`, `sonar`, `ground`,
+//! wires, in steps of 1 ms), `wiring` (which pin means what), `hat`, `co_processor`, `imu`, `sonar`, `ground`,
 //! `battery` (parts with a wire), `car`, `world` (what moves and what stands). `faults` is the script
 //! of what goes wrong.
 //!
@@ -17,6 +17,7 @@ mod co_processor;
 mod faults;
 mod ground;
 mod hat;
+mod imu;
 mod noise;
 mod plant;
 mod robot;

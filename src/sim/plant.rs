@@ -9,8 +9,8 @@ use super::car::Contacts;
 use super::faults::Fault;
 use super::robot::Robot;
 use super::world::{Pose, World};
-use crate::board::plan::{Board, BusPlan, I2cTiming};
-use crate::bus::{Gpio, I2c};
+use crate::board::plan::{Board, I2cTiming};
+use crate::bus::{BusFault, Gpio, I2c, Line, LineUse, OpenError, Usage, Wires};
 use crate::time::{Clock, Instant, Span};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -73,30 +73,31 @@ impl Report {
 pub struct Plant {
     robot: Arc<Mutex<Robot>>,
     clock: Arc<dyn Clock>,
-    timing: I2cTiming,
+    /// Of each bus.
+    timings: Arc<[I2cTiming]>,
 }
 
 impl Plant {
     /// The robot of `board` in the world of `board.sim` (the usual room if the board has none), laid
     /// out from `seed`. Its time begins at the clock's present moment; faults count from there.
     pub fn new(board: &Board, seed: u64, faults: &[Fault], clock: Arc<dyn Clock>) -> Plant {
-        let timing = match board.bus {
-            BusPlan::Sim(timing) | BusPlan::Linux { timing, .. } => timing,
-            // A log has no wire; a robot that is simulated all the same gets the usual one.
-            BusPlan::Log => I2cTiming { speed_hz: 100_000, timeout: Span::from_millis(20) },
-        };
+        // A log has no wire; a robot that is simulated all the same gets the usual one.
+        let usual = I2cTiming { speed_hz: 100_000, timeout: Span::from_millis(20) };
+        let timings: Vec<I2cTiming> = board.i2c.iter().map(|bus| bus.timing).collect();
+        let timings = if timings.is_empty() { vec![usual] } else { timings };
         let robot = Robot::new(board, seed, faults, clock.now());
-        Plant { robot: Arc::new(Mutex::new(robot)), clock, timing }
+        Plant { robot: Arc::new(Mutex::new(robot)), clock, timings: timings.into() }
     }
 
-    /// A handle on the I2C bus. A bus has one owner; a second handle is for tests and tools.
+    /// A handle on the first I2C bus, for tests and tools: a bus has one owner.
     pub fn i2c(&self) -> Box<dyn I2c> {
-        Box::new(SimI2c::new(self.clone()))
+        Box::new(SimI2c::new(self.clone(), 0, self.timings[0])) // there is one at least
     }
-    /// A handle on the lines. All handles see the same edges, each edge is delivered once: only the
-    /// owner of the echo lines may ask for edges.
+    /// A handle on all lines that gets the edges of every echo, for tests and tools.
     pub fn gpio(&self) -> Box<dyn Gpio> {
-        Box::new(SimGpio::new(self.clone()))
+        let now = self.clock.now();
+        let watch = self.robot_at(now).watch_echoes(now);
+        Box::new(SimGpio::new(self.clone(), watch))
     }
     /// What it has been through up to `now`.
     pub fn report(&self, now: Instant) -> Report {
@@ -119,15 +120,44 @@ impl Plant {
     pub(super) fn clock(&self) -> &dyn Clock {
         self.clock.as_ref()
     }
-    /// Speed and patience of its I2C bus.
-    pub(super) fn timing(&self) -> I2cTiming {
-        self.timing
-    }
     /// The robot, moved on to `now`.
     pub(super) fn robot_at(&self, now: Instant) -> MutexGuard<'_, Robot> {
         // A panic elsewhere leaves a robot that is still whole: every step ends as it began.
         let mut robot = self.robot.lock().unwrap_or_else(PoisonError::into_inner);
         robot.advance(now);
         robot
+    }
+}
+
+/// What the simulator has no wire for.
+fn absent(what: String) -> OpenError {
+    let why = "the simulated robot does not have it".into();
+    OpenError { what, why, fix: "name what the board file lists, on a bus that it lists".into() }
+}
+
+impl Wires for Plant {
+    fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
+        let timing = *self.timings.get(bus).ok_or_else(|| absent(format!("I2C bus {bus}")))?;
+        Ok(Box::new(SimI2c::new(self.clone(), bus, timing)))
+    }
+
+    fn gpio(&self, _owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
+        let now = self.clock.now();
+        let mut robot = self.robot_at(now);
+        let mut watched: Vec<Line> = Vec::new();
+        for LineUse { line, usage } in lines {
+            let done = match *usage {
+                Usage::Output { high } => robot.set_line(*line, high, now),
+                Usage::Input { .. } => robot.line_is_high(*line, now).map(drop),
+                Usage::Watched { .. } => {
+                    watched.push(*line);
+                    robot.line_is_high(*line, now).map(drop)
+                }
+            };
+            done.map_err(|fault: BusFault| absent(format!("line {} ({fault:?})", line.0)))?;
+        }
+        let watch = robot.watch(watched, now);
+        drop(robot);
+        Ok(Box::new(SimGpio::new(self.clone(), watch)))
     }
 }

@@ -9,6 +9,7 @@ use super::co_processor::CoProcessor;
 use super::faults::{Fault, FaultKind, Script};
 use super::ground::Ground;
 use super::hat::Hat;
+use super::imu::{Imu, Motion};
 use super::noise::Noise;
 use super::plant::Report;
 use super::sonar::{self, Condition, Sonar};
@@ -40,6 +41,7 @@ const EDGES: usize = 32;
 const NOISE_GROUND: u64 = 1;
 const NOISE_BATTERY: u64 = 4;
 const NOISE_LEAN: u64 = 5;
+const NOISE_IMU: u64 = 6;
 const NOISE_SONAR: u64 = 16;
 
 /// How a transfer fares on the wire, before its bytes are looked at.
@@ -53,6 +55,14 @@ pub enum Wire {
     Held,
 }
 
+/// What one handle on the lines gets to see.
+struct Watch {
+    lines: Vec<Line>,
+    edges: heapless::Deque<Edge, EDGES>,
+    /// Up to where the buttons' edges have been delivered.
+    seen: Instant,
+}
+
 /// What is behind the wires.
 pub struct Robot {
     zero: Instant,
@@ -63,16 +73,18 @@ pub struct Robot {
     car: Car,
     battery: Battery,
     hat: Option<Hat>,
-    leans: Vec<CoProcessor>,
+    /// With the bus that each sits on.
+    leans: Vec<(usize, CoProcessor)>,
+    imus: Vec<(usize, Imu)>,
     sonars: Vec<Sonar>,
     ground: Ground,
     wiring: Wiring,
     battery_noise: Noise,
     lean_noise: Noise,
-    edges: heapless::Deque<Edge, EDGES>,
+    watches: Vec<Watch>,
     /// Last counts of each converter channel, for when it freezes.
     converted: [Option<u16>; 8],
-    /// A transfer was broken off since the bus was last free.
+    /// A transfer was broken off since the first bus was last free.
     broken_off: bool,
     bytes_garbled: u64,
     brown_outs: u64,
@@ -85,7 +97,7 @@ impl Robot {
     pub fn new(board: &Board, seed: u64, faults: &[Fault], zero: Instant) -> Robot {
         let plan = board.sim.clone().unwrap_or_default();
         let world = World::new(&plan, seed);
-        let mut leans = Vec::new();
+        let (mut leans, mut imus): (Vec<_>, Vec<(usize, Imu)>) = (Vec::new(), Vec::new());
         let mut sonars = Vec::new();
         for sensor in &board.sensors {
             match sensor.kind {
@@ -94,7 +106,13 @@ impl Robot {
                     sonars.push(Sonar::new(echo, noise));
                 }
                 SensorKind::FloatRegister { address, register } => {
-                    leans.push(CoProcessor::new(address, register));
+                    leans.push((sensor.bus, CoProcessor::new(address, register)));
+                }
+                SensorKind::Mpu6050 { address, .. }
+                    if imus.iter().all(|(bus, imu)| (*bus, imu.address()) != (sensor.bus, address)) =>
+                {
+                    let noise = Noise::new(seed, NOISE_IMU + imus.len() as u64);
+                    imus.push((sensor.bus, Imu::new(address, noise)));
                 }
                 _ => {}
             }
@@ -109,12 +127,13 @@ impl Robot {
             battery: Battery::new(plan.battery_v),
             hat: board.mcu.as_ref().map(Hat::new),
             leans,
+            imus,
             sonars,
             ground: Ground::new([0, 1, 2].map(|nth| Noise::new(seed, NOISE_GROUND + nth))),
             wiring: Wiring::new(board),
             battery_noise: Noise::new(seed, NOISE_BATTERY),
             lean_noise: Noise::new(seed, NOISE_LEAN),
-            edges: heapless::Deque::new(),
+            watches: Vec::new(),
             converted: [None; 8],
             broken_off: false,
             bytes_garbled: 0,
@@ -166,7 +185,9 @@ impl Robot {
     pub fn advance(&mut self, now: Instant) {
         let due = now.since(self.zero).as_nanos() / STEP.as_nanos();
         while self.steps < due {
-            self.step(self.zero + STEP.times(self.steps));
+            let at = self.zero + STEP.times(self.steps);
+            self.step(at);
+            self.feel(at);
             self.steps += 1;
         }
     }
@@ -177,23 +198,35 @@ impl Robot {
             hat.brown_out(at);
             self.battery.dip();
             self.brown_outs += 1;
+            self.imus.iter_mut().for_each(|(_, imu)| imu.lose_power()); // they hang on the same rail
         }
         let drive = self.wiring.drive(hat);
         self.car.step(drive, self.wiring.steering_deg(hat), &self.world);
         self.battery.step(drive);
     }
 
+    /// What the inertial sensors feel of the step.
+    fn feel(&mut self, at: Instant) {
+        if self.imus.is_empty() {
+            return;
+        }
+        let turn = self.car.turn_rad_s();
+        let motion = Motion { lean_deg: self.true_lean_deg(at), speed: self.car.speed(), turn };
+        self.imus.iter_mut().for_each(|(_, imu)| imu.step(motion));
+    }
+
     // ---- I2C --------------------------------------------------------------------------------
 
     /// The start of a transfer, and what comes of it.
-    pub fn begin_transfer(&mut self, address: u8, ops: &[Op<'_>], now: Instant) -> Wire {
+    pub fn begin_transfer(&mut self, bus: usize, address: u8, ops: &[Op<'_>], now: Instant) -> Wire {
         self.transfers += 1;
-        let wire = if self.is_on(FaultKind::I2cStuck, now) {
-            self.break_off(address, ops, now);
+        let stuck = if bus == 0 { FaultKind::I2cStuck } else { FaultKind::SecondI2cStuck };
+        let wire = if self.is_on(stuck, now) {
+            self.break_off(bus, address, ops, now);
             Wire::Held
         } else {
-            self.broken_off = false;
-            if self.is_on(FaultKind::I2cNack, now) || !self.acknowledges(address, now) {
+            self.broken_off &= bus != 0;
+            if self.is_on(FaultKind::I2cNack, now) || !self.acknowledges(bus, address, now) {
                 Wire::Nack
             } else {
                 Wire::Free
@@ -207,46 +240,69 @@ impl Robot {
 
     /// The bus seizes up in the middle of the first transfer that meets the fault: one byte of it
     /// has arrived, the rest never will.
-    fn break_off(&mut self, address: u8, ops: &[Op<'_>], now: Instant) {
-        if self.broken_off || !self.acknowledges(address, now) {
-            return;
+    fn break_off(&mut self, bus: usize, address: u8, ops: &[Op<'_>], now: Instant) {
+        if bus != 0 || self.broken_off || !self.acknowledges(bus, address, now) {
+            return; // only the controller on the first bus minds
         }
         self.broken_off = true;
         if let Some(Op::Write(bytes)) = ops.first()
             && let Some(first) = bytes.first()
         {
-            self.take(address, *first, now);
+            self.take(bus, address, *first, now);
         }
     }
 
-    fn acknowledges(&self, address: u8, now: Instant) -> bool {
-        self.hat.as_ref().is_some_and(|hat| hat.answers(address, now))
-            || self.leans.iter().any(|device| device.address() == address)
+    fn acknowledges(&self, bus: usize, address: u8, now: Instant) -> bool {
+        self.hat.as_ref().is_some_and(|hat| bus == 0 && hat.answers(address, now))
+            || self.leans.iter().any(|(its, device)| *its == bus && device.address() == address)
+            || self.imus.iter().any(|(its, imu)| *its == bus && imu.address() == address)
     }
 
     /// The end of a transfer whose bytes were on the wire.
-    pub fn end_transfer(&mut self, address: u8, ops: &mut [Op<'_>], now: Instant) -> Result<(), BusFault> {
-        if !self.acknowledges(address, now) {
+    pub fn end_transfer(
+        &mut self,
+        bus: usize,
+        address: u8,
+        ops: &mut [Op<'_>],
+        now: Instant,
+    ) -> Result<(), BusFault> {
+        if !self.acknowledges(bus, address, now) {
             self.failed_transfers += 1; // it was there when the transfer began and lost its supply since
             return Err(BusFault::Nack);
         }
-        if self.hat.as_ref().is_some_and(|hat| hat.answers(address, now))
+        if self.hat.as_ref().is_some_and(|hat| bus == 0 && hat.answers(address, now))
             && let [Op::Write([register]), Op::Read(back)] = ops
         {
             self.read_block(*register, back, now);
             return Ok(());
         }
+        if let Some(nth) = self.imus.iter().position(|(its, imu)| *its == bus && imu.address() == address) {
+            self.talk_to_imu(nth, ops, now);
+            return Ok(());
+        }
         for op in ops {
             match op {
-                Op::Write(bytes) => bytes.iter().for_each(|byte| self.take(address, *byte, now)),
+                Op::Write(bytes) => bytes.iter().for_each(|byte| self.take(bus, address, *byte, now)),
                 Op::Read(bytes) => {
                     for byte in bytes.iter_mut() {
-                        *byte = self.give(address, now);
+                        *byte = self.give(bus, address, now);
                     }
                 }
             }
         }
         Ok(())
+    }
+
+    fn talk_to_imu(&mut self, nth: usize, ops: &mut [Op<'_>], now: Instant) {
+        for op in ops {
+            match op {
+                Op::Write(bytes) => self.imus[nth].1.write(bytes),
+                Op::Read(bytes) => {
+                    self.imus[nth].1.read(bytes);
+                    bytes.iter_mut().for_each(|byte| *byte = self.garble(*byte, now));
+                }
+            }
+        }
     }
 
     fn read_block(&mut self, register: u8, back: &mut [u8], now: Instant) {
@@ -256,25 +312,29 @@ impl Robot {
         }
     }
 
-    fn take(&mut self, address: u8, byte: u8, now: Instant) {
-        let hat = self.hat.as_mut().filter(|hat| hat.answers(address, now));
+    fn take(&mut self, bus: usize, address: u8, byte: u8, now: Instant) {
+        let hat = self.hat.as_mut().filter(|hat| bus == 0 && hat.answers(address, now));
         if let Some(channel) = hat.and_then(|hat| hat.take(byte)) {
             let counts = self.convert(channel, now);
             self.hat.iter_mut().for_each(|hat| hat.convert(counts));
         }
-        for device in self.leans.iter_mut().filter(|device| device.address() == address) {
-            device.take(byte);
+        for (its, device) in &mut self.leans {
+            if *its == bus && device.address() == address {
+                device.take(byte);
+            }
         }
     }
 
-    fn give(&mut self, address: u8, now: Instant) -> u8 {
+    fn give(&mut self, bus: usize, address: u8, now: Instant) -> u8 {
         let mut byte = 0xFF; // nobody pulls the line down
-        if let Some(hat) = self.hat.as_mut().filter(|hat| hat.answers(address, now)) {
+        if let Some(hat) = self.hat.as_mut().filter(|hat| bus == 0 && hat.answers(address, now)) {
             byte &= hat.give();
         }
         let lean = self.lean_deg(now);
-        for device in self.leans.iter_mut().filter(|device| device.address() == address) {
-            byte &= device.give(lean);
+        for (its, device) in &mut self.leans {
+            if *its == bus && device.address() == address {
+                byte &= device.give(lean);
+            }
         }
         self.garble(byte, now)
     }
@@ -316,12 +376,15 @@ impl Robot {
         if self.is_on(FaultKind::TiltNan, now) {
             return f32::NAN;
         }
-        let lean = match (self.is_on(FaultKind::TiltOver, now), self.car.has_fallen()) {
+        (self.true_lean_deg(now) + self.lean_noise.draw(LEAN_NOISE_DEG)) as f32
+    }
+
+    fn true_lean_deg(&self, now: Instant) -> f64 {
+        match (self.is_on(FaultKind::TiltOver, now), self.car.has_fallen()) {
             (true, _) => OVER_DEG,
             (false, true) => FALLEN_DEG,
             (false, false) => 0.0,
-        };
-        (lean + self.lean_noise.draw(LEAN_NOISE_DEG)) as f32
+        }
     }
 
     // ---- lines ------------------------------------------------------------------------------
@@ -358,13 +421,15 @@ impl Robot {
         }
     }
 
-    /// Puts `edge` in its place in time.
+    /// Puts `edge` in its place in time for everybody who watches its line.
     fn deliver(&mut self, edge: Edge) {
-        if self.edges.is_full() {
-            self.edges.pop_front();
+        for watch in self.watches.iter_mut().filter(|watch| watch.lines.contains(&edge.line)) {
+            if watch.edges.is_full() {
+                watch.edges.pop_front();
+            }
+            let _ = watch.edges.push_back(edge); // there is room now
+            watch.edges.make_contiguous().sort_unstable_by_key(|edge| edge.stamp);
         }
-        let _ = self.edges.push_back(edge); // there is room now
-        self.edges.make_contiguous().sort_unstable_by_key(|edge| edge.stamp);
     }
 
     /// Level of a line.
@@ -376,8 +441,47 @@ impl Robot {
         })
     }
 
-    /// Takes the first edge that happens up to `end`.
-    pub fn take_edge(&mut self, end: Instant) -> Option<Edge> {
-        if self.edges.front().is_some_and(|edge| edge.stamp <= end) { self.edges.pop_front() } else { None }
+    /// A new watch on `lines`, from `now` on; its number.
+    pub fn watch(&mut self, lines: Vec<Line>, now: Instant) -> usize {
+        self.watches.push(Watch { lines, edges: heapless::Deque::new(), seen: now });
+        self.watches.len() - 1
+    }
+    /// A new watch on every echo; its number.
+    pub fn watch_echoes(&mut self, now: Instant) -> usize {
+        self.watch(self.wiring.echoes().collect(), now)
+    }
+
+    /// Takes the first edge of a watch that happens up to `end`.
+    pub fn take_edge(&mut self, watch: usize, end: Instant) -> Option<Edge> {
+        let pressed = self.next_press(watch, end);
+        let watch = self.watches.get_mut(watch)?;
+        let echoed = watch.edges.front().filter(|edge| edge.stamp <= end).copied();
+        match (echoed, pressed) {
+            (Some(echoed), Some(pressed)) if pressed.stamp < echoed.stamp => {
+                watch.seen = pressed.stamp;
+                Some(pressed)
+            }
+            (Some(_), _) => watch.edges.pop_front(),
+            (None, Some(pressed)) => {
+                watch.seen = pressed.stamp;
+                Some(pressed)
+            }
+            (None, None) => {
+                watch.seen = watch.seen.max(end);
+                None
+            }
+        }
+    }
+
+    /// The next edge of a watched button: the script has it.
+    fn next_press(&self, watch: usize, end: Instant) -> Option<Edge> {
+        let watch = self.watches.get(watch)?;
+        let button = |line: &Line| match self.wiring.role(*line) {
+            Some(Role::Button { active_low }) => Some((*line, active_low)),
+            _ => None,
+        };
+        let (line, active_low) = watch.lines.iter().find_map(button)?;
+        let stamp = self.script.next_change(FaultKind::EStop, watch.seen, end)?;
+        Some(Edge { line, high: self.is_on(FaultKind::EStop, stamp) != active_low, stamp })
     }
 }

@@ -124,6 +124,10 @@ impl Wiring {
     pub fn role(&self, line: Line) -> Option<Role> {
         self.wires.iter().find(|wire| wire.line == line).map(|wire| wire.role)
     }
+    /// The lines that sonars answer on.
+    pub fn echoes(&self) -> impl Iterator<Item = Line> {
+        self.wires.iter().filter(|wire| matches!(wire.role, Role::Echo(_))).map(|wire| wire.line)
+    }
     /// How an output was driven last.
     pub fn is_high(&self, line: Line) -> bool {
         self.wires.iter().any(|wire| wire.line == line && wire.high)

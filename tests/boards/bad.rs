@@ -399,12 +399,16 @@ fn a_bus_must_carry_what_hangs_on_it() {
 #[test]
 fn wires_and_logs_do_not_mix() {
     let simulated = faults(&text_of(V4).replacen("kind = \"linux\"", "kind = \"sim\"", 1));
-    assert_eq!(simulated.len(), 2, "{simulated:#?}");
+    assert_eq!(simulated.len(), 4, "{simulated:#?}");
     assert!(
         simulated[0].contains("bus.i2c: unknown key; known keys: kind, speed_hz, timeout_ms"),
         "{simulated:#?}"
     );
     assert!(simulated[1].contains("bus.gpio_labels: unknown key"), "{simulated:#?}");
+    for (fault, sensor) in simulated[2..].iter().zip(["undervoltage", "cpu"]) {
+        let words = "reads the machine itself: it needs the bus kind \"linux\"";
+        assert!(fault.contains(&format!("sensor.{sensor}.kind")) && fault.contains(words), "{fault}");
+    }
     let no_world = faults("inherits = \"sim\"\nsim = { remove = true }\n");
     assert_eq!(no_world.len(), 1, "{no_world:#?}");
     assert!(
@@ -500,7 +504,7 @@ fn a_file_that_cannot_be_read_says_what_boards_there_are() {
             "no-such-folder/picar-v4.toml",
             "did you mean `picarx-v4`?; built-in boards: sim, picarx-v4, picarx-v5",
         ),
-        ("zebra", "built-in boards: sim, picarx-v4, picarx-v5, scitos-g5"),
+        ("zebra", "built-in boards: sim, picarx-v4, picarx-v5, virtual-bench"),
         ("/dev/zero", "not a board file"),
         ("src", "directory"),
     ] {

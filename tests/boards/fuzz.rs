@@ -1,8 +1,11 @@
 //! Whatever is written, the answer is a sound board or a list of faults, never a panic.
 
 use super::text_of;
-use ganglion::board::plan::Board;
+use ganglion::board::addresses::{expected, holder};
+use ganglion::board::lines::lines;
+use ganglion::board::plan::{Board, GuardHold};
 use ganglion::board::{self, BoardError};
+use ganglion::bus::Line;
 use ganglion::command::MAX_MOTORS;
 use ganglion::device::SensorKind;
 use ganglion::frame::MAX_SENSORS;
@@ -10,7 +13,11 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 
 /// Values that are wrong somewhere, at the ends of ranges, or of a type that surprises.
-const VALUES: [&str; 28] = [
+const VALUES: [&str; 32] = [
+    "0x40",
+    "\"side:0x68\"",
+    "\"PQ.06\"",
+    "\"adapter:c250000.i2c\"",
     "0",
     "-1",
     "1",
@@ -132,7 +139,33 @@ fn assert_sound(board: &Board) {
     let others = [targets.tick_p99_us, targets.memory_mb];
     assert!(ratios.iter().chain(&others).flatten().all(|value| value.is_finite() && *value > 0.0));
     assert!(targets.cycle_p50.is_none_or(|p50| targets.cycle_p99.is_none_or(|p99| p50 <= p99)));
+    assert_wires(board);
     assert!(board.budget.target <= board.field.dt && board.safety.command_valid >= board.period);
+}
+
+/// What every part takes for granted about the wires.
+fn assert_wires(board: &Board) {
+    let known = |line: Line| line.name().map_or(line.0 <= 255, |at| at < board.line_names.len());
+    assert!(lines(board).iter().all(|(line, _)| known(*line)));
+    for (at, bus) in board.i2c.iter().enumerate() {
+        assert!(bus.timing.timeout < board.safety.wire_lost && bus.timing.speed_hz >= 10_000);
+        let expected = expected(board, at);
+        assert!(expected.windows(2).all(|pair| pair[0].address < pair[1].address));
+        for device in &expected {
+            assert!((0x08..=0x77).contains(&device.address));
+            assert!(holder(board, at, device.address).is_none(), "{device:?} has a reserved address");
+        }
+    }
+    assert!(board.sensors.iter().all(|sensor| sensor.bus < board.i2c.len().max(1)));
+    assert!(board.reserved_addresses.iter().all(|reserved| reserved.bus < board.i2c.len()));
+    assert!(board.mcu.is_none() || board.pwm.is_none(), "one source of pulses");
+    if let Some(guard) = board.guard {
+        assert!(guard.patience >= board.period.times(4));
+        match guard.holds {
+            GuardHold::Reset => assert!(board.mcu.is_some()),
+            GuardHold::Enable => assert!(board.enable.is_some()),
+        }
+    }
 }
 
 proptest! {

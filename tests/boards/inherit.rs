@@ -216,3 +216,16 @@ fn a_board_without_a_folder_is_found_beside_where_one_stands() {
     let error = board::load(Path::new("Cargo.toml")).unwrap_err().to_string();
     assert!(error.contains("package: unknown key"), "{error}");
 }
+
+#[test]
+fn a_single_key_is_removed_too() {
+    let gone = board::from_text(
+        "x",
+        "inherits = \"picarx-v4\"\n[[sensor]]\nname = \"range\"\nworst_per_s = { remove = true }\n",
+    );
+    let board = gone.unwrap().board;
+    let range = board.sensors.iter().find(|sensor| sensor.name == "range").unwrap();
+    assert_eq!(range.worst_per_s, 0.0);
+    let nothing = faults("inherits = \"picarx-v4\"\n[guard]\nhold = { remove = true }\n");
+    assert!(nothing.len() == 1 && nothing[0].contains("nothing of that name is inherited"), "{nothing:#?}");
+}

@@ -34,12 +34,12 @@ fn a_stuck_bus_costs_its_timeout_and_leaves_the_frames_shifted() {
     let mut rig = Rig::ready(1, &["i2c-stuck@2+1"]);
     rig.command(0.2, 0.0).unwrap();
     rig.wait_until(ms(2000));
-    let fault = rig.actuators.stop(rig.i2c.as_mut()).unwrap_err();
+    let fault = rig.stop().unwrap_err();
     assert_eq!(fault, DeviceFault::Bus { register: 0x2D, fault: BusFault::TimedOut });
     assert!(fault.needs_reset());
     assert_eq!(rig.clock.now().since(rig.plant.zero()), ms(2040), "two motors, 20 ms each");
     rig.wait_until(ms(3000));
-    rig.actuators.stop(rig.i2c.as_mut()).unwrap();
+    rig.stop().unwrap();
     assert!(!rig.plant.motors_still(), "the bus is free again and the controller does not understand");
     rig.set_up().unwrap();
     assert!(rig.plant.motors_still());

@@ -79,7 +79,7 @@ fn stop_stills_all_motors_within_two_writes() {
     let mut rig = Rig::ready(2, &[]);
     rig.command(1.0, 0.0).unwrap();
     let start = rig.clock.now();
-    rig.actuators.stop(rig.i2c.as_mut()).unwrap();
+    rig.stop().unwrap();
     assert_eq!(rig.clock.now().since(start), Span::from_micros(2 * 380));
     assert!(rig.plant.motors_still());
 }

@@ -48,7 +48,7 @@ fn a_write_that_is_broken_off_shifts_everything_until_a_reset() {
     rig.sleep(ms(300));
     rig.i2c.write(0x14, &[0x2D]).unwrap(); // two of three bytes are missing
     // Every write is acknowledged and none arrives: neither stop nor converter obeys.
-    rig.actuators.stop(rig.i2c.as_mut()).unwrap();
+    rig.stop().unwrap();
     assert!(!rig.plant.motors_still());
     let frozen = rig.adc(0);
     assert_eq!(rig.adc(0), frozen);

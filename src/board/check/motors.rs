@@ -1,6 +1,7 @@
 //! `[[motor]]`: how each is driven, and its limits.
 
-use super::wires::{self, Claims, PwmUse, Wiring};
+use super::claims::{Claims, PwmUse};
+use super::wires::{self, Wiring};
 use crate::board::plan::MotorPlan;
 use crate::board::reader::Section;
 use crate::device::MotorKind;
@@ -32,7 +33,7 @@ pub fn motor(
         return None;
     };
     if !matches!(kind, Kind::Recorded) {
-        wiring.demand(&section, word, true);
+        wiring.demand_pwm(&section, word);
     }
     let kind = match kind {
         Kind::DcDir => dc_dir(&section, wiring, claims),

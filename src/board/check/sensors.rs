@@ -1,9 +1,11 @@
 //! `[[sensor]]`: where each value comes from, when it may be believed, how it enters the field.
 
-use super::wires::{self, ADC_CHANNELS, Claims, Thing, Wiring};
+use super::chips;
+use super::claims::{Claims, Thing};
+use super::wires::{self, ADC_CHANNELS, Wiring};
 use crate::board::plan::{BusPlan, Curve, Scale, SensorPlan};
 use crate::board::reader::Section;
-use crate::device::SensorKind;
+use crate::device::{PowerChip, SensorKind};
 use crate::time::Span;
 
 /// Names that a sensor may refer to.
@@ -19,21 +21,51 @@ enum Kind {
     HcSr04,
     HatAdc,
     FloatRegister,
+    Mpu6050,
+    Vl53l0x,
+    Power(PowerChip),
+    Ads1115,
+    Hwmon,
+    Thermal,
+    Gpu,
     Button,
     MotorEcho,
     Least,
     LogColumn,
 }
 
-const KINDS: [(&str, Kind); 7] = [
+const KINDS: [(&str, Kind); 15] = [
     ("hc-sr04", Kind::HcSr04),
     ("hat-adc", Kind::HatAdc),
     ("float-register", Kind::FloatRegister),
+    ("mpu6050", Kind::Mpu6050),
+    ("vl53l0x", Kind::Vl53l0x),
+    ("ina219", Kind::Power(PowerChip::Ina219)),
+    ("ina226", Kind::Power(PowerChip::Ina226)),
+    ("ads1115", Kind::Ads1115),
+    ("hwmon", Kind::Hwmon),
+    ("thermal", Kind::Thermal),
+    ("gpu", Kind::Gpu),
     ("button", Kind::Button),
     ("motor-echo", Kind::MotorEcho),
     ("least", Kind::Least),
     ("log-column", Kind::LogColumn),
 ];
+
+impl Kind {
+    /// On an I2C bus of its own choice.
+    fn names_its_bus(self) -> bool {
+        matches!(self, Kind::FloatRegister | Kind::Mpu6050 | Kind::Vl53l0x | Kind::Power(_) | Kind::Ads1115)
+    }
+    /// Shortest sensible period in milliseconds.
+    fn shortest_ms(self) -> f64 {
+        match self {
+            Kind::HcSr04 => PING_MS,
+            Kind::Vl53l0x => RANGING_MS,
+            _ => 0.5,
+        }
+    }
+}
 
 /// Largest value that a physical range may name.
 const LARGEST: f64 = 1e6;
@@ -41,6 +73,8 @@ const LARGEST: f64 = 1e6;
 const FULL_COUNT: f64 = 4095.0;
 /// The HC-SR04 needs this long from ping to ping, or it hears the last one (data sheet).
 const PING_MS: f64 = 60.0;
+/// A VL53L0X measures for this long in its fastest profile (data sheet, table 12).
+const RANGING_MS: f64 = 20.0;
 
 /// Reads one sensor; `tick` is the control period, which is also the period of values that no bus
 /// has to be asked for.
@@ -57,17 +91,29 @@ pub fn sensor(
         return None;
     };
     match kind {
-        Kind::HcSr04 | Kind::FloatRegister | Kind::Button => wiring.demand(&section, word, false),
-        Kind::HatAdc => wiring.demand(&section, word, true),
+        Kind::HcSr04 | Kind::Button => wiring.demand_wires(&section, word),
+        kind if kind.names_its_bus() => wiring.demand_wires(&section, word),
+        Kind::HatAdc => wiring.demand_mcu(&section, word),
+        Kind::Hwmon | Kind::Thermal | Kind::Gpu => wiring.demand_machine(&section, word),
         Kind::LogColumn if !matches!(wiring.bus, Some(BusPlan::Log) | None) => {
             section.misfit("kind", "\"log-column\" needs the bus kind \"log\"".to_string());
         }
         _ => {}
     }
-    let source = source(&section, kind, &name, names, claims);
+    let bus = if kind.names_its_bus() { chips::bus(&section, wiring, claims) } else { Some(0) };
+    let source = match kind {
+        Kind::FloatRegister => chips::float_register(&section, bus, claims),
+        Kind::Mpu6050 => chips::mpu6050(&section, bus, claims),
+        Kind::Vl53l0x => chips::vl53l0x(&section, bus, claims),
+        Kind::Power(chip) => chips::power(&section, word, chip, bus, claims),
+        Kind::Ads1115 => chips::ads1115(&section, bus, claims),
+        Kind::Hwmon => chips::hwmon(&section),
+        Kind::Thermal => section.text("zone").required().map(|zone| SensorKind::Thermal { zone }),
+        Kind::Gpu => chips::gpu(&section),
+        _ => source(&section, kind, &name, names, claims),
+    };
     let unit = section.text("unit").required();
-    let shortest = if kind == Kind::HcSr04 { PING_MS } else { 0.5 };
-    let period = section.millis("period_ms", shortest..=60_000.0);
+    let period = section.millis("period_ms", kind.shortest_ms()..=60_000.0);
     let period = match kind {
         Kind::MotorEcho | Kind::Least | Kind::LogColumn => Some(period.or(tick)),
         _ => period.required(),
@@ -96,6 +142,7 @@ pub fn sensor(
         name,
         unit: unit?,
         kind: source?,
+        bus: bus?,
         period: period?,
         max_age,
         valid: valid?.map(|end| end as f32),
@@ -131,14 +178,6 @@ fn source(
             }
             Some(SensorKind::HatAdc { channel: channel?, per_count: (full_scale? / FULL_COUNT) as f32 })
         }
-        Kind::FloatRegister => {
-            let address = wires::address(section, "address");
-            let register = section.integer("register", 0..=252).required(); // its last byte is 255
-            if let (Some(address), Some(register)) = (address, register) {
-                claims.take(Thing::Registers(address, register as u8), section.path("address"));
-            }
-            Some(SensorKind::FloatRegister { address: address?, register: register? as u8 })
-        }
         Kind::Button => {
             let line = wires::line(section, "line", claims);
             let active_low = section.flag("active_low").required();
@@ -153,6 +192,8 @@ fn source(
         Kind::LogColumn => {
             Some(SensorKind::LogColumn { column: section.text("column").or(name.to_string()) })
         }
+        // Those that `chips` reads.
+        _ => None,
     }
 }
 

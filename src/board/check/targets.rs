@@ -24,6 +24,7 @@ pub fn targets(section: &Section<'_>, periods: &Periods) -> Targets {
         rung5_ratio: section.real("rung5_ratio", RATIO).optional(),
         f16_ratio: section.real("f16_ratio", RATIO).optional(),
         memory_mb: section.real("memory_mb", 0.1..=1e6).optional(),
+        sensor_to_motor: section.millis("sensor_to_motor_ms", 0.01..=1000.0).optional(),
         gpu: gpu(&section.section("gpu")),
     };
     if let (Some(p50), Some(p99)) = (targets.cycle_p50, targets.cycle_p99)

@@ -1,20 +1,24 @@
-//! The buses, the microcontroller, and who takes which line, channel and timer.
+//! What is wired besides the buses: the microcontroller, other sources of PWM, lines that are spoken for, the line that
+//! lets current into the motors, and the guard that holds one of them.
 
-use crate::board::finding::Problem;
-use crate::board::plan::{BusPlan, I2cTiming};
+use super::claims::{Claims, PwmUse, Thing};
+use crate::board::plan::{BusPlan, EnablePlan, GuardHold, GuardPlan};
 use crate::board::reader::Section;
-use crate::board::report::{Report, Shared};
+use crate::board::spelling::ADDRESSES;
 use crate::bus::Line;
-use crate::device::McuPlan;
-use crate::device::robot_hat::timer_of;
-use std::fmt;
+use crate::device::{McuPlan, PwmPlan};
+use crate::time::Span;
 
-/// Highest GPIO line number: the largest chip that boards in view have counts 164 lines.
-const LINES: std::ops::RangeInclusive<i64> = 0..=255;
-/// 7-bit I2C addresses that are not reserved by the specification (UM10204, table 3).
-const ADDRESSES: std::ops::RangeInclusive<i64> = 0x08..=0x77;
 /// Channels of the Robot HAT's converter.
 pub const ADC_CHANNELS: u8 = 5;
+/// Timers of the Robot HAT v4.
+const TIMERS_V4: u8 = 4;
+/// Channels of a PCA9685.
+const PCA9685_CHANNELS: i64 = 16;
+/// Channels of one chip in sysfs: those of the computers in view have one to four.
+const SYSFS_CHANNELS: i64 = 32;
+/// Frames a second at which any hobby servo is at ease; faster ones make analogue servos hot.
+const SERVO_HZ: std::ops::RangeInclusive<f32> = 40.0..=60.0;
 
 /// What sensors and motors may be wired to.
 pub struct Wiring<'b> {
@@ -22,63 +26,51 @@ pub struct Wiring<'b> {
     pub bus: Option<&'b BusPlan>,
     /// The microcontroller, `Some(None)` where it is faulty.
     pub mcu: Option<Option<&'b McuPlan>>,
+    /// Another source of PWM, `Some(None)` where it is faulty.
+    pub pwm: Option<Option<&'b PwmPlan>>,
 }
 
 impl Wiring<'_> {
-    /// PWM channels that there are. A v4 has P0 to P13, a v5 has P0 to P19.
-    pub fn pwm_channels(&self) -> u8 {
+    /// PWM channels of the Robot HAT. A v4 has P0 to P13, a v5 has P0 to P19.
+    fn hat_channels(&self) -> u8 {
         if self.mcu.flatten().is_some_and(|mcu| mcu.timers == TIMERS_V4) { 14 } else { 20 }
     }
-    /// Notes where `section` needs the microcontroller, or wires at all, and there are none.
-    pub fn demand(&self, section: &Section<'_>, kind: &str, mcu: bool) {
+    /// Notes where `section` needs wires, and there are none.
+    pub fn demand_wires(&self, section: &Section<'_>, kind: &str) {
         if matches!(self.bus, Some(BusPlan::Log)) {
             section.misfit("kind", format!("\"{kind}\" needs wires; the bus kind \"log\" has none"));
-        } else if mcu && self.mcu.is_none() {
-            section.misfit("kind", format!("\"{kind}\" needs the microcontroller: an [mcu] table"));
         }
     }
-}
-
-/// Timers of the Robot HAT v4.
-const TIMERS_V4: u8 = 4;
-
-/// `[bus]`.
-pub fn bus(section: &Section<'_>) -> Option<BusPlan> {
-    #[derive(Clone, Copy)]
-    enum Kind {
-        Sim,
-        Linux,
-        Log,
-    }
-    let kinds = [("sim", Kind::Sim), ("linux", Kind::Linux), ("log", Kind::Log)];
-    let Some((_, kind)) = section.choice("kind", "bus kind", &kinds).required() else {
-        section.give_up();
-        return None;
-    };
-    Some(match kind {
-        Kind::Log => BusPlan::Log,
-        Kind::Sim => BusPlan::Sim(timing(section)),
-        Kind::Linux => {
-            let i2c_path = section.text("i2c").required();
-            let gpio_labels = section.texts("gpio_labels").required();
-            let timing = timing(section);
-            if i2c_path.as_ref().is_some_and(|path| !path.starts_with('/')) {
-                section.misfit("i2c", "wanted: an absolute path, as in \"/dev/i2c-1\"".to_string());
+    /// Notes where `section` needs the microcontroller, and there is none.
+    pub fn demand_mcu(&self, section: &Section<'_>, kind: &str) {
+        match self.bus {
+            Some(BusPlan::Log) => self.demand_wires(section, kind),
+            _ if self.mcu.is_none() => {
+                section.misfit("kind", format!("\"{kind}\" needs the microcontroller: an [mcu] table"));
             }
-            if gpio_labels.as_ref().is_some_and(Vec::is_empty) {
-                section.misfit("gpio_labels", "found none of them; wanted: at least one label".to_string());
-            }
-            BusPlan::Linux { i2c_path: i2c_path?, gpio_labels: gpio_labels?, timing }
+            _ => {}
         }
-    })
-}
-
-fn timing(section: &Section<'_>) -> I2cTiming {
-    // 100 kHz is what a Raspberry Pi sets and the vendor's installer leaves; 1 MHz is fast mode plus.
-    let speed = section.integer("speed_hz", 10_000..=1_000_000).or(100_000);
-    // The kernel's own second is far too long: a hung transfer must not outlive the lost-bus limit.
-    let timeout = section.millis("timeout_ms", 1.0..=1000.0).or(crate::time::Span::from_millis(20));
-    I2cTiming { speed_hz: speed as u32, timeout }
+    }
+    /// Notes where `section` is a motor that needs pulses, and nothing makes any.
+    pub fn demand_pwm(&self, section: &Section<'_>, kind: &str) {
+        match self.bus {
+            Some(BusPlan::Log) => self.demand_wires(section, kind),
+            _ if self.mcu.is_none() && self.pwm.is_none() => {
+                let rule = format!(
+                    "\"{kind}\" needs the microcontroller: an [mcu] table (or another source of PWM: [pca9685] or [pwm])"
+                );
+                section.misfit("kind", rule);
+            }
+            _ => {}
+        }
+    }
+    /// Notes where `section` reads the computer that the program runs on, and the board is not about one.
+    pub fn demand_machine(&self, section: &Section<'_>, kind: &str) {
+        if let Some(BusPlan::Sim | BusPlan::Log) = self.bus {
+            let rule = format!("\"{kind}\" reads the machine itself: it needs the bus kind \"linux\"");
+            section.misfit("kind", rule);
+        }
+    }
 }
 
 /// `[mcu]`.
@@ -91,22 +83,88 @@ pub fn mcu(section: &Section<'_>, claims: &mut Claims) -> Option<McuPlan> {
         section.misfit("timers", format!("found {timers}; allowed: 4 (Robot HAT v4) or 7 (v5)"));
     }
     let plan = McuPlan { address: address?, clock_hz: clock? as u32, timers: timers? as u8, reset: reset? };
-    claims.take(Thing::Address(plan.address), section.path("address"));
+    claims.take(Thing::Address(0, plan.address), section.path("address"));
     Some(plan)
+}
+
+/// `[pca9685]`, on the first bus.
+pub fn pca9685(section: &Section<'_>, claims: &mut Claims) -> Option<PwmPlan> {
+    // Its six address pins; the data sheet's own limits of the prescaler with the internal clock.
+    let address = section.integer("address", 0x40..=0x77).required();
+    let hz = section.real("hz", 24.0..=1526.0).required();
+    let output_enable = optional_line(section, "output_enable", claims);
+    if let Some(address) = address {
+        claims.take(Thing::Address(0, address as u8), section.path("address"));
+    }
+    Some(PwmPlan::Pca9685 { address: address? as u8, hz: hz? as f32, output_enable: output_enable? })
+}
+
+/// `[pwm]`: the computer's own.
+pub fn sysfs_pwm(section: &Section<'_>) -> Option<PwmPlan> {
+    let device = section.text("device").required();
+    // Below 20 Hz a motor knocks; above 100 kHz no bridge in view follows.
+    let hz = section.real("hz", 20.0..=100_000.0).required();
+    Some(PwmPlan::Sysfs { device: device?, hz: hz? as f32 })
 }
 
 /// `[reserved]`: lines that the board needs for itself, by name; no role may take them.
 pub fn reserved(section: Section<'_>, claims: &mut Claims) {
-    for (name, number) in section.free_integers(LINES) {
-        claims.take(Thing::Line(number as u32), section.path(&name));
+    for name in section.free_names() {
+        line(&section, &name, claims);
     }
 }
 
+/// `[enable]`.
+pub fn enable(section: &Section<'_>, claims: &mut Claims) -> Option<EnablePlan> {
+    let line = line(section, "line", claims);
+    let on_high = section.flag("on_high").required();
+    Some(EnablePlan { line: line?, on_high: on_high? })
+}
+
+/// `[guard]`; what it holds has to be there.
+pub fn guard(section: &Section<'_>, mcu: bool, enable: bool, tick: Option<Span>) -> Option<GuardPlan> {
+    let holds = [("reset", GuardHold::Reset), ("enable", GuardHold::Enable)];
+    let holds =
+        section.choice("holds", "line for a guard to hold", &holds).required().map(|(_, holds)| holds);
+    // Below 10 ms a busy core is taken for a dead program; a second is half a metre of way.
+    let patience = section.millis("patience_ms", 10.0..=1000.0).required();
+    let required = section.flag("required").or(true);
+    match holds {
+        Some(GuardHold::Reset) if !mcu => section.misfit(
+            "holds",
+            "\"reset\" is the microcontroller's reset line: the board has no [mcu] table".to_string(),
+        ),
+        Some(GuardHold::Enable) if !enable => section.misfit(
+            "holds",
+            "\"enable\" is the motors' enable line: the board has no [enable] table".to_string(),
+        ),
+        _ => {}
+    }
+    // A heartbeat goes out four times in that time, and only if the loop has advanced since the last one.
+    if let (Some(patience), Some(tick)) = (patience, tick)
+        && patience < tick.times(4)
+    {
+        let (found, least) = (super::millis(patience), super::millis(tick.times(4)));
+        let rule = format!("found {found} ms; must not be below four control periods ({least} ms)");
+        section.misfit("patience_ms", rule);
+    }
+    Some(GuardPlan { holds: holds?, patience: patience?, required })
+}
+
 /// A GPIO line, claimed.
-pub fn line(section: &Section<'_>, key: &'static str, claims: &mut Claims) -> Option<Line> {
-    let number = section.integer(key, LINES).required()? as u32;
-    claims.take(Thing::Line(number), section.path(key));
-    Some(Line(number))
+pub fn line(section: &Section<'_>, key: &str, claims: &mut Claims) -> Option<Line> {
+    let word = section.line(key).required()?;
+    let line = claims.line(word, section, key)?;
+    claims.take(Thing::Line(line), section.path(key));
+    Some(line)
+}
+
+/// A GPIO line that may be left out, claimed. The outer `None`: what is written is faulty.
+pub fn optional_line(section: &Section<'_>, key: &str, claims: &mut Claims) -> Option<Option<Line>> {
+    let Some(word) = section.line(key).if_written()? else { return Some(None) };
+    let line = claims.line(word, section, key)?;
+    claims.take(Thing::Line(line), section.path(key));
+    Some(Some(line))
 }
 
 /// A 7-bit I2C address, not claimed.
@@ -114,7 +172,8 @@ pub fn address(section: &Section<'_>, key: &'static str) -> Option<u8> {
     section.integer(key, ADDRESSES).required().map(|address| address as u8)
 }
 
-/// A PWM channel, claimed with the frequency that its timer has to run at.
+/// A PWM channel, claimed with the frequency that it has to run at. Robot HAT channels are named as on its print, those
+/// of other sources are numbers.
 pub fn pwm(
     section: &Section<'_>,
     key: &'static str,
@@ -122,97 +181,24 @@ pub fn pwm(
     wiring: &Wiring<'_>,
     claims: &mut Claims,
 ) -> Option<u8> {
-    let channel = section.channel(key, 'P', wiring.pwm_channels())?;
+    let Some(other) = wiring.pwm else {
+        let channel = section.channel(key, 'P', wiring.hat_channels())?;
+        claims.take_hat_pwm(channel, use_of, section.path(key));
+        return Some(channel);
+    };
+    let channels = match other {
+        Some(PwmPlan::Pca9685 { hz, .. }) => {
+            if use_of == PwmUse::Servo && !SERVO_HZ.contains(hz) {
+                let rule = format!(
+                    "a servo wants 40 to 60 Hz; all channels of the PCA9685 run at {hz} Hz (pca9685.hz)"
+                );
+                section.misfit(key, rule);
+            }
+            PCA9685_CHANNELS
+        }
+        Some(PwmPlan::Sysfs { .. }) | None => SYSFS_CHANNELS,
+    };
+    let channel = section.integer(key, 0..=channels - 1).required()? as u8;
     claims.take(Thing::Pwm(channel), section.path(key));
-    claims.pwm.push((channel, use_of, section.path(key)));
     Some(channel)
-}
-
-/// What a PWM channel drives, and thereby how fast its timer has to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PwmUse {
-    /// 50 Hz.
-    Servo,
-    /// Around 1.8 kHz.
-    DcMotor,
-}
-
-/// A thing that only one role can have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Thing {
-    /// A GPIO line.
-    Line(u32),
-    /// A PWM channel.
-    Pwm(u8),
-    /// A converter channel.
-    Adc(u8),
-    /// A whole I2C device.
-    Address(u8),
-    /// Four bytes of an I2C device, from a register on.
-    Registers(u8, u8),
-}
-
-impl Thing {
-    fn collides(self, other: Thing) -> bool {
-        match (self, other) {
-            (Thing::Registers(a, r), Thing::Registers(b, s)) => a == b && r.abs_diff(s) < 4,
-            (Thing::Registers(a, _), Thing::Address(b)) | (Thing::Address(a), Thing::Registers(b, _)) => {
-                a == b
-            }
-            _ => self == other,
-        }
-    }
-}
-
-impl fmt::Display for Thing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Thing::Line(number) => write!(f, "GPIO line {number}"),
-            Thing::Pwm(channel) => write!(f, "PWM channel P{channel}"),
-            Thing::Adc(channel) => write!(f, "ADC channel A{channel}"),
-            Thing::Address(address) => write!(f, "I2C address {address:#04x}"),
-            Thing::Registers(address, register) => {
-                write!(f, "I2C device {address:#04x}, registers {register:#04x} to {:#04x},", register + 3)
-            }
-        }
-    }
-}
-
-/// Who takes what, by the path of the key that says so.
-#[derive(Default)]
-pub struct Claims {
-    taken: Vec<(Thing, String)>,
-    pwm: Vec<(u8, PwmUse, String)>,
-}
-
-impl Claims {
-    /// The role at `key` takes `thing`.
-    pub fn take(&mut self, thing: Thing, key: String) {
-        self.taken.push((thing, key));
-    }
-
-    /// Notes everything that is taken twice, and timers that would need two frequencies.
-    pub fn settle(&self, report: &Shared) {
-        let report = &mut *report.borrow_mut();
-        for (at, (thing, key)) in self.taken.iter().enumerate() {
-            if let Some((_, holder)) = self.taken[..at].iter().find(|(other, _)| thing.collides(*other)) {
-                clash(report, key, thing.to_string(), holder);
-            }
-        }
-        for timer in 0..7 {
-            let mut group = self.pwm.iter().filter(|(channel, _, _)| timer_of(*channel) == timer);
-            let Some((_, first, holder)) = group.next() else { continue };
-            // One message a timer: where one channel is out of place, which one is for people to say.
-            if let Some((_, _, key)) = group.find(|(_, use_of, _)| use_of != first) {
-                let thing = format!("PWM timer {timer} (one frequency: servos want 50 Hz, motors more)");
-                clash(report, key, thing, holder);
-            }
-        }
-    }
-}
-
-fn clash(report: &mut Report, key: &str, thing: String, holder: &str) {
-    let (spot, written) = (report.spot_of(key), report.spot_of(holder));
-    let problem = Problem::Clash { thing, holder: holder.to_string(), written };
-    report.findings.push(crate::board::finding::Finding { key: key.to_string(), problem, spot });
 }

@@ -4,6 +4,7 @@ mod all;
 mod control;
 mod device;
 mod field;
+mod hrr;
 
 use super::exit::Failure;
 use crate::time::Span;
@@ -25,6 +26,8 @@ enum What {
     Loop(control::Args),
     /// A cycle of the neural field and its stages, beside a plain copy of as many bytes in the same run
     Field(field::Args),
+    /// The holographic memory's operations, beside a plain copy of as many bytes in the same run
+    Hrr(hrr::Args),
     /// Loop and field on a board's own settings, beside the targets of the board
     All(all::Args),
 }
@@ -34,6 +37,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     match args.what {
         What::Loop(args) => control::run(&args),
         What::Field(args) => field::run(&args),
+        What::Hrr(args) => hrr::run(&args),
         What::All(args) => all::run(&args),
     }
 }
@@ -65,7 +69,7 @@ fn seconds(text: &str) -> Result<Span, String> {
 }
 
 /// A table of percentiles for people.
-fn say_latencies(rows: &[(&str, Option<Latency>)]) {
+pub(super) fn say_latencies(rows: &[(&str, Option<Latency>)]) {
     say!("                          p50      p99    p99.9      max        n");
     for (name, latency) in rows {
         match latency {

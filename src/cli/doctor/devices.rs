@@ -6,37 +6,67 @@ use std::path::Path;
 use rustix::fs::Access;
 
 use super::{Finding, names, text};
-use crate::board::plan::{Board, BusPlan};
+use crate::board::plan::{Board, BusPlan, I2cNode};
 
 /// Everything below `root`.
 pub(super) fn look(root: &Path, board: Option<&Board>) -> Vec<Finding> {
-    let wanted = board.and_then(|board| match &board.bus {
-        BusPlan::Linux { i2c_path, gpio_labels, .. } => Some((i2c_path.as_str(), gpio_labels.as_slice())),
-        BusPlan::Sim(_) | BusPlan::Log => None,
+    let linux = board.filter(|board| matches!(board.bus, BusPlan::Linux { .. }));
+    let labels = linux.and_then(|board| match &board.bus {
+        BusPlan::Linux { gpio_labels } => Some(gpio_labels.as_slice()),
+        BusPlan::Sim | BusPlan::Log => None,
     });
-    vec![i2c(root, wanted.map(|(path, _)| path)), gpio(root, wanted.map(|(_, labels)| labels)), groups(root)]
+    let nodes: Vec<&I2cNode> =
+        linux.map_or(Vec::new(), |board| board.i2c.iter().map(|bus| &bus.node).collect());
+    let mut findings = i2c(root, &nodes);
+    findings.push(gpio(root, labels.filter(|labels| !labels.is_empty())));
+    findings.push(groups(root));
+    findings
 }
 
-/// I2C adapters, as `i2c-1 (bcm2835 (i2c@7e804000))`.
-fn i2c(root: &Path, wanted: Option<&str>) -> Finding {
-    let found: Vec<String> = names(root, "dev")
-        .into_iter()
-        .filter(|name| name.starts_with("i2c-"))
-        .map(|name| described(root, &name, &format!("sys/class/i2c-dev/{name}/name")))
+/// I2C adapters, as `i2c-1 (bcm2835 (i2c@7e804000))`, and for each that is wanted whether it is there.
+fn i2c(root: &Path, wanted: &[&I2cNode]) -> Vec<Finding> {
+    let adapters: Vec<String> =
+        names(root, "dev").into_iter().filter(|name| name.starts_with("i2c-")).collect();
+    let found: Vec<String> = adapters
+        .iter()
+        .map(|name| described(root, name, &format!("sys/class/i2c-dev/{name}/name")))
         .collect();
     let found = if found.is_empty() { "no adapter".to_string() } else { found.join(", ") };
-    let Some(path) = wanted else { return Finding::ok("i2c", found) };
-    let node = path.trim_start_matches('/');
+    if wanted.is_empty() {
+        return vec![Finding::ok("i2c", found)];
+    }
     let enable = "enable the bus (Pi: 'dtparam=i2c_arm=on' in config.txt; then load i2c-dev), or name the \
                   right adapter in the board file";
-    if !root.join(node).exists() {
-        return Finding::refused("i2c", format!("no {path}; {found}"), enable).needed(true);
-    }
-    match writable(root, node) {
-        true => Finding::ok("i2c", found),
-        false => Finding::refused("i2c", format!("{path} may not be opened"), join_group("i2c")),
-    }
-    .needed(true)
+    let judge = |node: &&I2cNode| {
+        let (name, wanted) = match node {
+            I2cNode::Path(path) => {
+                let name = path.trim_start_matches('/').to_string();
+                (root.join(&name).exists().then_some(name), path.clone())
+            }
+            I2cNode::Adapter(device) => {
+                let carries = |name: &&String| device_of(root, name).is_some_and(|of| of.contains(device));
+                let name = adapters.iter().find(carries).map(|name| format!("dev/{name}"));
+                (name, format!("adapter of {device}"))
+            }
+        };
+        let Some(name) = name else {
+            return Finding::refused("i2c", format!("no {wanted}; {found}"), enable).needed(true);
+        };
+        match writable(root, &name) {
+            true => Finding::ok("i2c", found.clone()),
+            false => Finding::refused("i2c", format!("/{name} may not be opened"), join_group("i2c")),
+        }
+        .needed(true)
+    };
+    let mut findings: Vec<Finding> = wanted.iter().map(judge).collect();
+    findings.dedup(); // buses that are all there have one line together
+    findings
+}
+
+/// The device that carries an adapter, by the name that the bus gives it: `c250000.i2c`.
+fn device_of(root: &Path, adapter: &str) -> Option<String> {
+    let device = root.join(format!("sys/bus/i2c/devices/{adapter}")).canonicalize().ok()?;
+    Some(device.parent()?.file_name()?.to_string_lossy().into_owned())
 }
 
 /// GPIO chips with their labels: numbers change from boot to boot and from kernel to kernel.

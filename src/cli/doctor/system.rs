@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::{Finding, grants, names, text};
+use crate::board::machine;
 use crate::board::plan::Board;
 
 /// Everything below `root`.
@@ -16,19 +17,15 @@ pub(super) fn look(root: &Path, board: Option<&Board>) -> Vec<Finding> {
 
 /// What machine this is, and whether the board file is for it.
 fn machine(root: &Path, board: Option<&Board>) -> Finding {
-    // The device tree's strings end in NUL and are most specific first.
-    let compatible = text(root, "proc/device-tree/compatible").unwrap_or_default().replace('\0', " ");
-    let model = text(root, "proc/device-tree/model")
-        .or_else(|| text(root, "sys/class/dmi/id/product_name"))
-        .unwrap_or_else(|| "no model stated".into());
-    let found = format!("{model}, {}", std::env::consts::ARCH);
-    let wanted = board.map_or(&[][..], |board| &board.compatible);
-    if wanted.is_empty() || wanted.iter().any(|part| compatible.contains(part.as_str())) {
-        return Finding::ok("machine", found);
+    let arch = std::env::consts::ARCH;
+    match board.map(|board| machine::matches(board, root)) {
+        None => Finding::ok("machine", format!("{}, {arch}", machine::machine(root))),
+        Some(Ok(machine)) => Finding::ok("machine", format!("{machine}, {arch}")),
+        Some(Err(mismatch)) => {
+            let fix = "run it on the robot, or name the board file of this machine";
+            Finding::refused("machine", mismatch, fix).needed(true)
+        }
     }
-    let fix = "run it on the robot, or name the board file of this machine";
-    let found = format!("{found}; the board is for {}", wanted.join(" or "));
-    Finding::refused("machine", found, fix).needed(true)
 }
 
 fn kernel(root: &Path) -> Finding {

@@ -61,6 +61,10 @@ pub trait Simd: Copy + Send + 'static {
     fn div(self, a: Self::V, b: Self::V) -> Self::V;
     /// a b + c, in one rounding where the level fuses.
     fn fma(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// a b + c in one rounding at every level, the portable one too (where it is slow).
+    fn fused(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// c - a b in one rounding at every level, the portable one too.
+    fn fused_less(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// The smaller of both; neither is NaN.
     fn min(self, a: Self::V, b: Self::V) -> Self::V;
     /// The larger of both; neither is NaN.
@@ -76,6 +80,15 @@ pub trait Simd: Copy + Send + 'static {
     fn first(self, v: Self::V) -> Self::V;
     /// The last lane in every lane.
     fn last(self, v: Self::V) -> Self::V;
+
+    /// The lanes of both in turn, a0 b0 a1 b1 ...: the lower half of that row, then the upper.
+    fn zip(self, a: Self::V, b: Self::V) -> (Self::V, Self::V);
+    /// Back from `zip`: of the row a0 a1 ... b0 b1 ... the numbers at even places, then those at odd ones.
+    fn unzip(self, a: Self::V, b: Self::V) -> (Self::V, Self::V);
+    /// As `zip`, four lanes at a time; with four lanes that is (a, b).
+    fn zip_fours(self, a: Self::V, b: Self::V) -> (Self::V, Self::V);
+    /// The last lane first.
+    fn reverse(self, v: Self::V) -> Self::V;
 
     /// y held within +-60, as f + n: n its nearest whole number, in the form that [`scale`](Simd::scale)
     /// wants, f the rest, -0.5..=0.5. y is finite.

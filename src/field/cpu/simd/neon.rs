@@ -84,6 +84,21 @@ impl Simd for Neon {
         (self.sub(y, self.sub(n, self.splat(TO_WHOLE))), n)
     }
 
+    #[inline(always)]
+    fn zip(self, a: float32x4_t, b: float32x4_t) -> (float32x4_t, float32x4_t) {
+        // SAFETY: `self` is the proof that the processor has NEON; nothing but registers is touched.
+        unsafe { (vzip1q_f32(a, b), vzip2q_f32(a, b)) }
+    }
+    #[inline(always)]
+    fn unzip(self, a: float32x4_t, b: float32x4_t) -> (float32x4_t, float32x4_t) {
+        // SAFETY: as for `zip`.
+        unsafe { (vuzp1q_f32(a, b), vuzp2q_f32(a, b)) }
+    }
+    #[inline(always)]
+    fn zip_fours(self, a: float32x4_t, b: float32x4_t) -> (float32x4_t, float32x4_t) {
+        (a, b)
+    }
+
     values! {
         fn splat(x: f32) = vdupq_n_f32(x);
         fn add(a: float32x4_t, b: float32x4_t) = vaddq_f32(a, b);
@@ -91,6 +106,12 @@ impl Simd for Neon {
         fn mul(a: float32x4_t, b: float32x4_t) = vmulq_f32(a, b);
         fn div(a: float32x4_t, b: float32x4_t) = vdivq_f32(a, b);
         fn fma(a: float32x4_t, b: float32x4_t, c: float32x4_t) = vfmaq_f32(c, a, b);
+        fn fused(a: float32x4_t, b: float32x4_t, c: float32x4_t) = vfmaq_f32(c, a, b);
+        fn fused_less(a: float32x4_t, b: float32x4_t, c: float32x4_t) = vfmsq_f32(c, a, b);
+        fn reverse(v: float32x4_t) = {
+            let pairs = vrev64q_f32(v);
+            vextq_f32::<2>(pairs, pairs)
+        };
         fn min(a: float32x4_t, b: float32x4_t) = vminq_f32(a, b);
         fn max(a: float32x4_t, b: float32x4_t) = vmaxq_f32(a, b);
         fn abs(a: float32x4_t) = vabsq_f32(a);

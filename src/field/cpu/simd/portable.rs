@@ -98,6 +98,30 @@ impl Simd for Portable {
         [v[3]; LANES]
     }
     #[inline(always)]
+    fn fused(self, a: [f32; LANES], b: [f32; LANES], c: [f32; LANES]) -> [f32; LANES] {
+        std::array::from_fn(|lane| libm::fmaf(a[lane], b[lane], c[lane]))
+    }
+    #[inline(always)]
+    fn fused_less(self, a: [f32; LANES], b: [f32; LANES], c: [f32; LANES]) -> [f32; LANES] {
+        std::array::from_fn(|lane| libm::fmaf(-a[lane], b[lane], c[lane]))
+    }
+    #[inline(always)]
+    fn zip(self, a: [f32; LANES], b: [f32; LANES]) -> ([f32; LANES], [f32; LANES]) {
+        ([a[0], b[0], a[1], b[1]], [a[2], b[2], a[3], b[3]])
+    }
+    #[inline(always)]
+    fn unzip(self, a: [f32; LANES], b: [f32; LANES]) -> ([f32; LANES], [f32; LANES]) {
+        ([a[0], a[2], b[0], b[2]], [a[1], a[3], b[1], b[3]])
+    }
+    #[inline(always)]
+    fn zip_fours(self, a: [f32; LANES], b: [f32; LANES]) -> ([f32; LANES], [f32; LANES]) {
+        (a, b)
+    }
+    #[inline(always)]
+    fn reverse(self, v: [f32; LANES]) -> [f32; LANES] {
+        [v[3], v[2], v[1], v[0]]
+    }
+    #[inline(always)]
     fn split(self, y: [f32; LANES]) -> ([f32; LANES], [f32; LANES]) {
         let y = self.max(self.min(y, self.splat(MOST_EXPONENT)), self.splat(-MOST_EXPONENT));
         let n = self.add(y, self.splat(TO_WHOLE));

@@ -104,6 +104,39 @@ at_every_level! {
 }
 
 at_every_level! {
+    fn the_fused_sums_round_once_everywhere<S>(simd) {
+        for seed in 0..if cfg!(miri) { 8 } else { 2000 } {
+            let [a, b, mut c] = [3 * seed, 3 * seed + 1, 3 * seed + 2].map(numbers);
+            // Sums that cancel nearly all of the product are where two roundings show.
+            (0..MOST).step_by(2).for_each(|i| c[i] = -(a[i] * b[i]));
+            let n = S::LANES;
+            let [va, vb, vc] = [&a, &b, &c].map(|from| simd.load(&from[..n]));
+            let sum: Vec<f32> = (0..n).map(|i| a[i].mul_add(b[i], c[i])).collect();
+            assert_eq!(bits(&lanes(simd, simd.fused(va, vb, vc))[..n]), bits(&sum), "seed {seed}");
+            let rest: Vec<f32> = (0..n).map(|i| (-a[i]).mul_add(b[i], c[i])).collect();
+            assert_eq!(bits(&lanes(simd, simd.fused_less(va, vb, vc))[..n]), bits(&rest), "seed {seed}");
+        }
+    }
+}
+
+at_every_level! {
+    fn lanes_change_places_as_promised<S>(simd) {
+        let (n, row) = (S::LANES, std::array::from_fn::<f32, { 2 * MOST }, _>(|i| i as f32));
+        let (a, b) = (simd.load(&row[..n]), simd.load(&row[n..2 * n]));
+        let both = |pair: (S::V, S::V)| [&lanes(simd, pair.0)[..n], &lanes(simd, pair.1)[..n]].concat();
+        let zipped: Vec<f32> = (0..n).flat_map(|i| [i as f32, (n + i) as f32]).collect();
+        assert_eq!(both(simd.zip(a, b)), zipped);
+        let (low, high) = simd.zip(a, b);
+        assert_eq!(both(simd.unzip(low, high)), row[..2 * n]);
+        let fours: Vec<f32> =
+            (0..n / 4).flat_map(|four| [4 * four, n + 4 * four]).flat_map(|at| row[at..at + 4].to_vec()).collect();
+        assert_eq!(both(simd.zip_fours(a, b)), fours);
+        let backwards: Vec<f32> = (0..n).rev().map(|i| i as f32).collect();
+        assert_eq!(lanes(simd, simd.reverse(a))[..n], backwards);
+    }
+}
+
+at_every_level! {
     fn slices_are_read_and_written_wherever_they_lie_and_no_further<S>(simd) {
         let n = S::LANES;
         let alternate = |i: i16| if i % 2 == 0 { i16::MIN + i } else { i16::MAX - i };

@@ -71,6 +71,19 @@ macro_rules! values {
     };
 }
 
+/// Operations on two values that give two.
+macro_rules! pairs {
+    ($(fn $name:ident($a:ident, $b:ident) = $body:expr;)*) => {
+        $(
+            #[inline(always)]
+            fn $name(self, $a: Self::V, $b: Self::V) -> (Self::V, Self::V) {
+                // SAFETY: `self` is the proof that the processor has the instructions; nothing but registers is touched.
+                unsafe { $body }
+            }
+        )*
+    };
+}
+
 impl Simd for Avx2 {
     type V = __m256;
     const LANES: usize = 8;
@@ -113,8 +126,28 @@ impl Simd for Avx2 {
         (self.sub(y, self.sub(n, self.splat(TO_WHOLE))), n)
     }
 
+    pairs! {
+        // unpack works within halves of the register; the halves are put in order afterwards.
+        fn zip(a, b) = {
+            let (low, high) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+            (_mm256_permute2f128_ps::<0x20>(low, high), _mm256_permute2f128_ps::<0x31>(low, high))
+        };
+        fn unzip(a, b) = {
+            let (even, odd) = (_mm256_shuffle_ps::<0x88>(a, b), _mm256_shuffle_ps::<0xdd>(a, b));
+            // a0 a2 b0 b2 a4 a6 b4 b6: the second and third pair change places.
+            let even = _mm256_permute4x64_pd::<0b11_01_10_00>(_mm256_castps_pd(even));
+            let odd = _mm256_permute4x64_pd::<0b11_01_10_00>(_mm256_castps_pd(odd));
+            (_mm256_castpd_ps(even), _mm256_castpd_ps(odd))
+        };
+        fn zip_fours(a, b) =
+            (_mm256_permute2f128_ps::<0x20>(a, b), _mm256_permute2f128_ps::<0x31>(a, b));
+    }
+
     values! {
         fn splat(x: f32) = _mm256_set1_ps(x);
+        fn fused(a: __m256, b: __m256, c: __m256) = _mm256_fmadd_ps(a, b, c);
+        fn fused_less(a: __m256, b: __m256, c: __m256) = _mm256_fnmadd_ps(a, b, c);
+        fn reverse(v: __m256) = _mm256_permutevar8x32_ps(v, _mm256_setr_epi32(7, 6, 5, 4, 3, 2, 1, 0));
         fn add(a: __m256, b: __m256) = _mm256_add_ps(a, b);
         fn sub(a: __m256, b: __m256) = _mm256_sub_ps(a, b);
         fn mul(a: __m256, b: __m256) = _mm256_mul_ps(a, b);
@@ -188,8 +221,30 @@ impl Simd for Avx512 {
         (self.sub(y, n), n)
     }
 
+    pairs! {
+        fn zip(a, b) = {
+            let low = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+            let high = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+            (_mm512_permutex2var_ps(a, low, b), _mm512_permutex2var_ps(a, high, b))
+        };
+        fn unzip(a, b) = {
+            let even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+            let odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+            (_mm512_permutex2var_ps(a, even, b), _mm512_permutex2var_ps(a, odd, b))
+        };
+        fn zip_fours(a, b) = {
+            let low = _mm512_setr_epi32(0, 1, 2, 3, 16, 17, 18, 19, 4, 5, 6, 7, 20, 21, 22, 23);
+            let high = _mm512_setr_epi32(8, 9, 10, 11, 24, 25, 26, 27, 12, 13, 14, 15, 28, 29, 30, 31);
+            (_mm512_permutex2var_ps(a, low, b), _mm512_permutex2var_ps(a, high, b))
+        };
+    }
+
     values! {
         fn splat(x: f32) = _mm512_set1_ps(x);
+        fn fused(a: __m512, b: __m512, c: __m512) = _mm512_fmadd_ps(a, b, c);
+        fn fused_less(a: __m512, b: __m512, c: __m512) = _mm512_fnmadd_ps(a, b, c);
+        fn reverse(v: __m512) =
+            _mm512_permutexvar_ps(_mm512_setr_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0), v);
         fn add(a: __m512, b: __m512) = _mm512_add_ps(a, b);
         fn sub(a: __m512, b: __m512) = _mm512_sub_ps(a, b);
         fn mul(a: __m512, b: __m512) = _mm512_mul_ps(a, b);

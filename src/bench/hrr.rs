@@ -1,0 +1,304 @@
+//! The holographic memory's operations on rows of one length, in batches of any size, on one thread or more,
+//! each beside a plain copy of as many bytes in the same run.
+
+use super::copy::CopyCrew;
+use super::ended;
+use crate::field::cpu::Level;
+use crate::memory::crew::{Crew, Keys, Verb};
+use crate::memory::nearest::Best;
+use crate::memory::{Dim, Fault, Length, Rows, Store, Workspace};
+use crate::seed::{Stream, uniform};
+use crate::time::{Clock, MonotonicClock, Span};
+use serde::Serialize;
+use std::hint::black_box;
+use std::sync::atomic::AtomicBool;
+
+/// A sample lasts at least this long, by repetition: a thousand times what reading the clock takes.
+const LEAST_SAMPLE: Span = Span::from_micros(30);
+/// Samples of a cell at least, however long they take.
+const LEAST_SAMPLES: usize = 5;
+/// Samples of a cell at most: the median of more is no better.
+const MOST_SAMPLES: usize = 2_000;
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// Each row bound to its key.
+    Bind,
+    /// Each row unbound from its key.
+    Unbind,
+    /// Each row bound to its key and scaled to length 1.
+    BindUnit,
+    /// All rows laid over each other and scaled to length 1.
+    SuperposeUnit,
+    /// The best five of all rows for one query.
+    CleanUp,
+}
+
+/// All of them.
+pub const OPERATIONS: [Operation; 5] =
+    [Operation::Bind, Operation::Unbind, Operation::BindUnit, Operation::SuperposeUnit, Operation::CleanUp];
+
+impl Operation {
+    /// As it stands in a table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Bind => "bind",
+            Operation::Unbind => "unbind",
+            Operation::BindUnit => "bind + normalise",
+            Operation::SuperposeUnit => "superpose + normalise",
+            Operation::CleanUp => "clean-up, 1 query, best 5",
+        }
+    }
+
+    /// Bytes that have to be read and written at the least, each number once.
+    pub fn bytes(self, d: usize, batch: usize) -> usize {
+        let row = d * size_of::<f32>();
+        match self {
+            Operation::Bind | Operation::Unbind | Operation::BindUnit => 3 * row * batch,
+            Operation::SuperposeUnit | Operation::CleanUp => row * (batch + 1),
+        }
+    }
+
+    /// Whether a [`Crew`] shares it among threads.
+    fn is_shared(self) -> bool {
+        self != Operation::SuperposeUnit
+    }
+}
+
+/// One measured cell.
+#[derive(Clone, Debug, Serialize)]
+pub struct HrrFigure {
+    /// What was done.
+    pub operation: Operation,
+    /// Numbers in a row.
+    pub d: usize,
+    /// Rows.
+    pub batch: usize,
+    /// Threads, the caller's included.
+    pub threads: usize,
+    /// Median of a call, microseconds.
+    pub p50_us: f64,
+    /// Lowest, microseconds.
+    pub min_us: f64,
+    /// Samples.
+    pub n: usize,
+    /// Bytes of the operation.
+    pub bytes: usize,
+    /// Median of a plain copy of as many bytes in total, half of them read, on as many threads, microseconds.
+    pub floor_us: f64,
+    /// `p50_us` over `floor_us`.
+    pub ratio_to_floor: f64,
+}
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct HrrBench {
+    /// Numbers in a row.
+    pub dims: Vec<usize>,
+    /// Rows in a batch.
+    pub batches: Vec<usize>,
+    /// Numbers of threads.
+    pub threads: Vec<usize>,
+    /// Time for each cell.
+    pub cell: Span,
+    /// Cells that would take more memory are left out.
+    pub most_bytes: usize,
+}
+
+/// Why there are no figures.
+#[derive(Debug)]
+pub enum HrrFault {
+    /// A shape that the memory does not take.
+    Memory(Fault),
+    /// The threads of the copy could not be started.
+    Threads(std::io::Error),
+}
+
+impl std::fmt::Display for HrrFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            HrrFault::Memory(fault) => fault.fmt(f),
+            HrrFault::Threads(error) => write!(f, "a thread cannot be started: {error}"),
+        }
+    }
+}
+
+impl From<Fault> for HrrFault {
+    fn from(fault: Fault) -> HrrFault {
+        HrrFault::Memory(fault)
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct HrrFigures {
+    /// Instructions in use.
+    pub simd: &'static str,
+    /// The cells, in the order in which they were measured.
+    pub cells: Vec<HrrFigure>,
+    /// Cells (d, batch) that would have taken more memory than was allowed.
+    pub left_out: Vec<(usize, usize)>,
+    /// Bytes of a store: (d, vectors, bytes).
+    pub store_bytes: Vec<(usize, usize, usize)>,
+}
+
+impl HrrBench {
+    /// Measures. `watch` is told the share that is done; what was measured before an interruption is dropped
+    /// by the caller.
+    pub fn run(&self, interrupted: &AtomicBool, mut watch: impl FnMut(f64)) -> Result<HrrFigures, HrrFault> {
+        let mut figures = HrrFigures { simd: Level::best().name(), ..HrrFigures::default() };
+        let all = self.dims.len() * self.batches.len();
+        for (done, (d, batch)) in
+            self.dims.iter().flat_map(|d| self.batches.iter().map(move |b| (*d, *b))).enumerate()
+        {
+            let dim = Dim::new(d)?;
+            figures.store_bytes.push((d, batch, Store::bytes_for(dim, batch)));
+            watch(done as f64 / all as f64);
+            if memory_of(d, batch) > self.most_bytes {
+                figures.left_out.push((d, batch));
+                continue;
+            }
+            for &threads in &self.threads {
+                let mut cell = Cell::new(dim, batch, threads)?;
+                let mut copy = CopyCrew::new(threads, 3 * d * batch * size_of::<f32>(), &[])
+                    .map_err(HrrFault::Threads)?;
+                for operation in OPERATIONS {
+                    // One thread is the plain call; a share of a single piece would be the same on one thread.
+                    let shared = threads > 1;
+                    if ended(interrupted) || (shared && (!operation.is_shared() || batch < 100)) {
+                        continue;
+                    }
+                    figures.cells.push(self.measure(operation, &mut cell, &mut copy)?);
+                }
+            }
+        }
+        Ok(figures)
+    }
+
+    /// One cell: samples of the operation and of the copy in turns.
+    fn measure(
+        &self,
+        operation: Operation,
+        cell: &mut Cell,
+        copy: &mut CopyCrew,
+    ) -> Result<HrrFigure, Fault> {
+        let bytes = operation.bytes(cell.dim.get(), cell.batch);
+        cell.call(operation)?;
+        copy.copy(bytes);
+        let began = MonotonicClock.now();
+        cell.call(operation)?;
+        let once = MonotonicClock.now().since(began).as_nanos().max(1);
+        let repeats = (LEAST_SAMPLE.as_nanos() / once).max(1);
+        let (mut own, mut floor) = (Vec::new(), Vec::new());
+        let start = MonotonicClock.now();
+        while own.len() < LEAST_SAMPLES
+            || (own.len() < MOST_SAMPLES && MonotonicClock.now().since(start) < self.cell)
+        {
+            let began = MonotonicClock.now();
+            for _ in 0..repeats {
+                cell.call(operation)?;
+            }
+            own.push(MonotonicClock.now().since(began).as_micros_f64() / repeats as f64);
+            let copied: f64 = (0..repeats).map(|_| copy.copy(bytes).1.as_micros_f64()).sum();
+            floor.push(copied / repeats as f64);
+        }
+        let (p50_us, floor_us) = (median(&mut own), median(&mut floor));
+        Ok(HrrFigure {
+            operation,
+            d: cell.dim.get(),
+            batch: cell.batch,
+            threads: cell.threads,
+            p50_us,
+            min_us: own.first().copied().unwrap_or_default(),
+            n: own.len(),
+            bytes,
+            floor_us,
+            ratio_to_floor: p50_us / floor_us,
+        })
+    }
+}
+
+/// Sorts.
+fn median(samples: &mut [f64]) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples.get(samples.len() / 2).copied().unwrap_or_default()
+}
+
+/// Rows, keys, results, a store, and the copy's two halves.
+fn memory_of(d: usize, batch: usize) -> usize {
+    (3 + 1 + 3) * d * batch * size_of::<f32>()
+}
+
+/// All that the operations of a cell work on.
+struct Cell {
+    dim: Dim,
+    batch: usize,
+    threads: usize,
+    work: Work,
+    store: Store,
+    one: Vec<f32>,
+    best: [Best; 1],
+}
+
+/// One thread works on slices, more of them on pieces.
+enum Work {
+    Alone { workspace: Box<Workspace>, rows: Vec<f32>, keys: Vec<f32>, out: Vec<f32> },
+    Shared { crew: Box<Crew>, rows: Rows, keys: Rows, out: Rows },
+}
+
+impl Cell {
+    fn new(dim: Dim, batch: usize, threads: usize) -> Result<Cell, Fault> {
+        let d = dim.get();
+        // What the numbers are does not change what is done with them; only that they are ordinary.
+        let numbers = |family: u64| -> Vec<f32> {
+            let draw = |i: usize| uniform(family, Stream::Stimulus, (i % 65_536) as u64) - 0.5;
+            (0..batch * d).map(|i| draw(i) as f32).collect()
+        };
+        let (rows, keys) = (numbers(1), numbers(2));
+        let mut store = Store::new(dim, batch, usize::MAX)?;
+        rows.chunks_exact(d).try_for_each(|row| store.push(row).map(drop))?;
+        let one = keys[..d].to_vec();
+        let work = if threads == 1 {
+            Work::Alone { workspace: Box::new(Workspace::new(dim)), rows, keys, out: vec![1.0; batch * d] }
+        } else {
+            Work::Shared {
+                crew: Box::new(Crew::new(dim, threads, &[], batch, 1)),
+                rows: Rows::of(dim, &rows)?,
+                keys: Rows::of(dim, &keys)?,
+                out: Rows::new(dim, batch),
+            }
+        };
+        Ok(Cell { dim, batch, threads, work, store, one, best: [Best::of(5)] })
+    }
+
+    fn call(&mut self, operation: Operation) -> Result<(), Fault> {
+        let Cell { work, store, one, best, .. } = self;
+        match work {
+            Work::Alone { workspace, rows, keys, out } => {
+                match operation {
+                    Operation::Bind => workspace.bind(rows, keys, Length::AsIs, out)?,
+                    Operation::Unbind => workspace.unbind(rows, keys, Length::AsIs, out)?,
+                    Operation::BindUnit => workspace.bind(rows, keys, Length::Unit, out)?,
+                    Operation::SuperposeUnit => workspace.superpose(rows, None, Length::Unit, one)?,
+                    Operation::CleanUp => store.nearest(one, best)?,
+                }
+                black_box(&mut *out);
+            }
+            Work::Shared { crew, rows, keys, out } => {
+                let keys = Keys::Each(keys);
+                match operation {
+                    Operation::Bind => crew.convolve(Verb::Bind, rows, keys, Length::AsIs, out)?,
+                    Operation::Unbind => crew.convolve(Verb::Unbind, rows, keys, Length::AsIs, out)?,
+                    Operation::BindUnit => crew.convolve(Verb::Bind, rows, keys, Length::Unit, out)?,
+                    Operation::CleanUp => crew.nearest(store, one, best)?,
+                    Operation::SuperposeUnit => {}
+                }
+                black_box(&mut *out);
+            }
+        }
+        black_box((&mut *one, &mut *best));
+        Ok(())
+    }
+}

@@ -1,0 +1,108 @@
+//! What concerns several subjects of a board whose parts are each sound.
+
+use super::millis;
+use crate::board::plan::{Board, BusPlan, I2cPlan, SensorPlan};
+use crate::board::report::Report;
+use crate::board::share;
+use crate::device::SensorKind;
+use crate::reflex::{Cause, Trip};
+use crate::time::Span;
+
+/// A bus that is busier than this has no room to repeat a failed transfer in time.
+const BUSY_PERCENT: f64 = 70.0;
+
+/// What concerns several subjects of a board whose parts are each sound.
+pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
+    match (&board.bus, &board.sim) {
+        (BusPlan::Sim, None) => {
+            report.misfit("bus.kind", "the simulated bus needs a world: a [sim] table".to_string());
+        }
+        (BusPlan::Linux { .. } | BusPlan::Log, Some(_)) => {
+            report.misfit("bus.kind", "a [sim] table is of use only with bus kind \"sim\"".to_string());
+        }
+        _ => {}
+    }
+    buses(board, report);
+    if let Some(core) = board.rt.cpu.filter(|core| board.field.cpus.contains(core)) {
+        let rule =
+            format!("core {core} is the control loop's (rt.cpu): the field's thread there waits for it");
+        report.warn("field.cpus", rule);
+    }
+    let (threads, cores) = (board.field.threads, board.field.cpus.len());
+    if cores > 0 && cores < threads {
+        let rule = format!("{threads} threads on {cores} of the cores: some of them wait for each other");
+        report.warn("field.cpus", rule);
+    }
+    for (channel, sensor) in board.sensors.iter().enumerate().filter(|(_, sensor)| sensor.required) {
+        if !board.reflexes.iter().any(|rule| rule.channel == channel) {
+            let key = format!("sensor.{}.required", sensor.name);
+            report.warn(&key, "no reflex reads it: only its loss stops the robot".to_string());
+        }
+    }
+    for (rule, name) in board.reflexes.iter().zip(reflex_names) {
+        if let (Cause::Obstacle, Trip::Below(distance)) = (rule.cause, rule.trip) {
+            let key = format!("reflex.{name}.below");
+            obstacle(board, &board.sensors[rule.channel], distance, &key, report);
+        }
+    }
+}
+
+/// Each bus is patient enough, not too fast for what hangs on it, and has the time for all of it.
+fn buses(board: &Board, report: &mut Report) {
+    for (at, I2cPlan { name, timing, .. }) in board.i2c.iter().enumerate() {
+        let path = if at == 0 { "bus".to_string() } else { format!("i2c.{name}") };
+        let speed = format!("{path}.speed_hz");
+        if at == 0 && board.mcu.is_some() && timing.speed_hz > 100_000 {
+            let rule = "the Robot HAT's controller is documented for 100 kHz only";
+            report.warn(&speed, rule.to_string());
+        }
+        if timing.timeout >= board.safety.wire_lost {
+            let (found, limit) = (millis(timing.timeout), millis(board.safety.wire_lost));
+            let rule = format!(
+                "found {found} ms; must be below safety.wire_lost_ms ({limit} ms): one hung transfer is no lost bus yet"
+            );
+            report.misfit(&format!("{path}.timeout_ms"), rule);
+        }
+        let percent = 100.0 * share::load_of(board, at).map_or(0.0, |load| load.total());
+        if percent > 100.0 {
+            let rule = format!(
+                "the polling table and the commands need {percent:.0} % of the I2C bus's time; \
+                 allowed: at most 100 % (raise a period_ms or speed_hz)"
+            );
+            report.misfit(&speed, rule);
+        } else if percent > BUSY_PERCENT {
+            let rule = format!("{percent:.0} % of the I2C bus's time is taken: retries will be late");
+            report.warn(&speed, rule);
+        }
+        let hangs = |sensor: &SensorPlan| sensor.bus == at && sensor.kind.i2c_address().is_some();
+        // A bus may be listed for what the computer itself has there.
+        let listed = board.reserved_addresses.iter().any(|reserved| reserved.bus == at);
+        if at > 0 && !listed && !board.sensors.iter().any(hangs) {
+            report.warn(&speed, "nothing hangs on this bus".to_string());
+        }
+    }
+}
+
+/// An obstacle must be noticed early enough: warns where the robot, at the speed that the board
+/// names, covers the trip distance before the newest echo can have stopped it.
+fn obstacle(board: &Board, sensor: &SensorPlan, distance: f32, key: &str, report: &mut Report) {
+    if !matches!(sensor.kind, SensorKind::HcSr04 { .. }) {
+        return;
+    }
+    let ageing = -sensor.worst_per_s;
+    if ageing <= 0.0 {
+        let rule = "its sensor does not age (worst_per_s is not below 0): an old echo counts as a new one";
+        report.warn(key, rule.to_string());
+    }
+    let speed = board.sim.as_ref().map_or(0.0, |sim| sim.full_speed).max(ageing);
+    // An echo from 4 m needs 23 ms; a value is used in the next period and written in the one after.
+    let age = sensor.period + Span::from_millis(23) + board.period.times(2);
+    let covered = speed * age.as_secs_f64() as f32;
+    if covered >= distance {
+        let age = millis(age);
+        let rule = format!(
+            "trips at {distance} m; at {speed} m/s the robot covers {covered:.2} m in the {age:.0} ms until it can stop"
+        );
+        report.warn(key, rule);
+    }
+}

@@ -1,0 +1,124 @@
+//! A change of single values in a board file's text, everything else as a person wrote it: comments, order, spelling. What
+//! a calibration found is kept this way.
+
+use super::load::{BoardError, from_text_in};
+use super::raw::{self, Node, Table, Value};
+use super::source::Sources;
+use std::fmt;
+use std::path::Path;
+
+/// A value of a named entry: `[[motor]]` `steering`, `offset_deg`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// `motor`, `sensor` or `reflex`.
+    pub list: &'static str,
+    /// Name of the entry.
+    pub name: String,
+    /// The key.
+    pub key: &'static str,
+    /// What it is to be.
+    pub value: f64,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{} = {:?}", self.list, self.name, self.key, self.value)
+    }
+}
+
+/// The text of a board file with `changes`: `old`, or where there is none a new one that inherits `parent`. Sound as a
+/// file in `folder`, or refused.
+pub fn changed(
+    old: Option<&str>,
+    parent: &str,
+    changes: &[Change],
+    folder: &Path,
+) -> Result<String, BoardError> {
+    let mut text = match old {
+        Some(old) => old.to_string(),
+        None => format!("# What was measured on this one robot.\ninherits = \"{parent}\"\n"),
+    };
+    for change in changes {
+        text = with(&text, change);
+    }
+    from_text_in("changed", &text, folder)?;
+    Ok(text)
+}
+
+/// `text` with one change. Text that is no TOML gets its entry at the end, and is refused afterwards for what it is.
+fn with(text: &str, change: &Change) -> String {
+    let value = format!("{:?}", change.value);
+    let mut sources = Sources::default();
+    let source = sources.add("changed", text.to_string());
+    let table = raw::parse(&sources, source).unwrap_or_default();
+    let Some(entry) = entry_of(&table, change) else {
+        let gap = if text.ends_with('\n') || text.is_empty() { "" } else { "\n" };
+        let Change { list, name, key, .. } = change;
+        return format!("{text}{gap}\n[[{list}]]\nname = \"{name}\"\n{key} = {value}\n");
+    };
+    if let Some(found) = entry.get(change.key) {
+        let (start, end) = (found.node.place.start(), found.node.place.end());
+        return format!("{}{value}{}", &text[..start], &text[end..]);
+    }
+    // A line of its own after the name's.
+    let after = entry.get("name").map_or(text.len(), |name| name.node.place.end());
+    let line_end = text[after..].find('\n').map_or(text.len(), |at| after + at);
+    format!("{}\n{} = {value}{}", &text[..line_end], change.key, &text[line_end..])
+}
+
+fn entry_of<'t>(table: &'t Table, change: &Change) -> Option<&'t Table> {
+    let Value::List(items) = &table.get(change.list)?.node.value else { return None };
+    items.iter().find_map(|Node { value, .. }| match value {
+        Value::Table(entry) if entry.text("name") == Some(&change.name) => Some(entry),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offset(value: f64) -> Change {
+        Change { list: "motor", name: "steering".to_string(), key: "offset_deg", value }
+    }
+
+    fn nowhere() -> &'static Path {
+        Path::new("no-such-folder")
+    }
+
+    #[test]
+    fn a_new_file_inherits_and_says_only_what_was_found() {
+        let text = changed(None, "picarx-v4", &[offset(3.5)], nowhere()).unwrap();
+        let wanted = "# What was measured on this one robot.\ninherits = \"picarx-v4\"\n\n\
+                      [[motor]]\nname = \"steering\"\noffset_deg = 3.5\n";
+        assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn a_value_is_replaced_where_it_stands_and_all_else_is_kept() {
+        let old = "inherits = \"picarx-v4\" # the red one\n[[motor]]\nname = \"steering\"\noffset_deg = 1 # bent\n\n\
+                   [safety]\nsettle_ms = 500 # slow\n";
+        let text = changed(Some(old), "x", &[offset(-2.0)], nowhere()).unwrap();
+        assert_eq!(text, old.replace("offset_deg = 1 ", "offset_deg = -2.0 "));
+        let again = changed(Some(&text), "x", &[offset(1.0)], nowhere()).unwrap();
+        assert_eq!(again, old.replace("offset_deg = 1 ", "offset_deg = 1.0 "));
+    }
+
+    #[test]
+    fn a_key_is_added_to_the_entry_that_is_there() {
+        let old = "inherits = \"picarx-v4\"\n[[motor]]\nname = \"steering\" # front\nslew_per_s = 2.0\n";
+        let text = changed(Some(old), "x", &[offset(4.0)], nowhere()).unwrap();
+        assert_eq!(text, old.replace("# front\n", "# front\noffset_deg = 4.0\n"));
+        let loaded = from_text_in("x", &text, nowhere()).unwrap();
+        let setting = loaded.settings.iter().find(|setting| setting.key == "motor.steering.offset_deg");
+        assert_eq!(setting.unwrap().value, "4.0");
+    }
+
+    #[test]
+    fn what_would_be_unsound_is_refused() {
+        assert!(changed(None, "picarx-v4", &[offset(90.0)], nowhere()).is_err(), "out of range");
+        assert!(changed(Some("inherits = 3\n"), "x", &[offset(1.0)], nowhere()).is_err());
+        let inline = "inherits = \"picarx-v4\"\nmotor = [{ name = \"steering\" }]\n";
+        assert!(changed(Some(inline), "x", &[offset(1.0)], nowhere()).is_err(), "no line to put it on");
+    }
+}

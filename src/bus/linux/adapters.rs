@@ -1,0 +1,171 @@
+//! Which I2C adapters there are: number, node, name, the device that they belong to, and which addresses of theirs the
+//! kernel drives itself. Looks at /sys and /dev only; nothing is opened.
+
+use super::errors::error;
+use super::sysfs::{below, leads_to, numbered, text};
+use crate::board::plan::I2cNode;
+use crate::bus::OpenError;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What to do where a bus is not there.
+pub(super) const ENABLE: &str = "enable the bus (Pi: 'dtparam=i2c_arm=on' in config.txt; Jetson: jetson-io), load \
+                                 i2c-dev, or name the right adapter in the board file";
+
+/// One I2C adapter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Adapter {
+    /// N of i2c-N; moves from kernel to kernel.
+    pub number: u32,
+    /// The character device.
+    pub node: PathBuf,
+    /// What its driver calls it; empty where that cannot be read.
+    pub name: String,
+    /// The device that carries the adapter, as a folder in /sys/devices: what a driver is bound to.
+    pub device: Option<PathBuf>,
+}
+
+impl Adapter {
+    fn of(root: &Path, number: u32) -> Adapter {
+        let entry = below(root, "/sys/bus/i2c/devices").join(format!("i2c-{number}"));
+        Adapter {
+            number,
+            node: below(root, "/dev").join(format!("i2c-{number}")),
+            name: text(&entry.join("name")).unwrap_or_default(),
+            device: fs::canonicalize(entry).ok().and_then(|entry| Some(entry.parent()?.to_path_buf())),
+        }
+    }
+
+    /// The name of the device that carries it (`1f00074000.i2c`).
+    pub(super) fn device_name(&self) -> Option<&str> {
+        self.device.as_ref()?.file_name()?.to_str()
+    }
+
+    /// The kernel's driver for the chip at `address`, where there is one: that chip is not ours.
+    pub(super) fn driver_at(&self, root: &Path, address: u8) -> Option<String> {
+        let chip = format!("{}-{address:04x}", self.number);
+        leads_to(&below(root, "/sys/bus/i2c/devices").join(chip).join("driver"))
+    }
+
+    /// For people: `i2c-1 (1f00074000.i2c)`.
+    pub(super) fn spoken(&self) -> String {
+        match self.device_name() {
+            Some(device) => format!("i2c-{} ({device})", self.number),
+            None if self.name.is_empty() => format!("i2c-{}", self.number),
+            None => format!("i2c-{} ({})", self.number, self.name),
+        }
+    }
+}
+
+/// All adapters, by number.
+pub(super) fn all(root: &Path) -> Vec<Adapter> {
+    let found = numbered(&below(root, "/sys/bus/i2c/devices"), "i2c-");
+    found.into_iter().map(|(number, _)| Adapter::of(root, number)).collect()
+}
+
+/// The adapter that a board file means. A path is followed through the links that udev may have made of it.
+pub(super) fn find(root: &Path, node: &I2cNode) -> Result<Adapter, OpenError> {
+    match node {
+        I2cNode::Path(path) => by_path(root, path),
+        I2cNode::Adapter(part) => by_device(root, part),
+    }
+}
+
+fn by_path(root: &Path, path: &str) -> Result<Adapter, OpenError> {
+    let node = fs::canonicalize(below(root, path))
+        .map_err(|refused| super::errors::refused(path, &refused, ENABLE, "i2c"))?;
+    let number = node.file_name().and_then(|name| name.to_str()?.strip_prefix("i2c-")?.parse().ok());
+    let number = number.ok_or_else(|| error(path, "it is no I2C adapter (no i2c-N)", ENABLE))?;
+    Ok(Adapter { node, ..Adapter::of(root, number) })
+}
+
+/// The adapter whose device's name contains `part`; where none has it, the one whose own name does (adapters that hang on
+/// no device of their own).
+fn by_device(root: &Path, part: &str) -> Result<Adapter, OpenError> {
+    let adapters = all(root);
+    let on_device = |adapter: &&Adapter| adapter.device_name().is_some_and(|device| device.contains(part));
+    let named = |adapter: &&Adapter| adapter.name.contains(part);
+    let mut fitting: Vec<&Adapter> = adapters.iter().filter(on_device).collect();
+    if fitting.is_empty() {
+        fitting = adapters.iter().filter(named).collect();
+    }
+    let spoken = |adapters: &mut dyn Iterator<Item = &Adapter>| -> String {
+        let names: Vec<String> = adapters.map(Adapter::spoken).collect();
+        if names.is_empty() { "none".to_string() } else { names.join(", ") }
+    };
+    match fitting[..] {
+        [adapter] => Ok(adapter.clone()),
+        [] => {
+            let there = spoken(&mut adapters.iter());
+            Err(error(
+                format!("I2C adapter {part}"),
+                format!("there is no such adapter; there are: {there}"),
+                ENABLE,
+            ))
+        }
+        _ => Err(error(
+            format!("I2C adapter {part}"),
+            format!("several have it in their name: {}", spoken(&mut fitting.iter().copied())),
+            "write more of the device's name in the board file",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{Tree, i2c_tree};
+    use super::*;
+
+    fn adapter(part: &str) -> I2cNode {
+        I2cNode::Adapter(part.to_string())
+    }
+
+    #[test]
+    fn an_adapter_is_found_by_its_device_whatever_its_number() {
+        let tree = i2c_tree();
+        let found = find(tree.root(), &adapter("c250000.i2c")).expect("an adapter");
+        assert_eq!((found.number, found.device_name()), (7, Some("c250000.i2c")));
+        assert!(found.node.ends_with("dev/i2c-7"));
+        assert_eq!(found.spoken(), "i2c-7 (c250000.i2c)");
+        let named = find(tree.root(), &adapter("bench adapter")).expect("one by its own name");
+        assert_eq!(named.number, 12);
+    }
+
+    #[test]
+    fn a_part_of_a_name_must_mean_one_adapter() {
+        let tree = i2c_tree();
+        let several = find(tree.root(), &adapter(".i2c")).expect_err("two");
+        assert!(several.why.contains("i2c-1 (3160000.i2c), i2c-7 (c250000.i2c)"), "{several}");
+        let none = find(tree.root(), &adapter("1f00074000")).expect_err("none");
+        assert!(none.why.contains("there are: i2c-1 (3160000.i2c)"), "{none}");
+    }
+
+    #[test]
+    fn a_path_may_be_a_link() {
+        let tree = i2c_tree();
+        tree.link("dev/i2c-robot", "i2c-7");
+        let found = find(tree.root(), &I2cNode::Path("/dev/i2c-robot".to_string())).expect("an adapter");
+        assert_eq!((found.number, found.device_name()), (7, Some("c250000.i2c")));
+        let absent = find(tree.root(), &I2cNode::Path("/dev/i2c-3".to_string())).expect_err("none");
+        assert_eq!((absent.what.as_str(), absent.why.as_str()), ("/dev/i2c-3", "it is not there"));
+        tree.file("dev/ttyS0", "");
+        assert!(find(tree.root(), &I2cNode::Path("/dev/ttyS0".to_string())).is_err());
+    }
+
+    #[test]
+    fn a_machine_without_i2c_has_none() {
+        let tree = Tree::new("bare");
+        assert_eq!(all(tree.root()), []);
+        assert!(find(tree.root(), &adapter("i2c")).expect_err("none").why.contains("there are: none"));
+    }
+
+    #[test]
+    fn the_kernels_own_chips_are_known() {
+        let tree = i2c_tree();
+        let found = find(tree.root(), &adapter("3160000")).expect("an adapter");
+        assert_eq!(found.driver_at(tree.root(), 0x40).as_deref(), Some("ina3221"));
+        // Described in the device tree, but no driver took it.
+        assert_eq!(found.driver_at(tree.root(), 0x57), None);
+        assert_eq!(found.driver_at(tree.root(), 0x14), None);
+    }
+}

@@ -1,0 +1,451 @@
+//! An I2C adapter through its character device: one ioctl a transfer, whatever the transfer has in it.
+//!
+//! Guards the addresses that are not ours: those that the board reserves, those that a driver of the kernel has taken, and
+//! those that the specification keeps for itself. No retry, no log, no allocation in a transfer.
+#![allow(unsafe_code)]
+
+use super::adapters::{self, Adapter, ENABLE};
+use super::errors::{error, fault, fault_of, refused};
+use super::pi::PiI2c;
+use crate::board::plan::{I2cNode, I2cPlan, I2cTiming};
+use crate::bus::{BusFault, I2c, Op, OpenError};
+use crate::time::Span;
+use i2cdev::core::{I2CMessage, I2CTransfer};
+use i2cdev::linux::{LinuxI2CBus, LinuxI2CError, LinuxI2CMessage};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Operations of one transfer: drivers here use two. The kernel takes 42 (I2C_RDWR_IOCTL_MAX_MSGS), on the stack they cost.
+const MAX_OPS: usize = 8;
+/// Bytes of one operation that the kernel takes (i2c-dev.c).
+const MAX_BYTES: usize = 8192;
+/// 7-bit addresses that devices may have; the others are the specification's (UM10204, table 3).
+pub(super) const ADDRESSES: std::ops::RangeInclusive<u8> = 0x08..=0x77;
+
+// From linux/i2c-dev.h and linux/i2c.h.
+const I2C_RETRIES: u64 = 0x0701;
+const I2C_TIMEOUT: u64 = 0x0702;
+const I2C_FUNCS: u64 = 0x0705;
+const I2C_FUNC_I2C: u64 = 0x0000_0001;
+/// The kernel counts an adapter's patience in these.
+const TIMEOUT_UNIT: Span = Span::from_millis(10);
+
+/// A set of 7-bit addresses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Addresses(u128);
+
+impl Addresses {
+    pub(super) fn add(&mut self, address: u8) {
+        self.0 |= 1_u128.checked_shl(u32::from(address)).unwrap_or(0);
+    }
+    fn has(self, address: u8) -> bool {
+        self.0.checked_shr(u32::from(address)).is_some_and(|from| from & 1 == 1)
+    }
+    /// Whether a transfer may go to `address`, where these are spoken for.
+    fn leave_free(self, address: u8) -> bool {
+        ADDRESSES.contains(&address) && !self.has(address)
+    }
+}
+
+/// Through which crate an open adapter is spoken to.
+enum Through {
+    Device(LinuxI2CBus),
+    Pi(PiI2c),
+}
+
+/// An open adapter.
+struct Open {
+    through: Through,
+    taken: Addresses,
+}
+
+/// An I2C bus of the board: where it is, and its open adapter, if it is open. Shared by the bus's handle and its
+/// [`super::repair`], because the adapter has to be closed before its driver can be unbound: the kernel waits for the last
+/// file to close (`i2c_del_adapter`), for ever.
+pub(super) struct Bus {
+    pub root: PathBuf,
+    pub name: String,
+    pub node: I2cNode,
+    pub timing: I2cTiming,
+    /// Addresses that the board reserves on it, with their holders.
+    pub reserved: Vec<(u8, String)>,
+    /// Addresses that the board's devices use.
+    pub used: Vec<u8>,
+    /// Through rppal where it can be had.
+    pub through_rppal: bool,
+    /// Locked for the length of a transfer by its one owner, so never contended: it is only ever tried.
+    adapter: Mutex<Option<Open>>,
+    owned: AtomicBool,
+}
+
+impl Bus {
+    pub(super) fn new(
+        root: PathBuf,
+        plan: &I2cPlan,
+        reserved: Vec<(u8, String)>,
+        used: Vec<u8>,
+        through_rppal: bool,
+    ) -> Bus {
+        Bus {
+            root,
+            name: plan.name.clone(),
+            node: plan.node.clone(),
+            timing: plan.timing,
+            reserved,
+            used,
+            through_rppal,
+            adapter: Mutex::new(None),
+            owned: AtomicBool::new(false),
+        }
+    }
+
+    fn spoken(&self) -> String {
+        format!("I2C bus '{}'", self.name)
+    }
+
+    /// Where it is at present.
+    pub(super) fn place(&self) -> Result<Adapter, OpenError> {
+        adapters::find(&self.root, &self.node)
+    }
+
+    /// Addresses on `adapter` that are not ours: reserved by the board, or driven by the kernel.
+    fn taken(&self, adapter: &Adapter) -> Addresses {
+        let mut taken = Addresses::default();
+        self.reserved.iter().for_each(|(address, _)| taken.add(*address));
+        ADDRESSES
+            .filter(|address| adapter.driver_at(&self.root, *address).is_some())
+            .for_each(|a| taken.add(a));
+        taken
+    }
+
+    /// That no device of the board sits on an address that is not ours.
+    fn check_used(&self, adapter: &Adapter) -> Result<(), OpenError> {
+        for &address in &self.used {
+            let what = || format!("{} address {address:#04x}", self.spoken());
+            if let Some((_, holder)) = self.reserved.iter().find(|(reserved, _)| *reserved == address) {
+                let why = format!("the board reserves it for {holder}, and a device of the board uses it");
+                return Err(error(what(), why, "mend the board file: one of the two is wrong"));
+            }
+            if let Some(driver) = adapter.driver_at(&self.root, address) {
+                let why = format!("the kernel's driver '{driver}' has the chip");
+                let fix = "read it through the kernel (kind \"hwmon\"), or unbind that driver";
+                return Err(error(what(), why, fix));
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&self) -> Result<Open, OpenError> {
+        let adapter = self.place()?;
+        self.check_used(&adapter)?;
+        let device = open_adapter(&adapter, self.timing.timeout)?;
+        let through = if self.through_rppal {
+            PiI2c::open(adapter.number).map_or(Through::Device(device), Through::Pi)
+        } else {
+            Through::Device(device)
+        };
+        Ok(Open { through, taken: self.taken(&adapter) })
+    }
+
+    /// Gives up the open adapter. A transfer that still runs is waited for: its end is bounded by the adapter.
+    pub(super) fn close(&self) {
+        *self.adapter.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Opens the adapter anew, wherever it is now.
+    pub(super) fn reopen(&self) -> Result<(), OpenError> {
+        self.close();
+        let open = self.open()?;
+        *self.adapter.lock().unwrap_or_else(PoisonError::into_inner) = Some(open);
+        Ok(())
+    }
+
+    /// What sits at `address`, found out by reading one byte; see [`super::Presence`].
+    pub(super) fn probe(&self, address: u8) -> Result<super::Presence, OpenError> {
+        use super::Presence;
+        if let Some((_, holder)) = self.reserved.iter().find(|(reserved, _)| *reserved == address) {
+            return Ok(Presence::Reserved(holder.clone()));
+        }
+        if !ADDRESSES.contains(&address) {
+            return Ok(Presence::Reserved("the I2C specification".to_string()));
+        }
+        let adapter = self.place()?;
+        if let Some(driver) = adapter.driver_at(&self.root, address) {
+            return Ok(Presence::Kernel(driver));
+        }
+        let mut device = open_adapter(&adapter, self.timing.timeout)?;
+        Ok(match transfer(&mut device, address, &mut [Op::Read(&mut [0])]) {
+            Ok(()) => Presence::Answers,
+            Err(BusFault::Nack) => Presence::Silent,
+            Err(other) => Presence::Refused(other),
+        })
+    }
+}
+
+/// The handle on a bus; one at a time.
+pub(super) struct LinuxI2c(Arc<Bus>);
+
+impl LinuxI2c {
+    pub(super) fn open(bus: Arc<Bus>) -> Result<LinuxI2c, OpenError> {
+        if bus.owned.swap(true, Ordering::AcqRel) {
+            let why = "it is open already, and a bus has one owner";
+            return Err(error(bus.spoken(), why, "a fault of the program: report it"));
+        }
+        let handle = LinuxI2c(bus); // gives the bus back if it cannot be opened
+        handle.0.reopen()?;
+        Ok(handle)
+    }
+}
+
+impl Drop for LinuxI2c {
+    fn drop(&mut self) {
+        self.0.close();
+        self.0.owned.store(false, Ordering::Release);
+    }
+}
+
+impl I2c for LinuxI2c {
+    fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+        // Taken only while a rebind has closed the adapter.
+        let Ok(mut adapter) = self.0.adapter.try_lock() else { return Err(BusFault::Absent) };
+        let open = adapter.as_mut().ok_or(BusFault::Absent)?;
+        if !open.taken.leave_free(address) {
+            return Err(BusFault::Unsupported);
+        }
+        let _whole = SignalsHeld::now();
+        match &mut open.through {
+            Through::Device(device) => transfer(device, address, ops),
+            Through::Pi(pi) => pi.transfer(address, ops),
+        }
+    }
+
+    fn reopen(&mut self) -> Result<(), BusFault> {
+        self.0.reopen().map_err(|_| BusFault::Absent)
+    }
+}
+
+/// Opens `adapter` and sets its patience. **For every user of the adapter**: the kernel keeps one for all.
+fn open_adapter(adapter: &Adapter, timeout: Span) -> Result<LinuxI2CBus, OpenError> {
+    let what = adapter.node.display().to_string();
+    let device = LinuxI2CBus::new(&adapter.node)
+        .map_err(|failure| refused(&what, &io::Error::from(failure), ENABLE, "i2c"))?;
+    let fd = device.as_raw_fd();
+    let told = |failure: io::Error| error(&what, format!("{failure} when it was set up"), ENABLE);
+    if functions(fd).map_err(told)? & I2C_FUNC_I2C == 0 {
+        let why = "the adapter can only do SMBus, no free I2C transfers (I2C_FUNC_I2C)";
+        return Err(error(&what, why, "wire the devices to another bus"));
+    }
+    set(fd, I2C_TIMEOUT, timeout_units(timeout)).map_err(told)?;
+    // A lost arbitration is ours to count and to repeat.
+    set(fd, I2C_RETRIES, 0).map_err(told)?;
+    Ok(device)
+}
+
+/// The number of [`TIMEOUT_UNIT`]s that hold `timeout`, at least one: zero would be no patience at all.
+fn timeout_units(timeout: Span) -> u64 {
+    timeout.as_nanos().div_ceil(TIMEOUT_UNIT.as_nanos()).max(1)
+}
+
+fn set(fd: RawFd, request: u64, value: u64) -> io::Result<()> {
+    // SAFETY: both requests take a number by value, and `fd` is open: its owner is borrowed by the caller.
+    match unsafe { libc::ioctl(fd, request as _, value as libc::c_ulong) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// What the adapter behind `fd` can do (I2C_FUNC_...).
+pub(super) fn functions(fd: RawFd) -> io::Result<u64> {
+    let mut functions: libc::c_ulong = 0;
+    // SAFETY: I2C_FUNCS writes one unsigned long to the address that it is given, which is `functions`.
+    match unsafe { libc::ioctl(fd, I2C_FUNCS as _, &mut functions) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(functions as u64), // an unsigned long has 32 bits on a 32-bit Pi
+    }
+}
+
+/// The whole transfer as one I2C_RDWR: the kernel puts a repeated start between its messages and a STOP after the last.
+fn transfer(device: &mut LinuxI2CBus, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+    let mut messages = messages(address, ops)?;
+    match device.transfer(&mut messages) {
+        Ok(done) if done as usize == messages.len() => Ok(()),
+        Ok(_) => Err(BusFault::Io),
+        Err(LinuxI2CError::Errno(number)) => Err(fault(number)),
+        Err(LinuxI2CError::Io(failure)) => Err(fault_of(&failure)),
+    }
+}
+
+/// One message an operation, each with its address.
+fn messages<'m>(
+    address: u8,
+    ops: &'m mut [Op<'_>],
+) -> Result<heapless::Vec<LinuxI2CMessage<'m>, MAX_OPS>, BusFault> {
+    let mut messages = heapless::Vec::new();
+    for op in ops {
+        let (length, message) = match op {
+            Op::Write(bytes) => (bytes.len(), LinuxI2CMessage::write(bytes)),
+            Op::Read(bytes) => (bytes.len(), LinuxI2CMessage::read(bytes)),
+        };
+        // Without a byte a message is SMBus Quick, which some chips take for a command.
+        if length == 0 || length > MAX_BYTES {
+            return Err(BusFault::Unsupported);
+        }
+        let message = message.with_address(u16::from(address));
+        messages.push(message).map_err(|_| BusFault::Unsupported)?;
+    }
+    if messages.is_empty() { Err(BusFault::Unsupported) } else { Ok(messages) }
+}
+
+/// No signal is delivered to this thread while it lives. Some controllers' drivers give a transfer up when a signal
+/// comes; half a message may leave a chip waiting for the rest and take the next message for it.
+struct SignalsHeld(libc::sigset_t);
+
+impl SignalsHeld {
+    fn now() -> SignalsHeld {
+        let mut all = std::mem::MaybeUninit::uninit();
+        let mut before = std::mem::MaybeUninit::uninit();
+        // SAFETY: sigfillset writes the whole of `all`; with a valid `how` and `set`, pthread_sigmask cannot fail and
+        // writes the whole of `before`.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+            SignalsHeld(before.assume_init())
+        }
+    }
+}
+
+impl Drop for SignalsHeld {
+    fn drop(&mut self) {
+        // SAFETY: the mask is the one that pthread_sigmask gave for this thread; a handle on a set may be null.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Presence;
+    use super::super::fake::{Tree, i2c_tree};
+    use super::*;
+    use crate::board::plan::RecoveryPlan;
+
+    fn bus(tree: &Tree, part: &str, used: &[u8]) -> Bus {
+        let plan = I2cPlan {
+            name: "motors".to_string(),
+            node: I2cNode::Adapter(part.to_string()),
+            timing: I2cTiming { speed_hz: 100_000, timeout: Span::from_millis(20) },
+            recovery: RecoveryPlan::default(),
+        };
+        Bus::new(
+            tree.root().to_path_buf(),
+            &plan,
+            vec![(0x50, "the EEPROM".to_string())],
+            used.to_vec(),
+            false,
+        )
+    }
+
+    #[test]
+    fn only_addresses_of_devices_are_free() {
+        let mut taken = Addresses::default();
+        [0x50, 0x77, 0xFF].into_iter().for_each(|address| taken.add(address));
+        let free: Vec<u8> = (0..=u8::MAX).filter(|address| taken.leave_free(*address)).collect();
+        let expected: Vec<u8> = (0x08..=0x76).filter(|address| *address != 0x50).collect();
+        assert_eq!(free, expected);
+    }
+
+    #[test]
+    fn patience_is_rounded_up() {
+        let units = |ms| timeout_units(Span::from_millis(ms));
+        assert_eq!((units(0), units(1), units(10), units(11), units(20), units(1000)), (1, 1, 1, 2, 2, 100));
+    }
+
+    #[test]
+    fn a_transfer_has_one_message_an_operation() {
+        let (mut short, mut long) = ([0; 14], [0; MAX_BYTES + 1]);
+        assert_eq!(messages(0x68, &mut [Op::Write(&[0x3B]), Op::Read(&mut short)]).map(|m| m.len()), Ok(2));
+        assert_eq!(messages(0x68, &mut []).err(), Some(BusFault::Unsupported));
+        assert_eq!(messages(0x68, &mut [Op::Write(&[])]).err(), Some(BusFault::Unsupported));
+        assert_eq!(messages(0x68, &mut [Op::Read(&mut long)]).err(), Some(BusFault::Unsupported));
+        let mut many: Vec<Op<'_>> = (0..=MAX_OPS).map(|_| Op::Write(&[0])).collect();
+        assert_eq!(messages(0x68, &mut many).err(), Some(BusFault::Unsupported));
+    }
+
+    #[test]
+    fn what_the_kernel_drives_is_never_opened() {
+        let tree = i2c_tree();
+        let bus = bus(&tree, "3160000", &[0x14, 0x40]);
+        let refused = bus.open().err().expect("a refusal");
+        assert_eq!(refused.what, "I2C bus 'motors' address 0x40");
+        assert!(refused.why.contains("ina3221"), "{refused}");
+        let adapter = bus.place().expect("an adapter");
+        let taken = bus.taken(&adapter);
+        let held: Vec<u8> = ADDRESSES.filter(|address| !taken.leave_free(*address)).collect();
+        assert_eq!(held, [0x40, 0x50]);
+    }
+
+    #[test]
+    fn what_the_board_reserves_is_never_opened() {
+        let tree = i2c_tree();
+        let refused = bus(&tree, "c250000", &[0x50]).open().err().expect("a refusal");
+        assert!(refused.why.contains("reserves it for the EEPROM"), "{refused}");
+    }
+
+    #[test]
+    fn a_file_that_is_no_adapter_is_not_taken_for_one() {
+        let tree = i2c_tree();
+        let refused = bus(&tree, "c250000", &[0x14]).open().err().expect("a refusal");
+        assert!(refused.what.ends_with("dev/i2c-7"), "{refused}");
+    }
+
+    #[test]
+    fn probing_leaves_alone_what_is_not_ours() {
+        let tree = i2c_tree();
+        let bus = bus(&tree, "3160000", &[]);
+        assert_eq!(bus.probe(0x50), Ok(Presence::Reserved("the EEPROM".to_string())));
+        assert_eq!(bus.probe(0x40), Ok(Presence::Kernel("ina3221".to_string())));
+        assert_eq!(bus.probe(0x03), Ok(Presence::Reserved("the I2C specification".to_string())));
+        assert!(bus.probe(0x14).is_err(), "the tree has no adapter that could be opened");
+    }
+
+    #[test]
+    fn a_bus_has_one_owner_and_is_free_again_after_a_failure() {
+        let tree = i2c_tree();
+        let bus = Arc::new(bus(&tree, "c250000", &[]));
+        for _ in 0..2 {
+            let refused = LinuxI2c::open(bus.clone()).err().expect("no adapter in a tree");
+            assert!(refused.what.ends_with("dev/i2c-7"), "{refused}");
+        }
+        let first = LinuxI2c(bus.clone());
+        bus.owned.store(true, Ordering::Release);
+        assert!(LinuxI2c::open(bus.clone()).err().expect("a second owner").why.contains("open already"));
+        drop(first);
+        assert!(!bus.owned.load(Ordering::Acquire));
+    }
+
+    #[test]
+    fn a_closed_adapter_answers_at_once() {
+        let tree = i2c_tree();
+        let bus = Arc::new(bus(&tree, "c250000", &[]));
+        let mut i2c = LinuxI2c(bus.clone());
+        assert_eq!(i2c.write(0x14, &[0]), Err(BusFault::Absent));
+        // As during a rebind, which has the lock.
+        let _rebind = bus.adapter.lock().expect("free");
+        assert_eq!(i2c.write(0x14, &[0]), Err(BusFault::Absent));
+        std::mem::forget(i2c); // its drop would wait for the lock that this test holds
+    }
+
+    #[test]
+    fn signals_wait_for_the_end_of_a_transfer() {
+        let came = Arc::new(AtomicBool::new(false));
+        let id = signal_hook::flag::register(libc::SIGUSR2, came.clone()).expect("a signal");
+        let held = SignalsHeld::now();
+        signal_hook::low_level::raise(libc::SIGUSR2).expect("raised on this thread");
+        assert!(!came.load(Ordering::SeqCst), "not in the middle");
+        drop(held);
+        assert!(came.load(Ordering::SeqCst), "right after");
+        signal_hook::low_level::unregister(id);
+    }
+}

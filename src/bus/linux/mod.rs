@@ -1,0 +1,226 @@
+//! Linux behind the bus traits: character devices for I2C and GPIO, sysfs for PWM, and what can be done to a bus that does
+//! not answer. On a Raspberry Pi, where asked, rppal behind the same traits.
+//!
+//! [`LinuxWires::open`] looks nothing up and holds nothing; each handle finds its chip or adapter when it is opened, by
+//! label or device, because numbers move. No steady-state call allocates, waits for a lock, or retries.
+
+mod adapters;
+mod chips;
+mod clear;
+mod errors;
+#[cfg(test)]
+mod fake;
+mod gpio;
+mod i2c;
+mod pi;
+mod pwm;
+mod repair;
+mod survey;
+mod sysfs;
+
+pub use gpio::LineCounters;
+pub use pi::PiI2c;
+pub use pwm::{PwmChannel, PwmChip};
+pub use survey::{AdapterSeen, ChipSeen, LineSeen, Presence, Survey};
+
+use super::{Gpio, I2c, Line, LineUse, NoRepair, OpenError, Repair, Wires};
+use crate::board::addresses::expected;
+use crate::board::plan::{Board, BusPlan, RecoveryPlan};
+use chips::Chips;
+use errors::error;
+use gpio::LinuxGpio;
+use i2c::{Bus, LinuxI2c};
+use pi::Registers;
+use repair::LinuxRepair;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The wires of a board on Linux.
+pub struct LinuxWires {
+    root: PathBuf,
+    labels: Vec<String>,
+    names: Vec<String>,
+    buses: Vec<(Arc<Bus>, RecoveryPlan)>,
+    counters: Arc<LineCounters>,
+    registers: Option<Registers>,
+}
+
+/// What the wires are spoken to through.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// The kernel's character devices: everywhere.
+    #[default]
+    Character,
+    /// rppal where it can be had: outputs through mapped registers, I2C through its handle; else character devices, which
+    /// is said once in the log.
+    RaspberryPi,
+}
+
+impl LinuxWires {
+    /// The wires of `board` on this machine. Opens nothing.
+    pub fn open(board: &Board) -> Result<LinuxWires, OpenError> {
+        LinuxWires::with_root(board, Path::new("/"))
+    }
+
+    /// The same, with /sys and /dev looked up below `root`.
+    pub fn with_root(board: &Board, root: &Path) -> Result<LinuxWires, OpenError> {
+        LinuxWires::through(board, root, Access::Character)
+    }
+
+    /// The same, through `access`.
+    pub fn through(board: &Board, root: &Path, access: Access) -> Result<LinuxWires, OpenError> {
+        let BusPlan::Linux { gpio_labels } = &board.bus else {
+            let why = "its bus is no Linux bus";
+            return Err(error(format!("board '{}'", board.name), why, "give another board"));
+        };
+        let registers = match access {
+            Access::Character => None,
+            Access::RaspberryPi => Registers::open()
+                .inspect_err(|why| log::warn!("GPIO through character devices, not registers: {why}"))
+                .ok(),
+        };
+        let pi = access == Access::RaspberryPi;
+        let buses = board.i2c.iter().enumerate().map(|(nth, plan)| {
+            let bus = Bus::new(root.to_path_buf(), plan, reserved(board, nth), used(board, nth), pi);
+            (Arc::new(bus), plan.recovery)
+        });
+        Ok(LinuxWires {
+            root: root.to_path_buf(),
+            labels: gpio_labels.clone(),
+            names: board.line_names.clone(),
+            buses: buses.collect(),
+            counters: Arc::default(),
+            registers,
+        })
+    }
+
+    /// Edges delivered and dropped, of all owners together.
+    pub fn line_counters(&self) -> Arc<LineCounters> {
+        self.counters.clone()
+    }
+
+    /// What this machine has of wires, and how `lines` stand. Drives and transfers nothing.
+    pub fn survey(&self, lines: &[Line]) -> Survey {
+        survey::survey(&self.root, &self.chips(), lines)
+    }
+
+    /// What is at 7-bit `address` of bus `bus`, found out by reading one byte; nothing is ever written, and addresses that
+    /// are not ours are not asked. A chip whose reads have effects (a FIFO) loses that byte.
+    pub fn probe(&self, bus: usize, address: u8) -> Result<Presence, OpenError> {
+        self.bus(bus)?.0.probe(address)
+    }
+
+    fn bus(&self, bus: usize) -> Result<&(Arc<Bus>, RecoveryPlan), OpenError> {
+        let fix = "a fault of the program: report it";
+        self.buses.get(bus).ok_or_else(|| error(format!("I2C bus {bus}"), "the board has no such bus", fix))
+    }
+
+    fn chips(&self) -> Chips {
+        Chips::look(&self.root, &self.labels, &self.names)
+    }
+}
+
+impl Wires for LinuxWires {
+    fn repair(&self, bus: usize) -> Result<Box<dyn Repair>, OpenError> {
+        let (bus, plan) = self.bus(bus)?;
+        if *plan == RecoveryPlan::default() {
+            return Ok(Box::new(NoRepair));
+        }
+        let repair = LinuxRepair::open(bus.clone(), *plan, self.chips(), self.counters.clone())?;
+        Ok(Box::new(repair))
+    }
+
+    fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
+        Ok(Box::new(LinuxI2c::open(self.bus(bus)?.0.clone())?))
+    }
+
+    fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
+        let wants = gpio::wants(lines);
+        let registers = self.registers.as_ref();
+        Ok(Box::new(LinuxGpio::open(&self.chips(), owner, &wants, self.counters.clone(), registers)?))
+    }
+}
+
+/// Addresses on bus `nth` that the board reserves.
+fn reserved(board: &Board, nth: usize) -> Vec<(u8, String)> {
+    let here = board.reserved_addresses.iter().filter(|reserved| reserved.bus == nth);
+    here.map(|reserved| (reserved.address, reserved.holder.clone())).collect()
+}
+
+/// Addresses on bus `nth` that the board's devices use.
+fn used(board: &Board, nth: usize) -> Vec<u8> {
+    expected(board, nth).into_iter().map(|device| device.address).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fake::i2c_tree;
+    use super::*;
+    use crate::board::plan::{I2cNode, ReservedAddress};
+    use crate::bus::{Bias, BusFault, Measure, Usage};
+
+    fn board(name: &str) -> Board {
+        crate::board::built_in(name).expect("a built-in board").expect("a sound one").board
+    }
+
+    fn jetson() -> Board {
+        let mut board = board("picarx-v4");
+        board.bus = BusPlan::Linux { gpio_labels: vec!["tegra234-gpio".to_string()] };
+        board.i2c[0].node = I2cNode::Adapter("3160000.i2c".to_string());
+        board
+    }
+
+    #[test]
+    fn a_board_on_a_simulator_has_no_linux_wires() {
+        let refused = LinuxWires::open(&board("sim")).err().expect("a refusal");
+        assert_eq!(refused.to_string(), "board 'sim': its bus is no Linux bus");
+    }
+
+    #[test]
+    fn opening_the_wires_opens_nothing() {
+        let tree = i2c_tree();
+        let wires = LinuxWires::with_root(&jetson(), tree.root()).expect("wires");
+        // The tree's adapter is a plain file: only the handle finds out.
+        assert!(wires.i2c(0).err().expect("no adapter").what.ends_with("dev/i2c-1"));
+        assert_eq!(wires.i2c(1).err().expect("no bus").what, "I2C bus 1");
+        let button = LineUse { line: Line(25), usage: Usage::Input { bias: Bias::Up } };
+        let no_chip = wires.gpio("edges", &[button]).err().expect("no chip");
+        assert_eq!(no_chip.what, "GPIO chip tegra234-gpio");
+    }
+
+    #[test]
+    fn the_boards_addresses_are_checked_before_its_adapter_is_opened() {
+        let tree = i2c_tree();
+        let mut board = jetson();
+        let mcu = board.mcu.as_mut().expect("a controller");
+        mcu.address = 0x40;
+        let wires = LinuxWires::with_root(&board, tree.root()).expect("wires");
+        let refused = wires.i2c(0).err().expect("the kernel's chip");
+        assert!(refused.what.contains("0x40") && refused.why.contains("ina3221"), "{refused}");
+
+        let mut board = jetson();
+        let holder = "the carrier's EEPROM".to_string();
+        let address = board.mcu.as_ref().expect("a controller").address;
+        board.reserved_addresses.push(ReservedAddress { holder, bus: 0, address });
+        let wires = LinuxWires::with_root(&board, tree.root()).expect("wires");
+        assert!(wires.i2c(0).err().expect("a reserved one").why.contains("the carrier's EEPROM"));
+        assert_eq!(wires.probe(0, address), Ok(Presence::Reserved("the carrier's EEPROM".to_string())));
+    }
+
+    #[test]
+    fn a_bus_without_permitted_measures_has_no_repair() {
+        let tree = i2c_tree();
+        let wires = LinuxWires::with_root(&jetson(), tree.root()).expect("wires");
+        let mut repair = wires.repair(0).expect("nothing to open");
+        assert!(!repair.can(Measure::Rebind));
+        assert_eq!(repair.take(Measure::Rebind), Err(BusFault::Unsupported));
+    }
+
+    #[test]
+    fn what_is_no_pi_is_served_by_character_devices() {
+        let tree = i2c_tree();
+        let wires =
+            LinuxWires::through(&jetson(), tree.root(), Access::RaspberryPi).expect("wires all the same");
+        assert!(wires.i2c(0).is_err(), "the tree's adapter is a plain file, through whatever it is asked");
+    }
+}

@@ -1,0 +1,110 @@
+//! `bench hrr`: the holographic memory's operations beside a plain copy of as many bytes.
+
+use super::{cut_short, progress, seconds};
+use crate::bench::{HrrBench, HrrFigures};
+use crate::cli::exit::Failure;
+use crate::cli::interrupt::Interrupt;
+use crate::cli::output;
+use crate::time::Span;
+use serde::Serialize;
+
+/// Arguments of `bench hrr`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion bench hrr                            all operations, 512 to 4096 numbers, 1 to 10,000 vectors
+  ganglion bench hrr --quick                    512 numbers, 1 and 100 vectors, in a second or two
+  ganglion bench hrr --dims 512 --batches 1,1000 --threads 1 --json | tail -1
+
+The floor is a plain copy of as many bytes in total as the operation has to read and write, each number
+once, on as many threads, in turns with it. An operation that mostly reads can be faster than that.")]
+pub struct Args {
+    /// Numbers in a vector
+    #[arg(long, value_delimiter = ',', default_values_t = [512, 1024, 4096], value_name = "D,...",
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(64..=8192))]
+    dims: Vec<usize>,
+    /// Vectors in a batch; items of a clean-up
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100, 1000, 10_000], value_name = "B,...",
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
+    batches: Vec<usize>,
+    /// Threads, in turn
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_name = "N,...",
+          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=16))]
+    threads: Vec<usize>,
+    /// Time for each figure
+    #[arg(long, default_value = "0.3", value_parser = seconds)]
+    seconds: Span,
+    /// What would take more memory than this is left out
+    #[arg(long, default_value_t = 1500, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
+    memory: u32,
+    /// 512 numbers, 1 and 100 vectors, 20 ms each
+    #[arg(long, conflicts_with_all = ["dims", "batches", "seconds"])]
+    quick: bool,
+    /// End with one JSON object on the last line of standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// The object of `bench hrr`.
+#[derive(Debug, Serialize)]
+struct HrrReport {
+    schema: u32,
+    #[serde(flatten)]
+    figures: HrrFigures,
+}
+
+/// Runs the verb.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let most_bytes = args.memory as usize * 1_000_000;
+    let bench = if args.quick {
+        let (dims, batches) = (vec![512], vec![1, 100]);
+        HrrBench { dims, batches, threads: args.threads.clone(), cell: Span::from_millis(20), most_bytes }
+    } else {
+        let (dims, batches) = (args.dims.clone(), args.batches.clone());
+        HrrBench { dims, batches, threads: args.threads.clone(), cell: args.seconds, most_bytes }
+    };
+    let interrupt = Interrupt::watch()?;
+    let bar = progress();
+    let figures = super::on_a_thread(|| {
+        bench.run(&interrupt.flag(), |share| bar.set_position((share * 1000.0) as u64))
+    })?;
+    bar.finish_and_clear();
+    let figures = figures.map_err(|fault| Failure::unavailable(fault.to_string()))?;
+    if interrupt.asked() {
+        return Err(cut_short());
+    }
+    say_figures(&figures);
+    if let Some(advice) = args.threads.iter().max().and_then(|most| super::too_many_threads(*most)) {
+        say!("{advice}");
+    }
+    if args.json {
+        output::json(&HrrReport { schema: 1, figures })?;
+    }
+    Ok(())
+}
+
+fn say_figures(figures: &HrrFigures) {
+    say!(
+        "holographic memory, instructions {}, measured on this machine just now, microseconds",
+        figures.simd
+    );
+    say!("operation                     d   batch  threads        p50     lowest      floor  p50/floor");
+    for cell in &figures.cells {
+        let name = cell.operation.name();
+        say!(
+            "{name:<26}{:>5}  {:>6}  {:>7}  {:>9.2}  {:>9.2}  {:>9.2}  {:>9.2}",
+            cell.d,
+            cell.batch,
+            cell.threads,
+            cell.p50_us,
+            cell.min_us,
+            cell.floor_us,
+            cell.ratio_to_floor
+        );
+    }
+    for (d, batch) in &figures.left_out {
+        say!("left out, {batch} vectors of {d}: more memory than --memory allows");
+    }
+    for (d, vectors, bytes) in figures.store_bytes.iter().filter(|(_, vectors, _)| *vectors >= 1000) {
+        say!("a store of {vectors} vectors of {d} takes {:.1} MB", *bytes as f64 / 1e6);
+    }
+}

@@ -1,0 +1,253 @@
+//! `calibrate adc`: what a converter's channel says, many times over; and what that makes of its scale, or of the threshold
+//! of a reflex that watches it.
+
+use super::{Common, keep};
+use crate::board::Loaded;
+use crate::board::plan::Board;
+use crate::board::site::Change;
+use crate::bus::{Absent, Wires};
+use crate::cli::exit::Failure;
+use crate::cli::wires;
+use crate::device::open::polled;
+use crate::device::{Ports, SensorKind};
+use crate::time::{Clock, Span};
+use serde_json::json;
+use std::path::Path;
+
+/// Full count of the Robot HAT's converter: a board file gives the value there.
+const FULL_COUNT: f64 = 4095.0;
+/// From one sample to the next: no multiple of the mains' period, which would hide its hum.
+const PAUSE: Span = Span::from_millis(7);
+/// A scale that is further off than this is another signal: wrong channel, wrong divider.
+const PLAUSIBLE: std::ops::RangeInclusive<f64> = 0.2..=5.0;
+/// `clear` lies so far above the threshold: the board's own reflexes have 600 over 500.
+const CLEAR_ABOVE: f64 = 1.2;
+
+/// Arguments of `calibrate adc`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion calibrate adc battery --reference 7.86 --save my-car.toml                  a voltmeter says 7.86 V
+  ganglion calibrate adc ground-left --threshold cliff-left --save my-car.toml        on the floor it will drive on
+
+The runtime and its guard must not run.")]
+pub struct Args {
+    /// The sensor's name on the board
+    name: String,
+    /// What it should say now, in its unit: sets its scale
+    #[arg(long, value_name = "VALUE", required_unless_present = "threshold", conflicts_with = "threshold")]
+    reference: Option<f64>,
+    /// A reflex that trips below: sets it to a share of what the sensor says now
+    #[arg(long, value_name = "REFLEX")]
+    threshold: Option<String>,
+    /// That share
+    #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
+    share: f64,
+    /// How many samples
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(3..=100_000))]
+    samples: u32,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What was measured, in the sensor's unit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Measured {
+    min: f64,
+    p50: f64,
+    max: f64,
+    /// Readings that failed.
+    lost: u32,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let loaded = super::board(&args.common.board)?;
+    let board = &loaded.board;
+    let at = super::index("sensor", &args.name, board.sensors.iter().map(|sensor| sensor.name.as_str()))?;
+    let clock = wires::clock();
+    let wires = wires::open(board, &clock)?;
+    let measured = measure(board, at, args.samples, wires.as_ref(), clock.as_ref())?;
+    let unit = &board.sensors[at].unit;
+    say!(
+        "{}: p50 {:.3} {unit}, min {:.3}, max {:.3}, {} samples, {} lost",
+        args.name,
+        measured.p50,
+        measured.min,
+        measured.max,
+        args.samples,
+        measured.lost
+    );
+    let changes = match (args.reference, &args.threshold) {
+        (Some(reference), _) => vec![scale(board, at, measured.p50, reference)?],
+        (None, Some(reflex)) => threshold(&loaded, &args.name, reflex, measured, args.share)?,
+        (None, None) => Vec::new(),
+    };
+    keep::keep(&args.common, &loaded, &changes)?;
+    if args.common.json {
+        let object = json!({
+            "schema": 1,
+            "board": board.name,
+            "sensor": args.name,
+            "unit": unit,
+            "samples": args.samples,
+            "lost": measured.lost,
+            "p50": measured.p50,
+            "min": measured.min,
+            "max": measured.max,
+            "changes": keep::objects(&loaded, &changes),
+            "saved": args.common.save,
+        });
+        crate::cli::output::json(&object)?;
+    }
+    Ok(())
+}
+
+/// Reads the sensor many times. Half of the readings may be lost; more is a wire, no noise.
+fn measure(
+    board: &Board,
+    at: usize,
+    samples: u32,
+    wires: &dyn Wires,
+    clock: &dyn Clock,
+) -> Result<Measured, Failure> {
+    let sensor = &board.sensors[at];
+    if !matches!(sensor.kind, SensorKind::HatAdc { .. } | SensorKind::Ads1115 { .. }) {
+        return Err(Failure::usage(format!("sensor '{}' is no channel of a converter", sensor.name)));
+    }
+    let mut device = polled(&[sensor], board, Path::new("/"))
+        .ok_or_else(|| Failure::config(format!("sensor '{}' has no converter", sensor.name)))?;
+    let mut i2c = wires.i2c(sensor.bus).map_err(|error| wires::closed(&error))?;
+    let mut ports = Ports { i2c: i2c.as_mut(), gpio: &mut Absent, clock };
+    let silent = |fault: &dyn std::fmt::Display| {
+        Failure::unavailable(format!("sensor '{}' cannot be read: {fault}", sensor.name))
+            .fix("look at its supply and wires; a guard that holds the controller in reset has to be stopped")
+    };
+    device.set_up(&mut ports).map_err(|fault| silent(&fault))?;
+    let mut values: Vec<f64> = Vec::new();
+    let mut last = None;
+    for _ in 0..samples {
+        let _ = device.poll(&mut ports, &mut |_, value| match value {
+            Ok(value) => values.push(f64::from(value)),
+            Err(fault) => last = Some(fault),
+        });
+        clock.sleep_until(clock.now() + PAUSE);
+    }
+    if let Some(fault) = last.filter(|_| values.len() * 2 < samples as usize) {
+        return Err(silent(&fault));
+    }
+    values.sort_by(f64::total_cmp);
+    let (Some(min), Some(max)) = (values.first(), values.last()) else {
+        return Err(silent(&"no value came"));
+    };
+    let lost = samples.saturating_sub(values.len() as u32);
+    Ok(Measured { min: *min, p50: values[values.len() / 2], max: *max, lost })
+}
+
+/// The scale at which the sensor would have said `reference`.
+fn scale(board: &Board, at: usize, found: f64, reference: f64) -> Result<Change, Failure> {
+    let factor = reference / found;
+    if !PLAUSIBLE.contains(&factor) {
+        return Err(Failure::data(format!(
+            "it says {found:.3} where {reference} is: that is no matter of scale"
+        ))
+        .fix("look at the channel and its divider, and at what the reference was measured"));
+    }
+    let (key, now) = match board.sensors[at].kind {
+        SensorKind::HatAdc { per_count, .. } => ("full_scale", f64::from(per_count) * FULL_COUNT),
+        SensorKind::Ads1115 { per_volt, .. } => ("per_volt", f64::from(per_volt)),
+        _ => return Err(Failure::bug("a converter that is none")),
+    };
+    let name = board.sensors[at].name.clone();
+    Ok(Change { list: "sensor", name, key, value: rounded(now * factor) })
+}
+
+/// Five digits: a converter has twelve bits, a voltmeter hardly more.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.4e}").parse().unwrap_or(value)
+}
+
+/// The reflex `reflex`, tripping at `share` of what the sensor says here, and letting go a little above.
+fn threshold(
+    loaded: &Loaded,
+    sensor: &str,
+    reflex: &str,
+    measured: Measured,
+    share: f64,
+) -> Result<Vec<Change>, Failure> {
+    let setting = |key: &str| {
+        let key = format!("reflex.{reflex}.{key}");
+        loaded.settings.iter().find(|setting| setting.key == key).map(|setting| setting.value.as_str())
+    };
+    if setting("sensor") != Some(&format!("\"{sensor}\"")) || setting("below").is_none() {
+        return Err(Failure::usage(format!("no reflex '{reflex}' that trips below a value of '{sensor}'")));
+    }
+    if !(0.05..=0.8).contains(&share) {
+        return Err(Failure::usage(format!("a share of {share}; allowed: 0.05 to 0.8")));
+    }
+    let below = measured.p50 * share;
+    if below * CLEAR_ABOVE >= measured.min {
+        let what =
+            format!("the sensor fell to {:.3} here: a threshold of {below:.3} is no way below", measured.min);
+        return Err(
+            Failure::data(what).fix("measure on an even floor, without moving; or give a smaller --share")
+        );
+    }
+    let change = |key, value| Change { list: "reflex", name: reflex.to_string(), key, value: rounded(value) };
+    Ok(vec![change("below", below), change("clear", below * CLEAR_ABOVE)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::Plant;
+    use crate::time::SimClock;
+    use std::sync::Arc;
+
+    fn sim() -> Loaded {
+        crate::board::built_in("sim").unwrap().unwrap()
+    }
+
+    fn measured(sensor: &str, faults: &[&str]) -> Result<Measured, Failure> {
+        let board = sim().board;
+        let clock = Arc::new(SimClock::new());
+        let faults: Vec<_> = faults.iter().map(|fault| fault.parse().unwrap()).collect();
+        let plant = Plant::new(&board, 1, &faults, clock.clone());
+        let at = board.sensors.iter().position(|plan| plan.name == sensor).unwrap();
+        measure(&board, at, 50, &plant, clock.as_ref())
+    }
+
+    #[test]
+    fn the_simulated_battery_is_measured_and_scaled() {
+        let found = measured("battery", &[]).unwrap();
+        assert!(
+            (found.p50 - 7.8).abs() < 0.1 && found.min <= found.p50 && found.p50 <= found.max,
+            "{found:?}"
+        );
+        assert_eq!(found.lost, 0);
+        let board = sim().board;
+        let at = board.sensors.iter().position(|plan| plan.name == "battery").unwrap();
+        let change = scale(&board, at, 7.8, 7.41).unwrap();
+        assert_eq!((change.key, change.value), ("full_scale", 9.405));
+        for nonsense in [0.0, -7.8, 78.0, f64::NAN] {
+            assert!(scale(&board, at, 7.8, nonsense).is_err(), "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn a_silent_converter_is_told_and_another_sensor_is_none() {
+        assert!(measured("battery", &["i2c-nack@0+60"]).unwrap_err().to_string().contains("Nack"));
+        assert!(measured("range", &[]).unwrap_err().to_string().contains("no channel of a converter"));
+    }
+
+    #[test]
+    fn a_threshold_is_a_share_of_the_floor() {
+        let floor = Measured { min: 1150.0, p50: 1200.0, max: 1260.0, lost: 0 };
+        let changes = threshold(&sim(), "ground-left", "cliff-left", floor, 0.5).unwrap();
+        let values: Vec<(&str, f64)> = changes.iter().map(|change| (change.key, change.value)).collect();
+        assert_eq!(values, [("below", 600.0), ("clear", 720.0)]);
+        assert!(threshold(&sim(), "ground-left", "cliff-right", floor, 0.5).is_err(), "another sensor's");
+        assert!(threshold(&sim(), "lean", "lean-right", floor, 0.5).is_err(), "it trips above");
+        let uneven = Measured { min: 610.0, ..floor };
+        assert!(threshold(&sim(), "ground-left", "cliff-left", uneven, 0.5).is_err());
+    }
+}

@@ -1,0 +1,66 @@
+//! Keeps what a calibration found: in a board file of this one robot, written whole or not at all.
+
+use super::Common;
+use crate::board::Loaded;
+use crate::board::site::{Change, changed};
+use crate::cli::exit::Failure;
+use serde_json::{Value, json};
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Tells what changes, and saves it where a file is named.
+pub fn keep(common: &Common, loaded: &Loaded, changes: &[Change]) -> Result<(), Failure> {
+    for change in changes {
+        say!("{}: {} -> {:?}", path_of(change), before(loaded, change), change.value);
+    }
+    let Some(path) = &common.save else {
+        say!("not saved: '--save FILE' keeps it in a board file of this robot");
+        return Ok(());
+    };
+    let folder = folder_of(path);
+    let old = match std::fs::read_to_string(path) {
+        Ok(text) => Some(text),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(Failure::file(path, &error)),
+    };
+    if old.is_none() && common.board.is_file() && !same_folder(folder_of(&common.board), folder) {
+        let beside = folder_of(&common.board).display().to_string();
+        return Err(
+            Failure::usage("a board file inherits from one beside it").fix(format!("save it in {beside}"))
+        );
+    }
+    let text = changed(old.as_deref(), &loaded.board.name, changes, folder)
+        .map_err(|error| crate::cli::check::failure(path, &error))?;
+    crate::codec::replace(path, text.as_bytes()).map_err(|error| Failure::file(path, &error))?;
+    say!("saved in {}", path.display());
+    Ok(())
+}
+
+/// The changes for `--json`.
+pub fn objects(loaded: &Loaded, changes: &[Change]) -> Vec<Value> {
+    let object = |change: &Change| json!({ "key": path_of(change), "before": before(loaded, change), "value": change.value });
+    changes.iter().map(object).collect()
+}
+
+fn path_of(change: &Change) -> String {
+    format!("{}.{}.{}", change.list, change.name, change.key)
+}
+
+fn before<'l>(loaded: &'l Loaded, change: &Change) -> &'l str {
+    let key = path_of(change);
+    loaded.settings.iter().find(|setting| setting.key == key).map_or("nothing", |setting| &setting.value)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
+fn same_folder(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}

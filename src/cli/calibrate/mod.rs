@@ -1,0 +1,67 @@
+//! `calibrate`: what differs from one robot to the next of its kind: where a servo is straight, what a converter's counts
+//! mean, how bright the floor is. What was found is kept in a board file of this robot that inherits the board's.
+
+mod adc;
+mod keep;
+mod servo;
+
+use super::exit::Failure;
+use crate::board::Loaded;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `calibrate`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Set a servo straight: try trims by hand, or give one; the drive motors stand
+    Servo(servo::Args),
+    /// Measure a converter's channel: its scale against a known value, or a reflex's threshold
+    Adc(adc::Args),
+}
+
+/// What both have in common.
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// Board file, or the name of a built-in board
+    #[arg(long, value_name = "FILE", default_value = "sim")]
+    board: PathBuf,
+    /// Board file of this robot: made, or changed where it states these values; all else in it is kept
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// End with one JSON object on the last line of standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    match args.what {
+        What::Servo(args) => servo::run(args),
+        What::Adc(args) => adc::run(args),
+    }
+}
+
+/// The board, whose wires nobody else may be using.
+fn board(path: &Path) -> Result<Loaded, Failure> {
+    let loaded = super::arguments::board(path)?;
+    if let Some(holder) = super::wires::holder(&loaded.board, 0) {
+        return Err(Failure::unavailable(format!("{holder} has the motors' bus open"))
+            .at(format!("board '{}'", loaded.board.name))
+            .fix("stop it first: 'systemctl stop ganglion ganglion-guard'"));
+    }
+    Ok(loaded)
+}
+
+/// The index of `name` among `names`, or what there is.
+fn index<'n>(what: &str, name: &str, names: impl Iterator<Item = &'n str>) -> Result<usize, Failure> {
+    let names: Vec<&str> = names.collect();
+    names.iter().position(|known| *known == name).ok_or_else(|| {
+        Failure::usage(format!("the board has no {what} '{name}'"))
+            .fix(format!("it has: {}", names.join(", ")))
+    })
+}

@@ -1,0 +1,195 @@
+//! `calibrate servo`: where a servo is straight. Drive motors stand all the while.
+
+use super::{Common, keep};
+use crate::board::plan::Board;
+use crate::board::site::Change;
+use crate::bus::Wires;
+use crate::cli::exit::Failure;
+use crate::cli::wires;
+use crate::device::servo::Servo;
+use crate::device::{MotorKind, Ports, actuators};
+use crate::robot::motor_lines;
+use crate::time::Clock;
+use serde_json::json;
+use std::io::BufRead;
+use std::path::Path;
+
+/// Trims that a board file takes: a horn one tooth off is 18 degrees.
+const MOST_DEG: f32 = 20.0;
+/// One keystroke.
+const STEP_DEG: f32 = 0.5;
+
+/// Arguments of `calibrate servo`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion calibrate servo steering --board my-car.toml                 try trims: +, -, a number, s to keep, q to leave
+  ganglion calibrate servo steering --offset 3.5 --save my-car.toml     set this one
+
+All servos go straight at the start, one after the other; the drive motors stand. The runtime and its guard
+must not run.")]
+pub struct Args {
+    /// The motor's name on the board
+    name: String,
+    /// Trim in degrees, instead of asking
+    #[arg(long, value_name = "DEG", allow_hyphen_values = true)]
+    offset: Option<f32>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let loaded = super::board(&args.common.board)?;
+    let mut board = loaded.board.clone();
+    let place = super::index("motor", &args.name, board.motors.iter().map(|motor| motor.name.as_str()))?;
+    let MotorKind::Servo { offset_deg: first, .. } = board.motors[place].kind else {
+        return Err(Failure::usage(format!("motor '{}' is no servo", args.name)));
+    };
+    let clock = wires::clock();
+    let wires = wires::open(&board, &clock)?;
+    let mut straighten = |offset: f32| straighten(&mut board, place, offset, wires.as_ref(), clock.as_ref());
+    let chosen = match args.offset {
+        Some(offset) => {
+            say!("{}", straighten(within(offset)?)?);
+            Some(offset)
+        }
+        None => ask(first, &mut std::io::stdin().lock(), &mut straighten)?,
+    };
+    let Some(offset) = chosen else {
+        say!("left as it was: {first} degrees");
+        return Ok(());
+    };
+    // As a person writes it: 3.5, not what is nearest to it in 32 bits.
+    let value = offset.to_string().parse().unwrap_or(f64::from(offset));
+    let changes = [Change { list: "motor", name: args.name.clone(), key: "offset_deg", value }];
+    keep::keep(&args.common, &loaded, &changes)?;
+    if args.common.json {
+        let object = json!({
+            "schema": 1,
+            "board": loaded.board.name,
+            "motor": args.name,
+            "changes": keep::objects(&loaded, &changes),
+            "saved": args.common.save,
+        });
+        crate::cli::output::json(&object)?;
+    }
+    Ok(())
+}
+
+fn within(offset: f32) -> Result<f32, Failure> {
+    if (-MOST_DEG..=MOST_DEG).contains(&offset) {
+        return Ok(offset);
+    }
+    Err(Failure::usage(format!("a trim of {offset} degrees; allowed: {} to {MOST_DEG}", -MOST_DEG))
+        .fix("put the servo's horn on another tooth"))
+}
+
+/// Sets every servo straight, the one at `place` with this trim; says what its shaft and its pulse are then.
+fn straighten(
+    board: &mut Board,
+    place: usize,
+    offset: f32,
+    wires: &dyn Wires,
+    clock: &dyn Clock,
+) -> Result<String, Failure> {
+    if let MotorKind::Servo { offset_deg, .. } = &mut board.motors[place].kind {
+        *offset_deg = offset;
+    }
+    let motor = &board.motors[place];
+    let servo = Servo::of(&motor.kind).ok_or_else(|| Failure::bug("a servo that is none"))?;
+    let mut motors = actuators::of(board, Path::new("/")).map_err(|error| wires::closed(&error))?;
+    let mut i2c = wires.i2c(0).map_err(|error| wires::closed(&error))?;
+    let mut gpio = wires.gpio("calibrate", &motor_lines(board)).map_err(|error| wires::closed(&error))?;
+    let mut ports = Ports { i2c: i2c.as_mut(), gpio: gpio.as_mut(), clock };
+    motors.initialise(&mut ports).map_err(|fault| {
+        Failure::unavailable(format!("the servo could not be moved: {fault}"))
+            .fix("look at its supply and wires; 'ganglion doctor --board FILE --test' looks at all of them")
+    })?;
+    let angle = servo.angle(0.0);
+    Ok(format!(
+        "{}: straight is {} degrees, with the trim {offset} its shaft stands at {}, a pulse of {:.1} us",
+        motor.name,
+        angle.0,
+        servo.shaft(angle).0,
+        servo.pulse_us(0.0),
+    ))
+}
+
+/// Lets a person try trims; `None`: leaves it.
+fn ask(
+    first: f32,
+    input: &mut dyn BufRead,
+    straighten: &mut dyn FnMut(f32) -> Result<String, Failure>,
+) -> Result<Option<f32>, Failure> {
+    let mut offset = first;
+    say!("+ and - by {STEP_DEG} degrees, a number sets the trim, s keeps it, q leaves it; each with Enter");
+    say!("{}", straighten(offset)?);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        let read =
+            input.read_line(&mut line).map_err(|error| Failure::unavailable(error).at("standard input"))?;
+        let wish = match line.trim() {
+            _ if read == 0 => return Ok(None),
+            "q" => return Ok(None),
+            "s" => return Ok(Some(offset)),
+            "" => continue,
+            word if word.bytes().all(|b| b == b'+') => offset + STEP_DEG * word.len() as f32,
+            word if word.bytes().all(|b| b == b'-') => offset - STEP_DEG * word.len() as f32,
+            word => match word.parse::<f32>() {
+                Ok(number) => number,
+                Err(_) => {
+                    say!("'{word}': wanted +, -, a number, s or q");
+                    continue;
+                }
+            },
+        };
+        match within(wish) {
+            Ok(wish) => {
+                offset = wish;
+                say!("{}", straighten(offset)?);
+            }
+            Err(refusal) => say!("{refusal}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sim::Plant;
+    use crate::time::SimClock;
+    use std::sync::Arc;
+
+    #[test]
+    fn keystrokes_become_a_trim() {
+        let run = |keys: &str| {
+            let mut tried = Vec::new();
+            let chosen = ask(1.0, &mut keys.as_bytes(), &mut |offset| {
+                tried.push(offset);
+                Ok(String::new())
+            });
+            (chosen.unwrap(), tried)
+        };
+        assert_eq!(run("+\n++\n-\n\ns\n"), (Some(2.0), vec![1.0, 1.5, 2.5, 2.0]));
+        assert_eq!(run("-7.25\nwhat\n21\nNaN\ns\n"), (Some(-7.25), vec![1.0, -7.25]));
+        assert_eq!(run("+\nq\n"), (None, vec![1.0, 1.5]));
+        assert_eq!(run("+\n").0, None, "the end of the input keeps nothing");
+    }
+
+    #[test]
+    fn the_simulated_steering_turns_by_its_trim_and_nothing_drives() {
+        let board = crate::board::built_in("sim").unwrap().unwrap().board;
+        let clock = Arc::new(SimClock::new());
+        let plant = Plant::new(&board, 1, &[], clock.clone());
+        let place = board.motors.iter().position(|motor| motor.name == "steering").unwrap();
+        let mut trimmed = board.clone();
+        let words = straighten(&mut trimmed, place, 9.0, &plant, clock.as_ref()).unwrap();
+        assert!(words.contains("its shaft stands at 9, a pulse of 1600.0 us"), "{words}");
+        // The car itself was built without a trim: its wheels show it.
+        let report = plant.report(clock.now());
+        assert!((report.steering_deg - 9.0).abs() < 0.5, "{}", report.steering_deg);
+        assert!(plant.motors_still() && report.distance_m == 0.0);
+        assert!(within(f32::NAN).is_err() && within(20.0).is_ok() && within(-20.5).is_err());
+    }
+}

@@ -1,0 +1,150 @@
+//! `arm`, `disarm`, `stop`, `status`: asking the runtime that runs, over its control socket.
+
+use super::exit::Failure;
+use super::{arguments, output};
+use crate::control::{self, Account, Ask, BusAccount, CONTROL_SOCKET, Reply};
+use crate::time::Span;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Between two tries to arm: what stands in the way changes with the world, not with the tick.
+const ASK_AGAIN: Duration = Duration::from_millis(100);
+
+/// Whom to ask.
+#[derive(Debug, clap::Args)]
+pub struct Whom {
+    /// Socket of the runtime
+    #[arg(long, value_name = "PATH", default_value = CONTROL_SOCKET)]
+    socket: PathBuf,
+    /// The answer as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `arm`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion arm                              the robot obeys its field from now on, or says why not
+  ganglion arm --wait 10s --json
+
+Exit code 75 if it was refused for as long as it was asked.")]
+pub struct ArmArgs {
+    #[command(flatten)]
+    whom: Whom,
+    /// How long to go on asking while it is refused for something that may pass
+    #[arg(long, value_name = "TIME", value_parser = arguments::span, default_value = "2s")]
+    wait: Span,
+}
+
+/// Arguments of `disarm`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion disarm                           stand still until armed again; acknowledges what latched
+
+Exit code 75 if what latched is still there.")]
+pub struct DisarmArgs {
+    #[command(flatten)]
+    whom: Whom,
+}
+
+/// Arguments of `stop`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion stop                             still the motors and end the program, as Ctrl-C does")]
+pub struct StopArgs {
+    #[command(flatten)]
+    whom: Whom,
+}
+
+/// Arguments of `status`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion status                           mode, causes, what stands in the way of arming, buses, guard
+  ganglion status --json")]
+pub struct StatusArgs {
+    #[command(flatten)]
+    whom: Whom,
+}
+
+/// Runs `arm`.
+pub fn arm(args: ArmArgs) -> Result<(), Failure> {
+    let until = Instant::now() + Duration::from_nanos(args.wait.as_nanos());
+    let reply = loop {
+        let reply = ask(&args.whom.socket, Ask::Arm)?;
+        if reply.done || !reply.may_pass || Instant::now() >= until {
+            break reply;
+        }
+        thread::sleep(ASK_AGAIN);
+    };
+    conclude(&args.whom, &reply, "arming was refused")
+}
+
+/// Runs `disarm`.
+pub fn disarm(args: DisarmArgs) -> Result<(), Failure> {
+    let reply = ask(&args.whom.socket, Ask::Disarm)?;
+    conclude(&args.whom, &reply, "the robot is not disarmed")
+}
+
+/// Runs `stop`.
+pub fn stop(args: StopArgs) -> Result<(), Failure> {
+    let reply = ask(&args.whom.socket, Ask::Stop)?;
+    conclude(&args.whom, &reply, "the robot does not stop")
+}
+
+/// Runs `status`.
+pub fn status(args: StatusArgs) -> Result<(), Failure> {
+    let reply = ask(&args.whom.socket, Ask::Status)?;
+    if args.whom.json {
+        return output::json(&reply.account);
+    }
+    page(&reply.account);
+    Ok(())
+}
+
+fn ask(socket: &Path, what: Ask) -> Result<Reply, Failure> {
+    control::ask(socket, what).map_err(|error| {
+        Failure::file(socket, &error)
+            .fix("start a runtime ('ganglion run'), or name its socket with --socket; the group 'ganglion' may ask")
+    })
+}
+
+fn conclude(whom: &Whom, reply: &Reply, refused: &str) -> Result<(), Failure> {
+    if whom.json {
+        output::json(reply)?;
+    } else if reply.done {
+        say!("{}", reply.account.line());
+    }
+    if reply.done {
+        return Ok(());
+    }
+    Err(Failure::not_now(format!("{refused}: {}", reply.why.join("; "))))
+}
+
+fn page(account: &Account) {
+    say!("{} on board '{}', field: {}", account.line(), account.board, account.engine);
+    let refusal = if account.refusal.is_empty() { "nothing".into() } else { account.refusal.join("; ") };
+    say!(
+        "  arming     {} times, {} refused; in its way now: {refusal}",
+        account.armings,
+        account.arm_refused
+    );
+    say!("  slots      {} run, {} skipped", account.slots_run, account.slots_skipped);
+    say!("  commands   {} confirmed on the wire", account.commands_confirmed);
+    account.buses.iter().for_each(bus);
+    if let Some(guard) = &account.guard {
+        let reason = guard.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        let line = if guard.line_on { "on" } else { "off" };
+        let refused = guard.refused.as_ref().map(|why| format!("; it refuses: {why}")).unwrap_or_default();
+        say!("  guard      {}{reason}, line {line}, {} trips{refused}", guard.phase, guard.trips);
+    }
+}
+
+fn bus(bus: &BusAccount) {
+    let taken: Vec<String> = bus.recovery.iter().map(|(step, times)| format!("{step} {times}")).collect();
+    let recovery = if taken.is_empty() { String::new() } else { format!("; recovery: {}", taken.join(", ")) };
+    let BusAccount { name, failures, retries, set_ups, expired, .. } = bus;
+    say!(
+        "  bus {name:<6} {failures} failed, {retries} tried again, {set_ups} set-ups, {expired} commands ran out{recovery}"
+    );
+}

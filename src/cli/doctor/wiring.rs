@@ -1,0 +1,176 @@
+//! The board's wires on this machine: what its lines are and who holds them, what a released line does, and on request the
+//! whole self-test.
+
+use std::path::Path;
+
+use super::Finding;
+use crate::board::addresses::expected;
+use crate::board::lines::lines;
+use crate::board::plan::{Board, BusPlan};
+use crate::bus::linux::{LineSeen, LinuxWires};
+use crate::bus::{Line, OpenError};
+use crate::cli::exit::Failure;
+use crate::cli::wires;
+use crate::selftest::{Check, Verdict, self_test};
+
+/// What the kernel says of the board's buses and lines. Nothing is driven or transferred.
+pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
+    if !matches!(board.bus, BusPlan::Linux { .. }) {
+        return Vec::new();
+    }
+    let Ok(wires) = LinuxWires::with_root(board, root) else { return Vec::new() };
+    let mut findings: Vec<Finding> = (0..board.i2c.len()).map(|bus| chips(board, bus)).collect();
+    let used = lines(board);
+    let numbers: Vec<Line> = used.iter().map(|(line, _)| *line).collect();
+    let survey = wires.survey(&numbers);
+    let refused: Vec<&OpenError> = survey.lines.iter().filter_map(|seen| seen.as_ref().err()).collect();
+    match refused.first() {
+        // One reason for all: the chip is not there, which is told above.
+        Some(error) if refused.len() == used.len() => {
+            findings.push(Finding::refused("lines", error, &error.fix).needed(true));
+        }
+        _ => findings.extend(used.iter().zip(&survey.lines).map(|((_, role), seen)| line(role, seen))),
+    }
+    let lets_go = board.enable.is_some() || board.guard.is_some();
+    if survey.outputs_outlive_owner == Some(true) && lets_go {
+        findings.push(Finding::warn(
+            "released lines",
+            "this kernel goes on driving an output whose owner has died: the motors' line is not let go of",
+            "dtparam=strict_gpiod in config.txt, or persist_gpio_outputs=0 on the pin controller's module",
+        ));
+    }
+    findings
+}
+
+/// Who is expected on a bus; `--test` and `probe` say who is there.
+fn chips(board: &Board, bus: usize) -> Finding {
+    let expected: Vec<String> = expected(board, bus)
+        .iter()
+        .map(|device| format!("{:#04x} {}", device.address, device.what))
+        .collect();
+    let reserved: Vec<String> = board
+        .reserved_addresses
+        .iter()
+        .filter(|reserved| reserved.bus == bus)
+        .map(|reserved| format!("{:#04x} {}", reserved.address, reserved.holder))
+        .collect();
+    let mut found = format!("{}: {}", board.i2c[bus].name, list(&expected, "nothing expected"));
+    if !reserved.is_empty() {
+        found = format!("{found}; reserved: {}", reserved.join(", "));
+    }
+    Finding::ok("chips", found)
+}
+
+fn list(items: &[String], none: &str) -> String {
+    if items.is_empty() { none.to_string() } else { items.join(", ") }
+}
+
+fn line(role: &str, seen: &Result<LineSeen, OpenError>) -> Finding {
+    let seen = match seen {
+        Ok(seen) => seen,
+        Err(error) => {
+            return Finding::refused("line", format!("{role}: {error}"), &error.fix).needed(true);
+        }
+    };
+    let name = if seen.name.is_empty() { String::new() } else { format!(" {}", seen.name) };
+    let found = format!("{role}: {} line {}{name}", seen.chip, seen.offset);
+    match &seen.consumer {
+        None => Finding::ok("line", found),
+        Some(holder) if holder.starts_with("ganglion") => Finding::ok("line", format!("{found}, held by {holder}")),
+        Some(holder) => Finding::refused(
+            "line",
+            format!("{found}, held by {holder}"),
+            "stop what holds it; a driver of the kernel goes by its node in the device tree (an overlay, a dtparam)",
+        )
+        .needed(true),
+    }
+}
+
+/// Runs the self-test.
+pub(super) fn test(board: &Board) -> Result<Vec<Check>, Failure> {
+    if let Some(holder) = wires::holder(board, 0) {
+        return Err(Failure::unavailable(format!("{holder} has the motors' bus open"))
+            .fix("stop it first: 'systemctl stop ganglion'"));
+    }
+    let clock = wires::clock();
+    if matches!(board.bus, BusPlan::Log) {
+        return Ok(Vec::new());
+    }
+    let wires = wires::open(board, &clock)?;
+    Ok(self_test(board, wires.as_ref(), Path::new("/"), clock.as_ref()))
+}
+
+/// A check of the self-test, in doctor's words.
+pub(super) fn finding(check: &Check) -> Finding {
+    let fix = check.fix.clone().unwrap_or_default();
+    let finding = match check.verdict {
+        Verdict::Passed => Finding { fix: check.fix.clone(), ..Finding::ok("test", check) },
+        Verdict::Skipped => Finding::ok("test", format!("not looked at: {check}")),
+        Verdict::Warned => Finding::warn("test", check, fix),
+        Verdict::Failed => Finding::refused("test", check, fix),
+    };
+    finding.needed(check.verdict == Verdict::Failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn board(name: &str) -> Board {
+        crate::board::built_in(name).unwrap().unwrap().board
+    }
+
+    #[test]
+    fn the_simulated_car_is_tested_and_has_no_lines_to_show() {
+        let sim = board("sim");
+        assert_eq!(look(Path::new("/"), &sim), []);
+        let checks = test(&sim).unwrap();
+        assert!(
+            checks.len() > 10 && checks.iter().all(|check| check.verdict == Verdict::Passed),
+            "{checks:#?}"
+        );
+        assert_eq!(test(&board("scitos-g5")).unwrap(), []);
+    }
+
+    #[test]
+    fn what_failed_stops_the_board_and_what_warned_does_not() {
+        let check = |verdict| Check {
+            what: "range".to_string(),
+            verdict,
+            found: "line 22 did not answer".to_string(),
+            fix: Some("look at its supply".to_string()),
+        };
+        assert!(finding(&check(Verdict::Failed)).stops_the_board());
+        assert!(!finding(&check(Verdict::Warned)).stops_the_board());
+        assert!(finding(&check(Verdict::Skipped)).found.starts_with("not looked at: range:"));
+    }
+
+    #[test]
+    fn a_machine_without_the_boards_chip_says_so_once() {
+        let nowhere = std::env::temp_dir().join(format!("ganglion-wiring-{}", std::process::id()));
+        let findings = look(&nowhere, &board("jetson-orin-nano"));
+        let topics: Vec<&str> = findings.iter().map(|finding| finding.topic).collect();
+        assert_eq!(topics, ["chips", "chips", "lines"], "{findings:#?}");
+        assert!(findings[0].found.starts_with("motors: 0x29 range, 0x40 PCA9685"), "{}", findings[0].found);
+        assert!(findings[1].found.contains("nothing expected; reserved: 0x40 ina3221, 0x25 usb-c"));
+        assert!(findings[2].stops_the_board());
+    }
+
+    #[test]
+    fn a_line_tells_who_holds_it() {
+        let seen = |consumer: Option<&str>| {
+            Ok(LineSeen {
+                line: Line(23),
+                chip: "pinctrl-rp1".to_string(),
+                offset: 23,
+                name: "GPIO23".to_string(),
+                consumer: consumer.map(str::to_string),
+                output: true,
+            })
+        };
+        let free = line("direction of left", &seen(None));
+        assert_eq!(free.found, "direction of left: pinctrl-rp1 line 23 GPIO23");
+        assert!(!line("x", &seen(Some("ganglion-bus"))).stops_the_board());
+        assert!(line("x", &seen(Some("spi0 CS0"))).stops_the_board());
+    }
+}

@@ -1,0 +1,217 @@
+//! `guard`: the second process that holds the reset or enable line and stops the motors when the
+//! runtime falls silent. What it decides is in `guard`; here it is given its line, its socket, its
+//! priority and its words.
+
+use super::exit::Failure;
+use super::{arguments, output, wires};
+use crate::board::Loaded;
+use crate::board::plan::GuardPlan;
+use crate::bus::{LineUse, Usage};
+use crate::guard::frame::{Ask, Phase, Standing};
+use crate::guard::socket::{GUARD_SOCKET, ask_once, listen_at};
+use crate::guard::{Event, Guard, HeldLine, Hold, Post};
+use crate::rt::{Role, become_real_time};
+use crate::time::Span;
+use log::Level;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::Serialize;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::fmt::Write as _;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// A guard answers at once; one that does not is hung.
+const STATUS_PATIENCE: Span = Span::from_millis(500);
+
+/// Arguments of `guard`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion guard --board picarx-v4          holds MCURST until SIGTERM; start it before the runtime
+  ganglion guard --status --json            asks the one that runs
+
+The line that the board's [guard] names is off until a runtime of the same board and user has said
+hello and was given permission; it goes off at once when that one dies, hangs, ends, or keeps turning
+over a dead bus, and stays off until hello and permission come again. SIGTERM: line off, exit 0.
+
+On a simulated board the line is one of a world of the guard's own: nothing moves, the protocol is real.")]
+pub struct Args {
+    /// Board file, or the name of a built-in board
+    #[arg(long, value_name = "FILE", default_value = "picarx-v4")]
+    board: PathBuf,
+    /// Where to listen, or with --status whom to ask
+    #[arg(long, value_name = "PATH", default_value = GUARD_SOCKET)]
+    socket: PathBuf,
+    /// Ask the guard that runs how it is, and end
+    #[arg(long)]
+    status: bool,
+    /// With --status: one JSON object
+    #[arg(long, requires = "status")]
+    json: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    if args.status {
+        return status(&args.socket, args.json);
+    }
+    let loaded = arguments::board(&args.board)?;
+    let (plan, hold) = held_by(&loaded)?;
+    let end = signals()?;
+    let line = take_line(&loaded, hold)?;
+    let listener = listen_at(&args.socket).map_err(|error| {
+        Failure::file(&args.socket, &error)
+            .fix("end the guard that runs already, or give it a directory that is yours")
+    })?;
+    let granted = become_real_time(&loaded.board.rt, Role::Guard);
+    if let Err(refusal) = granted.enough(&loaded.board.rt) {
+        return Err(refusal.into());
+    }
+    for refusal in &granted.refusals {
+        log::warn!("{refusal}; to do: {}", refusal.fix());
+    }
+    let mut words = Words::new();
+    words.say(
+        Level::Info,
+        format_args!(
+            "guard of board '{}': line off, waiting at {}",
+            loaded.board.name,
+            args.socket.display()
+        ),
+    );
+    let guard = Guard::new(&hold, plan.patience, *loaded.digest.as_bytes());
+    let mut post = Post::new(guard, line, listener, end, wires::clock());
+    post.stand(|event| words.tell(event));
+    let _ = std::fs::remove_file(&args.socket); // the next guard replaces it in any case
+    if !post.line_sound() {
+        return Err(Failure::unavailable("the line did not follow when it was driven off")
+            .fix("cut the motors' power; then look at the line"));
+    }
+    words.say(Level::Info, format_args!("told to go: line off"));
+    Ok(())
+}
+
+/// What the board wants guarded, and the line.
+fn held_by(loaded: &Loaded) -> Result<(GuardPlan, Hold), Failure> {
+    let board = &loaded.board;
+    let none = || {
+        Failure::config(format!("board '{}' names no line for a guard", board.name))
+            .fix("give it a [guard] that holds its reset or enable line")
+    };
+    let plan = board.guard.ok_or_else(none)?;
+    let hold = Hold::of(board, &plan).ok_or_else(none)?;
+    Ok((plan, hold))
+}
+
+/// The line, off.
+fn take_line(loaded: &Loaded, hold: Hold) -> Result<HeldLine, Failure> {
+    let board = &loaded.board;
+    let wires = wires::open(board, &wires::clock())?;
+    let usage = Usage::Output { high: hold.level(false) };
+    let gpio =
+        wires.gpio("guard", &[LineUse { line: hold.line, usage }]).map_err(|error| wires::closed(&error))?;
+    HeldLine::take(gpio, hold)
+        .map_err(|fault| Failure::unavailable(format!("the guard's line cannot be driven off: {fault:?}")))
+}
+
+/// Becomes readable when the guard is told to go.
+fn signals() -> Result<OwnedFd, Failure> {
+    let refused = |error: std::io::Error| Failure::unavailable(format!("signals cannot be watched: {error}"));
+    let (end, ring) = UnixStream::pair().map_err(refused)?;
+    for signal in [SIGTERM, SIGINT] {
+        let ring = ring.try_clone().map_err(refused)?;
+        signal_hook::low_level::pipe::register(signal, ring).map_err(refused)?;
+    }
+    Ok(end.into())
+}
+
+/// Lines to standard error that never wait and take no memory: a journal that stands still must not
+/// keep the guard from its line. What does not get out is not said.
+struct Words {
+    stderr: std::io::Stderr,
+    prefixes: [&'static str; 2],
+}
+
+impl Words {
+    fn new() -> Words {
+        Words {
+            stderr: std::io::stderr(),
+            prefixes: [output::journal_prefix(Level::Info), output::journal_prefix(Level::Warn)],
+        }
+    }
+
+    fn tell(&mut self, event: Event) {
+        match event {
+            Event::Refused(refused) => self.say(Level::Warn, format_args!("refused: {}", refused.words())),
+            Event::Changed(_, is) if !is.line_sound => {
+                self.say(Level::Warn, format_args!("the line does not follow; driving it again"))
+            }
+            Event::Changed(was, is) => {
+                let level = if is.trips > was.trips { Level::Warn } else { Level::Info };
+                let line = if is.line_on { "on" } else { "off" };
+                match is.phase {
+                    Phase::Tripped(reason) => {
+                        self.say(level, format_args!("tripped ({}): line {line}", reason.name()))
+                    }
+                    phase => self.say(level, format_args!("{}: line {line}", phase.name())),
+                }
+            }
+        }
+    }
+
+    fn say(&mut self, level: Level, words: std::fmt::Arguments<'_>) {
+        let prefix = self.prefixes[usize::from(level < Level::Info)];
+        // Short of what a pipe takes in one piece, so that a writable one takes it without waiting.
+        let mut line = heapless::String::<256>::new();
+        let _ = write!(line, "{prefix}ganglion guard: {words}"); // what does not fit is left out
+        let mut stderr = [PollFd::new(&self.stderr, PollFlags::OUT)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        if poll(&mut stderr, Some(&at_once)) == Ok(1) && stderr[0].revents().contains(PollFlags::OUT) {
+            let _ = line.push('\n');
+            let _ = rustix::io::write(&self.stderr, line.as_bytes()); // past the standard library and its lock
+        }
+    }
+}
+
+/// What `--status` prints.
+#[derive(Debug, Serialize)]
+struct Status {
+    phase: &'static str,
+    reason: Option<&'static str>,
+    line_on: bool,
+    line_sound: bool,
+    trips: u32,
+    beats: u64,
+}
+
+impl Status {
+    fn of(standing: &Standing) -> Status {
+        Status {
+            phase: standing.phase.name(),
+            reason: match standing.phase {
+                Phase::Tripped(reason) => Some(reason.name()),
+                _ => None,
+            },
+            line_on: standing.line_on,
+            line_sound: standing.line_sound,
+            trips: standing.trips,
+            beats: standing.beats,
+        }
+    }
+}
+
+fn status(socket: &Path, json: bool) -> Result<(), Failure> {
+    let answer = ask_once(socket, Ask::Status, STATUS_PATIENCE).map_err(|error| {
+        Failure::file(socket, &error)
+            .fix("start it: 'ganglion guard --board BOARD', or systemctl start ganglion-guard")
+    })?;
+    let status = Status::of(&answer.standing);
+    if json {
+        return output::json(&status);
+    }
+    let reason = status.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let line = if status.line_on { "on" } else { "off" };
+    let sound = if status.line_sound { "" } else { ", and does not follow" };
+    say!("{}{reason}: line {line}{sound}; {} trips, {} heartbeats", status.phase, status.trips, status.beats);
+    Ok(())
+}

@@ -1,0 +1,295 @@
+//! `probe`: who answers on an I2C bus. One byte is read from each address and nothing is written; addresses that belong to
+//! the computer, or that a driver of the kernel has, are not asked.
+
+use super::exit::Failure;
+use super::wires;
+use crate::board::addresses::{Expected, also_answers, expected, holder};
+use crate::board::plan::{Board, BusPlan, I2cNode};
+use crate::board::{self};
+use crate::bus::linux::{LinuxWires, Presence};
+use crate::bus::scan::{ADDRESSES, Answer, ask};
+use crate::bus::{BusFault, OpenError};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Arguments of `probe`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion probe /dev/i2c-1                          a bus of this machine; also: 1, or adapter:c250000.i2c
+  ganglion probe --board boards/picarx-v4.toml       the board's motors' bus, with what it expects there
+  ganglion probe side --board jetson-orin-nano       another of the board's buses, by name
+
+Stop the runtime first: a byte that is read between its own reads may be one that it waits for.")]
+pub struct Args {
+    /// A path, a number, 'adapter:' with a part of its device's name, or with --board the name of a bus
+    #[arg(value_name = "BUS")]
+    bus: Option<String>,
+    /// Board file, or the name of a built-in board: what it expects is named, what it reserves is not asked
+    #[arg(long, value_name = "FILE")]
+    board: Option<PathBuf>,
+    /// End with one JSON object on the last line of standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let (board, bus) = target(&args)?;
+    let found = probe(&board, bus)?;
+    lines(&board, bus, &found).iter().for_each(|line| say!("{line}"));
+    if args.json {
+        super::output::json(&object(&board, bus, &found))?;
+    }
+    match found.iter().find_map(|(address, presence)| match presence {
+        Presence::Refused(fault) => Some((address, fault)),
+        _ => None,
+    }) {
+        None => Ok(()),
+        Some((address, fault)) => {
+            Err(Failure::unavailable(format!("asked for {address:#04x}, the bus says {fault:?}"))
+                .at(node(&board, bus))
+                .fix("switch its devices off and on; look for a device that holds SDA or SCL low"))
+        }
+    }
+}
+
+/// The board and the index of its bus that the command line means.
+fn target(args: &Args) -> Result<(Board, usize), Failure> {
+    let board = args.board.as_deref().map(super::arguments::board).transpose()?.map(|loaded| loaded.board);
+    match (board, args.bus.as_deref()) {
+        (Some(board), _) if board.i2c.is_empty() => {
+            Err(Failure::config(format!("board '{}' has no I2C bus", board.name)))
+        }
+        (Some(board), None) => Ok((board, 0)),
+        (Some(board), Some(word)) => {
+            let named = board.i2c.iter().position(|bus| bus.name == word);
+            let known: Vec<&str> = board.i2c.iter().map(|bus| bus.name.as_str()).collect();
+            let at = named.or_else(|| board.i2c.iter().position(|bus| bus.node == place(word)));
+            let at = at.ok_or_else(|| {
+                Failure::usage(format!("board '{}' has no bus '{word}'", board.name))
+                    .fix(format!("its buses: {}", known.join(", ")))
+            })?;
+            Ok((board, at))
+        }
+        (None, Some(word)) => Ok((bare(place(word))?, 0)),
+        (None, None) => Err(Failure::usage("no bus is named")
+            .fix("name one, as in 'ganglion probe /dev/i2c-1' ('ganglion doctor' lists them), or a --board")),
+    }
+}
+
+fn place(word: &str) -> I2cNode {
+    match word.strip_prefix("adapter:") {
+        Some(device) => I2cNode::Adapter(device.to_string()),
+        None if word.bytes().all(|b| b.is_ascii_digit()) => I2cNode::Path(format!("/dev/i2c-{word}")),
+        None => I2cNode::Path(word.to_string()),
+    }
+}
+
+/// A board of one bus, with nothing on it.
+fn bare(node: I2cNode) -> Result<Board, Failure> {
+    let generic = board::built_in("generic-linux").and_then(Result::ok);
+    let mut board = generic.ok_or_else(|| Failure::bug("no built-in board 'generic-linux'"))?.board;
+    board.i2c.truncate(1);
+    board.i2c[0].node = node;
+    board.sensors.clear();
+    board.motors.clear();
+    board.pwm = None;
+    Ok(board)
+}
+
+/// What is at each address. Ends early where the bus is held: each further address would take its whole timeout.
+fn probe(board: &Board, bus: usize) -> Result<Vec<(u8, Presence)>, Failure> {
+    match board.bus {
+        BusPlan::Linux { .. } => {
+            let wires = LinuxWires::open(board).map_err(|error| wires::closed(&error))?;
+            each(|address| wires.probe(bus, address))
+        }
+        _ => {
+            let wires = wires::open(board, &wires::clock())?;
+            let mut i2c = wires.i2c(bus).map_err(|error| wires::closed(&error))?;
+            each(|address| {
+                if let Some(holder) = holder(board, bus, address) {
+                    return Ok(Presence::Reserved(holder.to_string()));
+                }
+                Ok(match ask(i2c.as_mut(), address) {
+                    Answer::Answers => Presence::Answers,
+                    Answer::Silent => Presence::Silent,
+                    Answer::Refused(fault) => Presence::Refused(fault),
+                })
+            })
+        }
+    }
+}
+
+fn each(mut ask: impl FnMut(u8) -> Result<Presence, OpenError>) -> Result<Vec<(u8, Presence)>, Failure> {
+    let mut found = Vec::new();
+    for address in ADDRESSES {
+        let presence = ask(address).map_err(|error| wires::closed(&error))?;
+        let held = matches!(presence, Presence::Refused(BusFault::TimedOut | BusFault::Absent));
+        found.push((address, presence));
+        if held {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// For people: a map as i2cdetect draws it, then every address that is something.
+fn lines(board: &Board, bus: usize, found: &[(u8, Presence)]) -> Vec<String> {
+    let mut lines = vec![
+        format!("bus {} ({})", board.i2c[bus].name, node(board, bus)),
+        "     0  1  2  3  4  5  6  7  8  9  a  b  c  d  e  f".to_string(),
+    ];
+    for row in 0..8_u8 {
+        let cells: Vec<String> = (0..16_u8).map(|column| cell(found, 16 * row + column)).collect();
+        lines.push(format!("{:02x}: {}", 16 * row, cells.join(" ")).trim_end().to_string());
+    }
+    let expected = expected(board, bus);
+    let told = found.iter().filter_map(|(address, presence)| {
+        Some(format!("{address:#04x}  {}", words(board, bus, &expected, *address, presence)?))
+    });
+    lines.extend(told);
+    lines
+}
+
+fn cell(found: &[(u8, Presence)], address: u8) -> String {
+    match found.iter().find(|(at, _)| *at == address).map(|(_, presence)| presence) {
+        None => "  ".to_string(),
+        Some(Presence::Answers) => format!("{address:02x}"),
+        Some(Presence::Silent) => "--".to_string(),
+        Some(Presence::Reserved(_)) => "RR".to_string(),
+        Some(Presence::Kernel(_)) => "UU".to_string(),
+        Some(Presence::Refused(_)) => "??".to_string(),
+    }
+}
+
+/// What is to say about an address; nothing where nobody is and nobody is expected.
+fn words(
+    board: &Board,
+    bus: usize,
+    expected: &[Expected],
+    address: u8,
+    presence: &Presence,
+) -> Option<String> {
+    let known = expected.iter().find(|device| device.address == address).map(|device| device.what.as_str());
+    let of_chip = also_answers(board, bus, address);
+    Some(match (presence, known) {
+        (Presence::Silent, None) => return None,
+        (Presence::Silent, Some(what)) => format!("{what}: expected, and silent"),
+        (Presence::Answers, Some(what)) => what.to_string(),
+        (Presence::Answers, None) if of_chip => "a second address of one of the board's chips".to_string(),
+        (Presence::Answers, None) => "not known to the board".to_string(),
+        (Presence::Reserved(holder), _) => format!("reserved for {holder}, not asked"),
+        (Presence::Kernel(driver), None) => format!("the kernel's ({driver}), not asked"),
+        (Presence::Kernel(driver), Some(what)) => {
+            format!("the kernel's ({driver}), not asked: {what} cannot be here")
+        }
+        (Presence::Refused(fault), _) => format!("the bus says {fault:?}"),
+    })
+}
+
+fn node(board: &Board, bus: usize) -> String {
+    match (&board.bus, &board.i2c[bus].node) {
+        (BusPlan::Linux { .. }, I2cNode::Path(path)) => path.clone(),
+        (BusPlan::Linux { .. }, I2cNode::Adapter(device)) => format!("adapter {device}"),
+        _ => "simulated".to_string(),
+    }
+}
+
+fn object(board: &Board, bus: usize, found: &[(u8, Presence)]) -> Value {
+    let expected = expected(board, bus);
+    let devices = found.iter().filter_map(|(address, presence)| {
+        let words = words(board, bus, &expected, *address, presence)?;
+        let state = match presence {
+            Presence::Answers => "answers",
+            Presence::Silent => "silent",
+            Presence::Reserved(_) => "reserved",
+            Presence::Kernel(_) => "kernel",
+            Presence::Refused(_) => "refused",
+        };
+        let wanted = expected.iter().any(|device| device.address == *address);
+        Some(json!({ "address": address, "state": state, "expected": wanted, "what": words }))
+    });
+    json!({
+        "schema": 1,
+        "bus": board.i2c[bus].name,
+        "node": node(board, bus),
+        "asked": found.len(),
+        "devices": devices.collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(bus: Option<&str>, board: Option<&str>) -> Args {
+        Args { bus: bus.map(str::to_string), board: board.map(PathBuf::from), json: false }
+    }
+
+    #[test]
+    fn the_simulated_car_has_its_controller_and_its_lean() {
+        let (board, bus) = target(&args(None, Some("sim"))).unwrap();
+        let found = probe(&board, bus).unwrap();
+        assert_eq!(found.len(), 0x70);
+        let lines = lines(&board, bus, &found);
+        assert_eq!(lines[0], "bus motors (simulated)");
+        assert_eq!(lines[3], "10: -- -- -- -- 14 -- -- -- -- -- -- -- -- -- -- --");
+        assert_eq!(lines[2], "00:                         -- -- -- -- -- -- -- --");
+        assert_eq!(lines[10..], ["0x14  Robot HAT", "0x60  lean"]);
+        let object = object(&board, bus, &found);
+        assert_eq!(object["devices"].as_array().map(Vec::len), Some(2));
+        assert_eq!(object["devices"][0]["state"], "answers");
+    }
+
+    #[test]
+    fn buses_are_named_in_many_ways() {
+        for (word, wanted) in [
+            ("1", I2cNode::Path("/dev/i2c-1".to_string())),
+            ("/dev/i2c-7", I2cNode::Path("/dev/i2c-7".to_string())),
+            ("adapter:c250000.i2c", I2cNode::Adapter("c250000.i2c".to_string())),
+        ] {
+            assert_eq!(target(&args(Some(word), None)).unwrap().0.i2c[0].node, wanted);
+        }
+        let nano = Some("jetson-orin-nano");
+        assert_eq!(target(&args(Some("side"), nano)).unwrap().1, 1);
+        assert_eq!(target(&args(Some("adapter:c240000.i2c"), nano)).unwrap().1, 1);
+        let unknown = target(&args(Some("sied"), nano)).unwrap_err();
+        assert!(unknown.to_string().contains("its buses: motors, side"), "{unknown}");
+        assert!(target(&args(None, None)).is_err());
+        assert!(target(&args(None, Some("scitos-g5"))).is_err());
+    }
+
+    #[test]
+    fn every_kind_of_presence_has_its_words() {
+        let (board, _) = target(&args(None, Some("jetson-orin-nano"))).unwrap();
+        let found = vec![
+            (0x08, Presence::Silent),
+            (0x29, Presence::Silent),
+            (0x3C, Presence::Answers),
+            (0x40, Presence::Kernel("ina3221".to_string())),
+            (0x41, Presence::Reserved("x".to_string())),
+            (0x70, Presence::Answers),
+            (0x71, Presence::Refused(BusFault::TimedOut)),
+        ];
+        let wanted = [
+            "0x29  range: expected, and silent",
+            "0x3c  not known to the board",
+            "0x40  the kernel's (ina3221), not asked: PCA9685 of the motors cannot be here",
+            "0x41  reserved for x, not asked",
+            "0x70  a second address of one of the board's chips",
+            "0x71  the bus says TimedOut",
+        ];
+        assert_eq!(lines(&board, 0, &found)[10..], wanted);
+    }
+
+    #[test]
+    fn a_bus_that_is_held_is_asked_no_further() {
+        let mut asked = 0;
+        let found = each(|_| {
+            asked += 1;
+            Ok(if asked == 3 { Presence::Refused(BusFault::TimedOut) } else { Presence::Silent })
+        });
+        assert_eq!((found.unwrap().len(), asked), (3, 3));
+    }
+}

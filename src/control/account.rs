@@ -1,0 +1,199 @@
+//! How a running robot is, put together from what its threads leave behind. Every figure was counted
+//! by whoever it is about; nothing here asks anybody to wait.
+
+use crate::guard::Link;
+use crate::mode::Mode;
+use crate::reflex::Cause;
+use crate::sense::{BusCounters, Rung};
+use crate::tick::Requests;
+use crate::vitals::{Signs, Vitals};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Version of the object; raised when a key changes its meaning or goes away.
+pub const SCHEMA: u32 = 1;
+
+/// Where an account comes from.
+#[derive(Clone)]
+pub struct Sources {
+    /// Name of the board.
+    pub board: String,
+    /// What computes the field, and why that.
+    pub engine: String,
+    /// How the engine fares, by the slow thread.
+    pub engine_state: Arc<Mutex<String>>,
+    /// Of the tick.
+    pub vitals: Arc<Vitals>,
+    /// To the tick.
+    pub requests: Arc<Requests>,
+    /// Each bus thread, the motors' first.
+    pub buses: Vec<Arc<BusCounters>>,
+    /// To the guard, where the board has one.
+    pub link: Option<Arc<Link>>,
+    /// The runtime does not drive without the guard.
+    pub guard_required: bool,
+}
+
+/// A robot, at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Account {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// Name of the board.
+    pub board: String,
+    /// What computes the field, and why that.
+    pub engine: String,
+    /// How it fares: `running`, or what happened to it.
+    pub engine_state: String,
+    /// State of the robot.
+    pub mode: String,
+    /// What latched: stands until it is disarmed.
+    pub latched: Option<String>,
+    /// Active causes of restraint.
+    pub causes: Vec<String>,
+    /// What stands in the way of arming, in words.
+    pub refusal: Vec<String>,
+    /// Requests to arm that were refused.
+    pub arm_refused: u64,
+    /// Times that the robot was armed.
+    pub armings: u64,
+    /// Slots that were run.
+    pub slots_run: u64,
+    /// Slots that came due and were not run.
+    pub slots_skipped: u64,
+    /// Commands that were confirmed on the wire.
+    pub commands_confirmed: u64,
+    /// Each bus, the motors' first.
+    pub buses: Vec<BusAccount>,
+    /// The guard, where the board has one.
+    pub guard: Option<GuardAccount>,
+}
+
+/// A bus thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BusAccount {
+    /// Name of the bus.
+    pub name: String,
+    /// Transfers that failed.
+    pub failures: u64,
+    /// Transfers that were tried again.
+    pub retries: u64,
+    /// Times that it was set up.
+    pub set_ups: u64,
+    /// Commands that ran out before they could be written.
+    pub expired: u64,
+    /// Steps of recovery that were taken, by name.
+    pub recovery: BTreeMap<String, u64>,
+}
+
+/// The guard as the runtime sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GuardAccount {
+    /// The runtime does not drive without it.
+    pub required: bool,
+    /// Where it stands: `absent`, `waiting`, `greeted`, `trusted`, `tripped`.
+    pub phase: String,
+    /// Why it took the line back, if it did.
+    pub reason: Option<String>,
+    /// The motors may run.
+    pub line_on: bool,
+    /// Times that it took the line back.
+    pub trips: u32,
+    /// Why it does not have this runtime, if so.
+    pub refused: Option<String>,
+    /// Times that a connection was made.
+    pub connections: u64,
+}
+
+impl Sources {
+    /// How the robot is now.
+    pub fn account(&self) -> Account {
+        let signs = self.vitals.look();
+        let engine_state = self.engine_state.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Account {
+            schema: SCHEMA,
+            board: self.board.clone(),
+            engine: self.engine.clone(),
+            engine_state,
+            mode: Mode::name_of(signs.mode).into(),
+            latched: latched(&signs).map(|cause| cause.name().into()),
+            causes: causes(&signs).map(|cause| cause.name().into()).collect(),
+            refusal: signs.refusal.reasons().map(str::to_string).collect(),
+            arm_refused: signs.refused,
+            armings: signs.armings,
+            slots_run: signs.slots,
+            slots_skipped: signs.skipped,
+            commands_confirmed: signs.confirmed,
+            buses: self.buses.iter().map(|bus| BusAccount::of(bus)).collect(),
+            guard: self.link.as_ref().map(|link| GuardAccount::of(link, self.guard_required)),
+        }
+    }
+}
+
+/// The active causes.
+pub(super) fn causes(signs: &Signs) -> impl Iterator<Item = Cause> {
+    let active = signs.active;
+    Cause::ALL.into_iter().filter(move |cause| active & cause.bit() != 0)
+}
+
+/// What latched.
+pub(super) fn latched(signs: &Signs) -> Option<Cause> {
+    let bit = signs.latched?;
+    Cause::ALL.into_iter().find(|cause| *cause as u8 == bit)
+}
+
+impl BusAccount {
+    fn of(bus: &BusCounters) -> BusAccount {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let taken = Rung::ALL.into_iter().map(|rung| (rung.name().to_string(), bus.taken(rung)));
+        BusAccount {
+            name: bus.name.clone(),
+            failures: count(&bus.failures),
+            retries: count(&bus.retries),
+            set_ups: count(&bus.set_ups),
+            expired: count(&bus.expired),
+            recovery: taken.filter(|(_, times)| *times > 0).collect(),
+        }
+    }
+}
+
+impl GuardAccount {
+    fn of(link: &Link, required: bool) -> GuardAccount {
+        use crate::guard::frame::Phase;
+        let seen = link.look();
+        GuardAccount {
+            required,
+            phase: seen.standing.map_or("absent", |standing| standing.phase.name()).into(),
+            reason: seen.standing.and_then(|standing| match standing.phase {
+                Phase::Tripped(reason) => Some(reason.name().into()),
+                _ => None,
+            }),
+            line_on: seen.standing.is_some_and(|standing| standing.line_on),
+            trips: seen.standing.map_or(0, |standing| standing.trips),
+            refused: seen.refused.map(|refused| refused.words().into()),
+            connections: seen.connections,
+        }
+    }
+}
+
+impl Account {
+    /// One line for people: the mode, and what is not as it should be.
+    pub fn line(&self) -> String {
+        let mut line = self.mode.clone();
+        let mut add = |words: &str| {
+            line.push_str(if line.contains("; ") { ", " } else { "; " });
+            line.push_str(words);
+        };
+        self.latched.iter().for_each(|cause| add(&format!("latched {cause}")));
+        self.causes.iter().for_each(|cause| add(cause));
+        if self.engine_state != "running" {
+            add(&format!("engine {}", self.engine_state));
+        }
+        if let Some(guard) = self.guard.as_ref().filter(|guard| guard.phase != "trusted") {
+            add(&format!("guard {}", guard.phase));
+        }
+        line
+    }
+}

@@ -1,0 +1,55 @@
+//! Asking a running robot from outside: arm, disarm, stop, and how it is. A Unix socket, one line of
+//! JSON in, one line of JSON out, then the end. Served by a thread that has no part in driving: it
+//! raises the flags that the tick reads once a slot, and looks at the signs of life that the tick
+//! leaves. Whoever may open the socket may ask: its owner and its group.
+
+mod account;
+mod client;
+mod window;
+
+pub use account::{Account, BusAccount, GuardAccount, Sources};
+pub use client::ask;
+pub use window::{Window, listen_at};
+
+use serde::{Deserialize, Serialize};
+
+/// Where a runtime listens unless it is told otherwise.
+pub const CONTROL_SOCKET: &str = "/run/ganglion/control.sock";
+
+/// Longest line that is read, either way: an account of a robot with eight buses is a quarter of it.
+const LONGEST_LINE: usize = 16 * 1024;
+
+/// What can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ask {
+    /// Obey the field from now on.
+    Arm,
+    /// Stand still until armed again; also acknowledges what is latched.
+    Disarm,
+    /// Stop the motors and end the program.
+    Stop,
+    /// Only tell.
+    Status,
+}
+
+/// A line to the robot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// What is asked.
+    pub ask: Ask,
+}
+
+/// A line from it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// What was asked for is so.
+    pub done: bool,
+    /// If not: why, in words.
+    pub why: Vec<String>,
+    /// Whether asking again in a moment may help.
+    pub may_pass: bool,
+    /// How the robot is after it.
+    pub account: Account,
+}

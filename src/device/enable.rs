@@ -1,0 +1,123 @@
+//! The line that lets current into the motors, in front of whatever makes their pulses. On only while what the motors are
+//! told is known: after a set-up that succeeded, and not after a stop that did not get through.
+
+use super::actuators::Actuators;
+use super::{DeviceFault, Ports};
+use crate::bus::Line;
+use crate::command::Command;
+
+/// Motors behind an enable line.
+pub struct Enabled {
+    motors: Box<dyn Actuators>,
+    line: Line,
+    on_high: bool,
+    on: bool,
+}
+
+impl Enabled {
+    /// `motors` behind `line`, which lets current in when it is high (`on_high`) or low.
+    pub fn new(motors: Box<dyn Actuators>, line: Line, on_high: bool) -> Enabled {
+        Enabled { motors, line, on_high, on: false }
+    }
+
+    fn switch(&mut self, on: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        let line = self.line;
+        self.on = false; // until it is known
+        ports.gpio.set(line, on == self.on_high).map_err(|fault| DeviceFault::Line { line, fault })?;
+        self.on = on;
+        Ok(())
+    }
+}
+
+impl Actuators for Enabled {
+    fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.switch(false, ports)?;
+        self.motors.initialise(ports)?;
+        self.switch(true, ports)
+    }
+
+    /// After a stop that failed, the motors are stopped first, and have current again only then.
+    fn write(&mut self, command: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        if !self.on {
+            self.stop(ports)?;
+        }
+        self.motors.write(command, ports)
+    }
+
+    /// A stop that does not get through takes the current away: that needs no bus.
+    fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        match self.motors.stop(ports) {
+            Ok(()) if self.on => Ok(()),
+            Ok(()) => self.switch(true, ports),
+            Err(fault) => {
+                self.switch(false, ports)?;
+                Err(fault)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::BusFault;
+    use crate::bus::fake::{FakeGpio, FakeI2c};
+    use crate::time::SimClock;
+    use std::collections::VecDeque;
+    use std::sync::Arc;
+
+    /// Does as it is told, call by call.
+    struct Told(VecDeque<Result<(), DeviceFault>>);
+
+    impl Told {
+        fn next(&mut self) -> Result<(), DeviceFault> {
+            self.0.pop_front().unwrap()
+        }
+    }
+
+    impl Actuators for Told {
+        fn initialise(&mut self, _ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+            self.next()
+        }
+        fn write(&mut self, _command: &Command, _ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+            self.next()
+        }
+        fn stop(&mut self, _ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+            self.next()
+        }
+    }
+
+    const NACK: DeviceFault = DeviceFault::Bus { register: 0, fault: BusFault::Nack };
+
+    /// Runs `calls` (i, w, s) with these outcomes of the motors; returns each outcome and the levels of the line.
+    fn run(calls: &str, outcomes: &[Result<(), DeviceFault>], on_high: bool) -> (Vec<bool>, Vec<bool>) {
+        let clock = Arc::new(SimClock::new());
+        let (mut gpio, mut i2c) = (FakeGpio::new(clock.clone()), FakeI2c::new());
+        let told = Told(outcomes.iter().copied().collect());
+        let mut motors = Enabled::new(Box::new(told), Line(6), on_high);
+        let mut ports = Ports { i2c: &mut i2c, gpio: &mut gpio, clock: clock.as_ref() };
+        let well = calls.chars().map(|call| match call {
+            'i' => motors.initialise(&mut ports).is_ok(),
+            'w' => motors.write(&Command::still(1), &mut ports).is_ok(),
+            _ => motors.stop(&mut ports).is_ok(),
+        });
+        let well = well.collect();
+        (well, gpio.sets.iter().map(|set| set.high).collect())
+    }
+
+    #[test]
+    fn current_comes_only_after_a_set_up_that_succeeded() {
+        assert_eq!(run("i", &[Ok(())], true), (vec![true], vec![false, true]));
+        assert_eq!(run("i", &[Err(NACK)], true), (vec![false], vec![false]));
+        assert_eq!(run("ii", &[Ok(()), Err(NACK)], false), (vec![true, false], vec![true, false, true]));
+    }
+
+    #[test]
+    fn a_stop_that_fails_takes_the_current_and_the_next_that_gets_through_gives_it_back() {
+        let (well, levels) = run("isws", &[Ok(()), Err(NACK), Ok(()), Ok(()), Ok(())], true);
+        assert_eq!((well, levels), (vec![true, false, true, true], vec![false, true, false, true]));
+        // Still no bus: the command is not written, and no current comes.
+        let (well, levels) = run("isw", &[Ok(()), Err(NACK), Err(NACK)], true);
+        assert_eq!((well, levels), (vec![true, false, false], vec![false, true, false, false]));
+    }
+}

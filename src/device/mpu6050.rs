@@ -1,0 +1,327 @@
+//! MPU-6050: acceleration, rotation and temperature in one burst of 14 bytes, and the lean that gravity tells. Set up
+//! through the mpu6050-dmp crate; read here, because the burst is the hottest read of a robot and the crate has no
+//! temperature in it. The chip is taken to be mounted with its x forward, y left, z up.
+//!
+//! Registers, scales and the temperature's formula: InvenSense RM-MPU-6000A rev. 4.2, sections 4.4 to 4.28. The lean is
+//! that of an accelerometer: true while the robot neither speeds up nor falls.
+
+use super::adapter::{Adapter, Delay};
+use super::{Axis, DeviceFault, ImuQuantity, Polled, Ports, Say};
+use crate::bus::I2c;
+use crate::time::Span;
+use mpu6050_dmp::accel::AccelFullScale;
+use mpu6050_dmp::address::Address;
+use mpu6050_dmp::clock_source::ClockSource;
+use mpu6050_dmp::config::DigitalLowPassFilter;
+use mpu6050_dmp::gyro::GyroFullScale;
+use mpu6050_dmp::sensor::Mpu6050 as Driver;
+
+/// First register of the burst: acceleration x, y, z, temperature, rotation x, y, z, most significant byte first.
+pub const BURST: u8 = 0x3B;
+const BURST_BYTES: usize = 14;
+const WHO_AM_I: u8 = 0x75;
+/// What it holds, whatever the address pin says.
+const IDENTITY: u8 = 0x68;
+const PWR_MGMT_1: u8 = 0x6B;
+/// Bit of [`PWR_MGMT_1`] with which the chip comes out of every reset.
+const SLEEP: u8 = 1 << 6;
+
+/// Counts of 1 g at +-4 g: a wheel on a door sill makes more than 2 g, and 4 g still resolve a hundredth of a degree.
+const COUNTS_PER_G: f32 = 8192.0;
+/// Counts of a degree a second at +-500: a small robot on its spot turns at up to 300.
+const COUNTS_PER_DEG_S: f32 = 65.5;
+/// Standard gravity, m/s^2.
+pub const G: f32 = 9.806_65;
+/// Less than this much gravity has no direction that could be believed: the robot falls.
+const LEAST_G: f32 = 0.2;
+/// The chip's own rate behind its filter; a divider of 1 to 256 makes the sample rate of it.
+const FILTERED_PERIOD: Span = Span::from_millis(1);
+
+/// One burst, as it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Burst {
+    acceleration: [i16; 3],
+    temperature: i16,
+    rotation: [i16; 3],
+}
+
+impl Burst {
+    /// From the 14 bytes.
+    pub fn of(bytes: &[u8; BURST_BYTES]) -> Burst {
+        let word = |nth: usize| i16::from_be_bytes([bytes[2 * nth], bytes[2 * nth + 1]]);
+        Burst {
+            acceleration: [word(0), word(1), word(2)],
+            temperature: word(3),
+            rotation: [word(4), word(5), word(6)],
+        }
+    }
+
+    /// One of its quantities: degrees, m/s^2, degrees a second, degrees Celsius.
+    pub fn value(&self, quantity: ImuQuantity) -> Result<f32, DeviceFault> {
+        match quantity {
+            ImuQuantity::Roll => self.gravity().map(|[_, y, z]| libm::atan2f(y, z).to_degrees()),
+            ImuQuantity::Pitch => {
+                self.gravity().map(|[x, y, z]| libm::atan2f(x, libm::hypotf(y, z)).to_degrees())
+            }
+            ImuQuantity::Acceleration(axis) => {
+                measured(self.acceleration[place(axis)]).map(|counts| counts / COUNTS_PER_G * G)
+            }
+            ImuQuantity::Rotation(axis) => {
+                measured(self.rotation[place(axis)]).map(|counts| counts / COUNTS_PER_DEG_S)
+            }
+            ImuQuantity::Temperature => measured(self.temperature).map(|counts| counts / 340.0 + 36.53),
+        }
+    }
+
+    /// Which way is up, in g.
+    fn gravity(&self) -> Result<[f32; 3], DeviceFault> {
+        let mut up = [0.0; 3];
+        for (up, counts) in up.iter_mut().zip(self.acceleration) {
+            *up = measured(counts)? / COUNTS_PER_G;
+        }
+        let size = libm::hypotf(libm::hypotf(up[0], up[1]), up[2]);
+        if size < LEAST_G { Err(DeviceFault::Impossible { register: BURST }) } else { Ok(up) }
+    }
+}
+
+/// At an end of its scale the chip shows only that there was more.
+fn measured(counts: i16) -> Result<f32, DeviceFault> {
+    match counts {
+        i16::MIN | i16::MAX => Err(DeviceFault::Overflow { register: BURST }),
+        counts => Ok(counts.into()),
+    }
+}
+
+fn place(axis: Axis) -> usize {
+    match axis {
+        Axis::X => 0,
+        Axis::Y => 1,
+        Axis::Z => 2,
+    }
+}
+
+/// One chip.
+#[derive(Clone, Debug)]
+pub struct Mpu6050 {
+    address: u8,
+    outputs: Box<[ImuQuantity]>,
+    /// From sample to sample where the chip rings for each; `None`: it is asked.
+    rings: Option<Span>,
+}
+
+impl Mpu6050 {
+    /// The chip at `address` with these outputs. `rings`: its interrupt line is wired and it is to give a pulse for a
+    /// sample so often (1 to 256 ms; the next shorter whole millisecond).
+    pub fn new(address: u8, outputs: Box<[ImuQuantity]>, rings: Option<Span>) -> Mpu6050 {
+        Mpu6050 { address, outputs, rings }
+    }
+
+    fn identify(&self, i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
+        match self.register(WHO_AM_I, i2c)? {
+            IDENTITY => Ok(()),
+            0x00 | 0xFF => Err(DeviceFault::DeadBytes { register: WHO_AM_I }),
+            found => Err(DeviceFault::WrongDevice { register: WHO_AM_I, found }),
+        }
+    }
+
+    fn register(&self, register: u8, i2c: &mut dyn I2c) -> Result<u8, DeviceFault> {
+        let mut answer = [0];
+        i2c.write_read(self.address, &[register], &mut answer)
+            .map_err(|fault| DeviceFault::Bus { register, fault })?;
+        Ok(answer[0])
+    }
+
+    /// Divider less one.
+    fn divider(&self) -> u8 {
+        let period = self.rings.unwrap_or(FILTERED_PERIOD).as_nanos() / FILTERED_PERIOD.as_nanos();
+        period.clamp(1, 256).saturating_sub(1) as u8
+    }
+
+    /// A burst that can be meant, or what is the matter with it.
+    fn burst(&self, i2c: &mut dyn I2c) -> Result<Burst, DeviceFault> {
+        let register = BURST;
+        let mut bytes = [0; BURST_BYTES];
+        i2c.write_read(self.address, &[register], &mut bytes)
+            .map_err(|fault| DeviceFault::Bus { register, fault })?;
+        if bytes == [0xFF; BURST_BYTES] {
+            return Err(DeviceFault::DeadBytes { register });
+        }
+        if bytes[..6] != [0; 6] {
+            return Ok(Burst::of(&bytes));
+        }
+        // Noise alone is some counts on each axis. A chip that reset itself sleeps, and shows zeros while it does.
+        if self.register(PWR_MGMT_1, i2c)? & SLEEP != 0 {
+            return Err(DeviceFault::Asleep { register: PWR_MGMT_1 });
+        }
+        Err(DeviceFault::DeadBytes { register })
+    }
+}
+
+impl Polled for Mpu6050 {
+    /// Resets the chip and sets it up, 0.2 s.
+    fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.identify(ports.i2c)?;
+        let (mut delay, divider, rings) = (Delay(ports.clock), self.divider(), self.rings.is_some());
+        let mut adapter = Adapter::new(ports);
+        let driven = (|| {
+            let mut driver = Driver::new(&mut adapter, Address(self.address)).map_err(|_| ())?;
+            driver.reset(&mut delay).map_err(|_| ())?;
+            driver.disable_sleep().map_err(|_| ())?;
+            // Steadier than the chip's own oscillator.
+            driver.set_clock_source(ClockSource::Xgyro).map_err(|_| ())?;
+            // 94 Hz: 3 ms late, and the motors' whine stays out.
+            driver.set_digital_lowpass_filter(DigitalLowPassFilter::Filter2).map_err(|_| ())?;
+            driver.set_sample_rate_divider(divider).map_err(|_| ())?;
+            driver.set_accel_full_scale(AccelFullScale::G4).map_err(|_| ())?;
+            driver.set_gyro_full_scale(GyroFullScale::Deg500).map_err(|_| ())?;
+            if rings { driver.interrupt_data_ready_en() } else { driver.disable_interrupts() }.map_err(|_| ())
+        })();
+        driven.map_err(|()| adapter.fault(DeviceFault::Impossible { register: PWR_MGMT_1 }))
+    }
+
+    fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
+        let burst = self.burst(ports.i2c);
+        for (nth, &quantity) in self.outputs.iter().enumerate() {
+            say(nth, burst.and_then(|burst| burst.value(quantity)));
+        }
+        match burst {
+            Err(fault) if fault.ends_poll() => Err(fault),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::BusFault;
+    use crate::bus::fake::FakeI2c;
+    use crate::device::bench::{polled, set_up};
+
+    const LEVEL: [i16; 7] = [0, 0, 8192, 0, 0, 0, 0];
+
+    fn bytes(words: [i16; 7]) -> Vec<u8> {
+        words.iter().flat_map(|word| word.to_be_bytes()).collect()
+    }
+
+    fn value(words: [i16; 7], quantity: ImuQuantity) -> Result<f32, DeviceFault> {
+        let bytes: [u8; BURST_BYTES] = bytes(words).try_into().unwrap();
+        Burst::of(&bytes).value(quantity)
+    }
+
+    fn chip(outputs: &[ImuQuantity]) -> Mpu6050 {
+        Mpu6050::new(0x68, outputs.into(), None)
+    }
+
+    #[test]
+    fn scales_are_the_data_sheets() {
+        let near = |words, quantity, expected: f32| {
+            let value = value(words, quantity).unwrap();
+            assert!((value - expected).abs() < 0.005 * expected.abs().max(1.0), "{quantity:?}: {value}");
+        };
+        near(LEVEL, ImuQuantity::Acceleration(Axis::Z), 9.80665);
+        near([-4096, 0, 8192, 0, 0, 0, 0], ImuQuantity::Acceleration(Axis::X), -4.9033);
+        near([0, 0, 8192, 0, 655, 0, 0], ImuQuantity::Rotation(Axis::X), 10.0);
+        near([0, 0, 8192, 0, 0, 0, -6550], ImuQuantity::Rotation(Axis::Z), -100.0);
+        near(LEVEL, ImuQuantity::Temperature, 36.53);
+        near([0, 0, 8192, -3920, 0, 0, 0], ImuQuantity::Temperature, 25.0);
+    }
+
+    #[test]
+    fn lean_follows_gravity() {
+        let half = (8192.0 * 0.5) as i16; // sin 30
+        let rest = (8192.0 * 0.866) as i16;
+        let near = |words, quantity, expected: f32| {
+            assert!((value(words, quantity).unwrap() - expected).abs() < 0.02, "{quantity:?} {words:?}");
+        };
+        near([0, half, rest, 0, 0, 0, 0], ImuQuantity::Roll, 30.0);
+        near([0, -half, rest, 0, 0, 0, 0], ImuQuantity::Roll, -30.0);
+        near([half, 0, rest, 0, 0, 0, 0], ImuQuantity::Pitch, 30.0);
+        near([0, 0, -8192, 0, 0, 0, 0], ImuQuantity::Roll, 180.0);
+        near([8192, 0, 1, 0, 0, 0, 0], ImuQuantity::Pitch, 90.0);
+        // Falling, there is no up.
+        let falling = value([300, 200, 500, 0, 0, 0, 0], ImuQuantity::Roll);
+        assert_eq!(falling, Err(DeviceFault::Impossible { register: BURST }));
+    }
+
+    #[test]
+    fn an_end_of_the_scale_is_a_limit_and_no_value() {
+        let overflow = Err(DeviceFault::Overflow { register: BURST });
+        let hit = [i16::MAX, 0, 8192, 0, 0, i16::MIN, 0];
+        assert_eq!(value(hit, ImuQuantity::Acceleration(Axis::X)), overflow);
+        assert_eq!(value(hit, ImuQuantity::Roll), overflow);
+        assert_eq!(value(hit, ImuQuantity::Rotation(Axis::Y)), overflow);
+        assert!(value(hit, ImuQuantity::Rotation(Axis::Z)).is_ok());
+    }
+
+    #[test]
+    fn all_outputs_come_from_one_transfer_of_one_and_fourteen_bytes() {
+        let mut i2c = FakeI2c::new().write_read(0x68, &[0x3B], &bytes([0, 0, 8192, 0, 131, 0, 0]));
+        let outputs = [ImuQuantity::Roll, ImuQuantity::Rotation(Axis::X), ImuQuantity::Temperature];
+        let (said, outcome) = polled(&mut chip(&outputs), &mut i2c);
+        assert_eq!(outcome, Ok(()));
+        assert_eq!(said, [(0, Ok(0.0)), (1, Ok(2.0)), (2, Ok(36.53))]);
+    }
+
+    #[test]
+    fn a_chip_that_reset_itself_asks_to_be_set_up_and_a_dead_bus_is_told_apart() {
+        let outputs = [ImuQuantity::Roll, ImuQuantity::Pitch];
+        let zeros = || FakeI2c::new().write_read(0x68, &[0x3B], &[0; 14]);
+        let asleep = DeviceFault::Asleep { register: PWR_MGMT_1 };
+        let mut i2c = zeros().write_read(0x68, &[0x6B], &[0x40]);
+        let (said, outcome) = polled(&mut chip(&outputs), &mut i2c);
+        assert_eq!((said, outcome), (vec![(0, Err(asleep)), (1, Err(asleep))], Err(asleep)));
+        assert!(asleep.needs_set_up() && !asleep.needs_reset());
+        let dead = DeviceFault::DeadBytes { register: BURST };
+        for mut i2c in [
+            zeros().write_read(0x68, &[0x6B], &[0x01]),
+            FakeI2c::new().write_read(0x68, &[0x3B], &[0xFF; 14]),
+        ] {
+            let (said, outcome) = polled(&mut chip(&outputs), &mut i2c);
+            assert_eq!((said, outcome), (vec![(0, Err(dead)), (1, Err(dead))], Ok(())));
+        }
+        let nack = DeviceFault::Bus { register: BURST, fault: BusFault::Nack };
+        let (said, outcome) = polled(&mut chip(&outputs), &mut FakeI2c::new().fault(0x68, BusFault::Nack));
+        assert_eq!((said, outcome), (vec![(0, Err(nack)), (1, Err(nack))], Err(nack)));
+    }
+
+    fn woken() -> FakeI2c {
+        FakeI2c::new()
+            .write_read(0x68, &[0x75], &[0x68])
+            .write_read(0x68, &[0x6B], &[0x40])
+            .write(0x68, &[0x6B, 0x00])
+            .write_read(0x68, &[0x6B], &[0x00])
+            .write(0x68, &[0x6B, 0x80]) // reset
+            .write_read(0x68, &[0x6B], &[0x40])
+            .write(0x68, &[0x6B, 0x00])
+            .write_read(0x68, &[0x6B], &[0x00])
+            .write(0x68, &[0x6B, 0x01]) // clock of the x gyroscope
+            .write_read(0x68, &[0x1A], &[0x00])
+            .write(0x68, &[0x1A, 0x02]) // 94 Hz
+    }
+
+    #[test]
+    fn setting_up_checks_who_is_there_and_sets_filter_rate_and_ranges() {
+        let ranges = |i2c: FakeI2c| {
+            i2c.write_read(0x68, &[0x1C], &[0x00])
+                .write(0x68, &[0x1C, 0x08]) // +-4 g
+                .write_read(0x68, &[0x1B], &[0x00])
+                .write(0x68, &[0x1B, 0x08]) // +-500 degrees a second
+        };
+        let mut asked = ranges(woken().write(0x68, &[0x19, 0])).write(0x68, &[0x38, 0x00]);
+        assert_eq!(set_up(&mut chip(&[]), &mut asked), Ok(Span::from_millis(200)));
+        let mut rings = Mpu6050::new(0x68, [].into(), Some(Span::from_micros(10_500)));
+        let mut ringing = ranges(woken().write(0x68, &[0x19, 9])).write(0x68, &[0x38, 0x80]);
+        assert_eq!(set_up(&mut rings, &mut ringing), Ok(Span::from_millis(200)));
+    }
+
+    #[test]
+    fn another_chip_and_a_fault_in_the_middle_end_the_set_up() {
+        let found = |byte| set_up(&mut chip(&[]), &mut FakeI2c::new().write_read(0x68, &[0x75], &[byte]));
+        assert_eq!(found(0x71), Err(DeviceFault::WrongDevice { register: 0x75, found: 0x71 }));
+        assert_eq!(found(0xFF), Err(DeviceFault::DeadBytes { register: 0x75 }));
+        let mut broken = woken().fault(0x68, BusFault::Io);
+        let io = DeviceFault::Bus { register: 0x19, fault: BusFault::Io };
+        assert_eq!(set_up(&mut chip(&[]), &mut broken), Err(io));
+    }
+}

@@ -1,0 +1,222 @@
+//! Which sensors of a board sit in the same chip, the device that reads them, and what that costs on the wire. Opens no
+//! bus; what a device needs of one it finds out in its set-up.
+
+use super::adc::HatAdc;
+use super::ads1115::{Ads1115, Input};
+use super::float_register::FloatRegister;
+use super::gpu_sysfs::GpuSysfs;
+use super::hwmon::Hwmon;
+use super::ina219::Ina219;
+use super::ina226::Ina226;
+use super::mpu6050::Mpu6050;
+use super::thermal::Thermal;
+use super::vl53l0x::Vl53l0x;
+use super::{ImuQuantity, Polled, PowerChip, PowerQuantity, SensorKind};
+use crate::board::plan::{Board, SensorPlan};
+use std::mem::discriminant;
+use std::path::Path;
+
+/// Whether one device gives the values of both: the same kind of chip at the same address of the same bus.
+pub fn same_chip(one: &SensorPlan, other: &SensorPlan) -> bool {
+    one.bus == other.bus
+        && discriminant(&one.kind) == discriminant(&other.kind)
+        && one.kind.i2c_address().is_some_and(|address| other.kind.i2c_address() == Some(address))
+        && !matches!(one.kind, SensorKind::FloatRegister { .. }) // each float is a transfer of its own
+}
+
+/// The device of `plans`, all of which sit in one chip ([`same_chip`]; one plan otherwise). Its outputs are numbered as
+/// `plans` are. `root` is where `/sys` is looked for. `None`: sensors of this kind are not polled.
+pub fn polled(plans: &[&SensorPlan], board: &Board, root: &Path) -> Option<Box<dyn Polled>> {
+    let first = plans.first()?;
+    Some(match &first.kind {
+        SensorKind::HatAdc { channel, per_count } => {
+            Box::new(HatAdc::new(board.mcu.as_ref()?.address, *channel, *per_count))
+        }
+        SensorKind::FloatRegister { address, register } => Box::new(FloatRegister::new(*address, *register)),
+        SensorKind::Mpu6050 { address, .. } => {
+            let quantities = plans.iter().filter_map(|plan| imu_quantity(&plan.kind)).collect();
+            let rings =
+                plans.iter().any(|plan| matches!(plan.kind, SensorKind::Mpu6050 { ready: Some(_), .. }));
+            let period = plans.iter().map(|plan| plan.period).min();
+            Box::new(Mpu6050::new(*address, quantities, period.filter(|_| rings)))
+        }
+        SensorKind::Vl53l0x { address, shutdown } => Box::new(Vl53l0x::new(*address, *shutdown)),
+        SensorKind::PowerMonitor { chip, address, shunt_ohms, .. } => {
+            let quantities = plans.iter().filter_map(|plan| power_quantity(&plan.kind)).collect();
+            match chip {
+                PowerChip::Ina219 => Box::new(Ina219::new(*address, *shunt_ohms, quantities)),
+                PowerChip::Ina226 => Box::new(Ina226::new(*address, *shunt_ohms, quantities)),
+            }
+        }
+        SensorKind::Ads1115 { address, .. } => {
+            Box::new(Ads1115::new(*address, plans.iter().filter_map(|plan| input(&plan.kind)).collect()))
+        }
+        SensorKind::Hwmon { chip, label, per_unit } => Box::new(Hwmon::new(root, chip, label, *per_unit)),
+        SensorKind::Thermal { zone } => Box::new(Thermal::new(root, zone)),
+        SensorKind::GpuSysfs { quantity } => Box::new(GpuSysfs::new(root, *quantity)),
+        SensorKind::HcSr04 { .. }
+        | SensorKind::Button { .. }
+        | SensorKind::MotorEcho { .. }
+        | SensorKind::Least { .. }
+        | SensorKind::LogColumn { .. } => return None,
+    })
+}
+
+fn imu_quantity(kind: &SensorKind) -> Option<ImuQuantity> {
+    if let SensorKind::Mpu6050 { quantity, .. } = kind { Some(*quantity) } else { None }
+}
+
+fn power_quantity(kind: &SensorKind) -> Option<PowerQuantity> {
+    if let SensorKind::PowerMonitor { quantity, .. } = kind { Some(*quantity) } else { None }
+}
+
+fn input(kind: &SensorKind) -> Option<Input> {
+    match *kind {
+        SensorKind::Ads1115 { channel, full_scale_v, per_volt, .. } => {
+            Some(Input { channel, full_scale_v, per_volt })
+        }
+        _ => None,
+    }
+}
+
+/// Bits of a transfer that writes `out` bytes: START, address, bytes, STOP; nine bits a byte.
+const fn write_bits(out: u32) -> u32 {
+    2 + 9 * (1 + out)
+}
+
+/// Bits of a transfer that writes a register's number and reads `back` bytes after a repeated START.
+const fn read_bits(back: u32) -> u32 {
+    3 + 9 * (2 + 1 + back)
+}
+
+impl SensorKind {
+    /// Bits on the wire for one reading of this sensor alone.
+    pub fn bits_per_poll(&self) -> u32 {
+        match self {
+            // The channel is selected, then two single bytes are read.
+            SensorKind::HatAdc { .. } => write_bits(3) + 2 * write_bits(1),
+            SensorKind::FloatRegister { .. } => read_bits(4),
+            SensorKind::Mpu6050 { .. } => read_bits(14),
+            // The result, and the interrupt cleared.
+            SensorKind::Vl53l0x { .. } => read_bits(13) + write_bits(2),
+            // Three registers in one transfer: START six times, STOP once, 15 bytes.
+            SensorKind::PowerMonitor { chip: PowerChip::Ina219, .. } => 6 + 1 + 9 * 15,
+            SensorKind::PowerMonitor { chip: PowerChip::Ina226, quantity, .. } => {
+                // Each register is named in one transfer and read in another.
+                let registers = if *quantity == PowerQuantity::Watts { 3 } else { 2 };
+                registers * (write_bits(1) + write_bits(2))
+            }
+            // Start, look, fetch. A single input saves the start.
+            SensorKind::Ads1115 { .. } => write_bits(3) + 2 * read_bits(2),
+            SensorKind::HcSr04 { .. }
+            | SensorKind::Hwmon { .. }
+            | SensorKind::Thermal { .. }
+            | SensorKind::GpuSysfs { .. }
+            | SensorKind::Button { .. }
+            | SensorKind::MotorEcho { .. }
+            | SensorKind::Least { .. }
+            | SensorKind::LogColumn { .. } => 0,
+        }
+    }
+
+    /// Whether a reading of one quantity of this chip carries all the others with it.
+    pub fn reads_whole_chip(&self) -> bool {
+        matches!(
+            self,
+            SensorKind::Mpu6050 { .. }
+                | SensorKind::Vl53l0x { .. }
+                | SensorKind::PowerMonitor { chip: PowerChip::Ina219, .. }
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::Line;
+    use crate::bus::fake::FakeI2c;
+    use crate::device::bench::Bench;
+    use crate::device::{Axis, GpuQuantity};
+    use crate::fixture::{ms, range};
+
+    fn plan(kind: SensorKind) -> SensorPlan {
+        SensorPlan { kind, period: ms(10), ..range() }
+    }
+
+    fn imu(quantity: ImuQuantity, ready: Option<Line>) -> SensorKind {
+        SensorKind::Mpu6050 { address: 0x68, quantity, ready }
+    }
+
+    fn power(chip: PowerChip, quantity: PowerQuantity) -> SensorKind {
+        SensorKind::PowerMonitor { chip, address: 0x40, shunt_ohms: 0.1, quantity }
+    }
+
+    fn input(channel: u8) -> SensorKind {
+        SensorKind::Ads1115 { address: 0x48, channel, full_scale_v: 4.096, per_volt: 1.0 }
+    }
+
+    /// One of each kind that is polled.
+    fn each() -> Vec<SensorKind> {
+        vec![
+            SensorKind::HatAdc { channel: 0, per_count: 1.0 },
+            SensorKind::FloatRegister { address: 0x60, register: 0 },
+            imu(ImuQuantity::Roll, None),
+            SensorKind::Vl53l0x { address: 0x29, shutdown: None },
+            power(PowerChip::Ina219, PowerQuantity::Volts),
+            power(PowerChip::Ina226, PowerQuantity::Amperes),
+            input(0),
+            SensorKind::Hwmon { chip: "ina3221".into(), label: "VDD_IN".into(), per_unit: 1e-3 },
+            SensorKind::Thermal { zone: "tj-thermal".into() },
+            SensorKind::GpuSysfs { quantity: GpuQuantity::Load },
+        ]
+    }
+
+    fn board() -> Board {
+        crate::board::built_in("sim").unwrap().unwrap().board
+    }
+
+    #[test]
+    fn every_polled_kind_has_its_device_and_no_other_has_one() {
+        for kind in each() {
+            let plan = plan(kind);
+            assert!(polled(&[&plan], &board(), Path::new("/nowhere")).is_some(), "{:?}", plan.kind);
+        }
+        let button = SensorKind::Button { line: Line(1), active_low: true };
+        for kind in [range().kind, button, SensorKind::MotorEcho { motor: 0 }] {
+            assert!(polled(&[&plan(kind)], &board(), Path::new("/nowhere")).is_none());
+        }
+        assert!(polled(&[], &board(), Path::new("/nowhere")).is_none());
+    }
+
+    #[test]
+    fn outputs_are_in_the_order_of_the_plans() {
+        let kinds =
+            [ImuQuantity::Rotation(Axis::Z), ImuQuantity::Roll].map(|quantity| plan(imu(quantity, None)));
+        let mut device = polled(&[&kinds[0], &kinds[1]], &board(), Path::new("/nowhere")).unwrap();
+        let burst = [0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0x02, 0x8F];
+        let mut i2c = FakeI2c::new().write_read(0x68, &[0x3B], &burst);
+        let (said, _) = Bench::new().poll(device.as_mut(), &mut i2c);
+        assert_eq!(said, [(0, Ok(10.0)), (1, Ok(0.0))]);
+    }
+
+    #[test]
+    fn a_chip_is_a_kind_at_an_address_of_a_bus() {
+        let one = plan(imu(ImuQuantity::Roll, None));
+        assert!(same_chip(&one, &plan(imu(ImuQuantity::Pitch, Some(Line(3))))));
+        assert!(!same_chip(&one, &SensorPlan { bus: 1, ..one.clone() }));
+        assert!(!same_chip(&one, &plan(SensorKind::Vl53l0x { address: 0x68, shutdown: None })));
+        let float = plan(SensorKind::FloatRegister { address: 0x60, register: 0 });
+        assert!(!same_chip(&float, &float));
+        let file = plan(SensorKind::Thermal { zone: "tj-thermal".into() });
+        assert!(!same_chip(&file, &file));
+    }
+
+    #[test]
+    fn bits_are_those_of_the_bus() {
+        // Nine bits a byte (eight and the acknowledge), one for each START, STOP, repeated START.
+        let bits: Vec<u32> = each().iter().map(SensorKind::bits_per_poll).collect();
+        assert_eq!(bits[..3], [(4 * 9 + 2) + 2 * (2 * 9 + 2), 2 * 9 + 5 * 9 + 3, 2 * 9 + 15 * 9 + 3]);
+        assert_eq!(bits[3..7], [15 * 9 + 9 + 3 + 29, 142, 2 * (20 + 29), 38 + 2 * 48]);
+        assert_eq!(bits[7..], [0, 0, 0]);
+    }
+}

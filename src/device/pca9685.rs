@@ -1,0 +1,391 @@
+//! PCA9685: sixteen channels of pulses with one frequency (NXP PCA9685 rev. 4). Set up through the pwm-pca9685 crate; a
+//! channel is written here in one transfer of five bytes, and all of them are stopped by one of two.
+//!
+//! The chip keeps its pattern when the host dies and takes it up again when it is woken: everything is taken off before
+//! the oscillator runs. One that lost its supply comes back asleep with nothing on, and says so in MODE1, which is looked
+//! at every now and then. Its output-enable input, where it is wired, is off from the start of a set-up to its end, and
+//! from a stop to the end of the next command.
+
+use super::adapter::{Adapter, Delay};
+use super::pulses::Pulses;
+use super::{DeviceFault, Ports};
+use crate::bus::Line;
+use crate::time::{Instant, Span};
+use embedded_hal::delay::DelayNs;
+use pwm_pca9685::{
+    Address, Channel, DisabledOutputValue, OutputDriver, OutputStateChange, Pca9685 as Driver,
+    ProgrammableAddress,
+};
+
+/// Channels.
+pub const CHANNELS: usize = 16;
+const MODE1: u8 = 0x00;
+const PRE_SCALE: u8 = 0xFE;
+/// First of the four registers of channel 0: on, off, each least significant byte first.
+const FIRST: u8 = 0x06;
+/// High byte of the "off" of all channels at once; and its bit that means off for good.
+const ALL_OFF_H: u8 = 0xFD;
+const FULL: u8 = 0x10;
+/// Takes the pulse from all channels, ready to send.
+const STOP: [u8; 2] = [ALL_OFF_H, FULL];
+/// MODE1 after the set-up: register numbers count up, the oscillator runs, no address but its own.
+const AWAKE: u8 = 0x20;
+
+/// Counts in one period.
+const PERIOD: f64 = 4096.0;
+/// Its own oscillator.
+const OSCILLATOR_HZ: f64 = 25e6;
+/// From waking to a steady oscillator.
+const STEADY_US: u32 = 500;
+/// A channel that was not written for so long is written again, at most this many in one command: noise on the wire that
+/// nobody noticed lasts no longer.
+const RENEW_FROM: Span = Span::from_millis(300);
+const RENEW_AT_ONCE: usize = 2;
+/// How often the chip is asked whether it is still awake.
+const LOOK_EVERY: Span = Span::from_millis(200);
+
+/// The divider, less one, whose frequency is nearest to `hz`.
+pub fn prescale(hz: f32) -> u8 {
+    let divider = libm::round(OSCILLATOR_HZ / (PERIOD * f64::from(hz))) - 1.0;
+    divider.clamp(3.0, 255.0) as u8
+}
+
+/// Counts of a pulse of so many microseconds.
+pub fn pulse_counts(pulse_us: f64, prescale: u8) -> u16 {
+    let counts = pulse_us * OSCILLATOR_HZ / 1e6 / (f64::from(prescale) + 1.0);
+    libm::round(counts).clamp(0.0, PERIOD - 1.0) as u16
+}
+
+/// The transfer that makes `channel` high for so many counts of 4096.
+pub fn frame(channel: u8, counts: u16) -> [u8; 5] {
+    let register = FIRST + 4 * channel;
+    let [low, high] = counts.to_le_bytes();
+    match counts {
+        0 => [register, 0, 0, 0, FULL],
+        4096.. => [register, 0, FULL, 0, 0],
+        _ => [register, 0, 0, low, high],
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    counts: u16,
+    /// When it was written; `None`: the chip may hold anything.
+    since: Option<Instant>,
+}
+
+/// One chip.
+#[derive(Clone, Debug)]
+pub struct Pca9685 {
+    address: u8,
+    prescale: u8,
+    output_enable: Option<Line>,
+    outputs_on: bool,
+    /// It was found asleep, and nothing that is written counts.
+    asleep: bool,
+    looked: Instant,
+    channels: [Option<Held>; CHANNELS],
+}
+
+impl Pca9685 {
+    /// The chip at `address`, with pulses of `hz` (24 to 1526).
+    pub fn new(address: u8, hz: f32, output_enable: Option<Line>) -> Pca9685 {
+        Pca9685 {
+            address,
+            prescale: prescale(hz),
+            output_enable,
+            outputs_on: false,
+            asleep: true,
+            looked: Instant::ZERO,
+            channels: [None; CHANNELS],
+        }
+    }
+
+    fn switch(&mut self, on: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.outputs_on = false; // until it is known
+        if let Some(line) = self.output_enable {
+            // Active low.
+            ports.gpio.set(line, !on).map_err(|fault| DeviceFault::Line { line, fault })?;
+        }
+        self.outputs_on = on;
+        Ok(())
+    }
+
+    fn write(&self, bytes: &[u8], ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        let register = bytes[0];
+        ports.i2c.write(self.address, bytes).map_err(|fault| DeviceFault::Bus { register, fault })
+    }
+
+    fn read(&self, register: u8, ports: &mut Ports<'_>) -> Result<u8, DeviceFault> {
+        let mut answer = [0];
+        ports
+            .i2c
+            .write_read(self.address, &[register], &mut answer)
+            .map_err(|fault| DeviceFault::Bus { register, fault })?;
+        Ok(answer[0])
+    }
+
+    fn configure(&self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        let mut delay = Delay(ports.clock);
+        let mut adapter = Adapter::new(ports);
+        let driven = (|| {
+            let mut driver = Driver::new(&mut adapter, Address::from(self.address)).map_err(|_| ())?;
+            driver.disable().map_err(|_| ())?; // the prescaler can be written only in its sleep
+            driver.set_prescale(self.prescale).map_err(|_| ())?;
+            driver.set_output_driver(OutputDriver::TotemPole).map_err(|_| ())?;
+            driver.set_disabled_output_value(DisabledOutputValue::Zero).map_err(|_| ())?;
+            driver.set_output_change_behavior(OutputStateChange::OnStop).map_err(|_| ())?;
+            driver.disable_programmable_address(ProgrammableAddress::AllCall).map_err(|_| ())?;
+            driver.enable().map_err(|_| ())?;
+            delay.delay_us(STEADY_US);
+            driver.set_channel_full_off(Channel::All).map_err(|_| ()) // and register numbers count up from here
+        })();
+        driven.map_err(|()| adapter.fault(DeviceFault::Impossible { register: MODE1 }))
+    }
+
+    fn hold(&mut self, channel: u8, counts: u16, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        if self.asleep {
+            return Err(DeviceFault::Asleep { register: MODE1 });
+        }
+        let Some(slot) = self.channels.get(usize::from(channel)) else {
+            return Err(DeviceFault::Impossible { register: FIRST });
+        };
+        match slot {
+            Some(Held { counts: held, since: Some(_) }) if *held == counts => Ok(()),
+            _ => self.put(channel, counts, ports),
+        }
+    }
+
+    fn put(&mut self, channel: u8, counts: u16, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        let place = usize::from(channel);
+        self.channels[place] = Some(Held { counts, since: None });
+        self.write(&frame(channel, counts), ports)?;
+        self.channels[place] = Some(Held { counts, since: Some(ports.clock.now()) });
+        Ok(())
+    }
+
+    /// Whether it still runs as it was set up.
+    fn look(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        let now = ports.clock.now();
+        if now.since(self.looked) < LOOK_EVERY {
+            return Ok(());
+        }
+        self.asleep = self.read(MODE1, ports)? != AWAKE;
+        self.looked = now;
+        if self.asleep { Err(DeviceFault::Asleep { register: MODE1 }) } else { Ok(()) }
+    }
+
+    fn oldest(&self) -> Option<(u8, Held)> {
+        let held = (0..).zip(&self.channels).filter_map(|(channel, held)| Some((channel, (*held)?)));
+        held.min_by_key(|(_, held)| held.since)
+    }
+}
+
+impl Pulses for Pca9685 {
+    /// Everything off, then sleep, frequency, outputs, and awake again; 1 ms.
+    fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.asleep = true;
+        self.channels = [None; CHANNELS];
+        self.switch(false, ports)?;
+        self.write(&STOP, ports)?;
+        self.configure(ports)?;
+        let found = self.read(MODE1, ports)?;
+        if found != AWAKE {
+            return Err(DeviceFault::WrongDevice { register: MODE1, found });
+        }
+        let found = self.read(PRE_SCALE, ports)?;
+        if found != self.prescale {
+            return Err(DeviceFault::WrongDevice { register: PRE_SCALE, found });
+        }
+        (self.asleep, self.looked) = (false, ports.clock.now());
+        self.switch(true, ports)
+    }
+
+    fn drive(&mut self, channel: u8, share: f32, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        let counts = libm::round(f64::from(share.clamp(0.0, 1.0)) * PERIOD) as u16;
+        self.hold(channel, counts, ports)
+    }
+
+    fn aim(&mut self, channel: u8, pulse_us: f64, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.hold(channel, pulse_counts(pulse_us, self.prescale), ports)
+    }
+
+    fn renew(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.look(ports)?;
+        for _ in 0..RENEW_AT_ONCE {
+            let now = ports.clock.now();
+            let Some((channel, held)) = self.oldest() else { break };
+            if held.since.is_some_and(|since| now.since(since) < RENEW_FROM) {
+                break;
+            }
+            self.put(channel, held.counts, ports)?;
+        }
+        if self.outputs_on { Ok(()) } else { self.switch(true, ports) }
+    }
+
+    /// All channels, servos among them: one transfer. Servos are aimed again by the next command.
+    fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        let switched = self.output_enable.map_or(Ok(()), |_| self.switch(false, ports));
+        let written = self.write(&STOP, ports);
+        for held in self.channels.iter_mut().flatten() {
+            *held = Held { counts: 0, since: None };
+        }
+        written.and(switched)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::plan::MotorPlan;
+    use crate::bus::BusFault;
+    use crate::bus::fake::FakeI2c;
+    use crate::command::Command;
+    use crate::device::MotorKind;
+    use crate::device::actuators::{Actuators, Motors};
+    use crate::device::bench::Bench;
+
+    const OE: Line = Line(17);
+
+    fn rig() -> Motors<Pca9685> {
+        let plan = |kind| MotorPlan { name: "m".into(), kind, limit: 1.0, slew_per_s: 4.0 };
+        let motors = [
+            plan(MotorKind::DcPair { forward: 4, backward: 5, min_duty: 0.5 }),
+            plan(MotorKind::Servo {
+                pwm: 0,
+                min_deg: -30.0,
+                max_deg: 30.0,
+                offset_deg: 0.0,
+                mirrored: false,
+            }),
+        ];
+        Motors::on(&motors, Pca9685::new(0x41, 50.0, Some(OE)))
+    }
+
+    fn setting_up() -> FakeI2c {
+        FakeI2c::new()
+            .write(0x41, &[0xFD, 0x10])
+            .write(0x41, &[0x00, 0x11]) // asleep
+            .write(0x41, &[0xFE, 121])
+            .write(0x41, &[0x01, 0x04]) // totem pole
+            .write(0x41, &[0x01, 0x04]) // disabled outputs are low
+            .write(0x41, &[0x01, 0x04]) // outputs change on STOP
+            .write(0x41, &[0x00, 0x10]) // no all-call
+            .write(0x41, &[0x00, 0x00]) // awake
+            .write(0x41, &[0x00, 0x20])
+            .write(0x41, &[0xFC, 0x00, 0x10])
+    }
+
+    fn initialise(
+        bench: &mut Bench,
+        motors: &mut Motors<Pca9685>,
+        i2c: &mut FakeI2c,
+    ) -> Result<(), DeviceFault> {
+        motors.initialise(&mut Ports { i2c, gpio: &mut bench.gpio, clock: bench.clock.as_ref() })
+    }
+
+    fn write(
+        bench: &mut Bench,
+        motors: &mut Motors<Pca9685>,
+        wishes: [f32; 2],
+        i2c: &mut FakeI2c,
+    ) -> Result<(), DeviceFault> {
+        let mut command = Command::still(2);
+        command.motors[..2].copy_from_slice(&wishes);
+        motors.write(&command, &mut Ports { i2c, gpio: &mut bench.gpio, clock: bench.clock.as_ref() })
+    }
+
+    fn ready() -> (Bench, Motors<Pca9685>) {
+        let (mut bench, mut motors) = (Bench::new(), rig());
+        let mut i2c = setting_up()
+            .write_read(0x41, &[0x00], &[0x20])
+            .write_read(0x41, &[0xFE], &[121])
+            .write(0x41, &[0x06, 0, 0, 0x33, 0x01]); // 307 of 4096: 1.5 ms of 20 ms
+        initialise(&mut bench, &mut motors, &mut i2c).unwrap();
+        (bench, motors)
+    }
+
+    #[test]
+    fn prescale_and_counts_are_the_data_sheets() {
+        // Its worked example: 200 Hz is 30 (0x1E), which is also what it wakes with.
+        assert_eq!([prescale(200.0), prescale(50.0), prescale(1526.0), prescale(24.0)], [30, 121, 3, 253]);
+        assert_eq!(
+            [pulse_counts(1500.0, 121), pulse_counts(500.0, 121), pulse_counts(1e9, 121)],
+            [307, 102, 4095]
+        );
+        assert_eq!(frame(0, 0), [0x06, 0, 0, 0, 0x10]);
+        assert_eq!(frame(15, 4096), [0x42, 0, 0x10, 0, 0]);
+        assert_eq!(frame(1, 0x0ABC), [0x0A, 0, 0, 0xBC, 0x0A]);
+    }
+
+    #[test]
+    fn outputs_come_on_only_when_everything_is_off_and_the_frequency_is_right() {
+        let (bench, _) = ready();
+        let sets: Vec<_> = bench.gpio.sets.iter().map(|set| (set.line, set.high)).collect();
+        assert_eq!(sets, [(OE, true), (OE, false)]);
+        for (mode1, prescale, register, found) in [(0x11, 121, MODE1, 0x11), (0x20, 30, PRE_SCALE, 30)] {
+            let mut i2c = setting_up().write_read(0x41, &[0x00], &[mode1]);
+            if register == PRE_SCALE {
+                i2c = i2c.write_read(0x41, &[0xFE], &[prescale]);
+            }
+            let mut bench = Bench::new();
+            let outcome = initialise(&mut bench, &mut rig(), &mut i2c);
+            assert_eq!(outcome, Err(DeviceFault::WrongDevice { register, found }));
+            assert!(bench.gpio.sets.iter().all(|set| set.high), "outputs stay off");
+        }
+    }
+
+    #[test]
+    fn a_command_is_one_transfer_a_channel_and_a_stop_is_one_for_all() {
+        let (mut bench, mut motors) = ready();
+        let mut i2c = FakeI2c::new()
+            .write(0x41, &[0x1A, 0, 0, 0, 0x10]) // backward rests
+            .write(0x41, &[0x16, 0, 0x10, 0, 0]) // forward: all of the time
+            .write(0x41, &[0x06, 0, 0, 0x78, 0x01]); // 30 degrees: 1833 us are 376 counts
+        write(&mut bench, &mut motors, [1.0, 1.0], &mut i2c).unwrap();
+        write(&mut bench, &mut motors, [1.0, 1.0], &mut FakeI2c::new()).unwrap();
+    }
+
+    #[test]
+    fn after_a_stop_outputs_come_back_with_the_next_whole_command() {
+        let (mut bench, mut motors) = ready();
+        let mut recorded = FakeI2c::recording();
+        write(&mut bench, &mut motors, [1.0, 0.0], &mut recorded).unwrap();
+        recorded.take_written();
+        bench.gpio.sets.clear();
+        let clock = bench.clock.clone();
+        motors.stop(&mut Ports { i2c: &mut recorded, gpio: &mut bench.gpio, clock: clock.as_ref() }).unwrap();
+        assert_eq!(recorded.take_written(), [[0xFD, 0x10]]);
+        assert!(bench.gpio.sets.iter().map(|set| set.high).eq([true]));
+        let mut broken = FakeI2c::new().write(0x41, &[0x16, 0, 0, 0, 0x10]).fault(0x41, BusFault::Nack);
+        assert!(write(&mut bench, &mut motors, [0.0, 0.0], &mut broken).is_err());
+        assert_eq!(bench.gpio.sets.len(), 1, "not before all channels are known");
+        write(&mut bench, &mut motors, [0.0, 0.0], &mut recorded).unwrap();
+        let written: Vec<u8> = recorded.take_written().iter().map(|bytes| bytes[0]).collect();
+        assert_eq!(written, [0x1A, 0x06], "and the servo is aimed again");
+        assert!(bench.gpio.sets.iter().map(|set| set.high).eq([true, false]));
+    }
+
+    #[test]
+    fn a_chip_that_lost_its_supply_is_noticed_and_nothing_counts_until_it_is_set_up() {
+        let (mut bench, mut motors) = ready();
+        write(&mut bench, &mut motors, [0.0, 0.0], &mut FakeI2c::recording()).unwrap();
+        bench.wait(LOOK_EVERY);
+        let asleep = Err(DeviceFault::Asleep { register: MODE1 });
+        let mut i2c = FakeI2c::new().write_read(0x41, &[0x00], &[0x11]);
+        assert_eq!(write(&mut bench, &mut motors, [0.0, 0.0], &mut i2c), asleep);
+        assert_eq!(write(&mut bench, &mut motors, [1.0, 0.0], &mut FakeI2c::new()), asleep);
+    }
+
+    #[test]
+    fn old_channels_are_written_again_two_at_a_time() {
+        let (mut bench, mut motors) = ready();
+        write(&mut bench, &mut motors, [0.0, 0.0], &mut FakeI2c::recording()).unwrap();
+        bench.wait(RENEW_FROM);
+        let mut i2c = FakeI2c::new()
+            .write_read(0x41, &[0x00], &[0x20])
+            .write(0x41, &[0x06, 0, 0, 0x33, 0x01])
+            .write(0x41, &[0x16, 0, 0, 0, 0x10]);
+        write(&mut bench, &mut motors, [0.0, 0.0], &mut i2c).unwrap();
+    }
+}

@@ -1,0 +1,381 @@
+//! What a runtime and its guard say to each other: fixed frames of 56 bytes, one a message, little
+//! endian. A frame that is not one of these is refused whole; nothing is guessed.
+//!
+//! ```text
+//! request  0 "gnGD"  4 version  5 kind  6 flag      7 0      8 sequence  16 stamp (ns)   24 board digest
+//! answer   0 "gnGA"  4 version  5 refusal  6 state  7 cause  8 sequence  16 line bits
+//!          20 trips  24 beats                                                 the rest is zero
+//! ```
+//!
+//! A stamp is CLOCK_MONOTONIC when the frame was made: both processes are on one machine and share
+//! that clock, so a heartbeat that lay in a queue while the guard was stopped is known to be old.
+
+use super::BoardDigest;
+use crate::time::Instant;
+use std::fmt;
+
+/// Bytes of every frame.
+pub const LENGTH: usize = 56;
+/// Raised when a frame changes its meaning; a guard of another version refuses to work.
+pub const VERSION: u8 = 1;
+const REQUEST: [u8; 4] = *b"gnGD";
+const ANSWER: [u8; 4] = *b"gnGA";
+
+/// A frame as it travels.
+pub type Bytes = [u8; LENGTH];
+
+/// What is asked of a guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// This runtime runs that board and wants to be the one that is guarded.
+    Hello {
+        /// Of its board.
+        board: BoardDigest,
+    },
+    /// Permission to switch the line on.
+    Permit,
+    /// The runtime is alive.
+    Heartbeat {
+        /// Since the last such heartbeat the loop has run and a command was confirmed by the motors' bus.
+        advanced: bool,
+    },
+    /// The line on or off.
+    Set {
+        /// On: the motors may run.
+        on: bool,
+    },
+    /// A clean end: line off, and no reproach.
+    Bye,
+    /// Line off, whoever drives: what `safe-stop` asks.
+    Trip,
+    /// Nothing but the answer.
+    Status,
+}
+
+/// A message to the guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The answer carries the same number.
+    pub sequence: u64,
+    /// When it was made.
+    pub stamp: Instant,
+    /// What is asked.
+    pub ask: Ask,
+}
+
+/// Why a guard does not do what it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Refused {
+    /// Another runtime is guarded.
+    Busy = 1,
+    /// The board is not the one that the guard was started with.
+    OtherBoard = 2,
+    /// The process belongs to another user.
+    OtherUser = 3,
+    /// Hello comes first, then permission.
+    NotTrusted = 4,
+    /// The line could not be driven.
+    Line = 5,
+}
+
+/// Why the guard took the line back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Reason {
+    /// The connection closed: the runtime is dead.
+    Closed = 1,
+    /// No heartbeat for longer than the patience: it hangs, or was stopped.
+    Silent = 2,
+    /// Heartbeats came, but the loop stood or no command reached the motors' bus.
+    Stalled = 3,
+    /// Somebody asked for it.
+    Asked = 4,
+    /// The runtime ended cleanly.
+    Ended = 5,
+}
+
+impl Reason {
+    /// Every reason.
+    pub const ALL: [Reason; 5] =
+        [Reason::Closed, Reason::Silent, Reason::Stalled, Reason::Asked, Reason::Ended];
+
+    /// Name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reason::Closed => "closed",
+            Reason::Silent => "silent",
+            Reason::Stalled => "stalled",
+            Reason::Asked => "asked",
+            Reason::Ended => "ended",
+        }
+    }
+}
+
+/// Where a guard stands, without its inner figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Nobody has said hello.
+    Waiting,
+    /// A runtime has, and may ask for permission.
+    Greeted,
+    /// It may switch the line.
+    Trusted,
+    /// The line was taken back.
+    Tripped(Reason),
+}
+
+impl Phase {
+    /// Name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Phase::Waiting => "waiting",
+            Phase::Greeted => "greeted",
+            Phase::Trusted => "trusted",
+            Phase::Tripped(_) => "tripped",
+        }
+    }
+}
+
+/// A guard's own account, in every answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Where it stands.
+    pub phase: Phase,
+    /// The line is on: the motors may run.
+    pub line_on: bool,
+    /// The line followed when it was last driven.
+    pub line_sound: bool,
+    /// Times that the line was taken back, clean ends not counted.
+    pub trips: u32,
+    /// Heartbeats that counted.
+    pub beats: u64,
+}
+
+/// A message from the guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Of the request.
+    pub sequence: u64,
+    /// What was asked was not done.
+    pub refused: Option<Refused>,
+    /// The guard's account after it.
+    pub standing: Standing,
+}
+
+/// Why bytes are no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameError {
+    /// Not 56 bytes.
+    Length(usize),
+    /// Of something else.
+    Foreign,
+    /// Of another version of this program.
+    Version(u8),
+    /// No such message, or a value that it cannot have.
+    Value,
+}
+
+impl fmt::Display for FrameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FrameError::Length(length) => write!(f, "a message of {length} bytes instead of {LENGTH}"),
+            FrameError::Foreign => f.write_str("a message of something else"),
+            FrameError::Version(version) => {
+                write!(
+                    f,
+                    "version {version} of the guard's messages, this is {VERSION}: restart both processes"
+                )
+            }
+            FrameError::Value => f.write_str("a message that does not exist"),
+        }
+    }
+}
+
+impl std::error::Error for FrameError {}
+
+impl Request {
+    /// As bytes.
+    pub fn encode(&self) -> Bytes {
+        let (kind, flag) = match self.ask {
+            Ask::Hello { .. } => (1, 0),
+            Ask::Permit => (2, 0),
+            Ask::Heartbeat { advanced } => (3, u8::from(advanced)),
+            Ask::Set { on } => (4, u8::from(on)),
+            Ask::Bye => (5, 0),
+            Ask::Trip => (6, 0),
+            Ask::Status => (7, 0),
+        };
+        let mut bytes = start(REQUEST, self.sequence);
+        (bytes[5], bytes[6]) = (kind, flag);
+        bytes[16..24].copy_from_slice(&self.stamp.as_nanos().to_le_bytes());
+        if let Ask::Hello { board } = &self.ask {
+            bytes[24..56].copy_from_slice(board);
+        }
+        bytes
+    }
+
+    /// From bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Request, FrameError> {
+        let bytes = check(bytes, REQUEST)?;
+        let flag = flag(bytes[6])?;
+        let ask = match (bytes[5], flag) {
+            (1, false) => {
+                let mut board = [0; 32];
+                board.copy_from_slice(&bytes[24..56]);
+                Ask::Hello { board }
+            }
+            (2, false) => Ask::Permit,
+            (3, advanced) => Ask::Heartbeat { advanced },
+            (4, on) => Ask::Set { on },
+            (5, false) => Ask::Bye,
+            (6, false) => Ask::Trip,
+            (7, false) => Ask::Status,
+            _ => return Err(FrameError::Value),
+        };
+        Ok(Request { sequence: number(bytes, 8), stamp: Instant::from_nanos(number(bytes, 16)), ask })
+    }
+}
+
+impl Answer {
+    /// As bytes.
+    pub fn encode(&self) -> Bytes {
+        let mut bytes = start(ANSWER, self.sequence);
+        bytes[5] = self.refused.map_or(0, |refused| refused as u8);
+        (bytes[6], bytes[7]) = match self.standing.phase {
+            Phase::Waiting => (0, 0),
+            Phase::Greeted => (1, 0),
+            Phase::Trusted => (2, 0),
+            Phase::Tripped(reason) => (3, reason as u8),
+        };
+        bytes[16] = u8::from(self.standing.line_on) | u8::from(self.standing.line_sound) << 1;
+        bytes[20..24].copy_from_slice(&self.standing.trips.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.standing.beats.to_le_bytes());
+        bytes
+    }
+
+    /// From bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Answer, FrameError> {
+        let bytes = check(bytes, ANSWER)?;
+        let refused = match bytes[5] {
+            0 => None,
+            1 => Some(Refused::Busy),
+            2 => Some(Refused::OtherBoard),
+            3 => Some(Refused::OtherUser),
+            4 => Some(Refused::NotTrusted),
+            5 => Some(Refused::Line),
+            _ => return Err(FrameError::Value),
+        };
+        let reason = |code: u8| Reason::ALL.into_iter().find(|reason| *reason as u8 == code);
+        let phase = match (bytes[6], bytes[7]) {
+            (0, 0) => Phase::Waiting,
+            (1, 0) => Phase::Greeted,
+            (2, 0) => Phase::Trusted,
+            (3, code) => Phase::Tripped(reason(code).ok_or(FrameError::Value)?),
+            _ => return Err(FrameError::Value),
+        };
+        let mut trips = [0; 4];
+        trips.copy_from_slice(&bytes[20..24]);
+        let standing = Standing {
+            phase,
+            line_on: bytes[16] & 1 != 0,
+            line_sound: bytes[16] & 2 != 0,
+            trips: u32::from_le_bytes(trips),
+            beats: number(bytes, 24),
+        };
+        Ok(Answer { sequence: number(bytes, 8), refused, standing })
+    }
+}
+
+impl Refused {
+    /// In words, for people.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Refused::Busy => "another runtime is guarded",
+            Refused::OtherBoard => "the guard was started with another board",
+            Refused::OtherUser => "the guard belongs to another user",
+            Refused::NotTrusted => "the guard has not been asked for permission first",
+            Refused::Line => "the guard cannot drive its line",
+        }
+    }
+}
+
+fn start(magic: [u8; 4], sequence: u64) -> Bytes {
+    let mut bytes = [0; LENGTH];
+    bytes[..4].copy_from_slice(&magic);
+    bytes[4] = VERSION;
+    bytes[8..16].copy_from_slice(&sequence.to_le_bytes());
+    bytes
+}
+
+fn check(bytes: &[u8], magic: [u8; 4]) -> Result<&Bytes, FrameError> {
+    let whole: &Bytes = bytes.try_into().map_err(|_| FrameError::Length(bytes.len()))?;
+    match (whole[..4] == magic, whole[4]) {
+        (false, _) => Err(FrameError::Foreign),
+        (true, VERSION) => Ok(whole),
+        (true, version) => Err(FrameError::Version(version)),
+    }
+}
+
+fn flag(byte: u8) -> Result<bool, FrameError> {
+    match byte {
+        0 => Ok(false),
+        1 => Ok(true),
+        _ => Err(FrameError::Value),
+    }
+}
+
+fn number(bytes: &Bytes, at: usize) -> u64 {
+    let mut eight = [0; 8];
+    eight.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(eight)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_message_comes_back_as_it_went() {
+        let asks = [
+            Ask::Hello { board: [7; 32] },
+            Ask::Permit,
+            Ask::Heartbeat { advanced: true },
+            Ask::Heartbeat { advanced: false },
+            Ask::Set { on: true },
+            Ask::Set { on: false },
+            Ask::Bye,
+            Ask::Trip,
+            Ask::Status,
+        ];
+        for (at, ask) in asks.into_iter().enumerate() {
+            let request = Request { sequence: u64::MAX - at as u64, stamp: Instant::from_nanos(5), ask };
+            assert_eq!(Request::decode(&request.encode()), Ok(request));
+        }
+        let phases = Reason::ALL.map(Phase::Tripped).into_iter();
+        for phase in phases.chain([Phase::Waiting, Phase::Greeted, Phase::Trusted]) {
+            for refused in [None, Some(Refused::Busy), Some(Refused::Line)] {
+                let standing = Standing { phase, line_on: true, line_sound: false, trips: 3, beats: 1 << 40 };
+                let answer = Answer { sequence: 9, refused, standing };
+                assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_a_frame_is_refused() {
+        let request = Request { sequence: 1, stamp: Instant::ZERO, ask: Ask::Permit }.encode();
+        assert_eq!(Request::decode(&request[..55]), Err(FrameError::Length(55)));
+        assert_eq!(Request::decode(&[]), Err(FrameError::Length(0)));
+        assert_eq!(Answer::decode(&request), Err(FrameError::Foreign));
+        let spoilt = |at: usize, byte: u8| {
+            let mut bytes = request;
+            bytes[at] = byte;
+            Request::decode(&bytes)
+        };
+        assert_eq!(spoilt(4, 2), Err(FrameError::Version(2)));
+        for (at, byte) in [(5, 0), (5, 8), (5, 255), (6, 1), (6, 2)] {
+            assert_eq!(spoilt(at, byte), Err(FrameError::Value), "byte {at} = {byte}");
+        }
+    }
+}

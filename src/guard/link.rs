@@ -1,0 +1,322 @@
+//! What the threads of a runtime share about its guard: when it was last seen well, the level that a
+//! driver wants the line at, and how the two are waited for. Atomics and two event descriptors;
+//! nobody locks.
+
+use super::frame::{Phase, Reason, Refused, Standing};
+use super::socket::wait_for;
+use crate::bus::BusFault;
+use crate::time::{Clock, Instant, Span};
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// The longest that a driver waits for the guard to move the line: two patiences of the usual 50 ms.
+/// It asks when it sets its chip up, half a second of work, and tries again later.
+pub(super) const LONGEST_SET: Span = Span::from_millis(100);
+
+/// The shared part. One for a runtime.
+pub struct Link {
+    /// When the newest request was made to which the guard answered that all is well; 0: never.
+    seen: AtomicU64,
+    phase: AtomicU8,
+    reason: AtomicU8,
+    refused: AtomicU8,
+    line: AtomicU8,
+    trips: AtomicU32,
+    connections: AtomicU64,
+    /// A driver wants the motors to be able to run.
+    wanted_on: AtomicBool,
+    /// Number and level of the newest wish of a driver: `number << 1 | on`; 0: none yet.
+    wish: AtomicU64,
+    /// Number and outcome of the newest wish that was answered: `number << 1 | done`.
+    outcome: AtomicU64,
+    /// Rung by the driver.
+    pub(super) asked: OwnedFd,
+    /// Rung by the pulse.
+    done: OwnedFd,
+    taken: AtomicBool,
+    ending: AtomicBool,
+}
+
+/// What the runtime saw of its guard, for reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Its newest account; `None`: it has not answered, or is not connected.
+    pub standing: Option<Standing>,
+    /// Why it would not have this runtime.
+    pub refused: Option<Refused>,
+    /// Times that a connection was made.
+    pub connections: u64,
+}
+
+impl Link {
+    /// A link on which nothing was heard. `wanted_on`: the line is wanted on without a driver asking.
+    pub fn new(wanted_on: bool) -> io::Result<Arc<Link>> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Arc::new(Link {
+            seen: AtomicU64::new(0),
+            phase: AtomicU8::new(NOT_CONNECTED),
+            reason: AtomicU8::new(0),
+            refused: AtomicU8::new(0),
+            line: AtomicU8::new(0),
+            trips: AtomicU32::new(0),
+            connections: AtomicU64::new(0),
+            wanted_on: AtomicBool::new(wanted_on),
+            wish: AtomicU64::new(0),
+            outcome: AtomicU64::new(0),
+            asked: eventfd(0, flags)?,
+            done: eventfd(0, flags)?,
+            taken: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+        }))
+    }
+
+    /// What was last seen.
+    pub fn look(&self) -> Seen {
+        let reason = self.reason.load(Ordering::Relaxed);
+        let reason = Reason::ALL.into_iter().find(|known| *known as u8 == reason);
+        let phase = match (self.phase.load(Ordering::Relaxed), reason) {
+            (0, _) => Some(Phase::Waiting),
+            (1, _) => Some(Phase::Greeted),
+            (2, _) => Some(Phase::Trusted),
+            (3, Some(reason)) => Some(Phase::Tripped(reason)),
+            _ => None,
+        };
+        let line = self.line.load(Ordering::Relaxed);
+        let standing = phase.map(|phase| Standing {
+            phase,
+            line_on: line & 1 != 0,
+            line_sound: line & 2 != 0,
+            trips: self.trips.load(Ordering::Relaxed),
+            beats: 0,
+        });
+        let refused = match self.refused.load(Ordering::Relaxed) {
+            1 => Some(Refused::Busy),
+            2 => Some(Refused::OtherBoard),
+            3 => Some(Refused::OtherUser),
+            4 => Some(Refused::NotTrusted),
+            5 => Some(Refused::Line),
+            _ => None,
+        };
+        Seen { standing, refused, connections: self.connections.load(Ordering::Relaxed) }
+    }
+
+    /// Whether the guard trusts this runtime now.
+    pub fn is_trusted(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == TRUSTED
+    }
+
+    /// Whether the line is wanted on.
+    pub(super) fn wanted_on(&self) -> bool {
+        self.wanted_on.load(Ordering::Acquire)
+    }
+
+    /// A driver takes the line. A line has one owner.
+    pub(super) fn take(&self) -> bool {
+        !self.taken.swap(true, Ordering::AcqRel)
+    }
+    pub(super) fn give_back(&self) {
+        self.taken.store(false, Ordering::Release);
+    }
+
+    /// A driver wants the line on or off and waits until the guard has done it, at most
+    /// [`LONGEST_SET`]. A wish that was not granted by then is withdrawn.
+    pub(super) fn wish(&self, on: bool, clock: &dyn Clock) -> Result<(), BusFault> {
+        self.wanted_on.store(on, Ordering::Release);
+        let number = (self.wish.load(Ordering::Relaxed) >> 1) + 1;
+        let wish = number << 1 | u64::from(on);
+        self.wish.store(wish, Ordering::Release);
+        ring(&self.asked);
+        let until = clock.now() + LONGEST_SET;
+        loop {
+            let outcome = self.outcome.load(Ordering::Acquire);
+            if outcome >> 1 == number {
+                return if outcome & 1 == 1 { Ok(()) } else { Err(BusFault::TimedOut) };
+            }
+            let left = until.since(clock.now());
+            if left == Span::ZERO {
+                // The number stays, so that an answer that comes later is nobody's.
+                self.outcome.store(number << 1, Ordering::Release);
+                return Err(BusFault::TimedOut);
+            }
+            wait_for(&[&self.done], left);
+            hush(&self.done);
+        }
+    }
+
+    /// The newest wish that has no outcome yet: its number and level.
+    pub(super) fn pending(&self) -> Option<(u64, bool)> {
+        let wish = self.wish.load(Ordering::Acquire);
+        let answered = self.outcome.load(Ordering::Acquire) >> 1;
+        (wish >> 1 > answered).then_some((wish >> 1, wish & 1 == 1))
+    }
+
+    /// The guard has answered wish `number`.
+    pub(super) fn answer(&self, number: u64, done: bool) {
+        if self.pending().is_some_and(|(pending, _)| pending == number) {
+            self.outcome.store(number << 1 | u64::from(done), Ordering::Release);
+            ring(&self.done);
+        }
+    }
+
+    /// A connection was made.
+    pub(super) fn connected(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The connection is gone.
+    pub(super) fn lost(&self) {
+        self.phase.store(NOT_CONNECTED, Ordering::Release);
+    }
+
+    /// The guard's account in its answer to a request of `made`.
+    pub(super) fn heard(&self, standing: &Standing, refused: Option<Refused>, made: Instant) {
+        let (phase, reason) = match standing.phase {
+            // It trusts another runtime, not this one.
+            Phase::Trusted if !matches!(refused, None | Some(Refused::Line)) => (NOT_OURS, 0),
+            Phase::Waiting => (0, 0),
+            Phase::Greeted => (1, 0),
+            Phase::Trusted => (TRUSTED, 0),
+            Phase::Tripped(reason) => (3, reason as u8),
+        };
+        self.reason.store(reason, Ordering::Relaxed);
+        self.refused.store(refused.map_or(0, |refused| refused as u8), Ordering::Relaxed);
+        self.line.store(u8::from(standing.line_on) | u8::from(standing.line_sound) << 1, Ordering::Relaxed);
+        self.trips.store(standing.trips, Ordering::Relaxed);
+        self.phase.store(phase, Ordering::Release);
+        // A line that is off although it is wanted on moves nothing: that robot is not drivable.
+        let follows = standing.line_sound && (standing.line_on || !self.wanted_on());
+        if phase == TRUSTED && follows {
+            self.seen.fetch_max(made.as_nanos(), Ordering::Release);
+        }
+    }
+
+    /// Tells the pulse to end.
+    pub(super) fn end(&self) {
+        self.ending.store(true, Ordering::Release);
+        ring(&self.asked);
+    }
+    pub(super) fn ending(&self) -> bool {
+        self.ending.load(Ordering::Acquire)
+    }
+}
+
+const TRUSTED: u8 = 2;
+const NOT_OURS: u8 = 4;
+const NOT_CONNECTED: u8 = u8::MAX;
+
+/// Makes `descriptor` readable.
+fn ring(descriptor: &OwnedFd) {
+    // Full only after 2^64 rings without a look.
+    let _ = rustix::io::write(descriptor, &1u64.to_ne_bytes());
+}
+
+/// Takes the rings back.
+pub(super) fn hush(descriptor: &OwnedFd) {
+    let mut count = [0; 8];
+    let _ = rustix::io::read(descriptor, &mut count); // nothing to take is as well
+}
+
+/// How the tick sees the guard.
+#[derive(Clone)]
+pub struct Sight {
+    link: Arc<Link>,
+    patience: Span,
+}
+
+impl Sight {
+    /// The guard behind `link`, which is lost when it was not seen well for `patience`.
+    pub fn new(link: Arc<Link>, patience: Span) -> Sight {
+        Sight { link, patience }
+    }
+
+    /// Whether the guard is lost: it died, hangs, has taken the line back or was never there. One load.
+    pub fn lost(&self, now: Instant) -> bool {
+        let seen = self.link.seen.load(Ordering::Acquire);
+        seen == 0 || now.since(Instant::from_nanos(seen)) > self.patience
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{at, ms};
+    use crate::time::MonotonicClock;
+
+    const WELL: Standing =
+        Standing { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0 };
+
+    #[test]
+    fn a_guard_is_lost_until_it_is_seen_and_again_after_the_patience() {
+        let link = Link::new(true).unwrap();
+        let sight = Sight::new(link.clone(), ms(50));
+        assert!(sight.lost(at(0)) && sight.lost(at(1_000)));
+        link.heard(&WELL, None, at(1_000));
+        assert!(!sight.lost(at(1_000)) && !sight.lost(at(1_050)));
+        assert!(sight.lost(at(1_051)));
+        for unwell in [
+            Standing { phase: Phase::Tripped(Reason::Stalled), ..WELL },
+            Standing { line_on: false, ..WELL },
+            Standing { line_sound: false, ..WELL },
+        ] {
+            link.heard(&unwell, None, at(2_000));
+            assert!(sight.lost(at(2_000)), "{unwell:?}");
+            assert_eq!(link.look().standing, Some(unwell));
+        }
+        link.heard(&WELL, Some(Refused::Busy), at(2_500));
+        assert!(sight.lost(at(2_500)) && !link.is_trusted(), "it trusts another");
+        link.heard(&WELL, None, at(3_000));
+        link.heard(&WELL, None, at(2_900));
+        assert!(!sight.lost(at(3_050)), "an older answer does not make the guard older");
+    }
+
+    #[test]
+    fn a_line_that_nobody_wants_on_may_be_off() {
+        let link = Link::new(false).unwrap();
+        link.heard(&Standing { line_on: false, ..WELL }, None, at(1_000));
+        assert!(!Sight::new(link, ms(50)).lost(at(1_000)));
+    }
+
+    #[test]
+    fn a_wish_that_nobody_grants_ends_and_is_withdrawn() {
+        let link = Link::new(false).unwrap();
+        assert_eq!(link.wish(true, &MonotonicClock), Err(BusFault::TimedOut));
+        assert_eq!(link.pending(), None);
+        link.answer(1, true);
+        assert_eq!(link.pending(), None);
+        assert!(link.wanted_on(), "it is still what the driver wants");
+    }
+
+    #[test]
+    fn a_wish_is_granted_or_refused_by_its_own_number() {
+        let link = Link::new(false).unwrap();
+        for (level, done) in [(true, true), (false, true), (true, false)] {
+            let driver = std::thread::spawn({
+                let link = link.clone();
+                move || link.wish(level, &MonotonicClock)
+            });
+            let (number, on) = loop {
+                wait_for(&[&link.asked], ms(20));
+                if let Some(pending) = link.pending() {
+                    break pending;
+                }
+            };
+            hush(&link.asked);
+            assert_eq!(on, level);
+            link.answer(number + 1, !done);
+            link.answer(number, done);
+            let expected = if done { Ok(()) } else { Err(BusFault::TimedOut) };
+            assert_eq!(driver.join().unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn the_line_has_one_owner() {
+        let link = Link::new(false).unwrap();
+        assert!(link.take() && !link.take());
+        link.give_back();
+        assert!(link.take());
+    }
+}

@@ -1,0 +1,191 @@
+//! The guard at its post: one thread that waits in one `poll` for messages, for the end of a
+//! connection, for the end of the patience and for the signal to go. After each it drives the line
+//! first and answers second. Takes no memory, logs nothing and starts nothing; what it has to tell
+//! goes to a callback that must not wait either.
+//!
+//! However it ends, the line goes off: by its own hand at the end and in a panic, by the kernel's,
+//! which lets go of the lines of a dead process, otherwise.
+
+use super::frame::{Answer, Ask, LENGTH, Refused, Request, Standing};
+use super::socket::{Heard, hear, is_own, next_of, say_to, timespec};
+use super::{Guard, Hold};
+use crate::bus::{BusFault, Gpio};
+use crate::time::{Clock, Instant, Span};
+use rustix::event::{PollFd, PollFlags, poll};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Connections at a time: the runtime, a `safe-stop`, a person who asks for the status, and one to spare.
+const SEATS: usize = 4;
+/// Messages taken from one connection before the others, the time and the line have their turn. A
+/// runtime sends four a patience.
+const AT_ONCE: usize = 16;
+/// When a line that does not follow is driven again.
+const LINE_AGAIN: Span = Span::from_millis(5);
+
+/// The line, and what was last done to it. Goes off when it is let go of.
+pub struct HeldLine {
+    gpio: Box<dyn Gpio>,
+    hold: Hold,
+    on: Option<bool>,
+}
+
+impl HeldLine {
+    /// Holds the line of `hold` through `gpio`, and drives it off.
+    pub fn take(gpio: Box<dyn Gpio>, hold: Hold) -> Result<HeldLine, BusFault> {
+        let mut line = HeldLine { gpio, hold, on: None };
+        line.put(false)?;
+        Ok(line)
+    }
+
+    /// Drives it, unless it already is where it is to be.
+    fn put(&mut self, on: bool) -> Result<(), BusFault> {
+        if self.on == Some(on) {
+            return Ok(());
+        }
+        self.on = None; // until it is known
+        self.gpio.set(self.hold.line, self.hold.level(on))?;
+        self.on = Some(on);
+        Ok(())
+    }
+}
+
+impl Drop for HeldLine {
+    fn drop(&mut self) {
+        self.on = None;
+        // Where this fails, the kernel's letting go and the board's own pull are what is left.
+        let _ = self.put(false);
+    }
+}
+
+/// Something worth telling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The guard's account changed from the first to the second, in its phase, its line or its trips.
+    Changed(Standing, Standing),
+    /// A request was refused.
+    Refused(Refused),
+}
+
+struct Seat {
+    connection: OwnedFd,
+    own: bool,
+}
+
+/// A guard with its line and its socket.
+pub struct Post {
+    guard: Guard,
+    line: HeldLine,
+    line_sound: bool,
+    listener: OwnedFd,
+    end: OwnedFd,
+    seats: [Option<Seat>; SEATS],
+    clock: Arc<dyn Clock>,
+}
+
+impl Post {
+    /// At its post: nothing is listened to before [`Post::stand`]. `end` becomes readable when the
+    /// guard is to go.
+    pub fn new(guard: Guard, line: HeldLine, listener: OwnedFd, end: OwnedFd, clock: Arc<dyn Clock>) -> Post {
+        Post { guard, line, line_sound: true, listener, end, seats: [const { None }; SEATS], clock }
+    }
+
+    /// Stands until told to go; then the line is off.
+    pub fn stand(&mut self, mut tell: impl FnMut(Event)) {
+        let mut told = self.guard.standing(self.line_sound);
+        while !self.wait() {
+            self.let_in();
+            for seat in 0..SEATS {
+                self.attend(seat, &mut tell);
+            }
+            self.guard.look(self.clock.now());
+            self.drive();
+            let standing = self.guard.standing(self.line_sound);
+            if (standing.phase, standing.line_on, standing.line_sound, standing.trips)
+                != (told.phase, told.line_on, told.line_sound, told.trips)
+            {
+                tell(Event::Changed(told, standing));
+                told = standing;
+            }
+        }
+        self.line_sound = self.line.put(false).is_ok();
+    }
+
+    /// Whether the line followed to the end.
+    pub fn line_sound(&self) -> bool {
+        self.line_sound
+    }
+
+    /// Waits for anything to happen; `true`: the end.
+    fn wait(&self) -> bool {
+        let again = if self.line_sound { Instant::NEVER } else { self.clock.now() + LINE_AGAIN };
+        let until = self.guard.deadline().min(again);
+        let timeout = (until != Instant::NEVER).then(|| timespec(until.since(self.clock.now())));
+        let mut waited_for = heapless::Vec::<PollFd<'_>, { SEATS + 2 }>::new();
+        let connections = self.seats.iter().flatten().map(|seat| &seat.connection);
+        for descriptor in [&self.end, &self.listener].into_iter().chain(connections) {
+            let _ = waited_for.push(PollFd::new(descriptor, PollFlags::IN)); // as many places as descriptors
+        }
+        // Interrupted or out of time: look at everything all the same.
+        let _ = poll(&mut waited_for, timeout.as_ref());
+        waited_for.first().is_some_and(|end| !end.revents().is_empty())
+    }
+
+    fn let_in(&mut self) {
+        while let Some(connection) = next_of(&self.listener) {
+            let own = is_own(&connection);
+            let place = self.seats.iter().position(Option::is_none);
+            // Where all seats are taken, whoever does not drive makes room.
+            let place = place.or_else(|| (0..SEATS).find(|&seat| !self.guard.is_holder(seat)));
+            if let Some(place) = place {
+                self.seats[place] = Some(Seat { connection, own });
+            }
+        }
+    }
+
+    /// Everything that `seat` has to say.
+    fn attend(&mut self, seat: usize, tell: &mut impl FnMut(Event)) {
+        let mut bytes = [0; LENGTH + 1]; // one more: a message that is too long is seen to be
+        for _ in 0..AT_ONCE {
+            let Some(Seat { connection, own }) = &self.seats[seat] else { return };
+            let (own, heard) = (*own, hear(connection, &mut bytes));
+            let request = match heard {
+                Heard::Nothing => return,
+                Heard::Message(length) => Request::decode(&bytes[..length.min(bytes.len())]),
+                Heard::Closed => return self.dismiss(seat),
+            };
+            // What is not a frame is no runtime of ours.
+            let Ok(request) = request else { return self.dismiss(seat) };
+            let outcome = self.guard.hear(seat, own, &request, self.clock.now());
+            self.drive();
+            let outcome = outcome.and(if self.line_sound { Ok(()) } else { Err(Refused::Line) });
+            // A runtime that was told that it has lost the line goes on beating until it has read that.
+            if let Err(refused) = outcome
+                && !matches!(request.ask, Ask::Heartbeat { .. })
+            {
+                tell(Event::Refused(refused));
+            }
+            self.answer(seat, &request, outcome);
+        }
+    }
+
+    fn dismiss(&mut self, seat: usize) {
+        self.guard.gone(seat);
+        self.drive();
+        self.seats[seat] = None;
+    }
+
+    /// The line to where the guard wants it.
+    fn drive(&mut self) {
+        self.line_sound = self.line.put(self.guard.line_on()).is_ok();
+    }
+
+    fn answer(&mut self, seat: usize, request: &Request, outcome: Result<(), Refused>) {
+        let standing = self.guard.standing(self.line_sound);
+        let answer = Answer { sequence: request.sequence, refused: outcome.err(), standing };
+        if let Some(seat) = &self.seats[seat] {
+            // Whoever does not take its answers will miss them; the guard does not wait for it.
+            let _ = say_to(&seat.connection, &answer.encode());
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The runtime's pulse: a small thread that keeps the connection to the guard, sends a heartbeat
+//! four times a patience, and passes on what the drivers want of the line. A heartbeat says that the
+//! runtime advanced only if since the last such one the loop has run *and* the motors' bus has
+//! confirmed a command: a loop that turns over a dead bus is no reason to leave the motors on.
+//!
+//! It connects, greets and asks for permission by itself, again and again. That drives nothing: the
+//! tick stands still until the guard was seen well, and the line goes on when a driver asks for it.
+
+use super::frame::{Answer, Ask, LENGTH, Phase, Reason, Refused, Request};
+use super::link::hush;
+use super::socket::{Heard, connect_to, hear, say_to, wait_for};
+use super::{BEATS_IN_PATIENCE, BoardDigest, Hold, Link};
+use crate::board::plan::GuardHold;
+use crate::rt::{Granted, Role, RtPlan, become_real_time};
+use crate::tick::Requests;
+use crate::time::{Clock, Instant, Span};
+use crate::vitals::{Signs, Vitals};
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// From one try to connect to the next: a guard that is started again is found within this.
+const CONNECT_AGAIN: Span = Span::from_millis(50);
+/// A guard that would not have this runtime is asked again after this: the other one may have ended.
+const GREET_AGAIN: Span = Span::from_millis(500);
+/// The thread's end is waited for at most this long. It never waits for anything longer than a beat.
+const END_PATIENCE: Duration = Duration::from_millis(200);
+/// Requests under way whose stamps are remembered. Four are sent in a patience.
+const UNDER_WAY: usize = 8;
+
+/// What a pulse is of.
+#[derive(Clone, Debug)]
+pub struct PulsePlan {
+    /// Where the guard listens.
+    pub socket: PathBuf,
+    /// Of the runtime's board.
+    pub board: BoardDigest,
+    /// The line that the guard holds.
+    pub hold: Hold,
+    /// The guard's patience.
+    pub patience: Span,
+    /// No driver asks for the line (a simulated board): the pulse does.
+    pub alone: bool,
+}
+
+/// The running thread.
+pub struct Pulse {
+    link: Arc<Link>,
+    thread: Option<JoinHandle<()>>,
+    /// What it was granted.
+    pub granted: Granted,
+}
+
+impl Pulse {
+    /// Starts the thread.
+    pub fn start(
+        plan: PulsePlan,
+        link: Arc<Link>,
+        vitals: Arc<Vitals>,
+        requests: Arc<Requests>,
+        clock: Arc<dyn Clock>,
+        rt: RtPlan,
+    ) -> std::io::Result<Pulse> {
+        let (answer, answered) = crossbeam_channel::bounded(1);
+        let mut heart = Heart::new(plan, link.clone(), vitals, requests, clock);
+        let thread = thread::Builder::new().name("pulse".into()).spawn(move || {
+            let _ = answer.send(become_real_time(&rt, Role::Pulse));
+            heart.live();
+        })?;
+        let granted = answered.recv().map_err(|_| std::io::Error::other("the pulse thread ended at once"))?;
+        Ok(Pulse { link, thread: Some(thread), granted })
+    }
+
+    /// Ends cleanly: the guard is told, and takes the line. To be called when the motors stand.
+    pub fn end(mut self) {
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        self.link.end();
+        let until = std::time::Instant::now() + END_PATIENCE;
+        while !thread.is_finished() && std::time::Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// What has to have moved for a heartbeat to count.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    slots: u64,
+    confirmed: u64,
+}
+
+impl Progress {
+    /// Whether both have moved since the last time that this said so.
+    fn made(&mut self, signs: &Signs) -> bool {
+        let made = signs.slots > self.slots && signs.confirmed > self.confirmed;
+        if made {
+            *self = Progress { slots: signs.slots, confirmed: signs.confirmed };
+        }
+        made
+    }
+}
+
+struct Heart {
+    plan: PulsePlan,
+    link: Arc<Link>,
+    vitals: Arc<Vitals>,
+    requests: Arc<Requests>,
+    clock: Arc<dyn Clock>,
+    connection: Option<OwnedFd>,
+    /// When to do the next thing: a beat, a greeting, a try to connect.
+    next: Instant,
+    sequence: u64,
+    /// Sequence and stamp of the requests under way.
+    made: [(u64, Instant); UNDER_WAY],
+    /// Number of a driver's wish and the request it is in.
+    wish: Option<(u64, u64)>,
+    progress: Progress,
+    advanced: bool,
+    /// Not before this is a guard greeted that has refused or taken the line back.
+    greet_at: Instant,
+}
+
+impl Heart {
+    fn new(
+        plan: PulsePlan,
+        link: Arc<Link>,
+        vitals: Arc<Vitals>,
+        requests: Arc<Requests>,
+        clock: Arc<dyn Clock>,
+    ) -> Heart {
+        Heart {
+            plan,
+            link,
+            vitals,
+            requests,
+            clock,
+            connection: None,
+            next: Instant::ZERO,
+            sequence: 0,
+            made: [(0, Instant::ZERO); UNDER_WAY],
+            wish: None,
+            progress: Progress::default(),
+            advanced: false,
+            greet_at: Instant::ZERO,
+        }
+    }
+
+    fn live(&mut self) {
+        while !self.link.ending() {
+            if self.clock.now() >= self.next {
+                self.beat();
+            }
+            self.pass_on_wish();
+            self.wait();
+            self.listen();
+        }
+        if self.connection.is_some() {
+            self.say(Ask::Bye);
+        }
+    }
+
+    /// What is due: a connection, a greeting or a heartbeat.
+    fn beat(&mut self) {
+        let now = self.clock.now();
+        self.next = now + Span::from_nanos(self.plan.patience.as_nanos() / BEATS_IN_PATIENCE);
+        if self.connection.is_none() {
+            self.next = now + CONNECT_AGAIN;
+            self.connection = connect_to(&self.plan.socket).ok();
+            if self.connection.is_none() {
+                return;
+            }
+            self.link.connected();
+            self.greet_at = now;
+            self.greet(now);
+        } else if self.link.is_trusted() {
+            self.advanced = self.progress.made(&self.vitals.look());
+            let advanced = self.advanced;
+            self.say(Ask::Heartbeat { advanced });
+        } else if now >= self.greet_at {
+            self.greet(now);
+        }
+    }
+
+    fn greet(&mut self, now: Instant) {
+        self.greet_at = now + GREET_AGAIN;
+        self.say(Ask::Hello { board: self.plan.board });
+    }
+
+    /// A driver's wish goes out once, as soon as the guard trusts this runtime. One that is late is
+    /// withdrawn by the driver itself.
+    fn pass_on_wish(&mut self) {
+        let Some((number, on)) = self.link.pending() else { return };
+        if self.link.is_trusted() && self.wish.is_none_or(|(sent, _)| sent != number) {
+            let sequence = self.say(Ask::Set { on });
+            self.wish = Some((number, sequence));
+        }
+    }
+
+    /// After the guard took the line back and trusts this runtime again. A controller that was reset
+    /// knows nothing any more and is switched on by its driver, which then sets it up; an enabled
+    /// driver chip goes on where it was, once commands reach the motors' bus again. So does a line
+    /// that no driver asks for.
+    fn restore(&mut self) {
+        let ours = self.plan.alone || self.plan.hold.kind == GuardHold::Enable;
+        if ours && self.advanced && self.link.wanted_on() && self.link.pending().is_none() {
+            self.say(Ask::Set { on: true });
+        }
+    }
+
+    fn wait(&self) {
+        let left = self.next.since(self.clock.now());
+        match &self.connection {
+            Some(connection) => wait_for(&[&self.link.asked, connection], left),
+            None => wait_for(&[&self.link.asked], left),
+        }
+        hush(&self.link.asked);
+    }
+
+    /// Everything that the guard has said.
+    fn listen(&mut self) {
+        let mut bytes = [0; LENGTH + 1]; // one more: a message that is too long is seen to be
+        while let Some(connection) = &self.connection {
+            let answer = match hear(connection, &mut bytes) {
+                Heard::Nothing => return,
+                Heard::Message(length) => Answer::decode(&bytes[..length.min(bytes.len())]).ok(),
+                Heard::Closed => None,
+            };
+            let Some(answer) = answer else { return self.part() };
+            self.take(&answer);
+        }
+    }
+
+    fn take(&mut self, answer: &Answer) {
+        let (sequence, made) = self.made[answer.sequence as usize % UNDER_WAY];
+        let made = if sequence == answer.sequence { made } else { Instant::ZERO }; // too old to count
+        self.link.heard(&answer.standing, answer.refused, made);
+        if let Some((number, asked_in)) = self.wish
+            && asked_in == answer.sequence
+        {
+            self.link.answer(number, answer.refused.is_none());
+        }
+        match answer.standing.phase {
+            // Unasked, or in answer to a hello.
+            Phase::Greeted if answer.refused.is_none() => {
+                self.say(Ask::Permit);
+            }
+            Phase::Trusted if !answer.standing.line_on => self.restore(),
+            Phase::Tripped(Reason::Asked) if answer.refused != Some(Refused::Busy) => {
+                // Somebody wanted this robot to stand: it does, until somebody arms it.
+                self.requests.disarm.store(true, Ordering::Release);
+                self.greet_at = self.clock.now();
+            }
+            Phase::Tripped(_) if answer.refused.is_some() => self.greet_at = self.clock.now(),
+            _ => {}
+        }
+    }
+
+    /// The guard is gone.
+    fn part(&mut self) {
+        self.connection = None;
+        self.wish = None;
+        self.link.lost();
+        self.next = self.clock.now() + CONNECT_AGAIN;
+    }
+
+    /// Sends, and remembers when. What cannot be sent is not answered, which is what counts.
+    fn say(&mut self, ask: Ask) -> u64 {
+        self.sequence += 1;
+        let request = Request { sequence: self.sequence, stamp: self.clock.now(), ask };
+        self.made[self.sequence as usize % UNDER_WAY] = (self.sequence, request.stamp);
+        if let Some(connection) = &self.connection {
+            let _ = say_to(connection, &request.encode());
+        }
+        self.sequence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mode::ArmRefusal;
+
+    #[test]
+    fn a_loop_without_a_bus_and_a_bus_without_a_loop_do_not_advance() {
+        let signs = |slots, confirmed| Signs {
+            slots,
+            skipped: 0,
+            confirmed,
+            mode: 3,
+            latched: None,
+            active: 0,
+            refusal: ArmRefusal::NONE,
+            refused: 0,
+            armings: 1,
+            bus: 0,
+        };
+        let mut progress = Progress::default();
+        assert!(!progress.made(&signs(0, 0)));
+        assert!(!progress.made(&signs(5, 0)));
+        assert!(!progress.made(&signs(0, 5)));
+        assert!(progress.made(&signs(5, 1)));
+        assert!(!progress.made(&signs(5, 1)));
+        assert!(!progress.made(&signs(50, 1)), "the bus stands");
+        assert!(!progress.made(&signs(5, 40)), "the loop stands");
+        assert!(progress.made(&signs(51, 41)));
+    }
+}

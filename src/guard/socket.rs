@@ -1,0 +1,187 @@
+//! Sockets of the guard: Unix, SOCK_SEQPACKET, never blocking. A message arrives whole or not at
+//! all, and the end of either side is seen by the other at once.
+
+use super::frame::{Answer, Ask, LENGTH, Request};
+use crate::time::{Clock, MonotonicClock, Span};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::Mode;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
+    listen, recv, send, socket_with, sockopt::socket_peercred,
+};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+/// Where the guard listens unless it is told otherwise.
+pub const GUARD_SOCKET: &str = "/run/ganglion/guard.sock";
+
+/// Connections that may wait to be accepted: a runtime, a safe-stop and a person.
+const BACKLOG: i32 = 4;
+
+fn open() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+/// Listens at `path`, for its owner and its group. A socket that a dead process left behind is
+/// replaced; one that somebody listens on is not.
+pub fn listen_at(path: &Path) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path)?;
+    if is_stale(path) {
+        std::fs::remove_file(path)?;
+    }
+    let socket = open()?;
+    bind(&socket, &address)?;
+    // Before anybody is listened to: whoever connects earlier than this is refused.
+    rustix::fs::chmod(path, Mode::from_raw_mode(0o660))?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+/// Whether a socket stands at `path` that nobody listens on.
+pub fn is_stale(path: &Path) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    is_socket && matches!(connect_to(path), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Connects to the socket at `path`. On a Unix socket that is done at once or refused.
+pub fn connect_to(path: &Path) -> io::Result<OwnedFd> {
+    let socket = open()?;
+    connect(&socket, &SocketAddrUnix::new(path)?)?;
+    Ok(socket)
+}
+
+/// The next connection, if one waits.
+pub fn next_of(listener: &OwnedFd) -> Option<OwnedFd> {
+    accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()
+}
+
+/// Whether the process behind `connection` belongs to the user of this one, or to root.
+pub fn is_own(connection: &OwnedFd) -> bool {
+    socket_peercred(connection).is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
+}
+
+/// What a connection had to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// So many bytes of a message; more than the buffer holds are cut off.
+    Message(usize),
+    /// Nothing yet.
+    Nothing,
+    /// The other side is gone.
+    Closed,
+}
+
+/// Takes the next message from `connection`, without waiting.
+pub fn hear(connection: impl AsFd, into: &mut [u8]) -> Heard {
+    loop {
+        return match recv(&connection, &mut *into, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => Heard::Closed,
+            Ok((_, length)) => Heard::Message(length),
+            Err(Errno::INTR) => continue,
+            Err(Errno::AGAIN) => Heard::Nothing,
+            Err(_) => Heard::Closed,
+        };
+    }
+}
+
+/// Sends one message without waiting; `false`: the queue is full or the other side is gone.
+pub fn say_to(connection: impl AsFd, bytes: &[u8]) -> bool {
+    send(connection, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_ok_and(|sent| sent == bytes.len())
+}
+
+/// Asks the guard at `path` one thing and waits for its answer, at most `patience`.
+pub fn ask_once(path: &Path, ask: Ask, patience: Span) -> io::Result<Answer> {
+    let clock = MonotonicClock;
+    let connection = connect_to(path)?;
+    let request = Request { sequence: 1, stamp: clock.now(), ask };
+    if !say_to(&connection, &request.encode()) {
+        return Err(io::ErrorKind::BrokenPipe.into());
+    }
+    let until = clock.now() + patience;
+    let mut bytes = [0; LENGTH + 1];
+    loop {
+        match hear(&connection, &mut bytes) {
+            Heard::Message(length) => {
+                let answer = Answer::decode(&bytes[..length.min(bytes.len())]);
+                return answer.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error));
+            }
+            Heard::Closed => return Err(io::ErrorKind::ConnectionReset.into()),
+            Heard::Nothing if clock.now() >= until => return Err(io::ErrorKind::TimedOut.into()),
+            Heard::Nothing => wait_for(&[&connection], until.since(clock.now())),
+        }
+    }
+}
+
+/// Waits until one of `descriptors` has something to read, at most `longest`.
+pub fn wait_for(descriptors: &[&OwnedFd], longest: Span) {
+    let mut waited_for = heapless::Vec::<PollFd<'_>, 4>::new();
+    for descriptor in descriptors.iter().take(4) {
+        let _ = waited_for.push(PollFd::new(*descriptor, PollFlags::IN)); // taken as many as there are places
+    }
+    // Interrupted or out of time: the caller looks again.
+    let _ = poll(&mut waited_for, Some(&timespec(longest)));
+}
+
+pub(super) fn timespec(span: Span) -> Timespec {
+    let nanos = span.as_nanos();
+    Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(name: &str) -> std::path::PathBuf {
+        std::env::temp_dir().join(format!("ganglion-{name}-{}.sock", std::process::id()))
+    }
+
+    #[test]
+    fn messages_keep_their_borders_and_the_end_is_seen() {
+        let path = path("borders");
+        let listener = listen_at(&path).unwrap();
+        assert!(next_of(&listener).is_none());
+        let here = connect_to(&path).unwrap();
+        let there = next_of(&listener).unwrap();
+        assert!(is_own(&there));
+        let mut buffer = [0; 8];
+        assert_eq!(hear(&there, &mut buffer), Heard::Nothing);
+        assert!(say_to(&here, b"one") && say_to(&here, b"three"));
+        assert_eq!(hear(&there, &mut buffer), Heard::Message(3));
+        assert_eq!(&buffer[..3], b"one");
+        assert_eq!(hear(&there, &mut buffer), Heard::Message(5));
+        drop(here);
+        assert_eq!(hear(&there, &mut buffer), Heard::Closed);
+        assert!(!say_to(&there, b"x"), "and no SIGPIPE");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn what_a_dead_process_left_is_replaced_and_a_live_one_is_not() {
+        let path = path("stale");
+        drop(listen_at(&path).unwrap());
+        assert!(is_stale(&path));
+        let living = listen_at(&path).unwrap();
+        assert!(!is_stale(&path));
+        assert_eq!(listen_at(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(living);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "a file").unwrap();
+        assert!(listen_at(&path).is_err(), "a file is not ours to remove");
+        assert_eq!(std::fs::read(&path).unwrap(), b"a file");
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn the_socket_is_for_the_owner_and_the_group() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = path("mode");
+        let _listener = listen_at(&path).unwrap();
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o660);
+        std::fs::remove_file(&path).unwrap();
+    }
+}

@@ -1,0 +1,180 @@
+//! What was where: things bound to pointers of the places where they were met, some on each page, page after
+//! page; when the last page is full the oldest is forgotten. Asked as "where was X", "what is near (x, y)" and
+//! "how much does this place look like where X was" (a number that can be a field's input).
+//!
+//! A thing is a number that somebody else recognises; a place is in metres in a frame that somebody else keeps.
+//! Not for a real-time thread: pointers and decoding are f64 and take memory on their way.
+
+use super::dim::Dim;
+use super::fault::Fault;
+use super::nearest::{Best, Match};
+use super::ops::{Length, Workspace};
+use super::spatial::{Decoder, Place};
+use super::store::Store;
+use super::vector::random_unitary;
+
+/// Numbers of a vector for each meeting on a page: then what is read back has 8 times the standard deviation
+/// 1/sqrt(d) of a chance cosine.
+const NUMBERS_PER_MEETING: usize = 64;
+/// Standard deviations of a chance cosine from which on an answer is believed: the largest of some hundred
+/// chance cosines, and of the bumps between them, stays below 4.5.
+const BELIEVED: f64 = 5.0;
+
+/// Meetings laid over each other.
+#[derive(Clone, Debug)]
+struct Page {
+    trace: Vec<f32>,
+    meetings: usize,
+}
+
+/// The memory of meetings.
+#[derive(Debug)]
+pub struct Episodes {
+    decoder: Decoder,
+    things: Store,
+    pages: Vec<Page>,
+    /// The page that is written to.
+    open: usize,
+    forgotten: u64,
+    workspace: Workspace,
+    pointer: Vec<f32>,
+    bound: Vec<f32>,
+    cosines: Vec<f32>,
+    likeness: Vec<f32>,
+}
+
+impl Episodes {
+    /// For `things` things and `pages` pages; refused if that is more than `limit` bytes, the decoder's grid
+    /// not counted.
+    pub fn new(
+        decoder: Decoder,
+        things: usize,
+        pages: usize,
+        seed: u64,
+        limit: usize,
+    ) -> Result<Episodes, Fault> {
+        let dim = decoder.plane().dim();
+        if pages == 0 {
+            return Err(Fault::Range { what: "pages", found: 0, least: 1, most: limit / (dim.get() * 4) });
+        }
+        let row = dim.get() * size_of::<f32>();
+        let wanted = Store::bytes_for(dim, things).saturating_add(pages.saturating_mul(row));
+        if wanted > limit {
+            return Err(Fault::Limit { wanted, limit });
+        }
+        let mut store = Store::new(dim, things, limit)?;
+        (0..things as u64).try_for_each(|thing| store.push(&random_unitary(seed, thing, dim)).map(drop))?;
+        let blank = || vec![0.0; dim.get()];
+        Ok(Episodes {
+            decoder,
+            things: store,
+            pages: vec![Page { trace: blank(), meetings: 0 }; pages],
+            open: 0,
+            forgotten: 0,
+            workspace: Workspace::new(dim),
+            pointer: blank(),
+            bound: blank(),
+            cosines: vec![0.0; things],
+            likeness: vec![0.0; things],
+        })
+    }
+
+    /// Numbers in its vectors.
+    pub fn dim(&self) -> Dim {
+        self.workspace.dim()
+    }
+
+    /// Meetings that fit on a page.
+    pub fn per_page(&self) -> usize {
+        (self.dim().get() / NUMBERS_PER_MEETING).max(1)
+    }
+
+    /// Meetings that are held.
+    pub fn meetings(&self) -> usize {
+        self.pages.iter().map(|page| page.meetings).sum()
+    }
+
+    /// Meetings that were forgotten for newer ones.
+    pub fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// The cosine from which on an answer is believed.
+    pub fn believed(&self) -> f64 {
+        BELIEVED / (self.dim().get() as f64).sqrt()
+    }
+
+    /// Remembers that `thing` was met at `place` (metres).
+    pub fn meet(&mut self, thing: usize, place: [f64; 2]) -> Result<(), Fault> {
+        self.known(thing)?;
+        self.decoder.plane().pointer(place, &mut self.pointer)?;
+        let what = self.things.row(thing).unwrap_or_default();
+        self.workspace.bind(&self.pointer, what, Length::AsIs, &mut self.bound)?;
+        if self.pages[self.open].meetings == self.per_page() {
+            self.open = (self.open + 1) % self.pages.len();
+            let page = &mut self.pages[self.open];
+            self.forgotten += page.meetings as u64;
+            page.trace.fill(0.0);
+            page.meetings = 0;
+        }
+        let page = &mut self.pages[self.open];
+        self.workspace.add(&self.bound, 1.0, &mut page.trace)?;
+        page.meetings += 1;
+        Ok(())
+    }
+
+    /// Where `thing` was met, as far as that can be believed; of several places the one remembered best.
+    pub fn where_was(&mut self, thing: usize) -> Result<Option<Place>, Fault> {
+        self.known(thing)?;
+        let mut found: Option<Place> = None;
+        for page in self.pages.iter().filter(|page| page.meetings > 0) {
+            let what = self.things.row(thing).unwrap_or_default();
+            self.workspace.unbind(&page.trace, what, Length::Unit, &mut self.bound)?;
+            let place = self.decoder.decode(&self.bound)?;
+            if found.is_none_or(|best| place.likeness > best.likeness) {
+                found = Some(place);
+            }
+        }
+        Ok(found.filter(|place| place.likeness >= self.believed()))
+    }
+
+    /// The things that were met nearest to `place`, those that can be believed, the most certain first. The
+    /// cosine falls with the distance between where it was met and `place`, as the plane's pointers do, and to
+    /// nothing at one scale.
+    pub fn what_is_near(&mut self, place: [f64; 2], best: &mut Best) -> Result<(), Fault> {
+        self.decoder.plane().pointer(place, &mut self.pointer)?;
+        best.clear();
+        self.likeness.fill(-1.0);
+        for page in self.pages.iter().filter(|page| page.meetings > 0) {
+            self.workspace.unbind(&page.trace, &self.pointer, Length::Unit, &mut self.bound)?;
+            self.things.cosines(&self.bound, &mut self.cosines)?;
+            let both = self.likeness.iter_mut().zip(&self.cosines);
+            both.for_each(|(most, cosine)| *most = most.max(*cosine));
+        }
+        for (row, &cosine) in (0..).zip(&self.likeness) {
+            if f64::from(cosine) >= self.believed() {
+                best.offer(Match { row, cosine });
+            }
+        }
+        Ok(())
+    }
+
+    /// How much `place` is like where `thing` was met: the largest cosine of all pages, 0..=1; about 0 for what
+    /// was never met.
+    pub fn likeness(&mut self, thing: usize, place: [f64; 2]) -> Result<f32, Fault> {
+        self.known(thing)?;
+        self.decoder.plane().pointer(place, &mut self.pointer)?;
+        let mut most = 0.0_f32;
+        for page in self.pages.iter().filter(|page| page.meetings > 0) {
+            let what = self.things.row(thing).unwrap_or_default();
+            self.workspace.unbind(&page.trace, what, Length::AsIs, &mut self.bound)?;
+            most = most.max(self.workspace.cosine(&self.bound, &self.pointer)?);
+        }
+        Ok(most.min(1.0))
+    }
+
+    fn known(&self, thing: usize) -> Result<(), Fault> {
+        let rows = self.things.len();
+        if thing < rows { Ok(()) } else { Err(Fault::NoRow { row: thing, rows }) }
+    }
+}

@@ -1,0 +1,147 @@
+//! What can be wrong with a wish at the memory. Small values; the words are made when they are printed.
+
+use super::dim::Dim;
+use std::fmt;
+
+/// Why something was not done. Whatever was to be written is as it was before, unless a variant says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fault {
+    /// A number of dimensions that no vector has.
+    Dimension {
+        /// What was asked for.
+        found: usize,
+    },
+    /// Slices that do not fit each other.
+    Shape {
+        /// Which of the arguments.
+        what: &'static str,
+        /// Numbers in a row.
+        d: usize,
+        /// Rows that there should be.
+        wanted: usize,
+        /// Numbers that there are.
+        found: usize,
+    },
+    /// Lists that go by the row and are too long or too short.
+    Count {
+        /// Which of the arguments.
+        what: &'static str,
+        /// Entries that there should be.
+        wanted: usize,
+        /// Entries that there are.
+        found: usize,
+    },
+    /// Vectors of one kind meet a memory of another.
+    OtherDimension {
+        /// What.
+        what: &'static str,
+        /// Its numbers in a row.
+        found: usize,
+        /// The memory's.
+        wanted: usize,
+    },
+    /// A NaN or an infinity.
+    NotFinite {
+        /// Which of the arguments.
+        what: &'static str,
+        /// At which number of it.
+        at: usize,
+    },
+    /// A vector whose length is zero, or so small or large that its square is no ordinary f32.
+    NoLength {
+        /// Which of the arguments.
+        what: &'static str,
+        /// At which row of it.
+        row: usize,
+    },
+    /// A vector that has no exact inverse: a frequency of it is as good as absent.
+    Vanishing {
+        /// Which frequency, 0 to d/2.
+        frequency: usize,
+        /// Its magnitude over the mean magnitude.
+        share: f64,
+    },
+    /// A power that is no whole number of a vector with a negative frequency that has to stay real.
+    NoRealPower {
+        /// Which frequency: 0 or d/2.
+        frequency: usize,
+    },
+    /// A store that holds as many rows as it was made for.
+    Full {
+        /// Rows that it was made for.
+        capacity: usize,
+    },
+    /// A store that would take more memory than was allowed.
+    Limit {
+        /// Bytes that it would take.
+        wanted: usize,
+        /// Bytes that were allowed.
+        limit: usize,
+    },
+    /// A row that is not there.
+    NoRow {
+        /// Which was asked for.
+        row: usize,
+        /// How many there are.
+        rows: usize,
+    },
+    /// A count that has to be within bounds.
+    Range {
+        /// Which of the arguments.
+        what: &'static str,
+        /// What was asked for.
+        found: usize,
+        /// The least allowed.
+        least: usize,
+        /// The most allowed.
+        most: usize,
+    },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Fault::Dimension { found } => {
+                write!(f, "vectors of {found} numbers; allowed are {} to {}", Dim::LEAST, Dim::MOST)
+            }
+            Fault::Shape { what, d, wanted, found } if found.is_multiple_of(d) => {
+                write!(f, "`{what}` is {} x {d} numbers, wanted are {wanted} x {d}", found / d)
+            }
+            Fault::Shape { what, d, wanted, found } => {
+                write!(f, "`{what}` is {found} numbers, no whole rows of {d}; wanted are {wanted} x {d}")
+            }
+            Fault::Count { what, wanted, found } => {
+                write!(f, "`{what}` has {found} entries, wanted are {wanted}")
+            }
+            Fault::OtherDimension { what, found, wanted } => {
+                write!(f, "{what} has vectors of {found} numbers, this memory of {wanted}")
+            }
+            Fault::NotFinite { what, at } => write!(f, "number {at} of `{what}` is not finite"),
+            Fault::NoLength { what, row } => {
+                write!(f, "row {row} of `{what}` has no length that can be divided by")
+            }
+            Fault::Vanishing { frequency, share } => {
+                write!(f, "no exact inverse: frequency {frequency} has {share:.1e} of the mean magnitude; ")?;
+                f.write_str("make the vector unitary, or unbind by the involution")
+            }
+            Fault::NoRealPower { frequency } => {
+                write!(f, "no real power that is no whole number: frequency {frequency} is negative")
+            }
+            Fault::Full { capacity } => {
+                write!(
+                    f,
+                    "the store is full: it was made for {capacity} rows; make a larger one or remove some"
+                )
+            }
+            Fault::Limit { wanted, limit } => {
+                write!(f, "the store would take {wanted} bytes, {limit} are allowed")
+            }
+            Fault::NoRow { row, rows } => write!(f, "there is no row {row} among {rows}"),
+            Fault::Range { what, found, least, most } => {
+                write!(f, "`{what}` is {found}; allowed are {least} to {most}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Fault {}

@@ -1,0 +1,35 @@
+//! Holographic memory: vectors of real numbers that are bound to each other by circular convolution, laid over
+//! each other by addition and found again by their angle (holographic reduced representations, Plate 1995).
+//! Maths, order of arithmetic and error bounds: `docs/memory.md`.
+//!
+//! Read `dim` and `fault`, then `ops`; below that `fft`, `convolve` and `reduce`. All arithmetic that the
+//! robot repeats is f32 in an order that depends on shapes alone: every level of instructions, every batch and
+//! every number of threads gives the same bits. What is made once (vectors from a seed, powers, inverses) is
+//! f64, rounded at its end.
+//!
+//! Not here: a GPU, and when a robot remembers what. Nothing here belongs into the tick.
+
+pub mod dim;
+pub mod fault;
+pub mod ops;
+pub mod vector;
+pub mod nearest;
+pub mod store;
+pub mod rows;
+pub mod crew;
+pub mod record;
+pub mod resonator;
+pub mod spatial;
+pub mod episodic;
+mod convolve;
+mod fft;
+mod reduce;
+mod spectrum;
+
+pub use crew::Crew;
+pub use dim::Dim;
+pub use fault::Fault;
+pub use nearest::{Best, Match};
+pub use ops::{Length, Workspace};
+pub use rows::Rows;
+pub use store::{Store, Usage};

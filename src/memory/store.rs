@@ -1,0 +1,319 @@
+//! A store of vectors of one length: rows one after the other in memory that is taken once, each with one over
+//! its length, and the exact best matches of a query among them. What rows mean is its owner's business.
+
+use super::dim::Dim;
+use super::fault::Fault;
+use super::nearest::{Best, Match};
+use super::ops::cosine_of;
+use super::reduce::{InverseLength, dot, inverse_length};
+use super::rows::alone;
+use super::vector::finite;
+use crate::codec::{self, CodecError, FileError, Kind};
+use crate::field::cpu::simd::{Kernel, Level, Simd};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The format on disk.
+pub const KIND: Kind = Kind { tag: *b"HRRS", name: "store of vectors", version: 1 };
+
+/// Rows that are compared with all queries before the next ones are fetched: with the queries they stay in
+/// the second-level cache of every processor that this runs on (64 kB at d = 512).
+const TILE: usize = 32;
+
+/// What a store takes and holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    /// Rows held.
+    pub rows: usize,
+    /// Rows that it was made for.
+    pub capacity: usize,
+    /// Memory taken, all of it at the beginning.
+    pub bytes: usize,
+}
+
+/// The rows themselves, shared with threads while they read.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) d: usize,
+    pub(super) rows: Vec<f32>,
+    pub(super) inverse: Vec<f32>,
+    pub(super) count: usize,
+}
+
+/// Vectors and where they come from again.
+#[derive(Debug)]
+pub struct Store {
+    dim: Dim,
+    capacity: usize,
+    level: Level,
+    block: Arc<Block>,
+}
+
+/// What stands in a file, in this order.
+#[derive(Serialize, Deserialize)]
+struct Written {
+    dim: u32,
+    capacity: u64,
+    count: u64,
+    rows: Vec<f32>,
+}
+
+impl Store {
+    /// An empty store for `capacity` rows, all memory taken and touched now; refused if that is more than `limit`
+    /// bytes.
+    pub fn new(dim: Dim, capacity: usize, limit: usize) -> Result<Store, Fault> {
+        if !(1..=u32::MAX as usize).contains(&capacity) {
+            return Err(Fault::Range {
+                what: "capacity",
+                found: capacity,
+                least: 1,
+                most: u32::MAX as usize,
+            });
+        }
+        let wanted = Store::bytes_for(dim, capacity);
+        if wanted > limit {
+            return Err(Fault::Limit { wanted, limit });
+        }
+        // Ones, then zeros: pages of zeros would only be taken when they are first written to.
+        let mut rows = vec![1.0; capacity * dim.get()];
+        rows.fill(0.0);
+        let mut inverse = vec![1.0; capacity];
+        inverse.fill(0.0);
+        let block = Arc::new(Block { d: dim.get(), rows, inverse, count: 0 });
+        Ok(Store { dim, capacity, level: Level::best(), block })
+    }
+
+    /// Memory that a store takes.
+    pub fn bytes_for(dim: Dim, capacity: usize) -> usize {
+        capacity.saturating_mul((dim.get() + 1) * size_of::<f32>())
+    }
+
+    /// The same store with instructions of one's choice: the answers are the same bits.
+    pub fn at_level(mut self, level: Level) -> Store {
+        self.level = level;
+        self
+    }
+
+    /// Numbers in a row.
+    pub fn dim(&self) -> Dim {
+        self.dim
+    }
+
+    /// Rows held.
+    pub fn len(&self) -> usize {
+        self.block.count
+    }
+
+    /// Whether none is held.
+    pub fn is_empty(&self) -> bool {
+        self.block.count == 0
+    }
+
+    /// What it takes and holds.
+    pub fn usage(&self) -> Usage {
+        let bytes = Store::bytes_for(self.dim, self.capacity);
+        Usage { rows: self.len(), capacity: self.capacity, bytes }
+    }
+
+    /// A row.
+    pub fn row(&self, row: usize) -> Option<&[f32]> {
+        (row < self.len()).then(|| &self.block.rows[row * self.dim.get()..][..self.dim.get()])
+    }
+
+    /// All rows, one after the other.
+    pub fn rows(&self) -> &[f32] {
+        &self.block.rows[..self.len() * self.dim.get()]
+    }
+
+    /// Takes a vector; returns its row.
+    pub fn push(&mut self, vector: &[f32]) -> Result<usize, Fault> {
+        if self.len() == self.capacity {
+            return Err(Fault::Full { capacity: self.capacity });
+        }
+        let row = self.len();
+        self.write(row, vector)?;
+        self.block_mut().count += 1;
+        Ok(row)
+    }
+
+    /// Puts a vector in the place of another.
+    pub fn replace(&mut self, row: usize, vector: &[f32]) -> Result<(), Fault> {
+        self.known(row)?;
+        self.write(row, vector)
+    }
+
+    /// Takes a row out; the last row, if it is another, gets its number.
+    pub fn swap_remove(&mut self, row: usize) -> Result<(), Fault> {
+        self.known(row)?;
+        let block = self.block_mut();
+        let (d, last) = (block.d, block.count - 1);
+        block.rows.copy_within(last * d..(last + 1) * d, row * d);
+        block.inverse[row] = block.inverse[last];
+        block.count = last;
+        Ok(())
+    }
+
+    /// No rows any more.
+    pub fn clear(&mut self) {
+        self.block_mut().count = 0;
+    }
+
+    fn known(&self, row: usize) -> Result<(), Fault> {
+        if row < self.len() { Ok(()) } else { Err(Fault::NoRow { row, rows: self.len() }) }
+    }
+
+    fn write(&mut self, row: usize, vector: &[f32]) -> Result<(), Fault> {
+        let inverse = self.checked("vector", vector)?;
+        let block = self.block_mut();
+        block.rows[row * block.d..][..vector.len()].copy_from_slice(vector);
+        block.inverse[row] = inverse;
+        Ok(())
+    }
+
+    /// One over the length of a vector that has one.
+    fn checked(&self, what: &'static str, vector: &[f32]) -> Result<f32, Fault> {
+        let d = self.dim.get();
+        if vector.len() != d {
+            return Err(Fault::Shape { what, d, wanted: 1, found: vector.len() });
+        }
+        finite(what, vector)?;
+        match self.level.run(InverseLength(vector)) {
+            inverse if inverse > 0.0 => Ok(inverse),
+            _ => Err(Fault::NoLength { what, row: 0 }),
+        }
+    }
+
+    /// The rows, to be written to. Waits for threads that still read them, at most a slice of the scheduler.
+    fn block_mut(&mut self) -> &mut Block {
+        alone(&mut self.block)
+    }
+
+    /// The rows, to be read elsewhere.
+    pub(super) fn share(&self) -> Arc<Block> {
+        self.block.clone()
+    }
+
+    /// The instructions in use.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// Compares queries (rows one after the other) with all rows: `best[i]` gets the best matches of query i.
+    /// A query without a length has cosine 0 with everything.
+    pub fn nearest(&self, queries: &[f32], best: &mut [Best]) -> Result<(), Fault> {
+        self.fits(queries, best.len())?;
+        best.iter_mut().for_each(Best::clear);
+        self.level.run(Scan { block: &self.block, from: 0, to: self.len(), queries, best });
+        Ok(())
+    }
+
+    /// Whether `queries` are `wanted` rows of finite numbers.
+    pub(super) fn fits(&self, queries: &[f32], wanted: usize) -> Result<(), Fault> {
+        let d = self.dim.get();
+        if queries.len() != wanted * d {
+            return Err(Fault::Shape { what: "queries", d, wanted, found: queries.len() });
+        }
+        finite("queries", queries)
+    }
+
+    /// The cosines of one query with all rows, in order.
+    pub fn cosines(&self, query: &[f32], cosines: &mut [f32]) -> Result<(), Fault> {
+        self.fits(query, 1)?;
+        if cosines.len() != self.len() {
+            return Err(Fault::Count { what: "cosines", wanted: self.len(), found: cosines.len() });
+        }
+        self.level.run(Cosines { block: &self.block, query, cosines });
+        Ok(())
+    }
+
+    /// Writes all rows to a file, whole, or leaves the old one as it was.
+    pub fn save(&self, path: &Path) -> Result<(), FileError> {
+        let written = Written {
+            dim: self.dim.get() as u32,
+            capacity: self.capacity as u64,
+            count: self.len() as u64,
+            rows: self.rows().to_vec(),
+        };
+        codec::save(path, KIND, &written)
+    }
+
+    /// Reads a file; refused if the store that it holds would take more than `limit` bytes.
+    pub fn load(path: &Path, limit: usize) -> Result<Store, FileError> {
+        let written: Written = codec::load(path, KIND)?;
+        written.store(limit).map_err(|reason| {
+            let error = CodecError::Content { reason };
+            FileError::Codec { path: path.to_path_buf(), error }
+        })
+    }
+}
+
+impl Written {
+    fn store(self, limit: usize) -> Result<Store, String> {
+        let said = |fault: Fault| fault.to_string();
+        let dim = Dim::new(self.dim as usize).map_err(said)?;
+        let (capacity, count) = (self.capacity as usize, self.count as usize);
+        if count > capacity || count.checked_mul(dim.get()) != Some(self.rows.len()) {
+            return Err(format!(
+                "{count} rows of {} in {} numbers for {capacity}",
+                dim.get(),
+                self.rows.len()
+            ));
+        }
+        let mut store = Store::new(dim, capacity, limit).map_err(said)?;
+        for row in self.rows.chunks_exact(dim.get()) {
+            store.push(row).map_err(said)?;
+        }
+        Ok(store)
+    }
+}
+
+/// Compares queries with rows `from..to`.
+pub(super) struct Scan<'a> {
+    pub(super) block: &'a Block,
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) queries: &'a [f32],
+    pub(super) best: &'a mut [Best],
+}
+
+impl Kernel for Scan<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Scan { block, from, to, queries, best } = self;
+        let d = block.d;
+        for first in (from..to).step_by(TILE) {
+            for (query, best) in queries.chunks_exact(d).zip(best.iter_mut()) {
+                let own = inverse_length(simd, query);
+                for row in first..(first + TILE).min(to) {
+                    let product = dot(simd, &block.rows[row * d..][..d], query);
+                    let cosine = cosine_of(product, block.inverse[row], own);
+                    best.offer(Match { row: row as u32, cosine });
+                }
+            }
+        }
+    }
+}
+
+/// Cosines of one query with all rows.
+struct Cosines<'a> {
+    block: &'a Block,
+    query: &'a [f32],
+    cosines: &'a mut [f32],
+}
+
+impl Kernel for Cosines<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Cosines { block, query, cosines } = self;
+        let own = inverse_length(simd, query);
+        let rows = block.rows.chunks_exact(block.d).zip(&block.inverse);
+        for ((row, inverse), cosine) in rows.zip(cosines) {
+            *cosine = cosine_of(dot(simd, row, query), *inverse, own);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Vectors as they are made: from a seed, unitary, inverted, raised to a power. Done once per vector, in f64,
+//! rounded to f32 at the end; takes memory for the spectrum.
+
+use super::dim::Dim;
+use super::fault::Fault;
+use super::spectrum::Spectrum;
+use crate::seed::{Stream, normal, uniform};
+use std::f64::consts::TAU;
+
+/// Least share of the mean magnitude that a frequency of an invertible vector has. An inverse magnifies the
+/// rounding of its vector (6e-8 a number) by one over this: with 1e-3 it is still good to 1e-4.
+pub const LEAST_SHARE: f64 = 1e-3;
+
+/// Below this share of the mean magnitude a frequency's phase is nothing but rounding, and unitary projection
+/// takes it as 0.
+const NO_PHASE: f64 = 1e-7;
+
+/// Vector `number` of the family `seed`: independent normal numbers of variance 1/d, of length 1 on average.
+pub fn random(seed: u64, number: u64, d: Dim) -> Vec<f32> {
+    let d = d.get() as u64;
+    let scale = 1.0 / libm::sqrt(d as f64);
+    (0..d)
+        .map(|i| (scale * normal(seed, Stream::MemoryVectors, number.wrapping_mul(d).wrapping_add(i))) as f32)
+        .collect()
+}
+
+/// Vector `number` of the unitary family `seed`: every frequency has magnitude 1 and an even random phase, those
+/// that are their own counterparts phase 0. Its length is 1, its inverse its involution, and it has all powers.
+pub fn random_unitary(seed: u64, number: u64, d: Dim) -> Vec<f32> {
+    let mut spectrum = Spectrum::flat(d.get());
+    let frequencies = spectrum.re.len();
+    for k in 0..frequencies {
+        let index = number.wrapping_mul(frequencies as u64).wrapping_add(k as u64);
+        let phase = TAU * (uniform(seed, Stream::MemoryPhases, index) - 0.5);
+        if !spectrum.is_real(k) {
+            (spectrum.re[k], spectrum.im[k]) = (libm::cos(phase), libm::sin(phase));
+        }
+    }
+    row_of(&spectrum)
+}
+
+/// The vector that changes nothing when it is bound.
+pub fn identity(d: Dim) -> Vec<f32> {
+    let mut row = vec![0.0; d.get()];
+    row[0] = 1.0;
+    row
+}
+
+/// The vector with the same phases and magnitude 1 at every frequency; a frequency without a phase gets phase 0.
+pub fn unitary(vector: &[f32]) -> Result<Vec<f32>, Fault> {
+    let mut spectrum = checked(vector)?;
+    let floor = NO_PHASE * spectrum.mean_magnitude();
+    for k in 0..spectrum.re.len() {
+        let magnitude = spectrum.magnitude(k);
+        let (re, im) = (spectrum.re[k], spectrum.im[k]);
+        (spectrum.re[k], spectrum.im[k]) =
+            if magnitude > floor { (re / magnitude, im / magnitude) } else { (1.0, 0.0) };
+    }
+    Ok(row_of(&spectrum))
+}
+
+/// The vector that, bound to this one, gives the identity. Refused where a frequency has less than
+/// [`LEAST_SHARE`] of the mean magnitude.
+pub fn inverse(vector: &[f32]) -> Result<Vec<f32>, Fault> {
+    let mut spectrum = checked(vector)?;
+    let mean = spectrum.mean_magnitude();
+    for k in 0..spectrum.re.len() {
+        let magnitude = spectrum.magnitude(k);
+        // A mean of 0 lets nothing pass.
+        if magnitude.partial_cmp(&(LEAST_SHARE * mean)) != Some(std::cmp::Ordering::Greater) {
+            let share = if mean > 0.0 { magnitude / mean } else { 0.0 };
+            return Err(Fault::Vanishing { frequency: k, share });
+        }
+        let square = magnitude * magnitude;
+        (spectrum.re[k], spectrum.im[k]) = (spectrum.re[k] / square, -spectrum.im[k] / square);
+    }
+    Ok(row_of(&spectrum))
+}
+
+/// The vector bound `exponent` times to itself, for any real exponent: each frequency's magnitude to that power
+/// and its phase (between -pi and pi) times it. A negative exponent asks what [`inverse`] asks; an exponent that
+/// is no whole number asks that the frequencies that are their own counterparts are not negative, since their
+/// powers would not be real.
+pub fn power(vector: &[f32], exponent: f64) -> Result<Vec<f32>, Fault> {
+    if !exponent.is_finite() {
+        return Err(Fault::NotFinite { what: "exponent", at: 0 });
+    }
+    let mut spectrum = checked(vector)?;
+    let floor = if exponent < 0.0 { LEAST_SHARE } else { 0.0 } * spectrum.mean_magnitude();
+    let whole = libm::trunc(exponent).to_bits() == exponent.to_bits();
+    for k in 0..spectrum.re.len() {
+        let magnitude = spectrum.magnitude(k);
+        if exponent < 0.0 && magnitude <= floor {
+            return Err(Fault::Vanishing { frequency: k, share: magnitude / spectrum.mean_magnitude() });
+        }
+        let real = spectrum.is_real(k);
+        if real && !whole && spectrum.re[k] < 0.0 {
+            return Err(Fault::NoRealPower { frequency: k });
+        }
+        let phase = exponent * libm::atan2(spectrum.im[k], spectrum.re[k]);
+        let size = libm::pow(magnitude, exponent);
+        (spectrum.re[k], spectrum.im[k]) =
+            (size * libm::cos(phase), if real { 0.0 } else { size * libm::sin(phase) });
+    }
+    Ok(row_of(&spectrum))
+}
+
+/// The spectrum of a vector that has one.
+fn checked(vector: &[f32]) -> Result<Spectrum, Fault> {
+    Dim::new(vector.len())?;
+    finite("vector", vector)?;
+    Ok(Spectrum::of(vector))
+}
+
+/// Whether all numbers are finite.
+pub(super) fn finite(what: &'static str, numbers: &[f32]) -> Result<(), Fault> {
+    match numbers.iter().position(|number| !number.is_finite()) {
+        None => Ok(()),
+        Some(at) => Err(Fault::NotFinite { what, at }),
+    }
+}
+
+fn row_of(spectrum: &Spectrum) -> Vec<f32> {
+    let mut row = vec![0.0; spectrum.d()];
+    spectrum.to_row(&mut row);
+    row
+}

@@ -1,0 +1,188 @@
+//! Which sensors sit in one chip, which lines their bus thread needs for them, and what is behind the
+//! motors. Opens no wire.
+
+use super::BuildError;
+use crate::board::plan::{Board, SensorPlan};
+use crate::bus::{LineUse, Usage};
+use crate::device::actuators::{self, Actuators};
+use crate::device::{MotorKind, PwmPlan, SensorKind, open};
+use crate::sense::PollPlan;
+use std::mem::{Discriminant, discriminant};
+use std::path::Path;
+
+/// Where `/sys` is.
+const ROOT: &str = "/";
+
+/// Where a polled sensor's value comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// A chip on the I2C bus of this number.
+    Bus(usize),
+    /// A file of the kernel.
+    Files,
+}
+
+/// The place of a polled sensor; `None`: it is not polled.
+fn place(sensor: &SensorPlan) -> Option<Place> {
+    match sensor.kind {
+        SensorKind::HatAdc { .. } => Some(Place::Bus(0)), // behind the motors' controller
+        SensorKind::FloatRegister { .. }
+        | SensorKind::Mpu6050 { .. }
+        | SensorKind::Vl53l0x { .. }
+        | SensorKind::PowerMonitor { .. }
+        | SensorKind::Ads1115 { .. } => Some(Place::Bus(sensor.bus)),
+        SensorKind::Hwmon { .. } | SensorKind::Thermal { .. } | SensorKind::GpuSysfs { .. } => {
+            Some(Place::Files)
+        }
+        SensorKind::HcSr04 { .. }
+        | SensorKind::Button { .. }
+        | SensorKind::MotorEcho { .. }
+        | SensorKind::Least { .. }
+        | SensorKind::LogColumn { .. } => None,
+    }
+}
+
+/// Sensors of one chip have the same; a sensor that has a transfer of its own has none.
+fn chip(sensor: &SensorPlan) -> Option<(Discriminant<SensorKind>, u8)> {
+    match sensor.kind {
+        SensorKind::HatAdc { .. } | SensorKind::FloatRegister { .. } => None,
+        ref kind => kind.i2c_address().map(|address| (discriminant(kind), address)),
+    }
+}
+
+/// The channels at `wanted`, those that one device reads together, in the order of the board.
+fn groups(board: &Board, wanted: Place) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (channel, sensor) in board.sensors.iter().enumerate() {
+        if place(sensor) != Some(wanted) {
+            continue;
+        }
+        let own = chip(sensor);
+        let same = |group: &&mut Vec<usize>| own.is_some() && chip(&board.sensors[group[0]]) == own;
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(channel),
+            None => groups.push(vec![channel]),
+        }
+    }
+    groups
+}
+
+/// A line of a polling table, and what it is called.
+pub(super) struct Planned {
+    pub poll: PollPlan,
+    pub name: String,
+    /// The line on which the device asks.
+    pub ready: Option<crate::bus::Line>,
+}
+
+/// The polling table of `place`.
+pub(super) fn polls(board: &Board, place: Place) -> Result<Vec<Planned>, BuildError> {
+    groups(board, place).into_iter().map(|group| planned(board, &group)).collect()
+}
+
+fn planned(board: &Board, group: &[usize]) -> Result<Planned, BuildError> {
+    let plans: Vec<&SensorPlan> = group.iter().map(|&channel| &board.sensors[channel]).collect();
+    let names: Vec<&str> = plans.iter().map(|plan| plan.name.as_str()).collect();
+    let name = names.join("+");
+    let device = open::polled(&plans, board, Path::new(ROOT)).ok_or_else(|| BuildError::Misfit {
+        what: format!("sensor '{name}' of board '{}' has no driver here", board.name),
+    })?;
+    let ready = plans.iter().find_map(|plan| match plan.kind {
+        SensorKind::Mpu6050 { ready, .. } => ready,
+        _ => None,
+    });
+    let poll = PollPlan {
+        device,
+        channels: group.iter().map(|&channel| channel as u8).collect(), // there are at most 64
+        // The most eager of its sensors: one reading serves all.
+        period: plans.iter().map(|plan| plan.period).min().unwrap_or(board.period),
+        controller: matches!(plans[0].kind, SensorKind::HatAdc { .. }),
+        prompted: ready.is_some(),
+    };
+    Ok(Planned { poll, name, ready })
+}
+
+/// What drives the motors.
+pub(crate) fn actuators(board: &Board) -> Result<Box<dyn Actuators>, BuildError> {
+    let recorded = board.motors.iter().all(|motor| matches!(motor.kind, MotorKind::Recorded { .. }));
+    if board.mcu.is_none() && board.pwm.is_none() && !recorded {
+        let what = format!("board '{}' has motors but neither [mcu] nor [pwm] to drive them", board.name);
+        return Err(BuildError::Misfit { what });
+    }
+    actuators::of(board, Path::new(ROOT)).map_err(BuildError::Wires)
+}
+
+/// The lines that the motors need, each with the level at which they stand still.
+pub fn motor_lines(board: &Board) -> Vec<LineUse> {
+    let output = |line, high| LineUse { line, usage: Usage::Output { high } };
+    let mut lines = Vec::new();
+    // Held in reset from here on: no pulse before everything is set up.
+    lines.extend(board.mcu.as_ref().map(|mcu| output(mcu.reset, false)));
+    lines.extend(board.enable.as_ref().map(|enable| output(enable.line, !enable.on_high)));
+    if let Some(PwmPlan::Pca9685 { output_enable: Some(line), .. }) = board.pwm {
+        lines.push(output(line, true)); // active low
+    }
+    lines.extend(board.motors.iter().filter_map(|motor| match motor.kind {
+        MotorKind::DcDir { dir, .. } => Some(output(dir, false)),
+        _ => None,
+    }));
+    lines
+}
+
+/// The lines that the sensors on bus `bus` need.
+pub(super) fn sensor_lines(board: &Board, bus: usize) -> Vec<LineUse> {
+    let on_bus = board.sensors.iter().filter(|sensor| place(sensor) == Some(Place::Bus(bus)));
+    let shutdown = |sensor: &SensorPlan| match sensor.kind {
+        // Silent until it is given its own address.
+        SensorKind::Vl53l0x { shutdown: Some(line), .. } => {
+            Some(LineUse { line, usage: Usage::Output { high: false } })
+        }
+        _ => None,
+    };
+    on_bus.filter_map(shutdown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::Line;
+    use crate::device::ImuQuantity::{Pitch, Roll};
+    use crate::fixture::{ms, range};
+    use crate::time::Span;
+
+    fn sensor(name: &str, kind: SensorKind, bus: usize, period: Span) -> SensorPlan {
+        SensorPlan { name: name.into(), kind, bus, period, ..range() }
+    }
+
+    #[test]
+    fn sensors_of_one_chip_are_read_together_as_often_as_the_most_eager() {
+        let mut board = crate::board::built_in("sim").unwrap().unwrap().board;
+        let imu = |quantity, address| SensorKind::Mpu6050 { address, quantity, ready: Some(Line(4)) };
+        let float = |register| SensorKind::FloatRegister { address: 0x60, register };
+        board.sensors = vec![
+            sensor("roll", imu(Roll, 0x68), 1, ms(20)),
+            sensor("a", float(0), 1, ms(20)),
+            sensor("pitch", imu(Pitch, 0x68), 1, ms(10)),
+            sensor("other", imu(Roll, 0x69), 1, ms(10)),
+            sensor("elsewhere", imu(Roll, 0x68), 0, ms(10)),
+            sensor("b", float(4), 1, ms(20)),
+            sensor("hot", SensorKind::Thermal { zone: "cpu".into() }, 0, ms(500)),
+            range(),
+        ];
+        assert_eq!(groups(&board, Place::Bus(1)), [vec![0, 2], vec![1], vec![3], vec![5]]);
+        assert_eq!(groups(&board, Place::Bus(0)), [vec![4]]);
+        assert_eq!(groups(&board, Place::Files), [vec![6]]);
+        let floats = planned(&board, &[1]).unwrap();
+        assert_eq!((floats.poll.channels, floats.name.as_str(), floats.ready), (vec![1], "a", None));
+    }
+
+    #[test]
+    fn lines_begin_at_the_level_at_which_nothing_moves() {
+        let board = crate::board::built_in("picarx-v4").unwrap().unwrap().board;
+        let lines: Vec<(u32, Usage)> =
+            motor_lines(&board).iter().map(|line| (line.line.0, line.usage)).collect();
+        let low = Usage::Output { high: false };
+        assert_eq!(lines, [(5, low), (23, low), (24, low)]);
+        assert!(sensor_lines(&board, 0).is_empty());
+    }
+}

@@ -1,0 +1,278 @@
+//! A worker on each wire of a board: one a bus, one for the sonars, one for the lines that speak for
+//! themselves, one for the files of the kernel. The same whether the wires are simulated or real.
+
+use super::devices::{self, Place, Planned};
+use super::{BuildError, Hand};
+use crate::board::plan::{Board, BusPlan};
+use crate::bus::{Absent, Bias, Gpio, I2c, Line, LineUse, NoRepair, Repair, Usage, Wires};
+use crate::command::{Command, OnWire};
+use crate::crew::{Bell, Worker};
+use crate::device::SensorKind;
+use crate::device::hc_sr04::HcSr04;
+use crate::frame::Reading;
+use crate::rt::Role;
+use crate::rt::slot::{Reader, slot};
+use crate::sense::{
+    BusCounters, BusParts, ButtonLine, Demand, EdgesWorker, Halt, HaltWatch, I2cWorker, LinesWorker, LogRows,
+    LogWorker, MotorEnd, Outlet, PollPlan, READING_RING, ReadyLine, SenseCounters, SlowWorker, Snaps,
+};
+use crate::sim::{Fault, Plant};
+use crate::tick::MAX_INLETS;
+use crate::time::{Clock, Instant, Span};
+use crate::wire::WireLink;
+use std::sync::Arc;
+
+/// Receipts between a bus and the tick: it leaves one a command, and the tick takes them each slot.
+const RECEIPT_RING: usize = 64;
+/// Threads of buses, by number; a board has no more buses than there are names.
+const BUS_NAMES: [&str; MAX_INLETS - 3] =
+    ["i2c", "i2c-1", "i2c-2", "i2c-3", "i2c-4", "i2c-5", "i2c-6", "i2c-7"];
+
+/// What stands behind the wires in this run.
+pub(super) struct World<'o> {
+    pub seed: u64,
+    pub faults: &'o [Fault],
+    pub log: Option<LogRows>,
+    pub wires: Option<Arc<dyn Wires>>,
+}
+
+/// A board with a worker on each wire.
+pub(super) struct Wired {
+    pub hands: Vec<Hand>,
+    pub readings: heapless::Vec<rtrb::Consumer<Reading>, MAX_INLETS>,
+    pub buses: Vec<Arc<BusCounters>>,
+    pub senses: Arc<SenseCounters>,
+    pub halt: Arc<Halt>,
+    /// The simulated world, if it is one.
+    pub plant: Option<Plant>,
+}
+
+/// The workers' ends of the line to the tick.
+pub(super) struct MotorEnds {
+    commands: Reader<Command>,
+    receipts: rtrb::Producer<OnWire>,
+    pub bell: Arc<Bell>,
+}
+
+/// The line from the tick to the motors: both its ends.
+pub(super) fn motor_line(motors: usize) -> (WireLink, MotorEnds) {
+    let (put, commands) = slot(Command::still(motors));
+    let (receipts, confirmed) = rtrb::RingBuffer::new(RECEIPT_RING);
+    let bell: Arc<Bell> = Arc::default();
+    (WireLink::new(put, confirmed, bell.clone()), MotorEnds { commands, receipts, bell })
+}
+
+/// Opens the board's wires and puts a worker on each.
+pub(super) fn wire_up(
+    board: &Board,
+    clock: &Arc<dyn Clock>,
+    first: Instant,
+    world: World<'_>,
+    ends: MotorEnds,
+) -> Result<Wired, BuildError> {
+    let mut wired = Wired {
+        hands: Vec::new(),
+        readings: heapless::Vec::new(),
+        buses: Vec::new(),
+        senses: Arc::default(),
+        halt: Arc::new(Halt::new(ends.bell.clone())),
+        plant: None,
+    };
+    let wires = match (&board.bus, world.wires) {
+        (BusPlan::Log, _) => {
+            let rows = world.log.ok_or(BuildError::NoLog)?;
+            wired.add_log(board, rows, first, ends)?;
+            return Ok(wired);
+        }
+        (_, Some(wires)) => wires,
+        (BusPlan::Sim, None) => {
+            let plant = Plant::new(board, world.seed, world.faults, clock.clone());
+            wired.plant = Some(plant.clone());
+            Arc::new(plant)
+        }
+        (BusPlan::Linux { .. }, None) => return Err(BuildError::NoBus { board: board.name.clone() }),
+    };
+    wired.add_all(board, wires.as_ref(), ends)?;
+    Ok(wired)
+}
+
+impl Wired {
+    /// A new inlet of readings into the tick.
+    fn outlet(&mut self) -> Result<Outlet, BuildError> {
+        let (producer, consumer) = rtrb::RingBuffer::new(READING_RING);
+        let misfit = |_| BuildError::Misfit { what: format!("more than {MAX_INLETS} sources of readings") };
+        self.readings.push(consumer).map_err(misfit)?;
+        Ok(Outlet::new(producer, self.senses.readings_dropped.clone()))
+    }
+
+    fn hand(&mut self, worker: impl Worker + 'static, bell: Arc<Bell>, role: Role) {
+        self.hands.push(Hand { worker: Box::new(worker), bell, role });
+    }
+
+    fn add_log(
+        &mut self,
+        board: &Board,
+        rows: LogRows,
+        first: Instant,
+        ends: MotorEnds,
+    ) -> Result<(), BuildError> {
+        self.buses.push(Arc::new(BusCounters::new("log", [])));
+        let outlet = self.outlet()?;
+        let worker = LogWorker::new(outlet, rows, first, board.period, ends.commands, ends.receipts);
+        self.hand(worker, ends.bell, Role::Bus);
+        Ok(())
+    }
+
+    fn add_all(&mut self, board: &Board, wires: &dyn Wires, ends: MotorEnds) -> Result<(), BuildError> {
+        let mut readies = Vec::new();
+        let mut ends = Some(ends);
+        // The motors have a thread of their own in any case, also where no bus is behind them.
+        for bus in 0..board.i2c.len().max(1) {
+            self.add_bus(board, bus, wires, ends.take(), &mut readies)?;
+        }
+        self.add_edges(board, wires)?;
+        self.add_lines(board, wires, readies)?;
+        self.add_slow(board)
+    }
+
+    /// The thread of bus `bus`; `ends`: the motors are here.
+    fn add_bus(
+        &mut self,
+        board: &Board,
+        bus: usize,
+        wires: &dyn Wires,
+        ends: Option<MotorEnds>,
+        readies: &mut Vec<ReadyLine>,
+    ) -> Result<(), BuildError> {
+        let name = *BUS_NAMES.get(bus).ok_or_else(|| BuildError::Misfit {
+            what: format!("board '{}' has more than {} I2C buses", board.name, BUS_NAMES.len()),
+        })?;
+        let plan = board.i2c.get(bus);
+        let (i2c, repair): (Box<dyn I2c>, Box<dyn Repair>) = match plan {
+            Some(_) => {
+                (wires.i2c(bus).map_err(BuildError::Wires)?, wires.repair(bus).map_err(BuildError::Wires)?)
+            }
+            None => (Box::new(Absent), Box::new(NoRepair)),
+        };
+        let mut lines = devices::sensor_lines(board, bus);
+        if ends.is_some() {
+            lines.extend(devices::motor_lines(board));
+        }
+        let bell = ends.as_ref().map_or_else(Arc::default, |ends| ends.bell.clone());
+        let motors = match ends {
+            Some(ends) => Some(MotorEnd {
+                actuators: devices::actuators(board)?,
+                commands: ends.commands,
+                receipts: ends.receipts,
+                halt: HaltWatch::new(self.halt.clone()),
+            }),
+            None => None,
+        };
+        let planned = devices::polls(board, Place::Bus(bus))?;
+        let demand = Arc::new(Demand::new(bell.clone()));
+        for (place, line) in planned.iter().enumerate().filter_map(|(place, one)| Some((place, one.ready?))) {
+            readies.push(ReadyLine { line, demand: demand.clone(), place });
+        }
+        let (polls, counters) = self.table(plan.map_or("motors", |plan| plan.name.as_str()), planned);
+        let parts = BusParts {
+            name,
+            i2c,
+            gpio: lines_of(wires, name, &lines)?,
+            repair,
+            rail_off: plan.and_then(|plan| plan.recovery.rail).map_or(Span::ZERO, |rail| rail.off),
+            fragile: board.mcu.as_ref().filter(|_| bus == 0).map(|mcu| mcu.address),
+            motors,
+            snaps: snaps(board, polls.iter().flat_map(|poll| poll.channels.iter().copied())),
+            polls,
+            demand,
+            halt: self.halt.clone(),
+            outlet: self.outlet()?,
+            counters,
+        };
+        self.hand(I2cWorker::new(parts), bell, Role::Bus);
+        Ok(())
+    }
+
+    /// A polling table and its counters, which are kept for people.
+    fn table(&mut self, name: &str, planned: Vec<Planned>) -> (Vec<PollPlan>, Arc<BusCounters>) {
+        let names: Vec<String> = planned.iter().map(|one| one.name.clone()).collect();
+        let counters = Arc::new(BusCounters::new(name, names));
+        self.buses.push(counters.clone());
+        (planned.into_iter().map(|one| one.poll).collect(), counters)
+    }
+
+    /// The thread of the edge-timed sensors, where the board has any.
+    fn add_edges(&mut self, board: &Board, wires: &dyn Wires) -> Result<(), BuildError> {
+        let (mut sonars, mut lines, mut channels) = (Vec::new(), Vec::new(), Vec::new());
+        for (channel, sensor) in board.sensors.iter().enumerate() {
+            let SensorKind::HcSr04 { trig, echo } = sensor.kind else { continue };
+            sonars.push((channel as u8, HcSr04::new(trig, echo), sensor.period));
+            lines.push(LineUse { line: trig, usage: Usage::Output { high: false } });
+            lines.push(watched(echo, Bias::AsIs));
+            channels.push(channel as u8);
+        }
+        if sonars.is_empty() {
+            return Ok(());
+        }
+        let gpio = lines_of(wires, "edges", &lines)?;
+        let (outlet, snaps) = (self.outlet()?, snaps(board, channels));
+        let worker = EdgesWorker::new(gpio, outlet, sonars, snaps, self.halt.clone());
+        self.hand(worker, Arc::default(), Role::Edges);
+        Ok(())
+    }
+
+    /// The thread of the buttons and of the lines that ask for a poll, where the board has any.
+    fn add_lines(
+        &mut self,
+        board: &Board,
+        wires: &dyn Wires,
+        readies: Vec<ReadyLine>,
+    ) -> Result<(), BuildError> {
+        let (mut buttons, mut lines) = (Vec::new(), Vec::new());
+        for (channel, sensor) in board.sensors.iter().enumerate() {
+            let SensorKind::Button { line, active_low } = sensor.kind else { continue };
+            buttons.push(ButtonLine { channel: channel as u8, line, active_low, period: sensor.period });
+            // Towards not pressed; no debounce: the first contact counts.
+            lines.push(watched(line, if active_low { Bias::Up } else { Bias::Down }));
+        }
+        lines.extend(readies.iter().map(|ready| watched(ready.line, Bias::AsIs)));
+        if lines.is_empty() {
+            return Ok(());
+        }
+        let gpio = lines_of(wires, "lines", &lines)?;
+        let snaps = snaps(board, buttons.iter().map(|button| button.channel));
+        let (outlet, halt, senses) = (self.outlet()?, self.halt.clone(), self.senses.clone());
+        let worker = LinesWorker::new(gpio, outlet, buttons, readies, snaps, halt, senses);
+        self.hand(worker, Arc::default(), Role::Lines);
+        Ok(())
+    }
+
+    /// The thread of the values that come from files, where the board has any.
+    fn add_slow(&mut self, board: &Board) -> Result<(), BuildError> {
+        let planned = devices::polls(board, Place::Files)?;
+        if planned.is_empty() {
+            return Ok(());
+        }
+        let (polls, counters) = self.table("slow", planned);
+        let snaps = snaps(board, polls.iter().flat_map(|poll| poll.channels.iter().copied()));
+        let worker = SlowWorker::new(polls, snaps, self.outlet()?, self.halt.clone(), counters);
+        self.hand(worker, Arc::default(), Role::Slow);
+        Ok(())
+    }
+}
+
+fn watched(line: Line, bias: Bias) -> LineUse {
+    LineUse { line, usage: Usage::Watched { bias, debounce: Span::ZERO } }
+}
+
+fn snaps(board: &Board, channels: impl IntoIterator<Item = u8>) -> Snaps {
+    Snaps::of(&board.reflexes, &board.sensors, channels)
+}
+
+/// A handle on `lines`, where there are any.
+fn lines_of(wires: &dyn Wires, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, BuildError> {
+    if lines.is_empty() {
+        return Ok(Box::new(Absent));
+    }
+    wires.gpio(owner, lines).map_err(BuildError::Wires)
+}

@@ -1,0 +1,128 @@
+//! Who answers on an I2C bus: everybody who is expected; reserved addresses are not asked. Strangers are a hint, no fault.
+
+use super::{Bench, Check, readings};
+use crate::board::addresses::{Expected, also_answers, expected, holder};
+use crate::bus::scan::{Answer, ask, scan};
+use crate::bus::{BusFault, I2c};
+use crate::device::SensorKind;
+use crate::device::robot_hat::RobotHat;
+
+/// One bus: opened, asked, its chips read, and given back.
+pub fn look(bench: &Bench<'_>, bus: usize) -> Vec<Check> {
+    let board = bench.board;
+    let plan = &board.i2c[bus];
+    let expected = expected(board, bus);
+    let needed = expected.iter().any(|device| device.required);
+    let what = format!("bus {}", plan.name);
+    let mut i2c = match bench.wires.i2c(bus) {
+        Ok(i2c) => i2c,
+        Err(error) => return vec![Check::closed(&what, needed, &error)],
+    };
+    let mut checks = Vec::new();
+    let mut silent = Vec::new();
+    for device in &expected {
+        let (check, present) = presence(bench, bus, device, i2c.as_mut());
+        if let Some(Present::BusDown(fault)) = present {
+            let fix = "switch its devices off and on; look for a device that holds SDA or SCL low";
+            let found = format!("{fault:?} when {:#04x} was asked: the bus is held", device.address);
+            return vec![Check::missing(&what, needed, found, fix)];
+        }
+        if !matches!(present, Some(Present::Answers)) {
+            silent.push(device.address);
+        }
+        checks.extend(check);
+    }
+    checks.extend(strangers(bench, bus, &what, i2c.as_mut()));
+    if bus == 0 {
+        checks.extend(firmware(bench, &silent, i2c.as_mut()));
+    }
+    checks.extend(readings::on_bus(bench, bus, &silent, i2c.as_mut()));
+    checks
+}
+
+enum Present {
+    Answers,
+    BusDown(BusFault),
+}
+
+fn presence(
+    bench: &Bench<'_>,
+    bus: usize,
+    device: &Expected,
+    i2c: &mut dyn I2c,
+) -> (Option<Check>, Option<Present>) {
+    let (board, address) = (bench.board, device.address);
+    let what = format!("{address:#04x} on {}", board.i2c[bus].name);
+    // A ranger that can be shut down may sleep, or answer elsewhere, until its set-up: its reading tells.
+    let sleeps = board.sensors.iter().any(|sensor| {
+        let here = sensor.bus == bus && sensor.kind.i2c_address() == Some(address);
+        here && matches!(sensor.kind, SensorKind::Vl53l0x { shutdown, .. } if shutdown.is_some() || address != 0x29)
+    });
+    if sleeps {
+        return (None, Some(Present::Answers));
+    }
+    match ask(i2c, address) {
+        Answer::Answers => {
+            (Some(Check::passed(&what, format!("{} answers", device.what))), Some(Present::Answers))
+        }
+        Answer::Silent if bus == 0 && bench.held_in_reset() && is_mcu(bench, address) => {
+            let found = format!(
+                "{} is silent: its guard may hold it in reset until the runtime is trusted",
+                device.what
+            );
+            (Some(Check::skipped(&what, found)), None)
+        }
+        Answer::Silent => {
+            let found = format!("{} does not answer", device.what);
+            let fix = "look at its supply, its switch and its wires; 'ganglion probe' shows who answers";
+            (Some(Check::missing(&what, device.required, found, fix)), None)
+        }
+        Answer::Refused(BusFault::Unsupported) => {
+            let found = format!("{}: a driver of the kernel has this address", device.what);
+            let fix =
+                "move the device to another address or bus, or take the driver's node out of the device tree";
+            (Some(Check::missing(&what, device.required, found, fix)), None)
+        }
+        Answer::Refused(fault) => (None, Some(Present::BusDown(fault))),
+    }
+}
+
+fn is_mcu(bench: &Bench<'_>, address: u8) -> bool {
+    bench.board.mcu.is_some_and(|mcu| mcu.address == address)
+}
+
+/// Devices that nobody expects.
+fn strangers(bench: &Bench<'_>, bus: usize, what: &str, i2c: &mut dyn I2c) -> Option<Check> {
+    let board = bench.board;
+    let expected = expected(board, bus);
+    let known = |address: u8| {
+        holder(board, bus, address).is_some()
+            || also_answers(board, bus, address)
+            || expected.iter().any(|device| device.address == address)
+    };
+    let found: Vec<String> = scan(i2c, known)
+        .into_iter()
+        .filter(|(_, answer)| *answer == Answer::Answers)
+        .map(|(address, _)| format!("{address:#04x}"))
+        .collect();
+    if found.is_empty() {
+        return None;
+    }
+    let found = format!("also answering: {}", found.join(" "));
+    let fix = "nothing, if you know them; else a device may have another address than the board file says";
+    Some(Check { fix: Some(fix.to_string()), ..Check::passed(what, found) })
+}
+
+/// Version of the Robot HAT's firmware: the only thing that it says about itself.
+fn firmware(bench: &Bench<'_>, silent: &[u8], i2c: &mut dyn I2c) -> Option<Check> {
+    let mcu = bench.board.mcu.as_ref().filter(|mcu| !silent.contains(&mcu.address))?;
+    let what = "firmware of the Robot HAT";
+    Some(match RobotHat::new(mcu).firmware(i2c) {
+        Ok([major, minor, patch]) => Check::passed(what, format!("{major}.{minor}.{patch}")),
+        Err(fault) => Check::warned(
+            what,
+            fault.to_string(),
+            "reset the board by its RST button, or switch it off and on",
+        ),
+    })
+}

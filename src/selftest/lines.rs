@@ -1,0 +1,123 @@
+//! Driven lines are read back at both levels, as far as that moves nothing.
+
+use super::{Bench, Check, pads};
+use crate::board::lines::name_of;
+use crate::board::plan::{Board, BusPlan};
+use crate::bus::{Line, LineUse, Usage, Wires};
+use crate::device::robot_hat::RobotHat;
+use crate::device::{MotorKind, PwmPlan, SensorKind};
+use crate::time::{Clock, Span};
+
+/// A line that hangs on a motor's driver has a few hundred picofarads: microseconds. A millisecond is plenty.
+const SETTLED: Span = Span::from_millis(1);
+
+/// A line that the board drives, and the levels that harm nobody, in order; the last is the one that it is left at.
+struct Driven {
+    line: Line,
+    what: String,
+    levels: &'static [bool],
+    required: bool,
+}
+
+/// Drives each line that may be driven, and reads it.
+pub fn follow(bench: &Bench<'_>) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for driven in driven(bench.board) {
+        let name = name_of(bench.board, driven.line);
+        let what = format!("line {name}, {}", driven.what);
+        if matters_which_way(bench.board, driven.line) && !motors_stand(bench) {
+            let found = "not driven: the motors could not be told to stand first".to_string();
+            checks.push(Check::skipped(&what, found));
+            continue;
+        }
+        checks.push(follows(bench.wires, bench.clock, &what, &driven));
+        if on_tegra(bench.board) {
+            checks.push(pads::check(bench.root, &name));
+        }
+    }
+    // Lines that a guard or the motors' owner drives are not touched; the trap of their pads is the same.
+    if let Some(enable) = bench.board.enable.filter(|_| on_tegra(bench.board)) {
+        checks.push(pads::check(bench.root, &name_of(bench.board, enable.line)));
+    }
+    checks
+}
+
+/// Not the reset, enable and rail lines: what hangs on them would notice.
+fn driven(board: &Board) -> Vec<Driven> {
+    let mut lines = Vec::new();
+    for motor in &board.motors {
+        if let MotorKind::DcDir { dir, .. } = motor.kind {
+            let what = format!("direction of motor {}", motor.name);
+            lines.push(Driven { line: dir, what, levels: &[true, false], required: true });
+        }
+    }
+    for sensor in &board.sensors {
+        let (line, what, levels): (Line, &str, &'static [bool]) = match sensor.kind {
+            // One ping, which nobody listens to.
+            SensorKind::HcSr04 { trig, .. } => (trig, "trigger of", &[true, false]),
+            SensorKind::Vl53l0x { shutdown: Some(line), .. } => (line, "shut-down of", &[false, true]),
+            _ => continue,
+        };
+        let what = format!("{what} sensor {}", sensor.name);
+        lines.push(Driven { line, what, levels, required: sensor.required });
+    }
+    if let Some(PwmPlan::Pca9685 { output_enable: Some(line), .. }) = board.pwm {
+        let what = "output enable of the PCA9685".to_string();
+        // High only: low lets out whatever pulses the chip still has.
+        lines.push(Driven { line, what, levels: &[true], required: true });
+    }
+    lines
+}
+
+fn follows(wires: &dyn Wires, clock: &dyn Clock, what: &str, driven: &Driven) -> Check {
+    let Driven { line, levels, required, .. } = *driven;
+    let first = levels.first().copied().unwrap_or(false);
+    let uses = [LineUse { line, usage: Usage::Output { high: first } }];
+    let mut gpio = match wires.gpio("self-test", &uses) {
+        Ok(gpio) => gpio,
+        Err(error) => return Check::closed(what, required, &error),
+    };
+    for &high in levels {
+        let read = gpio.set(line, high).and_then(|()| {
+            clock.sleep_until(clock.now() + SETTLED);
+            gpio.get(line)
+        });
+        let level = if high { "high" } else { "low" };
+        match read {
+            Ok(found) if found == high => {}
+            Ok(_) => {
+                let found = format!("driven {level}, it stays {}", if high { "low" } else { "high" });
+                let fix = "look for a short, for another owner of the pin, and at its function in the pinmux";
+                return Check::missing(what, required, found, fix);
+            }
+            Err(fault) => {
+                let found = format!("driven {level}: {fault:?}");
+                return Check::missing(what, required, found, "'ganglion doctor' shows the chips and lines");
+            }
+        }
+    }
+    Check::passed(what, "follows".to_string())
+}
+
+fn matters_which_way(board: &Board, line: Line) -> bool {
+    board.motors.iter().any(|motor| matches!(motor.kind, MotorKind::DcDir { dir, .. } if dir == line))
+}
+
+/// Takes the pulse from every drive channel of the Robot HAT: a program that died may have left it. A motor that runs
+/// would turn round with its direction line. Other sources of PWM are not known to be still.
+fn motors_stand(bench: &Bench<'_>) -> bool {
+    let (Some(mcu), None) = (&bench.board.mcu, &bench.board.pwm) else { return false };
+    let Ok(mut i2c) = bench.wires.i2c(0) else { return false };
+    let hat = RobotHat::new(mcu);
+    bench.board.motors.iter().all(|motor| match motor.kind {
+        MotorKind::DcDir { pwm, .. } => hat.set_pulse(pwm, 0, i2c.as_mut()).is_ok(),
+        _ => true,
+    })
+}
+
+fn on_tegra(board: &Board) -> bool {
+    match &board.bus {
+        BusPlan::Linux { gpio_labels } => gpio_labels.iter().any(|label| label.starts_with("tegra")),
+        _ => false,
+    }
+}

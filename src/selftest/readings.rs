@@ -1,0 +1,171 @@
+//! Every sensor says something once: that it can be read at all, that the value is within what the board calls valid, and
+//! whether a reflex would hold the robot at it.
+
+use super::{Bench, Check};
+use crate::board::plan::SensorPlan;
+use crate::bus::{Absent, BusFault, Gpio, I2c, LineUse, Usage};
+use crate::device::button::Button;
+use crate::device::hc_sr04::HcSr04;
+use crate::device::open::{polled, same_chip};
+use crate::device::{DeviceFault, Ports, SensorKind};
+use crate::reflex::Trip;
+use crate::time::Span;
+
+/// Times that a chip is asked for its first value: a ranger needs 33 ms for one, a converter 8.
+const TRIES: usize = 10;
+/// From one to the next.
+const PAUSE: Span = Span::from_millis(20);
+
+/// Sensors in chips on I2C bus `bus`; those whose address is in `silent` are not asked again.
+pub fn on_bus(bench: &Bench<'_>, bus: usize, silent: &[u8], i2c: &mut dyn I2c) -> Vec<Check> {
+    let board = bench.board;
+    let mcu = board.mcu.as_ref().map(|mcu| mcu.address);
+    let address = |sensor: &SensorPlan| match sensor.kind {
+        SensorKind::HatAdc { .. } => mcu,
+        _ => sensor.kind.i2c_address(),
+    };
+    let here: Vec<&SensorPlan> = board
+        .sensors
+        .iter()
+        .filter(|sensor| sensor.bus == bus && address(sensor).is_some_and(|at| !silent.contains(&at)))
+        .collect();
+    // Rangers are kept asleep until their turn.
+    let lines: Vec<LineUse> = here
+        .iter()
+        .filter_map(|sensor| match sensor.kind {
+            SensorKind::Vl53l0x { shutdown, .. } => shutdown,
+            _ => None,
+        })
+        .map(|line| LineUse { line, usage: Usage::Output { high: false } })
+        .collect();
+    let mut gpio: Box<dyn Gpio> = if lines.is_empty() {
+        Box::new(Absent)
+    } else {
+        match bench.wires.gpio("self-test", &lines) {
+            Ok(gpio) => gpio,
+            Err(error) => return vec![Check::closed("shut-down lines", true, &error)],
+        }
+    };
+    let mut checks = Vec::new();
+    for group in chips(&here) {
+        checks.extend(first_values(bench, &group, i2c, gpio.as_mut()));
+    }
+    checks
+}
+
+/// Sensors on lines of their own, and those that the kernel reads.
+pub fn off_bus(bench: &Bench<'_>) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for sensor in &bench.board.sensors {
+        match sensor.kind {
+            SensorKind::Button { line, active_low } => {
+                let uses = [LineUse { line, usage: Usage::Input { bias: Default::default() } }];
+                checks
+                    .push(with_lines(bench, sensor, &uses, |gpio| Button::new(line, active_low).read(gpio)));
+            }
+            SensorKind::HcSr04 { trig, echo } => {
+                let watched = Usage::Watched { bias: Default::default(), debounce: Span::ZERO };
+                let uses = [
+                    LineUse { line: trig, usage: Usage::Output { high: false } },
+                    LineUse { line: echo, usage: watched },
+                ];
+                checks.push(with_lines(bench, sensor, &uses, |gpio| {
+                    HcSr04::new(trig, echo).measure(gpio, bench.clock).map(|range| range.0)
+                }));
+            }
+            SensorKind::Hwmon { .. } | SensorKind::Thermal { .. } | SensorKind::GpuSysfs { .. } => {
+                checks.extend(first_values(bench, &[sensor], &mut Absent, &mut Absent));
+            }
+            _ => {}
+        }
+    }
+    checks
+}
+
+/// Sensors of one chip together, in the order of the first of each.
+fn chips<'a>(sensors: &[&'a SensorPlan]) -> Vec<Vec<&'a SensorPlan>> {
+    let mut groups: Vec<Vec<&SensorPlan>> = Vec::new();
+    for sensor in sensors {
+        match groups.iter_mut().find(|group| same_chip(group[0], sensor)) {
+            Some(group) => group.push(sensor),
+            None => groups.push(vec![sensor]),
+        }
+    }
+    groups
+}
+
+fn with_lines(
+    bench: &Bench<'_>,
+    sensor: &SensorPlan,
+    uses: &[LineUse],
+    read: impl FnOnce(&mut dyn Gpio) -> Result<f32, DeviceFault>,
+) -> Check {
+    match bench.wires.gpio("self-test", uses) {
+        Ok(mut gpio) => judge(bench, sensor, read(gpio.as_mut())),
+        Err(error) => Check::closed(&sensor.name, sensor.required, &error),
+    }
+}
+
+/// Sets a chip up and waits for a value of each of its sensors, bounded.
+fn first_values(
+    bench: &Bench<'_>,
+    group: &[&SensorPlan],
+    i2c: &mut dyn I2c,
+    gpio: &mut dyn Gpio,
+) -> Vec<Check> {
+    let Some(mut device) = polled(group, bench.board, bench.root) else { return Vec::new() };
+    let mut ports = Ports { i2c, gpio, clock: bench.clock };
+    let mut said: Vec<Result<f32, DeviceFault>> = Vec::new();
+    if let Err(fault) = device.set_up(&mut ports) {
+        said = vec![Err(fault); group.len()];
+    } else {
+        for _ in 0..TRIES {
+            said = vec![Err(DeviceFault::Kernel { fault: BusFault::Absent }); group.len()];
+            let polled = device.poll(&mut ports, &mut |output, value| {
+                if let Some(slot) = said.get_mut(output) {
+                    *slot = value;
+                }
+            });
+            if polled.is_ok() && said.iter().all(Result::is_ok) {
+                break;
+            }
+            bench.clock.sleep_until(bench.clock.now() + PAUSE);
+        }
+    }
+    group.iter().zip(said).map(|(sensor, value)| judge(bench, sensor, value)).collect()
+}
+
+/// What a first value means.
+fn judge(bench: &Bench<'_>, sensor: &SensorPlan, value: Result<f32, DeviceFault>) -> Check {
+    let SensorPlan { name, unit, valid: [low, high], required, .. } = sensor;
+    let unit = if unit == "1" { String::new() } else { format!(" {unit}") };
+    let value = match value {
+        Ok(value) if value.is_finite() && (*low..=*high).contains(&value) => value,
+        Ok(value) => {
+            let found = format!("says {value}{unit}; valid is {low} to {high}");
+            let fix = "look at its wires, and at its scale in the board file ('ganglion calibrate adc' for a converter)";
+            return Check::missing(name, *required, found, fix);
+        }
+        Err(fault) => {
+            return Check::missing(name, *required, fault.to_string(), "look at its supply and its wires");
+        }
+    };
+    let tripped = bench.board.reflexes.iter().find(|rule| {
+        bench.board.sensors.get(rule.channel).is_some_and(|plan| plan.name == *name)
+            && match rule.trip {
+                Trip::Below(at) => value <= at,
+                Trip::Above(at) => value >= at,
+            }
+    });
+    match tripped {
+        None => Check::passed(name, format!("{value:.3}{unit}")),
+        Some(rule) => Check::warned(
+            name,
+            format!(
+                "{value:.3}{unit}: the reflex against {:?} holds the robot ({:?})",
+                rule.cause, rule.restraint
+            ),
+            "move the robot, charge it or let go of the button; it drives once the value is back",
+        ),
+    }
+}

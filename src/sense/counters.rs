@@ -1,0 +1,93 @@
+//! What the senses have been through, for people: counted by the workers, read when somebody asks.
+//! Nothing is decided by these figures.
+
+use super::ladder::Rung;
+use crate::time::Span;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Adds one to `counter`.
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Of all workers together.
+#[derive(Debug, Default)]
+pub struct SenseCounters {
+    /// Readings that did not fit their ring.
+    pub readings_dropped: Arc<AtomicU64>,
+    /// Levels of buttons that had changed without an edge being delivered.
+    pub edges_lost: AtomicU64,
+    /// Times that a line had so many edges that it was looked at by its level only for a while.
+    pub edge_storms: AtomicU64,
+}
+
+/// Of one polled device.
+#[derive(Debug, Default)]
+pub struct DeviceCounters {
+    /// The sensors that it feeds, for people.
+    pub name: String,
+    /// Times it was asked for a reading.
+    pub polls: AtomicU64,
+    /// Polls and set-ups whose transfer failed.
+    pub failures: AtomicU64,
+    /// Times it was set up, the first included.
+    pub set_ups: AtomicU64,
+    /// Polls that began a whole period late, or later.
+    pub late: AtomicU64,
+    /// Polls by the clock of a device whose line should have asked for them: its edges are lost.
+    pub unprompted: AtomicU64,
+    longest_ns: AtomicU64,
+}
+
+impl DeviceCounters {
+    /// Of the device called `name`.
+    pub fn new(name: String) -> DeviceCounters {
+        DeviceCounters { name, ..DeviceCounters::default() }
+    }
+    /// A poll took this long.
+    pub(super) fn took(&self, span: Span) {
+        self.longest_ns.fetch_max(span.as_nanos(), Ordering::Relaxed);
+    }
+    /// The longest poll so far. (A set-up is no poll.)
+    pub fn longest(&self) -> Span {
+        Span::from_nanos(self.longest_ns.load(Ordering::Relaxed))
+    }
+}
+
+/// Of one bus thread.
+#[derive(Debug, Default)]
+pub struct BusCounters {
+    /// Name of the bus, as the board has it.
+    pub name: String,
+    /// Transfers that failed for good: after their retries.
+    pub failures: AtomicU64,
+    /// Transfers that were tried again.
+    pub retries: AtomicU64,
+    /// Times that the motors' controller was set up (the first included), or a bus without one begun anew.
+    pub set_ups: AtomicU64,
+    /// Rungs of the ladder taken, by [`Rung`]; the first set-up is none.
+    pub rungs: [AtomicU64; Rung::ALL.len()],
+    /// Commands that every motor took.
+    pub written: AtomicU64,
+    /// Commands that had expired before they could be written, or ran out afterwards.
+    pub expired: AtomicU64,
+    /// Commands that were made before the reason of a halt could be known, and were not obeyed.
+    pub withheld: AtomicU64,
+    /// Times that the motors were stopped without waiting for the tick.
+    pub halts: AtomicU64,
+    /// Its devices, in the order of the polling table.
+    pub devices: Vec<DeviceCounters>,
+}
+
+impl BusCounters {
+    /// Of the bus called `name` with these devices.
+    pub fn new(name: impl Into<String>, devices: impl IntoIterator<Item = String>) -> BusCounters {
+        let devices = devices.into_iter().map(DeviceCounters::new).collect();
+        BusCounters { name: name.into(), devices, ..BusCounters::default() }
+    }
+    /// How often `rung` was taken.
+    pub fn taken(&self, rung: Rung) -> u64 {
+        self.rungs[rung as usize].load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,362 @@
+//! The bus thread at work on a bus that fails as it is told: order of a step, halts, devices that fail
+//! alone, rungs in order. Virtual time.
+
+use super::*;
+use crate::board::plan::SensorPlan;
+use crate::bus::fake::LooseI2c;
+use crate::bus::{Absent, BusFault, Measure, Repair};
+use crate::command::{Command, OnWire};
+use crate::crew::{Bell, Stepper};
+use crate::device::actuators::Actuators;
+use crate::device::{DeviceFault, Polled, Ports, Say};
+use crate::fixture::{at, ms, range};
+use crate::frame::Fault;
+use crate::reflex::{Cause, Restraint, Rule, Trip};
+use crate::rt::slot::{Writer, slot};
+use crate::time::{Clock, SimClock};
+use std::sync::Mutex;
+
+const HAT: u8 = 0x14;
+/// First bytes of what is written: set-up of the motors, a command, stillness, set-up of a device.
+const INIT: u8 = 0xA0;
+const WRITE: u8 = 0xA1;
+const STOP: u8 = 0xA2;
+const DEVICE: u8 = 0xA3;
+
+fn bus_fault(register: u8) -> impl Fn(BusFault) -> DeviceFault {
+    move |fault| DeviceFault::Bus { register, fault }
+}
+
+struct TwoWheels;
+
+impl TwoWheels {
+    fn say(what: u8, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        ports.i2c.write(HAT, &[what, 0, 0]).map_err(bus_fault(what))
+    }
+}
+
+impl Actuators for TwoWheels {
+    fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        TwoWheels::say(INIT, ports)
+    }
+    fn write(&mut self, _: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        TwoWheels::say(WRITE, ports)
+    }
+    fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        TwoWheels::say(STOP, ports)
+    }
+}
+
+/// One byte, read in one transfer, from a chip that has to be set up.
+struct Byte(u8);
+
+impl Polled for Byte {
+    fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        ports.i2c.write(self.0, &[DEVICE]).map_err(bus_fault(DEVICE))
+    }
+    fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
+        let mut byte = [0];
+        let read = ports.i2c.read(self.0, &mut byte).map_err(bus_fault(0));
+        let sense = |()| match byte {
+            [0xFF] => Err(DeviceFault::DeadBytes { register: 0 }),
+            [byte] => Ok(f32::from(byte)),
+        };
+        say(0, read.and_then(sense));
+        read
+    }
+}
+
+/// Takes every measure and notes it.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<Measure>>>);
+
+impl Repair for Notes {
+    fn can(&self, _: Measure) -> bool {
+        true
+    }
+    fn take(&mut self, measure: Measure) -> Result<(), BusFault> {
+        self.0.lock().unwrap().push(measure);
+        Ok(())
+    }
+}
+
+struct Rig {
+    clock: Arc<SimClock>,
+    bus: LooseI2c,
+    stepper: Stepper,
+    commands: Writer<Command>,
+    receipts: rtrb::Consumer<OnWire>,
+    readings: rtrb::Consumer<Reading>,
+    bell: Arc<Bell>,
+    halt: Arc<Halt>,
+    demand: Arc<Demand>,
+    counters: Arc<BusCounters>,
+    measures: Notes,
+}
+
+/// A robot with the devices at `addresses`, on channels in that order, each polled every 10 ms. Channel 0
+/// must not be below 50.
+fn rig(addresses: &[u8]) -> Rig {
+    let clock = Arc::new(SimClock::new());
+    let bus = LooseI2c::new(clock.clone());
+    bus.answer(100);
+    let bell: Arc<Bell> = Arc::default();
+    let halt = Arc::new(Halt::new(bell.clone()));
+    let (commands, taken) = slot(Command::still(2));
+    let (receipts, confirmed) = rtrb::RingBuffer::new(64);
+    let (readings, sensed) = rtrb::RingBuffer::new(READING_RING);
+    let names = addresses.iter().map(|address| format!("{address:#x}"));
+    let counters = Arc::new(BusCounters::new("test", names));
+    let poll = |(channel, &address): (usize, &u8)| PollPlan {
+        device: Box::new(Byte(address)),
+        channels: vec![channel as u8],
+        period: ms(10),
+        controller: address == HAT,
+        prompted: false,
+    };
+    let floor = Rule {
+        cause: Cause::Cliff,
+        channel: 0,
+        trip: Trip::Below(50.0),
+        clear: 60.0,
+        hold: Span::ZERO,
+        restraint: Restraint::NoForward,
+        latched: false,
+    };
+    let sensors = [SensorPlan { valid: [0.0, 255.0], ..range() }];
+    let (demand, measures) = (Arc::new(Demand::new(bell.clone())), Notes::default());
+    let worker = I2cWorker::new(BusParts {
+        name: "i2c",
+        i2c: Box::new(bus.clone()),
+        gpio: Box::new(Absent),
+        repair: Box::new(measures.clone()),
+        rail_off: ms(300),
+        fragile: Some(HAT),
+        motors: Some(MotorEnd {
+            actuators: Box::new(TwoWheels),
+            commands: taken,
+            receipts,
+            halt: HaltWatch::new(halt.clone()),
+        }),
+        polls: addresses.iter().enumerate().map(poll).collect(),
+        snaps: Snaps::of(&[floor], &sensors, [0]),
+        demand: demand.clone(),
+        halt: halt.clone(),
+        outlet: Outlet::new(readings, Arc::default()),
+        counters: counters.clone(),
+    });
+    let mut stepper = Stepper::new(clock.clone());
+    stepper.add(Box::new(worker), bell.clone(), Instant::ZERO);
+    let (receipts, readings) = (confirmed, sensed);
+    Rig { clock, bus, stepper, commands, receipts, readings, bell, halt, demand, counters, measures }
+}
+
+impl Rig {
+    /// Runs up to `until` ms and forgets what it did.
+    fn settle(&mut self, until: u64) {
+        self.stepper.run_until(at(until));
+        self.bus.take_seen();
+        while self.readings.pop().is_ok() {}
+        while self.receipts.pop().is_ok() {}
+    }
+    fn command(&mut self, seq: u64, slot: u64) {
+        let (slot, valid_until) = (at(slot), at(slot + 1_000));
+        self.commands.put(Command { seq, slot, valid_until, ..Command::still(2) });
+        self.bell.ring();
+    }
+    /// First bytes of what was written, and addresses of what was read, in order.
+    fn order(&self) -> Vec<u8> {
+        self.bus.take_seen().iter().map(|seen| seen.wrote.unwrap_or(seen.address)).collect()
+    }
+    fn said(&mut self) -> Vec<(u8, Result<f32, Fault>)> {
+        std::iter::from_fn(|| self.readings.pop().ok())
+            .map(|reading| (reading.channel, reading.value))
+            .collect()
+    }
+    fn count(&self, counter: impl Fn(&BusCounters) -> &AtomicU64) -> u64 {
+        counter(&self.counters).load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn everything_is_set_up_before_it_is_read() {
+    let mut rig = rig(&[0x40, 0x41]);
+    rig.stepper.run_until(at(5));
+    assert_eq!(rig.order(), [INIT, DEVICE, DEVICE, 0x40, 0x41]);
+    assert_eq!(rig.said(), [(0, Ok(100.0)), (1, Ok(100.0))]);
+}
+
+#[test]
+fn a_halt_goes_before_the_pending_command_and_before_polls_that_are_due() {
+    let mut rig = rig(&[0x40, 0x41]);
+    rig.settle(9);
+    // All at once, while both polls fall due.
+    rig.clock.set(at(10));
+    rig.command(7, 10);
+    rig.demand.raise(1);
+    rig.halt.raise(Cause::EStop, at(10));
+    rig.stepper.run_until(at(12));
+    assert_eq!(rig.order()[..2], [STOP, 0x41], "the command knew nothing of the halt's reason");
+    assert_eq!((rig.count(|c| &c.halts), rig.count(|c| &c.withheld)), (1, 1));
+    assert!(rig.receipts.pop().is_ok_and(|receipt| receipt.seq == 7 && !receipt.complete));
+    rig.settle(19);
+    rig.command(8, 20);
+    rig.stepper.run_until(at(20));
+    assert_eq!(rig.order()[0], WRITE, "the next one does");
+    assert!(rig.receipts.pop().is_ok_and(|receipt| receipt.seq == 8 && receipt.complete));
+}
+
+#[test]
+fn commands_go_before_polls_that_are_asked_for_and_those_before_polls_that_are_due() {
+    let mut rig = rig(&[0x40, 0x41, 0x42]);
+    rig.settle(14);
+    rig.clock.set(at(20));
+    rig.command(1, 20);
+    rig.demand.raise(2);
+    rig.stepper.run_until(at(22));
+    assert_eq!(rig.order()[..3], [WRITE, 0x42, 0x40]);
+}
+
+#[test]
+fn a_poll_is_not_broken_off_and_the_stop_follows_it_at_once() {
+    let mut rig = rig(&[0x40, 0x41]);
+    rig.settle(9);
+    let begun = at(10) + Span::from_micros(200); // behind the set-up of both, ten milliseconds earlier
+    rig.stepper.run_until(begun);
+    rig.halt.raise(Cause::EStop, begun);
+    rig.stepper.run_until(at(12));
+    let seen = rig.bus.take_seen();
+    let stop = seen.iter().position(|seen| seen.wrote == Some(STOP)).expect("it stopped");
+    assert_eq!(stop, 1, "behind one poll, before the other: {seen:?}");
+    assert_eq!(seen[1].at.since(seen[0].at), Span::from_micros(100));
+}
+
+#[test]
+fn a_reading_that_crosses_stops_the_motors_in_the_same_breath_and_once() {
+    let mut rig = rig(&[0x40, 0x41]);
+    rig.settle(8);
+    rig.bus.answer(40);
+    rig.stepper.run_until(at(40));
+    let order = rig.order();
+    let stop = order.iter().position(|&byte| byte == STOP).expect("it stopped");
+    assert_eq!(order[stop - 1], 0x40);
+    assert_eq!(order.iter().filter(|&&byte| byte == STOP).count(), 1, "{order:02x?}");
+    assert_eq!(rig.halt.counts().collect::<Vec<_>>(), [(Cause::Cliff, 1)]);
+    // What was decided before the tick could know is not obeyed.
+    let stopped = rig.clock.now();
+    rig.bus.answer(100);
+    rig.settle(55);
+    rig.bus.answer(40);
+    rig.stepper.run_until(at(75));
+    assert!(rig.clock.now() > stopped);
+    rig.order();
+    rig.command(1, 55);
+    rig.stepper.run_until(at(76));
+    assert!(!rig.order().contains(&WRITE));
+    rig.command(2, 76);
+    rig.stepper.run_until(at(77));
+    assert!(rig.order().contains(&WRITE));
+}
+
+#[test]
+fn a_device_that_fails_alone_is_set_up_again_and_takes_nobody_with_it() {
+    let mut rig = rig(&[0x40, 0x41]);
+    rig.settle(100);
+    rig.bus.fail(0x41, Some(BusFault::Nack));
+    for slot in (100..1_100).step_by(10) {
+        rig.command(slot, slot);
+        rig.stepper.run_until(at(slot + 9));
+    }
+    let seen = rig.bus.take_seen();
+    assert_eq!(seen.iter().filter(|seen| seen.wrote == Some(WRITE) && seen.worked).count(), 100);
+    assert_eq!(seen.iter().filter(|seen| seen.address == 0x40).count(), 100, "the other one keeps its beat");
+    let asked = seen.iter().filter(|seen| seen.address == 0x41).count();
+    assert!(
+        (12..40).contains(&asked),
+        "asked {asked} times: each try is three transfers, and they grow rarer"
+    );
+    assert!(!seen.iter().any(|seen| seen.wrote == Some(INIT)), "the motors were not reset");
+    let said = rig.said();
+    assert!(said.iter().filter(|(channel, _)| *channel == 1).all(|(_, value)| value.is_err()));
+    assert_eq!(rig.counters.taken(Rung::Reset), 1, "the first set-up");
+    rig.bus.fail(0x41, None);
+    rig.stepper.run_until(at(4_000));
+    let back: Vec<_> = rig.bus.take_seen().into_iter().filter(|seen| seen.address == 0x41).collect();
+    assert_eq!(back[0].wrote, Some(DEVICE), "its registers may be gone: {:?}", &back[..2]);
+    assert_eq!(back[1].wrote, None);
+    assert!(back.len() > 50, "it is polled as before");
+}
+
+#[test]
+fn a_device_that_answers_nonsense_for_long_is_set_up_again_and_ever_more_rarely() {
+    let mut rig = rig(&[0x40]);
+    rig.settle(100);
+    rig.bus.answer(0xFF);
+    rig.stepper.run_until(at(10_100));
+    let set_ups = rig.order().iter().filter(|&&byte| byte == DEVICE).count();
+    assert!((3..=5).contains(&set_ups), "{set_ups} times in ten seconds: after 0.1, 1, 3 and 7");
+    assert_eq!(rig.count(|c| &c.failures), 0, "the bus has no fault");
+}
+
+#[test]
+fn a_hung_bus_goes_up_the_ladder_in_order_and_is_declared_dead() {
+    use Measure::{Clear, RailOff, RailOn, Rebind};
+    let mut rig = rig(&[0x40]);
+    rig.settle(6_000);
+    rig.bus.hang(true);
+    rig.stepper.run_until(at(6_030));
+    let seen = rig.bus.take_seen();
+    assert_eq!((seen[0].address, seen[1].wrote), (0x40, Some(INIT)), "reset at once: {seen:?}");
+    assert_eq!(seen.len(), 2 + usize::from(seen.len() > 2), "a transfer that timed out is not tried again");
+    rig.stepper.run_until(at(16_000));
+    assert_eq!(*rig.measures.0.lock().unwrap(), [Clear, Rebind, RailOff, RailOn]);
+    let taken = Rung::ALL.map(|rung| rig.counters.taken(rung));
+    assert_eq!(taken, [1 + 10, 1, 1, 1, 1, 1], "the first set-up, ten resets, each measure once, then dead");
+    let said = rig.said();
+    assert!(
+        said.len() > 5 && said.iter().all(|(_, v)| *v == Err(Fault::Bus(BusFault::TimedOut))),
+        "{said:?}"
+    );
+    // A dead bus is left alone but for a look every five seconds.
+    rig.settle(16_000);
+    rig.stepper.run_until(at(36_000));
+    let looks = rig.order();
+    assert!((3..=4).contains(&looks.len()) && looks.iter().all(|&byte| byte == INIT), "{looks:02x?}");
+    rig.bus.hang(false);
+    rig.stepper.run_until(at(36_000) + DEAD_LOOK + ms(100));
+    let order = rig.order();
+    assert_eq!(order[..3], [INIT, DEVICE, 0x40], "by a full set-up");
+}
+
+#[test]
+fn a_controller_that_fails_alone_takes_the_bus_through_a_reset() {
+    let mut rig = rig(&[0x40]);
+    rig.settle(6_000);
+    rig.bus.fail(HAT, Some(BusFault::Nack));
+    for slot in (6_000..6_100).step_by(10) {
+        rig.command(slot, slot);
+        rig.stepper.run_until(at(slot + 9));
+    }
+    let seen = rig.bus.take_seen();
+    let reset = seen.iter().position(|seen| seen.wrote == Some(INIT)).expect("it was reset");
+    let tries = seen[..reset].iter().filter(|seen| seen.address == HAT).count();
+    assert_eq!(tries, 4 * 3, "four calls of three transfers each");
+    rig.bus.fail(HAT, None);
+    rig.settle(12_000);
+    rig.command(1, 12_000);
+    rig.stepper.run_until(at(12_001));
+    assert!(rig.order().contains(&WRITE));
+    assert_eq!(rig.counters.taken(Rung::Dead), 0);
+}
+
+#[test]
+fn a_command_that_nobody_renews_ends_by_itself() {
+    let mut rig = rig(&[0x40]);
+    rig.settle(9);
+    rig.command(1, 10);
+    rig.stepper.run_until(at(1_009));
+    assert!(!rig.order().contains(&STOP));
+    rig.stepper.run_until(at(1_015));
+    assert_eq!(rig.order().iter().filter(|&&byte| byte == STOP).count(), 1);
+    assert_eq!(rig.count(|c| &c.expired), 1);
+}

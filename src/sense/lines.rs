@@ -1,0 +1,355 @@
+//! The thread of the lines that speak for themselves: buttons, and outputs of chips that say a sample is
+//! ready. An edge is heard at once; levels are looked at now and then as well, so that an edge that was
+//! lost is noticed and counted.
+
+use super::counters::{SenseCounters, count};
+use super::demand::Demand;
+use super::halt::Halt;
+use super::snap::Snaps;
+use super::{Due, Outlet};
+use crate::bus::{Edge, Gpio, Line};
+use crate::crew::Worker;
+use crate::device::DeviceFault;
+use crate::device::button::Button;
+use crate::frame::Reading;
+use crate::reflex::Cause;
+use crate::time::{Clock, Instant, Span};
+use std::sync::Arc;
+
+/// Longest wait for an edge: a thread that is told to end does so within this.
+const LONGEST_WAIT: Span = Span::from_millis(50);
+/// Edges within [`LONGEST_WAIT`] that are still listened to. A pressed button bounces a dozen times; a chip
+/// with a thousand samples a second makes two edges of each. More is a line that floats, and it must not
+/// eat the processor.
+const STORM: u32 = 256;
+
+/// A button and its channel.
+pub struct ButtonLine {
+    /// Channel of the frame.
+    pub channel: u8,
+    /// The line.
+    pub line: Line,
+    /// Pressed pulls it low.
+    pub active_low: bool,
+    /// How often its level is looked at.
+    pub period: Span,
+}
+
+/// An output that goes high when a device has a sample.
+pub struct ReadyLine {
+    /// The line.
+    pub line: Line,
+    /// The devices of its bus.
+    pub demand: Arc<Demand>,
+    /// The device's place among them.
+    pub place: usize,
+}
+
+struct Watched {
+    channel: u8,
+    line: Line,
+    button: Button,
+    due: Due,
+    /// What was said last, and of when.
+    said: Option<(f32, Instant)>,
+}
+
+/// Owns the lines of all buttons, and those that say a sample is ready.
+pub struct LinesWorker {
+    gpio: Box<dyn Gpio>,
+    outlet: Outlet,
+    buttons: Vec<Watched>,
+    readies: Vec<ReadyLine>,
+    /// By place in `readies`: asked for in this step.
+    asked: u64,
+    snaps: Snaps,
+    halt: Arc<Halt>,
+    crossed: Option<Cause>,
+    /// Edges since a moment.
+    edges: (u32, Instant),
+    deaf_until: Instant,
+    counters: Arc<SenseCounters>,
+}
+
+impl LinesWorker {
+    /// A worker on these lines, all of which `gpio` watches.
+    pub fn new(
+        gpio: Box<dyn Gpio>,
+        outlet: Outlet,
+        buttons: Vec<ButtonLine>,
+        readies: Vec<ReadyLine>,
+        snaps: Snaps,
+        halt: Arc<Halt>,
+        counters: Arc<SenseCounters>,
+    ) -> LinesWorker {
+        let watched = |plan: ButtonLine| Watched {
+            channel: plan.channel,
+            line: plan.line,
+            button: Button::new(plan.line, plan.active_low),
+            due: Due::every(plan.period, Instant::ZERO),
+            said: None,
+        };
+        let buttons = buttons.into_iter().map(watched).collect();
+        let (crossed, deaf_until) = (None, Instant::ZERO);
+        LinesWorker {
+            gpio,
+            outlet,
+            buttons,
+            readies,
+            asked: 0,
+            snaps,
+            halt,
+            crossed,
+            edges: (0, Instant::ZERO),
+            deaf_until,
+            counters,
+        }
+    }
+
+    fn next_look(&self) -> Instant {
+        self.buttons.iter().map(|button| button.due.at).min().unwrap_or(Instant::NEVER)
+    }
+
+    /// Looks at every level that is due.
+    fn look(&mut self, now: Instant) {
+        for button in self.buttons.iter_mut().filter(|button| button.due.at <= now) {
+            button.due.advance(now);
+            let value = button.button.read(self.gpio.as_mut());
+            if let Ok(pressed) = value {
+                let differs = |(said, _): (f32, Instant)| (said - pressed).abs() > 0.5;
+                if button.said.is_some_and(differs) {
+                    count(&self.counters.edges_lost);
+                }
+                button.said = Some((pressed, now));
+                self.crossed = self.crossed.max(self.snaps.look(button.channel, pressed));
+            }
+            let value = value.map_err(DeviceFault::into);
+            self.outlet.stage(Reading { channel: button.channel, value, stamp: now });
+        }
+    }
+
+    /// Waits for one edge.
+    fn listen(&mut self, wait: Span, clock: &dyn Clock) {
+        let heard = self.gpio.next_edge(wait);
+        let now = clock.now();
+        match heard {
+            Ok(Some(edge)) => {
+                self.hear(edge);
+                self.weather(now);
+            }
+            Ok(None) => {}
+            Err(_) => self.deaf_until = now + LONGEST_WAIT, // levels say what can be said
+        }
+    }
+
+    /// Counts an edge, and stops listening for a while where they come too thick.
+    fn weather(&mut self, now: Instant) {
+        let (edges, since) = &mut self.edges;
+        if now.since(*since) >= LONGEST_WAIT {
+            (*edges, *since) = (0, now);
+        }
+        *edges += 1;
+        if *edges > STORM {
+            count(&self.counters.edge_storms);
+            self.deaf_until = now + LONGEST_WAIT;
+        }
+    }
+
+    fn hear(&mut self, edge: Edge) {
+        for (place, ready) in self.readies.iter().enumerate() {
+            if ready.line == edge.line && edge.high {
+                self.asked |= 1 << place;
+            }
+        }
+        for button in self.buttons.iter_mut().filter(|button| button.line == edge.line) {
+            if button.said.is_some_and(|(_, at)| edge.stamp <= at) {
+                continue; // its level was looked at since
+            }
+            let pressed = button.button.value(edge.high);
+            button.said = Some((pressed, edge.stamp));
+            self.crossed = self.crossed.max(self.snaps.look(button.channel, pressed));
+            self.outlet.stage(Reading { channel: button.channel, value: Ok(pressed), stamp: edge.stamp });
+        }
+    }
+}
+
+impl Worker for LinesWorker {
+    fn name(&self) -> &'static str {
+        "lines"
+    }
+
+    /// Either looks or waits, never both: in virtual time others act while this one waits.
+    fn step(&mut self, clock: &dyn Clock) -> Instant {
+        let now = clock.now();
+        let look = self.next_look();
+        if look <= now {
+            self.look(now);
+        } else if now < self.deaf_until {
+            return self.deaf_until.min(look);
+        } else {
+            self.listen(look.since(now).min(LONGEST_WAIT), clock);
+        }
+        Instant::ZERO // at once
+    }
+
+    fn publish(&mut self, now: Instant) {
+        self.outlet.publish();
+        if let Some(cause) = self.crossed.take() {
+            self.halt.raise(cause, now);
+        }
+        while self.asked != 0 {
+            let ready = &self.readies[self.asked.trailing_zeros() as usize];
+            ready.demand.raise(ready.place);
+            self.asked &= self.asked - 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::fake::FakeGpio;
+    use crate::crew::{Bell, Stepper};
+    use crate::fixture::{at, ms, range};
+    use crate::reflex::{Restraint, Rule, Trip};
+    use crate::time::SimClock;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    const BUTTON: Line = Line(25);
+    const READY: Line = Line(4);
+
+    struct Rig {
+        stepper: Stepper,
+        readings: rtrb::Consumer<Reading>,
+        halt: Arc<Halt>,
+        demand: Arc<Demand>,
+        counters: Arc<SenseCounters>,
+    }
+
+    /// A stop button that pulls its line low, and an output that says ready; the lines do what `script` says.
+    fn rig(script: impl FnOnce(FakeGpio) -> FakeGpio) -> Rig {
+        let clock = Arc::new(SimClock::new());
+        let gpio = script(FakeGpio::new(clock.clone()).level(BUTTON, true));
+        let (readings, sensed) = rtrb::RingBuffer::new(1024);
+        let bell: Arc<Bell> = Arc::default();
+        let (halt, demand) = (Arc::new(Halt::new(bell.clone())), Arc::new(Demand::new(bell)));
+        let counters: Arc<SenseCounters> = Arc::default();
+        let stop = Rule {
+            cause: Cause::EStop,
+            channel: 0,
+            trip: Trip::Above(0.5),
+            clear: 0.4,
+            hold: Span::ZERO,
+            restraint: Restraint::Still,
+            latched: true,
+        };
+        let snaps = Snaps::of(&[stop], &[range()], [0]);
+        let outlet = Outlet::new(readings, Arc::new(AtomicU64::new(0)));
+        let buttons = vec![ButtonLine { channel: 0, line: BUTTON, active_low: true, period: ms(10) }];
+        let readies = vec![ReadyLine { line: READY, demand: demand.clone(), place: 3 }];
+        let worker =
+            LinesWorker::new(Box::new(gpio), outlet, buttons, readies, snaps, halt.clone(), counters.clone());
+        let mut stepper = Stepper::new(clock);
+        stepper.add(Box::new(worker), Arc::default(), Instant::ZERO);
+        Rig { stepper, readings: sensed, halt, demand, counters }
+    }
+
+    impl Rig {
+        fn halts(&self) -> u64 {
+            self.halt.counts().map(|(_, times)| times).sum()
+        }
+        fn pressed(&mut self) -> Vec<Instant> {
+            let all = std::iter::from_fn(|| self.readings.pop().ok());
+            all.filter(|reading| reading.value == Ok(1.0)).map(|reading| reading.stamp).collect()
+        }
+        fn lost(&self) -> u64 {
+            self.counters.edges_lost.load(Ordering::Relaxed)
+        }
+    }
+
+    fn us(us: u64) -> Instant {
+        Instant::ZERO + Span::from_micros(us)
+    }
+
+    #[test]
+    fn a_press_halts_at_its_edge_and_bounces_do_not_halt_again_until_it_is_let_go() {
+        let mut rig = rig(|gpio| {
+            gpio.edge(BUTTON, false, us(13_370)).edge(BUTTON, true, us(313_370)).edge(
+                BUTTON,
+                false,
+                us(513_370),
+            )
+        });
+        rig.stepper.run_until(us(13_369));
+        assert_eq!(rig.halts(), 0);
+        rig.stepper.run_until(us(13_370));
+        assert_eq!(rig.halts(), 1);
+        assert_eq!(rig.pressed(), [us(13_370)], "stamped where it happened");
+        rig.stepper.run_until(at(513));
+        assert_eq!(rig.halts(), 1);
+        rig.stepper.run_until(at(600));
+        assert_eq!((rig.halts(), rig.lost()), (2, 0));
+    }
+
+    #[test]
+    fn a_lost_edge_is_noticed_by_the_level_and_counted() {
+        // The level changes when the fake delivers an edge of another line: here the button's edge never comes.
+        struct Lossy {
+            clock: Arc<SimClock>,
+        }
+        impl Gpio for Lossy {
+            fn set(&mut self, _: Line, _: bool) -> Result<(), crate::bus::BusFault> {
+                Ok(())
+            }
+            fn get(&mut self, _: Line) -> Result<bool, crate::bus::BusFault> {
+                Ok(self.clock.now() < at(55)) // pressed from then on
+            }
+            fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, crate::bus::BusFault> {
+                self.clock.sleep_until(self.clock.now() + wait);
+                Ok(None)
+            }
+        }
+        let mut rig = rig(|gpio| gpio);
+        let clock = Arc::new(SimClock::new());
+        let (readings, mut sensed) = rtrb::RingBuffer::new(64);
+        let outlet = Outlet::new(readings, Arc::new(AtomicU64::new(0)));
+        let buttons = vec![ButtonLine { channel: 0, line: BUTTON, active_low: true, period: ms(10) }];
+        let worker = LinesWorker::new(
+            Box::new(Lossy { clock: clock.clone() }),
+            outlet,
+            buttons,
+            vec![],
+            Snaps::default(),
+            rig.halt.clone(),
+            rig.counters.clone(),
+        );
+        rig.stepper = Stepper::new(clock);
+        rig.stepper.add(Box::new(worker), Arc::default(), Instant::ZERO);
+        rig.stepper.run_until(at(100));
+        assert_eq!(rig.lost(), 1);
+        let pressed = std::iter::from_fn(|| sensed.pop().ok()).find(|reading| reading.value == Ok(1.0));
+        assert_eq!(pressed.map(|reading| reading.stamp), Some(at(60)), "within a period");
+    }
+
+    #[test]
+    fn a_ready_line_asks_for_its_device_at_its_rising_edge() {
+        let mut rig = rig(|gpio| gpio.edge(READY, true, us(2_000)).edge(READY, false, us(2_050)));
+        rig.stepper.run_until(us(1_999));
+        assert_eq!(rig.demand.take(), 0);
+        rig.stepper.run_until(us(2_000));
+        assert_eq!(rig.demand.take(), 1 << 3);
+        rig.stepper.run_until(us(9_000));
+        assert_eq!(rig.demand.take(), 0, "the falling edge says nothing");
+    }
+
+    #[test]
+    fn a_line_that_storms_is_looked_at_by_its_level_only_for_a_while() {
+        let mut rig = rig(|gpio| {
+            (0..2_000).fold(gpio, |gpio, nth| gpio.edge(READY, nth % 2 == 0, us(1_000 + 10 * nth)))
+        });
+        rig.stepper.run_until(at(40));
+        assert_eq!(rig.counters.edge_storms.load(Ordering::Relaxed), 1);
+        let looks = std::iter::from_fn(|| rig.readings.pop().ok()).count();
+        assert_eq!(looks, 5, "the button's level at 0, 10, 20, 30 and 40 ms");
+    }
+}

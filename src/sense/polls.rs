@@ -1,0 +1,229 @@
+//! The polling table of one thread: which device feeds which channels, how often, how long it took, and
+//! whether it has to be set up first. A device that fails alone is this table's business; a bus that
+//! fails is the ladder's.
+
+use super::counters::{DeviceCounters, count};
+use super::snap::Snaps;
+use super::{Due, Outlet};
+use crate::device::{DeviceFault, Polled, Ports};
+use crate::frame::{Fault, Reading};
+use crate::reflex::Cause;
+use crate::time::{Instant, Span};
+
+/// Longest pause between two tries of a device that does not answer: one that was plugged in again is back within this.
+const LONGEST_PAUSE: Span = Span::from_millis(2_000);
+/// A device that does not answer has this share of its thread's time at most, one in so many.
+const SHARE: u64 = 8;
+/// Answers without sense in a row after which a device is set up again: it may have reset itself.
+const SENSELESS: u32 = 10;
+/// From one such set-up to the next, doubled up to the longest while it helps nothing.
+const FIRST_REVIVAL: Span = Span::from_millis(1_000);
+const LONGEST_REVIVAL: Span = Span::from_millis(30_000);
+
+/// A device and what its thread has to know about it.
+pub struct PollPlan {
+    /// The device.
+    pub device: Box<dyn Polled>,
+    /// The channels of its outputs, in their order.
+    pub channels: Vec<u8>,
+    /// How often it is read.
+    pub period: Span,
+    /// It sits in the motors' controller: when it fails, so do they.
+    pub controller: bool,
+    /// A line asks for its polls; by the clock it is polled only where the line stays silent.
+    pub prompted: bool,
+}
+
+/// A line of the table.
+struct Poll {
+    plan: PollPlan,
+    due: Due,
+    /// It must be set up before its readings count.
+    fresh: bool,
+    /// After its next failure.
+    pause: Span,
+    senseless: u32,
+    revive_at: Instant,
+    revival: Span,
+}
+
+/// What came of one call of a device.
+pub(super) struct Outcome {
+    /// The transfer.
+    pub transfer: Result<(), DeviceFault>,
+    /// Whether the device sits in the motors' controller.
+    pub controller: bool,
+    /// A reading crossed into a rule that stops.
+    pub crossed: Option<Cause>,
+}
+
+/// The table.
+pub(super) struct Polls {
+    polls: Vec<Poll>,
+    snaps: Snaps,
+}
+
+impl Polls {
+    /// Devices that are all due, none of them set up.
+    pub fn new(plans: Vec<PollPlan>, snaps: Snaps) -> Polls {
+        let poll = |plan: PollPlan| Poll {
+            due: Due::every(plan.period, Instant::ZERO),
+            fresh: true,
+            pause: plan.period,
+            senseless: 0,
+            revive_at: Instant::ZERO,
+            revival: FIRST_REVIVAL,
+            plan,
+        };
+        Polls { polls: plans.into_iter().map(poll).collect(), snaps }
+    }
+
+    /// The device that is due, the most overdue first.
+    pub fn due(&self, now: Instant) -> Option<usize> {
+        let (place, poll) = self.polls.iter().enumerate().min_by_key(|(_, poll)| poll.due.at)?;
+        (poll.due.at <= now).then_some(place)
+    }
+    /// When the next one is.
+    pub fn next(&self) -> Instant {
+        self.polls.iter().map(|poll| poll.due.at).min().unwrap_or(Instant::NEVER)
+    }
+    /// Whether the device at `place` may be polled out of turn.
+    pub fn answers(&self, place: usize) -> bool {
+        self.polls.get(place).is_some_and(|poll| !poll.fresh)
+    }
+
+    /// Every device has to be set up again: the bus was begun anew. Those that are left alone for a while still are: it
+    /// may be one of them that hangs the bus.
+    pub fn begin_anew(&mut self) {
+        self.polls.iter_mut().for_each(|poll| poll.fresh = true);
+    }
+
+    /// Says on every channel that there is no reading, and why.
+    pub fn say_lost(&self, fault: Fault, now: Instant, outlet: &mut Outlet) {
+        for channel in self.polls.iter().flat_map(|poll| &poll.plan.channels) {
+            outlet.stage(Reading { channel: *channel, value: Err(fault), stamp: now });
+        }
+    }
+
+    /// Calls the device at `place`: sets it up if it has to be, else polls it. `asked`: its line asked for it.
+    pub fn call(
+        &mut self,
+        place: usize,
+        asked: bool,
+        ports: &mut Ports<'_>,
+        outlet: &mut Outlet,
+        counts: &[DeviceCounters],
+    ) -> Outcome {
+        let poll = &mut self.polls[place];
+        let counts = &counts[place];
+        let controller = poll.plan.controller;
+        if poll.fresh {
+            return Outcome { transfer: poll.set_up(ports, outlet, counts), controller, crossed: None };
+        }
+        let (transfer, crossed) = poll.read(asked, ports, outlet, &mut self.snaps, counts);
+        Outcome { transfer, controller, crossed }
+    }
+}
+
+impl Poll {
+    /// Sets the device up; it is polled next.
+    fn set_up(
+        &mut self,
+        ports: &mut Ports<'_>,
+        outlet: &mut Outlet,
+        counts: &DeviceCounters,
+    ) -> Result<(), DeviceFault> {
+        let began = ports.clock.now();
+        count(&counts.set_ups);
+        let outcome = self.plan.device.set_up(ports);
+        let ended = ports.clock.now();
+        match outcome {
+            Ok(()) => {
+                self.fresh = false;
+                self.due.at = ended;
+            }
+            Err(fault) => {
+                count(&counts.failures);
+                for &channel in &self.plan.channels {
+                    outlet.stage(Reading { channel, value: Err(fault.into()), stamp: began });
+                }
+                self.rest(ended, ended.since(began));
+            }
+        }
+        outcome
+    }
+
+    /// One reading.
+    fn read(
+        &mut self,
+        asked: bool,
+        ports: &mut Ports<'_>,
+        outlet: &mut Outlet,
+        snaps: &mut Snaps,
+        counts: &DeviceCounters,
+    ) -> (Result<(), DeviceFault>, Option<Cause>) {
+        let stamp = ports.clock.now();
+        count(&counts.polls);
+        if stamp.since(self.due.at) >= self.plan.period {
+            count(&counts.late);
+        }
+        let (mut crossed, mut sense) = (None, false);
+        let channels = &self.plan.channels;
+        let transfer = self.plan.device.poll(ports, &mut |output, value| {
+            let Some(&channel) = channels.get(output) else { return };
+            if let Ok(value) = value {
+                sense = true;
+                crossed = crossed.max(snaps.look(channel, value));
+            }
+            outlet.stage(Reading { channel, value: value.map_err(DeviceFault::into), stamp });
+        });
+        let ended = ports.clock.now();
+        counts.took(ended.since(stamp));
+        self.schedule(asked, ended, counts);
+        match transfer {
+            Ok(()) => self.judge(sense, ended),
+            Err(_) => {
+                count(&counts.failures);
+                if !self.plan.controller {
+                    self.fresh = true; // it may have lost its supply and its registers with it
+                    self.rest(ended, ended.since(stamp));
+                }
+            }
+        }
+        (transfer, crossed)
+    }
+
+    /// When it is due again: a device whose line asks is polled by the clock only when an edge was lost.
+    fn schedule(&mut self, asked: bool, now: Instant, counts: &DeviceCounters) {
+        if !self.plan.prompted {
+            self.due.advance(now);
+            return;
+        }
+        if !asked {
+            count(&counts.unprompted);
+        }
+        self.due.at = now + self.plan.period + Span::from_nanos(self.plan.period.as_nanos() / 2);
+    }
+
+    /// A device that answers nonsense for long is set up again, now and then.
+    fn judge(&mut self, sense: bool, now: Instant) {
+        self.pause = self.plan.period;
+        if sense {
+            (self.senseless, self.revival) = (0, FIRST_REVIVAL);
+            return;
+        }
+        self.senseless = self.senseless.saturating_add(1);
+        if self.senseless >= SENSELESS && now >= self.revive_at && !self.plan.controller {
+            self.fresh = true;
+            self.senseless = 0;
+            self.revive_at = now + self.revival;
+            self.revival = self.revival.times(2).min(LONGEST_REVIVAL);
+        }
+    }
+
+    /// Leaves it alone for a while: longer each time, and long enough for the others.
+    fn rest(&mut self, now: Instant, cost: Span) {
+        self.due.at = now + self.pause.max(cost.times(SHARE));
+        self.pause = self.pause.times(2).min(LONGEST_PAUSE.max(self.plan.period));
+    }
+}

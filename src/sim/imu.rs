@@ -1,0 +1,205 @@
+//! An MPU-6050 as seen from the wire: a register map that a write moves through, acceleration and rotation in the scales
+//! that were set, asleep after every loss of its supply. Holds no world: how the car leans and moves is told to it.
+//!
+//! Register map and scales: InvenSense RM-MPU-6000A rev. 4.2, written from it a second time and not from the driver.
+//! Mounted with x forward, y left, z up, over the middle of the car. Left out: filters and their delay, the self-test,
+//! the queue, the interrupt line, and the error of an accelerometer that sits beside the axis of a turn.
+
+use super::car::STEP_S;
+use super::noise::Noise;
+
+const GYRO_CONFIG: usize = 0x1B;
+const ACCEL_CONFIG: usize = 0x1C;
+const ACCEL_XOUT_H: usize = 0x3B;
+const GYRO_ZOUT_L: usize = 0x48;
+const PWR_MGMT_1: usize = 0x6B;
+const WHO_AM_I: usize = 0x75;
+/// Registers of the map; a pointer beyond them wraps.
+const REGISTERS: usize = 0x76;
+
+const RESET: u8 = 0x80;
+const ASLEEP: u8 = 0x40;
+const IDENTITY: u8 = 0x68;
+
+const G: f64 = 9.80665;
+/// Counts of 1 g and of 1 degree a second in the finest of the four scales; each other is half of the one before.
+const PER_G: f64 = 16_384.0;
+const PER_DEG_S: f64 = 131.0;
+/// Standard deviations of one sample: 400 ug and 0.005 degrees a second per root hertz over 94 Hz.
+const NOISE_G: f64 = 0.004;
+const NOISE_DEG_S: f64 = 0.05;
+/// The die is some degrees warmer than the room.
+const DIE_C: f64 = 31.0;
+const NOISE_C: f64 = 0.05;
+
+/// How the car moves at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Motion {
+    /// Lean to the right, degrees.
+    pub lean_deg: f64,
+    /// Metres a second, forward positive.
+    pub speed: f64,
+    /// Turning to the left, radians a second.
+    pub turn: f64,
+}
+
+/// One chip.
+#[derive(Clone, Debug)]
+pub struct Imu {
+    address: u8,
+    registers: [u8; REGISTERS],
+    pointer: usize,
+    motion: Motion,
+    /// Change of speed over the last step, m/s^2.
+    forward: f64,
+    noise: Noise,
+}
+
+impl Imu {
+    /// A chip at `address` that was just powered.
+    pub fn new(address: u8, noise: Noise) -> Imu {
+        let motion = Motion::default();
+        let mut imu = Imu { address, registers: [0; REGISTERS], pointer: 0, motion, forward: 0.0, noise };
+        imu.lose_power();
+        imu
+    }
+    /// Its address.
+    pub fn address(&self) -> u8 {
+        self.address
+    }
+    /// Everything that was written to it is gone.
+    pub fn lose_power(&mut self) {
+        self.registers = [0; REGISTERS];
+        self.registers[PWR_MGMT_1] = ASLEEP;
+        self.registers[WHO_AM_I] = IDENTITY;
+        self.pointer = 0;
+    }
+    /// One step of the world, after which the car moves like this.
+    pub fn step(&mut self, motion: Motion) {
+        self.forward = (motion.speed - self.motion.speed) / STEP_S;
+        self.motion = motion;
+    }
+
+    /// A write: the first byte is where, the others go there and on.
+    pub fn write(&mut self, bytes: &[u8]) {
+        let Some((first, values)) = bytes.split_first() else { return };
+        self.pointer = usize::from(*first) % REGISTERS;
+        for value in values {
+            self.set(self.pointer, *value);
+            self.pointer = (self.pointer + 1) % REGISTERS;
+        }
+    }
+
+    fn set(&mut self, register: usize, value: u8) {
+        match register {
+            PWR_MGMT_1 if value & RESET != 0 => {
+                let pointer = self.pointer;
+                self.lose_power();
+                self.pointer = pointer;
+            }
+            ACCEL_XOUT_H..=GYRO_ZOUT_L | WHO_AM_I => {} // cannot be written
+            _ => self.registers[register] = value,
+        }
+    }
+
+    /// A read, from where the last one or a write left off. A burst is of one sample.
+    pub fn read(&mut self, back: &mut [u8]) {
+        let end = self.pointer + back.len();
+        if self.pointer <= GYRO_ZOUT_L && end > ACCEL_XOUT_H && self.registers[PWR_MGMT_1] & ASLEEP == 0 {
+            self.sample();
+        }
+        for byte in back {
+            *byte = self.registers[self.pointer];
+            self.pointer = (self.pointer + 1) % REGISTERS;
+        }
+    }
+
+    fn sample(&mut self) {
+        let Motion { lean_deg, speed, turn } = self.motion;
+        let lean = lean_deg.to_radians();
+        // What an accelerometer feels at rest points up; a turn to the left presses it to the left.
+        let g = [self.forward / G, libm::sin(lean) + speed * turn / G, libm::cos(lean)];
+        let deg_s = [0.0, 0.0, turn.to_degrees()];
+        let (per_g, per_deg_s) = (PER_G / self.coarser(ACCEL_CONFIG), PER_DEG_S / self.coarser(GYRO_CONFIG));
+        let mut words = [0; 7];
+        for axis in 0..3 {
+            words[axis] = counts((g[axis] + self.noise.draw(NOISE_G)) * per_g);
+            words[4 + axis] = counts((deg_s[axis] + self.noise.draw(NOISE_DEG_S)) * per_deg_s);
+        }
+        words[3] = counts((DIE_C + self.noise.draw(NOISE_C) - 36.53) * 340.0);
+        for (word, place) in words.into_iter().zip((ACCEL_XOUT_H..).step_by(2)) {
+            self.registers[place..place + 2].copy_from_slice(&word.to_be_bytes());
+        }
+    }
+
+    /// How many times coarser than the finest the scale is that a configuration register selects.
+    fn coarser(&self, register: usize) -> f64 {
+        f64::from(1 << (self.registers[register] >> 3 & 3))
+    }
+}
+
+fn counts(value: f64) -> i16 {
+    libm::round(value) as i16 // a cast stops at the ends, as the chip does
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn imu() -> Imu {
+        Imu::new(0x68, Noise::new(1, 6))
+    }
+
+    fn awake() -> Imu {
+        let mut imu = imu();
+        imu.write(&[0x6B, 0x01]);
+        imu
+    }
+
+    fn burst(imu: &mut Imu) -> [i16; 7] {
+        let mut bytes = [0; 14];
+        imu.write(&[0x3B]);
+        imu.read(&mut bytes);
+        std::array::from_fn(|nth| i16::from_be_bytes([bytes[2 * nth], bytes[2 * nth + 1]]))
+    }
+
+    #[test]
+    fn asleep_it_shows_zeros_and_knows_its_name() {
+        let mut imu = imu();
+        assert_eq!(burst(&mut imu), [0; 7]);
+        let mut byte = [0];
+        imu.write(&[0x75]);
+        imu.read(&mut byte);
+        assert_eq!(byte, [0x68]);
+        imu.write(&[0x6B, 0x01]);
+        assert!(burst(&mut imu)[2] > 16_000);
+    }
+
+    #[test]
+    fn gravity_follows_the_lean_and_turns_press_outwards_of_them() {
+        let mut imu = awake();
+        imu.step(Motion { lean_deg: 30.0, ..Motion::default() });
+        let [x, y, z, ..] = burst(&mut imu);
+        assert!(x.abs() < 250 && (y - 8192).abs() < 250 && (z - 14_189).abs() < 250, "{x} {y} {z}");
+        let turning = Motion { lean_deg: 0.0, speed: 0.5, turn: 2.0 };
+        imu.step(turning);
+        imu.step(turning);
+        let words = burst(&mut imu);
+        assert!((f64::from(words[1]) - 16_384.0 / G).abs() < 250.0, "1 m/s^2 to the left: {words:?}");
+        assert!((f64::from(words[6]) - 114.6 * 131.0).abs() < 30.0, "114.6 degrees a second: {words:?}");
+    }
+
+    #[test]
+    fn scales_are_those_that_were_set_and_a_reset_or_lost_supply_forgets_them() {
+        let mut imu = awake();
+        imu.write(&[0x1B, 0x08, 0x08]); // both registers in one write
+        let z = burst(&mut imu)[2];
+        assert!((z - 8192).abs() < 150, "{z}");
+        for lose in [|imu: &mut Imu| imu.write(&[0x6B, 0x80]), Imu::lose_power] {
+            lose(&mut imu);
+            assert_eq!(burst(&mut imu), [0; 7]);
+            imu.write(&[0x6B, 0x00]);
+            assert!(burst(&mut imu)[2] > 16_000, "the finest scale again");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Signs of life: what the tick leaves behind in every slot for threads that watch it (the pulse of
+//! the guard, the watchdog, the control socket). Written by the tick alone (and the beat of the
+//! motors' bus by its thread), with plain stores; read by anybody. Each value is whole; two of them may be a slot apart.
+
+use crate::mode::{ArmRefusal, Mode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
+
+/// What a slot leaves behind.
+#[derive(Debug, Default)]
+pub struct Vitals {
+    slots: AtomicU64,
+    skipped: AtomicU64,
+    confirmed: AtomicU64,
+    mode: AtomicU8,
+    latched: AtomicU8,
+    active: AtomicU16,
+    refusal: AtomicU8,
+    refused: AtomicU64,
+    armings: AtomicU64,
+    bus: Arc<AtomicU64>,
+}
+
+/// A look at them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signs {
+    /// Slots that were run.
+    pub slots: u64,
+    /// Slots that came due and were not run.
+    pub skipped: u64,
+    /// Commands that were confirmed on the wire.
+    pub confirmed: u64,
+    /// [`Mode::code`] of the last slot.
+    pub mode: u8,
+    /// Bit number of the cause that latched, where one has.
+    pub latched: Option<u8>,
+    /// Active causes, a bit each.
+    pub active: u16,
+    /// What stood in the way of arming.
+    pub refusal: ArmRefusal,
+    /// Requests to arm that were refused.
+    pub refused: u64,
+    /// Times that the robot was armed.
+    pub armings: u64,
+    /// Moves on while the thread of the motors' bus is alive, whatever its bus says.
+    pub bus: u64,
+}
+
+impl Vitals {
+    /// Leaves the signs of one slot. The slot's own number goes last: whoever sees it sees the rest.
+    pub(crate) fn leave(&self, signs: &Signs) {
+        self.skipped.store(signs.skipped, Ordering::Relaxed);
+        self.confirmed.store(signs.confirmed, Ordering::Relaxed);
+        self.mode.store(signs.mode, Ordering::Relaxed);
+        self.latched.store(signs.latched.map_or(0, |bit| bit + 1), Ordering::Relaxed);
+        self.active.store(signs.active, Ordering::Relaxed);
+        self.refusal.store(signs.refusal.bits(), Ordering::Relaxed);
+        self.refused.store(signs.refused, Ordering::Relaxed);
+        self.armings.store(signs.armings, Ordering::Relaxed);
+        self.slots.store(signs.slots, Ordering::Release);
+    }
+
+    /// The newest signs.
+    pub fn look(&self) -> Signs {
+        let slots = self.slots.load(Ordering::Acquire);
+        Signs {
+            slots,
+            skipped: self.skipped.load(Ordering::Relaxed),
+            confirmed: self.confirmed.load(Ordering::Relaxed),
+            mode: self.mode.load(Ordering::Relaxed),
+            latched: self.latched.load(Ordering::Relaxed).checked_sub(1),
+            active: self.active.load(Ordering::Relaxed),
+            refusal: ArmRefusal::from_bits(self.refusal.load(Ordering::Relaxed)),
+            refused: self.refused.load(Ordering::Relaxed),
+            armings: self.armings.load(Ordering::Relaxed),
+            bus: self.bus.load(Ordering::Relaxed),
+        }
+    }
+
+    /// What the thread of the motors' bus moves on.
+    pub(crate) fn bus_beat(&self) -> Arc<AtomicU64> {
+        self.bus.clone()
+    }
+}
+
+impl Signs {
+    /// The bit number of a latched cause.
+    pub(crate) fn latched_in(mode: Mode) -> Option<u8> {
+        match mode {
+            Mode::Latched { cause } => Some(cause as u8),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reflex::Cause;
+
+    #[test]
+    fn what_was_left_is_what_is_seen() {
+        let vitals = Vitals::default();
+        let mut refusal = ArmRefusal::NONE;
+        for bits in [0, 1, 16 + 2] {
+            refusal = ArmRefusal::from_bits(bits);
+            assert_eq!(refusal.bits(), bits);
+        }
+        let mode = Mode::Latched { cause: Cause::FieldLate };
+        let signs = Signs {
+            slots: 9,
+            skipped: 1,
+            confirmed: 8,
+            mode: mode.code(),
+            latched: Signs::latched_in(mode),
+            active: 0x104,
+            refusal,
+            refused: 2,
+            armings: 3,
+            bus: 0,
+        };
+        assert_eq!(signs.latched, Some(0), "the first cause is not none");
+        vitals.leave(&signs);
+        assert_eq!(vitals.look(), signs);
+    }
+}

@@ -1,0 +1,254 @@
+//! Slips in what a board says of its buses, chips, lines, motors' sources of pulses, and guard.
+
+use super::{faults, text_of};
+use ganglion::board;
+
+/// A board of the generic kind with `extra` at its end, and what is wrong with it.
+fn generic(extra: &str) -> Vec<String> {
+    faults(&format!("inherits = \"generic-linux\"\n{extra}\n"))
+}
+
+/// Wants one fault with these words in what the generic board with `extra` is told.
+#[track_caller]
+fn one(extra: &str, words: &str) {
+    let faults = generic(extra);
+    assert_eq!(faults.len(), 1, "{extra}\n{faults:#?}");
+    assert!(faults[0].contains(words), "wanted {words:?} in: {}", faults[0]);
+}
+
+const LABEL: &str = "bus = { gpio_labels = [\"gpio1\"] }\n";
+
+#[test]
+fn buses_are_found_by_path_or_device() {
+    for (found, sound) in [
+        ("/dev/i2c-8", true),
+        ("adapter:c250000.i2c", true),
+        ("adapter:", false),
+        ("adapter:a/b", false),
+        ("i2c-1", false),
+    ] {
+        let faults = generic(&format!("bus = {{ i2c = \"{found}\" }}"));
+        assert_eq!(faults.is_empty(), sound, "{found}: {faults:#?}");
+        assert!(
+            faults.iter().all(|fault| fault.contains("bus.i2c: wanted: an absolute path")),
+            "{faults:#?}"
+        );
+    }
+}
+
+#[test]
+fn further_buses_have_names_of_their_own_and_something_on_them() {
+    let side = "[[i2c]]\nname = \"side\"\ni2c = \"/dev/i2c-2\"\n";
+    one(&side.replace("side", "motors"), "i2c.motors.name: \"motors\" is the bus that [bus] describes");
+    one("[[i2c]]\nname = \"side\"\n", "i2c.side.i2c: missing");
+    one(&format!("{side}speed = 3"), "i2c.side.speed: unknown key; did you mean `speed_hz`?");
+    one(
+        &format!("{side}timeout_ms = 500"),
+        "i2c.side.timeout_ms: found 500 ms; must be below safety.wire_lost_ms",
+    );
+    let range = "[[sensor]]\nname = \"range\"\nbus = \"side\"\n";
+    assert_eq!(generic(&format!("{side}{range}")), [""; 0]);
+    one(
+        &format!("{side}{}", range.replace("\"side\"", "\"sied\"")),
+        "no I2C bus is named `sied`; did you mean `side`?",
+    );
+    let text = format!("inherits = \"generic-linux\"\n{side}");
+    let warnings = board::from_text("idle", &text).unwrap().warnings;
+    assert!(
+        warnings.len() == 1 && warnings[0].to_string().contains("nothing hangs on this bus"),
+        "{warnings:?}"
+    );
+    let log = faults(&format!("{}\n{side}", text_of("scitos-g5")));
+    assert!(log.len() == 1 && log[0].contains("the bus kind \"log\" has no wires"), "{log:#?}");
+}
+
+#[test]
+fn each_bus_carries_its_own_load() {
+    let slow = "[[i2c]]\nname = \"side\"\ni2c = \"/dev/i2c-2\"\nspeed_hz = 10000\n\
+                [[sensor]]\nname = \"roll\"\nbus = \"side\"\n[[sensor]]\nname = \"pitch\"\nbus = \"side\"\n\
+                [[sensor]]\nname = \"turning\"\nbus = \"side\"\n";
+    // One burst of 156 bits a hundred times a second brings all three values: 15,600 of 10,000 bits.
+    one(slow, "i2c.side.speed_hz: the polling table and the commands need 156 % of the I2C bus's time");
+}
+
+#[test]
+fn reserved_addresses_are_nobodys() {
+    one(
+        "reserved_i2c = { codec = 0x40 }",
+        "pca9685.address: I2C address 0x40 is already taken by reserved_i2c.codec",
+    );
+    one(
+        "reserved_i2c = { codec = 0x68 }",
+        "sensor.roll.address: I2C address 0x68 is already taken by reserved_i2c.codec",
+    );
+    one("reserved_i2c = { codec = 3 }", "reserved_i2c.codec: found 3; allowed: an I2C address, 8 to 119");
+    one("reserved_i2c = { codec = \"side:0x40\" }", "no I2C bus is named `side`; known names: motors");
+    one("reserved_i2c = { codec = \"0x40\" }", "allowed: an I2C address, 8 to 119, or \"BUS:0x40\"");
+    let side = "reserved_i2c = { codec = \"side:0x40\" }\n[[i2c]]\nname = \"side\"\ni2c = \"/dev/i2c-2\"\n";
+    assert_eq!(generic(side), [""; 0], "on another bus it is in nobody's way");
+    // Wakes at 0x29 before it is given its own address.
+    let moved = "reserved_i2c = { codec = 0x29 }\n[[sensor]]\nname = \"range\"\naddress = 0x30\n";
+    one(
+        moved,
+        "sensor.range.address: I2C address 0x29, where a VL53L0X wakes up, is already taken by reserved_i2c.codec",
+    );
+}
+
+#[test]
+fn lines_have_numbers_or_names() {
+    let button = |line: &str| {
+        format!(
+            "{LABEL}[[sensor]]\nname = \"stop\"\nkind = \"button\"\nunit = \"1\"\nline = {line}\n\
+             active_low = true\nperiod_ms = 10\nvalid = [0, 1]\n"
+        )
+    };
+    assert_eq!(generic(&button("\"PH.07\"")), [""; 0]);
+    one(
+        &button("256"),
+        "sensor.stop.line: found 256; allowed: a GPIO line: its number, 0 to 255, or its name",
+    );
+    one(
+        &button("2.0"),
+        "found a number with a fraction; wanted: a GPIO line: its number, 0 to 255, or its name",
+    );
+    one(&button("\"\""), "sensor.stop.line: found 0 characters");
+    let twice = format!("{}[enable]\nline = \"PH.07\"\non_high = true\n", button("\"PH.07\""));
+    one(&twice, "sensor.stop.line: GPIO line PH.07 is already taken by enable.line");
+    let reserved = format!("{}[reserved]\nspi = \"PH.07\"\n", button("\"PH.07\""));
+    one(&reserved, "sensor.stop.line: GPIO line PH.07 is already taken by reserved.spi");
+    one(&button("4").replace(LABEL, ""), "bus.gpio_labels: found none of them; wanted: at least one label");
+}
+
+#[test]
+fn values_of_one_chip_describe_it_alike() {
+    let roll = "[[sensor]]\nname = \"roll\"\nready = 4\n";
+    let rest = "[[sensor]]\nname = \"pitch\"\nready = 4\n[[sensor]]\nname = \"turning\"\nready = 4\n";
+    assert_eq!(generic(&format!("{LABEL}{roll}{rest}")), [""; 0], "one line, three values");
+    one(
+        &format!("{LABEL}{roll}{}", rest.replace("ready = 4\n[[", "ready = 5\n[[")),
+        "sensor.pitch.ready: the mpu6050 at 0x68 is one chip, and sensor.roll states another ready than this (5)",
+    );
+    one(
+        "[[sensor]]\nname = \"current\"\nshunt_ohms = 0.01\n",
+        "sensor.battery states another shunt_ohms than this (0.01)",
+    );
+    one(
+        "[[sensor]]\nname = \"pitch\"\nquantity = \"roll\"\n",
+        "sensor.pitch.address: the roll of the mpu6050 at 0x68 is already taken by sensor.roll.address",
+    );
+    one(
+        "[[sensor]]\nname = \"battery\"\naddress = 0x42\n[[sensor]]\nname = \"current\"\naddress = 0x40\n",
+        "sensor.current.address: I2C address 0x40 is already taken by pca9685.address",
+    );
+    one(
+        "[[sensor]]\nname = \"roll\"\naddress = 0x6A\n",
+        "sensor.roll.address: found 106; allowed: an integer, 104 to 105",
+    );
+    one(
+        "[[sensor]]\nname = \"roll\"\nquantity = \"rol\"\n",
+        "no quantity is named `rol`; did you mean `roll`?",
+    );
+    let ads = "[[sensor]]\nname = \"extra\"\nkind = \"ads1115\"\nunit = \"V\"\naddress = 0x48\nchannel = 0\n\
+               full_scale_v = 4.096\nperiod_ms = 50\nvalid = [0, 4]\n";
+    assert_eq!(generic(ads), [""; 0]);
+    one(&ads.replace("4.096", "5.0"), "sensor.extra.full_scale_v: found 5; allowed: 0.256, 0.512, 1.024");
+    one(
+        &ads.replace("channel = 0", "channel = 4"),
+        "sensor.extra.channel: found 4; allowed: an integer, 0 to 3",
+    );
+}
+
+#[test]
+fn several_rangers_need_their_shut_down_lines() {
+    let second = "[[sensor]]\nname = \"rear\"\nlike = \"range\"\naddress = 0x30\nrequired = false\n";
+    let faults = generic(second);
+    assert_eq!(faults.len(), 2, "{faults:#?}");
+    assert!(faults.iter().all(|fault| fault.contains("each needs its `shutdown` line wired")), "{faults:#?}");
+    let wired = format!("{LABEL}[[sensor]]\nname = \"range\"\nshutdown = 4\n{second}shutdown = 5\n");
+    assert_eq!(generic(&wired), [""; 0]);
+}
+
+#[test]
+fn motors_have_one_source_of_pulses() {
+    let mcu = "[mcu]\naddress = 0x14\nclock_hz = 72000000\ntimers = 4\nreset = 5\n";
+    one(
+        &format!("{LABEL}{mcu}"),
+        "pca9685: a second source of PWM: [mcu] is there as well; wanted: one of them",
+    );
+    one(
+        "[pwm]\ndevice = \"1f00098000.pwm\"\nhz = 1000\n",
+        "pwm: a second source of PWM: [pca9685] is there as well",
+    );
+    let none = generic("pca9685 = { remove = true }");
+    // Once a motor, beside its channels, which are not named as a Robot HAT's would be.
+    let sources = none.iter().filter(|fault| fault.contains("or another source of PWM: [pca9685] or [pwm]"));
+    assert_eq!((sources.count(), none.len()), (2, 6), "{none:#?}");
+    let own = "pca9685 = { remove = true }\n[pwm]\ndevice = \"1f00098000.pwm\"\nhz = 1000\n";
+    assert_eq!(generic(own), [""; 0]);
+    one(
+        "[[motor]]\nname = \"left\"\nforward = 16\n",
+        "motor.left.forward: found 16; allowed: an integer, 0 to 15",
+    );
+    one(
+        "[[motor]]\nname = \"left\"\nforward = \"P1\"\n",
+        "motor.left.forward: found a string; wanted: an integer",
+    );
+    one("[[motor]]\nname = \"left\"\nforward = 3\n", "PWM channel 3 is already taken by");
+    let pan =
+        "[[motor]]\nname = \"pan\"\nkind = \"servo\"\npwm = 8\nmin_deg = -45\nmax_deg = 45\nslew_per_s = 2\n";
+    one(pan, "motor.pan.pwm: a servo wants 40 to 60 Hz; all channels of the PCA9685 run at 1000 Hz");
+    assert_eq!(generic(&format!("pca9685 = {{ hz = 50 }}\n{pan}")), [""; 0]);
+    one("pca9685 = { hz = 20 }", "pca9685.hz: found 20.0; allowed: a number, 24 to 1526");
+}
+
+#[test]
+fn a_guard_holds_what_is_there() {
+    let guard =
+        |holds: &str, patience: u32| format!("[guard]\nholds = \"{holds}\"\npatience_ms = {patience}\n");
+    one(
+        &guard("reset", 100),
+        "guard.holds: \"reset\" is the microcontroller's reset line: the board has no [mcu]",
+    );
+    one(
+        &guard("enable", 100),
+        "guard.holds: \"enable\" is the motors' enable line: the board has no [enable]",
+    );
+    let enable = format!("{LABEL}[enable]\nline = 4\non_high = false\n");
+    assert_eq!(generic(&format!("{enable}{}", guard("enable", 100))), [""; 0]);
+    one(
+        &format!("{enable}{}", guard("enable", 30)),
+        "guard.patience_ms: found 30 ms; must not be below four control periods (40 ms)",
+    );
+    one(
+        &format!("{enable}{}", guard("enabel", 100)),
+        "no line for a guard to hold is named `enabel`; did you mean `enable`?",
+    );
+    one(&enable.replace("on_high = false\n", ""), "enable.on_high: missing");
+}
+
+#[test]
+fn a_bus_clear_has_two_lines() {
+    let bus = |keys: &str| format!("bus = {{ gpio_labels = [\"gpio1\"], {keys} }}");
+    one(&bus("clear_scl = 3"), "bus.clear_scl: a bus clear needs both of its lines: clear_sda is missing");
+    one(&bus("clear_sda = 3"), "bus.clear_sda: a bus clear needs both of its lines: clear_scl is missing");
+    one(&bus("clear_scl = 3, clear_sda = 3"), "bus.clear_sda: GPIO line 3 is already taken by bus.clear_scl");
+    one(&bus("rail = { line = 4 }"), "bus.rail.on_high: missing");
+    let all =
+        bus("rebind = true, clear_scl = 3, clear_sda = 2, rail = { line = 4, on_high = true, off_ms = 50 }");
+    let board = board::from_text("all", &format!("inherits = \"generic-linux\"\n{all}\n")).unwrap().board;
+    let recovery = board.i2c[0].recovery;
+    assert!(recovery.rebind && recovery.clear.is_some());
+    assert_eq!(recovery.rail.unwrap().off.as_micros_f64(), 50_000.0);
+}
+
+#[test]
+fn what_reads_the_machine_needs_one() {
+    let thermal = "[[sensor]]\nname = \"cpu\"\nkind = \"thermal\"\nunit = \"degC\"\nzone = \"cpu-thermal\"\n\
+                   period_ms = 1000\nvalid = [0, 100]\n";
+    assert_eq!(generic(thermal), [""; 0]);
+    let simulated = faults(&format!("inherits = \"sim\"\n{thermal}"));
+    assert!(simulated.len() == 1 && simulated[0].contains("needs the bus kind \"linux\""), "{simulated:#?}");
+    let hwmon = thermal
+        .replace("kind = \"thermal\"", "kind = \"hwmon\"\nchip = \"a/b\"\nlabel = \"in1\"\nper_unit = 1");
+    one(&hwmon.replace("zone = \"cpu-thermal\"\n", ""), "sensor.cpu.chip: wanted: a name, not a path");
+}

@@ -1,0 +1,292 @@
+//! Several buses, and a stop that goes before everything, on the simulated robot: whole robots as the
+//! builder makes them, in virtual time.
+
+use crate::counting::allocations_in;
+use ganglion::board;
+use ganglion::board::plan::{Board, I2cPlan, SensorPlan};
+use ganglion::bus::{Bias, BusFault, Gpio, I2c, Line, LineUse, OpenError, Usage, Wires};
+use ganglion::crew::{Stepper, Worker};
+use ganglion::device::SensorKind;
+use ganglion::drive;
+use ganglion::field::Readout;
+use ganglion::learn::imitate;
+use ganglion::reflex::Cause;
+use ganglion::robot::{BuildError, Options, Robot};
+use ganglion::sense::Rung;
+use ganglion::sim::{Fault, Plant};
+use ganglion::time::{Clock, Instant, SimClock, Span};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+const fn ms(ms: u64) -> Span {
+    Span::from_millis(ms)
+}
+
+/// The desk robot with its lean on a bus of its own.
+fn two_buses() -> Board {
+    let mut board = board::built_in("sim").expect("built in").expect("sound").board;
+    board.i2c.push(I2cPlan { name: "second".into(), ..board.i2c[0].clone() });
+    for sensor in &mut board.sensors {
+        if matches!(sensor.kind, SensorKind::FloatRegister { .. }) {
+            sensor.bus = 1;
+        }
+    }
+    board
+}
+
+fn taught() -> &'static Readout {
+    static TAUGHT: OnceLock<Readout> = OnceLock::new();
+    TAUGHT.get_or_init(|| imitate(&two_buses()))
+}
+
+fn options(faults: &[&str]) -> Options {
+    let faults = faults.iter().map(|text| Fault::parse(text).expect("a fault")).collect();
+    Options { seed: 3, faults, readout: Some(taught().clone()), ..Options::default() }
+}
+
+/// A robot in virtual time, stepped by hand.
+struct Rig {
+    clock: Arc<SimClock>,
+    robot: Robot,
+    stepper: Stepper,
+    plant: Plant,
+}
+
+impl Rig {
+    fn new(board: &Board, faults: &[&str]) -> Rig {
+        let clock = Arc::new(SimClock::new());
+        let first = Instant::ZERO + board.period;
+        let mut robot = Robot::build(board, clock.clone(), first, options(faults)).expect("it can be built");
+        let mut stepper = Stepper::new(clock.clone());
+        for hand in robot.hands.drain(..) {
+            stepper.add(hand.worker, hand.bell, Instant::ZERO);
+        }
+        let plant = robot.plant.clone().expect("a world");
+        Rig { clock, robot, stepper, plant }
+    }
+
+    /// Runs slots up to `until`; between them `watch` looks.
+    fn drive(&mut self, until: Instant, mut watch: impl FnMut(&Plant, Instant)) {
+        while self.robot.tick.slot() <= until {
+            self.stepper.run_until(self.robot.tick.slot());
+            self.robot.tick.run();
+            while self.robot.records.pop().is_ok() {}
+            watch(&self.plant, self.clock.now());
+        }
+    }
+}
+
+#[test]
+fn a_second_bus_that_hangs_stalls_only_itself() {
+    let board = two_buses();
+    let mut rig = Rig::new(&board, &["i2c-1-stuck@4+60"]);
+    rig.drive(Instant::ZERO + ms(3_900), |_, _| ());
+    let buses = rig.robot.buses.clone();
+    let written = || buses[0].written.load(Ordering::Relaxed);
+    let (before, polls) = (written(), buses[0].devices[0].polls.load(Ordering::Relaxed));
+    rig.drive(Instant::ZERO + ms(13_900), |_, _| ());
+    assert!(written() - before >= 990, "a command a slot: {}", written() - before);
+    let polled = buses[0].devices[0].polls.load(Ordering::Relaxed) - polls;
+    assert!((495..=505).contains(&polled), "every 20 ms as before: {polled}");
+    assert_eq!(buses[0].failures.load(Ordering::Relaxed), 0);
+    assert!(buses[1].taken(Rung::Dead) > 0, "the other one is given up");
+    assert!(buses[1].failures.load(Ordering::Relaxed) < 40, "and not hammered");
+    assert!(rig.plant.motors_still(), "the lean is required: without it the robot does not drive");
+    assert_eq!(rig.plant.report(rig.clock.now()).collisions(), 0);
+}
+
+#[test]
+fn a_second_bus_comes_back_and_the_robot_drives_on() {
+    let board = two_buses();
+    let mut rig = Rig::new(&board, &["i2c-1-stuck@4+1"]);
+    let mut drove = 0;
+    rig.drive(Instant::ZERO + ms(13_000), |plant, now| {
+        drove += u32::from(now > Instant::ZERO + ms(10_000) && !plant.motors_still());
+    });
+    assert!(drove > 100, "{drove} of 300 slots");
+}
+
+#[test]
+fn a_pressed_button_stills_the_motors_before_the_tick_has_heard_of_it() {
+    // Pressed 4.3 ms after a slot: the tick would see it 5.7 ms later.
+    let mut rig = Rig::new(&two_buses(), &["estop@6.0043+60"]);
+    let pressed = rig.plant.zero() + Span::from_micros(6_004_300);
+    let mut driving = false;
+    rig.drive(Instant::ZERO + ms(6_000), |plant, _| driving = !plant.motors_still());
+    assert!(driving, "the seed is one that drives at that moment");
+    // A poll that is on the wire (0.8 ms), and two stop frames (0.8 ms) at 100 kHz.
+    rig.stepper.run_until(pressed + Span::from_micros(1_700));
+    assert!(rig.plant.motors_still());
+    assert_eq!(rig.robot.halt.counts().collect::<Vec<_>>(), [(Cause::EStop, 1)]);
+    assert_eq!(rig.robot.buses[0].halts.load(Ordering::Relaxed), 1);
+    assert_eq!(rig.robot.senses.edges_lost.load(Ordering::Relaxed), 0);
+    rig.drive(Instant::ZERO + ms(9_000), |plant, _| assert!(plant.motors_still(), "and the tick holds them"));
+}
+
+#[test]
+fn robots_with_several_buses_are_the_same_every_time() {
+    let board = two_buses();
+    let digest = || {
+        let clock = Arc::new(SimClock::new());
+        let first = Instant::ZERO + board.period;
+        let robot = Robot::build(&board, clock.clone(), first, options(&["estop@3+1", "i2c-1-stuck@1+1"]));
+        let robot = robot.expect("it can be built");
+        let ending = drive::step(robot, &clock, first + ms(5_000), &AtomicBool::new(false), |_| ());
+        ending.recorder.digest()
+    };
+    assert_eq!(digest(), digest());
+}
+
+/// Counts the allocations of a worker's steps once it has settled.
+struct Weighed {
+    worker: Box<dyn Worker>,
+    sum: Arc<std::sync::atomic::AtomicU64>,
+    after: Instant,
+}
+
+impl Worker for Weighed {
+    fn name(&self) -> &'static str {
+        self.worker.name()
+    }
+    fn step(&mut self, clock: &dyn Clock) -> Instant {
+        let (settled, mut next) = (clock.now() > self.after, Instant::NEVER);
+        let allocations = allocations_in(|| next = self.worker.step(clock));
+        self.sum.fetch_add(if settled { allocations } else { 0 }, Ordering::Relaxed);
+        next
+    }
+    fn publish(&mut self, now: Instant) {
+        let allocations = allocations_in(|| self.worker.publish(now));
+        self.sum.fetch_add(if now > self.after { allocations } else { 0 }, Ordering::Relaxed);
+    }
+    fn finish(&mut self, clock: &dyn Clock) {
+        self.worker.finish(clock);
+    }
+}
+
+#[test]
+fn no_bus_thread_allocates_in_good_times_or_bad() {
+    let board = two_buses();
+    let clock = Arc::new(SimClock::new());
+    let first = Instant::ZERO + board.period;
+    // Halts, lost devices, two ladders: whatever happens, it happens without taking memory.
+    let faults = ["estop@3+0.5", "i2c-nack@4+1", "i2c-1-stuck@6+2", "i2c-stuck@9+2"];
+    let mut robot = Robot::build(&board, clock.clone(), first, options(&faults)).expect("it can be built");
+    let sum = Arc::default();
+    let mut stepper = Stepper::new(clock.clone());
+    let mut weighed = Vec::new();
+    for hand in robot.hands.drain(..) {
+        let name = hand.worker.name();
+        if name == "field" {
+            stepper.add(hand.worker, hand.bell, Instant::ZERO);
+            continue;
+        }
+        weighed.push(name);
+        let after = Instant::ZERO + ms(1_000);
+        let worker = Weighed { worker: hand.worker, sum: Arc::clone(&sum), after };
+        stepper.add(Box::new(worker), hand.bell, Instant::ZERO);
+    }
+    assert_eq!(weighed, ["i2c", "i2c-1", "edges", "lines"]);
+    while robot.tick.slot() < Instant::ZERO + ms(14_000) {
+        stepper.run_until(robot.tick.slot());
+        robot.tick.run();
+        while robot.records.pop().is_ok() {}
+    }
+    assert_eq!(sum.load(Ordering::Relaxed), 0);
+    assert!(robot.buses.iter().all(|bus| bus.taken(Rung::Reset) > 1), "it was bad enough");
+}
+
+#[test]
+fn a_handle_gets_the_edges_of_the_lines_that_it_watches_and_no_others() {
+    let clock = Arc::new(SimClock::new());
+    let board = two_buses();
+    let plant = Plant::new(&board, 1, &[Fault::parse("estop@0.001+1").unwrap()], clock.clone());
+    let wires: &dyn Wires = &plant;
+    let watched = |line| LineUse { line, usage: Usage::Watched { bias: Bias::AsIs, debounce: Span::ZERO } };
+    let trig = LineUse { line: Line(27), usage: Usage::Output { high: false } };
+    let mut sonar = wires.gpio("edges", &[trig, watched(Line(22))]).expect("a sonar");
+    let mut button = wires.gpio("lines", &[watched(Line(25))]).expect("a button");
+    sonar.set(Line(27), true).unwrap();
+    clock.sleep_until(clock.now() + Span::from_micros(10));
+    sonar.set(Line(27), false).unwrap();
+    let edges = |gpio: &mut dyn Gpio| {
+        let mut edges = Vec::new();
+        while let Some(edge) = gpio.next_edge(ms(60)).expect("no fault") {
+            edges.push((edge.line.0, edge.high));
+        }
+        edges
+    };
+    let start = clock.now();
+    assert_eq!(edges(sonar.as_mut()), [(22, true), (22, false)]);
+    clock.set(start);
+    assert_eq!(button.next_edge(ms(60)).unwrap().map(|edge| (edge.line.0, edge.high)), Some((25, false)));
+    assert_eq!(clock.now(), plant.zero() + ms(1), "it comes when it happens");
+    clock.set(plant.zero() + ms(990));
+    assert_eq!(edges(button.as_mut()), [(25, true)], "let go a second later");
+}
+
+#[test]
+fn wires_that_are_not_there_are_named_and_a_real_board_wants_some() {
+    let clock = Arc::new(SimClock::new());
+    let board = two_buses();
+    let plant = Plant::new(&board, 1, &[], clock.clone());
+    let wires: &dyn Wires = &plant;
+    assert!(wires.i2c(1).is_ok());
+    assert!(wires.i2c(2).is_err_and(|error| error.what.contains("bus 2")));
+    let none = LineUse { line: Line(99), usage: Usage::Input { bias: Bias::AsIs } };
+    assert!(wires.gpio("test", &[none]).is_err_and(|error| error.what.contains("99")));
+
+    let real = board::built_in("picarx-v4").expect("built in").expect("sound").board;
+    let build = |wires| {
+        let options = Options { readout: Some(imitate(&real)), wires, ..Options::default() };
+        Robot::build(&real, clock.clone(), Instant::ZERO, options).map(drop)
+    };
+    assert!(matches!(build(None), Err(BuildError::NoBus { .. })));
+    struct Nothing;
+    impl Wires for Nothing {
+        fn i2c(&self, _: usize) -> Result<Box<dyn I2c>, OpenError> {
+            Err(OpenError { what: "/dev/i2c-1".into(), why: "no such file".into(), fix: "enable it".into() })
+        }
+        fn gpio(&self, _: &'static str, _: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
+            Err(OpenError { what: "gpio".into(), why: "none".into(), fix: "none".into() })
+        }
+    }
+    let refused = build(Some(Arc::new(Nothing)));
+    assert!(matches!(refused, Err(BuildError::Wires(OpenError { what, .. })) if what == "/dev/i2c-1"));
+    // The same board on wires that answer: the simulated car's own.
+    let plant = Plant::new(&real, 1, &[], clock.clone());
+    assert!(build(Some(Arc::new(plant))).is_ok());
+}
+
+#[test]
+fn buses_that_have_too_many_names_are_refused() {
+    let mut board = two_buses();
+    let spare = board.i2c[1].clone();
+    board.i2c.resize(20, spare);
+    let refused = Robot::build(&board, Arc::new(SimClock::new()), Instant::ZERO, options(&[])).map(drop);
+    assert!(matches!(refused, Err(BuildError::Misfit { what }) if what.contains("buses")));
+}
+
+#[test]
+fn two_chips_with_one_address_on_two_buses_are_two_chips() {
+    let mut board = two_buses();
+    let lean = board.sensors.iter().position(|sensor| sensor.bus == 1).expect("the lean");
+    let twin = SensorPlan { name: "twin".into(), bus: 0, required: false, ..board.sensors[lean].clone() };
+    board.sensors.push(twin);
+    let clock = Arc::new(SimClock::new());
+    let plant = Plant::new(&board, 1, &[Fault::parse("i2c-1-stuck@0").unwrap()], clock.clone());
+    let wires: &dyn Wires = &plant;
+    let mut back = [0; 4];
+    assert_eq!(wires.i2c(0).unwrap().write_read(0x60, &[0], &mut back), Ok(()));
+    assert_eq!(wires.i2c(1).unwrap().write_read(0x60, &[0], &mut back), Err(BusFault::TimedOut));
+}
+
+#[test]
+fn a_word_from_outside_halts() {
+    // What a control socket or a guard may do: no reading, only the word.
+    let mut rig = Rig::new(&two_buses(), &[]);
+    rig.drive(Instant::ZERO + ms(6_000), |_, _| ());
+    assert!(!rig.plant.motors_still());
+    rig.robot.halt.raise(Cause::EStop, rig.clock.now());
+    rig.stepper.run_until(rig.clock.now() + ms(3));
+    assert!(rig.plant.motors_still());
+}

@@ -1,0 +1,5 @@
+//! The guard, whole: a post on real sockets with a line that remembers, and the built program with
+//! the runtime beside it, killed, stopped and started again.
+
+mod post;
+mod process;

@@ -1,0 +1,348 @@
+//! A post in this process: real sockets, real time, a line that remembers what was done to it.
+
+use ganglion::board::plan::GuardHold;
+use ganglion::bus::{BusFault, Edge, Gpio, I2c, Line, LineUse, OpenError, Usage, Wires};
+use ganglion::guard::frame::{Answer, Ask, LENGTH, Phase, Reason, Refused, Request};
+use ganglion::guard::socket::{Heard, ask_once, connect_to, hear, listen_at, say_to, wait_for};
+use ganglion::guard::{Guard, GuardedWires, HeldLine, Hold, Link, Post, Pulse, PulsePlan, Sight};
+use ganglion::rt::RtPlan;
+use ganglion::tick::Requests;
+use ganglion::time::{Clock, Instant, MonotonicClock, Span};
+use ganglion::vitals::Vitals;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+const BOARD: [u8; 32] = [9; 32];
+const HOLD: Hold = Hold { line: Line(11), on_high: true, kind: GuardHold::Enable };
+/// Long enough for a loaded machine, short enough to wait for.
+const PATIENCE: Span = Span::from_millis(400);
+/// Where nothing is to run out: what happens was not waited for.
+const LONG: Span = Span::from_millis(600_000);
+/// How long a test waits for what must come.
+const SOON: Span = Span::from_millis(20_000);
+
+/// Levels that a line was driven to, in order.
+type Levels = Arc<Mutex<Vec<bool>>>;
+
+struct Remembers(Levels);
+
+impl Gpio for Remembers {
+    fn set(&mut self, line: Line, high: bool) -> Result<(), BusFault> {
+        assert_eq!(line, HOLD.line);
+        self.0.lock().unwrap().push(high);
+        Ok(())
+    }
+    fn get(&mut self, _line: Line) -> Result<bool, BusFault> {
+        Ok(self.0.lock().unwrap().last().copied().unwrap_or(false))
+    }
+    fn next_edge(&mut self, _wait: Span) -> Result<Option<Edge>, BusFault> {
+        Ok(None)
+    }
+}
+
+/// A guard at its post on a thread.
+struct Stand {
+    socket: PathBuf,
+    levels: Levels,
+    end: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Stand {
+    fn begin(patience: Span) -> Stand {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let socket = std::env::temp_dir().join(format!("ganglion-post-{}-{number}.sock", std::process::id()));
+        Stand::at(socket, patience)
+    }
+
+    fn at(socket: PathBuf, patience: Span) -> Stand {
+        let levels = Levels::default();
+        let listener = listen_at(&socket).unwrap();
+        let (end, ended) = UnixStream::pair().unwrap();
+        let line = HeldLine::take(Box::new(Remembers(levels.clone())), HOLD).unwrap();
+        let guard = Guard::new(&HOLD, patience, BOARD);
+        let thread = std::thread::spawn(move || {
+            Post::new(guard, line, listener, ended.into(), Arc::new(MonotonicClock)).stand(|_| ());
+        });
+        Stand { socket, levels, end: Some(end), thread: Some(thread) }
+    }
+
+    fn levels(&self) -> Vec<bool> {
+        self.levels.lock().unwrap().clone()
+    }
+
+    fn end(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+
+    fn phase(&self) -> Phase {
+        ask_once(&self.socket, Ask::Status, SOON).unwrap().standing.phase
+    }
+}
+
+impl Drop for Stand {
+    fn drop(&mut self) {
+        self.end();
+        let _ = std::fs::remove_file(&self.socket);
+    }
+}
+
+/// Waits until `holds`, or fails.
+fn soon(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = MonotonicClock.now() + SOON;
+    while !holds() {
+        assert!(MonotonicClock.now() < until, "{what}: not within {} s", SOON.as_secs_f64());
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+}
+
+/// A runtime's end of the wire, by hand.
+struct Talk {
+    connection: OwnedFd,
+    sequence: u64,
+}
+
+impl Talk {
+    fn with(stand: &Stand) -> Talk {
+        Talk { connection: connect_to(&stand.socket).unwrap(), sequence: 0 }
+    }
+
+    /// Asks, with a stamp of its own, and hears the answer; `None`: the guard hung up.
+    fn ask_at(&mut self, ask: Ask, stamp: Instant) -> Option<Answer> {
+        self.sequence += 1;
+        assert!(say_to(&self.connection, &Request { sequence: self.sequence, stamp, ask }.encode()));
+        let mut bytes = [0; LENGTH];
+        loop {
+            match hear(&self.connection, &mut bytes) {
+                Heard::Nothing => wait_for(&[&self.connection], SOON),
+                Heard::Closed => return None,
+                Heard::Message(length) => {
+                    let answer = Answer::decode(&bytes[..length]).unwrap();
+                    assert_eq!(answer.sequence, self.sequence);
+                    return Some(answer);
+                }
+            }
+        }
+    }
+
+    fn ask(&mut self, ask: Ask) -> Answer {
+        self.ask_at(ask, MonotonicClock.now()).unwrap()
+    }
+
+    fn drive(&mut self) {
+        for ask in [Ask::Hello { board: BOARD }, Ask::Permit, Ask::Set { on: true }] {
+            assert_eq!(self.ask(ask).refused, None, "{ask:?}");
+        }
+    }
+}
+
+#[test]
+fn the_line_is_off_from_the_start_on_while_trusted_and_off_at_the_end() {
+    let mut stand = Stand::begin(LONG);
+    assert_eq!(stand.levels(), [false]);
+    let mut talk = Talk::with(&stand);
+    talk.drive();
+    assert_eq!(stand.levels(), [false, true]);
+    assert!(talk.ask(Ask::Heartbeat { advanced: true }).standing.line_on);
+    stand.end();
+    assert_eq!(stand.levels()[..3], [false, true, false]);
+    assert_eq!(stand.levels().last(), Some(&false));
+}
+
+#[test]
+fn a_closed_connection_takes_the_line_back_without_waiting_for_the_patience() {
+    let stand = Stand::begin(LONG);
+    let mut talk = Talk::with(&stand);
+    talk.drive();
+    drop(talk);
+    soon("off", || stand.levels() == [false, true, false]);
+    assert_eq!(stand.phase(), Phase::Tripped(Reason::Closed));
+}
+
+#[test]
+fn silence_and_heartbeats_out_of_an_old_queue_take_the_line_back() {
+    let stand = Stand::begin(PATIENCE);
+    let mut talk = Talk::with(&stand);
+    talk.drive();
+    soon("off", || stand.levels() == [false, true, false]);
+    assert_eq!(stand.phase(), Phase::Tripped(Reason::Silent));
+    let began = MonotonicClock.now();
+    talk.drive();
+    // The same stamp again and again is one heartbeat.
+    soon("off", || {
+        talk.ask_at(Ask::Heartbeat { advanced: true }, began);
+        stand.levels() == [false, true, false, true, false]
+    });
+    assert!(MonotonicClock.now().since(began) >= PATIENCE);
+}
+
+#[test]
+fn what_is_no_runtime_of_ours_is_sent_away_and_changes_nothing() {
+    let stand = Stand::begin(LONG);
+    let mut talk = Talk::with(&stand);
+    talk.drive();
+    for nonsense in [&b"hello"[..], &[0; LENGTH], &[0xFF; LENGTH + 1]] {
+        let other = connect_to(&stand.socket).unwrap();
+        assert!(say_to(&other, nonsense));
+        wait_for(&[&other], SOON);
+        assert_eq!(hear(&other, &mut [0; 8]), Heard::Closed);
+        assert!(talk.ask(Ask::Heartbeat { advanced: true }).standing.line_on);
+    }
+    let mut other = Talk::with(&stand);
+    assert_eq!(other.ask(Ask::Hello { board: [1; 32] }).refused, Some(Refused::OtherBoard));
+    assert_eq!(other.ask(Ask::Hello { board: BOARD }).refused, Some(Refused::Busy));
+    assert_eq!(other.ask(Ask::Set { on: true }).refused, Some(Refused::NotTrusted));
+    // More idle callers than there are seats do not push the runtime from its own.
+    let crowd: Vec<OwnedFd> = (0..12).filter_map(|_| connect_to(&stand.socket).ok()).collect();
+    soon("answered in a crowd", || ask_once(&stand.socket, Ask::Status, SOON).is_ok());
+    assert!(talk.ask(Ask::Heartbeat { advanced: true }).standing.line_on);
+    drop(crowd);
+}
+
+#[test]
+fn anybody_may_take_the_line_from_the_runtime_and_only_the_runtime_gets_it_back() {
+    let stand = Stand::begin(LONG);
+    let mut talk = Talk::with(&stand);
+    talk.drive();
+    let answer = ask_once(&stand.socket, Ask::Trip, SOON).unwrap();
+    assert_eq!((answer.refused, answer.standing.phase), (None, Phase::Tripped(Reason::Asked)));
+    assert!(!answer.standing.line_on, "it is off before the answer goes out");
+    assert_eq!(talk.ask(Ask::Set { on: true }).refused, Some(Refused::NotTrusted));
+    talk.drive();
+    assert_eq!(stand.levels(), [false, true, false, true]);
+}
+
+/// Wires that have the guard's line and another one, and must not be asked for the guard's.
+struct Bare(Levels);
+
+impl Wires for Bare {
+    fn i2c(&self, _bus: usize) -> Result<Box<dyn I2c>, OpenError> {
+        Err(OpenError { what: "i2c".into(), why: "none here".into(), fix: String::new() })
+    }
+    fn gpio(&self, _owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
+        assert!(lines.iter().all(|used| used.line != HOLD.line), "the guard holds that one");
+        Ok(Box::new(Other(self.0.clone())))
+    }
+}
+
+struct Other(Levels);
+
+impl Gpio for Other {
+    fn set(&mut self, line: Line, high: bool) -> Result<(), BusFault> {
+        assert_eq!(line, Line(4));
+        self.0.lock().unwrap().push(high);
+        Ok(())
+    }
+    fn get(&mut self, _line: Line) -> Result<bool, BusFault> {
+        Ok(true)
+    }
+    fn next_edge(&mut self, _wait: Span) -> Result<Option<Edge>, BusFault> {
+        Ok(None)
+    }
+}
+
+/// A runtime's side: its pulse, without a tick, so that its heartbeats never count.
+struct Side {
+    link: Arc<Link>,
+    requests: Arc<Requests>,
+    pulse: Option<Pulse>,
+}
+
+impl Side {
+    fn of(stand: &Stand) -> Side {
+        let link = Link::new(false).unwrap();
+        let plan = PulsePlan {
+            socket: stand.socket.clone(),
+            board: BOARD,
+            hold: HOLD,
+            patience: PATIENCE,
+            alone: false,
+        };
+        let rt = RtPlan { strict: false, priority: 0, cpu: None, lock_memory: false };
+        let requests: Arc<Requests> = Arc::default();
+        let vitals: Arc<Vitals> = Arc::default();
+        let clock = Arc::new(MonotonicClock);
+        let pulse = Pulse::start(plan, link.clone(), vitals, requests.clone(), clock, rt).unwrap();
+        Side { link, requests, pulse: Some(pulse) }
+    }
+}
+
+#[test]
+fn a_driver_moves_the_guards_line_through_the_guard_and_every_other_itself() {
+    let stand = Stand::begin(LONG);
+    let side = Side::of(&stand);
+    let others = Levels::default();
+    let wires =
+        GuardedWires::new(Arc::new(Bare(others.clone())), side.link.clone(), HOLD, Arc::new(MonotonicClock));
+    let output = |line| LineUse { line, usage: Usage::Output { high: false } };
+    let lines = [output(Line(4)), output(HOLD.line)];
+    let mut gpio = wires.gpio("motors", &lines).unwrap();
+    assert!(wires.gpio("thief", &lines).is_err(), "a line has one owner");
+    soon("trusted", || side.link.is_trusted());
+    soon("on", || gpio.set(HOLD.line, true) == Ok(()));
+    assert_eq!(gpio.get(HOLD.line), Ok(true));
+    assert_eq!((gpio.set(HOLD.line, false), gpio.set(Line(4), true)), (Ok(()), Ok(())));
+    assert_eq!(stand.levels(), [false, true, false]);
+    assert_eq!(*others.lock().unwrap(), [true]);
+    drop(gpio);
+    assert!(wires.gpio("motors", &lines).is_ok(), "given back");
+}
+
+#[test]
+fn heartbeats_of_a_runtime_whose_loop_stands_keep_no_line_on() {
+    let stand = Stand::begin(PATIENCE);
+    let side = Side::of(&stand);
+    let wires = GuardedWires::new(
+        Arc::new(Bare(Levels::default())),
+        side.link.clone(),
+        HOLD,
+        Arc::new(MonotonicClock),
+    );
+    let mut gpio =
+        wires.gpio("motors", &[LineUse { line: HOLD.line, usage: Usage::Output { high: false } }]).unwrap();
+    soon("on", || gpio.set(HOLD.line, true) == Ok(()));
+    let beats = || ask_once(&stand.socket, Ask::Status, SOON).unwrap().standing.beats;
+    soon("it beats", || beats() > 0);
+    soon("and yet", || stand.levels() == [false, true, false]);
+    // It is trusted again by itself; the line stays where it is until there is a loop behind the beats.
+    soon("trusted again", || side.link.is_trusted());
+    soon("it beats on", || beats() > 10);
+    assert_eq!(stand.levels(), [false, true, false]);
+}
+
+#[test]
+fn a_runtime_sees_its_guard_go_and_come_back_and_ends_cleanly() {
+    let mut stand = Stand::begin(PATIENCE);
+    let mut side = Side::of(&stand);
+    let sight = Sight::new(side.link.clone(), PATIENCE);
+    let seen = || !sight.lost(MonotonicClock.now());
+    soon("seen", seen);
+    stand.end();
+    soon("lost", || !seen());
+    assert_eq!(side.link.look().standing, None);
+    let again = Stand::at(stand.socket.clone(), PATIENCE);
+    soon("seen again", seen);
+    assert_eq!(side.link.look().connections, 2);
+    assert!(!side.requests.disarm.load(Ordering::Acquire));
+    side.pulse.take().unwrap().end();
+    soon("ended", || again.phase() == Phase::Tripped(Reason::Ended));
+}
+
+#[test]
+fn a_robot_whose_guard_was_tripped_by_hand_is_disarmed() {
+    let stand = Stand::begin(LONG);
+    let side = Side::of(&stand);
+    soon("trusted", || side.link.is_trusted());
+    ask_once(&stand.socket, Ask::Trip, SOON).unwrap();
+    soon("disarmed", || side.requests.disarm.load(Ordering::Acquire));
+    soon("trusted again, and still", || side.link.is_trusted());
+    assert_eq!(stand.levels(), [false]);
+}

@@ -1,0 +1,202 @@
+//! The bench while it runs: one thread is the far side of the wires, one sees what happens on them, and the caller acts
+//! on both. Threads, locks and real time are here and nowhere else in this program.
+
+use super::device::Device;
+use super::far::{FarSide, REFRESH};
+use super::record::Record;
+use super::wire::{ANY, Command, Fault, Port};
+use ganglion::board::plan::Board;
+use ganglion::time::{Clock, Instant, MonotonicClock, Span};
+use std::io;
+use std::process::Command as Program;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// Priority of the far side: below the runtime's threads (75 and up), so that it never delays them, above everything
+/// that computes; a real car does not wait for a processor.
+const FAR_PRIORITY: u8 = 40;
+/// Of the one who looks: it only has to keep its queue of 4096 events from running over.
+const OBSERVER_PRIORITY: u8 = 30;
+/// Of the caller: rows act on time although the machine is loaded.
+const ROW_PRIORITY: u8 = 20;
+/// How long the observer waits before it says that nothing happened.
+const GLANCE: Span = Span::from_millis(5);
+/// How often the caller looks whether what it waits for has come.
+const LOOK: Span = Span::from_millis(5);
+
+/// The far side, and since when: events of an earlier row are not its business.
+struct Behind {
+    far: FarSide,
+    since: Instant,
+}
+
+/// A running bench.
+pub struct Bench {
+    behind: Arc<Mutex<Behind>>,
+    record: Arc<Mutex<Record>>,
+    port: Device,
+    board: Board,
+    clock: MonotonicClock,
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A thread that panicked ends the program with a failure anyhow; what it held is as good as it was.
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Bench {
+    /// Opens the device and starts both threads. They run as long as the program.
+    pub fn start(board: &Board) -> io::Result<Bench> {
+        let clock = MonotonicClock;
+        let behind = Behind { far: FarSide::new(board, 1, clock.now()), since: clock.now() };
+        let mut bench = Bench {
+            behind: Arc::new(Mutex::new(behind)),
+            record: Arc::new(Mutex::new(Record::new(board))),
+            port: Device::open()?,
+            board: board.clone(),
+            clock,
+        };
+        bench.renew(1)?; // the devices are there before the far side refreshes them
+        let (behind, port) = (bench.behind.clone(), Device::open()?);
+        thread::Builder::new().name("far-side".into()).spawn(move || be_far(&behind, port))?;
+        let (record, port) = (bench.record.clone(), Device::open()?);
+        thread::Builder::new().name("observer".into()).spawn(move || observe(&record, port))?;
+        urgent(ROW_PRIORITY);
+        Ok(bench)
+    }
+
+    /// The board that the car behind the wires was built from.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+    /// The present moment.
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+    /// Waits.
+    pub fn wait(&self, time: Span) {
+        self.clock.sleep_until(self.now() + time);
+    }
+    /// Waits for a moment.
+    pub fn wait_until(&self, at: Instant) {
+        self.clock.sleep_until(at);
+    }
+
+    /// Another car at its start, in the world of `seed`; nothing goes wrong any more; nothing seen yet.
+    pub fn renew(&mut self, seed: u64) -> io::Result<()> {
+        let now = self.now();
+        let mut out = Vec::new();
+        let mut far = FarSide::new(&self.board, seed, now);
+        far.begin(now, &mut out);
+        *locked(&self.behind) = Behind { far, since: now };
+        self.port.send(&out)?;
+        *locked(&self.record) = Record::new(&self.board);
+        Ok(())
+    }
+
+    /// Does something to the far side, and tells the kernel at once.
+    pub fn act<T>(
+        &mut self,
+        act: impl FnOnce(&mut FarSide, Instant, &mut Vec<Command>) -> T,
+    ) -> io::Result<T> {
+        let mut out = Vec::new();
+        let mut behind = locked(&self.behind);
+        let result = act(&mut behind.far, self.clock.now(), &mut out);
+        if !out.is_empty() {
+            self.port.send(&out)?;
+        }
+        Ok(result)
+    }
+
+    /// Tells the kernel's side something that the car knows nothing of.
+    pub fn send(&mut self, commands: &[Command]) -> io::Result<()> {
+        self.port.send(commands)
+    }
+
+    /// From now on transfers go wrong.
+    pub fn fault(&mut self, address: Option<u8>, kind: Fault, argument: i32, count: i32) -> io::Result<()> {
+        let address = address.map_or(ANY, u16::from);
+        self.send(&[Command::Fault { address, kind, argument, count, skip: 0 }])
+    }
+
+    /// Asks what was seen. Everything up to the present moment has been.
+    pub fn seen<T>(&self, ask: impl FnOnce(&mut Record) -> T) -> T {
+        let now = self.now();
+        while locked(&self.record).seen() < now {
+            self.wait(GLANCE);
+        }
+        ask(&mut locked(&self.record))
+    }
+
+    /// Looks, at most until `end`, whether what is waited for has been seen; the first answer that there is.
+    pub fn until<T>(&self, end: Instant, mut ask: impl FnMut(&Record) -> Option<T>) -> Option<T> {
+        loop {
+            let over = self.now() >= end;
+            let answer = if over { self.seen(|record| ask(record)) } else { ask(&locked(&self.record)) };
+            if answer.is_some() || over {
+                return answer;
+            }
+            self.wait(LOOK);
+        }
+    }
+}
+
+/// The far side's life: every event at once, a refresh when it is due.
+fn be_far(behind: &Mutex<Behind>, mut port: Device) {
+    urgent(FAR_PRIORITY);
+    let clock = MonotonicClock;
+    let mut due = clock.now();
+    let mut out = Vec::with_capacity(64);
+    loop {
+        let mut event = fatal(port.next(due.since(clock.now())));
+        let mut behind = locked(behind);
+        while let Some(known) = event {
+            if known.end >= behind.since {
+                behind.far.take(&known, clock.now(), &mut out);
+            }
+            event = fatal(port.next(Span::ZERO));
+        }
+        let now = clock.now();
+        if now >= due {
+            behind.far.refresh(now, &mut out);
+            due = now + REFRESH;
+        }
+        if !out.is_empty() {
+            fatal(port.send(&out));
+            out.clear();
+        }
+    }
+}
+
+fn observe(record: &Mutex<Record>, mut port: Device) {
+    urgent(OBSERVER_PRIORITY);
+    let clock = MonotonicClock;
+    loop {
+        let before = clock.now();
+        match fatal(port.next(GLANCE)) {
+            Some(event) => locked(record).take(&event),
+            // Whatever is stamped before the wait began would have been delivered.
+            None => locked(record).quiet_until(before),
+        }
+    }
+}
+
+/// A bench whose device fails shows nothing: the program ends, and its missing result is a failure.
+fn fatal<T>(outcome: io::Result<T>) -> T {
+    outcome.unwrap_or_else(|error| {
+        eprintln!("hil-guest: /dev/hilplant: {error}");
+        std::process::exit(70);
+    })
+}
+
+/// Gives the calling thread SCHED_FIFO; what it starts later is ordinary again. By the system's own tool: the one
+/// system call would be this program's only unsafe line.
+pub fn urgent(priority: u8) {
+    let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+    let priority = priority.to_string();
+    let asked =
+        Program::new("chrt").args(["--reset-on-fork", "--fifo", "--pid", &priority, &thread]).status();
+    if !asked.is_ok_and(|status| status.success()) {
+        eprintln!("hil-guest: chrt: no priority {priority} for thread {thread}: latencies will be worse");
+    }
+}

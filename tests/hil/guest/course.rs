@@ -1,0 +1,231 @@
+//! The courses of rows that do something to a driving robot: begin, watch, undo, judge.
+
+use super::bench::Bench;
+use super::limits::Limit;
+use super::process::Process;
+use super::rows::End;
+use super::scene::{self, Scene};
+use super::trouble::Trouble;
+use super::verdict::{Latency, Outcome};
+use ganglion::time::{Instant, Span};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::io;
+use std::path::Path;
+
+/// What has gone wrong is over for this long before it must drive again: the slowest is a bus that was given up, looked
+/// at every five seconds.
+const BACK: Span = Span::from_millis(8_000);
+/// A robot that must go on standing is watched for so long.
+const STAYS: Span = Span::from_millis(2_000);
+/// A car that has moved by this has moved.
+const MOVED_M: f64 = 0.02;
+/// The world in which rows take place: one with room ahead.
+const SEED: u64 = 3;
+
+/// Where the rows work.
+pub struct Place<'a> {
+    /// The bench.
+    pub bench: &'a mut Bench,
+    /// Board, as the runtime is told.
+    pub board: &'a str,
+    /// Where processes leave what they say.
+    pub folder: &'a Path,
+}
+
+/// A row that does something to the robot.
+pub fn trouble(place: &mut Place<'_>, trouble: Trouble, ms: u64, end: End) -> io::Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let bench = &mut *place.bench;
+    let mut scene = Scene::driving(bench, place.board, place.folder, SEED)?;
+    scene.moves(bench)?;
+    bench.seen(|record| record.begin_anew());
+    let begun = trouble.begin(bench, &mut scene)?;
+    let over = begun + Span::from_millis(ms);
+    let limit = match end {
+        End::StandsThenDrives(limit, _) | End::Stands(limit, _) => Some(limit),
+        End::RidesOut(_) | End::Recovers => None,
+    };
+    let stood = limit.and_then(|limit| stands(bench, trouble, begun, over, limit, &mut outcome));
+    bench.wait_until(over);
+    let ended = bench.now();
+    if let Some(stood) = stood {
+        let moved = bench.seen(|record| record.moved_between(stood, ended));
+        outcome.demand(moved.is_none(), || "a motor ran again while the reason to stand went on".into());
+    }
+    let shown = bench.seen(|record| trouble.shown(record, begun));
+    outcome.demand(shown != Some(0), || "the wires do not show that anything went wrong".into());
+    if let Some(shown) = shown {
+        outcome.note(format!("{shown} failed transfers"));
+    }
+    if end == End::Recovers {
+        recovers(bench, begun, ended, &mut outcome)?; // by itself: what has not ended by then is not undone for it
+    }
+    trouble.end(bench, &mut scene, place.board)?;
+    afterwards(bench, end, ended, &mut outcome);
+    let report = scene.end(bench, &mut outcome)?;
+    causes(end, &report, &mut outcome);
+    scene::laws(bench, &mut outcome)?;
+    Ok(outcome)
+}
+
+/// Waits for stillness, and holds it to the limit. When it was reached.
+fn stands(
+    bench: &Bench,
+    trouble: Trouble,
+    begun: Instant,
+    over: Instant,
+    limit: Limit,
+    outcome: &mut Outcome,
+) -> Option<Instant> {
+    let cause = bench.until(over, |record| trouble.first_failure(record, begun));
+    let Some(cause) = cause else {
+        outcome.fault("the wires do not show a cause");
+        return None;
+    };
+    let allowed = limit.span(bench.board());
+    // Watched to its end: a robot that is late is told by how much.
+    let stood = bench.until(over, |record| record.still_from(cause).filter(|_| !record.is_moving()));
+    let us = |span: Span| span.as_micros_f64();
+    match stood {
+        Some(stood) => {
+            let took = stood.since(cause);
+            outcome.figure("still_after_us", us(took));
+            outcome.note(format!(
+                "still after {:.0} virtual us (limit {:.0}: {})",
+                us(took),
+                us(allowed),
+                limit.words()
+            ));
+            outcome.demand(took <= allowed, || {
+                format!("still after {:.0} virtual us, {:.0} allowed", us(took), us(allowed))
+            });
+        }
+        None => outcome
+            .fault(format!("the motors still run {:.0} virtual us after the cause", us(over.since(cause)))),
+    }
+    stood
+}
+
+fn afterwards(bench: &Bench, end: End, ended: Instant, outcome: &mut Outcome) {
+    match end {
+        End::Stands(..) => {
+            bench.wait(STAYS);
+            let moved = bench.seen(|record| record.moved_between(ended, bench.now()));
+            outcome.demand(moved.is_none(), || "it drives again, and nobody has armed it".into());
+        }
+        End::Recovers => {}
+        End::StandsThenDrives(..) | End::RidesOut(_) => {
+            let again = bench.until(ended + BACK, |record| {
+                record.is_moving().then(|| record.moved_between(ended, record.seen())).flatten()
+            });
+            match again {
+                Some(again) => {
+                    let took = again.since(ended).as_secs_f64();
+                    outcome.figure("drives_again_after_s", took);
+                    outcome.note(format!("drives again after {took:.2} virtual s"));
+                }
+                None => outcome.fault("it does not drive again"),
+            }
+        }
+    }
+}
+
+/// A motor gets a pulse by a frame that arrived after the last transfer that failed.
+fn recovers(bench: &mut Bench, begun: Instant, ended: Instant, outcome: &mut Outcome) -> io::Result<()> {
+    let again = bench.until(ended + BACK, |record| {
+        let last = record.failed().last().map_or(begun, |failed| failed.at.max(begun));
+        let drives = |pulse: &&super::record::Pulse| pulse.start > last && pulse.counts > 0;
+        record.pulses().iter().find(drives).filter(|_| record.is_moving()).map(|pulse| pulse.start)
+    });
+    match again {
+        Some(again) => {
+            let took = again.since(begun).as_secs_f64();
+            outcome.figure("recovered_after_s", took);
+            outcome.note(format!("recovered after {took:.2} virtual s"));
+        }
+        None => outcome.fault("it does not recover"),
+    }
+    // A controller without its timers takes pulses and moves nothing.
+    let way = |bench: &mut Bench| bench.act(|far, now, _| far.report(now).distance_m);
+    let (from, until) = (way(bench)?, bench.now() + BACK);
+    while way(bench)? < from + MOVED_M && bench.now() < until {
+        bench.wait(Span::from_millis(50));
+    }
+    let moved = way(bench)? - from;
+    outcome.demand(moved >= MOVED_M, || format!("it has pulses again, and the car moved {moved:.4} m"));
+    Ok(())
+}
+
+/// Causes that every run begins with: no command has been confirmed, and no heartbeat answered, before the first.
+const AT_START: [&str; 2] = ["bus-lost", "guard-lost"];
+
+/// The causes that the runtime reported, against those that the row wants.
+fn causes(end: End, report: &Value, outcome: &mut Outcome) {
+    let times = |name: &str| report["reflexes"][name].as_u64().unwrap_or(0);
+    let tripped = |name: &&&str| times(name) > u64::from(AT_START.contains(*name));
+    let said = || report["reflexes"].to_string();
+    match end {
+        End::StandsThenDrives(_, []) | End::Stands(_, []) | End::Recovers => {}
+        End::StandsThenDrives(_, causes) | End::Stands(_, causes) => {
+            let named: Vec<&str> = causes.iter().filter(tripped).copied().collect();
+            outcome.note(format!("said: {}", named.join(", ")));
+            outcome.demand(!named.is_empty(), || format!("none of {causes:?} is reported, but {}", said()));
+        }
+        End::RidesOut(none) => {
+            let named: Vec<&str> = none.iter().filter(tripped).copied().collect();
+            outcome.demand(named.is_empty(), || format!("no reason to stop, and yet {}", said()));
+        }
+    }
+}
+
+/// The runtime is killed, many times.
+pub fn kills(place: &mut Place<'_>, times: usize, limit: Limit) -> io::Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let bench = &mut *place.bench;
+    let mut took = Vec::new();
+    let mut disabled = Vec::new();
+    for nth in 0..times {
+        let mut scene = Scene::driving(bench, place.board, place.folder, SEED + nth as u64)?;
+        // Not always at the same phase of a period.
+        bench.wait(Span::from_micros(1700 * nth as u64));
+        scene.moves(bench)?;
+        let killed = bench.now();
+        scene.runtime.signal(Signal::KILL)?;
+        let until = killed + Span::from_millis(1000);
+        match bench.until(until, |record| record.still_from(killed).filter(|_| !record.is_moving())) {
+            Some(stood) => took.push(stood.since(killed)),
+            None => outcome.fault(format!("kill {nth}: the motors still run a second later")),
+        }
+        let cut = |record: &super::record::Record| {
+            record.enables().iter().find(|(at, on)| *at >= killed && !on).map(|(at, _)| *at)
+        };
+        disabled.extend(bench.seen(|record| cut(record)).map(|at| at.since(killed)));
+        stays_still(bench, killed, &mut outcome);
+        end_guard(&mut scene.guard)?;
+        scene::laws(bench, &mut outcome)?;
+    }
+    let stills = Latency::of(took);
+    let allowed = limit.span(bench.board()).as_micros_f64();
+    outcome.demand(stills.max() <= allowed && stills.count() == times, || {
+        format!("still within {:.0} virtual us at worst, {allowed:.0} allowed", stills.max())
+    });
+    outcome.latency("still_after_kill", stills);
+    outcome.latency("enable_off_after_kill", Latency::of(disabled));
+    Ok(outcome)
+}
+
+fn stays_still(bench: &Bench, killed: Instant, outcome: &mut Outcome) {
+    bench.wait(Span::from_millis(200));
+    let stood = bench.seen(|record| record.still_from(killed));
+    let moved = stood.and_then(|stood| bench.seen(|record| record.moved_between(stood, bench.now())));
+    outcome.demand(moved.is_none(), || "a motor ran again after the runtime was dead".into());
+}
+
+fn end_guard(guard: &mut Option<Process>) -> io::Result<()> {
+    if let Some(guard) = guard {
+        guard.signal(Signal::TERM)?;
+        guard.end(Span::from_millis(2000))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! `/dev/hilplant` as a [`Port`]: one open file is one queue of events. Real time and real kernel; no meaning.
+
+use super::wire::{COMMAND_BYTES, Command, EVENT_BYTES, Event, Port};
+use ganglion::time::Span;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// Events that are fetched in one read: more would only lie here instead of in the kernel.
+const AT_ONCE: usize = 64;
+/// Commands that the kernel takes in one write.
+const COMMANDS: usize = 64;
+
+/// An open plant device.
+pub struct Device {
+    file: OwnedFd,
+    fetched: VecDeque<Event>,
+}
+
+impl Device {
+    /// Opens it; its queue of events begins now.
+    pub fn open() -> io::Result<Device> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let file = rustix::fs::open("/dev/hilplant", flags, Mode::empty())?;
+        Ok(Device { file, fetched: VecDeque::with_capacity(AT_ONCE) })
+    }
+
+    fn fetch(&mut self, wait: Span) -> io::Result<()> {
+        let timeout = Timespec {
+            tv_sec: (wait.as_nanos() / 1_000_000_000) as i64,
+            tv_nsec: (wait.as_nanos() % 1_000_000_000) as _,
+        };
+        let mut waits = [PollFd::new(&self.file, PollFlags::IN)];
+        match poll(&mut waits, Some(&timeout)) {
+            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let mut bytes = [0; AT_ONCE * EVENT_BYTES];
+        match rustix::io::read(&self.file, &mut bytes) {
+            Ok(length) => {
+                self.fetched.extend(bytes[..length].as_chunks().0.iter().map(Event::decode));
+                Ok(())
+            }
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Port for Device {
+    fn send(&mut self, commands: &[Command]) -> io::Result<()> {
+        for some in commands.chunks(COMMANDS) {
+            let bytes: Vec<u8> = some.iter().flat_map(Command::encode).collect();
+            let written = rustix::io::write(&self.file, &bytes)?;
+            if written != some.len() * COMMAND_BYTES {
+                return Err(io::Error::other("the plant device took only a part of the commands"));
+            }
+        }
+        Ok(())
+    }
+
+    fn next(&mut self, wait: Span) -> io::Result<Option<Event>> {
+        if self.fetched.is_empty() {
+            self.fetch(wait)?;
+        }
+        Ok(self.fetched.pop_front())
+    }
+}

@@ -1,0 +1,446 @@
+//! The far side of the wires: the simulated car behind the kernel's adapter and lines. Takes events, gives commands; the
+//! physics, the controller's registers and the sonar are `ganglion::sim`'s own, moved on by the stamps of the events.
+//! Opens nothing and waits for nothing, so that it runs in a unit test as well as in the guest.
+//!
+//! It adds to the simulator what only a bench has: an enable line without which no pulse reaches a motor, a controller
+//! that does not acknowledge while it is in reset, an MPU-6050, and echoes that go wrong.
+
+use super::imu::{self, Imu};
+use super::wire::{Behaviour, Command, Event, Happening};
+use ganglion::board::plan::{Board, EnablePlan};
+use ganglion::bus::{Edge, Gpio, I2c, Line};
+use ganglion::device::{MotorKind, SensorKind};
+use ganglion::sim::{Plant, Report};
+use ganglion::time::{Instant, SimClock, Span};
+use std::sync::Arc;
+
+/// How often what the converter and the inertial sensor see is set anew: four times in the shortest period of a sensor.
+pub const REFRESH: Span = Span::from_millis(5);
+/// Registers of the controller: converters, first and last pulse register, firmware.
+const CONVERTERS: u8 = 0x10;
+const PULSES: std::ops::RangeInclusive<u8> = 0x20..=0x33;
+const FIRMWARE: u8 = 0x05;
+/// An echo that would have to begin sooner than this from now is shifted: this process woke up late, the module did not.
+const LEAD: Span = Span::from_micros(20);
+/// No echo edge comes later after its trigger.
+const ECHO_WITHIN: Span = Span::from_millis(50);
+/// Width of a pulse on the data-ready line; the chip's own is 50 us.
+const READY_PULSE: Span = Span::from_micros(50);
+
+/// What an echo line does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Echo {
+    /// What it should.
+    Sound,
+    /// No edge at all.
+    Lost,
+    /// The pulse ends after 50 us: nearer than the module can see.
+    Short,
+    /// The pulse begins 10 ms late.
+    Late,
+    /// The pulse comes twice, 100 us apart.
+    Double,
+    /// It rises and stays: the module never ends its pulse.
+    Held,
+}
+
+/// The car behind the wires.
+pub struct FarSide {
+    board: Board,
+    clock: Arc<SimClock>,
+    plant: Plant,
+    i2c: Box<dyn I2c>,
+    gpio: Box<dyn Gpio>,
+    lines: Lines,
+    mcu: u8,
+    converters: Vec<u8>,
+    /// Drive channels: pulse register and what was written there last.
+    drives: Vec<(u8, u16)>,
+    enabled: bool,
+    answers: bool,
+    /// Its wires to the bus are off; its pulses go on.
+    unplugged: bool,
+    imu: Option<(u8, Imu)>,
+    /// It is on the bus.
+    imu_there: bool,
+    lean: Option<f64>,
+    echo: Echo,
+    /// Samples announce themselves at the chip's own rate; off while a row gives the edges itself.
+    announces: bool,
+    next_ready: Option<Instant>,
+}
+
+/// The lines that mean something here.
+#[derive(Clone, Copy, Debug)]
+struct Lines {
+    reset: Line,
+    enable: Option<EnablePlan>,
+    ready: Option<Line>,
+    button: Option<(Line, bool)>,
+    clear: Option<(Line, Line)>,
+}
+
+impl Lines {
+    fn of(board: &Board) -> Lines {
+        let kinds = || board.sensors.iter().map(|sensor| &sensor.kind);
+        Lines {
+            reset: board.mcu.as_ref().map_or(Line(5), |mcu| mcu.reset),
+            enable: board.enable,
+            ready: kinds().find_map(|kind| match kind {
+                SensorKind::Mpu6050 { ready, .. } => *ready,
+                _ => None,
+            }),
+            button: kinds().find_map(|kind| match *kind {
+                SensorKind::Button { line, active_low } => Some((line, active_low)),
+                _ => None,
+            }),
+            clear: board.i2c.first().and_then(|bus| bus.recovery.clear).map(|clear| (clear.scl, clear.sda)),
+        }
+    }
+}
+
+/// A line's number as the kernel's side has it.
+fn offset(line: Line) -> u16 {
+    line.0 as u16
+}
+
+impl FarSide {
+    /// The car of `board`, standing at its start in the world of `seed`, from `now` on.
+    pub fn new(board: &Board, seed: u64, now: Instant) -> FarSide {
+        let clock = Arc::new(SimClock::new());
+        clock.set(now);
+        let plant = Plant::new(board, seed, &[], clock.clone());
+        let kinds = || board.sensors.iter().map(|sensor| &sensor.kind);
+        let mut converters: Vec<u8> = kinds()
+            .filter_map(|kind| match kind {
+                SensorKind::HatAdc { channel, .. } => Some(*channel),
+                _ => None,
+            })
+            .collect();
+        converters.sort_unstable();
+        converters.dedup();
+        let imu = kinds().find_map(|kind| match kind {
+            SensorKind::Mpu6050 { address, .. } => Some((*address, Imu::new())),
+            _ => None,
+        });
+        let drives = board.motors.iter().flat_map(|motor| match motor.kind {
+            MotorKind::DcDir { pwm, .. } => vec![pwm],
+            MotorKind::DcPair { forward, backward, .. } => vec![forward, backward],
+            MotorKind::Servo { .. } | MotorKind::Recorded { .. } => Vec::new(),
+        });
+        FarSide {
+            i2c: plant.i2c(),
+            gpio: plant.gpio(),
+            lines: Lines::of(board),
+            mcu: board.mcu.as_ref().map_or(0x14, |mcu| mcu.address),
+            converters,
+            drives: drives.map(|channel| (PULSES.start() + channel, 0)).collect(),
+            enabled: board.enable.is_none(),
+            answers: true,
+            unplugged: false,
+            imu,
+            imu_there: false,
+            lean: None,
+            echo: Echo::Sound,
+            announces: true,
+            next_ready: None,
+            board: board.clone(),
+            plant,
+            clock,
+        }
+    }
+
+    /// What the kernel has to know before anybody looks.
+    pub fn begin(&mut self, now: Instant, out: &mut Vec<Command>) {
+        out.push(Command::ClearFaults);
+        out.push(Command::Pull(offset(self.lines.reset), true)); // MCURST has a pull-up on the board
+        if let Some(enable) = self.lines.enable {
+            out.push(Command::Pull(offset(enable.line), !enable.on_high));
+        }
+        if let Some((scl, sda)) = self.lines.clear {
+            out.push(Command::BusPins(offset(scl), offset(sda)));
+        }
+        out.push(Command::Add(self.mcu, Behaviour::Frames));
+        self.power_imu(out);
+        for sensor in &self.board.sensors {
+            if let SensorKind::HcSr04 { echo, .. } = sensor.kind {
+                out.push(Command::Line(offset(echo), false));
+            }
+        }
+        if let Some(ready) = self.lines.ready {
+            out.push(Command::Line(offset(ready), false));
+        }
+        self.press(false, out);
+        self.come_up(out);
+        self.refresh(now, out);
+    }
+
+    /// The inertial sensor gets its supply (back): asleep, everything forgotten.
+    pub fn power_imu(&mut self, out: &mut Vec<Command>) {
+        let Some((address, imu)) = &mut self.imu else { return };
+        imu.forget();
+        self.imu_there = true;
+        out.push(Command::Add(*address, Behaviour::Registers));
+        out.push(Command::set(*address, imu::WHO_AM_I.0, &[imu::WHO_AM_I.1]));
+        out.push(Command::set(*address, imu::POWER, &[imu::ASLEEP]));
+    }
+
+    /// One event: whatever it changes here, and what the kernel's side has to do about it.
+    pub fn take(&mut self, event: &Event, now: Instant, out: &mut Vec<Command>) {
+        match event.what {
+            Happening::Write if event.place == u16::from(self.mcu) => self.take_frame(event),
+            Happening::Write => self.take_imu(event, out),
+            Happening::Out(high) => self.drive(Line(event.place.into()), high, event.end, now, out),
+            Happening::Floats(high) => self.drive(Line(event.place.into()), high, event.end, now, out),
+            _ => {}
+        }
+    }
+
+    /// A frame for the controller. A pulse for a motor stays on this side of the enable line.
+    fn take_frame(&mut self, event: &Event) {
+        let Some((register, value)) = event.frame() else { return };
+        if (CONVERTERS..CONVERTERS + 8).contains(&register) {
+            return; // the kernel has answered it
+        }
+        let mut reaches = value;
+        if let Some(drive) = self.drives.iter_mut().find(|drive| drive.0 == register) {
+            drive.1 = value;
+            reaches = if self.enabled { value } else { 0 };
+        }
+        self.write_pulse(register, reaches, event.end);
+    }
+
+    fn write_pulse(&mut self, register: u8, value: u16, at: Instant) {
+        let [high, low] = value.to_be_bytes();
+        self.clock.set(at);
+        // In reset it does not acknowledge, and nothing comes of it: as it should be.
+        let _ = self.i2c.write(self.mcu, &[register, high, low]);
+    }
+
+    fn take_imu(&mut self, event: &Event, out: &mut Vec<Command>) {
+        let Some((address, imu)) = &mut self.imu else { return };
+        if event.place != u16::from(*address) || event.result != 0 {
+            return;
+        }
+        let length = usize::from(event.length).min(event.data.len());
+        if imu.take(&event.data[..length]) {
+            self.power_imu(out);
+        }
+    }
+
+    fn drive(&mut self, line: Line, high: bool, at: Instant, now: Instant, out: &mut Vec<Command>) {
+        if line == self.lines.reset {
+            return self.set_reset(high, at, out);
+        }
+        if let Some(enable) = self.lines.enable.filter(|enable| enable.line == line) {
+            return self.enable(high == enable.on_high, at);
+        }
+        self.clock.set(at);
+        if self.gpio.set(line, high).is_err() {
+            return; // a line that the car does not have
+        }
+        // The edges of an echo that this trigger caused, at their absolute times.
+        let mut echo = Vec::new();
+        while let Ok(Some(edge)) = self.gpio.next_edge(ECHO_WITHIN) {
+            echo.push(edge);
+        }
+        self.deliver(echo, now, out);
+    }
+
+    fn set_reset(&mut self, high: bool, at: Instant, out: &mut Vec<Command>) {
+        self.clock.set(at);
+        let _ = self.gpio.set(self.lines.reset, high);
+        if !high {
+            self.answers = false;
+            self.drives.iter_mut().for_each(|drive| drive.1 = 0);
+            out.push(Command::Reset(self.mcu));
+            out.push(Command::Mute(self.mcu, true));
+        }
+    }
+
+    fn enable(&mut self, on: bool, at: Instant) {
+        if self.enabled == on {
+            return;
+        }
+        self.enabled = on;
+        for (register, value) in self.drives.clone() {
+            self.write_pulse(register, if on { value } else { 0 }, at);
+        }
+    }
+
+    fn deliver(&mut self, mut echo: Vec<Edge>, now: Instant, out: &mut Vec<Command>) {
+        let Some(first) = echo.first().copied() else { return };
+        let late = (now + LEAD).since(first.stamp);
+        echo.iter_mut().for_each(|edge| edge.stamp += late);
+        let rise = first.stamp + late;
+        let mut at = |high, stamp| out.push(Command::LineAt(offset(first.line), high, stamp));
+        match self.echo {
+            Echo::Sound => echo.iter().for_each(|edge| at(edge.high, edge.stamp)),
+            Echo::Lost => {}
+            Echo::Held => at(true, rise),
+            Echo::Short => {
+                at(true, rise);
+                at(false, rise + Span::from_micros(50));
+            }
+            Echo::Late => echo.iter().for_each(|edge| at(edge.high, edge.stamp + Span::from_millis(10))),
+            Echo::Double => {
+                for shift in [0, 300] {
+                    at(true, rise + Span::from_micros(shift));
+                    at(false, rise + Span::from_micros(shift + 200));
+                }
+            }
+        }
+    }
+
+    /// Moves the car on to `now`, and sets what its sensors see.
+    pub fn refresh(&mut self, now: Instant, out: &mut Vec<Command>) {
+        self.clock.set(now);
+        if !self.answers && self.i2c.write_read(self.mcu, &[FIRMWARE], &mut [0; 3]).is_ok() {
+            self.come_up(out);
+        }
+        if self.answers {
+            self.convert(now, out);
+        }
+        self.refresh_imu(now, out);
+        self.clock.set(now);
+    }
+
+    /// The controller acknowledges from now on.
+    fn come_up(&mut self, out: &mut Vec<Command>) {
+        let mut version = [0; 3];
+        if self.i2c.write_read(self.mcu, &[FIRMWARE], &mut version).is_ok() {
+            out.push(Command::set(self.mcu, FIRMWARE, &version));
+            if !self.unplugged {
+                out.push(Command::Mute(self.mcu, false));
+            }
+            self.answers = true;
+        }
+    }
+
+    fn convert(&mut self, now: Instant, out: &mut Vec<Command>) {
+        for channel in self.converters.clone() {
+            let register = CONVERTERS + 7 - channel;
+            let mut counts = [0; 2];
+            self.clock.set(now);
+            let asked = self.i2c.write(self.mcu, &[register, 0, 0]);
+            if asked.and_then(|()| self.i2c.read(self.mcu, &mut counts)).is_ok() {
+                out.push(Command::set(self.mcu, register, &counts));
+            }
+        }
+    }
+
+    fn refresh_imu(&mut self, now: Instant, out: &mut Vec<Command>) {
+        let fallen = self.plant.report(now).contacts.falls > 0;
+        let lean = self.lean.unwrap_or(if fallen { 35.0 } else { 0.0 });
+        let Some((address, imu)) = &mut self.imu else { return };
+        if !self.announces || !self.imu_there {
+            return; // the row sets the samples, each right before its edge
+        }
+        out.push(Command::set(*address, imu::SAMPLE, &imu.sample(lean)));
+        let (Some(every), Some(line)) = (imu.ready_every(), self.lines.ready) else {
+            self.next_ready = None;
+            return;
+        };
+        // The edges until the next refresh; a rate beyond the refresh's repeats the same sample, and is not wanted here.
+        let every = every.max(REFRESH);
+        let mut next = self.next_ready.unwrap_or(now + every);
+        while next < now + REFRESH {
+            if next >= now {
+                pulse(line, next, out);
+            }
+            next += every;
+        }
+        self.next_ready = Some(next);
+    }
+
+    // ---- what a row does to it --------------------------------------------------------------
+
+    /// Presses or lets go of the stop button, now.
+    pub fn press(&mut self, pressed: bool, out: &mut Vec<Command>) {
+        if let Some((line, active_low)) = self.lines.button {
+            out.push(Command::Line(offset(line), pressed != active_low));
+        }
+    }
+    /// Presses or lets go of the stop button at `at`.
+    pub fn press_at(&mut self, pressed: bool, at: Instant, out: &mut Vec<Command>) {
+        if let Some((line, active_low)) = self.lines.button {
+            out.push(Command::LineAt(offset(line), pressed != active_low, at));
+        }
+    }
+    /// The car leans by this much from now on, whatever it stands on; `None`: as the world has it.
+    pub fn lean(&mut self, degrees: Option<f64>) {
+        self.lean = degrees;
+    }
+    /// The button's line and its level while it is pressed.
+    pub fn button_line(&self) -> (u16, bool) {
+        self.lines.button.map_or((0, true), |(line, active_low)| (offset(line), !active_low))
+    }
+    /// The data-ready line and its level when a sample is ready.
+    pub fn ready_line(&self) -> (u16, bool) {
+        (self.lines.ready.map_or(0, offset), true)
+    }
+    /// One sample with this lean, and its edge on the data-ready line at `at`.
+    pub fn sample_at(&mut self, degrees: f64, at: Instant, out: &mut Vec<Command>) {
+        self.lean = Some(degrees);
+        let (Some((address, imu)), Some(line)) = (&mut self.imu, self.lines.ready) else { return };
+        out.push(Command::set(*address, imu::SAMPLE, &imu.sample(degrees)));
+        pulse(line, at, out);
+    }
+    /// The controller's wires to the bus come off, or on again. Its pulses do not care.
+    pub fn unplug_mcu(&mut self, off: bool, out: &mut Vec<Command>) {
+        self.unplugged = off;
+        if off || self.answers {
+            out.push(Command::Mute(self.mcu, off));
+        }
+    }
+    /// The controller resets itself: its supply was down for a moment, and it forgets everything.
+    pub fn brown_out(&mut self, now: Instant, out: &mut Vec<Command>) {
+        self.set_reset(false, now, out);
+        self.set_reset(true, now, out);
+    }
+    /// The inertial sensor comes off the bus, or on again, with everything forgotten.
+    pub fn unplug_imu(&mut self, off: bool, out: &mut Vec<Command>) {
+        match (&self.imu, off) {
+            (Some((address, _)), true) if self.imu_there => {
+                out.push(Command::Remove(*address));
+                self.imu_there = false;
+            }
+            _ => self.power_imu(out),
+        }
+    }
+    /// Whether samples announce themselves; if not, only [`FarSide::sample_at`] sets them.
+    pub fn announce(&mut self, by_itself: bool) {
+        self.announces = by_itself;
+        self.next_ready = None;
+    }
+    /// What the echo does from now on. A line that was held is let go of.
+    pub fn echo(&mut self, echo: Echo, out: &mut Vec<Command>) {
+        self.echo = echo;
+        for sensor in &self.board.sensors {
+            if let SensorKind::HcSr04 { echo: line, .. } = sensor.kind
+                && echo == Echo::Sound
+            {
+                out.push(Command::Line(offset(line), false));
+            }
+        }
+    }
+    /// The stop button's contact bounces: ten presses within a millisecond, then it stays pressed.
+    pub fn chatter(&mut self, from: Instant, out: &mut Vec<Command>) {
+        for nth in 0..10 {
+            self.press_at(true, from + Span::from_micros(100 * nth), out);
+            self.press_at(nth == 9, from + Span::from_micros(100 * nth + 50), out);
+        }
+    }
+    /// What it has been through.
+    pub fn report(&self, now: Instant) -> Report {
+        self.plant.report(now)
+    }
+}
+
+fn pulse(line: Line, at: Instant, out: &mut Vec<Command>) {
+    out.push(Command::LineAt(offset(line), true, at));
+    out.push(Command::LineAt(offset(line), false, at + READY_PULSE));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! What the kernel alone takes, to be printed beside the loops: a bare timer's lateness (as cyclictest measures it), and
+//! an edge that is answered by an edge, through a thread that does nothing else.
+
+use super::bench::Bench;
+use super::rows::Floor;
+use super::verdict::{Baseline, Latency, Outcome};
+use super::wire::Command;
+use ganglion::time::{Clock, MonotonicClock, Span};
+use gpiocdev::Request;
+use gpiocdev::line::{EdgeDetection, Value};
+use std::io;
+use std::thread;
+
+/// How many times.
+const TIMES: usize = 500;
+/// From one to the next; no divisor of the far side's refresh.
+const EVERY: Span = Span::from_micros(3_100);
+/// Priority of the one who is measured: as the runtime's bus.
+const PRIORITY: u8 = 85;
+/// Lines that no board here uses.
+const STIMULUS: u16 = 30;
+const RESPONSE: u16 = 31;
+
+/// One floor.
+pub fn measure(bench: &mut Bench, name: &str, floor: Floor, baseline: &Baseline) -> io::Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let latency = match floor {
+        Floor::Timer => thread::spawn(timer).join().map_err(|_| io::Error::other("the sleeper panicked"))?,
+        Floor::Echo => echo(bench)?,
+    };
+    outcome.demand(latency.count() == TIMES, || format!("{} of {TIMES} came", latency.count()));
+    outcome.faults(baseline.check(name, &latency));
+    outcome.latency(name, latency);
+    Ok(outcome)
+}
+
+fn timer() -> Latency {
+    super::bench::urgent(PRIORITY);
+    let clock = MonotonicClock;
+    let mut due = clock.now();
+    let once = |_| {
+        due += EVERY;
+        clock.sleep_until(due);
+        clock.now().since(due)
+    };
+    Latency::of((0..TIMES).map(once).collect())
+}
+
+fn echo(bench: &mut Bench) -> io::Result<Latency> {
+    let chip = chip()?;
+    let wired = |error: gpiocdev::Error| io::Error::other(error.to_string());
+    let input = Request::builder()
+        .on_chip(&chip)
+        .with_consumer("hil-guest")
+        .with_line(STIMULUS.into())
+        .as_input()
+        .with_edge_detection(EdgeDetection::BothEdges)
+        .request()
+        .map_err(wired)?;
+    let output = Request::builder()
+        .on_chip(&chip)
+        .with_consumer("hil-guest")
+        .with_line(RESPONSE.into())
+        .as_output(Value::Inactive)
+        .request()
+        .map_err(wired)?;
+    bench.send(&[Command::Line(STIMULUS, false)])?;
+    bench.seen(super::record::Record::begin_anew);
+    let answers = thread::spawn(move || {
+        super::bench::urgent(PRIORITY);
+        let mut answered = 0;
+        while answered < TIMES && input.wait_edge_event(std::time::Duration::from_millis(500))? {
+            let edge = input.read_edge_event()?;
+            if edge.kind == gpiocdev::line::EdgeKind::Rising {
+                output.set_value(RESPONSE.into(), Value::Active)?;
+                output.set_value(RESPONSE.into(), Value::Inactive)?;
+                answered += 1;
+            }
+        }
+        Ok::<usize, gpiocdev::Error>(answered)
+    });
+    bench.wait(Span::from_millis(50));
+    for _ in 0..TIMES {
+        let at = bench.now() + Span::from_millis(1);
+        bench.send(&[
+            Command::LineAt(STIMULUS, true, at),
+            Command::LineAt(STIMULUS, false, at + Span::from_micros(700)),
+        ])?;
+        bench.wait(EVERY);
+    }
+    answers.join().map_err(|_| io::Error::other("the answering thread panicked"))?.map_err(wired)?;
+    Ok(bench.seen(|record| {
+        let rises = record.edges().iter().filter(|(_, line, high)| *line == STIMULUS && *high);
+        let answer = |at| record.drives_of(RESPONSE).iter().find(|(answer, high)| *answer >= at && *high);
+        Latency::of(rises.filter_map(|(at, ..)| answer(*at).map(|answer| answer.0.since(*at))).collect())
+    }))
+}
+
+/// The chip of the bench.
+fn chip() -> io::Result<std::path::PathBuf> {
+    let chips = gpiocdev::chip::chips().map_err(|error| io::Error::other(error.to_string()))?;
+    let labelled = |path: &std::path::PathBuf| {
+        let chip = gpiocdev::chip::Chip::from_path(path);
+        chip.and_then(|chip| chip.info()).is_ok_and(|info| info.label == "hilplant")
+    };
+    chips.into_iter().find(labelled).ok_or_else(|| io::Error::other("no GPIO chip is labelled hilplant"))
+}

@@ -1,0 +1,81 @@
+//! How long a robot may take to stand: from the board's own figures, in words that a row can print.
+
+use ganglion::board::plan::Board;
+use ganglion::time::Span;
+
+/// Two stop frames and the system calls around them, generously: they take 0.2 ms at 400 kHz.
+const STOP_FRAMES: Span = Span::from_millis(2);
+
+/// What a row is held to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// A control period and the bus: what is noticed at once.
+    Period,
+    /// A sensor's age limit, then [`Limit::Period`]: what is noticed by silence. By the sensor's name.
+    Stale(&'static str),
+    /// Readings that repeat until they are called frozen, the sensor's age limit, then [`Limit::Period`].
+    Frozen(&'static str),
+    /// The guard's patience and 20 ms.
+    Patience,
+    /// The time a command is good for on the wire, then [`Limit::Period`].
+    CommandValid,
+    /// So many milliseconds.
+    Ms(u64),
+}
+
+impl Limit {
+    /// On this board.
+    pub fn span(self, board: &Board) -> Span {
+        let period = board.period + bus_time(board);
+        let sensor = |name| board.sensors.iter().find(|sensor| sensor.name == name);
+        match self {
+            Limit::Period => period,
+            Limit::Stale(name) => sensor(name).map_or(Span::ZERO, |s| s.max_age) + period,
+            Limit::Frozen(name) => {
+                let repeats = |s: &ganglion::board::plan::SensorPlan| {
+                    s.period.times(s.frozen_after.unwrap_or(0).into()) + s.period + s.max_age
+                };
+                sensor(name).map_or(Span::ZERO, repeats) + period
+            }
+            Limit::Patience => {
+                board.guard.as_ref().map_or(Span::ZERO, |guard| guard.patience) + Span::from_millis(20)
+            }
+            Limit::CommandValid => board.safety.command_valid + period,
+            Limit::Ms(ms) => Span::from_millis(ms),
+        }
+    }
+
+    /// What it is made of.
+    pub fn words(self) -> String {
+        let period = "a control period + bus time";
+        match self {
+            Limit::Period => period.into(),
+            Limit::Stale(name) => format!("age limit of {name} + {period}"),
+            Limit::Frozen(name) => format!("repeats and age limit of {name} + {period}"),
+            Limit::Patience => "the guard's patience + 20 ms".into(),
+            Limit::CommandValid => format!("life of a command + {period}"),
+            Limit::Ms(ms) => format!("{ms} ms"),
+        }
+    }
+}
+
+/// Longest time until a stop is on the wire: a transfer that hangs is waited for, then the stop frames follow.
+pub fn bus_time(board: &Board) -> Span {
+    board.i2c.first().map_or(Span::ZERO, |bus| bus.timing.timeout) + STOP_FRAMES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ganglion::board;
+
+    #[test]
+    fn limits_are_the_boards_own_figures() {
+        let board = board::built_in("picarx-v4").unwrap().unwrap().board;
+        let ms = |limit: Limit| limit.span(&board).as_nanos() / 1_000_000;
+        assert_eq!(ms(Limit::Period), 10 + 20 + 2);
+        assert_eq!(ms(Limit::Stale("range")), 200 + 32);
+        assert_eq!(ms(Limit::Frozen("ground-left")), 25 * 20 + 20 + 70 + 32);
+        assert_eq!(ms(Limit::Ms(7)), 7);
+    }
+}

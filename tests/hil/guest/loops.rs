@@ -1,0 +1,133 @@
+//! Closed loops: from an edge that the far side makes to the frame that takes the pulse from a motor, stamped in the
+//! kernel at both ends, hundreds of times, at every phase of the runtime's own periods.
+
+use super::bench::Bench;
+use super::course::Place;
+use super::record::Record;
+use super::rows::{From, Loop};
+use super::scene::{self, Scene};
+use super::trouble::Load;
+use super::verdict::{Baseline, Latency, Outcome};
+use ganglion::time::{Instant, Span};
+use std::io;
+
+/// Loops that are closed for one figure: a hundredth of them are two.
+const TIMES: usize = 200;
+/// Attempts: some find the motors at rest.
+const ATTEMPTS: usize = 4 * TIMES;
+/// Phases are spread over this: a multiple of every period of the board.
+const PHASES: Span = Span::from_millis(60);
+/// Golden ratio, in 1/1000: phases that follow it are spread evenly however many there are.
+const GOLDEN: u64 = 618;
+/// The lean of the sample that must stop the car.
+const OVER_DEG: f64 = 45.0;
+/// A stop that takes longer than this is none.
+const LATEST: Span = Span::from_millis(500);
+/// Motors have run for this long when a loop begins.
+const RUNNING: Span = Span::from_millis(15);
+/// What is kept pressed, and then let go of.
+const PRESSED: Span = Span::from_millis(8);
+/// From the sample's bytes to its edge: a poll by the period that falls in between has seen it too early, and is not
+/// counted.
+const AHEAD: Span = Span::from_micros(60);
+
+/// One row of them.
+pub fn close(place: &mut Place<'_>, name: &str, closed: Loop, baseline: &Baseline) -> io::Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let bench = &mut *place.bench;
+    let scene = Scene::driving(bench, place.board, place.folder, 5)?;
+    let load = if closed.loaded { Some(Load::start()?) } else { None };
+    bench.wait(Span::from_millis(200));
+    let (mut begins, mut ends, mut stills) = (Vec::new(), Vec::new(), Vec::new());
+    let mut attempts = 0;
+    while begins.len() < TIMES && attempts < ATTEMPTS {
+        attempts += 1;
+        if let Some([begin, end, still]) = once(bench, closed.from, attempts as u64)? {
+            begins.push(begin);
+            ends.push(end);
+            stills.push(still);
+        }
+    }
+    drop(load);
+    outcome.demand(begins.len() == TIMES, || {
+        format!("{} loops closed in {attempts} attempts, {TIMES} wanted", begins.len())
+    });
+    judge(name, closed, Latency::of(begins), baseline, &mut outcome);
+    outcome.latency(&format!("{name}.stop_on_wire"), Latency::of(ends));
+    outcome.latency(&format!("{name}.still"), Latency::of(stills));
+    let said = scene.end(bench, &mut outcome)?;
+    outcome.note(format!("{} slots skipped", said["slots_skipped"]));
+    scene::laws(bench, &mut outcome)?;
+    Ok(outcome)
+}
+
+/// From the cause to the first bit of the stop, against the gate and the record.
+fn judge(name: &str, closed: Loop, begins: Latency, baseline: &Baseline, outcome: &mut Outcome) {
+    let [least, aim] = closed.gate_us.map(|us| us as f64);
+    let p99 = begins.percentile(99);
+    if closed.urgent {
+        outcome.demand(p99 <= least, || format!("p99 {p99:.1} virtual us, at most {least} allowed"));
+        outcome.note(format!("aim {aim} virtual us {}", if p99 <= aim { "reached" } else { "not reached" }));
+        outcome.faults(baseline.check(name, &begins));
+        if !baseline.knows(name) {
+            outcome.note("no record to compare with");
+        }
+    } else {
+        outcome
+            .demand(p99 > least, || format!("p99 {p99:.1} virtual us: the gate of {least} does not notice"));
+    }
+    outcome.latency(name, begins);
+}
+
+/// Closes the loop once: to the stop's first bit, its last, and stillness. `None`: the motors did not run.
+fn once(bench: &mut Bench, from: From, nth: u64) -> io::Result<Option<[Span; 3]>> {
+    let patience = bench.now() + Span::from_millis(3000);
+    if bench.until(patience, |record| record.is_moving().then_some(())).is_none() {
+        return Ok(None);
+    }
+    bench.wait(RUNNING);
+    bench.seen(Record::begin_anew);
+    let phase = Span::from_nanos(PHASES.as_nanos() / 1000 * (nth * GOLDEN % 1000));
+    let at = bench.now() + Span::from_millis(2) + phase;
+    let (line, level) = match from {
+        From::Button => bench.act(|far, _, out| {
+            far.press_at(true, at, out);
+            far.press_at(false, at + PRESSED, out);
+            far.button_line()
+        })?,
+        From::Imu => {
+            bench.act(|far, _, _| far.announce(false))?;
+            bench.wait_until(at - AHEAD);
+            bench.act(|far, _, out| {
+                far.sample_at(OVER_DEG, at, out);
+                far.ready_line()
+            })?
+        }
+    };
+    bench.wait_until(at);
+    let edge = |record: &Record| {
+        let mine = |edge: &&(Instant, u16, bool)| edge.1 == line && edge.2 == level && edge.0 + AHEAD >= at;
+        record.edges().iter().find(mine).map(|edge| edge.0)
+    };
+    let closed = bench.until(at + LATEST, |record| {
+        let edge = edge(record)?;
+        if !record.was_moving(edge) {
+            return Some(None);
+        }
+        let stop = record.stop_after(edge)?;
+        let still = record.still_from(edge)?;
+        Some(Some([stop.start.since(edge), stop.end.since(edge), still.since(edge)]))
+    });
+    if from == From::Imu {
+        bench.act(|far, _, _| {
+            far.lean(None);
+            far.announce(true);
+        })?;
+    }
+    bench.wait_until(at + PRESSED);
+    match closed {
+        Some(closed) => Ok(closed),
+        // The motors ran, and nothing has stopped them: that is no attempt to repeat.
+        None => Ok(Some([LATEST; 3])),
+    }
+}

@@ -1,0 +1,214 @@
+//! What runs on the virtual bench, inside the guest: the far side of the wires, an observer of them, and rows that act on
+//! the runtime as it ships and judge what it did. Times are virtual microseconds: instructions, not hardware.
+//!
+//! To read in this order: `wire` (the words of the plant device), `device` (the device itself), `imu` and `far` (what is
+//! behind the wires), `record` (what was seen on them), `bench` (both of them running), `process` and `scene` (what is
+//! under test), `variant` (its board), `limits` and `rows` (the table), `trouble`, `course`, `loops`, `floors`, `service`
+//! and `soak` (how rows are carried out), `verdict` (what they came to).
+
+mod bench;
+mod course;
+mod device;
+mod far;
+mod floors;
+mod imu;
+mod limits;
+mod loops;
+mod process;
+mod record;
+mod rows;
+mod scene;
+mod service;
+mod soak;
+mod trouble;
+mod variant;
+mod verdict;
+mod wire;
+
+use bench::Bench;
+use course::Place;
+use ganglion::board::{self, Loaded};
+use ganglion::time::Span;
+use rows::{Course, ROWS, Row};
+use serde_json::{Map, Value, json};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use variant::Variant;
+use verdict::{Baseline, Outcome};
+
+const USAGE: &str = "hil-guest: what runs on the virtual bench
+
+  hil-guest bench [--only NAME[,NAME]] [--out DIR]            all rows, or those whose names contain one of these;
+                                                              the last line is one JSON object
+  hil-guest bench --list                                      the rows
+  hil-guest plant                                             the far side alone, until it is ended
+  hil-guest table                                             the rows as docs/virtual-bench-rows.md has them
+  hil-guest hog MS                                            computes for so long";
+
+/// What the loops gave when they were last recorded.
+const BASELINE: &str = include_str!("../baseline.json");
+
+/// Where boards lie and processes leave what they say.
+const WORDS: &str = "/run/hil";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let done = match words[..] {
+        ["bench", "--list"] => {
+            ROWS.iter().for_each(|row| println!("{:<26} {}", row.name, row.shows));
+            Ok(true)
+        }
+        ["table"] => {
+            rows::table().iter().for_each(|line| println!("{line}"));
+            Ok(true)
+        }
+        ["hog", ms] => ms.parse().map(trouble::be_hog).map(|()| true).map_err(io::Error::other),
+        ["plant"] => plant(),
+        ["bench", ref rest @ ..] => match Wishes::read(rest) {
+            Some(wishes) => carry_out(&wishes),
+            None => return usage(),
+        },
+        _ => return usage(),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("hil-guest: {error}");
+            ExitCode::from(70)
+        }
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(64)
+}
+
+/// What `bench` was asked for.
+struct Wishes {
+    only: Vec<String>,
+    out: PathBuf,
+}
+
+impl Wishes {
+    fn read(words: &[&str]) -> Option<Wishes> {
+        let mut wishes = Wishes { only: Vec::new(), out: PathBuf::from(".") };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match *word {
+                "--only" => wishes.only.extend(words.next()?.split(',').map(String::from)),
+                "--out" => wishes.out = PathBuf::from(words.next()?),
+                _ => return None,
+            }
+        }
+        Some(wishes)
+    }
+
+    fn wants(&self, row: &Row) -> bool {
+        self.only.is_empty() || self.only.iter().any(|part| row.name.contains(part.as_str()))
+    }
+}
+
+/// The far side alone, for a person at the guest's console.
+fn plant() -> io::Result<bool> {
+    let loaded = variant::load().map_err(io::Error::other)?;
+    let mut bench = Bench::start(&loaded.board)?;
+    bench.renew(1)?;
+    loop {
+        bench.wait(Span::from_millis(1000));
+        let report = bench.act(|far, now, _| far.report(now))?;
+        println!("{report:?}");
+    }
+}
+
+/// The boards of the rows, as files.
+struct Boards {
+    loaded: Loaded,
+    folder: PathBuf,
+}
+
+impl Boards {
+    fn path(&self, variant: Variant) -> io::Result<String> {
+        let path = self.folder.join(format!("{variant:?}.toml").to_lowercase());
+        variant::write(&path, &self.loaded, variant)?;
+        Ok(path.display().to_string())
+    }
+}
+
+fn carry_out(wishes: &Wishes) -> io::Result<bool> {
+    let loaded = variant::load().map_err(io::Error::other)?;
+    // The far side has the board that the runtime has: its text, loaded again.
+    let plain =
+        board::from_text("plain", &variant::text(&loaded, Variant::Plain)).map_err(io::Error::other)?;
+    let boards = Boards { loaded, folder: PathBuf::from(WORDS) };
+    let mut bench = Bench::start(&plain.board)?;
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    println!("hil-guest: kernel {}, all times are virtual: instructions, not hardware", kernel.trim());
+    let baseline = Baseline::of(BASELINE);
+    let mut results = Vec::new();
+    let mut latencies = Map::new();
+    for row in ROWS.iter().filter(|row| wishes.wants(row)) {
+        let begun = bench.now();
+        let outcome = one(row, &mut bench, &boards, &baseline).unwrap_or_else(|error| {
+            let mut outcome = Outcome::default();
+            outcome.fault(error.to_string());
+            outcome
+        });
+        let took = bench.now().since(begun).as_secs_f64();
+        println!("{} [{took:.1} virtual s]", outcome.words(row.name));
+        if !outcome.passed() {
+            println!("       said: {}", outcome.said);
+            keep_words(row, &wishes.out)?;
+        }
+        let result = outcome.json(row.name);
+        verdict::append(&wishes.out.join("rows.jsonl"), &result.to_string())?;
+        for (name, latency) in outcome.latencies() {
+            latencies.insert(name.clone(), latency.json());
+        }
+        results.push(result);
+    }
+    let end = conclusion(&results, latencies, kernel.trim());
+    println!("{end}");
+    Ok(end["failed"] == 0 && end["passed"] != 0)
+}
+
+/// What the processes of a row that failed have said, beside the results.
+fn keep_words(row: &Row, out: &Path) -> io::Result<()> {
+    let Ok(files) = std::fs::read_dir(Path::new(WORDS).join(row.name)) else { return Ok(()) };
+    let kept = out.join("failed").join(row.name);
+    std::fs::create_dir_all(&kept)?;
+    for file in files.flatten() {
+        std::fs::copy(file.path(), kept.join(file.file_name()))?;
+    }
+    Ok(())
+}
+
+fn conclusion(results: &[Value], latencies: Map<String, Value>, kernel: &str) -> Value {
+    let passed = results.iter().filter(|result| result["passed"] == true).count();
+    json!({
+        "passed": passed, "failed": results.len() - passed, "latency_us": latencies, "clock": "virtual",
+        "kernel": kernel, "rows": results,
+    })
+}
+
+fn one(row: &Row, bench: &mut Bench, boards: &Boards, baseline: &Baseline) -> io::Result<Outcome> {
+    let variant = match row.course {
+        Course::Loop(rows::Loop { urgent: true, .. }) => Variant::Brief,
+        Course::Loop(_) => Variant::BriefOrdinary,
+        _ => Variant::Plain,
+    };
+    let board = boards.path(variant)?;
+    let folder = Path::new(WORDS).join(row.name);
+    let mut place = Place { bench, board: &board, folder: &folder };
+    match row.course {
+        Course::Trouble(trouble, ms, end) => course::trouble(&mut place, trouble, ms, end),
+        Course::Kills(times, limit) => course::kills(&mut place, times, limit),
+        Course::Loop(closed) => loops::close(&mut place, row.name, closed, baseline),
+        Course::Floor(floor) => floors::measure(place.bench, row.name, floor, baseline),
+        Course::Service(service) => service::carry_out(&mut place, &boards.loaded, service),
+        Course::Soak(seconds) => soak::drive(&mut place, seconds),
+    }
+}

@@ -1,0 +1,110 @@
+//! The processes under test: started afresh for a row, signalled, ended, and what they said. Their output goes to files,
+//! so that nobody waits for a reader.
+
+use ganglion::time::{Clock, MonotonicClock, Span};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+/// The program as it is installed.
+pub const PROGRAM: &str = "/usr/bin/ganglion";
+/// How often a process is asked whether it has ended.
+const LOOK: Span = Span::from_millis(10);
+
+/// A process under test. Killed when it is dropped.
+pub struct Process {
+    child: Child,
+    said: PathBuf,
+    ended: Option<ExitStatus>,
+}
+
+impl Process {
+    /// Starts `ganglion` with these words; what it says goes to a file in `folder`.
+    pub fn start(folder: &Path, name: &str, words: &[&str]) -> io::Result<Process> {
+        fs::create_dir_all(folder)?;
+        let said = folder.join(format!("{name}.log"));
+        let log = File::create(&said)?;
+        let child = Command::new(PROGRAM)
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .env("RUST_BACKTRACE", "1")
+            .spawn()?;
+        Ok(Process { child, said, ended: None })
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends it a signal; one that has ended gets none.
+    pub fn signal(&mut self, signal: Signal) -> io::Result<()> {
+        if self.has_ended()? {
+            return Ok(());
+        }
+        let id = Pid::from_child(&self.child);
+        Ok(kill_process(id, signal)?)
+    }
+
+    /// Whether it has ended.
+    pub fn has_ended(&mut self) -> io::Result<bool> {
+        if self.ended.is_none() {
+            self.ended = self.child.try_wait()?;
+        }
+        Ok(self.ended.is_some())
+    }
+
+    /// How it ended, waiting at most `patience`; `None`: it goes on.
+    pub fn end(&mut self, patience: Span) -> io::Result<Option<ExitStatus>> {
+        let clock = MonotonicClock;
+        let until = clock.now() + patience;
+        while !self.has_ended()? && clock.now() < until {
+            clock.sleep_until(clock.now() + LOOK);
+        }
+        Ok(self.ended)
+    }
+
+    /// Everything it has said.
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.said).unwrap_or_default()
+    }
+
+    /// The JSON object on the last line that has one.
+    pub fn report(&self) -> Option<Value> {
+        let said = self.said();
+        said.lines().rev().find_map(|line| serde_json::from_str(line).ok().filter(Value::is_object))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.signal(Signal::CONT);
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A number out of `/proc/ID/status`, for example `VmRSS`, in the unit that stands there (kB).
+pub fn status(id: u32, key: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Open files of a process.
+pub fn open_files(id: u32) -> Option<usize> {
+    Some(fs::read_dir(format!("/proc/{id}/fd")).ok()?.count())
+}
+
+/// Runs a program of the system to its end: its exit code and what it said on both streams.
+pub fn run(program: &str, words: &[&str]) -> io::Result<(Option<i32>, String)> {
+    let output = Command::new(program).args(words).stdin(Stdio::null()).output()?;
+    let mut said = String::from_utf8_lossy(&output.stdout).into_owned();
+    said.push_str(&String::from_utf8_lossy(&output.stderr));
+    Ok((output.status.code(), said))
+}

@@ -1,0 +1,298 @@
+//! What was seen on the wires, folded from events: who moves since when, every pulse for a drive motor, every transfer
+//! that failed, every frame that no board asks for. Judges nothing.
+
+use super::wire::{Event, Happening};
+use ganglion::board::plan::{Board, EnablePlan};
+use ganglion::bus::Line;
+use ganglion::device::MotorKind;
+use ganglion::device::robot_hat::{pulse_register, timer_of, timer_registers};
+use ganglion::time::Instant;
+use std::collections::BTreeMap;
+
+/// A frame with a pulse for a drive motor, as it was on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pulse {
+    /// Its first bit.
+    pub start: Instant,
+    /// Its last bit.
+    pub end: Instant,
+    /// The register.
+    pub register: u8,
+    /// The counts; 0 stops the motor.
+    pub counts: u16,
+}
+
+/// A transfer that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// When it was over.
+    pub at: Instant,
+    /// Whom it was for.
+    pub address: u16,
+    /// Why, as a negative errno.
+    pub errno: i32,
+}
+
+/// What was seen since it was begun.
+pub struct Record {
+    mcu: u16,
+    enable: Option<EnablePlan>,
+    reset: Option<Line>,
+    /// Registers that this board's frames may name.
+    known: Vec<u8>,
+    drives: BTreeMap<u8, u16>,
+    enabled: bool,
+    in_reset: bool,
+    /// When motion began and ended, alternately; a motor with a pulse moves.
+    turns: Vec<(Instant, bool)>,
+    pulses: Vec<Pulse>,
+    failed: Vec<Failed>,
+    strays: Vec<Pulse>,
+    edges: Vec<(Instant, u16, bool)>,
+    enables: Vec<(Instant, bool)>,
+    /// Levels to which lines that are none of the board's were driven.
+    others: BTreeMap<u16, Vec<(Instant, bool)>>,
+    lost: u64,
+    /// Everything up to here has been seen.
+    seen: Instant,
+}
+
+impl Record {
+    /// Nothing seen yet of the wires of `board`, whose motors stand.
+    pub fn new(board: &Board) -> Record {
+        let mut known: Vec<u8> = (0x10..0x18).collect(); // the converter
+        let mut drives = BTreeMap::new();
+        for motor in &board.motors {
+            let (channels, drive) = match motor.kind {
+                MotorKind::DcDir { pwm, .. } => (vec![pwm], true),
+                MotorKind::DcPair { forward, backward, .. } => (vec![forward, backward], true),
+                MotorKind::Servo { pwm, .. } => (vec![pwm], false),
+                MotorKind::Recorded { .. } => continue,
+            };
+            for channel in channels {
+                known.push(pulse_register(channel));
+                known.extend(timer_registers(timer_of(channel)));
+                if drive {
+                    drives.insert(pulse_register(channel), 0);
+                }
+            }
+        }
+        Record {
+            mcu: board.mcu.as_ref().map_or(0x14, |mcu| mcu.address.into()),
+            enable: board.enable,
+            reset: board.mcu.as_ref().map(|mcu| mcu.reset),
+            known,
+            drives,
+            enabled: board.enable.is_none(),
+            in_reset: false,
+            turns: Vec::new(),
+            pulses: Vec::new(),
+            failed: Vec::new(),
+            strays: Vec::new(),
+            edges: Vec::new(),
+            enables: Vec::new(),
+            others: BTreeMap::new(),
+            lost: 0,
+            seen: Instant::ZERO,
+        }
+    }
+
+    /// Forgets what was seen, not how things stand, nor what must never happen.
+    pub fn begin_anew(&mut self) {
+        let moving = self.turns.last().filter(|turn| turn.1).copied();
+        self.turns.clear();
+        self.turns.extend(moving);
+        self.pulses.clear();
+        self.failed.clear();
+        self.edges.clear();
+        self.enables.clear();
+        self.others.clear();
+    }
+
+    /// One event.
+    pub fn take(&mut self, event: &Event) {
+        let line = Line(event.place.into());
+        match event.what {
+            Happening::Write | Happening::Read => self.take_transfer(event),
+            Happening::Out(high) => self.take_level(line, high, event.end),
+            Happening::Floats(high) => self.take_level(line, high, event.end),
+            Happening::In(high) => self.edges.push((event.end, event.place, high)),
+            Happening::Lost => self.lost += 1,
+            Happening::Driven | Happening::Other => {}
+        }
+        self.seen = self.seen.max(event.end);
+    }
+
+    /// Nothing else has happened up to `now`.
+    pub fn quiet_until(&mut self, now: Instant) {
+        self.seen = self.seen.max(now);
+    }
+
+    fn take_transfer(&mut self, event: &Event) {
+        if event.result < 0 {
+            self.failed.push(Failed { at: event.end, address: event.place, errno: event.result });
+        }
+        let Some((register, counts)) = event.frame().filter(|_| event.place == self.mcu) else { return };
+        let pulse = Pulse { start: event.start, end: event.end, register, counts };
+        if !self.known.contains(&register) {
+            self.strays.push(pulse);
+        }
+        if let Some(drive) = self.drives.get_mut(&register) {
+            *drive = if self.in_reset { 0 } else { counts };
+            self.pulses.push(pulse);
+            self.turn(event.end);
+        }
+    }
+
+    fn take_level(&mut self, line: Line, high: bool, at: Instant) {
+        if self.reset == Some(line) {
+            self.in_reset = !high;
+            self.drives.values_mut().for_each(|counts| *counts = 0);
+        } else if let Some(enable) = self.enable.filter(|enable| enable.line == line) {
+            self.enabled = high == enable.on_high;
+            self.enables.push((at, self.enabled));
+        } else {
+            return self.others.entry(line.0 as u16).or_default().push((at, high));
+        }
+        self.turn(at);
+    }
+
+    /// The controller forgot its pulses by itself, without an event.
+    pub fn browned_out(&mut self, at: Instant) {
+        self.drives.values_mut().for_each(|counts| *counts = 0);
+        self.turn(at);
+    }
+
+    fn turn(&mut self, at: Instant) {
+        let moving = self.enabled && !self.in_reset && self.drives.values().any(|counts| *counts > 0);
+        // A transfer is told when it is over, a few microseconds after a line that changed meanwhile.
+        let at = self.turns.last().map_or(at, |turn| turn.0.max(at));
+        if self.is_moving() != moving {
+            self.turns.push((at, moving));
+        }
+    }
+
+    // ---- questions ----------------------------------------------------------------------------
+
+    /// Whether a motor gets current now.
+    pub fn is_moving(&self) -> bool {
+        self.turns.last().is_some_and(|turn| turn.1)
+    }
+    /// Whether a motor got current at `at`.
+    pub fn was_moving(&self, at: Instant) -> bool {
+        self.turns.iter().take_while(|turn| turn.0 <= at).last().is_some_and(|turn| turn.1)
+    }
+    /// When the motors stood for the first time from `from` on; `from` itself if they stood then.
+    pub fn still_from(&self, from: Instant) -> Option<Instant> {
+        if !self.was_moving(from) {
+            return Some(from);
+        }
+        self.turns.iter().find(|turn| turn.0 > from && !turn.1).map(|turn| turn.0)
+    }
+    /// When a motor got current between the two, if one did.
+    pub fn moved_between(&self, from: Instant, to: Instant) -> Option<Instant> {
+        if self.was_moving(from) {
+            return Some(from);
+        }
+        self.turns.iter().find(|turn| turn.1 && (from..to).contains(&turn.0)).map(|turn| turn.0)
+    }
+    /// The first frame from `from` on that takes the pulse from a motor.
+    pub fn stop_after(&self, from: Instant) -> Option<Pulse> {
+        self.pulses.iter().find(|pulse| pulse.start >= from && pulse.counts == 0).copied()
+    }
+    /// Frames for drive motors, in order.
+    pub fn pulses(&self) -> &[Pulse] {
+        &self.pulses
+    }
+    /// Transfers that failed, in order.
+    pub fn failed(&self) -> &[Failed] {
+        &self.failed
+    }
+    /// Frames that name a register which this board has no business with: framing was lost.
+    pub fn strays(&self) -> &[Pulse] {
+        &self.strays
+    }
+    /// Edges of the input lines: when, which, level.
+    pub fn edges(&self) -> &[(Instant, u16, bool)] {
+        &self.edges
+    }
+    /// When the motors were let run, and when not any more.
+    pub fn enables(&self) -> &[(Instant, bool)] {
+        &self.enables
+    }
+    /// Levels to which a line was driven that is neither reset nor enable.
+    pub fn drives_of(&self, line: u16) -> &[(Instant, bool)] {
+        self.others.get(&line).map_or(&[], Vec::as_slice)
+    }
+    /// Times that events were lost because nobody read them fast enough.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+    /// Until when everything has been seen.
+    pub fn seen(&self) -> Instant {
+        self.seen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::tests::event;
+    use super::*;
+    use ganglion::board;
+
+    fn record() -> Record {
+        let mut board = board::built_in("picarx-v4").unwrap().unwrap().board;
+        board.enable = Some(EnablePlan { line: Line(11), on_high: true });
+        Record::new(&board)
+    }
+
+    fn at(ns: u64) -> Instant {
+        Instant::from_nanos(ns)
+    }
+
+    #[test]
+    fn motion_is_pulse_and_enable_and_no_reset() {
+        let mut record = record();
+        record.take(&event(Happening::Write, 0x14, 10, &[0x2D, 8, 0]));
+        assert!(!record.is_moving(), "nobody lets current in");
+        record.take(&event(Happening::Out(true), 11, 20, &[]));
+        assert!(record.is_moving());
+        record.take(&event(Happening::Out(false), 5, 30, &[]));
+        assert!(!record.is_moving());
+        record.take(&event(Happening::Out(true), 5, 40, &[]));
+        assert!(!record.is_moving(), "a reset forgets the pulses");
+        record.take(&event(Happening::Write, 0x14, 50, &[0x2C, 8, 0]));
+        record.take(&event(Happening::Floats(false), 11, 60, &[]));
+        assert!(!record.is_moving(), "its owner died");
+        assert_eq!(record.still_from(at(25)), Some(at(30)));
+        assert_eq!(record.still_from(at(35)), Some(at(35)));
+        assert_eq!(record.moved_between(at(31), at(100)), Some(at(50)));
+        assert_eq!(record.moved_between(at(60), at(100)), None);
+    }
+
+    #[test]
+    fn a_frame_that_failed_moves_nothing_and_a_shifted_one_is_a_stray() {
+        let mut record = record();
+        record.take(&event(Happening::Out(true), 11, 1, &[]));
+        let mut nack = event(Happening::Write, 0x14, 2, &[0x2D, 8, 0]);
+        nack.result = -6;
+        record.take(&nack);
+        assert!(!record.is_moving());
+        assert_eq!(record.failed(), [Failed { at: at(2), address: 0x14, errno: -6 }]);
+        record.take(&event(Happening::Write, 0x14, 3, &[0x22, 0, 9]));
+        record.take(&event(Happening::Write, 0x14, 4, &[0x17, 0, 0]));
+        assert!(record.strays().is_empty());
+        record.take(&event(Happening::Write, 0x14, 5, &[0x0F, 0xFF, 0x2D]));
+        assert_eq!(record.strays().len(), 1);
+    }
+
+    #[test]
+    fn a_stop_is_the_first_frame_without_counts_after_its_cause() {
+        let mut record = record();
+        record.take(&event(Happening::Write, 0x14, 5, &[0x2D, 0, 0]));
+        record.take(&event(Happening::Write, 0x14, 20, &[0x2D, 8, 0]));
+        record.take(&event(Happening::Write, 0x14, 30, &[0x2C, 0, 0]));
+        assert_eq!(record.stop_after(at(6)).map(|pulse| pulse.start), Some(at(30)));
+        assert_eq!(record.stop_after(at(31)), None);
+    }
+}

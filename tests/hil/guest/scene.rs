@@ -1,0 +1,199 @@
+//! A robot on the bench: the guard and the runtime as they ship, started afresh, driving before anything is done to
+//! them, ended in good order, and what they must have kept whatever happened.
+
+use super::bench::Bench;
+use super::process::Process;
+use super::verdict::Outcome;
+use ganglion::time::{Instant, Span};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where both processes have their sockets, as the service has it.
+const SOCKETS: &str = "/run/ganglion";
+/// From the start of the processes to the first motion: set-up of the controller, self-test, settling. Generous: it is
+/// no figure of this bench.
+const START: Span = Span::from_millis(15_000);
+/// A runtime that was told to end has ended by then.
+const END: Span = Span::from_millis(5_000);
+/// It is on its way for this long before a row acts on it.
+const UNDER_WAY: Span = Span::from_millis(300);
+/// Motion comes and goes as the field decides; a row begins while there is some.
+const WISH: Span = Span::from_millis(10_000);
+
+/// Who is acted on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Who {
+    /// The runtime.
+    Runtime,
+    /// The guard.
+    Guard,
+}
+
+/// The processes of one row.
+pub struct Scene {
+    /// The guard, where the board has one.
+    pub guard: Option<Process>,
+    /// The runtime.
+    pub runtime: Process,
+    brain: Brain,
+    folder: PathBuf,
+}
+
+/// A brain in a file. To teach one from the board's starting table takes six virtual seconds; so the first run of a board
+/// does it, and all others go on from a copy of what that one left.
+struct Brain {
+    taught: PathBuf,
+    own: PathBuf,
+}
+
+impl Brain {
+    fn of(board: &str, folder: &Path) -> Brain {
+        Brain { taught: Path::new(board).with_extension("brain"), own: folder.join("brain") }
+    }
+
+    fn lend(&self) -> io::Result<()> {
+        let _ = fs::remove_file(&self.own); // of an earlier start in this row
+        if self.taught.exists() { fs::copy(&self.taught, &self.own).map(drop) } else { Ok(()) }
+    }
+
+    fn keep(&self) -> io::Result<()> {
+        if self.own.exists() && !self.taught.exists() {
+            fs::copy(&self.own, &self.taught)?;
+        }
+        Ok(())
+    }
+}
+
+impl Scene {
+    /// Starts both on a fresh car in the world of `seed`.
+    fn start(bench: &mut Bench, board: &str, folder: &Path, seed: u64) -> io::Result<Scene> {
+        fs::create_dir_all(SOCKETS)?;
+        fs::create_dir_all(folder)?;
+        bench.renew(seed)?;
+        let guard = match bench.board().guard {
+            Some(_) => Some(start_guard(bench, board, folder)?),
+            None => None,
+        };
+        let brain = Brain::of(board, folder);
+        brain.lend()?;
+        let runtime = start_runtime(board, folder, "runtime", &brain)?;
+        Ok(Scene { guard, runtime, brain, folder: folder.to_path_buf() })
+    }
+
+    /// Starts, and waits until it drives.
+    pub fn driving(bench: &mut Bench, board: &str, folder: &Path, seed: u64) -> io::Result<Scene> {
+        let scene = Scene::start(bench, board, folder, seed)?;
+        let begun = bench.now();
+        let moved = bench.until(begun + START, |record| record.is_moving().then_some(()));
+        if moved.is_none() {
+            return Err(io::Error::other(format!(
+                "it does not drive; it says: {}",
+                tail(&scene.runtime.said())
+            )));
+        }
+        bench.wait(UNDER_WAY);
+        Ok(scene)
+    }
+
+    /// Waits until a motor gets current: what a row stops must have moved.
+    pub fn moves(&self, bench: &Bench) -> io::Result<Instant> {
+        let moving = bench.until(bench.now() + WISH, |record| record.is_moving().then_some(()));
+        moving.map(|()| bench.now()).ok_or_else(|| {
+            io::Error::other(format!("it does not move; it says: {}", tail(&self.runtime.said())))
+        })
+    }
+
+    /// The process that is acted on.
+    pub fn who(&mut self, who: Who) -> io::Result<&mut Process> {
+        match who {
+            Who::Runtime => Ok(&mut self.runtime),
+            Who::Guard => self.guard.as_mut().ok_or_else(|| io::Error::other("the board has no guard")),
+        }
+    }
+
+    /// Starts what has been killed again.
+    pub fn start_again(&mut self, bench: &Bench, board: &str, who: Who) -> io::Result<()> {
+        match who {
+            Who::Guard => self.guard = Some(start_guard(bench, board, &self.folder)?),
+            Who::Runtime => {
+                self.runtime = start_runtime(board, &self.folder, "runtime-again", &self.brain)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the runtime as Ctrl-C does, then the guard. What the runtime reported; faults go to `outcome`.
+    pub fn end(mut self, bench: &Bench, outcome: &mut Outcome) -> io::Result<Value> {
+        self.runtime.signal(Signal::CONT)?;
+        self.runtime.signal(Signal::INT)?;
+        match self.runtime.end(END)? {
+            Some(status) if status.success() => {}
+            Some(status) => {
+                outcome.fault(format!("the runtime ended with {status}: {}", tail(&self.runtime.said())))
+            }
+            None => outcome.fault("the runtime does not end when it is told to"),
+        }
+        outcome.demand(!bench.seen(|record| record.is_moving()), || "a motor runs after the end".into());
+        if let Some(guard) = &mut self.guard {
+            guard.signal(Signal::CONT)?;
+            guard.signal(Signal::TERM)?;
+            match guard.end(END)? {
+                Some(status) => {
+                    outcome.demand(status.success(), || format!("the guard ended with {status}"));
+                }
+                None => outcome.fault("the guard does not end when it is told to"),
+            }
+        }
+        self.brain.keep()?;
+        let report = self.runtime.report();
+        let grid = report.as_ref().and_then(|report| report["grid_identity_holds"].as_bool());
+        outcome.demand(grid == Some(true), || "the grid's identity is not reported to hold".into());
+        Ok(report.unwrap_or(Value::Null))
+    }
+}
+
+fn start_runtime(board: &str, folder: &Path, name: &str, brain: &Brain) -> io::Result<Process> {
+    let brain = brain.own.display().to_string();
+    let words = ["run", "--board", board, "--json", "--for", "900s", "--snapshot", &brain];
+    Process::start(folder, name, &words)
+}
+
+fn start_guard(bench: &Bench, board: &str, folder: &Path) -> io::Result<Process> {
+    let socket = Path::new(SOCKETS).join("guard.sock");
+    let _ = fs::remove_file(&socket); // of one that was killed
+    let mut guard = Process::start(folder, "guard", &["guard", "--board", board])?;
+    let until = bench.now() + START;
+    while !socket.exists() {
+        if guard.has_ended()? || bench.now() >= until {
+            return Err(io::Error::other(format!("no guard; it says: {}", tail(&guard.said()))));
+        }
+        bench.wait(Span::from_millis(5));
+    }
+    Ok(guard)
+}
+
+/// What every row keeps, whatever it did: nothing was run into, framing was never lost, nothing was overlooked.
+pub fn laws(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
+    let report = bench.act(|far, now, _| far.report(now))?;
+    outcome
+        .demand(report.contacts.all() == 0, || format!("the car ran into something: {:?}", report.contacts));
+    let (strays, lost) = bench.seen(|record| (record.strays().to_vec(), record.lost()));
+    outcome.demand(strays.is_empty(), || {
+        format!(
+            "{} frames for registers that the board has no business with, first {:?}",
+            strays.len(),
+            strays[0]
+        )
+    });
+    outcome.demand(lost == 0, || format!("the observer missed events {lost} times"));
+    Ok(())
+}
+
+/// The end of what a process said, on one line.
+pub fn tail(said: &str) -> String {
+    let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    lines[lines.len().saturating_sub(4)..].join(" | ")
+}

@@ -1,0 +1,161 @@
+//! The service as it is installed in the guest: units, user, groups, sockets, watchdog. Acts through systemctl as an
+//! operator does, and judges by the wires.
+
+use super::bench::Bench;
+use super::course::Place;
+use super::limits::Limit;
+use super::process::{self, run};
+use super::rows::Service;
+use super::scene;
+use super::variant::{self, Variant};
+use super::verdict::Outcome;
+use ganglion::board::Loaded;
+use ganglion::time::{Instant, Span};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+const RUNTIME: &str = "ganglion.service";
+const GUARD: &str = "ganglion-guard.service";
+/// Where the units look for the board.
+const BOARD: &str = "/etc/ganglion/board.toml";
+/// The bus that the service's user may open.
+const I2C: &str = "/dev/i2c-1";
+/// systemd restarts within its RestartSec, and the runtime takes its set-up and self-test again.
+const AGAIN: Span = Span::from_millis(20_000);
+/// The watchdog's time, twice: the last sign of life may be as old as its interval.
+const WATCHDOG: Span = Span::from_millis(5_000);
+/// EX_NOPERM and EX_CONFIG.
+const NO_PERMISSION: u64 = 77;
+const BAD_BOARD: u64 = 78;
+/// A crash loop would have started it some times by then.
+const NO_LOOP: Span = Span::from_millis(4_000);
+
+/// One row.
+pub fn carry_out(place: &mut Place<'_>, loaded: &Loaded, service: Service) -> io::Result<Outcome> {
+    let mut outcome = Outcome::default();
+    place.bench.renew(7)?;
+    for unit in [RUNTIME, GUARD] {
+        run("systemctl", &["reset-failed", unit])?;
+    }
+    let variant = if service == Service::BadBoard { Variant::Wrong } else { Variant::Plain };
+    variant::write(Path::new(BOARD), loaded, variant)?;
+    let done = match service {
+        Service::Start | Service::Stop | Service::Kill => acted_on(place.bench, service, &mut outcome),
+        Service::BadBoard => refused(place.bench, BAD_BOARD, &mut outcome),
+        Service::Refused => locked_out(place.bench, &mut outcome),
+    };
+    run("systemctl", &["stop", RUNTIME, GUARD])?;
+    outcome
+        .demand(!place.bench.seen(|record| record.is_moving()), || "a motor runs without a service".into());
+    let (_, journal) =
+        run("journalctl", &["-b", "--no-pager", "-o", "cat", "-n", "12", "-u", RUNTIME, "-u", GUARD])?;
+    outcome.said = scene::tail(&journal);
+    done?;
+    scene::laws(place.bench, &mut outcome)?;
+    Ok(outcome)
+}
+
+/// A property of the runtime's unit.
+fn property(name: &str) -> io::Result<String> {
+    Ok(run("systemctl", &["show", RUNTIME, "--value", "-p", name])?.1.trim().to_string())
+}
+
+fn number(name: &str) -> io::Result<u64> {
+    let value = property(name)?;
+    value.parse().map_err(|_| io::Error::other(format!("{name} is '{value}'")))
+}
+
+fn acted_on(bench: &mut Bench, service: Service, outcome: &mut Outcome) -> io::Result<()> {
+    let begun = bench.now();
+    let (code, said) = run("systemctl", &["start", RUNTIME])?;
+    if code != Some(0) {
+        return Err(io::Error::other(format!("it does not start: {}", scene::tail(&said))));
+    }
+    let ready = bench.now().since(begun).as_secs_f64();
+    outcome.figure("ready_after_s", ready);
+    outcome.note(format!("ready after {ready:.2} virtual s"));
+    let moved = |bench: &Bench, until| bench.until(until, |record| record.is_moving().then_some(()));
+    if moved(bench, bench.now() + AGAIN).is_none() {
+        return Err(io::Error::other("it does not drive"));
+    }
+    let id = number("MainPID")? as u32;
+    let user = process::status(id, "Uid");
+    outcome.demand(user.is_some_and(|user| user != 0), || format!("it runs as user {user:?}"));
+    if service == Service::Start {
+        return Ok(());
+    }
+    bench.wait(Span::from_millis(300));
+    moved(bench, bench.now() + AGAIN);
+    let (signal, limit) = match service {
+        Service::Stop => (Signal::STOP, Limit::Patience),
+        _ => (Signal::KILL, Limit::Ms(100)),
+    };
+    let killed = bench.now();
+    let process = Pid::from_raw(id as i32).ok_or_else(|| io::Error::other("no main process"))?;
+    kill_process(process, signal)?;
+    still(bench, killed, limit, outcome);
+    started_again(bench, id, killed, outcome)
+}
+
+fn still(bench: &Bench, from: Instant, limit: Limit, outcome: &mut Outcome) {
+    let stood = bench.until(from + Span::from_millis(1000), |record| {
+        record.still_from(from).filter(|_| !record.is_moving())
+    });
+    let allowed = limit.span(bench.board());
+    match stood {
+        Some(stood) => {
+            let took = stood.since(from);
+            outcome.figure("still_after_us", took.as_micros_f64());
+            outcome.note(format!("still after {:.0} virtual us", took.as_micros_f64()));
+            outcome.demand(took <= allowed, || format!("{:.0} virtual us allowed", allowed.as_micros_f64()));
+        }
+        None => outcome.fault("the motors still run a second later"),
+    }
+}
+
+/// Another process drives again, and the motors stood until it had started.
+fn started_again(bench: &Bench, old: u32, from: Instant, outcome: &mut Outcome) -> io::Result<()> {
+    let until = from + WATCHDOG + AGAIN;
+    while bench.now() < until {
+        let id = number("MainPID").unwrap_or(0);
+        if id != 0 && id != u64::from(old) && property("ActiveState")? == "active" {
+            let again = bench.now();
+            outcome.figure("ready_again_after_s", again.since(from).as_secs_f64());
+            outcome.note(format!("ready again after {:.2} virtual s", again.since(from).as_secs_f64()));
+            let restarts = number("NRestarts")?;
+            outcome.demand(restarts == 1, || format!("{restarts} restarts"));
+            let drives = bench.until(again + AGAIN, |record| record.is_moving().then_some(()));
+            outcome.demand(drives.is_some(), || "it does not drive again".into());
+            return Ok(());
+        }
+        bench.wait(Span::from_millis(100));
+    }
+    outcome.fault("it was not started again");
+    Ok(())
+}
+
+/// It does not start, says why by its exit code, once.
+fn refused(bench: &Bench, code: u64, outcome: &mut Outcome) -> io::Result<()> {
+    run("systemctl", &["start", RUNTIME])?;
+    bench.wait(NO_LOOP);
+    let (status, restarts) = (number("ExecMainStatus")?, number("NRestarts")?);
+    let state = property("ActiveState")?;
+    outcome.note(format!("exit {status}, {restarts} restarts, {state}"));
+    outcome.demand(status == code, || format!("it ended with {status}, {code} wanted"));
+    outcome.demand(restarts == 0, || format!("it was started again {restarts} times"));
+    outcome.demand(state == "failed", || format!("the unit is {state}"));
+    let moved = bench.seen(|record| record.moved_between(Instant::ZERO, bench.now()));
+    outcome.demand(moved.is_none(), || "a motor ran".into());
+    Ok(())
+}
+
+fn locked_out(bench: &Bench, outcome: &mut Outcome) -> io::Result<()> {
+    let before = fs::metadata(I2C)?.permissions();
+    fs::set_permissions(I2C, fs::Permissions::from_mode(0o600))?;
+    let done = refused(bench, NO_PERMISSION, outcome);
+    fs::set_permissions(I2C, before)?;
+    done
+}

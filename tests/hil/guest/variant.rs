@@ -1,0 +1,93 @@
+//! The board as rows need it: a file that inherits the bench's board and states what differs. Reads names from the
+//! effective configuration, so that a rule that the board gains is found.
+
+use ganglion::board::{self, Loaded, Setting};
+use std::fmt::Write as _;
+use std::path::Path;
+
+/// The board that everything here runs on.
+pub const BOARD: &str = "virtual-bench";
+
+/// What differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Variant {
+    /// Nothing.
+    Plain,
+    /// Reasons to stand that hold for ever go after 20 ms, so that a loop can be closed hundreds of times.
+    Brief,
+    /// The same without real-time priorities.
+    BriefOrdinary,
+    /// A file that is no board.
+    Wrong,
+}
+
+/// How long a brief restraint holds, milliseconds: two periods, so that stillness is seen before motion.
+const BRIEF_MS: f64 = 20.0;
+
+/// The text of the variant.
+pub fn text(loaded: &Loaded, variant: Variant) -> String {
+    let mut text = format!("inherits = \"{BOARD}\"\n");
+    match variant {
+        Variant::Plain => {}
+        Variant::Brief => brief(&loaded.settings, &mut text),
+        Variant::BriefOrdinary => {
+            text.push_str("\n[rt]\npriority = 0\nstrict = false\n");
+            brief(&loaded.settings, &mut text);
+        }
+        Variant::Wrong => text.push_str("\n[bus]\nspeed_hz = \"fast\"\n"),
+    }
+    text
+}
+
+/// Every rule that allows no motion, for a moment only.
+fn brief(settings: &[Setting], text: &mut String) {
+    let rule = |setting: &Setting| {
+        let name = setting.key.strip_prefix("reflex.")?.strip_suffix(".restraint")?;
+        (setting.value == "\"still\"").then(|| name.to_string())
+    };
+    for name in settings.iter().filter_map(rule) {
+        let _ = write!(text, "\n[[reflex]]\nname = \"{name}\"\nlatched = false\nhold_ms = {BRIEF_MS:.1}\n");
+        // An e-stop is latched by its very cause; the way from the button to the motors is the same for any other.
+        let e_stop = format!("reflex.{name}.cause");
+        if settings.iter().any(|setting| setting.key == e_stop && setting.value == "\"e-stop\"") {
+            text.push_str("cause = \"tilt\"\n");
+        }
+    }
+}
+
+/// Writes the variant to a file and loads it.
+pub fn write(path: &Path, loaded: &Loaded, variant: Variant) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    std::fs::write(path, text(loaded, variant))
+}
+
+/// The bench's board; in words what is wrong with it.
+pub fn load() -> Result<Loaded, String> {
+    match board::built_in(BOARD) {
+        Some(Ok(loaded)) => Ok(loaded),
+        Some(Err(error)) => Err(error.to_string()),
+        None => Err(format!("this build has no board '{BOARD}'")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variants_are_boards_and_the_wrong_one_is_none() {
+        let loaded = load().unwrap();
+        for variant in [Variant::Plain, Variant::Brief, Variant::BriefOrdinary] {
+            let text = text(&loaded, variant);
+            let board =
+                board::from_text("variant", &text).unwrap_or_else(|error| panic!("{text}\n{error}")).board;
+            let still = |rule: &&ganglion::reflex::Rule| rule.restraint == ganglion::reflex::Restraint::Still;
+            let brief = board.reflexes.iter().filter(still).all(|rule| !rule.latched);
+            assert_eq!(brief, variant != Variant::Plain);
+            assert_eq!(board.rt.priority == 0, variant == Variant::BriefOrdinary);
+        }
+        assert!(board::from_text("variant", &text(&loaded, Variant::Wrong)).is_err());
+    }
+}

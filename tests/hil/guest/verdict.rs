@@ -1,0 +1,186 @@
+//! What a row came to: faults found, figures, and all of them as lines for people and for programs. A row that found
+//! nothing wrong has passed; one that could not be carried out has not.
+
+use ganglion::time::Span;
+use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::path::Path;
+
+/// A latency's percentiles, virtual microseconds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Latency {
+    sorted: Vec<u64>,
+}
+
+impl Latency {
+    /// Of these times. None of them is left out.
+    pub fn of(mut times: Vec<Span>) -> Latency {
+        times.sort_unstable();
+        Latency { sorted: times.iter().map(|time| time.as_nanos()).collect() }
+    }
+    /// The smallest that so many of a hundred do not exceed; zero without any.
+    pub fn percentile(&self, percent: usize) -> f64 {
+        let last = self.sorted.len().saturating_sub(1);
+        let place = (self.sorted.len() * percent).div_ceil(100).saturating_sub(1).min(last);
+        self.sorted.get(place).map_or(0.0, |ns| *ns as f64 / 1e3)
+    }
+    /// The largest.
+    pub fn max(&self) -> f64 {
+        self.percentile(100)
+    }
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.sorted.len()
+    }
+    /// For people.
+    pub fn words(&self) -> String {
+        let [p50, p99] = [50, 99].map(|percent| self.percentile(percent));
+        format!("p50 {p50:.1} p99 {p99:.1} max {:.1} virtual us, n {}", self.max(), self.count())
+    }
+    /// For programs.
+    pub fn json(&self) -> Value {
+        json!({
+            "p50": self.percentile(50), "p99": self.percentile(99), "max": self.max(), "n": self.count(),
+        })
+    }
+}
+
+/// What a row came to.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    faults: Vec<String>,
+    notes: Vec<String>,
+    figures: Map<String, Value>,
+    latencies: Vec<(String, Latency)>,
+    /// Where the processes' words lie, for a row that failed.
+    pub said: String,
+}
+
+impl Outcome {
+    /// A fault; the row has failed.
+    pub fn fault(&mut self, words: impl Into<String>) {
+        self.faults.push(words.into());
+    }
+    /// Faults that were found together.
+    pub fn faults(&mut self, words: impl IntoIterator<Item = String>) {
+        self.faults.extend(words);
+    }
+    /// A fault unless `holds`.
+    pub fn demand(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
+        if !holds {
+            self.faults.push(otherwise());
+        }
+    }
+    /// Something worth a reader's while.
+    pub fn note(&mut self, words: impl Into<String>) {
+        self.notes.push(words.into());
+    }
+    /// A figure by name; the unit is the name's end.
+    pub fn figure(&mut self, name: &str, value: f64) {
+        self.figures.insert(name.into(), json!(value));
+    }
+    /// A latency by name.
+    pub fn latency(&mut self, name: &str, latency: Latency) {
+        self.note(format!("{name}: {}", latency.words()));
+        self.latencies.push((name.into(), latency));
+    }
+    /// The latencies.
+    pub fn latencies(&self) -> &[(String, Latency)] {
+        &self.latencies
+    }
+    /// Whether nothing was found wrong.
+    pub fn passed(&self) -> bool {
+        self.faults.is_empty()
+    }
+
+    /// One line for people, and one more for each fault.
+    pub fn words(&self, name: &str) -> String {
+        let mark = if self.passed() { "ok  " } else { "FAIL" };
+        let mut words = format!("{mark} {name:<26} {}", self.notes.join("; "));
+        for fault in &self.faults {
+            let _ = write!(words, "\n       {fault}");
+        }
+        words
+    }
+
+    /// One object for programs.
+    pub fn json(&self, name: &str) -> Value {
+        let latencies: Map<String, Value> =
+            self.latencies.iter().map(|(name, latency)| (name.clone(), latency.json())).collect();
+        json!({
+            "row": name, "passed": self.passed(), "faults": self.faults, "notes": self.notes,
+            "figures": self.figures, "latency_us": latencies,
+        })
+    }
+}
+
+/// Figures that a latency must not exceed by more than [`SLACK`]: what this bench gave when they were last recorded.
+pub struct Baseline(Value);
+
+/// A run differs from the next by less (the times are instructions); a change of the program by more.
+const SLACK: f64 = 1.1;
+
+impl Baseline {
+    /// Out of a JSON text: name to p50 and p99.
+    pub fn of(text: &str) -> Baseline {
+        Baseline(serde_json::from_str(text).unwrap_or(Value::Null))
+    }
+    /// Faults of `latency` against what was recorded; a name without a record has none.
+    pub fn check(&self, name: &str, latency: &Latency) -> Vec<String> {
+        let check = |percent| {
+            let key = format!("p{percent}");
+            let recorded = self.0.get(name)?.get(&key)?.as_f64()?;
+            let measured = latency.percentile(percent);
+            (measured > recorded * SLACK).then(|| {
+                format!("{name} {key} {measured:.1} virtual us, recorded {recorded:.1}, +10 % allowed")
+            })
+        };
+        [50, 99].into_iter().filter_map(check).collect()
+    }
+    /// Whether there is a record of this name.
+    pub fn knows(&self, name: &str) -> bool {
+        self.0.get(name).is_some()
+    }
+}
+
+/// Appends a line to a file of the results.
+pub fn append(path: &Path, line: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    writeln!(file, "{line}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn latency(us: impl IntoIterator<Item = u64>) -> Latency {
+        Latency::of(us.into_iter().map(Span::from_micros).collect())
+    }
+
+    #[test]
+    fn percentiles_are_samples_and_the_worst_is_kept() {
+        let latency = latency((1..=200).rev());
+        assert_eq!([50, 99, 100].map(|p| latency.percentile(p) as u64), [100, 198, 200]);
+        assert_eq!(Latency::of(vec![]).max() as u64, 0);
+    }
+
+    #[test]
+    fn a_tenth_more_than_recorded_is_a_fault() {
+        let baseline = Baseline::of(r#"{"edge": {"p50": 100.0, "p99": 100.0}}"#);
+        assert_eq!(baseline.check("edge", &latency(vec![110; 100])), Vec::<String>::new());
+        assert_eq!(baseline.check("edge", &latency(vec![111; 100])).len(), 2);
+        assert!(baseline.check("other", &latency(vec![999])).is_empty() && !baseline.knows("other"));
+    }
+
+    #[test]
+    fn a_row_fails_by_its_faults_and_says_them() {
+        let mut outcome = Outcome::default();
+        outcome.demand(true, || unreachable!());
+        assert!(outcome.passed());
+        outcome.demand(false, || "it moved".into());
+        assert!(!outcome.passed() && outcome.words("row").contains("it moved"));
+        assert_eq!(outcome.json("row")["passed"], json!(false));
+    }
+}

@@ -1,0 +1,43 @@
+//! Holographic memory from outside: its algebra, what it can hold beside published figures, the same bits whatever
+//! computes them, files that are whole or refused, and no allocation where none is promised.
+
+mod algebra;
+mod bench;
+mod capacity;
+mod episodes;
+mod identity;
+mod places;
+mod records;
+mod store;
+
+use ganglion::memory::{Dim, Store, vector};
+
+fn dim(d: usize) -> Dim {
+    Dim::new(d).expect("a dimension")
+}
+
+/// Vectors `first..first + count` of a family, one after the other.
+fn rows(seed: u64, first: u64, count: usize, d: usize) -> Vec<f32> {
+    (0..count as u64).flat_map(|number| vector::random(seed, first + number, dim(d))).collect()
+}
+
+fn unitary_rows(seed: u64, count: usize, d: usize) -> Vec<f32> {
+    (0..count as u64).flat_map(|number| vector::random_unitary(seed, number, dim(d))).collect()
+}
+
+/// A store for `capacity` vectors that holds these.
+fn store_of(vectors: &[f32], d: usize, capacity: usize) -> Store {
+    let mut store = Store::new(dim(d), capacity, usize::MAX).expect("a store");
+    for (row, vector) in vectors.chunks_exact(d).enumerate() {
+        assert_eq!(store.push(vector), Ok(row));
+    }
+    store
+}
+
+fn bits(numbers: &[f32]) -> Vec<u32> {
+    numbers.iter().map(|x| x.to_bits()).collect()
+}
+
+fn largest_gap(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(x, y)| (x - y).abs()).fold(0.0, f32::max)
+}

@@ -1,0 +1,146 @@
+//! A store answers exactly, is full when it is full, and comes back from its file whole or not at all.
+
+use super::{bits, dim, rows, store_of};
+use ganglion::codec::{CodecError, FileError};
+use ganglion::memory::nearest::Best;
+use ganglion::memory::{Fault, Store};
+use std::fs;
+use std::path::PathBuf;
+
+/// A folder of this test's own, gone when it ends.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("ganglion-memory-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn filled(d: usize, count: usize, capacity: usize) -> Store {
+    store_of(&rows(1, 0, count, d), d, capacity)
+}
+
+#[test]
+fn the_best_are_those_of_an_exact_search() {
+    for d in [64, 100, 512] {
+        let store = filled(d, 300, 300);
+        let queries = rows(2, 0, 3, d);
+        let mut best = [Best::of(7), Best::of(7), Best::of(7)];
+        store.nearest(&queries, &mut best).expect("shapes");
+        for (query, best) in queries.chunks_exact(d).zip(&best) {
+            let product = |a: &[f32], b: &[f32]| {
+                a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum::<f64>()
+            };
+            let cosine =
+                |row: &[f32]| product(row, query) / (product(row, row) * product(query, query)).sqrt();
+            let mut exact: Vec<(usize, f64)> = store.rows().chunks_exact(d).map(cosine).enumerate().collect();
+            exact.sort_by(|a, b| b.1.total_cmp(&a.1));
+            for (found, (row, cosine)) in best.list().iter().zip(&exact) {
+                assert_eq!(found.row as usize, *row);
+                assert!((f64::from(found.cosine) - cosine).abs() < 1e-6);
+            }
+            assert_eq!(best.list().len(), 7);
+        }
+    }
+}
+
+#[test]
+fn rows_are_replaced_and_taken_out() {
+    let d = 64;
+    let mut store = filled(d, 4, 5);
+    let other = rows(9, 0, 1, d);
+    store.replace(1, &other).expect("a row");
+    store.swap_remove(0).expect("a row");
+    assert_eq!(store.len(), 3);
+    let mut best = [Best::of(1)];
+    for (query, row) in [(&other[..], 1), (&rows(1, 3, 1, d), 0), (&rows(1, 2, 1, d), 2)] {
+        store.nearest(query, &mut best).expect("shapes");
+        assert_eq!(best[0].first().map(|found| found.row), Some(row));
+        assert!(best[0].first().is_some_and(|found| found.cosine > 0.999_99));
+    }
+    assert_eq!(store.swap_remove(3), Err(Fault::NoRow { row: 3, rows: 3 }));
+    store.clear();
+    store.nearest(&other, &mut best).expect("shapes");
+    assert!(store.is_empty() && best[0].first().is_none());
+}
+
+#[test]
+fn limits_are_told_and_a_refused_vector_leaves_no_trace() {
+    let d = 64;
+    assert_eq!(Store::new(dim(d), 10, 2599).expect_err("short"), Fault::Limit { wanted: 2600, limit: 2599 });
+    assert!(matches!(Store::new(dim(d), 0, 1 << 20), Err(Fault::Range { what: "capacity", .. })));
+    assert!(matches!(Store::new(dim(8192), usize::MAX, usize::MAX), Err(Fault::Range { .. })));
+    let mut store = filled(d, 2, 2);
+    assert_eq!(store.usage().bytes, 2 * 65 * 4);
+    assert_eq!(store.push(&rows(1, 0, 1, d)), Err(Fault::Full { capacity: 2 }));
+    let before = bits(store.rows());
+    let mut bad = rows(1, 7, 1, d);
+    bad[5] = f32::INFINITY;
+    assert_eq!(store.replace(0, &bad), Err(Fault::NotFinite { what: "vector", at: 5 }));
+    assert_eq!(store.replace(0, &[0.0; 64]), Err(Fault::NoLength { what: "vector", row: 0 }));
+    assert_eq!(store.replace(0, &[1e30; 64]), Err(Fault::NoLength { what: "vector", row: 0 }));
+    assert!(matches!(store.replace(0, &[1.0; 65]), Err(Fault::Shape { found: 65, .. })));
+    assert_eq!(bits(store.rows()), before);
+}
+
+#[test]
+fn a_file_gives_back_the_same_store() {
+    let folder = Folder::new("round");
+    let path = folder.0.join("words");
+    for (d, count) in [(64, 0), (100, 3), (512, 20)] {
+        let store = filled(d, count, 20);
+        store.save(&path).expect("written");
+        let again = Store::load(&path, 1 << 20).expect("whole");
+        assert_eq!(bits(again.rows()), bits(store.rows()));
+        assert_eq!(again.usage(), store.usage());
+    }
+    let fault = Store::load(&path, 1000).expect_err("a thousand bytes").to_string();
+    assert!(fault.contains("1000 are allowed"), "{fault}");
+}
+
+#[test]
+fn damaged_short_and_foreign_files_are_refused_and_the_old_one_stays() {
+    let folder = Folder::new("tamper");
+    let path = folder.0.join("words");
+    let store = filled(64, 2, 3);
+    store.save(&path).expect("written");
+    let whole = fs::read(&path).expect("there");
+    let refused = |bytes: &[u8]| {
+        let other = folder.0.join("other");
+        fs::write(&other, bytes).expect("written");
+        match Store::load(&other, 1 << 20) {
+            Err(FileError::Codec { error, .. }) => error,
+            other => panic!("{other:?}"),
+        }
+    };
+    for at in 0..whole.len() {
+        let mut broken = whole.clone();
+        broken[at] ^= 1 << (at % 8);
+        let error = refused(&broken);
+        assert!(at < 24 || matches!(error, CodecError::Damaged { .. }), "byte {at}: {error}");
+    }
+    for length in (0..whole.len()).step_by(13) {
+        assert!(matches!(refused(&whole[..length]), CodecError::Truncated { .. }), "{length} bytes");
+    }
+    let mut newer = whole.clone();
+    newer[12] = 2;
+    assert!(matches!(refused(&newer), CodecError::OtherVersion { found: 2, .. }));
+    // Whole bytes that spell no store: a row with a NaN, digest and all.
+    let mut wrong = whole[..whole.len() - 32].to_vec();
+    let last = wrong.len() - 4;
+    wrong[last..].copy_from_slice(&f32::NAN.to_le_bytes());
+    let digest = blake3::hash(&wrong);
+    wrong.extend_from_slice(digest.as_bytes());
+    assert!(matches!(refused(&wrong), CodecError::Content { .. }));
+    // A name that cannot be written to leaves everything as it was.
+    assert!(store.save(&folder.0.join("none/words")).is_err());
+    assert_eq!(fs::read(&path).expect("there"), whole);
+}

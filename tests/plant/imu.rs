@@ -1,0 +1,84 @@
+//! The inertial sensor's driver against the chip's model: what the car does is what it says, and a supply that was lost
+//! is noticed.
+
+use super::{Rig, ms, shipped};
+use ganglion::board::plan::SensorPlan;
+use ganglion::device::ImuQuantity::{self, Acceleration, Pitch, Roll, Rotation, Temperature};
+use ganglion::device::{Axis, DeviceFault, Polled, Ports, SensorKind, open};
+use std::path::Path;
+
+const QUANTITIES: [ImuQuantity; 5] = [Roll, Pitch, Rotation(Axis::Z), Acceleration(Axis::Z), Temperature];
+
+/// The desk robot with an inertial sensor, and its device; the robot is set up.
+fn rig(faults: &[&str]) -> (Rig, Box<dyn Polled>) {
+    let mut board = shipped("sim");
+    let template = board.sensors[0].clone();
+    let plans = QUANTITIES.map(|quantity| SensorPlan {
+        name: format!("{quantity:?}"),
+        kind: SensorKind::Mpu6050 { address: 0x68, quantity, ready: None },
+        bus: 0,
+        ..template.clone()
+    });
+    let device = open::polled(&plans.iter().collect::<Vec<_>>(), &board, Path::new("/")).expect("a device");
+    board.sensors.extend(plans);
+    let mut rig = Rig::new(board, 1, faults);
+    rig.set_up().expect("sets up");
+    (rig, device)
+}
+
+fn set_up(rig: &mut Rig, device: &mut dyn Polled) -> Result<(), DeviceFault> {
+    device.set_up(&mut Ports { i2c: rig.i2c.as_mut(), gpio: rig.gpio.as_mut(), clock: rig.clock.as_ref() })
+}
+
+fn poll(rig: &mut Rig, device: &mut dyn Polled) -> Result<[f32; 5], DeviceFault> {
+    let mut values = [Ok(f32::NAN); 5];
+    let mut ports = Ports { i2c: rig.i2c.as_mut(), gpio: rig.gpio.as_mut(), clock: rig.clock.as_ref() };
+    device.poll(&mut ports, &mut |nth, value| values[nth] = value)?;
+    let mut read = [0.0; 5];
+    for (read, value) in read.iter_mut().zip(values) {
+        *read = value?;
+    }
+    Ok(read)
+}
+
+fn near(value: f32, expected: f32, within: f32) -> bool {
+    (value - expected).abs() <= within
+}
+
+#[test]
+fn standing_driving_in_a_curve_and_leaning_are_told_apart() {
+    let (mut rig, mut device) = rig(&["tilt-over@4+1"]);
+    set_up(&mut rig, device.as_mut()).unwrap();
+    let [roll, pitch, turn, up, die] = poll(&mut rig, device.as_mut()).unwrap();
+    assert!(near(roll, 0.0, 1.5) && near(pitch, 0.0, 1.5) && near(turn, 0.0, 0.3), "{roll} {pitch} {turn}");
+    assert!(near(up, 9.81, 0.2) && near(die, 31.0, 0.5), "{up} {die}");
+
+    rig.command(0.3, 1.0).unwrap();
+    rig.sleep(ms(600));
+    let before = rig.report().pose.heading;
+    let [_, _, turn, ..] = poll(&mut rig, device.as_mut()).unwrap();
+    rig.sleep(ms(100));
+    let turned = ((rig.report().pose.heading - before) / 0.1).to_degrees() as f32;
+    assert!(turned < -20.0 && near(turn, turned, 0.1 * turned.abs()), "{turn} and not {turned}");
+
+    rig.command(0.0, 0.0).unwrap();
+    rig.wait_until(ms(4500));
+    let [roll, ..] = poll(&mut rig, device.as_mut()).unwrap();
+    assert!(near(roll, 60.0, 1.5), "{roll}");
+}
+
+#[test]
+fn a_supply_that_was_lost_is_noticed_and_a_set_up_brings_it_back() {
+    let (mut rig, mut device) = rig(&["brown-out@2+0.5"]);
+    let asleep = Err(DeviceFault::Asleep { register: 0x6B });
+    assert_eq!(poll(&mut rig, device.as_mut()), asleep, "never set up");
+    set_up(&mut rig, device.as_mut()).unwrap();
+    rig.command(0.3, 0.0).unwrap();
+    rig.wait_until(ms(1900));
+    assert!(poll(&mut rig, device.as_mut()).is_ok());
+    rig.wait_until(ms(2600));
+    assert_eq!(poll(&mut rig, device.as_mut()), asleep);
+    set_up(&mut rig, device.as_mut()).unwrap();
+    let [.., up, _] = poll(&mut rig, device.as_mut()).unwrap();
+    assert!(near(up, 9.81, 0.2), "{up}: in the scale that was set");
+}
