@@ -39,7 +39,7 @@ pub struct Sources {
 /// A robot, at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Account {
-    /// [`SCHEMA`].
+    /// `SCHEMA`.
     pub schema: u32,
     /// Name of the board.
     pub board: String,

@@ -6,8 +6,8 @@
 //!   motor line (the runtime's)  ──wire 2──> response (input)
 //! ```
 //!
-//! This file makes the board for it and says what was found; [`floor`] measures what the machine can do at best,
-//! [`episode`] one pass from edge to stillness. No words and no JSON: those are `cli/hil.rs`.
+//! This file makes the board for it and says what was found; `floor` measures what the machine can do at best,
+//! `episode` one pass from edge to stillness. No words and no JSON: those are `cli/hil.rs`.
 
 mod episode;
 mod floor;

@@ -83,3 +83,52 @@ impl Worker for EdgesWorker {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::Line;
+    use crate::bus::fake::FakeGpio;
+    use crate::crew::Stepper;
+    use crate::fixture::{ms, range};
+    use crate::reflex::{Restraint, Rule, Trip};
+    use crate::time::SimClock;
+
+    #[test]
+    fn a_near_echo_says_halt_when_its_reading_is_handed_over_and_once() {
+        let clock = Arc::new(SimClock::new());
+        let (trig, echo) = (Line(27), Line(22));
+        let us = |us| Instant::ZERO + Span::from_micros(us);
+        // 583 us there and back are 10 cm; pings at 0, 60 and 120 ms.
+        let gpio = [0, 60_000, 120_000].into_iter().fold(FakeGpio::new(clock.clone()), |gpio, ping| {
+            gpio.edge(echo, true, us(ping + 460)).edge(echo, false, us(ping + 1_043))
+        });
+        let near = Rule {
+            cause: Cause::Obstacle,
+            channel: 0,
+            trip: Trip::Below(0.15),
+            clear: 0.2,
+            hold: Span::ZERO,
+            restraint: Restraint::NoForward,
+            latched: false,
+        };
+        let (readings, mut sensed) = rtrb::RingBuffer::new(8);
+        let halt = Arc::new(Halt::default());
+        let worker = EdgesWorker::new(
+            Box::new(gpio),
+            Outlet::new(readings, Arc::default()),
+            vec![(0, HcSr04::new(trig, echo), ms(60))],
+            Snaps::of(&[near], &[range()], [0]),
+            halt.clone(),
+        );
+        let mut stepper = Stepper::new(clock);
+        stepper.add(Box::new(worker), Arc::default(), Instant::ZERO);
+        stepper.run_until(us(1_042));
+        assert_eq!((halt.counts().count(), sensed.slots()), (0, 0), "the echo is not back yet");
+        stepper.run_until(us(1_043));
+        assert_eq!((halt.counts().collect::<Vec<_>>(), sensed.slots()), (vec![(Cause::Obstacle, 1)], 1));
+        stepper.run_until(us(130_000));
+        assert_eq!(halt.counts().collect::<Vec<_>>(), [(Cause::Obstacle, 1)], "it is the same obstacle");
+        assert!(std::iter::from_fn(|| sensed.pop().ok()).all(|reading| reading.value.is_ok()));
+    }
+}

@@ -60,6 +60,7 @@ impl Wiring<'_> {
                     "\"{kind}\" needs the microcontroller: an [mcu] table (or another source of PWM: [pca9685] or [pwm])"
                 );
                 section.misfit("kind", rule);
+                section.give_up(); // how its channels are written depends on the source
             }
             _ => {}
         }

@@ -27,6 +27,9 @@ const LATEST: Span = Span::from_millis(500);
 const RUNNING: Span = Span::from_millis(15);
 /// What is kept pressed, and then let go of.
 const PRESSED: Span = Span::from_millis(8);
+/// A stop that began so shortly before its edge is under way: the sample was read by an ordinary poll, which takes half
+/// of this, between its bytes and its edge.
+const UNDER_WAY: Span = Span::from_millis(1);
 /// From the sample's bytes to its edge: a poll by the period that falls in between has seen it too early, and is not
 /// counted.
 const AHEAD: Span = Span::from_micros(60);
@@ -109,15 +112,7 @@ fn once(bench: &mut Bench, from: From, nth: u64) -> io::Result<Option<[Span; 3]>
         let mine = |edge: &&(Instant, u16, bool)| edge.1 == line && edge.2 == level && edge.0 + AHEAD >= at;
         record.edges().iter().find(mine).map(|edge| edge.0)
     };
-    let closed = bench.until(at + LATEST, |record| {
-        let edge = edge(record)?;
-        if !record.was_moving(edge) {
-            return Some(None);
-        }
-        let stop = record.stop_after(edge)?;
-        let still = record.still_from(edge)?;
-        Some(Some([stop.start.since(edge), stop.end.since(edge), still.since(edge)]))
-    });
+    let closed = bench.until(at + LATEST, |record| answer(record, edge(record)?));
     if from == From::Imu {
         bench.act(|far, _, _| {
             far.lean(None);
@@ -129,5 +124,56 @@ fn once(bench: &mut Bench, from: From, nth: u64) -> io::Result<Option<[Span; 3]>
         Some(closed) => Ok(closed),
         // The motors ran, and nothing has stopped them: that is no attempt to repeat.
         None => Ok(Some([LATEST; 3])),
+    }
+}
+
+/// What `edge` led to: `None`: nothing yet; `Some(None)`: the motors stood, or were being stopped for what was seen before
+/// it, so that no stop can be told to be its own.
+fn answer(record: &Record, edge: Instant) -> Option<Option<[Span; 3]>> {
+    let under_way = record.stop_after(edge - UNDER_WAY).is_some_and(|stop| stop.start < edge);
+    if under_way || !record.was_moving(edge) {
+        return Some(None);
+    }
+    let stop = record.stop_after(edge)?;
+    let still = record.still_from(edge)?;
+    Some(Some([stop.start.since(edge), stop.end.since(edge), still.since(edge)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::wire::Happening;
+    use super::super::wire::tests::event;
+    use super::*;
+    use ganglion::board;
+
+    /// Both motors run from 1 ms on and stop at these times, microseconds.
+    fn stopped(left_us: u64, right_us: u64) -> Record {
+        let board = board::built_in("picarx-v4").unwrap().unwrap().board;
+        let mut record = Record::new(&board);
+        for (register, us, high) in
+            [(0x2D, 1000, 8), (0x2C, 1001, 8), (0x2D, left_us, 0), (0x2C, right_us, 0)]
+        {
+            record.take(&event(Happening::Write, 0x14, 1000 * us, &[register, high, 0]));
+        }
+        record
+    }
+
+    fn us(us: u64) -> Instant {
+        Instant::from_nanos(1000 * us)
+    }
+
+    #[test]
+    fn a_stop_counts_from_the_edge_before_it() {
+        let closed = answer(&stopped(5200, 5320), us(5000));
+        assert_eq!(closed, Some(Some([200, 200, 320].map(Span::from_micros))));
+        assert_eq!(answer(&stopped(5200, 5320), us(6000)), Some(None), "they stood already");
+    }
+
+    #[test]
+    fn an_edge_between_the_two_frames_of_a_stop_has_not_caused_it() {
+        let mut record = stopped(5000, 5120);
+        // The next zero is the tick's, a period later: it would pass for an answer after 10 ms.
+        record.take(&event(Happening::Write, 0x14, 15_000_000, &[0x2D, 0, 0]));
+        assert_eq!(answer(&record, us(5060)), Some(None));
     }
 }
