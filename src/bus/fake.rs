@@ -143,17 +143,22 @@ pub struct Seen {
     pub worked: bool,
 }
 
-#[derive(Debug, Default)]
+/// What happens while a transfer is on the wire; it is given the time of the transfer's middle.
+type During = Box<dyn FnOnce(Instant) + Send>;
+
+#[derive(Default)]
 struct Loose {
     seen: Vec<Seen>,
     faults: BTreeMap<u8, BusFault>,
+    once: BTreeMap<u8, BusFault>,
     hung: bool,
     value: u8,
+    during: Option<(u32, During)>,
 }
 
 /// A bus without a script, shared with the test: takes everything, answers one byte over and over, and
 /// fails where it is told to. A transfer takes 0.1 ms, one that hangs 20 ms.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct LooseI2c {
     clock: Arc<SimClock>,
     state: Arc<Mutex<Loose>>,
@@ -171,6 +176,14 @@ impl LooseI2c {
             Some(fault) => state.faults.insert(address, fault),
             None => state.faults.remove(&address),
         };
+    }
+    /// The next transfer with `address` fails so.
+    pub fn fail_once(&self, address: u8, fault: BusFault) {
+        self.state.lock().unwrap().once.insert(address, fault);
+    }
+    /// In the middle of the `nth` transfer from now on, counted from one, this is done.
+    pub fn during(&self, nth: u32, deed: impl FnOnce(Instant) + Send + 'static) {
+        self.state.lock().unwrap().during = Some((nth, Box::new(deed)));
     }
     /// From now on every transfer times out, or none.
     pub fn hang(&self, hung: bool) {
@@ -190,7 +203,17 @@ impl I2c for LooseI2c {
     fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
         let at = self.clock.now();
         let mut state = self.state.lock().unwrap();
-        let fault = if state.hung { Some(BusFault::TimedOut) } else { state.faults.get(&address).copied() };
+        let once = state.once.remove(&address);
+        let fault =
+            if state.hung { Some(BusFault::TimedOut) } else { once.or(state.faults.get(&address).copied()) };
+        let deed = match &mut state.during {
+            Some((1, _)) => state.during.take(),
+            Some((nth, _)) => {
+                *nth -= 1;
+                None
+            }
+            None => None,
+        };
         let mut wrote = None;
         for op in ops {
             match op {
@@ -200,6 +223,9 @@ impl I2c for LooseI2c {
         }
         state.seen.push(Seen { at, address, wrote, worked: fault.is_none() });
         drop(state);
+        if let Some((_, deed)) = deed {
+            deed(at + Span::from_micros(50));
+        }
         let time = if fault == Some(BusFault::TimedOut) { 20_000 } else { 100 };
         self.clock.sleep_until(at + Span::from_micros(time));
         fault.map_or(Ok(()), Err)

@@ -30,6 +30,8 @@ pub enum BusFault {
     Unsupported,
     /// The bus, chip or line is not there (ENOENT, ENODEV).
     Absent,
+    /// Not begun, because the motors have to be stopped first: no fault of any wire. To be begun anew.
+    Preempted,
 }
 
 /// One half of an I2C transfer.

@@ -100,7 +100,7 @@ impl i2c::Error for Refused {
                 BusFault::Nack => i2c::ErrorKind::NoAcknowledge(NoAcknowledgeSource::Unknown),
                 BusFault::ArbitrationLost => i2c::ErrorKind::ArbitrationLoss,
                 BusFault::TimedOut | BusFault::Io => i2c::ErrorKind::Bus,
-                BusFault::Unsupported | BusFault::Absent => i2c::ErrorKind::Other,
+                BusFault::Unsupported | BusFault::Absent | BusFault::Preempted => i2c::ErrorKind::Other,
             },
             _ => i2c::ErrorKind::Other,
         }

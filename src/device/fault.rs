@@ -97,10 +97,15 @@ impl DeviceFault {
             DeviceFault::Bus { fault, .. } => match fault {
                 BusFault::TimedOut | BusFault::Io | BusFault::ArbitrationLost => true,
                 // Nobody took the address byte, or nothing was sent at all.
-                BusFault::Nack | BusFault::Unsupported | BusFault::Absent => false,
+                BusFault::Nack | BusFault::Unsupported | BusFault::Absent | BusFault::Preempted => false,
             },
             _ => false,
         }
+    }
+
+    /// Whether nothing failed: the call gave way to a stop of the motors and is to be made again, from its beginning.
+    pub fn gave_way(self) -> bool {
+        matches!(self, DeviceFault::Bus { fault: BusFault::Preempted, .. })
     }
 
     /// Whether a poll returns it, besides saying it: a transfer that failed, or settings that were lost. Everything else

@@ -73,7 +73,7 @@ pub enum SensorKind {
         /// Register of the first byte.
         register: u8,
     },
-    /// An MPU-6050: one burst of 14 bytes gives all of its quantities.
+    /// An MPU-6050: one reading gives all of its quantities that are wanted.
     Mpu6050 {
         /// 7-bit I2C address, 0x68 or 0x69.
         address: u8,

@@ -1,6 +1,12 @@
-//! MPU-6050: acceleration, rotation and temperature in one burst of 14 bytes, and the lean that gravity tells. Set up
-//! through the mpu6050-dmp crate; read here, because the burst is the hottest read of a robot and the crate has no
+//! MPU-6050: acceleration, temperature and rotation, of them what is wanted, and the lean that gravity tells. Set up
+//! through the mpu6050-dmp crate; read here, because this is the hottest read of a robot and the crate has no
 //! temperature in it. The chip is taken to be mounted with its x forward, y left, z up.
+//!
+//! Of the 14 bytes of a sample only those are read that an output needs, in at most two transfers: a stop of the motors
+//! waits for the one under way, and may go before the other. The chip holds its registers while it is read, so each
+//! transfer is of one sample (section 4.17), and no vector is ever in two. Acceleration and rotation are of one sample
+//! where the chip rings for it: the next is a whole period away. Where it is asked instead, they may be a millisecond
+//! apart, the chip's own period: a tenth of what its filter smears.
 //!
 //! Registers, scales and the temperature's formula: InvenSense RM-MPU-6000A rev. 4.2, sections 4.4 to 4.28. The lean is
 //! that of an accelerometer: true while the robot neither speeds up nor falls.
@@ -16,9 +22,16 @@ use mpu6050_dmp::config::DigitalLowPassFilter;
 use mpu6050_dmp::gyro::GyroFullScale;
 use mpu6050_dmp::sensor::Mpu6050 as Driver;
 
-/// First register of the burst: acceleration x, y, z, temperature, rotation x, y, z, most significant byte first.
+/// First register of a sample: acceleration x, y, z, temperature, rotation x, y, z, most significant byte first.
 pub const BURST: u8 = 0x3B;
 const BURST_BYTES: usize = 14;
+/// Bytes of a vector, and where they end together with the temperature behind them.
+const VECTOR: usize = 6;
+const WITH_TEMPERATURE: usize = 8;
+const ROTATION: u8 = BURST + WITH_TEMPERATURE as u8;
+const INT_ENABLE: u8 = 0x38;
+/// Bit of [`INT_ENABLE`]: a pulse for every sample. (The crate, 0.6, sets bit 7 instead, which means nothing.)
+const DATA_READY: u8 = 1 << 0;
 const WHO_AM_I: u8 = 0x75;
 /// What it holds, whatever the address pin says.
 const IDENTITY: u8 = 0x68;
@@ -37,7 +50,7 @@ const LEAST_G: f32 = 0.2;
 /// The chip's own rate behind its filter; a divider of 1 to 256 makes the sample rate of it.
 const FILTERED_PERIOD: Span = Span::from_millis(1);
 
-/// One burst, as it came.
+/// One sample, as it came; what was not read is zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
     acceleration: [i16; 3],
@@ -126,9 +139,13 @@ impl Mpu6050 {
 
     fn register(&self, register: u8, i2c: &mut dyn I2c) -> Result<u8, DeviceFault> {
         let mut answer = [0];
-        i2c.write_read(self.address, &[register], &mut answer)
-            .map_err(|fault| DeviceFault::Bus { register, fault })?;
+        self.read(register, &mut answer, i2c)?;
         Ok(answer[0])
+    }
+
+    fn read(&self, register: u8, bytes: &mut [u8], i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
+        let read = i2c.write_read(self.address, &[register], bytes);
+        read.map_err(|fault| DeviceFault::Bus { register, fault })
     }
 
     /// Divider less one.
@@ -137,16 +154,21 @@ impl Mpu6050 {
         period.clamp(1, 256).saturating_sub(1) as u8
     }
 
-    /// A burst that can be meant, or what is the matter with it.
+    /// A sample that can be meant, or what is the matter with it. Acceleration is read in any case: gravity is never zero,
+    /// and tells a chip that measures from one that does not.
     fn burst(&self, i2c: &mut dyn I2c) -> Result<Burst, DeviceFault> {
         let register = BURST;
+        let wants = |what: fn(&ImuQuantity) -> bool| self.outputs.iter().any(what);
+        let first = if wants(|q| matches!(q, ImuQuantity::Temperature)) { WITH_TEMPERATURE } else { VECTOR };
         let mut bytes = [0; BURST_BYTES];
-        i2c.write_read(self.address, &[register], &mut bytes)
-            .map_err(|fault| DeviceFault::Bus { register, fault })?;
-        if bytes == [0xFF; BURST_BYTES] {
+        self.read(BURST, &mut bytes[..first], i2c)?;
+        if bytes[..first].iter().all(|byte| *byte == 0xFF) {
             return Err(DeviceFault::DeadBytes { register });
         }
-        if bytes[..6] != [0; 6] {
+        if bytes[..VECTOR] != [0; VECTOR] {
+            if wants(|q| matches!(q, ImuQuantity::Rotation(_))) {
+                self.read(ROTATION, &mut bytes[WITH_TEMPERATURE..], i2c)?;
+            }
             return Ok(Burst::of(&bytes));
         }
         // Noise alone is some counts on each axis. A chip that reset itself sleeps, and shows zeros while it does.
@@ -174,9 +196,15 @@ impl Polled for Mpu6050 {
             driver.set_sample_rate_divider(divider).map_err(|_| ())?;
             driver.set_accel_full_scale(AccelFullScale::G4).map_err(|_| ())?;
             driver.set_gyro_full_scale(GyroFullScale::Deg500).map_err(|_| ())?;
-            if rings { driver.interrupt_data_ready_en() } else { driver.disable_interrupts() }.map_err(|_| ())
+            driver.disable_interrupts().map_err(|_| ())
         })();
-        driven.map_err(|()| adapter.fault(DeviceFault::Impossible { register: PWR_MGMT_1 }))
+        driven.map_err(|()| adapter.fault(DeviceFault::Impossible { register: PWR_MGMT_1 }))?;
+        if rings {
+            let register = INT_ENABLE;
+            let set = ports.i2c.write(self.address, &[register, DATA_READY]);
+            set.map_err(|fault| DeviceFault::Bus { register, fault })?;
+        }
+        Ok(())
     }
 
     fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
@@ -255,28 +283,47 @@ mod tests {
     }
 
     #[test]
-    fn all_outputs_come_from_one_transfer_of_one_and_fourteen_bytes() {
-        let mut i2c = FakeI2c::new().write_read(0x68, &[0x3B], &bytes([0, 0, 8192, 0, 131, 0, 0]));
-        let outputs = [ImuQuantity::Roll, ImuQuantity::Rotation(Axis::X), ImuQuantity::Temperature];
+    fn only_what_is_wanted_is_read_and_no_vector_is_in_two_transfers() {
+        let sample = bytes([0, 0, 8192, 0, 131, 0, 0]);
+        let (gravity, rotation) = ((&[0x3B][..], &sample[..6]), (&[0x43][..], &sample[8..]));
+        let with_temperature = (&[0x3B][..], &sample[..8]);
+        let script = |parts: &[(&[u8], &[u8])]| {
+            parts.iter().fold(FakeI2c::new(), |i2c, (out, back)| i2c.write_read(0x68, out, back))
+        };
+        let (turn, heat) = (ImuQuantity::Rotation(Axis::X), ImuQuantity::Temperature);
+        let (said, outcome) =
+            polled(&mut chip(&[ImuQuantity::Roll, turn, heat]), &mut script(&[with_temperature, rotation]));
+        assert_eq!((said, outcome), (vec![(0, Ok(0.0)), (1, Ok(2.0)), (2, Ok(36.53))], Ok(())));
+        let lean = [ImuQuantity::Roll, ImuQuantity::Pitch];
+        assert_eq!(polled(&mut chip(&lean), &mut script(&[gravity])).1, Ok(()), "1 + 6 bytes");
+        let (said, _) = polled(&mut chip(&[turn]), &mut script(&[gravity, rotation]));
+        assert_eq!(said, [(0, Ok(2.0))]);
+    }
+
+    #[test]
+    fn a_stop_between_the_two_transfers_leaves_no_reading() {
+        let gave_way = DeviceFault::Bus { register: 0x43, fault: BusFault::Preempted };
+        let mut i2c =
+            FakeI2c::new().write_read(0x68, &[0x3B], &bytes(LEVEL)[..6]).fault(0x68, BusFault::Preempted);
+        let outputs = [ImuQuantity::Roll, ImuQuantity::Rotation(Axis::Z)];
         let (said, outcome) = polled(&mut chip(&outputs), &mut i2c);
-        assert_eq!(outcome, Ok(()));
-        assert_eq!(said, [(0, Ok(0.0)), (1, Ok(2.0)), (2, Ok(36.53))]);
+        assert_eq!((said, outcome), (vec![(0, Err(gave_way)), (1, Err(gave_way))], Err(gave_way)));
+        assert!(gave_way.gave_way() && !gave_way.needs_reset() && !gave_way.needs_set_up());
     }
 
     #[test]
     fn a_chip_that_reset_itself_asks_to_be_set_up_and_a_dead_bus_is_told_apart() {
         let outputs = [ImuQuantity::Roll, ImuQuantity::Pitch];
-        let zeros = || FakeI2c::new().write_read(0x68, &[0x3B], &[0; 14]);
+        let zeros = || FakeI2c::new().write_read(0x68, &[0x3B], &[0; 6]);
         let asleep = DeviceFault::Asleep { register: PWR_MGMT_1 };
         let mut i2c = zeros().write_read(0x68, &[0x6B], &[0x40]);
         let (said, outcome) = polled(&mut chip(&outputs), &mut i2c);
         assert_eq!((said, outcome), (vec![(0, Err(asleep)), (1, Err(asleep))], Err(asleep)));
         assert!(asleep.needs_set_up() && !asleep.needs_reset());
         let dead = DeviceFault::DeadBytes { register: BURST };
-        for mut i2c in [
-            zeros().write_read(0x68, &[0x6B], &[0x01]),
-            FakeI2c::new().write_read(0x68, &[0x3B], &[0xFF; 14]),
-        ] {
+        for mut i2c in
+            [zeros().write_read(0x68, &[0x6B], &[0x01]), FakeI2c::new().write_read(0x68, &[0x3B], &[0xFF; 6])]
+        {
             let (said, outcome) = polled(&mut chip(&outputs), &mut i2c);
             assert_eq!((said, outcome), (vec![(0, Err(dead)), (1, Err(dead))], Ok(())));
         }
@@ -311,7 +358,8 @@ mod tests {
         let mut asked = ranges(woken().write(0x68, &[0x19, 0])).write(0x68, &[0x38, 0x00]);
         assert_eq!(set_up(&mut chip(&[]), &mut asked), Ok(Span::from_millis(200)));
         let mut rings = Mpu6050::new(0x68, [].into(), Some(Span::from_micros(10_500)));
-        let mut ringing = ranges(woken().write(0x68, &[0x19, 9])).write(0x68, &[0x38, 0x80]);
+        let mut ringing =
+            ranges(woken().write(0x68, &[0x19, 9])).write(0x68, &[0x38, 0x00]).write(0x68, &[0x38, 0x01]); // a pulse for every sample
         assert_eq!(set_up(&mut rings, &mut ringing), Ok(Span::from_millis(200)));
     }
 

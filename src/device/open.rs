@@ -96,7 +96,8 @@ impl SensorKind {
             // The channel is selected, then two single bytes are read.
             SensorKind::HatAdc { .. } => write_bits(3) + 2 * write_bits(1),
             SensorKind::FloatRegister { .. } => read_bits(4),
-            SensorKind::Mpu6050 { .. } => read_bits(14),
+            // All of a sample at most: acceleration and temperature, then rotation.
+            SensorKind::Mpu6050 { .. } => read_bits(8) + read_bits(6),
             // The result, and the interrupt cleared.
             SensorKind::Vl53l0x { .. } => read_bits(13) + write_bits(2),
             // Three registers in one transfer: START six times, STOP once, 15 bytes.
@@ -193,8 +194,11 @@ mod tests {
         let kinds =
             [ImuQuantity::Rotation(Axis::Z), ImuQuantity::Roll].map(|quantity| plan(imu(quantity, None)));
         let mut device = polled(&[&kinds[0], &kinds[1]], &board(), Path::new("/nowhere")).unwrap();
-        let burst = [0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0x02, 0x8F];
-        let mut i2c = FakeI2c::new().write_read(0x68, &[0x3B], &burst);
+        let mut i2c = FakeI2c::new().write_read(0x68, &[0x3B], &[0, 0, 0, 0, 0x20, 0]).write_read(
+            0x68,
+            &[0x43],
+            &[0, 0, 0, 0, 0x02, 0x8F],
+        );
         let (said, _) = Bench::new().poll(device.as_mut(), &mut i2c);
         assert_eq!(said, [(0, Ok(10.0)), (1, Ok(0.0))]);
     }
@@ -215,7 +219,8 @@ mod tests {
     fn bits_are_those_of_the_bus() {
         // Nine bits a byte (eight and the acknowledge), one for each START, STOP, repeated START.
         let bits: Vec<u32> = each().iter().map(SensorKind::bits_per_poll).collect();
-        assert_eq!(bits[..3], [(4 * 9 + 2) + 2 * (2 * 9 + 2), 2 * 9 + 5 * 9 + 3, 2 * 9 + 15 * 9 + 3]);
+        let sample = (11 * 9 + 3) + (9 * 9 + 3);
+        assert_eq!(bits[..3], [(4 * 9 + 2) + 2 * (2 * 9 + 2), 2 * 9 + 5 * 9 + 3, sample]);
         assert_eq!(bits[3..7], [15 * 9 + 9 + 3 + 29, 142, 2 * (20 + 29), 38 + 2 * 48]);
         assert_eq!(bits[7..], [0, 0, 0]);
     }

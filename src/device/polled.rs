@@ -11,7 +11,7 @@ pub struct Ports<'a> {
     pub i2c: &'a mut dyn I2c,
     /// Lines of this bus thread.
     pub gpio: &'a mut dyn Gpio,
-    /// For stamps and short waits.
+    /// For stamps and short waits. A wait ends early once the motors have to be stopped, and no transfer begins after it.
     pub clock: &'a dyn Clock,
 }
 
@@ -28,6 +28,9 @@ pub trait Polled: Send {
         Ok(())
     }
 
+    /// Either call may find its transfers refused as [`BusFault::Preempted`](crate::bus::BusFault::Preempted), between any
+    /// two of them, and is then made again from its beginning.
+    ///
     /// One reading: says a value or a fault for every output, exactly once each. The returned fault is one of the transfer
     /// or of a device that lost its settings ([`DeviceFault::ends_poll`]), if there was one: an answer that makes no sense
     /// is said, and is no fault of the bus.

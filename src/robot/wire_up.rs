@@ -181,6 +181,7 @@ impl Wired {
             repair,
             rail_off: plan.and_then(|plan| plan.recovery.rail).map_or(Span::ZERO, |rail| rail.off),
             fragile: board.mcu.as_ref().filter(|_| bus == 0).map(|mcu| mcu.address),
+            patience: board.period,
             motors,
             snaps: snaps(board, polls.iter().flat_map(|poll| poll.channels.iter().copied())),
             polls,

@@ -59,6 +59,10 @@ impl HaltWatch {
         let heard = halt.raised.load(Ordering::Acquire);
         HaltWatch { halt, heard }
     }
+    /// Whether a halt was raised that has not been taken.
+    pub fn is_raised(&self) -> bool {
+        self.halt.raised.load(Ordering::Acquire) != self.heard
+    }
     /// Until when commands are overtaken, if a halt was raised since the last call.
     pub fn take(&mut self) -> Option<Instant> {
         let raised = self.halt.raised.load(Ordering::Acquire);
@@ -80,9 +84,12 @@ mod tests {
         let halt = Arc::new(Halt::new(Arc::default()));
         let mut watch = HaltWatch::new(halt.clone());
         assert_eq!(watch.take(), None);
+        assert!(!watch.is_raised());
         halt.raise(Cause::EStop, at(7));
         halt.raise(Cause::Cliff, at(5));
+        assert!(watch.is_raised() && watch.is_raised(), "looking is not hearing");
         assert_eq!(watch.take(), Some(at(7)), "an earlier one does not shorten a later one");
+        assert!(!watch.is_raised());
         assert_eq!(watch.take(), None);
         halt.raise(Cause::Cliff, at(9));
         assert_eq!(watch.take(), Some(at(9)));

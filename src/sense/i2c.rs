@@ -1,16 +1,17 @@
 //! The thread of an I2C bus: one piece of work a step, in this order: halt, the pending command, a
 //! command that runs out, polls that a line asks for, polls that are due. No transfer is broken off in
-//! its middle. A bus that fails is led up the ladder; readings carry the fault meanwhile, and the tick
+//! its middle, but between any two of them a halt goes first: what it overtakes is begun anew. A bus that fails is led up the ladder; readings carry the fault meanwhile, and the tick
 //! sees commands unconfirmed. A held value is never passed off as new.
 
 use super::Outlet;
 use super::counters::{BusCounters, count};
 use super::demand::Demand;
-use super::halt::Halt;
+use super::halt::{Halt, HaltWatch};
 use super::ladder::{Ladder, Move, Rung};
 use super::motors::{MotorEnd, Motors};
 use super::polls::{Outcome, PollPlan, Polls};
-use super::retry::Retrying;
+use super::retry::{HaltedClock, Retrying};
+use super::silence::Silence;
 use super::snap::Snaps;
 use crate::bus::{BusFault, Gpio, I2c, Repair};
 use crate::crew::Worker;
@@ -19,10 +20,6 @@ use crate::frame::Fault;
 use crate::reflex::Cause;
 use crate::time::{Clock, Instant, Span};
 use std::sync::Arc;
-
-/// Calls of the motors' controller that fail in a row, each after its retries, before the bus is led up
-/// the ladder: one or two are noise from the motors' brushes; ten would be a tenth of a second without command.
-const CONTROLLER_FAILURES: u32 = 4;
 
 /// What a bus thread is made of.
 pub struct BusParts {
@@ -38,6 +35,9 @@ pub struct BusParts {
     pub rail_off: Span,
     /// Address of the controller that takes writes in frames, if it is here.
     pub fragile: Option<u8>,
+    /// For how long the motors' controller may be silent before it is reset: a control period. Shorter, and every spark of
+    /// the brushes is a reset; longer, and the motors run on with nobody in command.
+    pub patience: Span,
     /// The motors, if they are here.
     pub motors: Option<MotorEnd>,
     /// Its devices.
@@ -66,7 +66,7 @@ pub struct I2cWorker {
     demanded: u64,
     halt: Arc<Halt>,
     crossed: Option<Cause>,
-    controller_failures: u32,
+    silence: Silence,
     outlet: Outlet,
     counters: Arc<BusCounters>,
 }
@@ -76,14 +76,31 @@ struct Wire {
     i2c: Box<dyn I2c>,
     gpio: Box<dyn Gpio>,
     fragile: Option<u8>,
+    /// The ear for a halt, if the motors are here.
+    watch: Option<HaltWatch>,
+    /// Transfers of the last call that worked.
+    answered: u32,
     counters: Arc<BusCounters>,
 }
 
 impl Wire {
+    /// A call that nothing overtakes: a stop, or one while the motors stand.
     fn call<R>(&mut self, clock: &dyn Clock, call: impl FnOnce(&mut Ports<'_>) -> R) -> R {
+        self.through(clock, false, call)
+    }
+
+    /// A call that gives way to a halt, between any two transfers.
+    fn yielding<R>(&mut self, clock: &dyn Clock, call: impl FnOnce(&mut Ports<'_>) -> R) -> R {
+        self.through(clock, true, call)
+    }
+
+    fn through<R>(&mut self, clock: &dyn Clock, yields: bool, call: impl FnOnce(&mut Ports<'_>) -> R) -> R {
+        let clock = &HaltedClock { clock, watch: self.watch.as_ref().filter(|_| yields) };
         let (counters, fragile) = (self.counters.as_ref(), self.fragile);
-        let mut i2c = Retrying { i2c: self.i2c.as_mut(), clock, counters, fragile };
-        call(&mut Ports { i2c: &mut i2c, gpio: self.gpio.as_mut(), clock })
+        let mut i2c = Retrying { i2c: self.i2c.as_mut(), clock, counters, fragile, answered: 0 };
+        let outcome = call(&mut Ports { i2c: &mut i2c, gpio: self.gpio.as_mut(), clock });
+        self.answered = i2c.answered;
+        outcome
     }
 }
 
@@ -95,18 +112,19 @@ impl I2cWorker {
     pub fn new(parts: BusParts) -> I2cWorker {
         assert_eq!(parts.polls.len(), parts.counters.devices.len(), "a counter for each device");
         let BusParts { i2c, gpio, repair, counters, fragile, .. } = parts;
+        let (motors, watch) = parts.motors.map(Motors::new).unzip();
         I2cWorker {
             name: parts.name,
             ladder: Ladder::new(|measure| repair.can(measure), parts.rail_off),
-            wire: Wire { i2c, gpio, fragile, counters: counters.clone() },
+            wire: Wire { i2c, gpio, fragile, watch, answered: 0, counters: counters.clone() },
             repair,
-            motors: parts.motors.map(Motors::new),
+            motors,
             polls: Polls::new(parts.polls, parts.snaps),
             demand: parts.demand,
             demanded: 0,
             halt: parts.halt,
             crossed: None,
-            controller_failures: 0,
+            silence: Silence::new(parts.patience),
             outlet: parts.outlet,
             counters,
         }
@@ -116,20 +134,17 @@ impl I2cWorker {
     fn work(&mut self, clock: &dyn Clock) {
         let now = clock.now();
         self.demanded |= self.demand.take();
-        let halted = self.motors.as_mut().and_then(Motors::halted);
-        if let (Some(motors), Some(to)) = (&mut self.motors, halted) {
-            motors.withhold(to);
+        if self.obey_halt(clock) {
+            return;
         }
         if let Some(motors) = &mut self.motors {
             motors.hear(&self.counters);
         }
-        if halted.is_some() {
-            self.stop_at_once(clock);
-        } else if !self.ladder.is_up() {
+        if !self.ladder.is_up() {
             self.demanded = 0; // whatever asked is set up again before it is read
             self.climb(clock);
         } else if self.motors.as_ref().is_some_and(Motors::has_pending) {
-            self.with_motors(clock, Motors::write);
+            self.write_command(clock);
         } else if self.motors.as_ref().is_some_and(|motors| motors.runs_out() <= now) {
             self.with_motors(clock, Motors::run_out);
         } else if let Some(place) = self.take_demanded() {
@@ -139,21 +154,41 @@ impl I2cWorker {
         }
     }
 
-    /// Lets the motors do `deed` and looks at how it went.
+    /// Stops the motors if a halt was raised since the last call. Whether one was.
+    fn obey_halt(&mut self, clock: &dyn Clock) -> bool {
+        let Some(to) = self.wire.watch.as_mut().and_then(HaltWatch::take) else { return false };
+        if let Some(motors) = &mut self.motors {
+            motors.withhold(to);
+            motors.hear(&self.counters);
+        }
+        self.stop_at_once(clock);
+        true
+    }
+
+    /// Lets the motors do `deed`, which stops them, and looks at how it went.
     fn with_motors(
         &mut self,
         clock: &dyn Clock,
         deed: impl FnOnce(&mut Motors, &mut Ports<'_>, &BusCounters) -> Result<(), DeviceFault>,
     ) {
         let Some(motors) = &mut self.motors else { return };
-        let counters = self.counters.as_ref();
+        let (counters, began) = (self.counters.as_ref(), clock.now());
         let outcome = self.wire.call(clock, |ports| deed(motors, ports, counters));
-        self.account(outcome, true, clock.now());
+        self.account(outcome, true, began, clock.now());
     }
 
     /// A halt: also where the bus is down, because some motors can be stopped without it.
     fn stop_at_once(&mut self, clock: &dyn Clock) {
         self.with_motors(clock, Motors::stop);
+    }
+
+    /// The pending command, frame by frame; a halt leaves the rest of it away.
+    fn write_command(&mut self, clock: &dyn Clock) {
+        let Some(motors) = &mut self.motors else { return };
+        let (counters, began) = (self.counters.as_ref(), clock.now());
+        let outcome = self.wire.yielding(clock, |ports| motors.write(ports, counters));
+        self.account(outcome, true, began, clock.now());
+        self.obey_halt(clock);
     }
 
     /// The next of the devices that asked.
@@ -170,30 +205,41 @@ impl I2cWorker {
 
     fn poll(&mut self, place: usize, asked: bool, clock: &dyn Clock) {
         let (polls, outlet, devices) = (&mut self.polls, &mut self.outlet, &self.counters.devices);
-        let outcome = self.wire.call(clock, |ports| polls.call(place, asked, ports, outlet, devices));
+        let began = clock.now();
+        let outcome = self.wire.yielding(clock, |ports| polls.call(place, asked, ports, outlet, devices));
         let Outcome { transfer, controller, crossed } = outcome;
-        self.account(transfer, controller, clock.now());
+        self.account(transfer, controller, began, clock.now());
+        if asked && transfer.is_err_and(DeviceFault::gave_way) {
+            self.demanded |= 1 << place; // it still is
+        }
         if crossed.is_some() {
             self.crossed = self.crossed.max(crossed);
             self.stop_at_once(clock); // nothing happens here on a bus without motors: the word goes out with the reading
         }
+        self.obey_halt(clock);
     }
 
-    /// The outcome of a call: a failure of the wire takes the bus down, and so do several in a row of
-    /// the motors' controller. A device that fails alone does not.
-    fn account(&mut self, outcome: Result<(), DeviceFault>, controller: bool, now: Instant) {
+    /// The outcome of a call that began at `began`: a failure of the wire takes the bus down, and so does a controller of
+    /// the motors that is silent for long. A device that fails alone does not.
+    fn account(&mut self, outcome: Result<(), DeviceFault>, controller: bool, began: Instant, now: Instant) {
         let Err(fault) = outcome else {
             if controller {
-                self.controller_failures = 0;
+                self.silence.worked(self.wire.answered);
             }
             self.ladder.worked();
             return;
         };
+        if fault.gave_way() {
+            return;
+        }
         count(&self.counters.failures);
-        self.controller_failures += u32::from(controller);
+        let silent = controller && self.silence.failed(fault, began, now);
+        if !controller {
+            self.polls.ask_controller(now);
+        }
         let gone = matches!(fault, DeviceFault::Bus { fault: BusFault::Absent, .. });
         let forgot = controller && fault.needs_set_up(); // it takes a stop all the same, so failures do not add up
-        if fault.needs_reset() || gone || forgot || self.controller_failures >= CONTROLLER_FAILURES {
+        if fault.needs_reset() || gone || forgot || silent {
             self.go_down(fault, now);
         }
     }
@@ -205,7 +251,7 @@ impl I2cWorker {
         let deaths = self.ladder.deaths();
         self.ladder.failed(now);
         self.note_death(deaths);
-        self.controller_failures = 0;
+        self.silence.begin_anew();
         self.polls.say_lost(fault.into(), now, &mut self.outlet);
     }
 

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::board::plan::SensorPlan;
-use crate::bus::fake::LooseI2c;
+use crate::bus::fake::{LooseI2c, Seen};
 use crate::bus::{Absent, BusFault, Measure, Repair};
 use crate::command::{Command, OnWire};
 use crate::crew::{Bell, Stepper};
@@ -97,6 +97,24 @@ struct Rig {
 /// A robot with the devices at `addresses`, on channels in that order, each polled every 10 ms. Channel 0
 /// must not be below 50.
 fn rig(addresses: &[u8]) -> Rig {
+    rig_of(&addresses.iter().map(|&address| (address, 10)).collect::<Vec<_>>())
+}
+
+/// The same with a period of its own for each, in ms.
+fn rig_of(devices: &[(u8, u64)]) -> Rig {
+    let poll = |(channel, &(address, period)): (usize, &(u8, u64))| PollPlan {
+        controller: address == HAT,
+        ..plan(Box::new(Byte(address)), channel as u8, period)
+    };
+    rig_with(devices.iter().enumerate().map(poll).collect())
+}
+
+fn plan(device: Box<dyn Polled>, channel: u8, period: u64) -> PollPlan {
+    PollPlan { device, channels: vec![channel], period: ms(period), controller: false, prompted: false }
+}
+
+/// The same with these devices.
+fn rig_with(polls: Vec<PollPlan>) -> Rig {
     let clock = Arc::new(SimClock::new());
     let bus = LooseI2c::new(clock.clone());
     bus.answer(100);
@@ -105,15 +123,8 @@ fn rig(addresses: &[u8]) -> Rig {
     let (commands, taken) = slot(Command::still(2));
     let (receipts, confirmed) = rtrb::RingBuffer::new(64);
     let (readings, sensed) = rtrb::RingBuffer::new(READING_RING);
-    let names = addresses.iter().map(|address| format!("{address:#x}"));
+    let names = (0..polls.len()).map(|place| format!("device {place}"));
     let counters = Arc::new(BusCounters::new("test", names));
-    let poll = |(channel, &address): (usize, &u8)| PollPlan {
-        device: Box::new(Byte(address)),
-        channels: vec![channel as u8],
-        period: ms(10),
-        controller: address == HAT,
-        prompted: false,
-    };
     let floor = Rule {
         cause: Cause::Cliff,
         channel: 0,
@@ -132,13 +143,14 @@ fn rig(addresses: &[u8]) -> Rig {
         repair: Box::new(measures.clone()),
         rail_off: ms(300),
         fragile: Some(HAT),
+        patience: ms(10),
         motors: Some(MotorEnd {
             actuators: Box::new(TwoWheels),
             commands: taken,
             receipts,
             halt: HaltWatch::new(halt.clone()),
         }),
-        polls: addresses.iter().enumerate().map(poll).collect(),
+        polls,
         snaps: Snaps::of(&[floor], &sensors, [0]),
         demand: demand.clone(),
         halt: halt.clone(),
@@ -337,16 +349,170 @@ fn a_controller_that_fails_alone_takes_the_bus_through_a_reset() {
         rig.command(slot, slot);
         rig.stepper.run_until(at(slot + 9));
     }
-    let seen = rig.bus.take_seen();
-    let reset = seen.iter().position(|seen| seen.wrote == Some(INIT)).expect("it was reset");
-    let tries = seen[..reset].iter().filter(|seen| seen.address == HAT).count();
-    assert_eq!(tries, 4 * 3, "four calls of three transfers each");
+    let (first, reset) = outage(&rig.bus.take_seen());
+    assert!(
+        (ms(10)..ms(13)).contains(&reset.since(first)),
+        "a control period and the last try: {first:?} {reset:?}"
+    );
     rig.bus.fail(HAT, None);
     rig.settle(12_000);
     rig.command(1, 12_000);
     rig.stepper.run_until(at(12_001));
     assert!(rig.order().contains(&WRITE));
     assert_eq!(rig.counters.taken(Rung::Dead), 0);
+}
+
+/// The beginning of the first failed transfer with the controller, and of its reset.
+fn outage(seen: &[Seen]) -> (Instant, Instant) {
+    let first = seen.iter().find(|seen| seen.address == HAT && !seen.worked).expect("a failure");
+    let reset = seen.iter().find(|seen| seen.wrote == Some(INIT)).expect("it was reset");
+    (first.at, reset.at)
+}
+
+/// The controller's converter at 20 ms, and another device at 10.
+fn rig_with_converter() -> Rig {
+    let rig = rig_of(&[(HAT, 20), (0x41, 10)]);
+    rig.bus.answer(100);
+    rig
+}
+
+#[test]
+fn a_silent_controller_is_noticed_within_a_control_period_whatever_it_was_asked_for() {
+    // Motors that go on as before are not written: of two failures, the second would come with the next poll.
+    for phase in 0..20 {
+        let mut rig = rig_with_converter();
+        let from = 6_000 + phase;
+        rig.settle(from);
+        rig.bus.fail(HAT, Some(BusFault::Nack));
+        rig.stepper.run_until(at(from + 60));
+        let (first, reset) = outage(&rig.bus.take_seen());
+        assert!(reset.since(first) < ms(14), "{} us at phase {phase}", reset.since(first).as_micros_f64());
+    }
+}
+
+#[test]
+fn where_nobody_answers_the_controller_is_asked_at_once_whether_it_does() {
+    for phase in 0..20 {
+        let mut rig = rig_with_converter();
+        let from = 6_000 + phase;
+        rig.settle(from);
+        [HAT, 0x41].iter().for_each(|&address| rig.bus.fail(address, Some(BusFault::Nack)));
+        rig.stepper.run_until(at(from + 60));
+        let seen = rig.bus.take_seen();
+        let (_, reset) = outage(&seen);
+        let first = seen.iter().find(|seen| !seen.worked).unwrap().at;
+        assert!(reset.since(first) < ms(15), "{} us at phase {phase}", reset.since(first).as_micros_f64());
+    }
+}
+
+#[test]
+fn a_spark_of_some_milliseconds_is_ridden_out() {
+    for length in 1..=8 {
+        let mut rig = rig_with_converter();
+        rig.settle(6_000);
+        for slot in (6_000..7_000).step_by(10) {
+            rig.command(slot, slot);
+            rig.bus.fail(HAT, (slot % 100 == 0).then_some(BusFault::Nack));
+            rig.stepper.run_until(at(slot + length));
+            rig.bus.fail(HAT, None);
+            rig.stepper.run_until(at(slot + 9));
+        }
+        let seen = rig.bus.take_seen();
+        assert!(seen.iter().filter(|seen| !seen.worked).count() >= 10, "sparks of {length} ms are seen");
+        assert!(!seen.iter().any(|seen| seen.wrote == Some(INIT)), "and none of {length} ms resets it");
+    }
+}
+
+#[test]
+fn a_lost_arbitration_at_the_controller_begins_anew_and_elsewhere_is_tried_again() {
+    let mut rig = rig_with_converter();
+    rig.settle(6_000);
+    rig.bus.fail_once(0x41, BusFault::ArbitrationLost);
+    rig.stepper.run_until(at(6_020));
+    assert_eq!((rig.count(|c| &c.retries), rig.count(|c| &c.failures)), (1, 0));
+    rig.bus.fail_once(HAT, BusFault::ArbitrationLost);
+    rig.stepper.run_until(at(6_060));
+    let seen = rig.bus.take_seen();
+    let lost = seen.iter().rposition(|seen| !seen.worked).unwrap();
+    assert_eq!(seen[lost + 1].wrote, Some(INIT), "how much of a frame it holds is unknown: {:?}", seen[lost]);
+}
+
+/// Two bytes by two transfers each, so that a stop can come in between.
+struct Pair(u8);
+
+impl Polled for Pair {
+    fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
+        let mut bytes = [[0], [0]];
+        let mut read = Ok(());
+        for byte in &mut bytes {
+            read = read.and_then(|()| ports.i2c.read(self.0, byte).map_err(bus_fault(0)));
+        }
+        say(0, read.map(|()| f32::from(bytes[1][0])));
+        read
+    }
+}
+
+#[test]
+fn a_stop_goes_between_two_transfers_of_a_poll_which_is_then_made_again() {
+    let mut rig = rig_with(vec![plan(Box::new(Pair(0x40)), 0, 10)]);
+    rig.settle(9);
+    for prompted in [false, true] {
+        // In the middle of the first of the two transfers.
+        rig.bus.during(1, halting(&rig.halt));
+        if prompted {
+            rig.demand.raise(0);
+        }
+        rig.stepper.run_until(rig.clock.now() + ms(2));
+        assert_eq!(rig.order(), [0x40, STOP, 0x40, 0x40], "prompted: {prompted}");
+        assert_eq!(rig.said(), [(0, Ok(100.0))], "and it is said once");
+        rig.settle(if prompted { 29 } else { 15 });
+    }
+    assert_eq!(rig.count(|c| &c.failures), 0);
+    assert_eq!(rig.count(|c| &c.devices[0].failures), 0);
+    assert_eq!(rig.count(|c| &c.set_ups), 1, "the first");
+}
+
+#[test]
+fn a_stop_overtakes_the_rest_of_a_command() {
+    let mut rig = rig(&[0x40]);
+    rig.settle(14);
+    rig.bus.during(1, halting(&rig.halt));
+    rig.command(1, 14);
+    rig.stepper.run_until(at(16));
+    assert_eq!(rig.order(), [WRITE, STOP], "one frame of it was under way");
+    rig.bus.fail_once(HAT, BusFault::Nack);
+    rig.bus.during(1, halting(&rig.halt));
+    rig.command(2, 16);
+    rig.stepper.run_until(at(18));
+    assert_eq!(rig.order(), [WRITE, STOP], "a retry is not begun");
+    assert_eq!(rig.count(|c| &c.failures), 0);
+    let receipts: Vec<_> = std::iter::from_fn(|| rig.receipts.pop().ok()).collect();
+    assert_eq!(receipts.iter().map(|r| (r.seq, r.complete)).collect::<Vec<_>>(), [(1, true), (2, false)]);
+}
+
+/// Says halt.
+fn halting(halt: &Arc<Halt>) -> impl FnOnce(Instant) + Send + 'static {
+    let halt = halt.clone();
+    move |now| halt.raise(Cause::EStop, now)
+}
+
+#[test]
+fn a_line_that_falls_silent_is_waited_for_once_and_the_device_is_then_polled_at_its_period() {
+    let mut rig = rig_with(vec![PollPlan { prompted: true, ..plan(Box::new(Byte(0x40)), 0, 10) }]);
+    for ms in (5..100).step_by(10) {
+        rig.stepper.run_until(at(ms));
+        rig.demand.raise(0);
+    }
+    rig.settle(96);
+    rig.stepper.run_until(at(1_105));
+    let polls: Vec<Instant> = rig.bus.take_seen().iter().map(|seen| seen.at).collect();
+    assert_eq!(polls[0].since(at(95)).as_nanos() / 1_000_000, 15, "the line is given half a period");
+    assert_eq!(polls.len(), 100, "then one a period");
+    assert_eq!(rig.count(|c| &c.devices[0].unprompted), 1 + 100, "the first of all, and these");
+    rig.demand.raise(0);
+    rig.settle(1_106);
+    rig.stepper.run_until(at(1_119));
+    assert_eq!(rig.order(), [0_u8; 0], "it speaks again, and is waited for again");
 }
 
 #[test]

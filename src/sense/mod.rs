@@ -2,7 +2,7 @@
 //! Devices are asked here and turned into readings; whether a reading is believed is `admit.rs`.
 
 //!
-//! `i2c` is the thread of a bus, made of `polls` (the table), `motors` (commands), `retry` and `ladder`
+//! `i2c` is the thread of a bus, made of `polls` (the table), `motors` (commands), `retry`, `silence` and `ladder`
 //! (recovery). `edges`, `lines`, `slow` and `log` are the threads beside it. `snap` finds readings that
 //! cannot wait, `halt` and `demand` carry the word for it to a bus thread; `counters` is for people.
 
@@ -19,6 +19,7 @@ mod log;
 mod motors;
 mod polls;
 mod retry;
+mod silence;
 mod slow;
 mod snap;
 

@@ -8,12 +8,15 @@ use crate::command::{Command, OnWire};
 use crate::device::actuators::Actuators;
 use crate::device::{DeviceFault, Ports};
 use crate::rt::slot::Reader;
-use crate::time::Instant;
+use crate::time::{Instant, Span};
 use rtrb::Producer;
 
 /// Times that stillness is written at the end before everything is set up anew: a spark of the brushes spoils one
 /// write, hardly four.
 const LAST_TRIES: u32 = 4;
+
+/// From a stop that failed to the next try: a spark is over, and the bus has a moment for others.
+const STOP_AGAIN: Span = Span::from_millis(1);
 
 /// The motors and their line to the tick.
 pub struct MotorEnd {
@@ -29,7 +32,9 @@ pub struct MotorEnd {
 
 /// The same at work.
 pub(super) struct Motors {
-    end: MotorEnd,
+    actuators: Box<dyn Actuators>,
+    commands: Reader<Command>,
+    receipts: Producer<OnWire>,
     receipt: Option<OnWire>,
     pending: Option<Command>,
     /// Until when the command on the wire may be obeyed; [`Instant::NEVER`]: the motors are still.
@@ -39,13 +44,18 @@ pub(super) struct Motors {
 }
 
 impl Motors {
-    pub fn new(end: MotorEnd) -> Motors {
-        Motors { end, receipt: None, pending: None, obeyed_until: Instant::NEVER, withheld_to: None }
+    /// Motors of which nothing is known yet, and the ear for a halt, which their bus thread holds.
+    pub fn new(end: MotorEnd) -> (Motors, HaltWatch) {
+        let MotorEnd { actuators, commands, receipts, halt } = end;
+        let (obeyed_until, withheld_to) = (Instant::NEVER, None);
+        let motors =
+            Motors { actuators, commands, receipts, receipt: None, pending: None, obeyed_until, withheld_to };
+        (motors, halt)
     }
 
     /// Takes the newest command, if there is one.
     pub fn hear(&mut self, counters: &BusCounters) {
-        if let Some(command) = self.end.commands.take() {
+        if let Some(command) = self.commands.take() {
             self.pending = Some(command);
         }
         self.withhold_overtaken(counters);
@@ -60,10 +70,6 @@ impl Motors {
         }
     }
 
-    /// Until when commands are overtaken, if a halt was raised since the last call.
-    pub fn halted(&mut self) -> Option<Instant> {
-        self.end.halt.take()
-    }
     /// Whether a command waits to be written.
     pub fn has_pending(&self) -> bool {
         self.pending.is_some()
@@ -80,7 +86,7 @@ impl Motors {
     /// Sets everything up: still.
     pub fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.obeyed_until = Instant::NEVER;
-        self.end.actuators.initialise(ports)
+        self.actuators.initialise(ports)
     }
 
     /// Stops at once.
@@ -95,7 +101,7 @@ impl Motors {
         let fresh = ports.clock.now() <= command.valid_until;
         let written = if fresh {
             self.obeyed_until = command.valid_until;
-            self.end.actuators.write(&command, ports)
+            self.actuators.write(&command, ports)
         } else {
             count(&counters.expired);
             self.still(ports)
@@ -106,6 +112,10 @@ impl Motors {
         match written {
             Ok(()) if fresh => count(&counters.written),
             Ok(()) => {}
+            Err(fault) if fault.gave_way() => {
+                count(&counters.withheld); // a halt came in the middle, and its stop is next
+                self.obeyed_until = at;
+            }
             // What is on the motors now is unknown: stillness is due until a command gets through.
             Err(_) => self.obeyed_until = at,
         }
@@ -119,8 +129,8 @@ impl Motors {
     }
 
     fn still(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        let stopped = self.end.actuators.stop(ports);
-        self.obeyed_until = if stopped.is_ok() { Instant::NEVER } else { ports.clock.now() };
+        let stopped = self.actuators.stop(ports);
+        self.obeyed_until = if stopped.is_ok() { Instant::NEVER } else { ports.clock.now() + STOP_AGAIN };
         stopped
     }
 
@@ -128,17 +138,17 @@ impl Motors {
     pub fn confirm(&mut self) {
         if let Some(receipt) = self.receipt.take() {
             // A full ring means a tick that stands still; it has worse to worry about than a receipt.
-            let _ = self.end.receipts.push(receipt);
+            let _ = self.receipts.push(receipt);
         }
     }
 
     /// The last call: still, and if the bus does not answer, set up anew, which begins with the reset line.
     pub fn finish(&mut self, ports: &mut Ports<'_>) {
         for _ in 0..LAST_TRIES {
-            if self.end.actuators.stop(ports).is_ok() {
+            if self.actuators.stop(ports).is_ok() {
                 return;
             }
         }
-        let _ = self.end.actuators.initialise(ports); // the last thing there is
+        let _ = self.actuators.initialise(ports); // the last thing there is
     }
 }

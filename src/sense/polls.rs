@@ -19,6 +19,9 @@ const SENSELESS: u32 = 10;
 /// From one such set-up to the next, doubled up to the longest while it helps nothing.
 const FIRST_REVIVAL: Span = Span::from_millis(1_000);
 const LONGEST_REVIVAL: Span = Span::from_millis(30_000);
+/// The motors' controller is asked again this soon after it did not answer: whether it is there must be known within a
+/// control period, and a spark is over by then.
+const CONTROLLER_AGAIN: Span = Span::from_millis(2);
 
 /// A device and what its thread has to know about it.
 pub struct PollPlan {
@@ -92,6 +95,13 @@ impl Polls {
         self.polls.get(place).is_some_and(|poll| !poll.fresh)
     }
 
+    /// Another device did not answer: the motors' controller is asked next whether it is alone in that.
+    pub fn ask_controller(&mut self, now: Instant) {
+        if let Some(poll) = self.polls.iter_mut().find(|poll| poll.plan.controller) {
+            poll.due.at = poll.due.at.min(now);
+        }
+    }
+
     /// Every device has to be set up again: the bus was begun anew. Those that are left alone for a while still are: it
     /// may be one of them that hangs the bus.
     pub fn begin_anew(&mut self) {
@@ -134,9 +144,12 @@ impl Poll {
         counts: &DeviceCounters,
     ) -> Result<(), DeviceFault> {
         let began = ports.clock.now();
-        count(&counts.set_ups);
         let outcome = self.plan.device.set_up(ports);
         let ended = ports.clock.now();
+        if outcome.is_err_and(DeviceFault::gave_way) {
+            return outcome; // nothing is known of it that was not known before
+        }
+        count(&counts.set_ups);
         match outcome {
             Ok(()) => {
                 self.fresh = false;
@@ -163,28 +176,36 @@ impl Poll {
         counts: &DeviceCounters,
     ) -> (Result<(), DeviceFault>, Option<Cause>) {
         let stamp = ports.clock.now();
-        count(&counts.polls);
-        if stamp.since(self.due.at) >= self.plan.period {
-            count(&counts.late);
-        }
         let (mut crossed, mut sense) = (None, false);
         let channels = &self.plan.channels;
         let transfer = self.plan.device.poll(ports, &mut |output, value| {
             let Some(&channel) = channels.get(output) else { return };
+            if value.is_err_and(DeviceFault::gave_way) {
+                return; // its last reading is as good as it was
+            }
             if let Ok(value) = value {
                 sense = true;
                 crossed = crossed.max(snaps.look(channel, value));
             }
             outlet.stage(Reading { channel, value: value.map_err(DeviceFault::into), stamp });
         });
+        if transfer.is_err_and(DeviceFault::gave_way) {
+            return (transfer, crossed); // as due as it was
+        }
         let ended = ports.clock.now();
+        count(&counts.polls);
+        if stamp.since(self.due.at) >= self.plan.period {
+            count(&counts.late);
+        }
         counts.took(ended.since(stamp));
         self.schedule(asked, ended, counts);
         match transfer {
             Ok(()) => self.judge(sense, ended),
             Err(_) => {
                 count(&counts.failures);
-                if !self.plan.controller {
+                if self.plan.controller {
+                    self.due.at = self.due.at.min(ended + CONTROLLER_AGAIN);
+                } else {
                     self.fresh = true; // it may have lost its supply and its registers with it
                     self.rest(ended, ended.since(stamp));
                 }
@@ -193,16 +214,18 @@ impl Poll {
         (transfer, crossed)
     }
 
-    /// When it is due again: a device whose line asks is polled by the clock only when an edge was lost.
+    /// When it is due again. A device whose line asks is polled by the clock once its line has been silent for a period
+    /// and a half, and at its period from then on, until the line speaks again.
     fn schedule(&mut self, asked: bool, now: Instant, counts: &DeviceCounters) {
-        if !self.plan.prompted {
-            self.due.advance(now);
+        if asked {
+            let period = self.plan.period;
+            self.due.at = now + period + Span::from_nanos(period.as_nanos() / 2);
             return;
         }
-        if !asked {
+        if self.plan.prompted {
             count(&counts.unprompted);
         }
-        self.due.at = now + self.plan.period + Span::from_nanos(self.plan.period.as_nanos() / 2);
+        self.due.advance(now);
     }
 
     /// A device that answers nonsense for long is set up again, now and then.

@@ -133,6 +133,7 @@ const HIGH_BIT: i32 = 0x0080;
 const Z_TURNED: i32 = 0x0480;
 
 const NO_RETRY: &str = "the first NACK is taken for a lost bus";
+const SHIFTED: &str = "the transfer is only retried: the next frame is shifted and names the wrong register";
 const HELD_VALUE: &str = "the last value is passed off as new";
 const NO_RESET: &str = "the motors' controller is not reset, or by a line that nobody drives";
 
@@ -188,7 +189,7 @@ pub const ROWS: &[Row] = &[
         "mcu-broken-frame",
         "a frame broken off after a byte shifts none that follow",
         Course::Trouble(Trouble::Some(MCU, Fault::NackData, 1, 1), 1000, End::Recovers),
-        "the transfer is only retried: the next frame is shifted and names the wrong register",
+        SHIFTED,
     ),
     row(
         "mcu-stuck-recovers",
@@ -204,9 +205,9 @@ pub const ROWS: &[Row] = &[
     ),
     row(
         "mcu-arbitration-once",
-        "a lost arbitration is tried again",
-        rides(Trouble::Some(MCU, Fault::ArbitrationLost, 0, 1)),
-        NO_RETRY,
+        "a lost arbitration may have broken a frame off: the controller begins anew",
+        Course::Trouble(Trouble::Some(MCU, Fault::ArbitrationLost, 1, 1), 1000, End::Recovers),
+        SHIFTED,
     ),
     row(
         "mcu-arbitration-storm",

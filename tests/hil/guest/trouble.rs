@@ -54,6 +54,7 @@ impl Trouble {
             Fault::NackAddress => "NACK of the address".to_string(),
             Fault::NackData => format!("NACK after {argument} bytes"),
             Fault::Stuck => "stuck until the adapter gives up".into(),
+            Fault::ArbitrationLost if argument > 0 => format!("arbitration lost after {argument} bytes"),
             Fault::ArbitrationLost => "arbitration lost".into(),
             Fault::StretchUs => format!("clock stretched by {argument} us"),
             Fault::Xor => format!("byte {} of reads XOR {:#04x}", argument >> 8, argument & 0xFF),

@@ -54,7 +54,7 @@ enum {
 	HF_NACK_ADDR = 1,		/* ENXIO */
 	HF_NACK_DATA = 2,		/* EIO after arg bytes of a write */
 	HF_STUCK = 3,			/* ETIMEDOUT after arg ms, or (arg 0) the adapter's timeout (I2C_TIMEOUT ioctl) */
-	HF_ARB_LOST = 4,		/* EAGAIN */
+	HF_ARB_LOST = 4,		/* EAGAIN within a write, after arg bytes of it, which the device keeps */
 	HF_DELAY_US = 5,		/* the clock is stretched by arg us */
 	HF_XOR = 6,			/* byte arg >> 8 of a read is XORed with arg & 255 */
 	HF_ALL_FF = 7,			/* a read gives 0xff only */

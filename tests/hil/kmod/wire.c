@@ -63,8 +63,11 @@ static int plan_message(struct i2c_msg *msg, u64 *bits, u64 *stretch_us)
 	int arg;
 
 	*bits += ADDRESS_BITS;
-	if (fault_strikes(msg->addr, HF_ARB_LOST, &arg))
+	if (!(msg->flags & I2C_M_RD) && fault_strikes(msg->addr, HF_ARB_LOST, &arg)) {
+		wire.acked = clamp_t(int, arg, 0, msg->len);
+		*bits += BYTE_BITS * wire.acked;
 		return -EAGAIN;
+	}
 	if (!dev || dev->mute || fault_strikes(msg->addr, HF_NACK_ADDR, &arg))
 		return -ENXIO;
 	if (fault_strikes(msg->addr, HF_DELAY_US, &arg))
