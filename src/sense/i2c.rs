@@ -1,7 +1,8 @@
 //! The thread of an I2C bus: one piece of work a step, in this order: halt, the pending command, a
 //! command that runs out, polls that a line asks for, polls that are due. No transfer is broken off in
-//! its middle, but between any two of them a halt goes first: what it overtakes is begun anew. A bus that fails is led up the ladder; readings carry the fault meanwhile, and the tick
-//! sees commands unconfirmed. A held value is never passed off as new.
+//! its middle, but between any two of them a halt goes first; what it overtakes is begun anew. A bus that
+//! fails is led up the ladder; readings carry the fault meanwhile, and the tick sees commands
+//! unconfirmed. A held value is never passed off as new.
 
 use super::Outlet;
 use super::counters::{BusCounters, count};
