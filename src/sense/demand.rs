@@ -27,6 +27,10 @@ impl Demand {
             self.bell.ring();
         }
     }
+    /// Whether anybody asks.
+    pub(super) fn is_raised(&self) -> bool {
+        self.bits.load(Ordering::Relaxed) != 0
+    }
     /// Those that asked since the last call.
     pub(super) fn take(&self) -> u64 {
         if self.bits.load(Ordering::Relaxed) == 0 { 0 } else { self.bits.swap(0, Ordering::Acquire) }

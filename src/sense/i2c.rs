@@ -11,7 +11,7 @@ use super::halt::{Halt, HaltWatch};
 use super::ladder::{Ladder, Move, Rung};
 use super::motors::{MotorEnd, Motors};
 use super::polls::{Outcome, PollPlan, Polls};
-use super::retry::{HaltedClock, Retrying};
+use super::retry::{OvertakenClock, Retrying};
 use super::silence::Silence;
 use super::snap::Snaps;
 use crate::bus::{BusFault, Gpio, I2c, Repair};
@@ -87,16 +87,23 @@ struct Wire {
 impl Wire {
     /// A call that nothing overtakes: a stop, or one while the motors stand.
     fn call<R>(&mut self, clock: &dyn Clock, call: impl FnOnce(&mut Ports<'_>) -> R) -> R {
-        self.through(clock, false, call)
+        self.through(&OvertakenClock { clock, watch: None, demand: None }, call)
     }
 
-    /// A call that gives way to a halt, between any two transfers.
-    fn yielding<R>(&mut self, clock: &dyn Clock, call: impl FnOnce(&mut Ports<'_>) -> R) -> R {
-        self.through(clock, true, call)
+    /// A call that gives way to a halt, and to `demand`, between any two transfers.
+    fn yielding<R>(
+        &mut self,
+        clock: &dyn Clock,
+        demand: Option<&Demand>,
+        call: impl FnOnce(&mut Ports<'_>) -> R,
+    ) -> R {
+        let watch = self.watch.take(); // lent, for the length of the call
+        let outcome = self.through(&OvertakenClock { clock, watch: watch.as_ref(), demand }, call);
+        self.watch = watch;
+        outcome
     }
 
-    fn through<R>(&mut self, clock: &dyn Clock, yields: bool, call: impl FnOnce(&mut Ports<'_>) -> R) -> R {
-        let clock = &HaltedClock { clock, watch: self.watch.as_ref().filter(|_| yields) };
+    fn through<R>(&mut self, clock: &OvertakenClock<'_>, call: impl FnOnce(&mut Ports<'_>) -> R) -> R {
         let (counters, fragile) = (self.counters.as_ref(), self.fragile);
         let mut i2c = Retrying { i2c: self.i2c.as_mut(), clock, counters, fragile, answered: 0 };
         let outcome = call(&mut Ports { i2c: &mut i2c, gpio: self.gpio.as_mut(), clock });
@@ -187,7 +194,7 @@ impl I2cWorker {
     fn write_command(&mut self, clock: &dyn Clock) {
         let Some(motors) = &mut self.motors else { return };
         let (counters, began) = (self.counters.as_ref(), clock.now());
-        let outcome = self.wire.yielding(clock, |ports| motors.write(ports, counters));
+        let outcome = self.wire.yielding(clock, None, |ports| motors.write(ports, counters));
         self.account(outcome, true, began, clock.now());
         self.obey_halt(clock);
     }
@@ -207,7 +214,9 @@ impl I2cWorker {
     fn poll(&mut self, place: usize, asked: bool, clock: &dyn Clock) {
         let (polls, outlet, devices) = (&mut self.polls, &mut self.outlet, &self.counters.devices);
         let began = clock.now();
-        let outcome = self.wire.yielding(clock, |ports| polls.call(place, asked, ports, outlet, devices));
+        let demand = (!asked && polls.yields(place)).then_some(self.demand.as_ref());
+        let outcome =
+            self.wire.yielding(clock, demand, |ports| polls.call(place, asked, ports, outlet, devices));
         let Outcome { transfer, controller, crossed } = outcome;
         self.account(transfer, controller, began, clock.now());
         if asked && transfer.is_err_and(DeviceFault::gave_way) {

@@ -473,6 +473,27 @@ fn a_stop_goes_between_two_transfers_of_a_poll_which_is_then_made_again() {
 }
 
 #[test]
+fn a_device_that_asks_goes_between_two_transfers_of_a_poll_that_is_only_due_and_not_twice() {
+    let mut rig = rig_with(vec![
+        plan(Box::new(Pair(0x40)), 0, 10),
+        PollPlan { prompted: true, ..plan(Box::new(Byte(0x41)), 1, 100) },
+    ]);
+    rig.settle(9);
+    let asking = |rig: &Rig| {
+        let demand = rig.demand.clone();
+        move |_| demand.raise(1)
+    };
+    rig.bus.during(1, asking(&rig));
+    rig.stepper.run_until(at(10) + Span::from_micros(350));
+    rig.bus.during(1, asking(&rig)); // a sample a transfer
+    rig.stepper.run_until(at(12));
+    let order = rig.order();
+    assert_eq!(order[..2], [0x40, 0x41], "its sample waits for one transfer");
+    assert_eq!(order[2..], [0x40, 0x40, 0x41], "and the other device has its turn");
+    assert_eq!(rig.count(|c| &c.failures), 0);
+}
+
+#[test]
 fn a_stop_overtakes_the_rest_of_a_command() {
     let mut rig = rig(&[0x40]);
     rig.settle(14);

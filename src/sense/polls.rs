@@ -43,6 +43,8 @@ struct Poll {
     due: Due,
     /// It must be set up before its readings count.
     fresh: bool,
+    /// Its last poll was overtaken, and is to be made again.
+    overtaken: bool,
     /// After its next failure.
     pause: Span,
     senseless: u32,
@@ -72,6 +74,7 @@ impl Polls {
         let poll = |plan: PollPlan| Poll {
             due: Due::every(plan.period, Instant::ZERO),
             fresh: true,
+            overtaken: false,
             pause: plan.period,
             senseless: 0,
             revive_at: Instant::ZERO,
@@ -93,6 +96,12 @@ impl Polls {
     /// Whether the device at `place` may be polled out of turn.
     pub fn answers(&self, place: usize) -> bool {
         self.polls.get(place).is_some_and(|poll| !poll.fresh)
+    }
+
+    /// Whether a poll of the device at `place` lets one that asks go first: not twice in a row, or a chip with a thousand
+    /// samples a second would leave no time for it.
+    pub fn yields(&self, place: usize) -> bool {
+        self.polls.get(place).is_some_and(|poll| !poll.fresh && !poll.overtaken)
     }
 
     /// Another device did not answer: the motors' controller is asked next whether it is alone in that.
@@ -189,7 +198,8 @@ impl Poll {
             }
             outlet.stage(Reading { channel, value: value.map_err(DeviceFault::into), stamp });
         });
-        if transfer.is_err_and(DeviceFault::gave_way) {
+        self.overtaken = transfer.is_err_and(DeviceFault::gave_way);
+        if self.overtaken {
             return (transfer, crossed); // as due as it was
         }
         let ended = ports.clock.now();

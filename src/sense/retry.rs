@@ -1,8 +1,9 @@
 //! The lowest rung: a transfer that failed on the wire is tried again, a little later, as often as its
 //! fault makes sense. What fails after that is the ladder's. Here is also where a stop of the motors overtakes whatever
-//! else is under way: no transfer begins, and no wait goes on, once a halt is raised.
+//! else is under way, and a device that asks a poll that is only due: no transfer begins, and no wait goes on, after that.
 
 use super::counters::{BusCounters, count};
+use super::demand::Demand;
 use super::halt::HaltWatch;
 use crate::bus::{BusFault, I2c, Op};
 use crate::time::{Clock, Instant, Span};
@@ -34,7 +35,7 @@ fn retries(fault: BusFault, fragile: bool) -> usize {
 pub(super) struct Retrying<'a> {
     pub i2c: &'a mut dyn I2c,
     /// Its waits end at a halt as well.
-    pub clock: &'a HaltedClock<'a>,
+    pub clock: &'a OvertakenClock<'a>,
     pub counters: &'a BusCounters,
     /// Address of the chip that takes writes in frames, if there is one.
     pub fragile: Option<u8>,
@@ -46,7 +47,7 @@ impl I2c for Retrying<'_> {
     fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
         let fragile = self.fragile == Some(address);
         let mut tried = 0;
-        while !self.clock.is_halted() {
+        while !self.clock.is_overtaken() {
             let fault = match self.i2c.transfer(address, ops) {
                 Ok(()) => {
                     self.answered += 1;
@@ -69,31 +70,33 @@ impl I2c for Retrying<'_> {
     }
 }
 
-/// A clock whose waits end early when a halt is raised.
-pub(super) struct HaltedClock<'a> {
+/// A clock whose waits end early when something else goes first.
+pub(super) struct OvertakenClock<'a> {
     pub clock: &'a dyn Clock,
     /// `None`: this call is not overtaken, for it is the stop itself, or the motors stand.
     pub watch: Option<&'a HaltWatch>,
+    /// `None`: nor by a device that asks.
+    pub demand: Option<&'a Demand>,
 }
 
-impl HaltedClock<'_> {
-    /// Whether a halt was raised that nobody has obeyed yet.
-    pub fn is_halted(&self) -> bool {
-        self.watch.is_some_and(HaltWatch::is_raised)
+impl OvertakenClock<'_> {
+    /// Whether a halt was raised that nobody has obeyed yet, or a device asks that may go first.
+    pub fn is_overtaken(&self) -> bool {
+        self.watch.is_some_and(HaltWatch::is_raised) || self.demand.is_some_and(Demand::is_raised)
     }
 }
 
-impl Clock for HaltedClock<'_> {
+impl Clock for OvertakenClock<'_> {
     fn now(&self) -> Instant {
         self.clock.now()
     }
 
     fn sleep_until(&self, at: Instant) {
-        if self.watch.is_none() {
+        if self.watch.is_none() && self.demand.is_none() {
             return self.clock.sleep_until(at);
         }
         let mut now = self.clock.now();
-        while now < at && !self.is_halted() {
+        while now < at && !self.is_overtaken() {
             self.clock.sleep_until(at.min(now + PIECE));
             now = self.clock.now();
         }
@@ -124,7 +127,7 @@ mod tests {
             i2c = i2c.write(address, &[1, 2, 3]);
         }
         let (clock, counters) = (SimClock::new(), BusCounters::default());
-        let clock = HaltedClock { clock: &clock, watch: None };
+        let clock = OvertakenClock { clock: &clock, watch: None, demand: None };
         let mut bus =
             Retrying { i2c: &mut i2c, clock: &clock, counters: &counters, fragile: Some(HAT), answered: 0 };
         let written = bus.write(address, &[1, 2, 3]);
@@ -191,7 +194,7 @@ mod tests {
         let counters = BusCounters::default();
         // The third try, 400 us after the first, is not in the script.
         let mut i2c = FakeI2c::new().fault(IMU, BusFault::Nack).fault(IMU, BusFault::Nack);
-        let halted = HaltedClock { clock: &clock, watch: Some(&watch) };
+        let halted = OvertakenClock { clock: &clock, watch: Some(&watch), demand: None };
         let mut bus =
             Retrying { i2c: &mut i2c, clock: &halted, counters: &counters, fragile: Some(HAT), answered: 0 };
         assert_eq!(bus.write(IMU, &[1]), Err(BusFault::Preempted));
@@ -199,7 +202,7 @@ mod tests {
         assert_eq!(clock.now(), after(300), "within a piece of the wait");
         // The stop itself is not overtaken, and neither are its waits.
         let mut i2c = FakeI2c::new().fault(HAT, BusFault::Nack).write(HAT, &[1]);
-        let through = HaltedClock { clock: &clock, watch: None };
+        let through = OvertakenClock { clock: &clock, watch: None, demand: None };
         let mut bus =
             Retrying { i2c: &mut i2c, clock: &through, counters: &counters, fragile: Some(HAT), answered: 0 };
         assert_eq!((bus.write(HAT, &[1]), clock.now()), (Ok(()), after(400)));
@@ -211,7 +214,7 @@ mod tests {
         let watch = HaltWatch::new(halt.clone());
         let clock = HaltAt { clock: SimClock::new(), halt, at: Instant::NEVER, sleeps: AtomicU64::new(0) };
         let end = Instant::ZERO + Span::from_micros(1_050);
-        HaltedClock { clock: &clock, watch: Some(&watch) }.sleep_until(end);
+        OvertakenClock { clock: &clock, watch: Some(&watch), demand: None }.sleep_until(end);
         assert_eq!((clock.now(), clock.sleeps.load(Ordering::Relaxed)), (end, 11));
     }
 }
