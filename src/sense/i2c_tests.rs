@@ -479,13 +479,12 @@ fn a_device_that_asks_goes_between_two_transfers_of_a_poll_that_is_only_due_and_
         PollPlan { prompted: true, ..plan(Box::new(Byte(0x41)), 1, 100) },
     ]);
     rig.settle(9);
-    let asking = |rig: &Rig| {
-        let demand = rig.demand.clone();
-        move |_| demand.raise(1)
-    };
-    rig.bus.during(1, asking(&rig));
-    rig.stepper.run_until(at(10) + Span::from_micros(350));
-    rig.bus.during(1, asking(&rig)); // a sample a transfer
+    // During the first transfer, and again during the first of the second try: a sample a transfer.
+    let (bus, demand) = (rig.bus.clone(), rig.demand.clone());
+    rig.bus.during(1, move |_| {
+        demand.raise(1);
+        bus.during(2, move |_| demand.raise(1));
+    });
     rig.stepper.run_until(at(12));
     let order = rig.order();
     assert_eq!(order[..2], [0x40, 0x41], "its sample waits for one transfer");
