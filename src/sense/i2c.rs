@@ -67,6 +67,8 @@ pub struct I2cWorker {
     demanded: u64,
     halt: Arc<Halt>,
     crossed: Option<Cause>,
+    /// The pending command gave way, and does not a second time.
+    overtaken: bool,
     silence: Silence,
     outlet: Outlet,
     counters: Arc<BusCounters>,
@@ -132,6 +134,7 @@ impl I2cWorker {
             demanded: 0,
             halt: parts.halt,
             crossed: None,
+            overtaken: false,
             silence: Silence::new(parts.patience),
             outlet: parts.outlet,
             counters,
@@ -190,13 +193,20 @@ impl I2cWorker {
         self.with_motors(clock, Motors::stop);
     }
 
-    /// The pending command, frame by frame; a halt leaves the rest of it away.
+    /// The pending command, frame by frame; a halt leaves the rest of it away, and a device that asks may go first once.
     fn write_command(&mut self, clock: &dyn Clock) {
         let Some(motors) = &mut self.motors else { return };
         let (counters, began) = (self.counters.as_ref(), clock.now());
-        let outcome = self.wire.yielding(clock, None, |ports| motors.write(ports, counters));
+        let demand = (!self.overtaken).then_some(self.demand.as_ref());
+        let outcome = self.wire.yielding(clock, demand, |ports| motors.write(ports, counters));
+        self.overtaken = outcome.is_err_and(DeviceFault::gave_way);
         self.account(outcome, true, began, clock.now());
-        self.obey_halt(clock);
+        if !self.obey_halt(clock) && self.overtaken {
+            self.demanded |= self.demand.take();
+            if let Some(place) = self.take_demanded() {
+                self.poll(place, true, clock);
+            }
+        }
     }
 
     /// The next of the devices that asked.

@@ -115,6 +115,10 @@ fn plan(device: Box<dyn Polled>, channel: u8, period: u64) -> PollPlan {
 
 /// The same with these devices.
 fn rig_with(polls: Vec<PollPlan>) -> Rig {
+    rig_of_motors(Box::new(TwoWheels), polls)
+}
+
+fn rig_of_motors(actuators: Box<dyn Actuators>, polls: Vec<PollPlan>) -> Rig {
     let clock = Arc::new(SimClock::new());
     let bus = LooseI2c::new(clock.clone());
     bus.answer(100);
@@ -144,12 +148,7 @@ fn rig_with(polls: Vec<PollPlan>) -> Rig {
         rail_off: ms(300),
         fragile: Some(HAT),
         patience: ms(10),
-        motors: Some(MotorEnd {
-            actuators: Box::new(TwoWheels),
-            commands: taken,
-            receipts,
-            halt: HaltWatch::new(halt.clone()),
-        }),
+        motors: Some(MotorEnd { actuators, commands: taken, receipts, halt: HaltWatch::new(halt.clone()) }),
         polls,
         snaps: Snaps::of(&[floor], &sensors, [0]),
         demand: demand.clone(),
@@ -508,6 +507,41 @@ fn a_stop_overtakes_the_rest_of_a_command() {
     assert_eq!(rig.count(|c| &c.failures), 0);
     let receipts: Vec<_> = std::iter::from_fn(|| rig.receipts.pop().ok()).collect();
     assert_eq!(receipts.iter().map(|r| (r.seq, r.complete)).collect::<Vec<_>>(), [(1, true), (2, false)]);
+}
+
+/// Motors of two frames each command.
+struct TwoFrames(u32);
+
+impl Actuators for TwoFrames {
+    fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        TwoWheels::say(INIT, ports)
+    }
+    fn write(&mut self, _: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        while self.0 < 2 {
+            TwoWheels::say(WRITE, ports)?;
+            self.0 += 1;
+        }
+        self.0 = 0;
+        Ok(())
+    }
+    fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        TwoWheels::say(STOP, ports)
+    }
+}
+
+#[test]
+fn a_sample_goes_between_two_frames_of_a_command_which_then_goes_on() {
+    let asks = PollPlan { prompted: true, ..plan(Box::new(Byte(0x41)), 0, 100) };
+    let mut rig = rig_of_motors(Box::new(TwoFrames(0)), vec![asks]);
+    rig.settle(9);
+    let demand = rig.demand.clone();
+    rig.bus.during(1, move |_| demand.raise(0));
+    rig.command(1, 9);
+    rig.stepper.run_until(at(12));
+    assert_eq!(rig.order(), [WRITE, 0x41, WRITE]);
+    assert!(rig.receipts.pop().is_ok_and(|receipt| receipt.seq == 1 && receipt.complete));
+    assert!(rig.receipts.pop().is_err());
+    assert_eq!((rig.count(|c| &c.written), rig.count(|c| &c.failures)), (1, 0));
 }
 
 /// Says halt.

@@ -107,15 +107,17 @@ impl Motors {
             self.still(ports)
         };
         let at = ports.clock.now();
+        if written.is_err_and(DeviceFault::gave_way) {
+            // What is written already is not written again; a halt that came in the middle withholds the rest.
+            self.pending = Some(command);
+            self.obeyed_until = at;
+            return written;
+        }
         let complete = fresh && written.is_ok();
         self.receipt = Some(OnWire { seq: command.seq, slot: command.slot, at, complete });
         match written {
             Ok(()) if fresh => count(&counters.written),
             Ok(()) => {}
-            Err(fault) if fault.gave_way() => {
-                count(&counters.withheld); // a halt came in the middle, and its stop is next
-                self.obeyed_until = at;
-            }
             // What is on the motors now is unknown: stillness is due until a command gets through.
             Err(_) => self.obeyed_until = at,
         }
