@@ -244,10 +244,15 @@ fn wires_that_are_not_there_are_named_and_a_real_board_wants_some() {
     struct Nothing;
     impl Wires for Nothing {
         fn i2c(&self, _: usize) -> Result<Box<dyn I2c>, OpenError> {
-            Err(OpenError { what: "/dev/i2c-1".into(), why: "no such file".into(), fix: "enable it".into() })
+            Err(OpenError {
+                what: "/dev/i2c-1".into(),
+                why: "no such file".into(),
+                fix: "enable it".into(),
+                denied: false,
+            })
         }
         fn gpio(&self, _: &'static str, _: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
-            Err(OpenError { what: "gpio".into(), why: "none".into(), fix: "none".into() })
+            Err(OpenError { what: "gpio".into(), why: "none".into(), fix: "none".into(), denied: false })
         }
     }
     let refused = build(Some(Arc::new(Nothing)));

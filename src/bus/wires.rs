@@ -103,6 +103,8 @@ pub struct OpenError {
     pub why: String,
     /// What to do about it.
     pub fix: String,
+    /// The system refuses it to this user: it is there, and trying again changes nothing.
+    pub denied: bool,
 }
 
 impl fmt::Display for OpenError {

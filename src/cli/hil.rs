@@ -97,7 +97,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 fn failure(error: HilError) -> Failure {
     match error {
-        HilError::Open(error) => Failure::unavailable(&error).fix(error.fix),
+        HilError::Open(error) => wires::closed(&error),
         HilError::Loop(fault) => Failure::unavailable(fault)
             .fix("docs/wiring.md has the drawing; 'ganglion doctor --board FILE' looks at the lines"),
         HilError::Build(error) => Failure::config(error),

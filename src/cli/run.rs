@@ -189,7 +189,7 @@ pub(super) fn build(
     let snapshot = options.snapshots.as_ref().map(|plan| plan.path.clone()).unwrap_or_default();
     Robot::build(&loaded.board, clock, first, options).map_err(|error| match error {
         BuildError::NoBus { .. } | BuildError::NoLog | BuildError::Thread(_) => Failure::unavailable(error),
-        BuildError::Wires(wire) => Failure::unavailable(wire.to_string()).fix(wire.fix),
+        BuildError::Wires(wire) => super::wires::closed(&wire),
         BuildError::Brain(BrainError::Thread(_)) => Failure::unavailable(error),
         BuildError::Snapshot(_) | BuildError::Brain(BrainError::State(_)) => Failure::config(error)
             .at(snapshot.display())

@@ -5,7 +5,7 @@ use crate::board::machine;
 use crate::board::plan::{Board, BusPlan, I2cNode};
 use crate::bus::linux::LinuxWires;
 use crate::bus::{OpenError, Wires};
-use crate::selftest::{self, Verdict};
+use crate::selftest::{self, Check, Verdict};
 use crate::sim::Plant;
 use crate::time::{Clock, MonotonicClock};
 use std::path::{Path, PathBuf};
@@ -43,9 +43,13 @@ pub fn clock() -> Arc<dyn Clock> {
     Arc::new(MonotonicClock)
 }
 
-/// How a verb ends that cannot have a wire.
+/// How a verb ends that cannot have a wire: where it may not, whoever starts it again need not try.
 pub fn closed(error: &OpenError) -> Failure {
-    Failure::unavailable(&error.why).at(&error.what).fix(&error.fix)
+    let failure = match error.denied {
+        true => Failure::permission(&error.why),
+        false => Failure::unavailable(&error.why),
+    };
+    failure.at(&error.what).fix(&error.fix)
 }
 
 /// A process that has I2C bus `bus` of `board` open, as `ganglion (4711)`: whoever runs the robot. Processes of other
@@ -98,18 +102,56 @@ pub fn self_test(
             Verdict::Passed | Verdict::Skipped => log::info!("self-test: {check}"),
         }
     }
-    let Some(worst) = failed.first() else { return Ok(()) };
+    if failed.is_empty() { Ok(()) } else { Err(unfit(&failed)) }
+}
+
+/// How a verb ends after these checks. A wire that may not be opened comes first: it is what the others may come of.
+fn unfit(failed: &[Check]) -> Failure {
     let all: Vec<String> = failed.iter().map(ToString::to_string).collect();
-    let failure = Failure::unavailable(format!("the self-test failed: {}", all.join("; ")));
-    Err(match &worst.fix {
+    let what = format!("the self-test failed: {}", all.join("; "));
+    let denied = failed.iter().find(|check| check.denied);
+    let failure = if denied.is_some() { Failure::permission(what) } else { Failure::unavailable(what) };
+    match denied.or(failed.first()).and_then(|worst| worst.fix.as_ref()) {
         Some(fix) => failure.fix(fix),
         None => failure,
-    })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::exit::Exit;
+
+    #[test]
+    fn a_wire_that_may_not_be_opened_is_a_permission_whatever_failed_before_it() {
+        let error = |denied| OpenError {
+            what: "/dev/i2c-1".into(),
+            why: "this user may not open it".into(),
+            fix: "add the user to group 'i2c'".into(),
+            denied,
+        };
+        assert_eq!(
+            [true, false].map(|denied| closed(&error(denied)).exit()),
+            [Exit::Permission, Exit::Unavailable]
+        );
+        let check = |what: &str, denied, fix: &str| Check {
+            what: what.into(),
+            verdict: Verdict::Failed,
+            found: "closed".into(),
+            fix: Some(fix.into()),
+            denied,
+        };
+        let mut failed = vec![check("range", false, "look at its wires")];
+        assert_eq!(unfit(&failed).exit(), Exit::Unavailable);
+        failed.push(check("bus motors", true, "add the user to group 'i2c'"));
+        let failure = unfit(&failed);
+        assert_eq!(failure.exit(), Exit::Permission);
+        let words = failure.to_string();
+        assert!(
+            words.contains("range: closed; bus motors: closed") && words.contains("group 'i2c'"),
+            "{words}"
+        );
+    }
 
     #[test]
     fn who_has_a_node_open_is_found_by_name() {

@@ -41,6 +41,7 @@ impl Wires for GuardedWires {
                 what: "the guarded line".into(),
                 why: "another part of this program has it".into(),
                 fix: "give the two roles two lines in the board file".into(),
+                denied: false,
             });
         }
         let (link, hold, clock) = (self.link.clone(), self.hold, self.clock.clone());

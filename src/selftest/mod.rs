@@ -43,6 +43,8 @@ pub struct Check {
     pub found: String,
     /// What to do about it.
     pub fix: Option<String>,
+    /// The system refuses a wire to this user.
+    pub denied: bool,
 }
 
 impl fmt::Display for Check {
@@ -53,7 +55,7 @@ impl fmt::Display for Check {
 
 impl Check {
     fn new(what: &str, verdict: Verdict, found: String) -> Check {
-        Check { what: what.to_string(), verdict, found, fix: None }
+        Check { what: what.to_string(), verdict, found, fix: None, denied: false }
     }
     fn passed(what: &str, found: String) -> Check {
         Check::new(what, Verdict::Passed, found)
@@ -73,7 +75,7 @@ impl Check {
     }
     /// That a wire cannot be had.
     fn closed(what: &str, required: bool, error: &OpenError) -> Check {
-        Check::missing(what, required, error.to_string(), &error.fix)
+        Check { denied: error.denied, ..Check::missing(what, required, error.to_string(), &error.fix) }
     }
 }
 

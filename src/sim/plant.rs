@@ -132,7 +132,8 @@ impl Plant {
 /// What the simulator has no wire for.
 fn absent(what: String) -> OpenError {
     let why = "the simulated robot does not have it".into();
-    OpenError { what, why, fix: "name what the board file lists, on a bus that it lists".into() }
+    let fix = "name what the board file lists, on a bus that it lists".into();
+    OpenError { what, why, fix, denied: false }
 }
 
 impl Wires for Plant {

@@ -225,7 +225,7 @@ struct Bare(Levels);
 
 impl Wires for Bare {
     fn i2c(&self, _bus: usize) -> Result<Box<dyn I2c>, OpenError> {
-        Err(OpenError { what: "i2c".into(), why: "none here".into(), fix: String::new() })
+        Err(OpenError { what: "i2c".into(), why: "none here".into(), fix: String::new(), denied: false })
     }
     fn gpio(&self, _owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
         assert!(lines.iter().all(|used| used.line != HOLD.line), "the guard holds that one");

@@ -30,6 +30,7 @@ pub(super) fn fault_of(error: &io::Error) -> BusFault {
 /// That `what` could not be opened, as the system says it; `absent` is what to do where it is not there, `group` who may
 /// open it.
 pub(super) fn refused(what: &str, error: &io::Error, absent: &str, group: &str) -> OpenError {
+    let denied = error.kind() == io::ErrorKind::PermissionDenied;
     let (why, fix) = match error.kind() {
         io::ErrorKind::NotFound => ("it is not there".to_string(), absent.to_string()),
         io::ErrorKind::PermissionDenied => (
@@ -40,12 +41,12 @@ pub(super) fn refused(what: &str, error: &io::Error, absent: &str, group: &str) 
         ),
         _ => (error.to_string(), absent.to_string()),
     };
-    OpenError { what: what.to_string(), why, fix }
+    OpenError { what: what.to_string(), why, fix, denied }
 }
 
 /// An error in our own words.
 pub(super) fn error(what: impl Into<String>, why: impl Into<String>, fix: impl Into<String>) -> OpenError {
-    OpenError { what: what.into(), why: why.into(), fix: fix.into() }
+    OpenError { what: what.into(), why: why.into(), fix: fix.into(), denied: false }
 }
 
 #[cfg(test)]
@@ -76,5 +77,8 @@ mod tests {
         assert_eq!(refused(libc::ENOENT).fix, "plug it in");
         assert!(refused(libc::EACCES).fix.contains("group 'i2c'"));
         assert!(refused(libc::EIO).why.contains("os error 5"));
+        let denied =
+            [libc::EACCES, libc::EPERM, libc::ENOENT, libc::EBUSY].map(|number| refused(number).denied);
+        assert_eq!(denied, [true, true, false, false]);
     }
 }

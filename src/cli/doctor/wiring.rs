@@ -139,6 +139,7 @@ mod tests {
             verdict,
             found: "line 22 did not answer".to_string(),
             fix: Some("look at its supply".to_string()),
+            denied: false,
         };
         assert!(finding(&check(Verdict::Failed)).stops_the_board());
         assert!(!finding(&check(Verdict::Warned)).stops_the_board());
