@@ -43,14 +43,18 @@ pub fn trouble(place: &mut Place<'_>, trouble: Trouble, ms: u64, end: End) -> io
     let begun = trouble.begin(bench, &mut scene)?;
     let over = begun + Span::from_millis(ms);
     let limit = match end {
-        End::StandsThenDrives(limit, _) | End::Stands(limit, _) => Some(limit),
+        End::StandsThenDrives(limit, _) | End::BacksOff(limit, _) | End::Stands(limit, _) => Some(limit),
         End::RidesOut(_) | End::Recovers => None,
     };
-    let stood = limit.and_then(|limit| stands(bench, trouble, begun, over, limit, &mut outcome));
+    let backs_off = matches!(end, End::BacksOff(..));
+    let stood = limit.and_then(|limit| stands(bench, trouble, [begun, over], limit, backs_off, &mut outcome));
     bench.wait_until(over);
     let ended = bench.now();
     if let Some(stood) = stood {
-        let moved = bench.seen(|record| record.moved_between(stood, ended));
+        let moved = bench.seen(|record| match backs_off {
+            true => record.ahead_between(stood, ended),
+            false => record.moved_between(stood, ended),
+        });
         outcome.demand(moved.is_none(), || "a motor ran again while the reason to stand went on".into());
     }
     let shown = bench.seen(|record| trouble.shown(record, begun));
@@ -69,13 +73,14 @@ pub fn trouble(place: &mut Place<'_>, trouble: Trouble, ms: u64, end: End) -> io
     Ok(outcome)
 }
 
-/// Waits for stillness, and holds it to the limit. When it was reached.
+/// Waits for stillness, or where the car may back off until it does not go forward, and holds it to the limit. When it
+/// was reached.
 fn stands(
     bench: &Bench,
     trouble: Trouble,
-    begun: Instant,
-    over: Instant,
+    [begun, over]: [Instant; 2],
     limit: Limit,
+    backs_off: bool,
     outcome: &mut Outcome,
 ) -> Option<Instant> {
     let cause = bench.until(over, |record| trouble.first_failure(record, begun));
@@ -85,7 +90,10 @@ fn stands(
     };
     let allowed = limit.span(bench.board());
     // Watched to its end: a robot that is late is told by how much.
-    let stood = bench.until(over, |record| record.still_from(cause).filter(|_| !record.is_moving()));
+    let stood = bench.until(over, |record| match backs_off {
+        true => record.no_way_ahead_from(cause).filter(|from| record.ahead_between(*from, over).is_none()),
+        false => record.still_from(cause).filter(|_| !record.is_moving()),
+    });
     let us = |span: Span| span.as_micros_f64();
     match stood {
         Some(stood) => {
@@ -115,9 +123,10 @@ fn afterwards(bench: &Bench, end: End, ended: Instant, outcome: &mut Outcome) {
             outcome.demand(moved.is_none(), || "it drives again, and nobody has armed it".into());
         }
         End::Recovers => {}
-        End::StandsThenDrives(..) | End::RidesOut(_) => {
-            let again = bench.until(ended + BACK, |record| {
-                record.is_moving().then(|| record.moved_between(ended, record.seen())).flatten()
+        End::StandsThenDrives(..) | End::BacksOff(..) | End::RidesOut(_) => {
+            let again = bench.until(ended + BACK, |record| match end {
+                End::BacksOff(..) => record.ahead_between(ended, record.seen()),
+                _ => record.is_moving().then(|| record.moved_between(ended, record.seen())).flatten(),
             });
             match again {
                 Some(again) => {
@@ -166,8 +175,8 @@ fn causes(end: End, report: &Value, outcome: &mut Outcome) {
     let tripped = |name: &&&str| times(name) > u64::from(AT_START.contains(*name));
     let said = || report["reflexes"].to_string();
     match end {
-        End::StandsThenDrives(_, []) | End::Stands(_, []) | End::Recovers => {}
-        End::StandsThenDrives(_, causes) | End::Stands(_, causes) => {
+        End::StandsThenDrives(_, []) | End::BacksOff(_, []) | End::Stands(_, []) | End::Recovers => {}
+        End::StandsThenDrives(_, causes) | End::BacksOff(_, causes) | End::Stands(_, causes) => {
             let named: Vec<&str> = causes.iter().filter(tripped).copied().collect();
             outcome.note(format!("said: {}", named.join(", ")));
             outcome.demand(!named.is_empty(), || format!("none of {causes:?} is reported, but {}", said()));

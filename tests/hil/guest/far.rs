@@ -38,7 +38,7 @@ pub enum Echo {
     Short,
     /// The pulse begins 10 ms late.
     Late,
-    /// The pulse comes twice, 100 us apart.
+    /// A pulse as from 3 cm, and another one 3 ms after it: from the first rise to the last fall it is half a metre.
     Double,
     /// It rises and stays: the module never ends its pulse.
     Held,
@@ -284,7 +284,7 @@ impl FarSide {
             }
             Echo::Late => echo.iter().for_each(|edge| at(edge.high, edge.stamp + Span::from_millis(10))),
             Echo::Double => {
-                for shift in [0, 300] {
+                for shift in [0, 3000] {
                     at(true, rise + Span::from_micros(shift));
                     at(false, rise + Span::from_micros(shift + 200));
                 }

@@ -22,6 +22,7 @@ mod service;
 mod soak;
 mod trouble;
 mod variant;
+mod verb;
 mod verdict;
 mod wire;
 
@@ -209,6 +210,7 @@ fn one(row: &Row, bench: &mut Bench, boards: &Boards, baseline: &Baseline) -> io
         Course::Loop(closed) => loops::close(&mut place, row.name, closed, baseline),
         Course::Floor(floor) => floors::measure(place.bench, row.name, floor, baseline),
         Course::Service(service) => service::carry_out(&mut place, &boards.loaded, service),
+        Course::Verb(samples) => verb::measure(&mut place, samples),
         Course::Soak(seconds) => soak::drive(&mut place, seconds),
     }
 }

@@ -1,11 +1,11 @@
-//! What was seen on the wires, folded from events: who moves since when, every pulse for a drive motor, every transfer
+//! What was seen on the wires, folded from events: who moves since when and which way, every pulse for a drive motor, every transfer
 //! that failed, every frame that no board asks for. Judges nothing.
 
 use super::wire::{Event, Happening};
 use ganglion::board::plan::{Board, EnablePlan};
 use ganglion::bus::Line;
-use ganglion::device::MotorKind;
 use ganglion::device::robot_hat::{pulse_register, timer_of, timer_registers};
+use ganglion::device::{MotorKind, SensorKind};
 use ganglion::time::Instant;
 use std::collections::BTreeMap;
 
@@ -41,10 +41,16 @@ pub struct Record {
     /// Registers that this board's frames may name.
     known: Vec<u8>,
     drives: BTreeMap<u8, u16>,
+    /// Direction lines: the pulse register of their motor, the level that is forward, and how they stand.
+    ways: BTreeMap<Line, (u8, bool, Option<bool>)>,
+    /// The ranger's trigger.
+    trigger: Option<Line>,
     enabled: bool,
     in_reset: bool,
     /// When motion began and ended, alternately; a motor with a pulse moves.
     turns: Vec<(Instant, bool)>,
+    /// The same for motion that is not backwards.
+    advances: Vec<(Instant, bool)>,
     pulses: Vec<Pulse>,
     failed: Vec<Failed>,
     strays: Vec<Pulse>,
@@ -62,9 +68,14 @@ impl Record {
     pub fn new(board: &Board) -> Record {
         let mut known: Vec<u8> = (0x10..0x18).collect(); // the converter
         let mut drives = BTreeMap::new();
+        let mut ways = BTreeMap::new();
         for motor in &board.motors {
             let (channels, drive) = match motor.kind {
-                MotorKind::DcDir { pwm, .. } => (vec![pwm], true),
+                MotorKind::DcDir { pwm, dir, mirrored, .. } => {
+                    // Forward is low on the left; the right motor is mounted mirrored.
+                    ways.insert(dir, (pulse_register(pwm), mirrored, None));
+                    (vec![pwm], true)
+                }
                 MotorKind::DcPair { forward, backward, .. } => (vec![forward, backward], true),
                 MotorKind::Servo { pwm, .. } => (vec![pwm], false),
                 MotorKind::Recorded { .. } => continue,
@@ -83,9 +94,15 @@ impl Record {
             reset: board.mcu.as_ref().map(|mcu| mcu.reset),
             known,
             drives,
+            ways,
+            trigger: board.sensors.iter().find_map(|sensor| match sensor.kind {
+                SensorKind::HcSr04 { trig, .. } => Some(trig),
+                _ => None,
+            }),
             enabled: board.enable.is_none(),
             in_reset: false,
             turns: Vec::new(),
+            advances: Vec::new(),
             pulses: Vec::new(),
             failed: Vec::new(),
             strays: Vec::new(),
@@ -99,9 +116,11 @@ impl Record {
 
     /// Forgets what was seen, not how things stand, nor what must never happen.
     pub fn begin_anew(&mut self) {
-        let moving = self.turns.last().filter(|turn| turn.1).copied();
-        self.turns.clear();
-        self.turns.extend(moving);
+        for turns in [&mut self.turns, &mut self.advances] {
+            let moving = turns.last().filter(|turn| turn.1).copied();
+            turns.clear();
+            turns.extend(moving);
+        }
         self.pulses.clear();
         self.failed.clear();
         self.edges.clear();
@@ -151,6 +170,8 @@ impl Record {
         } else if let Some(enable) = self.enable.filter(|enable| enable.line == line) {
             self.enabled = high == enable.on_high;
             self.enables.push((at, self.enabled));
+        } else if let Some(way) = self.ways.get_mut(&line) {
+            way.2 = Some(high);
         } else {
             return self.others.entry(line.0 as u16).or_default().push((at, high));
         }
@@ -164,11 +185,18 @@ impl Record {
     }
 
     fn turn(&mut self, at: Instant) {
-        let moving = self.enabled && !self.in_reset && self.drives.values().any(|counts| *counts > 0);
-        // A transfer is told when it is over, a few microseconds after a line that changed meanwhile.
-        let at = self.turns.last().map_or(at, |turn| turn.0.max(at));
-        if self.is_moving() != moving {
-            self.turns.push((at, moving));
+        let lets = self.enabled && !self.in_reset;
+        let moving = lets && self.drives.values().any(|counts| *counts > 0);
+        let backwards = |register: u8| {
+            self.ways.values().any(|(of, forward, level)| *of == register && *level == Some(!forward))
+        };
+        let ahead = lets && self.drives.iter().any(|(register, counts)| *counts > 0 && !backwards(*register));
+        for (turns, is) in [(&mut self.turns, moving), (&mut self.advances, ahead)] {
+            let (last, was) = turns.last().copied().unwrap_or((at, false));
+            if was != is {
+                // A transfer is told when it is over, a few microseconds after a line that changed meanwhile.
+                turns.push((last.max(at), is));
+            }
         }
     }
 
@@ -180,7 +208,7 @@ impl Record {
     }
     /// Whether a motor got current at `at`.
     pub fn was_moving(&self, at: Instant) -> bool {
-        self.turns.iter().take_while(|turn| turn.0 <= at).last().is_some_and(|turn| turn.1)
+        was(&self.turns, at)
     }
     /// When the motors stood for the first time from `from` on; `from` itself if they stood then.
     pub fn still_from(&self, from: Instant) -> Option<Instant> {
@@ -195,6 +223,25 @@ impl Record {
             return Some(from);
         }
         self.turns.iter().find(|turn| turn.1 && (from..to).contains(&turn.0)).map(|turn| turn.0)
+    }
+    /// When no motor drove the car forward for the first time from `from` on; `from` itself if none did then.
+    pub fn no_way_ahead_from(&self, from: Instant) -> Option<Instant> {
+        if !was(&self.advances, from) {
+            return Some(from);
+        }
+        self.advances.iter().find(|turn| turn.0 > from && !turn.1).map(|turn| turn.0)
+    }
+    /// When a motor drove the car forward between the two, if one did.
+    pub fn ahead_between(&self, from: Instant, to: Instant) -> Option<Instant> {
+        if was(&self.advances, from) {
+            return Some(from);
+        }
+        self.advances.iter().find(|turn| turn.1 && (from..to).contains(&turn.0)).map(|turn| turn.0)
+    }
+    /// When the ranger was triggered for the first time from `from` on.
+    pub fn ping_after(&self, from: Instant) -> Option<Instant> {
+        let trigger = self.trigger?.0 as u16;
+        self.drives_of(trigger).iter().find(|(at, high)| *at >= from && *high).map(|(at, _)| *at)
     }
     /// The first frame from `from` on that takes the pulse from a motor.
     pub fn stop_after(&self, from: Instant) -> Option<Pulse> {
@@ -234,6 +281,11 @@ impl Record {
     }
 }
 
+/// How these turns stood at `at`.
+fn was(turns: &[(Instant, bool)], at: Instant) -> bool {
+    turns.iter().take_while(|turn| turn.0 <= at).last().is_some_and(|turn| turn.1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::wire::tests::event;
@@ -268,6 +320,26 @@ mod tests {
         assert_eq!(record.still_from(at(35)), Some(at(35)));
         assert_eq!(record.moved_between(at(31), at(100)), Some(at(50)));
         assert_eq!(record.moved_between(at(60), at(100)), None);
+    }
+
+    #[test]
+    fn backing_off_is_motion_and_not_ahead() {
+        let mut record = record();
+        record.take(&event(Happening::Out(true), 11, 1, &[]));
+        record.take(&event(Happening::Out(false), 23, 2, &[])); // left, forward
+        record.take(&event(Happening::Write, 0x14, 10, &[0x2D, 8, 0]));
+        assert_eq!(record.ahead_between(at(3), at(20)), Some(at(10)));
+        record.take(&event(Happening::Write, 0x14, 20, &[0x2D, 0, 0]));
+        record.take(&event(Happening::Out(true), 23, 25, &[]));
+        record.take(&event(Happening::Write, 0x14, 30, &[0x2D, 8, 0]));
+        assert!(record.is_moving());
+        assert_eq!(record.no_way_ahead_from(at(12)), Some(at(20)));
+        assert_eq!(record.ahead_between(at(20), at(99)), None);
+        record.take(&event(Happening::Out(true), 24, 40, &[])); // right, forward: it is mirrored
+        record.take(&event(Happening::Write, 0x14, 50, &[0x2C, 8, 0]));
+        assert_eq!(record.ahead_between(at(20), at(99)), Some(at(50)), "one wheel is enough");
+        record.take(&event(Happening::Out(true), 27, 60, &[]));
+        assert_eq!((record.ping_after(at(55)), record.ping_after(at(61))), (Some(at(60)), None));
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub enum Course {
     Floor(Floor),
     /// The service as it is installed.
     Service(Service),
+    /// The verb that measures a robot over two wires, so many passes.
+    Verb(u32),
     /// So many seconds of driving.
     Soak(u64),
 }
@@ -43,6 +45,9 @@ pub enum Course {
 pub enum End {
     /// The motors stand within the limit, for as long as it lasts, for one of these causes; afterwards it drives again.
     StandsThenDrives(Limit, &'static [&'static str]),
+    /// No motor drives the car forward from the limit on, as long as it lasts, for one of these causes; backing off is
+    /// allowed, and wanted. Afterwards it drives again.
+    BacksOff(Limit, &'static [&'static str]),
     /// The motors stand within the limit, and go on standing when it is over.
     Stands(Limit, &'static [&'static str]),
     /// It is no reason to stop: none of these causes is reported, though the wires show that it happened.
@@ -171,6 +176,12 @@ pub const ROWS: &[Row] = &[
         "the gate catches a runtime without real-time priorities",
         closed(From::Imu, true, false, IMU_US),
         "the gate lies above what a loaded machine does to ordinary threads",
+    ),
+    row(
+        "hil-verb",
+        "`ganglion hil` measures the bench over its two wires",
+        Course::Verb(100),
+        "a stimulus stays without answer, or the object on its last line cannot be read",
     ),
     // ---- the motors' controller
     row(
@@ -365,11 +376,10 @@ pub const ROWS: &[Row] = &[
     row(
         "echo-double",
         "a pulse that comes twice gives no longer way",
-        back(
+        Course::Trouble(
             Trouble::Echo(Echo::Double),
             1500,
-            Limit::Stale("range"),
-            &["obstacle", "sensor-lost", "sensor-lying"],
+            End::BacksOff(Limit::Stale("range"), &["obstacle", "sensor-lost", "sensor-lying"]),
         ),
         "the first rise and the last fall are paired",
     ),
@@ -502,6 +512,9 @@ impl Course {
                 }
             }
             Course::Floor(_) => "printed beside the loops, no gate but +10 % of the record".into(),
+            Course::Verb(samples) => {
+                format!("lines 20 to 21, the left motor to 22, {samples} times: its own verdict, 10 ms")
+            }
             Course::Service(service) => service.words().into(),
             Course::Soak(seconds) => {
                 format!("{seconds} s: skipped at most 0.1 %, drift at most 0.5 ms, 256 kB")
@@ -526,6 +539,9 @@ impl End {
     fn words(self) -> String {
         match self {
             End::StandsThenDrives(limit, _) => format!("still within {}, then drives again", limit.words()),
+            End::BacksOff(limit, _) => {
+                format!("no way ahead within {}, then drives again", limit.words())
+            }
             End::Stands(limit, _) => format!("still within {}, and stays so", limit.words()),
             End::RidesOut(_) => "drives on, no reflex".into(),
             End::Recovers => "drives again within 8 s".into(),

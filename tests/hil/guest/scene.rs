@@ -180,6 +180,12 @@ pub fn laws(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     let report = bench.act(|far, now, _| far.report(now))?;
     outcome
         .demand(report.contacts.all() == 0, || format!("the car ran into something: {:?}", report.contacts));
+    frames(bench, outcome);
+    Ok(())
+}
+
+/// The part of it that no car is needed for.
+pub fn frames(bench: &Bench, outcome: &mut Outcome) {
     let (strays, lost) = bench.seen(|record| (record.strays().to_vec(), record.lost()));
     outcome.demand(strays.is_empty(), || {
         format!(
@@ -189,7 +195,6 @@ pub fn laws(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
         )
     });
     outcome.demand(lost == 0, || format!("the observer missed events {lost} times"));
-    Ok(())
 }
 
 /// The end of what a process said, on one line.

@@ -78,7 +78,7 @@ impl Trouble {
                 Echo::Lost => "no echo edge".into(),
                 Echo::Short => "echo of 50 us".into(),
                 Echo::Late => "echo 10 ms late".into(),
-                Echo::Double => "two pulses of 200 us".into(),
+                Echo::Double => "two pulses of 200 us, 3 ms apart".into(),
                 Echo::Held => "echo stays high".into(),
             },
             Trouble::Press => "pressed".into(),
@@ -161,7 +161,8 @@ impl Trouble {
         }
     }
 
-    /// When it first showed: a transfer that failed, not the moment in which the bus was idle.
+    /// When it first showed: a transfer that failed, a ping whose echo it spoils, not the moment in which the wire was
+    /// idle.
     pub fn first_failure(self, record: &Record, since: Instant) -> Option<Instant> {
         let whose = match self {
             Trouble::Transfers(_, kind, _) | Trouble::Some(_, kind, ..) if errno(kind).is_none() => {
@@ -169,6 +170,7 @@ impl Trouble {
             }
             Trouble::Transfers(address, ..) | Trouble::Some(address, ..) => Some(u16::from(address)),
             Trouble::Bus(..) | Trouble::SdaLow => None,
+            Trouble::Echo(_) => return record.ping_after(since),
             Trouble::McuUnplugged => Some(u16::from(MCU)),
             Trouble::ImuUnplugged => Some(u16::from(IMU)),
             _ => return Some(since),

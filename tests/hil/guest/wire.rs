@@ -91,6 +91,10 @@ pub enum Command {
     Pull(u16, bool),
     /// The lines that are SCL and SDA, for a bus clear.
     BusPins(u16, u16),
+    /// The first line follows the second, as over a wire; `None`: the wire is off.
+    Wire(u16, Option<u16>),
+    /// This line is high while this register of the device at this address holds a pulse; `None`: the wire is off.
+    Terminal(u16, Option<(u8, u8)>),
     /// A frame device forgets everything.
     Reset(u8),
     /// A device does not acknowledge while this is set.
@@ -130,6 +134,11 @@ impl Command {
             Command::Mute(address, mute) => raw.with(12, address.into()).arg = mute.into(),
             Command::BusPins(scl, sda) => raw.with(13, scl).reg = sda,
             Command::Pull(line, high) => raw.with(14, line).arg = high.into(),
+            Command::Wire(line, to) => raw.with(15, line).reg = to.unwrap_or(ANY),
+            Command::Terminal(line, of) => {
+                raw.with(16, line).reg =
+                    of.map_or(0, |(address, register)| u16::from_le_bytes([address, register]));
+            }
         }
         raw.bytes()
     }
@@ -282,6 +291,8 @@ pub mod tests {
         assert_eq!(bytes[24..27], [9, 8, 0]);
         let fault = Command::Fault { address: ANY, kind: Fault::Xor, argument: -2, count: FOR_EVER, skip: 5 };
         assert_eq!(fault.encode()[..12], [4, 0, 0xFF, 0xFF, 6, 0, 5, 0, 0xFE, 0xFF, 0xFF, 0xFF]);
+        assert_eq!(Command::Wire(21, Some(20)).encode()[..8], [15, 0, 21, 0, 20, 0, 0, 0]);
+        assert_eq!(Command::Terminal(22, Some((0x14, 0x2D))).encode()[..6], [16, 0, 22, 0, 0x14, 0x2D]);
     }
 
     #[test]
@@ -305,6 +316,8 @@ pub mod tests {
             ("HC_DEV_MUTE", op(Command::Mute(1, true))),
             ("HC_BUS_PINS", op(Command::BusPins(1, 2))),
             ("HC_GPIO_PULL", op(Command::Pull(1, true))),
+            ("HC_WIRE", op(Command::Wire(1, None))),
+            ("HC_TERMINAL", op(Command::Terminal(1, None))),
             ("HIL_FRAME3", Behaviour::Frames as i64),
             ("HF_NACK_ADDR", Fault::NackAddress as i64),
             ("HF_NACK_DATA", Fault::NackData as i64),

@@ -57,6 +57,7 @@ static void take_frame(struct dev *dev, u64 start, u64 end)
 		plant_tell(HE_CONVERT, dev->addr, reg, 2, 0, dev->answer, start, end);
 	} else {
 		dev->words[reg] = dev->frame[1] << 8 | dev->frame[2];
+		lines_pulse(dev->addr, reg, dev->words[reg]);
 		plant_tell(HE_WRITE, dev->addr, reg, 3, 0, dev->frame, start, end);
 	}
 }
@@ -162,9 +163,12 @@ static void reset_device(struct dev *dev)
 {
 	dev->ptr = dev->held = dev->next = 0;
 	memset(dev->answer, 0, sizeof(dev->answer));
-	for (int reg = 0; dev->flags & HIL_FRAME3 && reg < 256; reg++)
-		if (!CONVERTER(reg))
-			dev->words[reg] = 0;
+	for (int reg = 0; dev->flags & HIL_FRAME3 && reg < 256; reg++) {
+		if (CONVERTER(reg))
+			continue;
+		dev->words[reg] = 0;
+		lines_pulse(dev->addr, reg, false);
+	}
 }
 
 static int add_fault(const struct hil_cmd *cmd)

@@ -31,6 +31,9 @@ enum {
 	HC_DEV_MUTE = 12,		/* addr, arg 1/0: does not acknowledge (no power, held in reset) */
 	HC_BUS_PINS = 13,		/* addr = line that is SCL, reg = line that is SDA; both are pulled high */
 	HC_GPIO_PULL = 14,		/* addr, arg 1/0: level that the line has while nobody drives it; all start low */
+	HC_WIRE = 15,			/* addr = line that follows, reg = line it is wired to; HIL_ANY: wire off */
+	HC_TERMINAL = 16,		/* addr = line, reg = I2C address | register << 8: high while that frame register of
+					 * a HIL_FRAME3 is not 0, as a motor's terminal is; 0: wire off. There is one. */
 };
 
 /* HC_DEV_ADD arg. Without flags: 256 bytes behind a pointer that counts up. */

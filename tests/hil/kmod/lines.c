@@ -41,6 +41,8 @@ static struct edge edges[WAITING];	/* soonest first */
 static unsigned int waiting;
 static struct encoder encoders[ENCODERS];
 static unsigned int scl = NO_LINE, sda = NO_LINE, clocks_to_free;
+static u8 follower[PLANT_LINES];	/* the line at the other end of a wire, or NO_LINE */
+static unsigned int terminal = NO_LINE, terminal_reg;
 static char names[PLANT_LINES][8];
 static const char *name_of[PLANT_LINES];
 
@@ -59,6 +61,8 @@ static void assign(u64 *mask, unsigned int line, bool value)
 	WRITE_ONCE(*mask, value ? *mask | BIT_ULL(line) : *mask & ~BIT_ULL(line));
 }
 
+static int wait_for(u64 at, unsigned int line, bool value);
+
 /* Gives a line a level, whoever drives it. True: it changed. */
 static bool put(unsigned int line, bool value)
 {
@@ -67,6 +71,9 @@ static bool put(unsigned int line, bool value)
 	if (line == sda && clocks_to_free)
 		value = false;
 	assign(&level, line, value);
+	/* A wire's other end has its edge from the interrupt that all edges from outside come from. */
+	if (old != value && follower[line] != NO_LINE)
+		wait_for(ktime_get_ns(), follower[line], value);
 	if (line == scl && !old && value && clocks_to_free && --clocks_to_free == 0)
 		lines_hold_sda(0);
 	return old != value;
@@ -90,6 +97,12 @@ static void put_from_outside(unsigned int line, bool value, struct fired *fired)
 		fired->line[fired->count++] = line;
 }
 
+void lines_pulse(u16 addr, u8 reg, bool on)
+{
+	if (terminal != NO_LINE && terminal_reg == (addr | reg << 8))
+		wait_for(ktime_get_ns(), terminal, on);
+}
+
 void lines_fire(const struct fired *fired)
 {
 	for (unsigned int i = 0; i < fired->count; i++)
@@ -109,15 +122,15 @@ static void arm(void)
 		hrtimer_start(&timer, ns_to_ktime(next), HRTIMER_MODE_ABS_HARD);
 }
 
-static int wait_for(const struct hil_cmd *cmd)
+static int wait_for(u64 at, unsigned int line, bool value)
 {
 	unsigned int place = waiting;
 
 	if (waiting == WAITING)
 		return -ENOSPC;
-	for (; place && edges[place - 1].at > cmd->at; place--)
+	for (; place && edges[place - 1].at > at; place--)
 		edges[place] = edges[place - 1];
-	edges[place] = (struct edge){ cmd->at, cmd->addr, cmd->arg };
+	edges[place] = (struct edge){ at, line, value };
 	waiting++;
 	arm();
 	return 0;
@@ -180,12 +193,28 @@ int lines_obey(const struct hil_cmd *cmd, struct fired *fired)
 		put_from_outside(cmd->addr, cmd->arg, fired);
 		return 0;
 	case HC_GPIO_AT:
-		return wait_for(cmd);
+		return wait_for(cmd->at, cmd->addr, cmd->arg);
 	case HC_QUAD:
 		return start_encoder(cmd);
 	case HC_GPIO_PULL:
 		assign(&pull, cmd->addr, cmd->arg);
 		put_from_outside(cmd->addr, cmd->arg, fired);
+		return 0;
+	case HC_WIRE:
+		for (int i = 0; i < PLANT_LINES; i++)
+			if (follower[i] == cmd->addr)
+				follower[i] = NO_LINE;
+		if (cmd->reg == HIL_ANY)
+			return 0;
+		if (cmd->reg >= ngpio || cmd->reg == cmd->addr)
+			return -EINVAL;
+		follower[cmd->reg] = cmd->addr;
+		put_from_outside(cmd->addr, is(level, cmd->reg), fired);
+		return 0;
+	case HC_TERMINAL:
+		terminal = cmd->reg ? cmd->addr : NO_LINE;
+		terminal_reg = cmd->reg;
+		put_from_outside(cmd->addr, false, fired);
 		return 0;
 	case HC_BUS_PINS:
 		if (cmd->reg >= ngpio || cmd->reg == cmd->addr)
@@ -323,6 +352,7 @@ int lines_init(void)
 		snprintf(names[i], sizeof(names[i]), "GPIO%d", i);
 		name_of[i] = names[i];
 	}
+	memset(follower, NO_LINE, sizeof(follower));
 	parent = platform_device_register_simple("hilplant-gpio", PLATFORM_DEVID_NONE, NULL, 0);
 	if (IS_ERR(parent))
 		return PTR_ERR(parent);

@@ -56,6 +56,7 @@ int lines_obey(const struct hil_cmd *cmd, struct fired *fired);	/* lock held; -E
 void lines_fire(const struct fired *fired);			/* lock not held */
 void lines_hold_sda(unsigned int clocks);			/* lock held; 0 lets go */
 bool lines_sda_held(void);					/* lock held */
+void lines_pulse(u16 addr, u8 reg, bool on);			/* lock held: a register of a frame device has a pulse */
 int lines_init(void);
 void lines_exit(void);
 #endif

@@ -1,0 +1,119 @@
+//! `ganglion hil` on the bench's lines: the verb that measures a real robot over two loop-back wires, with wires that the
+//! plant's module is. What it shows is that the verb works; its figures here are virtual like all others.
+
+use super::course::Place;
+use super::process::Process;
+use super::scene;
+use super::verdict::Outcome;
+use super::wire::Command;
+use ganglion::device::MotorKind;
+use ganglion::device::robot_hat::pulse_register;
+use ganglion::time::Span;
+use serde_json::Value;
+use std::io;
+
+/// Lines that no board here uses: the stimulus, the input it is wired to, the input that sees the motor.
+const STIMULUS: u16 = 20;
+const SENSOR: u16 = 21;
+const RESPONSE: u16 = 22;
+/// The board's own limit, where it has none, is that of the verb: 10 ms from sensor to motor, bus time included.
+const TARGET_US: f64 = 10_000.0;
+/// Floors of a second each, set-up, and a tenth of a second a pass: generous, it is no figure of this bench.
+const PATIENCE: Span = Span::from_millis(120_000);
+
+/// Runs the verb for so many passes.
+pub fn measure(place: &mut Place<'_>, samples: u32) -> io::Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let bench = &mut *place.bench;
+    bench.renew(11)?;
+    let motor = bench.board().motors.iter().find_map(|motor| match motor.kind {
+        MotorKind::DcDir { pwm, .. } => Some(pwm),
+        _ => None,
+    });
+    let motor = motor.ok_or_else(|| io::Error::other("the board has no drive motor"))?;
+    let mcu = bench.board().mcu.as_ref().map_or(0x14, |mcu| mcu.address);
+    bench.send(&[
+        Command::Wire(SENSOR, Some(STIMULUS)),
+        Command::Terminal(RESPONSE, Some((mcu, pulse_register(motor)))),
+    ])?;
+    let [stimulus, sensor, response] = [STIMULUS, SENSOR, RESPONSE].map(|line| line.to_string());
+    let samples = samples.to_string();
+    let words = [
+        "hil",
+        "--board",
+        place.board,
+        "--stimulus",
+        &stimulus,
+        "--sensor",
+        &sensor,
+        "--response",
+        &response,
+        "--samples",
+        &samples,
+        "--json",
+    ];
+    let mut verb = Process::start(place.folder, "hil", &words)?;
+    match verb.end(PATIENCE)? {
+        Some(status) => outcome
+            .demand(status.success(), || format!("it ended with {status}: {}", scene::tail(&verb.said()))),
+        None => outcome.fault("it does not end"),
+    }
+    bench.send(&[Command::Wire(SENSOR, None), Command::Terminal(RESPONSE, None)])?;
+    judge(&verb.report().unwrap_or(Value::Null), &samples, &mut outcome);
+    outcome.demand(!bench.seen(|record| record.is_moving()), || "a motor runs after the end".into());
+    // Nothing is said of where the car went: on a real bench its wheels are off the ground.
+    scene::frames(bench, &mut outcome);
+    Ok(outcome)
+}
+
+/// The verb's own object: every pass answered, and the figures that a person would see.
+fn judge(report: &Value, samples: &str, outcome: &mut Outcome) {
+    let loops = &report["sensor_to_motor_us"];
+    outcome.demand(report["passed"] == true, || format!("the verb does not pass: {report}"));
+    outcome.demand(report["unanswered"] == 0, || format!("{} without an answer", report["unanswered"]));
+    outcome.demand(loops["n"].to_string() == samples, || format!("{} of {samples} passes", loops["n"]));
+    let p999 = loops["p999"].as_f64().unwrap_or(f64::INFINITY);
+    outcome.demand(p999 <= TARGET_US, || format!("p99.9 {p999:.1} virtual us, {TARGET_US} allowed"));
+    for (name, key) in [
+        ("sensor to motor", "sensor_to_motor_us"),
+        ("gpio echo", "gpio_echo_us"),
+        ("bare timer", "bare_timer_us"),
+    ] {
+        let figure = |percentile: &str| report[key][percentile].as_f64();
+        let (Some(p50), Some(p99), Some(max)) = (figure("p50"), figure("p99"), figure("max")) else {
+            outcome.fault(format!("no figures of {key}"));
+            continue;
+        };
+        outcome.note(format!("{name}: p50 {p50:.1} p99 {p99:.1} max {max:.1} virtual us"));
+        outcome.figure(&format!("{}_p99_virtual_us", key.trim_end_matches("_us")), p99);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_pass_without_answer_or_figures_is_a_fault() {
+        let latency = json!({"n": 10, "p50": 400.0, "p99": 500.0, "p999": 500.0, "max": 500.0});
+        let sound = json!({
+            "passed": true, "unanswered": 0, "sensor_to_motor_us": latency, "gpio_echo_us": latency,
+            "bare_timer_us": latency,
+        });
+        let judged = |change: (&str, Value)| {
+            let mut report = sound.clone();
+            report[change.0] = change.1;
+            let mut outcome = Outcome::default();
+            judge(&report, "10", &mut outcome);
+            outcome.passed()
+        };
+        assert!(judged(("passed", json!(true))));
+        assert!(!judged(("passed", json!(false))) && !judged(("unanswered", json!(1))));
+        assert!(!judged(("sensor_to_motor_us", Value::Null)) && !judged(("gpio_echo_us", Value::Null)));
+        assert!(!judged((
+            "sensor_to_motor_us",
+            json!({"n": 9, "p50": 1.0, "p99": 1.0, "p999": 1.0, "max": 1.0})
+        )));
+    }
+}
