@@ -8,7 +8,7 @@ use crate::bus::BusFault;
 use crate::time::{Clock, Instant, Span};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -159,6 +159,11 @@ impl Link {
             self.outcome.store(number << 1 | u64::from(done), Ordering::Release);
             ring(&self.done);
         }
+    }
+
+    /// What the pulse needs of the process's descriptors, whatever it opens itself.
+    pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.asked.as_fd(), self.done.as_fd()]
     }
 
     /// A connection was made.

@@ -11,6 +11,7 @@ use super::link::hush;
 use super::socket::{Heard, connect_to, hear, say_to, wait_for};
 use super::{BEATS_IN_PATIENCE, BoardDigest, Hold, Link};
 use crate::board::plan::GuardHold;
+use crate::rt::descriptors::own_table;
 use crate::rt::{Granted, Role, RtPlan, become_real_time};
 use crate::tick::Requests;
 use crate::time::{Clock, Instant, Span};
@@ -67,6 +68,11 @@ impl Pulse {
         let (answer, answered) = crossbeam_channel::bounded(1);
         let mut heart = Heart::new(plan, link.clone(), vitals, requests, clock);
         let thread = thread::Builder::new().name("pulse".into()).spawn(move || {
+            // The connection is this thread's alone. The guard sees its end when this thread is killed; in the process's
+            // table it would stay open until all of its memory was given back, which takes longer than the patience.
+            if let Err(error) = own_table(&heart.link.descriptors()) {
+                log::info!("a guard will notice a killed runtime by its silence only: close_range: {error}");
+            }
             let _ = answer.send(become_real_time(&rt, Role::Pulse));
             heart.live();
         })?;

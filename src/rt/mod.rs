@@ -1,6 +1,7 @@
 //! What the system grants a real-time thread: priority, locked memory, a core. Asked for, read
 //! back, reported; a refusal is fatal only where the board says `strict`.
 
+pub mod descriptors;
 pub mod grant;
 pub mod heap;
 pub mod pages;

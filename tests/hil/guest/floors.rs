@@ -29,8 +29,7 @@ pub fn measure(bench: &mut Bench, name: &str, floor: Floor, baseline: &Baseline)
         Floor::Echo => echo(bench)?,
     };
     outcome.demand(latency.count() == TIMES, || format!("{} of {TIMES} came", latency.count()));
-    outcome.faults(baseline.check(name, &latency));
-    outcome.latency(name, latency);
+    outcome.gate(name, latency, baseline);
     Ok(outcome)
 }
 

@@ -25,6 +25,10 @@ const OVER_DEG: f64 = 45.0;
 const LATEST: Span = Span::from_millis(500);
 /// Motors have run for this long when a loop begins.
 const RUNNING: Span = Span::from_millis(15);
+/// From the choice of a moment to the soonest moment: the load works for the last part of it.
+const LEAD: Span = Span::from_millis(12);
+/// The load works for this long before the edge: all of its processes have had their turns.
+const LOADED: Span = Span::from_millis(10);
 /// What is kept pressed, and then let go of.
 const PRESSED: Span = Span::from_millis(8);
 /// A stop that began so shortly before its edge is under way: the sample was read by an ordinary poll, which takes half
@@ -41,11 +45,12 @@ pub fn close(place: &mut Place<'_>, name: &str, closed: Loop, baseline: &Baselin
     let scene = Scene::driving(bench, place.board, place.folder, 5)?;
     let load = if closed.loaded { Some(Load::start()?) } else { None };
     bench.wait(Span::from_millis(200));
+    load.as_ref().map_or(Ok(()), |load| load.work(false))?;
     let (mut begins, mut ends, mut stills) = (Vec::new(), Vec::new(), Vec::new());
     let mut attempts = 0;
     while begins.len() < TIMES && attempts < ATTEMPTS {
         attempts += 1;
-        if let Some([begin, end, still]) = once(bench, closed.from, attempts as u64)? {
+        if let Some([begin, end, still]) = once(bench, closed.from, attempts as u64, load.as_ref())? {
             begins.push(begin);
             ends.push(end);
             stills.push(still);
@@ -71,19 +76,16 @@ fn judge(name: &str, closed: Loop, begins: Latency, baseline: &Baseline, outcome
     if closed.urgent {
         outcome.demand(p99 <= least, || format!("p99 {p99:.1} virtual us, at most {least} allowed"));
         outcome.note(format!("aim {aim} virtual us {}", if p99 <= aim { "reached" } else { "not reached" }));
-        outcome.faults(baseline.check(name, &begins));
-        if !baseline.knows(name) {
-            outcome.note("no record to compare with");
-        }
+        outcome.gate(name, begins, baseline);
     } else {
         outcome
             .demand(p99 > least, || format!("p99 {p99:.1} virtual us: the gate of {least} does not notice"));
+        outcome.latency(name, begins);
     }
-    outcome.latency(name, begins);
 }
 
 /// Closes the loop once: to the stop's first bit, its last, and stillness. `None`: the motors did not run.
-fn once(bench: &mut Bench, from: From, nth: u64) -> io::Result<Option<[Span; 3]>> {
+fn once(bench: &mut Bench, from: From, nth: u64, load: Option<&Load>) -> io::Result<Option<[Span; 3]>> {
     let patience = bench.now() + Span::from_millis(3000);
     if bench.until(patience, |record| record.is_moving().then_some(())).is_none() {
         return Ok(None);
@@ -91,7 +93,11 @@ fn once(bench: &mut Bench, from: From, nth: u64) -> io::Result<Option<[Span; 3]>
     bench.wait(RUNNING);
     bench.seen(Record::begin_anew);
     let phase = Span::from_nanos(PHASES.as_nanos() / 1000 * (nth * GOLDEN % 1000));
-    let at = bench.now() + Span::from_millis(2) + phase;
+    let at = bench.now() + LEAD + phase;
+    if let Some(load) = load {
+        bench.wait_until(at - LOADED);
+        load.work(true)?;
+    }
     let (line, level) = match from {
         From::Button => bench.act(|far, _, out| {
             far.press_at(true, at, out);
@@ -113,6 +119,7 @@ fn once(bench: &mut Bench, from: From, nth: u64) -> io::Result<Option<[Span; 3]>
         record.edges().iter().find(mine).map(|edge| edge.0)
     };
     let closed = bench.until(at + LATEST, |record| answer(record, edge(record)?));
+    load.map_or(Ok(()), |load| load.work(false))?;
     if from == From::Imu {
         bench.act(|far, _, _| {
             far.lean(None);

@@ -41,14 +41,13 @@ use verdict::{Baseline, Outcome};
 const USAGE: &str = "hil-guest: what runs on the virtual bench
 
   hil-guest bench [--only NAME[,NAME]] [--out DIR]            all rows, or those whose names contain one of these;
-                                                              the last line is one JSON object
+                  [--claims DIR] [--baseline FILE]            the last line is one JSON object. Guests that share
+                  [--brain FILE]                              DIR each take a row that none of them has taken; FILEs
+                                                              are the record of latencies and a field already taught
   hil-guest bench --list                                      the rows
   hil-guest plant                                             the far side alone, until it is ended
   hil-guest table                                             the rows as docs/virtual-bench-rows.md has them
   hil-guest hog MS                                            computes for so long";
-
-/// What the loops gave when they were last recorded.
-const BASELINE: &str = include_str!("../baseline.json");
 
 /// Where boards lie and processes leave what they say.
 const WORDS: &str = "/run/hil";
@@ -92,16 +91,23 @@ fn usage() -> ExitCode {
 struct Wishes {
     only: Vec<String>,
     out: PathBuf,
+    claims: Option<PathBuf>,
+    baseline: Option<PathBuf>,
+    brain: Option<PathBuf>,
 }
 
 impl Wishes {
     fn read(words: &[&str]) -> Option<Wishes> {
-        let mut wishes = Wishes { only: Vec::new(), out: PathBuf::from(".") };
+        let out = PathBuf::from(".");
+        let mut wishes = Wishes { only: Vec::new(), out, claims: None, baseline: None, brain: None };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {
                 "--only" => wishes.only.extend(words.next()?.split(',').map(String::from)),
                 "--out" => wishes.out = PathBuf::from(words.next()?),
+                "--claims" => wishes.claims = Some(PathBuf::from(words.next()?)),
+                "--baseline" => wishes.baseline = Some(PathBuf::from(words.next()?)),
+                "--brain" => wishes.brain = Some(PathBuf::from(words.next()?)),
                 _ => return None,
             }
         }
@@ -110,6 +116,20 @@ impl Wishes {
 
     fn wants(&self, row: &Row) -> bool {
         self.only.is_empty() || self.only.iter().any(|part| row.name.contains(part.as_str()))
+    }
+
+    /// Whether this guest is the one that carries the row out: of those that share a folder, the first that asks.
+    fn takes(&self, row: &Row) -> io::Result<bool> {
+        let Some(claims) = &self.claims else { return Ok(true) };
+        match std::fs::create_dir(claims.join(row.name)) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+            taken => taken.map(|()| true),
+        }
+    }
+
+    fn record(&self) -> io::Result<Baseline> {
+        let text = self.baseline.as_ref().map_or(Ok("{}".into()), std::fs::read_to_string)?;
+        Baseline::of(&text).map_err(io::Error::other)
     }
 }
 
@@ -148,17 +168,27 @@ fn carry_out(wishes: &Wishes) -> io::Result<bool> {
     let mut bench = Bench::start(&plain.board)?;
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     println!("hil-guest: kernel {}, all times are virtual: instructions, not hardware", kernel.trim());
-    let baseline = Baseline::of(BASELINE);
+    let baseline = wishes.record()?;
+    let wanted: Vec<&Row> = ROWS.iter().filter(|row| wishes.wants(row)).collect();
+    let names: String = wanted.iter().map(|row| format!("{}\n", row.name)).collect();
+    std::fs::write(wishes.out.join("wanted"), names)?;
+    if let Some(brain) = wishes.brain.as_deref() {
+        scene::know_brain(brain)?;
+    }
     let mut results = Vec::new();
     let mut latencies = Map::new();
-    for row in ROWS.iter().filter(|row| wishes.wants(row)) {
+    for row in wanted {
+        if !wishes.takes(row)? {
+            continue;
+        }
         let begun = bench.now();
-        let outcome = one(row, &mut bench, &boards, &baseline).unwrap_or_else(|error| {
+        let mut outcome = one(row, &mut bench, &boards, &baseline).unwrap_or_else(|error| {
             let mut outcome = Outcome::default();
             outcome.fault(error.to_string());
             outcome
         });
         let took = bench.now().since(begun).as_secs_f64();
+        outcome.figure("took_virtual_s", took);
         println!("{} [{took:.1} virtual s]", outcome.words(row.name));
         if !outcome.passed() {
             println!("       said: {}", outcome.said);
@@ -167,7 +197,12 @@ fn carry_out(wishes: &Wishes) -> io::Result<bool> {
         let result = outcome.json(row.name);
         verdict::append(&wishes.out.join("rows.jsonl"), &result.to_string())?;
         for (name, latency) in outcome.latencies() {
-            latencies.insert(name.clone(), latency.json());
+            let figures = latency.json();
+            verdict::append(&wishes.out.join("latencies"), &format!("\"{name}\":{figures}"))?;
+            latencies.insert(name.clone(), figures);
+        }
+        for name in outcome.gated() {
+            verdict::append(&wishes.out.join("record"), &format!("  \"{name}\": {}", latencies[name]))?;
         }
         results.push(result);
     }

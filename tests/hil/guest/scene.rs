@@ -38,33 +38,46 @@ pub struct Scene {
     pub guard: Option<Process>,
     /// The runtime.
     pub runtime: Process,
-    brain: Brain,
+    brain: PathBuf,
     folder: PathBuf,
 }
 
-/// A brain in a file. To teach one from the board's starting table takes six virtual seconds; so the first run of a board
-/// does it, and all others go on from a copy of what that one left.
-struct Brain {
-    taught: PathBuf,
-    own: PathBuf,
+/// The brain that everybody goes on from. To teach one from the board's starting table takes six virtual seconds, all of
+/// them work; so the first run does it, and all others, of whichever variant of the board, begin with a copy of what that
+/// one left.
+const TAUGHT: &str = "/run/hil/brain";
+/// Where [`TAUGHT`] is kept beyond this guest is written here.
+const BEYOND: &str = "/run/hil/brain.beyond";
+
+/// Begins with the brain at `beyond`, where there is one; where there is none, the first is kept there.
+pub fn know_brain(beyond: &Path) -> io::Result<()> {
+    fs::create_dir_all("/run/hil")?;
+    fs::write(BEYOND, beyond.as_os_str().as_encoded_bytes())?;
+    if beyond.exists() { fs::copy(beyond, TAUGHT).map(drop) } else { Ok(()) }
 }
 
-impl Brain {
-    fn of(board: &str, folder: &Path) -> Brain {
-        Brain { taught: Path::new(board).with_extension("brain"), own: folder.join("brain") }
-    }
+/// Copies the brain that everybody goes on from to `own`; false where there is none yet.
+pub fn lend_brain(own: &Path) -> io::Result<bool> {
+    let _ = fs::remove_file(own); // of an earlier start in this row
+    let taught = Path::new(TAUGHT).exists();
+    if taught { fs::copy(TAUGHT, own).map(|_| true) } else { Ok(false) }
+}
 
-    fn lend(&self) -> io::Result<()> {
-        let _ = fs::remove_file(&self.own); // of an earlier start in this row
-        if self.taught.exists() { fs::copy(&self.taught, &self.own).map(drop) } else { Ok(()) }
+fn keep_brain(own: &Path) -> io::Result<()> {
+    if !own.exists() || Path::new(TAUGHT).exists() {
+        return Ok(());
     }
-
-    fn keep(&self) -> io::Result<()> {
-        if self.own.exists() && !self.taught.exists() {
-            fs::copy(&self.own, &self.taught)?;
+    fs::copy(own, TAUGHT)?;
+    if let Ok(beyond) = fs::read_to_string(BEYOND) {
+        // The first guest's is as good as any other's.
+        let new = format!("{beyond}.new");
+        if fs::create_dir(&new).is_ok() {
+            let new = Path::new(&new).join("brain");
+            fs::copy(own, &new)?;
+            fs::rename(new, beyond)?;
         }
-        Ok(())
     }
+    Ok(())
 }
 
 impl Scene {
@@ -77,8 +90,8 @@ impl Scene {
             Some(_) => Some(start_guard(bench, board, folder)?),
             None => None,
         };
-        let brain = Brain::of(board, folder);
-        brain.lend()?;
+        let brain = folder.join("brain");
+        lend_brain(&brain)?;
         let runtime = start_runtime(board, folder, "runtime", &brain)?;
         Ok(Scene { guard, runtime, brain, folder: folder.to_path_buf() })
     }
@@ -147,7 +160,7 @@ impl Scene {
                 None => outcome.fault("the guard does not end when it is told to"),
             }
         }
-        self.brain.keep()?;
+        keep_brain(&self.brain)?;
         let report = self.runtime.report();
         let grid = report.as_ref().and_then(|report| report["grid_identity_holds"].as_bool());
         outcome.demand(grid == Some(true), || "the grid's identity is not reported to hold".into());
@@ -155,8 +168,8 @@ impl Scene {
     }
 }
 
-fn start_runtime(board: &str, folder: &Path, name: &str, brain: &Brain) -> io::Result<Process> {
-    let brain = brain.own.display().to_string();
+fn start_runtime(board: &str, folder: &Path, name: &str, brain: &Path) -> io::Result<Process> {
+    let brain = brain.display().to_string();
     let words = ["run", "--board", board, "--json", "--for", "900s", "--snapshot", &brain];
     Process::start(folder, name, &words)
 }

@@ -222,7 +222,8 @@ pub fn be_hog(ms: u64) {
     }
 }
 
-/// Background load: as many processes as hackbench makes, sending to each other without an end.
+/// Background load: as many processes as hackbench makes, sending to each other without an end. It can be stopped for a
+/// while, because each of its virtual seconds costs several of the host's.
 pub struct Load(std::process::Child);
 
 impl Load {
@@ -236,6 +237,12 @@ impl Load {
             .process_group(0)
             .spawn()?;
         Ok(Load(child))
+    }
+
+    /// Lets it work, or not.
+    pub fn work(&self, on: bool) -> io::Result<()> {
+        let signal = if on { Signal::CONT } else { Signal::STOP };
+        Ok(kill_process_group(Pid::from_child(&self.0), signal)?)
     }
 }
 

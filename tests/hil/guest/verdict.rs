@@ -54,6 +54,7 @@ pub struct Outcome {
     notes: Vec<String>,
     figures: Map<String, Value>,
     latencies: Vec<(String, Latency)>,
+    gated: Vec<String>,
     /// Where the processes' words lie, for a row that failed.
     pub said: String,
 }
@@ -85,6 +86,19 @@ impl Outcome {
     pub fn latency(&mut self, name: &str, latency: Latency) {
         self.note(format!("{name}: {}", latency.words()));
         self.latencies.push((name.into(), latency));
+    }
+    /// A latency that is held to the record as well.
+    pub fn gate(&mut self, name: &str, latency: Latency, baseline: &Baseline) {
+        self.faults(baseline.check(name, &latency));
+        if !baseline.knows(name) {
+            self.note("no record to compare with");
+        }
+        self.gated.push(name.into());
+        self.latency(name, latency);
+    }
+    /// Names of those.
+    pub fn gated(&self) -> &[String] {
+        &self.gated
     }
     /// The latencies.
     pub fn latencies(&self) -> &[(String, Latency)] {
@@ -123,9 +137,9 @@ pub struct Baseline(Value);
 const SLACK: f64 = 1.1;
 
 impl Baseline {
-    /// Out of a JSON text: name to p50 and p99.
-    pub fn of(text: &str) -> Baseline {
-        Baseline(serde_json::from_str(text).unwrap_or(Value::Null))
+    /// Out of a JSON text: name to p50 and p99. A record that cannot be read is no record without figures.
+    pub fn of(text: &str) -> Result<Baseline, serde_json::Error> {
+        Ok(Baseline(Value::Object(serde_json::from_str(text)?)))
     }
     /// Faults of `latency` against what was recorded; a name without a record has none.
     pub fn check(&self, name: &str, latency: &Latency) -> Vec<String> {
@@ -168,10 +182,16 @@ mod tests {
 
     #[test]
     fn a_tenth_more_than_recorded_is_a_fault() {
-        let baseline = Baseline::of(r#"{"edge": {"p50": 100.0, "p99": 100.0}}"#);
+        let baseline = Baseline::of(r#"{"edge": {"p50": 100.0, "p99": 100.0}}"#).unwrap();
         assert_eq!(baseline.check("edge", &latency(vec![110; 100])), Vec::<String>::new());
         assert_eq!(baseline.check("edge", &latency(vec![111; 100])).len(), 2);
         assert!(baseline.check("other", &latency(vec![999])).is_empty() && !baseline.knows("other"));
+        assert!(Baseline::of("[]").is_err() && Baseline::of("").is_err());
+        let mut outcome = Outcome::default();
+        outcome.gate("edge", latency(vec![109; 100]), &baseline);
+        assert!(outcome.passed() && outcome.gated() == ["edge"]);
+        outcome.gate("edge", latency(vec![120; 100]), &baseline);
+        assert!(!outcome.passed());
     }
 
     #[test]

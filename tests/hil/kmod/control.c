@@ -4,6 +4,7 @@
  * /dev/hilplant. This part is that file: commands in, events out. wire.c is the adapter, devices.c what
  * is behind it, lines.c the gpiochip.
  */
+#include <linux/hrtimer.h>
 #include <linux/irq_work.h>
 #include <linux/kfifo.h>
 #include <linux/miscdevice.h>
@@ -14,6 +15,7 @@
 #include "plant.h"
 
 #define QUEUE 4096			/* events a reader may lag: some 4 s of a busy robot */
+#define LATEST (20 * NSEC_PER_MSEC)	/* a reader hears of a transfer; of a line at once */
 #define MOST_COMMANDS 512		/* in one write: bounds how long interrupts are off */
 
 struct opener {
@@ -30,11 +32,23 @@ DEFINE_RAW_SPINLOCK(plant_lock);
 static LIST_HEAD(openers);
 static DECLARE_WAIT_QUEUE_HEAD(readers);
 static struct irq_work wake;		/* readers sleep on a lock that plant_lock's holder must not take */
+static struct hrtimer later;		/* ... and to wake them for each transfer is a tenth of the guest's work */
 static u32 sequence;
 
 static void wake_readers(struct irq_work *work)
 {
 	wake_up_interruptible_all(&readers);
+}
+
+static enum hrtimer_restart wake_later(struct hrtimer *expired)
+{
+	irq_work_queue(&wake);
+	return HRTIMER_NORESTART;
+}
+
+static bool is_transfer(u16 type)
+{
+	return type == HE_WRITE || type == HE_READ || type == HE_CONVERT || type == HE_PARTIAL;
 }
 
 static void put(struct opener *opener, const struct hil_ev *event)
@@ -61,7 +75,10 @@ u32 plant_tell(u16 type, u16 addr, u16 reg, u16 len, int result, const u8 *data,
 		memcpy(event.data, data, min_t(int, len, HIL_DATA));
 	list_for_each_entry(opener, &openers, others)
 		put(opener, &event);
-	irq_work_queue(&wake);
+	if (!is_transfer(type))
+		irq_work_queue(&wake);
+	else if (!hrtimer_is_queued(&later))
+		hrtimer_start(&later, ns_to_ktime(LATEST), HRTIMER_MODE_REL_HARD);
 	return event.seq;
 }
 
@@ -175,6 +192,8 @@ static int __init plant_init(void)
 	int err;
 
 	wake = IRQ_WORK_INIT(wake_readers);
+	hrtimer_init(&later, CLOCK_MONOTONIC, HRTIMER_MODE_REL_HARD);
+	later.function = wake_later;
 	err = lines_init();
 	if (err)
 		return err;
@@ -195,6 +214,7 @@ static void __exit plant_exit(void)
 	misc_deregister(&plant_file);
 	wire_exit();
 	lines_exit();
+	hrtimer_cancel(&later);
 	irq_work_sync(&wake);
 }
 

@@ -5,8 +5,9 @@
  * write() takes an array of struct hil_cmd: applied in order under one lock, so that no transfer and no
  * edge falls between them. The first command that cannot be obeyed ends the array: write() fails with
  * ENODEV (no device at this address), ENOSPC (a table is full), EINVAL (no such op, line or length), and
- * those before it stand. read() gives struct hil_ev records, poll() says when there are some; each open
- * has its own queue. Little endian, as the processor.
+ * those before it stand. read() gives struct hil_ev records, poll() says when there are some (who sleeps in
+ * it is woken at once for a line, and within 20 ms for a transfer); each open has its own queue. Little
+ * endian, as the processor.
  */
 #ifndef HILPLANT_H
 #define HILPLANT_H

@@ -1,13 +1,14 @@
 # shellcheck shell=bash
-# Boots the guest, once for the rows and once to see the hardware watchdog end a crashed kernel.
+# Boots guests: some for the rows, and one to see the hardware watchdog end a crashed kernel.
 
-# boot SHARE LIMIT_S [QEMU OPTION...]: SHARE/job is run in the guest; what it leaves lies in SHARE. LIMIT_S: wall time.
+# boot SHARE FOLDER LIMIT_S [QEMU OPTION...]: FOLDER/job, under SHARE, is run in the guest; what it leaves lies in FOLDER.
+# LIMIT_S: wall time. What the console says goes to $CONSOLE.
 # Virtual clock: one instruction is 2^SHIFT ns and idle time is skipped, so the host's load does not enter the guest's
 # time; that needs one processor (QEMU: "-icount"). Host clock: for looking, never for gates. Becomes QEMU: call it in a
 # process of its own.
 boot() {
-    local share=$1 limit=$2 clock=()
-    shift 2
+    local share=$1 folder=$2 limit=$3 clock=()
+    shift 3
     case $CLOCK in
         virtual)
             clock=(-accel "tcg,thread=single" -smp 1 -icount "shift=$SHIFT,sleep=off"
@@ -15,62 +16,77 @@ boot() {
             ;;
         host) clock=(-accel "tcg,thread=multi" -smp 1) ;;
     esac
-    rm -f "$share/status"
+    rm -f "$share/$folder/status"
     exec timeout --kill-after=5 "$limit" qemu-system-aarch64 -M "virt,gic-version=3" -cpu cortex-a72 -m 768 "${clock[@]}" \
-        -nodefaults -no-user-config -no-reboot -display none -monitor none -nic none -serial "file:$WORK/console.log" \
+        -nodefaults -no-user-config -no-reboot -display none -monitor none -nic none -serial "file:$CONSOLE" \
         -kernel "$WORK/vmlinuz" -initrd "$WORK/initrd" \
-        -append "console=ttyAMA0 rdinit=/init quiet panic=-1 systemd.show_status=0 mitigations=off nokaslr audit=0" \
+        -append "console=ttyAMA0 rdinit=/init quiet panic=-1 systemd.show_status=0 mitigations=off nokaslr audit=0 hil.folder=$folder" \
         -fsdev "local,id=share,path=$share,security_model=none" -device "virtio-9p-pci,fsdev=share,mount_tag=hil" "$@"
 }
 
-new_share() {
+new_folder() {
     rm -rf "$1"
     mkdir -p "$1"
     echo "$GUEST_LIMIT_S" > "$1/limit"
 }
 
-# What the guest says as it says it, until the process ends.
+# What a guest says as it says it, until the process ends; after a row the time that it took of this machine's.
 follow() {
-    local file=$1 process=$2
+    local file=$1 process=$2 line last=$SECONDS
     : > "$file"
-    tail -n +1 -f --pid="$process" "$file" 2> /dev/null
+    tail -n +1 -f --pid="$process" "$file" 2> /dev/null | while IFS= read -r line; do
+        case $line in
+            '{"'*) continue ;;
+            *' virtual s]')
+                line="${line%]}, $((SECONDS - last)) s of this machine]"
+                last=$SECONDS
+                ;;
+        esac
+        say "$line"
+    done
 }
 
-# Whoever stops the run stops the machine.
-qemu_pid=''
-stop_qemu() { [ -z "$qemu_pid" ] || kill "$qemu_pid" 2> /dev/null || true; }
+# Whoever stops the run stops its machines.
+machines=()
+stop_machines() { [ ${#machines[@]} -eq 0 ] || kill "${machines[@]}" 2> /dev/null || true; }
 
-# Runs the job in $SHARE; its lines go to standard error, so that standard output keeps the result.
-run_rows() {
-    local code=0
-    boot "$SHARE" "$WALL_LIMIT_S" < /dev/null > "$WORK/qemu.log" 2>&1 &
-    qemu_pid=$!
-    follow "$SHARE/said" "$qemu_pid" | grep -v '^{.*"passed":' >&2 || true
-    wait "$qemu_pid" || code=$?
-    qemu_pid=''
-    [ "$code" = 0 ] || say "   QEMU ended with $code: $(tail -1 "$WORK/qemu.log")"
+# Runs the job of a folder of $SHARE, or of $SHARE itself; its lines go to standard error, so that standard output keeps the
+# result. Which machine ended wrongly is said, and counted by what is missing.
+run_guest() {
+    local folder=$1 code=0 process teller CONSOLE=$WORK/console.log log=$WORK/qemu.log
+    [ "$folder" = . ] || { CONSOLE=$SHARE/$folder/console.log log=$SHARE/$folder/qemu.log; }
+    # The lock is the run's, not a machine's that outlives it.
+    boot "$SHARE" "$folder" "$WALL_LIMIT_S" < /dev/null > "$log" 2>&1 8>&- &
+    process=$!
+    trap 'kill $process 2> /dev/null; exit' TERM
+    follow "$SHARE/$folder/said" "$process" &
+    teller=$!
+    wait "$process" || code=$?
+    wait "$teller" || true
+    [ "$code" = 0 ] || say "   QEMU ended with $code: $(tail -1 "$log")"
     return 0
 }
 
 # Says why if not: whether the watchdog, and nothing else, ended a machine whose kernel had crashed. The panic spins, and with the clock
 # of the rows a spinning second is a minute of this machine's; 16 ns an instruction make it seconds.
 watchdog_ends_a_crash() {
-    local share=$WORK/share-watchdog code=0 SHIFT=4 answers=$WORK/qmp.log fifo=$WORK/qmp.in
-    new_share "$share"
+    local share=$WORK/share-watchdog code=0 SHIFT=4 CONSOLE=$WORK/console-watchdog.log process
+    local answers=$WORK/qmp.log fifo=$WORK/qmp.in
+    new_folder "$share"
     install -m 755 "$RIG/guest/crash" "$share/job"
     rm -f "$fifo"
     mkfifo "$fifo"
     exec 9<> "$fifo"
     echo '{"execute":"qmp_capabilities"}' >&9
-    boot "$share" 300 -device i6300esb -action watchdog=poweroff -qmp stdio <&9 > "$answers" 2>&1 &
-    qemu_pid=$!
-    wait "$qemu_pid" || code=$?
-    qemu_pid=''
+    boot "$share" . 300 -device i6300esb -action watchdog=poweroff -qmp stdio <&9 > "$answers" 2>&1 8>&- &
+    process=$!
+    trap 'kill $process 2> /dev/null; exit' TERM
+    wait "$process" || code=$?
     exec 9>&-
     rm -f "$fifo"
     [ -f "$share/armed" ] || { echo "the watchdog was not armed: $(tail -2 "$share/said" 2> /dev/null)"; return 1; }
     [ ! -f "$share/status" ] || { echo "the kernel survived its crash"; return 1; }
-    grep -q 'Kernel panic' "$WORK/console.log" || { echo "no panic on the console"; return 1; }
+    grep -q 'Kernel panic' "$CONSOLE" || { echo "no panic on the console"; return 1; }
     [ "$code" = 0 ] || { echo "nothing ended the machine (QEMU: $code)"; return 1; }
     grep -q '"event": *"WATCHDOG"' "$answers" || { echo "the machine ended without its watchdog"; return 1; }
 }

@@ -1,0 +1,103 @@
+//! A table of open files of a thread's own. What such a thread opens is closed by the kernel when that thread dies, not
+//! when the last thread of the process has gone and all its memory was given back: whoever is at the other end of a
+//! connection learns of a killed process at once.
+
+#![allow(unsafe_code)] // close_range of libc: rustix does not have it
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Room for what a thread keeps, with the three standard streams.
+const MOST: usize = 16;
+
+/// Gives the calling thread a table of its own, in which only the standard streams and `keep` are open; everything else
+/// that the process has open stays open for the other threads alone. What any of them opens later is not seen by the
+/// others.
+///
+/// For the first lines of a thread. From then on it must neither use nor close a descriptor that is not in `keep` and that
+/// it did not open itself, and must hand none to another thread: its numbers mean nothing there.
+///
+/// # Errors
+///
+/// `close_range` (Linux 5.9) is not there or is forbidden: nothing has changed then.
+pub fn own_table(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut open: heapless::Vec<u32, MOST> = (0..3).collect();
+    for descriptor in keep {
+        let number = descriptor.as_raw_fd().cast_unsigned();
+        open.push(number).map_err(|_| io::Error::other("too many descriptors to keep"))?;
+    }
+    open.sort_unstable();
+    let mut first = 0;
+    for number in open {
+        close(first, number.checked_sub(1))?;
+        first = number + 1;
+    }
+    close(first, Some(u32::MAX))
+}
+
+/// Closes from `first` to `last`, of which there may be none, in a table of this thread's own.
+fn close(first: u32, last: Option<u32>) -> io::Result<()> {
+    let Some(last) = last.filter(|last| *last >= first) else { return Ok(()) };
+    // SAFETY: three plain numbers. With CLOSE_RANGE_UNSHARE the kernel copies the table first if it is shared, so that no
+    // descriptor of another thread is closed; the caller keeps to those that were kept.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_UNSHARE) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use std::io::{Read, Write};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    fn is_closed(stream: &UnixStream) -> bool {
+        let mut waits = [PollFd::new(stream, PollFlags::IN)];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        poll(&mut waits, Some(&at_once)).is_ok_and(|found| found == 1)
+    }
+
+    #[test]
+    fn what_is_kept_works_and_the_rest_is_the_other_threads_alone() {
+        let (mut kept, mut kept_far) = UnixStream::pair().unwrap();
+        let (other, other_far) = UnixStream::pair().unwrap();
+        let (ready, is_ready) = channel();
+        let (go, may_go) = channel::<()>();
+        let thread = thread::spawn(move || {
+            let done = own_table(&[kept.as_fd()]);
+            ready.send(done.is_ok()).unwrap();
+            may_go.recv().unwrap();
+            kept.write_all(b"here").unwrap();
+            drop(kept);
+            done
+        });
+        assert!(is_ready.recv().unwrap());
+        assert!(!is_closed(&other_far));
+        drop(other);
+        assert!(is_closed(&other_far), "the thread has kept a copy of what it was not to keep");
+        go.send(()).unwrap();
+        thread.join().unwrap().unwrap();
+        let mut heard = [0; 4];
+        kept_far.read_exact(&mut heard).unwrap();
+        assert_eq!(&heard, b"here");
+    }
+
+    #[test]
+    fn what_the_thread_opened_is_closed_by_its_end() {
+        let socket = std::env::temp_dir().join(format!("ganglion-table-{}", std::process::id()));
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let at = socket.clone();
+        // The connection is never closed by hand: the kernel does it when the thread is gone.
+        let thread = thread::spawn(move || {
+            own_table(&[]).map(|()| std::mem::forget(UnixStream::connect(at).unwrap()))
+        });
+        let (far, _) = listener.accept().unwrap();
+        thread.join().unwrap().unwrap();
+        std::fs::remove_file(&socket).unwrap();
+        let mut nothing = [0; 1];
+        assert_eq!((&far).read(&mut nothing).unwrap(), 0);
+    }
+}
