@@ -7,7 +7,7 @@ use ganglion::hil::{self, Figures, HilError, Loop, LoopFault};
 use ganglion::sim::Plant;
 use ganglion::time::{Clock, Instant, MonotonicClock, Span};
 use std::collections::VecDeque;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -126,7 +126,11 @@ fn measure(first_in_place: bool, second_in_place: bool) -> Result<Figures, HilEr
     let board = board::built_in("sim").unwrap().unwrap().board;
     let wires: Arc<dyn Wires> = Arc::new(Looped { first_in_place, second_in_place, ..Looped::new(&board) });
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
-    hil::measure(&board, &wires, LINES, 20, &clock, &Arc::new(AtomicBool::new(false)), |_| {})
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let figures = hil::measure(&board, &wires, LINES, 20, &clock, &interrupted, |_| {});
+    // Whoever asks afterwards whether somebody has interrupted it must not be told so by the bench's own end.
+    assert!(!interrupted.load(Ordering::Relaxed));
+    figures
 }
 
 #[test]

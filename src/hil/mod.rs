@@ -94,7 +94,7 @@ impl fmt::Display for HilError {
 impl std::error::Error for HilError {}
 
 /// Measures `samples` passes over `lines` with the runtime of `board` between them. The motors run: wheels off the
-/// ground. Ends early, with what it has, once `interrupted`.
+/// ground. Ends early, with what it has, once `interrupted`, which it only looks at.
 pub fn measure(
     board: &Board,
     wires: &Arc<dyn Wires>,
@@ -117,21 +117,23 @@ pub fn measure(
     let first = clock.now() + START_UP;
     robot.tick.start_at(first);
 
-    let (taken, done) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+    let (taken, over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
     let mut loops = episode::Episodes::new(gpio, lines, bench.period, clock.clone());
-    let (count, ended, stop) = (taken.clone(), done.clone(), interrupted.clone());
+    let (count, stop) = (taken.clone(), over.clone());
     let passes = thread::Builder::new().name("hil".into()).spawn(move || {
         become_real_time(&plan, Role::Edges);
         let outcome = loops.run(samples, &count, &stop);
-        ended.store(true, Ordering::Release);
         stop.store(true, Ordering::Release); // the runtime ends with its bench
         outcome
     });
     let passes = passes.map_err(|error| HilError::Drive(DriveError::Thread(error)))?;
-    let driven = drive::run(robot, clock, first + UNTIL_DONE, interrupted, plan, |_| {
+    let driven = drive::run(robot, clock, first + UNTIL_DONE, &over, plan, |_| {
         watch(taken.load(Ordering::Relaxed));
+        if interrupted.load(Ordering::Acquire) {
+            over.store(true, Ordering::Release);
+        }
     });
-    interrupted.store(true, Ordering::Release); // where the runtime could not start, nothing will answer
+    over.store(true, Ordering::Release); // where the runtime could not start, nothing will answer
     let passed = passes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
     driven.map_err(HilError::Drive)?;
     let passed = passed.map_err(HilError::Loop)?;

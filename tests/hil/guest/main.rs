@@ -249,3 +249,23 @@ fn one(row: &Row, bench: &mut Bench, boards: &Boards, baseline: &Baseline) -> io
         Course::Soak(seconds) => soak::drive(&mut place, seconds),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_guests_that_share_a_folder_one_takes_a_row() {
+        let claims = std::env::temp_dir().join(format!("hil-claims-{}", std::process::id()));
+        std::fs::create_dir_all(&claims).unwrap();
+        let folder = claims.display().to_string();
+        let wishes = || Wishes::read(&["--claims", &folder, "--only", "soak,mcu-nack"]).unwrap();
+        let (first, second) = (wishes(), wishes());
+        let row = ROWS.iter().find(|row| first.wants(row)).unwrap();
+        assert_eq!([first.takes(row).unwrap(), second.takes(row).unwrap()], [true, false]);
+        std::fs::remove_dir_all(&claims).unwrap();
+        assert!(first.takes(row).is_err(), "no folder, no claim");
+        assert!(Wishes::read(&[]).unwrap().takes(row).unwrap());
+        assert!(Wishes::read(&["--claims"]).is_none());
+    }
+}
