@@ -341,10 +341,11 @@ impl FarSide {
             self.next_ready = None;
             return;
         };
-        // The edges until the next refresh; a rate beyond the refresh's repeats the same sample, and is not wanted here.
+        // The edges until the refresh after the next, which comes a little later than it is due: a sample whose edge fell in
+        // between would never be announced. A rate beyond the refresh's repeats the same sample, and is not wanted here.
         let every = every.max(REFRESH);
         let mut next = self.next_ready.unwrap_or(now + every);
-        while next < now + REFRESH {
+        while next < now + REFRESH.times(2) {
             if next >= now {
                 pulse(line, next, out);
             }

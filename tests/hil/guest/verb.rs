@@ -22,7 +22,7 @@ const TARGET_US: f64 = 10_000.0;
 const PATIENCE: Span = Span::from_millis(120_000);
 
 /// Runs the verb for so many passes.
-pub fn measure(place: &mut Place<'_>, samples: u32) -> io::Result<Outcome> {
+pub fn measure(place: &mut Place<'_>, passes: u32) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
     let bench = &mut *place.bench;
     bench.renew(11)?;
@@ -37,7 +37,7 @@ pub fn measure(place: &mut Place<'_>, samples: u32) -> io::Result<Outcome> {
         Command::Terminal(RESPONSE, Some((mcu, pulse_register(motor)))),
     ])?;
     let [stimulus, sensor, response] = [STIMULUS, SENSOR, RESPONSE].map(|line| line.to_string());
-    let samples = samples.to_string();
+    let samples = passes.to_string();
     let words = [
         "hil",
         "--board",
@@ -59,7 +59,7 @@ pub fn measure(place: &mut Place<'_>, samples: u32) -> io::Result<Outcome> {
         None => outcome.fault("it does not end"),
     }
     bench.send(&[Command::Wire(SENSOR, None), Command::Terminal(RESPONSE, None)])?;
-    judge(&verb.report().unwrap_or(Value::Null), &samples, &mut outcome);
+    judge(&verb.report().unwrap_or(Value::Null), passes, &mut outcome);
     outcome.demand(!bench.seen(|record| record.is_moving()), || "a motor runs after the end".into());
     // Nothing is said of where the car went: on a real bench its wheels are off the ground.
     scene::frames(bench, &mut outcome);
@@ -67,11 +67,11 @@ pub fn measure(place: &mut Place<'_>, samples: u32) -> io::Result<Outcome> {
 }
 
 /// The verb's own object: every pass answered, and the figures that a person would see.
-fn judge(report: &Value, samples: &str, outcome: &mut Outcome) {
+fn judge(report: &Value, passes: u32, outcome: &mut Outcome) {
     let loops = &report["sensor_to_motor_us"];
     outcome.demand(report["passed"] == true, || format!("the verb does not pass: {report}"));
     outcome.demand(report["unanswered"] == 0, || format!("{} without an answer", report["unanswered"]));
-    outcome.demand(loops["n"].to_string() == samples, || format!("{} of {samples} passes", loops["n"]));
+    outcome.demand(loops["n"] == passes, || format!("{} of {passes} passes", loops["n"]));
     let p999 = loops["p999"].as_f64().unwrap_or(f64::INFINITY);
     outcome.demand(p999 <= TARGET_US, || format!("p99.9 {p999:.1} virtual us, {TARGET_US} allowed"));
     for (name, key) in [
@@ -105,7 +105,7 @@ mod tests {
             let mut report = sound.clone();
             report[change.0] = change.1;
             let mut outcome = Outcome::default();
-            judge(&report, "10", &mut outcome);
+            judge(&report, 10, &mut outcome);
             outcome.passed()
         };
         assert!(judged(("passed", json!(true))));

@@ -143,7 +143,8 @@ fn a_trigger_makes_an_echo_as_long_as_sound_takes_or_as_the_row_wants_it() {
     let short = ping(&mut wires, Echo::Short);
     assert_eq!(short[1].1.less(short[0].1), Span::from_micros(50));
     assert_eq!(ping(&mut wires, Echo::Late)[0].1, Span::from_micros(10_450));
-    assert_eq!(ping(&mut wires, Echo::Double).len(), 4);
+    let double = ping(&mut wires, Echo::Double);
+    assert_eq!((double.len(), double[3].1.less(double[0].1)), (4, Span::from_micros(3_200)));
     assert_eq!(ping(&mut wires, Echo::Held).len(), 1);
 }
 
@@ -202,4 +203,25 @@ fn the_inertial_sensor_sleeps_until_woken_and_then_announces_its_samples() {
     let mut out = Vec::new();
     wires.far.sample_at(45.0, wires.now, &mut out);
     assert_eq!(out.len(), 3, "the sample and both edges of its pulse");
+}
+
+#[test]
+fn no_sample_goes_unannounced_because_a_refresh_came_late() {
+    let mut wires = Wires::new();
+    for set in [[0x6B, 0], [0x1A, 3], [0x19, 9], [0x38, 1]] {
+        wires.take(Happening::Write, 0x68, &set); // awake, 1 kHz / 10, with its edge
+    }
+    let mut rises = Vec::new();
+    for nth in 0..400 {
+        let late = Span::from_micros(30 + 40 * (nth % 3));
+        wires.now += REFRESH + late;
+        wires.out.clear();
+        wires.far.refresh(wires.now, &mut wires.out);
+        rises.extend(wires.out.iter().filter_map(|command| match command {
+            Command::LineAt(line, true, at) if *line == offset(READY) => Some(*at),
+            _ => None,
+        }));
+    }
+    assert!(rises.len() > 190);
+    assert!(rises.windows(2).all(|two| two[1].since(two[0]) == Span::from_millis(10)), "{rises:?}");
 }
