@@ -15,7 +15,7 @@ use std::io;
 const TIMES: usize = 200;
 /// Attempts: some find the motors at rest.
 const ATTEMPTS: usize = 4 * TIMES;
-/// Phases are spread over this: a multiple of every period of the board.
+/// Phases are spread over this: a multiple of every fast period of the board.
 const PHASES: Span = Span::from_millis(60);
 /// Golden ratio, in 1/1000: phases that follow it are spread evenly however many there are.
 const GOLDEN: u64 = 618;
@@ -92,8 +92,7 @@ fn once(bench: &mut Bench, from: From, nth: u64, load: Option<&Load>) -> io::Res
     }
     bench.wait(RUNNING);
     bench.seen(Record::begin_anew);
-    let phase = Span::from_nanos(PHASES.as_nanos() / 1000 * (nth * GOLDEN % 1000));
-    let at = bench.now() + LEAD + phase;
+    let at = moment(bench.now() + LEAD, nth);
     if let Some(load) = load {
         bench.wait_until(at - LOADED);
         load.work(true)?;
@@ -134,6 +133,15 @@ fn once(bench: &mut Bench, from: From, nth: u64, load: Option<&Load>) -> io::Res
     }
 }
 
+/// The first moment from `soonest` on that lies at the phase of loop `nth`. Phases are those of one clock for all loops:
+/// counted from whenever a loop happens to begin they would be drawn by lot, and two of two hundred, which are the 99th
+/// percentile, would be another figure in each run.
+fn moment(soonest: Instant, nth: u64) -> Instant {
+    let round = PHASES.as_nanos();
+    let phase = round / 1000 * (nth * GOLDEN % 1000);
+    soonest + Span::from_nanos((phase + round - soonest.as_nanos() % round) % round)
+}
+
 /// What `edge` led to: `None`: nothing yet; `Some(None)`: the motors stood, or were being stopped for what was seen before
 /// it, so that no stop can be told to be its own.
 fn answer(record: &Record, edge: Instant) -> Option<Option<[Span; 3]>> {
@@ -167,6 +175,22 @@ mod tests {
 
     fn us(us: u64) -> Instant {
         Instant::from_nanos(1000 * us)
+    }
+
+    #[test]
+    fn loops_are_begun_at_phases_of_one_clock_spread_evenly() {
+        let round = PHASES.as_nanos();
+        let mut phases: Vec<u64> = (1..=200)
+            .map(|nth| {
+                let soonest = Instant::from_nanos(nth * nth * 7_654_321);
+                let at = moment(soonest, nth);
+                assert!(at >= soonest && at.since(soonest) < PHASES);
+                at.as_nanos() % round
+            })
+            .collect();
+        phases.sort_unstable();
+        // 200 of them in 60 ms are 300 us apart in the mean.
+        assert!(phases.windows(2).all(|two| (60_000..=600_000).contains(&(two[1] - two[0]))), "{phases:?}");
     }
 
     #[test]

@@ -526,7 +526,7 @@ impl Course {
 impl Service {
     fn words(self) -> &'static str {
         match self {
-            Service::Start => "ready, drives, and is not root",
+            Service::Start => "ready, drives, is not root; told to stop: still within 500 ms",
             Service::Stop => "SIGSTOP: still within the guard's patience + 20 ms, one restart, drives again",
             Service::Kill => "SIGKILL: still within 100 ms, one restart, drives again",
             Service::BadBoard => "exit 78, no restart, no motion",

@@ -34,6 +34,8 @@ const WATCHDOG: Span = Span::from_millis(5_000);
 /// EX_NOPERM and EX_CONFIG.
 const NO_PERMISSION: u64 = 77;
 const BAD_BOARD: u64 = 78;
+/// From `systemctl stop` to motors that stand: the tool and systemd themselves, then ten slots at most.
+const TOLD: Limit = Limit::Ms(500);
 /// A crash loop would have started it some times by then.
 const NO_LOOP: Span = Span::from_millis(4_000);
 
@@ -107,11 +109,14 @@ fn acted_on(bench: &mut Bench, service: Service, outcome: &mut Outcome) -> io::R
     let id = number("MainPID")? as u32;
     let user = process::status(id, "Uid");
     outcome.demand(user.is_some_and(|user| user != 0), || format!("it runs as user {user:?}"));
-    if service == Service::Start {
-        return Ok(());
-    }
     bench.wait(Span::from_millis(300));
     moved(bench, bench.now() + AGAIN);
+    if service == Service::Start {
+        let told = bench.now();
+        run("systemctl", &["stop", RUNTIME])?;
+        still(bench, told, TOLD, outcome);
+        return Ok(());
+    }
     let (signal, limit) = match service {
         Service::Stop => (Signal::STOP, Limit::Patience),
         _ => (Signal::KILL, Limit::Ms(100)),
