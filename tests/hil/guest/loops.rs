@@ -65,7 +65,7 @@ pub fn close(place: &mut Place<'_>, name: &str, closed: Loop, baseline: &Baselin
     outcome.latency(&format!("{name}.still"), Latency::of(stills));
     let said = scene.end(bench, &mut outcome)?;
     outcome.note(format!("{} slots skipped", said["slots_skipped"]));
-    scene::laws(bench, &mut outcome)?;
+    scene::laws_of_a_long_way(bench, &mut outcome)?;
     Ok(outcome)
 }
 

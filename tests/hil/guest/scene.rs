@@ -197,6 +197,17 @@ pub fn laws(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     Ok(())
 }
 
+/// The same for a car that is on its way for long: among discs, with a sonar that sees 30 degrees, it may brush one with its
+/// side. It runs into no wall, and does not fall.
+pub fn laws_of_a_long_way(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
+    let report = bench.act(|far, now, _| far.report(now))?;
+    let contacts = report.contacts;
+    outcome.note(format!("{:.1} m driven, contacts {contacts:?}", report.distance_m));
+    outcome.demand(contacts.walls == 0 && contacts.falls == 0, || format!("the car: {contacts:?}"));
+    frames(bench, outcome);
+    Ok(())
+}
+
 /// The part of it that no car is needed for.
 pub fn frames(bench: &Bench, outcome: &mut Outcome) {
     let (strays, lost) = bench.seen(|record| (record.strays().to_vec(), record.lost()));
