@@ -154,22 +154,18 @@ impl Mpu6050 {
         period.clamp(1, 256).saturating_sub(1) as u8
     }
 
-    /// A sample that can be meant, or what is the matter with it. Acceleration is read in any case: gravity is never zero,
-    /// and tells a chip that measures from one that does not.
-    fn burst(&self, i2c: &mut dyn I2c) -> Result<Burst, DeviceFault> {
+    /// Reads acceleration, and temperature where it is wanted: a sample that can be meant, or what is the matter with it.
+    /// Acceleration is read in any case: gravity is never zero, and tells a chip that measures from one that does not.
+    fn begin(&self, bytes: &mut [u8; BURST_BYTES], i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
         let register = BURST;
-        let wants = |what: fn(&ImuQuantity) -> bool| self.outputs.iter().any(what);
-        let first = if wants(|q| matches!(q, ImuQuantity::Temperature)) { WITH_TEMPERATURE } else { VECTOR };
-        let mut bytes = [0; BURST_BYTES];
-        self.read(BURST, &mut bytes[..first], i2c)?;
-        if bytes[..first].iter().all(|byte| *byte == 0xFF) {
+        let warmth = self.outputs.iter().any(|quantity| matches!(quantity, ImuQuantity::Temperature));
+        let first = &mut bytes[..if warmth { WITH_TEMPERATURE } else { VECTOR }];
+        self.read(BURST, first, i2c)?;
+        if first.iter().all(|byte| *byte == 0xFF) {
             return Err(DeviceFault::DeadBytes { register });
         }
-        if bytes[..VECTOR] != [0; VECTOR] {
-            if wants(|q| matches!(q, ImuQuantity::Rotation(_))) {
-                self.read(ROTATION, &mut bytes[WITH_TEMPERATURE..], i2c)?;
-            }
-            return Ok(Burst::of(&bytes));
+        if first[..VECTOR] != [0; VECTOR] {
+            return Ok(());
         }
         // Noise alone is some counts on each axis. A chip that reset itself sleeps, and shows zeros while it does.
         if self.register(PWR_MGMT_1, i2c)? & SLEEP != 0 {
@@ -177,6 +173,18 @@ impl Mpu6050 {
         }
         Err(DeviceFault::DeadBytes { register })
     }
+
+    /// Says those of the outputs that rotation tells, or the others.
+    fn tell(&self, rotation: bool, burst: Result<Burst, DeviceFault>, say: &mut Say<'_>) {
+        let outputs = self.outputs.iter().enumerate().filter(|(_, quantity)| turns(quantity) == rotation);
+        for (nth, &quantity) in outputs {
+            say(nth, burst.and_then(|burst| burst.value(quantity)));
+        }
+    }
+}
+
+fn turns(quantity: &ImuQuantity) -> bool {
+    matches!(quantity, ImuQuantity::Rotation(_))
 }
 
 impl Polled for Mpu6050 {
@@ -207,12 +215,16 @@ impl Polled for Mpu6050 {
         Ok(())
     }
 
+    /// The lean is said before rotation is read: a robot that leans over is stopped first.
     fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
-        let burst = self.burst(ports.i2c);
-        for (nth, &quantity) in self.outputs.iter().enumerate() {
-            say(nth, burst.and_then(|burst| burst.value(quantity)));
+        let mut bytes = [0; BURST_BYTES];
+        let mut read = self.begin(&mut bytes, ports.i2c);
+        self.tell(false, read.map(|()| Burst::of(&bytes)), say);
+        if read.is_ok() && self.outputs.iter().any(turns) {
+            read = self.read(ROTATION, &mut bytes[WITH_TEMPERATURE..], ports.i2c);
         }
-        match burst {
+        self.tell(true, read.map(|()| Burst::of(&bytes)), say);
+        match read {
             Err(fault) if fault.ends_poll() => Err(fault),
             _ => Ok(()),
         }
@@ -293,7 +305,7 @@ mod tests {
         let (turn, heat) = (ImuQuantity::Rotation(Axis::X), ImuQuantity::Temperature);
         let (said, outcome) =
             polled(&mut chip(&[ImuQuantity::Roll, turn, heat]), &mut script(&[with_temperature, rotation]));
-        assert_eq!((said, outcome), (vec![(0, Ok(0.0)), (1, Ok(2.0)), (2, Ok(36.53))], Ok(())));
+        assert_eq!((said, outcome), (vec![(0, Ok(0.0)), (2, Ok(36.53)), (1, Ok(2.0))], Ok(())));
         let lean = [ImuQuantity::Roll, ImuQuantity::Pitch];
         assert_eq!(polled(&mut chip(&lean), &mut script(&[gravity])).1, Ok(()), "1 + 6 bytes");
         let (said, _) = polled(&mut chip(&[turn]), &mut script(&[gravity, rotation]));
@@ -301,13 +313,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stop_between_the_two_transfers_leaves_no_reading() {
+    fn a_stop_between_the_two_transfers_leaves_the_lean_and_no_rotation() {
         let gave_way = DeviceFault::Bus { register: 0x43, fault: BusFault::Preempted };
         let mut i2c =
             FakeI2c::new().write_read(0x68, &[0x3B], &bytes(LEVEL)[..6]).fault(0x68, BusFault::Preempted);
         let outputs = [ImuQuantity::Roll, ImuQuantity::Rotation(Axis::Z)];
         let (said, outcome) = polled(&mut chip(&outputs), &mut i2c);
-        assert_eq!((said, outcome), (vec![(0, Err(gave_way)), (1, Err(gave_way))], Err(gave_way)));
+        assert_eq!((said, outcome), (vec![(0, Ok(0.0)), (1, Err(gave_way))], Err(gave_way)));
         assert!(gave_way.gave_way() && !gave_way.needs_reset() && !gave_way.needs_set_up());
     }
 

@@ -21,6 +21,7 @@ use crate::frame::Fault;
 use crate::reflex::Cause;
 use crate::time::{Clock, Instant, Span};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// What a bus thread is made of.
 pub struct BusParts {
@@ -89,18 +90,19 @@ struct Wire {
 impl Wire {
     /// A call that nothing overtakes: a stop, or one while the motors stand.
     fn call<R>(&mut self, clock: &dyn Clock, call: impl FnOnce(&mut Ports<'_>) -> R) -> R {
-        self.through(&OvertakenClock { clock, watch: None, demand: None }, call)
+        self.through(&OvertakenClock { clock, watch: None, demand: None, crossed: None }, call)
     }
 
-    /// A call that gives way to a halt, and to `demand`, between any two transfers.
+    /// A call that gives way to a halt, to `demand`, and to what it finds itself (`crossed`), between any two transfers.
     fn yielding<R>(
         &mut self,
         clock: &dyn Clock,
         demand: Option<&Demand>,
+        crossed: Option<&AtomicBool>,
         call: impl FnOnce(&mut Ports<'_>) -> R,
     ) -> R {
         let watch = self.watch.take(); // lent, for the length of the call
-        let outcome = self.through(&OvertakenClock { clock, watch: watch.as_ref(), demand }, call);
+        let outcome = self.through(&OvertakenClock { clock, watch: watch.as_ref(), demand, crossed }, call);
         self.watch = watch;
         outcome
     }
@@ -198,7 +200,7 @@ impl I2cWorker {
         let Some(motors) = &mut self.motors else { return };
         let (counters, began) = (self.counters.as_ref(), clock.now());
         let demand = (!self.overtaken).then_some(self.demand.as_ref());
-        let outcome = self.wire.yielding(clock, demand, |ports| motors.write(ports, counters));
+        let outcome = self.wire.yielding(clock, demand, None, |ports| motors.write(ports, counters));
         self.overtaken = outcome.is_err_and(DeviceFault::gave_way);
         self.account(outcome, true, began, clock.now());
         if !self.obey_halt(clock) && self.overtaken {
@@ -225,8 +227,11 @@ impl I2cWorker {
         let (polls, outlet, devices) = (&mut self.polls, &mut self.outlet, &self.counters.devices);
         let began = clock.now();
         let demand = (!asked && polls.yields(place)).then_some(self.demand.as_ref());
-        let outcome =
-            self.wire.yielding(clock, demand, |ports| polls.call(place, asked, ports, outlet, devices));
+        let crossed = AtomicBool::new(false);
+        let stops = self.motors.is_some().then_some(&crossed);
+        let outcome = self.wire.yielding(clock, demand, stops, |ports| {
+            polls.call(place, asked, ports, outlet, devices, &crossed)
+        });
         let Outcome { transfer, controller, crossed } = outcome;
         self.account(transfer, controller, began, clock.now());
         if asked && transfer.is_err_and(DeviceFault::gave_way) {

@@ -9,6 +9,7 @@ use crate::device::{DeviceFault, Polled, Ports};
 use crate::frame::{Fault, Reading};
 use crate::reflex::Cause;
 use crate::time::{Instant, Span};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Longest pause between two tries of a device that does not answer: one that was plugged in again is back within this.
 const LONGEST_PAUSE: Span = Span::from_millis(2_000);
@@ -124,7 +125,8 @@ impl Polls {
         }
     }
 
-    /// Calls the device at `place`: sets it up if it has to be, else polls it. `asked`: its line asked for it.
+    /// Calls the device at `place`: sets it up if it has to be, else polls it. `asked`: its line asked for it. `stop` is set
+    /// as soon as a reading crosses into a rule that stops: what is left of the poll may wait.
     pub fn call(
         &mut self,
         place: usize,
@@ -132,6 +134,7 @@ impl Polls {
         ports: &mut Ports<'_>,
         outlet: &mut Outlet,
         counts: &[DeviceCounters],
+        stop: &AtomicBool,
     ) -> Outcome {
         let poll = &mut self.polls[place];
         let counts = &counts[place];
@@ -139,7 +142,7 @@ impl Polls {
         if poll.fresh {
             return Outcome { transfer: poll.set_up(ports, outlet, counts), controller, crossed: None };
         }
-        let (transfer, crossed) = poll.read(asked, ports, outlet, &mut self.snaps, counts);
+        let (transfer, crossed) = poll.read(asked, ports, outlet, &mut self.snaps, counts, stop);
         Outcome { transfer, controller, crossed }
     }
 }
@@ -183,6 +186,7 @@ impl Poll {
         outlet: &mut Outlet,
         snaps: &mut Snaps,
         counts: &DeviceCounters,
+        stop: &AtomicBool,
     ) -> (Result<(), DeviceFault>, Option<Cause>) {
         let stamp = ports.clock.now();
         let (mut crossed, mut sense) = (None, false);
@@ -195,6 +199,7 @@ impl Poll {
             if let Ok(value) = value {
                 sense = true;
                 crossed = crossed.max(snaps.look(channel, value));
+                stop.fetch_or(crossed.is_some(), Ordering::Relaxed);
             }
             outlet.stage(Reading { channel, value: value.map_err(DeviceFault::into), stamp });
         });

@@ -7,6 +7,7 @@ use super::demand::Demand;
 use super::halt::HaltWatch;
 use crate::bus::{BusFault, I2c, Op};
 use crate::time::{Clock, Instant, Span};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Before the first and the second retry: a device that is busy for a moment, a spark of the brushes.
 /// Two retries with their pauses take less than a poll of the slowest chip.
@@ -77,12 +78,17 @@ pub(super) struct OvertakenClock<'a> {
     pub watch: Option<&'a HaltWatch>,
     /// `None`: nor by a device that asks.
     pub demand: Option<&'a Demand>,
+    /// Set when a reading of this very call says that the motors must stop.
+    pub crossed: Option<&'a AtomicBool>,
 }
 
 impl OvertakenClock<'_> {
-    /// Whether a halt was raised that nobody has obeyed yet, or a device asks that may go first.
+    /// Whether a halt was raised that nobody has obeyed yet, a reading has just given a reason for one, or a device asks
+    /// that may go first.
     pub fn is_overtaken(&self) -> bool {
-        self.watch.is_some_and(HaltWatch::is_raised) || self.demand.is_some_and(Demand::is_raised)
+        self.watch.is_some_and(HaltWatch::is_raised)
+            || self.crossed.is_some_and(|crossed| crossed.load(Ordering::Relaxed))
+            || self.demand.is_some_and(Demand::is_raised)
     }
 }
 
@@ -115,7 +121,7 @@ mod tests {
     use crate::sense::halt::Halt;
     use crate::time::SimClock;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::sync::atomic::AtomicU64;
 
     const HAT: u8 = 0x14;
     const IMU: u8 = 0x68;
@@ -127,7 +133,7 @@ mod tests {
             i2c = i2c.write(address, &[1, 2, 3]);
         }
         let (clock, counters) = (SimClock::new(), BusCounters::default());
-        let clock = OvertakenClock { clock: &clock, watch: None, demand: None };
+        let clock = OvertakenClock { clock: &clock, watch: None, demand: None, crossed: None };
         let mut bus =
             Retrying { i2c: &mut i2c, clock: &clock, counters: &counters, fragile: Some(HAT), answered: 0 };
         let written = bus.write(address, &[1, 2, 3]);
@@ -194,7 +200,7 @@ mod tests {
         let counters = BusCounters::default();
         // The third try, 400 us after the first, is not in the script.
         let mut i2c = FakeI2c::new().fault(IMU, BusFault::Nack).fault(IMU, BusFault::Nack);
-        let halted = OvertakenClock { clock: &clock, watch: Some(&watch), demand: None };
+        let halted = OvertakenClock { clock: &clock, watch: Some(&watch), demand: None, crossed: None };
         let mut bus =
             Retrying { i2c: &mut i2c, clock: &halted, counters: &counters, fragile: Some(HAT), answered: 0 };
         assert_eq!(bus.write(IMU, &[1]), Err(BusFault::Preempted));
@@ -202,7 +208,7 @@ mod tests {
         assert_eq!(clock.now(), after(300), "within a piece of the wait");
         // The stop itself is not overtaken, and neither are its waits.
         let mut i2c = FakeI2c::new().fault(HAT, BusFault::Nack).write(HAT, &[1]);
-        let through = OvertakenClock { clock: &clock, watch: None, demand: None };
+        let through = OvertakenClock { clock: &clock, watch: None, demand: None, crossed: None };
         let mut bus =
             Retrying { i2c: &mut i2c, clock: &through, counters: &counters, fragile: Some(HAT), answered: 0 };
         assert_eq!((bus.write(HAT, &[1]), clock.now()), (Ok(()), after(400)));
@@ -214,7 +220,7 @@ mod tests {
         let watch = HaltWatch::new(halt.clone());
         let clock = HaltAt { clock: SimClock::new(), halt, at: Instant::NEVER, sleeps: AtomicU64::new(0) };
         let end = Instant::ZERO + Span::from_micros(1_050);
-        OvertakenClock { clock: &clock, watch: Some(&watch), demand: None }.sleep_until(end);
+        OvertakenClock { clock: &clock, watch: Some(&watch), demand: None, crossed: None }.sleep_until(end);
         assert_eq!((clock.now(), clock.sleeps.load(Ordering::Relaxed)), (end, 11));
     }
 }

@@ -59,7 +59,9 @@ fn sensor(board: &Board, kind: &SensorKind) -> String {
         }
         SensorKind::Hwmon { chip, label, per_unit } => format!("hwmon {chip} {label} x {per_unit}"),
         SensorKind::Thermal { zone } => format!("zone {zone}"),
-        SensorKind::Ads1115 { .. } | SensorKind::GpuSysfs { .. } => format!("{kind:?}"),
+        SensorKind::Ads1115 { .. } | SensorKind::GpuSysfs { .. } | SensorKind::Recall { .. } => {
+            format!("{kind:?}")
+        }
         SensorKind::MotorEcho { motor } => format!("echo of {}", board.motors[*motor].name),
         SensorKind::Least { of } => {
             let names: Vec<&str> = of.iter().map(|at| board.sensors[*at].name.as_str()).collect();
@@ -227,11 +229,13 @@ fn the_virtual_bench_is_the_v4_with_other_wires_and_an_inertial_sensor() {
         .replace(
             "Cliff: ground-left",
             "sensor roll: mpu6050 0x68 Roll ready 10 10 ms deg\n\
-             sensor pitch: mpu6050 0x68 Pitch ready 10 10 ms deg, optional\nCliff: ground-left",
+             sensor pitch: mpu6050 0x68 Pitch ready 10 10 ms deg, optional\n\
+             sensor turn: mpu6050 0x68 Rotation(Z) ready 10 10 ms deg/s, optional\n\
+             sensor imu-warmth: mpu6050 0x68 Temperature ready 10 10 ms degC, optional\nCliff: ground-left",
         )
         .replace(
             "field 16^3 8 -> 5 every 20 ms",
-            "Tilt: roll >= 20, clear 15: Still\nTilt: roll <= -20, clear -15: Still\nfield 8^3 10 -> 5 every 50 ms",
+            "Tilt: roll >= 20, clear 15: Still\nTilt: roll <= -20, clear -15: Still\nfield 8^3 12 -> 5 every 100 ms",
         );
     assert_eq!(facts(&bench), wanted);
     assert_eq!(bench.i2c[0].node, I2cNode::Adapter("hilplant".to_string()));
