@@ -40,10 +40,11 @@ use verdict::{Baseline, Outcome};
 
 const USAGE: &str = "hil-guest: what runs on the virtual bench
 
-  hil-guest bench [--only NAME[,NAME]] [--out DIR]            all rows, or those whose names contain one of these;
-                  [--claims DIR] [--baseline FILE]            the last line is one JSON object. Guests that share
-                  [--brain FILE]                              DIR each take a row that none of them has taken; FILEs
-                                                              are the record of latencies and a field already taught
+  hil-guest bench [--only NAME[,NAME]]                        all rows, or those whose names contain one of these,
+                  [--without NAME[,NAME]] [--out DIR]         without those that contain one of these; the last line
+                  [--claims DIR] [--baseline FILE]            is one JSON object. Guests that share DIR each take a
+                  [--brain FILE]                              row that none of them has taken; FILEs are the record
+                                                              of latencies and a field already taught
   hil-guest bench --list                                      the rows
   hil-guest plant                                             the far side alone, until it is ended
   hil-guest table                                             the rows as docs/virtual-bench-rows.md has them
@@ -90,6 +91,7 @@ fn usage() -> ExitCode {
 /// What `bench` was asked for.
 struct Wishes {
     only: Vec<String>,
+    without: Vec<String>,
     out: PathBuf,
     claims: Option<PathBuf>,
     baseline: Option<PathBuf>,
@@ -99,11 +101,13 @@ struct Wishes {
 impl Wishes {
     fn read(words: &[&str]) -> Option<Wishes> {
         let out = PathBuf::from(".");
-        let mut wishes = Wishes { only: Vec::new(), out, claims: None, baseline: None, brain: None };
+        let (only, without) = (Vec::new(), Vec::new());
+        let mut wishes = Wishes { only, without, out, claims: None, baseline: None, brain: None };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {
                 "--only" => wishes.only.extend(words.next()?.split(',').map(String::from)),
+                "--without" => wishes.without.extend(words.next()?.split(',').map(String::from)),
                 "--out" => wishes.out = PathBuf::from(words.next()?),
                 "--claims" => wishes.claims = Some(PathBuf::from(words.next()?)),
                 "--baseline" => wishes.baseline = Some(PathBuf::from(words.next()?)),
@@ -115,7 +119,8 @@ impl Wishes {
     }
 
     fn wants(&self, row: &Row) -> bool {
-        self.only.is_empty() || self.only.iter().any(|part| row.name.contains(part.as_str()))
+        let named = |parts: &[String]| parts.iter().any(|part| row.name.contains(part.as_str()));
+        (self.only.is_empty() || named(&self.only)) && !named(&self.without)
     }
 
     /// Whether this guest is the one that carries the row out: of those that share a folder, the first that asks.
