@@ -9,3 +9,4 @@
 #include "motor.cu"
 #include "metrics.cu"
 #include "half.cu"
+#include "memory.cu"

@@ -4,6 +4,7 @@
 mod algebra;
 mod bench;
 mod capacity;
+mod card;
 mod episodes;
 mod identity;
 mod places;

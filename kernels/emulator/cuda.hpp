@@ -23,9 +23,11 @@
 #define __host__
 #define __global__
 #define __launch_bounds__(...)
+#define __forceinline__ inline
 #define __shared__ static // one block at a time
 
 struct uint3 { unsigned x, y, z; };
+struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct alignas(8) short4 { short x, y, z, w; };
@@ -237,6 +239,22 @@ inline unsigned __ballot_sync(unsigned mask, bool says) {
   for (unsigned lane = 0; lane < emulator::LANES; lane++) ballot |= static_cast<unsigned>(offered[lane]) << lane;
   return ballot;
 }
+template <class Number> Number __shfl_sync(unsigned mask, Number value, unsigned lane) {
+  return emulator::shuffle(mask, value, lane % emulator::LANES);
+}
+/// One rounding each: the library is compiled without contraction.
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline float __fsqrt_rn(float a) { return std::sqrt(a); }
+inline unsigned __float_as_uint(float value) {
+  unsigned bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline int __dp4a(int a, int b, int sum) {
   for (int byte = 0; byte < 4; byte++) sum += static_cast<std::int8_t>(a >> 8 * byte) * static_cast<std::int8_t>(b >> 8 * byte);

@@ -1,4 +1,5 @@
-/// The kernels of ganglion.cu by name, to be run on the emulator, all with the same two arguments.
+/// The kernels of ganglion.cu by name, to be run on the emulator, all with the same two arguments: a table, of
+/// brains or of whatever else, and two numbers.
 #pragma once
 #include "cuda.hpp"
 #include "../ganglion.cu"
@@ -7,15 +8,25 @@ namespace emulator {
 
 struct Kernel {
   const char* name;
-  void (*run)(const Brain*, Launch);
+  void (*run)(const void*, Launch);
+  std::size_t table; // bytes for each z of the grid
 };
-#define KERNEL(name) {#name, name}
+
+/// A kernel whatever its table.
+template <class Table, void (*kernel)(const Table*, Launch)> void run_on(const void* table, Launch launch) {
+  kernel(static_cast<const Table*>(table), launch);
+}
+#define KERNEL(name) {#name, run_on<Brain, name>, sizeof(Brain)}
+#define MEMORY(name) {#name, run_on<Sheet, name>, sizeof(Sheet)}
 constexpr Kernel KERNELS[] = {
     KERNEL(sense),          KERNEL(evolve_4),        KERNEL(evolve_8),   KERNEL(evolve_16), KERNEL(evolve_32),
     KERNEL(evolve_64),      KERNEL(features),        KERNEL(library),    KERNEL(bank_scan_half),
     KERNEL(bank_scan_bytes), KERNEL(bank_score),     KERNEL(remember),   KERNEL(experience), KERNEL(learn_gain),
     KERNEL(learn_apply),    KERNEL(predict),         KERNEL(motor),      KERNEL(metrics),   KERNEL(enter_half),
-    KERNEL(leave_half)};
+    KERNEL(leave_half),     MEMORY(convolve_128),    MEMORY(convolve_256), MEMORY(convolve_512),
+    MEMORY(convolve_1024),  MEMORY(convolve_2048),   MEMORY(convolve_4096), MEMORY(convolve_8192),
+    MEMORY(superpose_leaves), MEMORY(superpose_join), MEMORY(nearest_scan), MEMORY(nearest_join)};
+#undef MEMORY
 #undef KERNEL
 
 /// The kernel of that name; null if there is none.
@@ -27,19 +38,19 @@ inline const Kernel* find_kernel(const char* name) {
 }
 
 struct Arguments {
-  void (*run)(const Brain*, Launch);
-  const Brain* brains;
+  void (*run)(const void*, Launch);
+  const void* table;
   Launch launch;
 };
 
 inline void run_arguments(void* arguments) {
   const auto* with = static_cast<const Arguments*>(arguments);
-  with->run(with->brains, with->launch);
+  with->run(with->table, with->launch);
 }
 
 /// Runs a kernel over a grid.
-inline void launch(const Kernel& kernel, uint3 grid, unsigned threads, bool reversed, const Brain* brains, Launch how) {
-  Arguments with = {kernel.run, brains, how};
+inline void launch(const Kernel& kernel, uint3 grid, unsigned threads, bool reversed, const void* table, Launch how) {
+  Arguments with = {kernel.run, table, how};
   launch(grid, threads, reversed, run_arguments, &with);
 }
 

@@ -74,10 +74,10 @@ void launch_kernel() {
   const auto order = take<std::uint32_t>();
   const auto grid = take<uint3>();
   const auto threads = take<std::uint32_t>(), brains = take<std::uint32_t>();
-  const auto* table = reinterpret_cast<const Brain*>(place(brains, 0, sizeof(Brain)));
   const auto how = take<Launch>();
   const emulator::Kernel* kernel = emulator::find_kernel(name);
   if (kernel == nullptr) refuse("no such kernel");
+  const void* table = place(brains, 0, kernel->table);
   emulator::launch(*kernel, grid, threads, order == 1, table, how);
   check_margins(name);
 }

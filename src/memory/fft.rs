@@ -64,7 +64,7 @@ pub struct Tables {
 }
 
 /// exp(-2 pi i k / n), computed in f64 and rounded.
-fn turn(k: usize, n: usize) -> (f32, f32) {
+pub(super) fn turn(k: usize, n: usize) -> (f32, f32) {
     // Exact where the circle crosses an axis: sin(pi) is not 0 in f64.
     match (4 * (k % n)).checked_div(n) {
         Some(quarter) if 4 * (k % n) == quarter * n => {

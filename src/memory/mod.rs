@@ -7,7 +7,9 @@
 //! every number of threads gives the same bits. What is made once (vectors from a seed, powers, inverses) is
 //! f64, rounded at its end.
 //!
-//! Not here: a GPU, and when a robot remembers what. Nothing here belongs into the tick.
+//! `gpu` does the same on a card, bit for bit.
+//!
+//! Not here: when a robot remembers what. Nothing here belongs into the tick.
 
 pub mod dim;
 pub mod fault;
@@ -21,6 +23,7 @@ pub mod record;
 pub mod resonator;
 pub mod spatial;
 pub mod episodic;
+pub mod gpu;
 mod convolve;
 mod fft;
 mod reduce;

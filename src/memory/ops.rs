@@ -93,11 +93,7 @@ impl Workspace {
         out: &mut [f32],
     ) -> Result<(), Fault> {
         let d = self.d.get();
-        let rows = self.whole_rows("first factor", a)?;
-        if b.len() != d {
-            self.fits("second factor", b.len(), rows)?;
-        }
-        self.fits("out", out.len(), rows)?;
+        convolution_rows(self.d, a, b, out)?;
         for (number, (row, to)) in a.chunks_exact(d).zip(out.chunks_exact_mut(d)).enumerate() {
             if b.len() > d || number == 0 {
                 let b = if b.len() > d { &b[number * d..][..d] } else { b };
@@ -125,13 +121,7 @@ impl Workspace {
         length: Length,
         out: &mut [f32],
     ) -> Result<(), Fault> {
-        let count = self.whole_rows("rows", rows)?;
-        if let Some(weights) = weights
-            && weights.len() != count
-        {
-            return Err(Fault::Count { what: "weights", wanted: count, found: weights.len() });
-        }
-        self.fits("out", out.len(), 1)?;
+        rows_and_weights(self.d, rows, weights, out)?;
         let (leaf, unit) = (&mut *self.leaf, length == Length::Unit);
         self.level.run(Superpose { rows, weights, leaf, out, unit });
         Ok(())
@@ -188,16 +178,51 @@ impl Workspace {
 
     /// Whole rows in `numbers`.
     pub(super) fn whole_rows(&self, what: &'static str, numbers: &[f32]) -> Result<usize, Fault> {
-        let d = self.d.get();
-        let rows = self.d.rows(numbers.len());
-        rows.ok_or(Fault::Shape { what, d, wanted: numbers.len().div_ceil(d), found: numbers.len() })
+        whole_rows(self.d, what, numbers)
     }
 
     /// Whether `found` numbers are `wanted` rows.
     pub(super) fn fits(&self, what: &'static str, found: usize, wanted: usize) -> Result<(), Fault> {
-        let d = self.d.get();
-        if found == wanted * d { Ok(()) } else { Err(Fault::Shape { what, d, wanted, found }) }
+        fits(self.d, what, found, wanted)
     }
+}
+
+fn whole_rows(dim: Dim, what: &'static str, numbers: &[f32]) -> Result<usize, Fault> {
+    let d = dim.get();
+    let rows = dim.rows(numbers.len());
+    rows.ok_or(Fault::Shape { what, d, wanted: numbers.len().div_ceil(d), found: numbers.len() })
+}
+
+fn fits(dim: Dim, what: &'static str, found: usize, wanted: usize) -> Result<(), Fault> {
+    let d = dim.get();
+    if found == wanted * d { Ok(()) } else { Err(Fault::Shape { what, d, wanted, found }) }
+}
+
+/// How many rows are to be bound, if the slices fit each other; wherever it is done.
+pub(super) fn convolution_rows(dim: Dim, a: &[f32], b: &[f32], out: &[f32]) -> Result<usize, Fault> {
+    let rows = whole_rows(dim, "first factor", a)?;
+    if b.len() != dim.get() {
+        fits(dim, "second factor", b.len(), rows)?;
+    }
+    fits(dim, "out", out.len(), rows)?;
+    Ok(rows)
+}
+
+/// How many rows are to be laid over each other, if the slices fit; wherever it is done.
+pub(super) fn rows_and_weights(
+    dim: Dim,
+    rows: &[f32],
+    weights: Option<&[f32]>,
+    out: &[f32],
+) -> Result<usize, Fault> {
+    let count = whole_rows(dim, "rows", rows)?;
+    if let Some(weights) = weights
+        && weights.len() != count
+    {
+        return Err(Fault::Count { what: "weights", wanted: count, found: weights.len() });
+    }
+    fits(dim, "out", out.len(), 1)?;
+    Ok(count)
 }
 
 /// The order in which a cosine is made of a product and two inverse lengths.

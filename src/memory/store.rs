@@ -126,6 +126,11 @@ impl Store {
         &self.block.rows[..self.len() * self.dim.get()]
     }
 
+    /// One over the length of each row.
+    pub(super) fn inverse_lengths(&self) -> &[f32] {
+        &self.block.inverse[..self.len()]
+    }
+
     /// Takes a vector; returns its row.
     pub fn push(&mut self, vector: &[f32]) -> Result<usize, Fault> {
         if self.len() == self.capacity {

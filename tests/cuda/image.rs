@@ -49,6 +49,7 @@ fn the_image_is_what_the_oldest_driver_takes() {
 #[test]
 fn the_image_holds_every_kernel_and_no_other() {
     let mut wanted: Vec<String> = [4, 8, 16, 32, 64].map(|n| format!("evolve_{n}")).into();
+    wanted.extend([128, 256, 512, 1024, 2048, 4096, 8192].map(|d| format!("convolve_{d}")));
     for (_, text) in kernel_sources() {
         for (at, entry) in text.match_indices("extern \"C\" __global__ void ") {
             let rest = &text[at + entry.len()..];
@@ -57,7 +58,7 @@ fn the_image_holds_every_kernel_and_no_other() {
             wanted.extend(rest.split_once('(').map(|(name, _)| name.to_string()));
         }
     }
-    wanted.retain(|name| !name.contains('#')); // the macro that makes the entries of evolve
+    wanted.retain(|name| !name.contains('#')); // the macros that make entries by size
     wanted.sort();
     let entries = image();
     let mut found: Vec<String> = entries

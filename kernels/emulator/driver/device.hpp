@@ -73,13 +73,13 @@ struct Watching {
   }
 };
 
-/// Every address in the tables of `robots` must be of memory that the device may touch, or null.
+/// Every address in the tables of a launch must be of memory that the device may touch, or null.
 inline int check_table(const Operation& it) {
-  const std::size_t bytes = it.grid.z * sizeof(Brain);
+  const std::size_t bytes = it.grid.z * it.function->kernel->table;
   if (device.memory.check_device(it.function->entry.name.c_str(), it.from, bytes) != OK) return ILLEGAL_ADDRESS;
   const auto* words = reinterpret_cast<const std::uintptr_t*>(it.from);
   for (std::size_t word = 0; word < bytes / sizeof(std::uintptr_t); word++) {
-    if (words[word] == 0 || device.memory.check_device("an address in the table of brains", words[word], 0) == OK) continue;
+    if (words[word] == 0 || device.memory.check_device("an address in the table", words[word], 0) == OK) continue;
     return say(ILLEGAL_ADDRESS, "word %zu of the table that %s got points nowhere", word, it.function->entry.name.c_str());
   }
   return OK;
@@ -87,7 +87,7 @@ inline int check_table(const Operation& it) {
 
 /// Runs a kernel; what no GPU would survive is a code.
 inline int run_kernel(const Operation& it, bool backwards) {
-  const auto* table = reinterpret_cast<const Brain*>(it.from);
+  const auto* table = reinterpret_cast<const void*>(it.from);
   const Watching watching;
   const int code = sigsetjmp(launch_end, 0);
   if (code != 0) {

@@ -25,6 +25,7 @@ mod watch;
 mod fixture;
 
 pub use brains::MOST_ROBOTS;
+pub use image::files as image_files;
 pub use report::{DeviceFacts, DeviceTimes, KernelFacts, Unfit};
 
 use super::shape::{BANK_TOP, BLEND_TOP, FieldPlan};

@@ -1,0 +1,84 @@
+//! Why a card cannot be had, and why an operation on one was not done.
+
+use crate::gpu::{Absence, GpuError};
+use crate::memory::fault::Fault;
+use std::fmt;
+
+/// Why there is no card for a memory. Shown, it is a sentence.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Unfit {
+    /// No GPU that can be used.
+    Absent(Absence),
+    /// No transform on a card is long enough.
+    Length {
+        /// Numbers in a row.
+        d: usize,
+        /// Numbers that its transform would take.
+        needed: usize,
+    },
+    /// The card has less memory than the rows would take.
+    Memory {
+        /// Bytes that they would take.
+        wanted: usize,
+        /// Bytes that are free.
+        free: usize,
+    },
+    /// The driver refuses.
+    Gpu(GpuError),
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::Absent(absence) => absence.fmt(f),
+            Unfit::Length { d, needed } => write!(
+                f,
+                "rows of {d} numbers need a transform of {needed}, and what a block of a GPU shares holds {}; \
+                 a power of two, or at most {}, would do",
+                super::LONGEST,
+                super::LONGEST / 2
+            ),
+            Unfit::Memory { wanted, free } => {
+                write!(f, "the rows would take {wanted} bytes of the GPU's memory, {free} are free")
+            }
+            Unfit::Gpu(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Unfit {}
+
+/// Why an operation was not done. Whatever was to be written is as it was.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum CardFault {
+    /// The wish itself is wrong, on whatever it would be done.
+    Wish(Fault),
+    /// The driver refuses, or the device has failed; if it is lost, the card is of no further use.
+    Gpu(GpuError),
+    /// It did not come to an end in time; the card is of no further use.
+    Late,
+}
+
+impl fmt::Display for CardFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CardFault::Wish(fault) => fault.fmt(f),
+            CardFault::Gpu(error) => error.fmt(f),
+            CardFault::Late => f.write_str("the GPU does not come to an end with what it was given"),
+        }
+    }
+}
+
+impl std::error::Error for CardFault {}
+
+impl From<Fault> for CardFault {
+    fn from(fault: Fault) -> CardFault {
+        CardFault::Wish(fault)
+    }
+}
+
+impl From<GpuError> for CardFault {
+    fn from(error: GpuError) -> CardFault {
+        CardFault::Gpu(error)
+    }
+}

@@ -1,0 +1,408 @@
+//! The operations of the memory on a GPU: the same bits as on the processor (`docs/memory.md`, "On a GPU"). A
+//! [`Card`] is opened once, takes all its memory then and stays on its thread; no operation allocates. Rows come
+//! from the host and go back to it, or lie on the card already ([`Card::put`], [`Card::hold`]).
+//!
+//! It decides nothing: when a card is worth its copies is `choice`'s business, and what is done when one is lost
+//! is its owner's.
+
+mod fault;
+mod table;
+
+pub use fault::{CardFault, Unfit};
+
+use super::crew::Verb;
+use super::dim::Dim;
+use super::fault::Fault;
+use super::fft::LEAST_ROW;
+use super::nearest::{Best, MOST_TOP, Match};
+use super::ops::{Length, convolution_rows, rows_and_weights};
+use super::reduce::LEAF;
+use super::store::Store;
+use crate::field::cuda::image_files;
+use crate::gpu::{Found, Gpu, GpuError, Image, Kernel, Launch, Pinned, Pool, Priority, Stream, Watch, probe};
+use crate::time::{Clock, MonotonicClock, Span};
+use std::sync::Arc;
+use table::{F32, Layout, MOST_BLOCKS, Place, SHEET, Task};
+
+/// Longest transform: its numbers, 36 KiB with their padding, are what a block may share without asking.
+pub const LONGEST: usize = 8192;
+
+/// Threads of a block, and columns, as `kernels/memory.cu` has them.
+const COLUMNS: usize = 128;
+const JOINERS: u32 = 256;
+const SEEKERS: u32 = 256;
+const WARP: usize = 32;
+const SEEKING_WARPS: usize = SEEKERS as usize / WARP;
+const MOST_CONVOLVERS: usize = 512;
+
+/// Blocks of a scan for each multiprocessor: 64 warps, as many as any chip keeps under way.
+const BLOCKS_EACH: usize = 8;
+
+/// For so long a wait asks without a nap: a small batch is over by then.
+const AWAKE: Span = Span::from_micros(200);
+const NAP: Span = Span::from_micros(50);
+/// Longer than any operation takes, an emulated one on a busy machine included: beyond it the device hangs.
+const PATIENCE: Span = Span::from_millis(60_000);
+
+/// What a card is to have room for. All of it is taken at the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Rows of a batch.
+    pub rows: usize,
+    /// Queries of a search.
+    pub queries: usize,
+    /// Rows of the store that is held.
+    pub store: usize,
+}
+
+struct Kernels {
+    convolve: Kernel,
+    leaves: Kernel,
+    join: Kernel,
+    scan: Kernel,
+    merge: Kernel,
+}
+
+/// A GPU that works on rows of one length.
+pub struct Card {
+    dim: Dim,
+    found: Found,
+    room: Room,
+    layout: Layout,
+    /// Threads of a row's transform.
+    threads: u32,
+    blocks: usize,
+    /// Rows of the store that is held.
+    held: usize,
+    kernels: Kernels,
+    orders: Pinned,
+    first: Pinned,
+    second: Pinned,
+    back: Pinned,
+    stream: Stream,
+    pool: Pool,
+    _image: Image,
+    _gpu: Gpu,
+}
+
+/// Which of the two areas for rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Area {
+    /// First factors; rows to be added up.
+    First,
+    /// Second factors.
+    Second,
+}
+
+/// Numbers in the transform that rows of `d` numbers take.
+fn transform_of(d: usize) -> usize {
+    if d.is_power_of_two() && d >= LEAST_ROW { d } else { (2 * d - 1).next_power_of_two().max(LEAST_ROW) }
+}
+
+impl Card {
+    /// The GPU of this machine, or why it cannot be had. Its driver may take seconds to start.
+    pub fn open(dim: Dim, room: Room) -> Result<Card, Unfit> {
+        Card::open_with(dim, room, Arc::default())
+    }
+
+    /// The same with a watch that others hold too.
+    pub fn open_with(dim: Dim, room: Room, watch: Arc<Watch>) -> Result<Card, Unfit> {
+        let needed = transform_of(dim.get());
+        if needed > LONGEST {
+            return Err(Unfit::Length { d: dim.get(), needed });
+        }
+        let found = probe().map_err(Unfit::Absent)?;
+        let gpu = Gpu::open(&found, watch).map_err(Unfit::Gpu)?;
+        let blocks = (found.multiprocessors as usize * BLOCKS_EACH).clamp(1, MOST_BLOCKS);
+        let layout = Layout::new(dim, needed, room, blocks);
+        let free = gpu.memory_free().map_err(Unfit::Gpu)?;
+        if layout.bytes > free {
+            return Err(Unfit::Memory { wanted: layout.bytes, free });
+        }
+        let card = Card::made(dim, room, found, layout, blocks, gpu).map_err(Unfit::Gpu)?;
+        card.begin(needed).map_err(|fault| match fault {
+            CardFault::Gpu(error) => Unfit::Gpu(error),
+            fault => unreachable!("turns fit their place, and a device that was just opened: {fault}"),
+        })
+    }
+
+    fn made(
+        dim: Dim,
+        room: Room,
+        found: Found,
+        layout: Layout,
+        blocks: usize,
+        gpu: Gpu,
+    ) -> Result<Card, GpuError> {
+        let length = transform_of(dim.get());
+        let image = Image::load(&gpu, &found, &image_files())?;
+        let pinned = |bytes: usize| Pinned::take(&gpu, bytes.max(1));
+        let turns = table::turns_of(length) * 2 * F32;
+        Ok(Card {
+            kernels: Kernels {
+                convolve: image.kernel(&format!("convolve_{length}"))?,
+                leaves: image.kernel("superpose_leaves")?,
+                join: image.kernel("superpose_join")?,
+                scan: image.kernel("nearest_scan")?,
+                merge: image.kernel("nearest_join")?,
+            },
+            orders: pinned(SHEET)?,
+            first: pinned(layout.a.bytes.max(turns).max(dim.get() * F32))?,
+            second: pinned(layout.b.bytes.max(layout.weights.bytes))?,
+            back: pinned(layout.out.bytes.max(layout.best.bytes))?,
+            stream: Stream::new(&gpu, Priority::Low)?,
+            pool: Pool::take(&gpu, layout.bytes)?,
+            threads: (length / 8).clamp(WARP, MOST_CONVOLVERS) as u32,
+            held: 0,
+            _image: image,
+            _gpu: gpu,
+            dim,
+            found,
+            room,
+            layout,
+            blocks,
+        })
+    }
+
+    /// Brings the turns over.
+    fn begin(mut self, length: usize) -> Result<Card, CardFault> {
+        let turns = table::turns(length);
+        write(&turns, &mut self.first);
+        self.send(self.layout.turns, &self.first, turns.len() * F32)?;
+        self.settle()?;
+        Ok(self)
+    }
+
+    /// The GPU.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
+    /// Numbers in a row.
+    pub fn dim(&self) -> Dim {
+        self.dim
+    }
+
+    /// What there is room for.
+    pub fn room(&self) -> Room {
+        self.room
+    }
+
+    /// Memory taken on the device, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.layout.bytes
+    }
+
+    /// As [`super::Workspace::bind`] and `unbind`: rows to the card, results back.
+    pub fn convolve(
+        &mut self,
+        verb: Verb,
+        a: &[f32],
+        b: &[f32],
+        length: Length,
+        out: &mut [f32],
+    ) -> Result<(), CardFault> {
+        let rows = convolution_rows(self.dim, a, b, out)?;
+        self.in_room("rows", rows, self.room.rows)?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let one_key = b.len() == self.dim.get();
+        write(a, &mut self.first);
+        write(b, &mut self.second);
+        self.send(self.layout.a, &self.first, size_of_val(a))?;
+        self.send(self.layout.b, &self.second, size_of_val(b))?;
+        self.order_convolve(verb, rows, one_key, length)?;
+        self.fetch_out(out)
+    }
+
+    /// Lays rows into an area of the card, where they stay for [`Card::convolve_held`] and
+    /// [`Card::superpose_held`].
+    pub fn put(&mut self, area: Area, rows: &[f32]) -> Result<(), CardFault> {
+        let d = self.dim.get();
+        let wanted = rows.len().div_ceil(d);
+        let count = self.dim.rows(rows.len());
+        let count = count.ok_or(Fault::Shape { what: "rows", d, wanted, found: rows.len() })?;
+        self.in_room("rows", count, self.room.rows)?;
+        match area {
+            Area::First => {
+                write(rows, &mut self.first);
+                self.send(self.layout.a, &self.first, size_of_val(rows))?;
+            }
+            Area::Second => {
+                write(rows, &mut self.second);
+                self.send(self.layout.b, &self.second, size_of_val(rows))?;
+            }
+        }
+        self.settle()
+    }
+
+    /// The first `rows` rows of both areas, bound or unbound; the results stay on the card.
+    pub fn convolve_held(&mut self, verb: Verb, rows: usize, length: Length) -> Result<(), CardFault> {
+        self.in_room("rows", rows, self.room.rows)?;
+        if rows == 0 {
+            return Ok(());
+        }
+        self.order_convolve(verb, rows, false, length)?;
+        self.settle()
+    }
+
+    /// Brings results back.
+    pub fn fetch(&mut self, out: &mut [f32]) -> Result<(), CardFault> {
+        self.in_room("out", out.len().div_ceil(self.dim.get()), self.room.rows)?;
+        self.fetch_out(out)
+    }
+
+    /// As [`super::Workspace::superpose`].
+    pub fn superpose(
+        &mut self,
+        rows: &[f32],
+        weights: Option<&[f32]>,
+        length: Length,
+        out: &mut [f32],
+    ) -> Result<(), CardFault> {
+        let count = rows_and_weights(self.dim, rows, weights, out)?;
+        self.in_room("rows", count, self.room.rows)?;
+        write(rows, &mut self.first);
+        self.send(self.layout.a, &self.first, size_of_val(rows))?;
+        if let Some(weights) = weights {
+            write(weights, &mut self.second);
+            self.send(self.layout.weights, &self.second, size_of_val(weights))?;
+        }
+        self.order_superpose(count, weights.is_some(), length)?;
+        self.fetch_out(out)
+    }
+
+    /// The sum of the first `rows` rows of the first area; it stays on the card as the first result.
+    pub fn superpose_held(&mut self, rows: usize, length: Length) -> Result<(), CardFault> {
+        self.in_room("rows", rows, self.room.rows)?;
+        self.order_superpose(rows, false, length)?;
+        self.settle()
+    }
+
+    /// Copies a store's rows to the card, in place of those that it held.
+    pub fn hold(&mut self, store: &Store) -> Result<(), CardFault> {
+        if store.dim() != self.dim {
+            let (found, wanted) = (store.dim().get(), self.dim.get());
+            return Err(Fault::OtherDimension { what: "the store", found, wanted }.into());
+        }
+        self.in_room("store", store.len(), self.room.store)?;
+        self.held = 0;
+        let copies = [(self.layout.store, store.rows()), (self.layout.inverse, store.inverse_lengths())];
+        for (place, numbers) in copies {
+            // Piece by piece through what pinned memory there is: at least a row.
+            let step = self.first.len() / F32;
+            for (piece, numbers) in numbers.chunks(step).enumerate() {
+                write(numbers, &mut self.first);
+                let at = place.at + piece * step * F32;
+                self.send(Place { at, bytes: size_of_val(numbers) }, &self.first, size_of_val(numbers))?;
+                self.settle()?;
+            }
+        }
+        self.held = store.len();
+        Ok(())
+    }
+
+    /// As [`Store::nearest`], on the rows that the card holds.
+    pub fn nearest(&mut self, queries: &[f32], best: &mut [Best]) -> Result<(), CardFault> {
+        let (d, count) = (self.dim.get(), best.len());
+        if queries.len() != count * d {
+            return Err(Fault::Shape { what: "queries", d, wanted: count, found: queries.len() }.into());
+        }
+        super::vector::finite("queries", queries)?;
+        self.in_room("queries", count, self.room.queries)?;
+        best.iter_mut().for_each(Best::clear);
+        let wanted = best.iter().map(Best::wanted).max().unwrap_or(0).min(MOST_TOP);
+        if wanted == 0 || self.held == 0 {
+            return Ok(());
+        }
+        let blocks = self.held.div_ceil(SEEKING_WARPS).min(self.blocks);
+        write(queries, &mut self.second);
+        self.send(self.layout.b, &self.second, size_of_val(queries))?;
+        self.order(Task { rows: self.held, wanted, of_store: true, ..Task::default() })?;
+        let grid = [blocks as u32, count as u32, 1];
+        self.launch(self.kernels.scan, grid, SEEKERS, [0, 0])?;
+        self.launch(self.kernels.merge, [count as u32, 1, 1], WARP as u32, [blocks as u32, 0])?;
+        let from = self.pool.address() + self.layout.best.at as u64;
+        self.stream.copy_out(from, &self.back, 0..count * wanted * size_of::<u64>())?;
+        self.settle()?;
+        for (query, best) in best.iter_mut().enumerate() {
+            let own = table::keys(self.back.bytes(), query * wanted..(query + 1) * wanted);
+            own.filter_map(table::match_of).for_each(|(row, cosine)| best.offer(Match { row, cosine }));
+        }
+        Ok(())
+    }
+
+    fn in_room(&self, what: &'static str, found: usize, most: usize) -> Result<(), Fault> {
+        if found <= most { Ok(()) } else { Err(Fault::Range { what, found, least: 0, most }) }
+    }
+
+    fn order_convolve(
+        &mut self,
+        verb: Verb,
+        rows: usize,
+        one_key: bool,
+        length: Length,
+    ) -> Result<(), CardFault> {
+        let (unbind, unit) = (verb == Verb::Unbind, length == Length::Unit);
+        self.order(Task { rows, unbind, one_key, unit, ..Task::default() })?;
+        self.launch(self.kernels.convolve, [rows as u32, 1, 1], self.threads, [0, 0])
+    }
+
+    fn order_superpose(&mut self, rows: usize, weighted: bool, length: Length) -> Result<(), CardFault> {
+        self.order(Task { rows, weighted, unit: length == Length::Unit, ..Task::default() })?;
+        if rows > 0 {
+            let columns = self.dim.get().div_ceil(COLUMNS) as u32;
+            let grid = [columns, rows.div_ceil(LEAF) as u32, 1];
+            self.launch(self.kernels.leaves, grid, COLUMNS as u32, [0, 0])?;
+        }
+        self.launch(self.kernels.join, [1, 1, 1], JOINERS, [0, 0])
+    }
+
+    /// Hands over what is to be done.
+    fn order(&mut self, task: Task) -> Result<(), CardFault> {
+        let task = Task { d: self.dim.get(), ..task };
+        table::write_sheet(&self.layout, self.pool.address(), &task, self.orders.bytes_mut());
+        self.send(self.layout.sheet, &self.orders, SHEET)
+    }
+
+    fn launch(&self, kernel: Kernel, grid: [u32; 3], block: u32, words: [u32; 2]) -> Result<(), CardFault> {
+        let table = self.pool.address() + self.layout.sheet.at as u64;
+        Ok(self.stream.launch(&Launch { kernel, grid, block, table, words })?)
+    }
+
+    fn send(&self, place: Place, from: &Pinned, bytes: usize) -> Result<(), CardFault> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        Ok(self.stream.copy_in(self.pool.address() + place.at as u64, from, 0..bytes)?)
+    }
+
+    fn fetch_out(&mut self, out: &mut [f32]) -> Result<(), CardFault> {
+        let from = self.pool.address() + self.layout.out.at as u64;
+        self.stream.copy_out(from, &self.back, 0..size_of_val(out))?;
+        self.settle()?;
+        table::read_numbers(self.back.bytes(), out);
+        Ok(())
+    }
+
+    /// Waits until all is done that was handed over: every operation ends with it, so that pinned memory is free.
+    fn settle(&self) -> Result<(), CardFault> {
+        let clock = MonotonicClock;
+        let began = clock.now();
+        while !self.stream.is_done()? {
+            let now = clock.now();
+            if now.since(began) > PATIENCE {
+                return Err(CardFault::Late);
+            }
+            if now.since(began) > AWAKE {
+                clock.sleep_until(now + NAP);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn write(numbers: &[f32], to: &mut Pinned) {
+    table::write_numbers(numbers, to.bytes_mut());
+}

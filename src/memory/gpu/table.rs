@@ -1,0 +1,224 @@
+//! The tables that kernels get, as `kernels/memory.cuh` has them, and where everything lies on the card. Bytes
+//! only; who copies them is not its business.
+
+use super::Room;
+use crate::memory::dim::Dim;
+use crate::memory::fft::turn;
+use crate::memory::nearest::MOST_TOP;
+use crate::memory::reduce::LEAF;
+use std::ops::Range;
+
+/// Buffers begin at multiples of this: what the driver's own allocations do.
+const ALIGNMENT: usize = 256;
+/// Of a number, of an address and a key.
+pub const F32: usize = size_of::<f32>();
+const WORD: usize = size_of::<u64>();
+
+/// Addresses in a sheet, and where the task begins behind them.
+const ADDRESSES: usize = 10;
+const TASK_AT: usize = 128;
+const TASK_WORDS: usize = 8;
+/// Bytes of sheet and task, copied as one.
+pub const SHEET: usize = TASK_AT + TASK_WORDS * size_of::<u32>();
+
+/// Blocks of a scan at the most: each multiprocessor of the largest card has eight.
+pub const MOST_BLOCKS: usize = 1024;
+
+/// A range of bytes of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Offset in the pool.
+    pub at: usize,
+    /// Length.
+    pub bytes: usize,
+}
+
+/// Where everything is.
+#[derive(Clone, Copy, Debug)]
+pub struct Layout {
+    /// Sheet and task.
+    pub sheet: Place,
+    /// Turns of the transform.
+    pub turns: Place,
+    /// First factors, or rows to be added up.
+    pub a: Place,
+    /// Second factors, or queries.
+    pub b: Place,
+    /// Results.
+    pub out: Place,
+    /// Weights of a sum.
+    pub weights: Place,
+    /// Sums of leaves.
+    pub leaves: Place,
+    /// Rows of a store.
+    pub store: Place,
+    /// 1 over their lengths.
+    pub inverse: Place,
+    /// Best of each block.
+    pub found: Place,
+    /// Best of each query.
+    pub best: Place,
+    /// All of it.
+    pub bytes: usize,
+}
+
+impl Layout {
+    /// For rows of `dim` numbers that take transforms of `length`, with `blocks` blocks of a scan.
+    pub fn new(dim: Dim, length: usize, room: Room, blocks: usize) -> Layout {
+        let row = dim.get() * F32;
+        let mut bytes = 0;
+        let mut take = |count: usize, size: usize| {
+            let place = Place { at: bytes, bytes: count.saturating_mul(size) };
+            bytes = bytes.saturating_add(place.bytes.div_ceil(ALIGNMENT).max(1).saturating_mul(ALIGNMENT));
+            place
+        };
+        Layout {
+            sheet: take(1, SHEET),
+            turns: take(turns_of(length), 2 * F32),
+            a: take(room.rows, row),
+            b: take(room.rows.max(room.queries), row),
+            out: take(room.rows.max(1), row),
+            weights: take(room.rows, F32),
+            leaves: take(room.rows.div_ceil(LEAF), row),
+            store: take(room.store, row),
+            inverse: take(room.store, F32),
+            found: take(room.queries * blocks, MOST_TOP * WORD),
+            best: take(room.queries, MOST_TOP * WORD),
+            bytes,
+        }
+    }
+}
+
+/// Turns that a transform of `length` real numbers needs: the last leg of the last place of its first stage.
+pub const fn turns_of(length: usize) -> usize {
+    3 * length / 4
+}
+
+/// w(k, length), real and imaginary parts by turns: the very numbers that the processor uses.
+pub fn turns(length: usize) -> Vec<f32> {
+    (0..turns_of(length)).flat_map(|k| <[f32; 2]>::from(turn(k, length))).collect()
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Task {
+    /// Numbers in a row.
+    pub d: usize,
+    /// Rows of `a`.
+    pub rows: usize,
+    /// The second factors are involuted.
+    pub unbind: bool,
+    /// One second factor for all.
+    pub one_key: bool,
+    /// Results are scaled to length 1.
+    pub unit: bool,
+    /// Best matches of a query.
+    pub wanted: usize,
+    /// Sums have weights.
+    pub weighted: bool,
+    /// `a` is the store.
+    pub of_store: bool,
+}
+
+/// Sheet and task as the device reads them; `base` is the pool's address.
+pub fn write_sheet(layout: &Layout, base: u64, task: &Task, to: &mut [u8]) {
+    let at = |place: Place| base + place.at as u64;
+    let addresses: [u64; ADDRESSES] = [
+        at(layout.sheet) + TASK_AT as u64,
+        at(if task.of_store { layout.store } else { layout.a }),
+        at(layout.b),
+        at(layout.out),
+        at(layout.turns),
+        if task.weighted { at(layout.weights) } else { 0 },
+        at(layout.leaves),
+        at(layout.inverse),
+        at(layout.found),
+        at(layout.best),
+    ];
+    to[..SHEET].fill(0);
+    for (to, address) in to.chunks_exact_mut(WORD).zip(addresses) {
+        to.copy_from_slice(&address.to_le_bytes());
+    }
+    let flag = u32::from;
+    let words: [u32; TASK_WORDS] = [
+        task.d as u32,
+        task.rows as u32,
+        flag(task.unbind),
+        flag(task.one_key),
+        flag(task.unit),
+        task.wanted as u32,
+        0,
+        0,
+    ];
+    for (to, word) in to[TASK_AT..].chunks_exact_mut(size_of::<u32>()).zip(words) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// Puts numbers down as the device reads them.
+pub fn write_numbers(numbers: &[f32], to: &mut [u8]) {
+    for (to, number) in to.chunks_exact_mut(F32).zip(numbers) {
+        to.copy_from_slice(&number.to_le_bytes());
+    }
+}
+
+/// Takes numbers up.
+pub fn read_numbers(from: &[u8], numbers: &mut [f32]) {
+    for (number, from) in numbers.iter_mut().zip(from.as_chunks::<F32>().0) {
+        *number = f32::from_le_bytes(*from);
+    }
+}
+
+/// The cosine and the row of a key of `kernels/memory.cu`; `None`: no row.
+pub fn match_of(key: u64) -> Option<(u32, f32)> {
+    if key == 0 {
+        return None;
+    }
+    let order = (key >> 32) as u32;
+    let bits = if order >> 31 == 1 { order & 0x7fff_ffff } else { !order };
+    Some((!(key as u32), f32::from_bits(bits)))
+}
+
+/// The keys of a range of bytes.
+pub fn keys(bytes: &[u8], range: Range<usize>) -> impl Iterator<Item = u64> + '_ {
+    let all = bytes.as_chunks::<WORD>().0;
+    all.get(range).unwrap_or_default().iter().map(|key| u64::from_le_bytes(*key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_gives_back_what_it_was_made_of() {
+        // As `key_of` makes it: larger cosines give larger keys, of equal ones the lower row.
+        let key = |cosine: f32, row: u32| {
+            let bits = cosine.to_bits();
+            let order = if bits >> 31 == 1 { !bits } else { bits | 0x8000_0000 };
+            u64::from(order) << 32 | u64::from(!row)
+        };
+        let cosines = [-1.0, -0.5, -0.0, 0.0, 1e-30, 0.5, 1.0];
+        for (at, cosine) in cosines.into_iter().enumerate() {
+            assert_eq!(
+                match_of(key(cosine, 7)).map(|(row, c)| (row, c.to_bits())),
+                Some((7, cosine.to_bits()))
+            );
+            assert!(key(cosine, 7) > key(cosine, 8));
+            assert!(at == 0 || key(cosine, 9) > key(cosines[at - 1], 0));
+        }
+        assert_eq!(match_of(0), None);
+    }
+
+    #[test]
+    fn places_do_not_overlap_and_begin_where_they_may() {
+        let room = Room { rows: 7, queries: 3, store: 11 };
+        let layout = Layout::new(Dim::new(100).expect("a dimension"), 256, room, 5);
+        let Layout { sheet, turns, a, b, out, weights, leaves, store, inverse, found, best, bytes } = layout;
+        let all = [sheet, turns, a, b, out, weights, leaves, store, inverse, found, best];
+        for pair in all.windows(2) {
+            assert!(pair[0].at + pair[0].bytes <= pair[1].at && pair[1].at.is_multiple_of(ALIGNMENT));
+        }
+        assert!(best.at + best.bytes <= bytes);
+        assert_eq!((a.bytes, leaves.bytes, store.bytes), (2800, 400, 4400));
+    }
+}
