@@ -115,7 +115,7 @@ __device__ __forceinline__ void transform(Desk<N>& desk, const Source& source, c
 #pragma unroll
     for (unsigned e = 0; e < EACH; e++) {
       const unsigned t = e * THREADS + threadIdx.x;
-      if (t >= QUARTER) continue;
+      if (QUARTER < THREADS && t >= QUARTER) continue;
 #pragma unroll
       for (unsigned m = 0; m < 4; m++) {
         z[e][m] = bits == 0 ? source.get(desk, t + m * QUARTER) : desk.get(t + m * QUARTER);
@@ -130,7 +130,7 @@ __device__ __forceinline__ void transform(Desk<N>& desk, const Source& source, c
 #pragma unroll
     for (unsigned e = 0; e < EACH; e++) {
       const unsigned t = e * THREADS + threadIdx.x;
-      if (t >= QUARTER) continue;
+      if (QUARTER < THREADS && t >= QUARTER) continue;
       const unsigned q = t & ((1u << bits) - 1), p = t >> bits;
 #pragma unroll
       for (unsigned m = 0; m < 4; m++) desk.put(q + ((4 * p + m) << bits), z[e][m]);
@@ -229,7 +229,7 @@ template <unsigned D> __device__ __forceinline__ void convolve(const Sheet& shee
 #pragma unroll
   for (unsigned e = 0; e < PAIRS; e++) {
     const unsigned k = e * THREADS + threadIdx.x;
-    if (k < N / 2) kept[e] = untangle(pick(desk, k), turn(sheet.turns, k));
+    if (N / 2 >= THREADS || k < N / 2) kept[e] = untangle(pick(desk, k), turn(sheet.turns, k));
   }
   if (threadIdx.x == 0) desk.keep(desk.get(N / 2));
   __syncthreads(); // all have taken the factor
@@ -239,7 +239,7 @@ template <unsigned D> __device__ __forceinline__ void convolve(const Sheet& shee
 #pragma unroll
   for (unsigned e = 0; e < PAIRS; e++) {
     const unsigned k = e * THREADS + threadIdx.x;
-    if (k >= N / 2) continue;
+    if (N / 2 < THREADS && k >= N / 2) continue;
     const Complex w = turn(sheet.turns, k);
     const Both x = untangle(pick(desk, k), w);
     const Both z = tangle({product(x.near, kept[e].near, conjugated), product(x.far, kept[e].far, conjugated)}, w);
@@ -257,7 +257,7 @@ template <unsigned D> __device__ __forceinline__ void convolve(const Sheet& shee
     for (unsigned c = threadIdx.x; c < SUMS; c += THREADS) {
       float sum = 0.0f;
 #pragma unroll 2
-      for (unsigned i = c; i < (d + SUMS - 1) / SUMS * SUMS; i += SUMS) {
+      for (unsigned i = c; i - c < d; i += SUMS) {
         const float x = i < d ? result.number(i) : 0.0f;
         sum = fused(x, x, sum);
       }

@@ -2,6 +2,7 @@
 //! asked for, stillness is on the wire, the workers end, and only then the figures are taken.
 
 use crate::crew::{Stepper, Threads};
+use crate::memory::map::Feed;
 use crate::robot::Robot;
 use crate::rt::{Granted, Refusal, Role, RtPlan, become_real_time};
 use crate::tick::{Requests, Tick};
@@ -45,7 +46,7 @@ pub fn step(
     interrupted: &AtomicBool,
     mut watch: impl FnMut(&Recorder),
 ) -> Ending {
-    let Robot { mut tick, hands, mut records, requests, .. } = robot;
+    let Robot { mut tick, hands, mut records, requests, mut feed, .. } = robot;
     let mut stepper = Stepper::new(clock.clone());
     for hand in hands {
         stepper.add(hand.worker, hand.bell, Instant::ZERO);
@@ -55,7 +56,7 @@ pub fn step(
     while plan.goes_on(tick.slot(), interrupted, &requests) {
         stepper.run_until(tick.slot());
         tick.run();
-        drain(&mut records, &mut recorder);
+        drain(&mut records, &mut recorder, &mut feed);
         watch(&recorder);
     }
     let (elapsed, identity_holds) = (tick.grid.elapsed(), tick.grid.identity_holds(clock.now()));
@@ -107,7 +108,7 @@ pub fn run(
     plan: RtPlan,
     mut watch: impl FnMut(&Recorder),
 ) -> Result<Ending, DriveError> {
-    let Robot { tick, hands, mut records, requests, vitals, engine_refusals, .. } = robot;
+    let Robot { tick, hands, mut records, requests, vitals, engine_refusals, mut feed, .. } = robot;
     let mut recorder = tick.recorder();
     let mut threads = Threads::new();
     let mut bus_beat = Some(vitals.bus_beat()); // the motors' bus is the first
@@ -141,11 +142,11 @@ pub fn run(
     }
     while !ticking.is_finished() {
         thread::sleep(DRAIN_EVERY);
-        drain(&mut records, &mut recorder);
+        drain(&mut records, &mut recorder, &mut feed);
         watch(&recorder);
     }
     let joined = ticking.join();
-    drain(&mut records, &mut recorder);
+    drain(&mut records, &mut recorder, &mut feed);
     let granted = std::mem::take(&mut threads.granted);
     let hung = threads.end(END_PATIENCE);
     // The workers have stilled the motors; a panic of the tick may now go on.
@@ -177,9 +178,16 @@ fn tick_on(mut tick: Tick, until: Instant, interrupted: &AtomicBool, requests: &
     (tick, identity_holds)
 }
 
-fn drain(records: &mut rtrb::Consumer<crate::trace::Record>, recorder: &mut Recorder) {
+fn drain(
+    records: &mut rtrb::Consumer<crate::trace::Record>,
+    recorder: &mut Recorder,
+    feed: &mut Option<Feed>,
+) {
     while let Ok(record) = records.pop() {
         recorder.absorb(&record);
+        if let Some(feed) = feed {
+            feed.tell(&record);
+        }
     }
 }
 

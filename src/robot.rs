@@ -22,6 +22,7 @@ use crate::field::{Readout, ReadoutError};
 use crate::frame::Frame;
 use crate::guard::Sight;
 use crate::learn::imitate;
+use crate::memory::map::{Feed, Recollection};
 use crate::mode::Modes;
 use crate::reflex::Reflexes;
 use crate::rt::slot::slot;
@@ -152,6 +153,10 @@ pub struct Robot {
     pub halt: Arc<Halt>,
     /// The simulated world, where it stands in one.
     pub plant: Option<Plant>,
+    /// How the trace tells the map of each slot, where the board has a map.
+    pub feed: Option<Feed>,
+    /// The map, for those who ask.
+    pub recollection: Option<Recollection>,
     /// Stop requests.
     pub requests: Arc<Requests>,
     /// Signs of life of the tick.
@@ -203,6 +208,7 @@ impl Robot {
         let zero = plant.as_ref().map_or(first, Plant::zero);
         let faults = FieldFaults::new(&options.faults, zero);
         let (desk, snapshots) = kept.unzip();
+        let (feed, recollection) = wired.map.unzip();
         let mut field = link_field(board, brain, faults, desk, clock.is_real(), &bus_bell, &mut hands);
         last_cycle.into_iter().for_each(|last| field.continue_after(last));
         let tick = Tick {
@@ -234,6 +240,8 @@ impl Robot {
             senses: wired.senses,
             halt: wired.halt,
             plant,
+            feed,
+            recollection,
             requests,
             vitals,
             engine_name,

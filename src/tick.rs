@@ -20,8 +20,8 @@ use crate::wire::WireLink;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Workers that may feed readings beside each other: eight I2C buses, edges, lines, slow values.
-pub const MAX_INLETS: usize = 11;
+/// Workers that may feed readings beside each other: eight I2C buses, edges, lines, slow values, the map.
+pub const MAX_INLETS: usize = 12;
 
 /// What people and signals ask of a running robot. Read once a slot.
 #[derive(Debug, Default)]

@@ -1,10 +1,12 @@
-//! The holographic memory's operations on rows of one length, in batches of any size, on one thread or more,
-//! each beside a plain copy of as many bytes in the same run.
+//! The holographic memory's operations on rows of one length, in batches of any size, on one thread or more and on
+//! the GPU where there is one, each beside a plain copy of as many bytes in the same run.
 
 use super::copy::CopyCrew;
 use super::ended;
 use crate::field::cpu::Level;
+use crate::memory::choice::{CALIBRATION, Choice, Lies, Wish, file_for};
 use crate::memory::crew::{Crew, Keys, Verb};
+use crate::memory::gpu::{Area, Card, CardFault, Room};
 use crate::memory::nearest::Best;
 use crate::memory::{Dim, Fault, Length, Rows, Store, Workspace};
 use crate::seed::{Stream, uniform};
@@ -76,8 +78,10 @@ pub struct HrrFigure {
     pub d: usize,
     /// Rows.
     pub batch: usize,
-    /// Threads, the caller's included.
+    /// Threads, the caller's included; 0: the GPU did it.
     pub threads: usize,
+    /// Where the GPU's rows lay; none: the processor did it.
+    pub lies: Option<Lies>,
     /// Median of a call, microseconds.
     pub p50_us: f64,
     /// Lowest, microseconds.
@@ -105,6 +109,8 @@ pub struct HrrBench {
     pub cell: Span,
     /// Cells that would take more memory are left out.
     pub most_bytes: usize,
+    /// Where the choice between processor and GPU is to come from; what is measured here is measured all the same.
+    pub wish: Wish,
 }
 
 /// Why there are no figures.
@@ -114,6 +120,8 @@ pub enum HrrFault {
     Memory(Fault),
     /// The threads of the copy could not be started.
     Threads(std::io::Error),
+    /// The GPU failed.
+    Card(CardFault),
 }
 
 impl std::fmt::Display for HrrFault {
@@ -121,6 +129,7 @@ impl std::fmt::Display for HrrFault {
         match self {
             HrrFault::Memory(fault) => fault.fmt(f),
             HrrFault::Threads(error) => write!(f, "a thread cannot be started: {error}"),
+            HrrFault::Card(fault) => write!(f, "the GPU: {fault}"),
         }
     }
 }
@@ -128,6 +137,12 @@ impl std::fmt::Display for HrrFault {
 impl From<Fault> for HrrFault {
     fn from(fault: Fault) -> HrrFault {
         HrrFault::Memory(fault)
+    }
+}
+
+impl From<CardFault> for HrrFault {
+    fn from(fault: CardFault) -> HrrFault {
+        HrrFault::Card(fault)
     }
 }
 
@@ -142,6 +157,8 @@ pub struct HrrFigures {
     pub left_out: Vec<(usize, usize)>,
     /// Bytes of a store: (d, vectors, bytes).
     pub store_bytes: Vec<(usize, usize, usize)>,
+    /// By length of rows: who does what from which batch on, or why there is no GPU.
+    pub choices: Vec<(usize, String)>,
 }
 
 impl HrrBench {
@@ -150,10 +167,15 @@ impl HrrBench {
     pub fn run(&self, interrupted: &AtomicBool, mut watch: impl FnMut(f64)) -> Result<HrrFigures, HrrFault> {
         let mut figures = HrrFigures { simd: Level::best().name(), ..HrrFigures::default() };
         let all = self.dims.len() * self.batches.len();
+        let mut card: Option<Card> = None;
         for (done, (d, batch)) in
             self.dims.iter().flat_map(|d| self.batches.iter().map(move |b| (*d, *b))).enumerate()
         {
             let dim = Dim::new(d)?;
+            if done.is_multiple_of(self.batches.len()) {
+                drop(card.take()); // before another one takes its memory
+                card = self.card(dim, &mut figures.choices);
+            }
             figures.store_bytes.push((d, batch, Store::bytes_for(dim, batch)));
             watch(done as f64 / all as f64);
             if memory_of(d, batch) > self.most_bytes {
@@ -173,8 +195,65 @@ impl HrrBench {
                     figures.cells.push(self.measure(operation, &mut cell, &mut copy)?);
                 }
             }
+            let fits = |card: &&mut Card| batch <= card.room().rows;
+            if let Some(card) = card.as_mut().filter(fits) {
+                self.on_card(card, dim, batch, interrupted, &mut figures.cells)?;
+            }
         }
         Ok(figures)
+    }
+
+    /// The GPU with room for the largest batch that memory allows, if there is one, and what it would do.
+    fn card(&self, dim: Dim, choices: &mut Vec<(usize, String)>) -> Option<Card> {
+        let fits =
+            self.batches.iter().copied().filter(|batch| memory_of(dim.get(), *batch) <= self.most_bytes);
+        let rows = fits.max().unwrap_or(1);
+        match Card::open(dim, Room { rows, queries: 1, store: rows }) {
+            Ok(mut card) => {
+                let choice = Choice::of(&mut card, self.wish, file_for(dim).as_deref(), CALIBRATION);
+                choices.push((dim.get(), choice.to_string()));
+                Some(card)
+            }
+            Err(unfit) => {
+                choices.push((dim.get(), Choice::without(unfit).to_string()));
+                None
+            }
+        }
+    }
+
+    /// The cells of one batch on the GPU: rows here and rows there.
+    fn on_card(
+        &self,
+        card: &mut Card,
+        dim: Dim,
+        batch: usize,
+        interrupted: &AtomicBool,
+        cells: &mut Vec<HrrFigure>,
+    ) -> Result<(), HrrFault> {
+        let mut copy =
+            CopyCrew::new(1, 3 * dim.get() * batch * size_of::<f32>(), &[]).map_err(HrrFault::Threads)?;
+        let (rows, keys) = (numbers(1, dim, batch), numbers(2, dim, batch));
+        let mut store = Store::new(dim, batch, usize::MAX)?;
+        rows.chunks_exact(dim.get()).try_for_each(|row| store.push(row).map(drop))?;
+        card.hold(&store)?;
+        let (mut out, mut best) = (vec![1.0; rows.len()], [Best::of(5)]);
+        for lies in [Lies::Host, Lies::Card] {
+            card.put(Area::First, &rows)?;
+            card.put(Area::Second, &keys)?;
+            for operation in OPERATIONS {
+                // A store lies on the card in any case.
+                if ended(interrupted) || (operation == Operation::CleanUp && lies == Lies::Host) {
+                    continue;
+                }
+                let mut call = || {
+                    let d = dim.get();
+                    on_card(card, operation, lies, (&rows, &keys), batch, (&mut out, &mut best), d)
+                };
+                let figure = self.sample(operation, dim.get(), batch, &mut copy, &mut call)?;
+                cells.push(HrrFigure { threads: 0, lies: Some(lies), ..figure });
+            }
+        }
+        Ok(())
     }
 
     /// One cell: samples of the operation and of the copy in turns.
@@ -183,12 +262,26 @@ impl HrrBench {
         operation: Operation,
         cell: &mut Cell,
         copy: &mut CopyCrew,
-    ) -> Result<HrrFigure, Fault> {
-        let bytes = operation.bytes(cell.dim.get(), cell.batch);
-        cell.call(operation)?;
+    ) -> Result<HrrFigure, HrrFault> {
+        let (d, batch, threads) = (cell.dim.get(), cell.batch, cell.threads);
+        let figure = self.sample(operation, d, batch, copy, &mut || Ok(cell.call(operation)?))?;
+        Ok(HrrFigure { threads, ..figure })
+    }
+
+    /// Samples of a call and of the copy in turns.
+    fn sample(
+        &self,
+        operation: Operation,
+        d: usize,
+        batch: usize,
+        copy: &mut CopyCrew,
+        call: &mut dyn FnMut() -> Result<(), HrrFault>,
+    ) -> Result<HrrFigure, HrrFault> {
+        let bytes = operation.bytes(d, batch);
+        call()?;
         copy.copy(bytes);
         let began = MonotonicClock.now();
-        cell.call(operation)?;
+        call()?;
         let once = MonotonicClock.now().since(began).as_nanos().max(1);
         let repeats = (LEAST_SAMPLE.as_nanos() / once).max(1);
         let (mut own, mut floor) = (Vec::new(), Vec::new());
@@ -198,7 +291,7 @@ impl HrrBench {
         {
             let began = MonotonicClock.now();
             for _ in 0..repeats {
-                cell.call(operation)?;
+                call()?;
             }
             own.push(MonotonicClock.now().since(began).as_micros_f64() / repeats as f64);
             let copied: f64 = (0..repeats).map(|_| copy.copy(bytes).1.as_micros_f64()).sum();
@@ -207,9 +300,10 @@ impl HrrBench {
         let (p50_us, floor_us) = (median(&mut own), median(&mut floor));
         Ok(HrrFigure {
             operation,
-            d: cell.dim.get(),
-            batch: cell.batch,
-            threads: cell.threads,
+            d,
+            batch,
+            threads: 1,
+            lies: None,
             p50_us,
             min_us: own.first().copied().unwrap_or_default(),
             n: own.len(),
@@ -218,6 +312,36 @@ impl HrrBench {
             ratio_to_floor: p50_us / floor_us,
         })
     }
+}
+
+/// Ordinary numbers: what they are does not change what is done with them.
+fn numbers(family: u64, dim: Dim, batch: usize) -> Vec<f32> {
+    let draw = |i: usize| uniform(family, Stream::Stimulus, (i % 65_536) as u64) - 0.5;
+    (0..batch * dim.get()).map(|i| draw(i) as f32).collect()
+}
+
+/// One call on the GPU.
+fn on_card(
+    card: &mut Card,
+    operation: Operation,
+    lies: Lies,
+    (rows, keys): (&[f32], &[f32]),
+    batch: usize,
+    (out, best): (&mut [f32], &mut [Best; 1]),
+    d: usize,
+) -> Result<(), HrrFault> {
+    let (verb, length) = match operation {
+        Operation::Unbind => (Verb::Unbind, Length::AsIs),
+        Operation::BindUnit => (Verb::Bind, Length::Unit),
+        _ => (Verb::Bind, Length::AsIs),
+    };
+    Ok(match (operation, lies) {
+        (Operation::CleanUp, _) => card.nearest(&keys[..d], best)?,
+        (Operation::SuperposeUnit, Lies::Host) => card.superpose(rows, None, Length::Unit, &mut out[..d])?,
+        (Operation::SuperposeUnit, Lies::Card) => card.superpose_held(batch, Length::Unit)?,
+        (_, Lies::Host) => card.convolve(verb, rows, keys, length, out)?,
+        (_, Lies::Card) => card.convolve_held(verb, batch, length)?,
+    })
 }
 
 /// Sorts.
@@ -251,12 +375,7 @@ enum Work {
 impl Cell {
     fn new(dim: Dim, batch: usize, threads: usize) -> Result<Cell, Fault> {
         let d = dim.get();
-        // What the numbers are does not change what is done with them; only that they are ordinary.
-        let numbers = |family: u64| -> Vec<f32> {
-            let draw = |i: usize| uniform(family, Stream::Stimulus, (i % 65_536) as u64) - 0.5;
-            (0..batch * d).map(|i| draw(i) as f32).collect()
-        };
-        let (rows, keys) = (numbers(1), numbers(2));
+        let (rows, keys) = (numbers(1, dim, batch), numbers(2, dim, batch));
         let mut store = Store::new(dim, batch, usize::MAX)?;
         rows.chunks_exact(d).try_for_each(|row| store.push(row).map(drop))?;
         let one = keys[..d].to_vec();

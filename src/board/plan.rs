@@ -52,6 +52,8 @@ pub struct Board {
     pub budget: BudgetPlan,
     /// What `ganglion bench all` holds the machine to.
     pub targets: Targets,
+    /// How commands move the robot; wanted where it has a map.
+    pub motion: Option<MotionPlan>,
     /// What a decided label means for the motors (read-outs that choose among labels).
     pub decisions: Vec<Decision>,
     /// The simulated world, for boards on the simulator.
@@ -312,6 +314,17 @@ pub struct GpuTargets {
     pub memory_mb: Option<f64>,
     /// Time of a processor over time that passes, at 100 cycles a second, at most.
     pub host_share: Option<f64>,
+}
+
+/// How the robot moves by its commands, for reckoning where it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MotionPlan {
+    /// Speed at full command, metres a second.
+    pub full_speed: f32,
+    /// Distance of the axles, metres.
+    pub wheelbase: f32,
+    /// Time constant of the speed.
+    pub lag: Span,
 }
 
 /// A label and its motor vector.

@@ -3,6 +3,7 @@
 use super::exit::Failure;
 use super::{arguments, output};
 use crate::control::{self, Account, Ask, BusAccount, CONTROL_SOCKET, Reply};
+use crate::memory::map::MapAccount;
 use crate::time::Span;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -60,11 +61,25 @@ pub struct StopArgs {
 /// Arguments of `status`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion status                           mode, causes, what stands in the way of arming, buses, guard
-  ganglion status --json")]
+  ganglion status                           mode, causes, what stands in the way of arming, buses, guard, map
+  ganglion status --near 1.5,-0.4           also: what was met near that place, metres from the start
+  ganglion status --json
+
+The map is there where the board has sensors of kind \"recall\": where each of its things was met, and what was
+met near a place, as far as that can be believed. Without --near that is where the robot is.")]
 pub struct StatusArgs {
     #[command(flatten)]
     whom: Whom,
+    /// Place near which the map is to look, metres ahead and to the left of the start
+    #[arg(long, value_name = "X,Y", value_parser = place, allow_hyphen_values = true)]
+    near: Option<[f64; 2]>,
+}
+
+fn place(text: &str) -> Result<[f64; 2], String> {
+    let wanted = || format!("'{text}' is no place; wanted: two numbers, as 1.5,-0.4");
+    let (x, y) = text.split_once(',').ok_or_else(wanted)?;
+    let number = |text: &str| text.trim().parse().ok().filter(|x: &f64| x.is_finite()).ok_or_else(wanted);
+    Ok([number(x)?, number(y)?])
 }
 
 /// Runs `arm`.
@@ -94,7 +109,8 @@ pub fn stop(args: StopArgs) -> Result<(), Failure> {
 
 /// Runs `status`.
 pub fn status(args: StatusArgs) -> Result<(), Failure> {
-    let reply = ask(&args.whom.socket, Ask::Status)?;
+    let reply = control::ask_near(&args.whom.socket, Ask::Status, args.near)
+        .map_err(|error| unreachable(&args.whom.socket, &error))?;
     if args.whom.json {
         return output::json(&reply.account);
     }
@@ -103,10 +119,13 @@ pub fn status(args: StatusArgs) -> Result<(), Failure> {
 }
 
 fn ask(socket: &Path, what: Ask) -> Result<Reply, Failure> {
-    control::ask(socket, what).map_err(|error| {
-        Failure::file(socket, &error)
-            .fix("start a runtime ('ganglion run'), or name its socket with --socket; the group 'ganglion' may ask")
-    })
+    control::ask(socket, what).map_err(|error| unreachable(socket, &error))
+}
+
+fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
+    Failure::file(socket, error).fix(
+        "start a runtime ('ganglion run'), or name its socket with --socket; the group 'ganglion' may ask",
+    )
 }
 
 fn conclude(whom: &Whom, reply: &Reply, refused: &str) -> Result<(), Failure> {
@@ -138,6 +157,39 @@ fn page(account: &Account) {
         let refused = guard.refused.as_ref().map(|why| format!("; it refuses: {why}")).unwrap_or_default();
         say!("  guard      {}{reason}, line {line}, {} trips{refused}", guard.phase, guard.trips);
     }
+    if let Some(map) = &account.map {
+        map_page(map);
+    }
+}
+
+fn map_page(map: &MapAccount) {
+    let [x, y] = map.at;
+    say!(
+        "  map        here ({x:.2}, {y:.2}) m, heading {:.0} deg; {} meetings held, {} forgotten, {} beyond reach, \
+         {} slots missed",
+        map.heading_deg,
+        map.meetings,
+        map.forgotten,
+        map.beyond,
+        map.dropped
+    );
+    for thing in &map.things {
+        match thing.was_at {
+            Some([x, y]) => {
+                say!(
+                    "    {:<10} was at ({x:.2}, {y:.2}) m, likeness {:.2}, met {} times",
+                    thing.name,
+                    thing.likeness,
+                    thing.met
+                );
+            }
+            None => say!("    {:<10} met {} times, no place that can be believed", thing.name, thing.met),
+        }
+    }
+    let near: Vec<String> =
+        map.near.iter().map(|near| format!("{} ({:.2})", near.name, near.likeness)).collect();
+    let near = if near.is_empty() { "nothing".to_string() } else { near.join(", ") };
+    say!("    near ({:.2}, {:.2}) m: {near}", map.asked[0], map.asked[1]);
 }
 
 fn bus(bus: &BusAccount) {

@@ -6,6 +6,7 @@
 mod devices;
 mod gpu;
 mod grants;
+mod memory;
 mod system;
 mod wiring;
 
@@ -16,6 +17,7 @@ use serde::Serialize;
 
 use super::exit::Failure;
 use crate::board::plan::Board;
+use crate::memory::choice::Wish;
 
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
@@ -34,6 +36,9 @@ pub struct Args {
     /// Run the self-test of the board's hardware as well: it drives lines and reads chips; motors stand still
     #[arg(long, requires = "board")]
     test: bool,
+    /// Where the holographic memory computes: as measured, never on the GPU, or there from so many rows on
+    #[arg(long, value_name = "measured|never|ROWS", default_value = "measured")]
+    memory_gpu: Wish,
     /// End with one JSON object on the last line of standard output
     #[arg(long)]
     json: bool,
@@ -124,6 +129,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     findings.extend(devices::look(Path::new("/"), board));
     let gpu = gpu::ask();
     findings.push(gpu::finding(Path::new("/"), &gpu));
+    findings.push(memory::finding(&gpu, args.memory_gpu));
     findings.extend(board.map_or(Vec::new(), |board| wiring::look(Path::new("/"), board)));
     let tested = match board.filter(|_| args.test) {
         Some(board) => wiring::test(board)?,

@@ -79,6 +79,7 @@ pub fn run(
         buses: robot.buses.clone(),
         link: guarded.as_ref().map(|guarded| guarded.link.clone()),
         guard_required: board.guard.is_some_and(|plan| plan.required),
+        recollection: robot.recollection.clone(),
     };
     let window = open_window(extras.control.as_deref(), sources.clone(), interrupt)?;
     // The first slot comes when everything is in memory: what was slow until here is not lateness.

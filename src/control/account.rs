@@ -2,6 +2,7 @@
 //! by whoever it is about; nothing here asks anybody to wait.
 
 use crate::guard::Link;
+use crate::memory::map::{MapAccount, Recollection};
 use crate::mode::Mode;
 use crate::reflex::Cause;
 use crate::sense::{BusCounters, Rung};
@@ -34,6 +35,8 @@ pub struct Sources {
     pub link: Option<Arc<Link>>,
     /// The runtime does not drive without the guard.
     pub guard_required: bool,
+    /// What was where, where the board has a map.
+    pub recollection: Option<Recollection>,
 }
 
 /// A robot, at one moment.
@@ -69,6 +72,9 @@ pub struct Account {
     pub buses: Vec<BusAccount>,
     /// The guard, where the board has one.
     pub guard: Option<GuardAccount>,
+    /// What was where, where the board has a map.
+    #[serde(default)]
+    pub map: Option<MapAccount>,
 }
 
 /// A bus thread.
@@ -108,7 +114,13 @@ pub struct GuardAccount {
 }
 
 impl Sources {
-    /// How the robot is now.
+    /// What the map says, near a place; decoding takes some milliseconds.
+    pub fn map(&self, near: Option<[f64; 2]>) -> Option<MapAccount> {
+        let account = self.recollection.as_ref()?.account(near);
+        account.map_err(|fault| log::warn!("the map: {fault}")).ok()
+    }
+
+    /// How the robot is now, its map excepted.
     pub fn account(&self) -> Account {
         let signs = self.vitals.look();
         let engine_state = self.engine_state.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -128,6 +140,7 @@ impl Sources {
             commands_confirmed: signs.confirmed,
             buses: self.buses.iter().map(|bus| BusAccount::of(bus)).collect(),
             guard: self.link.as_ref().map(|link| GuardAccount::of(link, self.guard_required)),
+            map: None,
         }
     }
 }

@@ -11,10 +11,15 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Asks the runtime that listens at `path`.
 pub fn ask(path: &Path, ask: Ask) -> io::Result<Reply> {
+    ask_near(path, ask, None)
+}
+
+/// The same; its map is to look near a place.
+pub fn ask_near(path: &Path, ask: Ask, near: Option<[f64; 2]>) -> io::Result<Reply> {
     let mut stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut text = serde_json::to_string(&Request { ask }).map_err(io::Error::other)?;
+    let mut text = serde_json::to_string(&Request { ask, near }).map_err(io::Error::other)?;
     text.push('\n');
     stream.write_all(text.as_bytes())?;
     let mut line = String::new();

@@ -8,7 +8,7 @@ mod client;
 mod window;
 
 pub use account::{Account, BusAccount, GuardAccount, Sources};
-pub use client::ask;
+pub use client::{ask, ask_near};
 pub use window::{Window, listen_at};
 
 use serde::{Deserialize, Serialize};
@@ -34,11 +34,14 @@ pub enum Ask {
 }
 
 /// A line to the robot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// What is asked.
     pub ask: Ask,
+    /// The place, in metres, near which the map is to look; none: where the robot is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub near: Option<[f64; 2]>,
 }
 
 /// A line from it.

@@ -2,7 +2,7 @@
 //! people, so it is bounded by patience: somebody who opens the socket and says nothing is sent away
 //! after a second, and until then the next one waits.
 
-use super::account::{Sources, causes, latched};
+use super::account::{Account, Sources, causes, latched};
 use super::{Ask, LONGEST_LINE, Reply, Request};
 use crate::mode::Mode;
 use crate::vitals::Signs;
@@ -100,7 +100,8 @@ fn answer(mut stream: UnixStream, sources: &Sources, end: &AtomicBool) -> io::Re
     let request: Request =
         serde_json::from_str(&line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
     let (done, why, may_pass) = act(request.ask, sources, end);
-    let reply = Reply { done, why, may_pass, account: sources.account() };
+    let account = Account { map: sources.map(request.near), ..sources.account() };
+    let reply = Reply { done, why, may_pass, account };
     let mut text = serde_json::to_string(&reply).map_err(io::Error::other)?;
     text.push('\n');
     stream.write_all(text.as_bytes())

@@ -125,6 +125,15 @@ pub enum SensorKind {
         /// Content of `type` (`tj-thermal`, `cpu-thermal`).
         zone: String,
     },
+    /// How much the present place is like where a thing was met, 0..=1, by the robot's own map.
+    Recall {
+        /// Channel by which the thing is met.
+        by: usize,
+        /// It is met below this value.
+        below: f32,
+        /// How far ahead of the rear axle it is then, metres; a value in metres adds to that.
+        ahead_m: f32,
+    },
     /// What the GPU of a Jetson tells in sysfs.
     GpuSysfs {
         /// Which figure.

@@ -58,6 +58,7 @@ pub fn polled(plans: &[&SensorPlan], board: &Board, root: &Path) -> Option<Box<d
         | SensorKind::Button { .. }
         | SensorKind::MotorEcho { .. }
         | SensorKind::Least { .. }
+        | SensorKind::Recall { .. }
         | SensorKind::LogColumn { .. } => return None,
     })
 }
@@ -116,6 +117,7 @@ impl SensorKind {
             | SensorKind::Button { .. }
             | SensorKind::MotorEcho { .. }
             | SensorKind::Least { .. }
+            | SensorKind::Recall { .. }
             | SensorKind::LogColumn { .. } => 0,
         }
     }

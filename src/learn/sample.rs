@@ -87,5 +87,6 @@ pub fn board(grid: usize) -> Board {
         targets: Targets::default(),
         decisions: vec![decision("go", [0.5, 0.5]), decision("stay", [0.0, 0.0])],
         sim: None,
+        motion: None,
     }
 }

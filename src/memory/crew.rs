@@ -241,7 +241,8 @@ impl Crew {
             || (),
             |place| {
                 let mut job = spares.pop()?;
-                if let Some(out) = job.out.as_mut().and_then(Arc::get_mut) {
+                // A job that came back late from a search has none: without it the rows would be lost.
+                if let Some(out) = Arc::get_mut(job.out.get_or_insert_default()) {
                     out.resize(room(place), 0.0);
                 }
                 prepare(&mut job);

@@ -7,9 +7,9 @@
 //! every number of threads gives the same bits. What is made once (vectors from a seed, powers, inverses) is
 //! f64, rounded at its end.
 //!
-//! `gpu` does the same on a card, bit for bit.
+//! `gpu` does the same on a card, bit for bit; `choice` measures when that is worth it, `workshop` acts on it.
 //!
-//! Not here: when a robot remembers what. Nothing here belongs into the tick.
+//! `map` is what a robot remembers, and when. Nothing here belongs into the tick.
 
 pub mod dim;
 pub mod fault;
@@ -24,6 +24,10 @@ pub mod resonator;
 pub mod spatial;
 pub mod episodic;
 pub mod gpu;
+pub mod choice;
+pub mod workshop;
+pub mod map;
+mod coarse;
 mod convolve;
 mod fft;
 mod reduce;

@@ -59,6 +59,12 @@ impl Best {
         }
     }
 
+    /// The cosine that another has to reach to be entered; `None` while there is room.
+    #[inline(always)]
+    pub fn bar(&self) -> Option<f32> {
+        if self.list.len() == self.wanted { self.list.last().map(|last| last.cosine) } else { None }
+    }
+
     /// None any more.
     pub fn clear(&mut self) {
         self.list.clear();

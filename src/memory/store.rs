@@ -1,6 +1,7 @@
 //! A store of vectors of one length: rows one after the other in memory that is taken once, each with one over
-//! its length, and the exact best matches of a query among them. What rows mean is its owner's business.
+//! its length and a coarse copy (`coarse`), and the exact best matches of a query among them. What rows mean is its owner's business.
 
+use super::coarse::{Coarse, CoarseQuery};
 use super::dim::Dim;
 use super::fault::Fault;
 use super::nearest::{Best, Match};
@@ -17,9 +18,9 @@ use std::sync::Arc;
 /// The format on disk.
 pub const KIND: Kind = Kind { tag: *b"HRRS", name: "store of vectors", version: 1 };
 
-/// Rows that are compared with all queries before the next ones are fetched: with the queries they stay in
-/// the second-level cache of every processor that this runs on (64 kB at d = 512).
-const TILE: usize = 32;
+/// Queries that are compared with a row before the next one is fetched: their coarse forms, 16 kB each, are on
+/// the stack of whoever searches.
+const ABREAST: usize = 4;
 
 /// What a store takes and holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -38,6 +39,7 @@ pub(super) struct Block {
     pub(super) d: usize,
     pub(super) rows: Vec<f32>,
     pub(super) inverse: Vec<f32>,
+    coarse: Coarse,
     pub(super) count: usize,
 }
 
@@ -80,13 +82,14 @@ impl Store {
         rows.fill(0.0);
         let mut inverse = vec![1.0; capacity];
         inverse.fill(0.0);
-        let block = Arc::new(Block { d: dim.get(), rows, inverse, count: 0 });
+        let coarse = Coarse::new(dim.get(), capacity);
+        let block = Arc::new(Block { d: dim.get(), rows, inverse, coarse, count: 0 });
         Ok(Store { dim, capacity, level: Level::best(), block })
     }
 
     /// Memory that a store takes.
     pub fn bytes_for(dim: Dim, capacity: usize) -> usize {
-        capacity.saturating_mul((dim.get() + 1) * size_of::<f32>())
+        capacity.saturating_mul((dim.get() + 1) * size_of::<f32>() + Coarse::bytes_per_row(dim.get()))
     }
 
     /// The same store with instructions of one's choice: the answers are the same bits.
@@ -155,6 +158,7 @@ impl Store {
         let (d, last) = (block.d, block.count - 1);
         block.rows.copy_within(last * d..(last + 1) * d, row * d);
         block.inverse[row] = block.inverse[last];
+        block.coarse.move_row(last, row);
         block.count = last;
         Ok(())
     }
@@ -173,6 +177,7 @@ impl Store {
         let block = self.block_mut();
         block.rows[row * block.d..][..vector.len()].copy_from_slice(vector);
         block.inverse[row] = inverse;
+        block.coarse.write(row, vector, inverse);
         Ok(())
     }
 
@@ -289,12 +294,22 @@ impl Kernel for Scan<'_> {
     fn run<S: Simd>(self, simd: S) {
         let Scan { block, from, to, queries, best } = self;
         let d = block.d;
-        for first in (from..to).step_by(TILE) {
-            for (query, best) in queries.chunks_exact(d).zip(best.iter_mut()) {
+        let mut coarse = [CoarseQuery::NOTHING; ABREAST];
+        for (queries, best) in queries.chunks(ABREAST * d).zip(best.chunks_mut(ABREAST)) {
+            let mut looks = [(0.0, false); ABREAST];
+            for ((look, coarse), query) in looks.iter_mut().zip(&mut coarse).zip(queries.chunks_exact(d)) {
                 let own = inverse_length(simd, query);
-                for row in first..(first + TILE).min(to) {
+                *look = (own, coarse.set(query, own));
+            }
+            for row in from..to {
+                let each = queries.chunks_exact(d).zip(best.iter_mut()).zip(looks.iter().zip(&coarse));
+                for ((query, best), ((own, looks), coarse)) in each {
+                    // Equal to the last one is not better: the rows before it have lower numbers.
+                    if *looks && best.bar().is_some_and(|bar| block.coarse.ceiling(row, coarse) < bar) {
+                        continue;
+                    }
                     let product = dot(simd, &block.rows[row * d..][..d], query);
-                    let cosine = cosine_of(product, block.inverse[row], own);
+                    let cosine = cosine_of(product, block.inverse[row], *own);
                     best.offer(Match { row: row as u32, cosine });
                 }
             }

@@ -2,11 +2,13 @@
 //! motors. Opens no wire.
 
 use super::BuildError;
-use crate::board::plan::{Board, SensorPlan};
+use crate::board::plan::{Board, MotorPlan, SensorPlan};
 use crate::bus::{LineUse, Usage};
 use crate::device::actuators::{self, Actuators};
 use crate::device::{MotorKind, PwmPlan, SensorKind, open};
+use crate::memory::map::{Motion, Thing};
 use crate::sense::PollPlan;
+use crate::time::Span;
 use std::mem::{Discriminant, discriminant};
 use std::path::Path;
 
@@ -38,6 +40,7 @@ fn place(sensor: &SensorPlan) -> Option<Place> {
         | SensorKind::Button { .. }
         | SensorKind::MotorEcho { .. }
         | SensorKind::Least { .. }
+        | SensorKind::Recall { .. }
         | SensorKind::LogColumn { .. } => None,
     }
 }
@@ -102,6 +105,43 @@ fn planned(board: &Board, group: &[usize]) -> Result<Planned, BuildError> {
     Ok(Planned { poll, name, ready })
 }
 
+/// What the map is to remember, and how often it is asked.
+pub(super) fn things(board: &Board) -> (Vec<Thing>, Span) {
+    let recall = |(channel, sensor): (usize, &SensorPlan)| match sensor.kind {
+        SensorKind::Recall { by, below, ahead_m } => Some(Thing {
+            name: sensor.name.clone(),
+            channel: channel as u8, // there are at most 64
+            by,
+            below,
+            ahead_m: ahead_m.into(),
+            in_metres: board.sensors[by].unit == "m",
+        }),
+        _ => None,
+    };
+    let things: Vec<Thing> = board.sensors.iter().enumerate().filter_map(recall).collect();
+    let period = things.iter().map(|thing| board.sensors[usize::from(thing.channel)].period).min();
+    (things, period.unwrap_or(board.period))
+}
+
+/// How commands move the robot, if its board says so.
+pub(super) fn motion(board: &Board) -> Option<Motion> {
+    let plan = board.motion?;
+    let steers = |(number, motor): (usize, &MotorPlan)| match motor.kind {
+        MotorKind::Servo { min_deg, max_deg, .. } if motor.name == "steering" => {
+            Some((number, [min_deg, max_deg].map(f64::from)))
+        }
+        _ => None,
+    };
+    let drives = board.motors.iter().enumerate().filter(|(_, motor)| motor.kind.drives());
+    Some(Motion {
+        full_speed: plan.full_speed.into(),
+        wheelbase: plan.wheelbase.into(),
+        lag_s: plan.lag.as_secs_f64(),
+        drives: drives.map(|(number, _)| number).collect(),
+        steering: board.motors.iter().enumerate().find_map(steers),
+    })
+}
+
 /// What drives the motors.
 pub(crate) fn actuators(board: &Board) -> Result<Box<dyn Actuators>, BuildError> {
     let recorded = board.motors.iter().all(|motor| matches!(motor.kind, MotorKind::Recorded { .. }));
@@ -148,7 +188,6 @@ mod tests {
     use crate::bus::Line;
     use crate::device::ImuQuantity::{Pitch, Roll};
     use crate::fixture::{ms, range};
-    use crate::time::Span;
 
     fn sensor(name: &str, kind: SensorKind, bus: usize, period: Span) -> SensorPlan {
         SensorPlan { name: name.into(), kind, bus, period, ..range() }

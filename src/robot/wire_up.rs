@@ -10,6 +10,7 @@ use crate::crew::{Bell, Worker};
 use crate::device::SensorKind;
 use crate::device::hc_sr04::HcSr04;
 use crate::frame::Reading;
+use crate::memory::map::{Feed, Map, Recollection, feed};
 use crate::rt::Role;
 use crate::rt::slot::{Reader, slot};
 use crate::sense::{
@@ -25,7 +26,7 @@ use std::sync::Arc;
 /// Receipts between a bus and the tick: it leaves one a command, and the tick takes them each slot.
 const RECEIPT_RING: usize = 64;
 /// Threads of buses, by number; a board has no more buses than there are names.
-const BUS_NAMES: [&str; MAX_INLETS - 3] =
+const BUS_NAMES: [&str; MAX_INLETS - 4] =
     ["i2c", "i2c-1", "i2c-2", "i2c-3", "i2c-4", "i2c-5", "i2c-6", "i2c-7"];
 
 /// What stands behind the wires in this run.
@@ -45,6 +46,8 @@ pub(super) struct Wired {
     pub halt: Arc<Halt>,
     /// The simulated world, if it is one.
     pub plant: Option<Plant>,
+    /// Ends of the line to the map, where the board has one: the trace's and the askers'.
+    pub map: Option<(Feed, Recollection)>,
 }
 
 /// The workers' ends of the line to the tick.
@@ -77,7 +80,9 @@ pub(super) fn wire_up(
         senses: Arc::default(),
         halt: Arc::new(Halt::new(ends.bell.clone())),
         plant: None,
+        map: None,
     };
+    wired.add_map(board)?;
     let wires = match (&board.bus, world.wires) {
         (BusPlan::Log, _) => {
             let rows = world.log.ok_or(BuildError::NoLog)?;
@@ -245,6 +250,17 @@ impl Wired {
         let (outlet, halt, senses) = (self.outlet()?, self.halt.clone(), self.senses.clone());
         let worker = LinesWorker::new(gpio, outlet, buttons, readies, snaps, halt, senses);
         self.hand(worker, Arc::default(), Role::Lines);
+        Ok(())
+    }
+
+    /// The thread of the map, where the board has things to be remembered.
+    fn add_map(&mut self, board: &Board) -> Result<(), BuildError> {
+        let (things, period) = devices::things(board);
+        let (Some(motion), false) = (devices::motion(board), things.is_empty()) else { return Ok(()) };
+        let map = Map::new(motion, things).map_err(|fault| BuildError::Misfit { what: fault.to_string() })?;
+        let (worker, trace, askers) = feed(map, self.outlet()?, period);
+        self.hand(worker, Arc::default(), Role::Slow);
+        self.map = Some((trace, askers));
         Ok(())
     }
 

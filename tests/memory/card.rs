@@ -243,3 +243,25 @@ fn no_operation_on_a_card_takes_memory() {
     work(&mut card);
     assert_eq!(allocations_in(|| work(&mut card)), 0);
 }
+
+#[test]
+fn the_compiler_may_neither_fuse_nor_approximate_what_the_memory_computes() {
+    let image = std::fs::read_to_string("kernels/ganglion.ptx").expect("the image");
+    let own = ["convolve_", "superpose_", "nearest_"];
+    let mut entries = 0;
+    for entry in image.split(".visible .entry ").skip(1) {
+        let name = entry.split('(').next().unwrap_or_default();
+        if !own.iter().any(|prefix| name.starts_with(prefix)) {
+            continue;
+        }
+        entries += 1;
+        let words = entry.split_whitespace().filter(|word| word.ends_with(".f32"));
+        for word in words {
+            let computes = ["add.", "sub.", "mul.", "fma.", "mad.", "div.", "sqrt.", "rcp.", "rsqrt."];
+            if computes.iter().any(|kind| word.starts_with(kind)) {
+                assert!(word.contains(".rn") && !word.contains(".ftz"), "{name}: {word}");
+            }
+        }
+    }
+    assert_eq!(entries, 7 + 2 + 2);
+}

@@ -75,11 +75,11 @@ fn rows_are_replaced_and_taken_out() {
 #[test]
 fn limits_are_told_and_a_refused_vector_leaves_no_trace() {
     let d = 64;
-    assert_eq!(Store::new(dim(d), 10, 2599).expect_err("short"), Fault::Limit { wanted: 2600, limit: 2599 });
+    assert_eq!(Store::new(dim(d), 10, 3319).expect_err("short"), Fault::Limit { wanted: 3320, limit: 3319 });
     assert!(matches!(Store::new(dim(d), 0, 1 << 20), Err(Fault::Range { what: "capacity", .. })));
     assert!(matches!(Store::new(dim(8192), usize::MAX, usize::MAX), Err(Fault::Range { .. })));
     let mut store = filled(d, 2, 2);
-    assert_eq!(store.usage().bytes, 2 * 65 * 4);
+    assert_eq!(store.usage().bytes, 2 * (65 * 4 + 64 + 8));
     assert_eq!(store.push(&rows(1, 0, 1, d)), Err(Fault::Full { capacity: 2 }));
     let before = bits(store.rows());
     let mut bad = rows(1, 7, 1, d);

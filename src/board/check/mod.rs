@@ -63,6 +63,7 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
     let budget = field::budget(&root.section("budget"), &periods);
     let targets = targets::targets(&root.section("targets"), &periods);
     let sim = if_written(root.section("sim"), world::sim);
+    let motion = if_written(root.section("motion"), world::motion);
     let guard = if_written(root.section("guard"), |section| {
         wires::guard(section, devices.mcu.is_some(), devices.enable.is_some(), period)
     });
@@ -88,6 +89,7 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
         budget: budget?,
         targets,
         decisions: decisions?,
+        motion: all_or_none(motion)?,
         sim: all_or_none(sim)?,
     };
     Some((board, reflex_names))

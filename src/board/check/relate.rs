@@ -5,6 +5,7 @@ use crate::board::plan::{Board, BusPlan, I2cPlan, SensorPlan};
 use crate::board::report::Report;
 use crate::board::share;
 use crate::device::SensorKind;
+use crate::memory::map::MOST_THINGS;
 use crate::reflex::{Cause, Trip};
 use crate::time::Span;
 
@@ -23,6 +24,7 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
         _ => {}
     }
     buses(board, report);
+    map(board, report);
     if let Some(core) = board.rt.cpu.filter(|core| board.field.cpus.contains(core)) {
         let rule =
             format!("core {core} is the control loop's (rt.cpu): the field's thread there waits for it");
@@ -44,6 +46,23 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
             let key = format!("reflex.{name}.below");
             obstacle(board, &board.sensors[rule.channel], distance, &key, report);
         }
+    }
+}
+
+/// A map needs to know how commands move the robot.
+fn map(board: &Board, report: &mut Report) {
+    let things: Vec<&SensorPlan> =
+        board.sensors.iter().filter(|sensor| matches!(sensor.kind, SensorKind::Recall { .. })).collect();
+    let Some(last) = things.last() else { return };
+    if board.motion.is_none() {
+        let key = format!("sensor.{}.kind", last.name);
+        let rule =
+            "\"recall\" needs a [motion] table: how fast a full command is, how far apart the axles are";
+        report.misfit(&key, rule.to_string());
+    }
+    if things.len() > MOST_THINGS {
+        let key = format!("sensor.{}.kind", last.name);
+        report.misfit(&key, format!("found {} of \"recall\"; allowed: at most {MOST_THINGS}", things.len()));
     }
 }
 

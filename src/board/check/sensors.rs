@@ -31,10 +31,11 @@ enum Kind {
     Button,
     MotorEcho,
     Least,
+    Recall,
     LogColumn,
 }
 
-const KINDS: [(&str, Kind); 15] = [
+const KINDS: [(&str, Kind); 16] = [
     ("hc-sr04", Kind::HcSr04),
     ("hat-adc", Kind::HatAdc),
     ("float-register", Kind::FloatRegister),
@@ -49,6 +50,7 @@ const KINDS: [(&str, Kind); 15] = [
     ("button", Kind::Button),
     ("motor-echo", Kind::MotorEcho),
     ("least", Kind::Least),
+    ("recall", Kind::Recall),
     ("log-column", Kind::LogColumn),
 ];
 
@@ -62,6 +64,7 @@ impl Kind {
         match self {
             Kind::HcSr04 => PING_MS,
             Kind::Vl53l0x => RANGING_MS,
+            Kind::Recall => RECALL_MS,
             _ => 0.5,
         }
     }
@@ -75,6 +78,9 @@ const FULL_COUNT: f64 = 4095.0;
 const PING_MS: f64 = 60.0;
 /// A VL53L0X measures for this long in its fastest profile (data sheet, table 12).
 const RANGING_MS: f64 = 20.0;
+
+/// A map that is asked more often has no time for anything else on a small machine.
+const RECALL_MS: f64 = 20.0;
 
 /// Reads one sensor; `tick` is the control period, which is also the period of values that no bus
 /// has to be asked for.
@@ -188,6 +194,12 @@ fn source(
         }
         Kind::Least => {
             section.indices("of", "sensor before this one", names.earlier).map(|of| SensorKind::Least { of })
+        }
+        Kind::Recall => {
+            let by = section.index("by", "sensor before this one", names.earlier);
+            let below = section.real("below", -LARGEST..=LARGEST).required();
+            let ahead = section.real("ahead", -10.0..=10.0).or(0.0);
+            Some(SensorKind::Recall { by: by?, below: below? as f32, ahead_m: ahead as f32 })
         }
         Kind::LogColumn => {
             Some(SensorKind::LogColumn { column: section.text("column").or(name.to_string()) })

@@ -1,8 +1,10 @@
-//! `[rt]` and `[sim]`: what is asked of the system, and the simulated room.
+//! `[rt]`, `[motion]` and `[sim]`: what is asked of the system, how the robot moves, and the simulated room.
 
+use crate::board::plan::MotionPlan;
 use crate::board::reader::Section;
 use crate::rt::RtPlan;
 use crate::sim::SimPlan;
+use crate::time::Span;
 
 /// `[rt]`.
 pub fn rt(section: &Section<'_>) -> Option<RtPlan> {
@@ -12,6 +14,14 @@ pub fn rt(section: &Section<'_>) -> Option<RtPlan> {
     let cpu = section.integer("cpu", 0..=1023).optional();
     let lock_memory = section.flag("lock_memory").or(true);
     Some(RtPlan { strict, priority: priority as u8, cpu: cpu.map(|cpu| cpu as usize), lock_memory })
+}
+
+/// `[motion]`.
+pub fn motion(section: &Section<'_>) -> Option<MotionPlan> {
+    let full_speed = section.real("full_speed", 0.01..=20.0).required();
+    let wheelbase = section.real("wheelbase", 0.01..=5.0).required();
+    let lag = section.millis("lag_ms", 0.0..=5_000.0).or(Span::ZERO);
+    Some(MotionPlan { full_speed: full_speed? as f32, wheelbase: wheelbase? as f32, lag })
 }
 
 /// `[sim]`.

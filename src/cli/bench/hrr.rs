@@ -5,6 +5,7 @@ use crate::bench::{HrrBench, HrrFigures};
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output;
+use crate::memory::choice::{Lies, Wish};
 use crate::time::Span;
 use serde::Serialize;
 
@@ -14,9 +15,12 @@ use serde::Serialize;
   ganglion bench hrr                            all operations, 512 to 4096 numbers, 1 to 10,000 vectors
   ganglion bench hrr --quick                    512 numbers, 1 and 100 vectors, in a second or two
   ganglion bench hrr --dims 512 --batches 1,1000 --threads 1 --json | tail -1
+  ganglion bench hrr --gpu-from 200             what the GPU would do if it were given batches from 200 on
 
 The floor is a plain copy of as many bytes in total as the operation has to read and write, each number
-once, on as many threads, in turns with it. An operation that mostly reads can be faster than that.")]
+once, on as many threads, in turns with it. An operation that mostly reads can be faster than that.
+Where there is a GPU, each operation is measured there too, with its rows here (copied there and back) and with
+its rows there; from which batch on it is chosen is measured once and kept.")]
 pub struct Args {
     /// Numbers in a vector
     #[arg(long, value_delimiter = ',', default_values_t = [512, 1024, 4096], value_name = "D,...",
@@ -33,6 +37,9 @@ pub struct Args {
     /// Time for each figure
     #[arg(long, default_value = "0.3", value_parser = seconds)]
     seconds: Span,
+    /// From which batch on the GPU is chosen: as measured, never, or so many rows
+    #[arg(long, value_name = "measured|never|ROWS", default_value = "measured")]
+    gpu_from: Wish,
     /// What would take more memory than this is left out
     #[arg(long, default_value_t = 1500, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
     memory: u32,
@@ -54,13 +61,20 @@ struct HrrReport {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let most_bytes = args.memory as usize * 1_000_000;
+    let (most_bytes, wish) = (args.memory as usize * 1_000_000, args.gpu_from);
     let bench = if args.quick {
         let (dims, batches) = (vec![512], vec![1, 100]);
-        HrrBench { dims, batches, threads: args.threads.clone(), cell: Span::from_millis(20), most_bytes }
+        HrrBench {
+            dims,
+            batches,
+            threads: args.threads.clone(),
+            cell: Span::from_millis(20),
+            most_bytes,
+            wish,
+        }
     } else {
         let (dims, batches) = (args.dims.clone(), args.batches.clone());
-        HrrBench { dims, batches, threads: args.threads.clone(), cell: args.seconds, most_bytes }
+        HrrBench { dims, batches, threads: args.threads.clone(), cell: args.seconds, most_bytes, wish }
     };
     let interrupt = Interrupt::watch()?;
     let bar = progress();
@@ -90,16 +104,24 @@ fn say_figures(figures: &HrrFigures) {
     say!("operation                     d   batch  threads        p50     lowest      floor  p50/floor");
     for cell in &figures.cells {
         let name = cell.operation.name();
+        let who = match cell.lies {
+            None => cell.threads.to_string(),
+            Some(Lies::Host) => "GPU, in".to_string(),
+            Some(Lies::Card) => "GPU".to_string(),
+        };
         say!(
             "{name:<26}{:>5}  {:>6}  {:>7}  {:>9.2}  {:>9.2}  {:>9.2}  {:>9.2}",
             cell.d,
             cell.batch,
-            cell.threads,
+            who,
             cell.p50_us,
             cell.min_us,
             cell.floor_us,
             cell.ratio_to_floor
         );
+    }
+    for (d, choice) in &figures.choices {
+        say!("vectors of {d}: {choice}");
     }
     for (d, batch) in &figures.left_out {
         say!("left out, {batch} vectors of {d}: more memory than --memory allows");

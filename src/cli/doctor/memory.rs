@@ -1,0 +1,47 @@
+//! Where the holographic memory computes on this machine: from which batch on the GPU is faster, measured now or at an
+//! earlier start; or why the processor does everything. On a thread that is left behind if a driver does not answer.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use super::Finding;
+use super::gpu::Gpu;
+use crate::memory::Dim;
+use crate::memory::choice::{CALIBRATION, Choice, Wish, file_for, room_for};
+use crate::memory::gpu::Card;
+
+/// Numbers in the vectors of a robot's map, and of most tables about such memories.
+const NUMBERS: usize = 512;
+/// Opening, compiling the kernels once, and a calibration.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The line for people. No GPU is a fact and no fault.
+pub(super) fn finding(gpu: &Gpu, wish: Wish) -> Finding {
+    let words = match &gpu.absence {
+        Some(absence) => format!("on the processor: {absence}"),
+        None => ask(wish),
+    };
+    Finding::ok("memory", format!("vectors of {NUMBERS}: {words}"))
+}
+
+fn ask(wish: Wish) -> String {
+    let (tell, told) = mpsc::channel();
+    let thread = thread::Builder::new().name("memory choice".into()).spawn(move || {
+        let _ = tell.send(choice(wish).map_err(|fault| fault.to_string()));
+    });
+    let silent = || Err(format!("the GPU does not answer within {} s", PATIENCE.as_secs()));
+    let answer = match thread {
+        Ok(_) => told.recv_timeout(PATIENCE).unwrap_or_else(|_| silent()),
+        Err(error) => Err(format!("no thread to ask the GPU from: {error}")),
+    };
+    answer.unwrap_or_else(|why| format!("on the processor: {why}"))
+}
+
+fn choice(wish: Wish) -> Result<String, crate::memory::Fault> {
+    let dim = Dim::new(NUMBERS)?;
+    Ok(match Card::open(dim, room_for(dim)) {
+        Ok(mut card) => Choice::of(&mut card, wish, file_for(dim).as_deref(), CALIBRATION).to_string(),
+        Err(unfit) => Choice::without(unfit).to_string(),
+    })
+}

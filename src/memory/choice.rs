@@ -1,0 +1,452 @@
+//! Processor or GPU: measured, not guessed. A short calibration finds from which batch on a card is faster, for one
+//! length of rows, on this machine, for each kind of work and for where its rows lie. What was found is kept in a
+//! file with all that it depends on, so that the next start reads it; whoever knows better says so ([`Wish`]).
+
+use super::crew::Verb;
+use super::dim::Dim;
+use super::gpu::{Area, Card, CardFault, Room, Unfit};
+use super::nearest::Best;
+use super::ops::{Length, Workspace};
+use super::store::Store;
+use super::vector::random;
+use crate::codec::{self, FileError, Kind};
+use crate::field::cpu::Level;
+use crate::gpu::{Found, cache_folder};
+use crate::time::{Clock, MonotonicClock, Span};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+/// The format on disk.
+pub const KIND: Kind = Kind { tag: *b"HRRC", name: "choice of processor or GPU", version: 1 };
+
+/// What a calibration may take in all. A card wins or loses by factors at most batches: a few calls of each tell.
+pub const CALIBRATION: Span = Span::from_millis(1_500);
+/// Calls of which the fastest counts: the others had company.
+const CALLS: usize = 3;
+/// Largest batch that is tried, memory permitting: a card that does not win here does not win.
+const MOST_ROWS: usize = 4096;
+/// Memory that a calibration may take on either side.
+const MOST_BYTES: usize = 256 << 20;
+
+/// Kinds of work that differ in what a card makes of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// Binding and unbinding, scaled or not.
+    Bind,
+    /// Laying over each other.
+    Superpose,
+    /// Comparing a query with a store; its batch is the store's rows.
+    CleanUp,
+}
+
+/// Where rows lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lies {
+    /// In the processor's memory, where the results are wanted.
+    Host,
+    /// On the card already, where the results stay.
+    Card,
+}
+
+/// What was measured of one kind of work.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Crossing {
+    /// What.
+    pub work: Work,
+    /// Where its rows lie.
+    pub lies: Lies,
+    /// The batch from which on the card is faster; `None`: not up to the largest that was tried.
+    pub from: Option<u64>,
+    /// The largest batch that was tried.
+    pub tried: u64,
+}
+
+/// Who does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doer {
+    /// The processor.
+    Processor,
+    /// The card.
+    Card,
+}
+
+/// What a person wants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wish {
+    /// Whatever was measured.
+    #[default]
+    Measured,
+    /// The processor, always.
+    Processor,
+    /// The card from this batch on.
+    From(u64),
+}
+
+impl FromStr for Wish {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Wish, String> {
+        match text {
+            "measured" => Ok(Wish::Measured),
+            "never" => Ok(Wish::Processor),
+            number => number.parse().map(Wish::From).map_err(|_| {
+                format!("'{number}' says nothing; wanted: measured, never, or the batch from which on")
+            }),
+        }
+    }
+}
+
+/// All that a measurement depends on. Another one: measured again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Identity {
+    d: u32,
+    /// The card and its driver.
+    card: String,
+    chip: (u32, u32),
+    driver: (u32, u32),
+    multiprocessors: u32,
+    /// The processor's instructions and cores.
+    instructions: String,
+    cores: u32,
+    /// Of the program.
+    version: String,
+}
+
+impl Identity {
+    fn of(dim: Dim, found: &Found) -> Identity {
+        Identity {
+            d: dim.get() as u32,
+            card: found.name.clone(),
+            chip: found.capability,
+            driver: found.driver,
+            multiprocessors: found.multiprocessors,
+            instructions: Level::best().name().into(),
+            cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32),
+            version: env!("CARGO_PKG_VERSION").into(),
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    identity: Identity,
+    crossings: Vec<Crossing>,
+}
+
+/// Why it is as it is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Because {
+    /// There is no card.
+    NoCard(Unfit),
+    /// It was measured now.
+    Measured,
+    /// An earlier start measured it.
+    Kept,
+    /// The measurement failed.
+    Failed(CardFault),
+    /// Somebody wants it so.
+    Wished,
+}
+
+/// From which batch on a card does what.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choice {
+    /// What was measured; empty: the processor does everything, or the wish says.
+    pub crossings: Vec<Crossing>,
+    /// Why.
+    pub because: Because,
+    wish: Wish,
+}
+
+impl Choice {
+    /// Without a card.
+    pub fn without(unfit: Unfit) -> Choice {
+        Choice { crossings: Vec::new(), because: Because::NoCard(unfit), wish: Wish::Processor }
+    }
+
+    /// For a card: what is wished, else what was kept at `file`, else measured now, within about `within`, and kept.
+    pub fn of(card: &mut Card, wish: Wish, file: Option<&Path>, within: Span) -> Choice {
+        if wish != Wish::Measured {
+            return Choice { crossings: Vec::new(), because: Because::Wished, wish };
+        }
+        let identity = Identity::of(card.dim(), card.found());
+        if let Some(crossings) = file.and_then(|file| read(file, &identity)) {
+            return Choice { crossings, because: Because::Kept, wish };
+        }
+        match calibrate(card, within) {
+            Ok(crossings) => {
+                let kept = Kept { identity, crossings: crossings.clone() };
+                if let Some(Err(error)) = file.map(|file| save(file, &kept)) {
+                    log::warn!(
+                        "the choice between processor and GPU is not kept, each start measures again: {error}"
+                    );
+                }
+                Choice { crossings, because: Because::Measured, wish }
+            }
+            Err(fault) => {
+                Choice { crossings: Vec::new(), because: Because::Failed(fault), wish: Wish::Processor }
+            }
+        }
+    }
+
+    /// Who does `work` on `batch` rows that lie there.
+    pub fn doer(&self, work: Work, lies: Lies, batch: usize) -> Doer {
+        let from = match self.wish {
+            Wish::Processor => None,
+            Wish::From(batch) => Some(batch),
+            Wish::Measured => self
+                .crossings
+                .iter()
+                .find(|crossing| crossing.work == work && crossing.lies == lies)
+                .and_then(|crossing| crossing.from),
+        };
+        match from {
+            Some(from) if batch as u64 >= from => Doer::Card,
+            _ => Doer::Processor,
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.because, self.wish) {
+            (Because::NoCard(unfit), _) => return write!(f, "on the processor: {unfit}"),
+            (Because::Failed(fault), _) => {
+                return write!(f, "on the processor: the GPU could not be measured: {fault}");
+            }
+            (Because::Wished, Wish::From(batch)) => {
+                return write!(f, "on the GPU from {batch} rows on, as wished");
+            }
+            (Because::Wished, _) => return f.write_str("on the processor, as wished"),
+            (Because::Measured, _) => f.write_str("measured now")?,
+            (Because::Kept, _) => f.write_str("measured at an earlier start")?,
+        }
+        for crossing in &self.crossings {
+            let work = match crossing.work {
+                Work::Bind => "bind",
+                Work::Superpose => "superpose",
+                Work::CleanUp => "clean-up",
+            };
+            let lies = match crossing.lies {
+                Lies::Host => "rows here",
+                Lies::Card => "rows there",
+            };
+            match crossing.from {
+                Some(from) => write!(f, "; {work}, {lies}: GPU from {from} on")?,
+                None => write!(f, "; {work}, {lies}: processor (up to {})", crossing.tried)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a choice is kept for rows of this length; `None`: nowhere.
+pub fn file_for(dim: Dim) -> Option<PathBuf> {
+    cache_folder().map(|folder| folder.join(format!("memory-{}.choice", dim.get())))
+}
+
+fn read(file: &Path, identity: &Identity) -> Option<Vec<Crossing>> {
+    match codec::load::<Kept>(file, KIND) {
+        Ok(kept) if kept.identity == *identity => Some(kept.crossings),
+        Ok(_) => None,
+        Err(FileError::Io { .. }) => None,
+        Err(error) => {
+            log::warn!("{error}; measured again");
+            None
+        }
+    }
+}
+
+fn save(file: &Path, kept: &Kept) -> Result<(), FileError> {
+    // The folder may be there, or its parent may not be ours: saving tells.
+    let _ = file.parent().map(std::fs::create_dir_all);
+    codec::save(file, KIND, kept)
+}
+
+/// Times of one batch, microseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    /// Rows.
+    pub batch: u64,
+    /// On the processor.
+    pub processor: f64,
+    /// On the card.
+    pub card: f64,
+}
+
+/// The batch from which on the card is faster at all larger ones; between two that were tried, where the straight
+/// lines through their times cross.
+pub fn crossing(pairs: &[Pair]) -> Option<u64> {
+    let wins = |pair: &Pair| pair.card < pair.processor;
+    let first = pairs.iter().rposition(|pair| !wins(pair)).map_or(0, |lost| lost + 1);
+    let won = pairs.get(first)?;
+    let Some(lost) = first.checked_sub(1).map(|before| &pairs[before]) else { return Some(won.batch) };
+    let (behind, ahead) = (lost.card - lost.processor, won.processor - won.card);
+    let share = behind / (behind + ahead).max(f64::MIN_POSITIVE);
+    Some(lost.batch + (share * (won.batch - lost.batch) as f64).ceil() as u64)
+}
+
+/// What a calibration has room for on a card: its larger batches.
+pub fn room_for(dim: Dim) -> Room {
+    // Three rows of a batch and one of a store, on the card and, three of them, page-locked.
+    let rows = (MOST_BYTES / (7 * dim.get() * size_of::<f32>())).clamp(1, MOST_ROWS);
+    Room { rows, queries: 1, store: rows }
+}
+
+/// All kinds of work, wherever the rows lie.
+const CASES: [(Work, Lies); 5] = [
+    (Work::Bind, Lies::Host),
+    (Work::Bind, Lies::Card),
+    (Work::Superpose, Lies::Host),
+    (Work::Superpose, Lies::Card),
+    (Work::CleanUp, Lies::Card),
+];
+
+/// Measures; about as long as it may take, as no call is broken off.
+fn calibrate(card: &mut Card, within: Span) -> Result<Vec<Crossing>, CardFault> {
+    let clock = MonotonicClock;
+    let mut bench = Bench::new(card)?;
+    let began = clock.now();
+    let mut crossings = Vec::new();
+    for (number, (work, lies)) in CASES.into_iter().enumerate() {
+        let until = within.as_secs_f64() * (number + 1) as f64 / CASES.len() as f64;
+        let (mut pairs, mut batch) = (Vec::new(), 1);
+        while batch <= bench.most {
+            bench.prepare(work, batch)?;
+            let processor = bench.fastest(|bench| bench.on_processor(work, batch))?;
+            let card = bench.fastest(|bench| bench.on_card(work, lies, batch))?;
+            pairs.push(Pair { batch: batch as u64, processor, card });
+            if clock.now().since(began).as_secs_f64() > until {
+                break;
+            }
+            batch *= 4;
+        }
+        let tried = pairs.last().map_or(0, |pair| pair.batch);
+        crossings.push(Crossing { work, lies, from: crossing(&pairs), tried });
+    }
+    Ok(crossings)
+}
+
+/// All that is worked on.
+struct Bench<'c> {
+    card: &'c mut Card,
+    most: usize,
+    workspace: Workspace,
+    rows: Vec<f32>,
+    out: Vec<f32>,
+    store: Store,
+    best: [Best; 1],
+}
+
+impl<'c> Bench<'c> {
+    fn new(card: &'c mut Card) -> Result<Bench<'c>, CardFault> {
+        let (dim, room) = (card.dim(), card.room());
+        let most = room.rows.min(room.store).min(MOST_ROWS);
+        // What the numbers are does not change how long it takes; only that they are ordinary.
+        let some: Vec<f32> = (0..7).flat_map(|number| random(1, number, dim)).collect();
+        let rows: Vec<f32> = some.iter().copied().cycle().take(most * dim.get()).collect();
+        let store = Store::new(dim, most.max(1), usize::MAX)?;
+        Ok(Bench {
+            workspace: Workspace::new(dim),
+            out: vec![0.0; rows.len()],
+            best: [Best::of(5)],
+            card,
+            most,
+            rows,
+            store,
+        })
+    }
+
+    /// Lays down what a case on the card needs there.
+    fn prepare(&mut self, work: Work, batch: usize) -> Result<(), CardFault> {
+        let d = self.workspace.dim().get();
+        let rows = &self.rows[..batch * d];
+        if work == Work::CleanUp {
+            for row in rows.chunks_exact(d).skip(self.store.len()) {
+                self.store.push(row)?;
+            }
+            return self.card.hold(&self.store);
+        }
+        self.card.put(Area::First, rows)?;
+        self.card.put(Area::Second, rows)
+    }
+
+    fn on_processor(&mut self, work: Work, batch: usize) -> Result<(), CardFault> {
+        let d = self.workspace.dim().get();
+        let Bench { workspace, rows, out, store, best, .. } = self;
+        let rows = &rows[..batch * d];
+        Ok(match work {
+            Work::Bind => workspace.bind(rows, rows, Length::Unit, &mut out[..batch * d])?,
+            Work::Superpose => workspace.superpose(rows, None, Length::Unit, &mut out[..d])?,
+            Work::CleanUp => store.nearest(&rows[..d], best)?,
+        })
+    }
+
+    fn on_card(&mut self, work: Work, lies: Lies, batch: usize) -> Result<(), CardFault> {
+        let d = self.workspace.dim().get();
+        let Bench { card, rows, out, best, .. } = self;
+        let rows = &rows[..batch * d];
+        match (work, lies) {
+            (Work::Bind, Lies::Host) => {
+                card.convolve(Verb::Bind, rows, rows, Length::Unit, &mut out[..batch * d])
+            }
+            (Work::Bind, Lies::Card) => card.convolve_held(Verb::Bind, batch, Length::Unit),
+            (Work::Superpose, Lies::Host) => card.superpose(rows, None, Length::Unit, &mut out[..d]),
+            (Work::Superpose, Lies::Card) => card.superpose_held(batch, Length::Unit),
+            (Work::CleanUp, _) => card.nearest(&rows[..d], best),
+        }
+    }
+
+    /// The fastest of a few calls, microseconds; one before them does not count.
+    fn fastest(&mut self, call: impl Fn(&mut Self) -> Result<(), CardFault>) -> Result<f64, CardFault> {
+        call(self)?;
+        let mut fastest = f64::INFINITY;
+        for _ in 0..CALLS {
+            let began = MonotonicClock.now();
+            call(self)?;
+            fastest = fastest.min(MonotonicClock.now().since(began).as_micros_f64());
+        }
+        Ok(fastest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(times: &[(u64, f64, f64)]) -> Vec<Pair> {
+        times.iter().map(|&(batch, processor, card)| Pair { batch, processor, card }).collect()
+    }
+
+    #[test]
+    fn the_crossing_lies_between_the_last_loss_and_the_first_win() {
+        assert_eq!(crossing(&pairs(&[(1, 1.0, 10.0), (4, 4.0, 10.0), (16, 16.0, 10.0)])), Some(10));
+        assert_eq!(crossing(&pairs(&[(1, 1.0, 10.0), (4, 4.0, 10.0)])), None);
+        assert_eq!(crossing(&pairs(&[(1, 20.0, 10.0), (4, 80.0, 10.0)])), Some(1));
+        // A win that does not last is none.
+        assert_eq!(crossing(&pairs(&[(1, 20.0, 10.0), (4, 4.0, 10.0)])), None);
+        assert_eq!(crossing(&[]), None);
+    }
+
+    #[test]
+    fn a_wish_goes_before_what_was_measured_and_a_machine_without_a_card_says_why() {
+        let crossings = vec![Crossing { work: Work::Bind, lies: Lies::Host, from: Some(50), tried: 4096 }];
+        let measured = Choice { crossings, because: Because::Measured, wish: Wish::Measured };
+        assert_eq!(measured.doer(Work::Bind, Lies::Host, 49), Doer::Processor);
+        assert_eq!(measured.doer(Work::Bind, Lies::Host, 50), Doer::Card);
+        assert_eq!(measured.doer(Work::Bind, Lies::Card, 5000), Doer::Processor, "not measured: not chosen");
+        let wished = |wish| Choice { wish, because: Because::Wished, ..measured.clone() };
+        assert_eq!(wished(Wish::From(1)).doer(Work::CleanUp, Lies::Card, 1), Doer::Card);
+        assert_eq!(wished(Wish::Processor).doer(Work::Bind, Lies::Host, 5000), Doer::Processor);
+        let wishes = ["measured", "never", "12"].map(|text| text.parse());
+        assert_eq!(wishes, [Ok(Wish::Measured), Ok(Wish::Processor), Ok(Wish::From(12))]);
+        assert!("sometimes".parse::<Wish>().is_err());
+        let without = Choice::without(Unfit::Length { d: 5000, needed: 16_384 });
+        assert_eq!(without.doer(Work::Bind, Lies::Host, 1 << 20), Doer::Processor);
+        assert!(without.to_string().contains("16384"), "{without}");
+    }
+}

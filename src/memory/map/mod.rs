@@ -1,0 +1,322 @@
+//! The robot's map of what was where. Beside the tick it hears of every slot (what was sensed, what the field and the
+//! reflexes made of it), reckons where the robot is, remembers where it met the things that its board names, and says
+//! how much the present place is like that: a sensor among the others, and so an input of the field.
+//!
+//! A thing is met when a sensor falls below a threshold, and again only after the sensor has left it and the robot
+//! has gone on for [`APART_M`]. `worker` runs it on a thread of its own; nobody waits for it.
+
+mod odometer;
+mod worker;
+
+pub use odometer::{Motion, Odometer, Standing};
+pub use worker::{Feed, MapWorker, Recollection, feed};
+
+use super::dim::Dim;
+use super::episodic::Episodes;
+use super::fault::Fault;
+use super::nearest::Best;
+use super::spatial::{Area, Decoder, Place, Plane, Waves};
+use crate::command::MAX_MOTORS;
+use crate::frame::{Health, Sample};
+use crate::time::Instant;
+use serde::{Deserialize, Serialize};
+
+/// Numbers in a vector: eight meetings a page.
+const NUMBERS: usize = 512;
+/// Two places this far apart have nothing in common: about two lengths of a small car, and so the distance from which
+/// on the field is told that it comes near.
+const SCALE_M: f64 = 0.5;
+/// Half a side of the square about the start in which places are told: a room. Meetings beyond are counted, not kept.
+const REACH_M: f64 = 5.0;
+/// Pages of eight: what lies further back is forgotten.
+const PAGES: usize = 16;
+/// A thing that is met again within this distance is the same meeting.
+const APART_M: f64 = 0.5;
+/// A sensor has left a threshold when it is above it by this share: noise does not make meetings.
+const CLEAR: f32 = 1.2;
+/// Family of the vectors of things and waves: fixed, so that a board has the same map in every run.
+const SEED: u64 = 0x6d61_7073;
+/// Memory that a map may take: the grid of its decoder is 4.3 MB of it.
+const LIMIT: usize = 64 << 20;
+/// Most things of a board.
+pub const MOST_THINGS: usize = 16;
+
+/// Something that a board wants to be remembered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Thing {
+    /// As the board calls it.
+    pub name: String,
+    /// Channel on which the map says how much this place is like where the thing was.
+    pub channel: u8,
+    /// Channel by which it is met.
+    pub by: usize,
+    /// It is met below this value.
+    pub below: f32,
+    /// How far ahead of the rear axle it is then, metres.
+    pub ahead_m: f64,
+    /// The value is metres and adds to that.
+    pub in_metres: bool,
+}
+
+/// One slot as the map sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene {
+    /// When.
+    pub slot: Instant,
+    /// What was commanded.
+    pub motors: [f32; MAX_MOTORS],
+    /// What each thing is met by, if it may be believed.
+    pub values: [Option<f32>; MOST_THINGS],
+}
+
+impl Scene {
+    /// Of a slot.
+    pub fn of(slot: Instant, motors: &[f32; MAX_MOTORS], samples: &[Sample], by: &[usize]) -> Scene {
+        let mut values = [None; MOST_THINGS];
+        for (value, channel) in values.iter_mut().zip(by) {
+            let sample = samples.get(*channel).filter(|sample| sample.health == Health::Good);
+            *value = sample.map(|sample| sample.value);
+        }
+        Scene { slot, motors: *motors, values }
+    }
+}
+
+/// A thing and how often it was met.
+#[derive(Debug)]
+struct Known {
+    thing: Thing,
+    met: u64,
+    /// The sensor has not left the threshold since.
+    here: bool,
+    last: Option<[f64; 2]>,
+}
+
+/// The map.
+#[derive(Debug)]
+pub struct Map {
+    odometer: Odometer,
+    episodes: Episodes,
+    known: Vec<Known>,
+    beyond: u64,
+}
+
+/// A map, for people and programs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MapAccount {
+    /// Where the robot thinks it is, metres from where it started.
+    pub at: [f64; 2],
+    /// Degrees from x towards y (to the left).
+    pub heading_deg: f64,
+    /// Meetings that are held.
+    pub meetings: usize,
+    /// Meetings that were forgotten for newer ones.
+    pub forgotten: u64,
+    /// Meetings too far away to be kept.
+    pub beyond: u64,
+    /// Slots of which the map did not hear, because it was late.
+    pub dropped: u64,
+    /// Each thing of the board.
+    pub things: Vec<ThingAccount>,
+    /// The place that `near` is about.
+    pub asked: [f64; 2],
+    /// Things that were met near there, the most certain first.
+    pub near: Vec<NearAccount>,
+}
+
+/// A thing on the map.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ThingAccount {
+    /// As the board calls it.
+    pub name: String,
+    /// Times that it was met.
+    pub met: u64,
+    /// Where it was, if that can be believed.
+    pub was_at: Option<[f64; 2]>,
+    /// Cosine behind that; 0 without a place.
+    pub likeness: f64,
+}
+
+/// A thing near a place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct NearAccount {
+    /// As the board calls it.
+    pub name: String,
+    /// Cosine: falls with the distance.
+    pub likeness: f64,
+}
+
+impl Map {
+    /// An empty map; takes all its memory.
+    pub fn new(motion: Motion, things: Vec<Thing>) -> Result<Map, Fault> {
+        if !(1..=MOST_THINGS).contains(&things.len()) {
+            return Err(Fault::Range { what: "things", found: things.len(), least: 1, most: MOST_THINGS });
+        }
+        let plane = Plane::new(Dim::new(NUMBERS)?, Waves::Hexagonal, SCALE_M, SEED)?;
+        let decoder = Decoder::new(plane, Area { from: [-REACH_M; 2], to: [REACH_M; 2] }, LIMIT)?;
+        let episodes = Episodes::new(decoder, things.len(), PAGES, SEED, LIMIT)?;
+        let known = |thing| Known { thing, met: 0, here: false, last: None };
+        let known = things.into_iter().map(known).collect();
+        Ok(Map { odometer: Odometer::new(motion), episodes, known, beyond: 0 })
+    }
+
+    /// The things, in order.
+    pub fn things(&self) -> impl Iterator<Item = &Thing> {
+        self.known.iter().map(|known| &known.thing)
+    }
+
+    /// Where the robot thinks it is.
+    pub fn standing(&self) -> Standing {
+        self.odometer.standing()
+    }
+
+    /// Times that a thing was met, and where last.
+    pub fn met(&self, thing: usize) -> Option<(u64, Option<[f64; 2]>)> {
+        self.known.get(thing).map(|known| (known.met, known.last))
+    }
+
+    /// Takes in a slot.
+    pub fn take(&mut self, scene: &Scene) -> Result<(), Fault> {
+        self.odometer.advance(scene.slot, &scene.motors);
+        let Standing { at, heading } = self.odometer.standing();
+        for (number, (known, value)) in self.known.iter_mut().zip(scene.values).enumerate() {
+            let Some(value) = value else { continue };
+            let Thing { below, ahead_m, in_metres, .. } = known.thing;
+            known.here &= value < below * CLEAR;
+            if known.here || value >= below {
+                continue;
+            }
+            known.here = true;
+            let ahead = ahead_m + if in_metres { f64::from(value) } else { 0.0 };
+            let place = [at[0] + ahead * libm::cos(heading), at[1] + ahead * libm::sin(heading)];
+            let same = |last: [f64; 2]| libm::hypot(place[0] - last[0], place[1] - last[1]) < APART_M;
+            if known.last.is_some_and(same) {
+                continue;
+            }
+            if place.iter().any(|x| x.abs() > REACH_M) {
+                self.beyond += 1;
+                continue;
+            }
+            self.episodes.meet(number, place)?;
+            (known.met, known.last) = (known.met + 1, Some(place));
+        }
+        Ok(())
+    }
+
+    /// How much the robot's place is like where a thing was met, 0..=1.
+    pub fn likeness_here(&mut self, thing: usize) -> Result<f32, Fault> {
+        let at = self.odometer.standing().at;
+        self.episodes.likeness(thing, at)
+    }
+
+    /// Where a thing was met, if that can be believed.
+    pub fn where_was(&mut self, thing: usize) -> Result<Option<Place>, Fault> {
+        self.episodes.where_was(thing)
+    }
+
+    /// What was met near a place, the most certain first.
+    pub fn what_is_near(&mut self, place: [f64; 2], best: &mut Best) -> Result<(), Fault> {
+        self.episodes.what_is_near(place, best)
+    }
+
+    /// How things stand, with what is near a place; near the robot if none is named.
+    pub fn account(&mut self, place: Option<[f64; 2]>) -> Result<MapAccount, Fault> {
+        let Standing { at, heading } = self.odometer.standing();
+        let mut things = Vec::new();
+        for number in 0..self.known.len() {
+            let found = self.episodes.where_was(number)?;
+            let Known { thing, met, .. } = &self.known[number];
+            things.push(ThingAccount {
+                name: thing.name.clone(),
+                met: *met,
+                was_at: found.map(|place| place.at),
+                likeness: found.map_or(0.0, |place| place.likeness),
+            });
+        }
+        let asked = place.unwrap_or(at);
+        let mut best = Best::of(MOST_THINGS);
+        self.episodes.what_is_near(asked, &mut best)?;
+        let near = best.list().iter().map(|found| NearAccount {
+            name: self.known[found.row as usize].thing.name.clone(),
+            likeness: f64::from(found.cosine),
+        });
+        Ok(MapAccount {
+            at,
+            heading_deg: heading.to_degrees(),
+            meetings: self.episodes.meetings(),
+            forgotten: self.episodes.forgotten(),
+            beyond: self.beyond,
+            dropped: 0,
+            near: near.collect(),
+            things,
+            asked,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Span;
+
+    fn map() -> Map {
+        let motion = Motion { full_speed: 1.0, wheelbase: 0.1, lag_s: 0.0, drives: vec![0], steering: None };
+        let thing = |name: &str, by| Thing {
+            name: name.into(),
+            channel: 9,
+            by,
+            below: 0.5,
+            ahead_m: 0.1,
+            in_metres: by == 0,
+        };
+        Map::new(motion, vec![thing("wall", 0), thing("ramp", 1)]).expect("a map")
+    }
+
+    /// One metre forward, a hundredth at a time, from slot `from` on; `values` by the hundredth.
+    fn a_metre(map: &mut Map, from: u64, values: impl Fn(u64) -> [Option<f32>; 2]) {
+        for step in 0..100 {
+            let mut scene = Scene {
+                slot: Instant::ZERO + Span::from_millis(10 * (from + step)),
+                motors: [1.0; MAX_MOTORS],
+                values: [None; MOST_THINGS],
+            };
+            scene.values[..2].copy_from_slice(&values(step));
+            map.take(&scene).expect("within reach");
+        }
+    }
+
+    #[test]
+    fn a_thing_is_met_once_however_its_sensor_trembles_and_found_where_it_was() {
+        let mut map = map();
+        // Around the threshold from 0.4 m on; nothing believable in between.
+        a_metre(&mut map, 0, |step| match step {
+            0..40 => [Some(0.9), Some(1.0)],
+            _ => [[Some(0.49), Some(0.55), None][step as usize % 3], Some(1.0)],
+        });
+        assert_eq!(map.met(0).map(|(times, _)| times), Some(1));
+        assert_eq!(map.met(1), Some((0, None)));
+        let wall = map.where_was(0).expect("known").expect("believed");
+        let meant = [0.39 + 0.1 + 0.49, 0.0];
+        let off = (wall.at[0] - meant[0]).hypot(wall.at[1] - meant[1]);
+        assert!(off < 0.03 * SCALE_M + 0.03, "{:?}", wall);
+        assert_eq!(map.where_was(1).expect("known"), None);
+        // Here (1 m) is near where the wall was, and not where it was not.
+        assert!(map.likeness_here(0).expect("known") > 0.5);
+        assert!(map.likeness_here(1).expect("known") < 0.1);
+        let account = map.account(Some([-2.0, 2.0])).expect("an account");
+        assert_eq!((account.meetings, account.near.len()), (1, 0));
+        assert_eq!(map.account(Some(meant)).expect("an account").near[0].name, "wall");
+    }
+
+    #[test]
+    fn what_is_beyond_reach_is_counted_and_what_is_far_apart_is_met_again() {
+        let mut map = map();
+        let ramp = |step: u64| [None, Some(if (10..20).contains(&step) { 0.0 } else { 1.0 })];
+        for metre in 0..8 {
+            a_metre(&mut map, 100 * metre, ramp);
+        }
+        let (times, last) = map.met(1).expect("known");
+        assert_eq!((times, map.beyond), (5, 3), "a metre apart each, five metres of reach");
+        assert!(last.is_some_and(|[x, _]| x < REACH_M));
+        assert!(Map::new(map.odometer.motion().clone(), Vec::new()).is_err());
+    }
+}

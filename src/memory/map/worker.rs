@@ -1,0 +1,112 @@
+//! The map on a thread of its own, fed by the thread that reads the trace, asked by the one that serves people. The
+//! tick waits for none of them: it gets a reading like any other sensor's, when there is one.
+
+use super::{MOST_THINGS, Map, MapAccount, Scene};
+use crate::crew::Worker;
+use crate::frame::Reading;
+use crate::memory::fault::Fault;
+use crate::sense::Outlet;
+use crate::time::{Clock, Instant, Span};
+use crate::trace::Record;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Slots between the trace and the map: ten seconds at 100 Hz. What does not fit is counted.
+const RING: usize = 1024;
+
+/// The trace's end of the line to the map.
+pub struct Feed {
+    ring: rtrb::Producer<Scene>,
+    by: heapless::Vec<usize, MOST_THINGS>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Feed {
+    /// Tells the map of a slot, or counts that it could not.
+    pub fn tell(&mut self, record: &Record) {
+        let scene = Scene::of(record.slot, &record.command.motors, record.frame.used(), &self.by);
+        if self.ring.push(scene).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The map for those who ask.
+#[derive(Clone)]
+pub struct Recollection {
+    map: Arc<Mutex<Map>>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Recollection {
+    /// How things stand, with what is near a place (the robot's, if none is named).
+    pub fn account(&self, near: Option<[f64; 2]>) -> Result<MapAccount, Fault> {
+        let account = self.with(|map| map.account(near))?;
+        Ok(MapAccount { dropped: self.dropped.load(Ordering::Relaxed), ..account })
+    }
+
+    /// Has something done with the map. The map's own thread may wait for it; the tick does not.
+    pub fn with<T>(&self, what: impl FnOnce(&mut Map) -> T) -> T {
+        what(&mut self.map.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Feeds the map what came in, once a period, and says how much the present place is like each thing's.
+pub struct MapWorker {
+    scenes: rtrb::Consumer<Scene>,
+    recollection: Recollection,
+    outlet: Outlet,
+    period: Span,
+    /// What went wrong last; said once.
+    fault: Option<Fault>,
+}
+
+/// A map's three ends: its worker, the trace's, the askers'.
+pub fn feed(map: Map, outlet: Outlet, period: Span) -> (MapWorker, Feed, Recollection) {
+    let (ring, scenes) = rtrb::RingBuffer::new(RING);
+    let dropped = Arc::new(AtomicU64::new(0));
+    let by = map.things().map(|thing| thing.by).collect();
+    let recollection = Recollection { map: Arc::new(Mutex::new(map)), dropped: dropped.clone() };
+    let worker = MapWorker { scenes, recollection: recollection.clone(), outlet, period, fault: None };
+    (worker, Feed { ring, by, dropped }, recollection)
+}
+
+impl MapWorker {
+    fn take_in(scenes: &mut rtrb::Consumer<Scene>, map: &mut Map, outlet: &mut Outlet) -> Result<(), Fault> {
+        let mut newest = None;
+        while let Ok(scene) = scenes.pop() {
+            map.take(&scene)?;
+            newest = Some(scene.slot);
+        }
+        // Nothing new: no reading, and what the tick has grows old.
+        let Some(stamp) = newest else { return Ok(()) };
+        for thing in 0..map.things().count() {
+            let value = Ok(map.likeness_here(thing)?);
+            let channel = map.things().nth(thing).map_or(0, |thing| thing.channel);
+            outlet.stage(Reading { channel, value, stamp });
+        }
+        Ok(())
+    }
+}
+
+impl Worker for MapWorker {
+    fn name(&self) -> &'static str {
+        "map"
+    }
+
+    fn step(&mut self, clock: &dyn Clock) -> Instant {
+        let MapWorker { scenes, recollection, outlet, fault, .. } = self;
+        let done = recollection.with(|map| MapWorker::take_in(scenes, map, outlet));
+        if let Err(found) = done
+            && *fault != Some(found)
+        {
+            log::warn!("the map: {found}");
+            *fault = Some(found);
+        }
+        clock.now() + self.period
+    }
+
+    fn publish(&mut self, _now: Instant) {
+        self.outlet.publish();
+    }
+}

@@ -1,0 +1,170 @@
+//! The map in the robot, on the simulator: a landmark that was met once is found again, its likeness is a sensor
+//! like any other, and the tick pays nothing for it.
+
+use ganglion::board::{self, plan::Board};
+use ganglion::drive;
+use ganglion::field::Readout;
+use ganglion::frame::Health;
+use ganglion::learn::imitate;
+use ganglion::memory::map::{MapAccount, Recollection};
+use ganglion::robot::{Options, Robot};
+use ganglion::sim::Pose;
+use ganglion::time::{Clock, Instant, SimClock, Span};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// The desk robot with a map: what the sonar sees nearer than 0.7 m is remembered.
+const WITH_MAP: &str = r#"
+inherits = "sim"
+
+[motion]
+full_speed = 0.5
+wheelbase = 0.0872
+lag_ms = 80.0
+
+[[sensor]]
+name = "wall"
+kind = "recall"
+unit = "1"
+by = "range"
+below = 0.7
+ahead = 0.17
+period_ms = 100.0
+valid = [0.0, 1.0]
+input = { low = 0.0, high = 1.0 }
+"#;
+
+fn board() -> Board {
+    board::from_text("mapped", WITH_MAP).unwrap_or_else(|error| panic!("{error:#}")).board
+}
+
+fn taught() -> &'static Readout {
+    static TAUGHT: OnceLock<Readout> = OnceLock::new();
+    TAUGHT.get_or_init(|| imitate(&board()))
+}
+
+struct Drive {
+    account: MapAccount,
+    recollection: Recollection,
+    /// Where the thing was met first by the map's own reckoning, and where the robot really was then.
+    met: Option<([f64; 2], Pose)>,
+    start: Pose,
+    end: Pose,
+    /// The likeness as frames had it, with its health.
+    seen: Vec<(f32, Health)>,
+    tick_allocations: u64,
+    readings_dropped: u64,
+}
+
+/// Drives until `after` the first meeting, and for `seconds` at the most.
+fn drive_for(seed: u64, after: Span, seconds: u64) -> Drive {
+    let board = board();
+    let channel = board.sensors.iter().position(|sensor| sensor.name == "wall").expect("it is there");
+    let clock = Arc::new(SimClock::new());
+    let first = Instant::ZERO + board.period;
+    let options = Options { seed, readout: Some(taught().clone()), ..Options::default() };
+    let robot = Robot::build(&board, clock.clone(), first, options).expect("it can be built");
+    let (plant, recollection) =
+        (robot.plant.clone().expect("a world"), robot.recollection.clone().expect("a map"));
+    let senses = robot.senses.clone();
+    let start = plant.report(clock.now()).pose;
+    let (mut met, mut until) = (None, None);
+    let (mut seen, mut tick_allocations) = (Vec::new(), 0);
+    let enough = AtomicBool::new(false);
+    drive::step(robot, &clock, first + Span::from_millis(1000 * seconds), &enough, |recorder| {
+        let Some(record) = &recorder.summary().last else { return };
+        let sample = record.frame.samples[channel];
+        seen.push((sample.value, sample.health));
+        tick_allocations += record.allocations.unwrap_or(0);
+        let now = clock.now();
+        if met.is_none()
+            && let Some((1, Some(place))) = recollection.with(|map| map.met(0))
+        {
+            met = Some((place, plant.report(now).pose));
+            until = Some(now + after);
+        }
+        if until.is_some_and(|until| now >= until) {
+            enough.store(true, Ordering::Relaxed);
+        }
+    });
+    let end = plant.report(clock.now()).pose;
+    let account = recollection.account(None).expect("an account");
+    let readings_dropped = senses.readings_dropped.load(Ordering::Relaxed);
+    Drive { account, recollection, met, start, end, seen, tick_allocations, readings_dropped }
+}
+
+fn apart(a: [f64; 2], b: [f64; 2]) -> f64 {
+    (a[0] - b[0]).hypot(a[1] - b[1])
+}
+
+/// A place of the room as the map sees it: from the start, along its heading.
+fn from_start(start: &Pose, at: [f64; 2]) -> [f64; 2] {
+    let (dx, dy) = (at[0] - start.x, at[1] - start.y);
+    let (sin, cos) = start.heading.sin_cos();
+    [dx * cos + dy * sin, dy * cos - dx * sin]
+}
+
+#[test]
+fn a_landmark_seen_once_is_found_again() {
+    for seed in [1, 3] {
+        let drive = drive_for(seed, Span::from_millis(1500), 40);
+        let (place, _) = drive.met.expect("a room has walls");
+        let wall = &drive.account.things[0];
+        assert_eq!((wall.name.as_str(), wall.met, drive.account.meetings), ("wall", 1, 1), "seed {seed}");
+        // One meeting on a page: what is decoded is within 3 % of the plane's half metre.
+        let found = wall.was_at.expect("believed");
+        assert!(apart(found, place) < 0.03 * 0.5, "seed {seed}: met at {place:?}, found at {found:?}");
+        assert!(wall.likeness > 0.9, "seed {seed}: {}", wall.likeness);
+        let near = drive.recollection.account(Some(place)).expect("an account").near;
+        assert_eq!(near.first().map(|near| near.name.as_str()), Some("wall"), "seed {seed}");
+        let far =
+            drive.recollection.account(Some([place[0] - 2.0, place[1] + 2.0])).expect("an account").near;
+        assert!(far.is_empty(), "seed {seed}: {far:?}");
+    }
+}
+
+#[test]
+fn the_map_knows_where_the_robot_is_as_far_as_its_commands_tell() {
+    let drive = drive_for(2, Span::from_millis(1500), 40);
+    let real = from_start(&drive.start, [drive.end.x, drive.end.y]);
+    let way = apart(real, [0.0, 0.0]);
+    assert!(way > 0.3, "it went somewhere: {real:?}");
+    // Dead reckoning of a car that does not slip: what is lost is the servo's own time and the last commands'.
+    let off = apart(drive.account.at, real);
+    assert!(off < 0.1 + 0.1 * way, "really at {real:?}, reckoned {:?}", drive.account.at);
+}
+
+#[test]
+fn its_likeness_is_a_sensor_and_the_tick_pays_nothing() {
+    let drive = drive_for(3, Span::from_millis(1000), 40);
+    assert!(drive.met.is_some());
+    let good: Vec<f32> =
+        drive.seen.iter().filter(|(_, health)| *health == Health::Good).map(|(value, _)| *value).collect();
+    assert!(good.len() > drive.seen.len() / 2, "{} of {} frames have it", good.len(), drive.seen.len());
+    // Nothing before the meeting; at the meeting the thing is 0.9 m ahead, more than a scale away, and then nearer.
+    assert!(good[0].abs() < 0.1, "{}", good[0]);
+    assert!(good.iter().all(|value| (0.0..=1.0).contains(value)));
+    assert_eq!((drive.account.dropped, drive.readings_dropped), (0, 0));
+    // Counted where the allocator counts; 0 otherwise.
+    assert_eq!(drive.tick_allocations, 0);
+}
+
+#[test]
+fn it_is_the_same_every_time() {
+    let [one, other] = [0, 1].map(|_| drive_for(1, Span::from_millis(500), 20));
+    assert_eq!(one.account, other.account);
+    let bits = |drive: &Drive| drive.seen.iter().map(|(value, _)| value.to_bits()).collect::<Vec<_>>();
+    assert!(bits(&one) == bits(&other));
+}
+
+#[test]
+fn a_board_that_leaves_out_how_it_moves_is_told() {
+    let text = WITH_MAP
+        .replace("[motion]", "[targets]\n#")
+        .replace("full_speed = 0.5", "")
+        .replace("wheelbase = 0.0872\nlag_ms = 80.0", "");
+    let error = board::from_text("mapped", &text).expect_err("no motion").to_string();
+    assert!(error.contains("[motion]"), "{error}");
+    let text = WITH_MAP.replace("by = \"range\"", "by = \"wall\"");
+    assert!(board::from_text("mapped", &text).is_err(), "a thing cannot be met by itself");
+}
