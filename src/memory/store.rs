@@ -292,11 +292,23 @@ impl Kernel for Scan<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
+        // Alone, a query does not pay for the room of the others.
+        match self.best.len() {
+            1 => self.abreast::<S, 1>(simd),
+            _ => self.abreast::<S, ABREAST>(simd),
+        }
+    }
+}
+
+impl Scan<'_> {
+    /// Some queries at a time with every row.
+    #[inline(always)]
+    fn abreast<S: Simd, const QUERIES: usize>(self, simd: S) {
         let Scan { block, from, to, queries, best } = self;
         let d = block.d;
-        let mut coarse = [CoarseQuery::NOTHING; ABREAST];
-        for (queries, best) in queries.chunks(ABREAST * d).zip(best.chunks_mut(ABREAST)) {
-            let mut looks = [(0.0, false); ABREAST];
+        let mut coarse = [CoarseQuery::NOTHING; QUERIES];
+        for (queries, best) in queries.chunks(QUERIES * d).zip(best.chunks_mut(QUERIES)) {
+            let mut looks = [(0.0, false); QUERIES];
             for ((look, coarse), query) in looks.iter_mut().zip(&mut coarse).zip(queries.chunks_exact(d)) {
                 let own = inverse_length(simd, query);
                 *look = (own, coarse.set(query, own));
@@ -304,7 +316,8 @@ impl Kernel for Scan<'_> {
             for row in from..to {
                 let each = queries.chunks_exact(d).zip(best.iter_mut()).zip(looks.iter().zip(&coarse));
                 for ((query, best), ((own, looks), coarse)) in each {
-                    // Equal to the last one is not better: the rows before it have lower numbers.
+                    // A row that only equals the last one is no better: those before it have lower numbers. It is
+                    // compared all the same, as the ceiling is not the cosine.
                     if *looks && best.bar().is_some_and(|bar| block.coarse.ceiling(row, coarse) < bar) {
                         continue;
                     }

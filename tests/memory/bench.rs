@@ -1,6 +1,7 @@
 //! `ganglion bench hrr` gives every figure once and the figures agree. How long anything takes is not asserted.
 
-use crate::cli::{err, out, output};
+use crate::cli::{err, ganglion, out, output};
+use crate::cuda::standin::alone;
 use serde_json::Value;
 
 #[test]
@@ -11,7 +12,8 @@ fn every_operation_is_measured_beside_its_floor() {
     let text = out(&ended);
     let object: Value = serde_json::from_str(text.lines().last().expect("a line")).expect("an object");
     assert_eq!(object["schema"], 1);
-    let cells = object["cells"].as_array().expect("a list");
+    let all = object["cells"].as_array().expect("a list");
+    let cells: Vec<&Value> = all.iter().filter(|cell| cell["lies"].is_null()).collect();
     // Two lengths: five operations on one vector and on a hundred, four of them again on two threads.
     assert_eq!(cells.len(), 2 * (5 + 5 + 4));
     for cell in cells {
@@ -52,4 +54,46 @@ fn what_takes_too_much_memory_is_left_out_and_said() {
         let ended = output(&[&["bench", "hrr"], &wrong[..]].concat());
         assert_eq!(ended.status.code(), Some(64), "{wrong:?}: {}", err(&ended));
     }
+}
+
+/// The program with the stand-in for the driver, and a cache folder of its own.
+fn with_stand_in(folder: &std::path::Path, cache: &std::path::Path, arguments: &[&str]) -> Value {
+    let ended = ganglion(arguments)
+        .env("LD_LIBRARY_PATH", folder)
+        .env("CACHE_DIRECTORY", cache)
+        .output()
+        .expect("it starts");
+    let text = out(&ended);
+    let last = text.lines().last().unwrap_or_default();
+    serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {text}{}", err(&ended)))
+}
+
+#[test]
+fn where_there_is_a_gpu_it_is_measured_too_and_what_is_chosen_is_said_and_kept() {
+    let Some(alone) = alone() else { return };
+    let cache = std::env::temp_dir().join(format!("ganglion-hrr-cache-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&cache);
+    let bench = |more: &[&str]| {
+        let plain =
+            ["bench", "hrr", "--dims", "128", "--batches", "1,8", "--threads", "1", "--seconds", "0.001"];
+        with_stand_in(alone.folder(), &cache, &[&plain, more, &["--json"]].concat())
+    };
+    let object = bench(&[]);
+    let on_gpu = |lies: &str| {
+        let cells = object["cells"].as_array().expect("a list").iter();
+        cells.filter(|cell| cell["lies"] == lies && cell["threads"] == 0).count()
+    };
+    assert_eq!((on_gpu("host"), on_gpu("card")), (2 * 4, 2 * 5), "a store lies on the card in any case");
+    let choice = |object: &Value| object["choices"][0][1].as_str().unwrap_or_default().to_string();
+    assert!(choice(&object).starts_with("measured now; bind, rows here: "), "{}", choice(&object));
+    assert!(choice(&bench(&[])).starts_with("measured at an earlier start; "));
+    assert_eq!(choice(&bench(&["--gpu-from", "3"])), "on the GPU from 3 rows on, as wished");
+    let found = |more: &[&str]| {
+        let object = with_stand_in(alone.folder(), &cache, &[&["doctor", "--json"], more].concat());
+        let findings = object["findings"].as_array().expect("a list").clone();
+        let own = findings.iter().find(|finding| finding["topic"] == "vectors").expect("it is looked at");
+        own["found"].as_str().unwrap_or_default().to_string()
+    };
+    assert_eq!(found(&["--memory-gpu", "never"]), "of 512 numbers: on the processor, as wished");
+    let _ = std::fs::remove_dir_all(&cache);
 }

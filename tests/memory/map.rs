@@ -1,6 +1,7 @@
 //! The map in the robot, on the simulator: a landmark that was met once is found again, its likeness is a sensor
 //! like any other, and the tick pays nothing for it.
 
+use crate::cli::{err, ganglion, out, output};
 use ganglion::board::{self, plan::Board};
 use ganglion::drive;
 use ganglion::field::Readout;
@@ -167,4 +168,44 @@ fn a_board_that_leaves_out_how_it_moves_is_told() {
     assert!(error.contains("[motion]"), "{error}");
     let text = WITH_MAP.replace("by = \"range\"", "by = \"wall\"");
     assert!(board::from_text("mapped", &text).is_err(), "a thing cannot be met by itself");
+}
+
+/// A process that ends with the test.
+struct Running(std::process::Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn whoever_asks_the_running_robot_hears_what_was_where() {
+    let folder = std::env::temp_dir().join(format!("ganglion-map-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = |name: &str| folder.join(name).display().to_string();
+    std::fs::write(path("board.toml"), WITH_MAP).expect("written");
+    let (board, socket) = (path("board.toml"), path("control"));
+    let arguments = ["run", "--board", &board, "--control", &socket, "--for", "600s"];
+    let quiet = std::process::Stdio::null;
+    let _running = Running(ganglion(&arguments).stdout(quiet()).stderr(quiet()).spawn().expect("it starts"));
+    let status = |more: &[&str]| output(&[&["status", "--socket", &socket], more].concat());
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let asked = loop {
+        let asked = status(&["--json", "--near", "-1.5,0.25"]);
+        if asked.status.success() {
+            break asked;
+        }
+        assert!(std::time::Instant::now() < until, "{}", err(&asked));
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    };
+    let account: serde_json::Value = serde_json::from_str(out(&asked).trim()).expect("an object");
+    let map = &account["map"];
+    assert_eq!((&map["asked"][0], &map["asked"][1]), (&(-1.5).into(), &0.25.into()), "{account}");
+    assert_eq!((&map["things"][0]["name"], &map["dropped"]), (&"wall".into(), &0.into()), "{map}");
+    let page = out(&status(&[]));
+    assert!(page.contains("map        here (") && page.contains("near ("), "{page}");
+    assert_eq!(status(&["--near", "here"]).status.code(), Some(64));
+    let _ = std::fs::remove_dir_all(&folder);
 }

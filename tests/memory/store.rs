@@ -144,3 +144,35 @@ fn damaged_short_and_foreign_files_are_refused_and_the_old_one_stays() {
     assert!(store.save(&folder.0.join("none/words")).is_err());
     assert_eq!(fs::read(&path).expect("there"), whole);
 }
+
+#[test]
+fn a_coarse_look_changes_nothing_in_what_is_found() {
+    for (d, count) in [(64, 700), (100, 500), (512, 400)] {
+        // Clusters that eight bits cannot tell apart, equal rows, rows of any length, one that is hardly there.
+        let centres = rows(21, 0, 20, d);
+        let mut many = rows(22, 0, count, d);
+        for (row, numbers) in many.chunks_exact_mut(d).enumerate() {
+            let centre = &centres[row % 20 * d..][..d];
+            let (near, size) = ([0.0, 0.9, 0.9999, 1.0][row % 4], [1.0, 1e-3, 1e6][row % 3]);
+            numbers.iter_mut().zip(centre).for_each(|(x, c)| *x = size * (near * c + (1.0 - near) * *x));
+        }
+        many[7 * d..8 * d].iter_mut().for_each(|x| *x *= 1e-14);
+        let store = store_of(&many, d, count);
+        let queries = [&rows(23, 0, 3, d), &centres[..5 * d], &many[7 * d..8 * d]].concat();
+        for (asked, wanted) in [(1, 1), (3, 5), (9, 20), (9, 64)] {
+            let mut best = vec![Best::of(wanted); asked];
+            store.nearest(&queries[..asked * d], &mut best).expect("shapes");
+            for (query, best) in queries.chunks_exact(d).zip(&best) {
+                let mut cosines = vec![0.0; count];
+                store.cosines(query, &mut cosines).expect("shapes");
+                let mut order: Vec<usize> = (0..count).collect();
+                order.sort_by(|a, b| cosines[*b].total_cmp(&cosines[*a]).then(a.cmp(b)));
+                let expected: Vec<(u32, u32)> =
+                    order[..wanted].iter().map(|row| (*row as u32, cosines[*row].to_bits())).collect();
+                let found: Vec<(u32, u32)> =
+                    best.list().iter().map(|m| (m.row, m.cosine.to_bits())).collect();
+                assert_eq!(found, expected, "d {d}, {asked} queries, {wanted} wanted");
+            }
+        }
+    }
+}

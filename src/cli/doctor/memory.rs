@@ -22,7 +22,7 @@ pub(super) fn finding(gpu: &Gpu, wish: Wish) -> Finding {
         Some(absence) => format!("on the processor: {absence}"),
         None => ask(wish),
     };
-    Finding::ok("memory", format!("vectors of {NUMBERS}: {words}"))
+    Finding::ok("vectors", format!("of {NUMBERS} numbers: {words}"))
 }
 
 fn ask(wish: Wish) -> String {
