@@ -335,13 +335,14 @@ fn on_card(
         Operation::BindUnit => (Verb::Bind, Length::Unit),
         _ => (Verb::Bind, Length::AsIs),
     };
-    Ok(match (operation, lies) {
-        (Operation::CleanUp, _) => card.nearest(&keys[..d], best)?,
-        (Operation::SuperposeUnit, Lies::Host) => card.superpose(rows, None, Length::Unit, &mut out[..d])?,
-        (Operation::SuperposeUnit, Lies::Card) => card.superpose_held(batch, Length::Unit)?,
-        (_, Lies::Host) => card.convolve(verb, rows, keys, length, out)?,
-        (_, Lies::Card) => card.convolve_held(verb, batch, length)?,
-    })
+    let done = match (operation, lies) {
+        (Operation::CleanUp, _) => card.nearest(&keys[..d], best),
+        (Operation::SuperposeUnit, Lies::Host) => card.superpose(rows, None, Length::Unit, &mut out[..d]),
+        (Operation::SuperposeUnit, Lies::Card) => card.superpose_held(batch, Length::Unit),
+        (_, Lies::Host) => card.convolve(verb, rows, keys, length, out),
+        (_, Lies::Card) => card.convolve_held(verb, batch, length),
+    };
+    done.map_err(HrrFault::Card)
 }
 
 /// Sorts.

@@ -379,11 +379,12 @@ impl<'c> Bench<'c> {
         let d = self.workspace.dim().get();
         let Bench { workspace, rows, out, store, best, .. } = self;
         let rows = &rows[..batch * d];
-        Ok(match work {
-            Work::Bind => workspace.bind(rows, rows, Length::Unit, &mut out[..batch * d])?,
-            Work::Superpose => workspace.superpose(rows, None, Length::Unit, &mut out[..d])?,
-            Work::CleanUp => store.nearest(&rows[..d], best)?,
-        })
+        let done = match work {
+            Work::Bind => workspace.bind(rows, rows, Length::Unit, &mut out[..batch * d]),
+            Work::Superpose => workspace.superpose(rows, None, Length::Unit, &mut out[..d]),
+            Work::CleanUp => store.nearest(&rows[..d], best),
+        };
+        done.map_err(CardFault::Wish)
     }
 
     fn on_card(&mut self, work: Work, lies: Lies, batch: usize) -> Result<(), CardFault> {
