@@ -3,7 +3,7 @@
 //! how much the present place is like that: a sensor among the others, and so an input of the field.
 //!
 //! A thing is met when a sensor falls below a threshold, and again only after the sensor has left it and the robot
-//! has gone on for [`APART_M`]. `worker` runs it on a thread of its own; nobody waits for it.
+//! has gone on for `APART_M`. `worker` runs it on a thread of its own; nobody waits for it.
 
 mod odometer;
 mod worker;
