@@ -3,6 +3,7 @@
 use crate::board::plan::{MotorPlan, SafetyPlan, SensorPlan};
 use crate::bus::Line;
 use crate::device::{MotorKind, SensorKind};
+use crate::reflex::Signals;
 use crate::time::{Instant, Span};
 
 /// A control period of 10 ms.
@@ -17,6 +18,15 @@ pub fn at(ms: u64) -> Instant {
 pub const fn ms(ms: u64) -> Span {
     Span::from_millis(ms)
 }
+
+/// Signals of a robot with which nothing is wrong.
+pub const WELL: Signals = Signals {
+    e_stop: false,
+    field_age: Some(ms(20)),
+    wire_age: Some(ms(5)),
+    skipped_slots: 0,
+    guard_lost: false,
+};
 
 /// Results are fresh for 100 ms and fade over another 100 ms.
 pub fn safety() -> SafetyPlan {

@@ -340,16 +340,9 @@ impl Modes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{at, ms, safety};
+    use crate::fixture::{WELL, at, ms, safety};
     use crate::reflex::{Limits, Restraint};
 
-    const WELL: Signals = Signals {
-        e_stop: false,
-        field_age: Some(ms(20)),
-        wire_age: Some(ms(5)),
-        skipped_slots: 0,
-        guard_lost: false,
-    };
     const NOTHING: Asked = Asked { stop: false, disarm: false, arm: false };
     const ARM: Asked = Asked { arm: true, ..NOTHING };
     const DISARM: Asked = Asked { disarm: true, ..NOTHING };

@@ -305,16 +305,7 @@ fn missed(sample: &Sample, patience: Span, now: Instant) -> Option<Cause> {
 mod tests {
     use super::*;
     use crate::bus::BusFault;
-    use crate::fixture::{at, ms, range, safety};
-
-    /// Nothing is wrong.
-    const WELL: Signals = Signals {
-        e_stop: false,
-        field_age: Some(ms(20)),
-        wire_age: Some(ms(5)),
-        skipped_slots: 0,
-        guard_lost: false,
-    };
+    use crate::fixture::{WELL, at, ms, range, safety};
 
     fn good(value: f32, stamp: Instant) -> Sample {
         Sample { value, worst: value, stamp, health: Health::Good }

@@ -227,11 +227,11 @@ impl I2cWorker {
         let (polls, outlet, devices) = (&mut self.polls, &mut self.outlet, &self.counters.devices);
         let began = clock.now();
         let demand = (!asked && polls.yields(place)).then_some(self.demand.as_ref());
-        let crossed = AtomicBool::new(false);
-        let stops = self.motors.is_some().then_some(&crossed);
-        let outcome = self.wire.yielding(clock, demand, stops, |ports| {
-            polls.call(place, asked, ports, outlet, devices, &crossed)
-        });
+        let crossing = AtomicBool::new(false);
+        let stop = self.motors.is_some().then_some(&crossing);
+        let outcome = self
+            .wire
+            .yielding(clock, demand, stop, |ports| polls.call(place, asked, ports, outlet, devices, stop));
         let Outcome { transfer, controller, crossed } = outcome;
         self.account(transfer, controller, began, clock.now());
         if asked && transfer.is_err_and(DeviceFault::gave_way) {

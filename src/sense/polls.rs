@@ -125,8 +125,8 @@ impl Polls {
         }
     }
 
-    /// Calls the device at `place`: sets it up if it has to be, else polls it. `asked`: its line asked for it. `stop` is set
-    /// as soon as a reading crosses into a rule that stops: what is left of the poll may wait.
+    /// Calls the device at `place`: sets it up if it has to be, else polls it. `asked`: its line asked for it. `stop`
+    /// is set as soon as a reading crosses into a rule that stops, where motors wait for it: what is left of the poll may.
     pub fn call(
         &mut self,
         place: usize,
@@ -134,7 +134,7 @@ impl Polls {
         ports: &mut Ports<'_>,
         outlet: &mut Outlet,
         counts: &[DeviceCounters],
-        stop: &AtomicBool,
+        stop: Option<&AtomicBool>,
     ) -> Outcome {
         let poll = &mut self.polls[place];
         let counts = &counts[place];
@@ -186,7 +186,7 @@ impl Poll {
         outlet: &mut Outlet,
         snaps: &mut Snaps,
         counts: &DeviceCounters,
-        stop: &AtomicBool,
+        stop: Option<&AtomicBool>,
     ) -> (Result<(), DeviceFault>, Option<Cause>) {
         let stamp = ports.clock.now();
         let (mut crossed, mut sense) = (None, false);
@@ -199,7 +199,9 @@ impl Poll {
             if let Ok(value) = value {
                 sense = true;
                 crossed = crossed.max(snaps.look(channel, value));
-                stop.fetch_or(crossed.is_some(), Ordering::Relaxed);
+                if let (Some(stop), Some(_)) = (stop, crossed) {
+                    stop.store(true, Ordering::Relaxed);
+                }
             }
             outlet.stage(Reading { channel, value: value.map_err(DeviceFault::into), stamp });
         });

@@ -12,7 +12,6 @@ use crate::device::Ports;
 use crate::reflex::Cause;
 use crate::time::{Clock, Instant};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// Polls devices that need neither bus nor line.
 pub struct SlowWorker {
@@ -47,8 +46,7 @@ impl Worker for SlowWorker {
             let (mut i2c, mut gpio) = (Absent, Absent);
             let mut ports = Ports { i2c: &mut i2c, gpio: &mut gpio, clock };
             let devices = &self.counters.devices;
-            let unused = AtomicBool::new(false); // no motors here: nothing gives way
-            let outcome = self.polls.call(place, false, &mut ports, &mut self.outlet, devices, &unused);
+            let outcome = self.polls.call(place, false, &mut ports, &mut self.outlet, devices, None);
             if outcome.transfer.is_err() {
                 count(&self.counters.failures);
             }
