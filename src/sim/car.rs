@@ -5,6 +5,7 @@
 //! Dynamics and Control, section 2.2, with the reference point on the rear axle.
 
 use super::SimPlan;
+use super::sonar::look;
 use super::world::{Obstacle, Outline, Pose, World};
 use libm::{cos, exp, sin, tan};
 
@@ -23,6 +24,8 @@ const STANDS_M_PER_S: f64 = 1e-9;
 /// A contact has ended when there is this much air around the body again: a car that is pushed
 /// against a wall and rebounds by less has hit it once.
 const APART_M: f64 = 0.01;
+/// What touches the front is nearer to the sonar than this; a corner is half a width from it.
+const IN_SIGHT_M: f64 = 0.1;
 
 /// What it ran into so far. Entries are counted, not steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,6 +36,9 @@ pub struct Contacts {
     pub discs: u64,
     /// A wheel left the floor.
     pub falls: u64,
+    /// Of the walls and discs: met forwards and in the sonar's sight. The rest is touched with a side, or backwards, where the
+    /// car has no sensor.
+    pub head_on: u64,
 }
 
 impl Contacts {
@@ -88,7 +94,7 @@ impl Car {
         }
         let next = self.moved();
         if let Some(obstacle) = world.touched(&self.outline, &next) {
-            self.stop_at(obstacle);
+            self.stop_at(obstacle, world);
             return;
         }
         self.distance += self.speed.abs() * STEP_S;
@@ -120,12 +126,16 @@ impl Car {
         }
     }
 
-    fn stop_at(&mut self, obstacle: Obstacle) {
+    fn stop_at(&mut self, obstacle: Obstacle, world: &World) {
+        let forwards = self.speed > 0.0;
         self.speed = 0.0;
         if self.in_contact {
             return;
         }
         self.in_contact = true;
+        if forwards && look(world, &self.outline, &self.pose) < IN_SIGHT_M {
+            self.contacts.head_on += 1;
+        }
         match obstacle {
             Obstacle::Wall => self.contacts.walls += 1,
             Obstacle::Disc => self.contacts.discs += 1,
@@ -234,13 +244,16 @@ mod tests {
         let world = World::new(&plan, 1);
         let mut car = Car::new(&plan, &world);
         steps(&mut car, 20_000, 1.0, 0.0, &world);
-        assert_eq!(car.contacts(), Contacts { walls: 1, discs: 0, falls: 0 });
+        assert_eq!(car.contacts(), Contacts { walls: 1, discs: 0, falls: 0, head_on: 1 });
         let there = car.distance();
         steps(&mut car, 1000, 1.0, 0.0, &world);
         assert!(car.distance() - there < 0.001, "it does not get through");
         steps(&mut car, 500, -1.0, 0.0, &world);
         steps(&mut car, 2000, 1.0, 0.0, &world);
         assert_eq!(car.contacts().walls, 2, "it went away and came back");
+        steps(&mut car, 20_000, -1.0, 0.0, &world);
+        let Contacts { walls, head_on, .. } = car.contacts();
+        assert_eq!((walls, head_on), (3, 2), "nothing looks backwards");
     }
 
     #[test]
@@ -255,7 +268,10 @@ mod tests {
         assert!(car.has_fallen());
         let pose = car.pose();
         steps(&mut car, 1000, -1.0, 0.0, &world);
-        assert_eq!((car.pose(), car.contacts()), (pose, Contacts { walls: 0, discs: 0, falls: 1 }));
+        assert_eq!(
+            (car.pose(), car.contacts()),
+            (pose, Contacts { walls: 0, discs: 0, falls: 1, head_on: 0 })
+        );
     }
 
     proptest! {
