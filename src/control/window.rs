@@ -6,6 +6,7 @@ use super::account::{Account, Sources, causes, latched};
 use super::{Ask, LONGEST_LINE, Reply, Request};
 use crate::mode::Mode;
 use crate::vitals::Signs;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode as FileMode;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -63,9 +64,10 @@ impl Window {
             let closed = closed.clone();
             move || {
                 while !closed.load(Ordering::Acquire) {
-                    match listener.accept() {
-                        Ok((stream, _)) => serve(stream, &sources, &end),
-                        Err(_) => thread::sleep(LOOK_EVERY),
+                    if knocks(&listener)
+                        && let Ok((stream, _)) = listener.accept()
+                    {
+                        serve(stream, &sources, &end);
                     }
                 }
             }
@@ -81,6 +83,19 @@ impl Drop for Window {
             let _ = thread.join(); // within the patience with one caller
         }
         let _ = std::fs::remove_file(&self.path); // the next one replaces it in any case
+    }
+}
+
+/// Waits for a caller, at most [`LOOK_EVERY`]; whether there is one. To accept where there is none costs the kernel a socket
+/// that it makes and takes down again.
+fn knocks(listener: &UnixListener) -> bool {
+    let longest = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };
+    match poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&longest)) {
+        Ok(ready) => ready > 0,
+        Err(_) => {
+            thread::sleep(LOOK_EVERY); // it has nothing to wait for
+            false
+        }
     }
 }
 

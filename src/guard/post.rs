@@ -72,6 +72,16 @@ struct Seat {
     own: bool,
 }
 
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stir {
+    /// The guard is to go.
+    end: bool,
+    /// Somebody waits to be let in. Looked at before anybody is: where nobody waits, the kernel makes a socket and takes it
+    /// down again, at each heartbeat.
+    knock: bool,
+}
+
 /// A guard with its line and its socket.
 pub struct Post {
     guard: Guard,
@@ -93,8 +103,14 @@ impl Post {
     /// Stands until told to go; then the line is off.
     pub fn stand(&mut self, mut tell: impl FnMut(Event)) {
         let mut told = self.guard.standing(self.line_sound);
-        while !self.wait() {
-            self.let_in();
+        loop {
+            let stir = self.wait();
+            if stir.end {
+                break;
+            }
+            if stir.knock {
+                self.let_in();
+            }
             for seat in 0..SEATS {
                 self.attend(seat, &mut tell);
             }
@@ -116,8 +132,8 @@ impl Post {
         self.line_sound
     }
 
-    /// Waits for anything to happen; `true`: the end.
-    fn wait(&self) -> bool {
+    /// Waits for anything to happen.
+    fn wait(&self) -> Stir {
         let again = if self.line_sound { Instant::NEVER } else { self.clock.now() + LINE_AGAIN };
         let until = self.guard.deadline().min(again);
         let timeout = (until != Instant::NEVER).then(|| timespec(until.since(self.clock.now())));
@@ -128,7 +144,8 @@ impl Post {
         }
         // Interrupted or out of time: look at everything all the same.
         let _ = poll(&mut waited_for, timeout.as_ref());
-        waited_for.first().is_some_and(|end| !end.revents().is_empty())
+        let stirred = |place: usize| waited_for.get(place).is_some_and(|one| !one.revents().is_empty());
+        Stir { end: stirred(0), knock: stirred(1) }
     }
 
     fn let_in(&mut self) {
@@ -187,5 +204,37 @@ impl Post {
             // Whoever does not take its answers will miss them; the guard does not wait for it.
             let _ = say_to(&seat.connection, &answer.encode());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::socket::{connect_to, listen_at};
+    use super::*;
+    use crate::board::plan::GuardHold;
+    use crate::bus::Line;
+    use crate::bus::fake::FakeGpio;
+    use crate::time::{MonotonicClock, SimClock};
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn nobody_is_let_in_for_a_message_of_one_who_is() {
+        let path = std::env::temp_dir().join(format!("ganglion-knock-{}.sock", std::process::id()));
+        let hold = Hold { line: Line(5), on_high: true, kind: GuardHold::Reset };
+        let line = HeldLine::take(Box::new(FakeGpio::new(Arc::new(SimClock::new()))), hold).unwrap();
+        let (end, go) = UnixStream::pair().unwrap();
+        let guard = Guard::new(&hold, Span::from_millis(50), [0; 32]);
+        let listener = listen_at(&path).unwrap();
+        let mut post = Post::new(guard, line, listener, end.into(), Arc::new(MonotonicClock));
+        let caller = connect_to(&path).unwrap();
+        assert_eq!(post.wait(), Stir { end: false, knock: true });
+        post.let_in();
+        assert!(say_to(&caller, b"anything"));
+        assert_eq!(post.wait(), Stir { end: false, knock: false }, "a message is no knock");
+        let _another = connect_to(&path).unwrap();
+        assert_eq!(post.wait(), Stir { end: false, knock: true });
+        drop(go);
+        assert!(post.wait().end);
+        std::fs::remove_file(&path).unwrap();
     }
 }
