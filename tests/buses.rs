@@ -4,7 +4,7 @@
 use crate::counting::allocations_in;
 use ganglion::board;
 use ganglion::board::plan::{Board, I2cPlan, SensorPlan};
-use ganglion::bus::{Bias, BusFault, Gpio, I2c, Line, LineUse, OpenError, Usage, Wires};
+use ganglion::bus::{Absent, Bias, BusFault, Gpio, I2c, Line, LineUse, OpenError, Usage, Wires};
 use ganglion::crew::{Stepper, Worker};
 use ganglion::device::SensorKind;
 use ganglion::drive;
@@ -16,7 +16,7 @@ use ganglion::sense::Rung;
 use ganglion::sim::{Fault, Plant};
 use ganglion::time::{Clock, Instant, SimClock, Span};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 const fn ms(ms: u64) -> Span {
     Span::from_millis(ms)
@@ -260,6 +260,37 @@ fn wires_that_are_not_there_are_named_and_a_real_board_wants_some() {
     // The same board on wires that answer: the simulated car's own.
     let plant = Plant::new(&real, 1, &[], clock.clone());
     assert!(build(Some(Arc::new(plant))).is_ok());
+}
+
+#[test]
+fn a_ready_line_is_asked_for_its_rises_and_a_button_for_both() {
+    #[derive(Default)]
+    struct Noted(Mutex<Vec<(&'static str, LineUse)>>);
+    impl Wires for Noted {
+        fn i2c(&self, _: usize) -> Result<Box<dyn I2c>, OpenError> {
+            Ok(Box::new(Absent))
+        }
+        fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
+            self.0.lock().unwrap().extend(lines.iter().map(|line| (owner, *line)));
+            Ok(Box::new(Absent))
+        }
+    }
+    let board = board::built_in("virtual-bench").expect("built in").expect("sound").board;
+    let noted = Arc::new(Noted::default());
+    let (readout, wires) = (Some(imitate(&board)), Some(noted.clone() as Arc<dyn Wires>));
+    let options = Options { readout, wires, ..Options::default() };
+    assert!(Robot::build(&board, Arc::new(SimClock::new()), Instant::ZERO, options).is_ok());
+    let noted = noted.0.lock().unwrap();
+    let asked = |line| noted.iter().find(|(owner, one)| *owner == "lines" && one.line == line);
+    let ready = asked(Line(10)).map(|one| one.1.usage);
+    assert_eq!(
+        ready,
+        Some(Usage::Rising { bias: Bias::AsIs }),
+        "half the interrupts, and no rise is told as a fall"
+    );
+    let buttons = noted.iter().filter(|(owner, one)| *owner == "lines" && one.line != Line(10));
+    assert!(buttons.clone().count() > 0);
+    assert!(buttons.clone().all(|(_, one)| matches!(one.usage, Usage::Watched { .. })), "{buttons:?}");
 }
 
 #[test]

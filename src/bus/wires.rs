@@ -37,6 +37,20 @@ pub enum Usage {
         /// Changes shorter than this are not delivered; zero: every edge.
         debounce: Span,
     },
+    /// Read, and its rising edges are delivered: half the interrupts. A pulse that is over before the interrupt's thread
+    /// looks is a rise all the same; where both edges are wanted, the kernel goes by the level that is left (Linux 6.12,
+    /// `drivers/gpio/gpiolib-cdev.c`, `edge_irq_thread`).
+    Rising {
+        /// Pull.
+        bias: Bias,
+    },
+}
+
+impl Usage {
+    /// Whether any edges are delivered.
+    pub fn has_edges(&self) -> bool {
+        matches!(self, Usage::Watched { .. } | Usage::Rising { .. })
+    }
 }
 
 /// A line and its use.

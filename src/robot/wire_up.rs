@@ -241,7 +241,8 @@ impl Wired {
             // Towards not pressed; no debounce: the first contact counts.
             lines.push(watched(line, if active_low { Bias::Up } else { Bias::Down }));
         }
-        lines.extend(readies.iter().map(|ready| watched(ready.line, Bias::AsIs)));
+        let rising = Usage::Rising { bias: Bias::AsIs };
+        lines.extend(readies.iter().map(|ready| LineUse { line: ready.line, usage: rising }));
         if lines.is_empty() {
             return Ok(());
         }

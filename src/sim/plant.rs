@@ -47,7 +47,7 @@ impl Report {
         self.contacts.all()
     }
     /// Everything but the time as bits, for a digest.
-    pub fn bits(&self) -> [u64; 14] {
+    pub fn bits(&self) -> [u64; 15] {
         let Report { pose, contacts, .. } = self;
         [
             pose.x.to_bits(),
@@ -58,6 +58,7 @@ impl Report {
             contacts.walls,
             contacts.discs,
             contacts.falls,
+            contacts.head_on,
             self.distance_m.to_bits(),
             self.battery_v.to_bits(),
             self.mcu_resets,
@@ -150,7 +151,7 @@ impl Wires for Plant {
             let done = match *usage {
                 Usage::Output { high } => robot.set_line(*line, high, now),
                 Usage::Input { .. } => robot.line_is_high(*line, now).map(drop),
-                Usage::Watched { .. } => {
+                Usage::Watched { .. } | Usage::Rising { .. } => {
                     watched.push(*line);
                     robot.line_is_high(*line, now).map(drop)
                 }

@@ -108,7 +108,8 @@ impl LinuxGpio {
         let mut gpio = LinuxGpio { lines: Vec::new(), chips: Vec::new(), counters };
         for group in groups {
             let request = request(&group, owner).map_err(|failure| busy(chips, &group, &failure))?;
-            let watched = group.lines.iter().any(|line| matches!(line.want, Want::As(Usage::Watched { .. })));
+            let watched =
+                group.lines.iter().any(|line| matches!(line.want, Want::As(usage) if usage.has_edges()));
             for Wanted { line, offset, want } in group.lines {
                 let output = matches!(want, Want::As(Usage::Output { .. }));
                 let register = registers.filter(|_| output);
@@ -286,6 +287,9 @@ fn request(group: &Group, owner: &str) -> gpiocdev::Result<Request> {
                     line.with_debounce_period(Duration::from_nanos(debounce.as_nanos()));
                 }
                 line
+            }
+            Want::As(Usage::Rising { bias }) => {
+                line.as_input().with_bias(pull(bias)).with_edge_detection(EdgeDetection::RisingEdge)
             }
         };
     }
