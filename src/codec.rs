@@ -163,20 +163,27 @@ fn config() -> impl bincode::config::Config {
 /// `value` as the bytes of a whole file.
 pub fn encode<T: Serialize>(kind: Kind, value: &T) -> Result<Vec<u8>, CodecError> {
     let mut bytes = Vec::new();
+    encode_into(kind, value, &mut bytes)?;
+    Ok(bytes)
+}
+
+/// The same in place of what `bytes` held.
+pub fn encode_into<T: Serialize>(kind: Kind, value: &T, bytes: &mut Vec<u8>) -> Result<(), CodecError> {
+    bytes.clear();
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&kind.tag);
     bytes.extend_from_slice(&kind.version.to_le_bytes());
     bytes.extend_from_slice(&[0; size_of::<u64>()]); // the length, once it is known
-    bincode::serde::encode_into_std_write(value, &mut bytes, config())
+    bincode::serde::encode_into_std_write(value, bytes, config())
         .map_err(|error| CodecError::Content { reason: error.to_string() })?;
     let length = bytes.len() - HEADER;
     if length > MAX_PAYLOAD {
         return Err(CodecError::TooLarge { length: length as u64 });
     }
     bytes[HEADER - size_of::<u64>()..HEADER].copy_from_slice(&(length as u64).to_le_bytes());
-    let digest = blake3::hash(&bytes);
+    let digest = blake3::hash(bytes);
     bytes.extend_from_slice(digest.as_bytes());
-    Ok(bytes)
+    Ok(())
 }
 
 /// The value that the bytes of a whole file spell.
@@ -229,8 +236,18 @@ fn payload_length(kind: Kind, bytes: &[u8]) -> Result<usize, CodecError> {
 
 /// Writes a whole file or leaves the old one as it was, whenever the power goes.
 pub fn save<T: Serialize>(path: &Path, kind: Kind, value: &T) -> Result<(), FileError> {
-    let bytes = encode(kind, value).map_err(|error| FileError::Codec { path: path.to_path_buf(), error })?;
-    replace(path, &bytes).map_err(|error| FileError::Io { path: path.to_path_buf(), error })
+    save_by(path, kind, value, &mut Vec::new())
+}
+
+/// The same by way of `bytes`, for who writes often and wants no more memory each time.
+pub fn save_by<T: Serialize>(
+    path: &Path,
+    kind: Kind,
+    value: &T,
+    bytes: &mut Vec<u8>,
+) -> Result<(), FileError> {
+    encode_into(kind, value, bytes).map_err(|error| FileError::Codec { path: path.to_path_buf(), error })?;
+    replace(path, bytes).map_err(|error| FileError::Io { path: path.to_path_buf(), error })
 }
 
 /// Reads a whole file.

@@ -89,7 +89,7 @@ impl Snapshot {
 
     /// Writes the file, whole or not at all.
     pub fn save(&self, path: &Path) -> Result<(), SnapshotError> {
-        save(path, &self.made_for, &self.state.given, &self.state.live)
+        save(path, &self.made_for, &self.state.given, &self.state.live, &mut Vec::new())
     }
 
     /// Reads a file; whether it fits a board is for [`Snapshot::check`].
@@ -113,6 +113,54 @@ impl Snapshot {
     }
 }
 
-fn save(path: &Path, made_for: &[(String, String)], given: &Given, live: &Live) -> Result<(), SnapshotError> {
-    Ok(codec::save(path, KIND, &SnapshotRef { made_for, state: StateRef { given, live } })?)
+/// By way of `bytes`, whose room is used.
+fn save(
+    path: &Path,
+    made_for: &[(String, String)],
+    given: &Given,
+    live: &Live,
+    bytes: &mut Vec<u8>,
+) -> Result<(), SnapshotError> {
+    Ok(codec::save_by(path, KIND, &SnapshotRef { made_for, state: StateRef { given, live } }, bytes)?)
+}
+
+/// Bytes of the largest file that there can be of a field whose live part has at most `live` bytes of numbers.
+fn most(made_for: &[(String, String)], given: &Given, live: usize) -> usize {
+    let nothing = SnapshotRef { made_for, state: StateRef { given, live: &Live::default() } };
+    codec::encode(KIND, &nothing).map_or(0, |bytes| bytes.len() + size_of::<Live>() + live)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board::built_in;
+
+    fn fill<T: Clone + Default>(vector: &mut Vec<T>) {
+        vector.resize(vector.capacity(), T::default());
+    }
+
+    #[test]
+    fn the_largest_file_fits_into_the_room_for_it() {
+        let board = built_in("virtual-bench").unwrap().unwrap().board;
+        let mut live = Live::default();
+        let room = live.reserve(&board.field, false);
+        for cells in [&mut live.whole, &mut live.half, &mut live.bank.rows] {
+            fill(cells);
+        }
+        let senses = &mut live.senses;
+        let matrices =
+            [&mut senses.regressors, &mut senses.weights, &mut senses.covariance, &mut senses.errors];
+        matrices.into_iter().for_each(fill);
+        fill(&mut live.bank.value);
+        fill(&mut live.bank.last_use);
+        for found in [&mut live.bank.running, &mut live.bank.nearest, &mut live.blend] {
+            fill(found);
+        }
+        let (made_for, given) = (made_for(&board), Given::default());
+        let snapshot = SnapshotRef { made_for: &made_for, state: StateRef { given: &given, live: &live } };
+        let length = codec::encode(KIND, &snapshot).unwrap().len();
+        let most = most(&made_for, &given, room);
+        assert!(length <= most, "{length} bytes into {most}");
+        assert!(length > most * 9 / 10, "and not more room than it takes: {length} of {most}");
+    }
 }

@@ -178,33 +178,34 @@ pub fn volume_step(beta: f64) -> f32 {
 
 impl Live {
     /// Makes room for everything that an engine of `plan` may ever have to say, so that saving into it takes no
-    /// memory; what it holds stays. `fine`: also for an engine that computes in f64.
-    pub fn reserve(&mut self, plan: &FieldPlan, fine: bool) {
+    /// memory; what it holds stays. `fine`: also for an engine that computes in f64. How many bytes all of it is at most.
+    pub fn reserve(&mut self, plan: &FieldPlan, fine: bool) -> usize {
         let (shape, n) = (plan.shape, regressors(plan.shape.sensors));
         let (whole, half) = (CHANNELS * shape.cells(), CHANNELS * (shape.grid / 2).pow(3));
-        room(&mut self.whole, whole);
-        room(&mut self.half, half);
-        room(&mut self.reduced.context, CONTEXT);
-        room(&mut self.reduced.descriptor, DESCRIPTOR);
+        let mut bytes = room(&mut self.whole, whole);
+        bytes += room(&mut self.half, half);
+        bytes += room(&mut self.reduced.context, CONTEXT);
+        bytes += room(&mut self.reduced.descriptor, DESCRIPTOR);
         let senses = &mut self.senses;
         for vector in senses.each_of_a_sensor() {
-            room(vector, shape.sensors);
+            bytes += room(vector, shape.sensors);
         }
-        room(&mut senses.regressors, n);
-        room(&mut senses.weights, shape.sensors * n);
-        room(&mut senses.covariance, n * n);
-        room(&mut senses.errors, ERROR_RING);
-        room(&mut self.blend, BLEND_TOP);
-        room(&mut self.bank.rows, shape.bank * DESCRIPTOR);
-        room(&mut self.bank.value, shape.bank);
-        room(&mut self.bank.last_use, shape.bank);
-        room(&mut self.bank.running, BANK_TOP);
-        room(&mut self.bank.nearest, BANK_TOP);
+        bytes += room(&mut senses.regressors, n);
+        bytes += room(&mut senses.weights, shape.sensors * n);
+        bytes += room(&mut senses.covariance, n * n);
+        bytes += room(&mut senses.errors, ERROR_RING);
+        bytes += room(&mut self.blend, BLEND_TOP);
+        bytes += room(&mut self.bank.rows, shape.bank * DESCRIPTOR);
+        bytes += room(&mut self.bank.value, shape.bank);
+        bytes += room(&mut self.bank.last_use, shape.bank);
+        bytes += room(&mut self.bank.running, BANK_TOP);
+        bytes += room(&mut self.bank.nearest, BANK_TOP);
         if fine {
-            room(&mut self.fine.whole, whole);
-            room(&mut self.fine.half, half);
-            room(&mut self.fine.rows, shape.bank * DESCRIPTOR);
+            bytes += room(&mut self.fine.whole, whole);
+            bytes += room(&mut self.fine.half, half);
+            bytes += room(&mut self.fine.rows, shape.bank * DESCRIPTOR);
         }
+        bytes
     }
 
     /// Empties what not every engine fills, so that nothing of an older state is left in it.
@@ -235,8 +236,10 @@ impl Senses {
     }
 }
 
-fn room<T>(vector: &mut Vec<T>, most: usize) {
+/// Makes room for `most` of them; how many bytes they are.
+fn room<T>(vector: &mut Vec<T>, most: usize) -> usize {
     vector.reserve_exact(most.saturating_sub(vector.len()));
+    most * size_of::<T>()
 }
 
 /// Replaces what `to` holds; takes no memory where there is room.

@@ -2,7 +2,7 @@
 //! of its own writes it, however long the disk takes. There are two buffers; where both are with the writer the
 //! snapshot is left out and counted.
 
-use super::{made_for, save};
+use super::{made_for, most, save};
 use crate::board::plan::Board;
 use crate::field::state::{Given, Live};
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -56,8 +56,8 @@ pub struct SnapshotWriter {
     progress: Arc<Progress>,
 }
 
-/// Starts the writer of `path` for a brain of `board` that was given `given`. All memory that the field fills is
-/// taken here; the thread has the priority of the caller, an ordinary one if it is called at the start.
+/// Starts the writer of `path` for a brain of `board` that was given `given`. All memory that the field fills and
+/// the writer writes is taken here; the thread has the priority of the caller, an ordinary one if it is called at the start.
 pub fn snapshot_line(
     path: PathBuf,
     board: &Board,
@@ -66,17 +66,20 @@ pub fn snapshot_line(
 ) -> std::io::Result<(Desk, SnapshotWriter)> {
     let (put_back, empty) = bounded(BUFFERS);
     let (full, orders) = bounded::<Box<Live>>(BUFFERS);
+    let mut largest = 0;
     for _ in 0..BUFFERS {
         let mut live = Box::<Live>::default();
-        live.reserve(&board.field, false);
+        largest = live.reserve(&board.field, false);
         fill(&mut live); // so that its pages are there
         let _ = put_back.send(live);
     }
     let progress: Arc<Progress> = Arc::default();
     let (told, made_for) = (progress.clone(), made_for(board));
+    // Room for the largest file, once: a buffer that grows with the bank would make the process grow on its way.
+    let mut bytes = Vec::with_capacity(most(&made_for, &given, largest));
     thread::Builder::new().name("snapshot".into()).spawn(move || {
         for live in orders {
-            match save(&path, &made_for, &given, &live) {
+            match save(&path, &made_for, &given, &live, &mut bytes) {
                 Ok(()) => told.written.fetch_add(1, Ordering::Release),
                 Err(error) => {
                     log::warn!("no snapshot: {error}");
