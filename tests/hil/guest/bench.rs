@@ -1,5 +1,5 @@
-//! The bench while it runs: one thread is the far side of the wires, one sees what happens on them, and the caller acts
-//! on both. Threads, locks and real time are here and nowhere else in this program.
+//! The bench while it runs: one thread is the far side of the wires; the caller acts on it, and sees what happened on the
+//! wires when it looks. Threads, locks and real time are here and nowhere else in this program.
 
 use super::device::Device;
 use super::far::{FarSide, REFRESH};
@@ -7,6 +7,7 @@ use super::record::Record;
 use super::wire::{ANY, Command, Fault, Port};
 use ganglion::board::plan::Board;
 use ganglion::time::{Clock, Instant, MonotonicClock, Span};
+use std::cell::RefCell;
 use std::io;
 use std::process::Command as Program;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,12 +16,12 @@ use std::thread;
 /// Priority of the far side: below the runtime's threads (75 and up), so that it never delays them, above everything
 /// that computes; a real car does not wait for a processor.
 const FAR_PRIORITY: u8 = 40;
-/// Of the one who looks: it only has to keep its queue of 4096 events from running over.
-const OBSERVER_PRIORITY: u8 = 30;
 /// Of the caller: rows act on time although the machine is loaded.
 const ROW_PRIORITY: u8 = 20;
-/// How long the observer waits before it says that nothing happened.
+/// By then the kernel's side has told of whatever is stamped before: the thread that carried a transfer has run since.
 const GLANCE: Span = Span::from_millis(5);
+/// Whoever waits for long looks this often, so that the queue of events (30 s of a busy robot) does not run over.
+const PATROL: Span = Span::from_millis(1000);
 /// How often the caller looks whether what it waits for has come.
 const LOOK: Span = Span::from_millis(5);
 
@@ -30,11 +31,25 @@ struct Behind {
     since: Instant,
 }
 
+/// What was seen on the wires. Nobody wakes up for an event: all are stamped, and wait until somebody looks.
+struct Sight {
+    port: Device,
+    record: Record,
+}
+
+impl Sight {
+    /// Takes over whatever the kernel's side has told by now.
+    fn look(&mut self) {
+        while let Some(event) = fatal(self.port.next(Span::ZERO)) {
+            self.record.take(&event);
+        }
+    }
+}
+
 /// A running bench.
 pub struct Bench {
     behind: Arc<Mutex<Behind>>,
-    record: Arc<Mutex<Record>>,
-    port: Device,
+    sight: RefCell<Sight>,
     board: Board,
     clock: MonotonicClock,
 }
@@ -45,22 +60,20 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Bench {
-    /// Opens the device and starts both threads. They run as long as the program.
+    /// Opens the device and starts the far side's thread, which runs as long as the program.
     pub fn start(board: &Board) -> io::Result<Bench> {
         let clock = MonotonicClock;
         let behind = Behind { far: FarSide::new(board, 1, clock.now()), since: clock.now() };
+        let sight = Sight { port: Device::open()?, record: Record::new(board) };
         let mut bench = Bench {
             behind: Arc::new(Mutex::new(behind)),
-            record: Arc::new(Mutex::new(Record::new(board))),
-            port: Device::open()?,
+            sight: RefCell::new(sight),
             board: board.clone(),
             clock,
         };
         bench.renew(1)?; // the devices are there before the far side refreshes them
         let (behind, port) = (bench.behind.clone(), Device::open()?);
         thread::Builder::new().name("far-side".into()).spawn(move || be_far(&behind, port))?;
-        let (record, port) = (bench.record.clone(), Device::open()?);
-        thread::Builder::new().name("observer".into()).spawn(move || observe(&record, port))?;
         urgent(ROW_PRIORITY);
         Ok(bench)
     }
@@ -75,10 +88,14 @@ impl Bench {
     }
     /// Waits.
     pub fn wait(&self, time: Span) {
-        self.clock.sleep_until(self.now() + time);
+        self.wait_until(self.now() + time);
     }
     /// Waits for a moment.
     pub fn wait_until(&self, at: Instant) {
+        while at.since(self.now()) > PATROL {
+            self.clock.sleep_until(self.now() + PATROL);
+            self.sight.borrow_mut().look();
+        }
         self.clock.sleep_until(at);
     }
 
@@ -89,8 +106,10 @@ impl Bench {
         let mut far = FarSide::new(&self.board, seed, now);
         far.begin(now, &mut out);
         *locked(&self.behind) = Behind { far, since: now };
-        self.port.send(&out)?;
-        *locked(&self.record) = Record::new(&self.board);
+        let sight = self.sight.get_mut();
+        sight.port.send(&out)?;
+        sight.look(); // the old car's
+        sight.record = Record::new(&self.board);
         Ok(())
     }
 
@@ -100,17 +119,18 @@ impl Bench {
         act: impl FnOnce(&mut FarSide, Instant, &mut Vec<Command>) -> T,
     ) -> io::Result<T> {
         let mut out = Vec::new();
-        let mut behind = locked(&self.behind);
+        let behind = self.behind.clone();
+        let mut behind = locked(&behind);
         let result = act(&mut behind.far, self.clock.now(), &mut out);
         if !out.is_empty() {
-            self.port.send(&out)?;
+            self.send(&out)?;
         }
         Ok(result)
     }
 
     /// Tells the kernel's side something that the car knows nothing of.
     pub fn send(&mut self, commands: &[Command]) -> io::Result<()> {
-        self.port.send(commands)
+        self.sight.get_mut().port.send(commands)
     }
 
     /// From now on transfers go wrong.
@@ -122,20 +142,28 @@ impl Bench {
     /// Asks what was seen. Everything up to the present moment has been.
     pub fn seen<T>(&self, ask: impl FnOnce(&mut Record) -> T) -> T {
         let now = self.now();
-        while locked(&self.record).seen() < now {
-            self.wait(GLANCE);
+        self.sight.borrow_mut().look();
+        if self.sight.borrow().record.seen() < now {
+            self.clock.sleep_until(now + GLANCE);
+            let mut sight = self.sight.borrow_mut();
+            sight.look();
+            sight.record.quiet_until(now);
         }
-        ask(&mut locked(&self.record))
+        ask(&mut self.sight.borrow_mut().record)
     }
 
     /// Looks, at most until `end`, whether what is waited for has been seen; the first answer that there is.
     pub fn until<T>(&self, end: Instant, mut ask: impl FnMut(&Record) -> Option<T>) -> Option<T> {
         loop {
-            let over = self.now() >= end;
-            let answer = if over { self.seen(|record| ask(record)) } else { ask(&locked(&self.record)) };
-            if answer.is_some() || over {
-                return answer;
+            if self.now() >= end {
+                return self.seen(|record| ask(record));
             }
+            let mut sight = self.sight.borrow_mut();
+            sight.look();
+            if let Some(answer) = ask(&sight.record) {
+                return Some(answer);
+            }
+            drop(sight);
             self.wait(LOOK);
         }
     }
@@ -164,19 +192,6 @@ fn be_far(behind: &Mutex<Behind>, mut port: Device) {
         if !out.is_empty() {
             fatal(port.send(&out));
             out.clear();
-        }
-    }
-}
-
-fn observe(record: &Mutex<Record>, mut port: Device) {
-    urgent(OBSERVER_PRIORITY);
-    let clock = MonotonicClock;
-    loop {
-        let before = clock.now();
-        match fatal(port.next(GLANCE)) {
-            Some(event) => locked(record).take(&event),
-            // Whatever is stamped before the wait began would have been delivered.
-            None => locked(record).quiet_until(before),
         }
     }
 }

@@ -27,17 +27,21 @@ impl Device {
         Ok(Device { file, fetched: VecDeque::with_capacity(AT_ONCE) })
     }
 
-    fn fetch(&mut self, wait: Span) -> io::Result<()> {
+    /// Whether there is something to read within `wait`.
+    fn told(&self, wait: Span) -> io::Result<bool> {
         let timeout = Timespec {
             tv_sec: (wait.as_nanos() / 1_000_000_000) as i64,
             tv_nsec: (wait.as_nanos() % 1_000_000_000) as _,
         };
         let mut waits = [PollFd::new(&self.file, PollFlags::IN)];
         match poll(&mut waits, Some(&timeout)) {
-            Ok(0) | Err(rustix::io::Errno::INTR) => return Ok(()),
-            Ok(_) => {}
-            Err(error) => return Err(error.into()),
+            Ok(0) | Err(rustix::io::Errno::INTR) => Ok(false),
+            Ok(_) => Ok(true),
+            Err(error) => Err(error.into()),
         }
+    }
+
+    fn fetch(&mut self) -> io::Result<()> {
         let mut bytes = [0; AT_ONCE * EVENT_BYTES];
         match rustix::io::read(&self.file, &mut bytes) {
             Ok(length) => {
@@ -63,8 +67,8 @@ impl Port for Device {
     }
 
     fn next(&mut self, wait: Span) -> io::Result<Option<Event>> {
-        if self.fetched.is_empty() {
-            self.fetch(wait)?;
+        if self.fetched.is_empty() && (wait == Span::ZERO || self.told(wait)?) {
+            self.fetch()?;
         }
         Ok(self.fetched.pop_front())
     }

@@ -14,8 +14,9 @@ use ganglion::sim::{Plant, Report};
 use ganglion::time::{Instant, SimClock, Span};
 use std::sync::Arc;
 
-/// How often what the converter and the inertial sensor see is set anew: four times in the shortest period of a sensor.
-pub const REFRESH: Span = Span::from_millis(5);
+/// How often what the converter and the inertial sensor see is set anew: once in the shortest period of a sensor, and each
+/// time costs the guest two changes of process.
+pub const REFRESH: Span = Span::from_millis(10);
 /// Registers of the controller: converters, first and last pulse register, firmware.
 const CONVERTERS: u8 = 0x10;
 const PULSES: std::ops::RangeInclusive<u8> = 0x20..=0x33;

@@ -1,4 +1,4 @@
-//! What runs on the virtual bench, inside the guest: the far side of the wires, an observer of them, and rows that act on
+//! What runs on the virtual bench, inside the guest: the far side of the wires, a record of them, and rows that act on
 //! the runtime as it ships and judge what it did. Times are virtual microseconds: instructions, not hardware.
 //!
 //! To read in this order: `wire` (the words of the plant device), `device` (the device itself), `imu` and `far` (what is

@@ -45,6 +45,9 @@ pub struct Record {
     ways: BTreeMap<Line, (u8, bool, Option<bool>)>,
     /// The ranger's trigger.
     trigger: Option<Line>,
+    /// The ranger's echo, and the end of its last pulse before this was begun anew.
+    echo: Option<Line>,
+    echoed: Option<Instant>,
     enabled: bool,
     in_reset: bool,
     /// When motion began and ended, alternately; a motor with a pulse moves.
@@ -99,6 +102,11 @@ impl Record {
                 SensorKind::HcSr04 { trig, .. } => Some(trig),
                 _ => None,
             }),
+            echo: board.sensors.iter().find_map(|sensor| match sensor.kind {
+                SensorKind::HcSr04 { echo, .. } => Some(echo),
+                _ => None,
+            }),
+            echoed: None,
             enabled: board.enable.is_none(),
             in_reset: false,
             turns: Vec::new(),
@@ -121,6 +129,7 @@ impl Record {
             turns.clear();
             turns.extend(moving);
         }
+        self.echoed = self.echo_before(Instant::NEVER);
         self.pulses.clear();
         self.failed.clear();
         self.edges.clear();
@@ -243,6 +252,12 @@ impl Record {
         let trigger = self.trigger?.0 as u16;
         self.drives_of(trigger).iter().find(|(at, high)| *at >= from && *high).map(|(at, _)| *at)
     }
+    /// The end of the last echo up to `at`.
+    pub fn echo_before(&self, at: Instant) -> Option<Instant> {
+        let echo = self.echo?.0 as u16;
+        let ended = |edge: &&(Instant, u16, bool)| edge.1 == echo && !edge.2 && edge.0 <= at;
+        self.edges.iter().rev().find(ended).map(|edge| edge.0).or(self.echoed)
+    }
     /// The first frame from `from` on that takes the pulse from a motor.
     pub fn stop_after(&self, from: Instant) -> Option<Pulse> {
         self.pulses.iter().find(|pulse| pulse.start >= from && pulse.counts == 0).copied()
@@ -356,6 +371,21 @@ mod tests {
         assert!(record.strays().is_empty());
         record.take(&event(Happening::Write, 0x14, 5, &[0x0F, 0xFF, 0x2D]));
         assert_eq!(record.strays().len(), 1);
+    }
+
+    #[test]
+    fn the_last_echo_is_known_after_everything_else_was_forgotten() {
+        let mut record = record();
+        assert_eq!(record.echo_before(Instant::NEVER), None);
+        for (ns, line, high) in [(10, 22, true), (20, 22, false), (30, 25, false)] {
+            record.take(&event(Happening::In(high), line, ns, &[]));
+        }
+        record.begin_anew();
+        assert_eq!(record.echo_before(at(15)), Some(at(20)), "it was before all that is to come");
+        record.take(&event(Happening::In(true), 22, 40, &[]));
+        assert_eq!(record.echo_before(at(45)), Some(at(20)), "a rise ends none");
+        record.take(&event(Happening::In(false), 22, 50, &[]));
+        assert_eq!([45, 50].map(|ns| record.echo_before(at(ns))), [Some(at(20)), Some(at(50))]);
     }
 
     #[test]

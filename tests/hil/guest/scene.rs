@@ -197,13 +197,13 @@ pub fn laws(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     Ok(())
 }
 
-/// The same for a car that is on its way for long: among discs, with a sonar that sees 30 degrees, it may brush one with its
-/// side. It runs into no wall, and does not fall.
+/// The same for a car that is on its way for long. Nothing looks to its sides and behind it: among discs it may brush one with
+/// its side, or a wall with its back when it backs off. It runs into nothing that its sonar sees, and does not fall.
 pub fn laws_of_a_long_way(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     let report = bench.act(|far, now, _| far.report(now))?;
     let contacts = report.contacts;
     outcome.note(format!("{:.1} m driven, contacts {contacts:?}", report.distance_m));
-    outcome.demand(contacts.walls == 0 && contacts.falls == 0, || format!("the car: {contacts:?}"));
+    outcome.demand(contacts.head_on == 0 && contacts.falls == 0, || format!("the car: {contacts:?}"));
     frames(bench, outcome);
     Ok(())
 }
@@ -218,7 +218,7 @@ pub fn frames(bench: &Bench, outcome: &mut Outcome) {
             strays[0]
         )
     });
-    outcome.demand(lost == 0, || format!("the observer missed events {lost} times"));
+    outcome.demand(lost == 0, || format!("events of the wires were lost {lost} times"));
 }
 
 /// The end of what a process said, on one line.

@@ -14,8 +14,8 @@
 #include <linux/slab.h>
 #include "plant.h"
 
-#define QUEUE 4096			/* events a reader may lag: some 4 s of a busy robot */
-#define LATEST (20 * NSEC_PER_MSEC)	/* a reader hears of a transfer; of a line at once */
+#define QUEUE 32768			/* events a reader may lag: some 30 s of a busy robot */
+#define LATEST (200 * NSEC_PER_MSEC)	/* a reader hears of what needs no answer; the far side looks sooner */
 #define MOST_COMMANDS 512		/* in one write: bounds how long interrupts are off */
 
 struct opener {
@@ -32,7 +32,7 @@ DEFINE_RAW_SPINLOCK(plant_lock);
 static LIST_HEAD(openers);
 static DECLARE_WAIT_QUEUE_HEAD(readers);
 static struct irq_work wake;		/* readers sleep on a lock that plant_lock's holder must not take */
-static struct hrtimer later;		/* ... and to wake them for each transfer is a tenth of the guest's work */
+static struct hrtimer later;		/* ... and to wake them for each event is a third of the guest's work */
 static u32 sequence;
 
 static void wake_readers(struct irq_work *work)
@@ -46,9 +46,10 @@ static enum hrtimer_restart wake_later(struct hrtimer *expired)
 	return HRTIMER_NORESTART;
 }
 
-static bool is_transfer(u16 type)
+/* What the far side may have to answer within microseconds: a question, or a line that the robot drives. */
+static bool is_prompt(u16 type)
 {
-	return type == HE_WRITE || type == HE_READ || type == HE_CONVERT || type == HE_PARTIAL;
+	return type == HE_REQ || type == HE_GPIO_OUT || type == HE_GPIO_DIR;
 }
 
 static void put(struct opener *opener, const struct hil_ev *event)
@@ -75,7 +76,7 @@ u32 plant_tell(u16 type, u16 addr, u16 reg, u16 len, int result, const u8 *data,
 		memcpy(event.data, data, min_t(int, len, HIL_DATA));
 	list_for_each_entry(opener, &openers, others)
 		put(opener, &event);
-	if (!is_transfer(type))
+	if (is_prompt(type))
 		irq_work_queue(&wake);
 	else if (!hrtimer_is_queued(&later))
 		hrtimer_start(&later, ns_to_ktime(LATEST), HRTIMER_MODE_REL_HARD);

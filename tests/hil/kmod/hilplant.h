@@ -6,8 +6,8 @@
  * edge falls between them. The first command that cannot be obeyed ends the array: write() fails with
  * ENODEV (no device at this address), ENOSPC (a table is full), EINVAL (no such op, line or length), and
  * those before it stand. read() gives struct hil_ev records, poll() says when there are some (who sleeps in
- * it is woken at once for a line, and within 20 ms for a transfer); each open has its own queue. Little
- * endian, as the processor.
+ * it is woken at once for HE_REQ and for a line that this side drives, and within 200 ms for all else); each
+ * open has its own queue. Little endian, as the processor.
  */
 #ifndef HILPLANT_H
 #define HILPLANT_H

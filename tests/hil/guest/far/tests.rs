@@ -36,7 +36,8 @@ impl Wires {
     }
     fn pass(&mut self, ms: u64) -> Vec<Command> {
         self.out.clear();
-        for _ in 0..ms / 5 {
+        let end = self.now + Span::from_millis(ms);
+        while self.now < end {
             self.now += REFRESH;
             self.far.refresh(self.now, &mut self.out);
         }
