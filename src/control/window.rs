@@ -4,9 +4,10 @@
 
 use super::account::{Account, Sources, causes, latched};
 use super::{Ask, LONGEST_LINE, Reply, Request};
+use crate::guard::socket::wait_for;
 use crate::mode::Mode;
+use crate::time::Span;
 use crate::vitals::Signs;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::Mode as FileMode;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 /// How long somebody may take to say or to hear a line: they are on this machine.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How often the thread looks whether it is to end.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+const LOOK_EVERY: Span = Span::from_millis(50);
 /// A request is seen by the next slot and has its outcome in the one after; a loop that is slower
 /// than this has other troubles.
 const LONGEST_OUTCOME: Duration = Duration::from_millis(500);
@@ -64,10 +65,14 @@ impl Window {
             let closed = closed.clone();
             move || {
                 while !closed.load(Ordering::Acquire) {
-                    if knocks(&listener)
-                        && let Ok((stream, _)) = listener.accept()
-                    {
-                        serve(stream, &sources, &end);
+                    // To accept where nobody waits costs the kernel a socket that it makes and takes down again.
+                    if !wait_for(&[&listener], LOOK_EVERY) {
+                        continue;
+                    }
+                    match listener.accept() {
+                        Ok((stream, _)) => serve(stream, &sources, &end),
+                        // No descriptor is left for it, say: whoever it is waits on, and this thread must not spin.
+                        Err(_) => thread::sleep(Duration::from_nanos(LOOK_EVERY.as_nanos())),
                     }
                 }
             }
@@ -83,19 +88,6 @@ impl Drop for Window {
             let _ = thread.join(); // within the patience with one caller
         }
         let _ = std::fs::remove_file(&self.path); // the next one replaces it in any case
-    }
-}
-
-/// Waits for a caller, at most [`LOOK_EVERY`]; whether there is one. To accept where there is none costs the kernel a socket
-/// that it makes and takes down again.
-fn knocks(listener: &UnixListener) -> bool {
-    let longest = Timespec { tv_sec: 0, tv_nsec: LOOK_EVERY.subsec_nanos().into() };
-    match poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&longest)) {
-        Ok(ready) => ready > 0,
-        Err(_) => {
-            thread::sleep(LOOK_EVERY); // it has nothing to wait for
-            false
-        }
     }
 }
 

@@ -231,7 +231,7 @@ impl Heart {
         match &self.connection {
             Some(connection) => wait_for(&[&self.link.asked, connection], left),
             None => wait_for(&[&self.link.asked], left),
-        }
+        };
         hush(&self.link.asked);
     }
 

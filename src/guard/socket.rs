@@ -111,19 +111,19 @@ pub fn ask_once(path: &Path, ask: Ask, patience: Span) -> io::Result<Answer> {
             }
             Heard::Closed => return Err(io::ErrorKind::ConnectionReset.into()),
             Heard::Nothing if clock.now() >= until => return Err(io::ErrorKind::TimedOut.into()),
-            Heard::Nothing => wait_for(&[&connection], until.since(clock.now())),
+            Heard::Nothing => _ = wait_for(&[&connection], until.since(clock.now())),
         }
     }
 }
 
-/// Waits until one of `descriptors` has something to read, at most `longest`.
-pub fn wait_for(descriptors: &[&OwnedFd], longest: Span) {
+/// Waits until one of `descriptors` has something to read, at most `longest`; whether one has. Four are looked at.
+pub fn wait_for(descriptors: &[impl AsFd], longest: Span) -> bool {
     let mut waited_for = heapless::Vec::<PollFd<'_>, 4>::new();
     for descriptor in descriptors.iter().take(4) {
-        let _ = waited_for.push(PollFd::new(*descriptor, PollFlags::IN)); // taken as many as there are places
+        let _ = waited_for.push(PollFd::new(descriptor, PollFlags::IN)); // taken as many as there are places
     }
     // Interrupted or out of time: the caller looks again.
-    let _ = poll(&mut waited_for, Some(&timespec(longest)));
+    poll(&mut waited_for, Some(&timespec(longest))).is_ok_and(|ready| ready > 0)
 }
 
 pub(super) fn timespec(span: Span) -> Timespec {

@@ -122,7 +122,7 @@ impl Talk {
         let mut bytes = [0; LENGTH];
         loop {
             match hear(&self.connection, &mut bytes) {
-                Heard::Nothing => wait_for(&[&self.connection], SOON),
+                Heard::Nothing => _ = wait_for(&[&self.connection], SOON),
                 Heard::Closed => return None,
                 Heard::Message(length) => {
                     let answer = Answer::decode(&bytes[..length]).unwrap();

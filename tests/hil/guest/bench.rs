@@ -119,11 +119,10 @@ impl Bench {
         act: impl FnOnce(&mut FarSide, Instant, &mut Vec<Command>) -> T,
     ) -> io::Result<T> {
         let mut out = Vec::new();
-        let behind = self.behind.clone();
-        let mut behind = locked(&behind);
+        let mut behind = locked(&self.behind);
         let result = act(&mut behind.far, self.clock.now(), &mut out);
         if !out.is_empty() {
-            self.send(&out)?;
+            self.sight.get_mut().port.send(&out)?;
         }
         Ok(result)
     }

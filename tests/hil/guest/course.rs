@@ -113,30 +113,26 @@ fn stands(
         None => outcome
             .fault(format!("the motors still run {:.0} virtual us after the cause", us(over.since(cause)))),
     }
-    if let (Trouble::Echo(echo), Limit::Stale(name), Some(stood)) = (trouble, limit, stood)
+    // A line that is held is left out: modules hold it when nothing comes back, and once that is a value.
+    if let (Trouble::Echo(echo), Limit::Stale(_), Some(stood)) = (trouble, limit, stood)
         && echo != Echo::Held
-    // modules hold the line when nothing comes back: once, that is a value
     {
-        after_age(bench, name, cause, stood, outcome);
+        after_age(bench, limit, cause, stood, outcome);
     }
     stood
 }
 
-/// How long after the age limit of a sensor's last good value the robot stood: a control period and the bus at most. What
-/// still came after `cause` was no good value.
-fn after_age(bench: &Bench, sensor: &str, cause: Instant, stood: Instant, outcome: &mut Outcome) {
-    let plan = bench.board().sensors.iter().find(|plan| plan.name == sensor);
-    let good = bench.seen(|record| record.echo_before(cause));
-    let (Some(plan), Some(good)) = (plan, good) else {
-        return outcome.fault(format!("the wires show no value of {sensor} before the cause"));
+/// How long after the ranger's last good value had its age `limit` the robot stood: a control period and the bus at most.
+/// What still came after `cause` was no good value.
+fn after_age(bench: &Bench, limit: Limit, cause: Instant, stood: Instant, outcome: &mut Outcome) {
+    let Some(good) = bench.seen(|record| record.echo_before(cause)) else {
+        return outcome.fault("the wires show no echo before the cause");
     };
-    let late = stood.since(good + plan.max_age).as_micros_f64();
-    let allowed = Limit::Period.span(bench.board()).as_micros_f64();
+    let period = Limit::Period.span(bench.board());
+    let age = limit.span(bench.board()).less(period);
+    let (late, allowed) = (stood.since(good + age).as_micros_f64(), period.as_micros_f64());
     outcome.figure("still_after_age_us", late);
-    outcome.note(format!(
-        "{late:.0} after the last good value was {:.0} ms old",
-        plan.max_age.as_secs_f64() * 1e3
-    ));
+    outcome.note(format!("{late:.0} after the last good value was {:.0} ms old", age.as_secs_f64() * 1e3));
     outcome.demand(late <= allowed, || {
         format!("still {late:.0} virtual us after the last good value was too old, {allowed:.0} allowed")
     });

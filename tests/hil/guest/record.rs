@@ -43,10 +43,9 @@ pub struct Record {
     drives: BTreeMap<u8, u16>,
     /// Direction lines: the pulse register of their motor, the level that is forward, and how they stand.
     ways: BTreeMap<Line, (u8, bool, Option<bool>)>,
-    /// The ranger's trigger.
-    trigger: Option<Line>,
-    /// The ranger's echo, and the end of its last pulse before this was begun anew.
-    echo: Option<Line>,
+    /// The ranger's trigger and echo.
+    ranger: Option<(Line, Line)>,
+    /// The end of its last echo before this was begun anew.
     echoed: Option<Instant>,
     enabled: bool,
     in_reset: bool,
@@ -98,12 +97,8 @@ impl Record {
             known,
             drives,
             ways,
-            trigger: board.sensors.iter().find_map(|sensor| match sensor.kind {
-                SensorKind::HcSr04 { trig, .. } => Some(trig),
-                _ => None,
-            }),
-            echo: board.sensors.iter().find_map(|sensor| match sensor.kind {
-                SensorKind::HcSr04 { echo, .. } => Some(echo),
+            ranger: board.sensors.iter().find_map(|sensor| match sensor.kind {
+                SensorKind::HcSr04 { trig, echo } => Some((trig, echo)),
                 _ => None,
             }),
             echoed: None,
@@ -249,12 +244,12 @@ impl Record {
     }
     /// When the ranger was triggered for the first time from `from` on.
     pub fn ping_after(&self, from: Instant) -> Option<Instant> {
-        let trigger = self.trigger?.0 as u16;
+        let trigger = self.ranger?.0.0 as u16;
         self.drives_of(trigger).iter().find(|(at, high)| *at >= from && *high).map(|(at, _)| *at)
     }
     /// The end of the last echo up to `at`.
     pub fn echo_before(&self, at: Instant) -> Option<Instant> {
-        let echo = self.echo?.0 as u16;
+        let echo = self.ranger?.1.0 as u16;
         let ended = |edge: &&(Instant, u16, bool)| edge.1 == echo && !edge.2 && edge.0 <= at;
         self.edges.iter().rev().find(ended).map(|edge| edge.0).or(self.echoed)
     }
