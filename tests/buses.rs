@@ -154,12 +154,12 @@ impl Worker for Weighed {
         self.sum.fetch_add(if settled { allocations } else { 0 }, Ordering::Relaxed);
         next
     }
-    fn publish(&mut self, now: Instant) {
-        let allocations = allocations_in(|| self.worker.publish(now));
-        self.sum.fetch_add(if now > self.after { allocations } else { 0 }, Ordering::Relaxed);
+    fn publish(&mut self, clock: &dyn Clock) {
+        let allocations = allocations_in(|| self.worker.publish(clock));
+        self.sum.fetch_add(if clock.now() > self.after { allocations } else { 0 }, Ordering::Relaxed);
     }
-    fn finish(&mut self, clock: &dyn Clock) {
-        self.worker.finish(clock);
+    fn finish(&mut self, clock: &dyn Clock) -> bool {
+        self.worker.finish(clock)
     }
 }
 

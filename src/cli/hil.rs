@@ -2,9 +2,10 @@
 
 use super::exit::Failure;
 use super::interrupt::Interrupt;
-use super::{arguments, output, wires};
+use super::{arguments, output, report, wires};
 use crate::board::plan::Board;
 use crate::bus::Line;
+use crate::crew::Rest;
 use crate::device::SensorKind;
 use crate::hil::{self, Figures, HilError, Loop};
 use crate::time::{Clock, MonotonicClock, Span};
@@ -102,6 +103,10 @@ fn failure(error: HilError) -> Failure {
             .fix("docs/wiring.md has the drawing; 'ganglion doctor --board FILE' looks at the lines"),
         HilError::Build(error) => Failure::config(error),
         HilError::Drive(error) => Failure::permission(error),
+        HilError::End { panicked, rest } => {
+            let verdict = report::verdict_on(report::panicked(&panicked), rest == Rest::Unheard);
+            verdict.expect_err("an end is only handed up where it was not sound")
+        }
     }
 }
 

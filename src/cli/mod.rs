@@ -22,6 +22,7 @@ pub mod exit;
 pub mod guard;
 pub mod hil;
 pub mod interrupt;
+mod last_words;
 pub mod learn;
 mod live;
 mod logging;
@@ -117,6 +118,7 @@ second Ctrl-C.";
 /// The whole program: parses the arguments, runs the verb, reports a failure once.
 pub fn main() -> ExitCode {
     logging::start();
+    last_words::keep_short();
     // The panic hook has already said where; what is left is an exit code of our own, not 101.
     let outcome = std::panic::catch_unwind(|| invoke(std::env::args_os()));
     match outcome.unwrap_or(Ok(Exit::Bug)) {

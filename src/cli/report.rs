@@ -3,6 +3,7 @@
 
 use super::exit::Failure;
 use crate::board::plan::Board;
+use crate::crew::Rest;
 use crate::drive::Ending;
 use crate::field::snapshot::{SnapshotCounts, SnapshotWriter};
 use crate::field::{DeviceTimes, FieldCounters};
@@ -70,7 +71,10 @@ pub struct RunReport {
     collisions: Option<u64>,
     falls: Option<u64>,
     distance_m: Option<f64>,
+    /// What the simulator knows.
     motors_still: Option<bool>,
+    /// Whether what drives the motors took the last stop; absent where there are none.
+    stop_heard: Option<bool>,
     mode: &'static str,
     reflexes: BTreeMap<&'static str, u64>,
     rungs: BTreeMap<String, f64>,
@@ -98,6 +102,8 @@ pub struct RunReport {
     records_dropped: u64,
     granted: BTreeMap<&'static str, Granted>,
     hung: Vec<&'static str>,
+    /// Threads that panicked: a bug.
+    panicked: Vec<&'static str>,
     digest: String,
 }
 
@@ -194,6 +200,11 @@ impl RunReport {
             falls: world.as_ref().map(|world| world.contacts.falls),
             distance_m: world.as_ref().map(|world| world.distance_m),
             motors_still: outside.plant.as_ref().map(Plant::motors_still),
+            stop_heard: match ending.rest {
+                Rest::NoMotors => None,
+                Rest::Heard => Some(true),
+                Rest::Unheard => Some(false),
+            },
             mode: ending.tick.mode().name(),
             reflexes: summary.trips_by_name(),
             rungs: rungs.map(|(rung, &slots)| (rung.to_string(), slots as f64 * period_s)).collect(),
@@ -219,6 +230,7 @@ impl RunReport {
             records_dropped: count(&outside.records_dropped),
             granted: ending.granted.iter().cloned().collect(),
             hung: ending.hung.clone(),
+            panicked: ending.panicked.clone(),
             digest: ending.recorder.digest(),
         }
     }
@@ -322,6 +334,12 @@ impl RunReport {
         if !self.hung.is_empty() {
             say!("  hung       {}: left behind, the bus or the engine behind it hangs", self.hung.join(", "));
         }
+        if !self.panicked.is_empty() {
+            say!("  panicked   {}: a bug of this program, which has ended the run", self.panicked.join(", "));
+        }
+        if self.may_run() {
+            say!("  motors     not heard to stand: cut their power");
+        }
         for (thread, granted) in &self.granted {
             for refusal in &granted.refusals {
                 say!("  refused    {thread}: {refusal}");
@@ -340,16 +358,32 @@ impl RunReport {
         }
     }
 
-    /// Whether the run itself was sound; whatever the robot met in it is not a failure.
+    /// Whether the motors may still run, for all that is known.
+    fn may_run(&self) -> bool {
+        self.motors_still == Some(false) || self.stop_heard == Some(false)
+    }
+
+    /// Whether the run itself was sound, and the motors are known to stand; whatever else the robot met is not a failure.
     pub fn verdict(&self) -> Result<(), Failure> {
-        if !self.grid_identity_holds {
-            return Err(Failure::bug("slots run and skipped do not add up to the time that passed"));
-        }
-        if self.motors_still == Some(false) {
-            return Err(Failure::unavailable("the motors could not be stilled at the end")
-                .fix("cut their power; then look at the bus"));
-        }
-        Ok(())
+        let torn = || "slots run and skipped do not add up to the time that passed".to_string();
+        let bug = panicked(&self.panicked).or_else(|| (!self.grid_identity_holds).then(torn));
+        verdict_on(bug, self.may_run())
+    }
+}
+
+/// What is said of threads that panicked.
+pub(super) fn panicked(threads: &[&str]) -> Option<String> {
+    (!threads.is_empty()).then(|| format!("a panic in a thread: {}", threads.join(", ")))
+}
+
+/// What the end of a run comes to: a bug (70), motors that may run (69), both, or neither.
+pub(super) fn verdict_on(bug: Option<String>, may_run: bool) -> Result<(), Failure> {
+    const UNHEARD: &str = "the motors were not heard to stand at the end";
+    match (bug, may_run) {
+        (None, false) => Ok(()),
+        (Some(bug), false) => Err(Failure::bug(bug)),
+        (Some(bug), true) => Err(Failure::bug(format!("{bug}; {UNHEARD}")).fix("cut their power")),
+        (None, true) => Err(Failure::unavailable(UNHEARD).fix("cut their power; then look at the bus")),
     }
 }
 

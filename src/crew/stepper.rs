@@ -4,7 +4,8 @@
 //! event is earliest (ties: handing over before working, then the order in which they were added),
 //! with the clock's cursor set to that worker's time, so that workers overlap as threads would.
 
-use super::{Bell, Worker};
+use super::last::last_call;
+use super::{Bell, Ended, Worker};
 use crate::time::{Clock, Instant, SimClock};
 use std::sync::Arc;
 
@@ -51,13 +52,16 @@ impl Stepper {
         self.clock.set(until);
     }
 
-    /// The last call to every worker, at the clock's present moment.
-    pub fn finish(&mut self) {
+    /// The last call to every worker, at the clock's present moment, and what they leave behind. Also after a panic of one
+    /// of them, which unwinds through here.
+    pub fn finish(&mut self) -> Ended {
         let now = self.clock.now();
+        let mut ended = Ended::default();
         for place in &mut self.places {
             self.clock.set(now);
-            place.worker.finish(self.clock.as_ref());
+            ended.add(place.worker.name(), last_call(place.worker.as_mut(), self.clock.as_ref(), false));
         }
+        ended
     }
 
     fn hear_bells(&mut self, now: Instant) {
@@ -90,7 +94,7 @@ impl Place {
     fn advance(&mut self, clock: &dyn Clock, at: Instant) {
         self.state = match self.state {
             State::Working { next, .. } => {
-                self.worker.publish(at);
+                self.worker.publish(clock);
                 State::Waiting { at: next.max(at) }
             }
             State::Waiting { .. } => {
@@ -124,8 +128,8 @@ mod tests {
             clock.sleep_until(now + self.cost);
             now + self.period
         }
-        fn publish(&mut self, now: Instant) {
-            self.lines.lock().unwrap().push((self.name, now.as_nanos()));
+        fn publish(&mut self, clock: &dyn Clock) {
+            self.lines.lock().unwrap().push((self.name, clock.now().as_nanos()));
         }
     }
 

@@ -1,8 +1,11 @@
-//! Workers on threads of their own, in real time.
+//! Workers on threads of their own, in real time. Whatever becomes of a thread, or of the one that started it, each worker
+//! gets its last call: after a panic at once, and when [`Threads`] is dropped.
 
-use super::{Bell, Worker};
+use super::last::{Last, last_call};
+use super::{Bell, Ended, Rest, Worker};
 use crate::rt::{Granted, Role, RtPlan, become_real_time_on};
 use crate::time::{Clock, Instant};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -11,18 +14,35 @@ use std::time::Duration;
 /// The longest that a worker sleeps without looking at the order to end: ending takes this long at most.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
-/// Workers that run on threads until told to end.
+/// Workers that have not ended by then are left behind (a hung transfer, a hung engine).
+pub const END_PATIENCE: Duration = Duration::from_millis(500);
+
+/// Workers that run on threads until told to end, which to be dropped is too.
 pub struct Threads {
     end: Arc<AtomicBool>,
-    running: Vec<(&'static str, JoinHandle<()>)>,
+    alarm: Arc<AtomicBool>,
+    running: Vec<Running>,
     /// What each worker's thread was granted, by its name.
     pub granted: Vec<(&'static str, Granted)>,
+}
+
+/// A worker at work.
+struct Running {
+    name: &'static str,
+    has_motors: bool,
+    handle: JoinHandle<Last>,
 }
 
 impl Threads {
     /// No worker yet.
     pub fn new() -> Threads {
-        Threads { end: Arc::new(AtomicBool::new(false)), running: Vec::new(), granted: Vec::new() }
+        Threads { end: Arc::default(), alarm: Arc::default(), running: Vec::new(), granted: Vec::new() }
+    }
+
+    /// Raised as soon as a worker has panicked. That is a bug of the program, and what its thread was there for is not done
+    /// any more, be it that a button is not looked at: whoever drives has to end.
+    pub fn alarm(&self) -> Arc<AtomicBool> {
+        self.alarm.clone()
     }
 
     /// Starts `worker` on its own thread with the priority of `role`; returns when the system has
@@ -50,39 +70,64 @@ impl Threads {
         plan: RtPlan,
         beat: Arc<AtomicU64>,
     ) -> std::io::Result<()> {
-        let name = worker.name();
-        let end = self.end.clone();
+        let (name, has_motors) = (worker.name(), worker.has_motors());
+        let (end, alarm) = (self.end.clone(), self.alarm.clone());
         let (answer, answered) = crossbeam_channel::bounded(1);
         let handle = thread::Builder::new().name(name.into()).spawn(move || {
             let _ = answer.send(become_real_time_on(&plan, role, worker.core()));
-            let _ = bell.thread.set(thread::current());
-            work(worker.as_mut(), &bell, clock.as_ref(), &end, &beat);
-            worker.finish(clock.as_ref());
+            bell.answer_here();
+            let worked = catch_unwind(AssertUnwindSafe(|| {
+                work(worker.as_mut(), &bell, clock.as_ref(), &end, &beat);
+            }));
+            if worked.is_err() {
+                alarm.store(true, Ordering::Release);
+            }
+            last_call(worker.as_mut(), clock.as_ref(), worked.is_err())
         })?;
-        self.running.push((name, handle));
+        self.running.push(Running { name, has_motors, handle });
         if let Ok(granted) = answered.recv() {
             self.granted.push((name, granted));
         }
         Ok(())
     }
 
-    /// Tells every worker to end, waits for at most `patience` and returns the names of those that
-    /// have not ended by then (a hung transfer, a hung GPU): they are left behind, not waited for.
-    pub fn end(mut self, patience: Duration) -> Vec<&'static str> {
+    /// Tells every worker to end, waits for at most `patience` and says how they ended. Those that have not by then are
+    /// left behind, not waited for; if one of them has motors, these were not heard to stand.
+    pub fn end(mut self, patience: Duration) -> Ended {
+        self.end_all(patience)
+    }
+
+    fn end_all(&mut self, patience: Duration) -> Ended {
         self.end.store(true, Ordering::Release);
+        self.running.iter().for_each(|worker| worker.handle.thread().unpark());
         let until = std::time::Instant::now() + patience;
-        while self.running.iter().any(|(_, handle)| !handle.is_finished())
+        while self.running.iter().any(|worker| !worker.handle.is_finished())
             && std::time::Instant::now() < until
         {
             thread::sleep(Duration::from_millis(1));
         }
-        let (done, hung): (Vec<_>, Vec<_>) = self.running.drain(..).partition(|(_, h)| h.is_finished());
-        for (name, handle) in done {
-            if handle.join().is_err() {
-                log::error!("the {name} thread ended in a panic");
+        let mut ended = Ended::default();
+        for Running { name, has_motors, handle } in self.running.drain(..) {
+            if handle.is_finished() {
+                ended.add(name, handle.join().unwrap_or(Last::unheard(true, has_motors)));
+            } else {
+                ended.hung.push(name);
+                ended.add(name, Last::unheard(false, has_motors));
             }
         }
-        hung.into_iter().map(|(name, _)| name).collect()
+        for name in &ended.panicked {
+            log::error!("the {name} thread ended in a panic");
+        }
+        ended
+    }
+}
+
+/// Nobody asked how they ended: a panic of the thread that started them, or a thread that could not be started.
+impl Drop for Threads {
+    fn drop(&mut self) {
+        if !self.running.is_empty() && self.end_all(END_PATIENCE).rest == Rest::Unheard {
+            log::error!("the motors were not heard to stand: cut their power");
+        }
     }
 }
 
@@ -96,7 +141,7 @@ fn work(worker: &mut dyn Worker, bell: &Bell, clock: &dyn Clock, end: &AtomicBoo
     while !end.load(Ordering::Acquire) {
         bell.pass_on();
         let next = worker.step(clock);
-        worker.publish(clock.now());
+        worker.publish(clock);
         wait(bell, clock, end, next, beat);
     }
 }
@@ -139,7 +184,7 @@ mod tests {
             let _ = self.ran.send(sched_getcpu());
             Instant::NEVER
         }
-        fn publish(&mut self, _now: Instant) {}
+        fn publish(&mut self, _clock: &dyn Clock) {}
     }
 
     #[test]
@@ -154,7 +199,7 @@ mod tests {
         assert_eq!(where_it_ran.recv().ok(), core);
         let (name, granted) = &threads.granted[0];
         assert_eq!((*name, granted.cpu, granted.refusals.len()), ("field", core, 0));
-        assert!(threads.end(Duration::from_secs(60)).is_empty());
+        assert_eq!(threads.end(Duration::from_secs(60)), Ended::default());
     }
 
     #[test]
@@ -168,7 +213,7 @@ mod tests {
                 let _ = self.0.recv(); // as a transfer that does not end
                 Instant::NEVER
             }
-            fn publish(&mut self, _now: Instant) {}
+            fn publish(&mut self, _clock: &dyn Clock) {}
         }
         let plan = RtPlan { strict: false, priority: 0, cpu: None, lock_memory: false };
         let (let_go, held) = crossbeam_channel::bounded(0);
@@ -182,6 +227,6 @@ mod tests {
         while beat.load(Ordering::Relaxed) < 3 {
             thread::sleep(Duration::from_millis(1));
         }
-        assert!(threads.end(Duration::from_secs(60)).is_empty());
+        assert_eq!(threads.end(Duration::from_secs(60)), Ended::default());
     }
 }

@@ -296,18 +296,19 @@ impl Worker for FieldWorker {
         if self.has_chores() { clock.now() } else { Instant::NEVER }
     }
 
-    fn publish(&mut self, _now: Instant) {
+    fn publish(&mut self, _clock: &dyn Clock) {
         if let Some(outcome) = self.ready.take() {
             self.outcomes.put(outcome);
         }
     }
 
-    fn finish(&mut self, _clock: &dyn Clock) {
+    fn finish(&mut self, _clock: &dyn Clock) -> bool {
         // A state that a panic has left behind is not written over a good one.
         if self.state == EngineState::Running
             && let Some(snapshots) = &mut self.snapshots
         {
             snapshots.desk.hand_over_last(LAST_SNAPSHOT, |live| self.brain.save(live));
         }
+        true
     }
 }

@@ -16,8 +16,9 @@ pub use episode::LoopFault;
 
 use crate::board::plan::{Board, Curve, Scale, SensorPlan};
 use crate::bus::{Bias, Gpio, Line, LineUse, OpenError, Usage, Wires};
+use crate::crew::Rest;
 use crate::device::SensorKind;
-use crate::drive::{self, DriveError};
+use crate::drive::{self, DriveError, Ending};
 use crate::field::shape::{EngineKind, StartCurve};
 use crate::reflex::{Cause, Restraint, Rule, Trip};
 use crate::robot::{BuildError, Options, Robot};
@@ -78,6 +79,13 @@ pub enum HilError {
     Drive(DriveError),
     /// The bench's own wires do not do what they should.
     Loop(LoopFault),
+    /// Threads of the runtime panicked, or its motors were not heard to stand at the end.
+    End {
+        /// The threads.
+        panicked: Vec<&'static str>,
+        /// The motors.
+        rest: Rest,
+    },
 }
 
 impl fmt::Display for HilError {
@@ -87,6 +95,10 @@ impl fmt::Display for HilError {
             HilError::Build(error) => error.fmt(f),
             HilError::Drive(error) => error.fmt(f),
             HilError::Loop(fault) => fault.fmt(f),
+            HilError::End { panicked, .. } if !panicked.is_empty() => {
+                write!(f, "a panic in a thread: {}", panicked.join(", "))
+            }
+            HilError::End { .. } => write!(f, "the motors were not heard to stand at the end"),
         }
     }
 }
@@ -135,7 +147,10 @@ pub fn measure(
     });
     over.store(true, Ordering::Release); // where the runtime could not start, nothing will answer
     let passed = passes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    driven.map_err(HilError::Drive)?;
+    let Ending { panicked, rest, .. } = driven.map_err(HilError::Drive)?;
+    if !panicked.is_empty() || rest == Rest::Unheard {
+        return Err(HilError::End { panicked, rest });
+    }
     let passed = passed.map_err(HilError::Loop)?;
     Ok(Figures {
         sensor_to_motor: passed.answers,

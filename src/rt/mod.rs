@@ -7,6 +7,7 @@ pub mod heap;
 pub mod pages;
 pub mod seat;
 pub mod slot;
+pub mod sync;
 
 pub use grant::{
     Granted, Policy, Refusal, Role, Wish, become_real_time, become_real_time_on, stay_on, touch_stack,

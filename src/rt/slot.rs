@@ -3,13 +3,11 @@
 //! in the middle that changes hands by a single atomic swap (triple buffering).
 //!
 //! For data where only the newest counts (commands, stimuli, field results). Where every item
-//! counts (readings, receipts, trace) use a ring.
+//! counts (readings, receipts, trace) use a ring. `scripts/check-loom` tries every order in which the two threads can meet.
 
 #![allow(unsafe_code)] // the hand-over of a cell between two threads; reasons at each place
 
-use std::cell::UnsafeCell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use super::sync::{Arc, AtomicU8, Ordering, UnsafeCell};
 
 /// Set in the state while the middle cell holds a value that the reader has not taken.
 const FRESH: u8 = 0b100;
@@ -51,7 +49,7 @@ impl<T: Copy + Send> Writer<T> {
     /// Makes `value` the newest. Returns whether the one before it was never taken.
     pub fn put(&mut self, value: T) -> bool {
         // SAFETY: `mine` is the writer's own index (see `Cells`): nobody else reads or writes this cell.
-        unsafe { *self.shared.cells[self.mine as usize].get() = value };
+        self.shared.cells[self.mine as usize].with_mut(|cell| unsafe { *cell = value });
         let before = self.shared.middle.swap(self.mine | FRESH, Ordering::AcqRel);
         self.mine = before & INDEX;
         before & FRESH != 0
@@ -67,7 +65,7 @@ impl<T: Copy + Send> Reader<T> {
         let before = self.shared.middle.swap(self.mine, Ordering::AcqRel);
         self.mine = before & INDEX;
         // SAFETY: `mine` is now the reader's own index; the swap's acquire makes the writer's store visible.
-        Some(unsafe { *self.shared.cells[self.mine as usize].get() })
+        Some(self.shared.cells[self.mine as usize].with(|cell| unsafe { *cell }))
     }
 }
 

@@ -76,10 +76,10 @@ impl Worker for EdgesWorker {
         self.sonars.iter().map(|sonar| sonar.due.at).min().unwrap_or(Instant::NEVER)
     }
 
-    fn publish(&mut self, now: Instant) {
+    fn publish(&mut self, clock: &dyn Clock) {
         self.outlet.publish();
         if let Some(cause) = self.crossed.take() {
-            self.halt.raise(cause, now);
+            self.halt.raise(cause, clock.now()); // a moment after the reading has left, never before
         }
     }
 }

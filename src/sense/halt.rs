@@ -4,9 +4,8 @@
 
 use crate::crew::Bell;
 use crate::reflex::Cause;
+use crate::rt::sync::{Arc, AtomicU64, Ordering};
 use crate::time::Instant;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The word. Raising it never blocks, locks or allocates.
 #[derive(Debug, Default)]

@@ -348,10 +348,15 @@ impl Worker for I2cWorker {
         self.next()
     }
 
-    fn publish(&mut self, now: Instant) {
+    fn has_motors(&self) -> bool {
+        self.motors.is_some()
+    }
+
+    fn publish(&mut self, clock: &dyn Clock) {
         self.outlet.publish();
         if let Some(cause) = self.crossed.take() {
             // Only now can the tick know the reason: what it decided before is overtaken.
+            let now = clock.now();
             match &mut self.motors {
                 Some(motors) => {
                     motors.withhold(now);
@@ -365,9 +370,8 @@ impl Worker for I2cWorker {
         }
     }
 
-    fn finish(&mut self, clock: &dyn Clock) {
-        if let Some(motors) = &mut self.motors {
-            self.wire.call(clock, |ports| motors.finish(ports));
-        }
+    fn finish(&mut self, clock: &dyn Clock) -> bool {
+        let Some(motors) = &mut self.motors else { return true };
+        self.wire.call(clock, |ports| motors.finish(ports))
     }
 }

@@ -192,10 +192,10 @@ impl Worker for LinesWorker {
         Instant::ZERO // at once
     }
 
-    fn publish(&mut self, now: Instant) {
+    fn publish(&mut self, clock: &dyn Clock) {
         self.outlet.publish();
         if let Some(cause) = self.crossed.take() {
-            self.halt.raise(cause, now);
+            self.halt.raise(cause, clock.now()); // a moment after the reading has left, never before
         }
         while self.asked != 0 {
             let ready = &self.readies[self.asked.trailing_zeros() as usize];

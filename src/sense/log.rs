@@ -66,7 +66,7 @@ impl Worker for LogWorker {
         self.due()
     }
 
-    fn publish(&mut self, _now: Instant) {
+    fn publish(&mut self, _clock: &dyn Clock) {
         self.outlet.publish();
         if let Some(receipt) = self.receipt.take() {
             // The ring holds many times what one tick leaves behind; a tick that stands still has no use for it.

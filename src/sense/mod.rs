@@ -40,7 +40,7 @@ use crate::frame::{MAX_SENSORS, Reading};
 use crate::time::{Instant, Span};
 use rtrb::Producer;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// Readings that fit between two ticks on one bus, many times over: the fullest board polls about
 /// twenty a period. A ring that overflows has a tick that stands still; the loss is counted.
@@ -64,14 +64,20 @@ impl Outlet {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
-    /// Hands over what was staged.
+    /// Hands over what was staged. A time that is taken after this is not before the moment at which the tick could have
+    /// the readings.
     pub fn publish(&mut self) {
+        if self.staged.is_empty() {
+            return;
+        }
         for &reading in &self.staged {
             if self.ring.push(reading).is_err() {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
             }
         }
         self.staged.clear();
+        // A processor may take the time while what it wrote before is not seen by others yet.
+        fence(Ordering::SeqCst);
     }
 }
 

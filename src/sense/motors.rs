@@ -144,13 +144,10 @@ impl Motors {
         }
     }
 
-    /// The last call: still, and if the bus does not answer, set up anew, which begins with the reset line.
-    pub fn finish(&mut self, ports: &mut Ports<'_>) {
-        for _ in 0..LAST_TRIES {
-            if self.actuators.stop(ports).is_ok() {
-                return;
-            }
-        }
-        let _ = self.actuators.initialise(ports); // the last thing there is
+    /// The last call: still, and if the bus does not answer, set up anew, which begins with the reset line. Returns whether
+    /// what drives them took one of the two to its end.
+    pub fn finish(&mut self, ports: &mut Ports<'_>) -> bool {
+        let stopped = (0..LAST_TRIES).any(|_| self.actuators.stop(ports).is_ok());
+        stopped || self.actuators.initialise(ports).is_ok() // the last thing there is
     }
 }

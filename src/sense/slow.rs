@@ -55,10 +55,10 @@ impl Worker for SlowWorker {
         self.polls.next()
     }
 
-    fn publish(&mut self, now: Instant) {
+    fn publish(&mut self, clock: &dyn Clock) {
         self.outlet.publish();
         if let Some(cause) = self.crossed.take() {
-            self.halt.raise(cause, now);
+            self.halt.raise(cause, clock.now()); // a moment after the reading has left, never before
         }
     }
 }

@@ -131,7 +131,7 @@ impl Rig {
         self.orders.put(Order { stimulus: stimulus(self.cycle), slot: now });
         self.cycle += 1;
         self.worker.step(&self.clock);
-        self.worker.publish(now);
+        self.worker.publish(&self.clock);
         self.worker.step(&self.clock);
         self.outcomes.take().expect("each order is answered")
     }

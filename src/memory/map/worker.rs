@@ -106,7 +106,7 @@ impl Worker for MapWorker {
         clock.now() + self.period
     }
 
-    fn publish(&mut self, _now: Instant) {
+    fn publish(&mut self, _clock: &dyn Clock) {
         self.outlet.publish();
     }
 }

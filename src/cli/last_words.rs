@@ -1,0 +1,52 @@
+//! What a panic says: one line to standard error, only if that can be written to at once. The standard library's own words
+//! wait for whoever reads them, and a thread that leads motors would hang in them before it stills these.
+
+use super::output;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fmt::Write;
+use std::panic::PanicHookInfo;
+use std::sync::Mutex;
+
+/// Short of what a pipe takes in one piece (4096 bytes), so that a writable one takes it without waiting.
+const LONGEST: usize = 1024;
+
+/// Two threads that look at the same moment would both find room for one line.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// From here on panics speak like this. Who asks for a backtrace gets the standard library's words, and waits for them.
+pub(super) fn keep_short() {
+    let usual = std::panic::take_hook();
+    let at_length = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");
+    std::panic::set_hook(Box::new(move |panic| if at_length { usual(panic) } else { say(panic) }));
+}
+
+fn say(panic: &PanicHookInfo<'_>) {
+    let Ok(_alone) = ONE_AT_A_TIME.try_lock() else { return };
+    let stderr = std::io::stderr();
+    let mut waits = [PollFd::new(&stderr, PollFlags::OUT)];
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    if poll(&mut waits, Some(&at_once)) == Ok(1) && waits[0].revents().contains(PollFlags::OUT) {
+        let _ = rustix::io::write(&stderr, line(panic).as_bytes()); // past the standard library and its lock
+    }
+}
+
+fn line(panic: &PanicHookInfo<'_>) -> String {
+    let mut line = String::from(output::journal_prefix(log::Level::Error));
+    let thread = std::thread::current();
+    let _ = write!(line, "ganglion: a bug: the {} thread panicked", thread.name().unwrap_or("unnamed"));
+    if let Some(place) = panic.location() {
+        let _ = write!(line, " at {place}");
+    }
+    let payload = panic.payload();
+    let words = payload.downcast_ref::<&str>().copied();
+    if let Some(words) = words.or_else(|| payload.downcast_ref::<String>().map(String::as_str)) {
+        let _ = write!(line, ": {}", words.replace('\n', "; "));
+    }
+    let mut end = line.len().min(LONGEST);
+    while !line.is_char_boundary(end) {
+        end -= 1;
+    }
+    line.truncate(end);
+    line.push('\n');
+    line
+}

@@ -1,0 +1,59 @@
+//! How the tick wakes a worker: a flag and, where the worker has a thread, a nudge. Ringing never blocks, locks or
+//! allocates. `scripts/check-loom` tries every order in which two threads can meet here.
+
+use crate::rt::sync::{Arc, AtomicBool, OnceLock, Ordering, Thread, fence, thread};
+
+/// The tick's end and the worker's.
+///
+/// A nudge is a system call, and on a core that sleeps it is most of what a tick costs. So the tick
+/// nudges one worker only, the bus; the field's bell is left with its flag up, and the bus thread
+/// nudges on behalf of the tick when it wakes ([`Bell::then`]). While the bus thread does not confirm
+/// commands, the tick nudges the field itself.
+#[derive(Debug, Default)]
+pub struct Bell {
+    rung: AtomicBool,
+    thread: OnceLock<Thread>,
+    then: OnceLock<Arc<Bell>>,
+}
+
+impl Bell {
+    /// Wakes the worker, or makes its next wait end at once.
+    pub fn ring(&self) {
+        self.raise();
+        // Either the thread that comes to this bell just now sees the flag, or it is seen here and nudged.
+        fence(Ordering::SeqCst);
+        if let Some(thread) = self.thread.get() {
+            thread.unpark();
+        }
+    }
+    /// Raises the flag without a nudge: for a bell that another one passes on to.
+    pub fn leave(&self) {
+        self.raise();
+    }
+    /// A swap, as in `answered`: of a store loom does not know whether it came before that or after.
+    fn raise(&self) {
+        self.rung.swap(true, Ordering::Release);
+    }
+    /// Lets whoever answers this bell nudge the worker of `bell` too, if that one's flag is up.
+    pub fn then(&self, bell: Arc<Bell>) {
+        let _ = self.then.set(bell); // set once, when the robot is put together
+    }
+    /// The calling thread answers this bell from now on.
+    pub(crate) fn answer_here(&self) {
+        let _ = self.thread.set(thread::current());
+        fence(Ordering::SeqCst); // as in `ring`
+    }
+    /// Nudges the worker behind the next bell, if its flag is up.
+    pub(crate) fn pass_on(&self) {
+        if let Some(bell) = self.then.get()
+            && bell.rung.load(Ordering::Acquire)
+            && let Some(thread) = bell.thread.get()
+        {
+            thread.unpark();
+        }
+    }
+    /// Whether it was rung since the last call.
+    pub(crate) fn answered(&self) -> bool {
+        self.rung.swap(false, Ordering::Acquire)
+    }
+}

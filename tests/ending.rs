@@ -1,0 +1,319 @@
+//! Whatever ends a run, its motors stand: a panic of any thread, in whatever call, and a transfer that never returns. Real
+//! threads, the simulated robot. The run says who it was, and whether the motors were heard to stand.
+
+use crate::cli;
+use ganglion::board::{self, plan::Board};
+use ganglion::bus::{BusFault, Gpio, I2c, LineUse, Op, OpenError, Wires};
+use ganglion::crew::{Rest, Worker};
+use ganglion::drive::{self, Ending};
+use ganglion::field::Readout;
+use ganglion::learn::imitate;
+use ganglion::robot::{Options, Robot};
+use ganglion::rt::RtPlan;
+use ganglion::sim::Plant;
+use ganglion::time::{Clock, Instant, MonotonicClock, SimClock, Span};
+use serde_json::Value;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock};
+
+/// A plan that asks for nothing, so that a busy test machine is not starved by FIFO threads.
+const MODEST: RtPlan = RtPlan { strict: false, priority: 0, cpu: None, lock_memory: false };
+/// Commands that stand for as long as the test: only a last call can still the motors in its time.
+const FOR_LONG: Span = Span::from_millis(600_000);
+/// Longer than any robot here takes to begin to drive, on however busy a machine.
+const AN_HOUR: Span = Span::from_millis(3_600_000);
+
+fn board() -> Board {
+    let mut board = board::built_in("sim").unwrap().unwrap().board;
+    board.safety.command_valid = FOR_LONG;
+    board
+}
+
+/// The starting table, taught once for all tests.
+fn taught() -> Readout {
+    static TAUGHT: OnceLock<Readout> = OnceLock::new();
+    TAUGHT.get_or_init(|| imitate(&board())).clone()
+}
+
+/// Where a worker of the test fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Call {
+    Step,
+    Publish,
+    Finish,
+}
+
+/// How often something fails yet, from the moment that it is lit.
+#[derive(Default)]
+struct Mine {
+    left: AtomicU32,
+    lit: AtomicBool,
+}
+
+impl Mine {
+    fn of(times: u32) -> Arc<Mine> {
+        Arc::new(Mine { left: AtomicU32::new(times), lit: AtomicBool::new(false) })
+    }
+    fn light(&self) {
+        self.lit.store(true, Ordering::Release);
+    }
+    fn tread(&self, what: &str) {
+        let less = |left: u32| left.checked_sub(1);
+        if self.lit.load(Ordering::Acquire)
+            && self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, less).is_ok()
+        {
+            panic!("as the test wants it: {what}");
+        }
+    }
+}
+
+/// A worker of the robot that panics in one of its calls.
+struct Fails {
+    worker: Box<dyn Worker>,
+    call: Call,
+    mine: Arc<Mine>,
+}
+
+impl Fails {
+    fn tread(&self, call: Call) {
+        if call == self.call {
+            self.mine.tread(self.worker.name());
+        }
+    }
+}
+
+impl Worker for Fails {
+    fn name(&self) -> &'static str {
+        self.worker.name()
+    }
+    fn has_motors(&self) -> bool {
+        self.worker.has_motors()
+    }
+    fn step(&mut self, clock: &dyn Clock) -> Instant {
+        self.tread(Call::Step);
+        self.worker.step(clock)
+    }
+    fn publish(&mut self, clock: &dyn Clock) {
+        self.tread(Call::Publish);
+        self.worker.publish(clock);
+    }
+    fn finish(&mut self, clock: &dyn Clock) -> bool {
+        self.tread(Call::Finish);
+        self.worker.finish(clock)
+    }
+}
+
+/// The clock, which panics for the thread of the tick.
+struct Stumbles(Arc<Mine>);
+
+impl Clock for Stumbles {
+    fn now(&self) -> Instant {
+        if std::thread::current().name() == Some("tick") {
+            self.0.tread("tick");
+        }
+        MonotonicClock.now()
+    }
+    fn sleep_until(&self, at: Instant) {
+        MonotonicClock.sleep_until(at);
+    }
+    fn is_real(&self) -> bool {
+        true
+    }
+}
+
+/// A robot in its world, on whatever wires the test has around it.
+struct Rig {
+    robot: Robot,
+    plant: Plant,
+    clock: Arc<dyn Clock>,
+}
+
+fn rig(clock: Arc<dyn Clock>, around: impl FnOnce(Plant) -> Arc<dyn Wires>) -> Rig {
+    let board = board();
+    let plant = Plant::new(&board, 1, &[], clock.clone());
+    let wires = Some(around(plant.clone()));
+    let options = Options { seed: 1, readout: Some(taught()), wires, ..Options::default() };
+    let robot = Robot::build(&board, clock.clone(), Instant::ZERO, options).unwrap();
+    Rig { robot, plant, clock }
+}
+
+fn plain() -> Rig {
+    rig(Arc::new(MonotonicClock), |plant| Arc::new(plant))
+}
+
+impl Rig {
+    /// Puts `mine` under `call` of the worker `name`.
+    fn mined(mut self, name: &str, call: Call, mine: &Arc<Mine>) -> Rig {
+        let place = self.robot.hands.iter().position(|hand| hand.worker.name() == name).expect(name);
+        let mut hand = self.robot.hands.remove(place);
+        hand.worker = Box::new(Fails { worker: hand.worker, call, mine: mine.clone() });
+        self.robot.hands.insert(place, hand);
+        self
+    }
+
+    /// Runs it until it ends by itself; `driving` is called once the motors run.
+    fn run(self, mut driving: impl FnMut()) -> (Ending, Plant) {
+        let Rig { mut robot, plant, clock } = self;
+        let first = clock.now() + Span::from_millis(20);
+        robot.tick.start_at(first);
+        let never = Arc::new(AtomicBool::new(false));
+        let ending = drive::run(robot, &clock, first + AN_HOUR, &never, MODEST, |_| {
+            if !plant.motors_still() {
+                driving();
+            }
+        });
+        (ending.unwrap(), plant)
+    }
+}
+
+/// They stand now, and go on standing: nobody is left who writes.
+fn stand(plant: &Plant) {
+    for _ in 0..10 {
+        assert!(plant.motors_still());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_panic_of_any_worker_in_any_call_ends_the_run_and_the_motors_stand() {
+    let cases = [
+        ("i2c", Call::Step),
+        ("i2c", Call::Publish),
+        ("edges", Call::Step),
+        ("lines", Call::Publish),
+        ("field", Call::Step),
+    ];
+    for (name, call) in cases {
+        let mine = Mine::of(1);
+        let (ending, plant) = plain().mined(name, call, &mine).run(|| mine.light());
+        assert!(plant.motors_still(), "{name}, {call:?}");
+        assert_eq!((ending.panicked, ending.rest), (vec![name], Rest::Heard), "{call:?}");
+        assert!(ending.hung.is_empty(), "{:?}", ending.hung);
+        stand(&plant);
+    }
+}
+
+/// The bus panics in the middle of a transfer, then in those of the last call: it is made again.
+#[test]
+fn a_panic_in_the_last_call_itself_does_not_keep_the_motors_from_their_stop() {
+    struct Mined(Plant, Arc<Mine>);
+    struct MinedI2c(Box<dyn I2c>, Arc<Mine>);
+    impl Wires for Mined {
+        fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
+            Ok(Box::new(MinedI2c(Wires::i2c(&self.0, bus)?, self.1.clone())))
+        }
+        fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
+            Wires::gpio(&self.0, owner, lines)
+        }
+    }
+    impl I2c for MinedI2c {
+        fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+            self.1.tread("a transfer");
+            self.0.transfer(address, ops)
+        }
+    }
+    // The step's and two of the last calls'; then those of all three last calls.
+    for (panics, rest) in [(3, Rest::Heard), (4, Rest::Unheard)] {
+        let mine = Mine::of(panics);
+        let around = |plant| -> Arc<dyn Wires> { Arc::new(Mined(plant, mine.clone())) };
+        let (ending, plant) = rig(Arc::new(MonotonicClock), around).run(|| mine.light());
+        assert_eq!((ending.panicked, ending.rest), (vec!["i2c"], rest));
+        assert_eq!(plant.motors_still(), rest == Rest::Heard, "{panics} panics");
+    }
+}
+
+#[test]
+fn a_panic_of_the_tick_is_named_and_the_motors_stand() {
+    let mine = Mine::of(1);
+    let rig = rig(Arc::new(Stumbles(mine.clone())), |plant| Arc::new(plant));
+    let (ending, plant) = rig.run(|| mine.light());
+    assert!(plant.motors_still());
+    assert_eq!((ending.panicked, ending.rest), (vec!["tick"], Rest::Heard));
+    assert!(ending.tick.grid().slots_run() > 0, "its figures are there");
+    stand(&plant);
+}
+
+#[test]
+fn a_panic_of_the_thread_that_watches_goes_on_when_the_motors_stand_and_the_threads_have_ended() {
+    let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
+    let rig = rig(clock.clone(), |plant| Arc::new(plant));
+    let plant = rig.plant.clone();
+    let panicked = catch_unwind(AssertUnwindSafe(|| rig.run(|| panic!("as the test wants it: the watcher"))));
+    assert!(panicked.is_err());
+    assert!(plant.motors_still());
+    // This one's and the world's: no thread holds another any more.
+    assert_eq!(Arc::strong_count(&clock), 2);
+    stand(&plant);
+}
+
+/// A transfer that never returns; those of the rest of the run are let through.
+#[test]
+fn a_bus_that_hangs_for_ever_is_motors_that_were_not_heard_to_stand() {
+    #[derive(Default)]
+    struct Gate(Mutex<bool>, Condvar);
+    struct Hangs(Plant, Arc<Gate>);
+    struct HangingI2c(Box<dyn I2c>, Arc<Gate>);
+    impl Wires for Hangs {
+        fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
+            Ok(Box::new(HangingI2c(Wires::i2c(&self.0, bus)?, self.1.clone())))
+        }
+        fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
+            Wires::gpio(&self.0, owner, lines)
+        }
+    }
+    impl I2c for HangingI2c {
+        fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+            drop(self.1.1.wait_while(self.1.0.lock().unwrap(), |shut| *shut).unwrap());
+            self.0.transfer(address, ops)
+        }
+    }
+    let gate = Arc::new(Gate::default());
+    let around = |plant| -> Arc<dyn Wires> { Arc::new(Hangs(plant, gate.clone())) };
+    let Rig { mut robot, plant, clock } = rig(Arc::new(MonotonicClock), around);
+    let first = clock.now() + Span::from_millis(20);
+    robot.tick.start_at(first);
+    let asked = Arc::new(AtomicBool::new(false));
+    let ending = drive::run(robot, &clock, first + AN_HOUR, &asked, MODEST, |_| {
+        if !plant.motors_still() {
+            *gate.0.lock().unwrap() = true;
+            asked.store(true, Ordering::Relaxed);
+        }
+    });
+    let ending = ending.unwrap();
+    assert_eq!((ending.hung, ending.rest), (vec!["i2c"], Rest::Unheard));
+    assert!(ending.panicked.is_empty());
+    *gate.0.lock().unwrap() = false;
+    gate.1.notify_all();
+}
+
+#[test]
+fn in_virtual_time_a_panic_goes_on_when_the_workers_have_had_their_last_call() {
+    for by_worker in [true, false] {
+        let clock = Arc::new(SimClock::new());
+        let mine = Mine::of(1);
+        let rig = rig(clock.clone(), |plant| Arc::new(plant)).mined("i2c", Call::Step, &mine);
+        let Rig { robot, plant, .. } = rig;
+        let until = Instant::ZERO + Span::from_millis(60_000);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            drive::step(robot, &clock, until, &AtomicBool::new(false), |_| {
+                if !plant.motors_still() {
+                    mine.light();
+                    assert!(by_worker, "as the test wants it: the watcher");
+                }
+            })
+        }));
+        assert!(panicked.is_err() && clock.now() < until, "it never drove");
+        assert!(plant.motors_still(), "by a worker: {by_worker}");
+    }
+}
+
+/// On the simulator the controller's reset has stilled them; nobody has heard so.
+#[test]
+fn a_run_whose_bus_does_not_answer_at_its_end_is_69_and_says_cut_their_power() {
+    let run = cli::output(&["run", "--for", "3s", "--clock", "sim", "--fault", "i2c-nack@1+60", "--json"]);
+    assert_eq!(run.status.code(), Some(69), "{}", cli::err(&run));
+    assert!(cli::err(&run).contains("cut their power"), "{}", cli::err(&run));
+    let object: Value = serde_json::from_str(cli::out(&run).lines().last().expect("a line")).expect("JSON");
+    assert_eq!((&object["stop_heard"], &object["panicked"]), (&false.into(), &Value::Array(Vec::new())));
+}
