@@ -189,6 +189,8 @@ pub struct Modes {
     safety: SafetyPlan,
     /// May arm by itself: the board says so and nobody has disarmed it.
     auto: bool,
+    /// It drove, or was free to, before it was stopped.
+    willing: bool,
     real_time_refused: bool,
     senses_good_since: Option<Instant>,
     refusal: ArmRefusal,
@@ -203,6 +205,7 @@ impl Modes {
             mode: Mode::Boot,
             safety,
             auto: safety.auto_arm,
+            willing: safety.auto_arm,
             real_time_refused: false,
             senses_good_since: None,
             refusal: ArmRefusal::NONE,
@@ -230,7 +233,24 @@ impl Modes {
             self.proceed(verdict.active, asked.arm, now)
         };
         self.refused += u64::from(asked.arm && self.mode.obeys_since().is_none());
+        self.willing = self.wills(verdict.latched != 0 || asked.disarm);
         self.mode
+    }
+
+    /// Whether it drove, or was free to arm by itself, when it was last not stopped: nothing had latched, and nobody had
+    /// disarmed it without arming it again.
+    pub fn is_willing(&self) -> bool {
+        self.willing
+    }
+
+    fn wills(&self, held: bool) -> bool {
+        match self.mode {
+            _ if held => false,
+            Mode::Stopped => self.willing,
+            Mode::Armed { .. } | Mode::Degraded { .. } => true,
+            Mode::Latched { .. } => false,
+            Mode::Boot | Mode::SelfTest { .. } | Mode::Disarmed => self.auto,
+        }
     }
 
     /// The state after the last [`Modes::advance`].

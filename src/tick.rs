@@ -194,6 +194,10 @@ impl Tick {
     pub fn mode(&self) -> Mode {
         self.modes.mode()
     }
+    /// Whether the robot drove, or was free to arm by itself, when it was last not stopped.
+    pub fn is_willing(&self) -> bool {
+        self.modes.is_willing()
+    }
     /// The system refused what a strict board wants: the robot will not arm.
     pub fn refuse_real_time(&mut self) {
         self.modes.refuse_real_time();

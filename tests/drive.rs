@@ -230,3 +230,21 @@ fn a_panicking_engine_is_rebuilt_and_the_robot_drives_again() {
     assert!(run.ending.tick.field_counters().unanswered > 0);
     assert!(run.hardest(|record| record.index > 900) > 0.05, "never drove again");
 }
+
+#[test]
+fn at_its_end_a_robot_would_drive_on_unless_it_has_latched_or_was_disarmed_or_waits_to_be_armed() {
+    assert!(run(1, 3, &[]).ending.tick.is_willing(), "it drove");
+    let pressed = run(1, 3, &["estop@2+0.1"]);
+    assert!(pressed.tripped(Cause::EStop) > 0 && !pressed.ending.tick.is_willing(), "it had latched");
+    let mut board = sim_board();
+    board.safety.auto_arm = false;
+    assert!(!run_board(&board, 1, 2, &[]).ending.tick.is_willing(), "nobody had armed it");
+    let clock = Arc::new(SimClock::new());
+    let robot = Robot::build(&sim_board(), clock.clone(), Instant::ZERO, options(1, &[])).unwrap();
+    let (requests, until) = (robot.requests.clone(), Instant::ZERO + Span::from_millis(2_000));
+    let disarmed = drive::step(robot, &clock, until, &AtomicBool::new(false), |recorder| {
+        let disarm = recorder.summary().slots_run == 20;
+        requests.disarm.fetch_or(disarm, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert!(!disarmed.tick.is_willing(), "somebody had disarmed it");
+}

@@ -317,3 +317,19 @@ fn a_run_whose_bus_does_not_answer_at_its_end_is_69_and_says_cut_their_power() {
     let object: Value = serde_json::from_str(cli::out(&run).lines().last().expect("a line")).expect("JSON");
     assert_eq!((&object["stop_heard"], &object["panicked"]), (&false.into(), &Value::Array(Vec::new())));
 }
+
+/// Where panics wait for whoever reads standard error, the thread that panics hangs, its motors with it.
+#[test]
+fn a_panic_does_not_wait_for_a_reader_of_its_words() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).expect("flags");
+    while rustix::io::write(&writer, &[b'.'; 4096]).is_ok() {}
+    rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::empty()).expect("flags");
+    let arguments = ["run", "--for", "5s", "--fault", "field-panic@1+0.3", "--json"];
+    let run = cli::ganglion(&arguments).stderr(writer).output().expect("it starts");
+    drop(reader);
+    assert_eq!(run.status.code(), Some(0));
+    let object: Value = serde_json::from_str(cli::out(&run).lines().last().expect("a line")).expect("JSON");
+    assert!(object["field"]["unanswered"].as_u64().is_some_and(|cycles| cycles > 0), "it never panicked");
+    assert_eq!(object["hung"], Value::Array(Vec::new()));
+}

@@ -25,6 +25,7 @@ mod snapshot;
 
 mod spine; // real threads: the grid adds up, the tick allocates nothing, a strict board refuses
 mod ending; // a panic or a hang of any thread ends a run with motors that stand, or says that they may not
+mod restart; // a robot that arms by itself does so only after a clean end
 mod drive; // the whole robot on the simulator: it drives, it is safe, it is the same every time
 
 mod buses; // several buses, and a stop that goes before everything, on the simulated robot

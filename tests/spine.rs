@@ -3,14 +3,20 @@
 
 use ganglion::board;
 use ganglion::board::plan::Board;
+use ganglion::crew::Threads;
 use ganglion::drive::{self, DriveError, Ending};
 use ganglion::learn::imitate;
+use ganglion::reflex::Cause;
 use ganglion::robot::{Options, Robot};
-use ganglion::rt::RtPlan;
-use ganglion::sim::Plant;
+use ganglion::rt::{Role, RtPlan};
+use ganglion::sense::HaltWatch;
+use ganglion::sim::{Fault, Plant};
+use ganglion::tick::Tick;
 use ganglion::time::{Clock, Instant, MonotonicClock, Span};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
 
 /// A plan that asks for nothing, so that a busy test machine is not starved by FIFO threads.
 const MODEST: RtPlan = RtPlan { strict: false, priority: 0, cpu: None, lock_memory: false };
@@ -79,4 +85,68 @@ fn an_interrupt_ends_a_run_early_with_motors_still() {
     let ending = ending.unwrap();
     assert!(plant.motors_still());
     assert_eq!(ending.tick.mode().name(), "stopped");
+}
+
+/// The worst order of the two: whenever the thread of the buttons has taken the time, a whole tick of a later slot is run
+/// before it goes on.
+struct Between(Mutex<Option<Tick>>);
+
+impl Clock for Between {
+    fn now(&self) -> Instant {
+        let now = MonotonicClock.now();
+        // Not where the tick itself asks.
+        if thread::current().name() == Some("lines")
+            && let Ok(mut tick) = self.0.try_lock()
+            && let Some(tick) = tick.as_mut()
+        {
+            let slot = now + Span::from_micros(1);
+            tick.start_at(slot);
+            MonotonicClock.sleep_until(slot);
+            tick.run();
+        }
+        now
+    }
+    fn sleep_until(&self, at: Instant) {
+        MonotonicClock.sleep_until(at);
+    }
+    fn is_real(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn no_command_that_was_made_without_a_reading_passes_the_halt_of_that_reading() {
+    let mut board = sim_board();
+    board.field.start.clear(); // nothing is to be driven
+    let between = Arc::new(Between(Mutex::new(None)));
+    let clock: Arc<dyn Clock> = between.clone();
+    let faults = vec![Fault::parse("estop@0.2+600").unwrap()];
+    let options = Options { seed: 1, faults, ..Options::default() };
+    let mut robot = Robot::build(&board, clock.clone(), Instant::ZERO, options).unwrap();
+    let mut watch = HaltWatch::new(robot.halt.clone());
+    let lines = robot.hands.iter().position(|hand| hand.worker.name() == "lines").unwrap();
+    let hand = robot.hands.remove(lines);
+    *between.0.lock().unwrap() = Some(robot.tick);
+    let mut threads = Threads::new();
+    threads.start(hand.worker, hand.bell, clock, Role::Lines, MODEST).unwrap();
+    let began = std::time::Instant::now();
+    while !watch.is_raised() {
+        assert!(began.elapsed() < Duration::from_secs(60), "the press was never heard");
+        thread::sleep(Duration::from_millis(1));
+    }
+    thread::sleep(Duration::from_millis(50)); // some slots more
+    threads.end(Duration::from_secs(60));
+    between.0.lock().unwrap().take();
+    let overtaken_to = watch.take().unwrap();
+    let records = std::iter::from_fn(|| robot.records.pop().ok());
+    let (mut passed, mut blind) = (0, 0);
+    for record in records.filter(|record| record.command.slot > overtaken_to) {
+        passed += 1;
+        blind += u32::from(record.active & Cause::EStop.bit() == 0);
+    }
+    assert!(passed > 0, "no tick was run after the halt");
+    assert_eq!(
+        blind, 0,
+        "of {passed} commands that the halt lets pass were made without knowing of the press"
+    );
 }

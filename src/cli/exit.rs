@@ -19,7 +19,8 @@ pub enum Exit {
     Usage = 64,
     /// A file was read and its content is wrong (EX_DATAERR).
     Data = 65,
-    /// Something that is needed is not there: a file, a bus, a device (EX_UNAVAILABLE).
+    /// Something that is needed is not there: a file, a bus, a device; or the motors were not heard to stand at the end
+    /// (EX_UNAVAILABLE).
     Unavailable = 69,
     /// An invariant of the program is broken: a bug (EX_SOFTWARE).
     Bug = 70,

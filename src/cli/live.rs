@@ -4,6 +4,7 @@
 //! Begin: machine, wires, guard, self-test, teaching, threads, ready. End: the motors stand, the
 //! workers have ended, the guard takes its line, the socket goes.
 
+use super::auto_arm::AutoArm;
 use super::exit::Failure;
 use super::interrupt::Interrupt;
 use super::report::{Outside, RunReport};
@@ -24,7 +25,8 @@ use crate::service::{self, Service};
 use crate::time::{Clock, Instant, MonotonicClock, Span};
 use crate::trace::Recorder;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// From the start of the threads to the first slot: they ask for priorities and lock memory first.
 const START_UP: Span = Span::from_millis(50);
@@ -80,8 +82,10 @@ pub fn run(
         link: guarded.as_ref().map(|guarded| guarded.link.clone()),
         guard_required: board.guard.is_some_and(|plan| plan.required),
         recollection: robot.recollection.clone(),
+        remark: Arc::new(OnceLock::new()),
     };
     let window = open_window(extras.control.as_deref(), sources.clone(), interrupt)?;
+    let auto_arm = begin_auto_arm(board, extras.control.as_deref(), &sources);
     // The first slot comes when everything is in memory: what was slow until here is not lateness.
     let first = clock.now() + START_UP;
     robot.tick.start_at(first);
@@ -98,12 +102,30 @@ pub fn run(
     let pulse = guarded.map(Guarded::end);
     drop(window);
     status.clear();
-    let mut ending = ended.map_err(|error| match error {
-        DriveError::Thread(_) => Failure::unavailable(error),
-        DriveError::Refused { refusal, .. } => Failure::permission(error).fix(refusal.fix()),
-    })?;
+    let mut ending = match ended {
+        Ok(ending) => ending,
+        Err(error) => {
+            auto_arm.never_ran();
+            return Err(match error {
+                DriveError::Thread(_) => Failure::unavailable(error),
+                DriveError::Refused { refusal, .. } => Failure::permission(error).fix(refusal.fix()),
+            });
+        }
+    };
     ending.granted.extend(pulse.map(|granted| ("pulse", granted)));
-    Ok(RunReport::new(board, &ending, &outside, clock.as_ref()))
+    let report = RunReport::new(board, &ending, &outside, clock.as_ref());
+    auto_arm.ended(report.verdict().is_ok() && ending.tick.is_willing());
+    Ok(report)
+}
+
+/// Looks whether the robot may arm by itself. Where not, it is disarmed in its first slot, and whoever asks is told why.
+fn begin_auto_arm(board: &Board, control: Option<&Path>, sources: &Sources) -> AutoArm {
+    let auto_arm = AutoArm::begin(board, control);
+    if let Some(words) = auto_arm.off() {
+        sources.requests.disarm.store(true, Ordering::Release);
+        let _ = sources.remark.set(words.to_string());
+    }
+    auto_arm
 }
 
 /// What the service manager is told, on the slow thread.

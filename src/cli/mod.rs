@@ -14,6 +14,7 @@ macro_rules! say {
 
 pub mod check;
 mod arguments;
+mod auto_arm;
 pub mod bench;
 pub mod control;
 pub mod calibrate;
@@ -111,9 +112,9 @@ const EXIT_CODES: &str = "\
 'ganglion VERB --help' has examples. RUST_LOG=info (or debug) says more on standard error.
 
 Exit codes: 0 done; 64 the command line is wrong; 65 a file's content is wrong; 69 something needed
-is not available; 70 a bug in ganglion; 75 a target of the board was missed, or arming was refused;
-77 the system refused a permission; 78 the board file is wrong, or of another machine; 130 ended by a
-second Ctrl-C.";
+is not available, or the motors were not heard to stand; 70 a bug in ganglion; 75 a target of the
+board was missed, or arming was refused; 77 the system refused a permission; 78 the board file is
+wrong, or of another machine; 130 ended by a second Ctrl-C.";
 
 /// The whole program: parses the arguments, runs the verb, reports a failure once.
 pub fn main() -> ExitCode {

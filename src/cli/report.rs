@@ -426,3 +426,50 @@ fn say_latency(name: &str, latency: Option<&Latency>, unit: &str) {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::exit::Exit;
+    use super::*;
+    use crate::board;
+    use crate::drive;
+    use crate::robot::Options;
+    use crate::time::{Instant, SimClock, Span};
+    use std::sync::atomic::AtomicBool;
+
+    /// A few slots of a robot that is not taught, so that it stands; its ending as `change` leaves it.
+    fn verdict(change: impl FnOnce(&mut Ending)) -> Result<(), Failure> {
+        let mut board = board::built_in("sim").unwrap().unwrap().board;
+        board.field.start.clear();
+        let clock = Arc::new(SimClock::new());
+        let mut robot = Robot::build(&board, clock.clone(), Instant::ZERO, Options::default()).unwrap();
+        let outside = Outside::of(&mut robot);
+        let until = Instant::ZERO + Span::from_millis(100);
+        let mut ending = drive::step(robot, &clock, until, &AtomicBool::new(false), |_| ());
+        change(&mut ending);
+        RunReport::new(&board, &ending, &outside, clock.as_ref()).verdict()
+    }
+
+    #[test]
+    fn a_panic_is_70_motors_that_were_not_heard_to_stand_are_69_and_both_say_cut_their_power() {
+        assert_eq!(verdict(|_| ()), Ok(()));
+        assert_eq!(verdict(|ending| ending.rest = Rest::NoMotors), Ok(()), "a log has none");
+        let panicked = verdict(|ending| ending.panicked.push("edges")).unwrap_err();
+        assert_eq!(panicked.exit(), Exit::Bug);
+        assert!(
+            panicked.to_string().contains("edges") && !panicked.to_string().contains("power"),
+            "{panicked}"
+        );
+        let unheard = verdict(|ending| ending.rest = Rest::Unheard).unwrap_err();
+        assert_eq!(unheard.exit(), Exit::Unavailable);
+        let both = verdict(|ending| {
+            ending.panicked.push("i2c");
+            ending.rest = Rest::Unheard;
+        });
+        let both = both.unwrap_err();
+        assert_eq!(both.exit(), Exit::Bug);
+        for failure in [unheard, both] {
+            assert!(failure.to_string().contains("cut their power"), "{failure}");
+        }
+    }
+}

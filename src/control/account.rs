@@ -11,7 +11,7 @@ use crate::vitals::{Signs, Vitals};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Version of the object; raised when a key changes its meaning or goes away.
 pub const SCHEMA: u32 = 1;
@@ -37,6 +37,8 @@ pub struct Sources {
     pub guard_required: bool,
     /// What was where, where the board has a map.
     pub recollection: Option<Recollection>,
+    /// What else people have to know, if anything.
+    pub remark: Arc<OnceLock<String>>,
 }
 
 /// A robot, at one moment.
@@ -75,6 +77,9 @@ pub struct Account {
     /// What was where, where the board has a map.
     #[serde(default)]
     pub map: Option<MapAccount>,
+    /// What else people have to know: why it does not arm by itself.
+    #[serde(default)]
+    pub remark: Option<String>,
 }
 
 /// A bus thread.
@@ -141,6 +146,7 @@ impl Sources {
             buses: self.buses.iter().map(|bus| BusAccount::of(bus)).collect(),
             guard: self.link.as_ref().map(|link| GuardAccount::of(link, self.guard_required)),
             map: None,
+            remark: self.remark.get().cloned(),
         }
     }
 }
@@ -207,6 +213,7 @@ impl Account {
         if let Some(guard) = self.guard.as_ref().filter(|guard| guard.phase != "trusted") {
             add(&format!("guard {}", guard.phase));
         }
+        self.remark.iter().filter(|_| self.armings == 0).for_each(|words| add(words));
         line
     }
 }

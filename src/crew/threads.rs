@@ -74,9 +74,9 @@ impl Threads {
         let (end, alarm) = (self.end.clone(), self.alarm.clone());
         let (answer, answered) = crossbeam_channel::bounded(1);
         let handle = thread::Builder::new().name(name.into()).spawn(move || {
-            let _ = answer.send(become_real_time_on(&plan, role, worker.core()));
-            bell.answer_here();
             let worked = catch_unwind(AssertUnwindSafe(|| {
+                let _ = answer.send(become_real_time_on(&plan, role, worker.core()));
+                bell.answer_here();
                 work(worker.as_mut(), &bell, clock.as_ref(), &end, &beat);
             }));
             if worked.is_err() {
@@ -114,9 +114,6 @@ impl Threads {
                 ended.hung.push(name);
                 ended.add(name, Last::unheard(false, has_motors));
             }
-        }
-        for name in &ended.panicked {
-            log::error!("the {name} thread ended in a panic");
         }
         ended
     }

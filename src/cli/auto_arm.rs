@@ -1,0 +1,183 @@
+//! Arming by itself, over restarts. A robot that was disarmed, or has latched, or whose runtime died, must not drive again
+//! because a service manager starts the program anew. So a mark lies beside the control socket from before the robot may
+//! arm by itself until an end at which nothing of that kind had happened; where it lies at the start, a person arms.
+//!
+//! The directory goes with a reboot, and the mark with it. Looked at before the first slot and after the last.
+
+use crate::board::plan::{Board, BusPlan};
+use crate::control::CONTROL_SOCKET;
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Name of the mark.
+const MARK: &str = "unfinished-run";
+/// What it says to a person who finds it.
+const WORDS: &str = "A run that may arm by itself began here. While this file lies here, the next one does not: \
+                     it waits for 'ganglion arm'. It goes away at a clean end of an armed robot, and with a reboot.\n";
+
+/// Whether the robot may arm by itself in this run.
+#[derive(Debug, Default)]
+pub(super) struct AutoArm {
+    /// The mark; none where none is kept.
+    mark: Option<PathBuf>,
+    /// Why not, for people.
+    off: Option<String>,
+}
+
+impl AutoArm {
+    /// Leaves the mark, on a board that arms by itself and stands on real wires, or where `control` names a socket.
+    pub fn begin(board: &Board, control: Option<&Path>) -> AutoArm {
+        let is_real = matches!(board.bus, BusPlan::Linux { .. });
+        if !board.safety.auto_arm || !(is_real || control.is_some()) {
+            return AutoArm::default();
+        }
+        let mark = control.unwrap_or(Path::new(CONTROL_SOCKET)).with_file_name(MARK);
+        let why = match leave(&mark) {
+            Ok(()) => return AutoArm { mark: Some(mark), off: None },
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                format!("the last run ended disarmed, latched or not at all ({} is there)", mark.display())
+            }
+            // By hand, where no runtime directory is ours: there is no socket either through which to arm it, and who
+            // typed --arm stands beside it.
+            Err(error) if control.is_none() && !is_service() => {
+                log::warn!("a restart would arm by itself again: {}: {error}", mark.display());
+                return AutoArm::default();
+            }
+            Err(error) => format!("{} cannot be made: {error}", mark.display()),
+        };
+        let off = format!("does not arm by itself: {why}; see what it was, then 'ganglion arm'");
+        log::warn!("the robot {off}");
+        AutoArm { mark: Some(mark), off: Some(off) }
+    }
+
+    /// Why it must not, in words.
+    pub fn off(&self) -> Option<&str> {
+        self.off.as_deref()
+    }
+
+    /// The robot never ran: what this run has left behind goes away.
+    pub fn never_ran(self) {
+        if self.off.is_none() {
+            self.clear();
+        }
+    }
+
+    /// The run is over and the motors stand; `clean`: without a panic or a latch, and not disarmed.
+    pub fn ended(self, clean: bool) {
+        if clean {
+            self.clear();
+        }
+    }
+
+    fn clear(self) {
+        let Some(mark) = self.mark else { return };
+        match std::fs::remove_file(&mark) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                log::warn!("the next run will not arm by itself: {}: {error}", mark.display());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Makes the mark where nothing lies, be it a link that leads nowhere.
+fn leave(mark: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+        .mode(0o640)
+        .open(mark)?;
+    let _ = file.write_all(WORDS.as_bytes()); // that it lies there is what counts
+    Ok(())
+}
+
+/// Whether a service manager has started this.
+fn is_service() -> bool {
+    ["NOTIFY_SOCKET", "INVOCATION_ID"].iter().any(|name| std::env::var_os(name).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board;
+
+    /// A directory of its own, and where its socket would be.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(name: &str) -> Place {
+            let place = std::env::temp_dir().join(format!("ganglion-mark-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&place);
+            std::fs::create_dir(&place).unwrap();
+            Place(place)
+        }
+        fn begin(&self) -> AutoArm {
+            let mut board = board::built_in("sim").unwrap().unwrap().board;
+            board.safety.auto_arm = true;
+            AutoArm::begin(&board, Some(&self.0.join("control.sock")))
+        }
+        fn mark(&self) -> PathBuf {
+            self.0.join(MARK)
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn only_a_clean_end_or_none_at_all_lets_the_next_run_arm_by_itself() {
+        let place = Place::new("ends");
+        let first = place.begin();
+        assert!(first.off().is_none() && place.mark().exists(), "it lies there before anything is armed");
+        first.ended(true);
+        assert!(!place.mark().exists());
+        place.begin().ended(false);
+        let after = place.begin();
+        assert!(after.off().is_some_and(|words| words.contains("ganglion arm")), "{after:?}");
+        after.never_ran();
+        assert!(
+            place.begin().off().is_some(),
+            "what an earlier run has left is not taken away by one that never ran"
+        );
+        place.begin().ended(true);
+        let anew = place.begin();
+        assert!(anew.off().is_none());
+        anew.never_ran();
+        assert!(place.begin().off().is_none());
+        drop(place.begin()); // it died
+        assert!(place.begin().off().is_some());
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_a_mark_and_is_not_followed() {
+        let place = Place::new("link");
+        let elsewhere = place.0.join("elsewhere");
+        std::os::unix::fs::symlink(&elsewhere, place.mark()).unwrap();
+        assert!(place.begin().off().is_some());
+        assert!(!elsewhere.exists());
+    }
+
+    #[test]
+    fn where_no_mark_can_be_left_beside_a_socket_that_was_named_a_person_arms() {
+        let place = Place::new("none");
+        std::fs::remove_dir(&place.0).unwrap();
+        assert!(place.begin().off().is_some());
+    }
+
+    #[test]
+    fn a_simulated_robot_without_a_named_socket_and_a_board_that_is_armed_by_hand_keep_none() {
+        let place = Place::new("unconcerned");
+        let mut board = board::built_in("sim").unwrap().unwrap().board;
+        board.safety.auto_arm = false;
+        let begun = AutoArm::begin(&board, Some(&place.0.join("control.sock")));
+        assert!(begun.off().is_none() && !place.mark().exists());
+        board.safety.auto_arm = true;
+        assert!(AutoArm::begin(&board, None).mark.is_none());
+    }
+}

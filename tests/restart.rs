@@ -1,0 +1,106 @@
+//! A robot that arms by itself, over restarts of its program: not again after it was disarmed, nor after its program died.
+
+use crate::cli::{self, output};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// Longer than a simulated robot takes to be ready, on however busy a machine.
+const SOON: Duration = Duration::from_secs(120);
+
+/// A folder with the socket of one robot, started as often as the test wants.
+struct Place {
+    folder: PathBuf,
+    child: Option<Child>,
+}
+
+impl Place {
+    fn new() -> Place {
+        let folder = std::env::temp_dir().join(format!("ganglion-restart-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir(&folder).unwrap();
+        Place { folder, child: None }
+    }
+    fn path(&self, name: &str) -> String {
+        self.folder.join(name).to_str().unwrap().to_string()
+    }
+    fn has_mark(&self) -> bool {
+        self.folder.join("unfinished-run").exists()
+    }
+    /// Starts it; it is ready when its self-test is over.
+    fn start(&mut self) {
+        let control = self.path("control");
+        self.child = Some(cli::watching(&["run", "--control", &control, "--arm", "--for", "600s"]));
+        self.soon("its self-test is over", |status| !["boot", "self-test"].contains(&mode(status)));
+    }
+    fn status(&self) -> Value {
+        let told = output(&["status", "--json", "--socket", &self.path("control")]);
+        serde_json::from_str(cli::out(&told).trim()).unwrap_or(Value::Null)
+    }
+    fn soon(&self, what: &str, holds: impl Fn(&Value) -> bool) {
+        let until = Instant::now() + SOON;
+        loop {
+            let status = self.status();
+            if !status.is_null() && holds(&status) {
+                return;
+            }
+            assert!(Instant::now() < until, "{what}: not within {} s: {status}", SOON.as_secs());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    fn ask(&self, verb: &str) {
+        let asked = output(&[verb, "--socket", &self.path("control")]);
+        assert_eq!(asked.status.code(), Some(0), "{}", cli::err(&asked));
+    }
+    /// Ends it by `signal`; what it said on standard error.
+    fn end(&mut self, signal: Signal) -> String {
+        let child = self.child.take().unwrap();
+        cli::send(&child, &[signal]);
+        cli::err(&child.wait_with_output().unwrap())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn mode(status: &Value) -> &str {
+    status["mode"].as_str().unwrap_or_default()
+}
+
+fn is_armed(status: &Value) -> bool {
+    status["armings"].as_u64().is_some_and(|times| times > 0)
+}
+
+#[test]
+fn it_arms_by_itself_only_after_a_clean_end_and_says_why_it_does_not() {
+    let mut place = Place::new();
+    place.start();
+    place.soon("it arms by itself", is_armed);
+    assert!(place.has_mark());
+    place.end(Signal::KILL);
+
+    // Its program died: whatever comes, it stands until a person arms it.
+    place.start();
+    let refused = place.status();
+    assert!(refused["remark"].as_str().is_some_and(|words| words.contains("ganglion arm")), "{refused}");
+    std::thread::sleep(Duration::from_millis(500)); // fifty slots in which it could
+    assert!(!is_armed(&place.status()), "armed by itself after its program had died");
+    place.ask("arm");
+    assert!(place.end(Signal::TERM).contains("does not arm by itself"));
+    assert!(!place.has_mark(), "a clean end of an armed robot");
+
+    place.start();
+    place.soon("it arms by itself again", is_armed);
+    place.ask("disarm");
+    place.end(Signal::TERM);
+    assert!(place.has_mark(), "it was disarmed, and would have armed itself again");
+}
