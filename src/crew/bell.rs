@@ -46,7 +46,7 @@ impl Bell {
     /// Nudges the worker behind the next bell, if its flag is up.
     pub(crate) fn pass_on(&self) {
         if let Some(bell) = self.then.get()
-            && bell.rung.load(Ordering::Acquire)
+            && bell.rung.load(Ordering::Relaxed) // left before this bell was rung, and that was answered
             && let Some(thread) = bell.thread.get()
         {
             thread.unpark();

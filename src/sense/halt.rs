@@ -55,12 +55,12 @@ pub struct HaltWatch {
 impl HaltWatch {
     /// Hears what is raised from now on.
     pub fn new(halt: Arc<Halt>) -> HaltWatch {
-        let heard = halt.raised.load(Ordering::Acquire);
+        let heard = halt.raised.load(Ordering::Relaxed); // a count and nothing that goes with it; in `is_raised` too
         HaltWatch { halt, heard }
     }
     /// Whether a halt was raised that has not been taken.
     pub fn is_raised(&self) -> bool {
-        self.halt.raised.load(Ordering::Acquire) != self.heard
+        self.halt.raised.load(Ordering::Relaxed) != self.heard
     }
     /// Until when commands are overtaken, if a halt was raised since the last call.
     pub fn take(&mut self) -> Option<Instant> {

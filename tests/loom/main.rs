@@ -1,0 +1,39 @@
+//! The files of `src/` that hand things from thread to thread, built with loom, and a model of each: two or three threads
+//! that do what the program's do. Loom runs every order of their accesses that the memory model allows, and fails where a
+//! value is torn, a word is lost, or a thread sleeps for ever. `scripts/check-loom` runs it.
+
+#[path = "../../src/crew/bell.rs"]
+mod bell;
+#[path = "../../src/reflex/cause.rs"]
+mod cause;
+#[path = "../../src/sense/halt.rs"]
+mod halt;
+mod models;
+#[path = "../../src/rt/slot.rs"]
+mod slot;
+#[path = "../../src/rt/sync.rs"]
+mod sync;
+#[path = "../../src/time.rs"]
+mod time;
+
+// Under the names by which the files know each other.
+mod crew {
+    pub(crate) use crate::bell::Bell;
+}
+mod reflex {
+    pub(crate) use crate::cause::Cause;
+}
+mod rt {
+    pub(crate) use crate::sync;
+}
+
+fn main() {
+    // Loom says by a panic what it found; the script looks at the exit code.
+    for (name, model, switches) in models::ALL {
+        let began = std::time::Instant::now();
+        let mut orders = loom::model::Builder::new();
+        orders.preemption_bound = switches;
+        orders.check(model);
+        println!("{name}: {:.1} s", began.elapsed().as_secs_f64());
+    }
+}

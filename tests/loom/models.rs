@@ -1,0 +1,139 @@
+//! What the program's threads do with each structure, as short as it can be and still meet every order that matters.
+
+use crate::bell::Bell;
+use crate::cause::Cause;
+use crate::halt::{Halt, HaltWatch};
+use crate::slot::slot;
+use crate::sync::{Arc, AtomicU64, Ordering, thread};
+use crate::time::Instant;
+
+/// A model, and how often a thread is made to wait for another one in the middle of its work, where not as often as can be.
+pub type Model = (&'static str, fn(), Option<usize>);
+
+/// Each model with what it shows. Three threads that sleep and wake meet in too many orders for all of them.
+pub const ALL: [Model; 7] = [
+    ("slot: a value is whole and never older than the one before", whole_and_newest, None),
+    ("slot: a cell that was read is only then written again", cells_have_one_owner, None),
+    ("halt: whoever hears it knows until when commands are overtaken", heard_with_its_time, None),
+    ("halt: two that are raised at once are heard with the later time", two_at_once, None),
+    ("bell: a worker that is rung wakes, also while it comes to its bell", rung_wakes, None),
+    ("bell: what was left before the ring is seen by whoever answers", left_is_seen, None),
+    ("bell: a flag that is left is passed on to the next worker", passed_on, Some(2)),
+];
+
+/// Waits as `crew::threads` does, without the time that ends a wait there: a nudge that is lost is a thread that sleeps
+/// for ever.
+fn wait(bell: &Bell) {
+    while !bell.answered() {
+        thread::park();
+    }
+}
+
+fn whole_and_newest() {
+    let (mut writer, mut reader) = slot([0u8; 2]);
+    let put = thread::spawn(move || {
+        writer.put([1; 2]);
+        writer.put([2; 2]);
+    });
+    let mut last = 0;
+    for _ in 0..2 {
+        if let Some([one, other]) = reader.take() {
+            assert_eq!(one, other, "torn");
+            assert!(one > last, "{one} after {last}");
+            last = one;
+        }
+    }
+    put.join().unwrap();
+    let newest = reader.take().map_or(last, |value| value[0]);
+    assert_eq!(newest, 2, "the newest is lost");
+}
+
+/// Four values and two takes: the writer comes back to a cell that the reader had read.
+fn cells_have_one_owner() {
+    let (mut writer, mut reader) = slot(0u8);
+    let put = thread::spawn(move || (1..=4).for_each(|value| _ = writer.put(value)));
+    let taken = [reader.take(), reader.take()].into_iter().flatten().max().unwrap_or(0);
+    put.join().unwrap();
+    assert_eq!(reader.take().unwrap_or(taken), 4);
+}
+
+fn at(nanos: u64) -> Instant {
+    Instant::from_nanos(nanos)
+}
+
+fn heard_with_its_time() {
+    let halt = Arc::new(Halt::new(Arc::new(Bell::default())));
+    let mut watch = HaltWatch::new(halt.clone());
+    let raiser = halt.clone();
+    let raised = thread::spawn(move || raiser.raise(Cause::EStop, at(7)));
+    if let Some(to) = watch.take() {
+        assert_eq!(to, at(7), "a command could pass");
+        assert_eq!(watch.take(), None, "it was heard before");
+    }
+    raised.join().unwrap();
+    watch.take();
+    assert!(!watch.is_raised());
+}
+
+fn two_at_once() {
+    let halt = Arc::new(Halt::new(Arc::new(Bell::default())));
+    let mut watch = HaltWatch::new(halt.clone());
+    let raise = |cause, time| {
+        let halt = halt.clone();
+        thread::spawn(move || halt.raise(cause, time))
+    };
+    let raised = [raise(Cause::EStop, at(7)), raise(Cause::Cliff, at(9))];
+    let mut heard = watch.take();
+    raised.into_iter().for_each(|thread| thread.join().unwrap());
+    heard = heard.max(watch.take());
+    assert_eq!(heard, Some(at(9)));
+    assert_eq!(watch.take(), None);
+}
+
+fn rung_wakes() {
+    let bell = Arc::new(Bell::default());
+    let ringer = bell.clone();
+    let rings = thread::spawn(move || ringer.ring());
+    bell.answer_here();
+    wait(&bell);
+    rings.join().unwrap();
+}
+
+/// The word itself is relaxed: it is the bell that makes it seen.
+fn left_is_seen() {
+    let bell = Arc::new(Bell::default());
+    let word = Arc::new(AtomicU64::new(0));
+    let (ringer, left) = (bell.clone(), word.clone());
+    let rings = thread::spawn(move || {
+        left.store(1, Ordering::Relaxed);
+        ringer.ring();
+    });
+    bell.answer_here();
+    wait(&bell);
+    assert_eq!(word.load(Ordering::Relaxed), 1);
+    rings.join().unwrap();
+}
+
+/// The tick leaves the field's flag up and rings the bus, whose thread nudges the field's.
+fn passed_on() {
+    let (bus, field) = (Arc::new(Bell::default()), Arc::new(Bell::default()));
+    bus.then(field.clone());
+    let word = Arc::new(AtomicU64::new(0));
+    let (rung, left, order) = (bus.clone(), field.clone(), word.clone());
+    // Both workers have their threads before the tick begins.
+    bus.answer_here();
+    let computes = thread::spawn(move || {
+        field.answer_here();
+        let ticks = thread::spawn(move || {
+            order.store(1, Ordering::Relaxed);
+            left.leave();
+            rung.ring();
+        });
+        wait(&field);
+        assert_eq!(word.load(Ordering::Relaxed), 1, "woken, and the order is not there");
+        ticks.join().unwrap();
+    });
+    wait(&bus);
+    bus.pass_on();
+    computes.join().unwrap();
+}
