@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 
 /// Where both processes have their sockets, as the service has it.
 const SOCKETS: &str = "/run/ganglion";
+/// What a runtime that was killed leaves behind, so that the next one does not arm by itself. Each row begins as after a
+/// boot, which takes it away.
+const UNFINISHED: &str = "/run/ganglion/unfinished-run";
 /// From the start of the processes to the first motion: set-up of the controller, self-test, settling. Generous: it is
 /// no figure of this bench.
 const START: Span = Span::from_millis(15_000);
@@ -85,6 +88,7 @@ impl Scene {
     fn start(bench: &mut Bench, board: &str, folder: &Path, seed: u64) -> io::Result<Scene> {
         fs::create_dir_all(SOCKETS)?;
         fs::create_dir_all(folder)?;
+        boot()?;
         bench.renew(seed)?;
         let guard = match bench.board().guard {
             Some(_) => Some(start_guard(bench, board, folder)?),
@@ -165,6 +169,14 @@ impl Scene {
         let grid = report.as_ref().and_then(|report| report["grid_identity_holds"].as_bool());
         outcome.demand(grid == Some(true), || "the grid's identity is not reported to hold".into());
         Ok(report.unwrap_or(Value::Null))
+    }
+}
+
+/// The runtime directory is as a boot leaves it.
+pub fn boot() -> io::Result<()> {
+    match fs::remove_file(UNFINISHED) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -36,6 +36,8 @@ const NO_PERMISSION: u64 = 77;
 const BAD_BOARD: u64 = 78;
 /// From `systemctl stop` to motors that stand: the tool and systemd themselves, then ten slots at most.
 const TOLD: Limit = Limit::Ms(500);
+/// A runtime that armed by itself would have moved by then.
+const BY_ITSELF: Span = Span::from_millis(2_000);
 /// A crash loop would have started it some times by then.
 const NO_LOOP: Span = Span::from_millis(4_000);
 
@@ -43,6 +45,7 @@ const NO_LOOP: Span = Span::from_millis(4_000);
 pub fn carry_out(place: &mut Place<'_>, loaded: &Loaded, service: Service) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
     place.bench.renew(7)?;
+    scene::boot()?;
     for unit in [RUNTIME, GUARD] {
         run("systemctl", &["reset-failed", unit])?;
     }
@@ -144,7 +147,7 @@ fn still(bench: &Bench, from: Instant, limit: Limit, outcome: &mut Outcome) {
     }
 }
 
-/// Another process drives again, and the motors stood until it had started.
+/// Another process runs again; the motors stand until a person arms it, and then it drives.
 fn started_again(bench: &Bench, old: u32, from: Instant, outcome: &mut Outcome) -> io::Result<()> {
     let until = from + WATCHDOG + AGAIN;
     // Each look by systemctl is a process: none before there can be something to see.
@@ -161,7 +164,13 @@ fn started_again(bench: &Bench, old: u32, from: Instant, outcome: &mut Outcome) 
             outcome.note(format!("ready again after {:.2} virtual s", again.since(from).as_secs_f64()));
             let restarts = number("NRestarts")?;
             outcome.demand(restarts == 1, || format!("{restarts} restarts"));
-            let drives = bench.until(again + AGAIN, |record| record.is_moving().then_some(()));
+            bench.wait(BY_ITSELF);
+            let stood = bench.seen(|record| record.still_from(from));
+            let moved = stood.and_then(|stood| bench.seen(|record| record.moved_between(stood, bench.now())));
+            outcome.demand(moved.is_none(), || "it armed by itself after the process before it died".into());
+            let (code, said) = run("ganglion", &["arm", "--wait", "10s"])?;
+            outcome.demand(code == Some(0), || format!("it cannot be armed: {}", scene::tail(&said)));
+            let drives = bench.until(bench.now() + AGAIN, |record| record.is_moving().then_some(()));
             outcome.demand(drives.is_some(), || "it does not drive again".into());
             return Ok(());
         }
