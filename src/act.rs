@@ -151,6 +151,11 @@ impl Arbiter {
         }
     }
 
+    /// How many motors a command is for.
+    pub fn motors(&self) -> usize {
+        self.motors.len()
+    }
+
     /// The command of `slot`, decided at `now`. `field` is the newest answer with the slot of the frame
     /// it was computed from. [`Command::seq`] is left at 0: whoever hands it over counts.
     pub fn decide(

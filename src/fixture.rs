@@ -1,8 +1,9 @@
 //! Small plans for unit tests, with round numbers.
 
 use crate::board::plan::{MotorPlan, SafetyPlan, SensorPlan};
-use crate::bus::Line;
+use crate::bus::{BusFault, Line};
 use crate::device::{MotorKind, SensorKind};
+use crate::frame::Fault;
 use crate::reflex::Signals;
 use crate::time::{Instant, Span};
 
@@ -19,13 +20,18 @@ pub const fn ms(ms: u64) -> Span {
     Span::from_millis(ms)
 }
 
+/// A transfer that is not acknowledged.
+pub const NACK: Fault = Fault::Bus(BusFault::Nack);
+
 /// Signals of a robot with which nothing is wrong.
 pub const WELL: Signals = Signals {
-    e_stop: false,
+    halts: 0,
+    readings_lost: false,
     field_age: Some(ms(20)),
     wire_age: Some(ms(5)),
     skipped_slots: 0,
     guard_lost: false,
+    slept: None,
 };
 
 /// Results are fresh for 100 ms and fade over another 100 ms.
@@ -38,6 +44,7 @@ pub fn safety() -> SafetyPlan {
         late_slots: 3,
         settle: ms(40),
         reverse_max: ms(200),
+        disarm_after: ms(1_000),
         auto_arm: false,
     }
 }
@@ -57,6 +64,11 @@ pub fn range() -> SensorPlan {
         required: true,
         input: None,
     }
+}
+
+/// The least of `channels`.
+pub fn least(channels: &[usize]) -> SensorKind {
+    SensorKind::Least { of: channels.to_vec() }
 }
 
 /// A drive motor without limit that takes 5 periods (of 10 ms) to full speed.

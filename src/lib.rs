@@ -32,6 +32,7 @@ pub mod bus;
 pub mod device;
 pub mod sense;
 pub mod wire;
+pub mod alarm;
 
 // The neural field, the GPU it may run on, and what it learns from.
 pub mod gpu;

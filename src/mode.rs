@@ -7,11 +7,17 @@
 //!
 //! Nothing old is obeyed on the way back in: motion begins with the first field result whose frame
 //! was taken after arming ([`Mode::obeys_since`]). A restraint that comes and goes by itself does not
-//! disarm; its field results are at most `field_fresh + field_fade` old, which the reflexes see to.
+//! disarm; its field results are at most `field_fresh + field_fade` old, which the reflexes see to. One that
+//! leaves no motion for `disarm_after` does: by then nobody who stands by expects the robot to start.
+
+mod disarm;
+
+pub use disarm::Disarm;
 
 use crate::board::plan::SafetyPlan;
 use crate::reflex::{Cause, Signals, Verdict};
 use crate::time::{Instant, Span};
+use disarm::Stillness;
 
 /// What the robot is about.
 ///
@@ -20,7 +26,8 @@ use crate::time::{Instant, Span};
 ///   Boot -----> SelfTest -----> Disarmed -----> Armed -----> Degraded
 ///                                                  <-----------
 ///                                                      5
-///   from any state:  6 disarm --> Disarmed  (Boot, SelfTest: SelfTest, and no arming by itself)
+///   Armed, Degraded: 9 lapse --> Disarmed  (held still for `disarm_after`; no arming by itself)
+///   from any state:  6 disarm --> Disarmed  (asked, or the machine slept; Boot, SelfTest: SelfTest; no arming by itself)
 ///                    7 latch  --> Latched   (left by 6 and 8 only)
 ///                    8 stop   --> Stopped   (never left)
 /// ```
@@ -196,6 +203,8 @@ pub struct Modes {
     refusal: ArmRefusal,
     refused: u64,
     armings: u64,
+    stillness: Stillness,
+    disarmed: Option<Disarm>,
 }
 
 impl Modes {
@@ -211,6 +220,8 @@ impl Modes {
             refusal: ArmRefusal::NONE,
             refused: 0,
             armings: 0,
+            stillness: Stillness::none(Instant::ZERO),
+            disarmed: None,
         }
     }
 
@@ -228,9 +239,11 @@ impl Modes {
         } else if let Some(cause) = Cause::worst_of(verdict.latched) {
             self.latch(cause)
         } else if asked.disarm {
-            self.disarm()
+            self.disarm(Disarm::Asked)
+        } else if let Some(lasted) = signals.slept {
+            self.disarm(Disarm::Slept { lasted })
         } else {
-            self.proceed(verdict.active, asked.arm, now)
+            self.proceed(verdict, asked.arm, now)
         };
         self.refused += u64::from(asked.arm && self.mode.obeys_since().is_none());
         self.willing = self.wills(verdict.latched != 0 || asked.disarm);
@@ -273,19 +286,34 @@ impl Modes {
         self.armings
     }
 
+    /// Why the robot is disarmed, or was when it was latched or stopped since; `None`: it was armed last, or
+    /// nothing has disarmed it.
+    pub fn disarmed(&self) -> Option<Disarm> {
+        self.disarmed
+    }
+
     /// What happens when nobody stops anything.
-    fn proceed(&mut self, active: u16, arm: bool, now: Instant) -> Mode {
+    fn proceed(&mut self, verdict: &Verdict, arm: bool, now: Instant) -> Mode {
         let well = self.refusal.is_none();
         match self.mode {
             Mode::Boot => self.begin_self_test(),
             Mode::SelfTest { .. } if well => self.pass(),
             Mode::SelfTest { .. } => self.begin_self_test(),
             Mode::Disarmed if well && (self.auto || arm) => self.arm(now),
-            Mode::Armed { since } | Mode::Degraded { since, .. } if active != 0 => {
-                self.degrade(since, active)
-            }
-            Mode::Degraded { since, .. } => self.recover(since),
-            Mode::Disarmed | Mode::Armed { .. } | Mode::Latched { .. } | Mode::Stopped => self.mode,
+            Mode::Armed { since } | Mode::Degraded { since, .. } => self.go_on(since, verdict, now),
+            Mode::Disarmed | Mode::Latched { .. } | Mode::Stopped => self.mode,
+        }
+    }
+
+    /// Armed, and nobody has said otherwise.
+    fn go_on(&mut self, since: Instant, verdict: &Verdict, now: Instant) -> Mode {
+        let held = self.stillness.note(verdict, self.safety.settle, self.safety.command_valid, now);
+        if held.is_some_and(|lasted| lasted >= self.safety.disarm_after) {
+            self.lapse()
+        } else if verdict.active != 0 {
+            self.degrade(since, verdict.active)
+        } else {
+            self.recover(since)
         }
     }
 
@@ -321,6 +349,7 @@ impl Modes {
     /// 3: field results count from here on.
     fn arm(&mut self, now: Instant) -> Mode {
         self.armings += 1;
+        (self.stillness, self.disarmed) = (Stillness::none(now), None);
         Mode::Armed { since: now }
     }
 
@@ -329,14 +358,19 @@ impl Modes {
         Mode::Degraded { since, why }
     }
 
-    /// 5: no reflex is active any more.
+    /// 5: no reflex is active, or none any more.
     fn recover(&self, since: Instant) -> Mode {
         Mode::Armed { since }
     }
 
-    /// 6: at once, from wherever; it will not arm by itself again.
-    fn disarm(&mut self) -> Mode {
+    /// 6: at once, from wherever; it will not arm by itself again. A robot that is disarmed keeps its first reason.
+    fn disarm(&mut self, why: Disarm) -> Mode {
         self.auto = false;
+        match self.mode {
+            Mode::Stopped => {}
+            Mode::Disarmed => self.disarmed = self.disarmed.or(Some(why)),
+            _ => self.disarmed = Some(why),
+        }
         match self.mode {
             Mode::Boot | Mode::SelfTest { .. } => self.begin_self_test(),
             Mode::Stopped => Mode::Stopped,
@@ -355,209 +389,13 @@ impl Modes {
     fn stop(&self) -> Mode {
         Mode::Stopped
     }
+
+    /// 9: held still for so long that a start by itself would be a surprise.
+    fn lapse(&mut self) -> Mode {
+        let (lasted, causes) = (self.stillness.lasted(), self.stillness.causes());
+        self.disarm(Disarm::Stillness { lasted, causes })
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fixture::{WELL, at, ms, safety};
-    use crate::reflex::{Limits, Restraint};
-
-    const NOTHING: Asked = Asked { stop: false, disarm: false, arm: false };
-    const ARM: Asked = Asked { arm: true, ..NOTHING };
-    const DISARM: Asked = Asked { disarm: true, ..NOTHING };
-    const STOP: Asked = Asked { stop: true, ..NOTHING };
-
-    /// A verdict of the causes in `active`, all as tight as `restraint`.
-    fn verdict(active: u16, restraint: Restraint) -> Verdict {
-        Verdict {
-            worst: Cause::worst_of(active),
-            restraint,
-            limits: restraint.limits(),
-            active,
-            tripped: 0,
-            cleared: 0,
-            latched: 0,
-            senses_good: true,
-        }
-    }
-
-    fn well() -> Verdict {
-        verdict(0, Restraint::Free)
-    }
-
-    /// Something near, not latched.
-    fn near() -> Verdict {
-        verdict(Cause::Obstacle.bit(), Restraint::NoForward)
-    }
-
-    /// A tilt and a stop, both latched.
-    fn tipped() -> Verdict {
-        let set = Cause::Tilt.bit() | Cause::Obstacle.bit();
-        Verdict { latched: Cause::Tilt.bit(), ..verdict(set, Restraint::Still) }
-    }
-
-    /// A robot in each state, made by transitions only, at 1 s.
-    fn states() -> [Modes; 7] {
-        let boot = Modes::new(safety());
-        let step = |from: &Modes, verdict: Verdict, asked, from_ms, to_ms| {
-            let mut modes = from.clone();
-            for now in (from_ms..=to_ms).step_by(10) {
-                modes.advance(&verdict, &WELL, asked, at(now));
-            }
-            modes
-        };
-        let self_test = step(&boot, well(), NOTHING, 0, 0);
-        let disarmed = step(&self_test, well(), NOTHING, 10, 100);
-        let armed = step(&disarmed, well(), ARM, 1_000, 1_000);
-        let degraded = step(&armed, near(), NOTHING, 1_000, 1_000);
-        let latched = step(&armed, tipped(), NOTHING, 1_000, 1_000);
-        let stopped = step(&armed, well(), STOP, 1_000, 1_000);
-        [boot, self_test, disarmed, armed, degraded, latched, stopped]
-    }
-
-    #[test]
-    fn every_state_meets_every_event() {
-        let since = at(1_000);
-        let why = Cause::Obstacle.bit();
-        let test = Mode::SelfTest { missing: ArmRefusal::NONE };
-        let (idle, armed, latched) =
-            (Mode::Disarmed, Mode::Armed { since }, Mode::Latched { cause: Cause::Tilt });
-        let (degraded, stopped) = (Mode::Degraded { since, why }, Mode::Stopped);
-        // Arming just now, not at 1 s:
-        let anew = Mode::Armed { since: at(1_010) };
-
-        let starts = [Mode::Boot, test, idle, armed, degraded, latched, stopped];
-        let table: [(&str, Verdict, Asked, [Mode; 7]); 8] = [
-            ("nothing", well(), NOTHING, [test, idle, idle, armed, armed, latched, stopped]),
-            ("arm", well(), ARM, [test, idle, anew, armed, armed, latched, stopped]),
-            ("near", near(), NOTHING, [test, idle, idle, degraded, degraded, latched, stopped]),
-            ("tipped", tipped(), NOTHING, [latched, latched, latched, latched, latched, latched, stopped]),
-            ("disarm", well(), DISARM, [test, test, idle, idle, idle, idle, stopped]),
-            ("stop", well(), STOP, [stopped; 7]),
-            (
-                "arm and disarm",
-                well(),
-                Asked { stop: false, ..Asked { disarm: true, ..ARM } },
-                [test, test, idle, idle, idle, idle, stopped],
-            ),
-            ("all at once", tipped(), Asked { stop: true, disarm: true, arm: true }, [stopped; 7]),
-        ];
-        for (name, verdict, asked, ends) in table {
-            for ((mut modes, start), end) in states().into_iter().zip(starts).zip(ends) {
-                if start == test {
-                    // The self-test's settling is another test's business.
-                    modes.senses_good_since = Some(at(0));
-                } else {
-                    assert_eq!(modes.mode(), start);
-                }
-                modes.senses_good_since = Some(at(0));
-                let mode = modes.advance(&verdict, &WELL, asked, at(1_010));
-                assert_eq!(mode, end, "{name} in {}", start.name());
-                assert_eq!(modes.mode(), mode);
-            }
-        }
-    }
-
-    #[test]
-    fn stop_disarm_and_latch_end_motion_in_their_own_slot_from_every_state() {
-        for modes in states() {
-            for (verdict, asked) in [(well(), STOP), (well(), DISARM), (tipped(), NOTHING), (tipped(), ARM)] {
-                let mode = modes.clone().advance(&verdict, &WELL, asked, at(1_010));
-                assert_eq!(mode.obeys_since(), None, "from {}", modes.mode().name());
-            }
-        }
-    }
-
-    #[test]
-    fn arming_has_its_reasons() {
-        let flat = Signals { field_age: Some(ms(101)), ..WELL };
-        let cases = [
-            (Verdict { senses_good: false, ..well() }, WELL, ArmRefusal::SENSES),
-            (well(), Signals { guard_lost: true, ..WELL }, ArmRefusal::GUARD),
-            (verdict(Cause::Cliff.bit(), Restraint::Still), WELL, ArmRefusal::REFLEX),
-            (verdict(Cause::Battery.bit(), Restraint::Slow(0.0)), WELL, ArmRefusal::REFLEX),
-            (well(), flat, ArmRefusal::FIELD),
-            (well(), Signals { field_age: None, ..WELL }, ArmRefusal::FIELD),
-            (well(), Signals { wire_age: None, ..WELL }, ArmRefusal::WIRE),
-            (well(), Signals { wire_age: Some(ms(51)), ..WELL }, ArmRefusal::WIRE),
-            (near(), WELL, ArmRefusal::NONE),
-            (verdict(Cause::Battery.bit(), Restraint::Slow(0.1)), WELL, ArmRefusal::NONE),
-        ];
-        for (verdict, signals, refusal) in cases {
-            let mut modes = states()[2].clone();
-            let mode = modes.advance(&verdict, &signals, ARM, at(1_010));
-            assert_eq!(modes.refusal(), refusal);
-            assert_eq!(mode.obeys_since().is_some(), refusal.is_none(), "{refusal:?}");
-            assert_eq!(modes.refused(), u64::from(!refusal.is_none()));
-            assert_eq!(refusal.reasons().count(), usize::from(!refusal.is_none()));
-            // A refused request is forgotten.
-            let mut later = at(1_020);
-            for _ in 0..20 {
-                later += ms(10);
-                let mode = modes.advance(&well(), &WELL, NOTHING, later);
-                assert_eq!(mode.obeys_since().is_some(), refusal.is_none());
-            }
-        }
-    }
-
-    #[test]
-    fn a_strict_board_without_its_grants_never_arms() {
-        let mut modes = states()[2].clone();
-        modes.refuse_real_time();
-        assert_eq!(modes.advance(&well(), &WELL, ARM, at(2_000)), Mode::Disarmed);
-        assert!(modes.refusal().has(ArmRefusal::REAL_TIME));
-    }
-
-    #[test]
-    fn senses_must_be_good_for_a_while_without_a_break() {
-        let auto = SafetyPlan { auto_arm: true, ..safety() };
-        let mut modes = Modes::new(auto);
-        let mut armed_at = None;
-        for now in (0..200).step_by(10) {
-            let senses_good = now != 30; // one bad reading, 30 ms in
-            let mode = modes.advance(&Verdict { senses_good, ..well() }, &WELL, NOTHING, at(now));
-            if mode.obeys_since().is_some() {
-                armed_at.get_or_insert(now);
-            }
-        }
-        // Good again from 40 ms, settled at 80 (disarmed), armed one slot later.
-        assert_eq!(armed_at, Some(90));
-        assert_eq!(modes.armings(), 1);
-    }
-
-    #[test]
-    fn what_was_stopped_by_hand_does_not_start_by_itself() {
-        for disarmed_at in [0, 20, 60, 500] {
-            let mut modes = Modes::new(SafetyPlan { auto_arm: true, ..safety() });
-            for now in (0..2_000).step_by(10) {
-                let asked = if now == disarmed_at { DISARM } else { NOTHING };
-                let mode = modes.advance(&well(), &WELL, asked, at(now));
-                assert!(now < disarmed_at || mode.obeys_since().is_none(), "at {now} ms");
-            }
-            assert_eq!(modes.mode(), Mode::Disarmed);
-            let mode = modes.advance(&well(), &WELL, ARM, at(2_000));
-            assert_eq!(mode, Mode::Armed { since: at(2_000) }, "but may be started");
-        }
-    }
-
-    #[test]
-    fn a_latch_wants_disarm_then_arm_and_obeys_only_what_came_after() {
-        let mut modes = states()[5].clone();
-        let mut go = |asked, now| modes.advance(&well(), &WELL, asked, at(now));
-        assert_eq!(go(ARM, 1_010), Mode::Latched { cause: Cause::Tilt });
-        assert_eq!(go(DISARM, 1_020), Mode::Disarmed);
-        assert_eq!(go(NOTHING, 1_030), Mode::Disarmed);
-        assert_eq!(go(ARM, 1_040).obeys_since(), Some(at(1_040)));
-        // Under restraint and out of it the moment of arming stays.
-        assert_eq!(modes.advance(&near(), &WELL, NOTHING, at(1_050)).obeys_since(), Some(at(1_040)));
-        assert_eq!(modes.advance(&well(), &WELL, NOTHING, at(1_060)).obeys_since(), Some(at(1_040)));
-    }
-
-    #[test]
-    fn codes_are_fixed_and_limits_of_a_still_robot_are_still() {
-        let codes: Vec<_> = states().iter().map(|modes| modes.mode().code()).collect();
-        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6]);
-        assert_eq!(tipped().limits, Limits::STILL);
-    }
-}
+mod tests;

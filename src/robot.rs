@@ -8,10 +8,10 @@ mod wire_up;
 
 use crate::act::Arbiter;
 use crate::admit::Admission;
+use crate::alarm::Alarm;
 use crate::board::plan::{Board, BusPlan};
 use crate::budget::Budget;
 use crate::bus::{OpenError, Wires};
-use crate::command::Command;
 use crate::crew::{Bell, Worker};
 use crate::field::brain::{Brain, BrainError};
 use crate::field::link::FieldLink;
@@ -19,7 +19,6 @@ use crate::field::snapshot::{Desk, Snapshot, SnapshotError, SnapshotWriter, snap
 use crate::field::takeover::Open;
 use crate::field::worker::{FieldWorker, Order, Outcome};
 use crate::field::{Readout, ReadoutError};
-use crate::frame::Frame;
 use crate::guard::Sight;
 use crate::learn::imitate;
 use crate::memory::map::{Feed, Recollection};
@@ -29,7 +28,7 @@ use crate::rt::slot::slot;
 use crate::rt::{Refusal, Role};
 use crate::sense::{BusCounters, Halt, LogRows, SenseCounters};
 use crate::sim::{Fault, FieldFaults, Plant};
-use crate::tick::{Requests, Tick};
+use crate::tick::{Parts, Requests, Tick};
 use crate::time::{Clock, Grid, Instant, Span};
 use crate::trace::{Record, TRACE_RING};
 use crate::vitals::Vitals;
@@ -211,26 +210,24 @@ impl Robot {
         let (feed, recollection) = wired.map.unzip();
         let mut field = link_field(board, brain, faults, desk, clock.is_real(), &bus_bell, &mut hands);
         last_cycle.into_iter().for_each(|last| field.continue_after(last));
-        let tick = Tick {
+        let tick = Tick::new(Parts {
             requests: requests.clone(),
             grid: Grid::new(first, board.period),
             readings: wired.readings,
+            alarm: Alarm::new(wired.halt.clone(), wired.senses.readings_dropped.clone()),
             admission: Admission::new(&board.sensors),
-            frame: Frame::empty(board.sensors.len()),
             reflexes: Reflexes::new(&board.reflexes, &board.sensors, board.safety),
             field,
             budget: Budget::new(board.budget),
             modes: Modes::new(board.safety),
             arbiter: Arbiter::new(&board.motors, board.safety, board.period),
             wire,
-            command: Command::still(board.motors.len()),
-            lost: 0,
             trace,
             records_dropped: records_dropped.clone(),
             vitals: vitals.clone(),
             guard: options.guard,
             clock,
-        };
+        });
         Ok(Robot {
             tick,
             hands,

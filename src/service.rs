@@ -178,6 +178,7 @@ mod tests {
         refusal: ArmRefusal::NONE,
         refused: 0,
         armings: 0,
+        disarmed: None,
         bus: 50,
     };
 

@@ -1,8 +1,13 @@
 //! One control period, on one screen: what happens in which order. Holds no arithmetic; each line
 //! is the business of the file it names. Never waits, allocates, locks, logs or formats.
 
+mod parts;
+
+pub use parts::Parts;
+
 use crate::act::Arbiter;
 use crate::admit::Admission;
+use crate::alarm::{Alarm, Heard};
 use crate::budget::Budget;
 use crate::command::Command;
 use crate::field::Rung;
@@ -10,10 +15,10 @@ use crate::field::link::{FieldCounters, FieldLink};
 use crate::field::worker::{EngineState, Outcome};
 use crate::frame::{Frame, MAX_SENSORS, Reading};
 use crate::guard::Sight;
-use crate::mode::{Asked, Mode, Modes};
+use crate::mode::{Asked, Disarm, Mode, Modes};
 use crate::reflex::{Reflexes, Signals};
 use crate::rt::heap::{allocations_here, allocations_since};
-use crate::time::{Clock, Grid, Instant};
+use crate::time::{Clock, Grid, Instant, SleepWatch, Span};
 use crate::trace::{FieldTrace, Record, Recorder};
 use crate::vitals::{Signs, Vitals};
 use crate::wire::WireLink;
@@ -47,24 +52,26 @@ impl Requests {
 /// Everything that a control period touches.
 pub struct Tick {
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) requests: Arc<Requests>,
+    requests: Arc<Requests>,
     pub(crate) grid: Grid,
-    pub(crate) readings: heapless::Vec<rtrb::Consumer<Reading>, MAX_INLETS>,
-    pub(crate) admission: Admission,
-    pub(crate) frame: Frame,
-    pub(crate) reflexes: Reflexes,
-    pub(crate) field: FieldLink,
-    pub(crate) budget: Budget,
-    pub(crate) modes: Modes,
-    pub(crate) arbiter: Arbiter,
-    pub(crate) wire: WireLink,
-    pub(crate) command: Command,
-    pub(crate) lost: u64,
-    pub(crate) trace: rtrb::Producer<Record>,
-    pub(crate) records_dropped: Arc<AtomicU64>,
-    pub(crate) vitals: Arc<Vitals>,
+    sleep: SleepWatch,
+    alarm: Alarm,
+    readings: heapless::Vec<rtrb::Consumer<Reading>, MAX_INLETS>,
+    admission: Admission,
+    frame: Frame,
+    reflexes: Reflexes,
+    field: FieldLink,
+    budget: Budget,
+    modes: Modes,
+    arbiter: Arbiter,
+    wire: WireLink,
+    command: Command,
+    lost: u64,
+    trace: rtrb::Producer<Record>,
+    records_dropped: Arc<AtomicU64>,
+    vitals: Arc<Vitals>,
     /// A guard that the board requires.
-    pub(crate) guard: Option<Sight>,
+    guard: Option<Sight>,
 }
 
 impl Tick {
@@ -75,15 +82,17 @@ impl Tick {
         let slot = self.grid.slot();
         let index = self.grid.index();
 
+        let slept = self.sleep.take(self.clock.as_ref());
+        let heard = self.alarm.take();
         let wires = self.wire.receipts();
-        self.sense(slot, began);
+        self.sense(slot, began, slept);
         let outcome = self.field.collect();
         let rung = self.weigh(outcome.as_ref(), began);
         let asked = self.requests.take();
         if asked.disarm {
             self.reflexes.rearm();
         }
-        let signals = self.signals(began);
+        let signals = self.signals(heard, slept, began);
         let verdict = self.reflexes.evaluate(&self.frame, &signals, began);
         let mode = self.modes.advance(&verdict, &signals, asked, began);
         self.command = self.arbiter.decide(mode, &verdict, self.field.newest(), slot, began);
@@ -101,6 +110,8 @@ impl Tick {
             mode,
             active: verdict.active,
             tripped: verdict.tripped,
+            latched: verdict.latched,
+            limits: verdict.limits,
             rung,
             frame: self.frame,
             command: self.command,
@@ -111,13 +122,19 @@ impl Tick {
         self.lost = self.grid.done(self.clock.now());
     }
 
-    /// Every reading that has come in, and every sample made as old as it is.
-    fn sense(&mut self, slot: Instant, now: Instant) {
+    /// Every reading that has come in meets its rules, the last of each channel goes into the frame, and every
+    /// sample is made as old as it is. What is from before a sleep says nothing of now.
+    fn sense(&mut self, slot: Instant, now: Instant, slept: Option<Span>) {
         self.frame.slot = slot;
         for inlet in &mut self.readings {
             while let Ok(reading) = inlet.pop() {
-                self.admission.admit(&mut self.frame, &reading, now);
+                if let Some(value) = self.admission.admit(&mut self.frame, &reading, now) {
+                    self.reflexes.meet(&self.frame, reading.channel, value, now);
+                }
             }
+        }
+        if slept.is_some() {
+            self.admission.forget(&mut self.frame, now);
         }
         self.admission.age(&mut self.frame, &self.command, now);
     }
@@ -133,13 +150,15 @@ impl Tick {
         }
     }
 
-    fn signals(&self, now: Instant) -> Signals {
+    fn signals(&self, heard: Heard, slept: Option<Span>, now: Instant) -> Signals {
         Signals {
-            e_stop: false, // the button is a channel of the frame; a rule of the board watches it
+            halts: heard.halts,
+            readings_lost: heard.readings_lost,
             field_age: self.field.age(now),
             wire_age: self.wire.unconfirmed_for(now),
             skipped_slots: self.lost,
             guard_lost: self.guard.as_ref().is_some_and(|guard| guard.lost(now)),
+            slept,
         }
     }
 
@@ -154,6 +173,7 @@ impl Tick {
             refusal: self.modes.refusal(),
             refused: self.modes.refused(),
             armings: self.modes.armings(),
+            disarmed: self.modes.disarmed(),
             bus: 0, // its own thread's
         }
     }
@@ -180,6 +200,7 @@ impl Tick {
     /// Begins a new grid whose first slot is `first`.
     pub fn start_at(&mut self, first: Instant) {
         self.grid = Grid::new(first, self.grid.period());
+        self.sleep = SleepWatch::new(self.clock.as_ref());
         self.lost = 0;
     }
     /// The grid.
@@ -197,6 +218,10 @@ impl Tick {
     /// Whether the robot drove, or was free to arm by itself, when it was last not stopped.
     pub fn is_willing(&self) -> bool {
         self.modes.is_willing()
+    }
+    /// Why the robot is disarmed, or was before it ended; `None`: it was armed last, or never disarmed.
+    pub fn disarmed(&self) -> Option<Disarm> {
+        self.modes.disarmed()
     }
     /// The system refused what a strict board wants: the robot will not arm.
     pub fn refuse_real_time(&mut self) {

@@ -110,6 +110,10 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> Instant;
     /// Returns not before `at`; at once if `at` has passed. Absolute, so no drift adds up.
     fn sleep_until(&self, at: Instant);
+    /// For how long the machine has slept since it was started: time that passed while this clock stood still.
+    fn slept(&self) -> Span {
+        Span::ZERO
+    }
     /// Whether figures taken from this clock are real time (`false`: virtual time, to be labelled so).
     fn is_real(&self) -> bool;
 }
@@ -120,8 +124,7 @@ pub struct MonotonicClock;
 
 impl Clock for MonotonicClock {
     fn now(&self) -> Instant {
-        let t = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        Instant(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+        read(rustix::time::ClockId::Monotonic)
     }
 
     fn sleep_until(&self, at: Instant) {
@@ -135,8 +138,60 @@ impl Clock for MonotonicClock {
         {}
     }
 
+    /// What the clock that goes on in sleep (`CLOCK_BOOTTIME`) is ahead. Never more than it was.
+    fn slept(&self) -> Span {
+        let mut slept = Span::ZERO;
+        for _ in 0..READINGS {
+            let (before, boot, after) = (self.now(), read(rustix::time::ClockId::Boottime), self.now());
+            slept = slept.max(boot.since(after));
+            if after.since(before) < AT_ONCE {
+                break;
+            }
+        }
+        slept
+    }
+
     fn is_real(&self) -> bool {
         true
+    }
+}
+
+/// A clock of the kernel's; both that are read here count from the start of the machine.
+fn read(clock: rustix::time::ClockId) -> Instant {
+    let t = rustix::time::clock_gettime(clock);
+    Instant(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+}
+
+/// Readings of two clocks that are this close together are taken at once: a hundred times what they take, a
+/// hundredth of [`NOTICEABLE`]. A thread that loses its core between them would think that it had slept.
+const AT_ONCE: Span = Span::from_micros(100);
+/// No thread loses its core so often in a row between two readings.
+const READINGS: usize = 4;
+/// A shorter sleep makes nothing older than its stamp says by more than a control period. Real ones take a
+/// hundred times as long.
+const NOTICEABLE: Span = Span::from_millis(10);
+
+/// Notices that the machine has slept.
+#[derive(Clone, Copy, Debug)]
+pub struct SleepWatch {
+    slept: Span,
+}
+
+impl SleepWatch {
+    /// Notices sleeps from now on.
+    pub fn new(clock: &dyn Clock) -> SleepWatch {
+        SleepWatch { slept: clock.slept() }
+    }
+
+    /// For how long the machine has slept since the last call, if it has.
+    pub fn take(&mut self, clock: &dyn Clock) -> Option<Span> {
+        let slept = clock.slept();
+        let more = slept.less(self.slept);
+        if more < NOTICEABLE {
+            return None;
+        }
+        self.slept = slept;
+        Some(more)
     }
 }
 
@@ -145,6 +200,7 @@ impl Clock for MonotonicClock {
 #[derive(Debug, Default)]
 pub struct SimClock {
     cursor: AtomicU64,
+    slept: AtomicU64,
 }
 
 impl SimClock {
@@ -156,6 +212,10 @@ impl SimClock {
     pub fn set(&self, at: Instant) {
         self.cursor.store(at.0, Ordering::Relaxed);
     }
+    /// The simulated machine sleeps for `span`: this clock stands still, as the kernel's does.
+    pub fn sleep_machine(&self, span: Span) {
+        self.slept.fetch_add(span.0, Ordering::Relaxed);
+    }
 }
 
 impl Clock for SimClock {
@@ -164,6 +224,9 @@ impl Clock for SimClock {
     }
     fn sleep_until(&self, at: Instant) {
         self.cursor.fetch_max(at.0, Ordering::Relaxed);
+    }
+    fn slept(&self) -> Span {
+        Span(self.slept.load(Ordering::Relaxed))
     }
     fn is_real(&self) -> bool {
         false
@@ -265,5 +328,28 @@ mod tests {
         clock.sleep_until(Instant::from_nanos(70));
         clock.sleep_until(Instant::from_nanos(20));
         assert_eq!(clock.now(), Instant::from_nanos(70));
+    }
+
+    #[test]
+    fn a_sleep_is_noticed_once_and_the_clock_stands_still_in_it() {
+        let clock = SimClock::new();
+        clock.sleep_machine(Span::from_millis(3_000)); // before anything was watched
+        let mut watch = SleepWatch::new(&clock);
+        assert_eq!(watch.take(&clock), None);
+        clock.sleep_machine(Span::from_millis(9));
+        assert_eq!(watch.take(&clock), None);
+        clock.sleep_machine(Span::from_millis(60_000));
+        assert_eq!(watch.take(&clock), Some(Span::from_millis(60_009)));
+        assert_eq!((watch.take(&clock), clock.now()), (None, Instant::ZERO));
+    }
+
+    #[test]
+    fn a_machine_that_is_awake_did_not_sleep() {
+        let clock = MonotonicClock;
+        let mut watch = SleepWatch::new(&clock);
+        let seen: Vec<_> = (0..100_000).filter_map(|_| watch.take(&clock)).collect();
+        assert_eq!(seen, []);
+        let (ahead, boot) = (clock.now() + clock.slept(), read(rustix::time::ClockId::Boottime));
+        assert!(boot.since(ahead) < Span::from_millis(5_000), "{boot:?} {ahead:?}");
     }
 }

@@ -2,7 +2,7 @@
 //! the guard, the watchdog, the control socket). Written by the tick alone (and the beat of the
 //! motors' bus by its thread), with plain stores; read by anybody. Each value is whole; two of them may be a slot apart.
 
-use crate::mode::{ArmRefusal, Mode};
+use crate::mode::{ArmRefusal, Disarm, Mode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 
@@ -18,6 +18,7 @@ pub struct Vitals {
     refusal: AtomicU8,
     refused: AtomicU64,
     armings: AtomicU64,
+    disarmed: AtomicU64,
     bus: Arc<AtomicU64>,
 }
 
@@ -42,6 +43,8 @@ pub struct Signs {
     pub refused: u64,
     /// Times that the robot was armed.
     pub armings: u64,
+    /// Why the robot is disarmed; `None`: it was armed last, or never disarmed.
+    pub disarmed: Option<Disarm>,
     /// Moves on while the thread of the motors' bus is alive, whatever its bus says.
     pub bus: u64,
 }
@@ -57,6 +60,7 @@ impl Vitals {
         self.refusal.store(signs.refusal.bits(), Ordering::Relaxed);
         self.refused.store(signs.refused, Ordering::Relaxed);
         self.armings.store(signs.armings, Ordering::Relaxed);
+        self.disarmed.store(signs.disarmed.map_or(0, Disarm::bits), Ordering::Relaxed);
         self.slots.store(signs.slots, Ordering::Release);
     }
 
@@ -73,6 +77,7 @@ impl Vitals {
             refusal: ArmRefusal::from_bits(self.refusal.load(Ordering::Relaxed)),
             refused: self.refused.load(Ordering::Relaxed),
             armings: self.armings.load(Ordering::Relaxed),
+            disarmed: Disarm::from_bits(self.disarmed.load(Ordering::Relaxed)),
             bus: self.bus.load(Ordering::Relaxed),
         }
     }
@@ -97,6 +102,7 @@ impl Signs {
 mod tests {
     use super::*;
     use crate::reflex::Cause;
+    use crate::time::Span;
 
     #[test]
     fn what_was_left_is_what_is_seen() {
@@ -117,6 +123,7 @@ mod tests {
             refusal,
             refused: 2,
             armings: 3,
+            disarmed: Some(Disarm::Stillness { lasted: Span::from_millis(5_000), causes: 0x810 }),
             bus: 0,
         };
         assert_eq!(signs.latched, Some(0), "the first cause is not none");

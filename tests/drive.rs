@@ -15,6 +15,10 @@ use ganglion::trace::Record;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
+mod outage; // a robot that was held for long, slept, or never saw, does not start by itself
+mod short; // presses that are over before the tick looks
+mod stage; // the simulated robot in steps
+
 fn sim_board() -> Board {
     board::built_in("sim").expect("the sim board is built in").expect("and sound").board
 }

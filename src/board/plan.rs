@@ -204,6 +204,16 @@ pub struct SensorPlan {
     pub input: Option<Scale>,
 }
 
+impl SensorPlan {
+    /// The channels that it is computed from: those of a `least`; none for every other kind.
+    pub fn members(&self) -> &[usize] {
+        match &self.kind {
+            SensorKind::Least { of } => of,
+            _ => &[],
+        }
+    }
+}
+
 /// From a physical value to -1..=1, clamped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scale {
@@ -267,6 +277,8 @@ pub struct SafetyPlan {
     pub settle: Span,
     /// Longest unbroken time that the robot may drive backwards (it has no eyes there).
     pub reverse_max: Span,
+    /// An armed robot that may not move for this long without a break is disarmed.
+    pub disarm_after: Span,
     /// Arm by itself once everything is well (simulator, logs); otherwise wait to be told.
     pub auto_arm: bool,
 }

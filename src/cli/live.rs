@@ -14,11 +14,12 @@ use super::wires;
 use crate::board::Loaded;
 use crate::board::plan::{Board, BusPlan, GuardHold, GuardPlan};
 use crate::bus::{Gpio, LineUse, Usage, Wires};
-use crate::control::{self, CONTROL_SOCKET, Sources, Window};
+use crate::control::{self, CONTROL_SOCKET, Sources, Window, why_disarmed};
 use crate::drive::{self, DriveError};
 use crate::field::worker::EngineState;
 use crate::guard::socket::GUARD_SOCKET;
 use crate::guard::{GuardedWires, Hold, Link, Pulse, PulsePlan, Sight};
+use crate::mode::Disarm;
 use crate::robot::Options;
 use crate::rt::Granted;
 use crate::service::{self, Service};
@@ -90,10 +91,12 @@ pub fn run(
     let first = clock.now() + START_UP;
     robot.tick.start_at(first);
     let mut status = StatusLine::new(length);
+    let mut disarmed = None;
     let flag = interrupt.flag();
     let ended = drive::run(robot, &clock, first + length, &flag, board.rt, |recorder| {
         status.show(recorder);
         attend(&mut service, recorder, &sources, clock.now());
+        note_disarm(&mut disarmed, sources.vitals.look().disarmed);
         if interrupt.asked() {
             service.stop();
         }
@@ -145,6 +148,14 @@ fn attend(service: &mut Service, recorder: &Recorder, sources: &Sources, now: In
             false => format!("not ready: {}", missing.join("; ")),
         }
     });
+}
+
+/// Writes into the journal why the robot was disarmed, where nobody asked for it.
+fn note_disarm(before: &mut Option<Disarm>, now: Option<Disarm>) {
+    if let Some(why) = now.filter(|why| *before != now && *why != Disarm::Asked) {
+        log::warn!("disarmed: {}; it stands until it is armed again", why_disarmed(why));
+    }
+    *before = now;
 }
 
 /// The control socket. Where nobody named one, it is served if its usual place is there and ours.

@@ -4,6 +4,7 @@
 use super::exit::Failure;
 use crate::board::plan::Board;
 use crate::crew::Rest;
+use crate::control::why_disarmed;
 use crate::drive::Ending;
 use crate::field::snapshot::{SnapshotCounts, SnapshotWriter};
 use crate::field::{DeviceTimes, FieldCounters};
@@ -76,6 +77,8 @@ pub struct RunReport {
     /// Whether what drives the motors took the last stop; absent where there are none.
     stop_heard: Option<bool>,
     mode: &'static str,
+    /// Why it was disarmed, unless it was armed since.
+    disarmed_by: Option<String>,
     reflexes: BTreeMap<&'static str, u64>,
     rungs: BTreeMap<String, f64>,
     release_late_us: Option<Latency>,
@@ -206,6 +209,7 @@ impl RunReport {
                 Rest::Unheard => Some(false),
             },
             mode: ending.tick.mode().name(),
+            disarmed_by: ending.tick.disarmed().map(why_disarmed),
             reflexes: summary.trips_by_name(),
             rungs: rungs.map(|(rung, &slots)| (rung.to_string(), slots as f64 * period_s)).collect(),
             release_late_us: Latency::of(&ending.recorder.release_late),
@@ -251,6 +255,9 @@ impl RunReport {
         }
         self.say_world();
         let reflexes: Vec<String> = self.reflexes.iter().map(|(name, n)| format!("{name} {n}")).collect();
+        if let Some(why) = &self.disarmed_by {
+            say!("  disarmed   {why}");
+        }
         say!("  reflexes   {}", if reflexes.is_empty() { "none".into() } else { reflexes.join(", ") });
         let rungs: Vec<String> =
             self.rungs.iter().filter(|(_, s)| **s > 0.0).map(|(r, s)| format!("{r}: {s:.2} s")).collect();

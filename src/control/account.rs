@@ -3,7 +3,7 @@
 
 use crate::guard::Link;
 use crate::memory::map::{MapAccount, Recollection};
-use crate::mode::Mode;
+use crate::mode::{Disarm, Mode};
 use crate::reflex::Cause;
 use crate::sense::{BusCounters, Rung};
 use crate::tick::Requests;
@@ -56,6 +56,9 @@ pub struct Account {
     pub mode: String,
     /// What latched: stands until it is disarmed.
     pub latched: Option<String>,
+    /// Why it was disarmed, in words, unless it was armed since.
+    #[serde(default)]
+    pub disarmed_by: Option<String>,
     /// Active causes of restraint.
     pub causes: Vec<String>,
     /// What stands in the way of arming, in words.
@@ -136,6 +139,7 @@ impl Sources {
             engine_state,
             mode: Mode::name_of(signs.mode).into(),
             latched: latched(&signs).map(|cause| cause.name().into()),
+            disarmed_by: signs.disarmed.map(why_disarmed),
             causes: causes(&signs).map(|cause| cause.name().into()).collect(),
             refusal: signs.refusal.reasons().map(str::to_string).collect(),
             arm_refused: signs.refused,
@@ -148,6 +152,24 @@ impl Sources {
             map: None,
             remark: self.remark.get().cloned(),
         }
+    }
+}
+
+/// A person or a program wanted it so: no news for a line.
+const ASKED: &str = "asked for";
+
+/// Why a robot was disarmed, for people.
+pub fn why_disarmed(why: Disarm) -> String {
+    match why {
+        Disarm::Asked => ASKED.to_string(),
+        Disarm::Stillness { lasted, causes } => {
+            let active = Cause::ALL.into_iter().filter(|cause| causes & cause.bit() != 0);
+            let names: Vec<&str> = active.map(Cause::name).collect();
+            // A stall has no cause: its slots were not run.
+            let because = if names.is_empty() { "loop-late".to_string() } else { names.join(", ") };
+            format!("stood still for {:.1} s because of {because}", lasted.as_secs_f64())
+        }
+        Disarm::Slept { lasted } => format!("the machine slept for {:.1} s", lasted.as_secs_f64()),
     }
 }
 
@@ -206,6 +228,8 @@ impl Account {
             line.push_str(words);
         };
         self.latched.iter().for_each(|cause| add(&format!("latched {cause}")));
+        let disarmed = self.mode == Mode::Disarmed.name();
+        self.disarmed_by.iter().filter(|why| disarmed && *why != ASKED).for_each(|why| add(why));
         self.causes.iter().for_each(|cause| add(cause));
         if self.engine_state != "running" {
             add(&format!("engine {}", self.engine_state));
@@ -215,5 +239,24 @@ impl Account {
         }
         self.remark.iter().filter(|_| self.armings == 0).for_each(|words| add(words));
         line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Span;
+
+    #[test]
+    fn a_robot_that_was_disarmed_by_itself_says_why() {
+        let lasted = Span::from_millis(5_010);
+        let causes = Cause::SensorLost.bit() | Cause::FieldMissing.bit();
+        let held = why_disarmed(Disarm::Stillness { lasted, causes });
+        assert_eq!(held, "stood still for 5.0 s because of field-missing, sensor-lost");
+        let stalled = why_disarmed(Disarm::Stillness { lasted, causes: 0 });
+        assert_eq!(stalled, "stood still for 5.0 s because of loop-late");
+        let slept = why_disarmed(Disarm::Slept { lasted: Span::from_millis(60_000) });
+        assert_eq!(slept, "the machine slept for 60.0 s");
+        assert_eq!(why_disarmed(Disarm::Asked), ASKED);
     }
 }

@@ -7,7 +7,7 @@ mod account;
 mod client;
 mod window;
 
-pub use account::{Account, BusAccount, GuardAccount, Sources};
+pub use account::{Account, BusAccount, GuardAccount, Sources, why_disarmed};
 pub use client::{ask, ask_near};
 pub use window::{Window, listen_at};
 

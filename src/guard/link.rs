@@ -177,7 +177,7 @@ impl Link {
     }
 
     /// The guard's account in its answer to a request of `made`.
-    pub(super) fn heard(&self, standing: &Standing, refused: Option<Refused>, made: Instant) {
+    pub fn heard(&self, standing: &Standing, refused: Option<Refused>, made: Instant) {
         let (phase, reason) = match standing.phase {
             // It trusts another runtime, not this one.
             Phase::Trusted if !matches!(refused, None | Some(Refused::Line)) => (NOT_OURS, 0),

@@ -311,6 +311,7 @@ mod tests {
             refusal: ArmRefusal::NONE,
             refused: 0,
             armings: 1,
+            disarmed: None,
             bus: 0,
         };
         let mut progress = Progress::default();

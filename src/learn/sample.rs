@@ -68,6 +68,7 @@ pub fn board(grid: usize) -> Board {
             late_slots: 3,
             settle: Span::ZERO,
             reverse_max: period,
+            disarm_after: period,
             auto_arm: true,
         },
         field: FieldPlan {

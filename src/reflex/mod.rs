@@ -12,13 +12,18 @@
 //! | `field-missing` | ... than `field_fresh + field_fade`, or never came     | nothing             | a result young enough comes                    |
 //! | `battery` `obstacle` `cliff` `tilt` | a rule's worst case passes its limit | what the rule says  | a good sample passes `clear`, `hold` is over   |
 //! | `sensor-lost`   | a required sensor is older than `max_age`, or never was | nothing            | a good sample comes                            |
-//! | `sensor-lying`  | ... and its newest reading could not be true           | nothing             | a good sample comes                            |
+//! |                 | the sensor of a rule is, though it is not required     | what the rule says  | a good sample comes                            |
+//! | `sensor-lying`  | ... and its newest reading could not be true           | the same            | a good sample comes                            |
 //! | `guard-lost`    | a guard that the board requires was not seen well for its patience | nothing | it is seen well        |
 //! | `bus-lost`      | no command confirmed for `wire_lost`, or never         | nothing             | a command is confirmed                         |
 //! | `loop-late`     | `late_slots` slots skipped without a punctual one between | nothing          | `late_slots` punctual slots in a row           |
 //! | `e-stop`        | stop was pressed                                       | nothing             | released, then disarmed and armed again        |
 //!
 //! A latched rule clears as `e-stop` does, whatever its cause.
+//!
+//! A rule meets every reading that is believed, not only the last of a slot: what trips it is active for a slot at
+//! the least, and latched for good, however short it lasted. What a sensor's own thread has stopped the motors for
+//! trips the rule too, where the reading was lost on its way.
 //!
 //! A refused reading does not stop the robot by itself: brushes put a wrong bit on the wires now and
 //! then. Until the last good value is older than `max_age` it ages towards its worst case and
@@ -44,8 +49,10 @@ pub const MAX_RULES: usize = 2 * MAX_SENSORS;
 /// What the reflexes must know that is not in the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signals {
-    /// Stop is pressed.
-    pub e_stop: bool,
+    /// Causes for which the motors were stopped since the last slot without waiting for the tick, a bit each.
+    pub halts: u16,
+    /// Readings were lost since the last slot: what stopped the motors may be among them.
+    pub readings_lost: bool,
     /// Age of the newest field result, from the slot of the frame it was computed from; `None`: there is none.
     pub field_age: Option<Span>,
     /// Time since a command was last confirmed on the wire; `None`: never.
@@ -54,6 +61,8 @@ pub struct Signals {
     pub skipped_slots: u64,
     /// The board requires a guard, and it is not seen well.
     pub guard_lost: bool,
+    /// The machine has slept for this long since the last slot.
+    pub slept: Option<Span>,
 }
 
 /// What the reflexes found in one slot. Sets of causes hold a bit each, see [`Cause::bit`].
@@ -164,7 +173,7 @@ impl Reflexes {
         for (slot, sensor) in patience.iter_mut().zip(sensors) {
             *slot = sensor.required.then_some(sensor.max_age);
         }
-        let guards = rules.iter().map(|&rule| Guard::new(rule));
+        let guards = rules.iter().map(|&rule| Guard::new(rule, sensors));
         Reflexes {
             guards: guards.collect(),
             patience,
@@ -173,6 +182,14 @@ impl Reflexes {
             stopped: false,
             active: Reflexes::AT_START,
             trips: [0; Cause::ALL.len()],
+        }
+    }
+
+    /// The rules meet a reading that was believed. A slot may bring many: each of them counts, not only the last,
+    /// which is the one that the frame keeps. `frame` holds what the other channels said last.
+    pub fn meet(&mut self, frame: &Frame, channel: u8, value: f32, now: Instant) {
+        for guard in &mut self.guards {
+            guard.meet(frame, usize::from(channel), value, now);
         }
     }
 
@@ -185,6 +202,7 @@ impl Reflexes {
             limits: Limits::FREE,
             senses_good: true,
         };
+        self.heed(signals, now);
         self.look_at_rules(frame, now, &mut found);
         self.look_at_senses(frame, now, &mut found);
         self.look_at_field(signals.field_age, &mut found);
@@ -193,7 +211,7 @@ impl Reflexes {
         if signals.guard_lost {
             found.add(Cause::GuardLost, Restraint::Still);
         }
-        self.look_at_stop(signals.e_stop, &mut found);
+        self.look_at_stop(signals.halts & Cause::EStop.bit() != 0, &mut found);
         self.conclude(found)
     }
 
@@ -216,9 +234,26 @@ impl Reflexes {
         &self.trips
     }
 
+    /// What stopped the motors before the tick trips its rule, also if its reading never came: where no rule of
+    /// the cause has met one, or readings were lost, all of them that stop are taken to have tripped.
+    fn heed(&mut self, signals: &Signals, now: Instant) {
+        for cause in Cause::ALL.into_iter().filter(|cause| signals.halts & cause.bit() != 0) {
+            let stops = |guard: &&mut Guard| guard.rule.cause == cause && guard.stops();
+            let explained = self.guards.iter_mut().filter(stops).any(|guard| guard.is_tripped());
+            if !explained || signals.readings_lost {
+                self.guards.iter_mut().filter(stops).for_each(|guard| guard.trip(now));
+            }
+        }
+    }
+
     fn look_at_rules(&mut self, frame: &Frame, now: Instant, found: &mut Findings) {
         for guard in &mut self.guards {
-            if guard.look(&frame.samples[guard.rule.channel], now) {
+            let sample = &frame.samples[guard.rule.channel];
+            // A rule that cannot see is no leave to go on, whatever its board can do without.
+            if let Some(cause) = guard.patience.and_then(|patience| missed(sample, patience, now)) {
+                found.add(cause, guard.rule.restraint);
+            }
+            if guard.look(sample, now) {
                 found.add(guard.rule.cause, guard.rule.restraint);
                 if guard.is_latched() {
                     found.latched |= guard.rule.cause.bit();
@@ -302,220 +337,4 @@ fn missed(sample: &Sample, patience: Span, now: Instant) -> Option<Cause> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bus::BusFault;
-    use crate::fixture::{WELL, at, ms, range, safety};
-
-    fn good(value: f32, stamp: Instant) -> Sample {
-        Sample { value, worst: value, stamp, health: Health::Good }
-    }
-
-    fn frame(sample: Sample) -> Frame {
-        let mut frame = Frame::empty(1);
-        frame.samples[0] = sample;
-        frame
-    }
-
-    fn rule(cause: Cause, below: f32, restraint: Restraint) -> Rule {
-        let trip = Trip::Below(below);
-        Rule { cause, channel: 0, trip, clear: below + 0.1, hold: Span::ZERO, restraint, latched: false }
-    }
-
-    /// Reflexes with `rules` that have once seen everything well.
-    fn settled(rules: &[Rule]) -> Reflexes {
-        let mut reflexes = Reflexes::new(rules, &[range()], safety());
-        assert_eq!(reflexes.evaluate(&frame(good(3.0, at(0))), &WELL, at(0)).active, 0);
-        reflexes
-    }
-
-    #[test]
-    fn a_robot_begins_restrained_and_that_is_no_event() {
-        let mut reflexes = Reflexes::new(&[], &[range()], safety());
-        let nothing = Signals::default();
-        let verdict = reflexes.evaluate(&Frame::empty(1), &nothing, at(0));
-        assert_eq!(verdict.active, Reflexes::AT_START);
-        assert_eq!((verdict.tripped, verdict.restraint), (0, Restraint::Still));
-        assert!(!verdict.senses_good);
-        let verdict = reflexes.evaluate(&frame(good(3.0, at(10))), &WELL, at(10));
-        assert_eq!((verdict.active, verdict.cleared), (0, Reflexes::AT_START));
-        assert_eq!((verdict.limits, verdict.worst, verdict.senses_good), (Limits::FREE, None, true));
-        assert_eq!(reflexes.trips().iter().sum::<u64>(), 0);
-    }
-
-    #[test]
-    fn each_finding_has_its_cause_its_restraint_and_its_end() {
-        let well = good(3.0, at(1_000));
-        let bad = |fault, stamp| Sample { health: Health::Bad(fault), ..good(3.0, stamp) };
-        let old = at(799); // one millisecond over the range finder's 200
-        type Case = (&'static str, Sample, Signals, Option<Cause>, Restraint);
-        let cases: [Case; 17] = [
-            ("well", well, WELL, None, Restraint::Free),
-            (
-                "stale",
-                Sample { health: Health::Stale, ..well },
-                WELL,
-                Some(Cause::SensorLost),
-                Restraint::Still,
-            ),
-            ("never", Sample::NEVER, WELL, Some(Cause::SensorLost), Restraint::Still),
-            ("good, says the frame", good(3.0, old), WELL, Some(Cause::SensorLost), Restraint::Still),
-            ("refused just now", bad(Fault::OutOfRange, at(800)), WELL, None, Restraint::Free),
-            ("out of range", bad(Fault::OutOfRange, old), WELL, Some(Cause::SensorLying), Restraint::Still),
-            ("not finite", bad(Fault::NotFinite, old), WELL, Some(Cause::SensorLying), Restraint::Still),
-            ("frozen", bad(Fault::Frozen, old), WELL, Some(Cause::SensorLying), Restraint::Still),
-            ("dead bytes", bad(Fault::DeadBytes, old), WELL, Some(Cause::SensorLying), Restraint::Still),
-            ("timeout", bad(Fault::Timeout, old), WELL, Some(Cause::SensorLost), Restraint::Still),
-            ("nack", bad(Fault::Bus(BusFault::Nack), old), WELL, Some(Cause::SensorLost), Restraint::Still),
-            (
-                "field late by a quarter",
-                well,
-                Signals { field_age: Some(ms(125)), ..WELL },
-                Some(Cause::FieldLate),
-                Restraint::Slow(0.75),
-            ),
-            (
-                "field missing",
-                well,
-                Signals { field_age: Some(ms(200)), ..WELL },
-                Some(Cause::FieldMissing),
-                Restraint::Still,
-            ),
-            (
-                "no field",
-                well,
-                Signals { field_age: None, ..WELL },
-                Some(Cause::FieldMissing),
-                Restraint::Still,
-            ),
-            (
-                "wire silent",
-                well,
-                Signals { wire_age: Some(ms(51)), ..WELL },
-                Some(Cause::BusLost),
-                Restraint::Still,
-            ),
-            ("no wire", well, Signals { wire_age: None, ..WELL }, Some(Cause::BusLost), Restraint::Still),
-            (
-                "late loop",
-                well,
-                Signals { skipped_slots: 3, ..WELL },
-                Some(Cause::LoopLate),
-                Restraint::Still,
-            ),
-        ];
-        for (name, sample, signals, cause, restraint) in cases {
-            let mut reflexes = settled(&[]);
-            let verdict = reflexes.evaluate(&frame(sample), &signals, at(1_000));
-            let set = cause.map_or(0, Cause::bit);
-            assert_eq!((verdict.worst, verdict.active, verdict.tripped), (cause, set, set), "{name}");
-            assert_eq!((verdict.restraint, verdict.latched), (restraint, 0), "{name}");
-            assert_eq!(verdict.limits, restraint.limits(), "{name}");
-            // What each needs to clear: a well frame and well signals, three times for the loop.
-            for _ in 0..3 {
-                reflexes.evaluate(&frame(well), &WELL, at(1_000));
-            }
-            let verdict = reflexes.evaluate(&frame(well), &WELL, at(1_000));
-            assert_eq!((verdict.active, verdict.limits), (0, Limits::FREE), "{name}");
-            assert_eq!(reflexes.trips().iter().sum::<u64>(), u64::from(cause.is_some()), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_sensor_that_is_not_required_stops_nobody_by_itself() {
-        let optional = SensorPlan { required: false, ..range() };
-        let rules = [rule(Cause::Obstacle, 0.5, Restraint::NoForward)];
-        let mut reflexes = Reflexes::new(&rules, &[optional], safety());
-        let verdict = reflexes.evaluate(&frame(Sample::NEVER), &WELL, at(0));
-        assert_eq!((verdict.active, verdict.senses_good), (0, true));
-        // But once it has spoken, its worst case counts however old it is.
-        let aged = Sample { worst: 0.4, health: Health::Stale, ..good(2.0, at(0)) };
-        assert_eq!(reflexes.evaluate(&frame(aged), &WELL, at(900)).active, Cause::Obstacle.bit());
-    }
-
-    #[test]
-    fn the_worst_cause_is_reported_and_the_least_that_is_allowed_obeyed() {
-        let rules = [
-            rule(Cause::Battery, 1.0, Restraint::Slow(0.3)),
-            rule(Cause::Obstacle, 0.5, Restraint::NoForward),
-            rule(Cause::Cliff, 0.2, Restraint::Slow(0.1)),
-        ];
-        let mut reflexes = settled(&rules);
-        let mut look = |distance| reflexes.evaluate(&frame(good(distance, at(10))), &WELL, at(10));
-        let verdict = look(0.8);
-        assert_eq!((verdict.worst, verdict.restraint), (Some(Cause::Battery), Restraint::Slow(0.3)));
-        let verdict = look(0.4);
-        assert_eq!((verdict.worst, verdict.restraint), (Some(Cause::Obstacle), Restraint::NoForward));
-        assert_eq!(verdict.limits, Limits { forward: 0.0, backward: 0.3, steer: true });
-        assert_eq!(verdict.tripped, Cause::Obstacle.bit(), "the battery had tripped before");
-        let verdict = look(0.1);
-        assert_eq!((verdict.worst, verdict.restraint), (Some(Cause::Cliff), Restraint::NoForward));
-        assert_eq!(verdict.limits, Limits { forward: 0.0, backward: 0.1, steer: true });
-        let verdict = look(3.0);
-        assert_eq!(verdict.cleared, Cause::Battery.bit() | Cause::Obstacle.bit() | Cause::Cliff.bit());
-    }
-
-    #[test]
-    fn fading_is_a_straight_line_from_fresh_to_gone() {
-        let shares = [(0, 1.0), (100, 1.0), (110, 0.9), (150, 0.5), (199, 0.01), (200, 0.0), (9_999, 0.0)];
-        for (age, share) in shares {
-            assert!((faded(ms(age), &safety()) - share).abs() < 1e-6, "{age} ms");
-        }
-        let no_fade = SafetyPlan { field_fade: Span::ZERO, ..safety() };
-        assert!(faded(ms(100), &no_fade) > 0.99 && faded(ms(101), &no_fade) < 0.01);
-    }
-
-    #[test]
-    fn a_loop_is_late_by_misses_in_a_row_and_well_again_by_as_many_hits() {
-        let script = [
-            // (skipped, late): two are not three, and a hit between starts anew
-            (2, false),
-            (0, false),
-            (2, false),
-            (1, true),
-            (0, true),
-            (0, true),
-            (1, true),
-            (0, true),
-            (0, true),
-            (0, false),
-            (2, false),
-        ];
-        let mut reflexes = settled(&[]);
-        for (step, (skipped_slots, late)) in script.into_iter().enumerate() {
-            let signals = Signals { skipped_slots, ..WELL };
-            let verdict = reflexes.evaluate(&frame(good(3.0, at(0))), &signals, at(0));
-            assert_eq!(verdict.active == Cause::LoopLate.bit(), late, "step {step}");
-        }
-        assert_eq!(reflexes.trips()[Cause::LoopLate as usize], 1);
-    }
-
-    #[test]
-    fn stop_stays_until_it_is_released_and_rearmed() {
-        let mut reflexes = settled(&[]);
-        let well = frame(good(3.0, at(0)));
-        let look = |reflexes: &mut Reflexes, e_stop| {
-            reflexes.evaluate(&well, &Signals { e_stop, ..WELL }, at(0)).latched
-        };
-        let stop = Cause::EStop.bit();
-        assert_eq!(look(&mut reflexes, true), stop);
-        assert_eq!(look(&mut reflexes, false), stop);
-        reflexes.rearm();
-        assert_eq!(look(&mut reflexes, true), stop, "still pressed");
-        reflexes.rearm();
-        assert_eq!(look(&mut reflexes, false), 0);
-        assert_eq!(reflexes.trips()[Cause::EStop as usize], 1);
-    }
-
-    #[test]
-    fn causes_are_in_order_and_named_once() {
-        for (index, cause) in Cause::ALL.into_iter().enumerate() {
-            assert_eq!(cause as usize, index);
-            assert_eq!(Cause::worst_of(cause.bit() | 1), Some(cause));
-            let kebab = cause.name().chars().all(|c| c.is_ascii_lowercase() || c == '-');
-            assert!(kebab && !cause.cleared_by().is_empty());
-            assert!(Cause::ALL[..index].iter().all(|other| other.name() != cause.name()));
-        }
-        assert_eq!(Cause::worst_of(0), None);
-    }
-}
+mod tests;

@@ -1,7 +1,8 @@
 //! One line of the board's reflex table: when it trips, holds, latches and clears.
 
 use super::{Cause, Restraint};
-use crate::frame::{Health, Sample};
+use crate::board::plan::SensorPlan;
+use crate::frame::{Frame, Health, Sample};
 use crate::time::{Instant, Span};
 
 /// When a rule trips.
@@ -36,14 +37,68 @@ pub struct Rule {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Guard {
     pub(super) rule: Rule,
+    /// Channels whose readings it meets, a bit each: its own, or the members of what that is the least of.
+    sources: u64,
+    /// Longest age of its sensor's last good value, where the board does not require the sensor; else its loss
+    /// is a finding of its own.
+    pub(super) patience: Option<Span>,
     tripped_at: Option<Instant>,
     latched: bool,
+    /// A reading tripped it since it was last looked at.
+    met: bool,
 }
 
 impl Guard {
-    /// A rule that has not tripped.
-    pub(super) fn new(rule: Rule) -> Guard {
-        Guard { rule, tripped_at: None, latched: false }
+    /// A rule of a board with these `sensors` that has not tripped.
+    pub(super) fn new(rule: Rule, sensors: &[SensorPlan]) -> Guard {
+        let optional = sensors.get(rule.channel).filter(|sensor| !sensor.required);
+        Guard {
+            rule,
+            sources: sources(sensors, rule.channel),
+            patience: optional.map(|sensor| sensor.max_age),
+            tripped_at: None,
+            latched: false,
+            met: false,
+        }
+    }
+
+    /// Whether a reading that crosses into it stops the motors before the tick hears of it (`sense::snap`).
+    pub(super) fn stops(&self) -> bool {
+        matches!(self.rule.restraint, Restraint::Still | Restraint::NoForward)
+    }
+
+    /// Whether it was active when it was last looked at, or has been tripped since.
+    pub(super) fn is_tripped(&self) -> bool {
+        self.tripped_at.is_some()
+    }
+
+    /// Meets one reading, however short what it says lasted: if that trips the rule, it is active in the next look
+    /// at the least. `frame` holds what the other channels said last.
+    pub(super) fn meet(&mut self, frame: &Frame, channel: usize, value: f32, now: Instant) {
+        if self.sources & 1 << channel == 0 {
+            return;
+        }
+        let trips = match self.rule.trip {
+            // The least of several is at or below the limit as soon as one of them is.
+            Trip::Below(limit) => value <= limit,
+            Trip::Above(limit) => value >= limit && self.others_above(frame, channel, limit),
+        };
+        if trips {
+            self.trip(now);
+        }
+    }
+
+    /// It trips, whatever the frame says by the time it is looked at.
+    pub(super) fn trip(&mut self, now: Instant) {
+        self.tripped_at.get_or_insert(now);
+        self.met = true;
+    }
+
+    /// Whether all sources but `channel` said last that they are at or above `limit`.
+    fn others_above(&self, frame: &Frame, channel: usize, limit: f32) -> bool {
+        let others = self.sources & !(1 << channel);
+        let mut samples = frame.samples.iter().enumerate().filter(|(other, _)| others & 1 << other != 0);
+        samples.all(|(_, sample)| sample.health != Health::Never && sample.value >= limit)
     }
 
     /// Whether it has tripped and stays so until it is released.
@@ -58,7 +113,8 @@ impl Guard {
 
     /// Looks at `sample`; whether the rule is active now.
     pub(super) fn look(&mut self, sample: &Sample, now: Instant) -> bool {
-        if self.trips(sample) {
+        let met = std::mem::take(&mut self.met);
+        if met || self.trips(sample) {
             self.tripped_at.get_or_insert(now);
             self.latched = self.rule.latched;
         } else if let Some(at) = self.tripped_at
@@ -94,10 +150,19 @@ impl Guard {
     }
 }
 
+/// The channels that are read and that `channel` is made of, a bit each: itself, or the members of a least, which
+/// come before it.
+fn sources(sensors: &[SensorPlan], channel: usize) -> u64 {
+    let members = sensors.get(channel).map_or(&[][..], SensorPlan::members);
+    let earlier = members.iter().filter(|member| **member < channel);
+    let of_members = earlier.fold(0, |set, &member| set | sources(sensors, member));
+    if members.is_empty() { 1 << channel } else { of_members }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{at, ms};
+    use crate::fixture::{at, ms, range};
 
     fn guard(trip: Trip, clear: f32) -> Guard {
         let rule = Rule {
@@ -109,7 +174,7 @@ mod tests {
             restraint: Restraint::NoForward,
             latched: false,
         };
-        Guard::new(rule)
+        Guard::new(rule, &[range()])
     }
 
     fn sample(worst: f32, health: Health) -> Sample {

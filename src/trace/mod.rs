@@ -12,6 +12,7 @@ use crate::field::worker::{EngineState, Outcome};
 use crate::field::{DeviceTimes, Response, Rung};
 use crate::frame::Frame;
 use crate::mode::Mode;
+use crate::reflex::Limits;
 use crate::time::{Instant, Span};
 
 /// Receipts that one record can carry. A bus confirms a command at most once and a tick hands over
@@ -41,6 +42,10 @@ pub struct Record {
     pub active: u16,
     /// Causes that became active in this slot.
     pub tripped: u16,
+    /// Active causes that stay until the robot is disarmed and armed again.
+    pub latched: u16,
+    /// What all active causes allowed together.
+    pub limits: Limits,
     /// Rung that the budget chose.
     pub rung: Rung,
     /// What was sensed.

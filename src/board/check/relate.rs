@@ -6,7 +6,7 @@ use crate::board::report::Report;
 use crate::board::share;
 use crate::device::SensorKind;
 use crate::memory::map::MOST_THINGS;
-use crate::reflex::{Cause, Trip};
+use crate::reflex::{Cause, Restraint, Trip};
 use crate::time::Span;
 
 /// A bus that is busier than this has no room to repeat a failed transfer in time.
@@ -42,6 +42,13 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
         }
     }
     for (rule, name) in board.reflexes.iter().zip(reflex_names) {
+        if rule.restraint == Restraint::Still && !rule.latched && rule.hold >= board.safety.disarm_after {
+            let limit = millis(board.safety.disarm_after);
+            let words = format!(
+                "holds for safety.disarm_after_ms ({limit} ms) or more: the robot is disarmed each time"
+            );
+            report.warn(&format!("reflex.{name}.hold_ms"), words);
+        }
         if let (Cause::Obstacle, Trip::Below(distance)) = (rule.cause, rule.trip) {
             let key = format!("reflex.{name}.below");
             obstacle(board, &board.sensors[rule.channel], distance, &key, report);

@@ -97,6 +97,10 @@ fn ageing_helps(section: &Section<'_>, sensor: &SensorPlan, trip: Trip) {
     }
 }
 
+/// Sooner would be in the way of what a robot may ride out: a bus that is set up anew takes half a second. Later, no
+/// person who stands by expects a robot that stands to start.
+const DISARM_AFTER: std::ops::RangeInclusive<f64> = 1_000.0..=60_000.0;
+
 /// `[safety]`.
 pub fn safety(section: &Section<'_>, periods: &Periods) -> SafetyPlan {
     let Periods { tick, dt, sound } = *periods;
@@ -109,6 +113,7 @@ pub fn safety(section: &Section<'_>, periods: &Periods) -> SafetyPlan {
         late_slots: section.integer("late_slots", 1..=1000).or(5) as u32,
         settle: section.millis("settle_ms", 0.0..=60_000.0).or(Span::from_millis(300)),
         reverse_max: section.millis("reverse_max_ms", 0.0..=60_000.0).or(Span::from_millis(1500)),
+        disarm_after: section.millis("disarm_after_ms", DISARM_AFTER).or(Span::from_millis(5_000)),
         auto_arm: section.flag("auto_arm").or(false),
     };
     let not_below = |key: &'static str, value: Span, least: Span, name: &str| {

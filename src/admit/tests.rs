@@ -1,0 +1,277 @@
+//! What is believed of readings, how it ages, what the field is fed.
+
+use super::*;
+use crate::board::plan::Curve;
+use crate::bus::BusFault;
+use crate::fixture::{at, least, ms, range};
+
+const STILL: Command = Command::still(2);
+
+/// One board's admission and frame, fed at chosen moments.
+struct Desk {
+    admission: Admission,
+    frame: Frame,
+}
+
+impl Desk {
+    fn new(sensors: &[SensorPlan]) -> Desk {
+        Desk { admission: Admission::new(sensors), frame: Frame::empty(sensors.len()) }
+    }
+    fn read(&mut self, value: Result<f32, Fault>, stamp: u64) -> Sample {
+        let reading = Reading { channel: 0, value, stamp: at(stamp) };
+        self.admission.admit(&mut self.frame, &reading, at(stamp));
+        self.frame.samples[0]
+    }
+    fn age(&mut self, now: u64) -> Sample {
+        self.admission.age(&mut self.frame, &STILL, at(now));
+        self.frame.samples[0]
+    }
+    fn counters(&self, channel: usize) -> SensorCounters {
+        *self.admission.counters().nth(channel).unwrap()
+    }
+}
+
+fn close(a: f32, b: f32) -> bool {
+    (a - b).abs() < 1e-5
+}
+
+#[test]
+fn a_refused_reading_leaves_the_last_good_value_and_its_age() {
+    let refused = [
+        (Ok(f32::NAN), Fault::NotFinite),
+        (Ok(f32::INFINITY), Fault::NotFinite),
+        (Ok(4.001), Fault::OutOfRange),
+        (Ok(-0.001), Fault::OutOfRange),
+        (Err(Fault::DeadBytes), Fault::DeadBytes),
+        (Err(Fault::Timeout), Fault::Timeout),
+        (Err(Fault::Bus(BusFault::Nack)), Fault::Bus(BusFault::Nack)),
+    ];
+    for (reading, fault) in refused {
+        let mut desk = Desk::new(&[range()]);
+        desk.read(Ok(1.0), 10);
+        let sample = desk.read(reading, 20);
+        assert_eq!((sample.health, sample.stamp), (Health::Bad(fault), at(10)));
+        assert!(close(sample.value, 1.0));
+        assert!(close(desk.age(110).worst, 0.95), "a refused reading must not stop the ageing");
+        let mut expected = SensorCounters { admitted: 1, ..SensorCounters::default() };
+        expected.refused[refusal(fault)] = 1;
+        assert_eq!(desk.counters(0), expected);
+        assert_eq!(desk.read(Ok(1.2), 30).health, Health::Good);
+    }
+}
+
+#[test]
+fn without_a_good_reading_there_is_no_value() {
+    let mut desk = Desk::new(&[range()]);
+    assert_eq!(desk.read(Ok(f32::NAN), 10).health, Health::Never);
+    assert_eq!(desk.age(5_000).health, Health::Never);
+    assert_eq!(desk.counters(0).refused[refusal(Fault::NotFinite)], 1);
+}
+
+#[test]
+fn a_value_ages_to_the_end_of_its_range_and_no_further() {
+    let mut desk = Desk::new(&[range()]);
+    desk.read(Ok(1.0), 0);
+    for (now, worst, health) in [
+        (0, 1.0, Health::Good),
+        (200, 0.9, Health::Good),
+        (201, 0.8995, Health::Stale),
+        (1_000, 0.5, Health::Stale),
+        (9_000, 0.0, Health::Stale),
+    ] {
+        let sample = desk.age(now);
+        assert!(close(sample.worst, worst), "{} at {now} ms", sample.worst);
+        assert_eq!((sample.health, sample.stamp), (health, at(0)));
+    }
+    assert_eq!(desk.counters(0).stale, 1, "one episode, however often it is looked at");
+    desk.read(Ok(1.0), 9_000);
+    desk.age(9_500);
+    assert_eq!(desk.counters(0).stale, 2);
+}
+
+#[test]
+fn worst_may_be_upwards() {
+    let mut desk = Desk::new(&[SensorPlan { worst_per_s: 2.0, ..range() }]);
+    desk.read(Ok(1.0), 0);
+    assert!(close(desk.age(500).worst, 2.0));
+    assert!(close(desk.age(5_000).worst, 4.0));
+}
+
+#[test]
+fn frozen_is_refused_only_where_the_board_says_so_and_counts_from_when_it_was_new() {
+    let mut patient = Desk::new(&[range()]);
+    let mut strict = Desk::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
+    for step in 0..10 {
+        assert_eq!(patient.read(Ok(1.0), 10 * step).health, Health::Good);
+        let sample = strict.read(Ok(1.0), 10 * step);
+        let expected = if step < 2 { Health::Good } else { Health::Bad(Fault::Frozen) };
+        assert_eq!(sample.health, expected, "reading {step}");
+        assert!(step < 2 || sample.stamp == at(0), "it may have lied since the value was new");
+    }
+    assert_eq!(strict.counters(0).refused[refusal(Fault::Frozen)], 8);
+    assert_eq!(strict.read(Ok(1.0 + f32::EPSILON), 100).health, Health::Good, "a bit is enough");
+}
+
+#[test]
+fn faults_between_do_not_hide_a_frozen_sensor() {
+    let mut desk = Desk::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
+    for step in 0..3 {
+        desk.read(Ok(1.0), 20 * step);
+        desk.read(Err(Fault::Timeout), 20 * step + 10);
+    }
+    assert_eq!(desk.counters(0).refused[refusal(Fault::Frozen)], 1);
+}
+
+#[test]
+fn time_goes_one_way() {
+    let mut desk = Desk::new(&[range()]);
+    desk.read(Ok(1.0), 50);
+    desk.read(Err(Fault::Timeout), 60);
+    let late = Reading { channel: 0, value: Ok(3.0), stamp: at(55) };
+    desk.admission.admit(&mut desk.frame, &late, at(70));
+    assert_eq!(desk.frame.samples[0].health, Health::Bad(Fault::Timeout), "older than the newest news");
+    let early = Reading { channel: 0, value: Ok(2.0), stamp: at(500) };
+    desk.admission.admit(&mut desk.frame, &early, at(80));
+    assert_eq!(desk.frame.samples[0].stamp, at(80), "a future stamp must not keep it young");
+    let counters = desk.counters(0);
+    assert_eq!((counters.out_of_order, counters.from_future, counters.admitted), (1, 1, 2));
+}
+
+#[test]
+fn what_a_reading_vouches_for_is_said_also_where_it_comes_late() {
+    let mut desk = Desk::new(&[SensorPlan { frozen_after: Some(2), ..range() }]);
+    let script = [
+        (Ok(1.0), 50, Some(1.0)),
+        (Ok(0.2), 40, Some(0.2)), // older than what is known, and true of its time
+        (Ok(4.1), 40, None),
+        (Ok(f32::NAN), 40, None),
+        (Err(Fault::Timeout), 40, None),
+        (Ok(0.3), 900, Some(0.3)), // from the future
+        (Ok(0.3), 1_000, None),    // frozen: what it says was said before
+        (Ok(-0.1), 1_000, None),
+        (Err(Fault::Timeout), 1_000, None),
+    ];
+    for (step, (value, stamp, said)) in script.into_iter().enumerate() {
+        let reading = Reading { channel: 0, value, stamp: at(stamp) };
+        let found = desk.admission.admit(&mut desk.frame, &reading, at(60));
+        assert_eq!(found, said, "step {step}");
+    }
+    assert!(close(desk.frame.samples[0].value, 0.3), "what came late is not the newest");
+}
+
+#[test]
+fn after_a_sleep_nothing_is_known_and_nothing_from_before_counts() {
+    let least = SensorPlan { kind: least(&[0]), ..range() };
+    let mut desk = Desk::new(&[SensorPlan { frozen_after: Some(2), ..range() }, least]);
+    desk.read(Ok(1.0), 90);
+    desk.age(95);
+    desk.admission.forget(&mut desk.frame, at(100));
+    assert_eq!([desk.age(100).health, desk.frame.samples[1].health], [Health::Never; 2]);
+    // On its way when the machine fell asleep.
+    assert_eq!(desk.read(Ok(1.0), 99).health, Health::Never);
+    assert_eq!(desk.read(Err(Fault::Timeout), 101).health, Health::Never);
+    assert_eq!(desk.read(Ok(1.0), 102).health, Health::Good, "the same value as before is no frozen one");
+}
+
+#[test]
+fn readings_for_no_channel_are_counted_and_harmless() {
+    let echo = SensorPlan { kind: SensorKind::MotorEcho { motor: 1 }, ..range() };
+    let mut desk = Desk::new(&[echo]);
+    for channel in [0, 1, 255] {
+        let reading = Reading { channel, value: Ok(1.0), stamp: at(1) };
+        desk.admission.admit(&mut desk.frame, &reading, at(1));
+    }
+    assert_eq!(desk.admission.misdirected(), 3);
+    assert_eq!(desk.frame.samples[0].health, Health::Never);
+}
+
+#[test]
+fn a_motor_is_echoed_as_it_was_commanded() {
+    let echo = SensorPlan { kind: SensorKind::MotorEcho { motor: 1 }, ..range() };
+    let mut desk = Desk::new(&[echo]);
+    let mut command = STILL;
+    command.motors[1] = -0.25;
+    desk.admission.age(&mut desk.frame, &command, at(30));
+    let sample = desk.frame.samples[0];
+    assert!(close(sample.value, -0.25) && close(sample.worst, -0.25));
+    assert_eq!((sample.stamp, sample.health), (at(30), Health::Good));
+}
+
+#[test]
+fn the_least_of_channels_is_no_better_than_its_worst_member() {
+    let least = SensorPlan { kind: SensorKind::Least { of: vec![0, 2] }, ..range() };
+    let mut desk = Desk::new(&[range(), range(), range(), least]);
+    let read = |desk: &mut Desk, channel, value, stamp| {
+        let reading = Reading { channel, value, stamp: at(stamp) };
+        desk.admission.admit(&mut desk.frame, &reading, at(stamp));
+        desk.age(stamp);
+        desk.frame.samples[3]
+    };
+    assert_eq!(read(&mut desk, 0, Ok(2.0), 10).health, Health::Never, "a member was never read");
+    read(&mut desk, 1, Ok(0.1), 20);
+    let sample = read(&mut desk, 2, Ok(3.0), 30);
+    assert_eq!((sample.health, sample.stamp), (Health::Good, at(10)));
+    assert!(close(sample.value, 2.0), "channel 1 is no member");
+    let sample = read(&mut desk, 2, Err(Fault::Timeout), 40);
+    assert_eq!(sample.health, Health::Bad(Fault::Timeout));
+    let sample = read(&mut desk, 2, Ok(1.0), 211);
+    assert_eq!((sample.health, sample.stamp), (Health::Stale, at(10)));
+    assert!(close(sample.value, 1.0) && close(sample.worst, 1.0 - 0.5 * 0.201));
+}
+
+#[test]
+fn the_least_has_limits_of_its_own_beside_its_members() {
+    let of = vec![0];
+    let least = SensorPlan { kind: SensorKind::Least { of }, worst_per_s: 0.0, max_age: ms(50), ..range() };
+    let quick = SensorPlan { worst_per_s: -2.0, ..least.clone() };
+    let mut desk = Desk::new(&[range(), least, quick]);
+    desk.read(Ok(1.0), 0);
+    desk.age(100);
+    let [member, least, quick] = [0, 1, 2].map(|channel| desk.frame.samples[channel]);
+    assert_eq!([member.health, least.health, quick.health], [Health::Good, Health::Stale, Health::Stale]);
+    assert!(close(least.worst, member.worst) && close(member.worst, 0.95), "as bad as its member");
+    assert!(close(quick.worst, 0.8), "and as its own ageing");
+    assert_eq!((desk.counters(1).stale, desk.counters(0).stale), (1, 0));
+}
+
+#[test]
+fn the_field_is_fed_in_board_order_and_never_an_old_value_as_new() {
+    let scale = Some(Scale { low: 0.0, high: 4.0, curve: Curve::Linear });
+    let fed = SensorPlan { input: scale, ..range() };
+    let mut desk = Desk::new(&[fed.clone(), range(), fed.clone(), fed]);
+    for (channel, stamp) in [(0, 1_000), (1, 1_000), (2, 0)] {
+        let reading = Reading { channel, value: Ok(3.0), stamp: at(stamp) };
+        desk.admission.admit(&mut desk.frame, &reading, at(1_000));
+    }
+    desk.age(1_000);
+    let mut inputs = [f32::NAN; MAX_SENSORS];
+    let fed = desk.admission.inputs(&desk.frame, &mut inputs);
+    assert_eq!(fed, Inputs { used: 3, untrusted: 2 });
+    assert!(close(inputs[0], 0.5), "3 of 4 m, good");
+    assert!(close(inputs[1], 0.25), "a second old: 2.5 m at worst");
+    assert!(inputs[2..].iter().all(|&input| close(input, 0.0)), "nothing known, and the rest");
+}
+
+#[test]
+fn a_scale_without_width_feeds_no_nan() {
+    let flat = Some(Scale { low: 1.0, high: 1.0, curve: Curve::Linear });
+    let mut desk = Desk::new(&[SensorPlan { input: flat, ..range() }]);
+    desk.read(Ok(1.0), 0);
+    let mut inputs = [0.0; MAX_SENSORS];
+    desk.admission.inputs(&desk.frame, &mut inputs);
+    assert!(inputs[0].is_finite());
+}
+
+#[test]
+fn ageing_in_steps_is_ageing_at_once() {
+    let (mut often, mut once) = (Desk::new(&[range()]), Desk::new(&[range()]));
+    often.read(Ok(2.0), 0);
+    once.read(Ok(2.0), 0);
+    let mut before = f32::INFINITY;
+    for now in (0..3_000).step_by(7) {
+        let worst = often.age(now).worst;
+        assert!(worst <= before);
+        before = worst;
+    }
+    assert_eq!(often.age(3_000).worst.to_bits(), once.age(3_000).worst.to_bits());
+}

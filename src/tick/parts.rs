@@ -1,0 +1,86 @@
+//! What a tick is made of, each part put together elsewhere: `robot` does for a board, a test for what it wants to see.
+
+use super::{MAX_INLETS, Requests, Tick};
+use crate::act::Arbiter;
+use crate::admit::Admission;
+use crate::alarm::Alarm;
+use crate::budget::Budget;
+use crate::command::Command;
+use crate::field::link::FieldLink;
+use crate::frame::{Frame, Reading};
+use crate::guard::Sight;
+use crate::mode::Modes;
+use crate::reflex::Reflexes;
+use crate::time::{Clock, Grid, SleepWatch};
+use crate::trace::Record;
+use crate::vitals::Vitals;
+use crate::wire::WireLink;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// The parts of a tick. All of them are of one board.
+pub struct Parts {
+    /// What it goes by.
+    pub clock: Arc<dyn Clock>,
+    /// What people and signals ask for.
+    pub requests: Arc<Requests>,
+    /// Its slots.
+    pub grid: Grid,
+    /// Readings, by the thread that they come from.
+    pub readings: heapless::Vec<rtrb::Consumer<Reading>, MAX_INLETS>,
+    /// Stops that do not wait for the tick.
+    pub alarm: Alarm,
+    /// What is believed of the readings.
+    pub admission: Admission,
+    /// What restrains the motors.
+    pub reflexes: Reflexes,
+    /// The line to the engine.
+    pub field: FieldLink,
+    /// The engine's quality, by what it costs.
+    pub budget: Budget,
+    /// State of the robot.
+    pub modes: Modes,
+    /// What decides commands.
+    pub arbiter: Arbiter,
+    /// The line to the motors.
+    pub wire: WireLink,
+    /// Where records go.
+    pub trace: rtrb::Producer<Record>,
+    /// Records that did not fit there.
+    pub records_dropped: Arc<AtomicU64>,
+    /// Signs of life.
+    pub vitals: Arc<Vitals>,
+    /// A guard that the board requires.
+    pub guard: Option<Sight>,
+}
+
+impl Tick {
+    /// A tick of `parts` that has not run: nothing read, nothing commanded.
+    pub fn new(parts: Parts) -> Tick {
+        let Parts { clock, requests, grid, readings, alarm, admission, reflexes, field, budget, .. } = parts;
+        let Parts { modes, arbiter, wire, trace, records_dropped, vitals, guard, .. } = parts;
+        let (channels, motors) = (admission.counters().len(), arbiter.motors());
+        Tick {
+            sleep: SleepWatch::new(clock.as_ref()),
+            frame: Frame::empty(channels),
+            command: Command::still(motors),
+            lost: 0,
+            clock,
+            requests,
+            grid,
+            readings,
+            alarm,
+            admission,
+            reflexes,
+            field,
+            budget,
+            modes,
+            arbiter,
+            wire,
+            trace,
+            records_dropped,
+            vitals,
+            guard,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What is over before the tick looks: presses shorter than a slot, presses while the tick stalls, readings that
+//! were lost while it did. A stop that was pressed stays a stop.
+
+use super::sim_board;
+use super::stage::Stage;
+use ganglion::mode::Mode;
+use ganglion::reflex::Cause;
+use ganglion::time::{Clock, Span};
+use std::sync::atomic::Ordering;
+
+/// Whether the robot is latched by an e-stop and stands, now and for a second to come.
+#[track_caller]
+fn stands_stopped(stage: &mut Stage, case: &str) {
+    let until = stage.clock.now() + Span::from_millis(1_000);
+    while stage.tick.slot() < until {
+        let record = stage.slot(Span::ZERO);
+        assert_eq!(record.mode, Mode::Latched { cause: Cause::EStop }, "{case}: slot {}", record.index);
+        assert!(record.active & Cause::EStop.bit() != 0, "{case}");
+        let drives = &record.command.motors[..2];
+        assert!(drives.iter().all(|drive| drive.abs() <= 0.0), "{case}: {drives:?}");
+    }
+    assert!(stage.plant.motors_still(), "{case}");
+}
+
+/// A contact of three milliseconds, at every phase of the slot: stopped, and it stays so until a person disarms.
+#[test]
+fn a_press_between_two_slots_is_latched() {
+    for phase in 0..10 {
+        let start = 5.0 + 0.0011 * f64::from(phase);
+        let fault = format!("estop@{start:.4}s+0.003s");
+        let mut stage = Stage::new(&sim_board(), 1, &[&fault]);
+        let before = stage.until(4.9);
+        assert!(before.command.motors[0] > 0.05, "{fault}: it does not even drive");
+        stage.until(start + 0.03);
+        stands_stopped(&mut stage, &fault);
+        stage.requests.disarm.store(true, Ordering::Release);
+        assert_eq!(stage.slot(Span::ZERO).mode, Mode::Disarmed, "{fault}: released, then acknowledged");
+    }
+}
+
+/// A tick that is held up for a tenth of a second, with a press and its release meanwhile.
+#[test]
+fn a_press_while_the_tick_is_held_up_is_latched() {
+    for pressed_ms in [3, 40] {
+        let fault = format!("estop@5.03+0.0{pressed_ms:02}");
+        let mut stage = Stage::new(&sim_board(), 1, &[&fault]);
+        let before = stage.until(5.0);
+        assert!(before.command.motors[0] > 0.05, "{fault}: it does not even drive");
+        stage.slot(Span::from_millis(100));
+        stands_stopped(&mut stage, &fault);
+    }
+}
+
+/// Held up for so long that the ring of the button's readings runs over, and the press is among the lost: the
+/// button's own thread saw it, so the robot is stopped all the same.
+#[test]
+fn a_press_that_was_lost_with_its_reading_is_latched() {
+    let mut stage = Stage::new(&sim_board(), 1, &["estop@17+0.5"]);
+    let before = stage.until(5.0);
+    assert!(before.command.motors[0] > 0.05, "it does not even drive");
+    stage.slot(Span::from_millis(13_000));
+    assert!(stage.dropped.load(Ordering::Relaxed) > 0, "no reading was lost: this shows nothing");
+    stands_stopped(&mut stage, "lost");
+}

@@ -1,0 +1,67 @@
+//! The simulated robot, one slot after the other, with a tick that may be held up and requests in between.
+
+use super::options;
+use ganglion::board::plan::Board;
+use ganglion::crew::Stepper;
+use ganglion::robot::Robot;
+use ganglion::sim::Plant;
+use ganglion::tick::{Requests, Tick};
+use ganglion::time::{Clock, Instant, SimClock, Span};
+use ganglion::trace::Record;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// A robot in steps.
+pub struct Stage {
+    pub clock: Arc<SimClock>,
+    stepper: Stepper,
+    pub tick: Tick,
+    pub plant: Plant,
+    records: rtrb::Consumer<Record>,
+    pub requests: Arc<Requests>,
+    /// Readings that did not fit their ring.
+    pub dropped: Arc<AtomicU64>,
+}
+
+impl Stage {
+    pub fn new(board: &Board, seed: u64, faults: &[&str]) -> Stage {
+        let clock = Arc::new(SimClock::new());
+        let first = Instant::ZERO + board.period;
+        let robot = Robot::build(board, clock.clone(), first, options(seed, faults)).unwrap();
+        let plant = robot.plant.clone().unwrap();
+        let mut stepper = Stepper::new(clock.clone());
+        for hand in robot.hands {
+            stepper.add(hand.worker, hand.bell, Instant::ZERO);
+        }
+        let dropped = robot.senses.readings_dropped.clone();
+        let (records, requests) = (robot.records, robot.requests);
+        Stage { clock, stepper, tick: robot.tick, plant, records, requests, dropped }
+    }
+
+    /// Runs the next slot `late`; the record of it.
+    pub fn slot(&mut self, late: Span) -> Record {
+        self.stepper.run_until(self.tick.slot() + late);
+        self.tick.run();
+        self.records.pop().expect("a record a slot")
+    }
+
+    /// Runs punctual slots until `seconds`; the last record.
+    pub fn until(&mut self, seconds: f64) -> Record {
+        let end = Instant::ZERO + Span::from_secs_f64(seconds);
+        let mut last = self.slot(Span::ZERO);
+        while self.tick.slot() < end {
+            last = self.slot(Span::ZERO);
+        }
+        last
+    }
+
+    /// Time since the start.
+    pub fn seconds(&self) -> f64 {
+        self.tick.slot().since(Instant::ZERO).as_secs_f64()
+    }
+
+    /// How far the car has gone, metres.
+    pub fn travelled(&self) -> f64 {
+        self.plant.report(self.clock.now()).distance_m
+    }
+}

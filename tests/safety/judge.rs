@@ -1,0 +1,138 @@
+//! What people may rely on, judged from what happened alone: nothing moves that was not armed, what was stopped stays
+//! so until it has been disarmed and armed again, in this order, and nothing moves that cannot know or cannot be stopped.
+
+use super::{BATTERY, FLOOR, RANGE, Slot, safety, sensors};
+use ganglion::time::{Instant, Span};
+use ganglion::trace::Record;
+
+/// At or below this the battery's latched rule stops the robot, if the reading is possible at all.
+const EMPTY: std::ops::RangeInclusive<f32> = 5.0..=6.2;
+
+/// What is known of a robot from outside.
+pub struct Trust {
+    /// A request to arm has come since the last disarm, latch, stop, sleep or long outage.
+    armed: bool,
+    latched: bool,
+    stopped: bool,
+    armed_at: Instant,
+    now: Instant,
+    /// When something was last read, of each sensor that is required.
+    read: [(usize, Option<Instant>); 2],
+    confirmed: Option<Instant>,
+    /// When the frame was taken that the newest answer of the field is for.
+    taken: Option<Instant>,
+    guarded: bool,
+    /// Slots lost in a row up to now, and those that the last slot will be found to have cost.
+    lost: u64,
+    overrun: u64,
+    /// Since when it has not been allowed to move, without a break.
+    held_since: Option<Instant>,
+}
+
+impl Trust {
+    /// Of a robot at `now` that was armed just now, or never. What it has read until then is well.
+    pub fn new(armed: bool, now: Instant) -> Trust {
+        let known = armed.then_some(now);
+        Trust {
+            armed,
+            latched: false,
+            stopped: false,
+            armed_at: now,
+            now,
+            read: [(RANGE, known), (FLOOR, known)],
+            confirmed: known,
+            taken: known,
+            guarded: true,
+            lost: 0,
+            overrun: 0,
+            held_since: None,
+        }
+    }
+
+    /// Follows a slot; of `record` only when it was, and since when the robot says that it obeys.
+    pub fn follow(&mut self, slot: &Slot, record: &Record) {
+        let now = record.slot;
+        self.now = now;
+        self.lost = if self.overrun > 0 { self.lost + self.overrun } else { 0 };
+        self.overrun = slot.overrun;
+        self.note_readings(slot, now);
+        if let Some((age, true)) = slot.receipt {
+            self.confirmed = Some(now - age);
+        }
+        if let Some((_, age)) = slot.wish {
+            self.taken = Some(now - Span::from_millis(age));
+        }
+        self.guarded = !slot.guard_lost;
+        self.stopped |= slot.asked.stop;
+        let empty = |(channel, value, _): &(u8, Result<f32, _>, i64)| {
+            usize::from(*channel) == BATTERY && value.is_ok_and(|volts| EMPTY.contains(&volts))
+        };
+        if slot.e_stop || slot.readings.iter().any(empty) {
+            (self.latched, self.armed) = (true, false);
+        } else if slot.asked.disarm || slot.slept > Span::ZERO {
+            // A sleep acknowledges nothing; a robot that is still latched is so for what it will say by itself.
+            (self.latched, self.armed) = (self.latched && !slot.asked.disarm, false);
+        } else if slot.asked.arm && !self.latched {
+            self.armed = true;
+        }
+        self.note_hold(now);
+        self.armed_at = record.mode.obeys_since().unwrap_or(self.armed_at);
+    }
+
+    fn note_readings(&mut self, slot: &Slot, now: Instant) {
+        for (channel, read) in &mut self.read {
+            if slot.slept > Span::ZERO {
+                *read = None;
+            }
+            let own =
+                slot.readings.iter().filter(|(of, value, _)| usize::from(*of) == *channel && value.is_ok());
+            let stamps = own.map(|(_, _, offset)| now - Span::from_millis(offset.min(&0).unsigned_abs()));
+            *read = stamps.chain(*read).max();
+        }
+    }
+
+    /// A robot that may not move for long is not armed any more.
+    fn note_hold(&mut self, now: Instant) {
+        if self.held().is_ok() {
+            self.held_since = None;
+            return;
+        }
+        let since = *self.held_since.get_or_insert(now);
+        self.armed &= now.since(since) < safety().disarm_after;
+    }
+
+    /// What holds it, if anything: the least that must, not all that may.
+    fn held(&self) -> Result<(), &'static str> {
+        let safety = safety();
+        let older = |at: Option<Instant>, limit| at.is_none_or(|at| self.now.since(at) > limit);
+        let old = |(channel, read): &(usize, Option<Instant>)| older(*read, sensors()[*channel].max_age);
+        if self.read.iter().any(old) {
+            Err("a required sensor was not read")
+        } else if older(self.confirmed, safety.wire_lost) {
+            Err("no command was confirmed")
+        } else if older(self.taken, safety.field_fresh + safety.field_fade) {
+            Err("the field is silent")
+        } else if !self.guarded {
+            Err("the guard is lost")
+        } else if self.lost >= u64::from(safety.late_slots) {
+            Err("the loop is late")
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether it may move in the slot that was followed last, or why not.
+    pub fn may_move(&self) -> Result<(), &'static str> {
+        if self.stopped {
+            Err("the process is ending")
+        } else if self.latched {
+            Err("a stop was not acknowledged")
+        } else if !self.armed {
+            Err("nobody armed it")
+        } else if self.taken.is_some_and(|taken| taken < self.armed_at) {
+            Err("the field's answer is from before arming")
+        } else {
+            self.held()
+        }
+    }
+}

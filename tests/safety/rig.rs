@@ -1,0 +1,195 @@
+//! The real tick between rings and slots that a test fills and empties: readings, answers of the field, receipts of
+//! the bus and requests go in, commands and records come out. Whatever order the tick has, this has none of its own.
+
+use super::{PERIOD, Slot, motors, rules, safety, sensors, well};
+use ganglion::act::Arbiter;
+use ganglion::admit::Admission;
+use ganglion::alarm::Alarm;
+use ganglion::budget::{Budget, BudgetPlan};
+use ganglion::command::{Command, MAX_MOTORS, OnWire};
+use ganglion::crew::Bell;
+use ganglion::field::link::FieldLink;
+use ganglion::field::worker::{Order, Outcome};
+use ganglion::field::{Response, Rung};
+use ganglion::frame::Reading;
+use ganglion::guard::frame::{Phase, Standing};
+use ganglion::guard::{Link, Sight};
+use ganglion::mode::{Asked, Modes};
+use ganglion::reflex::{Cause, Reflexes};
+use ganglion::rt::slot::{Reader, Writer, slot};
+use ganglion::sense::Halt;
+use ganglion::tick::{Parts, Requests, Tick};
+use ganglion::time::{Clock, Grid, Instant, Span};
+use ganglion::trace::Record;
+use ganglion::vitals::Vitals;
+use ganglion::wire::WireLink;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A clock that a test sets; it may jump after it was looked at once, as if the work of a slot took that long, and
+/// the machine may sleep on it.
+#[derive(Debug, Default)]
+struct TestClock {
+    at: AtomicU64,
+    jump: AtomicU64,
+    looks: AtomicU64,
+    slept: AtomicU64,
+}
+
+impl TestClock {
+    fn set(&self, at: Instant, jump: Span) {
+        self.at.store(at.as_nanos(), Ordering::Relaxed);
+        self.jump.store(jump.as_nanos(), Ordering::Relaxed);
+        self.looks.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Instant {
+        let first = self.looks.fetch_add(1, Ordering::Relaxed) == 0;
+        let jump = if first { 0 } else { self.jump.load(Ordering::Relaxed) };
+        Instant::from_nanos(self.at.load(Ordering::Relaxed) + jump)
+    }
+    fn sleep_until(&self, _: Instant) {}
+    fn slept(&self) -> Span {
+        Span::from_nanos(self.slept.load(Ordering::Relaxed))
+    }
+    fn is_real(&self) -> bool {
+        false
+    }
+}
+
+/// A tick, and both ends of everything that it is joined to.
+pub struct Robot {
+    clock: Arc<TestClock>,
+    tick: Tick,
+    requests: Arc<Requests>,
+    readings: rtrb::Producer<Reading>,
+    halt: Arc<Halt>,
+    outcomes: Writer<Outcome>,
+    _orders: Reader<Order>,
+    commands: Reader<Command>,
+    receipts: rtrb::Producer<OnWire>,
+    guard: Arc<Link>,
+    records: rtrb::Consumer<Record>,
+    pub vitals: Arc<Vitals>,
+    /// What was handed over to the motors last.
+    pub command: Command,
+    /// The slot that was run last.
+    pub now: Instant,
+}
+
+/// Less than a period: a guard that is not well in a slot is lost in it.
+const GUARD_PATIENCE: Span = Span::from_millis(5);
+const GUARD_WELL: Standing =
+    Standing { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0 };
+
+impl Robot {
+    pub fn new() -> Robot {
+        let clock = Arc::new(TestClock::default());
+        let first = Instant::ZERO + Span::from_millis(1_000);
+        let (readings, taken) = rtrb::RingBuffer::new(64);
+        let (orders, _orders) = slot(Order::EMPTY);
+        let (outcomes, collected) = slot(Outcome::EMPTY);
+        let (put, commands) = slot(Command::still(3));
+        let (receipts, confirmed) = rtrb::RingBuffer::new(64);
+        let (trace, records) = rtrb::RingBuffer::new(4);
+        let (halt, guard) = (Arc::new(Halt::new(Arc::default())), Link::new(true).unwrap());
+        let (requests, vitals): (Arc<Requests>, Arc<Vitals>) = Default::default();
+        let floor = Rung::WORST;
+        let budget = BudgetPlan { target: PERIOD, headroom: 0.8, dwell: PERIOD.times(100), floor };
+        let tick = Tick::new(Parts {
+            clock: clock.clone(),
+            requests: requests.clone(),
+            grid: Grid::new(first, PERIOD),
+            readings: [taken].into_iter().collect(),
+            alarm: Alarm::new(halt.clone(), Arc::default()),
+            admission: Admission::new(&sensors()),
+            reflexes: Reflexes::new(&rules(), &sensors(), safety()),
+            field: FieldLink::new(orders, collected, Arc::<Bell>::default(), 1),
+            budget: Budget::new(budget),
+            modes: Modes::new(safety()),
+            arbiter: Arbiter::new(&motors(), safety(), PERIOD),
+            wire: WireLink::new(put, confirmed, Arc::<Bell>::default()),
+            trace,
+            records_dropped: Arc::default(),
+            vitals: vitals.clone(),
+            guard: Some(Sight::new(guard.clone(), GUARD_PATIENCE)),
+        });
+        let (command, now) = (Command::still(3), first);
+        Robot {
+            clock,
+            tick,
+            requests,
+            readings,
+            halt,
+            outcomes,
+            _orders,
+            commands,
+            receipts,
+            guard,
+            records,
+            vitals,
+            command,
+            now,
+        }
+    }
+
+    /// Everything is well for long enough to arm, then it is told to.
+    pub fn armed() -> Robot {
+        let mut robot = Robot::new();
+        let mut last = None;
+        for step in 0..10 {
+            let asked = Asked { arm: step == 9, ..Asked::default() };
+            last = Some(robot.step(&Slot { asked, ..well(step) }));
+        }
+        let mode = last.map(|record| record.mode);
+        assert!(mode.is_some_and(|mode| mode.obeys_since().is_some()), "{mode:?}");
+        robot
+    }
+
+    /// One slot, as it happens; the record of it.
+    pub fn step(&mut self, slot: &Slot) -> Record {
+        self.now = self.tick.slot();
+        let now = self.now;
+        // A slot's own period is there for its work: what lasts longer costs the slots that come due meanwhile.
+        let work = if slot.overrun > 0 { PERIOD.times(slot.overrun + 1) } else { Span::ZERO };
+        self.clock.set(now, work);
+        self.clock.slept.fetch_add(slot.slept.as_nanos(), Ordering::Relaxed);
+        for &(channel, value, offset_ms) in &slot.readings {
+            let span = Span::from_millis(offset_ms.unsigned_abs());
+            let stamp = if offset_ms < 0 { now - span } else { now + span };
+            self.readings.push(Reading { channel, value, stamp }).expect("the tick empties it");
+        }
+        if let Some((motors, age)) = slot.wish {
+            let (response, taken) = (response(motors), now - Span::from_millis(age));
+            self.outcomes.put(Outcome { response: Some(response), slot: taken, ..Outcome::EMPTY });
+        }
+        if let Some((age, complete)) = slot.receipt {
+            let receipt = OnWire { seq: 1, slot: now - age, at: now - age, complete };
+            self.receipts.push(receipt).expect("the tick empties it");
+        }
+        if slot.e_stop {
+            self.halt.raise(Cause::EStop, now);
+        }
+        let standing = match slot.guard_lost {
+            true => Standing { line_on: false, ..GUARD_WELL },
+            false => GUARD_WELL,
+        };
+        self.guard.heard(&standing, None, now);
+        self.requests.stop.fetch_or(slot.asked.stop, Ordering::Relaxed);
+        self.requests.disarm.store(slot.asked.disarm, Ordering::Relaxed);
+        self.requests.arm.store(slot.asked.arm, Ordering::Relaxed);
+        self.tick.run();
+        self.command = self.commands.take().expect("a command a slot");
+        let record = self.records.pop().expect("a record a slot");
+        assert_eq!(record.command, self.command, "what is written down is what was handed over");
+        record
+    }
+}
+
+fn response(motors: [f32; 3]) -> Response {
+    let mut all = [0.0; MAX_MOTORS];
+    all[..3].copy_from_slice(&motors);
+    Response { cycle: 0, scores: all, motors: all, confidence: 0.0, skill: 0.0, novelty: 0.0 }
+}
