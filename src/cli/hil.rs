@@ -79,6 +79,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let lines = lines(&mut board, &args)?;
     let interrupt = Interrupt::watch()?;
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
+    let _claim = wires::claim(&board)?;
     let wires = wires::open_wires(&board)?;
     let bar = progress(args.samples);
     let measured = hil::measure(&board, &wires, lines, args.samples, &clock, &interrupt.flag(), |taken| {

@@ -3,8 +3,10 @@
 use super::exit::Failure;
 use crate::board::machine;
 use crate::board::plan::{Board, BusPlan, I2cNode};
-use crate::bus::linux::LinuxWires;
+use crate::bus::linux::{Claim, ClaimError, LinuxWires};
 use crate::bus::{OpenError, Wires};
+use crate::device::PwmPlan;
+use crate::rt::flock::Holder;
 use crate::selftest::{self, Check, Verdict};
 use crate::sim::Plant;
 use crate::time::{Clock, MonotonicClock};
@@ -35,6 +37,37 @@ pub fn open(board: &Board, clock: &Arc<dyn Clock>) -> Result<Arc<dyn Wires>, Fai
         BusPlan::Log => {
             Err(Failure::config(format!("board '{}' has no wires: its bus is a log", board.name)))
         }
+    }
+}
+
+/// The motors of `board` for this process alone, until what is returned is dropped; `None`: they are simulated. Whatever
+/// drives takes it first, before it opens a wire.
+pub fn claim(board: &Board) -> Result<Option<Claim>, Failure> {
+    if !matches!(board.bus, BusPlan::Linux { .. }) {
+        return Ok(None);
+    }
+    let wires = LinuxWires::open(board).map_err(|error| closed(&error))?;
+    wires.claim(pwm_chip(board)).map(Some).map_err(|error| match error {
+        ClaimError::Open(error) => closed(&error),
+        ClaimError::Held { place, holder } => {
+            Failure::unavailable(format!("{holder} drives the motors of board '{}' already", board.name))
+                .at(place.display())
+                .fix("end it first: 'ganglion stop', or 'systemctl stop ganglion'")
+        }
+    })
+}
+
+/// Who has the motors of `board`; `None`: nobody, as far as can be seen. Takes nothing.
+pub fn claimed_by(board: &Board) -> Option<Holder> {
+    let BusPlan::Linux { .. } = board.bus else { return None };
+    LinuxWires::open(board).ok()?.claimed_by(pwm_chip(board)).ok()?
+}
+
+/// The device of the PWM chip in /sys that makes the motors' pulses, where one does.
+fn pwm_chip(board: &Board) -> Option<&str> {
+    match &board.pwm {
+        Some(PwmPlan::Sysfs { device, .. }) => Some(device),
+        Some(PwmPlan::Pca9685 { .. }) | None => None,
     }
 }
 

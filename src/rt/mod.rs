@@ -2,10 +2,12 @@
 //! back, reported; a refusal is fatal only where the board says `strict`.
 
 pub mod descriptors;
+pub mod flock;
 pub mod grant;
 pub mod heap;
 pub mod pages;
 pub mod seat;
+pub mod signals;
 pub mod slot;
 pub mod sync;
 

@@ -6,6 +6,7 @@
 
 mod adapters;
 mod chips;
+mod claim;
 mod clear;
 mod errors;
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod repair;
 mod survey;
 mod sysfs;
 
+pub use claim::{Claim, ClaimError};
 pub use gpio::LineCounters;
 pub use pi::PiI2c;
 pub use pwm::{PwmChannel, PwmChip};

@@ -60,6 +60,11 @@ impl PwmChip {
         &self.device
     }
 
+    /// Its folder in /sys/class/pwm.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// How many channels the chip has, where it says so.
     pub fn channels(&self) -> Option<u32> {
         text(&self.folder.join("npwm"))?.parse().ok()

@@ -1,0 +1,121 @@
+//! Locks of the kernel on open files (flock(2)): one process has it, and the kernel frees it with that process, however it
+//! dies. There is nothing that could go stale. Takes and asks; what a lock stands for is its user's business.
+
+use rustix::fs::{FlockOperation, flock, fstat, major, minor};
+use rustix::io::Errno;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// A lock that this process has until this value is dropped.
+#[derive(Debug)]
+pub struct Flock {
+    _file: OwnedFd,
+}
+
+/// Who has a lock, as far as it can be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its process; `None`: it cannot be seen from here (another namespace).
+    pub pid: Option<u32>,
+}
+
+/// Why a lock cannot be had.
+#[derive(Debug)]
+pub enum LockError {
+    /// Another open file has it.
+    Held(Holder),
+    /// The system's reason.
+    System(io::Error),
+}
+
+impl Flock {
+    /// Takes the lock on `file`, or says at once who has it.
+    pub fn take(file: OwnedFd) -> Result<Flock, LockError> {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Flock { _file: file }),
+            Err(Errno::WOULDBLOCK) => Err(LockError::Held(Holder { pid: holder_of(&file) })),
+            Err(error) => Err(LockError::System(error.into())),
+        }
+    }
+
+    /// Who has the lock on `file`; `None`: nobody. Takes it for a moment as one of many, and so stands in the way of a
+    /// [`Flock::take`] for that moment.
+    pub fn ask(file: OwnedFd) -> io::Result<Option<Holder>> {
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(None),
+            Err(Errno::WOULDBLOCK) => Ok(Some(Holder { pid: holder_of(&file) })),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// The process that has the exclusive lock on `file`, from the kernel's own list.
+fn holder_of(file: impl AsFd) -> Option<u32> {
+    let about = fstat(file).ok()?;
+    let place = format!("{:02x}:{:02x}:{}", major(about.st_dev), minor(about.st_dev), about.st_ino);
+    holder_in(&std::fs::read_to_string("/proc/locks").ok()?, &place)
+}
+
+/// The same from the text of the list: `1: FLOCK  ADVISORY  WRITE 4711 00:16:1234 0 EOF`.
+fn holder_in(locks: &str, place: &str) -> Option<u32> {
+    let lines = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines.into_iter().find_map(|words| match words[..] {
+        // Those that wait have an arrow in the second place. Other namespaces' processes are 0 or less.
+        [_, "FLOCK", _, "WRITE", pid, at, ..] if at == place => pid.parse().ok().filter(|pid| *pid > 0),
+        _ => None,
+    })
+}
+
+impl Holder {
+    /// This process itself: another part of it has the lock.
+    pub fn is_this_process(&self) -> bool {
+        self.pid == Some(std::process::id())
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(pid) = self.pid else { return f.write_str("another process") };
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        match name.trim() {
+            "" => write!(f, "process {pid}"),
+            name => write!(f, "{name} ({pid})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn one_has_it_and_others_learn_who() {
+        let path = std::env::temp_dir().join(format!("ganglion-flock-{}", std::process::id()));
+        std::fs::write(&path, "").unwrap();
+        let open = || OwnedFd::from(File::open(&path).unwrap());
+        assert_eq!(Flock::ask(open()).unwrap(), None);
+        let first = Flock::take(open()).unwrap();
+        let Err(LockError::Held(holder)) = Flock::take(open()) else { panic!("two have it") };
+        assert_eq!(Flock::ask(open()).unwrap(), Some(holder));
+        assert!(holder.is_this_process(), "{holder}");
+        drop(first);
+        assert_eq!(Flock::ask(open()).unwrap(), None);
+        Flock::take(open()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn the_kernels_list_is_read_by_place_and_kind() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 4711 00:16:12 0 EOF\n\
+                     1: -> FLOCK  ADVISORY  WRITE 4712 00:16:12 0 EOF\n\
+                     2: POSIX  ADVISORY  WRITE 4713 00:16:13 0 EOF\n\
+                     3: FLOCK  ADVISORY  READ 4714 00:16:14 0 EOF\n\
+                     4: FLOCK  ADVISORY  WRITE 0 00:16:15 0 EOF\n";
+        assert_eq!(holder_in(locks, "00:16:12"), Some(4711));
+        for place in ["00:16:13", "00:16:14", "00:16:15", "00:17:12"] {
+            assert_eq!(holder_in(locks, place), None, "{place}");
+        }
+    }
+}
