@@ -1,6 +1,6 @@
-//! Ctrl-C and SIGTERM: the first asks for a clean end, in which the motors are stopped and what
-//! was recorded is written; one that comes later, when that end does not, ends the program at once
-//! with 130.
+//! Ctrl-C, SIGTERM, SIGQUIT and SIGHUP (a lost session): the first asks for a clean end, in which the
+//! motors are stopped and what was recorded is written; one that comes later, when that end does not,
+//! ends the program at once with 130. Ctrl-Z is not obeyed: a stopped program stills no motor.
 //!
 //! One wish to end often arrives as several signals (a wrapper that signals the process and then its
 //! group, a key held down). To end at once on the second of these would leave the motors as they
@@ -11,9 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::exit::{Exit, Failure};
+use crate::rt::signals::refuse_to_be_stopped;
+
+/// What asks a program to end, whoever sends it: a key, a service manager, the kernel when the terminal is gone. SIGHUP
+/// under `nohup` as well: a robot that nobody sees any more stands.
+pub const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
 /// Signals within this of the first are the first: ten periods to stop and half a second of patience
 /// with hung threads pass in it.
@@ -28,10 +33,12 @@ pub struct Interrupt {
 }
 
 impl Interrupt {
-    /// Watches SIGINT and SIGTERM from here on.
+    /// Watches every signal of [`ENDING`] from here on; no terminal stops the program any more.
     pub fn watch() -> Result<Interrupt, Failure> {
+        refuse_to_be_stopped()
+            .map_err(|error| Failure::unavailable(format!("Ctrl-Z cannot be refused: {error}")))?;
         let interrupt = Interrupt::default();
-        for signal in [SIGINT, SIGTERM] {
+        for signal in ENDING {
             interrupt.watch_one(signal).map_err(|error| {
                 Failure::unavailable(format!("signal {signal} cannot be watched: {error}"))
             })?;
@@ -70,7 +77,7 @@ fn insist(asked: &Arc<AtomicBool>) {
         thread::sleep(LOOK_EVERY);
     }
     thread::sleep(GRACE);
-    for signal in [SIGINT, SIGTERM] {
+    for signal in ENDING {
         // Should it be refused, the clean end is still under way.
         let _ = signal_hook::flag::register_conditional_shutdown(
             signal,

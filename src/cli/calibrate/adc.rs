@@ -7,6 +7,7 @@ use crate::board::plan::Board;
 use crate::board::site::Change;
 use crate::bus::{Absent, Wires};
 use crate::cli::exit::Failure;
+use crate::cli::interrupt::Interrupt;
 use crate::cli::wires;
 use crate::device::open::polled;
 use crate::device::{Ports, SensorKind};
@@ -64,9 +65,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let loaded = super::board(&args.common.board)?;
     let board = &loaded.board;
     let at = super::index("sensor", &args.name, board.sensors.iter().map(|sensor| sensor.name.as_str()))?;
+    let interrupt = Interrupt::watch()?;
     let clock = wires::clock();
+    let _claim = wires::claim(board)?;
     let wires = wires::open(board, &clock)?;
-    let measured = measure(board, at, args.samples, wires.as_ref(), clock.as_ref())?;
+    let measured = measure(board, at, args.samples, wires.as_ref(), clock.as_ref(), &interrupt)?;
     let unit = &board.sensors[at].unit;
     say!(
         "{}: p50 {:.3} {unit}, min {:.3}, max {:.3}, {} samples, {} lost",
@@ -109,6 +112,7 @@ fn measure(
     samples: u32,
     wires: &dyn Wires,
     clock: &dyn Clock,
+    interrupt: &Interrupt,
 ) -> Result<Measured, Failure> {
     let sensor = &board.sensors[at];
     if !matches!(sensor.kind, SensorKind::HatAdc { .. } | SensorKind::Ads1115 { .. }) {
@@ -126,6 +130,9 @@ fn measure(
     let mut values: Vec<f64> = Vec::new();
     let mut last = None;
     for _ in 0..samples {
+        if interrupt.asked() {
+            return Err(Failure::unavailable("cut short before the last sample: nothing was kept"));
+        }
         let _ = device.poll(&mut ports, &mut |_, value| match value {
             Ok(value) => values.push(f64::from(value)),
             Err(fault) => last = Some(fault),
@@ -213,7 +220,7 @@ mod tests {
         let faults: Vec<_> = faults.iter().map(|fault| fault.parse().unwrap()).collect();
         let plant = Plant::new(&board, 1, &faults, clock.clone());
         let at = board.sensors.iter().position(|plan| plan.name == sensor).unwrap();
-        measure(&board, at, 50, &plant, clock.as_ref())
+        measure(&board, at, 50, &plant, clock.as_ref(), &Interrupt::default())
     }
 
     #[test]

@@ -5,19 +5,25 @@ use crate::board::plan::Board;
 use crate::board::site::Change;
 use crate::bus::Wires;
 use crate::cli::exit::Failure;
+use crate::cli::interrupt::Interrupt;
 use crate::cli::wires;
 use crate::device::servo::Servo;
 use crate::device::{MotorKind, Ports, actuators};
+use crate::guard::socket::wait_for;
 use crate::robot::motor_lines;
-use crate::time::Clock;
+use crate::time::{Clock, Span};
 use serde_json::json;
-use std::io::BufRead;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 /// Trims that a board file takes: a horn one tooth off is 18 degrees.
 const MOST_DEG: f32 = 20.0;
 /// One keystroke.
 const STEP_DEG: f32 = 0.5;
+/// How often it is looked, while a person thinks, whether the end was asked for.
+const LOOK_EVERY: Span = Span::from_millis(50);
 
 /// Arguments of `calibrate servo`.
 #[derive(Debug, clap::Args)]
@@ -45,7 +51,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let MotorKind::Servo { offset_deg: first, .. } = board.motors[place].kind else {
         return Err(Failure::usage(format!("motor '{}' is no servo", args.name)));
     };
+    let interrupt = Interrupt::watch()?;
     let clock = wires::clock();
+    let _claim = wires::claim(&board)?;
     let wires = wires::open(&board, &clock)?;
     let mut straighten = |offset: f32| straighten(&mut board, place, offset, wires.as_ref(), clock.as_ref());
     let chosen = match args.offset {
@@ -53,8 +61,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
             say!("{}", straighten(within(offset)?)?);
             Some(offset)
         }
-        None => ask(first, &mut std::io::stdin().lock(), &mut straighten)?,
+        None => {
+            let mut input = standard_input()?;
+            ask(first, &mut || line_of(&mut input, &interrupt), &mut straighten)?
+        }
     };
+    if interrupt.asked() {
+        return Err(Failure::unavailable("cut short: nothing was kept, and the drive motors stand"));
+    }
     let Some(offset) = chosen else {
         say!("left as it was: {first} degrees");
         return Ok(());
@@ -115,22 +129,38 @@ fn straighten(
     ))
 }
 
+/// Standard input as a file of our own: what the standard library has read ahead cannot be seen, and so not waited for.
+fn standard_input() -> Result<BufReader<File>, Failure> {
+    let input = std::io::stdin().as_fd().try_clone_to_owned();
+    let input = input.map_err(|error| Failure::unavailable(error).at("standard input"))?;
+    Ok(BufReader::new(File::from(input)))
+}
+
+/// The next line; `None`: there is none, or the end was asked for.
+fn line_of(input: &mut BufReader<File>, interrupt: &Interrupt) -> Result<Option<String>, Failure> {
+    while input.buffer().is_empty() && !wait_for(&[input.get_ref()], LOOK_EVERY) {
+        if interrupt.asked() {
+            return Ok(None);
+        }
+    }
+    let mut line = String::new();
+    let read =
+        input.read_line(&mut line).map_err(|error| Failure::unavailable(error).at("standard input"))?;
+    Ok((read > 0 && !interrupt.asked()).then_some(line))
+}
+
 /// Lets a person try trims; `None`: leaves it.
 fn ask(
     first: f32,
-    input: &mut dyn BufRead,
+    next_line: &mut dyn FnMut() -> Result<Option<String>, Failure>,
     straighten: &mut dyn FnMut(f32) -> Result<String, Failure>,
 ) -> Result<Option<f32>, Failure> {
     let mut offset = first;
     say!("+ and - by {STEP_DEG} degrees, a number sets the trim, s keeps it, q leaves it; each with Enter");
     say!("{}", straighten(offset)?);
-    let mut line = String::new();
     loop {
-        line.clear();
-        let read =
-            input.read_line(&mut line).map_err(|error| Failure::unavailable(error).at("standard input"))?;
+        let Some(line) = next_line()? else { return Ok(None) };
         let wish = match line.trim() {
-            _ if read == 0 => return Ok(None),
             "q" => return Ok(None),
             "s" => return Ok(Some(offset)),
             "" => continue,
@@ -165,7 +195,8 @@ mod tests {
     fn keystrokes_become_a_trim() {
         let run = |keys: &str| {
             let mut tried = Vec::new();
-            let chosen = ask(1.0, &mut keys.as_bytes(), &mut |offset| {
+            let mut lines = keys.lines().map(str::to_string);
+            let chosen = ask(1.0, &mut || Ok(lines.next()), &mut |offset| {
                 tried.push(offset);
                 Ok(String::new())
             });
