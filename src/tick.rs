@@ -37,14 +37,32 @@ pub struct Requests {
     pub disarm: AtomicBool,
     /// Obey the field. Taken by the slot that sees it.
     pub arm: AtomicBool,
+    /// Until when a request to arm counts, in nanoseconds of the tick's clock; 0: for ever. See [`Requests::ask_to_arm`].
+    pub arm_until: AtomicU64,
 }
 
 impl Requests {
-    fn take(&self) -> Asked {
+    /// Asks for arming, by a slot that begins until `until`: a process that was stopped meanwhile does not obey a
+    /// caller who was told long ago that it failed.
+    pub fn ask_to_arm(&self, until: Instant) {
+        self.arm_until.store(until.as_nanos(), Ordering::Release);
+        self.arm.store(true, Ordering::Release);
+    }
+
+    /// Takes back a request to arm that no slot has seen, unless a newer one than that until `until` was made.
+    pub fn withdraw_arming(&self, until: Instant) {
+        if self.arm_until.load(Ordering::Acquire) == until.as_nanos() {
+            self.arm.store(false, Ordering::Release);
+        }
+    }
+
+    fn take(&self, now: Instant) -> Asked {
+        let arm = self.arm.swap(false, Ordering::AcqRel);
+        let until = self.arm_until.load(Ordering::Acquire);
         Asked {
             stop: self.stop.load(Ordering::Acquire),
             disarm: self.disarm.swap(false, Ordering::AcqRel),
-            arm: self.arm.swap(false, Ordering::AcqRel),
+            arm: arm && (until == 0 || now.as_nanos() <= until),
         }
     }
 }
@@ -88,7 +106,7 @@ impl Tick {
         self.sense(slot, began, slept);
         let outcome = self.field.collect();
         let rung = self.weigh(outcome.as_ref(), began);
-        let asked = self.requests.take();
+        let asked = self.requests.take(began);
         if asked.disarm {
             self.reflexes.rearm();
         }
@@ -242,5 +260,27 @@ impl Tick {
     /// What became of the readings.
     pub fn admission(&self) -> &Admission {
         &self.admission
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::at;
+
+    #[test]
+    fn a_request_to_arm_that_is_late_or_withdrawn_is_none() {
+        let requests = Requests::default();
+        let arms = |now| requests.take(at(now)).arm;
+        requests.ask_to_arm(at(1_500));
+        assert!(arms(1_500) && !arms(1_500), "once");
+        requests.ask_to_arm(at(1_500));
+        assert!(!arms(1_501) && !arms(1_400), "late, and forgotten");
+        requests.ask_to_arm(at(1_500));
+        requests.withdraw_arming(at(1_500));
+        assert!(!arms(1_400), "withdrawn");
+        requests.ask_to_arm(at(1_600));
+        requests.withdraw_arming(at(1_500));
+        assert!(arms(1_550), "another caller's");
     }
 }

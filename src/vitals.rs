@@ -89,6 +89,11 @@ impl Vitals {
 }
 
 impl Signs {
+    /// Whether the robot obeyed its field in the last slot, under restraint or not.
+    pub fn is_armed(&self) -> bool {
+        ["armed", "degraded"].contains(&Mode::name_of(self.mode))
+    }
+
     /// The bit number of a latched cause.
     pub(crate) fn latched_in(mode: Mode) -> Option<u8> {
         match mode {

@@ -4,7 +4,7 @@
 
 mod device;
 
-use crate::cli::{err, out, output, send, watching};
+use crate::cli::{err, out, output, watching};
 use ganglion::bench::{FieldBench, FieldFigures};
 use ganglion::field::shape::{EngineKind, FieldPlan, Params};
 use ganglion::field::{RUNGS, Rung, STAGES, Shape, Storage};
@@ -140,9 +140,9 @@ fn what_is_cut_short_gives_no_figures() {
         &["bench", "all", "--seconds", "600", "--json"],
         &["bench", "loop", "--seconds", "600", "--json"],
     ] {
-        let child = watching(arguments);
-        send(&child, &[Signal::INT]);
-        let ended = child.wait_with_output().expect("it ends");
+        let run = watching(arguments);
+        run.send(&[Signal::INT]);
+        let ended = run.finish();
         assert_eq!(ended.status.code(), Some(69), "{arguments:?}: {}", err(&ended));
         assert_eq!(out(&ended), "", "{arguments:?}");
         assert!(err(&ended).contains("cut short"), "{arguments:?}: {}", err(&ended));

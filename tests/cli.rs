@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -169,27 +170,116 @@ fn doctor_ends_with_one_object_that_agrees_with_its_exit() {
     }
 }
 
+/// The program at work on something long. Ends with this value, and where the system has `setpriv` also with the thread
+/// that started it, however that ends: a test that fails or is killed leaves no runtime behind.
+pub struct Running(Option<Child>);
+
+impl Running {
+    /// Starts `arguments`. In a group of its own, so that a terminal's stop signals mean it and nobody else.
+    pub fn start(arguments: &[&str], change: impl FnOnce(&mut Command)) -> Running {
+        let plain = ganglion(arguments);
+        let leashed = ["setpriv", "--pdeathsig", "KILL"];
+        let can = Command::new(leashed[0]).args(&leashed[1..]).arg("true").output();
+        let mut command = match can.is_ok_and(|tried| tried.status.success()) {
+            false => plain,
+            true => {
+                let mut command = Command::new(leashed[0]);
+                command.args(&leashed[1..]).arg(plain.get_program()).args(plain.get_args());
+                plain.get_envs().for_each(|(name, _)| _ = command.env_remove(name));
+                command
+            }
+        };
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        change(&mut command);
+        Running(Some(command.spawn().expect("the program starts")))
+    }
+
+    /// What is left of one that was waited for.
+    pub fn none() -> Running {
+        Running(None)
+    }
+
+    fn child(&mut self) -> &mut Child {
+        self.0.as_mut().expect("it has not been taken")
+    }
+
+    pub fn id(&self) -> u32 {
+        self.0.as_ref().expect("it has not been taken").id()
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child().try_wait().expect("a child").is_none()
+    }
+
+    /// Waits for its end; its exit code.
+    pub fn ended(&mut self) -> Option<i32> {
+        self.child().wait().expect("a child").code()
+    }
+
+    /// Waits for its end; everything that it said.
+    pub fn finish(mut self) -> Output {
+        self.0.take().expect("it has not been taken").wait_with_output().expect("it ends")
+    }
+
+    pub fn send(&self, signals: &[Signal]) {
+        let pid = Pid::from_raw(self.id() as i32).expect("a process");
+        signals.iter().for_each(|&signal| kill_process(pid, signal).expect("it is there"));
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.0.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Signals that ask a program to end.
+pub const ENDING: [Signal; 4] = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+/// Signals with which a terminal stops one.
+pub const STOPPING: [Signal; 3] = [Signal::TSTP, Signal::TTIN, Signal::TTOU];
+
 /// A run that would go on for ten minutes, once it watches for signals.
-fn a_long_run() -> Child {
+fn a_long_run() -> Running {
     watching(&["run", "--for", "600s", "--json"])
 }
 
 /// The program at work on something long, once it watches for signals.
-pub fn watching(arguments: &[&str]) -> Child {
-    let mut child = ganglion(arguments)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    let wanted: u64 = [Signal::INT, Signal::TERM].iter().map(|signal| 1 << (signal.as_raw() - 1)).sum();
+pub fn watching(arguments: &[&str]) -> Running {
+    watching_with(arguments, |_| ())
+}
+
+/// The same, started in a way of its own.
+pub fn watching_with(arguments: &[&str], change: impl FnOnce(&mut Command)) -> Running {
+    let mut running = Running::start(arguments, change);
+    let wanted: u64 = ENDING.iter().map(|signal| 1 << (signal.as_raw() - 1)).sum();
     let started = Instant::now();
-    while caught(child.id()) & wanted != wanted {
-        let ended = child.try_wait().expect("a child");
-        assert!(ended.is_none(), "it ended by itself: {}", err(&child.wait_with_output().expect("output")));
+    while caught(running.id()) & wanted != wanted {
+        assert!(running.is_running(), "it ended by itself: {}", err(&running.finish()));
         assert!(started.elapsed() < Duration::from_secs(60), "it never watched for signals");
         std::thread::sleep(Duration::from_millis(5));
     }
-    child
+    running
+}
+
+/// Whether process `id` was stopped by a signal.
+pub fn is_stopped(id: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("State:") && line.contains("T (stopped"))
+}
+
+/// Sends every signal that would stop a process for a terminal's sake, and sees it go on: its processor time or its
+/// voluntary waits move.
+pub fn is_not_stopped_by_a_terminal(running: &Running) {
+    for signal in STOPPING {
+        running.send(&[signal]);
+        for _ in 0..20 {
+            assert!(!is_stopped(running.id()), "{signal:?} stopped it");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
 
 /// The signals that process `id` catches, as `/proc` has them.
@@ -199,17 +289,12 @@ fn caught(id: u32) -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-pub fn send(child: &Child, signals: &[Signal]) {
-    let pid = Pid::from_child(child);
-    signals.iter().for_each(|&signal| kill_process(pid, signal).expect("it is there"));
-}
-
 #[test]
 fn one_signal_ends_a_run_with_still_motors_and_a_summary() {
-    for signal in [Signal::INT, Signal::TERM] {
-        let child = a_long_run();
-        send(&child, &[signal]);
-        let ended = child.wait_with_output().expect("it ends");
+    for signal in ENDING {
+        let run = a_long_run();
+        run.send(&[signal]);
+        let ended = run.finish();
         assert_eq!(ended.status.code(), Some(0), "{signal:?}: {}", err(&ended));
         let object: Value = serde_json::from_str(out(&ended).lines().last().expect("a line")).expect("JSON");
         assert_eq!(object["motors_still"], true, "{signal:?}");
@@ -218,13 +303,44 @@ fn one_signal_ends_a_run_with_still_motors_and_a_summary() {
 
 #[test]
 fn signals_that_arrive_together_are_one_wish_and_still_the_motors() {
-    let child = a_long_run();
-    // Two signals that wait while the process is stopped arrive together.
-    send(&child, &[Signal::STOP, Signal::INT, Signal::TERM, Signal::CONT]);
-    let ended = child.wait_with_output().expect("it ends");
+    let run = a_long_run();
+    // Signals that wait while the process is stopped arrive together.
+    run.send(&[Signal::STOP, Signal::INT, Signal::HUP, Signal::TERM, Signal::QUIT, Signal::CONT]);
+    let ended = run.finish();
     assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
     let object: Value = serde_json::from_str(out(&ended).lines().last().expect("a line")).expect("JSON");
     assert_eq!(object["motors_still"], true);
+}
+
+#[test]
+fn no_terminal_stops_a_run() {
+    let run = a_long_run();
+    is_not_stopped_by_a_terminal(&run);
+    run.send(&[Signal::TERM]);
+    assert_eq!(run.finish().status.code(), Some(0));
+}
+
+#[test]
+fn what_moves_motors_by_hand_ends_by_every_signal_too_and_keeps_nothing() {
+    let path = std::env::temp_dir().join(format!("ganglion-trim-{}.toml", std::process::id()));
+    let file = path.to_str().expect("UTF-8");
+    for signal in ENDING {
+        for verb in [
+            // Waits for a person, who says nothing.
+            &["calibrate", "servo", "steering", "--save", file][..],
+            // Half an hour of samples.
+            &["calibrate", "adc", "battery", "--reference", "7.8", "--samples", "100000", "--save", file],
+        ] {
+            let (silent, _held) = std::io::pipe().expect("a pipe");
+            let run = watching_with(verb, |command| _ = command.stdin(silent));
+            is_not_stopped_by_a_terminal(&run);
+            run.send(&[signal]);
+            let ended = run.finish();
+            assert_eq!(ended.status.code(), Some(69), "{verb:?} {signal:?}: {}", err(&ended));
+            assert!(err(&ended).contains("cut short"), "{}", err(&ended));
+            assert!(!path.exists(), "{verb:?} {signal:?}");
+        }
+    }
 }
 
 #[test]

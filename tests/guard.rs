@@ -1,5 +1,8 @@
 //! The guard, whole: a post on real sockets with a line that remembers, and the built program with
 //! the runtime beside it, killed, stopped and started again.
 
+mod callers;
+mod place;
 mod post;
 mod process;
+mod stop;

@@ -3,6 +3,7 @@
 //! priority and its words.
 
 use super::exit::Failure;
+use super::interrupt::ENDING;
 use super::{arguments, output, wires};
 use crate::board::Loaded;
 use crate::board::plan::GuardPlan;
@@ -10,12 +11,12 @@ use crate::bus::{LineUse, Usage};
 use crate::guard::frame::{Ask, Phase, Standing};
 use crate::guard::socket::{GUARD_SOCKET, ask_once, listen_at};
 use crate::guard::{Event, Guard, HeldLine, Hold, Post};
+use crate::rt::signals::refuse_to_be_stopped;
 use crate::rt::{Role, become_real_time};
 use crate::time::Span;
 use log::Level;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -32,7 +33,8 @@ const STATUS_PATIENCE: Span = Span::from_millis(500);
 
 The line that the board's [guard] names is off until a runtime of the same board and user has said
 hello and was given permission; it goes off at once when that one dies, hangs, ends, or keeps turning
-over a dead bus, and stays off until hello and permission come again. SIGTERM: line off, exit 0.
+over a dead bus, and stays off until hello and permission come again. SIGTERM, SIGINT, SIGQUIT or SIGHUP:
+line off, exit 0.
 
 On a simulated board the line is one of a world of the guard's own: nothing moves, the protocol is real.")]
 pub struct Args {
@@ -59,7 +61,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let (plan, hold) = held_by(&loaded)?;
     let end = signals()?;
     let line = take_line(&loaded, hold)?;
-    let listener = listen_at(&args.socket).map_err(|error| {
+    let (place, listener) = listen_at(&args.socket).map_err(|error| {
         Failure::file(&args.socket, &error)
             .fix("end the guard that runs already, or give it a directory that is yours")
     })?;
@@ -82,7 +84,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let guard = Guard::new(&hold, plan.patience, *loaded.digest.as_bytes());
     let mut post = Post::new(guard, line, listener, end, wires::clock());
     post.stand(|event| words.tell(event));
-    let _ = std::fs::remove_file(&args.socket); // the next guard replaces it in any case
+    drop(place); // the next guard may begin: the line is off
     if !post.line_sound() {
         return Err(Failure::unavailable("the line did not follow when it was driven off")
             .fix("cut the motors' power; then look at the line"));
@@ -114,11 +116,12 @@ fn take_line(loaded: &Loaded, hold: Hold) -> Result<HeldLine, Failure> {
         .map_err(|fault| Failure::unavailable(format!("the guard's line cannot be driven off: {fault:?}")))
 }
 
-/// Becomes readable when the guard is told to go.
+/// Becomes readable when the guard is told to go. A lost session and a key tell it too; no terminal stops it.
 fn signals() -> Result<OwnedFd, Failure> {
     let refused = |error: std::io::Error| Failure::unavailable(format!("signals cannot be watched: {error}"));
+    refuse_to_be_stopped().map_err(refused)?;
     let (end, ring) = UnixStream::pair().map_err(refused)?;
-    for signal in [SIGTERM, SIGINT] {
+    for signal in ENDING {
         let ring = ring.try_clone().map_err(refused)?;
         signal_hook::low_level::pipe::register(signal, ring).map_err(refused)?;
     }
@@ -182,6 +185,8 @@ struct Status {
     line_sound: bool,
     trips: u32,
     beats: u64,
+    /// A stop was asked for that no runtime has heeded yet.
+    stop_pending: bool,
 }
 
 impl Status {
@@ -196,6 +201,7 @@ impl Status {
             line_sound: standing.line_sound,
             trips: standing.trips,
             beats: standing.beats,
+            stop_pending: standing.stop != 0,
         }
     }
 }
@@ -212,6 +218,8 @@ fn status(socket: &Path, json: bool) -> Result<(), Failure> {
     let reason = status.reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
     let line = if status.line_on { "on" } else { "off" };
     let sound = if status.line_sound { "" } else { ", and does not follow" };
-    say!("{}{reason}: line {line}{sound}; {} trips, {} heartbeats", status.phase, status.trips, status.beats);
+    let stop = if status.stop_pending { "; the next runtime has to disarm first" } else { "" };
+    let Status { phase, trips, beats, .. } = status;
+    say!("{phase}{reason}: line {line}{sound}; {trips} trips, {beats} heartbeats{stop}");
     Ok(())
 }

@@ -25,6 +25,7 @@ use crate::rt::Granted;
 use crate::service::{self, Service};
 use crate::time::{Clock, Instant, MonotonicClock, Span};
 use crate::trace::Recorder;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -56,6 +57,8 @@ pub fn run(
     if matches!(board.bus, BusPlan::Linux { .. }) && !extras.any_machine {
         wires::is_this_machine(board)?;
     }
+    // Kept to the very end: nobody else drives these motors meanwhile.
+    let _claim = wires::claim(board)?;
     let opened = match board.bus {
         BusPlan::Linux { .. } => Some(wires::open_wires(board)?),
         BusPlan::Sim | BusPlan::Log => None,
@@ -75,6 +78,7 @@ pub fn run(
     let outside = Outside::of(&mut robot);
     let sources = Sources {
         board: board.name.clone(),
+        board_digest: loaded.digest.to_hex().to_string(),
         engine: robot.engine_name.clone(),
         engine_state: Arc::new(Mutex::new(EngineState::Running.to_string())),
         vitals: robot.vitals.clone(),
@@ -85,7 +89,8 @@ pub fn run(
         recollection: robot.recollection.clone(),
         remark: Arc::new(OnceLock::new()),
     };
-    let window = open_window(extras.control.as_deref(), sources.clone(), interrupt)?;
+    let place = (extras.control.as_deref(), Path::new(CONTROL_SOCKET));
+    let window = open_window(board, place, sources.clone(), interrupt)?;
     let auto_arm = begin_auto_arm(board, extras.control.as_deref(), &sources);
     // The first slot comes when everything is in memory: what was slow until here is not lateness.
     let first = clock.now() + START_UP;
@@ -158,22 +163,34 @@ fn note_disarm(before: &mut Option<Disarm>, now: Option<Disarm>) {
     *before = now;
 }
 
-/// The control socket. Where nobody named one, it is served if its usual place is there and ours.
+/// The control socket. Where none was named, it is served if its usual place is there and ours. A real robot that another
+/// runtime keeps from its usual place is not run: whoever asks there means another one.
 fn open_window(
-    asked: Option<&Path>,
+    board: &Board,
+    (asked, usual): (Option<&Path>, &Path),
     sources: Sources,
     interrupt: &Interrupt,
 ) -> Result<Option<Window>, Failure> {
-    let path = asked.unwrap_or(Path::new(CONTROL_SOCKET));
+    let path = asked.unwrap_or(usual);
     let listener = match (control::listen_at(path), asked) {
         (Ok(listener), _) => listener,
         (Err(error), Some(_)) => return Err(Failure::file(path, &error)),
+        (Err(error), None) if error.kind() == ErrorKind::AddrInUse => match board.bus {
+            BusPlan::Linux { .. } => {
+                let fix = "end that runtime first, or name another socket with --control";
+                return Err(Failure::file(path, &error).fix(fix));
+            }
+            BusPlan::Sim | BusPlan::Log => {
+                log::warn!("this run cannot be armed or asked from outside: {}: {error}", path.display());
+                return Ok(None);
+            }
+        },
         (Err(error), None) => {
             log::info!("nobody can arm or ask from outside: {}: {error}", path.display());
             return Ok(None);
         }
     };
-    Window::open(listener, path.to_path_buf(), sources, interrupt.flag())
+    Window::open(listener, sources, interrupt.flag())
         .map(Some)
         .map_err(|error| Failure::unavailable(format!("a thread cannot be started: {error}")))
 }
@@ -294,5 +311,30 @@ impl Guarded {
         let granted = self.pulse.granted.clone();
         self.pulse.end();
         granted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::exit::Exit;
+
+    #[test]
+    fn a_real_robot_does_not_go_without_the_usual_socket_because_another_runtime_has_it() {
+        let path = std::env::temp_dir().join(format!("ganglion-usual-{}", std::process::id()));
+        let board = |name| crate::board::built_in(name).unwrap().unwrap().board;
+        let open = |board: &Board, asked| {
+            open_window(board, (asked, &path), Sources::standing(), &Interrupt::default())
+                .map(|window| window.is_some())
+                .map_err(|failure| failure.exit())
+        };
+        let (sim, real) = (board("sim"), board("picarx-v4"));
+        let other = control::listen_at(&path).unwrap();
+        assert_eq!(open(&real, None), Err(Exit::Unavailable));
+        assert_eq!(open(&sim, None), Ok(false), "it says so and runs");
+        assert_eq!(open(&sim, Some(&path)), Err(Exit::Unavailable), "it was named");
+        drop(other);
+        assert_eq!((open(&real, None), open(&sim, None)), (Ok(true), Ok(true)));
+        std::fs::remove_file(path.with_extension("lock")).unwrap();
     }
 }

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Version of the object; raised when a key changes its meaning or goes away.
+/// Version of the object; raised when a key changes its meaning or goes away, not when one is added.
 pub const SCHEMA: u32 = 1;
 
 /// Where an account comes from.
@@ -21,6 +21,8 @@ pub const SCHEMA: u32 = 1;
 pub struct Sources {
     /// Name of the board.
     pub board: String,
+    /// BLAKE3 of the board's effective values, in hexadecimal digits.
+    pub board_digest: String,
     /// What computes the field, and why that.
     pub engine: String,
     /// How the engine fares, by the slow thread.
@@ -48,6 +50,10 @@ pub struct Account {
     pub schema: u32,
     /// Name of the board.
     pub board: String,
+    /// BLAKE3 of the board's effective values, in hexadecimal digits: which board this is, whatever it is called. Empty
+    /// from a runtime that does not say.
+    #[serde(default)]
+    pub board_digest: String,
     /// What computes the field, and why that.
     pub engine: String,
     /// How it fares: `running`, or what happened to it.
@@ -135,6 +141,7 @@ impl Sources {
         Account {
             schema: SCHEMA,
             board: self.board.clone(),
+            board_digest: self.board_digest.clone(),
             engine: self.engine.clone(),
             engine_state,
             mode: Mode::name_of(signs.mode).into(),
@@ -239,6 +246,26 @@ impl Account {
         }
         self.remark.iter().filter(|_| self.armings == 0).for_each(|words| add(words));
         line
+    }
+}
+
+#[cfg(test)]
+impl Sources {
+    /// Of a robot whose loop does not run.
+    pub(crate) fn standing() -> Sources {
+        Sources {
+            board: "sim".into(),
+            board_digest: String::new(),
+            engine: "none".into(),
+            engine_state: Arc::default(),
+            vitals: Arc::default(),
+            requests: Arc::default(),
+            buses: Vec::new(),
+            link: None,
+            guard_required: false,
+            recollection: None,
+            remark: Arc::default(),
+        }
     }
 }
 

@@ -1,31 +1,92 @@
-//! The other side of the control socket: one question, one answer.
+//! The other side of the control socket: one question, one answer, one deadline for all of it.
 
 use super::{Ask, LONGEST_LINE, Reply, Request};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
-/// The robot answers within two slots; before us may be one caller who says nothing for a second.
+/// The robot answers within two slots; a loop that hangs is told of after half a second.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// Before a question is asked again whose asker was sent away to make room for others.
+const ASK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Asks the runtime that listens at `path`.
 pub fn ask(path: &Path, ask: Ask) -> io::Result<Reply> {
-    ask_near(path, ask, None)
+    ask_whom(path, ask).map(|(reply, _)| reply)
+}
+
+/// The same; with the process that answered, as far as it can be seen.
+pub fn ask_whom(path: &Path, ask: Ask) -> io::Result<(Reply, Option<u32>)> {
+    put(path, &Request { ask, near: None })
 }
 
 /// The same; its map is to look near a place.
 pub fn ask_near(path: &Path, ask: Ask, near: Option<[f64; 2]>) -> io::Result<Reply> {
-    let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut text = serde_json::to_string(&Request { ask, near }).map_err(io::Error::other)?;
-    text.push('\n');
-    stream.write_all(text.as_bytes())?;
-    let mut line = String::new();
-    BufReader::new(stream.take(LONGEST_LINE as u64)).read_line(&mut line)?;
-    if line.is_empty() {
-        return Err(io::ErrorKind::UnexpectedEof.into());
+    put(path, &Request { ask, near }).map(|(reply, _)| reply)
+}
+
+fn put(path: &Path, request: &Request) -> io::Result<(Reply, Option<u32>)> {
+    let mut line = serde_json::to_string(request).map_err(io::Error::other)?;
+    line.push('\n');
+    let until = Instant::now() + PATIENCE;
+    let mut sent_away = None;
+    loop {
+        let error = match visit(path, line.as_bytes(), until) {
+            Ok(answered) => return Ok(answered),
+            Err(error) => error,
+        };
+        // Sent away before the line was heard, or the runtime has ended: to ask again tells which.
+        let early = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+        let again = early.contains(&error.kind()) && Instant::now() + ASK_AGAIN < until;
+        if !again {
+            return Err(sent_away.unwrap_or(error));
+        }
+        sent_away = Some(error);
+        thread::sleep(ASK_AGAIN);
     }
-    serde_json::from_str(&line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// One question on a connection of its own.
+fn visit(path: &Path, line: &[u8], until: Instant) -> io::Result<(Reply, Option<u32>)> {
+    let mut stream = connect_to(path, until)?;
+    let pid = socket_peercred(&stream).ok().and_then(|peer| u32::try_from(peer.pid.as_raw_pid()).ok());
+    stream.set_write_timeout(Some(left(until)?))?;
+    stream.write_all(line)?;
+    let (mut answer, mut bytes) = (Vec::new(), [0; 4096]);
+    while !answer.contains(&b'\n') {
+        stream.set_read_timeout(Some(left(until)?))?;
+        match stream.read(&mut bytes) {
+            Ok(0) if answer.is_empty() => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(0) => break,
+            Ok(length) => answer.extend_from_slice(&bytes[..length]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Err(ErrorKind::TimedOut.into()),
+            Err(error) => return Err(error),
+        }
+        if answer.len() > LONGEST_LINE {
+            return Err(ErrorKind::InvalidData.into());
+        }
+    }
+    let reply = serde_json::from_slice(&answer);
+    Ok((reply.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?, pid))
+}
+
+/// A connection; where too many wait for one already, no later than `until`.
+fn connect_to(path: &Path, until: Instant) -> io::Result<UnixStream> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    set_socket_timeout(&socket, Timeout::Send, Some(left(until)?))?;
+    match connect(&socket, &SocketAddrUnix::new(path)?) {
+        Ok(()) => Ok(socket.into()),
+        Err(rustix::io::Errno::AGAIN) => Err(ErrorKind::TimedOut.into()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn left(until: Instant) -> io::Result<Duration> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
 }

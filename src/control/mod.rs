@@ -2,13 +2,18 @@
 //! JSON in, one line of JSON out, then the end. Served by a thread that has no part in driving: it
 //! raises the flags that the tick reads once a slot, and looks at the signs of life that the tick
 //! leaves. Whoever may open the socket may ask: its owner and its group.
+//!
+//! A stop and a disarm hold however their caller ends. An arming counts only while its caller waits
+//! for it, and for half a second: one that was told to have failed does not happen later.
 
 mod account;
+mod caller;
 mod client;
+mod outcome;
 mod window;
 
 pub use account::{Account, BusAccount, GuardAccount, Sources, why_disarmed};
-pub use client::{ask, ask_near};
+pub use client::{ask, ask_near, ask_whom};
 pub use window::{Window, listen_at};
 
 use serde::{Deserialize, Serialize};

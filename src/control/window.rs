@@ -1,177 +1,349 @@
-//! The robot's side of the control socket: a thread that serves one line at a time. It waits for
-//! people, so it is bounded by patience: somebody who opens the socket and says nothing is sent away
-//! after a second, and until then the next one waits.
+//! The robot's side of the control socket: one thread, one `poll`, a fixed number of seats. Nobody at them makes another
+//! one wait: lines are read as they come, stop and disarm are raised the moment their line is whole, and answers are made
+//! one at a time, after that. Where all seats are taken, whoever has been silent longest makes room.
 
-use super::account::{Account, Sources, causes, latched};
-use super::{Ask, LONGEST_LINE, Reply, Request};
-use crate::guard::socket::wait_for;
-use crate::mode::Mode;
-use crate::time::Span;
-use crate::vitals::Signs;
-use rustix::fs::Mode as FileMode;
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use super::caller::{Caller, Visit};
+use super::{Ask, Sources};
+use crate::guard::place::Place;
+use crate::guard::socket::{hush, timespec};
+use crate::time::{Clock, Instant, MonotonicClock, Span};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::net::SocketType;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long somebody may take to say or to hear a line: they are on this machine.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// How often the thread looks whether it is to end.
-const LOOK_EVERY: Span = Span::from_millis(50);
-/// A request is seen by the next slot and has its outcome in the one after; a loop that is slower
-/// than this has other troubles.
-const LONGEST_OUTCOME: Duration = Duration::from_millis(500);
+/// Callers at a time. People and scripts are a handful; the rest is room for those who open the socket and say nothing.
+const SEATS: usize = 128;
+/// A caller says its line right after it has come: one that has had less time than this keeps its seat, and the next one
+/// waits outside. So whoever has something to say is heard however many come who have not.
+const LEAST_STAY: Span = Span::from_millis(2);
+/// Connections that wait to be let in; the kernel makes further ones wait in turn.
+const BACKLOG: i32 = 128;
+/// From one look at the signs of life to the next, while an outcome is waited for: a slot is some milliseconds.
+const LOOK_EVERY: Span = Span::from_millis(1);
+/// Where the system has no descriptor left, it is asked again after this.
+const ACCEPT_AGAIN: Span = Span::from_millis(50);
+/// The end of the process waits for this thread no longer. It never waits itself; one answer takes some milliseconds.
+const END_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Listens at `path`, for its owner and its group. A socket that a dead process left behind is
-/// replaced; one that somebody listens on is not.
-pub fn listen_at(path: &Path) -> io::Result<UnixListener> {
-    if let Err(error) = UnixStream::connect(path)
-        && error.kind() == io::ErrorKind::ConnectionRefused
-        && is_socket(path)
-    {
-        std::fs::remove_file(path)?;
-    }
-    let listener = UnixListener::bind(path)?;
-    rustix::fs::chmod(path, FileMode::from_raw_mode(0o660))?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
-
-fn is_socket(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
+/// replaced; one that a process listens on is not.
+pub fn listen_at(path: &Path) -> io::Result<(Place, UnixListener)> {
+    let mut place = Place::take(path)?;
+    let socket = place.listen(SocketType::STREAM, BACKLOG)?;
+    Ok((place, socket.into()))
 }
 
 /// The running thread.
 pub struct Window {
-    path: PathBuf,
-    closed: Arc<AtomicBool>,
+    closed: Arc<Closed>,
     thread: Option<JoinHandle<()>>,
+    _place: Place,
+}
+
+/// How the thread is told to end.
+struct Closed {
+    flag: AtomicBool,
+    bell: OwnedFd,
 }
 
 impl Window {
-    /// Serves `listener`, which stands at `path`. `end` is raised when somebody asks for the stop.
+    /// Serves `listener`, which listens at `place`. `end` is raised when the stop is asked for.
     pub fn open(
-        listener: UnixListener,
-        path: PathBuf,
+        (place, listener): (Place, UnixListener),
         sources: Sources,
         end: Arc<AtomicBool>,
     ) -> io::Result<Window> {
-        let closed = Arc::new(AtomicBool::new(false));
-        let thread = thread::Builder::new().name("control".into()).spawn({
-            let closed = closed.clone();
-            move || {
-                while !closed.load(Ordering::Acquire) {
-                    // To accept where nobody waits costs the kernel a socket that it makes and takes down again.
-                    if !wait_for(&[&listener], LOOK_EVERY) {
-                        continue;
-                    }
-                    match listener.accept() {
-                        Ok((stream, _)) => serve(stream, &sources, &end),
-                        // No descriptor is left for it, say: whoever it is waits on, and this thread must not spin.
-                        Err(_) => thread::sleep(Duration::from_nanos(LOOK_EVERY.as_nanos())),
-                    }
-                }
-            }
-        })?;
-        Ok(Window { path, closed, thread: Some(thread) })
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let closed = Arc::new(Closed { flag: AtomicBool::new(false), bell });
+        let mut desk = Desk {
+            listener,
+            sources,
+            end,
+            closed: closed.clone(),
+            callers: Vec::with_capacity(SEATS),
+            deaf_until: Instant::ZERO,
+        };
+        let thread = thread::Builder::new().name("control".into()).spawn(move || desk.serve())?;
+        Ok(Window { closed, thread: Some(thread), _place: place })
     }
 }
 
 impl Drop for Window {
     fn drop(&mut self) {
-        self.closed.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // within the patience with one caller
+        self.closed.flag.store(true, Ordering::Release);
+        let _ = rustix::io::write(&self.closed.bell, &1u64.to_ne_bytes()); // one ring cannot be too many
+        let Some(thread) = self.thread.take() else { return };
+        let until = std::time::Instant::now() + END_PATIENCE;
+        while !thread.is_finished() && std::time::Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
         }
-        let _ = std::fs::remove_file(&self.path); // the next one replaces it in any case
     }
 }
 
-/// One caller. Whatever goes wrong with it is its own trouble.
-fn serve(stream: UnixStream, sources: &Sources, end: &AtomicBool) {
-    if let Err(error) = answer(stream, sources, end) {
-        log::debug!("a caller of the control socket: {error}");
-    }
+struct Desk {
+    listener: UnixListener,
+    sources: Sources,
+    end: Arc<AtomicBool>,
+    closed: Arc<Closed>,
+    callers: Vec<Caller>,
+    /// Nobody can be let in before this.
+    deaf_until: Instant,
 }
 
-fn answer(mut stream: UnixStream, sources: &Sources, end: &AtomicBool) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    BufReader::new((&stream).take(LONGEST_LINE as u64)).read_line(&mut line)?;
-    let request: Request =
-        serde_json::from_str(&line).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-    let (done, why, may_pass) = act(request.ask, sources, end);
-    let account = Account { map: sources.map(request.near), ..sources.account() };
-    let reply = Reply { done, why, may_pass, account };
-    let mut text = serde_json::to_string(&reply).map_err(io::Error::other)?;
-    text.push('\n');
-    stream.write_all(text.as_bytes())
-}
-
-/// Raises the flag and waits for what becomes of it: done, or why not, and whether that may pass.
-fn act(ask: Ask, sources: &Sources, end: &AtomicBool) -> (bool, Vec<String>, bool) {
-    let requests = &sources.requests;
-    let before = sources.vitals.look();
-    match ask {
-        Ask::Status => return (true, Vec::new(), false),
-        Ask::Stop => end.store(true, Ordering::Release),
-        Ask::Disarm => requests.disarm.store(true, Ordering::Release),
-        Ask::Arm => requests.arm.store(true, Ordering::Release),
-    }
-    let Some(after) = outcome(sources, &before) else {
-        return (false, vec!["the loop does not run".into()], true);
-    };
-    match ask {
-        Ask::Arm if is_armed(&after) => (true, Vec::new(), false),
-        Ask::Arm => why_not(&after),
-        Ask::Disarm if is_armed(&after) || after.latched.is_some() => {
-            let still = causes(&after).map(|cause| format!("{} is still there", cause.name()));
-            (false, still.collect(), true)
+impl Desk {
+    fn serve(&mut self) {
+        while !self.closed.flag.load(Ordering::Acquire) {
+            self.wait();
+            self.hear();
+            self.let_in();
+            self.conclude();
+            self.speak();
+            self.send_away();
         }
-        Ask::Disarm | Ask::Stop | Ask::Status => (true, Vec::new(), false),
+        self.take_leave();
     }
-}
 
-/// The signs two slots later: the first sees the request, the second has been decided after it.
-fn outcome(sources: &Sources, before: &Signs) -> Option<Signs> {
-    let until = Instant::now() + LONGEST_OUTCOME;
-    loop {
-        let signs = sources.vitals.look();
-        if signs.slots >= before.slots + 2 {
-            return Some(signs);
+    fn now(&self) -> Instant {
+        MonotonicClock.now()
+    }
+
+    /// Waits for anything to happen.
+    fn wait(&self) {
+        let now = self.now();
+        let mut waits: Vec<PollFd<'_>> = self.callers.iter().map(Caller::poll_fd).collect();
+        waits.push(PollFd::new(&self.closed.bell, PollFlags::IN));
+        let mut until = self.callers.iter().map(Caller::until).min().unwrap_or(Instant::NEVER);
+        if self.callers.iter().any(|caller| caller.asks().is_some()) {
+            until = until.min(now + LOOK_EVERY);
         }
-        if Instant::now() >= until {
-            return None;
+        let room_at = self.room_at().max(self.deaf_until);
+        if room_at <= now {
+            waits.push(PollFd::new(&self.listener, PollFlags::IN));
+        } else {
+            until = until.min(room_at);
         }
-        thread::sleep(Duration::from_millis(1));
+        let longest = (until != Instant::NEVER).then(|| timespec(until.since(now)));
+        let _ = poll(&mut waits, longest.as_ref()); // interrupted or out of time: everything is looked at all the same
+        hush(&self.closed.bell);
+    }
+
+    /// When the next caller can be let in: now, or when the longest silent one has had its time; never, where the robot
+    /// keeps all of them waiting, which ends by itself.
+    fn room_at(&self) -> Instant {
+        if self.callers.len() < SEATS {
+            return Instant::ZERO;
+        }
+        let silent = self.callers.iter().filter_map(Caller::quiet_since).min();
+        silent.map_or(Instant::NEVER, |since| since + LEAST_STAY)
+    }
+
+    /// Lets in whoever knocks, as far as there is room, and hears each at once: a line that was sent before its caller was
+    /// let in is not lost, however soon the seat is needed.
+    fn let_in(&mut self) {
+        for _ in 0..SEATS {
+            let now = self.now();
+            if self.room_at().max(self.deaf_until) > now {
+                return;
+            }
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // No descriptor is left, say: whoever it is waits on, and this thread must not spin.
+                Err(_) => return self.deaf_until = now + ACCEPT_AGAIN,
+            };
+            let Ok(mut caller) = Caller::new(stream, now) else { continue };
+            if caller.hear(&self.sources, &self.end, now) == Visit::Over {
+                continue;
+            }
+            if self.callers.len() == SEATS {
+                self.make_room();
+            }
+            self.callers.push(caller);
+        }
+    }
+
+    /// Sends the longest silent caller away.
+    fn make_room(&mut self) {
+        let silent = self.callers.iter().enumerate();
+        let silent = silent.filter_map(|(seat, caller)| Some((caller.quiet_since()?, seat)));
+        if let Some((_, seat)) = silent.min() {
+            self.callers.swap_remove(seat);
+        }
+    }
+
+    /// Everything that the callers have said.
+    fn hear(&mut self) {
+        let now = self.now();
+        let (sources, end) = (&self.sources, &self.end);
+        self.callers.retain_mut(|caller| caller.hear(sources, end, now) == Visit::Stays);
+    }
+
+    /// Makes one answer, those to requests first: to make one takes time, in which no line is read.
+    fn conclude(&mut self) {
+        let now = self.now();
+        for statuses in [false, true] {
+            for caller in &mut self.callers {
+                let due = caller.asks().is_some_and(|ask| (ask == Ask::Status) == statuses);
+                if due && caller.conclude(&self.sources, now, false) {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn speak(&mut self) {
+        let now = self.now();
+        self.callers.retain_mut(|caller| caller.speak(now) == Visit::Stays);
+    }
+
+    /// Whoever has had its time goes.
+    fn send_away(&mut self) {
+        let now = self.now();
+        let sources = &self.sources;
+        self.callers.retain(|caller| {
+            let stays = now < caller.until();
+            if !stays {
+                caller.dismiss(sources);
+            }
+            stays
+        });
+    }
+
+    /// The end: whoever has asked hears what there is to be said, and nobody is waited for.
+    fn take_leave(&mut self) {
+        let now = self.now();
+        self.hear();
+        for caller in &mut self.callers {
+            caller.conclude(&self.sources, now, true);
+            caller.speak(now);
+        }
     }
 }
 
-fn is_armed(signs: &Signs) -> bool {
-    ["armed", "degraded"].contains(&Mode::name_of(signs.mode))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::path::PathBuf;
+    use std::sync::atomic::AtomicU32;
+    use std::time::Instant as Moment;
 
-fn why_not(signs: &Signs) -> (bool, Vec<String>, bool) {
-    if let Some(cause) = latched(signs) {
-        let words = format!("{} has latched: see what it was, then disarm and arm again", cause.name());
-        return (false, vec![words], false);
+    /// A window in front of a robot whose loop stands: whatever is raised stays raised, unless it is taken back.
+    struct Rig {
+        path: PathBuf,
+        sources: Sources,
+        end: Arc<AtomicBool>,
+        listening: Option<(Place, UnixListener)>,
+        window: Option<Window>,
     }
-    if Mode::name_of(signs.mode) == "stopped" {
-        return (false, vec!["the program is ending".into()], false);
+
+    impl Rig {
+        fn listening() -> Rig {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let name =
+                format!("ganglion-window-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            let path = std::env::temp_dir().join(name);
+            let listening = Some(listen_at(&path).unwrap());
+            Rig { path, sources: Sources::standing(), end: Arc::default(), listening, window: None }
+        }
+
+        fn open(mut self) -> Rig {
+            let window = Window::open(self.listening.take().unwrap(), self.sources.clone(), self.end.clone());
+            self.window = Some(window.unwrap());
+            self
+        }
+
+        fn caller(&self) -> UnixStream {
+            UnixStream::connect(&self.path).unwrap()
+        }
+
+        fn says(&self, line: &str) -> UnixStream {
+            let mut caller = self.caller();
+            caller.write_all(line.as_bytes()).unwrap();
+            caller
+        }
+
+        fn arm(&self) -> bool {
+            self.sources.requests.arm.load(Ordering::Acquire)
+        }
+        fn disarm(&self) -> bool {
+            self.sources.requests.disarm.load(Ordering::Acquire)
+        }
     }
-    let mut why: Vec<String> = signs.refusal.reasons().map(str::to_string).collect();
-    let active: Vec<&str> = causes(signs).map(|cause| cause.name()).collect();
-    if !active.is_empty() {
-        why.push(format!("active: {}", active.join(", ")));
+
+    impl Drop for Rig {
+        fn drop(&mut self) {
+            self.window = None;
+            let _ = std::fs::remove_file(self.path.with_extension("lock"));
+        }
     }
-    if why.is_empty() {
-        why.push("the self-test is just over".into());
+
+    fn soon(what: &str, holds: impl Fn() -> bool) {
+        let began = Moment::now();
+        while !holds() {
+            assert!(began.elapsed() < Duration::from_secs(20), "{what}");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
-    (false, why, true)
+
+    #[test]
+    fn an_arming_that_the_loop_did_not_see_is_taken_back_and_a_disarm_is_not() {
+        let rig = Rig::listening().open();
+        let refused = super::super::ask(&rig.path, Ask::Arm).unwrap();
+        assert!(!refused.done && refused.why == ["the loop does not run"], "{:?}", refused.why);
+        assert!(!rig.arm(), "it was told to have failed");
+        assert!(!super::super::ask(&rig.path, Ask::Disarm).unwrap().done);
+        assert!(rig.disarm());
+    }
+
+    #[test]
+    fn whoever_hangs_up_is_not_armed_for_and_yet_is_disarmed_and_stopped_for() {
+        // Lines that lay there before they could be read, and a caller that does not wait for the outcome.
+        let rig = Rig::listening();
+        for line in ["{\"ask\":\"arm\"}\n", "{\"ask\":\"disarm\"}\n", "{\"ask\":\"stop\"}\n"] {
+            drop(rig.says(line));
+        }
+        let rig = rig.open();
+        soon("disarmed and stopped", || rig.disarm() && rig.end.load(Ordering::Acquire));
+        assert!(!rig.arm());
+        let waits = rig.says("{\"ask\":\"arm\"}\n");
+        soon("asked", || rig.arm());
+        drop(waits);
+        soon("taken back", || !rig.arm());
+    }
+
+    #[test]
+    fn a_line_acts_at_once_behind_any_number_of_callers_who_say_nothing() {
+        let rig = Rig::listening().open();
+        let silent: Vec<UnixStream> = (0..3 * SEATS).map(|_| rig.caller()).collect();
+        let slow = rig.says("{\"ask\":\"ar");
+        let began = Moment::now();
+        let person = rig.says("{\"ask\":\"disarm\"}\n");
+        soon("disarmed", || rig.disarm());
+        // Long before any of the others has had its time.
+        assert!(began.elapsed() < Duration::from_nanos(LEAST_STAY.as_nanos()) * 500, "{:?}", began.elapsed());
+        drop((silent, slow, person));
+    }
+
+    #[test]
+    fn the_end_waits_for_no_caller() {
+        let rig = Rig::listening().open();
+        let callers: Vec<UnixStream> = (0..SEATS).map(|_| rig.says("{\"ask\":")).collect();
+        let waits = rig.says("{\"ask\":\"arm\"}\n");
+        soon("asked", || rig.arm());
+        let mut rig = rig;
+        let began = Moment::now();
+        rig.window = None;
+        assert!(began.elapsed() < 5 * END_PATIENCE, "{:?}", began.elapsed());
+        assert!(!rig.arm() && !rig.path.exists());
+        drop((callers, waits));
+    }
 }

@@ -2,9 +2,9 @@
 //! endian. A frame that is not one of these is refused whole; nothing is guessed.
 //!
 //! ```text
-//! request  0 "gnGD"  4 version  5 kind  6 flag      7 0      8 sequence  16 stamp (ns)   24 board digest
-//! answer   0 "gnGA"  4 version  5 refusal  6 state  7 cause  8 sequence  16 line bits
-//!          20 trips  24 beats                                                 the rest is zero
+//! request  0 "gnGD"  4 version  5 kind  6 flag      7 heeded  8 sequence  16 stamp (ns)   24 board digest
+//! answer   0 "gnGA"  4 version  5 refusal  6 state  7 cause   8 sequence  16 line bits    17 stop
+//!          20 trips  24 beats                                                  the rest is zero
 //! ```
 //!
 //! A stamp is CLOCK_MONOTONIC when the frame was made: both processes are on one machine and share
@@ -17,7 +17,7 @@ use std::fmt;
 /// Bytes of every frame.
 pub const LENGTH: usize = 56;
 /// Raised when a frame changes its meaning; a guard of another version refuses to work.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 const REQUEST: [u8; 4] = *b"gnGD";
 const ANSWER: [u8; 4] = *b"gnGA";
 
@@ -31,6 +31,8 @@ pub enum Ask {
     Hello {
         /// Of its board.
         board: BoardDigest,
+        /// Number of the stop that it has been told of on this connection and has disarmed for; 0: none.
+        heeded: u8,
     },
     /// Permission to switch the line on.
     Permit,
@@ -47,7 +49,11 @@ pub enum Ask {
     /// A clean end: line off, and no reproach.
     Bye,
     /// Line off, whoever drives: what `safe-stop` asks.
-    Trip,
+    Trip {
+        /// For the next runtime too, where none is connected. Not so after the end of one that the service manager
+        /// is to start again.
+        lasting: bool,
+    },
     /// Nothing but the answer.
     Status,
 }
@@ -77,6 +83,25 @@ pub enum Refused {
     NotTrusted = 4,
     /// The line could not be driven.
     Line = 5,
+    /// A stop was asked for that this runtime has not heeded yet.
+    Stopped = 6,
+}
+
+impl Refused {
+    /// Every refusal.
+    pub const ALL: [Refused; 6] = [
+        Refused::Busy,
+        Refused::OtherBoard,
+        Refused::OtherUser,
+        Refused::NotTrusted,
+        Refused::Line,
+        Refused::Stopped,
+    ];
+
+    /// The refusal of this number; `None`: there is no such.
+    pub(super) fn of(number: u8) -> Option<Refused> {
+        Refused::ALL.into_iter().find(|refused| *refused as u8 == number)
+    }
 }
 
 /// Why the guard took the line back.
@@ -89,7 +114,7 @@ pub enum Reason {
     Silent = 2,
     /// Heartbeats came, but the loop stood or no command reached the motors' bus.
     Stalled = 3,
-    /// Somebody asked for it.
+    /// A person or a service manager asked for it.
     Asked = 4,
     /// The runtime ended cleanly.
     Ended = 5,
@@ -150,6 +175,8 @@ pub struct Standing {
     pub trips: u32,
     /// Heartbeats that counted.
     pub beats: u64,
+    /// Number of the stop that was asked for and that no runtime has heeded yet; 0: none.
+    pub stop: u8,
 }
 
 /// A message from the guard.
@@ -203,13 +230,14 @@ impl Request {
             Ask::Heartbeat { advanced } => (3, u8::from(advanced)),
             Ask::Set { on } => (4, u8::from(on)),
             Ask::Bye => (5, 0),
-            Ask::Trip => (6, 0),
+            Ask::Trip { lasting } => (6, u8::from(lasting)),
             Ask::Status => (7, 0),
         };
         let mut bytes = start(REQUEST, self.sequence);
         (bytes[5], bytes[6]) = (kind, flag);
         bytes[16..24].copy_from_slice(&self.stamp.as_nanos().to_le_bytes());
-        if let Ask::Hello { board } = &self.ask {
+        if let Ask::Hello { board, heeded } = &self.ask {
+            bytes[7] = *heeded;
             bytes[24..56].copy_from_slice(board);
         }
         bytes
@@ -223,13 +251,13 @@ impl Request {
             (1, false) => {
                 let mut board = [0; 32];
                 board.copy_from_slice(&bytes[24..56]);
-                Ask::Hello { board }
+                Ask::Hello { board, heeded: bytes[7] }
             }
             (2, false) => Ask::Permit,
             (3, advanced) => Ask::Heartbeat { advanced },
             (4, on) => Ask::Set { on },
             (5, false) => Ask::Bye,
-            (6, false) => Ask::Trip,
+            (6, lasting) => Ask::Trip { lasting },
             (7, false) => Ask::Status,
             _ => return Err(FrameError::Value),
         };
@@ -249,6 +277,7 @@ impl Answer {
             Phase::Tripped(reason) => (3, reason as u8),
         };
         bytes[16] = u8::from(self.standing.line_on) | u8::from(self.standing.line_sound) << 1;
+        bytes[17] = self.standing.stop;
         bytes[20..24].copy_from_slice(&self.standing.trips.to_le_bytes());
         bytes[24..32].copy_from_slice(&self.standing.beats.to_le_bytes());
         bytes
@@ -259,12 +288,7 @@ impl Answer {
         let bytes = check(bytes, ANSWER)?;
         let refused = match bytes[5] {
             0 => None,
-            1 => Some(Refused::Busy),
-            2 => Some(Refused::OtherBoard),
-            3 => Some(Refused::OtherUser),
-            4 => Some(Refused::NotTrusted),
-            5 => Some(Refused::Line),
-            _ => return Err(FrameError::Value),
+            number => Some(Refused::of(number).ok_or(FrameError::Value)?),
         };
         let reason = |code: u8| Reason::ALL.into_iter().find(|reason| *reason as u8 == code);
         let phase = match (bytes[6], bytes[7]) {
@@ -282,6 +306,7 @@ impl Answer {
             line_sound: bytes[16] & 2 != 0,
             trips: u32::from_le_bytes(trips),
             beats: number(bytes, 24),
+            stop: bytes[17],
         };
         Ok(Answer { sequence: number(bytes, 8), refused, standing })
     }
@@ -296,6 +321,7 @@ impl Refused {
             Refused::OtherUser => "the guard belongs to another user",
             Refused::NotTrusted => "the guard has not been asked for permission first",
             Refused::Line => "the guard cannot drive its line",
+            Refused::Stopped => "a stop was asked for: this runtime has to disarm first",
         }
     }
 }
@@ -338,14 +364,16 @@ mod tests {
     #[test]
     fn every_message_comes_back_as_it_went() {
         let asks = [
-            Ask::Hello { board: [7; 32] },
+            Ask::Hello { board: [7; 32], heeded: 0 },
+            Ask::Hello { board: [7; 32], heeded: 255 },
             Ask::Permit,
             Ask::Heartbeat { advanced: true },
             Ask::Heartbeat { advanced: false },
             Ask::Set { on: true },
             Ask::Set { on: false },
             Ask::Bye,
-            Ask::Trip,
+            Ask::Trip { lasting: true },
+            Ask::Trip { lasting: false },
             Ask::Status,
         ];
         for (at, ask) in asks.into_iter().enumerate() {
@@ -354,8 +382,9 @@ mod tests {
         }
         let phases = Reason::ALL.map(Phase::Tripped).into_iter();
         for phase in phases.chain([Phase::Waiting, Phase::Greeted, Phase::Trusted]) {
-            for refused in [None, Some(Refused::Busy), Some(Refused::Line)] {
-                let standing = Standing { phase, line_on: true, line_sound: false, trips: 3, beats: 1 << 40 };
+            for refused in Refused::ALL.map(Some).into_iter().chain([None]) {
+                let (trips, beats, stop) = (3, 1 << 40, 7);
+                let standing = Standing { phase, line_on: true, line_sound: false, trips, beats, stop };
                 let answer = Answer { sequence: 9, refused, standing };
                 assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
             }
@@ -373,7 +402,7 @@ mod tests {
             bytes[at] = byte;
             Request::decode(&bytes)
         };
-        assert_eq!(spoilt(4, 2), Err(FrameError::Version(2)));
+        assert_eq!(spoilt(4, VERSION - 1), Err(FrameError::Version(VERSION - 1)));
         for (at, byte) in [(5, 0), (5, 8), (5, 255), (6, 1), (6, 2)] {
             assert_eq!(spoilt(at, byte), Err(FrameError::Value), "byte {at} = {byte}");
         }

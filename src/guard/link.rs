@@ -3,7 +3,7 @@
 //! nobody locks.
 
 use super::frame::{Phase, Reason, Refused, Standing};
-use super::socket::wait_for;
+use super::socket::{hush, wait_for};
 use crate::bus::BusFault;
 use crate::time::{Clock, Instant, Span};
 use rustix::event::{EventfdFlags, eventfd};
@@ -25,7 +25,10 @@ pub struct Link {
     refused: AtomicU8,
     line: AtomicU8,
     trips: AtomicU32,
+    stop: AtomicU8,
     connections: AtomicU64,
+    /// A stop was asked for: the line waits, also where it is wanted on, until the robot is armed again.
+    waits: AtomicBool,
     /// A driver wants the motors to be able to run.
     wanted_on: AtomicBool,
     /// Number and level of the newest wish of a driver: `number << 1 | on`; 0: none yet.
@@ -62,6 +65,8 @@ impl Link {
             refused: AtomicU8::new(0),
             line: AtomicU8::new(0),
             trips: AtomicU32::new(0),
+            stop: AtomicU8::new(0),
+            waits: AtomicBool::new(false),
             connections: AtomicU64::new(0),
             wanted_on: AtomicBool::new(wanted_on),
             wish: AtomicU64::new(0),
@@ -91,15 +96,9 @@ impl Link {
             line_sound: line & 2 != 0,
             trips: self.trips.load(Ordering::Relaxed),
             beats: 0,
+            stop: self.stop.load(Ordering::Relaxed),
         });
-        let refused = match self.refused.load(Ordering::Relaxed) {
-            1 => Some(Refused::Busy),
-            2 => Some(Refused::OtherBoard),
-            3 => Some(Refused::OtherUser),
-            4 => Some(Refused::NotTrusted),
-            5 => Some(Refused::Line),
-            _ => None,
-        };
+        let refused = Refused::of(self.refused.load(Ordering::Relaxed));
         Seen { standing, refused, connections: self.connections.load(Ordering::Relaxed) }
     }
 
@@ -111,6 +110,14 @@ impl Link {
     /// Whether the line is wanted on.
     pub(super) fn wanted_on(&self) -> bool {
         self.wanted_on.load(Ordering::Acquire)
+    }
+
+    /// Whether the line waits for the robot to be armed.
+    pub(super) fn waits(&self) -> bool {
+        self.waits.load(Ordering::Acquire)
+    }
+    pub(super) fn wait_for_arming(&self, waits: bool) {
+        self.waits.store(waits, Ordering::Release);
     }
 
     /// A driver takes the line. A line has one owner.
@@ -190,9 +197,11 @@ impl Link {
         self.refused.store(refused.map_or(0, |refused| refused as u8), Ordering::Relaxed);
         self.line.store(u8::from(standing.line_on) | u8::from(standing.line_sound) << 1, Ordering::Relaxed);
         self.trips.store(standing.trips, Ordering::Relaxed);
+        self.stop.store(standing.stop, Ordering::Relaxed);
         self.phase.store(phase, Ordering::Release);
         // A line that is off although it is wanted on moves nothing: that robot is not drivable.
-        let follows = standing.line_sound && (standing.line_on || !self.wanted_on());
+        let may_be_off = !self.wanted_on() || self.waits();
+        let follows = standing.line_sound && (standing.line_on || may_be_off);
         if phase == TRUSTED && follows {
             self.seen.fetch_max(made.as_nanos(), Ordering::Release);
         }
@@ -216,12 +225,6 @@ const NOT_CONNECTED: u8 = u8::MAX;
 fn ring(descriptor: &OwnedFd) {
     // Full only after 2^64 rings without a look.
     let _ = rustix::io::write(descriptor, &1u64.to_ne_bytes());
-}
-
-/// Takes the rings back.
-pub(super) fn hush(descriptor: &OwnedFd) {
-    let mut count = [0; 8];
-    let _ = rustix::io::read(descriptor, &mut count); // nothing to take is as well
 }
 
 /// How the tick sees the guard.
@@ -251,7 +254,7 @@ mod tests {
     use crate::time::MonotonicClock;
 
     const WELL: Standing =
-        Standing { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0 };
+        Standing { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0, stop: 0 };
 
     #[test]
     fn a_guard_is_lost_until_it_is_seen_and_again_after_the_patience() {
@@ -263,6 +266,7 @@ mod tests {
         assert!(sight.lost(at(1_051)));
         for unwell in [
             Standing { phase: Phase::Tripped(Reason::Stalled), ..WELL },
+            Standing { phase: Phase::Tripped(Reason::Asked), stop: 3, ..WELL },
             Standing { line_on: false, ..WELL },
             Standing { line_sound: false, ..WELL },
         ] {
@@ -282,6 +286,18 @@ mod tests {
         let link = Link::new(false).unwrap();
         link.heard(&Standing { line_on: false, ..WELL }, None, at(1_000));
         assert!(!Sight::new(link, ms(50)).lost(at(1_000)));
+    }
+
+    #[test]
+    fn a_line_that_waits_for_arming_may_be_off_although_it_is_wanted_on() {
+        let link = Link::new(true).unwrap();
+        let sight = Sight::new(link.clone(), ms(50));
+        link.wait_for_arming(true);
+        link.heard(&Standing { line_on: false, ..WELL }, None, at(1_000));
+        assert!(!sight.lost(at(1_000)), "the robot can be armed");
+        link.wait_for_arming(false);
+        link.heard(&Standing { line_on: false, ..WELL }, None, at(2_000));
+        assert!(sight.lost(at(2_000)));
     }
 
     #[test]

@@ -12,7 +12,9 @@
 //! enable line, and it does not make a runtime drive. It only takes away.
 
 pub mod frame;
+mod heeding;
 mod link;
+pub mod place;
 mod post;
 mod pulse;
 pub mod socket;

@@ -61,7 +61,7 @@ impl Drop for HeldLine {
 /// Something worth telling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The guard's account changed from the first to the second, in its phase, its line or its trips.
+    /// The guard's account changed from the first to the second, in more than its heartbeats.
     Changed(Standing, Standing),
     /// A request was refused.
     Refused(Refused),
@@ -117,9 +117,8 @@ impl Post {
             self.guard.look(self.clock.now());
             self.drive();
             let standing = self.guard.standing(self.line_sound);
-            if (standing.phase, standing.line_on, standing.line_sound, standing.trips)
-                != (told.phase, told.line_on, told.line_sound, told.trips)
-            {
+            // All but the heartbeats, of which there are many.
+            if (Standing { beats: told.beats, ..standing }) != told {
                 tell(Event::Changed(told, standing));
                 told = standing;
             }
@@ -224,7 +223,7 @@ mod tests {
         let line = HeldLine::take(Box::new(FakeGpio::new(Arc::new(SimClock::new()))), hold).unwrap();
         let (end, go) = UnixStream::pair().unwrap();
         let guard = Guard::new(&hold, Span::from_millis(50), [0; 32]);
-        let listener = listen_at(&path).unwrap();
+        let (place, listener) = listen_at(&path).unwrap();
         let mut post = Post::new(guard, line, listener, end.into(), Arc::new(MonotonicClock));
         let caller = connect_to(&path).unwrap();
         assert_eq!(post.wait(), Stir { end: false, knock: true });
@@ -235,6 +234,7 @@ mod tests {
         assert_eq!(post.wait(), Stir { end: false, knock: true });
         drop(go);
         assert!(post.wait().end);
-        std::fs::remove_file(&path).unwrap();
+        drop(place);
+        std::fs::remove_file(path.with_extension("sock.lock")).unwrap();
     }
 }

@@ -5,10 +5,13 @@
 //!
 //! It connects, greets and asks for permission by itself, again and again. That drives nothing: the
 //! tick stands still until the guard was seen well, and the line goes on when a driver asks for it.
+//!
+//! Where a stop was asked for, it has the tick disarm and greets again when that is done. A line that
+//! it restores itself then waits until the robot is armed.
 
-use super::frame::{Answer, Ask, LENGTH, Phase, Reason, Refused, Request};
-use super::link::hush;
-use super::socket::{Heard, connect_to, hear, say_to, wait_for};
+use super::frame::{Answer, Ask, LENGTH, Phase, Refused, Request};
+use super::heeding::{Heeding, Todo};
+use super::socket::{Heard, connect_to, hear, hush, say_to, wait_for};
 use super::{BEATS_IN_PATIENCE, BoardDigest, Hold, Link};
 use crate::board::plan::GuardHold;
 use crate::rt::descriptors::own_table;
@@ -135,6 +138,8 @@ struct Heart {
     wish: Option<(u64, u64)>,
     progress: Progress,
     advanced: bool,
+    /// A stop that was asked for.
+    heeding: Heeding,
     /// Not before this is a guard greeted that has refused or taken the line back.
     greet_at: Instant,
 }
@@ -160,6 +165,7 @@ impl Heart {
             wish: None,
             progress: Progress::default(),
             advanced: false,
+            heeding: Heeding::default(),
             greet_at: Instant::ZERO,
         }
     }
@@ -191,8 +197,14 @@ impl Heart {
             self.link.connected();
             self.greet_at = now;
             self.greet(now);
+        } else if self.heeding.is_under_way() {
+            self.heed(now);
         } else if self.link.is_trusted() {
-            self.advanced = self.progress.made(&self.vitals.look());
+            let signs = self.vitals.look();
+            if signs.is_armed() {
+                self.link.wait_for_arming(false);
+            }
+            self.advanced = self.progress.made(&signs);
             let advanced = self.advanced;
             self.say(Ask::Heartbeat { advanced });
         } else if now >= self.greet_at {
@@ -202,13 +214,32 @@ impl Heart {
 
     fn greet(&mut self, now: Instant) {
         self.greet_at = now + GREET_AGAIN;
-        self.say(Ask::Hello { board: self.plan.board });
+        self.say(Ask::Hello { board: self.plan.board, heeded: self.heeding.heeded() });
+    }
+
+    /// A stop is under way: greets when the robot has disarmed, and not before.
+    fn heed(&mut self, now: Instant) {
+        match self.heeding.look(&self.vitals.look()) {
+            Todo::Nothing => {}
+            Todo::Disarm => self.disarm(),
+            Todo::Say => self.greet(now),
+        }
+    }
+
+    /// Has the tick disarm, for the stop that is under way.
+    fn disarm(&mut self) {
+        self.requests.disarm.store(true, Ordering::Release);
+        self.heeding.asked(&self.vitals.look()); // after it: the slot that is under way may have missed it
+        self.link.wait_for_arming(self.restores());
     }
 
     /// A driver's wish goes out once, as soon as the guard trusts this runtime. One that is late is
     /// withdrawn by the driver itself.
     fn pass_on_wish(&mut self) {
         let Some((number, on)) = self.link.pending() else { return };
+        if on && self.link.waits() {
+            return self.link.answer(number, true); // it goes on when the robot is armed
+        }
         if self.link.is_trusted() && self.wish.is_none_or(|(sent, _)| sent != number) {
             let sequence = self.say(Ask::Set { on });
             self.wish = Some((number, sequence));
@@ -220,10 +251,15 @@ impl Heart {
     /// driver chip goes on where it was, once commands reach the motors' bus again. So does a line
     /// that no driver asks for.
     fn restore(&mut self) {
-        let ours = self.plan.alone || self.plan.hold.kind == GuardHold::Enable;
-        if ours && self.advanced && self.link.wanted_on() && self.link.pending().is_none() {
+        let wanted = self.link.wanted_on() && !self.link.waits() && self.link.pending().is_none();
+        if self.restores() && self.advanced && wanted {
             self.say(Ask::Set { on: true });
         }
+    }
+
+    /// Whether the line goes on again by this thread and not by a driver.
+    fn restores(&self) -> bool {
+        self.plan.alone || self.plan.hold.kind == GuardHold::Enable
     }
 
     fn wait(&self) {
@@ -258,17 +294,16 @@ impl Heart {
         {
             self.link.answer(number, answer.refused.is_none());
         }
+        // The robot was to stand: it does, until a person arms it.
+        if answer.refused != Some(Refused::Busy) && self.heeding.hear(answer.standing.stop) == Todo::Disarm {
+            self.disarm();
+        }
         match answer.standing.phase {
             // Unasked, or in answer to a hello.
             Phase::Greeted if answer.refused.is_none() => {
                 self.say(Ask::Permit);
             }
             Phase::Trusted if !answer.standing.line_on => self.restore(),
-            Phase::Tripped(Reason::Asked) if answer.refused != Some(Refused::Busy) => {
-                // Somebody wanted this robot to stand: it does, until somebody arms it.
-                self.requests.disarm.store(true, Ordering::Release);
-                self.greet_at = self.clock.now();
-            }
             Phase::Tripped(_) if answer.refused.is_some() => self.greet_at = self.clock.now(),
             _ => {}
         }
@@ -278,6 +313,7 @@ impl Heart {
     fn part(&mut self) {
         self.connection = None;
         self.wish = None;
+        self.heeding = Heeding::default(); // another guard counts its stops anew
         self.link.lost();
         self.next = self.clock.now() + CONNECT_AGAIN;
     }

@@ -2,13 +2,13 @@
 //! all, and the end of either side is seen by the other at once.
 
 use super::frame::{Answer, Ask, LENGTH, Request};
+use super::place::{Place, open};
 use crate::time::{Clock, MonotonicClock, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
-    listen, recv, send, socket_with, sockopt::socket_peercred,
+    RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, connect, recv, send,
+    sockopt::socket_peercred,
 };
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -20,36 +20,17 @@ pub const GUARD_SOCKET: &str = "/run/ganglion/guard.sock";
 /// Connections that may wait to be accepted: a runtime, a safe-stop and a person.
 const BACKLOG: i32 = 4;
 
-fn open() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
-}
-
-/// Listens at `path`, for its owner and its group. A socket that a dead process left behind is
-/// replaced; one that somebody listens on is not.
-pub fn listen_at(path: &Path) -> io::Result<OwnedFd> {
-    let address = SocketAddrUnix::new(path)?;
-    if is_stale(path) {
-        std::fs::remove_file(path)?;
-    }
-    let socket = open()?;
-    bind(&socket, &address)?;
-    // Before anybody is listened to: whoever connects earlier than this is refused.
-    rustix::fs::chmod(path, Mode::from_raw_mode(0o660))?;
-    listen(&socket, BACKLOG)?;
-    Ok(socket)
-}
-
-/// Whether a socket stands at `path` that nobody listens on.
-pub fn is_stale(path: &Path) -> bool {
-    use std::os::unix::fs::FileTypeExt;
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    is_socket && matches!(connect_to(path), Err(error) if error.kind() == io::ErrorKind::ConnectionRefused)
+/// Listens at `path`, for its owner and its group, for as long as the place is kept. A socket that a dead process left
+/// behind is replaced; one that a process listens on is not.
+pub fn listen_at(path: &Path) -> io::Result<(Place, OwnedFd)> {
+    let mut place = Place::take(path)?;
+    let socket = place.listen(SocketType::SEQPACKET, BACKLOG)?;
+    Ok((place, socket))
 }
 
 /// Connects to the socket at `path`. On a Unix socket that is done at once or refused.
 pub fn connect_to(path: &Path) -> io::Result<OwnedFd> {
-    let socket = open()?;
+    let socket = open(SocketType::SEQPACKET)?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
 }
@@ -126,7 +107,14 @@ pub fn wait_for(descriptors: &[impl AsFd], longest: Span) -> bool {
     poll(&mut waited_for, Some(&timespec(longest))).is_ok_and(|ready| ready > 0)
 }
 
-pub(super) fn timespec(span: Span) -> Timespec {
+/// Takes back every ring of an event descriptor that does not block.
+pub fn hush(bell: &OwnedFd) {
+    let mut count = [0; 8];
+    let _ = rustix::io::read(bell, &mut count); // nothing to take is as well
+}
+
+/// A span as the kernel takes it.
+pub fn timespec(span: Span) -> Timespec {
     let nanos = span.as_nanos();
     Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }
 }
@@ -142,7 +130,7 @@ mod tests {
     #[test]
     fn messages_keep_their_borders_and_the_end_is_seen() {
         let path = path("borders");
-        let listener = listen_at(&path).unwrap();
+        let (place, listener) = listen_at(&path).unwrap();
         assert!(next_of(&listener).is_none());
         let here = connect_to(&path).unwrap();
         let there = next_of(&listener).unwrap();
@@ -156,32 +144,8 @@ mod tests {
         drop(here);
         assert_eq!(hear(&there, &mut buffer), Heard::Closed);
         assert!(!say_to(&there, b"x"), "and no SIGPIPE");
-        std::fs::remove_file(&path).unwrap();
-    }
-
-    #[test]
-    fn what_a_dead_process_left_is_replaced_and_a_live_one_is_not() {
-        let path = path("stale");
-        drop(listen_at(&path).unwrap());
-        assert!(is_stale(&path));
-        let living = listen_at(&path).unwrap();
-        assert!(!is_stale(&path));
-        assert_eq!(listen_at(&path).unwrap_err().kind(), io::ErrorKind::AddrInUse);
-        drop(living);
-        std::fs::remove_file(&path).unwrap();
-        std::fs::write(&path, "a file").unwrap();
-        assert!(listen_at(&path).is_err(), "a file is not ours to remove");
-        assert_eq!(std::fs::read(&path).unwrap(), b"a file");
-        std::fs::remove_file(&path).unwrap();
-    }
-
-    #[test]
-    fn the_socket_is_for_the_owner_and_the_group() {
-        use std::os::unix::fs::PermissionsExt;
-        let path = path("mode");
-        let _listener = listen_at(&path).unwrap();
-        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o660);
-        std::fs::remove_file(&path).unwrap();
+        drop(place);
+        assert!(!path.exists());
+        std::fs::remove_file(path.with_extension("sock.lock")).unwrap();
     }
 }

@@ -22,12 +22,15 @@ pub struct Permit {
 ///             1 hello            2 permit
 ///   Waiting ----------> Greeted -----------> Trusted
 ///      ^                |  ^                    |
-///      +--- 3 leave ----+  | 1 hello            | 4 trip: closed, silent, stalled, asked
+///      +--- 3 leave ----+  | 1 hello            | 4 trip: closed, silent, stalled
 ///                          |                    v 3 leave: ended
-///                          +---------------- Tripped
+///                          +---------------- Tripped <---- from any state: 5 stop: asked
 /// ```
 ///
-/// Tripped is left by a new hello only, and the line goes on again only after a new permission.
+/// Tripped is left by a new hello only, and the line goes on again only after a new permission. From
+/// Tripped because a stop was asked for leads no hello but one that has heeded this very stop: its
+/// runtime was told of it and has disarmed since. Neither the end of a connection nor a leave, nor a
+/// runtime that says hello for the first time, makes a stop forgotten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// Nobody is guarded; the line is off.
@@ -51,13 +54,15 @@ pub struct Guard {
     holder: Option<usize>,
     trips: u32,
     beats: u64,
+    /// Number of the newest stop that was asked for, 1 to 255 and again; 0: none yet.
+    stop: u8,
 }
 
 impl Guard {
     /// A guard of `board`, with the line off.
     pub fn new(hold: &Hold, patience: Span, board: BoardDigest) -> Guard {
         let settle = hold.settle(patience);
-        Guard { state: State::Waiting, board, patience, settle, holder: None, trips: 0, beats: 0 }
+        Guard { state: State::Waiting, board, patience, settle, holder: None, trips: 0, beats: 0, stop: 0 }
     }
 
     /// Where it stands.
@@ -83,7 +88,14 @@ impl Guard {
             State::Trusted(_) => Phase::Trusted,
             State::Tripped(reason) => Phase::Tripped(reason),
         };
-        Standing { phase, line_on: self.line_on(), line_sound, trips: self.trips, beats: self.beats }
+        let (trips, beats) = (self.trips, self.beats);
+        let stop = if self.is_stopped() { self.stop } else { 0 };
+        Standing { phase, line_on: self.line_on(), line_sound, trips, beats, stop }
+    }
+
+    /// Whether a stop was asked for that no runtime has heeded yet.
+    fn is_stopped(&self) -> bool {
+        self.state == State::Tripped(Reason::Asked)
     }
 
     /// When to [`look`](Guard::look) next if nothing is heard.
@@ -121,15 +133,15 @@ impl Guard {
     pub fn hear(&mut self, seat: usize, own: bool, request: &Request, now: Instant) -> Result<(), Refused> {
         match request.ask {
             Ask::Status => Ok(()),
-            Ask::Trip => {
-                if matches!(self.state, State::Greeted | State::Trusted(_)) {
-                    self.trip(Reason::Asked);
+            Ask::Trip { lasting } => {
+                if lasting || self.holder.is_some() {
+                    self.ask_stop();
                 }
                 Ok(())
             }
             Ask::Hello { .. } if !own => Err(Refused::OtherUser),
-            Ask::Hello { board } if board != self.board => Err(Refused::OtherBoard),
-            Ask::Hello { .. } => self.hello(seat),
+            Ask::Hello { board, .. } if board != self.board => Err(Refused::OtherBoard),
+            Ask::Hello { heeded, .. } => self.hello(seat, heeded),
             _ if !self.is_holder(seat) => Err(Refused::NotTrusted),
             Ask::Permit => self.permit(now),
             Ask::Heartbeat { advanced } => self.beat(advanced, request.stamp.min(now), now),
@@ -142,12 +154,15 @@ impl Guard {
     }
 
     /// 1: a runtime that is known. From [`State::Trusted`] a hello takes the line back first: whoever
-    /// begins anew has forgotten what it had on.
-    fn hello(&mut self, seat: usize) -> Result<(), Refused> {
+    /// begins anew has forgotten what it had on. One that has not heeded a stop is known, and no more.
+    fn hello(&mut self, seat: usize, heeded: u8) -> Result<(), Refused> {
         if self.holder.is_some_and(|holder| holder != seat) {
             return Err(Refused::Busy);
         }
         self.holder = Some(seat);
+        if self.is_stopped() && heeded != self.stop {
+            return Err(Refused::Stopped);
+        }
         self.state = State::Greeted;
         Ok(())
     }
@@ -198,6 +213,15 @@ impl Guard {
         };
     }
 
+    /// 5: at once, from wherever. Each stop has to be heeded for itself.
+    fn ask_stop(&mut self) {
+        self.stop = self.stop.checked_add(1).unwrap_or(1);
+        match self.state {
+            State::Greeted | State::Trusted(_) => self.trip(Reason::Asked),
+            State::Waiting | State::Tripped(_) => self.state = State::Tripped(Reason::Asked),
+        }
+    }
+
     /// 4: at once, from wherever.
     fn trip(&mut self, reason: Reason) {
         self.trips = self.trips.saturating_add(1);
@@ -213,6 +237,8 @@ mod tests {
     use crate::fixture::{at, ms};
 
     const BOARD: BoardDigest = [1; 32];
+    const HELLO: Ask = Ask::Hello { board: BOARD, heeded: 0 };
+    const STOP: Ask = Ask::Trip { lasting: true };
     const PATIENCE: Span = Span::from_millis(100);
 
     struct Rig {
@@ -229,7 +255,7 @@ mod tests {
         /// A runtime at seat 0 that is trusted, with the line on and settled.
         fn driving(kind: GuardHold) -> Rig {
             let mut rig = Rig::new(kind);
-            for ask in [Ask::Hello { board: BOARD }, Ask::Permit, Ask::Set { on: true }] {
+            for ask in [HELLO, Ask::Permit, Ask::Set { on: true }] {
                 assert_eq!(rig.ask(ask), Ok(()));
             }
             for _ in 0..100 {
@@ -264,7 +290,7 @@ mod tests {
         assert_eq!(rig.ask(Ask::Set { on: true }), Err(Refused::NotTrusted));
         assert_eq!(rig.ask(Ask::Permit), Err(Refused::NotTrusted));
         assert_eq!(rig.ask(Ask::Heartbeat { advanced: true }), Err(Refused::NotTrusted));
-        assert_eq!(rig.ask(Ask::Hello { board: BOARD }), Ok(()));
+        assert_eq!(rig.ask(HELLO), Ok(()));
         assert_eq!(rig.ask(Ask::Set { on: true }), Err(Refused::NotTrusted));
         assert_eq!(rig.ask(Ask::Permit), Ok(()));
         assert!(!rig.guard.line_on());
@@ -275,11 +301,10 @@ mod tests {
     #[test]
     fn only_one_runtime_of_this_board_and_user() {
         let mut rig = Rig::new(GuardHold::Enable);
-        let hello = Ask::Hello { board: BOARD };
-        assert_eq!(rig.ask(Ask::Hello { board: [2; 32] }), Err(Refused::OtherBoard));
-        assert_eq!(rig.ask_from(0, false, hello), Err(Refused::OtherUser));
-        assert_eq!(rig.ask_from(0, true, hello), Ok(()));
-        assert_eq!(rig.ask_from(1, true, hello), Err(Refused::Busy));
+        assert_eq!(rig.ask(Ask::Hello { board: [2; 32], heeded: 0 }), Err(Refused::OtherBoard));
+        assert_eq!(rig.ask_from(0, false, HELLO), Err(Refused::OtherUser));
+        assert_eq!(rig.ask_from(0, true, HELLO), Ok(()));
+        assert_eq!(rig.ask_from(1, true, HELLO), Err(Refused::Busy));
         assert_eq!(rig.ask_from(1, true, Ask::Permit), Err(Refused::NotTrusted));
         assert_eq!(rig.ask(Ask::Permit), Ok(()));
         assert_eq!(rig.ask(Ask::Set { on: true }), Ok(()));
@@ -287,7 +312,7 @@ mod tests {
         assert!(rig.guard.line_on(), "another's end is nothing to the guard");
         rig.guard.gone(0);
         assert_eq!(rig.tripped(), Some(Reason::Closed));
-        assert_eq!(rig.ask_from(1, true, hello), Ok(()), "the next one may come");
+        assert_eq!(rig.ask_from(1, true, HELLO), Ok(()), "the next one may come");
     }
 
     #[test]
@@ -296,7 +321,7 @@ mod tests {
         let deaths: [Death; 5] = [
             ("closed", |rig| rig.guard.gone(0), Reason::Closed),
             ("silent", |rig| rig.pass(101), Reason::Silent),
-            ("asked", |rig| assert_eq!(rig.ask_from(3, false, Ask::Trip), Ok(())), Reason::Asked),
+            ("asked", |rig| assert_eq!(rig.ask_from(3, false, STOP), Ok(())), Reason::Asked),
             ("ended", |rig| assert_eq!(rig.ask(Ask::Bye), Ok(())), Reason::Ended),
             (
                 "stalled",
@@ -319,7 +344,8 @@ mod tests {
                     assert_eq!(rig.ask(ask), Err(Refused::NotTrusted), "{name}: {ask:?}");
                     assert!(!rig.guard.line_on(), "{name}: {ask:?}");
                 }
-                for ask in [Ask::Hello { board: BOARD }, Ask::Permit] {
+                let hello = Ask::Hello { board: BOARD, heeded: rig.guard.standing(true).stop };
+                for ask in [hello, Ask::Permit] {
                     assert_eq!(rig.ask(ask), Ok(()), "{name}: {ask:?}");
                     assert!(!rig.guard.line_on(), "{name}: {ask:?}");
                 }
@@ -387,6 +413,88 @@ mod tests {
             let _ = rig.ask(Ask::Heartbeat { advanced: false });
         }
         assert_eq!(rig.tripped(), Some(Reason::Stalled));
+    }
+
+    /// A guard in every state, with whether a runtime is connected at seat 0.
+    fn everywhere() -> Vec<(&'static str, Rig, bool)> {
+        let mut greeted = Rig::new(GuardHold::Enable);
+        assert_eq!(greeted.ask(HELLO), Ok(()));
+        let tripped = |die: fn(&mut Rig)| {
+            let mut rig = Rig::driving(GuardHold::Enable);
+            die(&mut rig);
+            rig
+        };
+        vec![
+            ("waiting", Rig::new(GuardHold::Enable), false),
+            ("greeted", greeted, true),
+            ("trusted", Rig::driving(GuardHold::Enable), true),
+            ("silent", tripped(|rig| rig.pass(101)), true),
+            ("closed", tripped(|rig| rig.guard.gone(0)), false),
+            ("ended", tripped(|rig| assert_eq!(rig.ask(Ask::Bye), Ok(()))), false),
+            ("asked", tripped(|rig| assert_eq!(rig.ask_from(3, false, STOP), Ok(()))), true),
+        ]
+    }
+
+    #[test]
+    fn a_stop_outlives_every_state_until_a_runtime_has_heeded_it() {
+        for (name, mut rig, _) in everywhere() {
+            assert_eq!(rig.ask_from(3, false, STOP), Ok(()), "{name}");
+            let stop = rig.guard.standing(true).stop;
+            assert!(stop > 0 && !rig.guard.line_on(), "{name}");
+            let forgets: [fn(&mut Rig); 6] = [
+                |_| (),
+                |rig| rig.guard.gone(0),
+                |rig| rig.pass(60_000),
+                |rig| _ = rig.ask(Ask::Bye),
+                |rig| _ = rig.ask_from(3, false, Ask::Trip { lasting: false }),
+                |rig| _ = rig.ask(HELLO),
+            ];
+            for forget in forgets {
+                forget(&mut rig);
+                let pending = rig.guard.standing(true).stop;
+                for heeded in (0..=u8::MAX).filter(|heeded| *heeded != pending) {
+                    let hello = Ask::Hello { board: BOARD, heeded };
+                    assert_eq!(rig.ask(hello), Err(Refused::Stopped), "{name}: {heeded}");
+                    for ask in [Ask::Permit, Ask::Set { on: true }, Ask::Heartbeat { advanced: true }] {
+                        assert_eq!(rig.ask(ask), Err(Refused::NotTrusted), "{name}");
+                    }
+                    assert_eq!((rig.tripped(), rig.guard.line_on()), (Some(Reason::Asked), false), "{name}");
+                }
+            }
+            let heeded = rig.guard.standing(true).stop;
+            for ask in [Ask::Hello { board: BOARD, heeded }, Ask::Permit, Ask::Set { on: true }] {
+                assert_eq!(rig.ask(ask), Ok(()), "{name}: {ask:?}");
+            }
+            assert!(rig.guard.line_on() && rig.guard.standing(true).stop == 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn each_stop_is_heeded_for_itself() {
+        let mut rig = Rig::driving(GuardHold::Enable);
+        for _ in 0..600 {
+            assert_eq!(rig.ask_from(3, false, STOP), Ok(()));
+            let first = rig.guard.standing(true).stop;
+            assert_eq!(rig.ask_from(3, false, STOP), Ok(()));
+            let late = Ask::Hello { board: BOARD, heeded: first };
+            assert_eq!(rig.ask(late), Err(Refused::Stopped), "it was on its way when the second stop came");
+            let heeded = rig.guard.standing(true).stop;
+            assert!(heeded != 0 && heeded != first);
+            assert_eq!(rig.ask(Ask::Hello { board: BOARD, heeded }), Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_is_asked_after_an_end_does_not_last() {
+        for (name, mut rig, connected) in everywhere() {
+            let before = rig.guard.state();
+            assert_eq!(rig.ask_from(3, false, Ask::Trip { lasting: false }), Ok(()));
+            assert!(!rig.guard.line_on(), "{name}");
+            match connected {
+                true => assert_eq!(rig.tripped(), Some(Reason::Asked), "{name}: whoever is there is stopped"),
+                false => assert_eq!(rig.guard.state(), before, "{name}"),
+            }
+        }
     }
 
     #[test]

@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 const BOARD: [u8; 32] = [9; 32];
+const HELLO: Ask = Ask::Hello { board: BOARD, heeded: 0 };
+const STOP: Ask = Ask::Trip { lasting: true };
 const HOLD: Hold = Hold { line: Line(11), on_high: true, kind: GuardHold::Enable };
 /// Long enough for a loaded machine, short enough to wait for.
 const PATIENCE: Span = Span::from_millis(400);
@@ -62,12 +64,13 @@ impl Stand {
 
     fn at(socket: PathBuf, patience: Span) -> Stand {
         let levels = Levels::default();
-        let listener = listen_at(&socket).unwrap();
+        let (place, listener) = listen_at(&socket).unwrap();
         let (end, ended) = UnixStream::pair().unwrap();
         let line = HeldLine::take(Box::new(Remembers(levels.clone())), HOLD).unwrap();
         let guard = Guard::new(&HOLD, patience, BOARD);
         let thread = std::thread::spawn(move || {
             Post::new(guard, line, listener, ended.into(), Arc::new(MonotonicClock)).stand(|_| ());
+            drop(place);
         });
         Stand { socket, levels, end: Some(end), thread: Some(thread) }
     }
@@ -92,6 +95,7 @@ impl Drop for Stand {
     fn drop(&mut self) {
         self.end();
         let _ = std::fs::remove_file(&self.socket);
+        let _ = std::fs::remove_file(self.socket.with_extension("sock.lock"));
     }
 }
 
@@ -138,7 +142,7 @@ impl Talk {
     }
 
     fn drive(&mut self) {
-        for ask in [Ask::Hello { board: BOARD }, Ask::Permit, Ask::Set { on: true }] {
+        for ask in [HELLO, Ask::Permit, Ask::Set { on: true }] {
             assert_eq!(self.ask(ask).refused, None, "{ask:?}");
         }
     }
@@ -197,8 +201,8 @@ fn what_is_no_runtime_of_ours_is_sent_away_and_changes_nothing() {
         assert!(talk.ask(Ask::Heartbeat { advanced: true }).standing.line_on);
     }
     let mut other = Talk::with(&stand);
-    assert_eq!(other.ask(Ask::Hello { board: [1; 32] }).refused, Some(Refused::OtherBoard));
-    assert_eq!(other.ask(Ask::Hello { board: BOARD }).refused, Some(Refused::Busy));
+    assert_eq!(other.ask(Ask::Hello { board: [1; 32], heeded: 0 }).refused, Some(Refused::OtherBoard));
+    assert_eq!(other.ask(HELLO).refused, Some(Refused::Busy));
     assert_eq!(other.ask(Ask::Set { on: true }).refused, Some(Refused::NotTrusted));
     // More idle callers than there are seats do not push the runtime from its own.
     let crowd: Vec<OwnedFd> = (0..12).filter_map(|_| connect_to(&stand.socket).ok()).collect();
@@ -212,12 +216,38 @@ fn anybody_may_take_the_line_from_the_runtime_and_only_the_runtime_gets_it_back(
     let stand = Stand::begin(LONG);
     let mut talk = Talk::with(&stand);
     talk.drive();
-    let answer = ask_once(&stand.socket, Ask::Trip, SOON).unwrap();
+    let answer = ask_once(&stand.socket, STOP, SOON).unwrap();
     assert_eq!((answer.refused, answer.standing.phase), (None, Phase::Tripped(Reason::Asked)));
     assert!(!answer.standing.line_on, "it is off before the answer goes out");
     assert_eq!(talk.ask(Ask::Set { on: true }).refused, Some(Refused::NotTrusted));
-    talk.drive();
+    let heeded = answer.standing.stop;
+    for ask in [Ask::Hello { board: BOARD, heeded }, Ask::Permit, Ask::Set { on: true }] {
+        assert_eq!(talk.ask(ask).refused, None, "{ask:?}");
+    }
     assert_eq!(stand.levels(), [false, true, false, true]);
+}
+
+#[test]
+fn a_stop_outlives_the_runtime_that_it_was_for_and_every_one_that_has_not_disarmed() {
+    let stand = Stand::begin(PATIENCE);
+    let mut talk = Talk::with(&stand);
+    talk.drive();
+    soon("silent", || stand.phase() == Phase::Tripped(Reason::Silent));
+    // The line is off already: the stop is for what comes after.
+    assert!(ask_once(&stand.socket, STOP, SOON).unwrap().refused.is_none());
+    for _ in 0..3 {
+        let answer = talk.ask(HELLO);
+        assert_eq!(answer.refused, Some(Refused::Stopped));
+        assert_eq!(answer.standing.phase, Phase::Tripped(Reason::Asked));
+        assert_eq!(talk.ask(Ask::Permit).refused, Some(Refused::NotTrusted));
+        talk = Talk::with(&stand); // another process, after the end of the first
+        soon("let in", || talk.ask(HELLO).refused != Some(Refused::Busy));
+    }
+    let heeded = talk.ask(Ask::Status).standing.stop;
+    for ask in [Ask::Hello { board: BOARD, heeded }, Ask::Permit, Ask::Set { on: true }] {
+        assert_eq!(talk.ask(ask).refused, None, "{ask:?}");
+    }
+    assert_eq!(stand.levels()[..4], [false, true, false, true]);
 }
 
 /// Wires that have the guard's line and another one, and must not be asked for the guard's.
@@ -341,7 +371,7 @@ fn a_robot_whose_guard_was_tripped_by_hand_is_disarmed() {
     let stand = Stand::begin(LONG);
     let side = Side::of(&stand);
     soon("trusted", || side.link.is_trusted());
-    ask_once(&stand.socket, Ask::Trip, SOON).unwrap();
+    ask_once(&stand.socket, STOP, SOON).unwrap();
     soon("disarmed", || side.requests.disarm.load(Ordering::Acquire));
     soon("trusted again, and still", || side.link.is_trusted());
     assert_eq!(stand.levels(), [false]);

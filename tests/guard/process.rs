@@ -1,133 +1,13 @@
 //! The built program: a guard and a runtime as two processes, killed, stopped and started again; the
 //! control socket and the service manager's socket as their users meet them.
 
-use crate::cli::{err, ganglion, out, output, send, watching};
+use super::place::{Place, SOON, soon};
+use crate::cli::{ENDING, Running, err, is_not_stopped_by_a_terminal, out, output};
 use rustix::process::Signal;
-use serde_json::Value;
+use std::cell::Cell;
 use std::os::unix::net::UnixDatagram;
-use std::path::PathBuf;
-use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
-
-/// How long a test waits for what must come, on a machine that does other things as well.
-const SOON: Duration = Duration::from_secs(60);
-
-/// A place of its own for sockets and a board; ends what was started in it.
-struct Place {
-    folder: PathBuf,
-    children: Vec<Child>,
-}
-
-impl Place {
-    /// A simulated board whose guard has this patience.
-    fn new(patience_ms: u32) -> Place {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("ganglion-guard-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let guard = format!("[guard]\nholds = \"reset\"\npatience_ms = {patience_ms}.0\nrequired = true\n");
-        let board = format!("inherits = \"sim\"\n{guard}[safety]\nauto_arm = false\n");
-        std::fs::write(folder.join("board.toml"), board).unwrap();
-        Place { folder, children: Vec::new() }
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.folder.join(name).to_str().unwrap().to_string()
-    }
-
-    fn start(&mut self, child: Child) -> usize {
-        self.children.push(child);
-        self.children.len() - 1
-    }
-
-    fn guard(&mut self) -> usize {
-        let (board, socket) = (self.path("board.toml"), self.path("guard"));
-        let child = ganglion(&["guard", "--board", &board, "--socket", &socket])
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let guard = self.start(child);
-        soon("the guard listens", || output(&["guard", "--status", "--socket", &socket]).status.success());
-        guard
-    }
-
-    fn runtime(&mut self, more: &[&str]) -> usize {
-        let [board, guard, control] = ["board.toml", "guard", "control"].map(|name| self.path(name));
-        let mut arguments = vec![
-            "run",
-            "--board",
-            &board,
-            "--guard",
-            &guard,
-            "--control",
-            &control,
-            "--for",
-            "600s",
-            "--json",
-        ];
-        arguments.extend(more);
-        let runtime = watching(&arguments);
-        let runtime = self.start(runtime);
-        soon("the runtime listens", || output(&["status", "--socket", &control]).status.success());
-        runtime
-    }
-
-    fn of_guard(&self) -> Value {
-        let asked = output(&["guard", "--status", "--json", "--socket", &self.path("guard")]);
-        serde_json::from_str(out(&asked).trim()).unwrap_or(Value::Null)
-    }
-
-    fn of_runtime(&self) -> Value {
-        let asked = output(&["status", "--json", "--socket", &self.path("control")]);
-        serde_json::from_str(out(&asked).trim()).unwrap_or(Value::Null)
-    }
-
-    /// Whether the runtime stands because of its guard.
-    fn guard_lost(&self) -> bool {
-        let causes = self.of_runtime()["causes"].clone();
-        causes.as_array().is_some_and(|causes| causes.contains(&"guard-lost".into()))
-    }
-
-    fn ask(&self, verb: &[&str]) -> std::process::Output {
-        let socket = self.path("control");
-        output(&[verb, &["--socket", &socket]].concat())
-    }
-
-    /// The robot is armed and its guard well.
-    fn arm(&self) {
-        let armed = self.ask(&["arm", "--wait", "60s"]);
-        assert_eq!(armed.status.code(), Some(0), "{}", err(&armed));
-        assert!(!self.guard_lost());
-    }
-
-    fn send(&self, child: usize, signal: Signal) {
-        send(&self.children[child], &[signal]);
-    }
-
-    fn ended(&mut self, child: usize) -> Option<i32> {
-        self.children[child].wait().unwrap().code()
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-        let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-fn soon(what: &str, mut holds: impl FnMut() -> bool) {
-    let until = Instant::now() + SOON;
-    while !holds() {
-        assert!(Instant::now() < until, "{what}: not within {} s", SOON.as_secs());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
+use std::process::Stdio;
+use std::time::Duration;
 
 #[test]
 fn a_killed_runtime_is_seen_at_once_whatever_the_patience() {
@@ -216,20 +96,23 @@ fn what_is_asked_from_outside_is_done_or_refused_with_its_reasons() {
 fn systemd_hears_ready_life_and_the_end() {
     let mut place = Place::new(1_000);
     let manager = UnixDatagram::bind(place.folder.join("notify")).unwrap();
-    manager.set_read_timeout(Some(SOON)).unwrap();
+    // As systemd does: silent for no longer than the runtime has asked for, which it does before it teaches its field.
+    let patience = Cell::new(SOON);
     let hear = || {
+        manager.set_read_timeout(Some(patience.get())).unwrap();
         let mut text = [0; 4096];
         let length = manager.recv(&mut text).expect("the runtime says something");
-        String::from_utf8_lossy(&text[..length]).trim().to_string()
+        let said = String::from_utf8_lossy(&text[..length]).trim().to_string();
+        let longer = said.strip_prefix("EXTEND_TIMEOUT_USEC=").and_then(|text| text.parse().ok());
+        patience.set(longer.map_or(SOON, Duration::from_micros));
+        said
     };
     let [board, guard] = ["board.toml", "guard"].map(|name| place.path(name));
-    let runtime = ganglion(&["run", "--board", &board, "--guard", &guard, "--for", "600s"])
-        .env("NOTIFY_SOCKET", place.folder.join("notify"))
-        .env("WATCHDOG_USEC", "400000")
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let notify = place.folder.join("notify");
+    let runtime =
+        Running::start(&["run", "--board", &board, "--guard", &guard, "--for", "600s"], |command| {
+            command.env("NOTIFY_SOCKET", notify).env("WATCHDOG_USEC", "400000").stdout(Stdio::null());
+        });
     let runtime = place.start(runtime);
     // Without its guard it is alive, and not ready; it says what is missing.
     let mut early = Vec::new();
@@ -250,6 +133,52 @@ fn systemd_hears_ready_life_and_the_end() {
     place.send(runtime, Signal::TERM);
     while hear() != "STOPPING=1" {}
     assert_eq!(place.ended(runtime), Some(0));
+}
+
+#[test]
+fn every_signal_that_ends_a_guard_takes_its_line_and_none_of_a_terminal_stops_it() {
+    for signal in ENDING {
+        let mut place = Place::new(1_000);
+        let guard = place.guard();
+        is_not_stopped_by_a_terminal(&place.children[guard]);
+        place.send(guard, signal);
+        let said = place.said(guard);
+        assert_eq!(said.status.code(), Some(0), "{signal:?}: {}", err(&said));
+        assert!(err(&said).contains("told to go: line off"), "{signal:?}: {}", err(&said));
+        assert!(!place.folder.join("guard").exists(), "{signal:?}");
+    }
+}
+
+#[test]
+fn a_lost_session_ends_runtime_and_guard_with_still_motors_and_the_line_off() {
+    let mut place = Place::new(1_000);
+    let guard = place.guard();
+    let runtime = place.runtime(&[]);
+    place.arm();
+    // The kernel sends it to both when the terminal goes.
+    place.send(runtime, Signal::HUP);
+    place.send(guard, Signal::HUP);
+    let (runtime, guard) = (place.said(runtime), place.said(guard));
+    assert_eq!(runtime.status.code(), Some(0), "{}", err(&runtime));
+    assert!(out(&runtime).lines().last().is_some_and(|line| line.contains("\"motors_still\":true")));
+    assert_eq!(guard.status.code(), Some(0), "{}", err(&guard));
+    assert!(err(&guard).contains("told to go: line off"), "{}", err(&guard));
+}
+
+#[test]
+fn a_second_runtime_and_a_second_guard_are_refused_by_name() {
+    let mut place = Place::new(1_000);
+    place.guard();
+    let runtime = place.runtime(&[]);
+    let first = format!("({}) listens there", place.children[runtime].id());
+    let [board, guard, control] = ["board.toml", "guard", "control"].map(|name| place.path(name));
+    let second =
+        output(&["run", "--board", &board, "--guard", &guard, "--control", &control, "--for", "600s"]);
+    assert_eq!(second.status.code(), Some(69), "{}", err(&second));
+    assert!(err(&second).contains(&first), "{}", err(&second));
+    let second = output(&["guard", "--board", &board, "--socket", &guard]);
+    assert_eq!(second.status.code(), Some(69), "{}", err(&second));
+    assert!(err(&second).contains("listens there"), "{}", err(&second));
 }
 
 #[test]

@@ -1,0 +1,111 @@
+//! What becomes of a request: the flag that it raises for the tick, and what the signs of life say of it afterwards. Waits
+//! for nothing itself; whoever serves the caller looks again.
+
+use super::account::{causes, latched};
+use super::{Ask, Sources};
+use crate::mode::Mode;
+use crate::time::{Instant, Span};
+use crate::vitals::Signs;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A request is seen by the next slot and has its outcome in the one after; a loop that is slower
+/// than this has other troubles.
+const LONGEST: Span = Span::from_millis(500);
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UnderWay {
+    ask: Ask,
+    /// Slots that had been run when it was made.
+    slots: u64,
+    /// Until when it has an outcome, or has failed.
+    until: Instant,
+}
+
+/// How it went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub done: bool,
+    /// If not: why, in words.
+    pub why: Vec<String>,
+    /// Whether asking again in a moment may help.
+    pub may_pass: bool,
+}
+
+impl UnderWay {
+    /// Raises the flag.
+    pub(super) fn begin(ask: Ask, sources: &Sources, end: &AtomicBool, now: Instant) -> UnderWay {
+        let begun = UnderWay { ask, slots: sources.vitals.look().slots, until: now + LONGEST };
+        match ask {
+            Ask::Status => {}
+            Ask::Stop => end.store(true, Ordering::Release),
+            Ask::Disarm => sources.requests.disarm.store(true, Ordering::Release),
+            Ask::Arm => sources.requests.ask_to_arm(begun.until),
+        }
+        begun
+    }
+
+    /// The outcome, once there is one. `last`: there will be no other look.
+    pub(super) fn look(&self, sources: &Sources, now: Instant, last: bool) -> Option<Outcome> {
+        let signs = sources.vitals.look();
+        if self.ask == Ask::Status {
+            return Some(Outcome::DONE);
+        }
+        // Two slots later: the first sees the request, the second has been decided after it.
+        if signs.slots >= self.slots + 2 {
+            return Some(judge(self.ask, &signs));
+        }
+        if now < self.until && !last {
+            return None;
+        }
+        self.give_up(sources);
+        // A stop or a disarm stays asked for: that is the safe side.
+        let why = vec!["the loop does not run".to_string()];
+        Some(Outcome { done: false, why, may_pass: true })
+    }
+
+    /// Nobody waits for it any more: what has not been done yet is not done later.
+    pub(super) fn give_up(&self, sources: &Sources) {
+        if self.ask == Ask::Arm {
+            sources.requests.withdraw_arming(self.until);
+        }
+    }
+
+    pub(super) fn ask(&self) -> Ask {
+        self.ask
+    }
+}
+
+impl Outcome {
+    const DONE: Outcome = Outcome { done: true, why: Vec::new(), may_pass: false };
+}
+
+fn judge(ask: Ask, after: &Signs) -> Outcome {
+    match ask {
+        Ask::Arm if !after.is_armed() => why_not(after),
+        Ask::Disarm if after.is_armed() || after.latched.is_some() => {
+            let still = causes(after).map(|cause| format!("{} is still there", cause.name()));
+            Outcome { done: false, why: still.collect(), may_pass: true }
+        }
+        Ask::Arm | Ask::Disarm | Ask::Stop | Ask::Status => Outcome::DONE,
+    }
+}
+
+fn why_not(signs: &Signs) -> Outcome {
+    let for_good = |words: String| Outcome { done: false, why: vec![words], may_pass: false };
+    if let Some(cause) = latched(signs) {
+        return for_good(format!("{} has latched: see what it was, then disarm and arm again", cause.name()));
+    }
+    if Mode::name_of(signs.mode) == "stopped" {
+        return for_good("the program is ending".into());
+    }
+    let mut why: Vec<String> = signs.refusal.reasons().map(str::to_string).collect();
+    let active: Vec<&str> = causes(signs).map(|cause| cause.name()).collect();
+    if !active.is_empty() {
+        why.push(format!("active: {}", active.join(", ")));
+    }
+    if why.is_empty() {
+        why.push("the self-test is just over".into());
+    }
+    Outcome { done: false, why, may_pass: true }
+}

@@ -1,0 +1,146 @@
+//! What a runtime does about a stop that was asked for: it disarms, and says so to the guard only when that is done. Pure;
+//! the pulse asks the tick and the guard on its behalf.
+
+use crate::vitals::Signs;
+
+/// Slots after which a request has been taken by a slot that began after it was made: one may have been under way.
+const TAKEN_AFTER: u64 = 2;
+
+/// How far the newest stop has come, on one connection to one guard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Heeding {
+    /// Number of the newest stop that the guard has told of; 0: none.
+    told: u8,
+    /// Slots that had been run when the disarm was asked for.
+    asked_at: u64,
+    /// The newest stop that was heeded; 0: none.
+    heeded: u8,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Todo {
+    /// Nothing, or to wait for the tick.
+    Nothing,
+    /// The tick has to be asked for a disarm, and after that [`Heeding::asked`] to be called.
+    Disarm,
+    /// The robot is disarmed: the guard may know.
+    Say,
+}
+
+impl Heeding {
+    /// The guard has told of stop `stop`; 0: of none.
+    pub(super) fn hear(&mut self, stop: u8) -> Todo {
+        if stop == 0 && !self.is_under_way() {
+            *self = Heeding::default(); // over: the numbers come round
+        }
+        if stop == 0 || stop == self.told {
+            return Todo::Nothing;
+        }
+        self.told = stop;
+        Todo::Disarm
+    }
+
+    /// The tick was asked for a disarm when it had left `signs`.
+    pub(super) fn asked(&mut self, signs: &Signs) {
+        self.asked_at = signs.slots;
+    }
+
+    /// What the newest signs mean for a stop that is under way.
+    pub(super) fn look(&mut self, signs: &Signs) -> Todo {
+        if !self.is_under_way() {
+            return Todo::Nothing;
+        }
+        // A loop that has not begun takes the request in its first slot or its second; no robot is armed before its third.
+        let not_begun = signs.slots == 0 && self.asked_at == 0;
+        if !not_begun && signs.slots < self.asked_at + TAKEN_AFTER {
+            return Todo::Nothing;
+        }
+        // Armed again by a person before the guard knew: the stop comes first.
+        if signs.is_armed() {
+            return Todo::Disarm;
+        }
+        self.heeded = self.told;
+        Todo::Say
+    }
+
+    /// Whether a stop was told of and is not heeded yet.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.told != self.heeded
+    }
+
+    /// For a hello.
+    pub(super) fn heeded(&self) -> u8 {
+        self.heeded
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vitals::Vitals;
+
+    const DISARMED: u8 = 2;
+    const ARMED: u8 = 3;
+    const DEGRADED: u8 = 4;
+
+    fn signs(slots: u64, mode: u8) -> Signs {
+        Signs { slots, mode, ..Vitals::default().look() }
+    }
+
+    #[test]
+    fn it_is_heeded_when_a_slot_after_the_request_left_the_robot_disarmed() {
+        let mut heeding = Heeding::default();
+        assert_eq!((heeding.hear(0), heeding.look(&signs(50, ARMED))), (Todo::Nothing, Todo::Nothing));
+        assert_eq!(heeding.hear(7), Todo::Disarm);
+        heeding.asked(&signs(50, ARMED));
+        for (slots, mode) in [(50, ARMED), (50, DISARMED), (51, DISARMED)] {
+            assert_eq!((heeding.look(&signs(slots, mode)), heeding.heeded()), (Todo::Nothing, 0));
+        }
+        assert!(heeding.is_under_way());
+        assert_eq!((heeding.look(&signs(52, DISARMED)), heeding.heeded()), (Todo::Say, 7));
+        assert!(!heeding.is_under_way());
+        assert_eq!(heeding.hear(7), Todo::Nothing, "the answer to an older question");
+        assert_eq!(heeding.look(&signs(60, ARMED)), Todo::Nothing, "a person armed it: its stop is over");
+    }
+
+    #[test]
+    fn a_robot_that_is_armed_again_before_the_guard_knew_is_disarmed_again() {
+        for mode in [ARMED, DEGRADED] {
+            let mut heeding = Heeding::default();
+            heeding.hear(1);
+            heeding.asked(&signs(50, mode));
+            assert_eq!(heeding.look(&signs(52, mode)), Todo::Disarm);
+            heeding.asked(&signs(52, mode));
+            assert_eq!(heeding.look(&signs(53, DISARMED)), Todo::Nothing);
+            assert_eq!(heeding.look(&signs(54, DISARMED)), Todo::Say);
+        }
+    }
+
+    #[test]
+    fn a_loop_that_has_not_begun_has_the_request_before_it_and_one_that_hangs_does_not_heed() {
+        let mut early = Heeding::default();
+        early.hear(1);
+        early.asked(&signs(0, 0));
+        assert_eq!(early.look(&signs(0, 0)), Todo::Say);
+        let mut hangs = Heeding::default();
+        hangs.hear(1);
+        hangs.asked(&signs(50, ARMED));
+        for _ in 0..1_000 {
+            assert_eq!(hangs.look(&signs(50, ARMED)), Todo::Nothing);
+        }
+    }
+
+    #[test]
+    fn a_second_stop_is_another_one() {
+        let mut heeding = Heeding::default();
+        for stop in [255, 1, 1, 2] {
+            assert_eq!(heeding.hear(stop), Todo::Disarm);
+            assert_ne!(heeding.heeded(), stop);
+            heeding.asked(&signs(50, DISARMED));
+            assert_eq!((heeding.look(&signs(52, DISARMED)), heeding.heeded()), (Todo::Say, stop));
+            assert_eq!((heeding.hear(stop), heeding.heeded()), (Todo::Nothing, stop), "an older answer");
+            heeding.hear(0);
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! The control socket under callers who mean harm: none of them makes a person wait, nor the end.
+
+use super::place::{Place, soon};
+use crate::cli::{err, out};
+use ganglion::control::{Ask, ask};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What is promised to a person who stops a robot.
+const DISARMED_WITHIN: Duration = Duration::from_secs(1);
+/// From the signal to the end of the process.
+const ENDED_WITHIN: Duration = Duration::from_secs(2);
+const SILENT: usize = 2_000;
+const DRIPPING: usize = 100;
+
+/// Callers who say a byte every 0.8 s, and come again when they are sent away.
+struct Drip {
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drip {
+    fn onto(path: PathBuf) -> Drip {
+        let over = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::spawn({
+            let over = over.clone();
+            move || {
+                let connect = || UnixStream::connect(&path).ok();
+                let mut callers: Vec<Option<UnixStream>> = (0..DRIPPING).map(|_| connect()).collect();
+                while !over.load(Ordering::Relaxed) {
+                    for caller in &mut callers {
+                        let said = caller.as_mut().is_some_and(|stream| stream.write_all(b"{").is_ok());
+                        if !said {
+                            *caller = connect();
+                        }
+                    }
+                    std::thread::sleep(Duration::from_millis(800));
+                }
+            }
+        });
+        Drip { over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Drip {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Room for the silent ones in this process.
+fn more_descriptors() {
+    let most = getrlimit(Resource::Nofile).maximum;
+    let enough = most.map_or(8_192, |most| most.min(8_192));
+    setrlimit(Resource::Nofile, Rlimit { current: Some(enough), maximum: most }).unwrap();
+}
+
+#[test]
+fn two_thousand_silent_callers_and_a_hundred_slow_ones_delay_neither_disarm_nor_the_end() {
+    more_descriptors();
+    let mut place = Place::unguarded();
+    let runtime = place.runtime(&[]);
+    let control = place.folder.join("control");
+    place.arm();
+    let drip = Drip::onto(control.clone());
+    let mut worst = Duration::ZERO;
+    let mut silent = Vec::new();
+    for round in 0..10 {
+        // Some of them have just come, at the very moment of the question.
+        let come = |_| UnixStream::connect(&control).unwrap();
+        silent.extend((0..SILENT / 10).map(come));
+        let began = Instant::now();
+        let reply = ask(&control, Ask::Disarm).unwrap();
+        worst = worst.max(began.elapsed());
+        assert!(reply.done, "round {round}: {:?}", reply.why);
+        assert_eq!(reply.account.mode, "disarmed");
+    }
+    assert!(worst < DISARMED_WITHIN, "a disarm took {worst:?}");
+    let began = Instant::now();
+    place.send(runtime, Signal::TERM);
+    let ended = place.said(runtime);
+    let took = began.elapsed();
+    assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
+    assert!(out(&ended).contains("\"motors_still\":true"));
+    assert!(took < ENDED_WITHIN, "the end took {took:?}");
+    eprintln!("disarm at worst {worst:?}, end {took:?}");
+    drop(drip);
+    assert_eq!(silent.len(), SILENT);
+}
+
+#[test]
+fn an_arming_that_was_told_to_have_failed_does_not_happen_later() {
+    let mut place = Place::unguarded();
+    let runtime = place.runtime(&[]);
+    let could_arm = |place: &Place| {
+        let account = place.of_runtime();
+        account["mode"] == "disarmed" && account["refusal"].as_array().is_some_and(Vec::is_empty)
+    };
+    soon("could be armed", || could_arm(&place));
+    place.send(runtime, Signal::STOP);
+    let failed = place.ask(&["arm", "--wait", "1ms"]);
+    assert_eq!(failed.status.code(), Some(69), "{}", err(&failed));
+    place.send(runtime, Signal::CONT);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(1_500) {
+        let account = place.of_runtime();
+        assert_eq!((&account["mode"], &account["armings"]), (&"disarmed".into(), &0.into()), "{account}");
+    }
+    place.arm();
+    // What is asked for the sake of safety is done, also for a caller who has gone.
+    place.send(runtime, Signal::STOP);
+    assert_eq!(place.ask(&["disarm"]).status.code(), Some(69));
+    place.send(runtime, Signal::CONT);
+    soon("disarmed", || place.of_runtime()["mode"] == "disarmed");
+}

@@ -1,0 +1,136 @@
+//! A folder with a board, sockets, and the processes that were started in it: all of them end with it.
+
+use crate::cli::{Running, err, out, output, watching};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::Output;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a test waits for what must come, on a machine that does other things as well.
+pub const SOON: Duration = Duration::from_secs(60);
+
+/// A field that is taught in milliseconds: these tests are about other things, and to teach the usual one takes longer
+/// than [`SOON`] where the machine does much else.
+const SMALL: &str = "[field]\ngrid = 8\npatterns = 1\nbank = 64\n";
+
+/// A place of its own for sockets and a board; ends what was started in it.
+pub struct Place {
+    pub folder: PathBuf,
+    pub children: Vec<Running>,
+}
+
+impl Place {
+    /// A simulated board whose guard has this patience.
+    pub fn new(patience_ms: u32) -> Place {
+        let guard = format!("[guard]\nholds = \"reset\"\npatience_ms = {patience_ms}.0\nrequired = true\n");
+        Place::with(&format!("inherits = \"sim\"\n{guard}[safety]\nauto_arm = false\n{SMALL}"))
+    }
+
+    /// A simulated board without a guard.
+    pub fn unguarded() -> Place {
+        Place::with(&format!("inherits = \"sim\"\n[safety]\nauto_arm = false\n{SMALL}"))
+    }
+
+    /// A place with this board file.
+    pub fn with(board: &str) -> Place {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("ganglion-guard-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("board.toml"), board).unwrap();
+        Place { folder, children: Vec::new() }
+    }
+
+    pub fn path(&self, name: &str) -> String {
+        self.folder.join(name).to_str().unwrap().to_string()
+    }
+
+    pub fn start(&mut self, child: Running) -> usize {
+        self.children.push(child);
+        self.children.len() - 1
+    }
+
+    pub fn guard(&mut self) -> usize {
+        let (board, socket) = (self.path("board.toml"), self.path("guard"));
+        let guard = Running::start(&["guard", "--board", &board, "--socket", &socket], |_| ());
+        let guard = self.start(guard);
+        soon("the guard listens", || output(&["guard", "--status", "--socket", &socket]).status.success());
+        guard
+    }
+
+    pub fn runtime(&mut self, more: &[&str]) -> usize {
+        let [board, guard, control] = ["board.toml", "guard", "control"].map(|name| self.path(name));
+        let its =
+            ["run", "--board", &board, "--guard", &guard, "--control", &control, "--for", "600s", "--json"];
+        let runtime = watching(&[&its, more].concat());
+        let runtime = self.start(runtime);
+        soon("the runtime listens", || output(&["status", "--socket", &control]).status.success());
+        runtime
+    }
+
+    pub fn of_guard(&self) -> Value {
+        let asked = output(&["guard", "--status", "--json", "--socket", &self.path("guard")]);
+        serde_json::from_str(out(&asked).trim()).unwrap_or(Value::Null)
+    }
+
+    pub fn of_runtime(&self) -> Value {
+        let asked = output(&["status", "--json", "--socket", &self.path("control")]);
+        serde_json::from_str(out(&asked).trim()).unwrap_or(Value::Null)
+    }
+
+    /// Whether the runtime stands because of its guard.
+    pub fn guard_lost(&self) -> bool {
+        let causes = self.of_runtime()["causes"].clone();
+        causes.as_array().is_some_and(|causes| causes.contains(&"guard-lost".into()))
+    }
+
+    pub fn ask(&self, verb: &[&str]) -> Output {
+        let socket = self.path("control");
+        output(&[verb, &["--socket", &socket]].concat())
+    }
+
+    /// `safe-stop` in this place.
+    pub fn safe_stop(&self, more: &[&str]) -> Output {
+        let [board, guard, control] = ["board.toml", "guard", "control"].map(|name| self.path(name));
+        let its = ["safe-stop", "--board", &board, "--guard", &guard, "--control", &control];
+        output(&[&its, more].concat())
+    }
+
+    /// The robot is armed and its guard, if it has one, well.
+    pub fn arm(&self) {
+        let armed = self.ask(&["arm", "--wait", "60s"]);
+        assert_eq!(armed.status.code(), Some(0), "{}", err(&armed));
+        assert!(!self.guard_lost());
+    }
+
+    pub fn send(&self, child: usize, signal: Signal) {
+        self.children[child].send(&[signal]);
+    }
+
+    pub fn ended(&mut self, child: usize) -> Option<i32> {
+        self.children[child].ended()
+    }
+
+    /// Waits for a child's end; everything that it said.
+    pub fn said(&mut self, child: usize) -> Output {
+        let left = Running::none();
+        std::mem::replace(&mut self.children[child], left).finish()
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.children.clear();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+pub fn soon(what: &str, mut holds: impl FnMut() -> bool) {
+    let until = Instant::now() + SOON;
+    while !holds() {
+        assert!(Instant::now() < until, "{what}: not within {} s", SOON.as_secs());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

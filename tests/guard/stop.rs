@@ -1,0 +1,126 @@
+//! `safe-stop`, whole: what it asks is remembered until it is heeded, and what it says is so.
+
+use super::place::{Place, soon};
+use crate::cli::{err, out, output};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::Signal;
+use std::fs::File;
+use std::os::unix::net::UnixListener;
+use std::time::{Duration, Instant};
+
+/// How long it is watched that nothing happens: some hundred slots.
+const WATCHED: Duration = Duration::from_millis(1_500);
+
+/// For a while the robot is not armed and the guard's line stays off.
+fn stays_still(place: &Place) {
+    let began = Instant::now();
+    while began.elapsed() < WATCHED {
+        let (guard, runtime) = (place.of_guard(), place.of_runtime());
+        assert_eq!(guard["line_on"], false, "{guard}");
+        assert_eq!(runtime["mode"], "disarmed", "{runtime}");
+    }
+}
+
+#[test]
+fn a_stop_of_a_runtime_that_stands_still_is_heeded_when_it_goes_on() {
+    let mut place = Place::new(300);
+    place.guard();
+    let runtime = place.runtime(&[]);
+    place.arm();
+    soon("the line is on", || place.of_guard()["line_on"] == true);
+    place.send(runtime, Signal::STOP);
+    soon("tripped", || place.of_guard()["reason"] == "silent");
+    // The guard alone hears of it: no line lies in the runtime's own socket.
+    let [board, guard, nowhere] = ["board.toml", "guard", "nowhere"].map(|name| place.path(name));
+    let stopped = output(&["safe-stop", "--board", &board, "--guard", &guard, "--control", &nowhere]);
+    assert_eq!(stopped.status.code(), Some(0), "{}", err(&stopped));
+    assert!(out(&stopped).contains("the guard holds its line off"), "{}", out(&stopped));
+    let guard = place.of_guard();
+    assert_eq!((&guard["reason"], &guard["stop_pending"]), (&"asked".into(), &true.into()), "{guard}");
+    place.send(runtime, Signal::CONT);
+    soon("heeded", || {
+        let guard = place.of_guard();
+        assert_eq!(guard["line_on"], false, "{guard}");
+        guard["phase"] == "trusted"
+    });
+    stays_still(&place);
+    assert_eq!(place.of_runtime()["armings"], 1);
+    place.arm();
+    soon("the line is on again", || place.of_guard()["line_on"] == true);
+}
+
+#[test]
+fn a_stop_that_no_runtime_heard_is_heeded_by_the_next_one_unless_it_came_after_an_end() {
+    for (more, remembered) in [(&[][..], true), (&["--after-exit"], false)] {
+        let mut place = Place::new(1_000);
+        place.guard();
+        let stopped = place.safe_stop(more);
+        assert_eq!(stopped.status.code(), Some(0), "{}", err(&stopped));
+        assert_eq!(place.of_guard()["stop_pending"], remembered);
+        place.runtime(&["--arm"]);
+        if !remembered {
+            soon("armed by itself", || place.of_runtime()["mode"] == "armed");
+            continue;
+        }
+        let could_arm = |place: &Place| place.of_runtime()["refusal"].as_array().is_some_and(Vec::is_empty);
+        soon("could be armed", || could_arm(&place) && place.of_runtime()["mode"] == "disarmed");
+        stays_still(&place);
+        assert_eq!(place.of_runtime()["armings"], 0);
+        place.arm();
+    }
+}
+
+#[test]
+fn a_runtime_of_this_board_is_disarmed_and_one_of_another_board_is_not_what_was_asked() {
+    let mut place = Place::unguarded();
+    place.runtime(&[]);
+    place.arm();
+    let stopped = place.safe_stop(&[]);
+    assert_eq!(stopped.status.code(), Some(0), "{}", err(&stopped));
+    assert!(out(&stopped).contains("the running robot is disarmed"), "{}", out(&stopped));
+    assert_eq!(place.of_runtime()["mode"], "disarmed");
+    // The same file with other values is another board.
+    let board = std::fs::read_to_string(place.path("board.toml")).unwrap();
+    std::fs::write(place.path("board.toml"), board.replace("bank = 64", "bank = 65")).unwrap();
+    let stopped = place.safe_stop(&[]);
+    assert!(out(&stopped).contains("another board"), "{}", out(&stopped));
+    assert!(!out(&stopped).contains("the running robot is disarmed"), "{}", out(&stopped));
+}
+
+#[test]
+fn a_runtime_that_takes_the_question_and_does_not_answer_is_no_success() {
+    let place = Place::unguarded();
+    let listens = UnixListener::bind(place.path("control")).unwrap();
+    let began = Instant::now();
+    let stopped = place.safe_stop(&[]);
+    assert_eq!(stopped.status.code(), Some(69), "{}", out(&stopped));
+    assert!(err(&stopped).contains("does not answer") && err(&stopped).contains("cut"), "{}", err(&stopped));
+    assert!(began.elapsed() < Duration::from_secs(10), "it is asked for in a hurry");
+    drop(listens);
+    let stopped = place.safe_stop(&[]);
+    assert_eq!(stopped.status.code(), Some(0), "nobody is there: {}", err(&stopped));
+}
+
+#[test]
+fn a_live_process_that_has_the_motors_wires_is_named_and_keeps_a_second_one_out() {
+    let place = Place::with("");
+    let node = place.path("i2c-7");
+    std::fs::write(&node, "").unwrap();
+    let board = format!("inherits = \"generic-linux\"\n[bus]\nkind = \"linux\"\ni2c = \"{node}\"\n");
+    std::fs::write(place.path("board.toml"), board).unwrap();
+    let wires = File::open(&node).unwrap();
+    flock(&wires, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let holder = format!("({})", std::process::id());
+    let stopped = place.safe_stop(&[]);
+    assert_eq!(stopped.status.code(), Some(69), "{}", out(&stopped));
+    let words = err(&stopped);
+    assert!(words.contains(&holder) && words.contains("was not disarmed"), "{words}");
+    assert!(words.contains(&format!("kill {}", std::process::id())), "{words}");
+    let board = place.path("board.toml");
+    let second = output(&["run", "--board", &board, "--any-machine", "--for", "60s"]);
+    assert_eq!(second.status.code(), Some(69), "{}", err(&second));
+    assert!(err(&second).contains(&holder) && err(&second).contains("already"), "{}", err(&second));
+    drop(wires);
+    let alone = output(&["run", "--board", &board, "--any-machine", "--for", "60s"]);
+    assert!(!err(&alone).contains("already"), "the file is no adapter, but it is free: {}", err(&alone));
+}
