@@ -1,10 +1,9 @@
 //! A robot that arms by itself, over restarts of its program: not again after it was disarmed, nor after its program died.
 
-use crate::cli::{self, output};
+use crate::cli::{self, Running, output};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::PathBuf;
-use std::process::Child;
 use std::time::{Duration, Instant};
 
 /// Longer than a simulated robot takes to be ready, on however busy a machine.
@@ -13,7 +12,7 @@ const SOON: Duration = Duration::from_secs(120);
 /// A folder with the socket of one robot, started as often as the test wants.
 struct Place {
     folder: PathBuf,
-    child: Option<Child>,
+    child: Running,
 }
 
 impl Place {
@@ -21,7 +20,7 @@ impl Place {
         let folder = std::env::temp_dir().join(format!("ganglion-restart-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).unwrap();
-        Place { folder, child: None }
+        Place { folder, child: Running::none() }
     }
     fn path(&self, name: &str) -> String {
         self.folder.join(name).to_str().unwrap().to_string()
@@ -32,7 +31,7 @@ impl Place {
     /// Starts it; it is ready when its self-test is over.
     fn start(&mut self) {
         let control = self.path("control");
-        self.child = Some(cli::watching(&["run", "--control", &control, "--arm", "--for", "600s"]));
+        self.child = cli::watching(&["run", "--control", &control, "--arm", "--for", "600s"]);
         self.soon("its self-test is over", |status| !["boot", "self-test"].contains(&mode(status)));
     }
     fn status(&self) -> Value {
@@ -56,18 +55,15 @@ impl Place {
     }
     /// Ends it by `signal`; what it said on standard error.
     fn end(&mut self, signal: Signal) -> String {
-        let child = self.child.take().unwrap();
-        cli::send(&child, &[signal]);
-        cli::err(&child.wait_with_output().unwrap())
+        let child = std::mem::replace(&mut self.child, Running::none());
+        child.send(&[signal]);
+        cli::err(&child.finish())
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.child = Running::none(); // ends it, before its folder goes
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

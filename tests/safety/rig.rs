@@ -82,7 +82,7 @@ pub struct Robot {
 /// Less than a period: a guard that is not well in a slot is lost in it.
 const GUARD_PATIENCE: Span = Span::from_millis(5);
 const GUARD_WELL: Standing =
-    Standing { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0 };
+    Standing { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0, stop: 0 };
 
 impl Robot {
     pub fn new() -> Robot {
