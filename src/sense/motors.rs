@@ -144,10 +144,10 @@ impl Motors {
         }
     }
 
-    /// The last call: still, and if the bus does not answer, set up anew, which begins with the reset line. Returns whether
-    /// what drives them took one of the two to its end.
+    /// The last call: still, and if the bus does not answer, set up anew, which begins with the reset line. Whether the
+    /// motors are known to stand: a stop was acknowledged, or they were set up, which leaves them still.
     pub fn finish(&mut self, ports: &mut Ports<'_>) -> bool {
-        let stopped = (0..LAST_TRIES).any(|_| self.actuators.stop(ports).is_ok());
-        stopped || self.actuators.initialise(ports).is_ok() // the last thing there is
+        (0..LAST_TRIES).any(|_| self.actuators.stop(ports).is_ok())
+            || self.actuators.initialise(ports).is_ok() // the last thing there is
     }
 }
