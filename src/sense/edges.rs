@@ -127,6 +127,8 @@ mod tests {
         assert_eq!((halt.counts().count(), sensed.slots()), (0, 0), "the echo is not back yet");
         stepper.run_until(us(1_043));
         assert_eq!((halt.counts().collect::<Vec<_>>(), sensed.slots()), (vec![(Cause::Obstacle, 1)], 1));
+        let stamp = sensed.pop().map(|reading| reading.stamp);
+        assert_eq!(stamp, Ok(Instant::ZERO), "of the ping: what it met was there no later than its echo");
         stepper.run_until(us(130_000));
         assert_eq!(halt.counts().collect::<Vec<_>>(), [(Cause::Obstacle, 1)], "it is the same obstacle");
         assert!(std::iter::from_fn(|| sensed.pop().ok()).all(|reading| reading.value.is_ok()));

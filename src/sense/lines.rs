@@ -1,6 +1,12 @@
 //! The thread of the lines that speak for themselves: buttons, and outputs of chips that say a sample is
 //! ready. An edge is heard at once; levels are looked at now and then as well, so that an edge that was
 //! lost is noticed and counted.
+//!
+//! A press is not lost because this thread was late: edges that wait are heard before a level is looked at, and one that
+//! comes after the look it belongs before is said all the same. What can be lost is a press that no edge tells of and that
+//! is over before the next look: the kernel keeps a number of edges for each handle and drops the oldest, which happens
+//! while a line storms ([`STORM`]) or where the handle itself fails. Then levels are all there is, and a press shorter than
+//! its button's period may fall between two looks. Storms are counted, and so are levels that changed without an edge.
 
 use super::counters::{SenseCounters, count};
 use super::demand::Demand;
@@ -54,6 +60,9 @@ struct Watched {
     said: Option<(f32, Instant)>,
 }
 
+/// Between two readings of which the second must not be as old as the first.
+const NEXT: Span = Span::from_nanos(1);
+
 /// Owns the lines of all buttons, and those that say a sample is ready.
 pub struct LinesWorker {
     gpio: Box<dyn Gpio>,
@@ -67,7 +76,10 @@ pub struct LinesWorker {
     crossed: Option<Cause>,
     /// Edges since a moment.
     edges: (u32, Instant),
+    /// Until when edges are not listened to.
     deaf_until: Instant,
+    /// It has been deaf since the last look at every level.
+    was_deaf: bool,
     counters: Arc<SenseCounters>,
 }
 
@@ -102,6 +114,7 @@ impl LinesWorker {
             crossed,
             edges: (0, Instant::ZERO),
             deaf_until,
+            was_deaf: false,
             counters,
         }
     }
@@ -128,18 +141,33 @@ impl LinesWorker {
         }
     }
 
-    /// Waits for one edge.
-    fn listen(&mut self, wait: Span, clock: &dyn Clock) {
+    /// Waits for one edge; whether there was one.
+    fn listen(&mut self, wait: Span, clock: &dyn Clock) -> bool {
         let heard = self.gpio.next_edge(wait);
         let now = clock.now();
         match heard {
             Ok(Some(edge)) => {
                 self.hear(edge);
                 self.weather(now);
+                true
             }
-            Ok(None) => {}
-            Err(_) => self.deaf_until = now + LONGEST_WAIT, // levels say what can be said
+            Ok(None) => false,
+            Err(_) => {
+                self.go_deaf(now); // levels say what can be said
+                false
+            }
         }
+    }
+
+    /// Edges are not listened to for a while. Levels are looked at now, and again when it is over.
+    fn go_deaf(&mut self, now: Instant) {
+        self.deaf_until = now + LONGEST_WAIT;
+        self.was_deaf = true;
+        self.look_at_all(now);
+    }
+
+    fn look_at_all(&mut self, now: Instant) {
+        self.buttons.iter_mut().for_each(|button| button.due.at = button.due.at.min(now));
     }
 
     /// Counts an edge, and stops listening for a while where they come too thick.
@@ -151,7 +179,7 @@ impl LinesWorker {
         *edges += 1;
         if *edges > STORM {
             count(&self.counters.edge_storms);
-            self.deaf_until = now + LONGEST_WAIT;
+            self.go_deaf(now);
         }
     }
 
@@ -162,14 +190,33 @@ impl LinesWorker {
             }
         }
         for button in self.buttons.iter_mut().filter(|button| button.line == edge.line) {
-            if button.said.is_some_and(|(_, at)| edge.stamp <= at) {
-                continue; // its level was looked at since
-            }
             let pressed = button.button.value(edge.high);
-            button.said = Some((pressed, edge.stamp));
-            self.crossed = self.crossed.max(self.snaps.look(button.channel, pressed));
-            self.outlet.stage(Reading { channel: button.channel, value: Ok(pressed), stamp: edge.stamp });
+            match button.said {
+                // Older than a look, which saw the other level: something came and went before it, and is said behind it,
+                // because nobody listens to what is older than what is known.
+                Some((seen, at)) if edge.stamp <= at => {
+                    if (seen - pressed).abs() > 0.5 {
+                        for (value, stamp) in [(pressed, at + NEXT), (seen, at + NEXT + NEXT)] {
+                            self.crossed =
+                                self.crossed.max(button.say(value, stamp, &mut self.snaps, &mut self.outlet));
+                        }
+                    }
+                }
+                _ => {
+                    let crossed = button.say(pressed, edge.stamp, &mut self.snaps, &mut self.outlet);
+                    self.crossed = self.crossed.max(crossed);
+                }
+            }
         }
+    }
+}
+
+impl Watched {
+    /// Says a level; the worst cause of the rules into which it crosses.
+    fn say(&mut self, value: f32, stamp: Instant, snaps: &mut Snaps, outlet: &mut Outlet) -> Option<Cause> {
+        self.said = Some((value, stamp));
+        outlet.stage(Reading { channel: self.channel, value: Ok(value), stamp });
+        snaps.look(self.channel, value)
     }
 }
 
@@ -178,13 +225,21 @@ impl Worker for LinesWorker {
         "lines"
     }
 
-    /// Either looks or waits, never both: in virtual time others act while this one waits.
+    /// Either looks or waits, never both: in virtual time others act while this one waits. Edges that wait already go
+    /// before a look.
     fn step(&mut self, clock: &dyn Clock) -> Instant {
         let now = clock.now();
+        let deaf = now < self.deaf_until;
+        if self.was_deaf && !deaf {
+            self.was_deaf = false;
+            self.look_at_all(now);
+        }
         let look = self.next_look();
         if look <= now {
-            self.look(now);
-        } else if now < self.deaf_until {
+            if deaf || !self.listen(Span::ZERO, clock) {
+                self.look(clock.now());
+            }
+        } else if deaf {
             return self.deaf_until.min(look);
         } else {
             self.listen(look.since(now).min(LONGEST_WAIT), clock);
@@ -230,6 +285,13 @@ mod tests {
     fn rig(script: impl FnOnce(FakeGpio) -> FakeGpio) -> Rig {
         let clock = Arc::new(SimClock::new());
         let gpio = script(FakeGpio::new(clock.clone()).level(BUTTON, true));
+        let (worker, mut rig) = rig_of(clock, Box::new(gpio));
+        rig.stepper.add(Box::new(worker), Arc::default(), Instant::ZERO);
+        rig
+    }
+
+    /// The same on these lines, with the worker in the hands of the test.
+    fn rig_of(clock: Arc<SimClock>, gpio: Box<dyn Gpio>) -> (LinesWorker, Rig) {
         let (readings, sensed) = rtrb::RingBuffer::new(1024);
         let bell: Arc<Bell> = Arc::default();
         let (halt, demand) = (Arc::new(Halt::new(bell.clone())), Arc::new(Demand::new(bell)));
@@ -247,11 +309,8 @@ mod tests {
         let outlet = Outlet::new(readings, Arc::new(AtomicU64::new(0)));
         let buttons = vec![ButtonLine { channel: 0, line: BUTTON, active_low: true, period: ms(10) }];
         let readies = vec![ReadyLine { line: READY, demand: demand.clone(), place: 3 }];
-        let worker =
-            LinesWorker::new(Box::new(gpio), outlet, buttons, readies, snaps, halt.clone(), counters.clone());
-        let mut stepper = Stepper::new(clock);
-        stepper.add(Box::new(worker), Arc::default(), Instant::ZERO);
-        Rig { stepper, readings: sensed, halt, demand, counters }
+        let worker = LinesWorker::new(gpio, outlet, buttons, readies, snaps, halt.clone(), counters.clone());
+        (worker, Rig { stepper: Stepper::new(clock), readings: sensed, halt, demand, counters })
     }
 
     impl Rig {
@@ -350,6 +409,72 @@ mod tests {
         rig.stepper.run_until(at(40));
         assert_eq!(rig.counters.edge_storms.load(Ordering::Relaxed), 1);
         let looks = std::iter::from_fn(|| rig.readings.pop().ok()).count();
-        assert_eq!(looks, 5, "the button's level at 0, 10, 20, 30 and 40 ms");
+        assert_eq!(looks, 5, "the button's level at 0, when it storms, and every 10 ms from then on");
+    }
+
+    /// Lines whose edges come only after so many questions: an interrupt that is stamped, and not handed over yet.
+    struct Late(FakeGpio, u32);
+
+    impl Gpio for Late {
+        fn set(&mut self, line: Line, high: bool) -> Result<(), crate::bus::BusFault> {
+            self.0.set(line, high)
+        }
+        fn get(&mut self, line: Line) -> Result<bool, crate::bus::BusFault> {
+            self.0.get(line)
+        }
+        fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, crate::bus::BusFault> {
+            if self.1 == 0 {
+                return self.0.next_edge(wait);
+            }
+            self.1 -= 1;
+            Ok(None)
+        }
+    }
+
+    /// A press of 1 ms that is over before a thread that comes late looks; the edges come after so many questions.
+    fn late_press(questions: u32) -> (Rig, Vec<Reading>) {
+        let clock = Arc::new(SimClock::new());
+        let gpio = FakeGpio::new(clock.clone()).level(BUTTON, true);
+        let gpio = gpio.edge(BUTTON, false, us(8_500)).edge(BUTTON, true, us(9_500));
+        let (mut worker, mut rig) = rig_of(clock.clone(), Box::new(Late(gpio, questions)));
+        for late in [0, 12_000, 12_100, 12_200, 12_300] {
+            clock.set(us(late)); // the first look is at 0, the second was due at 10 ms
+            worker.step(clock.as_ref());
+            worker.publish(clock.now());
+        }
+        let said = std::iter::from_fn(|| rig.readings.pop().ok()).collect();
+        (rig, said)
+    }
+
+    #[test]
+    fn a_press_that_is_over_before_a_late_look_is_said_and_halts() {
+        for questions in 0..3 {
+            let (rig, said) = late_press(questions);
+            assert_eq!(rig.halts(), 1, "edges {questions} questions late: {said:?}");
+            let values: Vec<_> = said.iter().map(|reading| reading.value.unwrap()).collect();
+            assert_eq!(values.iter().filter(|value| **value == 1.0).count(), 1, "{values:?}");
+            assert_eq!(values.last(), Some(&0.0), "it is let go");
+            assert!(
+                said.windows(2).all(|pair| pair[0].stamp < pair[1].stamp),
+                "nobody listens to what is older than what is known: {said:?}"
+            );
+        }
+        let (_, said) = late_press(0);
+        let pressed = said.iter().find(|reading| reading.value == Ok(1.0));
+        assert_eq!(pressed.map(|reading| reading.stamp), Some(us(8_500)), "stamped where it happened");
+    }
+
+    #[test]
+    fn levels_are_looked_at_when_edges_are_given_up_and_when_they_are_heard_again() {
+        let storm = |gpio, from: u64, edges: u64| {
+            (0..edges).fold(gpio, |gpio: FakeGpio, nth| gpio.edge(READY, nth % 2 == 0, us(from + 10 * nth)))
+        };
+        // Two looks are 10 ms apart. The storm begins at 11 ms, is found out 256 edges later, and lets go 50 ms after that.
+        let mut rig = rig(|gpio| storm(gpio, 11_000, 300));
+        rig.stepper.run_until(at(70));
+        let looks: Vec<Instant> = std::iter::from_fn(|| rig.readings.pop().ok()).map(|r| r.stamp).collect();
+        let deaf = us(11_000 + 2_560);
+        assert!(looks.contains(&deaf), "{looks:?}");
+        assert!(looks.contains(&(deaf + LONGEST_WAIT)), "{looks:?}");
     }
 }
