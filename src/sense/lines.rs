@@ -285,13 +285,18 @@ mod tests {
     fn rig(script: impl FnOnce(FakeGpio) -> FakeGpio) -> Rig {
         let clock = Arc::new(SimClock::new());
         let gpio = script(FakeGpio::new(clock.clone()).level(BUTTON, true));
-        let (worker, mut rig) = rig_of(clock, Box::new(gpio));
+        rig_every(10, clock, Box::new(gpio))
+    }
+
+    /// The same on these lines, looked at every so many ms.
+    fn rig_every(period: u64, clock: Arc<SimClock>, gpio: Box<dyn Gpio>) -> Rig {
+        let (worker, mut rig) = rig_of(period, clock, gpio);
         rig.stepper.add(Box::new(worker), Arc::default(), Instant::ZERO);
         rig
     }
 
     /// The same on these lines, with the worker in the hands of the test.
-    fn rig_of(clock: Arc<SimClock>, gpio: Box<dyn Gpio>) -> (LinesWorker, Rig) {
+    fn rig_of(period: u64, clock: Arc<SimClock>, gpio: Box<dyn Gpio>) -> (LinesWorker, Rig) {
         let (readings, sensed) = rtrb::RingBuffer::new(1024);
         let bell: Arc<Bell> = Arc::default();
         let (halt, demand) = (Arc::new(Halt::new(bell.clone())), Arc::new(Demand::new(bell)));
@@ -307,7 +312,7 @@ mod tests {
         };
         let snaps = Snaps::of(&[stop], &[range()], [0]);
         let outlet = Outlet::new(readings, Arc::new(AtomicU64::new(0)));
-        let buttons = vec![ButtonLine { channel: 0, line: BUTTON, active_low: true, period: ms(10) }];
+        let buttons = vec![ButtonLine { channel: 0, line: BUTTON, active_low: true, period: ms(period) }];
         let readies = vec![ReadyLine { line: READY, demand: demand.clone(), place: 3 }];
         let worker = LinesWorker::new(gpio, outlet, buttons, readies, snaps, halt.clone(), counters.clone());
         (worker, Rig { stepper: Stepper::new(clock), readings: sensed, halt, demand, counters })
@@ -436,7 +441,7 @@ mod tests {
         let clock = Arc::new(SimClock::new());
         let gpio = FakeGpio::new(clock.clone()).level(BUTTON, true);
         let gpio = gpio.edge(BUTTON, false, us(8_500)).edge(BUTTON, true, us(9_500));
-        let (mut worker, mut rig) = rig_of(clock.clone(), Box::new(Late(gpio, questions)));
+        let (mut worker, mut rig) = rig_of(10, clock.clone(), Box::new(Late(gpio, questions)));
         for late in [0, 12_000, 12_100, 12_200, 12_300] {
             clock.set(us(late)); // the first look is at 0, the second was due at 10 ms
             worker.step(clock.as_ref());
@@ -469,8 +474,10 @@ mod tests {
         let storm = |gpio, from: u64, edges: u64| {
             (0..edges).fold(gpio, |gpio: FakeGpio, nth| gpio.edge(READY, nth % 2 == 0, us(from + 10 * nth)))
         };
-        // Two looks are 10 ms apart. The storm begins at 11 ms, is found out 256 edges later, and lets go 50 ms after that.
-        let mut rig = rig(|gpio| storm(gpio, 11_000, 300));
+        // Two looks are 17 ms apart. The storm begins at 11 ms, is found out 256 edges later, and lets go 50 ms after that.
+        let clock = Arc::new(SimClock::new());
+        let gpio = storm(FakeGpio::new(clock.clone()).level(BUTTON, true), 11_000, 300);
+        let mut rig = rig_every(17, clock, Box::new(gpio));
         rig.stepper.run_until(at(70));
         let looks: Vec<Instant> = std::iter::from_fn(|| rig.readings.pop().ok()).map(|r| r.stamp).collect();
         let deaf = us(11_000 + 2_560);
