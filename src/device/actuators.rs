@@ -37,6 +37,13 @@ pub trait Actuators: Send {
     fn write(&mut self, command: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
     /// Takes the pulse from every drive motor, whatever is believed to be there: the shortest way to stillness.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
+    /// Holds the motors still by a line alone, whatever the bus does: the controller's reset, its output-enable, the enable
+    /// line. Whether one does now; it does until the next [`Actuators::initialise`]. Motors without such a line, or with
+    /// one that does not obey, are not held.
+    fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
+        let _ = ports;
+        false
+    }
 }
 
 /// A bus without motors.
@@ -59,7 +66,14 @@ impl Actuators for NoActuators {
 pub struct Motors<P> {
     pulses: P,
     drives: heapless::Vec<Placed<DcMotor>, MAX_MOTORS>,
-    servos: heapless::Vec<Placed<Servo>, MAX_MOTORS>,
+    servos: heapless::Vec<Placed<Aimed>, MAX_MOTORS>,
+}
+
+/// A servo, and the command that was last written to it: where it stands. 0, straight, before the first one.
+#[derive(Clone, Copy, Debug)]
+struct Aimed {
+    servo: Servo,
+    at: f32,
 }
 
 /// The motors behind a Robot HAT.
@@ -81,7 +95,7 @@ impl<P: Pulses> Motors<P> {
             if let Some(motor) = DcMotor::of(&plan.kind) {
                 let _ = all.drives.push(Placed { place, motor });
             } else if let Some(motor) = Servo::of(&plan.kind) {
-                let _ = all.servos.push(Placed { place, motor });
+                let _ = all.servos.push(Placed { place, motor: Aimed { servo: motor, at: 0.0 } });
             }
         }
         all
@@ -89,8 +103,10 @@ impl<P: Pulses> Motors<P> {
 }
 
 impl<P: Pulses> Actuators for Motors<P> {
-    /// Sets everything up: drive motors still, frequencies, servos straight, one after the other. Takes what the chip
-    /// takes (220 ms on a Robot HAT) and 150 ms for each servo but the first.
+    /// Sets everything up: drive motors still, frequencies, servos where they were last told to be, one after the other.
+    /// Whoever gives the commands goes on from there: a servo put straight here would snap back with the next command,
+    /// past every limit on its slew. Takes what the chip takes (220 ms on a Robot HAT) and 150 ms for each servo but the
+    /// first.
     fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.drives.iter_mut().for_each(|drive| drive.motor.forget());
         self.pulses.set_up(ports)?;
@@ -98,7 +114,8 @@ impl<P: Pulses> Actuators for Motors<P> {
             if nth > 0 {
                 ports.clock.sleep_until(ports.clock.now() + SERVO_PAUSE);
             }
-            self.pulses.aim(servo.motor.channel, servo.motor.pulse_us(0.0), ports)?;
+            let Aimed { servo, at } = servo.motor;
+            self.pulses.aim(servo.channel, servo.pulse_us(at), ports)?;
         }
         Ok(())
     }
@@ -114,14 +131,20 @@ impl<P: Pulses> Actuators for Motors<P> {
             outcome = outcome.and(driven);
         }
         outcome?;
-        for Placed { place, motor } in &self.servos {
-            self.pulses.aim(motor.channel, motor.pulse_us(wish(*place)), ports)?;
+        for Placed { place, motor: Aimed { servo, at } } in &mut self.servos {
+            let to = wish(*place);
+            self.pulses.aim(servo.channel, servo.pulse_us(to), ports)?;
+            *at = to;
         }
         self.pulses.renew(ports)
     }
 
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.pulses.stop(ports)
+    }
+
+    fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
+        self.pulses.hold(ports)
     }
 }
 
@@ -262,6 +285,46 @@ mod tests {
         assert!(rig.i2c.take_written().is_empty());
         rig.write(&[1.0, 0.0, 0.0, 0.2, 0.7]).unwrap();
         assert_eq!(rig.i2c.take_written(), [[0x2D, 0, 0]]);
+    }
+
+    #[test]
+    fn a_controller_that_is_reset_in_the_run_has_its_servos_where_they_were() {
+        let mut rig = Rig::ready();
+        rig.write(&[0.8, 0.0, -0.5, 0.0]).unwrap();
+        let servo = |written: &[Vec<u8>], register: u8| {
+            written.iter().rfind(|frame| frame[0] == register).map(|frame| frame[1..].to_vec())
+        };
+        let written = rig.i2c.take_written();
+        let told = [0x22, 0x20].map(|register| servo(&written, register));
+        assert!(told.iter().all(Option::is_some));
+        rig.initialise();
+        let written = rig.i2c.take_written();
+        assert_eq!([0x22, 0x20].map(|register| servo(&written, register)), told, "not straight");
+        // What did not get through is not where they stand.
+        rig.i2c = FakeI2c::new().fault(0x14, BusFault::Nack);
+        assert!(rig.write(&[-0.8, 0.0, -0.5, 0.0]).is_err());
+        rig.i2c = FakeI2c::recording();
+        rig.initialise();
+        let written = rig.i2c.take_written();
+        assert_eq!([0x22, 0x20].map(|register| servo(&written, register)), told);
+        rig.write(&[0.8, 0.0, -0.5, 0.0]).unwrap();
+        assert!(rig.i2c.take_written().is_empty(), "the next command moves nothing");
+    }
+
+    #[test]
+    fn a_held_reset_line_stills_the_controller_without_a_word_and_until_it_is_set_up() {
+        let mut rig = Rig::ready();
+        let clock = rig.clock.clone();
+        let mut silent = FakeI2c::new(); // any transfer fails the test
+        let mut ports = Ports { i2c: &mut silent, gpio: &mut rig.gpio, clock: clock.as_ref() };
+        assert!(rig.actuators.hold(&mut ports));
+        let reset = |gpio: &FakeGpio| gpio.sets.iter().rfind(|set| set.line == Line(5)).map(|set| set.high);
+        assert_eq!(reset(&rig.gpio), Some(false));
+        rig.initialise();
+        assert_eq!(reset(&rig.gpio), Some(true));
+        rig.gpio = FakeGpio::new(clock.clone()).broken(Line(5), BusFault::TimedOut);
+        let mut ports = Ports { i2c: &mut silent, gpio: &mut rig.gpio, clock: clock.as_ref() };
+        assert!(!rig.actuators.hold(&mut ports), "a line that does not obey holds nothing");
     }
 
     #[test]

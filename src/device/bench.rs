@@ -1,7 +1,10 @@
-//! A bench for tests of polled devices: ports around a script, and what the device says.
+//! A bench for tests of polled devices: ports around a script, what the device says, and a chip whose set-up is too long
+//! for a script.
 
+use super::vl53l0x::FIRST_ADDRESS;
 use super::{DeviceFault, Polled, Ports};
 use crate::bus::fake::{FakeGpio, FakeI2c};
+use crate::bus::{BusFault, I2c, Op};
 use crate::time::{Clock, Instant, SimClock, Span};
 use std::sync::Arc;
 
@@ -50,4 +53,70 @@ pub fn polled(device: &mut dyn Polled, i2c: &mut FakeI2c) -> Told {
 /// One set-up of `device` on a bench of its own.
 pub fn set_up(device: &mut dyn Polled, i2c: &mut FakeI2c) -> Result<Span, DeviceFault> {
     Bench::new().set_up(device, i2c)
+}
+
+const IDENTITY: u8 = 0xC0;
+const ADDRESS: u8 = 0x8A;
+const RESULT: u8 = 0x13;
+
+/// A VL53L0X that remembers what is written to it, enough of one for the driver's set-up.
+pub struct Ranger {
+    pub clock: Arc<SimClock>,
+    pub address: u8,
+    pub registers: [u8; 256],
+    /// Answers of 0x83 that the driver has to wait for.
+    pub busy: u32,
+    pub transfers: u32,
+}
+
+impl Ranger {
+    pub fn new(clock: Arc<SimClock>) -> Ranger {
+        let mut registers = [0; 256];
+        registers[usize::from(IDENTITY)] = 0xEE;
+        registers[0x92] = 0x85; // five aperture diodes
+        registers[usize::from(RESULT)] = 4;
+        for (register, value) in [(0x50, 6), (0x51, 0), (0x52, 0x96), (0x70, 4), (0x71, 1), (0x72, 0xFE)] {
+            registers[register] = value;
+        }
+        Ranger { clock, address: FIRST_ADDRESS, registers, busy: 3, transfers: 0 }
+    }
+}
+
+impl I2c for Ranger {
+    fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+        self.clock.sleep_until(self.clock.now() + Span::from_micros(400));
+        self.transfers += 1;
+        if address != self.address {
+            return Err(BusFault::Nack);
+        }
+        let mut pointer = 0;
+        for op in ops {
+            match op {
+                Op::Write(bytes) => {
+                    pointer = usize::from(bytes[0]);
+                    for (nth, byte) in bytes[1..].iter().enumerate() {
+                        let keeps = pointer + nth != 0x92 && pointer + nth != usize::from(RESULT);
+                        if keeps {
+                            self.registers[pointer + nth] = *byte;
+                        }
+                    }
+                    if pointer == usize::from(ADDRESS) && bytes.len() == 2 {
+                        self.address = bytes[1];
+                    }
+                }
+                Op::Read(bytes) => {
+                    for (nth, byte) in bytes.iter_mut().enumerate() {
+                        *byte = self.registers[(pointer + nth) & 0xFF];
+                        if pointer + nth == 0x83 && self.busy > 0 {
+                            self.busy -= 1;
+                            *byte = 0;
+                        } else if pointer + nth == 0x83 {
+                            *byte = 0x10;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
 }

@@ -55,6 +55,12 @@ impl Actuators for Enabled {
             }
         }
     }
+
+    /// Both lines, where there are two; either holds.
+    fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
+        let off = self.switch(false, ports).is_ok();
+        self.motors.hold(ports) || off
+    }
 }
 
 #[cfg(test)]
@@ -99,6 +105,7 @@ mod tests {
         let well = calls.chars().map(|call| match call {
             'i' => motors.initialise(&mut ports).is_ok(),
             'w' => motors.write(&Command::still(1), &mut ports).is_ok(),
+            'h' => motors.hold(&mut ports),
             _ => motors.stop(&mut ports).is_ok(),
         });
         let well = well.collect();
@@ -110,6 +117,14 @@ mod tests {
         assert_eq!(run("i", &[Ok(())], true), (vec![true], vec![false, true]));
         assert_eq!(run("i", &[Err(NACK)], true), (vec![false], vec![false]));
         assert_eq!(run("ii", &[Ok(()), Err(NACK)], false), (vec![true, false], vec![true, false, true]));
+    }
+
+    #[test]
+    fn motors_are_held_by_the_line_until_they_are_set_up() {
+        assert_eq!(
+            run("ihi", &[Ok(()), Ok(())], true),
+            (vec![true; 3], vec![false, true, false, false, true])
+        );
     }
 
     #[test]

@@ -66,6 +66,11 @@ pub enum DeviceFault {
         /// What it holds.
         found: u8,
     },
+    /// The set-up of the device does not come to an end: it is asked over and over and never ready.
+    Endless {
+        /// Register that was asked last.
+        register: u8,
+    },
     /// A quantity that the kernel should give is not there or cannot be read.
     Kernel {
         /// Why not.
@@ -137,6 +142,7 @@ impl From<DeviceFault> for Fault {
             DeviceFault::Busy { .. }
             | DeviceFault::EdgeMissing { .. }
             | DeviceFault::NotReady { .. }
+            | DeviceFault::Endless { .. }
             | DeviceFault::Asleep { .. } => Fault::Timeout,
         }
     }
@@ -169,6 +175,9 @@ impl fmt::Display for DeviceFault {
             }
             DeviceFault::WrongDevice { register, found } => {
                 write!(f, "register {register:#04x} holds {found:#04x}: another chip is at this address")
+            }
+            DeviceFault::Endless { register } => {
+                write!(f, "register {register:#04x}: the set-up of the device does not come to an end")
             }
             DeviceFault::Kernel { fault } => write!(f, "the kernel gives no value: {fault:?}"),
             DeviceFault::Busy { line } => write!(f, "line {} is high before it was asked to be", line.0),

@@ -106,6 +106,10 @@ impl Pulses for HatPulses {
         }
         outcome
     }
+
+    fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
+        self.registers.hat().hold(ports.gpio).is_ok()
+    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ pub mod adapter;
 pub mod adc;
 pub mod ads1115;
 #[cfg(test)]
-mod bench;
+pub(crate) mod bench;
 pub mod button;
 pub mod dc_motor;
 pub mod enable;
@@ -17,6 +17,7 @@ pub mod hc_sr04;
 pub mod hwmon;
 pub mod ina219;
 pub mod ina226;
+mod journal;
 pub mod mpu6050;
 pub mod open;
 pub mod pca9685;
@@ -32,6 +33,7 @@ pub mod thermal;
 pub mod vl53l0x;
 
 pub use fault::DeviceFault;
+pub use journal::{Journal, SetUp};
 pub use polled::{Polled, Ports, Say};
 
 use crate::bus::Line;

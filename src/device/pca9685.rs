@@ -232,6 +232,10 @@ impl Pulses for Pca9685 {
         }
         written.and(switched)
     }
+
+    fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
+        self.output_enable.is_some() && self.switch(false, ports).is_ok()
+    }
 }
 
 #[cfg(test)]

@@ -21,14 +21,16 @@ pub type Say<'a> = dyn FnMut(usize, Result<f32, DeviceFault>) + 'a;
 
 /// A device that is polled.
 pub trait Polled: Send {
-    /// Makes it ready (again): after the start, after a reset of its bus or supply. Bounded; at most a few hundred
-    /// milliseconds. Nothing is polled before this has succeeded.
+    /// Makes it ready (again): after the start, after a reset of its bus or supply. Nothing is polled before this has
+    /// succeeded. Written from beginning to end, waits and all; a bus thread takes it in steps through a
+    /// [`Journal`](super::Journal), which calls it anew for each of them. So it has to ask the same when it is answered the
+    /// same, must not go by what the time is but for waits, and may change the device only at its end.
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let _ = ports;
         Ok(())
     }
 
-    /// Either call may find its transfers refused as [`BusFault::Preempted`](crate::bus::BusFault::Preempted), between any
+    /// A poll may find its transfers refused as [`BusFault::Preempted`](crate::bus::BusFault::Preempted), between any
     /// two of them, and is then made again from its beginning.
     ///
     /// One reading: says a value or a fault for every output, exactly once each. The returned fault is one of the transfer

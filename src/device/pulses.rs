@@ -17,4 +17,7 @@ pub trait Pulses: Send {
     /// Takes the pulse from every drive channel by the shortest way, whatever is believed to be there. Tries everything,
     /// and returns the first fault.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
+    /// Takes the pulse from every drive channel by a line alone, whatever the bus does, until the next
+    /// [`Pulses::set_up`]. Whether there is such a line and it obeyed.
+    fn hold(&mut self, ports: &mut Ports<'_>) -> bool;
 }

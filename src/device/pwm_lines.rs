@@ -97,6 +97,11 @@ impl Pulses for PwmLines {
     fn stop(&mut self, _ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         still(self.channels.iter_mut().filter(|channel| channel.drives))
     }
+
+    /// There is no line, and no bus either: a stop is as good.
+    fn hold(&mut self, _ports: &mut Ports<'_>) -> bool {
+        false
+    }
 }
 
 /// Takes the pulse from each of them, even if the one before failed; the first fault is returned.

@@ -117,6 +117,12 @@ impl RobotHat {
         Ok(())
     }
 
+    /// Holds the chip in its reset, in which it has no pulses, until [`RobotHat::reset`].
+    pub fn hold(&self, gpio: &mut dyn Gpio) -> Result<(), DeviceFault> {
+        let line = self.reset;
+        gpio.set(line, false).map_err(|fault| DeviceFault::Line { line, fault })
+    }
+
     /// Version of the firmware: major, minor, patch.
     pub fn firmware(&self, i2c: &mut dyn I2c) -> Result<[u8; 3], DeviceFault> {
         let mut version = [0; 3];

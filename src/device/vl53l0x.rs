@@ -165,9 +165,8 @@ impl Polled for Vl53l0x {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::Op;
     use crate::bus::fake::{FakeGpio, FakeI2c};
-    use crate::device::bench::Bench;
+    use crate::device::bench::{Bench, Ranger as Chip};
     use crate::time::{Clock, SimClock};
     use std::sync::Arc;
 
@@ -213,69 +212,6 @@ mod tests {
         let mut ones = FakeI2c::new().write_read(0x30, &[RESULT], &[0xFF; RESULT_BYTES]);
         let dead = DeviceFault::DeadBytes { register: RESULT };
         assert_eq!(bench.poll(&mut chip, &mut ones), (vec![(0, Err(dead))], Ok(())));
-    }
-
-    /// A chip that remembers what is written to it, enough of one for the driver's set-up.
-    struct Chip {
-        clock: Arc<SimClock>,
-        address: u8,
-        registers: [u8; 256],
-        /// Answers of 0x83 that the driver has to wait for.
-        busy: u32,
-        transfers: u32,
-    }
-
-    impl Chip {
-        fn new(clock: Arc<SimClock>) -> Chip {
-            let mut registers = [0; 256];
-            registers[usize::from(IDENTITY)] = 0xEE;
-            registers[0x92] = 0x85; // five aperture diodes
-            registers[usize::from(RESULT)] = 4;
-            for (register, value) in [(0x50, 6), (0x51, 0), (0x52, 0x96), (0x70, 4), (0x71, 1), (0x72, 0xFE)]
-            {
-                registers[register] = value;
-            }
-            Chip { clock, address: FIRST_ADDRESS, registers, busy: 3, transfers: 0 }
-        }
-    }
-
-    impl I2c for Chip {
-        fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
-            self.clock.sleep_until(self.clock.now() + Span::from_micros(400));
-            self.transfers += 1;
-            if address != self.address {
-                return Err(BusFault::Nack);
-            }
-            let mut pointer = 0;
-            for op in ops {
-                match op {
-                    Op::Write(bytes) => {
-                        pointer = usize::from(bytes[0]);
-                        for (nth, byte) in bytes[1..].iter().enumerate() {
-                            let keeps = pointer + nth != 0x92 && pointer + nth != usize::from(RESULT);
-                            if keeps {
-                                self.registers[pointer + nth] = *byte;
-                            }
-                        }
-                        if pointer == usize::from(ADDRESS) && bytes.len() == 2 {
-                            self.address = bytes[1];
-                        }
-                    }
-                    Op::Read(bytes) => {
-                        for (nth, byte) in bytes.iter_mut().enumerate() {
-                            *byte = self.registers[(pointer + nth) & 0xFF];
-                            if pointer + nth == 0x83 && self.busy > 0 {
-                                self.busy -= 1;
-                                *byte = 0;
-                            } else if pointer + nth == 0x83 {
-                                *byte = 0x10;
-                            }
-                        }
-                    }
-                }
-            }
-            Ok(())
-        }
     }
 
     fn set_up(chip: &mut Chip, device: &mut Vl53l0x) -> (Result<(), DeviceFault>, Vec<(u32, bool)>) {

@@ -4,7 +4,7 @@
 use super::ladder::Rung;
 use crate::time::Span;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Adds one to `counter`.
 pub(super) fn count(counter: &AtomicU64) {
@@ -37,6 +37,10 @@ pub struct DeviceCounters {
     pub late: AtomicU64,
     /// Polls by the clock of a device whose line should have asked for them: its edges are lost.
     pub unprompted: AtomicU64,
+    /// Times that it was lost: it did not answer, could not be set up, or gave one answer after the other that made no
+    /// sense.
+    pub losses: AtomicU64,
+    lost: AtomicBool,
     longest_ns: AtomicU64,
 }
 
@@ -44,6 +48,20 @@ impl DeviceCounters {
     /// Of the device called `name`.
     pub fn new(name: String) -> DeviceCounters {
         DeviceCounters { name, ..DeviceCounters::default() }
+    }
+    /// It gives no values.
+    pub(super) fn lose(&self) {
+        if !self.lost.swap(true, Ordering::Relaxed) {
+            count(&self.losses);
+        }
+    }
+    /// It gave a value.
+    pub(super) fn find(&self) {
+        self.lost.store(false, Ordering::Relaxed);
+    }
+    /// Whether it was lost and has not given a value since.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
     }
     /// A poll took this long.
     pub(super) fn took(&self, span: Span) {
@@ -76,6 +94,9 @@ pub struct BusCounters {
     pub withheld: AtomicU64,
     /// Times that the motors were stopped without waiting for the tick.
     pub halts: AtomicU64,
+    /// Times that the motors were stopped again because they were not known to stand: the stop before had failed, or the
+    /// bus had.
+    pub stops_again: AtomicU64,
     /// Its devices, in the order of the polling table.
     pub devices: Vec<DeviceCounters>,
 }
@@ -85,6 +106,10 @@ impl BusCounters {
     pub fn new(name: impl Into<String>, devices: impl IntoIterator<Item = String>) -> BusCounters {
         let devices = devices.into_iter().map(DeviceCounters::new).collect();
         BusCounters { name: name.into(), devices, ..BusCounters::default() }
+    }
+    /// The devices that give no values now.
+    pub fn lost(&self) -> impl Iterator<Item = &str> {
+        self.devices.iter().filter(|device| device.is_lost()).map(|device| device.name.as_str())
     }
     /// How often `rung` was taken.
     pub fn taken(&self, rung: Rung) -> u64 {

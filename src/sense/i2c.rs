@@ -1,14 +1,16 @@
 //! The thread of an I2C bus: one piece of work a step, in this order: halt, the pending command, a
 //! command that runs out, polls that a line asks for, polls that are due. No transfer is broken off in
-//! its middle, but between any two of them a halt goes first; what it overtakes is begun anew. A bus that
+//! its middle, but between any two of them a halt goes first; what it overtakes is begun anew. A device is
+//! set up a transfer at a time, with all of this in between. A bus that
 //! fails is led up the ladder; readings carry the fault meanwhile, and the tick sees commands
-//! unconfirmed. A held value is never passed off as new.
+//! unconfirmed. Motors that are not known to stand are stopped between its rungs. A held value is never
+//! passed off as new.
 
 use super::Outlet;
 use super::counters::{BusCounters, count};
 use super::demand::Demand;
 use super::halt::{Halt, HaltWatch};
-use super::ladder::{Ladder, Move, Rung};
+use super::ladder::{Ladder, Rung};
 use super::motors::{MotorEnd, Motors};
 use super::polls::{Outcome, PollPlan, Polls};
 use super::retry::{OvertakenClock, Retrying};
@@ -124,7 +126,7 @@ impl I2cWorker {
     pub fn new(parts: BusParts) -> I2cWorker {
         assert_eq!(parts.polls.len(), parts.counters.devices.len(), "a counter for each device");
         let BusParts { i2c, gpio, repair, counters, fragile, .. } = parts;
-        let (motors, watch) = parts.motors.map(Motors::new).unzip();
+        let (motors, watch) = parts.motors.map(|end| Motors::new(end, fragile.is_some())).unzip();
         I2cWorker {
             name: parts.name,
             ladder: Ladder::new(|measure| repair.can(measure), parts.rail_off),
@@ -155,11 +157,11 @@ impl I2cWorker {
         }
         if !self.ladder.is_up() {
             self.demanded = 0; // whatever asked is set up again before it is read
-            self.climb(clock);
+            self.recover(clock);
         } else if self.motors.as_ref().is_some_and(Motors::has_pending) {
             self.write_command(clock);
-        } else if self.motors.as_ref().is_some_and(|motors| motors.runs_out() <= now) {
-            self.with_motors(clock, Motors::run_out);
+        } else if self.stop_due() <= now {
+            self.with_motors(clock, Motors::stop_by_itself);
         } else if let Some(place) = self.take_demanded() {
             self.poll(place, true, clock);
         } else if let Some(place) = self.polls.due(now) {
@@ -178,15 +180,20 @@ impl I2cWorker {
         true
     }
 
-    /// Lets the motors do `deed`, which stops them, and looks at how it went.
+    /// When the motors are to be stopped without anybody's asking.
+    fn stop_due(&self) -> Instant {
+        self.motors.as_ref().map_or(Instant::NEVER, Motors::stop_due)
+    }
+
+    /// Lets the motors do `deed`, which stops them and is told whether the bus is down, and looks at how it went.
     fn with_motors(
         &mut self,
         clock: &dyn Clock,
-        deed: impl FnOnce(&mut Motors, &mut Ports<'_>, &BusCounters) -> Result<(), DeviceFault>,
+        deed: impl FnOnce(&mut Motors, bool, &mut Ports<'_>, &BusCounters) -> Result<(), DeviceFault>,
     ) {
         let Some(motors) = &mut self.motors else { return };
-        let (counters, began) = (self.counters.as_ref(), clock.now());
-        let outcome = self.wire.call(clock, |ports| deed(motors, ports, counters));
+        let (counters, began, down) = (self.counters.as_ref(), clock.now(), !self.ladder.is_up());
+        let outcome = self.wire.call(clock, |ports| deed(motors, down, ports, counters));
         self.account(outcome, true, began, clock.now());
     }
 
@@ -257,6 +264,9 @@ impl I2cWorker {
         if fault.gave_way() {
             return;
         }
+        if !self.ladder.is_up() {
+            return; // it is being seen to, and stops that fail meanwhile have a counter of their own
+        }
         count(&self.counters.failures);
         let silent = controller && self.silence.failed(fault, began, now);
         if !controller {
@@ -265,13 +275,14 @@ impl I2cWorker {
         let gone = matches!(fault, DeviceFault::Bus { fault: BusFault::Absent, .. });
         let forgot = controller && fault.needs_set_up(); // it takes a stop all the same, so failures do not add up
         if fault.needs_reset() || gone || forgot || silent {
-            self.go_down(fault, now);
+            self.go_down(fault, controller, now);
         }
     }
 
-    fn go_down(&mut self, fault: DeviceFault, now: Instant) {
-        if !self.ladder.is_up() {
-            return;
+    /// `controller`: it failed in a call of the motors' controller.
+    fn go_down(&mut self, fault: DeviceFault, controller: bool, now: Instant) {
+        if let Some(motors) = &mut self.motors {
+            motors.lose_bus(Some(fault).filter(|_| controller), now);
         }
         let deaths = self.ladder.deaths();
         self.ladder.failed(now);
@@ -286,13 +297,20 @@ impl I2cWorker {
         }
     }
 
-    /// Takes the rung that is due, if one is.
-    fn climb(&mut self, clock: &dyn Clock) {
-        let Some(step) = self.ladder.next(clock.now()) else { return };
-        let Move::Take(rung) = step else {
-            let _ = self.set_up(clock); // it is set up again before it counts
-            return;
-        };
+    /// While the bus is down: motors that are not known to stand are stopped, before anything that may take longer. A
+    /// reset begins with that.
+    fn recover(&mut self, clock: &dyn Clock) {
+        let now = clock.now();
+        match self.ladder.next(now) {
+            Some(Rung::Reset) => self.climb(Rung::Reset, clock),
+            _ if self.stop_due() <= now => self.with_motors(clock, Motors::stop_by_itself),
+            Some(rung) => self.climb(rung, clock),
+            None => {}
+        }
+    }
+
+    /// Takes `rung`.
+    fn climb(&mut self, rung: Rung, clock: &dyn Clock) {
         let outcome = match rung.measure() {
             None => self.set_up(clock),
             Some(measure) => self.repair.take(measure).and_then(|()| match rung {
@@ -328,13 +346,12 @@ impl I2cWorker {
     /// When to be called again.
     fn next(&self) -> Instant {
         if !self.ladder.is_up() {
-            return self.ladder.due();
+            return self.ladder.due().min(self.stop_due());
         }
-        let motors = self.motors.as_ref();
-        if self.demanded != 0 || motors.is_some_and(Motors::has_pending) {
+        if self.demanded != 0 || self.motors.as_ref().is_some_and(Motors::has_pending) {
             return Instant::ZERO; // at once
         }
-        self.polls.next().min(motors.map_or(Instant::NEVER, Motors::runs_out))
+        self.polls.next().min(self.stop_due())
     }
 }
 

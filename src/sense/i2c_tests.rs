@@ -4,7 +4,7 @@
 use super::*;
 use crate::board::plan::SensorPlan;
 use crate::bus::fake::{LooseI2c, Seen};
-use crate::bus::{Absent, BusFault, Measure, Repair};
+use crate::bus::{Absent, BusFault, Gpio, I2c, Measure, Repair};
 use crate::command::{Command, OnWire};
 use crate::crew::{Bell, Stepper};
 use crate::device::actuators::Actuators;
@@ -17,6 +17,8 @@ use crate::time::{Clock, SimClock};
 use std::sync::Mutex;
 
 mod overtaking;
+mod set_ups;
+mod stills;
 
 const HAT: u8 = 0x14;
 /// First bytes of what is written: set-up of the motors, a command, stillness, set-up of a device.
@@ -124,6 +126,19 @@ fn rig_of_motors(actuators: Box<dyn Actuators>, polls: Vec<PollPlan>) -> Rig {
     let clock = Arc::new(SimClock::new());
     let bus = LooseI2c::new(clock.clone());
     bus.answer(100);
+    rig_on(clock, bus.clone(), Box::new(bus), Box::new(Absent), Some(HAT), actuators, polls)
+}
+
+/// The same with these wires; `bus` is what stands behind `i2c`. `fragile` as in [`BusParts`].
+fn rig_on(
+    clock: Arc<SimClock>,
+    bus: LooseI2c,
+    i2c: Box<dyn I2c>,
+    gpio: Box<dyn Gpio>,
+    fragile: Option<u8>,
+    actuators: Box<dyn Actuators>,
+    polls: Vec<PollPlan>,
+) -> Rig {
     let bell: Arc<Bell> = Arc::default();
     let halt = Arc::new(Halt::new(bell.clone()));
     let (commands, taken) = slot(Command::still(2));
@@ -144,11 +159,11 @@ fn rig_of_motors(actuators: Box<dyn Actuators>, polls: Vec<PollPlan>) -> Rig {
     let (demand, measures) = (Arc::new(Demand::new(bell.clone())), Notes::default());
     let worker = I2cWorker::new(BusParts {
         name: "i2c",
-        i2c: Box::new(bus.clone()),
-        gpio: Box::new(Absent),
+        i2c,
+        gpio,
         repair: Box::new(measures.clone()),
         rail_off: ms(300),
-        fragile: Some(HAT),
+        fragile,
         patience: ms(10),
         motors: Some(MotorEnd { actuators, commands: taken, receipts, halt: HaltWatch::new(halt.clone()) }),
         polls,
@@ -173,7 +188,11 @@ impl Rig {
         while self.receipts.pop().is_ok() {}
     }
     fn command(&mut self, seq: u64, slot: u64) {
-        let (slot, valid_until) = (at(slot), at(slot + 1_000));
+        self.command_for(1_000, seq, slot);
+    }
+    /// The same, valid for so many ms.
+    fn command_for(&mut self, valid: u64, seq: u64, slot: u64) {
+        let (slot, valid_until) = (at(slot), at(slot + valid));
         self.commands.put(Command { seq, slot, valid_until, ..Command::still(2) });
         self.bell.ring();
     }
@@ -309,6 +328,11 @@ fn a_device_that_answers_nonsense_for_long_is_set_up_again_and_ever_more_rarely(
     let set_ups = rig.order().iter().filter(|&&byte| byte == DEVICE).count();
     assert!((3..=5).contains(&set_ups), "{set_ups} times in ten seconds: after 0.1, 1, 3 and 7");
     assert_eq!(rig.count(|c| &c.failures), 0, "the bus has no fault");
+    let device = &rig.counters.devices[0];
+    assert_eq!((device.is_lost(), device.losses.load(Ordering::Relaxed)), (true, 1), "lost once, for good");
+    rig.bus.answer(100);
+    rig.stepper.run_until(at(10_200));
+    assert!(!rig.counters.devices[0].is_lost(), "and found with its first value");
 }
 
 #[test]

@@ -11,8 +11,8 @@
 //! A reset sets everything up from nothing, motors still first. That it worked is believed after a
 //! number of good transfers; a failure before that goes on upwards, so that a bus which only seems to
 //! come back is not reset for ever. Pauses between rungs grow, and shrink back only after a calm time,
-//! so that there are few rungs in any stretch of time, whatever the bus does. A bus that fails while
-//! its motors may run is reset at once all the same, and then waits.
+//! so that there are few rungs in any stretch of time, whatever the bus does. Motors that may run
+//! meanwhile do not wait for a rung: they are `motors.rs`'s.
 
 use crate::bus::Measure;
 use crate::time::{Instant, Span};
@@ -101,23 +101,12 @@ enum State {
     },
 }
 
-/// What is to be done now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Move {
-    /// A reset for the motors' sake: it stills them and settles nothing. Not answered with [`Ladder::taken`].
-    Still,
-    /// This rung; to be answered with [`Ladder::taken`].
-    Take(Rung),
-}
-
 /// Where a bus stands.
 #[derive(Clone, Debug)]
 pub struct Ladder {
     steps: heapless::Vec<Rung, STEPS>,
     rail_off: Span,
     state: State,
-    /// Motors may run on a bus that has just failed.
-    unstilled: bool,
     pause: Span,
     failed_at: Instant,
     deaths: u64,
@@ -143,7 +132,6 @@ impl Ladder {
             steps,
             rail_off,
             state: State::Climbing { step: 0, at: Instant::ZERO },
-            unstilled: false,
             pause: Span::ZERO,
             failed_at: Instant::ZERO,
             deaths: 0,
@@ -167,23 +155,16 @@ impl Ladder {
     pub fn due(&self) -> Instant {
         match self.state {
             State::Up | State::Trial { .. } => Instant::NEVER,
-            _ if self.unstilled => Instant::ZERO,
             State::Climbing { at, .. } | State::Dead { at } => at,
         }
     }
 
-    /// What there is to do, if it is due.
-    pub fn next(&mut self, now: Instant) -> Option<Move> {
-        if now < self.due() {
-            return None;
-        }
-        if std::mem::take(&mut self.unstilled) {
-            return Some(Move::Still);
-        }
+    /// The rung that is to be taken now, if one is due; to be answered with [`Ladder::taken`].
+    pub fn next(&self, now: Instant) -> Option<Rung> {
         match self.state {
-            State::Climbing { step, .. } => self.steps.get(step).copied().map(Move::Take),
-            State::Dead { .. } => Some(Move::Take(Rung::Reset)),
-            State::Up | State::Trial { .. } => None,
+            State::Climbing { step, at } if now >= at => self.steps.get(step).copied(),
+            State::Dead { at } if now >= at => Some(Rung::Reset),
+            _ => None,
         }
     }
 
@@ -229,15 +210,10 @@ impl Ladder {
             self.pause = Span::ZERO;
         }
         self.failed_at = now;
-        self.unstilled = true;
-        let pause = self.next_pause();
+        let at = now + self.next_pause();
         match step {
-            Some(step) => self.climb(step, now + pause),
-            None => {
-                // The first reset is the one that stills.
-                self.unstilled = pause > Span::ZERO;
-                self.state = State::Climbing { step: 0, at: now + pause };
-            }
+            Some(step) => self.climb(step, at),
+            None => self.state = State::Climbing { step: 0, at },
         }
     }
 
@@ -280,7 +256,7 @@ mod tests {
         let mut taken = Vec::new();
         while !ladder.is_dead() {
             now = now.max(ladder.due());
-            if let Some(Move::Take(rung)) = ladder.next(now) {
+            if let Some(rung) = ladder.next(now) {
                 taken.push((rung, now.as_nanos() / 1_000_000));
                 ladder.taken(works(rung), now);
             }
@@ -330,7 +306,7 @@ mod tests {
     }
 
     fn set_up(ladder: &mut Ladder, now: Instant) {
-        assert_eq!(ladder.next(now), Some(Move::Take(Rung::Reset)));
+        assert_eq!(ladder.next(now), Some(Rung::Reset));
         ladder.taken(true, now);
         assert!(ladder.is_up());
     }
@@ -345,21 +321,15 @@ mod tests {
         let mut rungs = Vec::new();
         while !ladder.is_dead() {
             now = now.max(ladder.due());
-            match ladder.next(now) {
-                Some(Move::Take(rung)) => {
-                    rungs.push(rung);
-                    ladder.taken(true, now);
-                }
-                Some(Move::Still) => {}
-                None => panic!("due at {now:?}"),
-            }
+            let rung = ladder.next(now).expect("it is due");
+            rungs.push(rung);
+            ladder.taken(true, now);
             if ladder.is_up() {
                 ladder.worked(); // one transfer, and then it hangs again
                 ladder.failed(now);
             }
         }
         assert_eq!(rungs.len(), STEPS, "each rung once: {rungs:?}");
-        assert_eq!(ladder.next(now), Some(Move::Still), "its motors may run");
         // A look that finds it working is not believed either.
         set_up(&mut ladder, now + DEAD_LOOK + LONGEST_PAUSE);
         ladder.failed(now + DEAD_LOOK + LONGEST_PAUSE);
@@ -367,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relapse_stills_the_motors_at_once_and_then_waits() {
+    fn a_first_failure_is_answered_at_once_and_a_relapse_waits() {
         let mut ladder = bare();
         set_up(&mut ladder, at(0));
         prove(&mut ladder);
@@ -375,8 +345,6 @@ mod tests {
         set_up(&mut ladder, at(10_000)); // after a calm time there is no pause
         prove(&mut ladder);
         ladder.failed(at(10_100));
-        assert_eq!(ladder.due(), Instant::ZERO);
-        assert_eq!(ladder.next(at(10_100)), Some(Move::Still));
         assert_eq!((ladder.next(at(10_149)), ladder.due()), (None, at(10_150)));
         set_up(&mut ladder, at(10_150));
         prove(&mut ladder);
@@ -390,7 +358,7 @@ mod tests {
         climb_to_death(&mut ladder, at(0), |_| false);
         let look = ladder.due();
         assert_eq!(ladder.next(look - Span::from_nanos(1)), None);
-        assert_eq!(ladder.next(look), Some(Move::Take(Rung::Reset)));
+        assert_eq!(ladder.next(look), Some(Rung::Reset));
         ladder.taken(false, look);
         assert_eq!(ladder.due(), look + DEAD_LOOK);
         set_up(&mut ladder, look + DEAD_LOOK);
@@ -404,11 +372,9 @@ mod tests {
         let mut moves = Vec::new();
         for step in from..from + length {
             let now = at(step);
-            while let Some(done) = ladder.next(now) {
+            while ladder.next(now).is_some() {
                 moves.push(step);
-                if matches!(done, Move::Take(_)) {
-                    ladder.taken(!fails(), now);
-                }
+                ladder.taken(!fails(), now);
             }
             if ladder.is_up() {
                 if fails() { ladder.failed(now) } else { ladder.worked() }
@@ -435,8 +401,8 @@ mod tests {
                 state.is_multiple_of(odds)
             };
             let moves = live(&mut ladder, 0, &mut fails, 30_000);
-            // Two moves without a pause between them (still, then the rung), a measure and its reset: twenty a second
-            // is what pauses of 50, 100, 200, 400 ms leave room for.
+            // Two moves without a pause between them, a measure and its reset: twenty a second is more than pauses of 50,
+            // 100, 200, 400 ms leave room for.
             for (first, time) in moves.iter().enumerate() {
                 let within = moves[first..].iter().take_while(|later| **later < time + 1_000).count();
                 prop_assert!(within <= 20, "{within} moves within a second from {time} ms");

@@ -28,7 +28,7 @@ pub use demand::Demand;
 pub use edges::EdgesWorker;
 pub use halt::{Halt, HaltWatch};
 pub use i2c::{BusParts, I2cWorker};
-pub use ladder::{DEAD_LOOK, Ladder, Move, Rung};
+pub use ladder::{DEAD_LOOK, Ladder, Rung};
 pub use lines::{ButtonLine, LinesWorker, ReadyLine};
 pub use log::{LogRows, LogWorker};
 pub use motors::MotorEnd;

@@ -5,7 +5,7 @@
 use super::counters::{DeviceCounters, count};
 use super::snap::Snaps;
 use super::{Due, Outlet};
-use crate::device::{DeviceFault, Polled, Ports};
+use crate::device::{DeviceFault, Journal, Polled, Ports, SetUp};
 use crate::frame::{Fault, Reading};
 use crate::reflex::Cause;
 use crate::time::{Instant, Span};
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const LONGEST_PAUSE: Span = Span::from_millis(2_000);
 /// A device that does not answer has this share of its thread's time at most, one in so many.
 const SHARE: u64 = 8;
-/// Answers without sense in a row after which a device is set up again: it may have reset itself.
+/// Answers without sense in a row after which a device is lost, and is set up again: it may have reset itself.
 const SENSELESS: u32 = 10;
 /// From one such set-up to the next, doubled up to the longest while it helps nothing.
 const FIRST_REVIVAL: Span = Span::from_millis(1_000);
@@ -44,6 +44,10 @@ struct Poll {
     due: Due,
     /// It must be set up before its readings count.
     fresh: bool,
+    /// How far its set-up is.
+    journal: Journal,
+    /// Time that its set-up has held the bus.
+    held: Span,
     /// Its last poll was overtaken, and is to be made again.
     overtaken: bool,
     /// After its next failure.
@@ -75,6 +79,8 @@ impl Polls {
         let poll = |plan: PollPlan| Poll {
             due: Due::every(plan.period, Instant::ZERO),
             fresh: true,
+            journal: Journal::new(),
+            held: Span::ZERO,
             overtaken: false,
             pause: plan.period,
             senseless: 0,
@@ -112,10 +118,14 @@ impl Polls {
         }
     }
 
-    /// Every device has to be set up again: the bus was begun anew. Those that are left alone for a while still are: it
-    /// may be one of them that hangs the bus.
+    /// Every device has to be set up again, from the beginning: the bus was begun anew. Those that are left alone for a
+    /// while still are: it may be one of them that hangs the bus.
     pub fn begin_anew(&mut self) {
-        self.polls.iter_mut().for_each(|poll| poll.fresh = true);
+        for poll in &mut self.polls {
+            poll.fresh = true;
+            poll.journal.clear();
+            poll.held = Span::ZERO;
+        }
     }
 
     /// Says on every channel that there is no reading, and why.
@@ -125,7 +135,7 @@ impl Polls {
         }
     }
 
-    /// Calls the device at `place`: sets it up if it has to be, else polls it. `asked`: its line asked for it. `stop`
+    /// Calls the device at `place`: takes the next step of its set-up if it has to be set up, else polls it. `asked`: its line asked for it. `stop`
     /// is set as soon as a reading crosses into a rule that stops, where motors wait for it: what is left of the poll may.
     pub fn call(
         &mut self,
@@ -148,34 +158,37 @@ impl Polls {
 }
 
 impl Poll {
-    /// Sets the device up; it is polled next.
+    /// The next step of the device's set-up, which holds the bus for one transfer at most. When it is through, the device
+    /// is polled next.
     fn set_up(
         &mut self,
         ports: &mut Ports<'_>,
         outlet: &mut Outlet,
         counts: &DeviceCounters,
     ) -> Result<(), DeviceFault> {
-        let began = ports.clock.now();
-        let outcome = self.plan.device.set_up(ports);
+        let (began, device) = (ports.clock.now(), &mut self.plan.device);
+        let step = self.journal.step(ports, |ports| device.set_up(ports));
         let ended = ports.clock.now();
-        if outcome.is_err_and(DeviceFault::gave_way) {
-            return outcome; // nothing is known of it that was not known before
-        }
-        count(&counts.set_ups);
-        match outcome {
-            Ok(()) => {
-                self.fresh = false;
-                self.due.at = ended;
+        self.held = self.held + ended.since(began);
+        match step {
+            Ok(SetUp::Again(at)) => {
+                self.due.at = at.max(ended);
+                return Ok(());
             }
+            Err(fault) if fault.gave_way() => return Err(fault), // the step is taken again
+            Ok(SetUp::Done) => (self.fresh, self.due.at) = (false, ended),
             Err(fault) => {
                 count(&counts.failures);
+                counts.lose();
                 for &channel in &self.plan.channels {
                     outlet.stage(Reading { channel, value: Err(fault.into()), stamp: began });
                 }
-                self.rest(ended, ended.since(began));
+                self.rest(ended, self.held);
             }
         }
-        outcome
+        count(&counts.set_ups);
+        self.held = Span::ZERO;
+        step.map(drop)
     }
 
     /// One reading.
@@ -197,7 +210,7 @@ impl Poll {
                 return; // its last reading is as good as it was
             }
             if let Ok(value) = value {
-                sense = true;
+                sense |= value.is_finite();
                 crossed = crossed.max(snaps.look(channel, value));
                 if let (Some(stop), Some(_)) = (stop, crossed) {
                     stop.store(true, Ordering::Relaxed);
@@ -217,9 +230,10 @@ impl Poll {
         counts.took(ended.since(stamp));
         self.schedule(asked, ended, counts);
         match transfer {
-            Ok(()) => self.judge(sense, ended),
+            Ok(()) => self.judge(sense, ended, counts),
             Err(_) => {
                 count(&counts.failures);
+                counts.lose();
                 if self.plan.controller {
                     self.due.at = self.due.at.min(ended + CONTROLLER_AGAIN);
                 } else {
@@ -245,14 +259,18 @@ impl Poll {
         self.due.advance(now);
     }
 
-    /// A device that answers nonsense for long is set up again, now and then.
-    fn judge(&mut self, sense: bool, now: Instant) {
+    /// A device that answers nonsense for long is lost until it makes sense, and is set up again, now and then.
+    fn judge(&mut self, sense: bool, now: Instant, counts: &DeviceCounters) {
         self.pause = self.plan.period;
         if sense {
+            counts.find();
             (self.senseless, self.revival) = (0, FIRST_REVIVAL);
             return;
         }
         self.senseless = self.senseless.saturating_add(1);
+        if self.senseless >= SENSELESS {
+            counts.lose();
+        }
         if self.senseless >= SENSELESS && now >= self.revive_at && !self.plan.controller {
             self.fresh = true;
             self.senseless = 0;

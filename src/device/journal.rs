@@ -1,0 +1,387 @@
+//! A set-up in steps. A driver sets its chip up from beginning to end and waits for it in between; a bus thread that also
+//! speaks to the motors cannot. So every step runs the set-up from its beginning, on ports that answer from a journal of
+//! what was done before, lets it do one thing that is new (a transfer, a line, the beginning of a wait) and refuses what
+//! comes behind it. The step in which nothing is refused is the last one.
+//!
+//! This asks one thing of a set-up: given the same answers it asks the same, whatever the time is. One that does not is
+//! found out by a checksum, and ends with a fault before anything is written out of its place. Nothing here knows a chip,
+//! a schedule or a retry, and nothing is taken from the heap.
+
+use super::{DeviceFault, Ports};
+use crate::bus::{BusFault, Edge, Gpio, I2c, Line, Op};
+use crate::time::{Clock, Instant, Span};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// Bytes of answers that are kept. The longest set-up (VL53L0X) reads some eighty bytes, and asks one of them over and
+/// over: [`PATIENCE`] ends that after five hundred.
+const ANSWERS: usize = 1024;
+/// Lines that a set-up moves or reads: a shut-down input goes down and up.
+const LINES: usize = 8;
+/// Transfers that nobody acknowledged and the set-up went on: a chip that may have its new address already.
+const MISSES: usize = 4;
+/// From a transfer to the same one again: a driver that asks its chip over and over whether it is ready. Calibrations take
+/// some milliseconds, and two more are no loss.
+const ASK_AGAIN: Span = Span::from_millis(2);
+/// The longest set-up, from its first step. The longest in use is 120 transfers of 0.4 ms with two waits of some
+/// milliseconds; on a bus that has others to serve in between it takes some times as long.
+const PATIENCE: Span = Span::from_millis(1_000);
+
+/// How far a set-up is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetUp {
+    /// At its end.
+    Done,
+    /// It goes on with the next step, not before this moment.
+    Again(Instant),
+}
+
+/// What one set-up has done so far.
+#[derive(Debug, Default)]
+pub struct Journal {
+    began: Option<Instant>,
+    /// Things that were done.
+    made: u32,
+    /// Checksum of them, in their order.
+    sum: u32,
+    /// The wait that was begun last is over then.
+    resume_at: Instant,
+    transfers: Transfers,
+    lines: heapless::Vec<Result<bool, BusFault>, LINES>,
+}
+
+#[derive(Debug, Default)]
+struct Transfers {
+    answers: heapless::Vec<u8, ANSWERS>,
+    /// Numbers of those that nobody acknowledged.
+    missed: heapless::Vec<u32, MISSES>,
+    /// Checksum of the last one, and when it ended.
+    last: Option<(u32, Instant)>,
+}
+
+impl Journal {
+    /// Nothing was done; the next step is the first one.
+    pub fn new() -> Journal {
+        Journal::default()
+    }
+
+    /// The set-up begins anew with the next step.
+    pub fn clear(&mut self) {
+        (self.began, self.made, self.sum, self.resume_at) = (None, 0, 0, Instant::ZERO);
+        self.transfers.answers.clear();
+        self.transfers.missed.clear();
+        self.transfers.last = None;
+        self.lines.clear();
+    }
+
+    /// One step of the set-up `work`: at most one transfer, and no wait. A fault that gave way
+    /// ([`DeviceFault::gave_way`]) leaves the journal as it was; any other ends the set-up.
+    pub fn step(
+        &mut self,
+        ports: &mut Ports<'_>,
+        work: impl FnOnce(&mut Ports<'_>) -> Result<(), DeviceFault>,
+    ) -> Result<SetUp, DeviceFault> {
+        let now = ports.clock.now();
+        if now < self.resume_at {
+            return Ok(SetUp::Again(self.resume_at));
+        }
+        let until = *self.began.get_or_insert(now) + PATIENCE;
+        let course = Course::new(self.made, self.sum);
+        let step = {
+            let clock = Waits { clock: ports.clock, course: &course };
+            let mut i2c = Wire {
+                i2c: &mut *ports.i2c,
+                clock: ports.clock,
+                course: &course,
+                until,
+                kept: &mut self.transfers,
+                given: 0,
+                fault: None,
+            };
+            let mut gpio = Lines { gpio: &mut *ports.gpio, course: &course, kept: &mut self.lines, given: 0 };
+            let outcome = work(&mut Ports { i2c: &mut i2c, gpio: &mut gpio, clock: &clock });
+            match i2c.fault {
+                Some(fault) => Err(fault),
+                None => course.end(outcome, ports.clock.now()),
+            }
+        };
+        match step {
+            Err(fault) if fault.gave_way() => {}
+            Ok(SetUp::Again(at)) => {
+                (self.made, self.sum) = course.made();
+                self.resume_at = at;
+            }
+            _ => self.clear(),
+        }
+        step
+    }
+}
+
+/// Where one run through a set-up stands. Shared by the three ports of one thread; a clock has to be fit to be shared by
+/// several threads, hence the atomics.
+struct Course {
+    /// Things that the journal knows, and the checksum of them.
+    known: u32,
+    known_sum: u32,
+    /// Things asked in this run, and the checksum of them, up to the new one.
+    asked: AtomicU32,
+    sum: AtomicU32,
+    phase: AtomicU8,
+    /// Not before this moment the next step.
+    wake: AtomicU64,
+}
+
+/// The journal answers.
+const KNOWN: u8 = 0;
+/// The new thing was done, and nothing was asked behind it.
+const NEW: u8 = 1;
+/// Something was refused: there is a next step.
+const REFUSED: u8 = 2;
+/// The new thing was not begun: it is too early for it.
+const NOT_YET: u8 = 3;
+/// The set-up does not do the same again.
+const STRAYED: u8 = 4;
+
+/// Who answers.
+enum Turn {
+    /// The journal.
+    Known(u32),
+    /// The port itself; then nothing more in this step.
+    New(u32),
+    /// Nobody.
+    Refused,
+}
+
+impl Course {
+    fn new(known: u32, known_sum: u32) -> Course {
+        Course {
+            known,
+            known_sum,
+            asked: AtomicU32::new(0),
+            sum: AtomicU32::new(0),
+            phase: AtomicU8::new(KNOWN),
+            wake: AtomicU64::new(0),
+        }
+    }
+
+    /// Something is asked of a port; `what` is its checksum.
+    fn turn(&self, what: u32) -> Turn {
+        let (nth, sum) = self.so_far();
+        match self.phase() {
+            KNOWN if nth == self.known && sum != self.known_sum => self.enter(STRAYED),
+            KNOWN => {
+                self.asked.store(nth + 1, Ordering::Relaxed);
+                self.sum.store(mixed(sum, what), Ordering::Relaxed);
+                if nth < self.known {
+                    return Turn::Known(nth);
+                }
+                self.enter(NEW);
+                return Turn::New(nth);
+            }
+            NEW => self.enter(REFUSED),
+            _ => {}
+        }
+        Turn::Refused
+    }
+
+    fn phase(&self) -> u8 {
+        self.phase.load(Ordering::Relaxed)
+    }
+    fn enter(&self, phase: u8) {
+        self.phase.store(phase, Ordering::Relaxed);
+    }
+    fn so_far(&self) -> (u32, u32) {
+        (self.asked.load(Ordering::Relaxed), self.sum.load(Ordering::Relaxed))
+    }
+
+    /// The next step comes not before `at`.
+    fn wake_at(&self, at: Instant) {
+        self.wake.store(at.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// How many things are done now, and their checksum.
+    fn made(&self) -> (u32, u32) {
+        if self.phase() == NOT_YET { (self.known, self.known_sum) } else { self.so_far() }
+    }
+
+    /// What came of the run, at its end.
+    fn end(&self, outcome: Result<(), DeviceFault>, now: Instant) -> Result<SetUp, DeviceFault> {
+        let wake = Instant::from_nanos(self.wake.load(Ordering::Relaxed));
+        match self.phase() {
+            KNOWN if self.so_far() == (self.known, self.known_sum) => outcome.map(|()| SetUp::Done),
+            KNOWN | STRAYED => Err(DeviceFault::Endless { register: 0 }),
+            // A wait with nothing behind it is waited for all the same.
+            NEW if wake <= now => outcome.map(|()| SetUp::Done),
+            _ => Ok(SetUp::Again(wake.max(now))),
+        }
+    }
+}
+
+/// `what` added to a checksum, in its place (FNV-1a, a word at a time).
+const fn mixed(sum: u32, what: u32) -> u32 {
+    (sum ^ what).wrapping_mul(0x0100_0193).rotate_left(5)
+}
+
+/// What of a transfer goes into the checksum: to whom, what is written, how much is read.
+fn sum_of(address: u8, ops: &[Op<'_>]) -> u32 {
+    ops.iter().fold(mixed(1, address.into()), |sum, op| match op {
+        Op::Write(bytes) => bytes.iter().fold(mixed(sum, 2), |sum, byte| mixed(sum, (*byte).into())),
+        Op::Read(bytes) => mixed(mixed(sum, 3), bytes.len() as u32),
+    })
+}
+
+/// The bus.
+struct Wire<'a> {
+    i2c: &'a mut dyn I2c,
+    clock: &'a dyn Clock,
+    course: &'a Course,
+    until: Instant,
+    kept: &'a mut Transfers,
+    /// Bytes of the kept answers that were given in this run.
+    given: usize,
+    /// What ends the set-up, whatever the driver makes of it.
+    fault: Option<DeviceFault>,
+}
+
+impl Wire<'_> {
+    /// Answers from the journal.
+    fn replay(&mut self, nth: u32, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+        if self.kept.missed.contains(&nth) {
+            return Err(BusFault::Nack);
+        }
+        for op in ops {
+            let Op::Read(back) = op else { continue };
+            let end = self.given + back.len();
+            let Some(kept) = self.kept.answers.get(self.given..end) else {
+                self.course.enter(STRAYED);
+                return Err(BusFault::Preempted);
+            };
+            back.copy_from_slice(kept);
+            self.given = end;
+        }
+        Ok(())
+    }
+
+    /// The one new transfer of this step.
+    fn make(&mut self, nth: u32, what: u32, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+        let register = ops.iter().find_map(first_byte).unwrap_or(0);
+        let now = self.clock.now();
+        if now > self.until {
+            return self.end_with(DeviceFault::Endless { register });
+        }
+        if let Some((_, ended)) = self.kept.last.filter(|(last, _)| *last == what)
+            && now < ended + ASK_AGAIN
+        {
+            self.course.enter(NOT_YET);
+            self.course.wake_at(ended + ASK_AGAIN);
+            return Err(BusFault::Preempted);
+        }
+        let kept = match self.i2c.transfer(address, ops) {
+            Ok(()) => ops.iter().all(|op| match op {
+                Op::Read(back) => self.kept.answers.extend_from_slice(back).is_ok(),
+                Op::Write(_) => true,
+            }),
+            Err(BusFault::Nack) => self.kept.missed.push(nth).is_ok(),
+            // Whatever the driver would do next, the wire has to be seen to first.
+            Err(fault) => return self.end_with(DeviceFault::Bus { register, fault }),
+        };
+        if !kept {
+            return self.end_with(DeviceFault::Endless { register });
+        }
+        self.kept.last = Some((what, self.clock.now()));
+        if self.kept.missed.last() == Some(&nth) { Err(BusFault::Nack) } else { Ok(()) }
+    }
+
+    fn end_with(&mut self, fault: DeviceFault) -> Result<(), BusFault> {
+        self.fault = Some(fault);
+        Err(BusFault::Preempted)
+    }
+}
+
+fn first_byte(op: &Op<'_>) -> Option<u8> {
+    match op {
+        Op::Write(bytes) => bytes.first().copied(),
+        Op::Read(_) => None,
+    }
+}
+
+impl I2c for Wire<'_> {
+    fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+        let what = sum_of(address, ops);
+        match self.course.turn(what) {
+            Turn::Known(nth) => self.replay(nth, ops),
+            Turn::New(nth) => self.make(nth, what, address, ops),
+            Turn::Refused => Err(BusFault::Preempted),
+        }
+    }
+}
+
+/// The lines.
+struct Lines<'a> {
+    gpio: &'a mut dyn Gpio,
+    course: &'a Course,
+    kept: &'a mut heapless::Vec<Result<bool, BusFault>, LINES>,
+    given: usize,
+}
+
+impl Lines<'_> {
+    fn turn(
+        &mut self,
+        what: u32,
+        ask: impl FnOnce(&mut dyn Gpio) -> Result<bool, BusFault>,
+    ) -> Result<bool, BusFault> {
+        match self.course.turn(what) {
+            Turn::Known(_) => {
+                self.given += 1;
+                self.kept.get(self.given - 1).copied().unwrap_or(Err(BusFault::Unsupported))
+            }
+            Turn::New(_) => {
+                let answer = ask(self.gpio);
+                // Without room it is found to have strayed when its next step asks for the answer.
+                let _ = self.kept.push(answer);
+                answer
+            }
+            Turn::Refused => Err(BusFault::Preempted),
+        }
+    }
+}
+
+impl Gpio for Lines<'_> {
+    fn set(&mut self, line: Line, high: bool) -> Result<(), BusFault> {
+        let what = mixed(mixed(4, line.0), high.into());
+        self.turn(what, |gpio| gpio.set(line, high).map(|()| high)).map(drop)
+    }
+
+    fn get(&mut self, line: Line) -> Result<bool, BusFault> {
+        self.turn(mixed(5, line.0), |gpio| gpio.get(line))
+    }
+
+    /// A set-up that waits for an edge would have to be waited for itself.
+    fn next_edge(&mut self, _wait: Span) -> Result<Option<Edge>, BusFault> {
+        Err(BusFault::Unsupported)
+    }
+}
+
+/// The time: a wait is begun, and the step is over.
+struct Waits<'a> {
+    clock: &'a dyn Clock,
+    course: &'a Course,
+}
+
+impl Clock for Waits<'_> {
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn sleep_until(&self, at: Instant) {
+        if let Turn::New(_) = self.course.turn(6) {
+            self.course.wake_at(at);
+        }
+    }
+
+    fn is_real(&self) -> bool {
+        self.clock.is_real()
+    }
+}
+
+#[cfg(test)]
+mod tests;
