@@ -195,8 +195,14 @@ fn map_page(map: &MapAccount) {
 fn bus(bus: &BusAccount) {
     let taken: Vec<String> = bus.recovery.iter().map(|(step, times)| format!("{step} {times}")).collect();
     let recovery = if taken.is_empty() { String::new() } else { format!("; recovery: {}", taken.join(", ")) };
-    let BusAccount { name, failures, retries, set_ups, expired, .. } = bus;
+    let BusAccount { name, failures, retries, set_ups, expired, stops_again, lost, .. } = bus;
     say!(
         "  bus {name:<6} {failures} failed, {retries} tried again, {set_ups} set-ups, {expired} commands ran out{recovery}"
     );
+    if *stops_again > 0 {
+        say!("             motors not known to stand, stopped again {stops_again} times");
+    }
+    if !lost.is_empty() {
+        say!("             no value from: {}", lost.join(", "));
+    }
 }

@@ -140,6 +140,12 @@ struct BusLine {
     failures: u64,
     retries: u64,
     set_ups: u64,
+    /// Stops that were said again because the motors were not known to stand.
+    stops_again: u64,
+    /// Times that each of its devices was lost, by the sensors that it feeds; those that never were are left out.
+    losses: BTreeMap<String, u64>,
+    /// Those of them that were lost at the end.
+    lost: Vec<String>,
     /// Rungs of the ladder that were taken.
     rungs: BTreeMap<&'static str, u64>,
     late: u64,
@@ -157,6 +163,14 @@ impl BusLine {
             failures: count(&bus.failures),
             retries: count(&bus.retries),
             set_ups: count(&bus.set_ups),
+            stops_again: count(&bus.stops_again),
+            losses: bus
+                .devices
+                .iter()
+                .map(|device| (device.name.clone(), count(&device.losses)))
+                .filter(|(_, times)| *times > 0)
+                .collect(),
+            lost: bus.lost().map(String::from).collect(),
             rungs: taken.filter(|(_, times)| *times > 0).collect(),
             late: bus.devices.iter().map(|device| count(&device.late)).sum(),
             longest_us: bus
@@ -177,6 +191,17 @@ impl BusLine {
             let rungs: Vec<String> =
                 self.rungs.iter().map(|(rung, times)| format!("{rung} {times}")).collect();
             say!("             recovery: {}", rungs.join(", "));
+        }
+        if self.stops_again > 0 {
+            say!("             motors not known to stand, stopped again {} times", self.stops_again);
+        }
+        let losses = self.losses.iter().map(|(device, times)| {
+            let end = if self.lost.contains(device) { ", and not found again" } else { "" };
+            format!("{device} (times: {times}{end})")
+        });
+        let losses: Vec<String> = losses.collect();
+        if !losses.is_empty() {
+            say!("             without a value for a time: {}", losses.join(", "));
         }
     }
 }

@@ -104,6 +104,12 @@ pub struct BusAccount {
     pub set_ups: u64,
     /// Commands that ran out before they could be written.
     pub expired: u64,
+    /// Stops that were said again because the motors were not known to stand.
+    #[serde(default)]
+    pub stops_again: u64,
+    /// Devices that give no values: they do not answer, or what they answer makes no sense.
+    #[serde(default)]
+    pub lost: Vec<String>,
     /// Steps of recovery that were taken, by name.
     pub recovery: BTreeMap<String, u64>,
 }
@@ -202,6 +208,8 @@ impl BusAccount {
             retries: count(&bus.retries),
             set_ups: count(&bus.set_ups),
             expired: count(&bus.expired),
+            stops_again: count(&bus.stops_again),
+            lost: bus.lost().map(String::from).collect(),
             recovery: taken.filter(|(_, times)| *times > 0).collect(),
         }
     }
