@@ -53,13 +53,34 @@ fn further_buses_have_names_of_their_own_and_something_on_them() {
         "no I2C bus is named `sied`; did you mean `side`?",
     );
     let text = format!("inherits = \"generic-linux\"\n{side}");
-    let warnings = board::from_text("idle", &text).unwrap().warnings;
-    assert!(
-        warnings.len() == 1 && warnings[0].to_string().contains("nothing hangs on this bus"),
-        "{warnings:?}"
-    );
+    let warnings = warnings_of(&text);
+    assert!(warnings.len() == 1 && warnings[0].contains("nothing hangs on this bus"), "{warnings:?}");
     let log = faults(&format!("{}\n{side}", text_of("scitos-g5")));
     assert!(log.len() == 1 && log[0].contains("the bus kind \"log\" has no wires"), "{log:#?}");
+}
+
+/// What is warned of, but for the line that the template leaves to whoever builds the robot.
+fn warnings_of(text: &str) -> Vec<String> {
+    let warnings = board::from_text("odd", text).unwrap().warnings;
+    let warnings = warnings.iter().map(|warning| warning.to_string());
+    warnings.filter(|warning| !warning.contains(NO_LINE)).collect()
+}
+
+const NO_LINE: &str = "no line can stop the motors";
+
+#[test]
+fn motors_that_no_line_can_stop_are_warned_of() {
+    let warned = |extra: &str| {
+        let warnings = board::from_text("odd", &format!("inherits = \"generic-linux\"\n{extra}\n")).unwrap();
+        let warnings = warnings.warnings.iter().map(|warning| warning.to_string());
+        warnings.filter(|warning| warning.contains(NO_LINE)).collect::<Vec<_>>()
+    };
+    let bare = warned("");
+    assert!(bare.len() == 1 && bare[0].contains("pca9685.output_enable"), "{bare:?}");
+    let gpio = "bus = { gpio_labels = [\"gpio1\"] }\n";
+    assert_eq!(warned(&format!("{gpio}pca9685 = {{ output_enable = 7 }}")), [""; 0]);
+    assert_eq!(warned(&format!("{gpio}enable = {{ line = 7, on_high = false }}")), [""; 0]);
+    assert!(board::from_text("hat", &text_of("picarx-v4")).unwrap().warnings.is_empty(), "it has its reset");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::millis;
 use crate::board::plan::{Board, BusPlan, I2cPlan, SensorPlan};
 use crate::board::report::Report;
 use crate::board::share;
-use crate::device::SensorKind;
+use crate::device::{PwmPlan, SensorKind};
 use crate::memory::map::MOST_THINGS;
 use crate::reflex::{Cause, Restraint, Trip};
 use crate::time::Span;
@@ -24,6 +24,7 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
         _ => {}
     }
     buses(board, report);
+    no_line(board, report);
     map(board, report);
     if let Some(core) = board.rt.cpu.filter(|core| board.field.cpus.contains(core)) {
         let rule =
@@ -53,6 +54,24 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
             let key = format!("reflex.{name}.below");
             obstacle(board, &board.sensors[rule.channel], distance, &key, report);
         }
+    }
+}
+
+/// Motors that only a word over their bus can stop run on with the last one while the bus hangs, and for ever where the
+/// program dies.
+fn no_line(board: &Board, report: &mut Report) {
+    let (key, line) = match &board.pwm {
+        Some(PwmPlan::Pca9685 { output_enable: None, .. }) => ("pca9685.output_enable", "the PCA9685's OE"),
+        Some(PwmPlan::Sysfs { .. }) => ("enable.line", "the drivers' enable"),
+        // A Robot HAT always has its reset line, and motors that are only recorded do not run.
+        Some(PwmPlan::Pca9685 { .. }) | None => return,
+    };
+    if board.enable.is_none() && board.motors.iter().any(|motor| motor.kind.drives()) {
+        let rule = format!(
+            "no line can stop the motors: while their bus hangs, or once this program has died, they go on with their \
+             last pulses (wire {line} to a line and name it in [enable], which the guard can hold)"
+        );
+        report.warn(key, rule);
     }
 }
 
