@@ -4,18 +4,18 @@
 use crate::counting::allocations_in;
 use ganglion::board;
 use ganglion::board::plan::{Board, I2cPlan, SensorPlan};
-use ganglion::bus::{Absent, Bias, BusFault, Gpio, I2c, Line, LineUse, OpenError, Usage, Wires};
+use ganglion::bus::{Absent, Bias, BusFault, Gpio, I2c, Line, LineUse, Op, OpenError, Usage, Wires};
 use ganglion::crew::{Stepper, Worker};
-use ganglion::device::SensorKind;
+use ganglion::device::{ImuQuantity, SensorKind};
 use ganglion::drive;
 use ganglion::field::Readout;
 use ganglion::learn::imitate;
-use ganglion::reflex::Cause;
+use ganglion::reflex::{Cause, Restraint, Trip};
 use ganglion::robot::{BuildError, Options, Robot};
 use ganglion::sense::Rung;
 use ganglion::sim::{Fault, Plant};
 use ganglion::time::{Clock, Instant, SimClock, Span};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
 const fn ms(ms: u64) -> Span {
@@ -140,7 +140,7 @@ fn robots_with_several_buses_are_the_same_every_time() {
 /// Counts the allocations of a worker's steps once it has settled.
 struct Weighed {
     worker: Box<dyn Worker>,
-    sum: Arc<std::sync::atomic::AtomicU64>,
+    sum: Arc<AtomicU64>,
     after: Instant,
 }
 
@@ -325,4 +325,103 @@ fn a_word_from_outside_halts() {
     rig.robot.halt.raise(Cause::EStop, rig.clock.now());
     rig.stepper.run_until(rig.clock.now() + ms(3));
     assert!(rig.plant.motors_still());
+}
+
+const IMU: u8 = 0x68;
+
+/// The desk robot with an inertial sensor on the motors' bus.
+fn with_imu() -> Board {
+    let mut board = board::built_in("sim").expect("built in").expect("sound").board;
+    let lean = board.sensors.iter().find(|sensor| matches!(sensor.kind, SensorKind::FloatRegister { .. }));
+    let kind = SensorKind::Mpu6050 { address: IMU, quantity: ImuQuantity::Roll, ready: None };
+    let lean = lean.expect("the lean").clone();
+    board.sensors.push(SensorPlan { name: "roll".into(), kind, required: false, input: None, ..lean });
+    board
+}
+
+/// The simulated wires, on which the inertial sensor does not acknowledge the next so many transfers.
+struct Moody {
+    plant: Plant,
+    clock: Arc<SimClock>,
+    misses: Arc<AtomicU64>,
+}
+
+struct MoodyI2c(Box<dyn I2c>, Arc<SimClock>, Arc<AtomicU64>);
+
+impl I2c for MoodyI2c {
+    fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+        let left = self.2.load(Ordering::Relaxed);
+        if address != IMU || left == 0 {
+            return self.0.transfer(address, ops);
+        }
+        self.2.store(left - 1, Ordering::Relaxed);
+        self.1.sleep_until(self.1.now() + Span::from_micros(110));
+        Err(BusFault::Nack)
+    }
+}
+
+impl Wires for Moody {
+    fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
+        Ok(Box::new(MoodyI2c(Wires::i2c(&self.plant, bus)?, self.clock.clone(), self.misses.clone())))
+    }
+    fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
+        Wires::gpio(&self.plant, owner, lines)
+    }
+}
+
+#[test]
+fn a_sensor_that_is_set_up_anew_does_not_silence_the_motors_beside_it() {
+    let board = with_imu();
+    let (clock, misses) = (Arc::new(SimClock::new()), Arc::new(AtomicU64::new(0)));
+    let plant = Plant::new(&board, 3, &[], clock.clone());
+    let wires = Moody { plant: plant.clone(), clock: clock.clone(), misses: misses.clone() };
+    let wires = Some(Arc::new(wires) as Arc<dyn Wires>);
+    let options = Options { seed: 3, readout: Some(imitate(&board)), wires, ..Options::default() };
+    let mut robot =
+        Robot::build(&board, clock.clone(), Instant::ZERO + board.period, options).expect("built");
+    let mut stepper = Stepper::new(clock.clone());
+    for hand in robot.hands.drain(..) {
+        stepper.add(hand.worker, hand.bell, Instant::ZERO);
+    }
+    let bus = robot.buses[0].clone();
+    let device = bus.devices.iter().find(|device| device.name.contains("roll")).expect("the sensor");
+    let (mut drove, mut written, mut since, mut longest) = (0, 0, Instant::ZERO, Span::ZERO);
+    while robot.tick.slot() < Instant::ZERO + ms(9_000) {
+        stepper.run_until(robot.tick.slot());
+        robot.tick.run();
+        while robot.records.pop().is_ok() {}
+        let now = clock.now();
+        // From the fourth second on it misses three transfers every half second: one call with its retries.
+        if now >= Instant::ZERO + ms(4_000) && now.as_nanos() / 10_000_000 % 50 == 0 {
+            misses.store(3, Ordering::Relaxed);
+        }
+        let words = bus.written.load(Ordering::Relaxed);
+        if words != written || now < Instant::ZERO + ms(3_500) {
+            (written, since) = (words, now);
+        }
+        longest = longest.max(now.since(since));
+        drove += u32::from(now > Instant::ZERO + ms(4_000) && !plant.motors_still());
+    }
+    let set_ups = device.set_ups.load(Ordering::Relaxed);
+    assert!(set_ups >= 8, "it was set up {set_ups} times");
+    assert!(drove > 250, "and the robot drove in {drove} of 500 slots");
+    assert!(longest <= board.safety.command_valid, "{longest:?} without a word");
+    assert_eq!(bus.expired.load(Ordering::Relaxed), 0, "no command ran out");
+    assert_eq!(bus.taken(Rung::Reset), 1);
+}
+
+#[test]
+fn a_near_echo_halts_before_the_tick_on_a_robot_as_it_is_wired() {
+    let mut board = two_buses();
+    let mut rules = 0;
+    for rule in board.reflexes.iter_mut().filter(|rule| rule.cause == Cause::Obstacle) {
+        if let (Restraint::NoForward, Trip::Below(_)) = (rule.restraint, rule.trip) {
+            (rule.trip, rule.clear) = (Trip::Below(3.9), 3.95); // whatever it sees is near
+            rules += 1;
+        }
+    }
+    assert_eq!(rules, 1);
+    let mut rig = Rig::new(&board, &[]);
+    rig.drive(Instant::ZERO + ms(500), |_, _| ());
+    assert_eq!(rig.robot.halt.counts().collect::<Vec<_>>(), [(Cause::Obstacle, 1)]);
 }
