@@ -445,7 +445,7 @@ mod tests {
         for late in [0, 12_000, 12_100, 12_200, 12_300] {
             clock.set(us(late)); // the first look is at 0, the second was due at 10 ms
             worker.step(clock.as_ref());
-            worker.publish(clock.now());
+            worker.publish(clock.as_ref());
         }
         let said = std::iter::from_fn(|| rig.readings.pop().ok()).collect();
         (rig, said)
