@@ -37,7 +37,7 @@ const NO_TARGET_MM: u16 = 8190;
 const SHUT_DOWN: Span = Span::from_millis(1);
 const BOOT: Span = Span::from_millis(2);
 /// The set-up takes about 100 transfers and two calibrations of some milliseconds: 60 ms at 100 kHz. The driver's own
-/// bounds are tens of seconds.
+/// bounds are tens of seconds. This one is for a set-up in one go; one in steps has its journal's.
 const PATIENCE: Span = Span::from_millis(250);
 /// One range takes 33 ms. A chip that gives none for so long does not range: it lost its settings.
 const RANGES_WITHIN: Span = Span::from_millis(250);
