@@ -75,7 +75,7 @@ impl Guard {
     /// Meets one reading, however short what it says lasted: if that trips the rule, it is active in the next look
     /// at the least. `frame` holds what the other channels said last.
     pub(super) fn meet(&mut self, frame: &Frame, channel: usize, value: f32, now: Instant) {
-        if self.sources & 1 << channel == 0 {
+        if self.sources & (1 << channel) == 0 {
             return;
         }
         let trips = match self.rule.trip {
@@ -97,7 +97,7 @@ impl Guard {
     /// Whether all sources but `channel` said last that they are at or above `limit`.
     fn others_above(&self, frame: &Frame, channel: usize, limit: f32) -> bool {
         let others = self.sources & !(1 << channel);
-        let mut samples = frame.samples.iter().enumerate().filter(|(other, _)| others & 1 << other != 0);
+        let mut samples = frame.samples.iter().enumerate().filter(|(other, _)| others & (1 << other) != 0);
         samples.all(|(_, sample)| sample.health != Health::Never && sample.value >= limit)
     }
 
