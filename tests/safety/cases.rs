@@ -56,8 +56,8 @@ fn quality_may_jump_but_the_wheels_do_not() {
 /// The harness would be worthless if it never let the robot move.
 #[test]
 fn a_well_robot_drives_and_stops_in_the_slot_of_the_stop() {
-    type Stop = fn(&mut Slot);
-    let stops: [(&str, Stop); 7] = [
+    type Stop = (&'static str, fn(&mut Slot));
+    let stops: [Stop; 7] = [
         ("pressed", |slot| slot.e_stop = true),
         ("guard", |slot| slot.guard_lost = true),
         ("stop", |slot| slot.asked.stop = true),
