@@ -35,7 +35,8 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
   ganglion run --snapshot brain.bin              keep the brain in a file, and go on from it next time
   ganglion run --board picarx-v4 --arm           a real one; it drives as soon as everything is well
 
-Ctrl-C stops the motors and prints the summary; another one, more than a second later, ends at once.")]
+Ctrl-C stops the motors and prints the summary; another one, more than a second later, ends at once.
+SIGTERM, SIGQUIT and a lost session (SIGHUP) do the same; Ctrl-Z is not obeyed.")]
 pub struct Args {
     /// Board file, or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]

@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use std::cell::Cell;
 use std::os::unix::net::UnixDatagram;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_killed_runtime_is_seen_at_once_whatever_the_patience() {
@@ -96,15 +96,16 @@ fn what_is_asked_from_outside_is_done_or_refused_with_its_reasons() {
 fn systemd_hears_ready_life_and_the_end() {
     let mut place = Place::new(1_000);
     let manager = UnixDatagram::bind(place.folder.join("notify")).unwrap();
-    // As systemd does: silent for no longer than the runtime has asked for, which it does before it teaches its field.
-    let patience = Cell::new(SOON);
+    // As systemd's: the runtime may be silent for as long as it has asked for, which it does before it teaches its field.
+    let asked_for = Cell::new(Instant::now());
     let hear = || {
-        manager.set_read_timeout(Some(patience.get())).unwrap();
+        let left = asked_for.get().saturating_duration_since(Instant::now());
+        manager.set_read_timeout(Some(left.max(SOON))).unwrap();
         let mut text = [0; 4096];
         let length = manager.recv(&mut text).expect("the runtime says something");
         let said = String::from_utf8_lossy(&text[..length]).trim().to_string();
         let longer = said.strip_prefix("EXTEND_TIMEOUT_USEC=").and_then(|text| text.parse().ok());
-        patience.set(longer.map_or(SOON, Duration::from_micros));
+        longer.into_iter().for_each(|longer| asked_for.set(Instant::now() + Duration::from_micros(longer)));
         said
     };
     let [board, guard] = ["board.toml", "guard"].map(|name| place.path(name));
