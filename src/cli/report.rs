@@ -3,8 +3,8 @@
 
 use super::exit::Failure;
 use crate::board::plan::Board;
-use crate::crew::Rest;
 use crate::control::why_disarmed;
+use crate::crew::Rest;
 use crate::drive::Ending;
 use crate::field::snapshot::{SnapshotCounts, SnapshotWriter};
 use crate::field::{DeviceTimes, FieldCounters};

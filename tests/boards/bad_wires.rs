@@ -80,7 +80,7 @@ fn motors_that_no_line_can_stop_are_warned_of() {
     let gpio = "bus = { gpio_labels = [\"gpio1\"] }\n";
     assert_eq!(warned(&format!("{gpio}pca9685 = {{ output_enable = 7 }}")), [""; 0]);
     assert_eq!(warned(&format!("{gpio}enable = {{ line = 7, on_high = false }}")), [""; 0]);
-    assert!(board::from_text("hat", &text_of("picarx-v4")).unwrap().warnings.is_empty(), "it has its reset");
+    assert!(board::from_text("hat", text_of("picarx-v4")).unwrap().warnings.is_empty(), "it has its reset");
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Chip {
     }
     /// The last moment at which it began to move.
     fn began_last(&self) -> Option<Instant> {
-        self.changes.iter().copied().step_by(2).last()
+        self.changes.iter().copied().step_by(2).next_back()
     }
     /// The last moment up to `end` at which it moved.
     fn moved_last(&self, end: Instant) -> Instant {

@@ -527,7 +527,9 @@ impl Service {
     fn words(self) -> &'static str {
         match self {
             Service::Start => "ready, drives, is not root; told to stop: still within 500 ms",
-            Service::Stop => "SIGSTOP: still within the guard's patience + 20 ms, one restart, stands until armed, drives again",
+            Service::Stop => {
+                "SIGSTOP: still within the guard's patience + 20 ms, one restart, stands until armed, drives again"
+            }
             Service::Kill => "SIGKILL: still within 100 ms, one restart, stands until armed, drives again",
             Service::BadBoard => "exit 78, no restart, no motion",
             Service::Refused => "bus closed to its group: exit 77, no restart, no motion",
