@@ -142,6 +142,8 @@ struct BusLine {
     set_ups: u64,
     /// Stops that were said again because the motors were not known to stand.
     stops_again: u64,
+    /// The longest time for which motors that may have moved were without a word; absent where none moved.
+    longest_unled_us: Option<f64>,
     /// Times that each of its devices was lost, by the sensors that it feeds; those that never were are left out.
     losses: BTreeMap<String, u64>,
     /// Those of them that were lost at the end.
@@ -164,6 +166,7 @@ impl BusLine {
             retries: count(&bus.retries),
             set_ups: count(&bus.set_ups),
             stops_again: count(&bus.stops_again),
+            longest_unled_us: Some(bus.longest_unled().as_micros_f64()).filter(|us| *us > 0.0),
             losses: bus
                 .devices
                 .iter()
@@ -191,6 +194,9 @@ impl BusLine {
             let rungs: Vec<String> =
                 self.rungs.iter().map(|(rung, times)| format!("{rung} {times}")).collect();
             say!("             recovery: {}", rungs.join(", "));
+        }
+        if let Some(us) = self.longest_unled_us {
+            say!("             motors that may move without a word for {us:.0} {unit} at most");
         }
         if self.stops_again > 0 {
             say!("             motors not known to stand, stopped again {} times", self.stops_again);

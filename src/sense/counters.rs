@@ -99,6 +99,7 @@ pub struct BusCounters {
     pub stops_again: AtomicU64,
     /// Its devices, in the order of the polling table.
     pub devices: Vec<DeviceCounters>,
+    longest_unled_ns: AtomicU64,
 }
 
 impl BusCounters {
@@ -106,6 +107,15 @@ impl BusCounters {
     pub fn new(name: impl Into<String>, devices: impl IntoIterator<Item = String>) -> BusCounters {
         let devices = devices.into_iter().map(DeviceCounters::new).collect();
         BusCounters { name: name.into(), devices, ..BusCounters::default() }
+    }
+    /// Motors that may have moved were without a word for this long.
+    pub(super) fn unled(&self, span: Span) {
+        self.longest_unled_ns.fetch_max(span.as_nanos(), Ordering::Relaxed);
+    }
+    /// The longest time from one word that got through to the motors (a command, a stop, a line that holds them) to the next,
+    /// while they were not known to stand.
+    pub fn longest_unled(&self) -> Span {
+        Span::from_nanos(self.longest_unled_ns.load(Ordering::Relaxed))
     }
     /// The devices that give no values now.
     pub fn lost(&self) -> impl Iterator<Item = &str> {

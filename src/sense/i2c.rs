@@ -194,6 +194,7 @@ impl I2cWorker {
         let Some(motors) = &mut self.motors else { return };
         let (counters, began, down) = (self.counters.as_ref(), clock.now(), !self.ladder.is_up());
         let outcome = self.wire.call(clock, |ports| deed(motors, down, ports, counters));
+        motors.lead(false, clock.now(), counters);
         self.account(outcome, true, began, clock.now());
     }
 
@@ -208,6 +209,7 @@ impl I2cWorker {
         let (counters, began) = (self.counters.as_ref(), clock.now());
         let demand = (!self.overtaken).then_some(self.demand.as_ref());
         let outcome = self.wire.yielding(clock, demand, None, |ports| motors.write(ports, counters));
+        motors.lead(outcome.is_ok(), clock.now(), counters);
         self.overtaken = outcome.is_err_and(DeviceFault::gave_way);
         self.account(outcome, true, began, clock.now());
         if !self.obey_halt(clock) && self.overtaken {
@@ -334,7 +336,9 @@ impl I2cWorker {
     fn set_up(&mut self, clock: &dyn Clock) -> Result<(), BusFault> {
         count(&self.counters.set_ups);
         let Some(motors) = &mut self.motors else { return Ok(()) };
-        self.wire.call(clock, |ports| motors.set_up(ports)).map_err(|fault| {
+        let set_up = self.wire.call(clock, |ports| motors.set_up(ports));
+        motors.lead(false, clock.now(), &self.counters);
+        set_up.map_err(|fault| {
             count(&self.counters.failures);
             match fault {
                 DeviceFault::Bus { fault, .. } | DeviceFault::Line { fault, .. } => fault,

@@ -492,3 +492,22 @@ fn a_command_that_nobody_renews_ends_by_itself() {
     assert_eq!(rig.order().iter().filter(|&&byte| byte == STOP).count(), 1);
     assert_eq!(rig.count(|c| &c.expired), 1);
 }
+
+#[test]
+fn the_longest_time_without_a_word_is_that_of_motors_that_may_move() {
+    let mut rig = rig(&[]);
+    rig.settle(100);
+    let unled_us = |rig: &Rig| rig.counters.longest_unled().as_nanos() / 1_000;
+    assert_eq!(unled_us(&rig), 0, "they were set up, and stood");
+    for (seq, slot) in [(1, 100), (2, 110), (3, 120)] {
+        rig.command_for(30, seq, slot);
+        rig.settle(slot + 10);
+    }
+    assert_eq!(unled_us(&rig), 10_000, "from slot to slot");
+    rig.settle(400);
+    let ran_out = unled_us(&rig);
+    assert!((30_000..31_000).contains(&ran_out), "the last command was good for 30 ms: {ran_out}");
+    rig.command(4, 1_000);
+    rig.settle(1_010);
+    assert_eq!(unled_us(&rig), ran_out, "they stood in between");
+}

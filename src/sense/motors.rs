@@ -60,6 +60,8 @@ pub(super) struct Motors {
     receipt: Option<OnWire>,
     pending: Option<Command>,
     motion: Motion,
+    /// When the last word got through to motors that have not been known to stand since.
+    led_at: Option<Instant>,
     /// The controller takes writes in frames, which a broken transfer tears.
     framed: bool,
     /// A frame is torn by this fault: nothing may be written until everything is set up anew.
@@ -80,6 +82,7 @@ impl Motors {
             receipt: None,
             pending: None,
             motion: Motion::Unknown(Instant::ZERO),
+            led_at: None,
             framed,
             torn: None,
             withheld_to: None,
@@ -130,6 +133,18 @@ impl Motors {
     /// Commands for slots up to `to` are not obeyed any more.
     pub fn withhold(&mut self, to: Instant) {
         self.withheld_to = self.withheld_to.max(Some(to));
+    }
+
+    /// Counts for how long motors that may have moved were without a word, up to `at`: `said` is whether one got through now,
+    /// be it to go on or to stop.
+    pub fn lead(&mut self, said: bool, at: Instant, counters: &BusCounters) {
+        if !said && !self.stand() {
+            return;
+        }
+        if let Some(since) = self.led_at {
+            counters.unled(at.since(since));
+        }
+        self.led_at = (!self.stand()).then_some(at);
     }
 
     /// Sets everything up: still. Its first act stops them, whatever they did before.

@@ -2,7 +2,7 @@
 
 use super::bench::Bench;
 use super::far::Echo;
-use super::limits::Limit;
+use super::limits::{Limit, bus_time};
 use super::process::Process;
 use super::rows::End;
 use super::scene::{self, Scene};
@@ -70,8 +70,26 @@ pub fn trouble(place: &mut Place<'_>, trouble: Trouble, ms: u64, end: End) -> io
     afterwards(bench, end, ended, &mut outcome);
     let report = scene.end(bench, &mut outcome)?;
     causes(end, &report, &mut outcome);
+    led(bench, trouble, &report, &mut outcome);
     scene::laws(bench, &mut outcome)?;
     Ok(outcome)
+}
+
+/// Motors that may move are never without a word for longer than a command is good for, and the bus: by what the runtime
+/// counts itself. Left out where the runtime is stopped or starved: then the guard and the motors' own thread are what counts.
+fn led(bench: &Bench, trouble: Trouble, report: &Value, outcome: &mut Outcome) {
+    if matches!(trouble, Trouble::Signal(..) | Trouble::Hog(..)) {
+        return;
+    }
+    let Some(unled) = report["buses"][0]["longest_unled_us"].as_f64() else {
+        return outcome.fault("the runtime does not say for how long its motors were without a word");
+    };
+    let allowed = (bench.board().safety.command_valid + bus_time(bench.board())).as_micros_f64();
+    outcome.figure("longest_unled_us", unled);
+    outcome.note(format!("without a word for {unled:.0} at most"));
+    outcome.demand(unled <= allowed, || {
+        format!("the motors were without a word for {unled:.0} virtual us, {allowed:.0} allowed")
+    });
 }
 
 /// Waits for stillness, or where the car may back off until it does not go forward, and holds it to the limit. When it
