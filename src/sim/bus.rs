@@ -94,7 +94,7 @@ impl Gpio for SimGpio {
         let now = clock.now();
         let end = now + wait;
         // The world stays where it is while this end of the wire waits: others still act on it.
-        let edge = self.plant.robot_at(now).take_edge(self.watch, end);
+        let edge = self.plant.robot_at(now).take_edge(self.watch, now, end);
         clock.sleep_until(edge.map_or(end, |edge| edge.stamp));
         Ok(edge)
     }

@@ -184,22 +184,27 @@ pub struct Fault {
     pub start: Span,
     /// For how long; `None`: until the end.
     pub length: Option<Span>,
+    /// Only this one of what the kind strikes: an address on any I2C bus, a channel of the converter, a sonar in the
+    /// board's order, a GPIO number of a button. `None`: all of them.
+    pub target: Option<u8>,
 }
 
 impl Fault {
     /// `kind` at its usual time.
     pub fn usual(kind: FaultKind) -> Fault {
-        Fault { kind, start: USUAL_START, length: kind.entry().length }
+        Fault { kind, start: USUAL_START, length: kind.entry().length, target: None }
     }
     /// Every fault there is: name and one line of meaning.
     pub fn all() -> impl Iterator<Item = (&'static str, &'static str)> {
         TABLE.iter().map(|entry| (entry.name, entry.meaning))
     }
-    /// Reads `NAME[@START[+LENGTH]]`, times in seconds.
+    /// Reads `NAME[:TARGET][@START[+LENGTH]]`, times in seconds.
     pub fn parse(text: &str) -> Result<Fault, FaultError> {
         let (name, times) = text.split_once('@').map_or((text, None), |(name, times)| (name, Some(times)));
+        let (name, target) = name.split_once(':').map_or((name, None), |(name, target)| (name, Some(target)));
         let kind = TABLE.iter().find(|entry| entry.name == name).map(|entry| entry.kind);
         let mut fault = Fault::usual(kind.ok_or_else(|| FaultError::unknown(name))?);
+        fault.target = target.map(number).transpose()?;
         if let Some(times) = times {
             let (start, length) =
                 times.split_once('+').map_or((times, None), |(start, length)| (start, Some(length)));
@@ -209,6 +214,10 @@ impl Fault {
             }
         }
         Ok(fault)
+    }
+    /// Whether it strikes `target`.
+    fn strikes(&self, target: u8) -> bool {
+        self.target.is_none_or(|its| its == target)
     }
     /// When it ends.
     fn end(&self) -> Option<Span> {
@@ -230,6 +239,15 @@ impl FromStr for Fault {
 /// A day: nobody simulates longer, and it keeps every sum of times far from overflow.
 const LONGEST_S: f64 = 86_400.0;
 
+/// An address or a place, decimal or hexadecimal.
+fn number(text: &str) -> Result<u8, FaultError> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u8::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.map_err(|_| FaultError::Target { text: text.into() })
+}
+
 fn seconds(text: &str) -> Result<Span, FaultError> {
     let number = text.strip_suffix('s').unwrap_or(text).parse::<f64>().ok();
     number
@@ -247,6 +265,11 @@ pub enum FaultError {
         name: String,
         /// The fault whose name is nearest.
         nearest: &'static str,
+    },
+    /// What follows the colon is no number of one thing.
+    Target {
+        /// As written.
+        text: String,
     },
     /// A time is not a number of seconds.
     Time {
@@ -267,6 +290,9 @@ impl fmt::Display for FaultError {
         match self {
             FaultError::Unknown { name, nearest } => {
                 write!(f, "no fault is called '{name}'; did you mean '{nearest}'?")
+            }
+            FaultError::Target { text } => {
+                write!(f, "'{text}' is no address, channel or place: write NAME:NUMBER, 0 to 255")
             }
             FaultError::Time { text } => write!(
                 f,
@@ -290,17 +316,23 @@ impl Script {
     pub fn new(faults: &[Fault], zero: Instant) -> Script {
         Script { zero, faults: faults.to_vec() }
     }
-    /// Whether `kind` is on at `now`.
+    /// Whether `kind` is on at `now` for something.
     pub fn is_on(&self, kind: FaultKind, now: Instant) -> bool {
         let at = now.since(self.zero);
         self.faults.iter().any(|fault| fault.kind == kind && fault.is_on(at))
     }
-    /// The first moment after `after`, up to and including `until`, at which `kind` begins or ends.
-    pub fn next_change(&self, kind: FaultKind, after: Instant, until: Instant) -> Option<Instant> {
-        let of_kind = self.faults.iter().filter(|fault| fault.kind == kind);
+    /// Whether `kind` is on at `now` for `target`.
+    pub fn is_on_at(&self, kind: FaultKind, target: u8, now: Instant) -> bool {
+        let at = now.since(self.zero);
+        self.faults.iter().any(|fault| fault.kind == kind && fault.strikes(target) && fault.is_on(at))
+    }
+    /// The first moment after `after`, up to and including `until`, at which `kind` begins or ends for `target`.
+    pub fn next_change(&self, kind: FaultKind, target: u8, after: Instant, until: Instant) -> Option<Instant> {
+        let of_kind = self.faults.iter().filter(|fault| fault.kind == kind && fault.strikes(target));
         let ends = of_kind.flat_map(|fault| std::iter::once(fault.start).chain(fault.end()));
         let moments = ends.map(|span| self.zero + span).filter(|at| *at > after && *at <= until);
-        let changes = |at: &Instant| self.is_on(kind, *at) != self.is_on(kind, *at - Span::from_nanos(1));
+        let before = |at: &Instant| *at - Span::from_nanos(1);
+        let changes = |at: &Instant| self.is_on_at(kind, target, *at) != self.is_on_at(kind, target, before(at));
         moments.filter(changes).min()
     }
 }
@@ -374,13 +406,16 @@ mod tests {
 
     #[test]
     fn a_line_says_what_when_and_how_long() {
-        let usual = Fault { kind: FaultKind::I2cNack, start: S.times(10), length: Some(S.times(2)) };
+        let (kind, start, length) = (FaultKind::I2cNack, S.times(10), Some(S.times(2)));
+        let usual = Fault { kind, start, length, target: None };
         assert_eq!(Fault::parse("i2c-nack"), Ok(usual));
         assert_eq!("i2c-nack@3".parse(), Ok(Fault { start: S.times(3), ..usual }));
         let short = Fault { start: Span::from_millis(2500), length: Some(Span::from_millis(250)), ..usual };
         assert_eq!("i2c-nack@2.5s+0.25".parse(), Ok(short));
         assert_eq!(Fault::parse("battery-low@1+4").map(|fault| fault.length), Ok(Some(S.times(4))));
         assert_eq!(Fault::parse("battery-low@1").map(|fault| fault.length), Ok(None));
+        assert_eq!(Fault::parse("i2c-nack:0x60"), Ok(Fault { target: Some(0x60), ..usual }));
+        assert_eq!(Fault::parse("i2c-nack:96@3").map(|fault| fault.target), Ok(Some(0x60)));
     }
 
     #[test]
@@ -389,6 +424,9 @@ mod tests {
         assert_eq!(unknown.to_string(), "no fault is called 'sonar-froze'; did you mean 'sonar-frozen'?");
         for text in ["estop@", "estop@-1", "estop@NaN", "estop@1+", "estop@1+x", "estop@1e9", "estop@inf"] {
             assert!(matches!(Fault::parse(text), Err(FaultError::Time { .. })), "{text}");
+        }
+        for text in ["i2c-nack:", "i2c-nack:256@1", "i2c-nack:0xx", "i2c-nack:-1@2"] {
+            assert!(matches!(Fault::parse(text), Err(FaultError::Target { .. })), "{text}");
         }
     }
 
@@ -408,7 +446,7 @@ mod tests {
         let script = Script::new(&lines.map(|line| Fault::parse(line).unwrap()), zero);
         let next = |after: u64| {
             let (after, until) = (zero + Span::from_millis(after), zero + S.times(9));
-            script.next_change(FaultKind::EStop, after, until).map(|at| at.since(zero).as_nanos() / 1_000_000)
+            script.next_change(FaultKind::EStop, 25, after, until).map(|at| at.since(zero).as_nanos() / 1_000_000)
         };
         assert_eq!([next(0), next(1999), next(2000)], [Some(2000), Some(2000), Some(3500)]);
         assert_eq!([next(3500), next(9000)], [Some(9000), None]);

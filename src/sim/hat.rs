@@ -7,6 +7,7 @@
 //! and are this model's assumptions: a broken-off frame stays until a reset (the vendor's cure), and
 //! a register number followed by a repeated start is not part of a frame.
 
+use super::outputs::{Outputs, SERVO_HZ};
 use crate::device::McuPlan;
 use crate::time::{Instant, Span};
 
@@ -14,8 +15,6 @@ use crate::time::{Instant, Span};
 /// vendor's own program waits 200 ms, so a driver that waits less has to notice here.
 pub const BOOT: Span = Span::from_millis(150);
 const FIRMWARE: [u8; 3] = [1, 1, 4];
-/// A servo listens to frames between these rates (hertz); others it ignores.
-const SERVO_HZ: [f64; 2] = [40.0, 400.0];
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
@@ -63,6 +62,10 @@ impl Hat {
         }
     }
 
+    /// Its address.
+    pub fn address(&self) -> u8 {
+        self.address
+    }
     /// Whether it acknowledges `address` now.
     pub fn answers(&self, address: u8, now: Instant) -> bool {
         address == self.address && self.is_up(now)
@@ -144,21 +147,6 @@ impl Hat {
         self.pulses.get(usize::from(channel)).copied().unwrap_or(0)
     }
 
-    /// Share of the time that a channel is high, 0..=1.
-    pub fn duty(&self, channel: u8) -> f64 {
-        let Some(timer) = self.timer(channel) else { return 0.0 };
-        (f64::from(self.pulse(channel)) / f64::from(timer.period)).min(1.0)
-    }
-
-    /// Length of a channel's pulse in microseconds, if a servo would listen to it.
-    pub fn servo_us(&self, channel: u8) -> Option<f64> {
-        let timer = self.timer(channel)?;
-        let counts_hz = self.clock_hz / (f64::from(timer.prescaler) + 1.0);
-        let frames_hz = counts_hz / f64::from(timer.period);
-        let listens = (SERVO_HZ[0]..=SERVO_HZ[1]).contains(&frames_hz) && self.pulse(channel) > 0;
-        listens.then(|| f64::from(self.pulse(channel)) * 1e6 / counts_hz)
-    }
-
     /// The timer behind a channel, if the chip has it and it counts.
     fn timer(&self, channel: u8) -> Option<Timer> {
         let number = match channel {
@@ -170,6 +158,25 @@ impl Hat {
         };
         let used = &self.timers[..self.timers_used];
         used.get(usize::from(number)).copied().filter(|timer| timer.period > 0)
+    }
+}
+
+impl Outputs for Hat {
+    fn duty(&self, channel: u8) -> f64 {
+        let Some(timer) = self.timer(channel) else { return 0.0 };
+        (f64::from(self.pulse(channel)) / f64::from(timer.period)).min(1.0)
+    }
+
+    fn servo_us(&self, channel: u8) -> Option<f64> {
+        let timer = self.timer(channel)?;
+        let counts_hz = self.clock_hz / (f64::from(timer.prescaler) + 1.0);
+        let frames_hz = counts_hz / f64::from(timer.period);
+        let listens = SERVO_HZ.contains(&frames_hz) && self.pulse(channel) > 0;
+        listens.then(|| f64::from(self.pulse(channel)) * 1e6 / counts_hz)
+    }
+
+    fn is_silent(&self, channel: u8) -> bool {
+        self.pulse(channel) == 0
     }
 }
 

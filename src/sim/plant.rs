@@ -8,6 +8,7 @@ use super::bus::{SimGpio, SimI2c};
 use super::car::Contacts;
 use super::faults::Fault;
 use super::robot::Robot;
+use super::tape::Event;
 use super::world::{Pose, World};
 use crate::board::plan::{Board, I2cTiming};
 use crate::bus::{BusFault, Gpio, I2c, Line, LineUse, OpenError, Usage, Wires};
@@ -107,6 +108,17 @@ impl Plant {
     /// Whether no drive motor has a pulse now.
     pub fn motors_still(&self) -> bool {
         self.robot_at(self.clock.now()).is_still()
+    }
+    /// Writes down from now on what is to be seen at the wires; `board` is its own.
+    pub fn record(&self, board: &Board) {
+        let now = self.clock.now();
+        self.robot_at(now).record(board, now);
+    }
+    /// Moves the world on to `now` and takes what was written down since the last call.
+    pub fn take_events(&self, now: Instant, into: &mut Vec<Event>) {
+        if let Some(tape) = self.robot_at(now).tape() {
+            tape.take(into);
+        }
     }
     /// The room, for tests and drawings.
     pub fn world(&self) -> World {

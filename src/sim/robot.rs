@@ -3,6 +3,8 @@
 //! It moves in steps of 1 ms on its own grid, always up to the time of the access that asks, never
 //! back: the same writes at the same times give the same world, however often it is looked at.
 
+mod lines;
+
 use super::battery::Battery;
 use super::car::{Car, STEP_S};
 use super::co_processor::CoProcessor;
@@ -11,13 +13,16 @@ use super::ground::Ground;
 use super::hat::Hat;
 use super::imu::{Imu, Motion};
 use super::noise::Noise;
+use super::outputs::{NoCurrent, Outputs};
+use super::pca9685::Pca9685;
 use super::plant::Report;
-use super::sonar::{self, Condition, Sonar};
-use super::wiring::{Role, Wiring};
+use super::sonar::Sonar;
+use super::tape::Tape;
+use super::wiring::Wiring;
 use super::world::World;
 use crate::board::plan::Board;
 use crate::bus::{BusFault, Edge, Line, Op};
-use crate::device::SensorKind;
+use crate::device::{PwmPlan, SensorKind};
 use crate::seed::{Stream, bits};
 use crate::time::{Instant, Span};
 
@@ -34,6 +39,9 @@ const LOW_V: f64 = 6.9;
 const FALLEN_DEG: f64 = 35.0;
 const OVER_DEG: f64 = 60.0;
 const LEAN_NOISE_DEG: f64 = 0.3;
+/// A target that is nothing's: an I2C address has 7 bits, a GPIO number of a button is smaller. Faults of everything
+/// strike it all the same.
+const NOWHERE: u8 = 0xFF;
 /// Edges that wait to be read, as the kernel keeps a limited number; the oldest goes first.
 const EDGES: usize = 32;
 
@@ -73,6 +81,7 @@ pub struct Robot {
     car: Car,
     battery: Battery,
     hat: Option<Hat>,
+    pca9685: Option<Pca9685>,
     /// With the bus that each sits on.
     leans: Vec<(usize, CoProcessor)>,
     imus: Vec<(usize, Imu)>,
@@ -90,6 +99,7 @@ pub struct Robot {
     brown_outs: u64,
     transfers: u64,
     failed_transfers: u64,
+    tape: Option<Tape>,
 }
 
 impl Robot {
@@ -126,6 +136,10 @@ impl Robot {
             world,
             battery: Battery::new(plan.battery_v),
             hat: board.mcu.as_ref().map(Hat::new),
+            pca9685: match board.pwm {
+                Some(PwmPlan::Pca9685 { address, .. }) => Some(Pca9685::new(address)),
+                _ => None,
+            },
             leans,
             imus,
             sonars,
@@ -140,6 +154,34 @@ impl Robot {
             brown_outs: 0,
             transfers: 0,
             failed_transfers: 0,
+            tape: None,
+        }
+    }
+
+    /// Writes down from now on what is to be seen at the wires.
+    pub fn record(&mut self, board: &Board, now: Instant) {
+        self.tape = Some(Tape::new(board));
+        self.note_currents(now);
+    }
+    /// What was written down.
+    pub fn tape(&mut self) -> Option<&mut Tape> {
+        self.tape.as_mut()
+    }
+
+    fn note_currents(&mut self, now: Instant) {
+        if self.tape.is_some() {
+            let currents = self.wiring.currents(self.pins());
+            self.tape.iter_mut().for_each(|tape| tape.currents(currents.clone(), now));
+        }
+    }
+
+    /// The pins of what makes the motors' pulses.
+    fn pins(&self) -> &dyn Outputs {
+        match (&self.hat, &self.pca9685) {
+            _ if !self.wiring.has_current() => &NoCurrent,
+            (_, Some(chip)) => chip,
+            (Some(hat), None) => hat,
+            (None, None) => &NoCurrent,
         }
     }
 
@@ -162,7 +204,7 @@ impl Robot {
 
     /// Whether no drive motor has a pulse.
     pub fn is_still(&self) -> bool {
-        self.hat.as_ref().is_none_or(|hat| self.wiring.is_still(hat))
+        self.wiring.is_still(self.pins())
     }
 
     /// The room.
@@ -193,16 +235,25 @@ impl Robot {
     }
 
     fn step(&mut self, at: Instant) {
-        let Some(hat) = &mut self.hat else { return };
-        if !self.wiring.is_still(hat) && self.script.is_on(FaultKind::BrownOut, at) {
-            hat.brown_out(at);
-            self.battery.dip();
-            self.brown_outs += 1;
-            self.imus.iter_mut().for_each(|(_, imu)| imu.lose_power()); // they hang on the same rail
+        if self.hat.is_none() && self.pca9685.is_none() {
+            return;
         }
-        let drive = self.wiring.drive(hat);
-        self.car.step(drive, self.wiring.steering_deg(hat), &self.world);
+        if self.script.is_on(FaultKind::BrownOut, at) && !self.is_still() {
+            self.brown_out(at);
+        }
+        let pins = self.pins();
+        let (drive, steering) = (self.wiring.drive(pins), self.wiring.steering_deg(pins));
+        self.car.step(drive, steering, &self.world);
         self.battery.step(drive);
+    }
+
+    fn brown_out(&mut self, at: Instant) {
+        self.hat.iter_mut().for_each(|hat| hat.brown_out(at));
+        self.pca9685.iter_mut().for_each(Pca9685::lose_power);
+        self.imus.iter_mut().for_each(|(_, imu)| imu.lose_power()); // they hang on the same rail
+        self.battery.dip();
+        self.brown_outs += 1;
+        self.note_currents(at);
     }
 
     /// What the inertial sensors feel of the step.
@@ -226,16 +277,42 @@ impl Robot {
             Wire::Held
         } else {
             self.broken_off &= bus != 0;
-            if self.is_on(FaultKind::I2cNack, now) || !self.acknowledges(bus, address, now) {
+            if self.is_unplugged(address, now) || !self.acknowledges(bus, address, now) {
                 Wire::Nack
             } else {
                 Wire::Free
             }
         };
         if wire != Wire::Free {
-            self.failed_transfers += 1;
+            self.failed(bus, address, now);
         }
         wire
+    }
+
+    fn failed(&mut self, bus: usize, address: u8, now: Instant) {
+        self.failed_transfers += 1;
+        if self.is_controller(bus, address) {
+            self.note_currents(now);
+            self.tape.iter_mut().for_each(|tape| tape.controller(false, now));
+        }
+    }
+
+    /// Whether the chip that makes the motors' pulses is here.
+    fn is_controller(&self, bus: usize, address: u8) -> bool {
+        bus == 0 && (self.has_pca9685(bus, address) || self.hat.as_ref().is_some_and(|hat| hat.address() == address))
+    }
+    fn has_pca9685(&self, bus: usize, address: u8) -> bool {
+        self.pca9685.as_ref().is_some_and(|chip| bus == 0 && chip.address() == address)
+    }
+
+    /// Whether nobody answers at `address`. A chip that is pulled off its bus alone loses its supply.
+    fn is_unplugged(&mut self, address: u8, now: Instant) -> bool {
+        let unplugged = self.script.is_on_at(FaultKind::I2cNack, address, now);
+        if unplugged && !self.script.is_on_at(FaultKind::I2cNack, NOWHERE, now) {
+            let here = |imu: &&mut (usize, Imu)| imu.1.address() == address;
+            self.imus.iter_mut().filter(here).for_each(|(_, imu)| imu.lose_power());
+        }
+        unplugged
     }
 
     /// The bus seizes up in the middle of the first transfer that meets the fault: one byte of it
@@ -254,6 +331,7 @@ impl Robot {
 
     fn acknowledges(&self, bus: usize, address: u8, now: Instant) -> bool {
         self.hat.as_ref().is_some_and(|hat| bus == 0 && hat.answers(address, now))
+            || self.has_pca9685(bus, address)
             || self.leans.iter().any(|(its, device)| *its == bus && device.address() == address)
             || self.imus.iter().any(|(its, imu)| *its == bus && imu.address() == address)
     }
@@ -267,18 +345,35 @@ impl Robot {
         now: Instant,
     ) -> Result<(), BusFault> {
         if !self.acknowledges(bus, address, now) {
-            self.failed_transfers += 1; // it was there when the transfer began and lost its supply since
+            self.failed(bus, address, now); // it was there when the transfer began and lost its supply since
             return Err(BusFault::Nack);
         }
+        self.carry_out(bus, address, ops, now);
+        let controller = self.is_controller(bus, address);
+        self.note_currents(now);
+        if let Some(tape) = &mut self.tape {
+            if controller {
+                tape.controller(true, now);
+            }
+            tape.transfer(bus, address, controller, ops, now);
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, bus: usize, address: u8, ops: &mut [Op<'_>], now: Instant) {
         if self.hat.as_ref().is_some_and(|hat| bus == 0 && hat.answers(address, now))
             && let [Op::Write([register]), Op::Read(back)] = ops
         {
             self.read_block(*register, back, now);
-            return Ok(());
+            return;
+        }
+        if self.has_pca9685(bus, address) {
+            self.talk_to_pca9685(ops, now);
+            return;
         }
         if let Some(nth) = self.imus.iter().position(|(its, imu)| *its == bus && imu.address() == address) {
             self.talk_to_imu(nth, ops, now);
-            return Ok(());
+            return;
         }
         for op in ops {
             match op {
@@ -290,7 +385,21 @@ impl Robot {
                 }
             }
         }
-        Ok(())
+    }
+
+    fn talk_to_pca9685(&mut self, ops: &mut [Op<'_>], now: Instant) {
+        let Some(mut chip) = self.pca9685.take() else { return }; // lent, for the length of the call
+        let address = chip.address();
+        for op in ops {
+            match op {
+                Op::Write(bytes) => chip.write(bytes),
+                Op::Read(bytes) => {
+                    chip.read(bytes);
+                    bytes.iter_mut().for_each(|byte| *byte = self.garble(address, *byte, now));
+                }
+            }
+        }
+        self.pca9685 = Some(chip);
     }
 
     fn talk_to_imu(&mut self, nth: usize, ops: &mut [Op<'_>], now: Instant) {
@@ -299,16 +408,18 @@ impl Robot {
                 Op::Write(bytes) => self.imus[nth].1.write(bytes),
                 Op::Read(bytes) => {
                     self.imus[nth].1.read(bytes);
-                    bytes.iter_mut().for_each(|byte| *byte = self.garble(*byte, now));
+                    let address = self.imus[nth].1.address();
+                    bytes.iter_mut().for_each(|byte| *byte = self.garble(address, *byte, now));
                 }
             }
         }
     }
 
     fn read_block(&mut self, register: u8, back: &mut [u8], now: Instant) {
+        let address = self.hat.as_ref().map_or(NOWHERE, Hat::address);
         for (nth, byte) in back.iter_mut().enumerate() {
             let read = self.hat.as_ref().map_or(0xFF, |hat| hat.block(register, nth));
-            *byte = self.garble(read, now);
+            *byte = self.garble(address, read, now);
         }
     }
 
@@ -336,11 +447,11 @@ impl Robot {
                 byte &= device.give(lean);
             }
         }
-        self.garble(byte, now)
+        self.garble(address, byte, now)
     }
 
-    fn garble(&mut self, byte: u8, now: Instant) -> u8 {
-        if !self.is_on(FaultKind::I2cWrongBytes, now) {
+    fn garble(&mut self, address: u8, byte: u8, now: Instant) -> u8 {
+        if !self.script.is_on_at(FaultKind::I2cWrongBytes, address, now) {
             return byte;
         }
         self.bytes_garbled += 1;
@@ -351,7 +462,7 @@ impl Robot {
     /// What the converter sees on `channel`.
     fn convert(&mut self, channel: u8, now: Instant) -> u16 {
         let place = usize::from(channel & 7);
-        if let Some(frozen) = self.converted[place].filter(|_| self.is_on(FaultKind::AdcFrozen, now)) {
+        if let Some(frozen) = self.converted[place].filter(|_| self.script.is_on_at(FaultKind::AdcFrozen, channel, now)) {
             return frozen;
         }
         let (world, outline, pose) = (&self.world, self.car.outline(), self.car.pose());
@@ -385,103 +496,5 @@ impl Robot {
             (false, true) => FALLEN_DEG,
             (false, false) => 0.0,
         }
-    }
-
-    // ---- lines ------------------------------------------------------------------------------
-
-    /// An output is driven.
-    pub fn set_line(&mut self, line: Line, high: bool, now: Instant) -> Result<(), BusFault> {
-        match self.wiring.role(line).ok_or(BusFault::Absent)? {
-            Role::Echo(_) | Role::Button { .. } => return Err(BusFault::Unsupported), // an input
-            Role::Direction => {}
-            Role::Reset => {
-                if let Some(hat) = &mut self.hat {
-                    hat.set_reset(high, now);
-                }
-            }
-            Role::Trig(nth) => self.drive_trig(nth, high, now),
-        }
-        self.wiring.set(line, high);
-        Ok(())
-    }
-
-    fn drive_trig(&mut self, nth: usize, high: bool, now: Instant) {
-        let condition = if self.is_on(FaultKind::SonarSilent, now) {
-            Condition::Silent
-        } else if self.is_on(FaultKind::SonarFrozen, now) {
-            Condition::Frozen
-        } else {
-            Condition::Sound
-        };
-        let (world, outline, pose) = (&self.world, self.car.outline(), self.car.pose());
-        let Some(sonar) = self.sonars.get_mut(nth) else { return };
-        let look = || sonar::look(world, outline, &pose);
-        for edge in sonar.drive_trig(high, now, condition, look).into_iter().flatten() {
-            self.deliver(edge);
-        }
-    }
-
-    /// Puts `edge` in its place in time for everybody who watches its line.
-    fn deliver(&mut self, edge: Edge) {
-        for watch in self.watches.iter_mut().filter(|watch| watch.lines.contains(&edge.line)) {
-            if watch.edges.is_full() {
-                watch.edges.pop_front();
-            }
-            let _ = watch.edges.push_back(edge); // there is room now
-            watch.edges.make_contiguous().sort_unstable_by_key(|edge| edge.stamp);
-        }
-    }
-
-    /// Level of a line.
-    pub fn line_is_high(&self, line: Line, now: Instant) -> Result<bool, BusFault> {
-        Ok(match self.wiring.role(line).ok_or(BusFault::Absent)? {
-            Role::Echo(nth) => self.sonars.get(nth).is_some_and(|sonar| sonar.echo_is_high(now)),
-            Role::Button { active_low } => self.is_on(FaultKind::EStop, now) != active_low,
-            Role::Reset | Role::Direction | Role::Trig(_) => self.wiring.is_high(line),
-        })
-    }
-
-    /// A new watch on `lines`, from `now` on; its number.
-    pub fn watch(&mut self, lines: Vec<Line>, now: Instant) -> usize {
-        self.watches.push(Watch { lines, edges: heapless::Deque::new(), seen: now });
-        self.watches.len() - 1
-    }
-    /// A new watch on every echo; its number.
-    pub fn watch_echoes(&mut self, now: Instant) -> usize {
-        self.watch(self.wiring.echoes().collect(), now)
-    }
-
-    /// Takes the first edge of a watch that happens up to `end`.
-    pub fn take_edge(&mut self, watch: usize, end: Instant) -> Option<Edge> {
-        let pressed = self.next_press(watch, end);
-        let watch = self.watches.get_mut(watch)?;
-        let echoed = watch.edges.front().filter(|edge| edge.stamp <= end).copied();
-        match (echoed, pressed) {
-            (Some(echoed), Some(pressed)) if pressed.stamp < echoed.stamp => {
-                watch.seen = pressed.stamp;
-                Some(pressed)
-            }
-            (Some(_), _) => watch.edges.pop_front(),
-            (None, Some(pressed)) => {
-                watch.seen = pressed.stamp;
-                Some(pressed)
-            }
-            (None, None) => {
-                watch.seen = watch.seen.max(end);
-                None
-            }
-        }
-    }
-
-    /// The next edge of a watched button: the script has it.
-    fn next_press(&self, watch: usize, end: Instant) -> Option<Edge> {
-        let watch = self.watches.get(watch)?;
-        let button = |line: &Line| match self.wiring.role(*line) {
-            Some(Role::Button { active_low }) => Some((*line, active_low)),
-            _ => None,
-        };
-        let (line, active_low) = watch.lines.iter().find_map(button)?;
-        let stamp = self.script.next_change(FaultKind::EStop, watch.seen, end)?;
-        Some(Edge { line, high: self.is_on(FaultKind::EStop, stamp) != active_low, stamp })
     }
 }

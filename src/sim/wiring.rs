@@ -1,10 +1,11 @@
 //! Which pin and channel means what on the simulated car: the board's own statement, read from the
 //! side of the vehicle. A car wired as its board file says; a wrong file is found on the real one.
 
-use super::hat::Hat;
+use super::outputs::Outputs;
 use crate::board::plan::Board;
 use crate::bus::Line;
-use crate::device::{MotorKind, SensorKind};
+use crate::command::MAX_MOTORS;
+use crate::device::{MotorKind, PwmPlan, SensorKind};
 
 /// What a GPIO line does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,11 @@ pub enum Role {
     Button {
         /// Pressed pulls the line low.
         active_low: bool,
+    },
+    /// Lets current into the motors.
+    Enable {
+        /// When it is high; otherwise when it is low.
+        on_high: bool,
     },
 }
 
@@ -78,6 +84,12 @@ impl Wiring {
         let mut wiring = Wiring { wires: Vec::new(), drives: Vec::new(), steering: None };
         if let Some(mcu) = &board.mcu {
             wiring.add(mcu.reset, Role::Reset, true);
+        }
+        if let Some(enable) = board.enable {
+            wiring.add(enable.line, Role::Enable { on_high: enable.on_high }, !enable.on_high);
+        }
+        if let Some(PwmPlan::Pca9685 { output_enable: Some(line), .. }) = board.pwm {
+            wiring.add(line, Role::Enable { on_high: false }, true); // active low, pulled up
         }
         wiring.add_sensors(board);
         for motor in &board.motors {
@@ -137,29 +149,44 @@ impl Wiring {
         self.wires.iter_mut().filter(|wire| wire.line == line).for_each(|wire| wire.high = high);
     }
 
+    /// Whether every line that lets current into the motors does.
+    pub fn has_current(&self) -> bool {
+        let off = |wire: &Wire| matches!(wire.role, Role::Enable { on_high } if on_high != wire.high);
+        !self.wires.iter().any(off)
+    }
+
     /// Mean of what the drive motors do, -1..=1: a bicycle has one rear wheel.
-    pub fn drive(&self, hat: &Hat) -> f64 {
-        let sum: f64 = self.drives.iter().map(|drive| self.turn(drive, hat)).sum();
+    pub fn drive(&self, pins: &dyn Outputs) -> f64 {
+        let sum: f64 = self.drives.iter().map(|drive| self.turn(drive, pins)).sum();
         if self.drives.is_empty() { 0.0 } else { sum / self.drives.len() as f64 }
     }
 
-    /// What one motor does. Below its least duty it does not turn; from there it is taken as linear.
-    fn turn(&self, drive: &Drive, hat: &Hat) -> f64 {
-        let signed = match drive.bridge {
+    /// The current of each drive motor, in the board's order: its share of the time, -1..=1, forwards positive.
+    pub fn currents(&self, pins: &dyn Outputs) -> heapless::Vec<f32, MAX_MOTORS> {
+        self.drives.iter().map(|drive| self.signed(drive, pins) as f32).collect() // no more than a board may have
+    }
+
+    fn signed(&self, drive: &Drive, pins: &dyn Outputs) -> f64 {
+        match drive.bridge {
             Bridge::Dir { pwm, dir, mirrored } => {
                 let ahead = self.is_high(dir) == mirrored;
-                if ahead { hat.duty(pwm) } else { -hat.duty(pwm) }
+                if ahead { pins.duty(pwm) } else { -pins.duty(pwm) }
             }
             // Driven on both sides at once the bridge brakes for the common part.
-            Bridge::Pair { forward, backward } => hat.duty(forward) - hat.duty(backward),
-        };
+            Bridge::Pair { forward, backward } => pins.duty(forward) - pins.duty(backward),
+        }
+    }
+
+    /// What one motor does. Below its least duty it does not turn; from there it is taken as linear.
+    fn turn(&self, drive: &Drive, pins: &dyn Outputs) -> f64 {
+        let signed = self.signed(drive, pins);
         let useful = ((signed.abs() - drive.min_duty) / (1.0 - drive.min_duty)).max(0.0);
         if useful.is_finite() { useful.copysign(signed) } else { signed }
     }
 
     /// Whether no drive motor has a pulse, whatever its timer does.
-    pub fn is_still(&self, hat: &Hat) -> bool {
-        let none = |channel| hat.pulse(channel) == 0;
+    pub fn is_still(&self, pins: &dyn Outputs) -> bool {
+        let none = |channel| pins.is_silent(channel);
         self.drives.iter().all(|drive| match drive.bridge {
             Bridge::Dir { pwm, .. } => none(pwm),
             Bridge::Pair { forward, backward } => none(forward) && none(backward),
@@ -167,10 +194,10 @@ impl Wiring {
     }
 
     /// Where the steering servo is told to turn the wheels, degrees, positive to the right.
-    pub fn steering_deg(&self, hat: &Hat) -> Option<f64> {
+    pub fn steering_deg(&self, pins: &dyn Outputs) -> Option<f64> {
         let Steering { pwm, offset_deg, mirrored } = self.steering?;
         // 500 to 2500 us turn the shaft from -90 to +90 degrees.
-        let shaft_deg = (hat.servo_us(pwm)? - 500.0) * 180.0 / 2000.0 - 90.0;
+        let shaft_deg = (pins.servo_us(pwm)? - 500.0) * 180.0 / 2000.0 - 90.0;
         Some(if mirrored { offset_deg - shaft_deg } else { shaft_deg - offset_deg })
     }
 }

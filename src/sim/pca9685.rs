@@ -1,0 +1,187 @@
+//! A PCA9685 as seen from the wire: a register map that a write moves through, sixteen channels of one frequency, asleep
+//! after every loss of its supply. Holds no world: what a pulse moves is asked outside.
+//!
+//! Register map: NXP PCA9685 rev. 4, written from it a second time and not from the driver. Left out: sub-addresses, the
+//! general call, the external clock, inverted and open-drain outputs, and the choice between a change at STOP and one at
+//! ACK, which no bus here is slow enough to show.
+
+use super::outputs::Outputs;
+
+const MODE1: usize = 0x00;
+const PRE_SCALE: usize = 0xFE;
+/// Four registers a channel: on, off, each least significant byte first; then the four that write all channels.
+const FIRST: usize = 0x06;
+const LAST: usize = 0x45;
+const ALL: usize = 0xFA;
+const ALL_END: usize = 0xFD;
+const REGISTERS: usize = 0x100;
+
+const SLEEP: u8 = 0x10;
+const INCREMENT: u8 = 0x20;
+const RESTART: u8 = 0x80;
+/// MODE1 and the prescaler after power-on.
+const POWER_ON: [u8; 2] = [SLEEP | 0x01, 0x1E];
+/// In the high byte of an on or off count: the whole period.
+const FULL: u8 = 0x10;
+/// Its own oscillator.
+const OSCILLATOR_HZ: f64 = 25e6;
+/// Counts in one period.
+const PERIOD: f64 = 4096.0;
+
+/// One chip.
+#[derive(Clone, Debug)]
+pub struct Pca9685 {
+    address: u8,
+    registers: [u8; REGISTERS],
+    pointer: usize,
+}
+
+impl Pca9685 {
+    /// A chip at `address` that was just powered.
+    pub fn new(address: u8) -> Pca9685 {
+        let mut chip = Pca9685 { address, registers: [0; REGISTERS], pointer: 0 };
+        chip.lose_power();
+        chip
+    }
+    /// Its address.
+    pub fn address(&self) -> u8 {
+        self.address
+    }
+    /// Everything that was written to it is gone: asleep, every channel off.
+    pub fn lose_power(&mut self) {
+        self.registers = [0; REGISTERS];
+        [self.registers[MODE1], self.registers[PRE_SCALE]] = POWER_ON;
+        for channel in 0..16 {
+            self.registers[FIRST + 4 * channel + 3] = FULL;
+        }
+        self.pointer = 0;
+    }
+
+    /// A write: the first byte is where, the others go there and on.
+    pub fn write(&mut self, bytes: &[u8]) {
+        let Some((first, values)) = bytes.split_first() else { return };
+        self.pointer = usize::from(*first);
+        for value in values {
+            self.set(self.pointer, *value);
+            self.step();
+        }
+    }
+
+    /// A read, from where the last one or a write left off.
+    pub fn read(&mut self, back: &mut [u8]) {
+        for byte in back {
+            *byte = match self.pointer {
+                ALL..=ALL_END => 0, // can only be written
+                pointer => self.registers[pointer],
+            };
+            self.step();
+        }
+    }
+
+    fn step(&mut self) {
+        if self.registers[MODE1] & INCREMENT != 0 {
+            self.pointer = (self.pointer + 1) % REGISTERS;
+        }
+    }
+
+    fn set(&mut self, register: usize, value: u8) {
+        match register {
+            MODE1 => self.registers[MODE1] = value & !RESTART,
+            PRE_SCALE if self.registers[MODE1] & SLEEP == 0 => {} // blocked while the oscillator runs
+            ALL..=ALL_END => {
+                for channel in 0..16 {
+                    self.registers[FIRST + 4 * channel + (register - ALL)] = value;
+                }
+            }
+            _ => self.registers[register] = value,
+        }
+    }
+
+    /// On and off counts of `channel` with their flags for the whole period.
+    fn counts(&self, channel: u8) -> Option<[u16; 2]> {
+        let at = FIRST + 4 * usize::from(channel);
+        (at < LAST).then(|| [0, 2].map(|half| u16::from_le_bytes([self.registers[at + half], self.registers[at + half + 1]])))
+    }
+}
+
+impl Outputs for Pca9685 {
+    fn duty(&self, channel: u8) -> f64 {
+        if self.registers[MODE1] & SLEEP != 0 || self.is_silent(channel) {
+            return 0.0;
+        }
+        let full = u16::from(FULL) << 8;
+        match self.counts(channel) {
+            Some([on, _]) if on & full != 0 => 1.0,
+            Some([on, off]) => f64::from((off & 0x0FFF).wrapping_sub(on & 0x0FFF) & 0x0FFF) / PERIOD,
+            None => 0.0,
+        }
+    }
+
+    fn servo_us(&self, channel: u8) -> Option<f64> {
+        let hz = OSCILLATOR_HZ / PERIOD / (f64::from(self.registers[PRE_SCALE]) + 1.0);
+        let us = self.duty(channel) * 1e6 / hz;
+        (super::outputs::SERVO_HZ.contains(&hz) && us > 0.0).then_some(us)
+    }
+
+    fn is_silent(&self, channel: u8) -> bool {
+        let full = u16::from(FULL) << 8;
+        self.counts(channel).is_none_or(|[on, off]| off & full != 0 || on == off)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn awake() -> Pca9685 {
+        let mut chip = Pca9685::new(0x40);
+        chip.write(&[0xFE, 121]);
+        chip.write(&[0x00, 0x20]);
+        chip
+    }
+
+    #[test]
+    fn asleep_it_pulses_nothing_and_awake_what_was_written() {
+        let mut chip = Pca9685::new(0x40);
+        chip.write(&[0x06, 0]);
+        chip.write(&[0x08, 0]);
+        chip.write(&[0x09, 0x08]);
+        assert_eq!(chip.duty(0), 0.0, "asleep");
+        chip.write(&[0x00, 0x20]);
+        assert_eq!(chip.duty(0), 0.5);
+        chip.write(&[0x0A, 0, 0, 0x00, 0x04, 0, FULL, 0, 0]);
+        assert_eq!((chip.duty(1), chip.duty(2), chip.duty(3)), (0.25, 1.0, 0.0));
+        chip.write(&[0xFD, FULL]);
+        assert_eq!([0, 1, 2].map(|channel| chip.duty(channel)), [0.0; 3]);
+        assert!((0..16).all(|channel| chip.is_silent(channel)));
+    }
+
+    #[test]
+    fn the_prescaler_is_taken_in_its_sleep_only_and_servos_want_frames() {
+        let mut chip = awake();
+        chip.write(&[0xFE, 5]);
+        let mut back = [0];
+        chip.write(&[0xFE]);
+        chip.read(&mut back);
+        assert_eq!(back, [121]);
+        chip.write(&[0x06, 0, 0, 0x33, 0x01]); // 307 counts of 20 ms
+        assert!((chip.servo_us(0).unwrap() - 1498.0).abs() < 3.0, "{:?}", chip.servo_us(0));
+        chip.write(&[0x00, 0x30]);
+        chip.write(&[0xFE, 5]);
+        chip.write(&[0x00, 0x20]);
+        assert_eq!(chip.servo_us(0), None, "1 kHz are no servo frames");
+    }
+
+    #[test]
+    fn a_lost_supply_leaves_it_asleep_and_off() {
+        let mut chip = awake();
+        chip.write(&[0x06, 0, FULL, 0, 0]);
+        chip.lose_power();
+        let mut back = [0];
+        chip.write(&[0x00]);
+        chip.read(&mut back);
+        assert_eq!((back, chip.duty(0)), ([0x11], 0.0));
+        chip.write(&[0x00, 0x20]);
+        assert_eq!(chip.duty(0), 0.0, "every channel is off after power-on");
+    }
+}

@@ -1,0 +1,129 @@
+//! The lines of the simulated robot: outputs that are driven, levels that are asked for, edges that are waited for.
+
+use super::super::faults::FaultKind;
+use super::super::sonar::{self, Condition};
+use super::super::wiring::Role;
+use super::{NOWHERE, Robot, Watch};
+use crate::bus::{BusFault, Edge, Line};
+use crate::time::Instant;
+
+impl Robot {
+    /// An output is driven.
+    pub fn set_line(&mut self, line: Line, high: bool, now: Instant) -> Result<(), BusFault> {
+        match self.wiring.role(line).ok_or(BusFault::Absent)? {
+            Role::Echo(_) | Role::Button { .. } => return Err(BusFault::Unsupported), // an input
+            Role::Direction | Role::Enable { .. } => {}
+            Role::Reset => {
+                if let Some(hat) = &mut self.hat {
+                    hat.set_reset(high, now);
+                }
+            }
+            Role::Trig(nth) => self.drive_trig(nth, high, now),
+        }
+        self.wiring.set(line, high);
+        self.note_currents(now);
+        Ok(())
+    }
+
+    fn drive_trig(&mut self, nth: usize, high: bool, now: Instant) {
+        let place = nth as u8; // a board has 64 sensors at most
+        let condition = if self.script.is_on_at(FaultKind::SonarSilent, place, now) {
+            Condition::Silent
+        } else if self.script.is_on_at(FaultKind::SonarFrozen, place, now) {
+            Condition::Frozen
+        } else {
+            Condition::Sound
+        };
+        let (world, outline, pose) = (&self.world, self.car.outline(), self.car.pose());
+        let Some(sonar) = self.sonars.get_mut(nth) else { return };
+        let look = || sonar::look(world, outline, &pose);
+        for edge in sonar.drive_trig(high, now, condition, look).into_iter().flatten() {
+            self.deliver(edge);
+        }
+    }
+
+    /// Puts `edge` in its place in time for everybody who watches its line.
+    fn deliver(&mut self, edge: Edge) {
+        for watch in self.watches.iter_mut().filter(|watch| watch.lines.contains(&edge.line)) {
+            if watch.edges.is_full() {
+                watch.edges.pop_front();
+            }
+            let _ = watch.edges.push_back(edge); // there is room now
+            watch.edges.make_contiguous().sort_unstable_by_key(|edge| edge.stamp);
+        }
+    }
+
+    /// Level of a line.
+    pub fn line_is_high(&mut self, line: Line, now: Instant) -> Result<bool, BusFault> {
+        Ok(match self.wiring.role(line).ok_or(BusFault::Absent)? {
+            Role::Echo(nth) => self.sonars.get(nth).is_some_and(|sonar| sonar.echo_is_high(now)),
+            Role::Button { active_low } => {
+                let high = self.script.is_on_at(FaultKind::EStop, button(line), now) != active_low;
+                self.tape.iter_mut().for_each(|tape| tape.level(line, high, now));
+                high
+            }
+            Role::Reset | Role::Direction | Role::Trig(_) | Role::Enable { .. } => self.wiring.is_high(line),
+        })
+    }
+
+    /// A new watch on `lines`, from `now` on; its number.
+    pub fn watch(&mut self, lines: Vec<Line>, now: Instant) -> usize {
+        self.watches.push(Watch { lines, edges: heapless::Deque::new(), seen: now });
+        self.watches.len() - 1
+    }
+    /// A new watch on every echo; its number.
+    pub fn watch_echoes(&mut self, now: Instant) -> usize {
+        self.watch(self.wiring.echoes().collect(), now)
+    }
+
+    /// Takes the first edge of a watch that happens up to `end`; who waits for it waits since `now`.
+    pub fn take_edge(&mut self, watch: usize, now: Instant, end: Instant) -> Option<Edge> {
+        let edge = self.first_edge(watch, end)?;
+        if let Some(tape) = &mut self.tape {
+            tape.edge(&edge, now.max(edge.stamp));
+        }
+        Some(edge)
+    }
+
+    fn first_edge(&mut self, watch: usize, end: Instant) -> Option<Edge> {
+        let pressed = self.next_press(watch, end);
+        let watch = self.watches.get_mut(watch)?;
+        let echoed = watch.edges.front().filter(|edge| edge.stamp <= end).copied();
+        match (echoed, pressed) {
+            (Some(echoed), Some(pressed)) if pressed.stamp < echoed.stamp => {
+                watch.seen = pressed.stamp;
+                Some(pressed)
+            }
+            (Some(_), _) => watch.edges.pop_front(),
+            (None, Some(pressed)) => {
+                watch.seen = pressed.stamp;
+                Some(pressed)
+            }
+            (None, None) => {
+                watch.seen = watch.seen.max(end);
+                None
+            }
+        }
+    }
+
+    /// The next edge of a watched button: the script has it.
+    fn next_press(&self, watch: usize, end: Instant) -> Option<Edge> {
+        let watch = self.watches.get(watch)?;
+        let is_button = |line: &Line| match self.wiring.role(*line) {
+            Some(Role::Button { active_low }) => Some((*line, active_low)),
+            _ => None,
+        };
+        let buttons = watch.lines.iter().filter_map(is_button);
+        let next = |(line, active_low)| {
+            let target = button(line);
+            let stamp = self.script.next_change(FaultKind::EStop, target, watch.seen, end)?;
+            Some(Edge { line, high: self.script.is_on_at(FaultKind::EStop, target, stamp) != active_low, stamp })
+        };
+        buttons.filter_map(next).min_by_key(|edge| edge.stamp)
+    }
+}
+
+/// How a fault names the button on `line`.
+fn button(line: Line) -> u8 {
+    u8::try_from(line.0).unwrap_or(NOWHERE)
+}

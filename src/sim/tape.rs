@@ -1,0 +1,250 @@
+//! What was to be seen at the wires, in the words of the board: currents in the motors, answers of the sensors, whether
+//! the motors' controller answered. For a judge who must not ask the runtime what it believes. Judges nothing itself.
+//!
+//! Times are those of the accesses. Workers overlap, so events of one worker may come after later ones of another; up to
+//! a moment that all workers have reached they are complete.
+
+use crate::board::plan::Board;
+use crate::bus::{Edge, Line, Op};
+use crate::command::MAX_MOTORS;
+use crate::device::{ImuQuantity, SensorKind};
+use crate::time::Instant;
+
+/// Something that was to be seen.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// When.
+    pub at: Instant,
+    /// What.
+    pub what: What,
+}
+
+/// What was to be seen.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// The currents of the drive motors from now on, in the board's order: share of the time, -1..=1, forwards positive.
+    Currents(heapless::Vec<f32, MAX_MOTORS>),
+    /// A sensor's answer was whole on its wire. As it arrived, turned-over bits and all; NaN: bytes that mean no value.
+    Heard {
+        /// Its place in the board's list.
+        sensor: usize,
+        /// In the board's unit.
+        value: f32,
+    },
+    /// A transfer to the chip that makes the motors' pulses ended; whether it was acknowledged.
+    Controller {
+        /// It was.
+        answered: bool,
+    },
+}
+
+/// Where a sensor is found on the wires.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Place {
+    Converter { channel: u8, per_count: f32 },
+    Float { bus: usize, address: u8, register: u8 },
+    Roll { bus: usize, address: u8 },
+    Echo(Line),
+    Button { line: Line, active_low: bool },
+}
+
+/// Speed of sound at which the board's metres are meant, and the farthest that a sonar says.
+const SOUND_M_PER_S: f64 = 343.3;
+const FARTHEST_M: f64 = 4.0;
+const NEAREST_M: f64 = 0.02;
+/// A 12-bit converter's full count.
+const FULL_COUNT: u16 = 4095;
+/// First register of an MPU-6050's burst.
+const BURST: u8 = 0x3B;
+
+/// The tape. Runs only where somebody wants it.
+#[derive(Debug)]
+pub struct Tape {
+    places: Vec<(usize, Place)>,
+    events: Vec<Event>,
+    currents: heapless::Vec<f32, MAX_MOTORS>,
+    /// The converter's channel that was selected last, and the high byte of its answer once that was read.
+    selected: Option<(u8, Option<u8>)>,
+    /// Of each echo line, when it rose.
+    rises: Vec<(Line, Instant)>,
+}
+
+impl Tape {
+    /// A tape of the robot of `board`.
+    pub fn new(board: &Board) -> Tape {
+        let place = |(at, sensor): (usize, &crate::board::plan::SensorPlan)| {
+            let bus = sensor.bus;
+            let place = match sensor.kind {
+                SensorKind::HatAdc { channel, per_count } => Place::Converter { channel, per_count },
+                SensorKind::FloatRegister { address, register } => Place::Float { bus, address, register },
+                SensorKind::Mpu6050 { address, quantity: ImuQuantity::Roll, .. } => Place::Roll { bus, address },
+                SensorKind::HcSr04 { echo, .. } => Place::Echo(echo),
+                SensorKind::Button { line, active_low } => Place::Button { line, active_low },
+                _ => return None,
+            };
+            Some((at, place))
+        };
+        let places = board.sensors.iter().enumerate().filter_map(place).collect();
+        Tape { places, events: Vec::new(), currents: heapless::Vec::new(), selected: None, rises: Vec::new() }
+    }
+
+    /// Takes what is on it.
+    pub fn take(&mut self, into: &mut Vec<Event>) {
+        into.append(&mut self.events);
+    }
+
+    /// The currents are these now.
+    pub fn currents(&mut self, now: heapless::Vec<f32, MAX_MOTORS>, at: Instant) {
+        if self.currents != now {
+            self.currents = now.clone();
+            self.note(What::Currents(now), at);
+        }
+    }
+
+    /// A transfer to the motors' controller ended.
+    pub fn controller(&mut self, answered: bool, at: Instant) {
+        if !answered {
+            self.selected = None;
+        }
+        self.note(What::Controller { answered }, at);
+    }
+
+    /// The bytes of a transfer that was acknowledged to its end.
+    pub fn transfer(&mut self, bus: usize, address: u8, controller: bool, ops: &[Op<'_>], at: Instant) {
+        match ops {
+            [Op::Write([select, _, _])] if controller && (0x10..=0x17).contains(select) => {
+                self.selected = Some((7 - (select & 7), None));
+            }
+            [Op::Read(back)] if controller && back.len() == 1 => self.converter_byte(back[0], at),
+            [Op::Write([register]), Op::Read(back)] if !controller => {
+                self.register(bus, address, *register, back, at);
+            }
+            _ => {}
+        }
+    }
+
+    fn converter_byte(&mut self, byte: u8, at: Instant) {
+        match self.selected {
+            Some((channel, None)) => self.selected = Some((channel, Some(byte))),
+            Some((channel, Some(high))) => {
+                self.selected = None;
+                let counts = u16::from_be_bytes([high, byte]);
+                self.heard(at, |place| match place {
+                    Place::Converter { channel: its, per_count } if its == channel => {
+                        Some(if counts <= FULL_COUNT { f32::from(counts) * per_count } else { f32::NAN })
+                    }
+                    _ => None,
+                });
+            }
+            None => {}
+        }
+    }
+
+    fn register(&mut self, bus: usize, address: u8, register: u8, back: &[u8], at: Instant) {
+        self.heard(at, |place| match place {
+            Place::Float { bus: its_bus, address: its, register: first } if (its_bus, its, first) == (bus, address, register) => {
+                let bytes: [u8; 4] = back.try_into().ok()?;
+                let dead = bytes == [0; 4] || bytes == [0xFF; 4]; // a bus without a device answers so
+                Some(if dead { f32::NAN } else { f32::from_le_bytes(bytes) })
+            }
+            Place::Roll { bus: its_bus, address: its } if (its_bus, its, BURST) == (bus, address, register) => {
+                let word = |at: usize| Some(f64::from(i16::from_be_bytes([*back.get(at)?, *back.get(at + 1)?])));
+                let [x, y, z] = [word(0)?, word(2)?, word(4)?];
+                let dead = back.iter().all(|byte| *byte == 0xFF) || (x == 0.0 && y == 0.0 && z == 0.0);
+                Some(if dead { f32::NAN } else { libm::atan2(y, z).to_degrees() as f32 })
+            }
+            _ => None,
+        });
+    }
+
+    /// An edge was handed to who waits for it, at `at`.
+    pub fn edge(&mut self, edge: &Edge, at: Instant) {
+        self.level(edge.line, edge.high, at);
+        self.echo(edge, at);
+    }
+
+    /// A level that was asked for.
+    pub fn level(&mut self, line: Line, high: bool, at: Instant) {
+        self.heard(at, |place| match place {
+            Place::Button { line: its, active_low } if its == line => Some(if high != active_low { 1.0 } else { 0.0 }),
+            _ => None,
+        });
+    }
+
+    fn echo(&mut self, &Edge { line, high, stamp }: &Edge, at: Instant) {
+        let rise = self.rises.iter().position(|(its, _)| *its == line).map(|place| self.rises.swap_remove(place).1);
+        if high {
+            self.rises.push((line, stamp));
+        } else if let Some(rise) = rise {
+            let metres = stamp.since(rise).as_secs_f64() * SOUND_M_PER_S / 2.0;
+            let value = if metres < NEAREST_M { f32::NAN } else { metres.min(FARTHEST_M) as f32 };
+            self.heard(at, |place| (place == Place::Echo(line)).then_some(value));
+        }
+    }
+
+    fn heard(&mut self, at: Instant, value: impl Fn(Place) -> Option<f32>) {
+        for nth in 0..self.places.len() {
+            let (sensor, place) = self.places[nth];
+            if let Some(value) = value(place) {
+                self.note(What::Heard { sensor, value }, at);
+            }
+        }
+    }
+
+    fn note(&mut self, what: What, at: Instant) {
+        self.events.push(Event { at, what });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::board;
+    use crate::time::Span;
+
+    fn tape() -> Tape {
+        Tape::new(&board::built_in("sim").unwrap().unwrap().board)
+    }
+
+    fn values(tape: &mut Tape) -> Vec<(usize, f32)> {
+        let mut events = Vec::new();
+        tape.take(&mut events);
+        let value = |event: Event| match event.what {
+            What::Heard { sensor, value } => Some((sensor, value)),
+            _ => None,
+        };
+        events.into_iter().filter_map(value).collect()
+    }
+
+    #[test]
+    fn a_converter_is_heard_when_both_bytes_were_read() {
+        let mut tape = tape();
+        let at = Instant::from_nanos(5);
+        tape.transfer(0, 0x14, true, &[Op::Write(&[0x16, 0, 0])], at);
+        tape.transfer(0, 0x14, true, &[Op::Read(&mut [0x05])], at);
+        assert!(values(&mut tape).is_empty());
+        tape.transfer(0, 0x14, true, &[Op::Read(&mut [0x10])], at);
+        let [(sensor, counts)] = values(&mut tape)[..] else { panic!("one answer") };
+        let board = board::built_in("sim").unwrap().unwrap().board;
+        assert_eq!((board.sensors[sensor].name.as_str(), counts.round()), ("ground-middle", 1296.0));
+        tape.transfer(0, 0x14, true, &[Op::Write(&[0x16, 0, 0])], at);
+        tape.controller(false, at); // the transfer between failed
+        tape.transfer(0, 0x14, true, &[Op::Read(&mut [0x05])], at);
+        tape.transfer(0, 0x14, true, &[Op::Read(&mut [0x05])], at);
+        assert!(values(&mut tape).is_empty(), "two bytes of nothing that was asked");
+    }
+
+    #[test]
+    fn echoes_are_metres_and_a_fall_without_a_rise_is_nothing() {
+        let mut tape = tape();
+        let rise = Instant::from_nanos(1_000);
+        let edge = |high, stamp| Edge { line: Line(22), high, stamp };
+        tape.edge(&edge(false, rise), rise);
+        assert!(values(&mut tape).is_empty());
+        tape.edge(&edge(true, rise), rise);
+        tape.edge(&edge(false, rise + Span::from_micros(5_826)), rise + Span::from_millis(9));
+        assert!((values(&mut tape)[0].1 - 1.0).abs() < 1e-3);
+        tape.level(Line(25), false, rise);
+        assert_eq!(values(&mut tape)[0].1, 1.0, "pressed pulls it low");
+    }
+}

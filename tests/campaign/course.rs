@@ -1,0 +1,262 @@
+//! One run: a board, a script and a length of virtual time, under a judge. The robot is the real one, put together as ever
+//! and stepped in virtual time; only its threads' lateness and the judge are added.
+
+use crate::judge::facts::Facts;
+use crate::judge::promise::Promise;
+use crate::judge::{Breach, Happening, Judge};
+use crate::script::{Ask, Deed, Script, Thread};
+use crate::site::Site;
+use ganglion::crew::{Stepper, Worker};
+use ganglion::robot::{Options, Robot};
+use ganglion::rt::Role;
+use ganglion::sim::{Event, FaultKind, Plant};
+use ganglion::tick::Requests;
+use ganglion::time::{Clock, Instant, SimClock, Span};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Slots between the request to stop and the end of the process, as in `drive.rs`.
+const STOP_SLOTS: u32 = 10;
+
+/// How a run is looked at.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// One promise; `None`: all.
+    pub only: Option<Promise>,
+    /// Write down what happened in this stretch of time.
+    pub trace: Option<(Instant, Instant)>,
+}
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The first promise that was broken.
+    pub breach: Option<Breach>,
+    /// Virtual time that was judged.
+    pub judged: Span,
+    /// Slots that ran.
+    pub slots: u64,
+    /// Way driven, metres.
+    pub distance_m: f64,
+    /// Times that the motors began to turn.
+    pub starts: u64,
+    /// How often each promise had to be kept.
+    pub exercised: Vec<u64>,
+    /// What was asked to be written down.
+    pub trace: String,
+}
+
+/// A worker whose thread is not scheduled for a while.
+struct Late {
+    inner: Box<dyn Worker>,
+    spells: Vec<(Instant, Instant)>,
+}
+
+impl Worker for Late {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+    fn step(&mut self, clock: &dyn Clock) -> Instant {
+        let now = clock.now();
+        match self.spells.iter().find(|(from, until)| *from <= now && now < *until) {
+            Some((_, until)) => *until,
+            None => self.inner.step(clock),
+        }
+    }
+    fn publish(&mut self, now: Instant) {
+        self.inner.publish(now);
+    }
+    fn finish(&mut self, clock: &dyn Clock) {
+        self.inner.finish(clock);
+    }
+}
+
+/// Runs `site` under `script` for `length`, or until a promise is broken.
+pub fn run(site: &Site, script: &Script, seed: u64, length: Span, view: &View) -> Outcome {
+    let mut run = Run::new(site, script, seed, length, view);
+    while !run.is_over() {
+        run.slot();
+    }
+    run.finish()
+}
+
+struct Run<'a> {
+    clock: Arc<SimClock>,
+    robot: Robot,
+    stepper: Stepper,
+    plant: Plant,
+    judge: Judge,
+    requests: Arc<Requests>,
+    script: &'a Script,
+    view: &'a View,
+    asks: Vec<(Instant, Ask)>,
+    next_ask: usize,
+    late: Vec<(Instant, Instant)>,
+    until: Instant,
+    /// Since a stop was asked for.
+    stopping: Option<u32>,
+    breach: Option<Breach>,
+    slots: u64,
+    events: Vec<Event>,
+    trace: String,
+}
+
+impl<'a> Run<'a> {
+    fn new(site: &Site, script: &'a Script, seed: u64, length: Span, view: &'a View) -> Run<'a> {
+        let clock = Arc::new(SimClock::new());
+        let first = Instant::ZERO + site.board.period;
+        let options = Options { seed, faults: script.faults(), readout: Some(site.readout.clone()), ..Options::default() };
+        let mut robot = Robot::build(&site.board, clock.clone(), first, options).expect("a board that passed the check");
+        let plant = robot.plant.clone().expect("a simulated board has a plant");
+        plant.record(&site.board);
+        let mut stepper = Stepper::new(clock.clone());
+        let mut is_motors = true; // the motors' bus is the first
+        for hand in robot.hands.drain(..) {
+            let thread = match hand.role {
+                Role::Bus if std::mem::take(&mut is_motors) => Thread::Bus,
+                Role::Lines => Thread::Lines,
+                Role::Edges => Thread::Edges,
+                _ => Thread::All,
+            };
+            let worker = Late { inner: hand.worker, spells: script.late(thread) };
+            stepper.add(Box::new(worker), hand.bell, Instant::ZERO);
+        }
+        let mut judge = Judge::new(Facts::new(site, script), view.only);
+        for (from, until) in script.spells(&[FaultKind::EStop], None) {
+            judge.tell(from, Happening::Button { pressed: true });
+            judge.tell(until, Happening::Button { pressed: false });
+        }
+        let (asks, late) = (script.asks().collect(), script.late(Thread::Tick));
+        let (requests, until) = (robot.requests.clone(), Instant::ZERO + length);
+        Run {
+            clock,
+            robot,
+            stepper,
+            plant,
+            judge,
+            requests,
+            script,
+            view,
+            asks,
+            next_ask: 0,
+            late,
+            until,
+            stopping: None,
+            breach: None,
+            slots: 0,
+            events: Vec::new(),
+            trace: String::new(),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.breach.is_some() || self.stopping.is_some_and(|slots| slots >= STOP_SLOTS)
+    }
+
+    /// One slot, at its time or late.
+    fn slot(&mut self) {
+        let slot = self.robot.tick.slot();
+        let late = self.late.iter().find(|(from, until)| *from <= slot && slot < *until);
+        let wake = late.map_or(slot, |(_, until)| *until);
+        if wake >= self.until && self.stopping.is_none() {
+            self.ask(Ask::Stop, wake);
+        }
+        while let Some(&(at, ask)) = self.asks.get(self.next_ask).filter(|(at, _)| *at <= wake) {
+            self.next_ask += 1;
+            self.ask(ask, at);
+        }
+        self.stepper.run_until(wake);
+        self.robot.tick.run();
+        while self.robot.records.pop().is_ok() {}
+        self.slots += 1;
+        self.stopping.iter_mut().for_each(|slots| *slots += 1);
+        self.judge.tell(wake, Happening::Slot(slot));
+        self.note(wake, || format!("slot of {:.4}", seconds(slot)));
+        let mode = self.robot.tick.mode();
+        self.note(wake, || format!("  (says it is {mode:?})"));
+        self.judge_up_to(wake);
+    }
+
+    fn ask(&mut self, ask: Ask, at: Instant) {
+        let flag = match ask {
+            Ask::Arm => &self.requests.arm,
+            Ask::Disarm => &self.requests.disarm,
+            Ask::Stop => &self.requests.stop,
+        };
+        flag.store(true, Ordering::Release);
+        if ask == Ask::Stop {
+            self.stopping.get_or_insert(0);
+        }
+        self.judge.tell(at, Happening::Asked(ask));
+        self.note(at, || format!("somebody asks: {ask:?}"));
+    }
+
+    fn judge_up_to(&mut self, now: Instant) {
+        self.plant.take_events(now, &mut self.events);
+        for event in std::mem::take(&mut self.events) {
+            self.note(event.at, || format!("{:?}", event.what));
+            self.judge.tell(event.at, Happening::Seen(event.what));
+        }
+        self.breach = self.judge.look(now).cloned();
+    }
+
+    /// The process ends: every worker has its last call, then nobody touches a wire any more.
+    fn finish(mut self) -> Outcome {
+        let mut at = self.clock.now();
+        if self.breach.is_none() {
+            self.stepper.run_until(self.robot.tick.slot());
+            self.stepper.finish();
+            at = self.clock.now().max(self.robot.tick.slot()) + Span::from_millis(1_000);
+            self.plant.take_events(at, &mut self.events);
+            for event in std::mem::take(&mut self.events) {
+                self.note(event.at, || format!("{:?}", event.what));
+                self.judge.tell(event.at, Happening::Seen(event.what));
+            }
+            // From the last slot on only the end is judged: the wires are nobody's.
+            self.breach = self.judge.end(at).cloned();
+        }
+        self.write_script();
+        Outcome {
+            breach: self.breach,
+            judged: at.since(Instant::ZERO),
+            slots: self.slots,
+            distance_m: self.plant.report(at).distance_m,
+            starts: self.judge.starts,
+            exercised: self.judge.exercised.to_vec(),
+            trace: self.trace,
+        }
+    }
+
+    fn note(&mut self, at: Instant, words: impl FnOnce() -> String) {
+        if self.view.trace.is_some_and(|(from, until)| from <= at && at <= until) {
+            let _ = writeln!(self.trace, "{:.6} {}", seconds(at), words());
+        }
+    }
+
+    /// What the script does in the stretch that is traced.
+    fn write_script(&mut self) {
+        let Some((from, until)) = self.view.trace else { return };
+        for line in &self.script.lines {
+            let (start, end) = (Instant::ZERO + line.start, Instant::ZERO + line.end);
+            if start <= until && end >= from && !matches!(line.deed, Deed::Ask(_)) {
+                for (at, word) in [(start, "begins"), (end, "ends")] {
+                    if from <= at && at <= until {
+                        let _ = writeln!(self.trace, "{:.6} {} {word}", seconds(at), line.name());
+                    }
+                }
+            }
+        }
+        let mut lines: Vec<&str> = self.trace.lines().collect();
+        lines.sort_by(|a, b| time_of(a).total_cmp(&time_of(b)));
+        self.trace = lines.join("\n");
+    }
+}
+
+fn time_of(line: &str) -> f64 {
+    line.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(0.0)
+}
+
+fn seconds(at: Instant) -> f64 {
+    at.as_nanos() as f64 / 1e9
+}

@@ -1,0 +1,88 @@
+//! Seeds in a row: what a seed means, the first that breaks a promise, and the shortest script that still does.
+
+use crate::course::{self, Outcome, View};
+use crate::draw::Draw;
+use crate::judge::Breach;
+use crate::script::Script;
+use crate::site::Site;
+use crate::tally::Tally;
+use ganglion::time::{Instant, Span};
+
+/// Runs that are made to shorten a script: each takes as long as the first until its breach.
+const SHRINKS: usize = 200;
+/// Shown before and after a breach.
+const AROUND: Span = Span::from_millis(400);
+
+/// What a seed stands for.
+pub struct Case {
+    /// The seed.
+    pub seed: u64,
+    /// Its board.
+    pub site: Site,
+    /// What happens.
+    pub script: Script,
+    /// For how long.
+    pub length: Span,
+}
+
+impl Case {
+    /// The case of `seed`.
+    pub fn of_seed(seed: u64) -> Case {
+        let site = Site::of_seed(seed);
+        let length = Span::from_secs_f64(Draw::new(seed, 2000).decades(20.0, 600.0));
+        let script = Script::of_seed(seed, &site.board, length);
+        Case { seed, site, script, length }
+    }
+
+    /// Runs it.
+    pub fn run(&self, view: &View) -> Outcome {
+        course::run(&self.site, &self.script, self.seed, self.length, view)
+    }
+}
+
+/// A promise that was broken, and how to see it again.
+pub struct Found {
+    /// The seed.
+    pub seed: u64,
+    /// What.
+    pub breach: Breach,
+    /// The shortest script that was found to do it.
+    pub script: Script,
+    /// What happened around it.
+    pub trace: String,
+}
+
+/// Runs the case of `seed` and adds it to `tally`.
+pub fn try_seed(seed: u64, view: &View, tally: &mut Tally) -> Option<Found> {
+    let case = Case::of_seed(seed);
+    let outcome = case.run(view);
+    tally.add(&case.script, &outcome);
+    let breach = outcome.breach?;
+    Some(shrunk(&case, breach, view))
+}
+
+/// The same breach of the same promise with as few lines as possible.
+pub fn shrunk(case: &Case, mut breach: Breach, view: &View) -> Found {
+    let mut script = case.script.clone();
+    script.lines.retain(|line| Instant::ZERO + line.start <= breach.at);
+    let view = View { only: Some(breach.promise), ..view.clone() };
+    let (mut place, mut runs) = (script.lines.len(), 0);
+    while place > 0 && runs < SHRINKS {
+        place -= 1;
+        runs += 1;
+        let mut shorter = script.clone();
+        shorter.lines.remove(place);
+        let length = breach.at.since(Instant::ZERO) + AROUND;
+        let outcome = course::run(&case.site, &shorter, case.seed, length, &view);
+        if let Some(same) = outcome.breach {
+            breach = same;
+            shorter.lines.retain(|line| Instant::ZERO + line.start <= breach.at);
+            place = place.min(shorter.lines.len());
+            script = shorter;
+        }
+    }
+    let from = Instant::ZERO + breach.at.since(Instant::ZERO).less(AROUND);
+    let traced = View { trace: Some((from, breach.at + AROUND)), ..view };
+    let outcome = course::run(&case.site, &script, case.seed, breach.at.since(Instant::ZERO) + AROUND, &traced);
+    Found { seed: case.seed, breach, script, trace: outcome.trace }
+}

@@ -1,0 +1,138 @@
+//! Who let the robot move: requests to arm, and all that takes the permission back. Knows no sensor's value.
+
+use super::facts::Facts;
+use super::promise::Promise;
+use super::{Breach, Stretch};
+use crate::script::Ask;
+use ganglion::time::{Instant, Span};
+
+/// Added to `disarm_after_ms` before motion without a new arming is a breach: the loop may have been late by as much.
+const AFTER_SLACK: Span = Span::from_millis(700);
+
+/// Why the robot must not move, and from when on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Revoked {
+    promise: Promise,
+    raised: Instant,
+    deadline: Instant,
+}
+
+/// The permission.
+#[derive(Debug)]
+pub struct Authority {
+    revoked: Option<Revoked>,
+    /// Something latched that a disarm has not acknowledged.
+    latched: bool,
+    buttons_down: u32,
+    /// A disarm that came a moment before the cause was gone may still count.
+    releasing_until: Instant,
+    ended: bool,
+    armed_at: Option<Instant>,
+    forced_since: Option<Instant>,
+}
+
+impl Authority {
+    /// A robot that nobody has asked for anything.
+    pub fn new(facts: &Facts) -> Authority {
+        let unarmed = Revoked { promise: Promise::Unarmed, raised: Instant::ZERO, deadline: Instant::ZERO };
+        Authority {
+            revoked: (!facts.board.safety.auto_arm).then_some(unarmed),
+            latched: false,
+            buttons_down: 0,
+            releasing_until: Instant::ZERO,
+            ended: false,
+            armed_at: None,
+            forced_since: None,
+        }
+    }
+
+    /// Motion without permission.
+    pub fn check(&self, stretch: &Stretch<'_>) -> Option<Breach> {
+        let revoked = self.revoked.filter(|revoked| revoked.deadline < stretch.until)?;
+        let at = revoked.deadline.max(stretch.from);
+        let what = format!(
+            "nobody armed the robot since {:.4} s ({}), and the currents are {:?}",
+            revoked.raised.as_nanos() as f64 / 1e9,
+            revoked.promise.name(),
+            stretch.currents
+        );
+        Some(Breach { promise: revoked.promise, at, what })
+    }
+
+    fn revoke(&mut self, promise: Promise, raised: Instant, deadline: Instant) {
+        // The first reason has the earlier deadline.
+        self.revoked.get_or_insert(Revoked { promise, raised, deadline });
+    }
+
+    /// Somebody asks; `tripped`: a latched rule's limit is passed just now. A disarm and a stop are seen in the next slot
+    /// and written in it: two periods and the bus.
+    pub fn ask(&mut self, ask: Ask, at: Instant, tripped: bool, facts: &Facts) {
+        match ask {
+            Ask::Arm => {
+                self.armed_at = Some(at);
+                if !self.latched && !self.ended {
+                    self.revoked = None;
+                }
+            }
+            Ask::Disarm => {
+                self.releasing_until = at + facts.board.period.times(2);
+                self.release(tripped);
+                self.revoke(Promise::Disarm, at, facts.deadline(at, facts.reaction()));
+            }
+            Ask::Stop => {
+                self.ended = true;
+                self.revoke(Promise::Stop, at, facts.deadline(at, facts.reaction()));
+            }
+        }
+    }
+
+    /// A disarm acknowledges what is not there any more.
+    fn release(&mut self, tripped: bool) {
+        self.latched &= tripped || self.buttons_down > 0;
+    }
+
+    /// A sensor was heard, or a button came up: a disarm just before may count now.
+    pub fn heard(&mut self, at: Instant, tripped: bool) {
+        if self.latched && at <= self.releasing_until {
+            self.release(tripped);
+        }
+    }
+
+    /// A latched rule trips.
+    pub fn latch(&mut self, promise: Promise, at: Instant, facts: &Facts) {
+        self.latched = true;
+        self.revoke(promise, at, facts.deadline(at, facts.reaction()));
+    }
+
+    /// A stop button: its edge is heard at once, without a debounce. Two periods and the bus after it can be heard.
+    pub fn button(&mut self, pressed: bool, at: Instant, facts: &Facts) {
+        if pressed {
+            self.buttons_down += 1;
+            let heard = facts.heard_of_button(at);
+            self.latched = true;
+            self.revoke(Promise::Press, at, facts.deadline(heard, facts.reaction()));
+        } else {
+            self.buttons_down -= 1;
+            if at <= self.releasing_until {
+                self.release(false);
+            }
+        }
+    }
+
+    /// Whether something other than this file's business forces stillness at `at`. When that ends after `disarm_after`,
+    /// the permission is gone, unless somebody armed at the very end. Whether it was taken back now.
+    pub fn force(&mut self, forced: bool, at: Instant, facts: &Facts) -> bool {
+        if forced {
+            self.forced_since.get_or_insert(at);
+            return false;
+        }
+        let Some(since) = self.forced_since.take() else { return false };
+        let long = facts.disarm_after + facts.board.period.times(4) + AFTER_SLACK;
+        let armed_late = self.armed_at.is_some_and(|armed| armed + facts.board.period.times(3) >= at);
+        if at.since(since) < long || armed_late || self.revoked.is_some() {
+            return false;
+        }
+        self.revoke(Promise::DisarmAfter, since, at);
+        true
+    }
+}

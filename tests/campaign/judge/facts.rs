@@ -1,0 +1,161 @@
+//! What a judge knows beforehand: times of the board, what the script does to bus and threads, and how long after a
+//! reason the motors may still turn. Looks at no robot.
+//!
+//! Every allowance is made of these: `period` (a request or a reading waits for the next slot, and the command for the
+//! one after), `bus_time` (what may be on the wire already, and the stop behind it), `timeout` (a transfer that hangs).
+
+use crate::script::{Script, Thread};
+use crate::site::Site;
+use ganglion::board::plan::Board;
+use ganglion::device::{MotorKind, PwmPlan};
+use ganglion::sim::FaultKind;
+use ganglion::time::{Instant, Span};
+
+/// From, until.
+pub type Spell = (Instant, Instant);
+
+/// Bits of the longest reading of a sensor: two registers of an inertial sensor with their addresses, repeated once.
+const READING_BITS: u64 = 320;
+/// Bits of the longest write of one channel.
+const CHANNEL_BITS: u64 = 56;
+/// Registers that a command may write beside its own, and a question whether the chip is awake.
+const BESIDE: u64 = 4;
+/// What is not on the wire: pauses between tries, a millisecond in which the simulated world moves.
+const PAUSES: Span = Span::from_millis(2);
+/// After a bus that answers again the motors stand within this: a stop is tried every few milliseconds.
+const ANSWERED: Span = Span::from_millis(8);
+/// The board's own default of `safety.disarm_after_ms`.
+const DISARM_AFTER_MS: f64 = 5_000.0;
+
+/// What is known.
+pub struct Facts {
+    /// The board.
+    pub board: Board,
+    /// The longest that one piece of work and a stop take on the motors' bus.
+    pub bus_time: Span,
+    /// The longest that a transfer on it hangs.
+    pub timeout: Span,
+    /// A line can still the motors when their bus does not answer.
+    pub has_line: bool,
+    /// Stillness forced for so long disarms.
+    pub disarm_after: Span,
+    /// The motors' controller does not answer: merged, in order.
+    pub dead: Vec<Spell>,
+    /// The same, and all that else spoils its transfers.
+    pub troubled: Vec<Spell>,
+    late_tick: Vec<Spell>,
+    late_bus: Vec<Spell>,
+    late_lines: Vec<Spell>,
+}
+
+impl Facts {
+    /// The facts of a run.
+    pub fn new(site: &Site, script: &Script) -> Facts {
+        let board = site.board.clone();
+        let drives = board.motors.iter().filter(|motor| motor.kind.drives()).count() as u64;
+        let aims = board.motors.iter().filter(|motor| matches!(motor.kind, MotorKind::Servo { .. })).count() as u64;
+        // The reading that is on the wire, a whole command, and the stop.
+        let bits = READING_BITS + CHANNEL_BITS * (2 * drives + aims + BESIDE) + CHANNEL_BITS * 2 * drives;
+        let timing = board.i2c[0].timing;
+        let bus_time = Span::from_nanos(bits * 1_000_000_000 / u64::from(timing.speed_hz)) + PAUSES;
+        let controller = match (&board.mcu, &board.pwm) {
+            (Some(mcu), _) => Some(mcu.address),
+            (_, Some(PwmPlan::Pca9685 { address, .. })) => Some(*address),
+            _ => None,
+        };
+        let output_enable = matches!(board.pwm, Some(PwmPlan::Pca9685 { output_enable: Some(_), .. }));
+        let mut dead = script.spells(&[FaultKind::I2cNack], controller);
+        // A transfer that meets a bus that is held waits for its timeout even if it is let go of meanwhile.
+        let stuck = script.spells(&[FaultKind::I2cStuck], None);
+        dead.extend(stuck.into_iter().map(|(from, until)| (from, until + timing.timeout)));
+        let mut troubled = dead.clone();
+        troubled.extend(script.spells(&[FaultKind::BrownOut], None).into_iter().map(|(from, until)| {
+            (from, until + Span::from_millis(300)) // the longest that a controller takes to boot
+        }));
+        troubled.extend(script.spells(&[FaultKind::I2cWrongBytes], controller));
+        let disarm_after = site.millis("safety.disarm_after_ms").unwrap_or(DISARM_AFTER_MS);
+        Facts {
+            bus_time,
+            timeout: timing.timeout,
+            has_line: board.mcu.is_some() || board.enable.is_some() || output_enable,
+            disarm_after: Span::from_secs_f64(disarm_after / 1e3),
+            dead: merged(dead),
+            troubled: merged(troubled),
+            late_tick: script.late(Thread::Tick),
+            late_bus: script.late(Thread::Bus),
+            late_lines: script.late(Thread::Lines),
+            board,
+        }
+    }
+
+    /// Two slots and the bus: from a reason that the loop sees to motors that obey it.
+    pub fn reaction(&self) -> Span {
+        self.board.period.times(2) + self.bus_time
+    }
+
+    /// When an edge of a button at `at` can be heard.
+    pub fn heard_of_button(&self, at: Instant) -> Instant {
+        after(&self.late_lines, at)
+    }
+
+    /// When motors that have to obey within `base` after `at` must have obeyed, everything considered that no program
+    /// can help: threads that are not scheduled, a bus that does not answer. A loop that is late stops its motors by
+    /// its last command's end.
+    pub fn deadline(&self, at: Instant, base: Span) -> Instant {
+        let safety = &self.board.safety;
+        let mut end = at + base;
+        if self.late_tick.iter().any(|spell| overlaps(spell, at, end)) {
+            end += safety.command_valid + self.board.period;
+        }
+        let mut is_over = false;
+        while !is_over {
+            let before = end;
+            for (_, until) in self.late_bus.iter().filter(|spell| overlaps(spell, at, before)) {
+                end = end.max(*until + self.bus_time + self.board.period);
+            }
+            if !self.has_line {
+                // Nothing can still them before the bus answers.
+                for (_, until) in self.dead.iter().filter(|spell| overlaps(spell, at, before)) {
+                    end = end.max(*until + self.answered());
+                }
+            }
+            is_over = end == before;
+        }
+        if self.troubled.iter().any(|spell| overlaps(spell, at, end)) {
+            // It is seen by the failures of a period, each as long as a hung transfer at most.
+            end += self.timeout.times(2) + self.board.period.times(2);
+        }
+        end
+    }
+
+    /// After the motors' bus answers again.
+    pub fn answered(&self) -> Span {
+        self.bus_time + ANSWERED
+    }
+}
+
+fn overlaps((from, until): &Spell, start: Instant, end: Instant) -> bool {
+    *from <= end && *until >= start
+}
+
+/// `at`, or the end of the spell that it falls into.
+fn after(spells: &[Spell], at: Instant) -> Instant {
+    let mut at = at;
+    while let Some((_, until)) = spells.iter().find(|(from, until)| *from <= at && at < *until) {
+        at = *until;
+    }
+    at
+}
+
+/// Spells that touch become one.
+pub fn merged(mut spells: Vec<Spell>) -> Vec<Spell> {
+    spells.sort();
+    let mut all: Vec<Spell> = Vec::new();
+    for (from, until) in spells {
+        match all.last_mut() {
+            Some(last) if from <= last.1 => last.1 = last.1.max(until),
+            _ => all.push((from, until)),
+        }
+    }
+    all
+}

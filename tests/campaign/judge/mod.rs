@@ -1,0 +1,235 @@
+//! The judge: is told what was to be seen at the wires, what people asked and when the loop ran, and says whether the
+//! motors turned while a promise of the README forbade it. Written from README.md and boards/README.md; it uses no word of
+//! the runtime's decisions and asks the runtime nothing.
+//!
+//! `authority` (who let the robot move), `senses` (what it may not drive on), `wire` (commands, bus, ways) hold the
+//! promises; `facts` the times. A promise is checked over stretches of time in which the currents of the motors are
+//! constant: between two events.
+
+pub mod authority;
+pub mod facts;
+pub mod promise;
+pub mod senses;
+pub mod wire;
+
+use crate::script::Ask;
+use authority::Authority;
+use facts::Facts;
+use ganglion::command::MAX_MOTORS;
+use ganglion::sim::What;
+use ganglion::time::Instant;
+use promise::{COUNT, Promise};
+use senses::Senses;
+use wire::Wire;
+
+/// Something that a judge is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Happening {
+    /// Seen at the wires.
+    Seen(What),
+    /// Asked by somebody.
+    Asked(Ask),
+    /// A stop button goes down, or up.
+    Button {
+        /// Down.
+        pressed: bool,
+    },
+    /// The loop ran the slot that was due at this time.
+    Slot(Instant),
+}
+
+/// A stretch of time with constant currents.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch<'a> {
+    /// From.
+    pub from: Instant,
+    /// Until.
+    pub until: Instant,
+    /// Of each drive motor, -1..=1.
+    pub currents: &'a [f32],
+    /// Since when some motor has had current without a break.
+    pub moving_since: Instant,
+}
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Breach {
+    /// Which.
+    pub promise: Promise,
+    /// From when on.
+    pub at: Instant,
+    /// What was to be seen.
+    pub what: String,
+}
+
+/// The judge of one run.
+pub struct Judge {
+    facts: Facts,
+    authority: Authority,
+    senses: Senses,
+    wire: Wire,
+    only: Option<Promise>,
+    at: Instant,
+    currents: heapless::Vec<f32, MAX_MOTORS>,
+    moving_since: Option<Instant>,
+    /// When motors last had current.
+    moved_at: Option<Instant>,
+    waiting: Vec<(Instant, Happening)>,
+    breach: Option<Breach>,
+    /// How often each promise had to be kept by motors that turned.
+    pub exercised: [u64; COUNT],
+    /// Times that the motors began to turn.
+    pub starts: u64,
+}
+
+impl Judge {
+    /// A judge who looks at every promise, or at one of them.
+    pub fn new(facts: Facts, only: Option<Promise>) -> Judge {
+        Judge {
+            authority: Authority::new(&facts),
+            senses: Senses::new(&facts),
+            wire: Wire::new(&facts),
+            facts,
+            only,
+            at: Instant::ZERO,
+            currents: heapless::Vec::new(),
+            moving_since: None,
+            moved_at: None,
+            waiting: Vec::new(),
+            breach: None,
+            exercised: [0; COUNT],
+            starts: 0,
+        }
+    }
+
+    /// What is known beforehand.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
+    }
+
+    /// Notes something; it is looked at when its time is complete.
+    pub fn tell(&mut self, at: Instant, happening: Happening) {
+        self.waiting.push((at, happening));
+    }
+
+    /// Looks at all that happened up to `until`, before which nothing more will be told. The first breach, if there was one.
+    pub fn look(&mut self, until: Instant) -> Option<&Breach> {
+        self.waiting.sort_by_key(|(at, _)| *at); // stable: what was told first stays first
+        let due = self.waiting.partition_point(|(at, _)| *at <= until);
+        let mut waiting = std::mem::take(&mut self.waiting);
+        for (at, happening) in waiting.drain(..due) {
+            self.pass(at);
+            self.take(at, &happening);
+        }
+        self.waiting = waiting;
+        self.pass(until);
+        self.breach.as_ref()
+    }
+
+    /// The process is over: motors that still turn will go on for ever.
+    pub fn end(&mut self, at: Instant) -> Option<&Breach> {
+        self.look(at);
+        self.exercised[Promise::End as usize] += 1;
+        let excused = !self.facts.has_line && self.facts.dead.iter().any(|(from, until)| *from <= at && *until + self.facts.answered() >= at);
+        if self.moving_since.is_some() && !excused {
+            let what = format!("the process has ended and the currents are {:?}", self.currents);
+            self.report(Breach { promise: Promise::End, at, what });
+        }
+        self.breach.as_ref()
+    }
+
+    /// Time passes with the currents as they are.
+    fn pass(&mut self, until: Instant) {
+        let from = self.at;
+        if until <= from {
+            return;
+        }
+        self.at = until;
+        let Some(moving_since) = self.moving_since else { return };
+        self.moved_at = Some(until);
+        let currents = self.currents.clone();
+        let stretch = Stretch { from, until, currents: &currents, moving_since };
+        let breaches = [
+            self.authority.check(&stretch),
+            self.senses.check(&stretch, &self.facts),
+            self.wire.check(&stretch, &self.facts),
+        ];
+        for breach in breaches.into_iter().flatten() {
+            self.report(breach);
+        }
+    }
+
+    fn report(&mut self, breach: Breach) {
+        if self.only.is_none_or(|only| only == breach.promise) {
+            self.breach.get_or_insert(breach);
+        }
+    }
+
+    fn take(&mut self, at: Instant, happening: &Happening) {
+        match happening {
+            Happening::Seen(What::Currents(currents)) => self.take_currents(at, currents),
+            Happening::Seen(What::Heard { sensor, value }) => {
+                if let Some(tripped) = self.senses.hear(*sensor, *value, at, &self.facts) {
+                    self.count(tripped.promise());
+                    if tripped.latches() {
+                        self.count(Promise::Latch);
+                        self.authority.latch(Promise::Latch, at, &self.facts);
+                    }
+                }
+                self.authority.heard(at, self.senses.latching());
+                let staled = std::mem::take(&mut self.senses.staled);
+                self.exercised[Promise::Required as usize] += u64::from(staled);
+            }
+            Happening::Seen(What::Controller { .. }) => {}
+            Happening::Asked(ask) => {
+                match ask {
+                    Ask::Arm => self.exercised[Promise::Unarmed as usize] += u64::from(self.moving_since.is_none()),
+                    Ask::Disarm => self.count(Promise::Disarm),
+                    Ask::Stop => self.count(Promise::Stop),
+                }
+                if *ask == Ask::Arm && self.senses.misses_one() {
+                    self.exercised[Promise::NeverRead as usize] += 1;
+                }
+                self.authority.ask(*ask, at, self.senses.latching(), &self.facts);
+            }
+            Happening::Button { pressed } => {
+                if *pressed {
+                    self.count(Promise::Press);
+                }
+                self.authority.button(*pressed, at, &self.facts);
+            }
+            Happening::Slot(slot) => {
+                if self.wire.slot(*slot, at, &self.facts) {
+                    self.count(Promise::CommandValid);
+                }
+            }
+        }
+        // How long something has forced stillness, without a break.
+        let forced = self.senses.forces(at, &self.facts) || self.wire.forces(at, &self.facts);
+        if self.authority.force(forced, at, &self.facts) {
+            self.exercised[Promise::DisarmAfter as usize] += 1;
+        }
+    }
+
+    fn take_currents(&mut self, at: Instant, currents: &[f32]) {
+        let moves = currents.iter().any(|current| *current != 0.0);
+        self.currents = currents.iter().copied().collect();
+        match (self.moving_since, moves) {
+            (None, true) => {
+                self.moving_since = Some(at);
+                self.starts += 1;
+            }
+            (Some(_), false) => self.moving_since = None,
+            _ => {}
+        }
+        self.wire.currents(at, currents);
+        for promise in self.wire.take_exercised() {
+            self.exercised[promise as usize] += 1;
+        }
+    }
+
+    /// A reason for `promise` came: it counts if the motors turn.
+    fn count(&mut self, promise: Promise) {
+        self.exercised[promise as usize] += u64::from(self.moving_since.is_some());
+    }
+}

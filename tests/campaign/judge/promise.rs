@@ -1,0 +1,66 @@
+//! The promises by name, each with where it is written. Checks nothing.
+
+/// A promise about motors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Promise {
+    /// Nothing moves before somebody arms (or the board arms by itself).
+    Unarmed,
+    /// A disarm stops, until somebody arms after it.
+    Disarm,
+    /// A stop of the process stops, for good.
+    Stop,
+    /// A press of a stop button, however short, stops until it is released, disarmed and armed.
+    Press,
+    /// So does a latched rule.
+    Latch,
+    /// Stillness that was forced for `disarm_after_ms` disarms.
+    DisarmAfter,
+    /// A required sensor that is stale, was never read or cannot be right stops.
+    Required,
+    /// A rule whose limit is passed is obeyed.
+    Rule,
+    /// A rule whose sensor was never read is obeyed.
+    NeverRead,
+    /// A command that is not renewed runs out.
+    CommandValid,
+    /// A bus that does not answer stops, where a line can.
+    BusLost,
+    /// A bus that answers again finds motors that are stopped first.
+    BusBack,
+    /// Backwards no longer than `reverse_max_ms`.
+    Reverse,
+    /// After the end of the process the motors stand.
+    End,
+}
+
+/// How many there are.
+pub const COUNT: usize = 14;
+
+/// Each with its name and its words in README.md or boards/README.md.
+pub const ALL: [(Promise, &str, &str); COUNT] = [
+    (Promise::Unarmed, "unarmed", "`ganglion arm`, `auto_arm`: nothing moves before"),
+    (Promise::Disarm, "disarm", "`ganglion disarm`: stands until armed again"),
+    (Promise::Stop, "stop", "Ctrl-C stops the motors"),
+    (Promise::Press, "press", "the emergency stop is decided in every control period"),
+    (Promise::Latch, "latch", "`latched`: until it is disarmed, then armed again"),
+    (Promise::DisarmAfter, "disarm-after", "`disarm_after_ms` of forced stillness disarms"),
+    (Promise::Required, "required", "a sensor that is stale or cannot be right"),
+    (Promise::Rule, "rule", "obstacle, cliff, tilt, low battery"),
+    (Promise::NeverRead, "never-read", "a rule needs its sensor"),
+    (Promise::CommandValid, "command-valid", "`command_valid_ms`: a command is obeyed no longer"),
+    (Promise::BusLost, "bus-lost", "a lost bus"),
+    (Promise::BusBack, "bus-back", "a bus that answers again: stillness first"),
+    (Promise::Reverse, "reverse", "`reverse_max_ms`"),
+    (Promise::End, "end", "motors stand when the process has ended"),
+];
+
+impl Promise {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        ALL[self as usize].1
+    }
+    /// The promise of that name.
+    pub fn of_name(name: &str) -> Option<Promise> {
+        ALL.iter().find(|(_, known, _)| *known == name).map(|(promise, ..)| *promise)
+    }
+}

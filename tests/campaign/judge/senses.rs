@@ -1,0 +1,247 @@
+//! What the robot may not drive on: required sensors without a good answer, rules whose limit is passed, rules whose sensor
+//! was never read. Goes by the bytes on the wire: what no program could know to be wrong counts as true.
+
+use super::facts::Facts;
+use super::promise::Promise;
+use super::{Breach, Stretch};
+use ganglion::board::plan::SensorPlan;
+use ganglion::device::{MotorKind, SensorKind};
+use ganglion::reflex::{Cause, Restraint, Rule, Trip};
+use ganglion::time::{Instant, Span};
+
+/// A count of the coarsest converter of duty, twice: rounding.
+const ROUNDING: f32 = 2.0 / 4095.0;
+
+/// One sensor of the board that has wires.
+#[derive(Clone, Debug)]
+struct Sense {
+    wired: bool,
+    required: bool,
+    max_age: Span,
+    valid: [f32; 2],
+    frozen_after: Option<u32>,
+    good_at: Option<Instant>,
+    /// The last good value.
+    value: f32,
+    bits: u32,
+    repeats: u32,
+}
+
+impl Sense {
+    fn new(plan: &SensorPlan) -> Sense {
+        let wired = !matches!(plan.kind, SensorKind::MotorEcho { .. } | SensorKind::Least { .. });
+        Sense {
+            wired,
+            required: plan.required && wired,
+            max_age: plan.max_age,
+            valid: plan.valid,
+            frozen_after: plan.frozen_after,
+            good_at: None,
+            value: 0.0,
+            bits: 0,
+            repeats: 0,
+        }
+    }
+
+    /// Whether an answer can be right: a number, within `valid`, not the same bits too often.
+    fn hear(&mut self, value: f32, at: Instant) -> bool {
+        if self.repeats > 0 && value.to_bits() == self.bits {
+            self.repeats += 1;
+        } else {
+            (self.bits, self.repeats) = (value.to_bits(), 1);
+        }
+        let frozen = self.frozen_after.is_some_and(|limit| self.repeats >= limit);
+        let good = (self.valid[0]..=self.valid[1]).contains(&value) && !frozen;
+        if good {
+            (self.good_at, self.value) = (Some(at), value);
+        }
+        good
+    }
+}
+
+/// A line of the reflex table, and since when its limit is passed.
+#[derive(Clone, Debug)]
+struct Watched {
+    rule: Rule,
+    tripped_at: Option<Instant>,
+}
+
+/// A rule whose limit has just been passed.
+#[derive(Clone, Copy, Debug)]
+pub struct Tripped {
+    latched: bool,
+}
+
+impl Tripped {
+    /// Which promise that is.
+    pub fn promise(self) -> Promise {
+        Promise::Rule
+    }
+    /// Whether it takes the permission to move.
+    pub fn latches(self) -> bool {
+        self.latched
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub struct Senses {
+    senses: Vec<Sense>,
+    rules: Vec<Watched>,
+    /// Of each drive motor: least duty, limit.
+    drives: Vec<(f32, f32)>,
+    /// A required sensor had been silent for too long.
+    pub staled: bool,
+}
+
+impl Senses {
+    /// Sensors that were never heard.
+    pub fn new(facts: &Facts) -> Senses {
+        let drives = facts.board.motors.iter().filter_map(|motor| match motor.kind {
+            MotorKind::DcDir { min_duty, .. } | MotorKind::DcPair { min_duty, .. } => Some((min_duty, motor.limit)),
+            _ => None,
+        });
+        // Stop buttons are judged by their presses, which are shorter than what is read of them.
+        let rules = facts.board.reflexes.iter().filter(|rule| rule.cause != Cause::EStop);
+        Senses {
+            senses: facts.board.sensors.iter().map(Sense::new).collect(),
+            rules: rules.map(|rule| Watched { rule: *rule, tripped_at: None }).collect(),
+            drives: drives.collect(),
+            staled: false,
+        }
+    }
+
+    /// A sensor's answer. The worst rule that it trips.
+    pub fn hear(&mut self, sensor: usize, value: f32, at: Instant, facts: &Facts) -> Option<Tripped> {
+        let sense = &self.senses[sensor];
+        let stale = sense.required && self.stale_from(sense, facts).is_some_and(|from| from < at);
+        self.staled |= stale && sense.good_at.is_some();
+        if !self.senses[sensor].hear(value, at) {
+            return None;
+        }
+        let mut tripped = None;
+        for watched in self.rules.iter_mut().filter(|watched| watched.rule.channel == sensor) {
+            let rule = watched.rule;
+            if passes(&rule, value) {
+                if watched.tripped_at.is_none() {
+                    watched.tripped_at = Some(at);
+                    tripped = Some(Tripped { latched: rule.latched || tripped.is_some_and(Tripped::latches) });
+                }
+            } else if clears(&rule, value) && watched.tripped_at.is_some_and(|since| at.since(since) >= rule.hold) {
+                watched.tripped_at = None;
+            }
+        }
+        tripped
+    }
+
+    /// Whether a latched rule's limit is passed by the last good answer of its sensor.
+    pub fn latching(&self) -> bool {
+        let latching = |watched: &&Watched| watched.rule.latched && self.heard(&watched.rule).is_some_and(|value| passes(&watched.rule, value));
+        self.rules.iter().any(|watched| latching(&watched))
+    }
+
+    /// Whether some rule's sensor was never read.
+    pub fn misses_one(&self) -> bool {
+        self.rules.iter().any(|watched| self.senses[watched.rule.channel].wired && self.heard(&watched.rule).is_none())
+    }
+
+    fn heard(&self, rule: &Rule) -> Option<f32> {
+        let sense = &self.senses[rule.channel];
+        sense.good_at.map(|_| sense.value)
+    }
+
+    /// Whether something here forces stillness at `at`, by every allowance.
+    pub fn forces(&self, at: Instant, facts: &Facts) -> bool {
+        let stale = |sense: &Sense| sense.required && self.stale_from(sense, facts).is_some_and(|from| from <= at);
+        let rule = |watched: &Watched| {
+            matches!(watched.rule.restraint, Restraint::Still)
+                && self.obliged_from(watched, facts).is_some_and(|(_, from)| from <= at)
+        };
+        self.senses.iter().any(stale) || self.rules.iter().any(rule)
+    }
+
+    /// From when on a required sensor's silence must have stopped the motors. `None`: far from it.
+    fn stale_from(&self, sense: &Sense, facts: &Facts) -> Option<Instant> {
+        let Some(good_at) = sense.good_at else { return Some(Instant::ZERO) };
+        Some(facts.deadline(good_at + sense.max_age, facts.reaction()))
+    }
+
+    /// From when on a rule must be obeyed, and which promise that is.
+    fn obliged_from(&self, watched: &Watched, facts: &Facts) -> Option<(Promise, Instant)> {
+        if self.senses[watched.rule.channel].wired && self.heard(&watched.rule).is_none() {
+            return Some((Promise::NeverRead, Instant::ZERO));
+        }
+        let since = watched.tripped_at?;
+        Some((Promise::Rule, facts.deadline(since, facts.reaction())))
+    }
+
+    /// Motion that a sensor forbids.
+    pub fn check(&self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
+        self.check_required(stretch, facts).or_else(|| self.check_rules(stretch, facts))
+    }
+
+    fn check_required(&self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
+        for (sense, plan) in self.senses.iter().zip(&facts.board.sensors).filter(|(sense, _)| sense.required) {
+            // Cheap first: nearly all of them are young.
+            if sense.good_at.is_some_and(|good| good + sense.max_age + facts.reaction() >= stretch.until) {
+                continue;
+            }
+            let Some(from) = self.stale_from(sense, facts).filter(|from| *from < stretch.until) else { continue };
+            let last = sense.good_at.map_or("never".to_string(), |at| format!("{:.4} s", at.as_nanos() as f64 / 1e9));
+            let what = format!("`{}` is required; its last good answer: {last}; the currents are {:?}", plan.name, stretch.currents);
+            return Some(Breach { promise: Promise::Required, at: from.max(stretch.from), what });
+        }
+        None
+    }
+
+    fn check_rules(&self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
+        for watched in &self.rules {
+            let sensor = &facts.board.sensors[watched.rule.channel];
+            if watched.tripped_at.is_none() && self.senses[watched.rule.channel].good_at.is_some() {
+                continue;
+            }
+            if self.obeyed(&watched.rule.restraint, stretch.currents) {
+                continue;
+            }
+            let Some((promise, from)) = self.obliged_from(watched, facts) else { continue };
+            if from < stretch.until {
+                let why = match watched.tripped_at {
+                    Some(at) => format!("passed its limit at {:.4} s", at.as_nanos() as f64 / 1e9),
+                    None => "was never read".to_string(),
+                };
+                let what = format!(
+                    "`{}` {why}: {:?}, and the currents are {:?}",
+                    sensor.name, watched.rule.restraint, stretch.currents
+                );
+                return Some(Breach { promise, at: from.max(stretch.from), what });
+            }
+        }
+        None
+    }
+
+    /// Whether these currents are within a restraint.
+    fn obeyed(&self, restraint: &Restraint, currents: &[f32]) -> bool {
+        match *restraint {
+            Restraint::Free => true,
+            Restraint::Still => currents.iter().all(|current| *current == 0.0),
+            Restraint::NoForward => currents.iter().all(|current| *current <= 0.0),
+            Restraint::Slow(share) => currents.iter().zip(&self.drives).all(|(current, (least, limit))| {
+                current.abs() <= least + (1.0 - least) * share.min(*limit) + ROUNDING
+            }),
+        }
+    }
+}
+
+fn passes(rule: &Rule, value: f32) -> bool {
+    match rule.trip {
+        Trip::Below(limit) => value <= limit,
+        Trip::Above(limit) => value >= limit,
+    }
+}
+
+fn clears(rule: &Rule, value: f32) -> bool {
+    match rule.trip {
+        Trip::Below(_) => value > rule.clear,
+        Trip::Above(_) => value < rule.clear,
+    }
+}

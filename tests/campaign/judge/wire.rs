@@ -1,0 +1,135 @@
+//! Commands that run out, buses that are lost and come back, driving backwards. Knows no sensor and no request.
+
+use super::facts::Facts;
+use super::promise::Promise;
+use super::{Breach, Stretch};
+use ganglion::time::{Instant, Span};
+
+/// What the wires show.
+#[derive(Debug)]
+pub struct Wire {
+    /// The slot that ran last.
+    slot: Instant,
+    backwards_since: Option<Instant>,
+    exercised: Vec<Promise>,
+    moving: bool,
+    /// The first spell of a dead bus that is not over.
+    next_dead: usize,
+    reverse_max: Span,
+}
+
+impl Wire {
+    /// Nothing was seen.
+    pub fn new(facts: &Facts) -> Wire {
+        Wire {
+            slot: Instant::ZERO,
+            backwards_since: None,
+            exercised: Vec::new(),
+            moving: false,
+            next_dead: 0,
+            reverse_max: facts.board.safety.reverse_max,
+        }
+    }
+
+    /// The loop ran the slot of `slot` at `at`. Whether its last command had run out by then.
+    pub fn slot(&mut self, slot: Instant, at: Instant, facts: &Facts) -> bool {
+        let late = at.since(self.slot) > facts.board.safety.command_valid;
+        self.slot = slot;
+        while facts.dead.get(self.next_dead).is_some_and(|(_, until)| *until + facts.answered() + Span::from_millis(1_000) < at) {
+            self.next_dead += 1;
+        }
+        late
+    }
+
+    /// The currents are these now.
+    pub fn currents(&mut self, at: Instant, currents: &[f32]) {
+        self.moving = currents.iter().any(|current| *current != 0.0);
+        // Backwards beyond doubt: some motor backwards, none forwards.
+        let backwards = self.moving && currents.iter().all(|current| *current <= 0.0);
+        match (self.backwards_since, backwards) {
+            (None, true) => self.backwards_since = Some(at),
+            (Some(since), false) => {
+                if at.since(since) + Span::from_millis(100) > self.reverse_max {
+                    self.exercised.push(Promise::Reverse);
+                }
+                self.backwards_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// What was asked of these promises since the last call.
+    pub fn take_exercised(&mut self) -> Vec<Promise> {
+        std::mem::take(&mut self.exercised)
+    }
+
+    /// From when on a dead bus must have stopped the motors, if a line can.
+    fn lost_from(facts: &Facts, from: Instant) -> Instant {
+        facts.deadline(from + facts.board.safety.wire_lost, facts.reaction() + facts.timeout.times(2))
+    }
+
+    /// Whether a dead bus forces stillness at `at`.
+    pub fn forces(&self, at: Instant, facts: &Facts) -> bool {
+        let spells = facts.dead[self.next_dead.min(facts.dead.len())..].iter().take_while(|(from, _)| *from <= at);
+        spells.into_iter().any(|(from, until)| Wire::lost_from(facts, *from) <= at && at < *until)
+    }
+
+    /// Motion that the wires forbid.
+    pub fn check(&mut self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
+        self.check_valid(stretch, facts)
+            .or_else(|| self.check_bus(stretch, facts))
+            .or_else(|| self.check_reverse(stretch, facts))
+    }
+
+    /// A command is valid for `command_valid` after its slot; what is on the bus then may end.
+    fn check_valid(&self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
+        let valid_until = self.slot + facts.board.safety.command_valid;
+        if valid_until + facts.bus_time >= stretch.until {
+            return None;
+        }
+        let from = facts.deadline(valid_until, facts.bus_time);
+        let what = || format!("no command since the slot of {:.4} s; the currents are {:?}", self.slot.as_nanos() as f64 / 1e9, stretch.currents);
+        (from < stretch.until).then(|| Breach { promise: Promise::CommandValid, at: from.max(stretch.from), what: what() })
+    }
+
+    fn check_bus(&mut self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
+        for (from, until) in facts.dead[self.next_dead.min(facts.dead.len())..].iter().take_while(|(from, _)| *from < stretch.until) {
+            let lost = Wire::lost_from(facts, *from);
+            let seconds = from.as_nanos() as f64 / 1e9;
+            if facts.has_line && lost < stretch.until.min(*until) && stretch.moving_since < *until {
+                let what = format!("the motors' bus is dead since {seconds:.4} s; the currents are {:?}", stretch.currents);
+                return Some(Breach { promise: Promise::BusLost, at: lost.max(stretch.from), what });
+            }
+            // Nobody heard of a command for longer than `wire_lost`: the robot may not drive when the bus is back.
+            let silent = facts.board.safety.wire_lost + facts.board.safety.command_valid + facts.board.period.times(3);
+            let back = facts.deadline(*until, facts.answered());
+            if until.since(*from) > silent && stretch.moving_since < *until && back < stretch.until {
+                let what = format!(
+                    "the motors' bus was dead from {seconds:.4} s to {:.4} s and the motors have not stood since; the currents are {:?}",
+                    until.as_nanos() as f64 / 1e9,
+                    stretch.currents
+                );
+                return Some(Breach { promise: Promise::BusBack, at: back.max(stretch.from), what });
+            }
+            if stretch.from <= *until && *until < stretch.until && stretch.moving_since < *until {
+                self.exercised.push(Promise::BusBack);
+            }
+            if stretch.from <= *from && *from < stretch.until {
+                self.exercised.push(Promise::BusLost);
+            }
+        }
+        None
+    }
+
+    /// Backwards for `reverse_max` and what a command takes to follow.
+    fn check_reverse(&self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
+        let since = self.backwards_since?;
+        let base = facts.board.safety.reverse_max + facts.board.period;
+        if since + base + facts.reaction() >= stretch.until {
+            return None;
+        }
+        let from = facts.deadline(since + base, facts.reaction());
+        let what = || format!("backwards since {:.4} s; the currents are {:?}", since.as_nanos() as f64 / 1e9, stretch.currents);
+        (from < stretch.until).then(|| Breach { promise: Promise::Reverse, at: from.max(stretch.from), what: what() })
+    }
+}

@@ -1,0 +1,160 @@
+//! The long campaign: seeds in a row until the time is over or a promise is broken, or one seed alone. What it does with a
+//! seed is what `tests/campaign.rs` does with it. See docs/campaign.md.
+
+mod course;
+mod draw;
+mod hunt;
+mod judge;
+mod script;
+mod site;
+mod tally;
+
+use clap::Parser;
+use course::View;
+use ganglion::time::{Instant, Span};
+use hunt::{Case, Found};
+use judge::promise::Promise;
+use script::Script;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tally::Tally;
+
+/// Drives random boards through random faults and asks an independent judge whether motors moved that should not.
+#[derive(Parser, Debug)]
+struct Arguments {
+    /// Run for so many minutes of real time.
+    #[arg(long, default_value_t = 5.0)]
+    minutes: f64,
+    /// Or until so many virtual hours are judged.
+    #[arg(long)]
+    hours: Option<f64>,
+    /// The first seed; the others follow it.
+    #[arg(long, default_value_t = 1)]
+    from: u64,
+    /// Threads.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// One seed alone, shown whole.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// In place of the seed's own script: `NAME[:TARGET]@START[+LENGTH] ...`
+    #[arg(long)]
+    script: Option<String>,
+    /// Show what happens from here to there, seconds: FROM-UNTIL.
+    #[arg(long)]
+    trace: Option<String>,
+    /// Look at one promise only.
+    #[arg(long)]
+    only: Option<String>,
+    /// Go on after a breach and show the first of each promise.
+    #[arg(long)]
+    all: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let only = match arguments.only.as_deref().map(|name| Promise::of_name(name).ok_or(name)) {
+        None => None,
+        Some(Ok(promise)) => Some(promise),
+        Some(Err(name)) => {
+            eprintln!("no promise is called '{name}'");
+            return ExitCode::from(64);
+        }
+    };
+    // The script lets engines panic: that is a fault like others, not news.
+    std::panic::set_hook(Box::new(|panic| {
+        if !panic.to_string().contains("the script lets the field engine panic") {
+            eprintln!("{panic}");
+        }
+    }));
+    match arguments.seed {
+        Some(seed) => one(seed, &arguments, only),
+        None => many(&arguments, only),
+    }
+}
+
+/// One seed, with its board and what happened.
+fn one(seed: u64, arguments: &Arguments, only: Option<Promise>) -> ExitCode {
+    let mut case = Case::of_seed(seed);
+    if let Some(text) = &arguments.script {
+        match Script::parse(text) {
+            Ok(script) => case.script = script,
+            Err(error) => {
+                eprintln!("{error}");
+                return ExitCode::from(64);
+            }
+        }
+    }
+    println!("{}", case.site.text);
+    let at = |text: &str| text.parse().ok().map(|seconds| Instant::ZERO + Span::from_secs_f64(seconds));
+    let trace = arguments.trace.as_deref().and_then(|text| text.split_once('-'));
+    let trace = trace.and_then(|(from, until)| Some((at(from)?, at(until)?)));
+    let view = View { only, trace };
+    let outcome = case.run(&view);
+    let mut tally = Tally::default();
+    tally.add(&case.script, &outcome);
+    println!("{tally}{}", outcome.trace);
+    match outcome.breach {
+        None => ExitCode::SUCCESS,
+        Some(breach) if arguments.script.is_some() => {
+            println!("{:.4} s: {}: {}", breach.at.as_nanos() as f64 / 1e9, breach.promise.name(), breach.what);
+            ExitCode::FAILURE
+        }
+        Some(breach) => {
+            show(&hunt::shrunk(&case, breach, &view));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn many(arguments: &Arguments, only: Option<Promise>) -> ExitCode {
+    let began = std::time::Instant::now();
+    let next = AtomicU64::new(arguments.from);
+    let sum = Mutex::new((Tally::default(), Vec::<Promise>::new(), 0u64));
+    let view = View { only, trace: None };
+    let is_over = |tally: &Tally, breaches: u64| {
+        let hours = arguments.hours.is_some_and(|hours| tally.judged_s >= hours * 3600.0);
+        let minutes = arguments.hours.is_none() && began.elapsed().as_secs_f64() >= arguments.minutes * 60.0;
+        hours || minutes || (breaches > 0 && !arguments.all)
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.threads.max(1) {
+            scope.spawn(|| {
+                loop {
+                    if sum.lock().is_ok_and(|sum| is_over(&sum.0, sum.2)) {
+                        return;
+                    }
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    let case = Case::of_seed(seed);
+                    let outcome = case.run(&view);
+                    let Ok(mut sum) = sum.lock() else { return };
+                    sum.0.add(&case.script, &outcome);
+                    let Some(breach) = outcome.breach else { continue };
+                    sum.2 += 1;
+                    let (minutes, seconds) = (sum.0.judged_s / 60.0, began.elapsed().as_secs_f64());
+                    println!("seed {seed}: {} at {:.4} s; {minutes:.1} virtual minutes, {seconds:.0} s", breach.promise.name(), breach.at.as_nanos() as f64 / 1e9);
+                    let known = sum.1.contains(&breach.promise);
+                    sum.1.push(breach.promise);
+                    drop(sum);
+                    if !known {
+                        show(&hunt::shrunk(&case, breach, &view));
+                    }
+                }
+            });
+        }
+    });
+    let (tally, _, breaches) = sum.into_inner().unwrap_or_default();
+    println!("{tally}{breaches} breaches; {:.0} s", began.elapsed().as_secs_f64());
+    if breaches == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn show(found: &Found) {
+    let Found { seed, breach, script, trace } = found;
+    let script: Vec<String> = script.lines.iter().map(|line| line.to_string()).collect();
+    let script = script.join(" ");
+    println!("\nseed {seed}, minute {:.2}: broken: {}", breach.at.as_nanos() as f64 / 60e9, breach.promise.name());
+    println!("{:.4} s: {}", breach.at.as_nanos() as f64 / 1e9, breach.what);
+    println!("what is left of the script: {script}");
+    println!("again: scripts/campaign --seed {seed} --script '{script}'\n{trace}\n");
+}

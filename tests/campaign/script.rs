@@ -1,0 +1,312 @@
+//! What happens to a robot: faults of its world, what people ask of it, threads that are late. A script is text, a line an
+//! event; it is drawn from a seed, written in a report, and read back.
+
+use super::draw::Draw;
+use ganglion::board::plan::Board;
+use ganglion::device::SensorKind;
+use ganglion::sim::{Fault, FaultKind};
+use ganglion::time::{Instant, Span};
+use std::fmt;
+
+/// What people and signals ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// Obey the field.
+    Arm,
+    /// Stand until armed again.
+    Disarm,
+    /// The process is to end.
+    Stop,
+}
+
+/// A thread that is not scheduled for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thread {
+    /// The control loop.
+    Tick,
+    /// The motors' bus.
+    Bus,
+    /// Buttons.
+    Lines,
+    /// Sonars.
+    Edges,
+    /// Every thread: the machine stands.
+    All,
+}
+
+/// What a line says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Deed {
+    /// Somebody asks.
+    Ask(Ask),
+    /// A thread is late.
+    Late(Thread),
+    /// The world does something.
+    World(Fault),
+}
+
+/// One line of a script.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// As written.
+    pub text: String,
+    /// What.
+    pub deed: Deed,
+    /// From when, after the start.
+    pub start: Span,
+    /// Until when; the start, where it takes no time.
+    pub end: Span,
+}
+
+const ASKS: [(&str, Ask); 3] = [("arm", Ask::Arm), ("disarm", Ask::Disarm), ("stop", Ask::Stop)];
+const LATE: [(&str, Thread); 5] = [
+    ("late-tick", Thread::Tick),
+    ("late-bus", Thread::Bus),
+    ("late-lines", Thread::Lines),
+    ("late-edges", Thread::Edges),
+    ("late-all", Thread::All),
+];
+
+impl Line {
+    /// Reads `NAME[:TARGET]@START[+LENGTH]`, times in seconds; without a length a fault has its usual one.
+    pub fn parse(text: &str) -> Result<Line, String> {
+        let name = text.split(['@', ':']).next().unwrap_or_default();
+        let ask = ASKS.iter().find(|(known, _)| *known == name);
+        let late = LATE.iter().find(|(known, _)| *known == name);
+        // Times are read in one place: any fault will do for them.
+        let timed = match (ask, late) {
+            (None, None) => text.to_string(),
+            _ => text.replacen(name, "estop", 1),
+        };
+        let fault = Fault::parse(&timed).map_err(|error| format!("{text}: {error}"))?;
+        let deed = match (ask, late) {
+            (Some((_, ask)), _) => Deed::Ask(*ask),
+            (_, Some((_, thread))) => Deed::Late(*thread),
+            _ => Deed::World(fault),
+        };
+        let length = if ask.is_some() { Span::ZERO } else { fault.length.unwrap_or(Span::from_millis(86_400_000)) };
+        Ok(Line { text: text.to_string(), deed, start: fault.start, end: fault.start + length })
+    }
+
+    /// The name of what it does.
+    pub fn name(&self) -> &str {
+        self.text.split(['@', ':']).next().unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// A script, in the order of its starts.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    /// Its lines.
+    pub lines: Vec<Line>,
+}
+
+impl Script {
+    /// Reads lines, with blanks or line breaks between.
+    pub fn parse(text: &str) -> Result<Script, String> {
+        let mut lines: Vec<Line> = text.split_whitespace().map(Line::parse).collect::<Result<_, _>>()?;
+        lines.sort_by_key(|line| line.start);
+        Ok(Script { lines })
+    }
+
+    /// Faults for the simulator.
+    pub fn faults(&self) -> Vec<Fault> {
+        self.lines.iter().filter_map(|line| if let Deed::World(fault) = line.deed { Some(fault) } else { None }).collect()
+    }
+
+    /// What is asked, and when.
+    pub fn asks(&self) -> impl Iterator<Item = (Instant, Ask)> {
+        let ask = |line: &Line| match line.deed {
+            Deed::Ask(ask) => Some((Instant::ZERO + line.start, ask)),
+            _ => None,
+        };
+        self.lines.iter().filter_map(ask)
+    }
+
+    /// When this thread is late: from, until.
+    pub fn late(&self, thread: Thread) -> Vec<(Instant, Instant)> {
+        let late = |line: &&Line| matches!(line.deed, Deed::Late(who) if who == thread || who == Thread::All);
+        self.lines.iter().filter(late).map(|line| (Instant::ZERO + line.start, Instant::ZERO + line.end)).collect()
+    }
+
+    /// When the world does something of these kinds to `target`: from, until.
+    pub fn spells(&self, kinds: &[FaultKind], target: Option<u8>) -> Vec<(Instant, Instant)> {
+        let does = |line: &&Line| match line.deed {
+            Deed::World(fault) => {
+                kinds.contains(&fault.kind) && (target.is_none() || fault.target.is_none() || fault.target == target)
+            }
+            _ => false,
+        };
+        self.lines.iter().filter(does).map(|line| (Instant::ZERO + line.start, Instant::ZERO + line.end)).collect()
+    }
+
+    /// The script of `seed` on `board` for `length`.
+    pub fn of_seed(seed: u64, board: &Board, length: Span) -> Script {
+        let mut writer = Writer { draw: Draw::new(seed, 1000), lines: Vec::new(), length: length.as_secs_f64() };
+        writer.absent(board);
+        writer.faults(board);
+        writer.presses(board);
+        writer.people();
+        writer.lateness();
+        writer.ends();
+        Script::parse(&writer.lines.join("\n")).expect("the generator writes what the reader reads")
+    }
+}
+
+/// Everything that a fault can strike: its name with the target, and the longest that it usually lasts, seconds.
+fn strikable(board: &Board) -> Vec<(String, f64)> {
+    let mut all: Vec<(String, f64)> = [
+        ("i2c-nack", 20.0),
+        ("i2c-stuck", 20.0),
+        ("i2c-wrong-bytes", 10.0),
+        ("brown-out", 2.0),
+        ("field-hang", 5.0),
+        ("field-panic", 0.1),
+        ("field-slow", 10.0),
+    ]
+    .map(|(name, longest)| (name.to_string(), longest))
+    .into();
+    if board.i2c.len() > 1 {
+        all.push(("i2c-1-stuck".into(), 20.0));
+    }
+    let mut sonars = 0;
+    for sensor in &board.sensors {
+        match sensor.kind {
+            SensorKind::HcSr04 { .. } => {
+                all.push((format!("sonar-silent:{sonars}"), 60.0));
+                all.push((format!("sonar-frozen:{sonars}"), 60.0));
+                sonars += 1;
+            }
+            SensorKind::HatAdc { channel, .. } => all.push((format!("adc-frozen:{channel}"), 30.0)),
+            SensorKind::FloatRegister { address, .. } | SensorKind::Mpu6050 { address, .. } => {
+                all.push((format!("i2c-nack:{address}"), 60.0));
+                all.push((format!("i2c-wrong-bytes:{address}"), 10.0));
+                all.push(("tilt-over".into(), 8.0));
+                all.push(("tilt-nan".into(), 20.0));
+            }
+            _ => {}
+        }
+        if sensor.name == "battery" {
+            all.push(("battery-low".into(), 30.0));
+        }
+    }
+    if let Some(mcu) = &board.mcu {
+        all.push((format!("i2c-nack:{}", mcu.address), 5.0));
+    }
+    all
+}
+
+struct Writer {
+    draw: Draw,
+    lines: Vec<String>,
+    length: f64,
+}
+
+impl Writer {
+    fn event(&mut self, name: &str, start: f64, length: f64) {
+        if start < self.length {
+            self.lines.push(format!("{name}@{start:.4}+{length:.4}"));
+        }
+    }
+
+    fn ask(&mut self, name: &str, at: f64) {
+        if at < self.length {
+            self.lines.push(format!("{name}@{at:.4}"));
+        }
+    }
+
+    /// A sensor that is not there when the robot starts.
+    fn absent(&mut self, board: &Board) {
+        if !self.draw.chance(0.25) {
+            return;
+        }
+        let sensors = strikable(board);
+        let absent = |(name, _): &&(String, f64)| name.starts_with("sonar-silent:") || name.starts_with("i2c-nack:");
+        let choices: Vec<&(String, f64)> = sensors.iter().filter(absent).collect();
+        if !choices.is_empty() {
+            let name = choices[self.draw.below(choices.len())].0.clone();
+            let length = self.draw.decades(1.0, self.length);
+            self.event(&name, 0.0, length);
+        }
+    }
+
+    fn faults(&mut self, board: &Board) {
+        let kinds = strikable(board);
+        let mean = self.draw.decades(2.0, 40.0);
+        let mut at = self.draw.wait(mean);
+        while at < self.length {
+            let (name, longest) = kinds[self.draw.below(kinds.len())].clone();
+            let length = self.draw.decades(100e-6, longest);
+            self.event(&name, at, length);
+            at += self.draw.wait(mean);
+        }
+    }
+
+    /// Presses of the stop buttons, most of them followed by what people do then.
+    fn presses(&mut self, board: &Board) {
+        let line = |sensor: &ganglion::board::plan::SensorPlan| match sensor.kind {
+            SensorKind::Button { line, .. } => Some(line.0),
+            _ => None,
+        };
+        let buttons: Vec<u32> = board.sensors.iter().filter_map(line).collect();
+        if buttons.is_empty() {
+            return;
+        }
+        let mean = self.draw.decades(5.0, 60.0);
+        let mut at = self.draw.wait(mean);
+        while at < self.length {
+            let length = self.draw.decades(200e-6, 4.0);
+            let button = buttons[self.draw.below(buttons.len())];
+            self.event(&format!("estop:{button}"), at, length);
+            if self.draw.chance(0.7) {
+                let disarm = at + length + self.draw.between(-0.2, 4.0);
+                self.ask("disarm", disarm.max(at));
+                let arm = disarm.max(at) + self.draw.decades(0.001, 5.0);
+                self.ask("arm", arm);
+            }
+            at += length + self.draw.wait(mean);
+        }
+    }
+
+    fn people(&mut self) {
+        let mean = self.draw.decades(3.0, 60.0);
+        let mut at = self.draw.decades(0.1, 5.0);
+        while at < self.length {
+            match self.draw.below(8) {
+                0 => self.ask("disarm", at),
+                1..=4 => self.ask("arm", at),
+                _ => {
+                    self.ask("disarm", at);
+                    let arm = at + self.draw.decades(0.001, 3.0);
+                    self.ask("arm", arm);
+                }
+            }
+            at += self.draw.wait(mean);
+        }
+    }
+
+    fn lateness(&mut self) {
+        let mean = self.draw.decades(3.0, 60.0);
+        let mut at = self.draw.wait(mean);
+        while at < self.length {
+            let thread = self.draw.pick(&["late-tick", "late-tick", "late-bus", "late-lines", "late-edges", "late-all"]);
+            let length = self.draw.decades(0.001, 0.5);
+            self.event(thread, at, length);
+            at += length + self.draw.wait(mean);
+        }
+    }
+
+    /// The process is told to end, before the run is over.
+    fn ends(&mut self) {
+        if self.draw.chance(0.3) {
+            let at = self.draw.between(0.0, self.length);
+            self.ask("stop", at);
+        }
+    }
+}

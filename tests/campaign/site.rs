@@ -1,0 +1,326 @@
+//! A random board, as a person could have written it: a text, loaded through the board's own check. What the check refuses
+//! is drawn again. Decides nothing about what happens on it.
+
+use super::draw::Draw;
+use ganglion::board::plan::Board;
+use ganglion::board::{self, Loaded};
+use ganglion::field::Readout;
+use ganglion::field::readout::Origin;
+use std::fmt::Write;
+
+/// Weights of a row of the read-out: one for each feature, then the constant.
+const READOUT_COLUMNS: usize = ganglion::field::shape::READOUT_COLUMNS;
+/// Draws until one passes the check. More than a few are a fault of this generator.
+const DRAWS: u64 = 50;
+
+/// A board with all that goes with it.
+pub struct Site {
+    /// The text that it was loaded from.
+    pub text: String,
+    /// The board.
+    pub board: Board,
+    /// Every effective value by its key, for what the board does not hold under a name of its own.
+    pub settings: Vec<(String, String)>,
+    /// A field that always wants something.
+    pub readout: Readout,
+}
+
+impl Site {
+    /// The board of `seed`.
+    pub fn of_seed(seed: u64) -> Site {
+        let mut refusals = String::new();
+        for attempt in 0..DRAWS {
+            let mut draw = Draw::new(seed, 1 + attempt);
+            let (text, temper) = Text::of(&mut draw);
+            match Site::of_text(text, temper) {
+                Ok(site) => return site,
+                Err(why) => refusals = why,
+            }
+        }
+        panic!("no board of seed {seed} passes the check; the last was refused: {refusals}");
+    }
+
+    /// The board of `text`, whose field has this temper.
+    pub fn of_text(text: String, temper: f32) -> Result<Site, String> {
+        let Loaded { board, settings, .. } = board::from_text("campaign", &text).map_err(|error| format!("{error}"))?;
+        let mut weights = vec![0.0; board.motors.len() * READOUT_COLUMNS];
+        for (motor, row) in weights.chunks_exact_mut(READOUT_COLUMNS).enumerate() {
+            // The drive motors want the same, more or less; what aims wanders.
+            row[READOUT_COLUMNS - 1] = if board.motors[motor].kind.drives() { temper } else { 0.3 };
+        }
+        let readout = Readout::new(&board, weights, Origin::Table).map_err(|error| format!("{error}"))?;
+        let settings = settings.into_iter().map(|setting| (setting.key, setting.value)).collect();
+        Ok(Site { text, board, settings, readout })
+    }
+
+    /// The effective value of a time in milliseconds, if the board knows the key.
+    pub fn millis(&self, key: &str) -> Option<f64> {
+        self.settings.iter().find(|(known, _)| known == key)?.1.parse().ok()
+    }
+}
+
+/// A text that grows.
+struct Text {
+    out: String,
+    lines: Vec<u32>,
+    sonars: usize,
+}
+
+impl Text {
+    /// A whole board and the temper of its field.
+    fn of(draw: &mut Draw) -> (String, f32) {
+        let mut text = Text { out: String::new(), lines: (6..28).collect(), sonars: 0 };
+        let period = draw.pick(&[5.0, 8.0, 10.0, 10.0, 12.5, 16.0, 20.0, 25.0, 40.0]);
+        let hat = draw.chance(0.6);
+        let two_buses = draw.chance(0.35);
+        text.frame(draw, period, hat, two_buses);
+        text.motors(draw, hat);
+        text.sensors(draw, period, hat, two_buses);
+        text.rest(draw, period);
+        let temper = match draw.below(10) {
+            0..=5 => draw.between(0.8, 3.0),
+            6..=7 => draw.between(-0.4, 0.4),
+            _ => draw.between(-2.5, -0.5),
+        };
+        (text.out, temper as f32)
+    }
+
+    fn say(&mut self, line: &str) {
+        self.out.push_str(line);
+        self.out.push('\n');
+    }
+
+    fn key(&mut self, key: &str, value: impl std::fmt::Display) {
+        let _ = writeln!(self.out, "{key} = {value}");
+    }
+
+    fn line(&mut self, draw: &mut Draw, key: &str) {
+        let line = draw.take(&mut self.lines);
+        self.key(key, line);
+    }
+
+    /// What everything else hangs on.
+    fn frame(&mut self, draw: &mut Draw, period: f64, hat: bool, two_buses: bool) {
+        self.key("compatible", "[]");
+        self.key("period_ms", format!("{period:?}"));
+        self.say("[rt]\nstrict = false\npriority = 0\nlock_memory = false");
+        self.say("[bus]\nkind = \"sim\"");
+        self.key("speed_hz", if hat { 100_000 } else { draw.pick(&[100_000, 400_000]) });
+        self.key("timeout_ms", draw.pick(&["5.0", "10.0", "20.0", "35.0"]));
+        if two_buses {
+            self.say("[[i2c]]\nname = \"second\"");
+            self.key("speed_hz", draw.pick(&[100_000, 400_000]));
+            self.key("timeout_ms", draw.pick(&["5.0", "20.0", "35.0"]));
+        }
+        if hat {
+            self.say("[mcu]\naddress = 0x14\nclock_hz = 72000000");
+            self.key("timers", draw.pick(&[4, 7]));
+            self.line(draw, "reset");
+        } else {
+            self.say("[pca9685]\naddress = 0x40");
+            self.key("hz", draw.pick(&["50.0", "200.0", "1000.0"]));
+            if draw.chance(0.4) {
+                self.line(draw, "output_enable");
+            }
+        }
+        if draw.chance(0.25) {
+            self.say("[enable]");
+            self.line(draw, "line");
+            self.key("on_high", draw.chance(0.5));
+        }
+    }
+
+    fn motors(&mut self, draw: &mut Draw, hat: bool) {
+        // A Robot HAT's first timer is left to servos: one timer, one frequency.
+        let mut channels: Vec<u32> = if hat { (4..14).collect() } else { (1..16).collect() };
+        let name = |number: u32| if hat { format!("\"P{number}\"") } else { number.to_string() };
+        let slew = format!("{:.1}", draw.decades(0.5, 40.0));
+        let min_duty = format!("{:.2}", draw.between(0.0, 0.6));
+        for motor in ["left", "right", "third"].into_iter().take(draw.pick(&[1, 2, 2, 2, 3])) {
+            self.say("[[motor]]");
+            self.key("name", format!("\"{motor}\""));
+            if draw.chance(0.5) {
+                self.say("kind = \"dc-dir\"");
+                self.key("pwm", name(draw.take(&mut channels)));
+                self.line(draw, "dir");
+                self.key("mirrored", draw.chance(0.5));
+            } else {
+                self.say("kind = \"dc-pair\"");
+                self.key("forward", name(draw.take(&mut channels)));
+                self.key("backward", name(draw.take(&mut channels)));
+            }
+            self.key("min_duty", &min_duty);
+            self.key("slew_per_s", &slew);
+            if draw.chance(0.2) {
+                self.key("limit", format!("{:.2}", draw.between(0.3, 1.0)));
+            }
+        }
+        if hat && draw.chance(0.6) {
+            self.say("[[motor]]\nname = \"steering\"\nkind = \"servo\"\npwm = \"P2\"\nmin_deg = -30.0\nmax_deg = 30.0\nslew_per_s = 2.5");
+        }
+    }
+
+    fn sensor(&mut self, draw: &mut Draw, name: &str, kind: &str, unit: &str, period: f64, ages: [f64; 2], required: f64) {
+        self.say("[[sensor]]");
+        self.key("name", format!("\"{name}\""));
+        self.key("kind", format!("\"{kind}\""));
+        self.key("unit", format!("\"{unit}\""));
+        self.key("period_ms", format!("{period:.1}"));
+        self.key("max_age_ms", format!("{:.1}", period * draw.between(ages[0], ages[1])));
+        self.key("required", draw.chance(required));
+    }
+
+    fn sensors(&mut self, draw: &mut Draw, period: f64, hat: bool, two_buses: bool) {
+        self.say("[[sensor]]\nname = \"echo\"\nkind = \"motor-echo\"\nmotor = \"left\"\nunit = \"1\"\nvalid = [-1.0, 1.0]\ninput = { low = -1.0, high = 1.0 }");
+        for name in ["range", "range-back"].into_iter().take(draw.pick(&[0, 1, 1, 1, 2])) {
+            self.sonar(draw, name);
+        }
+        if hat {
+            for (channel, name) in ["ground-left", "ground-middle", "ground-right"].into_iter().enumerate() {
+                if draw.chance(0.4) {
+                    self.ground(draw, channel, name);
+                }
+            }
+            if draw.chance(0.4) {
+                self.battery(draw);
+            }
+        }
+        let bus = |draw: &mut Draw| two_buses && draw.chance(0.5);
+        if draw.chance(0.6) {
+            let second = bus(draw);
+            self.lean(draw, "lean", "0x60", second);
+        }
+        if draw.chance(0.2) {
+            let second = bus(draw);
+            self.lean(draw, "lean-too", "0x61", second);
+        }
+        if draw.chance(0.3) {
+            let second = bus(draw);
+            self.roll(draw, period, second);
+        }
+        for name in ["button", "button-back"].into_iter().take(draw.pick(&[0, 1, 1, 1, 1, 2])) {
+            self.button(draw, name);
+        }
+    }
+
+    fn sonar(&mut self, draw: &mut Draw, name: &str) {
+        self.sonars += 1;
+        let period = draw.between(60.0, 130.0);
+        self.sensor(draw, name, "hc-sr04", "m", period, [2.0, 6.0], 0.6);
+        self.line(draw, "trig");
+        self.line(draw, "echo");
+        self.say("valid = [0.02, 4.0]\ninput = { low = 0.05, high = 4.0 }");
+        self.key("worst_per_s", draw.pick(&["0.0", "-0.3", "-1.0"]));
+        self.key("frozen_after", draw.pick(&[0, 0, 20, 60]));
+        self.rule(draw, name, "obstacle", "below = 0.15\nclear = 0.20", &["no-forward", "no-forward", "still"], 0.1);
+        if draw.chance(0.5) {
+            self.rule(draw, name, "obstacle", "below = 0.5\nclear = 0.6", &["slow"], 0.0);
+        }
+    }
+
+    fn ground(&mut self, draw: &mut Draw, channel: usize, name: &str) {
+        let period = draw.between(15.0, 60.0);
+        self.sensor(draw, name, "hat-adc", "counts", period, [2.5, 6.0], 0.6);
+        self.key("channel", format!("\"A{channel}\""));
+        self.say("full_scale = 4095.0\nvalid = [0.0, 4095.0]\ninput = { low = 0.0, high = 2000.0 }");
+        self.key("frozen_after", draw.pick(&[0, 10, 25]));
+        self.rule(draw, name, "cliff", "below = 500.0\nclear = 600.0", &["no-forward", "still"], 0.1);
+    }
+
+    fn battery(&mut self, draw: &mut Draw) {
+        let period = draw.between(100.0, 500.0);
+        self.sensor(draw, "battery", "hat-adc", "V", period, [2.5, 6.0], 0.6);
+        self.say("channel = \"A4\"\nfull_scale = 9.9\nvalid = [4.5, 9.0]");
+        self.rule(draw, "battery", "battery", "below = 7.0\nclear = 7.3", &["slow", "still"], 0.4);
+    }
+
+    fn lean(&mut self, draw: &mut Draw, name: &str, address: &str, second: bool) {
+        let period = draw.between(10.0, 60.0);
+        self.sensor(draw, name, "float-register", "deg", period, [2.5, 8.0], 0.6);
+        self.key("address", address);
+        self.say("register = 0\nvalid = [-90.0, 90.0]\ninput = { low = -30.0, high = 30.0 }");
+        self.key("frozen_after", draw.pick(&[0, 50, 250]));
+        if second {
+            self.say("bus = \"second\"");
+        }
+        self.rule(draw, name, "tilt", "above = 20.0\nclear = 15.0", &["still"], 0.3);
+        if draw.chance(0.5) {
+            self.rule(draw, name, "tilt", "below = -20.0\nclear = -15.0", &["still"], 0.1);
+        }
+    }
+
+    fn roll(&mut self, draw: &mut Draw, period: f64, second: bool) {
+        self.sensor(draw, "roll", "mpu6050", "deg", period.max(10.0), [4.0, 10.0], 0.6);
+        self.say("address = 0x68\nquantity = \"roll\"\nvalid = [-90.0, 90.0]\ninput = { low = -30.0, high = 30.0 }");
+        if second {
+            self.say("bus = \"second\"");
+        }
+        self.rule(draw, "roll", "tilt", "above = 20.0\nclear = 15.0", &["still"], 0.2);
+    }
+
+    fn button(&mut self, draw: &mut Draw, name: &str) {
+        let period = draw.between(5.0, 50.0);
+        self.sensor(draw, name, "button", "1", period, [2.5, 10.0], 0.7);
+        self.line(draw, "line");
+        self.key("active_low", draw.chance(0.5));
+        self.say("valid = [0.0, 1.0]");
+        let number = self.rules();
+        let _ = write!(
+            self.out,
+            "[[reflex]]\nname = \"rule-{number}\"\ncause = \"e-stop\"\nsensor = \"{name}\"\nabove = 0.5\nclear = 0.4\nrestraint = \"still\"\nlatched = true\n"
+        );
+    }
+
+    fn rules(&self) -> usize {
+        self.out.matches("[[reflex]]").count()
+    }
+
+    /// A rule on `sensor`, sometimes left out.
+    fn rule(&mut self, draw: &mut Draw, sensor: &str, cause: &str, limits: &str, restraints: &[&str], latched: f64) {
+        if draw.chance(0.1) {
+            return;
+        }
+        let number = self.rules();
+        self.say("[[reflex]]");
+        self.key("name", format!("\"rule-{number}\""));
+        self.key("cause", format!("\"{cause}\""));
+        self.key("sensor", format!("\"{sensor}\""));
+        self.say(limits);
+        let restraint = draw.pick(restraints);
+        self.key("restraint", format!("\"{restraint}\""));
+        if restraint == "slow" {
+            self.key("share", format!("{:.2}", draw.between(0.1, 0.9)));
+        }
+        self.key("hold_ms", draw.pick(&["0.0", "100.0", "500.0", "1500.0"]));
+        self.key("latched", draw.chance(latched));
+    }
+
+    /// Patience, field, world.
+    fn rest(&mut self, draw: &mut Draw, period: f64) {
+        let every = draw.pick(&[1.0, 2.0, 2.0, 3.0, 4.0]);
+        let field = every * period;
+        self.say("[safety]");
+        let valid = period * draw.pick(&[2.0, 3.0, 3.0, 5.0]);
+        self.key("command_valid_ms", format!("{valid:.1}"));
+        self.key("wire_lost_ms", format!("{:.1}", valid.max(40.0) * draw.between(1.0, 3.0)));
+        self.key("field_fresh_ms", format!("{:.1}", field * draw.between(2.0, 4.0)));
+        self.key("field_fade_ms", format!("{:.1}", field * draw.between(0.0, 6.0)));
+        self.key("late_slots", draw.pick(&[1, 3, 5, 10]));
+        self.key("settle_ms", draw.pick(&["0.0", "100.0", "300.0", "800.0"]));
+        self.key("reverse_max_ms", draw.pick(&["0.0", "300.0", "700.0", "2000.0"]));
+        self.key("auto_arm", draw.chance(0.4));
+        self.say("[field]\nengine = \"cpu\"\ngrid = 8\npatterns = 1\nbank = 1\nthreads = 1\nlearn = false");
+        self.key("every_ticks", every);
+        self.key("explore", draw.pick(&["0.0", "0.0", "0.3", "1.0", "1.0"]));
+        self.say("[budget]");
+        self.key("target_ms", format!("{:.2}", field * draw.between(0.2, 0.8)));
+        self.say("[sim]\ndisc_radius = 0.12\nline = [[0.8, 0.6], [3.2, 0.6]]\nwheelbase = 0.0872\ntrack = 0.1167\nbody = [0.25, 0.13]\nbattery_v = 7.9");
+        let side = draw.between(3.0, 12.0);
+        self.key("room", format!("[{side:.1}, {:.1}]", side * draw.between(0.6, 1.0)));
+        self.key("discs", draw.below(6));
+        self.key("full_speed", format!("{:.2}", draw.between(0.1, 0.8)));
+        if draw.chance(0.4) {
+            self.say("cliffs = [[1.0, 1.0, 1.6, 1.4]]");
+        }
+    }
+}

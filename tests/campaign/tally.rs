@@ -1,0 +1,77 @@
+//! What a campaign has come to: how much was driven, what was asked of which promise, which fault struck how often. A
+//! campaign that asked nothing has shown nothing.
+
+use crate::course::Outcome;
+use crate::judge::promise::{ALL, COUNT};
+use crate::script::Script;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Counts over all runs.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Runs.
+    pub runs: u64,
+    /// Virtual seconds that were judged.
+    pub judged_s: f64,
+    /// Metres.
+    pub distance_m: f64,
+    /// Times that motors began to turn.
+    pub starts: u64,
+    /// How often each promise had to be kept.
+    pub exercised: [u64; COUNT],
+    /// How often each line of a script was played, by its name.
+    pub played: BTreeMap<String, u64>,
+}
+
+impl Tally {
+    /// Adds a run.
+    pub fn add(&mut self, script: &Script, outcome: &Outcome) {
+        self.runs += 1;
+        self.judged_s += outcome.judged.as_secs_f64();
+        self.distance_m += outcome.distance_m;
+        self.starts += outcome.starts;
+        for (sum, times) in self.exercised.iter_mut().zip(&outcome.exercised) {
+            *sum += times;
+        }
+        for line in script.lines.iter().filter(|line| line.start <= outcome.judged) {
+            *self.played.entry(line.name().to_string()).or_default() += 1;
+        }
+    }
+
+    /// Adds what another thread has counted.
+    pub fn merge(&mut self, other: &Tally) {
+        self.runs += other.runs;
+        self.judged_s += other.judged_s;
+        self.distance_m += other.distance_m;
+        self.starts += other.starts;
+        for (sum, times) in self.exercised.iter_mut().zip(&other.exercised) {
+            *sum += times;
+        }
+        for (name, times) in &other.played {
+            *self.played.entry(name.clone()).or_default() += times;
+        }
+    }
+
+    /// What was asked for less than `least` times: such a campaign has shown nothing of it.
+    pub fn too_seldom(&self, least: u64) -> Vec<String> {
+        let promises = ALL.iter().zip(&self.exercised).filter(|(_, times)| **times < least);
+        let promises = promises.map(|((_, name, _), times)| format!("promise {name}: {times}"));
+        let faults = self.played.iter().filter(|(_, times)| **times < least);
+        promises.chain(faults.map(|(name, times)| format!("fault {name}: {times}"))).collect()
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hours = self.judged_s / 3600.0;
+        writeln!(f, "{} runs, {hours:.2} virtual hours, {:.0} m, {} starts", self.runs, self.distance_m, self.starts)?;
+        for ((_, name, words), times) in ALL.iter().zip(&self.exercised) {
+            writeln!(f, "  {times:>8}  {name:<14} {words}")?;
+        }
+        for (name, times) in &self.played {
+            writeln!(f, "  {times:>8}  {name}")?;
+        }
+        Ok(())
+    }
+}
