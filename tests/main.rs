@@ -30,6 +30,9 @@ mod drive; // the whole robot on the simulator: it drives, it is safe, it is the
 
 mod buses; // several buses, and a stop that goes before everything, on the simulated robot
 
+/// Random boards under random faults, before a judge who knows only what is promised: motors that move all the same fail.
+mod campaign;
+
 mod safety; // whatever comes in, the command keeps its promises
 mod twowires; // the bench of the hil verb over the simulated robot: wires in place, wires missing
 

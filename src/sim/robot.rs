@@ -253,7 +253,7 @@ impl Robot {
         self.imus.iter_mut().for_each(|(_, imu)| imu.lose_power()); // they hang on the same rail
         self.battery.dip();
         self.brown_outs += 1;
-        self.note_currents(at);
+        self.note_currents(at + STEP); // a step is taken when it is over
     }
 
     /// What the inertial sensors feel of the step.

@@ -1,11 +1,12 @@
 //! One run: a board, a script and a length of virtual time, under a judge. The robot is the real one, put together as ever
 //! and stepped in virtual time; only its threads' lateness and the judge are added.
 
-use crate::judge::facts::Facts;
-use crate::judge::promise::Promise;
-use crate::judge::{Breach, Happening, Judge};
-use crate::script::{Ask, Deed, Script, Thread};
-use crate::site::Site;
+use super::judge::facts::Facts;
+use super::judge::promise::Watched;
+use super::judge::{Breach, Happening, Judge};
+use super::script::{Ask, Deed, Script, Thread};
+use super::site::Site;
+use super::temper::Temper;
 use ganglion::crew::{Stepper, Worker};
 use ganglion::robot::{Options, Robot};
 use ganglion::rt::Role;
@@ -22,8 +23,8 @@ const STOP_SLOTS: u32 = 10;
 /// How a run is looked at.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// One promise; `None`: all.
-    pub only: Option<Promise>,
+    /// Which promises are looked at.
+    pub watched: Watched,
     /// Write down what happened in this stretch of time.
     pub trace: Option<(Instant, Instant)>,
 }
@@ -35,8 +36,6 @@ pub struct Outcome {
     pub breach: Option<Breach>,
     /// Virtual time that was judged.
     pub judged: Span,
-    /// Slots that ran.
-    pub slots: u64,
     /// Way driven, metres.
     pub distance_m: f64,
     /// Times that the motors began to turn.
@@ -97,7 +96,6 @@ struct Run<'a> {
     /// Since a stop was asked for.
     stopping: Option<u32>,
     breach: Option<Breach>,
-    slots: u64,
     events: Vec<Event>,
     trace: String,
 }
@@ -106,7 +104,9 @@ impl<'a> Run<'a> {
     fn new(site: &Site, script: &'a Script, seed: u64, length: Span, view: &'a View) -> Run<'a> {
         let clock = Arc::new(SimClock::new());
         let first = Instant::ZERO + site.board.period;
-        let options = Options { seed, faults: script.faults(), readout: Some(site.readout.clone()), ..Options::default() };
+        let (faults, readout) = (script.faults(), Some(site.readout.clone()));
+        let device = site.temper.map(|bent| Temper::open(seed, bent));
+        let options = Options { seed, faults, readout, device, ..Options::default() };
         let mut robot = Robot::build(&site.board, clock.clone(), first, options).expect("a board that passed the check");
         let plant = robot.plant.clone().expect("a simulated board has a plant");
         plant.record(&site.board);
@@ -122,7 +122,7 @@ impl<'a> Run<'a> {
             let worker = Late { inner: hand.worker, spells: script.late(thread) };
             stepper.add(Box::new(worker), hand.bell, Instant::ZERO);
         }
-        let mut judge = Judge::new(Facts::new(site, script), view.only);
+        let mut judge = Judge::new(Facts::new(site, script), view.watched);
         for (from, until) in script.spells(&[FaultKind::EStop], None) {
             judge.tell(from, Happening::Button { pressed: true });
             judge.tell(until, Happening::Button { pressed: false });
@@ -144,7 +144,6 @@ impl<'a> Run<'a> {
             until,
             stopping: None,
             breach: None,
-            slots: 0,
             events: Vec::new(),
             trace: String::new(),
         }
@@ -169,7 +168,6 @@ impl<'a> Run<'a> {
         self.stepper.run_until(wake);
         self.robot.tick.run();
         while self.robot.records.pop().is_ok() {}
-        self.slots += 1;
         self.stopping.iter_mut().for_each(|slots| *slots += 1);
         self.judge.tell(wake, Happening::Slot(slot));
         self.note(wake, || format!("slot of {:.4}", seconds(slot)));
@@ -220,7 +218,6 @@ impl<'a> Run<'a> {
         Outcome {
             breach: self.breach,
             judged: at.since(Instant::ZERO),
-            slots: self.slots,
             distance_m: self.plant.report(at).distance_m,
             starts: self.judge.starts,
             exercised: self.judge.exercised.to_vec(),

@@ -1,11 +1,12 @@
 //! Seeds in a row: what a seed means, the first that breaks a promise, and the shortest script that still does.
 
-use crate::course::{self, Outcome, View};
-use crate::draw::Draw;
-use crate::judge::Breach;
-use crate::script::Script;
-use crate::site::Site;
-use crate::tally::Tally;
+use super::course::{self, Outcome, View};
+use super::draw::Draw;
+use super::judge::Breach;
+use super::judge::promise::Watched;
+use super::script::Script;
+use super::site::Site;
+use super::tally::Tally;
 use ganglion::time::{Instant, Span};
 
 /// Runs that are made to shorten a script: each takes as long as the first until its breach.
@@ -30,7 +31,7 @@ impl Case {
     pub fn of_seed(seed: u64) -> Case {
         let site = Site::of_seed(seed);
         let length = Span::from_secs_f64(Draw::new(seed, 2000).decades(20.0, 600.0));
-        let script = Script::of_seed(seed, &site.board, length);
+        let script = Script::of_seed(seed, &site.board, length, site.temper.is_none());
         Case { seed, site, script, length }
     }
 
@@ -65,7 +66,7 @@ pub fn try_seed(seed: u64, view: &View, tally: &mut Tally) -> Option<Found> {
 pub fn shrunk(case: &Case, mut breach: Breach, view: &View) -> Found {
     let mut script = case.script.clone();
     script.lines.retain(|line| Instant::ZERO + line.start <= breach.at);
-    let view = View { only: Some(breach.promise), ..view.clone() };
+    let view = View { watched: Watched::only(breach.promise), ..view.clone() };
     let (mut place, mut runs) = (script.lines.len(), 0);
     while place > 0 && runs < SHRINKS {
         place -= 1;

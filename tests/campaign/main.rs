@@ -8,12 +8,13 @@ mod judge;
 mod script;
 mod site;
 mod tally;
+mod temper;
 
 use clap::Parser;
 use course::View;
 use ganglion::time::{Instant, Span};
 use hunt::{Case, Found};
-use judge::promise::Promise;
+use judge::promise::{Promise, Watched};
 use script::Script;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -44,9 +45,12 @@ struct Arguments {
     /// Show what happens from here to there, seconds: FROM-UNTIL.
     #[arg(long)]
     trace: Option<String>,
-    /// Look at one promise only.
+    /// Look at these promises only, with commas between.
     #[arg(long)]
     only: Option<String>,
+    /// Look at all promises but these.
+    #[arg(long)]
+    without: Option<String>,
     /// Go on after a breach and show the first of each promise.
     #[arg(long)]
     all: bool,
@@ -54,11 +58,10 @@ struct Arguments {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let only = match arguments.only.as_deref().map(|name| Promise::of_name(name).ok_or(name)) {
-        None => None,
-        Some(Ok(promise)) => Some(promise),
-        Some(Err(name)) => {
-            eprintln!("no promise is called '{name}'");
+    let watched = match watched(&arguments) {
+        Ok(watched) => watched,
+        Err(error) => {
+            eprintln!("{error}");
             return ExitCode::from(64);
         }
     };
@@ -69,13 +72,19 @@ fn main() -> ExitCode {
         }
     }));
     match arguments.seed {
-        Some(seed) => one(seed, &arguments, only),
-        None => many(&arguments, only),
+        Some(seed) => one(seed, &arguments, watched),
+        None => many(&arguments, watched),
     }
 }
 
+fn watched(arguments: &Arguments) -> Result<Watched, String> {
+    let only = arguments.only.as_deref().map_or(Ok(Watched::ALL), Watched::of_names)?;
+    let without = arguments.without.as_deref().map(Watched::of_names).transpose()?;
+    Ok(without.map_or(only, |without| only.without(without)))
+}
+
 /// One seed, with its board and what happened.
-fn one(seed: u64, arguments: &Arguments, only: Option<Promise>) -> ExitCode {
+fn one(seed: u64, arguments: &Arguments, watched: Watched) -> ExitCode {
     let mut case = Case::of_seed(seed);
     if let Some(text) = &arguments.script {
         match Script::parse(text) {
@@ -90,7 +99,7 @@ fn one(seed: u64, arguments: &Arguments, only: Option<Promise>) -> ExitCode {
     let at = |text: &str| text.parse().ok().map(|seconds| Instant::ZERO + Span::from_secs_f64(seconds));
     let trace = arguments.trace.as_deref().and_then(|text| text.split_once('-'));
     let trace = trace.and_then(|(from, until)| Some((at(from)?, at(until)?)));
-    let view = View { only, trace };
+    let view = View { watched, trace };
     let outcome = case.run(&view);
     let mut tally = Tally::default();
     tally.add(&case.script, &outcome);
@@ -108,11 +117,11 @@ fn one(seed: u64, arguments: &Arguments, only: Option<Promise>) -> ExitCode {
     }
 }
 
-fn many(arguments: &Arguments, only: Option<Promise>) -> ExitCode {
+fn many(arguments: &Arguments, watched: Watched) -> ExitCode {
     let began = std::time::Instant::now();
     let next = AtomicU64::new(arguments.from);
     let sum = Mutex::new((Tally::default(), Vec::<Promise>::new(), 0u64));
-    let view = View { only, trace: None };
+    let view = View { watched, trace: None };
     let is_over = |tally: &Tally, breaches: u64| {
         let hours = arguments.hours.is_some_and(|hours| tally.judged_s >= hours * 3600.0);
         let minutes = arguments.hours.is_none() && began.elapsed().as_secs_f64() >= arguments.minutes * 60.0;

@@ -13,6 +13,9 @@ const READOUT_COLUMNS: usize = ganglion::field::shape::READOUT_COLUMNS;
 /// Draws until one passes the check. More than a few are a fault of this generator.
 const DRAWS: u64 = 50;
 
+/// Share of the seeds in which the CPU's engine computes the field.
+const OWN_ENGINE: f64 = 0.04;
+
 /// A board with all that goes with it.
 pub struct Site {
     /// The text that it was loaded from.
@@ -21,8 +24,10 @@ pub struct Site {
     pub board: Board,
     /// Every effective value by its key, for what the board does not hold under a name of its own.
     pub settings: Vec<(String, String)>,
-    /// A field that always wants something.
+    /// What the CPU's engine wants: always something.
     pub readout: Readout,
+    /// Which way the engine likes to go that stands in its place, where one does.
+    pub temper: Option<f64>,
 }
 
 impl Site {
@@ -31,8 +36,10 @@ impl Site {
         let mut refusals = String::new();
         for attempt in 0..DRAWS {
             let mut draw = Draw::new(seed, 1 + attempt);
-            let (text, temper) = Text::of(&mut draw);
-            match Site::of_text(text, temper) {
+            let (text, bent) = Text::of(&mut draw);
+            // The CPU's engine costs most of a run's time.
+            let temper = (!draw.chance(OWN_ENGINE)).then_some(bent);
+            match Site::of_text(text, bent, temper) {
                 Ok(site) => return site,
                 Err(why) => refusals = why,
             }
@@ -40,17 +47,17 @@ impl Site {
         panic!("no board of seed {seed} passes the check; the last was refused: {refusals}");
     }
 
-    /// The board of `text`, whose field has this temper.
-    pub fn of_text(text: String, temper: f32) -> Result<Site, String> {
+    /// The board of `text`, whose field likes to go this way.
+    pub fn of_text(text: String, bent: f64, temper: Option<f64>) -> Result<Site, String> {
         let Loaded { board, settings, .. } = board::from_text("campaign", &text).map_err(|error| format!("{error}"))?;
         let mut weights = vec![0.0; board.motors.len() * READOUT_COLUMNS];
         for (motor, row) in weights.chunks_exact_mut(READOUT_COLUMNS).enumerate() {
             // The drive motors want the same, more or less; what aims wanders.
-            row[READOUT_COLUMNS - 1] = if board.motors[motor].kind.drives() { temper } else { 0.3 };
+            row[READOUT_COLUMNS - 1] = if board.motors[motor].kind.drives() { 2.0 * bent as f32 } else { 0.3 };
         }
         let readout = Readout::new(&board, weights, Origin::Table).map_err(|error| format!("{error}"))?;
         let settings = settings.into_iter().map(|setting| (setting.key, setting.value)).collect();
-        Ok(Site { text, board, settings, readout })
+        Ok(Site { text, board, settings, readout, temper })
     }
 
     /// The effective value of a time in milliseconds, if the board knows the key.
@@ -67,8 +74,8 @@ struct Text {
 }
 
 impl Text {
-    /// A whole board and the temper of its field.
-    fn of(draw: &mut Draw) -> (String, f32) {
+    /// A whole board and the way that its field likes to go, -1..=1.
+    fn of(draw: &mut Draw) -> (String, f64) {
         let mut text = Text { out: String::new(), lines: (6..28).collect(), sonars: 0 };
         let period = draw.pick(&[5.0, 8.0, 10.0, 10.0, 12.5, 16.0, 20.0, 25.0, 40.0]);
         let hat = draw.chance(0.6);
@@ -77,12 +84,12 @@ impl Text {
         text.motors(draw, hat);
         text.sensors(draw, period, hat, two_buses);
         text.rest(draw, period);
-        let temper = match draw.below(10) {
-            0..=5 => draw.between(0.8, 3.0),
-            6..=7 => draw.between(-0.4, 0.4),
-            _ => draw.between(-2.5, -0.5),
+        let bent = match draw.below(10) {
+            0..=6 => draw.between(0.3, 1.0),
+            7 => draw.between(-0.3, 0.3),
+            _ => draw.between(-1.0, -0.3),
         };
-        (text.out, temper as f32)
+        (text.out, bent)
     }
 
     fn say(&mut self, line: &str) {

@@ -1,9 +1,9 @@
 //! What a campaign has come to: how much was driven, what was asked of which promise, which fault struck how often. A
 //! campaign that asked nothing has shown nothing.
 
-use crate::course::Outcome;
-use crate::judge::promise::{ALL, COUNT};
-use crate::script::Script;
+use super::course::Outcome;
+use super::judge::promise::{ALL, COUNT};
+use super::script::Script;
 use std::collections::BTreeMap;
 use std::fmt;
 

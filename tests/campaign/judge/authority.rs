@@ -3,7 +3,7 @@
 use super::facts::Facts;
 use super::promise::Promise;
 use super::{Breach, Stretch};
-use crate::script::Ask;
+use super::super::script::Ask;
 use ganglion::time::{Instant, Span};
 
 /// Added to `disarm_after_ms` before motion without a new arming is a breach: the loop may have been late by as much.
@@ -64,6 +64,13 @@ impl Authority {
         self.revoked.get_or_insert(Revoked { promise, raised, deadline });
     }
 
+    /// The same for what an arming alone does not lift: it is named before any other reason.
+    fn revoke_for_long(&mut self, promise: Promise, raised: Instant, deadline: Instant) {
+        self.latched = true;
+        self.revoke(promise, raised, deadline);
+        self.revoked.iter_mut().for_each(|revoked| (revoked.promise, revoked.raised) = (promise, raised));
+    }
+
     /// Somebody asks; `tripped`: a latched rule's limit is passed just now. A disarm and a stop are seen in the next slot
     /// and written in it: two periods and the bus.
     pub fn ask(&mut self, ask: Ask, at: Instant, tripped: bool, facts: &Facts) {
@@ -100,8 +107,7 @@ impl Authority {
 
     /// A latched rule trips.
     pub fn latch(&mut self, promise: Promise, at: Instant, facts: &Facts) {
-        self.latched = true;
-        self.revoke(promise, at, facts.deadline(at, facts.reaction()));
+        self.revoke_for_long(promise, at, facts.deadline(at, facts.reaction()));
     }
 
     /// A stop button: its edge is heard at once, without a debounce. Two periods and the bus after it can be heard.
@@ -109,8 +115,7 @@ impl Authority {
         if pressed {
             self.buttons_down += 1;
             let heard = facts.heard_of_button(at);
-            self.latched = true;
-            self.revoke(Promise::Press, at, facts.deadline(heard, facts.reaction()));
+            self.revoke_for_long(Promise::Press, at, facts.deadline(heard, facts.reaction()));
         } else {
             self.buttons_down -= 1;
             if at <= self.releasing_until {

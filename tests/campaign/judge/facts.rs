@@ -4,8 +4,8 @@
 //! Every allowance is made of these: `period` (a request or a reading waits for the next slot, and the command for the
 //! one after), `bus_time` (what may be on the wire already, and the stop behind it), `timeout` (a transfer that hangs).
 
-use crate::script::{Script, Thread};
-use crate::site::Site;
+use super::super::script::{Script, Thread};
+use super::super::site::Site;
 use ganglion::board::plan::Board;
 use ganglion::device::{MotorKind, PwmPlan};
 use ganglion::sim::FaultKind;

@@ -12,13 +12,13 @@ pub mod promise;
 pub mod senses;
 pub mod wire;
 
-use crate::script::Ask;
+use super::script::Ask;
 use authority::Authority;
 use facts::Facts;
 use ganglion::command::MAX_MOTORS;
 use ganglion::sim::What;
 use ganglion::time::Instant;
-use promise::{COUNT, Promise};
+use promise::{COUNT, Promise, Watched};
 use senses::Senses;
 use wire::Wire;
 
@@ -68,7 +68,7 @@ pub struct Judge {
     authority: Authority,
     senses: Senses,
     wire: Wire,
-    only: Option<Promise>,
+    watched: Watched,
     at: Instant,
     currents: heapless::Vec<f32, MAX_MOTORS>,
     moving_since: Option<Instant>,
@@ -83,14 +83,14 @@ pub struct Judge {
 }
 
 impl Judge {
-    /// A judge who looks at every promise, or at one of them.
-    pub fn new(facts: Facts, only: Option<Promise>) -> Judge {
+    /// A judge who looks at these promises.
+    pub fn new(facts: Facts, watched: Watched) -> Judge {
         Judge {
             authority: Authority::new(&facts),
             senses: Senses::new(&facts),
             wire: Wire::new(&facts),
             facts,
-            only,
+            watched,
             at: Instant::ZERO,
             currents: heapless::Vec::new(),
             moving_since: None,
@@ -100,11 +100,6 @@ impl Judge {
             exercised: [0; COUNT],
             starts: 0,
         }
-    }
-
-    /// What is known beforehand.
-    pub fn facts(&self) -> &Facts {
-        &self.facts
     }
 
     /// Notes something; it is looked at when its time is complete.
@@ -160,7 +155,7 @@ impl Judge {
     }
 
     fn report(&mut self, breach: Breach) {
-        if self.only.is_none_or(|only| only == breach.promise) {
+        if self.watched.has(breach.promise) {
             self.breach.get_or_insert(breach);
         }
     }

@@ -64,3 +64,42 @@ impl Promise {
         ALL.iter().find(|(_, known, _)| *known == name).map(|(promise, ..)| *promise)
     }
 }
+
+/// A set of promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watched(u32);
+
+impl Default for Watched {
+    fn default() -> Watched {
+        Watched::ALL
+    }
+}
+
+impl Watched {
+    /// Every promise.
+    pub const ALL: Watched = Watched((1 << COUNT) - 1);
+
+    /// This one.
+    pub fn only(promise: Promise) -> Watched {
+        Watched(1 << promise as u32)
+    }
+    /// Those of both sets.
+    pub fn and(self, other: Watched) -> Watched {
+        Watched(self.0 | other.0)
+    }
+    /// Those of this set that are not of the other.
+    pub fn without(self, other: Watched) -> Watched {
+        Watched(self.0 & !other.0)
+    }
+    /// Whether `promise` is among them.
+    pub fn has(self, promise: Promise) -> bool {
+        self.0 & (1 << promise as u32) != 0
+    }
+    /// The promises of these names, with commas between.
+    pub fn of_names(names: &str) -> Result<Watched, String> {
+        names.split(',').try_fold(Watched(0), |all, name| {
+            let promise = Promise::of_name(name).ok_or(format!("no promise is called '{name}'"))?;
+            Ok(all.and(Watched::only(promise)))
+        })
+    }
+}

@@ -64,6 +64,36 @@ impl Sense {
 struct Watched {
     rule: Rule,
     tripped_at: Option<Instant>,
+    /// From when on `hold_ms` counts.
+    held_from: Instant,
+    /// A good answer is beyond `clear`: from then on, after its `hold_ms`, it binds nobody.
+    free_at: Option<Instant>,
+}
+
+impl Watched {
+    /// Since when its limit is passed, if it binds at `at`.
+    fn binds(&self, at: Instant) -> Option<Instant> {
+        self.tripped_at.filter(|_| self.free_at.is_none_or(|free| at < free))
+    }
+
+    /// A good answer; `since`: the earliest moment at which an older one may have passed the limit by its age. Whether it is
+    /// the first beyond the limit.
+    fn hear(&mut self, value: f32, since: Instant, at: Instant) -> bool {
+        if self.binds(at).is_none() {
+            (self.tripped_at, self.free_at) = (None, None);
+        }
+        if passes(&self.rule, value) {
+            self.free_at = None;
+            if self.tripped_at.is_some() {
+                return false;
+            }
+            (self.tripped_at, self.held_from) = (Some(at), since);
+            return true;
+        }
+        let held_until = self.tripped_at.map(|_| self.held_from + self.rule.hold);
+        self.free_at = held_until.filter(|_| clears(&self.rule, value)).map(|held| held.max(at));
+        false
+    }
 }
 
 /// A rule whose limit has just been passed.
@@ -105,7 +135,7 @@ impl Senses {
         let rules = facts.board.reflexes.iter().filter(|rule| rule.cause != Cause::EStop);
         Senses {
             senses: facts.board.sensors.iter().map(Sense::new).collect(),
-            rules: rules.map(|rule| Watched { rule: *rule, tripped_at: None }).collect(),
+            rules: rules.map(|rule| Watched { rule: *rule, tripped_at: None, held_from: Instant::ZERO, free_at: None }).collect(),
             drives: drives.collect(),
             staled: false,
         }
@@ -116,19 +146,17 @@ impl Senses {
         let sense = &self.senses[sensor];
         let stale = sense.required && self.stale_from(sense, facts).is_some_and(|from| from < at);
         self.staled |= stale && sense.good_at.is_some();
+        let before = self.senses[sensor].good_at;
         if !self.senses[sensor].hear(value, at) {
             return None;
         }
+        let ages = facts.board.sensors[sensor].worst_per_s != 0.0;
+        let since = before.filter(|_| ages).unwrap_or(at);
         let mut tripped = None;
         for watched in self.rules.iter_mut().filter(|watched| watched.rule.channel == sensor) {
-            let rule = watched.rule;
-            if passes(&rule, value) {
-                if watched.tripped_at.is_none() {
-                    watched.tripped_at = Some(at);
-                    tripped = Some(Tripped { latched: rule.latched || tripped.is_some_and(Tripped::latches) });
-                }
-            } else if clears(&rule, value) && watched.tripped_at.is_some_and(|since| at.since(since) >= rule.hold) {
-                watched.tripped_at = None;
+            if watched.hear(value, since, at) {
+                let latched = watched.rule.latched || tripped.is_some_and(Tripped::latches);
+                tripped = Some(Tripped { latched });
             }
         }
         tripped
@@ -155,7 +183,7 @@ impl Senses {
         let stale = |sense: &Sense| sense.required && self.stale_from(sense, facts).is_some_and(|from| from <= at);
         let rule = |watched: &Watched| {
             matches!(watched.rule.restraint, Restraint::Still)
-                && self.obliged_from(watched, facts).is_some_and(|(_, from)| from <= at)
+                && self.obliged_from(watched, at, facts).is_some_and(|(_, from)| from <= at)
         };
         self.senses.iter().any(stale) || self.rules.iter().any(rule)
     }
@@ -166,12 +194,12 @@ impl Senses {
         Some(facts.deadline(good_at + sense.max_age, facts.reaction()))
     }
 
-    /// From when on a rule must be obeyed, and which promise that is.
-    fn obliged_from(&self, watched: &Watched, facts: &Facts) -> Option<(Promise, Instant)> {
+    /// From when on a rule that binds at `at` must be obeyed, and which promise that is.
+    fn obliged_from(&self, watched: &Watched, at: Instant, facts: &Facts) -> Option<(Promise, Instant)> {
         if self.senses[watched.rule.channel].wired && self.heard(&watched.rule).is_none() {
             return Some((Promise::NeverRead, Instant::ZERO));
         }
-        let since = watched.tripped_at?;
+        let since = watched.binds(at)?;
         Some((Promise::Rule, facts.deadline(since, facts.reaction())))
     }
 
@@ -203,8 +231,8 @@ impl Senses {
             if self.obeyed(&watched.rule.restraint, stretch.currents) {
                 continue;
             }
-            let Some((promise, from)) = self.obliged_from(watched, facts) else { continue };
-            if from < stretch.until {
+            let Some((promise, from)) = self.obliged_from(watched, stretch.from, facts) else { continue };
+            if from < watched.free_at.unwrap_or(stretch.until).min(stretch.until) {
                 let why = match watched.tripped_at {
                     Some(at) => format!("passed its limit at {:.4} s", at.as_nanos() as f64 / 1e9),
                     None => "was never read".to_string(),

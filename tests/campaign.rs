@@ -1,0 +1,248 @@
+//! Random boards under random faults, before a judge who knows only what is promised: a short campaign, the same every
+//! time. The long one is `scripts/campaign`; docs/campaign.md says what is drawn, what is judged and how to go on from a
+//! failure.
+
+mod course;
+mod draw;
+mod hunt;
+mod judge;
+mod script;
+mod site;
+mod tally;
+mod temper;
+
+use course::View;
+use hunt::Case;
+use judge::promise::{Promise, Watched};
+use script::{Ask, Line, Script};
+use site::Site;
+use tally::Tally;
+
+use ganglion::board::plan::Board;
+use ganglion::sim::What;
+use ganglion::time::{Instant, Span};
+use judge::facts::Facts;
+use judge::{Happening, Judge};
+
+/// Seeds of the short campaign: as many as take half a minute of one core.
+const SEEDS: std::ops::Range<u64> = 1..181;
+/// Every promise and every fault must have come up this often, or nothing was shown.
+const LEAST: u64 = 3;
+
+/// The first breach, in words, with all that it takes to see it again.
+fn told(found: &hunt::Found) -> String {
+    let hunt::Found { seed, breach, script, trace } = found;
+    let script: Vec<String> = script.lines.iter().map(Line::to_string).collect();
+    let script = script.join(" ");
+    format!(
+        "seed {seed}, minute {:.2}: the promise '{}' is broken: {}\nwhat is left of the script: {script}\n\
+         again: scripts/campaign --seed {seed} --script '{script}'\n{trace}",
+        breach.at.as_nanos() as f64 / 60e9,
+        breach.promise.name(),
+        breach.what
+    )
+}
+
+#[test]
+fn no_motor_moves_that_a_promise_forbids_to() {
+    let mut tally = Tally::default();
+    for seed in SEEDS {
+        let found = hunt::try_seed(seed, &View::default(), &mut tally);
+        assert!(found.is_none(), "{}", found.map_or(String::new(), |found| told(&found)));
+    }
+    // Seen with `--nocapture`, and where the counts are too low.
+    println!("{tally}");
+    let seldom = tally.too_seldom(LEAST);
+    assert!(seldom.is_empty(), "too seldom to show anything: {seldom:?}\n{tally}");
+    assert!(tally.judged_s > 4.0 * 3600.0 && tally.distance_m > 300.0 && tally.starts > 3000, "{tally}");
+}
+
+#[test]
+fn a_seed_is_the_same_board_the_same_script_and_the_same_run() {
+    for seed in [3, 40] {
+        let [a, b] = [(), ()].map(|()| Case::of_seed(seed));
+        assert_eq!((&a.site.text, &a.script.lines), (&b.site.text, &b.script.lines));
+        let [x, y] = [a, b].map(|case| case.run(&View::default()));
+        assert_eq!(x.distance_m.to_bits(), y.distance_m.to_bits());
+        assert_eq!((x.starts, x.exercised), (y.starts, y.exercised));
+    }
+    assert_ne!(Case::of_seed(3).site.text, Case::of_seed(4).site.text);
+}
+
+#[test]
+fn a_script_reads_back_as_it_was_written() {
+    let case = Case::of_seed(5);
+    let text: Vec<String> = case.script.lines.iter().map(Line::to_string).collect();
+    assert_eq!(Script::parse(&text.join(" ")).unwrap().lines, case.script.lines);
+    for text in ["arms@1", "late-tick@x", "estop:300@1", "arm@-1"] {
+        assert!(Script::parse(text).is_err(), "{text}");
+    }
+}
+
+// ---- the judge, by itself ---------------------------------------------------------------------
+
+const P: u64 = 10;
+
+/// A PiCar-X that waits to be armed, with what a line of its script does.
+fn site() -> Site {
+    let text = "inherits = \"sim\"\n[safety]\nauto_arm = false\n[field]\ngrid = 8\npatterns = 1\nbank = 1\n";
+    Site::of_text(text.to_string(), 0.5, None).expect("a sound board")
+}
+
+/// A judge before whom motors turn from 1 s on, armed at 0.9 s, with every sensor well and every slot run.
+struct Hearing {
+    judge: Judge,
+    board: Board,
+    now: Instant,
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO + Span::from_millis(ms)
+}
+
+impl Hearing {
+    fn new(script: &str) -> Hearing {
+        let site = site();
+        let judge = Judge::new(Facts::new(&site, &Script::parse(script).unwrap()), Watched::ALL);
+        let mut hearing = Hearing { judge, board: site.board, now: Instant::ZERO };
+        hearing.well_until(1_000, &[]);
+        hearing.judge.tell(at(900), Happening::Asked(Ask::Arm));
+        hearing.drive(1_000, 0.8);
+        hearing
+    }
+
+    fn drive(&mut self, ms: u64, current: f32) {
+        let currents = [current, current].into_iter().collect();
+        self.judge.tell(at(ms), Happening::Seen(What::Currents(currents)));
+    }
+
+    /// Slots run and sensors answer up to `ms`, but for those named.
+    fn well_until(&mut self, ms: u64, but: &[&str]) {
+        while self.now < at(ms) {
+            self.now += Span::from_millis(P);
+            self.judge.tell(self.now, Happening::Slot(self.now));
+            for (sensor, plan) in self.board.sensors.iter().enumerate() {
+                let value = match plan.name.as_str() {
+                    name if but.contains(&name) => continue,
+                    "range" => 2.0 + self.now.as_nanos() as f32 * 1e-12,
+                    name if name.starts_with("ground") => 1400.0 + (self.now.as_nanos() / 10_000_000 % 7) as f32,
+                    "battery" => 7.9,
+                    "lean" => (self.now.as_nanos() / 10_000_000 % 5) as f32,
+                    "button" => 0.0,
+                    _ => continue,
+                };
+                self.judge.tell(self.now, Happening::Seen(What::Heard { sensor, value }));
+            }
+        }
+    }
+
+    fn hear(&mut self, ms: u64, name: &str, value: f32) {
+        let sensor = self.board.sensors.iter().position(|plan| plan.name == name).expect("on the board");
+        self.judge.tell(at(ms), Happening::Seen(What::Heard { sensor, value }));
+    }
+
+    /// What the judge says at `ms`.
+    fn verdict(&mut self, ms: u64) -> Option<Promise> {
+        self.judge.look(at(ms)).map(|breach| breach.promise)
+    }
+}
+
+#[test]
+fn a_robot_that_is_armed_and_well_may_drive() {
+    let mut hearing = Hearing::new("");
+    hearing.well_until(5_000, &[]);
+    assert_eq!(hearing.verdict(5_000), None);
+}
+
+#[test]
+fn motion_before_anybody_armed_or_after_a_disarm_is_a_breach() {
+    let mut early = Hearing::new("");
+    early.drive(300, 0.5);
+    assert_eq!(early.verdict(1_000), Some(Promise::Unarmed));
+    let mut hearing = Hearing::new("");
+    hearing.well_until(3_000, &[]);
+    hearing.judge.tell(at(2_000), Happening::Asked(Ask::Disarm));
+    assert_eq!(hearing.verdict(2_010), None, "the next slot has not obeyed yet");
+    assert_eq!(hearing.verdict(2_100), Some(Promise::Disarm));
+}
+
+#[test]
+fn a_press_holds_until_it_is_released_disarmed_and_armed() {
+    let mut hearing = Hearing::new("estop@2+0.001");
+    hearing.well_until(6_000, &[]);
+    for (ms, pressed) in [(2_000, true), (2_001, false)] {
+        hearing.judge.tell(at(ms), Happening::Button { pressed });
+    }
+    hearing.drive(2_004, 0.0);
+    hearing.judge.tell(at(3_000), Happening::Asked(Ask::Arm)); // without a disarm
+    assert_eq!(hearing.verdict(3_500), None);
+    hearing.judge.tell(at(4_000), Happening::Asked(Ask::Disarm));
+    hearing.judge.tell(at(4_100), Happening::Asked(Ask::Arm));
+    hearing.drive(4_200, 0.5);
+    assert_eq!(hearing.verdict(5_000), None);
+    let mut hearing = Hearing::new("estop@2+0.001");
+    hearing.well_until(6_000, &[]);
+    for (ms, pressed) in [(2_000, true), (2_001, false)] {
+        hearing.judge.tell(at(ms), Happening::Button { pressed });
+    }
+    hearing.drive(2_004, 0.0);
+    hearing.judge.tell(at(3_000), Happening::Asked(Ask::Arm));
+    hearing.drive(3_100, 0.5);
+    assert_eq!(hearing.verdict(3_200), Some(Promise::Press));
+}
+
+#[test]
+fn required_sensors_rules_and_sensors_that_were_never_read_bind() {
+    let mut stale = Hearing::new("");
+    stale.well_until(3_000, &["lean"]);
+    assert_eq!(stale.verdict(1_100), None);
+    assert_eq!(stale.verdict(3_000), Some(Promise::Required));
+
+    let mut tilt = Hearing::new("");
+    tilt.well_until(2_000, &[]);
+    tilt.hear(1_501, "lean", 40.0);
+    assert_eq!(tilt.verdict(1_510), None);
+    assert_eq!(tilt.verdict(1_600), Some(Promise::Rule), "its hold is half a second");
+
+    let mut near = Hearing::new("");
+    near.well_until(1_500, &["range"]);
+    near.hear(1_401, "range", 0.1);
+    near.drive(1_405, -0.8);
+    assert_eq!(near.verdict(1_500), None, "backwards is allowed");
+    near.drive(1_502, 0.8);
+    assert_eq!(near.verdict(1_510), Some(Promise::Rule));
+}
+
+#[test]
+fn commands_run_out_buses_die_and_backwards_ends() {
+    let mut silent = Hearing::new("");
+    silent.well_until(1_500, &[]);
+    assert_eq!(silent.verdict(1_525), None);
+    assert_eq!(silent.verdict(1_600), Some(Promise::CommandValid));
+
+    let mut dead = Hearing::new("i2c-nack@1.5+5");
+    dead.well_until(3_000, &[]);
+    assert_eq!(dead.verdict(3_000), Some(Promise::BusLost));
+
+    let mut back = Hearing::new("");
+    back.well_until(3_000, &[]);
+    back.drive(1_100, -0.8);
+    assert_eq!(back.verdict(1_700), None);
+    assert_eq!(back.verdict(3_000), Some(Promise::Reverse));
+}
+
+#[test]
+fn forced_stillness_disarms_and_the_end_is_the_end() {
+    let mut hearing = Hearing::new("");
+    hearing.drive(1_150, 0.0);
+    hearing.well_until(9_000, &["lean"]);
+    hearing.well_until(12_000, &[]);
+    hearing.drive(9_200, 0.5);
+    assert_eq!(hearing.verdict(9_190), None);
+    assert_eq!(hearing.verdict(9_300), Some(Promise::DisarmAfter));
+
+    let mut ends = Hearing::new("");
+    ends.well_until(1_500, &[]);
+    assert_eq!(ends.verdict(1_500), None);
+    assert_eq!(ends.judge.end(at(1_520)).map(|breach| breach.promise), Some(Promise::End));
+}

@@ -1,0 +1,94 @@
+//! A field engine that only wants: hard forwards, hard backwards, this way and that, sometimes what is no number. It stands
+//! where a GPU would, costs nothing, and leaves it to everything behind it that the robot moves as it may. The CPU's own
+//! engine is at work in a part of the seeds.
+
+use super::draw::Draw;
+use ganglion::command::MAX_MOTORS;
+use ganglion::field::state::{Given, Live, StateError};
+use ganglion::field::takeover::{Open, Remote};
+use ganglion::field::{Failure, Response, Stimulus};
+use ganglion::gpu::GpuFault;
+
+/// How long one mood lasts, cycles, on the average.
+const MOOD: f64 = 60.0;
+
+#[derive(Clone, Copy, Debug)]
+enum Mood {
+    /// Always the same.
+    Steady(f64),
+    /// Another number each cycle.
+    Restless,
+    /// Slowly to and fro, with this many cycles there and back.
+    Waves(f64),
+    /// What is no number.
+    Senseless(f32),
+}
+
+/// An engine with a temper.
+pub struct Temper {
+    draw: Draw,
+    mood: Mood,
+    left: f64,
+    /// How it likes to go: -1..=1.
+    bent: f64,
+}
+
+impl Temper {
+    /// How to open the engine of `seed`, which likes to go forwards (`bent` above 0) or backwards.
+    pub fn open(seed: u64, bent: f64) -> Open {
+        Box::new(move |_, _| {
+            Ok(Box::new(Temper { draw: Draw::new(seed, 3000), mood: Mood::Steady(bent), left: MOOD, bent }))
+        })
+    }
+
+    fn change(&mut self) {
+        self.left = self.draw.wait(MOOD);
+        self.mood = match self.draw.below(20) {
+            0..=8 => Mood::Steady(self.bent),
+            9..=10 => Mood::Steady(self.bent.signum()),
+            11..=12 => Mood::Steady(self.draw.between(-1.0, 1.0)),
+            13 => Mood::Steady(0.0),
+            14..=16 => Mood::Restless,
+            17..=18 => Mood::Waves(self.draw.decades(10.0, 300.0)),
+            _ => Mood::Senseless(self.draw.pick(&[f32::NAN, f32::INFINITY, f32::NEG_INFINITY])),
+        };
+    }
+
+    fn wish(&mut self, motor: usize, cycle: u64) -> f32 {
+        match self.mood {
+            Mood::Steady(wish) => wish as f32,
+            Mood::Restless => self.draw.between(-1.0, 1.0) as f32,
+            Mood::Waves(length) => libm::sin(cycle as f64 / length * std::f64::consts::TAU) as f32,
+            Mood::Senseless(wish) if motor == 0 => wish,
+            Mood::Senseless(_) => 1.0,
+        }
+    }
+}
+
+impl Remote for Temper {
+    fn name(&self) -> String {
+        "a temper".into()
+    }
+    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
+        self.left -= 1.0;
+        if self.left <= 0.0 {
+            self.change();
+        }
+        let mut motors = [0.0; MAX_MOTORS];
+        for (motor, wish) in motors.iter_mut().enumerate() {
+            *wish = self.wish(motor, stimulus.cycle);
+        }
+        let (confidence, skill, novelty) = (1.0, 1.0, 0.0);
+        Ok(Response { cycle: stimulus.cycle, scores: motors, motors, confidence, skill, novelty })
+    }
+    fn save(&mut self, _live: &mut Live) -> bool {
+        false // there is nothing to keep
+    }
+    fn restore(&mut self, _live: &Live) -> Result<(), StateError> {
+        Ok(())
+    }
+    fn furnish(&mut self, _given: &Given) -> Result<(), StateError> {
+        Ok(())
+    }
+    fn inject(&mut self, _fault: Option<GpuFault>) {}
+}
