@@ -6,7 +6,6 @@ use super::judge::Breach;
 use super::judge::promise::Watched;
 use super::script::Script;
 use super::site::Site;
-use super::tally::Tally;
 use ganglion::time::{Instant, Span};
 
 /// Runs that are made to shorten a script: each takes as long as the first until its breach.
@@ -51,15 +50,6 @@ pub struct Found {
     pub script: Script,
     /// What happened around it.
     pub trace: String,
-}
-
-/// Runs the case of `seed` and adds it to `tally`.
-pub fn try_seed(seed: u64, view: &View, tally: &mut Tally) -> Option<Found> {
-    let case = Case::of_seed(seed);
-    let outcome = case.run(view);
-    tally.add(&case.script, &outcome);
-    let breach = outcome.breach?;
-    Some(shrunk(&case, breach, view))
 }
 
 /// The same breach of the same promise with as few lines as possible.

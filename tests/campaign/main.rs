@@ -21,6 +21,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tally::Tally;
 
+/// What came up less often than this has shown nothing.
+const LEAST: u64 = 10;
+
 /// Drives random boards through random faults and asks an independent judge whether motors moved that should not.
 #[derive(Parser, Debug)]
 struct Arguments {
@@ -155,6 +158,9 @@ fn many(arguments: &Arguments, watched: Watched) -> ExitCode {
     });
     let (tally, _, breaches) = sum.into_inner().unwrap_or_default();
     println!("{tally}{breaches} breaches; {:.0} s", began.elapsed().as_secs_f64());
+    for seldom in tally.too_seldom(LEAST) {
+        println!("too seldom to show anything: {seldom}");
+    }
     if breaches == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 

@@ -39,20 +39,6 @@ impl Tally {
         }
     }
 
-    /// Adds what another thread has counted.
-    pub fn merge(&mut self, other: &Tally) {
-        self.runs += other.runs;
-        self.judged_s += other.judged_s;
-        self.distance_m += other.distance_m;
-        self.starts += other.starts;
-        for (sum, times) in self.exercised.iter_mut().zip(&other.exercised) {
-            *sum += times;
-        }
-        for (name, times) in &other.played {
-            *self.played.entry(name.clone()).or_default() += times;
-        }
-    }
-
     /// What was asked for less than `least` times: such a campaign has shown nothing of it.
     pub fn too_seldom(&self, least: u64) -> Vec<String> {
         let promises = ALL.iter().zip(&self.exercised).filter(|(_, times)| **times < least);

@@ -64,11 +64,12 @@ impl Authority {
         self.revoked.get_or_insert(Revoked { promise, raised, deadline });
     }
 
-    /// The same for what an arming alone does not lift: it is named before any other reason.
+    /// The same for what an arming alone does not lift: it is named before what an arming would have lifted.
     fn revoke_for_long(&mut self, promise: Promise, raised: Instant, deadline: Instant) {
-        self.latched = true;
         self.revoke(promise, raised, deadline);
-        self.revoked.iter_mut().for_each(|revoked| (revoked.promise, revoked.raised) = (promise, raised));
+        if !std::mem::replace(&mut self.latched, true) {
+            self.revoked.iter_mut().for_each(|revoked| (revoked.promise, revoked.raised) = (promise, raised));
+        }
     }
 
     /// Somebody asks; `tripped`: a latched rule's limit is passed just now. A disarm and a stop are seen in the next slot
