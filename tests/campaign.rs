@@ -140,7 +140,9 @@ impl Hearing {
                 let value = match plan.name.as_str() {
                     name if but.contains(&name) => continue,
                     "range" => 2.0 + self.now.as_nanos() as f32 * 1e-12,
-                    name if name.starts_with("ground") => 1400.0 + (self.now.as_nanos() / 10_000_000 % 7) as f32,
+                    name if name.starts_with("ground") => {
+                        1400.0 + (self.now.as_nanos() / 10_000_000 % 7) as f32
+                    }
                     "battery" => 7.9,
                     "lean" => (self.now.as_nanos() / 10_000_000 % 5) as f32,
                     "button" => 0.0,
@@ -218,6 +220,10 @@ fn required_sensors_rules_and_sensors_that_were_never_read_bind() {
     tilt.hear(1_501, "lean", 40.0);
     assert_eq!(tilt.verdict(1_510), None);
     assert_eq!(tilt.verdict(1_600), Some(Promise::Rule), "its hold is half a second");
+
+    let mut blind = Hearing::new("");
+    blind.well_until(1_500, &["range"]); // required: the sooner of the two is named
+    assert_eq!(blind.verdict(1_500), Some(Promise::Required));
 
     let mut near = Hearing::new("");
     near.well_until(1_500, &[]);

@@ -327,12 +327,19 @@ impl Script {
         self.faults.iter().any(|fault| fault.kind == kind && fault.strikes(target) && fault.is_on(at))
     }
     /// The first moment after `after`, up to and including `until`, at which `kind` begins or ends for `target`.
-    pub fn next_change(&self, kind: FaultKind, target: u8, after: Instant, until: Instant) -> Option<Instant> {
+    pub fn next_change(
+        &self,
+        kind: FaultKind,
+        target: u8,
+        after: Instant,
+        until: Instant,
+    ) -> Option<Instant> {
         let of_kind = self.faults.iter().filter(|fault| fault.kind == kind && fault.strikes(target));
         let ends = of_kind.flat_map(|fault| std::iter::once(fault.start).chain(fault.end()));
         let moments = ends.map(|span| self.zero + span).filter(|at| *at > after && *at <= until);
         let before = |at: &Instant| *at - Span::from_nanos(1);
-        let changes = |at: &Instant| self.is_on_at(kind, target, *at) != self.is_on_at(kind, target, before(at));
+        let changes =
+            |at: &Instant| self.is_on_at(kind, target, *at) != self.is_on_at(kind, target, before(at));
         moments.filter(changes).min()
     }
 }
@@ -446,7 +453,9 @@ mod tests {
         let script = Script::new(&lines.map(|line| Fault::parse(line).unwrap()), zero);
         let next = |after: u64| {
             let (after, until) = (zero + Span::from_millis(after), zero + S.times(9));
-            script.next_change(FaultKind::EStop, 25, after, until).map(|at| at.since(zero).as_nanos() / 1_000_000)
+            script
+                .next_change(FaultKind::EStop, 25, after, until)
+                .map(|at| at.since(zero).as_nanos() / 1_000_000)
         };
         assert_eq!([next(0), next(1999), next(2000)], [Some(2000), Some(2000), Some(3500)]);
         assert_eq!([next(3500), next(9000)], [Some(9000), None]);

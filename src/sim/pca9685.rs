@@ -100,7 +100,9 @@ impl Pca9685 {
     /// On and off counts of `channel` with their flags for the whole period.
     fn counts(&self, channel: u8) -> Option<[u16; 2]> {
         let at = FIRST + 4 * usize::from(channel);
-        (at < LAST).then(|| [0, 2].map(|half| u16::from_le_bytes([self.registers[at + half], self.registers[at + half + 1]])))
+        (at < LAST).then(|| {
+            [0, 2].map(|half| u16::from_le_bytes([self.registers[at + half], self.registers[at + half + 1]]))
+        })
     }
 }
 

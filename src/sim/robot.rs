@@ -299,7 +299,9 @@ impl Robot {
 
     /// Whether the chip that makes the motors' pulses is here.
     fn is_controller(&self, bus: usize, address: u8) -> bool {
-        bus == 0 && (self.has_pca9685(bus, address) || self.hat.as_ref().is_some_and(|hat| hat.address() == address))
+        bus == 0
+            && (self.has_pca9685(bus, address)
+                || self.hat.as_ref().is_some_and(|hat| hat.address() == address))
     }
     fn has_pca9685(&self, bus: usize, address: u8) -> bool {
         self.pca9685.as_ref().is_some_and(|chip| bus == 0 && chip.address() == address)
@@ -462,7 +464,9 @@ impl Robot {
     /// What the converter sees on `channel`.
     fn convert(&mut self, channel: u8, now: Instant) -> u16 {
         let place = usize::from(channel & 7);
-        if let Some(frozen) = self.converted[place].filter(|_| self.script.is_on_at(FaultKind::AdcFrozen, channel, now)) {
+        if let Some(frozen) =
+            self.converted[place].filter(|_| self.script.is_on_at(FaultKind::AdcFrozen, channel, now))
+        {
             return frozen;
         }
         let (world, outline, pose) = (&self.world, self.car.outline(), self.car.pose());

@@ -77,7 +77,9 @@ impl Tape {
             let place = match sensor.kind {
                 SensorKind::HatAdc { channel, per_count } => Place::Converter { channel, per_count },
                 SensorKind::FloatRegister { address, register } => Place::Float { bus, address, register },
-                SensorKind::Mpu6050 { address, quantity: ImuQuantity::Roll, .. } => Place::Roll { bus, address },
+                SensorKind::Mpu6050 { address, quantity: ImuQuantity::Roll, .. } => {
+                    Place::Roll { bus, address }
+                }
                 SensorKind::HcSr04 { echo, .. } => Place::Echo(echo),
                 SensorKind::Button { line, active_low } => Place::Button { line, active_low },
                 _ => return None,
@@ -142,13 +144,18 @@ impl Tape {
 
     fn register(&mut self, bus: usize, address: u8, register: u8, back: &[u8], at: Instant) {
         self.heard(at, |place| match place {
-            Place::Float { bus: its_bus, address: its, register: first } if (its_bus, its, first) == (bus, address, register) => {
+            Place::Float { bus: its_bus, address: its, register: first }
+                if (its_bus, its, first) == (bus, address, register) =>
+            {
                 let bytes: [u8; 4] = back.try_into().ok()?;
                 let dead = bytes == [0; 4] || bytes == [0xFF; 4]; // a bus without a device answers so
                 Some(if dead { f32::NAN } else { f32::from_le_bytes(bytes) })
             }
-            Place::Roll { bus: its_bus, address: its } if (its_bus, its, BURST) == (bus, address, register) => {
-                let word = |at: usize| Some(f64::from(i16::from_be_bytes([*back.get(at)?, *back.get(at + 1)?])));
+            Place::Roll { bus: its_bus, address: its }
+                if (its_bus, its, BURST) == (bus, address, register) =>
+            {
+                let word =
+                    |at: usize| Some(f64::from(i16::from_be_bytes([*back.get(at)?, *back.get(at + 1)?])));
                 let [x, y, z] = [word(0)?, word(2)?, word(4)?];
                 let dead = back.iter().all(|byte| *byte == 0xFF) || (x == 0.0 && y == 0.0 && z == 0.0);
                 Some(if dead { f32::NAN } else { libm::atan2(y, z).to_degrees() as f32 })
@@ -166,13 +173,16 @@ impl Tape {
     /// A level that was asked for.
     pub fn level(&mut self, line: Line, high: bool, at: Instant) {
         self.heard(at, |place| match place {
-            Place::Button { line: its, active_low } if its == line => Some(if high != active_low { 1.0 } else { 0.0 }),
+            Place::Button { line: its, active_low } if its == line => {
+                Some(if high != active_low { 1.0 } else { 0.0 })
+            }
             _ => None,
         });
     }
 
     fn echo(&mut self, &Edge { line, high, stamp }: &Edge, at: Instant) {
-        let rise = self.rises.iter().position(|(its, _)| *its == line).map(|place| self.rises.swap_remove(place).1);
+        let rise =
+            self.rises.iter().position(|(its, _)| *its == line).map(|place| self.rises.swap_remove(place).1);
         if high {
             self.rises.push((line, stamp));
         } else if let Some(rise) = rise {

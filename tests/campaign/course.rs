@@ -107,7 +107,8 @@ impl<'a> Run<'a> {
         let (faults, readout) = (script.faults(), Some(site.readout.clone()));
         let device = site.temper.map(|bent| Temper::open(seed, bent));
         let options = Options { seed, faults, readout, device, ..Options::default() };
-        let mut robot = Robot::build(&site.board, clock.clone(), first, options).expect("a board that passed the check");
+        let mut robot =
+            Robot::build(&site.board, clock.clone(), first, options).expect("a board that passed the check");
         let plant = robot.plant.clone().expect("a simulated board has a plant");
         plant.record(&site.board);
         let mut stepper = Stepper::new(clock.clone());

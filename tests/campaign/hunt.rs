@@ -74,6 +74,7 @@ pub fn shrunk(case: &Case, mut breach: Breach, view: &View) -> Found {
     }
     let from = Instant::ZERO + breach.at.since(Instant::ZERO).less(AROUND);
     let traced = View { trace: Some((from, breach.at + AROUND)), ..view };
-    let outcome = course::run(&case.site, &script, case.seed, breach.at.since(Instant::ZERO) + AROUND, &traced);
+    let outcome =
+        course::run(&case.site, &script, case.seed, breach.at.since(Instant::ZERO) + AROUND, &traced);
     Found { seed: case.seed, breach, script, trace: outcome.trace }
 }

@@ -110,7 +110,12 @@ fn one(seed: u64, arguments: &Arguments, watched: Watched) -> ExitCode {
     match outcome.breach {
         None => ExitCode::SUCCESS,
         Some(breach) if arguments.script.is_some() => {
-            println!("{:.4} s: {}: {}", breach.at.as_nanos() as f64 / 1e9, breach.promise.name(), breach.what);
+            println!(
+                "{:.4} s: {}: {}",
+                breach.at.as_nanos() as f64 / 1e9,
+                breach.promise.name(),
+                breach.what
+            );
             ExitCode::FAILURE
         }
         Some(breach) => {
@@ -145,7 +150,11 @@ fn many(arguments: &Arguments, watched: Watched) -> ExitCode {
                     let Some(breach) = outcome.breach else { continue };
                     sum.2 += 1;
                     let (minutes, seconds) = (sum.0.judged_s / 60.0, began.elapsed().as_secs_f64());
-                    println!("seed {seed}: {} at {:.4} s; {minutes:.1} virtual minutes, {seconds:.0} s", breach.promise.name(), breach.at.as_nanos() as f64 / 1e9);
+                    println!(
+                        "seed {seed}: {} at {:.4} s; {minutes:.1} virtual minutes, {seconds:.0} s",
+                        breach.promise.name(),
+                        breach.at.as_nanos() as f64 / 1e9
+                    );
                     let known = sum.1.contains(&breach.promise);
                     sum.1.push(breach.promise);
                     drop(sum);
@@ -168,7 +177,11 @@ fn show(found: &Found) {
     let Found { seed, breach, script, trace } = found;
     let script: Vec<String> = script.lines.iter().map(|line| line.to_string()).collect();
     let script = script.join(" ");
-    println!("\nseed {seed}, minute {:.2}: broken: {}", breach.at.as_nanos() as f64 / 60e9, breach.promise.name());
+    println!(
+        "\nseed {seed}, minute {:.2}: broken: {}",
+        breach.at.as_nanos() as f64 / 60e9,
+        breach.promise.name()
+    );
     println!("{:.4} s: {}", breach.at.as_nanos() as f64 / 1e9, breach.what);
     println!("what is left of the script: {script}");
     println!("again: scripts/campaign --seed {seed} --script '{script}'\n{trace}\n");

@@ -84,7 +84,8 @@ impl Line {
             (_, Some((_, thread))) => Deed::Late(*thread),
             _ => Deed::World(fault),
         };
-        let length = if ask.is_some() { Span::ZERO } else { fault.length.unwrap_or(Span::from_millis(86_400_000)) };
+        let length =
+            if ask.is_some() { Span::ZERO } else { fault.length.unwrap_or(Span::from_millis(86_400_000)) };
         Ok(Line { text: text.to_string(), deed, start: fault.start, end: fault.start + length })
     }
 
@@ -117,7 +118,10 @@ impl Script {
 
     /// Faults for the simulator.
     pub fn faults(&self) -> Vec<Fault> {
-        self.lines.iter().filter_map(|line| if let Deed::World(fault) = line.deed { Some(fault) } else { None }).collect()
+        self.lines
+            .iter()
+            .filter_map(|line| if let Deed::World(fault) = line.deed { Some(fault) } else { None })
+            .collect()
     }
 
     /// What is asked, and when.
@@ -132,24 +136,34 @@ impl Script {
     /// When this thread is late: from, until.
     pub fn late(&self, thread: Thread) -> Vec<(Instant, Instant)> {
         let late = |line: &&Line| matches!(line.deed, Deed::Late(who) if who == thread || who == Thread::All);
-        self.lines.iter().filter(late).map(|line| (Instant::ZERO + line.start, Instant::ZERO + line.end)).collect()
+        self.lines
+            .iter()
+            .filter(late)
+            .map(|line| (Instant::ZERO + line.start, Instant::ZERO + line.end))
+            .collect()
     }
 
     /// When the world does something of these kinds to `target`: from, until.
     pub fn spells(&self, kinds: &[FaultKind], target: Option<u8>) -> Vec<(Instant, Instant)> {
         let does = |line: &&Line| match line.deed {
             Deed::World(fault) => {
-                kinds.contains(&fault.kind) && (target.is_none() || fault.target.is_none() || fault.target == target)
+                kinds.contains(&fault.kind)
+                    && (target.is_none() || fault.target.is_none() || fault.target == target)
             }
             _ => false,
         };
-        self.lines.iter().filter(does).map(|line| (Instant::ZERO + line.start, Instant::ZERO + line.end)).collect()
+        self.lines
+            .iter()
+            .filter(does)
+            .map(|line| (Instant::ZERO + line.start, Instant::ZERO + line.end))
+            .collect()
     }
 
     /// The script of `seed` on `board` for `length`. `panics`: the field's engine may; not where another thread would
     /// then open it again at a time that nobody can repeat.
     pub fn of_seed(seed: u64, board: &Board, length: Span, panics: bool) -> Script {
-        let mut writer = Writer { draw: Draw::new(seed, 1000), lines: Vec::new(), length: length.as_secs_f64() };
+        let mut writer =
+            Writer { draw: Draw::new(seed, 1000), lines: Vec::new(), length: length.as_secs_f64() };
         writer.absent(board);
         writer.faults(board, panics);
         writer.presses(board);
@@ -228,7 +242,8 @@ impl Writer {
             return;
         }
         let sensors = strikable(board);
-        let absent = |(name, _): &&(String, f64)| name.starts_with("sonar-silent:") || name.starts_with("i2c-nack:");
+        let absent =
+            |(name, _): &&(String, f64)| name.starts_with("sonar-silent:") || name.starts_with("i2c-nack:");
         let choices: Vec<&(String, f64)> = sensors.iter().filter(absent).collect();
         if !choices.is_empty() {
             let name = choices[self.draw.below(choices.len())].0.clone();
@@ -297,7 +312,14 @@ impl Writer {
         let mean = self.draw.decades(3.0, 60.0);
         let mut at = self.draw.wait(mean);
         while at < self.length {
-            let thread = self.draw.pick(&["late-tick", "late-tick", "late-bus", "late-lines", "late-edges", "late-all"]);
+            let thread = self.draw.pick(&[
+                "late-tick",
+                "late-tick",
+                "late-bus",
+                "late-lines",
+                "late-edges",
+                "late-all",
+            ]);
             let length = self.draw.decades(0.001, 0.5);
             self.event(thread, at, length);
             at += length + self.draw.wait(mean);

@@ -49,11 +49,13 @@ impl Site {
 
     /// The board of `text`, whose field likes to go this way.
     pub fn of_text(text: String, bent: f64, temper: Option<f64>) -> Result<Site, String> {
-        let Loaded { board, settings, .. } = board::from_text("campaign", &text).map_err(|error| format!("{error}"))?;
+        let Loaded { board, settings, .. } =
+            board::from_text("campaign", &text).map_err(|error| format!("{error}"))?;
         let mut weights = vec![0.0; board.motors.len() * READOUT_COLUMNS];
         for (motor, row) in weights.chunks_exact_mut(READOUT_COLUMNS).enumerate() {
             // The drive motors want the same, more or less; what aims wanders.
-            row[READOUT_COLUMNS - 1] = if board.motors[motor].kind.drives() { 2.0 * bent as f32 } else { 0.3 };
+            row[READOUT_COLUMNS - 1] =
+                if board.motors[motor].kind.drives() { 2.0 * bent as f32 } else { 0.3 };
         }
         let readout = Readout::new(&board, weights, Origin::Table).map_err(|error| format!("{error}"))?;
         let settings = settings.into_iter().map(|setting| (setting.key, setting.value)).collect();
@@ -167,7 +169,16 @@ impl Text {
         }
     }
 
-    fn sensor(&mut self, draw: &mut Draw, name: &str, kind: &str, unit: &str, period: f64, ages: [f64; 2], required: f64) {
+    fn sensor(
+        &mut self,
+        draw: &mut Draw,
+        name: &str,
+        kind: &str,
+        unit: &str,
+        period: f64,
+        ages: [f64; 2],
+        required: f64,
+    ) {
         self.say("[[sensor]]");
         self.key("name", format!("\"{name}\""));
         self.key("kind", format!("\"{kind}\""));
@@ -219,7 +230,14 @@ impl Text {
         self.say("valid = [0.02, 4.0]\ninput = { low = 0.05, high = 4.0 }");
         self.key("worst_per_s", draw.pick(&["0.0", "-0.3", "-1.0"]));
         self.key("frozen_after", draw.pick(&[0, 0, 20, 60]));
-        self.rule(draw, name, "obstacle", "below = 0.15\nclear = 0.20", &["no-forward", "no-forward", "still"], 0.1);
+        self.rule(
+            draw,
+            name,
+            "obstacle",
+            "below = 0.15\nclear = 0.20",
+            &["no-forward", "no-forward", "still"],
+            0.3,
+        );
         if draw.chance(0.5) {
             self.rule(draw, name, "obstacle", "below = 0.5\nclear = 0.6", &["slow"], 0.0);
         }
@@ -231,14 +249,14 @@ impl Text {
         self.key("channel", format!("\"A{channel}\""));
         self.say("full_scale = 4095.0\nvalid = [0.0, 4095.0]\ninput = { low = 0.0, high = 2000.0 }");
         self.key("frozen_after", draw.pick(&[0, 10, 25]));
-        self.rule(draw, name, "cliff", "below = 500.0\nclear = 600.0", &["no-forward", "still"], 0.1);
+        self.rule(draw, name, "cliff", "below = 500.0\nclear = 600.0", &["no-forward", "still"], 0.3);
     }
 
     fn battery(&mut self, draw: &mut Draw) {
         let period = draw.between(100.0, 500.0);
         self.sensor(draw, "battery", "hat-adc", "V", period, [2.5, 6.0], 0.6);
         self.say("channel = \"A4\"\nfull_scale = 9.9\nvalid = [4.5, 9.0]");
-        self.rule(draw, "battery", "battery", "below = 7.0\nclear = 7.3", &["slow", "still"], 0.4);
+        self.rule(draw, "battery", "battery", "below = 7.0\nclear = 7.3", &["slow", "still"], 0.5);
     }
 
     fn lean(&mut self, draw: &mut Draw, name: &str, address: &str, second: bool) {
@@ -250,7 +268,7 @@ impl Text {
         if second {
             self.say("bus = \"second\"");
         }
-        self.rule(draw, name, "tilt", "above = 20.0\nclear = 15.0", &["still"], 0.3);
+        self.rule(draw, name, "tilt", "above = 20.0\nclear = 15.0", &["still"], 0.5);
         if draw.chance(0.5) {
             self.rule(draw, name, "tilt", "below = -20.0\nclear = -15.0", &["still"], 0.1);
         }
@@ -262,7 +280,7 @@ impl Text {
         if second {
             self.say("bus = \"second\"");
         }
-        self.rule(draw, "roll", "tilt", "above = 20.0\nclear = 15.0", &["still"], 0.2);
+        self.rule(draw, "roll", "tilt", "above = 20.0\nclear = 15.0", &["still"], 0.5);
     }
 
     fn button(&mut self, draw: &mut Draw, name: &str) {
@@ -283,7 +301,15 @@ impl Text {
     }
 
     /// A rule on `sensor`, sometimes left out.
-    fn rule(&mut self, draw: &mut Draw, sensor: &str, cause: &str, limits: &str, restraints: &[&str], latched: f64) {
+    fn rule(
+        &mut self,
+        draw: &mut Draw,
+        sensor: &str,
+        cause: &str,
+        limits: &str,
+        restraints: &[&str],
+        latched: f64,
+    ) {
         if draw.chance(0.1) {
             return;
         }
@@ -315,6 +341,7 @@ impl Text {
         self.key("late_slots", draw.pick(&[1, 3, 5, 10]));
         self.key("settle_ms", draw.pick(&["0.0", "100.0", "300.0", "800.0"]));
         self.key("reverse_max_ms", draw.pick(&["0.0", "300.0", "700.0", "2000.0"]));
+        self.key("disarm_after_ms", draw.pick(&["1000.0", "2000.0", "5000.0", "5000.0"]));
         self.key("auto_arm", draw.chance(0.4));
         self.say("[field]\nengine = \"cpu\"\ngrid = 8\npatterns = 1\nbank = 1\nthreads = 1\nlearn = false");
         self.key("every_ticks", every);

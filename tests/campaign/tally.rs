@@ -51,7 +51,11 @@ impl Tally {
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hours = self.judged_s / 3600.0;
-        writeln!(f, "{} runs, {hours:.2} virtual hours, {:.0} m, {} starts", self.runs, self.distance_m, self.starts)?;
+        writeln!(
+            f,
+            "{} runs, {hours:.2} virtual hours, {:.0} m, {} starts",
+            self.runs, self.distance_m, self.starts
+        )?;
         for ((_, name, words), times) in ALL.iter().zip(&self.exercised) {
             writeln!(f, "  {times:>8}  {name:<14} {words}")?;
         }

@@ -117,7 +117,11 @@ impl Robot {
         let next = |(line, active_low)| {
             let target = button(line);
             let stamp = self.script.next_change(FaultKind::EStop, target, watch.seen, end)?;
-            Some(Edge { line, high: self.script.is_on_at(FaultKind::EStop, target, stamp) != active_low, stamp })
+            Some(Edge {
+                line,
+                high: self.script.is_on_at(FaultKind::EStop, target, stamp) != active_low,
+                stamp,
+            })
         };
         buttons.filter_map(next).min_by_key(|edge| edge.stamp)
     }

@@ -1,13 +1,16 @@
 //! Who let the robot move: requests to arm, and all that takes the permission back. Knows no sensor's value.
 
+use super::super::script::Ask;
 use super::facts::Facts;
 use super::promise::Promise;
 use super::{Breach, Stretch};
-use super::super::script::Ask;
 use ganglion::time::{Instant, Span};
 
 /// Added to `disarm_after_ms` before motion without a new arming is a breach: the loop may have been late by as much.
 const AFTER_SLACK: Span = Span::from_millis(700);
+
+/// Motion that is allowed for less than this does not begin the count of `disarm_after_ms` anew.
+const LEAST_FREE: Span = Span::from_millis(100);
 
 /// Why the robot must not move, and from when on.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -28,7 +31,11 @@ pub struct Authority {
     releasing_until: Instant,
     ended: bool,
     armed_at: Option<Instant>,
+    /// The motors have turned by the present permission: the robot is armed. One that only may be is not disarmed.
+    has_moved: bool,
     forced_since: Option<Instant>,
+    /// Motion has been allowed since.
+    free_since: Option<Instant>,
 }
 
 impl Authority {
@@ -42,12 +49,15 @@ impl Authority {
             releasing_until: Instant::ZERO,
             ended: false,
             armed_at: None,
+            has_moved: false,
             forced_since: None,
+            free_since: None,
         }
     }
 
     /// Motion without permission.
-    pub fn check(&self, stretch: &Stretch<'_>) -> Option<Breach> {
+    pub fn check(&mut self, stretch: &Stretch<'_>) -> Option<Breach> {
+        self.has_moved |= self.revoked.is_none();
         let revoked = self.revoked.filter(|revoked| revoked.deadline < stretch.until)?;
         let at = revoked.deadline.max(stretch.from);
         let what = format!(
@@ -60,6 +70,7 @@ impl Authority {
     }
 
     fn revoke(&mut self, promise: Promise, raised: Instant, deadline: Instant) {
+        self.has_moved = false;
         // The first reason has the earlier deadline.
         self.revoked.get_or_insert(Revoked { promise, raised, deadline });
     }
@@ -78,6 +89,9 @@ impl Authority {
         match ask {
             Ask::Arm => {
                 self.armed_at = Some(at);
+                if self.free_since.is_some() {
+                    self.forced_since = None; // it was not armed for all of it
+                }
                 if !self.latched && !self.ended {
                     self.revoked = None;
                 }
@@ -126,13 +140,23 @@ impl Authority {
     }
 
     /// Whether something other than this file's business forces stillness at `at`. When that ends after `disarm_after`,
-    /// the permission is gone, unless somebody armed at the very end. Whether it was taken back now.
+    /// the permission is gone, unless somebody armed at the very end. Motion has to be allowed for `settle_ms`, at least
+    /// 100 ms, to begin the count anew. Whether it was taken back now.
     pub fn force(&mut self, forced: bool, at: Instant, facts: &Facts) -> bool {
+        if !self.has_moved {
+            (self.forced_since, self.free_since) = (None, None);
+            return false;
+        }
         if forced {
+            let counts = |free: Instant| at.since(free) >= facts.board.safety.settle.max(LEAST_FREE);
+            if self.free_since.take().is_some_and(counts) {
+                self.forced_since = None;
+            }
             self.forced_since.get_or_insert(at);
             return false;
         }
-        let Some(since) = self.forced_since.take() else { return false };
+        let Some(since) = self.forced_since.filter(|_| self.free_since.is_none()) else { return false };
+        self.free_since = Some(at);
         let long = facts.disarm_after + facts.board.period.times(4) + AFTER_SLACK;
         let armed_late = self.armed_at.is_some_and(|armed| armed + facts.board.period.times(3) >= at);
         if at.since(since) < long || armed_late || self.revoked.is_some() {

@@ -53,7 +53,8 @@ impl Facts {
     pub fn new(site: &Site, script: &Script) -> Facts {
         let board = site.board.clone();
         let drives = board.motors.iter().filter(|motor| motor.kind.drives()).count() as u64;
-        let aims = board.motors.iter().filter(|motor| matches!(motor.kind, MotorKind::Servo { .. })).count() as u64;
+        let aims =
+            board.motors.iter().filter(|motor| matches!(motor.kind, MotorKind::Servo { .. })).count() as u64;
         // The reading that is on the wire, a whole command, and the stop.
         let bits = READING_BITS + CHANNEL_BITS * (2 * drives + aims + BESIDE) + CHANNEL_BITS * 2 * drives;
         let timing = board.i2c[0].timing;

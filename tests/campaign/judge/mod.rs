@@ -125,7 +125,12 @@ impl Judge {
     pub fn end(&mut self, at: Instant) -> Option<&Breach> {
         self.look(at);
         self.exercised[Promise::End as usize] += 1;
-        let excused = !self.facts.has_line && self.facts.dead.iter().any(|(from, until)| *from <= at && *until + self.facts.answered() >= at);
+        let excused = !self.facts.has_line
+            && self
+                .facts
+                .dead
+                .iter()
+                .any(|(from, until)| *from <= at && *until + self.facts.answered() >= at);
         if self.moving_since.is_some() && !excused {
             let what = format!("the process has ended and the currents are {:?}", self.currents);
             self.report(Breach { promise: Promise::End, at, what });
@@ -172,13 +177,16 @@ impl Judge {
                     }
                 }
                 self.authority.heard(at, self.senses.latching());
-                let staled = std::mem::take(&mut self.senses.staled);
-                self.exercised[Promise::Required as usize] += u64::from(staled);
+                let [required, ruled] = std::mem::take(&mut self.senses.staled);
+                self.exercised[Promise::Required as usize] += u64::from(required);
+                self.exercised[Promise::Silent as usize] += u64::from(ruled);
             }
             Happening::Seen(What::Controller { .. }) => {}
             Happening::Asked(ask) => {
                 match ask {
-                    Ask::Arm => self.exercised[Promise::Unarmed as usize] += u64::from(self.moving_since.is_none()),
+                    Ask::Arm => {
+                        self.exercised[Promise::Unarmed as usize] += u64::from(self.moving_since.is_none())
+                    }
                     Ask::Disarm => self.count(Promise::Disarm),
                     Ask::Stop => self.count(Promise::Stop),
                 }

@@ -21,6 +21,8 @@ pub enum Promise {
     Rule,
     /// A rule whose sensor was never read is obeyed.
     NeverRead,
+    /// So is one whose sensor has not been read well for its `max_age_ms`.
+    Silent,
     /// A command that is not renewed runs out.
     CommandValid,
     /// A bus that does not answer stops, where a line can.
@@ -34,7 +36,7 @@ pub enum Promise {
 }
 
 /// How many there are.
-pub const COUNT: usize = 14;
+pub const COUNT: usize = 15;
 
 /// Each with its name and its words in README.md or boards/README.md.
 pub const ALL: [(Promise, &str, &str); COUNT] = [
@@ -46,7 +48,8 @@ pub const ALL: [(Promise, &str, &str); COUNT] = [
     (Promise::DisarmAfter, "disarm-after", "`disarm_after_ms` of forced stillness disarms"),
     (Promise::Required, "required", "a sensor that is stale or cannot be right"),
     (Promise::Rule, "rule", "obstacle, cliff, tilt, low battery"),
-    (Promise::NeverRead, "never-read", "a rule needs its sensor"),
+    (Promise::NeverRead, "never-read", "what a rule does when its sensor was never read"),
+    (Promise::Silent, "silent", "what a rule does when its sensor is silent"),
     (Promise::CommandValid, "command-valid", "`command_valid_ms`: a command is obeyed no longer"),
     (Promise::BusLost, "bus-lost", "a lost bus"),
     (Promise::BusBack, "bus-back", "a bus that answers again: stillness first"),

@@ -120,32 +120,42 @@ pub struct Senses {
     rules: Vec<Watched>,
     /// Of each drive motor: least duty, limit.
     drives: Vec<(f32, f32)>,
-    /// A required sensor had been silent for too long.
-    pub staled: bool,
+    /// A required sensor, and one that is not, had been silent for too long.
+    pub staled: [bool; 2],
 }
 
 impl Senses {
     /// Sensors that were never heard.
     pub fn new(facts: &Facts) -> Senses {
         let drives = facts.board.motors.iter().filter_map(|motor| match motor.kind {
-            MotorKind::DcDir { min_duty, .. } | MotorKind::DcPair { min_duty, .. } => Some((min_duty, motor.limit)),
+            MotorKind::DcDir { min_duty, .. } | MotorKind::DcPair { min_duty, .. } => {
+                Some((min_duty, motor.limit))
+            }
             _ => None,
         });
         // Stop buttons are judged by their presses, which are shorter than what is read of them.
         let rules = facts.board.reflexes.iter().filter(|rule| rule.cause != Cause::EStop);
         Senses {
             senses: facts.board.sensors.iter().map(Sense::new).collect(),
-            rules: rules.map(|rule| Watched { rule: *rule, tripped_at: None, held_from: Instant::ZERO, free_at: None }).collect(),
+            rules: rules
+                .map(|rule| Watched {
+                    rule: *rule,
+                    tripped_at: None,
+                    held_from: Instant::ZERO,
+                    free_at: None,
+                })
+                .collect(),
             drives: drives.collect(),
-            staled: false,
+            staled: [false; 2],
         }
     }
 
     /// A sensor's answer. The worst rule that it trips.
     pub fn hear(&mut self, sensor: usize, value: f32, at: Instant, facts: &Facts) -> Option<Tripped> {
         let sense = &self.senses[sensor];
-        let stale = sense.required && self.stale_from(sense, facts).is_some_and(|from| from < at);
-        self.staled |= stale && sense.good_at.is_some();
+        let stale = self.stale_from(sense, facts).is_some_and(|from| from < at) && sense.good_at.is_some();
+        let ruled = self.rules.iter().any(|watched| watched.rule.channel == sensor);
+        self.staled[usize::from(!sense.required)] |= stale && (sense.required || ruled);
         let before = self.senses[sensor].good_at;
         if !self.senses[sensor].hear(value, at) {
             return None;
@@ -164,13 +174,18 @@ impl Senses {
 
     /// Whether a latched rule's limit is passed by the last good answer of its sensor.
     pub fn latching(&self) -> bool {
-        let latching = |watched: &&Watched| watched.rule.latched && self.heard(&watched.rule).is_some_and(|value| passes(&watched.rule, value));
+        let latching = |watched: &&Watched| {
+            watched.rule.latched
+                && self.heard(&watched.rule).is_some_and(|value| passes(&watched.rule, value))
+        };
         self.rules.iter().any(|watched| latching(&watched))
     }
 
     /// Whether some rule's sensor was never read.
     pub fn misses_one(&self) -> bool {
-        self.rules.iter().any(|watched| self.senses[watched.rule.channel].wired && self.heard(&watched.rule).is_none())
+        self.rules
+            .iter()
+            .any(|watched| self.senses[watched.rule.channel].wired && self.heard(&watched.rule).is_none())
     }
 
     fn heard(&self, rule: &Rule) -> Option<f32> {
@@ -180,7 +195,8 @@ impl Senses {
 
     /// Whether something here forces stillness at `at`, by every allowance.
     pub fn forces(&self, at: Instant, facts: &Facts) -> bool {
-        let stale = |sense: &Sense| sense.required && self.stale_from(sense, facts).is_some_and(|from| from <= at);
+        let stale =
+            |sense: &Sense| sense.required && self.stale_from(sense, facts).is_some_and(|from| from <= at);
         let rule = |watched: &Watched| {
             matches!(watched.rule.restraint, Restraint::Still)
                 && self.obliged_from(watched, at, facts).is_some_and(|(_, from)| from <= at)
@@ -199,8 +215,10 @@ impl Senses {
         if self.senses[watched.rule.channel].wired && self.heard(&watched.rule).is_none() {
             return Some((Promise::NeverRead, Instant::ZERO));
         }
-        let since = watched.binds(at)?;
-        Some((Promise::Rule, facts.deadline(since, facts.reaction())))
+        let bound = watched.binds(at).map(|since| (Promise::Rule, facts.deadline(since, facts.reaction())));
+        let sense = &self.senses[watched.rule.channel];
+        let silent = || Some((Promise::Silent, self.stale_from(sense, facts).filter(|_| sense.wired)?));
+        bound.or_else(silent)
     }
 
     /// Motion that a sensor forbids.
@@ -209,14 +227,22 @@ impl Senses {
     }
 
     fn check_required(&self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
-        for (sense, plan) in self.senses.iter().zip(&facts.board.sensors).filter(|(sense, _)| sense.required) {
+        for (sense, plan) in self.senses.iter().zip(&facts.board.sensors).filter(|(sense, _)| sense.required)
+        {
             // Cheap first: nearly all of them are young.
             if sense.good_at.is_some_and(|good| good + sense.max_age + facts.reaction() >= stretch.until) {
                 continue;
             }
-            let Some(from) = self.stale_from(sense, facts).filter(|from| *from < stretch.until) else { continue };
-            let last = sense.good_at.map_or("never".to_string(), |at| format!("{:.4} s", at.as_nanos() as f64 / 1e9));
-            let what = format!("`{}` is required; its last good answer: {last}; the currents are {:?}", plan.name, stretch.currents);
+            let Some(from) = self.stale_from(sense, facts).filter(|from| *from < stretch.until) else {
+                continue;
+            };
+            let last = sense
+                .good_at
+                .map_or("never".to_string(), |at| format!("{:.4} s", at.as_nanos() as f64 / 1e9));
+            let what = format!(
+                "`{}` is required; its last good answer: {last}; the currents are {:?}",
+                plan.name, stretch.currents
+            );
             return Some(Breach { promise: Promise::Required, at: from.max(stretch.from), what });
         }
         None
@@ -225,17 +251,24 @@ impl Senses {
     fn check_rules(&self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
         for watched in &self.rules {
             let sensor = &facts.board.sensors[watched.rule.channel];
-            if watched.tripped_at.is_none() && self.senses[watched.rule.channel].good_at.is_some() {
+            let young = |good: Instant| good + sensor.max_age + facts.reaction() >= stretch.until;
+            if watched.tripped_at.is_none() && self.senses[watched.rule.channel].good_at.is_some_and(young) {
                 continue;
             }
             if self.obeyed(&watched.rule.restraint, stretch.currents) {
                 continue;
             }
             let Some((promise, from)) = self.obliged_from(watched, stretch.from, facts) else { continue };
-            if from < watched.free_at.unwrap_or(stretch.until).min(stretch.until) {
-                let why = match watched.tripped_at {
-                    Some(at) => format!("passed its limit at {:.4} s", at.as_nanos() as f64 / 1e9),
-                    None => "was never read".to_string(),
+            let free_at = watched.free_at.filter(|_| promise == Promise::Rule).unwrap_or(stretch.until);
+            if from < free_at.min(stretch.until) {
+                let seconds = |at: Option<Instant>| at.map_or(f64::NAN, |at| at.as_nanos() as f64 / 1e9);
+                let why = match promise {
+                    Promise::Rule => format!("passed its limit at {:.4} s", seconds(watched.tripped_at)),
+                    Promise::Silent => {
+                        let good_at = self.senses[watched.rule.channel].good_at;
+                        format!("gave its last good answer at {:.4} s", seconds(good_at))
+                    }
+                    _ => "was never read".to_string(),
                 };
                 let what = format!(
                     "`{}` {why}: {:?}, and the currents are {:?}",

@@ -35,7 +35,11 @@ impl Wire {
     pub fn slot(&mut self, slot: Instant, at: Instant, facts: &Facts) -> bool {
         let late = at.since(self.slot) > facts.board.safety.command_valid;
         self.slot = slot;
-        while facts.dead.get(self.next_dead).is_some_and(|(_, until)| *until + facts.answered() + Span::from_millis(1_000) < at) {
+        while facts
+            .dead
+            .get(self.next_dead)
+            .is_some_and(|(_, until)| *until + facts.answered() + Span::from_millis(1_000) < at)
+        {
             self.next_dead += 1;
         }
         late
@@ -70,7 +74,8 @@ impl Wire {
 
     /// Whether a dead bus forces stillness at `at`.
     pub fn forces(&self, at: Instant, facts: &Facts) -> bool {
-        let spells = facts.dead[self.next_dead.min(facts.dead.len())..].iter().take_while(|(from, _)| *from <= at);
+        let spells =
+            facts.dead[self.next_dead.min(facts.dead.len())..].iter().take_while(|(from, _)| *from <= at);
         spells.into_iter().any(|(from, until)| Wire::lost_from(facts, *from) <= at && at < *until)
     }
 
@@ -88,20 +93,37 @@ impl Wire {
             return None;
         }
         let from = facts.deadline(valid_until, facts.bus_time);
-        let what = || format!("no command since the slot of {:.4} s; the currents are {:?}", self.slot.as_nanos() as f64 / 1e9, stretch.currents);
-        (from < stretch.until).then(|| Breach { promise: Promise::CommandValid, at: from.max(stretch.from), what: what() })
+        let what = || {
+            format!(
+                "no command since the slot of {:.4} s; the currents are {:?}",
+                self.slot.as_nanos() as f64 / 1e9,
+                stretch.currents
+            )
+        };
+        (from < stretch.until).then(|| Breach {
+            promise: Promise::CommandValid,
+            at: from.max(stretch.from),
+            what: what(),
+        })
     }
 
     fn check_bus(&mut self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
-        for (from, until) in facts.dead[self.next_dead.min(facts.dead.len())..].iter().take_while(|(from, _)| *from < stretch.until) {
+        for (from, until) in facts.dead[self.next_dead.min(facts.dead.len())..]
+            .iter()
+            .take_while(|(from, _)| *from < stretch.until)
+        {
             let lost = Wire::lost_from(facts, *from);
             let seconds = from.as_nanos() as f64 / 1e9;
             if facts.has_line && lost < stretch.until.min(*until) && stretch.moving_since < *until {
-                let what = format!("the motors' bus is dead since {seconds:.4} s; the currents are {:?}", stretch.currents);
+                let what = format!(
+                    "the motors' bus is dead since {seconds:.4} s; the currents are {:?}",
+                    stretch.currents
+                );
                 return Some(Breach { promise: Promise::BusLost, at: lost.max(stretch.from), what });
             }
             // Nobody heard of a command for longer than `wire_lost`: the robot may not drive when the bus is back.
-            let silent = facts.board.safety.wire_lost + facts.board.safety.command_valid + facts.board.period.times(3);
+            let silent =
+                facts.board.safety.wire_lost + facts.board.safety.command_valid + facts.board.period.times(3);
             let back = facts.deadline(*until, facts.answered());
             if until.since(*from) > silent && stretch.moving_since < *until && back < stretch.until {
                 let what = format!(
@@ -129,7 +151,17 @@ impl Wire {
             return None;
         }
         let from = facts.deadline(since + base, facts.reaction());
-        let what = || format!("backwards since {:.4} s; the currents are {:?}", since.as_nanos() as f64 / 1e9, stretch.currents);
-        (from < stretch.until).then(|| Breach { promise: Promise::Reverse, at: from.max(stretch.from), what: what() })
+        let what = || {
+            format!(
+                "backwards since {:.4} s; the currents are {:?}",
+                since.as_nanos() as f64 / 1e9,
+                stretch.currents
+            )
+        };
+        (from < stretch.until).then(|| Breach {
+            promise: Promise::Reverse,
+            at: from.max(stretch.from),
+            what: what(),
+        })
     }
 }
