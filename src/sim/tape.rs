@@ -57,6 +57,10 @@ const FULL_COUNT: u16 = 4095;
 /// First register of an MPU-6050's burst.
 const BURST: u8 = 0x3B;
 
+/// A fifth of gravity in the chip's second scale, counts: with less, and at an end of the scale, there is no telling which
+/// way is up.
+const LEAST_PULL: f64 = 0.2 * 8192.0;
+
 /// The tape. Runs only where somebody wants it.
 #[derive(Debug)]
 pub struct Tape {
@@ -157,8 +161,11 @@ impl Tape {
                 let word =
                     |at: usize| Some(f64::from(i16::from_be_bytes([*back.get(at)?, *back.get(at + 1)?])));
                 let [x, y, z] = [word(0)?, word(2)?, word(4)?];
-                let dead = back.iter().all(|byte| *byte == 0xFF) || (x == 0.0 && y == 0.0 && z == 0.0);
-                Some(if dead { f32::NAN } else { libm::atan2(y, z).to_degrees() as f32 })
+                let at_end = |counts: &f64| [i16::MIN, i16::MAX].map(f64::from).contains(counts);
+                let dead = back.iter().all(|byte| *byte == 0xFF);
+                let none =
+                    dead || [x, y, z].iter().any(at_end) || libm::hypot(libm::hypot(x, y), z) < LEAST_PULL;
+                Some(if none { f32::NAN } else { libm::atan2(y, z).to_degrees() as f32 })
             }
             _ => None,
         });

@@ -255,7 +255,7 @@ impl Writer {
     fn faults(&mut self, board: &Board, panics: bool) {
         let mut kinds = strikable(board);
         kinds.retain(|(name, _)| panics || name != "field-panic");
-        let mean = self.draw.decades(2.0, 40.0);
+        let mean = self.draw.decades(3.0, 60.0);
         let mut at = self.draw.wait(mean);
         while at < self.length {
             let (name, longest) = kinds[self.draw.below(kinds.len())].clone();
@@ -292,7 +292,7 @@ impl Writer {
     }
 
     fn people(&mut self) {
-        let mean = self.draw.decades(3.0, 60.0);
+        let mean = self.draw.decades(2.0, 30.0);
         let mut at = self.draw.decades(0.1, 5.0);
         while at < self.length {
             match self.draw.below(8) {

@@ -152,14 +152,15 @@ impl Senses {
 
     /// A sensor's answer. The worst rule that it trips.
     pub fn hear(&mut self, sensor: usize, value: f32, at: Instant, facts: &Facts) -> Option<Tripped> {
-        let sense = &self.senses[sensor];
-        let stale = self.stale_from(sense, facts).is_some_and(|from| from < at) && sense.good_at.is_some();
-        let ruled = self.rules.iter().any(|watched| watched.rule.channel == sensor);
-        self.staled[usize::from(!sense.required)] |= stale && (sense.required || ruled);
         let before = self.senses[sensor].good_at;
+        let sense = &self.senses[sensor];
+        let stale = before.is_some() && self.stale_from(sense, facts).is_some_and(|from| from < at);
+        let (required, ruled) =
+            (sense.required, self.rules.iter().any(|watched| watched.rule.channel == sensor));
         if !self.senses[sensor].hear(value, at) {
             return None;
         }
+        self.staled[usize::from(!required)] |= stale && (required || ruled);
         let ages = facts.board.sensors[sensor].worst_per_s != 0.0;
         let since = before.filter(|_| ages).unwrap_or(at);
         let mut tripped = None;

@@ -5,6 +5,10 @@ use super::promise::Promise;
 use super::{Breach, Stretch};
 use ganglion::time::{Instant, Span};
 
+/// Motors that go on as before are not written again, and a chip that is not written does not say that it is gone: it is
+/// renewed or asked within this. `wire_lost_ms` says sooner (docs/campaign.md, What it allows for now).
+const UNASKED: Span = Span::from_millis(300);
+
 /// What the wires show.
 #[derive(Debug)]
 pub struct Wire {
@@ -69,7 +73,8 @@ impl Wire {
 
     /// From when on a dead bus must have stopped the motors, if a line can.
     fn lost_from(facts: &Facts, from: Instant) -> Instant {
-        facts.deadline(from + facts.board.safety.wire_lost, facts.reaction() + facts.timeout.times(2))
+        let base = facts.reaction() + facts.timeout.times(2) + UNASKED;
+        facts.deadline(from + facts.board.safety.wire_lost, base)
     }
 
     /// Whether a dead bus forces stillness at `at`.
