@@ -68,6 +68,8 @@ struct Watched {
     held_from: Instant,
     /// A good answer is beyond `clear`: from then on, after its `hold_ms`, it binds nobody.
     free_at: Option<Instant>,
+    /// When it was free last.
+    freed_at: Option<Instant>,
 }
 
 impl Watched {
@@ -78,10 +80,16 @@ impl Watched {
 
     /// A good answer; `since`: the earliest moment at which an older one may have passed the limit by its age. Whether it is
     /// the first beyond the limit.
-    fn hear(&mut self, value: f32, since: Instant, at: Instant) -> bool {
+    fn hear(&mut self, value: f32, since: Instant, at: Instant, facts: &Facts) -> bool {
         if self.binds(at).is_none() {
-            (self.tripped_at, self.free_at) = (None, None);
+            self.freed_at = self.free_at.take().or(self.freed_at);
+            self.tripped_at = None;
         }
+        let since = match self.freed_at {
+            // Answers to and fro: to a loop that saw others of them last, this is an older trip, whose hold may be over.
+            Some(freed) if at <= facts.deadline(freed, facts.reaction() + self.rule.hold) => Instant::ZERO,
+            _ => since,
+        };
         if passes(&self.rule, value) {
             self.free_at = None;
             if self.tripped_at.is_some() {
@@ -143,6 +151,7 @@ impl Senses {
                     tripped_at: None,
                     held_from: Instant::ZERO,
                     free_at: None,
+                    freed_at: None,
                 })
                 .collect(),
             drives: drives.collect(),
@@ -162,10 +171,11 @@ impl Senses {
         }
         self.staled[usize::from(!required)] |= stale && (required || ruled);
         let ages = facts.board.sensors[sensor].worst_per_s != 0.0;
-        let since = before.filter(|_| ages).unwrap_or(at);
+        // A value that ages may have passed the limit long before an answer does.
+        let since = if ages { Instant::ZERO } else { at };
         let mut tripped = None;
         for watched in self.rules.iter_mut().filter(|watched| watched.rule.channel == sensor) {
-            if watched.hear(value, since, at) {
+            if watched.hear(value, since, at, facts) {
                 let latched = watched.rule.latched || tripped.is_some_and(Tripped::latches);
                 tripped = Some(Tripped { latched });
             }

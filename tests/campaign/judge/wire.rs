@@ -119,7 +119,9 @@ impl Wire {
         {
             let lost = Wire::lost_from(facts, *from);
             let seconds = from.as_nanos() as f64 / 1e9;
-            if facts.has_line && lost < stretch.until.min(*until) && stretch.moving_since < *until {
+            // A transfer that hung counts as dead to its timeout; others may have got through by then.
+            let let_go = Instant::ZERO + until.since(Instant::ZERO).less(facts.timeout);
+            if facts.has_line && lost < stretch.until.min(let_go) && stretch.moving_since < let_go {
                 let what = format!(
                     "the motors' bus is dead since {seconds:.4} s; the currents are {:?}",
                     stretch.currents
@@ -130,7 +132,7 @@ impl Wire {
             let silent =
                 facts.board.safety.wire_lost + facts.board.safety.command_valid + facts.board.period.times(3);
             let back = facts.deadline(*until, facts.answered());
-            if until.since(*from) > silent && stretch.moving_since < *until && back < stretch.until {
+            if until.since(*from) > silent && stretch.moving_since <= *from && back < stretch.until {
                 let what = format!(
                     "the motors' bus was dead from {seconds:.4} s to {:.4} s and the motors have not stood since; the currents are {:?}",
                     until.as_nanos() as f64 / 1e9,
@@ -138,7 +140,7 @@ impl Wire {
                 );
                 return Some(Breach { promise: Promise::BusBack, at: back.max(stretch.from), what });
             }
-            if stretch.from <= *until && *until < stretch.until && stretch.moving_since < *until {
+            if stretch.from <= *until && *until < stretch.until && stretch.moving_since <= *from {
                 self.exercised.push(Promise::BusBack);
             }
             if stretch.from <= *from && *from < stretch.until {
