@@ -68,6 +68,13 @@ impl Site {
     }
 }
 
+/// How a sensor is asked: how often, milliseconds; its `max_age_ms` in periods, from, to; how likely it is required.
+struct Poll {
+    period: f64,
+    ages: [f64; 2],
+    required: f64,
+}
+
 /// A text that grows.
 struct Text {
     out: String,
@@ -169,16 +176,8 @@ impl Text {
         }
     }
 
-    fn sensor(
-        &mut self,
-        draw: &mut Draw,
-        name: &str,
-        kind: &str,
-        unit: &str,
-        period: f64,
-        ages: [f64; 2],
-        required: f64,
-    ) {
+    fn sensor(&mut self, draw: &mut Draw, name: &str, kind: &str, unit: &str, poll: Poll) {
+        let Poll { period, ages, required } = poll;
         self.say("[[sensor]]");
         self.key("name", format!("\"{name}\""));
         self.key("kind", format!("\"{kind}\""));
@@ -224,7 +223,7 @@ impl Text {
     fn sonar(&mut self, draw: &mut Draw, name: &str) {
         self.sonars += 1;
         let period = draw.between(60.0, 130.0);
-        self.sensor(draw, name, "hc-sr04", "m", period, [2.0, 6.0], 0.6);
+        self.sensor(draw, name, "hc-sr04", "m", Poll { period: period, ages: [2.0, 6.0], required: 0.6 });
         self.line(draw, "trig");
         self.line(draw, "echo");
         self.say("valid = [0.02, 4.0]\ninput = { low = 0.05, high = 4.0 }");
@@ -245,7 +244,13 @@ impl Text {
 
     fn ground(&mut self, draw: &mut Draw, channel: usize, name: &str) {
         let period = draw.between(15.0, 60.0);
-        self.sensor(draw, name, "hat-adc", "counts", period, [2.5, 6.0], 0.6);
+        self.sensor(
+            draw,
+            name,
+            "hat-adc",
+            "counts",
+            Poll { period: period, ages: [2.5, 6.0], required: 0.6 },
+        );
         self.key("channel", format!("\"A{channel}\""));
         self.say("full_scale = 4095.0\nvalid = [0.0, 4095.0]\ninput = { low = 0.0, high = 2000.0 }");
         self.key("frozen_after", draw.pick(&[0, 10, 25]));
@@ -254,14 +259,26 @@ impl Text {
 
     fn battery(&mut self, draw: &mut Draw) {
         let period = draw.between(100.0, 500.0);
-        self.sensor(draw, "battery", "hat-adc", "V", period, [2.5, 6.0], 0.6);
+        self.sensor(
+            draw,
+            "battery",
+            "hat-adc",
+            "V",
+            Poll { period: period, ages: [2.5, 6.0], required: 0.6 },
+        );
         self.say("channel = \"A4\"\nfull_scale = 9.9\nvalid = [4.5, 9.0]");
         self.rule(draw, "battery", "battery", "below = 7.0\nclear = 7.3", &["slow", "still"], 0.5);
     }
 
     fn lean(&mut self, draw: &mut Draw, name: &str, address: &str, second: bool) {
         let period = draw.between(10.0, 60.0);
-        self.sensor(draw, name, "float-register", "deg", period, [2.5, 8.0], 0.6);
+        self.sensor(
+            draw,
+            name,
+            "float-register",
+            "deg",
+            Poll { period: period, ages: [2.5, 8.0], required: 0.6 },
+        );
         self.key("address", address);
         self.say("register = 0\nvalid = [-90.0, 90.0]\ninput = { low = -30.0, high = 30.0 }");
         self.key("frozen_after", draw.pick(&[0, 50, 250]));
@@ -275,7 +292,13 @@ impl Text {
     }
 
     fn roll(&mut self, draw: &mut Draw, period: f64, second: bool) {
-        self.sensor(draw, "roll", "mpu6050", "deg", period.max(10.0), [4.0, 10.0], 0.6);
+        self.sensor(
+            draw,
+            "roll",
+            "mpu6050",
+            "deg",
+            Poll { period: period.max(10.0), ages: [4.0, 10.0], required: 0.6 },
+        );
         self.say("address = 0x68\nquantity = \"roll\"\nvalid = [-90.0, 90.0]\ninput = { low = -30.0, high = 30.0 }");
         if second {
             self.say("bus = \"second\"");
@@ -285,7 +308,7 @@ impl Text {
 
     fn button(&mut self, draw: &mut Draw, name: &str) {
         let period = draw.between(5.0, 50.0);
-        self.sensor(draw, name, "button", "1", period, [2.5, 10.0], 0.7);
+        self.sensor(draw, name, "button", "1", Poll { period: period, ages: [2.5, 10.0], required: 0.7 });
         self.line(draw, "line");
         self.key("active_low", draw.chance(0.5));
         self.say("valid = [0.0, 1.0]");

@@ -82,7 +82,7 @@ impl Watched {
     /// the first beyond the limit.
     fn hear(&mut self, value: f32, since: Instant, at: Instant, facts: &Facts) -> bool {
         if self.binds(at).is_none() {
-            self.freed_at = self.free_at.take().or(self.freed_at);
+            self.freed_at = self.freed_at.max(self.free_at.take());
             self.tripped_at = None;
         }
         let since = match self.freed_at {
@@ -97,6 +97,9 @@ impl Watched {
             }
             (self.tripped_at, self.held_from) = (Some(at), since);
             return true;
+        }
+        if !clears(&self.rule, value) {
+            self.freed_at = Some(at); // nor does one between the two limits
         }
         let held_until = self.tripped_at.map(|_| self.held_from + self.rule.hold);
         self.free_at = held_until.filter(|_| clears(&self.rule, value)).map(|held| held.max(at));
@@ -167,6 +170,9 @@ impl Senses {
         let (required, ruled) =
             (sense.required, self.rules.iter().any(|watched| watched.rule.channel == sensor));
         if !self.senses[sensor].hear(value, at) {
+            // Only a good answer lifts a rule: what the loop holds now is older than what is known here.
+            let of_sensor = self.rules.iter_mut().filter(|watched| watched.rule.channel == sensor);
+            of_sensor.for_each(|watched| watched.freed_at = Some(at));
             return None;
         }
         self.staled[usize::from(!required)] |= stale && (required || ruled);
