@@ -223,7 +223,7 @@ impl Text {
     fn sonar(&mut self, draw: &mut Draw, name: &str) {
         self.sonars += 1;
         let period = draw.between(60.0, 130.0);
-        self.sensor(draw, name, "hc-sr04", "m", Poll { period: period, ages: [2.0, 6.0], required: 0.6 });
+        self.sensor(draw, name, "hc-sr04", "m", Poll { period, ages: [2.0, 6.0], required: 0.6 });
         self.line(draw, "trig");
         self.line(draw, "echo");
         self.say("valid = [0.02, 4.0]\ninput = { low = 0.05, high = 4.0 }");
@@ -244,13 +244,7 @@ impl Text {
 
     fn ground(&mut self, draw: &mut Draw, channel: usize, name: &str) {
         let period = draw.between(15.0, 60.0);
-        self.sensor(
-            draw,
-            name,
-            "hat-adc",
-            "counts",
-            Poll { period: period, ages: [2.5, 6.0], required: 0.6 },
-        );
+        self.sensor(draw, name, "hat-adc", "counts", Poll { period, ages: [2.5, 6.0], required: 0.6 });
         self.key("channel", format!("\"A{channel}\""));
         self.say("full_scale = 4095.0\nvalid = [0.0, 4095.0]\ninput = { low = 0.0, high = 2000.0 }");
         self.key("frozen_after", draw.pick(&[0, 10, 25]));
@@ -259,26 +253,14 @@ impl Text {
 
     fn battery(&mut self, draw: &mut Draw) {
         let period = draw.between(100.0, 500.0);
-        self.sensor(
-            draw,
-            "battery",
-            "hat-adc",
-            "V",
-            Poll { period: period, ages: [2.5, 6.0], required: 0.6 },
-        );
+        self.sensor(draw, "battery", "hat-adc", "V", Poll { period, ages: [2.5, 6.0], required: 0.6 });
         self.say("channel = \"A4\"\nfull_scale = 9.9\nvalid = [4.5, 9.0]");
         self.rule(draw, "battery", "battery", "below = 7.0\nclear = 7.3", &["slow", "still"], 0.5);
     }
 
     fn lean(&mut self, draw: &mut Draw, name: &str, address: &str, second: bool) {
         let period = draw.between(10.0, 60.0);
-        self.sensor(
-            draw,
-            name,
-            "float-register",
-            "deg",
-            Poll { period: period, ages: [2.5, 8.0], required: 0.6 },
-        );
+        self.sensor(draw, name, "float-register", "deg", Poll { period, ages: [2.5, 8.0], required: 0.6 });
         self.key("address", address);
         self.say("register = 0\nvalid = [-90.0, 90.0]\ninput = { low = -30.0, high = 30.0 }");
         self.key("frozen_after", draw.pick(&[0, 50, 250]));
@@ -308,7 +290,7 @@ impl Text {
 
     fn button(&mut self, draw: &mut Draw, name: &str) {
         let period = draw.between(5.0, 50.0);
-        self.sensor(draw, name, "button", "1", Poll { period: period, ages: [2.5, 10.0], required: 0.7 });
+        self.sensor(draw, name, "button", "1", Poll { period, ages: [2.5, 10.0], required: 0.7 });
         self.line(draw, "line");
         self.key("active_low", draw.chance(0.5));
         self.say("valid = [0.0, 1.0]");
