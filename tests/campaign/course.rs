@@ -63,11 +63,14 @@ impl Worker for Late {
             None => self.inner.step(clock),
         }
     }
-    fn publish(&mut self, now: Instant) {
-        self.inner.publish(now);
+    fn has_motors(&self) -> bool {
+        self.inner.has_motors()
     }
-    fn finish(&mut self, clock: &dyn Clock) {
-        self.inner.finish(clock);
+    fn publish(&mut self, clock: &dyn Clock) {
+        self.inner.publish(clock);
+    }
+    fn finish(&mut self, clock: &dyn Clock) -> bool {
+        self.inner.finish(clock)
     }
 }
 
