@@ -308,14 +308,63 @@ fn in_virtual_time_a_panic_goes_on_when_the_workers_have_had_their_last_call() {
     }
 }
 
-/// On the simulator the controller's reset has stilled them; nobody has heard so.
-#[test]
-fn a_run_whose_bus_does_not_answer_at_its_end_is_69_and_says_cut_their_power() {
-    let run = cli::output(&["run", "--for", "3s", "--clock", "sim", "--fault", "i2c-nack@1+60", "--json"]);
-    assert_eq!(run.status.code(), Some(69), "{}", cli::err(&run));
-    assert!(cli::err(&run).contains("cut their power"), "{}", cli::err(&run));
+/// A board whose motors no line can stop: what the bus does not take, they do not hear.
+const NO_LINE: &str = r#"
+period_ms = 10.0
+[bus]
+kind = "sim"
+speed_hz = 400000
+timeout_ms = 5.0
+[pca9685]
+address = 0x40
+hz = 50.0
+[[motor]]
+name = "left"
+kind = "dc-pair"
+forward = 13
+backward = 2
+min_duty = 0.13
+slew_per_s = 30.0
+[[sensor]]
+name = "echo"
+kind = "motor-echo"
+motor = "left"
+unit = "1"
+valid = [-1.0, 1.0]
+input = { low = -1.0, high = 1.0 }
+[field]
+engine = "cpu"
+grid = 8
+patterns = 1
+bank = 1
+[sim]
+room = [4.0, 4.0]
+wheelbase = 0.09
+body = [0.25, 0.13]
+full_speed = 0.5
+battery_v = 7.8
+"#;
+
+/// How a run ends whose bus does not answer from its first second on, and whether its motors were heard to stand.
+fn dead_at_its_end(board: &str) -> (Option<i32>, String, Value) {
+    let arguments =
+        ["run", "--board", board, "--for", "3s", "--clock", "sim", "--fault", "i2c-nack@1+60", "--json"];
+    let run = cli::output(&arguments);
     let object: Value = serde_json::from_str(cli::out(&run).lines().last().expect("a line")).expect("JSON");
-    assert_eq!((&object["stop_heard"], &object["panicked"]), (&false.into(), &Value::Array(Vec::new())));
+    assert_eq!(object["panicked"], Value::Array(Vec::new()));
+    (run.status.code(), cli::err(&run), object["stop_heard"].clone())
+}
+
+#[test]
+fn a_run_whose_bus_does_not_answer_at_its_end_is_69_unless_a_line_holds_the_motors() {
+    let path = std::env::temp_dir().join(format!("ganglion-no-line-{}.toml", std::process::id()));
+    std::fs::write(&path, NO_LINE).expect("written");
+    let (code, said, heard) = dead_at_its_end(path.to_str().expect("a path"));
+    let _ = std::fs::remove_file(&path);
+    assert_eq!((code, &heard), (Some(69), &false.into()), "{said}");
+    assert!(said.contains("cut their power"), "{said}");
+    let (code, said, heard) = dead_at_its_end("sim");
+    assert_eq!((code, &heard), (Some(0), &true.into()), "its reset line holds the controller: {said}");
 }
 
 /// Where panics wait for whoever reads standard error, the thread that panics hangs, its motors with it.
