@@ -340,6 +340,7 @@ bank = 1
 [sim]
 room = [4.0, 4.0]
 wheelbase = 0.09
+track = 0.12
 body = [0.25, 0.13]
 full_speed = 0.5
 battery_v = 7.8
