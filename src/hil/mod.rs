@@ -204,7 +204,8 @@ pub fn bench_board(board: &Board, lines: Loop) -> Board {
         input: Some(Scale { low: 0.0, high: 1.0, curve: Curve::Linear }),
     }];
     bench.reflexes = vec![Rule {
-        cause: Cause::EStop,
+        // An e-stop is latched by its very cause; the way from the line to the motors is the same for any other.
+        cause: Cause::Tilt,
         channel: STIMULUS,
         trip: Trip::Above(0.5),
         clear: 0.4,
