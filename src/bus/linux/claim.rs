@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Whoever only asks has the lock for a moment; a holder has it for longer than this.
-const ASKERS_GONE: Duration = Duration::from_millis(50);
+/// Whoever only asks has the lock for a moment, on a machine that is busy for some tens of milliseconds; a holder has it for
+/// longer than this.
+const ASKERS_GONE: Duration = Duration::from_millis(500);
 /// How often it is tried until then.
 const TRY_EVERY: Duration = Duration::from_millis(5);
 

@@ -110,7 +110,9 @@ impl FarSide {
     pub fn new(board: &Board, seed: u64, now: Instant) -> FarSide {
         let clock = Arc::new(SimClock::new());
         clock.set(now);
-        let plant = Plant::new(board, seed, &[], clock.clone());
+        // The enable line is this side's: the car knows its registers only.
+        let car = Board { enable: None, ..board.clone() };
+        let plant = Plant::new(&car, seed, &[], clock.clone());
         let kinds = || board.sensors.iter().map(|sensor| &sensor.kind);
         let mut converters: Vec<u8> = kinds()
             .filter_map(|kind| match kind {
