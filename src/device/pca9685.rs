@@ -7,7 +7,7 @@
 //! from a stop to the end of the next command.
 
 use super::adapter::{Adapter, Delay};
-use super::pulses::Pulses;
+use super::pulses::{Pulses, SILENT_FOR};
 use super::{DeviceFault, Ports};
 use crate::bus::Line;
 use crate::time::{Instant, Span};
@@ -38,7 +38,7 @@ const OSCILLATOR_HZ: f64 = 25e6;
 /// From waking to a steady oscillator.
 const STEADY_US: u32 = 500;
 /// A channel that was not written for so long is written again, at most this many in one command: noise on the wire that
-/// nobody noticed lasts no longer.
+/// nobody noticed lasts no longer. The oldest is written earlier where the chip was silent.
 const RENEW_FROM: Span = Span::from_millis(300);
 const RENEW_AT_ONCE: usize = 2;
 /// How often the chip is asked whether it is still awake.
@@ -84,6 +84,8 @@ pub struct Pca9685 {
     /// It was found asleep, and nothing that is written counts.
     asleep: bool,
     looked: Instant,
+    /// When it last acknowledged a write of a channel.
+    answered: Instant,
     channels: [Option<Held>; CHANNELS],
 }
 
@@ -97,6 +99,7 @@ impl Pca9685 {
             outputs_on: false,
             asleep: true,
             looked: Instant::ZERO,
+            answered: Instant::ZERO,
             channels: [None; CHANNELS],
         }
     }
@@ -160,7 +163,8 @@ impl Pca9685 {
         let place = usize::from(channel);
         self.channels[place] = Some(Held { counts, since: None });
         self.write(&frame(channel, counts), ports)?;
-        self.channels[place] = Some(Held { counts, since: Some(ports.clock.now()) });
+        self.answered = ports.clock.now();
+        self.channels[place] = Some(Held { counts, since: Some(self.answered) });
         Ok(())
     }
 
@@ -215,7 +219,8 @@ impl Pulses for Pca9685 {
         for _ in 0..RENEW_AT_ONCE {
             let now = ports.clock.now();
             let Some((channel, held)) = self.oldest() else { break };
-            if held.since.is_some_and(|since| now.since(since) < RENEW_FROM) {
+            let young = held.since.is_some_and(|since| now.since(since) < RENEW_FROM);
+            if young && now.since(self.answered) < SILENT_FOR {
                 break;
             }
             self.put(channel, held.counts, ports)?;
@@ -379,6 +384,20 @@ mod tests {
         let mut i2c = FakeI2c::new().write_read(0x41, &[0x00], &[0x11]);
         assert_eq!(write(&mut bench, &mut motors, [0.0, 0.0], &mut i2c), asleep);
         assert_eq!(write(&mut bench, &mut motors, [1.0, 0.0], &mut FakeI2c::new()), asleep);
+    }
+
+    #[test]
+    fn a_chip_that_was_silent_is_written_to_oldest_channel_first() {
+        let (mut bench, mut motors) = ready();
+        write(&mut bench, &mut motors, [0.0, 0.0], &mut FakeI2c::recording()).unwrap();
+        for (silent_ms, written) in
+            [(24, None), (1, Some(0x06)), (24, None), (1, Some(0x16)), (25, Some(0x1A))]
+        {
+            bench.wait(Span::from_millis(silent_ms));
+            let mut i2c = FakeI2c::recording();
+            write(&mut bench, &mut motors, [0.0, 0.0], &mut i2c).unwrap();
+            assert_eq!(i2c.take_written().first().map(|bytes| bytes[0]), written);
+        }
     }
 
     #[test]

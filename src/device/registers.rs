@@ -1,8 +1,10 @@
 //! What the Robot HAT's registers are believed to hold. Saves the writes that would change nothing,
 //! and makes up for it: a register that was not written for a while is written again, because a
-//! controller that reset itself says nothing about it and stands there with every pulse gone.
+//! controller that reset itself says nothing about it and stands there with every pulse gone. One that
+//! is not spoken to does not say either that its bus died: it is never left silent for long.
 
 use super::DeviceFault;
+use super::pulses::SILENT_FOR;
 use super::robot_hat::{PULSE, RobotHat};
 use crate::bus::I2c;
 use crate::time::{Clock, Instant, Span};
@@ -31,12 +33,14 @@ struct Held {
 pub struct Registers {
     hat: RobotHat,
     held: [Option<Held>; SLOTS],
+    /// When it last acknowledged a write.
+    answered: Instant,
 }
 
 impl Registers {
     /// Nothing is held yet.
     pub fn new(hat: RobotHat) -> Registers {
-        Registers { hat, held: [None; SLOTS] }
+        Registers { hat, held: [None; SLOTS], answered: Instant::ZERO }
     }
 
     /// The chip.
@@ -71,13 +75,16 @@ impl Registers {
         self.write(register, value, i2c, clock)
     }
 
-    /// Writes again what is too old, and a little of what soon will be, oldest first.
+    /// Writes again what is too old, and a little of what soon will be, oldest first; and the oldest in any case where
+    /// nothing was acknowledged for [`SILENT_FOR`].
     pub fn renew(&mut self, i2c: &mut dyn I2c, clock: &dyn Clock) -> Result<(), DeviceFault> {
         let mut early = 0;
         while let Some((register, held)) = self.oldest() {
-            let age = held.since.map_or(OLDEST, |since| clock.now().since(since));
+            let now = clock.now();
+            let age = held.since.map_or(OLDEST, |since| now.since(since));
             if age < OLDEST {
-                if age < RENEW_FROM || early == RENEW_AT_ONCE {
+                let silent = now.since(self.answered) >= SILENT_FOR;
+                if (age < RENEW_FROM && !silent) || early == RENEW_AT_ONCE {
                     break;
                 }
                 early += 1;
@@ -96,8 +103,10 @@ impl Registers {
     ) -> Result<(), DeviceFault> {
         self.doubt(register, value); // until the write has succeeded
         self.hat.write(register, value, i2c)?;
+        self.answered = clock.now();
+        let since = Some(self.answered);
         if let Some(held) = self.slot(register) {
-            *held = Some(Held { value, since: Some(clock.now()) });
+            *held = Some(Held { value, since });
         }
         Ok(())
     }
@@ -154,11 +163,32 @@ mod tests {
     }
 
     #[test]
+    fn a_controller_that_was_silent_is_written_to_oldest_register_first() {
+        let clock = SimClock::new();
+        let mut registers = registers();
+        let mut i2c = FakeI2c::recording();
+        for (nth, register) in [0x2C, 0x2D, 0x20].into_iter().enumerate() {
+            clock.sleep_until(Instant::ZERO + Span::from_millis(nth as u64));
+            registers.hold(register, 1, &mut i2c, &clock).unwrap();
+        }
+        i2c.take_written();
+        for (silent_ms, written) in
+            [(24, vec![]), (1, vec![0x2C]), (24, vec![]), (1, vec![0x2D]), (25, vec![0x20])]
+        {
+            clock.sleep_until(clock.now() + Span::from_millis(silent_ms));
+            registers.renew(&mut i2c, &clock).unwrap();
+            let registers: Vec<u8> = i2c.take_written().iter().map(|bytes| bytes[0]).collect();
+            assert_eq!(registers, written);
+        }
+    }
+
+    #[test]
     fn renewing_spreads_out_and_leaves_nothing_behind() {
         let clock = SimClock::new();
         let mut registers = registers();
         let mut i2c = FakeI2c::recording();
-        for register in 0x20..0x2B {
+        // Twice as many as the fullest board has: half of them grow old before their turn, as where others are written.
+        for register in 0x20..0x36 {
             registers.hold(register, 1, &mut i2c, &clock).unwrap();
         }
         i2c.take_written();

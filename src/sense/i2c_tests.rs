@@ -18,6 +18,7 @@ use std::sync::Mutex;
 
 mod overtaking;
 mod set_ups;
+mod steady;
 mod stills;
 
 const HAT: u8 = 0x14;

@@ -5,9 +5,9 @@ use super::promise::Promise;
 use super::{Breach, Stretch};
 use ganglion::time::{Instant, Span};
 
-/// Motors that go on as before are not written again, and a chip that is not written does not say that it is gone: it is
-/// renewed or asked within this. `wire_lost_ms` says sooner (docs/campaign.md, What it allows for now).
-const UNASKED: Span = Span::from_millis(300);
+/// A command that changes nothing is not written, and counts as taken for so long after the controller's last answer
+/// (boards/README.md, `wire_lost_ms`).
+const UNASKED: Span = Span::from_millis(25);
 
 /// What the wires show.
 #[derive(Debug)]
