@@ -113,7 +113,7 @@ impl BusCounters {
         self.longest_unled_ns.fetch_max(span.as_nanos(), Ordering::Relaxed);
     }
     /// The longest time from one word that got through to the motors (a command, a stop, a line that holds them) to the next,
-    /// while they were not known to stand.
+    /// while they were not known to stand. Motors that no line holds are known to stand only at the end of a set-up.
     pub fn longest_unled(&self) -> Span {
         Span::from_nanos(self.longest_unled_ns.load(Ordering::Relaxed))
     }

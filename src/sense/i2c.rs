@@ -335,9 +335,9 @@ impl I2cWorker {
     /// Sets the motors up; a bus without any has nothing to be asked, its devices tell.
     fn set_up(&mut self, clock: &dyn Clock) -> Result<(), BusFault> {
         count(&self.counters.set_ups);
-        let Some(motors) = &mut self.motors else { return Ok(()) };
-        let set_up = self.wire.call(clock, |ports| motors.set_up(ports));
-        motors.lead(false, clock.now(), &self.counters);
+        let (Some(motors), counters) = (&mut self.motors, self.counters.as_ref()) else { return Ok(()) };
+        let set_up = self.wire.call(clock, |ports| motors.set_up(ports, counters));
+        motors.lead(false, clock.now(), counters);
         set_up.map_err(|fault| {
             count(&self.counters.failures);
             match fault {
@@ -392,7 +392,7 @@ impl Worker for I2cWorker {
     }
 
     fn finish(&mut self, clock: &dyn Clock) -> bool {
-        let Some(motors) = &mut self.motors else { return true };
-        self.wire.call(clock, |ports| motors.finish(ports))
+        let (Some(motors), counters) = (&mut self.motors, self.counters.as_ref()) else { return true };
+        self.wire.call(clock, |ports| motors.finish(ports, counters))
     }
 }

@@ -147,8 +147,12 @@ impl Motors {
         self.led_at = (!self.stand()).then_some(at);
     }
 
-    /// Sets everything up: still. Its first act stops them, whatever they did before.
-    pub fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+    /// Sets everything up: still. Its first act stops them, whatever they did before; where a line can, they are known to
+    /// stand from then on and not only from its end.
+    pub fn set_up(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> Result<(), DeviceFault> {
+        if !self.stand() && self.hold(ports) {
+            self.lead(false, ports.clock.now(), counters);
+        }
         let set_up = self.actuators.initialise(ports);
         match set_up {
             Ok(()) => (self.motion, self.torn) = (Motion::Still, None),
@@ -258,8 +262,8 @@ impl Motors {
 
     /// The last call: still by a word, a few times, then by a line, then by setting everything up anew. Whether they are
     /// known to stand.
-    pub fn finish(&mut self, ports: &mut Ports<'_>) -> bool {
+    pub fn finish(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> bool {
         let by_word = (0..LAST_TRIES).any(|_| self.still(false, ports).is_ok());
-        by_word || self.hold(ports) || self.set_up(ports).is_ok()
+        by_word || self.hold(ports) || self.set_up(ports, counters).is_ok()
     }
 }

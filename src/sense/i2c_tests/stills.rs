@@ -303,6 +303,18 @@ fn a_bus_that_hangs_leaves_it_to_the_line_at_once() {
 }
 
 #[test]
+fn a_set_up_counts_as_no_time_without_a_word_where_a_line_holds_the_motors() {
+    for (kind, most) in [(Kind::Framed, ms(25)), (Kind::OutputEnable, ms(25))] {
+        let silent = (at(6_203), at(6_303), BusFault::Nack);
+        let mut scene = Scene::new(kind, &[silent], Instant::ZERO, 7_000, 1);
+        scene.run(7_000, &[]);
+        assert!(scene.rig.count(|c| &c.set_ups) > 1, "{kind:?}: it was reset");
+        let unled = scene.rig.counters.longest_unled();
+        assert!(unled <= most, "{kind:?}: {unled:?} from the last command to the line");
+    }
+}
+
+#[test]
 fn behind_a_torn_frame_no_word_is_said_that_would_arrive_as_another() {
     // A bus that breaks transfers off, a line that does not obey for long, and halts all the while.
     for seed in 0..60 {
@@ -341,7 +353,9 @@ fn the_end_finds_a_way_or_says_that_there_was_none() {
         let framed = chip.lock().unwrap().framed();
         let (mut motors, _) = motors::Motors::new(end, framed);
         clock.set(at(7_000));
-        let stood = motors.finish(&mut Ports { i2c: &mut i2c, gpio: &mut gpio, clock: clock.as_ref() });
+        let counters = BusCounters::new("test", []);
+        let stood =
+            motors.finish(&mut Ports { i2c: &mut i2c, gpio: &mut gpio, clock: clock.as_ref() }, &counters);
         assert_eq!(stood, stands, "{kind:?}");
         assert!(!stood || !chip.lock().unwrap().moves(), "{kind:?}: it says what is so");
     }
