@@ -71,6 +71,8 @@ pub struct RunReport {
     grid_identity_holds: bool,
     collisions: Option<u64>,
     falls: Option<u64>,
+    /// Of both, those that its sensors had in sight.
+    seen_ahead: Option<u64>,
     distance_m: Option<f64>,
     /// What the simulator knows.
     motors_still: Option<bool>,
@@ -232,6 +234,7 @@ impl RunReport {
             grid_identity_holds: ending.identity_holds,
             collisions: world.as_ref().map(|world| world.collisions()),
             falls: world.as_ref().map(|world| world.contacts.falls),
+            seen_ahead: world.as_ref().map(|world| world.contacts.head_on + world.contacts.falls_ahead),
             distance_m: world.as_ref().map(|world| world.distance_m),
             motors_still: outside.plant.as_ref().map(Plant::motors_still),
             stop_heard: match ending.rest {
@@ -322,10 +325,12 @@ impl RunReport {
     }
 
     fn say_world(&self) {
-        if let (Some(collisions), Some(falls), Some(distance)) =
-            (self.collisions, self.falls, self.distance_m)
-        {
-            say!("  world      {distance:.2} m driven, {collisions} collisions, {falls} falls (simulated)");
+        let counts = (self.collisions, self.falls, self.seen_ahead, self.distance_m);
+        if let (Some(collisions), Some(falls), Some(seen), Some(distance)) = counts {
+            say!(
+                "  world      {distance:.2} m driven, {collisions} collisions, {falls} falls, \
+                 {seen} of them in its sensors' sight (simulated)"
+            );
         }
     }
 

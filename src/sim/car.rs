@@ -6,7 +6,7 @@
 
 use super::SimPlan;
 use super::sonar::look;
-use super::world::{Obstacle, Outline, Pose, World};
+use super::world::{Obstacle, Outline, Pose, Wheel, World};
 use libm::{cos, exp, sin, tan};
 
 /// Length of one step, seconds. The fastest thing here is the servo (70 ms from end to end) and the
@@ -39,6 +39,9 @@ pub struct Contacts {
     /// Of the walls and discs: met forwards and in the sonar's sight. The rest is touched with a side, or backwards, where the
     /// car has no sensor.
     pub head_on: u64,
+    /// Of the falls: with a front wheel, forwards. The sensors that look down are right ahead of it and have seen the edge. The
+    /// rest leave the floor with a rear wheel, in a bend or backwards, where nothing looks down.
+    pub falls_ahead: u64,
 }
 
 impl Contacts {
@@ -102,9 +105,10 @@ impl Car {
         if self.in_contact {
             self.in_contact = world.touched(&self.outline.inflated(APART_M), &next).is_some();
         }
-        if world.wheel_over_cliff(&self.outline, &next) {
+        if let Some(wheel) = world.wheel_over_cliff(&self.outline, &next) {
             self.fallen = true;
             self.contacts.falls += 1;
+            self.contacts.falls_ahead += u64::from(self.speed > 0.0 && wheel == Wheel::Front);
         }
     }
 
@@ -244,7 +248,7 @@ mod tests {
         let world = World::new(&plan, 1);
         let mut car = Car::new(&plan, &world);
         steps(&mut car, 20_000, 1.0, 0.0, &world);
-        assert_eq!(car.contacts(), Contacts { walls: 1, discs: 0, falls: 0, head_on: 1 });
+        assert_eq!(car.contacts(), Contacts { walls: 1, head_on: 1, ..Contacts::default() });
         let there = car.distance();
         steps(&mut car, 1000, 1.0, 0.0, &world);
         assert!(car.distance() - there < 0.001, "it does not get through");
@@ -268,10 +272,12 @@ mod tests {
         assert!(car.has_fallen());
         let pose = car.pose();
         steps(&mut car, 1000, -1.0, 0.0, &world);
-        assert_eq!(
-            (car.pose(), car.contacts()),
-            (pose, Contacts { walls: 0, discs: 0, falls: 1, head_on: 0 })
-        );
+        let fallen = Contacts { falls: 1, falls_ahead: 1, ..Contacts::default() };
+        assert_eq!((car.pose(), car.contacts()), (pose, fallen));
+        // The same way backwards: nothing looks down there.
+        let mut car = Car::new(&plan, &world);
+        steps(&mut car, 20_000, -1.0, 0.0, &world);
+        assert_eq!(car.contacts(), Contacts { falls: 1, ..Contacts::default() });
     }
 
     proptest! {

@@ -48,7 +48,7 @@ impl Report {
         self.contacts.all()
     }
     /// Everything but the time as bits, for a digest.
-    pub fn bits(&self) -> [u64; 15] {
+    pub fn bits(&self) -> [u64; 16] {
         let Report { pose, contacts, .. } = self;
         [
             pose.x.to_bits(),
@@ -60,6 +60,7 @@ impl Report {
             contacts.discs,
             contacts.falls,
             contacts.head_on,
+            contacts.falls_ahead,
             self.distance_m.to_bits(),
             self.battery_v.to_bits(),
             self.mcu_resets,

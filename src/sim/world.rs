@@ -81,6 +81,7 @@ impl Outline {
         let (front, back) = (self.front(), self.back());
         pose.points([[front, half], [front, -half], [back, half], [back, -half]])
     }
+    /// Rear, rear, front, front.
     fn wheels(&self, pose: &Pose) -> [[f64; 2]; 4] {
         let half = self.track / 2.0;
         pose.points([[0.0, half], [0.0, -half], [self.wheelbase, half], [self.wheelbase, -half]])
@@ -89,6 +90,15 @@ impl Outline {
     pub fn inflated(&self, margin: f64) -> Outline {
         Outline { length: self.length + 2.0 * margin, width: self.width + 2.0 * margin, ..*self }
     }
+}
+
+/// Which of its wheels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wheel {
+    /// On the front axle.
+    Front,
+    /// On the rear axle.
+    Rear,
 }
 
 /// A round thing that stands in the room.
@@ -199,9 +209,14 @@ impl World {
         self.discs.iter().any(hit).then_some(Obstacle::Disc)
     }
 
-    /// Whether any wheel of this outline at `pose` has no floor under it.
-    pub fn wheel_over_cliff(&self, outline: &Outline, pose: &Pose) -> bool {
-        !self.cliffs.is_empty() && outline.wheels(pose).into_iter().any(|wheel| self.is_cliff(wheel))
+    /// A wheel of this outline at `pose` that has no floor under it, one in front if there is one.
+    pub fn wheel_over_cliff(&self, outline: &Outline, pose: &Pose) -> Option<Wheel> {
+        if self.cliffs.is_empty() {
+            return None;
+        }
+        let [rear @ .., left, right] = outline.wheels(pose);
+        let any = |wheels: &[[f64; 2]]| wheels.iter().any(|wheel| self.is_cliff(*wheel));
+        if any(&[left, right]) { Some(Wheel::Front) } else { any(&rear).then_some(Wheel::Rear) }
     }
 
     fn is_cliff(&self, [x, y]: [f64; 2]) -> bool {
@@ -382,7 +397,7 @@ mod tests {
             let world = World::new(&plan(), seed);
             assert_eq!(world.discs().len(), 5, "seed {seed}");
             assert_eq!(world.touched(&outline.inflated(0.2), &world.start()), None, "seed {seed}");
-            assert!(!world.wheel_over_cliff(&outline, &world.start()), "seed {seed}");
+            assert_eq!(world.wheel_over_cliff(&outline, &world.start()), None, "seed {seed}");
             for (nth, disc) in world.discs().iter().enumerate() {
                 assert!(world.cliff_distance(disc.at) > disc.radius);
                 for other in &world.discs()[..nth] {

@@ -3,7 +3,7 @@
 use super::bench::Bench;
 use super::far::Echo;
 use super::limits::{Limit, bus_time};
-use super::process::Process;
+use super::process::{Process, run};
 use super::rows::End;
 use super::scene::{self, Scene};
 use super::trouble::Trouble;
@@ -44,7 +44,10 @@ pub fn trouble(place: &mut Place<'_>, trouble: Trouble, ms: u64, end: End) -> io
     let begun = trouble.begin(bench, &mut scene)?;
     let over = begun + Span::from_millis(ms);
     let limit = match end {
-        End::StandsThenDrives(limit, _) | End::BacksOff(limit, _) | End::Stands(limit, _) => Some(limit),
+        End::StandsThenDrives(limit, _)
+        | End::Disarms(limit, _)
+        | End::BacksOff(limit, _)
+        | End::Stands(limit, _) => Some(limit),
         End::RidesOut(_) | End::Recovers => None,
     };
     let backs_off = matches!(end, End::BacksOff(..));
@@ -67,7 +70,7 @@ pub fn trouble(place: &mut Place<'_>, trouble: Trouble, ms: u64, end: End) -> io
         recovers(bench, begun, ended, &mut outcome)?; // by itself: what has not ended by then is not undone for it
     }
     trouble.end(bench, &mut scene, place.board)?;
-    afterwards(bench, end, ended, &mut outcome);
+    afterwards(bench, end, ended, &mut outcome)?;
     let report = scene.end(bench, &mut outcome)?;
     causes(end, &report, &mut outcome);
     led(bench, trouble, &report, &mut outcome);
@@ -156,8 +159,9 @@ fn after_age(bench: &Bench, limit: Limit, cause: Instant, stood: Instant, outcom
     });
 }
 
-fn afterwards(bench: &Bench, end: End, ended: Instant, outcome: &mut Outcome) {
+fn afterwards(bench: &Bench, end: End, ended: Instant, outcome: &mut Outcome) -> io::Result<()> {
     match end {
+        End::Disarms(..) => return armed_again(bench, ended, outcome),
         End::Stands(..) => {
             bench.wait(STAYS);
             let moved = bench.seen(|record| record.moved_between(ended, bench.now()));
@@ -179,6 +183,19 @@ fn afterwards(bench: &Bench, end: End, ended: Instant, outcome: &mut Outcome) {
             }
         }
     }
+    Ok(())
+}
+
+/// It stands although whatever held it has long been over, and drives when it is armed.
+fn armed_again(bench: &Bench, ended: Instant, outcome: &mut Outcome) -> io::Result<()> {
+    bench.wait_until(ended + BACK);
+    let moved = bench.seen(|record| record.moved_between(ended, bench.now()));
+    outcome.demand(moved.is_none(), || "it drives again, and nobody has armed it".into());
+    let (code, said) = run("ganglion", &["arm", "--wait", "10s"])?;
+    outcome.demand(code == Some(0), || format!("it cannot be armed: {}", scene::tail(&said)));
+    let drives = bench.until(bench.now() + BACK, |record| record.is_moving().then_some(()));
+    outcome.demand(drives.is_some(), || "it is armed and does not drive again".into());
+    Ok(())
 }
 
 /// A motor gets a pulse by a frame that arrived after the last transfer that failed.
@@ -207,17 +224,17 @@ fn recovers(bench: &mut Bench, begun: Instant, ended: Instant, outcome: &mut Out
     Ok(())
 }
 
-/// Causes that every run begins with: no command has been confirmed, and no heartbeat answered, before the first.
-const AT_START: [&str; 2] = ["bus-lost", "guard-lost"];
-
 /// The causes that the runtime reported, against those that the row wants.
 fn causes(end: End, report: &Value, outcome: &mut Outcome) {
     let times = |name: &str| report["reflexes"][name].as_u64().unwrap_or(0);
-    let tripped = |name: &&&str| times(name) > u64::from(AT_START.contains(*name));
+    let tripped = |name: &&&str| times(name) > 0;
     let said = || report["reflexes"].to_string();
     match end {
         End::StandsThenDrives(_, []) | End::BacksOff(_, []) | End::Stands(_, []) | End::Recovers => {}
-        End::StandsThenDrives(_, causes) | End::BacksOff(_, causes) | End::Stands(_, causes) => {
+        End::StandsThenDrives(_, causes)
+        | End::Disarms(_, causes)
+        | End::BacksOff(_, causes)
+        | End::Stands(_, causes) => {
             let named: Vec<&str> = causes.iter().filter(tripped).copied().collect();
             outcome.note(format!("said: {}", named.join(", ")));
             outcome.demand(!named.is_empty(), || format!("none of {causes:?} is reported, but {}", said()));

@@ -17,6 +17,8 @@ const TIMES: usize = 200;
 const ATTEMPTS: usize = 4 * TIMES;
 /// Phases are spread over this: a multiple of every fast period of the board.
 const PHASES: Span = Span::from_millis(60);
+/// A robot with which no loop could be closed for so long stands for good.
+const STANDS: Span = Span::from_millis(15_000);
 /// Golden ratio, in 1/1000: phases that follow it are spread evenly however many there are.
 const GOLDEN: u64 = 618;
 /// The lean of the sample that must stop the car.
@@ -29,6 +31,10 @@ const RUNNING: Span = Span::from_millis(15);
 const LEAD: Span = Span::from_millis(12);
 /// The load works for this long before the edge: all of its processes have had their turns.
 const LOADED: Span = Span::from_millis(10);
+/// A robot that is held for five seconds and let go of for moments only is disarmed (`disarm_after_ms`): every now and
+/// then it is left alone for longer than the 200 ms that this board calls settled.
+const ALONE: Span = Span::from_millis(250);
+const ALONE_EVERY: Span = Span::from_millis(3_000);
 /// What is kept pressed, and then let go of.
 const PRESSED: Span = Span::from_millis(8);
 /// A stop that began so shortly before its edge is under way: the sample was read by an ordinary poll, which takes half
@@ -47,10 +53,15 @@ pub fn close(place: &mut Place<'_>, name: &str, closed: Loop, baseline: &Baselin
     bench.wait(Span::from_millis(200));
     load.as_ref().map_or(Ok(()), |load| load.work(false))?;
     let (mut begins, mut ends, mut stills) = (Vec::new(), Vec::new(), Vec::new());
-    let mut attempts = 0;
-    while begins.len() < TIMES && attempts < ATTEMPTS {
+    let (mut attempts, mut closed_at, mut alone_at) = (0, bench.now(), bench.now());
+    while begins.len() < TIMES && attempts < ATTEMPTS && bench.now().since(closed_at) < STANDS {
         attempts += 1;
+        if bench.now().since(alone_at) > ALONE_EVERY {
+            bench.wait(ALONE);
+            alone_at = bench.now();
+        }
         if let Some([begin, end, still]) = once(bench, closed.from, attempts as u64, load.as_ref())? {
+            closed_at = bench.now();
             begins.push(begin);
             ends.push(end);
             stills.push(still);

@@ -48,6 +48,9 @@ pub enum End {
     /// No motor drives the car forward from the limit on, as long as it lasts, for one of these causes; backing off is
     /// allowed, and wanted. Afterwards it drives again.
     BacksOff(Limit, &'static [&'static str]),
+    /// The motors stand within the limit, for as long as it lasts, which is long enough to disarm: they go on standing when it
+    /// is over, until the robot is armed; then it drives again.
+    Disarms(Limit, &'static [&'static str]),
     /// The motors stand within the limit, and go on standing when it is over.
     Stands(Limit, &'static [&'static str]),
     /// It is no reason to stop: none of these causes is reported, though the wires show that it happened.
@@ -118,6 +121,10 @@ const fn row(name: &'static str, shows: &'static str, course: Course, fails_if: 
 
 const fn back(trouble: Trouble, ms: u64, limit: Limit, causes: &'static [&'static str]) -> Course {
     Course::Trouble(trouble, ms, End::StandsThenDrives(limit, causes))
+}
+
+const fn disarms(trouble: Trouble, limit: Limit, causes: &'static [&'static str]) -> Course {
+    Course::Trouble(trouble, 6000, End::Disarms(limit, causes))
 }
 
 const fn rides(trouble: Trouble) -> Course {
@@ -218,7 +225,7 @@ pub const ROWS: &[Row] = &[
     row(
         "mcu-stuck",
         "a bus that hangs for good ends in motors without pulses",
-        back(Trouble::Transfers(MCU, Fault::Stuck, 0), 3000, Limit::Period, BUS),
+        disarms(Trouble::Transfers(MCU, Fault::Stuck, 0), Limit::Period, BUS),
         NO_RESET,
     ),
     row(
@@ -352,13 +359,13 @@ pub const ROWS: &[Row] = &[
     row(
         "bus-stuck",
         "every transfer hangs",
-        back(Trouble::Bus(Fault::Stuck, 0), 3000, Limit::Period, BUS),
+        disarms(Trouble::Bus(Fault::Stuck, 0), Limit::Period, BUS),
         NO_RESET,
     ),
     row(
         "bus-wedged",
         "an adapter that only its driver can free",
-        back(Trouble::Bus(Fault::Rebind, 0), 4000, Limit::Period, BUS),
+        disarms(Trouble::Bus(Fault::Rebind, 0), Limit::Period, BUS),
         NO_RESET,
     ),
     // ---- lines
@@ -543,6 +550,9 @@ impl End {
             End::StandsThenDrives(limit, _) => format!("still within {}, then drives again", limit.words()),
             End::BacksOff(limit, _) => {
                 format!("no way ahead within {}, then drives again", limit.words())
+            }
+            End::Disarms(limit, _) => {
+                format!("still within {}, stands until armed, then drives again", limit.words())
             }
             End::Stands(limit, _) => format!("still within {}, and stays so", limit.words()),
             End::RidesOut(_) => "drives on, no reflex".into(),
