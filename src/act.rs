@@ -281,21 +281,12 @@ fn standing(mode: Mode) -> Source {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{PERIOD, at, ms, safety, servo, wheel};
+    use crate::fixture::{FREE, PERIOD, at, ms, safety, servo, wheel};
     use crate::mode::ArmRefusal;
-    use crate::reflex::{Cause, Restraint};
+    use crate::reflex::Cause;
 
     fn verdict(limits: Limits) -> Verdict {
-        Verdict {
-            worst: None,
-            restraint: Restraint::Free,
-            limits,
-            active: 0,
-            tripped: 0,
-            cleared: 0,
-            latched: 0,
-            senses_good: true,
-        }
+        Verdict { limits, ..FREE }
     }
 
     fn response(motors: &[f32]) -> Response {
@@ -381,6 +372,20 @@ mod tests {
             close(&command, [drive, 0.0]);
             assert!(drive.abs() > 0.0 || command.motors[0].to_bits() << 1 == 0, "exactly zero");
         }
+    }
+
+    #[test]
+    fn reversal_passes_zero_also_the_other_way() {
+        let mut car = Car::going([-0.3, 0.0]);
+        for drive in [-0.1, 0.0, 0.2, 0.4, 0.5, 0.5] {
+            close(&car.free([0.5, 0.0]), [drive, 0.0]);
+        }
+    }
+
+    #[test]
+    fn the_slightest_wish_that_is_no_stillness_is_obeyed() {
+        close(&Car::going([0.0, 0.0]).free([STANDING, 0.0]), [STANDING, 0.0]);
+        close(&Car::going([0.0, 0.0]).free([0.99 * STANDING, 0.0]), [0.0, 0.0]);
     }
 
     #[test]
@@ -521,6 +526,34 @@ mod tests {
         }
         assert!(longest <= 20);
         assert!(backwards <= 1_000 / 2 + 20, "at most half of the time in the long run: {backwards}");
+    }
+
+    #[test]
+    fn turning_on_the_spot_is_not_backwards() {
+        let mut turning = Arbiter::new(&[wheel(), wheel()], safety(), PERIOD);
+        let mut slot = |wish: [f32; 2], now| {
+            let response = response(&wish);
+            let armed = Mode::Armed { since: at(0) };
+            turning.decide(armed, &FREE, Some((&response, at(now))), at(now), at(now))
+        };
+        // Backwards until it is refused, and while it is: a turn on the spot goes nowhere.
+        for now in 1..=30 {
+            slot([-0.2, -0.2], 10 * now);
+        }
+        assert_eq!(slot([-0.2, -0.2], 310).source, Source::Reflex);
+        for now in 32..=40 {
+            let command = slot([0.5, -0.5], 10 * now);
+            assert_eq!(command.source, Source::Field);
+            assert!(command.motors[1] < 0.0 || now < 33, "it is on its way within a slot");
+        }
+    }
+
+    #[test]
+    fn who_may_only_steer_steers_and_who_may_not_steer_may_still_drive() {
+        let steer = Limits { steer: true, ..Limits::STILL };
+        close(&Car::going([0.9, 0.0]).slot(steer, [0.9, 1.0], Span::ZERO), [0.0, 0.1]);
+        let drive = Limits { steer: false, ..Limits::FREE };
+        close(&Car::going([0.9, 0.0]).slot(drive, [0.9, 1.0], Span::ZERO), [0.9, 0.0]);
     }
 
     #[test]

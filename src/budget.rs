@@ -417,6 +417,41 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_exactly_the_target_is_in_time() {
+        let mut budget = Budget::new(plan());
+        assert_eq!(budget.record(Rung::BEST, ms(10), at(50)), Rung::BEST);
+        assert_eq!(budget.overdue(ms(10), at(60)), Rung::BEST);
+        // And a rung that is thought to take exactly that is one to step down to.
+        let mut budget = Budget::new(plan());
+        budget.cost = [Some(20e6), Some(10e6), Some(5e6), None, None, None];
+        assert_eq!(budget.record(Rung::BEST, ms(20), at(50)), rung(1));
+    }
+
+    #[test]
+    fn better_rungs_are_forgiven_over_dwells_and_longer_after_each_failure() {
+        for (dwell, failures) in [(ms(500), 0), (ms(3_000), 0), (ms(500), 3)] {
+            let mut budget = Budget::new(BudgetPlan { dwell, ..plan() });
+            budget.rung = rung(1);
+            (budget.failures, budget.now) = (failures, Some(at(0)));
+            budget.cost[..2].copy_from_slice(&[Some(20e6), Some(4e6)]);
+            let whole = dwell.as_secs_f64() * RETRY_DWELLS * f64::from(1 << failures);
+            budget.soften(Span::from_secs_f64(whole / 4.0));
+            let cost = budget.cost[0].unwrap();
+            assert!((cost - 16e6).abs() < 1e3, "a quarter of the way after a quarter of the time: {cost}");
+        }
+    }
+
+    #[test]
+    fn a_step_up_that_held_for_a_dwell_counts_against_a_failure_and_not_sooner() {
+        let mut budget = Budget::new(plan());
+        (budget.failures, budget.stepped_up_at) = (2, Some(at(0)));
+        budget.record(Rung::BEST, ms(5), at(999));
+        assert_eq!((budget.failures, budget.stepped_up_at), (2, Some(at(0))));
+        budget.record(Rung::BEST, ms(5), at(1_000));
+        assert_eq!((budget.failures, budget.stepped_up_at), (1, None));
+    }
+
+    #[test]
     fn what_is_still_running_is_no_sign_of_speed() {
         let mut machine = Machine::new(plan());
         machine.run(10, 1.0);

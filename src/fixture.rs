@@ -4,7 +4,7 @@ use crate::board::plan::{MotorPlan, SafetyPlan, SensorPlan};
 use crate::bus::{BusFault, Line};
 use crate::device::{MotorKind, SensorKind};
 use crate::frame::Fault;
-use crate::reflex::Signals;
+use crate::reflex::{Limits, Restraint, Signals, Verdict};
 use crate::time::{Instant, Span};
 
 /// A control period of 10 ms.
@@ -32,6 +32,18 @@ pub const WELL: Signals = Signals {
     skipped_slots: 0,
     guard_lost: false,
     slept: None,
+};
+
+/// No reason to stop.
+pub const FREE: Verdict = Verdict {
+    worst: None,
+    restraint: Restraint::Free,
+    limits: Limits::FREE,
+    active: 0,
+    tripped: 0,
+    cleared: 0,
+    latched: 0,
+    senses_good: true,
 };
 
 /// Results are fresh for 100 ms and fade over another 100 ms.

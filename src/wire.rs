@@ -73,3 +73,60 @@ impl WireLink {
         self.replaced
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{at, ms};
+    use crate::rt::slot::{Reader, slot};
+    use rtrb::{Producer, RingBuffer};
+
+    /// The tick's end, and the bus thread's.
+    fn link() -> (WireLink, Reader<Command>, Producer<OnWire>, Arc<Bell>) {
+        let (commands, taken) = slot(Command::still(2));
+        let (confirm, receipts) = RingBuffer::new(4 * WIRES);
+        let bell: Arc<Bell> = Arc::default();
+        (WireLink::new(commands, receipts, bell.clone()), taken, confirm, bell)
+    }
+
+    fn receipt(seq: u64, ms: u64, complete: bool) -> OnWire {
+        OnWire { seq, slot: at(ms), at: at(ms), complete }
+    }
+
+    #[test]
+    fn commands_are_numbered_from_one_and_the_newest_wins() {
+        let (mut link, mut taken, _confirm, _bell) = link();
+        let mut command = Command::still(2);
+        for (seq, replaced) in [(1, 0), (2, 1), (3, 2)] {
+            link.hand_over(&mut command);
+            assert_eq!((command.seq, link.replaced()), (seq, replaced));
+        }
+        assert_eq!(taken.take().map(|command| command.seq), Some(3));
+        link.hand_over(&mut command);
+        assert_eq!((command.seq, link.replaced()), (4, 2));
+    }
+
+    #[test]
+    fn a_command_that_not_every_motor_took_confirms_nothing() {
+        let (mut link, _taken, mut confirm, _bell) = link();
+        assert_eq!((link.unconfirmed_for(at(9)), link.confirmed(), link.is_prompt(at(9))), (None, 0, false));
+        confirm.push(receipt(1, 10, true)).unwrap();
+        confirm.push(receipt(2, 20, false)).unwrap();
+        let seen: Vec<u64> = link.receipts().iter().map(|receipt| receipt.seq).collect();
+        assert_eq!(seen, [1, 2], "the trace gets both");
+        assert_eq!((link.unconfirmed_for(at(30)), link.confirmed()), (Some(ms(20)), 1));
+        confirm.push(receipt(3, 30, true)).unwrap();
+        link.receipts();
+        assert_eq!((link.unconfirmed_for(at(30)), link.confirmed()), (Some(Span::ZERO), 2));
+        assert_eq!([55, 56].map(|now| link.is_prompt(at(now))), [true, false], "25 ms");
+    }
+
+    #[test]
+    fn receipts_beyond_a_record_wait_for_the_next() {
+        let (mut link, _taken, mut confirm, _bell) = link();
+        for seq in 0..=WIRES as u64 {
+            confirm.push(receipt(seq, seq, true)).unwrap();
+        }
+        assert_eq!([link.receipts().len(), link.receipts().len(), link.receipts().len()], [WIRES, 1, 0]);
+    }
+}

@@ -113,6 +113,20 @@ fn frozen_is_refused_only_where_the_board_says_so_and_counts_from_when_it_was_ne
 }
 
 #[test]
+fn a_first_value_of_nought_is_new_like_any_other() {
+    let mut desk = Desk::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
+    for stamp in [500, 510, 520] {
+        desk.read(Ok(0.0), stamp);
+    }
+    assert_eq!(desk.frame.samples[0].health, Health::Bad(Fault::Frozen));
+    assert_eq!(
+        desk.frame.samples[0].stamp,
+        at(500),
+        "it was new when it was read first, not when the robot began"
+    );
+}
+
+#[test]
 fn faults_between_do_not_hide_a_frozen_sensor() {
     let mut desk = Desk::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
     for step in 0..3 {
@@ -232,6 +246,35 @@ fn the_least_has_limits_of_its_own_beside_its_members() {
     assert!(close(least.worst, member.worst) && close(member.worst, 0.95), "as bad as its member");
     assert!(close(quick.worst, 0.8), "and as its own ageing");
     assert_eq!((desk.counters(1).stale, desk.counters(0).stale), (1, 0));
+}
+
+#[test]
+fn the_least_is_stale_after_its_age_limit_counts_that_once_and_says_the_first_fault() {
+    let least = SensorPlan { kind: least(&[0, 1]), max_age: ms(50), ..range() };
+    let mut desk = Desk::new(&[range(), range(), least]);
+    let read = |desk: &mut Desk, channel, value, stamp| {
+        let reading = Reading { channel, value, stamp: at(stamp) };
+        desk.admission.admit(&mut desk.frame, &reading, at(stamp));
+    };
+    read(&mut desk, 0, Ok(1.0), 0);
+    read(&mut desk, 1, Ok(1.0), 0);
+    for (now, health, stale) in
+        [(0, Health::Good, 0), (50, Health::Good, 0), (51, Health::Stale, 1), (60, Health::Stale, 1)]
+    {
+        desk.age(now);
+        assert_eq!((desk.frame.samples[2].health, desk.counters(2).stale), (health, stale), "at {now} ms");
+    }
+    read(&mut desk, 0, Err(Fault::Timeout), 70);
+    read(&mut desk, 1, Err(Fault::DeadBytes), 70);
+    desk.age(70);
+    assert_eq!(desk.frame.samples[2].health, Health::Bad(Fault::Timeout));
+}
+
+#[test]
+fn a_motor_beyond_those_of_a_command_stands() {
+    let echo = SensorPlan { kind: SensorKind::MotorEcho { motor: crate::command::MAX_MOTORS }, ..range() };
+    let mut desk = Desk::new(&[echo]);
+    assert_eq!(desk.age(10).value.to_bits(), 0);
 }
 
 #[test]

@@ -105,20 +105,11 @@ impl Stillness {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{at, ms};
-    use crate::reflex::{Limits, Restraint};
+    use crate::fixture::{FREE, at, ms};
+    use crate::reflex::Limits;
 
     fn verdict(limits: Limits, active: u16) -> Verdict {
-        Verdict {
-            worst: None,
-            restraint: Restraint::Free,
-            limits,
-            active,
-            tripped: 0,
-            cleared: 0,
-            latched: 0,
-            senses_good: true,
-        }
+        Verdict { limits, active, ..FREE }
     }
 
     #[test]

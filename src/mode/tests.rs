@@ -1,7 +1,7 @@
 //! Every state meets every event; what disarms, and what keeps a robot from arming.
 
 use super::*;
-use crate::fixture::{WELL, at, ms, safety};
+use crate::fixture::{FREE, WELL, at, ms, safety};
 use crate::reflex::{Limits, Restraint};
 
 const NOTHING: Asked = Asked { stop: false, disarm: false, arm: false };
@@ -11,16 +11,7 @@ const STOP: Asked = Asked { stop: true, ..NOTHING };
 
 /// A verdict of the causes in `active`, all as tight as `restraint`.
 fn verdict(active: u16, restraint: Restraint) -> Verdict {
-    Verdict {
-        worst: Cause::worst_of(active),
-        restraint,
-        limits: restraint.limits(),
-        active,
-        tripped: 0,
-        cleared: 0,
-        latched: 0,
-        senses_good: true,
-    }
+    Verdict { worst: Cause::worst_of(active), restraint, limits: restraint.limits(), active, ..FREE }
 }
 
 fn well() -> Verdict {
@@ -280,4 +271,21 @@ fn codes_are_fixed_and_limits_of_a_still_robot_are_still() {
     let codes: Vec<_> = states().iter().map(|modes| modes.mode().code()).collect();
     assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6]);
     assert_eq!(tipped().limits, Limits::STILL);
+}
+
+#[test]
+fn names_and_bits_say_what_they_stand_for() {
+    let names: Vec<&str> = states().iter().map(|modes| modes.mode().name()).collect();
+    let mut sorted = names.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted, ["armed", "boot", "degraded", "disarmed", "latched", "self-test", "stopped"]);
+    for (modes, name) in states().iter().zip(names) {
+        assert_eq!(Mode::name_of(modes.mode().code()), name);
+    }
+    let [senses, guard] = [ArmRefusal::SENSES, ArmRefusal::GUARD];
+    let both = senses.or(guard);
+    assert_eq!((both.and(guard), both.and(ArmRefusal::WIRE)), (guard, ArmRefusal::NONE));
+    assert_eq!(ArmRefusal::from_bits(both.bits()), both);
+    assert_eq!(ArmRefusal::from_bits(0xFF).reasons().count(), 6);
+    assert_eq!(ArmRefusal::from_bits(0xFF).bits(), 0x3F, "bits without a meaning are left out");
 }

@@ -45,7 +45,7 @@ fn each_finding_has_its_cause_its_restraint_and_its_end() {
     let bad = |fault, stamp| Sample { health: Health::Bad(fault), ..good(3.0, stamp) };
     let old = at(799); // one millisecond over the range finder's 200
     type Case = (&'static str, Sample, Signals, Option<Cause>, Restraint);
-    let cases: [Case; 17] = [
+    let cases: [Case; 18] = [
         ("well", well, WELL, None, Restraint::Free),
         ("stale", Sample { health: Health::Stale, ..well }, WELL, Some(Cause::SensorLost), Restraint::Still),
         ("never", Sample::NEVER, WELL, Some(Cause::SensorLost), Restraint::Still),
@@ -78,6 +78,13 @@ fn each_finding_has_its_cause_its_restraint_and_its_end() {
             Signals { wire_age: Some(ms(51)), ..WELL },
             Some(Cause::BusLost),
             Restraint::Still,
+        ),
+        (
+            "wire silent for as long as it may be",
+            well,
+            Signals { wire_age: Some(ms(50)), ..WELL },
+            None,
+            Restraint::Free,
         ),
         ("no wire", well, Signals { wire_age: None, ..WELL }, Some(Cause::BusLost), Restraint::Still),
         ("late loop", well, Signals { skipped_slots: 3, ..WELL }, Some(Cause::LoopLate), Restraint::Still),
