@@ -312,3 +312,6 @@ impl Worker for FieldWorker {
         true
     }
 }
+
+#[cfg(test)]
+mod tests;

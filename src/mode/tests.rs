@@ -289,3 +289,25 @@ fn names_and_bits_say_what_they_stand_for() {
     assert_eq!(ArmRefusal::from_bits(0xFF).reasons().count(), 6);
     assert_eq!(ArmRefusal::from_bits(0xFF).bits(), 0x3F, "bits without a meaning are left out");
 }
+
+#[test]
+fn only_who_drove_or_was_free_to_is_willing_when_it_is_stopped() {
+    let willing = states().map(|modes| modes.is_willing());
+    assert_eq!(
+        willing,
+        [false, false, false, true, true, false, true],
+        "boot to stopped, on a board that does not arm"
+    );
+    let auto = Modes::new(SafetyPlan { auto_arm: true, ..safety() });
+    assert!(auto.is_willing(), "before its first slot");
+    let stopped = |verdict: Verdict, asked| {
+        let mut armed = states()[3].clone();
+        armed.advance(&verdict, &WELL, asked, at(1_010));
+        assert_eq!(armed.mode(), Mode::Stopped);
+        armed.advance(&well(), &WELL, NOTHING, at(1_020));
+        armed.is_willing()
+    };
+    assert!(stopped(well(), STOP));
+    assert!(!stopped(tipped(), STOP), "what latches in that very slot");
+    assert!(!stopped(well(), Asked { disarm: true, ..STOP }), "or is disarmed in it");
+}

@@ -290,6 +290,27 @@ mod tests {
     }
 
     #[test]
+    fn a_measure_that_fails_costs_the_next_pause() {
+        use Rung::{Clear, RailOff, RailOn, Rebind, Reset};
+        let taken = climb_to_death(&mut full(), Instant::ZERO, |_| false);
+        let expected = [
+            (Reset, 0),
+            (Reset, 0),
+            (Clear, 50),
+            (Reset, 150),
+            (Rebind, 350),
+            (Reset, 750),
+            (RailOff, 1550),
+            (RailOn, 3150),
+            (Reset, 5150),
+        ];
+        assert_eq!(taken[..expected.len()], expected);
+        let names: Vec<&str> = expected.iter().map(|(rung, _)| rung.name()).collect();
+        assert!(names.iter().all(|name| !name.is_empty()));
+        assert_eq!(Rung::Reset.name(), "reset");
+    }
+
+    #[test]
     fn rungs_that_the_board_does_not_permit_are_left_out() {
         let rungs: Vec<Rung> =
             climb_to_death(&mut bare(), Instant::ZERO, |_| false).into_iter().map(|(rung, _)| rung).collect();

@@ -1,0 +1,122 @@
+//! An engine that panics on cue: how often it is built again, and after what pauses; what a cycle takes in virtual time.
+
+use super::*;
+use crate::field::readout::Origin;
+use crate::field::shape::{EngineKind, READOUT_COLUMNS};
+use crate::field::{RUNGS, Readout};
+use crate::fixture::{at, ms};
+use crate::learn::sample::board as small_board;
+use crate::rt::slot::slot;
+use crate::sim::Fault;
+use crate::time::SimClock;
+
+const TARGET: Span = Span::from_millis(10);
+
+/// A worker on the processor in virtual time.
+struct Rig {
+    worker: FieldWorker,
+    orders: Writer<Order>,
+    outcomes: Reader<Outcome>,
+    clock: SimClock,
+}
+
+impl Rig {
+    /// `target`: the budget's.
+    fn new(faults: &[&str], target: Span) -> Rig {
+        let mut board = small_board(8);
+        (board.field.engine, board.field.cpus) = (EngineKind::Cpu, vec![3]);
+        let weights = vec![0.01; 2 * READOUT_COLUMNS];
+        let readout = Readout::new(&board, weights, Origin::Table).expect("two rows");
+        let brain = Brain::new(&board, Some(&readout), None, None).expect("it can be built");
+        let (orders, taken) = slot(Order::EMPTY);
+        let (put, outcomes) = slot(Outcome::EMPTY);
+        let faults: Vec<Fault> = faults.iter().map(|text| Fault::parse(text).unwrap()).collect();
+        let faults = FieldFaults::new(&faults, Instant::ZERO);
+        let worker = FieldWorker::new(brain, taken, put, faults, Some(target));
+        Rig { worker, orders, outcomes, clock: SimClock::new() }
+    }
+
+    fn order(&mut self, rung: Rung, now: Instant) -> Outcome {
+        self.clock.set(now);
+        let stimulus = Stimulus { rung, ..Order::EMPTY.stimulus };
+        self.orders.put(Order { stimulus, slot: now });
+        let again = self.worker.step(&self.clock);
+        assert_eq!(again, Instant::NEVER, "there is nothing to do between two cycles");
+        self.worker.publish(&self.clock);
+        self.outcomes.take().expect("each order is answered")
+    }
+
+    /// An order every 100 ms up to `until`: when the state changed, and to what.
+    fn changes(&mut self, from: u64, until: u64) -> Vec<(u64, EngineState)> {
+        let mut changes = Vec::new();
+        for now in (from..until).step_by(100) {
+            let outcome = self.order(Rung::WORST, at(now));
+            let state = outcome.state;
+            assert_eq!(outcome.response.is_some(), state == EngineState::Running, "at {now} ms");
+            if changes.last().is_none_or(|(_, last)| *last != state) {
+                changes.push((now, state));
+            }
+        }
+        changes
+    }
+}
+
+fn rebuilding(attempt: u32) -> EngineState {
+    EngineState::Rebuilding { attempt }
+}
+
+#[test]
+fn an_engine_that_panics_is_built_again_three_times_with_doubling_pauses() {
+    let mut rig = Rig::new(&["field-panic@1+60"], Span::ZERO);
+    let changes = rig.changes(0, 20_000);
+    let expected = [
+        (0, EngineState::Running),
+        (1_000, rebuilding(1)),
+        (1_500, rebuilding(2)),
+        (2_500, rebuilding(3)),
+        (4_500, EngineState::Retired),
+    ];
+    assert_eq!(changes, expected);
+}
+
+#[test]
+fn an_engine_that_was_built_again_computes_and_a_minute_without_a_failure_earns_its_rebuilds_back() {
+    // The third panic is a minute after the second, the fourth later than that after the third.
+    let panics =
+        ["field-panic@1+0.05", "field-panic@3+0.05", "field-panic@63+0.05", "field-panic@123.1+0.05"];
+    let mut rig = Rig::new(&panics, Span::ZERO);
+    let changes = rig.changes(0, 125_000);
+    let expected = [
+        (0, EngineState::Running),
+        (1_000, rebuilding(1)),
+        (1_500, EngineState::Running),
+        (3_000, rebuilding(2)),
+        (4_000, EngineState::Running),
+        (63_000, rebuilding(3)),
+        (65_000, EngineState::Running),
+        (123_100, rebuilding(1)),
+        (123_600, EngineState::Running),
+    ];
+    assert_eq!(changes, expected);
+}
+
+#[test]
+fn a_cycle_takes_its_rungs_share_of_the_target_in_virtual_time() {
+    let mut rig = Rig::new(&[], TARGET);
+    for (nth, share) in MODELLED_SHARE.iter().enumerate() {
+        let rung = Rung::new(nth as u8).expect("a rung");
+        let outcome = rig.order(rung, at(100 * nth as u64));
+        assert_eq!((outcome.span, outcome.rung), (Span::from_secs_f64(0.010 * share), rung));
+    }
+    assert_eq!(MODELLED_SHARE.len(), RUNGS);
+    assert_eq!(rig.order(Rung::BEST, at(1_000)).span, ms(5));
+}
+
+#[test]
+fn it_is_called_field_stands_on_the_boards_core_and_ends() {
+    let mut rig = Rig::new(&[], TARGET);
+    assert_eq!((rig.worker.name(), rig.worker.core()), ("field", Some(3)));
+    assert!(!rig.worker.has_motors());
+    let clock = SimClock::new();
+    assert!(rig.worker.finish(&clock), "it has no motors that could be unheard");
+}
