@@ -152,6 +152,13 @@ mod tests {
     }
 
     #[test]
+    fn slots_as_far_apart_as_a_command_is_good_for_leave_no_gap() {
+        let mut stillness = Stillness::none(at(0));
+        assert_eq!(stillness.note(&verdict(Limits::FREE, 0), ms(200), ms(30), at(30)), None);
+        assert_eq!(stillness.note(&verdict(Limits::FREE, 0), ms(200), ms(30), at(61)), Some(ms(31)));
+    }
+
+    #[test]
     fn backwards_only_is_not_still_and_a_board_without_settling_has_flickers_too() {
         let back = Limits { forward: 0.0, ..Limits::FREE };
         let mut stillness = Stillness::none(at(0));

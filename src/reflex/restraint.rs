@@ -111,6 +111,9 @@ mod tests {
         assert_eq!(Restraint::Slow(f32::NAN).limits(), Limits::STILL);
         assert_eq!(Restraint::Slow(f32::INFINITY).limits(), Limits::FREE);
         assert!(!Restraint::Slow(-0.5).limits().allow_motion());
+        assert!(Limits { forward: 0.1, ..Limits::STILL }.allow_motion());
+        assert!(Limits { backward: 0.1, ..Limits::STILL }.allow_motion());
+        assert!(!Limits { steer: true, ..Limits::STILL }.allow_motion());
     }
 
     #[test]

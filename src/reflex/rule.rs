@@ -241,4 +241,48 @@ mod tests {
         guard.release();
         assert!(guard.look(&near, at(10_003)) && guard.is_latched());
     }
+
+    /// A rule on the last of these channels that trips at 1 or below.
+    fn last_of(sensors: &[SensorPlan]) -> Guard {
+        let rule = Rule { channel: sensors.len() - 1, ..guard(Trip::Below(1.0), 1.2).rule };
+        Guard::new(rule, sensors)
+    }
+
+    fn least_of(members: &[usize]) -> SensorPlan {
+        SensorPlan { kind: crate::fixture::least(members), ..range() }
+    }
+
+    #[test]
+    fn a_rule_meets_its_own_channel_or_every_member_of_a_least_however_it_is_made() {
+        let frame = Frame::empty(5);
+        let met = |guard: &Guard, channel| {
+            let mut guard = *guard;
+            guard.meet(&frame, channel, 0.5, at(0));
+            guard.is_tripped()
+        };
+        let own = last_of(&[range(), range(), range()]);
+        assert_eq!([0, 1, 2, 3].map(|channel| met(&own, channel)), [false, false, true, false]);
+        // The least of 0 and of the least of 0 and 1: 0 stands in it twice.
+        let nested = last_of(&[range(), range(), least_of(&[0, 1]), least_of(&[0, 2])]);
+        assert_eq!([0, 1, 2, 3].map(|channel| met(&nested, channel)), [true, true, false, false]);
+        // A list that names itself, which no checked board has, ends.
+        let mut itself = last_of(&[range(), least_of(&[0, 1])]);
+        itself.meet(&frame, 0, 0.5, at(0));
+        assert!(itself.is_tripped());
+    }
+
+    #[test]
+    fn the_least_is_above_a_limit_only_if_all_of_its_members_are() {
+        let mut sensors = vec![range(), range(), range()];
+        sensors.push(least_of(&[1, 2]));
+        let rule = Rule { trip: Trip::Above(1.0), channel: 3, ..guard(Trip::Below(0.0), 0.8).rule };
+        let mut frame = Frame::empty(4);
+        let good = |value| Sample { value, ..sample(value, Health::Good) };
+        for (first, second, trips) in [(Some(2.0), 0.5, false), (None, 2.0, false), (Some(2.0), 2.0, true)] {
+            frame.samples[1] = first.map_or(Sample::NEVER, good);
+            let mut guard = Guard::new(rule, &sensors);
+            guard.meet(&frame, 2, second, at(0));
+            assert_eq!(guard.is_tripped(), trips, "{first:?} and {second}");
+        }
+    }
 }

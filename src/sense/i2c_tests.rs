@@ -495,6 +495,17 @@ fn a_command_that_nobody_renews_ends_by_itself() {
 }
 
 #[test]
+fn a_command_that_comes_too_late_is_stillness_and_counts_as_none() {
+    let mut rig = rig(&[]);
+    rig.settle(29);
+    rig.command_for(5, 1, 10);
+    rig.stepper.run_until(at(40));
+    assert_eq!(rig.order(), [STOP]);
+    assert!(rig.receipts.pop().is_ok_and(|receipt| receipt.seq == 1 && !receipt.complete));
+    assert_eq!((rig.count(|c| &c.written), rig.count(|c| &c.expired)), (0, 1));
+}
+
+#[test]
 fn the_longest_time_without_a_word_is_that_of_motors_that_may_move() {
     let mut rig = rig(&[]);
     rig.settle(100);
