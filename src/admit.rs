@@ -243,10 +243,11 @@ impl Admission {
     }
 
     /// The machine has slept until `now`: nothing that was read before says how things are, however young its stamp
-    /// looks on a clock that stood still, and neither does what is on its way here yet.
+    /// looks on a clock that stood still, and neither does what is on its way here yet. Equal answers go on being
+    /// counted: a sensor that was stuck before a sleep is not well by it.
     pub fn forget(&mut self, frame: &mut Frame, now: Instant) {
         for (channel, sample) in self.channels.iter_mut().zip(&mut frame.samples) {
-            (channel.newest, channel.repeats) = (Some(now), 0);
+            channel.newest = Some(now);
             *sample = Sample::NEVER;
         }
     }

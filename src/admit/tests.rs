@@ -184,7 +184,20 @@ fn after_a_sleep_nothing_is_known_and_nothing_from_before_counts() {
     // On its way when the machine fell asleep.
     assert_eq!(desk.read(Ok(1.0), 99).health, Health::Never);
     assert_eq!(desk.read(Err(Fault::Timeout), 101).health, Health::Never);
-    assert_eq!(desk.read(Ok(1.0), 102).health, Health::Good, "the same value as before is no frozen one");
+    assert_eq!(desk.read(Ok(1.1), 102).health, Health::Good);
+}
+
+#[test]
+fn a_sensor_that_was_stuck_before_a_sleep_is_stuck_after_it() {
+    let mut desk = Desk::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
+    for stamp in [70, 80] {
+        assert_eq!(desk.read(Ok(1.0), stamp).health, Health::Good);
+    }
+    desk.admission.forget(&mut desk.frame, at(100));
+    for stamp in [101, 102, 103] {
+        assert_eq!(desk.read(Ok(1.0), stamp).health, Health::Never, "the third of its kind, and more");
+    }
+    assert_eq!(desk.read(Ok(1.1), 104).health, Health::Good, "it moves");
 }
 
 #[test]
