@@ -78,7 +78,7 @@ fn a_script_reads_back_as_it_was_written() {
     let case = Case::of_seed(5);
     let text: Vec<String> = case.script.lines.iter().map(Line::to_string).collect();
     assert_eq!(Script::parse(&text.join(" ")).unwrap().lines, case.script.lines);
-    for text in ["arms@1", "late-tick@x", "estop:300@1", "arm@-1"] {
+    for text in ["arms@1", "late-tick@x", "sleeps@1+2", "sleep@-1+2", "estop:300@1", "arm@-1"] {
         assert!(Script::parse(text).is_err(), "{text}");
     }
 }
@@ -181,6 +181,29 @@ fn motion_before_anybody_armed_or_after_a_disarm_is_a_breach() {
     hearing.judge.tell(at(2_000), Happening::Asked(Ask::Disarm));
     assert_eq!(hearing.verdict(2_010), None, "the next slot has not obeyed yet");
     assert_eq!(hearing.verdict(2_100), Some(Promise::Disarm));
+}
+
+#[test]
+fn a_machine_that_slept_stands_until_somebody_arms() {
+    let mut hearing = Hearing::new("");
+    hearing.well_until(3_000, &[]);
+    hearing.judge.tell(at(1_990), Happening::Asked(Ask::Arm)); // before the sleep: it says nothing of after it
+    hearing.judge.tell(at(2_000), Happening::Woke);
+    assert_eq!(hearing.verdict(2_010), None, "the next slot has not seen it yet");
+    assert_eq!(hearing.verdict(2_100), Some(Promise::Slept));
+    let mut hearing = Hearing::new("");
+    hearing.well_until(3_000, &[]);
+    hearing.judge.tell(at(2_000), Happening::Woke);
+    hearing.drive(2_012, 0.0);
+    hearing.judge.tell(at(2_500), Happening::Asked(Ask::Arm));
+    hearing.drive(2_520, 0.5);
+    assert_eq!(hearing.verdict(3_000), None);
+    // A loop that comes back late has a command under way that is valid a little longer, and no more.
+    let mut late = Hearing::new("late-tick@2+0.09");
+    late.well_until(2_000, &[]);
+    late.judge.tell(at(2_000), Happening::Woke);
+    assert_eq!(late.verdict(2_030), None);
+    assert!(late.verdict(2_089).is_some());
 }
 
 #[test]

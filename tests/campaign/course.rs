@@ -4,7 +4,7 @@
 use super::judge::facts::Facts;
 use super::judge::promise::Watched;
 use super::judge::{Breach, Happening, Judge};
-use super::script::{Ask, Deed, Script, Thread};
+use super::script::{Ask, Deed, Script, Sleep, Thread};
 use super::site::Site;
 use super::temper::Temper;
 use ganglion::crew::{Stepper, Worker};
@@ -15,7 +15,7 @@ use ganglion::tick::Requests;
 use ganglion::time::{Clock, Instant, SimClock, Span};
 use std::fmt::Write;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Slots between the request to stop and the end of the process, as in `drive.rs`.
 const STOP_SLOTS: u32 = 10;
@@ -74,6 +74,31 @@ impl Worker for Late {
     }
 }
 
+/// The clock of the loop. A machine that is to fall asleep in the middle of a slot does so behind the loop's back: right
+/// after it has looked for how long the machine has slept.
+struct Drowsy {
+    clock: Arc<SimClock>,
+    /// For so many nanoseconds at the next look; 0: not.
+    due: AtomicU64,
+}
+
+impl Clock for Drowsy {
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+    fn sleep_until(&self, at: Instant) {
+        self.clock.sleep_until(at);
+    }
+    fn slept(&self) -> Span {
+        let slept = self.clock.slept();
+        self.clock.sleep_machine(Span::from_nanos(self.due.swap(0, Ordering::Relaxed)));
+        slept
+    }
+    fn is_real(&self) -> bool {
+        false
+    }
+}
+
 /// Runs `site` under `script` for `length`, or until a promise is broken.
 pub fn run(site: &Site, script: &Script, seed: u64, length: Span, view: &View) -> Outcome {
     let mut run = Run::new(site, script, seed, length, view);
@@ -85,6 +110,7 @@ pub fn run(site: &Site, script: &Script, seed: u64, length: Span, view: &View) -
 
 struct Run<'a> {
     clock: Arc<SimClock>,
+    drowsy: Arc<Drowsy>,
     robot: Robot,
     stepper: Stepper,
     plant: Plant,
@@ -94,6 +120,8 @@ struct Run<'a> {
     view: &'a View,
     asks: Vec<(Instant, Ask)>,
     next_ask: usize,
+    sleeps: Vec<(Instant, Sleep)>,
+    next_sleep: usize,
     late: Vec<(Instant, Instant)>,
     until: Instant,
     /// Since a stop was asked for.
@@ -110,8 +138,9 @@ impl<'a> Run<'a> {
         let (faults, readout) = (script.faults(), Some(site.readout.clone()));
         let device = site.temper.map(|bent| Temper::open(seed, bent));
         let options = Options { seed, faults, readout, device, ..Options::default() };
+        let drowsy = Arc::new(Drowsy { clock: clock.clone(), due: AtomicU64::new(0) });
         let mut robot =
-            Robot::build(&site.board, clock.clone(), first, options).expect("a board that passed the check");
+            Robot::build(&site.board, drowsy.clone(), first, options).expect("a board that passed the check");
         let plant = robot.plant.clone().expect("a simulated board has a plant");
         plant.record(&site.board);
         let mut stepper = Stepper::new(clock.clone());
@@ -132,9 +161,11 @@ impl<'a> Run<'a> {
             judge.tell(until, Happening::Button { pressed: false });
         }
         let (asks, late) = (script.asks().collect(), script.late(Thread::Tick));
+        let sleeps = script.sleeps().collect();
         let (requests, until) = (robot.requests.clone(), Instant::ZERO + length);
         Run {
             clock,
+            drowsy,
             robot,
             stepper,
             plant,
@@ -144,6 +175,8 @@ impl<'a> Run<'a> {
             view,
             asks,
             next_ask: 0,
+            sleeps,
+            next_sleep: 0,
             late,
             until,
             stopping: None,
@@ -169,6 +202,7 @@ impl<'a> Run<'a> {
             self.next_ask += 1;
             self.ask(ask, at);
         }
+        self.sleep_up_to(wake);
         self.stepper.run_until(wake);
         self.robot.tick.run();
         while self.robot.records.pop().is_ok() {}
@@ -178,6 +212,22 @@ impl<'a> Run<'a> {
         let mode = self.robot.tick.mode();
         self.note(wake, || format!("  (says it is {mode:?})"));
         self.judge_up_to(wake);
+    }
+
+    /// The machine sleeps where the script says so: between two steps of anything, or in the slot of `wake`.
+    fn sleep_up_to(&mut self, wake: Instant) {
+        while let Some(&(at, sleep)) = self.sleeps.get(self.next_sleep).filter(|(at, _)| *at <= wake) {
+            self.next_sleep += 1;
+            let at = if sleep.in_tick { wake } else { at };
+            if sleep.in_tick {
+                self.drowsy.due.fetch_add(sleep.lasted.as_nanos(), Ordering::Relaxed);
+            } else {
+                self.stepper.run_until(at);
+                self.clock.sleep_machine(sleep.lasted);
+            }
+            self.judge.tell(at, Happening::Woke);
+            self.note(at, || format!("the machine has slept for {:.1} s", sleep.lasted.as_secs_f64()));
+        }
     }
 
     fn ask(&mut self, ask: Ask, at: Instant) {
@@ -240,7 +290,7 @@ impl<'a> Run<'a> {
         let Some((from, until)) = self.view.trace else { return };
         for line in &self.script.lines {
             let (start, end) = (Instant::ZERO + line.start, Instant::ZERO + line.end);
-            if start <= until && end >= from && !matches!(line.deed, Deed::Ask(_)) {
+            if start <= until && end >= from && !matches!(line.deed, Deed::Ask(_) | Deed::Sleep(_)) {
                 for (at, word) in [(start, "begins"), (end, "ends")] {
                     if from <= at && at <= until {
                         let _ = writeln!(self.trace, "{:.6} {} {word}", seconds(at), line.name());

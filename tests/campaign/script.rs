@@ -34,6 +34,15 @@ pub enum Thread {
     All,
 }
 
+/// A sleep of the machine: suspend, hibernate. The clock of the loop stands still in it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sleep {
+    /// It begins in the middle of a slot, right after the loop has looked whether the machine slept.
+    pub in_tick: bool,
+    /// How long it lasts.
+    pub lasted: Span,
+}
+
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Deed {
@@ -41,6 +50,8 @@ pub enum Deed {
     Ask(Ask),
     /// A thread is late.
     Late(Thread),
+    /// The machine sleeps.
+    Sleep(Sleep),
     /// The world does something.
     World(Fault),
 }
@@ -58,34 +69,41 @@ pub struct Line {
     pub end: Span,
 }
 
-const ASKS: [(&str, Ask); 3] = [("arm", Ask::Arm), ("disarm", Ask::Disarm), ("stop", Ask::Stop)];
-const LATE: [(&str, Thread); 5] = [
-    ("late-tick", Thread::Tick),
-    ("late-bus", Thread::Bus),
-    ("late-lines", Thread::Lines),
-    ("late-edges", Thread::Edges),
-    ("late-all", Thread::All),
+/// All that is not the simulator's business, by name. The length of a sleep is the line's.
+const OWN: [(&str, Deed); 10] = [
+    ("arm", Deed::Ask(Ask::Arm)),
+    ("disarm", Deed::Ask(Ask::Disarm)),
+    ("stop", Deed::Ask(Ask::Stop)),
+    ("late-tick", Deed::Late(Thread::Tick)),
+    ("late-bus", Deed::Late(Thread::Bus)),
+    ("late-lines", Deed::Late(Thread::Lines)),
+    ("late-edges", Deed::Late(Thread::Edges)),
+    ("late-all", Deed::Late(Thread::All)),
+    ("sleep", Deed::Sleep(Sleep { in_tick: false, lasted: Span::ZERO })),
+    ("sleep-in-tick", Deed::Sleep(Sleep { in_tick: true, lasted: Span::ZERO })),
 ];
+
+/// The names of what a script does beside the faults of the simulator.
+pub fn own_names() -> impl Iterator<Item = &'static str> {
+    OWN.iter().map(|(name, _)| *name)
+}
 
 impl Line {
     /// Reads `NAME[:TARGET]@START[+LENGTH]`, times in seconds; without a length a fault has its usual one.
     pub fn parse(text: &str) -> Result<Line, String> {
         let name = text.split(['@', ':']).next().unwrap_or_default();
-        let ask = ASKS.iter().find(|(known, _)| *known == name);
-        let late = LATE.iter().find(|(known, _)| *known == name);
+        let own = OWN.iter().find(|(known, _)| *known == name).map(|(_, deed)| *deed);
         // Times are read in one place: any fault will do for them.
-        let timed = match (ask, late) {
-            (None, None) => text.to_string(),
-            _ => text.replacen(name, "estop", 1),
-        };
+        let timed = own.map_or(text.to_string(), |_| text.replacen(name, "estop", 1));
         let fault = Fault::parse(&timed).map_err(|error| format!("{text}: {error}"))?;
-        let deed = match (ask, late) {
-            (Some((_, ask)), _) => Deed::Ask(*ask),
-            (_, Some((_, thread))) => Deed::Late(*thread),
-            _ => Deed::World(fault),
+        let length = fault.length.unwrap_or(Span::from_millis(86_400_000));
+        // Neither a request nor a sleep takes time on the clock of the loop.
+        let (deed, length) = match own {
+            Some(Deed::Ask(ask)) => (Deed::Ask(ask), Span::ZERO),
+            Some(Deed::Sleep(sleep)) => (Deed::Sleep(Sleep { lasted: length, ..sleep }), Span::ZERO),
+            Some(deed) => (deed, length),
+            None => (Deed::World(fault), length),
         };
-        let length =
-            if ask.is_some() { Span::ZERO } else { fault.length.unwrap_or(Span::from_millis(86_400_000)) };
         Ok(Line { text: text.to_string(), deed, start: fault.start, end: fault.start + length })
     }
 
@@ -133,6 +151,15 @@ impl Script {
         self.lines.iter().filter_map(ask)
     }
 
+    /// The sleeps of the machine, and when each begins.
+    pub fn sleeps(&self) -> impl Iterator<Item = (Instant, Sleep)> {
+        let sleep = |line: &Line| match line.deed {
+            Deed::Sleep(sleep) => Some((Instant::ZERO + line.start, sleep)),
+            _ => None,
+        };
+        self.lines.iter().filter_map(sleep)
+    }
+
     /// When this thread is late: from, until.
     pub fn late(&self, thread: Thread) -> Vec<(Instant, Instant)> {
         let late = |line: &&Line| matches!(line.deed, Deed::Late(who) if who == thread || who == Thread::All);
@@ -170,6 +197,7 @@ impl Script {
         writer.people();
         writer.lateness();
         writer.ends();
+        writer.sleeps();
         Script::parse(&writer.lines.join("\n")).expect("the generator writes what the reader reads")
     }
 }
@@ -323,6 +351,44 @@ impl Writer {
             let length = self.draw.decades(0.001, 0.5);
             self.event(thread, at, length);
             at += length + self.draw.wait(mean);
+        }
+    }
+
+    /// Sleeps of the machine, in two seeds of three. Half of them in the middle of something else: a press, a dead bus, a
+    /// late thread. Threads come back one after another, and people arm.
+    fn sleeps(&mut self) {
+        if self.draw.chance(0.33) {
+            return;
+        }
+        let spans: Vec<(f64, f64)> = self
+            .lines
+            .iter()
+            .filter_map(|line| Line::parse(line).ok())
+            .map(|line| (line.start.as_secs_f64(), line.end.as_secs_f64()))
+            .collect();
+        let mean = self.draw.decades(5.0, 100.0);
+        let mut due = self.draw.wait(mean);
+        while due < self.length {
+            let at = match spans.is_empty() || self.draw.chance(0.5) {
+                true => due,
+                false => {
+                    let (start, end) = spans[self.draw.below(spans.len())];
+                    self.draw.between(start, end.max(start + 0.05))
+                }
+            };
+            let lasted = self.draw.decades(0.1, 600.0);
+            let name = if self.draw.chance(0.3) { "sleep-in-tick" } else { "sleep" };
+            self.event(name, at, lasted);
+            if self.draw.chance(0.3) {
+                let thread = self.draw.pick(&["late-tick", "late-bus", "late-lines", "late-all"]);
+                let length = self.draw.decades(0.001, 0.5);
+                self.event(thread, at, length);
+            }
+            if self.draw.chance(0.6) {
+                let arm = at + self.draw.decades(0.001, 5.0);
+                self.ask("arm", arm);
+            }
+            due += self.draw.wait(mean);
         }
     }
 

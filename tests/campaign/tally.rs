@@ -3,7 +3,7 @@
 
 use super::course::Outcome;
 use super::judge::promise::{ALL, COUNT};
-use super::script::Script;
+use super::script::{Script, own_names};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -44,7 +44,10 @@ impl Tally {
         let promises = ALL.iter().zip(&self.exercised).filter(|(_, times)| **times < least);
         let promises = promises.map(|((_, name, _), times)| format!("promise {name}: {times}"));
         let faults = self.played.iter().filter(|(_, times)| **times < least);
-        promises.chain(faults.map(|(name, times)| format!("fault {name}: {times}"))).collect()
+        let faults = faults.map(|(name, times)| format!("fault {name}: {times}"));
+        // What was never played is not among what was.
+        let never = own_names().filter(|name| !self.played.contains_key(*name));
+        promises.chain(faults).chain(never.map(|name| format!("fault {name}: never"))).collect()
     }
 }
 

@@ -120,6 +120,16 @@ impl Authority {
         }
     }
 
+    /// The machine wakes: whoever let the robot move did so before. The first slot after it sees that, and what that slot
+    /// orders is written behind what is on the bus. A machine that fell asleep in the middle of a slot, behind the
+    /// loop's look, runs that slot to its end first; the next one comes a period later by a clock that stood still.
+    /// Where that slot is late, the half slot's command may be obeyed until its `command_valid` is over, which
+    /// `deadline` allows for.
+    pub fn woke(&mut self, at: Instant, facts: &Facts) {
+        let base = facts.board.period + facts.bus_time;
+        self.revoke(Promise::Slept, at, facts.deadline(at, base));
+    }
+
     /// A latched rule trips.
     pub fn latch(&mut self, promise: Promise, at: Instant, facts: &Facts) {
         self.revoke_for_long(promise, at, facts.deadline(at, facts.reaction()));

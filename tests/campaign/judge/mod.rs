@@ -34,6 +34,8 @@ pub enum Happening {
         /// Down.
         pressed: bool,
     },
+    /// The machine wakes from a sleep, in which the clock stood still.
+    Woke,
     /// The loop ran the slot that was due at this time.
     Slot(Instant),
 }
@@ -200,6 +202,10 @@ impl Judge {
                     self.count(Promise::Press);
                 }
                 self.authority.button(*pressed, at, &self.facts);
+            }
+            Happening::Woke => {
+                self.count(Promise::Slept);
+                self.authority.woke(at, &self.facts);
             }
             Happening::Slot(slot) => {
                 if self.wire.slot(*slot, at, &self.facts) {

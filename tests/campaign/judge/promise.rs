@@ -13,6 +13,8 @@ pub enum Promise {
     Press,
     /// So does a latched rule.
     Latch,
+    /// A machine that slept stands until somebody arms.
+    Slept,
     /// Stillness that was forced for `disarm_after_ms` disarms.
     DisarmAfter,
     /// A required sensor that is stale, was never read or cannot be right stops.
@@ -36,15 +38,16 @@ pub enum Promise {
 }
 
 /// How many there are.
-pub const COUNT: usize = 15;
+pub const COUNT: usize = 16;
 
-/// Each with its name and its words in README.md or boards/README.md.
+/// Each with its name and its words in README.md, boards/README.md or docs/service.md.
 pub const ALL: [(Promise, &str, &str); COUNT] = [
     (Promise::Unarmed, "unarmed", "`ganglion arm`, `auto_arm`: nothing moves before"),
     (Promise::Disarm, "disarm", "`ganglion disarm`: stands until armed again"),
     (Promise::Stop, "stop", "Ctrl-C stops the motors"),
     (Promise::Press, "press", "the emergency stop is decided in every control period"),
     (Promise::Latch, "latch", "`latched`: until it is disarmed, then armed again"),
+    (Promise::Slept, "slept", "after it has woken, the robot stands until a person arms it"),
     (Promise::DisarmAfter, "disarm-after", "`disarm_after_ms` of forced stillness disarms"),
     (Promise::Required, "required", "a sensor that is stale or cannot be right"),
     (Promise::Rule, "rule", "obstacle, cliff, tilt, low battery"),
