@@ -19,12 +19,16 @@ mod post;
 mod pulse;
 pub mod socket;
 mod state;
+mod stepped;
+mod way;
 mod wires;
 
 pub use link::{Link, Seen, Sight};
 pub use post::{Event, HeldLine, Post};
 pub use pulse::{Pulse, PulsePlan};
 pub use state::{Guard, Permit, State};
+pub use stepped::SteppedPulse;
+pub use way::Way;
 pub use wires::GuardedWires;
 
 use crate::board::plan::{Board, GuardHold, GuardPlan};

@@ -11,7 +11,8 @@
 
 use super::frame::{Answer, Ask, LENGTH, Phase, Refused, Request};
 use super::heeding::{Heeding, Todo};
-use super::socket::{Heard, connect_to, hear, hush, say_to, wait_for};
+use super::socket::Heard;
+use super::way::{SocketWay, Way};
 use super::{BEATS_IN_PATIENCE, BoardDigest, Hold, Link};
 use crate::board::plan::GuardHold;
 use crate::rt::descriptors::own_table;
@@ -19,7 +20,6 @@ use crate::rt::{Granted, Role, RtPlan, become_real_time};
 use crate::tick::Requests;
 use crate::time::{Clock, Instant, Span};
 use crate::vitals::{Signs, Vitals};
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -69,7 +69,8 @@ impl Pulse {
         rt: RtPlan,
     ) -> std::io::Result<Pulse> {
         let (answer, answered) = crossbeam_channel::bounded(1);
-        let mut heart = Heart::new(plan, link.clone(), vitals, requests, clock);
+        let way = Box::new(SocketWay::new(plan.socket.clone()));
+        let mut heart = Heart::new(plan, way, link.clone(), vitals, requests, clock);
         let thread = thread::Builder::new().name("pulse".into()).spawn(move || {
             // The connection is this thread's alone. The guard sees its end when this thread is killed; in the process's
             // table it would stay open until all of its memory was given back, which takes longer than the patience.
@@ -122,13 +123,14 @@ impl Progress {
     }
 }
 
-struct Heart {
+/// What lives in the thread, or is stepped ([`super::SteppedPulse`]).
+pub(super) struct Heart {
     plan: PulsePlan,
     link: Arc<Link>,
     vitals: Arc<Vitals>,
     requests: Arc<Requests>,
     clock: Arc<dyn Clock>,
-    connection: Option<OwnedFd>,
+    way: Box<dyn Way>,
     /// When to do the next thing: a beat, a greeting, a try to connect.
     next: Instant,
     sequence: u64,
@@ -145,8 +147,9 @@ struct Heart {
 }
 
 impl Heart {
-    fn new(
+    pub(super) fn new(
         plan: PulsePlan,
+        way: Box<dyn Way>,
         link: Arc<Link>,
         vitals: Arc<Vitals>,
         requests: Arc<Requests>,
@@ -158,7 +161,7 @@ impl Heart {
             vitals,
             requests,
             clock,
-            connection: None,
+            way,
             next: Instant::ZERO,
             sequence: 0,
             made: [(0, Instant::ZERO); UNDER_WAY],
@@ -176,10 +179,29 @@ impl Heart {
                 self.beat();
             }
             self.pass_on_wish();
-            self.wait();
+            self.way.wait(&self.link.asked, self.next.since(self.clock.now()));
             self.listen();
         }
-        if self.connection.is_some() {
+        self.leave();
+    }
+
+    /// All that is to be done now, without a wait; when to do more unless something is heard.
+    pub(super) fn turn(&mut self) -> Instant {
+        self.listen();
+        if self.clock.now() >= self.next {
+            self.beat();
+        }
+        // Once more for a wish that waits for the answer to a greeting.
+        for _ in 0..2 {
+            self.pass_on_wish();
+            self.listen();
+        }
+        self.next
+    }
+
+    /// A clean end: the guard takes the line.
+    pub(super) fn leave(&mut self) {
+        if self.way.is_connected() {
             self.say(Ask::Bye);
         }
     }
@@ -188,10 +210,9 @@ impl Heart {
     fn beat(&mut self) {
         let now = self.clock.now();
         self.next = now + Span::from_nanos(self.plan.patience.as_nanos() / BEATS_IN_PATIENCE);
-        if self.connection.is_none() {
+        if !self.way.is_connected() {
             self.next = now + CONNECT_AGAIN;
-            self.connection = connect_to(&self.plan.socket).ok();
-            if self.connection.is_none() {
+            if !self.way.connect() {
                 return;
             }
             self.link.connected();
@@ -262,20 +283,11 @@ impl Heart {
         self.plan.alone || self.plan.hold.kind == GuardHold::Enable
     }
 
-    fn wait(&self) {
-        let left = self.next.since(self.clock.now());
-        match &self.connection {
-            Some(connection) => wait_for(&[&self.link.asked, connection], left),
-            None => wait_for(&[&self.link.asked], left),
-        };
-        hush(&self.link.asked);
-    }
-
     /// Everything that the guard has said.
     fn listen(&mut self) {
         let mut bytes = [0; LENGTH + 1]; // one more: a message that is too long is seen to be
-        while let Some(connection) = &self.connection {
-            let answer = match hear(connection, &mut bytes) {
+        while self.way.is_connected() {
+            let answer = match self.way.hear(&mut bytes) {
                 Heard::Nothing => return,
                 Heard::Message(length) => Answer::decode(&bytes[..length.min(bytes.len())]).ok(),
                 Heard::Closed => None,
@@ -311,7 +323,7 @@ impl Heart {
 
     /// The guard is gone.
     fn part(&mut self) {
-        self.connection = None;
+        self.way.part();
         self.wish = None;
         self.heeding = Heeding::default(); // another guard counts its stops anew
         self.link.lost();
@@ -323,9 +335,7 @@ impl Heart {
         self.sequence += 1;
         let request = Request { sequence: self.sequence, stamp: self.clock.now(), ask };
         self.made[self.sequence as usize % UNDER_WAY] = (self.sequence, request.stamp);
-        if let Some(connection) = &self.connection {
-            let _ = say_to(connection, &request.encode());
-        }
+        self.way.say(&request.encode());
         self.sequence
     }
 }

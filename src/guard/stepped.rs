@@ -1,0 +1,55 @@
+//! The runtime's pulse in virtual time: the same heart as on its thread, stepped as a worker. A driver that waits for the
+//! guard has it beat in between: no other worker can run while that driver's own step lasts.
+
+use super::Link;
+use super::pulse::{Heart, PulsePlan};
+use super::way::Way;
+use crate::crew::Worker;
+use crate::tick::Requests;
+use crate::time::{Clock, Instant};
+use crate::vitals::Vitals;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A pulse that is stepped.
+pub struct SteppedPulse {
+    heart: Arc<Mutex<Heart>>,
+}
+
+impl SteppedPulse {
+    /// A pulse over `way`. The clock's cursor is where it is stepped.
+    pub fn new(
+        plan: PulsePlan,
+        way: Box<dyn Way>,
+        link: Arc<Link>,
+        vitals: Arc<Vitals>,
+        requests: Arc<Requests>,
+        clock: Arc<dyn Clock>,
+    ) -> SteppedPulse {
+        let heart = Arc::new(Mutex::new(Heart::new(plan, way, link.clone(), vitals, requests, clock)));
+        let weak = Arc::downgrade(&heart); // the heart has the link
+        link.step_by(Box::new(move || {
+            if let Some(heart) = weak.upgrade() {
+                heart.lock().unwrap_or_else(PoisonError::into_inner).turn();
+            }
+        }));
+        SteppedPulse { heart }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&mut Heart) -> T) -> T {
+        act(&mut self.heart.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Worker for SteppedPulse {
+    fn name(&self) -> &'static str {
+        "pulse"
+    }
+    fn step(&mut self, _clock: &dyn Clock) -> Instant {
+        self.with(Heart::turn)
+    }
+    fn publish(&mut self, _clock: &dyn Clock) {}
+    fn finish(&mut self, _clock: &dyn Clock) -> bool {
+        self.with(Heart::leave);
+        true
+    }
+}
