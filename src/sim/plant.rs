@@ -118,7 +118,7 @@ impl Plant {
     /// Moves the world on to `now` and takes what was written down since the last call.
     pub fn take_events(&self, now: Instant, into: &mut Vec<Event>) {
         if let Some(tape) = self.robot_at(now).tape() {
-            tape.take(into);
+            tape.take(now, into);
         }
     }
     /// The room, for tests and drawings.

@@ -2,7 +2,7 @@
 //! the motors' controller answered. For a judge who must not ask the runtime what it believes. Judges nothing itself.
 //!
 //! Times are those of the accesses. Workers overlap, so events of one worker may come after later ones of another; up to
-//! a moment that all workers have reached they are complete.
+//! a moment that all workers have reached they are complete, and only so far they are given away.
 
 use crate::board::plan::Board;
 use crate::bus::{Edge, Line, Op};
@@ -94,15 +94,17 @@ impl Tape {
         Tape { places, events: Vec::new(), currents: heapless::Vec::new(), selected: None, rises: Vec::new() }
     }
 
-    /// Takes what is on it.
-    pub fn take(&mut self, into: &mut Vec<Event>) {
-        into.append(&mut self.events);
+    /// Takes what was to be seen up to `until`. What a worker has done ahead of the others stays.
+    pub fn take(&mut self, until: Instant, into: &mut Vec<Event>) {
+        into.extend(self.events.extract_if(.., |event| event.at <= until));
     }
 
-    /// The currents are these now.
+    /// The currents are these now. Another owner of a line may say so of a time that a bus has passed in one step: what
+    /// that bus was seen to do from then on came to nothing, or to this.
     pub fn currents(&mut self, now: heapless::Vec<f32, MAX_MOTORS>, at: Instant) {
         if self.currents != now {
             self.currents = now.clone();
+            self.events.retain(|event| event.at <= at || !matches!(event.what, What::Currents(_)));
             self.note(What::Currents(now), at);
         }
     }
@@ -225,7 +227,7 @@ mod tests {
 
     fn values(tape: &mut Tape) -> Vec<(usize, f32)> {
         let mut events = Vec::new();
-        tape.take(&mut events);
+        tape.take(Instant::NEVER, &mut events);
         let value = |event: Event| match event.what {
             What::Heard { sensor, value } => Some((sensor, value)),
             _ => None,
@@ -249,6 +251,21 @@ mod tests {
         tape.transfer(0, 0x14, true, &[Op::Read(&mut [0x05])], at);
         tape.transfer(0, 0x14, true, &[Op::Read(&mut [0x05])], at);
         assert!(values(&mut tape).is_empty(), "two bytes of nothing that was asked");
+    }
+
+    #[test]
+    fn a_line_that_goes_off_while_a_bus_is_ahead_is_off_from_then_on() {
+        let (mut tape, mut events) = (tape(), Vec::new());
+        let (on, off): (heapless::Vec<f32, MAX_MOTORS>, _) =
+            ([0.5].into_iter().collect(), [0.0].into_iter().collect());
+        let [first, overtaken, line] = [10, 30, 20].map(Instant::from_nanos);
+        tape.currents(on.clone(), first);
+        tape.currents([0.7].into_iter().collect(), overtaken);
+        tape.currents(off, line);
+        tape.take(first, &mut events);
+        assert_eq!(events, [Event { at: first, what: What::Currents(on) }], "no more than is complete");
+        tape.take(Instant::NEVER, &mut events);
+        assert_eq!(events.iter().map(|event| event.at).collect::<Vec<_>>(), [first, line]);
     }
 
     #[test]
