@@ -2,11 +2,13 @@
 //! time. The long one is `scripts/campaign`; docs/campaign.md says what is drawn, what is judged and how to go on from a
 //! failure.
 
+mod chance;
 mod course;
 mod draw;
 mod hunt;
 mod judge;
 mod script;
+mod sentry;
 mod site;
 mod tally;
 mod temper;
@@ -78,7 +80,7 @@ fn a_script_reads_back_as_it_was_written() {
     let case = Case::of_seed(5);
     let text: Vec<String> = case.script.lines.iter().map(Line::to_string).collect();
     assert_eq!(Script::parse(&text.join(" ")).unwrap().lines, case.script.lines);
-    for text in ["arms@1", "late-tick@x", "sleeps@1+2", "sleep@-1+2", "estop:300@1", "arm@-1"] {
+    for text in ["arms@1", "late-tick@x", "sleeps@1+2", "sleep@-1+2", "guard@1+2", "estop:300@1", "arm@-1"] {
         assert!(Script::parse(text).is_err(), "{text}");
     }
 }
@@ -98,11 +100,11 @@ fn promises_are_found_by_their_names() {
 
 const P: u64 = 10;
 
-/// A PiCar-X that waits to be armed, with what a line of its script does.
-fn site() -> Site {
-    let text = "inherits = \"sim\"\n[safety]\nauto_arm = false\n[field]\ngrid = 8\npatterns = 1\nbank = 1\n";
-    Site::of_text(text.to_string(), 0.5, None).expect("a sound board")
-}
+/// A PiCar-X that waits to be armed.
+const PICAR: &str =
+    "inherits = \"sim\"\n[safety]\nauto_arm = false\n[field]\ngrid = 8\npatterns = 1\nbank = 1\n";
+/// A guard that it needs.
+const GUARD: &str = "[guard]\nholds = \"reset\"\npatience_ms = 50.0\n";
 
 /// A judge before whom motors turn from 1 s on, armed at 0.9 s, with every sensor well and every slot run.
 struct Hearing {
@@ -117,7 +119,15 @@ fn at(ms: u64) -> Instant {
 
 impl Hearing {
     fn new(script: &str) -> Hearing {
-        let site = site();
+        Hearing::on(PICAR, script)
+    }
+
+    fn guarded(script: &str) -> Hearing {
+        Hearing::on(&format!("{PICAR}{GUARD}"), script)
+    }
+
+    fn on(board: &str, script: &str) -> Hearing {
+        let site = Site::of_text(board.to_string(), 0.5, None).expect("a sound board");
         let judge = Judge::new(Facts::new(&site, &Script::parse(script).unwrap()), Watched::ALL);
         let mut hearing = Hearing { judge, board: site.board, now: Instant::ZERO };
         hearing.well_until(1_000, &[]);
@@ -204,6 +214,54 @@ fn a_machine_that_slept_stands_until_somebody_arms() {
     late.judge.tell(at(2_000), Happening::Woke);
     assert_eq!(late.verdict(2_030), None);
     assert!(late.verdict(2_089).is_some());
+}
+
+#[test]
+fn a_guard_that_is_lost_and_a_runtime_that_is_stopped_bind() {
+    for trouble in ["guard-dies", "guard-hangs"] {
+        let mut lost = Hearing::guarded(&format!("{trouble}@2+0.5"));
+        lost.well_until(2_600, &[]);
+        assert_eq!(lost.verdict(2_050), None, "its patience is not over");
+        assert_eq!(lost.verdict(2_100), Some(Promise::GuardLost));
+        let mut short = Hearing::guarded(&format!("{trouble}@2+0.05"));
+        short.well_until(2_600, &[]);
+        assert_eq!(short.verdict(2_600), None);
+        let mut without = Hearing::new(&format!("{trouble}@2+0.5"));
+        without.well_until(2_600, &[]);
+        assert_eq!(without.verdict(2_600), None, "this board asks for none");
+    }
+    let mut stopped = Hearing::guarded("late-all@2+0.2");
+    stopped.well_until(2_000, &[]);
+    assert_eq!(stopped.verdict(2_050), None);
+    assert_eq!(stopped.verdict(2_060), Some(Promise::GuardTrips));
+    let mut both = Hearing::guarded("late-all@2+0.2 guard-hangs@1.99+0.05");
+    both.well_until(2_000, &[]);
+    assert_eq!(both.verdict(2_060), None, "nobody is left who could");
+}
+
+#[test]
+fn a_safe_stop_is_remembered_until_somebody_arms() {
+    let asked_at = |mut hearing: Hearing, ms| {
+        hearing.well_until(6_000, &[]);
+        hearing.judge.tell(at(ms), Happening::SafeStop);
+        hearing
+    };
+    let mut drives = asked_at(Hearing::guarded(""), 2_000);
+    assert_eq!(drives.verdict(2_005), Some(Promise::SafeStop), "the line goes off at once");
+    let mut again = asked_at(Hearing::guarded(""), 2_000);
+    again.drive(2_000, 0.0);
+    again.drive(3_000, 0.5);
+    assert_eq!((again.verdict(2_999), again.verdict(3_010)), (None, Some(Promise::SafeStop)));
+    let mut armed = asked_at(Hearing::guarded(""), 2_000);
+    armed.drive(2_000, 0.0);
+    armed.judge.tell(at(2_900), Happening::Asked(Ask::Arm));
+    armed.drive(3_000, 0.5);
+    assert_eq!(armed.verdict(5_000), None);
+    // A guard that dies before it could tell anybody takes the stop with it; one that hangs has not heard of it.
+    for script in ["guard-dies@2.001+0.01", "guard-hangs@1.99+0.03"] {
+        assert_eq!(asked_at(Hearing::guarded(script), 2_000).verdict(5_000), None, "{script}");
+    }
+    assert_eq!(asked_at(Hearing::new(""), 2_000).verdict(5_000), None, "no guard: nobody was asked");
 }
 
 #[test]

@@ -5,17 +5,22 @@ use super::judge::facts::Facts;
 use super::judge::promise::Watched;
 use super::judge::{Breach, Happening, Judge};
 use super::script::{Ask, Deed, Script, Sleep, Thread};
+use super::sentry::{Knock, Sentinel, Sentry};
 use super::site::Site;
 use super::temper::Temper;
-use ganglion::crew::{Stepper, Worker};
+use ganglion::board::plan::Board;
+use ganglion::bus::Wires;
+use ganglion::crew::{Bell, Stepper, Worker};
+use ganglion::guard::{GuardedWires, Link, PulsePlan, Sight, SteppedPulse};
 use ganglion::robot::{Options, Robot};
 use ganglion::rt::Role;
 use ganglion::sim::{Event, FaultKind, Plant};
 use ganglion::tick::Requests;
 use ganglion::time::{Clock, Instant, SimClock, Span};
+use ganglion::vitals::Vitals;
 use std::fmt::Write;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 /// Slots between the request to stop and the end of the process, as in `drive.rs`.
 const STOP_SLOTS: u32 = 10;
@@ -108,6 +113,53 @@ pub fn run(site: &Site, script: &Script, seed: u64, length: Span, view: &View) -
     run.finish()
 }
 
+/// The guard's process and the runtime's end of the line to it.
+struct Guarded {
+    link: Arc<Link>,
+    sentry: Arc<Mutex<Sentry>>,
+    plan: PulsePlan,
+}
+
+impl Guarded {
+    /// Those of a board that asks for a guard.
+    fn of(board: &Board, plant: &Plant, script: &Script) -> Option<Guarded> {
+        let sentry = Sentry::of(board, plant, script)?;
+        let patience = board.guard?.patience;
+        let (hold, digest) = sentry.hold();
+        // As in `cli::live` for real wires: the drivers ask for the line.
+        let (alone, socket) = (false, "no socket: stepped".into());
+        let plan = PulsePlan { socket, board: digest, hold, patience, alone };
+        let link = Link::new(alone).expect("two event descriptors");
+        Some(Guarded { link, sentry: Arc::new(Mutex::new(sentry)), plan })
+    }
+
+    fn around(&self, wires: Arc<dyn Wires>, clock: Arc<dyn Clock>) -> Arc<dyn Wires> {
+        Arc::new(GuardedWires::new(wires, self.link.clone(), self.plan.hold, clock))
+    }
+
+    fn sight(&self, board: &Board) -> Option<Sight> {
+        let plan = board.guard.filter(|plan| plan.required)?;
+        Some(Sight::new(self.link.clone(), plan.patience))
+    }
+
+    /// Puts both beside the robot's own workers: the pulse is one of the runtime's threads, the guard is not.
+    fn join(
+        self,
+        stepper: &mut Stepper,
+        script: &Script,
+        vitals: Arc<Vitals>,
+        requests: Arc<Requests>,
+        clock: &Arc<SimClock>,
+    ) {
+        let (bell, guards): (Arc<Bell>, Arc<Bell>) = Default::default();
+        let knock = Knock::new(self.sentry.clone(), clock.clone(), guards.clone());
+        let pulse = SteppedPulse::new(self.plan, Box::new(knock), self.link, vitals, requests, clock.clone());
+        stepper.add(Box::new(Sentinel::new(self.sentry, bell.clone())), guards, Instant::ZERO);
+        let pulse = Late { inner: Box::new(pulse), spells: script.late(Thread::All) };
+        stepper.add(Box::new(pulse), bell, Instant::ZERO);
+    }
+}
+
 struct Run<'a> {
     clock: Arc<SimClock>,
     drowsy: Arc<Drowsy>,
@@ -137,11 +189,19 @@ impl<'a> Run<'a> {
         let first = Instant::ZERO + site.board.period;
         let (faults, readout) = (script.faults(), Some(site.readout.clone()));
         let device = site.temper.map(|bent| Temper::open(seed, bent));
-        let options = Options { seed, faults, readout, device, ..Options::default() };
+        let mut options = Options { seed, readout, device, ..Options::default() };
         let drowsy = Arc::new(Drowsy { clock: clock.clone(), due: AtomicU64::new(0) });
+        let plant = Plant::new(&site.board, seed, &faults, drowsy.clone());
+        let guarded = Guarded::of(&site.board, &plant, script);
+        options.faults = faults;
+        options.wires = Some(match &guarded {
+            Some(guarded) => guarded.around(Arc::new(plant.clone()), drowsy.clone()),
+            None => Arc::new(plant.clone()),
+        });
+        options.guard = guarded.as_ref().and_then(|guarded| guarded.sight(&site.board));
+        let (vitals, requests) = (options.vitals.clone(), options.requests.clone());
         let mut robot =
             Robot::build(&site.board, drowsy.clone(), first, options).expect("a board that passed the check");
-        let plant = robot.plant.clone().expect("a simulated board has a plant");
         plant.record(&site.board);
         let mut stepper = Stepper::new(clock.clone());
         let mut is_motors = true; // the motors' bus is the first
@@ -155,10 +215,16 @@ impl<'a> Run<'a> {
             let worker = Late { inner: hand.worker, spells: script.late(thread) };
             stepper.add(Box::new(worker), hand.bell, Instant::ZERO);
         }
+        if let Some(guarded) = guarded {
+            guarded.join(&mut stepper, script, vitals, requests, &clock);
+        }
         let mut judge = Judge::new(Facts::new(site, script), view.watched);
         for (from, until) in script.spells(&[FaultKind::EStop], None) {
             judge.tell(from, Happening::Button { pressed: true });
             judge.tell(until, Happening::Button { pressed: false });
+        }
+        for at in script.safe_stops() {
+            judge.tell(at, Happening::SafeStop);
         }
         let (asks, late) = (script.asks().collect(), script.late(Thread::Tick));
         let sleeps = script.sleeps().collect();

@@ -1,5 +1,6 @@
 //! Seeds in a row: what a seed means, the first that breaks a promise, and the shortest script that still does.
 
+use super::chance::script_of_seed;
 use super::course::{self, Outcome, View};
 use super::draw::Draw;
 use super::judge::Breach;
@@ -30,7 +31,7 @@ impl Case {
     pub fn of_seed(seed: u64) -> Case {
         let site = Site::of_seed(seed);
         let length = Span::from_secs_f64(Draw::new(seed, 2000).decades(20.0, 600.0));
-        let script = Script::of_seed(seed, &site.board, length, site.temper.is_none());
+        let script = script_of_seed(seed, &site.board, length, site.temper.is_none());
         Case { seed, site, script, length }
     }
 

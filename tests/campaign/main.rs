@@ -1,11 +1,13 @@
 //! The long campaign: seeds in a row until the time is over or a promise is broken, or one seed alone. What it does with a
 //! seed is what `tests/campaign.rs` does with it. See docs/campaign.md.
 
+mod chance;
 mod course;
 mod draw;
 mod hunt;
 mod judge;
 mod script;
+mod sentry;
 mod site;
 mod tally;
 mod temper;

@@ -98,6 +98,7 @@ impl Text {
             7 => draw.between(-0.3, 0.3),
             _ => draw.between(-1.0, -0.3),
         };
+        text.guard(draw, period, hat);
         (text.out, bent)
     }
 
@@ -143,6 +144,23 @@ impl Text {
             self.say("[enable]");
             self.line(draw, "line");
             self.key("on_high", draw.chance(0.5));
+        }
+    }
+
+    /// A guard, on many boards that have a line for it to hold.
+    fn guard(&mut self, draw: &mut Draw, period: f64, hat: bool) {
+        let enable = self.out.contains("[enable]");
+        let holds: &[&str] = match (hat, enable) {
+            (true, true) => &["reset", "enable"],
+            (true, false) => &["reset"],
+            (false, true) => &["enable"],
+            (false, false) => return,
+        };
+        if draw.chance(0.5) {
+            self.say("[guard]");
+            self.key("holds", format!("\"{}\"", draw.pick(holds)));
+            self.key("patience_ms", format!("{:.1}", period * draw.between(4.1, 12.0)));
+            self.key("required", draw.chance(0.8));
         }
     }
 

@@ -9,6 +9,9 @@ use ganglion::time::{Instant, Span};
 /// Added to `disarm_after_ms` before motion without a new arming is a breach: the loop may have been late by as much.
 const AFTER_SLACK: Span = Span::from_millis(700);
 
+/// A guard that runs moves its line within this.
+const LINE_OFF: Span = Span::from_millis(1);
+
 /// Motion that is allowed for less than this does not begin the count of `disarm_after_ms` anew.
 const LEAST_FREE: Span = Span::from_millis(100);
 
@@ -97,7 +100,7 @@ impl Authority {
                 }
             }
             Ask::Disarm => {
-                self.releasing_until = at + facts.board.period.times(2);
+                self.releasing_until = self.releasing_until.max(at + facts.board.period.times(2));
                 self.release(tripped);
                 self.revoke(Promise::Disarm, at, facts.deadline(at, facts.reaction()));
             }
@@ -128,6 +131,16 @@ impl Authority {
     pub fn woke(&mut self, at: Instant, facts: &Facts) {
         let base = facts.board.period + facts.bus_time;
         self.revoke(Promise::Slept, at, facts.deadline(at, base));
+    }
+
+    /// Somebody asks the guard for a safe-stop. Where it `lasts`, the line is off at once. A runtime that hears of it
+    /// disarms, and a person's disarm it is: it acknowledges what latched, as `ganglion disarm` does.
+    pub fn safe_stop(&mut self, lasts: bool, at: Instant, tripped: bool, facts: &Facts) {
+        self.releasing_until = self.releasing_until.max(facts.told_by(at));
+        if lasts {
+            self.revoke(Promise::SafeStop, at, at + LINE_OFF);
+        }
+        self.release(tripped);
     }
 
     /// A latched rule trips.

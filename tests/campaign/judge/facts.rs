@@ -4,7 +4,7 @@
 //! Every allowance is made of these: `period` (a request or a reading waits for the next slot, and the command for the
 //! one after), `bus_time` (what may be on the wire already, and the stop behind it), `timeout` (a transfer that hangs).
 
-use super::super::script::{Script, Thread};
+use super::super::script::{Script, Thread, Trouble};
 use super::super::site::Site;
 use ganglion::board::plan::Board;
 use ganglion::device::{MotorKind, PwmPlan};
@@ -24,6 +24,13 @@ const BESIDE: u64 = 4;
 const PAUSES: Span = Span::from_millis(2);
 /// After a bus that answers again the motors stand within this: a stop is tried every few milliseconds.
 const ANSWERED: Span = Span::from_millis(8);
+/// After a guard came back: it is found (50 ms), greeted anew (500 ms), and asked for its line.
+const GUARD_BACK: Span = Span::from_millis(1_000);
+/// A driver that wants the guard's line waits so long for a guard that does not answer. It is asked twice: to hold, to let go.
+const WISHES: Span = Span::from_millis(200);
+/// In this time a guard and a runtime that both run have heard of one another: a heartbeat (250 ms at the most) and two slots,
+/// or a connection and a greeting.
+const TOLD: Span = Span::from_millis(2_000);
 /// The board's own default of `safety.disarm_after_ms`.
 const DISARM_AFTER_MS: f64 = 5_000.0;
 
@@ -43,6 +50,12 @@ pub struct Facts {
     pub dead: Vec<Spell>,
     /// The same, and all that else spoils its transfers.
     pub troubled: Vec<Spell>,
+    /// The guard is dead or stands still: merged, in order.
+    pub unguarded: Vec<Spell>,
+    /// The guard is dead.
+    guard_dead: Vec<Spell>,
+    /// No thread of the runtime runs: merged, in order.
+    pub late_all: Vec<Spell>,
     late_tick: Vec<Spell>,
     late_bus: Vec<Spell>,
     late_lines: Vec<Spell>,
@@ -82,6 +95,9 @@ impl Facts {
             disarm_after: Span::from_secs_f64(disarm_after / 1e3),
             dead: merged(dead),
             troubled: merged(troubled),
+            unguarded: merged([Trouble::Dies, Trouble::Hangs].map(|kind| script.troubles(kind)).concat()),
+            guard_dead: merged(script.troubles(Trouble::Dies)),
+            late_all: merged(script.late(Thread::All)),
             late_tick: script.late(Thread::Tick),
             late_bus: script.late(Thread::Bus),
             late_lines: script.late(Thread::Lines),
@@ -99,6 +115,31 @@ impl Facts {
         after(&self.late_lines, at)
     }
 
+    /// Whether the runtime can move its reset or enable line at all this time. One that is the guard's it cannot where
+    /// the guard is dead or stands still, or has just come back.
+    pub fn can_hold(&self, at: Instant, end: Instant) -> bool {
+        let unwell = |(from, until): &Spell| overlaps(&(*from, *until + GUARD_BACK), at, end);
+        self.has_line && !(self.board.guard.is_some() && self.unguarded.iter().any(unwell))
+    }
+
+    /// When a runtime has heard of a safe-stop that is asked of its guard at `at`, if the guard does not die before.
+    pub fn told_by(&self, at: Instant) -> Instant {
+        let mut told = at + TOLD;
+        for (from, until) in self.unguarded.iter().chain(&self.late_all).filter(|(_, until)| *until > at) {
+            if *from <= told {
+                told = told.max(*until + TOLD);
+            }
+        }
+        told
+    }
+
+    /// Whether a safe-stop that is asked of the guard at `at` lasts: it hears of it at once, and does not die before it had
+    /// time to tell the runtime.
+    pub fn remembers(&self, at: Instant) -> bool {
+        let is_in = |spells: &[Spell], end| spells.iter().any(|spell| spell.0 <= end && spell.1 > at);
+        !is_in(&self.unguarded, at) && !is_in(&self.guard_dead, self.told_by(at))
+    }
+
     /// When motors that have to obey within `base` after `at` must have obeyed, everything considered that no program
     /// can help: threads that are not scheduled, a bus that does not answer. A loop that is late stops its motors by
     /// its last command's end.
@@ -114,7 +155,7 @@ impl Facts {
             for (_, until) in self.late_bus.iter().filter(|spell| overlaps(spell, at, before)) {
                 end = end.max(*until + self.bus_time + self.board.period);
             }
-            if !self.has_line {
+            if !self.can_hold(at, before) {
                 // Nothing can still them before the bus answers.
                 for (_, until) in self.dead.iter().filter(|spell| overlaps(spell, at, before)) {
                     end = end.max(*until + self.answered());
@@ -124,7 +165,9 @@ impl Facts {
         }
         if self.troubled.iter().any(|spell| overlaps(spell, at, end)) {
             // It is seen by the failures of a period, each as long as a hung transfer at most.
+            let waits = self.has_line && !self.can_hold(at, end);
             end += self.timeout.times(2) + self.board.period.times(2);
+            end += if waits { WISHES } else { Span::ZERO };
         }
         end
     }
@@ -135,7 +178,8 @@ impl Facts {
     }
 }
 
-fn overlaps((from, until): &Spell, start: Instant, end: Instant) -> bool {
+/// Whether a spell and a stretch have anything in common.
+pub fn overlaps((from, until): &Spell, start: Instant, end: Instant) -> bool {
     *from <= end && *until >= start
 }
 

@@ -2,12 +2,13 @@
 //! motors turned while a promise of the README forbade it. Written from README.md and boards/README.md; it uses no word of
 //! the runtime's decisions and asks the runtime nothing.
 //!
-//! `authority` (who let the robot move), `senses` (what it may not drive on), `wire` (commands, bus, ways) hold the
+//! `authority` (who let the robot move), `senses` (what it may not drive on), `wire` (commands, bus, ways), `guard` hold the
 //! promises; `facts` the times. A promise is checked over stretches of time in which the currents of the motors are
 //! constant: between two events.
 
 pub mod authority;
 pub mod facts;
+pub mod guard;
 pub mod promise;
 pub mod senses;
 pub mod wire;
@@ -18,6 +19,7 @@ use facts::Facts;
 use ganglion::command::MAX_MOTORS;
 use ganglion::sim::What;
 use ganglion::time::Instant;
+use guard::Guarding;
 use promise::{COUNT, Promise, Watched};
 use senses::Senses;
 use wire::Wire;
@@ -34,6 +36,8 @@ pub enum Happening {
         /// Down.
         pressed: bool,
     },
+    /// A person asks the guard for a safe-stop.
+    SafeStop,
     /// The machine wakes from a sleep, in which the clock stood still.
     Woke,
     /// The loop ran the slot that was due at this time.
@@ -70,6 +74,7 @@ pub struct Judge {
     authority: Authority,
     senses: Senses,
     wire: Wire,
+    guarding: Guarding,
     watched: Watched,
     at: Instant,
     currents: heapless::Vec<f32, MAX_MOTORS>,
@@ -91,6 +96,7 @@ impl Judge {
             authority: Authority::new(&facts),
             senses: Senses::new(&facts),
             wire: Wire::new(&facts),
+            guarding: Guarding::default(),
             facts,
             watched,
             at: Instant::ZERO,
@@ -127,7 +133,7 @@ impl Judge {
     pub fn end(&mut self, at: Instant) -> Option<&Breach> {
         self.look(at);
         self.exercised[Promise::End as usize] += 1;
-        let excused = !self.facts.has_line
+        let excused = !self.facts.can_hold(at, at)
             && self
                 .facts
                 .dead
@@ -155,7 +161,11 @@ impl Judge {
             self.authority.check(&stretch),
             self.senses.check(&stretch, &self.facts),
             self.wire.check(&stretch, &self.facts),
+            self.guarding.check(&stretch, &self.facts),
         ];
+        for promise in self.guarding.take_exercised() {
+            self.exercised[promise as usize] += 1;
+        }
         for breach in breaches.into_iter().flatten() {
             self.report(breach);
         }
@@ -203,6 +213,14 @@ impl Judge {
                 }
                 self.authority.button(*pressed, at, &self.facts);
             }
+            Happening::SafeStop if self.facts.board.guard.is_some() => {
+                let lasts = self.facts.remembers(at);
+                if lasts {
+                    self.count(Promise::SafeStop);
+                }
+                self.authority.safe_stop(lasts, at, self.senses.latching(), &self.facts);
+            }
+            Happening::SafeStop => {}
             Happening::Woke => {
                 self.count(Promise::Slept);
                 self.authority.woke(at, &self.facts);
@@ -214,7 +232,9 @@ impl Judge {
             }
         }
         // How long something has forced stillness, without a break.
-        let forced = self.senses.forces(at, &self.facts) || self.wire.forces(at, &self.facts);
+        let forced = self.senses.forces(at, &self.facts)
+            || self.wire.forces(at, &self.facts)
+            || Guarding::forces(&self.facts, at);
         if self.authority.force(forced, at, &self.facts) {
             self.exercised[Promise::DisarmAfter as usize] += 1;
         }

@@ -15,6 +15,8 @@ pub enum Promise {
     Latch,
     /// A machine that slept stands until somebody arms.
     Slept,
+    /// A safe-stop of the guard lasts until somebody arms.
+    SafeStop,
     /// Stillness that was forced for `disarm_after_ms` disarms.
     DisarmAfter,
     /// A required sensor that is stale, was never read or cannot be right stops.
@@ -31,6 +33,10 @@ pub enum Promise {
     BusLost,
     /// A bus that answers again finds motors that are stopped first.
     BusBack,
+    /// A runtime that needs a guard does not drive without one.
+    GuardLost,
+    /// A guard that hears no runtime takes the line.
+    GuardTrips,
     /// Backwards no longer than `reverse_max_ms`.
     Reverse,
     /// After the end of the process the motors stand.
@@ -38,7 +44,7 @@ pub enum Promise {
 }
 
 /// How many there are.
-pub const COUNT: usize = 16;
+pub const COUNT: usize = 19;
 
 /// Each with its name and its words in README.md, boards/README.md or docs/service.md.
 pub const ALL: [(Promise, &str, &str); COUNT] = [
@@ -48,6 +54,7 @@ pub const ALL: [(Promise, &str, &str); COUNT] = [
     (Promise::Press, "press", "the emergency stop is decided in every control period"),
     (Promise::Latch, "latch", "`latched`: until it is disarmed, then armed again"),
     (Promise::Slept, "slept", "after it has woken, the robot stands until a person arms it"),
+    (Promise::SafeStop, "safe-stop", "a stop that was asked for is remembered, until a person has armed"),
     (Promise::DisarmAfter, "disarm-after", "`disarm_after_ms` of forced stillness disarms"),
     (Promise::Required, "required", "a sensor that is stale or cannot be right"),
     (Promise::Rule, "rule", "obstacle, cliff, tilt, low battery"),
@@ -56,6 +63,8 @@ pub const ALL: [(Promise, &str, &str); COUNT] = [
     (Promise::CommandValid, "command-valid", "`command_valid_ms`: a command is obeyed no longer"),
     (Promise::BusLost, "bus-lost", "a lost bus"),
     (Promise::BusBack, "bus-back", "a bus that answers again: stillness first"),
+    (Promise::GuardLost, "guard-lost", "the guard dies or hangs: still motors"),
+    (Promise::GuardTrips, "guard-trips", "stops the motors when the runtime falls silent"),
     (Promise::Reverse, "reverse", "`reverse_max_ms`"),
     (Promise::End, "end", "motors stand when the process has ended"),
 ];

@@ -121,7 +121,10 @@ impl Wire {
             let seconds = from.as_nanos() as f64 / 1e9;
             // A transfer that hung counts as dead to its timeout; others may have got through by then.
             let let_go = Instant::ZERO + until.since(Instant::ZERO).less(facts.timeout);
-            if facts.has_line && lost < stretch.until.min(let_go) && stretch.moving_since < let_go {
+            if facts.can_hold(*from, stretch.until)
+                && lost < stretch.until.min(let_go)
+                && stretch.moving_since < let_go
+            {
                 let what = format!(
                     "the motors' bus is dead since {seconds:.4} s; the currents are {:?}",
                     stretch.currents

@@ -1,0 +1,249 @@
+//! What a seed makes happen on a board: the lines of its script, drawn one kind after another, each kind at a rate and for
+//! lengths of its own. Plays nothing and judges nothing.
+
+use super::draw::Draw;
+use super::script::{Line, Script};
+use ganglion::board::plan::Board;
+use ganglion::device::SensorKind;
+use ganglion::time::Span;
+
+/// The script of `seed` on `board` for `length`. `panics`: the field's engine may; not where another thread would
+/// then open it again at a time that nobody can repeat.
+pub fn script_of_seed(seed: u64, board: &Board, length: Span, panics: bool) -> Script {
+    let mut writer = Writer { draw: Draw::new(seed, 1000), lines: Vec::new(), length: length.as_secs_f64() };
+    writer.absent(board);
+    writer.faults(board, panics);
+    writer.presses(board);
+    writer.people();
+    writer.lateness();
+    writer.ends();
+    writer.guard(board);
+    writer.sleeps();
+    Script::parse(&writer.lines.join("\n")).expect("the generator writes what the reader reads")
+}
+
+/// Everything that a fault can strike: its name with the target, and the longest that it usually lasts, seconds.
+fn strikable(board: &Board) -> Vec<(String, f64)> {
+    let mut all: Vec<(String, f64)> = [
+        ("i2c-nack", 20.0),
+        ("i2c-stuck", 20.0),
+        ("i2c-wrong-bytes", 10.0),
+        ("brown-out", 2.0),
+        ("field-hang", 5.0),
+        ("field-panic", 0.1),
+        ("field-slow", 10.0),
+    ]
+    .map(|(name, longest)| (name.to_string(), longest))
+    .into();
+    if board.i2c.len() > 1 {
+        all.push(("i2c-1-stuck".into(), 20.0));
+    }
+    let mut sonars = 0;
+    for sensor in &board.sensors {
+        match sensor.kind {
+            SensorKind::HcSr04 { .. } => {
+                all.push((format!("sonar-silent:{sonars}"), 60.0));
+                all.push((format!("sonar-frozen:{sonars}"), 60.0));
+                sonars += 1;
+            }
+            SensorKind::HatAdc { channel, .. } => all.push((format!("adc-frozen:{channel}"), 30.0)),
+            SensorKind::FloatRegister { address, .. } | SensorKind::Mpu6050 { address, .. } => {
+                all.push((format!("i2c-nack:{address}"), 60.0));
+                all.push((format!("i2c-wrong-bytes:{address}"), 10.0));
+                all.push(("tilt-over".into(), 8.0));
+                all.push(("tilt-nan".into(), 20.0));
+            }
+            _ => {}
+        }
+        if sensor.name == "battery" {
+            all.push(("battery-low".into(), 30.0));
+        }
+    }
+    if let Some(mcu) = &board.mcu {
+        all.push((format!("i2c-nack:{}", mcu.address), 5.0));
+    }
+    all
+}
+
+struct Writer {
+    draw: Draw,
+    lines: Vec<String>,
+    length: f64,
+}
+
+impl Writer {
+    fn event(&mut self, name: &str, start: f64, length: f64) {
+        if start < self.length {
+            self.lines.push(format!("{name}@{start:.4}+{length:.4}"));
+        }
+    }
+
+    fn ask(&mut self, name: &str, at: f64) {
+        if at < self.length {
+            self.lines.push(format!("{name}@{at:.4}"));
+        }
+    }
+
+    /// A sensor that is not there when the robot starts.
+    fn absent(&mut self, board: &Board) {
+        if !self.draw.chance(0.25) {
+            return;
+        }
+        let sensors = strikable(board);
+        let absent =
+            |(name, _): &&(String, f64)| name.starts_with("sonar-silent:") || name.starts_with("i2c-nack:");
+        let choices: Vec<&(String, f64)> = sensors.iter().filter(absent).collect();
+        if !choices.is_empty() {
+            let name = choices[self.draw.below(choices.len())].0.clone();
+            let length = self.draw.decades(1.0, self.length);
+            self.event(&name, 0.0, length);
+        }
+    }
+
+    fn faults(&mut self, board: &Board, panics: bool) {
+        let mut kinds = strikable(board);
+        kinds.retain(|(name, _)| panics || name != "field-panic");
+        let mean = self.draw.decades(3.0, 60.0);
+        let mut at = self.draw.wait(mean);
+        while at < self.length {
+            let (name, longest) = kinds[self.draw.below(kinds.len())].clone();
+            let length = self.draw.decades(100e-6, longest);
+            self.event(&name, at, length);
+            at += self.draw.wait(mean);
+        }
+    }
+
+    /// Presses of the stop buttons, most of them followed by what people do then.
+    fn presses(&mut self, board: &Board) {
+        let line = |sensor: &ganglion::board::plan::SensorPlan| match sensor.kind {
+            SensorKind::Button { line, .. } => Some(line.0),
+            _ => None,
+        };
+        let buttons: Vec<u32> = board.sensors.iter().filter_map(line).collect();
+        if buttons.is_empty() {
+            return;
+        }
+        let mean = self.draw.decades(5.0, 60.0);
+        let mut at = self.draw.wait(mean);
+        while at < self.length {
+            let length = self.draw.decades(200e-6, 4.0);
+            let button = buttons[self.draw.below(buttons.len())];
+            self.event(&format!("estop:{button}"), at, length);
+            if self.draw.chance(0.7) {
+                let disarm = at + length + self.draw.between(-0.2, 4.0);
+                self.ask("disarm", disarm.max(at));
+                let arm = disarm.max(at) + self.draw.decades(0.001, 5.0);
+                self.ask("arm", arm);
+            }
+            at += length + self.draw.wait(mean);
+        }
+    }
+
+    fn people(&mut self) {
+        let mean = self.draw.decades(2.0, 30.0);
+        let mut at = self.draw.decades(0.1, 5.0);
+        while at < self.length {
+            match self.draw.below(8) {
+                0 => self.ask("disarm", at),
+                1..=4 => self.ask("arm", at),
+                _ => {
+                    self.ask("disarm", at);
+                    let arm = at + self.draw.decades(0.001, 3.0);
+                    self.ask("arm", arm);
+                }
+            }
+            at += self.draw.wait(mean);
+        }
+    }
+
+    fn lateness(&mut self) {
+        let mean = self.draw.decades(3.0, 60.0);
+        let mut at = self.draw.wait(mean);
+        while at < self.length {
+            let thread = self.draw.pick(&[
+                "late-tick",
+                "late-tick",
+                "late-bus",
+                "late-lines",
+                "late-edges",
+                "late-all",
+            ]);
+            let length = self.draw.decades(0.001, 0.5);
+            self.event(thread, at, length);
+            at += length + self.draw.wait(mean);
+        }
+    }
+
+    /// What becomes of the guard, where the board has one.
+    fn guard(&mut self, board: &Board) {
+        let Some(plan) = board.guard else { return };
+        let patience = plan.patience.as_secs_f64();
+        let mean = self.draw.decades(3.0, 60.0);
+        let mut at = self.draw.wait(mean);
+        while at < self.length {
+            let length = self.draw.decades(0.001, 10.0);
+            match self.draw.below(6) {
+                0 | 1 => self.event("guard-hangs", at, length),
+                2 => self.event("guard-dies", at, length),
+                3 => {
+                    let length = patience * self.draw.between(1.1, 5.0);
+                    self.event("late-all", at, length);
+                }
+                _ => {
+                    self.ask("safe-stop", at);
+                    if self.draw.chance(0.6) {
+                        let arm = at + self.draw.decades(0.001, 10.0);
+                        self.ask("arm", arm);
+                    }
+                }
+            }
+            at += self.draw.wait(mean);
+        }
+    }
+
+    /// Sleeps of the machine, in two seeds of three. Half of them in the middle of something else: a press, a dead bus, a
+    /// late thread. Threads come back one after another, and people arm.
+    fn sleeps(&mut self) {
+        if self.draw.chance(0.33) {
+            return;
+        }
+        let spans: Vec<(f64, f64)> = self
+            .lines
+            .iter()
+            .filter_map(|line| Line::parse(line).ok())
+            .map(|line| (line.start.as_secs_f64(), line.end.as_secs_f64()))
+            .collect();
+        let mean = self.draw.decades(5.0, 100.0);
+        let mut due = self.draw.wait(mean);
+        while due < self.length {
+            let at = match spans.is_empty() || self.draw.chance(0.5) {
+                true => due,
+                false => {
+                    let (start, end) = spans[self.draw.below(spans.len())];
+                    self.draw.between(start, end.max(start + 0.05))
+                }
+            };
+            let lasted = self.draw.decades(0.1, 600.0);
+            let name = if self.draw.chance(0.3) { "sleep-in-tick" } else { "sleep" };
+            self.event(name, at, lasted);
+            if self.draw.chance(0.3) {
+                let thread = self.draw.pick(&["late-tick", "late-bus", "late-lines", "late-all"]);
+                let length = self.draw.decades(0.001, 0.5);
+                self.event(thread, at, length);
+            }
+            if self.draw.chance(0.6) {
+                let arm = at + self.draw.decades(0.001, 5.0);
+                self.ask("arm", arm);
+            }
+            due += self.draw.wait(mean);
+        }
+    }
+
+    /// The process is told to end, before the run is over.
+    fn ends(&mut self) {
+        if self.draw.chance(0.3) {
+            let at = self.draw.between(0.0, self.length);
+            self.ask("stop", at);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What the guard's process is for: motors that stand when it and the runtime do not hear one another. Knows when the script
+//! kills or stops either of them, and no word of what they say.
+
+use super::facts::{Facts, overlaps};
+use super::promise::Promise;
+use super::{Breach, Stretch};
+use ganglion::time::{Instant, Span};
+
+/// The guard's own thread takes its line at the end of its patience; more than that is a fault of the judge's arithmetic.
+const AT_ONCE: Span = Span::from_millis(1);
+
+/// What was asked of the promises here.
+#[derive(Debug, Default)]
+pub struct Guarding {
+    exercised: Vec<Promise>,
+}
+
+impl Guarding {
+    /// What was asked of these promises since the last call.
+    pub fn take_exercised(&mut self) -> Vec<Promise> {
+        std::mem::take(&mut self.exercised)
+    }
+
+    /// From when on a runtime that needs its guard must stand, if the guard is dead or stands still since `from`.
+    fn lost_from(facts: &Facts, from: Instant) -> Instant {
+        let patience = facts.board.guard.map_or(Span::ZERO, |plan| plan.patience);
+        // The newest request that was answered was made before; one slot sees it, and its command goes out.
+        facts.deadline(from + patience, facts.board.period + facts.bus_time)
+    }
+
+    /// Whether a lost guard forces stillness at `at`.
+    pub fn forces(facts: &Facts, at: Instant) -> bool {
+        let required = facts.board.guard.is_some_and(|plan| plan.required);
+        let lost =
+            |(from, until): &(Instant, Instant)| at < *until && Guarding::lost_from(facts, *from) <= at;
+        required && facts.unguarded.iter().any(lost)
+    }
+
+    /// Motion without a guard, or without a runtime.
+    pub fn check(&mut self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
+        let plan = facts.board.guard?;
+        if plan.required
+            && let Some(breach) = self.check_guard(stretch, facts)
+        {
+            return Some(breach);
+        }
+        self.check_runtime(stretch, facts, plan.patience)
+    }
+
+    fn check_guard(&mut self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
+        let first = facts.unguarded.partition_point(|(_, until)| *until <= stretch.from);
+        for (from, until) in facts.unguarded[first..].iter().take_while(|(from, _)| *from < stretch.until) {
+            let lost = Guarding::lost_from(facts, *from).max(stretch.from);
+            if lost < stretch.until.min(*until) {
+                let what = told("no guard answers", *from, stretch);
+                return Some(Breach { promise: Promise::GuardLost, at: lost, what });
+            }
+            if stretch.from <= *from {
+                self.exercised.push(Promise::GuardLost);
+            }
+        }
+        None
+    }
+
+    /// A runtime of which no thread runs sends no heartbeat: the guard takes the line, if it is well itself.
+    fn check_runtime(&mut self, stretch: &Stretch<'_>, facts: &Facts, patience: Span) -> Option<Breach> {
+        let first = facts.late_all.partition_point(|(_, until)| *until <= stretch.from);
+        for spell in facts.late_all[first..].iter().take_while(|(from, _)| *from < stretch.until) {
+            let (from, until) = *spell;
+            let taken = from + patience + AT_ONCE;
+            if taken >= until || facts.unguarded.iter().any(|unwell| overlaps(unwell, from, until)) {
+                continue;
+            }
+            if taken.max(stretch.from) < stretch.until.min(until) {
+                let what = told("no thread of the runtime runs", from, stretch);
+                return Some(Breach { promise: Promise::GuardTrips, at: taken.max(stretch.from), what });
+            }
+            if stretch.from <= from {
+                self.exercised.push(Promise::GuardTrips);
+            }
+        }
+        None
+    }
+}
+
+fn told(why: &str, from: Instant, stretch: &Stretch<'_>) -> String {
+    let seconds = from.as_nanos() as f64 / 1e9;
+    format!("{why} since {seconds:.4} s; the currents are {:?}", stretch.currents)
+}

@@ -1,0 +1,239 @@
+//! The guard's process in virtual time: the library's own decisions (`guard::Guard`), its frames, and the line on the
+//! simulated board, driven in the order in which `guard::Post` does it. The script kills it, stops it for a while, and asks it
+//! for a safe-stop. Only the socket is missing: messages arrive at once, in order, and stay when the other end is gone.
+
+use super::script::{Script, Trouble};
+use ganglion::board::plan::{Board, GuardHold};
+use ganglion::bus::{Gpio, LineUse, Usage, Wires};
+use ganglion::crew::{Bell, Worker};
+use ganglion::guard::frame::{Answer, Ask, Bytes, Request};
+use ganglion::guard::socket::Heard;
+use ganglion::guard::{BoardDigest, Guard, Hold, Way};
+use ganglion::sim::Plant;
+use ganglion::time::{Clock, Instant, SimClock, Span};
+use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+/// Messages that a socket keeps for who does not read: as many of this size as the kernel's usual buffer has room for.
+const QUEUE: usize = 256;
+/// The runtime's seat, and that of whoever asks for a safe-stop.
+const RUNTIME: usize = 0;
+const PERSON: usize = 1;
+
+type Spells = Vec<(Instant, Instant)>;
+
+/// A guard, its line, its socket and what becomes of it.
+pub struct Sentry {
+    guard: Guard,
+    hold: Hold,
+    patience: Span,
+    digest: BoardDigest,
+    gpio: Box<dyn Gpio>,
+    is_alive: bool,
+    is_hung: bool,
+    is_connected: bool,
+    inbox: VecDeque<Bytes>,
+    outbox: VecDeque<Bytes>,
+    /// Safe-stops that were asked of a process that does not run.
+    unread_stops: usize,
+    dead: Spells,
+    hung: Spells,
+    stops: Vec<Instant>,
+    next_stop: usize,
+}
+
+impl Sentry {
+    /// The guard that `board` asks for, at its post, with the line off. `None`: it asks for none.
+    pub fn of(board: &Board, plant: &Plant, script: &Script) -> Option<Sentry> {
+        let plan = board.guard?;
+        let hold = Hold::of(board, &plan).expect("the check of a board wants the line");
+        let off = Usage::Output { high: hold.level(false) };
+        let gpio = Wires::gpio(plant, "guard", &[LineUse { line: hold.line, usage: off }])
+            .expect("a simulated line");
+        let digest = [1; 32];
+        Some(Sentry {
+            guard: Guard::new(&hold, plan.patience, digest),
+            hold,
+            patience: plan.patience,
+            digest,
+            gpio,
+            is_alive: true,
+            is_hung: false,
+            is_connected: false,
+            inbox: VecDeque::new(),
+            outbox: VecDeque::new(),
+            unread_stops: 0,
+            dead: script.troubles(Trouble::Dies),
+            hung: script.troubles(Trouble::Hangs),
+            stops: script.safe_stops().collect(),
+            next_stop: 0,
+        })
+    }
+
+    /// What the runtime has to know of it.
+    pub fn hold(&self) -> (Hold, BoardDigest) {
+        (self.hold, self.digest)
+    }
+
+    fn runs(&self) -> bool {
+        self.is_alive && !self.is_hung
+    }
+
+    fn put(&mut self, high: bool) {
+        self.gpio.set(self.hold.line, high).expect("a simulated line follows");
+    }
+
+    /// Kernel and script: the process dies, is started again, stands still, goes on.
+    fn change(&mut self, now: Instant) {
+        let is_dead = within(&self.dead, now);
+        if is_dead && self.is_alive {
+            (self.is_alive, self.is_connected, self.unread_stops) = (false, false, 0);
+            self.inbox.clear();
+            // The kernel lets go of the line: its pull has it. A reset line is pulled up, an enable line towards off.
+            self.put(match self.hold.kind {
+                GuardHold::Reset => true,
+                GuardHold::Enable => self.hold.level(false),
+            });
+        } else if !is_dead && !self.is_alive {
+            self.is_alive = true;
+            self.guard = Guard::new(&self.hold, self.patience, self.digest);
+            self.outbox.clear();
+            self.put(self.hold.level(false));
+        }
+        self.is_hung = within(&self.hung, now);
+        while self.stops.get(self.next_stop).is_some_and(|at| *at <= now) {
+            self.next_stop += 1;
+            self.unread_stops += usize::from(self.is_alive);
+        }
+    }
+
+    /// Everything that was said to it, each thing with the line first and the answer second; then the time.
+    fn attend(&mut self, now: Instant) {
+        while self.runs() && self.unread_stops > 0 {
+            self.unread_stops -= 1;
+            let stop = Request { sequence: 0, stamp: now, ask: Ask::Trip { lasting: true } };
+            let _ = self.guard.hear(PERSON, true, &stop, now);
+            self.drive();
+        }
+        while self.runs()
+            && let Some(bytes) = self.inbox.pop_front()
+        {
+            let request = Request::decode(&bytes).expect("the runtime speaks the guard's language");
+            let refused = self.guard.hear(RUNTIME, true, &request, now).err();
+            self.drive();
+            let standing = self.guard.standing(true);
+            let answer = Answer { sequence: request.sequence, refused, standing };
+            if self.outbox.len() < QUEUE {
+                self.outbox.push_back(answer.encode());
+            }
+        }
+        if self.runs() {
+            self.guard.look(now);
+            self.drive();
+        }
+    }
+
+    fn drive(&mut self) {
+        let high = self.hold.level(self.guard.line_on());
+        if self.gpio.get(self.hold.line) != Ok(high) {
+            self.put(high);
+        }
+    }
+
+    /// When something happens to it next by itself.
+    fn next(&self, now: Instant) -> Instant {
+        let edges = self.dead.iter().chain(&self.hung).flat_map(|(from, until)| [*from, *until]);
+        let events = edges.chain(self.stops.iter().copied()).filter(|at| *at > now);
+        let deadline = if self.runs() { self.guard.deadline() } else { Instant::NEVER };
+        events.fold(deadline, Instant::min)
+    }
+}
+
+fn within(spells: &Spells, now: Instant) -> bool {
+    spells.iter().any(|(from, until)| *from <= now && now < *until)
+}
+
+/// The process as a worker.
+pub struct Sentinel {
+    sentry: Arc<Mutex<Sentry>>,
+    /// Of the runtime's pulse: there is something to hear.
+    pulse: Arc<Bell>,
+}
+
+impl Sentinel {
+    /// Steps `sentry`; rings `pulse` when it has answered or is gone.
+    pub fn new(sentry: Arc<Mutex<Sentry>>, pulse: Arc<Bell>) -> Sentinel {
+        Sentinel { sentry, pulse }
+    }
+}
+
+impl Worker for Sentinel {
+    fn name(&self) -> &'static str {
+        "guard"
+    }
+    fn step(&mut self, clock: &dyn Clock) -> Instant {
+        let (now, mut sentry) = (clock.now(), self.sentry.lock().expect("nothing panics with it"));
+        let before = (sentry.is_connected, sentry.outbox.len());
+        sentry.change(now);
+        sentry.attend(now);
+        if before != (sentry.is_connected, sentry.outbox.len()) {
+            self.pulse.ring();
+        }
+        sentry.next(now)
+    }
+    fn publish(&mut self, _clock: &dyn Clock) {}
+}
+
+/// The runtime's end of the socket.
+pub struct Knock {
+    sentry: Arc<Mutex<Sentry>>,
+    clock: Arc<SimClock>,
+    /// Of the guard: it has a new deadline.
+    bell: Arc<Bell>,
+    is_connected: bool,
+}
+
+impl Knock {
+    /// A way to `sentry`, whose worker hears `bell`.
+    pub fn new(sentry: Arc<Mutex<Sentry>>, clock: Arc<SimClock>, bell: Arc<Bell>) -> Knock {
+        Knock { sentry, clock, bell, is_connected: false }
+    }
+}
+
+impl Way for Knock {
+    fn connect(&mut self) -> bool {
+        let mut sentry = self.sentry.lock().expect("nothing panics with it");
+        // One that stands still is connected to all the same: the kernel lets wait whoever comes.
+        sentry.is_connected = sentry.is_alive;
+        sentry.outbox.clear();
+        self.is_connected = sentry.is_connected;
+        self.is_connected
+    }
+    fn part(&mut self) {
+        self.is_connected = false;
+    }
+    fn is_connected(&self) -> bool {
+        self.is_connected
+    }
+    fn say(&mut self, bytes: &[u8]) {
+        let mut sentry = self.sentry.lock().expect("nothing panics with it");
+        if sentry.is_connected && sentry.inbox.len() < QUEUE {
+            sentry.inbox.push_back(bytes.try_into().expect("a whole frame"));
+            sentry.attend(self.clock.now());
+            self.bell.ring();
+        }
+    }
+    fn hear(&mut self, into: &mut [u8]) -> Heard {
+        let mut sentry = self.sentry.lock().expect("nothing panics with it");
+        match sentry.outbox.pop_front() {
+            Some(bytes) => {
+                into[..bytes.len()].copy_from_slice(&bytes);
+                Heard::Message(bytes.len())
+            }
+            None if sentry.is_connected => Heard::Nothing,
+            None => Heard::Closed,
+        }
+    }
+    fn wait(&mut self, _asked: &OwnedFd, _longest: Span) {}
+}
