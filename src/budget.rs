@@ -417,6 +417,15 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_cycle_is_believed_at_once_and_a_quick_one_by_a_sixteenth() {
+        let mut budget = Budget::new(plan());
+        for (span_us, thought_us) in [(4_000, 4_000), (8_000, 8_000), (4_800, 7_800), (7_800, 7_800)] {
+            budget.record(Rung::BEST, Span::from_micros(span_us), at(50));
+            assert_eq!(budget.estimate(Rung::BEST), Some(Span::from_micros(thought_us)));
+        }
+    }
+
+    #[test]
     fn what_takes_exactly_the_target_is_in_time() {
         let mut budget = Budget::new(plan());
         assert_eq!(budget.record(Rung::BEST, ms(10), at(50)), Rung::BEST);

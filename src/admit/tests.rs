@@ -285,7 +285,7 @@ fn the_least_is_stale_after_its_age_limit_counts_that_once_and_says_the_first_fa
 
 #[test]
 fn a_motor_beyond_those_of_a_command_stands() {
-    let echo = SensorPlan { kind: SensorKind::MotorEcho { motor: crate::command::MAX_MOTORS }, ..range() };
+    let echo = SensorPlan { kind: SensorKind::MotorEcho { motor: MAX_MOTORS }, ..range() };
     let mut desk = Desk::new(&[echo]);
     assert_eq!(desk.age(10).value.to_bits(), 0);
 }

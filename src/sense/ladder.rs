@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(taken[..expected.len()], expected);
         let names: Vec<&str> = expected.iter().map(|(rung, _)| rung.name()).collect();
         assert!(names.iter().all(|name| !name.is_empty()));
-        assert_eq!(Rung::Reset.name(), "reset");
+        assert_eq!(Reset.name(), "reset");
     }
 
     #[test]
