@@ -30,6 +30,8 @@ struct Script {
     cycles: u32,
     saves: u32,
     injected: Vec<Option<GpuFault>>,
+    /// Where it says that the time of a cycle went.
+    times: Option<DeviceTimes>,
     /// The numbers of the cycles that it was given a state of.
     restored: Vec<u64>,
 }
@@ -73,6 +75,9 @@ impl Remote for Scripted {
     }
     fn furnish(&mut self, given: &Given) -> Result<(), StateError> {
         self.engine.furnish(given)
+    }
+    fn device_times(&self) -> Option<DeviceTimes> {
+        self.script.lock().unwrap().times
     }
     fn inject(&mut self, fault: Option<GpuFault>) {
         self.script.lock().unwrap().injected.push(fault);
@@ -177,6 +182,41 @@ fn judge() -> Engine {
     let mut judge = Engine::build(&on_cpu(&board.field));
     assert!(judge.set_readout(readout(&board).weights()));
     judge
+}
+
+#[test]
+fn an_engine_answers_through_its_seat_as_it_does_itself() {
+    let (mut itself, mut seated): (Engine, Box<dyn Remote>) = (judge(), Box::new(judge()));
+    assert_eq!(seated.name(), itself.name());
+    assert_eq!(seated.device_times(), None, "it is no device");
+    for cycle in 0..3 {
+        let [a, b] = [itself.cycle(&stimulus(cycle)), seated.cycle(&stimulus(cycle))];
+        assert_eq!(format!("{a:?}"), format!("{b:?}"));
+    }
+    let (mut own, mut live) = (Live::default(), Live::default());
+    assert!(itself.save(&mut own) && seated.save(&mut live));
+    assert_eq!((live.cycle, live.whole.len()), (own.cycle, own.whole.len()));
+    assert!(live.cycle > 0 && !live.whole.is_empty());
+    // Another one goes on from there; an empty state and a read-out of another size are refused.
+    let mut next: Box<dyn Remote> = Box::new(judge());
+    assert!(next.restore(&Live::default()).is_err());
+    next.restore(&live).expect("it fits");
+    let [a, b] = [itself.cycle(&stimulus(3)), next.cycle(&stimulus(3))];
+    assert_eq!(format!("{a:?}"), format!("{b:?}"));
+    assert!(next.furnish(&Given { readout: vec![0.0; 3], patterns: vec![] }).is_err());
+}
+
+#[test]
+fn the_device_is_named_and_its_times_are_told_while_it_computes() {
+    let script = Shared::default();
+    let times = DeviceTimes { kernels: Span::from_micros(70), ..DeviceTimes::default() };
+    script.lock().unwrap().times = Some(times);
+    let named = brain(&small_board(8), Some(opener(&script))).engine_name();
+    assert!(named.starts_with("scripted; ") && named.ends_with(" stands by"), "{named}");
+    let mut rig = Rig::with(script, &[]);
+    assert_eq!(rig.turn().times, Some(times));
+    rig.told().strike = Some(LOST);
+    assert_eq!(rig.turn().times, None, "the processor computed that one");
 }
 
 const LOST: Loss = Loss::ContextLost { call: "launch" };
