@@ -3,6 +3,7 @@
 use super::*;
 use crate::field::readout::Origin;
 use crate::field::shape::{EngineKind, READOUT_COLUMNS};
+use crate::field::snapshot::snapshot_line;
 use crate::field::{RUNGS, Readout};
 use crate::fixture::{at, ms};
 use crate::learn::sample::board as small_board;
@@ -110,6 +111,28 @@ fn a_cycle_takes_its_rungs_share_of_the_target_in_virtual_time() {
     }
     assert_eq!(MODELLED_SHARE.len(), RUNGS);
     assert_eq!(rig.order(Rung::BEST, at(1_000)).span, ms(5));
+}
+
+#[test]
+fn a_snapshot_is_handed_over_in_each_interval_and_one_at_the_end() {
+    let mut rig = Rig::new(&[], Span::ZERO);
+    let path = std::env::temp_dir().join(format!("ganglion-worker-{}", std::process::id()));
+    let board = small_board(8);
+    let (desk, writer) =
+        snapshot_line(path.clone(), &board, rig.worker.brain.given(), |_| true).expect("a thread");
+    rig.worker = rig.worker.with_snapshots(desk, ms(1_000));
+    for now in (0..3_500).step_by(100) {
+        rig.clock.set(at(now));
+        rig.orders.put(Order { slot: at(now), ..Order::EMPTY });
+        assert_eq!(rig.worker.step(&rig.clock), at(now), "once more, when the result is out");
+        rig.worker.publish(&rig.clock);
+        assert_eq!(rig.worker.step(&rig.clock), Instant::NEVER);
+    }
+    assert!(rig.worker.finish(&rig.clock));
+    let counts = writer.end(Duration::from_secs(60));
+    let _ = std::fs::remove_file(&path);
+    // After 1, 2 and 3 s and at the end; a disk that is slow may skip one.
+    assert_eq!((counts.written + counts.skipped, counts.failed), (4, 0), "{counts:?}");
 }
 
 #[test]
