@@ -10,13 +10,15 @@
 //! one wish of a fresh field to another (a change of rung, a change of mind) is it slowed both ways.
 //! From forwards to backwards it passes exactly zero. A motor that aims always keeps its limit.
 
+mod reverse;
+
 use crate::board::plan::{MotorPlan, SafetyPlan};
 use crate::command::{Command, MAX_MOTORS, Source};
-use crate::device::MotorKind;
 use crate::field::Response;
 use crate::mode::Mode;
 use crate::reflex::{Limits, Verdict, faded};
 use crate::time::{Instant, Span};
+use reverse::Reverse;
 
 /// A drive wish below this share of full scale is a wish to stand: no motor turns that slowly, and a
 /// driver that lifts every wish to the smallest duty that does turn it would make the robot creep.
@@ -28,7 +30,7 @@ const STANDING: f32 = 0.01;
 struct Motor {
     /// A reflex may forbid it; otherwise it aims.
     drives: bool,
-    /// Its sign is a direction of travel. Not so for a recorded motor, which may be a turn rate.
+    /// Its sign is a direction of travel.
     travels: bool,
     limit: f32,
     /// Largest change from one command to the next.
@@ -41,7 +43,7 @@ impl Motor {
         let step = f64::from(plan.slew_per_s) * period.as_secs_f64();
         Motor {
             drives: plan.kind.drives(),
-            travels: matches!(plan.kind, MotorKind::DcDir { .. } | MotorKind::DcPair { .. }),
+            travels: plan.kind.travels(),
             limit: within(plan.limit, 1.0),
             step: within(step as f32, 2.0), // from one end to the other
             last: 0.0,
@@ -83,28 +85,6 @@ impl Motor {
 /// The number nearest to `x` within 0..=`most`; 0 where `x` is not a number.
 fn within(x: f32, most: f32) -> f32 {
     if x.is_nan() { 0.0 } else { x.clamp(0.0, most) }
-}
-
-/// How long the robot has been driving backwards, blind. Backwards time adds up and any other time
-/// takes away as much, so that short breaks do not start the count anew. Once it is used up, backwards
-/// is refused until the whole of it has been paid back, standing or driving forwards.
-#[derive(Clone, Copy, Debug, Default)]
-struct Reverse {
-    spent: Span,
-    refused: bool,
-}
-
-impl Reverse {
-    /// Notes that for `elapsed` the robot went `backwards` or not; the next command lasts a `period`.
-    fn note(&mut self, backwards: bool, elapsed: Span, period: Span, longest: Span) {
-        let spent = if backwards { self.spent + elapsed } else { self.spent.less(elapsed) };
-        self.spent = spent.min(longest);
-        if self.spent + period > longest {
-            self.refused = true;
-        } else if self.spent == Span::ZERO {
-            self.refused = false;
-        }
-    }
 }
 
 /// What was out of the ordinary, for people.
@@ -179,6 +159,22 @@ impl Arbiter {
         }
         let valid_until = slot + self.safety.command_valid;
         Command { seq: 0, slot, valid_until, source, len: self.motors.len(), motors }
+    }
+
+    /// How far the last command has taken the robot backwards until `slot`, as time at full speed. Nothing, if none was
+    /// `unconfirmed` on the wire for less than a command is valid: it may not have moved.
+    pub fn backed(&self, slot: Instant, unconfirmed: Option<Span>) -> Span {
+        let valid = self.safety.command_valid;
+        let Some(last) = self.last_slot.filter(|_| unconfirmed.is_some_and(|age| age < valid)) else {
+            return Span::ZERO;
+        };
+        let (motors, sum) = self
+            .motors
+            .iter()
+            .filter(|motor| motor.travels)
+            .fold((0, 0.0), |(motors, sum), motor| (motors + 1, sum + f64::from(motor.last)));
+        let speed = (-sum / f64::from(motors.max(1))).max(0.0);
+        Span::from_secs_f64(speed * slot.since(last).min(valid).as_secs_f64())
     }
 
     /// What was out of the ordinary so far.
@@ -564,6 +560,28 @@ mod tests {
         }
         assert!(car.arbiter.reverse.refused);
         close(&car.free([0.2, 0.1]), [0.2, 0.1]);
+    }
+
+    #[test]
+    fn a_retreat_is_the_mean_of_what_travels_times_the_time_that_the_command_lasted_on_the_wire() {
+        let mut car =
+            Car { arbiter: Arbiter::new(&[wheel(), wheel(), servo()], safety(), PERIOD), now: at(0) };
+        assert_eq!(car.arbiter.backed(at(10), Some(ms(5))), Span::ZERO, "nothing was commanded yet");
+        let of = |car: &mut Car, left, right, wait, unconfirmed| {
+            (car.arbiter.motors[0].last, car.arbiter.motors[1].last, car.arbiter.motors[2].last) =
+                (left, right, -1.0);
+            car.arbiter.last_slot = Some(at(100));
+            car.arbiter.backed(at(100) + wait, unconfirmed)
+        };
+        let fresh = Some(ms(5));
+        assert_eq!(of(&mut car, -1.0, -0.5, ms(10), fresh), Span::from_micros(7_500));
+        assert_eq!(of(&mut car, -1.0, 1.0, ms(10), fresh), Span::ZERO, "it turns on the spot");
+        assert_eq!(of(&mut car, 1.0, 1.0, ms(10), fresh), Span::ZERO);
+        assert_eq!(of(&mut car, -1.0, -1.0, ms(500), fresh), ms(30), "the command was over after 30 ms");
+        assert_eq!(of(&mut car, -1.0, -1.0, ms(10), Some(ms(29))), ms(10));
+        for unheard in [Some(ms(30)), None] {
+            assert_eq!(of(&mut car, -1.0, -1.0, ms(10), unheard), Span::ZERO, "it may not have moved");
+        }
     }
 
     #[test]

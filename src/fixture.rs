@@ -32,6 +32,7 @@ pub const WELL: Signals = Signals {
     skipped_slots: 0,
     guard_lost: false,
     slept: None,
+    backed: Span::ZERO,
 };
 
 /// No reason to stop.

@@ -110,7 +110,7 @@ impl Tick {
         if asked.disarm {
             self.reflexes.rearm();
         }
-        let signals = self.signals(heard, slept, began);
+        let signals = self.signals(heard, slept, slot, began);
         let verdict = self.reflexes.evaluate(&self.frame, &signals, began);
         let mode = self.modes.advance(&verdict, &signals, asked, began);
         self.command = self.arbiter.decide(mode, &verdict, self.field.newest(), slot, began);
@@ -168,7 +168,7 @@ impl Tick {
         }
     }
 
-    fn signals(&self, heard: Heard, slept: Option<Span>, now: Instant) -> Signals {
+    fn signals(&self, heard: Heard, slept: Option<Span>, slot: Instant, now: Instant) -> Signals {
         Signals {
             halts: heard.halts,
             readings_lost: heard.readings_lost,
@@ -177,6 +177,7 @@ impl Tick {
             skipped_slots: self.lost,
             guard_lost: self.guard.as_ref().is_some_and(|guard| guard.lost(now)),
             slept,
+            backed: self.arbiter.backed(slot, self.wire.unconfirmed_for(now)),
         }
     }
 
@@ -198,7 +199,7 @@ impl Tick {
 
     fn launch(&mut self, index: u64, slot: Instant, rung: Rung, now: Instant) {
         let mut sensors = [0.0; MAX_SENSORS];
-        self.admission.inputs(&self.frame, &mut sensors);
+        self.admission.inputs(&self.reflexes.remind(&self.frame), &mut sensors);
         self.field.launch(index, slot, &sensors, rung, self.wire.is_prompt(now));
     }
 

@@ -15,6 +15,7 @@ use ganglion::trace::Record;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
+mod edge; // an edge that stopped the car is left behind, not forgotten
 mod outage; // a robot that was held for long, slept, or never saw, does not start by itself
 mod short; // presses that are over before the tick looks
 mod stage; // the simulated robot in steps

@@ -74,13 +74,17 @@ fn rules() -> [Rule; 5] {
         trip: Trip::Below(below),
         clear,
         hold: Span::from_millis(30),
+        retreat: Span::ZERO,
         restraint,
         latched: false,
     };
     [
         rule(Cause::Obstacle, RANGE, 0.25, 0.3, Restraint::NoForward),
         rule(Cause::Obstacle, RANGE, 0.6, 0.7, Restraint::Slow(0.4)),
-        rule(Cause::Cliff, FLOOR, 500.0, 600.0, Restraint::NoForward),
+        Rule {
+            retreat: Span::from_millis(60),
+            ..rule(Cause::Cliff, FLOOR, 500.0, 600.0, Restraint::NoForward)
+        },
         rule(Cause::Battery, BATTERY, 6.6, 6.9, Restraint::Slow(0.5)),
         Rule { latched: true, ..rule(Cause::Battery, BATTERY, 6.2, 6.9, Restraint::Still) },
     ]
@@ -128,10 +132,11 @@ fn age(most_ms: u64) -> impl Strategy<Value = Option<Span>> {
 
 fn signals() -> impl Strategy<Value = Signals> {
     let skipped = prop_oneof![5 => Just(0u64), 1 => 0u64..6];
-    (prop::bool::weighted(0.03), age(250), age(150), skipped).prop_map(
-        |(e_stop, field_age, wire_age, skipped_slots)| {
+    (prop::bool::weighted(0.03), age(250), age(150), skipped, 0u64..30).prop_map(
+        |(e_stop, field_age, wire_age, skipped_slots, backed)| {
             let halts = if e_stop { Cause::EStop.bit() } else { 0 };
-            Signals { halts, field_age, wire_age, skipped_slots, ..Signals::default() }
+            let backed = Span::from_millis(backed);
+            Signals { halts, field_age, wire_age, skipped_slots, backed, ..Signals::default() }
         },
     )
 }
@@ -389,6 +394,7 @@ proptest! {
             skipped_slots: calm.skipped_slots + older.2,
             guard_lost: older.3,
             slept: None,
+            backed: if older.3 { Span::ZERO } else { calm.backed },
         };
         let (loose, tight) =
             (reflexes.clone().evaluate(&good, &calm, now), reflexes.evaluate(&bad, &worse, now));

@@ -234,7 +234,7 @@ impl RunReport {
             grid_identity_holds: ending.identity_holds,
             collisions: world.as_ref().map(|world| world.collisions()),
             falls: world.as_ref().map(|world| world.contacts.falls),
-            seen_ahead: world.as_ref().map(|world| world.contacts.head_on + world.contacts.falls_ahead),
+            seen_ahead: world.as_ref().map(|world| world.contacts.head_on + world.contacts.falls_after_stop),
             distance_m: world.as_ref().map(|world| world.distance_m),
             motors_still: outside.plant.as_ref().map(Plant::motors_still),
             stop_heard: match ending.rest {

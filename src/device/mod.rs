@@ -305,4 +305,9 @@ impl MotorKind {
             MotorKind::Recorded { drive } => *drive,
         }
     }
+
+    /// Whether the sign of its command is a direction of travel. Not so for a recorded motor, which may be a turn rate.
+    pub fn travels(&self) -> bool {
+        matches!(self, MotorKind::DcDir { .. } | MotorKind::DcPair { .. })
+    }
 }

@@ -210,6 +210,7 @@ pub fn bench_board(board: &Board, lines: Loop) -> Board {
         trip: Trip::Above(0.5),
         clear: 0.4,
         hold: Span::ZERO,
+        retreat: Span::ZERO,
         restraint: Restraint::Still,
         latched: false,
     }];

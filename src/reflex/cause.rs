@@ -82,7 +82,7 @@ impl Cause {
             Cause::FieldLate => "a fresh field result",
             Cause::FieldMissing => "a field result young enough to obey",
             Cause::Battery | Cause::Obstacle | Cause::Cliff | Cause::Tilt => {
-                "a good sample beyond the rule's `clear`, after its `hold_ms`"
+                "a good sample beyond the rule's `clear`, after its `hold_ms` and its `retreat_ms`"
             }
             Cause::SensorLost | Cause::SensorLying => "a good sample of every required sensor",
             Cause::GuardLost => "an answer of the guard that it trusts this runtime and its line follows",

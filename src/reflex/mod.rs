@@ -10,7 +10,7 @@
 //! |-----------------|--------------------------------------------------------|---------------------|------------------------------------------------|
 //! | `field-late`    | the newest result is older than `field_fresh`          | a share, falling    | a fresh result comes                           |
 //! | `field-missing` | ... than `field_fresh + field_fade`, or never came     | nothing             | a result young enough comes                    |
-//! | `battery` `obstacle` `cliff` `tilt` | a rule's worst case passes its limit | what the rule says  | a good sample passes `clear`, `hold` is over   |
+//! | `battery` `obstacle` `cliff` `tilt` | a rule's worst case passes its limit | what the rule says  | a good sample passes `clear`, `hold` is over, `retreat` is made |
 //! | `sensor-lost`   | a required sensor is older than `max_age`, or never was | nothing            | a good sample comes                            |
 //! |                 | the sensor of a rule is, though it is not required     | what the rule says  | a good sample comes                            |
 //! | `sensor-lying`  | ... and its newest reading could not be true           | the same            | a good sample comes                            |
@@ -63,6 +63,8 @@ pub struct Signals {
     pub guard_lost: bool,
     /// The machine has slept for this long since the last slot.
     pub slept: Option<Span>,
+    /// How far the robot went backwards since the last slot, as time at full speed.
+    pub backed: Span,
 }
 
 /// What the reflexes found in one slot. Sets of causes hold a bit each, see [`Cause::bit`].
@@ -203,7 +205,7 @@ impl Reflexes {
             senses_good: true,
         };
         self.heed(signals, now);
-        self.look_at_rules(frame, now, &mut found);
+        self.look_at_rules(frame, signals.backed, now, &mut found);
         self.look_at_senses(frame, now, &mut found);
         self.look_at_field(signals.field_age, &mut found);
         self.look_at_wire(signals.wire_age, &mut found);
@@ -229,6 +231,15 @@ impl Reflexes {
         self.active
     }
 
+    /// What the field is to see: `frame`, and in place of what a sensor says that is past an edge, what it said there.
+    pub fn remind(&self, frame: &Frame) -> Frame {
+        let mut shown = *frame;
+        for guard in &self.guards {
+            guard.remind(&mut shown.samples[guard.rule.channel]);
+        }
+        shown
+    }
+
     /// How often each cause became active, by `Cause as usize`.
     pub fn trips(&self) -> &[u64; Cause::ALL.len()] {
         &self.trips
@@ -246,14 +257,14 @@ impl Reflexes {
         }
     }
 
-    fn look_at_rules(&mut self, frame: &Frame, now: Instant, found: &mut Findings) {
+    fn look_at_rules(&mut self, frame: &Frame, backed: Span, now: Instant, found: &mut Findings) {
         for guard in &mut self.guards {
             let sample = &frame.samples[guard.rule.channel];
             // A rule that cannot see is no leave to go on, whatever its board can do without.
             if let Some(cause) = guard.patience.and_then(|patience| missed(sample, patience, now)) {
                 found.add(cause, guard.rule.restraint);
             }
-            if guard.look(sample, now) {
+            if guard.look(sample, backed, now) {
                 found.add(guard.rule.cause, guard.rule.restraint);
                 if guard.is_latched() {
                     found.latched |= guard.rule.cause.bit();

@@ -14,6 +14,23 @@ pub enum Trip {
     Above(f32),
 }
 
+impl Trip {
+    /// Where it trips.
+    fn limit(self) -> f32 {
+        match self {
+            Trip::Below(limit) | Trip::Above(limit) => limit,
+        }
+    }
+
+    /// Whichever trips sooner; a number, if one of them is.
+    fn worse(self, a: f32, b: f32) -> f32 {
+        match self {
+            Trip::Below(_) => a.min(b),
+            Trip::Above(_) => a.max(b),
+        }
+    }
+}
+
 /// One line of the board's reflex table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rule {
@@ -27,6 +44,9 @@ pub struct Rule {
     pub clear: f32,
     /// It stays tripped at least this long.
     pub hold: Span,
+    /// What it was tripped by may lie under the robot by the time its sensor is well again: it also stays until the robot
+    /// has backed away from there, for this long at full speed or longer at less.
+    pub retreat: Span,
     /// What it allows meanwhile.
     pub restraint: Restraint,
     /// Stays until the robot is disarmed and armed again, even when the cause is gone.
@@ -43,6 +63,10 @@ pub(super) struct Guard {
     /// is a finding of its own.
     pub(super) patience: Option<Span>,
     tripped_at: Option<Instant>,
+    /// What is left of its retreat.
+    owed: Span,
+    /// The worst that its channel has said since it tripped.
+    worst: f32,
     latched: bool,
     /// A reading tripped it since it was last looked at.
     met: bool,
@@ -57,6 +81,8 @@ impl Guard {
             sources: sources(sensors, rule.channel),
             patience: optional.map(|sensor| sensor.max_age),
             tripped_at: None,
+            owed: Span::ZERO,
+            worst: rule.trip.limit(),
             latched: false,
             met: false,
         }
@@ -85,6 +111,7 @@ impl Guard {
         };
         if trips {
             self.trip(now);
+            self.worst = self.rule.trip.worse(self.worst, value);
         }
     }
 
@@ -106,25 +133,42 @@ impl Guard {
         self.latched
     }
 
-    /// Lets it clear by itself again, once its cause is gone.
+    /// Lets it clear by itself again, once its cause is gone; whoever disarms a robot answers for where it stands.
     pub(super) fn release(&mut self) {
         self.latched = false;
+        self.owed = Span::ZERO;
     }
 
-    /// Looks at `sample`; whether the rule is active now.
-    pub(super) fn look(&mut self, sample: &Sample, now: Instant) -> bool {
+    /// Looks at `sample`; whether the rule is active now. Since the last look the robot went `backed` backwards, as
+    /// time at full speed.
+    pub(super) fn look(&mut self, sample: &Sample, backed: Span, now: Instant) -> bool {
         let met = std::mem::take(&mut self.met);
-        if met || self.trips(sample) {
+        let trips = self.trips(sample);
+        self.owed = self.owed.less(backed);
+        if met || trips {
             self.tripped_at.get_or_insert(now);
             self.latched = self.rule.latched;
-        } else if let Some(at) = self.tripped_at
+            self.owed = self.rule.retreat; // from where it was met last
+            if trips {
+                self.worst = self.rule.trip.worse(self.worst, sample.worst);
+            }
+        } else if self.tripped_at.is_some_and(|at| now.since(at) >= self.rule.hold)
             && !self.latched
-            && now.since(at) >= self.rule.hold
+            && self.owed == Span::ZERO
             && self.clears(sample)
         {
             self.tripped_at = None;
+            self.worst = self.rule.trip.limit();
         }
         self.tripped_at.is_some()
+    }
+
+    /// Puts into `sample` what its channel said at the worst, as long as that may lie under the robot.
+    pub(super) fn remind(&self, sample: &mut Sample) {
+        if self.is_tripped() && self.rule.retreat > Span::ZERO && sample.health != Health::Never {
+            sample.value = self.rule.trip.worse(sample.value, self.worst);
+            sample.worst = self.rule.trip.worse(sample.worst, self.worst);
+        }
     }
 
     fn trips(&self, sample: &Sample) -> bool {
@@ -171,6 +215,7 @@ mod tests {
             trip,
             clear,
             hold: Span::ZERO,
+            retreat: Span::ZERO,
             restraint: Restraint::NoForward,
             latched: false,
         };
@@ -185,7 +230,7 @@ mod tests {
     /// Looks at each (worst, health, active?) in turn, a millisecond apart.
     fn check(mut guard: Guard, script: &[(f32, Health, bool)]) {
         for (step, &(worst, health, active)) in script.iter().enumerate() {
-            let found = guard.look(&sample(worst, health), at(step as u64));
+            let found = guard.look(&sample(worst, health), Span::ZERO, at(step as u64));
             assert_eq!(found, active, "step {step}: {worst} {health:?}");
         }
     }
@@ -222,9 +267,30 @@ mod tests {
         let mut guard = guard(Trip::Below(1.0), 1.2);
         guard.rule.hold = ms(50);
         let well = sample(3.0, Health::Good);
-        assert!(guard.look(&sample(0.5, Health::Good), at(100)));
-        assert!(guard.look(&well, at(149)));
-        assert!(!guard.look(&well, at(150)));
+        assert!(guard.look(&sample(0.5, Health::Good), Span::ZERO, at(100)));
+        assert!(guard.look(&well, Span::ZERO, at(149)));
+        assert!(!guard.look(&well, Span::ZERO, at(150)));
+    }
+
+    #[test]
+    fn an_edge_is_left_behind_by_backing_away_from_where_it_was_seen_last_and_by_nothing_else() {
+        let mut guard = guard(Trip::Below(1.0), 1.2);
+        guard.rule.retreat = ms(100);
+        let (edge, floor) = (sample(0.5, Health::Good), sample(3.0, Health::Good));
+        assert!(guard.look(&edge, Span::ZERO, at(0)));
+        assert!(guard.look(&floor, Span::ZERO, at(600_000)), "waiting does not mend it");
+        assert!(guard.look(&floor, ms(60), at(600_010)));
+        assert!(guard.look(&edge, ms(60), at(600_020)), "the edge again: from here on");
+        assert!(guard.look(&floor, ms(60), at(600_030)) && guard.look(&floor, ms(39), at(600_040)));
+        assert!(guard.look(&sample(3.0, Health::Stale), ms(1), at(600_050)), "and the sensor must be well");
+        assert!(!guard.look(&floor, Span::ZERO, at(600_060)));
+        // A person who disarms answers for where it stands; the edge itself is not talked away.
+        assert!(guard.look(&edge, Span::ZERO, at(600_070)));
+        guard.release();
+        assert!(!guard.look(&floor, Span::ZERO, at(600_080)));
+        guard.look(&edge, Span::ZERO, at(600_090));
+        guard.release();
+        assert!(guard.look(&edge, Span::ZERO, at(600_100)) && guard.look(&floor, Span::ZERO, at(600_110)));
     }
 
     #[test]
@@ -232,14 +298,14 @@ mod tests {
         let mut guard = guard(Trip::Below(1.0), 1.2);
         guard.rule.latched = true;
         let (near, far) = (sample(0.5, Health::Good), sample(3.0, Health::Good));
-        assert!(guard.look(&near, at(0)));
-        assert!(guard.look(&far, at(10_000)) && guard.is_latched());
+        assert!(guard.look(&near, Span::ZERO, at(0)));
+        assert!(guard.look(&far, Span::ZERO, at(10_000)) && guard.is_latched());
         guard.release();
-        assert!(!guard.look(&far, at(10_001)));
+        assert!(!guard.look(&far, Span::ZERO, at(10_001)));
         // Released while the cause is still there: it latches again in the same slot.
-        assert!(guard.look(&near, at(10_002)));
+        assert!(guard.look(&near, Span::ZERO, at(10_002)));
         guard.release();
-        assert!(guard.look(&near, at(10_003)) && guard.is_latched());
+        assert!(guard.look(&near, Span::ZERO, at(10_003)) && guard.is_latched());
     }
 
     /// A rule on the last of these channels that trips at 1 or below.

@@ -15,7 +15,16 @@ fn frame(sample: Sample) -> Frame {
 
 fn rule(cause: Cause, below: f32, restraint: Restraint) -> Rule {
     let trip = Trip::Below(below);
-    Rule { cause, channel: 0, trip, clear: below + 0.1, hold: Span::ZERO, restraint, latched: false }
+    Rule {
+        cause,
+        channel: 0,
+        trip,
+        clear: below + 0.1,
+        hold: Span::ZERO,
+        retreat: Span::ZERO,
+        restraint,
+        latched: false,
+    }
 }
 
 /// Reflexes with `rules` that have once seen everything well.
@@ -326,6 +335,43 @@ fn stop_stays_until_it_is_released_and_rearmed() {
     reflexes.rearm();
     assert_eq!(look(&mut reflexes, false), 0);
     assert_eq!(reflexes.trips()[Cause::EStop as usize], 1);
+}
+
+#[test]
+fn the_field_sees_the_worst_of_an_edge_until_the_robot_has_backed_away_and_the_frame_the_truth() {
+    let edge = Rule { retreat: ms(100), ..rule(Cause::Cliff, 1.0, Restraint::NoForward) };
+    let mut reflexes = settled(&[edge]);
+    let mut look = |value: f32, backed: Span| {
+        let frame = frame(good(value, at(0)));
+        let limits = reflexes.evaluate(&frame, &Signals { backed, ..WELL }, at(0)).limits;
+        let shown = reflexes.remind(&frame).samples[0];
+        assert_eq!(shown.value.to_bits(), shown.worst.to_bits());
+        assert_eq!((shown.stamp, shown.health), (at(0), Health::Good), "the rest is the truth");
+        (limits.forward > 0.0, shown.value)
+    };
+    assert_eq!(look(3.0, ms(50)), (true, 3.0));
+    assert_eq!(look(0.6, ms(50)), (false, 0.6));
+    assert_eq!(look(0.2, ms(50)), (false, 0.2));
+    assert_eq!(look(0.8, ms(50)), (false, 0.2), "the worst of it");
+    assert_eq!(look(3.0, ms(50)), (false, 0.2), "the sensor is past it");
+    assert_eq!(look(3.0, ms(49)), (false, 0.2));
+    assert_eq!(look(3.0, ms(1)), (true, 3.0));
+    assert_eq!(look(0.7, ms(0)), (false, 0.7), "another edge");
+
+    // What a reading between two looks said counts too; a rule without a retreat shows what is there now.
+    for (retreat, shown) in [(ms(100), 0.3), (Span::ZERO, 3.0)] {
+        let mut reflexes = settled(&[Rule { retreat, ..edge }]);
+        let well = frame(good(3.0, at(0)));
+        reflexes.meet(&well, 0, 0.3, at(0));
+        reflexes.evaluate(&well, &WELL, at(0));
+        assert_eq!(reflexes.remind(&well).samples[0].value.to_bits(), f32::to_bits(shown));
+    }
+
+    // A stop that was not explained by any reading: all that is known is the limit.
+    let mut reflexes = settled(&[edge]);
+    let well = frame(good(3.0, at(0)));
+    reflexes.evaluate(&well, &Signals { halts: Cause::Cliff.bit(), ..WELL }, at(0));
+    assert_eq!(reflexes.remind(&well).samples[0].value.to_bits(), f32::to_bits(1.0));
 }
 
 #[test]

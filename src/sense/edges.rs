@@ -109,6 +109,7 @@ mod tests {
             trip: Trip::Below(0.15),
             clear: 0.2,
             hold: Span::ZERO,
+            retreat: Span::ZERO,
             restraint: Restraint::NoForward,
             latched: false,
         };

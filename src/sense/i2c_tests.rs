@@ -153,6 +153,7 @@ fn rig_on(
         trip: Trip::Below(50.0),
         clear: 60.0,
         hold: Span::ZERO,
+        retreat: Span::ZERO,
         restraint: Restraint::NoForward,
         latched: false,
     };

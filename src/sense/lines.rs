@@ -307,6 +307,7 @@ mod tests {
             trip: Trip::Above(0.5),
             clear: 0.4,
             hold: Span::ZERO,
+            retreat: Span::ZERO,
             restraint: Restraint::Still,
             latched: true,
         };

@@ -71,7 +71,16 @@ mod tests {
     use crate::time::Span;
 
     fn rule(cause: Cause, trip: Trip, clear: f32, restraint: Restraint) -> Rule {
-        Rule { cause, channel: 0, trip, clear, hold: Span::ZERO, restraint, latched: false }
+        Rule {
+            cause,
+            channel: 0,
+            trip,
+            clear,
+            hold: Span::ZERO,
+            retreat: Span::ZERO,
+            restraint,
+            latched: false,
+        }
     }
 
     #[test]

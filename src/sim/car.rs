@@ -5,6 +5,7 @@
 //! Dynamics and Control, section 2.2, with the reference point on the rear axle.
 
 use super::SimPlan;
+use super::ground::spots;
 use super::sonar::look;
 use super::world::{Obstacle, Outline, Pose, Wheel, World};
 use libm::{cos, exp, sin, tan};
@@ -27,6 +28,20 @@ const APART_M: f64 = 0.01;
 /// What touches the front is nearer to the sonar than this; a corner is half a width from it.
 const IN_SIGHT_M: f64 = 0.1;
 
+/// Far enough from an edge that the sensors were over, and that is forgotten here: they are 7 cm ahead of the front wheels.
+const AWAY_M: f64 = 0.10;
+/// So slow that it has stopped for what it saw: a twentieth of full speed.
+const SLOW_M_PER_S: f64 = 0.025;
+
+/// An edge that was under a ground sensor, as a driver would remember it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Edge {
+    /// The car has stood since.
+    stopped: bool,
+    /// It has gone backwards this far since, metres.
+    back: f64,
+}
+
 /// What it ran into so far. Entries are counted, not steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contacts {
@@ -39,9 +54,10 @@ pub struct Contacts {
     /// Of the walls and discs: met forwards and in the sonar's sight. The rest is touched with a side, or backwards, where the
     /// car has no sensor.
     pub head_on: u64,
-    /// Of the falls: with a front wheel, forwards. The sensors that look down are right ahead of it and have seen the edge. The
-    /// rest leave the floor with a rear wheel, in a bend or backwards, where nothing looks down.
-    pub falls_ahead: u64,
+    /// Of the falls: forwards with a front wheel, after a ground sensor was over an edge, the car had stopped there, and
+    /// before it had backed away: the edge was forgotten. The rest happen where no sensor looked in time: backwards,
+    /// with a rear wheel, at the inside of a bend, over a corner between two readings.
+    pub falls_after_stop: u64,
 }
 
 impl Contacts {
@@ -63,6 +79,7 @@ pub struct Car {
     steering: f64,
     in_contact: bool,
     fallen: bool,
+    edge: Option<Edge>,
     contacts: Contacts,
     distance: f64,
 }
@@ -79,6 +96,7 @@ impl Car {
             steering: 0.0,
             in_contact: false,
             fallen: false,
+            edge: None,
             contacts: Contacts::default(),
             distance: 0.0,
         }
@@ -105,10 +123,23 @@ impl Car {
         if self.in_contact {
             self.in_contact = world.touched(&self.outline.inflated(APART_M), &next).is_some();
         }
+        self.note_edges(world);
         if let Some(wheel) = world.wheel_over_cliff(&self.outline, &next) {
             self.fallen = true;
             self.contacts.falls += 1;
-            self.contacts.falls_ahead += u64::from(self.speed > 0.0 && wheel == Wheel::Front);
+            let ahead = self.speed > 0.0 && wheel == Wheel::Front;
+            self.contacts.falls_after_stop += u64::from(ahead && self.edge.is_some_and(|edge| edge.stopped));
+        }
+    }
+
+    fn note_edges(&mut self, world: &World) {
+        let before = self.edge.unwrap_or(Edge { stopped: false, back: 0.0 });
+        let stopped = before.stopped || self.speed < SLOW_M_PER_S;
+        if spots(&self.outline, &self.pose).into_iter().any(|spot| world.is_cliff(spot)) {
+            self.edge = Some(Edge { stopped: self.edge.is_some() && stopped, back: 0.0 });
+        } else if self.edge.is_some() {
+            let back = before.back + (-self.speed * STEP_S).max(0.0);
+            self.edge = (back < AWAY_M).then_some(Edge { stopped, back });
         }
     }
 
@@ -272,12 +303,34 @@ mod tests {
         assert!(car.has_fallen());
         let pose = car.pose();
         steps(&mut car, 1000, -1.0, 0.0, &world);
-        let fallen = Contacts { falls: 1, falls_ahead: 1, ..Contacts::default() };
-        assert_eq!((car.pose(), car.contacts()), (pose, fallen));
+        let fallen = Contacts { falls: 1, ..Contacts::default() };
+        assert_eq!((car.pose(), car.contacts()), (pose, fallen), "it never stopped for the edge");
         // The same way backwards: nothing looks down there.
         let mut car = Car::new(&plan, &world);
         steps(&mut car, 20_000, -1.0, 0.0, &world);
         assert_eq!(car.contacts(), Contacts { falls: 1, ..Contacts::default() });
+    }
+
+    #[test]
+    fn an_edge_is_forgotten_if_the_car_stops_for_it_and_drives_on_without_backing_away() {
+        let cliffs =
+            vec![[0.0, 0.0, 4.0, 0.3], [0.0, 2.7, 4.0, 3.0], [0.0, 0.0, 0.3, 3.0], [3.7, 0.0, 4.0, 3.0]];
+        let plan = SimPlan { discs: 0, cliffs, ..SimPlan::default() };
+        let world = World::new(&plan, 1);
+        for (back_ms, forgotten) in [(0, 1), (150, 1), (500, 0)] {
+            let mut car = Car::new(&plan, &world);
+            while !spots(&car.outline, &car.pose).into_iter().any(|spot| world.is_cliff(spot)) {
+                steps(&mut car, 1, 0.5, 0.0, &world);
+            }
+            steps(&mut car, 1000, 0.0, 0.0, &world);
+            assert!(!car.has_fallen());
+            steps(&mut car, back_ms, -1.0, 0.0, &world);
+            assert_eq!(car.contacts(), Contacts::default());
+            // Once more at the same edge, without stopping: what happened before the retreat does not count.
+            steps(&mut car, 20_000, 1.0, 0.0, &world);
+            let after_stop = car.contacts().falls_after_stop;
+            assert_eq!((car.contacts().falls, after_stop), (1, forgotten), "{back_ms} ms back");
+        }
     }
 
     proptest! {

@@ -28,7 +28,7 @@ impl Ground {
 
     /// Counts of sensor `nth` (0 left, 1 middle, 2 right).
     pub fn counts(&mut self, nth: usize, world: &World, outline: &Outline, pose: &Pose) -> f64 {
-        let bright = match world.surface(spot(nth, outline, pose)) {
+        let bright = match world.surface(spots(outline, pose)[nth]) {
             Surface::Floor => FLOOR,
             Surface::Line => LINE,
             Surface::Cliff => CLIFF,
@@ -37,11 +37,11 @@ impl Ground {
     }
 }
 
-/// Where sensor `nth` looks: the outer two right ahead of the front wheels. That is wider than the
+/// Where the sensors look, from left to right: the outer two right ahead of the front wheels. That is wider than the
 /// vendor's module (about 4 cm): an edge that a wheel can reach unseen is no test of the software.
-fn spot(nth: usize, outline: &Outline, pose: &Pose) -> [f64; 2] {
-    let left = [0.5, 0.0, -0.5][nth] * outline.track;
-    pose.point(outline.front() - BEHIND_FRONT_M, left)
+pub fn spots(outline: &Outline, pose: &Pose) -> [[f64; 2]; 3] {
+    let ahead = outline.front() - BEHIND_FRONT_M;
+    [0.5, 0.0, -0.5].map(|share| pose.point(ahead, share * outline.track))
 }
 
 #[cfg(test)]

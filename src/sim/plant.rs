@@ -60,7 +60,7 @@ impl Report {
             contacts.discs,
             contacts.falls,
             contacts.head_on,
-            contacts.falls_ahead,
+            contacts.falls_after_stop,
             self.distance_m.to_bits(),
             self.battery_v.to_bits(),
             self.mcu_resets,

@@ -219,7 +219,8 @@ impl World {
         if any(&[left, right]) { Some(Wheel::Front) } else { any(&rear).then_some(Wheel::Rear) }
     }
 
-    fn is_cliff(&self, [x, y]: [f64; 2]) -> bool {
+    /// Whether there is no floor at a point.
+    pub fn is_cliff(&self, [x, y]: [f64; 2]) -> bool {
         self.cliffs.iter().any(|[x0, y0, x1, y1]| (*x0..=*x1).contains(&x) && (*y0..=*y1).contains(&y))
     }
 

@@ -371,6 +371,24 @@ fn an_emergency_stop_is_still_and_latched() {
 }
 
 #[test]
+fn a_retreat_that_can_never_be_made_is_refused() {
+    let rule = "retreat_ms = 250.0";
+    let held = "reflex.cliff-left.retreat_ms: a robot that stands cannot back away; allowed with \"no-forward\" and \"slow\"";
+    let text = text_of(V4).replacen("restraint = \"no-forward\"", "restraint = \"still\"", 1);
+    assert!(faults(&text).iter().any(|fault| fault.contains(held)), "{:#?}", faults(&text));
+    let blind = text_of(V4).replacen("reverse_max_ms = 700.0", "reverse_max_ms = 0.0", 1);
+    let faults = faults(&blind);
+    let words = "safety.reverse_max_ms is 0: the robot may not drive backwards, so this never clears";
+    assert!(faults.len() == 1 && faults[0].contains(words), "{faults:#?}");
+    slip(
+        V4,
+        rule,
+        "retreat_ms = -1.0",
+        "reflex.cliff-left.retreat_ms: found -1.0; allowed: milliseconds, 0 to 10000",
+    );
+}
+
+#[test]
 fn every_rule_that_a_sensor_breaks_is_told() {
     let faults = faults(&text_of(V4).replacen("worst_per_s = -0.5", "worst_per_s = 0.5", 1));
     assert_eq!(faults.len(), 2, "{faults:#?}");

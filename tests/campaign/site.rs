@@ -13,6 +13,10 @@ const READOUT_COLUMNS: usize = ganglion::field::shape::READOUT_COLUMNS;
 /// Draws until one passes the check. More than a few are a fault of this generator.
 const DRAWS: u64 = 50;
 
+/// Purpose of the numbers that retreats are drawn with.
+const RETREAT: u64 = 0x7265;
+const RETREAT_KEY: &str = "retreat_ms";
+
 /// Share of the seeds in which the CPU's engine computes the field.
 const OWN_ENGINE: f64 = 0.04;
 
@@ -349,6 +353,11 @@ impl Text {
         }
         self.key("hold_ms", draw.pick(&["0.0", "100.0", "500.0", "1500.0"]));
         self.key("latched", draw.chance(latched));
+        // A stream of its own: what is drawn after this stays as it is.
+        let mut apart = Draw::new(draw.clone().bits(), RETREAT);
+        if restraint != "still" && apart.chance(0.6) {
+            self.key(RETREAT_KEY, apart.pick(&["150.0", "250.0", "400.0"]));
+        }
     }
 
     /// Patience, field, world.
@@ -363,7 +372,12 @@ impl Text {
         self.key("field_fade_ms", format!("{:.1}", field * draw.between(0.0, 6.0)));
         self.key("late_slots", draw.pick(&[1, 3, 5, 10]));
         self.key("settle_ms", draw.pick(&["0.0", "100.0", "300.0", "800.0"]));
-        self.key("reverse_max_ms", draw.pick(&["0.0", "300.0", "700.0", "2000.0"]));
+        let reverse = draw.pick(&["0.0", "300.0", "700.0", "2000.0"]);
+        self.key("reverse_max_ms", reverse);
+        if reverse == "0.0" {
+            let kept = self.out.lines().filter(|line| !line.starts_with(RETREAT_KEY));
+            self.out = kept.map(|line| format!("{line}\n")).collect(); // it could never be made
+        }
         self.key("disarm_after_ms", draw.pick(&["1000.0", "2000.0", "5000.0", "5000.0"]));
         self.key("auto_arm", draw.chance(0.4));
         self.say("[field]\nengine = \"cpu\"\ngrid = 8\npatterns = 1\nbank = 1\nthreads = 1\nlearn = false");

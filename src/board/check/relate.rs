@@ -50,11 +50,26 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
             );
             report.warn(&format!("reflex.{name}.hold_ms"), words);
         }
+        if rule.retreat > Span::ZERO {
+            retreat(board, name, report);
+        }
         if let (Cause::Obstacle, Trip::Below(distance)) = (rule.cause, rule.trip) {
             let key = format!("reflex.{name}.below");
             obstacle(board, &board.sensors[rule.channel], distance, &key, report);
         }
     }
+}
+
+/// A retreat can be made: something drives backwards, and may.
+fn retreat(board: &Board, rule: &str, report: &mut Report) {
+    let why = if board.safety.reverse_max == Span::ZERO {
+        "safety.reverse_max_ms is 0: the robot may not drive backwards"
+    } else if !board.motors.iter().any(|motor| motor.kind.travels()) {
+        "no motor drives the robot backwards"
+    } else {
+        return;
+    };
+    report.misfit(&format!("reflex.{rule}.retreat_ms"), format!("{why}, so this never clears"));
 }
 
 /// Motors that only a word over their bus can stop run on with the last one while the bus hangs, and for ever where the

@@ -33,6 +33,7 @@ pub fn reflex(section: Section<'_>, names: &[String], sensors: &[Option<SensorPl
     let above = section.real("above", -1e6..=1e6).optional();
     let clear = section.real("clear", -1e6..=1e6).required();
     let hold = section.millis("hold_ms", 0.0..=60_000.0).or(Span::ZERO);
+    let retreat = section.millis("retreat_ms", 0.0..=10_000.0).or(Span::ZERO);
     let allows = section.choice("restraint", "restraint", &RESTRAINTS).required();
     let restraint = match allows {
         Some((_, Allows::Slow)) => {
@@ -81,8 +82,21 @@ pub fn reflex(section: Section<'_>, names: &[String], sensors: &[Option<SensorPl
     if matches!(cause, Some((_, Cause::EStop))) && !stops {
         section.misfit("restraint", "an e-stop must be \"still\" and latched = true".to_string());
     }
+    if retreat > Span::ZERO && restraint == Some(Restraint::Still) {
+        let rule = "a robot that stands cannot back away; allowed with \"no-forward\" and \"slow\"";
+        section.misfit("retreat_ms", rule.to_string());
+    }
     let clear = clear? as f32;
-    Some(Rule { cause: cause?.1, channel: channel?, trip, clear, hold, restraint: restraint?, latched })
+    Some(Rule {
+        cause: cause?.1,
+        channel: channel?,
+        trip,
+        clear,
+        hold,
+        retreat,
+        restraint: restraint?,
+        latched,
+    })
 }
 
 /// Ageing must push a value towards the trip, never away from it.

@@ -172,6 +172,14 @@ impl Facts {
         end
     }
 
+    /// Whether anything kept the runtime from knowing what its motors did.
+    pub fn is_disturbed(&self, at: Instant, end: Instant) -> bool {
+        let spells = [&self.troubled, &self.unguarded, &self.late_all, &self.late_tick, &self.late_bus];
+        // A bus or a guard is back at work some time after its trouble.
+        let hit = |(from, until): &Spell| overlaps(&(*from, *until + GUARD_BACK), at, end);
+        spells.into_iter().flatten().any(hit)
+    }
+
     /// After the motors' bus answers again.
     pub fn answered(&self) -> Span {
         self.bus_time + ANSWERED

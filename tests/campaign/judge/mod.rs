@@ -10,6 +10,7 @@ pub mod authority;
 pub mod facts;
 pub mod guard;
 pub mod promise;
+pub mod retreat;
 pub mod senses;
 pub mod wire;
 
@@ -166,6 +167,7 @@ impl Judge {
         for promise in self.guarding.take_exercised() {
             self.exercised[promise as usize] += 1;
         }
+        self.senses.retreats.pass(&stretch, &self.facts);
         for breach in breaches.into_iter().flatten() {
             self.report(breach);
         }
@@ -190,6 +192,8 @@ impl Judge {
                 }
                 self.authority.heard(at, self.senses.latching());
                 let [required, ruled] = std::mem::take(&mut self.senses.staled);
+                self.exercised[Promise::Retreat as usize] +=
+                    std::mem::take(&mut self.senses.retreats.exercised);
                 self.exercised[Promise::Required as usize] += u64::from(required);
                 self.exercised[Promise::Silent as usize] += u64::from(ruled);
             }
@@ -199,7 +203,10 @@ impl Judge {
                     Ask::Arm => {
                         self.exercised[Promise::Unarmed as usize] += u64::from(self.moving_since.is_none())
                     }
-                    Ask::Disarm => self.count(Promise::Disarm),
+                    Ask::Disarm => {
+                        self.count(Promise::Disarm);
+                        self.senses.retreats.release();
+                    }
                     Ask::Stop => self.count(Promise::Stop),
                 }
                 if *ask == Ask::Arm && self.senses.misses_one() {
@@ -214,6 +221,7 @@ impl Judge {
                 self.authority.button(*pressed, at, &self.facts);
             }
             Happening::SafeStop if self.facts.board.guard.is_some() => {
+                self.senses.retreats.release();
                 let lasts = self.facts.remembers(at);
                 if lasts {
                     self.count(Promise::SafeStop);

@@ -23,6 +23,8 @@ pub enum Promise {
     Required,
     /// A rule whose limit is passed is obeyed.
     Rule,
+    /// So is one with `retreat_ms`, until the motors have turned backwards for that long.
+    Retreat,
     /// A rule whose sensor was never read is obeyed.
     NeverRead,
     /// So is one whose sensor has not been read well for its `max_age_ms`.
@@ -44,7 +46,7 @@ pub enum Promise {
 }
 
 /// How many there are.
-pub const COUNT: usize = 19;
+pub const COUNT: usize = 20;
 
 /// Each with its name and its words in README.md, boards/README.md or docs/service.md.
 pub const ALL: [(Promise, &str, &str); COUNT] = [
@@ -58,6 +60,7 @@ pub const ALL: [(Promise, &str, &str); COUNT] = [
     (Promise::DisarmAfter, "disarm-after", "`disarm_after_ms` of forced stillness disarms"),
     (Promise::Required, "required", "a sensor that is stale or cannot be right"),
     (Promise::Rule, "rule", "obstacle, cliff, tilt, low battery"),
+    (Promise::Retreat, "retreat", "`retreat_ms`: until the robot has backed away"),
     (Promise::NeverRead, "never-read", "what a rule does when its sensor was never read"),
     (Promise::Silent, "silent", "what a rule does when its sensor is silent"),
     (Promise::CommandValid, "command-valid", "`command_valid_ms`: a command is obeyed no longer"),

@@ -3,6 +3,7 @@
 
 use super::facts::Facts;
 use super::promise::Promise;
+use super::retreat::Retreats;
 use super::{Breach, Stretch};
 use ganglion::board::plan::SensorPlan;
 use ganglion::device::{MotorKind, SensorKind};
@@ -131,6 +132,8 @@ pub struct Senses {
     rules: Vec<Watched>,
     /// Of each drive motor: least duty, limit.
     drives: Vec<(f32, f32)>,
+    /// Of rules, once they are over but for that.
+    pub retreats: Retreats,
     /// A required sensor, and one that is not, had been silent for too long.
     pub staled: [bool; 2],
 }
@@ -138,12 +141,17 @@ pub struct Senses {
 impl Senses {
     /// Sensors that were never heard.
     pub fn new(facts: &Facts) -> Senses {
-        let drives = facts.board.motors.iter().filter_map(|motor| match motor.kind {
-            MotorKind::DcDir { min_duty, .. } | MotorKind::DcPair { min_duty, .. } => {
-                Some((min_duty, motor.limit))
-            }
-            _ => None,
-        });
+        let drives: Vec<(f32, f32)> = facts
+            .board
+            .motors
+            .iter()
+            .filter_map(|motor| match motor.kind {
+                MotorKind::DcDir { min_duty, .. } | MotorKind::DcPair { min_duty, .. } => {
+                    Some((min_duty, motor.limit))
+                }
+                _ => None,
+            })
+            .collect();
         // Stop buttons are judged by their presses, which are shorter than what is read of them.
         let rules = facts.board.reflexes.iter().filter(|rule| rule.cause != Cause::EStop);
         Senses {
@@ -157,7 +165,8 @@ impl Senses {
                     freed_at: None,
                 })
                 .collect(),
-            drives: drives.collect(),
+            retreats: Retreats::new(facts, drives.clone()),
+            drives,
             staled: [false; 2],
         }
     }
@@ -175,6 +184,7 @@ impl Senses {
             of_sensor.for_each(|watched| watched.freed_at = Some(at));
             return None;
         }
+        self.retreats.hear(sensor, value, at, facts);
         self.staled[usize::from(!required)] |= stale && (required || ruled);
         let ages = facts.board.sensors[sensor].worst_per_s != 0.0;
         // A value that ages may have passed the limit long before an answer does.
@@ -240,7 +250,9 @@ impl Senses {
 
     /// Motion that a sensor forbids.
     pub fn check(&self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
-        self.check_required(stretch, facts).or_else(|| self.check_rules(stretch, facts))
+        self.check_required(stretch, facts)
+            .or_else(|| self.check_rules(stretch, facts))
+            .or_else(|| self.retreats.check(stretch, facts))
     }
 
     fn check_required(&self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
@@ -272,7 +284,7 @@ impl Senses {
             if watched.tripped_at.is_none() && self.senses[watched.rule.channel].good_at.is_some_and(young) {
                 continue;
             }
-            if self.obeyed(&watched.rule.restraint, stretch.currents) {
+            if obeyed(&watched.rule.restraint, stretch.currents, &self.drives) {
                 continue;
             }
             let Some((promise, from)) = self.obliged_from(watched, stretch.from, facts) else { continue };
@@ -296,21 +308,22 @@ impl Senses {
         }
         None
     }
+}
 
-    /// Whether these currents are within a restraint.
-    fn obeyed(&self, restraint: &Restraint, currents: &[f32]) -> bool {
-        match *restraint {
-            Restraint::Free => true,
-            Restraint::Still => currents.iter().all(|current| *current == 0.0),
-            Restraint::NoForward => currents.iter().all(|current| *current <= 0.0),
-            Restraint::Slow(share) => currents.iter().zip(&self.drives).all(|(current, (least, limit))| {
-                current.abs() <= least + (1.0 - least) * share.min(*limit) + ROUNDING
-            }),
-        }
+/// Whether these currents are within a restraint; `drives`: of each drive motor, least duty and limit.
+pub fn obeyed(restraint: &Restraint, currents: &[f32], drives: &[(f32, f32)]) -> bool {
+    match *restraint {
+        Restraint::Free => true,
+        Restraint::Still => currents.iter().all(|current| *current == 0.0),
+        Restraint::NoForward => currents.iter().all(|current| *current <= 0.0),
+        Restraint::Slow(share) => currents.iter().zip(drives).all(|(current, (least, limit))| {
+            current.abs() <= least + (1.0 - least) * share.min(*limit) + ROUNDING
+        }),
     }
 }
 
-fn passes(rule: &Rule, value: f32) -> bool {
+/// Whether a value passes the limit of a rule.
+pub fn passes(rule: &Rule, value: f32) -> bool {
     match rule.trip {
         Trip::Below(limit) => value <= limit,
         Trip::Above(limit) => value >= limit,

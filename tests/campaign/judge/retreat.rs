@@ -1,0 +1,102 @@
+//! Rules that ask for a retreat: once their limit was passed, the motors obey them until they have turned backwards for
+//! `retreat_ms` at full speed, or somebody disarms. Goes by the currents of the motors; a retreat during which the bus, the
+//! guard or a thread was disturbed is not judged, for what the motors then did is not what the runtime could know.
+
+use super::facts::Facts;
+use super::promise::Promise;
+use super::senses::{obeyed, passes};
+use super::{Breach, Stretch};
+use ganglion::reflex::{Cause, Rule};
+use ganglion::time::{Instant, Span};
+
+/// A rule, and what is left of its retreat.
+#[derive(Debug)]
+struct Owed {
+    rule: Rule,
+    /// Its limit was passed last then, and this much is left, seconds at full speed.
+    since: Option<(Instant, f64)>,
+    /// Its sensor is beyond `clear`, and so it counts as exercised.
+    noted: bool,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub struct Retreats {
+    owed: Vec<Owed>,
+    /// Of each drive motor: least duty, limit.
+    drives: Vec<(f32, f32)>,
+    /// Rules that were over but for their retreat, while the motors could have turned.
+    pub exercised: u64,
+}
+
+impl Retreats {
+    /// Nothing is owed. `drives`: of each drive motor, least duty and limit.
+    pub fn new(facts: &Facts, drives: Vec<(f32, f32)>) -> Retreats {
+        let asks = |rule: &&Rule| rule.retreat > Span::ZERO && rule.cause != Cause::EStop;
+        let owed = |rule: &Rule| Owed { rule: *rule, since: None, noted: false };
+        Retreats { owed: facts.board.reflexes.iter().filter(asks).map(owed).collect(), drives, exercised: 0 }
+    }
+
+    /// A good answer of a sensor.
+    pub fn hear(&mut self, sensor: usize, value: f32, at: Instant, facts: &Facts) {
+        for owed in self.owed.iter_mut().filter(|owed| owed.rule.channel == sensor) {
+            if passes(&owed.rule, value) {
+                (owed.since, owed.noted) = (Some((at, owed.rule.retreat.as_secs_f64())), false);
+            } else if owed.since.is_some_and(|(_, left)| left > ahead(facts)) && !owed.noted {
+                owed.noted = true;
+                self.exercised += 1;
+            }
+        }
+    }
+
+    /// Somebody disarms, and answers for where the robot stands.
+    pub fn release(&mut self) {
+        self.owed.iter_mut().for_each(|owed| owed.since = None);
+    }
+
+    /// The motors had these currents for a while.
+    pub fn pass(&mut self, stretch: &Stretch<'_>, facts: &Facts) {
+        let share = |(current, (least, limit)): (&f32, &(f32, f32))| {
+            let share = ((current.abs() - least) / (1.0 - least)).clamp(0.0, *limit);
+            f64::from(if current.abs() > 0.0 { share.copysign(*current) } else { 0.0 })
+        };
+        let sum: f64 = stretch.currents.iter().zip(&self.drives).map(share).sum();
+        let speed = (-sum / self.drives.len().max(1) as f64).max(0.0);
+        let way = speed * stretch.until.since(stretch.from).as_secs_f64();
+        for owed in &mut self.owed {
+            let Some((at, left)) = owed.since else { continue };
+            let left = left - way;
+            let done = left <= 0.0 || facts.is_disturbed(at, stretch.until);
+            owed.since = (!done).then_some((at, left));
+        }
+    }
+
+    /// Motion towards what the robot has not backed away from.
+    pub fn check(&self, stretch: &Stretch<'_>, facts: &Facts) -> Option<Breach> {
+        for owed in &self.owed {
+            let Some((at, left)) = owed.since.filter(|(_, left)| *left > ahead(facts)) else { continue };
+            let from = facts.deadline(at, facts.reaction());
+            let disturbed = facts.is_disturbed(at, stretch.until);
+            if from >= stretch.until
+                || disturbed
+                || obeyed(&owed.rule.restraint, stretch.currents, &self.drives)
+            {
+                continue;
+            }
+            let what = format!(
+                "`{}` passed its limit last at {:.4} s, {left:.3} s of backing away are left, and the currents are {:?}",
+                facts.board.sensors[owed.rule.channel].name,
+                at.as_nanos() as f64 / 1e9,
+                stretch.currents
+            );
+            return Some(Breach { promise: Promise::Retreat, at: from.max(stretch.from), what });
+        }
+        None
+    }
+}
+
+/// How far the runtime's count may be ahead of the motors, seconds: it counts a command from its slot until the next, and
+/// the wire has it later.
+fn ahead(facts: &Facts) -> f64 {
+    (facts.board.safety.command_valid + facts.reaction()).as_secs_f64()
+}
