@@ -17,6 +17,7 @@ use std::sync::{Arc, OnceLock};
 
 mod edge; // an edge that stopped the car is left behind, not forgotten
 mod outage; // a robot that was held for long, slept, or never saw, does not start by itself
+mod signs; // what the tick says of itself, and what a cycle that does not end costs
 mod short; // presses that are over before the tick looks
 mod stage; // the simulated robot in steps
 

@@ -8,6 +8,7 @@ use ganglion::sim::Plant;
 use ganglion::tick::{Requests, Tick};
 use ganglion::time::{Clock, Instant, SimClock, Span};
 use ganglion::trace::Record;
+use ganglion::vitals::Vitals;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -19,6 +20,8 @@ pub struct Stage {
     pub plant: Plant,
     records: rtrb::Consumer<Record>,
     pub requests: Arc<Requests>,
+    /// What the tick says to those who watch it.
+    pub vitals: Arc<Vitals>,
     /// Readings that did not fit their ring.
     pub dropped: Arc<AtomicU64>,
 }
@@ -34,8 +37,8 @@ impl Stage {
             stepper.add(hand.worker, hand.bell, Instant::ZERO);
         }
         let dropped = robot.senses.readings_dropped.clone();
-        let (records, requests) = (robot.records, robot.requests);
-        Stage { clock, stepper, tick: robot.tick, plant, records, requests, dropped }
+        let (records, requests, vitals) = (robot.records, robot.requests, robot.vitals);
+        Stage { clock, stepper, tick: robot.tick, plant, records, requests, vitals, dropped }
     }
 
     /// Runs the next slot `late`; the record of it.

@@ -299,7 +299,14 @@ fn pauses_double_to_a_minute_and_a_minute_of_work_is_forgiven() {
     rig.cycle += 1200;
     rig.turn();
     rig.await_opener();
-    rig.cycle += 1202;
+    rig.cycle += 1199; // a minute after it was opened, and no more
+    rig.told().strike = Some(LOST);
+    let EngineState::StandIn { left, .. } = rig.turn().state else { panic!("it is lost") };
+    assert_eq!(left, Span::from_millis(60_000), "not forgiven yet");
+    rig.cycle += 1200;
+    rig.turn();
+    rig.await_opener();
+    rig.cycle += 1200; // a cycle more
     rig.told().strike = Some(LOST);
     let EngineState::StandIn { left, attempt, .. } = rig.turn().state else { panic!("it is lost") };
     assert_eq!((left, attempt), (Span::from_millis(500), 1), "forgiven");

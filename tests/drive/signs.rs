@@ -1,0 +1,74 @@
+//! What the tick says of itself to those who watch it, slot for slot; and that a cycle of the field that does not end costs
+//! quality while it is at it, not when it is over.
+
+use super::sim_board;
+use super::stage::Stage;
+use ganglion::mode::{ArmRefusal, Disarm, Mode};
+use ganglion::time::{Instant, Span};
+use std::sync::atomic::Ordering;
+
+#[test]
+fn the_signs_of_a_slot_are_those_of_its_record() {
+    let mut board = sim_board();
+    board.safety.auto_arm = false;
+    let mut stage = Stage::new(&board, 1, &["estop@3+0.2"]);
+    let (mut armings, mut confirmed) = (0, 0);
+    for slot in 0..500_u64 {
+        match slot {
+            100 | 200 => stage.requests.ask_to_arm(Instant::NEVER),
+            150 => stage.requests.disarm.store(true, Ordering::Release),
+            // Latched: not before it is disarmed.
+            400 => stage.requests.ask_to_arm(Instant::NEVER),
+            _ => {}
+        }
+        // One slot ends when the next has passed whole.
+        let late = if slot == 250 { board.period.times(2) + Span::from_millis(5) } else { Span::ZERO };
+        let skipped = stage.tick.grid().slots_skipped();
+        let record = stage.slot(late);
+        let signs = stage.vitals.look();
+        assert_eq!(signs.slots, slot + 1);
+        confirmed += record.wires.iter().filter(|wire| wire.complete).count() as u64;
+        assert_eq!(signs.confirmed, confirmed, "slot {slot}");
+        assert_eq!(signs.skipped, skipped, "up to where this slot began");
+        assert_eq!((signs.mode, signs.active), (record.mode.code(), record.active), "slot {slot}");
+        armings += u64::from(signs.armings > armings);
+        assert_eq!(signs.armings, armings, "one at a time");
+        assert_eq!(signs.disarmed, stage.tick.disarmed());
+        assert_eq!(signs.latched.is_some(), matches!(record.mode, Mode::Latched { .. }));
+        let disarmed = (slot >= 150 && armings < 2).then_some(Disarm::Asked);
+        assert_eq!(signs.disarmed, disarmed, "slot {slot}");
+        assert_eq!(signs.refused, u64::from(slot >= 400), "slot {slot}");
+    }
+    let signs = stage.vitals.look();
+    assert_eq!((armings, signs.skipped), (2, 1));
+    assert!(confirmed > 400, "{confirmed} of 500 commands");
+    assert!(signs.latched.is_some() && !signs.refusal.is_none(), "{signs:?}");
+}
+
+#[test]
+fn a_robot_that_was_refused_real_time_does_not_arm_and_says_so() {
+    let mut stage = Stage::new(&sim_board(), 1, &[]);
+    stage.tick.refuse_real_time();
+    stage.until(2.0);
+    assert!(stage.travelled() < 1e-9 && !stage.vitals.look().is_armed());
+    assert!(stage.vitals.look().refusal.has(ArmRefusal::REAL_TIME), "{:?}", stage.vitals.look().refusal);
+}
+
+#[test]
+fn a_cycle_that_does_not_end_costs_quality_before_it_is_over() {
+    let mut stage = Stage::new(&sim_board(), 1, &["field-hang@4+1"]);
+    assert_eq!(stage.until(3.9).rung.index(), 0);
+    let mut answered = 0;
+    let mut seen = None;
+    while stage.seconds() < 4.5 {
+        let record = stage.slot(Span::ZERO);
+        answered += u32::from(stage.seconds() > 4.1 && record.field.is_some());
+        if record.rung.index() > 0 {
+            seen.get_or_insert(stage.seconds());
+        }
+    }
+    assert_eq!(answered, 0, "the cycle that hangs has not ended");
+    let seen = seen.expect("its cost is known by how long it has been at it");
+    // It began by 4.02 s, has 10 ms, and is looked at in each slot.
+    assert!((4.0..4.1).contains(&seen), "{seen}");
+}
