@@ -53,13 +53,6 @@ impl FakeI2c {
     pub fn write_read(self, address: u8, bytes: &[u8], reply: &[u8]) -> FakeI2c {
         self.then(address, Ok(vec![Part::Write(bytes.to_vec()), Part::Read(reply.to_vec())]))
     }
-    /// Next, one transfer: for each pair the first is written and the second read, with repeated starts.
-    pub fn transaction(self, address: u8, pairs: &[(&[u8], &[u8])]) -> FakeI2c {
-        let parts =
-            pairs.iter().flat_map(|(out, back)| [Part::Write(out.to_vec()), Part::Read(back.to_vec())]);
-        let parts = parts.collect();
-        self.then(address, Ok(parts))
-    }
     /// Next, any transfer with `address` fails.
     pub fn fault(self, address: u8, fault: BusFault) -> FakeI2c {
         self.then(address, Err(fault))

@@ -75,6 +75,16 @@ pub fn readout(path: &Path) -> Result<Readout, Failure> {
 
 /// A length of time as people write it: `20s`, `1500ms`, `2min`, `1h 30min`.
 pub fn span(text: &str) -> Result<Span, String> {
+    // humantime 2.4 panics where the seconds of all parts come to exactly 2^64 - 1 and the rest makes one more. Five
+    // numbers of ten digits, in years, are a tenth of that.
+    const LONGEST: usize = 64;
+    const DIGITS: usize = 10;
+    let digits = text.split(|c: char| !c.is_ascii_digit()).map(str::len).max().unwrap_or(0);
+    if text.len() > LONGEST || digits > DIGITS {
+        return Err(format!(
+            "at most {LONGEST} letters, and numbers of {DIGITS} digits; for example 20s or 1500ms"
+        ));
+    }
     let length =
         humantime::parse_duration(text).map_err(|error| format!("{error}; for example 20s or 1500ms"))?;
     let nanos = u64::try_from(length.as_nanos()).ok().filter(|&ns| ns > 0 && ns < u64::MAX / 4);
@@ -90,7 +100,9 @@ mod tests {
         assert_eq!(span("20s"), Ok(Span::from_millis(20_000)));
         assert_eq!(span("1500ms"), Ok(Span::from_millis(1_500)));
         assert_eq!(span("2min"), Ok(Span::from_millis(120_000)));
-        for bad in ["", "20", "0s", "-3s", "soon", "1000years"] {
+        let carries = "18446744073709551615s 1000000000ns";
+        let in_parts = "584542046090years 20309415s 1000000000ns";
+        for bad in ["", "20", "0s", "-3s", "soon", "1000years", carries, in_parts] {
             assert!(span(bad).is_err(), "{bad:?} was taken");
         }
     }

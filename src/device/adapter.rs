@@ -15,14 +15,14 @@ use embedded_hal::i2c::{self, NoAcknowledgeSource, Operation, SevenBitAddress};
 pub const MOST_OPERATIONS: usize = 8;
 
 /// Whether a driver may see this answer of this register: drivers divide and shift by what they read.
-pub type Check = fn(register: u8, answer: &[u8]) -> bool;
+pub type Check<'c> = &'c dyn Fn(u8, &[u8]) -> bool;
 
 /// A bus as drivers want it, for the length of one call.
 pub struct Adapter<'a> {
     i2c: &'a mut dyn I2c,
     clock: &'a dyn Clock,
     until: Instant,
-    check: Check,
+    check: Check<'a>,
     kept: Option<DeviceFault>,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Adapter<'a> {
             i2c: &mut *ports.i2c,
             clock: ports.clock,
             until: Instant::NEVER,
-            check: |_, _| true,
+            check: &|_, _| true,
             kept: None,
         }
     }
@@ -43,8 +43,9 @@ impl<'a> Adapter<'a> {
         self.until = self.clock.now() + patience;
         self
     }
-    /// Answers that `check` refuses fail as impossible.
-    pub fn checked(mut self, check: Check) -> Adapter<'a> {
+    /// Answers that `check` refuses fail as impossible. It is asked where a register was named and nothing written to it:
+    /// after a byte that was written a chip answers for another register, or for none.
+    pub fn checked(mut self, check: Check<'a>) -> Adapter<'a> {
         self.check = check;
         self
     }
@@ -68,14 +69,15 @@ impl<'a> Adapter<'a> {
             ops.push(op).map_err(|_| fault(BusFault::Unsupported))?;
         }
         self.i2c.transfer(address, &mut ops).map_err(fault)?;
-        let mut named = register;
+        let mut named = None;
         for op in &ops {
-            match op {
-                Op::Write(bytes) => named = bytes.first().copied().unwrap_or(named),
-                Op::Read(bytes) if !(self.check)(named, bytes) => {
-                    return Err(DeviceFault::Impossible { register: named });
+            match (op, named) {
+                (Op::Write([register]), _) => named = Some(*register),
+                (Op::Write(_), _) => named = None,
+                (Op::Read(bytes), Some(register)) if !(self.check)(register, bytes) => {
+                    return Err(DeviceFault::Impossible { register });
                 }
-                Op::Read(_) => {}
+                (Op::Read(_), _) => {}
             }
         }
         Ok(())
@@ -187,7 +189,7 @@ mod tests {
             let clock = ports.clock;
             let mut adapter = Adapter::new(ports)
                 .within(Span::from_millis(5))
-                .checked(|register, answer| register != 0x70 || answer != [0xFF]);
+                .checked(&|register, answer| register != 0x70 || answer != [0xFF]);
             let refused = adapter.write_read(0x29, &[0x70], &mut [0]).unwrap_err();
             assert_eq!(refused.0, DeviceFault::Impossible { register: 0x70 });
             Delay(clock).delay_ms(5);

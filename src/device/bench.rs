@@ -64,6 +64,8 @@ pub struct Ranger {
     pub clock: Arc<SimClock>,
     pub address: u8,
     pub registers: [u8; 256],
+    /// Registers that keep what they hold, whatever is written to them.
+    pub settled: Vec<(u8, u8)>,
     /// Answers of 0x83 that the driver has to wait for.
     pub busy: u32,
     pub transfers: u32,
@@ -78,7 +80,7 @@ impl Ranger {
         for (register, value) in [(0x50, 6), (0x51, 0), (0x52, 0x96), (0x70, 4), (0x71, 1), (0x72, 0xFE)] {
             registers[register] = value;
         }
-        Ranger { clock, address: FIRST_ADDRESS, registers, busy: 3, transfers: 0 }
+        Ranger { clock, address: FIRST_ADDRESS, registers, settled: Vec::new(), busy: 3, transfers: 0 }
     }
 }
 
@@ -89,7 +91,9 @@ impl I2c for Ranger {
         if address != self.address {
             return Err(BusFault::Nack);
         }
+        // Counts on after each byte, written or read (data sheet, DocID029104, 3.2: sequential write).
         let mut pointer = 0;
+        self.settled.iter().for_each(|(register, value)| self.registers[usize::from(*register)] = *value);
         for op in ops {
             match op {
                 Op::Write(bytes) => {
@@ -103,6 +107,7 @@ impl I2c for Ranger {
                     if pointer == usize::from(ADDRESS) && bytes.len() == 2 {
                         self.address = bytes[1];
                     }
+                    pointer += bytes.len() - 1;
                 }
                 Op::Read(bytes) => {
                     for (nth, byte) in bytes.iter_mut().enumerate() {

@@ -4,6 +4,9 @@
 //! The current is taken from the voltage over the shunt, not from the chip's own division: that needs a calibration
 //! register, which a chip that lost its supply forgets, and then it shows no current at all. Everything else is left as it
 //! is after a reset (32 V, +-320 mV, 12 bits, continuous), so that nothing can be forgotten.
+//!
+//! One transfer a register, as the crate's feature `no_transaction` has it: the controller of a Pi 1 to 4 takes one read a
+//! transfer, as its last message, and refuses all others (Linux, i2c-bcm2835.c).
 
 use super::adapter::Adapter;
 use super::{DeviceFault, Polled, Ports, PowerQuantity, Say};
@@ -91,10 +94,14 @@ mod tests {
         Ina219::new(0x40, 0.1, ALL.into())
     }
 
-    /// The one transfer of a poll: bus voltage, power (which clears the ready flag), shunt voltage.
+    /// The transfers of a poll, none of them with a second read: bus voltage, power (which clears the ready flag),
+    /// shunt voltage.
     fn reading(bus: u16, shunt: i16) -> FakeI2c {
-        FakeI2c::new()
-            .transaction(0x40, &[(&[2], &bus.to_be_bytes()), (&[3], &[0, 0]), (&[1], &shunt.to_be_bytes())])
+        FakeI2c::new().write_read(0x40, &[2], &bus.to_be_bytes()).write_read(0x40, &[3], &[0, 0]).write_read(
+            0x40,
+            &[1],
+            &shunt.to_be_bytes(),
+        )
     }
 
     #[test]

@@ -16,6 +16,7 @@ use super::{DeviceFault, Polled, Ports, Say};
 use crate::bus::{BusFault, I2c, Line};
 use crate::time::{Instant, Span};
 use crate::units::Metres;
+use std::cell::Cell;
 use vl53l0x::{Error, VL53L0x as Driver};
 
 /// Its address after power-on.
@@ -132,12 +133,27 @@ fn plausible(register: u8, answer: &[u8]) -> bool {
     }
 }
 
+/// The driver takes the pre-range's timeout from that of the final range, which holds both; it reads them in this order.
+fn holds_both(pre_range: &Cell<u16>, register: u8, answer: &[u8]) -> bool {
+    let macro_periods = |exponent: u8, mantissa: u8| (u16::from(mantissa) << exponent.min(8)) + 1;
+    match (register, answer) {
+        (0x51, [exponent, mantissa]) => pre_range.set(macro_periods(*exponent, *mantissa)),
+        (0x71, [exponent, mantissa]) => return macro_periods(*exponent, *mantissa) >= pre_range.get(),
+        _ => {}
+    }
+    true
+}
+
 impl Polled for Vl53l0x {
     /// Shuts it down and up again, gives it its address, calibrates it and lets it range; 0.1 s.
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.power_cycle(ports)?;
         self.take_address(ports.i2c)?;
-        let mut adapter = Adapter::new(ports).within(PATIENCE).checked(plausible);
+        let pre_range = Cell::new(0);
+        let check = |register: u8, answer: &[u8]| {
+            plausible(register, answer) && holds_both(&pre_range, register, answer)
+        };
+        let mut adapter = Adapter::new(ports).within(PATIENCE).checked(&check);
         let wrong = match Driver::with_address(&mut adapter, self.address) {
             // Zero: one range right after the other.
             Ok(mut driver) => match driver.start_continuous(0) {
@@ -249,6 +265,11 @@ mod tests {
         for period in [0x7F, 0xFF] {
             assert!(!plausible(0x70, &[period]) && !plausible(0x50, &[period]));
         }
+        // A final range that is shorter than the pre-range that it holds: the driver would count below nought.
+        let mut short = Chip::new(clock());
+        short.settled = vec![(0x71, 0), (0x72, 0x10)];
+        let impossible = DeviceFault::Impossible { register: 0x71 };
+        assert_eq!(set_up(&mut short, &mut Vl53l0x::new(0x29, None)).0, Err(impossible));
         assert!(!plausible(0x71, &[0xFF, 0xFF]) && plausible(0x71, &[1, 0xFE]) && plausible(0x70, &[4]));
     }
 }
