@@ -30,7 +30,7 @@ def python() -> None:
             ) from error
     if not _has(HERE / "requirements.txt"):
         note("installing NumPy and SciPy ...")
-        problem = _pip("-r", str(HERE / "requirements.txt"))
+        problem = _pip("--require-hashes", "--only-binary", ":all:", "-r", str(HERE / "requirements.txt"))
         if problem:
             raise Failure(f"pip could not install NumPy and SciPy: {problem}")
 
@@ -85,8 +85,8 @@ def _has(requirements: Path) -> bool:
     check = (
         "import sys, importlib.metadata as m\n"
         "for line in open(sys.argv[1]):\n"
-        "    name, _, version = line.partition('#')[0].strip().partition('==')\n"
-        "    assert not name or m.version(name).partition('+')[0] == version\n"
+        "    name, pinned, version = line.partition('#')[0].strip(' \\n\\\\').partition('==')\n"
+        "    assert not pinned or m.version(name).partition('+')[0] == version\n"
     )
     done = subprocess.run([PYTHON, "-c", check, requirements], capture_output=True, check=False)
     return done.returncode == 0
