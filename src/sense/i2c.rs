@@ -374,16 +374,14 @@ impl Worker for I2cWorker {
     }
 
     fn publish(&mut self, clock: &dyn Clock) {
-        self.outlet.publish();
-        if let Some(cause) = self.crossed.take() {
-            // Only now can the tick know the reason: what it decided before is overtaken.
-            let now = clock.now();
+        // Only now can the tick know the reason: what it decided before is overtaken.
+        if let Some((cause, at)) = self.outlet.publish_with(&mut self.crossed, clock) {
             match &mut self.motors {
                 Some(motors) => {
-                    motors.withhold(now);
+                    motors.withhold(at);
                     self.halt.note(cause);
                 }
-                None => self.halt.raise(cause, now),
+                None => self.halt.raise(cause, at),
             }
         }
         if let Some(motors) = &mut self.motors {

@@ -248,9 +248,8 @@ impl Worker for LinesWorker {
     }
 
     fn publish(&mut self, clock: &dyn Clock) {
-        self.outlet.publish();
-        if let Some(cause) = self.crossed.take() {
-            self.halt.raise(cause, clock.now()); // a moment after the reading has left, never before
+        if let Some((cause, at)) = self.outlet.publish_with(&mut self.crossed, clock) {
+            self.halt.raise(cause, at);
         }
         while self.asked != 0 {
             let ready = &self.readies[self.asked.trailing_zeros() as usize];

@@ -37,7 +37,8 @@ pub use slow::SlowWorker;
 pub use snap::Snaps;
 
 use crate::frame::{MAX_SENSORS, Reading};
-use crate::time::{Instant, Span};
+use crate::reflex::Cause;
+use crate::time::{Clock, Instant, Span};
 use rtrb::Producer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -79,6 +80,12 @@ impl Outlet {
         // A processor may take the time while what it wrote before is not seen by others yet.
         fence(Ordering::SeqCst);
     }
+    /// Hands over what was staged, and takes what of it `crossed` into a rule that stops, with a time: what the tick
+    /// decided until then it may have decided without those readings.
+    fn publish_with(&mut self, crossed: &mut Option<Cause>, clock: &dyn Clock) -> Option<(Cause, Instant)> {
+        self.publish();
+        crossed.take().map(|cause| (cause, clock.now()))
+    }
 }
 
 /// A line of the polling table: when a channel is due. Absolute times, so a late poll does not
@@ -119,6 +126,41 @@ mod tests {
         assert_eq!(consumer.pop().map(|r| r.channel), Ok(0));
         assert_eq!(consumer.pop().map(|r| r.channel), Ok(1));
         assert!(consumer.pop().is_err());
+    }
+
+    /// A clock whose every time is another, and which looks into the ring before it tells.
+    struct Witness {
+        ring: std::sync::Mutex<rtrb::Consumer<Reading>>,
+        /// For each time that was told, in nanoseconds from 1, the readings that had left by then.
+        had_left: std::sync::Mutex<Vec<usize>>,
+    }
+    impl Clock for Witness {
+        fn now(&self) -> Instant {
+            let mut had_left = self.had_left.lock().expect("one thread");
+            had_left.push(self.ring.lock().expect("one thread").slots());
+            Instant::from_nanos(had_left.len() as u64)
+        }
+        fn sleep_until(&self, _: Instant) {}
+        fn is_real(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_halt_is_dated_to_when_its_reading_had_left() {
+        let (producer, consumer) = rtrb::RingBuffer::new(2);
+        let clock = Witness { ring: consumer.into(), had_left: Vec::new().into() };
+        let mut outlet = Outlet::new(producer, Arc::default());
+        clock.now();
+        outlet.stage(Reading { channel: 0, value: Ok(0.0), stamp: Instant::ZERO });
+        let mut crossed = Some(Cause::EStop);
+        let (cause, at) = outlet.publish_with(&mut crossed, &clock).expect("it crossed");
+        assert_eq!((cause, crossed), (Cause::EStop, None));
+        // Dated earlier, a command that was decided in between would count as one that knew of it.
+        let had_left = clock.had_left.lock().expect("one thread");
+        assert_eq!(had_left[at.as_nanos() as usize - 1], 1, "{had_left:?}");
+        drop(had_left);
+        assert_eq!(outlet.publish_with(&mut crossed, &clock), None, "said once");
     }
 
     #[test]

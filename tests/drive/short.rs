@@ -62,3 +62,28 @@ fn a_press_that_was_lost_with_its_reading_is_latched() {
     assert!(stage.dropped.load(Ordering::Relaxed) > 0, "no reading was lost: this shows nothing");
     stands_stopped(&mut stage, "lost");
 }
+
+/// The rules meet every reading and not only the last of a slot, also rules that only slow the robot down, for which no
+/// thread of a sensor stops it: a battery that sagged while the tick was held up counts for as long as its rule says.
+#[test]
+fn a_battery_that_sagged_while_the_tick_was_held_up_slows_the_robot() {
+    let board = sim_board();
+    let mut stage = Stage::new(&board, 1, &["battery-low@5.2s+1.0s"]);
+    let before = stage.until(5.0);
+    assert!(before.command.motors[0] > 0.05, "it does not even drive");
+    let first = stage.slot(Span::from_millis(3_000));
+    let battery = board.sensors.iter().position(|sensor| sensor.name == "battery").expect("it has one");
+    let seen = first.frame.samples[battery].value;
+    assert!(seen > 7.3, "the last reading is {seen} V: this shows nothing");
+    let sagged = |record: &ganglion::trace::Record| record.active & Cause::Battery.bit() != 0;
+    assert!(sagged(&first), "in the very slot");
+    let began = stage.clock.now();
+    while stage.clock.now() < began + Span::from_millis(1_900) {
+        let record = stage.slot(Span::ZERO);
+        assert!(sagged(&record), "slot {}", record.index);
+    }
+    while stage.clock.now() < began + Span::from_millis(3_000) {
+        stage.slot(Span::ZERO);
+    }
+    assert!(!sagged(&stage.slot(Span::ZERO)), "and then it is over");
+}
