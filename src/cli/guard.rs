@@ -10,7 +10,7 @@ use crate::board::plan::GuardPlan;
 use crate::bus::{LineUse, Usage};
 use crate::guard::frame::{Ask, Phase, Standing};
 use crate::guard::socket::{GUARD_SOCKET, ask_once, listen_at};
-use crate::guard::{Event, Guard, HeldLine, Hold, Post};
+use crate::guard::{Event, Guard, HeldLine, Hold, Post, Ward};
 use crate::rt::signals::refuse_to_be_stopped;
 use crate::rt::{Role, become_real_time};
 use crate::time::Span;
@@ -29,12 +29,13 @@ const STATUS_PATIENCE: Span = Span::from_millis(500);
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ganglion guard --board picarx-v4          holds MCURST until SIGTERM; start it before the runtime
+  ganglion guard --for ganglion             the same for a runtime of another user, as the service does
   ganglion guard --status --json            asks the one that runs
 
-The line that the board's [guard] names is off until a runtime of the same board and user has said
-hello and was given permission; it goes off at once when that one dies, hangs, ends, or keeps turning
-over a dead bus, and stays off until hello and permission come again. SIGTERM, SIGINT, SIGQUIT or SIGHUP:
-line off, exit 0.
+The line that the board's [guard] names is off until a runtime of the same board, and of the user that
+--for names, has said hello and was given permission; it goes off at once when that one dies, hangs, ends,
+or keeps turning over a dead bus, and stays off until hello and permission come again. SIGTERM, SIGINT,
+SIGQUIT or SIGHUP: line off, exit 0.
 
 On a simulated board the line is one of a world of the guard's own: nothing moves, the protocol is real.")]
 pub struct Args {
@@ -44,6 +45,9 @@ pub struct Args {
     /// Where to listen, or with --status whom to ask
     #[arg(long, value_name = "PATH", default_value = GUARD_SOCKET)]
     socket: PathBuf,
+    /// Whose runtime to guard: a user's name or number [default: the user that the guard runs as]
+    #[arg(long = "for", value_name = "USER", value_parser = ward)]
+    ward: Option<Ward>,
     /// Ask the guard that runs how it is, and end
     #[arg(long)]
     status: bool,
@@ -82,7 +86,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ),
     );
     let guard = Guard::new(&hold, plan.patience, *loaded.digest.as_bytes());
-    let mut post = Post::new(guard, line, listener, end, wires::clock());
+    let ward = args.ward.unwrap_or_else(Ward::own);
+    let mut post = Post::new(guard, line, listener, end, wires::clock()).guarding(ward);
     post.stand(|event| words.tell(event));
     drop(place); // the next guard may begin: the line is off
     if !post.line_sound() {
@@ -91,6 +96,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     words.say(Level::Info, format_args!("told to go: line off"));
     Ok(())
+}
+
+fn ward(name: &str) -> Result<Ward, String> {
+    Ward::named(name).map_err(|error| error.to_string())
 }
 
 /// What the board wants guarded, and the line.

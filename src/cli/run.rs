@@ -82,7 +82,7 @@ pub struct Extras {
     /// Socket for arm, disarm, stop and status [default: /run/ganglion/control.sock, where that can be]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
-    /// Socket of the guard, where the board asks for one [default: /run/ganglion/guard.sock]
+    /// Socket of the guard, where the board asks for one [default: /run/ganglion-guard/guard.sock]
     #[arg(long, value_name = "PATH")]
     pub guard: Option<PathBuf>,
     /// Run although the machine is not the one that the board file is for

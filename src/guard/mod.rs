@@ -21,6 +21,7 @@ pub mod socket;
 mod state;
 mod stepped;
 mod way;
+mod ward;
 mod wires;
 
 pub use link::{Link, Seen, Sight};
@@ -28,6 +29,7 @@ pub use post::{Event, HeldLine, Post};
 pub use pulse::{Pulse, PulsePlan};
 pub use state::{Guard, Permit, State};
 pub use stepped::SteppedPulse;
+pub use ward::{Ward, WardError};
 pub use way::Way;
 pub use wires::GuardedWires;
 

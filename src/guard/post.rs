@@ -7,7 +7,8 @@
 //! which lets go of the lines of a dead process, otherwise.
 
 use super::frame::{Answer, Ask, LENGTH, Refused, Request, Standing};
-use super::socket::{Heard, hear, is_own, next_of, say_to, timespec};
+use super::socket::{Heard, hear, next_of, say_to, timespec};
+use super::ward::Ward;
 use super::{Guard, Hold};
 use crate::bus::{BusFault, Gpio};
 use crate::time::{Clock, Instant, Span};
@@ -69,7 +70,8 @@ pub enum Event {
 
 struct Seat {
     connection: OwnedFd,
-    own: bool,
+    /// It may be guarded; others may ask, and trip.
+    ward: bool,
 }
 
 /// What ended a wait.
@@ -91,13 +93,20 @@ pub struct Post {
     end: OwnedFd,
     seats: [Option<Seat>; SEATS],
     clock: Arc<dyn Clock>,
+    ward: Ward,
 }
 
 impl Post {
     /// At its post: nothing is listened to before [`Post::stand`]. `end` becomes readable when the
     /// guard is to go.
     pub fn new(guard: Guard, line: HeldLine, listener: OwnedFd, end: OwnedFd, clock: Arc<dyn Clock>) -> Post {
-        Post { guard, line, line_sound: true, listener, end, seats: [const { None }; SEATS], clock }
+        let (seats, ward) = ([const { None }; SEATS], Ward::own());
+        Post { guard, line, line_sound: true, listener, end, seats, clock, ward }
+    }
+
+    /// The same, for a runtime of another user than the guard's own.
+    pub fn guarding(self, ward: Ward) -> Post {
+        Post { ward, ..self }
     }
 
     /// Stands until told to go; then the line is off.
@@ -149,12 +158,12 @@ impl Post {
 
     fn let_in(&mut self) {
         while let Some(connection) = next_of(&self.listener) {
-            let own = is_own(&connection);
+            let ward = self.ward.is_at(&connection);
             let place = self.seats.iter().position(Option::is_none);
             // Where all seats are taken, whoever does not drive makes room.
             let place = place.or_else(|| (0..SEATS).find(|&seat| !self.guard.is_holder(seat)));
             if let Some(place) = place {
-                self.seats[place] = Some(Seat { connection, own });
+                self.seats[place] = Some(Seat { connection, ward });
             }
         }
     }
@@ -163,8 +172,8 @@ impl Post {
     fn attend(&mut self, seat: usize, tell: &mut impl FnMut(Event)) {
         let mut bytes = [0; LENGTH + 1]; // one more: a message that is too long is seen to be
         for _ in 0..AT_ONCE {
-            let Some(Seat { connection, own }) = &self.seats[seat] else { return };
-            let (own, heard) = (*own, hear(connection, &mut bytes));
+            let Some(Seat { connection, ward }) = &self.seats[seat] else { return };
+            let (ward, heard) = (*ward, hear(connection, &mut bytes));
             let request = match heard {
                 Heard::Nothing => return,
                 Heard::Message(length) => Request::decode(&bytes[..length.min(bytes.len())]),
@@ -172,7 +181,7 @@ impl Post {
             };
             // What is not a frame is no runtime of ours.
             let Ok(request) = request else { return self.dismiss(seat) };
-            let outcome = self.guard.hear(seat, own, &request, self.clock.now());
+            let outcome = self.guard.hear(seat, ward, &request, self.clock.now());
             self.drive();
             let outcome = outcome.and(if self.line_sound { Ok(()) } else { Err(Refused::Line) });
             // A runtime that was told that it has lost the line goes on beating until it has read that.

@@ -8,14 +8,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, connect, recv, send,
-    sockopt::socket_peercred,
 };
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// Where the guard listens unless it is told otherwise.
-pub const GUARD_SOCKET: &str = "/run/ganglion/guard.sock";
+/// Where the guard listens unless it is told otherwise: a directory of its own, which the runtime's user cannot write to.
+pub const GUARD_SOCKET: &str = "/run/ganglion-guard/guard.sock";
 
 /// Connections that may wait to be accepted: a runtime, a safe-stop and a person.
 const BACKLOG: i32 = 4;
@@ -38,11 +37,6 @@ pub fn connect_to(path: &Path) -> io::Result<OwnedFd> {
 /// The next connection, if one waits.
 pub fn next_of(listener: &OwnedFd) -> Option<OwnedFd> {
     accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()
-}
-
-/// Whether the process behind `connection` belongs to the user of this one, or to root.
-pub fn is_own(connection: &OwnedFd) -> bool {
-    socket_peercred(connection).is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
 }
 
 /// What a connection had to say.
@@ -122,6 +116,7 @@ pub fn timespec(span: Span) -> Timespec {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::guard::Ward;
 
     fn path(name: &str) -> std::path::PathBuf {
         std::env::temp_dir().join(format!("ganglion-{name}-{}.sock", std::process::id()))
@@ -134,7 +129,7 @@ mod tests {
         assert!(next_of(&listener).is_none());
         let here = connect_to(&path).unwrap();
         let there = next_of(&listener).unwrap();
-        assert!(is_own(&there));
+        assert!(Ward::own().is_at(&there));
         let mut buffer = [0; 8];
         assert_eq!(hear(&there, &mut buffer), Heard::Nothing);
         assert!(say_to(&here, b"one") && say_to(&here, b"three"));

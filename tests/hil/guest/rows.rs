@@ -103,6 +103,8 @@ pub enum Service {
     BadBoard,
     /// Its user may not open the bus.
     Refused,
+    /// Its user means its guard harm.
+    Hostile,
 }
 
 /// Causes that a bus brings about.
@@ -491,6 +493,12 @@ pub const ROWS: &[Row] = &[
         Course::Service(Service::Refused),
         "it runs as root",
     ),
+    row(
+        "service-hostile",
+        "the runtime's user can neither end the guard nor take its socket's place",
+        Course::Service(Service::Hostile),
+        "guard and runtime are one user, or share a directory",
+    ),
 ];
 
 /// The table as it stands in the documentation.
@@ -540,6 +548,9 @@ impl Service {
             Service::Kill => "SIGKILL: still within 100 ms, one restart, stands until armed, drives again",
             Service::BadBoard => "exit 78, no restart, no motion",
             Service::Refused => "bus closed to its group: exit 77, no restart, no motion",
+            Service::Hostile => {
+                "signals, rm, mv, ln and a second guard by its user: all refused, and the robot drives on; by the guard's own user they work"
+            }
         }
     }
 }

@@ -11,8 +11,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where both processes have their sockets, as the service has it.
+/// Where runtime and guard have their sockets, as the services have it.
 const SOCKETS: &str = "/run/ganglion";
+const GUARD_SOCKETS: &str = "/run/ganglion-guard";
 /// What a runtime that was killed leaves behind, so that the next one does not arm by itself. Each row begins as after a
 /// boot, which takes it away.
 const UNFINISHED: &str = "/run/ganglion/unfinished-run";
@@ -86,7 +87,7 @@ fn keep_brain(own: &Path) -> io::Result<()> {
 impl Scene {
     /// Starts both on a fresh car in the world of `seed`.
     fn start(bench: &mut Bench, board: &str, folder: &Path, seed: u64) -> io::Result<Scene> {
-        fs::create_dir_all(SOCKETS)?;
+        [SOCKETS, GUARD_SOCKETS].iter().try_for_each(fs::create_dir_all)?;
         fs::create_dir_all(folder)?;
         boot()?;
         bench.renew(seed)?;
@@ -187,7 +188,7 @@ fn start_runtime(board: &str, folder: &Path, name: &str, brain: &Path) -> io::Re
 }
 
 fn start_guard(bench: &Bench, board: &str, folder: &Path) -> io::Result<Process> {
-    let socket = Path::new(SOCKETS).join("guard.sock");
+    let socket = Path::new(GUARD_SOCKETS).join("guard.sock");
     let _ = fs::remove_file(&socket); // of one that was killed
     let mut guard = Process::start(folder, "guard", &["guard", "--board", board])?;
     let until = bench.now() + START;

@@ -51,11 +51,12 @@ pub fn carry_out(place: &mut Place<'_>, loaded: &Loaded, service: Service) -> io
     }
     let variant = if service == Service::BadBoard { Variant::Wrong } else { Variant::Plain };
     variant::write(Path::new(BOARD), loaded, variant)?;
-    let taught = matches!(service, Service::Stop | Service::Kill) && with_brain()?;
+    let taught = matches!(service, Service::Stop | Service::Kill | Service::Hostile) && with_brain()?;
     let done = match service {
         Service::Start | Service::Stop | Service::Kill => acted_on(place.bench, service, &mut outcome),
         Service::BadBoard => refused(place.bench, BAD_BOARD, &mut outcome),
         Service::Refused => locked_out(place.bench, &mut outcome),
+        Service::Hostile => attacked(place.bench, &mut outcome),
     };
     run("systemctl", &["stop", RUNTIME, GUARD])?;
     if taught {
@@ -88,15 +89,24 @@ fn with_brain() -> io::Result<bool> {
 
 /// A property of the runtime's unit.
 fn property(name: &str) -> io::Result<String> {
-    Ok(run("systemctl", &["show", RUNTIME, "--value", "-p", name])?.1.trim().to_string())
+    property_of(RUNTIME, name)
+}
+
+fn property_of(unit: &str, name: &str) -> io::Result<String> {
+    Ok(run("systemctl", &["show", unit, "--value", "-p", name])?.1.trim().to_string())
 }
 
 fn number(name: &str) -> io::Result<u64> {
-    let value = property(name)?;
-    value.parse().map_err(|_| io::Error::other(format!("{name} is '{value}'")))
+    number_of(RUNTIME, name)
 }
 
-fn acted_on(bench: &mut Bench, service: Service, outcome: &mut Outcome) -> io::Result<()> {
+fn number_of(unit: &str, name: &str) -> io::Result<u64> {
+    let value = property_of(unit, name)?;
+    value.parse().map_err(|_| io::Error::other(format!("{name} of {unit} is '{value}'")))
+}
+
+/// Starts it and has it drive; its process.
+fn driving(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<u32> {
     let begun = bench.now();
     let (code, said) = run("systemctl", &["start", RUNTIME])?;
     if code != Some(0) {
@@ -105,11 +115,15 @@ fn acted_on(bench: &mut Bench, service: Service, outcome: &mut Outcome) -> io::R
     let ready = bench.now().since(begun).as_secs_f64();
     outcome.figure("ready_after_s", ready);
     outcome.note(format!("ready after {ready:.2} virtual s"));
-    let moved = |bench: &Bench, until| bench.until(until, |record| record.is_moving().then_some(()));
-    if moved(bench, bench.now() + AGAIN).is_none() {
+    if bench.until(bench.now() + AGAIN, |record| record.is_moving().then_some(())).is_none() {
         return Err(io::Error::other("it does not drive"));
     }
-    let id = number("MainPID")? as u32;
+    Ok(number("MainPID")? as u32)
+}
+
+fn acted_on(bench: &mut Bench, service: Service, outcome: &mut Outcome) -> io::Result<()> {
+    let moved = |bench: &Bench, until| bench.until(until, |record| record.is_moving().then_some(()));
+    let id = driving(bench, outcome)?;
     let user = process::status(id, "Uid");
     outcome.demand(user.is_some_and(|user| user != 0), || format!("it runs as user {user:?}"));
     bench.wait(Span::from_millis(300));
@@ -201,4 +215,51 @@ fn locked_out(bench: &Bench, outcome: &mut Outcome) -> io::Result<()> {
     let done = refused(bench, NO_PERMISSION, outcome);
     fs::set_permissions(I2C, before)?;
     done
+}
+
+/// What a runtime that is broken, or somebody who has become its user, would do to be rid of the guard. GUARD is its process.
+const ATTACKS: &[&str] = &[
+    "kill -KILL GUARD",
+    "kill -STOP GUARD",
+    "rm -f /run/ganglion-guard/guard.sock",
+    "rm -f /run/ganglion-guard/guard.sock.lock",
+    "mv /run/ganglion-guard/guard.sock /run/ganglion/",
+    "mv /run/ganglion-guard /run/ganglion/away",
+    "ln -s /run/ganglion/control.sock /run/ganglion-guard/other.sock",
+    "/usr/bin/ganglion guard --board /etc/ganglion/board.toml",
+    "echo 1000 > /proc/GUARD/oom_score_adj",
+    "head -c 1 /proc/GUARD/mem",
+];
+/// What the guard's own user can do: were the attacks refused for a reason of their own, these would be too.
+const RIGHTS: &[&str] = &["kill -0 GUARD", "touch /run/ganglion-guard/own && rm /run/ganglion-guard/own"];
+
+fn attacked(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
+    let runtime = driving(bench, outcome)?;
+    let guard = number_of(GUARD, "MainPID")?;
+    let users = [runtime, guard as u32].map(|process| process::status(process, "Uid"));
+    outcome
+        .demand(users[0] != users[1] && users.iter().all(|user| user.is_some_and(|user| user != 0)), || {
+            format!("runtime and guard run as users {users:?}")
+        });
+    let act = |user: &str, words: &str| {
+        let words = words.replace("GUARD", &guard.to_string());
+        let act_as = ["--reuid", user, "--regid", "ganglion", "--init-groups", "sh", "-c", &words];
+        run("setpriv", &act_as).map(|(code, _)| code)
+    };
+    for attack in ATTACKS {
+        let code = act("ganglion", attack)?;
+        outcome.demand(code != Some(0), || format!("the runtime's user can: {attack}"));
+    }
+    for right in RIGHTS {
+        let code = act("ganglion-guard", right)?;
+        outcome.demand(code == Some(0), || format!("the guard's user cannot: {right}"));
+    }
+    outcome.note(format!("{} attacks", ATTACKS.len()));
+    let same = number_of(GUARD, "MainPID")? == guard && number("MainPID")? == u64::from(runtime);
+    outcome.demand(same, || "a process is another one now".into());
+    let (code, said) = run("ganglion", &["guard", "--status"])?;
+    outcome.demand(code == Some(0) && said.contains("trusted"), || format!("the guard says: {said}"));
+    let drives = bench.until(bench.now() + AGAIN, |record| record.is_moving().then_some(()));
+    outcome.demand(drives.is_some(), || "it does not drive on".into());
+    Ok(())
 }

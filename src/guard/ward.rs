@@ -1,0 +1,96 @@
+//! Whom a guard guards: the processes of one user, by what the kernel says of the other end of a connection. Where guard and
+//! runtime are two users, a runtime that is broken can neither end its guard nor take its socket's place.
+//!
+//! Users are looked up where `systemd-sysusers` writes them; a directory service is not asked.
+
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::{Uid, geteuid};
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+
+/// The system's users, a line each: name, password, number, ...
+const USERS: &str = "/etc/passwd";
+
+/// The user whose processes may be guarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ward(Uid);
+
+/// Why there is no such user.
+#[derive(Debug)]
+pub enum WardError {
+    /// The list of users cannot be read.
+    Users(io::Error),
+    /// It has no such name.
+    Unknown(String),
+}
+
+impl fmt::Display for WardError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WardError::Users(error) => write!(f, "{USERS}: {error}"),
+            WardError::Unknown(name) => write!(f, "no user `{name}` in {USERS}"),
+        }
+    }
+}
+
+impl Ward {
+    /// The user of this process itself.
+    pub fn own() -> Ward {
+        Ward(geteuid())
+    }
+
+    /// The user of that name or number.
+    pub fn named(name: &str) -> Result<Ward, WardError> {
+        if let Ok(number) = name.parse::<u32>() {
+            return Ok(Ward(Uid::from_raw(number)));
+        }
+        let users = std::fs::read_to_string(USERS).map_err(WardError::Users)?;
+        number_in(&users, name).ok_or_else(|| WardError::Unknown(name.to_string())).map(Ward)
+    }
+
+    /// Whether the process that made `connection` is one of theirs, or root's.
+    pub fn is_at(self, connection: &OwnedFd) -> bool {
+        socket_peercred(connection).is_ok_and(|peer| self.is(peer.uid))
+    }
+
+    fn is(self, user: Uid) -> bool {
+        user.is_root() || user == self.0
+    }
+}
+
+/// The number of the user of that name.
+fn number_in(users: &str, name: &str) -> Option<Uid> {
+    let of = |line: &str| {
+        let mut fields = line.split(':');
+        (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok())?
+    };
+    users.lines().find_map(of).map(Uid::from_raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOME: &str = "root:x:0:0:root:/root:/bin/bash\nganglion-guard:x:998:998::/:/bin/false\nganglion:x:997:997::/:/bin/false\n";
+
+    #[test]
+    fn users_are_found_by_their_whole_name() {
+        assert_eq!(number_in(SOME, "ganglion"), Some(Uid::from_raw(997)));
+        assert_eq!(number_in(SOME, "ganglion-guard"), Some(Uid::from_raw(998)));
+        for none in ["gangli", "", "x", "ganglion:x"] {
+            assert_eq!(number_in(SOME, none), None, "{none}");
+        }
+        assert_eq!(number_in("broken:x:many\nshort", "broken"), None);
+        assert_eq!(Ward::named("root").expect("every system has it"), Ward(Uid::ROOT));
+        assert_eq!(Ward::named("997").expect("a number"), Ward(Uid::from_raw(997)));
+        assert!(matches!(Ward::named("no such user"), Err(WardError::Unknown(_))));
+    }
+
+    #[test]
+    fn only_their_processes_and_those_of_root_are_guarded() {
+        let ward = Ward(Uid::from_raw(997));
+        assert!(ward.is(Uid::from_raw(997)) && ward.is(Uid::ROOT));
+        assert!(!ward.is(Uid::from_raw(998)), "not even the guard's own user, where another was named");
+    }
+}
