@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 const LONGEST_FILE: u64 = 1 << 20;
 /// Longest chain of `inherits`: a board, its revision, its site, and one more.
 const DEEPEST: usize = 4;
+/// How the name of a board file ends where it has no folder.
+const FILE_END: &str = ".toml";
 
 /// A board that is sound, and what is to tell about it.
 #[derive(Debug)]
@@ -42,12 +44,19 @@ impl Loaded {
 /// Why there is no board.
 #[derive(Debug)]
 pub enum BoardError {
-    /// The file cannot be read, and no built-in board has that name.
+    /// The file cannot be read.
     Unreadable {
         /// As asked for.
         path: PathBuf,
         /// What the system says.
         error: std::io::Error,
+        /// The built-in board that looks most alike.
+        nearest: Option<String>,
+    },
+    /// No built-in board has that name, and it is no file's: see [`names_a_file`].
+    Unknown {
+        /// As asked for.
+        name: String,
         /// The built-in board that looks most alike.
         nearest: Option<String>,
     },
@@ -61,11 +70,12 @@ impl fmt::Display for BoardError {
         match self {
             BoardError::Unreadable { path, error, nearest } => {
                 write!(f, "{}: {error}", path.display())?;
-                if let Some(near) = nearest {
-                    write!(f, "; did you mean `{near}`?")?;
-                }
-                let names: Vec<&str> = shipped::names().collect();
-                write!(f, "; built-in boards: {}", names.join(", "))
+                others(f, nearest)
+            }
+            BoardError::Unknown { name, nearest } => {
+                write!(f, "no built-in board is named `{name}`")?;
+                others(f, nearest)?;
+                write!(f, "; a file has a `/` in its name or ends in `.toml`, as in ./{name}")
             }
             BoardError::Refused(findings) => {
                 for (at, finding) in findings.iter().enumerate() {
@@ -81,8 +91,30 @@ impl fmt::Display for BoardError {
 
 impl std::error::Error for BoardError {}
 
-/// Loads the board file at `path`; where there is none, the built-in board of that name.
+/// Which boards there are besides.
+fn others(f: &mut fmt::Formatter<'_>, nearest: &Option<String>) -> fmt::Result {
+    if let Some(near) = nearest {
+        write!(f, "; did you mean `{near}`?")?;
+    }
+    let names: Vec<&str> = shipped::names().collect();
+    write!(f, "; built-in boards: {}", names.join(", "))
+}
+
+/// Whether a board that is asked for in these words is a file: they have a `/` or end in `.toml`. Any other word is the
+/// name of a built-in board, whatever lies in the current directory: a file that somebody leaves there must not change
+/// what `--board picarx-v4` means.
+pub fn names_a_file(path: &Path) -> bool {
+    let words = path.as_os_str().as_encoded_bytes();
+    words.contains(&b'/') || words.ends_with(FILE_END.as_bytes())
+}
+
+/// Loads the board file at `path`, or the built-in board of that name: which, [`names_a_file`] tells.
 pub fn load(path: &Path) -> Result<Loaded, BoardError> {
+    if !names_a_file(path) {
+        let name = path.to_string_lossy().into_owned();
+        let nearest = nearest(&name, shipped::names());
+        return built_in(&name).unwrap_or(Err(BoardError::Unknown { name, nearest }));
+    }
     match read_text(path) {
         Ok(text) => {
             let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
@@ -90,11 +122,7 @@ pub fn load(path: &Path) -> Result<Loaded, BoardError> {
             assemble(&name, &path.display().to_string(), text, folder)
         }
         Err(error) => {
-            let name = path.to_string_lossy();
             let missing = error.kind() == std::io::ErrorKind::NotFound;
-            if let Some(loaded) = missing.then(|| built_in(&name)).flatten() {
-                return loaded;
-            }
             let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
             let nearest = missing.then(|| nearest(&stem, shipped::names())).flatten();
             Err(BoardError::Unreadable { path: path.to_path_buf(), error, nearest })
@@ -246,32 +274,37 @@ fn merged(
     Some(whole)
 }
 
-/// The file `NAME.toml` beside the inheriting one, else the built-in board of that name.
+/// What `inherits` names: a built-in board, or, by a name that ends in `.toml`, a file in the folder of the inheriting one.
 fn parent_of(name: &str, folder: Option<&Path>) -> Result<Link, Problem> {
     if name.contains(['/', '\\']) {
-        let allowed = "the name of a board: no folders, no `.toml`".to_string();
+        let allowed = "the name of a built-in board, or NAME.toml for a file beside this one: no folders".to_string();
         return Err(Problem::OutOfRange { found: format!("\"{name}\""), allowed });
     }
-    if let Some(folder) = folder {
-        let path = folder.join(format!("{name}.toml"));
-        match read_text(&path) {
+    if let Some(stem) = name.strip_suffix(FILE_END) {
+        let missing = || unknown_board("board file beside this one", name, nearest(stem, shipped::names()));
+        let folder = folder.ok_or_else(missing)?;
+        let path = folder.join(name);
+        return match read_text(&path) {
             Ok(text) => {
                 let file = path.display().to_string();
-                return Ok(Link { file, text, folder: Some(folder.to_path_buf()) });
+                Ok(Link { file, text, folder: Some(folder.to_path_buf()) })
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => {
-                return Err(Problem::Misfit { rule: format!("{}: {error}", path.display()) });
-            }
-        }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(missing()),
+            Err(error) => Err(Problem::Misfit { rule: format!("{}: {error}", path.display()) }),
+        };
     }
     match shipped::text(name) {
         Some(text) => Ok(Link { file: built_in_file(name), text: text.to_string(), folder: None }),
-        None => Err(Problem::UnknownName {
-            what: "board",
-            found: name.to_string(),
-            nearest: nearest(name, shipped::names()),
-            known: shipped::names().map(str::to_string).collect(),
-        }),
+        None => {
+            let file = format!("{name}{FILE_END}");
+            let beside = folder.is_some_and(|folder| folder.join(&file).exists());
+            let nearest = if beside { Some(file) } else { nearest(name, shipped::names()) };
+            Err(unknown_board("built-in board", name, nearest))
+        }
     }
+}
+
+fn unknown_board(what: &'static str, name: &str, nearest: Option<String>) -> Problem {
+    let known = shipped::names().map(str::to_string).collect();
+    Problem::UnknownName { what, found: name.to_string(), nearest, known }
 }

@@ -24,6 +24,6 @@ pub mod site;
 pub mod source;
 mod spelling;
 
-pub use load::{BoardError, Loaded, built_in, from_text, load};
+pub use load::{BoardError, Loaded, built_in, from_text, load, names_a_file};
 pub use report::Setting;
 pub use shipped::{BUILT_IN, names};

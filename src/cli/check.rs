@@ -53,7 +53,7 @@ pub fn failure(path: &Path, error: &BoardError) -> Failure {
         {
             Failure::file(path, cause).fix("make the file readable for this user")
         }
-        BoardError::Unreadable { .. } => {
+        BoardError::Unreadable { .. } | BoardError::Unknown { .. } => {
             Failure::config(error).fix("name a board file, or one of the built-in boards")
         }
         BoardError::Refused(findings) => {
@@ -142,6 +142,7 @@ fn unsound(error: &BoardError) -> Value {
         BoardError::Unreadable { path, .. } => {
             vec![json!({ "file": path.display().to_string(), "message": error.to_string() })]
         }
+        BoardError::Unknown { name, .. } => vec![json!({ "file": name, "message": error.to_string() })],
     };
     json!({ "schema": 1, "sound": false, "findings": findings })
 }
