@@ -277,7 +277,8 @@ fn merged(
 /// What `inherits` names: a built-in board, or, by a name that ends in `.toml`, a file in the folder of the inheriting one.
 fn parent_of(name: &str, folder: Option<&Path>) -> Result<Link, Problem> {
     if name.contains(['/', '\\']) {
-        let allowed = "the name of a built-in board, or NAME.toml for a file beside this one: no folders".to_string();
+        let allowed =
+            "the name of a built-in board, or NAME.toml for a file beside this one: no folders".to_string();
         return Err(Problem::OutOfRange { found: format!("\"{name}\""), allowed });
     }
     if let Some(stem) = name.strip_suffix(FILE_END) {

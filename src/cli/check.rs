@@ -17,7 +17,7 @@ use crate::board::{self, BoardError, Loaded, Setting, share};
   ganglion check sim                       a built-in board, by name
   ganglion check my-car.toml --json        the same as one JSON object on the last line")]
 pub struct Args {
-    /// Board file, or the name of a built-in board
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// End with one JSON object on the last line of standard output

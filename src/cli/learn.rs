@@ -31,7 +31,7 @@ pub struct Args {
     /// The log: CSV with a heading, one row a control period
     #[arg(long, value_name = "FILE")]
     log: PathBuf,
-    /// Board file, or the name of a built-in board
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
     board: PathBuf,
     /// Heading of the column that has the decisions

@@ -38,7 +38,7 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
 Ctrl-C stops the motors and prints the summary; another one, more than a second later, ends at once.
 SIGTERM, SIGQUIT and a lost session (SIGHUP) do the same; Ctrl-Z is not obeyed.")]
 pub struct Args {
-    /// Board file, or the name of a built-in board
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]
     pub board: PathBuf,
     /// How long: 20s, 1500ms, 2min [default: 20s on a simulated board, else until Ctrl-C]

@@ -1,8 +1,8 @@
 //! Keeps what a calibration found: in a board file of this one robot, written whole or not at all.
 
 use super::Common;
-use crate::board::{Loaded, names_a_file};
 use crate::board::site::{Change, changed};
+use crate::board::{Loaded, names_a_file};
 use crate::cli::exit::Failure;
 use serde_json::{Value, json};
 use std::io::ErrorKind;
@@ -17,6 +17,11 @@ pub fn keep(common: &Common, loaded: &Loaded, changes: &[Change]) -> Result<(), 
         say!("not saved: '--save FILE' keeps it in a board file of this robot");
         return Ok(());
     };
+    if !names_a_file(path) {
+        let words =
+            format!("'--save {}': a board file has a '/' in its name or ends in '.toml'", path.display());
+        return Err(Failure::usage(words).fix("a bare name is a built-in board's"));
+    }
     let folder = folder_of(path);
     let old = match std::fs::read_to_string(path) {
         Ok(text) => Some(text),
