@@ -1,5 +1,6 @@
 //! From a path or a name to a checked board: opens the texts, follows `inherits`, merges, checks.
 
+use super::bounds;
 use super::check::check;
 use super::effective;
 use super::finding::{Finding, Problem, nearest};
@@ -8,9 +9,9 @@ use super::plan::Board;
 use super::raw::{self, Table, Value};
 use super::report::{Report, Setting};
 use super::shipped;
+use crate::intake;
 use std::cell::RefCell;
 use std::fmt;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Longest board file: the largest shipped one is a hundredth of this; a device file has no end.
@@ -151,23 +152,16 @@ fn built_in_file(name: &str) -> String {
     format!("built-in/{name}.toml")
 }
 
-fn read_text(path: &Path) -> Result<String, std::io::Error> {
-    let mut text = String::new();
-    let length = std::fs::File::open(path)?.take(LONGEST_FILE + 1).read_to_string(&mut text)? as u64;
-    if length > LONGEST_FILE {
-        return Err(std::io::Error::new(
-            std::io::ErrorKind::InvalidData,
-            format!("longer than {LONGEST_FILE} bytes: not a board file"),
-        ));
-    }
-    Ok(text)
+/// The text of the board file at `path`.
+pub fn read_text(path: &Path) -> Result<String, std::io::Error> {
+    intake::text(path, LONGEST_FILE)
 }
 
 /// `folder` is where inherited files may lie; `None`: nowhere.
 fn assemble(name: &str, file: &str, text: String, folder: Option<PathBuf>) -> Result<Loaded, BoardError> {
     let mut report = Report::default();
     let Some(table) = merged(name, file, text, folder, &mut report) else {
-        return Err(BoardError::Refused(in_order(report.findings, file)));
+        return Err(refused(report, file));
     };
     let shared = RefCell::new(report);
     let board = check(name, &table, &shared);
@@ -179,7 +173,7 @@ fn assemble(name: &str, file: &str, text: String, folder: Option<PathBuf>) -> Re
             settings: report.settings,
             warnings: report.warnings,
         }),
-        None => Err(BoardError::Refused(in_order(report.findings, file))),
+        None => Err(refused(report, file)),
     }
 }
 
@@ -189,6 +183,17 @@ fn digest(settings: &[Setting]) -> blake3::Hash {
         hasher.update(format!("{} = {}\n", setting.key, setting.value).as_bytes());
     }
     hasher.finalize()
+}
+
+/// What was told, and last how much was not.
+fn refused(report: Report, own: &str) -> BoardError {
+    let untold = report.untold;
+    let mut findings = in_order(report.findings, own);
+    if untold > 0 {
+        let rule = format!("and {untold} faults more, which are not told");
+        findings.push(Finding { key: String::new(), problem: Problem::Misfit { rule }, spot: None });
+    }
+    BoardError::Refused(findings)
 }
 
 /// By file and line, the board's own file first, so that a person can work from the top.
@@ -231,6 +236,10 @@ fn merged(
                 return None;
             }
         };
+        if let Some(beyond) = bounds::beyond(&table) {
+            report.refuse(&beyond.key, Some(beyond.place), Problem::Misfit { rule: beyond.rule });
+            return None;
+        }
         if let Some(entry) = table.take("inherits") {
             let place = Some(entry.node.place);
             let Value::Text(parent) = &entry.node.value else {

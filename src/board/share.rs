@@ -4,7 +4,9 @@
 use super::plan::{Board, SensorPlan};
 use crate::device::open::same_chip;
 use crate::device::{MotorKind, PwmPlan};
-use crate::field::shape::{CONTEXT, DESCRIPTOR, PATTERN, READOUT_COLUMNS, Shape};
+use crate::field::shape::{
+    CHANNELS, CONTEXT, DESCRIPTOR, EngineKind, FieldPlan, PATTERN, READOUT_COLUMNS, Storage, regressors,
+};
 use crate::time::Span;
 
 /// START, four bytes of nine bits (address, register, two of data), STOP.
@@ -79,20 +81,39 @@ fn motor_bits(board: &Board, kind: &MotorKind) -> f64 {
     })
 }
 
-/// Bytes that the field's arrays need in f32: two copies of the field, the pattern library, the
-/// experience bank, both read-outs. A floor by arithmetic; an engine may keep more.
-pub fn field_bytes(shape: &Shape) -> u64 {
-    let field = 2 * shape.volume();
-    let patterns = shape.patterns * (PATTERN * shape.cells() + CONTEXT);
-    let bank = shape.bank * DESCRIPTOR;
-    let prediction = shape.sensors * (CONTEXT + shape.sensors + 1);
-    let motor = shape.motors * READOUT_COLUMNS;
-    (size_of::<f32>() * (field + patterns + bank + prediction + motor)) as u64
+/// Bytes that the field's engine takes at its start, by arithmetic: the field on both grids, the pattern library, the
+/// experience bank, predictions and read-out. A little more than the engine that a processor computes with says of itself;
+/// a GPU takes as much again on the device, and this engine stands by.
+pub fn field_bytes(plan: &FieldPlan) -> u64 {
+    let shape = &plan.shape;
+    let reference = plan.engine == EngineKind::Reference;
+    let cell = match plan.storage {
+        _ if reference => size_of::<f64>(),
+        Storage::F32 => size_of::<f32>(),
+        Storage::F16 => size_of::<f32>() / 2 + 1, // two groups of eight stay whole
+    };
+    let (pattern, number) =
+        if reference { (size_of::<f64>(), size_of::<f64>()) } else { (size_of::<i16>(), 5) };
+    // Half as many cells along each axis are an eighth more.
+    let both = |cells: usize| cells + cells / 8;
+    let blended = if reference { PATTERN + 2 } else { 0 };
+    let field = cell * both((CHANNELS + blended) * shape.cells());
+    let patterns =
+        shape.patterns * (pattern * both(PATTERN * shape.cells()) + CONTEXT * size_of::<f64>() + 8);
+    let bank = shape.bank * (number * DESCRIPTOR + 32);
+    let regressors = regressors(shape.sensors);
+    let prediction = size_of::<f64>() * regressors * (regressors + shape.sensors);
+    let motor = size_of::<f32>() * shape.motors * READOUT_COLUMNS;
+    (field + patterns + bank + prediction + motor + SMALL) as u64
 }
+
+/// Vectors, rings and planes that no number of a board makes longer.
+const SMALL: usize = 1 << 20;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::field::{Engine, Shape};
 
     #[test]
     fn bits_are_those_of_the_bus() {
@@ -102,9 +123,21 @@ mod tests {
     }
 
     #[test]
-    fn the_default_field_is_mostly_patterns_and_bank() {
-        let shape = Shape { grid: 32, sensors: 16, motors: 5, patterns: 100, bank: 10_000 };
-        let bytes = field_bytes(&shape);
-        assert_eq!(bytes, 4 * (4_194_304 + 52_435_200 + 5_120_000 + 1_296 + 10_565));
+    fn the_estimate_is_what_an_engine_takes_and_a_little_more() {
+        let board = crate::board::built_in("sim").unwrap().unwrap().board;
+        for (grid, patterns, bank, storage, engine) in [
+            (8, 1, 1, Storage::F32, EngineKind::Cpu),
+            (8, 300, 10, Storage::F16, EngineKind::Cpu),
+            (16, 10, 20_000, Storage::F32, EngineKind::Auto),
+            (32, 20, 10, Storage::F16, EngineKind::Cpu),
+            (32, 20, 10, Storage::F32, EngineKind::Cpu),
+            (16, 40, 5_000, Storage::F32, EngineKind::Reference),
+        ] {
+            let shape = Shape { grid, patterns, bank, ..board.field.shape };
+            let plan = FieldPlan { shape, storage, engine, ..board.field.clone() };
+            let (said, taken) = (field_bytes(&plan), Engine::build(&plan).memory_bytes() as u64);
+            assert!(taken <= said, "{plan:?}: {taken} bytes, {said} by arithmetic");
+            assert!(said <= taken + taken / 3 + (2 << 20), "{plan:?}: {taken} bytes, {said} by arithmetic");
+        }
     }
 }

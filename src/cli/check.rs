@@ -9,6 +9,7 @@ use super::output::stderr_is_terminal;
 use crate::board::finding::Finding;
 use crate::board::plan::Board;
 use crate::board::{self, BoardError, Loaded, Setting, share};
+use crate::rt::room;
 
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
@@ -101,14 +102,17 @@ fn summary(board: &Board) -> Vec<String> {
         _ => "no bus: sensors are columns of a log".to_string(),
     });
     lines.push(format!(
-        "field: {0} x {0} x {0} cells, {1} inputs, {2} outputs, a cycle every {3} ms within {4} ms, {5:.1} MB at least",
+        "field: {0} x {0} x {0} cells, {1} inputs, {2} outputs, a cycle every {3} ms within {4} ms, about {5:.0} MB of memory",
         shape.grid,
         shape.sensors,
         shape.motors,
         board.field.dt.as_micros_f64() / 1e3,
         board.budget.target.as_micros_f64() / 1e3,
-        share::field_bytes(shape) as f64 / 1e6,
+        share::field_bytes(&board.field) as f64 / 1e6,
     ));
+    if let Err(refusal) = room::demand(share::field_bytes(&board.field)) {
+        lines.push(format!("it would not be run on this machine: {refusal}"));
+    }
     lines
 }
 
@@ -130,7 +134,8 @@ fn sound(loaded: &Loaded) -> Value {
         "sound": true,
         "digest": loaded.digest.to_hex().as_str(),
         "bus_load": load.map(|load| json!({ "sensors": load.sensors, "motors": load.motors })),
-        "field_bytes": share::field_bytes(&board.field.shape),
+        "field_bytes": share::field_bytes(&board.field),
+        "memory_left_bytes": room::left(),
         "warnings": loaded.warnings.iter().map(finding).collect::<Vec<_>>(),
         "settings": settings,
     })

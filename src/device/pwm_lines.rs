@@ -5,10 +5,11 @@ use super::pulses::Pulses;
 use super::{DeviceFault, Ports};
 use crate::bus::BusFault;
 use crate::bus::linux::PwmChannel;
+use crate::command::MAX_MOTORS;
 use crate::time::Span;
 
-/// Most channels: more than any header has.
-const CHANNELS: usize = 20;
+/// Most channels: two for each motor of a command.
+const CHANNELS: usize = 2 * MAX_MOTORS;
 
 /// One output with a fixed period.
 pub trait PulseOutput: Send {

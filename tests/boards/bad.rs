@@ -523,7 +523,7 @@ fn a_file_that_cannot_be_read_says_what_boards_there_are() {
             "did you mean `picarx-v4`?; built-in boards: sim, picarx-v4, picarx-v5",
         ),
         ("zebra.toml", "built-in boards: sim, picarx-v4, picarx-v5, virtual-bench"),
-        ("/dev/zero", "not a board file"),
+        ("/dev/zero", "a device, not a regular file"),
         ("./src", "directory"),
     ] {
         match board::load(Path::new(path)) {

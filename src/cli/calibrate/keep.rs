@@ -2,7 +2,7 @@
 
 use super::Common;
 use crate::board::site::{Change, changed};
-use crate::board::{Loaded, names_a_file};
+use crate::board::{Loaded, names_a_file, read_text};
 use crate::cli::exit::Failure;
 use serde_json::{Value, json};
 use std::io::ErrorKind;
@@ -23,7 +23,7 @@ pub fn keep(common: &Common, loaded: &Loaded, changes: &[Change]) -> Result<(), 
         return Err(Failure::usage(words).fix("a bare name is a built-in board's"));
     }
     let folder = folder_of(path);
-    let old = match std::fs::read_to_string(path) {
+    let old = match read_text(path) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(Failure::file(path, &error)),
