@@ -14,6 +14,7 @@
 //! A file is taken whole or not at all. The digest finds damage; it does not say who wrote the file.
 
 use crate::intake::Intake;
+use crate::rt::room::{self, NoRoom};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -262,6 +263,8 @@ pub fn load_within<T: DeserializeOwned>(path: &Path, kind: Kind, most: usize) ->
         return Err(of_codec(CodecError::TooLarge { length: length as u64 }));
     }
     whole(length, file.length()).map_err(of_codec)?;
+    let no_room = |refusal: NoRoom| io::Error::new(io::ErrorKind::OutOfMemory, refusal.to_string());
+    room::demand(file.length()).map_err(|refusal| of_io(no_room(refusal)))?;
     file.exactly().rest(&mut bytes).map_err(of_io)?;
     decode(kind, &bytes).map_err(of_codec)
 }

@@ -2,6 +2,7 @@
 //! was found and what is allowed. Words are made here and nowhere else.
 
 use super::source::Spot;
+use crate::outside::quoted;
 use std::fmt;
 
 /// One thing to tell about a board file.
@@ -85,7 +86,7 @@ impl fmt::Display for Problem {
                 suggest(f, nearest, "keys", known)
             }
             Problem::UnknownName { what, found, nearest, known } => {
-                write!(f, "no {what} is named `{found}`")?;
+                write!(f, "no {what} is named `{}`", quoted(found))?;
                 suggest(f, nearest, "names", known)
             }
             Problem::Missing { wanted } => write!(f, "missing; wanted: {wanted}"),

@@ -10,6 +10,7 @@ use super::raw::{self, Table, Value};
 use super::report::{Report, Setting};
 use super::shipped;
 use crate::intake;
+use crate::outside::quoted;
 use std::cell::RefCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -74,7 +75,7 @@ impl fmt::Display for BoardError {
                 others(f, nearest)
             }
             BoardError::Unknown { name, nearest } => {
-                write!(f, "no built-in board is named `{name}`")?;
+                write!(f, "no built-in board is named `{}`", quoted(name))?;
                 others(f, nearest)?;
                 write!(f, "; a file has a `/` in its name or ends in `.toml`, as in ./{name}")
             }
@@ -288,7 +289,7 @@ fn parent_of(name: &str, folder: Option<&Path>) -> Result<Link, Problem> {
     if name.contains(['/', '\\']) {
         let allowed =
             "the name of a built-in board, or NAME.toml for a file beside this one: no folders".to_string();
-        return Err(Problem::OutOfRange { found: format!("\"{name}\""), allowed });
+        return Err(Problem::OutOfRange { found: format!("\"{}\"", quoted(name)), allowed });
     }
     if let Some(stem) = name.strip_suffix(FILE_END) {
         let missing = || unknown_board("board file beside this one", name, nearest(stem, shipped::names()));

@@ -56,11 +56,7 @@ fn group(root: &Path) -> Option<u64> {
     let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let top = root.join("sys/fs/cgroup");
     let folders = top.join(path);
-    folders
-        .ancestors()
-        .take_while(|folder| folder.starts_with(&top))
-        .filter_map(|folder| left_in(folder))
-        .min()
+    folders.ancestors().take_while(|folder| folder.starts_with(&top)).filter_map(left_in).min()
 }
 
 /// What one group leaves: its limit less what it holds; caches of files are given back.

@@ -42,6 +42,8 @@ fn a_file_full_of_one_thing_is_refused_with_the_limit() {
     told(&format!("x = [{}]\n", "1,".repeat(FULL / 4)), "x: found 250000 items; allowed: at most 256");
     told(&format!("{} = 1\n", "x".repeat(FULL)), "found a key of 1000000 bytes; allowed: at most 64");
     told(&format!("inherits = \"{}\"\n", "x".repeat(FULL)), "found a string of 1000000 bytes");
+    let long = told(&format!("inherits = \"{}\"\n", "y".repeat(900)), "no built-in board is named `yyy");
+    assert!(!long.lines().next().is_some_and(|line| line.contains(&"y".repeat(61))), "{long}");
 }
 
 #[test]

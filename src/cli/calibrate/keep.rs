@@ -35,6 +35,11 @@ pub fn keep(common: &Common, loaded: &Loaded, changes: &[Change]) -> Result<(), 
             Failure::usage("a board file inherits from one beside it").fix(format!("save it in {beside}"))
         );
     }
+    if old.is_none() && from_file && common.board.extension().is_none_or(|end| end != "toml") {
+        let words =
+            format!("'{}' cannot be inherited: its name does not end in '.toml'", common.board.display());
+        return Err(Failure::usage(words).fix("give it such a name"));
+    }
     // A file is inherited by its whole name, a built-in board by its own.
     let parent = common.board.file_name().filter(|_| from_file).map(|name| name.to_string_lossy());
     let parent = parent.as_deref().unwrap_or(&loaded.board.name);
