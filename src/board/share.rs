@@ -86,14 +86,16 @@ fn motor_bits(board: &Board, kind: &MotorKind) -> f64 {
 /// as much again on the device, and the processor's engine stands by.
 pub fn field_bytes(plan: &FieldPlan) -> u64 {
     let shape = &plan.shape;
+    let volume = PATTERN * shape.cells();
     let (field, pattern, row) = match plan.engine {
-        // All in f64, and what is blended beside the field.
-        EngineKind::Reference => (8 * both((CHANNELS + PATTERN + 2) * shape.cells()), 8, 8 * DESCRIPTOR),
+        // All in f64 but the patterns, and what is blended beside the field.
+        EngineKind::Reference => {
+            (8 * both((CHANNELS + PATTERN + 2) * shape.cells()), 4 * volume, 8 * DESCRIPTOR)
+        }
         // Rows of the bank lie there in f32 and in bytes.
-        _ => (cells_and_copies(plan), size_of::<i16>(), 5 * DESCRIPTOR),
+        _ => (cells_and_copies(plan), 2 * both(volume), 5 * DESCRIPTOR),
     };
-    let patterns =
-        shape.patterns * (pattern * both(PATTERN * shape.cells()) + CONTEXT * size_of::<f64>() + 8);
+    let patterns = shape.patterns * (pattern + CONTEXT * size_of::<f64>() + 8);
     let regressors = regressors(shape.sensors);
     let prediction = size_of::<f64>() * regressors * (regressors + shape.sensors);
     let motor = size_of::<f32>() * shape.motors * READOUT_COLUMNS;

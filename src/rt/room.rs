@@ -1,7 +1,8 @@
-//! The memory that this process may still take: what the machine has available, or less where a control group has a limit.
-//! Whoever takes much at once asks first. The kernel says yes to any request and ends a process later, when it is touched.
+//! The memory that this process may still take: what the machine has available, or less where a control group or
+//! the process itself has a limit. Whoever takes much at once asks first. The kernel says yes to any request and ends a process later, when it is touched.
 
 use crate::intake;
+use rustix::process::{Resource, getrlimit};
 use std::fmt;
 use std::path::Path;
 
@@ -32,7 +33,15 @@ impl fmt::Display for NoRoom {
 
 /// Bytes that this process may take; `None` where the system does not say.
 pub fn left() -> Option<u64> {
-    left_under(Path::new(ROOT))
+    left_under(Path::new(ROOT)).into_iter().chain(addresses()).min()
+}
+
+/// Addresses that the process may still use where their number is limited (`ulimit -v`): beyond it, every request is
+/// refused at once, and that ends the program.
+fn addresses() -> Option<u64> {
+    let limit = getrlimit(Resource::As).current?;
+    let used_kib = field(&text(Path::new("/proc/self/status"))?, "VmSize:")?;
+    Some(limit.saturating_sub(used_kib.saturating_mul(1024)).saturating_sub(SPARE))
 }
 
 /// Refuses what does not fit into what is left. Where the system does not say what that is, everything fits.
