@@ -202,6 +202,18 @@ mod tests {
     }
 
     #[test]
+    fn there_is_room_for_two_channels_of_every_motor_of_a_command() {
+        let written = Written::default();
+        let mut lines = PwmLines::new();
+        for number in 0..32 {
+            let output = Output { number, written: written.clone(), fault: None };
+            lines.add(Channel::new(number, true, Span::from_micros(100), Box::new(output)));
+        }
+        with(&mut Motors::on(&[], lines), |motors, ports| motors.stop(ports).unwrap());
+        assert_eq!(taken(&written).len(), 32, "the check admits channels 0 to 31");
+    }
+
+    #[test]
     fn one_output_that_fails_does_not_keep_the_others_from_stopping() {
         let (mut motors, written) = rig(Some(BusFault::Io));
         with(&mut motors, |motors, ports| {
