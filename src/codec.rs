@@ -13,11 +13,13 @@
 //!
 //! A file is taken whole or not at all. The digest finds damage; it does not say who wrote the file.
 
+use crate::intake::Intake;
+use crate::rt::room::{self, NoRoom};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 8] = *b"GANGLION";
@@ -190,13 +192,7 @@ pub fn encode_into<T: Serialize>(kind: Kind, value: &T, bytes: &mut Vec<u8>) -> 
 pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, CodecError> {
     let length = payload_length(kind, bytes)?;
     let end = HEADER + length;
-    let (expected, found) = ((end + DIGEST) as u64, bytes.len() as u64);
-    if found < expected {
-        return Err(CodecError::Truncated { expected, found });
-    }
-    if found > expected {
-        return Err(CodecError::TrailingBytes { end: expected, extra: found - expected });
-    }
+    whole(length, bytes.len() as u64)?;
     if blake3::hash(&bytes[..end]).as_bytes() != &bytes[end..] {
         return Err(CodecError::Damaged { digest_at: end as u64 });
     }
@@ -252,15 +248,37 @@ pub fn save_by<T: Serialize>(
 
 /// Reads a whole file.
 pub fn load<T: DeserializeOwned>(path: &Path, kind: Kind) -> Result<T, FileError> {
-    let bytes = read(path).map_err(|error| FileError::Io { path: path.to_path_buf(), error })?;
-    decode(kind, &bytes).map_err(|error| FileError::Codec { path: path.to_path_buf(), error })
+    load_within(path, kind, MAX_PAYLOAD)
 }
 
-/// The file's bytes, and never more than one too many: an endless file must not fill the memory.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    File::open(path)?.take((HEADER + MAX_PAYLOAD + DIGEST + 1) as u64).read_to_end(&mut bytes)?;
-    Ok(bytes)
+/// The same of a kind whose payload is never longer than `most`. The header, which says what follows, is looked at before
+/// memory is taken for it.
+pub fn load_within<T: DeserializeOwned>(path: &Path, kind: Kind, most: usize) -> Result<T, FileError> {
+    let of_io = |error| FileError::Io { path: path.to_path_buf(), error };
+    let of_codec = |error| FileError::Codec { path: path.to_path_buf(), error };
+    let mut file = Intake::open(path, (HEADER + MAX_PAYLOAD + DIGEST) as u64).map_err(of_io)?;
+    let mut bytes = file.begin(HEADER as u64).map_err(of_io)?;
+    let length = payload_length(kind, &bytes).map_err(of_codec)?;
+    if length > most {
+        return Err(of_codec(CodecError::TooLarge { length: length as u64 }));
+    }
+    whole(length, file.length()).map_err(of_codec)?;
+    let no_room = |refusal: NoRoom| io::Error::new(io::ErrorKind::OutOfMemory, refusal.to_string());
+    room::demand(file.length()).map_err(|refusal| of_io(no_room(refusal)))?;
+    file.exactly().rest(&mut bytes).map_err(of_io)?;
+    decode(kind, &bytes).map_err(of_codec)
+}
+
+/// That a file with a payload of `length` bytes is `found` bytes long.
+fn whole(length: usize, found: u64) -> Result<(), CodecError> {
+    let expected = (HEADER + length + DIGEST) as u64;
+    if found < expected {
+        return Err(CodecError::Truncated { expected, found });
+    }
+    if found > expected {
+        return Err(CodecError::TrailingBytes { end: expected, extra: found - expected });
+    }
+    Ok(())
 }
 
 /// New file beside the old one, to the disk, renamed over it, and the renaming to the disk.

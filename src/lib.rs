@@ -58,5 +58,7 @@ pub mod hil;
 pub mod board;
 pub mod selftest;
 pub mod sim;
+pub mod intake;
+pub mod outside;
 pub mod codec;
 pub mod cli;

@@ -10,6 +10,7 @@ use crate::act::Arbiter;
 use crate::admit::Admission;
 use crate::alarm::Alarm;
 use crate::board::plan::{Board, BusPlan};
+use crate::board::share;
 use crate::budget::Budget;
 use crate::bus::{OpenError, Wires};
 use crate::crew::{Bell, Worker};
@@ -24,6 +25,7 @@ use crate::learn::imitate;
 use crate::memory::map::{Feed, Recollection};
 use crate::mode::Modes;
 use crate::reflex::Reflexes;
+use crate::rt::room::{self, NoRoom};
 use crate::rt::slot::slot;
 use crate::rt::{Refusal, Role};
 use crate::sense::{BusCounters, Halt, LogRows, SenseCounters};
@@ -97,6 +99,8 @@ pub enum BuildError {
     Readout(ReadoutError),
     /// The snapshot was made for another field.
     Snapshot(SnapshotError),
+    /// The field takes more memory than there is.
+    Room(NoRoom),
     /// The engine cannot be built.
     Brain(BrainError),
     /// The thread that writes snapshots cannot be started.
@@ -116,6 +120,7 @@ impl fmt::Display for BuildError {
             BuildError::Misfit { what } => write!(f, "{what}"),
             BuildError::Readout(error) => error.fmt(f),
             BuildError::Snapshot(error) => error.fmt(f),
+            BuildError::Room(error) => write!(f, "the field does not fit: {error}"),
             BuildError::Brain(error) => error.fmt(f),
             BuildError::Thread(error) => write!(f, "a thread cannot be started: {error}"),
         }
@@ -182,6 +187,7 @@ impl Robot {
         first: Instant,
         options: Options,
     ) -> Result<Robot, BuildError> {
+        room::demand(share::field_bytes(&board.field)).map_err(BuildError::Room)?;
         // The slow part first: the simulator's faults count their time from the moment it is made.
         let resume = options.resume.as_ref();
         let mut brain = brain(board, options.readout, resume, options.device)?;

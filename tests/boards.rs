@@ -3,9 +3,11 @@
 
 mod bad;
 mod bad_wires;
+mod capacity;
 mod facts;
 mod fuzz;
 mod inherit;
+mod large;
 
 use ganglion::board::{self, BoardError, Loaded};
 

@@ -85,6 +85,45 @@ fn a_wrong_command_line_is_64_with_one_line_on_standard_error() {
 }
 
 #[test]
+fn nothing_in_the_current_directory_changes_what_a_bare_name_means() {
+    let folder = std::env::temp_dir().join(format!("ganglion-shadow-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("sim")).expect("a folder");
+    std::fs::write(folder.join("picarx-v4"), "inherits = \"sim\"\n").expect("a file");
+    std::fs::write(folder.join("mine"), "inherits = \"sim\"\n").expect("a file");
+    let here = |words: &[&str]| ganglion(words).current_dir(&folder).output().expect("the program starts");
+    let real = here(&["check", "picarx-v4"]);
+    let simulated = here(&["run", "--clock", "sim", "--for", "100ms"]);
+    let (bare, file) = (here(&["check", "mine"]), here(&["check", "./mine"]));
+    let _ = std::fs::remove_dir_all(&folder);
+    assert_eq!(out(&real), out(&output(&["check", "picarx-v4"])), "not what somebody left there");
+    assert_eq!(simulated.status.code(), Some(0), "{}", err(&simulated));
+    assert_eq!(bare.status.code(), Some(78));
+    assert!(err(&bare).contains("as in ./mine"), "{}", err(&bare));
+    assert_eq!(file.status.code(), Some(0), "{}", err(&file));
+}
+
+#[test]
+fn what_calibrate_keeps_can_be_named_and_calibrated_again() {
+    let folder = std::env::temp_dir().join(format!("ganglion-keep-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let here = |words: &[&str]| ganglion(words).current_dir(&folder).output().expect("the program starts");
+    let servo = |board: &str, save: &str| {
+        here(&["calibrate", "servo", "steering", "--offset", "3.5", "--board", board, "--save", save])
+    };
+    let (first, second, bare) =
+        (servo("sim", "one.toml"), servo("./one.toml", "two.toml"), servo("sim", "three"));
+    let checked = here(&["check", "two.toml"]);
+    let text = std::fs::read_to_string(folder.join("two.toml")).unwrap_or_default();
+    let _ = std::fs::remove_dir_all(&folder);
+    assert_eq!(first.status.code(), Some(0), "{}", err(&first));
+    assert_eq!(second.status.code(), Some(0), "{}", err(&second));
+    assert!(text.contains("inherits = \"one.toml\"\n"), "{text}");
+    assert_eq!(checked.status.code(), Some(0), "{}", err(&checked));
+    assert_eq!(bare.status.code(), Some(64), "no board could be asked for by that name");
+    assert!(err(&bare).contains("ends in '.toml'"), "{}", err(&bare));
+}
+
+#[test]
 fn a_wrong_board_is_78_and_says_where_in_one_line() {
     let path = std::env::temp_dir().join(format!("ganglion-cli-{}.toml", std::process::id()));
     std::fs::write(&path, "inherits = \"sim\"\nperiod_ms = -3\n").expect("a board file");

@@ -20,7 +20,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-const BOARD: &str = r#"
+pub const BOARD: &str = r#"
 compatible = []
 period_ms = 50.0
 [bus]

@@ -23,6 +23,8 @@ mod plant;
 /// A brain in a file: whole or refused with the reason, written beside the robot, taken up again.
 mod snapshot;
 
+mod intake; // files without an end, fields without room, bytes that a terminal obeys: refused, and shown as what they are
+
 mod spine; // real threads: the grid adds up, the tick allocates nothing, a strict board refuses
 mod ending; // a panic or a hang of any thread ends a run with motors that stand, or says that they may not
 mod restart; // a robot that arms by itself does so only after a clean end

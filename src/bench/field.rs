@@ -4,10 +4,12 @@ use super::copy::CopyCrew;
 use super::ended;
 use super::faults::page_faults;
 use super::feed::Feed;
+use crate::board::share;
 use crate::field::cpu::Level;
 use crate::field::cuda::Unfit;
 use crate::field::{Engine, Failure, FieldPlan, RUNGS, Rung, STAGES, StageTimes};
 use crate::rt::heap::allocations_everywhere;
+use crate::rt::room::{self, NoRoom};
 use crate::rt::stay_on;
 use crate::time::{Clock, MonotonicClock, Span};
 use crate::trace::{latency_histogram, note};
@@ -42,6 +44,8 @@ pub enum BenchFault {
         /// Number of the core.
         cpu: usize,
     },
+    /// The field takes more memory than there is.
+    Room(NoRoom),
     /// The system gives no further thread.
     Threads(std::io::Error),
     /// There is no GPU to measure.
@@ -57,6 +61,7 @@ impl fmt::Display for BenchFault {
                 write!(f, "the engine cannot use {asked} here: the cpu engine can use {}", have.join(", "))
             }
             BenchFault::Core { cpu } => write!(f, "core {cpu} is not there for this program"),
+            BenchFault::Room(refusal) => write!(f, "the field does not fit: {refusal}"),
             BenchFault::Threads(error) => write!(f, "a thread cannot be started or seated: {error}"),
             BenchFault::Device(unfit) => unfit.fmt(f),
             BenchFault::Lost(failure) => write!(f, "nothing was measured: {failure}"),
@@ -77,6 +82,7 @@ impl FieldBench {
     /// Builds and furnishes the engine of `plan`; with `simd`, only where it uses these
     /// instructions. The calling thread is the one to measure on: it is put on the plan's first core.
     pub fn build(plan: &FieldPlan, simd: Option<&str>) -> Result<FieldBench, BenchFault> {
+        room::demand(share::field_bytes(plan)).map_err(BenchFault::Room)?;
         let mut engine = engine(plan, simd)?;
         // Behind the engine's start, whose threads would otherwise inherit this one's core.
         if let Some(&cpu) = plan.cpus.first() {

@@ -2,6 +2,7 @@
 //! was found and what is allowed. Words are made here and nowhere else.
 
 use super::source::Spot;
+use crate::outside::quoted;
 use std::fmt;
 
 /// One thing to tell about a board file.
@@ -85,7 +86,7 @@ impl fmt::Display for Problem {
                 suggest(f, nearest, "keys", known)
             }
             Problem::UnknownName { what, found, nearest, known } => {
-                write!(f, "no {what} is named `{found}`")?;
+                write!(f, "no {what} is named `{}`", quoted(found))?;
                 suggest(f, nearest, "names", known)
             }
             Problem::Missing { wanted } => write!(f, "missing; wanted: {wanted}"),
@@ -125,20 +126,27 @@ impl fmt::Display for Finding {
         write!(f, "{}", self.problem)?;
         if let (true, Some(spot)) = (f.alternate(), &self.spot) {
             let number = spot.line.to_string();
-            let (gap, lead) = (" ".repeat(number.len()), " ".repeat(spot.column - 1));
+            let (gap, lead) = (" ".repeat(number.len()), " ".repeat(spot.column - 1 - spot.before));
             write!(f, "\n  {number} | {}\n  {gap} | {lead}{}", spot.text, "^".repeat(spot.width))?;
         }
         Ok(())
     }
 }
 
+/// Longest name for which a likeness is looked for, in bytes: the work grows with the product of two lengths.
+const LONGEST_SLIP: usize = 100;
+
 /// The one of `known` that looks most like `found`, if it looks like it at all: a third of the
 /// letters may differ, which takes in a slip or two but not another word. A forgotten end (the unit
 /// of `hold_ms`) is one slip.
 pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    if found.len() > LONGEST_SLIP {
+        return None;
+    }
     let found = found.to_lowercase();
     known
         .into_iter()
+        .filter(|name| name.len() <= LONGEST_SLIP)
         .map(|name| (distance(&found, &name.to_lowercase()), name))
         .filter(|(distance, name)| *distance * 3 <= name.chars().count().max(found.chars().count()) + 1)
         .min_by_key(|(distance, _)| *distance)
@@ -177,6 +185,7 @@ mod tests {
                 column: 10,
                 width: 1,
                 text: "timers = 5".to_string(),
+                before: 0,
             }),
         };
         assert_eq!(finding.to_string(), "b.toml:12:10: mcu.timers: found 5; allowed: 4 or 7");

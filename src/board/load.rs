@@ -1,5 +1,6 @@
 //! From a path or a name to a checked board: opens the texts, follows `inherits`, merges, checks.
 
+use super::bounds;
 use super::check::check;
 use super::effective;
 use super::finding::{Finding, Problem, nearest};
@@ -8,15 +9,18 @@ use super::plan::Board;
 use super::raw::{self, Table, Value};
 use super::report::{Report, Setting};
 use super::shipped;
+use crate::intake;
+use crate::outside::quoted;
 use std::cell::RefCell;
 use std::fmt;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// Longest board file: the largest shipped one is a hundredth of this; a device file has no end.
 const LONGEST_FILE: u64 = 1 << 20;
 /// Longest chain of `inherits`: a board, its revision, its site, and one more.
 const DEEPEST: usize = 4;
+/// How the name of a board file ends where it has no folder.
+const FILE_END: &str = ".toml";
 
 /// A board that is sound, and what is to tell about it.
 #[derive(Debug)]
@@ -42,12 +46,19 @@ impl Loaded {
 /// Why there is no board.
 #[derive(Debug)]
 pub enum BoardError {
-    /// The file cannot be read, and no built-in board has that name.
+    /// The file cannot be read.
     Unreadable {
         /// As asked for.
         path: PathBuf,
         /// What the system says.
         error: std::io::Error,
+        /// The built-in board that looks most alike.
+        nearest: Option<String>,
+    },
+    /// No built-in board has that name, and it is no file's: see [`names_a_file`].
+    Unknown {
+        /// As asked for.
+        name: String,
         /// The built-in board that looks most alike.
         nearest: Option<String>,
     },
@@ -61,11 +72,12 @@ impl fmt::Display for BoardError {
         match self {
             BoardError::Unreadable { path, error, nearest } => {
                 write!(f, "{}: {error}", path.display())?;
-                if let Some(near) = nearest {
-                    write!(f, "; did you mean `{near}`?")?;
-                }
-                let names: Vec<&str> = shipped::names().collect();
-                write!(f, "; built-in boards: {}", names.join(", "))
+                others(f, nearest)
+            }
+            BoardError::Unknown { name, nearest } => {
+                write!(f, "no built-in board is named `{}`", quoted(name))?;
+                others(f, nearest)?;
+                write!(f, "; a file has a `/` in its name or ends in `.toml`, as in ./{name}")
             }
             BoardError::Refused(findings) => {
                 for (at, finding) in findings.iter().enumerate() {
@@ -81,8 +93,30 @@ impl fmt::Display for BoardError {
 
 impl std::error::Error for BoardError {}
 
-/// Loads the board file at `path`; where there is none, the built-in board of that name.
+/// Which boards there are besides.
+fn others(f: &mut fmt::Formatter<'_>, nearest: &Option<String>) -> fmt::Result {
+    if let Some(near) = nearest {
+        write!(f, "; did you mean `{near}`?")?;
+    }
+    let names: Vec<&str> = shipped::names().collect();
+    write!(f, "; built-in boards: {}", names.join(", "))
+}
+
+/// Whether a board that is asked for in these words is a file: they have a `/` or end in `.toml`. Any other word is the
+/// name of a built-in board, whatever lies in the current directory: a file that somebody leaves there must not change
+/// what `--board picarx-v4` means.
+pub fn names_a_file(path: &Path) -> bool {
+    let words = path.as_os_str().as_encoded_bytes();
+    words.contains(&b'/') || words.ends_with(FILE_END.as_bytes())
+}
+
+/// Loads the board file at `path`, or the built-in board of that name: which, [`names_a_file`] tells.
 pub fn load(path: &Path) -> Result<Loaded, BoardError> {
+    if !names_a_file(path) {
+        let name = path.to_string_lossy().into_owned();
+        let nearest = nearest(&name, shipped::names());
+        return built_in(&name).unwrap_or(Err(BoardError::Unknown { name, nearest }));
+    }
     match read_text(path) {
         Ok(text) => {
             let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
@@ -90,11 +124,7 @@ pub fn load(path: &Path) -> Result<Loaded, BoardError> {
             assemble(&name, &path.display().to_string(), text, folder)
         }
         Err(error) => {
-            let name = path.to_string_lossy();
             let missing = error.kind() == std::io::ErrorKind::NotFound;
-            if let Some(loaded) = missing.then(|| built_in(&name)).flatten() {
-                return loaded;
-            }
             let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
             let nearest = missing.then(|| nearest(&stem, shipped::names())).flatten();
             Err(BoardError::Unreadable { path: path.to_path_buf(), error, nearest })
@@ -123,23 +153,16 @@ fn built_in_file(name: &str) -> String {
     format!("built-in/{name}.toml")
 }
 
-fn read_text(path: &Path) -> Result<String, std::io::Error> {
-    let mut text = String::new();
-    let length = std::fs::File::open(path)?.take(LONGEST_FILE + 1).read_to_string(&mut text)? as u64;
-    if length > LONGEST_FILE {
-        return Err(std::io::Error::new(
-            std::io::ErrorKind::InvalidData,
-            format!("longer than {LONGEST_FILE} bytes: not a board file"),
-        ));
-    }
-    Ok(text)
+/// The text of the board file at `path`.
+pub fn read_text(path: &Path) -> Result<String, std::io::Error> {
+    intake::text(path, LONGEST_FILE)
 }
 
 /// `folder` is where inherited files may lie; `None`: nowhere.
 fn assemble(name: &str, file: &str, text: String, folder: Option<PathBuf>) -> Result<Loaded, BoardError> {
     let mut report = Report::default();
     let Some(table) = merged(name, file, text, folder, &mut report) else {
-        return Err(BoardError::Refused(in_order(report.findings, file)));
+        return Err(refused(report, file));
     };
     let shared = RefCell::new(report);
     let board = check(name, &table, &shared);
@@ -151,7 +174,7 @@ fn assemble(name: &str, file: &str, text: String, folder: Option<PathBuf>) -> Re
             settings: report.settings,
             warnings: report.warnings,
         }),
-        None => Err(BoardError::Refused(in_order(report.findings, file))),
+        None => Err(refused(report, file)),
     }
 }
 
@@ -161,6 +184,17 @@ fn digest(settings: &[Setting]) -> blake3::Hash {
         hasher.update(format!("{} = {}\n", setting.key, setting.value).as_bytes());
     }
     hasher.finalize()
+}
+
+/// What was told, and last how much was not.
+fn refused(report: Report, own: &str) -> BoardError {
+    let untold = report.untold;
+    let mut findings = in_order(report.findings, own);
+    if untold > 0 {
+        let rule = format!("and {untold} faults more, which are not told");
+        findings.push(Finding { key: String::new(), problem: Problem::Misfit { rule }, spot: None });
+    }
+    BoardError::Refused(findings)
 }
 
 /// By file and line, the board's own file first, so that a person can work from the top.
@@ -203,6 +237,10 @@ fn merged(
                 return None;
             }
         };
+        if let Some(beyond) = bounds::beyond(&table) {
+            report.refuse(&beyond.key, Some(beyond.place), Problem::Misfit { rule: beyond.rule });
+            return None;
+        }
         if let Some(entry) = table.take("inherits") {
             let place = Some(entry.node.place);
             let Value::Text(parent) = &entry.node.value else {
@@ -246,32 +284,38 @@ fn merged(
     Some(whole)
 }
 
-/// The file `NAME.toml` beside the inheriting one, else the built-in board of that name.
+/// What `inherits` names: a built-in board, or, by a name that ends in `.toml`, a file in the folder of the inheriting one.
 fn parent_of(name: &str, folder: Option<&Path>) -> Result<Link, Problem> {
     if name.contains(['/', '\\']) {
-        let allowed = "the name of a board: no folders, no `.toml`".to_string();
-        return Err(Problem::OutOfRange { found: format!("\"{name}\""), allowed });
+        let allowed =
+            "the name of a built-in board, or NAME.toml for a file beside this one: no folders".to_string();
+        return Err(Problem::OutOfRange { found: format!("\"{}\"", quoted(name)), allowed });
     }
-    if let Some(folder) = folder {
-        let path = folder.join(format!("{name}.toml"));
-        match read_text(&path) {
+    if let Some(stem) = name.strip_suffix(FILE_END) {
+        let missing = || unknown_board("board file beside this one", name, nearest(stem, shipped::names()));
+        let folder = folder.ok_or_else(missing)?;
+        let path = folder.join(name);
+        return match read_text(&path) {
             Ok(text) => {
                 let file = path.display().to_string();
-                return Ok(Link { file, text, folder: Some(folder.to_path_buf()) });
+                Ok(Link { file, text, folder: Some(folder.to_path_buf()) })
             }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error) => {
-                return Err(Problem::Misfit { rule: format!("{}: {error}", path.display()) });
-            }
-        }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(missing()),
+            Err(error) => Err(Problem::Misfit { rule: format!("{}: {error}", path.display()) }),
+        };
     }
     match shipped::text(name) {
         Some(text) => Ok(Link { file: built_in_file(name), text: text.to_string(), folder: None }),
-        None => Err(Problem::UnknownName {
-            what: "board",
-            found: name.to_string(),
-            nearest: nearest(name, shipped::names()),
-            known: shipped::names().map(str::to_string).collect(),
-        }),
+        None => {
+            let file = format!("{name}{FILE_END}");
+            let beside = folder.is_some_and(|folder| folder.join(&file).exists());
+            let nearest = if beside { Some(file) } else { nearest(name, shipped::names()) };
+            Err(unknown_board("built-in board", name, nearest))
+        }
     }
+}
+
+fn unknown_board(what: &'static str, name: &str, nearest: Option<String>) -> Problem {
+    let known = shipped::names().map(str::to_string).collect();
+    Problem::UnknownName { what, found: name.to_string(), nearest, known }
 }

@@ -6,6 +6,7 @@
 //! is what comes out. What is to tell goes into a `report`; `finding` has the words for it.
 
 pub mod addresses;
+mod bounds;
 mod check;
 mod effective;
 pub mod finding;
@@ -24,6 +25,6 @@ pub mod site;
 pub mod source;
 mod spelling;
 
-pub use load::{BoardError, Loaded, built_in, from_text, load};
+pub use load::{BoardError, Loaded, built_in, from_text, load, names_a_file, read_text};
 pub use report::Setting;
 pub use shipped::{BUILT_IN, names};

@@ -414,6 +414,10 @@ impl Drop for Section<'_> {
         let asked = self.asked.borrow();
         let mut report = self.report.borrow_mut();
         for entry in table.0.iter().filter(|entry| !asked.contains(&entry.key)) {
+            if report.is_full() {
+                report.untold += 1;
+                continue;
+            }
             let nearest = nearest(&entry.key, asked.iter().map(String::as_str));
             if let Some(meant) = nearest.as_ref().map(|near| self.path(near)) {
                 // A misspelt key is one fault: that the right one is missing goes without saying.

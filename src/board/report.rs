@@ -4,6 +4,9 @@ use super::finding::{Finding, Problem};
 use super::source::{Place, Sources, Spot};
 use std::cell::RefCell;
 
+/// Faults that are told: more than a person mends before looking again.
+pub const MOST_FINDINGS: usize = 100;
+
 /// One effective value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
@@ -20,8 +23,10 @@ pub struct Setting {
 pub struct Report {
     /// The texts.
     pub sources: Sources,
-    /// What makes the board unusable.
+    /// What makes the board unusable: the first [`MOST_FINDINGS`].
     pub findings: Vec<Finding>,
+    /// Faults beyond those.
+    pub untold: usize,
     /// What is allowed and worth a thought.
     pub warnings: Vec<Finding>,
     /// What was read, in order.
@@ -31,13 +36,29 @@ pub struct Report {
 impl Report {
     /// Notes a fault.
     pub fn refuse(&mut self, key: &str, place: Option<Place>, problem: Problem) {
+        if self.is_full() {
+            self.untold += 1;
+            return;
+        }
         let spot = place.map(|place| self.sources.spot(place));
+        self.findings.push(Finding { key: key.to_string(), problem, spot });
+    }
+    /// Whether no more faults are told: only their number still counts, and finding words for them is wasted.
+    pub fn is_full(&self) -> bool {
+        self.findings.len() >= MOST_FINDINGS
+    }
+    /// Notes a fault of the value of `key`.
+    pub fn refuse_value(&mut self, key: &str, problem: Problem) {
+        if self.is_full() {
+            self.untold += 1;
+            return;
+        }
+        let spot = self.spot_of(key);
         self.findings.push(Finding { key: key.to_string(), problem, spot });
     }
     /// Notes that values do not fit each other, at the first key.
     pub fn misfit(&mut self, key: &str, rule: String) {
-        let spot = self.spot_of(key);
-        self.findings.push(Finding { key: key.to_string(), problem: Problem::Misfit { rule }, spot });
+        self.refuse_value(key, Problem::Misfit { rule });
     }
     /// Notes something worth a thought.
     pub fn warn(&mut self, key: &str, rule: String) {

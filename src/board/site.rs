@@ -36,7 +36,10 @@ pub fn changed(
 ) -> Result<String, BoardError> {
     let mut text = match old {
         Some(old) => old.to_string(),
-        None => format!("# What was measured on this one robot.\ninherits = \"{parent}\"\n"),
+        None => {
+            let parent = toml::Value::from(parent);
+            format!("# What was measured on this one robot.\ninherits = {parent}\n")
+        }
     };
     for change in changes {
         text = with(&text, change);
@@ -92,6 +95,17 @@ mod tests {
         let wanted = "# What was measured on this one robot.\ninherits = \"picarx-v4\"\n\n\
                       [[motor]]\nname = \"steering\"\noffset_deg = 3.5\n";
         assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn a_file_is_inherited_by_its_name_however_odd() {
+        let folder = std::env::temp_dir().join(format!("ganglion-site-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let odd = "the \"red\" one.toml";
+        std::fs::write(folder.join(odd), "inherits = \"picarx-v4\"\n").unwrap();
+        let text = changed(None, odd, &[offset(3.5)], &folder);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(from_text_in("x", &text.unwrap(), nowhere()).is_err(), "it inherits the file, which is gone");
     }
 
     #[test]

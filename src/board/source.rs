@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+/// Characters of a source line that are shown: more than a line of a board file has.
+const LONGEST_LINE: usize = 160;
+
 /// A stretch of bytes in one of the texts. Only [`Sources`] can turn it into a [`Spot`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -33,8 +36,10 @@ pub struct Spot {
     pub column: usize,
     /// Number of characters meant, at least 1, within the line.
     pub width: usize,
-    /// The line, tabs as blanks so that a caret can stand under it.
+    /// The line, or what of a long one is around the place; tabs as blanks so that a caret can stand under it.
     pub text: String,
+    /// Characters of the line before `text`.
+    pub before: usize,
 }
 
 impl fmt::Display for Spot {
@@ -69,12 +74,18 @@ impl Sources {
         let line_start = text[..start].rfind('\n').map_or(0, |at| at + 1);
         let line_end = text[start..].find('\n').map_or(text.len(), |at| start + at);
         let end = floor_char(text, place.end).clamp(start, line_end.max(start));
+        let column = text[line_start..start].chars().count();
+        let before = if column < LONGEST_LINE { 0 } else { column - LONGEST_LINE / 2 };
+        let shown = text[line_start..line_end].trim_end_matches('\r').chars();
+        let shown: String = shown.skip(before).take(LONGEST_LINE).collect();
+        let width = text[start..end].chars().count().clamp(1, LONGEST_LINE);
         Spot {
             file: self.0.get(place.source).map_or_else(|| "".into(), |(file, _)| file.clone()),
             line: text[..line_start].matches('\n').count() + 1,
-            column: text[line_start..start].chars().count() + 1,
-            width: text[start..end].chars().count().max(1),
-            text: text[line_start..line_end].trim_end_matches('\r').replace('\t', " "),
+            column: column + 1,
+            width,
+            text: shown.replace('\t', " "),
+            before,
         }
     }
 }
@@ -99,8 +110,21 @@ mod tests {
         let at = text.find("22").unwrap();
         let spot = sources.spot(sources.place(source, at..at + 2));
         assert_eq!((spot.line, spot.column, spot.width), (2, 7, 2));
-        assert_eq!(spot.text, " bé = 22");
+        assert_eq!((&*spot.text, spot.before), (" bé = 22", 0));
         assert_eq!(spot.to_string(), "x.toml:2");
+    }
+
+    #[test]
+    fn of_a_long_line_only_what_is_around_the_place_is_kept() {
+        let mut sources = Sources::default();
+        let text = format!("{}oops{}", "é".repeat(10_000), "x".repeat(10_000));
+        let at = 2 * 10_000;
+        let source = sources.add("x.toml", text);
+        let spot = sources.spot(sources.place(source, at..at + 10_004));
+        assert_eq!((spot.column, spot.text.chars().count()), (10_001, LONGEST_LINE));
+        let under: String = spot.text.chars().skip(spot.column - 1 - spot.before).take(4).collect();
+        assert_eq!(under, "oops");
+        assert!(spot.width <= LONGEST_LINE);
     }
 
     #[test]

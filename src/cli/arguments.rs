@@ -2,11 +2,13 @@
 
 use super::exit::Failure;
 use crate::board::plan::Board;
-use crate::board::{self, Loaded};
+use crate::board::{self, Loaded, share};
+use crate::field::FieldPlan;
 use crate::field::Readout;
 use crate::field::device;
 use crate::field::shape::EngineKind;
 use crate::field::takeover::Open;
+use crate::rt::room::{self, NoRoom};
 use crate::time::Span;
 use std::path::Path;
 
@@ -53,6 +55,17 @@ pub fn engine(board: &mut Board, choice: Option<EngineChoice>, threads: Option<u
     if let Some(threads) = threads {
         board.field.threads = usize::from(threads);
     }
+}
+
+/// What to do where a field does not fit into the memory.
+pub const SMALLER: &str = "end other programs, or make grid, patterns or bank of [field] smaller ('ganglion check' says what \
+                           a board takes)";
+
+/// That the field of `plan` fits into the memory that is left.
+pub fn fits(plan: &FieldPlan) -> Result<(), Failure> {
+    let refused =
+        |refusal: NoRoom| Failure::unavailable(format!("the field does not fit: {refusal}")).fix(SMALLER);
+    room::demand(share::field_bytes(plan)).map_err(refused)
 }
 
 /// How to open the GPU that the board's field is to be computed on; `None`: on the CPU. An error where the board asks

@@ -9,6 +9,7 @@ use super::output::stderr_is_terminal;
 use crate::board::finding::Finding;
 use crate::board::plan::Board;
 use crate::board::{self, BoardError, Loaded, Setting, share};
+use crate::rt::room;
 
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
@@ -17,7 +18,7 @@ use crate::board::{self, BoardError, Loaded, Setting, share};
   ganglion check sim                       a built-in board, by name
   ganglion check my-car.toml --json        the same as one JSON object on the last line")]
 pub struct Args {
-    /// Board file, or the name of a built-in board
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// End with one JSON object on the last line of standard output
@@ -53,7 +54,7 @@ pub fn failure(path: &Path, error: &BoardError) -> Failure {
         {
             Failure::file(path, cause).fix("make the file readable for this user")
         }
-        BoardError::Unreadable { .. } => {
+        BoardError::Unreadable { .. } | BoardError::Unknown { .. } => {
             Failure::config(error).fix("name a board file, or one of the built-in boards")
         }
         BoardError::Refused(findings) => {
@@ -101,14 +102,17 @@ fn summary(board: &Board) -> Vec<String> {
         _ => "no bus: sensors are columns of a log".to_string(),
     });
     lines.push(format!(
-        "field: {0} x {0} x {0} cells, {1} inputs, {2} outputs, a cycle every {3} ms within {4} ms, {5:.1} MB at least",
+        "field: {0} x {0} x {0} cells, {1} inputs, {2} outputs, a cycle every {3} ms within {4} ms, about {5:.0} MB of memory",
         shape.grid,
         shape.sensors,
         shape.motors,
         board.field.dt.as_micros_f64() / 1e3,
         board.budget.target.as_micros_f64() / 1e3,
-        share::field_bytes(shape) as f64 / 1e6,
+        share::field_bytes(&board.field) as f64 / 1e6,
     ));
+    if let Err(refusal) = room::demand(share::field_bytes(&board.field)) {
+        lines.push(format!("it would not be run on this machine: {refusal}"));
+    }
     lines
 }
 
@@ -130,7 +134,8 @@ fn sound(loaded: &Loaded) -> Value {
         "sound": true,
         "digest": loaded.digest.to_hex().as_str(),
         "bus_load": load.map(|load| json!({ "sensors": load.sensors, "motors": load.motors })),
-        "field_bytes": share::field_bytes(&board.field.shape),
+        "field_bytes": share::field_bytes(&board.field),
+        "memory_left_bytes": room::left(),
         "warnings": loaded.warnings.iter().map(finding).collect::<Vec<_>>(),
         "settings": settings,
     })
@@ -142,6 +147,7 @@ fn unsound(error: &BoardError) -> Value {
         BoardError::Unreadable { path, .. } => {
             vec![json!({ "file": path.display().to_string(), "message": error.to_string() })]
         }
+        BoardError::Unknown { name, .. } => vec![json!({ "file": name, "message": error.to_string() })],
     };
     json!({ "schema": 1, "sound": false, "findings": findings })
 }

@@ -132,7 +132,7 @@ fn conclude(whom: &Whom, reply: &Reply, refused: &str) -> Result<(), Failure> {
     if whom.json {
         output::json(reply)?;
     } else if reply.done {
-        say!("{}", reply.account.line());
+        relay!("{}", reply.account.line());
     }
     if reply.done {
         return Ok(());
@@ -141,21 +141,21 @@ fn conclude(whom: &Whom, reply: &Reply, refused: &str) -> Result<(), Failure> {
 }
 
 fn page(account: &Account) {
-    say!("{} on board '{}', field: {}", account.line(), account.board, account.engine);
+    relay!("{} on board '{}', field: {}", account.line(), account.board, account.engine);
     let refusal = if account.refusal.is_empty() { "nothing".into() } else { account.refusal.join("; ") };
-    say!(
+    relay!(
         "  arming     {} times, {} refused; in its way now: {refusal}",
         account.armings,
         account.arm_refused
     );
-    say!("  slots      {} run, {} skipped", account.slots_run, account.slots_skipped);
-    say!("  commands   {} confirmed on the wire", account.commands_confirmed);
+    relay!("  slots      {} run, {} skipped", account.slots_run, account.slots_skipped);
+    relay!("  commands   {} confirmed on the wire", account.commands_confirmed);
     account.buses.iter().for_each(bus);
     if let Some(guard) = &account.guard {
         let reason = guard.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
         let line = if guard.line_on { "on" } else { "off" };
         let refused = guard.refused.as_ref().map(|why| format!("; it refuses: {why}")).unwrap_or_default();
-        say!("  guard      {}{reason}, line {line}, {} trips{refused}", guard.phase, guard.trips);
+        relay!("  guard      {}{reason}, line {line}, {} trips{refused}", guard.phase, guard.trips);
     }
     if let Some(map) = &account.map {
         map_page(map);
@@ -164,7 +164,7 @@ fn page(account: &Account) {
 
 fn map_page(map: &MapAccount) {
     let [x, y] = map.at;
-    say!(
+    relay!(
         "  map        here ({x:.2}, {y:.2}) m, heading {:.0} deg; {} meetings held, {} forgotten, {} beyond reach, \
          {} slots missed",
         map.heading_deg,
@@ -176,33 +176,33 @@ fn map_page(map: &MapAccount) {
     for thing in &map.things {
         match thing.was_at {
             Some([x, y]) => {
-                say!(
+                relay!(
                     "    {:<10} was at ({x:.2}, {y:.2}) m, likeness {:.2}, met {} times",
                     thing.name,
                     thing.likeness,
                     thing.met
                 );
             }
-            None => say!("    {:<10} met {} times, no place that can be believed", thing.name, thing.met),
+            None => relay!("    {:<10} met {} times, no place that can be believed", thing.name, thing.met),
         }
     }
     let near: Vec<String> =
         map.near.iter().map(|near| format!("{} ({:.2})", near.name, near.likeness)).collect();
     let near = if near.is_empty() { "nothing".to_string() } else { near.join(", ") };
-    say!("    near ({:.2}, {:.2}) m: {near}", map.asked[0], map.asked[1]);
+    relay!("    near ({:.2}, {:.2}) m: {near}", map.asked[0], map.asked[1]);
 }
 
 fn bus(bus: &BusAccount) {
     let taken: Vec<String> = bus.recovery.iter().map(|(step, times)| format!("{step} {times}")).collect();
     let recovery = if taken.is_empty() { String::new() } else { format!("; recovery: {}", taken.join(", ")) };
     let BusAccount { name, failures, retries, set_ups, expired, stops_again, lost, .. } = bus;
-    say!(
+    relay!(
         "  bus {name:<6} {failures} failed, {retries} tried again, {set_ups} set-ups, {expired} commands ran out{recovery}"
     );
     if *stops_again > 0 {
-        say!("             motors not known to stand, stopped again {stops_again} times");
+        relay!("             motors not known to stand, stopped again {stops_again} times");
     }
     if !lost.is_empty() {
-        say!("             no value from: {}", lost.join(", "));
+        relay!("             no value from: {}", lost.join(", "));
     }
 }

@@ -30,7 +30,7 @@ use crate::memory::choice::Wish;
 Exit code 69 if something that the board needs is refused; a board with 'rt.strict' needs its
 priority, its core and its locked memory. Without --board nothing is needed. --test wants the runtime stopped.")]
 pub struct Args {
-    /// Board file, or the name of a built-in board, whose needs are to be looked at
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board, whose needs are to be looked at
     #[arg(long, value_name = "FILE")]
     board: Option<PathBuf>,
     /// Run the self-test of the board's hardware as well: it drives lines and reads chips; motors stand still

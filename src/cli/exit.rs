@@ -7,6 +7,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use super::output;
+use crate::outside;
 use crate::rt::Refusal;
 
 /// Why the program ended.
@@ -96,7 +97,7 @@ impl Failure {
     }
     /// Says where: a file, a file and a line, a device.
     pub fn at(mut self, place: impl Display) -> Failure {
-        self.place = Some(place.to_string());
+        self.place = Some(outside::one_line(&place.to_string()).into_owned());
         self
     }
     /// Says what to do about it.
@@ -122,7 +123,7 @@ impl Failure {
     /// Writes the message to standard error, once. There is nobody left to tell when that fails.
     pub(super) fn report(&self) {
         let text = if output::stderr_is_terminal() {
-            self.lines()
+            outside::lines(&self.lines()).into_owned()
         } else {
             format!("{}{self}\n", output::journal_prefix(log::Level::Error))
         };
@@ -165,7 +166,8 @@ impl Display for Failure {
 
 /// A text of several lines as one.
 fn one_line(text: &str) -> String {
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>();
+    outside::one_line(&lines.join("; ")).into_owned()
 }
 
 #[cfg(test)]
@@ -184,6 +186,12 @@ mod tests {
             failure.lines(),
             "ganglion: period_ms is 0\nmust be 1 to 100\n  where: boards/mine.toml:12\n  to do: give it 10\n"
         );
+    }
+
+    #[test]
+    fn what_a_terminal_obeys_is_written_out() {
+        let failure = Failure::data("label \x1b]0;owned\x07").at("a\nb.csv").fix("\x1b[2K");
+        assert_eq!(failure.to_string(), "ganglion: a\\x0ab.csv: label \\x1b]0;owned\\x07 (to do: \\x1b[2K)");
     }
 
     #[test]

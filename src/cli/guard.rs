@@ -39,7 +39,7 @@ SIGQUIT or SIGHUP: line off, exit 0.
 
 On a simulated board the line is one of a world of the guard's own: nothing moves, the protocol is real.")]
 pub struct Args {
-    /// Board file, or the name of a built-in board
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "picarx-v4")]
     board: PathBuf,
     /// Where to listen, or with --status whom to ask

@@ -30,7 +30,7 @@ ground. Nothing else may hold the robot: stop the service and its guard first.
 
 Exit code 75 if the board's target is missed or a stimulus stays without answer.")]
 pub struct Args {
-    /// Board file, or the name of a built-in board
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
     board: PathBuf,
     /// Output that plays the sensor, by number or name

@@ -2,6 +2,7 @@
 //! wait for whoever reads them, and a thread that leads motors would hang in them before it stills these.
 
 use super::output;
+use crate::outside;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt::Write;
 use std::panic::PanicHookInfo;
@@ -40,7 +41,7 @@ fn line(panic: &PanicHookInfo<'_>) -> String {
     let payload = panic.payload();
     let words = payload.downcast_ref::<&str>().copied();
     if let Some(words) = words.or_else(|| payload.downcast_ref::<String>().map(String::as_str)) {
-        let _ = write!(line, ": {}", words.replace('\n', "; "));
+        let _ = write!(line, ": {}", outside::one_line(&words.replace('\n', "; ")));
     }
     let mut end = line.len().min(LONGEST);
     while !line.is_char_boundary(end) {

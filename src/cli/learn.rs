@@ -31,7 +31,7 @@ pub struct Args {
     /// The log: CSV with a heading, one row a control period
     #[arg(long, value_name = "FILE")]
     log: PathBuf,
-    /// Board file, or the name of a built-in board
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
     board: PathBuf,
     /// Heading of the column that has the decisions
@@ -57,6 +57,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     arguments::engine(&mut board, args.engine, args.threads);
     refuse_what_cannot_be_written(&args.output)?;
     let log = Log::read(&args.log, &board, Some(&args.label)).and_then(Log::sound).map_err(of_log)?;
+    arguments::fits(&board.field)?;
     let mut engine = Engine::build(&board.field);
     let mut progress = Progress::new();
     let learned =
@@ -90,6 +91,7 @@ fn refuse_what_cannot_be_written(output: &Path) -> Result<(), Failure> {
 pub fn of_log(error: LogError) -> Failure {
     match &error.fault {
         LogFault::Io(cause) => Failure::file(&error.path, cause),
+        LogFault::Room(_) => Failure::unavailable(&error.fault).at(error.path.display()),
         LogFault::NotLogged { .. } | LogFault::NoDecisions => {
             Failure::config(&error.fault).fix("use a board made for this log")
         }

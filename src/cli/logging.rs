@@ -4,6 +4,7 @@
 use std::io::Write;
 
 use super::output;
+use crate::outside;
 
 /// Starts logging. Call once, before anything else.
 pub(super) fn start() {
@@ -12,6 +13,7 @@ pub(super) fn start() {
     builder.format(|to, record| {
         // Multi-line records would lose the journal's prefix from their second line on.
         let words = record.args().to_string().replace('\n', "; ");
+        let words = outside::one_line(&words);
         match output::journal_prefix(record.level()) {
             "" => writeln!(to, "{}: {words}", record.level().as_str().to_lowercase()),
             prefix => writeln!(to, "{prefix}{words}"),

@@ -12,6 +12,11 @@ macro_rules! say {
     ($($words:tt)*) => { $crate::cli::output::line(format_args!($($words)*)) };
 }
 
+/// The same for what a peer said: one line, whatever it holds.
+macro_rules! relay {
+    ($($words:tt)*) => { $crate::cli::output::one_line(format_args!($($words)*)) };
+}
+
 pub mod check;
 mod arguments;
 mod auto_arm;
@@ -146,7 +151,9 @@ fn invoke(arguments: impl IntoIterator<Item = OsString>) -> Result<Exit, Failure
 fn not_a_verb(answer: clap::Error) -> Result<Exit, Failure> {
     let asked_for = !answer.use_stderr();
     let whole_help = answer.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-    if asked_for || whole_help || output::stderr_is_terminal() {
+    // What was typed may be a file's name that a shell has found.
+    let tame = !crate::outside::acts_on_a_terminal(&answer.render().to_string());
+    if asked_for || whole_help || (output::stderr_is_terminal() && tame) {
         // A closed pipe here leaves nobody to tell.
         let _ = answer.print();
         return Ok(if asked_for { Exit::Done } else { Exit::Usage });

@@ -5,13 +5,24 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::Mutex;
 
 use super::exit::Failure;
+use crate::outside;
 
 /// The first error of standard output that was not a reader going away.
 static BROKEN: Mutex<Option<std::io::Error>> = Mutex::new(None);
 
-/// One line to standard output; [`say!`](self) is the way to call it. Never panics.
+/// One line to standard output, or several; [`say!`](self) is the way to call it. What a terminal would obey is written
+/// out, wherever it is from. Never panics.
 pub fn line(words: Arguments<'_>) {
-    if let Err(error) = write_line(&mut std::io::stdout().lock(), words)
+    put(&outside::lines(&words.to_string()));
+}
+
+/// One line to standard output, whatever it holds: `relay!` is the way to call it, for what a peer said.
+pub fn one_line(words: Arguments<'_>) {
+    put(&outside::one_line(&words.to_string()));
+}
+
+fn put(words: &str) {
+    if let Err(error) = write_line(&mut std::io::stdout().lock(), format_args!("{words}"))
         && let Ok(mut broken) = BROKEN.lock()
     {
         broken.get_or_insert(error);
@@ -21,7 +32,7 @@ pub fn line(words: Arguments<'_>) {
 /// One object as one line of JSON to standard output.
 pub fn json(object: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(object).map_err(|error| Failure::bug(format!("no JSON: {error}")))?;
-    line(format_args!("{text}"));
+    put(&outside::json(text));
     Ok(())
 }
 

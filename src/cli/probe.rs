@@ -24,7 +24,7 @@ pub struct Args {
     /// A path, a number, 'adapter:' with a part of its device's name, or with --board the name of a bus
     #[arg(value_name = "BUS")]
     bus: Option<String>,
-    /// Board file, or the name of a built-in board: what it expects is named, what it reserves is not asked
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board: what it expects is named, what it reserves is not asked
     #[arg(long, value_name = "FILE")]
     board: Option<PathBuf>,
     /// End with one JSON object on the last line of standard output

@@ -32,7 +32,7 @@ pub struct Args {
     /// The log: CSV with a heading, one row a control period
     #[arg(long, value_name = "FILE")]
     log: PathBuf,
-    /// Board file, or the name of a built-in board
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
     board: PathBuf,
     /// The read-out from 'ganglion learn'

@@ -1,7 +1,7 @@
 //! `run`: the main job. Loads a board, puts the robot together, runs it in real or in virtual time,
 //! and says at the end what was counted and measured.
 
-use super::arguments::EngineChoice;
+use super::arguments::{self, EngineChoice};
 use super::exit::Failure;
 use super::interrupt::Interrupt;
 use super::report::{Outside, RunReport};
@@ -38,11 +38,11 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
 Ctrl-C stops the motors and prints the summary; another one, more than a second later, ends at once.
 SIGTERM, SIGQUIT and a lost session (SIGHUP) do the same; Ctrl-Z is not obeyed.")]
 pub struct Args {
-    /// Board file, or the name of a built-in board
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]
     pub board: PathBuf,
     /// How long: 20s, 1500ms, 2min [default: 20s on a simulated board, else until Ctrl-C]
-    #[arg(long = "for", value_name = "TIME", value_parser = super::arguments::span)]
+    #[arg(long = "for", value_name = "TIME", value_parser = arguments::span)]
     pub length: Option<Span>,
     /// Seed of the simulated world and its noise
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -63,7 +63,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub snapshot: Option<PathBuf>,
     /// How often the brain is written to the snapshot file; once more at the end
-    #[arg(long, value_name = "TIME", value_parser = super::arguments::span, requires = "snapshot", default_value = "10s")]
+    #[arg(long, value_name = "TIME", value_parser = arguments::span, requires = "snapshot", default_value = "10s")]
     pub snapshot_every: Span,
     /// Arm once everything is well, without being asked
     #[arg(long)]
@@ -112,10 +112,10 @@ fn fault_help() -> String {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let mut loaded = super::arguments::board(&args.board)?;
-    super::arguments::engine(&mut loaded.board, args.engine, None);
+    let mut loaded = arguments::board(&args.board)?;
+    arguments::engine(&mut loaded.board, args.engine, None);
     loaded.board.safety.auto_arm |= args.arm;
-    let readout = args.readout.as_deref().map(super::arguments::readout).transpose()?;
+    let readout = args.readout.as_deref().map(arguments::readout).transpose()?;
     let interrupt = Interrupt::watch()?;
     let length = match (args.length, &loaded.board.bus) {
         (Some(length), _) => length,
@@ -126,7 +126,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let snapshots = args.snapshot.clone().map(|path| SnapshotPlan { path, every: args.snapshot_every });
     // Virtual time is the same everywhere, and so on the CPU.
     let device = match args.clock {
-        ClockKind::Real => super::arguments::device(&loaded.board)?,
+        ClockKind::Real => arguments::device(&loaded.board)?,
         ClockKind::Sim => None,
     };
     let options = Options {
@@ -192,6 +192,7 @@ pub(super) fn build(
         BuildError::NoBus { .. } | BuildError::NoLog | BuildError::Thread(_) => Failure::unavailable(error),
         BuildError::Wires(wire) => super::wires::closed(&wire),
         BuildError::Brain(BrainError::Thread(_)) => Failure::unavailable(error),
+        BuildError::Room(_) => Failure::unavailable(error).fix(arguments::SMALLER),
         BuildError::Snapshot(_) | BuildError::Brain(BrainError::State(_)) => Failure::config(error)
             .at(snapshot.display())
             .fix("run it on the board it was made for, or name another file to begin anew"),

@@ -42,7 +42,7 @@ motors' wires; or a line was pulled that stays pulled. Otherwise 69, with what t
 
 A guard remembers it: no runtime gets the line before it has disarmed, and then a person has to arm it.")]
 pub struct Args {
-    /// Board file, or the name of a built-in board
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]
     board: PathBuf,
     /// Socket of the runtime

@@ -5,10 +5,11 @@ use super::pulses::Pulses;
 use super::{DeviceFault, Ports};
 use crate::bus::BusFault;
 use crate::bus::linux::PwmChannel;
+use crate::command::MAX_MOTORS;
 use crate::time::Span;
 
-/// Most channels: more than any header has.
-const CHANNELS: usize = 20;
+/// Most channels: two for each motor of a command.
+const CHANNELS: usize = 2 * MAX_MOTORS;
 
 /// One output with a fixed period.
 pub trait PulseOutput: Send {
@@ -198,6 +199,18 @@ mod tests {
             motors.stop(ports).unwrap();
             assert_eq!(taken(&written), [(0, 0), (1, 0)], "every drive channel, and no servo");
         });
+    }
+
+    #[test]
+    fn there_is_room_for_two_channels_of_every_motor_of_a_command() {
+        let written = Written::default();
+        let mut lines = PwmLines::new();
+        for number in 0..32 {
+            let output = Output { number, written: written.clone(), fault: None };
+            lines.add(Channel::new(number, true, Span::from_micros(100), Box::new(output)));
+        }
+        with(&mut Motors::on(&[], lines), |motors, ports| motors.stop(ports).unwrap());
+        assert_eq!(taken(&written).len(), 32, "the check admits channels 0 to 31");
     }
 
     #[test]

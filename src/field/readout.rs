@@ -10,6 +10,9 @@ use std::path::Path;
 
 const KIND: Kind = Kind { tag: *b"READ", name: "read-out", version: 1 };
 
+/// Longest payload: 16 rows of 2,113 weights and their names are 135 kB.
+const LONGEST: usize = 1 << 20;
+
 /// What the rows of a read-out mean.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RowNames {
@@ -140,7 +143,7 @@ impl Readout {
 
     /// Reads a file; whether it fits a board is for [`Readout::check`].
     pub fn load(path: &Path) -> Result<Readout, ReadoutError> {
-        codec::load::<Readout>(path, KIND)?.sound()
+        codec::load_within::<Readout>(path, KIND, LONGEST)?.sound()
     }
 
     /// The bytes of the file.

@@ -9,13 +9,19 @@ use crate::board::finding::nearest;
 use crate::board::plan::{Board, SensorPlan};
 use crate::device::SensorKind;
 use crate::frame::Fault;
+use crate::intake::Intake;
+use crate::outside::quoted;
+use crate::rt::room::{self, NoRoom};
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Longest log that is read, in bytes: a week of 24 columns at 10 Hz.
 const MAX_BYTES: u64 = 1 << 30;
+/// Longest row, in bytes: thousands of columns. What is read at once is bounded by it, whatever a quotation mark begins.
+const LONGEST_ROW: usize = 1 << 16;
+/// Most rows: ten days at 20 Hz. A row takes memory whatever is in it.
+const MOST_ROWS: usize = 1 << 24;
 
 /// A log's columns in the board's terms.
 #[derive(Debug)]
@@ -47,8 +53,15 @@ pub struct LogError {
 pub enum LogFault {
     /// The system refused.
     Io(io::Error),
-    /// Longer than any log that is read.
-    TooLong,
+    /// It takes more memory than there is.
+    Room(NoRoom),
+    /// A row is longer than any of a robot.
+    LongRow {
+        /// Where it begins.
+        line: u64,
+    },
+    /// More rows than are read.
+    ManyRows,
     /// Not even a heading.
     Empty,
     /// A heading and nothing else.
@@ -124,24 +137,31 @@ impl fmt::Display for LogFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LogFault::Io(error) => write!(f, "{error}"),
-            LogFault::TooLong => write!(f, "more than {MAX_BYTES} bytes"),
+            LogFault::Room(refusal) => write!(f, "the log does not fit: {refusal}"),
+            LogFault::LongRow { line } => {
+                write!(f, "line {line}: a row of more than {LONGEST_ROW} bytes")
+            }
+            LogFault::ManyRows => write!(f, "more than {MOST_ROWS} rows"),
             LogFault::Empty => write!(f, "line 1: empty; a heading was expected"),
             LogFault::NoRows => write!(f, "line 2: no rows after the heading"),
             LogFault::NoColumn { wanted, nearest } => {
-                write!(f, "line 1: no column `{wanted}`")?;
+                write!(f, "line 1: no column `{}`", quoted(wanted))?;
                 meant(f, nearest)
             }
-            LogFault::TwoColumns { heading } => write!(f, "line 1: two columns `{heading}`"),
+            LogFault::TwoColumns { heading } => write!(f, "line 1: two columns `{}`", quoted(heading)),
             LogFault::Ragged { line, expected, found } => {
                 write!(f, "line {line}: {found} cells where the heading has {expected}")
             }
             LogFault::NotANumber { line, column, found } => {
+                let (column, found) = (quoted(column), quoted(found));
                 write!(f, "line {line}, column `{column}`: found `{found}`, which is no finite number")
             }
             LogFault::OutOfRange { line, column, found, valid: [low, high] } => {
+                let (column, found) = (quoted(column), quoted(found));
                 write!(f, "line {line}, column `{column}`: found {found}; the board allows {low} to {high}")
             }
             LogFault::UnknownLabel { line, column, found, nearest } => {
+                let (column, found) = (quoted(column), quoted(found));
                 write!(f, "line {line}, column `{column}`: `{found}` is none of the board's decisions")?;
                 meant(f, nearest)
             }
@@ -155,7 +175,7 @@ impl fmt::Display for LogFault {
 
 fn meant(f: &mut fmt::Formatter<'_>, nearest: &Option<String>) -> fmt::Result {
     match nearest {
-        Some(name) => write!(f, "; did you mean `{name}`?"),
+        Some(name) => write!(f, "; did you mean `{}`?", quoted(name)),
         None => Ok(()),
     }
 }
@@ -177,6 +197,9 @@ impl Log {
             return Err(LogFault::NoDecisions);
         }
         let text = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+        if let Some(at) = long_row(text) {
+            return Err(LogFault::LongRow { line: Lines { text, at: 0, line: 1 }.of_record(at as u64) });
+        }
         let mut reader = csv::ReaderBuilder::new()
             .flexible(true)
             .trim(csv::Trim::All)
@@ -205,6 +228,9 @@ impl Log {
             let line = lines.of_record(record.position().map_or(0, csv::Position::byte));
             if record.len() != headings.len() {
                 return Err(LogFault::Ragged { line, expected: headings.len(), found: record.len() });
+            }
+            if log.lines.len() >= MOST_ROWS {
+                return Err(LogFault::ManyRows);
             }
             log.lines.push(line);
             for column in &columns {
@@ -281,10 +307,43 @@ impl Log {
 }
 
 fn read_whole(path: &Path) -> Result<Vec<u8>, LogFault> {
+    let file = Intake::open(path, MAX_BYTES).map_err(LogFault::Io)?;
+    let (length, rows) = (file.length(), MOST_ROWS as u64);
+    // Its text, a value for each cell of two bytes or more, and what is kept of each row besides.
+    room::demand(3 * length + 16 * rows.min(length / 2)).map_err(LogFault::Room)?;
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(LogFault::Io)?;
-    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(LogFault::Io)?;
-    if bytes.len() as u64 > MAX_BYTES { Err(LogFault::TooLong) } else { Ok(bytes) }
+    file.rest(&mut bytes).map_err(LogFault::Io)?;
+    Ok(bytes)
+}
+
+/// Where the first row of more than [`LONGEST_ROW`] bytes begins. A quotation mark at the beginning of a cell takes in the
+/// ends of lines up to the next one, as the reader of the rows has it.
+fn long_row(text: &[u8]) -> Option<usize> {
+    #[derive(PartialEq)]
+    enum At {
+        Beginning,
+        Plain,
+        Quoted,
+        QuoteWithin,
+    }
+    let (mut at, mut begun) = (At::Beginning, 0);
+    for (place, byte) in text.iter().enumerate() {
+        at = match (at, byte) {
+            (At::Quoted, b'"') => At::QuoteWithin,
+            (At::Quoted, _) => At::Quoted,
+            (At::Beginning | At::QuoteWithin, b'"') => At::Quoted,
+            (_, b'\n' | b'\r') => {
+                begun = place + 1;
+                At::Beginning
+            }
+            (_, b',') => At::Beginning,
+            _ => At::Plain,
+        };
+        if place - begun.min(place) >= LONGEST_ROW {
+            return Some(begun);
+        }
+    }
+    None
 }
 
 fn advance(reader: &mut csv::Reader<&[u8]>, record: &mut csv::ByteRecord) -> Result<bool, LogFault> {
@@ -416,6 +475,27 @@ mod tests {
         assert_eq!(words("a,b,what\n1,1,go\n1,1\n"), "line 3: 2 cells where the heading has 3");
         let unknown = "line 2, column `what`: `stray` is none of the board's decisions; did you mean `stay`?";
         assert_eq!(words("a,b,what\n1,1,stray\n"), unknown);
+    }
+
+    #[test]
+    fn rows_are_bounded_and_messages_quote_no_more_than_a_glance() {
+        let long = "x".repeat(LONGEST_ROW);
+        assert_eq!(
+            words(&format!("a,b,what\n1,1,go\n1,1,{long}\n")),
+            "line 3: a row of more than 65536 bytes"
+        );
+        // A quotation mark that is not closed takes in line after line.
+        let open = "y\n".repeat(LONGEST_ROW);
+        assert_eq!(words(&format!("a,b,what\n1,1,\"{open}")), "line 2: a row of more than 65536 bytes");
+        let within = "1,1,g\"o\n".repeat(LONGEST_ROW);
+        assert!(
+            words(&format!("a,b,what\n{within}")).contains("none of the board's decisions"),
+            "it is a letter there"
+        );
+        let label = words(&format!("a,b,what\n1,1,\x1b]0;owned\x07{}\n", "z".repeat(60_000)));
+        assert!(label.len() < 200 && label.contains("\\x1b]0;owned\\x07zz"), "{label}");
+        let heading = words(&format!("{},b,what\n", "q".repeat(60_000)));
+        assert_eq!(heading, "line 1: no column `a`");
     }
 
     #[test]

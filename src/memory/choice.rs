@@ -21,6 +21,9 @@ use std::str::FromStr;
 /// The format on disk.
 pub const KIND: Kind = Kind { tag: *b"HRRC", name: "choice of processor or GPU", version: 1 };
 
+/// Longest payload: a few crossings and the names of a driver and a card.
+const LONGEST: usize = 1 << 16;
+
 /// What a calibration may take in all. A card wins or loses by factors at most batches: a few calls of each tell.
 pub const CALIBRATION: Span = Span::from_millis(1_500);
 /// Calls of which the fastest counts: the others had company.
@@ -250,7 +253,7 @@ pub fn file_for(dim: Dim) -> Option<PathBuf> {
 }
 
 fn read(file: &Path, identity: &Identity) -> Option<Vec<Crossing>> {
-    match codec::load::<Kept>(file, KIND) {
+    match codec::load_within::<Kept>(file, KIND, LONGEST) {
         Ok(kept) if kept.identity == *identity => Some(kept.crossings),
         Ok(_) => None,
         Err(FileError::Io { .. }) => None,

@@ -6,6 +6,7 @@ pub mod flock;
 pub mod grant;
 pub mod heap;
 pub mod pages;
+pub mod room;
 pub mod seat;
 pub mod signals;
 pub mod slot;

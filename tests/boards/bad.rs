@@ -68,7 +68,7 @@ fn unknown_names_name_the_nearest() {
     slip(V4, "restraint = \"slow\"", "restraint = \"crawl\"", "known names: slow, no-forward, still");
     let wanted = "no earlier entry is named `ground-right`; did you mean `ground-left`?";
     slip(V4, "like = \"ground-left\"", "like = \"ground-right\"", wanted);
-    let wanted = "inherits: no board is named `picarx4`; did you mean `picarx-v4`?";
+    let wanted = "inherits: no built-in board is named `picarx4`; did you mean `picarx-v4`?";
     slip("sim", "inherits = \"picarx-v4\"", "inherits = \"picarx4\"", wanted);
     slip(V4, "kind = \"linux\"", "kind = \"linx\"", "no bus kind is named `linx`; did you mean `linux`?");
     slip(V4, "kind = \"servo\"", "kind = \"srvo\"", "no motor kind is named `srvo`; did you mean `servo`?");
@@ -522,9 +522,9 @@ fn a_file_that_cannot_be_read_says_what_boards_there_are() {
             "no-such-folder/picar-v4.toml",
             "did you mean `picarx-v4`?; built-in boards: sim, picarx-v4, picarx-v5",
         ),
-        ("zebra", "built-in boards: sim, picarx-v4, picarx-v5, virtual-bench"),
-        ("/dev/zero", "not a board file"),
-        ("src", "directory"),
+        ("zebra.toml", "built-in boards: sim, picarx-v4, picarx-v5, virtual-bench"),
+        ("/dev/zero", "a device, not a regular file"),
+        ("./src", "directory"),
     ] {
         match board::load(Path::new(path)) {
             Err(error @ BoardError::Unreadable { .. }) => {
@@ -533,6 +533,23 @@ fn a_file_that_cannot_be_read_says_what_boards_there_are() {
             other => panic!("{path}: {other:?}"),
         }
     }
-    // A name without a file is a built-in board.
+}
+
+#[test]
+fn a_bare_name_is_a_built_in_board_and_an_unknown_one_says_how_a_file_is_named() {
     assert_eq!(board::load(Path::new("picarx-v5")).unwrap().board.name, "picarx-v5");
+    // `src` is a folder here: no board is asked for by the name of what lies about.
+    for (name, words) in [
+        (
+            "picar-v5",
+            "no built-in board is named `picar-v5`; did you mean `picarx-v5`?; built-in boards: sim, ",
+        ),
+        ("src", "a file has a `/` in its name or ends in `.toml`, as in ./src"),
+        ("", "a file has a `/`"),
+    ] {
+        match board::load(Path::new(name)) {
+            Err(error @ BoardError::Unknown { .. }) => assert!(error.to_string().contains(words), "{error}"),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
 }

@@ -164,14 +164,17 @@ fn like_copies_what_an_entry_does_not_state() {
 }
 
 #[test]
-fn the_file_beside_comes_before_the_built_in_board() {
+fn a_file_beside_is_inherited_by_its_whole_name_and_shadows_no_built_in_board() {
     let own = shipped("picarx-v4").effective().join("\n").replace("max_age_ms = 200.0", "max_age_ms = 180.0");
     let folder = Folder::new(
         "beside",
         &[
             ("picarx-v4.toml", &own),
-            ("mine.toml", "inherits = \"picarx-v4\"\n"),
+            ("mine.toml", "inherits = \"picarx-v4.toml\"\n"),
+            ("plain.toml", "inherits = \"picarx-v4\"\n"),
             ("other.toml", "inherits = \"picarx-v5\"\n"),
+            ("short.toml", "inherits = \"mine\"\n"),
+            ("gone.toml", "inherits = \"picarx-v5.toml\"\n"),
         ],
     );
     let loaded = folder.load("mine.toml").unwrap();
@@ -180,6 +183,17 @@ fn the_file_beside_comes_before_the_built_in_board() {
     assert!(origin(&loaded, "sensor.range.max_age_ms").contains(&*folder.0.to_string_lossy()));
     // A built-in board inherits built-in boards, whatever lies about.
     assert_eq!(folder.load("other.toml").unwrap().digest, shipped("picarx-v5").digest);
+    assert_eq!(folder.load("plain.toml").unwrap().digest, shipped("picarx-v4").digest);
+    for (file, words) in [
+        ("short.toml", "inherits: no built-in board is named `mine`; did you mean `mine.toml`?"),
+        (
+            "gone.toml",
+            "inherits: no board file beside this one is named `picarx-v5.toml`; did you mean `picarx-v5`?",
+        ),
+    ] {
+        let error = folder.load(file).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
 }
 
 #[test]
@@ -187,20 +201,20 @@ fn chains_end() {
     let folder = Folder::new(
         "chains",
         &[
-            ("self.toml", "inherits = \"self\"\n"),
-            ("a.toml", "inherits = \"b\"\n"),
-            ("b.toml", "\ninherits = \"a\"\n"),
-            ("one.toml", "inherits = \"two\"\n"),
-            ("two.toml", "inherits = \"three\"\n"),
+            ("self.toml", "inherits = \"self.toml\"\n"),
+            ("a.toml", "inherits = \"b.toml\"\n"),
+            ("b.toml", "\ninherits = \"a.toml\"\n"),
+            ("one.toml", "inherits = \"two.toml\"\n"),
+            ("two.toml", "inherits = \"three.toml\"\n"),
             ("three.toml", "inherits = \"sim\"\n"),
             ("up.toml", "inherits = \"../sim\"\n"),
         ],
     );
     for (file, words) in [
-        ("self.toml", "self.toml:1:12: inherits: inherits itself: self -> self"),
-        ("a.toml", "b.toml:2:12: inherits: inherits itself: a -> b -> a"),
+        ("self.toml", "self.toml:1:12: inherits: inherits itself: self -> self.toml"),
+        ("a.toml", "b.toml:2:12: inherits: inherits itself: a -> b.toml -> a.toml"),
         ("one.toml", "5 boards deep; allowed: at most 4"),
-        ("up.toml", "found \"../sim\"; allowed: the name of a board"),
+        ("up.toml", "found \"../sim\"; allowed: the name of a built-in board"),
     ] {
         match folder.load(file) {
             Err(error @ BoardError::Refused(_)) => assert!(error.to_string().contains(words), "{error}"),

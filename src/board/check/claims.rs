@@ -1,6 +1,6 @@
 //! Who takes which line, channel, timer and I2C address: one role each, but for a chip that has several values to give.
 
-use crate::board::finding::{Finding, Problem};
+use crate::board::finding::Problem;
 use crate::board::reader::Section;
 use crate::board::report::{Report, Shared};
 use crate::board::spelling::LineWord;
@@ -249,7 +249,6 @@ fn bare(path: &str) -> &str {
 }
 
 fn clash(report: &mut Report, key: &str, thing: String, holder: &str) {
-    let (spot, written) = (report.spot_of(key), report.spot_of(holder));
-    let problem = Problem::Clash { thing, holder: holder.to_string(), written };
-    report.findings.push(Finding { key: key.to_string(), problem, spot });
+    let written = report.spot_of(holder);
+    report.refuse_value(key, Problem::Clash { thing, holder: holder.to_string(), written });
 }

@@ -20,6 +20,9 @@ const STORAGES: [(&str, Storage); 2] =
     [(Storage::F32.name(), Storage::F32), (Storage::F16.name(), Storage::F16)];
 /// The engine has work for 8 threads; 64 is what `threads` admits.
 const MOST_CPUS: usize = 64;
+/// Curves of a starting table: each is looked at in every cycle that the table is taught in. The largest shipped table has
+/// fifteen.
+const MOST_CURVES: usize = 128;
 const GRIDS: [i64; 4] = [8, 16, 32, 64];
 
 /// Control periods from one field cycle to the next.
@@ -127,6 +130,7 @@ fn params(section: &Section<'_>) -> Params {
 /// `[[start]]`: curves over physical values, put on the sensors' scales.
 fn start(root: &Section<'_>, devices: &Devices, decisions: Option<&[Decision]>) -> Option<Vec<StartCurve>> {
     let sections = root.numbered("start");
+    super::at_most(root, "start", sections.len(), MOST_CURVES);
     if decisions.is_some_and(|labels| !labels.is_empty()) && !sections.is_empty() {
         let rule = "a board with decisions has no starting table: its read-out chooses labels";
         root.misfit("start", rule.to_string());
@@ -201,9 +205,7 @@ pub fn budget(section: &Section<'_>, periods: &Periods) -> Option<BudgetPlan> {
 /// `[[decision]]`.
 pub fn decisions(root: &Section<'_>, motor_names: &[String]) -> Option<Vec<Decision>> {
     let sections = root.entries("decision", "label");
-    if sections.len() > MAX_MOTORS {
-        root.misfit("decision", format!("found {} of them; allowed: at most {MAX_MOTORS}", sections.len()));
-    }
+    super::at_most(root, "decision", sections.len(), MAX_MOTORS);
     let decisions: Vec<Option<Decision>> = sections
         .iter()
         .map(|(label, section)| {

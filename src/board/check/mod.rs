@@ -23,6 +23,7 @@ use super::report::Shared;
 use crate::command::MAX_MOTORS;
 use crate::device::{McuPlan, PwmPlan};
 use crate::frame::MAX_SENSORS;
+use crate::reflex::MAX_RULES;
 use crate::time::Span;
 use claims::Claims;
 use wires::Wiring;
@@ -52,6 +53,7 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
         .into_iter()
         .map(|(name, section)| (name, rules::reflex(section, &devices.sensor_names, &devices.sensors)))
         .unzip();
+    at_most(root, "reflex", reflexes.len(), MAX_RULES);
     let decisions = field::decisions(root, &devices.motor_names);
     let field_section = root.section("field");
     let every = field::every_ticks(&field_section);
@@ -192,6 +194,13 @@ fn all_or_none<T>(found: Option<Option<T>>) -> Option<Option<T>> {
 fn limit_count(root: &Section<'_>, key: &'static str, count: usize, most: usize) {
     if !(1..=most).contains(&count) {
         root.misfit(key, format!("found {count} of them; allowed: 1 to {most}"));
+    }
+}
+
+/// The list may be empty.
+fn at_most(root: &Section<'_>, key: &'static str, count: usize, most: usize) {
+    if count > most {
+        root.misfit(key, format!("found {count} of them; allowed: at most {most}"));
     }
 }
 

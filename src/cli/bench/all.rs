@@ -30,7 +30,7 @@ more and held to [targets.gpu]; where there is none, or a processor plays one, n
 against anybody. Exit code 0: every target is met; 75: one is missed, or what it asks for could not be
 measured.")]
 pub struct Args {
-    /// Board file, or the name of a built-in board
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]
     board: PathBuf,
     /// Length of the measurement

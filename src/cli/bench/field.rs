@@ -220,6 +220,9 @@ pub(super) fn refused(fault: BenchFault) -> Failure {
         BenchFault::Device(_) => {
             failure.fix("measure with --engine cpu; 'ganglion doctor' says what this machine has")
         }
+        BenchFault::Room(_) => {
+            failure.fix("end other programs, or ask for less with --grid, --patterns, --bank")
+        }
         BenchFault::Threads(_) | BenchFault::Lost(_) => failure,
     }
 }

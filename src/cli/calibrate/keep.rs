@@ -1,8 +1,8 @@
 //! Keeps what a calibration found: in a board file of this one robot, written whole or not at all.
 
 use super::Common;
-use crate::board::Loaded;
 use crate::board::site::{Change, changed};
+use crate::board::{Loaded, names_a_file, read_text};
 use crate::cli::exit::Failure;
 use serde_json::{Value, json};
 use std::io::ErrorKind;
@@ -17,19 +17,33 @@ pub fn keep(common: &Common, loaded: &Loaded, changes: &[Change]) -> Result<(), 
         say!("not saved: '--save FILE' keeps it in a board file of this robot");
         return Ok(());
     };
+    if !names_a_file(path) {
+        let words =
+            format!("'--save {}': a board file has a '/' in its name or ends in '.toml'", path.display());
+        return Err(Failure::usage(words).fix("a bare name is a built-in board's"));
+    }
     let folder = folder_of(path);
-    let old = match std::fs::read_to_string(path) {
+    let old = match read_text(path) {
         Ok(text) => Some(text),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(Failure::file(path, &error)),
     };
-    if old.is_none() && common.board.is_file() && !same_folder(folder_of(&common.board), folder) {
+    let from_file = names_a_file(&common.board);
+    if old.is_none() && from_file && !same_folder(folder_of(&common.board), folder) {
         let beside = folder_of(&common.board).display().to_string();
         return Err(
             Failure::usage("a board file inherits from one beside it").fix(format!("save it in {beside}"))
         );
     }
-    let text = changed(old.as_deref(), &loaded.board.name, changes, folder)
+    if old.is_none() && from_file && common.board.extension().is_none_or(|end| end != "toml") {
+        let words =
+            format!("'{}' cannot be inherited: its name does not end in '.toml'", common.board.display());
+        return Err(Failure::usage(words).fix("give it such a name"));
+    }
+    // A file is inherited by its whole name, a built-in board by its own.
+    let parent = common.board.file_name().filter(|_| from_file).map(|name| name.to_string_lossy());
+    let parent = parent.as_deref().unwrap_or(&loaded.board.name);
+    let text = changed(old.as_deref(), parent, changes, folder)
         .map_err(|error| crate::cli::check::failure(path, &error))?;
     crate::codec::replace(path, text.as_bytes()).map_err(|error| Failure::file(path, &error))?;
     say!("saved in {}", path.display());

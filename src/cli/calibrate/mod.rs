@@ -27,7 +27,7 @@ enum What {
 /// What both have in common.
 #[derive(Debug, clap::Args)]
 struct Common {
-    /// Board file, or the name of a built-in board
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]
     board: PathBuf,
     /// Board file of this robot: made, or changed where it states these values; all else in it is kept

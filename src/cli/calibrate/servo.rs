@@ -14,7 +14,7 @@ use crate::robot::motor_lines;
 use crate::time::{Clock, Span};
 use serde_json::json;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 
@@ -22,6 +22,8 @@ use std::path::Path;
 const MOST_DEG: f32 = 20.0;
 /// One keystroke.
 const STEP_DEG: f32 = 0.5;
+/// Longest line that is read at once, in bytes: an answer has a few.
+const LONGEST_LINE: u64 = 1_000;
 /// How often it is looked, while a person thinks, whether the end was asked for.
 const LOOK_EVERY: Span = Span::from_millis(50);
 
@@ -144,8 +146,8 @@ fn line_of(input: &mut BufReader<File>, interrupt: &Interrupt) -> Result<Option<
         }
     }
     let mut line = String::new();
-    let read =
-        input.read_line(&mut line).map_err(|error| Failure::unavailable(error).at("standard input"))?;
+    let read = input.take(LONGEST_LINE).read_line(&mut line);
+    let read = read.map_err(|error| Failure::unavailable(error).at("standard input"))?;
     Ok((read > 0 && !interrupt.asked()).then_some(line))
 }
 

@@ -1,0 +1,88 @@
+//! How much one board file may hold, whatever it says: looked at before anything is read or merged, so that no file makes
+//! the work that follows long. What is compared with what (names with names, wires with wires) grows with the square.
+
+use super::raw::{Node, Table, Value};
+use super::source::Place;
+
+/// Keys of one table: the largest, `[reserved]`, has one for each line of a chip at most.
+const MOST_KEYS: usize = 256;
+/// Items of one list: twice as many as any list has room for.
+const MOST_ITEMS: usize = 256;
+/// Values within one entry of a list, at any depth: a starting curve of 32 points has 100. `like` copies entries.
+const MOST_VALUES: usize = 256;
+/// Bytes of a key: names have 32.
+const LONGEST_KEY: usize = 64;
+/// Bytes of a string: the reader takes 100 characters.
+const LONGEST_STRING: usize = 1_000;
+
+/// Something that is larger than any board needs.
+#[derive(Debug, PartialEq)]
+pub struct Beyond {
+    /// Path of the key.
+    pub key: String,
+    /// Where it is written.
+    pub place: Place,
+    /// Size and limit.
+    pub rule: String,
+}
+
+/// The first thing in `table` that is too large.
+pub fn beyond(table: &Table) -> Option<Beyond> {
+    in_table(table, "", None).or_else(|| {
+        let lists = table.0.iter().filter_map(|entry| match &entry.node.value {
+            Value::List(items) => Some((entry, items)),
+            _ => None,
+        });
+        lists.flat_map(|(entry, items)| items.iter().map(move |item| (entry, item))).find_map(
+            |(entry, item)| {
+                let found = values(item);
+                (found > MOST_VALUES).then(|| Beyond {
+                    key: entry.key.clone(),
+                    place: item.place,
+                    rule: format!("found {found} values in one entry; allowed: at most {MOST_VALUES}"),
+                })
+            },
+        )
+    })
+}
+
+/// `place` is where the table stands; `None`: it is the file.
+fn in_table(table: &Table, path: &str, place: Option<Place>) -> Option<Beyond> {
+    let found = table.0.len();
+    if let (true, Some(extra)) = (found > MOST_KEYS, table.0.get(MOST_KEYS)) {
+        let rule = format!("found {found} keys; allowed: at most {MOST_KEYS}");
+        return Some(Beyond { key: path.to_string(), place: place.unwrap_or(extra.key_place), rule });
+    }
+    table.0.iter().find_map(|entry| {
+        if entry.key.len() > LONGEST_KEY {
+            let rule = format!("found a key of {} bytes; allowed: at most {LONGEST_KEY}", entry.key.len());
+            return Some(Beyond { key: path.to_string(), place: entry.key_place, rule });
+        }
+        let path = if path.is_empty() { entry.key.clone() } else { format!("{path}.{}", entry.key) };
+        in_node(&entry.node, &path)
+    })
+}
+
+fn in_node(node: &Node, path: &str) -> Option<Beyond> {
+    let beyond = |rule| Some(Beyond { key: path.to_string(), place: node.place, rule });
+    match &node.value {
+        Value::Text(text) if text.len() > LONGEST_STRING => {
+            beyond(format!("found a string of {} bytes; allowed: at most {LONGEST_STRING}", text.len()))
+        }
+        Value::List(items) if items.len() > MOST_ITEMS => {
+            beyond(format!("found {} items; allowed: at most {MOST_ITEMS}", items.len()))
+        }
+        Value::List(items) => items.iter().find_map(|item| in_node(item, path)),
+        Value::Table(inner) => in_table(inner, path, Some(node.place)),
+        _ => None,
+    }
+}
+
+/// Values in `node`, itself included.
+fn values(node: &Node) -> usize {
+    1 + match &node.value {
+        Value::List(items) => items.iter().map(values).sum(),
+        Value::Table(table) => table.0.iter().map(|entry| values(&entry.node)).sum(),
+        _ => 0,
+    }
+}

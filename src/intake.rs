@@ -1,0 +1,177 @@
+//! Files that a person names, or that lie where one is looked for: what a file is, and how long, is looked at before a byte
+//! of it is read. Only regular files are taken. A device has no end, a FIFO keeps its reader waiting, and opening some
+//! devices does something (a watchdog begins to count).
+
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+/// An open file that may be read.
+#[derive(Debug)]
+pub struct Intake {
+    file: File,
+    length: u64,
+    most: u64,
+}
+
+impl Intake {
+    /// Opens the regular file at `path`, of at most `most` bytes.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be opened, is not a regular file ([`ErrorKind::InvalidInput`]) or is longer ([`ErrorKind::FileTooLarge`]).
+    pub fn open(path: &Path, most: u64) -> io::Result<Intake> {
+        // Once before it is opened, for the sake of devices; once afterwards, for it may be another one by then.
+        regular(&std::fs::metadata(path)?)?;
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let found = file.metadata()?;
+        regular(&found)?;
+        let length = found.len();
+        if length > most {
+            return Err(too_long(length, most));
+        }
+        Ok(Intake { file, length, most })
+    }
+
+    /// How long the file said to be when it was opened. Files of the kernel say 0.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// From here on it is refused where it grows.
+    pub fn exactly(mut self) -> Intake {
+        self.most = self.length;
+        self
+    }
+
+    /// Its first `count` bytes, or as many as there are.
+    pub fn begin(&mut self, count: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        (&mut self.file).take(count).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Reads to the end, behind `bytes`, which hold what was read before. Refused where it has grown beyond the limit.
+    pub fn rest(mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let left = self.most.saturating_sub(bytes.len() as u64);
+        let expected = self.length.saturating_sub(bytes.len() as u64);
+        bytes.reserve_exact(usize::try_from(expected).unwrap_or(0));
+        let read = (&mut self.file).take(left + 1).read_to_end(bytes)?;
+        if read as u64 > left { Err(too_long(bytes.len() as u64, self.most)) } else { Ok(()) }
+    }
+}
+
+/// All bytes of the regular file at `path`, at most `most`; errors as [`Intake::open`] has them.
+pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    Intake::open(path, most)?.rest(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The same as text.
+pub fn text(path: &Path, most: u64) -> io::Result<String> {
+    String::from_utf8(bytes(path, most)?)
+        .map_err(|_| io::Error::new(ErrorKind::InvalidData, "not a text: it is not UTF-8"))
+}
+
+fn regular(found: &Metadata) -> io::Result<()> {
+    let kind = found.file_type();
+    let what = if kind.is_file() {
+        return Ok(());
+    } else if kind.is_dir() {
+        "a directory"
+    } else if kind.is_fifo() {
+        "a FIFO"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    };
+    Err(io::Error::new(ErrorKind::InvalidInput, format!("{what}, not a regular file")))
+}
+
+fn too_long(length: u64, most: u64) -> io::Error {
+    io::Error::new(ErrorKind::FileTooLarge, format!("{length} bytes or more; at most {most} are read"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    /// A path that is taken away with the test.
+    struct Spot(PathBuf);
+
+    impl Spot {
+        fn new(name: &str) -> Spot {
+            Spot(std::env::temp_dir().join(format!("ganglion-intake-{name}-{}", std::process::id())))
+        }
+    }
+
+    impl Drop for Spot {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_the_limit_and_not_beyond() {
+        let spot = Spot::new("plain");
+        std::fs::write(&spot.0, "12345").unwrap();
+        assert_eq!(text(&spot.0, 5).unwrap(), "12345");
+        let error = bytes(&spot.0, 4).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::FileTooLarge);
+        assert_eq!(error.to_string(), "5 bytes or more; at most 4 are read");
+        let mut halves = Intake::open(&spot.0, 5).unwrap();
+        let mut all = halves.begin(2).unwrap();
+        assert_eq!(all, b"12");
+        halves.rest(&mut all).unwrap();
+        assert_eq!(all, b"12345");
+    }
+
+    #[test]
+    fn a_file_that_grows_while_it_is_read_is_refused() {
+        let spot = Spot::new("grows");
+        std::fs::write(&spot.0, "1234").unwrap();
+        let open = Intake::open(&spot.0, 5).unwrap();
+        std::fs::write(&spot.0, "123456").unwrap();
+        assert_eq!(open.rest(&mut Vec::new()).unwrap_err().kind(), ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn what_has_no_end_or_nobody_at_the_other_is_not_opened() {
+        let spot = Spot::new("fifo");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &spot.0,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        let paths = [
+            (spot.0.as_path(), "a FIFO"),
+            (Path::new("/dev/zero"), "a device"),
+            (Path::new("/"), "a directory"),
+        ];
+        for (path, what) in paths {
+            let error = bytes(path, 10).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{path:?}");
+            assert_eq!(error.to_string(), format!("{what}, not a regular file"));
+        }
+    }
+
+    #[test]
+    fn a_sparse_file_is_refused_for_what_it_says_to_be() {
+        let spot = Spot::new("sparse");
+        File::create(&spot.0).unwrap().set_len(1 << 40).unwrap();
+        assert_eq!(bytes(&spot.0, 1 << 20).unwrap_err().kind(), ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn files_of_the_kernel_say_that_they_are_empty_and_are_read() {
+        assert!(text(Path::new("/proc/self/status"), 1 << 20).unwrap().starts_with("Name:"));
+    }
+}

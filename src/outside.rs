@@ -1,0 +1,96 @@
+//! Words from outside as people may see them: what a file, a peer or another process calls something may hold bytes that a
+//! terminal obeys. It would hide lines, forge others, or type for the person.
+
+use std::borrow::Cow;
+
+/// Characters that are quoted of one name, cell or label: enough to know it by.
+const MOST_QUOTED: usize = 60;
+
+/// Whether a terminal may do something else than show it, or show its neighbours in another order.
+fn acts(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn escape(text: &str, spare: impl Fn(char) -> bool) -> Cow<'_, str> {
+    let escaped = |character: char| acts(character) && !spare(character);
+    if !text.contains(escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut all = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match u32::from(character) {
+            _ if !escaped(character) => all.push(character),
+            number @ 0..=0xff => all += &format!("\\x{number:02x}"),
+            number => all += &format!("\\u{{{number:x}}}"),
+        }
+    }
+    Cow::Owned(all)
+}
+
+/// Whether a terminal would do something else than show the lines of `text`.
+pub fn acts_on_a_terminal(text: &str) -> bool {
+    matches!(lines(text), Cow::Owned(_))
+}
+
+/// `text` in one line: what a terminal would obey is written out, as `\x1b`.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    escape(text, |_| false)
+}
+
+/// `text` in the lines that it has; the rest as in [`one_line`].
+pub fn lines(text: &str) -> Cow<'_, str> {
+    escape(text, |character| matches!(character, '\n' | '\t'))
+}
+
+/// The beginning of `text` in one line, for a message that has to name it.
+pub fn quoted(text: &str) -> String {
+    match text.char_indices().nth(MOST_QUOTED) {
+        None => one_line(text).into_owned(),
+        Some((end, _)) => format!("{}...", one_line(&text[..end])),
+    }
+}
+
+/// JSON in which also those characters are written out that JSON lets stand and a terminal obeys.
+pub fn json(text: String) -> String {
+    if !text.contains(acts) {
+        return text;
+    }
+    let mut all = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        match acts(character) {
+            true => all += &format!("\\u{:04x}", u32::from(character)), // all of them have four digits at most
+            false => all.push(character),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_is_written_out() {
+        assert_eq!(one_line("a\x1b]0;owned\x07b\x1b[2K\u{9b}2J"), "a\\x1b]0;owned\\x07b\\x1b[2K\\x9b2J");
+        assert_eq!(one_line("one\r\ntwo\x7f\u{202e}"), "one\\x0d\\x0atwo\\x7f\\u{202e}");
+        assert_eq!(lines("one\n\ttwo\r"), "one\n\ttwo\\x0d");
+        assert!(matches!(one_line("plain: \u{e9}\u{4e2d}"), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn a_quotation_is_short() {
+        assert_eq!(quoted("short"), "short");
+        let long = quoted(&"\u{e9}".repeat(1_000_000));
+        assert_eq!(long.chars().count(), MOST_QUOTED + 3);
+        assert!(quoted(&"\x1b".repeat(1_000)).len() <= 4 * MOST_QUOTED + 3);
+    }
+
+    #[test]
+    fn json_says_the_same() {
+        let value = serde_json::Value::from("a\u{9b}b\x7f\u{2028}\x1b");
+        let text = json(value.to_string());
+        assert!(!text.contains(acts), "{text}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), value);
+    }
+}

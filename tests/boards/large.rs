@@ -1,0 +1,76 @@
+//! Files that are far larger than any board: refused soon, in few words, whatever they are full of.
+
+use ganglion::board;
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+/// Longest file that is read.
+const FULL: usize = 1_000_000;
+/// A machine with much else to do takes no longer, and a person would wait for it.
+const SOON: Duration = Duration::from_secs(30);
+
+/// As many of `line` as fit, numbered.
+fn many(line: impl Fn(usize) -> String) -> String {
+    let mut text = String::from("inherits = \"sim\"\n");
+    for nth in 0.. {
+        let next = line(nth);
+        if text.len() + next.len() > FULL {
+            break;
+        }
+        text.push_str(&next);
+    }
+    text
+}
+
+/// What `text` is told, which begins with `words`.
+#[track_caller]
+fn told(text: &str, words: &str) -> String {
+    let began = Instant::now();
+    let told = format!("{:#}", board::from_text("large", text).expect_err("no board"));
+    assert!(began.elapsed() < SOON, "it took {:?}", began.elapsed());
+    assert!(told.len() < 100_000, "{} bytes of words", told.len());
+    assert!(told.contains(words), "wanted {words:?} in: {}", &told[..told.len().min(2_000)]);
+    told
+}
+
+#[test]
+fn a_file_full_of_one_thing_is_refused_with_the_limit() {
+    told(&many(|nth| format!("key_{nth} = {nth}\n")), " keys; allowed: at most 256");
+    told(&many(|nth| format!("[table-{nth}]\n")), " keys; allowed: at most 256");
+    told(&many(|nth| format!("[[sensor]]\nname = \"s{nth}\"\n")), "sensor: found ");
+    told(&many(|nth| if nth == 0 { "x = [".into() } else { "1,".into() }).replace(",1,\n", "]"), "not TOML");
+    told(&format!("x = [{}]\n", "1,".repeat(FULL / 4)), "x: found 250000 items; allowed: at most 256");
+    told(&format!("{} = 1\n", "x".repeat(FULL)), "found a key of 1000000 bytes; allowed: at most 64");
+    told(&format!("inherits = \"{}\"\n", "x".repeat(FULL)), "found a string of 1000000 bytes");
+    let long = told(&format!("inherits = \"{}\"\n", "y".repeat(900)), "no built-in board is named `yyy");
+    assert!(!long.lines().next().is_some_and(|line| line.contains(&"y".repeat(61))), "{long}");
+}
+
+#[test]
+fn text_that_is_not_toml_is_told_of_a_hundred_times_at_most() {
+    let words = told(&"= = =\n".repeat(FULL / 6), "faults more, which are not told");
+    assert_eq!(words.lines().filter(|line| line.starts_with("large.toml:")).count(), 100);
+}
+
+#[test]
+fn so_are_keys_that_nobody_knows() {
+    let mut text = String::from("inherits = \"sim\"\n");
+    for nth in 0..60 {
+        let _ = writeln!(text, "[[sensor]]\nname = \"s{nth}\"\nkind = \"button\"");
+        for key in 0..200 {
+            let _ = writeln!(text, "key_{key}_{} = 1", "x".repeat(50));
+        }
+    }
+    let words = told(&text, "faults more, which are not told");
+    assert!(words.lines().filter(|line| line.starts_with("large.toml:")).count() <= 100);
+}
+
+#[test]
+fn an_entry_that_others_are_like_is_no_larger_than_an_entry() {
+    let blob = format!("blob = [{}]", vec![format!("[{}]", "1, ".repeat(200)); 200].join(", "));
+    let mut text = format!("inherits = \"sim\"\n[[sensor]]\nname = \"first\"\n{blob}\n");
+    for nth in 0..200 {
+        let _ = writeln!(text, "[[sensor]]\nname = \"s{nth}\"\nlike = \"first\"");
+    }
+    told(&text, "values in one entry; allowed: at most 256");
+}

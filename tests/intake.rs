@@ -1,0 +1,190 @@
+//! Files and peers that mean harm, as the program meets them: no end, nobody at the other end, bytes that a terminal obeys.
+
+use crate::cli::{err, ganglion, out};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than any refusal takes on a busy machine; a program that waits for a FIFO waits for ever.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Titles the window, clears the line, and does so in one character as well.
+const OBEYED: &str = "\x1b]0;owned\x07\x1b[2K\u{9b}2J";
+
+/// A folder that goes away with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("ganglion-intake-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+    fn file(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.0.join(name), text).expect("a file");
+        self.path(name)
+    }
+    fn path(&self, name: &str) -> String {
+        self.0.join(name).to_string_lossy().into_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The program's answer; it is killed where it has none.
+fn answer(words: &[&str]) -> Output {
+    let mut child = ganglion(words)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let until = Instant::now() + PATIENCE;
+    while child.try_wait().expect("a child").is_none() {
+        if Instant::now() >= until {
+            let _ = child.kill();
+            panic!("{words:?} has no answer");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.wait_with_output().expect("its words")
+}
+
+fn make_fifo(path: &str) {
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).expect("a FIFO");
+}
+
+#[test]
+fn every_file_that_is_asked_for_is_a_regular_one_of_bounded_length() {
+    let folder = Folder::new("kinds");
+    let (fifo, sparse) = (folder.path("fifo.toml"), folder.file("sparse.toml", ""));
+    make_fifo(&fifo);
+    std::fs::File::options().write(true).open(&sparse).unwrap().set_len(1 << 40).expect("a sparse file");
+    let device = folder.path("zero.toml");
+    std::os::unix::fs::symlink("/dev/zero", &device).expect("a link");
+    let (log, new) = (folder.file("log.csv", "near,far\n1,1\n"), folder.path("new"));
+    for (path, why) in [
+        (&fifo, "a FIFO, not a regular file"),
+        (&device, "a device, not a regular file"),
+        (&sparse, "at most"),
+    ] {
+        for words in [
+            &["check", path][..],
+            &["run", "--board", path, "--clock", "sim", "--for", "1s"],
+            &["run", "--snapshot", path, "--clock", "sim", "--for", "1s"],
+            &["learn", "--log", path, "--board", "scitos-g5", "--label", "OUTPUT", "-o", &new],
+            &["replay", "--log", path, "--board", "scitos-g5", "--readout", path],
+            &["replay", "--log", &log, "--board", "scitos-g5", "--readout", path],
+        ] {
+            let ended = answer(words);
+            assert!(matches!(ended.status.code(), Some(65 | 69 | 78)), "{words:?}: {:?}", ended.status);
+            assert!(err(&ended).contains(why), "{words:?}: {}", err(&ended));
+        }
+    }
+    // A site file that calibrate would change is read as well.
+    let words = ["calibrate", "servo", "steering", "--offset", "1", "--save", &fifo];
+    assert!(err(&answer(&words)).contains("a FIFO, not a regular file"));
+}
+
+#[test]
+fn a_field_that_does_not_fit_is_refused_before_anything_is_taught() {
+    // 16 channels of 64^3 cells, 9.4 MB a pattern: a thousand of them do not fit into 3 GB of addresses.
+    let folder = Folder::new("room");
+    let field = "[field]\ngrid = 64\npatterns = 1000\nbank = 100000\n";
+    let board = folder.file("large.toml", &format!("inherits = \"sim\"\n{field}"));
+    let limited = |words: &[&str]| {
+        let limit = ["-c", "ulimit -v 3000000 && exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_ganglion")];
+        Command::new("sh").args(limit).args(words).output().expect("a shell")
+    };
+    let checked = limited(&["check", &board]);
+    assert_eq!(checked.status.code(), Some(0), "{}", err(&checked));
+    assert!(out(&checked).contains("about 97"), "MB of memory: {}", out(&checked));
+    assert!(out(&checked).contains("it would not be run on this machine: "), "{}", out(&checked));
+    let began = Instant::now();
+    for verb in [&["run", "--clock", "sim", "--for", "1s"][..], &["bench", "all"]] {
+        let ended = limited(&[verb, &["--board", &board]].concat());
+        assert_eq!(ended.status.code(), Some(69), "{verb:?}: {}", err(&ended));
+        assert!(err(&ended).contains("the field does not fit: "), "{}", err(&ended));
+    }
+    assert!(began.elapsed() < Duration::from_secs(20), "not after half a minute of teaching");
+}
+
+/// That nothing of this would be obeyed.
+#[track_caller]
+fn tame(words: &str) {
+    let odd = |character: &char| character.is_control() && *character != '\n';
+    assert_eq!(words.chars().find(odd), None, "{words}");
+}
+
+#[test]
+fn what_a_file_says_is_shown_and_not_obeyed() {
+    let folder = Folder::new("obeyed");
+    let written = "\\u001b]0;owned\\u0007\\u001b[2K\\u009b2J";
+    for (name, text) in [
+        ("raw.toml", format!("x = \"{OBEYED}\"\n")),
+        ("key.toml", format!("inherits = \"sim\"\n\"{written}\" = 1\n")),
+        ("parent.toml", format!("inherits = \"{written}\"\n")),
+        ("unit.toml", format!("inherits = \"sim\"\n[[sensor]]\nname = \"range\"\nunit = \"{written}\"\n")),
+        ("name.toml", format!("inherits = \"sim\"\n[[sensor]]\nname = \"{written}\"\n")),
+        (OBEYED, "inherits = 3\n".to_string()),
+    ] {
+        let path = folder.file(name, &text);
+        for words in [&["check", &path][..], &["check", &path, "--json"], &["doctor", "--board", &path]] {
+            let ended = answer(words);
+            assert_eq!(ended.status.code(), Some(78), "{words:?}: {}", err(&ended));
+            tame(&out(&ended));
+            tame(&err(&ended));
+        }
+    }
+    let (board, new) = (folder.file("b.toml", crate::learn::BOARD), folder.path("new"));
+    let log = folder.file(&format!("label {OBEYED}"), &format!("near,far,what\n1,1,{OBEYED}\n"));
+    for log in [log, folder.path(&format!("absent {OBEYED}"))] {
+        let words = ["learn", "--log", &log, "--board", &board, "--label", "what", "-o", &new];
+        let ended = answer(&words);
+        assert!(matches!(ended.status.code(), Some(65 | 69)));
+        assert!(err(&ended).contains("\\x1b]0;owned\\x07"), "{}", err(&ended));
+        tame(&err(&ended));
+    }
+}
+
+/// Answers one question with `reply`.
+fn peer(path: &Path, reply: String) -> std::thread::JoinHandle<()> {
+    let listener = UnixListener::bind(path).expect("a socket");
+    std::thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("a caller");
+        let mut asked = String::new();
+        let _ = BufReader::new(&stream).read_line(&mut asked);
+        let _ = (&stream).write_all(format!("{reply}\n").as_bytes());
+    })
+}
+
+#[test]
+fn what_a_peer_says_is_shown_and_not_obeyed() {
+    let folder = Folder::new("peer");
+    let said = format!("{OBEYED}\n  motors     stand");
+    let account = serde_json::json!({
+        "schema": 1, "board": said, "engine": said, "engine_state": said, "mode": said, "latched": said,
+        "causes": [said], "refusal": [said], "arm_refused": 0, "armings": 0, "slots_run": 0, "slots_skipped": 0,
+        "commands_confirmed": 0, "guard": null, "remark": said,
+        "buses": [{
+            "name": said, "failures": 0, "retries": 0, "set_ups": 0, "expired": 0, "lost": [said], "recovery": {}
+        }],
+    });
+    let reply = serde_json::json!({ "done": false, "why": [said], "may_pass": false, "account": account });
+    for (nth, words) in [&["status"][..], &["status", "--json"], &["disarm"]].into_iter().enumerate() {
+        let socket = folder.0.join(format!("socket-{nth}"));
+        let answered = peer(&socket, reply.to_string());
+        let ended = answer(&[words, &["--socket", &socket.to_string_lossy()]].concat());
+        answered.join().expect("the peer");
+        let all = format!("{}{}", out(&ended), err(&ended));
+        assert!(all.contains("owned"), "{all}");
+        assert!(!all.lines().any(|line| line.starts_with("  motors")), "a line of its own: {all}");
+        tame(&all);
+    }
+}
