@@ -196,13 +196,35 @@ pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, CodecE
     if blake3::hash(&bytes[..end]).as_bytes() != &bytes[end..] {
         return Err(CodecError::Damaged { digest_at: end as u64 });
     }
-    let (value, used) = bincode::serde::decode_from_slice(&bytes[HEADER..end], config())
-        .map_err(|error| CodecError::Content { reason: error.to_string() })?;
+    let (value, used) =
+        spelled_by(&bytes[HEADER..end]).map_err(|error| CodecError::Content { reason: error.to_string() })?;
     // bincode itself is content with less than it was given.
     if used < length {
         return Err(CodecError::TrailingBytes { end: (HEADER + used) as u64, extra: (length - used) as u64 });
     }
     Ok(value)
+}
+
+/// The value that a payload spells, and how much of it that takes. For a text, bincode takes as much memory as the text
+/// says to be long before it looks whether so much is there; so it gets a limit by the length of the whole, from 2 to 8
+/// times as much. Its limits are constants.
+fn spelled_by<T: DeserializeOwned>(payload: &[u8]) -> Result<(T, usize), bincode::error::DecodeError> {
+    fn within<T: DeserializeOwned, const LIMIT: usize>(
+        payload: &[u8],
+    ) -> Result<(T, usize), bincode::error::DecodeError> {
+        bincode::serde::decode_from_slice(payload, bincode::config::legacy().with_limit::<LIMIT>())
+    }
+    match payload.len() {
+        0..=0x4000 => within::<T, 0x8000>(payload),
+        ..=0x1_0000 => within::<T, 0x2_0000>(payload),
+        ..=0x4_0000 => within::<T, 0x8_0000>(payload),
+        ..=0x10_0000 => within::<T, 0x20_0000>(payload),
+        ..=0x40_0000 => within::<T, 0x80_0000>(payload),
+        ..=0x100_0000 => within::<T, 0x200_0000>(payload),
+        ..=0x400_0000 => within::<T, 0x800_0000>(payload),
+        ..=0x1000_0000 => within::<T, 0x2000_0000>(payload),
+        _ => within::<T, { 2 * MAX_PAYLOAD }>(payload),
+    }
 }
 
 /// Reads the header and says how long the payload is.
@@ -425,6 +447,10 @@ mod tests {
         // A word that says to be 2^60 letters long, digest and all: refused before any memory is taken.
         let bytes = encode(THING, &(258u32, 1u32, 1u64, 1u64 << 60)).unwrap();
         assert!(matches!(again(&bytes), Err(CodecError::Content { .. })));
+        // And so is one that says to be longer than the file, and shorter than the longest file.
+        let bytes = encode(THING, &(258u32, 1u32, 1u64, 1u64 << 29)).unwrap();
+        let found = again(&bytes).expect_err("there are no such letters");
+        assert!(found.to_string().contains("LimitExceeded"), "{found}");
     }
 
     #[test]

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 
 /// Characters that are quoted of one name, cell or label: enough to know it by.
 const MOST_QUOTED: usize = 60;
+/// Characters that are quoted of a value that is compared: the names of all motors and sensors of a large board.
+const MOST_COMPARED: usize = 1000;
 
 /// Whether a terminal may do something else than show it, or show its neighbours in another order.
 fn acts(character: char) -> bool {
@@ -45,7 +47,16 @@ pub fn lines(text: &str) -> Cow<'_, str> {
 
 /// The beginning of `text` in one line, for a message that has to name it.
 pub fn quoted(text: &str) -> String {
-    match text.char_indices().nth(MOST_QUOTED) {
+    beginning(text, MOST_QUOTED)
+}
+
+/// The same for a value that has to be compared with another: a list of names, a setting.
+pub fn compared(text: &str) -> String {
+    beginning(text, MOST_COMPARED)
+}
+
+fn beginning(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
         None => one_line(text).into_owned(),
         Some((end, _)) => format!("{}...", one_line(&text[..end])),
     }

@@ -35,6 +35,7 @@ mod buses; // several buses, and a stop that goes before everything, on the simu
 /// Random boards under random faults, before a judge who knows only what is promised: motors that move all the same fail.
 mod campaign;
 
+mod hostile; // bytes from outside, every way in: taken or refused, and nothing else; what once broke it does not again
 mod safety; // whatever comes in, the command keeps its promises
 mod twowires; // the bench of the hil verb over the simulated robot: wires in place, wires missing
 

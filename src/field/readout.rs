@@ -4,6 +4,7 @@
 use super::shape::READOUT_COLUMNS;
 use crate::board::plan::{Board, Curve, Scale};
 use crate::codec::{self, CodecError, FileError, Kind};
+use crate::outside::{compared, quoted};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
@@ -104,6 +105,7 @@ impl fmt::Display for ReadoutError {
             ReadoutError::File(error) => error.fmt(f),
             ReadoutError::Malformed => write!(f, "the read-out's rows and weights do not fit each other"),
             ReadoutError::Mismatch { what, readout, board } => {
+                let (what, readout) = (quoted(what), compared(readout));
                 write!(f, "the read-out was made for {what} = {readout}; the board has {board}")
             }
         }

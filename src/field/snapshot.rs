@@ -9,6 +9,7 @@ use super::readout::{RowNames, first_difference, identity};
 use super::state::{Given, Live, State, StateError};
 use crate::board::plan::Board;
 use crate::codec::{self, FileError, Kind};
+use crate::outside::{compared, quoted};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
@@ -59,6 +60,7 @@ impl fmt::Display for SnapshotError {
         match self {
             SnapshotError::File(error) => error.fmt(f),
             SnapshotError::Mismatch { what, snapshot, board } => {
+                let (what, snapshot) = (quoted(what), compared(snapshot));
                 write!(f, "the snapshot was made for {what} = {snapshot}; the board has {board}")
             }
             SnapshotError::State(error) => write!(f, "the snapshot does not fit the field: {error}"),

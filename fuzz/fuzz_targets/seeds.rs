@@ -1,0 +1,18 @@
+//! Writes the inputs that are in order, a folder a way in: what the fuzzers begin with.
+
+use std::path::PathBuf;
+
+fn main() -> std::io::Result<()> {
+    let Some(folder) = std::env::args_os().nth(1).map(PathBuf::from) else {
+        eprintln!("usage: seeds FOLDER");
+        std::process::exit(64);
+    };
+    for way in &ganglion_fuzz::ways::WAYS_IN {
+        let folder = folder.join(way.name);
+        std::fs::create_dir_all(&folder)?;
+        for (at, seed) in (way.seeds)().iter().enumerate() {
+            std::fs::write(folder.join(format!("seed-{at}")), seed)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! What an input may cost: processor time and memory, both of the one thread that takes it. Too much is a panic, as
+//! anything else that breaks a promise.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// Processor time of one input, in nanoseconds: a person waits for it.
+const LONGEST_NS: i64 = 1_000_000_000;
+/// Memory of one input beside what its length explains, in bytes.
+const MOST: usize = 64 << 20;
+/// Copies of an input that are held at once: as bytes, text, values, and words about them.
+const COPIES: usize = 10;
+
+thread_local! {
+    static HELD: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+/// The system's heap, counted.
+pub struct Heap;
+
+fn count(bytes: isize) {
+    let _ = HELD.try_with(|held| {
+        held.set(held.get() + bytes);
+        let _ = PEAK.try_with(|peak| peak.set(peak.get().max(held.get())));
+    });
+}
+
+// SAFETY: everything is passed on to the system's heap as it came; counting touches nothing of it.
+unsafe impl GlobalAlloc for Heap {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count(layout.size() as isize);
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        count(-(layout.size() as isize));
+        // SAFETY: as above.
+        unsafe { System.dealloc(place, layout) }
+    }
+    unsafe fn realloc(&self, place: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        count(size as isize - layout.size() as isize);
+        // SAFETY: as above.
+        unsafe { System.realloc(place, layout, size) }
+    }
+}
+
+fn processor_ns() -> i64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
+}
+
+/// Runs `work` on an input of `length` bytes.
+pub fn of(length: usize, work: impl FnOnce() -> bool) {
+    let held = HELD.get();
+    PEAK.set(held);
+    let began = processor_ns();
+    work();
+    let (took, grew) = (processor_ns() - began, (PEAK.get() - held).max(0) as usize);
+    assert!(took <= LONGEST_NS, "{length} bytes took {} ms of a processor", took / 1_000_000);
+    assert!(grew <= COPIES * length + MOST, "{length} bytes took {grew} bytes of memory");
+}

@@ -1,0 +1,72 @@
+//! Bytes from outside that mean harm, every way in: what is in order is taken, what is broken is refused, and nothing
+//! that once broke the program does so again. The fuzzer (`scripts/fuzz`) looks for more.
+//!
+//! An input that broke something lies in `tests/hostile/found/WAY-IN/`, under a name that says what it did.
+
+mod ways;
+
+use ganglion::seed::{Stream, bits};
+use std::path::Path;
+use ways::{Form, WAYS_IN, WayIn, payload_of, signed};
+
+/// Changed inputs a way in, here; the fuzzer does a hundred times as many.
+const MUTANTS: u64 = 400;
+
+#[test]
+fn what_is_in_order_is_taken() {
+    for way in &WAYS_IN {
+        let seeds = (way.seeds)();
+        assert!(!seeds.is_empty(), "{}", way.name);
+        for (at, seed) in seeds.iter().enumerate() {
+            assert!((way.take)(seed), "{} {at}", way.name);
+        }
+    }
+}
+
+#[test]
+fn nothing_that_once_broke_the_program_does_so_again() {
+    for way in &WAYS_IN {
+        let folder = Path::new("tests/hostile/found").join(way.name);
+        for entry in std::fs::read_dir(&folder).into_iter().flatten() {
+            let path = entry.expect("a folder can be listed").path();
+            eprintln!("{}", path.display());
+            (way.take)(&std::fs::read(&path).expect("it can be read"));
+        }
+    }
+    let strangers = std::fs::read_dir("tests/hostile/found").into_iter().flatten().flatten();
+    for entry in strangers {
+        let name = entry.file_name();
+        assert!(WAYS_IN.iter().any(|way| *way.name == *name), "{name:?} is no way in");
+    }
+}
+
+#[test]
+fn changed_inputs_are_taken_or_refused_and_no_more() {
+    for way in &WAYS_IN {
+        let seeds = (way.seeds)();
+        let taken = (0..MUTANTS).filter(|number| (way.take)(&mutant(way, &seeds, *number))).count();
+        // Most changes are noticed; were all of them, or none, the changes would not reach what looks at them.
+        assert!((1..MUTANTS as usize).contains(&taken), "{}: {taken} of {MUTANTS} taken", way.name);
+    }
+}
+
+/// One to eight bytes of a seed changed, left out or doubled; in a container those of its payload, signed anew.
+fn mutant(way: &WayIn, seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
+    let draw =
+        |of: u64, below: usize| (bits(1, Stream::Stimulus, number * 64 + of) % below.max(1) as u64) as usize;
+    let seed = &seeds[draw(0, seeds.len())];
+    let body = if way.form == Form::Signed { payload_of(seed).expect("a container") } else { 0..seed.len() };
+    let mut changed = seed[body].to_vec();
+    for change in 0..=draw(1, 8) as u64 {
+        let (at, to) = (draw(4 * change + 2, changed.len()), draw(4 * change + 3, 256) as u8);
+        match draw(4 * change + 4, 8) {
+            _ if changed.is_empty() => {}
+            0 => drop(changed.remove(at)),
+            1 => changed.insert(at, changed[at]),
+            2 => changed.truncate(at),
+            3 => changed[at] ^= 1 << (to % 8),
+            _ => changed[at] = to,
+        }
+    }
+    if way.form == Form::Signed { signed(seed, &changed) } else { changed }
+}

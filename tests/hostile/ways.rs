@@ -1,0 +1,356 @@
+//! The ways in for bytes that somebody else wrote: files, and lines and frames from other processes. Each takes its bytes
+//! through the same function as the program does and holds it to what is promised of it; a broken promise is a panic.
+//!
+//! Used by the tests beside it and by the fuzzer (`fuzz/`), so it knows neither. What an input may cost is the fuzzer's business.
+
+use ganglion::board;
+use ganglion::board::plan::Board;
+use ganglion::control;
+use ganglion::field::readout::{Origin, Readout};
+use ganglion::field::shape::{EngineKind, READOUT_COLUMNS};
+use ganglion::field::snapshot::Snapshot;
+use ganglion::field::state::{Live, State};
+use ganglion::field::{Engine, Rung, Stimulus};
+use ganglion::frame::MAX_SENSORS;
+use ganglion::guard::frame::{Answer, Ask, Phase, Reason, Request, Standing};
+use ganglion::learn::log::Log;
+use ganglion::memory::{Dim, Store};
+use ganglion::time::Instant;
+use std::cell::RefCell;
+use std::fmt::Display;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// One way in.
+pub struct WayIn {
+    /// Its name, also that of its fuzz target.
+    pub name: &'static str,
+    /// How an input that gets past the first look is made from another.
+    pub form: Form,
+    /// Inputs that are in order.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// Takes bytes as the program would; whether they were taken. Panics where a promise is broken.
+    pub take: fn(&[u8]) -> bool,
+}
+
+/// What has to be made good after a change for the rest to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Nothing.
+    Plain,
+    /// Length and digest of the container (`ganglion::codec`).
+    Signed,
+}
+
+/// All of them.
+pub const WAYS_IN: [WayIn; 7] = [
+    WayIn { name: "board", form: Form::Plain, seeds: boards, take: take_board },
+    WayIn { name: "log", form: Form::Plain, seeds: logs, take: take_log },
+    WayIn { name: "readout", form: Form::Signed, seeds: readouts, take: take_readout },
+    WayIn { name: "snapshot", form: Form::Signed, seeds: snapshots, take: take_snapshot },
+    WayIn { name: "store", form: Form::Signed, seeds: stores, take: take_store },
+    WayIn { name: "control", form: Form::Plain, seeds: requests, take: take_request },
+    WayIn { name: "guard", form: Form::Plain, seeds: frames, take: take_frame },
+];
+
+/// The container `header` begins, around another payload: length and digest are made good (layout: `ganglion::codec`).
+pub fn signed(header: &[u8], payload: &[u8]) -> Vec<u8> {
+    let mut bytes = header[..16].to_vec();
+    bytes.extend_from_slice(&(payload.len() as u64).to_le_bytes());
+    bytes.extend_from_slice(payload);
+    let digest = blake3::hash(&bytes);
+    bytes.extend_from_slice(digest.as_bytes());
+    bytes
+}
+
+/// Where the payload of a container stands; `None`: too short to have one.
+pub fn payload_of(bytes: &[u8]) -> Option<Range<usize>> {
+    let end = bytes.len().checked_sub(32)?;
+    (end >= 24).then_some(24..end)
+}
+
+/// What a person may be shown of bytes that were refused: one screen, and nothing that a terminal obeys.
+fn told(what: &dyn Display) {
+    const MOST: usize = 64 << 10;
+    let words = what.to_string();
+    assert!(words.len() <= MOST, "{} bytes of words", words.len());
+    let obeyed = words.chars().find(|c| c.is_control() && *c != '\n');
+    assert_eq!(obeyed, None, "a control character in {words:?}");
+}
+
+fn boards() -> Vec<Vec<u8>> {
+    board::BUILT_IN.iter().map(|(_, text)| text.as_bytes().to_vec()).collect()
+}
+
+/// A board that is taken is written out, and what was written is the same board.
+fn take_board(bytes: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
+    match board::from_text("robot", text) {
+        Ok(loaded) => {
+            let effective = loaded.effective().join("\n");
+            let again =
+                board::from_text("robot", &effective).unwrap_or_else(|error| panic!("{error}\n{effective}"));
+            assert_eq!(again.digest, loaded.digest, "{effective}");
+            loaded.warnings.iter().for_each(|warning| told(warning));
+            true
+        }
+        Err(error) => {
+            told(&error);
+            false
+        }
+    }
+}
+
+fn logs() -> Vec<Vec<u8>> {
+    let row = |cells: &dyn Fn(usize) -> String, last: &str| {
+        let cells: Vec<String> = (1..=24).map(cells).collect();
+        format!("{},{last}\r\n", cells.join(","))
+    };
+    let headings = row(&|at| format!("S{at}"), "Class");
+    let plain = row(&|at| format!("{}.25", at % 5), "Move-Forward");
+    let quoted = row(&|at| format!(" \"{}e-1\" ", at % 7), "Sharp-Right-Turn");
+    let defects = row(&|at| ["NaN", "-1", "", "1e30", "inf"][at % 5].to_string(), "Move-Forward");
+    let texts = [format!("{headings}{plain}"), format!("\u{feff}{headings}{quoted}{plain}{defects}")];
+    texts.map(String::into_bytes).to_vec()
+}
+
+fn take_log(bytes: &[u8]) -> bool {
+    thread_local!(static BOARD: Board = built_in("scitos-g5"));
+    BOARD.with(|board| {
+        let path = Path::new("log.csv");
+        let both = [None, Some("Class")].map(|label| Log::parse(path, bytes, board, label));
+        for log in &both {
+            match log {
+                Ok(log) => {
+                    let bad =
+                        (0..log.rows()).flat_map(|row| log.readings(row)).filter(|(_, value)| value.is_err());
+                    assert!(bad.count() <= log.defects(), "what is no number is a defect");
+                }
+                Err(fault) => told(fault),
+            }
+        }
+        both.iter().any(Result::is_ok)
+    })
+}
+
+fn readouts() -> Vec<Vec<u8>> {
+    let board = small();
+    let weights = (0..board.motors.len() * READOUT_COLUMNS).map(|at| (at as f32 * 0.1).sin()).collect();
+    let readout = Readout::new(&board, weights, Origin::Table).expect("it is sound");
+    vec![readout.to_bytes().expect("it can be written")]
+}
+
+fn take_readout(bytes: &[u8]) -> bool {
+    let readout = match with_file(bytes, Readout::load) {
+        Ok(readout) => readout,
+        Err(error) => {
+            told(&error);
+            return false;
+        }
+    };
+    assert!(readout.weights().iter().all(|weight| weight.is_finite()));
+    BRAIN.with_borrow_mut(|brain| {
+        let fits = readout.check(&brain.board);
+        if let Err(error) = &fits {
+            told(error);
+            return false;
+        }
+        brain.engine = Engine::build(&brain.board.field);
+        brain.engine.set_readout(readout.weights());
+        brain.goes_on();
+        true
+    })
+}
+
+fn snapshots() -> Vec<Vec<u8>> {
+    let board = small();
+    let mut brain = Brain::new();
+    let mut seeds = Vec::new();
+    for cycles in [1, 20] {
+        (0..cycles).for_each(|_| brain.cycle());
+        let mut live = Live::default();
+        assert!(brain.engine.save(&mut live), "the processor's engine saves at once");
+        let snapshot = Snapshot::new(&board, State { given: brain.engine.given(), live });
+        seeds.push(with_file(&[], |path| {
+            snapshot.save(path).expect("it can be written");
+            std::fs::read(path).expect("it was written")
+        }));
+    }
+    seeds
+}
+
+/// A field that goes on from a snapshot that was taken gives finite answers, and its own snapshot is taken too.
+fn take_snapshot(bytes: &[u8]) -> bool {
+    let snapshot = match with_file(bytes, Snapshot::load) {
+        Ok(snapshot) => snapshot,
+        Err(error) => {
+            told(&error);
+            return false;
+        }
+    };
+    BRAIN.with_borrow_mut(|brain| {
+        if let Err(error) = snapshot.check(&brain.board) {
+            told(&error);
+            return false;
+        }
+        brain.engine = Engine::build(&brain.board.field);
+        let state = snapshot.state();
+        brain.engine.furnish(&state.given).expect("it was checked");
+        brain.engine.restore(&state.live).expect("it was checked");
+        brain.goes_on();
+        let mut live = Live::default();
+        assert!(brain.engine.save(&mut live));
+        let own = Snapshot::new(&brain.board, State { given: brain.engine.given(), live });
+        own.check(&brain.board).expect("what a field became that was taken is taken again");
+        true
+    })
+}
+
+fn stores() -> Vec<Vec<u8>> {
+    let dim = Dim::new(64).expect("a length");
+    let mut store = Store::new(dim, 5, usize::MAX).expect("a store");
+    for row in 0..3 {
+        let row: Vec<f32> = (0..64).map(|at| (at as f32 * (row as f32 + 0.7)).sin()).collect();
+        store.push(&row).expect("there is room");
+    }
+    vec![with_file(&[], |path| {
+        store.save(path).expect("it can be written");
+        std::fs::read(path).expect("it was written")
+    })]
+}
+
+/// A store that is taken gives cosines.
+fn take_store(bytes: &[u8]) -> bool {
+    const LIMIT: usize = 8 << 20;
+    match with_file(bytes, |path| Store::load(path, LIMIT)) {
+        Ok(store) => {
+            assert!(store.usage().bytes <= LIMIT);
+            let query = vec![1.0; store.dim().get()];
+            let mut cosines = vec![0.0; store.len()];
+            store.cosines(&query, &mut cosines).expect("it fits");
+            assert!(cosines.iter().all(|cosine| cosine.abs() <= 1.001), "{cosines:?}");
+            true
+        }
+        Err(error) => {
+            told(&error);
+            false
+        }
+    }
+}
+
+fn requests() -> Vec<Vec<u8>> {
+    let lines = [
+        r#"{"ask":"arm"}"#,
+        r#"{"ask":"disarm"}"#,
+        r#"{"ask":"stop"}"#,
+        r#"{"ask":"status","near":[1.5,-2e3]}"#,
+    ];
+    lines.map(|line| line.as_bytes().to_vec()).to_vec()
+}
+
+fn take_request(bytes: &[u8]) -> bool {
+    let Ok(request) = serde_json::from_slice::<control::Request>(bytes) else { return false };
+    assert!(request.near.is_none_or(|near| near.iter().all(|place| place.is_finite())), "{request:?}");
+    let line = serde_json::to_vec(&request).expect("it can be written");
+    assert_eq!(serde_json::from_slice::<control::Request>(&line).ok(), Some(request));
+    true
+}
+
+fn frames() -> Vec<Vec<u8>> {
+    let asks = [
+        Ask::Hello { board: [7; 32], heeded: 3 },
+        Ask::Permit,
+        Ask::Heartbeat { advanced: true },
+        Ask::Set { on: true },
+        Ask::Bye,
+        Ask::Trip { lasting: true },
+        Ask::Status,
+    ];
+    let stamp = Instant::from_nanos(1 << 40);
+    let requests = asks.map(|ask| Request { sequence: 5, stamp, ask }.encode().to_vec());
+    let standing = Standing {
+        phase: Phase::Tripped(Reason::ALL[0]),
+        line_on: false,
+        line_sound: true,
+        trips: 2,
+        beats: 9,
+        stop: 1,
+    };
+    let answer = Answer { sequence: 5, refused: None, standing }.encode().to_vec();
+    requests.into_iter().chain([answer]).collect()
+}
+
+/// A frame that is taken is one that could have been sent; what stands in bytes that it does not use changes nothing.
+fn take_frame(bytes: &[u8]) -> bool {
+    let request = Request::decode(bytes).inspect_err(|error| told(error)).ok();
+    let answer = Answer::decode(bytes).inspect_err(|error| told(error)).ok();
+    if let Some(request) = &request {
+        assert_eq!(Request::decode(&request.encode()).as_ref(), Ok(request));
+    }
+    if let Some(answer) = &answer {
+        assert_eq!(Answer::decode(&answer.encode()).as_ref(), Ok(answer));
+    }
+    assert!(!(request.is_some() && answer.is_some()), "a frame is one or the other");
+    request.is_some() || answer.is_some()
+}
+
+fn built_in(name: &str) -> Board {
+    board::built_in(name).expect("it is built in").expect("and sound").board
+}
+
+/// The sim board with the smallest field.
+fn small() -> Board {
+    let mut board = built_in("sim");
+    board.field.shape.grid = 8;
+    board.field.shape.bank = 50;
+    board.field.shape.patterns = 2;
+    board.field.engine = EngineKind::Cpu;
+    board.field.threads = 1;
+    board
+}
+
+/// A field to try what was taken in.
+struct Brain {
+    board: Board,
+    engine: Engine,
+    cycle: u64,
+}
+
+impl Brain {
+    fn new() -> Brain {
+        let board = small();
+        let engine = Engine::build(&board.field);
+        Brain { board, engine, cycle: 0 }
+    }
+
+    fn cycle(&mut self) {
+        let sensors = [(self.cycle as f32 * 0.3).sin(); MAX_SENSORS];
+        let stimulus = Stimulus { cycle: self.cycle, sensors, reward: 0.5, rung: Rung::BEST };
+        self.cycle += 1;
+        let response = self.engine.cycle(&stimulus).expect("a cycle of what was taken");
+        assert!(response.motors.iter().all(|motor| motor.is_finite()), "{response:?}");
+    }
+
+    /// For as many cycles as it takes for every part of a cycle to have its turn.
+    fn goes_on(&mut self) {
+        self.cycle = 0;
+        (0..4).for_each(|_| self.cycle());
+    }
+}
+
+thread_local!(static BRAIN: RefCell<Brain> = RefCell::new(Brain::new()));
+
+/// `bytes` as a file for as long as `work` takes.
+fn with_file<T>(bytes: &[u8], work: impl FnOnce(&Path) -> T) -> T {
+    thread_local!(static FILE: PathBuf = {
+        let thread = format!("{:?}", std::thread::current().id());
+        let number: String = thread.chars().filter(char::is_ascii_digit).collect();
+        let folder = std::env::temp_dir().join(format!("ganglion-hostile-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder for the file");
+        folder.join("file")
+    });
+    FILE.with(|path| {
+        std::fs::write(path, bytes).expect("it can be written");
+        work(path)
+    })
+}
