@@ -4,16 +4,17 @@
 
 use super::exit::Failure;
 use super::interrupt::ENDING;
+use super::quota::Quota;
 use super::{arguments, output, wires};
 use crate::board::Loaded;
 use crate::board::plan::GuardPlan;
 use crate::bus::{LineUse, Usage};
-use crate::guard::frame::{Ask, Phase, Standing};
+use crate::guard::frame::{Ask, Phase, Refused, Standing};
 use crate::guard::socket::{GUARD_SOCKET, ask_once, listen_at};
 use crate::guard::{Event, Guard, HeldLine, Hold, Post};
 use crate::rt::signals::refuse_to_be_stopped;
 use crate::rt::{Role, become_real_time};
-use crate::time::Span;
+use crate::time::{Clock, MonotonicClock, Span};
 use log::Level;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
@@ -84,6 +85,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let guard = Guard::new(&hold, plan.patience, *loaded.digest.as_bytes());
     let mut post = Post::new(guard, line, listener, end, wires::clock());
     post.stand(|event| words.tell(event));
+    words.settle();
     drop(place); // the next guard may begin: the line is off
     if !post.line_sound() {
         return Err(Failure::unavailable("the line did not follow when it was driven off")
@@ -129,10 +131,27 @@ fn signals() -> Result<OwnedFd, Failure> {
 }
 
 /// Lines to standard error that never wait and take no memory: a journal that stands still must not
-/// keep the guard from its line. What does not get out is not said.
+/// keep the guard from its line. What does not get out is not said, and no kind of event says more than its quota: whoever
+/// may connect can make it refuse as often as it likes.
 struct Words {
     stderr: std::io::Stderr,
     prefixes: [&'static str; 2],
+    quotas: [Quota; KINDS],
+}
+
+/// Kinds of events: a refusal each, a line that does not follow, a trip, any other change.
+const KINDS: usize = Refused::ALL.len() + 3;
+const UNFOLLOWED: usize = Refused::ALL.len();
+const TRIPPED: usize = UNFOLLOWED + 1;
+const CHANGED: usize = TRIPPED + 1;
+
+fn kind(event: &Event) -> usize {
+    match event {
+        Event::Refused(refused) => Refused::ALL.iter().position(|one| one == refused).unwrap_or(0),
+        Event::Changed(_, is) if !is.line_sound => UNFOLLOWED,
+        Event::Changed(was, is) if is.trips > was.trips => TRIPPED,
+        Event::Changed(..) => CHANGED,
+    }
 }
 
 impl Words {
@@ -140,10 +159,18 @@ impl Words {
         Words {
             stderr: std::io::stderr(),
             prefixes: [output::journal_prefix(Level::Info), output::journal_prefix(Level::Warn)],
+            quotas: [Quota::FULL; KINDS],
         }
     }
 
     fn tell(&mut self, event: Event) {
+        match self.quotas[kind(&event)].ask(MonotonicClock.now()) {
+            None => return,
+            Some(0) => {}
+            Some(more) => {
+                self.say(Level::Warn, format_args!("{more} more like the next were left out before"))
+            }
+        }
         match event {
             Event::Refused(refused) => self.say(Level::Warn, format_args!("refused: {}", refused.words())),
             Event::Changed(_, is) if !is.line_sound => {
@@ -159,6 +186,14 @@ impl Words {
                     phase => self.say(level, format_args!("{}: line {line}", phase.name())),
                 }
             }
+        }
+    }
+
+    /// The end: what was left out and has not been told.
+    fn settle(&mut self) {
+        let left_out: u64 = self.quotas.iter_mut().filter_map(Quota::rest).sum();
+        if left_out > 0 {
+            self.say(Level::Warn, format_args!("{left_out} more lines were left out"));
         }
     }
 
