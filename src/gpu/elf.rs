@@ -13,6 +13,9 @@ const SEGMENT: usize = 56;
 const MACHINE: u16 = 190;
 /// A section that takes no room in the file (`SHT_NOBITS`).
 const NO_BITS: u32 = 8;
+/// From here on types are a system's or a processor's own: some of NVIDIA's are memory that takes no room either, so only
+/// where they begin can be asked.
+const OWN_TYPES: u32 = 0x6000_0000;
 
 /// Why bytes are no whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +52,12 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), Flaw> {
     let table = Flaw::Beyond("the table of sections");
     let table = rows(bytes, word(header, 40), (sections, half(header, 58)), SECTION).ok_or(table)?;
     for row in table.chunks_exact(SECTION) {
-        if tag(row, 4) != NO_BITS && span(bytes, word(row, 24), word(row, 32)).is_none() {
+        let in_file = match tag(row, 4) {
+            NO_BITS => continue,
+            OWN_TYPES.. => 0,
+            _ => word(row, 32),
+        };
+        if span(bytes, word(row, 24), in_file).is_none() {
             return Err(Flaw::Beyond("a section"));
         }
     }
@@ -133,6 +141,12 @@ pub(super) mod tests {
             assert_eq!(beyond(HEADER + 24, number), Err(Flaw::Beyond("a section")));
             assert_eq!(beyond(HEADER + 32, number), Err(Flaw::Beyond("a section")));
         }
+        let mut bytes = whole.clone();
+        bytes[HEADER + 7] = 0x70; // memory of NVIDIA's: no room in the file
+        bytes[HEADER + 32] = 0xff;
+        assert_eq!(check(&bytes), Ok(()));
+        bytes[HEADER + 24] = 0xff;
+        assert_eq!(check(&bytes), Err(Flaw::Beyond("a section")));
         let mut bytes = whole.clone();
         bytes[60] = 0;
         assert_eq!(check(&bytes), Err(Flaw::Empty));

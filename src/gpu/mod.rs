@@ -20,6 +20,7 @@ mod watch; // what other threads see, and inject
 mod call; // the one place that calls pass through
 mod probe; // is there a GPU, or why not
 mod context; // opening, and starting anew
+mod flight; // what of host memory is being copied
 mod memory; // one pool, pinned host memory
 mod event; // marks that are asked, and times
 mod stream; // copies, launches, marks, in order
@@ -40,7 +41,7 @@ pub use event::Event;
 pub use fault::GpuFault;
 pub use graph::Graph;
 pub use image::{Image, ImageFiles, Kernel, KernelFacts, Source};
-pub use memory::{Pinned, Pool};
+pub use memory::{Look, LookMut, Pinned, Pool};
 pub use probe::{Absence, Found, probe};
 pub use stream::{Launch, Priority, Stream};
 pub use watch::{Counts, Watch};
