@@ -257,6 +257,7 @@ fn rooms_know_only_what_lies_below_them() {
 const WRITERS: &[(&str, &str)] = &[
     ("src/bus/linux/pwm.rs", "attributes of the kernel, which are no files that could be replaced"),
     ("src/bus/linux/fake.rs", "a made-up tree for tests"),
+    ("src/device/sysfs.rs", "the same"),
 ];
 
 #[test]
