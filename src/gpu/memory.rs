@@ -76,10 +76,12 @@ impl Drop for Pool {
 ///
 /// No slice outlives the look that it was seen through, so none is left when a copy begins or the memory goes:
 ///
-/// ```compile_fail,E0716
+/// ```compile_fail,E0505
 /// # fn wrong(pinned: ganglion::gpu::Pinned) -> Result<u8, ganglion::gpu::GpuError> {
-/// let bytes: &[u8] = &*pinned.bytes()?;
-/// Ok(bytes[0])
+/// let look = pinned.bytes()?;
+/// let bytes: &[u8] = &look;
+/// drop(look);
+/// Ok(bytes[0]) // whose memory would that be?
 /// # }
 /// ```
 ///
