@@ -13,13 +13,17 @@
 //!
 //! A file is taken whole or not at all. The digest finds damage; it does not say who wrote the file.
 
+mod replace;
+
+pub use replace::{replace, replace_and_keep};
+
 use crate::intake::Intake;
 use crate::rt::room::{self, NoRoom};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::ffi::OsStr;
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 const MAGIC: [u8; 8] = *b"GANGLION";
@@ -254,18 +258,24 @@ fn payload_length(kind: Kind, bytes: &[u8]) -> Result<usize, CodecError> {
 
 /// Writes a whole file or leaves the old one as it was, whenever the power goes.
 pub fn save<T: Serialize>(path: &Path, kind: Kind, value: &T) -> Result<(), FileError> {
-    save_by(path, kind, value, &mut Vec::new())
+    save_by(path, kind, value, &mut Vec::new(), None)
 }
 
-/// The same by way of `bytes`, for who writes often and wants no more memory each time.
+/// The same by way of `bytes`, for who writes often and wants no more memory each time. With `kept` the file that stood
+/// there stays under that name.
 pub fn save_by<T: Serialize>(
     path: &Path,
     kind: Kind,
     value: &T,
     bytes: &mut Vec<u8>,
+    kept: Option<&OsStr>,
 ) -> Result<(), FileError> {
     encode_into(kind, value, bytes).map_err(|error| FileError::Codec { path: path.to_path_buf(), error })?;
-    replace(path, bytes).map_err(|error| FileError::Io { path: path.to_path_buf(), error })
+    let replaced = match kept {
+        Some(kept) => replace_and_keep(path, bytes, kept),
+        None => replace(path, bytes),
+    };
+    replaced.map_err(|error| FileError::Io { path: path.to_path_buf(), error })
 }
 
 /// Reads a whole file.
@@ -303,50 +313,11 @@ fn whole(length: usize, found: u64) -> Result<(), CodecError> {
     Ok(())
 }
 
-/// New file beside the old one, to the disk, renamed over it, and the renaming to the disk.
-pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidFilename))?;
-    sweep(folder, name);
-    let mut fresh_name = name.to_os_string();
-    fresh_name.push(format!(".{}.new", std::process::id()));
-    let fresh = folder.join(fresh_name);
-    let written = write_through(&fresh, bytes).and_then(|()| fs::rename(&fresh, path));
-    if written.is_err() {
-        // The old file still stands; what was begun beside it is of no use to anybody.
-        let _ = fs::remove_file(&fresh);
-    }
-    written?;
-    File::open(folder)?.sync_all()
-}
-
-/// Takes away what a process that was killed while it wrote `name` has left: `name.PID.new`, where no process has
-/// that number. Nothing depends on it.
-fn sweep(folder: &Path, name: &std::ffi::OsStr) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let left = entry.file_name();
-        let of = left.as_encoded_bytes().strip_prefix(name.as_encoded_bytes());
-        let pid = of.and_then(|rest| rest.strip_prefix(b".")?.strip_suffix(b".new"));
-        let pid = pid.and_then(|pid| std::str::from_utf8(pid).ok()?.parse::<u32>().ok());
-        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-}
-
-fn write_through(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde::Deserialize;
+    use std::fs;
 
     const THING: Kind = Kind { tag: *b"TEST", name: "thing", version: 3 };
 

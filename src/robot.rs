@@ -16,7 +16,7 @@ use crate::bus::{OpenError, Wires};
 use crate::crew::{Bell, Worker};
 use crate::field::brain::{Brain, BrainError};
 use crate::field::link::FieldLink;
-use crate::field::snapshot::{Desk, Snapshot, SnapshotError, SnapshotWriter, snapshot_line};
+use crate::field::snapshot::{Desk, Snapshot, SnapshotError, SnapshotWriter, Standing, snapshot_line};
 use crate::field::takeover::Open;
 use crate::field::worker::{FieldWorker, Order, Outcome};
 use crate::field::{Readout, ReadoutError};
@@ -76,6 +76,8 @@ pub struct SnapshotPlan {
     pub path: PathBuf,
     /// From one to the next. One more is written at the end.
     pub every: Span,
+    /// What the file is before the first.
+    pub standing: Standing,
 }
 
 /// Why a robot cannot be put together.
@@ -280,9 +282,10 @@ fn brain(
 type Kept = ((Desk, Span), SnapshotWriter);
 
 fn keep(board: &Board, brain: &mut Brain, plan: Option<SnapshotPlan>) -> Result<Option<Kept>, BuildError> {
-    let Some(SnapshotPlan { path, every }) = plan else { return Ok(None) };
+    let Some(SnapshotPlan { path, every, standing }) = plan else { return Ok(None) };
     let given = brain.given();
-    let line = snapshot_line(path, board, given, |live| brain.save(live)).map_err(BuildError::Thread)?;
+    let line = snapshot_line(path, standing, board, given, |live| brain.save(live));
+    let line = line.map_err(BuildError::Thread)?;
     Ok(Some(((line.0, every), line.1)))
 }
 

@@ -2,6 +2,7 @@
 //! the runtime beside it, killed, stopped and started again.
 
 mod callers;
+mod flood;
 mod place;
 mod post;
 mod process;

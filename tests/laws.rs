@@ -227,7 +227,7 @@ impl Judged for OnDevice {
     fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
         self.0.cycle(stimulus).map_err(|failure| match failure {
             Failure::Refused(refused) => refused,
-            Failure::Lost(loss) => panic!("the device is lost: {loss}"),
+            failure => panic!("{failure}"),
         })
     }
     fn features(&self) -> Vec<f64> {

@@ -7,7 +7,7 @@ use ganglion::board;
 use ganglion::board::plan::Board;
 use ganglion::field::Engine;
 use ganglion::field::shape::EngineKind;
-use ganglion::field::snapshot::{Snapshot, SnapshotError, snapshot_line};
+use ganglion::field::snapshot::{Snapshot, SnapshotError, Standing, previous_of, snapshot_line};
 use ganglion::field::state::{Live, State};
 use ganglion::field::{Rung, Stimulus};
 use ganglion::frame::MAX_SENSORS;
@@ -48,7 +48,10 @@ impl Folder {
     }
     fn names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(&self.0).expect("it is there").flatten();
-        entries.map(|entry| entry.file_name().to_string_lossy().to_string()).collect()
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.file_name().to_string_lossy().to_string()).collect();
+        names.sort();
+        names
     }
 }
 
@@ -136,44 +139,63 @@ fn a_process_that_is_killed_while_it_writes_leaves_a_whole_brain() {
         std::thread::sleep(Duration::from_micros(20_000 + round * 7_919 % 13_000));
         child.kill().expect("it runs");
         child.wait().expect("it ends");
-        left_over += folder.names().len() - 1;
-        let found = Snapshot::load(&folder.file()).expect("one of both, whole");
-        assert!(wanted.contains(&found), "round {round}");
+        let named = |name: &&String| !["brain", "brain.previous"].contains(&name.as_str());
+        left_over += folder.names().iter().filter(named).count();
+        for kept in [folder.file(), previous_of(&folder.file())].iter().filter(|path| path.exists()) {
+            let found = Snapshot::load(kept).expect("one of both, whole");
+            assert!(wanted.contains(&found), "round {round}");
+        }
         wanted[0].save(&folder.file()).expect("it can be written");
-        assert_eq!(folder.names(), ["brain"], "what was left is swept away");
+        assert_eq!(folder.names(), ["brain", "brain.previous"], "what was left is swept away");
     }
     println!("{left_over} of 12 were killed in the middle of a file");
 }
 
+/// A brain of the sim board's small field in which `spoil` has changed something, in a whole file.
+fn spoilt(path: &Path, board: &Board, spoil: impl FnOnce(&mut Live)) {
+    let mut state = lived(board, 30);
+    spoil(&mut state.live);
+    Snapshot::new(board, state).save(path).expect("it can be written");
+}
+
 #[test]
-fn a_writer_that_is_busy_costs_a_snapshot_and_no_time() {
-    let (board, folder) = (small(), Folder::new("busy"));
-    // Nobody reads this pipe: opening it for writing stalls the writer, as a disk would. It is written beside the
-    // file, under the name that this process uses.
-    let pipe = folder.0.join(format!("brain.{}.new", std::process::id()));
-    let made = std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo");
-    assert!(made.success());
-    let state = lived(&board, 5);
-    let fill = |live: &mut Live| {
-        live.clone_from(&state.live);
-        true
-    };
-    let given = Arc::new(state.given.clone());
-    let (mut desk, writer) = snapshot_line(folder.file(), &board, given, fill).expect("a thread");
-    for _ in 0..5 {
-        assert!(desk.hand_over(fill));
+fn finite_nonsense_in_a_whole_file_is_refused_and_the_brain_before_it_taken() {
+    let (board, folder) = (small(), Folder::new("nonsense"));
+    let good = Snapshot::new(&board, lived(&board, 30));
+    type Spoil = fn(&mut Live);
+    let spoils: [Spoil; 5] = [
+        |live| live.senses.weights.fill(1.7e308),
+        |live| live.senses.covariance.fill(1.7e308),
+        |live| live.senses.power[0] = 1.7e308,
+        |live| live.bridge[0] = 1.7e308,
+        |live| live.bank.value.iter_mut().for_each(|value| *value = 1.7e308),
+    ];
+    for (nth, spoil) in spoils.into_iter().enumerate() {
+        good.save(&folder.file()).expect("it can be written");
+        spoilt(&folder.file(), &board, spoil);
+        let refused = Snapshot::load(&folder.file()).expect("whole").check(&board);
+        assert!(matches!(refused, Err(SnapshotError::State(_))), "{nth}: {refused:?}");
+        let found = Snapshot::find(&folder.file(), &board).expect("the one before").expect("it is there");
+        assert!(found.snapshot == good && found.in_place_of.is_some(), "{nth}");
+        std::fs::remove_file(previous_of(&folder.file())).expect("it is there");
+        assert!(matches!(Snapshot::find(&folder.file(), &board), Err(SnapshotError::State(_))), "{nth}");
+        std::fs::remove_file(folder.file()).expect("it is there");
+        assert!(Snapshot::find(&folder.file(), &board).expect("nothing is nothing wrong").is_none());
     }
-    let counts = writer.counts();
-    assert_eq!((counts.written, counts.skipped, counts.finished), (0, 3, false), "two buffers");
-    let reader = std::thread::spawn(move || std::fs::read(pipe).map(|bytes| bytes.len()));
-    let counts = writer.end(Duration::from_secs(60));
-    // A pipe cannot be put to the disk, so the first fails; the second finds the name free.
-    assert_eq!((counts.failed, counts.written, counts.finished), (1, 1, true));
-    assert!(counts.trouble.is_some() && reader.join().expect("it ends").expect("it reads") > 1000);
-    let snapshot = Snapshot::load(&folder.file()).expect("the second is whole");
-    assert_eq!(*snapshot.state(), state);
-    assert!(!desk.hand_over(|_| false), "not now: to be asked again");
-    assert_eq!(writer.counts().skipped, 3);
+}
+
+#[test]
+fn what_is_somebody_elses_is_not_taken_for_damage() {
+    let (board, folder) = (small(), Folder::new("foreign"));
+    let good = Snapshot::new(&board, lived(&board, 3));
+    good.save(&previous_of(&folder.file())).expect("it can be written");
+    let mut other = board.clone();
+    other.field.shape.grid = 16;
+    Snapshot::new(&other, lived(&other, 3)).save(&folder.file()).expect("it can be written");
+    good.save(&previous_of(&folder.file())).expect("it can be written");
+    assert!(matches!(Snapshot::find(&folder.file(), &board), Err(SnapshotError::Mismatch { .. })));
+    std::fs::write(folder.file(), "somebody's letter").expect("it can be written");
+    assert!(matches!(Snapshot::find(&folder.file(), &board), Err(SnapshotError::File(_))));
 }
 
 #[test]
@@ -181,7 +203,7 @@ fn to_hand_a_brain_over_takes_no_memory() {
     let (board, folder) = (small(), Folder::new("quiet"));
     let mut engine = Engine::build(&board.field);
     let given = Arc::new(engine.given());
-    let line = snapshot_line(folder.file(), &board, given, |live| engine.save(live));
+    let line = snapshot_line(folder.file(), Standing::Sound, &board, given, |live| engine.save(live));
     let (mut desk, writer) = line.expect("a thread");
     for cycle in 0..30 {
         let stimulus = Stimulus { cycle, sensors: [0.3; MAX_SENSORS], reward: 0.5, rung: Rung::WORST };
@@ -233,6 +255,23 @@ fn a_robot_keeps_its_brain_and_goes_on_with_it() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 4;
     std::fs::write(&file, bytes).expect("it can be written");
+    let before = Snapshot::load(&previous_of(&folder.file())).expect("the one before it");
+    let fallen_back = output(&run);
+    assert_eq!(fallen_back.status.code(), Some(0), "{}", err(&fallen_back));
+    let said = err(&fallen_back);
+    assert!(
+        said.contains("damaged") && said.contains("goes on from") && said.contains("brain.previous"),
+        "{said}"
+    );
+    let said = out(&fallen_back);
+    let fallen_back: serde_json::Value =
+        serde_json::from_str(said.lines().last().expect("a line")).expect("JSON");
+    assert_eq!(fallen_back["resumed_age"].as_u64(), Some(before.state().live.age));
+    for path in [folder.file(), previous_of(&folder.file())] {
+        let mut bytes = std::fs::read(&path).expect("it is there");
+        bytes[middle] ^= 4;
+        std::fs::write(&path, bytes).expect("it can be written");
+    }
     let damaged = output(&["run", "--clock", "sim", "--snapshot", &file]);
     assert_eq!(damaged.status.code(), Some(65), "{}", err(&damaged));
     assert!(err(&damaged).contains("damaged") && err(&damaged).contains(&file), "{}", err(&damaged));

@@ -253,6 +253,31 @@ fn rooms_know_only_what_lies_below_them() {
     none(faults);
 }
 
+/// Who may write files otherwise than by `codec::replace`, and why.
+const WRITERS: &[(&str, &str)] = &[
+    ("src/bus/linux/pwm.rs", "attributes of the kernel, which are no files that could be replaced"),
+    ("src/bus/linux/fake.rs", "a made-up tree for tests"),
+    ("src/device/sysfs.rs", "the same"),
+];
+
+#[test]
+fn files_are_written_in_one_way() {
+    // Each follows a link that somebody has laid, or takes a file over.
+    const OTHERWISE: [&str; 4] = ["File::create(", "fs::write(", "fs::rename(", ".create(true)"];
+    let mut faults = Vec::new();
+    for source in
+        sources(&["src"]).iter().filter(|source| WRITERS.iter().all(|(path, _)| source.path != *path))
+    {
+        for (number, line) in source.without_tests().lines().enumerate() {
+            if let Some(way) = OTHERWISE.iter().find(|way| line.contains(**way)) {
+                faults.push(format!("{}: {way}..): `codec::replace` writes files", at(source, number)));
+            }
+        }
+    }
+    none(faults);
+    assert!(WRITERS.iter().all(|(path, why)| std::path::Path::new(path).exists() && !why.is_empty()));
+}
+
 fn acquainted(source: &Source, known: &str) -> bool {
     ACQUAINTANCES.iter().any(|(path, word, _)| source.path == *path && known == *word)
 }

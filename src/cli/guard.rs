@@ -4,16 +4,17 @@
 
 use super::exit::Failure;
 use super::interrupt::ENDING;
+use super::quota::Quota;
 use super::{arguments, output, wires};
 use crate::board::Loaded;
 use crate::board::plan::GuardPlan;
 use crate::bus::{LineUse, Usage};
-use crate::guard::frame::{Ask, Phase, Standing};
+use crate::guard::frame::{Ask, Phase, Refused, Standing};
 use crate::guard::socket::{GUARD_SOCKET, ask_once, listen_at};
 use crate::guard::{Event, Guard, HeldLine, Hold, Post, Ward};
 use crate::rt::signals::refuse_to_be_stopped;
 use crate::rt::{Role, become_real_time};
-use crate::time::Span;
+use crate::time::{Clock, MonotonicClock, Span};
 use log::Level;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
@@ -46,8 +47,8 @@ pub struct Args {
     #[arg(long, value_name = "PATH", default_value = GUARD_SOCKET)]
     socket: PathBuf,
     /// Whose runtime to guard: a user's name or number [default: the user that the guard runs as]
-    #[arg(long = "for", value_name = "USER", value_parser = ward)]
-    ward: Option<Ward>,
+    #[arg(long = "for", value_name = "USER")]
+    ward: Option<String>,
     /// Ask the guard that runs how it is, and end
     #[arg(long)]
     status: bool,
@@ -63,6 +64,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let loaded = arguments::board(&args.board)?;
     let (plan, hold) = held_by(&loaded)?;
+    let ward = ward(args.ward.as_deref())?;
     let end = signals()?;
     let line = take_line(&loaded, hold)?;
     let (place, listener) = listen_at(&args.socket).map_err(|error| {
@@ -86,9 +88,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ),
     );
     let guard = Guard::new(&hold, plan.patience, *loaded.digest.as_bytes());
-    let ward = args.ward.unwrap_or_else(Ward::own);
     let mut post = Post::new(guard, line, listener, end, wires::clock()).guarding(ward);
     post.stand(|event| words.tell(event));
+    words.settle();
     drop(place); // the next guard may begin: the line is off
     if !post.line_sound() {
         return Err(Failure::unavailable("the line did not follow when it was driven off")
@@ -98,8 +100,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn ward(name: &str) -> Result<Ward, String> {
-    Ward::named(name).map_err(|error| error.to_string())
+fn ward(name: Option<&str>) -> Result<Ward, Failure> {
+    let unknown = |error| Failure::config(error).fix("systemd-sysusers makes the users of the service");
+    name.map_or(Ok(Ward::own()), |name| Ward::named(name).map_err(unknown))
 }
 
 /// What the board wants guarded, and the line.
@@ -138,10 +141,27 @@ fn signals() -> Result<OwnedFd, Failure> {
 }
 
 /// Lines to standard error that never wait and take no memory: a journal that stands still must not
-/// keep the guard from its line. What does not get out is not said.
+/// keep the guard from its line. What does not get out is not said, and no kind of event says more than its quota: whoever
+/// may connect can make it refuse as often as it likes.
 struct Words {
     stderr: std::io::Stderr,
     prefixes: [&'static str; 2],
+    quotas: [Quota; KINDS],
+}
+
+/// Kinds of events: a refusal each, a line that does not follow, a trip, any other change.
+const KINDS: usize = Refused::ALL.len() + 3;
+const UNFOLLOWED: usize = Refused::ALL.len();
+const TRIPPED: usize = UNFOLLOWED + 1;
+const CHANGED: usize = TRIPPED + 1;
+
+fn kind(event: &Event) -> usize {
+    match event {
+        Event::Refused(refused) => Refused::ALL.iter().position(|one| one == refused).unwrap_or(0),
+        Event::Changed(_, is) if !is.line_sound => UNFOLLOWED,
+        Event::Changed(was, is) if is.trips > was.trips => TRIPPED,
+        Event::Changed(..) => CHANGED,
+    }
 }
 
 impl Words {
@@ -149,10 +169,18 @@ impl Words {
         Words {
             stderr: std::io::stderr(),
             prefixes: [output::journal_prefix(Level::Info), output::journal_prefix(Level::Warn)],
+            quotas: [Quota::FULL; KINDS],
         }
     }
 
     fn tell(&mut self, event: Event) {
+        match self.quotas[kind(&event)].ask(MonotonicClock.now()) {
+            None => return,
+            Some(0) => {}
+            Some(more) => {
+                self.say(Level::Warn, format_args!("{more} more like the next were left out before"))
+            }
+        }
         match event {
             Event::Refused(refused) => self.say(Level::Warn, format_args!("refused: {}", refused.words())),
             Event::Changed(_, is) if !is.line_sound => {
@@ -168,6 +196,14 @@ impl Words {
                     phase => self.say(level, format_args!("{}: line {line}", phase.name())),
                 }
             }
+        }
+    }
+
+    /// The end: what was left out and has not been told.
+    fn settle(&mut self) {
+        let left_out: u64 = self.quotas.iter_mut().filter_map(Quota::rest).sum();
+        if left_out > 0 {
+            self.say(Level::Warn, format_args!("{left_out} more lines were left out"));
         }
     }
 

@@ -138,6 +138,7 @@ fn begin_auto_arm(board: &Board, control: Option<&Path>, sources: &Sources) -> A
 
 /// What the service manager is told, on the slow thread.
 fn attend(service: &mut Service, recorder: &Recorder, sources: &Sources, now: Instant) {
+    log::logger().flush(); // what was left out of a flood is told when it is over
     let signs = sources.vitals.look();
     let ready = service.is_ready();
     service.tend(&signs, now, || {

@@ -1,10 +1,21 @@
-//! `log` to standard error: one line a record, warnings and worse unless `RUST_LOG` says otherwise.
-//! Real-time threads do not log; they count, and a slow thread logs for them.
+//! `log` to standard error: one line a record, warnings and worse unless `RUST_LOG` says otherwise, and no more of one
+//! place than its quota. Real-time threads do not log; they count, and a slow thread logs for them.
 
+use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use log::{Level, Log, Metadata, Record};
 
 use super::output;
+use super::quota::Quota;
 use crate::outside;
+use crate::time::{Clock, Instant, MonotonicClock};
+
+/// Letters of a line that was left out that are kept to say which it was.
+const REMEMBERED: usize = 120;
+
+static LOGGER: OnceLock<Limited> = OnceLock::new();
 
 /// Starts logging. Call once, before anything else.
 pub(super) fn start() {
@@ -19,5 +30,174 @@ pub(super) fn start() {
             prefix => writeln!(to, "{prefix}{words}"),
         }
     });
-    builder.init();
+    let logger = LOGGER.get_or_init(|| Limited::new(builder.build()));
+    if log::set_logger(logger).is_ok() {
+        log::set_max_level(logger.inner.filter());
+    }
+}
+
+/// The end: what was left out and has not been told.
+pub(super) fn end() {
+    if let Some(logger) = LOGGER.get() {
+        logger.settle(Quota::rest);
+    }
+}
+
+/// A place of the program that logs: file and line, or the target where they are not known.
+type Site = (String, u32);
+
+/// What one place has logged.
+struct Said {
+    quota: Quota,
+    level: Level,
+    target: String,
+    /// The last line that was left out, as far as it is kept.
+    last: String,
+}
+
+/// A logger behind which no place of the program says more than its quota, whatever it is made to say.
+struct Limited {
+    inner: env_logger::Logger,
+    /// As many as there are places that log.
+    sites: Mutex<BTreeMap<Site, Said>>,
+}
+
+impl Limited {
+    fn new(inner: env_logger::Logger) -> Limited {
+        Limited { inner, sites: Mutex::default() }
+    }
+
+    fn log_at(&self, record: &Record<'_>, now: Instant) {
+        if !self.inner.matches(record) {
+            return;
+        }
+        let left_out = {
+            let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
+            let site = (record.file().unwrap_or(record.target()).to_string(), record.line().unwrap_or(0));
+            let fresh = || Said {
+                quota: Quota::FULL,
+                level: record.level(),
+                target: record.target().to_string(),
+                last: String::new(),
+            };
+            let said = sites.entry(site).or_insert_with(fresh);
+            let Some(left_out) = said.quota.ask(now) else {
+                said.last = record.args().to_string().chars().take(REMEMBERED).collect();
+                return;
+            };
+            left_out
+        };
+        match left_out {
+            0 => self.inner.log(record),
+            more => self.pass(
+                record.metadata().clone(),
+                format_args!("{} ({more} more like it were left out before)", record.args()),
+            ),
+        }
+    }
+
+    /// Tells what was left out, where `told` says that it is to be told.
+    fn settle(&self, told: impl Fn(&mut Quota) -> Option<u64>) {
+        let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        for said in sites.values_mut() {
+            if let Some(more) = told(&mut said.quota) {
+                self.pass(
+                    Metadata::builder().level(said.level).target(&said.target).build(),
+                    format_args!("{more} more lines were left out that were like: {}", said.last),
+                );
+            }
+        }
+    }
+
+    fn pass(&self, about: Metadata<'_>, words: std::fmt::Arguments<'_>) {
+        self.inner.log(&Record::builder().metadata(about).args(words).build());
+    }
+}
+
+impl Log for Limited {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        self.inner.enabled(metadata)
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        self.log_at(record, MonotonicClock.now());
+    }
+
+    /// Tells what was left out where that may be told now; to be called now and then.
+    fn flush(&self) {
+        let now = MonotonicClock.now();
+        self.settle(|quota| quota.settle(now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::at;
+    use std::sync::Arc;
+
+    /// What was written, a line each.
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl Paper {
+        fn lines(&self) -> Vec<String> {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap().lines().map(str::to_string).collect()
+        }
+    }
+
+    fn limited(paper: &Paper) -> Limited {
+        let mut builder = env_logger::Builder::new();
+        builder.filter_level(log::LevelFilter::Warn);
+        builder.format(|to, record| writeln!(to, "{}: {}", record.level(), record.args()));
+        builder.target(env_logger::Target::Pipe(Box::new(paper.clone())));
+        Limited::new(builder.build())
+    }
+
+    fn say(logger: &Limited, line: u32, level: Level, words: &str, now: Instant) {
+        let record = format_args!("{words}");
+        let record = Record::builder().level(level).file(Some("a.rs")).line(Some(line)).args(record).build();
+        logger.log_at(&record, now);
+    }
+
+    #[test]
+    fn a_place_that_is_made_to_flood_hides_no_other_and_its_lines_are_counted() {
+        let paper = Paper::default();
+        let logger = limited(&paper);
+        for line in 0..100_000 {
+            say(&logger, 7, Level::Warn, &format!("bad frame {line}"), at(1_000));
+        }
+        let flood = paper.lines().len();
+        assert!(flood <= 50, "{flood} lines");
+        say(&logger, 8, Level::Error, "something else", at(1_000));
+        say(&logger, 7, Level::Info, "filtered, and no line that was left out", at(1_000));
+        assert_eq!(paper.lines()[flood..], ["ERROR: something else"]);
+        // A line is earned: with it the count.
+        say(&logger, 7, Level::Warn, "bad frame again", at(12_000));
+        let left_out = 100_000 - flood;
+        let told = format!("WARN: bad frame again ({left_out} more like it were left out before)");
+        assert_eq!(paper.lines()[flood + 1..], [told]);
+    }
+
+    #[test]
+    fn what_was_left_out_is_told_at_the_end_if_not_before() {
+        let paper = Paper::default();
+        let logger = limited(&paper);
+        (0..1_000).for_each(|line| say(&logger, 7, Level::Warn, &format!("bad frame {line}"), at(1_000)));
+        let flood = paper.lines().len();
+        logger.settle(Quota::rest);
+        logger.settle(Quota::rest);
+        let told = format!("WARN: {} more lines were left out that were like: bad frame 999", 1_000 - flood);
+        assert_eq!(paper.lines()[flood..], [told]);
+    }
 }

@@ -34,6 +34,7 @@ mod live;
 mod logging;
 pub mod output;
 pub mod probe;
+mod quota;
 pub mod replay;
 mod report;
 pub mod run;
@@ -127,6 +128,7 @@ pub fn main() -> ExitCode {
     last_words::keep_short();
     // The panic hook has already said where; what is left is an exit code of our own, not 101.
     let outcome = std::panic::catch_unwind(|| invoke(std::env::args_os()));
+    logging::end();
     match outcome.unwrap_or(Ok(Exit::Bug)) {
         Ok(exit) => exit.into(),
         Err(failure) => {

@@ -391,8 +391,11 @@ impl RunReport {
     }
 
     fn say_snapshots(&self, counts: &SnapshotCounts) {
-        let SnapshotCounts { written, skipped, failed, trouble, finished } = counts;
+        let SnapshotCounts { written, skipped, failed, unsound, trouble, finished } = counts;
         say!("  snapshots  {written} written, {skipped} skipped, {failed} failed");
+        if *unsound > 0 {
+            say!("             {unsound} were no sound brain and not written: the last good one stands");
+        }
         if let Some(trouble) = trouble {
             say!("             {trouble}");
         }

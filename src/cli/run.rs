@@ -7,16 +7,15 @@ use super::interrupt::Interrupt;
 use super::report::{Outside, RunReport};
 use super::status::StatusLine;
 use crate::board::Loaded;
-use crate::board::plan::BusPlan;
+use crate::board::plan::{Board, BusPlan};
 use crate::codec::FileError;
 use crate::drive;
 use crate::field::brain::BrainError;
-use crate::field::snapshot::{Snapshot, SnapshotError};
+use crate::field::snapshot::{Found, Snapshot, SnapshotError, Standing, previous_of};
 use crate::robot::{BuildError, Options, Robot, SnapshotPlan};
 use crate::sim::Fault;
 use crate::time::{Clock, Instant, SimClock, Span};
 use clap::{Args as ClapArgs, ValueEnum};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -122,8 +121,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
         (None, BusPlan::Sim) => DEFAULT_RUN,
         (None, _) => UNTIL_CTRL_C,
     };
-    let resume = args.snapshot.as_deref().map(brain_in).transpose()?.flatten();
-    let snapshots = args.snapshot.clone().map(|path| SnapshotPlan { path, every: args.snapshot_every });
+    let (resume, standing) = match &args.snapshot {
+        Some(path) => brain_in(path, &loaded.board)?,
+        None => (None, Standing::Sound),
+    };
+    let every = args.snapshot_every;
+    let snapshots = args.snapshot.clone().map(|path| SnapshotPlan { path, every, standing });
     // Virtual time is the same everywhere, and so on the CPU.
     let device = match args.clock {
         ClockKind::Real => arguments::device(&loaded.board)?,
@@ -149,18 +152,29 @@ pub fn run(args: Args) -> Result<(), Failure> {
     report.verdict()
 }
 
-/// The brain in the file at `path`; `None`: there is no such file yet.
-fn brain_in(path: &Path) -> Result<Option<Snapshot>, Failure> {
-    match Snapshot::load(path) {
-        Ok(snapshot) => Ok(Some(snapshot)),
-        Err(SnapshotError::File(FileError::Io { error, .. })) if error.kind() == ErrorKind::NotFound => {
-            Ok(None)
+/// The brain in the file at `path`, or the one before it where that has gone bad; `None`: there is no such file yet.
+fn brain_in(path: &Path, board: &Board) -> Result<(Option<Snapshot>, Standing), Failure> {
+    match Snapshot::find(path, board) {
+        Ok(None) => Ok((None, Standing::Sound)),
+        Ok(Some(Found { snapshot, in_place_of: None })) => Ok((Some(snapshot), Standing::Sound)),
+        Ok(Some(Found { snapshot, in_place_of: Some(error) })) => {
+            let before = previous_of(path);
+            log::warn!("{}: {error}; the robot goes on from {}", path.display(), before.display());
+            Ok((Some(snapshot), Standing::Refused))
         }
         Err(SnapshotError::File(FileError::Io { error, .. })) => Err(Failure::file(path, &error)),
-        Err(error) => Err(Failure::data(error)
+        Err(error @ SnapshotError::File(_)) => Err(Failure::data(error)
             .at(path.display())
             .fix("name another file, or take this one away, to begin anew")),
+        Err(error) => Err(misfit(error, path)),
     }
+}
+
+/// A brain of another robot.
+fn misfit(error: impl std::fmt::Display, path: &Path) -> Failure {
+    Failure::config(error)
+        .at(path.display())
+        .fix("run it on the board it was made for, or name another file to begin anew")
 }
 
 fn run_virtual(
@@ -193,9 +207,7 @@ pub(super) fn build(
         BuildError::Wires(wire) => super::wires::closed(&wire),
         BuildError::Brain(BrainError::Thread(_)) => Failure::unavailable(error),
         BuildError::Room(_) => Failure::unavailable(error).fix(arguments::SMALLER),
-        BuildError::Snapshot(_) | BuildError::Brain(BrainError::State(_)) => Failure::config(error)
-            .at(snapshot.display())
-            .fix("run it on the board it was made for, or name another file to begin anew"),
+        BuildError::Snapshot(_) | BuildError::Brain(BrainError::State(_)) => misfit(error, &snapshot),
         BuildError::Misfit { .. } => Failure::config(error),
         BuildError::Readout(_) => Failure::data(error),
     })

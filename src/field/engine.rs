@@ -91,13 +91,15 @@ impl Engine {
         matches!(self, Engine::Cuda(_))
     }
 
-    /// One cycle. A stimulus that is refused changes nothing; an engine that is lost answers nothing any more.
+    /// One cycle. A stimulus that is refused changes nothing; an engine that is lost answers nothing any more, and one
+    /// whose answer or prediction is no finite number must not be used any more.
     pub fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
-        match self {
-            Engine::Reference(engine) => Ok(engine.cycle(stimulus)?),
-            Engine::Cpu(engine) => Ok(engine.cycle(stimulus)?),
-            Engine::Cuda(engine) => engine.cycle(stimulus),
-        }
+        let response = match self {
+            Engine::Reference(engine) => engine.cycle(stimulus)?,
+            Engine::Cpu(engine) => engine.cycle(stimulus)?,
+            Engine::Cuda(engine) => engine.cycle(stimulus)?,
+        };
+        if all_finite(&response, self.prediction()) { Ok(response) } else { Err(Failure::NotFinite) }
     }
 
     /// Everything that it has lived through, into `live`, which has been saved into before or takes memory now.
@@ -182,7 +184,7 @@ impl Engine {
     }
 
     /// Puts in the motor read-out: motors x `READOUT_COLUMNS`. Refuses (false) a wrong size and
-    /// weights that are not finite.
+    /// weights that are not finite or beyond `READOUT_MOST`.
     pub fn set_readout(&mut self, weights: &[f32]) -> bool {
         match self {
             Engine::Reference(engine) => engine.set_readout(weights),
@@ -235,7 +237,7 @@ impl Engine {
     }
 
     /// Stores an experience as if it had been lived through in the last cycle: a descriptor about rest, and
-    /// what it was worth. Refuses (false) what is not finite.
+    /// what it was worth, 0 to `WORTH_MOST`. Refuses (false) what is not finite.
     pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool {
         match self {
             Engine::Reference(engine) => engine.store_experience(descriptor, value),
@@ -361,6 +363,14 @@ impl Engine {
     }
 }
 
+/// Whether all that an engine gives away is a number: its answer, and what it expects of the next sensors, which the next
+/// cycle is driven by.
+fn all_finite(response: &Response, prediction: &[f64]) -> bool {
+    let rows = response.scores.iter().chain(&response.motors);
+    let mut answer = rows.chain([&response.confidence, &response.skill, &response.novelty]);
+    answer.all(|x| x.is_finite()) && prediction.iter().all(|x| x.is_finite())
+}
+
 fn copy(from: &[f64], to: &mut [f32]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to = *from as f32);
 }
@@ -392,6 +402,26 @@ mod tests {
             storage: Storage::F32,
             learn: true,
             start: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn one_number_that_is_none_spoils_an_answer() {
+        let sound = Engine::build(&plan(EngineKind::Cpu))
+            .cycle(&Stimulus { cycle: 0, sensors: [0.5; MAX_SENSORS], reward: 0.0, rung: Rung::BEST })
+            .unwrap();
+        assert!(all_finite(&sound, &[0.0, 1.0]));
+        assert!(!all_finite(&sound, &[0.0, f64::NAN]), "it would drive the next cycle");
+        let spoils: [fn(&mut Response); 4] = [
+            |response| response.motors[1] = f32::NAN,
+            |response| response.scores[0] = f32::INFINITY,
+            |response| response.confidence = f32::NAN,
+            |response| response.novelty = f32::NEG_INFINITY,
+        ];
+        for spoil in spoils {
+            let mut response = sound;
+            spoil(&mut response);
+            assert!(!all_finite(&response, &[0.0]), "{response:?}");
         }
     }
 

@@ -10,6 +10,8 @@ pub enum Failure {
     Refused(Refused),
     /// The engine is lost with all that it held. Only an engine on a device can be.
     Lost(Loss),
+    /// What it answers or expects is no finite number: nothing that it holds is sound any more.
+    NotFinite,
 }
 
 /// What an engine on a device was lost for, and in which call of its driver.
@@ -39,6 +41,8 @@ pub enum Loss {
     Panicked,
     /// What it was to go on from does not fit it.
     State,
+    /// What it answered or expected was no finite number.
+    NotFinite,
     /// In its trial it computed something else than the CPU.
     Wrong,
 }
@@ -60,7 +64,7 @@ impl Failure {
     pub fn refused(self) -> Option<Refused> {
         match self {
             Failure::Refused(refused) => Some(refused),
-            Failure::Lost(_) => None,
+            Failure::Lost(_) | Failure::NotFinite => None,
         }
     }
 }
@@ -73,6 +77,7 @@ impl fmt::Display for Loss {
             Loss::ContextLost { call } => write!(f, "context lost in {call}"),
             Loss::Memory { call } => write!(f, "no memory in {call}"),
             Loss::Panicked => f.write_str("its code panicked"),
+            Loss::NotFinite => f.write_str("it computed what is no number"),
             Loss::State => f.write_str("it did not take the brain's state"),
             Loss::Wrong => f.write_str("it computes something else than the CPU does"),
         }
@@ -88,6 +93,7 @@ impl fmt::Display for Failure {
             Failure::Refused(Refused { sensor: None, value }) => {
                 write!(f, "the reward is {value}, not -1..=1")
             }
+            Failure::NotFinite => f.write_str("the engine computed what is no number"),
             Failure::Lost(loss) => write!(f, "the engine is lost: {loss}"),
         }
     }

@@ -1,7 +1,7 @@
 //! A learned read-out as it is kept: weights, what their rows mean, the field they were made for and
 //! where they come from. Fitting is `learn`'s business, computing the engine's.
 
-use super::shape::READOUT_COLUMNS;
+use super::shape::{READOUT_COLUMNS, READOUT_MOST};
 use crate::board::plan::{Board, Curve, Scale};
 use crate::codec::{self, CodecError, FileError, Kind};
 use crate::outside::{compared, quoted};
@@ -103,7 +103,10 @@ impl fmt::Display for ReadoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ReadoutError::File(error) => error.fmt(f),
-            ReadoutError::Malformed => write!(f, "the read-out's rows and weights do not fit each other"),
+            ReadoutError::Malformed => write!(
+                f,
+                "the read-out's rows and weights do not fit each other, or a weight is none that can be learned"
+            ),
             ReadoutError::Mismatch { what, readout, board } => {
                 let (what, readout) = (quoted(what), compared(readout));
                 write!(f, "the read-out was made for {what} = {readout}; the board has {board}")
@@ -121,7 +124,7 @@ impl From<FileError> for ReadoutError {
 }
 
 impl Readout {
-    /// A read-out for `board`. Refuses weights of a wrong number, or that are not finite.
+    /// A read-out for `board`. Refuses weights of a wrong number, and ones that are not finite or beyond `READOUT_MOST`.
     pub fn new(board: &Board, weights: Vec<f32>, origin: Origin) -> Result<Readout, ReadoutError> {
         Readout { rows: RowNames::of(board), weights, made_for: identity(board), origin }.sound()
     }
@@ -193,7 +196,7 @@ fn weights_of(rows: &RowNames) -> usize {
 }
 
 fn fit(rows: &RowNames, weights: &[f32]) -> bool {
-    weights.len() == weights_of(rows) && weights.iter().all(|weight| weight.is_finite())
+    weights.len() == weights_of(rows) && weights.iter().all(|weight| weight.abs() <= READOUT_MOST)
 }
 
 /// What differs first between two lists of names and values, and its value in each.
@@ -315,5 +318,6 @@ mod tests {
         let make = |weights| Readout::new(&board, weights, Origin::Table);
         assert!(matches!(make(vec![0.0; READOUT_COLUMNS]), Err(ReadoutError::Malformed)));
         assert!(matches!(make(vec![f32::NAN; 2 * READOUT_COLUMNS]), Err(ReadoutError::Malformed)));
+        assert!(matches!(make(vec![1.7e38; 2 * READOUT_COLUMNS]), Err(ReadoutError::Malformed)));
     }
 }

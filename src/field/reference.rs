@@ -11,8 +11,8 @@ mod state;
 use super::predict::{ErrorRing, Learner, Skill, Trust, dot};
 use super::shape::{
     BRIDGE_S, CHANGE_SCALE, CHANNELS, CONTENT, CONTENT_GROUPS, CONTEXT, CONTEXT_SCALE, DESCRIPTOR, FEATURES,
-    FieldPlan, GROUP, GROUPS, METRICS_EVERY, NORM_FLOOR, PATTERN, READOUT_COLUMNS, REWARD_FLOOR, SLOW_FIRST,
-    TURN, is_due, regressors, sub_steps,
+    FieldPlan, GROUP, GROUPS, METRICS_EVERY, NORM_FLOOR, PATTERN, READOUT_COLUMNS, READOUT_MOST,
+    REWARD_FLOOR, SLOW_FIRST, TURN, WORTH_MOST, is_due, regressors, sub_steps,
 };
 use super::stage::StageWatch;
 use super::wiring::Wiring;
@@ -396,7 +396,7 @@ impl ReferenceEngine {
     /// Puts in the motor read-out: motors x [`READOUT_COLUMNS`], the last column for a constant 1.
     /// Refuses (false) a wrong size and weights that are not finite.
     pub fn set_readout(&mut self, weights: &[f32]) -> bool {
-        let fits = weights.len() == self.readout.len() && weights.iter().all(|w| w.is_finite());
+        let fits = weights.len() == self.readout.len() && weights.iter().all(|w| w.abs() <= READOUT_MOST);
         if fits {
             self.readout.copy_from_slice(weights);
         }
@@ -449,9 +449,9 @@ impl ReferenceEngine {
     }
 
     /// Stores an experience as if it had been lived through in the last cycle: a descriptor about rest, and
-    /// what it was worth. Refuses (false) what is not finite.
+    /// what it was worth, 0 to `WORTH_MOST`. Refuses (false) what is not finite.
     pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool {
-        let fits = descriptor.iter().all(|d| d.is_finite()) && value.is_finite();
+        let fits = descriptor.iter().all(|d| d.is_finite()) && (0.0..=WORTH_MOST).contains(&f64::from(value));
         if fits {
             self.bank.insert(&descriptor.map(f64::from), f64::from(value), self.cycle, self.dt);
         }

@@ -1,18 +1,22 @@
-//! A whole brain in a file, and the field it was made for. Written whole or not at all, read whole or refused
-//! with the reason. When to write one, and the thread that does it, is `writer`'s.
+//! A whole brain in a file, and the field it was made for. Written whole and sound or not at all, read whole or refused
+//! with the reason. The file before it stays beside it, as `NAME.previous`, for a start that cannot use the newest. When to
+//! write one, and the thread that does it, is `writer`'s.
 
 mod writer;
 
-pub use writer::{Desk, SnapshotCounts, SnapshotWriter, snapshot_line};
+pub use writer::{Desk, SnapshotCounts, SnapshotWriter, Standing, snapshot_line};
 
 use super::readout::{RowNames, first_difference, identity};
+use super::shape::FieldPlan;
 use super::state::{Given, Live, State, StateError};
 use crate::board::plan::Board;
-use crate::codec::{self, FileError, Kind};
+use crate::codec::{self, CodecError, FileError, Kind};
 use crate::outside::{compared, quoted};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
 use std::fmt;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 const KIND: Kind = Kind { tag: *b"BRAN", name: "snapshot", version: 1 };
 
@@ -70,6 +74,21 @@ impl fmt::Display for SnapshotError {
 
 impl std::error::Error for SnapshotError {}
 
+impl SnapshotError {
+    /// Whether the file is one of ours that has gone bad. Another program's, another version's and another field's are
+    /// somebody's: they are not to be replaced.
+    fn is_damage(&self) -> bool {
+        match self {
+            SnapshotError::File(FileError::Codec { error, .. }) => !matches!(
+                error,
+                CodecError::NotOurs | CodecError::WrongKind { .. } | CodecError::OtherVersion { .. }
+            ),
+            SnapshotError::State(_) => true,
+            SnapshotError::File(FileError::Io { .. }) | SnapshotError::Mismatch { .. } => false,
+        }
+    }
+}
+
 impl From<FileError> for SnapshotError {
     fn from(error: FileError) -> SnapshotError {
         SnapshotError::File(error)
@@ -89,9 +108,32 @@ impl Snapshot {
         Snapshot { made_for: made_for(board), state }
     }
 
-    /// Writes the file, whole or not at all.
+    /// Writes the file, whole or not at all; the one before it stays beside it. Whether it is sound is for
+    /// [`Snapshot::check`].
     pub fn save(&self, path: &Path) -> Result<(), SnapshotError> {
-        save(path, &self.made_for, &self.state.given, &self.state.live, &mut Vec::new())
+        let state = StateRef { given: &self.state.given, live: &self.state.live };
+        let written = SnapshotRef { made_for: &self.made_for, state };
+        Ok(codec::save_by(path, KIND, &written, &mut Vec::new(), Some(&previous_name(path)))?)
+    }
+
+    /// What the robot of `board` goes on from: the brain at `path`, or, where that has gone bad, the one before it.
+    /// `None`: there is no file at `path`.
+    pub fn find(path: &Path, board: &Board) -> Result<Option<Found>, SnapshotError> {
+        let fitting = |path: &Path| {
+            let snapshot = Snapshot::load(path)?;
+            snapshot.check(board).map(|()| snapshot)
+        };
+        match fitting(path) {
+            Ok(snapshot) => Ok(Some(Found { snapshot, in_place_of: None })),
+            Err(SnapshotError::File(FileError::Io { error, .. })) if error.kind() == ErrorKind::NotFound => {
+                Ok(None)
+            }
+            Err(error) if error.is_damage() => match fitting(&previous_of(path)) {
+                Ok(snapshot) => Ok(Some(Found { snapshot, in_place_of: Some(error) })),
+                Err(_) => Err(error),
+            },
+            Err(error) => Err(error),
+        }
     }
 
     /// Reads a file; whether it fits a board is for [`Snapshot::check`].
@@ -105,8 +147,7 @@ impl Snapshot {
         if let Some([what, snapshot, board]) = first_difference(&self.made_for, &made_for(board)) {
             return Err(SnapshotError::Mismatch { what, snapshot, board });
         }
-        self.state.given.check(&board.field).map_err(SnapshotError::State)?;
-        self.state.live.check(&board.field).map_err(SnapshotError::State)
+        sound(&board.field, &self.state.given, &self.state.live)
     }
 
     /// What it holds.
@@ -115,15 +156,29 @@ impl Snapshot {
     }
 }
 
-/// By way of `bytes`, whose room is used.
-fn save(
-    path: &Path,
-    made_for: &[(String, String)],
-    given: &Given,
-    live: &Live,
-    bytes: &mut Vec<u8>,
-) -> Result<(), SnapshotError> {
-    Ok(codec::save_by(path, KIND, &SnapshotRef { made_for, state: StateRef { given, live } }, bytes)?)
+/// A brain that fits, and why it is not the newest.
+#[derive(Debug)]
+pub struct Found {
+    /// It.
+    pub snapshot: Snapshot,
+    /// What is wrong with the file that it is taken in the place of.
+    pub in_place_of: Option<SnapshotError>,
+}
+
+/// Where the brain is kept that was at `path` before the newest.
+pub fn previous_of(path: &Path) -> PathBuf {
+    path.with_file_name(previous_name(path))
+}
+
+fn previous_name(path: &Path) -> OsString {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".previous");
+    name
+}
+
+/// Whether an engine of `plan` could go on from it.
+fn sound(plan: &FieldPlan, given: &Given, live: &Live) -> Result<(), SnapshotError> {
+    given.check(plan).and_then(|()| live.check(plan)).map_err(SnapshotError::State)
 }
 
 /// Bytes of the largest file that there can be of a field whose live part has at most `live` bytes of numbers.

@@ -6,8 +6,9 @@
 //! the means that `Reduced` keeps. What an engine knows in more than f32 stands in `fine` beside what
 //! every engine understands.
 //!
-//! Whether a state fits an engine is `check`'s; how an engine gives and takes one is the engine's.
+//! Whether a state fits an engine is `check`'s, how large a number can have become `bounds`'; how an engine gives and takes one is the engine's.
 
+mod bounds;
 mod check;
 
 pub use check::StateError;

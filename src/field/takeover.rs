@@ -215,12 +215,13 @@ impl Seat {
         let answer = remote.cycle(stimulus);
         self.cycles_since_save += 1;
         match answer {
-            Err(Failure::Lost(loss)) => {
+            Ok(_) | Err(Failure::Refused(_)) => answer,
+            Err(failure) => {
+                let loss = if let Failure::Lost(loss) = failure { loss } else { Loss::NotFinite };
                 self.lose(here, loss, clock.now());
                 // To take the state over may itself take a cycle's time, with a full bank.
-                if clock.now().since(start) < self.dt { here.cycle(stimulus) } else { answer }
+                if clock.now().since(start) < self.dt { here.cycle(stimulus) } else { Err(loss.into()) }
             }
-            _ => answer,
         }
     }
 

@@ -6,7 +6,7 @@
 use super::brain::Brain;
 use super::snapshot::Desk;
 use super::takeover::DeviceCounters;
-use super::{DeviceTimes, Loss, Response, Rung, Stimulus};
+use super::{DeviceTimes, Failure, Loss, Response, Rung, Stimulus};
 use crate::crew::Worker;
 use crate::frame::MAX_SENSORS;
 use crate::rt::slot::{Reader, Writer};
@@ -183,7 +183,13 @@ impl FieldWorker {
         }));
         self.spend(order, start, clock);
         let response = match answer {
-            Ok(answer) => answer.ok(),
+            // Of a device that was lost the brain has taken care.
+            Ok(Ok(_) | Err(Failure::Refused(_) | Failure::Lost(_))) => answer.ok().and_then(Result::ok),
+            // What computes here is not to be used any more, as after a panic.
+            Ok(Err(Failure::NotFinite)) => {
+                self.failed(clock.now());
+                None
+            }
             Err(_) => {
                 if !self.brain.panicked(clock.now()) {
                     self.failed(clock.now());

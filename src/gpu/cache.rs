@@ -1,5 +1,6 @@
-//! Machine code that the driver compiled, kept between runs: one file for each text, chip and driver. A file
-//! is taken whole or thrown away; a folder that cannot be written costs a compilation a start, no more.
+//! Machine code that the driver compiled, kept between runs: one file for each text, chip and driver. A file is taken
+//! whole, with whole code in it, from where nobody else can have written it, or thrown away; so is one in whose loading a
+//! process has ended. A folder that cannot be written costs a compilation a start, no more.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,8 +8,11 @@ use std::sync::Once;
 
 use serde::{Deserialize, Serialize};
 
+use super::elf;
+use super::mark::{self, Begun};
 use super::probe::Found;
-use crate::codec::{self, FileError, Kind};
+use super::trusted::{self, Distrust, Links};
+use crate::codec::{self, Kind};
 
 const KIND: Kind = Kind { tag: *b"CUBN", name: "compiled kernels", version: 1 };
 
@@ -36,16 +40,43 @@ impl Kept {
         Kept { key: *key.as_bytes(), path: folder.join(format!("{}.cubin", key.to_hex())) }
     }
 
-    /// What was kept; a file that is not whole is thrown away.
+    /// What was kept; a file that is not whole, or that others can have written, is thrown away.
     pub(super) fn read(&self) -> Option<Vec<u8>> {
-        match codec::load::<Content>(&self.path, KIND) {
-            Ok(content) if content.key == self.key => return Some(content.cubin),
-            Ok(_) => self.discard(&"of another image"),
-            Err(FileError::Io { error, .. }) if error.kind() == std::io::ErrorKind::NotFound => {}
-            Err(error @ FileError::Io { .. }) => log::warn!("{error}"),
+        let bytes = match trusted::read(&self.path, Links::Refused) {
+            Ok(bytes) => bytes,
+            Err(why) if why.is_absence() => return None,
+            Err(why @ Distrust::Io(_)) => {
+                log::warn!("{}: {why}", self.path.display());
+                return None;
+            }
+            Err(why) => {
+                self.discard(&why);
+                return None;
+            }
+        };
+        match codec::decode::<Content>(KIND, &bytes) {
+            Ok(content) if content.key != self.key => self.discard(&"of another image"),
+            Ok(content) => match elf::check(&content.cubin) {
+                Ok(()) => return Some(content.cubin),
+                Err(flaw) => self.discard(&flaw),
+            },
             Err(error) => self.discard(&error),
         }
         None
+    }
+
+    /// Before what was kept is loaded: leaves a mark until it is. `None`: a process ended while it was loaded. Then it is
+    /// thrown away, and nothing is known against what takes its place.
+    pub(super) fn begin(&self) -> Option<Begun> {
+        let at = self.path.with_extension("loading");
+        match mark::begin(&at) {
+            marked @ Begun::Marked(_) => Some(marked),
+            Begun::Broke => {
+                self.discard(&"a process ended while it was loaded");
+                mark::clear(&at);
+                None
+            }
+        }
     }
 
     /// Throws the file away.
@@ -58,6 +89,13 @@ impl Kept {
     /// Keeps it for the next time, whole or not at all. A failure is said once in the life of the program.
     pub(super) fn write(&self, cubin: &[u8]) {
         static SAID: Once = Once::new();
+        if let Err(flaw) = elf::check(cubin) {
+            // It would be thrown away at each start.
+            SAID.call_once(|| {
+                log::warn!("compiled kernels are not kept, each start compiles them again: {flaw}")
+            });
+            return;
+        }
         let content = Content { key: self.key, cubin: cubin.to_vec() };
         // The folder may be there, or its parent may not be ours: saving tells.
         let _ = self.path.parent().map(std::fs::create_dir_all);
@@ -89,6 +127,8 @@ fn folder_in(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpu::elf::tests::with_section;
+    use std::os::unix::fs::PermissionsExt;
 
     fn found() -> Found {
         Found {
@@ -124,9 +164,10 @@ mod tests {
     #[test]
     fn what_is_kept_comes_back_for_the_same_text_chip_and_driver_only() {
         let folder = Folder::new("same");
-        Kept::new(&folder.0, "text", &found()).write(b"code");
+        let code = with_section(b"code");
+        Kept::new(&folder.0, "text", &found()).write(&code);
         let read = |ptx: &str, found: &Found| Kept::new(&folder.0, ptx, found).read();
-        assert_eq!(read("text", &found()).as_deref(), Some(b"code".as_slice()));
+        assert_eq!(read("text", &found()), Some(code));
         assert_eq!(read("other text", &found()), None);
         assert_eq!(read("text", &Found { capability: (9, 0), ..found() }), None);
         assert_eq!(read("text", &Found { driver: (12, 9), ..found() }), None);
@@ -138,7 +179,7 @@ mod tests {
     fn a_damaged_or_renamed_file_is_thrown_away() {
         let folder = Folder::new("damaged");
         let (kept, other) = (Kept::new(&folder.0, "a", &found()), Kept::new(&folder.0, "b", &found()));
-        kept.write(b"code of a");
+        kept.write(&with_section(b"code of a"));
         let whole = std::fs::read(&kept.path).unwrap();
         for at in 0..whole.len() {
             let mut bytes = whole.clone();
@@ -154,11 +195,61 @@ mod tests {
     }
 
     #[test]
+    fn a_whole_file_around_no_code_or_half_of_it_is_thrown_away() {
+        let folder = Folder::new("no-code");
+        let kept = Kept::new(&folder.0, "a", &found());
+        let code = with_section(b"code of a");
+        for cubin in [&b""[..], b"text", &code[..code.len() - 1]] {
+            kept.write(cubin);
+            assert!(!kept.path.exists(), "it is not kept in the first place");
+            let content = Content { key: kept.key, cubin: cubin.to_vec() };
+            std::fs::create_dir_all(&folder.0).unwrap();
+            codec::save(&kept.path, KIND, &content).unwrap();
+            assert_eq!((kept.read(), kept.path.exists()), (None, false), "{} bytes", cubin.len());
+        }
+    }
+
+    #[test]
+    fn what_others_can_have_written_is_thrown_away_and_a_link_is_not_followed() {
+        let folder = Folder::new("others");
+        let kept = Kept::new(&folder.0, "a", &found());
+        let code = with_section(b"code of a");
+        kept.write(&code);
+        std::fs::set_permissions(&kept.path, std::fs::Permissions::from_mode(0o666)).unwrap();
+        assert_eq!((kept.read(), kept.path.exists()), (None, false));
+        kept.write(&code);
+        let elsewhere = folder.0.join("elsewhere");
+        std::fs::rename(&kept.path, &elsewhere).unwrap();
+        std::os::unix::fs::symlink(&elsewhere, &kept.path).unwrap();
+        assert_eq!((kept.read(), kept.path.exists(), elsewhere.exists()), (None, false, true));
+        kept.write(&code);
+        assert_eq!(kept.read(), Some(code), "and what takes its place is good");
+    }
+
+    #[test]
+    fn what_a_process_ended_in_is_thrown_away_once() {
+        let folder = Folder::new("broke");
+        let kept = Kept::new(&folder.0, "a", &found());
+        let code = with_section(b"code of a");
+        kept.write(&code);
+        let mark = kept.path.with_extension("loading");
+        let begun = kept.begin();
+        assert!(begun.is_some() && mark.exists());
+        drop(begun);
+        assert!(!mark.exists() && kept.path.exists());
+        std::fs::write(&mark, "").unwrap(); // as a process leaves it that ends in the middle
+        assert!(kept.begin().is_none());
+        assert!(!kept.path.exists() && !mark.exists());
+        kept.write(&code);
+        assert!(kept.begin().is_some() && kept.path.exists());
+    }
+
+    #[test]
     fn a_folder_that_cannot_be_is_no_obstacle() {
         let folder = Folder::new("file");
         std::fs::write(&folder.0, "a file where a folder should be").unwrap();
         let kept = Kept::new(&folder.0, "a", &found());
-        kept.write(b"code");
+        kept.write(&with_section(b"code"));
         assert_eq!(kept.read(), None);
         let _ = std::fs::remove_file(&folder.0);
     }

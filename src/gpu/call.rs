@@ -3,18 +3,35 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::GpuFault;
 use super::driver::{Call, Driver, SUCCESS};
 use super::error::{GpuError, code};
 use super::watch::{Counts, Watch};
-use crate::time::{Clock, Instant, MonotonicClock};
+use crate::time::{Clock, Instant, MonotonicClock, Span};
 
 /// How often the context was reset. What was made before a reset is gone: the driver has freed it, and handles
 /// of it must not be shown to the driver again.
 static RESETS: AtomicU64 = AtomicU64::new(0);
+
+/// Who looks at host memory just now, on any thread: a reset would take it away.
+static LOOKS: AtomicUsize = AtomicUsize::new(0);
+
+/// How long a reset waits for those: to copy the largest piece takes some milliseconds.
+const LOOKS_PATIENCE: Span = Span::from_millis(1_000);
+/// And how often it asks.
+const LOOKS_NAP: Duration = Duration::from_micros(100);
+
+/// While there is one, host memory is not taken away by a reset. Not to be kept for long.
+pub(super) struct Stays(());
+
+impl Drop for Stays {
+    fn drop(&mut self) {
+        LOOKS.fetch_sub(1, Ordering::SeqCst);
+    }
+}
 
 /// How long a stuck call sleeps before it looks whether it may go on. Short beside any time limit.
 const STUCK_LOOK: Duration = Duration::from_millis(1);
@@ -48,6 +65,15 @@ impl Line {
     /// Whether the context was reset since this line was made.
     pub(super) fn is_gone(&self) -> bool {
         RESETS.load(Ordering::Acquire) != self.opened_after
+    }
+
+    /// Keeps what was made on this line from being taken away; `None`: it was.
+    pub(super) fn stays(&self) -> Option<Stays> {
+        // A reset says first that it comes, and then asks who looks; here it is the other way round. Whichever is first
+        // in the one order of all four, one of both sees the other.
+        LOOKS.fetch_add(1, Ordering::SeqCst);
+        let stays = Stays(());
+        (RESETS.load(Ordering::SeqCst) == self.opened_after).then_some(stays)
     }
 
     /// Makes a call; an error if the driver, or an injected fault, says so.
@@ -165,14 +191,23 @@ fn hands_over(call: Call) -> bool {
     )
 }
 
-/// Resets by `make`: everything made before is gone from now on, on any thread.
+/// Resets by `make`: everything made before is gone from now on, on any thread. Not done, and an error, if somebody who
+/// looks at host memory does not come to an end.
 pub(super) fn reset(
     driver: &'static Driver,
     watch: &Watch,
     make: impl FnOnce(&Driver) -> i32,
 ) -> Result<(), GpuError> {
     let call = Call::ContextReset;
-    RESETS.fetch_add(1, Ordering::AcqRel);
+    RESETS.fetch_add(1, Ordering::SeqCst);
+    let until = MonotonicClock.now() + LOOKS_PATIENCE;
+    while LOOKS.load(Ordering::SeqCst) > 0 {
+        if MonotonicClock.now() >= until {
+            watch.add(&Counts { failures: 1, ..Counts::default() });
+            return Err(GpuError { call, code: code::NOT_READY });
+        }
+        std::thread::sleep(LOOKS_NAP);
+    }
     watch.begin(call);
     let code = make(driver);
     watch.end();

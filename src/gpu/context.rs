@@ -7,6 +7,7 @@
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +17,8 @@ use cudarc::driver::sys::{CUcontext, CUdevice, CUmodule};
 use super::call::{self, Line};
 use super::driver::{self, Call, Driver};
 use super::error::{GpuError, code};
+use super::flight::Way;
+use super::memory::Page;
 use super::probe::Found;
 use super::watch::{Counts, Watch};
 
@@ -46,8 +49,17 @@ pub(super) struct Context {
 pub(super) struct Captured {
     /// What one replay asks for.
     pub(super) each: Counts,
-    /// Events and host memory that the graph will use: they must live as long as it.
+    /// Events that the graph will use: they must live as long as it.
     pub(super) used: Vec<Rc<dyn Any>>,
+    /// What each replay copies.
+    pub(super) copies: Vec<Copy>,
+}
+
+/// A copy that was captured; its host memory lives as long as it.
+pub(super) struct Copy {
+    pub(super) page: Rc<Page>,
+    pub(super) range: Range<usize>,
+    pub(super) way: Way,
 }
 
 static CONTEXTS: AtomicU64 = AtomicU64::new(0);

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)] // calls of the driver; reasons at each place
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use cudarc::driver::sys::CUevent;
@@ -11,6 +12,7 @@ use super::call::{Held, SLOW};
 use super::context::{Context, Gpu};
 use super::driver::Call;
 use super::error::{GpuError, code};
+use super::flight;
 
 /// `CU_EVENT_DEFAULT`: times are kept.
 const TIMED: u32 = 0;
@@ -24,6 +26,33 @@ pub(super) struct Mark {
     pub(super) context: Rc<Context>,
     pub(super) raw: CUevent,
     held: Held,
+    /// Behind which copies a stream was given it last; nothing once a graph has it: then each replay puts it anew.
+    behind: RefCell<Behind>,
+}
+
+/// What an event tells of copies.
+enum Behind {
+    /// Nothing: no stream was given it.
+    Nothing,
+    /// That they are done when it is passed.
+    Copies(flight::Mark),
+    /// Nothing, for ever.
+    Graph,
+}
+
+impl Mark {
+    /// A stream was given it.
+    pub(super) fn is_behind(&self, copies: flight::Mark) {
+        let mut behind = self.behind.borrow_mut();
+        if !matches!(*behind, Behind::Graph) {
+            *behind = Behind::Copies(copies);
+        }
+    }
+
+    /// A capture has it.
+    pub(super) fn is_of_a_graph(&self) {
+        self.behind.replace(Behind::Graph);
+    }
 }
 
 impl Event {
@@ -35,7 +64,12 @@ impl Event {
         let mut raw: CUevent = std::ptr::null_mut();
         // SAFETY: writes one handle.
         gpu.context.line.call(Call::EventCreate, |d| unsafe { (d.event_create)(&mut raw, TIMED) })?;
-        let mark = Mark { context: gpu.context.clone(), raw, held: Held::default() };
+        let mark = Mark {
+            context: gpu.context.clone(),
+            raw,
+            held: Held::default(),
+            behind: RefCell::new(Behind::Nothing),
+        };
         Ok(Event { mark: Rc::new(mark) })
     }
 
@@ -46,7 +80,12 @@ impl Event {
     pub fn is_done(&self) -> Result<bool, GpuError> {
         let mark = &self.mark;
         // SAFETY: a live event of this context.
-        mark.context.line.is_done(Call::EventQuery, &mark.held, |d| unsafe { (d.event_query)(mark.raw) })
+        let asked =
+            mark.context.line.is_done(Call::EventQuery, &mark.held, |d| unsafe { (d.event_query)(mark.raw) });
+        if let (Ok(true), Behind::Copies(copies)) = (asked, &*mark.behind.borrow()) {
+            copies.is_passed();
+        }
+        asked
     }
 
     /// Time on the device between the passing of `earlier` and of this one, in microseconds; kept by the

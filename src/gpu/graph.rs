@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use cudarc::driver::sys::{CUgraph, CUgraphExec, CUstreamCaptureMode};
 
-use super::context::Context;
+use super::context::{Captured, Context, Copy};
 use super::driver::Call;
 use super::error::{GpuError, code};
 use super::stream::Stream;
@@ -20,6 +20,7 @@ pub struct Graph {
     raw: CUgraphExec,
     /// What a replay asks for.
     each: Counts,
+    copies: Vec<Copy>,
     _used: Vec<Rc<dyn Any>>,
 }
 
@@ -49,7 +50,8 @@ impl Stream {
             // SAFETY: writes one handle; the graph is alive until `capturing` goes, and not needed after.
             unsafe { (d.graph_instantiate)(&mut raw, graph, 0) }
         })?;
-        let graph = Graph { context: context.clone(), raw, each: captured.each, _used: captured.used };
+        let Captured { each, used, copies } = captured;
+        let graph = Graph { context: context.clone(), raw, each, copies, _used: used };
         // SAFETY: live handles of this context.
         context.line.call(Call::GraphUpload, |d| unsafe { (d.graph_upload)(graph.raw, self.raw) })?;
         Ok(graph)
@@ -58,13 +60,19 @@ impl Stream {
     /// Does all that was captured, after what this stream was given before.
     ///
     /// # Errors
-    /// Invalid handle, without a call, if the graph is of another context; what the driver says.
+    /// Without a call: invalid handle if the graph is of another context, not ready while somebody looks at host memory
+    /// that it copies; what the driver says.
     pub fn replay(&self, graph: &Graph) -> Result<(), GpuError> {
         if !Rc::ptr_eq(&graph.context, &self.context) {
             return self.context.line.refuse(Call::Replay, code::INVALID_HANDLE);
         }
+        for Copy { page, range, way } in &graph.copies {
+            if !page.flights.begin(&self.progress, range.clone(), *way) {
+                return self.context.line.refuse(Call::Replay, code::NOT_READY);
+            }
+        }
         self.hand_over(Call::Replay, Counts { replays: 1, ..graph.each }, |d| {
-            // SAFETY: live handles of this context; what the graph uses on the host it holds.
+            // SAFETY: live handles of this context; what the graph uses on the host it holds, and nobody is in its way.
             unsafe { (d.replay)(graph.raw, self.raw) }
         })
     }

@@ -145,16 +145,24 @@ impl Image {
 fn load(context: &Context, found: &Found, files: &ImageFiles) -> Result<(Source, CUmodule), GpuError> {
     if let Some(path) = &files.fatbin {
         match fatbin::read(path, files.ptx) {
-            Ok(bytes) => match module(context, &bytes) {
-                Ok(module) => return Ok((Source::Fatbin, module)),
-                Err(error) if error.is_lost() => return Err(error),
-                Err(error) => log::warn!("{}: not for this GPU, or damaged: {error}", path.display()),
+            Ok(bytes) => match fatbin::begin(&bytes, files.cache.as_deref()) {
+                Err(mark) => log::warn!(
+                    "{}: a process ended while it was loaded; the kernels are compiled instead (remove {} to try it again)",
+                    path.display(),
+                    mark.display()
+                ),
+                Ok(_mark) => match module(context, &bytes) {
+                    Ok(module) => return Ok((Source::Fatbin, module)),
+                    Err(error) if error.is_lost() => return Err(error),
+                    Err(error) => log::warn!("{}: not for this GPU, or damaged: {error}", path.display()),
+                },
             },
             Err(why) => log::warn!("{}: {why}; the kernels are compiled instead", path.display()),
         }
     }
     let kept = files.cache.as_deref().map(|folder| Kept::new(folder, files.ptx, found));
-    if let Some((kept, bytes)) = kept.as_ref().and_then(|kept| Some((kept, kept.read()?))) {
+    let whole = |kept: &Kept| kept.begin().and_then(|mark| Some((mark, kept.read()?)));
+    if let Some((kept, (_mark, bytes))) = kept.as_ref().and_then(|kept| Some((kept, whole(kept)?))) {
         match module(context, &bytes) {
             Ok(module) => return Ok((Source::Cache, module)),
             Err(error) if error.is_lost() => return Err(error),
@@ -169,12 +177,13 @@ fn load(context: &Context, found: &Found, files: &ImageFiles) -> Result<(Source,
     Ok((Source::Ptx, module))
 }
 
-/// Machine code onto the device. The driver finds its end in its header: it must be whole.
+/// Machine code onto the device. The driver finds its end in its header: it must be whole, and not empty.
 fn module(context: &Context, bytes: &[u8]) -> Result<CUmodule, GpuError> {
     let mut module: CUmodule = std::ptr::null_mut();
     context.line.call(Call::ModuleLoad, |d| {
-        // SAFETY: writes one handle. The bytes are what a compiler of the driver's own made, whole by a digest
-        // (cache) or by the length that their header states (fatbin).
+        // SAFETY: writes one handle. The bytes are what a compiler of the driver's own made, now or in a file that nobody
+        // but root and we ourselves can write: whole by a digest and by their own tables (cache), or by the length that
+        // their header states (fatbin).
         unsafe { (d.module_load)(&mut module, bytes.as_ptr().cast()) }
     })?;
     Ok(module)

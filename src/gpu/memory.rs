@@ -4,14 +4,16 @@
 #![allow(unsafe_code)] // calls of the driver, and host memory that it gave; reasons at each place
 
 use std::ffi::c_void;
-use std::ops::Range;
+use std::ops::{Deref, DerefMut, Range};
 use std::rc::Rc;
 
 use cudarc::driver::sys::{CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CUdeviceptr};
 
+use super::call::Stays;
 use super::context::{Context, Gpu};
 use super::driver::Call;
-use super::error::GpuError;
+use super::error::{GpuError, code};
+use super::flight::Flights;
 use super::watch::Counts;
 
 /// One allocation on the device. What is in it at the start is anything.
@@ -57,9 +59,38 @@ impl Drop for Pool {
 /// One page-locked allocation on the host: the device copies from and to it without the processor. It is
 /// ordinary cached memory (not write-combined), so that the processor reads it at full speed.
 ///
-/// The device writes to it when a copy says so, beside all that the compiler sees. So: no range is read
-/// while it is copied to, and none is written while it is copied from or to, from the order of the copy
-/// until its stream or an event behind it is done. Use a `Pinned` a slot, or `part` and `part_mut`.
+/// The device writes to it when a copy says so, beside all that the compiler sees; and a reset on another thread takes it
+/// away. So it is looked at through a [`Look`] or a [`LookMut`]: there is none of a range that is copied to, and none to
+/// write one that is copied, from the order of the copy until its stream or an event behind it is known to be done;
+/// while there is one nothing is copied there, and a reset waits.
+///
+/// What is written is not copied meanwhile:
+///
+/// ```compile_fail,E0502
+/// # fn wrong(stream: ganglion::gpu::Stream, mut pinned: ganglion::gpu::Pinned) -> Result<(), ganglion::gpu::GpuError> {
+/// let mut bytes = pinned.bytes_mut()?;
+/// stream.copy_in(0, &pinned, 0..8)?; // the device would read what is being written
+/// bytes[0] = 1;
+/// # Ok(()) }
+/// ```
+///
+/// No slice outlives the look that it was seen through, so none is left when a copy begins or the memory goes:
+///
+/// ```compile_fail,E0505
+/// # fn wrong(pinned: ganglion::gpu::Pinned) -> Result<u8, ganglion::gpu::GpuError> {
+/// let look = pinned.bytes()?;
+/// let bytes: &[u8] = &look;
+/// drop(look);
+/// Ok(bytes[0]) // whose memory would that be?
+/// # }
+/// ```
+///
+/// ```
+/// # fn right(stream: ganglion::gpu::Stream, mut pinned: ganglion::gpu::Pinned) -> Result<(), ganglion::gpu::GpuError> {
+/// pinned.bytes_mut()?[0] = 1;
+/// stream.copy_in(0, &pinned, 0..8)
+/// # }
+/// ```
 pub struct Pinned {
     pub(super) page: Rc<Page>,
 }
@@ -68,6 +99,21 @@ pub(super) struct Page {
     context: Rc<Context>,
     start: *mut u8,
     bytes: usize,
+    pub(super) flights: Flights,
+}
+
+/// A range of host memory, to be read.
+pub struct Look<'p> {
+    seen: &'p [u8],
+    page: &'p Page,
+    _stays: Stays,
+}
+
+/// A range of host memory, to be written.
+pub struct LookMut<'p> {
+    seen: &'p mut [u8],
+    page: &'p Page,
+    _stays: Stays,
 }
 
 impl Pinned {
@@ -82,59 +128,125 @@ impl Pinned {
         // SAFETY: writes one address.
         line.call(Call::HostAllocate, |d| unsafe { (d.host_allocate)(&mut start, bytes, flags) })?;
         gpu.context.count(Counts { pinned_allocations: 1, ..Counts::default() });
-        let page = Page { context: gpu.context.clone(), start: start.cast(), bytes };
-        // SAFETY: the driver has just given `bytes` bytes that nobody else knows of.
+        let flights = Flights::default();
+        let page = Page { context: gpu.context.clone(), start: start.cast(), bytes, flights };
+        let stays = page.stays()?;
+        // SAFETY: the driver has just given `bytes` bytes that nobody else knows of, and they stay.
         unsafe { page.start.write_bytes(0, bytes) };
+        drop(stays);
         Ok(Pinned { page: Rc::new(page) })
     }
 
-    /// How much it is; nothing once the context was reset.
+    /// How much it is, or was.
     pub fn len(&self) -> usize {
-        self.page.len()
+        self.page.bytes
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it is nothing.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All of it, while nothing of it is copied to; empty once the context was reset.
-    pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the driver gave this memory, all of it was written, and it lives as long as the page;
-        // nobody else has it but the device, of which the caller knows (see `Pinned`).
-        unsafe { std::slice::from_raw_parts(self.page.start, self.page.len()) }
+    /// All of it.
+    ///
+    /// # Errors
+    /// As for `part`.
+    pub fn bytes(&self) -> Result<Look<'_>, GpuError> {
+        self.part(0..self.len())
     }
 
-    /// All of it, while nothing of it is copied; empty once the context was reset.
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `bytes`; `self` is borrowed mutably, so there is no other slice.
-        unsafe { std::slice::from_raw_parts_mut(self.page.start, self.page.len()) }
+    /// All of it, to be written.
+    ///
+    /// # Errors
+    /// As for `part`.
+    pub fn bytes_mut(&mut self) -> Result<LookMut<'_>, GpuError> {
+        self.part_mut(0..self.len())
     }
 
-    /// A range of it, while that range is not copied to; `None` if it is not within.
-    pub fn part(&self, range: Range<usize>) -> Option<&[u8]> {
-        let start = self.page.at(&range)?;
-        // SAFETY: within the page, else as for `bytes`.
-        Some(unsafe { std::slice::from_raw_parts(start, range.len()) })
+    /// A range of it.
+    ///
+    /// # Errors
+    /// Without a call: context destroyed (709) after a reset, invalid value if it is not within, not ready (600) while it
+    /// is, or may be, copied to.
+    pub fn part(&self, range: Range<usize>) -> Result<Look<'_>, GpuError> {
+        let page = &*self.page;
+        let (stays, start) = (page.stays()?, page.within(&range)?);
+        if !page.flights.read(&range) {
+            return page.refuse(code::NOT_READY);
+        }
+        // SAFETY: within the page, which stays until the look goes; all of it was written at the start. Nobody writes it
+        // meanwhile: no copy is under way to there or begins (`flights`), and a writer would have `self` to itself.
+        let seen = unsafe { std::slice::from_raw_parts(start, range.len()) };
+        Ok(Look { seen, page, _stays: stays })
     }
 
-    /// A range of it, while that range is not copied; `None` if it is not within.
-    pub fn part_mut(&mut self, range: Range<usize>) -> Option<&mut [u8]> {
-        let start = self.page.at(&range)?;
-        // SAFETY: within the page, else as for `bytes_mut`.
-        Some(unsafe { std::slice::from_raw_parts_mut(start, range.len()) })
+    /// A range of it, to be written.
+    ///
+    /// # Errors
+    /// As for `part`, and while it is, or may be, copied from.
+    pub fn part_mut(&mut self, range: Range<usize>) -> Result<LookMut<'_>, GpuError> {
+        let page = &*self.page;
+        let (stays, start) = (page.stays()?, page.within(&range)?);
+        if !page.flights.write(&range) {
+            return page.refuse(code::NOT_READY);
+        }
+        // SAFETY: as for `part`; `self` is borrowed mutably, so nobody else looks, and no copy touches it meanwhile.
+        let seen = unsafe { std::slice::from_raw_parts_mut(start, range.len()) };
+        Ok(LookMut { seen, page, _stays: stays })
+    }
+}
+
+impl Deref for Look<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.seen
+    }
+}
+
+impl Deref for LookMut<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.seen
+    }
+}
+
+impl DerefMut for LookMut<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.seen
+    }
+}
+
+impl Drop for Look<'_> {
+    fn drop(&mut self) {
+        self.page.flights.end_read();
+    }
+}
+
+impl Drop for LookMut<'_> {
+    fn drop(&mut self) {
+        self.page.flights.end_write();
     }
 }
 
 impl Page {
-    fn len(&self) -> usize {
-        if self.context.line.is_gone() { 0 } else { self.bytes }
+    /// Keeps it from being taken away by a reset.
+    fn stays(&self) -> Result<Stays, GpuError> {
+        self.context.line.stays().map_or_else(|| self.refuse(code::CONTEXT_IS_DESTROYED), Ok)
+    }
+
+    fn within(&self, range: &Range<usize>) -> Result<*mut u8, GpuError> {
+        self.at(range).map_or_else(|| self.refuse(code::INVALID_VALUE), Ok)
+    }
+
+    /// Errors about the allocation go by the call that made it.
+    fn refuse<T>(&self, code: i32) -> Result<T, GpuError> {
+        Err(GpuError { call: Call::HostAllocate, code })
     }
 
     /// Where a range begins, if all of it is within.
     pub(super) fn at(&self, range: &Range<usize>) -> Option<*mut u8> {
-        let is_within = range.start <= range.end && range.end <= self.len();
-        // SAFETY: at most one past the end of the allocation.
+        let is_within = range.start <= range.end && range.end <= self.bytes;
+        // SAFETY: at most one past the end of what is, or was, the allocation; only `part` and `part_mut` look there.
         is_within.then(|| unsafe { self.start.add(range.start) })
     }
 

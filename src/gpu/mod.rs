@@ -20,6 +20,7 @@ mod watch; // what other threads see, and inject
 mod call; // the one place that calls pass through
 mod probe; // is there a GPU, or why not
 mod context; // opening, and starting anew
+mod flight; // what of host memory is being copied
 mod memory; // one pool, pinned host memory
 mod event; // marks that are asked, and times
 mod stream; // copies, launches, marks, in order
@@ -28,6 +29,9 @@ mod image; // kernels: from a fatbin, the cache, or PTX
 mod fatbin;
 mod cache;
 mod link;
+mod trusted; // files that nobody else can have written
+mod elf; // machine code that is whole
+mod mark; // what is being loaded, in case the process ends in it
 
 pub use cache::cache_folder;
 pub use context::Gpu;
@@ -37,7 +41,7 @@ pub use event::Event;
 pub use fault::GpuFault;
 pub use graph::Graph;
 pub use image::{Image, ImageFiles, Kernel, KernelFacts, Source};
-pub use memory::{Pinned, Pool};
+pub use memory::{Look, LookMut, Pinned, Pool};
 pub use probe::{Absence, Found, probe};
 pub use stream::{Launch, Priority, Stream};
 pub use watch::{Counts, Watch};

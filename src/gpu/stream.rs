@@ -9,10 +9,11 @@ use std::rc::Rc;
 use cudarc::driver::sys::{CUevent_record_flags, CUstream, CUstream_flags};
 
 use super::call::Held;
-use super::context::{Context, Gpu};
+use super::context::{Context, Copy, Gpu};
 use super::driver::Call;
 use super::error::{GpuError, code};
 use super::event::Event;
+use super::flight::{Progress, Way};
 use super::image::Kernel;
 use super::memory::Pinned;
 use super::watch::Counts;
@@ -31,6 +32,8 @@ pub struct Stream {
     pub(super) context: Rc<Context>,
     pub(super) raw: CUstream,
     held: Held,
+    /// How far its copies are known to have come.
+    pub(super) progress: Rc<Progress>,
 }
 
 /// One launch of a kernel. Kernels of this program all have the same two arguments: the address of a table
@@ -64,29 +67,29 @@ impl Stream {
         let mut raw: CUstream = std::ptr::null_mut();
         // SAFETY: writes one handle.
         line.call(Call::StreamCreate, |d| unsafe { (d.stream_create)(&mut raw, flags, priority) })?;
-        Ok(Stream { context: gpu.context.clone(), raw, held: Held::default() })
+        Ok(Stream { context: gpu.context.clone(), raw, held: Held::default(), progress: Rc::default() })
     }
 
     /// Copies a range of host memory to `to` on the device.
     ///
     /// # Errors
-    /// Invalid value, without a call, if the range is not within `from` or what it goes to not within a pool;
-    /// what the driver says.
+    /// Without a call: invalid value if the range is not within `from` or what it goes to not within a pool, not ready
+    /// while somebody writes it; what the driver says.
     pub fn copy_in(&self, to: u64, from: &Pinned, range: Range<usize>) -> Result<(), GpuError> {
-        let start = self.host_side(Call::CopyIn, from, &range, to)?;
+        let start = self.host_side(Call::CopyIn, Way::In, from, &range, to)?;
         self.hand_over(Call::CopyIn, Counts { copies_in: 1, ..Counts::default() }, |d| {
-            // SAFETY: the page is kept by `from`, by a graph, or freed only after the copy; the device's side
-            // is in a pool.
+            // SAFETY: the page is kept by `from`, by a graph, or freed only after the copy; nobody on the host is in
+            // its way until it is known to be done; the device's side is in a pool.
             unsafe { (d.copy_in)(to, start.cast_const().cast(), range.len(), self.raw) }
         })
     }
 
-    /// Copies from `from` on the device to a range of host memory, which nobody reads until it is done.
+    /// Copies from `from` on the device to a range of host memory, which can be looked at again when it is done.
     ///
     /// # Errors
-    /// As for `copy_in`.
+    /// As for `copy_in`, and not ready while somebody reads it.
     pub fn copy_out(&self, from: u64, to: &Pinned, range: Range<usize>) -> Result<(), GpuError> {
-        let start = self.host_side(Call::CopyOut, to, &range, from)?;
+        let start = self.host_side(Call::CopyOut, Way::Out, to, &range, from)?;
         self.hand_over(Call::CopyOut, Counts { copies_out: 1, ..Counts::default() }, |d| {
             // SAFETY: as for `copy_in`.
             unsafe { (d.copy_out)(start.cast(), from, range.len(), self.raw) }
@@ -164,6 +167,7 @@ impl Stream {
             return self.fork(event);
         }
         self.context.keep(mark);
+        mark.is_of_a_graph();
         let flags = CUevent_record_flags::CU_EVENT_RECORD_EXTERNAL as u32;
         self.hand_over(Call::EventRecordExternal, Counts::default(), |d| {
             // SAFETY: a live event of this context, kept by the graph.
@@ -179,6 +183,11 @@ impl Stream {
     pub fn fork(&self, event: &Event) -> Result<(), GpuError> {
         self.check(Call::EventRecord, event)?;
         self.context.keep(&event.mark);
+        if self.context.is_capturing.get() {
+            event.mark.is_of_a_graph();
+        } else {
+            event.mark.is_behind(self.progress.mark());
+        }
         // SAFETY: a live event of this context.
         self.hand_over(Call::EventRecord, Counts::default(), |d| unsafe {
             (d.event_record)(event.mark.raw, self.raw)
@@ -200,8 +209,14 @@ impl Stream {
     /// # Errors
     /// What the driver says: of this call, or of any work before it.
     pub fn is_done(&self) -> Result<bool, GpuError> {
+        let line = &self.context.line;
         // SAFETY: a live stream of this context.
-        self.context.line.is_done(Call::StreamQuery, &self.held, |d| unsafe { (d.stream_query)(self.raw) })
+        let is_done =
+            line.is_done(Call::StreamQuery, &self.held, |d| unsafe { (d.stream_query)(self.raw) })?;
+        if is_done {
+            self.progress.mark().is_passed();
+        }
+        Ok(is_done)
     }
 
     pub(super) fn hand_over(
@@ -231,22 +246,26 @@ impl Stream {
         self.context.line.refuse(call, code::INVALID_VALUE)
     }
 
-    /// Where the host's side of a copy begins, both sides being within what was allocated.
+    /// Where the host's side of a copy begins, both sides being within what was allocated. From here on that range is
+    /// under way; of a copy that is captured, from each replay on.
     fn host_side(
         &self,
         call: Call,
+        way: Way,
         pinned: &Pinned,
         range: &Range<usize>,
         device: u64,
     ) -> Result<*mut u8, GpuError> {
         self.device_side(call, device, range.len())?;
-        match pinned.page.at(range) {
-            Some(start) if pinned.page.is_of(&self.context) => {
-                self.context.keep(&pinned.page);
-                Ok(start)
-            }
-            _ => self.context.line.refuse(call, code::INVALID_VALUE),
+        let start = pinned.page.at(range).filter(|_| pinned.page.is_of(&self.context));
+        let Some(start) = start else { return self.context.line.refuse(call, code::INVALID_VALUE) };
+        if self.context.is_capturing.get() {
+            let copy = Copy { page: pinned.page.clone(), range: range.clone(), way };
+            self.context.captured.borrow_mut().copies.push(copy);
+        } else if !pinned.page.flights.begin(&self.progress, range.clone(), way) {
+            return self.context.line.refuse(call, code::NOT_READY);
         }
+        Ok(start)
     }
 }
 

@@ -131,7 +131,7 @@ fn to_save_again_takes_no_memory_whatever_has_come_since() {
 
 type Spoil = (&'static str, fn(&mut Live));
 
-const SPOILS: [Spoil; 22] = [
+const SPOILS: [Spoil; 42] = [
     ("cells of the whole grid", |live| live.whole.truncate(7)),
     ("cells of the whole grid", |live| live.whole[5] = 0.96),
     ("cells of the whole grid", |live| live.whole[5] = f32::NAN),
@@ -156,6 +156,27 @@ const SPOILS: [Spoil; 22] = [
     ("part of the sweep", |live| live.bank.next_part = Some(2)),
     ("rows of the last sweep", |live| live.bank.nearest = vec![(0, 0.1), (1, 0.2)]),
     ("scores", |live| live.scores[15] = f64::NAN),
+    // Finite, and nowhere near what a life leads to.
+    ("scores", |live| live.scores[0] = 1.7e308),
+    ("bridge", |live| live.bridge[0] = -1.7e308),
+    ("changes", |live| live.senses.change[0] = 2.1),
+    ("learned changes", |live| live.senses.learned[0] = 1.7e308),
+    ("means of sensors", |live| live.senses.mean[0] = 1.1),
+    ("errors of the prediction", |live| live.senses.predicted[0] = 4.1),
+    ("errors of same as before", |live| live.senses.persistent[0] = -0.1),
+    ("errors of the mean", |live| live.senses.climatic[0] = 1.7e308),
+    ("agreements", |live| live.senses.agreement[0] = 1.7e308),
+    ("powers", |live| live.senses.power[0] = -1.0),
+    ("errors", |live| live.senses.errors[0] = 2.1),
+    ("regressors", |live| live.senses.regressors[0] = 33.0),
+    ("weights of the prediction", |live| live.senses.weights[0] = 1.7e308),
+    ("length of a row of the prediction", |live| live.senses.weights.fill(50.0)),
+    ("covariance", |live| live.senses.covariance[0] = 1.7e308),
+    ("covariance", |live| live.senses.covariance[1] += 0.01),
+    ("values of experiences", |live| live.bank.value[0] = 1.7e308),
+    ("last uses of experiences", |live| live.bank.last_use[0] = live.cycle + 1),
+    ("cycles behind the averages", |live| live.senses.observed = live.age + 1),
+    ("cycles lived through", |live| live.age = u64::MAX),
 ];
 
 fn named(error: StateError) -> &'static str {
@@ -189,11 +210,14 @@ fn a_state_that_does_not_fit_is_refused_by_name_and_changes_nothing() {
         long.patterns[0].as_mut().expect("stored").context[0] = 2.0;
         let mut endless = given;
         endless.readout[8] = f32::INFINITY;
+        let mut huge = engine.given();
+        huge.readout[8] = 1.7e38;
         let cases = [
             (short, "slots of the library"),
             (beyond, "cells of a pattern"),
             (long, "length of a pattern's context"),
             (endless, "weights of the read-out"),
+            (huge, "weights of the read-out"),
         ];
         for (given, field) in cases {
             assert_eq!(other.furnish(&given).map_err(named), Err(field), "{kind:?}");

@@ -75,7 +75,35 @@ inline int read_ptx(const std::string& text, int chip, Image& image) {
 
 constexpr const char* CUBIN = "ganglion stand-in cubin\n";
 
-/// A cubin as the stand-in makes them: its mark, chip and digest, a line an entry, a digest of all that, a zero byte.
+/// The header of an ELF file for a GPU with one section, then the section's entry: its length is written in, at byte 96.
+/// What follows is the section.
+constexpr std::size_t ENVELOPE = 128, LENGTH_AT = 96;
+
+/// The envelope of `length` bytes, as a compiler's cubin has it.
+inline std::string envelope(std::size_t length) {
+  std::string bytes(ENVELOPE, '\0');
+  const auto put = [&](std::size_t at, std::size_t number, int size) {
+    for (int byte = 0; byte < size; byte++) bytes[at + byte] = static_cast<char>(number >> (8 * byte));
+  };
+  bytes.replace(0, 7, "\x7f" "ELF\2\1\1");
+  put(16, 2, 2), put(18, 190, 2), put(20, 1, 4);   // executable, for CUDA
+  put(40, 64, 8), put(52, 64, 2);                  // sections from byte 64 on
+  put(58, 64, 2), put(60, 1, 2);                   // one, of 64 bytes
+  put(68, 1, 4), put(88, ENVELOPE, 8), put(LENGTH_AT, length, 8);
+  return bytes;
+}
+
+/// Whether an envelope of ours begins there; never reads beyond the first byte that differs.
+inline bool has_envelope(const char* data) {
+  const std::string ours = envelope(0);
+  for (std::size_t at = 0; at < ENVELOPE; at++) {
+    const bool is_length = at >= LENGTH_AT && at < LENGTH_AT + 8;
+    if (!is_length && data[at] != ours[at]) return false;
+  }
+  return true;
+}
+
+/// A cubin as the stand-in makes them: an envelope, its mark, chip and digest, a line an entry, a digest of all that, a zero byte.
 inline std::string write_cubin(const Image& image, int chip) {
   std::string text = CUBIN;
   char line[96];
@@ -86,7 +114,8 @@ inline std::string write_cubin(const Image& image, int chip) {
     text += line;
   }
   std::snprintf(line, sizeof line, "end %016llx\n", static_cast<unsigned long long>(fnv(text.data(), text.size())));
-  return text + line;
+  text += line;
+  return envelope(text.size()) + text;
 }
 
 /// Reads a cubin; never beyond the first byte that no cubin of ours has there.
@@ -119,12 +148,14 @@ inline int read_cubin(const char* data, int chip, Image& image) {
 
 /// Reads an image of either kind, as cuModuleLoadData gets it: without a length.
 inline int read_image(const char* data, int chip, Image& image) {
+  if (has_envelope(data) && std::strncmp(data + ENVELOPE, CUBIN, std::strlen(CUBIN)) == 0) {
+    return read_cubin(data + ENVELOPE, chip, image);
+  }
   if (std::memcmp(data, "\x7f"
                         "ELF", 4) == 0 ||
       std::memcmp(data, "\x50\xed\x55\xba", 4) == 0) {
     return say(NO_BINARY_FOR_GPU, "a real cubin or fatbin: the stand-in has no such chip");
   }
-  if (std::strncmp(data, CUBIN, std::strlen(CUBIN)) == 0) return read_cubin(data, chip, image);
   return read_ptx(data, chip, image);
 }
 

@@ -4,7 +4,8 @@ use super::CpuEngine;
 use super::library::unit;
 use super::statistics::Statistics;
 use crate::field::shape::{
-    CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FieldPlan, GROUP, PATTERN, PATTERN_FIRST, Storage,
+    CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FieldPlan, GROUP, PATTERN, PATTERN_FIRST, READOUT_MOST, Storage,
+    WORTH_MOST,
 };
 use crate::field::{Metrics, Rung, StageTimes};
 use crate::rt::Refusal;
@@ -47,7 +48,7 @@ impl CpuEngine {
     /// Puts in the motor read-out: motors x `READOUT_COLUMNS`, the last column for a constant 1.
     /// Refuses (false) a wrong size and weights that are not finite.
     pub fn set_readout(&mut self, weights: &[f32]) -> bool {
-        let fits = weights.len() == self.readout.len() && weights.iter().all(|w| w.is_finite());
+        let fits = weights.len() == self.readout.len() && weights.iter().all(|w| w.abs() <= READOUT_MOST);
         if fits {
             self.readout.copy_from_slice(weights);
         }
@@ -108,9 +109,9 @@ impl CpuEngine {
     }
 
     /// Stores an experience as if it had been lived through in the last cycle: a descriptor about rest, and
-    /// what it was worth. Refuses (false) what is not finite.
+    /// what it was worth, 0 to `WORTH_MOST`. Refuses (false) what is not finite.
     pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool {
-        let fits = descriptor.iter().all(|d| d.is_finite()) && value.is_finite();
+        let fits = descriptor.iter().all(|d| d.is_finite()) && (0.0..=WORTH_MOST).contains(&f64::from(value));
         if fits && let Some(row) = self.ledger.enter(f64::from(value), self.cycle, self.dt) {
             let mut direction = descriptor.map(f64::from);
             unit(&mut direction);

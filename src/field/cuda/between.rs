@@ -16,9 +16,9 @@ impl Brains {
     /// Copies to the device, and waits for it.
     pub(super) fn put(&mut self, place: Place, at: usize, bytes: &[u8]) -> Result<(), GpuError> {
         debug_assert!(at + bytes.len() <= place.bytes);
-        let (mut to, piece) = (self.address(place) + at as u64, self.staging.bytes().len());
+        let (mut to, piece) = (self.address(place) + at as u64, self.staging.len());
         for bytes in bytes.chunks(piece) {
-            self.staging.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+            self.staging.part_mut(0..bytes.len())?.copy_from_slice(bytes);
             self.main.copy_in(to, &self.staging, 0..bytes.len())?;
             self.settle()?;
             to += bytes.len() as u64;
@@ -35,12 +35,12 @@ impl Brains {
         mut take: impl FnMut(usize, &[u8]),
     ) -> Result<(), GpuError> {
         debug_assert!(at + bytes <= place.bytes);
-        let (from, piece) = (self.address(place) + at as u64, self.staging.bytes().len());
+        let (from, piece) = (self.address(place) + at as u64, self.staging.len());
         for begin in (0..bytes).step_by(piece) {
             let length = piece.min(bytes - begin);
             self.main.copy_out(from + begin as u64, &self.staging, 0..length)?;
             self.settle()?;
-            take(begin, &self.staging.bytes()[..length]);
+            take(begin, &self.staging.part(0..length)?);
         }
         Ok(())
     }

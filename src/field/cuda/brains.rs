@@ -97,7 +97,7 @@ impl Brains {
     /// Bytes on the device, and pinned bytes of the host.
     pub fn memory(&self) -> (usize, usize) {
         let pinned = [&self.orders, &self.answers, &self.staging];
-        (self.pool.bytes(), pinned.iter().map(|pinned| pinned.bytes().len()).sum())
+        (self.pool.bytes(), pinned.iter().map(|pinned| pinned.len()).sum())
     }
 
     /// Where a buffer lies.
@@ -110,7 +110,7 @@ impl Brains {
         let clock = MonotonicClock;
         let begun = clock.now();
         let was_on_half = self.schedule.standing().on_half;
-        self.write_orders(stimuli);
+        self.write_orders(stimuli)?;
         let (on_half, steps) = self.work();
         self.main.record(&self.marks.begin)?;
         let orders = self.address(self.layout.shared.cycles);
@@ -128,7 +128,7 @@ impl Brains {
         let submitted = clock.now();
         self.waiting.until(&self.marks.answered)?;
         let seen = clock.now();
-        for (answer, table) in answers.iter_mut().zip(self.answers.bytes().chunks_exact(ANSWER)) {
+        for (answer, table) in answers.iter_mut().zip(self.answers.bytes()?.chunks_exact(ANSWER)) {
             *answer = Answer::read(table);
         }
         self.schedule.settle();
@@ -136,13 +136,14 @@ impl Brains {
     }
 
     /// Writes every robot's orders into its pinned slot.
-    fn write_orders(&mut self, stimuli: &[Stimulus]) {
-        let Some(first) = stimuli.first() else { return };
+    fn write_orders(&mut self, stimuli: &[Stimulus]) -> Result<(), GpuError> {
+        let Some(first) = stimuli.first() else { return Ok(()) };
+        let mut slots = self.orders.bytes_mut()?;
         let orders = self.schedule.order(first);
-        let slots = self.orders.bytes_mut().chunks_exact_mut(CYCLE_PITCH);
-        for (stimulus, slot) in stimuli.iter().zip(slots) {
+        for (stimulus, slot) in stimuli.iter().zip(slots.chunks_exact_mut(CYCLE_PITCH)) {
             orders.write(&stimulus.sensors, stimulus.reward, slot);
         }
+        Ok(())
     }
 
     /// The grid of the orders, and the most sub-steps that a group takes.

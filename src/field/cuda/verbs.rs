@@ -4,7 +4,8 @@
 use super::CudaEngine;
 use crate::field::shape::{CONTENT_GROUPS, Storage};
 use crate::field::shape::{
-    CONTEXT, DESCRIPTOR, FEATURES, FieldPlan, GROUP, GROUPS, PATTERN, READOUT_COLUMNS,
+    CONTEXT, DESCRIPTOR, FEATURES, FieldPlan, GROUP, GROUPS, PATTERN, READOUT_COLUMNS, READOUT_MOST,
+    WORTH_MOST,
 };
 use crate::field::state::{Given, Live, StateError};
 use crate::field::{Metrics, Rung, StageTimes};
@@ -43,7 +44,7 @@ impl CudaEngine {
     /// not finite.
     pub fn set_readout(&mut self, weights: &[f32]) -> bool {
         let size = self.plan.shape.motors * READOUT_COLUMNS;
-        let fits = weights.len() == size && weights.iter().all(|weight| weight.is_finite());
+        let fits = weights.len() == size && weights.iter().all(|weight| weight.abs() <= READOUT_MOST);
         if fits {
             let weights = weights.to_vec();
             self.ask(move |brains| brains.set_readout(&weights));
@@ -95,7 +96,7 @@ impl CudaEngine {
     /// Stores an experience as if it had been lived through in the last cycle: a descriptor about rest, and what
     /// it was worth. Refuses (false) what is not finite.
     pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool {
-        let fits = descriptor.iter().all(|d| d.is_finite()) && value.is_finite();
+        let fits = descriptor.iter().all(|d| d.is_finite()) && (0.0..=WORTH_MOST).contains(&f64::from(value));
         if fits {
             let descriptor = *descriptor;
             let experiences = self.ask(move |brains| brains.store_experience(&descriptor, value));

@@ -1,14 +1,15 @@
 //! The line from the field to the disk: the field fills a buffer between two cycles and hands it over, a thread
 //! of its own writes it, however long the disk takes. There are two buffers; where both are with the writer the
-//! snapshot is left out and counted.
+//! snapshot is left out and counted. A brain from which no engine could go on is not written: the last good one stays.
 
-use super::{made_for, most, save};
+use super::{KIND, SnapshotError, SnapshotRef, StateRef, made_for, most, previous_name, sound};
 use crate::board::plan::Board;
+use crate::codec;
 use crate::field::state::{Given, Live};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,6 +25,7 @@ struct Progress {
     written: AtomicU64,
     skipped: AtomicU64,
     failed: AtomicU64,
+    unsound: AtomicU64,
     /// Why the last one failed.
     trouble: Mutex<Option<String>>,
 }
@@ -37,10 +39,21 @@ pub struct SnapshotCounts {
     pub skipped: u64,
     /// Could not be written.
     pub failed: u64,
+    /// Of these: no engine could have gone on from them.
+    pub unsound: u64,
     /// Why the last one could not.
     pub trouble: Option<String>,
     /// Whether the writer had done with all when it was last asked.
     pub finished: bool,
+}
+
+/// What stands at the path of the snapshots before the first is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing, or what the robot goes on from.
+    Sound,
+    /// What was refused: it must not take the place of the good one before it.
+    Refused,
 }
 
 /// The field's end.
@@ -60,9 +73,32 @@ pub struct SnapshotWriter {
 /// the writer writes is taken here; the thread has the priority of the caller, an ordinary one if it is called at the start.
 pub fn snapshot_line(
     path: PathBuf,
+    standing: Standing,
     board: &Board,
     given: Arc<Given>,
+    fill: impl FnMut(&mut Live) -> bool,
+) -> std::io::Result<(Desk, SnapshotWriter)> {
+    let (made_for, plan) = (made_for(board), board.field.clone());
+    let previous = previous_name(&path);
+    let besides = most(&made_for, &given, 0);
+    let mut keeps = standing == Standing::Sound;
+    let write = move |live: &Live, bytes: &mut Vec<u8>| {
+        sound(&plan, &given, live)?;
+        let state = StateRef { given: &given, live };
+        let kept = keeps.then_some(previous.as_os_str());
+        codec::save_by(&path, KIND, &SnapshotRef { made_for: &made_for, state }, bytes, kept)?;
+        keeps = true; // what stands there now is good
+        Ok(())
+    };
+    line(board, besides, fill, write)
+}
+
+/// The same with whatever `write` does with a brain, by way of a buffer with room for all its numbers and `besides`.
+fn line(
+    board: &Board,
+    besides: usize,
     mut fill: impl FnMut(&mut Live) -> bool,
+    mut write: impl FnMut(&Live, &mut Vec<u8>) -> Result<(), SnapshotError> + Send + 'static,
 ) -> std::io::Result<(Desk, SnapshotWriter)> {
     let (put_back, empty) = bounded(BUFFERS);
     let (full, orders) = bounded::<Box<Live>>(BUFFERS);
@@ -74,26 +110,34 @@ pub fn snapshot_line(
         let _ = put_back.send(live);
     }
     let progress: Arc<Progress> = Arc::default();
-    let (told, made_for) = (progress.clone(), made_for(board));
+    let told = progress.clone();
     // Room for the largest file, once: a buffer that grows with the bank would make the process grow on its way.
-    let mut bytes = Vec::with_capacity(most(&made_for, &given, largest));
+    let mut bytes = Vec::with_capacity(besides + largest);
     thread::Builder::new().name("snapshot".into()).spawn(move || {
         for live in orders {
-            match save(&path, &made_for, &given, &live, &mut bytes) {
+            match write(&live, &mut bytes) {
                 Ok(()) => told.written.fetch_add(1, Ordering::Release),
-                Err(error) => {
-                    log::warn!("no snapshot: {error}");
-                    if let Ok(mut trouble) = told.trouble.lock() {
-                        *trouble = Some(error.to_string());
-                    }
-                    told.failed.fetch_add(1, Ordering::Release)
-                }
+                Err(error) => told.fail(&error),
             };
             let _ = put_back.send(live);
         }
     })?;
     let desk = Desk { held: None, empty, full, progress: progress.clone() };
     Ok((desk, SnapshotWriter { progress }))
+}
+
+impl Progress {
+    /// Said once and counted: what is wrong with one is likely wrong with the next.
+    fn fail(&self, error: &SnapshotError) -> u64 {
+        let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        if trouble.is_none() {
+            log::warn!("no snapshot: {error}; the last good one stays, further failures are counted");
+        }
+        *trouble = Some(error.to_string());
+        let is_unsound = matches!(error, SnapshotError::State(_));
+        self.unsound.fetch_add(u64::from(is_unsound), Ordering::Relaxed);
+        self.failed.fetch_add(1, Ordering::Release)
+    }
 }
 
 impl Desk {
@@ -135,6 +179,7 @@ impl SnapshotWriter {
             written,
             skipped: count(&self.progress.skipped),
             failed,
+            unsound: count(&self.progress.unsound),
             trouble: self.progress.trouble.lock().ok().and_then(|trouble| trouble.clone()),
             finished: written + failed == count(&self.progress.handed_over),
         }
@@ -150,3 +195,6 @@ impl SnapshotWriter {
         self.counts()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,11 +1,12 @@
-//! Whether a state fits an engine: sizes, ranges, finite numbers. Asked before anything is changed, so that
-//! a state that is refused leaves no trace.
+//! Whether a state fits an engine: sizes, and numbers that some life could have led to. Asked before anything is changed,
+//! so that a state that is refused leaves no trace, and before one is kept, so that none is kept that would be refused.
 
-use super::{Given, Live, Reduced};
+use super::bounds::{self, CHANGE_MOST, CYCLES_MOST, Learned, SQUARE_MOST, STORED_MOST};
+use super::{Given, Live, Reduced, Senses};
 use crate::field::rung::TABLE;
 use crate::field::shape::{
-    BANK_TOP, BLEND_TOP, CHANNELS, CONTEXT, DESCRIPTOR, ERROR_RING, FieldPlan, PATTERN, READOUT_COLUMNS,
-    regressors,
+    BANK_TOP, BLEND_TOP, BRIDGE_S, CHANNELS, CONTEXT, DESCRIPTOR, ERROR_RING, FieldPlan, PATTERN,
+    READOUT_COLUMNS, READOUT_MOST, WORTH_MOST, regressors,
 };
 use std::fmt;
 
@@ -97,9 +98,20 @@ fn within<T: Copy + Into<f64>>(field: &'static str, list: &[T], bound: f64) -> C
     each(field, list, "must be within 1 - beta", |x| x.abs() <= bound + ROUNDING)
 }
 
-fn vector(field: &'static str, list: &[f64], wanted: usize) -> Checked {
-    count(field, list, wanted)?;
-    finite(field, list)
+/// What no life of a field leads beyond; the bounds follow from its laws. False for NaN too.
+fn lawful<T: Copy + Into<f64>>(field: &'static str, list: &[T], bounds: [f64; 2]) -> Checked {
+    let [least, most] = [bounds[0] - ROUNDING, bounds[1] + ROUNDING];
+    each(field, list, "no life of this field leads there", |x| (least..=most).contains(&x))
+}
+
+/// Both ways from 0.
+fn about_0(most: f64) -> [f64; 2] {
+    [-most, most]
+}
+
+fn counted(field: &'static str, cycles: u64, most: u64) -> Checked {
+    let (found, wanted) = (cycles as f64, "is more cycles than there were");
+    if cycles <= most { Ok(()) } else { Err(StateError::Value { field, at: 0, found, wanted }) }
 }
 
 /// Rows of `DESCRIPTOR` numbers; one without direction is shorter than a unit, none is longer.
@@ -158,12 +170,43 @@ fn waited(field: &'static str, since: &[u64], most: Option<u64>) -> Checked {
     }
 }
 
+/// W and P: rows of W no longer, and P no larger and as symmetric, as least squares keep them.
+fn check_learner(senses: &Senses, sensors: usize, n: usize, learned: &Learned) -> Checked {
+    count("weights of the prediction", &senses.weights, sensors * n)?;
+    count("covariance", &senses.covariance, n * n)?;
+    lawful("weights of the prediction", &senses.weights, about_0(learned.weights))?;
+    for (at, row) in senses.weights.chunks_exact(n).enumerate() {
+        let found = row.iter().map(|w| w * w).sum::<f64>().sqrt();
+        if found > learned.weights + ROUNDING {
+            let wanted = "no life of this field leads there";
+            return Err(StateError::Value { field: "length of a row of the prediction", at, found, wanted });
+        }
+    }
+    lawful("covariance", &senses.covariance, about_0(learned.covariance))?;
+    let p = |i: usize, j: usize| senses.covariance[i * n + j];
+    let lopsided = (0..n).find_map(|i| (0..i).find(|j| p(i, *j) != p(*j, i)).map(|j| i * n + j));
+    match lopsided {
+        None => Ok(()),
+        Some(at) => {
+            let (found, wanted) = (senses.covariance[at], "must be as above the diagonal");
+            Err(StateError::Value { field: "covariance", at, found, wanted })
+        }
+    }
+}
+
+/// The largest score that is shown if the read-out says at most `raw`. In the first cycle on another grid the bridge makes
+/// up for the difference to the score before; it then fades with `BRIDGE_S`, and may be put up again in the cycle after.
+fn shown_most(raw: f64, plan: &FieldPlan) -> f64 {
+    let fades = libm::exp(-plan.dt.as_secs_f64() / BRIDGE_S);
+    2.0 * raw / (1.0 - fades)
+}
+
 impl Given {
     /// Whether an engine of `plan` can take it.
     pub fn check(&self, plan: &FieldPlan) -> Checked {
         let shape = plan.shape;
         count("weights of the read-out", &self.readout, shape.motors * READOUT_COLUMNS)?;
-        finite("weights of the read-out", &self.readout)?;
+        lawful("weights of the read-out", &self.readout, about_0(f64::from(READOUT_MOST)))?;
         count("slots of the library", &self.patterns, shape.patterns)?;
         let (cells, bound) = (PATTERN * shape.cells(), 1.0 - plan.params.beta);
         for pattern in self.patterns.iter().flatten() {
@@ -172,11 +215,12 @@ impl Given {
             each("cells of a pattern", &pattern.volume, steps, |x| x.abs() <= f64::from(i16::MAX))?;
             count("numbers of a pattern's context", &pattern.context, CONTEXT)?;
             units("length of a pattern's context", &pattern.context, CONTEXT)?;
-            finite("value of a pattern", &[pattern.value])?;
+            finite("value of a pattern", &[pattern.value])?; // nothing is computed from it
             if let Some(fine) = &pattern.fine {
                 count("cells of a pattern", &fine.volume, cells)?;
                 within("cells of a pattern", &fine.volume, bound)?;
-                vector("numbers of a pattern's context", &fine.context, CONTEXT)?;
+                count("numbers of a pattern's context", &fine.context, CONTEXT)?;
+                lawful("numbers of a pattern's context", &fine.context, about_0(STORED_MOST))?;
             }
         }
         Ok(())
@@ -186,6 +230,8 @@ impl Given {
 impl Live {
     /// Whether an engine of `plan` can go on from it.
     pub fn check(&self, plan: &FieldPlan) -> Checked {
+        counted("cycles lived through", self.age, CYCLES_MOST)?;
+        counted("number of the last cycle", self.cycle, CYCLES_MOST)?;
         self.check_cells(plan)?;
         self.check_senses(plan)?;
         self.check_bank(plan)?;
@@ -200,10 +246,15 @@ impl Live {
             "must be 0..=1",
             |w| w >= 0.0,
         )?;
-        finite("scores", &self.scores)?;
-        finite("bridge", &self.bridge)?;
+        let most = shown_most(f64::from(READOUT_MOST) * READOUT_COLUMNS as f64, plan);
+        lawful("scores", &self.scores, about_0(most))?;
+        lawful("bridge", &self.bridge, about_0(2.0 * most))?;
         if let Some(m) = &self.metrics {
-            finite("metrics", &[m.mean, m.std, m.max, m.energy, m.novelty, m.skill, m.confidence])?;
+            let cell = 1.0 - plan.params.beta;
+            lawful("metrics", &[m.mean], about_0(cell))?;
+            lawful("metrics", &[m.std, m.max, m.energy], [0.0, cell])?;
+            lawful("metrics", &[m.novelty, m.confidence], [0.0, 1.0])?;
+            lawful("metrics", &[m.skill], about_0(1.0))?;
         }
         Ok(())
     }
@@ -229,26 +280,31 @@ impl Live {
 
     fn check_senses(&self, plan: &FieldPlan) -> Checked {
         let (sensors, n, senses) = (plan.shape.sensors, regressors(plan.shape.sensors), &self.senses);
-        vector("sensors", &senses.sensors, sensors)?;
-        each("sensors", &senses.sensors, "must be -1..=1", |s| s.abs() <= 1.0)?;
-        vector("predictions", &senses.prediction, sensors)?;
-        each("predictions", &senses.prediction, "must be -1..=1", |s| s.abs() <= 1.0)?;
-        let others = [
-            ("changes", &senses.change),
-            ("learned changes", &senses.learned),
-            ("means of sensors", &senses.mean),
-            ("errors of the prediction", &senses.predicted),
-            ("errors of same as before", &senses.persistent),
-            ("errors of the mean", &senses.climatic),
-            ("agreements", &senses.agreement),
-            ("powers", &senses.power),
+        let learned = Learned::of(plan, self.age);
+        let of_a_sensor = [
+            ("sensors", &senses.sensors, about_0(1.0)),
+            ("predictions", &senses.prediction, about_0(1.0)),
+            ("changes", &senses.change, about_0(CHANGE_MOST)),
+            ("means of sensors", &senses.mean, about_0(1.0)),
+            ("errors of the prediction", &senses.predicted, [0.0, SQUARE_MOST]),
+            ("errors of same as before", &senses.persistent, [0.0, SQUARE_MOST]),
+            ("errors of the mean", &senses.climatic, [0.0, SQUARE_MOST]),
+            ("learned changes", &senses.learned, about_0(learned.output)),
+            ("agreements", &senses.agreement, about_0(CHANGE_MOST * learned.output)),
+            ("powers", &senses.power, [0.0, learned.output * learned.output]),
         ];
-        others.into_iter().try_for_each(|(field, list)| vector(field, list, sensors))?;
-        vector("regressors", &senses.regressors, n)?;
-        vector("weights of the prediction", &senses.weights, sensors * n)?;
-        vector("covariance", &senses.covariance, n * n)?;
+        for (field, list, bounds) in of_a_sensor {
+            count(field, list, sensors)?;
+            lawful(field, list, bounds)?;
+        }
         at_most("errors", senses.errors.len(), ERROR_RING)?;
-        finite("errors", &senses.errors)?;
+        lawful("errors", &senses.errors, [0.0, CHANGE_MOST])?;
+        counted("cycles behind the averages", senses.observed, self.age)?;
+        count("regressors", &senses.regressors, n)?;
+        for (at, x) in senses.regressors.iter().enumerate() {
+            lawful("regressors", &[*x], about_0(bounds::regressor_most(plan, at)))?;
+        }
+        check_learner(senses, sensors, n, &learned)?;
         if senses.turn >= n as u64 {
             let (found, wanted) = (senses.turn as f64, "must be a regressor");
             return Err(StateError::Value { field: "turn of the ridge", at: 0, found, wanted });
@@ -262,9 +318,11 @@ impl Live {
         count("numbers of the bank", &bank.rows, rows * DESCRIPTOR)?;
         count("last uses of experiences", &bank.last_use, rows)?;
         units("length of an experience", &bank.rows, DESCRIPTOR)?;
-        finite("values of experiences", &bank.value)?;
+        lawful("values of experiences", &bank.value, [0.0, WORTH_MOST])?;
+        bank.last_use.iter().try_for_each(|last| counted("last uses of experiences", *last, self.cycle))?;
         if !self.fine.rows.is_empty() {
-            vector("fine numbers of the bank", &self.fine.rows, rows * DESCRIPTOR)?;
+            count("fine numbers of the bank", &self.fine.rows, rows * DESCRIPTOR)?;
+            lawful("fine numbers of the bank", &self.fine.rows, about_0(STORED_MOST))?;
         }
         let parts = TABLE.iter().map(|work| work.bank_parts).max().unwrap_or(1);
         if let Some(next) = bank.next_part

@@ -402,13 +402,13 @@ fn the_script_of_faults_reaches_the_device_once_each_way() {
 
 #[test]
 fn an_order_that_is_too_old_by_then_is_not_computed() {
-    struct Late;
+    struct Late(Failure);
     impl Remote for Late {
         fn name(&self) -> String {
             "late".to_string()
         }
         fn cycle(&mut self, _: &Stimulus) -> Result<Response, Failure> {
-            Err(Loss::Timeout { call: "wait" }.into())
+            Err(self.0)
         }
         fn save(&mut self, _: &mut Live) -> bool {
             false
@@ -421,13 +421,17 @@ fn an_order_that_is_too_old_by_then_is_not_computed() {
         }
         fn inject(&mut self, _: Option<GpuFault>) {}
     }
-    let board = small_board(8);
-    let clock = SimClock::new();
-    let mut brain = brain(&board, Some(Box::new(|_, _| Ok(Box::new(Late)))));
-    clock.set(Instant::ZERO + board.field.dt);
-    let answer = brain.cycle(&stimulus(0), Instant::ZERO, &clock);
-    assert!(matches!(answer, Err(Failure::Lost(Loss::Timeout { call: "wait" }))));
-    assert!(brain.cycle(&stimulus(1), clock.now(), &clock).is_ok());
-    let mut live = Live::default();
-    assert!(brain.save(&mut live) && live.age == 1);
+    let late = Loss::Timeout { call: "wait" };
+    // An answer that is no number is no better than none.
+    for (failure, loss) in [(late.into(), late), (Failure::NotFinite, Loss::NotFinite)] {
+        let board = small_board(8);
+        let clock = SimClock::new();
+        let mut brain = brain(&board, Some(Box::new(move |_, _| Ok(Box::new(Late(failure))))));
+        clock.set(Instant::ZERO + board.field.dt);
+        let answer = brain.cycle(&stimulus(0), Instant::ZERO, &clock);
+        assert_eq!(answer.map(|_| ()), Err(Failure::Lost(loss)));
+        assert!(brain.cycle(&stimulus(1), clock.now(), &clock).is_ok());
+        let mut live = Live::default();
+        assert!(brain.save(&mut live) && live.age == 1);
+    }
 }

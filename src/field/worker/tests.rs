@@ -3,7 +3,7 @@
 use super::*;
 use crate::field::readout::Origin;
 use crate::field::shape::{EngineKind, READOUT_COLUMNS};
-use crate::field::snapshot::snapshot_line;
+use crate::field::snapshot::{Standing, previous_of, snapshot_line};
 use crate::field::{RUNGS, Readout};
 use crate::fixture::{at, ms};
 use crate::learn::sample::board as small_board;
@@ -118,8 +118,9 @@ fn a_snapshot_is_handed_over_in_each_interval_and_one_at_the_end() {
     let mut rig = Rig::new(&[], Span::ZERO);
     let path = std::env::temp_dir().join(format!("ganglion-worker-{}", std::process::id()));
     let board = small_board(8);
+    let given = rig.worker.brain.given();
     let (desk, writer) =
-        snapshot_line(path.clone(), &board, rig.worker.brain.given(), |_| true).expect("a thread");
+        snapshot_line(path.clone(), Standing::Sound, &board, given, |_| true).expect("a thread");
     rig.worker = rig.worker.with_snapshots(desk, ms(1_000));
     for now in (0..3_500).step_by(100) {
         rig.clock.set(at(now));
@@ -131,8 +132,24 @@ fn a_snapshot_is_handed_over_in_each_interval_and_one_at_the_end() {
     assert!(rig.worker.finish(&rig.clock));
     let counts = writer.end(Duration::from_secs(60));
     let _ = std::fs::remove_file(&path);
+    let _ = std::fs::remove_file(previous_of(&path));
     // After 1, 2 and 3 s and at the end; a disk that is slow may skip one.
     assert_eq!((counts.written + counts.skipped, counts.failed), (4, 0), "{counts:?}");
+}
+
+#[test]
+fn an_engine_that_computes_no_numbers_is_no_longer_asked_and_built_again() {
+    for engine in [EngineKind::Reference, EngineKind::Cpu] {
+        let mut rig = Rig::new(&[], Span::ZERO);
+        let mut board = small_board(8);
+        board.field.engine = engine;
+        board.field.params.explore = f64::NAN; // what is tried out is no number, and so are the motors
+        rig.worker.brain = Brain::new(&board, None, None, None).expect("it can be built");
+        let outcome = rig.order(Rung::BEST, at(0));
+        assert!(outcome.response.is_none(), "{engine:?}: {:?}", outcome.response);
+        assert_eq!(outcome.state, rebuilding(1), "{engine:?}");
+        assert_eq!(rig.order(Rung::BEST, at(600)).state, rebuilding(2), "{engine:?}");
+    }
 }
 
 #[test]

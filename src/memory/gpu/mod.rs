@@ -19,7 +19,9 @@ use super::ops::{Length, convolution_rows, rows_and_weights};
 use super::reduce::LEAF;
 use super::store::Store;
 use crate::field::cuda::image_files;
-use crate::gpu::{Found, Gpu, GpuError, Image, Kernel, Launch, Pinned, Pool, Priority, Stream, Watch, probe};
+use crate::gpu::{
+    Found, Gpu, GpuError, Image, Kernel, Launch, LookMut, Pinned, Pool, Priority, Stream, Watch, probe,
+};
 use crate::time::{Clock, MonotonicClock, Span};
 use std::sync::Arc;
 use table::{F32, Layout, MOST_BLOCKS, Place, SHEET, Task};
@@ -167,7 +169,7 @@ impl Card {
     /// Brings the turns over.
     fn begin(mut self, length: usize) -> Result<Card, CardFault> {
         let turns = table::turns(length);
-        write(&turns, &mut self.first);
+        write(&turns, &mut self.first, &self.stream)?;
         self.send(self.layout.turns, &self.first, turns.len() * F32)?;
         self.settle()?;
         Ok(self)
@@ -208,8 +210,8 @@ impl Card {
             return Ok(());
         }
         let one_key = b.len() == self.dim.get();
-        write(a, &mut self.first);
-        write(b, &mut self.second);
+        write(a, &mut self.first, &self.stream)?;
+        write(b, &mut self.second, &self.stream)?;
         self.send(self.layout.a, &self.first, size_of_val(a))?;
         self.send(self.layout.b, &self.second, size_of_val(b))?;
         self.order_convolve(verb, rows, one_key, length)?;
@@ -226,11 +228,11 @@ impl Card {
         self.in_room("rows", count, self.room.rows)?;
         match area {
             Area::First => {
-                write(rows, &mut self.first);
+                write(rows, &mut self.first, &self.stream)?;
                 self.send(self.layout.a, &self.first, size_of_val(rows))?;
             }
             Area::Second => {
-                write(rows, &mut self.second);
+                write(rows, &mut self.second, &self.stream)?;
                 self.send(self.layout.b, &self.second, size_of_val(rows))?;
             }
         }
@@ -263,10 +265,10 @@ impl Card {
     ) -> Result<(), CardFault> {
         let count = rows_and_weights(self.dim, rows, weights, out)?;
         self.in_room("rows", count, self.room.rows)?;
-        write(rows, &mut self.first);
+        write(rows, &mut self.first, &self.stream)?;
         self.send(self.layout.a, &self.first, size_of_val(rows))?;
         if let Some(weights) = weights {
-            write(weights, &mut self.second);
+            write(weights, &mut self.second, &self.stream)?;
             self.send(self.layout.weights, &self.second, size_of_val(weights))?;
         }
         self.order_superpose(count, weights.is_some(), length)?;
@@ -293,7 +295,7 @@ impl Card {
             // Piece by piece through what pinned memory there is: at least a row.
             let step = self.first.len() / F32;
             for (piece, numbers) in numbers.chunks(step).enumerate() {
-                write(numbers, &mut self.first);
+                write(numbers, &mut self.first, &self.stream)?;
                 let at = place.at + piece * step * F32;
                 self.send(Place { at, bytes: size_of_val(numbers) }, &self.first, size_of_val(numbers))?;
                 self.settle()?;
@@ -317,7 +319,7 @@ impl Card {
             return Ok(());
         }
         let blocks = self.held.div_ceil(SEEKING_WARPS).min(self.blocks);
-        write(queries, &mut self.second);
+        write(queries, &mut self.second, &self.stream)?;
         self.send(self.layout.b, &self.second, size_of_val(queries))?;
         self.order(Task { rows: self.held, wanted, of_store: true, ..Task::default() })?;
         let grid = [blocks as u32, count as u32, 1];
@@ -326,8 +328,9 @@ impl Card {
         let from = self.pool.address() + self.layout.best.at as u64;
         self.stream.copy_out(from, &self.back, 0..count * wanted * size_of::<u64>())?;
         self.settle()?;
+        let back = self.back.bytes()?;
         for (query, best) in best.iter_mut().enumerate() {
-            let own = table::keys(self.back.bytes(), query * wanted..(query + 1) * wanted);
+            let own = table::keys(&back, query * wanted..(query + 1) * wanted);
             own.filter_map(table::match_of).for_each(|(row, cosine)| best.offer(Match { row, cosine }));
         }
         Ok(())
@@ -362,7 +365,9 @@ impl Card {
     /// Hands over what is to be done.
     fn order(&mut self, task: Task) -> Result<(), CardFault> {
         let task = Task { d: self.dim.get(), ..task };
-        table::write_sheet(&self.layout, self.pool.address(), &task, self.orders.bytes_mut());
+        let mut sheet = free(&mut self.orders, &self.stream)?;
+        table::write_sheet(&self.layout, self.pool.address(), &task, &mut sheet);
+        drop(sheet);
         self.send(self.layout.sheet, &self.orders, SHEET)
     }
 
@@ -382,27 +387,40 @@ impl Card {
         let from = self.pool.address() + self.layout.out.at as u64;
         self.stream.copy_out(from, &self.back, 0..size_of_val(out))?;
         self.settle()?;
-        table::read_numbers(self.back.bytes(), out);
+        table::read_numbers(&self.back.bytes()?, out);
         Ok(())
     }
 
     /// Waits until all is done that was handed over: every operation ends with it, so that pinned memory is free.
     fn settle(&self) -> Result<(), CardFault> {
-        let clock = MonotonicClock;
-        let began = clock.now();
-        while !self.stream.is_done()? {
-            let now = clock.now();
-            if now.since(began) > PATIENCE {
-                return Err(CardFault::Late);
-            }
-            if now.since(began) > AWAKE {
-                clock.sleep_until(now + NAP);
-            }
-        }
-        Ok(())
+        settle(&self.stream)
     }
 }
 
-fn write(numbers: &[f32], to: &mut Pinned) {
-    table::write_numbers(numbers, to.bytes_mut());
+fn settle(stream: &Stream) -> Result<(), CardFault> {
+    let clock = MonotonicClock;
+    let began = clock.now();
+    while !stream.is_done()? {
+        let now = clock.now();
+        if now.since(began) > PATIENCE {
+            return Err(CardFault::Late);
+        }
+        if now.since(began) > AWAKE {
+            clock.sleep_until(now + NAP);
+        }
+    }
+    Ok(())
+}
+
+/// All of `pinned`. An operation that failed in the middle has left copies under way: these are waited for.
+fn free<'p>(pinned: &'p mut Pinned, stream: &Stream) -> Result<LookMut<'p>, CardFault> {
+    if pinned.bytes_mut().is_err() {
+        settle(stream)?;
+    }
+    Ok(pinned.bytes_mut()?)
+}
+
+fn write(numbers: &[f32], to: &mut Pinned, stream: &Stream) -> Result<(), CardFault> {
+    table::write_numbers(numbers, &mut free(to, stream)?);
+    Ok(())
 }

@@ -132,7 +132,8 @@ fn an_injected_loss_lasts_until_a_reset_and_the_end_of_the_injection() {
     // What was made before the resets only forgets.
     let error = touch(&desk).expect_err("gone");
     assert!(error.is_lost() && error.code == 709, "{error}");
-    assert!(desk.pinned.bytes().is_empty() && desk.pinned.bytes_mut().is_empty());
+    let gone = desk.pinned.bytes().map(|_| ()).map_err(|error| error.code);
+    assert_eq!((gone, desk.pinned.bytes_mut().map(|_| ()).map_err(|error| error.code)), (Err(709), Err(709)));
     let refused = alone.counts();
     drop(desk);
     assert_eq!(alone.counts(), refused, "no handle of it was shown to the driver");

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ganglion::codec::{self, Kind};
 use ganglion::gpu::{Image, ImageFiles, Source, probe};
 
 use super::{Desk, PTX, alone, desk};
@@ -54,6 +55,29 @@ fn compiled_once_and_then_from_the_cache_unless_it_is_damaged() {
     // Whole, and the driver does not take it: as after a change of the driver that its version does not tell.
     alone.order("fail=cuModuleLoadData:1:209");
     assert_eq!((load(&desk, &files), load(&desk, &files)), (Source::Ptx, Source::Cache));
+    assert_eq!(alone.counts().links, 0);
+}
+
+#[test]
+fn an_entry_without_code_or_one_that_a_process_ended_in_is_compiled_anew() {
+    let Some(alone) = alone() else { return };
+    let (desk, folder) = (desk(), Folder::new("image-empty"));
+    let files = ImageFiles { ptx: PTX, fatbin: None, cache: Some(folder.0.clone()) };
+    assert_eq!(load(&desk, &files), Source::Ptx);
+    let (file, whole) = (folder.file(), fs::read(folder.file()).expect("kept"));
+    // The entry's own container around the same key, and nothing.
+    let kind = Kind { tag: *b"CUBN", name: "compiled kernels", version: 1 };
+    let name = file.file_stem().and_then(|name| name.to_str()).expect("its name is its key");
+    let key: [u8; 32] = blake3::Hash::from_hex(name).expect("a digest").into();
+    for nothing in [Vec::<u8>::new(), vec![0; 100], b"ganglion stand-in cubin\n".to_vec()] {
+        codec::save(&file, kind, &(key, nothing)).expect("written");
+        assert_eq!((load(&desk, &files), load(&desk, &files)), (Source::Ptx, Source::Cache));
+        assert_eq!(fs::read(folder.file()).expect("kept anew"), whole);
+    }
+    // As a process leaves it that the driver has taken along.
+    fs::write(file.with_extension("loading"), "").expect("written");
+    assert_eq!((load(&desk, &files), load(&desk, &files)), (Source::Ptx, Source::Cache));
+    assert_eq!(folder.file(), file, "and the mark is gone");
     assert_eq!(alone.counts().links, 0);
 }
 

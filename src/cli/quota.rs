@@ -1,0 +1,102 @@
+//! How often one place of the program may say something. What a caller, a sensor or a file makes it say again and again
+//! must not fill a disk or hide what else is said: after some lines there is one now and then, with how many were left out.
+
+use crate::time::{Instant, Span};
+
+/// Lines at once: a board's warnings, a self-test's findings.
+const AT_ONCE: u64 = 40;
+/// One more each time this has passed: at worst 8,640 a day, a megabyte.
+const ONE_EVERY: Span = Span::from_millis(10_000);
+
+/// What one place has said of late. Takes no memory and never waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Quota {
+    /// Lines that may be said at once.
+    left: u64,
+    /// Up to when lines have been earned back.
+    earned_at: Instant,
+    left_out: u64,
+}
+
+impl Quota {
+    /// Nothing was said yet.
+    pub const FULL: Quota = Quota { left: AT_ONCE, earned_at: Instant::ZERO, left_out: 0 };
+
+    /// Whether another line may be said now, and how many were left out since the last one. `None`: it is left out.
+    pub fn ask(&mut self, now: Instant) -> Option<u64> {
+        self.earn(now);
+        if self.left == 0 {
+            self.left_out += 1;
+            return None;
+        }
+        self.left -= 1;
+        Some(std::mem::take(&mut self.left_out))
+    }
+
+    /// How many were left out, where that has not been told and may be told now.
+    pub fn settle(&mut self, now: Instant) -> Option<u64> {
+        if self.left_out == 0 { None } else { self.ask(now).or_else(|| self.not_asked()) }
+    }
+
+    /// How many were left out and not told, at the end, when it has to be told.
+    pub fn rest(&mut self) -> Option<u64> {
+        Some(std::mem::take(&mut self.left_out)).filter(|left_out| *left_out > 0)
+    }
+
+    /// The question whether to tell is no line that was left out.
+    fn not_asked(&mut self) -> Option<u64> {
+        self.left_out -= 1;
+        None
+    }
+
+    fn earn(&mut self, now: Instant) {
+        let lines = now.since(self.earned_at).as_nanos() / ONE_EVERY.as_nanos();
+        self.left = self.left.saturating_add(lines);
+        self.earned_at += ONE_EVERY.times(lines);
+        if self.left >= AT_ONCE {
+            (self.left, self.earned_at) = (AT_ONCE, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::at;
+
+    #[test]
+    fn a_flood_is_a_few_lines_and_a_count_and_none_is_lost_from_it() {
+        let mut quota = Quota::FULL;
+        let (mut said, mut told) = (0, 0);
+        for millisecond in 0..100_000 {
+            if let Some(left_out) = quota.ask(at(1_000 + millisecond)) {
+                said += 1;
+                told += left_out;
+            }
+        }
+        assert!((AT_ONCE..=AT_ONCE + 10).contains(&said), "{said}");
+        assert_eq!(said + told + quota.rest().unwrap_or(0), 100_000);
+        assert_eq!(quota.rest(), None, "told once");
+    }
+
+    #[test]
+    fn what_was_left_out_is_told_when_a_line_is_earned_and_asking_costs_nothing() {
+        let mut quota = Quota::FULL;
+        (0..AT_ONCE + 5).for_each(|_| _ = quota.ask(at(1)));
+        assert_eq!((quota.settle(at(2)), quota.settle(at(9_000))), (None, None));
+        assert_eq!(quota.settle(at(10_002)), Some(5));
+        assert_eq!(quota.settle(at(30_000)), None, "there is nothing more to tell");
+        assert_eq!(quota.ask(at(30_000)), Some(0));
+    }
+
+    #[test]
+    fn who_says_little_is_never_left_out_and_silence_earns_all_of_it_back() {
+        let mut quota = Quota::FULL;
+        assert!((0..1_000).all(|line| quota.ask(at(10_000 * line)) == Some(0)));
+        let mut quota = Quota::FULL;
+        (0..AT_ONCE + 1).for_each(|_| _ = quota.ask(at(1)));
+        assert_eq!(quota.ask(at(1_000_000)), Some(1));
+        assert_eq!((1..AT_ONCE).filter(|_| quota.ask(at(1_000_000)).is_some()).count() as u64, AT_ONCE - 1);
+        assert_eq!(quota.ask(at(1_000_000)), None, "and no more than all");
+    }
+}

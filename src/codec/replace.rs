@@ -1,0 +1,215 @@
+//! Files that are replaced whole or left as they were, whenever the power goes: the one way in which this program writes a
+//! file that it or a person reads again.
+//!
+//! The new file is begun beside the old one, under a name that nobody can foresee and where nothing lies: what somebody
+//! has laid there, a file or a link, is neither followed nor taken over. It gets the old one's mode and, where this
+//! process may give it away, its owner.
+
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, open, openat, renameat, statat, unlinkat};
+use rustix::io::Errno;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, fchown};
+use std::path::Path;
+use std::sync::OnceLock;
+
+/// Mode of a file where there was none before, less what the process's mask takes away: no secret is kept, and nobody else
+/// writes what this program will believe.
+const NEW_MODE: u32 = 0o644;
+/// What is taken over of an old file's mode: no file of ours is run, let alone as somebody else.
+const KEPT_MODE: u32 = 0o666;
+/// Names tried before giving up. Each is 64 random bits: a second try is as good as never needed.
+const TRIES: usize = 8;
+/// Digits of the process's own number, and of the file's, in a name: 64 bits each.
+const DIGITS: usize = 16;
+
+/// New file beside the old one, to the disk, renamed over it, and the renaming to the disk.
+pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let place = Place::of(path)?;
+    let fresh = place.write(bytes)?;
+    place.take_over(fresh)
+}
+
+/// The same; the old file, if there is one, stays under the name `kept` in the same folder. At no time is there no file
+/// at `path`.
+pub fn replace_and_keep(path: &Path, bytes: &[u8], kept: &OsStr) -> io::Result<()> {
+    let place = Place::of(path)?;
+    let fresh = place.write(bytes)?;
+    if place.old.is_some() {
+        place.keep_old(path, kept)?;
+    }
+    place.take_over(fresh)
+}
+
+/// Where a file is to stand. The folder is opened once: what is put in its place meanwhile does not matter.
+struct Place<'p> {
+    folder: OwnedFd,
+    name: &'p OsStr,
+    /// The file that stands there; `None` for a link too, which is replaced and not followed.
+    old: Option<Stat>,
+}
+
+impl<'p> Place<'p> {
+    fn of(path: &'p Path) -> io::Result<Place<'p>> {
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
+        };
+        let name = path.file_name().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidFilename))?;
+        sweep(folder, name);
+        let folder = open(folder, OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+        let old = match statat(&folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(old) => match old.st_mode & libc::S_IFMT {
+                libc::S_IFREG => Some(old),
+                libc::S_IFLNK => None,
+                _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+            },
+            Err(Errno::NOENT) => None,
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Place { folder, name, old })
+    }
+
+    /// The whole new file, on the disk, beside the old one.
+    fn write(&self, bytes: &[u8]) -> io::Result<Fresh<'_>> {
+        // Nobody else reads it before it has the old one's owner.
+        let mode = if self.old.is_some() { 0o600 } else { NEW_MODE };
+        let mut fresh = self.begin(mode)?;
+        if let Some(old) = &self.old {
+            resemble(&fresh.file, old)?;
+        }
+        fresh.file.write_all(bytes)?;
+        fresh.file.sync_all()?;
+        Ok(fresh)
+    }
+
+    fn begin(&self, mode: u32) -> io::Result<Fresh<'_>> {
+        let mut tried = Err(Errno::EXIST.into());
+        for _ in 0..TRIES {
+            tried = Fresh::create(&self.folder, self.fresh_name(), mode);
+            if !matches!(&tried, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
+                break;
+            }
+        }
+        tried
+    }
+
+    /// `NAME.PID.` and the numbers of this process and of this file.
+    fn fresh_name(&self) -> OsString {
+        let mut fresh = self.name.to_os_string();
+        fresh.push(format!(".{}.{:016x}{:016x}.new", std::process::id(), this_process(), random()));
+        fresh
+    }
+
+    /// Gives the old file a second name. By a link, so that it keeps the first; where the file system or the owner does
+    /// not allow one, by a copy.
+    fn keep_old(&self, path: &Path, kept: &OsStr) -> io::Result<()> {
+        let second = self.fresh_name();
+        match linkat(&self.folder, self.name, &self.folder, &second, AtFlags::empty()) {
+            Ok(()) => renameat(&self.folder, &second, &self.folder, kept).map_err(|error| {
+                let _ = unlinkat(&self.folder, &second, AtFlags::empty());
+                error.into()
+            }),
+            Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
+                replace(&path.with_file_name(kept), &std::fs::read(path)?)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn take_over(&self, mut fresh: Fresh) -> io::Result<()> {
+        renameat(&self.folder, &fresh.name, &self.folder, self.name)?;
+        fresh.has_its_name = true;
+        Ok(rustix::fs::fsync(&self.folder)?)
+    }
+}
+
+/// A file that is being written; it goes away unless it got its name.
+#[derive(Debug)]
+struct Fresh<'f> {
+    folder: &'f OwnedFd,
+    name: OsString,
+    file: File,
+    has_its_name: bool,
+}
+
+impl<'f> Fresh<'f> {
+    /// `EXCL`: nothing lies there, no link either.
+    fn create(folder: &'f OwnedFd, name: OsString, mode: u32) -> io::Result<Fresh<'f>> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(folder, &name, flags, Mode::from_raw_mode(mode))?;
+        Ok(Fresh { folder, name, file: File::from(file), has_its_name: false })
+    }
+}
+
+impl Drop for Fresh<'_> {
+    fn drop(&mut self) {
+        if !self.has_its_name {
+            // The old file still stands; what was begun beside it is of no use to anybody.
+            let _ = unlinkat(self.folder, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// Gives `file` the owner and the mode of `old`. Where it cannot have the old one's group, its group may do what everybody
+/// may: it is another one.
+fn resemble(file: &File, old: &Stat) -> io::Result<()> {
+    let mut mode = old.st_mode & KEPT_MODE;
+    let (now, wanted) = (file.metadata()?, (old.st_uid, old.st_gid));
+    if (now.uid(), now.gid()) != wanted {
+        // Root may give a file away; its owner may give it to another of its groups.
+        let given =
+            fchown(file, Some(wanted.0), Some(wanted.1)).or_else(|_| fchown(file, None, Some(wanted.1)));
+        if given.is_err() {
+            let as_everybody = (mode & 0o007) << 3;
+            mode = (mode & 0o707) | (mode & as_everybody);
+        }
+    }
+    Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?)
+}
+
+/// A number that nobody outside this process can foresee: the standard library keys its hashers from the system's source.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// The number of this process among all that ever had its PID: in a container it is the same at each start.
+fn this_process() -> u64 {
+    static NUMBER: OnceLock<u64> = OnceLock::new();
+    *NUMBER.get_or_init(random)
+}
+
+/// Takes away what a process that was killed while it wrote `name` has left: `name.PID.NUMBERS.new`, where no process has
+/// that PID, or this one has it and another number. Nothing depends on it.
+fn sweep(folder: &Path, name: &OsStr) {
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if is_left_over(entry.file_name().as_encoded_bytes(), name.as_encoded_bytes()) {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn is_left_over(found: &[u8], name: &[u8]) -> bool {
+    let Some(rest) = found.strip_prefix(name).and_then(|rest| rest.strip_prefix(b".")?.strip_suffix(b".new"))
+    else {
+        return false;
+    };
+    let Ok(rest) = std::str::from_utf8(rest) else { return false };
+    // Older versions wrote no numbers.
+    let (pid, numbers) = rest.split_once('.').unwrap_or((rest, ""));
+    let of_ours = numbers.is_empty()
+        || numbers.len() == 2 * DIGITS && numbers.bytes().all(|digit| digit.is_ascii_hexdigit());
+    match pid.parse::<u32>() {
+        Ok(pid) if of_ours && pid == std::process::id() => {
+            !numbers.starts_with(&format!("{:016x}", this_process()))
+        }
+        Ok(pid) => of_ours && !Path::new("/proc").join(pid.to_string()).exists(),
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

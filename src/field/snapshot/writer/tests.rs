@@ -1,0 +1,121 @@
+//! A disk that stalls, and brains that must not be written.
+
+use super::*;
+use crate::field::snapshot::{Snapshot, previous_of};
+use crate::field::state::State;
+use crate::field::{Engine, FieldPlan, Rung, Stimulus};
+use crate::frame::MAX_SENSORS;
+use crate::learn::sample::board as small_board;
+use std::path::Path;
+
+fn lived(plan: &FieldPlan, cycles: u64) -> State {
+    let mut engine = Engine::build(plan);
+    for cycle in 0..cycles {
+        let sensors = [(cycle as f32 * 0.3).sin(); MAX_SENSORS];
+        assert!(engine.cycle(&Stimulus { cycle, sensors, reward: 0.5, rung: Rung::BEST }).is_ok());
+    }
+    let mut live = Live::default();
+    assert!(engine.save(&mut live));
+    State { given: engine.given(), live }
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_writer_that_is_busy_costs_a_snapshot_and_no_time() {
+    let board = small_board(8);
+    let state = lived(&board.field, 5);
+    let fill = |live: &mut Live| {
+        live.clone_from(&state.live);
+        true
+    };
+    // A disk that stalls until it is let go; its first order fails.
+    let (let_go, stalls) = bounded::<()>(0);
+    let (wrote, written) = bounded(8);
+    let write = move |live: &Live, _: &mut Vec<u8>| {
+        let first = stalls.recv().is_ok();
+        let _ = wrote.send(live.clone());
+        if first {
+            Err(codec::FileError::Io { path: "disk".into(), error: std::io::ErrorKind::Other.into() })?
+        }
+        Ok(())
+    };
+    let (mut desk, writer) = line(&board, 0, fill, write).expect("a thread");
+    for _ in 0..5 {
+        assert!(desk.hand_over(fill));
+    }
+    let counts = writer.counts();
+    assert_eq!((counts.written, counts.skipped, counts.finished), (0, 3, false), "two buffers");
+    let_go.send(()).expect("it waits");
+    drop(let_go);
+    let counts = writer.end(PATIENCE);
+    assert_eq!((counts.failed, counts.unsound, counts.written, counts.finished), (1, 0, 1, true));
+    assert!(counts.trouble.is_some_and(|trouble| trouble.contains("disk")));
+    assert!(written.try_iter().all(|live| live == state.live));
+    assert!(!desk.hand_over(|_| false), "not now: to be asked again");
+    assert_eq!(writer.counts().skipped, 3);
+}
+
+/// A path of its own, and the one beside it.
+struct Spot(PathBuf);
+
+impl Spot {
+    fn new(name: &str) -> Spot {
+        Spot(std::env::temp_dir().join(format!("ganglion-writer-{name}-{}", std::process::id())))
+    }
+    fn line(&self, standing: Standing, state: &State) -> (Desk, SnapshotWriter) {
+        let given = Arc::new(state.given.clone());
+        snapshot_line(self.0.clone(), standing, &small_board(8), given, |_| true).expect("a thread")
+    }
+}
+
+impl Drop for Spot {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_file(previous_of(&self.0));
+    }
+}
+
+fn hand_over(desk: &mut Desk, writer: &SnapshotWriter, live: &Live) -> SnapshotCounts {
+    assert!(desk.hand_over_last(PATIENCE, |to| {
+        to.clone_from(live);
+        true
+    }));
+    writer.end(PATIENCE)
+}
+
+fn age(path: &Path) -> u64 {
+    Snapshot::load(path).expect("it is there and whole").state().live.age
+}
+
+#[test]
+fn a_brain_that_nobody_could_go_on_from_is_not_written_and_is_counted() {
+    let (board, spot) = (small_board(8), Spot::new("unsound"));
+    let state = lived(&board.field, 5);
+    let (mut desk, writer) = spot.line(Standing::Sound, &state);
+    assert_eq!(hand_over(&mut desk, &writer, &state.live).written, 1);
+    for nonsense in [1.7e308, f64::NAN, -1e200] {
+        let mut spoilt = state.live.clone();
+        spoilt.senses.weights[3] = nonsense;
+        hand_over(&mut desk, &writer, &spoilt);
+        assert_eq!(age(&spot.0), 5, "the last good one stays");
+    }
+    let counts = writer.counts();
+    assert_eq!((counts.written, counts.failed, counts.unsound), (1, 3, 3));
+    assert!(counts.trouble.is_some_and(|trouble| trouble.contains("weights of the prediction")));
+    assert_eq!(hand_over(&mut desk, &writer, &lived(&board.field, 6).live).written, 2);
+    assert_eq!((age(&spot.0), age(&previous_of(&spot.0))), (6, 5));
+}
+
+#[test]
+fn what_was_refused_at_the_start_does_not_take_the_place_of_the_good_one_before_it() {
+    let (board, spot) = (small_board(8), Spot::new("refused"));
+    let states = [5, 6, 7].map(|cycles| lived(&board.field, cycles));
+    Snapshot::new(&board, states[0].clone()).save(&previous_of(&spot.0)).expect("it can be written");
+    std::fs::write(&spot.0, "damaged").expect("it can be written");
+    let (mut desk, writer) = spot.line(Standing::Refused, &states[0]);
+    assert_eq!(hand_over(&mut desk, &writer, &states[1].live).written, 1);
+    assert_eq!((age(&spot.0), age(&previous_of(&spot.0))), (6, 5));
+    assert_eq!(hand_over(&mut desk, &writer, &states[2].live).written, 2);
+    assert_eq!((age(&spot.0), age(&previous_of(&spot.0))), (7, 6));
+}

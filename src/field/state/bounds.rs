@@ -1,0 +1,162 @@
+//! How large what was learned can become: bounds that follow from the laws in `docs/field.md`, for whoever is handed
+//! numbers by a file. A number within them is one that some life could have led to; beyond them none could.
+//!
+//! Sensors and predictions are within -1..=1 (step 0, step 6), so an error or a change of them is within 2, the mean of
+//! their squares within 4. The rest is about the least squares of step 6, n regressors x that are learned from in every
+//! cycle or, on the lower rungs, in every few:
+//!
+//! - W is what makes C = sum of mu^age (d - W x)^2 + c_j W_j^2 least. It costs no more than W = 0 does, which is at most 4 an
+//!   observation, and of these no more count than there were, or 1 / (1 - mu).
+//! - c_j is what the ridge says of weight j: 1 / P_jj where nothing else is known, less otherwise no more. It starts as the
+//!   ridge, is forgotten for n observations and then strengthened by ridge n (1 - mu). So it never falls below
+//!   `least_ridge`, P never exceeds 1 / c, and |W_i|^2 is at most C / c.
+
+use crate::field::rung::TABLE;
+use crate::field::shape::{CHANGE_SCALE, CONTEXT, CONTEXT_SCALE, FieldPlan, RIDGE, regressors};
+
+/// Largest change or error of a number within -1..=1.
+pub(super) const CHANGE_MOST: f64 = 2.0;
+/// Largest square of one, and so the largest mean of squares.
+pub(super) const SQUARE_MOST: f64 = CHANGE_MOST * CHANGE_MOST;
+/// Contexts and descriptors may be stored by a caller, in single precision and of any length. Below this their squares
+/// can be summed in double precision, which is all that is done with them.
+pub(super) const STORED_MOST: f64 = 2.0 * f32::MAX as f64;
+/// More cycles than any robot lives through, 10^5 years at 1 kHz; up to here whole numbers are exact in f64.
+pub(super) const CYCLES_MOST: u64 = 1 << 53;
+
+/// Room for what the laws leave out: the rounding of 10^9 steps, and a covariance that was set back to the ridge, after
+/// which weights are held to where they were instead of to 0.
+const ROOM: f64 = 4.0;
+
+/// Bounds on what the least squares know.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Learned {
+    /// Length of a row of W.
+    pub weights: f64,
+    /// A number of P.
+    pub covariance: f64,
+    /// W x for a sensor.
+    pub output: f64,
+}
+
+impl Learned {
+    /// After `age` cycles of a field of `plan`.
+    pub fn of(plan: &FieldPlan, age: u64) -> Learned {
+        let (often, seldom) = (kept(plan, 1), kept(plan, learnt_every()));
+        let ridge = least_ridge(regressors(plan.shape.sensors), often, seldom);
+        // With forgetting of nothing 1 / 0 is more than any age.
+        let observations = (1.0 / (1.0 - often)).min(age as f64);
+        let weights = ROOM * (SQUARE_MOST * observations / ridge).sqrt();
+        let weights = weights.min(f64::MAX);
+        Learned {
+            weights,
+            covariance: (ROOM / ridge).min(f64::MAX),
+            output: (weights * longest_x(plan)).min(f64::MAX),
+        }
+    }
+}
+
+/// Share of what was known that is kept over `cycles`: mu.
+fn kept(plan: &FieldPlan, cycles: u64) -> f64 {
+    libm::pow(plan.params.forget_per_s, plan.dt.as_secs_f64() * cycles as f64)
+}
+
+/// Cycles between two steps of learning on the rung that takes the fewest.
+fn learnt_every() -> u64 {
+    TABLE.iter().map(|work| work.learn_every).max().unwrap_or(1)
+}
+
+/// What the ridge says of a weight at least, if each observation keeps between `seldom` and `often` of what came before.
+fn least_ridge(n: usize, often: f64, seldom: f64) -> f64 {
+    let n = n as f64;
+    let kept = libm::pow(seldom, n);
+    // c <- c kept + ridge n (1 - mu): it does not fall below where both are equal.
+    let balance = if kept < 1.0 { n * (1.0 - often) / (1.0 - kept) } else { 1.0 };
+    RIDGE * balance.min(1.0) * kept
+}
+
+/// How large each regressor can be, in order: of the context about rest, of the sensors, of their changes, the constant.
+pub(super) fn regressor_most(plan: &FieldPlan, at: usize) -> f64 {
+    let sensors = plan.shape.sensors;
+    let about_rest = CHANGE_MOST * (1.0 - plan.params.beta);
+    match at {
+        at if at < CONTEXT => CONTEXT_SCALE * about_rest,
+        at if at < CONTEXT + sensors => 1.0,
+        at if at < CONTEXT + 2 * sensors => CHANGE_SCALE * CHANGE_MOST,
+        _ => 1.0,
+    }
+}
+
+/// The longest vector of regressors.
+fn longest_x(plan: &FieldPlan) -> f64 {
+    let squares =
+        (0..regressors(plan.shape.sensors)).map(|at| regressor_most(plan, at)).map(|most| most * most);
+    squares.sum::<f64>().sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::field::predict::Learner;
+    use crate::field::state::Senses;
+    use crate::seed::{Stream, uniform};
+
+    const SENSORS: usize = 4;
+
+    fn plan(forget_per_s: f64) -> FieldPlan {
+        let mut plan = crate::learn::sample::board(8).field;
+        plan.shape.sensors = SENSORS;
+        plan.params.forget_per_s = forget_per_s;
+        plan
+    }
+
+    /// The worst that we know how to do: full swings, one direction for long, then another, now on this rung, now on that.
+    #[test]
+    fn no_life_leads_beyond_them() {
+        for forget_per_s in [0.5, 0.9, 0.99, 1.0] {
+            let plan = plan(forget_per_s);
+            let n = regressors(SENSORS);
+            let mut learner = Learner::new(SENSORS, n);
+            let (mut most_weight, mut most_covariance) = (0.0_f64, 0.0_f64);
+            for cycle in 0..6_000_u64 {
+                let phase = cycle / 700;
+                let x: Vec<f64> = (0..n)
+                    .map(|at| {
+                        regressor_most(&plan, at) * (2.0 * uniform(phase, Stream::Stimulus, at as u64) - 1.0)
+                    })
+                    .collect();
+                let wanted = [2.0, -2.0, if cycle % 2 == 0 { 2.0 } else { -2.0 }, 0.0];
+                let cycles = if phase % 2 == 0 { 1 } else { learnt_every() };
+                learner.observe(&x, &wanted, kept(&plan, cycles));
+                let bounds = Learned::of(&plan, cycle + 1);
+                let mut known = Senses::default();
+                learner.save(&mut known);
+                let row = |row: &[f64]| row.iter().map(|w| w * w).sum::<f64>().sqrt();
+                let weight = known.weights.chunks_exact(n).map(row).fold(0.0, f64::max);
+                let covariance = known.covariance.iter().fold(0.0_f64, |most, p| most.max(p.abs()));
+                assert!(weight <= bounds.weights / ROOM, "{forget_per_s}, {cycle}: {weight} of {bounds:?}");
+                assert!(
+                    covariance <= bounds.covariance / ROOM,
+                    "{forget_per_s}, {cycle}: {covariance}, {bounds:?}"
+                );
+                (most_weight, most_covariance) = (most_weight.max(weight), most_covariance.max(covariance));
+            }
+            assert!(most_weight > 0.01 && most_covariance > 0.5, "something was learned");
+        }
+    }
+
+    #[test]
+    fn they_are_finite_for_every_field_and_small_for_the_usual_one() {
+        let usual = Learned::of(&plan(0.99), 1_000_000);
+        assert!(usual.weights < 1e4 && usual.covariance < 1e3 && usual.output < 1e7, "{usual:?}");
+        for forget_per_s in [0.001, 0.5, 1.0] {
+            for age in [0, 1, CYCLES_MOST] {
+                let bounds = Learned::of(&plan(forget_per_s), age);
+                assert!(
+                    [bounds.weights, bounds.covariance, bounds.output].iter().all(|b| b.is_finite()),
+                    "{bounds:?}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Which ranges of host memory a device may still be copying to or from. A stream counts the copies that it was given; what
+//! it, or an event behind them, says to be done is known to be done. Until then the host keeps its hands off: the device
+//! writes and reads beside all that the compiler sees.
+
+use std::cell::{Cell, RefCell};
+use std::ops::Range;
+use std::rc::Rc;
+
+/// Copies that are kept apart on one allocation. With more of them those of one stream count as one.
+const KEPT: usize = 8;
+
+/// How far a stream has come, in copies.
+#[derive(Default)]
+pub(super) struct Progress {
+    given: Cell<u64>,
+    done: Cell<u64>,
+}
+
+/// A place in a stream: everything up to it.
+pub(super) struct Mark {
+    progress: Rc<Progress>,
+    ticket: u64,
+}
+
+impl Progress {
+    /// Up to what was given last.
+    pub(super) fn mark(self: &Rc<Progress>) -> Mark {
+        Mark { progress: self.clone(), ticket: self.given.get() }
+    }
+
+    /// One more copy.
+    fn give(self: &Rc<Progress>) -> Mark {
+        self.given.set(self.given.get() + 1);
+        self.mark()
+    }
+}
+
+impl Mark {
+    /// The stream has come here.
+    pub(super) fn is_passed(&self) {
+        self.progress.done.set(self.progress.done.get().max(self.ticket));
+    }
+
+    fn is_known_to_be_passed(&self) -> bool {
+        self.ticket <= self.progress.done.get()
+    }
+}
+
+/// What a copy does with host memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Reads it.
+    In,
+    /// Writes it.
+    Out,
+}
+
+struct Flight {
+    mark: Mark,
+    range: Range<usize>,
+    way: Way,
+}
+
+/// The copies under way on one allocation, and who looks at it.
+#[derive(Default)]
+pub(super) struct Flights {
+    under_way: RefCell<heapless::Vec<Flight, KEPT>>,
+    readers: Cell<u32>,
+    is_written: Cell<bool>,
+}
+
+impl Flights {
+    /// A copy begins. False, and it must not: somebody looks at what it would touch, or too many streams copy at once.
+    pub(super) fn begin(&self, progress: &Rc<Progress>, range: Range<usize>, way: Way) -> bool {
+        if self.is_looked_at(way) {
+            return false;
+        }
+        let mut under_way = self.under_way.borrow_mut();
+        under_way.retain(|flight| !flight.mark.is_known_to_be_passed());
+        if under_way.is_full() {
+            let same = under_way.iter_mut().find(|flight| Rc::ptr_eq(&flight.mark.progress, progress));
+            let Some(flight) = same else { return false };
+            flight.range = flight.range.start.min(range.start)..flight.range.end.max(range.end);
+            flight.way = if way == Way::Out { way } else { flight.way };
+            flight.mark = progress.give();
+            return true;
+        }
+        under_way.push(Flight { mark: progress.give(), range, way }).is_ok()
+    }
+
+    /// Whether somebody looks at it who must not while a copy goes that way.
+    fn is_looked_at(&self, way: Way) -> bool {
+        self.is_written.get() || way == Way::Out && self.readers.get() > 0
+    }
+
+    /// Somebody reads a range. False: it is being written.
+    pub(super) fn read(&self, range: &Range<usize>) -> bool {
+        let free = self.is_free(range, |way| way == Way::Out);
+        self.readers.set(self.readers.get() + u32::from(free));
+        free
+    }
+
+    /// Somebody writes a range. False: it is being copied. Of one allocation there is one writer at most, and no reader
+    /// beside it: it has the allocation borrowed.
+    pub(super) fn write(&self, range: &Range<usize>) -> bool {
+        let free = self.is_free(range, |_| true);
+        self.is_written.set(free);
+        free
+    }
+
+    pub(super) fn end_read(&self) {
+        self.readers.set(self.readers.get().saturating_sub(1));
+    }
+
+    pub(super) fn end_write(&self) {
+        self.is_written.set(false);
+    }
+
+    fn is_free(&self, range: &Range<usize>, is_in_the_way: impl Fn(Way) -> bool) -> bool {
+        let under_way = self.under_way.borrow();
+        let meets = |flight: &Flight| flight.range.start < range.end && range.start < flight.range.end;
+        !under_way
+            .iter()
+            .any(|flight| meets(flight) && is_in_the_way(flight.way) && !flight.mark.is_known_to_be_passed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_free_when_its_stream_is_known_to_be_past_it() {
+        let (flights, progress) = (Flights::default(), Rc::<Progress>::default());
+        assert!(flights.begin(&progress, 0..64, Way::Out));
+        assert!(!flights.read(&(63..80)) && !flights.write(&(0..1)));
+        assert!(flights.read(&(64..80)), "beside it");
+        flights.end_read();
+        let mark = progress.mark();
+        assert!(flights.begin(&progress, 64..128, Way::In));
+        mark.is_passed();
+        assert!(flights.read(&(0..128)), "what is only read may be read");
+        flights.end_read();
+        assert!(!flights.write(&(100..101)) && flights.write(&(0..64)));
+        flights.end_write();
+        progress.mark().is_passed();
+        assert!(flights.write(&(0..128)));
+    }
+
+    #[test]
+    fn nothing_is_copied_to_where_somebody_looks() {
+        let (flights, progress) = (Flights::default(), Rc::<Progress>::default());
+        assert!(flights.read(&(0..64)));
+        assert!(!flights.begin(&progress, 0..64, Way::Out) && flights.begin(&progress, 0..64, Way::In));
+        flights.end_read();
+        progress.mark().is_passed();
+        assert!(flights.write(&(0..64)));
+        assert!(!flights.begin(&progress, 0..64, Way::In) && !flights.begin(&progress, 0..64, Way::Out));
+        flights.end_write();
+        assert!(flights.begin(&progress, 0..64, Way::Out));
+    }
+
+    #[test]
+    fn many_copies_of_a_stream_count_as_one_and_no_stream_is_forgotten() {
+        let flights = Flights::default();
+        let streams: Vec<Rc<Progress>> = (0..KEPT).map(|_| Rc::default()).collect();
+        for stream in &streams {
+            assert!(flights.begin(stream, 0..8, Way::In));
+        }
+        assert!(flights.begin(&streams[0], 100..108, Way::Out), "a second one of the first");
+        assert!(!flights.begin(&Rc::default(), 0..8, Way::In), "one stream too many");
+        assert!(!flights.read(&(104..105)));
+        streams[0].mark().is_passed();
+        assert!(flights.read(&(104..105)) && !flights.write(&(0..8)));
+        streams.iter().for_each(|stream| stream.mark().is_passed());
+        flights.end_read();
+        assert!(flights.write(&(0..200)));
+    }
+}

@@ -1,0 +1,126 @@
+//! Host memory that a device copies, and that a reset takes away: nobody looks at it meanwhile, and who looks is waited for.
+
+use super::{BYTES, Desk, alone, desk, until};
+use ganglion::gpu::{Event, Gpu, GpuError, Pinned, Pool, Watch, probe};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// Still under way, or in use.
+const NOT_READY: i32 = 600;
+/// Taken away.
+const DESTROYED: i32 = 709;
+
+fn code<T>(said: Result<T, GpuError>) -> Result<(), i32> {
+    said.map(|_| ()).map_err(|error| error.code)
+}
+
+#[test]
+fn what_is_copied_is_not_looked_at_until_it_is_known_to_be_done() {
+    let Some(alone) = alone() else { return };
+    let mut desk = desk();
+    let (at, after) = (desk.pool.address(), Event::new(&desk.gpu).expect("an event"));
+    desk.pinned.bytes_mut().expect("free").fill(3);
+    desk.stream.copy_in(at, &desk.pinned, 0..64).expect("in");
+    desk.settle();
+    alone.order("stall=0");
+    desk.stream.copy_out(at, &desk.pinned, 128..192).expect("out");
+    desk.stream.copy_in(at, &desk.pinned, 256..320).expect("in");
+    desk.stream.record(&after).expect("recorded");
+    for range in [128..192, 0..129, 191..BYTES] {
+        assert_eq!(code(desk.pinned.part(range.clone())), Err(NOT_READY), "{range:?} is written");
+    }
+    assert!(desk.pinned.part(192..BYTES).is_ok(), "what is only read may be read");
+    assert_eq!(code(desk.pinned.part_mut(319..400)), Err(NOT_READY), "but not written");
+    assert!(desk.pinned.part_mut(0..128).is_ok(), "beside it");
+    alone.order("release");
+    until(|| after.is_done()).expect("no error");
+    assert_eq!(desk.pinned.part(128..192).expect("done")[..], [3; 64]);
+    assert!(desk.pinned.bytes_mut().is_ok());
+}
+
+#[test]
+fn nothing_is_copied_to_where_somebody_looks() {
+    let Some(_alone) = alone() else { return };
+    let Desk { gpu, stream, pool, pinned, .. } = &desk();
+    let at = pool.address();
+    let graph = stream.capture(|| stream.copy_out(at, pinned, 0..64)).expect("captured");
+    let look = pinned.part(0..64).expect("free");
+    assert_eq!(code(stream.copy_out(at, pinned, 0..64)), Err(NOT_READY));
+    assert_eq!(code(stream.replay(&graph)), Err(NOT_READY));
+    assert!(stream.copy_in(at, pinned, 0..64).is_ok(), "it may be read by both");
+    drop(look);
+    stream.replay(&graph).expect("nobody looks");
+    assert_eq!(code(pinned.part(0..1)), Err(NOT_READY), "a replay copies as well");
+    until(|| stream.is_done()).expect("no error");
+    assert!(pinned.part(0..1).is_ok());
+    // What is written is not read by the device either, where only a replay can try.
+    let mut own = Pinned::take(gpu, 64).expect("pinned");
+    let graph = stream.capture(|| stream.copy_in(at, &own, 0..64)).expect("captured");
+    let written = own.bytes_mut().expect("free");
+    assert_eq!(code(stream.replay(&graph)), Err(NOT_READY));
+    drop(written);
+    stream.replay(&graph).expect("nobody looks");
+    until(|| stream.is_done()).expect("no error");
+}
+
+#[test]
+fn an_event_that_a_graph_has_does_not_tell_of_the_copies_before_it() {
+    let Some(alone) = alone() else { return };
+    let Desk { gpu, stream, pool, pinned, .. } = &desk();
+    let (at, mark) = (pool.address(), Event::new(gpu).expect("an event"));
+    let graph = stream.capture(|| stream.record(&mark)).expect("captured");
+    stream.replay(&graph).expect("replayed");
+    until(|| mark.is_done()).expect("no error");
+    alone.order("stall=0");
+    stream.copy_out(at, pinned, 0..64).expect("out");
+    let _ = mark.is_done();
+    assert_eq!(code(pinned.part(0..64)), Err(NOT_READY));
+    alone.order("release");
+    until(|| stream.is_done()).expect("no error");
+    assert!(pinned.part(0..64).is_ok());
+}
+
+#[test]
+fn a_reset_waits_for_who_looks_and_takes_nothing_away_from_under_him() {
+    let Some(_alone) = alone() else { return };
+    let (tell, told) = channel();
+    let (go, gone) = channel();
+    let is_over = Arc::<AtomicBool>::default();
+    let his = is_over.clone();
+    let looker = std::thread::spawn(move || {
+        let found = probe().expect("the stand-in is a GPU");
+        let gpu = Gpu::open(&found, Arc::new(Watch::new())).expect("it opens");
+        let (pool, mut pinned) =
+            (Pool::take(&gpu, 64).expect("memory"), Pinned::take(&gpu, BYTES).expect("pinned"));
+        let mut bytes = pinned.bytes_mut().expect("free");
+        tell.send(()).expect("somebody listens");
+        // He looks until the reset has given up once, and a little into the second.
+        gone.recv().expect("the first is over");
+        std::thread::sleep(Duration::from_millis(50));
+        bytes.fill(7); // it would be nobody's memory
+        let intact = bytes.iter().all(|byte| *byte == 7);
+        his.store(true, Ordering::SeqCst);
+        drop(bytes);
+        drop((pinned, pool, gpu));
+        intact
+    });
+    told.recv().expect("he looks");
+    let (found, watch) = (probe().expect("the stand-in"), Watch::new());
+    assert_eq!(code(Gpu::reset(&found, &watch)), Err(NOT_READY), "he does not come to an end");
+    go.send(()).expect("he lives");
+    Gpu::reset(&found, &watch).expect("he has come to an end");
+    assert!(is_over.load(Ordering::SeqCst), "and it has waited for that");
+    assert!(looker.join().expect("no panic"), "the memory was his to the end");
+}
+
+#[test]
+fn after_a_reset_there_is_nothing_to_look_at() {
+    let Some(_alone) = alone() else { return };
+    let mut desk = desk();
+    Gpu::reset(&desk.found, &desk.watch).expect("reset");
+    assert_eq!(code(desk.pinned.bytes()), Err(DESTROYED));
+    assert_eq!(code(desk.pinned.part_mut(0..0)), Err(DESTROYED));
+    assert_eq!(desk.pinned.len(), BYTES, "how much it was is still known");
+}

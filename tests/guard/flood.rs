@@ -1,0 +1,58 @@
+//! Whoever may connect can make a guard refuse, and a robot warn, as often as it likes: that is a few lines and a count.
+
+use super::place::{Place, soon};
+use crate::cli::err;
+use ganglion::control::{Ask as Request, ask_near};
+use ganglion::guard::frame::Ask;
+use ganglion::guard::socket::ask_once;
+use ganglion::time::Span;
+use rustix::process::Signal;
+use std::path::Path;
+
+/// Lines of a flood that may be said: 40 at once, one in ten seconds, and the count.
+const FEW: usize = 60;
+
+/// Of the lines that begin with `beginning`, at most a few; one line says how many were left out.
+fn few_lines(said: &str, beginning: &str) {
+    let lines = said.lines().filter(|line| line.contains(beginning)).count();
+    assert!(
+        (1..=FEW).contains(&lines),
+        "{lines} lines: {}",
+        said.lines().take(3).collect::<Vec<_>>().join("\n")
+    );
+    let told = said.lines().filter(|line| line.contains("left out")).count();
+    assert!((1..=FEW).contains(&told), "{told} lines say how many were left out");
+}
+
+#[test]
+fn a_guard_that_is_asked_for_what_it_refuses_says_so_a_few_times() {
+    let mut place = Place::new(1_000);
+    let guard = place.guard();
+    let socket = place.path("guard");
+    for _ in 0..3_000 {
+        let answer =
+            ask_once(Path::new(&socket), Ask::Permit, Span::from_millis(60_000)).expect("it answers");
+        assert!(answer.refused.is_some());
+    }
+    place.send(guard, Signal::TERM);
+    let said = err(&place.said(guard));
+    few_lines(&said, "refused: ");
+    assert!(said.contains("told to go: line off"), "{said}");
+}
+
+#[test]
+fn a_robot_that_is_asked_what_it_cannot_say_warns_a_few_times() {
+    let board = "inherits = \"sim\"\n[safety]\nauto_arm = false\n[field]\ngrid = 8\npatterns = 1\nbank = 64\n\
+                 [motion]\nfull_speed = 0.5\nwheelbase = 0.0872\nlag_ms = 80.0\n\
+                 [[sensor]]\nname = \"wall\"\nkind = \"recall\"\nunit = \"1\"\nby = \"range\"\nbelow = 3.0\n\
+                 ahead = 0.17\nperiod_ms = 100.0\nvalid = [0.0, 1.0]\n";
+    let mut place = Place::with(board);
+    let runtime = place.runtime(&[]);
+    let socket = place.path("control");
+    // So far away that its phases are no numbers: once anything was met, there is no answer.
+    let nowhere = || ask_near(Path::new(&socket), Request::Status, Some([1e308, 1e308])).expect("it answers");
+    soon("something was met", || nowhere().account.map.is_none());
+    (0..400).for_each(|_| assert!(nowhere().account.map.is_none(), "no place is there"));
+    place.send(runtime, Signal::TERM);
+    few_lines(&err(&place.said(runtime)), "the map: ");
+}
