@@ -218,17 +218,19 @@ fn spelled_by<T: DeserializeOwned>(payload: &[u8]) -> Result<(T, usize), bincode
     ) -> Result<(T, usize), bincode::error::DecodeError> {
         bincode::serde::decode_from_slice(payload, bincode::config::legacy().with_limit::<LIMIT>())
     }
-    match payload.len() {
-        0..=0x4000 => within::<T, 0x8000>(payload),
-        ..=0x1_0000 => within::<T, 0x2_0000>(payload),
-        ..=0x4_0000 => within::<T, 0x8_0000>(payload),
-        ..=0x10_0000 => within::<T, 0x20_0000>(payload),
-        ..=0x40_0000 => within::<T, 0x80_0000>(payload),
-        ..=0x100_0000 => within::<T, 0x200_0000>(payload),
-        ..=0x400_0000 => within::<T, 0x800_0000>(payload),
-        ..=0x1000_0000 => within::<T, 0x2000_0000>(payload),
-        _ => within::<T, { 2 * MAX_PAYLOAD }>(payload),
-    }
+    type Reader<T> = fn(&[u8]) -> Result<(T, usize), bincode::error::DecodeError>;
+    let by_length: [(usize, Reader<T>); 8] = [
+        (0x4000, within::<T, 0x8000>),
+        (0x1_0000, within::<T, 0x2_0000>),
+        (0x4_0000, within::<T, 0x8_0000>),
+        (0x10_0000, within::<T, 0x20_0000>),
+        (0x40_0000, within::<T, 0x80_0000>),
+        (0x100_0000, within::<T, 0x200_0000>),
+        (0x400_0000, within::<T, 0x800_0000>),
+        (0x1000_0000, within::<T, 0x2000_0000>),
+    ];
+    let fitting = by_length.iter().find(|(longest, _)| payload.len() <= *longest);
+    fitting.map_or(within::<T, { 2 * MAX_PAYLOAD }> as Reader<T>, |(_, reader)| *reader)(payload)
 }
 
 /// Reads the header and says how long the payload is.

@@ -19,7 +19,7 @@ const OWN_TYPES: u32 = 0x6000_0000;
 
 /// Why bytes are no whole file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Flaw {
+pub enum Flaw {
     /// Not the beginning of one for a GPU.
     NotElf,
     /// It has no sections.
@@ -39,7 +39,7 @@ impl fmt::Display for Flaw {
 }
 
 /// Whether `bytes` begin with a whole ELF file for a GPU.
-pub(super) fn check(bytes: &[u8]) -> Result<(), Flaw> {
+pub fn check(bytes: &[u8]) -> Result<(), Flaw> {
     let header = bytes.first_chunk::<HEADER>().ok_or(Flaw::NotElf)?;
     let says = (half(header, 18), half(header, 52));
     if !header.starts_with(&BEGINS) || says != (MACHINE, HEADER as u16) {

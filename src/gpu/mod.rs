@@ -30,7 +30,7 @@ mod fatbin;
 mod cache;
 mod link;
 mod trusted; // files that nobody else can have written
-mod elf; // machine code that is whole
+pub mod elf; // machine code that is whole
 mod mark; // what is being loaded, in case the process ends in it
 
 pub use cache::cache_folder;
