@@ -101,8 +101,8 @@ impl SensorKind {
             SensorKind::Mpu6050 { .. } => read_bits(8) + read_bits(6),
             // The result, and the interrupt cleared.
             SensorKind::Vl53l0x { .. } => read_bits(13) + write_bits(2),
-            // Three registers in one transfer: START six times, STOP once, 15 bytes.
-            SensorKind::PowerMonitor { chip: PowerChip::Ina219, .. } => 6 + 1 + 9 * 15,
+            // Three registers, a transfer each.
+            SensorKind::PowerMonitor { chip: PowerChip::Ina219, .. } => 3 * read_bits(2),
             SensorKind::PowerMonitor { chip: PowerChip::Ina226, quantity, .. } => {
                 // Each register is named in one transfer and read in another.
                 let registers = if *quantity == PowerQuantity::Watts { 3 } else { 2 };
@@ -224,7 +224,7 @@ mod tests {
         let bits: Vec<u32> = each().iter().map(SensorKind::bits_per_poll).collect();
         let sample = (11 * 9 + 3) + (9 * 9 + 3);
         assert_eq!(bits[..3], [(4 * 9 + 2) + 2 * (2 * 9 + 2), 2 * 9 + 5 * 9 + 3, sample]);
-        assert_eq!(bits[3..7], [15 * 9 + 9 + 3 + 29, 142, 2 * (20 + 29), 38 + 2 * 48]);
+        assert_eq!(bits[3..7], [15 * 9 + 9 + 3 + 29, 144, 2 * (20 + 29), 38 + 2 * 48]);
         assert_eq!(bits[7..], [0, 0, 0]);
     }
 }
