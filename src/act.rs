@@ -12,11 +12,11 @@
 
 mod reverse;
 
-use crate::board::plan::{MotorPlan, SafetyPlan};
 use crate::command::{Command, MAX_MOTORS, Source};
 use crate::field::Response;
 use crate::mode::Mode;
-use crate::reflex::{Limits, Verdict, faded};
+use crate::plan::{Limits, MotorPlan, SafetyPlan};
+use crate::reflex::{Verdict, faded};
 use crate::time::{Instant, Span};
 use reverse::Reverse;
 
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
     use crate::fixture::{FREE, PERIOD, at, ms, safety, servo, wheel};
     use crate::mode::ArmRefusal;
-    use crate::reflex::Cause;
+    use crate::plan::Cause;
 
     fn verdict(limits: Limits) -> Verdict {
         Verdict { limits, ..FREE }

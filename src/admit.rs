@@ -7,10 +7,9 @@
 //!
 //! Nothing here reads a device, decides about motion, or knows what a reflex is.
 
-use crate::board::plan::{Scale, SensorPlan};
 use crate::command::{Command, MAX_MOTORS};
-use crate::device::SensorKind;
 use crate::frame::{Fault, Frame, Health, MAX_SENSORS, Reading, Sample};
+use crate::plan::{Scale, SensorKind, SensorPlan};
 use crate::time::{Instant, Span};
 
 /// Kinds of refusal that are counted apart, in the order of [`SensorCounters::refused`].

@@ -15,21 +15,8 @@
 //! Nothing here is asked before a stop, a disarm or a reflex. When the floor itself does not fit, the
 //! budget is exhausted: there is no more to give up, results come late, and the reflexes see to that.
 
-use crate::field::{RUNGS, Rung};
+use crate::plan::{BudgetPlan, RUNGS, Rung};
 use crate::time::{Instant, Span};
-
-/// The board's budget.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BudgetPlan {
-    /// Compute time that one field cycle may take.
-    pub target: Span,
-    /// Moving up wants the predicted time at the better rung below `target * headroom` (0..1).
-    pub headroom: f32,
-    /// Moving up wants that to hold for this long without a break (dwell).
-    pub dwell: Span,
-    /// The lowest rung that the budget may choose.
-    pub floor: Rung,
-}
 
 /// Share of a cheaper measurement that is believed each cycle. A slow run is all but forgotten after
 /// some 40 cycles, two seconds of a 20 Hz field. With half of it an accident would cost quality twice as

@@ -1,10 +1,9 @@
 //! Small plans for unit tests, with round numbers.
 
-use crate::board::plan::{MotorPlan, SafetyPlan, SensorPlan};
-use crate::bus::{BusFault, Line};
-use crate::device::{MotorKind, SensorKind};
+use crate::bus::BusFault;
 use crate::frame::Fault;
-use crate::reflex::{Limits, Restraint, Signals, Verdict};
+use crate::plan::{Limits, Line, MotorKind, MotorPlan, Restraint, SafetyPlan, SensorKind, SensorPlan};
+use crate::reflex::{Signals, Verdict};
 use crate::time::{Instant, Span};
 
 /// A control period of 10 ms.

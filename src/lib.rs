@@ -16,6 +16,9 @@ pub mod seed;
 pub mod frame;
 pub mod command;
 
+// What a checked board means: data that every part takes. `board` makes it.
+pub mod plan;
+
 // Decisions: pure functions of the words.
 pub mod admit;
 pub mod reflex;

@@ -14,8 +14,8 @@ mod disarm;
 
 pub use disarm::Disarm;
 
-use crate::board::plan::SafetyPlan;
-use crate::reflex::{Cause, Signals, Verdict};
+use crate::plan::{Cause, SafetyPlan};
+use crate::reflex::{Signals, Verdict};
 use crate::time::{Instant, Span};
 use disarm::Stillness;
 

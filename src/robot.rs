@@ -9,12 +9,11 @@ mod wire_up;
 use crate::act::Arbiter;
 use crate::admit::Admission;
 use crate::alarm::Alarm;
-use crate::board::plan::{Board, BusPlan};
-use crate::board::share;
 use crate::budget::Budget;
 use crate::bus::{OpenError, Wires};
 use crate::crew::{Bell, Worker};
 use crate::field::brain::{Brain, BrainError};
+use crate::field::footprint;
 use crate::field::link::FieldLink;
 use crate::field::snapshot::{Desk, Snapshot, SnapshotError, SnapshotWriter, Standing, snapshot_line};
 use crate::field::takeover::Open;
@@ -24,6 +23,7 @@ use crate::guard::Sight;
 use crate::learn::imitate;
 use crate::memory::map::{Feed, Recollection};
 use crate::mode::Modes;
+use crate::plan::{Board, BusPlan};
 use crate::reflex::Reflexes;
 use crate::rt::room::{self, NoRoom};
 use crate::rt::slot::slot;
@@ -189,7 +189,7 @@ impl Robot {
         first: Instant,
         options: Options,
     ) -> Result<Robot, BuildError> {
-        room::demand(share::field_bytes(&board.field)).map_err(BuildError::Room)?;
+        room::demand(footprint::field_bytes(&board.field)).map_err(BuildError::Room)?;
         // The slow part first: the simulator's faults count their time from the moment it is made.
         let resume = options.resume.as_ref();
         let mut brain = brain(board, options.readout, resume, options.device)?;

@@ -106,7 +106,7 @@ impl Signs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reflex::Cause;
+    use crate::plan::Cause;
     use crate::time::Span;
 
     #[test]

@@ -6,8 +6,8 @@ mod device;
 
 use crate::cli::{err, out, output, watching};
 use ganglion::bench::{FieldBench, FieldFigures};
-use ganglion::field::shape::{EngineKind, FieldPlan, Params};
-use ganglion::field::{RUNGS, Rung, STAGES, Shape, Storage};
+use ganglion::field::STAGES;
+use ganglion::plan::{EngineKind, FieldPlan, Params, RUNGS, Rung, Shape, Storage};
 use ganglion::time::Span;
 use rustix::process::Signal;
 use serde_json::Value;

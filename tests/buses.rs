@@ -3,14 +3,12 @@
 
 use crate::counting::allocations_in;
 use ganglion::board;
-use ganglion::board::plan::{Board, I2cPlan, SensorPlan};
-use ganglion::bus::{Absent, Bias, BusFault, Gpio, I2c, Line, LineUse, Op, OpenError, Usage, Wires};
+use ganglion::bus::{Absent, Bias, BusFault, Gpio, I2c, LineUse, Op, OpenError, Usage, Wires};
 use ganglion::crew::{Stepper, Worker};
-use ganglion::device::{ImuQuantity, SensorKind};
 use ganglion::drive;
 use ganglion::field::Readout;
 use ganglion::learn::imitate;
-use ganglion::reflex::{Cause, Restraint, Trip};
+use ganglion::plan::{Board, Cause, I2cPlan, ImuQuantity, Line, Restraint, SensorKind, SensorPlan, Trip};
 use ganglion::robot::{BuildError, Options, Robot};
 use ganglion::sense::Rung;
 use ganglion::sim::{Fault, Plant};

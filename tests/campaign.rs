@@ -20,7 +20,7 @@ use script::{Ask, Line, Script};
 use site::Site;
 use tally::Tally;
 
-use ganglion::board::plan::Board;
+use ganglion::plan::Board;
 use ganglion::sim::What;
 use ganglion::time::{Instant, Span};
 use judge::facts::Facts;

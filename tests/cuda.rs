@@ -16,12 +16,12 @@ mod tables;
 
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::shape::{
-    BANK_TOP, CHANNELS, CONTEXT, DESCRIPTOR, EngineKind, FieldPlan, GROUP, PATTERN, Params, READOUT_COLUMNS,
-    Shape, Storage, sub_steps,
+    BANK_TOP, CHANNELS, CONTEXT, DESCRIPTOR, GROUP, PATTERN, READOUT_COLUMNS, sub_steps,
 };
 use ganglion::field::wiring::Wiring;
-use ganglion::field::{Response, Rung, Stimulus};
+use ganglion::field::{Response, Stimulus};
 use ganglion::frame::MAX_SENSORS;
+use ganglion::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
 use ganglion::seed::{Stream, normal, uniform};
 use ganglion::time::Span;
 use rig::{Launching, Rig};

@@ -2,12 +2,11 @@
 //! time; and whatever breaks, its motors end up still.
 
 use ganglion::board;
-use ganglion::board::plan::Board;
 use ganglion::command::Source;
 use ganglion::drive::{self, Ending};
 use ganglion::field::Readout;
 use ganglion::learn::imitate;
-use ganglion::reflex::Cause;
+use ganglion::plan::{Board, Cause};
 use ganglion::robot::{Options, Robot};
 use ganglion::sim::{Fault, Plant, Report};
 use ganglion::time::{Clock, Instant, SimClock, Span};

@@ -2,12 +2,13 @@
 //! threads, the simulated robot. The run says who it was, and whether the motors were heard to stand.
 
 use crate::cli;
-use ganglion::board::{self, plan::Board};
+use ganglion::board;
 use ganglion::bus::{BusFault, Gpio, I2c, LineUse, Op, OpenError, Wires};
 use ganglion::crew::{Rest, Worker};
 use ganglion::drive::{self, Ending};
 use ganglion::field::Readout;
 use ganglion::learn::imitate;
+use ganglion::plan::Board;
 use ganglion::robot::{Options, Robot};
 use ganglion::rt::RtPlan;
 use ganglion::sim::Plant;

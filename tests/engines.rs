@@ -11,11 +11,10 @@ mod storage;
 
 use ganglion::field::cpu::{CpuEngine, Level};
 use ganglion::field::reference::ReferenceEngine;
-use ganglion::field::shape::{
-    CHANNELS, CONTEXT, EngineKind, FEATURES, FieldPlan, PATTERN, Params, READOUT_COLUMNS, Shape, Storage,
-};
-use ganglion::field::{Engine, Response, Rung, Stimulus};
+use ganglion::field::shape::{CHANNELS, CONTEXT, FEATURES, PATTERN, READOUT_COLUMNS};
+use ganglion::field::{Engine, Response, Stimulus};
 use ganglion::frame::MAX_SENSORS;
+use ganglion::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
 use ganglion::seed::{Stream, normal, uniform};
 use ganglion::time::Span;
 

@@ -1,17 +1,17 @@
 //! Learning from logs: a rule is found and comes back from its file, another board refuses it, equal
 //! inputs give equal bytes, and on a real robot's log the decisions of time not seen are mostly right.
 
-use ganglion::board::plan::Board;
 use ganglion::drive;
 use ganglion::field::readout::{Origin, Readout};
-use ganglion::field::shape::{EngineKind, FEATURES, READOUT_COLUMNS};
-use ganglion::field::{Engine, Rung, Stimulus};
+use ganglion::field::shape::{FEATURES, READOUT_COLUMNS};
+use ganglion::field::{Engine, Stimulus};
 use ganglion::frame::MAX_SENSORS;
 use ganglion::learn::log::Log;
 use ganglion::learn::observe::observe;
 use ganglion::learn::score::decide;
 use ganglion::learn::validate::{Lesson, fit, gap};
 use ganglion::learn::{Stage, learn};
+use ganglion::plan::{Board, EngineKind, Rung};
 use ganglion::robot::{Options, Robot};
 use ganglion::seed::{Stream, uniform};
 use ganglion::time::{Instant, SimClock};

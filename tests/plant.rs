@@ -9,13 +9,14 @@ mod property;
 mod wander;
 mod wires;
 
-use ganglion::board::{self, plan::Board};
+use ganglion::board;
 use ganglion::bus::{Gpio, I2c};
 use ganglion::command::Command;
 use ganglion::device::actuators::{Actuators, HatActuators};
 use ganglion::device::adc::HatAdc;
 use ganglion::device::hc_sr04::HcSr04;
-use ganglion::device::{DeviceFault, Ports, SensorKind};
+use ganglion::device::{DeviceFault, Ports};
+use ganglion::plan::{Board, SensorKind};
 use ganglion::sim::{Fault, Plant, Report};
 use ganglion::time::{Clock, Instant, SimClock, Span};
 use std::sync::Arc;

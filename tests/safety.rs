@@ -6,13 +6,14 @@ mod judge; // what people may rely on, said without the runtime's own words
 mod rig; // the real tick between rings that a test fills and empties
 
 use ganglion::admit::Admission;
-use ganglion::board::plan::{MotorPlan, SafetyPlan, SensorPlan};
 use ganglion::bus::BusFault;
 use ganglion::command::{Command, Source};
-use ganglion::device::{MotorKind, SensorKind};
 use ganglion::frame::{Fault, Frame, Health, MAX_SENSORS, Reading, Sample};
 use ganglion::mode::Asked;
-use ganglion::reflex::{Cause, Limits, Reflexes, Restraint, Rule, Signals, Trip};
+use ganglion::plan::{
+    Cause, Limits, MotorKind, MotorPlan, Restraint, Rule, SafetyPlan, SensorKind, SensorPlan, Trip,
+};
+use ganglion::reflex::{Reflexes, Signals};
 use ganglion::time::{Instant, Span};
 use ganglion::trace::Record;
 use judge::Trust;
@@ -432,7 +433,7 @@ proptest! {
         low in -10.0f32..10.0,
         high in -10.0f32..10.0,
     ) {
-        use ganglion::board::plan::{Curve, Scale};
+        use ganglion::plan::{Curve, Scale};
         let fed = |curve| SensorPlan {
             input: Some(Scale { low, high, curve }),
             ..sensor(100, [f32::MIN, f32::MAX], -1.0, true)

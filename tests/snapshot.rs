@@ -4,13 +4,12 @@
 use crate::cli::{err, ganglion, out, output};
 use crate::counting::allocations_in;
 use ganglion::board;
-use ganglion::board::plan::Board;
 use ganglion::field::Engine;
-use ganglion::field::shape::EngineKind;
+use ganglion::field::Stimulus;
 use ganglion::field::snapshot::{Snapshot, SnapshotError, Standing, previous_of, snapshot_line};
 use ganglion::field::state::{Live, State};
-use ganglion::field::{Rung, Stimulus};
 use ganglion::frame::MAX_SENSORS;
+use ganglion::plan::{Board, EngineKind, Rung};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,11 +2,10 @@
 //! allocation in the tick, motors still at the end; and what a strict board does when refused.
 
 use ganglion::board;
-use ganglion::board::plan::Board;
 use ganglion::crew::Threads;
 use ganglion::drive::{self, DriveError, Ending};
 use ganglion::learn::imitate;
-use ganglion::reflex::Cause;
+use ganglion::plan::{Board, Cause};
 use ganglion::robot::{Options, Robot};
 use ganglion::rt::{Role, RtPlan};
 use ganglion::sense::HaltWatch;

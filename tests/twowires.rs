@@ -1,9 +1,10 @@
 //! The bench of `ganglion hil` over the simulated robot: two loops of "wire" around it, the real runtime between them, in
 //! real time. Counts answers; how long they took is not asserted here.
 
-use ganglion::board::{self, plan::Board};
-use ganglion::bus::{BusFault, Edge, Gpio, I2c, Line, LineUse, Op, OpenError, Wires};
+use ganglion::board;
+use ganglion::bus::{BusFault, Edge, Gpio, I2c, LineUse, Op, OpenError, Wires};
 use ganglion::hil::{self, Figures, HilError, Loop, LoopFault};
+use ganglion::plan::{Board, Line};
 use ganglion::sim::Plant;
 use ganglion::time::{Clock, Instant, MonotonicClock, Span};
 use std::collections::VecDeque;

@@ -1,9 +1,9 @@
 //! What is believed of readings, how it ages, what the field is fed.
 
 use super::*;
-use crate::board::plan::Curve;
 use crate::bus::BusFault;
 use crate::fixture::{at, least, ms, range};
+use crate::plan::Curve;
 
 const STILL: Command = Command::still(2);
 

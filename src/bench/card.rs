@@ -6,9 +6,8 @@ use super::device::{DeviceBench, DeviceFigures};
 use super::ended;
 use super::field::BenchFault;
 use crate::field::cuda::is_emulated;
-use crate::field::shape::{EngineKind, Params};
-use crate::field::{FieldPlan, Rung, Shape, Storage};
 use crate::gpu::probe;
+use crate::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
 use crate::time::Span;
 use std::sync::atomic::AtomicBool;
 

@@ -2,9 +2,10 @@
 //! sensors that wander, a full library whose contexts are near what occurs, a full bank, a read-out.
 //! Everything is drawn from a seed: two benches are fed alike.
 
-use crate::field::shape::{CONTEXT, DESCRIPTOR, FieldPlan, PATTERN, READOUT_COLUMNS};
-use crate::field::{Engine, Failure, Rung, Stimulus};
+use crate::field::shape::{CONTEXT, DESCRIPTOR, PATTERN, READOUT_COLUMNS};
+use crate::field::{Engine, Failure, Stimulus};
 use crate::frame::MAX_SENSORS;
+use crate::plan::{FieldPlan, Rung};
 use crate::seed::{Stream, bits, normal, uniform};
 use std::f64::consts::TAU;
 

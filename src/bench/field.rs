@@ -4,10 +4,11 @@ use super::copy::CopyCrew;
 use super::ended;
 use super::faults::page_faults;
 use super::feed::Feed;
-use crate::board::share;
 use crate::field::cpu::Level;
 use crate::field::cuda::Unfit;
-use crate::field::{Engine, Failure, FieldPlan, RUNGS, Rung, STAGES, StageTimes};
+use crate::field::footprint;
+use crate::field::{Engine, Failure, STAGES, StageTimes};
+use crate::plan::{FieldPlan, RUNGS, Rung};
 use crate::rt::heap::allocations_everywhere;
 use crate::rt::room::{self, NoRoom};
 use crate::rt::stay_on;
@@ -82,7 +83,7 @@ impl FieldBench {
     /// Builds and furnishes the engine of `plan`; with `simd`, only where it uses these
     /// instructions. The calling thread is the one to measure on: it is put on the plan's first core.
     pub fn build(plan: &FieldPlan, simd: Option<&str>) -> Result<FieldBench, BenchFault> {
-        room::demand(share::field_bytes(plan)).map_err(BenchFault::Room)?;
+        room::demand(footprint::field_bytes(plan)).map_err(BenchFault::Room)?;
         let mut engine = engine(plan, simd)?;
         // Behind the engine's start, whose threads would otherwise inherit this one's core.
         if let Some(&cpu) = plan.cpus.first() {

@@ -4,7 +4,7 @@
 
 use super::ended;
 use super::field::{BenchFault, FieldBench, FieldFigures};
-use crate::field::{FieldPlan, RUNGS, Rung, Storage};
+use crate::plan::{FieldPlan, RUNGS, Rung, Storage};
 use crate::time::Span;
 use std::sync::atomic::AtomicBool;
 

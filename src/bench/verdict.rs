@@ -1,8 +1,7 @@
 //! What was measured beside what the board asks for.
 
 use super::{CardFigures, LoopFigures, Survey};
-use crate::board::plan::{GpuTargets, Targets};
-use crate::field::Storage;
+use crate::plan::{GpuTargets, Storage, Targets};
 use crate::time::Span;
 use crate::trace::Latency;
 

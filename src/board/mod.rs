@@ -5,21 +5,16 @@
 //! them, `check` has a `reader` ask that table for every value in order and holds the rules, `plan`
 //! is what comes out. What is to tell goes into a `report`; `finding` has the words for it.
 
-pub mod addresses;
 mod bounds;
 mod check;
 mod effective;
 pub mod finding;
 mod given;
 mod inherit;
-pub mod lines;
 mod load;
-pub mod machine;
-pub mod plan;
 mod raw;
 mod reader;
 mod report;
-pub mod share;
 mod shipped;
 pub mod site;
 pub mod source;

@@ -13,6 +13,7 @@ mod wires;
 pub use absent::Absent;
 pub use wires::{Bias, LineUse, Measure, NoRepair, OpenError, Repair, Usage, Wires};
 
+use crate::plan::Line;
 use crate::time::{Instant, Span};
 
 /// What failed on a bus, as classified from errno or by the simulator. Small enough for a frame.
@@ -63,24 +64,6 @@ pub trait I2c: Send {
     /// Write, repeated start, read: one transfer.
     fn write_read(&mut self, address: u8, out: &[u8], back: &mut [u8]) -> Result<(), BusFault> {
         self.transfer(address, &mut [Op::Write(out), Op::Read(back)])
-    }
-}
-
-/// A line by the number that the board file gives (chip offset, BCM number on a Pi).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Line(pub u32);
-
-/// Lines from here on are names, counted from here.
-const NAMED: u32 = 1 << 16;
-
-impl Line {
-    /// The line with name number `nth` of the board's `line_names`.
-    pub const fn named(nth: u16) -> Line {
-        Line(NAMED + nth as u32)
-    }
-    /// Which of the board's `line_names` it is; `None`: its number is an offset.
-    pub const fn name(self) -> Option<usize> {
-        if self.0 >= NAMED { Some((self.0 - NAMED) as usize) } else { None }
     }
 }
 

@@ -1,13 +1,13 @@
 //! What several verbs take: a board, an engine, a read-out, a length of time.
 
 use super::exit::Failure;
-use crate::board::plan::Board;
-use crate::board::{self, Loaded, share};
-use crate::field::FieldPlan;
+use crate::board;
+use crate::board::Loaded;
 use crate::field::Readout;
 use crate::field::device;
-use crate::field::shape::EngineKind;
+use crate::field::footprint;
 use crate::field::takeover::Open;
+use crate::plan::{Board, EngineKind, FieldPlan};
 use crate::rt::room::{self, NoRoom};
 use crate::time::Span;
 use std::path::Path;
@@ -65,7 +65,7 @@ pub const SMALLER: &str = "end other programs, or make grid, patterns or bank of
 pub fn fits(plan: &FieldPlan) -> Result<(), Failure> {
     let refused =
         |refusal: NoRoom| Failure::unavailable(format!("the field does not fit: {refusal}")).fix(SMALLER);
-    room::demand(share::field_bytes(plan)).map_err(refused)
+    room::demand(footprint::field_bytes(plan)).map_err(refused)
 }
 
 /// How to open the GPU that the board's field is to be computed on; `None`: on the CPU. An error where the board asks

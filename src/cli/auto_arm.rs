@@ -4,8 +4,8 @@
 //!
 //! The directory goes with a reboot, and the mark with it. Looked at before the first slot and after the last.
 
-use crate::board::plan::{Board, BusPlan};
 use crate::control::CONTROL_SOCKET;
+use crate::plan::{Board, BusPlan};
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;

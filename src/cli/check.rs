@@ -1,14 +1,16 @@
 //! `check`: is this board file sound, and what does it come to, all inheritance and defaults done?
 
+use crate::field::footprint;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::exit::Failure;
 use super::output::stderr_is_terminal;
+use crate::board;
 use crate::board::finding::Finding;
-use crate::board::plan::Board;
-use crate::board::{self, BoardError, Loaded, Setting, share};
+use crate::board::{BoardError, Loaded, Setting};
+use crate::plan::{Board, bus_load};
 use crate::rt::room;
 
 /// Arguments of `check`.
@@ -91,7 +93,7 @@ fn summary(board: &Board) -> Vec<String> {
         board.reflexes.len(),
         board.period.as_micros_f64() / 1e3,
     )];
-    lines.push(match (board.i2c.first().map(|bus| bus.timing), share::bus_load(board)) {
+    lines.push(match (board.i2c.first().map(|bus| bus.timing), bus_load::bus_load(board)) {
         (Some(timing), Some(load)) => format!(
             "I2C at {} Hz: sensors take {:.1} % of its time, commands {:.1} %, together {:.1} % at least",
             timing.speed_hz,
@@ -108,9 +110,9 @@ fn summary(board: &Board) -> Vec<String> {
         shape.motors,
         board.field.dt.as_micros_f64() / 1e3,
         board.budget.target.as_micros_f64() / 1e3,
-        share::field_bytes(&board.field) as f64 / 1e6,
+        footprint::field_bytes(&board.field) as f64 / 1e6,
     ));
-    if let Err(refusal) = room::demand(share::field_bytes(&board.field)) {
+    if let Err(refusal) = room::demand(footprint::field_bytes(&board.field)) {
         lines.push(format!("it would not be run on this machine: {refusal}"));
     }
     lines
@@ -122,7 +124,7 @@ fn origin(setting: &Setting) -> String {
 
 fn sound(loaded: &Loaded) -> Value {
     let board = &loaded.board;
-    let load = share::bus_load(board);
+    let load = bus_load::bus_load(board);
     let settings: Vec<Value> = loaded
         .settings
         .iter()
@@ -134,7 +136,7 @@ fn sound(loaded: &Loaded) -> Value {
         "sound": true,
         "digest": loaded.digest.to_hex().as_str(),
         "bus_load": load.map(|load| json!({ "sensors": load.sensors, "motors": load.motors })),
-        "field_bytes": share::field_bytes(&board.field),
+        "field_bytes": footprint::field_bytes(&board.field),
         "memory_left_bytes": room::left(),
         "warnings": loaded.warnings.iter().map(finding).collect::<Vec<_>>(),
         "settings": settings,

@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::exit::Failure;
-use crate::board::plan::Board;
 use crate::memory::choice::Wish;
+use crate::plan::Board;
 
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]

@@ -3,11 +3,9 @@
 use super::exit::Failure;
 use super::interrupt::Interrupt;
 use super::{arguments, output, report, wires};
-use crate::board::plan::Board;
-use crate::bus::Line;
 use crate::crew::Rest;
-use crate::device::SensorKind;
 use crate::hil::{self, Figures, HilError, Loop};
+use crate::plan::{Board, Line, SensorKind};
 use crate::time::{Clock, MonotonicClock, Span};
 use crate::trace::Latency;
 use indicatif::{ProgressBar, ProgressStyle};

@@ -3,12 +3,12 @@
 
 use super::exit::Failure;
 use super::wires;
-use crate::board::addresses::{Expected, also_answers, expected, holder};
-use crate::board::plan::{Board, BusPlan, I2cNode};
 use crate::board::{self};
 use crate::bus::linux::{LinuxWires, Presence};
 use crate::bus::scan::{ADDRESSES, Answer, ask};
 use crate::bus::{BusFault, OpenError};
+use crate::plan::addresses::{Expected, also_answers, expected, holder};
+use crate::plan::{Board, BusPlan, I2cNode};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

@@ -4,12 +4,12 @@
 use super::arguments;
 use super::exit::Failure;
 use super::interrupt::Interrupt;
-use crate::board::plan::{Board, BusPlan};
 use crate::drive::{self, Ending};
 use crate::field::Readout;
 use crate::field::readout::RowNames;
 use crate::learn::log::{Log, LogFault};
 use crate::learn::score::{Confusion, decide};
+use crate::plan::{Board, BusPlan};
 use crate::robot::{BuildError, Options, Robot};
 use crate::time::{self, SimClock};
 use indicatif::{ProgressBar, ProgressStyle};

@@ -2,12 +2,12 @@
 //! or measured in the run; what was not measured is absent (`null`), never zero.
 
 use super::exit::Failure;
-use crate::board::plan::Board;
 use crate::control::why_disarmed;
 use crate::crew::Rest;
 use crate::drive::Ending;
 use crate::field::snapshot::{SnapshotCounts, SnapshotWriter};
 use crate::field::{DeviceTimes, FieldCounters};
+use crate::plan::Board;
 use crate::robot::Robot;
 use crate::rt::Granted;
 use crate::sense::{BusCounters, Halt, Rung, SenseCounters};

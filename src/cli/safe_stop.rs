@@ -12,12 +12,12 @@ use super::exit::Failure;
 use super::interrupt::Interrupt;
 use super::wires;
 use crate::board::Loaded;
-use crate::board::plan::{Board, BusPlan, GuardHold};
-use crate::bus::{BusFault, Edge, Gpio, Line, LineUse, OpenError, Usage, Wires};
+use crate::bus::{BusFault, Edge, Gpio, LineUse, OpenError, Usage, Wires};
 use crate::control::{self, CONTROL_SOCKET};
 use crate::device::Ports;
 use crate::guard::frame::Ask;
 use crate::guard::socket::{GUARD_SOCKET, ask_once};
+use crate::plan::{Board, BusPlan, GuardHold, Line};
 use crate::robot::{actuators, motor_lines};
 use crate::time::{Clock, MonotonicClock, Span};
 use std::io::ErrorKind;
@@ -258,7 +258,7 @@ impl Gpio for NoLines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::plan::EnablePlan;
+    use crate::plan::EnablePlan;
     use crate::sim::Plant;
     use crate::time::SimClock;
     use std::sync::Mutex;

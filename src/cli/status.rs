@@ -1,8 +1,7 @@
 //! The live status line of a run, on standard error, and only where a person is reading it.
 
-use crate::field::Rung;
 use crate::field::worker::EngineState;
-use crate::reflex::Cause;
+use crate::plan::{Cause, Rung};
 use crate::time::Span;
 use crate::trace::{Record, Recorder};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

@@ -1,12 +1,11 @@
 //! A board's wires: is this the machine, open them, try them. What was found becomes words and exit codes here.
 
 use super::exit::Failure;
-use crate::board::machine;
-use crate::board::plan::{Board, BusPlan, I2cNode};
 use crate::bus::linux::{Claim, ClaimError, LinuxWires};
 use crate::bus::{OpenError, Wires};
-use crate::device::PwmPlan;
+use crate::plan::{Board, BusPlan, I2cNode, PwmPlan};
 use crate::rt::flock::Holder;
+use crate::selftest::machine;
 use crate::selftest::{self, Check, Verdict};
 use crate::sim::Plant;
 use crate::time::{Clock, MonotonicClock};

@@ -4,7 +4,7 @@
 use crate::guard::Link;
 use crate::memory::map::{MapAccount, Recollection};
 use crate::mode::{Disarm, Mode};
-use crate::reflex::Cause;
+use crate::plan::Cause;
 use crate::sense::{BusCounters, Rung};
 use crate::tick::Requests;
 use crate::vitals::{Signs, Vitals};

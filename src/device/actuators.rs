@@ -8,11 +8,11 @@ use super::pca9685::Pca9685;
 use super::pulses::Pulses;
 use super::pwm_lines::{Channel, PwmLines};
 use super::servo::{self, Servo};
-use super::{DeviceFault, McuPlan, Ports, PwmPlan};
-use crate::board::plan::{Board, MotorPlan};
+use super::{DeviceFault, Ports};
 use crate::bus::OpenError;
 use crate::bus::linux::PwmChip;
 use crate::command::{Command, MAX_MOTORS};
+use crate::plan::{Board, McuPlan, MotorPlan, PwmPlan};
 use crate::time::Span;
 use crate::units::Duty;
 use std::path::Path;
@@ -190,9 +190,9 @@ fn pwm_lines(motors: &[MotorPlan], chip: &PwmChip, hz: f64) -> Result<PwmLines, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bus::BusFault;
     use crate::bus::fake::{FakeGpio, FakeI2c};
-    use crate::bus::{BusFault, Line};
-    use crate::device::MotorKind;
+    use crate::plan::{Line, MotorKind};
     use crate::time::{Clock, Instant, SimClock};
     use std::sync::Arc;
 

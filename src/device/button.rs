@@ -3,7 +3,8 @@
 
 use super::polled::Told;
 use super::{DeviceFault, Polled, Ports, Say};
-use crate::bus::{Gpio, Line};
+use crate::bus::Gpio;
+use crate::plan::Line;
 
 /// One button.
 #[derive(Clone, Copy, Debug)]

@@ -2,8 +2,8 @@
 //! (v5, TC618S). Turns a duty into a share of the time, and has it made in an order that never drives a bridge both ways.
 
 use super::pulses::Pulses;
-use super::{DeviceFault, MotorKind, Ports};
-use crate::bus::Line;
+use super::{DeviceFault, Ports};
+use crate::plan::{Line, MotorKind};
 use crate::units::Duty;
 
 /// Frequency of the vehicle's own library (prescaler 10, 4095 counts): above it the bridges get
@@ -112,8 +112,8 @@ mod tests {
     use crate::bus::BusFault;
     use crate::bus::I2c;
     use crate::bus::fake::{FakeGpio, FakeI2c};
-    use crate::device::McuPlan;
     use crate::device::hat_pulses::{HatPulses, share_counts};
+    use crate::plan::McuPlan;
     use crate::time::SimClock;
     use std::sync::Arc;
 

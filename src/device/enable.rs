@@ -3,8 +3,8 @@
 
 use super::actuators::Actuators;
 use super::{DeviceFault, Ports};
-use crate::bus::Line;
 use crate::command::Command;
+use crate::plan::Line;
 
 /// Motors behind an enable line.
 pub struct Enabled {

@@ -1,8 +1,9 @@
 //! What can go wrong with a chip: small, Copy, and naming the register or line that failed. Knows
 //! no frame but the word under which a frame keeps a refused reading.
 
-use crate::bus::{BusFault, Line};
+use crate::bus::BusFault;
 use crate::frame::Fault;
+use crate::plan::Line;
 use std::fmt;
 
 /// What failed, and where.

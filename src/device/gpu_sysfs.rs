@@ -5,7 +5,8 @@
 //! is called after the device (17000000.gpu, 17000000.ga10b).
 
 use super::sysfs::{ABSENT, Number, entries};
-use super::{DeviceFault, GpuQuantity, Polled, Ports, Say};
+use super::{DeviceFault, Polled, Ports, Say};
+use crate::plan::GpuQuantity;
 use std::path::{Path, PathBuf};
 
 /// Where the load has been seen, newest release first.

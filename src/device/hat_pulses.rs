@@ -6,7 +6,8 @@ use super::pulses::Pulses;
 use super::registers::Registers;
 use super::robot_hat::{self, PERIOD, RobotHat, Timer, pulse_register, timer_of, timer_registers};
 use super::servo::{self, Servo};
-use super::{DeviceFault, McuPlan, MotorKind, Ports};
+use super::{DeviceFault, Ports};
+use crate::plan::{McuPlan, MotorKind};
 
 /// The library's frame: counts are a share of exactly 20 ms, although the nearest prescaler makes it
 /// 20.02 ms. The 0.1 % (a tenth of a degree) is kept, so that trims found with the vendor's tools hold.

@@ -12,7 +12,8 @@
 //! range. An edge that is missing, doubled or too early is a fault: it must never look like a free way.
 
 use super::DeviceFault;
-use crate::bus::{Edge, Gpio, Line};
+use crate::bus::{Edge, Gpio};
+use crate::plan::Line;
 use crate::time::{Clock, Instant, Span};
 use crate::units::Metres;
 

@@ -9,7 +9,8 @@
 //! transfer, as its last message, and refuses all others (Linux, i2c-bcm2835.c).
 
 use super::adapter::Adapter;
-use super::{DeviceFault, Polled, Ports, PowerQuantity, Say};
+use super::{DeviceFault, Polled, Ports, Say};
+use crate::plan::PowerQuantity;
 use ina219::SyncIna219 as Driver;
 use ina219::address::Address;
 use ina219::calibration::UnCalibrated;

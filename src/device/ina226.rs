@@ -5,7 +5,8 @@
 //! conversions, continuous): a chip that lost its supply has nothing to forget.
 
 use super::adapter::Adapter;
-use super::{DeviceFault, Polled, Ports, PowerQuantity, Say};
+use super::{DeviceFault, Polled, Ports, Say};
+use crate::plan::PowerQuantity;
 use ina226::{AVG, Config, INA226 as Driver, MODE, MaskEnableFlags, VBUSCT, VSHCT};
 
 const SHUNT_VOLTAGE: u8 = 0x01;

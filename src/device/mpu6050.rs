@@ -12,8 +12,9 @@
 //! that of an accelerometer: true while the robot neither speeds up nor falls.
 
 use super::adapter::{Adapter, Delay};
-use super::{Axis, DeviceFault, ImuQuantity, Polled, Ports, Say};
+use super::{DeviceFault, Polled, Ports, Say};
 use crate::bus::I2c;
+use crate::plan::{Axis, ImuQuantity};
 use crate::time::Span;
 use mpu6050_dmp::accel::AccelFullScale;
 use mpu6050_dmp::address::Address;

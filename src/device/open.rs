@@ -1,6 +1,7 @@
 //! Which sensors of a board sit in the same chip, the device that reads them, and what that costs on the wire. Opens no
 //! bus; what a device needs of one it finds out in its set-up.
 
+use super::Polled;
 use super::adc::HatAdc;
 use super::ads1115::{Ads1115, Input};
 use super::float_register::FloatRegister;
@@ -11,20 +12,10 @@ use super::ina226::Ina226;
 use super::mpu6050::Mpu6050;
 use super::thermal::Thermal;
 use super::vl53l0x::Vl53l0x;
-use super::{ImuQuantity, Polled, PowerChip, PowerQuantity, SensorKind};
-use crate::board::plan::{Board, SensorPlan};
-use std::mem::discriminant;
+use crate::plan::{Board, ImuQuantity, PowerChip, PowerQuantity, SensorKind, SensorPlan};
 use std::path::Path;
 
-/// Whether one device gives the values of both: the same kind of chip at the same address of the same bus.
-pub fn same_chip(one: &SensorPlan, other: &SensorPlan) -> bool {
-    one.bus == other.bus
-        && discriminant(&one.kind) == discriminant(&other.kind)
-        && one.kind.i2c_address().is_some_and(|address| other.kind.i2c_address() == Some(address))
-        && !matches!(one.kind, SensorKind::FloatRegister { .. }) // each float is a transfer of its own
-}
-
-/// The device of `plans`, all of which sit in one chip ([`same_chip`]; one plan otherwise). Its outputs are numbered as
+/// The device of `plans`, all of which sit in one chip ([`crate::plan::same_chip`]; one plan otherwise). Its outputs are numbered as
 /// `plans` are. `root` is where `/sys` is looked for. `None`: sensors of this kind are not polled.
 pub fn polled(plans: &[&SensorPlan], board: &Board, root: &Path) -> Option<Box<dyn Polled>> {
     let first = plans.first()?;
@@ -136,11 +127,10 @@ impl SensorKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::Line;
     use crate::bus::fake::FakeI2c;
     use crate::device::bench::Bench;
-    use crate::device::{Axis, GpuQuantity};
     use crate::fixture::{ms, range};
+    use crate::plan::{Axis, GpuQuantity, Line, same_chip};
 
     fn plan(kind: SensorKind) -> SensorPlan {
         SensorPlan { kind, period: ms(10), ..range() }

@@ -9,7 +9,7 @@
 use super::adapter::{Adapter, Delay};
 use super::pulses::{Pulses, SILENT_FOR};
 use super::{DeviceFault, Ports};
-use crate::bus::Line;
+use crate::plan::Line;
 use crate::time::{Instant, Span};
 use embedded_hal::delay::DelayNs;
 use pwm_pca9685::{
@@ -246,13 +246,12 @@ impl Pulses for Pca9685 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::plan::MotorPlan;
     use crate::bus::BusFault;
     use crate::bus::fake::FakeI2c;
     use crate::command::Command;
-    use crate::device::MotorKind;
     use crate::device::actuators::{Actuators, Motors};
     use crate::device::bench::Bench;
+    use crate::plan::{MotorKind, MotorPlan};
 
     const OE: Line = Line(17);
 

@@ -1,6 +1,7 @@
 //! What power monitors have in common: volts and amperes in, the quantities that are wanted out.
 
-use super::{DeviceFault, PowerQuantity, Say};
+use super::{DeviceFault, Say};
+use crate::plan::PowerQuantity;
 
 /// Says every output of one measurement (volts, amperes), and returns its fault if it is one of the device.
 pub(super) fn tell(

@@ -118,11 +118,10 @@ fn still<'c>(channels: impl Iterator<Item = &'c mut Channel>) -> Result<(), Devi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::plan::MotorPlan;
     use crate::bus::fake::{FakeGpio, FakeI2c};
     use crate::command::Command;
-    use crate::device::MotorKind;
     use crate::device::actuators::{Actuators, Motors};
+    use crate::plan::{MotorKind, MotorPlan};
     use crate::time::SimClock;
     use std::sync::{Arc, Mutex};
 

@@ -124,9 +124,9 @@ impl Registers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bus::BusFault;
     use crate::bus::fake::FakeI2c;
-    use crate::bus::{BusFault, Line};
-    use crate::device::McuPlan;
+    use crate::plan::{Line, McuPlan};
     use crate::time::SimClock;
 
     fn registers() -> Registers {

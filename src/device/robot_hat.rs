@@ -9,8 +9,9 @@
 //! significant byte. The firmware counts bytes and does not resynchronise: a frame that was broken
 //! off shifts every later one, and only a reset cures that.
 
-use super::{DeviceFault, McuPlan};
-use crate::bus::{Gpio, I2c, Line};
+use super::DeviceFault;
+use crate::bus::{Gpio, I2c};
+use crate::plan::{Line, McuPlan};
 use crate::time::{Clock, Span};
 
 /// PWM channels, P0 to P19 (a v4 has those of its four timers).

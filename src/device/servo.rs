@@ -1,7 +1,7 @@
 //! A hobby servo: from a command to an angle, from an angle to a pulse. Writes nothing itself; what a pulse is in counts
 //! is the business of the chip that makes it.
 
-use super::MotorKind;
+use crate::plan::MotorKind;
 use crate::units::Degrees;
 
 /// Frames a second that a hobby servo expects.

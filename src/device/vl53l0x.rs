@@ -13,7 +13,8 @@
 use super::adapter::Adapter;
 use super::polled::Told;
 use super::{DeviceFault, Polled, Ports, Say};
-use crate::bus::{BusFault, I2c, Line};
+use crate::bus::{BusFault, I2c};
+use crate::plan::Line;
 use crate::time::{Instant, Span};
 use crate::units::Metres;
 use std::cell::Cell;

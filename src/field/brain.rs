@@ -1,15 +1,14 @@
 //! What computes the field for a robot: an engine, or one on a device with one on the CPU that stands by for it;
 //! and all that it takes to build them again. Turns scores into motors where the read-out chooses labels.
 
-use super::shape::EngineKind;
 use super::state::{Given, Live, State, StateError};
 use super::takeover::{DeviceCounters, Open, Seat};
 use super::worker::EngineState;
-use super::{DeviceTimes, Engine, Failure, FieldPlan, Loss, Readout, Response, Stimulus};
-use crate::board::plan::{Board, Decision};
+use super::{DeviceTimes, Engine, Failure, Loss, Readout, Response, Stimulus};
 use crate::command::MAX_MOTORS;
 use crate::gpu::GpuFault;
 use crate::learn::score::decide;
+use crate::plan::{Board, Decision, EngineKind, FieldPlan};
 use crate::rt::Refusal;
 use crate::time::{Clock, Instant};
 use std::fmt;

@@ -2,10 +2,10 @@
 //! why there is none. Builds no engine but on a GPU.
 
 use super::cuda::{CudaEngine, is_emulated};
-use super::shape::EngineKind;
 use super::takeover::Open;
-use super::{Engine, FieldPlan, Loss, trial};
+use super::{Engine, Loss, trial};
 use crate::gpu::{Absence, Gpu, GpuFault, Watch, probe};
+use crate::plan::{EngineKind, FieldPlan};
 use std::fmt;
 use std::sync::Arc;
 

@@ -5,10 +5,11 @@ use super::cpu::{CpuEngine, Level};
 use super::cuda::{CudaEngine, DeviceTimes};
 use super::device;
 use super::reference::ReferenceEngine;
-use super::shape::{CONTEXT, DESCRIPTOR, EngineKind, FieldPlan};
+use super::shape::{CONTEXT, DESCRIPTOR};
 use super::state::{Given, Live, StateError};
-use super::{Failure, Metrics, Response, Rung, StageTimes, Stimulus};
+use super::{Failure, Metrics, Response, StageTimes, Stimulus};
 use crate::gpu::GpuFault;
+use crate::plan::{EngineKind, FieldPlan, Rung};
 use crate::rt::Refusal;
 
 /// One of the engines, with the verbs that all of them have. Between two cycles it may move to
@@ -384,9 +385,9 @@ const _: () = {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::Rung;
-    use crate::field::shape::{FEATURES, Params, READOUT_COLUMNS, Shape, Storage};
+    use crate::field::shape::{FEATURES, READOUT_COLUMNS};
     use crate::frame::MAX_SENSORS;
+    use crate::plan::{Params, Rung, Shape, Storage};
     use crate::time::Span;
 
     fn plan(engine: EngineKind) -> FieldPlan {

@@ -3,9 +3,10 @@
 
 use super::takeover::DeviceCounters;
 use super::worker::{EngineState, Order, Outcome};
-use super::{Response, Rung, Stimulus};
+use super::{Response, Stimulus};
 use crate::crew::Bell;
 use crate::frame::MAX_SENSORS;
+use crate::plan::Rung;
 use crate::rt::slot::{Reader, Writer};
 use crate::time::{Instant, Span};
 use std::sync::Arc;

@@ -7,6 +7,7 @@ pub mod cuda;
 pub mod device;
 mod engine;
 mod failure;
+pub mod footprint;
 pub mod link;
 pub mod readout;
 mod predict;
@@ -26,12 +27,12 @@ pub use engine::Engine;
 pub use failure::{Failure, Loss};
 pub use link::FieldCounters;
 pub use readout::{Readout, ReadoutError};
-pub use rung::{RUNGS, Rung, TABLE, Work};
-pub use shape::{FieldPlan, Shape, Storage};
+pub use rung::{TABLE, Work};
 pub use stage::{STAGES, Stage, StageTimes};
 
 use crate::command::MAX_MOTORS;
 use crate::frame::MAX_SENSORS;
+use crate::plan::Rung;
 
 /// What one cycle is fed.
 #[derive(Clone, Copy, Debug)]

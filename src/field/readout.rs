@@ -2,9 +2,9 @@
 //! where they come from. Fitting is `learn`'s business, computing the engine's.
 
 use super::shape::{READOUT_COLUMNS, READOUT_MOST};
-use crate::board::plan::{Board, Curve, Scale};
 use crate::codec::{self, CodecError, FileError, Kind};
 use crate::outside::{compared, quoted};
+use crate::plan::{Board, Curve, Scale};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
@@ -306,7 +306,7 @@ mod tests {
         let mut there = here.clone();
         there.name = "other".to_string();
         there.field.threads = 4;
-        there.field.engine = crate::field::shape::EngineKind::Cpu;
+        there.field.engine = crate::plan::EngineKind::Cpu;
         there.field.shape.bank = 99;
         there.decisions[0].motors[0] = 0.25;
         assert!(readout(&here).check(&there).is_ok());

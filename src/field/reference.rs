@@ -11,13 +11,14 @@ mod state;
 use super::predict::{ErrorRing, Learner, Skill, Trust, dot};
 use super::shape::{
     BRIDGE_S, CHANGE_SCALE, CHANNELS, CONTENT, CONTENT_GROUPS, CONTEXT, CONTEXT_SCALE, DESCRIPTOR, FEATURES,
-    FieldPlan, GROUP, GROUPS, METRICS_EVERY, NORM_FLOOR, PATTERN, READOUT_COLUMNS, READOUT_MOST,
-    REWARD_FLOOR, SLOW_FIRST, TURN, WORTH_MOST, is_due, regressors, sub_steps,
+    GROUP, GROUPS, METRICS_EVERY, NORM_FLOOR, PATTERN, READOUT_COLUMNS, READOUT_MOST, REWARD_FLOOR,
+    SLOW_FIRST, TURN, WORTH_MOST, is_due, regressors, sub_steps,
 };
 use super::stage::StageWatch;
 use super::wiring::Wiring;
-use super::{Metrics, Refused, Response, Rung, Stage, StageTimes, Stimulus, Work};
+use super::{Metrics, Refused, Response, Stage, StageTimes, Stimulus, Work};
 use crate::command::MAX_MOTORS;
+use crate::plan::{FieldPlan, Rung};
 use crate::seed::{Stream, normal};
 use grid::{Grid, halve};
 use memory::{Bank, Library};

@@ -1,38 +1,12 @@
 //! Quality levels: one row a rung, the better first. A rung changes what is computed in a cycle,
 //! never what is sensed, guarded or limited; changing it allocates nothing.
 
-/// Number of rungs.
-pub const RUNGS: usize = 6;
-
-/// A quality level, 0 (everything) to 5.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Rung(u8);
+use crate::plan::{RUNGS, Rung};
 
 impl Rung {
-    /// Everything.
-    pub const BEST: Rung = Rung(0);
-    /// The least that is still a field cycle.
-    pub const WORST: Rung = Rung(RUNGS as u8 - 1);
-
-    /// The rung of that number, if there is one.
-    pub const fn new(number: u8) -> Option<Rung> {
-        if (number as usize) < RUNGS { Some(Rung(number)) } else { None }
-    }
-    /// Its number, 0 the best.
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-    /// One rung cheaper; the worst stays.
-    pub fn cheaper(self) -> Rung {
-        Rung((self.0 + 1).min(Rung::WORST.0))
-    }
-    /// One rung better; the best stays.
-    pub const fn better(self) -> Rung {
-        Rung(self.0.saturating_sub(1))
-    }
     /// What this rung computes.
     pub const fn work(self) -> &'static Work {
-        &TABLE[self.0 as usize]
+        &TABLE[self.index()]
     }
 }
 

@@ -1,7 +1,7 @@
 //! Sizes, constants and free numbers of the field, each with its reason, and the relations between
 //! them proven before the program runs.
 
-use crate::time::Span;
+use crate::plan::{FieldPlan, Params, Shape, Storage};
 
 /// Channels of the field.
 pub const CHANNELS: usize = 64;
@@ -86,21 +86,6 @@ const _: () = assert!(PATTERN_FIRST == CONTENT && SLOW_FIRST == PATTERN_FIRST + 
 const _: () = assert!(SLOW_FIRST + SLOW == CHANNELS && CHANNELS.is_multiple_of(GROUP));
 const _: () = assert!(FEATURES == 2112);
 
-/// Sizes that are chosen at start.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
-    /// Cells per axis: 8, 16, 32 or 64.
-    pub grid: usize,
-    /// Sensors, 1..=64.
-    pub sensors: usize,
-    /// Rows of the motor read-out, 1..=16.
-    pub motors: usize,
-    /// Capacity of the pattern library.
-    pub patterns: usize,
-    /// Capacity of the experience bank.
-    pub bank: usize,
-}
-
 impl Shape {
     /// Cells of one channel.
     pub const fn cells(&self) -> usize {
@@ -109,57 +94,6 @@ impl Shape {
     /// Cells of the field.
     pub const fn volume(&self) -> usize {
         CHANNELS * self.cells()
-    }
-}
-
-/// Free numbers of the cycle; the defaults are those of `docs/field.md`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Params {
-    /// Diffusion rate, at most 1/6: beyond it the explicit 7-point step is unstable.
-    pub lambda: f64,
-    /// Slope inside the tanh.
-    pub gamma: f64,
-    /// Leak: |u| stays within 1 - beta for ever.
-    pub beta: f64,
-    /// Gain of the drive.
-    pub gain: f64,
-    /// Weight of the prediction error beside the sensor value in the drive.
-    pub eta: f64,
-    /// Share of the blended pattern in channels 32..48.
-    pub pattern_share: f64,
-    /// Time constant of content and pattern channels, seconds.
-    pub t_fast: f64,
-    /// Time constant of slow channels, seconds.
-    pub t_slow: f64,
-    /// Novelty above which an experience may be stored.
-    pub novelty_threshold: f64,
-    /// Mean |error| above which an experience may be stored without reward.
-    pub error_threshold: f64,
-    /// Temperature of the softmax over library cosines.
-    pub blend_temperature: f64,
-    /// Forgetting factor of the prediction's recursive least squares, per second of run time.
-    pub forget_per_s: f64,
-    /// Amplitude of exploration noise before the tanh.
-    pub explore: f64,
-}
-
-impl Default for Params {
-    fn default() -> Params {
-        Params {
-            lambda: 0.1,
-            gamma: 0.9,
-            beta: 0.05,
-            gain: 4.0,
-            eta: 0.5,
-            pattern_share: 0.1,
-            t_fast: 0.05,
-            t_slow: 1.0,
-            novelty_threshold: 0.1,
-            error_threshold: 0.25,
-            blend_temperature: 0.1,
-            forget_per_s: 0.99,
-            explore: 0.0,
-        }
     }
 }
 
@@ -190,71 +124,9 @@ pub fn is_due(cycle: u64, every: u64, since: u64) -> bool {
     cycle.is_multiple_of(every) || since >= every
 }
 
-/// Which engine computes the field.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum EngineKind {
-    /// The best that this machine has, said aloud.
-    #[default]
-    Auto,
-    /// The plain f64 engine: the judge, and for research.
-    Reference,
-    /// The f32 engine.
-    Cpu,
-    /// The engine on a GPU.
-    Cuda,
-}
-
-/// How the cells of the field are kept between two cycles. Arithmetic is f32 either way.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Storage {
-    /// Four bytes a cell.
-    #[default]
-    F32,
-    /// Two bytes a cell (IEEE 754 binary16) in every group of channels that moves by at least
-    /// [`HALF_SHARE`] of the way in a cycle; four in the others.
-    F16,
-}
-
-impl Storage {
-    /// As on the command line and in board files.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Storage::F32 => "f32",
-            Storage::F16 => "f16",
-        }
-    }
-}
-
 /// Smallest share of a step that may be kept in half precision: below it the steps of a slow
 /// channel vanish in the rounding to 11 bits, and the channel stands still short of its goal.
 pub const HALF_SHARE: f64 = 0.1;
-
-/// Everything that an engine is built from.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FieldPlan {
-    /// Which engine.
-    pub engine: EngineKind,
-    /// Sizes.
-    pub shape: Shape,
-    /// Free numbers.
-    pub params: Params,
-    /// Seed of receptive fields, biases, noise.
-    pub seed: u64,
-    /// Time between two cycles.
-    pub dt: Span,
-    /// Control periods between two cycles.
-    pub every_ticks: u32,
-    /// Threads of the CPU engine.
-    pub threads: usize,
-    /// Cores of these threads, in turn, the field's own first; empty: wherever.
-    pub cpus: Vec<usize>,
-    /// How the CPU engine keeps its cells.
-    pub storage: Storage,
-    /// Whether the prediction learns and the bank stores.
-    pub learn: bool,
-    /// The board's hand-written starting table.
-    pub start: Vec<StartCurve>,
-}
 
 impl FieldPlan {
     /// How the cells of a group of eight channels are kept: see [`HALF_SHARE`].
@@ -277,16 +149,4 @@ impl Storage {
             Storage::F16 => f32::from_bits((limit as f32).next_down().to_bits() & !0x1fff),
         }
     }
-}
-
-/// One line of the hand-written starting table: what a motor should do with one sensor, a
-/// piecewise linear curve over the sensor's physical value. Curves of one motor add up.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StartCurve {
-    /// Index of the motor.
-    pub motor: usize,
-    /// Index of the sensor among the field's inputs.
-    pub sensor: usize,
-    /// (sensor on its -1..=1 scale, motor -1..=1), sensor ascending; flat outside.
-    pub points: Vec<[f32; 2]>,
 }

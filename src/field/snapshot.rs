@@ -7,11 +7,10 @@ mod writer;
 pub use writer::{Desk, SnapshotCounts, SnapshotWriter, Standing, snapshot_line};
 
 use super::readout::{RowNames, first_difference, identity};
-use super::shape::FieldPlan;
 use super::state::{Given, Live, State, StateError};
-use crate::board::plan::Board;
 use crate::codec::{self, CodecError, FileError, Kind};
 use crate::outside::{compared, quoted};
+use crate::plan::{Board, FieldPlan};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt;

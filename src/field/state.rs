@@ -14,10 +14,9 @@ mod check;
 pub use check::StateError;
 
 use super::Metrics;
-use super::shape::{
-    BANK_TOP, BLEND_TOP, CHANNELS, CONTEXT, DESCRIPTOR, ERROR_RING, FieldPlan, GROUPS, regressors,
-};
+use super::shape::{BANK_TOP, BLEND_TOP, CHANNELS, CONTEXT, DESCRIPTOR, ERROR_RING, GROUPS, regressors};
 use crate::command::MAX_MOTORS;
+use crate::plan::FieldPlan;
 use serde::{Deserialize, Serialize};
 
 /// A whole brain.

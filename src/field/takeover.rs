@@ -16,8 +16,9 @@ mod tests;
 
 use super::state::{Given, Live, StateError};
 use super::worker::EngineState;
-use super::{DeviceTimes, Engine, Failure, FieldPlan, Loss, Response, Stimulus};
+use super::{DeviceTimes, Engine, Failure, Loss, Response, Stimulus};
 use crate::gpu::GpuFault;
+use crate::plan::FieldPlan;
 use crate::time::{Clock, Instant, Span};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -4,9 +4,10 @@
 
 use super::cpu::CpuEngine;
 use super::cuda::CudaEngine;
-use super::shape::{FEATURES, FieldPlan, PATTERN, READOUT_COLUMNS, Shape, Storage};
-use super::{Failure, Loss, Rung, Stimulus};
+use super::shape::{FEATURES, PATTERN, READOUT_COLUMNS};
+use super::{Failure, Loss, Stimulus};
 use crate::frame::MAX_SENSORS;
+use crate::plan::{FieldPlan, Rung, Shape, Storage};
 use crate::seed::{Stream, uniform};
 
 /// Cycles at these rungs: whole and half grid, both ways between them, groups that stand still.

@@ -1,7 +1,8 @@
 //! What the seed fixes for ever: receptive fields, channel weights and biases. In f64; engines
 //! convert once at start. Nothing here depends on an engine.
 
-use super::shape::{CHANNELS, CONTENT, FieldPlan, PATTERN_FIRST, Params, SLOW, SLOW_FIRST};
+use super::shape::{CHANNELS, CONTENT, PATTERN_FIRST, SLOW, SLOW_FIRST};
+use crate::plan::{FieldPlan, Params};
 use crate::seed::{Stream, normal, uniform};
 
 /// Content channels that one sensor drives.

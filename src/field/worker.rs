@@ -6,9 +6,10 @@
 use super::brain::Brain;
 use super::snapshot::Desk;
 use super::takeover::DeviceCounters;
-use super::{DeviceTimes, Failure, Loss, Response, Rung, Stimulus};
+use super::{DeviceTimes, Failure, Loss, Response, Stimulus};
 use crate::crew::Worker;
 use crate::frame::MAX_SENSORS;
+use crate::plan::{RUNGS, Rung};
 use crate::rt::slot::{Reader, Writer};
 use crate::sim::FieldFaults;
 use crate::time::{Clock, Instant, Span};
@@ -112,7 +113,7 @@ const FORGIVEN: Span = Span::from_millis(60_000);
 
 /// Virtual compute time of a cycle by rung, as a share of the budget's target, for runs in virtual
 /// time. A model, labelled so in every report: it exists to exercise the budget, not to predict.
-const MODELLED_SHARE: [f64; super::RUNGS] = [0.50, 0.46, 0.42, 0.40, 0.33, 0.08];
+const MODELLED_SHARE: [f64; RUNGS] = [0.50, 0.46, 0.42, 0.40, 0.33, 0.08];
 
 /// Runs an engine.
 pub struct FieldWorker {

@@ -33,8 +33,7 @@ pub use ward::{Ward, WardError};
 pub use way::Way;
 pub use wires::GuardedWires;
 
-use crate::board::plan::{Board, GuardHold, GuardPlan};
-use crate::bus::Line;
+use crate::plan::{Board, GuardHold, GuardPlan, Line};
 use crate::time::Span;
 
 /// BLAKE3 of the board's effective values: a guard and a runtime that were started with different

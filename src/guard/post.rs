@@ -219,9 +219,8 @@ impl Post {
 mod tests {
     use super::super::socket::{connect_to, listen_at};
     use super::*;
-    use crate::board::plan::GuardHold;
-    use crate::bus::Line;
     use crate::bus::fake::FakeGpio;
+    use crate::plan::{GuardHold, Line};
     use crate::time::{MonotonicClock, SimClock};
     use std::os::unix::net::UnixStream;
 

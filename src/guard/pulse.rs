@@ -14,7 +14,7 @@ use super::heeding::{Heeding, Todo};
 use super::socket::Heard;
 use super::way::{SocketWay, Way};
 use super::{BEATS_IN_PATIENCE, BoardDigest, Hold, Link};
-use crate::board::plan::GuardHold;
+use crate::plan::GuardHold;
 use crate::rt::descriptors::own_table;
 use crate::rt::{Granted, Role, RtPlan, become_real_time};
 use crate::tick::Requests;

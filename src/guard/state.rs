@@ -232,9 +232,8 @@ impl Guard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::plan::GuardHold;
-    use crate::bus::Line;
     use crate::fixture::{at, ms};
+    use crate::plan::{GuardHold, Line};
 
     const BOARD: BoardDigest = [1; 32];
     const HELLO: Ask = Ask::Hello { board: BOARD, heeded: 0 };

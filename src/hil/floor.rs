@@ -2,8 +2,9 @@
 //! echo from one line to another. A figure of the loop means something only beside these.
 
 use super::{HilError, Loop};
-use crate::bus::{Bias, BusFault, Edge, Gpio, Line, LineUse, Usage, Wires};
+use crate::bus::{Bias, BusFault, Edge, Gpio, LineUse, Usage, Wires};
 use crate::hil::LoopFault;
+use crate::plan::Line;
 use crate::time::{Clock, Span};
 use crate::trace::{latency_histogram, note};
 use hdrhistogram::Histogram;

@@ -14,13 +14,12 @@ mod floor;
 
 pub use episode::LoopFault;
 
-use crate::board::plan::{Board, Curve, Scale, SensorPlan};
-use crate::bus::{Bias, Gpio, Line, LineUse, OpenError, Usage, Wires};
+use crate::bus::{Bias, Gpio, LineUse, OpenError, Usage, Wires};
 use crate::crew::Rest;
-use crate::device::SensorKind;
 use crate::drive::{self, DriveError, Ending};
-use crate::field::shape::{EngineKind, StartCurve};
-use crate::reflex::{Cause, Restraint, Rule, Trip};
+use crate::plan::{
+    Board, Cause, Curve, EngineKind, Line, Restraint, Rule, Scale, SensorKind, SensorPlan, StartCurve, Trip,
+};
 use crate::robot::{BuildError, Options, Robot};
 use crate::rt::{Role, become_real_time};
 use crate::time::Span;

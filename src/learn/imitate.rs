@@ -5,12 +5,12 @@
 //! A ridge regression in its dual form (Saunders, Gammerman, Vovk 1998): there are fewer shown
 //! cycles than features, so the system to solve has a row a cycle and not a row a feature.
 
-use crate::board::plan::Board;
 use crate::field::shape::{
-    BLOCK_COUNT, CONTENT, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, READOUT_COLUMNS, StartCurve,
+    BLOCK_COUNT, CONTENT, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, READOUT_COLUMNS,
 };
-use crate::field::{Engine, FieldPlan, Readout, Rung, Shape, Stimulus};
+use crate::field::{Engine, Readout, Stimulus};
 use crate::frame::MAX_SENSORS;
+use crate::plan::{Board, FieldPlan, Rung, Shape, StartCurve};
 use crate::seed::{Stream, uniform};
 use crate::time::Span;
 use nalgebra::{Cholesky, DMatrix};

@@ -6,11 +6,10 @@
 //! refuses it. Nothing here knows the field.
 
 use crate::board::finding::nearest;
-use crate::board::plan::{Board, SensorPlan};
-use crate::device::SensorKind;
 use crate::frame::Fault;
 use crate::intake::Intake;
 use crate::outside::quoted;
+use crate::plan::{Board, SensorKind, SensorPlan};
 use crate::rt::room::{self, NoRoom};
 use std::fmt;
 use std::io;

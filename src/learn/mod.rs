@@ -16,10 +16,10 @@ pub mod validate;
 
 pub use imitate::{imitate, imitation_error};
 
-use crate::board::plan::Board;
 use crate::field::readout::{Origin, Readout, ReadoutError};
 use crate::field::shape::FEATURES;
 use crate::field::{Engine, Failure};
+use crate::plan::Board;
 use log::Log;
 use observe::observe;
 use std::fmt;

@@ -6,11 +6,11 @@
 use super::LearnError;
 use super::log::Log;
 use crate::admit::Admission;
-use crate::board::plan::Board;
 use crate::command::Command;
 use crate::field::shape::FEATURES;
-use crate::field::{Engine, Rung, Stimulus};
+use crate::field::{Engine, Stimulus};
 use crate::frame::{Frame, MAX_SENSORS, Reading};
+use crate::plan::{Board, Rung};
 use crate::time::Instant;
 
 /// Features of the cycles of a log.

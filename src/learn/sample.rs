@@ -1,12 +1,9 @@
 //! A small board for the tests of this folder.
 
-use crate::board::plan::{
-    Board, BusPlan, Curve, Decision, MotorPlan, SafetyPlan, Scale, SensorPlan, Targets,
+use crate::plan::{
+    Board, BudgetPlan, BusPlan, Curve, Decision, EngineKind, FieldPlan, MotorKind, MotorPlan, Params, Rung,
+    SafetyPlan, Scale, SensorKind, SensorPlan, Shape, Storage, Targets,
 };
-use crate::budget::BudgetPlan;
-use crate::device::{MotorKind, SensorKind};
-use crate::field::shape::{EngineKind, Params, Storage};
-use crate::field::{FieldPlan, Rung, Shape};
 use crate::rt::RtPlan;
 use crate::time::Span;
 

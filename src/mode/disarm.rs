@@ -16,7 +16,7 @@ pub enum Disarm {
     Stillness {
         /// For how long.
         lasted: Span,
-        /// Causes that were active when it was last held, a bit each (see [`crate::reflex::Cause::bit`]).
+        /// Causes that were active when it was last held, a bit each (see [`crate::plan::Cause::bit`]).
         causes: u16,
     },
     /// The machine slept.
@@ -106,7 +106,7 @@ impl Stillness {
 mod tests {
     use super::*;
     use crate::fixture::{FREE, at, ms};
-    use crate::reflex::Limits;
+    use crate::plan::Limits;
 
     fn verdict(limits: Limits, active: u16) -> Verdict {
         Verdict { limits, active, ..FREE }

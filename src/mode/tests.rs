@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fixture::{FREE, WELL, at, ms, safety};
-use crate::reflex::{Limits, Restraint};
+use crate::plan::{Limits, Restraint};
 
 const NOTHING: Asked = Asked { stop: false, disarm: false, arm: false };
 const ARM: Asked = Asked { arm: true, ..NOTHING };

@@ -30,16 +30,10 @@
 //! the rules go on looking at that. From there on a liar is worth no more than silence, so the
 //! patience is the same.
 
-mod cause;
-mod restraint;
 mod rule;
 
-pub use cause::Cause;
-pub use restraint::{Limits, Restraint};
-pub use rule::{Rule, Trip};
-
-use crate::board::plan::{SafetyPlan, SensorPlan};
 use crate::frame::{Fault, Frame, Health, MAX_SENSORS, Sample};
+use crate::plan::{Cause, Limits, Restraint, Rule, SafetyPlan, SensorPlan};
 use crate::time::{Instant, Span};
 use rule::Guard;
 

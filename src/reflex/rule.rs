@@ -1,57 +1,8 @@
 //! One line of the board's reflex table: when it trips, holds, latches and clears.
 
-use super::{Cause, Restraint};
-use crate::board::plan::SensorPlan;
 use crate::frame::{Frame, Health, Sample};
+use crate::plan::{Restraint, Rule, SensorPlan, Trip};
 use crate::time::{Instant, Span};
-
-/// When a rule trips.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Trip {
-    /// The sample's worst-case value is at or below this.
-    Below(f32),
-    /// The sample's worst-case value is at or above this.
-    Above(f32),
-}
-
-impl Trip {
-    /// Where it trips.
-    fn limit(self) -> f32 {
-        match self {
-            Trip::Below(limit) | Trip::Above(limit) => limit,
-        }
-    }
-
-    /// Whichever trips sooner; a number, if one of them is.
-    fn worse(self, a: f32, b: f32) -> f32 {
-        match self {
-            Trip::Below(_) => a.min(b),
-            Trip::Above(_) => a.max(b),
-        }
-    }
-}
-
-/// One line of the board's reflex table.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Rule {
-    /// What is reported.
-    pub cause: Cause,
-    /// Channel of the frame.
-    pub channel: usize,
-    /// When it trips.
-    pub trip: Trip,
-    /// The value that must be passed in the other direction before it clears (hysteresis).
-    pub clear: f32,
-    /// It stays tripped at least this long.
-    pub hold: Span,
-    /// What it was tripped by may lie under the robot by the time its sensor is well again: it also stays until the robot
-    /// has backed away from there, for this long at full speed or longer at less.
-    pub retreat: Span,
-    /// What it allows meanwhile.
-    pub restraint: Restraint,
-    /// Stays until the robot is disarmed and armed again, even when the cause is gone.
-    pub latched: bool,
-}
 
 /// One rule and whether it has tripped.
 #[derive(Clone, Copy, Debug)]
@@ -207,6 +158,7 @@ fn sources(sensors: &[SensorPlan], channel: usize) -> u64 {
 mod tests {
     use super::*;
     use crate::fixture::{at, ms, range};
+    use crate::plan::Cause;
 
     fn guard(trip: Trip, clear: f32) -> Guard {
         let rule = Rule {

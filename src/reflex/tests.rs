@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::fixture::{NACK, WELL, at, least, ms, range, safety};
+use crate::plan::Trip;
 
 fn good(value: f32, stamp: Instant) -> Sample {
     Sample { value, worst: value, stamp, health: Health::Good }

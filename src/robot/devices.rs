@@ -2,11 +2,11 @@
 //! motors. Opens no wire.
 
 use super::BuildError;
-use crate::board::plan::{Board, MotorPlan, SensorPlan};
 use crate::bus::{LineUse, Usage};
 use crate::device::actuators::{self, Actuators};
-use crate::device::{MotorKind, PwmPlan, SensorKind, open};
+use crate::device::open;
 use crate::memory::map::{Motion, Thing};
+use crate::plan::{Board, MotorKind, MotorPlan, PwmPlan, SensorKind, SensorPlan};
 use crate::sense::PollPlan;
 use crate::time::Span;
 use std::mem::{Discriminant, discriminant};
@@ -75,7 +75,7 @@ pub(super) struct Planned {
     pub poll: PollPlan,
     pub name: String,
     /// The line on which the device asks.
-    pub ready: Option<crate::bus::Line>,
+    pub ready: Option<crate::plan::Line>,
 }
 
 /// The polling table of `place`.
@@ -185,9 +185,9 @@ pub(super) fn sensor_lines(board: &Board, bus: usize) -> Vec<LineUse> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::Line;
-    use crate::device::ImuQuantity::{Pitch, Roll};
     use crate::fixture::{ms, range};
+    use crate::plan::ImuQuantity::{Pitch, Roll};
+    use crate::plan::Line;
 
     fn sensor(name: &str, kind: SensorKind, bus: usize, period: Span) -> SensorPlan {
         SensorPlan { name: name.into(), kind, bus, period, ..range() }

@@ -3,14 +3,13 @@
 
 use super::devices::{self, Place, Planned};
 use super::{BuildError, Hand};
-use crate::board::plan::{Board, BusPlan};
-use crate::bus::{Absent, Bias, Gpio, I2c, Line, LineUse, NoRepair, Repair, Usage, Wires};
+use crate::bus::{Absent, Bias, Gpio, I2c, LineUse, NoRepair, Repair, Usage, Wires};
 use crate::command::{Command, OnWire};
 use crate::crew::{Bell, Worker};
-use crate::device::SensorKind;
 use crate::device::hc_sr04::HcSr04;
 use crate::frame::Reading;
 use crate::memory::map::{Feed, Map, Recollection, feed};
+use crate::plan::{Board, BusPlan, Line, SensorKind};
 use crate::rt::Role;
 use crate::rt::slot::{Reader, slot};
 use crate::sense::{

@@ -1,11 +1,11 @@
 //! Who answers on an I2C bus: everybody who is expected; reserved addresses are not asked. Strangers are a hint, no fault.
 
 use super::{Bench, Check, readings};
-use crate::board::addresses::{Expected, also_answers, expected, holder};
 use crate::bus::scan::{Answer, ask, scan};
 use crate::bus::{BusFault, I2c};
-use crate::device::SensorKind;
 use crate::device::robot_hat::RobotHat;
+use crate::plan::SensorKind;
+use crate::plan::addresses::{Expected, also_answers, expected, holder};
 
 /// One bus: opened, asked, its chips read, and given back.
 pub fn look(bench: &Bench<'_>, bus: usize) -> Vec<Check> {

@@ -1,11 +1,10 @@
 //! Driven lines are read back at both levels, as far as that moves nothing.
 
 use super::{Bench, Check, pads};
-use crate::board::lines::name_of;
-use crate::board::plan::{Board, BusPlan};
-use crate::bus::{Line, LineUse, Usage, Wires};
+use crate::bus::{LineUse, Usage, Wires};
 use crate::device::robot_hat::RobotHat;
-use crate::device::{MotorKind, PwmPlan, SensorKind};
+use crate::plan::lines::name_of;
+use crate::plan::{Board, BusPlan, Line, MotorKind, PwmPlan, SensorKind};
 use crate::time::{Clock, Span};
 
 /// A line that hangs on a motor's driver has a few hundred picofarads: microseconds. A millisecond is plenty.

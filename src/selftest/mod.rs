@@ -6,15 +6,15 @@
 
 mod buses;
 mod lines;
+pub mod machine;
 mod pads;
 mod readings;
 mod supplies;
 #[cfg(test)]
 mod tests;
 
-use crate::board::machine;
-use crate::board::plan::{Board, BusPlan, GuardHold};
 use crate::bus::{OpenError, Wires};
+use crate::plan::{Board, BusPlan, GuardHold};
 use crate::time::Clock;
 use std::fmt;
 use std::path::Path;

@@ -2,13 +2,12 @@
 //! whether a reflex would hold the robot at it.
 
 use super::{Bench, Check};
-use crate::board::plan::SensorPlan;
 use crate::bus::{Absent, BusFault, Gpio, I2c, LineUse, Usage};
 use crate::device::button::Button;
 use crate::device::hc_sr04::HcSr04;
-use crate::device::open::{polled, same_chip};
-use crate::device::{DeviceFault, Ports, SensorKind};
-use crate::reflex::Trip;
+use crate::device::open::polled;
+use crate::device::{DeviceFault, Ports};
+use crate::plan::{SensorKind, SensorPlan, Trip, same_chip};
 use crate::time::Span;
 
 /// Times that a chip is asked for its first value: a ranger needs 33 ms for one, a converter 8.

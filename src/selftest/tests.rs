@@ -3,8 +3,9 @@
 
 use super::*;
 use crate::board::{built_in, from_text};
-use crate::bus::{BusFault, Edge, Gpio, I2c, Line, LineUse, Op};
+use crate::bus::{BusFault, Edge, Gpio, I2c, LineUse, Op};
 use crate::device::sysfs::tree::Tree;
+use crate::plan::Line;
 use crate::sim::{Fault, Plant};
 use crate::time::{SimClock, Span};
 use std::sync::{Arc, Mutex};

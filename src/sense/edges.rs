@@ -9,7 +9,7 @@ use crate::crew::Worker;
 use crate::device::DeviceFault;
 use crate::device::hc_sr04::HcSr04;
 use crate::frame::Reading;
-use crate::reflex::Cause;
+use crate::plan::Cause;
 use crate::time::{Clock, Instant, Span};
 use std::sync::Arc;
 
@@ -86,11 +86,10 @@ impl Worker for EdgesWorker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::Line;
     use crate::bus::fake::FakeGpio;
     use crate::crew::Stepper;
     use crate::fixture::{ms, range};
-    use crate::reflex::{Restraint, Rule, Trip};
+    use crate::plan::{Line, Restraint, Rule, Trip};
     use crate::time::SimClock;
 
     #[test]

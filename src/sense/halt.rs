@@ -3,7 +3,7 @@
 //! what is to be done from then on.
 
 use crate::crew::Bell;
-use crate::reflex::Cause;
+use crate::plan::Cause;
 use crate::rt::sync::{Arc, AtomicU64, Ordering};
 use crate::time::Instant;
 

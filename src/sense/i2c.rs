@@ -20,7 +20,7 @@ use crate::bus::{BusFault, Gpio, I2c, Repair};
 use crate::crew::Worker;
 use crate::device::{DeviceFault, Ports};
 use crate::frame::Fault;
-use crate::reflex::Cause;
+use crate::plan::Cause;
 use crate::time::{Clock, Instant, Span};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

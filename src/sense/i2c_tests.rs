@@ -2,7 +2,6 @@
 //! alone, rungs in order. Virtual time.
 
 use super::*;
-use crate::board::plan::SensorPlan;
 use crate::bus::fake::{LooseI2c, Seen};
 use crate::bus::{Absent, BusFault, Gpio, I2c, Measure, Repair};
 use crate::command::{Command, OnWire};
@@ -11,7 +10,7 @@ use crate::device::actuators::Actuators;
 use crate::device::{DeviceFault, Polled, Ports, Say};
 use crate::fixture::{at, ms, range};
 use crate::frame::Fault;
-use crate::reflex::{Cause, Restraint, Rule, Trip};
+use crate::plan::{Cause, Restraint, Rule, SensorPlan, Trip};
 use crate::rt::slot::{Writer, slot};
 use crate::time::{Clock, SimClock};
 use std::sync::Mutex;

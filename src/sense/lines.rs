@@ -13,12 +13,12 @@ use super::demand::Demand;
 use super::halt::Halt;
 use super::snap::Snaps;
 use super::{Due, Outlet};
-use crate::bus::{Edge, Gpio, Line};
+use crate::bus::{Edge, Gpio};
 use crate::crew::Worker;
 use crate::device::DeviceFault;
 use crate::device::button::Button;
 use crate::frame::Reading;
-use crate::reflex::Cause;
+use crate::plan::{Cause, Line};
 use crate::time::{Clock, Instant, Span};
 use std::sync::Arc;
 
@@ -265,7 +265,7 @@ mod tests {
     use crate::bus::fake::FakeGpio;
     use crate::crew::{Bell, Stepper};
     use crate::fixture::{at, ms, range};
-    use crate::reflex::{Restraint, Rule, Trip};
+    use crate::plan::{Restraint, Rule, Trip};
     use crate::time::SimClock;
     use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -37,7 +37,7 @@ pub use slow::SlowWorker;
 pub use snap::Snaps;
 
 use crate::frame::{MAX_SENSORS, Reading};
-use crate::reflex::Cause;
+use crate::plan::Cause;
 use crate::time::{Clock, Instant, Span};
 use rtrb::Producer;
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use super::snap::Snaps;
 use super::{Due, Outlet};
 use crate::device::{DeviceFault, Journal, Polled, Ports, SetUp};
 use crate::frame::{Fault, Reading};
-use crate::reflex::Cause;
+use crate::plan::Cause;
 use crate::time::{Instant, Span};
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -117,7 +117,7 @@ impl Clock for OvertakenClock<'_> {
 mod tests {
     use super::*;
     use crate::bus::fake::FakeI2c;
-    use crate::reflex::Cause;
+    use crate::plan::Cause;
     use crate::sense::halt::Halt;
     use crate::time::SimClock;
     use std::sync::Arc;

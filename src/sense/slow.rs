@@ -9,7 +9,7 @@ use super::snap::Snaps;
 use crate::bus::Absent;
 use crate::crew::Worker;
 use crate::device::Ports;
-use crate::reflex::Cause;
+use crate::plan::Cause;
 use crate::time::{Clock, Instant};
 use std::sync::Arc;
 

@@ -2,8 +2,7 @@
 //! The rules are the board's own; whether they hold, latch or clear is `reflex/`. This only sees the
 //! moment of crossing, once.
 
-use crate::board::plan::SensorPlan;
-use crate::reflex::{Cause, Restraint, Rule, Trip};
+use crate::plan::{Cause, Restraint, Rule, SensorPlan, Trip};
 
 /// One rule on one channel.
 #[derive(Clone, Copy, Debug)]

@@ -3,8 +3,8 @@
 
 use super::plant::Plant;
 use super::robot::Wire;
-use crate::board::plan::I2cTiming;
-use crate::bus::{BusFault, Edge, Gpio, I2c, Line, Op};
+use crate::bus::{BusFault, Edge, Gpio, I2c, Op};
+use crate::plan::{I2cTiming, Line};
 use crate::time::Span;
 
 /// An I2C bus whose transfers last as long as on a real one: nine bits a byte, one for each START

@@ -4,10 +4,10 @@
 //! Kinematic: tyres do not slip, which holds below about 1 m/s on dry floor. Rajamani, Vehicle
 //! Dynamics and Control, section 2.2, with the reference point on the rear axle.
 
-use super::SimPlan;
 use super::ground::spots;
 use super::sonar::look;
 use super::world::{Obstacle, Outline, Pose, Wheel, World};
+use crate::plan::SimPlan;
 use libm::{cos, exp, sin, tan};
 
 /// Length of one step, seconds. The fastest thing here is the servo (70 ms from end to end) and the

@@ -47,7 +47,7 @@ pub fn spots(outline: &Outline, pose: &Pose) -> [[f64; 2]; 3] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::SimPlan;
+    use crate::plan::SimPlan;
 
     #[test]
     fn each_sensor_sees_its_own_spot() {

@@ -8,7 +8,7 @@
 //! a register number followed by a repeated start is not part of a frame.
 
 use super::outputs::{Outputs, SERVO_HZ};
-use crate::device::McuPlan;
+use crate::plan::McuPlan;
 use crate::time::{Instant, Span};
 
 /// How long the firmware takes from the end of a reset until it acknowledges. Not documented; the
@@ -183,7 +183,7 @@ impl Outputs for Hat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::Line;
+    use crate::plan::Line;
 
     fn hat(timers: u8) -> Hat {
         Hat::new(&McuPlan { address: 0x14, clock_hz: 72_000_000, timers, reset: Line(5) })

@@ -10,8 +10,8 @@ use super::faults::Fault;
 use super::robot::Robot;
 use super::tape::Event;
 use super::world::{Pose, World};
-use crate::board::plan::{Board, I2cTiming};
-use crate::bus::{BusFault, Gpio, I2c, Line, LineUse, OpenError, Usage, Wires};
+use crate::bus::{BusFault, Gpio, I2c, LineUse, OpenError, Usage, Wires};
+use crate::plan::{Board, I2cTiming, Line};
 use crate::time::{Clock, Instant, Span};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -20,9 +20,8 @@ use super::sonar::Sonar;
 use super::tape::Tape;
 use super::wiring::Wiring;
 use super::world::World;
-use crate::board::plan::Board;
-use crate::bus::{BusFault, Edge, Line, Op};
-use crate::device::{PwmPlan, SensorKind};
+use crate::bus::{BusFault, Edge, Op};
+use crate::plan::{Board, Line, PwmPlan, SensorKind};
 use crate::seed::{Stream, bits};
 use crate::time::{Instant, Span};
 

@@ -7,7 +7,8 @@
 
 use super::noise::Noise;
 use super::world::{Outline, Pose, World};
-use crate::bus::{Edge, Line};
+use crate::bus::Edge;
+use crate::plan::Line;
 use crate::time::{Instant, Span};
 
 /// Half the opening of the cone, and how finely it is looked through: at 1 degree a disc of 12 cm
@@ -110,7 +111,7 @@ pub fn look(world: &World, outline: &Outline, pose: &Pose) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::SimPlan;
+    use crate::plan::SimPlan;
 
     fn sonar() -> Sonar {
         Sonar::new(Line(22), Noise::new(1, 0))

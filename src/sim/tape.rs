@@ -4,10 +4,9 @@
 //! Times are those of the accesses. Workers overlap, so events of one worker may come after later ones of another; up to
 //! a moment that all workers have reached they are complete, and only so far they are given away.
 
-use crate::board::plan::Board;
-use crate::bus::{Edge, Line, Op};
+use crate::bus::{Edge, Op};
 use crate::command::MAX_MOTORS;
-use crate::device::{ImuQuantity, SensorKind};
+use crate::plan::{Board, ImuQuantity, Line, SensorKind};
 use crate::time::Instant;
 
 /// Something that was to be seen.
@@ -76,7 +75,7 @@ pub struct Tape {
 impl Tape {
     /// A tape of the robot of `board`.
     pub fn new(board: &Board) -> Tape {
-        let place = |(at, sensor): (usize, &crate::board::plan::SensorPlan)| {
+        let place = |(at, sensor): (usize, &crate::plan::SensorPlan)| {
             let bus = sensor.bus;
             let place = match sensor.kind {
                 SensorKind::HatAdc { channel, per_count } => Place::Converter { channel, per_count },

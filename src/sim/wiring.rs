@@ -2,10 +2,8 @@
 //! side of the vehicle. A car wired as its board file says; a wrong file is found on the real one.
 
 use super::outputs::Outputs;
-use crate::board::plan::Board;
-use crate::bus::Line;
 use crate::command::MAX_MOTORS;
-use crate::device::{MotorKind, PwmPlan, SensorKind};
+use crate::plan::{Board, Line, MotorKind, PwmPlan, SensorKind};
 
 /// What a GPIO line does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,10 +9,10 @@ pub use summary::{Latency, Summary};
 
 use crate::command::{Command, OnWire};
 use crate::field::worker::{EngineState, Outcome};
-use crate::field::{DeviceTimes, Response, Rung};
+use crate::field::{DeviceTimes, Response};
 use crate::frame::Frame;
 use crate::mode::Mode;
-use crate::reflex::Limits;
+use crate::plan::{Limits, Rung};
 use crate::time::{Instant, Span};
 
 /// Receipts that one record can carry. A bus confirms a command at most once and a tick hands over

@@ -4,7 +4,7 @@ use super::{Record, Summary};
 use crate::command::{MAX_MOTORS, Source};
 use crate::field::DeviceTimes;
 use crate::frame::Health;
-use crate::reflex::Cause;
+use crate::plan::Cause;
 use crate::smooth::Smoothness;
 use crate::time::Span;
 use blake3::Hasher;

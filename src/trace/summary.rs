@@ -1,8 +1,7 @@
 //! The figures of a run, as counted; words and JSON are made at the edge (`cli`).
 
 use super::Record;
-use crate::field::RUNGS;
-use crate::reflex::Cause;
+use crate::plan::{Cause, RUNGS};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;

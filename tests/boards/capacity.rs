@@ -1,12 +1,12 @@
 //! What the check passes is built and runs; what is one beyond a capacity is refused, with the limit. Both answers are one:
 //! a board that is sound and whose robot panics would be started again and again by its service manager.
 
-use ganglion::board::plan::Board;
 use ganglion::board::{self, BoardError};
 use ganglion::command::MAX_MOTORS;
 use ganglion::drive;
 use ganglion::frame::MAX_SENSORS;
 use ganglion::memory::map::MOST_THINGS;
+use ganglion::plan::Board;
 use ganglion::reflex::MAX_RULES;
 use ganglion::robot::{Options, Robot};
 use ganglion::time::{Clock, Instant, SimClock, Span};

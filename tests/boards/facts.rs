@@ -3,10 +3,9 @@
 
 use super::{shipped, text_of};
 use ganglion::board;
-use ganglion::board::plan::{Board, BusPlan, EnablePlan, I2cNode};
-use ganglion::bus::Line;
-use ganglion::device::{MotorKind, SensorKind};
-use ganglion::reflex::{Cause, Restraint, Trip};
+use ganglion::plan::{
+    Board, BusPlan, Cause, EnablePlan, I2cNode, Line, MotorKind, Restraint, SensorKind, Trip,
+};
 use std::fmt::Write;
 use std::path::Path;
 

@@ -1,14 +1,12 @@
 //! Whatever is written, the answer is a sound board or a list of faults, never a panic.
 
 use super::text_of;
-use ganglion::board::addresses::{expected, holder};
-use ganglion::board::lines::lines;
-use ganglion::board::plan::{Board, GuardHold};
 use ganglion::board::{self, BoardError};
-use ganglion::bus::Line;
 use ganglion::command::MAX_MOTORS;
-use ganglion::device::SensorKind;
 use ganglion::frame::MAX_SENSORS;
+use ganglion::plan::addresses::{expected, holder};
+use ganglion::plan::lines::lines;
+use ganglion::plan::{Board, GuardHold, Line, SensorKind};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 

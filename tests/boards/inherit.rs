@@ -1,10 +1,8 @@
 //! What one board takes over from another, and from where.
 
 use super::{faults, shipped, text_of};
-use ganglion::board::plan::Targets;
 use ganglion::board::{self, BoardError, Loaded};
-use ganglion::device::MotorKind;
-use ganglion::field::Storage;
+use ganglion::plan::{MotorKind, Storage, Targets};
 use std::path::{Path, PathBuf};
 
 /// A folder of board files that goes away with the test.

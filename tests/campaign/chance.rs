@@ -3,8 +3,7 @@
 
 use super::draw::Draw;
 use super::script::{Line, Script};
-use ganglion::board::plan::Board;
-use ganglion::device::SensorKind;
+use ganglion::plan::{Board, SensorKind};
 use ganglion::time::Span;
 
 /// The script of `seed` on `board` for `length`. `panics`: the field's engine may; not where another thread would
@@ -115,7 +114,7 @@ impl Writer {
 
     /// Presses of the stop buttons, most of them followed by what people do then.
     fn presses(&mut self, board: &Board) {
-        let line = |sensor: &ganglion::board::plan::SensorPlan| match sensor.kind {
+        let line = |sensor: &ganglion::plan::SensorPlan| match sensor.kind {
             SensorKind::Button { line, .. } => Some(line.0),
             _ => None,
         };

@@ -3,12 +3,12 @@
 //! for a safe-stop. Only the socket is missing: messages arrive at once, in order, and stay when the other end is gone.
 
 use super::script::{Script, Trouble};
-use ganglion::board::plan::{Board, GuardHold};
 use ganglion::bus::{Gpio, LineUse, Usage, Wires};
 use ganglion::crew::{Bell, Worker};
 use ganglion::guard::frame::{Answer, Ask, Bytes, Request};
 use ganglion::guard::socket::Heard;
 use ganglion::guard::{BoardDigest, Guard, Hold, Way};
+use ganglion::plan::{Board, GuardHold};
 use ganglion::sim::Plant;
 use ganglion::time::{Clock, Instant, SimClock, Span};
 use std::collections::VecDeque;

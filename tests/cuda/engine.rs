@@ -8,10 +8,11 @@ use crate::engines::quiet::quiet_once;
 use ganglion::field::cpu::CpuEngine;
 use ganglion::field::cuda::CudaEngine;
 use ganglion::field::reference::ReferenceEngine;
-use ganglion::field::shape::{CHANNELS, DESCRIPTOR, EngineKind, FieldPlan, Params, Shape, Storage};
+use ganglion::field::shape::{CHANNELS, DESCRIPTOR};
 use ganglion::field::state::Live;
 use ganglion::field::{Failure, Loss, Response, trial};
 use ganglion::gpu::GpuFault;
+use ganglion::plan::{EngineKind, FieldPlan, Params, Shape, Storage};
 use ganglion::time::Span;
 
 /// What rounding errors really add up to, as of the kernels: a GPU fuses products the emulator does not.

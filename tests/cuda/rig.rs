@@ -9,10 +9,11 @@ use super::tables::{
 use ganglion::command::MAX_MOTORS;
 use ganglion::field::Stimulus;
 use ganglion::field::shape::{
-    BANK_TOP, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, FieldPlan, GROUP, GROUPS,
-    METRICS_EVERY, PATTERN, READOUT_COLUMNS, SLOW_FIRST, TURN, is_due, regressors, sub_steps,
+    BANK_TOP, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, METRICS_EVERY, PATTERN,
+    READOUT_COLUMNS, SLOW_FIRST, TURN, is_due, regressors, sub_steps,
 };
 use ganglion::field::wiring::Wiring;
+use ganglion::plan::FieldPlan;
 use ganglion::seed::{Stream, normal};
 
 /// How the kernels are launched, where there is a choice.

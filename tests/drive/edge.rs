@@ -3,10 +3,9 @@
 //! what becomes of the same cars where the rules ask for no retreat.
 
 use super::{run_board, sim_board, taught};
-use ganglion::board::plan::Board;
 use ganglion::field::Readout;
 use ganglion::field::shape::READOUT_COLUMNS;
-use ganglion::reflex::Cause;
+use ganglion::plan::{Board, Cause};
 use ganglion::robot::{Options, Robot};
 use ganglion::seed::{Stream, uniform};
 use ganglion::sim::Contacts;

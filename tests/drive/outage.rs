@@ -3,9 +3,8 @@
 
 use super::stage::Stage;
 use super::{run_board, sim_board};
-use ganglion::board::plan::Board;
 use ganglion::mode::{Disarm, Mode};
-use ganglion::reflex::Cause;
+use ganglion::plan::{Board, Cause};
 use ganglion::time::Span;
 use std::sync::atomic::Ordering;
 

@@ -4,7 +4,7 @@
 use super::sim_board;
 use super::stage::Stage;
 use ganglion::mode::Mode;
-use ganglion::reflex::Cause;
+use ganglion::plan::Cause;
 use ganglion::time::{Clock, Span};
 use std::sync::atomic::Ordering;
 

@@ -1,8 +1,8 @@
 //! The simulated robot, one slot after the other, with a tick that may be held up and requests in between.
 
 use super::options;
-use ganglion::board::plan::Board;
 use ganglion::crew::Stepper;
+use ganglion::plan::Board;
 use ganglion::robot::Robot;
 use ganglion::sim::Plant;
 use ganglion::tick::{Requests, Tick};

@@ -1,10 +1,10 @@
 //! A post in this process: real sockets, real time, a line that remembers what was done to it.
 
-use ganglion::board::plan::GuardHold;
-use ganglion::bus::{BusFault, Edge, Gpio, I2c, Line, LineUse, OpenError, Usage, Wires};
+use ganglion::bus::{BusFault, Edge, Gpio, I2c, LineUse, OpenError, Usage, Wires};
 use ganglion::guard::frame::{Answer, Ask, LENGTH, Phase, Reason, Refused, Request};
 use ganglion::guard::socket::{Heard, ask_once, connect_to, hear, listen_at, say_to, wait_for};
 use ganglion::guard::{Guard, GuardedWires, HeldLine, Hold, Link, Post, Pulse, PulsePlan, Sight};
+use ganglion::plan::{GuardHold, Line};
 use ganglion::rt::RtPlan;
 use ganglion::tick::Requests;
 use ganglion::time::{Clock, Instant, MonotonicClock, Span};

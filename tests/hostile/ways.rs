@@ -4,18 +4,18 @@
 //! Used by the tests beside it and by the fuzzer (`fuzz/`), so it knows neither. What an input may cost is the fuzzer's business.
 
 use ganglion::board;
-use ganglion::board::plan::Board;
 use ganglion::control;
 use ganglion::field::readout::{Origin, Readout};
-use ganglion::field::shape::{EngineKind, READOUT_COLUMNS};
+use ganglion::field::shape::READOUT_COLUMNS;
 use ganglion::field::snapshot::Snapshot;
 use ganglion::field::state::{Live, State};
-use ganglion::field::{Engine, Rung, Stimulus};
+use ganglion::field::{Engine, Stimulus};
 use ganglion::frame::MAX_SENSORS;
 use ganglion::gpu::elf;
 use ganglion::guard::frame::{Answer, Ask, Phase, Reason, Request, Standing};
 use ganglion::learn::log::Log;
 use ganglion::memory::{Dim, Store};
+use ganglion::plan::{Board, EngineKind, Rung};
 use ganglion::time::Instant;
 use std::cell::RefCell;
 use std::fmt::Display;

@@ -4,7 +4,7 @@
 
 #[path = "../../src/crew/bell.rs"]
 mod bell;
-#[path = "../../src/reflex/cause.rs"]
+#[path = "../../src/plan/cause.rs"]
 mod cause;
 #[path = "../../src/sense/halt.rs"]
 mod halt;
@@ -20,7 +20,7 @@ mod time;
 mod crew {
     pub(crate) use crate::bell::Bell;
 }
-mod reflex {
+mod plan {
     pub(crate) use crate::cause::Cause;
 }
 mod rt {

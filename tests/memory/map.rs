@@ -2,12 +2,13 @@
 //! like any other, and the tick pays nothing for it.
 
 use crate::cli::{err, ganglion, out, output};
-use ganglion::board::{self, plan::Board};
+use ganglion::board;
 use ganglion::drive;
 use ganglion::field::Readout;
 use ganglion::frame::Health;
 use ganglion::learn::imitate;
 use ganglion::memory::map::{MapAccount, Recollection};
+use ganglion::plan::Board;
 use ganglion::robot::{Options, Robot};
 use ganglion::sim::Pose;
 use ganglion::time::{Clock, Instant, SimClock, Span};

@@ -2,9 +2,9 @@
 //! is noticed.
 
 use super::{Rig, ms, shipped};
-use ganglion::board::plan::SensorPlan;
-use ganglion::device::ImuQuantity::{self, Acceleration, Pitch, Roll, Rotation, Temperature};
-use ganglion::device::{Axis, DeviceFault, Polled, Ports, SensorKind, open};
+use ganglion::device::{DeviceFault, Polled, Ports, open};
+use ganglion::plan::ImuQuantity::{Acceleration, Pitch, Roll, Rotation, Temperature};
+use ganglion::plan::{Axis, ImuQuantity, SensorKind, SensorPlan};
 use std::path::Path;
 
 const QUANTITIES: [ImuQuantity; 5] = [Roll, Pitch, Rotation(Axis::Z), Acceleration(Axis::Z), Temperature];

@@ -1,7 +1,7 @@
 //! What is written on the bus moves the car, and nothing else does.
 
 use super::{Rig, ms, shipped};
-use ganglion::bus::Line;
+use ganglion::plan::Line;
 use ganglion::time::{Clock, Span};
 
 /// How far the car has come along the heading that it started with, and how much it has turned.

@@ -1,7 +1,8 @@
 //! Whatever a program does to the wires, the world stays whole.
 
 use super::{Rig, ms};
-use ganglion::bus::{BusFault, Line, Op};
+use ganglion::bus::{BusFault, Op};
+use ganglion::plan::Line;
 use ganglion::time::Span;
 use proptest::prelude::*;
 

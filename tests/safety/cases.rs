@@ -4,7 +4,7 @@ use super::rig::Robot;
 use super::{CHANNELS, RECEIPT, Slot, check_command, safety, well};
 use ganglion::frame::{Fault, Health};
 use ganglion::mode::{Asked, Disarm, Mode};
-use ganglion::reflex::Cause;
+use ganglion::plan::Cause;
 use ganglion::time::Span;
 
 const NOTHING: Asked = Asked { stop: false, disarm: false, arm: false };

@@ -2,10 +2,8 @@
 
 use super::claims::{Claims, Thing};
 use super::wires::{line, optional_line};
-use crate::board::plan::{
-    BusPlan, ClearPlan, I2cNode, I2cPlan, I2cTiming, RailPlan, RecoveryPlan, ReservedAddress,
-};
 use crate::board::reader::Section;
+use crate::plan::{BusPlan, ClearPlan, I2cNode, I2cPlan, I2cTiming, RailPlan, RecoveryPlan, ReservedAddress};
 use crate::time::Span;
 
 /// Name of the first bus, which `[bus]` describes.

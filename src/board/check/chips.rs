@@ -4,7 +4,7 @@
 use super::claims::{Claims, Shares, Thing, VL53L0X};
 use super::wires::{self, Wiring, optional_line};
 use crate::board::reader::Section;
-use crate::device::{Axis, GpuQuantity, ImuQuantity, PowerChip, PowerQuantity, SensorKind};
+use crate::plan::{Axis, GpuQuantity, ImuQuantity, PowerChip, PowerQuantity, SensorKind};
 
 const IMU_QUANTITIES: [(&str, ImuQuantity); 9] = [
     ("roll", ImuQuantity::Roll),

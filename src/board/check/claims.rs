@@ -4,8 +4,8 @@ use crate::board::finding::Problem;
 use crate::board::reader::Section;
 use crate::board::report::{Report, Shared};
 use crate::board::spelling::LineWord;
-use crate::bus::Line;
 use crate::device::robot_hat::timer_of;
+use crate::plan::Line;
 
 /// Names of lines on one board: no chip in view has as many lines.
 const MOST_LINE_NAMES: usize = 256;

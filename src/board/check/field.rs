@@ -2,12 +2,12 @@
 //! for a learned read-out.
 
 use super::{Devices, Periods};
-use crate::board::plan::{Decision, Scale, SensorPlan};
 use crate::board::reader::Section;
-use crate::budget::BudgetPlan;
 use crate::command::MAX_MOTORS;
-use crate::field::shape::{EngineKind, FieldPlan, Params, Shape, StartCurve, Storage};
-use crate::field::{RUNGS, Rung};
+use crate::plan::{
+    BudgetPlan, Decision, EngineKind, FieldPlan, Params, RUNGS, Rung, Scale, SensorPlan, Shape, StartCurve,
+    Storage,
+};
 use crate::time::Span;
 
 const ENGINES: [(&str, EngineKind); 4] = [

@@ -16,13 +16,14 @@ mod targets;
 mod wires;
 mod world;
 
-use super::plan::{Board, BusPlan, EnablePlan, I2cPlan, MotorPlan, ReservedAddress, SensorPlan};
 use super::raw::Table;
 use super::reader::Section;
 use super::report::Shared;
 use crate::command::MAX_MOTORS;
-use crate::device::{McuPlan, PwmPlan};
 use crate::frame::MAX_SENSORS;
+use crate::plan::{
+    Board, BusPlan, EnablePlan, I2cPlan, McuPlan, MotorPlan, PwmPlan, ReservedAddress, SensorPlan,
+};
 use crate::reflex::MAX_RULES;
 use crate::time::Span;
 use claims::Claims;

@@ -2,9 +2,8 @@
 
 use super::claims::{Claims, PwmUse};
 use super::wires::{self, Wiring};
-use crate::board::plan::MotorPlan;
 use crate::board::reader::Section;
-use crate::device::MotorKind;
+use crate::plan::{MotorKind, MotorPlan};
 
 #[derive(Clone, Copy)]
 enum Kind {

@@ -1,12 +1,11 @@
 //! What concerns several subjects of a board whose parts are each sound.
 
 use super::millis;
-use crate::board::plan::{Board, BusPlan, I2cPlan, SensorPlan};
 use crate::board::report::Report;
-use crate::board::share;
-use crate::device::{PwmPlan, SensorKind};
 use crate::memory::map::MOST_THINGS;
-use crate::reflex::{Cause, Restraint, Trip};
+use crate::plan::{
+    Board, BusPlan, Cause, I2cPlan, PwmPlan, Restraint, SensorKind, SensorPlan, Trip, bus_load,
+};
 use crate::time::Span;
 
 /// A bus that is busier than this has no room to repeat a failed transfer in time.
@@ -123,7 +122,7 @@ fn buses(board: &Board, report: &mut Report) {
             );
             report.misfit(&format!("{path}.timeout_ms"), rule);
         }
-        let percent = 100.0 * share::load_of(board, at).map_or(0.0, |load| load.total());
+        let percent = 100.0 * bus_load::load_of(board, at).map_or(0.0, |load| load.total());
         if percent > 100.0 {
             let rule = format!(
                 "the polling table and the commands need {percent:.0} % of the I2C bus's time; \

@@ -1,9 +1,8 @@
 //! `[[reflex]]` and `[safety]`: what stops the robot, and how long things may be late.
 
 use super::Periods;
-use crate::board::plan::{SafetyPlan, SensorPlan};
 use crate::board::reader::Section;
-use crate::reflex::{Cause, Restraint, Rule, Trip};
+use crate::plan::{Cause, Restraint, Rule, SafetyPlan, SensorPlan, Trip};
 use crate::time::Span;
 
 /// Causes that a board may give a rule for; the others are the runtime's own findings.

@@ -3,9 +3,8 @@
 use super::chips;
 use super::claims::{Claims, Thing};
 use super::wires::{self, ADC_CHANNELS, Wiring};
-use crate::board::plan::{BusPlan, Curve, Scale, SensorPlan};
 use crate::board::reader::Section;
-use crate::device::{PowerChip, SensorKind};
+use crate::plan::{BusPlan, Curve, PowerChip, Scale, SensorKind, SensorPlan};
 use crate::time::Span;
 
 /// Names that a sensor may refer to.

@@ -1,8 +1,8 @@
 //! `[targets]`: what `ganglion bench all` holds the machine to. Every key may be left out.
 
 use super::{Periods, millis};
-use crate::board::plan::{GpuTargets, Targets};
 use crate::board::reader::Section;
+use crate::plan::{GpuTargets, Targets};
 
 /// Ratios beyond this tell nothing: a tail a thousand times the median is a machine that stopped.
 const RATIO: std::ops::RangeInclusive<f64> = 0.1..=1000.0;

@@ -2,11 +2,9 @@
 //! lets current into the motors, and the guard that holds one of them.
 
 use super::claims::{Claims, PwmUse, Thing};
-use crate::board::plan::{BusPlan, EnablePlan, GuardHold, GuardPlan};
 use crate::board::reader::Section;
 use crate::board::spelling::ADDRESSES;
-use crate::bus::Line;
-use crate::device::{McuPlan, PwmPlan};
+use crate::plan::{BusPlan, EnablePlan, GuardHold, GuardPlan, Line, McuPlan, PwmPlan};
 use crate::time::Span;
 
 /// Channels of the Robot HAT's converter.

@@ -1,9 +1,8 @@
 //! `[rt]`, `[motion]` and `[sim]`: what is asked of the system, how the robot moves, and the simulated room.
 
-use crate::board::plan::MotionPlan;
 use crate::board::reader::Section;
+use crate::plan::{MotionPlan, SimPlan};
 use crate::rt::RtPlan;
-use crate::sim::SimPlan;
 use crate::time::Span;
 
 /// `[rt]`.

@@ -3,8 +3,8 @@
 
 use super::errors::error;
 use super::sysfs::{below, leads_to, numbered, text};
-use crate::board::plan::I2cNode;
 use crate::bus::OpenError;
+use crate::plan::I2cNode;
 use std::fs;
 use std::path::{Path, PathBuf};
 

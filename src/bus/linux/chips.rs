@@ -3,7 +3,8 @@
 
 use super::errors::{error, refused};
 use super::sysfs::numbered;
-use crate::bus::{Line, OpenError};
+use crate::bus::OpenError;
+use crate::plan::Line;
 use gpiocdev::Chip;
 use std::fs;
 use std::io;

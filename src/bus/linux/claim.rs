@@ -114,7 +114,7 @@ fn closed(place: &Path, error: &io::Error) -> OpenError {
 mod tests {
     use super::super::fake::{Tree, i2c_tree};
     use super::*;
-    use crate::board::plan::{Board, BusPlan, I2cNode};
+    use crate::plan::{Board, BusPlan, I2cNode};
 
     fn board(adapter: &str) -> Board {
         let mut board = crate::board::built_in("picarx-v4").unwrap().unwrap().board;

@@ -9,7 +9,8 @@
 use super::chips::{Chips, offset_of};
 use super::errors::{error, fault, refused};
 use super::pi::Registers;
-use crate::bus::{Bias, BusFault, Edge, Gpio, Line, LineUse, OpenError, Usage};
+use crate::bus::{Bias, BusFault, Edge, Gpio, LineUse, OpenError, Usage};
+use crate::plan::Line;
 use crate::time::{Clock, Instant, MonotonicClock, Span};
 use gpiocdev::line::{EdgeDetection, EdgeKind, Value};
 use gpiocdev::{Chip, Request};

@@ -7,8 +7,8 @@
 use super::adapters::{self, Adapter, ENABLE};
 use super::errors::{error, fault, fault_of, refused};
 use super::pi::PiI2c;
-use crate::board::plan::{I2cNode, I2cPlan, I2cTiming};
 use crate::bus::{BusFault, I2c, Op, OpenError};
+use crate::plan::{I2cNode, I2cPlan, I2cTiming};
 use crate::time::Span;
 use i2cdev::core::{I2CMessage, I2CTransfer};
 use i2cdev::linux::{LinuxI2CBus, LinuxI2CError, LinuxI2CMessage};
@@ -329,7 +329,7 @@ mod tests {
     use super::super::Presence;
     use super::super::fake::{Tree, i2c_tree};
     use super::*;
-    use crate::board::plan::RecoveryPlan;
+    use crate::plan::RecoveryPlan;
 
     fn bus(tree: &Tree, part: &str, used: &[u8]) -> Bus {
         let plan = I2cPlan {

@@ -25,9 +25,9 @@ pub use pi::PiI2c;
 pub use pwm::{PwmChannel, PwmChip};
 pub use survey::{AdapterSeen, ChipSeen, LineSeen, Presence, Survey};
 
-use super::{Gpio, I2c, Line, LineUse, NoRepair, OpenError, Repair, Wires};
-use crate::board::addresses::expected;
-use crate::board::plan::{Board, BusPlan, RecoveryPlan};
+use super::{Gpio, I2c, LineUse, NoRepair, OpenError, Repair, Wires};
+use crate::plan::addresses::expected;
+use crate::plan::{Board, BusPlan, Line, RecoveryPlan};
 use chips::Chips;
 use errors::error;
 use gpio::LinuxGpio;
@@ -158,8 +158,8 @@ fn used(board: &Board, nth: usize) -> Vec<u8> {
 mod tests {
     use super::fake::i2c_tree;
     use super::*;
-    use crate::board::plan::{I2cNode, ReservedAddress};
     use crate::bus::{Bias, BusFault, Measure, Usage};
+    use crate::plan::{I2cNode, ReservedAddress};
 
     fn board(name: &str) -> Board {
         crate::board::built_in(name).expect("a built-in board").expect("a sound one").board

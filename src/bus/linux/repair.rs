@@ -11,8 +11,8 @@ use super::clear::clear;
 use super::errors::fault_of;
 use super::gpio::{LineCounters, LinuxGpio, Want};
 use super::i2c::Bus;
-use crate::board::plan::{RailPlan, RecoveryPlan};
 use crate::bus::{BusFault, Gpio, Measure, OpenError, Repair, Usage};
+use crate::plan::{RailPlan, RecoveryPlan};
 use crate::time::{Clock, Instant, MonotonicClock, Span};
 use rustix::fs::{Access, access};
 use std::fs::{self, OpenOptions};
@@ -217,8 +217,7 @@ fn node_is_back(bus: &Bus) -> io::Result<()> {
 mod tests {
     use super::super::fake::{Tree, i2c_tree};
     use super::*;
-    use crate::board::plan::{ClearPlan, I2cNode, I2cPlan, I2cTiming};
-    use crate::bus::Line;
+    use crate::plan::{ClearPlan, I2cNode, I2cPlan, I2cTiming, Line};
 
     fn repair(tree: &Tree, plan: RecoveryPlan) -> Result<LinuxRepair, OpenError> {
         let bus = I2cPlan {

@@ -2,11 +2,11 @@
 
 use super::{cut_short, progress, say_latencies};
 use crate::bench::{LoopFigures, bench_loop};
-use crate::board::plan::Board;
 use crate::cli::arguments;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output;
+use crate::plan::Board;
 use crate::robot::{Options, Robot};
 use crate::rt::Granted;
 use crate::time::{Clock, MonotonicClock, Span};

@@ -6,7 +6,7 @@ use crate::bench::{BenchFault, DeviceBench, DeviceFigures, PARTS_OF_A_CYCLE};
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::field::cuda::DeviceFacts;
-use crate::field::{FieldPlan, Rung};
+use crate::plan::{FieldPlan, Rung};
 use crate::time::Span;
 use serde::Serialize;
 use std::collections::BTreeMap;

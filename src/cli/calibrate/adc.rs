@@ -3,14 +3,14 @@
 
 use super::{Common, keep};
 use crate::board::Loaded;
-use crate::board::plan::Board;
 use crate::board::site::Change;
 use crate::bus::{Absent, Wires};
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::wires;
+use crate::device::Ports;
 use crate::device::open::polled;
-use crate::device::{Ports, SensorKind};
+use crate::plan::{Board, SensorKind};
 use crate::time::{Clock, Span};
 use serde_json::json;
 use std::path::Path;

@@ -1,15 +1,15 @@
 //! `calibrate servo`: where a servo is straight. Drive motors stand all the while.
 
 use super::{Common, keep};
-use crate::board::plan::Board;
 use crate::board::site::Change;
 use crate::bus::Wires;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::wires;
 use crate::device::servo::Servo;
-use crate::device::{MotorKind, Ports, actuators};
+use crate::device::{Ports, actuators};
 use crate::guard::socket::wait_for;
+use crate::plan::{Board, MotorKind};
 use crate::robot::motor_lines;
 use crate::time::{Clock, Span};
 use serde_json::json;

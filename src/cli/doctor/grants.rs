@@ -8,8 +8,8 @@ use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
 use super::{Finding, Verdict};
-use crate::board::plan::Board;
 use crate::cli::exit::Failure;
+use crate::plan::Board;
 use crate::rt::{Granted, Refusal, Role, RtPlan, Wish, become_real_time};
 use crate::time::{Clock, Grid, MonotonicClock, Span};
 

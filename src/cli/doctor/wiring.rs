@@ -4,13 +4,13 @@
 use std::path::Path;
 
 use super::Finding;
-use crate::board::addresses::expected;
-use crate::board::lines::lines;
-use crate::board::plan::{Board, BusPlan};
+use crate::bus::OpenError;
 use crate::bus::linux::{LineSeen, LinuxWires};
-use crate::bus::{Line, OpenError};
 use crate::cli::exit::Failure;
 use crate::cli::wires;
+use crate::plan::addresses::expected;
+use crate::plan::lines::lines;
+use crate::plan::{Board, BusPlan, Line};
 use crate::selftest::{Check, Verdict, self_test};
 
 /// What the kernel says of the board's buses and lines. Nothing is driven or transferred.

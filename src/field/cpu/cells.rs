@@ -2,7 +2,8 @@
 
 use super::cell::Cell;
 use super::simd::{Half, Kernel, Level, Simd};
-use crate::field::shape::{GROUP, Storage};
+use crate::field::shape::GROUP;
+use crate::plan::Storage;
 use crate::rt::pages::want_large;
 
 /// Channel slowest, x fastest.

@@ -13,9 +13,10 @@ use super::nearest::Nearest;
 use super::part::{Depot, Part};
 use super::pool::{Errand, Pool};
 use super::simd::Level;
-use crate::field::shape::{DESCRIPTOR, FieldPlan, GROUPS};
+use crate::field::shape::{DESCRIPTOR, GROUPS};
 use crate::field::wiring::Wiring;
 use crate::frame::MAX_SENSORS;
+use crate::plan::FieldPlan;
 use crate::rt::Refusal;
 use std::sync::Arc;
 

@@ -3,9 +3,10 @@
 
 use super::evolve::Step;
 use super::simd::Half;
-use crate::field::shape::{FieldPlan, GROUP, PATTERN_FIRST, Params, SLOW_FIRST, Storage, sub_steps};
+use crate::field::shape::{GROUP, PATTERN_FIRST, SLOW_FIRST, sub_steps};
 use crate::field::wiring::Wiring;
 use crate::frame::MAX_SENSORS;
+use crate::plan::{FieldPlan, Params, Storage};
 
 /// 2 log2(e): tanh(x) = 1 - 2 / (1 + 2^(2 log2(e) x)), so that all that goes into x is multiplied by this once.
 const EXPONENT: f64 = 2.0 * std::f64::consts::LOG2_E;

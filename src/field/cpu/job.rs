@@ -13,8 +13,9 @@ use super::library::{Blend, Volumes};
 use super::nearest::Nearest;
 use super::pool::Errand;
 use super::simd::{Half, Level};
-use crate::field::shape::{BLOCK_COUNT, CONTENT, FieldPlan, GROUP, GROUPS, Storage};
+use crate::field::shape::{BLOCK_COUNT, CONTENT, GROUP, GROUPS};
 use crate::frame::MAX_SENSORS;
+use crate::plan::{FieldPlan, Storage};
 use std::sync::Arc;
 
 /// What is to be done.

@@ -37,13 +37,14 @@ pub(in crate::field) use simd::Half;
 pub use simd::Level;
 
 use super::shape::{
-    BRIDGE_S, CONTENT_GROUPS, FEATURES, FieldPlan, GROUP, GROUPS, METRICS_EVERY, NORM_FLOOR, READOUT_COLUMNS,
+    BRIDGE_S, CONTENT_GROUPS, FEATURES, GROUP, GROUPS, METRICS_EVERY, NORM_FLOOR, READOUT_COLUMNS,
     REWARD_FLOOR, SLOW_FIRST, TURN, is_due, sub_steps,
 };
 use super::stage::StageWatch;
 use super::wiring::Wiring;
 use super::{Metrics, Refused, Response, Stage, Stimulus, Work};
 use crate::command::MAX_MOTORS;
+use crate::plan::FieldPlan;
 use crate::seed::{Stream, normal};
 use crew::{Crew, Tasks};
 use features::Features;

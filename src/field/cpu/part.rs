@@ -6,8 +6,9 @@ use super::cells::Cells;
 use super::fixed::Fixed;
 use super::job::Sources;
 use super::library::Volumes;
-use crate::field::shape::{FieldPlan, GROUP, Storage};
+use crate::field::shape::GROUP;
 use crate::field::wiring::Wiring;
+use crate::plan::{FieldPlan, Storage};
 use std::sync::Arc;
 
 /// Eight channels.

@@ -2,8 +2,9 @@
 //! and f64, with the same parts as the reference: `docs/field.md` asks that of every engine.
 
 use crate::field::predict::{ErrorRing, Learner, Skill, Trust};
-use crate::field::shape::{CHANGE_SCALE, CONTEXT, CONTEXT_SCALE, Params, regressors};
+use crate::field::shape::{CHANGE_SCALE, CONTEXT, CONTEXT_SCALE, regressors};
 use crate::field::state::{Live, refill};
+use crate::plan::Params;
 
 /// Sensors as they come, what was expected of them, and what is learned from the difference.
 pub struct Predictor {

@@ -4,10 +4,10 @@ use super::CpuEngine;
 use super::library::unit;
 use super::statistics::Statistics;
 use crate::field::shape::{
-    CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FieldPlan, GROUP, PATTERN, PATTERN_FIRST, READOUT_MOST, Storage,
-    WORTH_MOST,
+    CONTENT_GROUPS, CONTEXT, DESCRIPTOR, GROUP, PATTERN, PATTERN_FIRST, READOUT_MOST, WORTH_MOST,
 };
-use crate::field::{Metrics, Rung, StageTimes};
+use crate::field::{Metrics, StageTimes};
+use crate::plan::{FieldPlan, Rung, Storage};
 use crate::rt::Refusal;
 
 impl CpuEngine {

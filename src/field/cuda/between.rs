@@ -8,9 +8,10 @@ use super::start::Pattern;
 use super::tables::{Answer, CYCLE, Cycle, Eye, METRIC, METRIC_RING, METRICS_BEFORE, bytes_of_f32};
 use crate::field::Metrics;
 use crate::field::cpu::Half;
-use crate::field::shape::{DESCRIPTOR, FEATURES, GROUP, METRICS_EVERY, Storage};
+use crate::field::shape::{DESCRIPTOR, FEATURES, GROUP, METRICS_EVERY};
 use crate::frame::MAX_SENSORS;
 use crate::gpu::GpuError;
+use crate::plan::Storage;
 
 impl Brains {
     /// Copies to the device, and waits for it.

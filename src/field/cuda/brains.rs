@@ -7,9 +7,9 @@ use super::schedule::Schedule;
 use super::start::Start;
 use super::tables::{ANSWER, Answer};
 use super::watch::{Marks, Times, Waiting};
-use crate::field::shape::FieldPlan;
 use crate::field::{StageTimes, Stimulus};
 use crate::gpu::{Found, Gpu, GpuError, Graph, Image, Launch, Pinned, Pool, Priority, Stream, Watch};
+use crate::plan::FieldPlan;
 use crate::time::{Clock, MonotonicClock};
 use std::sync::Arc;
 

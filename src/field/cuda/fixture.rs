@@ -1,6 +1,6 @@
 //! A plan for the engine's own tests.
 
-use crate::field::shape::{EngineKind, FieldPlan, Params, Shape, Storage};
+use crate::plan::{EngineKind, FieldPlan, Params, Shape, Storage};
 use crate::time::Span;
 
 /// 16 sensors on `grid` cells per axis.

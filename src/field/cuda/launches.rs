@@ -1,8 +1,9 @@
 //! Which kernel is launched how: names, geometry and order, as `kernels/README.md` states them. Knows the
 //! shape of a plan and the size of a device; launches nothing itself.
 
-use crate::field::shape::{CHANNELS, FieldPlan, GROUP, GROUPS, regressors};
+use crate::field::shape::{CHANNELS, GROUP, GROUPS, regressors};
 use crate::gpu::{GpuError, Image, Kernel};
+use crate::plan::FieldPlan;
 
 /// Threads of the kernels that have no other number.
 const BLOCK: u32 = 256;

@@ -4,9 +4,10 @@
 use super::tables::{ABOUT, ANSWER, BRAIN, CYCLE, MATCH, METRICS, RULE, SENSES, SWEEP};
 use crate::command::MAX_MOTORS;
 use crate::field::shape::{
-    BANK_TOP, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, FieldPlan, GROUP, GROUPS, PATTERN,
-    READOUT_COLUMNS, Storage, regressors,
+    BANK_TOP, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, PATTERN,
+    READOUT_COLUMNS, regressors,
 };
+use crate::plan::{FieldPlan, Storage};
 
 /// Buffers begin at multiples of this: what a device's own allocator gives, and more than any load of the
 /// kernels needs.

@@ -28,9 +28,10 @@ pub use brains::MOST_ROBOTS;
 pub use image::files as image_files;
 pub use report::{DeviceFacts, DeviceTimes, KernelFacts, Unfit};
 
-use super::shape::{BANK_TOP, BLEND_TOP, FieldPlan};
+use super::shape::{BANK_TOP, BLEND_TOP};
 use super::{Failure, Loss, Refused, Response, StageTimes, Stimulus};
 use crate::gpu::{Found, GpuFault, Watch, probe};
+use crate::plan::FieldPlan;
 use crate::time::{Clock, MonotonicClock, Span};
 use line::{Line, Silence, Turn};
 use start::Start;

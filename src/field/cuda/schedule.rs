@@ -3,10 +3,11 @@
 
 use super::tables::Cycle;
 use crate::command::MAX_MOTORS;
+use crate::field::Stimulus;
 use crate::field::shape::{
-    CONTENT_GROUPS, FieldPlan, GROUP, GROUPS, METRICS_EVERY, SLOW_FIRST, TURN, is_due, sub_steps,
+    CONTENT_GROUPS, GROUP, GROUPS, METRICS_EVERY, SLOW_FIRST, TURN, is_due, sub_steps,
 };
-use crate::field::{RUNGS, Rung, Stimulus};
+use crate::plan::{FieldPlan, RUNGS, Rung};
 use crate::seed::{Stream, normal};
 
 /// Where the orders stand between two cycles.

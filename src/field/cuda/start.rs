@@ -5,10 +5,9 @@ use super::tables::{
     ANSWER, Answer, STEPS, bytes_of_f32, bytes_of_f64, bytes_of_i16, bytes_of_u32, reach, rule,
 };
 use crate::field::cpu::Half;
-use crate::field::shape::{
-    CHANNELS, CONTEXT, DESCRIPTOR, FieldPlan, GROUP, GROUPS, NORM_FLOOR, PATTERN, Storage, regressors,
-};
+use crate::field::shape::{CHANNELS, CONTEXT, DESCRIPTOR, GROUP, GROUPS, NORM_FLOOR, PATTERN, regressors};
 use crate::field::wiring::Wiring;
+use crate::plan::{FieldPlan, Storage};
 
 /// Profiles below this are cut to 0: beside a bias they vanish in f32, and a product of three would be a
 /// subnormal number.

@@ -3,10 +3,9 @@
 
 use crate::command::MAX_MOTORS;
 use crate::field::Response;
-use crate::field::shape::{
-    BANK_TOP, BLEND_TOP, BRIDGE_S, FieldPlan, GROUPS, RECENCY_S, SKILL_HORIZON_S, Storage,
-};
+use crate::field::shape::{BANK_TOP, BLEND_TOP, BRIDGE_S, GROUPS, RECENCY_S, SKILL_HORIZON_S};
 use crate::frame::MAX_SENSORS;
+use crate::plan::{FieldPlan, Storage};
 
 /// Bytes of the tables; `brain.cuh` asserts the same.
 pub const RULE: usize = 112;

@@ -2,13 +2,13 @@
 //! cycle says so; until then answers are those of the start.
 
 use super::CudaEngine;
-use crate::field::shape::{CONTENT_GROUPS, Storage};
+use crate::field::shape::CONTENT_GROUPS;
 use crate::field::shape::{
-    CONTEXT, DESCRIPTOR, FEATURES, FieldPlan, GROUP, GROUPS, PATTERN, READOUT_COLUMNS, READOUT_MOST,
-    WORTH_MOST,
+    CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, PATTERN, READOUT_COLUMNS, READOUT_MOST, WORTH_MOST,
 };
 use crate::field::state::{Given, Live, StateError};
-use crate::field::{Metrics, Rung, StageTimes};
+use crate::field::{Metrics, StageTimes};
+use crate::plan::{FieldPlan, Rung, Storage};
 
 impl CudaEngine {
     /// Back to the start; read-out and library stay.

@@ -3,9 +3,10 @@
 
 use crate::field::shape::{
     BLOCK_COUNT, BLOCKS, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, PATTERN,
-    PATTERN_FIRST, Params, SLOW_FIRST,
+    PATTERN_FIRST, SLOW_FIRST,
 };
 use crate::field::wiring::Wiring;
+use crate::plan::Params;
 use std::ops::Range;
 
 /// 64 channels on n^3 cells, x fastest, with what is needed to step them.

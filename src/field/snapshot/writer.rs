@@ -3,9 +3,9 @@
 //! snapshot is left out and counted. A brain from which no engine could go on is not written: the last good one stays.
 
 use super::{KIND, SnapshotError, SnapshotRef, StateRef, made_for, most, previous_name, sound};
-use crate::board::plan::Board;
 use crate::codec;
 use crate::field::state::{Given, Live};
+use crate::plan::Board;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -12,7 +12,8 @@
 //!   `least_ridge`, P never exceeds 1 / c, and |W_i|^2 is at most C / c.
 
 use crate::field::rung::TABLE;
-use crate::field::shape::{CHANGE_SCALE, CONTEXT, CONTEXT_SCALE, FieldPlan, RIDGE, regressors};
+use crate::field::shape::{CHANGE_SCALE, CONTEXT, CONTEXT_SCALE, RIDGE, regressors};
+use crate::plan::FieldPlan;
 
 /// Largest change or error of a number within -1..=1.
 pub(super) const CHANGE_MOST: f64 = 2.0;

@@ -2,14 +2,14 @@
 
 use super::super::brain::Brain;
 use super::*;
-use crate::board::plan::Board;
 use crate::crew::Worker;
+use crate::field::Readout;
 use crate::field::readout::Origin;
-use crate::field::shape::{EngineKind, READOUT_COLUMNS};
+use crate::field::shape::READOUT_COLUMNS;
 use crate::field::worker::{FieldWorker, Order, Outcome};
-use crate::field::{Readout, Rung};
 use crate::frame::MAX_SENSORS;
 use crate::learn::sample::board as small_board;
+use crate::plan::{Board, EngineKind, Rung};
 use crate::rt::slot::{Reader, Writer, slot};
 use crate::sim::{Fault, FieldFaults};
 use crate::time::SimClock;

@@ -1,12 +1,13 @@
 //! An engine that panics on cue: how often it is built again, and after what pauses; what a cycle takes in virtual time.
 
 use super::*;
+use crate::field::Readout;
 use crate::field::readout::Origin;
-use crate::field::shape::{EngineKind, READOUT_COLUMNS};
+use crate::field::shape::READOUT_COLUMNS;
 use crate::field::snapshot::{Standing, previous_of, snapshot_line};
-use crate::field::{RUNGS, Readout};
 use crate::fixture::{at, ms};
 use crate::learn::sample::board as small_board;
+use crate::plan::{EngineKind, RUNGS};
 use crate::rt::slot::slot;
 use crate::sim::Fault;
 use crate::time::SimClock;

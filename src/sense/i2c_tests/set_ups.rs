@@ -5,7 +5,7 @@ use crate::bus::Op;
 use crate::device::bench::Ranger;
 use crate::device::mpu6050::Mpu6050;
 use crate::device::vl53l0x::{FIRST_ADDRESS, Vl53l0x};
-use crate::device::{Axis, ImuQuantity};
+use crate::plan::{Axis, ImuQuantity};
 use crate::seed::{Stream, bits};
 use proptest::prelude::*;
 

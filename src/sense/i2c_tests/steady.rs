@@ -2,12 +2,11 @@
 //! it all the same.
 
 use super::*;
-use crate::board::plan::MotorPlan;
+use crate::bus::Op;
 use crate::bus::fake::FakeGpio;
-use crate::bus::{Line, Op};
 use crate::device::actuators::{HatActuators, Motors};
 use crate::device::pca9685::Pca9685;
-use crate::device::{McuPlan, MotorKind};
+use crate::plan::{Line, McuPlan, MotorKind, MotorPlan};
 
 const SLOT: u64 = 10;
 /// A chip is left alone for no longer, ms: less than the 30 ms for which a command is good.

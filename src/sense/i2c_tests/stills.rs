@@ -2,7 +2,8 @@
 //! with frames that tear and without, with a line that stops them, one that does not obey, and none.
 
 use super::*;
-use crate::bus::{Edge, Line, Op};
+use crate::bus::{Edge, Op};
+use crate::plan::Line;
 use crate::seed::{Stream, bits};
 use proptest::prelude::*;
 

@@ -6,8 +6,7 @@
 
 use super::super::script::{Script, Thread, Trouble};
 use super::super::site::Site;
-use ganglion::board::plan::Board;
-use ganglion::device::{MotorKind, PwmPlan};
+use ganglion::plan::{Board, MotorKind, PwmPlan};
 use ganglion::sim::FaultKind;
 use ganglion::time::{Instant, Span};
 

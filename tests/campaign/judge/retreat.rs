@@ -6,7 +6,7 @@ use super::facts::Facts;
 use super::promise::Promise;
 use super::senses::{obeyed, passes};
 use super::{Breach, Stretch};
-use ganglion::reflex::{Cause, Rule};
+use ganglion::plan::{Cause, Rule};
 use ganglion::time::{Instant, Span};
 
 /// A rule, and what is left of its retreat.

@@ -5,9 +5,7 @@ use super::facts::Facts;
 use super::promise::Promise;
 use super::retreat::Retreats;
 use super::{Breach, Stretch};
-use ganglion::board::plan::SensorPlan;
-use ganglion::device::{MotorKind, SensorKind};
-use ganglion::reflex::{Cause, Restraint, Rule, Trip};
+use ganglion::plan::{Cause, MotorKind, Restraint, Rule, SensorKind, SensorPlan, Trip};
 use ganglion::time::{Instant, Span};
 
 /// A count of the coarsest converter of duty, twice: rounding.

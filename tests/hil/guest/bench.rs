@@ -5,7 +5,7 @@ use super::device::Device;
 use super::far::{FarSide, REFRESH};
 use super::record::Record;
 use super::wire::{ANY, Command, Fault, Port};
-use ganglion::board::plan::Board;
+use ganglion::plan::Board;
 use ganglion::time::{Clock, Instant, MonotonicClock, Span};
 use std::cell::RefCell;
 use std::io;

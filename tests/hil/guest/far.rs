@@ -7,9 +7,8 @@
 
 use super::imu::{self, Imu};
 use super::wire::{Behaviour, Command, Event, Happening};
-use ganglion::board::plan::{Board, EnablePlan};
-use ganglion::bus::{Edge, Gpio, I2c, Line};
-use ganglion::device::{MotorKind, SensorKind};
+use ganglion::bus::{Edge, Gpio, I2c};
+use ganglion::plan::{Board, EnablePlan, Line, MotorKind, SensorKind};
 use ganglion::sim::{Plant, Report};
 use ganglion::time::{Instant, SimClock, Span};
 use std::sync::Arc;

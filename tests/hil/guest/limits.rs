@@ -1,6 +1,6 @@
 //! How long a robot may take to stand: from the board's own figures, in words that a row can print.
 
-use ganglion::board::plan::Board;
+use ganglion::plan::Board;
 use ganglion::time::Span;
 
 /// Two stop frames and the system calls around them, generously: they take 0.2 ms at 400 kHz.
@@ -32,7 +32,7 @@ impl Limit {
             Limit::Period => period,
             Limit::Stale(name) => sensor(name).map_or(Span::ZERO, |s| s.max_age) + period,
             Limit::Frozen(name) => {
-                let repeats = |s: &ganglion::board::plan::SensorPlan| {
+                let repeats = |s: &ganglion::plan::SensorPlan| {
                     s.period.times(s.frozen_after.unwrap_or(0).into()) + s.period + s.max_age
                 };
                 sensor(name).map_or(Span::ZERO, repeats) + period

@@ -2,10 +2,8 @@
 //! that failed, every frame that no board asks for. Judges nothing.
 
 use super::wire::{Event, Happening};
-use ganglion::board::plan::{Board, EnablePlan};
-use ganglion::bus::Line;
 use ganglion::device::robot_hat::{pulse_register, timer_of, timer_registers};
-use ganglion::device::{MotorKind, SensorKind};
+use ganglion::plan::{Board, EnablePlan, Line, MotorKind, SensorKind};
 use ganglion::time::Instant;
 use std::collections::BTreeMap;
 

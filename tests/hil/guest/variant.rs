@@ -83,7 +83,7 @@ mod tests {
             let text = text(&loaded, variant);
             let board =
                 board::from_text("variant", &text).unwrap_or_else(|error| panic!("{text}\n{error}")).board;
-            let still = |rule: &&ganglion::reflex::Rule| rule.restraint == ganglion::reflex::Restraint::Still;
+            let still = |rule: &&ganglion::plan::Rule| rule.restraint == ganglion::plan::Restraint::Still;
             let brief = board.reflexes.iter().filter(still).all(|rule| !rule.latched);
             assert_eq!(brief, variant != Variant::Plain);
             assert_eq!(board.rt.priority == 0, variant == Variant::BriefOrdinary);

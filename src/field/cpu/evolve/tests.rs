@@ -5,8 +5,9 @@ use super::super::fixed::Fixed;
 use super::super::fixture::plan;
 use super::super::simd::{Half, Level};
 use super::*;
-use crate::field::shape::{GROUP, Params, Storage};
+use crate::field::shape::GROUP;
 use crate::field::wiring::Wiring;
+use crate::plan::{Params, Storage};
 use crate::seed::{Stream, uniform};
 use std::f64::consts::LOG2_E;
 
@@ -207,7 +208,7 @@ fn nothing_passes_the_bound<C: Cell, const N: usize>(storage: Storage) {
     let count = 250;
     for beta in [0.05, 0.001] {
         let params = Params { beta, ..Params::default() };
-        let plan = crate::field::shape::FieldPlan { storage, params, ..plan(8) };
+        let plan = crate::plan::FieldPlan { storage, params, ..plan(8) };
         let wiring = Wiring::new(&plan, 8);
         for (group, patterns) in [(0, 0), (32 / GROUP, 1), (32 / GROUP, 3)] {
             let fixed = Fixed::new(group, &plan, &wiring);

@@ -3,9 +3,10 @@
 use super::*;
 use crate::field::snapshot::{Snapshot, previous_of};
 use crate::field::state::State;
-use crate::field::{Engine, FieldPlan, Rung, Stimulus};
+use crate::field::{Engine, Stimulus};
 use crate::frame::MAX_SENSORS;
 use crate::learn::sample::board as small_board;
+use crate::plan::{FieldPlan, Rung};
 use std::path::Path;
 
 fn lived(plan: &FieldPlan, cycles: u64) -> State {

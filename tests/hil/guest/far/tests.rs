@@ -3,8 +3,8 @@
 use super::super::wire::DATA;
 use super::super::wire::tests::event;
 use super::*;
-use ganglion::board::{self, plan::SensorPlan};
-use ganglion::device::ImuQuantity;
+use ganglion::board;
+use ganglion::plan::{ImuQuantity, SensorPlan};
 
 const READY: Line = Line(10);
 const ENABLE: EnablePlan = EnablePlan { line: Line(11), on_high: true };

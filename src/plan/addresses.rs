@@ -1,7 +1,6 @@
 //! What a board expects on its I2C buses: address by address, by the name that people know it by. For probes and tests.
 
-use super::plan::Board;
-use crate::device::{PwmPlan, SensorKind};
+use super::{Board, PwmPlan, SensorKind};
 
 /// A device that a board expects.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Which machine this is, as its device tree tells, and whether a board file is for it.
 
-use super::plan::Board;
+use crate::plan::Board;
 use std::fmt;
 use std::path::Path;
 

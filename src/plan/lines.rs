@@ -1,8 +1,6 @@
 //! Every GPIO line that a board uses, and for what: for people who look at a machine.
 
-use super::plan::{Board, GuardHold};
-use crate::bus::Line;
-use crate::device::{MotorKind, PwmPlan, SensorKind};
+use super::{Board, GuardHold, Line, MotorKind, PwmPlan, SensorKind};
 
 /// A line as the board file has it: its name, or its number.
 pub fn name_of(board: &Board, line: Line) -> String {

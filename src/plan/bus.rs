@@ -1,0 +1,108 @@
+//! What stands behind the wires: buses, the lines of a board, what may be done to a bus that hangs.
+
+use crate::time::Span;
+
+/// A line by the number that the board file gives (chip offset, BCM number on a Pi).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Line(pub u32);
+
+/// Lines from here on are names, counted from here.
+const NAMED: u32 = 1 << 16;
+
+impl Line {
+    /// The line with name number `nth` of the board's `line_names`.
+    pub const fn named(nth: u16) -> Line {
+        Line(NAMED + nth as u32)
+    }
+    /// Which of the board's `line_names` it is; `None`: its number is an offset.
+    pub const fn name(self) -> Option<usize> {
+        if self.0 >= NAMED { Some((self.0 - NAMED) as usize) } else { None }
+    }
+}
+
+/// What stands behind the wires.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BusPlan {
+    /// The simulator stands behind the bus traits.
+    Sim,
+    /// Linux character devices.
+    Linux {
+        /// Labels of GPIO chips, in the order in which lines are looked for.
+        gpio_labels: Vec<String>,
+    },
+    /// No bus: sensors are columns of a log.
+    Log,
+}
+
+/// One I2C bus. Each has a thread of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct I2cPlan {
+    /// Name, unique on the board; the first is `motors`' bus.
+    pub name: String,
+    /// Where it is; not used by the simulator.
+    pub node: I2cNode,
+    /// Speed and patience.
+    pub timing: I2cTiming,
+    /// What may be done when it does not answer.
+    pub recovery: RecoveryPlan,
+}
+
+/// Where a bus is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum I2cNode {
+    /// For example `/dev/i2c-1`.
+    Path(String),
+    /// A part of the name of the adapter's device in sysfs (`c250000.i2c`): numbers move from kernel to kernel.
+    Adapter(String),
+}
+
+/// The steps of recovery beyond retrying that this bus permits.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RecoveryPlan {
+    /// Lines that are wired to (or are) SCL and SDA, for nine clocks by hand.
+    pub clear: Option<ClearPlan>,
+    /// The driver may be unbound and bound again (wants root).
+    pub rebind: bool,
+    /// A line that switches the supply of the bus's devices.
+    pub rail: Option<RailPlan>,
+}
+
+/// Lines for a bus clear.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClearPlan {
+    /// Clock.
+    pub scl: Line,
+    /// Data.
+    pub sda: Line,
+}
+
+/// A switched supply.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RailPlan {
+    /// The line.
+    pub line: Line,
+    /// Level that switches it on.
+    pub on_high: bool,
+    /// How long it has to be off.
+    pub off: Span,
+}
+
+/// An address that is spoken for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReservedAddress {
+    /// By whom, for people.
+    pub holder: String,
+    /// Index of the bus.
+    pub bus: usize,
+    /// 7 bits.
+    pub address: u8,
+}
+
+/// Speed and patience of an I2C bus.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct I2cTiming {
+    /// SCL in Hz.
+    pub speed_hz: u32,
+    /// Longest time that one transfer may block.
+    pub timeout: Span,
+}

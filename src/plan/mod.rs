@@ -1,0 +1,85 @@
+//! What a checked board file means: values that every part can use without asking again.
+//! Made only by the check of the board file (`board`); every index is in range, every limit ordered. Data, and what follows
+//! from it by looking; nothing here opens, drives or decides anything.
+
+mod bus;
+mod cause;
+mod field;
+mod motor;
+mod restraint;
+mod rule;
+mod safety;
+mod sensor;
+mod sim;
+mod targets;
+
+pub mod addresses; // who answers where, by the plan
+pub mod bus_load; // what it costs on the wires
+pub mod lines; // every line and its name
+
+pub use bus::{
+    BusPlan, ClearPlan, I2cNode, I2cPlan, I2cTiming, Line, RailPlan, RecoveryPlan, ReservedAddress,
+};
+pub use cause::Cause;
+pub use field::{BudgetPlan, EngineKind, FieldPlan, Params, RUNGS, Rung, Shape, StartCurve, Storage};
+pub use motor::{Decision, EnablePlan, McuPlan, MotionPlan, MotorKind, MotorPlan, PwmPlan};
+pub use restraint::{Limits, Restraint};
+pub use rule::{Rule, Trip};
+pub use safety::{GuardHold, GuardPlan, SafetyPlan};
+pub use sensor::{
+    Axis, Curve, GpuQuantity, ImuQuantity, PowerChip, PowerQuantity, Scale, SensorKind, SensorPlan, same_chip,
+};
+pub use sim::SimPlan;
+pub use targets::{GpuTargets, Targets};
+
+use crate::rt::RtPlan;
+use crate::time::Span;
+
+/// A whole board.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Board {
+    /// Short name, as in the file's name.
+    pub name: String,
+    /// Substrings of the device tree's `compatible` that identify the machine; empty: any.
+    pub compatible: Vec<String>,
+    /// The control period.
+    pub period: Span,
+    /// Priorities, memory, cores.
+    pub rt: RtPlan,
+    /// What stands behind the wires.
+    pub bus: BusPlan,
+    /// I2C buses; the motors' first. Empty: none (a log, a robot without).
+    pub i2c: Vec<I2cPlan>,
+    /// Addresses that belong to the computer or the carrier itself; nothing here ever opens them.
+    pub reserved_addresses: Vec<ReservedAddress>,
+    /// Names of lines that the file gives by name: [`Line::named`] counts into them.
+    pub line_names: Vec<String>,
+    /// The Robot HAT's microcontroller, where the board has one.
+    pub mcu: Option<McuPlan>,
+    /// Another chip or the computer's own PWM for the motors, where they do not hang on the Robot HAT.
+    pub pwm: Option<PwmPlan>,
+    /// The line that lets current into the motors, where there is one.
+    pub enable: Option<EnablePlan>,
+    /// The guard process, where the board wants one.
+    pub guard: Option<GuardPlan>,
+    /// Channels of the frame, in order.
+    pub sensors: Vec<SensorPlan>,
+    /// Motors of a command, in order.
+    pub motors: Vec<MotorPlan>,
+    /// The reflex table.
+    pub reflexes: Vec<Rule>,
+    /// When the robot may be armed and how long things may be late.
+    pub safety: SafetyPlan,
+    /// The field.
+    pub field: FieldPlan,
+    /// Its compute budget.
+    pub budget: BudgetPlan,
+    /// What `ganglion bench all` holds the machine to.
+    pub targets: Targets,
+    /// How commands move the robot; wanted where it has a map.
+    pub motion: Option<MotionPlan>,
+    /// What a decided label means for the motors (read-outs that choose among labels).
+    pub decisions: Vec<Decision>,
+    /// The simulated world, for boards on the simulator.
+    pub sim: Option<SimPlan>,
+}

@@ -1,0 +1,140 @@
+//! What moves: motors, what makes their pulses, the line that lets current into them, and what their commands mean.
+
+use super::Line;
+use crate::command::MAX_MOTORS;
+use crate::time::Span;
+
+/// One motor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MotorPlan {
+    /// Name, unique on the board.
+    pub name: String,
+    /// How it is driven.
+    pub kind: MotorKind,
+    /// Largest |command| that is ever written (0..=1).
+    pub limit: f32,
+    /// Fastest change of the command, full scales a second. Stopping is never slowed down.
+    pub slew_per_s: f32,
+}
+
+/// The line that lets current into the motors: without it they stand, whatever is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EnablePlan {
+    /// The line. Its pull on the board must be towards off, so that a dead owner lets go of it.
+    pub line: Line,
+    /// Level that lets the motors run.
+    pub on_high: bool,
+}
+
+/// How the robot moves by its commands, for reckoning where it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MotionPlan {
+    /// Speed at full command, metres a second.
+    pub full_speed: f32,
+    /// Distance of the axles, metres.
+    pub wheelbase: f32,
+    /// Time constant of the speed.
+    pub lag: Span,
+}
+
+/// A label and its motor vector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// As the log writes it.
+    pub label: String,
+    /// Motor commands, -1..=1.
+    pub motors: heapless::Vec<f32, MAX_MOTORS>,
+}
+
+/// How a motor is driven.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MotorKind {
+    /// One PWM and one direction line (Robot HAT v4, TC1508S).
+    DcDir {
+        /// PWM channel.
+        pwm: u8,
+        /// Direction line.
+        dir: Line,
+        /// The motor is mounted mirrored: forward is direction high instead of low.
+        mirrored: bool,
+        /// Smallest duty that turns the motor (0..1): wishes above zero map to this..1.
+        min_duty: f32,
+    },
+    /// Two PWMs, one a direction (Robot HAT v5, TC618S).
+    DcPair {
+        /// PWM channel that drives forward.
+        forward: u8,
+        /// PWM channel that drives backward.
+        backward: u8,
+        /// Smallest duty that turns the motor (0..1).
+        min_duty: f32,
+    },
+    /// A hobby servo, 500..2500 us over 180 degrees at 50 Hz.
+    Servo {
+        /// PWM channel.
+        pwm: u8,
+        /// Angle at command -1.
+        min_deg: f32,
+        /// Angle at command +1.
+        max_deg: f32,
+        /// Trim added to (or for a mirrored servo subtracted from) the angle.
+        offset_deg: f32,
+        /// The servo turns the other way.
+        mirrored: bool,
+    },
+    /// No hardware: the command is recorded (logs, batch boards).
+    Recorded {
+        /// Whether reflexes treat it as a drive motor.
+        drive: bool,
+    },
+}
+
+impl MotorKind {
+    /// Whether this motor moves the robot (a reflex may forbid it), rather than aim something.
+    pub fn drives(&self) -> bool {
+        match self {
+            MotorKind::DcDir { .. } | MotorKind::DcPair { .. } => true,
+            MotorKind::Servo { .. } => false,
+            MotorKind::Recorded { drive } => *drive,
+        }
+    }
+
+    /// Whether the sign of its command is a direction of travel. Not so for a recorded motor, which may be a turn rate.
+    pub fn travels(&self) -> bool {
+        matches!(self, MotorKind::DcDir { .. } | MotorKind::DcPair { .. })
+    }
+}
+
+/// The Robot HAT's microcontroller, as the board file describes it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct McuPlan {
+    /// 7-bit I2C address.
+    pub address: u8,
+    /// Clock of its PWM timers in Hz.
+    pub clock_hz: u32,
+    /// PWM timers that this revision has (4 on v4, 7 on v5).
+    pub timers: u8,
+    /// Active-low reset line.
+    pub reset: Line,
+}
+
+/// What makes the pulses for the motors where there is no Robot HAT.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PwmPlan {
+    /// A PCA9685: 16 channels, one frequency for all.
+    Pca9685 {
+        /// 7-bit I2C address on the first bus.
+        address: u8,
+        /// Frequency of all channels in Hz, 24..=1526.
+        hz: f32,
+        /// Its output-enable input (active low), where it is wired: high at start and on a stop.
+        output_enable: Option<Line>,
+    },
+    /// The computer's own PWM, in sysfs; channels are numbers of the chip.
+    Sysfs {
+        /// A part of the name of the chip's device (`1f00098000.pwm`): chip numbers move.
+        device: String,
+        /// Frequency of drive motors' channels in Hz (servos always run at 50).
+        hz: f32,
+    },
+}

@@ -1,0 +1,265 @@
+//! A channel of the frame: where its value comes from, what of it is believed, and what the field is shown of it.
+
+use super::Line;
+use crate::time::Span;
+use std::mem::discriminant;
+
+/// One sensor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SensorPlan {
+    /// Name, unique on the board.
+    pub name: String,
+    /// Unit of the value, for people (`m`, `V`, `counts`, `deg`, `1`).
+    pub unit: String,
+    /// Where the value comes from.
+    pub kind: SensorKind,
+    /// Index of its I2C bus; 0 where it has none.
+    pub bus: usize,
+    /// How often it is read.
+    pub period: Span,
+    /// Older than this it is stale.
+    pub max_age: Span,
+    /// Values outside are refused.
+    pub valid: [f32; 2],
+    /// This many bit-identical readings in a row are a frozen sensor; `None`: never.
+    pub frozen_after: Option<u32>,
+    /// How an old value gets worse: by this much a second (signed) towards the end of `valid`
+    /// that lies in that direction. Zero: ageing does not change it.
+    pub worst_per_s: f32,
+    /// Without it the robot may not drive.
+    pub required: bool,
+    /// How it enters the field; `None`: it does not.
+    pub input: Option<Scale>,
+}
+
+impl SensorPlan {
+    /// The channels that it is computed from: those of a `least`; none for every other kind.
+    pub fn members(&self) -> &[usize] {
+        match &self.kind {
+            SensorKind::Least { of } => of,
+            _ => &[],
+        }
+    }
+}
+
+/// From a physical value to -1..=1, clamped.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    /// Value that becomes -1.
+    pub low: f32,
+    /// Value that becomes +1.
+    pub high: f32,
+    /// What happens between.
+    pub curve: Curve,
+}
+
+/// Shape of a [`Scale`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Curve {
+    /// Straight.
+    Linear,
+    /// Straight in the logarithm: equal ratios are equal steps. Both ends positive.
+    Log,
+}
+
+impl Scale {
+    /// `value` on this scale, always within -1..=1.
+    pub fn apply(&self, value: f32) -> f32 {
+        let share = match self.curve {
+            Curve::Linear => (value - self.low) / (self.high - self.low),
+            Curve::Log => {
+                libm::logf(value.max(f32::MIN_POSITIVE) / self.low) / libm::logf(self.high / self.low)
+            }
+        };
+        (2.0 * share - 1.0).clamp(-1.0, 1.0)
+    }
+}
+
+/// Where a sensor's value comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SensorKind {
+    /// HC-SR04 or alike: range in metres from the length of an echo pulse.
+    HcSr04 {
+        /// Trigger output.
+        trig: Line,
+        /// Echo input.
+        echo: Line,
+    },
+    /// A channel of the Robot HAT's converter: counts times `per_count`.
+    HatAdc {
+        /// A0..A4 as 0..4.
+        channel: u8,
+        /// Value of one count in the sensor's unit.
+        per_count: f32,
+    },
+    /// A co-processor that serves a little-endian IEEE-754 float from a register.
+    FloatRegister {
+        /// 7-bit I2C address.
+        address: u8,
+        /// Register of the first byte.
+        register: u8,
+    },
+    /// An MPU-6050: one reading gives all of its quantities that are wanted.
+    Mpu6050 {
+        /// 7-bit I2C address, 0x68 or 0x69.
+        address: u8,
+        /// Which of its quantities.
+        quantity: ImuQuantity,
+        /// Its interrupt output, where it is wired: a fresh sample is read at once.
+        ready: Option<Line>,
+    },
+    /// A VL53L0X time-of-flight ranger: metres.
+    Vl53l0x {
+        /// 7-bit I2C address that it is given (0x29 is its own after power-on).
+        address: u8,
+        /// Its shut-down input (XSHUT, active low), where it is wired.
+        shutdown: Option<Line>,
+    },
+    /// A power monitor.
+    PowerMonitor {
+        /// Which chip.
+        chip: PowerChip,
+        /// 7-bit I2C address.
+        address: u8,
+        /// Shunt in ohms.
+        shunt_ohms: f32,
+        /// Which of its quantities.
+        quantity: PowerQuantity,
+    },
+    /// A channel of an ADS1115 converter: volts times `per_volt`.
+    Ads1115 {
+        /// 7-bit I2C address, 0x48..0x4B.
+        address: u8,
+        /// 0..=3, each against ground.
+        channel: u8,
+        /// The smallest of the chip's ranges (0.256, 0.512, 1.024, 2.048, 4.096, 6.144 V) that holds the signal.
+        full_scale_v: f32,
+        /// Value of one volt in the sensor's unit.
+        per_volt: f32,
+    },
+    /// A value of the kernel's hardware monitor, found by chip name and label.
+    Hwmon {
+        /// Content of `name` (`ina3221`, `rpi_volt`).
+        chip: String,
+        /// A label (`VDD_IN`), or a channel's own name (`in1`, `curr1`, `temp1`, `in0_lcrit_alarm`).
+        label: String,
+        /// What one of the kernel's units (mV, mA, m degC, or 1 for an alarm) is in the sensor's.
+        per_unit: f32,
+    },
+    /// A thermal zone by its type, degrees Celsius.
+    Thermal {
+        /// Content of `type` (`tj-thermal`, `cpu-thermal`).
+        zone: String,
+    },
+    /// How much the present place is like where a thing was met, 0..=1, by the robot's own map.
+    Recall {
+        /// Channel by which the thing is met.
+        by: usize,
+        /// It is met below this value.
+        below: f32,
+        /// How far ahead of the rear axle it is then, metres; a value in metres adds to that.
+        ahead_m: f32,
+    },
+    /// What the GPU of a Jetson tells in sysfs.
+    GpuSysfs {
+        /// Which figure.
+        quantity: GpuQuantity,
+    },
+    /// A push button or switch: 1 pressed, 0 not.
+    Button {
+        /// Input line.
+        line: Line,
+        /// Pressed pulls the line low.
+        active_low: bool,
+    },
+    /// The last commanded value of a motor, by index in the board's list.
+    MotorEcho {
+        /// Index of the motor.
+        motor: usize,
+    },
+    /// The smallest of other channels (a sector of sonars).
+    Least {
+        /// Indices of the channels, all earlier in the list.
+        of: Vec<usize>,
+    },
+    /// A column of a log that is being replayed.
+    LogColumn {
+        /// Heading of the column.
+        column: String,
+    },
+}
+
+impl SensorKind {
+    /// The address behind which the sensor sits on its I2C bus, if it sits on one ([`SensorKind::HatAdc`]
+    /// sits behind the microcontroller's).
+    pub fn i2c_address(&self) -> Option<u8> {
+        match *self {
+            SensorKind::FloatRegister { address, .. }
+            | SensorKind::Mpu6050 { address, .. }
+            | SensorKind::Vl53l0x { address, .. }
+            | SensorKind::PowerMonitor { address, .. }
+            | SensorKind::Ads1115 { address, .. } => Some(address),
+            _ => None,
+        }
+    }
+}
+
+/// What an inertial sensor says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImuQuantity {
+    /// Lean to the right of the vertical from gravity, degrees.
+    Roll,
+    /// Nose up from gravity, degrees.
+    Pitch,
+    /// Acceleration along x (forward), y (left), z (up), m/s^2.
+    Acceleration(Axis),
+    /// Rotation about x, y, z, degrees a second.
+    Rotation(Axis),
+    /// Temperature of the die, degrees Celsius.
+    Temperature,
+}
+
+/// An axis of the robot: x forward, y left, z up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Axis {
+    X,
+    Y,
+    Z,
+}
+
+/// A power monitor chip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum PowerChip {
+    Ina219,
+    Ina226,
+}
+
+/// What a power monitor says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerQuantity {
+    /// Bus voltage, V.
+    Volts,
+    /// Current through the shunt, A.
+    Amperes,
+    /// Their product, W.
+    Watts,
+}
+
+/// What a Jetson's GPU tells in sysfs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuQuantity {
+    /// Load, 0 to 1.
+    Load,
+    /// Clock, MHz.
+    ClockMhz,
+}
+
+/// Whether one device gives the values of both: the same kind of chip at the same address of the same bus.
+pub fn same_chip(one: &SensorPlan, other: &SensorPlan) -> bool {
+    one.bus == other.bus
+        && discriminant(&one.kind) == discriminant(&other.kind)
+        && one.kind.i2c_address().is_some_and(|address| other.kind.i2c_address() == Some(address))
+        && !matches!(one.kind, SensorKind::FloatRegister { .. }) // each float is a transfer of its own
+}
