@@ -50,8 +50,8 @@ use clap::{Parser, Subcommand};
 
 use exit::{Exit, Failure};
 
-/// The runtime that lives on a robot: sensors in, reflexes always, a neural field while there is
-/// time, motors out.
+/// Real-time runtime for small robots: safety reflexes in every control period, a neural field
+/// within an adaptive compute budget.
 #[derive(Debug, Parser)]
 #[command(name = "ganglion", version, max_term_width = 100, after_help = EXIT_CODES)]
 struct Invocation {
@@ -62,35 +62,35 @@ struct Invocation {
 /// What can be asked for. Each variant's doc comment is the verb's line in `--help`.
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Run a robot: by default the simulated PiCar-X, in real time, with a summary at the end
+    /// Run a robot and print a summary at the end; by default a simulated PiCar-X in real time
     Run(run::Args),
-    /// Check a board file: tell every fault, or the effective configuration and where each value is from
+    /// Validate a board file and report every error, or the effective configuration with the origin of each value
     Check(check::Args),
-    /// Tell what this machine grants a real-time program, and the fix for each refusal
+    /// Show what this machine grants a real-time program, with a fix for each refusal
     Doctor(doctor::Args),
-    /// Ask who answers on an I2C bus: reads one byte of each address, writes nothing
+    /// Scan an I2C bus: read one byte of each address, write nothing
     Probe(probe::Args),
-    /// Find what differs on this one robot: a servo's trim, a converter's scale, the floor's brightness
+    /// Calibrate one robot: a servo's trim, a converter's scale, the floor's brightness
     Calibrate(calibrate::Args),
-    /// Measure what this machine really does
+    /// Benchmark this machine
     Bench(bench::Args),
-    /// Measure sensor to motor on a robot's own wires, with two loop-back wires
+    /// Measure sensor-to-motor latency on a robot's own wires, with two loop-back wires
     Hil(hil::Args),
-    /// Run the whole loop over a log as fast as it goes, and judge a read-out by the log's labels
+    /// Replay a log through the whole loop, and score a read-out against the log's labels
     Replay(replay::Args),
-    /// Learn the decisions in a log: fit the read-out of a board's field, judge it, save it
+    /// Fit a read-out of a board's field to the decisions in a log, cross-validate it, save it
     Learn(learn::Args),
-    /// Still the motors of a board, once
+    /// Stop a board's motors and exit
     SafeStop(safe_stop::Args),
-    /// Hold the motors' reset or enable line, and let go of it only while a runtime proves to be alive
+    /// Run the guard: hold the motors' reset or enable line unless a runtime proves that it is alive
     Guard(guard::Args),
-    /// Arm the robot that runs: it obeys its field from now on
+    /// Arm the running robot: it obeys its field from now on
     Arm(control::ArmArgs),
-    /// Disarm the robot that runs: it stands still; acknowledges what has latched
+    /// Disarm the running robot: it stops, and latched causes are acknowledged
     Disarm(control::DisarmArgs),
-    /// Still the motors of the robot that runs, and end it
+    /// Stop the running robot's motors and end the program
     Stop(control::StopArgs),
-    /// Tell how the robot that runs is
+    /// Show the running robot's status
     Status(control::StatusArgs),
 }
 

@@ -109,10 +109,12 @@ impl<'p> Place<'p> {
     fn keep_old(&self, path: &Path, kept: &OsStr) -> io::Result<()> {
         let second = self.fresh_name();
         match linkat(&self.folder, self.name, &self.folder, &second, AtFlags::empty()) {
-            Ok(()) => renameat(&self.folder, &second, &self.folder, kept).map_err(|error| {
+            Ok(()) => {
+                let renamed = renameat(&self.folder, &second, &self.folder, kept);
+                // Still there where that failed, and where `kept` is a name of that very file: then nothing was done.
                 let _ = unlinkat(&self.folder, &second, AtFlags::empty());
-                error.into()
-            }),
+                Ok(renamed?)
+            }
             Err(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK) => {
                 replace(&path.with_file_name(kept), &std::fs::read(path)?)
             }

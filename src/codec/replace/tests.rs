@@ -139,6 +139,19 @@ fn the_file_before_is_kept_where_it_is_asked_for() {
     assert_eq!(folder.names(), ["before", "thing"]);
 }
 
+/// A process that was killed after it gave the old file its second name leaves two names of one file. To rename one of
+/// them to the other does nothing (POSIX, rename), so a third would stay, for as long as this process lives.
+#[test]
+fn a_file_that_has_its_second_name_already_leaves_no_third() {
+    let folder = Folder::new("third");
+    fs::write(folder.at("thing"), "old").unwrap();
+    fs::hard_link(folder.at("thing"), folder.at("thing.previous")).unwrap();
+    replace_and_keep(&folder.at("thing"), b"new", OsStr::new("thing.previous")).unwrap();
+    assert_eq!(folder.names(), ["thing", "thing.previous"]);
+    assert_eq!(fs::read(folder.at("thing")).unwrap(), b"new");
+    assert_eq!(fs::read(folder.at("thing.previous")).unwrap(), b"old");
+}
+
 #[test]
 fn what_the_dead_have_left_is_swept_away_and_what_the_living_write_is_not() {
     let folder = Folder::new("sweep");
