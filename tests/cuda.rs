@@ -174,7 +174,7 @@ fn near(when: &str, what: &str, a: f64, b: f64, tolerance: f64) {
     assert!((a - b).abs() <= tolerance, "{what}: {a} for {b}; {when}");
 }
 
-/// Largest difference that an f32 cell may come to, in any run: the law of `tests/engines.rs`.
+/// Largest difference that an f32 cell may come to, in any run: the law of `tests/field_cpu.rs`.
 ///
 /// One sub-step of share k errs by k d + m. d is what F errs by: the drive of T sensors, sizes of its terms
 /// adding up to A, by (T + 4) A eps; diffusion and slope by 12 eps; the tanh by 6e-7 (4e-7 and a quotient

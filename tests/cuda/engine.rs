@@ -3,8 +3,8 @@
 
 use super::standin;
 use super::{context, near, readout, rung_at, stimulus, volume};
-use crate::counting::{allocations_in_process, alone};
-use crate::engines::quiet::quiet_once;
+use crate::allocation::{allocations_in_process, alone};
+use crate::field_cpu::quiet::quiet_once;
 use ganglion::field::cpu::CpuEngine;
 use ganglion::field::cuda::CudaEngine;
 use ganglion::field::reference::ReferenceEngine;

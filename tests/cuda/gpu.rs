@@ -15,7 +15,7 @@ use ganglion::gpu::{
 
 use super::standin::alone;
 use super::tables::{ANSWER, BRAIN, CYCLE, SENSES};
-use crate::counting::allocations_in;
+use crate::allocation::allocations_in;
 
 /// The image in the repository.
 const PTX: &str = include_str!("../../kernels/ganglion.ptx");

@@ -3,7 +3,7 @@
 //! skipped.
 
 use super::{bits, dim, rows, store_of, unitary_rows};
-use crate::counting::allocations_in;
+use crate::allocation::allocations_in;
 use crate::cuda::standin::alone;
 use ganglion::gpu::{GpuFault, Watch};
 use ganglion::memory::crew::{Crew, Keys, Verb};

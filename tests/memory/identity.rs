@@ -1,7 +1,7 @@
 //! The same bits in every batch, at every level of instructions and on every number of threads; and no memory taken.
 
 use super::{bits, dim, rows, store_of};
-use crate::counting::allocations_in;
+use crate::allocation::allocations_in;
 use ganglion::field::cpu::Level;
 use ganglion::memory::crew::{Crew, Keys, Verb};
 use ganglion::memory::nearest::Best;

@@ -1,5 +1,5 @@
-//! The real-time spine on real threads: the grid's identity on whatever machine this is, no
-//! allocation in the tick, motors still at the end; and what a strict board does when refused.
+//! The tick on real threads: every slot of the grid is run or counted as skipped on whatever machine this is, nothing is
+//! allocated, motors are still at the end; and what a strict board does when refused.
 
 use ganglion::board;
 use ganglion::crew::Threads;

@@ -52,7 +52,7 @@ fn what_is_allocated_is_counted() {
 
 #[test]
 fn other_threads_are_seen_by_the_process_only() {
-    alone("counting::other_threads_are_seen_by_the_process_only", || {
+    alone("allocation::other_threads_are_seen_by_the_process_only", || {
         let (go, wait) = std::sync::mpsc::sync_channel::<()>(1);
         let (tell, done) = std::sync::mpsc::sync_channel::<usize>(1);
         let thread = std::thread::spawn(move || {

@@ -1,7 +1,7 @@
 //! What a cycle may not do to those beside it: allocate, or touch a page that is not there yet.
 
 use super::*;
-use crate::counting::{allocations_in, allocations_in_process, alone};
+use crate::allocation::{allocations_in, allocations_in_process, alone};
 use std::io::Read;
 
 /// A run in which everything happens that can happen: all rungs and changes, learning, a full bank
@@ -52,7 +52,7 @@ pub fn quiet_once(what: &str, mut attempt: impl FnMut() -> u64) {
 
 #[test]
 fn worker_threads_allocate_nothing_either() {
-    alone("engines::quiet::worker_threads_allocate_nothing_either", || {
+    alone("field_cpu::quiet::worker_threads_allocate_nothing_either", || {
         for storage in STORAGES {
             for threads in [1, 2, 3] {
                 let plan = small(8, threads, storage);
@@ -85,7 +85,7 @@ fn page_faults() -> u64 {
 /// of the cells' `touched`.
 #[test]
 fn a_cycle_takes_no_page_fault() {
-    alone("engines::quiet::a_cycle_takes_no_page_fault", || {
+    alone("field_cpu::quiet::a_cycle_takes_no_page_fault", || {
         for storage in STORAGES {
             for threads in [1, 2] {
                 let plan = small(16, threads, storage);

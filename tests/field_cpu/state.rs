@@ -4,7 +4,7 @@
 use super::agreement::Bounds;
 use super::identity::shown;
 use super::*;
-use crate::counting::allocations_in;
+use crate::allocation::allocations_in;
 use ganglion::field::shape::DESCRIPTOR;
 use ganglion::field::state::{Live, StateError};
 

@@ -1,7 +1,7 @@
 //! Several buses, and a stop that goes before everything, on the simulated robot: whole robots as the
 //! builder makes them, in virtual time.
 
-use crate::counting::allocations_in;
+use crate::allocation::allocations_in;
 use ganglion::board;
 use ganglion::bus::{Absent, Bias, BusFault, Gpio, I2c, LineUse, Op, OpenError, Usage, Wires};
 use ganglion::crew::{Stepper, Worker};
