@@ -1,5 +1,5 @@
 //! The words of `/dev/hilplant`: commands that are written to it, events that are read from it, both as bytes of
-//! fixed length (`tests/hil/kmod/hilplant.h`, little endian). Knows no robot, opens nothing.
+//! fixed length (`hil/kmod/hilplant.h`, little endian). Knows no robot, opens nothing.
 
 use ganglion::time::{Instant, Span};
 

@@ -587,7 +587,7 @@ mod tests {
 
     #[test]
     fn the_documentation_has_this_table() {
-        let page = include_str!("../../../docs/virtual-bench-rows.md");
+        let page = include_str!("../../docs/virtual-bench-rows.md");
         for line in table() {
             assert!(page.lines().any(|written| written == line), "run `hil-guest table`: {line}");
         }

@@ -22,7 +22,7 @@ build_module() {
     local version
     version=$(cat "$WORK/kernel.version")
     rm -rf "$WORK/kmod"
-    cp -r "$ROOT/tests/hil/kmod" "$WORK/kmod"
+    cp -r "$ROOT/hil/kmod" "$WORK/kmod"
     # An own warning is an error; the kernel's headers are not ours to warn about.
     make -s -C "$WORK/tree/usr/src/linux-headers-$version" M="$WORK/kmod" ARCH=arm64 CROSS_COMPILE=$CROSS_TOOLS \
         KCFLAGS=-Werror modules || return
@@ -36,7 +36,7 @@ module_built() {
     local unpacked key
     # The tree holds absolute paths: elsewhere it has to be unpacked anew.
     unpacked=$({ cat "$WORK/fetch.done" "$RIG/module.sh"; echo "$WORK"; } | digest)
-    key=$(echo "$unpacked $(files_digest tests/hil/kmod)" | digest)
+    key=$(echo "$unpacked $(files_digest hil/kmod)" | digest)
     is_done module "$key" && is_done kernel "$unpacked" && return
     need make "${CROSS_TOOLS}gcc" "${CROSS_TOOLS}strip" bc
     if ! is_done kernel "$unpacked" || [ ! -d "$WORK/tree/usr/src" ]; then
