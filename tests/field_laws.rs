@@ -8,6 +8,7 @@ mod response;
 mod rungs;
 
 use crate::cuda::engine::device;
+use crate::long::or_in_full;
 use ganglion::field::cpu::CpuEngine;
 use ganglion::field::cuda::CudaEngine;
 use ganglion::field::reference::ReferenceEngine;
@@ -23,10 +24,23 @@ use std::any::Any;
 pub trait Judged {
     /// Relative rounding of one operation, with room for the few hundred that meet in one cell.
     const ROUNDING: f64;
-    /// Cycles that "for ever" may cost in a test of this engine.
-    const FOR_EVER: u64;
+    /// Cycles that "for ever" may cost in a test of this engine, every day and in full.
+    const FOR_EVER: (u64, u64);
+    /// Those that are asked for.
+    fn for_ever() -> u64 {
+        or_in_full(Self::FOR_EVER.0, Self::FOR_EVER.1)
+    }
     /// Seeds of the runs behind the laws of prediction, a minute of the field each.
     const SEEDS: &'static [u64] = &[1, 2, 3];
+    /// Those that are asked for.
+    fn seeds() -> &'static [u64] {
+        Self::SEEDS
+    }
+    /// How much of something a law asks of this engine: `whole`, but of the device, which is emulated and a hundred times
+    /// slower, `some` in daily use. Beside the laws it is compared with the reference cycle by cycle (`cuda::engine`).
+    fn share(whole: u64, _some: u64) -> u64 {
+        whole
+    }
     /// What has to be held while engines of this kind are used; `None` where there can be none.
     fn ready() -> Option<Box<dyn Any>> {
         Some(Box::new(()))
@@ -50,7 +64,10 @@ pub trait Judged {
 
 impl Judged for ReferenceEngine {
     const ROUNDING: f64 = 1e-13;
-    const FOR_EVER: u64 = 8_000;
+    const FOR_EVER: (u64, u64) = (4_000, 8_000);
+    fn seeds() -> &'static [u64] {
+        &Self::SEEDS[..or_in_full(1, Self::SEEDS.len())]
+    }
     fn new(plan: &FieldPlan) -> Self {
         ReferenceEngine::new(plan)
     }
@@ -101,8 +118,9 @@ impl Judged for ReferenceEngine {
 
 impl Judged for CpuEngine {
     const ROUNDING: f64 = 1e-7;
-    // Some fifteen seconds of one core; the bound itself is a clamp, tried at its ends beside the loop.
-    const FOR_EVER: u64 = 100_000;
+    // In full some fifteen seconds of one core; the bound itself is a clamp, tried at its ends beside the loop. Half of
+    // the short one is 1,200 s: what doubles each second leaves an f64 by then.
+    const FOR_EVER: (u64, u64) = (48_000, 100_000);
     fn new(plan: &FieldPlan) -> Self {
         CpuEngine::new(plan)
     }
@@ -162,7 +180,7 @@ impl Judged for Packed {
     // Half a unit of eleven bits is 2.4e-4 for one cell, and two or three of them meet in it: the 64-fold of this
     // is 6.4e-4.
     const ROUNDING: f64 = 1e-5;
-    const FOR_EVER: u64 = 20_000;
+    const FOR_EVER: (u64, u64) = (8_000, 20_000);
     fn new(plan: &FieldPlan) -> Self {
         Packed(CpuEngine::new(&FieldPlan { storage: Storage::F16, ..plan.clone() }))
     }
@@ -217,8 +235,11 @@ impl Judged for OnDevice {
     // Fused products and a quotient of two units in the last place, beside what the CPU engine rounds.
     const ROUNDING: f64 = 2e-7;
     // Eight milliseconds each on the stand-in.
-    const FOR_EVER: u64 = 300;
+    const FOR_EVER: (u64, u64) = (230, 300);
     const SEEDS: &'static [u64] = &[1];
+    fn share(whole: u64, some: u64) -> u64 {
+        or_in_full(some, whole)
+    }
     fn ready() -> Option<Box<dyn Any>> {
         Some(Box::new(device()?))
     }

@@ -17,8 +17,8 @@ use ganglion::seed::{Stream, uniform};
 use ganglion::time::{Instant, SimClock};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 pub const BOARD: &str = r#"
 compatible = []
@@ -81,6 +81,15 @@ fn learned(board: &Board, log: &Log) -> (Readout, f64) {
     let mut engine = Engine::build(&board.field);
     let (readout, validation) = learn(board, &mut engine, log, "what", |_, _, _| ()).unwrap();
     (readout, validation.best().total().accuracy().unwrap())
+}
+
+/// What one thread of the CPU engine learns from 1,100 rows: once for all tests.
+fn learned_once() -> &'static Readout {
+    static LEARNED: OnceLock<Readout> = OnceLock::new();
+    LEARNED.get_or_init(|| {
+        let board = board();
+        learned(&board, &parse(&board, &made_up_log(1100))).0
+    })
 }
 
 /// A folder of its own, gone at the end.
@@ -167,7 +176,7 @@ fn decisions_of_other_rows_cannot_be_learned() {
 fn one_thread_and_two_learn_the_same_bytes() {
     let mut board = board();
     let log = parse(&board, &made_up_log(1100));
-    let of_one = learned(&board, &log).0.to_bytes().unwrap();
+    let of_one = learned_once().to_bytes().unwrap();
     board.field.threads = 2;
     assert_eq!(of_one, learned(&board, &log).0.to_bytes().unwrap());
 }
@@ -176,7 +185,7 @@ fn one_thread_and_two_learn_the_same_bytes() {
 fn both_engines_learn_the_same_decisions() {
     let mut board = board();
     let log = parse(&board, &made_up_log(1100));
-    let (of_cpu, _) = learned(&board, &log);
+    let of_cpu = learned_once();
     board.field.engine = EngineKind::Reference;
     let (of_reference, _) = learned(&board, &log);
     of_cpu.check(&board).expect("the engine's kind is not part of a read-out");
@@ -189,7 +198,7 @@ fn both_engines_learn_the_same_decisions() {
     // Right decisions are fitted to 1, wrong ones to 0. Rounding of f32 is some 1e-6 of a feature, and
     // the least squares amplify it by as much as the ridge lets them: without one, to tens.
     for features in seen.features.chunks_exact(FEATURES) {
-        let apart = score(&of_cpu, features) - score(&of_reference, features);
+        let apart = score(of_cpu, features) - score(&of_reference, features);
         assert!(apart.abs() < 0.1, "scores are {apart} apart");
     }
 }
@@ -198,7 +207,7 @@ fn both_engines_learn_the_same_decisions() {
 fn the_running_loop_computes_what_learning_saw() {
     let board = board();
     let log = parse(&board, &made_up_log(1100));
-    let (readout, _) = learned(&board, &log);
+    let readout = learned_once();
     let mut engine = Engine::build(&board.field);
     let seen = observe(&board, &mut engine, &log, |_| ()).unwrap();
 

@@ -3,6 +3,8 @@
 
 /// What a piece of work allocates is seen: the counting allocator, and the two questions that others ask of it.
 mod allocation;
+/// How long the tests run: short in daily use, in full where the environment asks for it.
+mod long;
 
 /// Several buses, and a stop that goes before everything, on the simulated robot.
 mod bus;

@@ -337,6 +337,30 @@ fn every_test_file_is_run_and_says_what_it_shows() {
 }
 
 #[test]
+fn tests_with_a_long_form_are_run_in_full_by_the_script() {
+    let script = std::fs::read_to_string("scripts/long-tests").expect("scripts/long-tests");
+    let chosen =
+        script.lines().find_map(|line| line.trim().strip_prefix("set -- ")).expect("a list of tests");
+    let chosen: Vec<&str> = chosen.split_whitespace().collect();
+    let module =
+        |source: &Source| source.path["tests/".len()..].trim_end_matches(".rs").replace('/', "::") + "::";
+    let asks: Vec<String> = sources(&["tests"])
+        .iter()
+        .filter(|source| source.code.contains("or_in_full(") && source.path != "tests/long.rs")
+        .map(module)
+        .collect();
+    let is_left_out = |module: &&String| !chosen.iter().any(|part| module.starts_with(part));
+    none(
+        asks.iter()
+            .filter(is_left_out)
+            .map(|module| format!("scripts/long-tests leaves out {module}"))
+            .collect(),
+    );
+    let idle = chosen.iter().filter(|part| !asks.iter().any(|module| module.starts_with(**part)));
+    none(idle.map(|part| format!("scripts/long-tests: nothing in {part} has a long form")).collect());
+}
+
+#[test]
 fn the_stated_compiler_is_the_newest_that_a_dependency_asks_for() {
     let output = std::process::Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--locked", "--offline"])

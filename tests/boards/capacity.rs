@@ -1,6 +1,7 @@
 //! What the check passes is built and runs; what is one beyond a capacity is refused, with the limit. Both answers are one:
 //! a board that is sound and whose robot panics would be started again and again by its service manager.
 
+use crate::long::or_in_full;
 use ganglion::board::{self, BoardError};
 use ganglion::command::MAX_MOTORS;
 use ganglion::drive;
@@ -252,7 +253,7 @@ fn counts() -> impl Strategy<Value = Counts> {
 #[test]
 fn what_the_check_passes_is_built_and_runs() {
     // Boards far from any capacity say nothing here, and each takes a fraction of a second.
-    let config = Config { failure_persistence: None, ..Config::with_cases(48) };
+    let config = Config { failure_persistence: None, ..Config::with_cases(or_in_full(16, 48)) };
     proptest!(config, |(counts in counts())| {
         if let Ok(loaded) = board::from_text("drawn", &board_of(&counts)) {
             runs(&loaded.board);

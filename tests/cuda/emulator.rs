@@ -1,10 +1,11 @@
-//! The emulator as a child process: compiled once a test run with the system's C++ compiler, spoken
+//! The emulator as a child process: compiled with the system's C++ compiler where its sources have changed, spoken
 //! to over its standard input and output (`kernels/emulator/main.cpp` says how).
 //!
 //! A [`Device`] is two of them that get the same orders; one runs lanes, warps and blocks backwards.
 //! Whatever is read must be the same in both, to the last bit: a kernel whose result depends on the
 //! order of its threads has a race.
 
+use super::standin::digest;
 use std::io::{BufReader, BufWriter, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -29,8 +30,12 @@ fn program() -> Option<&'static PathBuf> {
 fn compile() -> Option<PathBuf> {
     let named = std::env::var("CXX").ok();
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-    // Finished before it has its name: another test run may be starting the last one.
-    let (program, fresh) = (folder.join("emulator"), folder.join(format!("emulator-{}", std::process::id())));
+    let program = folder.join(format!("emulator-{}", &digest(&FLAGS.concat())[..16]));
+    if program.exists() {
+        return Some(program);
+    }
+    // Finished before it has its name: another test run may be at it too.
+    let fresh = folder.join(format!("emulator-{}", std::process::id()));
     for compiler in named.iter().map(String::as_str).chain(COMPILERS) {
         let output = Command::new(compiler)
             .args(FLAGS)

@@ -141,7 +141,7 @@ pub fn without(symbol: &str) -> Option<PathBuf> {
 fn compile(without: &str) -> Option<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let whole = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stand-in-{}", &digest()[..16]));
+    let whole = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("stand-in-{}", &digest("")[..16]));
     let lacking = || whole.join(format!("without-{without}"));
     let folder = if without.is_empty() { whole.clone() } else { lacking() };
     if folder.join("libcuda.so").exists() {
@@ -158,9 +158,10 @@ fn compile(without: &str) -> Option<PathBuf> {
     Some(folder)
 }
 
-/// Of everything that the library is made of.
-fn digest() -> String {
+/// Of everything that the library and the emulator are made of, and of how.
+pub fn digest(how: &str) -> String {
     let mut hasher = blake3::Hasher::new();
+    hasher.update(how.as_bytes());
     for folder in ["kernels", "kernels/emulator", "kernels/emulator/driver"] {
         let entries = fs::read_dir(folder).expect("the tests run in the root of the repository");
         let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

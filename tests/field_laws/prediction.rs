@@ -14,7 +14,7 @@ fn skill_on<E: Judged>(seed: u64, mut signal: impl FnMut(u64, usize) -> f64) -> 
     plan.seed = seed;
     let mut engine = E::new(&plan);
     let (mut last, mut least) = (0.0, 1.0_f64);
-    for cycle in 0..CYCLES {
+    for cycle in 0..E::share(CYCLES, CYCLES / 2) {
         let values: [f64; SENSORS] = std::array::from_fn(|i| signal(cycle, i).clamp(-1.0, 1.0));
         last = f64::from(run(&mut engine, &stimulus(cycle, &values)).skill);
         if cycle >= 200 {
@@ -44,18 +44,25 @@ impl Resonance {
 
 /// At least 0.8 where 0.2 is asked for: sine, chirp, AR(2), each seed.
 pub fn lawful_sensors_are_predicted<E: Judged>() {
-    for &seed in E::SEEDS {
+    for &seed in E::seeds() {
         let phase = |i: usize| TAU * draw(seed, 0, i);
         let rate = |i: usize| 0.6 + 0.3 * draw(seed, 1, i); // 0.3..0.9 Hz
         let second = |cycle: u64| cycle as f64 * 0.05;
         let sine = skill_on::<E>(seed, |cycle, i| 0.8 * (TAU * rate(i) * second(cycle) + phase(i)).sin());
+        let is_whole = E::share(1, 0) == 1;
         // 0.2 to 1 Hz in 40 s.
         let sweep = |t: f64| TAU * (0.2 + 0.01 * t) * t;
-        let chirp = skill_on::<E>(seed, |cycle, i| 0.8 * (sweep(second(cycle)) + phase(i)).sin());
         let mut resonance = Resonance { seed, past: [[0.0; 2]; SENSORS] };
-        let ar2 = skill_on::<E>(seed, |cycle, i| resonance.next(cycle, i));
-        println!("skill, seed {seed}: sine {sine:?}, chirp {chirp:?}, AR(2) {ar2:?}");
-        for (name, (last, least)) in [("sine", sine), ("chirp", chirp), ("AR(2)", ar2)] {
+        let mut skills = vec![("sine", sine)];
+        if is_whole {
+            let chirp = skill_on::<E>(seed, |cycle, i| 0.8 * (sweep(second(cycle)) + phase(i)).sin());
+            skills.extend([
+                ("chirp", chirp),
+                ("AR(2)", skill_on::<E>(seed, |cycle, i| resonance.next(cycle, i))),
+            ]);
+        }
+        println!("skill, seed {seed}: {skills:?}");
+        for (name, (last, least)) in skills {
             assert!(last >= 0.8, "{name}, seed {seed}: {last}");
             assert!(least >= 0.2, "{name}, seed {seed}: {least} after ten seconds");
         }
@@ -64,8 +71,12 @@ pub fn lawful_sensors_are_predicted<E: Judged>() {
 
 /// White noise and white changes have no law: about 0, and never a rule learned from noise and acted on.
 pub fn noise_is_not<E: Judged>() {
-    for &seed in E::SEEDS {
+    for &seed in E::seeds() {
         let white = skill_on::<E>(seed, |cycle, i| 0.3 * noise(seed, cycle, i));
+        assert!(white.0.abs() < 0.1 && white.1 > -0.35, "white noise, seed {seed}: {white:?}");
+        if E::share(1, 0) == 0 {
+            continue;
+        }
         let mut walk = [0.0_f64; SENSORS];
         let steps = skill_on::<E>(seed, |cycle, i| {
             let next = walk[i] + 0.03 * noise(seed, cycle, i);
@@ -73,7 +84,6 @@ pub fn noise_is_not<E: Judged>() {
             walk[i]
         });
         println!("skill, seed {seed}: white {white:?}, walk {steps:?}");
-        assert!(white.0.abs() < 0.1 && white.1 > -0.35, "white noise, seed {seed}: {white:?}");
         assert!(steps.0.abs() < 0.05 && steps.1 > -0.05, "random walk, seed {seed}: {steps:?}");
     }
 }
@@ -86,19 +96,20 @@ pub fn standing_sensors_for_ever_break_nothing<E: Judged>() {
     // A memory of a second: what takes days at the usual hundred seconds happens here in minutes.
     plan.params.forget_per_s = 0.5;
     let mut engine = E::new(&plan);
-    for cycle in 0..E::FOR_EVER / 2 {
+    let (standing, trembling) = (E::for_ever() / 2, E::share(200, 60));
+    for cycle in 0..standing {
         let response = run(&mut engine, &stimulus(cycle, &[0.3, -0.9, 1.0]));
         assert!(cycle < 1 || response.skill.abs() < 0.01, "cycle {cycle}: {response:?}");
     }
     let p = engine.prediction();
     assert!(p.iter().zip([0.3_f32, -0.9, 1.0]).all(|(p, s)| (p - f64::from(s)).abs() < 1e-4), "{p:?}");
     let mut wildest = 0.0_f64;
-    for cycle in E::FOR_EVER / 2..E::FOR_EVER / 2 + 200 {
+    for cycle in standing..standing + trembling {
         let values: Vec<f64> = (0..SENSORS).map(|i| 0.3 + 1e-3 * noise(6, cycle, i)).collect();
         run(&mut engine, &stimulus(cycle, &values));
         let change = engine.prediction().iter().zip(&values).map(|(p, s)| (p - s).abs()).fold(0.0, f64::max);
         // The first change is a real one, from where the sensors stood.
-        wildest = wildest.max(if cycle > E::FOR_EVER / 2 + 20 { change } else { 0.0 });
+        wildest = wildest.max(if cycle > standing + 20 { change } else { 0.0 });
     }
     assert!(wildest < 3e-4, "a trembling of 0.001 is answered with {wildest}");
 }

@@ -20,7 +20,7 @@ using Lock = std::unique_lock<std::mutex>;
 
 struct Device {
   std::mutex mutex;
-  std::condition_variable work, progress;
+  std::condition_variable work, progress, reached; // reached: an event, or the end of a context
   Orders orders;
   Counts counts = {};
   Memory memory;
@@ -122,6 +122,7 @@ inline void lose(int code) {
   if (device.lost == OK) device.lost = code;
   device.work.notify_all();
   device.progress.notify_all();
+  device.reached.notify_all();
 }
 
 /// What runs next.
@@ -193,6 +194,7 @@ inline void settle(const Next& next) {
     if (next.held.get() != &it) mark = device.orders.late ? ++it.event->recorded : next.held->marks[next.node];
     it.event->done = std::max(it.event->done, mark);
     it.event->at = Clock::now();
+    device.reached.notify_all();
     break;
   }
   default: break;

@@ -182,11 +182,16 @@ static int check_event(const char* name, const std::shared_ptr<Event>& event) {
   event->captured->broken = true;
   return say(CAPTURED_EVENT, "%s: the event was last recorded in a capture", name);
 }
+/// A query holds its caller for so long before it says "not yet": who asks again and again would take a core from the
+/// kernels, which are work of this processor too. Short beside every patience of the runtime.
+constexpr std::chrono::milliseconds HELD{1};
 API cuEventQuery(void* handle) {
-  return call("cuEventQuery", Needs::Quiet, [&](Lock&) -> int {
+  return call("cuEventQuery", Needs::Quiet, [&](Lock& lock) -> int {
     const auto event = device.events.find(handle);
     const int code = check_event("cuEventQuery", event);
-    return code != OK ? code : event->done >= event->recorded ? OK : NOT_READY;
+    if (code != OK) return code;
+    device.reached.wait_for(lock, HELD, [&] { return after_wait() != OK || event->done >= event->recorded; });
+    return after_wait() != OK ? after_wait() : event->done >= event->recorded ? OK : NOT_READY;
   });
 }
 API cuEventSynchronize(void* handle) {
