@@ -4,9 +4,10 @@
 
 use crate::crew::{END_PATIENCE, Ended, Rest, Stepper, Threads};
 use crate::memory::map::Feed;
+use crate::requests::Requests;
 use crate::robot::Robot;
 use crate::rt::{Granted, Refusal, Role, RtPlan, become_real_time};
-use crate::tick::{Requests, Tick};
+use crate::tick::Tick;
 use crate::time::{Clock, Instant, SimClock, Span};
 use crate::trace::Recorder;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

@@ -7,12 +7,13 @@
 //!
 //! What is nowhere: no wait, lock, log or allocation in [`tick`] or anything it calls; no field in
 //! [`reflex`], [`device`] or [`bus`]; no frame in [`device`]; no TOML outside [`board`]; no `unsafe`
-//! outside [`rt`], [`gpu`], [`bus::linux`] and the vector instructions of [`field::cpu`]; no wall clock at all.
+//! outside [`rt`], [`gpu`], [`bus::linux`] and the vector instructions of [`cpu`]; no wall clock at all.
 
 // Words: no I/O, no threads.
 pub mod units;
 pub mod time;
 pub mod seed;
+pub mod fault;
 pub mod frame;
 pub mod command;
 
@@ -37,7 +38,8 @@ pub mod sense;
 pub mod wire;
 pub mod alarm;
 
-// The neural field, the GPU it may run on, and what it learns from.
+// The neural field, the processor and the GPU it may run on, and what it learns from.
+pub mod cpu;
 pub mod gpu;
 pub mod field;
 pub mod learn;
@@ -48,6 +50,7 @@ pub mod rt;
 pub mod crew;
 pub mod trace;
 pub mod vitals;
+pub mod requests;
 pub mod tick;
 pub mod robot;
 pub mod guard;

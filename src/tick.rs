@@ -10,62 +10,25 @@ use crate::admit::Admission;
 use crate::alarm::{Alarm, Heard};
 use crate::budget::Budget;
 use crate::command::Command;
+use crate::field::EngineState;
 use crate::field::link::{FieldCounters, FieldLink};
-use crate::field::worker::{EngineState, Outcome};
+use crate::field::worker::Outcome;
 use crate::frame::{Frame, MAX_SENSORS, Reading};
 use crate::guard::Sight;
-use crate::mode::{Asked, Disarm, Mode, Modes};
+use crate::mode::{Disarm, Mode, Modes};
 use crate::plan::Rung;
 use crate::reflex::{Reflexes, Signals};
+use crate::requests::Requests;
 use crate::rt::heap::{allocations_here, allocations_since};
 use crate::time::{Clock, Grid, Instant, SleepWatch, Span};
 use crate::trace::{FieldTrace, Record, Recorder};
 use crate::vitals::{Signs, Vitals};
 use crate::wire::WireLink;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Workers that may feed readings beside each other: eight I2C buses, edges, lines, slow values, the map.
 pub const MAX_INLETS: usize = 12;
-
-/// What people and signals ask of a running robot. Read once a slot.
-#[derive(Debug, Default)]
-pub struct Requests {
-    /// Stop and stay stopped: Ctrl-C, SIGTERM, the end of the run.
-    pub stop: AtomicBool,
-    /// Stand still until armed again; acknowledges what is latched. Taken by the slot that sees it.
-    pub disarm: AtomicBool,
-    /// Obey the field. Taken by the slot that sees it.
-    pub arm: AtomicBool,
-    /// Until when a request to arm counts, in nanoseconds of the tick's clock; 0: for ever. See [`Requests::ask_to_arm`].
-    pub arm_until: AtomicU64,
-}
-
-impl Requests {
-    /// Asks for arming, by a slot that begins until `until`: a process that was stopped meanwhile does not obey a
-    /// caller who was told long ago that it failed.
-    pub fn ask_to_arm(&self, until: Instant) {
-        self.arm_until.store(until.as_nanos(), Ordering::Release);
-        self.arm.store(true, Ordering::Release);
-    }
-
-    /// Takes back a request to arm that no slot has seen, unless a newer one than that until `until` was made.
-    pub fn withdraw_arming(&self, until: Instant) {
-        if self.arm_until.load(Ordering::Acquire) == until.as_nanos() {
-            self.arm.store(false, Ordering::Release);
-        }
-    }
-
-    fn take(&self, now: Instant) -> Asked {
-        let arm = self.arm.swap(false, Ordering::AcqRel);
-        let until = self.arm_until.load(Ordering::Acquire);
-        Asked {
-            stop: self.stop.load(Ordering::Acquire),
-            disarm: self.disarm.swap(false, Ordering::AcqRel),
-            arm: arm && (until == 0 || now.as_nanos() <= until),
-        }
-    }
-}
 
 /// Everything that a control period touches.
 pub struct Tick {

@@ -2,10 +2,9 @@
 //! builder makes them, in virtual time.
 
 use crate::counting::allocations_in;
-use ganglion::board;
-use ganglion::bus::{Absent, Bias, BusFault, Gpio, I2c, LineUse, Op, OpenError, Usage, Wires};
+use ganglion::bus::{Absent, Bias, Gpio, I2c, LineUse, Op, OpenError, Usage, Wires};
 use ganglion::crew::{Stepper, Worker};
-use ganglion::drive;
+use ganglion::fault::BusFault;
 use ganglion::field::Readout;
 use ganglion::learn::imitate;
 use ganglion::plan::{Board, Cause, I2cPlan, ImuQuantity, Line, Restraint, SensorKind, SensorPlan, Trip};
@@ -13,6 +12,7 @@ use ganglion::robot::{BuildError, Options, Robot};
 use ganglion::sense::Rung;
 use ganglion::sim::{Fault, Plant};
 use ganglion::time::{Clock, Instant, SimClock, Span};
+use ganglion::{board, drive};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 

@@ -3,9 +3,10 @@
 
 use crate::cli;
 use ganglion::board;
-use ganglion::bus::{BusFault, Gpio, I2c, LineUse, Op, OpenError, Wires};
+use ganglion::bus::{Gpio, I2c, LineUse, Op, OpenError, Wires};
 use ganglion::crew::{Rest, Worker};
 use ganglion::drive::{self, Ending};
+use ganglion::fault::BusFault;
 use ganglion::field::Readout;
 use ganglion::learn::imitate;
 use ganglion::plan::Board;

@@ -9,7 +9,8 @@ pub mod quiet;
 mod state;
 mod storage;
 
-use ganglion::field::cpu::{CpuEngine, Level};
+use ganglion::cpu::Level;
+use ganglion::field::cpu::CpuEngine;
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::shape::{CHANNELS, CONTEXT, FEATURES, PATTERN, READOUT_COLUMNS};
 use ganglion::field::{Engine, Response, Stimulus};

@@ -2,13 +2,12 @@
 //! inputs give equal bytes, and on a real robot's log the decisions of time not seen are mostly right.
 
 use ganglion::drive;
-use ganglion::field::readout::{Origin, Readout};
+use ganglion::field::readout::{Origin, Readout, decide};
 use ganglion::field::shape::{FEATURES, READOUT_COLUMNS};
 use ganglion::field::{Engine, Stimulus};
 use ganglion::frame::MAX_SENSORS;
 use ganglion::learn::log::Log;
 use ganglion::learn::observe::observe;
-use ganglion::learn::score::decide;
 use ganglion::learn::validate::{Lesson, fit, gap};
 use ganglion::learn::{Stage, learn};
 use ganglion::plan::{Board, EngineKind, Rung};

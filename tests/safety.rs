@@ -6,9 +6,9 @@ mod judge; // what people may rely on, said without the runtime's own words
 mod rig; // the real tick between rings that a test fills and empties
 
 use ganglion::admit::Admission;
-use ganglion::bus::BusFault;
 use ganglion::command::{Command, Source};
-use ganglion::frame::{Fault, Frame, Health, MAX_SENSORS, Reading, Sample};
+use ganglion::fault::{BusFault, ReadingFault};
+use ganglion::frame::{Frame, Health, MAX_SENSORS, Reading, Sample};
 use ganglion::mode::Asked;
 use ganglion::plan::{
     Cause, Limits, MotorKind, MotorPlan, Restraint, Rule, SafetyPlan, SensorKind, SensorPlan, Trip,
@@ -109,12 +109,12 @@ fn anything() -> impl Strategy<Value = f32> {
     ]
 }
 
-fn fault() -> impl Strategy<Value = Fault> {
+fn fault() -> impl Strategy<Value = ReadingFault> {
     prop::sample::select(vec![
-        Fault::Bus(BusFault::Nack),
-        Fault::Timeout,
-        Fault::DeadBytes,
-        Fault::OutOfRange,
+        ReadingFault::Bus(BusFault::Nack),
+        ReadingFault::Timeout,
+        ReadingFault::DeadBytes,
+        ReadingFault::OutOfRange,
     ])
 }
 
@@ -150,7 +150,7 @@ struct Slot {
     /// The machine slept for this long before it.
     slept: Span,
     /// Channel, value, and when, from the slot on, ms.
-    readings: Vec<(u8, Result<f32, Fault>, i64)>,
+    readings: Vec<(u8, Result<f32, ReadingFault>, i64)>,
     /// The field's answer and its age, ms.
     wish: Option<([f32; 3], u64)>,
     /// A thread of the senses stops the motors: stop was pressed, and the reading of it was lost.

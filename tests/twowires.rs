@@ -2,7 +2,8 @@
 //! real time. Counts answers; how long they took is not asserted here.
 
 use ganglion::board;
-use ganglion::bus::{BusFault, Edge, Gpio, I2c, LineUse, Op, OpenError, Wires};
+use ganglion::bus::{Edge, Gpio, I2c, LineUse, Op, OpenError, Wires};
+use ganglion::fault::BusFault;
 use ganglion::hil::{self, Figures, HilError, Loop, LoopFault};
 use ganglion::plan::{Board, Line};
 use ganglion::sim::Plant;

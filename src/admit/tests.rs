@@ -1,7 +1,7 @@
 //! What is believed of readings, how it ages, what the field is fed.
 
 use super::*;
-use crate::bus::BusFault;
+use crate::fault::{BusFault, ReadingFault};
 use crate::fixture::{at, least, ms, range};
 use crate::plan::Curve;
 
@@ -17,7 +17,7 @@ impl Desk {
     fn new(sensors: &[SensorPlan]) -> Desk {
         Desk { admission: Admission::new(sensors), frame: Frame::empty(sensors.len()) }
     }
-    fn read(&mut self, value: Result<f32, Fault>, stamp: u64) -> Sample {
+    fn read(&mut self, value: Result<f32, ReadingFault>, stamp: u64) -> Sample {
         let reading = Reading { channel: 0, value, stamp: at(stamp) };
         self.admission.admit(&mut self.frame, &reading, at(stamp));
         self.frame.samples[0]
@@ -38,13 +38,13 @@ fn close(a: f32, b: f32) -> bool {
 #[test]
 fn a_refused_reading_leaves_the_last_good_value_and_its_age() {
     let refused = [
-        (Ok(f32::NAN), Fault::NotFinite),
-        (Ok(f32::INFINITY), Fault::NotFinite),
-        (Ok(4.001), Fault::OutOfRange),
-        (Ok(-0.001), Fault::OutOfRange),
-        (Err(Fault::DeadBytes), Fault::DeadBytes),
-        (Err(Fault::Timeout), Fault::Timeout),
-        (Err(Fault::Bus(BusFault::Nack)), Fault::Bus(BusFault::Nack)),
+        (Ok(f32::NAN), ReadingFault::NotFinite),
+        (Ok(f32::INFINITY), ReadingFault::NotFinite),
+        (Ok(4.001), ReadingFault::OutOfRange),
+        (Ok(-0.001), ReadingFault::OutOfRange),
+        (Err(ReadingFault::DeadBytes), ReadingFault::DeadBytes),
+        (Err(ReadingFault::Timeout), ReadingFault::Timeout),
+        (Err(ReadingFault::Bus(BusFault::Nack)), ReadingFault::Bus(BusFault::Nack)),
     ];
     for (reading, fault) in refused {
         let mut desk = Desk::new(&[range()]);
@@ -65,7 +65,7 @@ fn without_a_good_reading_there_is_no_value() {
     let mut desk = Desk::new(&[range()]);
     assert_eq!(desk.read(Ok(f32::NAN), 10).health, Health::Never);
     assert_eq!(desk.age(5_000).health, Health::Never);
-    assert_eq!(desk.counters(0).refused[refusal(Fault::NotFinite)], 1);
+    assert_eq!(desk.counters(0).refused[refusal(ReadingFault::NotFinite)], 1);
 }
 
 #[test]
@@ -104,11 +104,11 @@ fn frozen_is_refused_only_where_the_board_says_so_and_counts_from_when_it_was_ne
     for step in 0..10 {
         assert_eq!(patient.read(Ok(1.0), 10 * step).health, Health::Good);
         let sample = strict.read(Ok(1.0), 10 * step);
-        let expected = if step < 2 { Health::Good } else { Health::Bad(Fault::Frozen) };
+        let expected = if step < 2 { Health::Good } else { Health::Bad(ReadingFault::Frozen) };
         assert_eq!(sample.health, expected, "reading {step}");
         assert!(step < 2 || sample.stamp == at(0), "it may have lied since the value was new");
     }
-    assert_eq!(strict.counters(0).refused[refusal(Fault::Frozen)], 8);
+    assert_eq!(strict.counters(0).refused[refusal(ReadingFault::Frozen)], 8);
     assert_eq!(strict.read(Ok(1.0 + f32::EPSILON), 100).health, Health::Good, "a bit is enough");
 }
 
@@ -118,7 +118,7 @@ fn a_first_value_of_nought_is_new_like_any_other() {
     for stamp in [500, 510, 520] {
         desk.read(Ok(0.0), stamp);
     }
-    assert_eq!(desk.frame.samples[0].health, Health::Bad(Fault::Frozen));
+    assert_eq!(desk.frame.samples[0].health, Health::Bad(ReadingFault::Frozen));
     assert_eq!(
         desk.frame.samples[0].stamp,
         at(500),
@@ -131,19 +131,23 @@ fn faults_between_do_not_hide_a_frozen_sensor() {
     let mut desk = Desk::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
     for step in 0..3 {
         desk.read(Ok(1.0), 20 * step);
-        desk.read(Err(Fault::Timeout), 20 * step + 10);
+        desk.read(Err(ReadingFault::Timeout), 20 * step + 10);
     }
-    assert_eq!(desk.counters(0).refused[refusal(Fault::Frozen)], 1);
+    assert_eq!(desk.counters(0).refused[refusal(ReadingFault::Frozen)], 1);
 }
 
 #[test]
 fn time_goes_one_way() {
     let mut desk = Desk::new(&[range()]);
     desk.read(Ok(1.0), 50);
-    desk.read(Err(Fault::Timeout), 60);
+    desk.read(Err(ReadingFault::Timeout), 60);
     let late = Reading { channel: 0, value: Ok(3.0), stamp: at(55) };
     desk.admission.admit(&mut desk.frame, &late, at(70));
-    assert_eq!(desk.frame.samples[0].health, Health::Bad(Fault::Timeout), "older than the newest news");
+    assert_eq!(
+        desk.frame.samples[0].health,
+        Health::Bad(ReadingFault::Timeout),
+        "older than the newest news"
+    );
     let early = Reading { channel: 0, value: Ok(2.0), stamp: at(500) };
     desk.admission.admit(&mut desk.frame, &early, at(80));
     assert_eq!(desk.frame.samples[0].stamp, at(80), "a future stamp must not keep it young");
@@ -159,11 +163,11 @@ fn what_a_reading_vouches_for_is_said_also_where_it_comes_late() {
         (Ok(0.2), 40, Some(0.2)), // older than what is known, and true of its time
         (Ok(4.1), 40, None),
         (Ok(f32::NAN), 40, None),
-        (Err(Fault::Timeout), 40, None),
+        (Err(ReadingFault::Timeout), 40, None),
         (Ok(0.3), 900, Some(0.3)), // from the future
         (Ok(0.3), 1_000, None),    // frozen: what it says was said before
         (Ok(-0.1), 1_000, None),
-        (Err(Fault::Timeout), 1_000, None),
+        (Err(ReadingFault::Timeout), 1_000, None),
     ];
     for (step, (value, stamp, said)) in script.into_iter().enumerate() {
         let reading = Reading { channel: 0, value, stamp: at(stamp) };
@@ -183,7 +187,7 @@ fn after_a_sleep_nothing_is_known_and_nothing_from_before_counts() {
     assert_eq!([desk.age(100).health, desk.frame.samples[1].health], [Health::Never; 2]);
     // On its way when the machine fell asleep.
     assert_eq!(desk.read(Ok(1.0), 99).health, Health::Never);
-    assert_eq!(desk.read(Err(Fault::Timeout), 101).health, Health::Never);
+    assert_eq!(desk.read(Err(ReadingFault::Timeout), 101).health, Health::Never);
     assert_eq!(desk.read(Ok(1.1), 102).health, Health::Good);
 }
 
@@ -239,8 +243,8 @@ fn the_least_of_channels_is_no_better_than_its_worst_member() {
     let sample = read(&mut desk, 2, Ok(3.0), 30);
     assert_eq!((sample.health, sample.stamp), (Health::Good, at(10)));
     assert!(close(sample.value, 2.0), "channel 1 is no member");
-    let sample = read(&mut desk, 2, Err(Fault::Timeout), 40);
-    assert_eq!(sample.health, Health::Bad(Fault::Timeout));
+    let sample = read(&mut desk, 2, Err(ReadingFault::Timeout), 40);
+    assert_eq!(sample.health, Health::Bad(ReadingFault::Timeout));
     let sample = read(&mut desk, 2, Ok(1.0), 211);
     assert_eq!((sample.health, sample.stamp), (Health::Stale, at(10)));
     assert!(close(sample.value, 1.0) && close(sample.worst, 1.0 - 0.5 * 0.201));
@@ -277,10 +281,10 @@ fn the_least_is_stale_after_its_age_limit_counts_that_once_and_says_the_first_fa
         desk.age(now);
         assert_eq!((desk.frame.samples[2].health, desk.counters(2).stale), (health, stale), "at {now} ms");
     }
-    read(&mut desk, 0, Err(Fault::Timeout), 70);
-    read(&mut desk, 1, Err(Fault::DeadBytes), 70);
+    read(&mut desk, 0, Err(ReadingFault::Timeout), 70);
+    read(&mut desk, 1, Err(ReadingFault::DeadBytes), 70);
     desk.age(70);
-    assert_eq!(desk.frame.samples[2].health, Health::Bad(Fault::Timeout));
+    assert_eq!(desk.frame.samples[2].health, Health::Bad(ReadingFault::Timeout));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::copy::CopyCrew;
 use super::ended;
 use super::faults::page_faults;
 use super::feed::Feed;
-use crate::field::cpu::Level;
+use crate::cpu::Level;
 use crate::field::cuda::Unfit;
 use crate::field::footprint;
 use crate::field::{Engine, Failure, STAGES, StageTimes};

@@ -3,7 +3,7 @@
 
 use super::copy::CopyCrew;
 use super::ended;
-use crate::field::cpu::Level;
+use crate::cpu::Level;
 use crate::memory::choice::{CALIBRATION, Choice, Lies, Wish, file_for};
 use crate::memory::crew::{Crew, Keys, Verb};
 use crate::memory::gpu::{Area, Card, CardFault, Room};

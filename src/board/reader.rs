@@ -4,7 +4,7 @@
 //! closed, and everything that was read stands in the report with its origin. A wrong value is
 //! noted and reading goes on, so that one run tells all.
 
-use super::finding::{Problem, nearest};
+use super::finding::Problem;
 use super::given::{Found, Given};
 use super::raw::{Node, Table, Value};
 use super::report::{Setting, Shared};
@@ -14,6 +14,7 @@ use super::spelling::{
     line, odd_name, real, reals, show_limits, show_list, show_millis, show_real, show_text, span_of_millis,
     text, unknown_name,
 };
+use crate::outside::nearest;
 use crate::time::Span;
 use std::cell::{Cell, RefCell};
 use std::ops::RangeInclusive;

@@ -1,7 +1,8 @@
 //! How a worker gets its handles: by the index of an I2C bus, and by the lines that it will use. The simulator and Linux
 //! implement it; nothing here opens anything itself.
 
-use super::{BusFault, Gpio, I2c};
+use super::{Gpio, I2c};
+use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::time::Span;
 use std::fmt;

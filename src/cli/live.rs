@@ -15,7 +15,7 @@ use crate::board::Loaded;
 use crate::bus::{Gpio, LineUse, Usage, Wires};
 use crate::control::{self, CONTROL_SOCKET, Sources, Window, why_disarmed};
 use crate::drive::{self, DriveError};
-use crate::field::worker::EngineState;
+use crate::field::EngineState;
 use crate::guard::socket::GUARD_SOCKET;
 use crate::guard::{GuardedWires, Hold, Link, Pulse, PulsePlan, Sight};
 use crate::mode::Disarm;

@@ -4,9 +4,10 @@
 use super::exit::Failure;
 use super::wires;
 use crate::board::{self};
+use crate::bus::OpenError;
 use crate::bus::linux::{LinuxWires, Presence};
 use crate::bus::scan::{ADDRESSES, Answer, ask};
-use crate::bus::{BusFault, OpenError};
+use crate::fault::BusFault;
 use crate::plan::addresses::{Expected, also_answers, expected, holder};
 use crate::plan::{Board, BusPlan, I2cNode};
 use serde_json::{Value, json};

@@ -190,8 +190,8 @@ fn pwm_lines(motors: &[MotorPlan], chip: &PwmChip, hz: f64) -> Result<PwmLines, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::{FakeGpio, FakeI2c};
+    use crate::fault::BusFault;
     use crate::plan::{Line, MotorKind};
     use crate::time::{Clock, Instant, SimClock};
     use std::sync::Arc;

@@ -63,8 +63,8 @@ impl Polled for HatAdc {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::FakeI2c;
+    use crate::fault::BusFault;
 
     fn reading(register: u8, bytes: [u8; 2]) -> FakeI2c {
         FakeI2c::new().write(0x14, &[register, 0, 0]).read(0x14, &bytes[..1]).read(0x14, &bytes[1..])

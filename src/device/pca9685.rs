@@ -246,11 +246,11 @@ impl Pulses for Pca9685 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::FakeI2c;
     use crate::command::Command;
     use crate::device::actuators::{Actuators, Motors};
     use crate::device::bench::Bench;
+    use crate::fault::BusFault;
     use crate::plan::{MotorKind, MotorPlan};
 
     const OE: Line = Line(17);

@@ -124,8 +124,8 @@ impl Registers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::FakeI2c;
+    use crate::fault::BusFault;
     use crate::plan::{Line, McuPlan};
     use crate::time::SimClock;
 

@@ -157,8 +157,8 @@ impl RobotHat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::{FakeGpio, FakeI2c};
+    use crate::fault::BusFault;
     use crate::time::SimClock;
     use std::sync::Arc;
 

@@ -3,11 +3,11 @@
 
 use super::state::{Given, Live, State, StateError};
 use super::takeover::{DeviceCounters, Open, Seat};
-use super::worker::EngineState;
 use super::{DeviceTimes, Engine, Failure, Loss, Readout, Response, Stimulus};
 use crate::command::MAX_MOTORS;
+use crate::field::EngineState;
+use crate::field::readout::decide;
 use crate::gpu::GpuFault;
-use crate::learn::score::decide;
 use crate::plan::{Board, Decision, EngineKind, FieldPlan};
 use crate::rt::Refusal;
 use crate::time::{Clock, Instant};

@@ -1,13 +1,14 @@
 //! The engine that computes the field: one choice, made at the start and said aloud. Not a trait:
 //! there are few engines, all known here.
 
-use super::cpu::{CpuEngine, Level};
+use super::cpu::CpuEngine;
 use super::cuda::{CudaEngine, DeviceTimes};
 use super::device;
 use super::reference::ReferenceEngine;
 use super::shape::{CONTEXT, DESCRIPTOR};
 use super::state::{Given, Live, StateError};
 use super::{Failure, Metrics, Response, StageTimes, Stimulus};
+use crate::cpu::Level;
 use crate::gpu::GpuFault;
 use crate::plan::{EngineKind, FieldPlan, Rung};
 use crate::rt::Refusal;

@@ -2,9 +2,10 @@
 //! it is. Never waits: a cycle that is not done is found later or counted as missing.
 
 use super::takeover::DeviceCounters;
-use super::worker::{EngineState, Order, Outcome};
+use super::worker::{Order, Outcome};
 use super::{Response, Stimulus};
 use crate::crew::Bell;
+use crate::field::EngineState;
 use crate::frame::MAX_SENSORS;
 use crate::plan::Rung;
 use crate::rt::slot::{Reader, Writer};

@@ -6,6 +6,7 @@ pub mod cpu;
 pub mod cuda;
 pub mod device;
 mod engine;
+mod engine_state;
 mod failure;
 pub mod footprint;
 pub mod link;
@@ -24,6 +25,7 @@ pub mod worker;
 
 pub use cuda::DeviceTimes;
 pub use engine::Engine;
+pub use engine_state::EngineState;
 pub use failure::{Failure, Loss};
 pub use link::FieldCounters;
 pub use readout::{Readout, ReadoutError};

@@ -15,8 +15,8 @@
 mod tests;
 
 use super::state::{Given, Live, StateError};
-use super::worker::EngineState;
 use super::{DeviceTimes, Engine, Failure, Loss, Response, Stimulus};
+use crate::field::EngineState;
 use crate::gpu::GpuFault;
 use crate::plan::FieldPlan;
 use crate::time::{Clock, Instant, Span};

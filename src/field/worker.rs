@@ -6,7 +6,7 @@
 use super::brain::Brain;
 use super::snapshot::Desk;
 use super::takeover::DeviceCounters;
-use super::{DeviceTimes, Failure, Loss, Response, Stimulus};
+use super::{DeviceTimes, EngineState, Failure, Response, Stimulus};
 use crate::crew::Worker;
 use crate::frame::MAX_SENSORS;
 use crate::plan::{RUNGS, Rung};
@@ -23,29 +23,6 @@ pub struct Order {
     pub stimulus: Stimulus,
     /// The slot whose frame it was made from: the age of a result counts from here.
     pub slot: Instant,
-}
-
-/// How the engine fares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EngineState {
-    /// Computes.
-    Running,
-    /// Panicked; is built again after a pause.
-    Rebuilding {
-        /// Which attempt in a row this is, from 1.
-        attempt: u32,
-    },
-    /// Panicked too often: no further result will come.
-    Retired,
-    /// Computes on the CPU, as the GPU is lost; it is opened again after a pause.
-    StandIn {
-        /// Why the GPU is lost, or could not be opened again.
-        loss: Loss,
-        /// Which attempt in a row comes next, from 1.
-        attempt: u32,
-        /// Until then; nothing while it is being opened.
-        left: Span,
-    },
 }
 
 /// What comes back.
@@ -86,22 +63,6 @@ impl Outcome {
         device: DeviceCounters { losses: 0, takeovers: 0, retries: 0 },
         times: None,
     };
-}
-
-impl std::fmt::Display for EngineState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            EngineState::Running => f.write_str("running"),
-            EngineState::Rebuilding { attempt } => write!(f, "rebuilding, attempt {attempt}"),
-            EngineState::Retired => f.write_str("retired"),
-            EngineState::StandIn { loss, attempt, left: Span::ZERO } => {
-                write!(f, "on the CPU: GPU lost ({loss}), try {attempt} under way")
-            }
-            EngineState::StandIn { loss, attempt, left } => {
-                write!(f, "on the CPU: GPU lost ({loss}), try {attempt} in {:.1} s", left.as_secs_f64())
-            }
-        }
-    }
 }
 
 /// Rebuilding an engine: at most this often in a row, the pause doubling each time. A fault in the

@@ -4,7 +4,7 @@
 
 use super::frame::{Phase, Reason, Refused, Standing};
 use super::socket::{hush, wait_for};
-use crate::bus::BusFault;
+use crate::fault::BusFault;
 use crate::time::{Clock, Instant, Span};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;

@@ -5,7 +5,7 @@ use super::Link;
 use super::pulse::{Heart, PulsePlan};
 use super::way::Way;
 use crate::crew::Worker;
-use crate::tick::Requests;
+use crate::requests::Requests;
 use crate::time::{Clock, Instant};
 use crate::vitals::Vitals;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -2,7 +2,8 @@
 //! that is moved through the guard, and everything else as it is.
 
 use super::{Hold, Link};
-use crate::bus::{BusFault, Edge, Gpio, I2c, LineUse, OpenError, Repair, Wires};
+use crate::bus::{Edge, Gpio, I2c, LineUse, OpenError, Repair, Wires};
+use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::time::{Clock, Span};
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 //! echo from one line to another. A figure of the loop means something only beside these.
 
 use super::{HilError, Loop};
-use crate::bus::{Bias, BusFault, Edge, Gpio, LineUse, Usage, Wires};
+use crate::bus::{Bias, Edge, Gpio, LineUse, Usage, Wires};
+use crate::fault::BusFault;
 use crate::hil::LoopFault;
 use crate::plan::Line;
 use crate::time::{Clock, Span};

@@ -10,7 +10,7 @@ use super::ops::{Length, Workspace};
 use super::store::Store;
 use super::vector::random;
 use crate::codec::{self, FileError, Kind};
-use crate::field::cpu::Level;
+use crate::cpu::Level;
 use crate::gpu::{Found, cache_folder};
 use crate::time::{Clock, MonotonicClock, Span};
 use serde::{Deserialize, Serialize};

@@ -8,8 +8,8 @@ use super::nearest::Best;
 use super::ops::{Length, Workspace};
 use super::rows::{PIECES, Piece, Rows, alone, rows_per_piece};
 use super::store::{Block, Scan, Store};
-use crate::field::cpu::pool::{Errand, Pool};
-use crate::field::cpu::simd::Level;
+use crate::cpu::pool::{Errand, Pool};
+use crate::cpu::simd::Level;
 use std::sync::Arc;
 
 /// What is done to the rows of a piece.

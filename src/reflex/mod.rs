@@ -32,7 +32,8 @@
 
 mod rule;
 
-use crate::frame::{Fault, Frame, Health, MAX_SENSORS, Sample};
+use crate::fault::ReadingFault;
+use crate::frame::{Frame, Health, MAX_SENSORS, Sample};
 use crate::plan::{Cause, Limits, Restraint, Rule, SafetyPlan, SensorPlan};
 use crate::time::{Instant, Span};
 use rule::Guard;
@@ -334,10 +335,13 @@ fn missed(sample: &Sample, patience: Span, now: Instant) -> Option<Cause> {
         Health::Never | Health::Stale => Some(Cause::SensorLost),
         Health::Good => over.then_some(Cause::SensorLost),
         // No answer is silence; an answer that cannot be true is a lie.
-        Health::Bad(Fault::Bus(_) | Fault::Timeout) => over.then_some(Cause::SensorLost),
-        Health::Bad(Fault::OutOfRange | Fault::NotFinite | Fault::Frozen | Fault::DeadBytes) => {
-            over.then_some(Cause::SensorLying)
-        }
+        Health::Bad(ReadingFault::Bus(_) | ReadingFault::Timeout) => over.then_some(Cause::SensorLost),
+        Health::Bad(
+            ReadingFault::OutOfRange
+            | ReadingFault::NotFinite
+            | ReadingFault::Frozen
+            | ReadingFault::DeadBytes,
+        ) => over.then_some(Cause::SensorLying),
     }
 }
 

@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn old_and_refused_samples_trip_but_do_not_clear() {
-        use crate::frame::Fault::Frozen;
+        use crate::fault::ReadingFault::Frozen;
         for poor in [Health::Stale, Health::Bad(Frozen)] {
             let script = [(0.9, poor, true), (3.0, poor, true), (3.0, Health::Good, false)];
             check(guard(Trip::Below(1.0), 1.2), &script);

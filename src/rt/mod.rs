@@ -7,7 +7,6 @@ pub mod grant;
 pub mod heap;
 pub mod pages;
 pub mod room;
-pub mod seat;
 pub mod signals;
 pub mod slot;
 pub mod sync;

@@ -1,9 +1,10 @@
 //! Who answers on an I2C bus: everybody who is expected; reserved addresses are not asked. Strangers are a hint, no fault.
 
 use super::{Bench, Check, readings};
+use crate::bus::I2c;
 use crate::bus::scan::{Answer, ask, scan};
-use crate::bus::{BusFault, I2c};
 use crate::device::robot_hat::RobotHat;
+use crate::fault::BusFault;
 use crate::plan::SensorKind;
 use crate::plan::addresses::{Expected, also_answers, expected, holder};
 

@@ -2,11 +2,12 @@
 //! whether a reflex would hold the robot at it.
 
 use super::{Bench, Check};
-use crate::bus::{Absent, BusFault, Gpio, I2c, LineUse, Usage};
+use crate::bus::{Absent, Gpio, I2c, LineUse, Usage};
 use crate::device::button::Button;
 use crate::device::hc_sr04::HcSr04;
 use crate::device::open::polled;
 use crate::device::{DeviceFault, Ports};
+use crate::fault::BusFault;
 use crate::plan::{SensorKind, SensorPlan, Trip, same_chip};
 use crate::time::Span;
 

@@ -3,8 +3,9 @@
 
 use super::*;
 use crate::board::{built_in, from_text};
-use crate::bus::{BusFault, Edge, Gpio, I2c, LineUse, Op};
+use crate::bus::{Edge, Gpio, I2c, LineUse, Op};
 use crate::device::sysfs::tree::Tree;
+use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::sim::{Fault, Plant};
 use crate::time::{SimClock, Span};

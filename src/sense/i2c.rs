@@ -16,10 +16,10 @@ use super::polls::{Outcome, PollPlan, Polls};
 use super::retry::{OvertakenClock, Retrying};
 use super::silence::Silence;
 use super::snap::Snaps;
-use crate::bus::{BusFault, Gpio, I2c, Repair};
+use crate::bus::{Gpio, I2c, Repair};
 use crate::crew::Worker;
 use crate::device::{DeviceFault, Ports};
-use crate::frame::Fault;
+use crate::fault::{BusFault, ReadingFault};
 use crate::plan::Cause;
 use crate::time::{Clock, Instant, Span};
 use std::sync::Arc;
@@ -328,7 +328,7 @@ impl I2cWorker {
         match outcome {
             Ok(()) if self.ladder.is_up() => self.polls.begin_anew(),
             Ok(()) => {}
-            Err(fault) => self.polls.say_lost(Fault::Bus(fault), now, &mut self.outlet),
+            Err(fault) => self.polls.say_lost(ReadingFault::Bus(fault), now, &mut self.outlet),
         }
     }
 

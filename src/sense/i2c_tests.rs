@@ -3,13 +3,13 @@
 
 use super::*;
 use crate::bus::fake::{LooseI2c, Seen};
-use crate::bus::{Absent, BusFault, Gpio, I2c, Measure, Repair};
+use crate::bus::{Absent, Gpio, I2c, Measure, Repair};
 use crate::command::{Command, OnWire};
 use crate::crew::{Bell, Stepper};
 use crate::device::actuators::Actuators;
 use crate::device::{DeviceFault, Polled, Ports, Say};
+use crate::fault::{BusFault, ReadingFault};
 use crate::fixture::{at, ms, range};
-use crate::frame::Fault;
 use crate::plan::{Cause, Restraint, Rule, SensorPlan, Trip};
 use crate::rt::slot::{Writer, slot};
 use crate::time::{Clock, SimClock};
@@ -201,7 +201,7 @@ impl Rig {
     fn order(&self) -> Vec<u8> {
         self.bus.take_seen().iter().map(|seen| seen.wrote.unwrap_or(seen.address)).collect()
     }
-    fn said(&mut self) -> Vec<(u8, Result<f32, Fault>)> {
+    fn said(&mut self) -> Vec<(u8, Result<f32, ReadingFault>)> {
         std::iter::from_fn(|| self.readings.pop().ok())
             .map(|reading| (reading.channel, reading.value))
             .collect()
@@ -352,7 +352,7 @@ fn a_hung_bus_goes_up_the_ladder_in_order_and_is_declared_dead() {
     assert_eq!(taken, [1 + 10, 1, 1, 1, 1, 1], "the first set-up, ten resets, each measure once, then dead");
     let said = rig.said();
     assert!(
-        said.len() > 5 && said.iter().all(|(_, v)| *v == Err(Fault::Bus(BusFault::TimedOut))),
+        said.len() > 5 && said.iter().all(|(_, v)| *v == Err(ReadingFault::Bus(BusFault::TimedOut))),
         "{said:?}"
     );
     // A dead bus is left alone but for a look every five seconds.

@@ -362,13 +362,13 @@ mod tests {
             clock: Arc<SimClock>,
         }
         impl Gpio for Lossy {
-            fn set(&mut self, _: Line, _: bool) -> Result<(), crate::bus::BusFault> {
+            fn set(&mut self, _: Line, _: bool) -> Result<(), crate::fault::BusFault> {
                 Ok(())
             }
-            fn get(&mut self, _: Line) -> Result<bool, crate::bus::BusFault> {
+            fn get(&mut self, _: Line) -> Result<bool, crate::fault::BusFault> {
                 Ok(self.clock.now() < at(55)) // pressed from then on
             }
-            fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, crate::bus::BusFault> {
+            fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, crate::fault::BusFault> {
                 self.clock.sleep_until(self.clock.now() + wait);
                 Ok(None)
             }
@@ -421,13 +421,13 @@ mod tests {
     struct Late(FakeGpio, u32);
 
     impl Gpio for Late {
-        fn set(&mut self, line: Line, high: bool) -> Result<(), crate::bus::BusFault> {
+        fn set(&mut self, line: Line, high: bool) -> Result<(), crate::fault::BusFault> {
             self.0.set(line, high)
         }
-        fn get(&mut self, line: Line) -> Result<bool, crate::bus::BusFault> {
+        fn get(&mut self, line: Line) -> Result<bool, crate::fault::BusFault> {
             self.0.get(line)
         }
-        fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, crate::bus::BusFault> {
+        fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, crate::fault::BusFault> {
             if self.1 == 0 {
                 return self.0.next_edge(wait);
             }

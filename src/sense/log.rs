@@ -4,13 +4,14 @@
 use super::Outlet;
 use crate::command::{Command, OnWire};
 use crate::crew::Worker;
-use crate::frame::{Fault, Reading};
+use crate::fault::ReadingFault;
+use crate::frame::Reading;
 use crate::rt::slot::Reader;
 use crate::time::{Clock, Instant, Span};
 use rtrb::Producer;
 
 /// The rows of a log as the frame takes them: channel, and value or fault.
-pub type LogRows = Vec<Vec<(u8, Result<f32, Fault>)>>;
+pub type LogRows = Vec<Vec<(u8, Result<f32, ReadingFault>)>>;
 
 /// Plays rows into the frame.
 pub struct LogWorker {

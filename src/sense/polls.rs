@@ -6,7 +6,8 @@ use super::counters::{DeviceCounters, count};
 use super::snap::Snaps;
 use super::{Due, Outlet};
 use crate::device::{DeviceFault, Journal, Polled, Ports, SetUp};
-use crate::frame::{Fault, Reading};
+use crate::fault::ReadingFault;
+use crate::frame::Reading;
 use crate::plan::Cause;
 use crate::time::{Instant, Span};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -129,7 +130,7 @@ impl Polls {
     }
 
     /// Says on every channel that there is no reading, and why.
-    pub fn say_lost(&self, fault: Fault, now: Instant, outlet: &mut Outlet) {
+    pub fn say_lost(&self, fault: ReadingFault, now: Instant, outlet: &mut Outlet) {
         for channel in self.polls.iter().flat_map(|poll| &poll.plan.channels) {
             outlet.stage(Reading { channel: *channel, value: Err(fault), stamp: now });
         }

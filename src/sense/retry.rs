@@ -5,7 +5,8 @@
 use super::counters::{BusCounters, count};
 use super::demand::Demand;
 use super::halt::HaltWatch;
-use crate::bus::{BusFault, I2c, Op};
+use crate::bus::{I2c, Op};
+use crate::fault::BusFault;
 use crate::time::{Clock, Instant, Span};
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -51,7 +51,7 @@ impl Silence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
+    use crate::fault::BusFault;
     use crate::fixture::{at, ms};
 
     const NACK: DeviceFault = DeviceFault::Bus { register: 0x2C, fault: BusFault::Nack };

@@ -1,6 +1,6 @@
 //! What a tick is made of, each part put together elsewhere: `robot` does for a board, a test for what it wants to see.
 
-use super::{MAX_INLETS, Requests, Tick};
+use super::{MAX_INLETS, Tick};
 use crate::act::Arbiter;
 use crate::admit::Admission;
 use crate::alarm::Alarm;
@@ -11,6 +11,7 @@ use crate::frame::{Frame, Reading};
 use crate::guard::Sight;
 use crate::mode::Modes;
 use crate::reflex::Reflexes;
+use crate::requests::Requests;
 use crate::time::{Clock, Grid, SleepWatch};
 use crate::trace::Record;
 use crate::vitals::Vitals;

@@ -8,8 +8,8 @@ pub use recorder::{Recorder, latency_histogram, note};
 pub use summary::{Latency, Summary};
 
 use crate::command::{Command, OnWire};
-use crate::field::worker::{EngineState, Outcome};
-use crate::field::{DeviceTimes, Response};
+use crate::field::worker::Outcome;
+use crate::field::{DeviceTimes, EngineState, Response};
 use crate::frame::Frame;
 use crate::mode::Mode;
 use crate::plan::{Limits, Rung};

@@ -3,9 +3,10 @@
 use super::options;
 use ganglion::crew::Stepper;
 use ganglion::plan::Board;
+use ganglion::requests::Requests;
 use ganglion::robot::Robot;
 use ganglion::sim::Plant;
-use ganglion::tick::{Requests, Tick};
+use ganglion::tick::Tick;
 use ganglion::time::{Clock, Instant, SimClock, Span};
 use ganglion::trace::Record;
 use ganglion::vitals::Vitals;

@@ -1,12 +1,13 @@
 //! A post in this process: real sockets, real time, a line that remembers what was done to it.
 
-use ganglion::bus::{BusFault, Edge, Gpio, I2c, LineUse, OpenError, Usage, Wires};
+use ganglion::bus::{Edge, Gpio, I2c, LineUse, OpenError, Usage, Wires};
+use ganglion::fault::BusFault;
 use ganglion::guard::frame::{Answer, Ask, LENGTH, Phase, Reason, Refused, Request};
 use ganglion::guard::socket::{Heard, ask_once, connect_to, hear, listen_at, say_to, wait_for};
 use ganglion::guard::{Guard, GuardedWires, HeldLine, Hold, Link, Post, Pulse, PulsePlan, Sight};
 use ganglion::plan::{GuardHold, Line};
+use ganglion::requests::Requests;
 use ganglion::rt::RtPlan;
-use ganglion::tick::Requests;
 use ganglion::time::{Clock, Instant, MonotonicClock, Span};
 use ganglion::vitals::Vitals;
 use std::os::fd::OwnedFd;

@@ -2,7 +2,8 @@
 
 use super::rig::Robot;
 use super::{CHANNELS, RECEIPT, Slot, check_command, safety, well};
-use ganglion::frame::{Fault, Health};
+use ganglion::fault::ReadingFault;
+use ganglion::frame::Health;
 use ganglion::mode::{Asked, Disarm, Mode};
 use ganglion::plan::Cause;
 use ganglion::time::Span;
@@ -136,7 +137,7 @@ fn what_trips_a_latch_for_less_than_a_slot_latches_it() {
         ("not the last", vec![(2, Ok(6.1), -4), (2, Ok(7.7), -2)]),
         ("out of order", vec![(2, Ok(7.7), -2), (2, Ok(6.1), -4)]),
         ("from the future", vec![(2, Ok(6.1), 400), (2, Ok(7.7), -2)]),
-        ("before a fault", vec![(2, Ok(6.1), -4), (2, Err(Fault::Timeout), -2)]),
+        ("before a fault", vec![(2, Ok(6.1), -4), (2, Err(ReadingFault::Timeout), -2)]),
     ];
     for (case, mut readings) in empty {
         let mut robot = driving();
@@ -149,7 +150,7 @@ fn what_trips_a_latch_for_less_than_a_slot_latches_it() {
         let record = robot.step(&Slot { readings: again, asked: DISARM, ..well(1) });
         assert_eq!(record.mode, Mode::Latched { cause: Cause::Battery }, "{case}");
     }
-    for harmless in [Ok(4.9), Ok(f32::NAN), Err(Fault::Timeout)] {
+    for harmless in [Ok(4.9), Ok(f32::NAN), Err(ReadingFault::Timeout)] {
         let mut robot = driving();
         let mut slot = well(0);
         slot.readings.insert(2, (2, harmless, -4));

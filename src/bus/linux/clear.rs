@@ -1,7 +1,8 @@
 //! Freeing an I2C bus whose SDA a device holds low: up to nine clocks by hand, then STOP (UM10204, 3.1.16). Pure order of
 //! levels; which lines they are and who drives them is for [`super::repair`].
 
-use crate::bus::{BusFault, Gpio};
+use crate::bus::Gpio;
+use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::time::{Clock, Instant, Span};
 

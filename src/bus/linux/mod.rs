@@ -158,7 +158,8 @@ fn used(board: &Board, nth: usize) -> Vec<u8> {
 mod tests {
     use super::fake::i2c_tree;
     use super::*;
-    use crate::bus::{Bias, BusFault, Measure, Usage};
+    use crate::bus::{Bias, Measure, Usage};
+    use crate::fault::BusFault;
     use crate::plan::{I2cNode, ReservedAddress};
 
     fn board(name: &str) -> Board {

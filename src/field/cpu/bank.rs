@@ -5,7 +5,7 @@
 use super::cells::touched;
 use super::dot::dot;
 use super::nearest::Nearest;
-use super::simd::{Kernel, Simd};
+use crate::cpu::simd::{Kernel, Simd};
 use crate::field::shape::{BANK_TOP, DESCRIPTOR, GROUPS};
 
 /// Shards of the bank: one for each part of the field.
@@ -213,8 +213,8 @@ impl Floors {
 mod tests {
     use super::super::ledger::Ledger;
     use super::super::library::unit;
-    use super::super::simd::Level;
     use super::*;
+    use crate::cpu::simd::Level;
     use crate::seed::{Stream, normal};
     use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! Eight channels on one grid, in either storage.
 
 use super::cell::Cell;
-use super::simd::{Half, Kernel, Level, Simd};
+use crate::cpu::simd::{Half, Kernel, Level, Simd};
 use crate::field::shape::GROUP;
 use crate::plan::Storage;
 use crate::rt::pages::want_large;

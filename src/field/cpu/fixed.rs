@@ -2,7 +2,7 @@
 //! a step. Shared by all who compute them; knows no cells.
 
 use super::evolve::Step;
-use super::simd::Half;
+use crate::cpu::simd::Half;
 use crate::field::shape::{GROUP, PATTERN_FIRST, SLOW_FIRST, sub_steps};
 use crate::field::wiring::Wiring;
 use crate::frame::MAX_SENSORS;

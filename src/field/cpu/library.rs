@@ -196,8 +196,8 @@ impl Volumes {
 #[cfg(test)]
 mod tests {
     use super::super::half::Halve;
-    use super::super::simd::Level;
     use super::*;
+    use crate::cpu::simd::Level;
 
     #[test]
     fn the_nearest_come_first_and_weights_sum_to_one() {

@@ -2,8 +2,8 @@
 //! rounding, and some sixty times as fast.
 //!
 //! This file is the order of a cycle. What is as large as the field lies in eight `part`s of eight channels;
-//! a `crew` has a `job` done for each of them, on the threads of a `pool`. The hot loops have a file each
-//! (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of processor (`simd`). What is
+//! a `crew` has a `job` done for each of them, on the threads of `crate::cpu`'s pool. The hot loops have a file each
+//! (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of processor. What is
 //! small (errors, learning, matches) is f64 and stays here; what can be asked and set between cycles is in
 //! `verbs`, the whole of it in `state`. All memory is taken, and touched, in
 //! [`CpuEngine::new`]; no result depends on the number of threads.
@@ -23,18 +23,13 @@ mod ledger;
 mod library;
 mod nearest;
 mod part;
-pub(crate) mod pool;
 mod predict;
-pub(crate) mod simd;
 mod state;
 mod statistics;
 mod verbs;
 
 #[cfg(test)]
 mod fixture;
-
-pub(in crate::field) use simd::Half;
-pub use simd::Level;
 
 use super::shape::{
     BRIDGE_S, CONTENT_GROUPS, FEATURES, GROUP, GROUPS, METRICS_EVERY, NORM_FLOOR, READOUT_COLUMNS,
@@ -44,6 +39,7 @@ use super::stage::StageWatch;
 use super::wiring::Wiring;
 use super::{Metrics, Refused, Response, Stage, Stimulus, Work};
 use crate::command::MAX_MOTORS;
+use crate::cpu::Level;
 use crate::plan::FieldPlan;
 use crate::seed::{Stream, normal};
 use crew::{Crew, Tasks};

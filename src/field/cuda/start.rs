@@ -4,7 +4,7 @@
 use super::tables::{
     ANSWER, Answer, STEPS, bytes_of_f32, bytes_of_f64, bytes_of_i16, bytes_of_u32, reach, rule,
 };
-use crate::field::cpu::Half;
+use crate::cpu::Half;
 use crate::field::shape::{CHANNELS, CONTEXT, DESCRIPTOR, GROUP, GROUPS, NORM_FLOOR, PATTERN, regressors};
 use crate::field::wiring::Wiring;
 use crate::plan::{FieldPlan, Storage};

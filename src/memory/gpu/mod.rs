@@ -18,9 +18,9 @@ use super::nearest::{Best, MOST_TOP, Match};
 use super::ops::{Length, convolution_rows, rows_and_weights};
 use super::reduce::LEAF;
 use super::store::Store;
-use crate::field::cuda::image_files;
 use crate::gpu::{
-    Found, Gpu, GpuError, Image, Kernel, Launch, LookMut, Pinned, Pool, Priority, Stream, Watch, probe,
+    Found, Gpu, GpuError, Image, Kernel, Launch, LookMut, Pinned, Pool, Priority, Stream, Watch, image_files,
+    probe,
 };
 use crate::time::{Clock, MonotonicClock, Span};
 use std::sync::Arc;

@@ -3,8 +3,8 @@
 
 use super::super::fixed::Fixed;
 use super::super::fixture::plan;
-use super::super::simd::{Half, Level};
 use super::*;
+use crate::cpu::simd::{Half, Level};
 use crate::field::shape::GROUP;
 use crate::field::wiring::Wiring;
 use crate::plan::{Params, Storage};

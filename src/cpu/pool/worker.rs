@@ -1,7 +1,7 @@
 //! One thread of the pool beside the caller's: how it takes errands, waits, sleeps and is woken.
 
+use super::affinity::Affinity;
 use super::{Errand, Intake, Notice, Sheet};
-use crate::rt::seat::Seat;
 use crate::rt::{Refusal, stay_on, touch_stack};
 use crate::time::{Clock, MonotonicClock, Span};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -36,14 +36,14 @@ impl<T: Errand> Worker<T> {
         // what was handed out since.
         let (returns, done) = RingBuffer::new(places + 1);
         let asleep: Arc<AtomicBool> = Arc::default();
-        let mut hand = Hand { intake, returns, asleep: asleep.clone(), notice, seat: None };
+        let mut hand = Hand { intake, returns, asleep: asleep.clone(), notice, affinity: None };
         let (answer, answered) = crossbeam_channel::bounded(1);
         let thread = std::thread::Builder::new().name(format!("field-{number}"));
         let thread = thread.spawn(move || {
             touch_stack();
             let _ = answer.send(cpu.and_then(|cpu| stay_on(cpu).err()));
             drop(answer);
-            hand.seat = cpu.is_none().then(Seat::of_this_thread);
+            hand.affinity = cpu.is_none().then(Affinity::of_this_thread);
             hand.serve();
         });
         let worker = Worker { done, asleep, thread: thread.ok()? };
@@ -89,7 +89,7 @@ struct Hand<T> {
     asleep: Arc<AtomicBool>,
     notice: Arc<Notice>,
     /// Where it may sit, if it was not given a core.
-    seat: Option<Seat>,
+    affinity: Option<Affinity>,
 }
 
 impl<T: Errand> Hand<T> {
@@ -114,8 +114,8 @@ impl<T: Errand> Hand<T> {
     /// Leaves the caller's core. Whoever is woken is often woken on the core of who woke it, above all where
     /// the others are busy; but there it only takes the caller's time.
     fn make_way(&self) {
-        if let Some(seat) = &self.seat {
-            seat.leave(self.notice.caller.load(Ordering::Relaxed));
+        if let Some(affinity) = &self.affinity {
+            affinity.leave(self.notice.caller.load(Ordering::Relaxed));
         }
     }
 
@@ -172,7 +172,7 @@ mod tests {
         let (queue, end) = bounded(1);
         let (returns, done) = RingBuffer::new(1);
         let (asleep, notice) = Default::default();
-        (Hand { intake: Intake(vec![end]), returns, asleep, notice, seat: None }, queue, done)
+        (Hand { intake: Intake(vec![end]), returns, asleep, notice, affinity: None }, queue, done)
     }
 
     fn sheet() -> Sheet<Nothing> {

@@ -4,14 +4,14 @@
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 
 /// The cores that the calling thread may use.
-pub struct Seat {
+pub struct Affinity {
     allowed: CpuSet,
 }
 
-impl Seat {
+impl Affinity {
     /// The calling thread's, as it is now.
-    pub fn of_this_thread() -> Seat {
-        Seat { allowed: sched_getaffinity(None).unwrap_or_default() }
+    pub fn of_this_thread() -> Affinity {
+        Affinity { allowed: sched_getaffinity(None).unwrap_or_default() }
     }
 
     /// Leaves core `cpu`, if the thread is on it and may use another: from then on it may use all but that one.
@@ -32,20 +32,20 @@ mod tests {
 
     #[test]
     fn a_thread_leaves_the_core_that_it_is_on_and_may_come_back() {
-        let seat = Seat::of_this_thread();
+        let affinity = Affinity::of_this_thread();
         let here = sched_getcpu();
-        if seat.allowed.count() < 2 {
-            assert!(!seat.leave(here), "there is no other");
+        if affinity.allowed.count() < 2 {
+            assert!(!affinity.leave(here), "there is no other");
             return;
         }
         // Another thread may move this one between two lines: once is enough.
-        let left = (0..100).find_map(|_| Some(sched_getcpu()).filter(|cpu| seat.leave(*cpu)));
+        let left = (0..100).find_map(|_| Some(sched_getcpu()).filter(|cpu| affinity.leave(*cpu)));
         let left = left.expect("in a hundred tries");
         assert_ne!(sched_getcpu(), left);
-        assert!(!seat.leave(left), "it is not there any more");
+        assert!(!affinity.leave(left), "it is not there any more");
         let next = sched_getcpu();
-        if seat.allowed.count() == 2 {
-            assert!(seat.leave(next), "and the one it has left is free again");
+        if affinity.allowed.count() == 2 {
+            assert!(affinity.leave(next), "and the one it has left is free again");
             assert_eq!(sched_getcpu(), left);
         }
     }

@@ -31,6 +31,7 @@
 //! Each thread has a queue of its own, filled with its share of the places in a row, and takes from
 //! the others when its own is empty: on quiet cores a place stays with a thread and its caches.
 
+mod affinity;
 mod worker;
 
 use crate::rt::Refusal;
