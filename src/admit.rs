@@ -88,7 +88,19 @@ impl Channel {
         let origin = match &plan.kind {
             SensorKind::MotorEcho { motor } => Origin::Motor(*motor),
             SensorKind::Least { of } => Origin::Least(of.iter().fold(0, |set, &channel| set | 1 << channel)),
-            _ => Origin::Readings,
+            SensorKind::HcSr04 { .. }
+            | SensorKind::HatAdc { .. }
+            | SensorKind::FloatRegister { .. }
+            | SensorKind::Mpu6050 { .. }
+            | SensorKind::Vl53l0x { .. }
+            | SensorKind::PowerMonitor { .. }
+            | SensorKind::Ads1115 { .. }
+            | SensorKind::Hwmon { .. }
+            | SensorKind::Thermal { .. }
+            | SensorKind::GpuSysfs { .. }
+            | SensorKind::Button { .. }
+            | SensorKind::Recall { .. }
+            | SensorKind::LogColumn { .. } => Origin::Readings,
         };
         Channel {
             origin,

@@ -1,6 +1,7 @@
 //! Style as a test: sizes, names, reasons, and who may know whom. What is forbidden here is what has
 //! spoilt other projects of this kind; each rule says why where it stands.
 
+mod kinds;
 mod source;
 
 use source::{Source, sources, texts};

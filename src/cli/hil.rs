@@ -111,9 +111,9 @@ fn failure(error: HilError) -> Failure {
 
 /// The bench's lines; names are added to the board's.
 fn lines(board: &mut Board, args: &Args) -> Result<Loop, Failure> {
-    let button = board.sensors.iter().find_map(|sensor| match sensor.kind {
-        SensorKind::Button { line, active_low } => Some((line, active_low)),
-        _ => None,
+    let button = board.sensors.iter().find_map(|sensor| {
+        let SensorKind::Button { line, active_low } = sensor.kind else { return None };
+        Some((line, active_low))
     });
     let (sensor, active_low) = match (&args.sensor, button) {
         (Some(text), _) => (line(board, text), false),

@@ -388,13 +388,11 @@ struct Column<'n> {
 fn sensor_columns<'n>(board: &'n Board, headings: &'n [String]) -> Result<Vec<Column<'n>>, LogFault> {
     let mut columns = Vec::new();
     for (channel, sensor) in board.sensors.iter().enumerate() {
-        match &sensor.kind {
-            SensorKind::LogColumn { column } => {
-                let at = find(headings, column)?;
-                columns.push(Column { channel, sensor, heading: &headings[at], at });
-            }
-            SensorKind::Least { .. } => {}
-            _ => return Err(LogFault::NotLogged { sensor: sensor.name.clone() }),
+        if let SensorKind::LogColumn { column } = &sensor.kind {
+            let at = find(headings, column)?;
+            columns.push(Column { channel, sensor, heading: &headings[at], at });
+        } else if !matches!(sensor.kind, SensorKind::Least { .. }) {
+            return Err(LogFault::NotLogged { sensor: sensor.name.clone() });
         }
     }
     Ok(columns)

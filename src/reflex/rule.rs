@@ -55,12 +55,12 @@ impl Guard {
         if self.sources & (1 << channel) == 0 {
             return;
         }
-        let trips = match self.rule.trip {
+        let all = match self.rule.trip {
             // The least of several is at or below the limit as soon as one of them is.
-            Trip::Below(limit) => value <= limit,
-            Trip::Above(limit) => value >= limit && self.others_above(frame, channel, limit),
+            Trip::Below(_) => true,
+            Trip::Above(limit) => self.others_above(frame, channel, limit),
         };
-        if trips {
+        if all && self.rule.trip.trips(value) {
             self.trip(now);
             self.worst = self.rule.trip.worse(self.worst, value);
         }
@@ -128,20 +128,12 @@ impl Guard {
         }
         let worst = sample.worst;
         // A worst case that is not a number has escaped admission: the rule cannot say no to it.
-        worst.is_nan()
-            || match self.rule.trip {
-                Trip::Below(limit) => worst <= limit,
-                Trip::Above(limit) => worst >= limit,
-            }
+        worst.is_nan() || self.rule.trip.trips(worst)
     }
 
     /// Only a good sample lifts a restraint: an old or refused one is no news.
     fn clears(&self, sample: &Sample) -> bool {
-        sample.health == Health::Good
-            && match self.rule.trip {
-                Trip::Below(_) => sample.worst > self.rule.clear,
-                Trip::Above(_) => sample.worst < self.rule.clear,
-            }
+        sample.health == Health::Good && self.rule.trip.clears(sample.worst, self.rule.clear)
     }
 }
 

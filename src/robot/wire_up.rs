@@ -1,7 +1,7 @@
 //! A worker on each wire of a board: one a bus, one for the sonars, one for the lines that speak for
 //! themselves, one for the files of the kernel. The same whether the wires are simulated or real.
 
-use super::devices::{self, Place, Planned};
+use super::devices::{self, Planned};
 use super::{BuildError, Hand};
 use crate::bus::{Absent, Bias, Gpio, I2c, LineUse, NoRepair, Repair, Usage, Wires};
 use crate::command::{Command, OnWire};
@@ -9,7 +9,7 @@ use crate::crew::{Bell, Worker};
 use crate::device::hc_sr04::HcSr04;
 use crate::frame::Reading;
 use crate::memory::map::{Feed, Map, Recollection, feed};
-use crate::plan::{Board, BusPlan, Line, SensorKind};
+use crate::plan::{Access, Board, BusPlan, Line, SensorKind};
 use crate::rt::Role;
 use crate::rt::slot::{Reader, slot};
 use crate::sense::{
@@ -172,7 +172,7 @@ impl Wired {
             }),
             None => None,
         };
-        let planned = devices::polls(board, Place::Bus(bus))?;
+        let planned = devices::polls(board, Access::Bus(bus))?;
         let demand = Arc::new(Demand::new(bell.clone()));
         for (place, line) in planned.iter().enumerate().filter_map(|(place, one)| Some((place, one.ready?))) {
             readies.push(ReadyLine { line, demand: demand.clone(), place });
@@ -266,7 +266,7 @@ impl Wired {
 
     /// The thread of the values that come from files, where the board has any.
     fn add_slow(&mut self, board: &Board) -> Result<(), BuildError> {
-        let planned = devices::polls(board, Place::Files)?;
+        let planned = devices::polls(board, Access::Files)?;
         if planned.is_empty() {
             return Ok(());
         }

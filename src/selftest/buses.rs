@@ -5,7 +5,7 @@ use crate::bus::I2c;
 use crate::bus::scan::{Answer, ask, scan};
 use crate::device::robot_hat::RobotHat;
 use crate::fault::BusFault;
-use crate::plan::SensorKind;
+use crate::plan::LineRole;
 use crate::plan::addresses::{Expected, also_answers, expected, holder};
 
 /// One bus: opened, asked, its chips read, and given back.
@@ -57,7 +57,8 @@ fn presence(
     // A ranger that can be shut down may sleep, or answer elsewhere, until its set-up: its reading tells.
     let sleeps = board.sensors.iter().any(|sensor| {
         let here = sensor.bus == bus && sensor.kind.i2c_address() == Some(address);
-        here && matches!(sensor.kind, SensorKind::Vl53l0x { shutdown, .. } if shutdown.is_some() || address != 0x29)
+        let wakes_at = |at: u8| at != address || sensor.kind.line(LineRole::Shutdown).is_some();
+        here && sensor.kind.wakes_at().is_some_and(wakes_at)
     });
     if sleeps {
         return (None, Some(Present::Answers));

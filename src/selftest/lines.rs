@@ -4,7 +4,7 @@ use super::{Bench, Check, pads};
 use crate::bus::{LineUse, Usage, Wires};
 use crate::device::robot_hat::RobotHat;
 use crate::plan::lines::name_of;
-use crate::plan::{Board, BusPlan, Line, MotorKind, PwmPlan, SensorKind};
+use crate::plan::{Board, BusPlan, Line, LineRole, MotorKind, PwmPlan};
 use crate::time::{Clock, Span};
 
 /// A line that hangs on a motor's driver has a few hundred picofarads: microseconds. A millisecond is plenty.
@@ -45,22 +45,23 @@ pub fn follow(bench: &Bench<'_>) -> Vec<Check> {
 fn driven(board: &Board) -> Vec<Driven> {
     let mut lines = Vec::new();
     for motor in &board.motors {
-        if let MotorKind::DcDir { dir, .. } = motor.kind {
+        if let Some(dir) = motor.kind.direction() {
             let what = format!("direction of motor {}", motor.name);
             lines.push(Driven { line: dir, what, levels: &[true, false], required: true });
         }
     }
     for sensor in &board.sensors {
-        let (line, what, levels): (Line, &str, &'static [bool]) = match sensor.kind {
-            // One ping, which nobody listens to.
-            SensorKind::HcSr04 { trig, .. } => (trig, "trigger of", &[true, false]),
-            SensorKind::Vl53l0x { shutdown: Some(line), .. } => (line, "shut-down of", &[false, true]),
-            _ => continue,
-        };
-        let what = format!("{what} sensor {}", sensor.name);
-        lines.push(Driven { line, what, levels, required: sensor.required });
+        for (line, role) in sensor.kind.lines() {
+            let levels: &[bool] = match role {
+                LineRole::Trigger => &[true, false], // one ping, which nobody listens to
+                LineRole::Shutdown => &[false, true],
+                LineRole::Echo | LineRole::Button | LineRole::Ready => continue, // the sensor drives them
+            };
+            let what = format!("{} of sensor {}", role.name(), sensor.name);
+            lines.push(Driven { line, what, levels, required: sensor.required });
+        }
     }
-    if let Some(PwmPlan::Pca9685 { output_enable: Some(line), .. }) = board.pwm {
+    if let Some(line) = board.pwm.as_ref().and_then(PwmPlan::output_enable) {
         let what = "output enable of the PCA9685".to_string();
         // High only: low lets out whatever pulses the chip still has.
         lines.push(Driven { line, what, levels: &[true], required: true });
@@ -99,7 +100,7 @@ fn follows(wires: &dyn Wires, clock: &dyn Clock, what: &str, driven: &Driven) ->
 }
 
 fn matters_which_way(board: &Board, line: Line) -> bool {
-    board.motors.iter().any(|motor| matches!(motor.kind, MotorKind::DcDir { dir, .. } if dir == line))
+    board.motors.iter().any(|motor| motor.kind.direction() == Some(line))
 }
 
 /// Takes the pulse from every drive channel of the Robot HAT: a program that died may have left it. A motor that runs
@@ -110,7 +111,7 @@ fn motors_stand(bench: &Bench<'_>) -> bool {
     let hat = RobotHat::new(mcu);
     bench.board.motors.iter().all(|motor| match motor.kind {
         MotorKind::DcDir { pwm, .. } => hat.set_pulse(pwm, 0, i2c.as_mut()).is_ok(),
-        _ => true,
+        MotorKind::DcPair { .. } | MotorKind::Servo { .. } | MotorKind::Recorded { .. } => true,
     })
 }
 

@@ -2,7 +2,7 @@
 //! The rules are the board's own; whether they hold, latch or clear is `reflex/`. This only sees the
 //! moment of crossing, once.
 
-use crate::plan::{Cause, Restraint, Rule, SensorPlan, Trip};
+use crate::plan::{Cause, Restraint, Rule, SensorPlan};
 
 /// One rule on one channel.
 #[derive(Clone, Copy, Debug)]
@@ -53,12 +53,9 @@ impl Crossing {
         if !(self.valid[0]..=self.valid[1]).contains(&value) {
             return false; // NaN is in no range
         }
-        let (trips, clears) = match self.rule.trip {
-            Trip::Below(limit) => (value <= limit, value > self.rule.clear),
-            Trip::Above(limit) => (value >= limit, value < self.rule.clear),
-        };
-        let crosses = trips && !self.tripped;
-        self.tripped = trips || (self.tripped && !clears);
+        let trip = self.rule.trip;
+        let crosses = trip.trips(value) && !self.tripped;
+        self.tripped = trip.trips(value) || (self.tripped && !trip.clears(value, self.rule.clear));
         crosses
     }
 }
@@ -67,6 +64,7 @@ impl Crossing {
 mod tests {
     use super::*;
     use crate::fixture::range;
+    use crate::plan::Trip;
     use crate::time::Span;
 
     fn rule(cause: Cause, trip: Trip, clear: f32, restraint: Restraint) -> Rule {

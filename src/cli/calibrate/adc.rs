@@ -115,7 +115,7 @@ fn measure(
     interrupt: &Interrupt,
 ) -> Result<Measured, Failure> {
     let sensor = &board.sensors[at];
-    if !matches!(sensor.kind, SensorKind::HatAdc { .. } | SensorKind::Ads1115 { .. }) {
+    if stated_scale(&sensor.kind).is_none() {
         return Err(Failure::usage(format!("sensor '{}' is no channel of a converter", sensor.name)));
     }
     let mut device = polled(&[sensor], board, Path::new("/"))
@@ -150,6 +150,14 @@ fn measure(
     Ok(Measured { min: *min, p50: values[values.len() / 2], max: *max, lost })
 }
 
+/// The key and the value of a converter's scale in the board file.
+fn stated_scale(kind: &SensorKind) -> Option<(&'static str, f64)> {
+    if let SensorKind::HatAdc { per_count, .. } = *kind {
+        return Some(("full_scale", f64::from(per_count) * FULL_COUNT));
+    }
+    if let SensorKind::Ads1115 { per_volt, .. } = *kind { Some(("per_volt", per_volt.into())) } else { None }
+}
+
 /// The scale at which the sensor would have said `reference`.
 fn scale(board: &Board, at: usize, found: f64, reference: f64) -> Result<Change, Failure> {
     let factor = reference / found;
@@ -159,10 +167,8 @@ fn scale(board: &Board, at: usize, found: f64, reference: f64) -> Result<Change,
         ))
         .fix("look at the channel and its divider, and at what the reference was measured"));
     }
-    let (key, now) = match board.sensors[at].kind {
-        SensorKind::HatAdc { per_count, .. } => ("full_scale", f64::from(per_count) * FULL_COUNT),
-        SensorKind::Ads1115 { per_volt, .. } => ("per_volt", f64::from(per_volt)),
-        _ => return Err(Failure::bug("a converter that is none")),
+    let Some((key, now)) = stated_scale(&board.sensors[at].kind) else {
+        return Err(Failure::bug("a converter that is none"));
     };
     let name = board.sensors[at].name.clone();
     Ok(Change { list: "sensor", name, key, value: rounded(now * factor) })
