@@ -9,13 +9,23 @@
 //! [`reflex`], [`device`] or [`bus`]; no frame in [`device`]; no TOML outside [`board`]; no `unsafe`
 //! outside [`rt`], [`gpu`], [`bus::linux`] and the vector instructions of [`cpu`]; no wall clock at all.
 
+// A module names only those above it; `tests/tidy.rs` holds them to it.
+
 // Words: no I/O, no threads.
 pub mod units;
 pub mod time;
 pub mod seed;
 pub mod fault;
-pub mod frame;
 pub mod command;
+pub mod frame;
+
+// What comes from outside, what the system grants, and where to compute.
+pub mod outside;
+pub mod intake;
+pub mod rt;
+pub mod codec;
+pub mod cpu;
+pub mod gpu;
 
 // What a checked board means: data that every part takes. `board` makes it.
 pub mod plan;
@@ -25,46 +35,44 @@ pub mod admit;
 pub mod reflex;
 pub mod budget;
 pub mod mode;
-pub mod act;
 pub mod smooth;
 
 #[cfg(test)]
 pub(crate) mod fixture;
 
-// Wires and chips.
+// Threads, and what they leave for each other.
+pub mod crew;
+pub mod requests;
+pub mod vitals;
+
+// Wires and chips, and a simulated robot behind the same wires.
 pub mod bus;
 pub mod device;
+pub mod sim;
+
+// The neural field, and what it learns from.
+pub mod field;
+pub mod learn;
+
+// From a decision to the wire, and the record of it.
+pub mod act;
+pub mod trace;
 pub mod sense;
 pub mod wire;
 pub mod alarm;
-
-// The neural field, the processor and the GPU it may run on, and what it learns from.
-pub mod cpu;
-pub mod gpu;
-pub mod field;
-pub mod learn;
 pub mod memory;
 
 // Running it all.
-pub mod rt;
-pub mod crew;
-pub mod trace;
-pub mod vitals;
-pub mod requests;
+pub mod guard;
 pub mod tick;
 pub mod robot;
-pub mod guard;
+pub mod drive;
 pub mod service;
 pub mod control;
-pub mod drive;
 pub mod bench;
 pub mod hil;
-
-// Around it: robots as data, a simulated world, files, the command line.
-pub mod board;
 pub mod selftest;
-pub mod sim;
-pub mod intake;
-pub mod outside;
-pub mod codec;
+
+// Around it: robots as files, the command line.
+pub mod board;
 pub mod cli;
