@@ -7,7 +7,7 @@
 //! every number of threads gives the same bits. What is made once (vectors from a seed, powers, inverses) is
 //! f64, rounded at its end.
 //!
-//! `gpu` does the same on a card, bit for bit; `choice` measures when that is worth it, `workshop` acts on it.
+//! `gpu` does the same on a card, bit for bit; `choice` measures when that is worth it.
 //!
 //! `map` is what a robot remembers, and when. Nothing here belongs into the tick.
 
@@ -25,7 +25,6 @@ pub mod spatial;
 pub mod episodic;
 pub mod gpu;
 pub mod choice;
-pub mod workshop;
 pub mod map;
 mod coarse;
 mod convolve;
