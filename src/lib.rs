@@ -57,11 +57,15 @@ pub mod drive;
 pub mod bench;
 pub mod hil;
 
-// Around it: robots as data, a simulated world, files, the command line.
+// Around it: robots as data, a simulated world, files.
 pub mod board;
 pub mod selftest;
 pub mod sim;
 pub mod intake;
 pub mod outside;
 pub mod codec;
+
+// A robot at work: who may have its wires, a run from begin to end, the last resorts for stopping; the command line.
+pub mod access;
+pub mod session;
 pub mod cli;

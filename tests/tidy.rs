@@ -76,11 +76,15 @@ const LAYERS: &[(&str, &[&str], &str)] = &[
     ("src/robot", NO_LOADER, WRITTEN),
     ("src/drive.rs", NO_LOADER, WRITTEN),
     ("src/wire.rs", NO_LOADER, WRITTEN),
+    ("src/access.rs", &["board", "session", "safe_stop", "cli"], EDGELESS),
+    ("src/session", &["board", "safe_stop", "cli"], EDGELESS),
     ("src/board", &["sense", "tick", "sim::world", "crew", "drive", "robot", "cli"], "a board is data"),
 ];
 
 /// The room that reads board files, and why those that take a board do not name it.
 const NO_LOADER: &[&str] = &["board"];
+const EDGELESS: &str =
+    "what is done with a robot does not hang on how a person asks for it, or in which words they are told";
 const WRITTEN: &str = "what a board means is in `plan`; how its file is written is the loader's business";
 
 /// What a file may know all the same: single words, not rooms.

@@ -10,11 +10,12 @@ mod verdict;
 
 use super::exit::Failure;
 use super::interrupt::Interrupt;
-use super::wires;
+use crate::access;
 use crate::board::Loaded;
 use crate::bus::{BusFault, Edge, Gpio, LineUse, OpenError, Usage, Wires};
 use crate::control::{self, CONTROL_SOCKET};
 use crate::device::Ports;
+use crate::device::robot_hat::RESET_LOW;
 use crate::guard::frame::Ask;
 use crate::guard::socket::{GUARD_SOCKET, ask_once};
 use crate::plan::{Board, BusPlan, GuardHold, Line};
@@ -68,8 +69,6 @@ const GUARD_PATIENCE: Span = Span::from_millis(150);
 const BUS_PATIENCE: Duration = Duration::from_millis(300);
 /// The lines are moved by a system call each.
 const LINE_PATIENCE: Duration = Duration::from_millis(150);
-/// How long the reset line has to be low (as `device::robot_hat` has it).
-const RESET_LOW: Span = Span::from_millis(10);
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
@@ -101,7 +100,7 @@ fn stop(args: &Args, loaded: &Loaded) -> Found {
     let guard = board.guard.map(|_| trip(&args.guard, !args.after_exit));
     let stilled = still.and_then(|still| still.wait(BUS_PATIENCE));
     let runtime = disarm.and_then(|disarm| disarm.wait(DISARM_PATIENCE)).unwrap_or_else(Runtime::Silent);
-    let holder = wires::claimed_by(&board);
+    let holder = access::claimed_by(&board);
     let mut found = Found { board: board.name.clone(), guard, runtime, holder, stilled, pulled: None };
     if !found.is_still() {
         let pull = begin("a line", move || pull(&board, opened(&board)?.as_ref()));
@@ -111,7 +110,7 @@ fn stop(args: &Args, loaded: &Loaded) -> Found {
 }
 
 fn opened(board: &Board) -> Result<Arc<dyn Wires>, String> {
-    wires::open(board, &wires::clock()).map_err(|failure| failure.to_string())
+    access::open(board).map_err(|error| Failure::from(error).to_string())
 }
 
 /// A runtime that runs would write its next command over our stillness.
