@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Why the wires of a board cannot be had.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum AccessError {
     /// The board of this name has none: its bus is a log.
     NoWires(String),

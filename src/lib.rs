@@ -68,4 +68,5 @@ pub mod codec;
 // A robot at work: who may have its wires, a run from begin to end, the last resorts for stopping; the command line.
 pub mod access;
 pub mod session;
+pub mod safe_stop;
 pub mod cli;

@@ -78,6 +78,7 @@ const LAYERS: &[(&str, &[&str], &str)] = &[
     ("src/wire.rs", NO_LOADER, WRITTEN),
     ("src/access.rs", &["board", "session", "safe_stop", "cli"], EDGELESS),
     ("src/session", &["board", "safe_stop", "cli"], EDGELESS),
+    ("src/safe_stop", &["board", "session", "cli"], EDGELESS),
     ("src/board", &["sense", "tick", "sim::world", "crew", "drive", "robot", "cli"], "a board is data"),
 ];
 
