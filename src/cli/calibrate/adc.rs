@@ -9,14 +9,13 @@ use crate::bus::{Absent, Wires};
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::device::Ports;
+use crate::device::adc::FULL;
 use crate::device::open::polled;
 use crate::plan::{Board, SensorKind};
 use crate::time::{Clock, MonotonicClock, Span};
 use serde_json::json;
 use std::path::Path;
 
-/// Full count of the Robot HAT's converter: a board file gives the value there.
-const FULL_COUNT: f64 = 4095.0;
 /// From one sample to the next: no multiple of the mains' period, which would hide its hum.
 const PAUSE: Span = Span::from_millis(7);
 /// A scale that is further off than this is another signal: wrong channel, wrong divider.
@@ -159,7 +158,7 @@ fn scale(board: &Board, at: usize, found: f64, reference: f64) -> Result<Change,
         .fix("look at the channel and its divider, and at what the reference was measured"));
     }
     let (key, now) = match board.sensors[at].kind {
-        SensorKind::HatAdc { per_count, .. } => ("full_scale", f64::from(per_count) * FULL_COUNT),
+        SensorKind::HatAdc { per_count, .. } => ("full_scale", f64::from(per_count) * f64::from(FULL)),
         SensorKind::Ads1115 { per_volt, .. } => ("per_volt", f64::from(per_volt)),
         _ => return Err(Failure::bug("a converter that is none")),
     };
