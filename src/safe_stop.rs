@@ -66,26 +66,19 @@ pub enum StepError {
     NotPulled(Vec<StepError>, Option<GuardHold>),
 }
 
-/// The sockets of those who are asked.
-pub struct Sockets {
-    /// Of the runtime.
-    pub control: PathBuf,
-    /// Of the guard.
-    pub guard: PathBuf,
-}
-
-/// Every step, and what it found. `digest`: BLAKE3 of the board's effective values; `lasting`: the guard remembers it.
-pub fn stop(board: &Board, digest: blake3::Hash, sockets: &Sockets, lasting: bool) -> Found {
+/// Every step, and what it found. `digest`: BLAKE3 of the board's effective values; `control` and `guard`: sockets of the
+/// runtime and of the guard; `lasting`: the guard remembers it.
+pub fn stop(board: &Board, digest: blake3::Hash, control: PathBuf, guard: &Path, lasting: bool) -> Found {
     let board = Arc::new(board.clone());
     let disarm = begin("the runtime", {
-        let (socket, digest) = (sockets.control.clone(), digest.to_hex().to_string());
-        move || Ok(disarm(&socket, &digest))
+        let digest = digest.to_hex().to_string();
+        move || Ok(disarm(&control, &digest))
     });
     let still = begin("the bus", {
         let board = board.clone();
         move || still(&board, opened(&board)?.as_ref())
     });
-    let guard = board.guard.map(|_| trip(&sockets.guard, lasting));
+    let guard = board.guard.map(|_| trip(guard, lasting));
     let stilled = still.and_then(|still| still.wait(BUS_PATIENCE));
     let runtime = disarm.and_then(|disarm| disarm.wait(DISARM_PATIENCE)).unwrap_or_else(Runtime::Silent);
     let holder = access::claimed_by(&board);

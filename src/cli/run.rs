@@ -65,17 +65,6 @@ pub struct Args {
     /// Arm once everything is well, without being asked
     #[arg(long)]
     pub arm: bool,
-    /// What only a run in real time has
-    #[command(flatten)]
-    pub extras: Extras,
-    /// End with one JSON object on the last line of standard output
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// What stands around a robot in real time.
-#[derive(Clone, Debug, ClapArgs)]
-pub struct Extras {
     /// Socket for arm, disarm, stop and status [default: /run/ganglion/control.sock, where that can be]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
@@ -85,6 +74,9 @@ pub struct Extras {
     /// Run although the machine is not the one that the board file is for
     #[arg(long)]
     pub any_machine: bool,
+    /// End with one JSON object on the last line of standard output
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Which clock a run stands on.
@@ -146,7 +138,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             session::step(board, options, length, &interrupted, move |recorder| status.show(recorder))
         }
         ClockKind::Real => {
-            let Extras { control, guard, any_machine } = args.extras;
+            let Args { control, guard, any_machine, .. } = args;
             let session =
                 Session { board, digest: loaded.digest, length, interrupted, control, guard, any_machine };
             session.run(options, move |recorder| {

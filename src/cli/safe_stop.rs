@@ -5,7 +5,7 @@ use super::interrupt::Interrupt;
 use crate::control::CONTROL_SOCKET;
 use crate::guard::socket::GUARD_SOCKET;
 use crate::plan::{BusPlan, GuardHold};
-use crate::safe_stop::{Found, Pulled, Runtime, Sockets, StepError, Threat, stop};
+use crate::safe_stop::{Found, Pulled, Runtime, StepError, Threat, stop};
 use std::path::PathBuf;
 
 /// Arguments of `safe-stop`.
@@ -47,8 +47,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         say!("board '{}' has no motors on a bus: nothing to stop", loaded.board.name);
         return Ok(());
     }
-    let sockets = Sockets { control: args.control, guard: args.guard };
-    let found = stop(&loaded.board, loaded.digest, &sockets, !args.after_exit);
+    let found = stop(&loaded.board, loaded.digest, args.control, &args.guard, !args.after_exit);
     done(&found).iter().for_each(|words| say!("{words}"));
     verdict(&found)?;
     troubles(&found).iter().for_each(|words| log::warn!("{words}"));
