@@ -19,6 +19,8 @@ use std::time::Duration;
 /// Slots between the request to stop and the end: enough for the stop to be decided, written and
 /// confirmed behind a poll that is already on the bus.
 const STOP_SLOTS: u64 = 10;
+/// From the start of the threads to the first slot: they ask for priorities and lock memory first.
+pub const START_UP: Span = Span::from_millis(50);
 /// How often the slow thread drains the trace: the ring holds four seconds at 1 kHz.
 const DRAIN_EVERY: Duration = Duration::from_millis(20);
 

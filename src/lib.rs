@@ -73,6 +73,11 @@ pub mod bench;
 pub mod hil;
 pub mod selftest;
 
+// A robot at work: who may have its wires, a run from begin to end, the last resorts for stopping.
+pub mod access;
+pub mod session;
+pub mod safe_stop;
+
 // Around it: robots as files, the command line.
 pub mod board;
 pub mod cli;

@@ -1,6 +1,6 @@
 //! What the loop costs, beside what a bare timer does on the same thread.
 
-use crate::crew::Threads;
+use crate::crew::{END_PATIENCE, Threads};
 use crate::robot::Robot;
 use crate::rt::{Granted, Role, RtPlan, become_real_time};
 use crate::tick::Tick;
@@ -17,7 +17,6 @@ use std::time::Duration;
 const BLOCK: Span = Span::from_millis(250);
 /// The robot runs this long before anything counts: devices are set up, first uses allocate.
 const WARM_UP: Span = Span::from_millis(1_000);
-const END_PATIENCE: Duration = Duration::from_millis(500);
 
 /// What was measured.
 pub struct LoopFigures {

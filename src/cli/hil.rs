@@ -2,7 +2,8 @@
 
 use super::exit::Failure;
 use super::interrupt::Interrupt;
-use super::{arguments, output, report, wires};
+use super::{arguments, output, report};
+use crate::access;
 use crate::crew::Rest;
 use crate::hil::{self, Figures, HilError, Loop};
 use crate::plan::{Board, Line, SensorKind};
@@ -77,8 +78,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let lines = lines(&mut board, &args)?;
     let interrupt = Interrupt::watch()?;
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
-    let _claim = wires::claim(&board)?;
-    let wires = wires::open_wires(&board)?;
+    let _claim = access::claim(&board)?;
+    let wires = access::open_wires(&board)?;
     let bar = progress(args.samples);
     let measured = hil::measure(&board, &wires, lines, args.samples, &clock, &interrupt.flag(), |taken| {
         bar.set_position(u64::from(taken));
@@ -97,7 +98,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 fn failure(error: HilError) -> Failure {
     match error {
-        HilError::Open(error) => wires::closed(&error),
+        HilError::Open(error) => error.into(),
         HilError::Loop(fault) => Failure::unavailable(fault)
             .fix("docs/wiring.md has the drawing; 'ganglion doctor --board FILE' looks at the lines"),
         HilError::Build(error) => Failure::config(error),

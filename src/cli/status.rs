@@ -47,9 +47,10 @@ impl StatusLine {
             ));
         }
     }
+}
 
-    /// Takes the line away.
-    pub fn clear(&self) {
+impl Drop for StatusLine {
+    fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
 }

@@ -9,8 +9,8 @@ use super::{DeviceFault, Polled, Ports, Say};
 use crate::bus::I2c;
 use crate::units::Counts;
 
-/// Most counts of a 12-bit converter.
-const FULL: u16 = 4095;
+/// Most counts of a 12-bit converter. A board file gives the value there.
+pub const FULL: u16 = 4095;
 
 /// The register that selects channel `channel`: A0 is 0x17, A4 is 0x13.
 pub const fn select_register(channel: u8) -> u8 {

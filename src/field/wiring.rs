@@ -8,6 +8,15 @@ use crate::seed::{Stream, normal, uniform};
 /// Content channels that one sensor drives.
 pub const FAN_OUT: usize = 8;
 
+/// Profiles below this are cut to 0: beside a bias they vanish in f32, and the product of three would be
+/// a subnormal number, which some processors take a hundred times as long for.
+const LEAST_PHI: f64 = 1e-9;
+
+/// A profile's value as engines in f32 take it.
+pub fn cut(phi: &f64) -> f32 {
+    if *phi < LEAST_PHI { 0.0 } else { *phi as f32 }
+}
+
 /// Receptive fields and weights of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Wiring {

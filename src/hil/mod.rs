@@ -16,7 +16,7 @@ pub use episode::LoopFault;
 
 use crate::bus::{Bias, Gpio, LineUse, OpenError, Usage, Wires};
 use crate::crew::Rest;
-use crate::drive::{self, DriveError, Ending};
+use crate::drive::{self, DriveError, Ending, START_UP};
 use crate::plan::{
     Board, Cause, Curve, EngineKind, Line, Restraint, Rule, Scale, SensorKind, SensorPlan, StartCurve, Trip,
 };
@@ -160,9 +160,6 @@ pub fn measure(
         bare_timer: floors.bare_timer,
     })
 }
-
-/// From the start of the threads to the first slot.
-const START_UP: Span = Span::from_millis(50);
 
 /// Does `work` on a thread of its own: the priority that it asks for ends with it.
 fn on_a_thread<T: Send + 'static>(

@@ -27,7 +27,7 @@ pub use restraint::{Limits, Restraint};
 pub use rule::{Rule, Trip};
 pub use safety::{GuardHold, GuardPlan, SafetyPlan};
 pub use sensor::{
-    Access, Axis, Curve, GpuQuantity, ImuQuantity, LineRole, PowerChip, PowerQuantity, Scale, SensorKind,
+    Attachment, Axis, Curve, GpuQuantity, ImuQuantity, LineRole, PowerChip, PowerQuantity, Scale, SensorKind,
     SensorPlan, chips, same_chip,
 };
 pub use sim::SimPlan;

@@ -38,30 +38,30 @@ impl SensorPlan {
         if let SensorKind::Least { of } = &self.kind { of } else { &[] }
     }
 
-    /// How it is reached.
-    pub fn access(&self) -> Access {
+    /// How it is attached.
+    pub fn attachment(&self) -> Attachment {
         match self.kind {
-            SensorKind::HatAdc { .. } => Access::Bus(0), // behind the motors' controller
+            SensorKind::HatAdc { .. } => Attachment::Bus(0), // behind the motors' controller
             SensorKind::FloatRegister { .. }
             | SensorKind::Mpu6050 { .. }
             | SensorKind::Vl53l0x { .. }
             | SensorKind::PowerMonitor { .. }
-            | SensorKind::Ads1115 { .. } => Access::Bus(self.bus),
+            | SensorKind::Ads1115 { .. } => Attachment::Bus(self.bus),
             SensorKind::Hwmon { .. } | SensorKind::Thermal { .. } | SensorKind::GpuSysfs { .. } => {
-                Access::Files
+                Attachment::Files
             }
-            SensorKind::HcSr04 { .. } | SensorKind::Button { .. } => Access::Lines,
+            SensorKind::HcSr04 { .. } | SensorKind::Button { .. } => Attachment::Lines,
             SensorKind::MotorEcho { .. }
             | SensorKind::Least { .. }
             | SensorKind::Recall { .. }
-            | SensorKind::LogColumn { .. } => Access::Inside,
+            | SensorKind::LogColumn { .. } => Attachment::Inside,
         }
     }
 }
 
-/// How a sensor is reached.
+/// How a sensor is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum Attachment {
     /// A chip on the I2C bus of this number.
     Bus(usize),
     /// A file of the kernel.
@@ -100,11 +100,12 @@ impl LineRole {
     }
 }
 
-/// The sensors of `board` that are read by `access`, by channel: those that one device reads together in one group, in the
+/// The sensors of `board` that are read by `attachment`, by channel: those that one device reads together in one group, in the
 /// order of the board.
-pub fn chips(board: &Board, access: Access) -> Vec<Vec<usize>> {
+pub fn chips(board: &Board, attachment: Attachment) -> Vec<Vec<usize>> {
     let mut chips: Vec<Vec<usize>> = Vec::new();
-    for (channel, sensor) in board.sensors.iter().enumerate().filter(|(_, sensor)| sensor.access() == access)
+    for (channel, sensor) in
+        board.sensors.iter().enumerate().filter(|(_, sensor)| sensor.attachment() == attachment)
     {
         match chips.iter_mut().find(|chip| same_chip(&board.sensors[chip[0]], sensor)) {
             Some(chip) => chip.push(channel),

@@ -7,7 +7,7 @@ use crate::device::actuators::{self, Actuators};
 use crate::device::open;
 use crate::memory::map::{Motion, Thing};
 use crate::plan::{
-    Access, Board, Line, LineRole, MotorKind, MotorPlan, PwmPlan, SensorKind, SensorPlan, chips,
+    Attachment, Board, Line, LineRole, MotorKind, MotorPlan, PwmPlan, SensorKind, SensorPlan, chips,
 };
 use crate::sense::PollPlan;
 use crate::time::Span;
@@ -24,9 +24,9 @@ pub(super) struct Planned {
     pub ready: Option<Line>,
 }
 
-/// The polling table of `access`.
-pub(super) fn polls(board: &Board, access: Access) -> Result<Vec<Planned>, BuildError> {
-    chips(board, access).into_iter().map(|chip| planned(board, &chip)).collect()
+/// The polling table of `attachment`.
+pub(super) fn polls(board: &Board, attachment: Attachment) -> Result<Vec<Planned>, BuildError> {
+    chips(board, attachment).into_iter().map(|chip| planned(board, &chip)).collect()
 }
 
 fn planned(board: &Board, group: &[usize]) -> Result<Planned, BuildError> {
@@ -109,7 +109,7 @@ pub fn motor_lines(board: &Board) -> Vec<LineUse> {
 
 /// The lines that the sensors on bus `bus` need.
 pub(super) fn sensor_lines(board: &Board, bus: usize) -> Vec<LineUse> {
-    let on_bus = board.sensors.iter().filter(|sensor| sensor.access() == Access::Bus(bus));
+    let on_bus = board.sensors.iter().filter(|sensor| sensor.attachment() == Attachment::Bus(bus));
     // Silent until each is given its own address.
     let shutdowns = on_bus.filter_map(|sensor| sensor.kind.line(LineRole::Shutdown));
     shutdowns.map(|line| LineUse { line, usage: Usage::Output { high: false } }).collect()
@@ -140,9 +140,9 @@ mod tests {
             sensor("hot", SensorKind::Thermal { zone: "cpu".into() }, 0, ms(500)),
             range(),
         ];
-        assert_eq!(chips(&board, Access::Bus(1)), [vec![0, 2], vec![1], vec![3], vec![5]]);
-        assert_eq!(chips(&board, Access::Bus(0)), [vec![4]]);
-        assert_eq!(chips(&board, Access::Files), [vec![6]]);
+        assert_eq!(chips(&board, Attachment::Bus(1)), [vec![0, 2], vec![1], vec![3], vec![5]]);
+        assert_eq!(chips(&board, Attachment::Bus(0)), [vec![4]]);
+        assert_eq!(chips(&board, Attachment::Files), [vec![6]]);
         let floats = planned(&board, &[1]).unwrap();
         assert_eq!((floats.poll.channels, floats.name.as_str(), floats.ready), (vec![1], "a", None));
     }

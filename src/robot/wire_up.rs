@@ -9,7 +9,7 @@ use crate::crew::{Bell, Worker};
 use crate::device::hc_sr04::HcSr04;
 use crate::frame::Reading;
 use crate::memory::map::{Feed, Map, Recollection, feed};
-use crate::plan::{Access, Board, BusPlan, Line, SensorKind};
+use crate::plan::{Attachment, Board, BusPlan, Line, SensorKind};
 use crate::rt::Role;
 use crate::rt::slot::{Reader, slot};
 use crate::sense::{
@@ -172,7 +172,7 @@ impl Wired {
             }),
             None => None,
         };
-        let planned = devices::polls(board, Access::Bus(bus))?;
+        let planned = devices::polls(board, Attachment::Bus(bus))?;
         let demand = Arc::new(Demand::new(bell.clone()));
         for (place, line) in planned.iter().enumerate().filter_map(|(place, one)| Some((place, one.ready?))) {
             readies.push(ReadyLine { line, demand: demand.clone(), place });
@@ -266,7 +266,7 @@ impl Wired {
 
     /// The thread of the values that come from files, where the board has any.
     fn add_slow(&mut self, board: &Board) -> Result<(), BuildError> {
-        let planned = devices::polls(board, Access::Files)?;
+        let planned = devices::polls(board, Attachment::Files)?;
         if planned.is_empty() {
             return Ok(());
         }

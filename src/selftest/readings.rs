@@ -8,7 +8,7 @@ use crate::device::hc_sr04::HcSr04;
 use crate::device::open::polled;
 use crate::device::{DeviceFault, Ports};
 use crate::fault::BusFault;
-use crate::plan::{Access, Board, LineRole, SensorKind, SensorPlan, chips};
+use crate::plan::{Attachment, Board, LineRole, SensorKind, SensorPlan, chips};
 use crate::time::Span;
 
 /// Times that a chip is asked for its first value: a ranger needs 33 ms for one, a converter 8.
@@ -23,7 +23,7 @@ pub fn on_bus(bench: &Bench<'_>, bus: usize, silent: &[u8], i2c: &mut dyn I2c) -
         let mcu = || board.mcu.as_ref().map(|mcu| mcu.address);
         sensor.kind.i2c_address().or_else(mcu).is_some_and(|address| !silent.contains(&address))
     };
-    let groups = chips(board, Access::Bus(bus)).into_iter().map(|chip| members(board, &chip));
+    let groups = chips(board, Attachment::Bus(bus)).into_iter().map(|chip| members(board, &chip));
     let here: Vec<Vec<&SensorPlan>> = groups.filter(|group| asked(group[0])).collect();
     // Rangers are kept asleep until their turn.
     let shutdowns = here.iter().flatten().filter_map(|sensor| sensor.kind.line(LineRole::Shutdown));
@@ -62,7 +62,7 @@ pub fn off_bus(bench: &Bench<'_>) -> Vec<Check> {
                 HcSr04::new(trig, echo).measure(gpio, bench.clock).map(|range| range.0)
             }));
         }
-        if sensor.access() == Access::Files {
+        if sensor.attachment() == Attachment::Files {
             checks.extend(first_values(bench, &[sensor], &mut Absent, &mut Absent));
         }
     }

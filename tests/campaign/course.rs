@@ -126,7 +126,7 @@ impl Guarded {
         let sentry = Sentry::of(board, plant, script)?;
         let patience = board.guard?.patience;
         let (hold, digest) = sentry.hold();
-        // As in `cli::live` for real wires: the drivers ask for the line.
+        // As in `session` for real wires: the drivers ask for the line.
         let (alone, socket) = (false, "no socket: stepped".into());
         let plan = PulsePlan { socket, board: digest, hold, patience, alone };
         let link = Link::new(alone).expect("two event descriptors");

@@ -5,7 +5,7 @@ use super::source::{Source, sources};
 use super::{at, none};
 
 /// Enums of `plan` that a new chip, motor or role of a line adds to.
-const KINDS: [&str; 4] = ["SensorKind::", "MotorKind::", "LineRole::", "Access::"];
+const KINDS: [&str; 4] = ["SensorKind::", "MotorKind::", "LineRole::", "Attachment::"];
 
 /// Where each `match` of `code` with an arm for everything else begins, if another of its arms names one of [`KINDS`].
 fn open_matches(code: &str) -> Vec<usize> {
@@ -77,7 +77,7 @@ fn an_arm_for_all_others_is_seen() {
     let open = "match kind { SensorKind::A { x } => f(x), _ => 1 }";
     let nested = "match *kind { MotorKind::A => { match y { _ => 2 } } MotorKind::B { .. } => 3, }";
     let other = "match y { Some(1) if z => 1, _ => 2 } rematch SensorKind::A";
-    let late = "let x = match kind { Access::A => { g() } _ => {} };";
+    let late = "let x = match kind { Attachment::A => { g() } _ => {} };";
     assert_eq!((open_matches(open), open_matches(nested)), (vec![0], vec![]));
     assert_eq!((open_matches(other), open_matches(late)), (vec![], vec![8]));
 }

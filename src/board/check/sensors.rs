@@ -4,6 +4,7 @@ use super::chips;
 use super::claims::{Claims, Thing};
 use super::wires::{self, ADC_CHANNELS, Wiring};
 use crate::board::reader::Section;
+use crate::device::adc::FULL;
 use crate::plan::{BusPlan, Curve, PowerChip, Scale, SensorKind, SensorPlan};
 use crate::time::Span;
 
@@ -99,8 +100,6 @@ impl Kind {
 
 /// Largest value that a physical range may name.
 const LARGEST: f64 = 1e6;
-/// Full count of the Robot HAT's 12-bit converter.
-const FULL_COUNT: f64 = 4095.0;
 /// The HC-SR04 needs this long from ping to ping, or it hears the last one (data sheet).
 const PING_MS: f64 = 60.0;
 /// A VL53L0X measures for this long in its fastest profile (data sheet, table 12).
@@ -205,7 +204,7 @@ fn source(
             if let Some(channel) = channel {
                 claims.take(Thing::Adc(channel), section.path("channel"));
             }
-            Some(SensorKind::HatAdc { channel: channel?, per_count: (full_scale? / FULL_COUNT) as f32 })
+            Some(SensorKind::HatAdc { channel: channel?, per_count: (full_scale? / f64::from(FULL)) as f32 })
         }
         Kind::Button => {
             let line = wires::line(section, "line", claims);

@@ -1,17 +1,17 @@
 //! `calibrate servo`: where a servo is straight. Drive motors stand all the while.
 
 use super::{Common, keep};
+use crate::access;
 use crate::board::site::Change;
 use crate::bus::Wires;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
-use crate::cli::wires;
 use crate::device::servo::Servo;
 use crate::device::{Ports, actuators};
 use crate::guard::socket::wait_for;
 use crate::plan::{Board, MotorKind};
 use crate::robot::motor_lines;
-use crate::time::{Clock, Span};
+use crate::time::{Clock, MonotonicClock, Span};
 use serde_json::json;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -54,10 +54,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::usage(format!("motor '{}' is no servo", args.name)));
     };
     let interrupt = Interrupt::watch()?;
-    let clock = wires::clock();
-    let _claim = wires::claim(&board)?;
-    let wires = wires::open(&board, &clock)?;
-    let mut straighten = |offset: f32| straighten(&mut board, place, offset, wires.as_ref(), clock.as_ref());
+    let _claim = access::claim(&board)?;
+    let wires = access::open(&board)?;
+    let mut straighten = |offset: f32| straighten(&mut board, place, offset, wires.as_ref(), &MonotonicClock);
     let chosen = match args.offset {
         Some(offset) => {
             say!("{}", straighten(within(offset)?)?);
@@ -113,9 +112,9 @@ fn straighten(
     }
     let motor = &board.motors[place];
     let servo = Servo::of(&motor.kind).ok_or_else(|| Failure::bug("a servo that is none"))?;
-    let mut motors = actuators::of(board, Path::new("/")).map_err(|error| wires::closed(&error))?;
-    let mut i2c = wires.i2c(0).map_err(|error| wires::closed(&error))?;
-    let mut gpio = wires.gpio("calibrate", &motor_lines(board)).map_err(|error| wires::closed(&error))?;
+    let mut motors = actuators::of(board, Path::new("/"))?;
+    let mut i2c = wires.i2c(0)?;
+    let mut gpio = wires.gpio("calibrate", &motor_lines(board))?;
     let mut ports = Ports { i2c: i2c.as_mut(), gpio: gpio.as_mut(), clock };
     motors.initialise(&mut ports).map_err(|fault| {
         Failure::unavailable(format!("the servo could not be moved: {fault}"))

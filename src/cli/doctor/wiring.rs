@@ -4,14 +4,15 @@
 use std::path::Path;
 
 use super::Finding;
+use crate::access;
 use crate::bus::OpenError;
 use crate::bus::linux::{LineSeen, LinuxWires};
 use crate::cli::exit::Failure;
-use crate::cli::wires;
 use crate::plan::addresses::expected;
 use crate::plan::lines::lines;
 use crate::plan::{Board, BusPlan, Line};
 use crate::selftest::{Check, Verdict, self_test};
+use crate::time::MonotonicClock;
 
 /// What the kernel says of the board's buses and lines. Nothing is driven or transferred.
 pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
@@ -88,16 +89,15 @@ fn line(role: &str, seen: &Result<LineSeen, OpenError>) -> Finding {
 
 /// Runs the self-test.
 pub(super) fn test(board: &Board) -> Result<Vec<Check>, Failure> {
-    if let Some(holder) = wires::holder(board, 0) {
+    if let Some(holder) = access::holder(board, 0) {
         return Err(Failure::unavailable(format!("{holder} has the motors' bus open"))
             .fix("stop it first: 'systemctl stop ganglion'"));
     }
-    let clock = wires::clock();
     if matches!(board.bus, BusPlan::Log) {
         return Ok(Vec::new());
     }
-    let wires = wires::open(board, &clock)?;
-    Ok(self_test(board, wires.as_ref(), Path::new("/"), clock.as_ref()))
+    let wires = access::open(board)?;
+    Ok(self_test(board, wires.as_ref(), Path::new("/"), &MonotonicClock))
 }
 
 /// A check of the self-test, in doctor's words.

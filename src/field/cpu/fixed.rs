@@ -4,16 +4,12 @@
 use super::evolve::Step;
 use crate::cpu::simd::Half;
 use crate::field::shape::{GROUP, PATTERN_FIRST, SLOW_FIRST, sub_steps};
-use crate::field::wiring::Wiring;
+use crate::field::wiring::{Wiring, cut};
 use crate::frame::MAX_SENSORS;
 use crate::plan::{FieldPlan, Params, Storage};
 
 /// 2 log2(e): tanh(x) = 1 - 2 / (1 + 2^(2 log2(e) x)), so that all that goes into x is multiplied by this once.
 const EXPONENT: f64 = 2.0 * std::f64::consts::LOG2_E;
-
-/// Profiles below this are cut to 0: beside a bias they vanish in f32, and the product of three would be
-/// a subnormal number, which some processors take a hundred times as long for.
-const LEAST_PHI: f64 = 1e-9;
 
 /// Largest number of a drive, far beyond where the tanh has reached its bound: keeps sums of drives finite.
 const MOST_DRIVE: f64 = 1e6;
@@ -162,7 +158,6 @@ fn drive(value: f64) -> f32 {
 }
 
 fn profiles(weights: &[(usize, f64)], wiring: &Wiring) -> Vec<f32> {
-    let cut = |phi: &f64| if *phi < LEAST_PHI { 0.0 } else { *phi as f32 };
     weights.iter().flat_map(|(sensor, _)| wiring.profile[*sensor].iter().flatten().map(cut)).collect()
 }
 

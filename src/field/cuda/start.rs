@@ -6,12 +6,8 @@ use super::tables::{
 };
 use crate::cpu::Half;
 use crate::field::shape::{CHANNELS, CONTEXT, DESCRIPTOR, GROUP, GROUPS, NORM_FLOOR, PATTERN, regressors};
-use crate::field::wiring::Wiring;
+use crate::field::wiring::{Wiring, cut};
 use crate::plan::{FieldPlan, Storage};
-
-/// Profiles below this are cut to 0: beside a bias they vanish in f32, and a product of three would be a
-/// subnormal number.
-const LEAST_PHI: f64 = 1e-9;
 
 /// What is written once.
 pub struct Start {
@@ -43,10 +39,7 @@ impl Start {
 
     /// Receptive fields on the whole grid and on the half one.
     pub fn profiles(&self) -> [Vec<u8>; 2] {
-        let profile = |wiring: &Wiring| {
-            let cut = |phi: &f64| if *phi < LEAST_PHI { 0.0 } else { *phi as f32 };
-            bytes_of_f32(wiring.profile.iter().flatten().flatten().map(cut))
-        };
+        let profile = |wiring: &Wiring| bytes_of_f32(wiring.profile.iter().flatten().flatten().map(cut));
         [profile(&self.wiring), profile(&self.wiring.halved())]
     }
 
