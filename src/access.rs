@@ -1,7 +1,7 @@
 //! Access to a board's wires: opens them, takes the motors for this process alone, says who has them.
 
-use crate::bus::linux::{Claim, ClaimError, LinuxWires};
-use crate::bus::{OpenError, Wires};
+use crate::bus::linux::{Claim, ClaimError, LinuxHardware};
+use crate::bus::{Hardware, OpenError};
 use crate::plan::{Board, BusPlan, I2cNode, PwmPlan};
 use crate::rt::flock::Holder;
 use crate::sim::Plant;
@@ -28,13 +28,13 @@ pub enum AccessError {
 }
 
 /// Opens the wires of a board on Linux.
-pub fn open_wires(board: &Board) -> Result<Arc<dyn Wires>, AccessError> {
-    Ok(Arc::new(LinuxWires::open(board).map_err(AccessError::Closed)?))
+pub fn open_wires(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
+    Ok(Arc::new(LinuxHardware::open(board).map_err(AccessError::Closed)?))
 }
 
 /// The wires of `board` for whoever looks at hardware without running the robot: a fresh simulated robot's, or this
 /// machine's.
-pub fn open(board: &Board) -> Result<Arc<dyn Wires>, AccessError> {
+pub fn open(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
     match board.bus {
         BusPlan::Sim => Ok(Arc::new(Plant::new(board, 1, &[], Arc::new(MonotonicClock)))),
         BusPlan::Linux { .. } => open_wires(board),
@@ -48,8 +48,8 @@ pub fn claim(board: &Board) -> Result<Option<Claim>, AccessError> {
     if !matches!(board.bus, BusPlan::Linux { .. }) {
         return Ok(None);
     }
-    let wires = LinuxWires::open(board).map_err(AccessError::Closed)?;
-    wires.claim(pwm_chip(board)).map(Some).map_err(|error| match error {
+    let hardware = LinuxHardware::open(board).map_err(AccessError::Closed)?;
+    hardware.claim(pwm_chip(board)).map(Some).map_err(|error| match error {
         ClaimError::Open(error) => AccessError::Closed(error),
         ClaimError::Held { place, holder } => AccessError::Held { board: board.name.clone(), place, holder },
     })
@@ -58,7 +58,7 @@ pub fn claim(board: &Board) -> Result<Option<Claim>, AccessError> {
 /// Who has the motors of `board`; `None`: nobody, as far as can be seen. Takes nothing.
 pub fn claimed_by(board: &Board) -> Option<Holder> {
     let BusPlan::Linux { .. } = board.bus else { return None };
-    LinuxWires::open(board).ok()?.claimed_by(pwm_chip(board)).ok()?
+    LinuxHardware::open(board).ok()?.claimed_by(pwm_chip(board)).ok()?
 }
 
 /// The device of the PWM chip in /sys that makes the motors' pulses, where one does.
@@ -75,7 +75,7 @@ pub fn holder(board: &Board, bus: usize) -> Option<String> {
     let node = match (&board.bus, board.i2c.get(bus).map(|plan| &plan.node)) {
         (BusPlan::Linux { .. }, Some(I2cNode::Path(path))) => PathBuf::from(path),
         (BusPlan::Linux { .. }, Some(I2cNode::Adapter(device))) => {
-            let adapters = LinuxWires::open(board).ok()?.survey(&[]).adapters;
+            let adapters = LinuxHardware::open(board).ok()?.survey(&[]).adapters;
             adapters.into_iter().find(|seen| seen.device.as_ref().is_some_and(|d| d.contains(device)))?.node
         }
         _ => return None,

@@ -97,7 +97,7 @@ pub struct ActCounters {
 }
 
 /// What the field wants, made safe to compute with.
-struct Wish<'a> {
+struct Request<'a> {
     motors: &'a [f32; MAX_MOTORS],
     /// How far it may be obeyed, above 0, at most 1.
     share: f32,
@@ -150,7 +150,7 @@ impl Arbiter {
         let (source, motors) = match mode.obeys_since() {
             None => (standing(mode), self.still()),
             Some(since) => {
-                let wish = field.and_then(|(response, taken)| self.wish(response, taken, since, now));
+                let wish = field.and_then(|(response, taken)| self.request(response, taken, since, now));
                 self.obey(wish, &verdict.limits)
             }
         };
@@ -183,13 +183,13 @@ impl Arbiter {
     }
 
     /// A field result, if it may be obeyed: from a frame taken since arming, young enough, all numbers.
-    fn wish<'a>(
+    fn request<'a>(
         &mut self,
         response: &'a Response,
         taken: Instant,
         since: Instant,
         now: Instant,
-    ) -> Option<Wish<'a>> {
+    ) -> Option<Request<'a>> {
         let share = faded(now.since(taken), &self.safety);
         if taken < since || share <= 0.0 {
             return None;
@@ -199,7 +199,7 @@ impl Arbiter {
             self.counters.not_finite += 1;
             return None;
         }
-        Some(Wish { motors, share })
+        Some(Request { motors, share })
     }
 
     /// Everything at rest.
@@ -212,7 +212,7 @@ impl Arbiter {
     }
 
     /// As much of `wish` as `limits` and the motors allow.
-    fn obey(&mut self, wish: Option<Wish<'_>>, limits: &Limits) -> (Source, [f32; MAX_MOTORS]) {
+    fn obey(&mut self, wish: Option<Request<'_>>, limits: &Limits) -> (Source, [f32; MAX_MOTORS]) {
         if !limits.allow_motion() && !limits.steer {
             return (Source::Reflex, self.still());
         }

@@ -1,9 +1,9 @@
 //! The runtime that lives on a robot: sensors in, reflexes always, a neural field while there is
 //! time, motors out. This is the map; the modules stand in the order to read them in.
 //!
-//! A sample's way: `sim` or a Linux bus behind [`bus`] -> [`device`] -> [`sense`] -> [`admit`] into a
-//! [`frame`] -> [`reflex`] and [`field`] -> [`act`] -> [`wire`] -> [`sense`] again, which writes it.
-//! [`tick`] is the order of one control period; [`robot`] joins the parts; [`drive`] runs them.
+//! A sample's way: `sim` or a Linux bus behind [`bus`] -> [`device`] -> [`io`] -> [`admit`] into a
+//! [`frame`] -> [`reflex`] and [`field`] -> [`act`] -> [`motor_link`] -> [`io`] again, which writes it.
+//! [`tick`] is the order of one control period; [`robot`] joins the parts; [`runner`] runs them.
 //!
 //! What is nowhere: no wait, lock, log or allocation in [`tick`] or anything it calls; no field in
 //! [`reflex`], [`device`] or [`bus`]; no frame in [`device`]; no TOML outside [`board`]; no `unsafe`
@@ -41,9 +41,9 @@ pub mod smooth;
 pub(crate) mod fixture;
 
 // Threads, and what they leave for each other.
-pub mod crew;
+pub mod executor;
 pub mod requests;
-pub mod vitals;
+pub mod loop_status;
 
 // Wires and chips, and a simulated robot behind the same wires.
 pub mod bus;
@@ -57,8 +57,8 @@ pub mod learn;
 // From a decision to the wire, and the record of it.
 pub mod act;
 pub mod trace;
-pub mod sense;
-pub mod wire;
+pub mod io;
+pub mod motor_link;
 pub mod alarm;
 pub mod memory;
 
@@ -66,7 +66,7 @@ pub mod memory;
 pub mod guard;
 pub mod tick;
 pub mod robot;
-pub mod drive;
+pub mod runner;
 pub mod service;
 pub mod control;
 pub mod bench;

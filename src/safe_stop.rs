@@ -9,7 +9,7 @@
 mod verdict;
 
 use crate::access::{self, AccessError};
-use crate::bus::{Edge, Gpio, LineUse, OpenError, Usage, Wires};
+use crate::bus::{Edge, Gpio, Hardware, LineUse, OpenError, Usage};
 use crate::control;
 use crate::device::robot_hat::RESET_LOW;
 use crate::device::{DeviceFault, Ports};
@@ -91,7 +91,7 @@ pub fn stop(board: &Board, digest: blake3::Hash, control: PathBuf, guard: &Path,
     found
 }
 
-fn opened(board: &Board) -> Result<Arc<dyn Wires>, StepError> {
+fn opened(board: &Board) -> Result<Arc<dyn Hardware>, StepError> {
     access::open(board).map_err(StepError::Access)
 }
 
@@ -99,11 +99,11 @@ fn opened(board: &Board) -> Result<Arc<dyn Wires>, StepError> {
 fn disarm(socket: &Path, digest: &str) -> Runtime {
     match control::ask_whom(socket, control::Ask::Disarm) {
         Ok((reply, pid)) => Runtime::Answers {
-            same_board: reply.account.board_digest == digest,
-            board: reply.account.board,
+            same_board: reply.status.board_digest == digest,
+            board: reply.status.board,
             pid,
             // What has latched stands as well, until it is disarmed once more.
-            disarmed: match reply.done || reply.account.latched.is_some() {
+            disarmed: match reply.done || reply.status.latched.is_some() {
                 true => Ok(()),
                 false => Err(reply.why),
             },
@@ -126,14 +126,14 @@ fn trip(socket: &Path, lasting: bool) -> Result<(), StepError> {
 
 /// Writes stillness to every drive motor. Not through the enable line: to write to motors behind it is to let current in
 /// first.
-fn still(board: &Board, wires: &dyn Wires) -> Result<(), StepError> {
+fn still(board: &Board, hardware: &dyn Hardware) -> Result<(), StepError> {
     let bare = Board { enable: None, ..board.clone() };
     let mut actuators = actuators(&bare).map_err(StepError::Driver)?;
-    let mut i2c = wires.i2c(0).map_err(StepError::Open)?;
+    let mut i2c = hardware.i2c(0).map_err(StepError::Open)?;
     // Not the lines that are pulled: to take one is to drive it. Those that a process holds are not needed to stop.
     let lines: Vec<LineUse> =
         motor_lines(board).into_iter().filter(|used| !is_pulled(board, used.line)).collect();
-    let mut gpio = wires.gpio("safe-stop", &lines).unwrap_or(Box::new(NoLines));
+    let mut gpio = hardware.gpio("safe-stop", &lines).unwrap_or(Box::new(NoLines));
     let mut ports = Ports { i2c: i2c.as_mut(), gpio: gpio.as_mut(), clock: &MonotonicClock };
     let mut stilled = actuators.stop(&mut ports);
     for _ in 1..TRIES {
@@ -148,18 +148,18 @@ fn is_pulled(board: &Board, line: Line) -> bool {
 }
 
 /// Pulls the enable line, the reset line, or both: what no other process holds.
-fn pull(board: &Board, wires: &dyn Wires) -> Result<Vec<Pulled>, StepError> {
+fn pull(board: &Board, hardware: &dyn Hardware) -> Result<Vec<Pulled>, StepError> {
     let clock = MonotonicClock;
     let mut pulled = Vec::new();
     let mut troubles = Vec::new();
     if let Some(enable) = board.enable {
-        match hold(wires, enable.line, !enable.on_high) {
+        match hold(hardware, enable.line, !enable.on_high) {
             Ok(_) => pulled.push(Pulled::Enable),
             Err(error) => troubles.push(error),
         }
     }
     if let Some(mcu) = &board.mcu {
-        match hold(wires, mcu.reset, false) {
+        match hold(hardware, mcu.reset, false) {
             Ok(mut gpio) => {
                 clock.sleep_until(clock.now() + RESET_LOW);
                 let _ = gpio.set(mcu.reset, true); // its pull does it otherwise
@@ -176,9 +176,9 @@ fn pull(board: &Board, wires: &dyn Wires) -> Result<Vec<Pulled>, StepError> {
 }
 
 /// Takes a line at a level.
-fn hold(wires: &dyn Wires, line: Line, high: bool) -> Result<Box<dyn Gpio>, StepError> {
+fn hold(hardware: &dyn Hardware, line: Line, high: bool) -> Result<Box<dyn Gpio>, StepError> {
     let used = LineUse { line, usage: Usage::Output { high } };
-    let mut gpio = wires.gpio("safe-stop", &[used]).map_err(StepError::Open)?;
+    let mut gpio = hardware.gpio("safe-stop", &[used]).map_err(StepError::Open)?;
     gpio.set(line, high).map_err(|fault| StepError::Line(line, fault))?;
     Ok(gpio)
 }
@@ -245,9 +245,9 @@ mod tests {
         driven: Arc<Mutex<Vec<(Line, bool)>>>,
     }
 
-    impl Wires for Heard {
+    impl Hardware for Heard {
         fn i2c(&self, bus: usize) -> Result<Box<dyn crate::bus::I2c>, OpenError> {
-            Wires::i2c(&self.plant, bus)
+            Hardware::i2c(&self.plant, bus)
         }
         fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
             for used in lines {
@@ -257,7 +257,7 @@ mod tests {
             }
             // The simulated robot has no such line.
             let rest: Vec<LineUse> = lines.iter().copied().filter(|used| used.line != ENABLE).collect();
-            let inner = Wires::gpio(&self.plant, owner, &rest)?;
+            let inner = Hardware::gpio(&self.plant, owner, &rest)?;
             Ok(Box::new(HeardLines { inner, driven: self.driven.clone() }))
         }
     }
@@ -282,13 +282,13 @@ mod tests {
         for on_high in [true, false] {
             board.enable = Some(EnablePlan { line, on_high });
             let plant = Plant::new(&board, 1, &[], Arc::new(SimClock::new()));
-            let wires = Heard { plant, driven: Arc::default() };
-            assert!(still(&board, &wires).is_ok(), "the bus answers");
-            let driven = wires.driven.lock().unwrap().clone();
+            let hardware = Heard { plant, driven: Arc::default() };
+            assert!(still(&board, &hardware).is_ok(), "the bus answers");
+            let driven = hardware.driven.lock().unwrap().clone();
             assert!(!driven.iter().any(|(driven, _)| *driven == line), "{driven:?}");
             // And where it has to be pulled, it is driven off and nothing else.
-            assert!(pull(&board, &wires).unwrap().contains(&Pulled::Enable));
-            let driven = wires.driven.lock().unwrap().clone();
+            assert!(pull(&board, &hardware).unwrap().contains(&Pulled::Enable));
+            let driven = hardware.driven.lock().unwrap().clone();
             let levels: Vec<bool> =
                 driven.iter().filter(|(at, _)| *at == line).map(|(_, high)| *high).collect();
             assert!(!levels.is_empty() && levels.iter().all(|high| *high != on_high), "{levels:?}");

@@ -9,10 +9,9 @@ mod guarded;
 mod outcome;
 
 use crate::access::{self, AccessError};
-use crate::bus::{Gpio, LineUse, Usage, Wires};
-use crate::control::{self, CONTROL_SOCKET, Sources, Window, why_disarmed};
+use crate::bus::{Gpio, Hardware, LineUse, Usage};
+use crate::control::{self, CONTROL_SOCKET, Server, Sources, why_disarmed};
 use crate::device::robot_hat::RESET_TAKES;
-use crate::drive::{self, DriveError, START_UP};
 use crate::fault::BusFault;
 use crate::field::EngineState;
 use crate::guard::Hold;
@@ -21,6 +20,7 @@ use crate::mode::Disarm;
 use crate::plan::{Board, BusPlan, GuardHold};
 use crate::robot::{BuildError, Options, Robot};
 use crate::rt::Refusal;
+use crate::runner::{self, RunnerError, START_UP};
 use crate::selftest::machine::{self, Mismatch};
 use crate::selftest::{Check, Verdict, self_test};
 use crate::service::{self, Service};
@@ -64,7 +64,7 @@ pub enum SessionError {
     /// Its wires cannot be had.
     Access(AccessError),
     /// The thread that shows the guard that this runtime is alive cannot be started.
-    Pulse(io::Error),
+    Heartbeat(io::Error),
     /// The board is strict and that thread was refused something.
     Refused(Refusal),
     /// The guard at this socket, without which the board does not drive, refuses; `None`: it does not answer.
@@ -80,9 +80,9 @@ pub enum SessionError {
     /// Another runtime has the usual control socket.
     Occupied(PathBuf, io::Error),
     /// The thread that serves it cannot be started.
-    Window(io::Error),
+    Server(io::Error),
     /// The robot's threads cannot be had.
-    Drive(DriveError),
+    Drive(RunnerError),
 }
 
 impl From<AccessError> for SessionError {
@@ -103,7 +103,7 @@ pub fn step(
     let first = Instant::ZERO + board.period;
     let mut robot = Robot::build(board, clock.clone(), first, options).map_err(SessionError::Build)?;
     let outside = Outside::of(&mut robot);
-    let ending = drive::step(robot, &clock, first + length, interrupted, watch);
+    let ending = runner::step(robot, &clock, first + length, interrupted, watch);
     Ok(Outcome::new(ending, outside, clock.as_ref()))
 }
 
@@ -130,13 +130,13 @@ impl Session<'_> {
         };
         let guarded = Guarded::begin(&self, &options, &clock)?;
         if let Some(guarded) = &guarded {
-            options.guard = guarded.sight();
+            options.guard = guarded.health();
         }
         if let Some(opened) = opened {
-            let wires = guarded.as_ref().map_or(opened.clone(), |guarded| guarded.around(opened, &clock));
+            let hardware = guarded.as_ref().map_or(opened.clone(), |guarded| guarded.around(opened, &clock));
             let hold = guarded.as_ref().map(|guarded| guarded.hold);
-            test(board, self.any_machine, wires.as_ref(), hold, clock.as_ref())?;
-            options.wires = Some(wires);
+            test(board, self.any_machine, hardware.as_ref(), hold, clock.as_ref())?;
+            options.hardware = Some(hardware);
         }
         service.extend(TEACHING);
         service.say("teaching the field");
@@ -151,16 +151,17 @@ impl Session<'_> {
         let first = clock.now() + START_UP;
         robot.tick.start_at(first);
         let mut disarmed = None;
-        let ended = drive::run(robot, &clock, first + self.length, &self.interrupted, board.rt, |recorder| {
-            watch(recorder);
-            attend(&mut service, recorder, &sources, clock.now());
-            note_disarm(&mut disarmed, sources.vitals.look().disarmed);
-            if self.interrupted.load(Ordering::Relaxed) {
-                service.stop();
-            }
-        });
+        let ended =
+            runner::run(robot, &clock, first + self.length, &self.interrupted, board.rt, |recorder| {
+                watch(recorder);
+                attend(&mut service, recorder, &sources, clock.now());
+                note_disarm(&mut disarmed, sources.loop_status.look().disarmed);
+                if self.interrupted.load(Ordering::Relaxed) {
+                    service.stop();
+                }
+            });
         service.stop();
-        let pulse = guarded.map(Guarded::end);
+        let heartbeat = guarded.map(Guarded::end);
         drop(window);
         drop(watch);
         let mut ending = match ended {
@@ -170,7 +171,7 @@ impl Session<'_> {
                 return Err(SessionError::Drive(error));
             }
         };
-        ending.granted.extend(pulse.map(|granted| ("pulse", granted)));
+        ending.granted.extend(heartbeat.map(|granted| ("heartbeat", granted)));
         let outcome = Outcome::new(ending, outside, clock.as_ref());
         auto_arm.ended(outcome.is_sound() && outcome.ending.tick.is_willing());
         Ok(outcome)
@@ -183,7 +184,7 @@ impl Session<'_> {
             board_digest: self.digest.to_hex().to_string(),
             engine: robot.engine_name.clone(),
             engine_state: Arc::new(Mutex::new(EngineState::Running.to_string())),
-            vitals: robot.vitals.clone(),
+            loop_status: robot.loop_status.clone(),
             requests: robot.requests.clone(),
             buses: robot.buses.clone(),
             link: guarded.map(|guarded| guarded.link.clone()),
@@ -206,18 +207,18 @@ fn begin_auto_arm(board: &Board, control: Option<&Path>, sources: &Sources) -> A
 
 /// What the service manager is told, on the slow thread.
 fn attend(service: &mut Service, recorder: &Recorder, sources: &Sources, now: Instant) {
-    let signs = sources.vitals.look();
+    let status = sources.loop_status.look();
     let ready = service.is_ready();
-    service.tend(&signs, now, || {
+    service.tend(&status, now, || {
         let newest = recorder.summary().last.as_ref().and_then(|record| record.field);
         let mut state = sources.engine_state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(field) = newest {
             *state = field.state.to_string();
         }
         drop(state);
-        let missing: Vec<&str> = service::missing(&signs).reasons().collect();
+        let missing: Vec<&str> = service::missing(&status).reasons().collect();
         match ready || missing.is_empty() {
-            true => format!("{}, field {}", sources.account().line(), sources.engine),
+            true => format!("{}, field {}", sources.status().line(), sources.engine),
             false => format!("not ready: {}", missing.join("; ")),
         }
     });
@@ -238,7 +239,7 @@ fn open_window(
     (asked, usual): (Option<&Path>, &Path),
     sources: Sources,
     interrupted: &Arc<AtomicBool>,
-) -> Result<Option<Window>, SessionError> {
+) -> Result<Option<Server>, SessionError> {
     let path = asked.unwrap_or(usual);
     let listener = match (control::listen_at(path), asked) {
         (Ok(listener), _) => listener,
@@ -255,7 +256,7 @@ fn open_window(
             return Ok(None);
         }
     };
-    Window::open(listener, sources, interrupted.clone()).map(Some).map_err(SessionError::Window)
+    Server::open(listener, sources, interrupted.clone()).map(Some).map_err(SessionError::Server)
 }
 
 /// The self-test, with the controller out of its reset where a guard holds it there. It writes no pulse, and neither has
@@ -263,13 +264,13 @@ fn open_window(
 fn test(
     board: &Board,
     any_machine: bool,
-    wires: &dyn Wires,
+    hardware: &dyn Hardware,
     held: Option<Hold>,
     clock: &dyn Clock,
 ) -> Result<(), SessionError> {
     let held = held.filter(|hold| hold.kind == GuardHold::Reset);
-    let released = held.map(|hold| release(hold, wires, clock)).transpose()?;
-    let tested = fit(board, any_machine, wires, clock);
+    let released = held.map(|hold| release(hold, hardware, clock)).transpose()?;
+    let tested = fit(board, any_machine, hardware, clock);
     if let (Some(mut gpio), Some(hold)) = (released, held) {
         // Back until the bus thread sets the controller up. Should it fail, the guard takes it back.
         let _ = gpio.set(hold.line, hold.level(false));
@@ -277,23 +278,29 @@ fn test(
     tested
 }
 
-fn release(hold: Hold, wires: &dyn Wires, clock: &dyn Clock) -> Result<Box<dyn Gpio>, SessionError> {
+fn release(hold: Hold, hardware: &dyn Hardware, clock: &dyn Clock) -> Result<Box<dyn Gpio>, SessionError> {
     let off = Usage::Output { high: hold.level(false) };
-    let mut gpio =
-        wires.gpio("self-test", &[LineUse { line: hold.line, usage: off }]).map_err(AccessError::Closed)?;
+    let mut gpio = hardware
+        .gpio("self-test", &[LineUse { line: hold.line, usage: off }])
+        .map_err(AccessError::Closed)?;
     gpio.set(hold.line, hold.level(true)).map_err(SessionError::HeldInReset)?;
     clock.sleep_until(clock.now() + RESET_TAKES);
     Ok(gpio)
 }
 
 /// Whatever is required has to pass; what could be better is logged. `any_machine`: the machine need not be the board's.
-fn fit(board: &Board, any_machine: bool, wires: &dyn Wires, clock: &dyn Clock) -> Result<(), SessionError> {
+fn fit(
+    board: &Board,
+    any_machine: bool,
+    hardware: &dyn Hardware,
+    clock: &dyn Clock,
+) -> Result<(), SessionError> {
     let board = match any_machine {
         true => &Board { compatible: Vec::new(), ..board.clone() },
         false => board,
     };
     let mut failed = Vec::new();
-    for check in self_test(board, wires, Path::new("/"), clock) {
+    for check in self_test(board, hardware, Path::new("/"), clock) {
         match check.verdict {
             Verdict::Failed => failed.push(check),
             Verdict::Warned => log::warn!("self-test: {check}; {}", check.fix.as_deref().unwrap_or("")),

@@ -16,7 +16,7 @@ mod raw;
 mod reader;
 mod report;
 mod shipped;
-pub mod site;
+pub mod edit;
 pub mod source;
 mod spelling;
 

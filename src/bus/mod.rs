@@ -8,10 +8,10 @@ mod absent;
 pub mod fake;
 pub mod linux;
 pub mod scan;
-mod wires;
+mod hardware;
 
 pub use absent::Absent;
-pub use wires::{Bias, LineUse, Measure, NoRepair, OpenError, Repair, Usage, Wires};
+pub use hardware::{Bias, Hardware, LineUse, Measure, NoRepair, OpenError, Repair, Usage};
 
 use crate::fault::BusFault;
 use crate::plan::Line;

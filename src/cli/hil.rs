@@ -4,7 +4,7 @@ use super::exit::Failure;
 use super::interrupt::Interrupt;
 use super::{arguments, output, report};
 use crate::access;
-use crate::crew::Rest;
+use crate::executor::Rest;
 use crate::hil::{self, Figures, HilError, Loop};
 use crate::plan::{Board, Line, SensorKind};
 use crate::time::{Clock, MonotonicClock, Span};
@@ -79,9 +79,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let interrupt = Interrupt::watch()?;
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let _claim = access::claim(&board)?;
-    let wires = access::open_wires(&board)?;
+    let hardware = access::open_wires(&board)?;
     let bar = progress(args.samples);
-    let measured = hil::measure(&board, &wires, lines, args.samples, &clock, &interrupt.flag(), |taken| {
+    let measured = hil::measure(&board, &hardware, lines, args.samples, &clock, &interrupt.flag(), |taken| {
         bar.set_position(u64::from(taken));
     });
     bar.finish_and_clear();

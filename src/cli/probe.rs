@@ -5,7 +5,7 @@ use super::exit::Failure;
 use crate::access;
 use crate::board::{self};
 use crate::bus::OpenError;
-use crate::bus::linux::{LinuxWires, Presence};
+use crate::bus::linux::{LinuxHardware, Presence};
 use crate::bus::scan::{ADDRESSES, Answer, ask};
 use crate::fault::BusFault;
 use crate::plan::addresses::{Expected, also_answers, expected, holder};
@@ -102,12 +102,12 @@ fn bare(node: I2cNode) -> Result<Board, Failure> {
 fn probe(board: &Board, bus: usize) -> Result<Vec<(u8, Presence)>, Failure> {
     match board.bus {
         BusPlan::Linux { .. } => {
-            let wires = LinuxWires::open(board)?;
-            each(|address| wires.probe(bus, address))
+            let hardware = LinuxHardware::open(board)?;
+            each(|address| hardware.probe(bus, address))
         }
         _ => {
-            let wires = access::open(board)?;
-            let mut i2c = wires.i2c(bus)?;
+            let hardware = access::open(board)?;
+            let mut i2c = hardware.i2c(bus)?;
             each(|address| {
                 if let Some(holder) = holder(board, bus, address) {
                     return Ok(Presence::Reserved(holder.to_string()));

@@ -4,10 +4,10 @@ use super::arguments;
 use super::exit::Failure;
 use crate::access::AccessError;
 use crate::bus::OpenError;
-use crate::drive::DriveError;
 use crate::field::brain::BrainError;
 use crate::robot::BuildError;
 use crate::rt::Refusal;
+use crate::runner::RunnerError;
 use crate::selftest::Check;
 use crate::session::{START_GUARD, SessionError, why_untrusted};
 use std::fmt::Display;
@@ -54,7 +54,7 @@ pub(super) fn of_session(error: SessionError, snapshot: Option<&Path>) -> Failur
             .at(format!("board '{board}'"))
             .fix("name the board file of this machine, or put a part of its name into 'compatible'"),
         SessionError::Access(error) => error.into(),
-        SessionError::Pulse(error) => Failure::unavailable(format!("the guard's pulse: {error}")),
+        SessionError::Heartbeat(error) => Failure::unavailable(format!("the guard's pulse: {error}")),
         SessionError::Refused(refusal) => refusal.into(),
         SessionError::NoGuard(socket, refused) => {
             let why = why_untrusted(refused);
@@ -70,10 +70,10 @@ pub(super) fn of_session(error: SessionError, snapshot: Option<&Path>) -> Failur
         SessionError::Occupied(path, error) => {
             Failure::file(&path, &error).fix("end that runtime first, or name another socket with --control")
         }
-        SessionError::Window(error) => Failure::unavailable(format!("a thread cannot be started: {error}")),
+        SessionError::Server(error) => Failure::unavailable(format!("a thread cannot be started: {error}")),
         SessionError::Drive(error) => match error {
-            DriveError::Thread(_) => Failure::unavailable(error),
-            DriveError::Refused { refusal, .. } => Failure::permission(error).fix(refusal.fix()),
+            RunnerError::Thread(_) => Failure::unavailable(error),
+            RunnerError::Refused { refusal, .. } => Failure::permission(error).fix(refusal.fix()),
         },
     }
 }
@@ -115,7 +115,7 @@ mod tests {
     use super::super::exit::Exit;
     use super::*;
     use crate::fault::BusFault;
-    use crate::rt::grant::Wish;
+    use crate::rt::grant::Request;
     use crate::rt::room::NoRoom;
     use crate::selftest::Verdict;
     use crate::selftest::machine::Mismatch;
@@ -163,7 +163,7 @@ mod tests {
         match error {
             SessionError::Machine(..) => (0, Exit::Config),
             SessionError::Access(_) => (1, Exit::Unavailable),
-            SessionError::Pulse(_) => (2, Exit::Unavailable),
+            SessionError::Heartbeat(_) => (2, Exit::Unavailable),
             SessionError::Refused(_) => (3, Exit::Permission),
             SessionError::NoGuard(..) => (4, Exit::Unavailable),
             SessionError::HeldInReset(_) => (5, Exit::Unavailable),
@@ -171,7 +171,7 @@ mod tests {
             SessionError::Build(_) => (7, Exit::Unavailable),
             SessionError::Control(..) => (8, Exit::Permission),
             SessionError::Occupied(..) => (9, Exit::Unavailable),
-            SessionError::Window(_) => (10, Exit::Unavailable),
+            SessionError::Server(_) => (10, Exit::Unavailable),
             SessionError::Drive(_) => (11, Exit::Permission),
         }
     }
@@ -179,12 +179,12 @@ mod tests {
     #[test]
     fn whatever_keeps_a_run_from_beginning_has_its_exit_code_and_says_what_to_do_where_a_person_can() {
         let failed = || Error::from(ErrorKind::OutOfMemory);
-        let refusal = Refusal { what: Wish::Priority(80), errno: libc::EPERM };
+        let refusal = Refusal { what: Request::Priority(80), errno: libc::EPERM };
         let mismatch = Mismatch { machine: Default::default(), wanted: vec!["brcm,bcm2712".into()] };
         let errors = [
             (SessionError::Machine("car".into(), mismatch), "put a part of its name into 'compatible'"),
             (SessionError::Access(AccessError::Closed(wire(false))), "add the user to group"),
-            (SessionError::Pulse(failed()), "the guard's pulse: "),
+            (SessionError::Heartbeat(failed()), "the guard's pulse: "),
             (SessionError::Refused(refusal), refusal.fix()),
             (
                 SessionError::NoGuard("/run/guard.sock".into(), None),
@@ -195,8 +195,8 @@ mod tests {
             (SessionError::Build(BuildError::Room(NoRoom { wanted: 2, left: 1 })), arguments::SMALLER),
             (SessionError::Control("/a".into(), ErrorKind::PermissionDenied.into()), "/a: "),
             (SessionError::Occupied("/a".into(), ErrorKind::AddrInUse.into()), "end that runtime first"),
-            (SessionError::Window(failed()), "a thread cannot be started"),
-            (SessionError::Drive(DriveError::Refused { thread: "tick", refusal }), "the board is strict"),
+            (SessionError::Server(failed()), "a thread cannot be started"),
+            (SessionError::Drive(RunnerError::Refused { thread: "tick", refusal }), "the board is strict"),
         ];
         for (place, (error, part)) in errors.into_iter().enumerate() {
             let (nth, exit) = nth(&error);

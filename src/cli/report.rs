@@ -4,13 +4,13 @@
 use super::exit::Failure;
 use super::run::ClockKind;
 use crate::control::why_disarmed;
-use crate::crew::Rest;
-use crate::drive::Ending;
+use crate::executor::Rest;
 use crate::field::snapshot::SnapshotCounts;
 use crate::field::{DeviceTimes, FieldCounters};
+use crate::io::{BusCounters, RecoveryStep};
 use crate::plan::Board;
 use crate::rt::Granted;
-use crate::sense::{BusCounters, Rung};
+use crate::runner::Ending;
 use crate::session::{Outcome, Outside};
 use crate::trace::Latency;
 use serde::Serialize;
@@ -127,7 +127,7 @@ struct BusLine {
 impl BusLine {
     fn of(bus: &BusCounters) -> BusLine {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let taken = Rung::ALL.into_iter().map(|rung| (rung.name(), bus.taken(rung)));
+        let taken = RecoveryStep::ALL.into_iter().map(|rung| (rung.name(), bus.taken(rung)));
         BusLine {
             name: bus.name.clone(),
             polls: bus.devices.iter().map(|device| count(&device.polls)).sum(),

@@ -1,14 +1,14 @@
-//! A fixed pool of threads that never waits long for one of them. Errands go out over queues of
+//! A fixed pool of threads that never waits long for one of them. Jobs go out over queues of
 //! fixed size, each thread takes the next, and the caller is one of the threads. Nothing is locked
 //! or allocated after [`Pool::new`], and which thread did what cannot be seen in the result. Knows
 //! no field.
 //!
 //! # The bound
-//! A thread on a core that somebody else uses may be taken off in the middle of an errand and come
-//! back a whole slice of the scheduler later, 3 to 4 ms: longer than all errands together. So nobody
-//! is waited for like that. An errand reads what it shares and writes what it owns, so it can be
-//! done twice without harm. When nothing is left to take and an errand is still out, the caller
-//! spins for its *patience*, the longest time that one of its own errands took in this run (in the
+//! A thread on a core that somebody else uses may be taken off in the middle of a job and come
+//! back a whole slice of the scheduler later, 3 to 4 ms: longer than all jobs together. So nobody
+//! is waited for like that. A job reads what it shares and writes what it owns, so it can be
+//! done twice without harm. When nothing is left to take and a job is still out, the caller
+//! spins for its *patience*, the longest time that one of its own jobs took in this run (in the
 //! run before if it has done none; at least [`LEAST_PATIENCE`]), and then does the late ones again
 //! itself, as *stand-ins*. It does each place at most once, so while there are spares a run takes at
 //! most
@@ -25,7 +25,7 @@
 //! was stopped half-way is only not seen yet. The way out is a channel (crossbeam), of which only
 //! `try_send` and `try_recv` are used. They neither lock nor allocate, but a taker that was stopped
 //! between claiming a slot and clearing it would hold up whoever comes round to that slot again. Such
-//! a taker has not brought its errand back; so while an errand is out from more than [`LAPS`] runs
+//! a taker has not brought its job back; so while a job is out from more than [`LAPS`] runs
 //! ago nothing is handed out, and the queues are long enough that nobody comes round earlier.
 //!
 //! Each thread has a queue of its own, filled with its share of the places in a row, and takes from
@@ -42,10 +42,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 use worker::Worker;
 
-/// The caller's patience at least: waking a thread on another core and having it take an errand
-/// costs some ten microseconds, and an errand shorter than that is no reason to be quicker.
+/// The caller's patience at least: waking a thread on another core and having it take a job
+/// costs some ten microseconds, and a job shorter than that is no reason to be quicker.
 pub const LEAST_PATIENCE: Span = Span::from_micros(20);
-/// Runs after which an errand that is still out stops the handing out: a slice of the scheduler is
+/// Runs after which a job that is still out stops the handing out: a slice of the scheduler is
 /// less than this many runs of a large field (0.5 ms each), and the queues stay below a page or two.
 const LAPS: usize = 16;
 /// How long [`Pool::settle`] sleeps between two looks: short against the slice that it waits for.
@@ -53,16 +53,16 @@ const LOOK_EVERY: Duration = Duration::from_micros(200);
 
 /// Something that carries its own orders and results and can be done twice without harm: it reads
 /// what it shares immutably and writes only what it owns.
-pub trait Errand: Send + 'static {
+pub trait PoolJob: Send + 'static {
     /// Does what was ordered.
     fn perform(&mut self);
 }
 
-/// An errand on its way.
+/// A job on its way.
 struct Sheet<T> {
     run: u64,
     place: usize,
-    errand: Box<T>,
+    job: Box<T>,
 }
 
 /// What the caller and all workers see.
@@ -76,7 +76,7 @@ struct Notice {
     caller: AtomicUsize,
 }
 
-/// Where a thread takes its errands from: its own queue first, then the next one's, and so on round.
+/// Where a thread takes its jobs from: its own queue first, then the next one's, and so on round.
 struct Intake<T>(Vec<Receiver<Sheet<T>>>);
 
 impl<T> Intake<T> {
@@ -102,15 +102,15 @@ pub struct Pool<T> {
     run: u64,
     /// Between the beginning and the end of a run; left so by a run that panicked.
     open: bool,
-    /// The run of each errand that is out although its place is finished.
+    /// The run of each job that is out although its place is finished.
     late: Vec<u64>,
     strays: Vec<Box<T>>,
     longest: Span,
     stand_ins: u64,
 }
 
-impl<T: Errand> Pool<T> {
-    /// A pool of `threads`, the caller being one (1..=`places`), for at most `places` errands a run.
+impl<T: PoolJob> Pool<T> {
+    /// A pool of `threads`, the caller being one (1..=`places`), for at most `places` jobs a run.
     /// Worker i is kept on `cpus[i % len]` if there are any; `cpus[0]` is for the caller, who goes
     /// there by itself. Fewer threads where the system starts no more: the work is the same.
     pub fn new(threads: usize, cpus: &[usize], places: usize) -> Pool<T> {
@@ -148,28 +148,28 @@ impl<T: Errand> Pool<T> {
         }
     }
 
-    /// Has every errand performed. On return `errands` has a finished one for each place, in order:
+    /// Has every job performed. On return `jobs` has a finished one for each place, in order:
     /// the original or its stand-in.
     ///
     /// `own` is done by the caller while the workers have begun already. `stand_in(place)` is asked
-    /// for an errand equal to the late one at `place`; `None`: there is no spare, and it is waited for.
+    /// for a job equal to the late one at `place`; `None`: there is no spare, and it is waited for.
     ///
     /// # Panics
-    /// If a worker has panicked, now or in a former run; if there are more errands than places.
-    /// A pool whose run has panicked, wherever, has lost errands and panics when it is run again.
+    /// If a worker has panicked, now or in a former run; if there are more jobs than places.
+    /// A pool whose run has panicked, wherever, has lost jobs and panics when it is run again.
     pub fn run(
         &mut self,
-        errands: &mut Vec<Box<T>>,
+        jobs: &mut Vec<Box<T>>,
         own: impl FnOnce(),
         stand_in: impl FnMut(usize) -> Option<Box<T>>,
     ) {
         if self.workers.is_empty() {
             own();
-            return errands.iter_mut().for_each(|errand| errand.perform());
+            return jobs.iter_mut().for_each(|job| job.perform());
         }
-        let count = errands.len();
+        let count = jobs.len();
         self.begin(count);
-        self.hand_out(errands);
+        self.hand_out(jobs);
         own();
         let patience = self.perform_own().max(LEAST_PATIENCE);
         if !self.all_are_back_within(patience) {
@@ -180,27 +180,27 @@ impl<T: Errand> Pool<T> {
             self.collect();
         }
         self.open = false;
-        errands.extend(self.finished[..count].iter_mut().filter_map(Option::take));
+        jobs.extend(self.finished[..count].iter_mut().filter_map(Option::take));
     }
 
     fn begin(&mut self, count: usize) {
         assert!(!self.open, "a former run of the field engine's threads has panicked");
-        assert!(count <= self.places, "{count} errands for {} places", self.places);
+        assert!(count <= self.places, "{count} jobs for {} places", self.places);
         self.collect();
         self.open = true;
         self.run += 1;
         self.missing = count;
     }
 
-    fn hand_out(&mut self, errands: &mut Vec<Box<T>>) {
-        let (count, threads) = (errands.len(), self.queues.len());
+    fn hand_out(&mut self, jobs: &mut Vec<Box<T>>) {
+        let (count, threads) = (jobs.len(), self.queues.len());
         let blocked = self.late.iter().any(|run| run + (LAPS as u64) < self.run);
         self.notice.caller.store(rustix::thread::sched_getcpu(), Ordering::Relaxed);
         // The caller's own queue last: a worker that is awake shall find its own filled first.
         for thread in (0..threads).rev() {
             let first = (thread * count).div_ceil(threads);
-            for (place, errand) in (first..).zip(errands.drain(first..)) {
-                let sheet = Sheet { run: self.run, place, errand };
+            for (place, job) in (first..).zip(jobs.drain(first..)) {
+                let sheet = Sheet { run: self.run, place, job };
                 if blocked {
                     self.kept.push(sheet);
                 } else if let Err(unsent) = self.queues[thread].try_send(sheet) {
@@ -215,16 +215,16 @@ impl<T: Errand> Pool<T> {
         }
     }
 
-    /// The caller's part of the errands. Returns the longest time that one took.
+    /// The caller's part of the jobs. Returns the longest time that one took.
     fn perform_own(&mut self) -> Span {
         let mut is_first = true;
         while let Some(mut sheet) = self.kept.pop().or_else(|| self.intake.take()) {
             let begun = MonotonicClock.now();
-            sheet.errand.perform();
+            sheet.job.perform();
             let spent = MonotonicClock.now().since(begun);
             self.longest = if is_first { spent } else { self.longest.max(spent) };
             is_first = false;
-            self.finish(sheet.place, sheet.errand);
+            self.finish(sheet.place, sheet.job);
         }
         self.longest
     }
@@ -248,18 +248,18 @@ impl<T: Errand> Pool<T> {
         for place in 0..count {
             self.collect();
             if self.finished[place].is_none()
-                && let Some(mut errand) = spare(place)
+                && let Some(mut job) = spare(place)
             {
-                errand.perform();
+                job.perform();
                 self.late.push(self.run);
-                self.finish(place, errand);
+                self.finish(place, job);
                 self.stand_ins += 1;
             }
         }
     }
 
-    fn finish(&mut self, place: usize, errand: Box<T>) {
-        self.finished[place] = Some(errand);
+    fn finish(&mut self, place: usize, job: Box<T>) {
+        self.finished[place] = Some(job);
         self.missing -= 1;
     }
 
@@ -268,13 +268,13 @@ impl<T: Errand> Pool<T> {
         for index in 0..self.workers.len() {
             while let Some(sheet) = self.workers[index].returned() {
                 if self.open && sheet.run == self.run && self.finished[sheet.place].is_none() {
-                    self.finish(sheet.place, sheet.errand);
+                    self.finish(sheet.place, sheet.job);
                     continue;
                 }
                 if let Some(out) = self.late.iter().position(|run| *run == sheet.run) {
                     self.late.swap_remove(out);
                 }
-                self.strays.push(sheet.errand);
+                self.strays.push(sheet.job);
             }
         }
         assert!(
@@ -283,7 +283,7 @@ impl<T: Errand> Pool<T> {
         );
     }
 
-    /// Gives out the errands of former runs that have come back late since it was last asked.
+    /// Gives out the jobs of former runs that have come back late since it was last asked.
     ///
     /// # Panics
     /// If a worker has panicked.
@@ -313,19 +313,19 @@ impl<T> Pool<T> {
     }
 
     /// How many spares are enough never to wait, if strays are asked for before each run: a worker
-    /// may be late with an errand, bring it back during the next run, and be late again in that one.
+    /// may be late with a job, bring it back during the next run, and be late again in that one.
     pub fn spares(&self) -> usize {
         2 * self.workers.len()
     }
 
-    /// How many errands of former runs were still out when it was last looked: at the beginning of a
+    /// How many jobs of former runs were still out when it was last looked: at the beginning of a
     /// run, in [`Pool::strays`] or in [`Pool::settle`].
     #[cfg(test)]
     pub fn out(&self) -> usize {
         self.late.len()
     }
 
-    /// Errands done again because a worker was late, since the start.
+    /// Jobs done again because a worker was late, since the start.
     pub fn stand_ins(&self) -> u64 {
         self.stand_ins
     }

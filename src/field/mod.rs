@@ -18,9 +18,9 @@ mod stage;
 pub mod shape;
 pub mod snapshot;
 pub mod state;
-pub mod takeover;
+pub mod failover;
 pub mod trial;
-pub mod wiring;
+pub mod projections;
 pub mod worker;
 
 pub use cuda::DeviceTimes;

@@ -4,13 +4,13 @@
 //! between two of them, when the result is out.
 
 use super::brain::Brain;
-use super::snapshot::Desk;
-use super::takeover::DeviceCounters;
+use super::failover::DeviceCounters;
+use super::snapshot::SnapshotSender;
 use super::{DeviceTimes, EngineState, Failure, Response, Stimulus};
-use crate::crew::Worker;
+use crate::executor::Worker;
 use crate::frame::MAX_SENSORS;
 use crate::plan::{RUNGS, Rung};
-use crate::rt::slot::{Reader, Writer};
+use crate::rt::triple_buffer::{Reader, Writer};
 use crate::sim::FieldFaults;
 use crate::time::{Clock, Instant, Span};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -95,7 +95,7 @@ pub struct FieldWorker {
 
 /// When the whole brain is handed over to be written.
 struct Snapshots {
-    desk: Desk,
+    sender: SnapshotSender,
     every: Span,
     due: Option<Instant>,
 }
@@ -127,8 +127,8 @@ impl FieldWorker {
     }
 
     /// The same with a snapshot handed to `desk` every so often, and at the end.
-    pub fn with_snapshots(mut self, desk: Desk, every: Span) -> FieldWorker {
-        self.snapshots = Some(Snapshots { desk, every, due: None });
+    pub fn with_snapshots(mut self, sender: SnapshotSender, every: Span) -> FieldWorker {
+        self.snapshots = Some(Snapshots { sender, every, due: None });
         self
     }
 
@@ -234,7 +234,7 @@ impl FieldWorker {
         self.brain.tend(now);
         if let Some(snapshots) = &mut self.snapshots {
             let due = *snapshots.due.get_or_insert(now + snapshots.every);
-            if now >= due && snapshots.desk.hand_over(|live| self.brain.save(live)) {
+            if now >= due && snapshots.sender.hand_over(|live| self.brain.save(live)) {
                 snapshots.due = Some(now + snapshots.every);
             }
         }
@@ -275,7 +275,7 @@ impl Worker for FieldWorker {
         if self.state == EngineState::Running
             && let Some(snapshots) = &mut self.snapshots
         {
-            snapshots.desk.hand_over_last(LAST_SNAPSHOT, |live| self.brain.save(live));
+            snapshots.sender.hand_over_last(LAST_SNAPSHOT, |live| self.brain.save(live));
         }
         true
     }

@@ -5,11 +5,11 @@ use super::BuildError;
 use crate::bus::{LineUse, Usage};
 use crate::device::actuators::{self, Actuators};
 use crate::device::open;
+use crate::io::PollPlan;
 use crate::memory::map::{Motion, Thing};
 use crate::plan::{
     Attachment, Board, Line, LineRole, MotorKind, MotorPlan, PwmPlan, SensorKind, SensorPlan, chips,
 };
-use crate::sense::PollPlan;
 use crate::time::Span;
 use std::path::Path;
 

@@ -15,7 +15,7 @@ pub fn look(bench: &Bench<'_>, bus: usize) -> Vec<Check> {
     let expected = expected(board, bus);
     let needed = expected.iter().any(|device| device.required);
     let what = format!("bus {}", plan.name);
-    let mut i2c = match bench.wires.i2c(bus) {
+    let mut i2c = match bench.hardware.i2c(bus) {
         Ok(i2c) => i2c,
         Err(error) => return vec![Check::closed(&what, needed, &error)],
     };

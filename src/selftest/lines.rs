@@ -1,7 +1,7 @@
 //! Driven lines are read back at both levels, as far as that moves nothing.
 
 use super::{Bench, Check, pads};
-use crate::bus::{LineUse, Usage, Wires};
+use crate::bus::{Hardware, LineUse, Usage};
 use crate::device::robot_hat::RobotHat;
 use crate::plan::lines::name_of;
 use crate::plan::{Board, BusPlan, Line, LineRole, MotorKind, PwmPlan};
@@ -29,7 +29,7 @@ pub fn follow(bench: &Bench<'_>) -> Vec<Check> {
             checks.push(Check::skipped(&what, found));
             continue;
         }
-        checks.push(follows(bench.wires, bench.clock, &what, &driven));
+        checks.push(follows(bench.hardware, bench.clock, &what, &driven));
         if on_tegra(bench.board) {
             checks.push(pads::check(bench.root, &name));
         }
@@ -69,11 +69,11 @@ fn driven(board: &Board) -> Vec<Driven> {
     lines
 }
 
-fn follows(wires: &dyn Wires, clock: &dyn Clock, what: &str, driven: &Driven) -> Check {
+fn follows(hardware: &dyn Hardware, clock: &dyn Clock, what: &str, driven: &Driven) -> Check {
     let Driven { line, levels, required, .. } = *driven;
     let first = levels.first().copied().unwrap_or(false);
     let uses = [LineUse { line, usage: Usage::Output { high: first } }];
-    let mut gpio = match wires.gpio("self-test", &uses) {
+    let mut gpio = match hardware.gpio("self-test", &uses) {
         Ok(gpio) => gpio,
         Err(error) => return Check::closed(what, required, &error),
     };
@@ -107,7 +107,7 @@ fn matters_which_way(board: &Board, line: Line) -> bool {
 /// would turn round with its direction line. Other sources of PWM are not known to be still.
 fn motors_stand(bench: &Bench<'_>) -> bool {
     let (Some(mcu), None) = (&bench.board.mcu, &bench.board.pwm) else { return false };
-    let Ok(mut i2c) = bench.wires.i2c(0) else { return false };
+    let Ok(mut i2c) = bench.hardware.i2c(0) else { return false };
     let hat = RobotHat::new(mcu);
     bench.board.motors.iter().all(|motor| match motor.kind {
         MotorKind::DcDir { pwm, .. } => hat.set_pulse(pwm, 0, i2c.as_mut()).is_ok(),

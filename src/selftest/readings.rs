@@ -32,7 +32,7 @@ pub fn on_bus(bench: &Bench<'_>, bus: usize, silent: &[u8], i2c: &mut dyn I2c) -
     let mut gpio: Box<dyn Gpio> = if lines.is_empty() {
         Box::new(Absent)
     } else {
-        match bench.wires.gpio("self-test", &lines) {
+        match bench.hardware.gpio("self-test", &lines) {
             Ok(gpio) => gpio,
             Err(error) => return vec![Check::closed("shut-down lines", true, &error)],
         }
@@ -79,7 +79,7 @@ fn with_lines(
     uses: &[LineUse],
     read: impl FnOnce(&mut dyn Gpio) -> Result<f32, DeviceFault>,
 ) -> Check {
-    match bench.wires.gpio("self-test", uses) {
+    match bench.hardware.gpio("self-test", uses) {
         Ok(mut gpio) => judge(bench, sensor, read(gpio.as_mut())),
         Err(error) => Check::closed(&sensor.name, sensor.required, &error),
     }

@@ -1,10 +1,10 @@
 //! The guard's side of a run: greets the guard that the board asks for, and ends when the motors stand.
 
 use super::{Session, SessionError};
-use crate::bus::Wires;
+use crate::bus::Hardware;
 use crate::guard::frame::Refused;
 use crate::guard::socket::GUARD_SOCKET;
-use crate::guard::{GuardedWires, Hold, Link, Pulse, PulsePlan, Sight};
+use crate::guard::{GuardHealth, GuardedHardware, Heartbeat, HeartbeatPlan, Hold, Link};
 use crate::plan::{BusPlan, GuardPlan};
 use crate::robot::Options;
 use crate::rt::Granted;
@@ -31,7 +31,7 @@ pub(super) struct Guarded {
     plan: GuardPlan,
     pub(super) hold: Hold,
     pub(super) link: Arc<Link>,
-    pulse: Pulse,
+    heartbeat: Heartbeat,
 }
 
 impl Guarded {
@@ -47,19 +47,20 @@ impl Guarded {
         let Some(hold) = Hold::of(board, &plan) else { return Ok(None) };
         let socket = session.guard.clone().unwrap_or_else(|| PathBuf::from(GUARD_SOCKET));
         let alone = matches!(board.bus, BusPlan::Sim);
-        let link = Link::new(alone).map_err(SessionError::Pulse)?;
-        let pulse_plan = PulsePlan {
+        let link = Link::new(alone).map_err(SessionError::Heartbeat)?;
+        let heartbeat_plan = HeartbeatPlan {
             socket: socket.clone(),
             board: *session.digest.as_bytes(),
             hold,
             patience: plan.patience,
             alone,
         };
-        let (vitals, requests) = (options.vitals.clone(), options.requests.clone());
-        let pulse = Pulse::start(pulse_plan, link.clone(), vitals, requests, clock.clone(), board.rt)
-            .map_err(SessionError::Pulse)?;
-        pulse.granted.enough(&board.rt).map_err(SessionError::Refused)?;
-        let guarded = Guarded { plan, hold, link, pulse };
+        let (loop_status, requests) = (options.loop_status.clone(), options.requests.clone());
+        let heartbeat =
+            Heartbeat::start(heartbeat_plan, link.clone(), loop_status, requests, clock.clone(), board.rt)
+                .map_err(SessionError::Heartbeat)?;
+        heartbeat.granted.enough(&board.rt).map_err(SessionError::Refused)?;
+        let guarded = Guarded { plan, hold, link, heartbeat };
         if guarded.is_trusted(clock.as_ref()) {
             return Ok(Some(guarded));
         }
@@ -89,19 +90,19 @@ impl Guarded {
     }
 
     /// What the tick looks at, where the board does not drive without its guard.
-    pub(super) fn sight(&self) -> Option<Sight> {
-        self.plan.required.then(|| Sight::new(self.link.clone(), self.plan.patience))
+    pub(super) fn health(&self) -> Option<GuardHealth> {
+        self.plan.required.then(|| GuardHealth::new(self.link.clone(), self.plan.patience))
     }
 
     /// The wires without the guard's line.
-    pub(super) fn around(&self, wires: Arc<dyn Wires>, clock: &Arc<dyn Clock>) -> Arc<dyn Wires> {
-        Arc::new(GuardedWires::new(wires, self.link.clone(), self.hold, clock.clone()))
+    pub(super) fn around(&self, hardware: Arc<dyn Hardware>, clock: &Arc<dyn Clock>) -> Arc<dyn Hardware> {
+        Arc::new(GuardedHardware::new(hardware, self.link.clone(), self.hold, clock.clone()))
     }
 
-    /// The motors stand: the guard takes its line. Returns what the pulse was granted.
+    /// The motors stand: the guard takes its line. Returns what the heartbeat was granted.
     pub(super) fn end(self) -> Granted {
-        let granted = self.pulse.granted.clone();
-        self.pulse.end();
+        let granted = self.heartbeat.granted.clone();
+        self.heartbeat.end();
         granted
     }
 }

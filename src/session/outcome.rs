@@ -1,10 +1,10 @@
 //! What a run comes to, looked at when the workers have ended: the motors, the simulated world, the last snapshot.
 
-use crate::crew::Rest;
-use crate::drive::Ending;
+use crate::executor::Rest;
 use crate::field::snapshot::{SnapshotCounts, SnapshotWriter};
+use crate::io::{BusCounters, Halt, SenseCounters};
 use crate::robot::Robot;
-use crate::sense::{BusCounters, Halt, SenseCounters};
+use crate::runner::Ending;
 use crate::sim::{Plant, Report};
 use crate::time::Clock;
 use std::sync::Arc;

@@ -55,7 +55,7 @@ pub struct Record {
     /// A field result that arrived in this slot.
     pub field: Option<FieldTrace>,
     /// Commands confirmed on the wire since the last record.
-    pub wires: heapless::Vec<OnWire, WIRES>,
+    pub hardware: heapless::Vec<OnWire, WIRES>,
     /// Heap allocations of the tick thread in this slot, where they are counted.
     pub allocations: Option<u64>,
 }

@@ -3,12 +3,12 @@
 
 use ganglion::board::{self, BoardError};
 use ganglion::command::MAX_MOTORS;
-use ganglion::drive;
 use ganglion::frame::MAX_SENSORS;
 use ganglion::memory::map::MOST_THINGS;
 use ganglion::plan::Board;
 use ganglion::reflex::MAX_RULES;
 use ganglion::robot::{Options, Robot};
+use ganglion::runner;
 use ganglion::time::{Clock, Instant, SimClock, Span};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -117,7 +117,7 @@ fn runs(board: &Board) {
     let robot = Robot::build(board, clock.clone() as Arc<dyn Clock>, first, Options::default())
         .unwrap_or_else(|error| panic!("a sound board is refused: {error}"));
     let never = AtomicBool::new(false);
-    let ending = drive::step(robot, &clock, first + Span::from_millis(4_000), &never, |_| ());
+    let ending = runner::step(robot, &clock, first + Span::from_millis(4_000), &never, |_| ());
     assert!(ending.panicked.is_empty(), "{:?}", ending.panicked);
     assert!(!ending.recorder.end_late.is_empty(), "no command ever reached the motors");
 }

@@ -4,8 +4,8 @@
 
 use super::draw::Draw;
 use ganglion::command::MAX_MOTORS;
-use ganglion::field::state::{Given, Live, StateError};
-use ganglion::field::takeover::{Open, Remote};
+use ganglion::field::failover::{Open, Remote};
+use ganglion::field::state::{Learned, Live, StateError};
 use ganglion::field::{Failure, Response, Stimulus};
 use ganglion::gpu::GpuFault;
 
@@ -87,7 +87,7 @@ impl Remote for Temper {
     fn restore(&mut self, _live: &Live) -> Result<(), StateError> {
         Ok(())
     }
-    fn furnish(&mut self, _given: &Given) -> Result<(), StateError> {
+    fn load(&mut self, _learned: &Learned) -> Result<(), StateError> {
         Ok(())
     }
     fn inject(&mut self, _fault: Option<GpuFault>) {}

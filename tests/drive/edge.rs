@@ -48,7 +48,7 @@ fn contacts(board: &Board, seed: u64, field: Readout, seconds: u64) -> Contacts 
     let robot = Robot::build(board, clock.clone(), first, options).unwrap();
     let plant = robot.plant.clone().unwrap();
     let until = first + Span::from_millis(1000 * seconds);
-    ganglion::drive::step(robot, &clock, until, &AtomicBool::new(false), |_| ());
+    ganglion::runner::step(robot, &clock, until, &AtomicBool::new(false), |_| ());
     plant.report(until).contacts
 }
 

@@ -1,6 +1,6 @@
 //! What the program's threads do with each structure, as short as it can be and still meet every order that matters.
 
-use crate::bell::Bell;
+use crate::waker::Waker;
 use crate::cause::Cause;
 use crate::halt::{Halt, HaltWatch};
 use crate::slot::slot;
@@ -16,15 +16,15 @@ pub const ALL: [Model; 7] = [
     ("slot: a cell that was read is only then written again", cells_have_one_owner, None),
     ("halt: whoever hears it knows until when commands are overtaken", heard_with_its_time, None),
     ("halt: two that are raised at once are heard with the later time", two_at_once, None),
-    ("bell: a worker that is rung wakes, also while it comes to its bell", rung_wakes, None),
-    ("bell: what was left before the ring is seen by whoever answers", left_is_seen, None),
-    ("bell: a flag that is left is passed on to the next worker", passed_on, Some(2)),
+    ("waker: a worker that is rung wakes, also while it comes to its waker", rung_wakes, None),
+    ("waker: what was left before the ring is seen by whoever answers", left_is_seen, None),
+    ("waker: a flag that is left is passed on to the next worker", passed_on, Some(2)),
 ];
 
-/// Waits as `crew::threads` does, without the time that ends a wait there: a nudge that is lost is a thread that sleeps
+/// Waits as `executor::threads` does, without the time that ends a wait there: a nudge that is lost is a thread that sleeps
 /// for ever.
-fn wait(bell: &Bell) {
-    while !bell.answered() {
+fn wait(waker: &Waker) {
+    while !waker.answered() {
         thread::park();
     }
 }
@@ -62,7 +62,7 @@ fn at(nanos: u64) -> Instant {
 }
 
 fn heard_with_its_time() {
-    let halt = Arc::new(Halt::new(Arc::new(Bell::default())));
+    let halt = Arc::new(Halt::new(Arc::new(Waker::default())));
     let mut watch = HaltWatch::new(halt.clone());
     let raiser = halt.clone();
     let raised = thread::spawn(move || raiser.raise(Cause::EStop, at(7)));
@@ -76,7 +76,7 @@ fn heard_with_its_time() {
 }
 
 fn two_at_once() {
-    let halt = Arc::new(Halt::new(Arc::new(Bell::default())));
+    let halt = Arc::new(Halt::new(Arc::new(Waker::default())));
     let mut watch = HaltWatch::new(halt.clone());
     let raise = |cause, time| {
         let halt = halt.clone();
@@ -91,32 +91,32 @@ fn two_at_once() {
 }
 
 fn rung_wakes() {
-    let bell = Arc::new(Bell::default());
-    let ringer = bell.clone();
+    let waker = Arc::new(Waker::default());
+    let ringer = waker.clone();
     let rings = thread::spawn(move || ringer.ring());
-    bell.answer_here();
-    wait(&bell);
+    waker.answer_here();
+    wait(&waker);
     rings.join().unwrap();
 }
 
-/// The word itself is relaxed: it is the bell that makes it seen.
+/// The word itself is relaxed: it is the waker that makes it seen.
 fn left_is_seen() {
-    let bell = Arc::new(Bell::default());
+    let waker = Arc::new(Waker::default());
     let word = Arc::new(AtomicU64::new(0));
-    let (ringer, left) = (bell.clone(), word.clone());
+    let (ringer, left) = (waker.clone(), word.clone());
     let rings = thread::spawn(move || {
         left.store(1, Ordering::Relaxed);
         ringer.ring();
     });
-    bell.answer_here();
-    wait(&bell);
+    waker.answer_here();
+    wait(&waker);
     assert_eq!(word.load(Ordering::Relaxed), 1);
     rings.join().unwrap();
 }
 
 /// The tick leaves the field's flag up and rings the bus, whose thread nudges the field's.
 fn passed_on() {
-    let (bus, field) = (Arc::new(Bell::default()), Arc::new(Bell::default()));
+    let (bus, field) = (Arc::new(Waker::default()), Arc::new(Waker::default()));
     bus.then(field.clone());
     let word = Arc::new(AtomicU64::new(0));
     let (rung, left, order) = (bus.clone(), field.clone(), word.clone());

@@ -4,16 +4,17 @@
 use super::dim;
 use crate::cuda::standin::alone;
 use ganglion::gpu::Watch;
-use ganglion::memory::choice::{Because, Choice, Wish};
-use ganglion::memory::gpu::{Card, Room};
+use ganglion::memory::choice::{Because, Choice, Preference};
+use ganglion::memory::gpu::{GpuWorkspace, Room};
 use ganglion::time::Span;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 const SHORT: Span = Span::from_millis(100);
 
-fn card(d: usize, watch: Arc<Watch>) -> Card {
-    Card::open_with(dim(d), Room { rows: 16, queries: 1, store: 16 }, watch).expect("the stand-in is a GPU")
+fn gpu(d: usize, watch: Arc<Watch>) -> GpuWorkspace {
+    GpuWorkspace::open_with(dim(d), Room { rows: 16, queries: 1, store: 16 }, watch)
+        .expect("the stand-in is a GPU")
 }
 
 /// A file that goes away with the test.
@@ -36,23 +37,23 @@ impl Drop for File {
 fn what_was_measured_is_kept_for_the_same_machine_and_rows_and_thrown_away_when_damaged() {
     let Some(alone) = alone() else { return };
     let (file, d) = (File::new("kept"), 128);
-    let first = Choice::of(&mut card(d, Arc::default()), Wish::Measured, Some(&file.0), SHORT);
+    let first = Choice::of(&mut gpu(d, Arc::default()), Preference::Measured, Some(&file.0), SHORT);
     assert_eq!((&first.because, first.crossings.len()), (&Because::Measured, 5));
     assert!(first.crossings.iter().all(|crossing| (1..=16).contains(&crossing.tried)), "{first}");
-    let again = Choice::of(&mut card(d, Arc::default()), Wish::Measured, Some(&file.0), SHORT);
+    let again = Choice::of(&mut gpu(d, Arc::default()), Preference::Measured, Some(&file.0), SHORT);
     assert_eq!((again.because, &again.crossings), (Because::Kept, &first.crossings));
-    let longer = Choice::of(&mut card(256, Arc::default()), Wish::Measured, Some(&file.0), SHORT);
+    let longer = Choice::of(&mut gpu(256, Arc::default()), Preference::Measured, Some(&file.0), SHORT);
     assert_eq!(longer.because, Because::Measured, "other rows");
     alone.order("driver=13000");
-    let newer = Choice::of(&mut card(256, Arc::default()), Wish::Measured, Some(&file.0), SHORT);
+    let newer = Choice::of(&mut gpu(256, Arc::default()), Preference::Measured, Some(&file.0), SHORT);
     assert_eq!(newer.because, Because::Measured, "another driver");
     let mut bytes = std::fs::read(&file.0).expect("kept");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::write(&file.0, bytes).expect("written");
-    let damaged = Choice::of(&mut card(256, Arc::default()), Wish::Measured, Some(&file.0), SHORT);
+    let damaged = Choice::of(&mut gpu(256, Arc::default()), Preference::Measured, Some(&file.0), SHORT);
     assert_eq!(damaged.because, Because::Measured);
     // A wish needs no measurement and leaves the file alone.
-    let wished = Choice::of(&mut card(d, Arc::default()), Wish::Processor, Some(&file.0), SHORT);
+    let wished = Choice::of(&mut gpu(d, Arc::default()), Preference::Processor, Some(&file.0), SHORT);
     assert_eq!((wished.because, wished.crossings.len()), (Because::Wished, 0));
 }

@@ -63,7 +63,7 @@ fn a_well_robot_drives_and_stops_in_the_slot_of_the_stop() {
         ("guard", |slot| slot.guard_lost = true),
         ("stop", |slot| slot.asked.stop = true),
         ("disarm", |slot| slot.asked.disarm = true),
-        ("wire", |slot| slot.receipt = Some((Span::from_millis(101), true))),
+        ("motor_link", |slot| slot.receipt = Some((Span::from_millis(101), true))),
         ("field", |slot| slot.wish = Some(([0.5, 0.5, 0.2], 140))),
         ("sleep", |slot| slot.slept = Span::from_millis(10)),
     ];
@@ -97,13 +97,13 @@ fn a_loop_that_lost_its_slots_stands_until_it_is_punctual_again() {
 #[test]
 fn commands_that_no_motor_takes_are_a_lost_bus() {
     let mut robot = driving();
-    let confirmed = robot.vitals.look().confirmed;
+    let confirmed = robot.loop_status.look().confirmed;
     for step in 0..12 {
         robot.step(&Slot { receipt: RECEIPT.map(|(age, _)| (age, false)), ..well(step) });
     }
     stands(&robot, "not taken");
-    assert_eq!(robot.vitals.look().confirmed, confirmed);
-    assert_eq!(robot.vitals.look().active, Cause::BusLost.bit());
+    assert_eq!(robot.loop_status.look().confirmed, confirmed);
+    assert_eq!(robot.loop_status.look().active, Cause::BusLost.bit());
     robot.step(&well(12));
     assert!(robot.command.motors[0] > 0.0);
 }
@@ -172,7 +172,7 @@ fn a_robot_that_was_held_for_long_does_not_start_by_itself() {
             drove |= robot.command.motors[0] > 0.0;
         }
         assert_eq!(drove, starts, "{slots} slots without a sensor");
-        let why = robot.vitals.look().disarmed;
+        let why = robot.loop_status.look().disarmed;
         match why {
             None => assert!(starts),
             Some(Disarm::Stillness { lasted, causes }) => {
@@ -197,7 +197,7 @@ fn a_machine_that_wakes_up_stands_and_knows_nothing() {
     let record = robot.step(&Slot { slept: lasted, readings: before.to_vec(), ..well(0) });
     stands(&robot, "awake");
     assert_eq!(record.mode, Mode::Disarmed);
-    assert_eq!(robot.vitals.look().disarmed, Some(Disarm::Slept { lasted }));
+    assert_eq!(robot.loop_status.look().disarmed, Some(Disarm::Slept { lasted }));
     assert!(record.frame.used().iter().all(|sample| sample.health == Health::Never), "{CHANNELS} channels");
     // On their way when it fell asleep: read before, taken after.
     let on_their_way = [(0, Ok(2.1), -12), (1, Ok(1_501.0), -12), (2, Ok(7.6), -12)];

@@ -193,7 +193,7 @@ fn a_use_group_names_each_of_its_members() {
 
 #[test]
 fn the_root_may_be_named_by_climbing() {
-    let deep = "use super::super::{sense::Outlet, trace}; use super::own; super::super::act::Act";
-    assert_eq!(paths_of_the_root(deep, "plan/bus"), ["sense::Outlet", "trace", "act::Act"]);
+    let deep = "use super::super::{io::Outlet, trace}; use super::own; super::super::act::Act";
+    assert_eq!(paths_of_the_root(deep, "plan/bus"), ["io::Outlet", "trace", "act::Act"]);
     assert_eq!(paths_of_the_root("use super::tick::Tick;", "plan/mod"), ["tick::Tick"]);
 }

@@ -5,7 +5,7 @@ use crate::bench::{HrrBench, HrrFigures};
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output;
-use crate::memory::choice::{Lies, Wish};
+use crate::memory::choice::{Preference, Residence};
 use crate::time::Span;
 use serde::Serialize;
 
@@ -39,7 +39,7 @@ pub struct Args {
     seconds: Span,
     /// From which batch on the GPU is chosen: as measured, never, or so many rows
     #[arg(long, value_name = "measured|never|ROWS", default_value = "measured")]
-    gpu_from: Wish,
+    gpu_from: Preference,
     /// What would take more memory than this is left out
     #[arg(long, default_value_t = 1500, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
     memory: u32,
@@ -104,10 +104,10 @@ fn say_figures(figures: &HrrFigures) {
     say!("operation                     d   batch  threads        p50     lowest      floor  p50/floor");
     for cell in &figures.cells {
         let name = cell.operation.name();
-        let who = match cell.lies {
+        let who = match cell.residence {
             None => cell.threads.to_string(),
-            Some(Lies::Host) => "GPU, in".to_string(),
-            Some(Lies::Card) => "GPU".to_string(),
+            Some(Residence::Host) => "GPU, in".to_string(),
+            Some(Residence::Gpu) => "GPU".to_string(),
         };
         say!(
             "{name:<26}{:>5}  {:>6}  {:>7}  {:>9.2}  {:>9.2}  {:>9.2}  {:>9.2}",

@@ -4,8 +4,8 @@
 use super::{Common, keep};
 use crate::access;
 use crate::board::Loaded;
-use crate::board::site::Change;
-use crate::bus::{Absent, Wires};
+use crate::board::edit::Change;
+use crate::bus::{Absent, Hardware};
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::device::Ports;
@@ -66,8 +66,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let at = super::index("sensor", &args.name, board.sensors.iter().map(|sensor| sensor.name.as_str()))?;
     let interrupt = Interrupt::watch()?;
     let _claim = access::claim(board)?;
-    let wires = access::open(board)?;
-    let measured = measure(board, at, args.samples, wires.as_ref(), &MonotonicClock, &interrupt)?;
+    let hardware = access::open(board)?;
+    let measured = measure(board, at, args.samples, hardware.as_ref(), &MonotonicClock, &interrupt)?;
     let unit = &board.sensors[at].unit;
     say!(
         "{}: p50 {:.3} {unit}, min {:.3}, max {:.3}, {} samples, {} lost",
@@ -108,7 +108,7 @@ fn measure(
     board: &Board,
     at: usize,
     samples: u32,
-    wires: &dyn Wires,
+    hardware: &dyn Hardware,
     clock: &dyn Clock,
     interrupt: &Interrupt,
 ) -> Result<Measured, Failure> {
@@ -118,7 +118,7 @@ fn measure(
     }
     let mut device = polled(&[sensor], board, Path::new("/"))
         .ok_or_else(|| Failure::config(format!("sensor '{}' has no converter", sensor.name)))?;
-    let mut i2c = wires.i2c(sensor.bus)?;
+    let mut i2c = hardware.i2c(sensor.bus)?;
     let mut ports = Ports { i2c: i2c.as_mut(), gpio: &mut Absent, clock };
     let silent = |fault: &dyn std::fmt::Display| {
         Failure::unavailable(format!("sensor '{}' cannot be read: {fault}", sensor.name))

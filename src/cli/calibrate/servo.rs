@@ -2,8 +2,8 @@
 
 use super::{Common, keep};
 use crate::access;
-use crate::board::site::Change;
-use crate::bus::Wires;
+use crate::board::edit::Change;
+use crate::bus::Hardware;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::device::servo::Servo;
@@ -55,8 +55,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     };
     let interrupt = Interrupt::watch()?;
     let _claim = access::claim(&board)?;
-    let wires = access::open(&board)?;
-    let mut straighten = |offset: f32| straighten(&mut board, place, offset, wires.as_ref(), &MonotonicClock);
+    let hardware = access::open(&board)?;
+    let mut straighten =
+        |offset: f32| straighten(&mut board, place, offset, hardware.as_ref(), &MonotonicClock);
     let chosen = match args.offset {
         Some(offset) => {
             say!("{}", straighten(within(offset)?)?);
@@ -104,7 +105,7 @@ fn straighten(
     board: &mut Board,
     place: usize,
     offset: f32,
-    wires: &dyn Wires,
+    hardware: &dyn Hardware,
     clock: &dyn Clock,
 ) -> Result<String, Failure> {
     if let MotorKind::Servo { offset_deg, .. } = &mut board.motors[place].kind {
@@ -113,8 +114,8 @@ fn straighten(
     let motor = &board.motors[place];
     let servo = Servo::of(&motor.kind).ok_or_else(|| Failure::bug("a servo that is none"))?;
     let mut motors = actuators::of(board, Path::new("/"))?;
-    let mut i2c = wires.i2c(0)?;
-    let mut gpio = wires.gpio("calibrate", &motor_lines(board))?;
+    let mut i2c = hardware.i2c(0)?;
+    let mut gpio = hardware.gpio("calibrate", &motor_lines(board))?;
     let mut ports = Ports { i2c: i2c.as_mut(), gpio: gpio.as_mut(), clock };
     motors.initialise(&mut ports).map_err(|fault| {
         Failure::unavailable(format!("the servo could not be moved: {fault}"))

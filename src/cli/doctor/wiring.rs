@@ -6,7 +6,7 @@ use std::path::Path;
 use super::Finding;
 use crate::access;
 use crate::bus::OpenError;
-use crate::bus::linux::{LineSeen, LinuxWires};
+use crate::bus::linux::{LineSeen, LinuxHardware};
 use crate::cli::exit::Failure;
 use crate::plan::addresses::expected;
 use crate::plan::lines::lines;
@@ -19,11 +19,11 @@ pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
     if !matches!(board.bus, BusPlan::Linux { .. }) {
         return Vec::new();
     }
-    let Ok(wires) = LinuxWires::with_root(board, root) else { return Vec::new() };
+    let Ok(hardware) = LinuxHardware::with_root(board, root) else { return Vec::new() };
     let mut findings: Vec<Finding> = (0..board.i2c.len()).map(|bus| chips(board, bus)).collect();
     let used = lines(board);
     let numbers: Vec<Line> = used.iter().map(|(line, _)| *line).collect();
-    let survey = wires.survey(&numbers);
+    let survey = hardware.survey(&numbers);
     let refused: Vec<&OpenError> = survey.lines.iter().filter_map(|seen| seen.as_ref().err()).collect();
     match refused.first() {
         // One reason for all: the chip is not there, which is told above.
@@ -96,8 +96,8 @@ pub(super) fn test(board: &Board) -> Result<Vec<Check>, Failure> {
     if matches!(board.bus, BusPlan::Log) {
         return Ok(Vec::new());
     }
-    let wires = access::open(board)?;
-    Ok(self_test(board, wires.as_ref(), Path::new("/"), &MonotonicClock))
+    let hardware = access::open(board)?;
+    Ok(self_test(board, hardware.as_ref(), Path::new("/"), &MonotonicClock))
 }
 
 /// A check of the self-test, in doctor's words.

@@ -6,7 +6,7 @@ mod late;
 mod long;
 
 use super::*;
-use crate::rt::Wish;
+use crate::rt::Request;
 use crate::rt::heap::{CountingHeap, allocations_here, allocations_since};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu};
 use std::cell::{Cell, RefCell};
@@ -39,7 +39,7 @@ thread_local! {
     static KEPT: RefCell<Option<Farewell>> = const { RefCell::new(None) };
 }
 
-impl Errand for Job {
+impl PoolJob for Job {
     fn perform(&mut self) {
         let deed = self.deed.clone();
         deed(self);
@@ -59,7 +59,7 @@ fn job(id: usize, place: usize, deed: &Arc<Deed>) -> Box<Job> {
     Box::new(Job { id, place, deed, square: None, times: 0, by: None, core: 0, allocated: None })
 }
 
-#[expect(clippy::vec_box)] // errands travel as boxes, whatever their size
+#[expect(clippy::vec_box)] // jobs travel as boxes, whatever their size
 fn jobs(count: usize, deed: impl Fn(&Job) + Send + Sync + 'static) -> Vec<Box<Job>> {
     let deed: Arc<Deed> = Arc::new(deed);
     (0..count).map(|place| job(place, place, &deed)).collect()
@@ -157,7 +157,7 @@ fn errands_come_back_in_order_from_as_many_threads_as_asked() {
             let mut pool = Pool::new(asked, &[], 8);
             let threads = asked.min(8);
             assert_eq!((pool.threads(), pool.spares()), (threads, 2 * (threads - 1)));
-            // As many errands as threads, and each waits for all the others: nobody does two.
+            // As many jobs as threads, and each waits for all the others: nobody does two.
             let together = Barrier::new(threads);
             let mut all = jobs(threads, move |_| meet(&together));
             for round in 1..=20 {

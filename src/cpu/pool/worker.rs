@@ -1,7 +1,7 @@
-//! One thread of the pool beside the caller's: how it takes errands, waits, sleeps and is woken.
+//! One thread of the pool beside the caller's: how it takes jobs, waits, sleeps and is woken.
 
 use super::affinity::Affinity;
-use super::{Errand, Intake, Notice, Sheet};
+use super::{Intake, Notice, PoolJob, Sheet};
 use crate::rt::{Refusal, stay_on, touch_stack};
 use crate::time::{Clock, MonotonicClock, Span};
 use rtrb::{Consumer, Producer, RingBuffer};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread::JoinHandle;
 
-/// How long a worker keeps looking after its last errand before it sleeps. A cycle has two runs with
+/// How long a worker keeps looking after its last job before it sleeps. A cycle has two runs with
 /// less than this between them, and waking a sleeper costs the caller some microseconds and the
 /// worker more.
 const AWAKE: Span = Span::from_micros(50);
@@ -22,7 +22,7 @@ pub(super) struct Worker<T> {
     thread: JoinHandle<()>,
 }
 
-impl<T: Errand> Worker<T> {
+impl<T: PoolJob> Worker<T> {
     /// Starts worker `number`, on `cpu` if one is given, and waits for what the system says to that.
     /// `None`: it starts no thread.
     pub fn start(
@@ -36,7 +36,7 @@ impl<T: Errand> Worker<T> {
         // what was handed out since.
         let (returns, done) = RingBuffer::new(places + 1);
         let asleep: Arc<AtomicBool> = Arc::default();
-        let mut hand = Hand { intake, returns, asleep: asleep.clone(), notice, affinity: None };
+        let mut hand = WorkerSide { intake, returns, asleep: asleep.clone(), notice, affinity: None };
         let (answer, answered) = crossbeam_channel::bounded(1);
         let thread = std::thread::Builder::new().name(format!("field-{number}"));
         let thread = thread.spawn(move || {
@@ -52,7 +52,7 @@ impl<T: Errand> Worker<T> {
 }
 
 impl<T> Worker<T> {
-    /// An errand that it has finished.
+    /// A job that it has finished.
     pub fn returned(&mut self) -> Option<Sheet<T>> {
         self.done.pop().ok()
     }
@@ -83,7 +83,7 @@ impl<T> Worker<T> {
 }
 
 /// The worker's end.
-struct Hand<T> {
+struct WorkerSide<T> {
     intake: Intake<T>,
     returns: Producer<Sheet<T>>,
     asleep: Arc<AtomicBool>,
@@ -92,8 +92,8 @@ struct Hand<T> {
     affinity: Option<Affinity>,
 }
 
-impl<T: Errand> Hand<T> {
-    /// A worker's life: until the pool is dropped, or an errand panics.
+impl<T: PoolJob> WorkerSide<T> {
+    /// A worker's life: until the pool is dropped, or a job panics.
     fn serve(mut self) {
         let mut last = MonotonicClock.now();
         while !self.notice.end.load(Ordering::Acquire) {
@@ -119,11 +119,11 @@ impl<T: Errand> Hand<T> {
         }
     }
 
-    /// Performs an errand and brings it back. Whether it survived that.
+    /// Performs a job and brings it back. Whether it survived that.
     fn perform(&mut self, mut sheet: Sheet<T>) -> bool {
-        // What a panic leaves half-done is dropped with its errand and never seen again: that makes
+        // What a panic leaves half-done is dropped with its job and never seen again: that makes
         // the assertion of unwind safety true.
-        if catch_unwind(AssertUnwindSafe(|| sheet.errand.perform())).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| sheet.job.perform())).is_err() {
             self.notice.panicked.store(true, Ordering::Release);
             return false;
         }
@@ -132,12 +132,12 @@ impl<T: Errand> Hand<T> {
         true
     }
 
-    /// Sleeps until it is woken; an errand that came meanwhile, unless somebody else took it.
+    /// Sleeps until it is woken; a job that came meanwhile, unless somebody else took it.
     ///
     /// No wake-up is lost. The worker raises its flag, fences, and looks at the queues once more; the
     /// caller sends, fences, and looks at the flag. Whichever fence is second in the one order of all
     /// `SeqCst` fences, its thread sees what the other wrote before its own: the worker sees the
-    /// errand and does not park, or the caller sees the flag and unparks, and `park` after `unpark`
+    /// job and does not park, or the caller sees the flag and unparks, and `park` after `unpark`
     /// returns at once. The flag is lowered by the caller only together with an unpark, and by the
     /// worker only before it looks again. Ending needs no flag: the pool unparks everybody after it
     /// gave the word, which is looked at here after the flag and on each turn of `serve`.
@@ -164,19 +164,19 @@ mod tests {
 
     struct Nothing;
 
-    impl Errand for Nothing {
+    impl PoolJob for Nothing {
         fn perform(&mut self) {}
     }
 
-    fn hand() -> (Hand<Nothing>, Sender<Sheet<Nothing>>, Consumer<Sheet<Nothing>>) {
+    fn hand() -> (WorkerSide<Nothing>, Sender<Sheet<Nothing>>, Consumer<Sheet<Nothing>>) {
         let (queue, end) = bounded(1);
         let (returns, done) = RingBuffer::new(1);
         let (asleep, notice) = Default::default();
-        (Hand { intake: Intake(vec![end]), returns, asleep, notice, affinity: None }, queue, done)
+        (WorkerSide { intake: Intake(vec![end]), returns, asleep, notice, affinity: None }, queue, done)
     }
 
     fn sheet() -> Sheet<Nothing> {
-        Sheet { run: 1, place: 0, errand: Box::new(Nothing) }
+        Sheet { run: 1, place: 0, job: Box::new(Nothing) }
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
         });
         let took = told.recv_timeout(std::time::Duration::from_secs(60));
         thread.thread().unpark(); // only a worker that sleeps needs it
-        assert!(took == Ok(true), "it sleeps over an errand");
+        assert!(took == Ok(true), "it sleeps over a job");
         thread.join().unwrap();
     }
 

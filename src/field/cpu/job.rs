@@ -11,7 +11,7 @@ use super::gradient::{Gradient, Slopes};
 use super::half::{Halve, Unhalve};
 use super::library::{Blend, Volumes};
 use super::nearest::Nearest;
-use crate::cpu::pool::Errand;
+use crate::cpu::pool::PoolJob;
 use crate::cpu::simd::{Half, Level};
 use crate::field::shape::{BLOCK_COUNT, CONTENT, GROUP, GROUPS};
 use crate::frame::MAX_SENSORS;
@@ -337,7 +337,7 @@ impl Kept for Half {
     }
 }
 
-impl Errand for Job {
+impl PoolJob for Job {
     fn perform(&mut self) {
         let Some(sources) = self.sources.take() else { return };
         match self.task {

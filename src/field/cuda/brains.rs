@@ -60,7 +60,7 @@ impl Brains {
         let image = Image::load(&gpu, found, &image_files())?;
         let kernels = Kernels::new(&image, plan, cut)?;
         let start = Start::new(plan);
-        let layout = Layout::new(plan, start.wires(), robots, cut.scan_blocks);
+        let layout = Layout::new(plan, start.hardware(), robots, cut.scan_blocks);
         let mut brains = Brains {
             graphs: [Vec::new(), Vec::new()],
             watched: None,

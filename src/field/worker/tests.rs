@@ -8,7 +8,7 @@ use crate::field::snapshot::{Standing, previous_of, snapshot_line};
 use crate::fixture::{at, ms};
 use crate::learn::sample::board as small_board;
 use crate::plan::{EngineKind, RUNGS};
-use crate::rt::slot::slot;
+use crate::rt::triple_buffer::slot;
 use crate::sim::Fault;
 use crate::time::SimClock;
 
@@ -119,10 +119,10 @@ fn a_snapshot_is_handed_over_in_each_interval_and_one_at_the_end() {
     let mut rig = Rig::new(&[], Span::ZERO);
     let path = std::env::temp_dir().join(format!("ganglion-worker-{}", std::process::id()));
     let board = small_board(8);
-    let given = rig.worker.brain.given();
-    let (desk, writer) =
-        snapshot_line(path.clone(), Standing::Sound, &board, given, |_| true).expect("a thread");
-    rig.worker = rig.worker.with_snapshots(desk, ms(1_000));
+    let learned = rig.worker.brain.learned();
+    let (sender, writer) =
+        snapshot_line(path.clone(), Standing::Sound, &board, learned, |_| true).expect("a thread");
+    rig.worker = rig.worker.with_snapshots(sender, ms(1_000));
     for now in (0..3_500).step_by(100) {
         rig.clock.set(at(now));
         rig.orders.put(Order { slot: at(now), ..Order::EMPTY });

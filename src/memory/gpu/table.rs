@@ -1,4 +1,4 @@
-//! The tables that kernels get, as `kernels/memory.cuh` has them, and where everything lies on the card. Bytes
+//! The tables that kernels get, as `kernels/memory.cuh` has them, and where everything lies on the GPU. Bytes
 //! only; who copies them is not its business.
 
 use super::Room;

@@ -1,4 +1,4 @@
-//! Errands that are late: done again, given out as strays, waited for where there is no spare.
+//! Jobs that are late: done again, given out as strays, waited for where there is no spare.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn a_run_ends_without_a_worker_that_is_held_up() {
         let mut all = jobs(4, move |_| at.pass());
         let deed = all[0].deed.clone();
         let mut asked = Vec::new();
-        // The caller begins once a worker is held up, with one errand.
+        // The caller begins once a worker is held up, with one job.
         pool.run(
             &mut all,
             || gate.await_arrivals(1),
@@ -56,7 +56,7 @@ fn a_stray_that_comes_back_during_a_run_is_not_taken_for_that_runs() {
         let deed = all[0].deed.clone();
         pool.run(&mut all, || gate.await_arrivals(1), |place| Some(job(100, place, &deed)));
         let late = stood_in(&all);
-        // The worker comes back while the caller does its own, and may take an errand of this run.
+        // The worker comes back while the caller does its own, and may take a job of this run.
         let spare = |place| Some(job(200, place, &deed));
         pool.run(&mut all, || gate.open(), spare);
         pool.settle();

@@ -1,4 +1,4 @@
-//! Many short runs: no wake-up is lost, no errand is lost or doubled, nothing is allocated; and the
+//! Many short runs: no wake-up is lost, no job is lost or doubled, nothing is allocated; and the
 //! cores that the threads run on.
 
 use super::*;
@@ -16,7 +16,7 @@ fn pause(run: usize) {
 
 #[test]
 fn no_wake_up_is_lost_in_ten_thousand_runs() {
-    // Each errand waits for all the others, so a run ends only if every worker has come.
+    // Each job waits for all the others, so a run ends only if every worker has come.
     for threads in [2, 3] {
         watched(move || {
             let mut pool = Pool::new(threads, &[], threads);
@@ -91,7 +91,7 @@ fn nothing_is_allocated_after_the_first_run() {
                 pause(run); // so that they sleep and are woken
             }
             assert_eq!(allocations_since(before), Some(0), "the caller of {threads}");
-            // Every thread has done one errand in each run.
+            // Every thread has done one job in each run.
             assert_eq!(threads_of(&all).len(), threads);
             assert!(all.iter().all(|job| job.allocated == Some(0)), "{threads} threads");
         });
@@ -168,7 +168,7 @@ fn a_core_that_is_not_there_is_refused_and_the_worker_works_all_the_same() {
         let mut pool = Pool::new(3, &[cores[0], CpuSet::MAX_CPU, cores[0]], 3);
         let refused: Vec<_> =
             pool.refusals().iter().map(|(worker, refusal)| (*worker, refusal.what)).collect();
-        assert_eq!(refused, [(1, Wish::FieldCore(CpuSet::MAX_CPU))]);
+        assert_eq!(refused, [(1, Request::FieldCore(CpuSet::MAX_CPU))]);
         let together = Barrier::new(3);
         let mut all = jobs(3, move |_| meet(&together));
         pool.run(&mut all, || {}, no_spare);
