@@ -58,7 +58,7 @@ fn in_real_time_slots_add_up_the_tick_allocates_nothing_and_motors_end_still() {
 
 #[test]
 fn a_strict_board_that_is_refused_does_not_move() {
-    // No machine has a core of this number, so the wish for it is refused everywhere.
+    // No machine has a core of this number, so the request for it is refused everywhere.
     let plan = RtPlan { strict: true, cpu: Some(4_000), ..MODEST };
     let (ending, plant) = run_real(&sim_board(), Span::from_millis(500), plan);
     assert!(matches!(ending, Err(RunnerError::Refused { .. })));

@@ -4,9 +4,9 @@
 //! another; what the host spends on it is measured at a rate of 100 Hz. Opens the device; knows no other engine.
 
 use super::ended;
-use super::faults::page_faults;
 use super::feed::Feed;
 use super::field::{BenchFault, FieldFigures};
+use super::page_faults::page_faults;
 use crate::field::cuda::{CudaEngine, DeviceFacts, DeviceTimes, is_emulated};
 use crate::field::shape::DESCRIPTOR;
 use crate::field::{Engine, Failure, Loss};

@@ -2,8 +2,8 @@
 
 use super::copy::CopyCrew;
 use super::ended;
-use super::faults::page_faults;
 use super::feed::Feed;
+use super::page_faults::page_faults;
 use crate::cpu::Level;
 use crate::field::cuda::Unfit;
 use crate::field::footprint;

@@ -13,7 +13,7 @@ use std::sync::atomic::AtomicBool;
 
 /// The full field: what the targets of a GPU are stated for.
 const SHAPE: Shape = Shape { grid: 32, sensors: 16, motors: 5, patterns: 100, bank: 10_000 };
-/// Time of each of the four; half of it is cycles, of which even a slow card then does a hundred.
+/// Time of each of the four; half of it is cycles, of which even a slow GPU then does a hundred.
 const LENGTH: Span = Span::from_millis(2_000);
 
 /// What was measured. Times are microseconds; a figure that could not be had is `None`.

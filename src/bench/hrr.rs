@@ -110,7 +110,7 @@ pub struct HrrBench {
     /// Cells that would take more memory are left out.
     pub most_bytes: usize,
     /// Where the choice between processor and GPU is to come from; what is measured here is measured all the same.
-    pub wish: Preference,
+    pub preference: Preference,
 }
 
 /// Why there are no figures.
@@ -210,7 +210,7 @@ impl HrrBench {
         let rows = fits.max().unwrap_or(1);
         match GpuWorkspace::open(dim, Room { rows, queries: 1, store: rows }) {
             Ok(mut gpu) => {
-                let choice = Choice::of(&mut gpu, self.wish, file_for(dim).as_deref(), CALIBRATION);
+                let choice = Choice::of(&mut gpu, self.preference, file_for(dim).as_deref(), CALIBRATION);
                 choices.push((dim.get(), choice.to_string()));
                 Some(gpu)
             }

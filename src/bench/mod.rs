@@ -9,7 +9,7 @@ mod gpu;
 mod control;
 mod copy;
 mod device;
-mod faults;
+mod page_faults;
 mod feed;
 mod field;
 mod hrr;

@@ -58,7 +58,7 @@ impl Row {
     }
 }
 
-/// Every figure with its target. `control`: `None` where the board's loop could not be measured; `card`: or why there
+/// Every figure with its target. `control`: `None` where the board's loop could not be measured; `gpu`: or why there
 /// is no GPU to measure.
 pub fn rows(
     targets: &Targets,

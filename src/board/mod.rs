@@ -9,7 +9,7 @@ mod bounds;
 mod check;
 mod effective;
 pub mod finding;
-mod given;
+mod answer;
 mod inherit;
 mod load;
 mod raw;

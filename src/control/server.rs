@@ -1,6 +1,6 @@
-//! The robot's side of the control socket: one thread, one `poll`, a fixed number of seats. Nobody at them makes another
+//! The robot's side of the control socket: one thread, one `poll`, a fixed number of callers. None makes another
 //! one wait: lines are read as they come, stop and disarm are raised the moment their line is whole, and answers are made
-//! one at a time, after that. Where all seats are taken, whoever has been silent longest makes room.
+//! one at a time, after that. Where there is no place for another, whoever has been silent longest makes room.
 
 use super::caller::{Caller, Visit};
 use super::{Ask, Sources};
@@ -19,8 +19,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// Callers at a time. People and scripts are a handful; the rest is room for those who open the socket and say nothing.
-const SEATS: usize = 128;
-/// A caller says its line right after it has come: one that has had less time than this keeps its seat, and the next one
+const MOST_CALLERS: usize = 128;
+/// A caller says its line right after it has come: one that has had less time than this stays, and the next one
 /// waits outside. So whoever has something to say is heard however many come who have not.
 const LEAST_STAY: Span = Span::from_millis(2);
 /// Connections that wait to be let in; the kernel makes further ones wait in turn.
@@ -67,7 +67,7 @@ impl Server {
             sources,
             end,
             closed: closed.clone(),
-            callers: Vec::with_capacity(SEATS),
+            callers: Vec::with_capacity(MOST_CALLERS),
             deaf_until: Instant::ZERO,
         };
         let thread = thread::Builder::new().name("control".into()).spawn(move || responder.serve())?;
@@ -137,7 +137,7 @@ impl Responder {
     /// When the next caller can be let in: now, or when the longest silent one has had its time; never, where the robot
     /// keeps all of them waiting, which ends by itself.
     fn room_at(&self) -> Instant {
-        if self.callers.len() < SEATS {
+        if self.callers.len() < MOST_CALLERS {
             return Instant::ZERO;
         }
         let silent = self.callers.iter().filter_map(Caller::quiet_since).min();
@@ -145,9 +145,9 @@ impl Responder {
     }
 
     /// Lets in whoever knocks, as far as there is room, and hears each at once: a line that was sent before its caller was
-    /// let in is not lost, however soon the seat is needed.
+    /// let in is not lost, however soon the place is needed.
     fn let_in(&mut self) {
-        for _ in 0..SEATS {
+        for _ in 0..MOST_CALLERS {
             let now = self.now();
             if self.room_at().max(self.deaf_until) > now {
                 return;
@@ -162,7 +162,7 @@ impl Responder {
             if caller.hear(&self.sources, &self.end, now) == Visit::Over {
                 continue;
             }
-            if self.callers.len() == SEATS {
+            if self.callers.len() == MOST_CALLERS {
                 self.make_room();
             }
             self.callers.push(caller);
@@ -172,9 +172,9 @@ impl Responder {
     /// Sends the longest silent caller away.
     fn make_room(&mut self) {
         let silent = self.callers.iter().enumerate();
-        let silent = silent.filter_map(|(seat, caller)| Some((caller.quiet_since()?, seat)));
-        if let Some((_, seat)) = silent.min() {
-            self.callers.swap_remove(seat);
+        let silent = silent.filter_map(|(place, caller)| Some((caller.quiet_since()?, place)));
+        if let Some((_, place)) = silent.min() {
+            self.callers.swap_remove(place);
         }
     }
 
@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn a_line_acts_at_once_behind_any_number_of_callers_who_say_nothing() {
         let rig = Rig::listening().open();
-        let silent: Vec<UnixStream> = (0..3 * SEATS).map(|_| rig.caller()).collect();
+        let silent: Vec<UnixStream> = (0..3 * MOST_CALLERS).map(|_| rig.caller()).collect();
         let slow = rig.says("{\"ask\":\"ar");
         let began = Moment::now();
         let person = rig.says("{\"ask\":\"disarm\"}\n");
@@ -336,7 +336,7 @@ mod tests {
     #[test]
     fn the_end_waits_for_no_caller() {
         let rig = Rig::listening().open();
-        let callers: Vec<UnixStream> = (0..SEATS).map(|_| rig.says("{\"ask\":")).collect();
+        let callers: Vec<UnixStream> = (0..MOST_CALLERS).map(|_| rig.says("{\"ask\":")).collect();
         let waits = rig.says("{\"ask\":\"arm\"}\n");
         soon("asked", || rig.arm());
         let mut rig = rig;

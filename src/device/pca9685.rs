@@ -292,11 +292,11 @@ mod tests {
     fn write(
         bench: &mut Bench,
         motors: &mut Motors<Pca9685>,
-        wishes: [f32; 2],
+        requests: [f32; 2],
         i2c: &mut FakeI2c,
     ) -> Result<(), DeviceFault> {
         let mut command = Command::still(2);
-        command.motors[..2].copy_from_slice(&wishes);
+        command.motors[..2].copy_from_slice(&requests);
         motors.write(&command, &mut Ports { i2c, gpio: &mut bench.gpio, clock: bench.clock.as_ref() })
     }
 

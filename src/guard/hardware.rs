@@ -80,7 +80,7 @@ impl Gpio for GuardedGpio {
         if line != self.hold.line {
             return self.rest()?.set(line, high);
         }
-        self.link.wish(high == self.hold.on_high, self.clock.as_ref())?;
+        self.link.demand(high == self.hold.on_high, self.clock.as_ref())?;
         self.high = high;
         Ok(())
     }

@@ -137,8 +137,8 @@ pub(super) struct Heart {
     sequence: u64,
     /// Sequence and stamp of the requests under way.
     made: [(u64, Instant); UNDER_WAY],
-    /// Number of a driver's wish and the request it is in.
-    wish: Option<(u64, u64)>,
+    /// Number of a driver's demand and the request it is in.
+    demand: Option<(u64, u64)>,
     progress: Progress,
     advanced: bool,
     /// A stop that was asked for.
@@ -166,7 +166,7 @@ impl Heart {
             next: Instant::ZERO,
             sequence: 0,
             made: [(0, Instant::ZERO); UNDER_WAY],
-            wish: None,
+            demand: None,
             progress: Progress::default(),
             advanced: false,
             heeding: Heeding::default(),
@@ -192,7 +192,7 @@ impl Heart {
         if self.clock.now() >= self.next {
             self.beat();
         }
-        // Once more for a wish that waits for the answer to a greeting.
+        // Once more for a demand that waits for the answer to a greeting.
         for _ in 0..2 {
             self.pass_on_wish();
             self.listen();
@@ -255,16 +255,16 @@ impl Heart {
         self.link.wait_for_arming(self.restores());
     }
 
-    /// A driver's wish goes out once, as soon as the guard trusts this runtime. One that is late is
+    /// A driver's demand goes out once, as soon as the guard trusts this runtime. One that is late is
     /// withdrawn by the driver itself.
     fn pass_on_wish(&mut self) {
         let Some((number, on)) = self.link.pending() else { return };
         if on && self.link.waits() {
             return self.link.answer(number, true); // it goes on when the robot is armed
         }
-        if self.link.is_trusted() && self.wish.is_none_or(|(sent, _)| sent != number) {
+        if self.link.is_trusted() && self.demand.is_none_or(|(sent, _)| sent != number) {
             let sequence = self.say(Ask::Set { on });
-            self.wish = Some((number, sequence));
+            self.demand = Some((number, sequence));
         }
     }
 
@@ -302,7 +302,7 @@ impl Heart {
         let (sequence, made) = self.made[answer.sequence as usize % UNDER_WAY];
         let made = if sequence == answer.sequence { made } else { Instant::ZERO }; // too old to count
         self.link.heard(&answer.standing, answer.refused, made);
-        if let Some((number, asked_in)) = self.wish
+        if let Some((number, asked_in)) = self.demand
             && asked_in == answer.sequence
         {
             self.link.answer(number, answer.refused.is_none());
@@ -325,7 +325,7 @@ impl Heart {
     /// The guard is gone.
     fn part(&mut self) {
         self.way.part();
-        self.wish = None;
+        self.demand = None;
         self.heeding = Heeding::default(); // another guard counts its stops anew
         self.link.lost();
         self.next = self.clock.now() + CONNECT_AGAIN;

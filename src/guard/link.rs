@@ -31,9 +31,9 @@ pub struct Link {
     waits: AtomicBool,
     /// A driver wants the motors to be able to run.
     wanted_on: AtomicBool,
-    /// Number and level of the newest wish of a driver: `number << 1 | on`; 0: none yet.
-    wish: AtomicU64,
-    /// Number and outcome of the newest wish that was answered: `number << 1 | done`.
+    /// Number and level of the newest demand of a driver: `number << 1 | on`; 0: none yet.
+    demand: AtomicU64,
+    /// Number and outcome of the newest demand that was answered: `number << 1 | done`.
     outcome: AtomicU64,
     /// Rung by the driver.
     pub(super) asked: OwnedFd,
@@ -71,7 +71,7 @@ impl Link {
             waits: AtomicBool::new(false),
             connections: AtomicU64::new(0),
             wanted_on: AtomicBool::new(wanted_on),
-            wish: AtomicU64::new(0),
+            demand: AtomicU64::new(0),
             outcome: AtomicU64::new(0),
             asked: eventfd(0, flags)?,
             done: eventfd(0, flags)?,
@@ -132,12 +132,12 @@ impl Link {
     }
 
     /// A driver wants the line on or off and waits until the guard has done it, at most
-    /// [`LONGEST_SET`]. A wish that was not granted by then is withdrawn.
-    pub(super) fn wish(&self, on: bool, clock: &dyn Clock) -> Result<(), BusFault> {
+    /// [`LONGEST_SET`]. A demand that was not granted by then is withdrawn.
+    pub(super) fn demand(&self, on: bool, clock: &dyn Clock) -> Result<(), BusFault> {
         self.wanted_on.store(on, Ordering::Release);
-        let number = (self.wish.load(Ordering::Relaxed) >> 1) + 1;
-        let wish = number << 1 | u64::from(on);
-        self.wish.store(wish, Ordering::Release);
+        let number = (self.demand.load(Ordering::Relaxed) >> 1) + 1;
+        let demand = number << 1 | u64::from(on);
+        self.demand.store(demand, Ordering::Release);
         ring(&self.asked);
         if let Some(step) = self.step.get() {
             step();
@@ -168,14 +168,14 @@ impl Link {
         let _ = self.step.set(step); // a link has one heartbeat
     }
 
-    /// The newest wish that has no outcome yet: its number and level.
+    /// The newest demand that has no outcome yet: its number and level.
     pub(super) fn pending(&self) -> Option<(u64, bool)> {
-        let wish = self.wish.load(Ordering::Acquire);
+        let demand = self.demand.load(Ordering::Acquire);
         let answered = self.outcome.load(Ordering::Acquire) >> 1;
-        (wish >> 1 > answered).then_some((wish >> 1, wish & 1 == 1))
+        (demand >> 1 > answered).then_some((demand >> 1, demand & 1 == 1))
     }
 
-    /// The guard has answered wish `number`.
+    /// The guard has answered demand `number`.
     pub(super) fn answer(&self, number: u64, done: bool) {
         if self.pending().is_some_and(|(pending, _)| pending == number) {
             self.outcome.store(number << 1 | u64::from(done), Ordering::Release);
@@ -318,7 +318,7 @@ mod tests {
     #[test]
     fn a_wish_that_nobody_grants_ends_and_is_withdrawn() {
         let link = Link::new(false).unwrap();
-        assert_eq!(link.wish(true, &MonotonicClock), Err(BusFault::TimedOut));
+        assert_eq!(link.demand(true, &MonotonicClock), Err(BusFault::TimedOut));
         assert_eq!(link.pending(), None);
         link.answer(1, true);
         assert_eq!(link.pending(), None);
@@ -331,7 +331,7 @@ mod tests {
         for (level, done) in [(true, true), (false, true), (true, false)] {
             let driver = std::thread::spawn({
                 let link = link.clone();
-                move || link.wish(level, &MonotonicClock)
+                move || link.demand(level, &MonotonicClock)
             });
             let (number, on) = loop {
                 wait_for(&[&link.asked], ms(20));

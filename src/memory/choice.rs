@@ -24,7 +24,7 @@ pub const KIND: Kind = Kind { tag: *b"HRRC", name: "choice of processor or GPU",
 /// Longest payload: a few crossings and the names of a driver and a GPU.
 const LONGEST: usize = 1 << 16;
 
-/// What a calibration may take in all. A card wins or loses by factors at most batches: a few calls of each tell.
+/// What a calibration may take in all. A GPU wins or loses by factors at most batches: a few calls of each tell.
 pub const CALIBRATION: Span = Span::from_millis(1_500);
 /// Calls of which the fastest counts: the others had company.
 const CALLS: usize = 3;
@@ -73,7 +73,7 @@ pub struct Crossing {
 pub enum Processor {
     /// The processor.
     Processor,
-    /// The card.
+    /// The GPU.
     Gpu,
 }
 
@@ -85,7 +85,7 @@ pub enum Preference {
     Measured,
     /// The processor, always.
     Processor,
-    /// The card from this batch on.
+    /// The GPU from this batch on.
     From(u64),
 }
 
@@ -107,7 +107,7 @@ impl FromStr for Preference {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Identity {
     d: u32,
-    /// The card and its driver.
+    /// The GPU and its driver.
     gpu: String,
     chip: (u32, u32),
     driver: (u32, u32),
@@ -143,7 +143,7 @@ struct Kept {
 /// Why it is as it is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Because {
-    /// There is no card.
+    /// There is no GPU.
     NoGpu(Unfit),
     /// It was measured now.
     Measured,
@@ -152,7 +152,7 @@ pub enum Because {
     /// The measurement failed.
     Failed(GpuWorkspaceFault),
     /// Somebody wants it so.
-    Wished,
+    Asked,
 }
 
 /// From which batch on a GPU does what.
@@ -171,10 +171,10 @@ impl Choice {
         Choice { crossings: Vec::new(), because: Because::NoGpu(unfit), preference: Preference::Processor }
     }
 
-    /// For a GPU: what is wished, else what was kept at `file`, else measured now, within about `within`, and kept.
+    /// For a GPU: what a person asked for, else what was kept at `file`, else measured now, within about `within`, and kept.
     pub fn of(gpu: &mut GpuWorkspace, preference: Preference, file: Option<&Path>, within: Span) -> Choice {
         if preference != Preference::Measured {
-            return Choice { crossings: Vec::new(), because: Because::Wished, preference };
+            return Choice { crossings: Vec::new(), because: Because::Asked, preference };
         }
         let identity = Identity::of(gpu.dim(), gpu.found());
         if let Some(crossings) = file.and_then(|file| read(file, &identity)) {
@@ -223,10 +223,10 @@ impl fmt::Display for Choice {
             (Because::Failed(fault), _) => {
                 return write!(f, "on the processor: the GPU could not be measured: {fault}");
             }
-            (Because::Wished, Preference::From(batch)) => {
-                return write!(f, "on the GPU from {batch} rows on, as wished");
+            (Because::Asked, Preference::From(batch)) => {
+                return write!(f, "on the GPU from {batch} rows on, as asked");
             }
-            (Because::Wished, _) => return f.write_str("on the processor, as wished"),
+            (Because::Asked, _) => return f.write_str("on the processor, as asked"),
             (Because::Measured, _) => f.write_str("measured now")?,
             (Because::Kept, _) => f.write_str("measured at an earlier start")?,
         }
@@ -453,14 +453,17 @@ mod tests {
             Processor::Processor,
             "not measured: not chosen"
         );
-        let wished = |preference| Choice { preference, because: Because::Wished, ..measured.clone() };
-        assert_eq!(wished(Preference::From(1)).doer(Work::CleanUp, Residence::Gpu, 1), Processor::Gpu);
+        let asked = |preference| Choice { preference, because: Because::Asked, ..measured.clone() };
+        assert_eq!(asked(Preference::From(1)).doer(Work::CleanUp, Residence::Gpu, 1), Processor::Gpu);
         assert_eq!(
-            wished(Preference::Processor).doer(Work::Bind, Residence::Host, 5000),
+            asked(Preference::Processor).doer(Work::Bind, Residence::Host, 5000),
             Processor::Processor
         );
-        let wishes = ["measured", "never", "12"].map(|text| text.parse());
-        assert_eq!(wishes, [Ok(Preference::Measured), Ok(Preference::Processor), Ok(Preference::From(12))]);
+        let preferences = ["measured", "never", "12"].map(|text| text.parse());
+        assert_eq!(
+            preferences,
+            [Ok(Preference::Measured), Ok(Preference::Processor), Ok(Preference::From(12))]
+        );
         assert!("sometimes".parse::<Preference>().is_err());
         let without = Choice::without(Unfit::Length { d: 5000, needed: 16_384 });
         assert_eq!(without.doer(Work::Bind, Residence::Host, 1 << 20), Processor::Processor);

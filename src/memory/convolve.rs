@@ -36,7 +36,7 @@ impl Convolver {
         self.tables.bytes() + self.scratch.bytes() + self.a.bytes() + self.b.bytes()
     }
 
-    /// Takes the second factor of the following [`Desk::convolve`]s.
+    /// Takes the second factor of the following [`Convolver::convolve`]s.
     pub fn take_factor(&mut self, b: &[f32]) {
         let Convolver { tables, scratch, b: to, .. } = self;
         self.level.run(Forward { tables, row: b, scratch, to });

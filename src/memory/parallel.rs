@@ -203,11 +203,11 @@ impl Parallel {
         }
         for place in 0..self.orders.len() {
             let mut job = self.next_job();
-            wish(&mut job, best);
+            order(&mut job, best);
             job.order = Some(self.orders[place].clone());
             self.at_work.push(job);
         }
-        self.run(|_| 0, |job| wish(job, best));
+        self.run(|_| 0, |job| order(job, best));
         best.iter_mut().for_each(Best::clear);
         for job in self.at_work.drain(..) {
             best.iter_mut().zip(&job.best).for_each(|(all, part)| all.merge(part));
@@ -255,6 +255,6 @@ impl Parallel {
 }
 
 /// Gives a job's lists the lengths that are wanted.
-fn wish(job: &mut Job, best: &[Best]) {
+fn order(job: &mut Job, best: &[Best]) {
     job.best.iter_mut().zip(best).for_each(|(own, wanted)| *own = Best::of(wanted.wanted()));
 }

@@ -57,7 +57,7 @@ pub enum MotorKind {
         dir: Line,
         /// The motor is mounted mirrored: forward is direction high instead of low.
         mirrored: bool,
-        /// Smallest duty that turns the motor (0..1): wishes above zero map to this..1.
+        /// Smallest duty that turns the motor (0..1): requests above zero map to this..1.
         min_duty: f32,
     },
     /// Two PWMs, one a direction (Robot HAT v5, TC618S).

@@ -151,7 +151,7 @@ pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Gr
     let mut asked = Refusals::new();
     let mut note = |what, result: Result<(), Errno>| {
         if let Err(errno) = result {
-            let _ = asked.push(Refusal { what, errno: errno.raw_os_error() }); // as many places as wishes
+            let _ = asked.push(Refusal { what, errno: errno.raw_os_error() }); // as many places as requests
         }
     };
     if plan.lock_memory {

@@ -25,7 +25,7 @@ fn stat() -> (u32, u32) {
     (fields[40 - 3].parse().unwrap(), fields[41 - 3].parse().unwrap())
 }
 
-fn wishes(granted: &Granted) -> Vec<Request> {
+fn requests(granted: &Granted) -> Vec<Request> {
     granted.refusals.iter().map(|refusal| refusal.what).collect()
 }
 
@@ -41,8 +41,8 @@ fn the_priority_reported_is_the_one_in_proc() {
                 return assert_eq!(granted.policy, Policy::Other);
             }
             // Either it was granted, or the refusal says so: never neither, never both.
-            let wish = Request::Priority(role.priority(30));
-            assert_eq!(granted.policy == Policy::Fifo, !wishes(&granted).contains(&wish), "{granted:?}");
+            let request = Request::Priority(role.priority(30));
+            assert_eq!(granted.policy == Policy::Fifo, !requests(&granted).contains(&request), "{granted:?}");
         });
     }
 }
@@ -139,7 +139,7 @@ fn memory_reported_as_locked_is_locked() {
         // The other tests of this process must not pay for it.
         rustix::mm::munlockall().unwrap();
         assert_eq!(granted.memory_locked, locked > 0);
-        assert_eq!(granted.memory_locked, !wishes(&granted).contains(&Request::Memory), "{granted:?}");
+        assert_eq!(granted.memory_locked, !requests(&granted).contains(&Request::Memory), "{granted:?}");
     });
 }
 
@@ -161,7 +161,7 @@ fn what_was_accepted_and_is_not_there_is_a_refusal() {
     granted.refusals.push(eperm).unwrap();
     granted.doubt(&plan, None);
     assert_eq!(
-        wishes(&granted),
+        requests(&granted),
         [Request::Priority(80), Request::Memory, Request::TimerSlack, Request::Core(2)]
     );
     assert_eq!(granted.refusals[0], eperm, "the system's reason is kept");

@@ -74,7 +74,7 @@ fn board_of(counts: &Counts) -> String {
     for nth in 0..counts.recorded {
         let _ = writeln!(
             text,
-            "[[motor]]\nname = \"wish-{nth}\"\nkind = \"recorded\"\ndrive = true\nslew_per_s = 4.0"
+            "[[motor]]\nname = \"request-{nth}\"\nkind = \"recorded\"\ndrive = true\nslew_per_s = 4.0"
         );
     }
     for nth in 0..counts.sonars {
@@ -104,7 +104,7 @@ fn board_of(counts: &Counts) -> String {
         let _ = writeln!(text, "[[reflex]]\nname = \"rule-{nth}\"\n{rule}");
     }
     for _ in 0..counts.curves {
-        let curve = "motor = \"wish-0\"\nsensor = \"range-0\"\npoints = [[0.0, 0.0], [4.0, 0.01]]";
+        let curve = "motor = \"request-0\"\nsensor = \"range-0\"\npoints = [[0.0, 0.0], [4.0, 0.01]]";
         let _ = writeln!(text, "[[start]]\n{curve}");
     }
     text

@@ -34,8 +34,8 @@ fn forgetful() -> Board {
 fn blind(board: &Board, seed: u64) -> Readout {
     let mut weights = vec![0.0; board.field.shape.motors * READOUT_COLUMNS];
     let circle = uniform(seed, Stream::Stimulus, 7) as f32 - 0.5;
-    for (motor, wish) in [0.8, 0.8, 0.8 * circle].into_iter().enumerate() {
-        weights[(motor + 1) * READOUT_COLUMNS - 1] = wish;
+    for (motor, request) in [0.8, 0.8, 0.8 * circle].into_iter().enumerate() {
+        weights[(motor + 1) * READOUT_COLUMNS - 1] = request;
     }
     Readout::of_table(board, weights)
 }

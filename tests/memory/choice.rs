@@ -53,7 +53,7 @@ fn what_was_measured_is_kept_for_the_same_machine_and_rows_and_thrown_away_when_
     std::fs::write(&file.0, bytes).expect("written");
     let damaged = Choice::of(&mut gpu(256, Arc::default()), Preference::Measured, Some(&file.0), SHORT);
     assert_eq!(damaged.because, Because::Measured);
-    // A wish needs no measurement and leaves the file alone.
-    let wished = Choice::of(&mut gpu(d, Arc::default()), Preference::Processor, Some(&file.0), SHORT);
-    assert_eq!((wished.because, wished.crossings.len()), (Because::Wished, 0));
+    // A preference needs no measurement and leaves the file alone.
+    let asked = Choice::of(&mut gpu(d, Arc::default()), Preference::Processor, Some(&file.0), SHORT);
+    assert_eq!((asked.because, asked.crossings.len()), (Because::Asked, 0));
 }

@@ -183,21 +183,21 @@ fn what_does_not_fit_is_refused_as_on_the_processor_and_nothing_is_written() {
     let d = 128;
     let mut gpu = gpu(d, 2, 1, 2);
     let (a, mut out) = (rows(1, 0, 3, d), vec![0.5; 3 * d]);
-    let wish = |fault: Fault| Err(GpuWorkspaceFault::Preference(fault));
+    let preference = |fault: Fault| Err(GpuWorkspaceFault::Preference(fault));
     let asked = gpu.convolve(Verb::Bind, &a[..d], &a[..2 * d], Length::AsIs, &mut out[..d]);
-    assert_eq!(asked, wish(Fault::Shape { what: "second factor", d, wanted: 1, found: 2 * d }));
+    assert_eq!(asked, preference(Fault::Shape { what: "second factor", d, wanted: 1, found: 2 * d }));
     let asked = gpu.convolve(Verb::Bind, &a, &a, Length::AsIs, &mut out);
-    assert_eq!(asked, wish(Fault::Range { what: "rows", found: 3, least: 0, most: 2 }));
+    assert_eq!(asked, preference(Fault::Range { what: "rows", found: 3, least: 0, most: 2 }));
     let asked = gpu.superpose(&a[..d], Some(&[1.0, 2.0]), Length::AsIs, &mut out[..d]);
-    assert_eq!(asked, wish(Fault::Count { what: "weights", wanted: 1, found: 2 }));
+    assert_eq!(asked, preference(Fault::Count { what: "weights", wanted: 1, found: 2 }));
     assert_eq!(
         gpu.hold(&store_of(&a, d, 3)),
-        wish(Fault::Range { what: "store", found: 3, least: 0, most: 2 })
+        preference(Fault::Range { what: "store", found: 3, least: 0, most: 2 })
     );
     let mut best = [Best::of(1)];
     assert_eq!(
         gpu.nearest(&a[..d - 1], &mut best),
-        wish(Fault::Shape { what: "queries", d, wanted: 1, found: d - 1 })
+        preference(Fault::Shape { what: "queries", d, wanted: 1, found: d - 1 })
     );
     assert_eq!(gpu.nearest(&a[..d], &mut best).map(|()| best[0].list().len()), Ok(0), "no store is held");
     assert!(out.iter().all(|x| (x - 0.5).abs() < f32::EPSILON));

@@ -41,10 +41,10 @@ fn quality_may_jump_but_the_wheels_do_not() {
     ];
     let mut stood = 0;
     let mut fastest = 0.0f32;
-    for (wish, age, slots) in script {
+    for (request, age, slots) in script {
         for step in 0..slots {
             let before = robot.command;
-            let record = robot.step(&Slot { wish: Some((wish, age)), ..well(step) });
+            let record = robot.step(&Slot { request: Some((request, age)), ..well(step) });
             check_command(&before, &record).unwrap();
             stood += usize::from(robot.command.motors[0].abs() <= 0.0);
             fastest = fastest.max(robot.command.motors[0]);
@@ -64,7 +64,7 @@ fn a_well_robot_drives_and_stops_in_the_slot_of_the_stop() {
         ("stop", |slot| slot.asked.stop = true),
         ("disarm", |slot| slot.asked.disarm = true),
         ("motor_link", |slot| slot.receipt = Some((Span::from_millis(101), true))),
-        ("field", |slot| slot.wish = Some(([0.5, 0.5, 0.2], 140))),
+        ("field", |slot| slot.request = Some(([0.5, 0.5, 0.2], 140))),
         ("sleep", |slot| slot.slept = Span::from_millis(10)),
     ];
     for (case, stop) in stops {

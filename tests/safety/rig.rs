@@ -163,7 +163,7 @@ impl Robot {
             let stamp = if offset_ms < 0 { now - span } else { now + span };
             self.readings.push(Reading { channel, value, stamp }).expect("the tick empties it");
         }
-        if let Some((motors, age)) = slot.wish {
+        if let Some((motors, age)) = slot.request {
             let (response, taken) = (response(motors), now - Span::from_millis(age));
             self.outcomes.put(Outcome { response: Some(response), slot: taken, ..Outcome::EMPTY });
         }

@@ -61,7 +61,7 @@ struct HrrReport {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let (most_bytes, wish) = (args.memory as usize * 1_000_000, args.gpu_from);
+    let (most_bytes, preference) = (args.memory as usize * 1_000_000, args.gpu_from);
     let bench = if args.quick {
         let (dims, batches) = (vec![512], vec![1, 100]);
         HrrBench {
@@ -70,11 +70,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             threads: args.threads.clone(),
             cell: Span::from_millis(20),
             most_bytes,
-            wish,
+            preference,
         }
     } else {
         let (dims, batches) = (args.dims.clone(), args.batches.clone());
-        HrrBench { dims, batches, threads: args.threads.clone(), cell: args.seconds, most_bytes, wish }
+        HrrBench { dims, batches, threads: args.threads.clone(), cell: args.seconds, most_bytes, preference }
     };
     let interrupt = Interrupt::watch()?;
     let bar = progress();

@@ -162,7 +162,7 @@ fn ask(
     say!("{}", straighten(offset)?);
     loop {
         let Some(line) = next_line()? else { return Ok(None) };
-        let wish = match line.trim() {
+        let asked = match line.trim() {
             "q" => return Ok(None),
             "s" => return Ok(Some(offset)),
             "" => continue,
@@ -176,9 +176,9 @@ fn ask(
                 }
             },
         };
-        match within(wish) {
-            Ok(wish) => {
-                offset = wish;
+        match within(asked) {
+            Ok(asked) => {
+                offset = asked;
                 say!("{}", straighten(offset)?);
             }
             Err(refusal) => say!("{refusal}"),

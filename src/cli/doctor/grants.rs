@@ -62,7 +62,7 @@ fn throw_away<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> R
     thread.join().map_err(|_| Failure::bug("the thread that asks for real time ended in a panic"))
 }
 
-/// One finding for each wish of the plan, from what the threads have.
+/// One finding for each request of the plan, from what the threads have.
 fn about(plan: &RtPlan, tick: &Granted, bus: &Granted) -> Vec<Finding> {
     let mut findings = Vec::new();
     if plan.priority > 0 {
@@ -185,9 +185,9 @@ mod tests {
         let refused = |topic: &str| {
             findings.iter().any(|f| f.topic == topic && f.verdict == Verdict::Refused && f.fix.is_some())
         };
-        let wished = |wish: Request| granted[0].refusals.iter().any(|refusal| refusal.what == wish);
-        assert_eq!(refused("priority"), wished(Request::Priority(80)));
-        assert_eq!(refused("timer slack"), wished(Request::TimerSlack));
+        let requested = |request: Request| granted[0].refusals.iter().any(|refusal| refusal.what == request);
+        assert_eq!(refused("priority"), requested(Request::Priority(80)));
+        assert_eq!(refused("timer slack"), requested(Request::TimerSlack));
     }
 
     #[test]

@@ -17,18 +17,18 @@ const NUMBERS: usize = 512;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The line for people. No GPU is a fact and no fault.
-pub(super) fn finding(gpu: &Gpu, wish: Preference) -> Finding {
+pub(super) fn finding(gpu: &Gpu, preference: Preference) -> Finding {
     let words = match &gpu.absence {
         Some(absence) => format!("on the processor: {absence}"),
-        None => ask(wish),
+        None => ask(preference),
     };
     Finding::ok("vectors", format!("of {NUMBERS} numbers: {words}"))
 }
 
-fn ask(wish: Preference) -> String {
+fn ask(preference: Preference) -> String {
     let (tell, told) = mpsc::channel();
     let thread = thread::Builder::new().name("memory choice".into()).spawn(move || {
-        let _ = tell.send(choice(wish).map_err(|fault| fault.to_string()));
+        let _ = tell.send(choice(preference).map_err(|fault| fault.to_string()));
     });
     let silent = || Err(format!("the GPU does not answer within {} s", PATIENCE.as_secs()));
     let answer = match thread {
@@ -38,10 +38,10 @@ fn ask(wish: Preference) -> String {
     answer.unwrap_or_else(|why| format!("on the processor: {why}"))
 }
 
-fn choice(wish: Preference) -> Result<String, crate::memory::Fault> {
+fn choice(preference: Preference) -> Result<String, crate::memory::Fault> {
     let dim = Dim::new(NUMBERS)?;
     Ok(match GpuWorkspace::open(dim, room_for(dim)) {
-        Ok(mut gpu) => Choice::of(&mut gpu, wish, file_for(dim).as_deref(), CALIBRATION).to_string(),
+        Ok(mut gpu) => Choice::of(&mut gpu, preference, file_for(dim).as_deref(), CALIBRATION).to_string(),
         Err(unfit) => Choice::without(unfit).to_string(),
     })
 }

@@ -4,7 +4,7 @@ use crate::gpu::{Absence, GpuError};
 use crate::memory::fault::Fault;
 use std::fmt;
 
-/// Why there is no card for a memory. Shown, it is a sentence.
+/// Why there is no GPU for a memory. Shown, it is a sentence.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unfit {
     /// No GPU that can be used.
@@ -16,7 +16,7 @@ pub enum Unfit {
         /// Numbers that its transform would take.
         needed: usize,
     },
-    /// The card has less memory than the rows would take.
+    /// The GPU has less memory than the rows would take.
     Memory {
         /// Bytes that they would take.
         wanted: usize,
@@ -51,7 +51,7 @@ impl std::error::Error for Unfit {}
 /// Why an operation was not done. Whatever was to be written is as it was.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum GpuWorkspaceFault {
-    /// The wish itself is wrong, on whatever it would be done.
+    /// The request itself is wrong, on whatever it would be done.
     Preference(Fault),
     /// The driver refuses, or the device has failed; if it is lost, the GPU is of no further use.
     Gpu(GpuError),

@@ -121,8 +121,8 @@ impl GpuWorkspace {
         if layout.bytes > free {
             return Err(Unfit::Memory { wanted: layout.bytes, free });
         }
-        let card = GpuWorkspace::made(dim, room, found, layout, blocks, gpu).map_err(Unfit::Gpu)?;
-        card.begin(needed).map_err(|fault| match fault {
+        let opened = GpuWorkspace::made(dim, room, found, layout, blocks, gpu).map_err(Unfit::Gpu)?;
+        opened.begin(needed).map_err(|fault| match fault {
             GpuWorkspaceFault::Gpu(error) => Unfit::Gpu(error),
             fault => unreachable!("turns fit their place, and a device that was just opened: {fault}"),
         })

@@ -15,7 +15,7 @@ pub enum Found<T> {
 
 /// An answer that still has to say what happens when nothing is written.
 #[must_use]
-pub struct Given<'s, 'a, T> {
+pub struct Answer<'s, 'a, T> {
     pub(super) section: &'s Section<'a>,
     pub(super) key: String,
     pub(super) wanted: String,
@@ -23,7 +23,7 @@ pub struct Given<'s, 'a, T> {
     pub(super) found: Found<T>,
 }
 
-impl<T> Given<'_, '_, T> {
+impl<T> Answer<'_, '_, T> {
     /// The value, or `default`.
     pub fn or(self, default: T) -> T {
         match self.found {
