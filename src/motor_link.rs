@@ -78,12 +78,12 @@ impl MotorLink {
 mod tests {
     use super::*;
     use crate::fixture::{at, ms};
-    use crate::rt::triple_buffer::{Reader, slot};
+    use crate::rt::triple_buffer::{Reader, triple_buffer};
     use rtrb::{Producer, RingBuffer};
 
     /// The tick's end, and the bus thread's.
     fn link() -> (MotorLink, Reader<Command>, Producer<OnWire>, Arc<Waker>) {
-        let (commands, taken) = slot(Command::still(2));
+        let (commands, taken) = triple_buffer(Command::still(2));
         let (confirm, receipts) = RingBuffer::new(4 * WIRES);
         let waker: Arc<Waker> = Arc::default();
         (MotorLink::new(commands, receipts, waker.clone()), taken, confirm, waker)

@@ -30,7 +30,7 @@ use crate::plan::{Board, BusPlan};
 use crate::reflex::Reflexes;
 use crate::requests::Requests;
 use crate::rt::room::{self, NoRoom};
-use crate::rt::triple_buffer::slot;
+use crate::rt::triple_buffer::triple_buffer;
 use crate::rt::{Refusal, Role};
 use crate::sim::{Fault, FieldFaults, Plant};
 use crate::tick::{Parts, Tick};
@@ -305,8 +305,8 @@ fn link_field(
     bus_bell: &Waker,
     workers: &mut Vec<WorkerThread>,
 ) -> FieldLink {
-    let (orders, taken) = slot(Order::EMPTY);
-    let (outcomes, collected) = slot(Outcome::EMPTY);
+    let (orders, taken) = triple_buffer(Order::EMPTY);
+    let (outcomes, collected) = triple_buffer(Outcome::EMPTY);
     let waker: Arc<Waker> = Arc::default();
     bus_bell.then(waker.clone());
     let modelled = (!real).then_some(match board.bus {

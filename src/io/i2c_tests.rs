@@ -11,7 +11,7 @@ use crate::executor::{Stepper, Waker};
 use crate::fault::{BusFault, ReadingFault};
 use crate::fixture::{at, ms, range};
 use crate::plan::{Cause, Restraint, Rule, SensorPlan, Trip};
-use crate::rt::triple_buffer::{Writer, slot};
+use crate::rt::triple_buffer::{Writer, triple_buffer};
 use crate::time::{Clock, SimClock};
 use std::sync::Mutex;
 
@@ -141,7 +141,7 @@ fn rig_on(
 ) -> Rig {
     let waker: Arc<Waker> = Arc::default();
     let halt = Arc::new(Halt::new(waker.clone()));
-    let (commands, taken) = slot(Command::still(2));
+    let (commands, taken) = triple_buffer(Command::still(2));
     let (receipts, confirmed) = rtrb::RingBuffer::new(64);
     let (readings, sensed) = rtrb::RingBuffer::new(READING_RING);
     let names = (0..polls.len()).map(|place| format!("device {place}"));

@@ -17,7 +17,7 @@ use crate::memory::map::{Feed, Map, Recollection, feed};
 use crate::motor_link::MotorLink;
 use crate::plan::{Attachment, Board, BusPlan, Line, SensorKind};
 use crate::rt::Role;
-use crate::rt::triple_buffer::{Reader, slot};
+use crate::rt::triple_buffer::{Reader, triple_buffer};
 use crate::sim::{Fault, Plant};
 use crate::tick::MAX_INLETS;
 use crate::time::{Clock, Instant, Span};
@@ -59,7 +59,7 @@ pub(super) struct MotorEnds {
 
 /// The line from the tick to the motors: both its ends.
 pub(super) fn motor_line(motors: usize) -> (MotorLink, MotorEnds) {
-    let (put, commands) = slot(Command::still(motors));
+    let (put, commands) = triple_buffer(Command::still(motors));
     let (receipts, confirmed) = rtrb::RingBuffer::new(RECEIPT_RING);
     let waker: Arc<Waker> = Arc::default();
     (MotorLink::new(put, confirmed, waker.clone()), MotorEnds { commands, receipts, waker })

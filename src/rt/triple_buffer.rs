@@ -37,7 +37,7 @@ pub struct Reader<T> {
 }
 
 /// A slot that holds nothing new yet; `initial` only fills the cells.
-pub fn slot<T: Copy + Send>(initial: T) -> (Writer<T>, Reader<T>) {
+pub fn triple_buffer<T: Copy + Send>(initial: T) -> (Writer<T>, Reader<T>) {
     let shared = Arc::new(Cells {
         cells: std::array::from_fn(|_| UnsafeCell::new(initial)),
         middle: AtomicU8::new(1),
@@ -75,7 +75,7 @@ mod tests {
 
     #[test]
     fn only_the_newest_is_taken_and_only_once() {
-        let (mut writer, mut reader) = slot(0u32);
+        let (mut writer, mut reader) = triple_buffer(0u32);
         assert_eq!(reader.take(), None);
         assert!(!writer.put(1));
         assert!(writer.put(2), "1 was never taken");
@@ -89,7 +89,7 @@ mod tests {
     fn two_threads_never_see_a_torn_or_an_older_value() {
         // Both halves of a value are written from one counter: a torn read would differ.
         let rounds = if cfg!(miri) { 300 } else { 200_000u64 };
-        let (mut writer, mut reader) = slot([0u64; 16]);
+        let (mut writer, mut reader) = triple_buffer([0u64; 16]);
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 for n in 1..=rounds {

@@ -17,7 +17,7 @@ mod sync;
 mod time;
 
 // Under the names by which the files know each other.
-mod crew {
+mod executor {
     pub(crate) use crate::waker::Waker;
 }
 mod plan {

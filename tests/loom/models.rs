@@ -3,7 +3,7 @@
 use crate::waker::Waker;
 use crate::cause::Cause;
 use crate::halt::{Halt, HaltWatch};
-use crate::slot::slot;
+use crate::triple_buffer::triple_buffer;
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use crate::time::Instant;
 
@@ -12,8 +12,8 @@ pub type Model = (&'static str, fn(), Option<usize>);
 
 /// Each model with what it shows. Three threads that sleep and wake meet in too many orders for all of them.
 pub const ALL: [Model; 7] = [
-    ("slot: a value is whole and never older than the one before", whole_and_newest, None),
-    ("slot: a cell that was read is only then written again", cells_have_one_owner, None),
+    ("triple buffer: a value is whole and never older than the one before", whole_and_newest, None),
+    ("triple buffer: a cell that was read is only then written again", cells_have_one_owner, None),
     ("halt: whoever hears it knows until when commands are overtaken", heard_with_its_time, None),
     ("halt: two that are raised at once are heard with the later time", two_at_once, None),
     ("waker: a worker that is rung wakes, also while it comes to its waker", rung_wakes, None),
@@ -30,7 +30,7 @@ fn wait(waker: &Waker) {
 }
 
 fn whole_and_newest() {
-    let (mut writer, mut reader) = slot([0u8; 2]);
+    let (mut writer, mut reader) = triple_buffer([0u8; 2]);
     let put = thread::spawn(move || {
         writer.put([1; 2]);
         writer.put([2; 2]);
@@ -50,7 +50,7 @@ fn whole_and_newest() {
 
 /// Four values and two takes: the writer comes back to a cell that the reader had read.
 fn cells_have_one_owner() {
-    let (mut writer, mut reader) = slot(0u8);
+    let (mut writer, mut reader) = triple_buffer(0u8);
     let put = thread::spawn(move || (1..=4).for_each(|value| _ = writer.put(value)));
     let taken = [reader.take(), reader.take()].into_iter().flatten().max().unwrap_or(0);
     put.join().unwrap();
@@ -93,7 +93,7 @@ fn two_at_once() {
 fn rung_wakes() {
     let waker = Arc::new(Waker::default());
     let ringer = waker.clone();
-    let rings = thread::spawn(move || ringer.ring());
+    let rings = thread::spawn(move || ringer.wake());
     waker.answer_here();
     wait(&waker);
     rings.join().unwrap();
@@ -106,7 +106,7 @@ fn left_is_seen() {
     let (ringer, left) = (waker.clone(), word.clone());
     let rings = thread::spawn(move || {
         left.store(1, Ordering::Relaxed);
-        ringer.ring();
+        ringer.wake();
     });
     waker.answer_here();
     wait(&waker);
@@ -127,7 +127,7 @@ fn passed_on() {
         let ticks = thread::spawn(move || {
             order.store(1, Ordering::Relaxed);
             left.leave();
-            rung.ring();
+            rung.wake();
         });
         wait(&field);
         assert_eq!(word.load(Ordering::Relaxed), 1, "woken, and the order is not there");

@@ -10,7 +10,7 @@ use crate::field::worker::{FieldWorker, Order, Outcome};
 use crate::frame::MAX_SENSORS;
 use crate::learn::sample::board as small_board;
 use crate::plan::{Board, EngineKind, Rung};
-use crate::rt::triple_buffer::{Reader, Writer, slot};
+use crate::rt::triple_buffer::{Reader, Writer, triple_buffer};
 use crate::sim::{Fault, FieldFaults};
 use crate::time::SimClock;
 use std::sync::Mutex;
@@ -121,8 +121,8 @@ impl Rig {
 
     fn with(script: Shared, faults: &[&str]) -> Rig {
         let brain = brain(&small_board(8), Some(opener(&script)));
-        let (orders, taken) = slot(Order::EMPTY);
-        let (put, outcomes) = slot(Outcome::EMPTY);
+        let (orders, taken) = triple_buffer(Order::EMPTY);
+        let (put, outcomes) = triple_buffer(Outcome::EMPTY);
         let faults: Vec<Fault> = faults.iter().map(|text| Fault::parse(text).unwrap()).collect();
         let faults = FieldFaults::new(&faults, Instant::ZERO);
         let worker = FieldWorker::new(brain, taken, put, faults, Some(Span::ZERO));
@@ -342,12 +342,12 @@ fn an_opening_that_hangs_hangs_nobody_else() {
     rig.worker = FieldWorker::new(
         brain(&small_board(8), Some(open)),
         {
-            let (orders, taken) = slot(Order::EMPTY);
+            let (orders, taken) = triple_buffer(Order::EMPTY);
             rig.orders = orders;
             taken
         },
         {
-            let (put, outcomes) = slot(Outcome::EMPTY);
+            let (put, outcomes) = triple_buffer(Outcome::EMPTY);
             rig.outcomes = outcomes;
             put
         },

@@ -8,7 +8,7 @@ use crate::field::snapshot::{Standing, previous_of, snapshot_line};
 use crate::fixture::{at, ms};
 use crate::learn::sample::board as small_board;
 use crate::plan::{EngineKind, RUNGS};
-use crate::rt::triple_buffer::slot;
+use crate::rt::triple_buffer::triple_buffer;
 use crate::sim::Fault;
 use crate::time::SimClock;
 
@@ -30,8 +30,8 @@ impl Rig {
         let weights = vec![0.01; 2 * READOUT_COLUMNS];
         let readout = Readout::new(&board, weights, Origin::Table).expect("two rows");
         let brain = Brain::new(&board, Some(&readout), None, None).expect("it can be built");
-        let (orders, taken) = slot(Order::EMPTY);
-        let (put, outcomes) = slot(Outcome::EMPTY);
+        let (orders, taken) = triple_buffer(Order::EMPTY);
+        let (put, outcomes) = triple_buffer(Outcome::EMPTY);
         let faults: Vec<Fault> = faults.iter().map(|text| Fault::parse(text).unwrap()).collect();
         let faults = FieldFaults::new(&faults, Instant::ZERO);
         let worker = FieldWorker::new(brain, taken, put, faults, Some(target));

@@ -347,7 +347,7 @@ fn the_end_finds_a_way_or_says_that_there_was_none() {
         let (troubles, seed) = (Arc::new(vec![hangs]), 3);
         let mut i2c = Wires { clock: clock.clone(), chip: chip.clone(), troubles, obeys_from, seed, nth: 0 };
         let mut gpio = i2c.clone();
-        let (_commands, taken) = slot(Command::still(2));
+        let (_commands, taken) = triple_buffer(Command::still(2));
         let (receipts, _confirmed) = rtrb::RingBuffer::new(8);
         let halt = HaltWatch::new(Arc::default());
         let end = MotorEnd { actuators: Box::new(Wheels(kind)), commands: taken, receipts, halt };
