@@ -6,8 +6,8 @@
 //! stillness is zero for the first and "stay where you are" for the second, and only drive fades.
 //!
 //! Speed of change. A drive motor never gains speed faster than its slew limit. It loses speed at once
-//! when a restraint tightens, when the field's wish fades, and when the wish is to stand; only from
-//! one wish of a fresh field to another (a change of rung, a change of mind) is it slowed both ways.
+//! when a restraint tightens, when the field's request fades, and when the request is to stand; only from
+//! one request of a fresh field to another (a change of rung, a change of mind) is it slowed both ways.
 //! From forwards to backwards it passes exactly zero. A motor that aims always keeps its limit.
 
 mod reverse;
@@ -20,8 +20,8 @@ use crate::reflex::{Verdict, faded};
 use crate::time::{Instant, Span};
 use reverse::Reverse;
 
-/// A drive wish below this share of full scale is a wish to stand: no motor turns that slowly, and a
-/// driver that lifts every wish to the smallest duty that does turn it would make the robot creep.
+/// A drive request below this share of full scale is a request to stand: no motor turns that slowly, and a
+/// driver that lifts every request to the smallest duty that does turn it would make the robot creep.
 /// Half of it is still noise of a read-out; twice would be a speed on a good motor.
 const STANDING: f32 = 0.01;
 
@@ -97,7 +97,7 @@ pub struct ActCounters {
 }
 
 /// What the field wants, made safe to compute with.
-struct Wish<'a> {
+struct Request<'a> {
     motors: &'a [f32; MAX_MOTORS],
     /// How far it may be obeyed, above 0, at most 1.
     share: f32,
@@ -150,8 +150,8 @@ impl Arbiter {
         let (source, motors) = match mode.obeys_since() {
             None => (standing(mode), self.still()),
             Some(since) => {
-                let wish = field.and_then(|(response, taken)| self.wish(response, taken, since, now));
-                self.obey(wish, &verdict.limits)
+                let request = field.and_then(|(response, taken)| self.request(response, taken, since, now));
+                self.obey(request, &verdict.limits)
             }
         };
         for (motor, &command) in self.motors.iter_mut().zip(&motors) {
@@ -183,13 +183,13 @@ impl Arbiter {
     }
 
     /// A field result, if it may be obeyed: from a frame taken since arming, young enough, all numbers.
-    fn wish<'a>(
+    fn request<'a>(
         &mut self,
         response: &'a Response,
         taken: Instant,
         since: Instant,
         now: Instant,
-    ) -> Option<Wish<'a>> {
+    ) -> Option<Request<'a>> {
         let share = faded(now.since(taken), &self.safety);
         if taken < since || share <= 0.0 {
             return None;
@@ -199,7 +199,7 @@ impl Arbiter {
             self.counters.not_finite += 1;
             return None;
         }
-        Some(Wish { motors, share })
+        Some(Request { motors, share })
     }
 
     /// Everything at rest.
@@ -211,17 +211,17 @@ impl Arbiter {
         motors
     }
 
-    /// As much of `wish` as `limits` and the motors allow.
-    fn obey(&mut self, wish: Option<Wish<'_>>, limits: &Limits) -> (Source, [f32; MAX_MOTORS]) {
+    /// As much of `request` as `limits` and the motors allow.
+    fn obey(&mut self, request: Option<Request<'_>>, limits: &Limits) -> (Source, [f32; MAX_MOTORS]) {
         if !limits.allow_motion() && !limits.steer {
             return (Source::Reflex, self.still());
         }
-        let Some(wish) = wish else { return (Source::Still, self.still()) };
-        let fresh = wish.share >= 1.0;
+        let Some(request) = request else { return (Source::Still, self.still()) };
+        let fresh = request.share >= 1.0;
         let mut limited = false;
         let mut motors = self.still();
         for (index, motor) in self.motors.iter().enumerate() {
-            let wanted = wish.motors[index] * if motor.drives { wish.share } else { 1.0 };
+            let wanted = request.motors[index] * if motor.drives { request.share } else { 1.0 };
             let own = motor.limited(wanted, &Limits::FREE);
             let allowed = motor.limited(own, limits);
             limited |= (allowed - own).abs() > 0.0;
@@ -307,26 +307,26 @@ mod tests {
             Car { arbiter: Arbiter::new(&[wheel(), servo()], safety, PERIOD), now: at(0) }
         }
 
-        /// The next slot's command under `limits` for a wish `age` old.
-        fn slot(&mut self, limits: Limits, wish: [f32; 2], age: Span) -> Command {
+        /// The next slot's command under `limits` for a request `age` old.
+        fn slot(&mut self, limits: Limits, request: [f32; 2], age: Span) -> Command {
             self.now += PERIOD;
             let taken = self.now - age;
             let armed = Mode::Armed { since: at(0) };
-            let response = response(&wish);
+            let response = response(&request);
             let field = Some((&response, taken));
             self.arbiter.decide(armed, &verdict(limits), field, self.now, self.now)
         }
 
-        fn free(&mut self, wish: [f32; 2]) -> Command {
-            self.slot(Limits::FREE, wish, Span::ZERO)
+        fn free(&mut self, request: [f32; 2]) -> Command {
+            self.slot(Limits::FREE, request, Span::ZERO)
         }
 
-        /// A car that has come to `wish`.
-        fn going(wish: [f32; 2]) -> Car {
+        /// A car that has come to `request`.
+        fn going(request: [f32; 2]) -> Car {
             let mut car = Car::new();
             car.now = at(10_000);
             car.arbiter.last_slot = Some(car.now);
-            for (motor, command) in car.arbiter.motors.iter_mut().zip(wish) {
+            for (motor, command) in car.arbiter.motors.iter_mut().zip(request) {
                 motor.last = command;
             }
             car
@@ -347,7 +347,7 @@ mod tests {
             close(&command, [(0.2 * step as f32).min(1.0), -0.1 * step as f32]);
             assert_eq!(command.source, Source::Field);
         }
-        // A change of rung that shifts the wish shows as a ramp too, down as well as up.
+        // A change of rung that shifts the request shows as a ramp too, down as well as up.
         let mut car = Car::going([0.9, 0.0]);
         close(&car.free([0.3, 0.0]), [0.7, 0.0]);
         close(&car.free([0.3, 0.0]), [0.5, 0.0]);
@@ -388,15 +388,15 @@ mod tests {
     fn a_tightening_restraint_counts_in_its_own_slot() {
         let slow = Limits { forward: 0.2, backward: 0.2, steer: true };
         let no_forward = Limits { forward: 0.0, ..Limits::FREE };
-        for (limits, wish, expected) in [
+        for (limits, request, expected) in [
             (Limits::STILL, [0.9, -1.0], [0.0, 0.5]), // steering stays where it is
             (slow, [0.9, 0.5], [0.2, 0.5]),
             (no_forward, [0.9, 0.5], [0.0, 0.5]),
             (no_forward, [-0.9, 0.6], [0.0, 0.6]), // it stands for a slot before it turns back
         ] {
-            let command = Car::going([0.9, 0.5]).slot(limits, wish, Span::ZERO);
+            let command = Car::going([0.9, 0.5]).slot(limits, request, Span::ZERO);
             close(&command, expected);
-            let limited = wish[0] > 0.0;
+            let limited = request[0] > 0.0;
             assert_eq!(command.source, if limited { Source::Reflex } else { Source::Field });
         }
         close(&Car::going([-0.9, 0.0]).slot(no_forward, [-0.9, 0.0], Span::ZERO), [-0.9, 0.0]);
@@ -514,8 +514,8 @@ mod tests {
         let mut backwards_in_a_row = 0;
         let mut backwards = 0;
         for slot in 0..1_000 {
-            let wish = if slot % 19 == 18 { 0.0 } else { -0.2 };
-            let moved = car.free([wish, 0.0]).motors[0] < 0.0;
+            let request = if slot % 19 == 18 { 0.0 } else { -0.2 };
+            let moved = car.free([request, 0.0]).motors[0] < 0.0;
             backwards_in_a_row = if moved { backwards_in_a_row + 1 } else { 0 };
             longest = longest.max(backwards_in_a_row);
             backwards += usize::from(moved);
@@ -527,8 +527,8 @@ mod tests {
     #[test]
     fn turning_on_the_spot_is_not_backwards() {
         let mut turning = Arbiter::new(&[wheel(), wheel()], safety(), PERIOD);
-        let mut slot = |wish: [f32; 2], now| {
-            let response = response(&wish);
+        let mut slot = |request: [f32; 2], now| {
+            let response = response(&request);
             let armed = Mode::Armed { since: at(0) };
             turning.decide(armed, &FREE, Some((&response, at(now))), at(now), at(now))
         };

@@ -8,7 +8,8 @@
 //! Nothing here reads a device, decides about motion, or knows what a reflex is.
 
 use crate::command::{Command, MAX_MOTORS};
-use crate::frame::{Fault, Frame, Health, MAX_SENSORS, Reading, Sample};
+use crate::fault::ReadingFault;
+use crate::frame::{Frame, Health, MAX_SENSORS, Reading, Sample};
 use crate::plan::{Scale, SensorKind, SensorPlan};
 use crate::time::{Instant, Span};
 
@@ -16,14 +17,14 @@ use crate::time::{Instant, Span};
 pub const REFUSALS: [&str; 6] = ["bus", "timeout", "out-of-range", "not-finite", "frozen", "dead-bytes"];
 
 /// Place of a fault in [`REFUSALS`].
-pub const fn refusal(fault: Fault) -> usize {
+pub const fn refusal(fault: ReadingFault) -> usize {
     match fault {
-        Fault::Bus(_) => 0,
-        Fault::Timeout => 1,
-        Fault::OutOfRange => 2,
-        Fault::NotFinite => 3,
-        Fault::Frozen => 4,
-        Fault::DeadBytes => 5,
+        ReadingFault::Bus(_) => 0,
+        ReadingFault::Timeout => 1,
+        ReadingFault::OutOfRange => 2,
+        ReadingFault::NotFinite => 3,
+        ReadingFault::Frozen => 4,
+        ReadingFault::DeadBytes => 5,
     }
 }
 
@@ -87,7 +88,19 @@ impl Channel {
         let origin = match &plan.kind {
             SensorKind::MotorEcho { motor } => Origin::Motor(*motor),
             SensorKind::Least { of } => Origin::Least(of.iter().fold(0, |set, &channel| set | 1 << channel)),
-            _ => Origin::Readings,
+            SensorKind::HcSr04 { .. }
+            | SensorKind::HatAdc { .. }
+            | SensorKind::FloatRegister { .. }
+            | SensorKind::Mpu6050 { .. }
+            | SensorKind::Vl53l0x { .. }
+            | SensorKind::PowerMonitor { .. }
+            | SensorKind::Ads1115 { .. }
+            | SensorKind::Hwmon { .. }
+            | SensorKind::Thermal { .. }
+            | SensorKind::GpuSysfs { .. }
+            | SensorKind::Button { .. }
+            | SensorKind::Recall { .. }
+            | SensorKind::LogColumn { .. } => Origin::Readings,
         };
         Channel {
             origin,
@@ -114,22 +127,22 @@ impl Channel {
     }
 
     /// The value, if the sensor can mean it at all.
-    fn possible(&self, value: f32) -> Result<f32, Fault> {
+    fn possible(&self, value: f32) -> Result<f32, ReadingFault> {
         let [low, high] = self.valid;
         if !value.is_finite() {
-            Err(Fault::NotFinite)
+            Err(ReadingFault::NotFinite)
         } else if !(low..=high).contains(&value) {
-            Err(Fault::OutOfRange)
+            Err(ReadingFault::OutOfRange)
         } else {
             Ok(value)
         }
     }
 
     /// The value, if it may be believed.
-    fn judge(&self, value: f32) -> Result<f32, Fault> {
+    fn judge(&self, value: f32) -> Result<f32, ReadingFault> {
         let value = self.possible(value)?;
         let frozen = self.frozen_after.is_some_and(|limit| self.repeats >= limit);
-        if frozen { Err(Fault::Frozen) } else { Ok(value) }
+        if frozen { Err(ReadingFault::Frozen) } else { Ok(value) }
     }
 
     /// The worst that `value` may have become in `age`.
@@ -219,7 +232,7 @@ impl Admission {
                     return None; // there is no last good value to hold
                 }
                 sample.health = Health::Bad(fault);
-                if fault == Fault::Frozen {
+                if fault == ReadingFault::Frozen {
                     // All that is known for sure is when the value was new.
                     sample.stamp = sample.stamp.min(channel.first);
                 }

@@ -2,8 +2,8 @@
 //! [`Halt`] with the cause, and the tick hears of it here, also where the reading itself was lost on its way.
 //! Loads only; decides nothing.
 
+use crate::io::Halt;
 use crate::plan::Cause;
-use crate::sense::Halt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 

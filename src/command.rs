@@ -1,7 +1,7 @@
 //! One fixed-size set of motor commands, and what "stop" means.
 //!
 //! A command says for which slot it was made and until when it may be obeyed: a bus thread that
-//! wakes up late writes stillness, never an old wish.
+//! wakes up late writes stillness, never an old request.
 
 use crate::time::Instant;
 

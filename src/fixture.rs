@@ -1,7 +1,6 @@
 //! Small plans for unit tests, with round numbers.
 
-use crate::bus::BusFault;
-use crate::frame::Fault;
+use crate::fault::{BusFault, ReadingFault};
 use crate::plan::{Limits, Line, MotorKind, MotorPlan, Restraint, SafetyPlan, SensorKind, SensorPlan};
 use crate::reflex::{Signals, Verdict};
 use crate::time::{Instant, Span};
@@ -20,7 +19,7 @@ pub const fn ms(ms: u64) -> Span {
 }
 
 /// A transfer that is not acknowledged.
-pub const NACK: Fault = Fault::Bus(BusFault::Nack);
+pub const NACK: ReadingFault = ReadingFault::Bus(BusFault::Nack);
 
 /// Signals of a robot with which nothing is wrong.
 pub const WELL: Signals = Signals {

@@ -4,28 +4,11 @@
 //! is copied whole. This file holds the words; admitting readings (range, finite, frozen, zero)
 //! and ageing them is `admit.rs`.
 
-use crate::bus::BusFault;
+use crate::fault::ReadingFault;
 use crate::time::Instant;
 
 /// Most sensors a board may have (design limit of the field's input vector).
 pub const MAX_SENSORS: usize = 64;
-
-/// Why a reading is not believed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// The transfer failed.
-    Bus(BusFault),
-    /// No answer within the device's own time (an echo that never came back is a range, not this).
-    Timeout,
-    /// Outside the physical range that the board file states.
-    OutOfRange,
-    /// NaN or infinite.
-    NotFinite,
-    /// Bit-identical for longer than the board file allows.
-    Frozen,
-    /// Raw bytes all 0x00 or all 0xFF where the device cannot mean it.
-    DeadBytes,
-}
 
 /// Whether a sample may be believed, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +20,7 @@ pub enum Health {
     /// Was valid; older than the board's `max_age_ms`.
     Stale,
     /// The newest reading was refused; `value` holds the last good one, aged.
-    Bad(Fault),
+    Bad(ReadingFault),
 }
 
 /// What a bus thread hands over: one channel, one moment.
@@ -46,7 +29,7 @@ pub struct Reading {
     /// Index of the sensor in the board's list.
     pub channel: u8,
     /// Value in the channel's unit, or why there is none.
-    pub value: Result<f32, Fault>,
+    pub value: Result<f32, ReadingFault>,
     /// When the quantity was sampled (not when it was handed over).
     pub stamp: Instant,
 }

@@ -2,7 +2,7 @@
 //! Pure; moves no motor itself.
 //!
 //! Stop and disarm are never refused, delayed or weighed: they are looked at first, in every state.
-//! Arming is refused with reasons, and a refused request is forgotten: a wish to drive that is
+//! Arming is refused with reasons, and a refused request is forgotten: a request to drive that is
 //! granted later, by itself, is a surprise.
 //!
 //! Nothing old is obeyed on the way back in: motion begins with the first field result whose frame

@@ -77,9 +77,46 @@ pub fn json(text: String) -> String {
     all
 }
 
+/// Longest name for which a likeness is looked for, in bytes: the work grows with the product of two lengths.
+const LONGEST_SLIP: usize = 100;
+
+/// The one of `known` that looks most like `found`, if it looks like it at all: a third of the
+/// letters may differ, which takes in a slip or two but not another word. A forgotten end (the unit
+/// of `hold_ms`) is one slip.
+pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    if found.len() > LONGEST_SLIP {
+        return None;
+    }
+    let found = found.to_lowercase();
+    known
+        .into_iter()
+        .filter(|name| name.len() <= LONGEST_SLIP)
+        .map(|name| (distance(&found, &name.to_lowercase()), name))
+        .filter(|(distance, name)| *distance * 3 <= name.chars().count().max(found.chars().count()) + 1)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, name)| name.to_string())
+}
+
+fn distance(found: &str, name: &str) -> usize {
+    match name.strip_prefix(found) {
+        Some(rest) if found.len() > 2 && rest.starts_with(['_', '-']) => 1,
+        _ => strsim::damerau_levenshtein(found, name),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nearest_takes_slips_and_leaves_strangers() {
+        let known = ["max_age_ms", "period_ms", "valid"];
+        assert_eq!(nearest("max_age", known), Some("max_age_ms".to_string()));
+        assert_eq!(nearest("Perid_ms", known), Some("period_ms".to_string()));
+        assert_eq!(nearest("period", known), Some("period_ms".to_string()));
+        assert_eq!(nearest("colour", known), None);
+        assert_eq!(nearest("x", []), None);
+    }
 
     #[test]
     fn what_a_terminal_obeys_is_written_out() {

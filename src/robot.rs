@@ -10,30 +10,32 @@ use crate::act::Arbiter;
 use crate::admit::Admission;
 use crate::alarm::Alarm;
 use crate::budget::Budget;
-use crate::bus::{OpenError, Wires};
-use crate::crew::{Bell, Worker};
+use crate::bus::{Hardware, OpenError};
+use crate::executor::{Waker, Worker};
 use crate::field::brain::{Brain, BrainError};
-use crate::field::footprint;
+use crate::field::failover::Open;
 use crate::field::link::FieldLink;
-use crate::field::snapshot::{Desk, Snapshot, SnapshotError, SnapshotWriter, Standing, snapshot_line};
-use crate::field::takeover::Open;
+use crate::field::snapshot::{
+    Snapshot, SnapshotError, SnapshotSender, SnapshotWriter, Standing, snapshot_line,
+};
 use crate::field::worker::{FieldWorker, Order, Outcome};
-use crate::field::{Readout, ReadoutError};
-use crate::guard::Sight;
+use crate::field::{Readout, ReadoutError, footprint};
+use crate::guard::GuardHealth;
+use crate::io::{BusCounters, Halt, LogRows, SenseCounters};
 use crate::learn::imitate;
+use crate::loop_status::LoopStatusCell;
 use crate::memory::map::{Feed, Recollection};
 use crate::mode::Modes;
 use crate::plan::{Board, BusPlan};
 use crate::reflex::Reflexes;
+use crate::requests::Requests;
 use crate::rt::room::{self, NoRoom};
-use crate::rt::slot::slot;
+use crate::rt::triple_buffer::triple_buffer;
 use crate::rt::{Refusal, Role};
-use crate::sense::{BusCounters, Halt, LogRows, SenseCounters};
 use crate::sim::{Fault, FieldFaults, Plant};
-use crate::tick::{Parts, Requests, Tick};
+use crate::tick::{Parts, Tick};
 use crate::time::{Clock, Grid, Instant, Span};
 use crate::trace::{Record, TRACE_RING};
-use crate::vitals::Vitals;
 pub(crate) use devices::actuators;
 pub use devices::motor_lines;
 use std::fmt;
@@ -59,14 +61,14 @@ pub struct Options {
     pub snapshots: Option<SnapshotPlan>,
     /// What people and signals ask for; made here where somebody asks before the robot is put together.
     pub requests: Arc<Requests>,
-    /// Signs of life of the tick; the same.
-    pub vitals: Arc<Vitals>,
+    /// The loop's status; the same.
+    pub loop_status: Arc<LoopStatusCell>,
     /// How the tick sees the guard that the board requires.
-    pub guard: Option<Sight>,
+    pub guard: Option<GuardHealth>,
     /// Opens the device that the field is computed on; without it that is the CPU.
     pub device: Option<Open>,
     /// The wires of a board that stands on real ones; a simulated board has its own and takes these in their place.
-    pub wires: Option<Arc<dyn Wires>>,
+    pub hardware: Option<Arc<dyn Hardware>>,
 }
 
 /// Where the brain is kept, and how often.
@@ -132,11 +134,11 @@ impl fmt::Display for BuildError {
 impl std::error::Error for BuildError {}
 
 /// One worker with what it takes to run it.
-pub struct Hand {
+pub struct WorkerThread {
     /// The worker.
     pub worker: Box<dyn Worker>,
     /// What wakes it.
-    pub bell: Arc<Bell>,
+    pub waker: Arc<Waker>,
     /// Its priority among the threads.
     pub role: Role,
 }
@@ -146,7 +148,7 @@ pub struct Robot {
     /// One control period.
     pub tick: Tick,
     /// Everything beside the tick.
-    pub hands: Vec<Hand>,
+    pub workers: Vec<WorkerThread>,
     /// Records of the slots.
     pub records: rtrb::Consumer<Record>,
     /// Records that did not fit the ring.
@@ -165,8 +167,8 @@ pub struct Robot {
     pub recollection: Option<Recollection>,
     /// Stop requests.
     pub requests: Arc<Requests>,
-    /// Signs of life of the tick.
-    pub vitals: Arc<Vitals>,
+    /// The loop's status.
+    pub loop_status: Arc<LoopStatusCell>,
     /// What computes the field, and why that.
     pub engine_name: String,
     /// What the engine's own threads were refused.
@@ -203,20 +205,24 @@ impl Robot {
         let lived = resume.map(|snapshot| &snapshot.state().live).filter(|live| live.age > 0);
         let (resumed_age, last_cycle) = (lived.map(|live| live.age), lived.map(|live| live.cycle));
         let kept = keep(board, &mut brain, options.snapshots)?;
-        let (wire, ends) = motor_line(board.motors.len());
-        let bus_bell = ends.bell.clone();
-        let world =
-            World { seed: options.seed, faults: &options.faults, log: options.log, wires: options.wires };
+        let (motor_link, ends) = motor_line(board.motors.len());
+        let bus_bell = ends.waker.clone();
+        let world = World {
+            seed: options.seed,
+            faults: &options.faults,
+            log: options.log,
+            hardware: options.hardware,
+        };
         let wired = wire_up(board, &clock, first, world, ends)?;
-        let (mut hands, plant) = (wired.hands, wired.plant);
-        let (requests, vitals) = (options.requests, options.vitals);
+        let (mut workers, plant) = (wired.workers, wired.plant);
+        let (requests, loop_status) = (options.requests, options.loop_status);
         let (trace, records) = rtrb::RingBuffer::new(TRACE_RING);
         let records_dropped = Arc::new(AtomicU64::new(0));
         let zero = plant.as_ref().map_or(first, Plant::zero);
         let faults = FieldFaults::new(&options.faults, zero);
-        let (desk, snapshots) = kept.unzip();
+        let (sender, snapshots) = kept.unzip();
         let (feed, recollection) = wired.map.unzip();
-        let mut field = link_field(board, brain, faults, desk, clock.is_real(), &bus_bell, &mut hands);
+        let mut field = link_field(board, brain, faults, sender, clock.is_real(), &bus_bell, &mut workers);
         last_cycle.into_iter().for_each(|last| field.continue_after(last));
         let tick = Tick::new(Parts {
             requests: requests.clone(),
@@ -229,16 +235,16 @@ impl Robot {
             budget: Budget::new(board.budget),
             modes: Modes::new(board.safety),
             arbiter: Arbiter::new(&board.motors, board.safety, board.period),
-            wire,
+            motor_link,
             trace,
             records_dropped: records_dropped.clone(),
-            vitals: vitals.clone(),
+            loop_status: loop_status.clone(),
             guard: options.guard,
             clock,
         });
         Ok(Robot {
             tick,
-            hands,
+            workers,
             records,
             records_dropped,
             buses: wired.buses,
@@ -248,7 +254,7 @@ impl Robot {
             feed,
             recollection,
             requests,
-            vitals,
+            loop_status,
             engine_name,
             engine_refusals,
             snapshots,
@@ -279,11 +285,11 @@ fn brain(
 }
 
 /// The line on which the brain goes to its file, and how often it does.
-type Kept = ((Desk, Span), SnapshotWriter);
+type Kept = ((SnapshotSender, Span), SnapshotWriter);
 
 fn keep(board: &Board, brain: &mut Brain, plan: Option<SnapshotPlan>) -> Result<Option<Kept>, BuildError> {
     let Some(SnapshotPlan { path, every, standing }) = plan else { return Ok(None) };
-    let given = brain.given();
+    let given = brain.learned();
     let line = snapshot_line(path, standing, board, given, |live| brain.save(live));
     let line = line.map_err(BuildError::Thread)?;
     Ok(Some(((line.0, every), line.1)))
@@ -294,23 +300,23 @@ fn link_field(
     board: &Board,
     brain: Brain,
     faults: FieldFaults,
-    snapshots: Option<(Desk, Span)>,
+    snapshots: Option<(SnapshotSender, Span)>,
     real: bool,
-    bus_bell: &Bell,
-    hands: &mut Vec<Hand>,
+    bus_bell: &Waker,
+    workers: &mut Vec<WorkerThread>,
 ) -> FieldLink {
-    let (orders, taken) = slot(Order::EMPTY);
-    let (outcomes, collected) = slot(Outcome::EMPTY);
-    let bell: Arc<Bell> = Arc::default();
-    bus_bell.then(bell.clone());
+    let (orders, taken) = triple_buffer(Order::EMPTY);
+    let (outcomes, collected) = triple_buffer(Outcome::EMPTY);
+    let waker: Arc<Waker> = Arc::default();
+    bus_bell.then(waker.clone());
     let modelled = (!real).then_some(match board.bus {
         BusPlan::Log => Span::ZERO, // a replay is as fast as the machine: the field costs no time of the log
         _ => board.budget.target,
     });
     let mut worker = FieldWorker::new(brain, taken, outcomes, faults, modelled);
-    if let Some((desk, every)) = snapshots {
-        worker = worker.with_snapshots(desk, every);
+    if let Some((sender, every)) = snapshots {
+        worker = worker.with_snapshots(sender, every);
     }
-    hands.push(Hand { worker: Box::new(worker), bell: bell.clone(), role: Role::Field });
-    FieldLink::new(orders, collected, bell, board.field.every_ticks)
+    workers.push(WorkerThread { worker: Box::new(worker), waker: waker.clone(), role: Role::Field });
+    FieldLink::new(orders, collected, waker, board.field.every_ticks)
 }

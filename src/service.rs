@@ -4,9 +4,9 @@
 //!
 //! Does nothing where no service manager listens (`NOTIFY_SOCKET` is not set).
 
+use crate::loop_status::LoopStatus;
 use crate::mode::ArmRefusal;
 use crate::time::{Instant, Span};
-use crate::vitals::Signs;
 use sd_notify::NotifyState;
 
 /// Slots before the robot can be ready: the first ones take what start-up left behind.
@@ -22,13 +22,13 @@ const NEEDED: ArmRefusal =
     ArmRefusal::SENSES.or(ArmRefusal::FIELD).or(ArmRefusal::WIRE).or(ArmRefusal::GUARD);
 
 /// Whether everything that is needed has been seen to work.
-pub fn is_ready(signs: &Signs) -> bool {
-    signs.slots >= FIRST_SLOTS && missing(signs).is_none()
+pub fn is_ready(status: &LoopStatus) -> bool {
+    status.slots >= FIRST_SLOTS && missing(status).is_none()
 }
 
 /// What has not been seen to work yet.
-pub fn missing(signs: &Signs) -> ArmRefusal {
-    signs.refusal.and(NEEDED)
+pub fn missing(status: &LoopStatus) -> ArmRefusal {
+    status.refusal.and(NEEDED)
 }
 
 /// A message to the service manager.
@@ -101,9 +101,9 @@ impl Service {
         self.ready
     }
 
-    /// Looks at the signs of life and tells what is to be told. Called every few tens of milliseconds.
-    pub fn tend(&mut self, signs: &Signs, now: Instant, words: impl FnOnce() -> String) {
-        if !self.ready && !self.stopping && is_ready(signs) {
+    /// Looks at the loop's status and tells what is to be told. Called every few tens of milliseconds.
+    pub fn tend(&mut self, status: &LoopStatus, now: Instant, words: impl FnOnce() -> String) {
+        if !self.ready && !self.stopping && is_ready(status) {
             self.ready = true;
             (self.send)(Notice::Ready);
         }
@@ -111,7 +111,7 @@ impl Service {
             self.status_at = now;
             self.status_now(words());
         }
-        self.show_life(signs, now);
+        self.show_life(status, now);
     }
 
     /// The end has begun.
@@ -122,11 +122,11 @@ impl Service {
     }
 
     /// A sign of life, if one is due and there was life since the last.
-    fn show_life(&mut self, signs: &Signs, now: Instant) {
+    fn show_life(&mut self, status: &LoopStatus, now: Instant) {
         let Some(every) = self.every else { return };
         let (slots, bus) = self.shown;
-        if now >= self.due && signs.slots > slots && signs.bus > bus {
-            self.shown = (signs.slots, signs.bus);
+        if now >= self.due && status.slots > slots && status.bus > bus {
+            self.shown = (status.slots, status.bus);
             self.due = now + every;
             (self.send)(Notice::Watchdog);
         }
@@ -168,7 +168,7 @@ mod tests {
     use std::cell::RefCell;
     use std::rc::Rc;
 
-    const WELL: Signs = Signs {
+    const WELL: LoopStatus = LoopStatus {
         slots: 100,
         skipped: 0,
         confirmed: 99,
@@ -193,11 +193,11 @@ mod tests {
     fn ready_is_said_once_and_only_when_everything_that_is_needed_works() {
         let (mut service, said) = service(None);
         for refusal in [ArmRefusal::SENSES, ArmRefusal::FIELD, ArmRefusal::WIRE, ArmRefusal::GUARD] {
-            service.tend(&Signs { refusal, ..WELL }, at(1_000), String::new);
+            service.tend(&LoopStatus { refusal, ..WELL }, at(1_000), String::new);
         }
-        service.tend(&Signs { slots: 9, ..WELL }, at(1_000), String::new);
+        service.tend(&LoopStatus { slots: 9, ..WELL }, at(1_000), String::new);
         assert!(said.borrow().is_empty() && !service.is_ready());
-        let before_a_wall = Signs { refusal: ArmRefusal::REFLEX, ..WELL };
+        let before_a_wall = LoopStatus { refusal: ArmRefusal::REFLEX, ..WELL };
         service.tend(&before_a_wall, at(1_010), String::new);
         service.tend(&WELL, at(1_020), String::new);
         assert_eq!(*said.borrow(), ["Ready"]);
@@ -206,13 +206,13 @@ mod tests {
     #[test]
     fn a_sign_of_life_wants_the_loop_and_the_bus_and_comes_twice_a_watchdog() {
         let (mut service, said) = service(Some(ms(2_000)));
-        let mut signs = WELL;
+        let mut status = WELL;
         let mut count = |from: u64, to: u64, slots: u64, bus: u64| {
             said.borrow_mut().clear();
             for now in (from..to).step_by(20) {
-                signs.slots += slots;
-                signs.bus += bus;
-                service.tend(&signs, at(now), String::new);
+                status.slots += slots;
+                status.bus += bus;
+                service.tend(&status, at(now), String::new);
             }
             said.borrow().iter().filter(|notice| *notice == "Watchdog").count()
         };

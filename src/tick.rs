@@ -10,62 +10,25 @@ use crate::admit::Admission;
 use crate::alarm::{Alarm, Heard};
 use crate::budget::Budget;
 use crate::command::Command;
+use crate::field::EngineState;
 use crate::field::link::{FieldCounters, FieldLink};
-use crate::field::worker::{EngineState, Outcome};
+use crate::field::worker::Outcome;
 use crate::frame::{Frame, MAX_SENSORS, Reading};
-use crate::guard::Sight;
-use crate::mode::{Asked, Disarm, Mode, Modes};
+use crate::guard::GuardHealth;
+use crate::loop_status::{LoopStatus, LoopStatusCell};
+use crate::mode::{Disarm, Mode, Modes};
+use crate::motor_link::MotorLink;
 use crate::plan::Rung;
 use crate::reflex::{Reflexes, Signals};
+use crate::requests::Requests;
 use crate::rt::heap::{allocations_here, allocations_since};
 use crate::time::{Clock, Grid, Instant, SleepWatch, Span};
 use crate::trace::{FieldTrace, Record, Recorder};
-use crate::vitals::{Signs, Vitals};
-use crate::wire::WireLink;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Workers that may feed readings beside each other: eight I2C buses, edges, lines, slow values, the map.
 pub const MAX_INLETS: usize = 12;
-
-/// What people and signals ask of a running robot. Read once a slot.
-#[derive(Debug, Default)]
-pub struct Requests {
-    /// Stop and stay stopped: Ctrl-C, SIGTERM, the end of the run.
-    pub stop: AtomicBool,
-    /// Stand still until armed again; acknowledges what is latched. Taken by the slot that sees it.
-    pub disarm: AtomicBool,
-    /// Obey the field. Taken by the slot that sees it.
-    pub arm: AtomicBool,
-    /// Until when a request to arm counts, in nanoseconds of the tick's clock; 0: for ever. See [`Requests::ask_to_arm`].
-    pub arm_until: AtomicU64,
-}
-
-impl Requests {
-    /// Asks for arming, by a slot that begins until `until`: a process that was stopped meanwhile does not obey a
-    /// caller who was told long ago that it failed.
-    pub fn ask_to_arm(&self, until: Instant) {
-        self.arm_until.store(until.as_nanos(), Ordering::Release);
-        self.arm.store(true, Ordering::Release);
-    }
-
-    /// Takes back a request to arm that no slot has seen, unless a newer one than that until `until` was made.
-    pub fn withdraw_arming(&self, until: Instant) {
-        if self.arm_until.load(Ordering::Acquire) == until.as_nanos() {
-            self.arm.store(false, Ordering::Release);
-        }
-    }
-
-    fn take(&self, now: Instant) -> Asked {
-        let arm = self.arm.swap(false, Ordering::AcqRel);
-        let until = self.arm_until.load(Ordering::Acquire);
-        Asked {
-            stop: self.stop.load(Ordering::Acquire),
-            disarm: self.disarm.swap(false, Ordering::AcqRel),
-            arm: arm && (until == 0 || now.as_nanos() <= until),
-        }
-    }
-}
 
 /// Everything that a control period touches.
 pub struct Tick {
@@ -82,14 +45,14 @@ pub struct Tick {
     budget: Budget,
     modes: Modes,
     arbiter: Arbiter,
-    wire: WireLink,
+    motor_link: MotorLink,
     command: Command,
     lost: u64,
     trace: rtrb::Producer<Record>,
     records_dropped: Arc<AtomicU64>,
-    vitals: Arc<Vitals>,
+    loop_status: Arc<LoopStatusCell>,
     /// A guard that the board requires.
-    guard: Option<Sight>,
+    guard: Option<GuardHealth>,
 }
 
 impl Tick {
@@ -102,7 +65,7 @@ impl Tick {
 
         let slept = self.sleep.take(self.clock.as_ref());
         let heard = self.alarm.take();
-        let wires = self.wire.receipts();
+        let hardware = self.motor_link.receipts();
         self.sense(slot, began, slept);
         let outcome = self.field.collect();
         let rung = self.weigh(outcome.as_ref(), began);
@@ -115,8 +78,8 @@ impl Tick {
         let mode = self.modes.advance(&verdict, &signals, asked, began);
         self.command = self.arbiter.decide(mode, &verdict, self.field.newest(), slot, began);
         self.launch(index, slot, rung, began);
-        self.wire.hand_over(&mut self.command);
-        self.vitals.leave(&self.signs());
+        self.motor_link.hand_over(&mut self.command);
+        self.loop_status.leave(&self.status());
 
         let ended = self.clock.now();
         self.write_down(Record {
@@ -134,7 +97,7 @@ impl Tick {
             frame: self.frame,
             command: self.command,
             field: outcome.map(|outcome| FieldTrace::of(&outcome, slot)),
-            wires,
+            hardware,
             allocations: allocations_since(allocations),
         });
         self.lost = self.grid.done(self.clock.now());
@@ -173,21 +136,21 @@ impl Tick {
             halts: heard.halts,
             readings_lost: heard.readings_lost,
             field_age: self.field.age(now),
-            wire_age: self.wire.unconfirmed_for(now),
+            wire_age: self.motor_link.unconfirmed_for(now),
             skipped_slots: self.lost,
             guard_lost: self.guard.as_ref().is_some_and(|guard| guard.lost(now)),
             slept,
-            backed: self.arbiter.backed(slot, self.wire.unconfirmed_for(now)),
+            backed: self.arbiter.backed(slot, self.motor_link.unconfirmed_for(now)),
         }
     }
 
-    fn signs(&self) -> Signs {
-        Signs {
+    fn status(&self) -> LoopStatus {
+        LoopStatus {
             slots: self.grid.slots_run() + 1, // this one
             skipped: self.grid.slots_skipped(),
-            confirmed: self.wire.confirmed(),
+            confirmed: self.motor_link.confirmed(),
             mode: self.modes.mode().code(),
-            latched: Signs::latched_in(self.modes.mode()),
+            latched: LoopStatus::latched_in(self.modes.mode()),
             active: self.reflexes.active(),
             refusal: self.modes.refusal(),
             refused: self.modes.refused(),
@@ -200,7 +163,7 @@ impl Tick {
     fn launch(&mut self, index: u64, slot: Instant, rung: Rung, now: Instant) {
         let mut sensors = [0.0; MAX_SENSORS];
         self.admission.inputs(&self.reflexes.remind(&self.frame), &mut sensors);
-        self.field.launch(index, slot, &sensors, rung, self.wire.is_prompt(now));
+        self.field.launch(index, slot, &sensors, rung, self.motor_link.is_prompt(now));
     }
 
     fn write_down(&mut self, record: Record) {
@@ -256,7 +219,7 @@ impl Tick {
     }
     /// Commands that were replaced by newer ones before the bus got to them.
     pub fn commands_replaced(&self) -> u64 {
-        self.wire.replaced()
+        self.motor_link.replaced()
     }
     /// What became of the readings.
     pub fn admission(&self) -> &Admission {

@@ -1,5 +1,5 @@
 //! `ganglion bench`: the objects have every figure and the figures agree with each other; wrong
-//! wishes are refused; what is cut short gives no figures; a board's targets decide the exit code.
+//! requests are refused; what is cut short gives no figures; a board's targets decide the exit code.
 //! How long anything takes is never asserted here.
 
 mod device;

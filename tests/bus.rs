@@ -3,16 +3,18 @@
 
 use crate::allocation::allocations_in;
 use ganglion::board;
-use ganglion::bus::{Absent, Bias, BusFault, Gpio, I2c, LineUse, Op, OpenError, Usage, Wires};
+use ganglion::fault::BusFault;
+use ganglion::bus::{Absent, Bias, Gpio, I2c, LineUse, Op, OpenError, Usage, Wires};
 use ganglion::crew::{Stepper, Worker};
 use ganglion::drive;
 use ganglion::field::Readout;
+use ganglion::io::RecoveryStep;
 use ganglion::learn::imitate;
 use ganglion::plan::{Board, Cause, I2cPlan, ImuQuantity, Line, Restraint, SensorKind, SensorPlan, Trip};
 use ganglion::robot::{BuildError, Options, Robot};
-use ganglion::sense::Rung;
 use ganglion::sim::{Fault, Plant};
 use ganglion::time::{Clock, Instant, SimClock, Span};
+use ganglion::{board, runner};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -56,8 +58,8 @@ impl Rig {
         let first = Instant::ZERO + board.period;
         let mut robot = Robot::build(board, clock.clone(), first, options(faults)).expect("it can be built");
         let mut stepper = Stepper::new(clock.clone());
-        for hand in robot.hands.drain(..) {
-            stepper.add(hand.worker, hand.bell, Instant::ZERO);
+        for started in robot.workers.drain(..) {
+            stepper.add(started.worker, started.waker, Instant::ZERO);
         }
         let plant = robot.plant.clone().expect("a world");
         Rig { clock, robot, stepper, plant }
@@ -87,7 +89,7 @@ fn a_second_bus_that_hangs_stalls_only_itself() {
     let polled = buses[0].devices[0].polls.load(Ordering::Relaxed) - polls;
     assert!((495..=505).contains(&polled), "every 20 ms as before: {polled}");
     assert_eq!(buses[0].failures.load(Ordering::Relaxed), 0);
-    assert!(buses[1].taken(Rung::Dead) > 0, "the other one is given up");
+    assert!(buses[1].taken(RecoveryStep::Dead) > 0, "the other one is given up");
     assert!(buses[1].failures.load(Ordering::Relaxed) < 40, "and not hammered");
     assert!(rig.plant.motors_still(), "the lean is required: without it the robot does not drive");
     assert_eq!(rig.plant.report(rig.clock.now()).collisions(), 0);
@@ -129,7 +131,7 @@ fn robots_with_several_buses_are_the_same_every_time() {
         let first = Instant::ZERO + board.period;
         let robot = Robot::build(&board, clock.clone(), first, options(&["estop@3+1", "i2c-1-stuck@1+1"]));
         let robot = robot.expect("it can be built");
-        let ending = drive::step(robot, &clock, first + ms(5_000), &AtomicBool::new(false), |_| ());
+        let ending = runner::step(robot, &clock, first + ms(5_000), &AtomicBool::new(false), |_| ());
         ending.recorder.digest()
     };
     assert_eq!(digest(), digest());
@@ -172,16 +174,16 @@ fn no_bus_thread_allocates_in_good_times_or_bad() {
     let sum = Arc::default();
     let mut stepper = Stepper::new(clock.clone());
     let mut weighed = Vec::new();
-    for hand in robot.hands.drain(..) {
-        let name = hand.worker.name();
+    for started in robot.workers.drain(..) {
+        let name = started.worker.name();
         if name == "field" {
-            stepper.add(hand.worker, hand.bell, Instant::ZERO);
+            stepper.add(started.worker, started.waker, Instant::ZERO);
             continue;
         }
         weighed.push(name);
         let after = Instant::ZERO + ms(1_000);
-        let worker = Weighed { worker: hand.worker, sum: Arc::clone(&sum), after };
-        stepper.add(Box::new(worker), hand.bell, Instant::ZERO);
+        let worker = Weighed { worker: started.worker, sum: Arc::clone(&sum), after };
+        stepper.add(Box::new(worker), started.waker, Instant::ZERO);
     }
     assert_eq!(weighed, ["i2c", "i2c-1", "edges", "lines"]);
     while robot.tick.slot() < Instant::ZERO + ms(14_000) {
@@ -190,7 +192,7 @@ fn no_bus_thread_allocates_in_good_times_or_bad() {
         while robot.records.pop().is_ok() {}
     }
     assert_eq!(sum.load(Ordering::Relaxed), 0);
-    assert!(robot.buses.iter().all(|bus| bus.taken(Rung::Reset) > 1), "it was bad enough");
+    assert!(robot.buses.iter().all(|bus| bus.taken(RecoveryStep::Reset) > 1), "it was bad enough");
 }
 
 #[test]
@@ -198,11 +200,11 @@ fn a_handle_gets_the_edges_of_the_lines_that_it_watches_and_no_others() {
     let clock = Arc::new(SimClock::new());
     let board = two_buses();
     let plant = Plant::new(&board, 1, &[Fault::parse("estop@0.001+1").unwrap()], clock.clone());
-    let wires: &dyn Wires = &plant;
+    let hardware: &dyn Hardware = &plant;
     let watched = |line| LineUse { line, usage: Usage::Watched { bias: Bias::AsIs, debounce: Span::ZERO } };
     let trig = LineUse { line: Line(27), usage: Usage::Output { high: false } };
-    let mut sonar = wires.gpio("edges", &[trig, watched(Line(22))]).expect("a sonar");
-    let mut button = wires.gpio("lines", &[watched(Line(25))]).expect("a button");
+    let mut sonar = hardware.gpio("edges", &[trig, watched(Line(22))]).expect("a sonar");
+    let mut button = hardware.gpio("lines", &[watched(Line(25))]).expect("a button");
     sonar.set(Line(27), true).unwrap();
     clock.sleep_until(clock.now() + Span::from_micros(10));
     sonar.set(Line(27), false).unwrap();
@@ -227,20 +229,20 @@ fn wires_that_are_not_there_are_named_and_a_real_board_wants_some() {
     let clock = Arc::new(SimClock::new());
     let board = two_buses();
     let plant = Plant::new(&board, 1, &[], clock.clone());
-    let wires: &dyn Wires = &plant;
-    assert!(wires.i2c(1).is_ok());
-    assert!(wires.i2c(2).is_err_and(|error| error.what.contains("bus 2")));
+    let hardware: &dyn Hardware = &plant;
+    assert!(hardware.i2c(1).is_ok());
+    assert!(hardware.i2c(2).is_err_and(|error| error.what.contains("bus 2")));
     let none = LineUse { line: Line(99), usage: Usage::Input { bias: Bias::AsIs } };
-    assert!(wires.gpio("test", &[none]).is_err_and(|error| error.what.contains("99")));
+    assert!(hardware.gpio("test", &[none]).is_err_and(|error| error.what.contains("99")));
 
     let real = board::built_in("picarx-v4").expect("built in").expect("sound").board;
-    let build = |wires| {
-        let options = Options { readout: Some(imitate(&real)), wires, ..Options::default() };
+    let build = |hardware| {
+        let options = Options { readout: Some(imitate(&real)), hardware, ..Options::default() };
         Robot::build(&real, clock.clone(), Instant::ZERO, options).map(drop)
     };
     assert!(matches!(build(None), Err(BuildError::NoBus { .. })));
     struct Nothing;
-    impl Wires for Nothing {
+    impl Hardware for Nothing {
         fn i2c(&self, _: usize) -> Result<Box<dyn I2c>, OpenError> {
             Err(OpenError {
                 what: "/dev/i2c-1".into(),
@@ -264,7 +266,7 @@ fn wires_that_are_not_there_are_named_and_a_real_board_wants_some() {
 fn a_ready_line_is_asked_for_its_rises_and_a_button_for_both() {
     #[derive(Default)]
     struct Noted(Mutex<Vec<(&'static str, LineUse)>>);
-    impl Wires for Noted {
+    impl Hardware for Noted {
         fn i2c(&self, _: usize) -> Result<Box<dyn I2c>, OpenError> {
             Ok(Box::new(Absent))
         }
@@ -275,8 +277,8 @@ fn a_ready_line_is_asked_for_its_rises_and_a_button_for_both() {
     }
     let board = board::built_in("virtual-bench").expect("built in").expect("sound").board;
     let noted = Arc::new(Noted::default());
-    let (readout, wires) = (Some(imitate(&board)), Some(noted.clone() as Arc<dyn Wires>));
-    let options = Options { readout, wires, ..Options::default() };
+    let (readout, hardware) = (Some(imitate(&board)), Some(noted.clone() as Arc<dyn Hardware>));
+    let options = Options { readout, hardware, ..Options::default() };
     assert!(Robot::build(&board, Arc::new(SimClock::new()), Instant::ZERO, options).is_ok());
     let noted = noted.0.lock().unwrap();
     let asked = |line| noted.iter().find(|(owner, one)| *owner == "lines" && one.line == line);
@@ -308,10 +310,10 @@ fn two_chips_with_one_address_on_two_buses_are_two_chips() {
     board.sensors.push(twin);
     let clock = Arc::new(SimClock::new());
     let plant = Plant::new(&board, 1, &[Fault::parse("i2c-1-stuck@0").unwrap()], clock.clone());
-    let wires: &dyn Wires = &plant;
+    let hardware: &dyn Hardware = &plant;
     let mut back = [0; 4];
-    assert_eq!(wires.i2c(0).unwrap().write_read(0x60, &[0], &mut back), Ok(()));
-    assert_eq!(wires.i2c(1).unwrap().write_read(0x60, &[0], &mut back), Err(BusFault::TimedOut));
+    assert_eq!(hardware.i2c(0).unwrap().write_read(0x60, &[0], &mut back), Ok(()));
+    assert_eq!(hardware.i2c(1).unwrap().write_read(0x60, &[0], &mut back), Err(BusFault::TimedOut));
 }
 
 #[test]
@@ -358,12 +360,12 @@ impl I2c for MoodyI2c {
     }
 }
 
-impl Wires for Moody {
+impl Hardware for Moody {
     fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
-        Ok(Box::new(MoodyI2c(Wires::i2c(&self.plant, bus)?, self.clock.clone(), self.misses.clone())))
+        Ok(Box::new(MoodyI2c(Hardware::i2c(&self.plant, bus)?, self.clock.clone(), self.misses.clone())))
     }
     fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
-        Wires::gpio(&self.plant, owner, lines)
+        Hardware::gpio(&self.plant, owner, lines)
     }
 }
 
@@ -372,14 +374,14 @@ fn a_sensor_that_is_set_up_anew_does_not_silence_the_motors_beside_it() {
     let board = with_imu();
     let (clock, misses) = (Arc::new(SimClock::new()), Arc::new(AtomicU64::new(0)));
     let plant = Plant::new(&board, 3, &[], clock.clone());
-    let wires = Moody { plant: plant.clone(), clock: clock.clone(), misses: misses.clone() };
-    let wires = Some(Arc::new(wires) as Arc<dyn Wires>);
-    let options = Options { seed: 3, readout: Some(imitate(&board)), wires, ..Options::default() };
+    let hardware = Moody { plant: plant.clone(), clock: clock.clone(), misses: misses.clone() };
+    let hardware = Some(Arc::new(hardware) as Arc<dyn Hardware>);
+    let options = Options { seed: 3, readout: Some(imitate(&board)), hardware, ..Options::default() };
     let mut robot =
         Robot::build(&board, clock.clone(), Instant::ZERO + board.period, options).expect("built");
     let mut stepper = Stepper::new(clock.clone());
-    for hand in robot.hands.drain(..) {
-        stepper.add(hand.worker, hand.bell, Instant::ZERO);
+    for started in robot.workers.drain(..) {
+        stepper.add(started.worker, started.waker, Instant::ZERO);
     }
     let bus = robot.buses[0].clone();
     let device = bus.devices.iter().find(|device| device.name.contains("roll")).expect("the sensor");
@@ -405,7 +407,7 @@ fn a_sensor_that_is_set_up_anew_does_not_silence_the_motors_beside_it() {
     assert!(drove > 250, "and the robot drove in {drove} of 500 slots");
     assert!(longest <= board.safety.command_valid, "{longest:?} without a word");
     assert_eq!(bus.expired.load(Ordering::Relaxed), 0, "no command ran out");
-    assert_eq!(bus.taken(Rung::Reset), 1);
+    assert_eq!(bus.taken(RecoveryStep::Reset), 1);
 }
 
 #[test]

@@ -3,14 +3,15 @@
 
 use crate::cli;
 use ganglion::board;
-use ganglion::bus::{BusFault, Gpio, I2c, LineUse, Op, OpenError, Wires};
-use ganglion::crew::{Rest, Worker};
-use ganglion::drive::{self, Ending};
+use ganglion::bus::{Gpio, Hardware, I2c, LineUse, Op, OpenError};
+use ganglion::executor::{Rest, Worker};
+use ganglion::fault::BusFault;
 use ganglion::field::Readout;
 use ganglion::learn::imitate;
 use ganglion::plan::Board;
 use ganglion::robot::{Options, Robot};
 use ganglion::rt::RtPlan;
+use ganglion::runner::{self, Ending};
 use ganglion::sim::Plant;
 use ganglion::time::{Clock, Instant, MonotonicClock, SimClock, Span};
 use serde_json::Value;
@@ -130,11 +131,11 @@ struct Rig {
     clock: Arc<dyn Clock>,
 }
 
-fn rig(clock: Arc<dyn Clock>, around: impl FnOnce(Plant) -> Arc<dyn Wires>) -> Rig {
+fn rig(clock: Arc<dyn Clock>, around: impl FnOnce(Plant) -> Arc<dyn Hardware>) -> Rig {
     let board = board();
     let plant = Plant::new(&board, 1, &[], clock.clone());
-    let wires = Some(around(plant.clone()));
-    let options = Options { seed: 1, readout: Some(taught()), wires, ..Options::default() };
+    let hardware = Some(around(plant.clone()));
+    let options = Options { seed: 1, readout: Some(taught()), hardware, ..Options::default() };
     let robot = Robot::build(&board, clock.clone(), Instant::ZERO, options).unwrap();
     Rig { robot, plant, clock }
 }
@@ -146,10 +147,10 @@ fn plain() -> Rig {
 impl Rig {
     /// Puts `mine` under `call` of the worker `name`.
     fn mined(mut self, name: &str, call: Call, mine: &Arc<Mine>) -> Rig {
-        let place = self.robot.hands.iter().position(|hand| hand.worker.name() == name).expect(name);
-        let mut hand = self.robot.hands.remove(place);
-        hand.worker = Box::new(Fails { worker: hand.worker, call, mine: mine.clone() });
-        self.robot.hands.insert(place, hand);
+        let place = self.robot.workers.iter().position(|started| started.worker.name() == name).expect(name);
+        let mut started = self.robot.workers.remove(place);
+        started.worker = Box::new(Fails { worker: started.worker, call, mine: mine.clone() });
+        self.robot.workers.insert(place, started);
         self
     }
 
@@ -159,7 +160,7 @@ impl Rig {
         let first = clock.now() + Span::from_millis(20);
         robot.tick.start_at(first);
         let never = Arc::new(AtomicBool::new(false));
-        let ending = drive::run(robot, &clock, first + AN_HOUR, &never, MODEST, |_| {
+        let ending = runner::run(robot, &clock, first + AN_HOUR, &never, MODEST, |_| {
             if !plant.motors_still() {
                 driving();
             }
@@ -200,12 +201,12 @@ fn a_panic_of_any_worker_in_any_call_ends_the_run_and_the_motors_stand() {
 fn a_panic_in_the_last_call_itself_does_not_keep_the_motors_from_their_stop() {
     struct Mined(Plant, Arc<Mine>);
     struct MinedI2c(Box<dyn I2c>, Arc<Mine>);
-    impl Wires for Mined {
+    impl Hardware for Mined {
         fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
-            Ok(Box::new(MinedI2c(Wires::i2c(&self.0, bus)?, self.1.clone())))
+            Ok(Box::new(MinedI2c(Hardware::i2c(&self.0, bus)?, self.1.clone())))
         }
         fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
-            Wires::gpio(&self.0, owner, lines)
+            Hardware::gpio(&self.0, owner, lines)
         }
     }
     impl I2c for MinedI2c {
@@ -217,7 +218,7 @@ fn a_panic_in_the_last_call_itself_does_not_keep_the_motors_from_their_stop() {
     // The step's and two of the last calls'; then those of all three last calls.
     for (panics, rest) in [(3, Rest::Heard), (4, Rest::Unheard)] {
         let mine = Mine::of(panics);
-        let around = |plant| -> Arc<dyn Wires> { Arc::new(Mined(plant, mine.clone())) };
+        let around = |plant| -> Arc<dyn Hardware> { Arc::new(Mined(plant, mine.clone())) };
         let (ending, plant) = rig(Arc::new(MonotonicClock), around).run(|| mine.light());
         assert_eq!((ending.panicked, ending.rest), (vec!["i2c"], rest));
         assert_eq!(plant.motors_still(), rest == Rest::Heard, "{panics} panics");
@@ -255,12 +256,12 @@ fn a_bus_that_hangs_for_ever_is_motors_that_were_not_heard_to_stand() {
     struct Gate(Mutex<bool>, Condvar);
     struct Hangs(Plant, Arc<Gate>);
     struct HangingI2c(Box<dyn I2c>, Arc<Gate>);
-    impl Wires for Hangs {
+    impl Hardware for Hangs {
         fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
-            Ok(Box::new(HangingI2c(Wires::i2c(&self.0, bus)?, self.1.clone())))
+            Ok(Box::new(HangingI2c(Hardware::i2c(&self.0, bus)?, self.1.clone())))
         }
         fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
-            Wires::gpio(&self.0, owner, lines)
+            Hardware::gpio(&self.0, owner, lines)
         }
     }
     impl I2c for HangingI2c {
@@ -270,12 +271,12 @@ fn a_bus_that_hangs_for_ever_is_motors_that_were_not_heard_to_stand() {
         }
     }
     let gate = Arc::new(Gate::default());
-    let around = |plant| -> Arc<dyn Wires> { Arc::new(Hangs(plant, gate.clone())) };
+    let around = |plant| -> Arc<dyn Hardware> { Arc::new(Hangs(plant, gate.clone())) };
     let Rig { mut robot, plant, clock } = rig(Arc::new(MonotonicClock), around);
     let first = clock.now() + Span::from_millis(20);
     robot.tick.start_at(first);
     let asked = Arc::new(AtomicBool::new(false));
-    let ending = drive::run(robot, &clock, first + AN_HOUR, &asked, MODEST, |_| {
+    let ending = runner::run(robot, &clock, first + AN_HOUR, &asked, MODEST, |_| {
         if !plant.motors_still() {
             *gate.0.lock().unwrap() = true;
             asked.store(true, Ordering::Relaxed);
@@ -297,7 +298,7 @@ fn in_virtual_time_a_panic_goes_on_when_the_workers_have_had_their_last_call() {
         let Rig { robot, plant, .. } = rig;
         let until = Instant::ZERO + Span::from_millis(60_000);
         let panicked = catch_unwind(AssertUnwindSafe(|| {
-            drive::step(robot, &clock, until, &AtomicBool::new(false), |_| {
+            runner::step(robot, &clock, until, &AtomicBool::new(false), |_| {
                 if !plant.motors_still() {
                     mine.light();
                     assert!(by_worker, "as the test wants it: the watcher");

@@ -14,11 +14,11 @@ mod robot;
 pub mod standin;
 mod tables;
 
+use ganglion::field::projections::Projections;
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::shape::{
     BANK_TOP, CHANNELS, CONTEXT, DESCRIPTOR, GROUP, PATTERN, READOUT_COLUMNS, sub_steps,
 };
-use ganglion::field::wiring::Wiring;
 use ganglion::field::{Response, Stimulus};
 use ganglion::frame::MAX_SENSORS;
 use ganglion::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
@@ -81,7 +81,7 @@ fn readout(motors: usize) -> Vec<f32> {
     (0..motors * READOUT_COLUMNS).map(|i| 0.05 * normal(5, Stream::Patterns, i as u64) as f32).collect()
 }
 
-/// The kernels and their judge, furnished alike.
+/// The kernels and their judge, loaded alike.
 struct Pair {
     rig: Rig,
     judge: ReferenceEngine,
@@ -182,11 +182,11 @@ fn near(when: &str, what: &str, a: f64, b: f64, tolerance: f64) {
 /// roundings. Older errors shrink by 1 - k (1 - G) in a sub-step.
 fn tolerance(plan: &FieldPlan) -> f64 {
     let (params, eps) = (plan.params, f64::from(f32::EPSILON) / 2.0);
-    let wiring = Wiring::new(plan, plan.shape.grid);
+    let projections = Projections::new(plan, plan.shape.grid);
     let felt = 1.0 + 2.0 * params.eta;
     let drive = |channel: usize| {
-        let reached = wiring.weight[channel].iter().filter(|w| w.abs() > 0.0);
-        let terms = reached.clone().map(|w| w.abs() * felt).sum::<f64>() + wiring.bias[channel].abs();
+        let reached = projections.weight[channel].iter().filter(|w| w.abs() > 0.0);
+        let terms = reached.clone().map(|w| w.abs() * felt).sum::<f64>() + projections.bias[channel].abs();
         (reached.count() + 4) as f64 * params.gain * terms * eps
     };
     let drive = (0..CHANNELS).map(drive).fold(0.0, f64::max);
@@ -291,7 +291,7 @@ fn the_bank_gives_the_exact_five_and_evicts_the_same_row() {
         let Some(mut pair) = Pair::new(&plan, Launching { planes: 1, blocks: 5, bytes }, 0) else { return };
         let (answer, _) = pair.cycle(0, 0);
         assert_eq!((answer.nearest, answer.novelty.to_bits()), (0, 1.0_f32.to_bits()), "an empty bank");
-        let rest = Wiring::new(&plan, plan.shape.grid).rest;
+        let rest = Projections::new(&plan, plan.shape.grid).rest;
         let group = |i: usize| rest[i / 64 * GROUP..][..GROUP].iter().sum::<f64>() / GROUP as f64;
         let descriptor = &pair.judge.features()[CONTEXT..][..DESCRIPTOR];
         let centre: Vec<f64> = descriptor.iter().enumerate().map(|(i, mean)| mean - group(i)).collect();
@@ -373,14 +373,14 @@ fn halves_stay_within_the_bound_with_everything_switched_on() {
 #[test]
 fn robots_of_a_batch_do_not_feel_each_other() {
     let plan = plan(8);
-    let furnished = |robots: usize| {
+    let loaded = |robots: usize| {
         let mut rig = Rig::new(&plan, SPREAD, robots)?;
         (0..3).for_each(|slot| rig.store_pattern(slot, &volume(slot, 8), &context(slot)));
         rig.set_readout(&readout(plan.shape.motors));
         Some(rig)
     };
-    let Some(mut batch) = furnished(2) else { return };
-    let mut alone: Vec<Rig> = (0..2).filter_map(|_| furnished(1)).collect();
+    let Some(mut batch) = loaded(2) else { return };
+    let mut alone: Vec<Rig> = (0..2).filter_map(|_| loaded(1)).collect();
     for cycle in 0..8 {
         let stimuli: Vec<Stimulus> = (0..2).map(|robot| stimulus(robot, cycle, rung_at(cycle))).collect();
         let answers = batch.cycle(&stimuli);

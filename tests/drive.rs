@@ -4,11 +4,11 @@
 use crate::long::or_in_full;
 use ganglion::board;
 use ganglion::command::Source;
-use ganglion::drive::{self, Ending};
 use ganglion::field::Readout;
 use ganglion::learn::imitate;
 use ganglion::plan::{Board, Cause};
 use ganglion::robot::{Options, Robot};
+use ganglion::runner::{self, Ending};
 use ganglion::sim::{Fault, Plant, Report};
 use ganglion::time::{Clock, Instant, SimClock, Span};
 use ganglion::trace::Record;
@@ -62,7 +62,7 @@ fn run_board(board: &Board, seed: u64, seconds: u64, faults: &[&str]) -> Run {
     let plant = robot.plant.clone().expect("the sim board has a world");
     let until = first + Span::from_millis(1000 * seconds);
     let mut records = Vec::new();
-    let ending = drive::step(robot, &clock, until, &AtomicBool::new(false), |recorder| {
+    let ending = runner::step(robot, &clock, until, &AtomicBool::new(false), |recorder| {
         records.extend(recorder.summary().last.clone());
     });
     let report = plant.report(clock.now());
@@ -191,9 +191,9 @@ fn a_tick_that_dies_leaves_motors_that_stop_by_themselves() {
     let first = Instant::ZERO + board.period;
     let mut robot = Robot::build(&board, clock.clone(), first, options(1, &[])).unwrap();
     let plant = robot.plant.clone().unwrap();
-    let mut stepper = ganglion::crew::Stepper::new(clock.clone());
-    for hand in robot.hands.drain(..) {
-        stepper.add(hand.worker, hand.bell, Instant::ZERO);
+    let mut stepper = ganglion::executor::Stepper::new(clock.clone());
+    for started in robot.workers.drain(..) {
+        stepper.add(started.worker, started.waker, Instant::ZERO);
     }
     let mut drove = 0;
     while drove < 100 {
@@ -248,7 +248,7 @@ fn at_its_end_a_robot_would_drive_on_unless_it_has_latched_or_was_disarmed_or_wa
     let clock = Arc::new(SimClock::new());
     let robot = Robot::build(&sim_board(), clock.clone(), Instant::ZERO, options(1, &[])).unwrap();
     let (requests, until) = (robot.requests.clone(), Instant::ZERO + Span::from_millis(2_000));
-    let disarmed = drive::step(robot, &clock, until, &AtomicBool::new(false), |recorder| {
+    let disarmed = runner::step(robot, &clock, until, &AtomicBool::new(false), |recorder| {
         let disarm = recorder.summary().slots_run == 20;
         requests.disarm.fetch_or(disarm, std::sync::atomic::Ordering::Relaxed);
     });

@@ -9,7 +9,8 @@ pub mod quiet;
 mod state;
 mod storage;
 
-use ganglion::field::cpu::{CpuEngine, Level};
+use ganglion::cpu::Level;
+use ganglion::field::cpu::CpuEngine;
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::shape::{CHANNELS, CONTEXT, FEATURES, PATTERN, READOUT_COLUMNS};
 use ganglion::field::{Engine, Response, Stimulus};
@@ -69,7 +70,7 @@ fn readout(motors: usize) -> Vec<f32> {
     (0..motors * READOUT_COLUMNS).map(|i| 0.05 * normal(5, Stream::Patterns, i as u64) as f32).collect()
 }
 
-fn furnish(engine: &mut Engine, plan: &FieldPlan) {
+fn load(engine: &mut Engine, plan: &FieldPlan) {
     for slot in 0..plan.shape.patterns.saturating_sub(1) {
         let volume = volume(slot, plan.shape.grid);
         assert!(engine.store_pattern(slot, &volume, &context(slot), slot as f32));
@@ -79,7 +80,7 @@ fn furnish(engine: &mut Engine, plan: &FieldPlan) {
 
 fn build(plan: &FieldPlan) -> Engine {
     let mut engine = Engine::build(plan);
-    furnish(&mut engine, plan);
+    load(&mut engine, plan);
     engine
 }
 
@@ -87,7 +88,7 @@ fn build(plan: &FieldPlan) -> Engine {
 fn build_at(plan: &FieldPlan, level: Level) -> Engine {
     let mut engine = Engine::build_with(plan, level.name()).expect("a level that was found");
     assert_eq!(engine.simd(), level.name());
-    furnish(&mut engine, plan);
+    load(&mut engine, plan);
     engine
 }
 

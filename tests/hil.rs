@@ -2,7 +2,8 @@
 //! real time. Counts answers; how long they took is not asserted here.
 
 use ganglion::board;
-use ganglion::bus::{BusFault, Edge, Gpio, I2c, LineUse, Op, OpenError, Wires};
+use ganglion::bus::{Edge, Gpio, Hardware, I2c, LineUse, Op, OpenError};
+use ganglion::fault::BusFault;
 use ganglion::hil::{self, Figures, HilError, Loop, LoopFault};
 use ganglion::plan::{Board, Line};
 use ganglion::sim::Plant;
@@ -59,10 +60,14 @@ impl Looped {
     }
 }
 
-impl Wires for Looped {
+impl Hardware for Looped {
     fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
         let response = self.second_in_place.then(|| self.response.clone());
-        Ok(Box::new(LoopedI2c { inner: Wires::i2c(&self.plant, bus)?, plant: self.plant.clone(), response }))
+        Ok(Box::new(LoopedI2c {
+            inner: Hardware::i2c(&self.plant, bus)?,
+            plant: self.plant.clone(),
+            response,
+        }))
     }
     fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
         let own = |used: &LineUse| used.line.0 >= LINES.stimulus.0;
@@ -79,7 +84,7 @@ impl Wires for Looped {
                 in_place: self.first_in_place,
             }));
         }
-        Wires::gpio(&self.plant, owner, lines)
+        Hardware::gpio(&self.plant, owner, lines)
     }
 }
 
@@ -125,10 +130,11 @@ impl Gpio for LoopedGpio {
 
 fn measure(first_in_place: bool, second_in_place: bool) -> Result<Figures, HilError> {
     let board = board::built_in("sim").unwrap().unwrap().board;
-    let wires: Arc<dyn Wires> = Arc::new(Looped { first_in_place, second_in_place, ..Looped::new(&board) });
+    let hardware: Arc<dyn Hardware> =
+        Arc::new(Looped { first_in_place, second_in_place, ..Looped::new(&board) });
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let interrupted = Arc::new(AtomicBool::new(false));
-    let figures = hil::measure(&board, &wires, LINES, 20, &clock, &interrupted, |_| {});
+    let figures = hil::measure(&board, &hardware, LINES, 20, &clock, &interrupted, |_| {});
     // Whoever asks afterwards whether somebody has interrupted it must not be told so by the bench's own end.
     assert!(!interrupted.load(Ordering::Relaxed));
     figures

@@ -1,18 +1,17 @@
 //! Learning from logs: a rule is found and comes back from its file, another board refuses it, equal
 //! inputs give equal bytes, and on a real robot's log the decisions of time not seen are mostly right.
 
-use ganglion::drive;
-use ganglion::field::readout::{Origin, Readout};
+use ganglion::field::readout::{Origin, Readout, decide};
 use ganglion::field::shape::{FEATURES, READOUT_COLUMNS};
 use ganglion::field::{Engine, Stimulus};
 use ganglion::frame::MAX_SENSORS;
 use ganglion::learn::log::Log;
 use ganglion::learn::observe::observe;
-use ganglion::learn::score::decide;
 use ganglion::learn::validate::{Lesson, fit, gap};
 use ganglion::learn::{Stage, learn};
 use ganglion::plan::{Board, EngineKind, Rung};
 use ganglion::robot::{Options, Robot};
+use ganglion::runner;
 use ganglion::seed::{Stream, uniform};
 use ganglion::time::{Instant, SimClock};
 use std::path::{Path, PathBuf};
@@ -218,7 +217,7 @@ fn the_running_loop_computes_what_learning_saw() {
     let robot = Robot::build(&board, clock.clone(), first, options).unwrap();
     let mut answers = Vec::new();
     let until = first + board.period.times(1100);
-    drive::step(robot, &clock, until, &AtomicBool::new(false), |recorder| {
+    runner::step(robot, &clock, until, &AtomicBool::new(false), |recorder| {
         let last = recorder.summary().last.as_ref();
         answers.extend(last.and_then(|record| record.field.as_ref()?.response));
     });

@@ -4,7 +4,7 @@
 mod algebra;
 mod bench;
 mod capacity;
-mod card;
+mod gpu;
 mod choice;
 mod episodes;
 mod identity;

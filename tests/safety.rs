@@ -6,9 +6,9 @@ mod judge; // what people may rely on, said without the runtime's own words
 mod rig; // the real tick between rings that a test fills and empties
 
 use ganglion::admit::Admission;
-use ganglion::bus::BusFault;
 use ganglion::command::{Command, Source};
-use ganglion::frame::{Fault, Frame, Health, MAX_SENSORS, Reading, Sample};
+use ganglion::fault::{BusFault, ReadingFault};
+use ganglion::frame::{Frame, Health, MAX_SENSORS, Reading, Sample};
 use ganglion::mode::Asked;
 use ganglion::plan::{
     Cause, Limits, MotorKind, MotorPlan, Restraint, Rule, SafetyPlan, SensorKind, SensorPlan, Trip,
@@ -109,12 +109,12 @@ fn anything() -> impl Strategy<Value = f32> {
     ]
 }
 
-fn fault() -> impl Strategy<Value = Fault> {
+fn fault() -> impl Strategy<Value = ReadingFault> {
     prop::sample::select(vec![
-        Fault::Bus(BusFault::Nack),
-        Fault::Timeout,
-        Fault::DeadBytes,
-        Fault::OutOfRange,
+        ReadingFault::Bus(BusFault::Nack),
+        ReadingFault::Timeout,
+        ReadingFault::DeadBytes,
+        ReadingFault::OutOfRange,
     ])
 }
 
@@ -150,9 +150,9 @@ struct Slot {
     /// The machine slept for this long before it.
     slept: Span,
     /// Channel, value, and when, from the slot on, ms.
-    readings: Vec<(u8, Result<f32, Fault>, i64)>,
+    readings: Vec<(u8, Result<f32, ReadingFault>, i64)>,
     /// The field's answer and its age, ms.
-    wish: Option<([f32; 3], u64)>,
+    request: Option<([f32; 3], u64)>,
     /// A thread of the senses stops the motors: stop was pressed, and the reading of it was lost.
     e_stop: bool,
     /// The bus says how long ago it wrote a command, and whether every motor took it.
@@ -172,7 +172,7 @@ fn slot() -> impl Strategy<Value = Slot> {
         1 => fault().prop_map(Err),
     ];
     let reading = (0u8..CHANNELS as u8 + 1, value, prop_oneof![8 => -20i64..=0, 1 => -500i64..500]);
-    let wish = prop::option::weighted(0.9, ([anything(), anything(), anything()], 0u64..200));
+    let request = prop::option::weighted(0.9, ([anything(), anything(), anything()], 0u64..200));
     let asked = (prop::bool::weighted(0.002), prop::bool::weighted(0.04), prop::bool::weighted(0.3));
     let overrun = prop_oneof![12 => Just(0u64), 1 => 1u64..5];
     let slept = prop_oneof![60 => Just(0u64), 1 => 10u64..1_000_000].prop_map(Span::from_millis);
@@ -183,10 +183,10 @@ fn slot() -> impl Strategy<Value = Slot> {
     ];
     let (e_stop, guard_lost) = (prop::bool::weighted(0.02), prop::bool::weighted(0.05));
     let readings = prop::collection::vec(reading, 0..6);
-    ((overrun, slept), readings, wish, (e_stop, guard_lost), receipt, asked).prop_map(
-        |((overrun, slept), readings, wish, (e_stop, guard_lost), receipt, (stop, disarm, arm))| {
+    ((overrun, slept), readings, request, (e_stop, guard_lost), receipt, asked).prop_map(
+        |((overrun, slept), readings, request, (e_stop, guard_lost), receipt, (stop, disarm, arm))| {
             let asked = Asked { stop, disarm, arm };
-            Slot { overrun, slept, readings, wish, e_stop, receipt, guard_lost, asked }
+            Slot { overrun, slept, readings, request, e_stop, receipt, guard_lost, asked }
         },
     )
 }
@@ -200,11 +200,11 @@ enum Missing {
     Guard,
 }
 
-/// A stretch of slots. In a calm one nothing is wrong and one wish lasts, or nothing would ever get as
+/// A stretch of slots. In a calm one nothing is wrong and one request lasts, or nothing would ever get as
 /// far as moving; in an outage one thing is missing for long; requests come in any.
 #[derive(Clone, Debug)]
 enum Stretch {
-    Calm { wish: [f32; 3], asked: Asked, slots: u64 },
+    Calm { request: [f32; 3], asked: Asked, slots: u64 },
     Outage { missing: Missing, asked: Asked, slots: u64 },
     Wild(Vec<Slot>),
 }
@@ -213,8 +213,8 @@ impl Stretch {
     fn slots(self) -> Vec<Slot> {
         let (asked, mut slots): (Asked, Vec<Slot>) = match self {
             Stretch::Wild(slots) => return slots,
-            Stretch::Calm { wish, asked, slots } => {
-                (asked, (0..slots).map(|step| Slot { wish: Some((wish, 10)), ..well(step) }).collect())
+            Stretch::Calm { request, asked, slots } => {
+                (asked, (0..slots).map(|step| Slot { request: Some((request, 10)), ..well(step) }).collect())
             }
             Stretch::Outage { missing, asked, slots } => {
                 (asked, (0..slots).map(|step| without(missing, step)).collect())
@@ -230,14 +230,14 @@ fn without(missing: Missing, step: u64) -> Slot {
     match missing {
         Missing::Senses => Slot { readings: Vec::new(), ..well },
         Missing::Wire => Slot { receipt: RECEIPT.map(|(age, _)| (age, false)), ..well },
-        Missing::Field => Slot { wish: None, ..well },
+        Missing::Field => Slot { request: None, ..well },
         Missing::Guard => Slot { guard_lost: true, ..well },
     }
 }
 
 fn stretch() -> impl Strategy<Value = Stretch> {
     let calm = ([anything(), anything(), anything()], slot(), 1u64..60)
-        .prop_map(|(wish, slot, slots)| Stretch::Calm { wish, asked: slot.asked, slots });
+        .prop_map(|(request, slot, slots)| Stretch::Calm { request, asked: slot.asked, slots });
     let missing = prop::sample::select(vec![Missing::Senses, Missing::Wire, Missing::Field, Missing::Guard]);
     let outage = (missing, slot(), 1u64..80).prop_map(|(missing, slot, slots)| Stretch::Outage {
         missing,
@@ -254,7 +254,7 @@ fn well(step: u64) -> Slot {
         overrun: 0,
         slept: Span::ZERO,
         readings: vec![(0, Ok(2.0 * wobble), 0), (1, Ok(1_500.0 * wobble), 0), (2, Ok(7.6 * wobble), 0)],
-        wish: Some(([0.5, 0.5, 0.2], 10)),
+        request: Some(([0.5, 0.5, 0.2], 10)),
         e_stop: false,
         receipt: RECEIPT,
         guard_lost: false,
@@ -286,9 +286,9 @@ fn check_command(before: &Command, record: &Record) -> Result<(), TestCaseError>
             prop_assert!(zero(is), "moved ({is}) in {:?} under {limits:?}", record.mode);
         }
         if after.source == Source::Field && before.source == Source::Field && !zero(is) {
-            // A restraint that tightens cuts what was commanded before, also below what is wished.
+            // A restraint that tightens cuts what was commanded before, also below what is requested.
             let cut = was.clamp(-limits.backward, limits.forward);
-            prop_assert!((is - cut).abs() <= step, "a fresh wish jumped from {was} to {is}");
+            prop_assert!((is - cut).abs() <= step, "a fresh request jumped from {was} to {is}");
         }
     }
     Ok(())

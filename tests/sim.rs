@@ -75,8 +75,8 @@ impl Rig {
     /// Both wheels at `drive`, the front wheels at `steering`, every other servo straight.
     fn command(&mut self, drive: f32, steering: f32) -> Result<(), DeviceFault> {
         let mut command = Command::still(self.board.motors.len());
-        for (wish, motor) in command.motors.iter_mut().zip(&self.board.motors) {
-            *wish = match motor.name.as_str() {
+        for (request, motor) in command.motors.iter_mut().zip(&self.board.motors) {
+            *request = match motor.name.as_str() {
                 "left" | "right" => drive,
                 "steering" => steering,
                 _ => 0.0,

@@ -30,7 +30,7 @@ fn lived(board: &Board, cycles: u64) -> State {
     }
     let mut live = Live::default();
     assert!(engine.save(&mut live));
-    State { given: engine.given(), live }
+    State { learned: engine.learned(), live }
 }
 
 /// A folder of its own that goes away with the test.
@@ -201,7 +201,7 @@ fn what_is_somebody_elses_is_not_taken_for_damage() {
 fn to_hand_a_brain_over_takes_no_memory() {
     let (board, folder) = (small(), Folder::new("quiet"));
     let mut engine = Engine::build(&board.field);
-    let given = Arc::new(engine.given());
+    let given = Arc::new(engine.learned());
     let line = snapshot_line(folder.file(), Standing::Sound, &board, given, |live| engine.save(live));
     let (mut desk, writer) = line.expect("a thread");
     for cycle in 0..30 {
@@ -238,7 +238,7 @@ fn a_robot_keeps_its_brain_and_goes_on_with_it() {
     let later = Snapshot::load(&folder.file()).expect("the one at the end");
     assert_eq!(later.state().live.age, 2 * kept.state().live.age, "the same number of cycles once more");
     assert_eq!(later.state().live.cycle, 2 * kept.state().live.cycle + 1, "numbered on");
-    assert_eq!(later.state().given, kept.state().given, "and with the same read-out");
+    assert_eq!(later.state().learned, kept.state().learned, "and with the same read-out");
 
     // Another robot's brain; the board is of any machine, so that only the brain is in the way.
     let other = folder.file().with_file_name("other.toml");

@@ -2,13 +2,13 @@
 //! allocated, motors are still at the end; and what a strict board does when refused.
 
 use ganglion::board;
-use ganglion::crew::Threads;
-use ganglion::drive::{self, DriveError, Ending};
+use ganglion::executor::Threads;
+use ganglion::io::HaltWatch;
 use ganglion::learn::imitate;
 use ganglion::plan::{Board, Cause};
 use ganglion::robot::{Options, Robot};
 use ganglion::rt::{Role, RtPlan};
-use ganglion::sense::HaltWatch;
+use ganglion::runner::{self, Ending, RunnerError};
 use ganglion::sim::{Fault, Plant};
 use ganglion::tick::Tick;
 use ganglion::time::{Clock, Instant, MonotonicClock, Span};
@@ -24,7 +24,7 @@ fn sim_board() -> Board {
     board::built_in("sim").unwrap().unwrap().board
 }
 
-fn run_real(board: &Board, length: Span, plan: RtPlan) -> (Result<Ending, DriveError>, Plant) {
+fn run_real(board: &Board, length: Span, plan: RtPlan) -> (Result<Ending, RunnerError>, Plant) {
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let options = Options { seed: 1, readout: Some(imitate(board)), ..Options::default() };
     let mut robot = Robot::build(board, clock.clone(), Instant::ZERO, options).unwrap();
@@ -32,7 +32,7 @@ fn run_real(board: &Board, length: Span, plan: RtPlan) -> (Result<Ending, DriveE
     let first = clock.now() + Span::from_millis(20);
     robot.tick.start_at(first);
     let never = Arc::new(AtomicBool::new(false));
-    (drive::run(robot, &clock, first + length, &never, plan, |_| ()), plant)
+    (runner::run(robot, &clock, first + length, &never, plan, |_| ()), plant)
 }
 
 #[test]
@@ -58,10 +58,10 @@ fn in_real_time_slots_add_up_the_tick_allocates_nothing_and_motors_end_still() {
 
 #[test]
 fn a_strict_board_that_is_refused_does_not_move() {
-    // No machine has a core of this number, so the wish for it is refused everywhere.
+    // No machine has a core of this number, so the request for it is refused everywhere.
     let plan = RtPlan { strict: true, cpu: Some(4_000), ..MODEST };
     let (ending, plant) = run_real(&sim_board(), Span::from_millis(500), plan);
-    assert!(matches!(ending, Err(DriveError::Refused { .. })));
+    assert!(matches!(ending, Err(RunnerError::Refused { .. })));
     assert!(plant.motors_still());
     assert!(plant.report(MonotonicClock.now()).distance_m.abs() < 1e-9);
 }
@@ -77,7 +77,7 @@ fn an_interrupt_ends_a_run_early_with_motors_still() {
     let interrupted = Arc::new(AtomicBool::new(false));
     let an_hour = first + Span::from_millis(3_600_000);
     let mut slots = 0;
-    let ending = drive::run(robot, &clock, an_hour, &interrupted, MODEST, |recorder| {
+    let ending = runner::run(robot, &clock, an_hour, &interrupted, MODEST, |recorder| {
         slots = recorder.summary().slots_run;
         interrupted.store(slots > 50, Ordering::Relaxed);
     });
@@ -123,11 +123,11 @@ fn no_command_that_was_made_without_a_reading_passes_the_halt_of_that_reading() 
     let options = Options { seed: 1, faults, ..Options::default() };
     let mut robot = Robot::build(&board, clock.clone(), Instant::ZERO, options).unwrap();
     let mut watch = HaltWatch::new(robot.halt.clone());
-    let lines = robot.hands.iter().position(|hand| hand.worker.name() == "lines").unwrap();
-    let hand = robot.hands.remove(lines);
+    let lines = robot.workers.iter().position(|started| started.worker.name() == "lines").unwrap();
+    let started = robot.workers.remove(lines);
     *between.0.lock().unwrap() = Some(robot.tick);
     let mut threads = Threads::new();
-    threads.start(hand.worker, hand.bell, clock, Role::Lines, MODEST).unwrap();
+    threads.start(started.worker, started.waker, clock, Role::Lines, MODEST).unwrap();
     let began = std::time::Instant::now();
     while !watch.is_raised() {
         assert!(began.elapsed() < Duration::from_secs(60), "the press was never heard");

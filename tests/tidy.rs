@@ -1,6 +1,7 @@
 //! Style as a test: sizes, names, reasons, and who may know whom. What is forbidden here is what has
 //! spoilt other projects of this kind; each rule says why where it stands.
 
+mod kinds;
 mod source;
 
 use source::{Source, sources, texts};
@@ -13,90 +14,32 @@ const LONGER: &[(&str, &str)] = &[];
 
 /// Where `unsafe` may stand.
 const UNSAFE_ROOMS: &[&str] =
-    &["src/rt/", "src/field/cpu/simd/", "src/gpu/", "src/bus/linux/", "tests/cuda/standin"];
+    &["src/rt/", "src/cpu/simd/", "src/gpu/", "src/bus/linux/", "tests/cuda/standin"];
 
-/// Who must not know whom: a room, the modules it must not name, and why.
-const LAYERS: &[(&str, &[&str], &str)] = &[
-    ("src/units.rs", ALL_BUT_WORDS, "a word rests on nothing"),
-    ("src/time.rs", ALL_BUT_WORDS, "a word rests on nothing"),
-    ("src/seed.rs", ALL_BUT_WORDS, "a word rests on nothing"),
-    ("src/frame.rs", ALL_BUT_WORDS, "a word rests on nothing"),
-    ("src/command.rs", ALL_BUT_WORDS, "a word rests on nothing"),
+/// Who must not know whom, beyond the order of `src/lib.rs`: a room, the rooms that it does not name, and why.
+const ABSENCES: &[(&str, &[&str], &str)] = &[
     (
-        "src/plan",
-        &[
-            "act", "admit", "bench", "board", "budget", "bus", "cli", "codec", "control", "crew", "device",
-            "drive", "field", "gpu", "guard", "learn", "memory", "mode", "reflex", "robot", "sense", "sim",
-            "smooth", "tick", "trace", "wire",
-        ],
-        "what a checked board means is data, and everybody's",
+        "plan",
+        &["intake", "outside", "codec"],
+        "what a checked board means is data, whatever it was read from",
     ),
     (
-        "src/reflex",
-        &["device", "bus", "field", "sense", "sim", "tick", "gpu", "rt", "crew", "robot", "drive", "cli"],
+        "reflex",
+        &["rt", "codec", "outside", "intake", "cpu", "gpu", "admit"],
         "the part that keeps the robot safe can be read and tested alone",
     ),
     (
-        "src/bus",
-        &["device", "frame", "field", "sense", "board", "sim", "tick", "cli"],
-        "a wire carries bytes",
-    ),
-    (
-        "src/device",
-        &["frame", "reflex", "field", "sense", "board", "sim", "tick", "robot", "cli"],
+        "device",
+        &["frame", "reflex"],
         "a chip is registers and units; where its value goes is not its business",
     ),
-    ("src/gpu", &["field", "device", "bus", "board", "tick", "cli"], "memory and launches, whatever for"),
+    ("bus", &["frame", "reflex", "mode"], "a wire carries bytes"),
     (
-        "src/field",
-        &["device", "bus", "sense", "sim", "tick", "act", "reflex", "cli"],
-        "the field sees stimuli and gives wishes; it never touches a motor",
+        "field",
+        &["device", "bus", "admit", "reflex", "mode"],
+        "the field sees stimuli and gives motor vectors; it never touches a motor",
     ),
-    (
-        "src/rt",
-        &["field", "device", "bus", "sense", "board", "tick", "robot", "cli"],
-        "the system, whatever for",
-    ),
-    ("src/budget.rs", &["device", "bus", "sense", "sim", "board", "tick", "cli", "gpu"], "spans to a rung"),
-    ("src/tick.rs", &["board", "sim", "gpu", "cli", "device"], "order, no arithmetic, no names of parts"),
-    ("src/sim", &["field", "tick", "sense", "cli"], "the world does not know who drives in it"),
-    ("src/admit", NO_LOADER, WRITTEN),
-    ("src/reflex", NO_LOADER, WRITTEN),
-    ("src/mode", NO_LOADER, WRITTEN),
-    ("src/act", NO_LOADER, WRITTEN),
-    ("src/sense", NO_LOADER, WRITTEN),
-    ("src/field", NO_LOADER, WRITTEN),
-    ("src/memory", NO_LOADER, WRITTEN),
-    ("src/trace", NO_LOADER, WRITTEN),
-    ("src/sim", NO_LOADER, WRITTEN),
-    ("src/guard", NO_LOADER, WRITTEN),
-    ("src/control", NO_LOADER, WRITTEN),
-    ("src/crew", NO_LOADER, WRITTEN),
-    ("src/selftest", NO_LOADER, WRITTEN),
-    ("src/robot", NO_LOADER, WRITTEN),
-    ("src/drive.rs", NO_LOADER, WRITTEN),
-    ("src/wire.rs", NO_LOADER, WRITTEN),
-    ("src/board", &["sense", "tick", "sim::world", "crew", "drive", "robot", "cli"], "a board is data"),
-];
-
-/// The room that reads board files, and why those that take a board do not name it.
-const NO_LOADER: &[&str] = &["board"];
-const WRITTEN: &str = "what a board means is in `plan`; how its file is written is the loader's business";
-
-/// What a file may know all the same: single words, not rooms.
-const ACQUAINTANCES: &[(&str, &str, &str)] = &[
-    ("src/frame.rs", "bus::BusFault", "a frame keeps the word for what failed on the wire"),
-    ("src/device/fault.rs", "frame::Fault", "the word under which a frame keeps a refused reading"),
-    (
-        "src/field/worker.rs",
-        "sim::FieldFaults",
-        "a scripted hang must hang the real worker, or it shows nothing",
-    ),
-];
-
-const ALL_BUT_WORDS: &[&str] = &[
-    "act", "admit", "bench", "board", "budget", "bus", "cli", "codec", "crew", "device", "drive", "field",
-    "gpu", "learn", "mode", "reflex", "robot", "rt", "sense", "sim", "smooth", "tick", "trace", "wire",
+    ("tick", &["device", "bus", "sim", "gpu"], "order, no arithmetic, no names of parts"),
 ];
 
 /// Crates that live in one room, and why.
@@ -233,22 +176,51 @@ fn found_in_texts(marks: &[&str], advice: &str) -> Vec<String> {
     faults
 }
 
+/// The modules of `src/lib.rs` in their order.
+fn rooms() -> Vec<String> {
+    let lib = std::fs::read_to_string("src/lib.rs").expect("src/lib.rs");
+    let name = |line: &str| Some(line.strip_prefix("pub mod ")?.strip_suffix(';')?.to_string());
+    lib.lines().filter_map(name).collect()
+}
+
 #[test]
-fn rooms_know_only_what_lies_below_them() {
+fn a_room_names_only_rooms_declared_above_it() {
+    let rooms = rooms();
+    let place = |name: &str| rooms.iter().position(|room| room == name);
     let mut faults = Vec::new();
     for source in sources(&["src"]) {
-        let code = source.without_tests();
-        for (room, strangers, why) in LAYERS.iter().filter(|(room, ..)| source.is_in(room)) {
-            for known in source::crate_paths(code).iter().filter(|known| !acquainted(&source, known)) {
-                let named =
-                    |stranger: &&&str| known == *stranger || known.starts_with(&format!("{stranger}::"));
-                if let Some(stranger) = strangers.iter().find(named) {
-                    faults.push(format!("{}: {room} must not know {stranger} ({why})", source.path));
-                }
+        let path = source.path.trim_start_matches("src/").trim_end_matches(".rs");
+        let room = path.split('/').next().unwrap_or_default();
+        let Some(own) = place(room) else { continue }; // lib, main, and what only tests use
+        let mut named = source::crate_paths(source.without_tests());
+        named.extend(source::paths_of_the_root(source.without_tests(), path));
+        let mut others: Vec<&str> = named.iter().filter_map(|path| path.split("::").next()).collect();
+        others.sort();
+        others.dedup();
+        for other in others {
+            if place(other).is_some_and(|its| its > own) {
+                faults
+                    .push(format!("{}: {room} is declared above {other} and must not name it", source.path));
+            }
+            let absent = ABSENCES.iter().find(|(of, absent, _)| *of == room && absent.contains(&other));
+            if let Some((_, _, why)) = absent {
+                faults.push(format!("{}: {room} must not name {other} ({why})", source.path));
             }
         }
+    }
+    none(faults);
+    let known = |name: &str| assert!(place(name).is_some(), "{name} is no room");
+    ABSENCES
+        .iter()
+        .for_each(|(room, absent, _)| std::iter::once(room).chain(*absent).for_each(|name| known(name)));
+}
+
+#[test]
+fn a_crate_that_may_be_replaced_lives_in_one_room() {
+    let mut faults = Vec::new();
+    for source in sources(&["src"]) {
         for (name, room, why) in CRATES.iter().filter(|(_, room, _)| !source.path.starts_with(room)) {
-            if code.lines().any(|line| names_crate(line, name)) {
+            if source.without_tests().lines().any(|line| names_crate(line, name)) {
                 faults.push(format!("{}: the crate {name} lives in {room} ({why})", source.path));
             }
         }
@@ -279,10 +251,6 @@ fn files_are_written_in_one_way() {
     }
     none(faults);
     assert!(WRITERS.iter().all(|(path, why)| std::path::Path::new(path).exists() && !why.is_empty()));
-}
-
-fn acquainted(source: &Source, known: &str) -> bool {
-    ACQUAINTANCES.iter().any(|(path, word, _)| source.path == *path && known == *word)
 }
 
 /// Whether a line uses the crate `name`: `use name`, `name::`, not `x::name::` or `name_of::`.

@@ -67,8 +67,8 @@ fn main() -> ExitCode {
         }
         ["hog", ms] => ms.parse().map(trouble::be_hog).map(|()| true).map_err(io::Error::other),
         ["plant"] => plant(),
-        ["bench", ref rest @ ..] => match Wishes::read(rest) {
-            Some(wishes) => carry_out(&wishes),
+        ["bench", ref rest @ ..] => match Options::read(rest) {
+            Some(requests) => carry_out(&requests),
             None => return usage(),
         },
         _ => return usage(),
@@ -89,7 +89,7 @@ fn usage() -> ExitCode {
 }
 
 /// What `bench` was asked for.
-struct Wishes {
+struct Options {
     only: Vec<String>,
     without: Vec<String>,
     out: PathBuf,
@@ -98,24 +98,24 @@ struct Wishes {
     brain: Option<PathBuf>,
 }
 
-impl Wishes {
-    fn read(words: &[&str]) -> Option<Wishes> {
+impl Options {
+    fn read(words: &[&str]) -> Option<Options> {
         let out = PathBuf::from(".");
         let (only, without) = (Vec::new(), Vec::new());
-        let mut wishes = Wishes { only, without, out, claims: None, baseline: None, brain: None };
+        let mut requests = Options { only, without, out, claims: None, baseline: None, brain: None };
         let mut words = words.iter();
         while let Some(word) = words.next() {
             match *word {
-                "--only" => wishes.only.extend(words.next()?.split(',').map(String::from)),
-                "--without" => wishes.without.extend(words.next()?.split(',').map(String::from)),
-                "--out" => wishes.out = PathBuf::from(words.next()?),
-                "--claims" => wishes.claims = Some(PathBuf::from(words.next()?)),
-                "--baseline" => wishes.baseline = Some(PathBuf::from(words.next()?)),
-                "--brain" => wishes.brain = Some(PathBuf::from(words.next()?)),
+                "--only" => requests.only.extend(words.next()?.split(',').map(String::from)),
+                "--without" => requests.without.extend(words.next()?.split(',').map(String::from)),
+                "--out" => requests.out = PathBuf::from(words.next()?),
+                "--claims" => requests.claims = Some(PathBuf::from(words.next()?)),
+                "--baseline" => requests.baseline = Some(PathBuf::from(words.next()?)),
+                "--brain" => requests.brain = Some(PathBuf::from(words.next()?)),
                 _ => return None,
             }
         }
-        Some(wishes)
+        Some(requests)
     }
 
     fn wants(&self, row: &Row) -> bool {
@@ -164,7 +164,7 @@ impl Boards {
     }
 }
 
-fn carry_out(wishes: &Wishes) -> io::Result<bool> {
+fn carry_out(requests: &Options) -> io::Result<bool> {
     let loaded = variant::load().map_err(io::Error::other)?;
     // The far side has the board that the runtime has: its text, loaded again.
     let plain =
@@ -173,17 +173,17 @@ fn carry_out(wishes: &Wishes) -> io::Result<bool> {
     let mut bench = Bench::start(&plain.board)?;
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     println!("hil-guest: kernel {}, all times are virtual: instructions, not hardware", kernel.trim());
-    let baseline = wishes.record()?;
-    let wanted: Vec<&Row> = ROWS.iter().filter(|row| wishes.wants(row)).collect();
+    let baseline = requests.record()?;
+    let wanted: Vec<&Row> = ROWS.iter().filter(|row| requests.wants(row)).collect();
     let names: String = wanted.iter().map(|row| format!("{}\n", row.name)).collect();
-    std::fs::write(wishes.out.join("wanted"), names)?;
-    if let Some(brain) = wishes.brain.as_deref() {
+    std::fs::write(requests.out.join("wanted"), names)?;
+    if let Some(brain) = requests.brain.as_deref() {
         scene::know_brain(brain)?;
     }
     let mut results = Vec::new();
     let mut latencies = Map::new();
     for row in wanted {
-        if !wishes.takes(row)? {
+        if !requests.takes(row)? {
             continue;
         }
         let begun = bench.now();
@@ -197,17 +197,17 @@ fn carry_out(wishes: &Wishes) -> io::Result<bool> {
         println!("{} [{took:.1} virtual s]", outcome.words(row.name));
         if !outcome.passed() {
             println!("       said: {}", outcome.said);
-            keep_words(row, &wishes.out)?;
+            keep_words(row, &requests.out)?;
         }
         let result = outcome.json(row.name);
-        verdict::append(&wishes.out.join("rows.jsonl"), &result.to_string())?;
+        verdict::append(&requests.out.join("rows.jsonl"), &result.to_string())?;
         for (name, latency) in outcome.latencies() {
             let figures = latency.json();
-            verdict::append(&wishes.out.join("latencies"), &format!("\"{name}\":{figures}"))?;
+            verdict::append(&requests.out.join("latencies"), &format!("\"{name}\":{figures}"))?;
             latencies.insert(name.clone(), figures);
         }
         for name in outcome.gated() {
-            verdict::append(&wishes.out.join("record"), &format!("  \"{name}\": {}", latencies[name]))?;
+            verdict::append(&requests.out.join("record"), &format!("  \"{name}\": {}", latencies[name]))?;
         }
         results.push(result);
     }
@@ -264,13 +264,13 @@ mod tests {
         let claims = std::env::temp_dir().join(format!("hil-claims-{}", std::process::id()));
         std::fs::create_dir_all(&claims).unwrap();
         let folder = claims.display().to_string();
-        let wishes = || Wishes::read(&["--claims", &folder, "--only", "soak,mcu-nack"]).unwrap();
-        let (first, second) = (wishes(), wishes());
+        let requests = || Options::read(&["--claims", &folder, "--only", "soak,mcu-nack"]).unwrap();
+        let (first, second) = (requests(), requests());
         let row = ROWS.iter().find(|row| first.wants(row)).unwrap();
         assert_eq!([first.takes(row).unwrap(), second.takes(row).unwrap()], [true, false]);
         std::fs::remove_dir_all(&claims).unwrap();
         assert!(first.takes(row).is_err(), "no folder, no claim");
-        assert!(Wishes::read(&[]).unwrap().takes(row).unwrap());
-        assert!(Wishes::read(&["--claims"]).is_none());
+        assert!(Options::read(&[]).unwrap().takes(row).unwrap());
+        assert!(Options::read(&["--claims"]).is_none());
     }
 }

@@ -1,23 +1,23 @@
 //! What is believed of readings, how it ages, what the field is fed.
 
 use super::*;
-use crate::bus::BusFault;
+use crate::fault::{BusFault, ReadingFault};
 use crate::fixture::{at, least, ms, range};
 use crate::plan::Curve;
 
 const STILL: Command = Command::still(2);
 
 /// One board's admission and frame, fed at chosen moments.
-struct Desk {
+struct Rig {
     admission: Admission,
     frame: Frame,
 }
 
-impl Desk {
-    fn new(sensors: &[SensorPlan]) -> Desk {
-        Desk { admission: Admission::new(sensors), frame: Frame::empty(sensors.len()) }
+impl Rig {
+    fn new(sensors: &[SensorPlan]) -> Rig {
+        Rig { admission: Admission::new(sensors), frame: Frame::empty(sensors.len()) }
     }
-    fn read(&mut self, value: Result<f32, Fault>, stamp: u64) -> Sample {
+    fn read(&mut self, value: Result<f32, ReadingFault>, stamp: u64) -> Sample {
         let reading = Reading { channel: 0, value, stamp: at(stamp) };
         self.admission.admit(&mut self.frame, &reading, at(stamp));
         self.frame.samples[0]
@@ -38,40 +38,40 @@ fn close(a: f32, b: f32) -> bool {
 #[test]
 fn a_refused_reading_leaves_the_last_good_value_and_its_age() {
     let refused = [
-        (Ok(f32::NAN), Fault::NotFinite),
-        (Ok(f32::INFINITY), Fault::NotFinite),
-        (Ok(4.001), Fault::OutOfRange),
-        (Ok(-0.001), Fault::OutOfRange),
-        (Err(Fault::DeadBytes), Fault::DeadBytes),
-        (Err(Fault::Timeout), Fault::Timeout),
-        (Err(Fault::Bus(BusFault::Nack)), Fault::Bus(BusFault::Nack)),
+        (Ok(f32::NAN), ReadingFault::NotFinite),
+        (Ok(f32::INFINITY), ReadingFault::NotFinite),
+        (Ok(4.001), ReadingFault::OutOfRange),
+        (Ok(-0.001), ReadingFault::OutOfRange),
+        (Err(ReadingFault::DeadBytes), ReadingFault::DeadBytes),
+        (Err(ReadingFault::Timeout), ReadingFault::Timeout),
+        (Err(ReadingFault::Bus(BusFault::Nack)), ReadingFault::Bus(BusFault::Nack)),
     ];
     for (reading, fault) in refused {
-        let mut desk = Desk::new(&[range()]);
-        desk.read(Ok(1.0), 10);
-        let sample = desk.read(reading, 20);
+        let mut rig = Rig::new(&[range()]);
+        rig.read(Ok(1.0), 10);
+        let sample = rig.read(reading, 20);
         assert_eq!((sample.health, sample.stamp), (Health::Bad(fault), at(10)));
         assert!(close(sample.value, 1.0));
-        assert!(close(desk.age(110).worst, 0.95), "a refused reading must not stop the ageing");
+        assert!(close(rig.age(110).worst, 0.95), "a refused reading must not stop the ageing");
         let mut expected = SensorCounters { admitted: 1, ..SensorCounters::default() };
         expected.refused[refusal(fault)] = 1;
-        assert_eq!(desk.counters(0), expected);
-        assert_eq!(desk.read(Ok(1.2), 30).health, Health::Good);
+        assert_eq!(rig.counters(0), expected);
+        assert_eq!(rig.read(Ok(1.2), 30).health, Health::Good);
     }
 }
 
 #[test]
 fn without_a_good_reading_there_is_no_value() {
-    let mut desk = Desk::new(&[range()]);
-    assert_eq!(desk.read(Ok(f32::NAN), 10).health, Health::Never);
-    assert_eq!(desk.age(5_000).health, Health::Never);
-    assert_eq!(desk.counters(0).refused[refusal(Fault::NotFinite)], 1);
+    let mut rig = Rig::new(&[range()]);
+    assert_eq!(rig.read(Ok(f32::NAN), 10).health, Health::Never);
+    assert_eq!(rig.age(5_000).health, Health::Never);
+    assert_eq!(rig.counters(0).refused[refusal(ReadingFault::NotFinite)], 1);
 }
 
 #[test]
 fn a_value_ages_to_the_end_of_its_range_and_no_further() {
-    let mut desk = Desk::new(&[range()]);
-    desk.read(Ok(1.0), 0);
+    let mut rig = Rig::new(&[range()]);
+    rig.read(Ok(1.0), 0);
     for (now, worst, health) in [
         (0, 1.0, Health::Good),
         (200, 0.9, Health::Good),
@@ -79,48 +79,48 @@ fn a_value_ages_to_the_end_of_its_range_and_no_further() {
         (1_000, 0.5, Health::Stale),
         (9_000, 0.0, Health::Stale),
     ] {
-        let sample = desk.age(now);
+        let sample = rig.age(now);
         assert!(close(sample.worst, worst), "{} at {now} ms", sample.worst);
         assert_eq!((sample.health, sample.stamp), (health, at(0)));
     }
-    assert_eq!(desk.counters(0).stale, 1, "one episode, however often it is looked at");
-    desk.read(Ok(1.0), 9_000);
-    desk.age(9_500);
-    assert_eq!(desk.counters(0).stale, 2);
+    assert_eq!(rig.counters(0).stale, 1, "one episode, however often it is looked at");
+    rig.read(Ok(1.0), 9_000);
+    rig.age(9_500);
+    assert_eq!(rig.counters(0).stale, 2);
 }
 
 #[test]
 fn worst_may_be_upwards() {
-    let mut desk = Desk::new(&[SensorPlan { worst_per_s: 2.0, ..range() }]);
-    desk.read(Ok(1.0), 0);
-    assert!(close(desk.age(500).worst, 2.0));
-    assert!(close(desk.age(5_000).worst, 4.0));
+    let mut rig = Rig::new(&[SensorPlan { worst_per_s: 2.0, ..range() }]);
+    rig.read(Ok(1.0), 0);
+    assert!(close(rig.age(500).worst, 2.0));
+    assert!(close(rig.age(5_000).worst, 4.0));
 }
 
 #[test]
 fn frozen_is_refused_only_where_the_board_says_so_and_counts_from_when_it_was_new() {
-    let mut patient = Desk::new(&[range()]);
-    let mut strict = Desk::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
+    let mut patient = Rig::new(&[range()]);
+    let mut strict = Rig::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
     for step in 0..10 {
         assert_eq!(patient.read(Ok(1.0), 10 * step).health, Health::Good);
         let sample = strict.read(Ok(1.0), 10 * step);
-        let expected = if step < 2 { Health::Good } else { Health::Bad(Fault::Frozen) };
+        let expected = if step < 2 { Health::Good } else { Health::Bad(ReadingFault::Frozen) };
         assert_eq!(sample.health, expected, "reading {step}");
         assert!(step < 2 || sample.stamp == at(0), "it may have lied since the value was new");
     }
-    assert_eq!(strict.counters(0).refused[refusal(Fault::Frozen)], 8);
+    assert_eq!(strict.counters(0).refused[refusal(ReadingFault::Frozen)], 8);
     assert_eq!(strict.read(Ok(1.0 + f32::EPSILON), 100).health, Health::Good, "a bit is enough");
 }
 
 #[test]
 fn a_first_value_of_nought_is_new_like_any_other() {
-    let mut desk = Desk::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
+    let mut rig = Rig::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
     for stamp in [500, 510, 520] {
-        desk.read(Ok(0.0), stamp);
+        rig.read(Ok(0.0), stamp);
     }
-    assert_eq!(desk.frame.samples[0].health, Health::Bad(Fault::Frozen));
+    assert_eq!(rig.frame.samples[0].health, Health::Bad(ReadingFault::Frozen));
     assert_eq!(
-        desk.frame.samples[0].stamp,
+        rig.frame.samples[0].stamp,
         at(500),
         "it was new when it was read first, not when the robot began"
     );
@@ -128,98 +128,98 @@ fn a_first_value_of_nought_is_new_like_any_other() {
 
 #[test]
 fn faults_between_do_not_hide_a_frozen_sensor() {
-    let mut desk = Desk::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
+    let mut rig = Rig::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
     for step in 0..3 {
-        desk.read(Ok(1.0), 20 * step);
-        desk.read(Err(Fault::Timeout), 20 * step + 10);
+        rig.read(Ok(1.0), 20 * step);
+        rig.read(Err(ReadingFault::Timeout), 20 * step + 10);
     }
-    assert_eq!(desk.counters(0).refused[refusal(Fault::Frozen)], 1);
+    assert_eq!(rig.counters(0).refused[refusal(ReadingFault::Frozen)], 1);
 }
 
 #[test]
 fn time_goes_one_way() {
-    let mut desk = Desk::new(&[range()]);
-    desk.read(Ok(1.0), 50);
-    desk.read(Err(Fault::Timeout), 60);
+    let mut rig = Rig::new(&[range()]);
+    rig.read(Ok(1.0), 50);
+    rig.read(Err(ReadingFault::Timeout), 60);
     let late = Reading { channel: 0, value: Ok(3.0), stamp: at(55) };
-    desk.admission.admit(&mut desk.frame, &late, at(70));
-    assert_eq!(desk.frame.samples[0].health, Health::Bad(Fault::Timeout), "older than the newest news");
+    rig.admission.admit(&mut rig.frame, &late, at(70));
+    assert_eq!(rig.frame.samples[0].health, Health::Bad(ReadingFault::Timeout), "older than the newest news");
     let early = Reading { channel: 0, value: Ok(2.0), stamp: at(500) };
-    desk.admission.admit(&mut desk.frame, &early, at(80));
-    assert_eq!(desk.frame.samples[0].stamp, at(80), "a future stamp must not keep it young");
-    let counters = desk.counters(0);
+    rig.admission.admit(&mut rig.frame, &early, at(80));
+    assert_eq!(rig.frame.samples[0].stamp, at(80), "a future stamp must not keep it young");
+    let counters = rig.counters(0);
     assert_eq!((counters.out_of_order, counters.from_future, counters.admitted), (1, 1, 2));
 }
 
 #[test]
 fn what_a_reading_vouches_for_is_said_also_where_it_comes_late() {
-    let mut desk = Desk::new(&[SensorPlan { frozen_after: Some(2), ..range() }]);
+    let mut rig = Rig::new(&[SensorPlan { frozen_after: Some(2), ..range() }]);
     let script = [
         (Ok(1.0), 50, Some(1.0)),
         (Ok(0.2), 40, Some(0.2)), // older than what is known, and true of its time
         (Ok(4.1), 40, None),
         (Ok(f32::NAN), 40, None),
-        (Err(Fault::Timeout), 40, None),
+        (Err(ReadingFault::Timeout), 40, None),
         (Ok(0.3), 900, Some(0.3)), // from the future
         (Ok(0.3), 1_000, None),    // frozen: what it says was said before
         (Ok(-0.1), 1_000, None),
-        (Err(Fault::Timeout), 1_000, None),
+        (Err(ReadingFault::Timeout), 1_000, None),
     ];
     for (step, (value, stamp, said)) in script.into_iter().enumerate() {
         let reading = Reading { channel: 0, value, stamp: at(stamp) };
-        let found = desk.admission.admit(&mut desk.frame, &reading, at(60));
+        let found = rig.admission.admit(&mut rig.frame, &reading, at(60));
         assert_eq!(found, said, "step {step}");
     }
-    assert!(close(desk.frame.samples[0].value, 0.3), "what came late is not the newest");
+    assert!(close(rig.frame.samples[0].value, 0.3), "what came late is not the newest");
 }
 
 #[test]
 fn after_a_sleep_nothing_is_known_and_nothing_from_before_counts() {
     let least = SensorPlan { kind: least(&[0]), ..range() };
-    let mut desk = Desk::new(&[SensorPlan { frozen_after: Some(2), ..range() }, least]);
-    desk.read(Ok(1.0), 90);
-    desk.age(95);
-    desk.admission.forget(&mut desk.frame, at(100));
-    assert_eq!([desk.age(100).health, desk.frame.samples[1].health], [Health::Never; 2]);
+    let mut rig = Rig::new(&[SensorPlan { frozen_after: Some(2), ..range() }, least]);
+    rig.read(Ok(1.0), 90);
+    rig.age(95);
+    rig.admission.forget(&mut rig.frame, at(100));
+    assert_eq!([rig.age(100).health, rig.frame.samples[1].health], [Health::Never; 2]);
     // On its way when the machine fell asleep.
-    assert_eq!(desk.read(Ok(1.0), 99).health, Health::Never);
-    assert_eq!(desk.read(Err(Fault::Timeout), 101).health, Health::Never);
-    assert_eq!(desk.read(Ok(1.1), 102).health, Health::Good);
+    assert_eq!(rig.read(Ok(1.0), 99).health, Health::Never);
+    assert_eq!(rig.read(Err(ReadingFault::Timeout), 101).health, Health::Never);
+    assert_eq!(rig.read(Ok(1.1), 102).health, Health::Good);
 }
 
 #[test]
 fn a_sensor_that_was_stuck_before_a_sleep_is_stuck_after_it() {
-    let mut desk = Desk::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
+    let mut rig = Rig::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
     for stamp in [70, 80] {
-        assert_eq!(desk.read(Ok(1.0), stamp).health, Health::Good);
+        assert_eq!(rig.read(Ok(1.0), stamp).health, Health::Good);
     }
-    desk.admission.forget(&mut desk.frame, at(100));
+    rig.admission.forget(&mut rig.frame, at(100));
     for stamp in [101, 102, 103] {
-        assert_eq!(desk.read(Ok(1.0), stamp).health, Health::Never, "the third of its kind, and more");
+        assert_eq!(rig.read(Ok(1.0), stamp).health, Health::Never, "the third of its kind, and more");
     }
-    assert_eq!(desk.read(Ok(1.1), 104).health, Health::Good, "it moves");
+    assert_eq!(rig.read(Ok(1.1), 104).health, Health::Good, "it moves");
 }
 
 #[test]
 fn readings_for_no_channel_are_counted_and_harmless() {
     let echo = SensorPlan { kind: SensorKind::MotorEcho { motor: 1 }, ..range() };
-    let mut desk = Desk::new(&[echo]);
+    let mut rig = Rig::new(&[echo]);
     for channel in [0, 1, 255] {
         let reading = Reading { channel, value: Ok(1.0), stamp: at(1) };
-        desk.admission.admit(&mut desk.frame, &reading, at(1));
+        rig.admission.admit(&mut rig.frame, &reading, at(1));
     }
-    assert_eq!(desk.admission.misdirected(), 3);
-    assert_eq!(desk.frame.samples[0].health, Health::Never);
+    assert_eq!(rig.admission.misdirected(), 3);
+    assert_eq!(rig.frame.samples[0].health, Health::Never);
 }
 
 #[test]
 fn a_motor_is_echoed_as_it_was_commanded() {
     let echo = SensorPlan { kind: SensorKind::MotorEcho { motor: 1 }, ..range() };
-    let mut desk = Desk::new(&[echo]);
+    let mut rig = Rig::new(&[echo]);
     let mut command = STILL;
     command.motors[1] = -0.25;
-    desk.admission.age(&mut desk.frame, &command, at(30));
-    let sample = desk.frame.samples[0];
+    rig.admission.age(&mut rig.frame, &command, at(30));
+    let sample = rig.frame.samples[0];
     assert!(close(sample.value, -0.25) && close(sample.worst, -0.25));
     assert_eq!((sample.stamp, sample.health), (at(30), Health::Good));
 }
@@ -227,21 +227,21 @@ fn a_motor_is_echoed_as_it_was_commanded() {
 #[test]
 fn the_least_of_channels_is_no_better_than_its_worst_member() {
     let least = SensorPlan { kind: SensorKind::Least { of: vec![0, 2] }, ..range() };
-    let mut desk = Desk::new(&[range(), range(), range(), least]);
-    let read = |desk: &mut Desk, channel, value, stamp| {
+    let mut rig = Rig::new(&[range(), range(), range(), least]);
+    let read = |rig: &mut Rig, channel, value, stamp| {
         let reading = Reading { channel, value, stamp: at(stamp) };
-        desk.admission.admit(&mut desk.frame, &reading, at(stamp));
-        desk.age(stamp);
-        desk.frame.samples[3]
+        rig.admission.admit(&mut rig.frame, &reading, at(stamp));
+        rig.age(stamp);
+        rig.frame.samples[3]
     };
-    assert_eq!(read(&mut desk, 0, Ok(2.0), 10).health, Health::Never, "a member was never read");
-    read(&mut desk, 1, Ok(0.1), 20);
-    let sample = read(&mut desk, 2, Ok(3.0), 30);
+    assert_eq!(read(&mut rig, 0, Ok(2.0), 10).health, Health::Never, "a member was never read");
+    read(&mut rig, 1, Ok(0.1), 20);
+    let sample = read(&mut rig, 2, Ok(3.0), 30);
     assert_eq!((sample.health, sample.stamp), (Health::Good, at(10)));
     assert!(close(sample.value, 2.0), "channel 1 is no member");
-    let sample = read(&mut desk, 2, Err(Fault::Timeout), 40);
-    assert_eq!(sample.health, Health::Bad(Fault::Timeout));
-    let sample = read(&mut desk, 2, Ok(1.0), 211);
+    let sample = read(&mut rig, 2, Err(ReadingFault::Timeout), 40);
+    assert_eq!(sample.health, Health::Bad(ReadingFault::Timeout));
+    let sample = read(&mut rig, 2, Ok(1.0), 211);
     assert_eq!((sample.health, sample.stamp), (Health::Stale, at(10)));
     assert!(close(sample.value, 1.0) && close(sample.worst, 1.0 - 0.5 * 0.201));
 }
@@ -251,57 +251,57 @@ fn the_least_has_limits_of_its_own_beside_its_members() {
     let of = vec![0];
     let least = SensorPlan { kind: SensorKind::Least { of }, worst_per_s: 0.0, max_age: ms(50), ..range() };
     let quick = SensorPlan { worst_per_s: -2.0, ..least.clone() };
-    let mut desk = Desk::new(&[range(), least, quick]);
-    desk.read(Ok(1.0), 0);
-    desk.age(100);
-    let [member, least, quick] = [0, 1, 2].map(|channel| desk.frame.samples[channel]);
+    let mut rig = Rig::new(&[range(), least, quick]);
+    rig.read(Ok(1.0), 0);
+    rig.age(100);
+    let [member, least, quick] = [0, 1, 2].map(|channel| rig.frame.samples[channel]);
     assert_eq!([member.health, least.health, quick.health], [Health::Good, Health::Stale, Health::Stale]);
     assert!(close(least.worst, member.worst) && close(member.worst, 0.95), "as bad as its member");
     assert!(close(quick.worst, 0.8), "and as its own ageing");
-    assert_eq!((desk.counters(1).stale, desk.counters(0).stale), (1, 0));
+    assert_eq!((rig.counters(1).stale, rig.counters(0).stale), (1, 0));
 }
 
 #[test]
 fn the_least_is_stale_after_its_age_limit_counts_that_once_and_says_the_first_fault() {
     let least = SensorPlan { kind: least(&[0, 1]), max_age: ms(50), ..range() };
-    let mut desk = Desk::new(&[range(), range(), least]);
-    let read = |desk: &mut Desk, channel, value, stamp| {
+    let mut rig = Rig::new(&[range(), range(), least]);
+    let read = |rig: &mut Rig, channel, value, stamp| {
         let reading = Reading { channel, value, stamp: at(stamp) };
-        desk.admission.admit(&mut desk.frame, &reading, at(stamp));
+        rig.admission.admit(&mut rig.frame, &reading, at(stamp));
     };
-    read(&mut desk, 0, Ok(1.0), 0);
-    read(&mut desk, 1, Ok(1.0), 0);
+    read(&mut rig, 0, Ok(1.0), 0);
+    read(&mut rig, 1, Ok(1.0), 0);
     for (now, health, stale) in
         [(0, Health::Good, 0), (50, Health::Good, 0), (51, Health::Stale, 1), (60, Health::Stale, 1)]
     {
-        desk.age(now);
-        assert_eq!((desk.frame.samples[2].health, desk.counters(2).stale), (health, stale), "at {now} ms");
+        rig.age(now);
+        assert_eq!((rig.frame.samples[2].health, rig.counters(2).stale), (health, stale), "at {now} ms");
     }
-    read(&mut desk, 0, Err(Fault::Timeout), 70);
-    read(&mut desk, 1, Err(Fault::DeadBytes), 70);
-    desk.age(70);
-    assert_eq!(desk.frame.samples[2].health, Health::Bad(Fault::Timeout));
+    read(&mut rig, 0, Err(ReadingFault::Timeout), 70);
+    read(&mut rig, 1, Err(ReadingFault::DeadBytes), 70);
+    rig.age(70);
+    assert_eq!(rig.frame.samples[2].health, Health::Bad(ReadingFault::Timeout));
 }
 
 #[test]
 fn a_motor_beyond_those_of_a_command_stands() {
     let echo = SensorPlan { kind: SensorKind::MotorEcho { motor: MAX_MOTORS }, ..range() };
-    let mut desk = Desk::new(&[echo]);
-    assert_eq!(desk.age(10).value.to_bits(), 0);
+    let mut rig = Rig::new(&[echo]);
+    assert_eq!(rig.age(10).value.to_bits(), 0);
 }
 
 #[test]
 fn the_field_is_fed_in_board_order_and_never_an_old_value_as_new() {
     let scale = Some(Scale { low: 0.0, high: 4.0, curve: Curve::Linear });
     let fed = SensorPlan { input: scale, ..range() };
-    let mut desk = Desk::new(&[fed.clone(), range(), fed.clone(), fed]);
+    let mut rig = Rig::new(&[fed.clone(), range(), fed.clone(), fed]);
     for (channel, stamp) in [(0, 1_000), (1, 1_000), (2, 0)] {
         let reading = Reading { channel, value: Ok(3.0), stamp: at(stamp) };
-        desk.admission.admit(&mut desk.frame, &reading, at(1_000));
+        rig.admission.admit(&mut rig.frame, &reading, at(1_000));
     }
-    desk.age(1_000);
+    rig.age(1_000);
     let mut inputs = [f32::NAN; MAX_SENSORS];
-    let fed = desk.admission.inputs(&desk.frame, &mut inputs);
+    let fed = rig.admission.inputs(&rig.frame, &mut inputs);
     assert_eq!(fed, Inputs { used: 3, untrusted: 2 });
     assert!(close(inputs[0], 0.5), "3 of 4 m, good");
     assert!(close(inputs[1], 0.25), "a second old: 2.5 m at worst");
@@ -311,16 +311,16 @@ fn the_field_is_fed_in_board_order_and_never_an_old_value_as_new() {
 #[test]
 fn a_scale_without_width_feeds_no_nan() {
     let flat = Some(Scale { low: 1.0, high: 1.0, curve: Curve::Linear });
-    let mut desk = Desk::new(&[SensorPlan { input: flat, ..range() }]);
-    desk.read(Ok(1.0), 0);
+    let mut rig = Rig::new(&[SensorPlan { input: flat, ..range() }]);
+    rig.read(Ok(1.0), 0);
     let mut inputs = [0.0; MAX_SENSORS];
-    desk.admission.inputs(&desk.frame, &mut inputs);
+    rig.admission.inputs(&rig.frame, &mut inputs);
     assert!(inputs[0].is_finite());
 }
 
 #[test]
 fn ageing_in_steps_is_ageing_at_once() {
-    let (mut often, mut once) = (Desk::new(&[range()]), Desk::new(&[range()]));
+    let (mut often, mut once) = (Rig::new(&[range()]), Rig::new(&[range()]));
     often.read(Ok(2.0), 0);
     once.read(Ok(2.0), 0);
     let mut before = f32::INFINITY;

@@ -1,6 +1,6 @@
 //! What the loop costs, beside what a bare timer does on the same thread.
 
-use crate::crew::Threads;
+use crate::executor::{END_PATIENCE, Threads};
 use crate::robot::Robot;
 use crate::rt::{Granted, Role, RtPlan, become_real_time};
 use crate::tick::Tick;
@@ -17,7 +17,6 @@ use std::time::Duration;
 const BLOCK: Span = Span::from_millis(250);
 /// The robot runs this long before anything counts: devices are set up, first uses allocate.
 const WARM_UP: Span = Span::from_millis(1_000);
-const END_PATIENCE: Duration = Duration::from_millis(500);
 
 /// What was measured.
 pub struct LoopFigures {
@@ -46,11 +45,11 @@ pub fn bench_loop(
     interrupted: &Arc<AtomicBool>,
     mut watch: impl FnMut(f64),
 ) -> std::io::Result<LoopFigures> {
-    let Robot { tick, hands, mut records, .. } = robot;
+    let Robot { tick, workers, mut records, .. } = robot;
     let mut recorder = tick.recorder();
     let mut threads = Threads::new();
-    for hand in hands {
-        threads.start(hand.worker, hand.bell, clock.clone(), hand.role, plan)?;
+    for started in workers {
+        threads.start(started.worker, started.waker, clock.clone(), started.role, plan)?;
     }
     let counting = Arc::new(AtomicBool::new(false));
     let (start, measuring, stop) = (clock.now(), counting.clone(), interrupted.clone());

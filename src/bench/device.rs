@@ -4,9 +4,9 @@
 //! another; what the host spends on it is measured at a rate of 100 Hz. Opens the device; knows no other engine.
 
 use super::ended;
-use super::faults::page_faults;
 use super::feed::Feed;
 use super::field::{BenchFault, FieldFigures};
+use super::page_faults::page_faults;
 use crate::field::cuda::{CudaEngine, DeviceFacts, DeviceTimes, is_emulated};
 use crate::field::shape::DESCRIPTOR;
 use crate::field::{Engine, Failure, Loss};
@@ -34,7 +34,7 @@ const PACE: Span = Span::from_millis(10);
 /// The parts of a cycle on its way to the device and back, in the order of [`DeviceFigures::times`].
 pub const PARTS_OF_A_CYCLE: [&str; 5] = ["queue", "copy_in", "kernels", "copy_out", "wake"];
 
-/// An engine on a GPU, furnished and fed as on a robot.
+/// An engine on a GPU, loaded and fed as on a robot.
 pub struct DeviceBench {
     engine: Engine,
     facts: DeviceFacts,
@@ -60,7 +60,7 @@ pub struct DeviceFigures {
 }
 
 impl DeviceBench {
-    /// Opens and furnishes an engine of `robots` robots on this machine's GPU.
+    /// Opens and loads an engine of `robots` robots on this machine's GPU.
     pub fn build(plan: &FieldPlan, robots: usize) -> Result<DeviceBench, BenchFault> {
         let mut engine = CudaEngine::open(plan, robots).map_err(BenchFault::Device)?;
         // What has just been found lost says so in its next cycle: this one.
@@ -70,7 +70,7 @@ impl DeviceBench {
             return Err(BenchFault::Lost(answer.err().unwrap_or(Failure::Lost(Loss::Panicked))));
         };
         let mut engine = Engine::Cuda(Box::new(engine));
-        feed.furnish(&mut engine, plan).map_err(BenchFault::Lost)?;
+        feed.load(&mut engine, plan).map_err(BenchFault::Lost)?;
         Ok(DeviceBench { engine, facts, feed })
     }
 

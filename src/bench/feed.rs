@@ -55,7 +55,7 @@ impl Feed {
 
     /// Fills `engine`, which has been built from `plan`. Runs its first cycles. Fails only where an engine on a device
     /// is lost.
-    pub fn furnish(&mut self, engine: &mut Engine, plan: &FieldPlan) -> Result<(), Failure> {
+    pub fn load(&mut self, engine: &mut Engine, plan: &FieldPlan) -> Result<(), Failure> {
         let mut situations = Vec::new();
         for life in 0..LIFE {
             engine.cycle(&self.next(Rung::BEST))?;

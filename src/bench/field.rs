@@ -2,9 +2,9 @@
 
 use super::copy::CopyCrew;
 use super::ended;
-use super::faults::page_faults;
 use super::feed::Feed;
-use crate::field::cpu::Level;
+use super::page_faults::page_faults;
+use crate::cpu::Level;
 use crate::field::cuda::Unfit;
 use crate::field::footprint;
 use crate::field::{Engine, Failure, STAGES, StageTimes};
@@ -72,7 +72,7 @@ impl fmt::Display for BenchFault {
 
 impl std::error::Error for BenchFault {}
 
-/// An engine, furnished and fed as on a robot.
+/// An engine, loaded and fed as on a robot.
 pub struct FieldBench {
     engine: Engine,
     feed: Feed,
@@ -80,7 +80,7 @@ pub struct FieldBench {
 }
 
 impl FieldBench {
-    /// Builds and furnishes the engine of `plan`; with `simd`, only where it uses these
+    /// Builds and loads the engine of `plan`; with `simd`, only where it uses these
     /// instructions. The calling thread is the one to measure on: it is put on the plan's first core.
     pub fn build(plan: &FieldPlan, simd: Option<&str>) -> Result<FieldBench, BenchFault> {
         room::demand(footprint::field_bytes(plan)).map_err(BenchFault::Room)?;
@@ -90,7 +90,7 @@ impl FieldBench {
             stay_on(cpu).map_err(|_| BenchFault::Core { cpu })?;
         }
         let mut feed = Feed::new(plan);
-        feed.furnish(&mut engine, plan).map_err(BenchFault::Lost)?;
+        feed.load(&mut engine, plan).map_err(BenchFault::Lost)?;
         let rungs = (0..RUNGS).filter_map(|number| Rung::new(number as u8));
         let most = rungs.map(|rung| engine.bytes_per_cycle(rung)).max().unwrap_or(0);
         let copy = CopyCrew::new(engine.threads(), most, &plan.cpus).map_err(BenchFault::Threads)?;

@@ -3,11 +3,11 @@
 
 use super::copy::CopyCrew;
 use super::ended;
-use crate::field::cpu::Level;
-use crate::memory::choice::{CALIBRATION, Choice, Lies, Wish, file_for};
-use crate::memory::crew::{Crew, Keys, Verb};
-use crate::memory::gpu::{Area, Card, CardFault, Room};
+use crate::cpu::Level;
+use crate::memory::choice::{CALIBRATION, Choice, Preference, Residence, file_for};
+use crate::memory::gpu::{Area, GpuWorkspace, GpuWorkspaceFault, Room};
 use crate::memory::nearest::Best;
+use crate::memory::parallel::{Keys, Parallel, Verb};
 use crate::memory::{Dim, Fault, Length, Rows, Store, Workspace};
 use crate::seed::{Stream, uniform};
 use crate::time::{Clock, MonotonicClock, Span};
@@ -63,7 +63,7 @@ impl Operation {
         }
     }
 
-    /// Whether a [`Crew`] shares it among threads.
+    /// Whether a [`Parallel`] shares it among threads.
     fn is_shared(self) -> bool {
         self != Operation::SuperposeUnit
     }
@@ -81,7 +81,7 @@ pub struct HrrFigure {
     /// Threads, the caller's included; 0: the GPU did it.
     pub threads: usize,
     /// Where the GPU's rows lay; none: the processor did it.
-    pub lies: Option<Lies>,
+    pub residence: Option<Residence>,
     /// Median of a call, microseconds.
     pub p50_us: f64,
     /// Lowest, microseconds.
@@ -110,7 +110,7 @@ pub struct HrrBench {
     /// Cells that would take more memory are left out.
     pub most_bytes: usize,
     /// Where the choice between processor and GPU is to come from; what is measured here is measured all the same.
-    pub wish: Wish,
+    pub preference: Preference,
 }
 
 /// Why there are no figures.
@@ -121,7 +121,7 @@ pub enum HrrFault {
     /// The threads of the copy could not be started.
     Threads(std::io::Error),
     /// The GPU failed.
-    Card(CardFault),
+    Gpu(GpuWorkspaceFault),
 }
 
 impl std::fmt::Display for HrrFault {
@@ -129,7 +129,7 @@ impl std::fmt::Display for HrrFault {
         match self {
             HrrFault::Memory(fault) => fault.fmt(f),
             HrrFault::Threads(error) => write!(f, "a thread cannot be started: {error}"),
-            HrrFault::Card(fault) => write!(f, "the GPU: {fault}"),
+            HrrFault::Gpu(fault) => write!(f, "the GPU: {fault}"),
         }
     }
 }
@@ -140,9 +140,9 @@ impl From<Fault> for HrrFault {
     }
 }
 
-impl From<CardFault> for HrrFault {
-    fn from(fault: CardFault) -> HrrFault {
-        HrrFault::Card(fault)
+impl From<GpuWorkspaceFault> for HrrFault {
+    fn from(fault: GpuWorkspaceFault) -> HrrFault {
+        HrrFault::Gpu(fault)
     }
 }
 
@@ -167,14 +167,14 @@ impl HrrBench {
     pub fn run(&self, interrupted: &AtomicBool, mut watch: impl FnMut(f64)) -> Result<HrrFigures, HrrFault> {
         let mut figures = HrrFigures { simd: Level::best().name(), ..HrrFigures::default() };
         let all = self.dims.len() * self.batches.len();
-        let mut card: Option<Card> = None;
+        let mut gpu: Option<GpuWorkspace> = None;
         for (done, (d, batch)) in
             self.dims.iter().flat_map(|d| self.batches.iter().map(move |b| (*d, *b))).enumerate()
         {
             let dim = Dim::new(d)?;
             if done.is_multiple_of(self.batches.len()) {
-                drop(card.take()); // before another one takes its memory
-                card = self.card(dim, &mut figures.choices);
+                drop(gpu.take()); // before another one takes its memory
+                gpu = self.gpu(dim, &mut figures.choices);
             }
             figures.store_bytes.push((d, batch, Store::bytes_for(dim, batch)));
             watch(done as f64 / all as f64);
@@ -195,24 +195,24 @@ impl HrrBench {
                     figures.cells.push(self.measure(operation, &mut cell, &mut copy)?);
                 }
             }
-            let fits = |card: &&mut Card| batch <= card.room().rows;
-            if let Some(card) = card.as_mut().filter(fits) {
-                self.on_card(card, dim, batch, interrupted, &mut figures.cells)?;
+            let fits = |gpu: &&mut GpuWorkspace| batch <= gpu.room().rows;
+            if let Some(gpu) = gpu.as_mut().filter(fits) {
+                self.on_gpu(gpu, dim, batch, interrupted, &mut figures.cells)?;
             }
         }
         Ok(figures)
     }
 
     /// The GPU with room for the largest batch that memory allows, if there is one, and what it would do.
-    fn card(&self, dim: Dim, choices: &mut Vec<(usize, String)>) -> Option<Card> {
+    fn gpu(&self, dim: Dim, choices: &mut Vec<(usize, String)>) -> Option<GpuWorkspace> {
         let fits =
             self.batches.iter().copied().filter(|batch| memory_of(dim.get(), *batch) <= self.most_bytes);
         let rows = fits.max().unwrap_or(1);
-        match Card::open(dim, Room { rows, queries: 1, store: rows }) {
-            Ok(mut card) => {
-                let choice = Choice::of(&mut card, self.wish, file_for(dim).as_deref(), CALIBRATION);
+        match GpuWorkspace::open(dim, Room { rows, queries: 1, store: rows }) {
+            Ok(mut gpu) => {
+                let choice = Choice::of(&mut gpu, self.preference, file_for(dim).as_deref(), CALIBRATION);
                 choices.push((dim.get(), choice.to_string()));
-                Some(card)
+                Some(gpu)
             }
             Err(unfit) => {
                 choices.push((dim.get(), Choice::without(unfit).to_string()));
@@ -222,9 +222,9 @@ impl HrrBench {
     }
 
     /// The cells of one batch on the GPU: rows here and rows there.
-    fn on_card(
+    fn on_gpu(
         &self,
-        card: &mut Card,
+        gpu: &mut GpuWorkspace,
         dim: Dim,
         batch: usize,
         interrupted: &AtomicBool,
@@ -235,22 +235,22 @@ impl HrrBench {
         let (rows, keys) = (numbers(1, dim, batch), numbers(2, dim, batch));
         let mut store = Store::new(dim, batch, usize::MAX)?;
         rows.chunks_exact(dim.get()).try_for_each(|row| store.push(row).map(drop))?;
-        card.hold(&store)?;
+        gpu.hold(&store)?;
         let (mut out, mut best) = (vec![1.0; rows.len()], [Best::of(5)]);
-        for lies in [Lies::Host, Lies::Card] {
-            card.put(Area::First, &rows)?;
-            card.put(Area::Second, &keys)?;
+        for residence in [Residence::Host, Residence::Gpu] {
+            gpu.put(Area::First, &rows)?;
+            gpu.put(Area::Second, &keys)?;
             for operation in OPERATIONS {
-                // A store lies on the card in any case.
-                if ended(interrupted) || (operation == Operation::CleanUp && lies == Lies::Host) {
+                // A store lies on the GPU in any case.
+                if ended(interrupted) || (operation == Operation::CleanUp && residence == Residence::Host) {
                     continue;
                 }
                 let mut call = || {
                     let d = dim.get();
-                    on_card(card, operation, lies, (&rows, &keys), batch, (&mut out, &mut best), d)
+                    on_gpu(gpu, operation, residence, (&rows, &keys), batch, (&mut out, &mut best), d)
                 };
                 let figure = self.sample(operation, dim.get(), batch, &mut copy, &mut call)?;
-                cells.push(HrrFigure { threads: 0, lies: Some(lies), ..figure });
+                cells.push(HrrFigure { threads: 0, residence: Some(residence), ..figure });
             }
         }
         Ok(())
@@ -303,7 +303,7 @@ impl HrrBench {
             d,
             batch,
             threads: 1,
-            lies: None,
+            residence: None,
             p50_us,
             min_us: own.first().copied().unwrap_or_default(),
             n: own.len(),
@@ -322,10 +322,10 @@ fn numbers(family: u64, dim: Dim, batch: usize) -> Vec<f32> {
 }
 
 /// One call on the GPU.
-fn on_card(
-    card: &mut Card,
+fn on_gpu(
+    gpu: &mut GpuWorkspace,
     operation: Operation,
-    lies: Lies,
+    residence: Residence,
     (rows, keys): (&[f32], &[f32]),
     batch: usize,
     (out, best): (&mut [f32], &mut [Best; 1]),
@@ -336,14 +336,14 @@ fn on_card(
         Operation::BindUnit => (Verb::Bind, Length::Unit),
         _ => (Verb::Bind, Length::AsIs),
     };
-    let done = match (operation, lies) {
-        (Operation::CleanUp, _) => card.nearest(&keys[..d], best),
-        (Operation::SuperposeUnit, Lies::Host) => card.superpose(rows, None, Length::Unit, &mut out[..d]),
-        (Operation::SuperposeUnit, Lies::Card) => card.superpose_held(batch, Length::Unit),
-        (_, Lies::Host) => card.convolve(verb, rows, keys, length, out),
-        (_, Lies::Card) => card.convolve_held(verb, batch, length),
+    let done = match (operation, residence) {
+        (Operation::CleanUp, _) => gpu.nearest(&keys[..d], best),
+        (Operation::SuperposeUnit, Residence::Host) => gpu.superpose(rows, None, Length::Unit, &mut out[..d]),
+        (Operation::SuperposeUnit, Residence::Gpu) => gpu.superpose_held(batch, Length::Unit),
+        (_, Residence::Host) => gpu.convolve(verb, rows, keys, length, out),
+        (_, Residence::Gpu) => gpu.convolve_held(verb, batch, length),
     };
-    done.map_err(HrrFault::Card)
+    done.map_err(HrrFault::Gpu)
 }
 
 /// Sorts.
@@ -371,7 +371,7 @@ struct Cell {
 /// One thread works on slices, more of them on pieces.
 enum Work {
     Alone { workspace: Box<Workspace>, rows: Vec<f32>, keys: Vec<f32>, out: Vec<f32> },
-    Shared { crew: Box<Crew>, rows: Rows, keys: Rows, out: Rows },
+    Shared { parallel: Box<Parallel>, rows: Rows, keys: Rows, out: Rows },
 }
 
 impl Cell {
@@ -385,7 +385,7 @@ impl Cell {
             Work::Alone { workspace: Box::new(Workspace::new(dim)), rows, keys, out: vec![1.0; batch * d] }
         } else {
             Work::Shared {
-                crew: Box::new(Crew::new(dim, threads, &[], batch, 1)),
+                parallel: Box::new(Parallel::new(dim, threads, &[], batch, 1)),
                 rows: Rows::of(dim, &rows)?,
                 keys: Rows::of(dim, &keys)?,
                 out: Rows::new(dim, batch),
@@ -407,13 +407,13 @@ impl Cell {
                 }
                 black_box(&mut *out);
             }
-            Work::Shared { crew, rows, keys, out } => {
+            Work::Shared { parallel, rows, keys, out } => {
                 let keys = Keys::Each(keys);
                 match operation {
-                    Operation::Bind => crew.convolve(Verb::Bind, rows, keys, Length::AsIs, out)?,
-                    Operation::Unbind => crew.convolve(Verb::Unbind, rows, keys, Length::AsIs, out)?,
-                    Operation::BindUnit => crew.convolve(Verb::Bind, rows, keys, Length::Unit, out)?,
-                    Operation::CleanUp => crew.nearest(store, one, best)?,
+                    Operation::Bind => parallel.convolve(Verb::Bind, rows, keys, Length::AsIs, out)?,
+                    Operation::Unbind => parallel.convolve(Verb::Unbind, rows, keys, Length::AsIs, out)?,
+                    Operation::BindUnit => parallel.convolve(Verb::Bind, rows, keys, Length::Unit, out)?,
+                    Operation::CleanUp => parallel.nearest(store, one, best)?,
                     Operation::SuperposeUnit => {}
                 }
                 black_box(&mut *out);

@@ -5,21 +5,21 @@
 //!
 //! Measures and judges; says nothing. Words and JSON are the command line's.
 
-mod card;
+mod gpu;
 mod control;
 mod copy;
 mod device;
-mod faults;
+mod page_faults;
 mod feed;
 mod field;
 mod hrr;
 mod survey;
 pub mod verdict;
 
-pub use card::{CardFigures, card};
 pub use control::{LoopFigures, Measured, bench_loop};
 pub use device::{DeviceBench, DeviceFigures, PARTS_OF_A_CYCLE};
 pub use field::{BenchFault, FieldBench, FieldFigures};
+pub use gpu::{GpuFigures, gpu_figures};
 pub use hrr::{HrrBench, HrrFault, HrrFigure, HrrFigures, OPERATIONS, Operation};
 pub use survey::{Survey, survey};
 

@@ -1,6 +1,6 @@
 //! What was measured beside what the board asks for.
 
-use super::{CardFigures, LoopFigures, Survey};
+use super::{GpuFigures, LoopFigures, Survey};
 use crate::plan::{GpuTargets, Storage, Targets};
 use crate::time::Span;
 use crate::trace::Latency;
@@ -58,18 +58,18 @@ impl Row {
     }
 }
 
-/// Every figure with its target. `control`: `None` where the board's loop could not be measured; `card`: or why there
+/// Every figure with its target. `control`: `None` where the board's loop could not be measured; `gpu`: or why there
 /// is no GPU to measure.
 pub fn rows(
     targets: &Targets,
     control: Option<&LoopFigures>,
     survey: &Survey,
-    card: &Result<CardFigures, String>,
+    gpu: &Result<GpuFigures, String>,
 ) -> Vec<Row> {
     let mut rows = control_rows(targets, control);
     rows.extend(cycle_rows(targets, survey));
     rows.extend(comparison_rows(targets, survey));
-    rows.extend(card_rows(&targets.gpu, card));
+    rows.extend(gpu_rows(&targets.gpu, gpu));
     rows
 }
 
@@ -125,9 +125,9 @@ fn comparison_rows(targets: &Targets, survey: &Survey) -> Vec<Row> {
     rows
 }
 
-fn card_rows(targets: &GpuTargets, card: &Result<CardFigures, String>) -> Vec<Row> {
-    let (nothing, lacking) = (CardFigures::default(), card.as_ref().err());
-    let figures = card.as_ref().unwrap_or(&nothing);
+fn gpu_rows(targets: &GpuTargets, gpu: &Result<GpuFigures, String>) -> Vec<Row> {
+    let (nothing, lacking) = (GpuFigures::default(), gpu.as_ref().err());
+    let figures = gpu.as_ref().unwrap_or(&nothing);
     let memory = figures.memory_bytes.map(|bytes| bytes as f64 / 1e6);
     let row = |name: &str, unit, measured| Row {
         lacking: lacking.cloned(),
@@ -217,13 +217,13 @@ mod tests {
             ..GpuTargets::default()
         };
         let targets = Targets { gpu, ..Targets::default() };
-        let figures = CardFigures {
+        let figures = GpuFigures {
             cycle_us: Some(90.0),
             cycle_f16_us: Some(21.0),
             copy_share: Some(0.4),
             match_us: Some(7.0),
             memory_bytes: Some(200_000_000),
-            ..CardFigures::default()
+            ..GpuFigures::default()
         };
         let there = rows(&targets, None, &survey(8_000), &Ok(figures));
         let passes = |name: &str| row(&there, name).pass();
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(passes("GPU: memory of one robot"), Some(true));
         assert_eq!(passes("GPU: share of a core at 100 Hz"), Some(false), "a GPU, and no figure");
         assert_eq!(passes("GPU: match of 10,000 x 512, p50"), None, "nothing is asked");
-        let broken = CardFigures { fault: Some("lost".into()), ..CardFigures::default() };
+        let broken = GpuFigures { fault: Some("lost".into()), ..GpuFigures::default() };
         let broken = rows(&targets, None, &survey(8_000), &Ok(broken));
         assert_eq!(row(&broken, "GPU: memory of one robot").pass(), Some(false), "it is there and fails");
         let absent = rows(&targets, None, &survey(8_000), &Err("no GPU".into()));

@@ -7,9 +7,10 @@
 //! a key whatever was inherited there (`above = { remove = true }`); `like = "NAME"` copies from an
 //! earlier entry of the same list whatever the entry does not state itself.
 
-use super::finding::{Problem, nearest};
+use super::finding::Problem;
 use super::raw::{Entry, Node, Table, Value};
 use super::report::Report;
+use crate::outside::nearest;
 
 /// Lists of entries, and the keys that together name one entry.
 pub const NAMED: [(&str, &[&str]); 6] = [

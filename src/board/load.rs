@@ -1,15 +1,12 @@
 //! From a path or a name to a checked board: opens the texts, follows `inherits`, merges, checks.
 
-use super::bounds;
 use super::check::check;
-use super::effective;
-use super::finding::{Finding, Problem, nearest};
-use super::inherit;
+use super::finding::{Finding, Problem};
 use super::raw::{self, Table, Value};
 use super::report::{Report, Setting};
-use super::shipped;
+use super::{bounds, effective, inherit, shipped};
 use crate::intake;
-use crate::outside::quoted;
+use crate::outside::{nearest, quoted};
 use crate::plan::Board;
 use std::cell::RefCell;
 use std::fmt;

@@ -9,14 +9,14 @@ mod bounds;
 mod check;
 mod effective;
 pub mod finding;
-mod given;
+mod answer;
 mod inherit;
 mod load;
 mod raw;
 mod reader;
 mod report;
 mod shipped;
-pub mod site;
+pub mod edit;
 pub mod source;
 mod spelling;
 

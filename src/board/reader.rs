@@ -4,8 +4,8 @@
 //! closed, and everything that was read stands in the report with its origin. A wrong value is
 //! noted and reading goes on, so that one run tells all.
 
-use super::finding::{Problem, nearest};
-use super::given::{Found, Given};
+use super::answer::{Answer, Found};
+use super::finding::Problem;
 use super::raw::{Node, Table, Value};
 use super::report::{Setting, Shared};
 use super::source::Place;
@@ -14,6 +14,7 @@ use super::spelling::{
     line, odd_name, real, reals, show_limits, show_list, show_millis, show_real, show_text, span_of_millis,
     text, unknown_name,
 };
+use crate::outside::nearest;
 use crate::time::Span;
 use std::cell::{Cell, RefCell};
 use std::ops::RangeInclusive;
@@ -103,7 +104,7 @@ impl<'a> Section<'a> {
         wanted: String,
         show: fn(&T) -> String,
         read: impl FnOnce(&Node) -> Result<T, Refusal>,
-    ) -> Given<'_, 'a, T> {
+    ) -> Answer<'_, 'a, T> {
         let found = match self.node(key) {
             None => Found::Nothing,
             Some(node) => match read(node) {
@@ -124,7 +125,7 @@ impl<'a> Section<'a> {
                 }
             },
         };
-        Given { section: self, key: key.to_string(), wanted, show, found }
+        Answer { section: self, key: key.to_string(), wanted, show, found }
     }
     pub(super) fn note(&self, key: &str, value: String, place: Option<Place>) {
         let mut report = self.report.borrow_mut();
@@ -134,7 +135,7 @@ impl<'a> Section<'a> {
     }
 
     /// A whole number.
-    pub fn integer(&self, key: &str, range: RangeInclusive<i64>) -> Given<'_, 'a, i64> {
+    pub fn integer(&self, key: &str, range: RangeInclusive<i64>) -> Answer<'_, 'a, i64> {
         let wanted = format!("an integer, {} to {}", range.start(), range.end());
         self.ask(key, wanted, i64::to_string, |node| match node.value {
             Value::Integer(value) if range.contains(&value) => Ok(value),
@@ -148,7 +149,7 @@ impl<'a> Section<'a> {
         key: &str,
         range: RangeInclusive<i64>,
         most: usize,
-    ) -> Given<'_, 'a, Vec<i64>> {
+    ) -> Answer<'_, 'a, Vec<i64>> {
         let (start, end) = (range.start(), range.end());
         let wanted = format!("a list of at most {most} integers, each {start} to {end}, none twice");
         self.ask(
@@ -159,30 +160,30 @@ impl<'a> Section<'a> {
         )
     }
     /// A number.
-    pub fn real(&self, key: &str, range: RangeInclusive<f64>) -> Given<'_, 'a, f64> {
+    pub fn real(&self, key: &str, range: RangeInclusive<f64>) -> Answer<'_, 'a, f64> {
         let wanted = format!("a number, {}", show_limits(&range));
         self.ask(key, wanted, show_real, |node| real(node, &range))
     }
     /// A time, written in milliseconds.
-    pub fn millis(&self, key: &str, range: RangeInclusive<f64>) -> Given<'_, 'a, Span> {
+    pub fn millis(&self, key: &str, range: RangeInclusive<f64>) -> Answer<'_, 'a, Span> {
         debug_assert!(key.ends_with("_ms"), "a time says its unit");
         let wanted = format!("milliseconds, {}", show_limits(&range));
         self.ask(key, wanted, show_millis, |node| Ok(span_of_millis(real(node, &range)?)))
     }
     /// `true` or `false`.
-    pub fn flag(&self, key: &str) -> Given<'_, 'a, bool> {
+    pub fn flag(&self, key: &str) -> Answer<'_, 'a, bool> {
         self.ask(key, "true or false".to_string(), bool::to_string, |node| match node.value {
             Value::Flag(flag) => Ok(flag),
             _ => Err(Refusal::Type),
         })
     }
     /// A string of 1 to 100 characters.
-    pub fn text(&self, key: &str) -> Given<'_, 'a, String> {
+    pub fn text(&self, key: &str) -> Answer<'_, 'a, String> {
         let wanted = format!("a string, 1 to {LONGEST_TEXT} characters");
         self.ask(key, wanted, |text| show_text(text), |node| text(node).map(str::to_string))
     }
     /// Strings of 1 to 100 characters.
-    pub fn texts(&self, key: &str) -> Given<'_, 'a, Vec<String>> {
+    pub fn texts(&self, key: &str) -> Answer<'_, 'a, Vec<String>> {
         let wanted = format!("a list of strings, each 1 to {LONGEST_TEXT} characters");
         self.ask(
             key,
@@ -197,7 +198,7 @@ impl<'a> Section<'a> {
         key: &str,
         what: &'static str,
         choices: &[(&'static str, T)],
-    ) -> Given<'_, 'a, (&'static str, T)> {
+    ) -> Answer<'_, 'a, (&'static str, T)> {
         let known: Vec<String> = choices.iter().map(|(name, _)| name.to_string()).collect();
         let wanted = format!("one of {}", known.join(", "));
         self.ask(
@@ -214,7 +215,7 @@ impl<'a> Section<'a> {
         )
     }
     /// One of `names`.
-    pub fn name_among(&self, key: &str, what: &'static str, names: &[String]) -> Given<'_, 'a, String> {
+    pub fn name_among(&self, key: &str, what: &'static str, names: &[String]) -> Answer<'_, 'a, String> {
         let wanted = format!("the name of a {what}");
         self.ask(
             key,
@@ -237,7 +238,7 @@ impl<'a> Section<'a> {
     /// The indices of several names in `names`, at least one, none twice.
     pub fn indices(&self, key: &str, what: &'static str, names: &[String]) -> Option<Vec<usize>> {
         let wanted = format!("a list of names, each of a {what}, none twice");
-        let given = self.ask(
+        let answer = self.ask(
             key,
             wanted,
             |texts: &Vec<String>| show_list(texts, |text| show_text(text)),
@@ -256,11 +257,11 @@ impl<'a> Section<'a> {
                 if found.is_empty() { Err(Refusal::Range("none".to_string())) } else { Ok(found) }
             },
         );
-        let found = given.required()?;
+        let found = answer.required()?;
         Some(found.iter().filter_map(|name| names.iter().position(|known| known == name)).collect())
     }
     /// A GPIO line, by its number or by its name.
-    pub fn line(&self, key: &str) -> Given<'_, 'a, LineWord> {
+    pub fn line(&self, key: &str) -> Answer<'_, 'a, LineWord> {
         let wanted = format!("a GPIO line: its number, 0 to {HIGHEST_LINE}, or its name");
         self.ask(key, wanted, LineWord::show, line)
     }
@@ -268,13 +269,13 @@ impl<'a> Section<'a> {
     /// index in `buses`.
     pub fn address_on(&self, key: &str, buses: &[String]) -> Option<(usize, u8)> {
         let wanted = "an I2C address, 8 to 119, or \"BUS:0x40\"".to_string();
-        let given = self.ask(key, wanted, AddressWord::show, |node| address(node, buses));
-        let found = given.required()?;
+        let answer = self.ask(key, wanted, AddressWord::show, |node| address(node, buses));
+        let found = answer.required()?;
         let bus = found.bus.map_or(Some(0), |name| buses.iter().position(|known| *known == name));
         bus.map(|bus| (bus, found.address))
     }
     /// Numbers, a fixed count of them.
-    pub fn reals<const N: usize>(&self, key: &str, range: RangeInclusive<f64>) -> Given<'_, 'a, [f64; N]> {
+    pub fn reals<const N: usize>(&self, key: &str, range: RangeInclusive<f64>) -> Answer<'_, 'a, [f64; N]> {
         let wanted = format!("a list of {N} numbers, each {}", show_limits(&range));
         self.ask(key, wanted, |row| show_list(row, show_real), |node| reals(node, &range))
     }
@@ -283,7 +284,7 @@ impl<'a> Section<'a> {
         &self,
         key: &str,
         range: RangeInclusive<f64>,
-    ) -> Given<'_, 'a, Vec<[f64; N]>> {
+    ) -> Answer<'_, 'a, Vec<[f64; N]>> {
         let wanted = format!("a list of lists of {N} numbers, each {}", show_limits(&range));
         self.ask(
             key,
@@ -295,7 +296,7 @@ impl<'a> Section<'a> {
     /// A channel of the Robot HAT as its print has it: a letter and a number, `P13` or `A4`.
     pub fn channel(&self, key: &str, letter: char, count: u8) -> Option<u8> {
         let wanted = format!("a string, {letter}0 to {letter}{}", count.saturating_sub(1));
-        let given = self.ask(
+        let answer = self.ask(
             key,
             wanted,
             |channel: &(char, u8)| format!("\"{}{}\"", channel.0, channel.1),
@@ -309,7 +310,7 @@ impl<'a> Section<'a> {
                 }
             },
         );
-        given.required().map(|(_, channel)| channel)
+        answer.required().map(|(_, channel)| channel)
     }
 
     /// The table under `key`; where nothing is written, an empty one.

@@ -1,8 +1,9 @@
 //! How values are spelled in TOML: from a node to a number or a text, and back to the one spelling
 //! in which the effective values are told and digested.
 
-use super::finding::{Problem, nearest};
+use super::finding::Problem;
 use super::raw::{Node, Value};
+use crate::outside::nearest;
 use crate::time::Span;
 use std::ops::RangeInclusive;
 

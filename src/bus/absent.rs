@@ -1,6 +1,7 @@
 //! The handle of a worker that has no such wire: everything on it is absent.
 
-use super::{BusFault, Edge, Gpio, I2c, Op};
+use super::{Edge, Gpio, I2c, Op};
+use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::time::Span;
 

@@ -2,7 +2,8 @@
 //! script, and every line of the script must be used. Has no behaviour of its own; a device that
 //! behaves is in `sim/`.
 
-use super::{BusFault, Edge, Gpio, I2c, Op};
+use super::{Edge, Gpio, I2c, Op};
+use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::time::{Clock, Instant, SimClock, Span};
 use std::collections::{BTreeMap, VecDeque};

@@ -8,32 +8,14 @@ mod absent;
 pub mod fake;
 pub mod linux;
 pub mod scan;
-mod wires;
+mod hardware;
 
 pub use absent::Absent;
-pub use wires::{Bias, LineUse, Measure, NoRepair, OpenError, Repair, Usage, Wires};
+pub use hardware::{Bias, Hardware, LineUse, Measure, NoRepair, OpenError, Repair, Usage};
 
+use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::time::{Instant, Span};
-
-/// What failed on a bus, as classified from errno or by the simulator. Small enough for a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BusFault {
-    /// The device did not acknowledge (EREMOTEIO, ENXIO): unpowered, unplugged, wrong address.
-    Nack,
-    /// Another master won (EAGAIN): try again.
-    ArbitrationLost,
-    /// The transfer did not end in the adapter's time (ETIMEDOUT): SDA or SCL held.
-    TimedOut,
-    /// The controller reported something else (EIO).
-    Io,
-    /// The adapter cannot do what was asked (EOPNOTSUPP): a programmer's error.
-    Unsupported,
-    /// The bus, chip or line is not there (ENOENT, ENODEV).
-    Absent,
-    /// Not begun, because the motors have to be stopped first: no fault of any wire. To be begun anew.
-    Preempted,
-}
 
 /// One half of an I2C transfer.
 pub enum Op<'a> {

@@ -1,7 +1,8 @@
 //! Asking who answers on an I2C bus, by reading one byte and never writing: some chips take a write of nothing for a
 //! command, and some adapters cannot do one.
 
-use super::{BusFault, I2c};
+use super::I2c;
+use crate::fault::BusFault;
 use std::ops::RangeInclusive;
 
 /// 7-bit addresses that the specification leaves to devices (UM10204, table 3).

@@ -2,8 +2,8 @@
 
 use super::exit::Failure;
 use super::{arguments, output};
-use crate::control::{self, Account, Ask, BusAccount, CONTROL_SOCKET, Reply};
-use crate::memory::map::MapAccount;
+use crate::control::{self, Ask, BusStatus, CONTROL_SOCKET, Reply, Status};
+use crate::memory::map::MapStatus;
 use crate::time::Span;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -112,9 +112,9 @@ pub fn status(args: StatusArgs) -> Result<(), Failure> {
     let reply = control::ask_near(&args.whom.socket, Ask::Status, args.near)
         .map_err(|error| unreachable(&args.whom.socket, &error))?;
     if args.whom.json {
-        return output::json(&reply.account);
+        return output::json(&reply.status);
     }
-    page(&reply.account);
+    page(&reply.status);
     Ok(())
 }
 
@@ -132,7 +132,7 @@ fn conclude(whom: &Whom, reply: &Reply, refused: &str) -> Result<(), Failure> {
     if whom.json {
         output::json(reply)?;
     } else if reply.done {
-        relay!("{}", reply.account.line());
+        relay!("{}", reply.status.line());
     }
     if reply.done {
         return Ok(());
@@ -140,7 +140,7 @@ fn conclude(whom: &Whom, reply: &Reply, refused: &str) -> Result<(), Failure> {
     Err(Failure::not_now(format!("{refused}: {}", reply.why.join("; "))))
 }
 
-fn page(account: &Account) {
+fn page(account: &Status) {
     relay!("{} on board '{}', field: {}", account.line(), account.board, account.engine);
     let refusal = if account.refusal.is_empty() { "nothing".into() } else { account.refusal.join("; ") };
     relay!(
@@ -162,7 +162,7 @@ fn page(account: &Account) {
     }
 }
 
-fn map_page(map: &MapAccount) {
+fn map_page(map: &MapStatus) {
     let [x, y] = map.at;
     relay!(
         "  map        here ({x:.2}, {y:.2}) m, heading {:.0} deg; {} meetings held, {} forgotten, {} beyond reach, \
@@ -192,10 +192,10 @@ fn map_page(map: &MapAccount) {
     relay!("    near ({:.2}, {:.2}) m: {near}", map.asked[0], map.asked[1]);
 }
 
-fn bus(bus: &BusAccount) {
+fn bus(bus: &BusStatus) {
     let taken: Vec<String> = bus.recovery.iter().map(|(step, times)| format!("{step} {times}")).collect();
     let recovery = if taken.is_empty() { String::new() } else { format!("; recovery: {}", taken.join(", ")) };
-    let BusAccount { name, failures, retries, set_ups, expired, stops_again, lost, .. } = bus;
+    let BusStatus { name, failures, retries, set_ups, expired, stops_again, lost, .. } = bus;
     relay!(
         "  bus {name:<6} {failures} failed, {retries} tried again, {set_ups} set-ups, {expired} commands ran out{recovery}"
     );

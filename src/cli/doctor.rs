@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::exit::Failure;
-use crate::memory::choice::Wish;
+use crate::memory::choice::Preference;
 use crate::plan::Board;
 
 /// Arguments of `doctor`.
@@ -38,7 +38,7 @@ pub struct Args {
     test: bool,
     /// Where the holographic memory computes: as measured, never on the GPU, or there from so many rows on
     #[arg(long, value_name = "measured|never|ROWS", default_value = "measured")]
-    memory_gpu: Wish,
+    memory_gpu: Preference,
     /// End with one JSON object on the last line of standard output
     #[arg(long)]
     json: bool,

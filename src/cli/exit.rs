@@ -8,7 +8,6 @@ use std::process::ExitCode;
 
 use super::output;
 use crate::outside;
-use crate::rt::Refusal;
 
 /// Why the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,13 +138,6 @@ impl Failure {
             }
         }
         text
-    }
-}
-
-/// What a strict board was refused (77).
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Failure {
-        Failure::permission(refusal).fix(refusal.fix())
     }
 }
 

@@ -5,12 +5,13 @@
 use super::exit::Failure;
 use super::interrupt::ENDING;
 use super::quota::Quota;
-use super::{arguments, output, wires};
+use super::{arguments, output};
+use crate::access;
 use crate::board::Loaded;
 use crate::bus::{LineUse, Usage};
 use crate::guard::frame::{Ask, Phase, Refused, Standing};
 use crate::guard::socket::{GUARD_SOCKET, ask_once, listen_at};
-use crate::guard::{Event, Guard, HeldLine, Hold, Post, Ward};
+use crate::guard::{Event, Guard, HeldLine, Hold, Server, Ward};
 use crate::plan::GuardPlan;
 use crate::rt::signals::refuse_to_be_stopped;
 use crate::rt::{Role, become_real_time};
@@ -22,6 +23,7 @@ use std::fmt::Write as _;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A guard answers at once; one that does not is hung.
 const STATUS_PATIENCE: Span = Span::from_millis(500);
@@ -88,7 +90,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ),
     );
     let guard = Guard::new(&hold, plan.patience, *loaded.digest.as_bytes());
-    let mut post = Post::new(guard, line, listener, end, wires::clock()).guarding(ward);
+    let mut post = Server::new(guard, line, listener, end, Arc::new(MonotonicClock)).guarding(ward);
     post.stand(|event| words.tell(event));
     words.settle();
     drop(place); // the next guard may begin: the line is off
@@ -120,10 +122,9 @@ fn held_by(loaded: &Loaded) -> Result<(GuardPlan, Hold), Failure> {
 /// The line, off.
 fn take_line(loaded: &Loaded, hold: Hold) -> Result<HeldLine, Failure> {
     let board = &loaded.board;
-    let wires = wires::open(board, &wires::clock())?;
+    let hardware = access::open(board)?;
     let usage = Usage::Output { high: hold.level(false) };
-    let gpio =
-        wires.gpio("guard", &[LineUse { line: hold.line, usage }]).map_err(|error| wires::closed(&error))?;
+    let gpio = hardware.gpio("guard", &[LineUse { line: hold.line, usage }])?;
     HeldLine::take(gpio, hold)
         .map_err(|fault| Failure::unavailable(format!("the guard's line cannot be driven off: {fault:?}")))
 }

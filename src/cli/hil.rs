@@ -2,8 +2,9 @@
 
 use super::exit::Failure;
 use super::interrupt::Interrupt;
-use super::{arguments, output, report, wires};
-use crate::crew::Rest;
+use super::{arguments, output, report};
+use crate::access;
+use crate::executor::Rest;
 use crate::hil::{self, Figures, HilError, Loop};
 use crate::plan::{Board, Line, SensorKind};
 use crate::time::{Clock, MonotonicClock, Span};
@@ -77,10 +78,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let lines = lines(&mut board, &args)?;
     let interrupt = Interrupt::watch()?;
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
-    let _claim = wires::claim(&board)?;
-    let wires = wires::open_wires(&board)?;
+    let _claim = access::claim(&board)?;
+    let hardware = access::open_wires(&board)?;
     let bar = progress(args.samples);
-    let measured = hil::measure(&board, &wires, lines, args.samples, &clock, &interrupt.flag(), |taken| {
+    let measured = hil::measure(&board, &hardware, lines, args.samples, &clock, &interrupt.flag(), |taken| {
         bar.set_position(u64::from(taken));
     });
     bar.finish_and_clear();
@@ -97,7 +98,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 fn failure(error: HilError) -> Failure {
     match error {
-        HilError::Open(error) => wires::closed(&error),
+        HilError::Open(error) => error.into(),
         HilError::Loop(fault) => Failure::unavailable(fault)
             .fix("docs/wiring.md has the drawing; 'ganglion doctor --board FILE' looks at the lines"),
         HilError::Build(error) => Failure::config(error),
@@ -111,9 +112,9 @@ fn failure(error: HilError) -> Failure {
 
 /// The bench's lines; names are added to the board's.
 fn lines(board: &mut Board, args: &Args) -> Result<Loop, Failure> {
-    let button = board.sensors.iter().find_map(|sensor| match sensor.kind {
-        SensorKind::Button { line, active_low } => Some((line, active_low)),
-        _ => None,
+    let button = board.sensors.iter().find_map(|sensor| {
+        let SensorKind::Button { line, active_low } = sensor.kind else { return None };
+        Some((line, active_low))
     });
     let (sensor, active_low) = match (&args.sensor, button) {
         (Some(text), _) => (line(board, text), false),

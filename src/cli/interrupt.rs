@@ -2,7 +2,7 @@
 //! motors are stopped and what was recorded is written; one that comes later, when that end does not,
 //! ends the program at once with 130. Ctrl-Z is not obeyed: a stopped program stills no motor.
 //!
-//! One wish to end often arrives as several signals (a wrapper that signals the process and then its
+//! One request to end often arrives as several signals (a wrapper that signals the process and then its
 //! group, a key held down). To end at once on the second of these would leave the motors as they
 //! are, on a controller that keeps its pulses. So for one and a half seconds all signals are the first one.
 

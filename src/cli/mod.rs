@@ -19,7 +19,6 @@ macro_rules! relay {
 
 pub mod check;
 mod arguments;
-mod auto_arm;
 pub mod bench;
 pub mod control;
 pub mod calibrate;
@@ -30,17 +29,16 @@ pub mod hil;
 pub mod interrupt;
 mod last_words;
 pub mod learn;
-mod live;
 mod logging;
 pub mod output;
 pub mod probe;
 mod quota;
+mod reasons;
 pub mod replay;
 mod report;
 pub mod run;
 pub mod safe_stop;
 mod status;
-mod wires;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -2,11 +2,12 @@
 //! the computer, or that a driver of the kernel has, are not asked.
 
 use super::exit::Failure;
-use super::wires;
+use crate::access;
 use crate::board::{self};
-use crate::bus::linux::{LinuxWires, Presence};
+use crate::bus::OpenError;
+use crate::bus::linux::{LinuxHardware, Presence};
 use crate::bus::scan::{ADDRESSES, Answer, ask};
-use crate::bus::{BusFault, OpenError};
+use crate::fault::BusFault;
 use crate::plan::addresses::{Expected, also_answers, expected, holder};
 use crate::plan::{Board, BusPlan, I2cNode};
 use serde_json::{Value, json};
@@ -101,12 +102,12 @@ fn bare(node: I2cNode) -> Result<Board, Failure> {
 fn probe(board: &Board, bus: usize) -> Result<Vec<(u8, Presence)>, Failure> {
     match board.bus {
         BusPlan::Linux { .. } => {
-            let wires = LinuxWires::open(board).map_err(|error| wires::closed(&error))?;
-            each(|address| wires.probe(bus, address))
+            let hardware = LinuxHardware::open(board)?;
+            each(|address| hardware.probe(bus, address))
         }
         _ => {
-            let wires = wires::open(board, &wires::clock())?;
-            let mut i2c = wires.i2c(bus).map_err(|error| wires::closed(&error))?;
+            let hardware = access::open(board)?;
+            let mut i2c = hardware.i2c(bus)?;
             each(|address| {
                 if let Some(holder) = holder(board, bus, address) {
                     return Ok(Presence::Reserved(holder.to_string()));
@@ -124,7 +125,7 @@ fn probe(board: &Board, bus: usize) -> Result<Vec<(u8, Presence)>, Failure> {
 fn each(mut ask: impl FnMut(u8) -> Result<Presence, OpenError>) -> Result<Vec<(u8, Presence)>, Failure> {
     let mut found = Vec::new();
     for address in ADDRESSES {
-        let presence = ask(address).map_err(|error| wires::closed(&error))?;
+        let presence = ask(address)?;
         let held = matches!(presence, Presence::Refused(BusFault::TimedOut | BusFault::Absent));
         found.push((address, presence));
         if held {

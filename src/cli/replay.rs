@@ -4,13 +4,13 @@
 use super::arguments;
 use super::exit::Failure;
 use super::interrupt::Interrupt;
-use crate::drive::{self, Ending};
 use crate::field::Readout;
-use crate::field::readout::RowNames;
+use crate::field::readout::{RowNames, decide};
 use crate::learn::log::{Log, LogFault};
-use crate::learn::score::{Confusion, decide};
+use crate::learn::score::Confusion;
 use crate::plan::{Board, BusPlan};
 use crate::robot::{BuildError, Options, Robot};
+use crate::runner::{self, Ending};
 use crate::time::{self, SimClock};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -165,7 +165,7 @@ fn replay(
     let (mut decisions, mut skill) = (Vec::with_capacity(log.rows()), None);
     let began = Instant::now();
     let bar = progress(log.rows());
-    let ending = drive::step(robot, &clock, until, &interrupt.flag(), |recorder| {
+    let ending = runner::step(robot, &clock, until, &interrupt.flag(), |recorder| {
         let Some(record) = &recorder.summary().last else { return };
         bar.set_position(record.index);
         let Some(response) = record.field.and_then(|field| field.response) else { return };

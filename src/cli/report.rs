@@ -2,59 +2,23 @@
 //! or measured in the run; what was not measured is absent (`null`), never zero.
 
 use super::exit::Failure;
+use super::run::ClockKind;
 use crate::control::why_disarmed;
-use crate::crew::Rest;
-use crate::drive::Ending;
-use crate::field::snapshot::{SnapshotCounts, SnapshotWriter};
+use crate::executor::Rest;
+use crate::field::snapshot::SnapshotCounts;
 use crate::field::{DeviceTimes, FieldCounters};
+use crate::io::{BusCounters, RecoveryStep};
 use crate::plan::Board;
-use crate::robot::Robot;
 use crate::rt::Granted;
-use crate::sense::{BusCounters, Halt, Rung, SenseCounters};
-use crate::sim::Plant;
-use crate::time::Clock;
+use crate::runner::Ending;
+use crate::session::{Outcome, Outside};
 use crate::trace::Latency;
 use serde::Serialize;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 /// Version of the JSON object; raised when a key changes its meaning or goes away.
 const SCHEMA: u32 = 1;
-
-/// What stands outside the tick and is looked at again when the run is over.
-pub struct Outside {
-    plant: Option<Plant>,
-    buses: Vec<Arc<BusCounters>>,
-    senses: Arc<SenseCounters>,
-    halt: Arc<Halt>,
-    records_dropped: Arc<AtomicU64>,
-    engine: String,
-    snapshots: Option<SnapshotWriter>,
-    resumed_age: Option<u64>,
-    idle_faults: Vec<&'static str>,
-}
-
-/// How long the end waits for a snapshot to be on the disk; then the one before it stands.
-const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
-
-impl Outside {
-    /// Keeps hold of what `robot` leaves behind.
-    pub fn of(robot: &mut Robot) -> Outside {
-        Outside {
-            plant: robot.plant.clone(),
-            buses: robot.buses.clone(),
-            senses: robot.senses.clone(),
-            halt: robot.halt.clone(),
-            records_dropped: robot.records_dropped.clone(),
-            engine: robot.engine_name.clone(),
-            snapshots: robot.snapshots.take(),
-            resumed_age: robot.resumed_age,
-            idle_faults: robot.idle_faults.clone(),
-        }
-    }
-}
 
 /// The object.
 #[derive(Debug, Serialize)]
@@ -110,6 +74,9 @@ pub struct RunReport {
     /// Threads that panicked: a bug.
     panicked: Vec<&'static str>,
     digest: String,
+    /// The motors, for all that is known.
+    #[serde(skip)]
+    may_run: bool,
 }
 
 /// Smoothness of one motor's commands (see `smooth.rs`).
@@ -160,7 +127,7 @@ struct BusLine {
 impl BusLine {
     fn of(bus: &BusCounters) -> BusLine {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let taken = Rung::ALL.into_iter().map(|rung| (rung.name(), bus.taken(rung)));
+        let taken = RecoveryStep::ALL.into_iter().map(|rung| (rung.name(), bus.taken(rung)));
         BusLine {
             name: bus.name.clone(),
             polls: bus.devices.iter().map(|device| count(&device.polls)).sum(),
@@ -216,17 +183,17 @@ impl BusLine {
 
 impl RunReport {
     /// Gathers the figures of a run that has ended.
-    pub fn new(board: &Board, ending: &Ending, outside: &Outside, clock: &dyn Clock) -> RunReport {
+    pub fn new(board: &Board, outcome: &Outcome, clock: ClockKind) -> RunReport {
+        let Outcome { ending, outside, world, motors_still, snapshots } = outcome;
         let summary = ending.recorder.summary();
-        let world = outside.plant.as_ref().map(|plant| plant.report(clock.now()));
         let period_s = board.period.as_secs_f64();
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let rungs = summary.slots_in_rung.iter().enumerate();
         RunReport {
             schema: SCHEMA,
             board: board.name.clone(),
-            engine: outside.engine.clone(),
-            clock: if clock.is_real() { "real" } else { "virtual" },
+            engine: outside.engine_name.clone(),
+            clock: if clock == ClockKind::Real { "real" } else { "virtual" },
             slots_run: ending.tick.grid().slots_run(),
             slots_skipped: ending.tick.grid().slots_skipped(),
             elapsed_s: ending.elapsed.as_secs_f64(),
@@ -236,7 +203,7 @@ impl RunReport {
             falls: world.as_ref().map(|world| world.contacts.falls),
             seen_ahead: world.as_ref().map(|world| world.contacts.head_on + world.contacts.falls_after_stop),
             distance_m: world.as_ref().map(|world| world.distance_m),
-            motors_still: outside.plant.as_ref().map(Plant::motors_still),
+            motors_still: *motors_still,
             stop_heard: match ending.rest {
                 Rest::NoMotors => None,
                 Rest::Heard => Some(true),
@@ -260,7 +227,7 @@ impl RunReport {
             field: ending.tick.field_counters(),
             field_state: ending.tick.engine_state().to_string(),
             resumed_age: outside.resumed_age,
-            snapshots: outside.snapshots.as_ref().map(|writer| writer.end(SNAPSHOT_PATIENCE)),
+            snapshots: snapshots.clone(),
             idle_faults: outside.idle_faults.clone(),
             bus: bus_report(outside, ending),
             buses: outside.buses.iter().map(|bus| BusLine::of(bus)).collect(),
@@ -270,6 +237,7 @@ impl RunReport {
             hung: ending.hung.clone(),
             panicked: ending.panicked.clone(),
             digest: ending.recorder.digest(),
+            may_run: outcome.may_run(),
         }
     }
 
@@ -380,7 +348,7 @@ impl RunReport {
         if !self.panicked.is_empty() {
             say!("  panicked   {}: a bug of this program, which has ended the run", self.panicked.join(", "));
         }
-        if self.may_run() {
+        if self.may_run {
             say!("  motors     not heard to stand: cut their power");
         }
         for (thread, granted) in &self.granted {
@@ -404,16 +372,11 @@ impl RunReport {
         }
     }
 
-    /// Whether the motors may still run, for all that is known.
-    fn may_run(&self) -> bool {
-        self.motors_still == Some(false) || self.stop_heard == Some(false)
-    }
-
     /// Whether the run itself was sound, and the motors are known to stand; whatever else the robot met is not a failure.
     pub fn verdict(&self) -> Result<(), Failure> {
         let torn = || "slots run and skipped do not add up to the time that passed".to_string();
         let bug = panicked(&self.panicked).or_else(|| (!self.grid_identity_holds).then(torn));
-        verdict_on(bug, self.may_run())
+        verdict_on(bug, self.may_run)
     }
 }
 
@@ -478,22 +441,25 @@ mod tests {
     use super::super::exit::Exit;
     use super::*;
     use crate::board;
-    use crate::drive;
     use crate::robot::Options;
-    use crate::time::{Instant, SimClock, Span};
+    use crate::session;
+    use crate::time::Span;
     use std::sync::atomic::AtomicBool;
 
     /// A few slots of a robot that is not taught, so that it stands; its ending as `change` leaves it.
     fn verdict(change: impl FnOnce(&mut Ending)) -> Result<(), Failure> {
         let mut board = board::built_in("sim").unwrap().unwrap().board;
         board.field.start.clear();
-        let clock = Arc::new(SimClock::new());
-        let mut robot = Robot::build(&board, clock.clone(), Instant::ZERO, Options::default()).unwrap();
-        let outside = Outside::of(&mut robot);
-        let until = Instant::ZERO + Span::from_millis(100);
-        let mut ending = drive::step(robot, &clock, until, &AtomicBool::new(false), |_| ());
-        change(&mut ending);
-        RunReport::new(&board, &ending, &outside, clock.as_ref()).verdict()
+        let (length, interrupted) = (Span::from_millis(100), AtomicBool::new(false));
+        let mut outcome = session::step(&board, Options::default(), length, &interrupted, |_| ()).unwrap();
+        change(&mut outcome.ending);
+        let verdict = RunReport::new(&board, &outcome, ClockKind::Sim).verdict();
+        assert_eq!(
+            verdict.is_ok(),
+            outcome.is_sound(),
+            "what is a failure keeps the next run from arming by itself"
+        );
+        verdict
     }
 
     #[test]

@@ -4,20 +4,18 @@
 use super::arguments::{self, EngineChoice};
 use super::exit::Failure;
 use super::interrupt::Interrupt;
-use super::report::{Outside, RunReport};
+use super::reasons;
+use super::report::RunReport;
 use super::status::StatusLine;
-use crate::board::Loaded;
 use crate::codec::FileError;
-use crate::drive;
-use crate::field::brain::BrainError;
 use crate::field::snapshot::{Found, Snapshot, SnapshotError, Standing, previous_of};
 use crate::plan::{Board, BusPlan};
-use crate::robot::{BuildError, Options, Robot, SnapshotPlan};
+use crate::robot::{Options, SnapshotPlan};
+use crate::session::{self, Session};
 use crate::sim::Fault;
-use crate::time::{Clock, Instant, SimClock, Span};
+use crate::time::Span;
 use clap::{Args as ClapArgs, ValueEnum};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// Length of a run on a simulated board when `--for` does not say.
 const DEFAULT_RUN: Span = Span::from_millis(20_000);
@@ -67,17 +65,6 @@ pub struct Args {
     /// Arm once everything is well, without being asked
     #[arg(long)]
     pub arm: bool,
-    /// What only a run in real time has
-    #[command(flatten)]
-    pub extras: Extras,
-    /// End with one JSON object on the last line of standard output
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// What stands around a robot in real time.
-#[derive(Clone, Debug, ClapArgs)]
-pub struct Extras {
     /// Socket for arm, disarm, stop and status [default: /run/ganglion/control.sock, where that can be]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
@@ -87,6 +74,9 @@ pub struct Extras {
     /// Run although the machine is not the one that the board file is for
     #[arg(long)]
     pub any_machine: bool,
+    /// End with one JSON object on the last line of standard output
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Which clock a run stands on.
@@ -141,10 +131,24 @@ pub fn run(args: Args) -> Result<(), Failure> {
         device,
         ..Options::default()
     };
-    let report = match args.clock {
-        ClockKind::Sim => run_virtual(&loaded, options, length, &interrupt)?,
-        ClockKind::Real => super::live::run(&loaded, options, length, &interrupt, &args.extras)?,
+    let (board, interrupted) = (&loaded.board, interrupt.flag());
+    let mut status = StatusLine::new(length);
+    let ended = match args.clock {
+        ClockKind::Sim => {
+            session::step(board, options, length, &interrupted, move |recorder| status.show(recorder))
+        }
+        ClockKind::Real => {
+            let Args { control, guard, any_machine, .. } = args;
+            let session =
+                Session { board, digest: loaded.digest, length, interrupted, control, guard, any_machine };
+            session.run(options, move |recorder| {
+                status.show(recorder);
+                log::logger().flush(); // what was left out of a flood is told when it is over
+            })
+        }
     };
+    let outcome = ended.map_err(|error| reasons::of_session(error, args.snapshot.as_deref()))?;
+    let report = RunReport::new(board, &outcome, args.clock);
     report.say();
     if args.json {
         super::output::json(&report)?;
@@ -166,49 +170,6 @@ fn brain_in(path: &Path, board: &Board) -> Result<(Option<Snapshot>, Standing), 
         Err(error @ SnapshotError::File(_)) => Err(Failure::data(error)
             .at(path.display())
             .fix("name another file, or take this one away, to begin anew")),
-        Err(error) => Err(misfit(error, path)),
+        Err(error) => Err(reasons::misfit(error, path)),
     }
-}
-
-/// A brain of another robot.
-fn misfit(error: impl std::fmt::Display, path: &Path) -> Failure {
-    Failure::config(error)
-        .at(path.display())
-        .fix("run it on the board it was made for, or name another file to begin anew")
-}
-
-fn run_virtual(
-    loaded: &Loaded,
-    options: Options,
-    length: Span,
-    interrupt: &Interrupt,
-) -> Result<RunReport, Failure> {
-    let clock = Arc::new(SimClock::new());
-    let first = Instant::ZERO + loaded.board.period;
-    let mut robot = build(loaded, clock.clone(), first, options)?;
-    let outside = Outside::of(&mut robot);
-    let mut status = StatusLine::new(length);
-    let flag = interrupt.flag();
-    let ending = drive::step(robot, &clock, first + length, &flag, |recorder| status.show(recorder));
-    status.clear();
-    Ok(RunReport::new(&loaded.board, &ending, &outside, clock.as_ref()))
-}
-
-/// Puts the robot together; what stands in its way, in words.
-pub(super) fn build(
-    loaded: &Loaded,
-    clock: Arc<dyn Clock>,
-    first: Instant,
-    options: Options,
-) -> Result<Robot, Failure> {
-    let snapshot = options.snapshots.as_ref().map(|plan| plan.path.clone()).unwrap_or_default();
-    Robot::build(&loaded.board, clock, first, options).map_err(|error| match error {
-        BuildError::NoBus { .. } | BuildError::NoLog | BuildError::Thread(_) => Failure::unavailable(error),
-        BuildError::Wires(wire) => super::wires::closed(&wire),
-        BuildError::Brain(BrainError::Thread(_)) => Failure::unavailable(error),
-        BuildError::Room(_) => Failure::unavailable(error).fix(arguments::SMALLER),
-        BuildError::Snapshot(_) | BuildError::Brain(BrainError::State(_)) => misfit(error, &snapshot),
-        BuildError::Misfit { .. } => Failure::config(error),
-        BuildError::Readout(_) => Failure::data(error),
-    })
 }

@@ -1,31 +1,12 @@
-//! `safe-stop`: stills the motors of a board once, without a loop. What a service runs after the
-//! main process has died, whatever it died of; and what a person runs who wants a robot to stand.
-//!
-//! At once, and none waits for another: the guard is asked to take its line back, a runtime that
-//! still runs is disarmed, and stillness is written to every drive motor. Where that does not make
-//! sure that they stand, the controller's reset line or the motors' enable line is pulled. What was
-//! found is judged in `verdict`.
-
-mod verdict;
+//! `safe-stop`: what the last resorts in `safe_stop` found and came to, in words and an exit code.
 
 use super::exit::Failure;
 use super::interrupt::Interrupt;
-use super::wires;
-use crate::board::Loaded;
-use crate::bus::{BusFault, Edge, Gpio, LineUse, OpenError, Usage, Wires};
-use crate::control::{self, CONTROL_SOCKET};
-use crate::device::Ports;
-use crate::guard::frame::Ask;
-use crate::guard::socket::{GUARD_SOCKET, ask_once};
-use crate::plan::{Board, BusPlan, GuardHold, Line};
-use crate::robot::{actuators, motor_lines};
-use crate::time::{Clock, MonotonicClock, Span};
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
-use verdict::{Found, Pulled, Runtime};
+use crate::control::CONTROL_SOCKET;
+use crate::guard::socket::GUARD_SOCKET;
+use crate::plan::{BusPlan, GuardHold};
+use crate::safe_stop::{Found, Pulled, Runtime, StepError, Threat, stop};
+use std::path::PathBuf;
 
 /// Arguments of `safe-stop`.
 #[derive(Debug, clap::Args)]
@@ -57,20 +38,6 @@ pub struct Args {
     after_exit: bool,
 }
 
-/// Times that stillness is written before a line is pulled: a brush on the wire spoils one write,
-/// hardly three.
-const TRIES: usize = 3;
-/// A runtime that is alive answers within two slots, or after half a second that its loop does not run.
-const DISARM_PATIENCE: Duration = Duration::from_millis(700);
-/// A guard that is alive answers within a millisecond.
-const GUARD_PATIENCE: Span = Span::from_millis(150);
-/// A bus that has not taken a few frames by now hangs: that is what the lines are for.
-const BUS_PATIENCE: Duration = Duration::from_millis(300);
-/// The lines are moved by a system call each.
-const LINE_PATIENCE: Duration = Duration::from_millis(150);
-/// How long the reset line has to be low (as `device::robot_hat` has it).
-const RESET_LOW: Span = Span::from_millis(10);
-
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
     // Once begun it is carried out, also where the session is lost meanwhile. Should that be refused, it is carried out too.
@@ -80,249 +47,125 @@ pub fn run(args: Args) -> Result<(), Failure> {
         say!("board '{}' has no motors on a bus: nothing to stop", loaded.board.name);
         return Ok(());
     }
-    let found = stop(&args, &loaded);
-    found.done().iter().for_each(|words| say!("{words}"));
-    found.verdict()?;
-    found.troubles().iter().for_each(|words| log::warn!("{words}"));
+    let found = stop(&loaded.board, loaded.digest, args.control, &args.guard, !args.after_exit);
+    done(&found).iter().for_each(|words| say!("{words}"));
+    verdict(&found)?;
+    troubles(&found).iter().for_each(|words| log::warn!("{words}"));
     Ok(())
 }
 
-/// Every step, and what it found.
-fn stop(args: &Args, loaded: &Loaded) -> Found {
-    let board = Arc::new(loaded.board.clone());
-    let disarm = begin("the runtime", {
-        let (socket, digest) = (args.control.clone(), loaded.digest.to_hex().to_string());
-        move || Ok(disarm(&socket, &digest))
-    });
-    let still = begin("the bus", {
-        let board = board.clone();
-        move || still(&board, opened(&board)?.as_ref())
-    });
-    let guard = board.guard.map(|_| trip(&args.guard, !args.after_exit));
-    let stilled = still.and_then(|still| still.wait(BUS_PATIENCE));
-    let runtime = disarm.and_then(|disarm| disarm.wait(DISARM_PATIENCE)).unwrap_or_else(Runtime::Silent);
-    let holder = wires::claimed_by(&board);
-    let mut found = Found { board: board.name.clone(), guard, runtime, holder, stilled, pulled: None };
-    if !found.is_still() {
-        let pull = begin("a line", move || pull(&board, opened(&board)?.as_ref()));
-        found.pulled = Some(pull.and_then(|pull| pull.wait(LINE_PATIENCE)));
+/// What was done, a line each.
+fn done(found: &Found) -> Vec<String> {
+    let mut done = Vec::new();
+    if found.guarded() {
+        done.push("the guard holds its line off until a runtime has disarmed".to_string());
     }
-    found
-}
-
-fn opened(board: &Board) -> Result<Arc<dyn Wires>, String> {
-    wires::open(board, &wires::clock()).map_err(|failure| failure.to_string())
-}
-
-/// A runtime that runs would write its next command over our stillness.
-fn disarm(socket: &Path, digest: &str) -> Runtime {
-    match control::ask_whom(socket, control::Ask::Disarm) {
-        Ok((reply, pid)) => Runtime::Answers {
-            same_board: reply.account.board_digest == digest,
-            board: reply.account.board,
-            pid,
-            // What has latched stands as well, until it is disarmed once more.
-            disarmed: match reply.done || reply.account.latched.is_some() {
-                true => Ok(()),
-                false => Err(reply.why.join("; ")),
-            },
-        },
-        Err(error) => match error.kind() {
-            ErrorKind::NotFound | ErrorKind::ConnectionRefused => Runtime::Absent,
-            _ => Runtime::Silent(error.to_string()),
-        },
-    }
-}
-
-/// Asks the guard to take its line back.
-fn trip(socket: &Path, lasting: bool) -> Result<(), String> {
-    match ask_once(socket, Ask::Trip { lasting }, GUARD_PATIENCE) {
-        Ok(answer) if !answer.standing.line_on && answer.standing.line_sound => Ok(()),
-        Ok(_) => Err("the guard's line does not follow".into()),
-        Err(error) => Err(format!("the guard at {}: {error}", socket.display())),
-    }
-}
-
-/// Writes stillness to every drive motor. Not through the enable line: to write to motors behind it is to let current in
-/// first.
-fn still(board: &Board, wires: &dyn Wires) -> Result<(), String> {
-    let bare = Board { enable: None, ..board.clone() };
-    let mut actuators = actuators(&bare).map_err(|error| error.to_string())?;
-    let mut i2c = wires.i2c(0).map_err(|error| error.to_string())?;
-    // Not the lines that are pulled: to take one is to drive it. Those that a process holds are not needed to stop.
-    let lines: Vec<LineUse> =
-        motor_lines(board).into_iter().filter(|used| !is_pulled(board, used.line)).collect();
-    let mut gpio = wires.gpio("safe-stop", &lines).unwrap_or(Box::new(NoLines));
-    let clock = MonotonicClock;
-    let mut outcome = Err("nothing was written".to_string());
-    for _ in 0..TRIES {
-        let mut ports = Ports { i2c: i2c.as_mut(), gpio: gpio.as_mut(), clock: &clock };
-        outcome = actuators.stop(&mut ports).map_err(|fault| fault.to_string());
-        if outcome.is_ok() {
-            break;
-        }
-    }
-    outcome
-}
-
-fn is_pulled(board: &Board, line: Line) -> bool {
-    let reset = board.mcu.as_ref().is_some_and(|mcu| mcu.reset == line);
-    reset || board.enable.is_some_and(|enable| enable.line == line)
-}
-
-/// Pulls the enable line, the reset line, or both: what no other process holds.
-fn pull(board: &Board, wires: &dyn Wires) -> Result<Vec<Pulled>, String> {
-    let clock = MonotonicClock;
-    let mut pulled = Vec::new();
-    let mut troubles = Vec::new();
-    if let Some(enable) = board.enable {
-        match hold(wires, enable.line, !enable.on_high) {
-            Ok(_) => pulled.push(Pulled::Enable),
-            Err(words) => troubles.push(words),
-        }
-    }
-    if let Some(mcu) = &board.mcu {
-        match hold(wires, mcu.reset, false) {
-            Ok(mut gpio) => {
-                clock.sleep_until(clock.now() + RESET_LOW);
-                let _ = gpio.set(mcu.reset, true); // its pull does it otherwise
-                pulled.push(Pulled::Reset);
+    if let Runtime::Answers { board, same_board, disarmed: Ok(()), .. } = &found.runtime {
+        done.push(match same_board {
+            true => "the running robot is disarmed".to_string(),
+            false => {
+                format!("a runtime of another board ('{board}') is disarmed: that counts for nothing here")
             }
-            Err(words) => troubles.push(words),
+        });
+    }
+    if found.stilled.is_ok() {
+        done.push(format!("stillness was written to the drive motors of board '{}'", found.board));
+    }
+    for (line, words) in [
+        (Pulled::Enable, "the enable line is off: the motors have no current"),
+        (Pulled::Reset, "the reset line was pulled: the controller has begun anew, without pulses"),
+    ] {
+        if found.pulled(line) {
+            done.push(words.to_string());
         }
     }
-    match (pulled.is_empty(), &board.guard) {
-        (false, _) => Ok(pulled),
-        (true, None) if troubles.is_empty() => Err("the board names no reset or enable line".into()),
-        (true, guard) => {
-            let held = guard.map(|plan| match plan.holds {
-                GuardHold::Reset => "; a guard holds the reset line",
-                GuardHold::Enable => "; a guard holds the enable line",
-            });
-            Err(format!("{}{}", troubles.join("; "), held.unwrap_or_default()))
+    done
+}
+
+/// What did not work, a line each.
+fn troubles(found: &Found) -> Vec<String> {
+    let mut troubles = Vec::new();
+    if let Some(Err(error)) = &found.guard {
+        troubles.push(why(error));
+    }
+    if let Runtime::Answers { disarmed: Err(reasons), .. } = &found.runtime {
+        troubles.push(format!("the running robot: {}", reasons.join("; ")));
+    }
+    troubles.extend(found.stilled.as_ref().err().map(why));
+    if let Some(Err(error)) = &found.pulled {
+        troubles.push(why(error));
+    }
+    troubles.extend(found.threat().map(|threat| match threat {
+        Threat::Silent(error) => format!("a runtime listens and does not answer ({})", why(error)),
+        Threat::Driving(holder) => format!("{holder} has the motors' wires and was not disarmed"),
+        Threat::Armed(reasons) => {
+            format!("the runtime of this board was not disarmed ({})", reasons.join("; "))
+        }
+    }));
+    troubles
+}
+
+fn why(error: &StepError) -> String {
+    match error {
+        StepError::Thread(error) => format!("a thread cannot be started: {error}"),
+        StepError::Late(what, patience) => {
+            format!("{what} did not answer within {} ms", patience.as_millis())
+        }
+        StepError::Access(error) => Failure::from(error.clone()).to_string(),
+        StepError::Open(error) => error.to_string(),
+        StepError::Driver(error) => error.to_string(),
+        StepError::Motors(fault) => fault.to_string(),
+        StepError::Line(line, fault) => format!("line {}: {fault:?}", line.0),
+        StepError::Runtime(error) => error.to_string(),
+        StepError::Guard(socket, error) => format!("the guard at {}: {error}", socket.display()),
+        StepError::GuardLine => "the guard's line does not follow".to_string(),
+        StepError::NoLine => "the board names no reset or enable line".to_string(),
+        StepError::NotPulled(errors, held) => {
+            let held = match held {
+                Some(GuardHold::Reset) => "; a guard holds the reset line",
+                Some(GuardHold::Enable) => "; a guard holds the enable line",
+                None => "",
+            };
+            format!("{}{held}", errors.iter().map(why).collect::<Vec<_>>().join("; "))
         }
     }
 }
 
-/// Takes a line at a level.
-fn hold(wires: &dyn Wires, line: Line, high: bool) -> Result<Box<dyn Gpio>, String> {
-    let taken: Result<_, OpenError> =
-        wires.gpio("safe-stop", &[LineUse { line, usage: Usage::Output { high } }]);
-    let mut gpio = taken.map_err(|error| error.to_string())?;
-    gpio.set(line, high).map_err(|fault| format!("line {}: {fault:?}", line.0))?;
-    Ok(gpio)
-}
-
-/// Work on a thread of its own.
-struct Pending<T> {
-    what: &'static str,
-    begun: Instant,
-    heard: crossbeam_channel::Receiver<Result<T, String>>,
-}
-
-/// Begins `work`: a transfer that hangs cannot be broken off, only left behind.
-fn begin<T: Send + 'static>(
-    what: &'static str,
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<Pending<T>, String> {
-    let (say, heard) = crossbeam_channel::bounded(1);
-    let started = thread::Builder::new().name("safe-stop".into()).spawn(move || say.send(work()));
-    started.map_err(|error| format!("a thread cannot be started: {error}"))?;
-    Ok(Pending { what, begun: Instant::now(), heard })
-}
-
-impl<T> Pending<T> {
-    /// Its outcome, if it comes within `patience` of its begin.
-    fn wait(self, patience: Duration) -> Result<T, String> {
-        self.heard.recv_deadline(self.begun + patience).unwrap_or_else(|_| {
-            Err(format!("{} did not answer within {} ms", self.what, patience.as_millis()))
-        })
+/// Success, or what to do.
+fn verdict(found: &Found) -> Result<(), Failure> {
+    if found.stands() {
+        return Ok(());
     }
-}
-
-/// No line at all.
-struct NoLines;
-
-impl Gpio for NoLines {
-    fn set(&mut self, _line: Line, _high: bool) -> Result<(), BusFault> {
-        Err(BusFault::Absent)
-    }
-    fn get(&mut self, _line: Line) -> Result<bool, BusFault> {
-        Err(BusFault::Absent)
-    }
-    fn next_edge(&mut self, _wait: Span) -> Result<Option<Edge>, BusFault> {
-        Ok(None)
-    }
+    let done = if found.stilled.is_ok() { "may move again" } else { "could not be stilled" };
+    let what = format!("the motors of board '{}' {done}: {}", found.board, troubles(found).join("; "));
+    let fix = match (found.threat(), found.holder.and_then(|holder| holder.pid)) {
+        (Some(_), Some(pid)) => {
+            format!("end that process (kill {pid}) and ask again, or cut the motors' power")
+        }
+        (Some(_), None) => "end that process and ask again, or cut the motors' power".to_string(),
+        (None, _) => "cut their power".to_string(),
+    };
+    Err(Failure::unavailable(what).fix(fix))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::EnablePlan;
-    use crate::sim::Plant;
-    use crate::time::SimClock;
-    use std::sync::Mutex;
-
-    const ENABLE: Line = Line(6);
-
-    /// A simulated robot's wires, and every level that a line was asked for or driven to.
-    struct Heard {
-        plant: Plant,
-        driven: Arc<Mutex<Vec<(Line, bool)>>>,
-    }
-
-    struct HeardLines {
-        inner: Box<dyn Gpio>,
-        driven: Arc<Mutex<Vec<(Line, bool)>>>,
-    }
-
-    impl Wires for Heard {
-        fn i2c(&self, bus: usize) -> Result<Box<dyn crate::bus::I2c>, OpenError> {
-            Wires::i2c(&self.plant, bus)
-        }
-        fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
-            for used in lines {
-                if let Usage::Output { high } = used.usage {
-                    self.driven.lock().unwrap().push((used.line, high));
-                }
-            }
-            // The simulated robot has no such line.
-            let rest: Vec<LineUse> = lines.iter().copied().filter(|used| used.line != ENABLE).collect();
-            let inner = Wires::gpio(&self.plant, owner, &rest)?;
-            Ok(Box::new(HeardLines { inner, driven: self.driven.clone() }))
-        }
-    }
-
-    impl Gpio for HeardLines {
-        fn set(&mut self, line: Line, high: bool) -> Result<(), BusFault> {
-            self.driven.lock().unwrap().push((line, high));
-            if line == ENABLE { Ok(()) } else { self.inner.set(line, high) }
-        }
-        fn get(&mut self, line: Line) -> Result<bool, BusFault> {
-            self.inner.get(line)
-        }
-        fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, BusFault> {
-            self.inner.next_edge(wait)
-        }
-    }
+    use crate::cli::exit::Exit;
+    use crate::rt::flock::Holder;
 
     #[test]
-    fn motors_behind_an_enable_line_are_stilled_without_letting_current_in() {
-        let mut board = crate::board::built_in("sim").unwrap().unwrap().board;
-        let line = ENABLE;
-        for on_high in [true, false] {
-            board.enable = Some(EnablePlan { line, on_high });
-            let plant = Plant::new(&board, 1, &[], Arc::new(SimClock::new()));
-            let wires = Heard { plant, driven: Arc::default() };
-            assert_eq!(still(&board, &wires), Ok(()), "the bus answers");
-            let driven = wires.driven.lock().unwrap().clone();
-            assert!(!driven.iter().any(|(driven, _)| *driven == line), "{driven:?}");
-            // And where it has to be pulled, it is driven off and nothing else.
-            assert!(pull(&board, &wires).unwrap().contains(&Pulled::Enable));
-            let driven = wires.driven.lock().unwrap().clone();
-            let levels: Vec<bool> =
-                driven.iter().filter(|(at, _)| *at == line).map(|(_, high)| *high).collect();
-            assert!(!levels.is_empty() && levels.iter().all(|high| *high != on_high), "{levels:?}");
-        }
+    fn who_may_move_them_again_is_named_with_what_to_do() {
+        let (holder, runtime) = (Some(Holder { pid: Some(4711) }), Runtime::Absent);
+        let found =
+            Found { board: "car".into(), guard: None, runtime, holder, stilled: Ok(()), pulled: None };
+        let failure = verdict(&found).unwrap_err();
+        let words = failure.to_string();
+        assert!(
+            words.contains("may move again") && words.contains("4711") && words.contains("kill 4711"),
+            "{words}"
+        );
+        assert_eq!(failure.exit(), Exit::Unavailable);
+        assert_eq!(verdict(&Found { holder: None, ..found }), Ok(()));
     }
 }

@@ -1,6 +1,6 @@
 //! The live status line of a run, on standard error, and only where a person is reading it.
 
-use crate::field::worker::EngineState;
+use crate::field::EngineState;
 use crate::plan::{Cause, Rung};
 use crate::time::Span;
 use crate::trace::{Record, Recorder};
@@ -47,9 +47,10 @@ impl StatusLine {
             ));
         }
     }
+}
 
-    /// Takes the line away.
-    pub fn clear(&self) {
+impl Drop for StatusLine {
+    fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
 }

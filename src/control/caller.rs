@@ -3,7 +3,7 @@
 
 use super::outcome::UnderWay;
 use super::{Ask, LONGEST_LINE, Reply, Request, Sources};
-use crate::control::Account;
+use crate::control::Status;
 use crate::time::{Instant, Span};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind, Read, Write};
@@ -104,8 +104,8 @@ impl Caller {
         let Stage::Waiting { request, under_way } = &self.stage else { return false };
         let Some(outcome) = under_way.look(sources, now, last) else { return false };
         let map = if last { None } else { sources.map(request.near) };
-        let account = Account { map, ..sources.account() };
-        let reply = Reply { done: outcome.done, why: outcome.why, may_pass: outcome.may_pass, account };
+        let status = Status { map, ..sources.status() };
+        let reply = Reply { done: outcome.done, why: outcome.why, may_pass: outcome.may_pass, status };
         // A reply is strings and numbers: there is nothing in it that JSON cannot say.
         let mut answer = serde_json::to_vec(&reply).unwrap_or_default();
         answer.push(b'\n');

@@ -1,20 +1,20 @@
 //! Asking a running robot from outside: arm, disarm, stop, and how it is. A Unix socket, one line of
 //! JSON in, one line of JSON out, then the end. Served by a thread that has no part in driving: it
-//! raises the flags that the tick reads once a slot, and looks at the signs of life that the tick
+//! raises the flags that the tick reads once a slot, and looks at the loop's status that the tick
 //! leaves. Whoever may open the socket may ask: its owner and its group.
 //!
 //! A stop and a disarm hold however their caller ends. An arming counts only while its caller waits
 //! for it, and for half a second: one that was told to have failed does not happen later.
 
-mod account;
+mod status;
 mod caller;
 mod client;
 mod outcome;
-mod window;
+mod server;
 
-pub use account::{Account, BusAccount, GuardAccount, Sources, why_disarmed};
 pub use client::{ask, ask_near, ask_whom};
-pub use window::{Window, listen_at};
+pub use server::{Server, listen_at};
+pub use status::{BusStatus, GuardStatus, Sources, Status, why_disarmed};
 
 use serde::{Deserialize, Serialize};
 
@@ -59,5 +59,6 @@ pub struct Reply {
     /// Whether asking again in a moment may help.
     pub may_pass: bool,
     /// How the robot is after it.
-    pub account: Account,
+    #[serde(rename = "account")]
+    pub status: Status,
 }

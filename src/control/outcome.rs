@@ -1,11 +1,11 @@
-//! What becomes of a request: the flag that it raises for the tick, and what the signs of life say of it afterwards. Waits
+//! What becomes of a request: the flag that it raises for the tick, and what the loop's status say of it afterwards. Waits
 //! for nothing itself; whoever serves the caller looks again.
 
-use super::account::{causes, latched};
+use super::status::{causes, latched};
 use super::{Ask, Sources};
+use crate::loop_status::LoopStatus;
 use crate::mode::Mode;
 use crate::time::{Instant, Span};
-use crate::vitals::Signs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A request is seen by the next slot and has its outcome in the one after; a loop that is slower
@@ -35,7 +35,7 @@ pub(super) struct Outcome {
 impl UnderWay {
     /// Raises the flag.
     pub(super) fn begin(ask: Ask, sources: &Sources, end: &AtomicBool, now: Instant) -> UnderWay {
-        let begun = UnderWay { ask, slots: sources.vitals.look().slots, until: now + LONGEST };
+        let begun = UnderWay { ask, slots: sources.loop_status.look().slots, until: now + LONGEST };
         match ask {
             Ask::Status => {}
             Ask::Stop => end.store(true, Ordering::Release),
@@ -47,13 +47,13 @@ impl UnderWay {
 
     /// The outcome, once there is one. `last`: there will be no other look.
     pub(super) fn look(&self, sources: &Sources, now: Instant, last: bool) -> Option<Outcome> {
-        let signs = sources.vitals.look();
+        let status = sources.loop_status.look();
         if self.ask == Ask::Status {
             return Some(Outcome::DONE);
         }
         // Two slots later: the first sees the request, the second has been decided after it.
-        if signs.slots >= self.slots + 2 {
-            return Some(judge(self.ask, &signs));
+        if status.slots >= self.slots + 2 {
+            return Some(judge(self.ask, &status));
         }
         if now < self.until && !last {
             return None;
@@ -80,7 +80,7 @@ impl Outcome {
     const DONE: Outcome = Outcome { done: true, why: Vec::new(), may_pass: false };
 }
 
-fn judge(ask: Ask, after: &Signs) -> Outcome {
+fn judge(ask: Ask, after: &LoopStatus) -> Outcome {
     match ask {
         Ask::Arm if !after.is_armed() => why_not(after),
         Ask::Disarm if after.is_armed() || after.latched.is_some() => {
@@ -91,16 +91,16 @@ fn judge(ask: Ask, after: &Signs) -> Outcome {
     }
 }
 
-fn why_not(signs: &Signs) -> Outcome {
+fn why_not(status: &LoopStatus) -> Outcome {
     let for_good = |words: String| Outcome { done: false, why: vec![words], may_pass: false };
-    if let Some(cause) = latched(signs) {
+    if let Some(cause) = latched(status) {
         return for_good(format!("{} has latched: see what it was, then disarm and arm again", cause.name()));
     }
-    if Mode::name_of(signs.mode) == "stopped" {
+    if Mode::name_of(status.mode) == "stopped" {
         return for_good("the program is ending".into());
     }
-    let mut why: Vec<String> = signs.refusal.reasons().map(str::to_string).collect();
-    let active: Vec<&str> = causes(signs).map(|cause| cause.name()).collect();
+    let mut why: Vec<String> = status.refusal.reasons().map(str::to_string).collect();
+    let active: Vec<&str> = causes(status).map(|cause| cause.name()).collect();
     if !active.is_empty() {
         why.push(format!("active: {}", active.join(", ")));
     }

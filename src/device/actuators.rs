@@ -124,15 +124,15 @@ impl<P: Pulses> Actuators for Motors<P> {
     /// then registers that have not been written for long. Motors beyond the command's end stand.
     /// The first fault is returned, and what failed is written again with the next command.
     fn write(&mut self, command: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        let wish = |place: usize| command.used().get(place).copied().unwrap_or(0.0);
+        let wanted = |place: usize| command.used().get(place).copied().unwrap_or(0.0);
         let mut outcome = Ok(());
         for Placed { place, motor } in &mut self.drives {
-            let driven = motor.drive(Duty::clamped(wish(*place)), &mut self.pulses, ports);
+            let driven = motor.drive(Duty::clamped(wanted(*place)), &mut self.pulses, ports);
             outcome = outcome.and(driven);
         }
         outcome?;
         for Placed { place, motor: Aimed { servo, at } } in &mut self.servos {
-            let to = wish(*place);
+            let to = wanted(*place);
             self.pulses.aim(servo.channel, servo.pulse_us(to), ports)?;
             *at = to;
         }
@@ -190,8 +190,8 @@ fn pwm_lines(motors: &[MotorPlan], chip: &PwmChip, hz: f64) -> Result<PwmLines, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::{FakeGpio, FakeI2c};
+    use crate::fault::BusFault;
     use crate::plan::{Line, MotorKind};
     use crate::time::{Clock, Instant, SimClock};
     use std::sync::Arc;

@@ -5,7 +5,8 @@
 //! [`Adapter::fault`] gives it back after the driver has returned.
 
 use super::{DeviceFault, Ports};
-use crate::bus::{BusFault, I2c, Op};
+use crate::bus::{I2c, Op};
+use crate::fault::BusFault;
 use crate::time::{Clock, Instant, Span};
 use embedded_hal::delay::DelayNs;
 use embedded_hal::i2c::{self, NoAcknowledgeSource, Operation, SevenBitAddress};

@@ -9,8 +9,8 @@ use super::{DeviceFault, Polled, Ports, Say};
 use crate::bus::I2c;
 use crate::units::Counts;
 
-/// Most counts of a 12-bit converter.
-const FULL: u16 = 4095;
+/// Most counts of a 12-bit converter. A board file gives the value there.
+pub const FULL: u16 = 4095;
 
 /// The register that selects channel `channel`: A0 is 0x17, A4 is 0x13.
 pub const fn select_register(channel: u8) -> u8 {
@@ -63,8 +63,8 @@ impl Polled for HatAdc {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::FakeI2c;
+    use crate::fault::BusFault;
 
     fn reading(register: u8, bytes: [u8; 2]) -> FakeI2c {
         FakeI2c::new().write(0x14, &[register, 0, 0]).read(0x14, &bytes[..1]).read(0x14, &bytes[1..])

@@ -176,9 +176,9 @@ impl Polled for Ads1115 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::FakeI2c;
     use crate::device::bench::{Bench, polled, set_up};
+    use crate::fault::BusFault;
 
     fn input(channel: u8, full_scale_v: f32) -> Input {
         Input { channel, full_scale_v, per_volt: 1.0 }

@@ -4,7 +4,8 @@
 use super::vl53l0x::FIRST_ADDRESS;
 use super::{DeviceFault, Polled, Ports};
 use crate::bus::fake::{FakeGpio, FakeI2c};
-use crate::bus::{BusFault, I2c, Op};
+use crate::bus::{I2c, Op};
+use crate::fault::BusFault;
 use crate::time::{Clock, Instant, SimClock, Span};
 use std::sync::Arc;
 

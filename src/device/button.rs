@@ -41,8 +41,8 @@ impl Polled for Button {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::FakeGpio;
+    use crate::fault::BusFault;
     use crate::time::SimClock;
     use std::sync::Arc;
 

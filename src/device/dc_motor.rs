@@ -109,10 +109,10 @@ impl DcMotor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::I2c;
     use crate::bus::fake::{FakeGpio, FakeI2c};
     use crate::device::hat_pulses::{HatPulses, share_counts};
+    use crate::fault::BusFault;
     use crate::plan::McuPlan;
     use crate::time::SimClock;
     use std::sync::Arc;

@@ -66,8 +66,8 @@ impl Actuators for Enabled {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::{FakeGpio, FakeI2c};
+    use crate::fault::BusFault;
     use crate::time::SimClock;
     use std::collections::VecDeque;
     use std::sync::Arc;

@@ -1,8 +1,7 @@
 //! What can go wrong with a chip: small, Copy, and naming the register or line that failed. Knows
 //! no frame but the word under which a frame keeps a refused reading.
 
-use crate::bus::BusFault;
-use crate::frame::Fault;
+use crate::fault::{BusFault, ReadingFault};
 use crate::plan::Line;
 use std::fmt;
 
@@ -127,24 +126,24 @@ impl DeviceFault {
     }
 }
 
-impl From<DeviceFault> for Fault {
-    fn from(fault: DeviceFault) -> Fault {
+impl From<DeviceFault> for ReadingFault {
+    fn from(fault: DeviceFault) -> ReadingFault {
         match fault {
             DeviceFault::Bus { fault, .. }
             | DeviceFault::Line { fault, .. }
             | DeviceFault::Pulse { fault, .. }
-            | DeviceFault::Kernel { fault } => Fault::Bus(fault),
+            | DeviceFault::Kernel { fault } => ReadingFault::Bus(fault),
             DeviceFault::Impossible { .. }
             | DeviceFault::Overflow { .. }
             | DeviceFault::WrongDevice { .. }
-            | DeviceFault::PulseTooShort { .. } => Fault::OutOfRange,
-            DeviceFault::NotFinite { .. } => Fault::NotFinite,
-            DeviceFault::DeadBytes { .. } => Fault::DeadBytes,
+            | DeviceFault::PulseTooShort { .. } => ReadingFault::OutOfRange,
+            DeviceFault::NotFinite { .. } => ReadingFault::NotFinite,
+            DeviceFault::DeadBytes { .. } => ReadingFault::DeadBytes,
             DeviceFault::Busy { .. }
             | DeviceFault::EdgeMissing { .. }
             | DeviceFault::NotReady { .. }
             | DeviceFault::Endless { .. }
-            | DeviceFault::Asleep { .. } => Fault::Timeout,
+            | DeviceFault::Asleep { .. } => ReadingFault::Timeout,
         }
     }
 }

@@ -43,8 +43,8 @@ impl Polled for FloatRegister {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::FakeI2c;
+    use crate::fault::BusFault;
 
     fn read(bytes: [u8; 4]) -> Result<f32, DeviceFault> {
         FloatRegister::new(0x60, 8).read(&mut FakeI2c::new().write_read(0x60, &[8], &bytes))

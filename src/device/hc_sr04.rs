@@ -140,7 +140,7 @@ impl HcSr04 {
         Ok(Metres((metres as f32).min(FARTHEST.0)))
     }
 
-    fn fault(&self, line: Line) -> impl Fn(crate::bus::BusFault) -> DeviceFault + use<> {
+    fn fault(&self, line: Line) -> impl Fn(crate::fault::BusFault) -> DeviceFault + use<> {
         move |fault| DeviceFault::Line { line, fault }
     }
 }
@@ -148,8 +148,8 @@ impl HcSr04 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::FakeGpio;
+    use crate::fault::BusFault;
     use crate::time::SimClock;
     use std::sync::Arc;
 

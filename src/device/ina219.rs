@@ -84,9 +84,9 @@ impl Polled for Ina219 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::FakeI2c;
     use crate::device::bench::{polled, set_up};
+    use crate::fault::BusFault;
     use crate::time::Span;
 
     const ALL: [PowerQuantity; 3] = [PowerQuantity::Volts, PowerQuantity::Amperes, PowerQuantity::Watts];

@@ -103,9 +103,9 @@ impl Polled for Ina226 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::FakeI2c;
     use crate::device::bench::{polled, set_up};
+    use crate::fault::BusFault;
     use crate::time::Span;
 
     const READY: u16 = 1 << 3;

@@ -8,7 +8,8 @@
 //! a schedule or a retry, and nothing is taken from the heap.
 
 use super::{DeviceFault, Ports};
-use crate::bus::{BusFault, Edge, Gpio, I2c, Op};
+use crate::bus::{Edge, Gpio, I2c, Op};
+use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::time::{Clock, Instant, Span};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};

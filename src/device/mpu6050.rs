@@ -235,9 +235,9 @@ impl Polled for Mpu6050 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::FakeI2c;
     use crate::device::bench::{polled, set_up};
+    use crate::fault::BusFault;
 
     const LEVEL: [i16; 7] = [0, 0, 8192, 0, 0, 0, 0];
 

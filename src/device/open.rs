@@ -63,12 +63,8 @@ fn power_quantity(kind: &SensorKind) -> Option<PowerQuantity> {
 }
 
 fn input(kind: &SensorKind) -> Option<Input> {
-    match *kind {
-        SensorKind::Ads1115 { channel, full_scale_v, per_volt, .. } => {
-            Some(Input { channel, full_scale_v, per_volt })
-        }
-        _ => None,
-    }
+    let SensorKind::Ads1115 { channel, full_scale_v, per_volt, .. } = *kind else { return None };
+    Some(Input { channel, full_scale_v, per_volt })
 }
 
 /// Bits of a transfer that writes `out` bytes: START, address, bytes, STOP; nine bits a byte.

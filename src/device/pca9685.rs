@@ -8,6 +8,7 @@
 
 use super::adapter::{Adapter, Delay};
 use super::pulses::{Pulses, SILENT_FOR};
+use super::registers::{RENEW_AT_ONCE, RENEW_FROM};
 use super::{DeviceFault, Ports};
 use crate::plan::Line;
 use crate::time::{Instant, Span};
@@ -37,10 +38,6 @@ const PERIOD: f64 = 4096.0;
 const OSCILLATOR_HZ: f64 = 25e6;
 /// From waking to a steady oscillator.
 const STEADY_US: u32 = 500;
-/// A channel that was not written for so long is written again, at most this many in one command: noise on the wire that
-/// nobody noticed lasts no longer. The oldest is written earlier where the chip was silent.
-const RENEW_FROM: Span = Span::from_millis(300);
-const RENEW_AT_ONCE: usize = 2;
 /// How often the chip is asked whether it is still awake.
 const LOOK_EVERY: Span = Span::from_millis(200);
 
@@ -246,11 +243,11 @@ impl Pulses for Pca9685 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::FakeI2c;
     use crate::command::Command;
     use crate::device::actuators::{Actuators, Motors};
     use crate::device::bench::Bench;
+    use crate::fault::BusFault;
     use crate::plan::{MotorKind, MotorPlan};
 
     const OE: Line = Line(17);
@@ -295,11 +292,11 @@ mod tests {
     fn write(
         bench: &mut Bench,
         motors: &mut Motors<Pca9685>,
-        wishes: [f32; 2],
+        requests: [f32; 2],
         i2c: &mut FakeI2c,
     ) -> Result<(), DeviceFault> {
         let mut command = Command::still(2);
-        command.motors[..2].copy_from_slice(&wishes);
+        command.motors[..2].copy_from_slice(&requests);
         motors.write(&command, &mut Ports { i2c, gpio: &mut bench.gpio, clock: bench.clock.as_ref() })
     }
 

@@ -30,7 +30,7 @@ pub trait Polled: Send {
         Ok(())
     }
 
-    /// A poll may find its transfers refused as [`BusFault::Preempted`](crate::bus::BusFault::Preempted), between any
+    /// A poll may find its transfers refused as [`BusFault::Preempted`](crate::fault::BusFault::Preempted), between any
     /// two of them, and is then made again from its beginning.
     ///
     /// One reading: says a value or a fault for every output, exactly once each. The returned fault is one of the transfer

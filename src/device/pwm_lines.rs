@@ -3,9 +3,9 @@
 
 use super::pulses::Pulses;
 use super::{DeviceFault, Ports};
-use crate::bus::BusFault;
 use crate::bus::linux::PwmChannel;
 use crate::command::MAX_MOTORS;
+use crate::fault::BusFault;
 use crate::time::Span;
 
 /// Most channels: two for each motor of a command.

@@ -17,9 +17,9 @@ pub const OLDEST: Span = Span::from_millis(500);
 /// From this age registers are renewed a few at a time with each command, so that in the steady
 /// state they never all fall due at once: 11 registers (the fullest board) take six commands, and
 /// 200 ms leave room for commands as rare as 30 a second.
-const RENEW_FROM: Span = Span::from_millis(300);
+pub const RENEW_FROM: Span = Span::from_millis(300);
 /// Two more writes are 0.76 ms at 100 kHz: a command's own writes are not delayed by more than that.
-const RENEW_AT_ONCE: usize = 2;
+pub const RENEW_AT_ONCE: usize = 2;
 
 #[derive(Clone, Copy, Debug)]
 struct Held {
@@ -124,8 +124,8 @@ impl Registers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::FakeI2c;
+    use crate::fault::BusFault;
     use crate::plan::{Line, McuPlan};
     use crate::time::SimClock;
 

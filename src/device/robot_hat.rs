@@ -31,9 +31,12 @@ const RELOAD: [u8; 2] = [0x44, 0x54];
 
 /// The library's figures: low for 10 ms, high for 10 ms, then the program on the robot leaves the
 /// firmware 200 ms to start before it talks to it.
-const RESET_LOW: Span = Span::from_millis(10);
+pub const RESET_LOW: Span = Span::from_millis(10);
 const RESET_HIGH: Span = Span::from_millis(10);
 const SETTLE: Span = Span::from_millis(200);
+/// All of them: who comes after this finds the firmware started.
+pub const RESET_TAKES: Span =
+    Span::from_nanos(RESET_LOW.as_nanos() + RESET_HIGH.as_nanos() + SETTLE.as_nanos());
 
 /// The timer behind a channel: P0-3, P4-7, P8-11, P12-15 in fours, then P16-17, P18, P19.
 /// All channels of one timer share one frequency (Robot HAT library, pwm.py).
@@ -157,8 +160,8 @@ impl RobotHat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::BusFault;
     use crate::bus::fake::{FakeGpio, FakeI2c};
+    use crate::fault::BusFault;
     use crate::time::SimClock;
     use std::sync::Arc;
 

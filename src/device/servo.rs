@@ -29,12 +29,8 @@ pub struct Servo {
 impl Servo {
     /// The servo that `kind` describes, if it is one.
     pub fn of(kind: &MotorKind) -> Option<Servo> {
-        match *kind {
-            MotorKind::Servo { pwm, min_deg, max_deg, offset_deg, mirrored } => {
-                Some(Servo { channel: pwm, min_deg, max_deg, offset_deg, mirrored })
-            }
-            _ => None,
-        }
+        let MotorKind::Servo { pwm, min_deg, max_deg, offset_deg, mirrored } = *kind else { return None };
+        Some(Servo { channel: pwm, min_deg, max_deg, offset_deg, mirrored })
     }
 
     /// What the part on the servo is to do: 0 is straight (the end nearest to it where the range

@@ -3,7 +3,7 @@
 //! `gpu_sysfs.rs`.
 
 use super::DeviceFault;
-use crate::bus::BusFault;
+use crate::fault::BusFault;
 use std::fs::File;
 use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileExt;

@@ -13,7 +13,8 @@
 use super::adapter::Adapter;
 use super::polled::Told;
 use super::{DeviceFault, Polled, Ports, Say};
-use crate::bus::{BusFault, I2c};
+use crate::bus::I2c;
+use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::time::{Instant, Span};
 use crate::units::Metres;

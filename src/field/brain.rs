@@ -1,13 +1,13 @@
 //! What computes the field for a robot: an engine, or one on a device with one on the CPU that stands by for it;
 //! and all that it takes to build them again. Turns scores into motors where the read-out chooses labels.
 
-use super::state::{Given, Live, State, StateError};
-use super::takeover::{DeviceCounters, Open, Seat};
-use super::worker::EngineState;
+use super::failover::{DeviceCounters, Failover, Open};
+use super::state::{Learned, Live, State, StateError};
 use super::{DeviceTimes, Engine, Failure, Loss, Readout, Response, Stimulus};
 use crate::command::MAX_MOTORS;
+use crate::field::EngineState;
+use crate::field::readout::decide;
 use crate::gpu::GpuFault;
-use crate::learn::score::decide;
 use crate::plan::{Board, Decision, EngineKind, FieldPlan};
 use crate::rt::Refusal;
 use crate::time::{Clock, Instant};
@@ -18,9 +18,9 @@ use std::sync::Arc;
 pub struct Brain {
     /// Computes, or stands by for the device.
     here: Engine,
-    device: Option<Seat>,
+    device: Option<Failover>,
     plan: FieldPlan,
-    given: Arc<Given>,
+    learned: Arc<Learned>,
     /// Motor vector of each label, where the read-out chooses among labels.
     decisions: Vec<[f32; MAX_MOTORS]>,
 }
@@ -65,25 +65,25 @@ impl Brain {
         }
         let mut here = Engine::build(&plan);
         if let Some(state) = resume {
-            here.furnish(&state.given).and_then(|()| here.restore(&state.live)).map_err(BrainError::State)?;
+            here.load(&state.learned).and_then(|()| here.restore(&state.live)).map_err(BrainError::State)?;
         }
         if let Some(readout) = readout {
             here.set_readout(readout.weights());
         }
-        let given = Arc::new(here.given());
-        let seat = open.map(|open| Seat::new(&board.field, given.clone(), &mut here, open));
+        let learned = Arc::new(here.learned());
+        let failover = open.map(|open| Failover::new(&board.field, learned.clone(), &mut here, open));
         Ok(Brain {
             here,
-            device: seat.transpose().map_err(BrainError::Thread)?,
+            device: failover.transpose().map_err(BrainError::Thread)?,
             plan,
-            given,
+            learned,
             decisions: board.decisions.iter().map(motors).collect(),
         })
     }
 
     /// What computes, and why that.
     pub fn engine_name(&self) -> String {
-        match self.device.as_ref().map(Seat::name) {
+        match self.device.as_ref().map(Failover::name) {
             None => self.here.name(),
             Some(Some(device)) => format!("{device}; {} stands by", self.here.name()),
             Some(None) => format!("{}, in the place of a GPU", self.here.name()),
@@ -101,8 +101,8 @@ impl Brain {
     }
 
     /// What was put in from outside.
-    pub fn given(&self) -> Arc<Given> {
-        self.given.clone()
+    pub fn learned(&self) -> Arc<Learned> {
+        self.learned.clone()
     }
 
     /// What was built, from what.
@@ -112,23 +112,23 @@ impl Brain {
 
     /// How the device fares where it does not compute.
     pub fn stand_in(&self, now: Instant) -> Option<EngineState> {
-        self.device.as_ref().and_then(|seat| seat.state(now))
+        self.device.as_ref().and_then(|failover| failover.state(now))
     }
 
     /// What has happened to the device.
     pub fn device_counters(&self) -> DeviceCounters {
-        self.device.as_ref().map_or_else(DeviceCounters::default, Seat::counters)
+        self.device.as_ref().map_or_else(DeviceCounters::default, Failover::counters)
     }
 
     /// Where the time of the device's last cycle went; `None` where it did not compute.
     pub fn device_times(&self) -> Option<DeviceTimes> {
-        self.device.as_ref().and_then(Seat::times)
+        self.device.as_ref().and_then(Failover::times)
     }
 
     /// What the device is to do wrong from now on; nothing without one.
     pub fn inject(&mut self, fault: Option<GpuFault>) {
-        if let Some(seat) = &mut self.device {
-            seat.inject(fault);
+        if let Some(failover) = &mut self.device {
+            failover.inject(fault);
         }
     }
 
@@ -140,7 +140,7 @@ impl Brain {
         clock: &dyn Clock,
     ) -> Result<Response, Failure> {
         let mut response = match &mut self.device {
-            Some(seat) => seat.cycle(&mut self.here, stimulus, start, clock)?,
+            Some(failover) => failover.cycle(&mut self.here, stimulus, start, clock)?,
             None => self.here.cycle(stimulus)?,
         };
         if !self.decisions.is_empty() {
@@ -151,27 +151,27 @@ impl Brain {
 
     /// Between two cycles: looks after the device.
     pub fn tend(&mut self, now: Instant) {
-        if let Some(seat) = &mut self.device {
-            seat.tend(&mut self.here, now);
+        if let Some(failover) = &mut self.device {
+            failover.tend(&mut self.here, now);
         }
     }
 
     /// All that was lived through. False: not now.
     pub fn save(&mut self, live: &mut Live) -> bool {
-        self.device.as_mut().and_then(|seat| seat.save(live)).unwrap_or_else(|| self.here.save(live))
+        self.device.as_mut().and_then(|failover| failover.save(live)).unwrap_or_else(|| self.here.save(live))
     }
 
     /// A panic in a cycle leaves the state of what computed unknown. Where that was a device it is lost, and the CPU
     /// goes on (true); else the engine has to be built again.
     pub fn panicked(&mut self, now: Instant) -> bool {
-        let taken = self.device.as_mut().filter(|seat| seat.is_taken());
-        taken.map(|seat| seat.lose(&mut self.here, Loss::Panicked, now)).is_some()
+        let taken = self.device.as_mut().filter(|failover| failover.is_taken());
+        taken.map(|failover| failover.lose(&mut self.here, Loss::Panicked, now)).is_some()
     }
 
     /// Builds the engine on the CPU again, at rest.
     pub fn rebuild(&mut self) {
         self.here = Engine::build(&self.plan);
-        let furnished = self.here.furnish(&self.given);
-        debug_assert!(furnished.is_ok(), "it came from an engine of this plan");
+        let loaded = self.here.load(&self.learned);
+        debug_assert!(loaded.is_ok(), "it came from an engine of this plan");
     }
 }

@@ -2,7 +2,7 @@
 //! why there is none. Builds no engine but on a GPU.
 
 use super::cuda::{CudaEngine, is_emulated};
-use super::takeover::Open;
+use super::failover::Open;
 use super::{Engine, Loss, trial};
 use crate::gpu::{Absence, Gpu, GpuFault, Watch, probe};
 use crate::plan::{EngineKind, FieldPlan};
@@ -62,7 +62,7 @@ pub fn why_none() -> String {
 /// Opens the GPU whenever it is called, the first time after a trial. What was opened before has been dropped; where its thread is still in a
 /// call of the driver the GPU is not free, and opening fails.
 fn opener()
--> impl FnMut(&FieldPlan, Option<GpuFault>) -> Result<Box<dyn super::takeover::Remote>, Loss> + Send {
+-> impl FnMut(&FieldPlan, Option<GpuFault>) -> Result<Box<dyn super::failover::Remote>, Loss> + Send {
     // One for all engines: a fault that is taken back lets go of those, too, that were given up.
     let watch = Arc::new(Watch::new());
     let mut ended: Option<Box<dyn Fn() -> bool + Send>> = None;

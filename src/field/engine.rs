@@ -1,13 +1,14 @@
 //! The engine that computes the field: one choice, made at the start and said aloud. Not a trait:
 //! there are few engines, all known here.
 
-use super::cpu::{CpuEngine, Level};
+use super::cpu::CpuEngine;
 use super::cuda::{CudaEngine, DeviceTimes};
 use super::device;
 use super::reference::ReferenceEngine;
 use super::shape::{CONTEXT, DESCRIPTOR};
-use super::state::{Given, Live, StateError};
+use super::state::{Learned, Live, StateError};
 use super::{Failure, Metrics, Response, StageTimes, Stimulus};
+use crate::cpu::Level;
 use crate::gpu::GpuFault;
 use crate::plan::{EngineKind, FieldPlan, Rung};
 use crate::rt::Refusal;
@@ -124,20 +125,20 @@ impl Engine {
     }
 
     /// Read-out and library, copied.
-    pub fn given(&self) -> Given {
+    pub fn learned(&self) -> Learned {
         match self {
-            Engine::Reference(engine) => engine.given(),
-            Engine::Cpu(engine) => engine.given(),
-            Engine::Cuda(engine) => engine.given(),
+            Engine::Reference(engine) => engine.learned(),
+            Engine::Cpu(engine) => engine.learned(),
+            Engine::Cuda(engine) => engine.learned(),
         }
     }
 
     /// Takes a read-out and a library in the place of its own. What does not fit changes nothing.
-    pub fn furnish(&mut self, given: &Given) -> Result<(), StateError> {
+    pub fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
         match self {
-            Engine::Reference(engine) => engine.furnish(given),
-            Engine::Cpu(engine) => engine.furnish(given),
-            Engine::Cuda(engine) => engine.furnish(given),
+            Engine::Reference(engine) => engine.load(learned),
+            Engine::Cpu(engine) => engine.load(learned),
+            Engine::Cuda(engine) => engine.load(learned),
         }
     }
 

@@ -1,13 +1,14 @@
 //! The tick's end of the line to the engine: launch a cycle, collect what is finished, know how old
 //! it is. Never waits: a cycle that is not done is found later or counted as missing.
 
-use super::takeover::DeviceCounters;
-use super::worker::{EngineState, Order, Outcome};
+use super::failover::DeviceCounters;
+use super::worker::{Order, Outcome};
 use super::{Response, Stimulus};
-use crate::crew::Bell;
+use crate::executor::Waker;
+use crate::field::EngineState;
 use crate::frame::MAX_SENSORS;
 use crate::plan::Rung;
-use crate::rt::slot::{Reader, Writer};
+use crate::rt::triple_buffer::{Reader, Writer};
 use crate::time::{Instant, Span};
 use std::sync::Arc;
 
@@ -32,8 +33,8 @@ pub struct FieldCounters {
 pub struct FieldLink {
     orders: Writer<Order>,
     outcomes: Reader<Outcome>,
-    /// Passed on to by the bus's bell, which the tick rings in every slot.
-    bell: Arc<Bell>,
+    /// Passed on to by the bus's waker, which the tick rings in every slot.
+    waker: Arc<Waker>,
     /// Launch at every so many slots.
     every: u64,
     cycle: u64,
@@ -45,11 +46,11 @@ pub struct FieldLink {
 
 impl FieldLink {
     /// A line on which nothing has been launched.
-    pub fn new(orders: Writer<Order>, outcomes: Reader<Outcome>, bell: Arc<Bell>, every: u32) -> FieldLink {
+    pub fn new(orders: Writer<Order>, outcomes: Reader<Outcome>, waker: Arc<Waker>, every: u32) -> FieldLink {
         FieldLink {
             orders,
             outcomes,
-            bell,
+            waker,
             every: u64::from(every.max(1)),
             cycle: 0,
             launched_at: None,
@@ -118,9 +119,9 @@ impl FieldLink {
         let stimulus = Stimulus { cycle: self.cycle, sensors: *sensors, reward: 0.0, rung };
         self.orders.put(Order { stimulus, slot });
         if passed_on {
-            self.bell.leave();
+            self.waker.leave();
         } else {
-            self.bell.ring();
+            self.waker.wake();
         }
         self.cycle += 1;
         self.launched_at = Some(slot);

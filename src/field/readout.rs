@@ -250,6 +250,17 @@ fn written(scale: Scale) -> String {
     format!("{:?} to {:?} {curve}", scale.low, scale.high)
 }
 
+/// The row with the highest score; of equal ones the first.
+pub fn decide(scores: &[f32]) -> usize {
+    let mut best = 0;
+    for (row, score) in scores.iter().enumerate() {
+        if *score > scores[best] {
+            best = row;
+        }
+    }
+    best
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -259,6 +270,13 @@ mod tests {
     fn readout(board: &Board) -> Readout {
         let weights = (0..2 * READOUT_COLUMNS).map(|i| i as f32 / 7.0).collect();
         Readout::new(board, weights, Origin::Table).unwrap()
+    }
+
+    #[test]
+    fn the_highest_score_decides_and_of_equal_ones_the_first() {
+        assert_eq!(decide(&[0.1, 0.7, 0.7, -1.0]), 1);
+        assert_eq!(decide(&[0.0, 0.0]), 0);
+        assert_eq!(decide(&[-3.0, -2.0]), 1);
     }
 
     #[test]

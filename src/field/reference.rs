@@ -9,13 +9,13 @@ mod memory;
 mod state;
 
 use super::predict::{ErrorRing, Learner, Skill, Trust, dot};
+use super::projections::Projections;
 use super::shape::{
     BRIDGE_S, CHANGE_SCALE, CHANNELS, CONTENT, CONTENT_GROUPS, CONTEXT, CONTEXT_SCALE, DESCRIPTOR, FEATURES,
     GROUP, GROUPS, METRICS_EVERY, NORM_FLOOR, PATTERN, READOUT_COLUMNS, READOUT_MOST, REWARD_FLOOR,
     SLOW_FIRST, TURN, WORTH_MOST, is_due, regressors, sub_steps,
 };
 use super::stage::StageWatch;
-use super::wiring::Wiring;
 use super::{Metrics, Refused, Response, Stage, StageTimes, Stimulus, Work};
 use crate::command::MAX_MOTORS;
 use crate::plan::{FieldPlan, Rung};
@@ -73,16 +73,16 @@ impl ReferenceEngine {
     pub fn new(plan: &FieldPlan) -> ReferenceEngine {
         let shape = plan.shape;
         let dt = plan.dt.as_secs_f64();
-        let wiring = Wiring::new(plan, shape.grid);
-        let group_mean = |i: usize| wiring.rest[i * GROUP..][..GROUP].iter().sum::<f64>() / GROUP as f64;
+        let projections = Projections::new(plan, shape.grid);
+        let group_mean = |i: usize| projections.rest[i * GROUP..][..GROUP].iter().sum::<f64>() / GROUP as f64;
         let block_count = DESCRIPTOR / GROUPS;
         let zeros = vec![0.0; shape.sensors];
         ReferenceEngine {
             dt,
-            rest_context: wiring.rest.clone(),
+            rest_context: projections.rest.clone(),
             rest_descriptor: (0..DESCRIPTOR).map(|i| group_mean(i / block_count)).collect(),
-            half: Grid::new(shape.grid / 2, 2, wiring.halved(), plan.params),
-            whole: Grid::new(shape.grid, 1, wiring, plan.params),
+            half: Grid::new(shape.grid / 2, 2, projections.halved(), plan.params),
+            whole: Grid::new(shape.grid, 1, projections, plan.params),
             on_half: false,
             features: vec![0.0; FEATURES],
             sensors: zeros.clone(),

@@ -4,10 +4,10 @@
 
 mod writer;
 
-pub use writer::{Desk, SnapshotCounts, SnapshotWriter, Standing, snapshot_line};
+pub use writer::{SnapshotCounts, SnapshotSender, SnapshotWriter, Standing, snapshot_line};
 
 use super::readout::{RowNames, first_difference, identity};
-use super::state::{Given, Live, State, StateError};
+use super::state::{Learned, Live, State, StateError};
 use crate::codec::{self, CodecError, FileError, Kind};
 use crate::outside::{compared, quoted};
 use crate::plan::{Board, FieldPlan};
@@ -36,7 +36,7 @@ struct SnapshotRef<'a> {
 
 #[derive(Serialize)]
 struct StateRef<'a> {
-    given: &'a Given,
+    learned: &'a Learned,
     live: &'a Live,
 }
 
@@ -110,7 +110,7 @@ impl Snapshot {
     /// Writes the file, whole or not at all; the one before it stays beside it. Whether it is sound is for
     /// [`Snapshot::check`].
     pub fn save(&self, path: &Path) -> Result<(), SnapshotError> {
-        let state = StateRef { given: &self.state.given, live: &self.state.live };
+        let state = StateRef { learned: &self.state.learned, live: &self.state.live };
         let written = SnapshotRef { made_for: &self.made_for, state };
         Ok(codec::save_by(path, KIND, &written, &mut Vec::new(), Some(&previous_name(path)))?)
     }
@@ -146,7 +146,7 @@ impl Snapshot {
         if let Some([what, snapshot, board]) = first_difference(&self.made_for, &made_for(board)) {
             return Err(SnapshotError::Mismatch { what, snapshot, board });
         }
-        sound(&board.field, &self.state.given, &self.state.live)
+        sound(&board.field, &self.state.learned, &self.state.live)
     }
 
     /// What it holds.
@@ -176,13 +176,13 @@ fn previous_name(path: &Path) -> OsString {
 }
 
 /// Whether an engine of `plan` could go on from it.
-fn sound(plan: &FieldPlan, given: &Given, live: &Live) -> Result<(), SnapshotError> {
-    given.check(plan).and_then(|()| live.check(plan)).map_err(SnapshotError::State)
+fn sound(plan: &FieldPlan, learned: &Learned, live: &Live) -> Result<(), SnapshotError> {
+    learned.check(plan).and_then(|()| live.check(plan)).map_err(SnapshotError::State)
 }
 
 /// Bytes of the largest file that there can be of a field whose live part has at most `live` bytes of numbers.
-fn most(made_for: &[(String, String)], given: &Given, live: usize) -> usize {
-    let nothing = SnapshotRef { made_for, state: StateRef { given, live: &Live::default() } };
+fn most(made_for: &[(String, String)], learned: &Learned, live: usize) -> usize {
+    let nothing = SnapshotRef { made_for, state: StateRef { learned, live: &Live::default() } };
     codec::encode(KIND, &nothing).map_or(0, |bytes| bytes.len() + size_of::<Live>() + live)
 }
 
@@ -212,10 +212,11 @@ mod tests {
         for found in [&mut live.bank.running, &mut live.bank.nearest, &mut live.blend] {
             fill(found);
         }
-        let (made_for, given) = (made_for(&board), Given::default());
-        let snapshot = SnapshotRef { made_for: &made_for, state: StateRef { given: &given, live: &live } };
+        let (made_for, learned) = (made_for(&board), Learned::default());
+        let snapshot =
+            SnapshotRef { made_for: &made_for, state: StateRef { learned: &learned, live: &live } };
         let length = codec::encode(KIND, &snapshot).unwrap().len();
-        let most = most(&made_for, &given, room);
+        let most = most(&made_for, &learned, room);
         assert!(length <= most, "{length} bytes into {most}");
         assert!(length > most * 9 / 10, "and not more room than it takes: {length} of {most}");
     }

@@ -23,14 +23,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
     /// What was put in from outside.
-    pub given: Given,
+    pub learned: Learned,
     /// What it has lived through.
     pub live: Live,
 }
 
 /// What was put in from outside, and stays when an engine goes back to rest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Given {
+pub struct Learned {
     /// Motors x `READOUT_COLUMNS`.
     pub readout: Vec<f32>,
     /// A line a slot of the library.

@@ -24,7 +24,7 @@ pub fn run(plan: &FieldPlan, open: impl FnOnce(&FieldPlan) -> Result<CudaEngine,
     let plan = small(plan);
     let tolerance = if plan.storage == Storage::F16 { HALF_TOLERANCE } else { TOLERANCE };
     let (mut host, mut device) = (CpuEngine::new(&plan), open(&plan)?);
-    furnish(&plan, |weights| host.set_readout(weights) && device.set_readout(weights));
+    load(&plan, |weights| host.set_readout(weights) && device.set_readout(weights));
     let volume: Vec<f32> = (0..PATTERN * plan.shape.cells()).map(|i| draw(i as u64) * 0.5).collect();
     let context = std::array::from_fn(|i| draw(i as u64));
     host.store_pattern(0, &volume, &context, 1.0);
@@ -55,7 +55,7 @@ fn small(plan: &FieldPlan) -> FieldPlan {
 }
 
 /// A read-out whose scores are means of many features: differences do not grow in it.
-fn furnish(plan: &FieldPlan, mut put_in: impl FnMut(&[f32]) -> bool) {
+fn load(plan: &FieldPlan, mut put_in: impl FnMut(&[f32]) -> bool) {
     let weight = |i: usize| draw(i as u64) / 64.0;
     let weights: Vec<f32> = (0..plan.shape.motors * READOUT_COLUMNS).map(weight).collect();
     let taken = put_in(&weights);

@@ -4,13 +4,13 @@
 //! between two of them, when the result is out.
 
 use super::brain::Brain;
-use super::snapshot::Desk;
-use super::takeover::DeviceCounters;
-use super::{DeviceTimes, Failure, Loss, Response, Stimulus};
-use crate::crew::Worker;
+use super::failover::DeviceCounters;
+use super::snapshot::SnapshotSender;
+use super::{DeviceTimes, EngineState, Failure, Response, Stimulus};
+use crate::executor::Worker;
 use crate::frame::MAX_SENSORS;
 use crate::plan::{RUNGS, Rung};
-use crate::rt::slot::{Reader, Writer};
+use crate::rt::triple_buffer::{Reader, Writer};
 use crate::sim::FieldFaults;
 use crate::time::{Clock, Instant, Span};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -23,29 +23,6 @@ pub struct Order {
     pub stimulus: Stimulus,
     /// The slot whose frame it was made from: the age of a result counts from here.
     pub slot: Instant,
-}
-
-/// How the engine fares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EngineState {
-    /// Computes.
-    Running,
-    /// Panicked; is built again after a pause.
-    Rebuilding {
-        /// Which attempt in a row this is, from 1.
-        attempt: u32,
-    },
-    /// Panicked too often: no further result will come.
-    Retired,
-    /// Computes on the CPU, as the GPU is lost; it is opened again after a pause.
-    StandIn {
-        /// Why the GPU is lost, or could not be opened again.
-        loss: Loss,
-        /// Which attempt in a row comes next, from 1.
-        attempt: u32,
-        /// Until then; nothing while it is being opened.
-        left: Span,
-    },
 }
 
 /// What comes back.
@@ -88,22 +65,6 @@ impl Outcome {
     };
 }
 
-impl std::fmt::Display for EngineState {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            EngineState::Running => f.write_str("running"),
-            EngineState::Rebuilding { attempt } => write!(f, "rebuilding, attempt {attempt}"),
-            EngineState::Retired => f.write_str("retired"),
-            EngineState::StandIn { loss, attempt, left: Span::ZERO } => {
-                write!(f, "on the CPU: GPU lost ({loss}), try {attempt} under way")
-            }
-            EngineState::StandIn { loss, attempt, left } => {
-                write!(f, "on the CPU: GPU lost ({loss}), try {attempt} in {:.1} s", left.as_secs_f64())
-            }
-        }
-    }
-}
-
 /// Rebuilding an engine: at most this often in a row, the pause doubling each time. A fault in the
 /// code or the hardware that comes back three times in a few seconds will come back again.
 const REBUILDS: u32 = 3;
@@ -134,7 +95,7 @@ pub struct FieldWorker {
 
 /// When the whole brain is handed over to be written.
 struct Snapshots {
-    desk: Desk,
+    sender: SnapshotSender,
     every: Span,
     due: Option<Instant>,
 }
@@ -166,8 +127,8 @@ impl FieldWorker {
     }
 
     /// The same with a snapshot handed to `desk` every so often, and at the end.
-    pub fn with_snapshots(mut self, desk: Desk, every: Span) -> FieldWorker {
-        self.snapshots = Some(Snapshots { desk, every, due: None });
+    pub fn with_snapshots(mut self, sender: SnapshotSender, every: Span) -> FieldWorker {
+        self.snapshots = Some(Snapshots { sender, every, due: None });
         self
     }
 
@@ -273,7 +234,7 @@ impl FieldWorker {
         self.brain.tend(now);
         if let Some(snapshots) = &mut self.snapshots {
             let due = *snapshots.due.get_or_insert(now + snapshots.every);
-            if now >= due && snapshots.desk.hand_over(|live| self.brain.save(live)) {
+            if now >= due && snapshots.sender.hand_over(|live| self.brain.save(live)) {
                 snapshots.due = Some(now + snapshots.every);
             }
         }
@@ -314,7 +275,7 @@ impl Worker for FieldWorker {
         if self.state == EngineState::Running
             && let Some(snapshots) = &mut self.snapshots
         {
-            snapshots.desk.hand_over_last(LAST_SNAPSHOT, |live| self.brain.save(live));
+            snapshots.sender.hand_over_last(LAST_SNAPSHOT, |live| self.brain.save(live));
         }
         true
     }

@@ -28,6 +28,7 @@ mod graph; // captured once, replayed
 mod image; // kernels: from a fatbin, the cache, or PTX
 mod fatbin;
 mod cache;
+mod installed; // which kernels: those of a release, or the text in the program
 mod link;
 mod trusted; // files that nobody else can have written
 pub mod elf; // machine code that is whole
@@ -41,6 +42,7 @@ pub use event::Event;
 pub use fault::GpuFault;
 pub use graph::Graph;
 pub use image::{Image, ImageFiles, Kernel, KernelFacts, Source};
+pub use installed::image_files;
 pub use memory::{Look, LookMut, Pinned, Pool};
 pub use probe::{Absence, Found, probe};
 pub use stream::{Launch, Priority, Stream};

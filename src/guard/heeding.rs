@@ -1,7 +1,7 @@
 //! What a runtime does about a stop that was asked for: it disarms, and says so to the guard only when that is done. Pure;
-//! the pulse asks the tick and the guard on its behalf.
+//! the heartbeat asks the tick and the guard on its behalf.
 
-use crate::vitals::Signs;
+use crate::loop_status::LoopStatus;
 
 /// Slots after which a request has been taken by a slot that began after it was made: one may have been under way.
 const TAKEN_AFTER: u64 = 2;
@@ -41,23 +41,23 @@ impl Heeding {
         Todo::Disarm
     }
 
-    /// The tick was asked for a disarm when it had left `signs`.
-    pub(super) fn asked(&mut self, signs: &Signs) {
-        self.asked_at = signs.slots;
+    /// The tick was asked for a disarm when it had left `status`.
+    pub(super) fn asked(&mut self, status: &LoopStatus) {
+        self.asked_at = status.slots;
     }
 
-    /// What the newest signs mean for a stop that is under way.
-    pub(super) fn look(&mut self, signs: &Signs) -> Todo {
+    /// What the newest status means for a stop that is under way.
+    pub(super) fn look(&mut self, status: &LoopStatus) -> Todo {
         if !self.is_under_way() {
             return Todo::Nothing;
         }
         // A loop that has not begun takes the request in its first slot or its second; no robot is armed before its third.
-        let not_begun = signs.slots == 0 && self.asked_at == 0;
-        if !not_begun && signs.slots < self.asked_at + TAKEN_AFTER {
+        let not_begun = status.slots == 0 && self.asked_at == 0;
+        if !not_begun && status.slots < self.asked_at + TAKEN_AFTER {
             return Todo::Nothing;
         }
         // Armed again by a person before the guard knew: the stop comes first.
-        if signs.is_armed() {
+        if status.is_armed() {
             return Todo::Disarm;
         }
         self.heeded = self.told;
@@ -78,30 +78,30 @@ impl Heeding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vitals::Vitals;
+    use crate::loop_status::LoopStatusCell;
 
     const DISARMED: u8 = 2;
     const ARMED: u8 = 3;
     const DEGRADED: u8 = 4;
 
-    fn signs(slots: u64, mode: u8) -> Signs {
-        Signs { slots, mode, ..Vitals::default().look() }
+    fn status(slots: u64, mode: u8) -> LoopStatus {
+        LoopStatus { slots, mode, ..LoopStatusCell::default().look() }
     }
 
     #[test]
     fn it_is_heeded_when_a_slot_after_the_request_left_the_robot_disarmed() {
         let mut heeding = Heeding::default();
-        assert_eq!((heeding.hear(0), heeding.look(&signs(50, ARMED))), (Todo::Nothing, Todo::Nothing));
+        assert_eq!((heeding.hear(0), heeding.look(&status(50, ARMED))), (Todo::Nothing, Todo::Nothing));
         assert_eq!(heeding.hear(7), Todo::Disarm);
-        heeding.asked(&signs(50, ARMED));
+        heeding.asked(&status(50, ARMED));
         for (slots, mode) in [(50, ARMED), (50, DISARMED), (51, DISARMED)] {
-            assert_eq!((heeding.look(&signs(slots, mode)), heeding.heeded()), (Todo::Nothing, 0));
+            assert_eq!((heeding.look(&status(slots, mode)), heeding.heeded()), (Todo::Nothing, 0));
         }
         assert!(heeding.is_under_way());
-        assert_eq!((heeding.look(&signs(52, DISARMED)), heeding.heeded()), (Todo::Say, 7));
+        assert_eq!((heeding.look(&status(52, DISARMED)), heeding.heeded()), (Todo::Say, 7));
         assert!(!heeding.is_under_way());
         assert_eq!(heeding.hear(7), Todo::Nothing, "the answer to an older question");
-        assert_eq!(heeding.look(&signs(60, ARMED)), Todo::Nothing, "a person armed it: its stop is over");
+        assert_eq!(heeding.look(&status(60, ARMED)), Todo::Nothing, "a person armed it: its stop is over");
     }
 
     #[test]
@@ -109,11 +109,11 @@ mod tests {
         for mode in [ARMED, DEGRADED] {
             let mut heeding = Heeding::default();
             heeding.hear(1);
-            heeding.asked(&signs(50, mode));
-            assert_eq!(heeding.look(&signs(52, mode)), Todo::Disarm);
-            heeding.asked(&signs(52, mode));
-            assert_eq!(heeding.look(&signs(53, DISARMED)), Todo::Nothing);
-            assert_eq!(heeding.look(&signs(54, DISARMED)), Todo::Say);
+            heeding.asked(&status(50, mode));
+            assert_eq!(heeding.look(&status(52, mode)), Todo::Disarm);
+            heeding.asked(&status(52, mode));
+            assert_eq!(heeding.look(&status(53, DISARMED)), Todo::Nothing);
+            assert_eq!(heeding.look(&status(54, DISARMED)), Todo::Say);
         }
     }
 
@@ -121,13 +121,13 @@ mod tests {
     fn a_loop_that_has_not_begun_has_the_request_before_it_and_one_that_hangs_does_not_heed() {
         let mut early = Heeding::default();
         early.hear(1);
-        early.asked(&signs(0, 0));
-        assert_eq!(early.look(&signs(0, 0)), Todo::Say);
+        early.asked(&status(0, 0));
+        assert_eq!(early.look(&status(0, 0)), Todo::Say);
         let mut hangs = Heeding::default();
         hangs.hear(1);
-        hangs.asked(&signs(50, ARMED));
+        hangs.asked(&status(50, ARMED));
         for _ in 0..1_000 {
-            assert_eq!(hangs.look(&signs(50, ARMED)), Todo::Nothing);
+            assert_eq!(hangs.look(&status(50, ARMED)), Todo::Nothing);
         }
     }
 
@@ -137,8 +137,8 @@ mod tests {
         for stop in [255, 1, 1, 2] {
             assert_eq!(heeding.hear(stop), Todo::Disarm);
             assert_ne!(heeding.heeded(), stop);
-            heeding.asked(&signs(50, DISARMED));
-            assert_eq!((heeding.look(&signs(52, DISARMED)), heeding.heeded()), (Todo::Say, stop));
+            heeding.asked(&status(50, DISARMED));
+            assert_eq!((heeding.look(&status(52, DISARMED)), heeding.heeded()), (Todo::Say, stop));
             assert_eq!((heeding.hear(stop), heeding.heeded()), (Todo::Nothing, stop), "an older answer");
             heeding.hear(0);
         }

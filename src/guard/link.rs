@@ -4,7 +4,7 @@
 
 use super::frame::{Phase, Reason, Refused, Standing};
 use super::socket::{hush, wait_for};
-use crate::bus::BusFault;
+use crate::fault::BusFault;
 use crate::time::{Clock, Instant, Span};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
@@ -31,17 +31,17 @@ pub struct Link {
     waits: AtomicBool,
     /// A driver wants the motors to be able to run.
     wanted_on: AtomicBool,
-    /// Number and level of the newest wish of a driver: `number << 1 | on`; 0: none yet.
-    wish: AtomicU64,
-    /// Number and outcome of the newest wish that was answered: `number << 1 | done`.
+    /// Number and level of the newest demand of a driver: `number << 1 | on`; 0: none yet.
+    demand: AtomicU64,
+    /// Number and outcome of the newest demand that was answered: `number << 1 | done`.
     outcome: AtomicU64,
     /// Rung by the driver.
     pub(super) asked: OwnedFd,
-    /// Rung by the pulse.
+    /// Rung by the heartbeat.
     done: OwnedFd,
     taken: AtomicBool,
     ending: AtomicBool,
-    /// In virtual time: has the pulse beat. There is no thread to wait for.
+    /// In virtual time: has the heartbeat beat. There is no thread to wait for.
     step: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
@@ -71,7 +71,7 @@ impl Link {
             waits: AtomicBool::new(false),
             connections: AtomicU64::new(0),
             wanted_on: AtomicBool::new(wanted_on),
-            wish: AtomicU64::new(0),
+            demand: AtomicU64::new(0),
             outcome: AtomicU64::new(0),
             asked: eventfd(0, flags)?,
             done: eventfd(0, flags)?,
@@ -132,12 +132,12 @@ impl Link {
     }
 
     /// A driver wants the line on or off and waits until the guard has done it, at most
-    /// [`LONGEST_SET`]. A wish that was not granted by then is withdrawn.
-    pub(super) fn wish(&self, on: bool, clock: &dyn Clock) -> Result<(), BusFault> {
+    /// [`LONGEST_SET`]. A demand that was not granted by then is withdrawn.
+    pub(super) fn demand(&self, on: bool, clock: &dyn Clock) -> Result<(), BusFault> {
         self.wanted_on.store(on, Ordering::Release);
-        let number = (self.wish.load(Ordering::Relaxed) >> 1) + 1;
-        let wish = number << 1 | u64::from(on);
-        self.wish.store(wish, Ordering::Release);
+        let number = (self.demand.load(Ordering::Relaxed) >> 1) + 1;
+        let demand = number << 1 | u64::from(on);
+        self.demand.store(demand, Ordering::Release);
         ring(&self.asked);
         if let Some(step) = self.step.get() {
             step();
@@ -163,19 +163,19 @@ impl Link {
         }
     }
 
-    /// The pulse is stepped in virtual time, by `step`.
+    /// The heartbeat is stepped in virtual time, by `step`.
     pub(super) fn step_by(&self, step: Box<dyn Fn() + Send + Sync>) {
-        let _ = self.step.set(step); // a link has one pulse
+        let _ = self.step.set(step); // a link has one heartbeat
     }
 
-    /// The newest wish that has no outcome yet: its number and level.
+    /// The newest demand that has no outcome yet: its number and level.
     pub(super) fn pending(&self) -> Option<(u64, bool)> {
-        let wish = self.wish.load(Ordering::Acquire);
+        let demand = self.demand.load(Ordering::Acquire);
         let answered = self.outcome.load(Ordering::Acquire) >> 1;
-        (wish >> 1 > answered).then_some((wish >> 1, wish & 1 == 1))
+        (demand >> 1 > answered).then_some((demand >> 1, demand & 1 == 1))
     }
 
-    /// The guard has answered wish `number`.
+    /// The guard has answered demand `number`.
     pub(super) fn answer(&self, number: u64, done: bool) {
         if self.pending().is_some_and(|(pending, _)| pending == number) {
             self.outcome.store(number << 1 | u64::from(done), Ordering::Release);
@@ -183,7 +183,7 @@ impl Link {
         }
     }
 
-    /// What the pulse needs of the process's descriptors, whatever it opens itself.
+    /// What the heartbeat needs of the process's descriptors, whatever it opens itself.
     pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.asked.as_fd(), self.done.as_fd()]
     }
@@ -222,7 +222,7 @@ impl Link {
         }
     }
 
-    /// Tells the pulse to end.
+    /// Tells the heartbeat to end.
     pub(super) fn end(&self) {
         self.ending.store(true, Ordering::Release);
         ring(&self.asked);
@@ -244,15 +244,15 @@ fn ring(descriptor: &OwnedFd) {
 
 /// How the tick sees the guard.
 #[derive(Clone)]
-pub struct Sight {
+pub struct GuardHealth {
     link: Arc<Link>,
     patience: Span,
 }
 
-impl Sight {
+impl GuardHealth {
     /// The guard behind `link`, which is lost when it was not seen well for `patience`.
-    pub fn new(link: Arc<Link>, patience: Span) -> Sight {
-        Sight { link, patience }
+    pub fn new(link: Arc<Link>, patience: Span) -> GuardHealth {
+        GuardHealth { link, patience }
     }
 
     /// Whether the guard is lost: it died, hangs, has taken the line back or was never there. One load.
@@ -274,11 +274,11 @@ mod tests {
     #[test]
     fn a_guard_is_lost_until_it_is_seen_and_again_after_the_patience() {
         let link = Link::new(true).unwrap();
-        let sight = Sight::new(link.clone(), ms(50));
-        assert!(sight.lost(at(0)) && sight.lost(at(1_000)));
+        let health = GuardHealth::new(link.clone(), ms(50));
+        assert!(health.lost(at(0)) && health.lost(at(1_000)));
         link.heard(&WELL, None, at(1_000));
-        assert!(!sight.lost(at(1_000)) && !sight.lost(at(1_050)));
-        assert!(sight.lost(at(1_051)));
+        assert!(!health.lost(at(1_000)) && !health.lost(at(1_050)));
+        assert!(health.lost(at(1_051)));
         for unwell in [
             Standing { phase: Phase::Tripped(Reason::Stalled), ..WELL },
             Standing { phase: Phase::Tripped(Reason::Asked), stop: 3, ..WELL },
@@ -286,39 +286,39 @@ mod tests {
             Standing { line_sound: false, ..WELL },
         ] {
             link.heard(&unwell, None, at(2_000));
-            assert!(sight.lost(at(2_000)), "{unwell:?}");
+            assert!(health.lost(at(2_000)), "{unwell:?}");
             assert_eq!(link.look().standing, Some(unwell));
         }
         link.heard(&WELL, Some(Refused::Busy), at(2_500));
-        assert!(sight.lost(at(2_500)) && !link.is_trusted(), "it trusts another");
+        assert!(health.lost(at(2_500)) && !link.is_trusted(), "it trusts another");
         link.heard(&WELL, None, at(3_000));
         link.heard(&WELL, None, at(2_900));
-        assert!(!sight.lost(at(3_050)), "an older answer does not make the guard older");
+        assert!(!health.lost(at(3_050)), "an older answer does not make the guard older");
     }
 
     #[test]
     fn a_line_that_nobody_wants_on_may_be_off() {
         let link = Link::new(false).unwrap();
         link.heard(&Standing { line_on: false, ..WELL }, None, at(1_000));
-        assert!(!Sight::new(link, ms(50)).lost(at(1_000)));
+        assert!(!GuardHealth::new(link, ms(50)).lost(at(1_000)));
     }
 
     #[test]
     fn a_line_that_waits_for_arming_may_be_off_although_it_is_wanted_on() {
         let link = Link::new(true).unwrap();
-        let sight = Sight::new(link.clone(), ms(50));
+        let health = GuardHealth::new(link.clone(), ms(50));
         link.wait_for_arming(true);
         link.heard(&Standing { line_on: false, ..WELL }, None, at(1_000));
-        assert!(!sight.lost(at(1_000)), "the robot can be armed");
+        assert!(!health.lost(at(1_000)), "the robot can be armed");
         link.wait_for_arming(false);
         link.heard(&Standing { line_on: false, ..WELL }, None, at(2_000));
-        assert!(sight.lost(at(2_000)));
+        assert!(health.lost(at(2_000)));
     }
 
     #[test]
     fn a_wish_that_nobody_grants_ends_and_is_withdrawn() {
         let link = Link::new(false).unwrap();
-        assert_eq!(link.wish(true, &MonotonicClock), Err(BusFault::TimedOut));
+        assert_eq!(link.demand(true, &MonotonicClock), Err(BusFault::TimedOut));
         assert_eq!(link.pending(), None);
         link.answer(1, true);
         assert_eq!(link.pending(), None);
@@ -331,7 +331,7 @@ mod tests {
         for (level, done) in [(true, true), (false, true), (true, false)] {
             let driver = std::thread::spawn({
                 let link = link.clone();
-                move || link.wish(level, &MonotonicClock)
+                move || link.demand(level, &MonotonicClock)
             });
             let (number, on) = loop {
                 wait_for(&[&link.asked], ms(20));

@@ -2,9 +2,9 @@
 //! keeps the line off until a runtime has earned it, and takes it back the moment the runtime dies,
 //! hangs or says so. It knows no sensor, no field and no bus; it is small enough to be believed.
 //!
-//! Both ends of the wire between the two live here. `ganglion guard` runs a [`Post`]: one thread,
-//! one `poll`, one line, and the [`Guard`] that decides. In the runtime a [`Pulse`] thread sends
-//! heartbeats and asks on behalf of the drivers ([`GuardedWires`]), and a [`Sight`] tells the tick
+//! Both ends of the wire between the two live here. `ganglion guard` runs a [`Server`]: one thread,
+//! one `poll`, one line, and the [`Guard`] that decides. In the runtime a [`Heartbeat`] thread sends
+//! heartbeats and asks on behalf of the drivers ([`GuardedHardware`]), and a [`GuardHealth`] tells the tick
 //! whether the guard was seen lately. They talk in [`frame`]s of fixed size over a Unix socket that
 //! keeps their borders (SOCK_SEQPACKET), so that the end of either process is seen at once.
 //!
@@ -15,23 +15,23 @@ pub mod frame;
 mod heeding;
 mod link;
 pub mod place;
-mod post;
-mod pulse;
+mod server;
+mod heartbeat;
 pub mod socket;
 mod state;
 mod stepped;
 mod way;
 mod ward;
-mod wires;
+mod hardware;
 
-pub use link::{Link, Seen, Sight};
-pub use post::{Event, HeldLine, Post};
-pub use pulse::{Pulse, PulsePlan};
+pub use hardware::GuardedHardware;
+pub use heartbeat::{Heartbeat, HeartbeatPlan};
+pub use link::{GuardHealth, Link, Seen};
+pub use server::{Event, HeldLine, Server};
 pub use state::{Guard, Permit, State};
 pub use stepped::SteppedPulse;
 pub use ward::{Ward, WardError};
 pub use way::Way;
-pub use wires::GuardedWires;
 
 use crate::plan::{Board, GuardHold, GuardPlan, Line};
 use crate::time::Span;

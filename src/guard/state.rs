@@ -1,5 +1,5 @@
 //! What the guard decides: who is trusted with the line, and when it is taken back. Pure; it knows
-//! seats instead of sockets and is told the time.
+//! clients instead of sockets and is told the time.
 
 use super::frame::{Ask, Phase, Reason, Refused, Request, Standing};
 use super::{BoardDigest, Hold};
@@ -50,7 +50,7 @@ pub struct Guard {
     board: BoardDigest,
     patience: Span,
     settle: Span,
-    /// The seat of the runtime that is guarded.
+    /// The client of the runtime that is guarded.
     holder: Option<usize>,
     trips: u32,
     beats: u64,
@@ -75,9 +75,9 @@ impl Guard {
         matches!(self.state, State::Trusted(Permit { on_since: Some(_), .. }))
     }
 
-    /// Whether `seat` is the runtime's.
-    pub fn is_holder(&self, seat: usize) -> bool {
-        self.holder == Some(seat)
+    /// Whether `client` is the runtime's.
+    pub fn is_holder(&self, client: usize) -> bool {
+        self.holder == Some(client)
     }
 
     /// Its account.
@@ -116,9 +116,9 @@ impl Guard {
         }
     }
 
-    /// The connection of `seat` closed.
-    pub fn gone(&mut self, seat: usize) {
-        if !self.is_holder(seat) {
+    /// The connection of `client` closed.
+    pub fn gone(&mut self, client: usize) {
+        if !self.is_holder(client) {
             return;
         }
         self.holder = None;
@@ -129,8 +129,8 @@ impl Guard {
         }
     }
 
-    /// What `seat` asks; `own`: it belongs to the user of this guard, or to root.
-    pub fn hear(&mut self, seat: usize, own: bool, request: &Request, now: Instant) -> Result<(), Refused> {
+    /// What `client` asks; `own`: it belongs to the user of this guard, or to root.
+    pub fn hear(&mut self, client: usize, own: bool, request: &Request, now: Instant) -> Result<(), Refused> {
         match request.ask {
             Ask::Status => Ok(()),
             Ask::Trip { lasting } => {
@@ -141,8 +141,8 @@ impl Guard {
             }
             Ask::Hello { .. } if !own => Err(Refused::OtherUser),
             Ask::Hello { board, .. } if board != self.board => Err(Refused::OtherBoard),
-            Ask::Hello { heeded, .. } => self.hello(seat, heeded),
-            _ if !self.is_holder(seat) => Err(Refused::NotTrusted),
+            Ask::Hello { heeded, .. } => self.hello(client, heeded),
+            _ if !self.is_holder(client) => Err(Refused::NotTrusted),
             Ask::Permit => self.permit(now),
             Ask::Heartbeat { advanced } => self.beat(advanced, request.stamp.min(now), now),
             Ask::Set { on } => self.set(on, now),
@@ -155,11 +155,11 @@ impl Guard {
 
     /// 1: a runtime that is known. From [`State::Trusted`] a hello takes the line back first: whoever
     /// begins anew has forgotten what it had on. One that has not heeded a stop is known, and no more.
-    fn hello(&mut self, seat: usize, heeded: u8) -> Result<(), Refused> {
-        if self.holder.is_some_and(|holder| holder != seat) {
+    fn hello(&mut self, client: usize, heeded: u8) -> Result<(), Refused> {
+        if self.holder.is_some_and(|holder| holder != client) {
             return Err(Refused::Busy);
         }
-        self.holder = Some(seat);
+        self.holder = Some(client);
         if self.is_stopped() && heeded != self.stop {
             return Err(Refused::Stopped);
         }
@@ -251,7 +251,7 @@ mod tests {
             Rig { guard: Guard::new(&hold, PATIENCE, BOARD), now: at(1_000) }
         }
 
-        /// A runtime at seat 0 that is trusted, with the line on and settled.
+        /// A runtime at client 0 that is trusted, with the line on and settled.
         fn driving(kind: GuardHold) -> Rig {
             let mut rig = Rig::new(kind);
             for ask in [HELLO, Ask::Permit, Ask::Set { on: true }] {
@@ -268,8 +268,8 @@ mod tests {
         fn ask(&mut self, ask: Ask) -> Result<(), Refused> {
             self.ask_from(0, true, ask)
         }
-        fn ask_from(&mut self, seat: usize, own: bool, ask: Ask) -> Result<(), Refused> {
-            self.guard.hear(seat, own, &Request { sequence: 0, stamp: self.now, ask }, self.now)
+        fn ask_from(&mut self, client: usize, own: bool, ask: Ask) -> Result<(), Refused> {
+            self.guard.hear(client, own, &Request { sequence: 0, stamp: self.now, ask }, self.now)
         }
         fn pass(&mut self, millis: u64) {
             self.now += ms(millis);
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(rig.tripped(), Some(Reason::Stalled));
     }
 
-    /// A guard in every state, with whether a runtime is connected at seat 0.
+    /// A guard in every state, with whether a runtime is connected at client 0.
     fn everywhere() -> Vec<(&'static str, Rig, bool)> {
         let mut greeted = Rig::new(GuardHold::Enable);
         assert_eq!(greeted.ask(HELLO), Ok(()));

@@ -1,31 +1,31 @@
-//! The runtime's pulse in virtual time: the same heart as on its thread, stepped as a worker. A driver that waits for the
+//! The runtime's heartbeat in virtual time: the same heart as on its thread, stepped as a worker. A driver that waits for the
 //! guard has it beat in between: no other worker can run while that driver's own step lasts.
 
 use super::Link;
-use super::pulse::{Heart, PulsePlan};
+use super::heartbeat::{Heart, HeartbeatPlan};
 use super::way::Way;
-use crate::crew::Worker;
-use crate::tick::Requests;
+use crate::executor::Worker;
+use crate::loop_status::LoopStatusCell;
+use crate::requests::Requests;
 use crate::time::{Clock, Instant};
-use crate::vitals::Vitals;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A pulse that is stepped.
+/// A heartbeat that is stepped.
 pub struct SteppedPulse {
     heart: Arc<Mutex<Heart>>,
 }
 
 impl SteppedPulse {
-    /// A pulse over `way`. The clock's cursor is where it is stepped.
+    /// A heartbeat over `way`. The clock's cursor is where it is stepped.
     pub fn new(
-        plan: PulsePlan,
+        plan: HeartbeatPlan,
         way: Box<dyn Way>,
         link: Arc<Link>,
-        vitals: Arc<Vitals>,
+        loop_status: Arc<LoopStatusCell>,
         requests: Arc<Requests>,
         clock: Arc<dyn Clock>,
     ) -> SteppedPulse {
-        let heart = Arc::new(Mutex::new(Heart::new(plan, way, link.clone(), vitals, requests, clock)));
+        let heart = Arc::new(Mutex::new(Heart::new(plan, way, link.clone(), loop_status, requests, clock)));
         let weak = Arc::downgrade(&heart); // the heart has the link
         link.step_by(Box::new(move || {
             if let Some(heart) = weak.upgrade() {
@@ -42,7 +42,7 @@ impl SteppedPulse {
 
 impl Worker for SteppedPulse {
     fn name(&self) -> &'static str {
-        "pulse"
+        "heartbeat"
     }
     fn step(&mut self, _clock: &dyn Clock) -> Instant {
         self.with(Heart::turn)

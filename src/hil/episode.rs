@@ -5,7 +5,8 @@
 //! of their periods; the answer's time is then that of the last edge, so that it is exact to one pulse.
 
 use super::Loop;
-use crate::bus::{BusFault, Gpio};
+use crate::bus::Gpio;
+use crate::fault::BusFault;
 use crate::seed::{Stream, uniform};
 use crate::time::{Clock, Instant, Span};
 use crate::trace::{latency_histogram, note};

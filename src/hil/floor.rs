@@ -2,7 +2,8 @@
 //! echo from one line to another. A figure of the loop means something only beside these.
 
 use super::{HilError, Loop};
-use crate::bus::{Bias, BusFault, Edge, Gpio, LineUse, Usage, Wires};
+use crate::bus::{Bias, Edge, Gpio, Hardware, LineUse, Usage};
+use crate::fault::BusFault;
 use crate::hil::LoopFault;
 use crate::plan::Line;
 use crate::time::{Clock, Span};
@@ -26,13 +27,13 @@ pub(super) struct Floors {
 }
 
 /// Both floors. Holds stimulus and sensor meanwhile.
-pub(super) fn measure(wires: &dyn Wires, lines: Loop, clock: &dyn Clock) -> Result<Floors, HilError> {
+pub(super) fn measure(hardware: &dyn Hardware, lines: Loop, clock: &dyn Clock) -> Result<Floors, HilError> {
     let watched = Usage::Watched { bias: Bias::AsIs, debounce: Span::ZERO };
     let held = [
         LineUse { line: lines.stimulus, usage: Usage::Output { high: lines.active_low } },
         LineUse { line: lines.sensor, usage: watched },
     ];
-    let mut gpio = wires.gpio("hil-floor", &held).map_err(HilError::Open)?;
+    let mut gpio = hardware.gpio("hil-floor", &held).map_err(HilError::Open)?;
     let bare_timer = bare_timer(clock);
     let (echo, echoes_lost) = echoes(gpio.as_mut(), lines, clock).map_err(HilError::Loop)?;
     Ok(Floors { bare_timer, echo, echoes_lost })

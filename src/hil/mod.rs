@@ -14,14 +14,14 @@ mod floor;
 
 pub use episode::LoopFault;
 
-use crate::bus::{Bias, Gpio, LineUse, OpenError, Usage, Wires};
-use crate::crew::Rest;
-use crate::drive::{self, DriveError, Ending};
+use crate::bus::{Bias, Gpio, Hardware, LineUse, OpenError, Usage};
+use crate::executor::Rest;
 use crate::plan::{
     Board, Cause, Curve, EngineKind, Line, Restraint, Rule, Scale, SensorKind, SensorPlan, StartCurve, Trip,
 };
 use crate::robot::{BuildError, Options, Robot};
 use crate::rt::{Role, become_real_time};
+use crate::runner::{self, Ending, RunnerError, START_UP};
 use crate::time::Span;
 use crate::time::{Clock, Instant};
 use hdrhistogram::Histogram;
@@ -75,7 +75,7 @@ pub enum HilError {
     /// The robot cannot be put together.
     Build(BuildError),
     /// It cannot be run.
-    Drive(DriveError),
+    Drive(RunnerError),
     /// The bench's own wires do not do what they should.
     Loop(LoopFault),
     /// Threads of the runtime panicked, or its motors were not heard to stand at the end.
@@ -108,7 +108,7 @@ impl std::error::Error for HilError {}
 /// ground. Ends early, with what it has, once `interrupted`, which it only looks at.
 pub fn measure(
     board: &Board,
-    wires: &Arc<dyn Wires>,
+    hardware: &Arc<dyn Hardware>,
     lines: Loop,
     samples: u32,
     clock: &Arc<dyn Clock>,
@@ -117,13 +117,13 @@ pub fn measure(
 ) -> Result<Figures, HilError> {
     let bench = bench_board(board, lines);
     let plan = bench.rt;
-    let (floors, floor_clock) = (wires.clone(), clock.clone());
+    let (floors, floor_clock) = (hardware.clone(), clock.clone());
     let floors = on_a_thread(move || {
         become_real_time(&plan, Role::Edges);
         floor::measure(floors.as_ref(), lines, floor_clock.as_ref())
     })?;
-    let options = Options { wires: Some(wires.clone()), ..Options::default() };
-    let gpio = held(wires.as_ref(), lines).map_err(HilError::Open)?;
+    let options = Options { hardware: Some(hardware.clone()), ..Options::default() };
+    let gpio = held(hardware.as_ref(), lines).map_err(HilError::Open)?;
     let mut robot = Robot::build(&bench, clock.clone(), Instant::ZERO, options).map_err(HilError::Build)?;
     let first = clock.now() + START_UP;
     robot.tick.start_at(first);
@@ -137,8 +137,8 @@ pub fn measure(
         stop.store(true, Ordering::Release); // the runtime ends with its bench
         outcome
     });
-    let passes = passes.map_err(|error| HilError::Drive(DriveError::Thread(error)))?;
-    let driven = drive::run(robot, clock, first + UNTIL_DONE, &over, plan, |_| {
+    let passes = passes.map_err(|error| HilError::Drive(RunnerError::Thread(error)))?;
+    let driven = runner::run(robot, clock, first + UNTIL_DONE, &over, plan, |_| {
         watch(taken.load(Ordering::Relaxed));
         if interrupted.load(Ordering::Acquire) {
             over.store(true, Ordering::Release);
@@ -161,22 +161,19 @@ pub fn measure(
     })
 }
 
-/// From the start of the threads to the first slot.
-const START_UP: Span = Span::from_millis(50);
-
 /// Does `work` on a thread of its own: the priority that it asks for ends with it.
 fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, HilError> + Send + 'static,
 ) -> Result<T, HilError> {
     let thread = thread::Builder::new().name("floor".into()).spawn(work);
-    let thread = thread.map_err(|error| HilError::Drive(DriveError::Thread(error)))?;
+    let thread = thread.map_err(|error| HilError::Drive(RunnerError::Thread(error)))?;
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// The stimulus' line for its driver, the response's for its watcher: what the bench holds beside the runtime.
-fn held(wires: &dyn Wires, lines: Loop) -> Result<Box<dyn Gpio>, OpenError> {
+fn held(hardware: &dyn Hardware, lines: Loop) -> Result<Box<dyn Gpio>, OpenError> {
     let watched = Usage::Watched { bias: Bias::AsIs, debounce: Span::ZERO };
-    wires.gpio(
+    hardware.gpio(
         "hil",
         &[
             LineUse { line: lines.stimulus, usage: Usage::Output { high: lines.active_low } },

@@ -29,22 +29,22 @@ const USUALLY: f64 = 0.75;
 /// Ridge, as a share of the mean of the kernel's diagonal: small enough to follow the curves'
 /// corners; ten times less gains nothing on values that were not shown.
 const RIDGE: f64 = 1e-5;
-/// Motor wishes are kept this far from the ends of tanh, where its inverse grows without bound.
+/// Motor targets are kept this far from the ends of tanh, where its inverse grows without bound.
 const NEAR_FULL: f32 = 0.97;
 
 /// Fits a read-out to `board`'s starting table, on an engine of its own.
 pub fn imitate(board: &Board) -> Readout {
-    let (features, wishes) = show(board, SHOWN, board.field.seed);
-    Readout::of_table(board, fit(&features, &wishes))
+    let (features, targets) = show(board, SHOWN, board.field.seed);
+    Readout::of_table(board, fit(&features, &targets))
 }
 
 /// Root of the mean squared difference between what `readout` makes of fresh made-up values and
 /// what the table wants of each motor. For tests and for those who change the table.
 pub fn imitation_error(board: &Board, readout: &Readout) -> Vec<f64> {
     // Another seed for the values only: the field itself stays the one that was taught.
-    let (features, wishes) = show(board, SHOWN / 4, board.field.seed.wrapping_add(1));
+    let (features, targets) = show(board, SHOWN / 4, board.field.seed.wrapping_add(1));
     let rows = readout.weights().chunks_exact(READOUT_COLUMNS);
-    let squared = rows.zip(wishes.row_iter()).map(|(weights, wanted)| {
+    let squared = rows.zip(targets.row_iter()).map(|(weights, wanted)| {
         let errors = features.row_iter().zip(wanted.iter()).map(|(features, wanted)| {
             let sum: f64 = features.iter().zip(weights).map(|(f, w)| f * f64::from(*w)).sum();
             libm::tanh(sum + f64::from(weights[FEATURES])) - libm::tanh(*wanted)
@@ -54,13 +54,13 @@ pub fn imitation_error(board: &Board, readout: &Readout) -> Vec<f64> {
     squared.map(f64::sqrt).collect()
 }
 
-/// Shows `cycles` cycles and returns features (a row a kept cycle) and wishes before the tanh (a
+/// Shows `cycles` cycles and returns features (a row a kept cycle) and targets before the tanh (a
 /// row a motor, a column a kept cycle).
 fn show(board: &Board, cycles: usize, seed: u64) -> (DMatrix<f64>, DMatrix<f64>) {
     let shape = board.field.shape;
     let mut engine = Engine::build(&lean(&board.field));
     let mut features = DMatrix::zeros(cycles / HELD, FEATURES);
-    let mut wishes = DMatrix::zeros(shape.motors, cycles / HELD);
+    let mut targets = DMatrix::zeros(shape.motors, cycles / HELD);
     let mut row = vec![0.0f32; FEATURES];
     let usual = usual_intervals(board);
     for cycle in 0..cycles / HELD * HELD {
@@ -75,11 +75,11 @@ fn show(board: &Board, cycles: usize, seed: u64) -> (DMatrix<f64>, DMatrix<f64>)
                 features[(set, feature)] = f64::from(row[feature]);
             }
             for motor in 0..shape.motors {
-                wishes[(motor, set)] = wish(&board.field.start, motor, &sensors);
+                targets[(motor, set)] = target(&board.field.start, motor, &sensors);
             }
         }
     }
-    (features, wishes)
+    (features, targets)
 }
 
 /// The same field without its memories of experience, which features do not depend on.
@@ -132,7 +132,7 @@ fn usual_intervals(board: &Board) -> Vec<[f32; 2]> {
 }
 
 /// What the table wants of `motor`, before the tanh.
-fn wish(table: &[StartCurve], motor: usize, sensors: &[f32; MAX_SENSORS]) -> f64 {
+fn target(table: &[StartCurve], motor: usize, sensors: &[f32; MAX_SENSORS]) -> f64 {
     let curves = table.iter().filter(|curve| curve.motor == motor);
     let sum: f32 = curves.map(|curve| at(&curve.points, sensors[curve.sensor])).sum();
     libm::atanh(f64::from(sum.clamp(-NEAR_FULL, NEAR_FULL)))
@@ -150,18 +150,18 @@ fn at(points: &[[f32; 2]], x: f32) -> f32 {
     }
 }
 
-/// Weights (a row a motor, [`READOUT_COLUMNS`] each) of the ridge regression of `wishes` on the
+/// Weights (a row a motor, [`READOUT_COLUMNS`] each) of the ridge regression of `targets` on the
 /// centred `features`.
-fn fit(features: &DMatrix<f64>, wishes: &DMatrix<f64>) -> Vec<f32> {
+fn fit(features: &DMatrix<f64>, targets: &DMatrix<f64>) -> Vec<f32> {
     let mean = features.row_mean();
-    let wish_mean = wishes.column_mean();
+    let target_mean = targets.column_mean();
     let mut centred = features.clone();
     for mut row in centred.row_iter_mut() {
         row -= &mean;
     }
-    let mut wanted = wishes.transpose();
+    let mut wanted = targets.transpose();
     for mut row in wanted.row_iter_mut() {
-        row -= wish_mean.transpose();
+        row -= target_mean.transpose();
     }
     let mut kernel = &centred * centred.transpose();
     let ridge = RIDGE * kernel.trace() / kernel.nrows() as f64 + f64::MIN_POSITIVE;
@@ -170,13 +170,13 @@ fn fit(features: &DMatrix<f64>, wishes: &DMatrix<f64>) -> Vec<f32> {
     }
     // A kernel matrix with something on its diagonal is positive definite; without a decomposition
     // (features that are no numbers) the honest read-out is the one that asks for nothing.
-    let Some(kernel) = Cholesky::new(kernel) else { return vec![0.0; wishes.nrows() * READOUT_COLUMNS] };
+    let Some(kernel) = Cholesky::new(kernel) else { return vec![0.0; targets.nrows() * READOUT_COLUMNS] };
     let weights = centred.transpose() * kernel.solve(&wanted);
-    let mut rows = Vec::with_capacity(wishes.nrows() * READOUT_COLUMNS);
-    for motor in 0..wishes.nrows() {
+    let mut rows = Vec::with_capacity(targets.nrows() * READOUT_COLUMNS);
+    for motor in 0..targets.nrows() {
         let column = weights.column(motor);
         rows.extend(column.iter().map(|weight| *weight as f32));
-        rows.push((wish_mean[motor] - mean.transpose().dot(&column)) as f32);
+        rows.push((target_mean[motor] - mean.transpose().dot(&column)) as f32);
     }
     rows
 }

@@ -5,10 +5,9 @@
 //! admissible value is kept as such: the running loop treats it as a faulty reading, learning
 //! refuses it. Nothing here knows the field.
 
-use crate::board::finding::nearest;
-use crate::frame::Fault;
+use crate::fault::ReadingFault;
 use crate::intake::Intake;
-use crate::outside::quoted;
+use crate::outside::{nearest, quoted};
 use crate::plan::{Board, SensorKind, SensorPlan};
 use crate::rt::room::{self, NoRoom};
 use std::fmt;
@@ -278,9 +277,9 @@ impl Log {
     /// What the sensors said in `row`, as a bus would hand it over, each with its channel of the frame:
     /// a cell that is no finite number is a fault; whether a number may be believed is for the loop
     /// to say.
-    pub fn readings(&self, row: usize) -> impl Iterator<Item = (u8, Result<f32, Fault>)> {
+    pub fn readings(&self, row: usize) -> impl Iterator<Item = (u8, Result<f32, ReadingFault>)> {
         let cells = &self.values[row * self.channels.len()..][..self.channels.len()];
-        let read = |value: f32| if value.is_finite() { Ok(value) } else { Err(Fault::NotFinite) };
+        let read = |value: f32| if value.is_finite() { Ok(value) } else { Err(ReadingFault::NotFinite) };
         self.channels.iter().zip(cells).map(move |(channel, value)| (*channel, read(*value)))
     }
     /// Index of the decision in `row` among the board's; `None` without a label column.
@@ -389,13 +388,11 @@ struct Column<'n> {
 fn sensor_columns<'n>(board: &'n Board, headings: &'n [String]) -> Result<Vec<Column<'n>>, LogFault> {
     let mut columns = Vec::new();
     for (channel, sensor) in board.sensors.iter().enumerate() {
-        match &sensor.kind {
-            SensorKind::LogColumn { column } => {
-                let at = find(headings, column)?;
-                columns.push(Column { channel, sensor, heading: &headings[at], at });
-            }
-            SensorKind::Least { .. } => {}
-            _ => return Err(LogFault::NotLogged { sensor: sensor.name.clone() }),
+        if let SensorKind::LogColumn { column } = &sensor.kind {
+            let at = find(headings, column)?;
+            columns.push(Column { channel, sensor, heading: &headings[at], at });
+        } else if !matches!(sensor.kind, SensorKind::Least { .. }) {
+            return Err(LogFault::NotLogged { sensor: sensor.name.clone() });
         }
     }
     Ok(columns)
@@ -455,7 +452,7 @@ mod tests {
             let log = parse(&format!("a,b,what\n1,1,go\n1,{cell},go\n")).unwrap();
             assert_eq!(log.readings(0).nth(1), Some((1, Ok(1.0))));
             // A number out of range is handed on: the loop validates it like any other reading.
-            let expected = if cell == "7" { Ok(7.0) } else { Err(Fault::NotFinite) };
+            let expected = if cell == "7" { Ok(7.0) } else { Err(ReadingFault::NotFinite) };
             assert_eq!(log.readings(1).nth(1), Some((1, expected)));
             assert_eq!(log.defects(), 1);
             let error = log.sound().expect_err("a bad cell").to_string();

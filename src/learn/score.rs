@@ -3,17 +3,6 @@
 use serde::Serialize;
 use std::fmt;
 
-/// The row with the highest score; of equal ones the first.
-pub fn decide(scores: &[f32]) -> usize {
-    let mut best = 0;
-    for (row, score) in scores.iter().enumerate() {
-        if *score > scores[best] {
-            best = row;
-        }
-    }
-    best
-}
-
 /// Decisions counted by what was right and what was taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Confusion {
@@ -82,13 +71,6 @@ impl fmt::Display for Confusion {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_highest_score_decides_and_of_equal_ones_the_first() {
-        assert_eq!(decide(&[0.1, 0.7, 0.7, -1.0]), 1);
-        assert_eq!(decide(&[0.0, 0.0]), 0);
-        assert_eq!(decide(&[-3.0, -2.0]), 1);
-    }
 
     #[test]
     fn decisions_are_counted_by_right_and_taken() {

@@ -4,8 +4,9 @@
 
 use super::LearnError;
 use super::moments::{Moments, Rows};
-use super::score::{Confusion, decide};
+use super::score::Confusion;
 use super::solve::{Linear, Standardised};
+use crate::field::readout::decide;
 use std::ops::Range;
 
 /// Blocks of time.

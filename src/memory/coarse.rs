@@ -127,7 +127,7 @@ fn share(square: f64, inverse: f32) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::cpu::simd::Level;
+    use crate::cpu::simd::Level;
     use crate::memory::ops::{Workspace, cosine_of};
     use crate::memory::reduce::{Dot, InverseLength};
     use crate::memory::{Dim, vector};

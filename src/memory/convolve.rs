@@ -2,7 +2,7 @@
 //! tangle again. Order of arithmetic: `docs/memory.md`. Knows nothing of stores, norms or errors.
 
 use super::fft::{BLOCK, Back, Forward, Pair, Scratch, Split, Tables, times};
-use crate::field::cpu::simd::{Kernel, Level, Simd};
+use crate::cpu::simd::{Kernel, Level, Simd};
 
 /// What the second factor is taken as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Factor {
 
 /// Everything that a convolution writes to on its way.
 #[derive(Clone, Debug)]
-pub struct Desk {
+pub struct Convolver {
     level: Level,
     tables: Tables,
     scratch: Scratch,
@@ -23,12 +23,12 @@ pub struct Desk {
     b: Split,
 }
 
-impl Desk {
+impl Convolver {
     /// For rows of `d` numbers (see [`Tables::new`]).
-    pub fn new(d: usize, level: Level) -> Desk {
+    pub fn new(d: usize, level: Level) -> Convolver {
         let tables = Tables::new(d);
         let n = tables.n();
-        Desk { scratch: Scratch::new(n), a: Split::new(n), b: Split::new(n), tables, level }
+        Convolver { scratch: Scratch::new(n), a: Split::new(n), b: Split::new(n), tables, level }
     }
 
     /// Memory in bytes.
@@ -36,15 +36,15 @@ impl Desk {
         self.tables.bytes() + self.scratch.bytes() + self.a.bytes() + self.b.bytes()
     }
 
-    /// Takes the second factor of the following [`Desk::convolve`]s.
+    /// Takes the second factor of the following [`Convolver::convolve`]s.
     pub fn take_factor(&mut self, b: &[f32]) {
-        let Desk { tables, scratch, b: to, .. } = self;
+        let Convolver { tables, scratch, b: to, .. } = self;
         self.level.run(Forward { tables, row: b, scratch, to });
     }
 
     /// The convolution of `a` with the factor.
     pub fn convolve(&mut self, row: &[f32], factor: Factor, to: &mut [f32]) {
-        let Desk { level, tables, scratch, a, b } = self;
+        let Convolver { level, tables, scratch, a, b } = self;
         level.run(Forward { tables, row, scratch, to: a });
         match factor {
             Factor::Itself => level.run(Multiply::<false> { tables, a, b }),

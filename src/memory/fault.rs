@@ -1,4 +1,4 @@
-//! What can be wrong with a wish at the memory. Small values; the words are made when they are printed.
+//! What can be wrong with a request to the memory. Small values; the words are made when they are printed.
 
 use super::dim::Dim;
 use std::fmt;

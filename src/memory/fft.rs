@@ -4,7 +4,7 @@
 //! (even places real, odd ones imaginary) and goes through Stockham stages of radix 4, the last of radix 2 where
 //! n is no power of 4. What to do with the spectrum is `convolve`'s business.
 
-use crate::field::cpu::simd::{Kernel, Simd};
+use crate::cpu::simd::{Kernel, Simd};
 use std::f64::consts::TAU;
 
 /// Numbers that are worked on at once at the least: the widest register's lanes. All levels go through rows in

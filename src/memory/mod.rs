@@ -7,7 +7,7 @@
 //! every number of threads gives the same bits. What is made once (vectors from a seed, powers, inverses) is
 //! f64, rounded at its end.
 //!
-//! `gpu` does the same on a card, bit for bit; `choice` measures when that is worth it, `workshop` acts on it.
+//! `gpu` does the same on a GPU, bit for bit; `choice` measures when that is worth it.
 //!
 //! `map` is what a robot remembers, and when. Nothing here belongs into the tick.
 
@@ -18,14 +18,13 @@ pub mod vector;
 pub mod nearest;
 pub mod store;
 pub mod rows;
-pub mod crew;
+pub mod parallel;
 pub mod record;
 pub mod resonator;
 pub mod spatial;
 pub mod episodic;
 pub mod gpu;
 pub mod choice;
-pub mod workshop;
 pub mod map;
 mod coarse;
 mod convolve;
@@ -33,10 +32,10 @@ mod fft;
 mod reduce;
 mod spectrum;
 
-pub use crew::Crew;
 pub use dim::Dim;
 pub use fault::Fault;
 pub use nearest::{Best, Match};
 pub use ops::{Length, Workspace};
+pub use parallel::Parallel;
 pub use rows::Rows;
 pub use store::{Store, Usage};

@@ -2,12 +2,12 @@
 //! rows one after the other; a single vector is a batch of one, and comes out with the same bits. The caller owns
 //! all rows; a [`Workspace`] is made once and no operation takes memory.
 
-use super::convolve::{Desk, Factor};
+use super::convolve::{Convolver, Factor};
 use super::dim::Dim;
 use super::fault::Fault;
 use super::fft::LEAST_ROW;
 use super::reduce::{Add, Dot, InverseLength, Normalise, Superpose};
-use crate::field::cpu::simd::Level;
+use crate::cpu::simd::Level;
 
 /// Whether results are scaled to length 1 while they are still in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Length {
 pub struct Workspace {
     d: Dim,
     level: Level,
-    desk: Desk,
+    convolver: Convolver,
     pad: Option<Pad>,
     leaf: Vec<f32>,
 }
@@ -48,7 +48,7 @@ impl Workspace {
         // A whole convolution of two rows is 2d - 1 numbers long.
         let length = if own { n } else { (2 * n - 1).next_power_of_two().max(LEAST_ROW) };
         let pad = (!own).then(|| Pad { row: vec![0.0; length], out: vec![0.0; length] });
-        Workspace { d, level, desk: Desk::new(length, level), pad, leaf: vec![0.0; n] }
+        Workspace { d, level, convolver: Convolver::new(length, level), pad, leaf: vec![0.0; n] }
     }
 
     /// Numbers in a row.
@@ -64,7 +64,7 @@ impl Workspace {
     /// Memory in bytes.
     pub fn bytes(&self) -> usize {
         let pad = self.pad.as_ref().map_or(0, |pad| size_of_val(&*pad.row) + size_of_val(&*pad.out));
-        self.desk.bytes() + pad + size_of_val(&*self.leaf)
+        self.convolver.bytes() + pad + size_of_val(&*self.leaf)
     }
 
     /// Circular convolution of each row of `a` with its row of `b`; with the one row of `b` if there is only one.
@@ -98,13 +98,13 @@ impl Workspace {
             if b.len() > d || number == 0 {
                 let b = if b.len() > d { &b[number * d..][..d] } else { b };
                 match &mut self.pad {
-                    None => self.desk.take_factor(b),
-                    Some(pad) => pad.take_factor(&mut self.desk, b, factor),
+                    None => self.convolver.take_factor(b),
+                    Some(pad) => pad.take_factor(&mut self.convolver, b, factor),
                 }
             }
             match &mut self.pad {
-                None => self.desk.convolve(row, factor, to),
-                Some(pad) => pad.convolve(&mut self.desk, row, to),
+                None => self.convolver.convolve(row, factor, to),
+                Some(pad) => pad.convolve(&mut self.convolver, row, to),
             }
             if length == Length::Unit {
                 self.level.run(Normalise { d, rows: to });
@@ -239,21 +239,21 @@ pub(super) fn involute(row: &[f32], to: &mut [f32]) {
 }
 
 impl Pad {
-    fn take_factor(&mut self, desk: &mut Desk, b: &[f32], factor: Factor) {
+    fn take_factor(&mut self, convolver: &mut Convolver, b: &[f32], factor: Factor) {
         match factor {
             Factor::Itself => self.row[..b.len()].copy_from_slice(b),
             Factor::Involution => involute(b, &mut self.row[..b.len()]),
         }
         self.row[b.len()..].fill(0.0);
-        desk.take_factor(&self.row);
+        convolver.take_factor(&self.row);
     }
 
     /// The linear convolution, whose second part is laid over the first.
-    fn convolve(&mut self, desk: &mut Desk, a: &[f32], to: &mut [f32]) {
+    fn convolve(&mut self, convolver: &mut Convolver, a: &[f32], to: &mut [f32]) {
         let d = a.len();
         self.row[..d].copy_from_slice(a);
         self.row[d..].fill(0.0);
-        desk.convolve(&self.row, Factor::Itself, &mut self.out);
+        convolver.convolve(&self.row, Factor::Itself, &mut self.out);
         // 2d - 1 numbers: the last place has nothing to be laid over it.
         let (first, second) = (&self.out[..d], &self.out[d..2 * d - 1]);
         to.copy_from_slice(first);

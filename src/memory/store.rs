@@ -10,7 +10,7 @@ use super::reduce::{InverseLength, dot, inverse_length};
 use super::rows::alone;
 use super::vector::finite;
 use crate::codec::{self, CodecError, FileError, Kind};
-use crate::field::cpu::simd::{Kernel, Level, Simd};
+use crate::cpu::simd::{Kernel, Level, Simd};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! What a board expects on its I2C buses: address by address, by the name that people know it by. For probes and tests.
 
-use super::{Board, PwmPlan, SensorKind};
+use super::{Board, PwmPlan};
 
 /// A device that a board expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,9 +47,8 @@ pub fn expected(board: &Board, bus: usize) -> Vec<Expected> {
 pub fn also_answers(board: &Board, bus: usize, address: u8) -> bool {
     // A PCA9685 hears its "all call" after power-on; a VL53L0X wakes up at 0x29 before it is given its own.
     let all_call = bus == 0 && address == 0x70 && matches!(board.pwm, Some(PwmPlan::Pca9685 { .. }));
-    let ranger = |kind: &SensorKind| matches!(kind, SensorKind::Vl53l0x { .. });
-    all_call
-        || (address == 0x29 && board.sensors.iter().any(|sensor| sensor.bus == bus && ranger(&sensor.kind)))
+    let mut here = board.sensors.iter().filter(|sensor| sensor.bus == bus);
+    all_call || here.any(|sensor| sensor.kind.wakes_at() == Some(address))
 }
 
 /// Who reserves `address` on bus `bus`.

@@ -5,9 +5,9 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Cause {
-    /// A field result is late: its wishes are faded, not yet refused.
+    /// A field result is late: its requests are faded, not yet refused.
     FieldLate,
-    /// No field result for longer than its wishes may be obeyed.
+    /// No field result for longer than its requests may be obeyed.
     FieldMissing,
     /// The battery is low.
     Battery,

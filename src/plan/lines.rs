@@ -1,6 +1,6 @@
 //! Every GPIO line that a board uses, and for what: for people who look at a machine.
 
-use super::{Board, GuardHold, Line, MotorKind, PwmPlan, SensorKind};
+use super::{Board, GuardHold, Line, LineRole, PwmPlan};
 
 /// A line as the board file has it: its name, or its number.
 pub fn name_of(board: &Board, line: Line) -> String {
@@ -20,25 +20,18 @@ pub fn lines(board: &Board) -> Vec<(Line, String)> {
     if let Some(enable) = &board.enable {
         add(enable.line, format!("enable of the motors{}", owner(GuardHold::Enable)));
     }
-    if let Some(PwmPlan::Pca9685 { output_enable: Some(line), .. }) = board.pwm {
+    if let Some(line) = board.pwm.as_ref().and_then(PwmPlan::output_enable) {
         add(line, "output enable of the PCA9685".to_string());
     }
     for motor in &board.motors {
-        if let MotorKind::DcDir { dir, .. } = motor.kind {
+        if let Some(dir) = motor.kind.direction() {
             add(dir, format!("direction of {}", motor.name));
         }
     }
     for sensor in &board.sensors {
-        let name = &sensor.name;
-        match sensor.kind {
-            SensorKind::HcSr04 { trig, echo } => {
-                add(trig, format!("trigger of {name}"));
-                add(echo, format!("echo of {name}"));
-            }
-            SensorKind::Button { line, .. } => add(line, format!("button {name}")),
-            SensorKind::Mpu6050 { ready: Some(line), .. } => add(line, format!("data-ready of {name}")),
-            SensorKind::Vl53l0x { shutdown: Some(line), .. } => add(line, format!("shut-down of {name}")),
-            _ => {}
+        for (line, role) in sensor.kind.lines() {
+            let of = if role == LineRole::Button { "" } else { "of " };
+            add(line, format!("{} {of}{}", role.name(), sensor.name));
         }
     }
     for bus in &board.i2c {

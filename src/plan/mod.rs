@@ -27,7 +27,8 @@ pub use restraint::{Limits, Restraint};
 pub use rule::{Rule, Trip};
 pub use safety::{GuardHold, GuardPlan, SafetyPlan};
 pub use sensor::{
-    Axis, Curve, GpuQuantity, ImuQuantity, PowerChip, PowerQuantity, Scale, SensorKind, SensorPlan, same_chip,
+    Attachment, Axis, Curve, GpuQuantity, ImuQuantity, LineRole, PowerChip, PowerQuantity, Scale, SensorKind,
+    SensorPlan, chips, same_chip,
 };
 pub use sim::SimPlan;
 pub use targets::{GpuTargets, Targets};

@@ -57,7 +57,7 @@ pub enum MotorKind {
         dir: Line,
         /// The motor is mounted mirrored: forward is direction high instead of low.
         mirrored: bool,
-        /// Smallest duty that turns the motor (0..1): wishes above zero map to this..1.
+        /// Smallest duty that turns the motor (0..1): requests above zero map to this..1.
         min_duty: f32,
     },
     /// Two PWMs, one a direction (Robot HAT v5, TC618S).
@@ -99,6 +99,14 @@ impl MotorKind {
         }
     }
 
+    /// The line that turns its direction round, where it has one.
+    pub fn direction(&self) -> Option<Line> {
+        match *self {
+            MotorKind::DcDir { dir, .. } => Some(dir),
+            MotorKind::DcPair { .. } | MotorKind::Servo { .. } | MotorKind::Recorded { .. } => None,
+        }
+    }
+
     /// Whether the sign of its command is a direction of travel. Not so for a recorded motor, which may be a turn rate.
     pub fn travels(&self) -> bool {
         matches!(self, MotorKind::DcDir { .. } | MotorKind::DcPair { .. })
@@ -137,4 +145,14 @@ pub enum PwmPlan {
         /// Frequency of drive motors' channels in Hz (servos always run at 50).
         hz: f32,
     },
+}
+
+impl PwmPlan {
+    /// The line that lets its pulses out while it is low, where it is wired.
+    pub fn output_enable(&self) -> Option<Line> {
+        match *self {
+            PwmPlan::Pca9685 { output_enable, .. } => output_enable,
+            PwmPlan::Sysfs { .. } => None,
+        }
+    }
 }

@@ -20,6 +20,22 @@ impl Trip {
         }
     }
 
+    /// Whether `value` is at the limit or beyond. What is not a number is not: who meets one decides.
+    pub fn trips(self, value: f32) -> bool {
+        match self {
+            Trip::Below(limit) => value <= limit,
+            Trip::Above(limit) => value >= limit,
+        }
+    }
+
+    /// Whether `value` has passed `clear` on its way back.
+    pub fn clears(self, value: f32, clear: f32) -> bool {
+        match self {
+            Trip::Below(_) => value > clear,
+            Trip::Above(_) => value < clear,
+        }
+    }
+
     /// Whichever trips sooner; a number, if one of them is.
     pub fn worse(self, a: f32, b: f32) -> f32 {
         match self {

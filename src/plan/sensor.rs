@@ -1,6 +1,6 @@
 //! A channel of the frame: where its value comes from, what of it is believed, and what the field is shown of it.
 
-use super::Line;
+use super::{Board, Line};
 use crate::time::Span;
 use std::mem::discriminant;
 
@@ -35,11 +35,92 @@ pub struct SensorPlan {
 impl SensorPlan {
     /// The channels that it is computed from: those of a `least`; none for every other kind.
     pub fn members(&self) -> &[usize] {
-        match &self.kind {
-            SensorKind::Least { of } => of,
-            _ => &[],
+        if let SensorKind::Least { of } = &self.kind { of } else { &[] }
+    }
+
+    /// How it is attached.
+    pub fn attachment(&self) -> Attachment {
+        match self.kind {
+            SensorKind::HatAdc { .. } => Attachment::Bus(0), // behind the motors' controller
+            SensorKind::FloatRegister { .. }
+            | SensorKind::Mpu6050 { .. }
+            | SensorKind::Vl53l0x { .. }
+            | SensorKind::PowerMonitor { .. }
+            | SensorKind::Ads1115 { .. } => Attachment::Bus(self.bus),
+            SensorKind::Hwmon { .. } | SensorKind::Thermal { .. } | SensorKind::GpuSysfs { .. } => {
+                Attachment::Files
+            }
+            SensorKind::HcSr04 { .. } | SensorKind::Button { .. } => Attachment::Lines,
+            SensorKind::MotorEcho { .. }
+            | SensorKind::Least { .. }
+            | SensorKind::Recall { .. }
+            | SensorKind::LogColumn { .. } => Attachment::Inside,
         }
     }
+}
+
+/// How a sensor is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attachment {
+    /// A chip on the I2C bus of this number.
+    Bus(usize),
+    /// A file of the kernel.
+    Files,
+    /// Lines of its own.
+    Lines,
+    /// No wire: computed from other channels, or taken from a log.
+    Inside,
+}
+
+/// What a line of a sensor is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineRole {
+    /// Output: a pulse begins a measurement.
+    Trigger,
+    /// Input: the length of its pulse is the measurement.
+    Echo,
+    /// Input: its level is the measurement.
+    Button,
+    /// Input: the chip has a fresh sample.
+    Ready,
+    /// Output: low keeps the chip silent.
+    Shutdown,
+}
+
+impl LineRole {
+    /// As people know it.
+    pub fn name(self) -> &'static str {
+        match self {
+            LineRole::Trigger => "trigger",
+            LineRole::Echo => "echo",
+            LineRole::Button => "button",
+            LineRole::Ready => "data-ready",
+            LineRole::Shutdown => "shut-down",
+        }
+    }
+}
+
+/// The sensors of `board` that are read by `attachment`, by channel: those that one device reads together in one group, in the
+/// order of the board.
+pub fn chips(board: &Board, attachment: Attachment) -> Vec<Vec<usize>> {
+    let mut chips: Vec<Vec<usize>> = Vec::new();
+    for (channel, sensor) in
+        board.sensors.iter().enumerate().filter(|(_, sensor)| sensor.attachment() == attachment)
+    {
+        match chips.iter_mut().find(|chip| same_chip(&board.sensors[chip[0]], sensor)) {
+            Some(chip) => chip.push(channel),
+            None => chips.push(vec![channel]),
+        }
+    }
+    chips
+}
+
+/// Whether one device gives the values of both: the same kind of chip at the same address of the same bus.
+pub fn same_chip(one: &SensorPlan, other: &SensorPlan) -> bool {
+    one.bus == other.bus
+        && discriminant(&one.kind) == discriminant(&other.kind)
+        && one.kind.i2c_address().is_some_and(|address| other.kind.i2c_address() == Some(address))
+        && !matches!(one.kind, SensorKind::FloatRegister { .. }) // each float is a transfer of its own
 }
 
 /// From a physical value to -1..=1, clamped.
@@ -199,8 +280,54 @@ impl SensorKind {
             | SensorKind::Vl53l0x { address, .. }
             | SensorKind::PowerMonitor { address, .. }
             | SensorKind::Ads1115 { address, .. } => Some(address),
-            _ => None,
+            SensorKind::HcSr04 { .. }
+            | SensorKind::HatAdc { .. }
+            | SensorKind::Hwmon { .. }
+            | SensorKind::Thermal { .. }
+            | SensorKind::GpuSysfs { .. }
+            | SensorKind::Button { .. }
+            | SensorKind::MotorEcho { .. }
+            | SensorKind::Least { .. }
+            | SensorKind::Recall { .. }
+            | SensorKind::LogColumn { .. } => None,
         }
+    }
+
+    /// The address at which the chip wakes up, where that is another than its own for good: it is given that at its set-up.
+    pub fn wakes_at(&self) -> Option<u8> {
+        matches!(self, SensorKind::Vl53l0x { .. }).then_some(0x29)
+    }
+
+    /// The lines that are wired to it, with what each is for.
+    pub fn lines(&self) -> heapless::Vec<(Line, LineRole), 2> {
+        match *self {
+            SensorKind::HcSr04 { trig, echo } => {
+                [(trig, LineRole::Trigger), (echo, LineRole::Echo)].into_iter().collect()
+            }
+            SensorKind::Button { line, .. } => [(line, LineRole::Button)].into_iter().collect(),
+            SensorKind::Mpu6050 { ready, .. } => {
+                ready.map(|line| (line, LineRole::Ready)).into_iter().collect()
+            }
+            SensorKind::Vl53l0x { shutdown, .. } => {
+                shutdown.map(|line| (line, LineRole::Shutdown)).into_iter().collect()
+            }
+            SensorKind::HatAdc { .. }
+            | SensorKind::FloatRegister { .. }
+            | SensorKind::PowerMonitor { .. }
+            | SensorKind::Ads1115 { .. }
+            | SensorKind::Hwmon { .. }
+            | SensorKind::Thermal { .. }
+            | SensorKind::GpuSysfs { .. }
+            | SensorKind::MotorEcho { .. }
+            | SensorKind::Least { .. }
+            | SensorKind::Recall { .. }
+            | SensorKind::LogColumn { .. } => heapless::Vec::new(),
+        }
+    }
+
+    /// Its line for `role`, where it has one.
+    pub fn line(&self, role: LineRole) -> Option<Line> {
+        self.lines().into_iter().find_map(|(line, its)| (its == role).then_some(line))
     }
 }
 
@@ -254,12 +381,4 @@ pub enum GpuQuantity {
     Load,
     /// Clock, MHz.
     ClockMhz,
-}
-
-/// Whether one device gives the values of both: the same kind of chip at the same address of the same bus.
-pub fn same_chip(one: &SensorPlan, other: &SensorPlan) -> bool {
-    one.bus == other.bus
-        && discriminant(&one.kind) == discriminant(&other.kind)
-        && one.kind.i2c_address().is_some_and(|address| other.kind.i2c_address() == Some(address))
-        && !matches!(one.kind, SensorKind::FloatRegister { .. }) // each float is a transfer of its own
 }

@@ -32,10 +32,11 @@
 
 mod rule;
 
-use crate::frame::{Fault, Frame, Health, MAX_SENSORS, Sample};
+use crate::fault::ReadingFault;
+use crate::frame::{Frame, Health, MAX_SENSORS, Sample};
 use crate::plan::{Cause, Limits, Restraint, Rule, SafetyPlan, SensorPlan};
 use crate::time::{Instant, Span};
-use rule::Guard;
+use rule::RuleState;
 
 /// Most rules a board may have: one on either side of every channel.
 pub const MAX_RULES: usize = 2 * MAX_SENSORS;
@@ -142,7 +143,7 @@ impl Findings {
 /// The reflex table at work.
 #[derive(Clone, Debug)]
 pub struct Reflexes {
-    guards: heapless::Vec<Guard, MAX_RULES>,
+    rules: heapless::Vec<RuleState, MAX_RULES>,
     /// Longest age of each required sensor, by channel; `None`: not required.
     patience: [Option<Span>; MAX_SENSORS],
     safety: SafetyPlan,
@@ -169,9 +170,9 @@ impl Reflexes {
         for (slot, sensor) in patience.iter_mut().zip(sensors) {
             *slot = sensor.required.then_some(sensor.max_age);
         }
-        let guards = rules.iter().map(|&rule| Guard::new(rule, sensors));
+        let rules = rules.iter().map(|&rule| RuleState::new(rule, sensors));
         Reflexes {
-            guards: guards.collect(),
+            rules: rules.collect(),
             patience,
             safety,
             loop_time: Punctuality::default(),
@@ -184,8 +185,8 @@ impl Reflexes {
     /// The rules meet a reading that was believed. A slot may bring many: each of them counts, not only the last,
     /// which is the one that the frame keeps. `frame` holds what the other channels said last.
     pub fn meet(&mut self, frame: &Frame, channel: u8, value: f32, now: Instant) {
-        for guard in &mut self.guards {
-            guard.meet(frame, usize::from(channel), value, now);
+        for state in &mut self.rules {
+            state.meet(frame, usize::from(channel), value, now);
         }
     }
 
@@ -215,8 +216,8 @@ impl Reflexes {
     /// the slot of the disarm before [`Reflexes::evaluate`]; a cause that is still there latches again.
     pub fn rearm(&mut self) {
         self.stopped = false;
-        for guard in &mut self.guards {
-            guard.release();
+        for state in &mut self.rules {
+            state.release();
         }
     }
 
@@ -228,8 +229,8 @@ impl Reflexes {
     /// What the field is to see: `frame`, and in place of what a sensor says that is past an edge, what it said there.
     pub fn remind(&self, frame: &Frame) -> Frame {
         let mut shown = *frame;
-        for guard in &self.guards {
-            guard.remind(&mut shown.samples[guard.rule.channel]);
+        for state in &self.rules {
+            state.remind(&mut shown.samples[state.rule.channel]);
         }
         shown
     }
@@ -243,25 +244,25 @@ impl Reflexes {
     /// the cause has met one, or readings were lost, all of them that stop are taken to have tripped.
     fn heed(&mut self, signals: &Signals, now: Instant) {
         for cause in Cause::ALL.into_iter().filter(|cause| signals.halts & cause.bit() != 0) {
-            let stops = |guard: &&mut Guard| guard.rule.cause == cause && guard.stops();
-            let explained = self.guards.iter_mut().filter(stops).any(|guard| guard.is_tripped());
+            let stops = |state: &&mut RuleState| state.rule.cause == cause && state.stops();
+            let explained = self.rules.iter_mut().filter(stops).any(|state| state.is_tripped());
             if !explained || signals.readings_lost {
-                self.guards.iter_mut().filter(stops).for_each(|guard| guard.trip(now));
+                self.rules.iter_mut().filter(stops).for_each(|state| state.trip(now));
             }
         }
     }
 
     fn look_at_rules(&mut self, frame: &Frame, backed: Span, now: Instant, found: &mut Findings) {
-        for guard in &mut self.guards {
-            let sample = &frame.samples[guard.rule.channel];
+        for state in &mut self.rules {
+            let sample = &frame.samples[state.rule.channel];
             // A rule that cannot see is no leave to go on, whatever its board can do without.
-            if let Some(cause) = guard.patience.and_then(|patience| missed(sample, patience, now)) {
-                found.add(cause, guard.rule.restraint);
+            if let Some(cause) = state.patience.and_then(|patience| missed(sample, patience, now)) {
+                found.add(cause, state.rule.restraint);
             }
-            if guard.look(sample, backed, now) {
-                found.add(guard.rule.cause, guard.rule.restraint);
-                if guard.is_latched() {
-                    found.latched |= guard.rule.cause.bit();
+            if state.look(sample, backed, now) {
+                found.add(state.rule.cause, state.rule.restraint);
+                if state.is_latched() {
+                    found.latched |= state.rule.cause.bit();
                 }
             }
         }
@@ -334,10 +335,13 @@ fn missed(sample: &Sample, patience: Span, now: Instant) -> Option<Cause> {
         Health::Never | Health::Stale => Some(Cause::SensorLost),
         Health::Good => over.then_some(Cause::SensorLost),
         // No answer is silence; an answer that cannot be true is a lie.
-        Health::Bad(Fault::Bus(_) | Fault::Timeout) => over.then_some(Cause::SensorLost),
-        Health::Bad(Fault::OutOfRange | Fault::NotFinite | Fault::Frozen | Fault::DeadBytes) => {
-            over.then_some(Cause::SensorLying)
-        }
+        Health::Bad(ReadingFault::Bus(_) | ReadingFault::Timeout) => over.then_some(Cause::SensorLost),
+        Health::Bad(
+            ReadingFault::OutOfRange
+            | ReadingFault::NotFinite
+            | ReadingFault::Frozen
+            | ReadingFault::DeadBytes,
+        ) => over.then_some(Cause::SensorLying),
     }
 }
 

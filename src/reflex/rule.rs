@@ -6,7 +6,7 @@ use crate::time::{Instant, Span};
 
 /// One rule and whether it has tripped.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Guard {
+pub(super) struct RuleState {
     pub(super) rule: Rule,
     /// Channels whose readings it meets, a bit each: its own, or the members of what that is the least of.
     sources: u64,
@@ -23,11 +23,11 @@ pub(super) struct Guard {
     met: bool,
 }
 
-impl Guard {
+impl RuleState {
     /// A rule of a board with these `sensors` that has not tripped.
-    pub(super) fn new(rule: Rule, sensors: &[SensorPlan]) -> Guard {
+    pub(super) fn new(rule: Rule, sensors: &[SensorPlan]) -> RuleState {
         let optional = sensors.get(rule.channel).filter(|sensor| !sensor.required);
-        Guard {
+        RuleState {
             rule,
             sources: sources(sensors, rule.channel),
             patience: optional.map(|sensor| sensor.max_age),
@@ -39,7 +39,7 @@ impl Guard {
         }
     }
 
-    /// Whether a reading that crosses into it stops the motors before the tick hears of it (`sense::snap`).
+    /// Whether a reading that crosses into it stops the motors before the tick hears of it (`io::fast_stop`).
     pub(super) fn stops(&self) -> bool {
         matches!(self.rule.restraint, Restraint::Still | Restraint::NoForward)
     }
@@ -55,12 +55,12 @@ impl Guard {
         if self.sources & (1 << channel) == 0 {
             return;
         }
-        let trips = match self.rule.trip {
+        let all = match self.rule.trip {
             // The least of several is at or below the limit as soon as one of them is.
-            Trip::Below(limit) => value <= limit,
-            Trip::Above(limit) => value >= limit && self.others_above(frame, channel, limit),
+            Trip::Below(_) => true,
+            Trip::Above(limit) => self.others_above(frame, channel, limit),
         };
-        if trips {
+        if all && self.rule.trip.trips(value) {
             self.trip(now);
             self.worst = self.rule.trip.worse(self.worst, value);
         }
@@ -128,20 +128,12 @@ impl Guard {
         }
         let worst = sample.worst;
         // A worst case that is not a number has escaped admission: the rule cannot say no to it.
-        worst.is_nan()
-            || match self.rule.trip {
-                Trip::Below(limit) => worst <= limit,
-                Trip::Above(limit) => worst >= limit,
-            }
+        worst.is_nan() || self.rule.trip.trips(worst)
     }
 
     /// Only a good sample lifts a restraint: an old or refused one is no news.
     fn clears(&self, sample: &Sample) -> bool {
-        sample.health == Health::Good
-            && match self.rule.trip {
-                Trip::Below(_) => sample.worst > self.rule.clear,
-                Trip::Above(_) => sample.worst < self.rule.clear,
-            }
+        sample.health == Health::Good && self.rule.trip.clears(sample.worst, self.rule.clear)
     }
 }
 
@@ -160,7 +152,7 @@ mod tests {
     use crate::fixture::{at, ms, range};
     use crate::plan::Cause;
 
-    fn guard(trip: Trip, clear: f32) -> Guard {
+    fn state(trip: Trip, clear: f32) -> RuleState {
         let rule = Rule {
             cause: Cause::Obstacle,
             channel: 0,
@@ -171,7 +163,7 @@ mod tests {
             restraint: Restraint::NoForward,
             latched: false,
         };
-        Guard::new(rule, &[range()])
+        RuleState::new(rule, &[range()])
     }
 
     fn sample(worst: f32, health: Health) -> Sample {
@@ -180,9 +172,9 @@ mod tests {
     }
 
     /// Looks at each (worst, health, active?) in turn, a millisecond apart.
-    fn check(mut guard: Guard, script: &[(f32, Health, bool)]) {
+    fn check(mut state: RuleState, script: &[(f32, Health, bool)]) {
         for (step, &(worst, health, active)) in script.iter().enumerate() {
-            let found = guard.look(&sample(worst, health), Span::ZERO, at(step as u64));
+            let found = state.look(&sample(worst, health), Span::ZERO, at(step as u64));
             assert_eq!(found, active, "step {step}: {worst} {health:?}");
         }
     }
@@ -191,79 +183,79 @@ mod tests {
     fn trips_at_the_limit_and_clears_beyond_the_other() {
         use Health::Good;
         let below = [(1.01, Good, false), (1.0, Good, true), (1.2, Good, true), (1.21, Good, false)];
-        check(guard(Trip::Below(1.0), 1.2), &below);
+        check(state(Trip::Below(1.0), 1.2), &below);
         let above = [(0.99, Good, false), (1.0, Good, true), (0.8, Good, true), (0.79, Good, false)];
-        check(guard(Trip::Above(1.0), 0.8), &above);
+        check(state(Trip::Above(1.0), 0.8), &above);
     }
 
     #[test]
     fn old_and_refused_samples_trip_but_do_not_clear() {
-        use crate::frame::Fault::Frozen;
+        use crate::fault::ReadingFault::Frozen;
         for poor in [Health::Stale, Health::Bad(Frozen)] {
             let script = [(0.9, poor, true), (3.0, poor, true), (3.0, Health::Good, false)];
-            check(guard(Trip::Below(1.0), 1.2), &script);
+            check(state(Trip::Below(1.0), 1.2), &script);
         }
     }
 
     #[test]
     fn nothing_read_is_no_value_and_no_number_is_the_worst_one() {
-        check(guard(Trip::Below(1.0), 1.2), &[(0.0, Health::Never, false), (f32::NAN, Health::Good, true)]);
+        check(state(Trip::Below(1.0), 1.2), &[(0.0, Health::Never, false), (f32::NAN, Health::Good, true)]);
         check(
-            guard(Trip::Above(1.0), 0.8),
+            state(Trip::Above(1.0), 0.8),
             &[(f32::NAN, Health::Stale, true), (f32::NAN, Health::Good, true)],
         );
     }
 
     #[test]
     fn holds_at_least_as_long_as_told() {
-        let mut guard = guard(Trip::Below(1.0), 1.2);
-        guard.rule.hold = ms(50);
+        let mut state = state(Trip::Below(1.0), 1.2);
+        state.rule.hold = ms(50);
         let well = sample(3.0, Health::Good);
-        assert!(guard.look(&sample(0.5, Health::Good), Span::ZERO, at(100)));
-        assert!(guard.look(&well, Span::ZERO, at(149)));
-        assert!(!guard.look(&well, Span::ZERO, at(150)));
+        assert!(state.look(&sample(0.5, Health::Good), Span::ZERO, at(100)));
+        assert!(state.look(&well, Span::ZERO, at(149)));
+        assert!(!state.look(&well, Span::ZERO, at(150)));
     }
 
     #[test]
     fn an_edge_is_left_behind_by_backing_away_from_where_it_was_seen_last_and_by_nothing_else() {
-        let mut guard = guard(Trip::Below(1.0), 1.2);
-        guard.rule.retreat = ms(100);
+        let mut state = state(Trip::Below(1.0), 1.2);
+        state.rule.retreat = ms(100);
         let (edge, floor) = (sample(0.5, Health::Good), sample(3.0, Health::Good));
-        assert!(guard.look(&edge, Span::ZERO, at(0)));
-        assert!(guard.look(&floor, Span::ZERO, at(600_000)), "waiting does not mend it");
-        assert!(guard.look(&floor, ms(60), at(600_010)));
-        assert!(guard.look(&edge, ms(60), at(600_020)), "the edge again: from here on");
-        assert!(guard.look(&floor, ms(60), at(600_030)) && guard.look(&floor, ms(39), at(600_040)));
-        assert!(guard.look(&sample(3.0, Health::Stale), ms(1), at(600_050)), "and the sensor must be well");
-        assert!(!guard.look(&floor, Span::ZERO, at(600_060)));
+        assert!(state.look(&edge, Span::ZERO, at(0)));
+        assert!(state.look(&floor, Span::ZERO, at(600_000)), "waiting does not mend it");
+        assert!(state.look(&floor, ms(60), at(600_010)));
+        assert!(state.look(&edge, ms(60), at(600_020)), "the edge again: from here on");
+        assert!(state.look(&floor, ms(60), at(600_030)) && state.look(&floor, ms(39), at(600_040)));
+        assert!(state.look(&sample(3.0, Health::Stale), ms(1), at(600_050)), "and the sensor must be well");
+        assert!(!state.look(&floor, Span::ZERO, at(600_060)));
         // A person who disarms answers for where it stands; the edge itself is not talked away.
-        assert!(guard.look(&edge, Span::ZERO, at(600_070)));
-        guard.release();
-        assert!(!guard.look(&floor, Span::ZERO, at(600_080)));
-        guard.look(&edge, Span::ZERO, at(600_090));
-        guard.release();
-        assert!(guard.look(&edge, Span::ZERO, at(600_100)) && guard.look(&floor, Span::ZERO, at(600_110)));
+        assert!(state.look(&edge, Span::ZERO, at(600_070)));
+        state.release();
+        assert!(!state.look(&floor, Span::ZERO, at(600_080)));
+        state.look(&edge, Span::ZERO, at(600_090));
+        state.release();
+        assert!(state.look(&edge, Span::ZERO, at(600_100)) && state.look(&floor, Span::ZERO, at(600_110)));
     }
 
     #[test]
     fn a_latch_outlives_its_cause_but_not_its_release() {
-        let mut guard = guard(Trip::Below(1.0), 1.2);
-        guard.rule.latched = true;
+        let mut state = state(Trip::Below(1.0), 1.2);
+        state.rule.latched = true;
         let (near, far) = (sample(0.5, Health::Good), sample(3.0, Health::Good));
-        assert!(guard.look(&near, Span::ZERO, at(0)));
-        assert!(guard.look(&far, Span::ZERO, at(10_000)) && guard.is_latched());
-        guard.release();
-        assert!(!guard.look(&far, Span::ZERO, at(10_001)));
+        assert!(state.look(&near, Span::ZERO, at(0)));
+        assert!(state.look(&far, Span::ZERO, at(10_000)) && state.is_latched());
+        state.release();
+        assert!(!state.look(&far, Span::ZERO, at(10_001)));
         // Released while the cause is still there: it latches again in the same slot.
-        assert!(guard.look(&near, Span::ZERO, at(10_002)));
-        guard.release();
-        assert!(guard.look(&near, Span::ZERO, at(10_003)) && guard.is_latched());
+        assert!(state.look(&near, Span::ZERO, at(10_002)));
+        state.release();
+        assert!(state.look(&near, Span::ZERO, at(10_003)) && state.is_latched());
     }
 
     /// A rule on the last of these channels that trips at 1 or below.
-    fn last_of(sensors: &[SensorPlan]) -> Guard {
-        let rule = Rule { channel: sensors.len() - 1, ..guard(Trip::Below(1.0), 1.2).rule };
-        Guard::new(rule, sensors)
+    fn last_of(sensors: &[SensorPlan]) -> RuleState {
+        let rule = Rule { channel: sensors.len() - 1, ..state(Trip::Below(1.0), 1.2).rule };
+        RuleState::new(rule, sensors)
     }
 
     fn least_of(members: &[usize]) -> SensorPlan {
@@ -273,10 +265,10 @@ mod tests {
     #[test]
     fn a_rule_meets_its_own_channel_or_every_member_of_a_least_however_it_is_made() {
         let frame = Frame::empty(5);
-        let met = |guard: &Guard, channel| {
-            let mut guard = *guard;
-            guard.meet(&frame, channel, 0.5, at(0));
-            guard.is_tripped()
+        let met = |state: &RuleState, channel| {
+            let mut state = *state;
+            state.meet(&frame, channel, 0.5, at(0));
+            state.is_tripped()
         };
         let own = last_of(&[range(), range(), range()]);
         assert_eq!([0, 1, 2, 3].map(|channel| met(&own, channel)), [false, false, true, false]);
@@ -293,14 +285,14 @@ mod tests {
     fn the_least_is_above_a_limit_only_if_all_of_its_members_are() {
         let mut sensors = vec![range(), range(), range()];
         sensors.push(least_of(&[1, 2]));
-        let rule = Rule { trip: Trip::Above(1.0), channel: 3, ..guard(Trip::Below(0.0), 0.8).rule };
+        let rule = Rule { trip: Trip::Above(1.0), channel: 3, ..state(Trip::Below(0.0), 0.8).rule };
         let mut frame = Frame::empty(4);
         let good = |value| Sample { value, ..sample(value, Health::Good) };
         for (first, second, trips) in [(Some(2.0), 0.5, false), (None, 2.0, false), (Some(2.0), 2.0, true)] {
             frame.samples[1] = first.map_or(Sample::NEVER, good);
-            let mut guard = Guard::new(rule, &sensors);
-            guard.meet(&frame, 2, second, at(0));
-            assert_eq!(guard.is_tripped(), trips, "{first:?} and {second}");
+            let mut state = RuleState::new(rule, &sensors);
+            state.meet(&frame, 2, second, at(0));
+            assert_eq!(state.is_tripped(), trips, "{first:?} and {second}");
         }
     }
 }

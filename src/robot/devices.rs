@@ -5,82 +5,28 @@ use super::BuildError;
 use crate::bus::{LineUse, Usage};
 use crate::device::actuators::{self, Actuators};
 use crate::device::open;
+use crate::io::PollPlan;
 use crate::memory::map::{Motion, Thing};
-use crate::plan::{Board, MotorKind, MotorPlan, PwmPlan, SensorKind, SensorPlan};
-use crate::sense::PollPlan;
+use crate::plan::{
+    Attachment, Board, Line, LineRole, MotorKind, MotorPlan, PwmPlan, SensorKind, SensorPlan, chips,
+};
 use crate::time::Span;
-use std::mem::{Discriminant, discriminant};
 use std::path::Path;
 
 /// Where `/sys` is.
 const ROOT: &str = "/";
-
-/// Where a polled sensor's value comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// A chip on the I2C bus of this number.
-    Bus(usize),
-    /// A file of the kernel.
-    Files,
-}
-
-/// The place of a polled sensor; `None`: it is not polled.
-fn place(sensor: &SensorPlan) -> Option<Place> {
-    match sensor.kind {
-        SensorKind::HatAdc { .. } => Some(Place::Bus(0)), // behind the motors' controller
-        SensorKind::FloatRegister { .. }
-        | SensorKind::Mpu6050 { .. }
-        | SensorKind::Vl53l0x { .. }
-        | SensorKind::PowerMonitor { .. }
-        | SensorKind::Ads1115 { .. } => Some(Place::Bus(sensor.bus)),
-        SensorKind::Hwmon { .. } | SensorKind::Thermal { .. } | SensorKind::GpuSysfs { .. } => {
-            Some(Place::Files)
-        }
-        SensorKind::HcSr04 { .. }
-        | SensorKind::Button { .. }
-        | SensorKind::MotorEcho { .. }
-        | SensorKind::Least { .. }
-        | SensorKind::Recall { .. }
-        | SensorKind::LogColumn { .. } => None,
-    }
-}
-
-/// Sensors of one chip have the same; a sensor that has a transfer of its own has none.
-fn chip(sensor: &SensorPlan) -> Option<(Discriminant<SensorKind>, u8)> {
-    match sensor.kind {
-        SensorKind::HatAdc { .. } | SensorKind::FloatRegister { .. } => None,
-        ref kind => kind.i2c_address().map(|address| (discriminant(kind), address)),
-    }
-}
-
-/// The channels at `wanted`, those that one device reads together, in the order of the board.
-fn groups(board: &Board, wanted: Place) -> Vec<Vec<usize>> {
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    for (channel, sensor) in board.sensors.iter().enumerate() {
-        if place(sensor) != Some(wanted) {
-            continue;
-        }
-        let own = chip(sensor);
-        let same = |group: &&mut Vec<usize>| own.is_some() && chip(&board.sensors[group[0]]) == own;
-        match groups.iter_mut().find(same) {
-            Some(group) => group.push(channel),
-            None => groups.push(vec![channel]),
-        }
-    }
-    groups
-}
 
 /// A line of a polling table, and what it is called.
 pub(super) struct Planned {
     pub poll: PollPlan,
     pub name: String,
     /// The line on which the device asks.
-    pub ready: Option<crate::plan::Line>,
+    pub ready: Option<Line>,
 }
 
-/// The polling table of `place`.
-pub(super) fn polls(board: &Board, place: Place) -> Result<Vec<Planned>, BuildError> {
-    groups(board, place).into_iter().map(|group| planned(board, &group)).collect()
+/// The polling table of `attachment`.
+pub(super) fn polls(board: &Board, attachment: Attachment) -> Result<Vec<Planned>, BuildError> {
+    chips(board, attachment).into_iter().map(|chip| planned(board, &chip)).collect()
 }
 
 fn planned(board: &Board, group: &[usize]) -> Result<Planned, BuildError> {
@@ -90,10 +36,7 @@ fn planned(board: &Board, group: &[usize]) -> Result<Planned, BuildError> {
     let device = open::polled(&plans, board, Path::new(ROOT)).ok_or_else(|| BuildError::Misfit {
         what: format!("sensor '{name}' of board '{}' has no driver here", board.name),
     })?;
-    let ready = plans.iter().find_map(|plan| match plan.kind {
-        SensorKind::Mpu6050 { ready, .. } => ready,
-        _ => None,
-    });
+    let ready = plans.iter().find_map(|plan| plan.kind.line(LineRole::Ready));
     let poll = PollPlan {
         device,
         channels: group.iter().map(|&channel| channel as u8).collect(), // there are at most 64
@@ -107,16 +50,16 @@ fn planned(board: &Board, group: &[usize]) -> Result<Planned, BuildError> {
 
 /// What the map is to remember, and how often it is asked.
 pub(super) fn things(board: &Board) -> (Vec<Thing>, Span) {
-    let recall = |(channel, sensor): (usize, &SensorPlan)| match sensor.kind {
-        SensorKind::Recall { by, below, ahead_m } => Some(Thing {
+    let recall = |(channel, sensor): (usize, &SensorPlan)| {
+        let SensorKind::Recall { by, below, ahead_m } = sensor.kind else { return None };
+        Some(Thing {
             name: sensor.name.clone(),
             channel: channel as u8, // there are at most 64
             by,
             below,
             ahead_m: ahead_m.into(),
             in_metres: board.sensors[by].unit == "m",
-        }),
-        _ => None,
+        })
     };
     let things: Vec<Thing> = board.sensors.iter().enumerate().filter_map(recall).collect();
     let period = things.iter().map(|thing| board.sensors[usize::from(thing.channel)].period).min();
@@ -126,11 +69,9 @@ pub(super) fn things(board: &Board) -> (Vec<Thing>, Span) {
 /// How commands move the robot, if its board says so.
 pub(super) fn motion(board: &Board) -> Option<Motion> {
     let plan = board.motion?;
-    let steers = |(number, motor): (usize, &MotorPlan)| match motor.kind {
-        MotorKind::Servo { min_deg, max_deg, .. } if motor.name == "steering" => {
-            Some((number, [min_deg, max_deg].map(f64::from)))
-        }
-        _ => None,
+    let steers = |(number, motor): (usize, &MotorPlan)| {
+        let MotorKind::Servo { min_deg, max_deg, .. } = motor.kind else { return None };
+        (motor.name == "steering").then(|| (number, [min_deg, max_deg].map(f64::from)))
     };
     let drives = board.motors.iter().enumerate().filter(|(_, motor)| motor.kind.drives());
     Some(Motion {
@@ -159,27 +100,19 @@ pub fn motor_lines(board: &Board) -> Vec<LineUse> {
     // Held in reset from here on: no pulse before everything is set up.
     lines.extend(board.mcu.as_ref().map(|mcu| output(mcu.reset, false)));
     lines.extend(board.enable.as_ref().map(|enable| output(enable.line, !enable.on_high)));
-    if let Some(PwmPlan::Pca9685 { output_enable: Some(line), .. }) = board.pwm {
-        lines.push(output(line, true)); // active low
-    }
-    lines.extend(board.motors.iter().filter_map(|motor| match motor.kind {
-        MotorKind::DcDir { dir, .. } => Some(output(dir, false)),
-        _ => None,
-    }));
+    lines.extend(board.pwm.as_ref().and_then(PwmPlan::output_enable).map(|line| output(line, true))); // active low
+    lines.extend(
+        board.motors.iter().filter_map(|motor| motor.kind.direction()).map(|line| output(line, false)),
+    );
     lines
 }
 
 /// The lines that the sensors on bus `bus` need.
 pub(super) fn sensor_lines(board: &Board, bus: usize) -> Vec<LineUse> {
-    let on_bus = board.sensors.iter().filter(|sensor| place(sensor) == Some(Place::Bus(bus)));
-    let shutdown = |sensor: &SensorPlan| match sensor.kind {
-        // Silent until it is given its own address.
-        SensorKind::Vl53l0x { shutdown: Some(line), .. } => {
-            Some(LineUse { line, usage: Usage::Output { high: false } })
-        }
-        _ => None,
-    };
-    on_bus.filter_map(shutdown).collect()
+    let on_bus = board.sensors.iter().filter(|sensor| sensor.attachment() == Attachment::Bus(bus));
+    // Silent until each is given its own address.
+    let shutdowns = on_bus.filter_map(|sensor| sensor.kind.line(LineRole::Shutdown));
+    shutdowns.map(|line| LineUse { line, usage: Usage::Output { high: false } }).collect()
 }
 
 #[cfg(test)]
@@ -187,7 +120,6 @@ mod tests {
     use super::*;
     use crate::fixture::{ms, range};
     use crate::plan::ImuQuantity::{Pitch, Roll};
-    use crate::plan::Line;
 
     fn sensor(name: &str, kind: SensorKind, bus: usize, period: Span) -> SensorPlan {
         SensorPlan { name: name.into(), kind, bus, period, ..range() }
@@ -208,9 +140,9 @@ mod tests {
             sensor("hot", SensorKind::Thermal { zone: "cpu".into() }, 0, ms(500)),
             range(),
         ];
-        assert_eq!(groups(&board, Place::Bus(1)), [vec![0, 2], vec![1], vec![3], vec![5]]);
-        assert_eq!(groups(&board, Place::Bus(0)), [vec![4]]);
-        assert_eq!(groups(&board, Place::Files), [vec![6]]);
+        assert_eq!(chips(&board, Attachment::Bus(1)), [vec![0, 2], vec![1], vec![3], vec![5]]);
+        assert_eq!(chips(&board, Attachment::Bus(0)), [vec![4]]);
+        assert_eq!(chips(&board, Attachment::Files), [vec![6]]);
         let floats = planned(&board, &[1]).unwrap();
         assert_eq!((floats.poll.channels, floats.name.as_str(), floats.ready), (vec![1], "a", None));
     }

@@ -1,25 +1,26 @@
 //! A worker on each wire of a board: one a bus, one for the sonars, one for the lines that speak for
 //! themselves, one for the files of the kernel. The same whether the wires are simulated or real.
 
-use super::devices::{self, Place, Planned};
-use super::{BuildError, Hand};
-use crate::bus::{Absent, Bias, Gpio, I2c, LineUse, NoRepair, Repair, Usage, Wires};
+use super::devices::{self, Planned};
+use super::{BuildError, WorkerThread};
+use crate::bus::{Absent, Bias, Gpio, Hardware, I2c, LineUse, NoRepair, Repair, Usage};
 use crate::command::{Command, OnWire};
-use crate::crew::{Bell, Worker};
 use crate::device::hc_sr04::HcSr04;
+use crate::executor::{Waker, Worker};
 use crate::frame::Reading;
-use crate::memory::map::{Feed, Map, Recollection, feed};
-use crate::plan::{Board, BusPlan, Line, SensorKind};
-use crate::rt::Role;
-use crate::rt::slot::{Reader, slot};
-use crate::sense::{
-    BusCounters, BusParts, ButtonLine, Demand, EdgesWorker, Halt, HaltWatch, I2cWorker, LinesWorker, LogRows,
-    LogWorker, MotorEnd, Outlet, PollPlan, READING_RING, ReadyLine, SenseCounters, SlowWorker, Snaps,
+use crate::io::{
+    BusCounters, BusParts, ButtonLine, DataReady, EdgesWorker, FastStops, Halt, HaltWatch, I2cWorker,
+    LinesWorker, LogRows, LogWorker, MotorEnd, Outlet, PollPlan, READING_RING, ReadyLine, SenseCounters,
+    SlowWorker,
 };
+use crate::memory::map::{Feed, Map, Recollection, feed};
+use crate::motor_link::MotorLink;
+use crate::plan::{Attachment, Board, BusPlan, Line, SensorKind};
+use crate::rt::Role;
+use crate::rt::triple_buffer::{Reader, triple_buffer};
 use crate::sim::{Fault, Plant};
 use crate::tick::MAX_INLETS;
 use crate::time::{Clock, Instant, Span};
-use crate::wire::WireLink;
 use std::sync::Arc;
 
 /// Receipts between a bus and the tick: it leaves one a command, and the tick takes them each slot.
@@ -33,12 +34,12 @@ pub(super) struct World<'o> {
     pub seed: u64,
     pub faults: &'o [Fault],
     pub log: Option<LogRows>,
-    pub wires: Option<Arc<dyn Wires>>,
+    pub hardware: Option<Arc<dyn Hardware>>,
 }
 
 /// A board with a worker on each wire.
 pub(super) struct Wired {
-    pub hands: Vec<Hand>,
+    pub workers: Vec<WorkerThread>,
     pub readings: heapless::Vec<rtrb::Consumer<Reading>, MAX_INLETS>,
     pub buses: Vec<Arc<BusCounters>>,
     pub senses: Arc<SenseCounters>,
@@ -53,15 +54,15 @@ pub(super) struct Wired {
 pub(super) struct MotorEnds {
     commands: Reader<Command>,
     receipts: rtrb::Producer<OnWire>,
-    pub bell: Arc<Bell>,
+    pub waker: Arc<Waker>,
 }
 
 /// The line from the tick to the motors: both its ends.
-pub(super) fn motor_line(motors: usize) -> (WireLink, MotorEnds) {
-    let (put, commands) = slot(Command::still(motors));
+pub(super) fn motor_line(motors: usize) -> (MotorLink, MotorEnds) {
+    let (put, commands) = triple_buffer(Command::still(motors));
     let (receipts, confirmed) = rtrb::RingBuffer::new(RECEIPT_RING);
-    let bell: Arc<Bell> = Arc::default();
-    (WireLink::new(put, confirmed, bell.clone()), MotorEnds { commands, receipts, bell })
+    let waker: Arc<Waker> = Arc::default();
+    (MotorLink::new(put, confirmed, waker.clone()), MotorEnds { commands, receipts, waker })
 }
 
 /// Opens the board's wires and puts a worker on each.
@@ -73,22 +74,22 @@ pub(super) fn wire_up(
     ends: MotorEnds,
 ) -> Result<Wired, BuildError> {
     let mut wired = Wired {
-        hands: Vec::new(),
+        workers: Vec::new(),
         readings: heapless::Vec::new(),
         buses: Vec::new(),
         senses: Arc::default(),
-        halt: Arc::new(Halt::new(ends.bell.clone())),
+        halt: Arc::new(Halt::new(ends.waker.clone())),
         plant: None,
         map: None,
     };
     wired.add_map(board)?;
-    let wires = match (&board.bus, world.wires) {
+    let hardware = match (&board.bus, world.hardware) {
         (BusPlan::Log, _) => {
             let rows = world.log.ok_or(BuildError::NoLog)?;
             wired.add_log(board, rows, first, ends)?;
             return Ok(wired);
         }
-        (_, Some(wires)) => wires,
+        (_, Some(hardware)) => hardware,
         (BusPlan::Sim, None) => {
             let plant = Plant::new(board, world.seed, world.faults, clock.clone());
             wired.plant = Some(plant.clone());
@@ -96,7 +97,7 @@ pub(super) fn wire_up(
         }
         (BusPlan::Linux { .. }, None) => return Err(BuildError::NoBus { board: board.name.clone() }),
     };
-    wired.add_all(board, wires.as_ref(), ends)?;
+    wired.add_all(board, hardware.as_ref(), ends)?;
     Ok(wired)
 }
 
@@ -109,8 +110,8 @@ impl Wired {
         Ok(Outlet::new(producer, self.senses.readings_dropped.clone()))
     }
 
-    fn hand(&mut self, worker: impl Worker + 'static, bell: Arc<Bell>, role: Role) {
-        self.hands.push(Hand { worker: Box::new(worker), bell, role });
+    fn add_worker(&mut self, worker: impl Worker + 'static, waker: Arc<Waker>, role: Role) {
+        self.workers.push(WorkerThread { worker: Box::new(worker), waker, role });
     }
 
     fn add_log(
@@ -123,19 +124,19 @@ impl Wired {
         self.buses.push(Arc::new(BusCounters::new("log", [])));
         let outlet = self.outlet()?;
         let worker = LogWorker::new(outlet, rows, first, board.period, ends.commands, ends.receipts);
-        self.hand(worker, ends.bell, Role::Bus);
+        self.add_worker(worker, ends.waker, Role::Bus);
         Ok(())
     }
 
-    fn add_all(&mut self, board: &Board, wires: &dyn Wires, ends: MotorEnds) -> Result<(), BuildError> {
+    fn add_all(&mut self, board: &Board, hardware: &dyn Hardware, ends: MotorEnds) -> Result<(), BuildError> {
         let mut readies = Vec::new();
         let mut ends = Some(ends);
         // The motors have a thread of their own in any case, also where no bus is behind them.
         for bus in 0..board.i2c.len().max(1) {
-            self.add_bus(board, bus, wires, ends.take(), &mut readies)?;
+            self.add_bus(board, bus, hardware, ends.take(), &mut readies)?;
         }
-        self.add_edges(board, wires)?;
-        self.add_lines(board, wires, readies)?;
+        self.add_edges(board, hardware)?;
+        self.add_lines(board, hardware, readies)?;
         self.add_slow(board)
     }
 
@@ -144,7 +145,7 @@ impl Wired {
         &mut self,
         board: &Board,
         bus: usize,
-        wires: &dyn Wires,
+        hardware: &dyn Hardware,
         ends: Option<MotorEnds>,
         readies: &mut Vec<ReadyLine>,
     ) -> Result<(), BuildError> {
@@ -153,16 +154,17 @@ impl Wired {
         })?;
         let plan = board.i2c.get(bus);
         let (i2c, repair): (Box<dyn I2c>, Box<dyn Repair>) = match plan {
-            Some(_) => {
-                (wires.i2c(bus).map_err(BuildError::Wires)?, wires.repair(bus).map_err(BuildError::Wires)?)
-            }
+            Some(_) => (
+                hardware.i2c(bus).map_err(BuildError::Wires)?,
+                hardware.repair(bus).map_err(BuildError::Wires)?,
+            ),
             None => (Box::new(Absent), Box::new(NoRepair)),
         };
         let mut lines = devices::sensor_lines(board, bus);
         if ends.is_some() {
             lines.extend(devices::motor_lines(board));
         }
-        let bell = ends.as_ref().map_or_else(Arc::default, |ends| ends.bell.clone());
+        let waker = ends.as_ref().map_or_else(Arc::default, |ends| ends.waker.clone());
         let motors = match ends {
             Some(ends) => Some(MotorEnd {
                 actuators: devices::actuators(board)?,
@@ -172,29 +174,29 @@ impl Wired {
             }),
             None => None,
         };
-        let planned = devices::polls(board, Place::Bus(bus))?;
-        let demand = Arc::new(Demand::new(bell.clone()));
+        let planned = devices::polls(board, Attachment::Bus(bus))?;
+        let data_ready = Arc::new(DataReady::new(waker.clone()));
         for (place, line) in planned.iter().enumerate().filter_map(|(place, one)| Some((place, one.ready?))) {
-            readies.push(ReadyLine { line, demand: demand.clone(), place });
+            readies.push(ReadyLine { line, data_ready: data_ready.clone(), place });
         }
         let (polls, counters) = self.table(plan.map_or("motors", |plan| plan.name.as_str()), planned);
         let parts = BusParts {
             name,
             i2c,
-            gpio: lines_of(wires, name, &lines)?,
+            gpio: lines_of(hardware, name, &lines)?,
             repair,
             rail_off: plan.and_then(|plan| plan.recovery.rail).map_or(Span::ZERO, |rail| rail.off),
             fragile: board.mcu.as_ref().filter(|_| bus == 0).map(|mcu| mcu.address),
             patience: board.period,
             motors,
-            snaps: snaps(board, polls.iter().flat_map(|poll| poll.channels.iter().copied())),
+            fast_stops: fast_stops(board, polls.iter().flat_map(|poll| poll.channels.iter().copied())),
             polls,
-            demand,
+            data_ready,
             halt: self.halt.clone(),
             outlet: self.outlet()?,
             counters,
         };
-        self.hand(I2cWorker::new(parts), bell, Role::Bus);
+        self.add_worker(I2cWorker::new(parts), waker, Role::Bus);
         Ok(())
     }
 
@@ -207,7 +209,7 @@ impl Wired {
     }
 
     /// The thread of the edge-timed sensors, where the board has any.
-    fn add_edges(&mut self, board: &Board, wires: &dyn Wires) -> Result<(), BuildError> {
+    fn add_edges(&mut self, board: &Board, hardware: &dyn Hardware) -> Result<(), BuildError> {
         let (mut sonars, mut lines, mut channels) = (Vec::new(), Vec::new(), Vec::new());
         for (channel, sensor) in board.sensors.iter().enumerate() {
             let SensorKind::HcSr04 { trig, echo } = sensor.kind else { continue };
@@ -219,10 +221,10 @@ impl Wired {
         if sonars.is_empty() {
             return Ok(());
         }
-        let gpio = lines_of(wires, "edges", &lines)?;
-        let (outlet, snaps) = (self.outlet()?, snaps(board, channels));
-        let worker = EdgesWorker::new(gpio, outlet, sonars, snaps, self.halt.clone());
-        self.hand(worker, Arc::default(), Role::Edges);
+        let gpio = lines_of(hardware, "edges", &lines)?;
+        let (outlet, fast_stops) = (self.outlet()?, fast_stops(board, channels));
+        let worker = EdgesWorker::new(gpio, outlet, sonars, fast_stops, self.halt.clone());
+        self.add_worker(worker, Arc::default(), Role::Edges);
         Ok(())
     }
 
@@ -230,7 +232,7 @@ impl Wired {
     fn add_lines(
         &mut self,
         board: &Board,
-        wires: &dyn Wires,
+        hardware: &dyn Hardware,
         readies: Vec<ReadyLine>,
     ) -> Result<(), BuildError> {
         let (mut buttons, mut lines) = (Vec::new(), Vec::new());
@@ -245,11 +247,11 @@ impl Wired {
         if lines.is_empty() {
             return Ok(());
         }
-        let gpio = lines_of(wires, "lines", &lines)?;
-        let snaps = snaps(board, buttons.iter().map(|button| button.channel));
+        let gpio = lines_of(hardware, "lines", &lines)?;
+        let fast_stops = fast_stops(board, buttons.iter().map(|button| button.channel));
         let (outlet, halt, senses) = (self.outlet()?, self.halt.clone(), self.senses.clone());
-        let worker = LinesWorker::new(gpio, outlet, buttons, readies, snaps, halt, senses);
-        self.hand(worker, Arc::default(), Role::Lines);
+        let worker = LinesWorker::new(gpio, outlet, buttons, readies, fast_stops, halt, senses);
+        self.add_worker(worker, Arc::default(), Role::Lines);
         Ok(())
     }
 
@@ -259,21 +261,21 @@ impl Wired {
         let (Some(motion), false) = (devices::motion(board), things.is_empty()) else { return Ok(()) };
         let map = Map::new(motion, things).map_err(|fault| BuildError::Misfit { what: fault.to_string() })?;
         let (worker, trace, askers) = feed(map, self.outlet()?, period);
-        self.hand(worker, Arc::default(), Role::Slow);
+        self.add_worker(worker, Arc::default(), Role::Slow);
         self.map = Some((trace, askers));
         Ok(())
     }
 
     /// The thread of the values that come from files, where the board has any.
     fn add_slow(&mut self, board: &Board) -> Result<(), BuildError> {
-        let planned = devices::polls(board, Place::Files)?;
+        let planned = devices::polls(board, Attachment::Files)?;
         if planned.is_empty() {
             return Ok(());
         }
         let (polls, counters) = self.table("slow", planned);
-        let snaps = snaps(board, polls.iter().flat_map(|poll| poll.channels.iter().copied()));
-        let worker = SlowWorker::new(polls, snaps, self.outlet()?, self.halt.clone(), counters);
-        self.hand(worker, Arc::default(), Role::Slow);
+        let fast_stops = fast_stops(board, polls.iter().flat_map(|poll| poll.channels.iter().copied()));
+        let worker = SlowWorker::new(polls, fast_stops, self.outlet()?, self.halt.clone(), counters);
+        self.add_worker(worker, Arc::default(), Role::Slow);
         Ok(())
     }
 }
@@ -282,14 +284,18 @@ fn watched(line: Line, bias: Bias) -> LineUse {
     LineUse { line, usage: Usage::Watched { bias, debounce: Span::ZERO } }
 }
 
-fn snaps(board: &Board, channels: impl IntoIterator<Item = u8>) -> Snaps {
-    Snaps::of(&board.reflexes, &board.sensors, channels)
+fn fast_stops(board: &Board, channels: impl IntoIterator<Item = u8>) -> FastStops {
+    FastStops::of(&board.reflexes, &board.sensors, channels)
 }
 
 /// A handle on `lines`, where there are any.
-fn lines_of(wires: &dyn Wires, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, BuildError> {
+fn lines_of(
+    hardware: &dyn Hardware,
+    owner: &'static str,
+    lines: &[LineUse],
+) -> Result<Box<dyn Gpio>, BuildError> {
     if lines.is_empty() {
         return Ok(Box::new(Absent));
     }
-    wires.gpio(owner, lines).map_err(BuildError::Wires)
+    hardware.gpio(owner, lines).map_err(BuildError::Wires)
 }

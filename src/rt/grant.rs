@@ -39,7 +39,7 @@ pub enum Role {
     /// The guard, a process of its own: above everything that it watches.
     Guard,
     /// Heartbeats to the guard: below the tick, so that a tick which never waits is seen to hang.
-    Pulse,
+    Heartbeat,
     /// The field engine: no real-time thread, it may compute for as long as it likes.
     Field,
 }
@@ -57,7 +57,7 @@ impl Role {
             Role::Lines => tick.saturating_add(6),
             Role::Slow => return 0,
             Role::Guard => tick.saturating_add(8),
-            Role::Pulse => tick.saturating_sub(1),
+            Role::Heartbeat => tick.saturating_sub(1),
             // None: a CPU engine computes for milliseconds, and one that hangs never waits. As FIFO it
             // would hold up the threaded interrupts of its core (50 by default), and the kernel's
             // throttling of real-time threads would then hit the tick as well.
@@ -85,7 +85,7 @@ pub enum Policy {
 
 /// Something that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub enum Request {
     /// SCHED_FIFO at this priority.
     Priority(u8),
     /// To run on this core only, or (field) on every core but this.
@@ -102,7 +102,7 @@ pub enum Wish {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// What.
-    pub what: Wish,
+    pub what: Request,
     /// The system's reason; 0: the call succeeded and yet the thread does not have it.
     pub errno: i32,
 }
@@ -151,33 +151,33 @@ pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Gr
     let mut asked = Refusals::new();
     let mut note = |what, result: Result<(), Errno>| {
         if let Err(errno) = result {
-            let _ = asked.push(Refusal { what, errno: errno.raw_os_error() }); // as many places as wishes
+            let _ = asked.push(Refusal { what, errno: errno.raw_os_error() }); // as many places as requests
         }
     };
     if plan.lock_memory {
-        note(Wish::Memory, lock_memory());
+        note(Request::Memory, lock_memory());
     }
     touch_stack();
     let priority = role.priority(plan.priority);
     if priority > 0 {
         // Where the priority is refused, the slack is what is left to lose: 50 us by default.
         let least = std::num::NonZeroU64::MIN;
-        note(Wish::TimerSlack, rustix::thread::set_current_timer_slack(Some(least)));
+        note(Request::TimerSlack, rustix::thread::set_current_timer_slack(Some(least)));
     }
     let own = core.map(|core| (core, run_only_on(core)));
     if let Some((core, result)) = own {
-        note(Wish::FieldCore(core), result);
+        note(Request::FieldCore(core), result);
     }
     if let Some(cpu) = plan.cpu.filter(|_| !matches!(own, Some((_, Ok(()))))) {
         match role {
-            Role::Tick => note(Wish::Core(cpu), run_only_on(cpu)),
-            Role::Field | Role::Slow => note(Wish::Core(cpu), run_anywhere_but(cpu)),
+            Role::Tick => note(Request::Core(cpu), run_only_on(cpu)),
+            Role::Field | Role::Slow => note(Request::Core(cpu), run_anywhere_but(cpu)),
             // Short, and above the tick in any case, or in nobody's way.
-            Role::Bus | Role::Edges | Role::Lines | Role::Guard | Role::Pulse => {}
+            Role::Bus | Role::Edges | Role::Lines | Role::Guard | Role::Heartbeat => {}
         }
     }
     if priority > 0 {
-        note(Wish::Priority(priority), run_fifo(priority));
+        note(Request::Priority(priority), run_fifo(priority));
     }
 
     let mut granted = look(role);
@@ -188,7 +188,7 @@ pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Gr
 
 /// Keeps the calling thread, one of the field's, on `core`.
 pub fn stay_on(core: usize) -> Result<(), Refusal> {
-    let what = Wish::FieldCore(core);
+    let what = Request::FieldCore(core);
     run_only_on(core).map_err(|errno| Refusal { what, errno: errno.raw_os_error() })?;
     // Read back, as everything here: a container may pretend.
     let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
@@ -222,12 +222,12 @@ impl Granted {
         let priority = self.role.priority(plan.priority);
         let tick_core = plan.cpu.filter(|_| self.role == Role::Tick);
         let lacking = [
-            plan.lock_memory.then_some((Wish::Memory, !self.memory_locked)),
-            (priority > 0).then_some((Wish::TimerSlack, self.timer_slack_ns > 1)),
-            tick_core.map(|cpu| (Wish::Core(cpu), self.cpu != Some(cpu))),
-            core.map(|core| (Wish::FieldCore(core), self.cpu != Some(core))),
+            plan.lock_memory.then_some((Request::Memory, !self.memory_locked)),
+            (priority > 0).then_some((Request::TimerSlack, self.timer_slack_ns > 1)),
+            tick_core.map(|cpu| (Request::Core(cpu), self.cpu != Some(cpu))),
+            core.map(|core| (Request::FieldCore(core), self.cpu != Some(core))),
             (priority > 0).then_some((
-                Wish::Priority(priority),
+                Request::Priority(priority),
                 (self.policy, self.priority) != (Policy::Fifo, priority),
             )),
         ];
@@ -251,23 +251,23 @@ impl Refusal {
     /// What a person can do about it.
     pub fn fix(&self) -> &'static str {
         match (self.what, self.errno) {
-            (Wish::Priority(_), libc::EPERM) => {
+            (Request::Priority(_), libc::EPERM) => {
                 "allow it: LimitRTPRIO=99 in the service, or '@robot - rtprio 99' in /etc/security/limits.d; \
                  if the limit is there already, the kernel has RT_GROUP_SCHED and this group no share of \
                  cpu.rt_runtime_us"
             }
-            (Wish::Priority(_), _) => "choose another rt.priority in the board file, 1 to 99",
-            (Wish::Core(_), _) => {
+            (Request::Priority(_), _) => "choose another rt.priority in the board file, 1 to 99",
+            (Request::Core(_), _) => {
                 "choose another rt.cpu in the board file: 'ganglion doctor' lists the cores of this process"
             }
-            (Wish::FieldCore(_), _) => {
+            (Request::FieldCore(_), _) => {
                 "choose other field.cpus in the board file: 'ganglion doctor' lists the cores of this process"
             }
-            (Wish::Memory, _) => {
+            (Request::Memory, _) => {
                 "raise the limit: LimitMEMLOCK=infinity in the service, or '@robot - memlock unlimited' in \
                  /etc/security/limits.d"
             }
-            (Wish::TimerSlack, _) => "let the service call prctl (its SystemCallFilter)",
+            (Request::TimerSlack, _) => "let the service call prctl (its SystemCallFilter)",
         }
     }
 }
@@ -275,11 +275,11 @@ impl Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.what {
-            Wish::Priority(priority) => write!(f, "SCHED_FIFO priority {priority}")?,
-            Wish::Core(cpu) => write!(f, "core {cpu} (rt.cpu)")?,
-            Wish::FieldCore(cpu) => write!(f, "core {cpu} (field.cpus)")?,
-            Wish::Memory => f.write_str("locked memory")?,
-            Wish::TimerSlack => f.write_str("a timer slack of 1 ns")?,
+            Request::Priority(priority) => write!(f, "SCHED_FIFO priority {priority}")?,
+            Request::Core(cpu) => write!(f, "core {cpu} (rt.cpu)")?,
+            Request::FieldCore(cpu) => write!(f, "core {cpu} (field.cpus)")?,
+            Request::Memory => f.write_str("locked memory")?,
+            Request::TimerSlack => f.write_str("a timer slack of 1 ns")?,
         }
         match self.errno {
             0 => f.write_str(" accepted and not given"),
@@ -293,11 +293,11 @@ impl std::error::Error for Refusal {}
 impl Serialize for Refusal {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let what = match self.what {
-            Wish::Priority(_) => "priority",
-            Wish::Core(_) => "core",
-            Wish::FieldCore(_) => "field_core",
-            Wish::Memory => "memory",
-            Wish::TimerSlack => "timer_slack",
+            Request::Priority(_) => "priority",
+            Request::Core(_) => "core",
+            Request::FieldCore(_) => "field_core",
+            Request::Memory => "memory",
+            Request::TimerSlack => "timer_slack",
         };
         let mut object = to.serialize_struct("Refusal", 4)?;
         object.serialize_field("what", what)?;

@@ -25,7 +25,7 @@ fn stat() -> (u32, u32) {
     (fields[40 - 3].parse().unwrap(), fields[41 - 3].parse().unwrap())
 }
 
-fn wishes(granted: &Granted) -> Vec<Wish> {
+fn requests(granted: &Granted) -> Vec<Request> {
     granted.refusals.iter().map(|refusal| refusal.what).collect()
 }
 
@@ -41,8 +41,8 @@ fn the_priority_reported_is_the_one_in_proc() {
                 return assert_eq!(granted.policy, Policy::Other);
             }
             // Either it was granted, or the refusal says so: never neither, never both.
-            let wish = Wish::Priority(role.priority(30));
-            assert_eq!(granted.policy == Policy::Fifo, !wishes(&granted).contains(&wish), "{granted:?}");
+            let request = Request::Priority(role.priority(30));
+            assert_eq!(granted.policy == Policy::Fifo, !requests(&granted).contains(&request), "{granted:?}");
         });
     }
 }
@@ -89,7 +89,7 @@ fn the_field_is_on_its_own_core_where_it_has_one_and_off_the_ticks_where_that_is
     });
     on_a_thread(|| {
         let granted = become_real_time_on(&plan, Role::Field, Some(usize::MAX));
-        let refusal = Refusal { what: Wish::FieldCore(usize::MAX), errno: libc::EINVAL };
+        let refusal = Refusal { what: Request::FieldCore(usize::MAX), errno: libc::EINVAL };
         assert_eq!(granted.refusals[..], [refusal]);
         assert!(refusal.to_string().contains("field.cpus") && refusal.fix().contains("field.cpus"));
         assert_eq!(granted.cores, (cores.count() - 1).max(1));
@@ -100,7 +100,7 @@ fn the_field_is_on_its_own_core_where_it_has_one_and_off_the_ticks_where_that_is
         assert_eq!(stay_on(cpu), Ok(()));
         assert_eq!(look(Role::Field).cpu, Some(cpu));
         let refusal = stay_on(CpuSet::MAX_CPU).unwrap_err();
-        assert_eq!(refusal, Refusal { what: Wish::FieldCore(CpuSet::MAX_CPU), errno: libc::EINVAL });
+        assert_eq!(refusal, Refusal { what: Request::FieldCore(CpuSet::MAX_CPU), errno: libc::EINVAL });
     });
 }
 
@@ -110,7 +110,7 @@ fn an_impossible_core_is_refused_with_its_fix_and_fatal_only_where_strict() {
         on_a_thread(|| {
             let plan = RtPlan { cpu: Some(cpu), ..NOTHING };
             let granted = become_real_time(&plan, Role::Tick);
-            assert_eq!(granted.refusals[..], [Refusal { what: Wish::Core(cpu), errno: libc::EINVAL }]);
+            assert_eq!(granted.refusals[..], [Refusal { what: Request::Core(cpu), errno: libc::EINVAL }]);
             assert_eq!(granted.enough(&plan), Ok(()));
             let strict = RtPlan { strict: true, ..plan };
             let refusal = granted.enough(&strict).unwrap_err();
@@ -139,7 +139,7 @@ fn memory_reported_as_locked_is_locked() {
         // The other tests of this process must not pay for it.
         rustix::mm::munlockall().unwrap();
         assert_eq!(granted.memory_locked, locked > 0);
-        assert_eq!(granted.memory_locked, !wishes(&granted).contains(&Wish::Memory), "{granted:?}");
+        assert_eq!(granted.memory_locked, !requests(&granted).contains(&Request::Memory), "{granted:?}");
     });
 }
 
@@ -157,10 +157,13 @@ fn what_was_accepted_and_is_not_there_is_a_refusal() {
         timer_slack_ns: 50_000,
         refusals: Refusals::new(),
     };
-    let eperm = Refusal { what: Wish::Priority(80), errno: libc::EPERM };
+    let eperm = Refusal { what: Request::Priority(80), errno: libc::EPERM };
     granted.refusals.push(eperm).unwrap();
     granted.doubt(&plan, None);
-    assert_eq!(wishes(&granted), [Wish::Priority(80), Wish::Memory, Wish::TimerSlack, Wish::Core(2)]);
+    assert_eq!(
+        requests(&granted),
+        [Request::Priority(80), Request::Memory, Request::TimerSlack, Request::Core(2)]
+    );
     assert_eq!(granted.refusals[0], eperm, "the system's reason is kept");
     assert!(granted.refusals[1].to_string().contains("not given"));
 }

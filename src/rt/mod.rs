@@ -7,13 +7,12 @@ pub mod grant;
 pub mod heap;
 pub mod pages;
 pub mod room;
-pub mod seat;
 pub mod signals;
-pub mod slot;
+pub mod triple_buffer;
 pub mod sync;
 
 pub use grant::{
-    Granted, Policy, Refusal, Role, Wish, become_real_time, become_real_time_on, stay_on, touch_stack,
+    Granted, Policy, Refusal, Request, Role, become_real_time, become_real_time_on, stay_on, touch_stack,
 };
 
 /// What the board asks for.

@@ -1,10 +1,11 @@
 //! Who answers on an I2C bus: everybody who is expected; reserved addresses are not asked. Strangers are a hint, no fault.
 
 use super::{Bench, Check, readings};
+use crate::bus::I2c;
 use crate::bus::scan::{Answer, ask, scan};
-use crate::bus::{BusFault, I2c};
 use crate::device::robot_hat::RobotHat;
-use crate::plan::SensorKind;
+use crate::fault::BusFault;
+use crate::plan::LineRole;
 use crate::plan::addresses::{Expected, also_answers, expected, holder};
 
 /// One bus: opened, asked, its chips read, and given back.
@@ -14,7 +15,7 @@ pub fn look(bench: &Bench<'_>, bus: usize) -> Vec<Check> {
     let expected = expected(board, bus);
     let needed = expected.iter().any(|device| device.required);
     let what = format!("bus {}", plan.name);
-    let mut i2c = match bench.wires.i2c(bus) {
+    let mut i2c = match bench.hardware.i2c(bus) {
         Ok(i2c) => i2c,
         Err(error) => return vec![Check::closed(&what, needed, &error)],
     };
@@ -56,7 +57,8 @@ fn presence(
     // A ranger that can be shut down may sleep, or answer elsewhere, until its set-up: its reading tells.
     let sleeps = board.sensors.iter().any(|sensor| {
         let here = sensor.bus == bus && sensor.kind.i2c_address() == Some(address);
-        here && matches!(sensor.kind, SensorKind::Vl53l0x { shutdown, .. } if shutdown.is_some() || address != 0x29)
+        let wakes_at = |at: u8| at != address || sensor.kind.line(LineRole::Shutdown).is_some();
+        here && sensor.kind.wakes_at().is_some_and(wakes_at)
     });
     if sleeps {
         return (None, Some(Present::Answers));

@@ -1,10 +1,10 @@
 //! Driven lines are read back at both levels, as far as that moves nothing.
 
 use super::{Bench, Check, pads};
-use crate::bus::{LineUse, Usage, Wires};
+use crate::bus::{Hardware, LineUse, Usage};
 use crate::device::robot_hat::RobotHat;
 use crate::plan::lines::name_of;
-use crate::plan::{Board, BusPlan, Line, MotorKind, PwmPlan, SensorKind};
+use crate::plan::{Board, BusPlan, Line, LineRole, MotorKind, PwmPlan};
 use crate::time::{Clock, Span};
 
 /// A line that hangs on a motor's driver has a few hundred picofarads: microseconds. A millisecond is plenty.
@@ -29,7 +29,7 @@ pub fn follow(bench: &Bench<'_>) -> Vec<Check> {
             checks.push(Check::skipped(&what, found));
             continue;
         }
-        checks.push(follows(bench.wires, bench.clock, &what, &driven));
+        checks.push(follows(bench.hardware, bench.clock, &what, &driven));
         if on_tegra(bench.board) {
             checks.push(pads::check(bench.root, &name));
         }
@@ -45,22 +45,23 @@ pub fn follow(bench: &Bench<'_>) -> Vec<Check> {
 fn driven(board: &Board) -> Vec<Driven> {
     let mut lines = Vec::new();
     for motor in &board.motors {
-        if let MotorKind::DcDir { dir, .. } = motor.kind {
+        if let Some(dir) = motor.kind.direction() {
             let what = format!("direction of motor {}", motor.name);
             lines.push(Driven { line: dir, what, levels: &[true, false], required: true });
         }
     }
     for sensor in &board.sensors {
-        let (line, what, levels): (Line, &str, &'static [bool]) = match sensor.kind {
-            // One ping, which nobody listens to.
-            SensorKind::HcSr04 { trig, .. } => (trig, "trigger of", &[true, false]),
-            SensorKind::Vl53l0x { shutdown: Some(line), .. } => (line, "shut-down of", &[false, true]),
-            _ => continue,
-        };
-        let what = format!("{what} sensor {}", sensor.name);
-        lines.push(Driven { line, what, levels, required: sensor.required });
+        for (line, role) in sensor.kind.lines() {
+            let levels: &[bool] = match role {
+                LineRole::Trigger => &[true, false], // one ping, which nobody listens to
+                LineRole::Shutdown => &[false, true],
+                LineRole::Echo | LineRole::Button | LineRole::Ready => continue, // the sensor drives them
+            };
+            let what = format!("{} of sensor {}", role.name(), sensor.name);
+            lines.push(Driven { line, what, levels, required: sensor.required });
+        }
     }
-    if let Some(PwmPlan::Pca9685 { output_enable: Some(line), .. }) = board.pwm {
+    if let Some(line) = board.pwm.as_ref().and_then(PwmPlan::output_enable) {
         let what = "output enable of the PCA9685".to_string();
         // High only: low lets out whatever pulses the chip still has.
         lines.push(Driven { line, what, levels: &[true], required: true });
@@ -68,11 +69,11 @@ fn driven(board: &Board) -> Vec<Driven> {
     lines
 }
 
-fn follows(wires: &dyn Wires, clock: &dyn Clock, what: &str, driven: &Driven) -> Check {
+fn follows(hardware: &dyn Hardware, clock: &dyn Clock, what: &str, driven: &Driven) -> Check {
     let Driven { line, levels, required, .. } = *driven;
     let first = levels.first().copied().unwrap_or(false);
     let uses = [LineUse { line, usage: Usage::Output { high: first } }];
-    let mut gpio = match wires.gpio("self-test", &uses) {
+    let mut gpio = match hardware.gpio("self-test", &uses) {
         Ok(gpio) => gpio,
         Err(error) => return Check::closed(what, required, &error),
     };
@@ -99,18 +100,18 @@ fn follows(wires: &dyn Wires, clock: &dyn Clock, what: &str, driven: &Driven) ->
 }
 
 fn matters_which_way(board: &Board, line: Line) -> bool {
-    board.motors.iter().any(|motor| matches!(motor.kind, MotorKind::DcDir { dir, .. } if dir == line))
+    board.motors.iter().any(|motor| motor.kind.direction() == Some(line))
 }
 
 /// Takes the pulse from every drive channel of the Robot HAT: a program that died may have left it. A motor that runs
 /// would turn round with its direction line. Other sources of PWM are not known to be still.
 fn motors_stand(bench: &Bench<'_>) -> bool {
     let (Some(mcu), None) = (&bench.board.mcu, &bench.board.pwm) else { return false };
-    let Ok(mut i2c) = bench.wires.i2c(0) else { return false };
+    let Ok(mut i2c) = bench.hardware.i2c(0) else { return false };
     let hat = RobotHat::new(mcu);
     bench.board.motors.iter().all(|motor| match motor.kind {
         MotorKind::DcDir { pwm, .. } => hat.set_pulse(pwm, 0, i2c.as_mut()).is_ok(),
-        _ => true,
+        MotorKind::DcPair { .. } | MotorKind::Servo { .. } | MotorKind::Recorded { .. } => true,
     })
 }
 

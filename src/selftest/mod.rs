@@ -13,7 +13,7 @@ mod supplies;
 #[cfg(test)]
 mod tests;
 
-use crate::bus::{OpenError, Wires};
+use crate::bus::{Hardware, OpenError};
 use crate::plan::{Board, BusPlan, GuardHold};
 use crate::time::Clock;
 use std::fmt;
@@ -83,7 +83,7 @@ impl Check {
 #[derive(Clone, Copy)]
 struct Bench<'a> {
     board: &'a Board,
-    wires: &'a dyn Wires,
+    hardware: &'a dyn Hardware,
     root: &'a Path,
     clock: &'a dyn Clock,
 }
@@ -97,8 +97,8 @@ impl Bench<'_> {
 
 /// Looks at the hardware of `board` through `wires`; `root` is where `/proc` and `/sys` are looked for. Takes some
 /// hundred milliseconds, most of it set-up of chips; every wait is bounded. Wires are held only while they are looked at.
-pub fn self_test(board: &Board, wires: &dyn Wires, root: &Path, clock: &dyn Clock) -> Vec<Check> {
-    let bench = Bench { board, wires, root, clock };
+pub fn self_test(board: &Board, hardware: &dyn Hardware, root: &Path, clock: &dyn Clock) -> Vec<Check> {
+    let bench = Bench { board, hardware, root, clock };
     let mut checks = vec![match machine::matches(board, root) {
         Ok(machine) => Check::passed("machine", machine.to_string()),
         Err(mismatch) => {

@@ -2,12 +2,13 @@
 //! whether a reflex would hold the robot at it.
 
 use super::{Bench, Check};
-use crate::bus::{Absent, BusFault, Gpio, I2c, LineUse, Usage};
+use crate::bus::{Absent, Gpio, I2c, LineUse, Usage};
 use crate::device::button::Button;
 use crate::device::hc_sr04::HcSr04;
 use crate::device::open::polled;
 use crate::device::{DeviceFault, Ports};
-use crate::plan::{SensorKind, SensorPlan, Trip, same_chip};
+use crate::fault::BusFault;
+use crate::plan::{Attachment, Board, LineRole, SensorKind, SensorPlan, chips};
 use crate::time::Span;
 
 /// Times that a chip is asked for its first value: a ranger needs 33 ms for one, a converter 8.
@@ -18,36 +19,27 @@ const PAUSE: Span = Span::from_millis(20);
 /// Sensors in chips on I2C bus `bus`; those whose address is in `silent` are not asked again.
 pub fn on_bus(bench: &Bench<'_>, bus: usize, silent: &[u8], i2c: &mut dyn I2c) -> Vec<Check> {
     let board = bench.board;
-    let mcu = board.mcu.as_ref().map(|mcu| mcu.address);
-    let address = |sensor: &SensorPlan| match sensor.kind {
-        SensorKind::HatAdc { .. } => mcu,
-        _ => sensor.kind.i2c_address(),
+    let asked = |sensor: &SensorPlan| {
+        let mcu = || board.mcu.as_ref().map(|mcu| mcu.address);
+        sensor.kind.i2c_address().or_else(mcu).is_some_and(|address| !silent.contains(&address))
     };
-    let here: Vec<&SensorPlan> = board
-        .sensors
-        .iter()
-        .filter(|sensor| sensor.bus == bus && address(sensor).is_some_and(|at| !silent.contains(&at)))
-        .collect();
+    let groups = chips(board, Attachment::Bus(bus)).into_iter().map(|chip| members(board, &chip));
+    let here: Vec<Vec<&SensorPlan>> = groups.filter(|group| asked(group[0])).collect();
     // Rangers are kept asleep until their turn.
-    let lines: Vec<LineUse> = here
-        .iter()
-        .filter_map(|sensor| match sensor.kind {
-            SensorKind::Vl53l0x { shutdown, .. } => shutdown,
-            _ => None,
-        })
-        .map(|line| LineUse { line, usage: Usage::Output { high: false } })
-        .collect();
+    let shutdowns = here.iter().flatten().filter_map(|sensor| sensor.kind.line(LineRole::Shutdown));
+    let lines: Vec<LineUse> =
+        shutdowns.map(|line| LineUse { line, usage: Usage::Output { high: false } }).collect();
     let mut gpio: Box<dyn Gpio> = if lines.is_empty() {
         Box::new(Absent)
     } else {
-        match bench.wires.gpio("self-test", &lines) {
+        match bench.hardware.gpio("self-test", &lines) {
             Ok(gpio) => gpio,
             Err(error) => return vec![Check::closed("shut-down lines", true, &error)],
         }
     };
     let mut checks = Vec::new();
-    for group in chips(&here) {
-        checks.extend(first_values(bench, &group, i2c, gpio.as_mut()));
+    for group in &here {
+        checks.extend(first_values(bench, group, i2c, gpio.as_mut()));
     }
     checks
 }
@@ -56,41 +48,29 @@ pub fn on_bus(bench: &Bench<'_>, bus: usize, silent: &[u8], i2c: &mut dyn I2c) -
 pub fn off_bus(bench: &Bench<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     for sensor in &bench.board.sensors {
-        match sensor.kind {
-            SensorKind::Button { line, active_low } => {
-                let uses = [LineUse { line, usage: Usage::Input { bias: Default::default() } }];
-                checks
-                    .push(with_lines(bench, sensor, &uses, |gpio| Button::new(line, active_low).read(gpio)));
-            }
-            SensorKind::HcSr04 { trig, echo } => {
-                let watched = Usage::Watched { bias: Default::default(), debounce: Span::ZERO };
-                let uses = [
-                    LineUse { line: trig, usage: Usage::Output { high: false } },
-                    LineUse { line: echo, usage: watched },
-                ];
-                checks.push(with_lines(bench, sensor, &uses, |gpio| {
-                    HcSr04::new(trig, echo).measure(gpio, bench.clock).map(|range| range.0)
-                }));
-            }
-            SensorKind::Hwmon { .. } | SensorKind::Thermal { .. } | SensorKind::GpuSysfs { .. } => {
-                checks.extend(first_values(bench, &[sensor], &mut Absent, &mut Absent));
-            }
-            _ => {}
+        if let SensorKind::Button { line, active_low } = sensor.kind {
+            let uses = [LineUse { line, usage: Usage::Input { bias: Default::default() } }];
+            checks.push(with_lines(bench, sensor, &uses, |gpio| Button::new(line, active_low).read(gpio)));
+        }
+        if let SensorKind::HcSr04 { trig, echo } = sensor.kind {
+            let watched = Usage::Watched { bias: Default::default(), debounce: Span::ZERO };
+            let uses = [
+                LineUse { line: trig, usage: Usage::Output { high: false } },
+                LineUse { line: echo, usage: watched },
+            ];
+            checks.push(with_lines(bench, sensor, &uses, |gpio| {
+                HcSr04::new(trig, echo).measure(gpio, bench.clock).map(|range| range.0)
+            }));
+        }
+        if sensor.attachment() == Attachment::Files {
+            checks.extend(first_values(bench, &[sensor], &mut Absent, &mut Absent));
         }
     }
     checks
 }
 
-/// Sensors of one chip together, in the order of the first of each.
-fn chips<'a>(sensors: &[&'a SensorPlan]) -> Vec<Vec<&'a SensorPlan>> {
-    let mut groups: Vec<Vec<&SensorPlan>> = Vec::new();
-    for sensor in sensors {
-        match groups.iter_mut().find(|group| same_chip(group[0], sensor)) {
-            Some(group) => group.push(sensor),
-            None => groups.push(vec![sensor]),
-        }
-    }
-    groups
+fn members<'a>(board: &'a Board, chip: &[usize]) -> Vec<&'a SensorPlan> {
+    chip.iter().map(|&channel| &board.sensors[channel]).collect()
 }
 
 fn with_lines(
@@ -99,7 +79,7 @@ fn with_lines(
     uses: &[LineUse],
     read: impl FnOnce(&mut dyn Gpio) -> Result<f32, DeviceFault>,
 ) -> Check {
-    match bench.wires.gpio("self-test", uses) {
+    match bench.hardware.gpio("self-test", uses) {
         Ok(mut gpio) => judge(bench, sensor, read(gpio.as_mut())),
         Err(error) => Check::closed(&sensor.name, sensor.required, &error),
     }
@@ -150,11 +130,7 @@ fn judge(bench: &Bench<'_>, sensor: &SensorPlan, value: Result<f32, DeviceFault>
         }
     };
     let tripped = bench.board.reflexes.iter().find(|rule| {
-        bench.board.sensors.get(rule.channel).is_some_and(|plan| plan.name == *name)
-            && match rule.trip {
-                Trip::Below(at) => value <= at,
-                Trip::Above(at) => value >= at,
-            }
+        bench.board.sensors.get(rule.channel).is_some_and(|plan| plan.name == *name) && rule.trip.trips(value)
     });
     match tripped {
         None => Check::passed(name, format!("{value:.3}{unit}")),

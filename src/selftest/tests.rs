@@ -3,8 +3,9 @@
 
 use super::*;
 use crate::board::{built_in, from_text};
-use crate::bus::{BusFault, Edge, Gpio, I2c, LineUse, Op};
+use crate::bus::{Edge, Gpio, I2c, LineUse, Op};
 use crate::device::sysfs::tree::Tree;
+use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::sim::{Fault, Plant};
 use crate::time::{SimClock, Span};
@@ -27,14 +28,14 @@ struct Seen {
     lines: Vec<Line>,
 }
 
-impl Wires for Tampered {
+impl Hardware for Tampered {
     fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
-        let (inner, seen) = (Wires::i2c(&self.plant, bus)?, self.seen.clone());
+        let (inner, seen) = (Hardware::i2c(&self.plant, bus)?, self.seen.clone());
         Ok(Box::new(TamperedBus { inner, stranger: self.stranger, seen }))
     }
     fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
         self.seen.lock().unwrap().lines.extend(lines.iter().map(|line| line.line));
-        let inner = Wires::gpio(&self.plant, owner, lines)?;
+        let inner = Hardware::gpio(&self.plant, owner, lines)?;
         Ok(Box::new(TamperedLines { inner, grounded: self.grounded }))
     }
 }
@@ -73,7 +74,7 @@ impl Gpio for TamperedLines {
 struct Car {
     board: Board,
     clock: Arc<SimClock>,
-    wires: Tampered,
+    hardware: Tampered,
 }
 
 impl Car {
@@ -81,15 +82,15 @@ impl Car {
         let clock = Arc::new(SimClock::new());
         let faults: Vec<Fault> = faults.iter().map(|fault| fault.parse().unwrap()).collect();
         let plant = Plant::new(&board, 7, &faults, clock.clone());
-        let wires = Tampered { plant, grounded: None, stranger: None, seen: Arc::default() };
-        Car { board, clock, wires }
+        let hardware = Tampered { plant, grounded: None, stranger: None, seen: Arc::default() };
+        Car { board, clock, hardware }
     }
     fn sim(faults: &[&str]) -> Car {
         Car::of(built_in("sim").unwrap().unwrap().board, faults)
     }
     fn checks(&self) -> Vec<Check> {
         let nowhere = Tree::of(&[]);
-        self_test(&self.board, &self.wires, nowhere.root(), self.clock.as_ref())
+        self_test(&self.board, &self.hardware, nowhere.root(), self.clock.as_ref())
     }
 }
 
@@ -125,9 +126,9 @@ fn a_sound_car_passes_everything_and_stays_where_it_is() {
         "button",
     ];
     assert_eq!(what, wanted);
-    let report = car.wires.plant.report(car.clock.now());
-    assert!(car.wires.plant.motors_still() && report.distance_m == 0.0 && report.mcu_resets == 0);
-    assert!(!car.wires.seen.lock().unwrap().lines.contains(&Line(5)), "the reset line is left alone");
+    let report = car.hardware.plant.report(car.clock.now());
+    assert!(car.hardware.plant.motors_still() && report.distance_m == 0.0 && report.mcu_resets == 0);
+    assert!(!car.hardware.seen.lock().unwrap().lines.contains(&Line(5)), "the reset line is left alone");
     let took = car.clock.now().since(crate::time::Instant::ZERO);
     assert!(took < Span::from_millis(500), "{took:?}");
 }
@@ -135,7 +136,7 @@ fn a_sound_car_passes_everything_and_stays_where_it_is() {
 #[test]
 fn a_line_that_does_not_follow_is_told_with_its_number() {
     let mut car = Car::sim(&[]);
-    car.wires.grounded = Some(Line(24));
+    car.hardware.grounded = Some(Line(24));
     let checks = car.checks();
     assert_eq!(not_passed(&checks), ["line 24, direction of motor right"]);
     let check = of(&checks, "line 24, direction of motor right");
@@ -154,7 +155,7 @@ fn a_bus_that_is_held_is_one_failure_and_is_left_alone() {
     let bus = of(&checks, "bus motors");
     assert!(bus.verdict == Verdict::Failed && bus.found.contains("TimedOut when 0x14 was asked"), "{bus:?}");
     assert_eq!(of(&checks, "range").verdict, Verdict::Passed);
-    assert_eq!(car.wires.seen.lock().unwrap().asked, [0x14, 0x14, 0x14], "twice to stand, once to answer");
+    assert_eq!(car.hardware.seen.lock().unwrap().asked, [0x14, 0x14, 0x14], "twice to stand, once to answer");
 }
 
 #[test]
@@ -192,11 +193,11 @@ fn a_value_that_cannot_be_true_fails() {
 fn strangers_are_told_and_reserved_addresses_are_not_asked() {
     let text = "inherits = \"sim\"\n[reserved_i2c]\ndisplay = 0x3C\n";
     let mut car = Car::of(from_text("reserved", text).unwrap().board, &[]);
-    car.wires.stranger = Some(0x48);
+    car.hardware.stranger = Some(0x48);
     let checks = car.checks();
     let bus = of(&checks, "bus motors");
     assert_eq!((bus.verdict, bus.found.as_str()), (Verdict::Passed, "also answering: 0x48"));
-    let asked = &car.wires.seen.lock().unwrap().asked;
+    let asked = &car.hardware.seen.lock().unwrap().asked;
     assert!(!asked.contains(&0x3C) && asked.contains(&0x3B) && asked.contains(&0x77));
 }
 

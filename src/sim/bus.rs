@@ -3,7 +3,8 @@
 
 use super::plant::Plant;
 use super::robot::Wire;
-use crate::bus::{BusFault, Edge, Gpio, I2c, Op};
+use crate::bus::{Edge, Gpio, I2c, Op};
+use crate::fault::BusFault;
 use crate::plan::{I2cTiming, Line};
 use crate::time::Span;
 

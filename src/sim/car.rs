@@ -338,12 +338,12 @@ mod tests {
         #[test]
         fn whatever_the_motors_do_the_car_stays_a_number_and_outside_of_things(
             seed in 0_u64..1000,
-            wishes in prop::collection::vec((-2.0_f64..2.0, -90.0_f64..90.0, 1_usize..400), 1..12),
+            requests in prop::collection::vec((-2.0_f64..2.0, -90.0_f64..90.0, 1_usize..400), 1..12),
         ) {
             let plan = SimPlan { cliffs: vec![], ..SimPlan::default() };
             let world = World::new(&plan, seed);
             let mut car = Car::new(&plan, &world);
-            for (drive, steering, n) in wishes {
+            for (drive, steering, n) in requests {
                 for _ in 0..n {
                     car.step(drive, Some(steering), &world);
                     let Pose { x, y, heading } = car.pose();

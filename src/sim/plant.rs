@@ -10,7 +10,8 @@ use super::faults::Fault;
 use super::robot::Robot;
 use super::tape::Event;
 use super::world::{Pose, World};
-use crate::bus::{BusFault, Gpio, I2c, LineUse, OpenError, Usage, Wires};
+use crate::bus::{Gpio, Hardware, I2c, LineUse, OpenError, Usage};
+use crate::fault::BusFault;
 use crate::plan::{Board, I2cTiming, Line};
 use crate::time::{Clock, Instant, Span};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -150,7 +151,7 @@ fn absent(what: String) -> OpenError {
     OpenError { what, why, fix, denied: false }
 }
 
-impl Wires for Plant {
+impl Hardware for Plant {
     fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
         let timing = *self.timings.get(bus).ok_or_else(|| absent(format!("I2C bus {bus}")))?;
         Ok(Box::new(SimI2c::new(self.clone(), bus, timing)))

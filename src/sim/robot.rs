@@ -20,7 +20,8 @@ use super::sonar::Sonar;
 use super::tape::Tape;
 use super::wiring::Wiring;
 use super::world::World;
-use crate::bus::{BusFault, Edge, Op};
+use crate::bus::{Edge, Op};
+use crate::fault::BusFault;
 use crate::plan::{Board, Line, PwmPlan, SensorKind};
 use crate::seed::{Stream, bits};
 use crate::time::{Instant, Span};
@@ -123,7 +124,18 @@ impl Robot {
                     let noise = Noise::new(seed, NOISE_IMU + imus.len() as u64);
                     imus.push((sensor.bus, Imu::new(address, noise)));
                 }
-                _ => {}
+                // The first of a chip made it; the controller and the lines are made of the board; these are not simulated.
+                SensorKind::Mpu6050 { .. } | SensorKind::HatAdc { .. } | SensorKind::Button { .. } => {}
+                SensorKind::Vl53l0x { .. }
+                | SensorKind::PowerMonitor { .. }
+                | SensorKind::Ads1115 { .. }
+                | SensorKind::Hwmon { .. }
+                | SensorKind::Thermal { .. }
+                | SensorKind::GpuSysfs { .. }
+                | SensorKind::MotorEcho { .. }
+                | SensorKind::Least { .. }
+                | SensorKind::Recall { .. }
+                | SensorKind::LogColumn { .. } => {}
             }
         }
         Robot {

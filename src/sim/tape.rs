@@ -85,7 +85,18 @@ impl Tape {
                 }
                 SensorKind::HcSr04 { echo, .. } => Place::Echo(echo),
                 SensorKind::Button { line, active_low } => Place::Button { line, active_low },
-                _ => return None,
+                // What is not seen to change on the wires of this robot.
+                SensorKind::Mpu6050 { .. }
+                | SensorKind::Vl53l0x { .. }
+                | SensorKind::PowerMonitor { .. }
+                | SensorKind::Ads1115 { .. }
+                | SensorKind::Hwmon { .. }
+                | SensorKind::Thermal { .. }
+                | SensorKind::GpuSysfs { .. }
+                | SensorKind::MotorEcho { .. }
+                | SensorKind::Least { .. }
+                | SensorKind::Recall { .. }
+                | SensorKind::LogColumn { .. } => return None,
             };
             Some((at, place))
         };

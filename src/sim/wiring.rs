@@ -3,7 +3,7 @@
 
 use super::outputs::Outputs;
 use crate::command::MAX_MOTORS;
-use crate::plan::{Board, Line, MotorKind, PwmPlan, SensorKind};
+use crate::plan::{Board, Line, LineRole, MotorKind, PwmPlan, SensorKind};
 
 /// What a GPIO line does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,12 +58,8 @@ struct Steering {
 
 impl Steering {
     fn of(kind: &MotorKind) -> Option<Steering> {
-        match *kind {
-            MotorKind::Servo { pwm, offset_deg, mirrored, .. } => {
-                Some(Steering { pwm, offset_deg: offset_deg.into(), mirrored })
-            }
-            _ => None,
-        }
+        let MotorKind::Servo { pwm, offset_deg, mirrored, .. } = *kind else { return None };
+        Some(Steering { pwm, offset_deg: offset_deg.into(), mirrored })
     }
 }
 
@@ -86,7 +82,7 @@ impl Wiring {
         if let Some(enable) = board.enable {
             wiring.add(enable.line, Role::Enable { on_high: enable.on_high }, !enable.on_high);
         }
-        if let Some(PwmPlan::Pca9685 { output_enable: Some(line), .. }) = board.pwm {
+        if let Some(line) = board.pwm.as_ref().and_then(PwmPlan::output_enable) {
             wiring.add(line, Role::Enable { on_high: false }, true); // active low, pulled up
         }
         wiring.add_sensors(board);
@@ -112,17 +108,16 @@ impl Wiring {
     fn add_sensors(&mut self, board: &Board) {
         let mut sonars = 0;
         for sensor in &board.sensors {
-            match sensor.kind {
-                SensorKind::HcSr04 { trig, echo } => {
-                    self.add(trig, Role::Trig(sonars), false);
-                    self.add(echo, Role::Echo(sonars), false);
-                    sonars += 1;
+            let released = matches!(sensor.kind, SensorKind::Button { active_low: true, .. });
+            for (line, role) in sensor.kind.lines() {
+                match role {
+                    LineRole::Trigger => self.add(line, Role::Trig(sonars), false),
+                    LineRole::Echo => self.add(line, Role::Echo(sonars), false),
+                    LineRole::Button => self.add(line, Role::Button { active_low: released }, released),
+                    LineRole::Ready | LineRole::Shutdown => {} // a simulated chip is polled, and always awake
                 }
-                SensorKind::Button { line, active_low } => {
-                    self.add(line, Role::Button { active_low }, active_low)
-                }
-                _ => {}
             }
+            sonars += usize::from(matches!(sensor.kind, SensorKind::HcSr04 { .. }));
         }
     }
 

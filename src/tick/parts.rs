@@ -1,6 +1,6 @@
 //! What a tick is made of, each part put together elsewhere: `robot` does for a board, a test for what it wants to see.
 
-use super::{MAX_INLETS, Requests, Tick};
+use super::{MAX_INLETS, Tick};
 use crate::act::Arbiter;
 use crate::admit::Admission;
 use crate::alarm::Alarm;
@@ -8,13 +8,14 @@ use crate::budget::Budget;
 use crate::command::Command;
 use crate::field::link::FieldLink;
 use crate::frame::{Frame, Reading};
-use crate::guard::Sight;
+use crate::guard::GuardHealth;
+use crate::loop_status::LoopStatusCell;
 use crate::mode::Modes;
+use crate::motor_link::MotorLink;
 use crate::reflex::Reflexes;
+use crate::requests::Requests;
 use crate::time::{Clock, Grid, SleepWatch};
 use crate::trace::Record;
-use crate::vitals::Vitals;
-use crate::wire::WireLink;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -43,22 +44,22 @@ pub struct Parts {
     /// What decides commands.
     pub arbiter: Arbiter,
     /// The line to the motors.
-    pub wire: WireLink,
+    pub motor_link: MotorLink,
     /// Where records go.
     pub trace: rtrb::Producer<Record>,
     /// Records that did not fit there.
     pub records_dropped: Arc<AtomicU64>,
-    /// Signs of life.
-    pub vitals: Arc<Vitals>,
+    /// The loop's status.
+    pub loop_status: Arc<LoopStatusCell>,
     /// A guard that the board requires.
-    pub guard: Option<Sight>,
+    pub guard: Option<GuardHealth>,
 }
 
 impl Tick {
     /// A tick of `parts` that has not run: nothing read, nothing commanded.
     pub fn new(parts: Parts) -> Tick {
         let Parts { clock, requests, grid, readings, alarm, admission, reflexes, field, budget, .. } = parts;
-        let Parts { modes, arbiter, wire, trace, records_dropped, vitals, guard, .. } = parts;
+        let Parts { modes, arbiter, motor_link, trace, records_dropped, loop_status, guard, .. } = parts;
         let (channels, motors) = (admission.counters().len(), arbiter.motors());
         Tick {
             sleep: SleepWatch::new(clock.as_ref()),
@@ -76,10 +77,10 @@ impl Tick {
             budget,
             modes,
             arbiter,
-            wire,
+            motor_link,
             trace,
             records_dropped,
-            vitals,
+            loop_status,
             guard,
         }
     }

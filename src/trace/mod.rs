@@ -8,8 +8,8 @@ pub use recorder::{Recorder, latency_histogram, note};
 pub use summary::{Latency, Summary};
 
 use crate::command::{Command, OnWire};
-use crate::field::worker::{EngineState, Outcome};
-use crate::field::{DeviceTimes, Response};
+use crate::field::worker::Outcome;
+use crate::field::{DeviceTimes, EngineState, Response};
 use crate::frame::Frame;
 use crate::mode::Mode;
 use crate::plan::{Limits, Rung};
@@ -55,7 +55,7 @@ pub struct Record {
     /// A field result that arrived in this slot.
     pub field: Option<FieldTrace>,
     /// Commands confirmed on the wire since the last record.
-    pub wires: heapless::Vec<OnWire, WIRES>,
+    pub hardware: heapless::Vec<OnWire, WIRES>,
     /// Heap allocations of the tick thread in this slot, where they are counted.
     pub allocations: Option<u64>,
 }

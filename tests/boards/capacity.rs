@@ -4,12 +4,12 @@
 use crate::long::or_in_full;
 use ganglion::board::{self, BoardError};
 use ganglion::command::MAX_MOTORS;
-use ganglion::drive;
 use ganglion::frame::MAX_SENSORS;
 use ganglion::memory::map::MOST_THINGS;
 use ganglion::plan::Board;
 use ganglion::reflex::MAX_RULES;
 use ganglion::robot::{Options, Robot};
+use ganglion::runner;
 use ganglion::time::{Clock, Instant, SimClock, Span};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -75,7 +75,7 @@ fn board_of(counts: &Counts) -> String {
     for nth in 0..counts.recorded {
         let _ = writeln!(
             text,
-            "[[motor]]\nname = \"wish-{nth}\"\nkind = \"recorded\"\ndrive = true\nslew_per_s = 4.0"
+            "[[motor]]\nname = \"request-{nth}\"\nkind = \"recorded\"\ndrive = true\nslew_per_s = 4.0"
         );
     }
     for nth in 0..counts.sonars {
@@ -105,7 +105,7 @@ fn board_of(counts: &Counts) -> String {
         let _ = writeln!(text, "[[reflex]]\nname = \"rule-{nth}\"\n{rule}");
     }
     for _ in 0..counts.curves {
-        let curve = "motor = \"wish-0\"\nsensor = \"range-0\"\npoints = [[0.0, 0.0], [4.0, 0.01]]";
+        let curve = "motor = \"request-0\"\nsensor = \"range-0\"\npoints = [[0.0, 0.0], [4.0, 0.01]]";
         let _ = writeln!(text, "[[start]]\n{curve}");
     }
     text
@@ -118,7 +118,7 @@ fn runs(board: &Board) {
     let robot = Robot::build(board, clock.clone() as Arc<dyn Clock>, first, Options::default())
         .unwrap_or_else(|error| panic!("a sound board is refused: {error}"));
     let never = AtomicBool::new(false);
-    let ending = drive::step(robot, &clock, first + Span::from_millis(4_000), &never, |_| ());
+    let ending = runner::step(robot, &clock, first + Span::from_millis(4_000), &never, |_| ());
     assert!(ending.panicked.is_empty(), "{:?}", ending.panicked);
     assert!(!ending.recorder.end_late.is_empty(), "no command ever reached the motors");
 }

@@ -8,16 +8,16 @@ use super::script::{Ask, Deed, Script, Sleep, Thread};
 use super::sentry::{Knock, Sentinel, Sentry};
 use super::site::Site;
 use super::temper::Temper;
-use ganglion::bus::Wires;
-use ganglion::crew::{Bell, Stepper, Worker};
-use ganglion::guard::{GuardedWires, Link, PulsePlan, Sight, SteppedPulse};
+use ganglion::bus::Hardware;
+use ganglion::executor::{Stepper, Waker, Worker};
+use ganglion::guard::{GuardHealth, GuardedHardware, HeartbeatPlan, Link, SteppedPulse};
+use ganglion::loop_status::LoopStatusCell;
 use ganglion::plan::Board;
+use ganglion::requests::Requests;
 use ganglion::robot::{Options, Robot};
 use ganglion::rt::Role;
 use ganglion::sim::{Event, FaultKind, Plant};
-use ganglion::tick::Requests;
 use ganglion::time::{Clock, Instant, SimClock, Span};
-use ganglion::vitals::Vitals;
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -117,7 +117,7 @@ pub fn run(site: &Site, script: &Script, seed: u64, length: Span, view: &View) -
 struct Guarded {
     link: Arc<Link>,
     sentry: Arc<Mutex<Sentry>>,
-    plan: PulsePlan,
+    plan: HeartbeatPlan,
 }
 
 impl Guarded {
@@ -126,20 +126,20 @@ impl Guarded {
         let sentry = Sentry::of(board, plant, script)?;
         let patience = board.guard?.patience;
         let (hold, digest) = sentry.hold();
-        // As in `cli::live` for real wires: the drivers ask for the line.
+        // As in `session` for real wires: the drivers ask for the line.
         let (alone, socket) = (false, "no socket: stepped".into());
-        let plan = PulsePlan { socket, board: digest, hold, patience, alone };
+        let plan = HeartbeatPlan { socket, board: digest, hold, patience, alone };
         let link = Link::new(alone).expect("two event descriptors");
         Some(Guarded { link, sentry: Arc::new(Mutex::new(sentry)), plan })
     }
 
-    fn around(&self, wires: Arc<dyn Wires>, clock: Arc<dyn Clock>) -> Arc<dyn Wires> {
-        Arc::new(GuardedWires::new(wires, self.link.clone(), self.plan.hold, clock))
+    fn around(&self, hardware: Arc<dyn Hardware>, clock: Arc<dyn Clock>) -> Arc<dyn Hardware> {
+        Arc::new(GuardedHardware::new(hardware, self.link.clone(), self.plan.hold, clock))
     }
 
-    fn sight(&self, board: &Board) -> Option<Sight> {
+    fn health(&self, board: &Board) -> Option<GuardHealth> {
         let plan = board.guard.filter(|plan| plan.required)?;
-        Some(Sight::new(self.link.clone(), plan.patience))
+        Some(GuardHealth::new(self.link.clone(), plan.patience))
     }
 
     /// Puts both beside the robot's own workers: the pulse is one of the runtime's threads, the guard is not.
@@ -147,16 +147,17 @@ impl Guarded {
         self,
         stepper: &mut Stepper,
         script: &Script,
-        vitals: Arc<Vitals>,
+        loop_status: Arc<LoopStatusCell>,
         requests: Arc<Requests>,
         clock: &Arc<SimClock>,
     ) {
-        let (bell, guards): (Arc<Bell>, Arc<Bell>) = Default::default();
+        let (waker, guards): (Arc<Waker>, Arc<Waker>) = Default::default();
         let knock = Knock::new(self.sentry.clone(), clock.clone(), guards.clone());
-        let pulse = SteppedPulse::new(self.plan, Box::new(knock), self.link, vitals, requests, clock.clone());
-        stepper.add(Box::new(Sentinel::new(self.sentry, bell.clone())), guards, Instant::ZERO);
+        let pulse =
+            SteppedPulse::new(self.plan, Box::new(knock), self.link, loop_status, requests, clock.clone());
+        stepper.add(Box::new(Sentinel::new(self.sentry, waker.clone())), guards, Instant::ZERO);
         let pulse = Late { inner: Box::new(pulse), spells: script.late(Thread::All) };
-        stepper.add(Box::new(pulse), bell, Instant::ZERO);
+        stepper.add(Box::new(pulse), waker, Instant::ZERO);
     }
 }
 
@@ -194,29 +195,29 @@ impl<'a> Run<'a> {
         let plant = Plant::new(&site.board, seed, &faults, drowsy.clone());
         let guarded = Guarded::of(&site.board, &plant, script);
         options.faults = faults;
-        options.wires = Some(match &guarded {
+        options.hardware = Some(match &guarded {
             Some(guarded) => guarded.around(Arc::new(plant.clone()), drowsy.clone()),
             None => Arc::new(plant.clone()),
         });
-        options.guard = guarded.as_ref().and_then(|guarded| guarded.sight(&site.board));
-        let (vitals, requests) = (options.vitals.clone(), options.requests.clone());
+        options.guard = guarded.as_ref().and_then(|guarded| guarded.health(&site.board));
+        let (loop_status, requests) = (options.loop_status.clone(), options.requests.clone());
         let mut robot =
             Robot::build(&site.board, drowsy.clone(), first, options).expect("a board that passed the check");
         plant.record(&site.board);
         let mut stepper = Stepper::new(clock.clone());
         let mut is_motors = true; // the motors' bus is the first
-        for hand in robot.hands.drain(..) {
-            let thread = match hand.role {
+        for started in robot.workers.drain(..) {
+            let thread = match started.role {
                 Role::Bus if std::mem::take(&mut is_motors) => Thread::Bus,
                 Role::Lines => Thread::Lines,
                 Role::Edges => Thread::Edges,
                 _ => Thread::All,
             };
-            let worker = Late { inner: hand.worker, spells: script.late(thread) };
-            stepper.add(Box::new(worker), hand.bell, Instant::ZERO);
+            let worker = Late { inner: started.worker, spells: script.late(thread) };
+            stepper.add(Box::new(worker), started.waker, Instant::ZERO);
         }
         if let Some(guarded) = guarded {
-            guarded.join(&mut stepper, script, vitals, requests, &clock);
+            guarded.join(&mut stepper, script, loop_status, requests, &clock);
         }
         let mut judge = Judge::new(Facts::new(site, script), view.watched);
         for (from, until) in script.spells(&[FaultKind::EStop], None) {

@@ -3,8 +3,8 @@
 //! for a safe-stop. Only the socket is missing: messages arrive at once, in order, and stay when the other end is gone.
 
 use super::script::{Script, Trouble};
-use ganglion::bus::{Gpio, LineUse, Usage, Wires};
-use ganglion::crew::{Bell, Worker};
+use ganglion::bus::{Gpio, Hardware, LineUse, Usage};
+use ganglion::executor::{Waker, Worker};
 use ganglion::guard::frame::{Answer, Ask, Bytes, Request};
 use ganglion::guard::socket::Heard;
 use ganglion::guard::{BoardDigest, Guard, Hold, Way};
@@ -49,7 +49,7 @@ impl Sentry {
         let plan = board.guard?;
         let hold = Hold::of(board, &plan).expect("the check of a board wants the line");
         let off = Usage::Output { high: hold.level(false) };
-        let gpio = Wires::gpio(plant, "guard", &[LineUse { line: hold.line, usage: off }])
+        let gpio = Hardware::gpio(plant, "guard", &[LineUse { line: hold.line, usage: off }])
             .expect("a simulated line");
         let digest = [1; 32];
         Some(Sentry {
@@ -158,12 +158,12 @@ fn within(spells: &Spells, now: Instant) -> bool {
 pub struct Sentinel {
     sentry: Arc<Mutex<Sentry>>,
     /// Of the runtime's pulse: there is something to hear.
-    pulse: Arc<Bell>,
+    pulse: Arc<Waker>,
 }
 
 impl Sentinel {
     /// Steps `sentry`; rings `pulse` when it has answered or is gone.
-    pub fn new(sentry: Arc<Mutex<Sentry>>, pulse: Arc<Bell>) -> Sentinel {
+    pub fn new(sentry: Arc<Mutex<Sentry>>, pulse: Arc<Waker>) -> Sentinel {
         Sentinel { sentry, pulse }
     }
 }
@@ -178,7 +178,7 @@ impl Worker for Sentinel {
         sentry.change(now);
         sentry.attend(now);
         if before != (sentry.is_connected, sentry.outbox.len()) {
-            self.pulse.ring();
+            self.pulse.wake();
         }
         sentry.next(now)
     }
@@ -190,13 +190,13 @@ pub struct Knock {
     sentry: Arc<Mutex<Sentry>>,
     clock: Arc<SimClock>,
     /// Of the guard: it has a new deadline.
-    bell: Arc<Bell>,
+    bell: Arc<Waker>,
     is_connected: bool,
 }
 
 impl Knock {
     /// A way to `sentry`, whose worker hears `bell`.
-    pub fn new(sentry: Arc<Mutex<Sentry>>, clock: Arc<SimClock>, bell: Arc<Bell>) -> Knock {
+    pub fn new(sentry: Arc<Mutex<Sentry>>, clock: Arc<SimClock>, bell: Arc<Waker>) -> Knock {
         Knock { sentry, clock, bell, is_connected: false }
     }
 }
@@ -221,7 +221,7 @@ impl Way for Knock {
         if sentry.is_connected && sentry.inbox.len() < QUEUE {
             sentry.inbox.push_back(bytes.try_into().expect("a whole frame"));
             sentry.attend(self.clock.now());
-            self.bell.ring();
+            self.bell.wake();
         }
     }
     fn hear(&mut self, into: &mut [u8]) -> Heard {

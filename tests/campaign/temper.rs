@@ -4,8 +4,8 @@
 
 use super::draw::Draw;
 use ganglion::command::MAX_MOTORS;
-use ganglion::field::state::{Given, Live, StateError};
-use ganglion::field::takeover::{Open, Remote};
+use ganglion::field::failover::{Open, Remote};
+use ganglion::field::state::{Learned, Live, StateError};
 use ganglion::field::{Failure, Response, Stimulus};
 use ganglion::gpu::GpuFault;
 
@@ -54,12 +54,12 @@ impl Temper {
         };
     }
 
-    fn wish(&mut self, motor: usize, cycle: u64) -> f32 {
+    fn request(&mut self, motor: usize, cycle: u64) -> f32 {
         match self.mood {
-            Mood::Steady(wish) => wish as f32,
+            Mood::Steady(request) => request as f32,
             Mood::Restless => self.draw.between(-1.0, 1.0) as f32,
             Mood::Waves(length) => libm::sin(cycle as f64 / length * std::f64::consts::TAU) as f32,
-            Mood::Senseless(wish) if motor == 0 => wish,
+            Mood::Senseless(request) if motor == 0 => request,
             Mood::Senseless(_) => 1.0,
         }
     }
@@ -75,8 +75,8 @@ impl Remote for Temper {
             self.change();
         }
         let mut motors = [0.0; MAX_MOTORS];
-        for (motor, wish) in motors.iter_mut().enumerate() {
-            *wish = self.wish(motor, stimulus.cycle);
+        for (motor, request) in motors.iter_mut().enumerate() {
+            *request = self.request(motor, stimulus.cycle);
         }
         let (confidence, skill, novelty) = (1.0, 1.0, 0.0);
         Ok(Response { cycle: stimulus.cycle, scores: motors, motors, confidence, skill, novelty })
@@ -87,7 +87,7 @@ impl Remote for Temper {
     fn restore(&mut self, _live: &Live) -> Result<(), StateError> {
         Ok(())
     }
-    fn furnish(&mut self, _given: &Given) -> Result<(), StateError> {
+    fn load(&mut self, _learned: &Learned) -> Result<(), StateError> {
         Ok(())
     }
     fn inject(&mut self, _fault: Option<GpuFault>) {}

@@ -55,7 +55,7 @@ fn open(plan: &FieldPlan, robots: usize) -> CudaEngine {
     engine
 }
 
-/// Engine and judge, furnished alike.
+/// Engine and judge, loaded alike.
 struct Pair {
     engine: CudaEngine,
     judge: ReferenceEngine,
@@ -293,7 +293,7 @@ fn a_state_goes_out_and_back_without_losing_a_bit() {
             let stimulus = stimulus(9, cycle, rung_at(cycle));
             if cycle % 5 == 4 {
                 assert!(first.save(&mut live));
-                second.furnish(&first.given()).expect("it fits");
+                second.load(&first.learned()).expect("it fits");
                 second.restore(&live).expect("it fits");
                 let mut again = Live::default();
                 assert!(second.save(&mut again));
@@ -327,7 +327,7 @@ fn the_cpu_engine_takes_over_from_the_device_and_back() {
         assert!(device.store_pattern(slot, &volume(slot, 8), &context(slot), 1.0));
         assert!(judge.store_pattern(slot, &volume(slot, 8), &context(slot), 1.0));
     }
-    host.furnish(&device.given()).expect("of the same plan");
+    host.load(&device.learned()).expect("of the same plan");
     let mut live = Live::default();
     for cycle in 0..30 {
         let stimulus = stimulus(9, cycle, rung_at(cycle));

@@ -26,7 +26,7 @@ fn load(fatbin: PathBuf) -> (Source, Counts) {
     let gpu = Gpu::open(&found, watch.clone()).expect("it opens");
     let files = ImageFiles { ptx: PTX, fatbin: Some(fatbin), cache: None };
     let image = Image::load(&gpu, &found, &files).expect("the text is good");
-    assert!(image.kernel("sense").is_ok());
+    assert!(image.kernel("io").is_ok());
     (image.source(), watch.counts())
 }
 
@@ -156,7 +156,7 @@ fn the_figures_that_are_judged_are_those_of_the_programs_object() {
         .expect("the program starts");
     let text = String::from_utf8_lossy(&bench.stdout);
     let mut object: Value = serde_json::from_str(text.lines().last().unwrap_or_default()).expect("an object");
-    // As if it were the card that the table is of, and had these figures.
+    // As if it were the GPU that the table is of, and had these figures.
     (object["emulated"], object["device"]) = (json!(false), json!("NVIDIA H200"));
     (object["cycle"]["p50_us"], object["evolve_share_of_copy"]) = (json!(50.0), json!(0.4));
     (object["share_of_copy"], object["memory_mb"]) = (json!(0.9), json!(60.0));

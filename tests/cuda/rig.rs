@@ -8,11 +8,11 @@ use super::tables::{
 };
 use ganglion::command::MAX_MOTORS;
 use ganglion::field::Stimulus;
+use ganglion::field::projections::Projections;
 use ganglion::field::shape::{
     BANK_TOP, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, METRICS_EVERY, PATTERN,
     READOUT_COLUMNS, SLOW_FIRST, TURN, is_due, regressors, sub_steps,
 };
-use ganglion::field::wiring::Wiring;
 use ganglion::plan::FieldPlan;
 use ganglion::seed::{Stream, normal};
 
@@ -42,7 +42,7 @@ pub struct Rig {
     device: Device,
     plan: FieldPlan,
     launching: Launching,
-    wiring: Wiring,
+    projections: Projections,
     brains: Buffer,
     robots: Vec<Robot>,
     volumes: [Buffer; 2],
@@ -76,25 +76,25 @@ impl Rig {
     /// Robots at rest; `None` without a device.
     pub fn new(plan: &FieldPlan, launching: Launching, robots: usize) -> Option<Rig> {
         let mut device = Device::open()?;
-        let wiring = Wiring::new(plan, plan.shape.grid);
+        let projections = Projections::new(plan, plan.shape.grid);
         let (cells, patterns) = (plan.shape.cells(), plan.shape.patterns);
-        let profile = |wiring: &Wiring| {
+        let profile = |projections: &Projections| {
             let cut = |phi: &f64| if *phi < 1e-9 { 0.0 } else { *phi };
-            f32s(wiring.profile.iter().flatten().flatten().map(cut))
+            f32s(projections.profile.iter().flatten().flatten().map(cut))
         };
         let taps: Vec<Vec<usize>> = (0..CHANNELS)
-            .map(|c| (0..plan.shape.sensors).filter(|s| wiring.weight[c][*s].abs() > 0.0).collect())
+            .map(|c| (0..plan.shape.sensors).filter(|s| projections.weight[c][*s].abs() > 0.0).collect())
             .collect();
         let first = (0..=CHANNELS).map(|c| taps[..c].iter().map(Vec::len).sum());
         let weights = (0..CHANNELS).flat_map(|c| taps[c].iter().map(move |s| (c, *s)));
         let gain = plan.params.gain;
-        let wires = [
-            device.hold(&profile(&wiring)),
-            device.hold(&profile(&wiring.halved())),
+        let hardware = [
+            device.hold(&profile(&projections)),
+            device.hold(&profile(&projections.halved())),
             device.hold(&u32s(first)),
             device.hold(&u32s(taps.iter().flatten().copied())),
-            device.hold(&f32s(weights.map(|(c, s)| gain * wiring.weight[c][s]))),
-            device.hold(&f32s(wiring.bias.iter().map(|h| gain * h))),
+            device.hold(&f32s(weights.map(|(c, s)| gain * projections.weight[c][s]))),
+            device.hold(&f32s(projections.bias.iter().map(|h| gain * h))),
         ];
         let rule = device.hold(&rule(plan));
         let volumes = [cells, cells / 8].map(|cells| device.hold(&vec![0; patterns * PATTERN * cells * 2]));
@@ -106,7 +106,7 @@ impl Rig {
             robots: Vec::new(),
             plan: plan.clone(),
             launching,
-            wiring,
+            projections,
             brains,
             volumes,
             contexts,
@@ -123,13 +123,13 @@ impl Rig {
             age: 0,
         };
         for number in 0..robots {
-            rig.add_robot(number, rule, wires);
+            rig.add_robot(number, rule, hardware);
         }
         Some(rig)
     }
 
     /// The buffers of one robot, and its line in the table of brains.
-    fn add_robot(&mut self, number: usize, rule: Buffer, wires: [Buffer; 6]) {
+    fn add_robot(&mut self, number: usize, rule: Buffer, hardware: [Buffer; 6]) {
         let (shape, n) = (self.plan.shape, regressors(self.plan.shape.sensors));
         let cells = shape.cells();
         let start = self.cells_at_rest();
@@ -144,7 +144,7 @@ impl Rig {
         let given = device.allocate((DESCRIPTOR + 1) * 4);
         let metrics = device.hold(&vec![0; METRICS]);
         let mut places = vec![rule, cycle, answer];
-        places.extend(wires);
+        places.extend(hardware);
         let pointers: Vec<(Buffer, usize)> = places.into_iter().map(|buffer| (buffer, 0)).collect();
         let groups = |buffer: Buffer, cells: usize| (0..GROUPS).map(move |g| (buffer, g * GROUP * cells * 4));
         let mut pointers = pointers;
@@ -172,7 +172,7 @@ impl Rig {
     }
 
     fn about_at_rest(&self) -> Vec<u8> {
-        let rest = &self.wiring.rest;
+        let rest = &self.projections.rest;
         let group = |i: usize| rest[i / 64 * GROUP..][..GROUP].iter().sum::<f64>() / GROUP as f64;
         let zeros = [0.0; CONTEXT + DESCRIPTOR];
         f64s(zeros.into_iter().chain(rest.iter().copied()).chain((0..DESCRIPTOR).map(group)))
@@ -181,7 +181,7 @@ impl Rig {
     fn cells_at_rest(&self) -> Vec<u8> {
         let cells = self.plan.shape.cells();
         let mut bytes = vec![0; CHANNELS * cells * 4];
-        for (channel, rest) in self.wiring.rest.iter().enumerate() {
+        for (channel, rest) in self.projections.rest.iter().enumerate() {
             let group = channel / GROUP;
             let start = group * GROUP * cells * 4;
             if is_half(&self.plan, group) {
@@ -215,7 +215,7 @@ impl Rig {
             self.device.write(buffer, slot * bytes.len(), &bytes);
         }
         let about: Vec<f64> =
-            context.iter().zip(&self.wiring.rest).map(|(c, rest)| f64::from(*c) - rest).collect();
+            context.iter().zip(&self.projections.rest).map(|(c, rest)| f64::from(*c) - rest).collect();
         let length = about.iter().map(|c| c * c).sum::<f64>().sqrt().max(1e-3);
         self.device.write(self.contexts, slot * CONTEXT * 8, &f64s(about.iter().map(|c| c / length)));
         self.device.write(self.stored, slot * 4, &1_u32.to_le_bytes());
@@ -314,7 +314,7 @@ impl Rig {
         let side = n / 4;
         let columns = regressors(shape.sensors);
         let warps = |rows: usize| [rows.div_ceil(8) as u32, 1];
-        self.launch("sense", [1, 1], 64, [0, 0]);
+        self.launch("io", [1, 1], 64, [0, 0]);
         self.launch("learn_gain", warps(columns), 256, [0, 0]);
         self.launch("learn_apply", warps(columns + shape.sensors), 256, [0, 0]);
         let team = (n * n / 4).min(256);

@@ -34,8 +34,8 @@ fn forgetful() -> Board {
 fn blind(board: &Board, seed: u64) -> Readout {
     let mut weights = vec![0.0; board.field.shape.motors * READOUT_COLUMNS];
     let circle = uniform(seed, Stream::Stimulus, 7) as f32 - 0.5;
-    for (motor, wish) in [0.8, 0.8, 0.8 * circle].into_iter().enumerate() {
-        weights[(motor + 1) * READOUT_COLUMNS - 1] = wish;
+    for (motor, request) in [0.8, 0.8, 0.8 * circle].into_iter().enumerate() {
+        weights[(motor + 1) * READOUT_COLUMNS - 1] = request;
     }
     Readout::of_table(board, weights)
 }
@@ -48,7 +48,7 @@ fn contacts(board: &Board, seed: u64, field: Readout, seconds: u64) -> Contacts 
     let robot = Robot::build(board, clock.clone(), first, options).unwrap();
     let plant = robot.plant.clone().unwrap();
     let until = first + Span::from_millis(1000 * seconds);
-    ganglion::drive::step(robot, &clock, until, &AtomicBool::new(false), |_| ());
+    ganglion::runner::step(robot, &clock, until, &AtomicBool::new(false), |_| ());
     plant.report(until).contacts
 }
 

@@ -1,14 +1,15 @@
 //! The simulated robot, one slot after the other, with a tick that may be held up and requests in between.
 
 use super::options;
-use ganglion::crew::Stepper;
+use ganglion::executor::Stepper;
+use ganglion::loop_status::LoopStatusCell;
 use ganglion::plan::Board;
+use ganglion::requests::Requests;
 use ganglion::robot::Robot;
 use ganglion::sim::Plant;
-use ganglion::tick::{Requests, Tick};
+use ganglion::tick::Tick;
 use ganglion::time::{Clock, Instant, SimClock, Span};
 use ganglion::trace::Record;
-use ganglion::vitals::Vitals;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -21,7 +22,7 @@ pub struct Stage {
     records: rtrb::Consumer<Record>,
     pub requests: Arc<Requests>,
     /// What the tick says to those who watch it.
-    pub vitals: Arc<Vitals>,
+    pub loop_status: Arc<LoopStatusCell>,
     /// Readings that did not fit their ring.
     pub dropped: Arc<AtomicU64>,
 }
@@ -33,12 +34,12 @@ impl Stage {
         let robot = Robot::build(board, clock.clone(), first, options(seed, faults)).unwrap();
         let plant = robot.plant.clone().unwrap();
         let mut stepper = Stepper::new(clock.clone());
-        for hand in robot.hands {
-            stepper.add(hand.worker, hand.bell, Instant::ZERO);
+        for started in robot.workers {
+            stepper.add(started.worker, started.waker, Instant::ZERO);
         }
         let dropped = robot.senses.readings_dropped.clone();
-        let (records, requests, vitals) = (robot.records, robot.requests, robot.vitals);
-        Stage { clock, stepper, tick: robot.tick, plant, records, requests, vitals, dropped }
+        let (records, requests, loop_status) = (robot.records, robot.requests, robot.loop_status);
+        Stage { clock, stepper, tick: robot.tick, plant, records, requests, loop_status, dropped }
     }
 
     /// Runs the next slot `late`; the record of it.

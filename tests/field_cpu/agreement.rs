@@ -3,8 +3,8 @@
 
 use super::*;
 use ganglion::field::Work;
+use ganglion::field::projections::Projections;
 use ganglion::field::shape::{BLOCK_COUNT, DESCRIPTOR, GROUP, HALF_SHARE, NORM_FLOOR, SLOW_FIRST, sub_steps};
-use ganglion::field::wiring::Wiring;
 use std::collections::BTreeMap;
 
 /// Largest difference that a cell in f32 may come to, in any run.
@@ -16,12 +16,12 @@ use std::collections::BTreeMap;
 /// by 1 - k (1 - G) in a sub-step, so that the sum is (k d + m) / (k (1 - G)).
 fn tolerance_in_full(plan: &FieldPlan) -> f64 {
     let params = plan.params;
-    let wiring = Wiring::new(plan, plan.shape.grid);
+    let projections = Projections::new(plan, plan.shape.grid);
     let eps = f64::from(f32::EPSILON) / 2.0;
     let felt = 1.0 + 2.0 * params.eta;
     let drive = |channel: &usize| {
-        let reached = wiring.weight[*channel].iter().filter(|w| w.abs() > 0.0);
-        let terms = reached.clone().map(|w| w.abs() * felt).sum::<f64>() + wiring.bias[*channel].abs();
+        let reached = projections.weight[*channel].iter().filter(|w| w.abs() > 0.0);
+        let terms = reached.clone().map(|w| w.abs() * felt).sum::<f64>() + projections.bias[*channel].abs();
         (reached.count() + 4) as f64 * params.gain * terms * eps
     };
     let drive = (0..CHANNELS).map(|c| drive(&c)).fold(0.0, f64::max);
@@ -140,7 +140,7 @@ fn is_tied(judge: &ReferenceEngine, plan: &FieldPlan, rest: &[f64], work: &Work,
 /// each. Says how many cycles were compared: a tie ends the run.
 pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, rung: impl Fn(u64) -> usize) -> u64 {
     let mut bounds = Bounds::of(plan);
-    let rest = Wiring::new(plan, plan.shape.grid).rest;
+    let rest = Projections::new(plan, plan.shape.grid).rest;
     let mut judge = build(&FieldPlan { engine: EngineKind::Reference, ..plan.clone() });
     let mut engines: Vec<Engine> = levels.iter().map(|level| build_at(plan, *level)).collect();
     if !plan.learn {

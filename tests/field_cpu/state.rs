@@ -26,7 +26,7 @@ fn saved(engine: &mut Engine) -> Live {
 fn successor(engine: &mut Engine, plan: &FieldPlan) -> Engine {
     let mut other = Engine::build(plan);
     run(&mut other, 0..27);
-    other.furnish(&engine.given()).expect("it fits");
+    other.load(&engine.learned()).expect("it fits");
     other.restore(&saved(engine)).expect("it fits");
     other
 }
@@ -195,13 +195,13 @@ fn a_state_that_does_not_fit_is_refused_by_name_and_changes_nothing() {
         run(&mut engine, 0..24);
         let mut other = build(&plan);
         run(&mut other, 0..9);
-        let before = (saved(&mut other), other.given());
+        let before = (saved(&mut other), other.learned());
         for (field, spoil) in SPOILS {
             let mut live = saved(&mut engine);
             spoil(&mut live);
             assert_eq!(other.restore(&live).map_err(named), Err(field), "{kind:?}");
         }
-        let given = engine.given();
+        let given = engine.learned();
         let mut short = given.clone();
         short.patterns.pop();
         let mut beyond = given.clone();
@@ -210,7 +210,7 @@ fn a_state_that_does_not_fit_is_refused_by_name_and_changes_nothing() {
         long.patterns[0].as_mut().expect("stored").context[0] = 2.0;
         let mut endless = given;
         endless.readout[8] = f32::INFINITY;
-        let mut huge = engine.given();
+        let mut huge = engine.learned();
         huge.readout[8] = 1.7e38;
         let cases = [
             (short, "slots of the library"),
@@ -220,9 +220,9 @@ fn a_state_that_does_not_fit_is_refused_by_name_and_changes_nothing() {
             (huge, "weights of the read-out"),
         ];
         for (given, field) in cases {
-            assert_eq!(other.furnish(&given).map_err(named), Err(field), "{kind:?}");
+            assert_eq!(other.load(&given).map_err(named), Err(field), "{kind:?}");
         }
-        assert_eq!((saved(&mut other), other.given()), before, "{kind:?}");
+        assert_eq!((saved(&mut other), other.learned()), before, "{kind:?}");
     }
     let mut small = build(&FieldPlan { shape: Shape { bank: 3, ..plan(8).shape }, ..plan(8) });
     let mut full = build(&plan(8));

@@ -1,8 +1,8 @@
 //! The field by itself: bounds, refusals, the formula of one cycle, contraction, half-lives, rate.
 
 use super::*;
+use ganglion::field::projections::Projections;
 use ganglion::field::shape::{CHANNELS, PATTERN_FIRST, SLOW_FIRST};
-use ganglion::field::wiring::Wiring;
 
 const FAST: std::ops::Range<usize> = 0..SLOW_FIRST;
 const ALL: std::ops::Range<usize> = 0..CHANNELS;
@@ -105,23 +105,23 @@ pub fn refuses_what_is_no_sensor_value_and_stays_untouched<E: Judged>() {
 /// From a uniform field one cycle is a closed formula of drive and resting value, in every cell.
 pub fn one_cycle_from_rest_is_the_formula<E: Judged>() {
     let plan = plan(3);
-    let wiring = Wiring::new(&plan, 8);
+    let projections = Projections::new(&plan, 8);
     let mut engine = E::new(&plan);
     let sensors = [0.5_f64, -0.25, 1.0];
     run(&mut engine, &stimulus(0, &sensors));
     for c in ALL {
-        let rest = resting_value(c, 4.0 * wiring.bias[c]);
+        let rest = resting_value(c, 4.0 * projections.bias[c]);
         let k = 0.05 / time_constant(c);
         for (cell, u) in engine.channel(c).iter().enumerate() {
             let at = [cell % 8, cell / 8 % 8, cell / 64];
             // Nothing was predicted: e = s, and s + 0.5 e = 1.5 s.
             let felt: f64 = (0..3)
                 .map(|i| {
-                    let bump: f64 = (0..3).map(|axis| wiring.profile[i][axis][at[axis]]).product();
-                    wiring.weight[c][i] * bump * 1.5 * sensors[i]
+                    let bump: f64 = (0..3).map(|axis| projections.profile[i][axis][at[axis]]).product();
+                    projections.weight[c][i] * bump * 1.5 * sensors[i]
                 })
                 .sum();
-            let force = share(c) * 0.95 * (0.9 * rest + 4.0 * (felt + wiring.bias[c])).tanh();
+            let force = share(c) * 0.95 * (0.9 * rest + 4.0 * (felt + projections.bias[c])).tanh();
             let expected = (1.0 - k) * rest + k * force;
             assert!(
                 (u - expected).abs() < 64.0 * E::ROUNDING,
@@ -224,11 +224,11 @@ pub fn without_bias_the_half_lives_are_those_stated<E: Judged>() {
 /// With its bias a channel fades by 1 - k + k w 0.855 sech^2(0.9 u + 4 h): every one of the 64.
 pub fn with_bias_each_channel_fades_by_its_own_slope<E: Judged>() {
     let plan = plan(1);
-    let wiring = Wiring::new(&plan, 8);
+    let projections = Projections::new(&plan, 8);
     let mut engine = E::new(&plan);
     let (mut slowest, mut compared) = (0.0_f64, 0);
     for c in ALL {
-        let drive = 4.0 * wiring.bias[c];
+        let drive = 4.0 * projections.bias[c];
         let rest = resting_value(c, drive);
         let slope = 1.0 - (0.9 * rest + drive).tanh().powi(2);
         let k = 0.05 / time_constant(c);

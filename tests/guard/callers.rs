@@ -80,7 +80,7 @@ fn two_thousand_silent_callers_and_a_hundred_slow_ones_delay_neither_disarm_nor_
         let reply = ask(&control, Ask::Disarm).unwrap();
         worst = worst.max(began.elapsed());
         assert!(reply.done, "round {round}: {:?}", reply.why);
-        assert_eq!(reply.account.mode, "disarmed");
+        assert_eq!(reply.status.mode, "disarmed");
     }
     assert!(worst < DISARMED_WITHIN, "a disarm took {worst:?}");
     let began = Instant::now();

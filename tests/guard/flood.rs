@@ -51,8 +51,8 @@ fn a_robot_that_is_asked_what_it_cannot_say_warns_a_few_times() {
     let socket = place.path("control");
     // So far away that its phases are no numbers: once anything was met, there is no answer.
     let nowhere = || ask_near(Path::new(&socket), Request::Status, Some([1e308, 1e308])).expect("it answers");
-    soon("something was met", || nowhere().account.map.is_none());
-    (0..400).for_each(|_| assert!(nowhere().account.map.is_none(), "no place is there"));
+    soon("something was met", || nowhere().status.map.is_none());
+    (0..400).for_each(|_| assert!(nowhere().status.map.is_none(), "no place is there"));
     place.send(runtime, Signal::TERM);
     few_lines(&err(&place.said(runtime)), "the map: ");
 }

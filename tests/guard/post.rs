@@ -1,14 +1,17 @@
 //! A post in this process: real sockets, real time, a line that remembers what was done to it.
 
-use ganglion::bus::{BusFault, Edge, Gpio, I2c, LineUse, OpenError, Usage, Wires};
+use ganglion::bus::{Edge, Gpio, Hardware, I2c, LineUse, OpenError, Usage};
+use ganglion::fault::BusFault;
 use ganglion::guard::frame::{Answer, Ask, LENGTH, Phase, Reason, Refused, Request};
 use ganglion::guard::socket::{Heard, ask_once, connect_to, hear, listen_at, say_to, wait_for};
-use ganglion::guard::{Guard, GuardedWires, HeldLine, Hold, Link, Post, Pulse, PulsePlan, Sight};
+use ganglion::guard::{
+    Guard, GuardHealth, GuardedHardware, Heartbeat, HeartbeatPlan, HeldLine, Hold, Link, Server,
+};
+use ganglion::loop_status::LoopStatusCell;
 use ganglion::plan::{GuardHold, Line};
+use ganglion::requests::Requests;
 use ganglion::rt::RtPlan;
-use ganglion::tick::Requests;
 use ganglion::time::{Clock, Instant, MonotonicClock, Span};
-use ganglion::vitals::Vitals;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -69,7 +72,7 @@ impl Stand {
         let line = HeldLine::take(Box::new(Remembers(levels.clone())), HOLD).unwrap();
         let guard = Guard::new(&HOLD, patience, BOARD);
         let thread = std::thread::spawn(move || {
-            Post::new(guard, line, listener, ended.into(), Arc::new(MonotonicClock)).stand(|_| ());
+            Server::new(guard, line, listener, ended.into(), Arc::new(MonotonicClock)).stand(|_| ());
             drop(place);
         });
         Stand { socket, levels, end: Some(end), thread: Some(thread) }
@@ -204,7 +207,7 @@ fn what_is_no_runtime_of_ours_is_sent_away_and_changes_nothing() {
     assert_eq!(other.ask(Ask::Hello { board: [1; 32], heeded: 0 }).refused, Some(Refused::OtherBoard));
     assert_eq!(other.ask(HELLO).refused, Some(Refused::Busy));
     assert_eq!(other.ask(Ask::Set { on: true }).refused, Some(Refused::NotTrusted));
-    // More idle callers than there are seats do not push the runtime from its own.
+    // More idle callers than there are clients do not push the runtime from its own.
     let crowd: Vec<OwnedFd> = (0..12).filter_map(|_| connect_to(&stand.socket).ok()).collect();
     soon("answered in a crowd", || ask_once(&stand.socket, Ask::Status, SOON).is_ok());
     assert!(talk.ask(Ask::Heartbeat { advanced: true }).standing.line_on);
@@ -253,7 +256,7 @@ fn a_stop_outlives_the_runtime_that_it_was_for_and_every_one_that_has_not_disarm
 /// Wires that have the guard's line and another one, and must not be asked for the guard's.
 struct Bare(Levels);
 
-impl Wires for Bare {
+impl Hardware for Bare {
     fn i2c(&self, _bus: usize) -> Result<Box<dyn I2c>, OpenError> {
         Err(OpenError { what: "i2c".into(), why: "none here".into(), fix: String::new(), denied: false })
     }
@@ -279,17 +282,17 @@ impl Gpio for Other {
     }
 }
 
-/// A runtime's side: its pulse, without a tick, so that its heartbeats never count.
+/// A runtime's side: its heartbeat, without a tick, so that its heartbeats never count.
 struct Side {
     link: Arc<Link>,
     requests: Arc<Requests>,
-    pulse: Option<Pulse>,
+    heartbeat: Option<Heartbeat>,
 }
 
 impl Side {
     fn of(stand: &Stand) -> Side {
         let link = Link::new(false).unwrap();
-        let plan = PulsePlan {
+        let plan = HeartbeatPlan {
             socket: stand.socket.clone(),
             board: BOARD,
             hold: HOLD,
@@ -298,10 +301,11 @@ impl Side {
         };
         let rt = RtPlan { strict: false, priority: 0, cpu: None, lock_memory: false };
         let requests: Arc<Requests> = Arc::default();
-        let vitals: Arc<Vitals> = Arc::default();
+        let loop_status: Arc<LoopStatusCell> = Arc::default();
         let clock = Arc::new(MonotonicClock);
-        let pulse = Pulse::start(plan, link.clone(), vitals, requests.clone(), clock, rt).unwrap();
-        Side { link, requests, pulse: Some(pulse) }
+        let heartbeat =
+            Heartbeat::start(plan, link.clone(), loop_status, requests.clone(), clock, rt).unwrap();
+        Side { link, requests, heartbeat: Some(heartbeat) }
     }
 }
 
@@ -310,12 +314,16 @@ fn a_driver_moves_the_guards_line_through_the_guard_and_every_other_itself() {
     let stand = Stand::begin(LONG);
     let side = Side::of(&stand);
     let others = Levels::default();
-    let wires =
-        GuardedWires::new(Arc::new(Bare(others.clone())), side.link.clone(), HOLD, Arc::new(MonotonicClock));
+    let hardware = GuardedHardware::new(
+        Arc::new(Bare(others.clone())),
+        side.link.clone(),
+        HOLD,
+        Arc::new(MonotonicClock),
+    );
     let output = |line| LineUse { line, usage: Usage::Output { high: false } };
     let lines = [output(Line(4)), output(HOLD.line)];
-    let mut gpio = wires.gpio("motors", &lines).unwrap();
-    assert!(wires.gpio("thief", &lines).is_err(), "a line has one owner");
+    let mut gpio = hardware.gpio("motors", &lines).unwrap();
+    assert!(hardware.gpio("thief", &lines).is_err(), "a line has one owner");
     soon("trusted", || side.link.is_trusted());
     soon("on", || gpio.set(HOLD.line, true) == Ok(()));
     assert_eq!(gpio.get(HOLD.line), Ok(true));
@@ -323,21 +331,22 @@ fn a_driver_moves_the_guards_line_through_the_guard_and_every_other_itself() {
     assert_eq!(stand.levels(), [false, true, false]);
     assert_eq!(*others.lock().unwrap(), [true]);
     drop(gpio);
-    assert!(wires.gpio("motors", &lines).is_ok(), "given back");
+    assert!(hardware.gpio("motors", &lines).is_ok(), "given back");
 }
 
 #[test]
 fn heartbeats_of_a_runtime_whose_loop_stands_keep_no_line_on() {
     let stand = Stand::begin(PATIENCE);
     let side = Side::of(&stand);
-    let wires = GuardedWires::new(
+    let hardware = GuardedHardware::new(
         Arc::new(Bare(Levels::default())),
         side.link.clone(),
         HOLD,
         Arc::new(MonotonicClock),
     );
-    let mut gpio =
-        wires.gpio("motors", &[LineUse { line: HOLD.line, usage: Usage::Output { high: false } }]).unwrap();
+    let mut gpio = hardware
+        .gpio("motors", &[LineUse { line: HOLD.line, usage: Usage::Output { high: false } }])
+        .unwrap();
     soon("on", || gpio.set(HOLD.line, true) == Ok(()));
     let beats = || ask_once(&stand.socket, Ask::Status, SOON).unwrap().standing.beats;
     soon("it beats", || beats() > 0);
@@ -352,8 +361,8 @@ fn heartbeats_of_a_runtime_whose_loop_stands_keep_no_line_on() {
 fn a_runtime_sees_its_guard_go_and_come_back_and_ends_cleanly() {
     let mut stand = Stand::begin(PATIENCE);
     let mut side = Side::of(&stand);
-    let sight = Sight::new(side.link.clone(), PATIENCE);
-    let seen = || !sight.lost(MonotonicClock.now());
+    let health = GuardHealth::new(side.link.clone(), PATIENCE);
+    let seen = || !health.lost(MonotonicClock.now());
     soon("seen", seen);
     stand.end();
     soon("lost", || !seen());
@@ -362,7 +371,7 @@ fn a_runtime_sees_its_guard_go_and_come_back_and_ends_cleanly() {
     soon("seen again", seen);
     assert_eq!(side.link.look().connections, 2);
     assert!(!side.requests.disarm.load(Ordering::Acquire));
-    side.pulse.take().unwrap().end();
+    side.heartbeat.take().unwrap().end();
     soon("ended", || again.phase() == Phase::Tripped(Reason::Ended));
 }
 

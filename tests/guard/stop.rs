@@ -108,8 +108,8 @@ fn a_live_process_that_has_the_motors_wires_is_named_and_keeps_a_second_one_out(
     std::fs::write(&node, "").unwrap();
     let board = format!("inherits = \"generic-linux\"\n[bus]\nkind = \"linux\"\ni2c = \"{node}\"\n");
     std::fs::write(place.path("board.toml"), board).unwrap();
-    let wires = File::open(&node).unwrap();
-    flock(&wires, FlockOperation::NonBlockingLockExclusive).unwrap();
+    let hardware = File::open(&node).unwrap();
+    flock(&hardware, FlockOperation::NonBlockingLockExclusive).unwrap();
     let holder = format!("({})", std::process::id());
     let stopped = place.safe_stop(&[]);
     assert_eq!(stopped.status.code(), Some(69), "{}", out(&stopped));
@@ -120,7 +120,7 @@ fn a_live_process_that_has_the_motors_wires_is_named_and_keeps_a_second_one_out(
     let second = output(&["run", "--board", &board, "--any-machine", "--for", "60s"]);
     assert_eq!(second.status.code(), Some(69), "{}", err(&second));
     assert!(err(&second).contains(&holder) && err(&second).contains("already"), "{}", err(&second));
-    drop(wires);
+    drop(hardware);
     let alone = output(&["run", "--board", &board, "--any-machine", "--for", "60s"]);
     assert!(!err(&alone).contains("already"), "the file is no adapter, but it is free: {}", err(&alone));
 }

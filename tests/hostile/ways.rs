@@ -172,7 +172,7 @@ fn snapshots() -> Vec<Vec<u8>> {
         (0..cycles).for_each(|_| brain.cycle());
         let mut live = Live::default();
         assert!(brain.engine.save(&mut live), "the processor's engine saves at once");
-        let snapshot = Snapshot::new(&board, State { given: brain.engine.given(), live });
+        let snapshot = Snapshot::new(&board, State { learned: brain.engine.learned(), live });
         seeds.push(with_file(&[], |path| {
             snapshot.save(path).expect("it can be written");
             std::fs::read(path).expect("it was written")
@@ -197,12 +197,12 @@ fn take_snapshot(bytes: &[u8]) -> bool {
         }
         brain.engine = Engine::build(&brain.board.field);
         let state = snapshot.state();
-        brain.engine.furnish(&state.given).expect("it was checked");
+        brain.engine.load(&state.learned).expect("it was checked");
         brain.engine.restore(&state.live).expect("it was checked");
         brain.goes_on(state.live.cycle + 1);
         let mut live = Live::default();
         assert!(brain.engine.save(&mut live));
-        let own = Snapshot::new(&brain.board, State { given: brain.engine.given(), live });
+        let own = Snapshot::new(&brain.board, State { learned: brain.engine.learned(), live });
         own.check(&brain.board).expect("what a field became that was taken is taken again");
         true
     })

@@ -2,23 +2,23 @@
 //! that do what the program's do. Loom runs every order of their accesses that the memory model allows, and fails where a
 //! value is torn, a word is lost, or a thread sleeps for ever. `scripts/check-loom` runs it.
 
-#[path = "../../src/crew/bell.rs"]
-mod bell;
+#[path = "../../src/executor/waker.rs"]
+mod waker;
 #[path = "../../src/plan/cause.rs"]
 mod cause;
-#[path = "../../src/sense/halt.rs"]
+#[path = "../../src/io/halt.rs"]
 mod halt;
 mod models;
-#[path = "../../src/rt/slot.rs"]
-mod slot;
+#[path = "../../src/rt/triple_buffer.rs"]
+mod triple_buffer;
 #[path = "../../src/rt/sync.rs"]
 mod sync;
 #[path = "../../src/time.rs"]
 mod time;
 
 // Under the names by which the files know each other.
-mod crew {
-    pub(crate) use crate::bell::Bell;
+mod executor {
+    pub(crate) use crate::waker::Waker;
 }
 mod plan {
     pub(crate) use crate::cause::Cause;

@@ -1,9 +1,9 @@
 //! What the program's threads do with each structure, as short as it can be and still meet every order that matters.
 
-use crate::bell::Bell;
+use crate::waker::Waker;
 use crate::cause::Cause;
 use crate::halt::{Halt, HaltWatch};
-use crate::slot::slot;
+use crate::triple_buffer::triple_buffer;
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use crate::time::Instant;
 
@@ -12,25 +12,25 @@ pub type Model = (&'static str, fn(), Option<usize>);
 
 /// Each model with what it shows. Three threads that sleep and wake meet in too many orders for all of them.
 pub const ALL: [Model; 7] = [
-    ("slot: a value is whole and never older than the one before", whole_and_newest, None),
-    ("slot: a cell that was read is only then written again", cells_have_one_owner, None),
+    ("triple buffer: a value is whole and never older than the one before", whole_and_newest, None),
+    ("triple buffer: a cell that was read is only then written again", cells_have_one_owner, None),
     ("halt: whoever hears it knows until when commands are overtaken", heard_with_its_time, None),
     ("halt: two that are raised at once are heard with the later time", two_at_once, None),
-    ("bell: a worker that is rung wakes, also while it comes to its bell", rung_wakes, None),
-    ("bell: what was left before the ring is seen by whoever answers", left_is_seen, None),
-    ("bell: a flag that is left is passed on to the next worker", passed_on, Some(2)),
+    ("waker: a worker that is rung wakes, also while it comes to its waker", rung_wakes, None),
+    ("waker: what was left before the ring is seen by whoever answers", left_is_seen, None),
+    ("waker: a flag that is left is passed on to the next worker", passed_on, Some(2)),
 ];
 
-/// Waits as `crew::threads` does, without the time that ends a wait there: a nudge that is lost is a thread that sleeps
+/// Waits as `executor::threads` does, without the time that ends a wait there: a nudge that is lost is a thread that sleeps
 /// for ever.
-fn wait(bell: &Bell) {
-    while !bell.answered() {
+fn wait(waker: &Waker) {
+    while !waker.answered() {
         thread::park();
     }
 }
 
 fn whole_and_newest() {
-    let (mut writer, mut reader) = slot([0u8; 2]);
+    let (mut writer, mut reader) = triple_buffer([0u8; 2]);
     let put = thread::spawn(move || {
         writer.put([1; 2]);
         writer.put([2; 2]);
@@ -50,7 +50,7 @@ fn whole_and_newest() {
 
 /// Four values and two takes: the writer comes back to a cell that the reader had read.
 fn cells_have_one_owner() {
-    let (mut writer, mut reader) = slot(0u8);
+    let (mut writer, mut reader) = triple_buffer(0u8);
     let put = thread::spawn(move || (1..=4).for_each(|value| _ = writer.put(value)));
     let taken = [reader.take(), reader.take()].into_iter().flatten().max().unwrap_or(0);
     put.join().unwrap();
@@ -62,7 +62,7 @@ fn at(nanos: u64) -> Instant {
 }
 
 fn heard_with_its_time() {
-    let halt = Arc::new(Halt::new(Arc::new(Bell::default())));
+    let halt = Arc::new(Halt::new(Arc::new(Waker::default())));
     let mut watch = HaltWatch::new(halt.clone());
     let raiser = halt.clone();
     let raised = thread::spawn(move || raiser.raise(Cause::EStop, at(7)));
@@ -76,7 +76,7 @@ fn heard_with_its_time() {
 }
 
 fn two_at_once() {
-    let halt = Arc::new(Halt::new(Arc::new(Bell::default())));
+    let halt = Arc::new(Halt::new(Arc::new(Waker::default())));
     let mut watch = HaltWatch::new(halt.clone());
     let raise = |cause, time| {
         let halt = halt.clone();
@@ -91,32 +91,32 @@ fn two_at_once() {
 }
 
 fn rung_wakes() {
-    let bell = Arc::new(Bell::default());
-    let ringer = bell.clone();
-    let rings = thread::spawn(move || ringer.ring());
-    bell.answer_here();
-    wait(&bell);
+    let waker = Arc::new(Waker::default());
+    let ringer = waker.clone();
+    let rings = thread::spawn(move || ringer.wake());
+    waker.answer_here();
+    wait(&waker);
     rings.join().unwrap();
 }
 
-/// The word itself is relaxed: it is the bell that makes it seen.
+/// The word itself is relaxed: it is the waker that makes it seen.
 fn left_is_seen() {
-    let bell = Arc::new(Bell::default());
+    let waker = Arc::new(Waker::default());
     let word = Arc::new(AtomicU64::new(0));
-    let (ringer, left) = (bell.clone(), word.clone());
+    let (ringer, left) = (waker.clone(), word.clone());
     let rings = thread::spawn(move || {
         left.store(1, Ordering::Relaxed);
-        ringer.ring();
+        ringer.wake();
     });
-    bell.answer_here();
-    wait(&bell);
+    waker.answer_here();
+    wait(&waker);
     assert_eq!(word.load(Ordering::Relaxed), 1);
     rings.join().unwrap();
 }
 
 /// The tick leaves the field's flag up and rings the bus, whose thread nudges the field's.
 fn passed_on() {
-    let (bus, field) = (Arc::new(Bell::default()), Arc::new(Bell::default()));
+    let (bus, field) = (Arc::new(Waker::default()), Arc::new(Waker::default()));
     bus.then(field.clone());
     let word = Arc::new(AtomicU64::new(0));
     let (rung, left, order) = (bus.clone(), field.clone(), word.clone());
@@ -127,7 +127,7 @@ fn passed_on() {
         let ticks = thread::spawn(move || {
             order.store(1, Ordering::Relaxed);
             left.leave();
-            rung.ring();
+            rung.wake();
         });
         wait(&field);
         assert_eq!(word.load(Ordering::Relaxed), 1, "woken, and the order is not there");

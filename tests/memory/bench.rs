@@ -13,7 +13,7 @@ fn every_operation_is_measured_beside_its_floor() {
     let object: Value = serde_json::from_str(text.lines().last().expect("a line")).expect("an object");
     assert_eq!(object["schema"], 1);
     let all = object["cells"].as_array().expect("a list");
-    let cells: Vec<&Value> = all.iter().filter(|cell| cell["lies"].is_null()).collect();
+    let cells: Vec<&Value> = all.iter().filter(|cell| cell["residence"].is_null()).collect();
     // Two lengths: five operations on one vector and on a hundred, four of them again on two threads.
     assert_eq!(cells.len(), 2 * (5 + 5 + 4));
     for cell in cells {
@@ -79,21 +79,21 @@ fn where_there_is_a_gpu_it_is_measured_too_and_what_is_chosen_is_said_and_kept()
         with_stand_in(alone.folder(), &cache, &[&plain, more, &["--json"]].concat())
     };
     let object = bench(&[]);
-    let on_gpu = |lies: &str| {
+    let on_gpu = |residence: &str| {
         let cells = object["cells"].as_array().expect("a list").iter();
-        cells.filter(|cell| cell["lies"] == lies && cell["threads"] == 0).count()
+        cells.filter(|cell| cell["residence"] == residence && cell["threads"] == 0).count()
     };
-    assert_eq!((on_gpu("host"), on_gpu("card")), (2 * 4, 2 * 5), "a store lies on the card in any case");
+    assert_eq!((on_gpu("host"), on_gpu("gpu")), (2 * 4, 2 * 5), "a store lies on the GPU in any case");
     let choice = |object: &Value| object["choices"][0][1].as_str().unwrap_or_default().to_string();
     assert!(choice(&object).starts_with("measured now; bind, rows here: "), "{}", choice(&object));
     assert!(choice(&bench(&[])).starts_with("measured at an earlier start; "));
-    assert_eq!(choice(&bench(&["--gpu-from", "3"])), "on the GPU from 3 rows on, as wished");
+    assert_eq!(choice(&bench(&["--gpu-from", "3"])), "on the GPU from 3 rows on, as asked");
     let found = |more: &[&str]| {
         let object = with_stand_in(alone.folder(), &cache, &[&["doctor", "--json"], more].concat());
         let findings = object["findings"].as_array().expect("a list").clone();
         let own = findings.iter().find(|finding| finding["topic"] == "vectors").expect("it is looked at");
         own["found"].as_str().unwrap_or_default().to_string()
     };
-    assert_eq!(found(&["--memory-gpu", "never"]), "of 512 numbers: on the processor, as wished");
+    assert_eq!(found(&["--memory-gpu", "never"]), "of 512 numbers: on the processor, as asked");
     let _ = std::fs::remove_dir_all(&cache);
 }

@@ -5,6 +5,7 @@ use crate::allocation::allocations_in;
 use ganglion::field::cpu::Level;
 use ganglion::memory::crew::{Crew, Keys, Verb};
 use ganglion::memory::nearest::Best;
+use ganglion::memory::parallel::{Keys, Parallel, Verb};
 use ganglion::memory::{Fault, Length, Rows, Store, Workspace, record};
 
 /// Row by row what an operation on the whole batch gives.
@@ -106,7 +107,7 @@ fn any_number_of_threads_gives_the_same_bits() {
         let mut workspace = Workspace::new(dim(d));
         let mut store = store_of(&a, d, count);
         for threads in [1, 2, 3] {
-            let mut crew = Crew::new(dim(d), threads, &[], count, 2);
+            let mut parallel = Parallel::new(dim(d), threads, &[], count, 2);
             let mut out = Rows::new(dim(d), count);
             for round in 0..20 {
                 let (verb, keys) = match round % 3 {
@@ -120,14 +121,14 @@ fn any_number_of_threads_gives_the_same_bits() {
                     Verb::Unbind => workspace.unbind(&a, factors, Length::Unit, &mut expected),
                 };
                 done.expect("shapes");
-                crew.convolve(verb, &in_rows, keys, Length::Unit, &mut out).expect("shapes");
+                parallel.convolve(verb, &in_rows, keys, Length::Unit, &mut out).expect("shapes");
                 let same = (0..count)
                     .all(|row| bits(out.row(row).expect("a row")) == bits(&expected[row * d..][..d]));
                 assert!(same, "{count} rows, {threads} threads, round {round}");
                 let (mut alone, mut shared) = ([Best::of(9), Best::of(2)], [Best::of(9), Best::of(2)]);
                 let queries = [&b[..d], &expected[..d]].concat();
                 store.nearest(&queries, &mut alone).expect("shapes");
-                crew.nearest(&store, &queries, &mut shared).expect("shapes");
+                parallel.nearest(&store, &queries, &mut shared).expect("shapes");
                 // Nobody keeps the rows: this would wait for ever.
                 store.replace(0, &a[..d]).expect("a row");
                 for (one, other) in alone.iter().zip(&shared) {
@@ -141,15 +142,15 @@ fn any_number_of_threads_gives_the_same_bits() {
 #[test]
 fn batches_that_do_not_fit_each_other_are_refused() {
     let d = 128;
-    let mut crew = Crew::new(dim(d), 1, &[], 20, 1);
+    let mut parallel = Parallel::new(dim(d), 1, &[], 20, 1);
     let (rows, other, short) = (Rows::new(dim(d), 20), Rows::new(dim(d), 19), Rows::new(dim(64), 20));
     let mut out = Rows::new(dim(d), 20);
-    let fault = crew.convolve(Verb::Bind, &rows, Keys::Each(&other), Length::AsIs, &mut out);
+    let fault = parallel.convolve(Verb::Bind, &rows, Keys::Each(&other), Length::AsIs, &mut out);
     assert_eq!(fault, Err(Fault::Shape { what: "keys", d, wanted: 20, found: 19 * d }));
-    let fault = crew.convolve(Verb::Bind, &rows, Keys::Each(&short), Length::AsIs, &mut out);
+    let fault = parallel.convolve(Verb::Bind, &rows, Keys::Each(&short), Length::AsIs, &mut out);
     assert_eq!(fault, Err(Fault::OtherDimension { what: "keys", found: 64, wanted: 128 }));
     let store = Store::new(dim(d), 1, usize::MAX).expect("a store");
-    let fault = crew.nearest(&store, &[0.0; 256], &mut [Best::of(1), Best::of(1)]);
+    let fault = parallel.nearest(&store, &[0.0; 256], &mut [Best::of(1), Best::of(1)]);
     assert!(matches!(fault, Err(Fault::Range { what: "queries", found: 2, .. })));
 }
 

@@ -3,13 +3,13 @@
 
 use crate::cli::{err, ganglion, out, output};
 use ganglion::board;
-use ganglion::drive;
 use ganglion::field::Readout;
 use ganglion::frame::Health;
 use ganglion::learn::imitate;
-use ganglion::memory::map::{MapAccount, Recollection};
+use ganglion::memory::map::{MapStatus, Recollection};
 use ganglion::plan::Board;
 use ganglion::robot::{Options, Robot};
+use ganglion::runner;
 use ganglion::sim::Pose;
 use ganglion::time::{Clock, Instant, SimClock, Span};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ fn taught() -> &'static Readout {
 }
 
 struct Drive {
-    account: MapAccount,
+    status: MapStatus,
     recollection: Recollection,
     /// Where the thing was met first by the map's own reckoning, and where the robot really was then.
     met: Option<([f64; 2], Pose)>,
@@ -73,7 +73,7 @@ fn drive_for(seed: u64, after: Span, seconds: u64) -> Drive {
     let (mut met, mut until) = (None, None);
     let (mut seen, mut tick_allocations) = (Vec::new(), 0);
     let enough = AtomicBool::new(false);
-    drive::step(robot, &clock, first + Span::from_millis(1000 * seconds), &enough, |recorder| {
+    runner::step(robot, &clock, first + Span::from_millis(1000 * seconds), &enough, |recorder| {
         let Some(record) = &recorder.summary().last else { return };
         let sample = record.frame.samples[channel];
         seen.push((sample.value, sample.health));
@@ -90,9 +90,9 @@ fn drive_for(seed: u64, after: Span, seconds: u64) -> Drive {
         }
     });
     let end = plant.report(clock.now()).pose;
-    let account = recollection.account(None).expect("an account");
+    let status = recollection.status(None).expect("an account");
     let readings_dropped = senses.readings_dropped.load(Ordering::Relaxed);
-    Drive { account, recollection, met, start, end, seen, tick_allocations, readings_dropped }
+    Drive { status, recollection, met, start, end, seen, tick_allocations, readings_dropped }
 }
 
 fn apart(a: [f64; 2], b: [f64; 2]) -> f64 {
@@ -111,16 +111,15 @@ fn a_landmark_seen_once_is_found_again() {
     for seed in [1, 3] {
         let drive = drive_for(seed, Span::from_millis(1500), 40);
         let (place, _) = drive.met.expect("a room has walls");
-        let wall = &drive.account.things[0];
-        assert_eq!((wall.name.as_str(), wall.met, drive.account.meetings), ("wall", 1, 1), "seed {seed}");
+        let wall = &drive.status.things[0];
+        assert_eq!((wall.name.as_str(), wall.met, drive.status.meetings), ("wall", 1, 1), "seed {seed}");
         // One meeting on a page: what is decoded is within 3 % of the plane's half metre.
         let found = wall.was_at.expect("believed");
         assert!(apart(found, place) < 0.03 * 0.5, "seed {seed}: met at {place:?}, found at {found:?}");
         assert!(wall.likeness > 0.9, "seed {seed}: {}", wall.likeness);
-        let near = drive.recollection.account(Some(place)).expect("an account").near;
+        let near = drive.recollection.status(Some(place)).expect("an account").near;
         assert_eq!(near.first().map(|near| near.name.as_str()), Some("wall"), "seed {seed}");
-        let far =
-            drive.recollection.account(Some([place[0] - 2.0, place[1] + 2.0])).expect("an account").near;
+        let far = drive.recollection.status(Some([place[0] - 2.0, place[1] + 2.0])).expect("an account").near;
         assert!(far.is_empty(), "seed {seed}: {far:?}");
     }
 }
@@ -132,8 +131,8 @@ fn the_map_knows_where_the_robot_is_as_far_as_its_commands_tell() {
     let way = apart(real, [0.0, 0.0]);
     assert!(way > 0.3, "it went somewhere: {real:?}");
     // Dead reckoning of a car that does not slip: what is lost is the servo's own time and the last commands'.
-    let off = apart(drive.account.at, real);
-    assert!(off < 0.1 + 0.1 * way, "really at {real:?}, reckoned {:?}", drive.account.at);
+    let off = apart(drive.status.at, real);
+    assert!(off < 0.1 + 0.1 * way, "really at {real:?}, reckoned {:?}", drive.status.at);
 }
 
 #[test]
@@ -146,7 +145,7 @@ fn its_likeness_is_a_sensor_and_the_tick_pays_nothing() {
     // Nothing before the meeting; at the meeting the thing is 0.9 m ahead, more than a scale away, and then nearer.
     assert!(good[0].abs() < 0.1, "{}", good[0]);
     assert!(good.iter().all(|value| (0.0..=1.0).contains(value)));
-    assert_eq!((drive.account.dropped, drive.readings_dropped), (0, 0));
+    assert_eq!((drive.status.dropped, drive.readings_dropped), (0, 0));
     // Counted where the allocator counts; 0 otherwise.
     assert_eq!(drive.tick_allocations, 0);
 }
@@ -154,7 +153,7 @@ fn its_likeness_is_a_sensor_and_the_tick_pays_nothing() {
 #[test]
 fn it_is_the_same_every_time() {
     let [one, other] = [0, 1].map(|_| drive_for(1, Span::from_millis(500), 20));
-    assert_eq!(one.account, other.account);
+    assert_eq!(one.status, other.status);
     let bits = |drive: &Drive| drive.seen.iter().map(|(value, _)| value.to_bits()).collect::<Vec<_>>();
     assert!(bits(&one) == bits(&other));
 }

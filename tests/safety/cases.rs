@@ -2,7 +2,8 @@
 
 use super::rig::Robot;
 use super::{CHANNELS, RECEIPT, Slot, check_command, safety, well};
-use ganglion::frame::{Fault, Health};
+use ganglion::fault::ReadingFault;
+use ganglion::frame::Health;
 use ganglion::mode::{Asked, Disarm, Mode};
 use ganglion::plan::Cause;
 use ganglion::time::Span;
@@ -40,10 +41,10 @@ fn quality_may_jump_but_the_wheels_do_not() {
     ];
     let mut stood = 0;
     let mut fastest = 0.0f32;
-    for (wish, age, slots) in script {
+    for (request, age, slots) in script {
         for step in 0..slots {
             let before = robot.command;
-            let record = robot.step(&Slot { wish: Some((wish, age)), ..well(step) });
+            let record = robot.step(&Slot { request: Some((request, age)), ..well(step) });
             check_command(&before, &record).unwrap();
             stood += usize::from(robot.command.motors[0].abs() <= 0.0);
             fastest = fastest.max(robot.command.motors[0]);
@@ -62,8 +63,8 @@ fn a_well_robot_drives_and_stops_in_the_slot_of_the_stop() {
         ("guard", |slot| slot.guard_lost = true),
         ("stop", |slot| slot.asked.stop = true),
         ("disarm", |slot| slot.asked.disarm = true),
-        ("wire", |slot| slot.receipt = Some((Span::from_millis(101), true))),
-        ("field", |slot| slot.wish = Some(([0.5, 0.5, 0.2], 140))),
+        ("motor_link", |slot| slot.receipt = Some((Span::from_millis(101), true))),
+        ("field", |slot| slot.request = Some(([0.5, 0.5, 0.2], 140))),
         ("sleep", |slot| slot.slept = Span::from_millis(10)),
     ];
     for (case, stop) in stops {
@@ -96,13 +97,13 @@ fn a_loop_that_lost_its_slots_stands_until_it_is_punctual_again() {
 #[test]
 fn commands_that_no_motor_takes_are_a_lost_bus() {
     let mut robot = driving();
-    let confirmed = robot.vitals.look().confirmed;
+    let confirmed = robot.loop_status.look().confirmed;
     for step in 0..12 {
         robot.step(&Slot { receipt: RECEIPT.map(|(age, _)| (age, false)), ..well(step) });
     }
     stands(&robot, "not taken");
-    assert_eq!(robot.vitals.look().confirmed, confirmed);
-    assert_eq!(robot.vitals.look().active, Cause::BusLost.bit());
+    assert_eq!(robot.loop_status.look().confirmed, confirmed);
+    assert_eq!(robot.loop_status.look().active, Cause::BusLost.bit());
     robot.step(&well(12));
     assert!(robot.command.motors[0] > 0.0);
 }
@@ -136,7 +137,7 @@ fn what_trips_a_latch_for_less_than_a_slot_latches_it() {
         ("not the last", vec![(2, Ok(6.1), -4), (2, Ok(7.7), -2)]),
         ("out of order", vec![(2, Ok(7.7), -2), (2, Ok(6.1), -4)]),
         ("from the future", vec![(2, Ok(6.1), 400), (2, Ok(7.7), -2)]),
-        ("before a fault", vec![(2, Ok(6.1), -4), (2, Err(Fault::Timeout), -2)]),
+        ("before a fault", vec![(2, Ok(6.1), -4), (2, Err(ReadingFault::Timeout), -2)]),
     ];
     for (case, mut readings) in empty {
         let mut robot = driving();
@@ -149,7 +150,7 @@ fn what_trips_a_latch_for_less_than_a_slot_latches_it() {
         let record = robot.step(&Slot { readings: again, asked: DISARM, ..well(1) });
         assert_eq!(record.mode, Mode::Latched { cause: Cause::Battery }, "{case}");
     }
-    for harmless in [Ok(4.9), Ok(f32::NAN), Err(Fault::Timeout)] {
+    for harmless in [Ok(4.9), Ok(f32::NAN), Err(ReadingFault::Timeout)] {
         let mut robot = driving();
         let mut slot = well(0);
         slot.readings.insert(2, (2, harmless, -4));
@@ -171,7 +172,7 @@ fn a_robot_that_was_held_for_long_does_not_start_by_itself() {
             drove |= robot.command.motors[0] > 0.0;
         }
         assert_eq!(drove, starts, "{slots} slots without a sensor");
-        let why = robot.vitals.look().disarmed;
+        let why = robot.loop_status.look().disarmed;
         match why {
             None => assert!(starts),
             Some(Disarm::Stillness { lasted, causes }) => {
@@ -196,7 +197,7 @@ fn a_machine_that_wakes_up_stands_and_knows_nothing() {
     let record = robot.step(&Slot { slept: lasted, readings: before.to_vec(), ..well(0) });
     stands(&robot, "awake");
     assert_eq!(record.mode, Mode::Disarmed);
-    assert_eq!(robot.vitals.look().disarmed, Some(Disarm::Slept { lasted }));
+    assert_eq!(robot.loop_status.look().disarmed, Some(Disarm::Slept { lasted }));
     assert!(record.frame.used().iter().all(|sample| sample.health == Health::Never), "{CHANNELS} channels");
     // On their way when it fell asleep: read before, taken after.
     let on_their_way = [(0, Ok(2.1), -12), (1, Ok(1_501.0), -12), (2, Ok(7.6), -12)];

@@ -59,7 +59,7 @@ impl Trust {
         if let Some((age, true)) = slot.receipt {
             self.confirmed = Some(now - age);
         }
-        if let Some((_, age)) = slot.wish {
+        if let Some((_, age)) = slot.request {
             self.taken = Some(now - Span::from_millis(age));
         }
         self.guarded = !slot.guard_lost;

@@ -7,23 +7,24 @@ use ganglion::admit::Admission;
 use ganglion::alarm::Alarm;
 use ganglion::budget::Budget;
 use ganglion::command::{Command, MAX_MOTORS, OnWire};
-use ganglion::crew::Bell;
+use ganglion::executor::Waker;
 use ganglion::field::Response;
 use ganglion::field::link::FieldLink;
 use ganglion::field::worker::{Order, Outcome};
 use ganglion::frame::Reading;
 use ganglion::guard::frame::{Phase, Standing};
-use ganglion::guard::{Link, Sight};
+use ganglion::guard::{GuardHealth, Link};
+use ganglion::io::Halt;
+use ganglion::loop_status::LoopStatusCell;
 use ganglion::mode::{Asked, Modes};
+use ganglion::motor_link::MotorLink;
 use ganglion::plan::{BudgetPlan, Cause, Rung};
 use ganglion::reflex::Reflexes;
-use ganglion::rt::slot::{Reader, Writer, slot};
-use ganglion::sense::Halt;
-use ganglion::tick::{Parts, Requests, Tick};
+use ganglion::requests::Requests;
+use ganglion::rt::triple_buffer::{Reader, Writer, triple_buffer};
+use ganglion::tick::{Parts, Tick};
 use ganglion::time::{Clock, Grid, Instant, Span};
 use ganglion::trace::Record;
-use ganglion::vitals::Vitals;
-use ganglion::wire::WireLink;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -73,7 +74,7 @@ pub struct Robot {
     receipts: rtrb::Producer<OnWire>,
     guard: Arc<Link>,
     records: rtrb::Consumer<Record>,
-    pub vitals: Arc<Vitals>,
+    pub loop_status: Arc<LoopStatusCell>,
     /// What was handed over to the motors last.
     pub command: Command,
     /// The slot that was run last.
@@ -90,13 +91,13 @@ impl Robot {
         let clock = Arc::new(TestClock::default());
         let first = Instant::ZERO + Span::from_millis(1_000);
         let (readings, taken) = rtrb::RingBuffer::new(64);
-        let (orders, _orders) = slot(Order::EMPTY);
-        let (outcomes, collected) = slot(Outcome::EMPTY);
-        let (put, commands) = slot(Command::still(3));
+        let (orders, _orders) = triple_buffer(Order::EMPTY);
+        let (outcomes, collected) = triple_buffer(Outcome::EMPTY);
+        let (put, commands) = triple_buffer(Command::still(3));
         let (receipts, confirmed) = rtrb::RingBuffer::new(64);
         let (trace, records) = rtrb::RingBuffer::new(4);
         let (halt, guard) = (Arc::new(Halt::new(Arc::default())), Link::new(true).unwrap());
-        let (requests, vitals): (Arc<Requests>, Arc<Vitals>) = Default::default();
+        let (requests, loop_status): (Arc<Requests>, Arc<LoopStatusCell>) = Default::default();
         let floor = Rung::WORST;
         let budget = BudgetPlan { target: PERIOD, headroom: 0.8, dwell: PERIOD.times(100), floor };
         let tick = Tick::new(Parts {
@@ -107,15 +108,15 @@ impl Robot {
             alarm: Alarm::new(halt.clone(), Arc::default()),
             admission: Admission::new(&sensors()),
             reflexes: Reflexes::new(&rules(), &sensors(), safety()),
-            field: FieldLink::new(orders, collected, Arc::<Bell>::default(), 1),
+            field: FieldLink::new(orders, collected, Arc::<Waker>::default(), 1),
             budget: Budget::new(budget),
             modes: Modes::new(safety()),
             arbiter: Arbiter::new(&motors(), safety(), PERIOD),
-            wire: WireLink::new(put, confirmed, Arc::<Bell>::default()),
+            motor_link: MotorLink::new(put, confirmed, Arc::<Waker>::default()),
             trace,
             records_dropped: Arc::default(),
-            vitals: vitals.clone(),
-            guard: Some(Sight::new(guard.clone(), GUARD_PATIENCE)),
+            loop_status: loop_status.clone(),
+            guard: Some(GuardHealth::new(guard.clone(), GUARD_PATIENCE)),
         });
         let (command, now) = (Command::still(3), first);
         Robot {
@@ -130,7 +131,7 @@ impl Robot {
             receipts,
             guard,
             records,
-            vitals,
+            loop_status,
             command,
             now,
         }
@@ -162,7 +163,7 @@ impl Robot {
             let stamp = if offset_ms < 0 { now - span } else { now + span };
             self.readings.push(Reading { channel, value, stamp }).expect("the tick empties it");
         }
-        if let Some((motors, age)) = slot.wish {
+        if let Some((motors, age)) = slot.request {
             let (response, taken) = (response(motors), now - Span::from_millis(age));
             self.outcomes.put(Outcome { response: Some(response), slot: taken, ..Outcome::EMPTY });
         }

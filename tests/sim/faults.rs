@@ -1,10 +1,10 @@
 //! Each fault of the script shows at its wire in its time, and not before or after.
 
 use super::{Rig, ms};
-use ganglion::bus::BusFault;
 use ganglion::device::DeviceFault;
 use ganglion::device::button::Button;
 use ganglion::device::float_register::FloatRegister;
+use ganglion::fault::BusFault;
 use ganglion::plan::Line;
 use ganglion::sim::{Fault, FaultKind};
 use ganglion::time::Clock;

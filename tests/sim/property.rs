@@ -1,7 +1,8 @@
 //! Whatever a program does to the wires, the world stays whole.
 
 use super::{Rig, ms};
-use ganglion::bus::{BusFault, Op};
+use ganglion::bus::Op;
+use ganglion::fault::BusFault;
 use ganglion::plan::Line;
 use ganglion::time::Span;
 use proptest::prelude::*;

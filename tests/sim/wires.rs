@@ -1,10 +1,10 @@
 //! The chips on their wires: times, framing, resets, echoes, converters.
 
 use super::{Rig, ms, shipped};
-use ganglion::bus::BusFault;
 use ganglion::device::adc::HatAdc;
 use ganglion::device::hc_sr04::HcSr04;
 use ganglion::device::robot_hat::RobotHat;
+use ganglion::fault::BusFault;
 use ganglion::plan::Line;
 use ganglion::sim::Plant;
 use ganglion::time::{Clock, MonotonicClock, Span};

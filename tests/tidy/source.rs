@@ -15,12 +15,6 @@ pub struct Source {
 }
 
 impl Source {
-    /// Whether the file is this room or lies in it: `src/x` is `src/x.rs` and `src/x/...`.
-    pub fn is_in(&self, room: &str) -> bool {
-        let rest = self.path.strip_prefix(room.trim_end_matches(".rs"));
-        rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
-    }
-
     /// The code before its unit tests, which may know more than what they test; nothing for a file
     /// of tests.
     pub fn without_tests(&self) -> &str {
@@ -147,6 +141,17 @@ pub fn crate_paths(code: &str) -> Vec<String> {
     paths
 }
 
+/// What code of the module at `path` (below `src`, without `.rs`) names by way of `super`, where that is the root.
+pub fn paths_of_the_root(code: &str, path: &str) -> Vec<String> {
+    let depth = path.trim_end_matches("/mod").split('/').count();
+    let mut paths = Vec::new();
+    let climb = "super::".repeat(depth);
+    for (start, _) in code.match_indices(&climb) {
+        expand("", &code[start + climb.len()..], &mut paths);
+    }
+    paths
+}
+
 /// The paths that `text` begins with, each behind `prefix`. Returns how far they reach.
 fn expand(prefix: &str, text: &str, into: &mut Vec<String>) -> usize {
     let path: String = text.chars().take_while(|c| c.is_alphanumeric() || matches!(c, '_' | ':')).collect();
@@ -187,8 +192,8 @@ fn a_use_group_names_each_of_its_members() {
 }
 
 #[test]
-fn a_room_is_a_file_and_a_folder() {
-    let of = |path: &str| Source { path: path.into(), text: String::new(), code: String::new() };
-    assert!(of("src/reflex.rs").is_in("src/reflex") && of("src/reflex/rule.rs").is_in("src/reflex"));
-    assert!(of("src/tick.rs").is_in("src/tick.rs") && !of("src/reflexes.rs").is_in("src/reflex"));
+fn the_root_may_be_named_by_climbing() {
+    let deep = "use super::super::{io::Outlet, trace}; use super::own; super::super::act::Act";
+    assert_eq!(paths_of_the_root(deep, "plan/bus"), ["io::Outlet", "trace", "act::Act"]);
+    assert_eq!(paths_of_the_root("use super::tick::Tick;", "plan/mod"), ["tick::Tick"]);
 }

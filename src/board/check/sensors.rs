@@ -4,6 +4,7 @@ use super::chips;
 use super::claims::{Claims, Thing};
 use super::wires::{self, ADC_CHANNELS, Wiring};
 use crate::board::reader::Section;
+use crate::device::adc::FULL;
 use crate::plan::{BusPlan, Curve, PowerChip, Scale, SensorKind, SensorPlan};
 use crate::time::Span;
 
@@ -53,26 +54,52 @@ const KINDS: [(&str, Kind); 16] = [
     ("log-column", Kind::LogColumn),
 ];
 
+/// What a board must have for a sensor of a kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    /// Lines.
+    Wires,
+    /// An I2C bus, which it names.
+    Bus,
+    /// The Robot HAT's controller.
+    Mcu,
+    /// The kernel of the machine itself.
+    Machine,
+    /// A log instead of a bus.
+    Log,
+    /// Other channels.
+    Nothing,
+}
+
 impl Kind {
-    /// On an I2C bus of its own choice.
-    fn names_its_bus(self) -> bool {
-        matches!(self, Kind::FloatRegister | Kind::Mpu6050 | Kind::Vl53l0x | Kind::Power(_) | Kind::Ads1115)
+    fn needs(self) -> Needs {
+        match self {
+            Kind::HcSr04 | Kind::Button => Needs::Wires,
+            Kind::FloatRegister | Kind::Mpu6050 | Kind::Vl53l0x | Kind::Power(_) | Kind::Ads1115 => {
+                Needs::Bus
+            }
+            Kind::HatAdc => Needs::Mcu,
+            Kind::Hwmon | Kind::Thermal | Kind::Gpu => Needs::Machine,
+            Kind::LogColumn => Needs::Log,
+            Kind::MotorEcho | Kind::Least | Kind::Recall => Needs::Nothing,
+        }
     }
+
     /// Shortest sensible period in milliseconds.
     fn shortest_ms(self) -> f64 {
         match self {
             Kind::HcSr04 => PING_MS,
             Kind::Vl53l0x => RANGING_MS,
             Kind::Recall => RECALL_MS,
-            _ => 0.5,
+            Kind::HatAdc | Kind::FloatRegister | Kind::Mpu6050 | Kind::Power(_) | Kind::Ads1115 => 0.5,
+            Kind::Hwmon | Kind::Thermal | Kind::Gpu | Kind::Button => 0.5,
+            Kind::MotorEcho | Kind::Least | Kind::LogColumn => 0.5,
         }
     }
 }
 
 /// Largest value that a physical range may name.
 const LARGEST: f64 = 1e6;
-/// Full count of the Robot HAT's 12-bit converter.
-const FULL_COUNT: f64 = 4095.0;
 /// The HC-SR04 needs this long from ping to ping, or it hears the last one (data sheet).
 const PING_MS: f64 = 60.0;
 /// A VL53L0X measures for this long in its fastest profile (data sheet, table 12).
@@ -95,33 +122,28 @@ pub fn sensor(
         section.give_up();
         return None;
     };
-    match kind {
-        Kind::HcSr04 | Kind::Button => wiring.demand_wires(&section, word),
-        kind if kind.names_its_bus() => wiring.demand_wires(&section, word),
-        Kind::HatAdc => wiring.demand_mcu(&section, word),
-        Kind::Hwmon | Kind::Thermal | Kind::Gpu => wiring.demand_machine(&section, word),
-        Kind::LogColumn if !matches!(wiring.bus, Some(BusPlan::Log) | None) => {
+    match kind.needs() {
+        Needs::Wires | Needs::Bus => wiring.demand_wires(&section, word),
+        Needs::Mcu => wiring.demand_mcu(&section, word),
+        Needs::Machine => wiring.demand_machine(&section, word),
+        Needs::Log if !matches!(wiring.bus, Some(BusPlan::Log) | None) => {
             section.misfit("kind", "\"log-column\" needs the bus kind \"log\"".to_string());
         }
-        _ => {}
+        Needs::Log | Needs::Nothing => {}
     }
-    let bus = if kind.names_its_bus() { chips::bus(&section, wiring, claims) } else { Some(0) };
-    let source = match kind {
-        Kind::FloatRegister => chips::float_register(&section, bus, claims),
-        Kind::Mpu6050 => chips::mpu6050(&section, bus, claims),
-        Kind::Vl53l0x => chips::vl53l0x(&section, bus, claims),
-        Kind::Power(chip) => chips::power(&section, word, chip, bus, claims),
-        Kind::Ads1115 => chips::ads1115(&section, bus, claims),
-        Kind::Hwmon => chips::hwmon(&section),
-        Kind::Thermal => section.text("zone").required().map(|zone| SensorKind::Thermal { zone }),
-        Kind::Gpu => chips::gpu(&section),
-        _ => source(&section, kind, &name, names, claims),
-    };
+    let bus = if kind.needs() == Needs::Bus { chips::bus(&section, wiring, claims) } else { Some(0) };
+    let source = source(&section, (word, kind), &name, bus, names, claims);
     let unit = section.text("unit").required();
     let period = section.millis("period_ms", kind.shortest_ms()..=60_000.0);
     let period = match kind {
         Kind::MotorEcho | Kind::Least | Kind::LogColumn => Some(period.or(tick)),
-        _ => period.required(),
+        Kind::Recall => period.required(),
+        Kind::HcSr04 | Kind::HatAdc | Kind::FloatRegister | Kind::Mpu6050 | Kind::Vl53l0x => {
+            period.required()
+        }
+        Kind::Power(_) | Kind::Ads1115 | Kind::Hwmon | Kind::Thermal | Kind::Gpu | Kind::Button => {
+            period.required()
+        }
     };
     // Two readings may be lost before a value is stale; a third is a pattern.
     let max_age = section.millis("max_age_ms", 0.5..=600_000.0);
@@ -164,8 +186,9 @@ pub fn sensor(
 
 fn source(
     section: &Section<'_>,
-    kind: Kind,
+    (word, kind): (&'static str, Kind),
     name: &str,
+    bus: Option<usize>,
     names: &Names<'_>,
     claims: &mut Claims,
 ) -> Option<SensorKind> {
@@ -181,7 +204,7 @@ fn source(
             if let Some(channel) = channel {
                 claims.take(Thing::Adc(channel), section.path("channel"));
             }
-            Some(SensorKind::HatAdc { channel: channel?, per_count: (full_scale? / FULL_COUNT) as f32 })
+            Some(SensorKind::HatAdc { channel: channel?, per_count: (full_scale? / f64::from(FULL)) as f32 })
         }
         Kind::Button => {
             let line = wires::line(section, "line", claims);
@@ -203,8 +226,14 @@ fn source(
         Kind::LogColumn => {
             Some(SensorKind::LogColumn { column: section.text("column").or(name.to_string()) })
         }
-        // Those that `chips` reads.
-        _ => None,
+        Kind::FloatRegister => chips::float_register(section, bus, claims),
+        Kind::Mpu6050 => chips::mpu6050(section, bus, claims),
+        Kind::Vl53l0x => chips::vl53l0x(section, bus, claims),
+        Kind::Power(chip) => chips::power(section, word, chip, bus, claims),
+        Kind::Ads1115 => chips::ads1115(section, bus, claims),
+        Kind::Hwmon => chips::hwmon(section),
+        Kind::Thermal => section.text("zone").required().map(|zone| SensorKind::Thermal { zone }),
+        Kind::Gpu => chips::gpu(section),
     }
 }
 

@@ -4,7 +4,7 @@
 //! Not on the adapter's own node: whoever has that open keeps its driver from being unbound, for ever (`i2c_del_adapter`),
 //! and a rebind is a step of recovery. The folder of the device that carries the adapter is there before, during and after.
 
-use super::LinuxWires;
+use super::LinuxHardware;
 use super::adapters::Adapter;
 use super::errors::refused;
 use super::pwm::PwmChip;
@@ -43,7 +43,7 @@ pub enum ClaimError {
     Open(OpenError),
 }
 
-impl LinuxWires {
+impl LinuxHardware {
     /// Takes the motors' wires: the board's first I2C bus and, where one is named, the PWM chip whose device's name
     /// contains `pwm`. A board without either has none.
     pub fn claim(&self, pwm: Option<&str>) -> Result<Claim, ClaimError> {
@@ -123,16 +123,16 @@ mod tests {
         board
     }
 
-    fn wires(tree: &Tree, board: &Board) -> LinuxWires {
-        LinuxWires::with_root(board, tree.root()).unwrap()
+    fn hardware(tree: &Tree, board: &Board) -> LinuxHardware {
+        LinuxHardware::with_root(board, tree.root()).unwrap()
     }
 
     #[test]
     fn one_process_has_the_wires_and_another_learns_which() {
         let tree = i2c_tree();
-        let (motors, side) = (wires(&tree, &board("3160000")), wires(&tree, &board("c250000")));
+        let (motors, side) = (hardware(&tree, &board("3160000")), hardware(&tree, &board("c250000")));
         let first = motors.claim(None).unwrap();
-        let Err(ClaimError::Held { place, holder }) = wires(&tree, &board("3160000")).claim(None) else {
+        let Err(ClaimError::Held { place, holder }) = hardware(&tree, &board("3160000")).claim(None) else {
             panic!("two have the wires")
         };
         assert!(place.ends_with("sys/devices/platform/3160000.i2c"), "{}", place.display());
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn whoever_asks_does_not_keep_the_wires_from_who_takes_them() {
         let tree = i2c_tree();
-        let motors = wires(&tree, &board("3160000"));
+        let motors = hardware(&tree, &board("3160000"));
         let place = motors.places(None).unwrap().remove(0);
         let asks = look_at(&place).unwrap();
         rustix::fs::flock(&asks, rustix::fs::FlockOperation::NonBlockingLockShared).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn what_hangs_on_no_device_stands_for_itself() {
         let tree = i2c_tree();
-        let places = wires(&tree, &board("bench adapter")).places(None).unwrap();
+        let places = hardware(&tree, &board("bench adapter")).places(None).unwrap();
         assert!(places[0].ends_with("sys/devices/virtual/i2c-12"), "{places:?}");
     }
 
@@ -174,9 +174,9 @@ mod tests {
         tree.link("sys/devices/platform/1f00098000.pwm/pwm/pwmchip0/device", "../..");
         tree.link("sys/class/pwm/pwmchip0", "../../devices/platform/1f00098000.pwm/pwm/pwmchip0");
         let mut bare = board("3160000");
-        let both = wires(&tree, &bare);
+        let both = hardware(&tree, &bare);
         bare.i2c.clear();
-        let chip = wires(&tree, &bare);
+        let chip = hardware(&tree, &bare);
         let _claim = both.claim(Some("1f00098000")).unwrap();
         assert!(chip.claimed_by(Some("1f00098000")).unwrap().is_some());
         assert!(matches!(chip.claim(Some("1f00098000")), Err(ClaimError::Held { .. })));
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn wires_that_are_not_there_are_told_as_such() {
         let tree = i2c_tree();
-        let Err(ClaimError::Open(error)) = wires(&tree, &board("nowhere")).claim(None) else { panic!() };
+        let Err(ClaimError::Open(error)) = hardware(&tree, &board("nowhere")).claim(None) else { panic!() };
         assert!(error.why.contains("no such adapter"), "{error}");
     }
 }

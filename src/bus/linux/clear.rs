@@ -1,7 +1,8 @@
 //! Freeing an I2C bus whose SDA a device holds low: up to nine clocks by hand, then STOP (UM10204, 3.1.16). Pure order of
 //! levels; which lines they are and who drives them is for [`super::repair`].
 
-use crate::bus::{BusFault, Gpio};
+use crate::bus::Gpio;
+use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::time::{Clock, Instant, Span};
 
@@ -163,28 +164,32 @@ mod tests {
         }
     }
 
-    fn run(wires: &mut OpenDrain) -> Result<(), BusFault> {
-        let clock = wires.clock.clone();
-        clear(wires, clock.as_ref(), SCL, SDA)
+    fn run(hardware: &mut OpenDrain) -> Result<(), BusFault> {
+        let clock = hardware.clock.clone();
+        clear(hardware, clock.as_ref(), SCL, SDA)
     }
 
     #[test]
     fn clocks_stop_as_soon_as_the_device_lets_go() {
         for held in 0..=9 {
-            let mut wires = OpenDrain::new(held, Span::ZERO);
-            assert_eq!(run(&mut wires), Ok(()), "held for {held} clocks");
+            let mut hardware = OpenDrain::new(held, Span::ZERO);
+            assert_eq!(run(&mut hardware), Ok(()), "held for {held} clocks");
             // One more for the STOP.
-            assert_eq!((wires.clocks, wires.stops, wires.starts), (held + 1, 1, 0), "held for {held} clocks");
-            assert_eq!(wires.ours, [true; 2]);
+            assert_eq!(
+                (hardware.clocks, hardware.stops, hardware.starts),
+                (held + 1, 1, 0),
+                "held for {held} clocks"
+            );
+            assert_eq!(hardware.ours, [true; 2]);
         }
     }
 
     #[test]
     fn a_device_that_never_lets_go_is_given_up_after_nine() {
-        let mut wires = OpenDrain::new(u32::MAX, Span::ZERO);
-        assert_eq!(run(&mut wires), Err(BusFault::TimedOut));
-        assert_eq!((wires.clocks, wires.stops), (10, 0));
-        assert_eq!(wires.ours, [true; 2], "nothing of ours is left holding the bus");
+        let mut hardware = OpenDrain::new(u32::MAX, Span::ZERO);
+        assert_eq!(run(&mut hardware), Err(BusFault::TimedOut));
+        assert_eq!((hardware.clocks, hardware.stops), (10, 0));
+        assert_eq!(hardware.ours, [true; 2], "nothing of ours is left holding the bus");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! From the kernel's error numbers to the few words that a bus has, and to sentences for people. Pure.
 
-use crate::bus::{BusFault, OpenError};
+use crate::bus::OpenError;
+use crate::fault::BusFault;
 use std::io;
 
 /// What an error number of a transfer, a line or an attribute means.

@@ -9,7 +9,8 @@
 use super::chips::{Chips, offset_of};
 use super::errors::{error, fault, refused};
 use super::pi::Registers;
-use crate::bus::{Bias, BusFault, Edge, Gpio, LineUse, OpenError, Usage};
+use crate::bus::{Bias, Edge, Gpio, LineUse, OpenError, Usage};
+use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::time::{Clock, Instant, MonotonicClock, Span};
 use gpiocdev::line::{EdgeDetection, EdgeKind, Value};

@@ -7,7 +7,8 @@
 use super::adapters::{self, Adapter, ENABLE};
 use super::errors::{error, fault, fault_of, refused};
 use super::pi::PiI2c;
-use crate::bus::{BusFault, I2c, Op, OpenError};
+use crate::bus::{I2c, Op, OpenError};
+use crate::fault::BusFault;
 use crate::plan::{I2cNode, I2cPlan, I2cTiming};
 use crate::time::Span;
 use i2cdev::core::{I2CMessage, I2CTransfer};

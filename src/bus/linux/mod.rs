@@ -1,7 +1,7 @@
 //! Linux behind the bus traits: character devices for I2C and GPIO, sysfs for PWM, and what can be done to a bus that does
 //! not answer. On a Raspberry Pi, where asked, rppal behind the same traits.
 //!
-//! [`LinuxWires::open`] looks nothing up and holds nothing; each handle finds its chip or adapter when it is opened, by
+//! [`LinuxHardware::open`] looks nothing up and holds nothing; each handle finds its chip or adapter when it is opened, by
 //! label or device, because numbers move. No steady-state call allocates, waits for a lock, or retries.
 
 mod adapters;
@@ -25,7 +25,7 @@ pub use pi::PiI2c;
 pub use pwm::{PwmChannel, PwmChip};
 pub use survey::{AdapterSeen, ChipSeen, LineSeen, Presence, Survey};
 
-use super::{Gpio, I2c, LineUse, NoRepair, OpenError, Repair, Wires};
+use super::{Gpio, Hardware, I2c, LineUse, NoRepair, OpenError, Repair};
 use crate::plan::addresses::expected;
 use crate::plan::{Board, BusPlan, Line, RecoveryPlan};
 use chips::Chips;
@@ -38,7 +38,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The wires of a board on Linux.
-pub struct LinuxWires {
+pub struct LinuxHardware {
     root: PathBuf,
     labels: Vec<String>,
     names: Vec<String>,
@@ -58,19 +58,19 @@ pub enum Access {
     RaspberryPi,
 }
 
-impl LinuxWires {
+impl LinuxHardware {
     /// The wires of `board` on this machine. Opens nothing.
-    pub fn open(board: &Board) -> Result<LinuxWires, OpenError> {
-        LinuxWires::with_root(board, Path::new("/"))
+    pub fn open(board: &Board) -> Result<LinuxHardware, OpenError> {
+        LinuxHardware::with_root(board, Path::new("/"))
     }
 
     /// The same, with /sys and /dev looked up below `root`.
-    pub fn with_root(board: &Board, root: &Path) -> Result<LinuxWires, OpenError> {
-        LinuxWires::through(board, root, Access::Character)
+    pub fn with_root(board: &Board, root: &Path) -> Result<LinuxHardware, OpenError> {
+        LinuxHardware::through(board, root, Access::Character)
     }
 
     /// The same, through `access`.
-    pub fn through(board: &Board, root: &Path, access: Access) -> Result<LinuxWires, OpenError> {
+    pub fn through(board: &Board, root: &Path, access: Access) -> Result<LinuxHardware, OpenError> {
         let BusPlan::Linux { gpio_labels } = &board.bus else {
             let why = "its bus is no Linux bus";
             return Err(error(format!("board '{}'", board.name), why, "give another board"));
@@ -86,7 +86,7 @@ impl LinuxWires {
             let bus = Bus::new(root.to_path_buf(), plan, reserved(board, nth), used(board, nth), pi);
             (Arc::new(bus), plan.recovery)
         });
-        Ok(LinuxWires {
+        Ok(LinuxHardware {
             root: root.to_path_buf(),
             labels: gpio_labels.clone(),
             names: board.line_names.clone(),
@@ -122,7 +122,7 @@ impl LinuxWires {
     }
 }
 
-impl Wires for LinuxWires {
+impl Hardware for LinuxHardware {
     fn repair(&self, bus: usize) -> Result<Box<dyn Repair>, OpenError> {
         let (bus, plan) = self.bus(bus)?;
         if *plan == RecoveryPlan::default() {
@@ -158,7 +158,8 @@ fn used(board: &Board, nth: usize) -> Vec<u8> {
 mod tests {
     use super::fake::i2c_tree;
     use super::*;
-    use crate::bus::{Bias, BusFault, Measure, Usage};
+    use crate::bus::{Bias, Measure, Usage};
+    use crate::fault::BusFault;
     use crate::plan::{I2cNode, ReservedAddress};
 
     fn board(name: &str) -> Board {
@@ -174,19 +175,19 @@ mod tests {
 
     #[test]
     fn a_board_on_a_simulator_has_no_linux_wires() {
-        let refused = LinuxWires::open(&board("sim")).err().expect("a refusal");
+        let refused = LinuxHardware::open(&board("sim")).err().expect("a refusal");
         assert_eq!(refused.to_string(), "board 'sim': its bus is no Linux bus");
     }
 
     #[test]
     fn opening_the_wires_opens_nothing() {
         let tree = i2c_tree();
-        let wires = LinuxWires::with_root(&jetson(), tree.root()).expect("wires");
+        let hardware = LinuxHardware::with_root(&jetson(), tree.root()).expect("wires");
         // The tree's adapter is a plain file: only the handle finds out.
-        assert!(wires.i2c(0).err().expect("no adapter").what.ends_with("dev/i2c-1"));
-        assert_eq!(wires.i2c(1).err().expect("no bus").what, "I2C bus 1");
+        assert!(hardware.i2c(0).err().expect("no adapter").what.ends_with("dev/i2c-1"));
+        assert_eq!(hardware.i2c(1).err().expect("no bus").what, "I2C bus 1");
         let button = LineUse { line: Line(25), usage: Usage::Input { bias: Bias::Up } };
-        let no_chip = wires.gpio("edges", &[button]).err().expect("no chip");
+        let no_chip = hardware.gpio("edges", &[button]).err().expect("no chip");
         assert_eq!(no_chip.what, "GPIO chip tegra234-gpio");
     }
 
@@ -196,24 +197,24 @@ mod tests {
         let mut board = jetson();
         let mcu = board.mcu.as_mut().expect("a controller");
         mcu.address = 0x40;
-        let wires = LinuxWires::with_root(&board, tree.root()).expect("wires");
-        let refused = wires.i2c(0).err().expect("the kernel's chip");
+        let hardware = LinuxHardware::with_root(&board, tree.root()).expect("wires");
+        let refused = hardware.i2c(0).err().expect("the kernel's chip");
         assert!(refused.what.contains("0x40") && refused.why.contains("ina3221"), "{refused}");
 
         let mut board = jetson();
         let holder = "the carrier's EEPROM".to_string();
         let address = board.mcu.as_ref().expect("a controller").address;
         board.reserved_addresses.push(ReservedAddress { holder, bus: 0, address });
-        let wires = LinuxWires::with_root(&board, tree.root()).expect("wires");
-        assert!(wires.i2c(0).err().expect("a reserved one").why.contains("the carrier's EEPROM"));
-        assert_eq!(wires.probe(0, address), Ok(Presence::Reserved("the carrier's EEPROM".to_string())));
+        let hardware = LinuxHardware::with_root(&board, tree.root()).expect("wires");
+        assert!(hardware.i2c(0).err().expect("a reserved one").why.contains("the carrier's EEPROM"));
+        assert_eq!(hardware.probe(0, address), Ok(Presence::Reserved("the carrier's EEPROM".to_string())));
     }
 
     #[test]
     fn a_bus_without_permitted_measures_has_no_repair() {
         let tree = i2c_tree();
-        let wires = LinuxWires::with_root(&jetson(), tree.root()).expect("wires");
-        let mut repair = wires.repair(0).expect("nothing to open");
+        let hardware = LinuxHardware::with_root(&jetson(), tree.root()).expect("wires");
+        let mut repair = hardware.repair(0).expect("nothing to open");
         assert!(!repair.can(Measure::Rebind));
         assert_eq!(repair.take(Measure::Rebind), Err(BusFault::Unsupported));
     }
@@ -221,8 +222,8 @@ mod tests {
     #[test]
     fn what_is_no_pi_is_served_by_character_devices() {
         let tree = i2c_tree();
-        let wires =
-            LinuxWires::through(&jetson(), tree.root(), Access::RaspberryPi).expect("wires all the same");
-        assert!(wires.i2c(0).is_err(), "the tree's adapter is a plain file, through whatever it is asked");
+        let hardware =
+            LinuxHardware::through(&jetson(), tree.root(), Access::RaspberryPi).expect("wires all the same");
+        assert!(hardware.i2c(0).is_err(), "the tree's adapter is a plain file, through whatever it is asked");
     }
 }

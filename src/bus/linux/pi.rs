@@ -12,7 +12,8 @@
 //! Pi 5 on newer kernels does not have, and knows no model after its last release.
 
 use super::errors::{fault, fault_of};
-use crate::bus::{BusFault, I2c, Op};
+use crate::bus::{I2c, Op};
+use crate::fault::BusFault;
 use rppal::gpio::{Gpio, OutputPin};
 use rppal::i2c;
 

@@ -7,7 +7,8 @@
 
 use super::errors::{error, fault_of, refused};
 use super::sysfs::{below, leads_to, numbered, text};
-use crate::bus::{BusFault, OpenError};
+use crate::bus::OpenError;
+use crate::fault::BusFault;
 use crate::time::{Clock, MonotonicClock, Span};
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -26,7 +26,7 @@ pub enum Presence {
     /// Not asked: this driver of the kernel has it.
     Kernel(String),
     /// The bus could not be asked.
-    Refused(crate::bus::BusFault),
+    Refused(crate::fault::BusFault),
 }
 
 /// The wires of a machine.

@@ -2,7 +2,7 @@
 
 use super::{cut_short, field, on_a_thread, progress, seconds, too_many_threads};
 use crate::bench::verdict::{Row, Target, rows};
-use crate::bench::{LoopFigures, Survey, bench_loop, card, survey};
+use crate::bench::{LoopFigures, Survey, bench_loop, gpu_figures, survey};
 use crate::board;
 use crate::cli::arguments;
 use crate::cli::exit::Failure;
@@ -101,15 +101,15 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if interrupt.asked() {
         return Err(cut_short());
     }
-    let card = on_a_thread(|| card(&interrupt.flag()))?;
+    let gpu = on_a_thread(|| gpu_figures(&interrupt.flag()))?;
     if interrupt.asked() {
         return Err(cut_short());
     }
-    if let Ok(figures) = &card {
+    if let Ok(figures) = &gpu {
         notes.push(format!("GPU: {}, with 64 x 32^3, 100 patterns, a bank of 10,000", figures.device));
         notes.extend(figures.fault.iter().map(|fault| format!("GPU: {fault}")));
     }
-    let rows = rows(&board.targets, control.as_ref(), &survey, &card);
+    let rows = rows(&board.targets, control.as_ref(), &survey, &gpu);
     let report = Report::new(&board, args.seconds, &survey, &rows, notes);
     report.say();
     if args.json {

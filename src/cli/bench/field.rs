@@ -253,16 +253,16 @@ fn plan(args: &Args) -> Result<FieldPlan, Failure> {
     })
 }
 
-/// A wish that the chosen engine would silently not heed.
+/// An option that the chosen engine would silently ignore.
 fn refuse_what_has_no_meaning(args: &Args) -> Result<(), Failure> {
     let on_device = args.engine == EngineChoice::Cuda;
-    let wishes = [
+    let requests = [
         (!on_device && args.batch > 1, "--batch is of the engine cuda: others compute one robot"),
         (on_device && args.threads > 1, "--threads is of the CPU: leave it out with --engine cuda"),
         (on_device && !args.cpus.is_empty(), "--cpus is of the CPU: leave it out with --engine cuda"),
         (on_device && args.simd.name().is_some(), "--simd is of the CPU: leave it out with --engine cuda"),
     ];
-    wishes.iter().find(|(is_odd, _)| *is_odd).map_or(Ok(()), |(_, why)| Err(Failure::usage(why)))
+    requests.iter().find(|(is_odd, _)| *is_odd).map_or(Ok(()), |(_, why)| Err(Failure::usage(why)))
 }
 
 impl Report {

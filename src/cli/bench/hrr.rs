@@ -5,7 +5,7 @@ use crate::bench::{HrrBench, HrrFigures};
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output;
-use crate::memory::choice::{Lies, Wish};
+use crate::memory::choice::{Preference, Residence};
 use crate::time::Span;
 use serde::Serialize;
 
@@ -39,7 +39,7 @@ pub struct Args {
     seconds: Span,
     /// From which batch on the GPU is chosen: as measured, never, or so many rows
     #[arg(long, value_name = "measured|never|ROWS", default_value = "measured")]
-    gpu_from: Wish,
+    gpu_from: Preference,
     /// What would take more memory than this is left out
     #[arg(long, default_value_t = 1500, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
     memory: u32,
@@ -61,7 +61,7 @@ struct HrrReport {
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let (most_bytes, wish) = (args.memory as usize * 1_000_000, args.gpu_from);
+    let (most_bytes, preference) = (args.memory as usize * 1_000_000, args.gpu_from);
     let bench = if args.quick {
         let (dims, batches) = (vec![512], vec![1, 100]);
         HrrBench {
@@ -70,11 +70,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             threads: args.threads.clone(),
             cell: Span::from_millis(20),
             most_bytes,
-            wish,
+            preference,
         }
     } else {
         let (dims, batches) = (args.dims.clone(), args.batches.clone());
-        HrrBench { dims, batches, threads: args.threads.clone(), cell: args.seconds, most_bytes, wish }
+        HrrBench { dims, batches, threads: args.threads.clone(), cell: args.seconds, most_bytes, preference }
     };
     let interrupt = Interrupt::watch()?;
     let bar = progress();
@@ -104,10 +104,10 @@ fn say_figures(figures: &HrrFigures) {
     say!("operation                     d   batch  threads        p50     lowest      floor  p50/floor");
     for cell in &figures.cells {
         let name = cell.operation.name();
-        let who = match cell.lies {
+        let who = match cell.residence {
             None => cell.threads.to_string(),
-            Some(Lies::Host) => "GPU, in".to_string(),
-            Some(Lies::Card) => "GPU".to_string(),
+            Some(Residence::Host) => "GPU, in".to_string(),
+            Some(Residence::Gpu) => "GPU".to_string(),
         };
         say!(
             "{name:<26}{:>5}  {:>6}  {:>7}  {:>9.2}  {:>9.2}  {:>9.2}  {:>9.2}",

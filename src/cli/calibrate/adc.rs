@@ -2,21 +2,20 @@
 //! of a reflex that watches it.
 
 use super::{Common, keep};
+use crate::access;
 use crate::board::Loaded;
-use crate::board::site::Change;
-use crate::bus::{Absent, Wires};
+use crate::board::edit::Change;
+use crate::bus::{Absent, Hardware};
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
-use crate::cli::wires;
 use crate::device::Ports;
+use crate::device::adc::FULL;
 use crate::device::open::polled;
 use crate::plan::{Board, SensorKind};
-use crate::time::{Clock, Span};
+use crate::time::{Clock, MonotonicClock, Span};
 use serde_json::json;
 use std::path::Path;
 
-/// Full count of the Robot HAT's converter: a board file gives the value there.
-const FULL_COUNT: f64 = 4095.0;
 /// From one sample to the next: no multiple of the mains' period, which would hide its hum.
 const PAUSE: Span = Span::from_millis(7);
 /// A scale that is further off than this is another signal: wrong channel, wrong divider.
@@ -66,10 +65,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let board = &loaded.board;
     let at = super::index("sensor", &args.name, board.sensors.iter().map(|sensor| sensor.name.as_str()))?;
     let interrupt = Interrupt::watch()?;
-    let clock = wires::clock();
-    let _claim = wires::claim(board)?;
-    let wires = wires::open(board, &clock)?;
-    let measured = measure(board, at, args.samples, wires.as_ref(), clock.as_ref(), &interrupt)?;
+    let _claim = access::claim(board)?;
+    let hardware = access::open(board)?;
+    let measured = measure(board, at, args.samples, hardware.as_ref(), &MonotonicClock, &interrupt)?;
     let unit = &board.sensors[at].unit;
     say!(
         "{}: p50 {:.3} {unit}, min {:.3}, max {:.3}, {} samples, {} lost",
@@ -110,17 +108,17 @@ fn measure(
     board: &Board,
     at: usize,
     samples: u32,
-    wires: &dyn Wires,
+    hardware: &dyn Hardware,
     clock: &dyn Clock,
     interrupt: &Interrupt,
 ) -> Result<Measured, Failure> {
     let sensor = &board.sensors[at];
-    if !matches!(sensor.kind, SensorKind::HatAdc { .. } | SensorKind::Ads1115 { .. }) {
+    if stated_scale(&sensor.kind).is_none() {
         return Err(Failure::usage(format!("sensor '{}' is no channel of a converter", sensor.name)));
     }
     let mut device = polled(&[sensor], board, Path::new("/"))
         .ok_or_else(|| Failure::config(format!("sensor '{}' has no converter", sensor.name)))?;
-    let mut i2c = wires.i2c(sensor.bus).map_err(|error| wires::closed(&error))?;
+    let mut i2c = hardware.i2c(sensor.bus)?;
     let mut ports = Ports { i2c: i2c.as_mut(), gpio: &mut Absent, clock };
     let silent = |fault: &dyn std::fmt::Display| {
         Failure::unavailable(format!("sensor '{}' cannot be read: {fault}", sensor.name))
@@ -150,6 +148,14 @@ fn measure(
     Ok(Measured { min: *min, p50: values[values.len() / 2], max: *max, lost })
 }
 
+/// The key and the value of a converter's scale in the board file.
+fn stated_scale(kind: &SensorKind) -> Option<(&'static str, f64)> {
+    if let SensorKind::HatAdc { per_count, .. } = *kind {
+        return Some(("full_scale", f64::from(per_count) * f64::from(FULL)));
+    }
+    if let SensorKind::Ads1115 { per_volt, .. } = *kind { Some(("per_volt", per_volt.into())) } else { None }
+}
+
 /// The scale at which the sensor would have said `reference`.
 fn scale(board: &Board, at: usize, found: f64, reference: f64) -> Result<Change, Failure> {
     let factor = reference / found;
@@ -159,10 +165,8 @@ fn scale(board: &Board, at: usize, found: f64, reference: f64) -> Result<Change,
         ))
         .fix("look at the channel and its divider, and at what the reference was measured"));
     }
-    let (key, now) = match board.sensors[at].kind {
-        SensorKind::HatAdc { per_count, .. } => ("full_scale", f64::from(per_count) * FULL_COUNT),
-        SensorKind::Ads1115 { per_volt, .. } => ("per_volt", f64::from(per_volt)),
-        _ => return Err(Failure::bug("a converter that is none")),
+    let Some((key, now)) = stated_scale(&board.sensors[at].kind) else {
+        return Err(Failure::bug("a converter that is none"));
     };
     let name = board.sensors[at].name.clone();
     Ok(Change { list: "sensor", name, key, value: rounded(now * factor) })

@@ -1,7 +1,7 @@
 //! Keeps what a calibration found: in a board file of this one robot, written whole or not at all.
 
 use super::Common;
-use crate::board::site::{Change, changed};
+use crate::board::edit::{Change, changed};
 use crate::board::{Loaded, names_a_file, read_text};
 use crate::cli::exit::Failure;
 use serde_json::{Value, json};

@@ -49,7 +49,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 /// The board, whose wires nobody else may be using.
 fn board(path: &Path) -> Result<Loaded, Failure> {
     let loaded = super::arguments::board(path)?;
-    if let Some(holder) = super::wires::holder(&loaded.board, 0) {
+    if let Some(holder) = crate::access::holder(&loaded.board, 0) {
         return Err(Failure::unavailable(format!("{holder} has the motors' bus open"))
             .at(format!("board '{}'", loaded.board.name))
             .fix("stop it first: 'systemctl stop ganglion ganglion-guard'"));

@@ -1,17 +1,17 @@
 //! `calibrate servo`: where a servo is straight. Drive motors stand all the while.
 
 use super::{Common, keep};
-use crate::board::site::Change;
-use crate::bus::Wires;
+use crate::access;
+use crate::board::edit::Change;
+use crate::bus::Hardware;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
-use crate::cli::wires;
 use crate::device::servo::Servo;
 use crate::device::{Ports, actuators};
 use crate::guard::socket::wait_for;
 use crate::plan::{Board, MotorKind};
 use crate::robot::motor_lines;
-use crate::time::{Clock, Span};
+use crate::time::{Clock, MonotonicClock, Span};
 use serde_json::json;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -54,10 +54,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
         return Err(Failure::usage(format!("motor '{}' is no servo", args.name)));
     };
     let interrupt = Interrupt::watch()?;
-    let clock = wires::clock();
-    let _claim = wires::claim(&board)?;
-    let wires = wires::open(&board, &clock)?;
-    let mut straighten = |offset: f32| straighten(&mut board, place, offset, wires.as_ref(), clock.as_ref());
+    let _claim = access::claim(&board)?;
+    let hardware = access::open(&board)?;
+    let mut straighten =
+        |offset: f32| straighten(&mut board, place, offset, hardware.as_ref(), &MonotonicClock);
     let chosen = match args.offset {
         Some(offset) => {
             say!("{}", straighten(within(offset)?)?);
@@ -105,7 +105,7 @@ fn straighten(
     board: &mut Board,
     place: usize,
     offset: f32,
-    wires: &dyn Wires,
+    hardware: &dyn Hardware,
     clock: &dyn Clock,
 ) -> Result<String, Failure> {
     if let MotorKind::Servo { offset_deg, .. } = &mut board.motors[place].kind {
@@ -113,9 +113,9 @@ fn straighten(
     }
     let motor = &board.motors[place];
     let servo = Servo::of(&motor.kind).ok_or_else(|| Failure::bug("a servo that is none"))?;
-    let mut motors = actuators::of(board, Path::new("/")).map_err(|error| wires::closed(&error))?;
-    let mut i2c = wires.i2c(0).map_err(|error| wires::closed(&error))?;
-    let mut gpio = wires.gpio("calibrate", &motor_lines(board)).map_err(|error| wires::closed(&error))?;
+    let mut motors = actuators::of(board, Path::new("/"))?;
+    let mut i2c = hardware.i2c(0)?;
+    let mut gpio = hardware.gpio("calibrate", &motor_lines(board))?;
     let mut ports = Ports { i2c: i2c.as_mut(), gpio: gpio.as_mut(), clock };
     motors.initialise(&mut ports).map_err(|fault| {
         Failure::unavailable(format!("the servo could not be moved: {fault}"))
@@ -162,7 +162,7 @@ fn ask(
     say!("{}", straighten(offset)?);
     loop {
         let Some(line) = next_line()? else { return Ok(None) };
-        let wish = match line.trim() {
+        let asked = match line.trim() {
             "q" => return Ok(None),
             "s" => return Ok(Some(offset)),
             "" => continue,
@@ -176,9 +176,9 @@ fn ask(
                 }
             },
         };
-        match within(wish) {
-            Ok(wish) => {
-                offset = wish;
+        match within(asked) {
+            Ok(asked) => {
+                offset = asked;
                 say!("{}", straighten(offset)?);
             }
             Err(refusal) => say!("{refusal}"),

@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{Finding, Verdict};
 use crate::cli::exit::Failure;
 use crate::plan::Board;
-use crate::rt::{Granted, Refusal, Role, RtPlan, Wish, become_real_time};
+use crate::rt::{Granted, Refusal, Request, Role, RtPlan, become_real_time};
 use crate::time::{Clock, Grid, MonotonicClock, Span};
 
 /// What is asked for where no board says: the shipped robot's priority, no core of its own.
@@ -62,32 +62,32 @@ fn throw_away<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> R
     thread.join().map_err(|_| Failure::bug("the thread that asks for real time ended in a panic"))
 }
 
-/// One finding for each wish of the plan, from what the threads have.
+/// One finding for each request of the plan, from what the threads have.
 fn about(plan: &RtPlan, tick: &Granted, bus: &Granted) -> Vec<Finding> {
     let mut findings = Vec::new();
     if plan.priority > 0 {
         let found = format!("SCHED_FIFO, tick {}, bus {}", tick.priority, bus.priority);
-        let refusal = refused(tick, |what| matches!(what, Wish::Priority(_)))
-            .or_else(|| refused(bus, |what| matches!(what, Wish::Priority(_))));
+        let refusal = refused(tick, |what| matches!(what, Request::Priority(_)))
+            .or_else(|| refused(bus, |what| matches!(what, Request::Priority(_))));
         findings.push(finding("priority", found, refusal, plan.strict));
     }
     if plan.lock_memory {
         let found = format!("locked, {} KiB", tick.locked_kib);
-        let refusal = refused(tick, |what| what == Wish::Memory);
+        let refusal = refused(tick, |what| what == Request::Memory);
         findings.push(finding("memory lock", found, refusal, plan.strict));
     }
     if let Some(cpu) = plan.cpu {
         let found = format!("the tick has core {cpu}");
-        let refusal = refused(tick, |what| matches!(what, Wish::Core(_)));
+        let refusal = refused(tick, |what| matches!(what, Request::Core(_)));
         findings.push(finding("core", found, refusal, plan.strict));
     }
     let slack = format!("{} ns for the tick", tick.timer_slack_ns);
-    let refusal = refused(tick, |what| what == Wish::TimerSlack);
+    let refusal = refused(tick, |what| what == Request::TimerSlack);
     findings.push(finding("timer slack", slack, refusal, plan.strict));
     findings
 }
 
-fn refused(granted: &Granted, which: impl Fn(Wish) -> bool) -> Option<Refusal> {
+fn refused(granted: &Granted, which: impl Fn(Request) -> bool) -> Option<Refusal> {
     granted.refusals.iter().copied().find(|refusal| which(refusal.what))
 }
 
@@ -185,15 +185,15 @@ mod tests {
         let refused = |topic: &str| {
             findings.iter().any(|f| f.topic == topic && f.verdict == Verdict::Refused && f.fix.is_some())
         };
-        let wished = |wish: Wish| granted[0].refusals.iter().any(|refusal| refusal.what == wish);
-        assert_eq!(refused("priority"), wished(Wish::Priority(80)));
-        assert_eq!(refused("timer slack"), wished(Wish::TimerSlack));
+        let requested = |request: Request| granted[0].refusals.iter().any(|refusal| refusal.what == request);
+        assert_eq!(refused("priority"), requested(Request::Priority(80)));
+        assert_eq!(refused("timer slack"), requested(Request::TimerSlack));
     }
 
     #[test]
     fn a_strict_board_needs_what_it_asks_for_and_another_does_not() {
         let mut granted = crate::rt::grant::look(Role::Tick);
-        let refusal = Refusal { what: Wish::Priority(80), errno: libc::EPERM };
+        let refusal = Refusal { what: Request::Priority(80), errno: libc::EPERM };
         granted.refusals.push(refusal).unwrap();
         for strict in [false, true] {
             let findings = about(&RtPlan { strict, ..USUAL }, &granted, &granted);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use super::Finding;
 use super::gpu::Gpu;
 use crate::memory::Dim;
-use crate::memory::choice::{CALIBRATION, Choice, Wish, file_for, room_for};
-use crate::memory::gpu::Card;
+use crate::memory::choice::{CALIBRATION, Choice, Preference, file_for, room_for};
+use crate::memory::gpu::GpuWorkspace;
 
 /// Numbers in the vectors of a robot's map, and of most tables about such memories.
 const NUMBERS: usize = 512;
@@ -17,18 +17,18 @@ const NUMBERS: usize = 512;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The line for people. No GPU is a fact and no fault.
-pub(super) fn finding(gpu: &Gpu, wish: Wish) -> Finding {
+pub(super) fn finding(gpu: &Gpu, preference: Preference) -> Finding {
     let words = match &gpu.absence {
         Some(absence) => format!("on the processor: {absence}"),
-        None => ask(wish),
+        None => ask(preference),
     };
     Finding::ok("vectors", format!("of {NUMBERS} numbers: {words}"))
 }
 
-fn ask(wish: Wish) -> String {
+fn ask(preference: Preference) -> String {
     let (tell, told) = mpsc::channel();
     let thread = thread::Builder::new().name("memory choice".into()).spawn(move || {
-        let _ = tell.send(choice(wish).map_err(|fault| fault.to_string()));
+        let _ = tell.send(choice(preference).map_err(|fault| fault.to_string()));
     });
     let silent = || Err(format!("the GPU does not answer within {} s", PATIENCE.as_secs()));
     let answer = match thread {
@@ -38,10 +38,10 @@ fn ask(wish: Wish) -> String {
     answer.unwrap_or_else(|why| format!("on the processor: {why}"))
 }
 
-fn choice(wish: Wish) -> Result<String, crate::memory::Fault> {
+fn choice(preference: Preference) -> Result<String, crate::memory::Fault> {
     let dim = Dim::new(NUMBERS)?;
-    Ok(match Card::open(dim, room_for(dim)) {
-        Ok(mut card) => Choice::of(&mut card, wish, file_for(dim).as_deref(), CALIBRATION).to_string(),
+    Ok(match GpuWorkspace::open(dim, room_for(dim)) {
+        Ok(mut gpu) => Choice::of(&mut gpu, preference, file_for(dim).as_deref(), CALIBRATION).to_string(),
         Err(unfit) => Choice::without(unfit).to_string(),
     })
 }

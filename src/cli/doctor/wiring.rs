@@ -4,25 +4,26 @@
 use std::path::Path;
 
 use super::Finding;
+use crate::access;
 use crate::bus::OpenError;
-use crate::bus::linux::{LineSeen, LinuxWires};
+use crate::bus::linux::{LineSeen, LinuxHardware};
 use crate::cli::exit::Failure;
-use crate::cli::wires;
 use crate::plan::addresses::expected;
 use crate::plan::lines::lines;
 use crate::plan::{Board, BusPlan, Line};
 use crate::selftest::{Check, Verdict, self_test};
+use crate::time::MonotonicClock;
 
 /// What the kernel says of the board's buses and lines. Nothing is driven or transferred.
 pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
     if !matches!(board.bus, BusPlan::Linux { .. }) {
         return Vec::new();
     }
-    let Ok(wires) = LinuxWires::with_root(board, root) else { return Vec::new() };
+    let Ok(hardware) = LinuxHardware::with_root(board, root) else { return Vec::new() };
     let mut findings: Vec<Finding> = (0..board.i2c.len()).map(|bus| chips(board, bus)).collect();
     let used = lines(board);
     let numbers: Vec<Line> = used.iter().map(|(line, _)| *line).collect();
-    let survey = wires.survey(&numbers);
+    let survey = hardware.survey(&numbers);
     let refused: Vec<&OpenError> = survey.lines.iter().filter_map(|seen| seen.as_ref().err()).collect();
     match refused.first() {
         // One reason for all: the chip is not there, which is told above.
@@ -88,16 +89,15 @@ fn line(role: &str, seen: &Result<LineSeen, OpenError>) -> Finding {
 
 /// Runs the self-test.
 pub(super) fn test(board: &Board) -> Result<Vec<Check>, Failure> {
-    if let Some(holder) = wires::holder(board, 0) {
+    if let Some(holder) = access::holder(board, 0) {
         return Err(Failure::unavailable(format!("{holder} has the motors' bus open"))
             .fix("stop it first: 'systemctl stop ganglion'"));
     }
-    let clock = wires::clock();
     if matches!(board.bus, BusPlan::Log) {
         return Ok(Vec::new());
     }
-    let wires = wires::open(board, &clock)?;
-    Ok(self_test(board, wires.as_ref(), Path::new("/"), clock.as_ref()))
+    let hardware = access::open(board)?;
+    Ok(self_test(board, hardware.as_ref(), Path::new("/"), &MonotonicClock))
 }
 
 /// A check of the self-test, in doctor's words.

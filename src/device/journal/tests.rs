@@ -13,16 +13,16 @@ fn bus(register: u8) -> impl Fn(BusFault) -> DeviceFault {
 }
 
 /// A journal, and ports on which it is kept.
-struct Desk {
+struct Rig {
     clock: Arc<SimClock>,
     gpio: FakeGpio,
     journal: Journal,
 }
 
-impl Desk {
-    fn new() -> Desk {
+impl Rig {
+    fn new() -> Rig {
         let clock = Arc::new(SimClock::new());
-        Desk { gpio: FakeGpio::new(clock.clone()), clock, journal: Journal::new() }
+        Rig { gpio: FakeGpio::new(clock.clone()), clock, journal: Journal::new() }
     }
     /// One step of `work`, with a bus that is asked for exactly what `script` has.
     fn step(
@@ -60,11 +60,11 @@ fn whole(ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
 
 #[test]
 fn each_step_does_one_thing_and_the_last_one_nothing_new() {
-    let mut desk = Desk::new();
+    let mut rig = Rig::new();
     let mut step = |script: FakeI2c, from: u64, expected: SetUp| {
-        desk.clock.set(at(from));
-        assert_eq!(desk.step(script, whole), Ok(expected), "at {from} ms");
-        assert_eq!(desk.now(), at(from), "no step takes time of its own");
+        rig.clock.set(at(from));
+        assert_eq!(rig.step(script, whole), Ok(expected), "at {from} ms");
+        assert_eq!(rig.now(), at(from), "no step takes time of its own");
     };
     let (none, again) = (FakeI2c::new, |ms| SetUp::Again(at(ms)));
     let ready = |answer| FakeI2c::new().write_read(CHIP, &[0x13], &[answer]);
@@ -80,14 +80,14 @@ fn each_step_does_one_thing_and_the_last_one_nothing_new() {
     step(none().write(CHIP, &[1, 0x42]), 7, again(7)); // what was read long ago is known
     step(none(), 7, again(12)); // a wait with nothing behind it
     step(none(), 12, SetUp::Done);
-    let lines: Vec<bool> = desk.gpio.sets.iter().map(|set| set.high).collect();
+    let lines: Vec<bool> = rig.gpio.sets.iter().map(|set| set.high).collect();
     assert_eq!(lines, [false, true], "each line was moved once");
-    assert_eq!((desk.journal.made, desk.journal.transfers.answers.len()), (0, 0), "ready for the next");
+    assert_eq!((rig.journal.made, rig.journal.transfers.answers.len()), (0, 0), "ready for the next");
 }
 
 #[test]
 fn a_chip_that_does_not_answer_is_no_end_where_the_set_up_goes_on() {
-    let mut desk = Desk::new();
+    let mut rig = Rig::new();
     let work = |ports: &mut Ports<'_>| {
         let mut answer = [0];
         match ports.i2c.read(CHIP, &mut answer) {
@@ -96,52 +96,52 @@ fn a_chip_that_does_not_answer_is_no_end_where_the_set_up_goes_on() {
         }
     };
     let nack = || FakeI2c::new().fault(CHIP, BusFault::Nack);
-    assert_eq!(desk.step(nack(), work), Ok(SetUp::Again(at(0))));
-    assert_eq!(desk.step(FakeI2c::new().write(CHIP, &[5]), work), Ok(SetUp::Done));
-    assert_eq!(desk.step(nack(), work), Ok(SetUp::Again(at(0))));
-    assert_eq!(desk.step(nack(), work), Err(bus(5)(BusFault::Nack)), "and where it does not it is one");
+    assert_eq!(rig.step(nack(), work), Ok(SetUp::Again(at(0))));
+    assert_eq!(rig.step(FakeI2c::new().write(CHIP, &[5]), work), Ok(SetUp::Done));
+    assert_eq!(rig.step(nack(), work), Ok(SetUp::Again(at(0))));
+    assert_eq!(rig.step(nack(), work), Err(bus(5)(BusFault::Nack)), "and where it does not it is one");
     // A wire that failed otherwise is no business of a driver.
-    let held = desk.step(FakeI2c::new().fault(CHIP, BusFault::TimedOut), work);
+    let held = rig.step(FakeI2c::new().fault(CHIP, BusFault::TimedOut), work);
     assert_eq!(held, Err(bus(0)(BusFault::TimedOut)));
-    assert_eq!(desk.journal.made, 0);
+    assert_eq!(rig.journal.made, 0);
 }
 
 #[test]
 fn what_gave_way_is_made_again_and_nothing_before_it() {
-    let mut desk = Desk::new();
+    let mut rig = Rig::new();
     let work =
         |ports: &mut Ports<'_>| (0..3).try_for_each(|nth| ports.i2c.write(CHIP, &[nth]).map_err(bus(nth)));
-    assert_eq!(desk.step(FakeI2c::new().write(CHIP, &[0]), work), Ok(SetUp::Again(at(0))));
-    let gave_way = desk.step(FakeI2c::new().fault(CHIP, BusFault::Preempted), work);
+    assert_eq!(rig.step(FakeI2c::new().write(CHIP, &[0]), work), Ok(SetUp::Again(at(0))));
+    let gave_way = rig.step(FakeI2c::new().fault(CHIP, BusFault::Preempted), work);
     assert!(gave_way.is_err_and(DeviceFault::gave_way));
-    assert_eq!(desk.step(FakeI2c::new().write(CHIP, &[1]), work), Ok(SetUp::Again(at(0))));
-    assert_eq!(desk.step(FakeI2c::new().write(CHIP, &[2]), work), Ok(SetUp::Done));
+    assert_eq!(rig.step(FakeI2c::new().write(CHIP, &[1]), work), Ok(SetUp::Again(at(0))));
+    assert_eq!(rig.step(FakeI2c::new().write(CHIP, &[2]), work), Ok(SetUp::Done));
 }
 
 #[test]
 fn a_driver_that_swallows_the_refusal_is_not_done() {
-    let mut desk = Desk::new();
+    let mut rig = Rig::new();
     let work = |ports: &mut Ports<'_>| {
         let _ = ports.i2c.write(CHIP, &[1]);
         let _ = ports.i2c.write(CHIP, &[2]);
         Ok(())
     };
-    assert_eq!(desk.step(FakeI2c::new().write(CHIP, &[1]), work), Ok(SetUp::Again(at(0))));
-    assert_eq!(desk.step(FakeI2c::new().write(CHIP, &[2]), work), Ok(SetUp::Done));
+    assert_eq!(rig.step(FakeI2c::new().write(CHIP, &[1]), work), Ok(SetUp::Again(at(0))));
+    assert_eq!(rig.step(FakeI2c::new().write(CHIP, &[2]), work), Ok(SetUp::Done));
 }
 
 #[test]
 fn a_set_up_that_asks_something_else_writes_nothing() {
     let endless = Err(DeviceFault::Endless { register: 0 });
-    let mut desk = Desk::new();
+    let mut rig = Rig::new();
     let mut nth = 0;
     let mut stray = |ports: &mut Ports<'_>| {
         nth += 1;
         ports.i2c.write(CHIP, &[nth]).map_err(bus(nth))?;
         ports.i2c.write(CHIP, &[0xFF]).map_err(bus(0xFF))
     };
-    assert_eq!(desk.step(FakeI2c::new().write(CHIP, &[1]), &mut stray), Ok(SetUp::Again(at(0))));
-    assert_eq!(desk.step(FakeI2c::new(), &mut stray), endless);
+    assert_eq!(rig.step(FakeI2c::new().write(CHIP, &[1]), &mut stray), Ok(SetUp::Again(at(0))));
+    assert_eq!(rig.step(FakeI2c::new(), &mut stray), endless);
     // It asks for less than before; and it asks for longer answers.
     for other in [
         |_: &mut Ports<'_>| Ok(()),
@@ -150,19 +150,19 @@ fn a_set_up_that_asks_something_else_writes_nothing() {
             ports.i2c.write(CHIP, &[0xFF]).map_err(bus(0xFF))
         },
     ] {
-        let mut desk = Desk::new();
+        let mut rig = Rig::new();
         let read = |ports: &mut Ports<'_>| {
             ports.i2c.read(CHIP, &mut [0; 2]).map_err(bus(0))?;
             ports.i2c.write(CHIP, &[0xFF]).map_err(bus(0xFF))
         };
-        assert_eq!(desk.step(FakeI2c::new().read(CHIP, &[1, 2]), read), Ok(SetUp::Again(at(0))));
-        assert_eq!(desk.step(FakeI2c::new(), other), endless);
+        assert_eq!(rig.step(FakeI2c::new().read(CHIP, &[1, 2]), read), Ok(SetUp::Again(at(0))));
+        assert_eq!(rig.step(FakeI2c::new(), other), endless);
     }
 }
 
 #[test]
 fn a_chip_that_never_gets_ready_and_answers_without_end_end_the_set_up() {
-    let mut desk = Desk::new();
+    let mut rig = Rig::new();
     let endless = |ports: &mut Ports<'_>| -> Result<(), DeviceFault> {
         loop {
             ports.i2c.read(CHIP, &mut [0]).map_err(bus(0))?;
@@ -170,21 +170,21 @@ fn a_chip_that_never_gets_ready_and_answers_without_end_end_the_set_up() {
     };
     let mut asked = 0;
     let fault = loop {
-        let due = desk.journal.transfers.last.is_none_or(|(_, ended)| desk.now() >= ended + ASK_AGAIN);
+        let due = rig.journal.transfers.last.is_none_or(|(_, ended)| rig.now() >= ended + ASK_AGAIN);
         asked += u32::from(due);
         let script = if due { FakeI2c::new().read(CHIP, &[0]) } else { FakeI2c::new() };
-        let script = if desk.now() > at(1_000) { FakeI2c::new() } else { script };
-        match desk.step(script, endless) {
-            Ok(SetUp::Again(next)) => desk.clock.set(next.max(desk.now() + Span::from_nanos(1))),
+        let script = if rig.now() > at(1_000) { FakeI2c::new() } else { script };
+        match rig.step(script, endless) {
+            Ok(SetUp::Again(next)) => rig.clock.set(next.max(rig.now() + Span::from_nanos(1))),
             Ok(SetUp::Done) => panic!("done"),
             Err(fault) => break fault,
         }
     };
     assert_eq!(fault, DeviceFault::Endless { register: 0 });
-    assert!(desk.now() <= at(1_003) && (490..=510).contains(&asked), "{asked} at {:?}", desk.now());
+    assert!(rig.now() <= at(1_003) && (490..=510).contains(&asked), "{asked} at {:?}", rig.now());
     assert!(!fault.needs_reset() && !fault.gave_way(), "the bus has no fault");
 
-    let mut desk = Desk::new();
+    let mut rig = Rig::new();
     let mut nth = 0;
     let fault = loop {
         let gluttonous = |ports: &mut Ports<'_>| {
@@ -192,7 +192,7 @@ fn a_chip_that_never_gets_ready_and_answers_without_end_end_the_set_up() {
                 ports.i2c.write_read(CHIP, &[register], &mut [0; 14]).map_err(bus(register))
             })
         };
-        match desk.step(FakeI2c::new().write_read(CHIP, &[nth], &[0; 14]), gluttonous) {
+        match rig.step(FakeI2c::new().write_read(CHIP, &[nth], &[0; 14]), gluttonous) {
             Ok(_) => nth += 1,
             Err(fault) => break fault,
         }

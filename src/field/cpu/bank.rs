@@ -5,7 +5,7 @@
 use super::cells::touched;
 use super::dot::dot;
 use super::nearest::Nearest;
-use super::simd::{Kernel, Simd};
+use crate::cpu::simd::{Kernel, Simd};
 use crate::field::shape::{BANK_TOP, DESCRIPTOR, GROUPS};
 
 /// Shards of the bank: one for each part of the field.
@@ -211,10 +211,10 @@ impl Floors {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ledger::Ledger;
+    use super::super::bank_index::BankIndex;
     use super::super::library::unit;
-    use super::super::simd::Level;
     use super::*;
+    use crate::cpu::simd::Level;
     use crate::seed::{Stream, normal};
     use proptest::prelude::*;
 
@@ -227,14 +227,14 @@ mod tests {
     }
 
     /// A bank of `capacity` rows in its shards, row r pointing along axis r.
-    fn filled(capacity: usize) -> (Ledger, Vec<Rows>) {
-        let mut ledger = Ledger::new(capacity);
+    fn filled(capacity: usize) -> (BankIndex, Vec<Rows>) {
+        let mut bank_index = BankIndex::new(capacity);
         let mut shards: Vec<Rows> = (0..SHARDS).map(|number| Rows::new(number, capacity)).collect();
         for row in 0..capacity {
-            assert_eq!(ledger.enter(0.5, 0, 0.05), Some(row));
+            assert_eq!(bank_index.enter(0.5, 0, 0.05), Some(row));
             shards[row % SHARDS].store(row, &along(row));
         }
-        (ledger, shards)
+        (bank_index, shards)
     }
 
     /// What a scan of rows `from..to` of one shard adds to `nearest`, and how many were compared again.
@@ -249,30 +249,30 @@ mod tests {
         level.run(Scan { rows, query, from: span.0, to: span.1, ceilings: &mut ceilings, nearest })
     }
 
-    fn sweep(ledger: &mut Ledger, shards: &[Rows], axis: usize, parts: u64) {
+    fn sweep(bank_index: &mut BankIndex, shards: &[Rows], axis: usize, parts: u64) {
         let mut found = [Nearest::NONE; SHARDS];
         for part in 0..parts {
-            let span = ledger.open(part, parts).expect("parts come in order");
+            let span = bank_index.open(part, parts).expect("parts come in order");
             for (rows, nearest) in shards.iter().zip(&mut found) {
                 *nearest = scan(Level::best(), rows, &along(axis), span, *nearest).0;
             }
         }
-        ledger.close(found.iter());
+        bank_index.close(found.iter());
     }
 
     #[test]
     fn every_row_is_found_in_whichever_shard_and_half_it_lies() {
         for capacity in [1, 7, 8, 9, 21] {
-            let (mut ledger, shards) = filled(capacity);
+            let (mut bank_index, shards) = filled(capacity);
             for parts in [1, 2] {
                 for row in 0..capacity {
-                    sweep(&mut ledger, &shards, row, parts);
-                    assert_eq!(ledger.nearest()[0], (row, 1.0));
+                    sweep(&mut bank_index, &shards, row, parts);
+                    assert_eq!(bank_index.nearest()[0], (row, 1.0));
                     // The others are all equally far: the lowest rows come next, each once.
                     let others = (0..capacity).filter(|other| *other != row).take(BANK_TOP - 1);
-                    let found: Vec<usize> = ledger.nearest()[1..].iter().map(|(row, _)| *row).collect();
+                    let found: Vec<usize> = bank_index.nearest()[1..].iter().map(|(row, _)| *row).collect();
                     assert_eq!(found, others.collect::<Vec<_>>());
-                    assert!(ledger.novelty().abs() < 1e-12);
+                    assert!(bank_index.novelty().abs() < 1e-12);
                 }
             }
         }
@@ -280,13 +280,13 @@ mod tests {
 
     #[test]
     fn a_second_half_without_the_first_is_no_sweep() {
-        let (mut ledger, shards) = filled(9);
-        assert_eq!(ledger.open(1, 2), None);
-        sweep(&mut ledger, &shards, 3, 1);
-        assert_eq!(ledger.open(1, 2), None, "a whole sweep leaves nothing to go on with");
-        assert_eq!(ledger.open(0, 2), Some((0, 4)));
-        assert_eq!(ledger.open(1, 2), Some((4, 9)));
-        assert_eq!(ledger.open(1, 2), None);
+        let (mut bank_index, shards) = filled(9);
+        assert_eq!(bank_index.open(1, 2), None);
+        sweep(&mut bank_index, &shards, 3, 1);
+        assert_eq!(bank_index.open(1, 2), None, "a whole sweep leaves nothing to go on with");
+        assert_eq!(bank_index.open(0, 2), Some((0, 4)));
+        assert_eq!(bank_index.open(1, 2), Some((4, 9)));
+        assert_eq!(bank_index.open(1, 2), None);
     }
 
     /// `capacity` rows of one kind, and a query of the same.

@@ -1,7 +1,7 @@
 //! Eight channels on one grid, in either storage.
 
 use super::cell::Cell;
-use super::simd::{Half, Kernel, Level, Simd};
+use crate::cpu::simd::{Half, Kernel, Level, Simd};
 use crate::field::shape::GROUP;
 use crate::plan::Storage;
 use crate::rt::pages::want_large;
@@ -132,12 +132,12 @@ mod tests {
         for (storage, error) in [(Storage::F32, 0.0), (Storage::F16, 2.5e-4)] {
             let mut cells = Cells::new(storage, 8);
             let value = |i: usize| ((i * 7919) % 1901) as f32 / 1000.0 - 0.95;
-            let given: Vec<f32> = (0..512).map(value).collect();
-            cells.write(3, &given, 0.95);
+            let learned: Vec<f32> = (0..512).map(value).collect();
+            cells.write(3, &learned, 0.95);
             cells.fill(4, 0.25, 0.95);
             let mut found = vec![0.0; 512];
             cells.read(3, &mut found);
-            assert!(given.iter().zip(&found).all(|(a, b)| (a - b).abs() <= error));
+            assert!(learned.iter().zip(&found).all(|(a, b)| (a - b).abs() <= error));
             cells.read(4, &mut found);
             assert!(found.iter().all(|cell| (cell - 0.25).abs() < 1e-9));
             for level in Level::all() {
@@ -145,7 +145,7 @@ mod tests {
                 cells.each_run(level, |run| {
                     (runs, sum) = (runs + 1, sum + run.iter().map(|u| f64::from(*u)).sum::<f64>());
                 });
-                let expected = given.iter().map(|u| f64::from(*u)).sum::<f64>() + 128.0;
+                let expected = learned.iter().map(|u| f64::from(*u)).sum::<f64>() + 128.0;
                 assert!(runs == 8 && (sum - expected).abs() < 512.0 * f64::from(error) + 1e-6);
             }
         }

@@ -6,7 +6,7 @@
 mod plane;
 
 use super::cell::Cell;
-use super::simd::{Kernel, Simd};
+use crate::cpu::simd::{Kernel, Simd};
 use crate::field::shape::{BLEND_TOP, BLOCK_COUNT, BLOCKS};
 use plane::{Lanes, Plane, Window};
 

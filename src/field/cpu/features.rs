@@ -1,7 +1,7 @@
 //! The features of a cycle, put together from what falls out of the sweeps of the parts.
 
-use super::crew::Crew;
 use super::job::Reduced;
+use super::parallel::Parallel;
 use crate::field::shape::{BLOCK_COUNT, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GRADIENT, GROUP};
 use crate::field::state::{self, refill};
 
@@ -22,8 +22,8 @@ pub struct Features {
 
 impl Features {
     /// Nothing yet.
-    pub fn new(crew: &Crew) -> Features {
-        let resting = |c: usize| crew.parts()[c / GROUP].fixed().rest_mean[c % GROUP];
+    pub fn new(parallel: &Parallel) -> Features {
+        let resting = |c: usize| parallel.parts()[c / GROUP].fixed().rest_mean[c % GROUP];
         let group_mean = |g: usize| (0..GROUP).map(|c| resting(g * GROUP + c)).sum::<f64>() / GROUP as f64;
         Features {
             all: vec![0.0; FEATURES],

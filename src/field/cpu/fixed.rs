@@ -1,19 +1,15 @@
-//! What is fixed for ever about eight channels: wiring in the engine's format, storage, the numbers of
+//! What is fixed for ever about eight channels: projections in the engine's format, storage, the numbers of
 //! a step. Shared by all who compute them; knows no cells.
 
 use super::evolve::Step;
-use super::simd::Half;
+use crate::cpu::simd::Half;
+use crate::field::projections::{Projections, cut};
 use crate::field::shape::{GROUP, PATTERN_FIRST, SLOW_FIRST, sub_steps};
-use crate::field::wiring::Wiring;
 use crate::frame::MAX_SENSORS;
 use crate::plan::{FieldPlan, Params, Storage};
 
 /// 2 log2(e): tanh(x) = 1 - 2 / (1 + 2^(2 log2(e) x)), so that all that goes into x is multiplied by this once.
 const EXPONENT: f64 = 2.0 * std::f64::consts::LOG2_E;
-
-/// Profiles below this are cut to 0: beside a bias they vanish in f32, and the product of three would be
-/// a subnormal number, which some processors take a hundred times as long for.
-const LEAST_PHI: f64 = 1e-9;
 
 /// Largest number of a drive, far beyond where the tanh has reached its bound: keeps sums of drives finite.
 const MOST_DRIVE: f64 = 1e6;
@@ -47,18 +43,18 @@ pub struct Fixed {
 
 impl Fixed {
     /// Of group `number`.
-    pub fn new(number: usize, plan: &FieldPlan, wiring: &Wiring) -> Fixed {
+    pub fn new(number: usize, plan: &FieldPlan, projections: &Projections) -> Fixed {
         let (first, params) = (number * GROUP, plan.params);
         let storage = plan.storage_of(number);
-        let halved = wiring.halved();
+        let halved = projections.halved();
         let taps = |c: usize| {
-            let reached = wiring.weight[first + c].iter().enumerate().filter(|(_, w)| w.abs() > 0.0);
+            let reached = projections.weight[first + c].iter().enumerate().filter(|(_, w)| w.abs() > 0.0);
             let weights: Vec<_> = reached.map(|(sensor, weight)| (sensor, params.gain * weight)).collect();
-            let profiles = [wiring, &halved].map(|wiring| profiles(&weights, wiring));
+            let profiles = [projections, &halved].map(|projections| profiles(&weights, projections));
             Taps { weights, profiles }
         };
         let bound = storage.bound(1.0 - params.beta);
-        let resting = |c: usize| wiring.rest[first + c];
+        let resting = |c: usize| projections.rest[first + c];
         Fixed {
             first,
             storage,
@@ -67,10 +63,10 @@ impl Fixed {
             rest: std::array::from_fn(|c| resting(c) as f32),
             rest_mean: std::array::from_fn(|c| match storage {
                 Storage::F32 => resting(c),
-                Storage::F16 => step_at_rest(plan, first, wiring.bias[first + c], resting(c), bound),
+                Storage::F16 => step_at_rest(plan, first, projections.bias[first + c], resting(c), bound),
             }),
             params,
-            bias: std::array::from_fn(|c| drive(params.gain * wiring.bias[first + c])),
+            bias: std::array::from_fn(|c| drive(params.gain * projections.bias[first + c])),
             taps: std::array::from_fn(taps),
         }
     }
@@ -161,9 +157,8 @@ fn drive(value: f64) -> f32 {
     (EXPONENT * value.clamp(-MOST_DRIVE, MOST_DRIVE)) as f32
 }
 
-fn profiles(weights: &[(usize, f64)], wiring: &Wiring) -> Vec<f32> {
-    let cut = |phi: &f64| if *phi < LEAST_PHI { 0.0 } else { *phi as f32 };
-    weights.iter().flat_map(|(sensor, _)| wiring.profile[*sensor].iter().flatten().map(cut)).collect()
+fn profiles(weights: &[(usize, f64)], projections: &Projections) -> Vec<f32> {
+    weights.iter().flat_map(|(sensor, _)| projections.profile[*sensor].iter().flatten().map(cut)).collect()
 }
 
 #[cfg(test)]
@@ -174,7 +169,7 @@ mod tests {
     #[test]
     fn no_product_of_a_drive_is_subnormal() {
         let plan = plan(16);
-        let fixed = Fixed::new(0, &plan, &Wiring::new(&plan, 16));
+        let fixed = Fixed::new(0, &plan, &Projections::new(&plan, 16));
         for profile in fixed.taps.iter().flat_map(|taps| &taps.profiles) {
             let least = profile.iter().filter(|phi| **phi > 0.0).fold(1.0_f32, |a, b| a.min(*b));
             assert!(least < 1e-3, "far cells are reached too");

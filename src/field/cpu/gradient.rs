@@ -2,7 +2,7 @@
 //! operator is separable: one plane at a time, along z, then x, then y.
 
 use super::evolve::{fold, square};
-use super::simd::{Kernel, Simd};
+use crate::cpu::simd::{Kernel, Simd};
 use crate::field::shape::{BLOCK_COUNT, BLOCKS};
 
 /// Signed mean and mean magnitude of each block, by axis x, y, z.
@@ -138,8 +138,8 @@ fn across_rows<S: Simd, const N: usize>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::simd::Level;
     use super::*;
+    use crate::cpu::simd::Level;
 
     #[test]
     fn a_unit_ramp_has_gradient_one_along_it_and_a_hat_has_a_magnitude_only() {

@@ -11,8 +11,8 @@ use super::gradient::{Gradient, Slopes};
 use super::half::{Halve, Unhalve};
 use super::library::{Blend, Volumes};
 use super::nearest::Nearest;
-use super::pool::Errand;
-use super::simd::{Half, Level};
+use crate::cpu::pool::PoolJob;
+use crate::cpu::simd::{Half, Level};
 use crate::field::shape::{BLOCK_COUNT, CONTENT, GROUP, GROUPS};
 use crate::frame::MAX_SENSORS;
 use crate::plan::{FieldPlan, Storage};
@@ -337,7 +337,7 @@ impl Kept for Half {
     }
 }
 
-impl Errand for Job {
+impl PoolJob for Job {
     fn perform(&mut self) {
         let Some(sources) = self.sources.take() else { return };
         match self.task {

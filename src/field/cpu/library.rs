@@ -196,8 +196,8 @@ impl Volumes {
 #[cfg(test)]
 mod tests {
     use super::super::half::Halve;
-    use super::super::simd::Level;
     use super::*;
+    use crate::cpu::simd::Level;
 
     #[test]
     fn the_nearest_come_first_and_weights_sum_to_one() {
@@ -230,15 +230,15 @@ mod tests {
         volumes.store(1, &volume);
         for channel in 0..GROUP {
             let stored = volumes.channel(1, channel, false);
-            for (stored, given) in stored.iter().zip(&volume[channel * 512..]) {
-                assert!((f32::from(*stored) * volumes.step() - given).abs() <= 1.5e-5);
+            for (stored, learned) in stored.iter().zip(&volume[channel * 512..]) {
+                assert!((f32::from(*stored) * volumes.step() - learned).abs() <= 1.5e-5);
             }
             let mut mean = vec![0.0; 64];
             let whole = &volume[channel * 512..][..512];
             Level::best().within(8).run(Halve { whole, n: 8, half: &mut mean });
             // Half a step of the stored ones' mean, and half a step of its own.
-            for (stored, given) in volumes.channel(1, channel, true).iter().zip(&mean) {
-                assert!((f32::from(*stored) * volumes.step() - given).abs() <= 3e-5);
+            for (stored, learned) in volumes.channel(1, channel, true).iter().zip(&mean) {
+                assert!((f32::from(*stored) * volumes.step() - learned).abs() <= 3e-5);
             }
         }
         assert!(volumes.channel(0, 3, false).iter().all(|v| *v == 0));

@@ -2,8 +2,8 @@
 //! rounding, and some sixty times as fast.
 //!
 //! This file is the order of a cycle. What is as large as the field lies in eight `part`s of eight channels;
-//! a `crew` has a `job` done for each of them, on the threads of a `pool`. The hot loops have a file each
-//! (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of processor (`simd`). What is
+//! a `parallel` has a `job` done for each of them, on the threads of `crate::cpu`'s pool. The hot loops have a file each
+//! (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of processor. What is
 //! small (errors, learning, matches) is f64 and stays here; what can be asked and set between cycles is in
 //! `verbs`, the whole of it in `state`. All memory is taken, and touched, in
 //! [`CpuEngine::new`]; no result depends on the number of threads.
@@ -11,7 +11,7 @@
 mod bank;
 mod cell;
 mod cells;
-mod crew;
+mod parallel;
 mod dot;
 mod evolve;
 mod features;
@@ -19,13 +19,11 @@ mod fixed;
 mod gradient;
 mod half;
 mod job;
-mod ledger;
+mod bank_index;
 mod library;
 mod nearest;
 mod part;
-pub(crate) mod pool;
 mod predict;
-pub(crate) mod simd;
 mod state;
 mod statistics;
 mod verbs;
@@ -33,24 +31,22 @@ mod verbs;
 #[cfg(test)]
 mod fixture;
 
-pub(in crate::field) use simd::Half;
-pub use simd::Level;
-
+use super::projections::Projections;
 use super::shape::{
     BRIDGE_S, CONTENT_GROUPS, FEATURES, GROUP, GROUPS, METRICS_EVERY, NORM_FLOOR, READOUT_COLUMNS,
     REWARD_FLOOR, SLOW_FIRST, TURN, is_due, sub_steps,
 };
 use super::stage::StageWatch;
-use super::wiring::Wiring;
 use super::{Metrics, Refused, Response, Stage, Stimulus, Work};
 use crate::command::MAX_MOTORS;
+use crate::cpu::Level;
 use crate::plan::FieldPlan;
 use crate::seed::{Stream, normal};
-use crew::{Crew, Tasks};
+use bank_index::BankIndex;
 use features::Features;
 use job::Task;
-use ledger::Ledger;
 use library::{Blend, Index, unit};
+use parallel::{Parallel, Tasks};
 use predict::Predictor;
 
 /// The field, its memories and its read-out.
@@ -58,13 +54,13 @@ pub struct CpuEngine {
     plan: FieldPlan,
     dt: f64,
     level: Level,
-    crew: Crew,
+    parallel: Parallel,
     on_half: bool,
     features: Features,
     predictor: Predictor,
     index: Index,
     blend: Blend,
-    ledger: Ledger,
+    bank_index: BankIndex,
     readout: Vec<f32>,
     scores: [f64; MAX_MOTORS],
     bridge: [f64; MAX_MOTORS],
@@ -93,18 +89,18 @@ impl CpuEngine {
         let shape = plan.shape;
         assert!([8, 16, 32, 64].contains(&shape.grid), "the board check admits grids of 8, 16, 32, 64");
         let dt = plan.dt.as_secs_f64();
-        let wiring = Wiring::new(plan, shape.grid);
-        let crew = Crew::new(plan, &wiring, level);
+        let projections = Projections::new(plan, shape.grid);
+        let parallel = Parallel::new(plan, &projections, level);
         CpuEngine {
             dt,
             level,
-            features: Features::new(&crew),
-            crew,
+            features: Features::new(&parallel),
+            parallel,
             on_half: false,
             predictor: Predictor::new(shape.sensors, dt, &plan.params),
             index: Index::new(shape.patterns),
             blend: Blend::NONE,
-            ledger: Ledger::new(shape.bank),
+            bank_index: BankIndex::new(shape.bank),
             readout: vec![0.0; shape.motors * READOUT_COLUMNS],
             scores: [0.0; MAX_MOTORS],
             bridge: [0.0; MAX_MOTORS],
@@ -120,12 +116,12 @@ impl CpuEngine {
     /// Back to the start: field at rest, nothing predicted, learned or experienced. The read-out
     /// and the library stay, as they came from outside.
     pub fn rest(&mut self) {
-        self.crew.parts_mut().iter_mut().for_each(|part| part.rest());
+        self.parallel.parts_mut().iter_mut().for_each(|part| part.rest());
         self.on_half = false;
         self.features.all.fill(0.0);
         self.predictor.forget_all();
         self.blend = Blend::NONE;
-        self.ledger.clear();
+        self.bank_index.clear();
         self.bridge.fill(0.0);
         self.scores.fill(0.0);
         (self.since_step, self.since_blend) = ([0; GROUPS], 0);
@@ -177,22 +173,22 @@ impl CpuEngine {
         if half != self.on_half {
             self.on_half = half;
             let task = if half { Task::Halve } else { Task::Unhalve };
-            self.crew.run(&[Some(task); GROUPS], || (), |_| ());
+            self.parallel.run(&[Some(task); GROUPS], || (), |_| ());
         }
     }
 
     /// Steps 2 to 4, in the parts: drive, evolve, reduce. Step 6, the learning that looks back, meanwhile.
     fn sweep(&mut self, cycle: u64, work: &Work) {
         let tasks = self.due(cycle, work);
-        self.crew.order(self.predictor.felt(self.plan.params.eta), self.blend);
-        let CpuEngine { crew, predictor, features, watch, plan, .. } = self;
+        self.parallel.order(self.predictor.felt(self.plan.params.eta), self.blend);
+        let CpuEngine { parallel, predictor, features, watch, plan, .. } = self;
         let learn = || {
             if plan.learn {
                 predictor.learn(|since| is_due(cycle, work.learn_every, since));
             }
             watch.end(Stage::Learn);
         };
-        crew.run(&tasks, learn, |job| features.take(job.number, &job.reduced));
+        parallel.run(&tasks, learn, |job| features.take(job.number, &job.reduced));
     }
 
     /// Which parts step in this cycle, and how far.
@@ -204,7 +200,7 @@ impl CpuEngine {
             *since += 1;
             let every = if number < CONTENT_GROUPS { 1 } else { work.slow_every };
             if !is_due(cycle.wrapping_add(TURN[number]), every, *since) {
-                let stale = !self.crew.parts()[number].fresh;
+                let stale = !self.parallel.parts()[number].fresh;
                 return stale.then_some(Task::Sweep { half, count: 0, share: 0.0 });
             }
             let t = if number * GROUP < SLOW_FIRST { fast } else { slow };
@@ -227,16 +223,16 @@ impl CpuEngine {
     /// Step 5, bank: one part of a sweep, and what a whole one says.
     fn compare_with_bank(&mut self, stimulus: &Stimulus, work: &Work) {
         let number = stimulus.cycle % work.bank_parts;
-        let Some((from, to)) = self.ledger.open(number, work.bank_parts) else { return };
+        let Some((from, to)) = self.bank_index.open(number, work.bank_parts) else { return };
         let descriptor = &mut self.features.descriptor;
         let length = descriptor.iter().map(|d| d * d).sum::<f64>().sqrt();
         unit(descriptor);
-        self.crew.ask(descriptor, number == 0);
+        self.parallel.ask(descriptor, number == 0);
         if from < to {
-            self.crew.run(&[Some(Task::Scan { from, to }); GROUPS], || (), |_| ());
+            self.parallel.run(&[Some(Task::Scan { from, to }); GROUPS], || (), |_| ());
         }
         if number + 1 == work.bank_parts {
-            self.ledger.close(self.crew.nearest().iter());
+            self.bank_index.close(self.parallel.nearest().iter());
             if self.plan.learn {
                 self.remember(stimulus, length >= NORM_FLOOR);
             }
@@ -249,13 +245,13 @@ impl CpuEngine {
         let reward = if reward > REWARD_FLOOR { f64::from(reward) } else { 0.0 };
         let error = self.predictor.mean_error();
         let matters = reward > 0.0 || error > self.plan.params.error_threshold;
-        match self.ledger.nearest().first() {
+        match self.bank_index.nearest().first() {
             Some(&(row, cosine)) if 1.0 - cosine <= self.plan.params.novelty_threshold => {
-                self.ledger.touch(row, stimulus.cycle);
+                self.bank_index.touch(row, stimulus.cycle);
             }
             _ if matters && has_direction => {
-                if let Some(row) = self.ledger.enter(reward.max(error), stimulus.cycle, self.dt) {
-                    self.crew.store_row(row);
+                if let Some(row) = self.bank_index.enter(reward.max(error), stimulus.cycle, self.dt) {
+                    self.parallel.store_row(row);
                 }
             }
             _ => {}
@@ -280,7 +276,7 @@ impl CpuEngine {
             motors: [0.0; MAX_MOTORS],
             confidence: self.predictor.confidence() as f32,
             skill: self.predictor.skill() as f32,
-            novelty: self.ledger.novelty() as f32,
+            novelty: self.bank_index.novelty() as f32,
         };
         let (seed, explore) = (self.plan.seed, self.plan.params.explore);
         for row in 0..self.plan.shape.motors {

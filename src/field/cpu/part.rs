@@ -6,8 +6,8 @@ use super::cells::Cells;
 use super::fixed::Fixed;
 use super::job::Sources;
 use super::library::Volumes;
+use crate::field::projections::Projections;
 use crate::field::shape::GROUP;
-use crate::field::wiring::Wiring;
 use crate::plan::{FieldPlan, Storage};
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ pub struct Part {
 
 impl Part {
     /// Part `number` at rest; takes all its memory here.
-    pub fn new(number: usize, plan: &FieldPlan, wiring: &Wiring) -> Part {
-        let fixed = Fixed::new(number, plan, wiring);
+    pub fn new(number: usize, plan: &FieldPlan, projections: &Projections) -> Part {
+        let fixed = Fixed::new(number, plan, projections);
         let grid = plan.shape.grid;
         let volumes = fixed
             .has_patterns()
@@ -125,14 +125,14 @@ fn sole<T>(shared: &mut Arc<T>) -> &mut T {
 }
 
 /// Cells that nobody's field is kept in: targets of jobs to come.
-pub struct Depot {
+pub struct SpareCells {
     free: Vec<(Storage, usize, Arc<Cells>)>,
 }
 
-impl Depot {
+impl SpareCells {
     /// Of each storage in use and on both grids: one for each part and `extra` ones where the parts are worked on
     /// `at_once`, one where they take turns.
-    pub fn new(plan: &FieldPlan, parts: &[Part], extra: usize, at_once: bool) -> Depot {
+    pub fn new(plan: &FieldPlan, parts: &[Part], extra: usize, at_once: bool) -> SpareCells {
         let mut free = Vec::new();
         for storage in [Storage::F32, Storage::F16] {
             let users = parts.iter().filter(|part| part.fixed().storage == storage).count();
@@ -145,7 +145,7 @@ impl Depot {
                 free.extend((0..count).map(|_| (storage, grid, Arc::new(Cells::new(storage, grid)))));
             }
         }
-        Depot { free }
+        SpareCells { free }
     }
 
     /// Cells of that kind that nobody else holds.

@@ -4,7 +4,7 @@ use super::CpuEngine;
 use super::library::Blend;
 use super::nearest::Nearest;
 use crate::field::shape::{CHANNELS, GROUP, PATTERN, PATTERN_FIRST};
-use crate::field::state::{Given, Live, Pattern, StateError, refill, refill_list};
+use crate::field::state::{Learned, Live, Pattern, StateError, refill, refill_list};
 
 impl CpuEngine {
     /// Everything that it has lived through, into `live`. Takes memory only where `live` has no room yet.
@@ -16,20 +16,20 @@ impl CpuEngine {
         if self.on_half {
             self.save_cells(true, &mut live.half);
         }
-        if self.crew.parts().iter().all(|part| part.fresh) {
+        if self.parallel.parts().iter().all(|part| part.fresh) {
             self.features.save(&mut live.reduced);
         }
         (live.since_step, live.since_blend) = (self.since_step, self.since_blend);
         self.predictor.save(live);
         let blend = self.blend.slots().iter().copied().zip(self.blend.weights().iter().copied());
         refill_list(&mut live.blend, blend);
-        self.ledger.save(&mut live.bank);
+        self.bank_index.save(&mut live.bank);
         live.bank.rows.clear();
-        (0..self.ledger.len()).for_each(|row| live.bank.rows.extend_from_slice(self.crew.row(row)));
+        (0..self.bank_index.len()).for_each(|row| live.bank.rows.extend_from_slice(self.parallel.row(row)));
         let mut running = Nearest::NONE;
         if live.bank.next_part.is_some() {
             // Of each shard's five only those that are among the five of all can still come first.
-            let found = self.crew.nearest().iter().flat_map(Nearest::list);
+            let found = self.parallel.nearest().iter().flat_map(Nearest::list);
             found.for_each(|(row, cosine)| running.offer(*row, *cosine));
         }
         refill_list(&mut live.bank.running, running.list().iter().map(|(row, c)| (*row, f64::from(*c))));
@@ -38,21 +38,21 @@ impl CpuEngine {
 
     fn save_cells(&self, half: bool, to: &mut Vec<f32>) {
         to.clear();
-        for part in self.crew.parts() {
+        for part in self.parallel.parts() {
             part.cells(half).each_run(self.level, |run| to.extend_from_slice(run));
         }
     }
 
     /// Read-out and library.
-    pub fn given(&self) -> Given {
+    pub fn learned(&self) -> Learned {
         let slots = 0..self.plan.shape.patterns;
-        Given { readout: self.readout.clone(), patterns: slots.map(|slot| self.pattern(slot)).collect() }
+        Learned { readout: self.readout.clone(), patterns: slots.map(|slot| self.pattern(slot)).collect() }
     }
 
     fn pattern(&self, slot: usize) -> Option<Pattern> {
         let (context, value) = self.index.entry(slot)?;
         let mut volume = Vec::with_capacity(PATTERN * self.plan.shape.cells());
-        self.crew.parts().iter().for_each(|part| volume.extend_from_slice(part.steps(slot)));
+        self.parallel.parts().iter().for_each(|part| volume.extend_from_slice(part.steps(slot)));
         Some(Pattern { volume, context: context.to_vec(), value, fine: None })
     }
 
@@ -67,32 +67,32 @@ impl CpuEngine {
         self.features.all.fill(0.0);
         if !live.reduced.context.is_empty() {
             self.features.restore(&live.reduced);
-            self.crew.parts_mut().iter_mut().for_each(|part| part.fresh = true);
+            self.parallel.parts_mut().iter_mut().for_each(|part| part.fresh = true);
         }
         (self.since_step, self.since_blend) = (live.since_step, live.since_blend);
         self.predictor.restore(live);
         self.blend = Blend::of(&live.blend);
-        self.ledger.restore(&live.bank);
-        self.crew.set_rows(&live.bank.rows);
-        self.crew.resume(&live.bank.running);
+        self.bank_index.restore(&live.bank);
+        self.parallel.set_rows(&live.bank.rows);
+        self.parallel.resume(&live.bank.running);
         (self.scores, self.bridge, self.metrics) = (live.scores, live.bridge, live.metrics);
         Ok(())
     }
 
     fn restore_cells(&mut self, half: bool, from: &[f32]) {
-        let parts = self.crew.parts_mut().iter_mut();
+        let parts = self.parallel.parts_mut().iter_mut();
         parts.zip(from.chunks_exact(from.len() / CHANNELS * GROUP)).for_each(|(part, eight)| {
             part.write_all(half, eight);
         });
     }
 
     /// Takes a read-out and a library in the place of its own. What does not fit changes nothing.
-    pub fn furnish(&mut self, given: &Given) -> Result<(), StateError> {
-        given.check(&self.plan)?;
-        refill(&mut self.readout, &given.readout);
+    pub fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
+        learned.check(&self.plan)?;
+        refill(&mut self.readout, &learned.readout);
         let first = PATTERN_FIRST / GROUP;
-        let parts = &mut self.crew.parts_mut()[first..first + PATTERN / GROUP];
-        for (slot, pattern) in given.patterns.iter().enumerate() {
+        let parts = &mut self.parallel.parts_mut()[first..first + PATTERN / GROUP];
+        for (slot, pattern) in learned.patterns.iter().enumerate() {
             let Some(pattern) = pattern else {
                 self.index.clear(slot);
                 continue;

@@ -14,7 +14,7 @@ impl CpuEngine {
     /// Statistics of the field as it stands; reads every cell.
     pub fn measure_now(&self) -> Metrics {
         let mut sums = Statistics::default();
-        for part in self.crew.parts() {
+        for part in self.parallel.parts() {
             part.cells(self.on_half).each_run(self.level, |run| sums.add(run));
         }
         let [mean, std, max, energy] = sums.mean_std_max_energy();
@@ -24,7 +24,7 @@ impl CpuEngine {
             std,
             max,
             energy,
-            novelty: self.ledger.novelty() as f32,
+            novelty: self.bank_index.novelty() as f32,
             skill: self.predictor.skill() as f32,
             confidence: self.predictor.confidence() as f32,
         }
@@ -57,14 +57,14 @@ impl CpuEngine {
 
     /// Copies the cells of channel `c`, x fastest, on the grid in use: as many as there are and as `to` holds.
     pub fn copy_channel(&self, c: usize, to: &mut [f32]) {
-        self.crew.parts()[c / GROUP].cells(self.on_half).read(c % GROUP, to);
+        self.parallel.parts()[c / GROUP].cells(self.on_half).read(c % GROUP, to);
     }
 
     /// Replaces them, to start from another field than the resting one; held within 1 - beta and rounded to the
     /// storage.
     pub fn set_channel(&mut self, c: usize, cells: &[f32]) {
         let half = self.on_half;
-        self.crew.parts_mut()[c / GROUP].write(half, c % GROUP, cells);
+        self.parallel.parts_mut()[c / GROUP].write(half, c % GROUP, cells);
     }
 
     /// Stores a volume (16 x N^3, within 1 - beta, kept to 1.5e-5) that is recalled by a context
@@ -86,7 +86,7 @@ impl CpuEngine {
             let about_rest = std::array::from_fn(|i| f64::from(context[i]) - self.features.rest_context[i]);
             self.index.enter(slot, &about_rest, value);
             let first = PATTERN_FIRST / GROUP;
-            let parts = &mut self.crew.parts_mut()[first..first + PATTERN / GROUP];
+            let parts = &mut self.parallel.parts_mut()[first..first + PATTERN / GROUP];
             let eights = volume.chunks_exact(len * GROUP / PATTERN);
             parts.iter_mut().zip(eights).for_each(|(part, eight)| part.store_pattern(slot, eight));
         }
@@ -112,11 +112,11 @@ impl CpuEngine {
     /// what it was worth, 0 to `WORTH_MOST`. Refuses (false) what is not finite.
     pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool {
         let fits = descriptor.iter().all(|d| d.is_finite()) && (0.0..=WORTH_MOST).contains(&f64::from(value));
-        if fits && let Some(row) = self.ledger.enter(f64::from(value), self.cycle, self.dt) {
+        if fits && let Some(row) = self.bank_index.enter(f64::from(value), self.cycle, self.dt) {
             let mut direction = descriptor.map(f64::from);
             unit(&mut direction);
-            self.crew.ask(&direction, true);
-            self.crew.store_row(row);
+            self.parallel.ask(&direction, true);
+            self.parallel.store_row(row);
         }
         fits
     }
@@ -127,11 +127,11 @@ impl CpuEngine {
         let cells = self.plan.shape.cells() / if work.half_resolution { 8 } else { 1 };
         let cell = |storage| if storage == Storage::F16 { size_of::<u16>() } else { size_of::<f32>() };
         let held = |number: usize| if number < CONTENT_GROUPS { 1 } else { work.slow_every as usize };
-        let parts = self.crew.parts().iter().enumerate();
+        let parts = self.parallel.parts().iter().enumerate();
         let field: usize =
             parts.map(|(number, part)| GROUP * cells * cell(part.fixed().storage) / held(number)).sum();
         let blended = work.blend_top.min(self.plan.shape.patterns) * PATTERN * cells * size_of::<i16>();
-        let rows = self.ledger.len() / work.bank_parts as usize;
+        let rows = self.bank_index.len() / work.bank_parts as usize;
         2 * field + blended / work.slow_every as usize + rows * DESCRIPTOR
     }
 
@@ -147,22 +147,22 @@ impl CpuEngine {
 
     /// Pieces of work that the calling thread did again because a worker's core was busy, since the start.
     pub fn stand_ins(&self) -> u64 {
-        self.crew.stand_ins()
+        self.parallel.stand_ins()
     }
 
     /// Worker threads, from 1, that were not granted their core.
     pub fn refusals(&self) -> &[(usize, Refusal)] {
-        self.crew.refusals()
+        self.parallel.refusals()
     }
 
     /// Experiences in the bank.
     pub fn experiences(&self) -> usize {
-        self.ledger.len()
+        self.bank_index.len()
     }
 
     /// Rows and cosines of the last whole sweep of the bank, best first.
     pub fn nearest(&self) -> &[(usize, f64)] {
-        self.ledger.nearest()
+        self.bank_index.nearest()
     }
 
     /// G: below 1 the field only fades.
@@ -177,12 +177,16 @@ impl CpuEngine {
 
     /// Threads that share the work, the caller's included.
     pub fn threads(&self) -> usize {
-        self.crew.threads()
+        self.parallel.threads()
     }
 
     /// Memory taken at the start, bytes: field, library, bank, read-out and learning.
     pub fn memory_bytes(&self) -> usize {
         let vectors = size_of_val(&*self.features.all) + size_of_val(&*self.readout);
-        self.crew.bytes() + self.index.bytes() + self.ledger.bytes() + self.predictor.bytes() + vectors
+        self.parallel.bytes()
+            + self.index.bytes()
+            + self.bank_index.bytes()
+            + self.predictor.bytes()
+            + vectors
     }
 }

@@ -6,8 +6,8 @@ use super::layout::{CYCLE_PITCH, Place};
 use super::schedule::Standing;
 use super::start::Pattern;
 use super::tables::{Answer, CYCLE, Cycle, Eye, METRIC, METRIC_RING, METRICS_BEFORE, bytes_of_f32};
+use crate::cpu::Half;
 use crate::field::Metrics;
-use crate::field::cpu::Half;
 use crate::field::shape::{DESCRIPTOR, FEATURES, GROUP, METRICS_EVERY};
 use crate::frame::MAX_SENSORS;
 use crate::gpu::GpuError;
@@ -167,8 +167,8 @@ impl Brains {
 
     /// Stores an experience as if lived through in the last cycle; answers how many there are then.
     pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> Result<u32, GpuError> {
-        let given = bytes_of_f32(descriptor.iter().copied().chain([value]));
-        self.put(self.layout.shared.given, 0, &given)?;
+        let learned = bytes_of_f32(descriptor.iter().copied().chain([value]));
+        self.put(self.layout.shared.given, 0, &learned)?;
         self.launch(self.kernels.experience())?;
         self.settle()?;
         Ok(self.answer(0)?.experiences)

@@ -8,7 +8,9 @@ use super::start::Start;
 use super::tables::{ANSWER, Answer};
 use super::watch::{Marks, Times, Waiting};
 use crate::field::{StageTimes, Stimulus};
-use crate::gpu::{Found, Gpu, GpuError, Graph, Image, Launch, Pinned, Pool, Priority, Stream, Watch};
+use crate::gpu::{
+    Found, Gpu, GpuError, Graph, Image, Launch, Pinned, Pool, Priority, Stream, Watch, image_files,
+};
 use crate::plan::FieldPlan;
 use crate::time::{Clock, MonotonicClock};
 use std::sync::Arc;
@@ -55,10 +57,10 @@ impl Brains {
     ) -> Result<Brains, GpuError> {
         let gpu = Gpu::open(found, watch)?;
         let cut = Cut::of(plan.shape.grid, robots, found.multiprocessors);
-        let image = Image::load(&gpu, found, &super::image::files())?;
+        let image = Image::load(&gpu, found, &image_files())?;
         let kernels = Kernels::new(&image, plan, cut)?;
         let start = Start::new(plan);
-        let layout = Layout::new(plan, start.wires(), robots, cut.scan_blocks);
+        let layout = Layout::new(plan, start.hardware(), robots, cut.scan_blocks);
         let mut brains = Brains {
             graphs: [Vec::new(), Vec::new()],
             watched: None,

@@ -114,8 +114,8 @@ impl Layout {
             at(&shared.answers, robot * ANSWER),
         ];
         addresses.extend(shared.profiles.iter().map(|place| at(place, 0)));
-        let wires = [&shared.first_tap, &shared.tap_sensor, &shared.tap_weight, &shared.bias];
-        addresses.extend(wires.map(|place| at(place, 0)));
+        let hardware = [&shared.first_tap, &shared.tap_sensor, &shared.tap_weight, &shared.bias];
+        addresses.extend(hardware.map(|place| at(place, 0)));
         addresses.extend(own.cells.iter().flatten().flatten().map(|place| at(place, 0)));
         let rest = [
             &shared.volumes[0],
@@ -244,7 +244,7 @@ mod tests {
         let [one, two] = [0, 1].map(|robot| layout.brain(robot, 1 << 40));
         let same: Vec<bool> = one.chunks(8).zip(two.chunks(8)).map(|(a, b)| a == b).collect();
         assert!(same[0] && !same[1] && !same[2], "rule; orders; answer");
-        assert!(same[3..9].iter().all(|same| *same), "wiring");
+        assert!(same[3..9].iter().all(|same| *same), "projections");
         assert!(same[9..41].iter().all(|same| !same), "cells");
         assert!(same[41..45].iter().all(|same| *same), "library");
         assert!(same[45..53].iter().all(|same| !same));

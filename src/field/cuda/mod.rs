@@ -9,7 +9,6 @@ mod bank;
 mod between;
 mod brains;
 mod gauge;
-mod image;
 mod launches;
 mod layout;
 mod line;
@@ -25,7 +24,6 @@ mod watch;
 mod fixture;
 
 pub use brains::MOST_ROBOTS;
-pub use image::files as image_files;
 pub use report::{DeviceFacts, DeviceTimes, KernelFacts, Unfit};
 
 use super::shape::{BANK_TOP, BLEND_TOP};

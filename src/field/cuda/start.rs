@@ -1,22 +1,18 @@
-//! What is in the device's memory before the first cycle: rule and wiring, which stay, and the field at rest.
+//! What is in the device's memory before the first cycle: rule and projections, which stay, and the field at rest.
 //! Bytes only; who copies them is not its business.
 
 use super::tables::{
     ANSWER, Answer, STEPS, bytes_of_f32, bytes_of_f64, bytes_of_i16, bytes_of_u32, reach, rule,
 };
-use crate::field::cpu::Half;
+use crate::cpu::Half;
+use crate::field::projections::{Projections, cut};
 use crate::field::shape::{CHANNELS, CONTEXT, DESCRIPTOR, GROUP, GROUPS, NORM_FLOOR, PATTERN, regressors};
-use crate::field::wiring::Wiring;
 use crate::plan::{FieldPlan, Storage};
-
-/// Profiles below this are cut to 0: beside a bias they vanish in f32, and a product of three would be a
-/// subnormal number.
-const LEAST_PHI: f64 = 1e-9;
 
 /// What is written once.
 pub struct Start {
     plan: FieldPlan,
-    wiring: Wiring,
+    projections: Projections,
     /// Sensors that reach each channel.
     taps: Vec<Vec<usize>>,
 }
@@ -24,15 +20,15 @@ pub struct Start {
 impl Start {
     /// Of a plan.
     pub fn new(plan: &FieldPlan) -> Start {
-        let wiring = Wiring::new(plan, plan.shape.grid);
+        let projections = Projections::new(plan, plan.shape.grid);
         let reached =
-            |c: usize| (0..plan.shape.sensors).filter(|s| wiring.weight[c][*s].abs() > 0.0).collect();
+            |c: usize| (0..plan.shape.sensors).filter(|s| projections.weight[c][*s].abs() > 0.0).collect();
         let taps = (0..CHANNELS).map(reached).collect();
-        Start { plan: plan.clone(), wiring, taps }
+        Start { plan: plan.clone(), projections, taps }
     }
 
     /// Wires between sensors and channels.
-    pub fn wires(&self) -> usize {
+    pub fn hardware(&self) -> usize {
         self.taps.iter().map(Vec::len).sum()
     }
 
@@ -43,11 +39,9 @@ impl Start {
 
     /// Receptive fields on the whole grid and on the half one.
     pub fn profiles(&self) -> [Vec<u8>; 2] {
-        let profile = |wiring: &Wiring| {
-            let cut = |phi: &f64| if *phi < LEAST_PHI { 0.0 } else { *phi as f32 };
-            bytes_of_f32(wiring.profile.iter().flatten().flatten().map(cut))
-        };
-        [profile(&self.wiring), profile(&self.wiring.halved())]
+        let profile =
+            |projections: &Projections| bytes_of_f32(projections.profile.iter().flatten().flatten().map(cut));
+        [profile(&self.projections), profile(&self.projections.halved())]
     }
 
     /// First tap of each channel, and one more; sensor of each tap; its weight.
@@ -56,20 +50,20 @@ impl Start {
         let sensors = self.taps.iter().flatten().map(|sensor| *sensor as u32);
         let gain = self.plan.params.gain;
         let weights = self.taps.iter().enumerate().flat_map(|(c, taps)| {
-            taps.iter().map(move |sensor| (gain * self.wiring.weight[c][*sensor]) as f32)
+            taps.iter().map(move |sensor| (gain * self.projections.weight[c][*sensor]) as f32)
         });
         [bytes_of_u32(first), bytes_of_u32(sensors), bytes_of_f32(weights)]
     }
 
     /// Gain x h.
     pub fn bias(&self) -> Vec<u8> {
-        bytes_of_f32(self.wiring.bias.iter().map(|h| (self.plan.params.gain * h) as f32))
+        bytes_of_f32(self.projections.bias.iter().map(|h| (self.plan.params.gain * h) as f32))
     }
 
     /// Cells of group `group` on the whole grid, at rest.
     pub fn cells(&self, group: usize) -> Vec<u8> {
         let cells = self.plan.shape.cells();
-        let channels = self.wiring.rest[group * GROUP..][..GROUP].iter();
+        let channels = self.projections.rest[group * GROUP..][..GROUP].iter();
         let values: Vec<f32> = channels.flat_map(|rest| std::iter::repeat_n(*rest as f32, cells)).collect();
         self.kept(group, &values)
     }
@@ -90,12 +84,12 @@ impl Start {
     pub fn about(&self) -> Vec<u8> {
         let zeros = [0.0; CONTEXT + DESCRIPTOR];
         bytes_of_f64(
-            zeros.into_iter().chain(self.wiring.rest.iter().copied()).chain(self.resting_descriptor()),
+            zeros.into_iter().chain(self.projections.rest.iter().copied()).chain(self.resting_descriptor()),
         )
     }
 
     fn resting_descriptor(&self) -> impl Iterator<Item = f64> {
-        let group = |i: usize| self.wiring.rest[i / (DESCRIPTOR / GROUPS) * GROUP..][..GROUP].iter();
+        let group = |i: usize| self.projections.rest[i / (DESCRIPTOR / GROUPS) * GROUP..][..GROUP].iter();
         (0..DESCRIPTOR).map(move |i| group(i).sum::<f64>() / GROUP as f64)
     }
 
@@ -116,7 +110,7 @@ impl Start {
     pub fn pattern(&self, volume: &[f32], context: &[f32; CONTEXT]) -> Pattern {
         let step = reach(&self.plan, Storage::F32) / STEPS;
         let whole: Vec<i16> = volume.iter().map(|v| (v / step).round() as i16).collect();
-        let about = context.iter().zip(&self.wiring.rest).map(|(c, rest)| f64::from(*c) - rest);
+        let about = context.iter().zip(&self.projections.rest).map(|(c, rest)| f64::from(*c) - rest);
         let about: Vec<f64> = about.collect();
         let length = about.iter().map(|c| c * c).sum::<f64>().sqrt().max(NORM_FLOOR);
         Pattern { half: self.halved(&whole), whole, context: about.iter().map(|c| c / length).collect() }
@@ -164,7 +158,7 @@ mod tests {
         for storage in [Storage::F32, Storage::F16] {
             let plan = FieldPlan { storage, ..plan(8) };
             let start = Start::new(&plan);
-            let layout = Layout::new(&plan, start.wires(), 1, 2);
+            let layout = Layout::new(&plan, start.hardware(), 1, 2);
             let (shared, own) = (&layout.shared, &layout.robots[0]);
             assert_eq!(start.profiles().map(|p| p.len()), shared.profiles.map(|place| place.bytes));
             let taps = [shared.first_tap, shared.tap_sensor, shared.tap_weight].map(|place| place.bytes);

@@ -13,7 +13,7 @@ use crate::field::shape::{
     BANK_TOP, BLEND_TOP, CHANNELS, CONTEXT, DESCRIPTOR, ERROR_RING, GROUPS, PATTERN, READOUT_COLUMNS,
     regressors,
 };
-use crate::field::state::{Experiences, Given, Live, Pattern, Senses};
+use crate::field::state::{Experiences, Learned, Live, Pattern, Senses};
 use crate::frame::MAX_SENSORS;
 use crate::gpu::GpuError;
 
@@ -244,19 +244,20 @@ impl Brains {
     }
 
     /// What was put in from outside.
-    pub fn given(&mut self) -> Result<Given, GpuError> {
+    pub fn learned(&mut self) -> Result<Learned, GpuError> {
         let (shape, shared) = (self.plan.shape, &self.layout.shared);
         let (readout, stored) = (shared.readout, shared.stored);
-        let mut given = Given { readout: vec![0.0; shape.motors * READOUT_COLUMNS], ..Given::default() };
-        self.get_f32s(readout, &mut given.readout)?;
+        let mut learned =
+            Learned { readout: vec![0.0; shape.motors * READOUT_COLUMNS], ..Learned::default() };
+        self.get_f32s(readout, &mut learned.readout)?;
         let mut bytes = vec![0; shape.patterns * size_of::<u32>()];
         self.get(stored, 0, &mut bytes)?;
         let mut marks = vec![0; shape.patterns];
         Eye::new(&bytes).read_u32s(&mut marks);
         for (slot, mark) in marks.into_iter().enumerate() {
-            given.patterns.push(if mark == 0 { None } else { Some(self.given_pattern(slot)?) });
+            learned.patterns.push(if mark == 0 { None } else { Some(self.given_pattern(slot)?) });
         }
-        Ok(given)
+        Ok(learned)
     }
 
     /// A pattern without its value, which the device does not need.
@@ -275,13 +276,13 @@ impl Brains {
     }
 
     /// Puts in what another engine was given.
-    pub fn furnish(&mut self, given: &Given) -> Result<(), GpuError> {
-        self.set_readout(&given.readout)?;
+    pub fn load(&mut self, learned: &Learned) -> Result<(), GpuError> {
+        self.set_readout(&learned.readout)?;
         let shared = &self.layout.shared;
         let (volumes, contexts, stored) = (shared.volumes, shared.contexts, shared.stored);
-        let marks = given.patterns.iter().map(|pattern| u32::from(pattern.is_some()));
+        let marks = learned.patterns.iter().map(|pattern| u32::from(pattern.is_some()));
         self.put(stored, 0, &bytes_of_u32(marks))?;
-        for (slot, pattern) in given.patterns.iter().enumerate() {
+        for (slot, pattern) in learned.patterns.iter().enumerate() {
             let Some(pattern) = pattern else { continue };
             let half = self.start.halved(&pattern.volume);
             for (place, steps) in volumes.into_iter().zip([&pattern.volume, &half]) {

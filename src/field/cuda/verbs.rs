@@ -6,7 +6,7 @@ use crate::field::shape::CONTENT_GROUPS;
 use crate::field::shape::{
     CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, PATTERN, READOUT_COLUMNS, READOUT_MOST, WORTH_MOST,
 };
-use crate::field::state::{Given, Live, StateError};
+use crate::field::state::{Learned, Live, StateError};
 use crate::field::{Metrics, StageTimes};
 use crate::plan::{FieldPlan, Rung, Storage};
 
@@ -199,22 +199,22 @@ impl CudaEngine {
     }
 
     /// Read-out and library, copied; empty where the device is lost.
-    pub fn given(&self) -> Given {
-        let mut given = self.ask(|brains| brains.given()).unwrap_or_default();
-        for (pattern, value) in given.patterns.iter_mut().zip(&self.values) {
+    pub fn learned(&self) -> Learned {
+        let mut learned = self.ask(|brains| brains.learned()).unwrap_or_default();
+        for (pattern, value) in learned.patterns.iter_mut().zip(&self.values) {
             if let (Some(pattern), Some(value)) = (pattern, value) {
                 pattern.value = *value;
             }
         }
-        given
+        learned
     }
 
     /// Takes a read-out and a library in the place of its own. What does not fit changes nothing.
-    pub fn furnish(&mut self, given: &Given) -> Result<(), StateError> {
-        given.check(&self.plan)?;
-        let theirs = given.clone();
-        self.ask(move |brains| brains.furnish(&theirs));
-        let values = given.patterns.iter().map(|pattern| pattern.as_ref().map(|pattern| pattern.value));
+    pub fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
+        learned.check(&self.plan)?;
+        let theirs = learned.clone();
+        self.ask(move |brains| brains.load(&theirs));
+        let values = learned.patterns.iter().map(|pattern| pattern.as_ref().map(|pattern| pattern.value));
         self.values.clear();
         self.values.extend(values);
         Ok(())

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// For so long it asks without a nap: a hundredth of the shortest period at which a field is of use (10 ms), so
-/// that it costs a core at most that share. A cycle of a large card is over by then.
+/// that it costs a core at most that share. A cycle of a large GPU is over by then.
 const AWAKE: Span = Span::from_micros(100);
 /// A nap: the end of a longer cycle is seen late by that much, and by what a sleeper's wake-up takes.
 const NAP: Span = Span::from_micros(50);

@@ -1,11 +1,11 @@
 //! The field on one grid: drive, evolve, and the features reduced from it. Steps 2 to 4 of
 //! `docs/field.md`, loop by loop. Knows no memory, no learning and no rungs.
 
+use crate::field::projections::Projections;
 use crate::field::shape::{
     BLOCK_COUNT, BLOCKS, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, PATTERN,
     PATTERN_FIRST, SLOW_FIRST,
 };
-use crate::field::wiring::Wiring;
 use crate::plan::Params;
 use std::ops::Range;
 
@@ -17,7 +17,7 @@ pub struct Grid {
     pub u: Vec<f64>,
     /// Q on this grid: pattern channels only.
     pub blend: Vec<f64>,
-    wiring: Wiring,
+    projections: Projections,
     params: Params,
     /// Whole cells that one cell of this grid is long: 1, or 2 on the half grid.
     width: f64,
@@ -27,13 +27,13 @@ pub struct Grid {
 
 impl Grid {
     /// A field at rest. `width` is 1, or 2 where a cell stands for 2x2x2.
-    pub fn new(n: usize, width: usize, wiring: Wiring, params: Params) -> Grid {
+    pub fn new(n: usize, width: usize, projections: Projections, params: Params) -> Grid {
         let cells = n * n * n;
         let mut grid = Grid {
             n,
             u: vec![0.0; CHANNELS * cells],
             blend: vec![0.0; PATTERN * cells],
-            wiring,
+            projections,
             params,
             width: width as f64,
             drive: vec![0.0; cells],
@@ -46,7 +46,7 @@ impl Grid {
     /// Every channel at its resting value, nothing blended.
     pub fn rest(&mut self) {
         let cells = self.cells();
-        for (channel, value) in self.u.chunks_exact_mut(cells).zip(&self.wiring.rest) {
+        for (channel, value) in self.u.chunks_exact_mut(cells).zip(&self.projections.rest) {
             channel.fill(*value);
         }
         self.blend.fill(0.0);
@@ -81,11 +81,11 @@ impl Grid {
     fn fill_drive(&mut self, c: usize, felt: &[f64]) {
         let n = self.n;
         let gain = self.params.gain;
-        self.drive.fill(gain * self.wiring.bias[c]);
+        self.drive.fill(gain * self.projections.bias[c]);
         for (i, q) in felt.iter().enumerate() {
-            let weight = self.wiring.weight[c][i];
+            let weight = self.projections.weight[c][i];
             if weight.abs() > 0.0 {
-                let [px, py, pz] = &self.wiring.profile[i];
+                let [px, py, pz] = &self.projections.profile[i];
                 for z in 0..n {
                     for y in 0..n {
                         for x in 0..n {

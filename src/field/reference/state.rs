@@ -1,7 +1,7 @@
 //! The whole of the engine's state, out and in again.
 
 use super::ReferenceEngine;
-use crate::field::state::{Given, Live, StateError, refill, volume_step};
+use crate::field::state::{Learned, Live, StateError, refill, volume_step};
 
 impl ReferenceEngine {
     /// Everything that it has lived through, into `live`. Takes memory only where `live` has no room yet.
@@ -31,10 +31,10 @@ impl ReferenceEngine {
     }
 
     /// Read-out and library.
-    pub fn given(&self) -> Given {
+    pub fn learned(&self) -> Learned {
         let step = volume_step(self.plan.params.beta);
         let slots = 0..self.plan.shape.patterns;
-        Given {
+        Learned {
             readout: self.readout.clone(),
             patterns: slots.map(|slot| self.library.pattern(slot, step)).collect(),
         }
@@ -67,11 +67,11 @@ impl ReferenceEngine {
     }
 
     /// Takes a read-out and a library in the place of its own. What does not fit changes nothing.
-    pub fn furnish(&mut self, given: &Given) -> Result<(), StateError> {
-        given.check(&self.plan)?;
-        self.readout.copy_from_slice(&given.readout);
+    pub fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
+        learned.check(&self.plan)?;
+        self.readout.copy_from_slice(&learned.readout);
         let bound = 1.0 - self.plan.params.beta;
-        for (slot, pattern) in given.patterns.iter().enumerate() {
+        for (slot, pattern) in learned.patterns.iter().enumerate() {
             match pattern {
                 Some(pattern) => {
                     self.library.put(slot, pattern, volume_step(self.plan.params.beta), bound as f32);

@@ -4,7 +4,7 @@
 
 use super::{KIND, SnapshotError, SnapshotRef, StateRef, made_for, most, previous_name, sound};
 use crate::codec;
-use crate::field::state::{Given, Live};
+use crate::field::state::{Learned, Live};
 use crate::plan::Board;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::path::PathBuf;
@@ -57,7 +57,7 @@ pub enum Standing {
 }
 
 /// The field's end.
-pub struct Desk {
+pub struct SnapshotSender {
     held: Option<Box<Live>>,
     empty: Receiver<Box<Live>>,
     full: Sender<Box<Live>>,
@@ -75,16 +75,16 @@ pub fn snapshot_line(
     path: PathBuf,
     standing: Standing,
     board: &Board,
-    given: Arc<Given>,
+    learned: Arc<Learned>,
     fill: impl FnMut(&mut Live) -> bool,
-) -> std::io::Result<(Desk, SnapshotWriter)> {
+) -> std::io::Result<(SnapshotSender, SnapshotWriter)> {
     let (made_for, plan) = (made_for(board), board.field.clone());
     let previous = previous_name(&path);
-    let besides = most(&made_for, &given, 0);
+    let besides = most(&made_for, &learned, 0);
     let mut keeps = standing == Standing::Sound;
     let write = move |live: &Live, bytes: &mut Vec<u8>| {
-        sound(&plan, &given, live)?;
-        let state = StateRef { given: &given, live };
+        sound(&plan, &learned, live)?;
+        let state = StateRef { learned: &learned, live };
         let kept = keeps.then_some(previous.as_os_str());
         codec::save_by(&path, KIND, &SnapshotRef { made_for: &made_for, state }, bytes, kept)?;
         keeps = true; // what stands there now is good
@@ -99,7 +99,7 @@ fn line(
     besides: usize,
     mut fill: impl FnMut(&mut Live) -> bool,
     mut write: impl FnMut(&Live, &mut Vec<u8>) -> Result<(), SnapshotError> + Send + 'static,
-) -> std::io::Result<(Desk, SnapshotWriter)> {
+) -> std::io::Result<(SnapshotSender, SnapshotWriter)> {
     let (put_back, empty) = bounded(BUFFERS);
     let (full, orders) = bounded::<Box<Live>>(BUFFERS);
     let mut largest = 0;
@@ -122,8 +122,8 @@ fn line(
             let _ = put_back.send(live);
         }
     })?;
-    let desk = Desk { held: None, empty, full, progress: progress.clone() };
-    Ok((desk, SnapshotWriter { progress }))
+    let sender = SnapshotSender { held: None, empty, full, progress: progress.clone() };
+    Ok((sender, SnapshotWriter { progress }))
 }
 
 impl Progress {
@@ -140,7 +140,7 @@ impl Progress {
     }
 }
 
-impl Desk {
+impl SnapshotSender {
     /// Has `fill` fill a buffer and hands it to the writer. False: `fill` could not do it now; to be asked again soon.
     /// Never waits; with both buffers at the writer the snapshot is skipped.
     pub fn hand_over(&mut self, fill: impl FnOnce(&mut Live) -> bool) -> bool {

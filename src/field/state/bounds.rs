@@ -31,7 +31,7 @@ const ROOM: f64 = 4.0;
 
 /// Bounds on what the least squares know.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Learned {
+pub(super) struct LearnerBounds {
     /// Length of a row of W.
     pub weights: f64,
     /// A number of P.
@@ -40,16 +40,16 @@ pub(super) struct Learned {
     pub output: f64,
 }
 
-impl Learned {
+impl LearnerBounds {
     /// After `age` cycles of a field of `plan`.
-    pub fn of(plan: &FieldPlan, age: u64) -> Learned {
+    pub fn of(plan: &FieldPlan, age: u64) -> LearnerBounds {
         let (often, seldom) = (kept(plan, 1), kept(plan, learnt_every()));
         let ridge = least_ridge(regressors(plan.shape.sensors), often, seldom);
         // With forgetting of nothing 1 / 0 is more than any age.
         let observations = (1.0 / (1.0 - often)).min(age as f64);
         let weights = ROOM * (SQUARE_MOST * observations / ridge).sqrt();
         let weights = weights.min(f64::MAX);
-        Learned {
+        LearnerBounds {
             weights,
             covariance: (ROOM / ridge).min(f64::MAX),
             output: (weights * longest_x(plan)).min(f64::MAX),
@@ -129,7 +129,7 @@ mod tests {
                 let wanted = [2.0, -2.0, if cycle % 2 == 0 { 2.0 } else { -2.0 }, 0.0];
                 let cycles = if phase % 2 == 0 { 1 } else { learnt_every() };
                 learner.observe(&x, &wanted, kept(&plan, cycles));
-                let bounds = Learned::of(&plan, cycle + 1);
+                let bounds = LearnerBounds::of(&plan, cycle + 1);
                 let mut known = Senses::default();
                 learner.save(&mut known);
                 let row = |row: &[f64]| row.iter().map(|w| w * w).sum::<f64>().sqrt();
@@ -148,11 +148,11 @@ mod tests {
 
     #[test]
     fn they_are_finite_for_every_field_and_small_for_the_usual_one() {
-        let usual = Learned::of(&plan(0.99), 1_000_000);
+        let usual = LearnerBounds::of(&plan(0.99), 1_000_000);
         assert!(usual.weights < 1e4 && usual.covariance < 1e3 && usual.output < 1e7, "{usual:?}");
         for forget_per_s in [0.001, 0.5, 1.0] {
             for age in [0, 1, CYCLES_MOST] {
-                let bounds = Learned::of(&plan(forget_per_s), age);
+                let bounds = LearnerBounds::of(&plan(forget_per_s), age);
                 assert!(
                     [bounds.weights, bounds.covariance, bounds.output].iter().all(|b| b.is_finite()),
                     "{bounds:?}"

@@ -1,8 +1,8 @@
 //! Whether a state fits an engine: sizes, and numbers that some life could have led to. Asked before anything is changed,
 //! so that a state that is refused leaves no trace, and before one is kept, so that none is kept that would be refused.
 
-use super::bounds::{self, CHANGE_MOST, CYCLES_MOST, Learned, SQUARE_MOST, STORED_MOST};
-use super::{Given, Live, Reduced, Senses};
+use super::bounds::{self, CHANGE_MOST, CYCLES_MOST, LearnerBounds, SQUARE_MOST, STORED_MOST};
+use super::{Learned, Live, Reduced, Senses};
 use crate::field::rung::TABLE;
 use crate::field::shape::{
     BANK_TOP, BLEND_TOP, BRIDGE_S, CHANNELS, CONTEXT, DESCRIPTOR, ERROR_RING, PATTERN, READOUT_COLUMNS,
@@ -172,7 +172,7 @@ fn waited(field: &'static str, since: &[u64], most: Option<u64>) -> Checked {
 }
 
 /// W and P: rows of W no longer, and P no larger and as symmetric, as least squares keep them.
-fn check_learner(senses: &Senses, sensors: usize, n: usize, learned: &Learned) -> Checked {
+fn check_learner(senses: &Senses, sensors: usize, n: usize, learned: &LearnerBounds) -> Checked {
     count("weights of the prediction", &senses.weights, sensors * n)?;
     count("covariance", &senses.covariance, n * n)?;
     lawful("weights of the prediction", &senses.weights, about_0(learned.weights))?;
@@ -202,7 +202,7 @@ fn shown_most(raw: f64, plan: &FieldPlan) -> f64 {
     2.0 * raw / (1.0 - fades)
 }
 
-impl Given {
+impl Learned {
     /// Whether an engine of `plan` can take it.
     pub fn check(&self, plan: &FieldPlan) -> Checked {
         let shape = plan.shape;
@@ -281,7 +281,7 @@ impl Live {
 
     fn check_senses(&self, plan: &FieldPlan) -> Checked {
         let (sensors, n, senses) = (plan.shape.sensors, regressors(plan.shape.sensors), &self.senses);
-        let learned = Learned::of(plan, self.age);
+        let learned = LearnerBounds::of(plan, self.age);
         let of_a_sensor = [
             ("sensors", &senses.sensors, about_0(1.0)),
             ("predictions", &senses.prediction, about_0(1.0)),

@@ -8,7 +8,7 @@ use crate::field::snapshot::{Standing, previous_of, snapshot_line};
 use crate::fixture::{at, ms};
 use crate::learn::sample::board as small_board;
 use crate::plan::{EngineKind, RUNGS};
-use crate::rt::slot::slot;
+use crate::rt::triple_buffer::triple_buffer;
 use crate::sim::Fault;
 use crate::time::SimClock;
 
@@ -30,8 +30,8 @@ impl Rig {
         let weights = vec![0.01; 2 * READOUT_COLUMNS];
         let readout = Readout::new(&board, weights, Origin::Table).expect("two rows");
         let brain = Brain::new(&board, Some(&readout), None, None).expect("it can be built");
-        let (orders, taken) = slot(Order::EMPTY);
-        let (put, outcomes) = slot(Outcome::EMPTY);
+        let (orders, taken) = triple_buffer(Order::EMPTY);
+        let (put, outcomes) = triple_buffer(Outcome::EMPTY);
         let faults: Vec<Fault> = faults.iter().map(|text| Fault::parse(text).unwrap()).collect();
         let faults = FieldFaults::new(&faults, Instant::ZERO);
         let worker = FieldWorker::new(brain, taken, put, faults, Some(target));
@@ -119,10 +119,10 @@ fn a_snapshot_is_handed_over_in_each_interval_and_one_at_the_end() {
     let mut rig = Rig::new(&[], Span::ZERO);
     let path = std::env::temp_dir().join(format!("ganglion-worker-{}", std::process::id()));
     let board = small_board(8);
-    let given = rig.worker.brain.given();
-    let (desk, writer) =
-        snapshot_line(path.clone(), Standing::Sound, &board, given, |_| true).expect("a thread");
-    rig.worker = rig.worker.with_snapshots(desk, ms(1_000));
+    let learned = rig.worker.brain.learned();
+    let (sender, writer) =
+        snapshot_line(path.clone(), Standing::Sound, &board, learned, |_| true).expect("a thread");
+    rig.worker = rig.worker.with_snapshots(sender, ms(1_000));
     for now in (0..3_500).step_by(100) {
         rig.clock.set(at(now));
         rig.orders.put(Order { slot: at(now), ..Order::EMPTY });

@@ -1,22 +1,22 @@
-//! Why a card cannot be had, and why an operation on one was not done.
+//! Why a GPU cannot be had, and why an operation on one was not done.
 
 use crate::gpu::{Absence, GpuError};
 use crate::memory::fault::Fault;
 use std::fmt;
 
-/// Why there is no card for a memory. Shown, it is a sentence.
+/// Why there is no GPU for a memory. Shown, it is a sentence.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Unfit {
     /// No GPU that can be used.
     Absent(Absence),
-    /// No transform on a card is long enough.
+    /// No transform on a GPU is long enough.
     Length {
         /// Numbers in a row.
         d: usize,
         /// Numbers that its transform would take.
         needed: usize,
     },
-    /// The card has less memory than the rows would take.
+    /// The GPU has less memory than the rows would take.
     Memory {
         /// Bytes that they would take.
         wanted: usize,
@@ -50,35 +50,35 @@ impl std::error::Error for Unfit {}
 
 /// Why an operation was not done. Whatever was to be written is as it was.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum CardFault {
-    /// The wish itself is wrong, on whatever it would be done.
-    Wish(Fault),
-    /// The driver refuses, or the device has failed; if it is lost, the card is of no further use.
+pub enum GpuWorkspaceFault {
+    /// The request itself is wrong, on whatever it would be done.
+    Preference(Fault),
+    /// The driver refuses, or the device has failed; if it is lost, the GPU is of no further use.
     Gpu(GpuError),
-    /// It did not come to an end in time; the card is of no further use.
+    /// It did not come to an end in time; the GPU is of no further use.
     Late,
 }
 
-impl fmt::Display for CardFault {
+impl fmt::Display for GpuWorkspaceFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            CardFault::Wish(fault) => fault.fmt(f),
-            CardFault::Gpu(error) => error.fmt(f),
-            CardFault::Late => f.write_str("the GPU does not come to an end with what it was given"),
+            GpuWorkspaceFault::Preference(fault) => fault.fmt(f),
+            GpuWorkspaceFault::Gpu(error) => error.fmt(f),
+            GpuWorkspaceFault::Late => f.write_str("the GPU does not come to an end with what it was given"),
         }
     }
 }
 
-impl std::error::Error for CardFault {}
+impl std::error::Error for GpuWorkspaceFault {}
 
-impl From<Fault> for CardFault {
-    fn from(fault: Fault) -> CardFault {
-        CardFault::Wish(fault)
+impl From<Fault> for GpuWorkspaceFault {
+    fn from(fault: Fault) -> GpuWorkspaceFault {
+        GpuWorkspaceFault::Preference(fault)
     }
 }
 
-impl From<GpuError> for CardFault {
-    fn from(error: GpuError) -> CardFault {
-        CardFault::Gpu(error)
+impl From<GpuError> for GpuWorkspaceFault {
+    fn from(error: GpuError) -> GpuWorkspaceFault {
+        GpuWorkspaceFault::Gpu(error)
     }
 }

@@ -1,26 +1,26 @@
 //! The operations of the memory on a GPU: the same bits as on the processor (`docs/memory.md`, "On a GPU"). A
-//! [`Card`] is opened once, takes all its memory then and stays on its thread; no operation allocates. Rows come
-//! from the host and go back to it, or lie on the card already ([`Card::put`], [`Card::hold`]).
+//! [`GpuWorkspace`] is opened once, takes all its memory then and stays on its thread; no operation allocates. Rows come
+//! from the host and go back to it, or lie on the GPU already ([`GpuWorkspace::put`], [`GpuWorkspace::hold`]).
 //!
-//! It decides nothing: when a card is worth its copies is `choice`'s business, and what is done when one is lost
+//! It decides nothing: when a GPU is worth its copies is `choice`'s business, and what is done when one is lost
 //! is its owner's.
 
 mod fault;
 mod table;
 
-pub use fault::{CardFault, Unfit};
+pub use fault::{GpuWorkspaceFault, Unfit};
 
-use super::crew::Verb;
 use super::dim::Dim;
 use super::fault::Fault;
 use super::fft::LEAST_ROW;
 use super::nearest::{Best, MOST_TOP, Match};
 use super::ops::{Length, convolution_rows, rows_and_weights};
+use super::parallel::Verb;
 use super::reduce::LEAF;
 use super::store::Store;
-use crate::field::cuda::image_files;
 use crate::gpu::{
-    Found, Gpu, GpuError, Image, Kernel, Launch, LookMut, Pinned, Pool, Priority, Stream, Watch, probe,
+    Found, Gpu, GpuError, Image, Kernel, Launch, LookMut, Pinned, Pool, Priority, Stream, Watch, image_files,
+    probe,
 };
 use crate::time::{Clock, MonotonicClock, Span};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ const NAP: Span = Span::from_micros(50);
 /// Longer than any operation takes, an emulated one on a busy machine included: beyond it the device hangs.
 const PATIENCE: Span = Span::from_millis(60_000);
 
-/// What a card is to have room for. All of it is taken at the start.
+/// What a GPU is to have room for. All of it is taken at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Rows of a batch.
@@ -66,7 +66,7 @@ struct Kernels {
 }
 
 /// A GPU that works on rows of one length.
-pub struct Card {
+pub struct GpuWorkspace {
     dim: Dim,
     found: Found,
     room: Room,
@@ -101,14 +101,14 @@ fn transform_of(d: usize) -> usize {
     if d.is_power_of_two() && d >= LEAST_ROW { d } else { (2 * d - 1).next_power_of_two().max(LEAST_ROW) }
 }
 
-impl Card {
+impl GpuWorkspace {
     /// The GPU of this machine, or why it cannot be had. Its driver may take seconds to start.
-    pub fn open(dim: Dim, room: Room) -> Result<Card, Unfit> {
-        Card::open_with(dim, room, Arc::default())
+    pub fn open(dim: Dim, room: Room) -> Result<GpuWorkspace, Unfit> {
+        GpuWorkspace::open_with(dim, room, Arc::default())
     }
 
     /// The same with a watch that others hold too.
-    pub fn open_with(dim: Dim, room: Room, watch: Arc<Watch>) -> Result<Card, Unfit> {
+    pub fn open_with(dim: Dim, room: Room, watch: Arc<Watch>) -> Result<GpuWorkspace, Unfit> {
         let needed = transform_of(dim.get());
         if needed > LONGEST {
             return Err(Unfit::Length { d: dim.get(), needed });
@@ -121,9 +121,9 @@ impl Card {
         if layout.bytes > free {
             return Err(Unfit::Memory { wanted: layout.bytes, free });
         }
-        let card = Card::made(dim, room, found, layout, blocks, gpu).map_err(Unfit::Gpu)?;
-        card.begin(needed).map_err(|fault| match fault {
-            CardFault::Gpu(error) => Unfit::Gpu(error),
+        let opened = GpuWorkspace::made(dim, room, found, layout, blocks, gpu).map_err(Unfit::Gpu)?;
+        opened.begin(needed).map_err(|fault| match fault {
+            GpuWorkspaceFault::Gpu(error) => Unfit::Gpu(error),
             fault => unreachable!("turns fit their place, and a device that was just opened: {fault}"),
         })
     }
@@ -135,12 +135,12 @@ impl Card {
         layout: Layout,
         blocks: usize,
         gpu: Gpu,
-    ) -> Result<Card, GpuError> {
+    ) -> Result<GpuWorkspace, GpuError> {
         let length = transform_of(dim.get());
         let image = Image::load(&gpu, &found, &image_files())?;
         let pinned = |bytes: usize| Pinned::take(&gpu, bytes.max(1));
         let turns = table::turns_of(length) * 2 * F32;
-        Ok(Card {
+        Ok(GpuWorkspace {
             kernels: Kernels {
                 convolve: image.kernel(&format!("convolve_{length}"))?,
                 leaves: image.kernel("superpose_leaves")?,
@@ -167,7 +167,7 @@ impl Card {
     }
 
     /// Brings the turns over.
-    fn begin(mut self, length: usize) -> Result<Card, CardFault> {
+    fn begin(mut self, length: usize) -> Result<GpuWorkspace, GpuWorkspaceFault> {
         let turns = table::turns(length);
         write(&turns, &mut self.first, &self.stream)?;
         self.send(self.layout.turns, &self.first, turns.len() * F32)?;
@@ -195,7 +195,7 @@ impl Card {
         self.layout.bytes
     }
 
-    /// As [`super::Workspace::bind`] and `unbind`: rows to the card, results back.
+    /// As [`super::Workspace::bind`] and `unbind`: rows to the GPU, results back.
     pub fn convolve(
         &mut self,
         verb: Verb,
@@ -203,7 +203,7 @@ impl Card {
         b: &[f32],
         length: Length,
         out: &mut [f32],
-    ) -> Result<(), CardFault> {
+    ) -> Result<(), GpuWorkspaceFault> {
         let rows = convolution_rows(self.dim, a, b, out)?;
         self.in_room("rows", rows, self.room.rows)?;
         if rows == 0 {
@@ -218,9 +218,9 @@ impl Card {
         self.fetch_out(out)
     }
 
-    /// Lays rows into an area of the card, where they stay for [`Card::convolve_held`] and
-    /// [`Card::superpose_held`].
-    pub fn put(&mut self, area: Area, rows: &[f32]) -> Result<(), CardFault> {
+    /// Lays rows into an area of the GPU, where they stay for [`GpuWorkspace::convolve_held`] and
+    /// [`GpuWorkspace::superpose_held`].
+    pub fn put(&mut self, area: Area, rows: &[f32]) -> Result<(), GpuWorkspaceFault> {
         let d = self.dim.get();
         let wanted = rows.len().div_ceil(d);
         let count = self.dim.rows(rows.len());
@@ -239,8 +239,13 @@ impl Card {
         self.settle()
     }
 
-    /// The first `rows` rows of both areas, bound or unbound; the results stay on the card.
-    pub fn convolve_held(&mut self, verb: Verb, rows: usize, length: Length) -> Result<(), CardFault> {
+    /// The first `rows` rows of both areas, bound or unbound; the results stay on the GPU.
+    pub fn convolve_held(
+        &mut self,
+        verb: Verb,
+        rows: usize,
+        length: Length,
+    ) -> Result<(), GpuWorkspaceFault> {
         self.in_room("rows", rows, self.room.rows)?;
         if rows == 0 {
             return Ok(());
@@ -250,7 +255,7 @@ impl Card {
     }
 
     /// Brings results back.
-    pub fn fetch(&mut self, out: &mut [f32]) -> Result<(), CardFault> {
+    pub fn fetch(&mut self, out: &mut [f32]) -> Result<(), GpuWorkspaceFault> {
         self.in_room("out", out.len().div_ceil(self.dim.get()), self.room.rows)?;
         self.fetch_out(out)
     }
@@ -262,7 +267,7 @@ impl Card {
         weights: Option<&[f32]>,
         length: Length,
         out: &mut [f32],
-    ) -> Result<(), CardFault> {
+    ) -> Result<(), GpuWorkspaceFault> {
         let count = rows_and_weights(self.dim, rows, weights, out)?;
         self.in_room("rows", count, self.room.rows)?;
         write(rows, &mut self.first, &self.stream)?;
@@ -275,15 +280,15 @@ impl Card {
         self.fetch_out(out)
     }
 
-    /// The sum of the first `rows` rows of the first area; it stays on the card as the first result.
-    pub fn superpose_held(&mut self, rows: usize, length: Length) -> Result<(), CardFault> {
+    /// The sum of the first `rows` rows of the first area; it stays on the GPU as the first result.
+    pub fn superpose_held(&mut self, rows: usize, length: Length) -> Result<(), GpuWorkspaceFault> {
         self.in_room("rows", rows, self.room.rows)?;
         self.order_superpose(rows, false, length)?;
         self.settle()
     }
 
-    /// Copies a store's rows to the card, in place of those that it held.
-    pub fn hold(&mut self, store: &Store) -> Result<(), CardFault> {
+    /// Copies a store's rows to the GPU, in place of those that it held.
+    pub fn hold(&mut self, store: &Store) -> Result<(), GpuWorkspaceFault> {
         if store.dim() != self.dim {
             let (found, wanted) = (store.dim().get(), self.dim.get());
             return Err(Fault::OtherDimension { what: "the store", found, wanted }.into());
@@ -305,8 +310,8 @@ impl Card {
         Ok(())
     }
 
-    /// As [`Store::nearest`], on the rows that the card holds.
-    pub fn nearest(&mut self, queries: &[f32], best: &mut [Best]) -> Result<(), CardFault> {
+    /// As [`Store::nearest`], on the rows that the GPU holds.
+    pub fn nearest(&mut self, queries: &[f32], best: &mut [Best]) -> Result<(), GpuWorkspaceFault> {
         let (d, count) = (self.dim.get(), best.len());
         if queries.len() != count * d {
             return Err(Fault::Shape { what: "queries", d, wanted: count, found: queries.len() }.into());
@@ -346,13 +351,18 @@ impl Card {
         rows: usize,
         one_key: bool,
         length: Length,
-    ) -> Result<(), CardFault> {
+    ) -> Result<(), GpuWorkspaceFault> {
         let (unbind, unit) = (verb == Verb::Unbind, length == Length::Unit);
         self.order(Task { rows, unbind, one_key, unit, ..Task::default() })?;
         self.launch(self.kernels.convolve, [rows as u32, 1, 1], self.threads, [0, 0])
     }
 
-    fn order_superpose(&mut self, rows: usize, weighted: bool, length: Length) -> Result<(), CardFault> {
+    fn order_superpose(
+        &mut self,
+        rows: usize,
+        weighted: bool,
+        length: Length,
+    ) -> Result<(), GpuWorkspaceFault> {
         self.order(Task { rows, weighted, unit: length == Length::Unit, ..Task::default() })?;
         if rows > 0 {
             let columns = self.dim.get().div_ceil(COLUMNS) as u32;
@@ -363,7 +373,7 @@ impl Card {
     }
 
     /// Hands over what is to be done.
-    fn order(&mut self, task: Task) -> Result<(), CardFault> {
+    fn order(&mut self, task: Task) -> Result<(), GpuWorkspaceFault> {
         let task = Task { d: self.dim.get(), ..task };
         let mut sheet = free(&mut self.orders, &self.stream)?;
         table::write_sheet(&self.layout, self.pool.address(), &task, &mut sheet);
@@ -371,19 +381,25 @@ impl Card {
         self.send(self.layout.sheet, &self.orders, SHEET)
     }
 
-    fn launch(&self, kernel: Kernel, grid: [u32; 3], block: u32, words: [u32; 2]) -> Result<(), CardFault> {
+    fn launch(
+        &self,
+        kernel: Kernel,
+        grid: [u32; 3],
+        block: u32,
+        words: [u32; 2],
+    ) -> Result<(), GpuWorkspaceFault> {
         let table = self.pool.address() + self.layout.sheet.at as u64;
         Ok(self.stream.launch(&Launch { kernel, grid, block, table, words })?)
     }
 
-    fn send(&self, place: Place, from: &Pinned, bytes: usize) -> Result<(), CardFault> {
+    fn send(&self, place: Place, from: &Pinned, bytes: usize) -> Result<(), GpuWorkspaceFault> {
         if bytes == 0 {
             return Ok(());
         }
         Ok(self.stream.copy_in(self.pool.address() + place.at as u64, from, 0..bytes)?)
     }
 
-    fn fetch_out(&mut self, out: &mut [f32]) -> Result<(), CardFault> {
+    fn fetch_out(&mut self, out: &mut [f32]) -> Result<(), GpuWorkspaceFault> {
         let from = self.pool.address() + self.layout.out.at as u64;
         self.stream.copy_out(from, &self.back, 0..size_of_val(out))?;
         self.settle()?;
@@ -392,18 +408,18 @@ impl Card {
     }
 
     /// Waits until all is done that was handed over: every operation ends with it, so that pinned memory is free.
-    fn settle(&self) -> Result<(), CardFault> {
+    fn settle(&self) -> Result<(), GpuWorkspaceFault> {
         settle(&self.stream)
     }
 }
 
-fn settle(stream: &Stream) -> Result<(), CardFault> {
+fn settle(stream: &Stream) -> Result<(), GpuWorkspaceFault> {
     let clock = MonotonicClock;
     let began = clock.now();
     while !stream.is_done()? {
         let now = clock.now();
         if now.since(began) > PATIENCE {
-            return Err(CardFault::Late);
+            return Err(GpuWorkspaceFault::Late);
         }
         if now.since(began) > AWAKE {
             clock.sleep_until(now + NAP);
@@ -413,14 +429,14 @@ fn settle(stream: &Stream) -> Result<(), CardFault> {
 }
 
 /// All of `pinned`. An operation that failed in the middle has left copies under way: these are waited for.
-fn free<'p>(pinned: &'p mut Pinned, stream: &Stream) -> Result<LookMut<'p>, CardFault> {
+fn free<'p>(pinned: &'p mut Pinned, stream: &Stream) -> Result<LookMut<'p>, GpuWorkspaceFault> {
     if pinned.bytes_mut().is_err() {
         settle(stream)?;
     }
     Ok(pinned.bytes_mut()?)
 }
 
-fn write(numbers: &[f32], to: &mut Pinned, stream: &Stream) -> Result<(), CardFault> {
+fn write(numbers: &[f32], to: &mut Pinned, stream: &Stream) -> Result<(), GpuWorkspaceFault> {
     table::write_numbers(numbers, &mut free(to, stream)?);
     Ok(())
 }

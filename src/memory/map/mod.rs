@@ -102,7 +102,7 @@ pub struct Map {
 
 /// A map, for people and programs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct MapAccount {
+pub struct MapStatus {
     /// Where the robot thinks it is, metres from where it started.
     pub at: [f64; 2],
     /// Degrees from x towards y (to the left).
@@ -219,7 +219,7 @@ impl Map {
     }
 
     /// How things stand, with what is near a place; near the robot if none is named.
-    pub fn account(&mut self, place: Option<[f64; 2]>) -> Result<MapAccount, Fault> {
+    pub fn status(&mut self, place: Option<[f64; 2]>) -> Result<MapStatus, Fault> {
         let Standing { at, heading } = self.odometer.standing();
         let mut things = Vec::new();
         for number in 0..self.known.len() {
@@ -239,7 +239,7 @@ impl Map {
             name: self.known[found.row as usize].thing.name.clone(),
             likeness: f64::from(found.cosine),
         });
-        Ok(MapAccount {
+        Ok(MapStatus {
             at,
             heading_deg: heading.to_degrees(),
             meetings: self.episodes.meetings(),
@@ -302,9 +302,9 @@ mod tests {
         // Here (1 m) is near where the wall was, and not where it was not.
         assert!(map.likeness_here(0).expect("known") > 0.5);
         assert!(map.likeness_here(1).expect("known") < 0.1);
-        let account = map.account(Some([-2.0, 2.0])).expect("an account");
-        assert_eq!((account.meetings, account.near.len()), (1, 0));
-        assert_eq!(map.account(Some(meant)).expect("an account").near[0].name, "wall");
+        let status = map.status(Some([-2.0, 2.0])).expect("an account");
+        assert_eq!((status.meetings, status.near.len()), (1, 0));
+        assert_eq!(map.status(Some(meant)).expect("an account").near[0].name, "wall");
     }
 
     #[test]

@@ -65,11 +65,11 @@ impl Odometer {
         self.last = Some(slot);
         let seconds = passed.min(LONGEST).as_secs_f64();
         let Motion { full_speed, wheelbase, lag_s, drives, steering } = &self.motion;
-        let wished = drives.iter().map(|motor| f64::from(motors[*motor])).sum::<f64>()
+        let wanted = drives.iter().map(|motor| f64::from(motors[*motor])).sum::<f64>()
             / drives.len().max(1) as f64
             * full_speed;
         let share = if *lag_s > 0.0 { 1.0 - libm::exp(-seconds / lag_s) } else { 1.0 };
-        self.speed += (wished - self.speed) * share;
+        self.speed += (wanted - self.speed) * share;
         let angle = steering.map_or(0.0, |(motor, [low, high])| {
             (low + (f64::from(motors[motor]) + 1.0) / 2.0 * (high - low)).to_radians()
         });

@@ -1,11 +1,11 @@
 //! The map on a thread of its own, fed by the thread that reads the trace, asked by the one that serves people. The
 //! tick waits for none of them: it gets a reading like any other sensor's, when there is one.
 
-use super::{MOST_THINGS, Map, MapAccount, Scene};
-use crate::crew::Worker;
+use super::{MOST_THINGS, Map, MapStatus, Scene};
+use crate::executor::Worker;
 use crate::frame::Reading;
+use crate::io::Outlet;
 use crate::memory::fault::Fault;
-use crate::sense::Outlet;
 use crate::time::{Clock, Instant, Span};
 use crate::trace::Record;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,9 +40,9 @@ pub struct Recollection {
 
 impl Recollection {
     /// How things stand, with what is near a place (the robot's, if none is named).
-    pub fn account(&self, near: Option<[f64; 2]>) -> Result<MapAccount, Fault> {
-        let account = self.with(|map| map.account(near))?;
-        Ok(MapAccount { dropped: self.dropped.load(Ordering::Relaxed), ..account })
+    pub fn status(&self, near: Option<[f64; 2]>) -> Result<MapStatus, Fault> {
+        let status = self.with(|map| map.status(near))?;
+        Ok(MapStatus { dropped: self.dropped.load(Ordering::Relaxed), ..status })
     }
 
     /// Has something done with the map. The map's own thread may wait for it; the tick does not.

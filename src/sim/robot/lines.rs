@@ -4,7 +4,8 @@ use super::super::faults::FaultKind;
 use super::super::sonar::{self, Condition};
 use super::super::wiring::Role;
 use super::{NOWHERE, Robot, Watch};
-use crate::bus::{BusFault, Edge};
+use crate::bus::Edge;
+use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::time::Instant;
 

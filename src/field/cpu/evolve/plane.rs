@@ -1,8 +1,8 @@
 //! One plane of a sweep: the cells' arithmetic, a few rows at a time so that what rows share stays in registers.
 
 use super::super::cell::Cell;
-use super::super::simd::Simd;
 use super::{Step, square};
+use crate::cpu::simd::Simd;
 use crate::field::shape::BLOCKS;
 
 /// Rows that are computed together, so that a receptive field's profile is loaded once for all.

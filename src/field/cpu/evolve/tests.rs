@@ -3,10 +3,10 @@
 
 use super::super::fixed::Fixed;
 use super::super::fixture::plan;
-use super::super::simd::{Half, Level};
 use super::*;
+use crate::cpu::simd::{Half, Level};
+use crate::field::projections::Projections;
 use crate::field::shape::GROUP;
-use crate::field::wiring::Wiring;
 use crate::plan::{Params, Storage};
 use crate::seed::{Stream, uniform};
 use std::f64::consts::LOG2_E;
@@ -97,8 +97,9 @@ impl<C: Cell, const N: usize> Scene<C, N> {
             let own = f64::from(step.keep) * u(x, y, z)
                 + f64::from(step.reach) * (argument / (2.0 * LOG2_E)).tanh();
             let bound = f64::from(step.bound);
-            let given = self.patterns.iter().map(|(volume, share)| f64::from(*share) * f64::from(volume[i]));
-            (own + given.sum::<f64>()).clamp(-bound, bound)
+            let patterns_give =
+                self.patterns.iter().map(|(volume, share)| f64::from(*share) * f64::from(volume[i]));
+            (own + patterns_give.sum::<f64>()).clamp(-bound, bound)
         };
         (0..N * N * N).map(cell).collect()
     }
@@ -209,9 +210,9 @@ fn nothing_passes_the_bound<C: Cell, const N: usize>(storage: Storage) {
     for beta in [0.05, 0.001] {
         let params = Params { beta, ..Params::default() };
         let plan = crate::plan::FieldPlan { storage, params, ..plan(8) };
-        let wiring = Wiring::new(&plan, 8);
+        let projections = Projections::new(&plan, 8);
         for (group, patterns) in [(0, 0), (32 / GROUP, 1), (32 / GROUP, 3)] {
-            let fixed = Fixed::new(group, &plan, &wiring);
+            let fixed = Fixed::new(group, &plan, &projections);
             for i in 1..=count {
                 let share = f64::from(i) / f64::from(count);
                 let step = fixed.step(false, share);

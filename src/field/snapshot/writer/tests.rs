@@ -17,7 +17,7 @@ fn lived(plan: &FieldPlan, cycles: u64) -> State {
     }
     let mut live = Live::default();
     assert!(engine.save(&mut live));
-    State { given: engine.given(), live }
+    State { learned: engine.learned(), live }
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,9 +41,9 @@ fn a_writer_that_is_busy_costs_a_snapshot_and_no_time() {
         }
         Ok(())
     };
-    let (mut desk, writer) = line(&board, 0, fill, write).expect("a thread");
+    let (mut sender, writer) = line(&board, 0, fill, write).expect("a thread");
     for _ in 0..5 {
-        assert!(desk.hand_over(fill));
+        assert!(sender.hand_over(fill));
     }
     let counts = writer.counts();
     assert_eq!((counts.written, counts.skipped, counts.finished), (0, 3, false), "two buffers");
@@ -53,7 +53,7 @@ fn a_writer_that_is_busy_costs_a_snapshot_and_no_time() {
     assert_eq!((counts.failed, counts.unsound, counts.written, counts.finished), (1, 0, 1, true));
     assert!(counts.trouble.is_some_and(|trouble| trouble.contains("disk")));
     assert!(written.try_iter().all(|live| live == state.live));
-    assert!(!desk.hand_over(|_| false), "not now: to be asked again");
+    assert!(!sender.hand_over(|_| false), "not now: to be asked again");
     assert_eq!(writer.counts().skipped, 3);
 }
 
@@ -64,9 +64,9 @@ impl Spot {
     fn new(name: &str) -> Spot {
         Spot(std::env::temp_dir().join(format!("ganglion-writer-{name}-{}", std::process::id())))
     }
-    fn line(&self, standing: Standing, state: &State) -> (Desk, SnapshotWriter) {
-        let given = Arc::new(state.given.clone());
-        snapshot_line(self.0.clone(), standing, &small_board(8), given, |_| true).expect("a thread")
+    fn line(&self, standing: Standing, state: &State) -> (SnapshotSender, SnapshotWriter) {
+        let learned = Arc::new(state.learned.clone());
+        snapshot_line(self.0.clone(), standing, &small_board(8), learned, |_| true).expect("a thread")
     }
 }
 
@@ -77,8 +77,8 @@ impl Drop for Spot {
     }
 }
 
-fn hand_over(desk: &mut Desk, writer: &SnapshotWriter, live: &Live) -> SnapshotCounts {
-    assert!(desk.hand_over_last(PATIENCE, |to| {
+fn hand_over(sender: &mut SnapshotSender, writer: &SnapshotWriter, live: &Live) -> SnapshotCounts {
+    assert!(sender.hand_over_last(PATIENCE, |to| {
         to.clone_from(live);
         true
     }));
@@ -93,18 +93,18 @@ fn age(path: &Path) -> u64 {
 fn a_brain_that_nobody_could_go_on_from_is_not_written_and_is_counted() {
     let (board, spot) = (small_board(8), Spot::new("unsound"));
     let state = lived(&board.field, 5);
-    let (mut desk, writer) = spot.line(Standing::Sound, &state);
-    assert_eq!(hand_over(&mut desk, &writer, &state.live).written, 1);
+    let (mut sender, writer) = spot.line(Standing::Sound, &state);
+    assert_eq!(hand_over(&mut sender, &writer, &state.live).written, 1);
     for nonsense in [1.7e308, f64::NAN, -1e200] {
         let mut spoilt = state.live.clone();
         spoilt.senses.weights[3] = nonsense;
-        hand_over(&mut desk, &writer, &spoilt);
+        hand_over(&mut sender, &writer, &spoilt);
         assert_eq!(age(&spot.0), 5, "the last good one stays");
     }
     let counts = writer.counts();
     assert_eq!((counts.written, counts.failed, counts.unsound), (1, 3, 3));
     assert!(counts.trouble.is_some_and(|trouble| trouble.contains("weights of the prediction")));
-    assert_eq!(hand_over(&mut desk, &writer, &lived(&board.field, 6).live).written, 2);
+    assert_eq!(hand_over(&mut sender, &writer, &lived(&board.field, 6).live).written, 2);
     assert_eq!((age(&spot.0), age(&previous_of(&spot.0))), (6, 5));
 }
 
@@ -114,9 +114,9 @@ fn what_was_refused_at_the_start_does_not_take_the_place_of_the_good_one_before_
     let states = [5, 6, 7].map(|cycles| lived(&board.field, cycles));
     Snapshot::new(&board, states[0].clone()).save(&previous_of(&spot.0)).expect("it can be written");
     std::fs::write(&spot.0, "damaged").expect("it can be written");
-    let (mut desk, writer) = spot.line(Standing::Refused, &states[0]);
-    assert_eq!(hand_over(&mut desk, &writer, &states[1].live).written, 1);
+    let (mut sender, writer) = spot.line(Standing::Refused, &states[0]);
+    assert_eq!(hand_over(&mut sender, &writer, &states[1].live).written, 1);
     assert_eq!((age(&spot.0), age(&previous_of(&spot.0))), (6, 5));
-    assert_eq!(hand_over(&mut desk, &writer, &states[2].live).written, 2);
+    assert_eq!(hand_over(&mut sender, &writer, &states[2].live).written, 2);
     assert_eq!((age(&spot.0), age(&previous_of(&spot.0))), (7, 6));
 }

@@ -1,0 +1,120 @@
+//! Access to a board's wires: opens them, takes the motors for this process alone, says who has them.
+
+use crate::bus::linux::{Claim, ClaimError, LinuxHardware};
+use crate::bus::{Hardware, OpenError};
+use crate::plan::{Board, BusPlan, I2cNode, PwmPlan};
+use crate::rt::flock::Holder;
+use crate::sim::Plant;
+use crate::time::MonotonicClock;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Why the wires of a board cannot be had.
+#[derive(Clone, Debug)]
+pub enum AccessError {
+    /// The board of this name has none: its bus is a log.
+    NoWires(String),
+    /// One is not there, or may not be opened.
+    Closed(OpenError),
+    /// Another process drives the motors.
+    Held {
+        /// Name of the board.
+        board: String,
+        /// What is locked: a folder in /sys, or a node.
+        place: PathBuf,
+        /// By whom.
+        holder: Holder,
+    },
+}
+
+/// Opens the wires of a board on Linux.
+pub fn open_wires(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
+    Ok(Arc::new(LinuxHardware::open(board).map_err(AccessError::Closed)?))
+}
+
+/// The wires of `board` for whoever looks at hardware without running the robot: a fresh simulated robot's, or this
+/// machine's.
+pub fn open(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
+    match board.bus {
+        BusPlan::Sim => Ok(Arc::new(Plant::new(board, 1, &[], Arc::new(MonotonicClock)))),
+        BusPlan::Linux { .. } => open_wires(board),
+        BusPlan::Log => Err(AccessError::NoWires(board.name.clone())),
+    }
+}
+
+/// The motors of `board` for this process alone, until what is returned is dropped; `None`: they are simulated. Whatever
+/// drives takes it first, before it opens a wire.
+pub fn claim(board: &Board) -> Result<Option<Claim>, AccessError> {
+    if !matches!(board.bus, BusPlan::Linux { .. }) {
+        return Ok(None);
+    }
+    let hardware = LinuxHardware::open(board).map_err(AccessError::Closed)?;
+    hardware.claim(pwm_chip(board)).map(Some).map_err(|error| match error {
+        ClaimError::Open(error) => AccessError::Closed(error),
+        ClaimError::Held { place, holder } => AccessError::Held { board: board.name.clone(), place, holder },
+    })
+}
+
+/// Who has the motors of `board`; `None`: nobody, as far as can be seen. Takes nothing.
+pub fn claimed_by(board: &Board) -> Option<Holder> {
+    let BusPlan::Linux { .. } = board.bus else { return None };
+    LinuxHardware::open(board).ok()?.claimed_by(pwm_chip(board)).ok()?
+}
+
+/// The device of the PWM chip in /sys that makes the motors' pulses, where one does.
+fn pwm_chip(board: &Board) -> Option<&str> {
+    match &board.pwm {
+        Some(PwmPlan::Sysfs { device, .. }) => Some(device),
+        Some(PwmPlan::Pca9685 { .. }) | None => None,
+    }
+}
+
+/// A process that has I2C bus `bus` of `board` open, as `ganglion (4711)`: whoever runs the robot. Processes of other
+/// users are seen only by root.
+pub fn holder(board: &Board, bus: usize) -> Option<String> {
+    let node = match (&board.bus, board.i2c.get(bus).map(|plan| &plan.node)) {
+        (BusPlan::Linux { .. }, Some(I2cNode::Path(path))) => PathBuf::from(path),
+        (BusPlan::Linux { .. }, Some(I2cNode::Adapter(device))) => {
+            let adapters = LinuxHardware::open(board).ok()?.survey(&[]).adapters;
+            adapters.into_iter().find(|seen| seen.device.as_ref().is_some_and(|d| d.contains(device)))?.node
+        }
+        _ => return None,
+    };
+    holder_of(&node)
+}
+
+fn holder_of(node: &Path) -> Option<String> {
+    let me = std::process::id().to_string();
+    for process in std::fs::read_dir("/proc").ok()?.flatten() {
+        let pid = process.file_name().to_string_lossy().into_owned();
+        if pid == me || !pid.bytes().all(|b| b.is_ascii_digit()) {
+            continue;
+        }
+        let Ok(open) = std::fs::read_dir(process.path().join("fd")) else { continue };
+        if open.flatten().any(|file| std::fs::read_link(file.path()).is_ok_and(|to| to == node)) {
+            let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            return Some(format!("{} ({pid})", name.trim()));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_a_node_open_is_found_by_name() {
+        let node = std::env::temp_dir().join(format!("ganglion-held-{}", std::process::id()));
+        std::fs::write(&node, "").unwrap();
+        assert_eq!(holder_of(&node), None, "closed again");
+        let file = std::fs::File::open(&node).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").stdin(file).spawn().unwrap();
+        let found = holder_of(&node);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        std::fs::remove_file(&node).unwrap();
+        // Between fork and exec the child still has our name.
+        assert!(found.is_some_and(|found| found.ends_with(&format!("({})", child.id()))));
+    }
+}

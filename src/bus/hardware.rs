@@ -1,0 +1,132 @@
+//! How a worker gets its handles: by the index of an I2C bus, and by the lines that it will use. The simulator and Linux
+//! implement it; nothing here opens anything itself.
+
+use super::{Gpio, I2c};
+use crate::fault::BusFault;
+use crate::plan::Line;
+use crate::time::Span;
+use std::fmt;
+
+/// The pull on an input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bias {
+    /// As the board has it.
+    #[default]
+    AsIs,
+    /// Towards high.
+    Up,
+    /// Towards low.
+    Down,
+}
+
+/// What a line is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// Driven; this level first.
+    Output {
+        /// First level.
+        high: bool,
+    },
+    /// Read.
+    Input {
+        /// Pull.
+        bias: Bias,
+    },
+    /// Read, and its edges are delivered, both kinds.
+    Watched {
+        /// Pull.
+        bias: Bias,
+        /// Changes shorter than this are not delivered; zero: every edge.
+        debounce: Span,
+    },
+    /// Read, and its rising edges are delivered: half the interrupts. A pulse that is over before the interrupt's thread
+    /// looks is a rise all the same; where both edges are wanted, the kernel goes by the level that is left (Linux 6.12,
+    /// `drivers/gpio/gpiolib-cdev.c`, `edge_irq_thread`).
+    Rising {
+        /// Pull.
+        bias: Bias,
+    },
+}
+
+impl Usage {
+    /// Whether any edges are delivered.
+    pub fn has_edges(&self) -> bool {
+        matches!(self, Usage::Watched { .. } | Usage::Rising { .. })
+    }
+}
+
+/// A line and its use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineUse {
+    /// Which.
+    pub line: Line,
+    /// What for.
+    pub usage: Usage,
+}
+
+/// Something that can be done to a bus that does not answer, beyond its own transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Nine clocks by hand with SDA released, then STOP (UM10204, 3.1.16).
+    Clear,
+    /// Unbind the adapter's driver and bind it again. Every open handle is stale afterwards.
+    Rebind,
+    /// Supply of the bus's devices off.
+    RailOff,
+    /// And on again.
+    RailOn,
+}
+
+/// Takes measures. Each call is bounded; none retries.
+pub trait Repair: Send {
+    /// Whether the board permits `measure` here.
+    fn can(&self, measure: Measure) -> bool;
+    /// Takes it.
+    fn take(&mut self, measure: Measure) -> Result<(), BusFault>;
+}
+
+/// Nothing can be done.
+pub struct NoRepair;
+
+impl Repair for NoRepair {
+    fn can(&self, _measure: Measure) -> bool {
+        false
+    }
+    fn take(&mut self, _measure: Measure) -> Result<(), BusFault> {
+        Err(BusFault::Unsupported)
+    }
+}
+
+/// The wires of a board.
+pub trait Hardware: Send + Sync {
+    /// What can be done to I2C bus `bus` when it does not answer. Opened with the bus, held by its owner.
+    fn repair(&self, bus: usize) -> Result<Box<dyn Repair>, OpenError> {
+        let _ = bus;
+        Ok(Box::new(NoRepair))
+    }
+    /// A handle on I2C bus `bus` of the board. Each bus has one owner.
+    fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError>;
+    /// A handle on `lines`, held for `owner` until it is dropped. A line has one owner.
+    fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError>;
+}
+
+/// Why a wire cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenError {
+    /// Which: a node, a chip, a line, by the name that people know it by.
+    pub what: String,
+    /// The system's or our reason.
+    pub why: String,
+    /// What to do about it.
+    pub fix: String,
+    /// The system refuses it to this user: it is there, and trying again changes nothing.
+    pub denied: bool,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)
+    }
+}
+
+impl std::error::Error for OpenError {}

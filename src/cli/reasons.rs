@@ -1,0 +1,208 @@
+//! How what failed in the library ends a verb: for each of its errors an exit code, words, a place, and what to do.
+
+use super::arguments;
+use super::exit::Failure;
+use crate::access::AccessError;
+use crate::bus::OpenError;
+use crate::field::brain::BrainError;
+use crate::robot::BuildError;
+use crate::rt::Refusal;
+use crate::runner::RunnerError;
+use crate::selftest::Check;
+use crate::session::{START_GUARD, SessionError, why_untrusted};
+use std::fmt::Display;
+use std::path::Path;
+
+/// What a strict board was refused (77).
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::permission(refusal).fix(refusal.fix())
+    }
+}
+
+/// A wire: where it may not be had (77), whoever starts the verb again need not try.
+impl From<OpenError> for Failure {
+    fn from(error: OpenError) -> Failure {
+        let failure = match error.denied {
+            true => Failure::permission(&error.why),
+            false => Failure::unavailable(&error.why),
+        };
+        failure.at(&error.what).fix(&error.fix)
+    }
+}
+
+impl From<AccessError> for Failure {
+    fn from(error: AccessError) -> Failure {
+        match error {
+            AccessError::NoWires(board) => {
+                Failure::config(format!("board '{board}' has no wires: its bus is a log"))
+            }
+            AccessError::Closed(error) => error.into(),
+            AccessError::Held { board, place, holder } => {
+                Failure::unavailable(format!("{holder} drives the motors of board '{board}' already"))
+                    .at(place.display())
+                    .fix("end it first: 'ganglion stop', or 'systemctl stop ganglion'")
+            }
+        }
+    }
+}
+
+/// Why a run did not begin. `snapshot`: the file that it was to go on from.
+pub(super) fn of_session(error: SessionError, snapshot: Option<&Path>) -> Failure {
+    match error {
+        SessionError::Machine(board, mismatch) => Failure::config(mismatch)
+            .at(format!("board '{board}'"))
+            .fix("name the board file of this machine, or put a part of its name into 'compatible'"),
+        SessionError::Access(error) => error.into(),
+        SessionError::Heartbeat(error) => Failure::unavailable(format!("the guard's pulse: {error}")),
+        SessionError::Refused(refusal) => refusal.into(),
+        SessionError::NoGuard(socket, refused) => {
+            let why = why_untrusted(refused);
+            Failure::unavailable(format!("no guard: {why}")).at(socket.display()).fix(START_GUARD)
+        }
+        SessionError::HeldInReset(_) => {
+            Failure::unavailable("the guard does not let the motors' controller out of its reset")
+                .fix("look at 'ganglion guard --status'")
+        }
+        SessionError::Unfit(failed) => unfit(&failed),
+        SessionError::Build(error) => of_build(error, snapshot.unwrap_or(Path::new(""))),
+        SessionError::Control(path, error) => Failure::file(&path, &error),
+        SessionError::Occupied(path, error) => {
+            Failure::file(&path, &error).fix("end that runtime first, or name another socket with --control")
+        }
+        SessionError::Server(error) => Failure::unavailable(format!("a thread cannot be started: {error}")),
+        SessionError::Drive(error) => match error {
+            RunnerError::Thread(_) => Failure::unavailable(error),
+            RunnerError::Refused { refusal, .. } => Failure::permission(error).fix(refusal.fix()),
+        },
+    }
+}
+
+/// What stands in the way of a robot.
+fn of_build(error: BuildError, snapshot: &Path) -> Failure {
+    match error {
+        BuildError::NoBus { .. } | BuildError::NoLog | BuildError::Thread(_) => Failure::unavailable(error),
+        BuildError::Wires(wire) => wire.into(),
+        BuildError::Brain(BrainError::Thread(_)) => Failure::unavailable(error),
+        BuildError::Room(_) => Failure::unavailable(error).fix(arguments::SMALLER),
+        BuildError::Snapshot(_) | BuildError::Brain(BrainError::State(_)) => misfit(error, snapshot),
+        BuildError::Misfit { .. } => Failure::config(error),
+        BuildError::Readout(_) => Failure::data(error),
+    }
+}
+
+/// A brain of another robot, in the file at `path`.
+pub(super) fn misfit(error: impl Display, path: &Path) -> Failure {
+    Failure::config(error)
+        .at(path.display())
+        .fix("run it on the board it was made for, or name another file to begin anew")
+}
+
+/// A robot that these checks found unfit. A wire that may not be opened comes first: it is what the others may come of.
+fn unfit(failed: &[Check]) -> Failure {
+    let all: Vec<String> = failed.iter().map(ToString::to_string).collect();
+    let what = format!("the self-test failed: {}", all.join("; "));
+    let denied = failed.iter().find(|check| check.denied);
+    let failure = if denied.is_some() { Failure::permission(what) } else { Failure::unavailable(what) };
+    match denied.or(failed.first()).and_then(|worst| worst.fix.as_ref()) {
+        Some(fix) => failure.fix(fix),
+        None => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::exit::Exit;
+    use super::*;
+    use crate::fault::BusFault;
+    use crate::rt::grant::Request;
+    use crate::rt::room::NoRoom;
+    use crate::selftest::Verdict;
+    use crate::selftest::machine::Mismatch;
+    use std::io::{Error, ErrorKind};
+
+    fn wire(denied: bool) -> OpenError {
+        OpenError {
+            what: "/dev/i2c-1".into(),
+            why: "this user may not open it".into(),
+            fix: "add the user to group 'i2c'".into(),
+            denied,
+        }
+    }
+
+    fn check(what: &str, denied: bool, fix: &str) -> Check {
+        Check {
+            what: what.into(),
+            verdict: Verdict::Failed,
+            found: "closed".into(),
+            fix: Some(fix.into()),
+            denied,
+        }
+    }
+
+    #[test]
+    fn a_wire_that_may_not_be_opened_is_a_permission_whatever_failed_before_it() {
+        assert_eq!(
+            [true, false].map(|denied| Failure::from(wire(denied)).exit()),
+            [Exit::Permission, Exit::Unavailable]
+        );
+        let mut failed = vec![check("range", false, "look at its wires")];
+        assert_eq!(unfit(&failed).exit(), Exit::Unavailable);
+        failed.push(check("bus motors", true, "add the user to group 'i2c'"));
+        let failure = unfit(&failed);
+        assert_eq!(failure.exit(), Exit::Permission);
+        let words = failure.to_string();
+        assert!(
+            words.contains("range: closed; bus motors: closed") && words.contains("group 'i2c'"),
+            "{words}"
+        );
+    }
+
+    /// Which of its kind an error is, and how it ends the program. No `_`: a new one has to be thought of here.
+    fn nth(error: &SessionError) -> (usize, Exit) {
+        match error {
+            SessionError::Machine(..) => (0, Exit::Config),
+            SessionError::Access(_) => (1, Exit::Unavailable),
+            SessionError::Heartbeat(_) => (2, Exit::Unavailable),
+            SessionError::Refused(_) => (3, Exit::Permission),
+            SessionError::NoGuard(..) => (4, Exit::Unavailable),
+            SessionError::HeldInReset(_) => (5, Exit::Unavailable),
+            SessionError::Unfit(_) => (6, Exit::Unavailable),
+            SessionError::Build(_) => (7, Exit::Unavailable),
+            SessionError::Control(..) => (8, Exit::Permission),
+            SessionError::Occupied(..) => (9, Exit::Unavailable),
+            SessionError::Server(_) => (10, Exit::Unavailable),
+            SessionError::Drive(_) => (11, Exit::Permission),
+        }
+    }
+
+    #[test]
+    fn whatever_keeps_a_run_from_beginning_has_its_exit_code_and_says_what_to_do_where_a_person_can() {
+        let failed = || Error::from(ErrorKind::OutOfMemory);
+        let refusal = Refusal { what: Request::Priority(80), errno: libc::EPERM };
+        let mismatch = Mismatch { machine: Default::default(), wanted: vec!["brcm,bcm2712".into()] };
+        let errors = [
+            (SessionError::Machine("car".into(), mismatch), "put a part of its name into 'compatible'"),
+            (SessionError::Access(AccessError::Closed(wire(false))), "add the user to group"),
+            (SessionError::Heartbeat(failed()), "the guard's pulse: "),
+            (SessionError::Refused(refusal), refusal.fix()),
+            (
+                SessionError::NoGuard("/run/guard.sock".into(), None),
+                "/run/guard.sock: no guard: it does not answer",
+            ),
+            (SessionError::HeldInReset(BusFault::Io), "look at 'ganglion guard --status'"),
+            (SessionError::Unfit(vec![check("range", false, "look at its wires")]), "look at its wires"),
+            (SessionError::Build(BuildError::Room(NoRoom { wanted: 2, left: 1 })), arguments::SMALLER),
+            (SessionError::Control("/a".into(), ErrorKind::PermissionDenied.into()), "/a: "),
+            (SessionError::Occupied("/a".into(), ErrorKind::AddrInUse.into()), "end that runtime first"),
+            (SessionError::Server(failed()), "a thread cannot be started"),
+            (SessionError::Drive(RunnerError::Refused { thread: "tick", refusal }), "the board is strict"),
+        ];
+        for (place, (error, part)) in errors.into_iter().enumerate() {
+            let (nth, exit) = nth(&error);
+            let failure = of_session(error, None);
+            assert_eq!((nth, failure.exit()), (place, exit), "{failure}");
+            assert!(failure.to_string().contains(part), "{failure}: no '{part}'");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! How a running robot is, put together from what its threads leave behind. Every figure was counted
+//! by whoever it is about; nothing here asks anybody to wait.
+
+use crate::guard::Link;
+use crate::io::{BusCounters, RecoveryStep};
+use crate::loop_status::{LoopStatus, LoopStatusCell};
+use crate::memory::map::{MapStatus, Recollection};
+use crate::mode::{Disarm, Mode};
+use crate::plan::Cause;
+use crate::requests::Requests;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Version of the object; raised when a key changes its meaning or goes away, not when one is added.
+pub const SCHEMA: u32 = 1;
+
+/// Where an account comes from.
+#[derive(Clone)]
+pub struct Sources {
+    /// Name of the board.
+    pub board: String,
+    /// BLAKE3 of the board's effective values, in hexadecimal digits.
+    pub board_digest: String,
+    /// What computes the field, and why that.
+    pub engine: String,
+    /// How the engine fares, by the slow thread.
+    pub engine_state: Arc<Mutex<String>>,
+    /// Of the tick.
+    pub loop_status: Arc<LoopStatusCell>,
+    /// To the tick.
+    pub requests: Arc<Requests>,
+    /// Each bus thread, the motors' first.
+    pub buses: Vec<Arc<BusCounters>>,
+    /// To the guard, where the board has one.
+    pub link: Option<Arc<Link>>,
+    /// The runtime does not drive without the guard.
+    pub guard_required: bool,
+    /// What was where, where the board has a map.
+    pub recollection: Option<Recollection>,
+    /// What else people have to know, if anything.
+    pub remark: Arc<OnceLock<String>>,
+}
+
+/// A robot, at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// `SCHEMA`.
+    pub schema: u32,
+    /// Name of the board.
+    pub board: String,
+    /// BLAKE3 of the board's effective values, in hexadecimal digits: which board this is, whatever it is called. Empty
+    /// from a runtime that does not say.
+    #[serde(default)]
+    pub board_digest: String,
+    /// What computes the field, and why that.
+    pub engine: String,
+    /// How it fares: `running`, or what happened to it.
+    pub engine_state: String,
+    /// State of the robot.
+    pub mode: String,
+    /// What latched: stands until it is disarmed.
+    pub latched: Option<String>,
+    /// Why it was disarmed, in words, unless it was armed since.
+    #[serde(default)]
+    pub disarmed_by: Option<String>,
+    /// Active causes of restraint.
+    pub causes: Vec<String>,
+    /// What stands in the way of arming, in words.
+    pub refusal: Vec<String>,
+    /// Requests to arm that were refused.
+    pub arm_refused: u64,
+    /// Times that the robot was armed.
+    pub armings: u64,
+    /// Slots that were run.
+    pub slots_run: u64,
+    /// Slots that came due and were not run.
+    pub slots_skipped: u64,
+    /// Commands that were confirmed on the wire.
+    pub commands_confirmed: u64,
+    /// Each bus, the motors' first.
+    pub buses: Vec<BusStatus>,
+    /// The guard, where the board has one.
+    pub guard: Option<GuardStatus>,
+    /// What was where, where the board has a map.
+    #[serde(default)]
+    pub map: Option<MapStatus>,
+    /// What else people have to know: why it does not arm by itself.
+    #[serde(default)]
+    pub remark: Option<String>,
+}
+
+/// A bus thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BusStatus {
+    /// Name of the bus.
+    pub name: String,
+    /// Transfers that failed.
+    pub failures: u64,
+    /// Transfers that were tried again.
+    pub retries: u64,
+    /// Times that it was set up.
+    pub set_ups: u64,
+    /// Commands that ran out before they could be written.
+    pub expired: u64,
+    /// Stops that were said again because the motors were not known to stand.
+    #[serde(default)]
+    pub stops_again: u64,
+    /// Devices that give no values: they do not answer, or what they answer makes no sense.
+    #[serde(default)]
+    pub lost: Vec<String>,
+    /// Steps of recovery that were taken, by name.
+    pub recovery: BTreeMap<String, u64>,
+}
+
+/// The guard as the runtime sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GuardStatus {
+    /// The runtime does not drive without it.
+    pub required: bool,
+    /// Where it stands: `absent`, `waiting`, `greeted`, `trusted`, `tripped`.
+    pub phase: String,
+    /// Why it took the line back, if it did.
+    pub reason: Option<String>,
+    /// The motors may run.
+    pub line_on: bool,
+    /// Times that it took the line back.
+    pub trips: u32,
+    /// Why it does not have this runtime, if so.
+    pub refused: Option<String>,
+    /// Times that a connection was made.
+    pub connections: u64,
+}
+
+impl Sources {
+    /// What the map says, near a place; decoding takes some milliseconds.
+    pub fn map(&self, near: Option<[f64; 2]>) -> Option<MapStatus> {
+        let status = self.recollection.as_ref()?.status(near);
+        status.map_err(|fault| log::warn!("the map: {fault}")).ok()
+    }
+
+    /// How the robot is now, its map excepted.
+    pub fn status(&self) -> Status {
+        let status = self.loop_status.look();
+        let engine_state = self.engine_state.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Status {
+            schema: SCHEMA,
+            board: self.board.clone(),
+            board_digest: self.board_digest.clone(),
+            engine: self.engine.clone(),
+            engine_state,
+            mode: Mode::name_of(status.mode).into(),
+            latched: latched(&status).map(|cause| cause.name().into()),
+            disarmed_by: status.disarmed.map(why_disarmed),
+            causes: causes(&status).map(|cause| cause.name().into()).collect(),
+            refusal: status.refusal.reasons().map(str::to_string).collect(),
+            arm_refused: status.refused,
+            armings: status.armings,
+            slots_run: status.slots,
+            slots_skipped: status.skipped,
+            commands_confirmed: status.confirmed,
+            buses: self.buses.iter().map(|bus| BusStatus::of(bus)).collect(),
+            guard: self.link.as_ref().map(|link| GuardStatus::of(link, self.guard_required)),
+            map: None,
+            remark: self.remark.get().cloned(),
+        }
+    }
+}
+
+/// A person or a program wanted it so: no news for a line.
+const ASKED: &str = "asked for";
+
+/// Why a robot was disarmed, for people.
+pub fn why_disarmed(why: Disarm) -> String {
+    match why {
+        Disarm::Asked => ASKED.to_string(),
+        Disarm::Stillness { lasted, causes } => {
+            let active = Cause::ALL.into_iter().filter(|cause| causes & cause.bit() != 0);
+            let names: Vec<&str> = active.map(Cause::name).collect();
+            // A stall has no cause: its slots were not run.
+            let because = if names.is_empty() { "loop-late".to_string() } else { names.join(", ") };
+            format!("stood still for {:.1} s because of {because}", lasted.as_secs_f64())
+        }
+        Disarm::Slept { lasted } => format!("the machine slept for {:.1} s", lasted.as_secs_f64()),
+    }
+}
+
+/// The active causes.
+pub(super) fn causes(status: &LoopStatus) -> impl Iterator<Item = Cause> {
+    let active = status.active;
+    Cause::ALL.into_iter().filter(move |cause| active & cause.bit() != 0)
+}
+
+/// What latched.
+pub(super) fn latched(status: &LoopStatus) -> Option<Cause> {
+    let bit = status.latched?;
+    Cause::ALL.into_iter().find(|cause| *cause as u8 == bit)
+}
+
+impl BusStatus {
+    fn of(bus: &BusCounters) -> BusStatus {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let taken = RecoveryStep::ALL.into_iter().map(|rung| (rung.name().to_string(), bus.taken(rung)));
+        BusStatus {
+            name: bus.name.clone(),
+            failures: count(&bus.failures),
+            retries: count(&bus.retries),
+            set_ups: count(&bus.set_ups),
+            expired: count(&bus.expired),
+            stops_again: count(&bus.stops_again),
+            lost: bus.lost().map(String::from).collect(),
+            recovery: taken.filter(|(_, times)| *times > 0).collect(),
+        }
+    }
+}
+
+impl GuardStatus {
+    fn of(link: &Link, required: bool) -> GuardStatus {
+        use crate::guard::frame::Phase;
+        let seen = link.look();
+        GuardStatus {
+            required,
+            phase: seen.standing.map_or("absent", |standing| standing.phase.name()).into(),
+            reason: seen.standing.and_then(|standing| match standing.phase {
+                Phase::Tripped(reason) => Some(reason.name().into()),
+                _ => None,
+            }),
+            line_on: seen.standing.is_some_and(|standing| standing.line_on),
+            trips: seen.standing.map_or(0, |standing| standing.trips),
+            refused: seen.refused.map(|refused| refused.words().into()),
+            connections: seen.connections,
+        }
+    }
+}
+
+impl Status {
+    /// One line for people: the mode, and what is not as it should be.
+    pub fn line(&self) -> String {
+        let mut line = self.mode.clone();
+        let mut add = |words: &str| {
+            line.push_str(if line.contains("; ") { ", " } else { "; " });
+            line.push_str(words);
+        };
+        self.latched.iter().for_each(|cause| add(&format!("latched {cause}")));
+        let disarmed = self.mode == Mode::Disarmed.name();
+        self.disarmed_by.iter().filter(|why| disarmed && *why != ASKED).for_each(|why| add(why));
+        self.causes.iter().for_each(|cause| add(cause));
+        if self.engine_state != "running" {
+            add(&format!("engine {}", self.engine_state));
+        }
+        if let Some(guard) = self.guard.as_ref().filter(|guard| guard.phase != "trusted") {
+            add(&format!("guard {}", guard.phase));
+        }
+        self.remark.iter().filter(|_| self.armings == 0).for_each(|words| add(words));
+        line
+    }
+}
+
+#[cfg(test)]
+impl Sources {
+    /// Of a robot whose loop does not run.
+    pub(crate) fn standing() -> Sources {
+        Sources {
+            board: "sim".into(),
+            board_digest: String::new(),
+            engine: "none".into(),
+            engine_state: Arc::default(),
+            loop_status: Arc::default(),
+            requests: Arc::default(),
+            buses: Vec::new(),
+            link: None,
+            guard_required: false,
+            recollection: None,
+            remark: Arc::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Span;
+
+    #[test]
+    fn a_robot_that_was_disarmed_by_itself_says_why() {
+        let lasted = Span::from_millis(5_010);
+        let causes = Cause::SensorLost.bit() | Cause::FieldMissing.bit();
+        let held = why_disarmed(Disarm::Stillness { lasted, causes });
+        assert_eq!(held, "stood still for 5.0 s because of field-missing, sensor-lost");
+        let stalled = why_disarmed(Disarm::Stillness { lasted, causes: 0 });
+        assert_eq!(stalled, "stood still for 5.0 s because of loop-late");
+        let slept = why_disarmed(Disarm::Slept { lasted: Span::from_millis(60_000) });
+        assert_eq!(slept, "the machine slept for 60.0 s");
+        assert_eq!(why_disarmed(Disarm::Asked), ASKED);
+    }
+}

@@ -1,0 +1,52 @@
+//! Which core a thread may not be on: a worker that finds itself on the core of the thread that it works for
+//! takes that thread's time instead of adding its own.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+
+/// The cores that the calling thread may use.
+pub struct Affinity {
+    allowed: CpuSet,
+}
+
+impl Affinity {
+    /// The calling thread's, as it is now.
+    pub fn of_this_thread() -> Affinity {
+        Affinity { allowed: sched_getaffinity(None).unwrap_or_default() }
+    }
+
+    /// Leaves core `cpu`, if the thread is on it and may use another: from then on it may use all but that one.
+    /// True if it has moved. A system call only then.
+    pub fn leave(&self, cpu: usize) -> bool {
+        if sched_getcpu() != cpu || self.allowed.count() < 2 || !self.allowed.is_set(cpu) {
+            return false;
+        }
+        let mut others = self.allowed;
+        others.unset(cpu);
+        sched_setaffinity(None, &others).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_leaves_the_core_that_it_is_on_and_may_come_back() {
+        let affinity = Affinity::of_this_thread();
+        let here = sched_getcpu();
+        if affinity.allowed.count() < 2 {
+            assert!(!affinity.leave(here), "there is no other");
+            return;
+        }
+        // Another thread may move this one between two lines: once is enough.
+        let left = (0..100).find_map(|_| Some(sched_getcpu()).filter(|cpu| affinity.leave(*cpu)));
+        let left = left.expect("in a hundred tries");
+        assert_ne!(sched_getcpu(), left);
+        assert!(!affinity.leave(left), "it is not there any more");
+        let next = sched_getcpu();
+        if affinity.allowed.count() == 2 {
+            assert!(affinity.leave(next), "and the one it has left is free again");
+            assert_eq!(sched_getcpu(), left);
+        }
+    }
+}

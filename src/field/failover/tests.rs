@@ -1,0 +1,437 @@
+//! A device that is lost on cue: the brain's state before and after, the pauses, what is handed on.
+
+use super::super::brain::Brain;
+use super::*;
+use crate::executor::Worker;
+use crate::field::Readout;
+use crate::field::readout::Origin;
+use crate::field::shape::READOUT_COLUMNS;
+use crate::field::worker::{FieldWorker, Order, Outcome};
+use crate::frame::MAX_SENSORS;
+use crate::learn::sample::board as small_board;
+use crate::plan::{Board, EngineKind, Rung};
+use crate::rt::triple_buffer::{Reader, Writer, triple_buffer};
+use crate::sim::{Fault, FieldFaults};
+use crate::time::SimClock;
+use std::sync::Mutex;
+
+/// What a scripted device is to do, and what it has been through.
+#[derive(Default)]
+struct Script {
+    /// The next cycle loses it.
+    strike: Option<Loss>,
+    /// The next cycle panics.
+    panics: bool,
+    /// What opening answers, where it does not succeed.
+    shut: Option<Loss>,
+    /// Saving is not possible just now.
+    busy: bool,
+    opened: u32,
+    cycles: u32,
+    saves: u32,
+    injected: Vec<Option<GpuFault>>,
+    /// Where it says that the time of a cycle went.
+    times: Option<DeviceTimes>,
+    /// The numbers of the cycles that it was given a state of.
+    restored: Vec<u64>,
+}
+
+type Shared = Arc<Mutex<Script>>;
+
+/// The f32 engine in the place of a GPU's: within a cycle it is the same, so results can be compared bit for bit.
+struct Scripted {
+    engine: Engine,
+    script: Shared,
+}
+
+impl Remote for Scripted {
+    fn name(&self) -> String {
+        "scripted".to_string()
+    }
+    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
+        let (strike, panics) = {
+            let mut script = self.script.lock().unwrap();
+            script.cycles += 1;
+            (script.strike.take(), std::mem::take(&mut script.panics))
+        };
+        assert!(!panics, "as the script has it");
+        match strike {
+            Some(loss) => Err(loss.into()),
+            None => self.engine.cycle(stimulus),
+        }
+    }
+    fn save(&mut self, live: &mut Live) -> bool {
+        let mut script = self.script.lock().unwrap();
+        if script.busy {
+            live.whole.fill(f32::NAN); // what is in it is of no use
+            return false;
+        }
+        script.saves += 1;
+        self.engine.save(live)
+    }
+    fn restore(&mut self, live: &Live) -> Result<(), StateError> {
+        self.script.lock().unwrap().restored.push(live.cycle);
+        self.engine.restore(live)
+    }
+    fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
+        self.engine.load(learned)
+    }
+    fn device_times(&self) -> Option<DeviceTimes> {
+        self.script.lock().unwrap().times
+    }
+    fn inject(&mut self, fault: Option<GpuFault>) {
+        self.script.lock().unwrap().injected.push(fault);
+    }
+}
+
+fn opener(script: &Shared) -> Open {
+    let script = script.clone();
+    Box::new(move |plan, _| {
+        let mut told = script.lock().unwrap();
+        if let Some(loss) = told.shut {
+            return Err(loss);
+        }
+        told.opened += 1;
+        Ok(Box::new(Scripted { engine: Engine::build(&on_cpu(plan)), script: script.clone() }))
+    })
+}
+
+fn stimulus(cycle: u64) -> Stimulus {
+    let mut sensors = [0.0; MAX_SENSORS];
+    for (i, sensor) in sensors.iter_mut().enumerate() {
+        *sensor = (0.8 * (cycle as f64 * (0.1 + 0.03 * i as f64)).sin()) as f32;
+    }
+    Stimulus { cycle, sensors, reward: 0.0, rung: Rung::BEST }
+}
+
+/// A worker with a scripted device in virtual time, 20 cycles a second.
+struct Rig {
+    worker: FieldWorker,
+    orders: Writer<Order>,
+    outcomes: Reader<Outcome>,
+    clock: SimClock,
+    script: Shared,
+    cycle: u64,
+}
+
+impl Rig {
+    fn new(faults: &[&str]) -> Rig {
+        Rig::with(Shared::default(), faults)
+    }
+
+    fn with(script: Shared, faults: &[&str]) -> Rig {
+        let brain = brain(&small_board(8), Some(opener(&script)));
+        let (orders, taken) = triple_buffer(Order::EMPTY);
+        let (put, outcomes) = triple_buffer(Outcome::EMPTY);
+        let faults: Vec<Fault> = faults.iter().map(|text| Fault::parse(text).unwrap()).collect();
+        let faults = FieldFaults::new(&faults, Instant::ZERO);
+        let worker = FieldWorker::new(brain, taken, put, faults, Some(Span::ZERO));
+        Rig { worker, orders, outcomes, clock: SimClock::new(), script, cycle: 0 }
+    }
+
+    /// One cycle at its time, and what is done after it.
+    fn turn(&mut self) -> Outcome {
+        let now = Instant::ZERO + Span::from_millis(50).times(self.cycle);
+        self.clock.set(now);
+        self.orders.put(Order { stimulus: stimulus(self.cycle), slot: now });
+        self.cycle += 1;
+        self.worker.step(&self.clock);
+        self.worker.publish(&self.clock);
+        self.worker.step(&self.clock);
+        self.outcomes.take().expect("each order is answered")
+    }
+
+    fn turns(&mut self, count: u64) -> Outcome {
+        (0..count).map(|_| self.turn()).last().expect("some")
+    }
+
+    fn told(&self) -> std::sync::MutexGuard<'_, Script> {
+        self.script.lock().unwrap()
+    }
+
+    /// Looks after the device until the opener, which is a real thread, has answered.
+    fn await_opener(&mut self) {
+        let until = std::time::Instant::now() + Duration::from_secs(60);
+        let under_way = |rig: &mut Rig| {
+            rig.worker.step(&rig.clock);
+            matches!(rig.worker.fares(rig.clock.now()), EngineState::StandIn { left: Span::ZERO, .. })
+        };
+        while under_way(self) {
+            assert!(std::time::Instant::now() < until, "the opener never answers");
+            thread::yield_now();
+        }
+    }
+}
+
+fn on_cpu(plan: &FieldPlan) -> FieldPlan {
+    FieldPlan { engine: EngineKind::Cpu, ..plan.clone() }
+}
+
+fn readout(board: &Board) -> Readout {
+    let weights = (0..2 * READOUT_COLUMNS).map(|i| (i * 7919 % 101) as f32 / 1000.0 - 0.05);
+    Readout::new(board, weights.collect(), Origin::Table).expect("two rows")
+}
+
+fn brain(board: &Board, open: Option<Open>) -> Brain {
+    Brain::new(board, Some(&readout(board)), None, open).expect("it can be built")
+}
+
+/// An engine that nothing happens to.
+fn judge() -> Engine {
+    let board = small_board(8);
+    let mut judge = Engine::build(&on_cpu(&board.field));
+    assert!(judge.set_readout(readout(&board).weights()));
+    judge
+}
+
+#[test]
+fn an_engine_answers_through_its_seat_as_it_does_itself() {
+    let (mut itself, mut seated): (Engine, Box<dyn Remote>) = (judge(), Box::new(judge()));
+    assert_eq!(seated.name(), itself.name());
+    assert_eq!(seated.device_times(), None, "it is no device");
+    for cycle in 0..3 {
+        let [a, b] = [itself.cycle(&stimulus(cycle)), seated.cycle(&stimulus(cycle))];
+        assert_eq!(format!("{a:?}"), format!("{b:?}"));
+    }
+    let (mut own, mut live) = (Live::default(), Live::default());
+    assert!(itself.save(&mut own) && seated.save(&mut live));
+    assert_eq!((live.cycle, live.whole.len()), (own.cycle, own.whole.len()));
+    assert!(live.cycle > 0 && !live.whole.is_empty());
+    // Another one goes on from there; an empty state and a read-out of another size are refused.
+    let mut next: Box<dyn Remote> = Box::new(judge());
+    assert!(next.restore(&Live::default()).is_err());
+    next.restore(&live).expect("it fits");
+    let [a, b] = [itself.cycle(&stimulus(3)), next.cycle(&stimulus(3))];
+    assert_eq!(format!("{a:?}"), format!("{b:?}"));
+    assert!(next.load(&Learned { readout: vec![0.0; 3], patterns: vec![] }).is_err());
+}
+
+#[test]
+fn the_device_is_named_and_its_times_are_told_while_it_computes() {
+    let script = Shared::default();
+    let times = DeviceTimes { kernels: Span::from_micros(70), ..DeviceTimes::default() };
+    script.lock().unwrap().times = Some(times);
+    let named = brain(&small_board(8), Some(opener(&script))).engine_name();
+    assert!(named.starts_with("scripted; ") && named.ends_with(" stands by"), "{named}");
+    let mut rig = Rig::with(script, &[]);
+    assert_eq!(rig.turn().times, Some(times));
+    rig.told().strike = Some(LOST);
+    assert_eq!(rig.turn().times, None, "the processor computed that one");
+}
+
+const LOST: Loss = Loss::ContextLost { call: "launch" };
+
+#[test]
+fn the_cpu_goes_on_from_the_last_good_state_with_that_very_order() {
+    let mut rig = Rig::new(&[]);
+    rig.turns(45);
+    assert_eq!(rig.told().saves, 2, "after 20 cycles and after 40");
+    rig.told().strike = Some(LOST);
+    let outcome = rig.turn();
+    let left = Span::from_millis(500);
+    assert_eq!(outcome.state, EngineState::StandIn { loss: LOST, attempt: 1, left });
+    assert_eq!(outcome.device, DeviceCounters { losses: 1, takeovers: 1, retries: 0 });
+    // What an engine says that was at cycle 40 and then was given this order.
+    let mut judge = judge();
+    (0..40).for_each(|cycle| assert!(judge.cycle(&stimulus(cycle)).is_ok()));
+    let expected = judge.cycle(&stimulus(45)).expect("in range");
+    let response = outcome.response.expect("the order was computed");
+    assert_eq!((response.cycle, response.skill, response.novelty), (45, expected.skill, expected.novelty));
+    assert_eq!(response.scores, expected.scores);
+    let mut next = rig.turn().response.expect("and so are the next");
+    let expected = judge.cycle(&stimulus(46)).expect("in range");
+    next.motors = expected.motors; // decided by label here
+    assert_eq!(format!("{next:?}"), format!("{expected:?}"));
+    assert_eq!(rig.told().cycles, 46, "the lost one is not asked again");
+}
+
+#[test]
+fn a_device_that_comes_back_takes_the_cpus_state() {
+    let mut rig = Rig::new(&[]);
+    rig.turns(5);
+    rig.told().strike = Some(LOST);
+    rig.turns(10);
+    assert_eq!(rig.told().opened, 1, "the pause is half a second");
+    rig.turn();
+    rig.await_opener();
+    assert_eq!(rig.told().opened, 2);
+    let last = rig.cycle - 1;
+    assert_eq!(rig.told().restored.last(), Some(&last), "with all that the CPU has lived through since");
+    let outcome = rig.turn();
+    assert_eq!(outcome.state, EngineState::Running);
+    assert_eq!(outcome.device, DeviceCounters { losses: 1, takeovers: 1, retries: 1 });
+    // No cycle was left out by either: the same as one engine that lost the five before the first save.
+    let mut judge = judge();
+    (5..=last).for_each(|cycle| assert!(judge.cycle(&stimulus(cycle)).is_ok()));
+    let expected = judge.cycle(&stimulus(rig.cycle - 1)).expect("in range");
+    let response = outcome.response.expect("computed");
+    assert_eq!((response.scores, response.skill), (expected.scores, expected.skill));
+}
+
+#[test]
+fn pauses_double_to_a_minute_and_a_minute_of_work_is_forgiven() {
+    let mut rig = Rig::new(&[]);
+    rig.turns(3);
+    rig.told().shut = Some(Loss::Memory { call: "open" });
+    rig.told().strike = Some(LOST);
+    let mut pauses = Vec::new();
+    while pauses.len() < 9 {
+        let EngineState::StandIn { left, attempt, .. } = rig.turn().state else { panic!("it is lost") };
+        assert_eq!(attempt as usize, pauses.len() + 1);
+        pauses.push(left.as_nanos() / 1_000_000);
+        // The next attempt begins when the pause is over.
+        rig.cycle += left.as_nanos() / 50_000_000;
+        rig.turn();
+        rig.await_opener();
+    }
+    // From the moment of the failure; it is looked at in the cycle after, 50 ms later, but for the first.
+    assert_eq!(pauses, [500, 950, 1950, 3950, 7950, 15_950, 31_950, 59_950, 59_950]);
+    rig.told().shut = None;
+    let EngineState::StandIn { left, loss, .. } = rig.turn().state else { panic!("it is lost") };
+    assert_eq!(loss, Loss::Memory { call: "open" });
+    rig.cycle += left.as_nanos() / 50_000_000 + 1;
+    rig.turn();
+    rig.await_opener();
+    assert_eq!(rig.turn().state, EngineState::Running);
+    rig.told().strike = Some(LOST);
+    let EngineState::StandIn { left, .. } = rig.turn().state else { panic!("it is lost") };
+    assert_eq!(left, Span::from_millis(60_000), "too soon to be forgiven");
+    rig.cycle += 1200;
+    rig.turn();
+    rig.await_opener();
+    rig.cycle += 1199; // a minute after it was opened, and no more
+    rig.told().strike = Some(LOST);
+    let EngineState::StandIn { left, .. } = rig.turn().state else { panic!("it is lost") };
+    assert_eq!(left, Span::from_millis(60_000), "not forgiven yet");
+    rig.cycle += 1200;
+    rig.turn();
+    rig.await_opener();
+    rig.cycle += 1200; // a cycle more
+    rig.told().strike = Some(LOST);
+    let EngineState::StandIn { left, attempt, .. } = rig.turn().state else { panic!("it is lost") };
+    assert_eq!((left, attempt), (Span::from_millis(500), 1), "forgiven");
+}
+
+#[test]
+fn a_start_without_the_device_is_a_stand_in_that_tries_again() {
+    let script = Shared::default();
+    script.lock().unwrap().shut = Some(Loss::Memory { call: "open" });
+    let mut rig = Rig::with(script, &[]);
+    let outcome = rig.turn();
+    assert!(outcome.response.is_some());
+    assert!(matches!(outcome.state, EngineState::StandIn { loss: Loss::Memory { .. }, .. }));
+    assert_eq!(outcome.device, DeviceCounters::default(), "what never was there is not lost");
+    rig.told().shut = None;
+    rig.turns(12);
+    rig.await_opener();
+    assert_eq!(rig.turn().state, EngineState::Running);
+}
+
+#[test]
+fn an_opening_that_hangs_hangs_nobody_else() {
+    let (release, hung) = bounded::<()>(0);
+    let script = Shared::default();
+    let (first, told) = (Mutex::new(true), script.clone());
+    let open: Open = Box::new(move |plan, fault| {
+        if !std::mem::take(&mut *first.lock().unwrap()) {
+            let _ = hung.recv();
+        }
+        opener(&told)(plan, fault)
+    });
+    let mut rig = Rig::with(script, &[]);
+    rig.worker = FieldWorker::new(
+        brain(&small_board(8), Some(open)),
+        {
+            let (orders, taken) = triple_buffer(Order::EMPTY);
+            rig.orders = orders;
+            taken
+        },
+        {
+            let (put, outcomes) = triple_buffer(Outcome::EMPTY);
+            rig.outcomes = outcomes;
+            put
+        },
+        FieldFaults::new(&[], Instant::ZERO),
+        Some(Span::ZERO),
+    );
+    rig.turns(3);
+    rig.told().strike = Some(LOST);
+    for _ in 0..400 {
+        assert!(rig.turn().response.is_some(), "the CPU computes meanwhile");
+    }
+    let outcome = rig.turn();
+    assert_eq!(outcome.state, EngineState::StandIn { loss: LOST, attempt: 1, left: Span::ZERO });
+    assert_eq!(outcome.device.retries, 1, "nobody is sent after it");
+    drop(release);
+    rig.await_opener();
+    assert_eq!(rig.turn().state, EngineState::Running);
+}
+
+#[test]
+fn a_panic_on_the_device_is_a_loss_and_does_not_use_up_the_rebuilds() {
+    let mut rig = Rig::new(&[]);
+    rig.turns(3);
+    rig.told().panics = true;
+    // A lock that a panic has poisoned would fail the test elsewhere: the script lets go of it first.
+    let outcome = rig.turn();
+    assert!(outcome.response.is_none());
+    assert!(matches!(outcome.state, EngineState::StandIn { loss: Loss::Panicked, attempt: 1, .. }));
+    assert!(rig.turn().response.is_some());
+}
+
+#[test]
+fn a_save_that_cannot_be_now_is_asked_for_again_and_harms_nothing() {
+    let mut rig = Rig::new(&[]);
+    rig.turns(22);
+    rig.told().busy = true;
+    rig.turns(30);
+    assert_eq!(rig.told().saves, 1);
+    rig.told().strike = Some(LOST);
+    let response = rig.turn().response.expect("from the save after 20 cycles");
+    let mut judge = judge();
+    (0..20).for_each(|cycle| assert!(judge.cycle(&stimulus(cycle)).is_ok()));
+    assert_eq!(response.scores, judge.cycle(&stimulus(52)).expect("in range").scores);
+}
+
+#[test]
+fn the_script_of_faults_reaches_the_device_once_each_way() {
+    let mut rig = Rig::new(&["gpu-slow@0.2+0.2"]);
+    rig.turns(20);
+    assert_eq!(rig.told().injected, [None, Some(GpuFault::Slow), None]);
+}
+
+#[test]
+fn an_order_that_is_too_old_by_then_is_not_computed() {
+    struct Late(Failure);
+    impl Remote for Late {
+        fn name(&self) -> String {
+            "late".to_string()
+        }
+        fn cycle(&mut self, _: &Stimulus) -> Result<Response, Failure> {
+            Err(self.0)
+        }
+        fn save(&mut self, _: &mut Live) -> bool {
+            false
+        }
+        fn restore(&mut self, _: &Live) -> Result<(), StateError> {
+            Ok(())
+        }
+        fn load(&mut self, _: &Learned) -> Result<(), StateError> {
+            Ok(())
+        }
+        fn inject(&mut self, _: Option<GpuFault>) {}
+    }
+    let late = Loss::Timeout { call: "wait" };
+    // An answer that is no number is no better than none.
+    for (failure, loss) in [(late.into(), late), (Failure::NotFinite, Loss::NotFinite)] {
+        let board = small_board(8);
+        let clock = SimClock::new();
+        let mut brain = brain(&board, Some(Box::new(move |_, _| Ok(Box::new(Late(failure))))));
+        clock.set(Instant::ZERO + board.field.dt);
+        let answer = brain.cycle(&stimulus(0), Instant::ZERO, &clock);
+        assert_eq!(answer.map(|_| ()), Err(Failure::Lost(loss)));
+        assert!(brain.cycle(&stimulus(1), clock.now(), &clock).is_ok());
+        let mut live = Live::default();
+        assert!(brain.save(&mut live) && live.age == 1);
+    }
+}

@@ -1,0 +1,110 @@
+//! The wires of a board without the line that the guard holds: whoever asks for that line gets one
+//! that is moved through the guard, and everything else as it is.
+
+use super::{Hold, Link};
+use crate::bus::{Edge, Gpio, Hardware, I2c, LineUse, OpenError, Repair};
+use crate::fault::BusFault;
+use crate::plan::Line;
+use crate::time::{Clock, Span};
+use std::sync::Arc;
+
+/// Wires, one line of which is the guard's.
+pub struct GuardedHardware {
+    inner: Arc<dyn Hardware>,
+    link: Arc<Link>,
+    hold: Hold,
+    clock: Arc<dyn Clock>,
+}
+
+impl GuardedHardware {
+    /// `inner` without the line of `hold`, which is asked for over `link`.
+    pub fn new(
+        inner: Arc<dyn Hardware>,
+        link: Arc<Link>,
+        hold: Hold,
+        clock: Arc<dyn Clock>,
+    ) -> GuardedHardware {
+        GuardedHardware { inner, link, hold, clock }
+    }
+}
+
+impl Hardware for GuardedHardware {
+    fn repair(&self, bus: usize) -> Result<Box<dyn Repair>, OpenError> {
+        self.inner.repair(bus)
+    }
+
+    fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
+        self.inner.i2c(bus)
+    }
+
+    fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
+        let rest: Vec<LineUse> = lines.iter().copied().filter(|used| used.line != self.hold.line).collect();
+        if rest.len() == lines.len() {
+            return self.inner.gpio(owner, lines);
+        }
+        let rest = if rest.is_empty() { None } else { Some(self.inner.gpio(owner, &rest)?) };
+        if !self.link.take() {
+            return Err(OpenError {
+                what: "the guarded line".into(),
+                why: "another part of this program has it".into(),
+                fix: "give the two roles two lines in the board file".into(),
+                denied: false,
+            });
+        }
+        let (link, hold, clock) = (self.link.clone(), self.hold, self.clock.clone());
+        Ok(Box::new(GuardedGpio { rest, link, hold, clock, high: hold.level(false) }))
+    }
+}
+
+/// Lines, one of which is moved by the guard.
+struct GuardedGpio {
+    rest: Option<Box<dyn Gpio>>,
+    link: Arc<Link>,
+    hold: Hold,
+    clock: Arc<dyn Clock>,
+    /// Level of the guarded line when the guard last moved it for us.
+    high: bool,
+}
+
+impl GuardedGpio {
+    fn rest(&mut self) -> Result<&mut dyn Gpio, BusFault> {
+        match &mut self.rest {
+            Some(rest) => Ok(rest.as_mut()),
+            None => Err(BusFault::Absent),
+        }
+    }
+}
+
+impl Gpio for GuardedGpio {
+    fn set(&mut self, line: Line, high: bool) -> Result<(), BusFault> {
+        if line != self.hold.line {
+            return self.rest()?.set(line, high);
+        }
+        self.link.demand(high == self.hold.on_high, self.clock.as_ref())?;
+        self.high = high;
+        Ok(())
+    }
+
+    fn get(&mut self, line: Line) -> Result<bool, BusFault> {
+        if line == self.hold.line {
+            return Ok(self.high);
+        }
+        self.rest()?.get(line)
+    }
+
+    fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, BusFault> {
+        match &mut self.rest {
+            Some(rest) => rest.next_edge(wait),
+            None => {
+                self.clock.sleep_until(self.clock.now() + wait);
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl Drop for GuardedGpio {
+    fn drop(&mut self) {
+        self.link.give_back();
+    }
+}

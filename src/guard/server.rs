@@ -1,0 +1,255 @@
+//! The guard at its post: one thread that waits in one `poll` for messages, for the end of a
+//! connection, for the end of the patience and for the signal to go. After each it drives the line
+//! first and answers second. Takes no memory, logs nothing and starts nothing; what it has to tell
+//! goes to a callback that must not wait either.
+//!
+//! However it ends, the line goes off: by its own hand at the end and in a panic, by the kernel's,
+//! which lets go of the lines of a dead process, otherwise.
+
+use super::frame::{Answer, Ask, LENGTH, Refused, Request, Standing};
+use super::socket::{Heard, hear, next_of, say_to, timespec};
+use super::ward::Ward;
+use super::{Guard, Hold};
+use crate::bus::Gpio;
+use crate::fault::BusFault;
+use crate::time::{Clock, Instant, Span};
+use rustix::event::{PollFd, PollFlags, poll};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+/// Connections at a time: the runtime, a `safe-stop`, a person who asks for the status, and one to spare.
+const CLIENTS: usize = 4;
+/// Messages taken from one connection before the others, the time and the line have their turn. A
+/// runtime sends four a patience.
+const AT_ONCE: usize = 16;
+/// When a line that does not follow is driven again.
+const LINE_AGAIN: Span = Span::from_millis(5);
+
+/// The line, and what was last done to it. Goes off when it is let go of.
+pub struct HeldLine {
+    gpio: Box<dyn Gpio>,
+    hold: Hold,
+    on: Option<bool>,
+}
+
+impl HeldLine {
+    /// Holds the line of `hold` through `gpio`, and drives it off.
+    pub fn take(gpio: Box<dyn Gpio>, hold: Hold) -> Result<HeldLine, BusFault> {
+        let mut line = HeldLine { gpio, hold, on: None };
+        line.put(false)?;
+        Ok(line)
+    }
+
+    /// Drives it, unless it already is where it is to be.
+    fn put(&mut self, on: bool) -> Result<(), BusFault> {
+        if self.on == Some(on) {
+            return Ok(());
+        }
+        self.on = None; // until it is known
+        self.gpio.set(self.hold.line, self.hold.level(on))?;
+        self.on = Some(on);
+        Ok(())
+    }
+}
+
+impl Drop for HeldLine {
+    fn drop(&mut self) {
+        self.on = None;
+        // Where this fails, the kernel's letting go and the board's own pull are what is left.
+        let _ = self.put(false);
+    }
+}
+
+/// Something worth telling.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The guard's account changed from the first to the second, in more than its heartbeats.
+    Changed(Standing, Standing),
+    /// A request was refused.
+    Refused(Refused),
+}
+
+struct Client {
+    connection: OwnedFd,
+    /// It may be guarded; others may ask, and trip.
+    ward: bool,
+}
+
+/// What ended a wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stir {
+    /// The guard is to go.
+    end: bool,
+    /// Somebody waits to be let in. Looked at before anybody is: where nobody waits, the kernel makes a socket and takes it
+    /// down again, at each heartbeat.
+    knock: bool,
+}
+
+/// A guard with its line and its socket.
+pub struct Server {
+    guard: Guard,
+    line: HeldLine,
+    line_sound: bool,
+    listener: OwnedFd,
+    end: OwnedFd,
+    clients: [Option<Client>; CLIENTS],
+    clock: Arc<dyn Clock>,
+    ward: Ward,
+}
+
+impl Server {
+    /// At its post: nothing is listened to before [`Server::stand`]. `end` becomes readable when the
+    /// guard is to go.
+    pub fn new(
+        guard: Guard,
+        line: HeldLine,
+        listener: OwnedFd,
+        end: OwnedFd,
+        clock: Arc<dyn Clock>,
+    ) -> Server {
+        let (clients, ward) = ([const { None }; CLIENTS], Ward::own());
+        Server { guard, line, line_sound: true, listener, end, clients, clock, ward }
+    }
+
+    /// The same, for a runtime of another user than the guard's own.
+    pub fn guarding(self, ward: Ward) -> Server {
+        Server { ward, ..self }
+    }
+
+    /// Stands until told to go; then the line is off.
+    pub fn stand(&mut self, mut tell: impl FnMut(Event)) {
+        let mut told = self.guard.standing(self.line_sound);
+        loop {
+            let stir = self.wait();
+            if stir.end {
+                break;
+            }
+            if stir.knock {
+                self.let_in();
+            }
+            for client in 0..CLIENTS {
+                self.attend(client, &mut tell);
+            }
+            self.guard.look(self.clock.now());
+            self.drive();
+            let standing = self.guard.standing(self.line_sound);
+            // All but the heartbeats, of which there are many.
+            if (Standing { beats: told.beats, ..standing }) != told {
+                tell(Event::Changed(told, standing));
+                told = standing;
+            }
+        }
+        self.line_sound = self.line.put(false).is_ok();
+    }
+
+    /// Whether the line followed to the end.
+    pub fn line_sound(&self) -> bool {
+        self.line_sound
+    }
+
+    /// Waits for anything to happen.
+    fn wait(&self) -> Stir {
+        let again = if self.line_sound { Instant::NEVER } else { self.clock.now() + LINE_AGAIN };
+        let until = self.guard.deadline().min(again);
+        let timeout = (until != Instant::NEVER).then(|| timespec(until.since(self.clock.now())));
+        let mut waited_for = heapless::Vec::<PollFd<'_>, { CLIENTS + 2 }>::new();
+        let connections = self.clients.iter().flatten().map(|client| &client.connection);
+        for descriptor in [&self.end, &self.listener].into_iter().chain(connections) {
+            let _ = waited_for.push(PollFd::new(descriptor, PollFlags::IN)); // as many places as descriptors
+        }
+        // Interrupted or out of time: look at everything all the same.
+        let _ = poll(&mut waited_for, timeout.as_ref());
+        let stirred = |place: usize| waited_for.get(place).is_some_and(|one| !one.revents().is_empty());
+        Stir { end: stirred(0), knock: stirred(1) }
+    }
+
+    fn let_in(&mut self) {
+        while let Some(connection) = next_of(&self.listener) {
+            let ward = self.ward.is_at(&connection);
+            let place = self.clients.iter().position(Option::is_none);
+            // Where all clients are taken, whoever does not drive makes room.
+            let place = place.or_else(|| (0..CLIENTS).find(|&client| !self.guard.is_holder(client)));
+            if let Some(place) = place {
+                self.clients[place] = Some(Client { connection, ward });
+            }
+        }
+    }
+
+    /// Everything that `client` has to say.
+    fn attend(&mut self, client: usize, tell: &mut impl FnMut(Event)) {
+        let mut bytes = [0; LENGTH + 1]; // one more: a message that is too long is seen to be
+        for _ in 0..AT_ONCE {
+            let Some(Client { connection, ward }) = &self.clients[client] else { return };
+            let (ward, heard) = (*ward, hear(connection, &mut bytes));
+            let request = match heard {
+                Heard::Nothing => return,
+                Heard::Message(length) => Request::decode(&bytes[..length.min(bytes.len())]),
+                Heard::Closed => return self.dismiss(client),
+            };
+            // What is not a frame is no runtime of ours.
+            let Ok(request) = request else { return self.dismiss(client) };
+            let outcome = self.guard.hear(client, ward, &request, self.clock.now());
+            self.drive();
+            let outcome = outcome.and(if self.line_sound { Ok(()) } else { Err(Refused::Line) });
+            // A runtime that was told that it has lost the line goes on beating until it has read that.
+            if let Err(refused) = outcome
+                && !matches!(request.ask, Ask::Heartbeat { .. })
+            {
+                tell(Event::Refused(refused));
+            }
+            self.answer(client, &request, outcome);
+        }
+    }
+
+    fn dismiss(&mut self, client: usize) {
+        self.guard.gone(client);
+        self.drive();
+        self.clients[client] = None;
+    }
+
+    /// The line to where the guard wants it.
+    fn drive(&mut self) {
+        self.line_sound = self.line.put(self.guard.line_on()).is_ok();
+    }
+
+    fn answer(&mut self, client: usize, request: &Request, outcome: Result<(), Refused>) {
+        let standing = self.guard.standing(self.line_sound);
+        let answer = Answer { sequence: request.sequence, refused: outcome.err(), standing };
+        if let Some(client) = &self.clients[client] {
+            // Whoever does not take its answers will miss them; the guard does not wait for it.
+            let _ = say_to(&client.connection, &answer.encode());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::socket::{connect_to, listen_at};
+    use super::*;
+    use crate::bus::fake::FakeGpio;
+    use crate::plan::{GuardHold, Line};
+    use crate::time::{MonotonicClock, SimClock};
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn nobody_is_let_in_for_a_message_of_one_who_is() {
+        let path = std::env::temp_dir().join(format!("ganglion-knock-{}.sock", std::process::id()));
+        let hold = Hold { line: Line(5), on_high: true, kind: GuardHold::Reset };
+        let line = HeldLine::take(Box::new(FakeGpio::new(Arc::new(SimClock::new()))), hold).unwrap();
+        let (end, go) = UnixStream::pair().unwrap();
+        let guard = Guard::new(&hold, Span::from_millis(50), [0; 32]);
+        let (place, listener) = listen_at(&path).unwrap();
+        let mut post = Server::new(guard, line, listener, end.into(), Arc::new(MonotonicClock));
+        let caller = connect_to(&path).unwrap();
+        assert_eq!(post.wait(), Stir { end: false, knock: true });
+        post.let_in();
+        assert!(say_to(&caller, b"anything"));
+        assert_eq!(post.wait(), Stir { end: false, knock: false }, "a message is no knock");
+        let _another = connect_to(&path).unwrap();
+        assert_eq!(post.wait(), Stir { end: false, knock: true });
+        drop(go);
+        assert!(post.wait().end);
+        drop(place);
+        std::fs::remove_file(path.with_extension("sock.lock")).unwrap();
+    }
+}

@@ -1,0 +1,141 @@
+//! What goes between the transfers of what: stops before everything, samples that are asked for before what is only due.
+
+use super::*;
+
+/// Two bytes by two transfers each, so that a stop can come in between.
+struct Pair(u8);
+
+impl Polled for Pair {
+    fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
+        let mut bytes = [[0], [0]];
+        let mut read = Ok(());
+        for byte in &mut bytes {
+            read = read.and_then(|()| ports.i2c.read(self.0, byte).map_err(bus_fault(0)));
+        }
+        say(0, read.map(|()| f32::from(bytes[1][0])));
+        read
+    }
+}
+
+#[test]
+fn a_stop_goes_between_two_transfers_of_a_poll_which_is_then_made_again() {
+    let mut rig = rig_with(vec![plan(Box::new(Pair(0x40)), 0, 10)]);
+    rig.settle(9);
+    for prompted in [false, true] {
+        // In the middle of the first of the two transfers.
+        rig.bus.during(1, halting(&rig.halt));
+        if prompted {
+            rig.data_ready.raise(0);
+        }
+        rig.stepper.run_until(rig.clock.now() + ms(2));
+        assert_eq!(rig.order(), [0x40, STOP, 0x40, 0x40], "prompted: {prompted}");
+        assert_eq!(rig.said(), [(0, Ok(100.0))], "and it is said once");
+        rig.settle(if prompted { 29 } else { 15 });
+    }
+    assert_eq!(rig.count(|c| &c.failures), 0);
+    assert_eq!(rig.count(|c| &c.devices[0].failures), 0);
+    assert_eq!(rig.count(|c| &c.set_ups), 1, "the first");
+}
+
+#[test]
+fn a_device_that_asks_goes_between_two_transfers_of_a_poll_that_is_only_due_and_not_twice() {
+    let mut rig = rig_with(vec![
+        plan(Box::new(Pair(0x40)), 0, 10),
+        PollPlan { prompted: true, ..plan(Box::new(Byte(0x41)), 1, 100) },
+    ]);
+    rig.settle(9);
+    // During the first transfer, and again during the first of the second try: a sample a transfer.
+    let (bus, data_ready) = (rig.bus.clone(), rig.data_ready.clone());
+    rig.bus.during(1, move |_| {
+        data_ready.raise(1);
+        bus.during(2, move |_| data_ready.raise(1));
+    });
+    rig.stepper.run_until(at(12));
+    let order = rig.order();
+    assert_eq!(order[..2], [0x40, 0x41], "its sample waits for one transfer");
+    assert_eq!(order[2..], [0x40, 0x40, 0x41], "and the other device has its turn");
+    assert_eq!(rig.count(|c| &c.failures), 0);
+}
+
+#[test]
+fn a_stop_overtakes_the_rest_of_a_command() {
+    let mut rig = rig(&[0x40]);
+    rig.settle(14);
+    rig.bus.during(1, halting(&rig.halt));
+    rig.command(1, 14);
+    rig.stepper.run_until(at(16));
+    assert_eq!(rig.order(), [WRITE, STOP], "one frame of it was under way");
+    rig.bus.fail_once(HAT, BusFault::Nack);
+    rig.bus.during(1, halting(&rig.halt));
+    rig.command(2, 16);
+    rig.stepper.run_until(at(18));
+    assert_eq!(rig.order(), [WRITE, STOP], "a retry is not begun");
+    assert_eq!(rig.count(|c| &c.failures), 0);
+    let receipts: Vec<_> = std::iter::from_fn(|| rig.receipts.pop().ok()).collect();
+    assert_eq!(receipts.iter().map(|r| (r.seq, r.complete)).collect::<Vec<_>>(), [(1, true), (2, false)]);
+}
+
+/// Motors of two frames each command.
+struct TwoFrames(u32);
+
+impl Actuators for TwoFrames {
+    fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        TwoWheels::say(INIT, ports)
+    }
+    fn write(&mut self, _: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        while self.0 < 2 {
+            TwoWheels::say(WRITE, ports)?;
+            self.0 += 1;
+        }
+        self.0 = 0;
+        Ok(())
+    }
+    fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        TwoWheels::say(STOP, ports)
+    }
+}
+
+#[test]
+fn a_sample_goes_between_two_frames_of_a_command_which_then_goes_on() {
+    let asks = PollPlan { prompted: true, ..plan(Box::new(Byte(0x41)), 0, 100) };
+    let mut rig = rig_of_motors(Box::new(TwoFrames(0)), vec![asks]);
+    rig.settle(9);
+    let data_ready = rig.data_ready.clone();
+    rig.bus.during(1, move |_| data_ready.raise(0));
+    rig.command(1, 9);
+    rig.stepper.run_until(at(12));
+    assert_eq!(rig.order(), [WRITE, 0x41, WRITE]);
+    assert!(rig.receipts.pop().is_ok_and(|receipt| receipt.seq == 1 && receipt.complete));
+    assert!(rig.receipts.pop().is_err());
+    assert_eq!((rig.count(|c| &c.written), rig.count(|c| &c.failures)), (1, 0));
+}
+
+/// Says halt.
+fn halting(halt: &Arc<Halt>) -> impl FnOnce(Instant) + Send + 'static {
+    let halt = halt.clone();
+    move |now| halt.raise(Cause::EStop, now)
+}
+
+/// Two bytes, each said as soon as it is read.
+struct OneByOne(u8);
+
+impl Polled for OneByOne {
+    fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        Byte(self.0).set_up(ports)
+    }
+    fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
+        Byte(self.0).poll(ports, say)?;
+        Byte(self.0).poll(ports, &mut |_, value| say(1, value))
+    }
+}
+
+#[test]
+fn what_a_poll_finds_first_stops_the_motors_before_the_rest_of_it_is_read() {
+    let mut rig = rig_with(vec![PollPlan { channels: vec![0, 1], ..plan(Box::new(OneByOne(0x40)), 0, 10) }]);
+    rig.settle(8);
+    rig.bus.answer(40);
+    rig.stepper.run_until(at(19));
+    assert_eq!(rig.order(), [0x40, STOP, 0x40, 0x40], "and then it is read from its beginning");
+    assert_eq!(rig.halt.counts().collect::<Vec<_>>(), [(Cause::Cliff, 1)]);
+    assert_eq!(rig.count(|c| &c.failures), 0);
+}

@@ -1,0 +1,174 @@
+//! The polling table at work: which device feeds which channel, how often, on which bus thread.
+//! Devices are asked here and turned into readings; whether a reading is believed is `admit.rs`.
+
+//!
+//! `i2c` is the thread of a bus, made of `polls` (the table), `motors` (commands), `retry`, `silence` and `ladder`
+//! (recovery). `edges`, `lines`, `slow` and `log` are the threads beside it. `fast_stop` finds readings that
+//! cannot wait, `halt` and `data_ready` carry the word for it to a bus thread; `counters` is for people.
+
+mod counters;
+mod data_ready;
+mod edges;
+mod halt;
+mod i2c;
+#[cfg(test)]
+mod i2c_tests;
+mod ladder;
+mod lines;
+mod log;
+mod motors;
+mod polls;
+mod retry;
+mod silence;
+mod slow;
+mod fast_stop;
+
+pub use counters::{BusCounters, DeviceCounters, SenseCounters};
+pub use data_ready::DataReady;
+pub use edges::EdgesWorker;
+pub use fast_stop::FastStops;
+pub use halt::{Halt, HaltWatch};
+pub use i2c::{BusParts, I2cWorker};
+pub use ladder::{DEAD_LOOK, Ladder, RecoveryStep};
+pub use lines::{ButtonLine, LinesWorker, ReadyLine};
+pub use log::{LogRows, LogWorker};
+pub use motors::MotorEnd;
+pub use polls::PollPlan;
+pub use slow::SlowWorker;
+
+use crate::frame::{MAX_SENSORS, Reading};
+use crate::plan::Cause;
+use crate::time::{Clock, Instant, Span};
+use rtrb::Producer;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+/// Readings that fit between two ticks on one bus, many times over: the fullest board polls about
+/// twenty a period. A ring that overflows has a tick that stands still; the loss is counted.
+pub const READING_RING: usize = 1024;
+
+/// Where a worker's readings leave for the tick.
+pub struct Outlet {
+    ring: Producer<Reading>,
+    staged: heapless::Vec<Reading, MAX_SENSORS>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Outlet {
+    /// An outlet into `ring`; what does not fit is counted in `dropped`.
+    pub fn new(ring: Producer<Reading>, dropped: Arc<AtomicU64>) -> Outlet {
+        Outlet { ring, staged: heapless::Vec::new(), dropped }
+    }
+    /// Keeps `reading` for the next hand-over.
+    pub fn stage(&mut self, reading: Reading) {
+        if self.staged.push(reading).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    /// Hands over what was staged. A time that is taken after this is not before the moment at which the tick could have
+    /// the readings.
+    pub fn publish(&mut self) {
+        if self.staged.is_empty() {
+            return;
+        }
+        for &reading in &self.staged {
+            if self.ring.push(reading).is_err() {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        self.staged.clear();
+        // A processor may take the time while what it wrote before is not seen by others yet.
+        fence(Ordering::SeqCst);
+    }
+    /// Hands over what was staged, and takes what of it `crossed` into a rule that stops, with a time: what the tick
+    /// decided until then it may have decided without those readings.
+    fn publish_with(&mut self, crossed: &mut Option<Cause>, clock: &dyn Clock) -> Option<(Cause, Instant)> {
+        self.publish();
+        crossed.take().map(|cause| (cause, clock.now()))
+    }
+}
+
+/// A line of the polling table: when a channel is due. Absolute times, so a late poll does not
+/// shift the ones after it; a poll that is late by more than a period gives up the lost ones.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    period: Span,
+    at: Instant,
+}
+
+impl Due {
+    fn every(period: Span, first: Instant) -> Due {
+        Due { period, at: first }
+    }
+    fn advance(&mut self, now: Instant) {
+        self.at += self.period;
+        if self.at <= now {
+            self.at = now + self.period;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outlet_that_overflows_counts_every_loss() {
+        let (producer, mut consumer) = rtrb::RingBuffer::new(2);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let mut outlet = Outlet::new(producer, dropped.clone());
+        for channel in 0..5 {
+            outlet.stage(Reading { channel, value: Ok(0.0), stamp: Instant::ZERO });
+        }
+        outlet.publish();
+        outlet.publish();
+        assert_eq!(dropped.load(Ordering::Relaxed), 3);
+        assert_eq!(consumer.pop().map(|r| r.channel), Ok(0));
+        assert_eq!(consumer.pop().map(|r| r.channel), Ok(1));
+        assert!(consumer.pop().is_err());
+    }
+
+    /// A clock whose every time is another, and which looks into the ring before it tells.
+    struct Witness {
+        ring: std::sync::Mutex<rtrb::Consumer<Reading>>,
+        /// For each time that was told, in nanoseconds from 1, the readings that had left by then.
+        had_left: std::sync::Mutex<Vec<usize>>,
+    }
+    impl Clock for Witness {
+        fn now(&self) -> Instant {
+            let mut had_left = self.had_left.lock().expect("one thread");
+            had_left.push(self.ring.lock().expect("one thread").slots());
+            Instant::from_nanos(had_left.len() as u64)
+        }
+        fn sleep_until(&self, _: Instant) {}
+        fn is_real(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_halt_is_dated_to_when_its_reading_had_left() {
+        let (producer, consumer) = rtrb::RingBuffer::new(2);
+        let clock = Witness { ring: consumer.into(), had_left: Vec::new().into() };
+        let mut outlet = Outlet::new(producer, Arc::default());
+        clock.now();
+        outlet.stage(Reading { channel: 0, value: Ok(0.0), stamp: Instant::ZERO });
+        let mut crossed = Some(Cause::EStop);
+        let (cause, at) = outlet.publish_with(&mut crossed, &clock).expect("it crossed");
+        assert_eq!((cause, crossed), (Cause::EStop, None));
+        // Dated earlier, a command that was decided in between would count as one that knew of it.
+        let had_left = clock.had_left.lock().expect("one thread");
+        assert_eq!(had_left[at.as_nanos() as usize - 1], 1, "{had_left:?}");
+        drop(had_left);
+        assert_eq!(outlet.publish_with(&mut crossed, &clock), None, "said once");
+    }
+
+    #[test]
+    fn a_poll_keeps_its_beat_and_gives_up_what_it_missed() {
+        let mut due = Due::every(Span::from_nanos(10), Instant::ZERO);
+        due.advance(Instant::from_nanos(3));
+        assert_eq!(due.at, Instant::from_nanos(10));
+        due.advance(Instant::from_nanos(47));
+        assert_eq!(due.at, Instant::from_nanos(57));
+    }
+}

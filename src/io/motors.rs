@@ -1,0 +1,269 @@
+//! The motors' side of a bus thread: takes commands, obeys them while they are valid, stops when nobody
+//! renews them or somebody says halt, and tells the tick what was on the wire. Speaks to the motors only
+//! through [`Actuators`]; what its failures mean for the bus is `i2c.rs`.
+//!
+//! Motors that are not known to stand are stopped again every few milliseconds, whatever else becomes of the bus. A stop
+//! is a word over the bus while that may get through. Behind a controller that takes its writes in frames, a word after a
+//! torn frame would be another word, and could drive a motor: then, and wherever the bus is down, it is a line that stops
+//! them, where there is one.
+
+use super::counters::{BusCounters, count};
+use super::halt::HaltWatch;
+use crate::command::{Command, OnWire};
+use crate::device::actuators::Actuators;
+use crate::device::{DeviceFault, Ports};
+use crate::rt::triple_buffer::Reader;
+use crate::time::{Instant, Span};
+use rtrb::Producer;
+
+/// Times that stillness is written at the end before everything is set up anew: a spark of the brushes spoils one
+/// write, hardly four.
+const LAST_TRIES: u32 = 4;
+
+/// From a stop that failed to the next try: a spark is over, and the bus has a moment for others.
+const STOP_AGAIN: Span = Span::from_millis(1);
+/// The same on a bus that is down, where this goes on until the bus is back or a person comes: motors run on for no longer
+/// than this and the try that was under way, and tries that nobody acknowledges (0.8 ms with their retries) take less than
+/// a sixth of the thread's time.
+const STOP_AGAIN_DOWN: Span = Span::from_millis(5);
+
+/// The motors and their line to the tick.
+pub struct MotorEnd {
+    /// What drives them.
+    pub actuators: Box<dyn Actuators>,
+    /// From the tick.
+    pub commands: Reader<Command>,
+    /// To the tick.
+    pub receipts: Producer<OnWire>,
+    /// From anybody.
+    pub halt: HaltWatch,
+}
+
+/// What the motors do, as far as that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Motion {
+    /// They stand: a stop or a set-up was acknowledged, and nothing was written since.
+    Still,
+    /// A line holds them still, whatever is on the bus, until they are set up.
+    Held,
+    /// They obey a command until then.
+    Obeying(Instant),
+    /// Anything; they are stopped then.
+    Unknown(Instant),
+}
+
+/// The same at work.
+pub(super) struct Motors {
+    actuators: Box<dyn Actuators>,
+    commands: Reader<Command>,
+    receipts: Producer<OnWire>,
+    receipt: Option<OnWire>,
+    pending: Option<Command>,
+    motion: Motion,
+    /// When the last word got through to motors that have not been known to stand since.
+    led_at: Option<Instant>,
+    /// The controller takes writes in frames, which a broken transfer tears.
+    framed: bool,
+    /// A frame is torn by this fault: nothing may be written until everything is set up anew.
+    torn: Option<DeviceFault>,
+    /// Commands for slots up to here were made without knowing why the motors were stopped.
+    withheld_to: Option<Instant>,
+}
+
+impl Motors {
+    /// Motors of which nothing is known yet, and the ear for a halt, which their bus thread holds. `framed`: behind a
+    /// controller that takes writes in frames.
+    pub fn new(end: MotorEnd, framed: bool) -> (Motors, HaltWatch) {
+        let MotorEnd { actuators, commands, receipts, halt } = end;
+        let motors = Motors {
+            actuators,
+            commands,
+            receipts,
+            receipt: None,
+            pending: None,
+            motion: Motion::Unknown(Instant::ZERO),
+            led_at: None,
+            framed,
+            torn: None,
+            withheld_to: None,
+        };
+        (motors, halt)
+    }
+
+    /// Takes the newest command, if there is one.
+    pub fn hear(&mut self, counters: &BusCounters) {
+        if let Some(command) = self.commands.take() {
+            self.pending = Some(command);
+        }
+        self.withhold_overtaken(counters);
+    }
+
+    /// A command that was overtaken by a halt is not kept.
+    fn withhold_overtaken(&mut self, counters: &BusCounters) {
+        let Some(to) = self.withheld_to else { return };
+        if let Some(command) = self.pending.take_if(|command| command.slot <= to) {
+            count(&counters.withheld);
+            self.receipt = Some(OnWire { seq: command.seq, slot: command.slot, at: to, complete: false });
+        }
+    }
+
+    /// Whether a command waits to be written.
+    pub fn has_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+    /// When they are to be stopped without anybody's asking: the command on the wire runs out, or a stop is due again.
+    pub fn stop_due(&self) -> Instant {
+        match self.motion {
+            Motion::Still | Motion::Held => Instant::NEVER,
+            Motion::Obeying(until) => until,
+            Motion::Unknown(at) => at,
+        }
+    }
+    /// Whether they are known to stand.
+    pub fn stand(&self) -> bool {
+        matches!(self.motion, Motion::Still | Motion::Held)
+    }
+    /// The bus failed at `now`, in a transfer with the controller by `fault`: motors that obey are stopped at once.
+    pub fn lose_bus(&mut self, fault: Option<DeviceFault>, now: Instant) {
+        self.torn = fault.and_then(|fault| self.tears(fault)).or(self.torn);
+        if !self.stand() {
+            self.motion = Motion::Unknown(now);
+        }
+    }
+    /// Commands for slots up to `to` are not obeyed any more.
+    pub fn withhold(&mut self, to: Instant) {
+        self.withheld_to = self.withheld_to.max(Some(to));
+    }
+
+    /// Counts for how long motors that may have moved were without a word, up to `at`: `said` is whether one got through now,
+    /// be it to go on or to stop.
+    pub fn lead(&mut self, said: bool, at: Instant, counters: &BusCounters) {
+        if !said && !self.stand() {
+            return;
+        }
+        if let Some(since) = self.led_at {
+            counters.unled(at.since(since));
+        }
+        self.led_at = (!self.stand()).then_some(at);
+    }
+
+    /// Sets everything up: still. Its first act stops them, whatever they did before; where a line can, they are known to
+    /// stand from then on and not only from its end.
+    pub fn set_up(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> Result<(), DeviceFault> {
+        if !self.stand() && self.hold(ports) {
+            self.lead(false, ports.clock.now(), counters);
+        }
+        let set_up = self.actuators.initialise(ports);
+        match set_up {
+            Ok(()) => (self.motion, self.torn) = (Motion::Still, None),
+            // How far it came is not known, nor whether a line that held them still does.
+            Err(fault) => {
+                self.torn = self.tears(fault).or(self.torn);
+                self.motion = Motion::Unknown(ports.clock.now());
+            }
+        }
+        set_up
+    }
+
+    /// Stops at once, because somebody says so. `down`: the bus is.
+    pub fn stop(
+        &mut self,
+        down: bool,
+        ports: &mut Ports<'_>,
+        counters: &BusCounters,
+    ) -> Result<(), DeviceFault> {
+        count(&counters.halts);
+        self.still(down, ports)
+    }
+
+    /// Writes the pending command, or stillness where it has expired.
+    pub fn write(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> Result<(), DeviceFault> {
+        let Some(command) = self.pending.take() else { return Ok(()) };
+        let fresh = ports.clock.now() <= command.valid_until;
+        let written = if fresh {
+            self.motion = Motion::Obeying(command.valid_until);
+            self.actuators.write(&command, ports)
+        } else {
+            count(&counters.expired);
+            self.still(false, ports)
+        };
+        let at = ports.clock.now();
+        if written.is_err_and(DeviceFault::gave_way) {
+            // What is written already is not written again; a halt that came in the middle withholds the rest.
+            self.pending = Some(command);
+            self.motion = Motion::Unknown(at);
+            return written;
+        }
+        let complete = fresh && written.is_ok();
+        self.receipt = Some(OnWire { seq: command.seq, slot: command.slot, at, complete });
+        match written {
+            Ok(()) if fresh => count(&counters.written),
+            Ok(()) => {}
+            Err(_) if !fresh => {}
+            // What is on the motors now is unknown: stillness is due until a command gets through.
+            Err(_) => self.motion = Motion::Unknown(at),
+        }
+        written
+    }
+
+    /// A stop that nobody asked for: the last command ran out and was not renewed, or they are not known to stand.
+    pub fn stop_by_itself(
+        &mut self,
+        down: bool,
+        ports: &mut Ports<'_>,
+        counters: &BusCounters,
+    ) -> Result<(), DeviceFault> {
+        let again = matches!(self.motion, Motion::Unknown(_));
+        count(if again { &counters.stops_again } else { &counters.expired });
+        self.still(down, ports)
+    }
+
+    /// Stops them in the way that is left, and keeps in mind whether they stand. On a bus that is `down` that is a line
+    /// first; else, and where no line obeys, a word, which is not said behind a torn frame: that takes the bus down.
+    fn still(&mut self, down: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        if self.motion == Motion::Held || (down && self.hold(ports)) {
+            return Ok(());
+        }
+        let said = match self.torn {
+            Some(fault) => Err(fault),
+            None => self.actuators.stop(ports),
+        };
+        let Err(fault) = said else {
+            self.motion = Motion::Still;
+            return said;
+        };
+        self.torn = self.tears(fault).or(self.torn);
+        let pause = if down { STOP_AGAIN_DOWN } else { STOP_AGAIN };
+        self.motion = Motion::Unknown(ports.clock.now() + pause);
+        said
+    }
+
+    /// Whether a line holds them now.
+    fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
+        let held = self.actuators.hold(ports);
+        if held {
+            self.motion = Motion::Held;
+        }
+        held
+    }
+
+    /// The fault, if it may have torn a frame.
+    fn tears(&self, fault: DeviceFault) -> Option<DeviceFault> {
+        Some(fault).filter(|fault| self.framed && fault.needs_reset())
+    }
+
+    /// Hands the receipt over.
+    pub fn confirm(&mut self) {
+        if let Some(receipt) = self.receipt.take() {
+            // A full ring means a tick that stands still; it has worse to worry about than a receipt.
+            let _ = self.receipts.push(receipt);
+        }
+    }
+
+    /// The last call: still by a word, a few times, then by a line, then by setting everything up anew. Whether they are
+    /// known to stand.
+    pub fn finish(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> bool {
+        let by_word = (0..LAST_TRIES).any(|_| self.still(false, ports).is_ok());
+        by_word || self.hold(ports) || self.set_up(ports, counters).is_ok()
+    }
+}

@@ -1,0 +1,228 @@
+//! The lowest rung: a transfer that failed on the wire is tried again, a little later, as often as its
+//! fault makes sense. What fails after that is the ladder's. Here is also where a stop of the motors overtakes whatever
+//! else is under way, and a device that asks a poll that is only due: no transfer begins, and no wait goes on, after that.
+
+use super::counters::{BusCounters, count};
+use super::data_ready::DataReady;
+use super::halt::HaltWatch;
+use crate::bus::{I2c, Op};
+use crate::fault::BusFault;
+use crate::time::{Clock, Instant, Span};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Before the first and the second retry: a device that is busy for a moment, a spark of the brushes.
+/// Two retries with their pauses take less than a poll of the slowest chip.
+const PAUSES: [Span; 2] = [Span::from_micros(100), Span::from_micros(300)];
+/// A wait is slept in pieces of this, with a look for a halt after each: as long as a frame of three bytes at 400 kHz.
+const PIECE: Span = Span::from_micros(100);
+
+/// Retries that `fault` is worth. Behind `fragile` is a chip that loses the place in its frames when a transfer breaks
+/// off: what is written to it after that goes astray, so only a transfer that nobody took is tried again.
+///
+/// A lost arbitration is such a break. The loser lets go of the wire in the middle of whatever bit it was at (UM10204,
+/// 3.1.8) and the adapter does not tell which: in the address byte nobody took anything, in one of the three bytes behind
+/// it the chip keeps those that were whole. Three bits in four of a frame are behind the address, and a Robot HAT has one
+/// master, so nobody else's transaction goes on: what is lost is a wire that something else pulled low.
+fn retries(fault: BusFault, fragile: bool) -> usize {
+    match fault {
+        BusFault::Nack => 2,
+        BusFault::ArbitrationLost if !fragile => 2,
+        BusFault::Io if !fragile => 1,
+        // The lines are held, the adapter cannot do it, or it is gone: the same again is no news.
+        _ => 0,
+    }
+}
+
+/// An adapter whose transfers are tried again.
+pub(super) struct Retrying<'a> {
+    pub i2c: &'a mut dyn I2c,
+    /// Its waits end at a halt as well.
+    pub clock: &'a OvertakenClock<'a>,
+    pub counters: &'a BusCounters,
+    /// Address of the chip that takes writes in frames, if there is one.
+    pub fragile: Option<u8>,
+    /// Transfers that worked.
+    pub answered: u32,
+}
+
+impl I2c for Retrying<'_> {
+    fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+        let fragile = self.fragile == Some(address);
+        let mut tried = 0;
+        while !self.clock.is_overtaken() {
+            let fault = match self.i2c.transfer(address, ops) {
+                Ok(()) => {
+                    self.answered += 1;
+                    return Ok(());
+                }
+                Err(fault) => fault,
+            };
+            let Some(&pause) = PAUSES.get(tried).filter(|_| tried < retries(fault, fragile)) else {
+                return Err(fault);
+            };
+            tried += 1;
+            count(&self.counters.retries);
+            self.clock.sleep_until(self.clock.now() + pause);
+        }
+        Err(BusFault::Preempted)
+    }
+
+    fn reopen(&mut self) -> Result<(), BusFault> {
+        self.i2c.reopen()
+    }
+}
+
+/// A clock whose waits end early when something else goes first.
+pub(super) struct OvertakenClock<'a> {
+    pub clock: &'a dyn Clock,
+    /// `None`: this call is not overtaken, for it is the stop itself, or the motors stand.
+    pub watch: Option<&'a HaltWatch>,
+    /// `None`: nor by a device that asks.
+    pub data_ready: Option<&'a DataReady>,
+    /// Set when a reading of this very call says that the motors must stop.
+    pub crossed: Option<&'a AtomicBool>,
+}
+
+impl OvertakenClock<'_> {
+    /// Whether a halt was raised that nobody has obeyed yet, a reading has just given a reason for one, or a device asks
+    /// that may go first.
+    pub fn is_overtaken(&self) -> bool {
+        self.watch.is_some_and(HaltWatch::is_raised)
+            || self.crossed.is_some_and(|crossed| crossed.load(Ordering::Relaxed))
+            || self.data_ready.is_some_and(DataReady::is_raised)
+    }
+}
+
+impl Clock for OvertakenClock<'_> {
+    fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn sleep_until(&self, at: Instant) {
+        if self.watch.is_none() && self.data_ready.is_none() {
+            return self.clock.sleep_until(at);
+        }
+        let mut now = self.clock.now();
+        while now < at && !self.is_overtaken() {
+            self.clock.sleep_until(at.min(now + PIECE));
+            now = self.clock.now();
+        }
+    }
+
+    fn is_real(&self) -> bool {
+        self.clock.is_real()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::fake::FakeI2c;
+    use crate::io::halt::Halt;
+    use crate::plan::Cause;
+    use crate::time::SimClock;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicU64;
+
+    const HAT: u8 = 0x14;
+    const IMU: u8 = 0x68;
+
+    /// The outcome of one write after `faults` in a row, the retries made and the time that they took in microseconds.
+    fn write(address: u8, faults: &[BusFault], works: bool) -> (Result<(), BusFault>, u64, u64) {
+        let mut i2c = faults.iter().fold(FakeI2c::new(), |i2c, fault| i2c.fault(address, *fault));
+        if works {
+            i2c = i2c.write(address, &[1, 2, 3]);
+        }
+        let (clock, counters) = (SimClock::new(), BusCounters::default());
+        let clock = OvertakenClock { clock: &clock, watch: None, data_ready: None, crossed: None };
+        let mut bus =
+            Retrying { i2c: &mut i2c, clock: &clock, counters: &counters, fragile: Some(HAT), answered: 0 };
+        let written = bus.write(address, &[1, 2, 3]);
+        assert_eq!(bus.answered, u32::from(works));
+        let took = clock.now().since(Instant::ZERO).as_nanos() / 1000;
+        (written, counters.retries.load(Ordering::Relaxed), took)
+    }
+
+    #[test]
+    fn a_device_that_does_not_answer_is_asked_three_times() {
+        use BusFault::Nack;
+        assert_eq!(write(HAT, &[Nack, Nack], true), (Ok(()), 2, 400));
+        assert_eq!(write(IMU, &[Nack, Nack, Nack], false), (Err(Nack), 2, 400));
+    }
+
+    #[test]
+    fn each_fault_has_its_own_number_of_retries() {
+        use BusFault::{Absent, ArbitrationLost, Io, TimedOut, Unsupported};
+        assert_eq!(write(IMU, &[ArbitrationLost, ArbitrationLost], true), (Ok(()), 2, 400));
+        assert_eq!(write(IMU, &[Io], true), (Ok(()), 1, 100));
+        assert_eq!(write(IMU, &[Io, Io], false), (Err(Io), 1, 100));
+        for fault in [TimedOut, Unsupported, Absent] {
+            assert_eq!(write(IMU, &[fault], false), (Err(fault), 0, 0));
+        }
+    }
+
+    #[test]
+    fn a_frame_that_broke_off_is_not_written_again() {
+        for fault in [BusFault::Io, BusFault::ArbitrationLost] {
+            assert_eq!(write(HAT, &[fault], false), (Err(fault), 0, 0));
+        }
+    }
+
+    /// Virtual time in which a halt is raised at a moment, whoever sleeps then.
+    struct HaltAt {
+        clock: SimClock,
+        halt: Arc<Halt>,
+        at: Instant,
+        sleeps: AtomicU64,
+    }
+
+    impl Clock for HaltAt {
+        fn now(&self) -> Instant {
+            self.clock.now()
+        }
+        fn sleep_until(&self, at: Instant) {
+            self.clock.sleep_until(at);
+            self.sleeps.fetch_add(1, Ordering::Relaxed);
+            if at >= self.at {
+                self.halt.raise(Cause::EStop, self.at);
+            }
+        }
+        fn is_real(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn a_halt_ends_the_pause_before_a_retry_and_no_transfer_begins_after_it() {
+        let halt = Arc::new(Halt::new(Arc::default()));
+        let watch = HaltWatch::new(halt.clone());
+        let after = |us| Instant::ZERO + Span::from_micros(us);
+        let clock = HaltAt { clock: SimClock::new(), halt, at: after(250), sleeps: AtomicU64::new(0) };
+        let counters = BusCounters::default();
+        // The third try, 400 us after the first, is not in the script.
+        let mut i2c = FakeI2c::new().fault(IMU, BusFault::Nack).fault(IMU, BusFault::Nack);
+        let halted = OvertakenClock { clock: &clock, watch: Some(&watch), data_ready: None, crossed: None };
+        let mut bus =
+            Retrying { i2c: &mut i2c, clock: &halted, counters: &counters, fragile: Some(HAT), answered: 0 };
+        assert_eq!(bus.write(IMU, &[1]), Err(BusFault::Preempted));
+        assert_eq!(bus.read(HAT, &mut [0]), Err(BusFault::Preempted));
+        assert_eq!(clock.now(), after(300), "within a piece of the wait");
+        // The stop itself is not overtaken, and neither are its waits.
+        let mut i2c = FakeI2c::new().fault(HAT, BusFault::Nack).write(HAT, &[1]);
+        let through = OvertakenClock { clock: &clock, watch: None, data_ready: None, crossed: None };
+        let mut bus =
+            Retrying { i2c: &mut i2c, clock: &through, counters: &counters, fragile: Some(HAT), answered: 0 };
+        assert_eq!((bus.write(HAT, &[1]), clock.now()), (Ok(()), after(400)));
+    }
+
+    #[test]
+    fn a_wait_without_a_halt_is_as_long_as_it_was_asked_for() {
+        let halt = Arc::new(Halt::new(Arc::default()));
+        let watch = HaltWatch::new(halt.clone());
+        let clock = HaltAt { clock: SimClock::new(), halt, at: Instant::NEVER, sleeps: AtomicU64::new(0) };
+        let end = Instant::ZERO + Span::from_micros(1_050);
+        OvertakenClock { clock: &clock, watch: Some(&watch), data_ready: None, crossed: None }
+            .sleep_until(end);
+        assert_eq!((clock.now(), clock.sleeps.load(Ordering::Relaxed)), (end, 11));
+    }
+}

@@ -1,0 +1,63 @@
+//! Values that have no bus: files of the kernel that tell temperatures, voltages, loads. Reading one may
+//! take its time, so they have a thread of their own, which is no real-time thread.
+
+use super::Outlet;
+use super::counters::{BusCounters, count};
+use super::fast_stop::FastStops;
+use super::halt::Halt;
+use super::polls::{PollPlan, Polls};
+use crate::bus::Absent;
+use crate::device::Ports;
+use crate::executor::Worker;
+use crate::plan::Cause;
+use crate::time::{Clock, Instant};
+use std::sync::Arc;
+
+/// Polls devices that need neither bus nor line.
+pub struct SlowWorker {
+    polls: Polls,
+    outlet: Outlet,
+    halt: Arc<Halt>,
+    crossed: Option<Cause>,
+    counters: Arc<BusCounters>,
+}
+
+impl SlowWorker {
+    /// A worker that polls `polls`; `counters` has a device for each of them.
+    pub fn new(
+        polls: Vec<PollPlan>,
+        fast_stops: FastStops,
+        outlet: Outlet,
+        halt: Arc<Halt>,
+        counters: Arc<BusCounters>,
+    ) -> SlowWorker {
+        assert_eq!(polls.len(), counters.devices.len(), "a counter for each device");
+        SlowWorker { polls: Polls::new(polls, fast_stops), outlet, halt, crossed: None, counters }
+    }
+}
+
+impl Worker for SlowWorker {
+    fn name(&self) -> &'static str {
+        "slow"
+    }
+
+    fn step(&mut self, clock: &dyn Clock) -> Instant {
+        if let Some(place) = self.polls.due(clock.now()) {
+            let (mut i2c, mut gpio) = (Absent, Absent);
+            let mut ports = Ports { i2c: &mut i2c, gpio: &mut gpio, clock };
+            let devices = &self.counters.devices;
+            let outcome = self.polls.call(place, false, &mut ports, &mut self.outlet, devices, None);
+            if outcome.transfer.is_err() {
+                count(&self.counters.failures);
+            }
+            self.crossed = self.crossed.max(outcome.crossed);
+        }
+        self.polls.next()
+    }
+
+    fn publish(&mut self, clock: &dyn Clock) {
+        if let Some((cause, at)) = self.outlet.publish_with(&mut self.crossed, clock) {
+            self.halt.raise(cause, at);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Whether the motors stand, from what each step of `safe-stop` has found. Pure. It claims no more than was seen: that a
+//! runtime was asked to disarm is no success by itself, and stillness that was written is none while a live runtime may
+//! write over it.
+
+use super::StepError;
+use crate::rt::flock::Holder;
+
+/// What the runtime behind the control socket is, and what it did.
+#[derive(Debug)]
+pub enum Runtime {
+    /// Nobody listens.
+    Absent,
+    /// Somebody listens and does not answer.
+    Silent(StepError),
+    /// It answered.
+    Answers {
+        /// Name of its board.
+        board: String,
+        /// It drives the board that is meant: the same effective values.
+        same_board: bool,
+        /// Its process, as far as it can be seen.
+        pid: Option<u32>,
+        /// Disarmed, confirmed by the loop; or its reasons why not.
+        disarmed: Result<(), Vec<String>>,
+    },
+}
+
+/// A line that was pulled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pulled {
+    /// The motors have no current, and the board's own pull keeps it so.
+    Enable,
+    /// The controller has started anew, without pulses, and would obey whoever sets it up.
+    Reset,
+}
+
+/// Who may move the motors again.
+#[derive(Debug)]
+pub enum Threat<'a> {
+    /// A runtime that listens and does not answer.
+    Silent(&'a StepError),
+    /// A process that has the motors' wires and was not disarmed.
+    Driving(Holder),
+    /// The runtime of this board, which has its reasons not to disarm.
+    Armed(&'a [String]),
+}
+
+/// Everything that was found.
+#[derive(Debug)]
+pub struct Found {
+    /// Name of the board.
+    pub board: String,
+    /// The guard's line is off and follows, or why not; `None`: the board has no guard.
+    pub guard: Option<Result<(), StepError>>,
+    /// What the runtime did.
+    pub runtime: Runtime,
+    /// A live process that has the motors' wires, after all steps.
+    pub holder: Option<Holder>,
+    /// Stillness was written to every drive motor, or why not.
+    pub stilled: Result<(), StepError>,
+    /// The lines that were pulled, or why none was; `None`: not tried.
+    pub pulled: Option<Result<Vec<Pulled>, StepError>>,
+}
+
+impl Found {
+    /// Which live process may move the motors again, if any.
+    pub fn threat(&self) -> Option<Threat<'_>> {
+        match (&self.runtime, &self.holder) {
+            (Runtime::Silent(why), _) => Some(Threat::Silent(why)),
+            (Runtime::Answers { disarmed: Ok(()), same_board, pid, .. }, Some(holder)) => {
+                // Whoever has the wires is known best by its process; where that cannot be seen, by its board.
+                let is_it = match (holder.pid, pid) {
+                    (Some(holder), Some(pid)) => holder == *pid,
+                    _ => *same_board,
+                };
+                (!is_it).then_some(Threat::Driving(*holder))
+            }
+            (_, Some(holder)) => Some(Threat::Driving(*holder)),
+            (Runtime::Answers { disarmed: Err(why), same_board: true, .. }, None) => Some(Threat::Armed(why)),
+            (Runtime::Absent | Runtime::Answers { .. }, None) => None,
+        }
+    }
+
+    /// Whether the motors stand without a pulled line: then none is pulled.
+    pub fn is_still(&self) -> bool {
+        self.guarded() || (self.stilled.is_ok() && self.threat().is_none())
+    }
+
+    /// Whether the guard's line is off.
+    pub fn guarded(&self) -> bool {
+        matches!(self.guard, Some(Ok(())))
+    }
+
+    /// Whether that line was pulled.
+    pub fn pulled(&self, line: Pulled) -> bool {
+        matches!(&self.pulled, Some(Ok(lines)) if lines.contains(&line))
+    }
+
+    /// Whether the motors stand, and will.
+    pub fn stands(&self) -> bool {
+        let reset = self.pulled(Pulled::Reset) && self.threat().is_none();
+        self.is_still() || self.pulled(Pulled::Enable) || reset
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OURS: Holder = Holder { pid: Some(4711) };
+    const UNSEEN: Holder = Holder { pid: None };
+
+    /// Stillness was written, nobody else is there.
+    fn quiet() -> Found {
+        Found {
+            board: "car".into(),
+            guard: None,
+            runtime: Runtime::Absent,
+            holder: None,
+            stilled: Ok(()),
+            pulled: None,
+        }
+    }
+
+    fn answers(same_board: bool, pid: Option<u32>, disarmed: bool) -> Runtime {
+        let disarmed = if disarmed { Ok(()) } else { Err(vec!["field-late is still there".to_string()]) };
+        Runtime::Answers { board: "car".into(), same_board, pid, disarmed }
+    }
+
+    fn late() -> StepError {
+        StepError::Late("the bus", std::time::Duration::ZERO)
+    }
+
+    #[test]
+    fn the_guards_line_is_enough_whatever_else_goes_wrong() {
+        let worst = Found {
+            guard: Some(Ok(())),
+            runtime: Runtime::Silent(late()),
+            holder: Some(UNSEEN),
+            stilled: Err(late()),
+            pulled: None,
+            ..quiet()
+        };
+        assert!(worst.stands() && worst.is_still());
+        assert!(!Found { guard: Some(Err(StepError::GuardLine)), ..worst }.stands());
+    }
+
+    #[test]
+    fn written_stillness_counts_while_nobody_may_write_over_it() {
+        assert!(quiet().stands());
+        let with = |runtime, holder| Found { runtime, holder, ..quiet() }.stands();
+        // A live process that was not asked, and one that was.
+        assert!(!with(Runtime::Absent, Some(OURS)));
+        assert!(!with(Runtime::Absent, Some(UNSEEN)));
+        assert!(with(answers(true, Some(4711), true), Some(OURS)));
+        assert!(!with(answers(true, Some(4711), false), Some(OURS)));
+        assert!(!with(answers(true, None, false), None), "without wires that can be claimed");
+        // The runtime that answers is another one than the process that drives.
+        assert!(!with(answers(false, Some(99), true), Some(OURS)));
+        assert!(!with(answers(true, Some(99), true), Some(OURS)));
+        assert!(!with(answers(false, Some(99), true), Some(UNSEEN)));
+        // It is the one that drives, from another board file; or cannot be seen and says that it is.
+        assert!(with(answers(false, Some(4711), true), Some(OURS)));
+        assert!(with(answers(true, None, true), Some(OURS)));
+        // It has nothing to do with these motors.
+        assert!(with(answers(false, Some(99), true), None) && with(answers(false, Some(99), false), None));
+        assert!(!with(Runtime::Silent(late()), None));
+    }
+
+    #[test]
+    fn a_disarm_is_no_success_by_itself() {
+        let runtime = answers(true, Some(4711), true);
+        let found = Found { runtime, holder: Some(OURS), stilled: Err(late()), ..quiet() };
+        assert!(!found.stands());
+        assert!(!Found { pulled: Some(Err(StepError::NoLine)), ..found }.stands());
+    }
+
+    #[test]
+    fn a_pulled_line_counts_as_far_as_it_stays_pulled() {
+        let pulled = |line, holder| {
+            let (stilled, pulled) = (Err(late()), Some(Ok(vec![line])));
+            Found { stilled, pulled, holder, ..quiet() }.stands()
+        };
+        assert!(pulled(Pulled::Enable, None) && pulled(Pulled::Enable, Some(OURS)));
+        assert!(pulled(Pulled::Reset, None));
+        assert!(!pulled(Pulled::Reset, Some(OURS)), "it would set the controller up again");
+    }
+}

@@ -1,0 +1,334 @@
+//! A run from its begin to its end: the wires, the guard, the self-test, the control socket and the service manager around
+//! the robot, in the order in which they begin and end; in virtual time nothing but the robot.
+//!
+//! Begin: machine, wires, guard, self-test, teaching, threads, ready. End: the motors stand, the
+//! workers have ended, the guard takes its line, the socket goes.
+
+mod auto_arm;
+mod guarded;
+mod outcome;
+
+use crate::access::{self, AccessError};
+use crate::bus::{Gpio, Hardware, LineUse, Usage};
+use crate::control::{self, CONTROL_SOCKET, Server, Sources, why_disarmed};
+use crate::device::robot_hat::RESET_TAKES;
+use crate::fault::BusFault;
+use crate::field::EngineState;
+use crate::guard::Hold;
+use crate::guard::frame::Refused;
+use crate::mode::Disarm;
+use crate::plan::{Board, BusPlan, GuardHold};
+use crate::robot::{BuildError, Options, Robot};
+use crate::rt::Refusal;
+use crate::runner::{self, RunnerError, START_UP};
+use crate::selftest::machine::{self, Mismatch};
+use crate::selftest::{Check, Verdict, self_test};
+use crate::service::{self, Service};
+use crate::time::{Clock, Instant, MonotonicClock, SimClock, Span};
+use crate::trace::Recorder;
+use auto_arm::AutoArm;
+use guarded::Guarded;
+pub use guarded::{START_GUARD, why_untrusted};
+pub use outcome::{Outcome, Outside};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Longest time that teaching a field takes on the smallest machine that is meant (a Pi 4: tens of seconds).
+const TEACHING: Span = Span::from_millis(120_000);
+
+/// A run in real time.
+pub struct Session<'a> {
+    /// The robot.
+    pub board: &'a Board,
+    /// BLAKE3 of its effective values, by which the guard and callers know it.
+    pub digest: blake3::Hash,
+    /// How long it runs.
+    pub length: Span,
+    /// Raised by whoever wants it to end earlier.
+    pub interrupted: Arc<AtomicBool>,
+    /// Socket for callers, where one was named; it must be had then.
+    pub control: Option<PathBuf>,
+    /// The guard's socket, where it is not at its usual place.
+    pub guard: Option<PathBuf>,
+    /// Run although the machine is not the board's.
+    pub any_machine: bool,
+}
+
+/// Why a run could not begin. The motors have not been moved.
+#[derive(Debug)]
+pub enum SessionError {
+    /// The board of this name is of another machine.
+    Machine(String, Mismatch),
+    /// Its wires cannot be had.
+    Access(AccessError),
+    /// The thread that shows the guard that this runtime is alive cannot be started.
+    Heartbeat(io::Error),
+    /// The board is strict and that thread was refused something.
+    Refused(Refusal),
+    /// The guard at this socket, without which the board does not drive, refuses; `None`: it does not answer.
+    NoGuard(PathBuf, Option<Refused>),
+    /// The guard does not let the motors' controller out of its reset.
+    HeldInReset(BusFault),
+    /// What the self-test found to be required and not there.
+    Unfit(Vec<Check>),
+    /// The robot cannot be put together.
+    Build(BuildError),
+    /// The control socket that was named cannot be had.
+    Control(PathBuf, io::Error),
+    /// Another runtime has the usual control socket.
+    Occupied(PathBuf, io::Error),
+    /// The thread that serves it cannot be started.
+    Server(io::Error),
+    /// The robot's threads cannot be had.
+    Drive(RunnerError),
+}
+
+impl From<AccessError> for SessionError {
+    fn from(error: AccessError) -> SessionError {
+        SessionError::Access(error)
+    }
+}
+
+/// Runs `board` in virtual time; `watch` is called after each slot.
+pub fn step(
+    board: &Board,
+    options: Options,
+    length: Span,
+    interrupted: &AtomicBool,
+    watch: impl FnMut(&Recorder),
+) -> Result<Outcome, SessionError> {
+    let clock = Arc::new(SimClock::new());
+    let first = Instant::ZERO + board.period;
+    let mut robot = Robot::build(board, clock.clone(), first, options).map_err(SessionError::Build)?;
+    let outside = Outside::of(&mut robot);
+    let ending = runner::step(robot, &clock, first + length, interrupted, watch);
+    Ok(Outcome::new(ending, outside, clock.as_ref()))
+}
+
+impl Session<'_> {
+    /// Runs the robot; `watch` is called on the slow thread, and dropped before the end is attended to.
+    pub fn run(
+        self,
+        mut options: Options,
+        mut watch: impl FnMut(&Recorder),
+    ) -> Result<Outcome, SessionError> {
+        let board = self.board;
+        let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
+        let mut service = Service::attach();
+        service.say("self-test");
+        if matches!(board.bus, BusPlan::Linux { .. }) && !self.any_machine {
+            machine::matches(board, Path::new("/"))
+                .map_err(|mismatch| SessionError::Machine(board.name.clone(), mismatch))?;
+        }
+        // Kept to the very end: nobody else drives these motors meanwhile.
+        let _claim = access::claim(board)?;
+        let opened = match board.bus {
+            BusPlan::Linux { .. } => Some(access::open_wires(board)?),
+            BusPlan::Sim | BusPlan::Log => None,
+        };
+        let guarded = Guarded::begin(&self, &options, &clock)?;
+        if let Some(guarded) = &guarded {
+            options.guard = guarded.health();
+        }
+        if let Some(opened) = opened {
+            let hardware = guarded.as_ref().map_or(opened.clone(), |guarded| guarded.around(opened, &clock));
+            let hold = guarded.as_ref().map(|guarded| guarded.hold);
+            test(board, self.any_machine, hardware.as_ref(), hold, clock.as_ref())?;
+            options.hardware = Some(hardware);
+        }
+        service.extend(TEACHING);
+        service.say("teaching the field");
+        let robot = Robot::build(board, clock.clone(), Instant::ZERO, options);
+        let mut robot = robot.map_err(SessionError::Build)?;
+        let outside = Outside::of(&mut robot);
+        let sources = self.sources(&robot, guarded.as_ref());
+        let place = (self.control.as_deref(), Path::new(CONTROL_SOCKET));
+        let window = open_window(board, place, sources.clone(), &self.interrupted)?;
+        let auto_arm = begin_auto_arm(board, self.control.as_deref(), &sources);
+        // The first slot comes when everything is in memory: what was slow until here is not lateness.
+        let first = clock.now() + START_UP;
+        robot.tick.start_at(first);
+        let mut disarmed = None;
+        let ended =
+            runner::run(robot, &clock, first + self.length, &self.interrupted, board.rt, |recorder| {
+                watch(recorder);
+                attend(&mut service, recorder, &sources, clock.now());
+                note_disarm(&mut disarmed, sources.loop_status.look().disarmed);
+                if self.interrupted.load(Ordering::Relaxed) {
+                    service.stop();
+                }
+            });
+        service.stop();
+        let heartbeat = guarded.map(Guarded::end);
+        drop(window);
+        drop(watch);
+        let mut ending = match ended {
+            Ok(ending) => ending,
+            Err(error) => {
+                auto_arm.never_ran();
+                return Err(SessionError::Drive(error));
+            }
+        };
+        ending.granted.extend(heartbeat.map(|granted| ("heartbeat", granted)));
+        let outcome = Outcome::new(ending, outside, clock.as_ref());
+        auto_arm.ended(outcome.is_sound() && outcome.ending.tick.is_willing());
+        Ok(outcome)
+    }
+
+    /// What callers are told from.
+    fn sources(&self, robot: &Robot, guarded: Option<&Guarded>) -> Sources {
+        Sources {
+            board: self.board.name.clone(),
+            board_digest: self.digest.to_hex().to_string(),
+            engine: robot.engine_name.clone(),
+            engine_state: Arc::new(Mutex::new(EngineState::Running.to_string())),
+            loop_status: robot.loop_status.clone(),
+            requests: robot.requests.clone(),
+            buses: robot.buses.clone(),
+            link: guarded.map(|guarded| guarded.link.clone()),
+            guard_required: self.board.guard.is_some_and(|plan| plan.required),
+            recollection: robot.recollection.clone(),
+            remark: Arc::new(OnceLock::new()),
+        }
+    }
+}
+
+/// Looks whether the robot may arm by itself. Where not, it is disarmed in its first slot, and whoever asks is told why.
+fn begin_auto_arm(board: &Board, control: Option<&Path>, sources: &Sources) -> AutoArm {
+    let auto_arm = AutoArm::begin(board, control);
+    if let Some(words) = auto_arm.off() {
+        sources.requests.disarm.store(true, Ordering::Release);
+        let _ = sources.remark.set(words.to_string());
+    }
+    auto_arm
+}
+
+/// What the service manager is told, on the slow thread.
+fn attend(service: &mut Service, recorder: &Recorder, sources: &Sources, now: Instant) {
+    let status = sources.loop_status.look();
+    let ready = service.is_ready();
+    service.tend(&status, now, || {
+        let newest = recorder.summary().last.as_ref().and_then(|record| record.field);
+        let mut state = sources.engine_state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(field) = newest {
+            *state = field.state.to_string();
+        }
+        drop(state);
+        let missing: Vec<&str> = service::missing(&status).reasons().collect();
+        match ready || missing.is_empty() {
+            true => format!("{}, field {}", sources.status().line(), sources.engine),
+            false => format!("not ready: {}", missing.join("; ")),
+        }
+    });
+}
+
+/// Writes into the journal why the robot was disarmed, where nobody asked for it.
+fn note_disarm(before: &mut Option<Disarm>, now: Option<Disarm>) {
+    if let Some(why) = now.filter(|why| *before != now && *why != Disarm::Asked) {
+        log::warn!("disarmed: {}; it stands until it is armed again", why_disarmed(why));
+    }
+    *before = now;
+}
+
+/// The control socket. Where none was named, it is served if its usual place is there and ours. A real robot that another
+/// runtime keeps from its usual place is not run: whoever asks there means another one.
+fn open_window(
+    board: &Board,
+    (asked, usual): (Option<&Path>, &Path),
+    sources: Sources,
+    interrupted: &Arc<AtomicBool>,
+) -> Result<Option<Server>, SessionError> {
+    let path = asked.unwrap_or(usual);
+    let listener = match (control::listen_at(path), asked) {
+        (Ok(listener), _) => listener,
+        (Err(error), Some(_)) => return Err(SessionError::Control(path.to_path_buf(), error)),
+        (Err(error), None) if error.kind() == ErrorKind::AddrInUse => match board.bus {
+            BusPlan::Linux { .. } => return Err(SessionError::Occupied(path.to_path_buf(), error)),
+            BusPlan::Sim | BusPlan::Log => {
+                log::warn!("this run cannot be armed or asked from outside: {}: {error}", path.display());
+                return Ok(None);
+            }
+        },
+        (Err(error), None) => {
+            log::info!("nobody can arm or ask from outside: {}: {error}", path.display());
+            return Ok(None);
+        }
+    };
+    Server::open(listener, sources, interrupted.clone()).map(Some).map_err(SessionError::Server)
+}
+
+/// The self-test, with the controller out of its reset where a guard holds it there. It writes no pulse, and neither has
+/// anybody since.
+fn test(
+    board: &Board,
+    any_machine: bool,
+    hardware: &dyn Hardware,
+    held: Option<Hold>,
+    clock: &dyn Clock,
+) -> Result<(), SessionError> {
+    let held = held.filter(|hold| hold.kind == GuardHold::Reset);
+    let released = held.map(|hold| release(hold, hardware, clock)).transpose()?;
+    let tested = fit(board, any_machine, hardware, clock);
+    if let (Some(mut gpio), Some(hold)) = (released, held) {
+        // Back until the bus thread sets the controller up. Should it fail, the guard takes it back.
+        let _ = gpio.set(hold.line, hold.level(false));
+    }
+    tested
+}
+
+fn release(hold: Hold, hardware: &dyn Hardware, clock: &dyn Clock) -> Result<Box<dyn Gpio>, SessionError> {
+    let off = Usage::Output { high: hold.level(false) };
+    let mut gpio = hardware
+        .gpio("self-test", &[LineUse { line: hold.line, usage: off }])
+        .map_err(AccessError::Closed)?;
+    gpio.set(hold.line, hold.level(true)).map_err(SessionError::HeldInReset)?;
+    clock.sleep_until(clock.now() + RESET_TAKES);
+    Ok(gpio)
+}
+
+/// Whatever is required has to pass; what could be better is logged. `any_machine`: the machine need not be the board's.
+fn fit(
+    board: &Board,
+    any_machine: bool,
+    hardware: &dyn Hardware,
+    clock: &dyn Clock,
+) -> Result<(), SessionError> {
+    let board = match any_machine {
+        true => &Board { compatible: Vec::new(), ..board.clone() },
+        false => board,
+    };
+    let mut failed = Vec::new();
+    for check in self_test(board, hardware, Path::new("/"), clock) {
+        match check.verdict {
+            Verdict::Failed => failed.push(check),
+            Verdict::Warned => log::warn!("self-test: {check}; {}", check.fix.as_deref().unwrap_or("")),
+            Verdict::Passed | Verdict::Skipped => log::info!("self-test: {check}"),
+        }
+    }
+    if failed.is_empty() { Ok(()) } else { Err(SessionError::Unfit(failed)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_real_robot_does_not_go_without_the_usual_socket_because_another_runtime_has_it() {
+        let path = std::env::temp_dir().join(format!("ganglion-usual-{}", std::process::id()));
+        let board = |name| crate::board::built_in(name).unwrap().unwrap().board;
+        let open = |board: &Board, asked| {
+            open_window(board, (asked, &path), Sources::standing(), &Arc::default())
+                .map(|window| window.is_some())
+        };
+        let (sim, real) = (board("sim"), board("picarx-v4"));
+        let other = control::listen_at(&path).unwrap();
+        assert!(matches!(open(&real, None), Err(SessionError::Occupied(..))));
+        assert!(matches!(open(&sim, None), Ok(false)), "it says so and runs");
+        assert!(matches!(open(&sim, Some(&path)), Err(SessionError::Control(..))), "it was named");
+        drop(other);
+        assert!(matches!((open(&real, None), open(&sim, None)), (Ok(true), Ok(true))));
+        std::fs::remove_file(path.with_extension("lock")).unwrap();
+    }
+}

@@ -1,0 +1,108 @@
+//! The guard's side of a run: greets the guard that the board asks for, and ends when the motors stand.
+
+use super::{Session, SessionError};
+use crate::bus::Hardware;
+use crate::guard::frame::Refused;
+use crate::guard::socket::GUARD_SOCKET;
+use crate::guard::{GuardHealth, GuardedHardware, Heartbeat, HeartbeatPlan, Hold, Link};
+use crate::plan::{BusPlan, GuardPlan};
+use crate::robot::Options;
+use crate::rt::Granted;
+use crate::time::{Clock, Span};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A guard that runs trusts a runtime within milliseconds; one that is just being started by the
+/// service manager needs its process first.
+const GUARD_START: Span = Span::from_millis(2_000);
+/// How often the guard is looked for meanwhile.
+const LOOK_EVERY: Span = Span::from_millis(5);
+/// What to do where there is none.
+pub const START_GUARD: &str =
+    "start it first: 'ganglion guard --board BOARD', or systemctl start ganglion-guard";
+
+/// Why a guard does not trust this runtime, in words; `None`: nothing was heard of it.
+pub fn why_untrusted(refused: Option<Refused>) -> &'static str {
+    refused.map_or("it does not answer", |refused| refused.words())
+}
+
+/// The guard's side of a run.
+pub(super) struct Guarded {
+    plan: GuardPlan,
+    pub(super) hold: Hold,
+    pub(super) link: Arc<Link>,
+    heartbeat: Heartbeat,
+}
+
+impl Guarded {
+    /// Greets the guard that the board asks for. `None`: it asks for none, or for one that it does
+    /// without and that is not there.
+    pub(super) fn begin(
+        session: &Session<'_>,
+        options: &Options,
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Option<Guarded>, SessionError> {
+        let board = session.board;
+        let Some(plan) = board.guard else { return Ok(None) };
+        let Some(hold) = Hold::of(board, &plan) else { return Ok(None) };
+        let socket = session.guard.clone().unwrap_or_else(|| PathBuf::from(GUARD_SOCKET));
+        let alone = matches!(board.bus, BusPlan::Sim);
+        let link = Link::new(alone).map_err(SessionError::Heartbeat)?;
+        let heartbeat_plan = HeartbeatPlan {
+            socket: socket.clone(),
+            board: *session.digest.as_bytes(),
+            hold,
+            patience: plan.patience,
+            alone,
+        };
+        let (loop_status, requests) = (options.loop_status.clone(), options.requests.clone());
+        let heartbeat =
+            Heartbeat::start(heartbeat_plan, link.clone(), loop_status, requests, clock.clone(), board.rt)
+                .map_err(SessionError::Heartbeat)?;
+        heartbeat.granted.enough(&board.rt).map_err(SessionError::Refused)?;
+        let guarded = Guarded { plan, hold, link, heartbeat };
+        if guarded.is_trusted(clock.as_ref()) {
+            return Ok(Some(guarded));
+        }
+        let refused = guarded.link.look().refused;
+        let why = why_untrusted(refused);
+        match (plan.required, &board.bus) {
+            (true, BusPlan::Linux { .. }) => Err(SessionError::NoGuard(socket, refused)),
+            (true, _) => {
+                log::warn!("no guard at {}: {why}; standing still until there is one", socket.display());
+                Ok(Some(guarded))
+            }
+            (false, _) => {
+                log::warn!("no guard at {}: {why}; going on without ({START_GUARD})", socket.display());
+                drop(guarded);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Waits until the guard trusts this runtime, for as long as one takes to start.
+    fn is_trusted(&self, clock: &dyn Clock) -> bool {
+        let until = clock.now() + GUARD_START;
+        while !self.link.is_trusted() && clock.now() < until {
+            clock.sleep_until(clock.now() + LOOK_EVERY);
+        }
+        self.link.is_trusted()
+    }
+
+    /// What the tick looks at, where the board does not drive without its guard.
+    pub(super) fn health(&self) -> Option<GuardHealth> {
+        self.plan.required.then(|| GuardHealth::new(self.link.clone(), self.plan.patience))
+    }
+
+    /// The wires without the guard's line.
+    pub(super) fn around(&self, hardware: Arc<dyn Hardware>, clock: &Arc<dyn Clock>) -> Arc<dyn Hardware> {
+        Arc::new(GuardedHardware::new(hardware, self.link.clone(), self.hold, clock.clone()))
+    }
+
+    /// The motors stand: the guard takes its line. Returns what the heartbeat was granted.
+    pub(super) fn end(self) -> Granted {
+        let granted = self.heartbeat.granted.clone();
+        self.heartbeat.end();
+        granted
+    }
+}
