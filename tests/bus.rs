@@ -2,11 +2,9 @@
 //! builder makes them, in virtual time.
 
 use crate::allocation::allocations_in;
-use ganglion::board;
+use ganglion::bus::{Absent, Bias, Gpio, Hardware, I2c, LineUse, Op, OpenError, Usage};
+use ganglion::executor::{Stepper, Worker};
 use ganglion::fault::BusFault;
-use ganglion::bus::{Absent, Bias, Gpio, I2c, LineUse, Op, OpenError, Usage, Wires};
-use ganglion::crew::{Stepper, Worker};
-use ganglion::drive;
 use ganglion::field::Readout;
 use ganglion::io::RecoveryStep;
 use ganglion::learn::imitate;

@@ -23,7 +23,7 @@ mod learn;
 mod memory;
 
 /// A panic or a hang of any thread ends a run with motors that stand, or says that they may not.
-mod crew;
+mod executor;
 /// The tick on real threads: the grid adds up, nothing is allocated, a strict board refuses.
 mod tick;
 /// A robot that arms by itself does so only after a clean end.

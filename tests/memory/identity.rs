@@ -2,8 +2,7 @@
 
 use super::{bits, dim, rows, store_of};
 use crate::allocation::allocations_in;
-use ganglion::field::cpu::Level;
-use ganglion::memory::crew::{Crew, Keys, Verb};
+use ganglion::cpu::Level;
 use ganglion::memory::nearest::Best;
 use ganglion::memory::parallel::{Keys, Parallel, Verb};
 use ganglion::memory::{Fault, Length, Rows, Store, Workspace, record};
