@@ -82,7 +82,7 @@ impl Desk {
     }
 
     fn sense(&self, image: &Image, table: u64) -> Launch {
-        let kernel = image.kernel("io").expect("it is in the image");
+        let kernel = image.kernel("sense").expect("it is in the image");
         Launch { kernel, grid: [1, 1, 1], block: 64, table, words: [0, 0] }
     }
 }
@@ -176,7 +176,7 @@ fn a_kernel_runs_and_says_what_it_is_made_of() {
     let confidence = confidence(&desk.pinned.part(4096..4096 + ANSWER).expect("within"));
     assert!((0.0..=1.0).contains(&confidence), "{confidence}");
     assert_eq!(desk.watch.counts().launches, 1);
-    let facts = image.facts("io").expect("facts");
+    let facts = image.facts("sense").expect("facts");
     assert!(facts.registers > 0 && facts.most_threads >= 64, "{facts:?}");
     for name in ["no such kernel", "with a zero\0byte"] {
         let said = image.kernel(name).map(|_| ()).map_err(|error| error.code);
@@ -377,7 +377,7 @@ fn everything_gives_itself_back_in_any_order() {
     drop(gpu);
     assert_eq!(alone.counts().retained, 1, "what was made of it holds it");
     drop((pool, stream, pinned, graph));
-    assert_eq!(image.facts("io").map(|facts| facts.registers > 0), Ok(true));
+    assert_eq!(image.facts("sense").map(|facts| facts.registers > 0), Ok(true));
     drop((image, event));
     assert!(alone.counts().is_clean(), "{:?}", alone.counts());
     assert_eq!((watch.counts().failures, watch.under_way()), (0, None));

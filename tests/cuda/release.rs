@@ -26,7 +26,7 @@ fn load(fatbin: PathBuf) -> (Source, Counts) {
     let gpu = Gpu::open(&found, watch.clone()).expect("it opens");
     let files = ImageFiles { ptx: PTX, fatbin: Some(fatbin), cache: None };
     let image = Image::load(&gpu, &found, &files).expect("the text is good");
-    assert!(image.kernel("io").is_ok());
+    assert!(image.kernel("sense").is_ok());
     (image.source(), watch.counts())
 }
 

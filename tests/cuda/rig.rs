@@ -314,7 +314,7 @@ impl Rig {
         let side = n / 4;
         let columns = regressors(shape.sensors);
         let warps = |rows: usize| [rows.div_ceil(8) as u32, 1];
-        self.launch("io", [1, 1], 64, [0, 0]);
+        self.launch("sense", [1, 1], 64, [0, 0]);
         self.launch("learn_gain", warps(columns), 256, [0, 0]);
         self.launch("learn_apply", warps(columns + shape.sensors), 256, [0, 0]);
         let team = (n * n / 4).min(256);

@@ -63,7 +63,7 @@ fn a_well_robot_drives_and_stops_in_the_slot_of_the_stop() {
         ("guard", |slot| slot.guard_lost = true),
         ("stop", |slot| slot.asked.stop = true),
         ("disarm", |slot| slot.asked.disarm = true),
-        ("motor_link", |slot| slot.receipt = Some((Span::from_millis(101), true))),
+        ("wire", |slot| slot.receipt = Some((Span::from_millis(101), true))),
         ("field", |slot| slot.request = Some(([0.5, 0.5, 0.2], 140))),
         ("sleep", |slot| slot.slept = Span::from_millis(10)),
     ];

@@ -75,7 +75,7 @@ impl Kernels {
         let grid = plan.shape.grid;
         let evolve = |grid: usize| image.kernel(&format!("evolve_{grid}"));
         Ok(Kernels {
-            sense: image.kernel("io")?,
+            sense: image.kernel("sense")?,
             learn_gain: image.kernel("learn_gain")?,
             learn_apply: image.kernel("learn_apply")?,
             evolve: [evolve(grid)?, evolve(grid / 2)?],
@@ -100,7 +100,7 @@ impl Kernels {
         let grid = plan.shape.grid;
         let evolve = [grid, grid / 2].map(|grid| format!("evolve_{grid}"));
         let rest = [
-            "io",
+            "sense",
             "learn_gain",
             "learn_apply",
             "features",

@@ -223,7 +223,7 @@ fn whole_life(found: &Found, watch: &Arc<Watch>) -> Result<(), GpuError> {
     let gpu = Gpu::open(found, watch.clone())?;
     let files = ImageFiles { ptx: super::PTX, fatbin: None, cache: None };
     let image = Image::load(&gpu, found, &files)?;
-    let (kernel, _) = (image.kernel("io")?, image.facts("io")?);
+    let (kernel, _) = (image.kernel("sense")?, image.facts("sense")?);
     let (pool, pinned) = (Pool::take(&gpu, BYTES)?, Pinned::take(&gpu, BYTES)?);
     let stream = Stream::new(&gpu, Priority::High)?;
     let (began, ended) = (Event::new(&gpu)?, Event::new(&gpu)?);

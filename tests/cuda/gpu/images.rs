@@ -36,7 +36,7 @@ impl Drop for Folder {
 /// Loads, and has a kernel to show for it.
 fn load(desk: &Desk, files: &ImageFiles) -> Source {
     let image = Image::load(&desk.gpu, &desk.found, files).expect("some source is good");
-    assert!(image.kernel("io").is_ok() && image.took().as_nanos() > 0);
+    assert!(image.kernel("sense").is_ok() && image.took().as_nanos() > 0);
     image.source()
 }
 

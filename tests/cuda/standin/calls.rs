@@ -34,7 +34,7 @@ fn a_kernel_of_ours_runs() {
     let Some(alone) = alone() else { return };
     let mut bench = Bench::new(64 * 1024);
     let (table, answer) = empty_brain(&mut bench, 32 * 1024);
-    let sense = kernel(module(), c"io");
+    let sense = kernel(module(), c"sense");
     assert_eq!(launch(sense, 64, table, bench.low), 0);
     assert_eq!(cu!(cuMemcpyDtoHAsync_v2(bench.at(4096), answer, ANSWER, bench.low)), 0);
     assert_eq!(cu!(cuStreamSynchronize(bench.low)), 0);
@@ -124,7 +124,7 @@ fn a_kernel_must_be_in_the_image_and_says_what_it_takes() {
     let bench = Bench::new(BRAIN);
     let (module, mut none) = (module(), null_mut());
     assert_eq!(cu!(cuModuleGetFunction(&mut none, module, c"no_such_kernel".as_ptr())), 500);
-    let sense = kernel(module, c"io");
+    let sense = kernel(module, c"sense");
     let mut most = 0;
     let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
     assert_eq!((cu!(cuFuncGetAttribute(&mut most, attribute, sense)), most), (0, 64));

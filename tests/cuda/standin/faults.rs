@@ -45,7 +45,7 @@ fn contexts_and_handles_must_be_alive() {
 fn a_table_that_points_nowhere_loses_the_context_until_a_reset() {
     let Some(alone) = alone() else { return };
     let bench = Bench::new(4096);
-    let sense = kernel(module(), c"io");
+    let sense = kernel(module(), c"sense");
     // Fresh memory for a table: every address in it is a NaN.
     assert_eq!(launch(sense, 64, bench.device, bench.low), 0, "the call comes back; the device finds out");
     assert_eq!(cu!(cuStreamSynchronize(bench.low)), 700);
@@ -63,7 +63,7 @@ fn a_kernel_that_touches_what_is_not_there_is_an_error_and_not_a_crash() {
     let Some(_alone) = alone() else { return };
     for table in [vec![0_u64; 67], Vec::new()] {
         let mut bench = Bench::new(64 * 1024);
-        let sense = kernel(module(), c"io");
+        let sense = kernel(module(), c"sense");
         // Null in every place, or all in place with wild numbers behind them.
         let bytes: Vec<u8> = table.iter().flat_map(|word| word.to_le_bytes()).collect();
         bench.page()[..bytes.len()].copy_from_slice(&bytes);
@@ -83,7 +83,7 @@ fn a_kernel_that_touches_what_is_not_there_is_an_error_and_not_a_crash() {
 fn a_kernel_that_writes_beside_its_memory_is_found_out() {
     let Some(_alone) = alone() else { return };
     let mut bench = Bench::new(64 * 1024);
-    let sense = kernel(module(), c"io");
+    let sense = kernel(module(), c"sense");
     // All of an answer is there, then all but its last hundred bytes, the confidence among them.
     for (answer, code) in [(64 * 1024 - 768, 0), (64 * 1024 - 668, 719)] {
         let (table, _) = empty_brain(&mut bench, answer);
@@ -96,7 +96,7 @@ fn a_kernel_that_writes_beside_its_memory_is_found_out() {
 fn kernels_can_be_slow() {
     let Some(alone) = alone() else { return };
     let mut bench = Bench::new(64 * 1024);
-    let (sense, done) = (kernel(module(), c"io"), event());
+    let (sense, done) = (kernel(module(), c"sense"), event());
     let (table, _) = empty_brain(&mut bench, 32 * 1024);
     // A few microseconds become longer than any test.
     alone.order("slow=1000000000");
