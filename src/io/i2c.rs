@@ -395,3 +395,6 @@ impl Worker for I2cWorker {
         self.wire.call(clock, |ports| motors.finish(ports, counters))
     }
 }
+
+#[cfg(test)]
+mod tests;

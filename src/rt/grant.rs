@@ -393,5 +393,4 @@ fn locked_kib() -> u64 {
 }
 
 #[cfg(test)]
-#[path = "grant_tests.rs"]
 mod tests;

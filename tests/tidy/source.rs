@@ -15,6 +15,12 @@ pub struct Source {
 }
 
 impl Source {
+    /// Whether the file is this room or lies in it: `src/x` is `src/x.rs` and `src/x/...`.
+    pub fn is_in(&self, room: &str) -> bool {
+        let rest = self.path.strip_prefix(room);
+        rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+    }
+
     /// The code before its unit tests, which may know more than what they test; nothing for a file
     /// of tests.
     pub fn without_tests(&self) -> &str {
@@ -196,4 +202,11 @@ fn the_root_may_be_named_by_climbing() {
     let deep = "use super::super::{io::Outlet, trace}; use super::own; super::super::act::Act";
     assert_eq!(paths_of_the_root(deep, "plan/bus"), ["io::Outlet", "trace", "act::Act"]);
     assert_eq!(paths_of_the_root("use super::tick::Tick;", "plan/mod"), ["tick::Tick"]);
+}
+
+#[test]
+fn a_room_is_a_file_and_a_folder() {
+    let of = |path: &str| Source { path: path.into(), text: String::new(), code: String::new() };
+    assert!(of("src/reflex.rs").is_in("src/reflex") && of("src/reflex/rule.rs").is_in("src/reflex"));
+    assert!(!of("src/reflexes.rs").is_in("src/reflex") && !of("src/reflexes/a.rs").is_in("src/reflex"));
 }

@@ -11,8 +11,6 @@ mod data_ready;
 mod edges;
 mod halt;
 mod i2c;
-#[cfg(test)]
-mod i2c_tests;
 mod ladder;
 mod lines;
 mod log;

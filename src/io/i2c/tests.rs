@@ -1,7 +1,6 @@
 //! The bus thread at work on a bus that fails as it is told: order of a step, halts, devices that fail
 //! alone, rungs in order. Virtual time.
 
-use super::*;
 use crate::bus::fake::{LooseI2c, Seen};
 use crate::bus::{Absent, Gpio, I2c, Measure, Repair};
 use crate::command::{Command, OnWire};
@@ -10,6 +9,7 @@ use crate::device::{DeviceFault, Polled, Ports, Say};
 use crate::executor::{Stepper, Waker};
 use crate::fault::{BusFault, ReadingFault};
 use crate::fixture::{at, ms, range};
+use crate::io::*;
 use crate::plan::{Cause, Restraint, Rule, SensorPlan, Trip};
 use crate::rt::triple_buffer::{Writer, triple_buffer};
 use crate::time::{Clock, SimClock};
