@@ -58,7 +58,6 @@ pub struct Budget {
     /// Since when the better rung has been thought to fit, without a break or a change.
     fits_since: Option<Instant>,
     now: Option<Instant>,
-    time_in: [Span; RUNGS],
     changes: u64,
     exhausted: bool,
 }
@@ -78,7 +77,6 @@ impl Budget {
             overran: false,
             fits_since: None,
             now: None,
-            time_in: [Span::ZERO; RUNGS],
             changes: 0,
             exhausted: false,
         }
@@ -128,11 +126,6 @@ impl Budget {
         self.exhausted
     }
 
-    /// Time spent in each rung, up to the last call with a time.
-    pub fn time_in_rungs(&self) -> &[Span; RUNGS] {
-        &self.time_in
-    }
-
     /// Changes of rung so far.
     pub fn changes(&self) -> u64 {
         self.changes
@@ -143,12 +136,10 @@ impl Budget {
         self.cost[rung.index()].map(|cost| Span::from_nanos(cost as u64))
     }
 
-    /// Accounts for the time up to `now`; returns how much passed.
+    /// Moves on to `now`; returns how much time passed.
     fn pass_time(&mut self, now: Instant) -> Span {
         let before = self.now.unwrap_or(now);
         let elapsed = now.since(before);
-        let spent = &mut self.time_in[self.rung.index()];
-        *spent = *spent + elapsed;
         self.now = Some(now.max(before));
         elapsed
     }
@@ -505,15 +496,6 @@ mod tests {
         assert_eq!(machine.cycle(6.0), 1, "the first cycle after the step up");
         assert_eq!(machine.run(10, 1.0), 1, "thought to be too dear");
         assert_eq!(machine.run(60, 1.0), 0);
-    }
-
-    #[test]
-    fn time_in_rungs_adds_up() {
-        let mut machine = Machine::new(plan());
-        machine.run(3, 10.0);
-        machine.run(20, 1.0);
-        let total = machine.budget.time_in_rungs().iter().fold(Span::ZERO, |sum, &span| sum + span);
-        assert_eq!(total, machine.now.since(at(0) + CYCLE), "from the first cycle's end");
     }
 
     #[test]

@@ -6,9 +6,12 @@ use ganglion::bus::{Absent, Bias, Gpio, Hardware, I2c, LineUse, Op, OpenError, U
 use ganglion::executor::{Stepper, Worker};
 use ganglion::fault::BusFault;
 use ganglion::field::Readout;
+use ganglion::guard::{GuardedHardware, Hold, Link};
 use ganglion::io::RecoveryStep;
 use ganglion::learn::imitate;
-use ganglion::plan::{Board, Cause, I2cPlan, ImuQuantity, Line, Restraint, SensorKind, SensorPlan, Trip};
+use ganglion::plan::{
+    Board, Cause, GuardHold, I2cPlan, ImuQuantity, Line, Restraint, SensorKind, SensorPlan, Trip,
+};
 use ganglion::robot::{BuildError, Options, Robot};
 use ganglion::sim::{Fault, Plant};
 use ganglion::time::{Clock, Instant, SimClock, Span};
@@ -422,4 +425,36 @@ fn a_near_echo_halts_before_the_tick_on_a_robot_as_it_is_wired() {
     let mut rig = Rig::new(&board, &[]);
     rig.drive(Instant::ZERO + ms(500), |_, _| ());
     assert_eq!(rig.robot.halt.counts().collect::<Vec<_>>(), [(Cause::Obstacle, 1)]);
+}
+
+/// A simulated robot whose kernel has dropped seven edges.
+struct Overrun(Plant);
+
+impl Hardware for Overrun {
+    fn edge_overruns(&self) -> Arc<AtomicU64> {
+        Arc::new(AtomicU64::new(7))
+    }
+    fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
+        Hardware::i2c(&self.0, bus)
+    }
+    fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
+        Hardware::gpio(&self.0, owner, lines)
+    }
+}
+
+#[test]
+fn edges_that_the_kernel_dropped_are_counted_where_people_look_also_behind_a_guard() {
+    let board = board::built_in("sim").unwrap().unwrap().board;
+    let clock = Arc::new(SimClock::new());
+    let bare = Arc::new(Overrun(Plant::new(&board, 1, &[], clock.clone())));
+    let (link, hold) =
+        (Link::new(true).unwrap(), Hold { kind: GuardHold::Enable, line: Line(6), on_high: true });
+    let guarded = Arc::new(GuardedHardware::new(bare.clone(), link, hold, clock.clone()));
+    for hardware in [bare as Arc<dyn Hardware>, guarded] {
+        let options =
+            Options { hardware: Some(hardware), readout: Some(imitate(&board)), ..Options::default() };
+        let robot =
+            Robot::build(&board, clock.clone(), Instant::ZERO + board.period, options).expect("built");
+        assert_eq!(robot.senses.edge_overruns.load(Ordering::Relaxed), 7);
+    }
 }

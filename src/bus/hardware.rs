@@ -6,6 +6,8 @@ use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::time::Span;
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// The pull on an input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +105,10 @@ pub trait Hardware: Send + Sync {
     fn repair(&self, bus: usize) -> Result<Box<dyn Repair>, OpenError> {
         let _ = bus;
         Ok(Box::new(NoRepair))
+    }
+    /// Edges that the kernel dropped because they were not read in time, of all owners of lines together.
+    fn edge_overruns(&self) -> Arc<AtomicU64> {
+        Arc::default()
     }
     /// A handle on I2C bus `bus` of the board. Each bus has one owner.
     fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError>;

@@ -20,7 +20,6 @@ mod survey;
 mod sysfs;
 
 pub use claim::{Claim, ClaimError};
-pub use gpio::LineCounters;
 pub use pi::PiI2c;
 pub use pwm::{PwmChannel, PwmChip};
 pub use survey::{AdapterSeen, ChipSeen, LineSeen, Presence, Survey};
@@ -36,6 +35,7 @@ use pi::Registers;
 use repair::LinuxRepair;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// The wires of a board on Linux.
 pub struct LinuxHardware {
@@ -43,7 +43,7 @@ pub struct LinuxHardware {
     labels: Vec<String>,
     names: Vec<String>,
     buses: Vec<(Arc<Bus>, RecoveryPlan)>,
-    counters: Arc<LineCounters>,
+    overruns: Arc<AtomicU64>,
     registers: Option<Registers>,
 }
 
@@ -91,14 +91,9 @@ impl LinuxHardware {
             labels: gpio_labels.clone(),
             names: board.line_names.clone(),
             buses: buses.collect(),
-            counters: Arc::default(),
+            overruns: Arc::default(),
             registers,
         })
-    }
-
-    /// Edges delivered and dropped, of all owners together.
-    pub fn line_counters(&self) -> Arc<LineCounters> {
-        self.counters.clone()
     }
 
     /// What this machine has of wires, and how `lines` stand. Drives and transfers nothing.
@@ -123,12 +118,15 @@ impl LinuxHardware {
 }
 
 impl Hardware for LinuxHardware {
+    fn edge_overruns(&self) -> Arc<AtomicU64> {
+        self.overruns.clone()
+    }
     fn repair(&self, bus: usize) -> Result<Box<dyn Repair>, OpenError> {
         let (bus, plan) = self.bus(bus)?;
         if *plan == RecoveryPlan::default() {
             return Ok(Box::new(NoRepair));
         }
-        let repair = LinuxRepair::open(bus.clone(), *plan, self.chips(), self.counters.clone())?;
+        let repair = LinuxRepair::open(bus.clone(), *plan, self.chips(), self.overruns.clone())?;
         Ok(Box::new(repair))
     }
 
@@ -139,7 +137,7 @@ impl Hardware for LinuxHardware {
     fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
         let wants = gpio::wants(lines);
         let registers = self.registers.as_ref();
-        Ok(Box::new(LinuxGpio::open(&self.chips(), owner, &wants, self.counters.clone(), registers)?))
+        Ok(Box::new(LinuxGpio::open(&self.chips(), owner, &wants, self.overruns.clone(), registers)?))
     }
 }
 

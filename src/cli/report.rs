@@ -98,6 +98,7 @@ struct BusReport {
     commands_withheld: u64,
     readings_dropped: u64,
     edges_lost: u64,
+    edge_overruns: u64,
     edge_storms: u64,
 }
 
@@ -407,6 +408,7 @@ fn bus_report(outside: &Outside, ending: &Ending) -> BusReport {
         commands_withheld: sum(|bus| &bus.withheld),
         readings_dropped: count(&outside.senses.readings_dropped),
         edges_lost: count(&outside.senses.edges_lost),
+        edge_overruns: count(&outside.senses.edge_overruns),
         edge_storms: count(&outside.senses.edge_storms),
     }
 }

@@ -143,14 +143,6 @@ impl RobotHat {
         i2c.write(self.address, &frame(register, value)).map_err(|fault| DeviceFault::Bus { register, fault })
     }
 
-    /// Sets a timer's frequency; its channels keep their counts.
-    pub fn set_timer(&self, timer: u8, setting: Timer, i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
-        let [prescaler, period] = timer_registers(timer);
-        let [divider, counts] = setting.register_values();
-        self.write(prescaler, divider, i2c)?;
-        self.write(period, counts, i2c)
-    }
-
     /// Sets how many counts of each period a channel is high.
     pub fn set_pulse(&self, channel: u8, counts: u16, i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
         self.write(pulse_register(channel), counts, i2c)
@@ -200,14 +192,7 @@ mod tests {
     #[test]
     fn writes_are_three_bytes_most_significant_first() {
         let hat = RobotHat::new(&PLAN);
-        let mut i2c = FakeI2c::new()
-            .write(0x14, &[0x43, 0x00, 0x09]) // motor timer: prescaler 10 is written as 9
-            .write(0x14, &[0x47, 0x0F, 0xFF])
-            .write(0x14, &[0x40, 0x01, 0x5F]) // servo timer: 352 is written as 351
-            .write(0x14, &[0x44, 0x0F, 0xFF])
-            .write(0x14, &[0x2D, 0x08, 0x00]);
-        hat.set_timer(3, Timer { prescaler: 10, period: 4095 }, &mut i2c).unwrap();
-        hat.set_timer(0, Timer { prescaler: 352, period: 4095 }, &mut i2c).unwrap();
+        let mut i2c = FakeI2c::new().write(0x14, &[0x2D, 0x08, 0x00]);
         hat.set_pulse(13, 2048, &mut i2c).unwrap();
     }
 

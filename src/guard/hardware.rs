@@ -7,6 +7,7 @@ use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::time::{Clock, Span};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Wires, one line of which is the guard's.
 pub struct GuardedHardware {
@@ -31,6 +32,10 @@ impl GuardedHardware {
 impl Hardware for GuardedHardware {
     fn repair(&self, bus: usize) -> Result<Box<dyn Repair>, OpenError> {
         self.inner.repair(bus)
+    }
+
+    fn edge_overruns(&self) -> Arc<AtomicU64> {
+        self.inner.edge_overruns()
     }
 
     fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {

@@ -18,6 +18,8 @@ pub struct SenseCounters {
     pub readings_dropped: Arc<AtomicU64>,
     /// Levels of buttons that had changed without an edge being delivered.
     pub edges_lost: AtomicU64,
+    /// Edges that the kernel dropped because they were not read in time.
+    pub edge_overruns: Arc<AtomicU64>,
     /// Times that a line had so many edges that it was looked at by its level only for a while.
     pub edge_storms: AtomicU64,
 }

@@ -149,6 +149,7 @@ impl Ladder {
         matches!(self.state, State::Up | State::Trial { .. })
     }
     /// Whether it is given up but for a look now and then.
+    #[cfg(test)]
     pub fn is_dead(&self) -> bool {
         matches!(self.state, State::Dead { .. })
     }

@@ -68,15 +68,6 @@ pub struct Crossing {
     pub tried: u64,
 }
 
-/// Who does it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Processor {
-    /// The processor.
-    Processor,
-    /// The GPU.
-    Gpu,
-}
-
 /// What a person wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Preference {
@@ -195,23 +186,6 @@ impl Choice {
                 because: Because::Failed(fault),
                 preference: Preference::Processor,
             },
-        }
-    }
-
-    /// Who does `work` on `batch` rows that lie there.
-    pub fn doer(&self, work: Work, residence: Residence, batch: usize) -> Processor {
-        let from = match self.preference {
-            Preference::Processor => None,
-            Preference::From(batch) => Some(batch),
-            Preference::Measured => self
-                .crossings
-                .iter()
-                .find(|crossing| crossing.work == work && crossing.residence == residence)
-                .and_then(|crossing| crossing.from),
-        };
-        match from {
-            Some(from) if batch as u64 >= from => Processor::Gpu,
-            _ => Processor::Processor,
         }
     }
 }
@@ -442,23 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_goes_before_what_was_measured_and_a_machine_without_a_card_says_why() {
-        let crossings =
-            vec![Crossing { work: Work::Bind, residence: Residence::Host, from: Some(50), tried: 4096 }];
-        let measured = Choice { crossings, because: Because::Measured, preference: Preference::Measured };
-        assert_eq!(measured.doer(Work::Bind, Residence::Host, 49), Processor::Processor);
-        assert_eq!(measured.doer(Work::Bind, Residence::Host, 50), Processor::Gpu);
-        assert_eq!(
-            measured.doer(Work::Bind, Residence::Gpu, 5000),
-            Processor::Processor,
-            "not measured: not chosen"
-        );
-        let asked = |preference| Choice { preference, because: Because::Asked, ..measured.clone() };
-        assert_eq!(asked(Preference::From(1)).doer(Work::CleanUp, Residence::Gpu, 1), Processor::Gpu);
-        assert_eq!(
-            asked(Preference::Processor).doer(Work::Bind, Residence::Host, 5000),
-            Processor::Processor
-        );
+    fn a_preference_is_a_word_or_a_number_and_a_machine_without_a_gpu_says_why() {
         let preferences = ["measured", "never", "12"].map(|text| text.parse());
         assert_eq!(
             preferences,
@@ -466,7 +424,6 @@ mod tests {
         );
         assert!("sometimes".parse::<Preference>().is_err());
         let without = Choice::without(Unfit::Length { d: 5000, needed: 16_384 });
-        assert_eq!(without.doer(Work::Bind, Residence::Host, 1 << 20), Processor::Processor);
         assert!(without.to_string().contains("16384"), "{without}");
     }
 }

@@ -73,11 +73,13 @@ pub(super) fn wire_up(
     world: World<'_>,
     ends: MotorEnds,
 ) -> Result<Wired, BuildError> {
+    let edge_overruns =
+        world.hardware.as_ref().map_or_else(Arc::default, |hardware| hardware.edge_overruns());
     let mut wired = Wired {
         workers: Vec::new(),
         readings: heapless::Vec::new(),
         buses: Vec::new(),
-        senses: Arc::default(),
+        senses: Arc::new(SenseCounters { edge_overruns, ..SenseCounters::default() }),
         halt: Arc::new(Halt::new(ends.waker.clone())),
         plant: None,
         map: None,

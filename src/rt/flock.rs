@@ -69,6 +69,7 @@ fn holder_in(locks: &str, place: &str) -> Option<u32> {
 
 impl Holder {
     /// This process itself: another part of it has the lock.
+    #[cfg(test)]
     pub fn is_this_process(&self) -> bool {
         self.pid == Some(std::process::id())
     }

@@ -34,15 +34,6 @@ const READ_EDGES: usize = 16;
 /// Words of 8 bytes of an edge of the kernel's second interface (`struct gpio_v2_line_event`, 48 bytes).
 const EDGE_WORDS: usize = 6;
 
-/// What happened to edges, for people; counted over all owners.
-#[derive(Debug, Default)]
-pub struct LineCounters {
-    /// Edges that were delivered.
-    pub edges: AtomicU64,
-    /// Edges that the kernel dropped because nobody came for them in time.
-    pub overruns: AtomicU64,
-}
-
 /// How a line is wanted from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Want {
@@ -89,7 +80,7 @@ struct OnChip {
 pub(super) struct LinuxGpio {
     lines: Vec<Held>,
     chips: Vec<OnChip>,
-    counters: Arc<LineCounters>,
+    overruns: Arc<AtomicU64>,
 }
 
 impl LinuxGpio {
@@ -99,7 +90,7 @@ impl LinuxGpio {
         chips: &Chips,
         owner: &str,
         wants: &[(Line, Want)],
-        counters: Arc<LineCounters>,
+        overruns: Arc<AtomicU64>,
         registers: Option<&Registers>,
     ) -> Result<LinuxGpio, OpenError> {
         let groups = grouped(chips, wants)?;
@@ -107,7 +98,7 @@ impl LinuxGpio {
             let why = format!("they are on {} chips, at most {MAX_CHIPS}", groups.len());
             return Err(error(format!("lines of {owner}"), why, "wire them to fewer chips"));
         }
-        let mut gpio = LinuxGpio { lines: Vec::new(), chips: Vec::new(), counters };
+        let mut gpio = LinuxGpio { lines: Vec::new(), chips: Vec::new(), overruns };
         for group in groups {
             let request = request(&group, owner).map_err(|failure| busy(chips, &group, &failure))?;
             let watched =
@@ -170,8 +161,7 @@ impl LinuxGpio {
         }
         let Some((place, _)) = first else { return Ok(None) };
         let Some((edge, missed)) = self.chips[place].take()? else { return Ok(None) };
-        self.counters.overruns.fetch_add(u64::from(missed), Ordering::Relaxed);
-        self.counters.edges.fetch_add(1, Ordering::Relaxed);
+        self.overruns.fetch_add(u64::from(missed), Ordering::Relaxed);
         let line = self.line_at(place, edge.offset).ok_or(BusFault::Io)?;
         let high = edge.kind == EdgeKind::Rising;
         Ok(Some(Edge { line, high, stamp: Instant::from_nanos(edge.timestamp_ns) }))
@@ -410,7 +400,7 @@ mod tests {
 
     #[test]
     fn an_owner_of_nothing_waits_and_sees_nothing() {
-        let mut none = LinuxGpio { lines: Vec::new(), chips: Vec::new(), counters: Arc::default() };
+        let mut none = LinuxGpio { lines: Vec::new(), chips: Vec::new(), overruns: Arc::default() };
         let before = MonotonicClock.now();
         assert_eq!(none.next_edge(Span::from_millis(2)), Ok(None));
         assert!(MonotonicClock.now().since(before) >= Span::from_millis(2));

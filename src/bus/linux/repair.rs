@@ -9,7 +9,7 @@
 use super::chips::Chips;
 use super::clear::clear;
 use super::errors::fault_of;
-use super::gpio::{LineCounters, LinuxGpio, Want};
+use super::gpio::{LinuxGpio, Want};
 use super::i2c::Bus;
 use crate::bus::{Gpio, Measure, OpenError, Repair, Usage};
 use crate::fault::BusFault;
@@ -20,6 +20,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -38,7 +39,7 @@ pub(super) struct LinuxRepair {
     bus: Arc<Bus>,
     plan: RecoveryPlan,
     chips: Chips,
-    counters: Arc<LineCounters>,
+    overruns: Arc<AtomicU64>,
     rail: Option<Rail>,
     /// A rebind that did not end in time: nothing else may be done to the driver until it has.
     stuck: Option<Receiver<io::Result<()>>>,
@@ -57,21 +58,21 @@ impl LinuxRepair {
         bus: Arc<Bus>,
         plan: RecoveryPlan,
         chips: Chips,
-        counters: Arc<LineCounters>,
+        overruns: Arc<AtomicU64>,
     ) -> Result<LinuxRepair, OpenError> {
         if let Some(pair) = plan.clear {
             for line in [pair.scl, pair.sda] {
                 chips.locate(line, super::chips::offset_of)?;
             }
         }
-        let rail = plan.rail.map(|plan| Rail::open(&chips, plan, counters.clone())).transpose()?;
-        Ok(LinuxRepair { bus, plan, chips, counters, rail, stuck: None })
+        let rail = plan.rail.map(|plan| Rail::open(&chips, plan, overruns.clone())).transpose()?;
+        Ok(LinuxRepair { bus, plan, chips, overruns, rail, stuck: None })
     }
 
     fn clear(&mut self) -> Result<(), BusFault> {
         let pair = self.plan.clear.ok_or(BusFault::Unsupported)?;
         let wants = [(pair.scl, Want::OpenDrain), (pair.sda, Want::OpenDrain)];
-        let mut lines = LinuxGpio::open(&self.chips, "clear", &wants, self.counters.clone(), None)
+        let mut lines = LinuxGpio::open(&self.chips, "clear", &wants, self.overruns.clone(), None)
             .map_err(|_| BusFault::Unsupported)?;
         clear(&mut lines, &MonotonicClock, pair.scl, pair.sda)
     }
@@ -142,9 +143,9 @@ impl Repair for LinuxRepair {
 }
 
 impl Rail {
-    fn open(chips: &Chips, plan: RailPlan, counters: Arc<LineCounters>) -> Result<Rail, OpenError> {
+    fn open(chips: &Chips, plan: RailPlan, overruns: Arc<AtomicU64>) -> Result<Rail, OpenError> {
         let on = Want::As(Usage::Output { high: plan.on_high });
-        let gpio = LinuxGpio::open(chips, "rail", &[(plan.line, on)], counters, None)?;
+        let gpio = LinuxGpio::open(chips, "rail", &[(plan.line, on)], overruns, None)?;
         Ok(Rail { gpio, plan, off_since: None })
     }
 

@@ -60,13 +60,6 @@ pub struct AdapterSeen {
     pub rebind_allowed: bool,
 }
 
-impl AdapterSeen {
-    /// Whether it can do free transfers with a repeated start, which the runtime wants; SMBus alone is not enough.
-    pub fn can_i2c(&self) -> bool {
-        self.functions.as_ref().is_ok_and(|functions| functions & 1 == 1)
-    }
-}
-
 /// A GPIO chip.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChipSeen {
@@ -169,7 +162,7 @@ mod tests {
         let devices: Vec<_> = seen.adapters.iter().map(|adapter| adapter.device.as_deref()).collect();
         assert_eq!(devices, [Some("3160000.i2c"), Some("c250000.i2c"), Some("virtual")]);
         // A plain file answers no ioctl.
-        assert!(seen.adapters.iter().all(|adapter| adapter.functions.is_err() && !adapter.can_i2c()));
+        assert!(seen.adapters.iter().all(|adapter| adapter.functions.is_err()));
         let rebind: Vec<bool> = seen.adapters.iter().map(|adapter| adapter.rebind_allowed).collect();
         assert_eq!(rebind, [true, true, false]);
         assert!(seen.lines[0].as_ref().expect_err("no chip").what.contains("tegra234-gpio"));
