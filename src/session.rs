@@ -248,12 +248,18 @@ fn open_window(
         (Err(error), None) if error.kind() == ErrorKind::AddrInUse => match board.bus {
             BusPlan::Linux { .. } => return Err(SessionError::Occupied(path.to_path_buf(), error)),
             BusPlan::Sim | BusPlan::Log => {
-                log::warn!("no control socket, so no other process can arm or query this run: {}: {error}", path.display());
+                log::warn!(
+                    "no control socket, so no other process can arm or query this run: {}: {error}",
+                    path.display()
+                );
                 return Ok(None);
             }
         },
         (Err(error), None) => {
-            log::info!("no control socket, so no other process can arm or query this run: {}: {error}", path.display());
+            log::info!(
+                "no control socket, so no other process can arm or query this run: {}: {error}",
+                path.display()
+            );
             return Ok(None);
         }
     };

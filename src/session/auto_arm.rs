@@ -38,12 +38,18 @@ impl AutoArm {
         let why = match leave(&mark) {
             Ok(()) => return AutoArm { mark: Some(mark), off: None },
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                format!("the last run ended disarmed or latched, or did not end cleanly ({} exists)", mark.display())
+                format!(
+                    "the last run ended disarmed or latched, or did not end cleanly ({} exists)",
+                    mark.display()
+                )
             }
             // Started by hand, without a runtime directory of ours: there is no socket through which to arm
             // it either, and the person who typed --arm is beside it.
             Err(error) if control.is_none() && !is_service() => {
-                log::warn!("cannot leave the mark that keeps a restart from arming by itself: {}: {error}", mark.display());
+                log::warn!(
+                    "cannot leave the mark that keeps a restart from arming by itself: {}: {error}",
+                    mark.display()
+                );
                 return AutoArm::default();
             }
             Err(error) => format!("cannot create {}: {error}", mark.display()),

@@ -69,7 +69,10 @@ impl Guarded {
         match (plan.required, &board.bus) {
             (true, BusPlan::Linux { .. }) => Err(SessionError::NoGuard(socket, refused)),
             (true, _) => {
-                log::warn!("no guard at {}: {why}; the robot stays stopped until there is one", socket.display());
+                log::warn!(
+                    "no guard at {}: {why}; the robot stays stopped until there is one",
+                    socket.display()
+                );
                 Ok(Some(guarded))
             }
             (false, _) => {
