@@ -1,5 +1,6 @@
-//! Motors that are not known to stand are stopped whatever else becomes of the bus: chips that run on with the last word,
-//! with frames that tear and without, with a line that stops them, one that does not obey, and none.
+//! Motors that are not known to have stopped are stopped whatever else happens on the bus: chips that run on
+//! with the last write, with frames that tear and without, with a line that stops them, one that does not
+//! obey, and none.
 
 use super::*;
 use crate::bus::{Edge, Op};
