@@ -1,5 +1,5 @@
-//! A value of the kernel's hardware monitor, found by the chip's name and a label: numbers of monitors and channels move
-//! from kernel to kernel. Never opens the chip itself, which belongs to its driver.
+//! A value of the kernel's hardware monitor, found by the chip's name and a label, because monitor and
+//! channel numbers differ between kernels. Never opens the chip itself, which belongs to its driver.
 //!
 //! Files and units: Documentation/hwmon/sysfs-interface of the kernel (mV, mA, m degC, uW, 1 for an alarm).
 

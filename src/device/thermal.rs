@@ -1,5 +1,5 @@
-//! A thermal zone of the kernel, found by its type: degrees Celsius. A zone that is switched off answers an error or
-//! absolute nonsense, and is a fault either way.
+//! A thermal zone of the kernel, found by its type: degrees Celsius. A zone that is switched off returns an
+//! error or an absurd value, and is a fault either way.
 
 use super::sysfs::{ABSENT, Number, entries, says};
 use super::{DeviceFault, Polled, Ports, Say};
