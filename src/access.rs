@@ -1,5 +1,4 @@
-//! Access to a board's wires: opens them, claims the motors for this process alone, and finds the process
-//! that has them.
+//! Access to a board's wires: opens them, claims the motors for this process, and finds their holder.
 
 use crate::bus::linux::{Claim, ClaimError, LinuxHardware};
 use crate::bus::{Hardware, OpenError};

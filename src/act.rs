@@ -1,5 +1,4 @@
-//! Arbitrate, clamp, limit the slew: turns mode, reflex and field result into one command. Pure: no clock, no
-//! bus.
+//! Arbitrate, clamp, limit the slew: mode, reflex and field result into one command. Pure; no clock or bus.
 //!
 //! Strongest first: stop and disarm, then reflex, then a fresh field result, then an aged one (its drive
 //! fades linearly), then stop. Motors that drive and motors that aim differ: for the first, a stop is zero;
@@ -61,9 +60,8 @@ impl Motor {
         x.clamp(-within(back, self.limit), within(forth, self.limit))
     }
 
-    /// The next command on the way from the last one to `target`, which is within `limits`. The last command
-    /// is cut to the limits first, so a restraint that tightens takes effect at once. `brake`: so does any
-    /// loss of speed.
+    /// The next command on the way from the last one to `target`, within `limits`. The last command is cut to
+    /// the limits first, so a tighter restraint takes effect at once. `brake`: so does any loss of speed.
     fn towards(&self, target: f32, limits: &Limits, brake: bool) -> f32 {
         let from = self.limited(self.last, limits);
         let slewed = target.clamp(from - self.step, from + self.step);

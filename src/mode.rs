@@ -2,8 +2,7 @@
 //! Pure; moves no motor itself.
 //!
 //! Stop and disarm are never refused, delayed or weighed: every state checks them first. Arming is refused
-//! with reasons, and a refused request is dropped: if it were granted later by itself, the robot would move
-//! by surprise.
+//! with reasons, a refused request dropped: granted later by itself, it would move the robot by surprise.
 //!
 //! Nothing old is obeyed after arming: motion begins with the first field result whose frame was taken after
 //! arming ([`Mode::obeys_since`]). A restraint that comes and goes does not disarm; its field results are at
@@ -230,8 +229,7 @@ impl Modes {
         self.real_time_refused = true;
     }
 
-    /// One slot: from facts and requests to the state in which this slot's command is decided. At most one
-    /// transition per slot.
+    /// One slot: from facts and requests to the state for its command. At most one transition per slot.
     pub fn advance(&mut self, verdict: &Verdict, signals: &Signals, asked: Asked, now: Instant) -> Mode {
         self.refusal = self.interlocks(verdict, signals, now);
         self.mode = if asked.stop {

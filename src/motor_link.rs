@@ -1,5 +1,4 @@
-//! The tick's end of the link to the motors: hands over commands and receives confirmations. Never waits for
-//! a bus.
+//! The tick's end of the link to the motors: commands out, confirmations in. Never waits for a bus.
 
 use crate::command::{Command, OnWire};
 use crate::executor::Waker;

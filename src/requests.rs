@@ -1,5 +1,4 @@
-//! What people, signals and the guard request of a running robot: other threads set it, the tick takes it
-//! once a slot.
+//! What people, signals and the guard request of a running robot: other threads set it, the tick takes it.
 
 use crate::mode::Asked;
 use crate::time::Instant;

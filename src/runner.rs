@@ -1,7 +1,6 @@
 //! Runs a robot: on threads in real time, or stepped in virtual time. Both end the same way: a stop is
 //! requested, the stop command is on the wire, the workers end, and only then are the figures taken. A panic
-//! in any thread ends a run too: the motors' worker stops the motors, and the run reports which thread
-//! panicked.
+//! in any thread ends a run too: the motors' worker stops them, and the run reports which thread panicked.
 
 use crate::executor::{END_PATIENCE, Ended, Rest, Stepper, Threads};
 use crate::memory::map::Feed;

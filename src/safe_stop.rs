@@ -25,8 +25,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 pub use verdict::{Found, Pulled, Runtime, Threat};
 
-/// Times that the stop is written before a line is pulled: brush noise on the wire spoils one write, hardly
-/// three.
+/// Times that the stop is written before a line is pulled: brush noise spoils one write, hardly three.
 const TRIES: usize = 3;
 /// A live runtime answers within two slots, or reports after half a second that its loop is not running.
 const DISARM_PATIENCE: Duration = Duration::from_millis(700);
@@ -129,8 +128,7 @@ fn still(board: &Board, hardware: &dyn Hardware) -> Result<(), StepError> {
     let bare = Board { enable: None, ..board.clone() };
     let mut actuators = actuators(&bare).map_err(StepError::Driver)?;
     let mut i2c = hardware.i2c(0).map_err(StepError::Open)?;
-    // Not the lines that are pulled: opening one drives it. Lines that a process holds are not needed for the
-    // stop.
+    // Not the lines that are pulled: opening one drives it. The stop needs no line that a process holds.
     let lines: Vec<LineUse> =
         motor_lines(board).into_iter().filter(|used| !is_pulled(board, used.line)).collect();
     let mut gpio = hardware.gpio("safe-stop", &lines).unwrap_or(Box::new(NoLines));

@@ -147,8 +147,7 @@ impl Session<'_> {
         let place = (self.control.as_deref(), Path::new(CONTROL_SOCKET));
         let window = open_window(board, place, sources.clone(), &self.interrupted)?;
         let auto_arm = begin_auto_arm(board, self.control.as_deref(), &sources);
-        // The first slot comes when everything is in memory, so slow work before it does not count as
-        // lateness.
+        // The first slot comes when everything is in memory, so slow work before it is not lateness.
         let first = clock.now() + START_UP;
         robot.tick.start_at(first);
         let mut disarmed = None;
@@ -248,18 +247,12 @@ fn open_window(
         (Err(error), None) if error.kind() == ErrorKind::AddrInUse => match board.bus {
             BusPlan::Linux { .. } => return Err(SessionError::Occupied(path.to_path_buf(), error)),
             BusPlan::Sim | BusPlan::Log => {
-                log::warn!(
-                    "no control socket, so no other process can arm or query this run: {}: {error}",
-                    path.display()
-                );
+                log::warn!("nothing can arm or query this run: no socket at {}: {error}", path.display());
                 return Ok(None);
             }
         },
         (Err(error), None) => {
-            log::info!(
-                "no control socket, so no other process can arm or query this run: {}: {error}",
-                path.display()
-            );
+            log::info!("nothing can arm or query this run: no socket at {}: {error}", path.display());
             return Ok(None);
         }
     };
@@ -279,8 +272,7 @@ fn test(
     let released = held.map(|hold| release(hold, hardware, clock)).transpose()?;
     let tested = fit(board, any_machine, hardware, clock);
     if let (Some(mut gpio), Some(hold)) = (released, held) {
-        // Back into reset until the bus thread sets the controller up. If this fails, the guard switches its
-        // line off.
+        // Back into reset until the bus thread sets the controller up. If this fails, the guard does it.
         let _ = gpio.set(hold.line, hold.level(false));
     }
     tested
@@ -296,8 +288,7 @@ fn release(hold: Hold, hardware: &dyn Hardware, clock: &dyn Clock) -> Result<Box
     Ok(gpio)
 }
 
-/// Every required check has to pass; warnings are logged. `any_machine`: the board may be for another
-/// machine.
+/// Required checks have to pass; warnings are logged. `any_machine`: the board may be for another machine.
 fn fit(
     board: &Board,
     any_machine: bool,

@@ -167,8 +167,8 @@ fn read(clock: rustix::time::ClockId) -> Instant {
 const AT_ONCE: Span = Span::from_micros(100);
 /// No thread is preempted so many times in a row between two readings.
 const READINGS: usize = 4;
-/// A shorter sleep makes nothing older than its stamp says by more than a control period. Real sleeps take a
-/// hundred times as long.
+/// A shorter sleep makes nothing older than its stamp by more than a control period. Real ones take a hundred
+/// times as long.
 const NOTICEABLE: Span = Span::from_millis(10);
 
 /// Detects that the machine has slept.

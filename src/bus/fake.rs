@@ -27,8 +27,7 @@ struct Scripted {
 #[derive(Debug, Default)]
 pub struct FakeI2c {
     script: VecDeque<Scripted>,
-    /// Writes after the end of the script are recorded here instead of refused, if [`FakeI2c::recording`]
-    /// made the fake.
+    /// Writes after the script's end are recorded here, not refused, if [`FakeI2c::recording`] made the fake.
     pub written: Vec<(u8, Vec<u8>)>,
     records: bool,
 }

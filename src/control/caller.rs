@@ -92,8 +92,7 @@ impl Caller {
         Visit::Over
     }
 
-    /// Whether the other end is closed in both directions. A caller that only shut down its sending side
-    /// still reads.
+    /// Whether the other end is closed in both directions. One that only shut down sending still reads.
     fn has_gone(&self) -> bool {
         let mut look = [PollFd::new(&self.stream, PollFlags::empty())]; // poll always reports HUP
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -101,8 +100,7 @@ impl Caller {
             && look[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
     }
 
-    /// Makes the answer if it is due: `true` if it did. With a map on the board this may take some
-    /// milliseconds.
+    /// Makes the answer if it is due: `true` if it did. With a map this may take milliseconds.
     pub(super) fn conclude(&mut self, sources: &Sources, now: Instant, last: bool) -> bool {
         let Stage::Waiting { request, under_way } = &self.stage else { return false };
         let Some(outcome) = under_way.look(sources, now, last) else { return false };

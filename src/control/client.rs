@@ -39,8 +39,7 @@ fn put(path: &Path, request: &Request) -> io::Result<(Reply, Option<u32>)> {
             Ok(answered) => return Ok(answered),
             Err(error) => error,
         };
-        // The server closed the connection before reading the line, or the runtime has ended: a retry shows
-        // which.
+        // The server closed the connection before reading the line, or the runtime ended: retry.
         let early = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
         let again = early.contains(&error.kind()) && Instant::now() + ASK_AGAIN < until;
         if !again {

@@ -19,8 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Simultaneous callers. People and scripts need a handful; the rest is for clients that connect and send
-/// nothing.
+/// Simultaneous callers. People and scripts need a handful; the rest is for clients that send nothing.
 const MOST_CALLERS: usize = 128;
 /// A caller sends its line right after it connects. One that has had less time than this stays, and the next
 /// one waits outside. So every caller with a request is served, however many silent ones connect.
@@ -31,8 +30,8 @@ const BACKLOG: i32 = 128;
 const LOOK_EVERY: Span = Span::from_millis(1);
 /// Delay before accepting again when the system has no file descriptor left.
 const ACCEPT_AGAIN: Span = Span::from_millis(50);
-/// The longest that the end of the process waits for this thread. The thread never waits; one answer takes
-/// some milliseconds.
+/// The longest wait for this thread at the end of the process. It never waits; one answer takes some
+/// milliseconds.
 const END_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Listens at `path`, for its owner and its group. Replaces a socket that a dead process left behind, but not
@@ -158,8 +157,7 @@ impl Responder {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // For example, no file descriptor is left: the caller keeps waiting, and this thread must not
-                // spin.
+                // No file descriptor is left, say: the caller keeps waiting, and this thread must not spin.
                 Err(_) => return self.deaf_until = now + ACCEPT_AGAIN,
             };
             let Ok(mut caller) = Caller::new(stream, now) else { continue };

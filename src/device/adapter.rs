@@ -38,8 +38,7 @@ impl<'a> Adapter<'a> {
             kept: None,
         }
     }
-    /// Transfers that begin more than `patience` from now time out: the bound for drivers that poll a chip in
-    /// a loop.
+    /// Transfers that begin more than `patience` from now time out: for drivers that poll a chip in a loop.
     pub fn within(mut self, patience: Span) -> Adapter<'a> {
         self.until = self.clock.now() + patience;
         self
@@ -50,8 +49,7 @@ impl<'a> Adapter<'a> {
         self.check = check;
         self
     }
-    /// The first transfer fault, or `otherwise` if no transfer failed but the driver reported an error
-    /// anyway.
+    /// The first transfer fault, or `otherwise` if the driver reported an error without one.
     pub fn fault(&self, otherwise: DeviceFault) -> DeviceFault {
         self.kept.unwrap_or(otherwise)
     }

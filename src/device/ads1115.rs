@@ -100,8 +100,7 @@ impl Ads1115 {
                 .map_err(|fault| DeviceFault::Bus { register, fault })?;
             clock.sleep_until(clock.now() + CONVERTED);
         }
-        // A chip that reset itself converts nothing and returns its last result for ever: its settings show
-        // that.
+        // A chip that reset itself converts nothing and repeats its last result: its settings show it.
         match self.register(register, i2c)? {
             0x0000 | 0xFFFF => Err(DeviceFault::DeadBytes { register }),
             now if now & !START != settings => Err(DeviceFault::Asleep { register }),

@@ -108,8 +108,7 @@ impl DeviceFault {
         }
     }
 
-    /// Whether nothing failed: the call was preempted by a motor stop and must be repeated from its
-    /// beginning.
+    /// Whether nothing failed: a motor stop preempted the call, which must be repeated.
     pub fn gave_way(self) -> bool {
         matches!(self, DeviceFault::Bus { fault: BusFault::Preempted, .. })
     }
@@ -120,8 +119,7 @@ impl DeviceFault {
         matches!(self, DeviceFault::Bus { .. } | DeviceFault::Kernel { .. } | DeviceFault::Asleep { .. })
     }
 
-    /// Whether the device is there but does not work as it was set up: its next reading counts only after
-    /// another set-up.
+    /// Whether the device is there but lost its set-up: readings count only after a new one.
     pub fn needs_set_up(self) -> bool {
         matches!(self, DeviceFault::Asleep { .. })
     }

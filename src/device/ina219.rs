@@ -3,8 +3,7 @@
 //!
 //! The current is computed from the shunt voltage, not read from the chip's own division: that needs a
 //! calibration register, which a chip that lost its supply forgets; it then reports no current at all.
-//! Everything else stays as after a reset (32 V, +-320 mV, 12 bits, continuous), so there is nothing to
-//! forget.
+//! Everything else stays as after a reset (32 V, +-320 mV, 12 bits, continuous), so nothing can be forgotten.
 //!
 //! One transfer per register, as the crate's feature `no_transaction` does it: the controller of a Pi 1 to 4
 //! takes one read per transfer, as its last message, and refuses all others (Linux, i2c-bcm2835.c).

@@ -19,8 +19,7 @@ use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 const ANSWERS: usize = 1024;
 /// Lines that a set-up moves or reads: a shut-down input goes down and up.
 const LINES: usize = 8;
-/// Transfers that no device acknowledged and after which the set-up continued: a chip that may already have
-/// its new address.
+/// Transfers that no device acknowledged and without ending the set-up: a chip may have its new address.
 const MISSES: usize = 4;
 /// Delay before the same transfer is repeated: a driver that polls its chip until it is ready. Calibrations
 /// take some milliseconds, and two more do not matter.

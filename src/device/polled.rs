@@ -11,8 +11,7 @@ pub struct Ports<'a> {
     pub i2c: &'a mut dyn I2c,
     /// Lines of this bus thread.
     pub gpio: &'a mut dyn Gpio,
-    /// For stamps and short waits. A wait ends early once the motors have to stop, and no transfer begins
-    /// after it.
+    /// For stamps and short waits. A wait ends early once the motors have to stop; no transfer follows.
     pub clock: &'a dyn Clock,
 }
 

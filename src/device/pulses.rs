@@ -11,8 +11,7 @@ pub const SILENT_FOR: Span = Span::from_millis(25);
 
 /// Channels with pulses.
 pub trait Pulses: Send {
-    /// From any state to ready: the frequencies are set, and no channel has a pulse. Bounded; a few hundred
-    /// milliseconds at most.
+    /// From any state to ready: frequencies set, no channel has a pulse. A few hundred milliseconds at most.
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
     /// Makes `channel` of a drive motor high for `share` of the time, 0 to 1. Costs nothing if it already is.
     fn drive(&mut self, channel: u8, share: f32, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;

@@ -6,8 +6,7 @@
 //! *pulse* is how many *counts* of the timer's *period* a channel is high.
 //!
 //! Every write is exactly one frame of three bytes: register, most significant byte, least significant byte.
-//! The firmware counts bytes and does not resynchronise: a broken frame shifts every later one, and only a
-//! reset fixes that.
+//! The firmware counts bytes and does not resynchronise: a broken frame shifts all later ones until a reset.
 
 use super::DeviceFault;
 use crate::bus::{Gpio, I2c};

@@ -40,8 +40,7 @@ const NO_TARGET_MM: u16 = 8190;
 const SHUT_DOWN: Span = Span::from_millis(1);
 const BOOT: Span = Span::from_millis(2);
 /// The set-up takes about 100 transfers and two calibrations of some milliseconds: 60 ms at 100 kHz. The
-/// driver's own bounds are tens of seconds. This one is for a set-up in one go; one in steps has its
-/// journal's.
+/// driver's own bounds are tens of seconds. This one is for a set-up in one go; steps have the journal's.
 const PATIENCE: Span = Span::from_millis(250);
 /// One range takes 33 ms. A chip that returns none for this long is not ranging: it lost its settings.
 const RANGES_WITHIN: Span = Span::from_millis(250);
@@ -71,8 +70,7 @@ impl Vl53l0x {
         Ok(())
     }
 
-    /// Makes the chip answer at its address. Without a shut-down line it may have done so since the last
-    /// start.
+    /// Makes the chip answer at its address. Without a shut-down line it may already do so.
     fn take_address(&self, i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
         if self.address == FIRST_ADDRESS {
             return Ok(());

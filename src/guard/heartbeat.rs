@@ -3,9 +3,8 @@
 //! if, since the last such heartbeat, the loop has run *and* the motors' bus has confirmed a command. A loop
 //! that runs on top of a dead bus is no reason to leave the motors on.
 //!
-//! The thread connects, greets and asks for permission on its own, again and again. That alone moves nothing:
-//! the tick keeps the motors stopped until the guard is healthy, and the line goes on only when a driver asks
-//! for it.
+//! The thread connects, greets and asks for permission on its own, repeatedly. That alone moves nothing: the
+//! tick keeps the motors stopped until the guard is healthy, and only a driver switches the line on.
 //!
 //! When a stop is requested, the thread makes the tick disarm and greets again once that is done. If the
 //! thread restores the line itself, it waits until the robot is armed.
@@ -190,8 +189,7 @@ impl Heart {
         self.leave();
     }
 
-    /// Does all that is due, without waiting; returns when the next action is due unless a message arrives
-    /// first.
+    /// Does all that is due, without waiting; returns when the next action is due.
     pub(super) fn turn(&mut self) -> Instant {
         self.listen();
         if self.clock.now() >= self.next {
@@ -336,8 +334,7 @@ impl Heart {
         self.next = self.clock.now() + CONNECT_AGAIN;
     }
 
-    /// Sends a message and records when. One that cannot be sent gets no answer, and the missing answer is
-    /// what counts.
+    /// Sends a message and records when. One that cannot be sent gets no answer, which is what counts.
     fn say(&mut self, ask: Ask) -> u64 {
         self.sequence += 1;
         let request = Request { sequence: self.sequence, stamp: self.clock.now(), ask };

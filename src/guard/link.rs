@@ -154,8 +154,7 @@ impl Link {
                 return Err(BusFault::TimedOut);
             }
             match self.step.get() {
-                // An answer that takes any time at all is too late: nothing can deliver it while this driver
-                // waits.
+                // An answer that takes any time is too late: nothing delivers it while this driver waits.
                 Some(_) => clock.sleep_until(until),
                 None => _ = wait_for(&[&self.done], left),
             }

@@ -55,8 +55,7 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// The line that `plan` names on `board`; `None`: the board does not have it, and the board check refuses
-    /// that.
+    /// The line that `plan` names on `board`; `None`: the board lacks it, which the board check refuses.
     pub fn of(board: &Board, plan: &GuardPlan) -> Option<Hold> {
         match plan.holds {
             GuardHold::Reset => {

@@ -1,7 +1,6 @@
 //! The running guard: one thread that waits in one `poll` for messages, for the end of a connection, for the
 //! end of the timeout and for the signal to end. After each of these it switches the line first and answers
-//! second. It takes no memory, logs nothing and starts nothing. What it reports goes to a callback that must
-//! not wait either.
+//! second. It allocates, logs and starts nothing. It reports to a callback that must not wait either.
 //!
 //! However it ends, the line goes off: the guard switches it off at its end and in a panic; otherwise the
 //! kernel releases the lines of the dead process.

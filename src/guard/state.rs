@@ -29,8 +29,7 @@ pub struct Permit {
 ///
 /// Only a new hello leaves Tripped, and the line goes on again only after a new permission. After a requested
 /// stop, only a hello from a runtime that handled this very stop leaves Tripped: that runtime was told of the
-/// stop and has disarmed since. The end of a connection, a leave, or a runtime's first hello does not cancel
-/// a stop.
+/// stop and has disarmed since. The end of a connection, a leave, or a first hello does not cancel a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// No runtime is guarded; the line is off.
@@ -153,9 +152,8 @@ impl Guard {
         }
     }
 
-    /// 1: a runtime says hello. From [`State::Trusted`] a hello switches the line off first: a runtime that
-    /// starts over no longer knows what it had switched on. One that has not handled a stop is greeted, and
-    /// no more.
+    /// 1: a runtime says hello. From [`State::Trusted`] a hello switches the line off first: a restarted
+    /// runtime no longer knows what was on. One that has not handled a stop is greeted, and no more.
     fn hello(&mut self, client: usize, heeded: u8) -> Result<(), Refused> {
         if self.holder.is_some_and(|holder| holder != client) {
             return Err(Refused::Busy);

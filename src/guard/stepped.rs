@@ -1,6 +1,5 @@
 //! The runtime's heartbeat in virtual time: the same code as on its thread, stepped as a worker. A driver
-//! that waits for the guard makes it beat meanwhile: no other worker can run while that driver's own step
-//! lasts.
+//! that waits for the guard makes it beat: no other worker runs during that driver's own step.
 
 use super::Link;
 use super::heartbeat::{Heart, HeartbeatPlan};

@@ -1,6 +1,5 @@
 //! The path from a runtime to its guard: one connection that keeps message borders. In real time it is a
-//! socket; where both ends are stepped in virtual time, it is whatever their stepper provides. Knows no
-//! frame.
+//! socket; in virtual time, whatever the stepper of both ends provides. Knows no frame.
 
 use super::socket::{Heard, connect_to, hear, hush, say_to, wait_for};
 use crate::time::Span;

@@ -37,8 +37,7 @@ pub struct DeviceCounters {
     pub late: AtomicU64,
     /// Timed polls of a device whose line should have asked for them: its edges are lost.
     pub unprompted: AtomicU64,
-    /// How often it was lost: it did not answer, could not be set up, or kept giving answers that made no
-    /// sense.
+    /// How often it was lost: it did not answer, could not be set up, or kept giving senseless answers.
     pub losses: AtomicU64,
     lost: AtomicBool,
     longest_ns: AtomicU64,
@@ -82,8 +81,7 @@ pub struct BusCounters {
     pub failures: AtomicU64,
     /// Transfers that were retried.
     pub retries: AtomicU64,
-    /// How often the motors' controller was set up (including the first time), or a bus without one was
-    /// restarted.
+    /// How often the motors' controller was set up (the first time included), or a bus without one restarted.
     pub set_ups: AtomicU64,
     /// Recovery steps taken, by [`RecoveryStep`]; the first set-up does not count.
     pub rungs: [AtomicU64; RecoveryStep::ALL.len()],

@@ -1,6 +1,6 @@
-//! Readings that cannot wait for the tick: a value that crosses into a rule which forbids driving on. The
-//! rules are the board's own; `reflex/` decides whether they hold, latch or clear. This file only detects the
-//! crossing, once.
+//! Readings that cannot wait for the tick: a value that crosses into a rule against driving on. The rules are
+//! the board's own; `reflex/` decides whether they hold, latch or clear. This only detects the crossing,
+//! once.
 
 use crate::plan::{Cause, Restraint, Rule, SensorPlan};
 
@@ -20,8 +20,7 @@ pub struct FastStops {
 }
 
 impl FastStops {
-    /// The rules among `rules` that forbid driving forwards and read one of `channels`; `sensors` are the
-    /// board's.
+    /// The rules among `rules` that forbid driving forwards on one of `channels`; `sensors` are the board's.
     pub fn of(rules: &[Rule], sensors: &[SensorPlan], channels: impl IntoIterator<Item = u8>) -> FastStops {
         let mut crossings = Vec::new();
         for channel in channels {
@@ -41,8 +40,7 @@ impl FastStops {
         FastStops { crossings }
     }
 
-    /// The worst cause among the rules whose limit this reading is the first to cross; an impossible value
-    /// crosses none.
+    /// The worst cause of the rules whose limit this reading crosses first; an impossible value crosses none.
     pub fn look(&mut self, channel: u8, value: f32) -> Option<Cause> {
         let of_channel = self.crossings.iter_mut().filter(|crossing| crossing.channel == channel);
         of_channel.filter_map(|crossing| crossing.look(value).then_some(crossing.rule.cause)).max()

@@ -38,8 +38,7 @@ impl Halt {
         self.by_cause[cause as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often each cause stopped the motors without waiting for the tick; causes with no stop are left
-    /// out.
+    /// How often each cause stopped the motors without waiting for the tick; others are left out.
     pub fn counts(&self) -> impl Iterator<Item = (Cause, u64)> {
         let count = |cause: Cause| self.by_cause[cause as usize].load(Ordering::Relaxed);
         Cause::ALL.into_iter().map(move |cause| (cause, count(cause))).filter(|(_, count)| *count > 0)

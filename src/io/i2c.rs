@@ -186,8 +186,7 @@ impl I2cWorker {
         self.motors.as_ref().map_or(Instant::NEVER, Motors::stop_due)
     }
 
-    /// Lets the motors do `deed`, which stops them and is told whether the bus is down, and records the
-    /// outcome.
+    /// Lets the motors do `deed`, which stops them and is told whether the bus is down; records the outcome.
     fn with_motors(
         &mut self,
         clock: &dyn Clock,
@@ -205,8 +204,7 @@ impl I2cWorker {
         self.with_motors(clock, Motors::stop);
     }
 
-    /// The pending command, frame by frame. A halt drops the rest of it; a device that asks may go first
-    /// once.
+    /// The pending command, frame by frame. A halt drops the rest; an asking device may go first once.
     fn write_command(&mut self, clock: &dyn Clock) {
         let Some(motors) = &mut self.motors else { return };
         let (counters, began) = (self.counters.as_ref(), clock.now());

@@ -118,8 +118,7 @@ pub struct Ladder {
 }
 
 impl Ladder {
-    /// A bus that has to be set up. `permits` lists the allowed measures; `rail_off` is how long the supply
-    /// has to be off.
+    /// A bus to be set up. `permits` lists the allowed measures; `rail_off`: how long the supply is off.
     pub fn new(permits: impl Fn(Measure) -> bool, rail_off: Span) -> Ladder {
         use RecoveryStep::{Clear, Rebind, Reset};
         let mut steps = heapless::Vec::new();

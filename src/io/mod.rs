@@ -4,8 +4,7 @@
 //!
 //! `i2c` is the thread of a bus, made of `polls` (the table), `motors` (commands), `retry`, `silence` and
 //! `ladder` (recovery). `edges`, `lines`, `slow` and `log` are the threads beside it. `fast_stop` finds
-//! readings that cannot wait; `halt` and `data_ready` pass that on to a bus thread; `counters` is for
-//! reports.
+//! urgent readings; `halt` and `data_ready` pass that on to a bus thread; `counters` is for reports.
 
 mod counters;
 mod data_ready;

@@ -20,8 +20,7 @@ use rtrb::Producer;
 /// one write, hardly four.
 const LAST_TRIES: u32 = 4;
 
-/// Delay before retrying a failed stop: the spark is over by then, and other devices can use the bus in
-/// between.
+/// Delay before retrying a failed stop: the spark is over, and other devices can use the bus.
 const STOP_AGAIN: Span = Span::from_millis(1);
 /// The same on a bus that is down, until the bus is back or a person comes. Motors run on for no longer than
 /// this plus the attempt in progress. Attempts that no device acknowledges (0.8 ms with their retries) take
@@ -112,8 +111,7 @@ impl Motors {
     pub fn has_pending(&self) -> bool {
         self.pending.is_some()
     }
-    /// When they are to be stopped without a request: the command on the wire runs out, or a stop is due
-    /// again.
+    /// When to stop them without a request: the command on the wire runs out, or a stop is due again.
     pub fn stop_due(&self) -> Instant {
         match self.motion {
             Motion::Still | Motion::Held => Instant::NEVER,
@@ -125,8 +123,8 @@ impl Motors {
     pub fn stand(&self) -> bool {
         matches!(self.motion, Motion::Still | Motion::Held)
     }
-    /// The bus failed at `now`, in a transfer with the controller by `fault`: motors that obey a command are
-    /// stopped at once.
+    /// The bus failed at `now`, in a transfer with the controller by `fault`: obeying motors are stopped at
+    /// once.
     pub fn lose_bus(&mut self, fault: Option<DeviceFault>, now: Instant) {
         self.torn = fault.and_then(|fault| self.tears(fault)).or(self.torn);
         if !self.stand() {
@@ -138,8 +136,7 @@ impl Motors {
         self.withheld_to = self.withheld_to.max(Some(to));
     }
 
-    /// Counts how long motors that may have moved received nothing, up to `at`; `said`: a command or a stop
-    /// got through now.
+    /// Counts how long motors that may have moved received nothing until `at`; `said`: one got through now.
     pub fn lead(&mut self, said: bool, at: Instant, counters: &BusCounters) {
         if !said && !self.stand() {
             return;
@@ -209,8 +206,7 @@ impl Motors {
         written
     }
 
-    /// A stop without a request: the last command ran out and was not renewed, or they are not known to be
-    /// stopped.
+    /// A stop without a request: the last command ran out, or they are not known to be stopped.
     pub fn stop_by_itself(
         &mut self,
         down: bool,

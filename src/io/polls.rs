@@ -12,8 +12,7 @@ use crate::plan::Cause;
 use crate::time::{Instant, Span};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Longest pause between two retries of a device that does not answer: one that is plugged in again is back
-/// within this.
+/// Longest pause between retries of a silent device: once plugged in, it is back within this.
 const LONGEST_PAUSE: Span = Span::from_millis(2_000);
 /// A device that does not answer gets at most this share of its thread's time, one in so many.
 const SHARE: u64 = 8;
@@ -113,8 +112,7 @@ impl Polls {
         self.polls.get(place).is_some_and(|poll| !poll.fresh && !poll.overtaken)
     }
 
-    /// Another device did not answer: the motors' controller is polled next, to see whether that device
-    /// failed alone.
+    /// Another device did not answer: the motors' controller is polled next, to see whether it did too.
     pub fn ask_controller(&mut self, now: Instant) {
         if let Some(poll) = self.polls.iter_mut().find(|poll| poll.plan.controller) {
             poll.due.at = poll.due.at.min(now);
@@ -263,8 +261,8 @@ impl Poll {
         self.due.advance(now);
     }
 
-    /// A device that returns nonsense for long counts as lost until it makes sense, and is set up again now
-    /// and then.
+    /// A device that returns nonsense for long is lost until it makes sense, and is set up again at
+    /// intervals.
     fn judge(&mut self, sense: bool, now: Instant, counts: &DeviceCounters) {
         self.pause = self.plan.period;
         if sense {

@@ -14,18 +14,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Pauses before the first and the second retry: a device that is busy for a moment, a brush spark.
 /// Two retries with their pauses take less time than a poll of the slowest chip.
 const PAUSES: [Span; 2] = [Span::from_micros(100), Span::from_micros(300)];
-/// A wait is divided into pieces of this, with a check for a halt after each: as long as a frame of three
-/// bytes at 400 kHz.
+/// A wait is divided into pieces of this, each followed by a halt check: a frame of three bytes at 400 kHz.
 const PIECE: Span = Span::from_micros(100);
 
 /// Number of retries for `fault`. If `fragile`, the chip loses its place in its frames when a transfer breaks
 /// off, and later writes go astray. Then only a transfer that no device acknowledged is retried.
 ///
 /// A lost arbitration is such a break. The loser releases the wire in the middle of whatever bit it was at
-/// (UM10204, 3.1.8), and the adapter does not report which. In the address byte, no device took anything; in
-/// one of the three bytes after it, the chip keeps the complete ones. Three bits in four of a frame are after
-/// the address. A Robot HAT has one master, so no other transaction continues: something else pulled the wire
-/// low.
+/// (UM10204, 3.1.8), unknown to the adapter. In the address byte, no device took anything; in one of the
+/// three bytes after it, the chip keeps the complete ones. Three quarters of a frame's bits follow the
+/// address. A Robot HAT has one master: something else pulled the wire low.
 fn retries(fault: BusFault, fragile: bool) -> usize {
     match fault {
         BusFault::Nack => 2,

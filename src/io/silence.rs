@@ -37,8 +37,7 @@ impl Silence {
         }
     }
 
-    /// A call that began at `began` failed after all its retries, and ended at `now`. Returns whether the
-    /// timeout has passed.
+    /// A call that began at `began` failed after its retries, at `now`. Returns whether it timed out.
     pub fn failed(&mut self, fault: DeviceFault, began: Instant, now: Instant) -> bool {
         self.on_bus = matches!(fault, DeviceFault::Bus { .. });
         if self.calls == 0 {

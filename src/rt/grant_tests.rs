@@ -165,7 +165,7 @@ fn what_was_accepted_and_is_not_there_is_a_refusal() {
         [Request::Priority(80), Request::Memory, Request::TimerSlack, Request::Core(2)]
     );
     assert_eq!(granted.refusals[0], eperm, "the system's reason is kept");
-    assert!(granted.refusals[1].to_string().contains("not given"));
+    assert!(granted.refusals[1].to_string().contains("not granted"));
 }
 
 #[test]

@@ -68,8 +68,7 @@ impl Found {
         match (&self.runtime, &self.holder) {
             (Runtime::Silent(why), _) => Some(Threat::Silent(why)),
             (Runtime::Answers { disarmed: Ok(()), same_board, pid, .. }, Some(holder)) => {
-                // The holder of the wires is best identified by its process; if that is not visible, by its
-                // board.
+                // The holder of the wires is best identified by its process; otherwise by its board.
                 let is_it = match (holder.pid, pid) {
                     (Some(holder), Some(pid)) => holder == *pid,
                     _ => *same_board,

@@ -153,7 +153,7 @@ fn a_bus_that_is_held_is_one_failure_and_is_left_alone() {
     assert_eq!(not_passed(&checks), wanted, "{checks:#?}");
     assert_eq!(of(&checks, wanted[0]).verdict, Verdict::Skipped);
     let bus = of(&checks, "bus motors");
-    assert!(bus.verdict == Verdict::Failed && bus.found.contains("TimedOut when 0x14 was asked"), "{bus:?}");
+    assert!(bus.verdict == Verdict::Failed && bus.found.contains("TimedOut when 0x14 was polled"), "{bus:?}");
     assert_eq!(of(&checks, "range").verdict, Verdict::Passed);
     assert_eq!(car.hardware.seen.lock().unwrap().asked, [0x14, 0x14, 0x14], "twice to stand, once to answer");
 }

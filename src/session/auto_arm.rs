@@ -1,7 +1,6 @@
 //! Arming by itself, across restarts. A robot that was disarmed or has latched, or whose runtime died, must
-//! not drive again because a service manager restarts the program. So a mark file beside the control socket
-//! exists from before the robot may arm by itself until a clean end. If it exists at the start, a person has
-//! to arm.
+//! not drive again because a service restarts. So a mark file beside the control socket exists from before
+//! the robot may arm by itself until a clean end. If it exists at the start, a person must arm.
 //!
 //! A reboot clears the directory, and the mark with it. Checked before the first slot and after the last.
 
@@ -38,18 +37,12 @@ impl AutoArm {
         let why = match leave(&mark) {
             Ok(()) => return AutoArm { mark: Some(mark), off: None },
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                format!(
-                    "the last run ended disarmed or latched, or did not end cleanly ({} exists)",
-                    mark.display()
-                )
+                format!("the last run ended disarmed, latched or uncleanly ({} exists)", mark.display())
             }
             // Started by hand, without a runtime directory of ours: there is no socket through which to arm
             // it either, and the person who typed --arm is beside it.
             Err(error) if control.is_none() && !is_service() => {
-                log::warn!(
-                    "cannot leave the mark that keeps a restart from arming by itself: {}: {error}",
-                    mark.display()
-                );
+                log::warn!("a restart will arm by itself: cannot create {}: {error}", mark.display());
                 return AutoArm::default();
             }
             Err(error) => format!("cannot create {}: {error}", mark.display()),

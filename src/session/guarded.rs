@@ -12,8 +12,7 @@ use crate::time::{Clock, Span};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A running guard trusts a runtime within milliseconds; one that the service manager is just starting needs
-/// time to start.
+/// A running guard trusts a runtime within milliseconds; one that is just being started needs time.
 const GUARD_START: Span = Span::from_millis(2_000);
 /// Polling interval until then.
 const LOOK_EVERY: Span = Span::from_millis(5);
@@ -35,8 +34,7 @@ pub(super) struct Guarded {
 }
 
 impl Guarded {
-    /// Greets the guard that the board names. `None`: the board names none, or an optional one that is not
-    /// running.
+    /// Greets the guard that the board names. `None`: it names none, or an optional one that is not running.
     pub(super) fn begin(
         session: &Session<'_>,
         options: &Options,
@@ -69,10 +67,7 @@ impl Guarded {
         match (plan.required, &board.bus) {
             (true, BusPlan::Linux { .. }) => Err(SessionError::NoGuard(socket, refused)),
             (true, _) => {
-                log::warn!(
-                    "no guard at {}: {why}; the robot stays stopped until there is one",
-                    socket.display()
-                );
+                log::warn!("no guard at {}: {why}; staying stopped until there is one", socket.display());
                 Ok(Some(guarded))
             }
             (false, _) => {
@@ -102,8 +97,7 @@ impl Guarded {
         Arc::new(GuardedHardware::new(hardware, self.link.clone(), self.hold, clock.clone()))
     }
 
-    /// The motors have stopped: the guard switches its line off. Returns what the system granted to the
-    /// heartbeat.
+    /// The motors have stopped: the guard switches its line off. Returns what the heartbeat was granted.
     pub(super) fn end(self) -> Granted {
         let granted = self.heartbeat.granted.clone();
         self.heartbeat.end();

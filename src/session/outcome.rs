@@ -74,8 +74,7 @@ impl Outcome {
         self.motors_still == Some(false) || self.ending.rest == Rest::Unheard
     }
 
-    /// Whether nothing panicked, the slots add up to the elapsed time, and the motors are known to have
-    /// stopped.
+    /// Whether nothing panicked, the slots add up to the elapsed time, and the motors are known to be still.
     pub fn is_sound(&self) -> bool {
         self.ending.panicked.is_empty() && self.ending.identity_holds && !self.may_run()
     }

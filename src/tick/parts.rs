@@ -1,5 +1,4 @@
-//! The parts of a tick, built elsewhere: `robot` builds them for a board, a test for what it wants to
-//! observe.
+//! The parts of a tick, built elsewhere: by `robot` for a board, by a test for what it observes.
 
 use super::{MAX_INLETS, Tick};
 use crate::act::Arbiter;

@@ -78,8 +78,7 @@ impl LinuxHardware {
     }
 }
 
-/// The folder of the device that has `adapter`; of the adapter itself if it has no device; otherwise its
-/// node.
+/// The folder of the device that has `adapter`; otherwise of the adapter itself, or its node.
 fn carrier(adapter: &Adapter) -> PathBuf {
     match &adapter.device {
         // Adapters without a device are siblings in these.

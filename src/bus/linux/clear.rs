@@ -6,8 +6,7 @@ use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::time::{Clock, Instant, Span};
 
-/// A device that was interrupted in the middle of a byte has at most eight bits and an acknowledge left to
-/// send.
+/// A device interrupted in the middle of a byte has at most eight bits and an acknowledge left to send.
 const CLOCKS: u32 = 9;
 /// Half a clock at 100 kHz, the slowest of the standard's modes: every device can follow.
 const HALF: Span = Span::from_micros(5);

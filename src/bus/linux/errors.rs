@@ -6,9 +6,8 @@ use std::io;
 
 /// The meaning of an error number of a transfer, a line or an attribute.
 ///
-/// Transfer errors are those of `Documentation/i2c/fault-codes.rst` of the kernel; additional ones of the
-/// supported boards' controllers are in brackets. A number that is not listed is [`BusFault::Io`]: something
-/// else.
+/// Transfer errors are those of `Documentation/i2c/fault-codes.rst` of the kernel; those of the supported
+/// boards' controllers are in brackets. A number that is not listed is [`BusFault::Io`]: something else.
 pub(super) fn fault(errno: i32) -> BusFault {
     match errno {
         // No acknowledge (i2c-bcm2835, i2c-designware and i2c-tegra: EREMOTEIO).
@@ -29,8 +28,7 @@ pub(super) fn fault_of(error: &io::Error) -> BusFault {
     error.raw_os_error().map_or(BusFault::Io, fault)
 }
 
-/// `what` could not be opened, with the system's reason; `absent` is what to do if it does not exist, `group`
-/// may open it.
+/// Why `what` could not be opened; `absent`: what to do if it does not exist; `group` may open it.
 pub(super) fn refused(what: &str, error: &io::Error, absent: &str, group: &str) -> OpenError {
     let denied = error.kind() == io::ErrorKind::PermissionDenied;
     let (why, fix) = match error.kind() {

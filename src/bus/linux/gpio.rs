@@ -1,5 +1,4 @@
-//! GPIO lines through the character device: one request per owner and chip, edges stamped by the kernel's
-//! interrupt.
+//! GPIO lines through the character device: one request per owner and chip, edges stamped in the kernel.
 //!
 //! The kernel releases a line when its owner dies; whether the line then floats depends on the pin
 //! controller. Kernels of Raspberry Pi OS keep driving it (`persist_gpio_outputs`, the default there;
@@ -274,8 +273,7 @@ fn grouped(chips: &Chips, wants: &[(Line, Want)]) -> Result<Vec<Group>, OpenErro
     Ok(groups)
 }
 
-/// One request for all lines of a chip: it contains the outputs' first level, so that they never show
-/// another.
+/// One request for all lines of a chip: it contains the outputs' first level, so they show no other.
 fn request(group: &Group, owner: &str) -> gpiocdev::Result<Request> {
     let mut builder = Request::builder();
     builder.on_chip(&group.path).with_consumer(consumer(owner)).with_kernel_event_buffer_size(KERNEL_EDGES);

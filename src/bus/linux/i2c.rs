@@ -19,8 +19,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Operations of one transfer: drivers here use two. The kernel accepts 42 (I2C_RDWR_IOCTL_MAX_MSGS), but
-/// they take stack.
+/// Operations per transfer: drivers here use two. The kernel's 42 (I2C_RDWR_IOCTL_MAX_MSGS) would cost stack.
 const MAX_OPS: usize = 8;
 /// Bytes per operation that the kernel accepts (i2c-dev.c).
 const MAX_BYTES: usize = 8192;
@@ -270,8 +269,7 @@ pub(super) fn functions(fd: RawFd) -> io::Result<u64> {
     }
 }
 
-/// The whole transfer as one I2C_RDWR: the kernel puts a repeated start between its messages and a STOP after
-/// the last.
+/// The whole transfer as one I2C_RDWR: repeated starts between its messages, STOP after the last.
 fn transfer(device: &mut LinuxI2CBus, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
     let mut messages = messages(address, ops)?;
     match device.transfer(&mut messages) {

@@ -2,8 +2,7 @@
 //! bus that does not answer. On a Raspberry Pi, if requested, rppal behind the same traits.
 //!
 //! [`LinuxHardware::open`] looks nothing up and holds nothing; each handle finds its chip or adapter when it
-//! is opened, by label or device, because numbers change. No steady-state call allocates, waits for a lock,
-//! or retries.
+//! is opened, by label or device, because numbers change. No steady-state call allocates, locks or retries.
 
 mod adapters;
 mod chips;

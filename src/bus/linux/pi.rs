@@ -1,5 +1,4 @@
-//! A Raspberry Pi through rppal, behind the same traits, for boards that request it. What it provides and
-//! what not:
+//! A Raspberry Pi through rppal, behind the same traits, for boards that request it. What it provides:
 //!
 //! - **Registers**: one store into mapped memory sets an output, without a system call. A line that is driven
 //!   this way is *also* held by a kernel request, made first. That gives the line one owner, its first level
@@ -11,8 +10,7 @@
 //!   anything longer is refused. Changing the address takes a system call of its own.
 //!
 //! If it fails, character devices are used, and that is logged. rppal looks for GPIO chips from number 0
-//! without a gap, which a Pi 5 with a newer kernel does not have, and knows no model newer than its last
-//! release.
+//! without a gap, which a Pi 5 with a newer kernel does not have, and knows no newer models.
 
 use super::errors::{fault, fault_of};
 use crate::bus::{I2c, Op};

@@ -104,8 +104,7 @@ fn export(chip: &Path, number: u32) -> io::Result<()> {
     }
 }
 
-/// Opens a file for writing as soon as it exists and its permissions allow it, or returns why not after a
-/// while.
+/// Opens a file for writing as soon as it exists and its permissions allow it, or returns why not.
 fn writable_in_time(path: &Path) -> io::Result<File> {
     let clock = MonotonicClock;
     let until = clock.now() + RIGHTS_WITHIN;

@@ -92,8 +92,7 @@ impl LinuxRepair {
         let work = move || {
             let bound = driver.bind_again().and_then(|()| node_is_back(&bus));
             if bound.is_err() {
-                // What is left of the adapter stays in use; the owner's reopen comes after a successful
-                // rebind.
+                // The rest of the adapter stays in use; the owner's reopen comes after a successful rebind.
                 let _ = bus.reopen();
             }
             // If it came too late, no receiver is left.

@@ -62,8 +62,7 @@ pub struct AdapterSeen {
 }
 
 impl AdapterSeen {
-    /// Whether it can do plain transfers with a repeated start, which the runtime needs; SMBus alone is not
-    /// enough.
+    /// Whether it can do plain transfers with a repeated start, which the runtime needs; SMBus is not enough.
     pub fn can_i2c(&self) -> bool {
         self.functions.as_ref().is_ok_and(|functions| functions & 1 == 1)
     }
