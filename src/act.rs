@@ -391,7 +391,7 @@ mod tests {
             (Limits::STILL, [0.9, -1.0], [0.0, 0.5]), // steering stays where it is
             (slow, [0.9, 0.5], [0.2, 0.5]),
             (no_forward, [0.9, 0.5], [0.0, 0.5]),
-            (no_forward, [-0.9, 0.6], [0.0, 0.6]), // it stands for a slot before it turns back
+            (no_forward, [-0.9, 0.6], [0.0, 0.6]), // it stops for a slot before it turns back
         ] {
             let command = Car::going([0.9, 0.5]).slot(limits, request, Span::ZERO);
             close(&command, expected);

@@ -224,7 +224,7 @@ fn attend(service: &mut Service, recorder: &Recorder, sources: &Sources, now: In
     });
 }
 
-/// Logs why the robot was disarmed, unless somebody requested it.
+/// Logs why the robot was disarmed, unless that was requested.
 fn note_disarm(before: &mut Option<Disarm>, now: Option<Disarm>) {
     if let Some(why) = now.filter(|why| *before != now && *why != Disarm::Asked) {
         log::warn!("disarmed: {}; the robot stays stopped until it is armed again", why_disarmed(why));

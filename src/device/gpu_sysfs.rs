@@ -33,7 +33,7 @@ pub struct GpuSysfs {
 }
 
 impl GpuSysfs {
-    /// `quantity` of the computer's GPU. `/sys` is looked for in `root`.
+    /// `quantity` of the computer's GPU. `/sys` is looked up in `root`.
     pub fn new(root: &Path, quantity: GpuQuantity) -> GpuSysfs {
         GpuSysfs { root: root.to_owned(), quantity, number: None }
     }

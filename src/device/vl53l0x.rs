@@ -267,7 +267,7 @@ mod tests {
         for period in [0x7F, 0xFF] {
             assert!(!plausible(0x70, &[period]) && !plausible(0x50, &[period]));
         }
-        // A final range that is shorter than the pre-range that it holds: the driver would count below nought.
+        // A final range that is shorter than the pre-range that it holds: the driver would underflow.
         let mut short = Chip::new(clock());
         short.settled = vec![(0x71, 0), (0x72, 0x10)];
         let impossible = DeviceFault::Impossible { register: 0x71 };

@@ -313,7 +313,7 @@ impl Answer {
 }
 
 impl Refused {
-    /// In words, for people.
+    /// In words.
     pub const fn words(self) -> &'static str {
         match self {
             Refused::Busy => "it already guards another runtime",

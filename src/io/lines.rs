@@ -290,7 +290,7 @@ mod tests {
         counters: Arc<SenseCounters>,
     }
 
-    /// A stop button that pulls its line low, and an output that says ready; the lines do what `script` says.
+    /// A stop button that pulls its line low, and an output that signals ready; the lines follow `script`.
     fn rig(script: impl FnOnce(FakeGpio) -> FakeGpio) -> Rig {
         let clock = Arc::new(SimClock::new());
         let gpio = script(FakeGpio::new(clock.clone()).level(BUTTON, true));
@@ -428,7 +428,7 @@ mod tests {
         assert_eq!(looks, 5, "the button's level at 0, when it storms, and every 10 ms from then on");
     }
 
-    /// Lines whose edges come only after so many questions: an interrupt that is stamped, and not handed over yet.
+    /// Lines whose edges come only after so many polls: an interrupt that is stamped, but not delivered yet.
     struct Late(FakeGpio, u32);
 
     impl Gpio for Late {
@@ -447,7 +447,7 @@ mod tests {
         }
     }
 
-    /// A press of 1 ms that is over before a thread that comes late looks; the edges come after so many questions.
+    /// A press of 1 ms that is over before a late thread polls; the edges come after so many polls.
     fn late_press(questions: u32) -> (Rig, Vec<Reading>) {
         let clock = Arc::new(SimClock::new());
         let gpio = FakeGpio::new(clock.clone()).level(BUTTON, true);
@@ -485,7 +485,7 @@ mod tests {
         let storm = |gpio, from: u64, edges: u64| {
             (0..edges).fold(gpio, |gpio: FakeGpio, nth| gpio.edge(READY, nth % 2 == 0, us(from + 10 * nth)))
         };
-        // Two looks are 17 ms apart. The storm begins at 11 ms, is found out 256 edges later, and lets go 50 ms after that.
+        // Two polls are 17 ms apart. The storm begins at 11 ms, is detected 256 edges later, and ends 50 ms after that.
         let clock = Arc::new(SimClock::new());
         let gpio = storm(FakeGpio::new(clock.clone()).level(BUTTON, true), 11_000, 300);
         let mut rig = rig_every(17, clock, Box::new(gpio));

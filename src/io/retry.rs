@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// Virtual time in which a halt is raised at a moment, whoever sleeps then.
+    /// Virtual time in which a halt is raised at a set time, even during a sleep.
     struct HaltAt {
         clock: SimClock,
         halt: Arc<Halt>,

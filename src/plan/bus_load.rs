@@ -25,12 +25,12 @@ impl BusLoad {
     }
 }
 
-/// The load of the first I2C bus of `board`, or `None` where it has none.
+/// The load of the first I2C bus of `board`, or `None` if it has none.
 pub fn bus_load(board: &Board) -> Option<BusLoad> {
     load_of(board, 0)
 }
 
-/// The load of I2C bus `bus`, or `None` where there is no such bus. Motors hang on the first.
+/// The load of I2C bus `bus`, or `None` if there is no such bus. Motors hang on the first.
 pub fn load_of(board: &Board, bus: usize) -> Option<BusLoad> {
     let speed = f64::from(board.i2c.get(bus)?.timing.speed_hz);
     let sensors: f64 = board

@@ -47,7 +47,7 @@ pub struct Board {
     pub period: Span,
     /// Priorities, memory, cores.
     pub rt: RtPlan,
-    /// What stands behind the wires.
+    /// What is behind the wires.
     pub bus: BusPlan,
     /// I2C buses; the motors' first. Empty: none (a log, a robot without).
     pub i2c: Vec<I2cPlan>,

@@ -99,7 +99,7 @@ impl MotorKind {
         }
     }
 
-    /// The line that turns its direction round, where it has one.
+    /// The line that reverses its direction, if it has one.
     pub fn direction(&self) -> Option<Line> {
         match *self {
             MotorKind::DcDir { dir, .. } => Some(dir),
@@ -135,7 +135,7 @@ pub enum PwmPlan {
         address: u8,
         /// Frequency of all channels in Hz, 24..=1526.
         hz: f32,
-        /// Its output-enable input (active low), where it is wired: high at start and on a stop.
+        /// Its output-enable input (active low), if wired: high at start and on a stop.
         output_enable: Option<Line>,
     },
     /// The computer's own PWM, in sysfs; channels are numbers of the chip.
@@ -148,7 +148,7 @@ pub enum PwmPlan {
 }
 
 impl PwmPlan {
-    /// The line that lets its pulses out while it is low, where it is wired.
+    /// The line that lets its pulses out while it is low, if wired.
     pub fn output_enable(&self) -> Option<Line> {
         match *self {
             PwmPlan::Pca9685 { output_enable, .. } => output_enable,

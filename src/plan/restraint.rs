@@ -7,7 +7,7 @@ pub enum Restraint {
     Free,
     /// Drive motors at most this share of full scale (0..=1).
     Slow(f32),
-    /// Drive motors may turn backwards or stand, never forwards; steering is free.
+    /// Drive motors may turn backwards or stop, never forwards; steering is free.
     NoForward,
     /// Drive motors are stopped; steering stays where it is.
     Still,

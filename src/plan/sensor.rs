@@ -13,7 +13,7 @@ pub struct SensorPlan {
     pub unit: String,
     /// Where the value comes from.
     pub kind: SensorKind,
-    /// Index of its I2C bus; 0 where it has none.
+    /// Index of its I2C bus; 0 if it has none.
     pub bus: usize,
     /// How often it is read.
     pub period: Span,
@@ -193,7 +193,7 @@ pub enum SensorKind {
     Vl53l0x {
         /// 7-bit I2C address that it is given (0x29 is its own after power-on).
         address: u8,
-        /// Its shut-down input (XSHUT, active low), where it is wired.
+        /// Its shut-down input (XSHUT, active low), if wired.
         shutdown: Option<Line>,
     },
     /// A power monitor.
@@ -325,7 +325,7 @@ impl SensorKind {
         }
     }
 
-    /// Its line for `role`, where it has one.
+    /// Its line for `role`, if it has one.
     pub fn line(&self, role: LineRole) -> Option<Line> {
         self.lines().into_iter().find_map(|(line, its)| (its == role).then_some(line))
     }

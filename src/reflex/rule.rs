@@ -124,7 +124,7 @@ impl RuleState {
 
     fn trips(&self, sample: &Sample) -> bool {
         if sample.health == Health::Never {
-            return false; // there is no value; that it is missing is `sensor-lost`, where it matters
+            return false; // there is no value; a missing one is `sensor-lost`, if it matters
         }
         let worst = sample.worst;
         // A worst case that is not a number has escaped admission: the rule cannot say no to it.
@@ -227,7 +227,7 @@ mod tests {
         assert!(state.look(&floor, ms(60), at(600_030)) && state.look(&floor, ms(39), at(600_040)));
         assert!(state.look(&sample(3.0, Health::Stale), ms(1), at(600_050)), "and the sensor must be well");
         assert!(!state.look(&floor, Span::ZERO, at(600_060)));
-        // A person who disarms answers for where it stands; the edge itself is not talked away.
+        // A person who disarms is responsible for its place; the edge itself still counts.
         assert!(state.look(&edge, Span::ZERO, at(600_070)));
         state.release();
         assert!(!state.look(&floor, Span::ZERO, at(600_080)));
@@ -271,7 +271,7 @@ mod tests {
         };
         let own = last_of(&[range(), range(), range()]);
         assert_eq!([0, 1, 2, 3].map(|channel| met(&own, channel)), [false, false, true, false]);
-        // The least of 0 and of the least of 0 and 1: 0 stands in it twice.
+        // The least of 0 and of the least of 0 and 1: it contains 0 twice.
         let nested = last_of(&[range(), range(), least_of(&[0, 1]), least_of(&[0, 2])]);
         assert_eq!([0, 1, 2, 3].map(|channel| met(&nested, channel)), [true, true, false, false]);
         // A list that names itself, which no checked board has, ends.

@@ -200,7 +200,7 @@ impl Wired {
         Ok(())
     }
 
-    /// A polling table and its counters, which are kept for people.
+    /// A polling table and its counters, which are kept for reports.
     fn table(&mut self, name: &str, planned: Vec<Planned>) -> (Vec<PollPlan>, Arc<BusCounters>) {
         let names: Vec<String> = planned.iter().map(|one| one.name.clone()).collect();
         let counters = Arc::new(BusCounters::new(name, names));

@@ -306,7 +306,7 @@ impl Serialize for Refusal {
     }
 }
 
-/// Locks what is mapped and what will be. Where a limit stands and would later be hit, `mlockall`
+/// Locks what is mapped and what will be. If there is a limit that would later be hit, `mlockall`
 /// succeeds and some later allocation fails instead, so a limit is a refusal from the start.
 fn lock_memory() -> Result<(), Errno> {
     let limited = getrlimit(Resource::Memlock).current.is_some();

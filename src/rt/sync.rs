@@ -114,7 +114,7 @@ mod watched {
             if !self.set.load(Ordering::Acquire) {
                 return None;
             }
-            // SAFETY: see `Sync`; from here on nobody writes it.
+            // SAFETY: see `Sync`; no thread writes it from now on.
             self.value.with(|place| unsafe { (*place).as_ref() })
         }
     }

@@ -312,7 +312,7 @@ fn pull(bias: Bias) -> Option<gpiocdev::line::Bias> {
     }
 }
 
-/// The error number in what gpiocdev says, where there is one.
+/// The error number in a gpiocdev error, if there is one.
 fn number(failure: &gpiocdev::Error) -> Option<i32> {
     match failure {
         gpiocdev::Error::Os(number) | gpiocdev::Error::Uapi(_, gpiocdev_uapi::Error::Os(number)) => {

@@ -30,7 +30,7 @@ pub struct PwmChip {
 }
 
 impl PwmChip {
-    /// The chip whose device's name contains `device` (`1f00098000.pwm`), looked for in `root`/sys (`/` on a robot).
+    /// The chip whose device's name contains `device` (`1f00098000.pwm`), looked up in `root`/sys (`/` on a robot).
     /// Exactly one must match.
     pub fn open(root: &Path, device: &str) -> Result<PwmChip, OpenError> {
         let chips: Vec<PwmChip> = numbered(&below(root, "/sys/class/pwm"), "pwmchip")
@@ -66,7 +66,7 @@ impl PwmChip {
         &self.folder
     }
 
-    /// How many channels the chip has, where it says so.
+    /// How many channels the chip has, if it reports that.
     pub fn channels(&self) -> Option<u32> {
         text(&self.folder.join("npwm"))?.parse().ok()
     }
@@ -212,7 +212,7 @@ mod tests {
         tree
     }
 
-    /// A channel as after an export, left running by somebody with the wrong sign.
+    /// A channel as after an export, left running by another process with the wrong sign.
     fn exported(tree: &Tree, number: u32) -> String {
         let channel = format!("sys/devices/1f00098000.pwm/pwm/pwmchip2/pwm{number}");
         for (file, content) in

@@ -78,7 +78,7 @@ impl<T> Worker<T> {
 
     /// Waits until it has ended.
     pub fn join(self) {
-        let _ = self.thread.join(); // its own panics it keeps to itself and has told
+        let _ = self.thread.join(); // it catches and reports its own panics
     }
 }
 
@@ -140,7 +140,7 @@ impl<T: PoolJob> WorkerSide<T> {
     /// job and does not park, or the caller sees the flag and unparks, and `park` after `unpark`
     /// returns at once. The flag is lowered by the caller only together with an unpark, and by the
     /// worker only before it looks again. Ending needs no flag: the pool unparks everybody after it
-    /// gave the word, which is looked at here after the flag and on each turn of `serve`.
+    /// set the end flag, which is checked here after the flag and on each turn of `serve`.
     fn sleep(&mut self) -> Option<Sheet<T>> {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -212,7 +212,7 @@ mod tests {
         worker.wake();
         assert!(told.recv_timeout(std::time::Duration::from_secs(60)).is_ok(), "it was not woken");
         assert!(!asleep.load(Ordering::Relaxed));
-        worker.wake(); // nobody sleeps: nothing happens
+        worker.wake(); // no worker sleeps: nothing happens
         worker.join();
     }
 }
