@@ -137,7 +137,7 @@ impl Sources {
     /// What the map holds near a place; decoding takes some milliseconds.
     pub fn map(&self, near: Option<[f64; 2]>) -> Option<MapStatus> {
         let status = self.recollection.as_ref()?.status(near);
-        status.map_err(|fault| log::warn!("map: {fault}")).ok()
+        status.map_err(|fault| log::warn!("the map: {fault}")).ok()
     }
 
     /// The robot's status now, without its map.

@@ -30,7 +30,7 @@ pub trait Worker: Send {
         false
     }
     /// Does the next piece of work and returns when it wants to be called again ([`Instant::NEVER`]: only
-    /// when its waker is called). Blocks at most for the bound of its own bus or compute.
+    /// when its waker rings). Blocks at most for the bound of its own bus or compute.
     fn step(&mut self, clock: &dyn Clock) -> Instant;
     /// Hands over what the step made. Never blocks. If it raises a halt, that has a time of `clock` that is
     /// taken after the readings have left: a tick that ran in between must not have a command that passes the

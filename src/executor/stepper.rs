@@ -40,8 +40,8 @@ impl Stepper {
         self.places.push(Place { worker, waker, state: State::Waiting { at: first } });
     }
 
-    /// Runs every event up to and including `until`, then sets the clock there. Wakers that were called since
-    /// the last call count as called at the clock's current time.
+    /// Runs every event up to and including `until`, then sets the clock there. Wakers that were rung since
+    /// the last call count as rung at the clock's current time.
     pub fn run_until(&mut self, until: Instant) {
         self.hear_bells(self.clock.now());
         while let Some((at, place)) = self.earliest(until) {

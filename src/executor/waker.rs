@@ -45,7 +45,7 @@ impl Waker {
     /// Unparks the worker behind the next waker, if its flag is set.
     pub(crate) fn pass_on(&self) {
         if let Some(waker) = self.then.get()
-            && waker.rung.load(Ordering::Relaxed) // set before this waker was called, and that call was answered
+            && waker.rung.load(Ordering::Relaxed) // set before this waker was rung, and that ring was answered
             && let Some(thread) = waker.thread.get()
         {
             thread.unpark();
