@@ -4,7 +4,7 @@
 //! that runs on top of a dead bus is no reason to leave the motors on.
 //!
 //! The thread connects, greets and asks for permission on its own, repeatedly. That alone moves nothing: the
-//! tick keeps the motors stopped until the guard is healthy, and only a driver switches the line on.
+//! tick keeps the motors stopped until the guard is healthy, and the line goes on when a driver asks.
 //!
 //! When a stop is requested, the thread makes the tick disarm and greets again once that is done. If the
 //! thread restores the line itself, it waits until the robot is armed.

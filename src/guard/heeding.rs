@@ -51,7 +51,7 @@ impl Heeding {
         if !self.is_under_way() {
             return Todo::Nothing;
         }
-        // A loop that has not begun takes the request in its first or second slot; arming takes three.
+        // A loop that has not begun takes the request in its first or second slot; arming needs three.
         let not_begun = status.slots == 0 && self.asked_at == 0;
         if !not_begun && status.slots < self.asked_at + TAKEN_AFTER {
             return Todo::Nothing;

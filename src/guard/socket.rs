@@ -91,7 +91,7 @@ pub fn ask_once(path: &Path, ask: Ask, patience: Span) -> io::Result<Answer> {
     }
 }
 
-/// Waits until one of `descriptors` is readable, at most `longest`; returns whether one is. Up to four.
+/// Waits until one of `descriptors` is readable, at most `longest`; returns whether one is. Polls four.
 pub fn wait_for(descriptors: &[impl AsFd], longest: Span) -> bool {
     let mut waited_for = heapless::Vec::<PollFd<'_>, 4>::new();
     for descriptor in descriptors.iter().take(4) {
