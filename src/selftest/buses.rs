@@ -113,7 +113,8 @@ fn strangers(bench: &Bench<'_>, bus: usize, what: &str, i2c: &mut dyn I2c) -> Op
         return None;
     }
     let found = format!("also answering: {}", found.join(" "));
-    let fix = "none, if you know them; otherwise a device may not be at the address in the board file";
+    let fix =
+        "nothing to do if you know them; otherwise a device may not be at the address in the board file";
     Some(Check { fix: Some(fix.to_string()), ..Check::passed(what, found) })
 }
 
