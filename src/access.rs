@@ -1,4 +1,4 @@
-//! Access to a board's wires: opens them, takes the motors for this process alone, says who has them.
+//! Access to a board's wires: opens them, claims the motors for this process, and finds their holder.
 
 use crate::bus::linux::{Claim, ClaimError, LinuxHardware};
 use crate::bus::{Hardware, OpenError};
@@ -9,12 +9,12 @@ use crate::time::MonotonicClock;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Why the wires of a board cannot be had.
+/// Why the wires of a board are not available.
 #[derive(Clone, Debug)]
 pub enum AccessError {
-    /// The board of this name has none: its bus is a log.
+    /// The board with this name has none: its bus is a log.
     NoWires(String),
-    /// One is not there, or may not be opened.
+    /// One does not exist, or may not be opened.
     Closed(OpenError),
     /// Another process drives the motors.
     Held {
@@ -22,7 +22,7 @@ pub enum AccessError {
         board: String,
         /// What is locked: a folder in /sys, or a node.
         place: PathBuf,
-        /// By whom.
+        /// The process that holds it.
         holder: Holder,
     },
 }
@@ -32,8 +32,8 @@ pub fn open_wires(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
     Ok(Arc::new(LinuxHardware::open(board).map_err(AccessError::Closed)?))
 }
 
-/// The wires of `board` for whoever looks at hardware without running the robot: a fresh simulated robot's, or this
-/// machine's.
+/// The wires of `board` for a program that examines hardware without running the robot: those of a new
+/// simulated robot, or of this machine.
 pub fn open(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
     match board.bus {
         BusPlan::Sim => Ok(Arc::new(Plant::new(board, 1, &[], Arc::new(MonotonicClock)))),
@@ -42,8 +42,8 @@ pub fn open(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
     }
 }
 
-/// The motors of `board` for this process alone, until what is returned is dropped; `None`: they are simulated. Whatever
-/// drives takes it first, before it opens a wire.
+/// Claims the motors of `board` for this process alone, until the returned value is dropped; `None`: they are
+/// simulated. Any program that drives must claim them before it opens a wire.
 pub fn claim(board: &Board) -> Result<Option<Claim>, AccessError> {
     if !matches!(board.bus, BusPlan::Linux { .. }) {
         return Ok(None);
@@ -55,13 +55,13 @@ pub fn claim(board: &Board) -> Result<Option<Claim>, AccessError> {
     })
 }
 
-/// Who has the motors of `board`; `None`: nobody, as far as can be seen. Takes nothing.
+/// The process that has the motors of `board`; `None`: none that is visible. Claims nothing.
 pub fn claimed_by(board: &Board) -> Option<Holder> {
     let BusPlan::Linux { .. } = board.bus else { return None };
     LinuxHardware::open(board).ok()?.claimed_by(pwm_chip(board)).ok()?
 }
 
-/// The device of the PWM chip in /sys that makes the motors' pulses, where one does.
+/// The device of the PWM chip in /sys that makes the motors' pulses, if there is one.
 fn pwm_chip(board: &Board) -> Option<&str> {
     match &board.pwm {
         Some(PwmPlan::Sysfs { device, .. }) => Some(device),
@@ -69,8 +69,8 @@ fn pwm_chip(board: &Board) -> Option<&str> {
     }
 }
 
-/// A process that has I2C bus `bus` of `board` open, as `ganglion (4711)`: whoever runs the robot. Processes of other
-/// users are seen only by root.
+/// A process that has I2C bus `bus` of `board` open, as `ganglion (4711)`: the one that runs the robot. Only
+/// root sees the processes of other users.
 pub fn holder(board: &Board, bus: usize) -> Option<String> {
     let node = match (&board.bus, board.i2c.get(bus).map(|plan| &plan.node)) {
         (BusPlan::Linux { .. }, Some(I2cNode::Path(path))) => PathBuf::from(path),
@@ -114,7 +114,7 @@ mod tests {
         child.kill().unwrap();
         child.wait().unwrap();
         std::fs::remove_file(&node).unwrap();
-        // Between fork and exec the child still has our name.
+        // Between fork and exec the child still has our process name.
         assert!(found.is_some_and(|found| found.ends_with(&format!("({})", child.id()))));
     }
 }

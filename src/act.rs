@@ -1,14 +1,13 @@
-//! Arbitrate, clamp, slew: from mode, reflex and field result to one command. Pure; no clock of its
-//! own, no bus.
+//! Arbitrate, clamp, limit the slew: mode, reflex and field result into one command. Pure; no clock or bus.
 //!
-//! Strongest first: stop and disarm, then reflex, then a fresh field result, then an aged one (its
-//! drive fades in a straight line), then stillness. Motors that drive and motors that aim differ:
-//! stillness is zero for the first and "stay where you are" for the second, and only drive fades.
+//! Strongest first: stop and disarm, then reflex, then a fresh field result, then an aged one (its drive
+//! fades linearly), then stop. Motors that drive and motors that aim differ: for the first, a stop is zero;
+//! for the second it means "stay where you are". Only drive fades.
 //!
-//! Speed of change. A drive motor never gains speed faster than its slew limit. It loses speed at once
-//! when a restraint tightens, when the field's request fades, and when the request is to stand; only from
-//! one request of a fresh field to another (a change of rung, a change of mind) is it slowed both ways.
-//! From forwards to backwards it passes exactly zero. A motor that aims always keeps its limit.
+//! Speed of change. A drive motor never gains speed faster than its slew limit. It loses speed at once when a
+//! restraint tightens, when the field's request fades, and when the request is to stop. Only between two
+//! requests of a fresh field (a change of rung or of decision) is it limited both ways. Between forwards and
+//! backwards it passes exactly zero. A motor that aims always keeps its limit.
 
 mod reverse;
 
@@ -20,12 +19,12 @@ use crate::reflex::{Verdict, faded};
 use crate::time::{Instant, Span};
 use reverse::Reverse;
 
-/// A drive request below this share of full scale is a request to stand: no motor turns that slowly, and a
-/// driver that lifts every request to the smallest duty that does turn it would make the robot creep.
-/// Half of it is still noise of a read-out; twice would be a speed on a good motor.
+/// A drive request below this share of full scale counts as a stop. No motor turns that slowly, and a driver
+/// that raises every request to the smallest duty that does turn it would make the robot creep. Half of it is
+/// still read-out noise; twice would be real speed on a good motor.
 const STANDING: f32 = 0.01;
 
-/// One motor's limits and where it is.
+/// One motor's limits and its last command.
 #[derive(Clone, Copy, Debug)]
 struct Motor {
     /// A reflex may forbid it; otherwise it aims.
@@ -50,7 +49,7 @@ impl Motor {
         }
     }
 
-    /// Where stillness leaves it.
+    /// Its value after a stop.
     fn rest(&self) -> f32 {
         if self.drives { 0.0 } else { self.last }
     }
@@ -61,9 +60,8 @@ impl Motor {
         x.clamp(-within(back, self.limit), within(forth, self.limit))
     }
 
-    /// The next command on the way from the last one to `target`, which is within `limits`. What was
-    /// commanded before is cut to the limits first: a restraint that tightens counts at once.
-    /// `brake`: so does any loss of speed.
+    /// The next command on the way from the last one to `target`, within `limits`. The last command is cut to
+    /// the limits first, so a tighter restraint takes effect at once. `brake`: so does any loss of speed.
     fn towards(&self, target: f32, limits: &Limits, brake: bool) -> f32 {
         let from = self.limited(self.last, limits);
         let slewed = target.clamp(from - self.step, from + self.step);
@@ -74,7 +72,7 @@ impl Motor {
             return 0.0;
         }
         if (self.last > 0.0 && target < 0.0) || (self.last < 0.0 && target > 0.0) {
-            // Towards the other direction: down to zero, and no further in this slot.
+            // Towards the other direction: down to zero, no further in this slot.
             let slower = (from.abs() - self.step).max(0.0);
             return if brake { 0.0 } else { slower.copysign(self.last) };
         }
@@ -87,7 +85,7 @@ fn within(x: f32, most: f32) -> f32 {
     if x.is_nan() { 0.0 } else { x.clamp(0.0, most) }
 }
 
-/// What was out of the ordinary, for people.
+/// Unusual events, for reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ActCounters {
     /// Commands made while the field's answer held something that is not a number.
@@ -99,7 +97,7 @@ pub struct ActCounters {
 /// What the field wants, made safe to compute with.
 struct Request<'a> {
     motors: &'a [f32; MAX_MOTORS],
-    /// How far it may be obeyed, above 0, at most 1.
+    /// How far to obey it, above 0, at most 1.
     share: f32,
 }
 
@@ -136,8 +134,8 @@ impl Arbiter {
         self.motors.len()
     }
 
-    /// The command of `slot`, decided at `now`. `field` is the newest answer with the slot of the frame
-    /// it was computed from. [`Command::seq`] is left at 0: whoever hands it over counts.
+    /// The command of `slot`, decided at `now`. `field` is the newest answer, with the slot of the frame it
+    /// was computed from. [`Command::seq`] stays 0: the code that hands it over counts.
     pub fn decide(
         &mut self,
         mode: Mode,
@@ -161,8 +159,9 @@ impl Arbiter {
         Command { seq: 0, slot, valid_until, source, len: self.motors.len(), motors }
     }
 
-    /// How far the last command has taken the robot backwards until `slot`, as time at full speed. Nothing, if none was
-    /// `unconfirmed` on the wire for less than a command is valid: it may not have moved.
+    /// How far the last command has taken the robot backwards until `slot`, as time at full speed. Zero
+    /// unless `unconfirmed`, the time since the last confirmation, is shorter than a command is valid: the
+    /// robot may not have moved.
     pub fn backed(&self, slot: Instant, unconfirmed: Option<Span>) -> Span {
         let valid = self.safety.command_valid;
         let Some(last) = self.last_slot.filter(|_| unconfirmed.is_some_and(|age| age < valid)) else {
@@ -177,7 +176,7 @@ impl Arbiter {
         Span::from_secs_f64(speed * slot.since(last).min(valid).as_secs_f64())
     }
 
-    /// What was out of the ordinary so far.
+    /// Unusual events so far.
     pub fn counters(&self) -> ActCounters {
         self.counters
     }
@@ -202,7 +201,7 @@ impl Arbiter {
         Some(Request { motors, share })
     }
 
-    /// Everything at rest.
+    /// All motors stopped.
     fn still(&self) -> [f32; MAX_MOTORS] {
         let mut motors = [0.0; MAX_MOTORS];
         for (command, motor) in motors.iter_mut().zip(&self.motors) {
@@ -240,7 +239,7 @@ impl Arbiter {
         (source, motors)
     }
 
-    /// Takes the backward part out of `motors` if they go backwards and have done so for too long.
+    /// Removes the backward part from `motors` if the robot has driven backwards for too long.
     fn refuse_reverse(&mut self, motors: &mut [f32; MAX_MOTORS]) -> bool {
         let travel = |(motor, command): (&Motor, &f32)| if motor.travels { *command } else { 0.0 };
         let backwards = self.motors.iter().zip(motors.iter()).map(travel).sum::<f32>() < 0.0;
@@ -266,7 +265,7 @@ impl Arbiter {
     }
 }
 
-/// Who decided that the robot stands.
+/// Which source decided that the robot stops.
 fn standing(mode: Mode) -> Source {
     match mode {
         Mode::Boot | Mode::SelfTest { .. } => Source::Still,
@@ -307,7 +306,7 @@ mod tests {
             Car { arbiter: Arbiter::new(&[wheel(), servo()], safety, PERIOD), now: at(0) }
         }
 
-        /// The next slot's command under `limits` for a request `age` old.
+        /// The next slot's command under `limits` for a request of age `age`.
         fn slot(&mut self, limits: Limits, request: [f32; 2], age: Span) -> Command {
             self.now += PERIOD;
             let taken = self.now - age;
@@ -392,7 +391,7 @@ mod tests {
             (Limits::STILL, [0.9, -1.0], [0.0, 0.5]), // steering stays where it is
             (slow, [0.9, 0.5], [0.2, 0.5]),
             (no_forward, [0.9, 0.5], [0.0, 0.5]),
-            (no_forward, [-0.9, 0.6], [0.0, 0.6]), // it stands for a slot before it turns back
+            (no_forward, [-0.9, 0.6], [0.0, 0.6]), // it stops for a slot before it turns back
         ] {
             let command = Car::going([0.9, 0.5]).slot(limits, request, Span::ZERO);
             close(&command, expected);

@@ -1,9 +1,9 @@
-//! Readings into the frame: what is believed, how old it gets, and what the field is fed from it.
+//! Readings into the frame: which are believed, how old they get, and what the field gets from them.
 //!
-//! A reading is admitted, refused (the last good value stays and goes on ageing, the fault stands
-//! beside it) or ignored (it is older than what is known, or names no channel). Everything that is
-//! not admitted has a counter. Ageing moves every value towards the worst that may have become true
-//! since: that is what reflexes look at. Channels that are computed from others are filled in here too.
+//! A reading is admitted, refused (the last good value stays and keeps ageing, with the fault beside it) or
+//! ignored (it is older than the newest known one, or names no channel). Every reading that is not admitted
+//! is counted. Ageing moves each value towards the worst that may have become true since; reflexes use that
+//! value. Channels computed from others are filled in here too.
 //!
 //! Nothing here reads a device, decides about motion, or knows what a reflex is.
 
@@ -13,7 +13,7 @@ use crate::frame::{Frame, Health, MAX_SENSORS, Reading, Sample};
 use crate::plan::{Scale, SensorKind, SensorPlan};
 use crate::time::{Instant, Span};
 
-/// Kinds of refusal that are counted apart, in the order of [`SensorCounters::refused`].
+/// Kinds of refusal that are counted separately, in the order of [`SensorCounters::refused`].
 pub const REFUSALS: [&str; 6] = ["bus", "timeout", "out-of-range", "not-finite", "frozen", "dead-bytes"];
 
 /// Place of a fault in [`REFUSALS`].
@@ -28,44 +28,44 @@ pub const fn refusal(fault: ReadingFault) -> usize {
     }
 }
 
-/// What became of the readings of one sensor.
+/// What happened to the readings of one sensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SensorCounters {
-    /// Readings that were believed.
+    /// Readings that were admitted.
     pub admitted: u64,
     /// Readings that were refused, by kind (see [`REFUSALS`]).
     pub refused: [u64; REFUSALS.len()],
-    /// Times that it became stale.
+    /// How often it became stale.
     pub stale: u64,
-    /// Readings that were ignored because a newer one had been seen.
+    /// Readings that were ignored because a newer one was already known.
     pub out_of_order: u64,
-    /// Readings from the future, whose stamp was set back to the present.
+    /// Readings from the future, whose stamp was set back to the current time.
     pub from_future: u64,
 }
 
-/// What the field is fed, in one number each.
+/// What the field gets, in two counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
-    /// Entries that were written.
+    /// Entries written.
     pub used: usize,
-    /// Of these, how many do not stand on a good sample.
+    /// How many of these are not based on a good sample.
     pub untrusted: usize,
 }
 
-/// Where a channel's value comes from, as far as this file cares.
+/// Where a channel's value comes from, as far as this file needs to know.
 #[derive(Clone, Copy, Debug)]
 enum Origin {
     /// Readings.
     Readings,
     /// The last command of a motor.
     Motor(usize),
-    /// The smallest of other channels, a bit each.
+    /// The smallest of other channels, one bit each.
     Least(u64),
 }
 
 const _: () = assert!(MAX_SENSORS <= u64::BITS as usize, "a set of channels is a u64");
 
-/// One sensor: its limits and what is remembered of it.
+/// One sensor: its limits and its history.
 #[derive(Clone, Copy, Debug)]
 struct Channel {
     origin: Origin,
@@ -76,7 +76,7 @@ struct Channel {
     input: Option<Scale>,
     /// Stamp of the newest reading, refused ones included.
     newest: Option<Instant>,
-    /// Bits of the newest value, how often it came in a row, and when first.
+    /// Bits of the newest value, how often it came in a row, and when it came first.
     bits: u32,
     repeats: u32,
     first: Instant,
@@ -117,7 +117,7 @@ impl Channel {
         }
     }
 
-    /// Notes that `value` came again or that another one did.
+    /// Records whether `value` came again or another one did.
     fn compare(&mut self, value: f32, stamp: Instant) {
         if self.repeats > 0 && value.to_bits() == self.bits {
             self.repeats = self.repeats.saturating_add(1);
@@ -126,7 +126,7 @@ impl Channel {
         }
     }
 
-    /// The value, if the sensor can mean it at all.
+    /// The value, if the sensor can return it at all.
     fn possible(&self, value: f32) -> Result<f32, ReadingFault> {
         let [low, high] = self.valid;
         if !value.is_finite() {
@@ -168,8 +168,8 @@ impl Channel {
         aged
     }
 
-    /// What goes to the field, on its scale: a good value as it is, an old one as its worst case, and
-    /// the middle of the scale where there has never been a value.
+    /// What goes to the field, on its scale: a good value as it is, an old one as its worst case, and the
+    /// middle of the scale if there has never been a value.
     fn input(&self, scale: &Scale, sample: &Sample) -> f32 {
         let scaled = match sample.health {
             Health::Never => 0.0,
@@ -188,7 +188,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Admission for `sensors`, with nothing read.
+    /// Admission for `sensors`, before any reading.
     ///
     /// # Panics
     /// If there are more than [`MAX_SENSORS`]: the board check refuses that.
@@ -197,8 +197,8 @@ impl Admission {
         Admission { channels: sensors.iter().map(Channel::new).collect(), misdirected: 0 }
     }
 
-    /// Takes `reading` into `frame`. Returns its value where that may be believed, also where a newer one is
-    /// known already: it was true once, and whoever watches for short events wants to know.
+    /// Takes `reading` into `frame`. Returns its value if it is credible, even if a newer one is already
+    /// known: it was true once, and detectors of short events need it.
     pub fn admit(&mut self, frame: &mut Frame, reading: &Reading, now: Instant) -> Option<f32> {
         let index = usize::from(reading.channel);
         let Some(channel) = self.channels.get_mut(index).filter(|c| matches!(c.origin, Origin::Readings))
@@ -233,7 +233,7 @@ impl Admission {
                 }
                 sample.health = Health::Bad(fault);
                 if fault == ReadingFault::Frozen {
-                    // All that is known for sure is when the value was new.
+                    // Only the time when the value was new is known for sure.
                     sample.stamp = sample.stamp.min(channel.first);
                 }
                 None
@@ -241,8 +241,7 @@ impl Admission {
         }
     }
 
-    /// Makes every sample as old as it is at `now`, and fills in the computed channels; `last` is
-    /// the newest command.
+    /// Ages every sample to `now`, and fills in the computed channels; `last` is the newest command.
     pub fn age(&mut self, frame: &mut Frame, last: &Command, now: Instant) {
         for index in 0..self.channels.len().min(frame.len) {
             // Members of a `Least` come earlier in the list, so they are done when it is their turn.
@@ -254,9 +253,9 @@ impl Admission {
         }
     }
 
-    /// The machine has slept until `now`: nothing that was read before says how things are, however young its stamp
-    /// looks on a clock that stood still, and neither does what is on its way here yet. Equal answers go on being
-    /// counted: a sensor that was stuck before a sleep is not well by it.
+    /// The machine has slept until `now`. Earlier readings no longer show the current state, however new
+    /// their stamps look on a clock that was stopped; nor do readings still on their way here. Repeated
+    /// values keep being counted: a sleep does not cure a stuck sensor.
     pub fn forget(&mut self, frame: &mut Frame, now: Instant) {
         for (channel, sample) in self.channels.iter_mut().zip(&mut frame.samples) {
             channel.newest = Some(now);
@@ -277,17 +276,17 @@ impl Admission {
         inputs
     }
 
-    /// What became of the readings, by channel.
+    /// What happened to the readings, by channel.
     pub fn counters(&self) -> impl ExactSizeIterator<Item = &SensorCounters> {
         self.channels.iter().map(|channel| &channel.counters)
     }
 
-    /// Readings that named no channel that takes any.
+    /// Readings that named a channel that takes none.
     pub fn misdirected(&self) -> u64 {
         self.misdirected
     }
 
-    /// The smallest of `members`: as old as the oldest of them and no better than the worst.
+    /// The smallest of `members`: as old as the oldest and no better than the worst of them.
     fn least(&mut self, frame: &Frame, members: u64, index: usize, now: Instant) -> Sample {
         let before = frame.samples[index].health;
         let mut least: Option<Sample> = None;
@@ -317,13 +316,13 @@ impl Admission {
     }
 }
 
-/// What a motor was last told, as a sample.
+/// The last command to a motor, as a sample.
 fn echo(last: &Command, motor: usize, now: Instant) -> Sample {
     let value = if motor < MAX_MOTORS { last.motors[motor] } else { 0.0 };
     Sample { value, worst: value, stamp: now, health: Health::Good }
 }
 
-/// The less trustworthy of two.
+/// The less trustworthy of the two.
 fn worse(a: Health, b: Health) -> Health {
     let rank = |health| match health {
         Health::Good => 0,

@@ -1,5 +1,5 @@
-//! The tick's ear for stops that did not wait for it: a thread that sees a reading cross into a rule raises
-//! [`Halt`] with the cause, and the tick hears of it here, also where the reading itself was lost on its way.
+//! How the tick learns of stops that did not wait for it. A thread that sees a reading cross into a rule
+//! raises [`Halt`] with the cause. The tick reads it here, even if the reading itself was lost on its way.
 //! Loads only; decides nothing.
 
 use crate::io::Halt;
@@ -10,30 +10,31 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What happened since the last slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// Causes for which the motors were stopped without waiting for the tick, a bit each (see [`Cause::bit`]).
+    /// Causes for which the motors were stopped without waiting for the tick, one bit each (see
+    /// [`Cause::bit`]).
     pub halts: u16,
-    /// Readings did not fit their ring: what stopped the motors may be among them.
+    /// Readings did not fit their ring: the one that stopped the motors may be among them.
     pub readings_lost: bool,
 }
 
-/// The ear.
+/// The tick's view of halts.
 #[derive(Debug)]
 pub struct Alarm {
     halt: Arc<Halt>,
     dropped: Arc<AtomicU64>,
-    /// How often each cause had stopped the motors, by `Cause as usize`.
+    /// How often each cause has stopped the motors, by `Cause as usize`.
     heard: [u64; Cause::ALL.len()],
     lost: u64,
 }
 
 impl Alarm {
-    /// Hears what is counted in `halt`, and the readings lost in `dropped`, both from their zero on.
+    /// Reads the counts of `halt`, and the lost readings in `dropped`, both from zero.
     pub fn new(halt: Arc<Halt>, dropped: Arc<AtomicU64>) -> Alarm {
         Alarm { halt, dropped, heard: [0; Cause::ALL.len()], lost: 0 }
     }
 
-    /// What happened since the last call. Called before the readings are taken: a stop that is heard here left
-    /// its reading in a ring before.
+    /// What happened since the last call. Must be called before the readings are taken: a stop that is seen
+    /// here put its reading into a ring before.
     pub fn take(&mut self) -> Heard {
         let mut halts = 0;
         for (cause, count) in self.halt.counts() {

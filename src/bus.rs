@@ -30,7 +30,7 @@ pub trait I2c: Send {
     /// Runs `ops` against 7-bit `address`. Blocks for the wire time, at most the adapter's timeout.
     fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault>;
 
-    /// Opens the adapter anew, after its driver was bound again. The old handle is given up in any case.
+    /// Reopens the adapter after its driver was bound again. The old handle is given up in any case.
     fn reopen(&mut self) -> Result<(), BusFault> {
         Ok(())
     }
@@ -66,6 +66,6 @@ pub trait Gpio: Send {
     fn set(&mut self, line: Line, high: bool) -> Result<(), BusFault>;
     /// Reads the physical level of a line.
     fn get(&mut self, line: Line) -> Result<bool, BusFault>;
-    /// The next edge of any watched input line, waiting at most `wait` (zero: only look).
+    /// The next edge of any watched input line, waiting at most `wait` (zero: only poll).
     fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, BusFault>;
 }

@@ -1,21 +1,21 @@
 //! One fixed-size set of motor commands, and what "stop" means.
 //!
-//! A command says for which slot it was made and until when it may be obeyed: a bus thread that
-//! wakes up late writes stillness, never an old request.
+//! A command states the slot it was made for and how long it is valid: a bus thread that wakes up late writes
+//! the stop command, never an old request.
 
 use crate::time::Instant;
 
-/// Most motors a board may have.
+/// Most motors that a board may have.
 pub const MAX_MOTORS: usize = 16;
 
 /// Who decided this command. Strongest last, as in `act.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// Nobody: not armed, or nothing to obey.
+    /// No source: not armed, or nothing to obey.
     Still,
     /// A field result that is old: scaled down by its age.
     AgedField,
-    /// A field result within its time.
+    /// A fresh field result.
     Field,
     /// A reflex limited or replaced what the field wanted.
     Reflex,
@@ -23,25 +23,25 @@ pub enum Source {
     Stop,
 }
 
-/// What the motors are to do from now on.
+/// The new targets for the motors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Command {
-    /// Counts commands from 1; 0 is the standing-still command before the first.
+    /// Counts commands from 1; 0 is the stop command before the first.
     pub seq: u64,
-    /// The slot that it belongs to: lateness on the wire is counted from here.
+    /// The slot that it belongs to: lateness on the wire is measured from here.
     pub slot: Instant,
-    /// Later than this it must not be written: stillness is, instead.
+    /// Later than this it must not be written; the stop command is written instead.
     pub valid_until: Instant,
-    /// Who decided.
+    /// The source that decided.
     pub source: Source,
     /// Number of motors in use.
     pub len: usize,
-    /// Per motor, -1..=1 after every limit; the board entry maps it to duty or angle.
+    /// Per motor, -1..=1 after all limits; the board entry maps it to duty or angle.
     pub motors: [f32; MAX_MOTORS],
 }
 
 impl Command {
-    /// Stillness: wheels 0, servos centred where they stand is the device's business.
+    /// Stop: drive motors at 0. Holding servos where they are is the device's task.
     pub const fn still(len: usize) -> Command {
         Command {
             seq: 0,
@@ -65,8 +65,8 @@ pub struct OnWire {
     pub seq: u64,
     /// [`Command::slot`].
     pub slot: Instant,
-    /// When the last byte of it had been accepted.
+    /// When the last byte of it was acknowledged.
     pub at: Instant,
-    /// Whether every device took it.
+    /// Whether every device accepted it.
     pub complete: bool,
 }

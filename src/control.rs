@@ -1,10 +1,10 @@
-//! Asking a running robot from outside: arm, disarm, stop, and how it is. A Unix socket, one line of
-//! JSON in, one line of JSON out, then the end. Served by a thread that has no part in driving: it
-//! raises the flags that the tick reads once a slot, and looks at the loop's status that the tick
-//! leaves. Whoever may open the socket may ask: its owner and its group.
+//! The control socket of a running robot: arm, disarm, stop, status. A Unix socket; one line of JSON in, one
+//! line of JSON out, then the end. The serving thread takes no part in driving: it sets the flags that the
+//! tick reads once a slot, and reads the loop status that the tick leaves. Anyone who may open the socket may
+//! use it: its owner and its group.
 //!
-//! A stop and a disarm hold however their caller ends. An arming counts only while its caller waits
-//! for it, and for half a second: one that was told to have failed does not happen later.
+//! A stop or a disarm takes effect however its caller ends. A request to arm counts only while its caller
+//! waits for it, at most half a second: an arming that was reported as failed never happens later.
 
 mod status;
 mod caller;
@@ -18,23 +18,23 @@ pub use status::{BusStatus, GuardStatus, Sources, Status, why_disarmed};
 
 use serde::{Deserialize, Serialize};
 
-/// Where a runtime listens unless it is told otherwise.
+/// Where a runtime listens by default.
 pub const CONTROL_SOCKET: &str = "/run/ganglion/control.sock";
 
-/// Longest line that is read, either way: an account of a robot with eight buses is a quarter of it.
+/// Longest line that is read, either way: the status of a robot with eight buses is a quarter of it.
 const LONGEST_LINE: usize = 16 * 1024;
 
-/// What can be asked.
+/// The possible requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ask {
     /// Obey the field from now on.
     Arm,
-    /// Stand still until armed again; also acknowledges what is latched.
+    /// Stop until armed again; also acknowledges what is latched.
     Disarm,
     /// Stop the motors and end the program.
     Stop,
-    /// Only tell.
+    /// Only report the status.
     Status,
 }
 
@@ -42,9 +42,9 @@ pub enum Ask {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// What is asked.
+    /// The request.
     pub ask: Ask,
-    /// The place, in metres, near which the map is to look; none: where the robot is.
+    /// The place, in metres, near which to read the map; `None`: where the robot is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub near: Option<[f64; 2]>,
 }
@@ -52,13 +52,13 @@ pub struct Request {
 /// A line from it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Reply {
-    /// What was asked for is so.
+    /// The request was carried out.
     pub done: bool,
     /// If not: why, in words.
     pub why: Vec<String>,
-    /// Whether asking again in a moment may help.
+    /// Whether a retry in a moment may help.
     pub may_pass: bool,
-    /// How the robot is after it.
+    /// The robot's status afterwards.
     #[serde(rename = "account")]
     pub status: Status,
 }

@@ -1,4 +1,4 @@
-//! Chips, one a file: registers, conversion, error, a verb with a unit. Knows no frame.
+//! Chips, one per file: registers, conversion, errors, and a call that returns a unit. Knows no frame.
 
 pub mod actuators;
 pub mod adapter;

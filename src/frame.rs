@@ -1,19 +1,18 @@
-//! One fixed-size set of sensor samples: what the reflex reads and the field is fed from.
+//! One fixed-size set of sensor samples: the input of the reflexes and of the field.
 //!
-//! Every sample carries when it was taken and whether it may be believed. A frame has no heap and
-//! is copied whole. This file holds the words; admitting readings (range, finite, frozen, zero)
-//! and ageing them is `admit.rs`.
+//! Every sample records when it was taken and whether it is credible. A frame has no heap and is copied
+//! whole. This file holds the types; `admit.rs` admits readings (range, finite, frozen, zero) and ages them.
 
 use crate::fault::ReadingFault;
 use crate::time::Instant;
 
-/// Most sensors a board may have (design limit of the field's input vector).
+/// Most sensors that a board may have (design limit of the field's input vector).
 pub const MAX_SENSORS: usize = 64;
 
-/// Whether a sample may be believed, and if not, why.
+/// Whether a sample is credible, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Nothing has been read since the start.
+    /// No reading since the start.
     Never,
     /// Valid and younger than its limit.
     Good,
@@ -23,12 +22,12 @@ pub enum Health {
     Bad(ReadingFault),
 }
 
-/// What a bus thread hands over: one channel, one moment.
+/// What a bus thread hands over: one channel at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     /// Index of the sensor in the board's list.
     pub channel: u8,
-    /// Value in the channel's unit, or why there is none.
+    /// Value in the channel's unit, or the fault.
     pub value: Result<f32, ReadingFault>,
     /// When the quantity was sampled (not when it was handed over).
     pub stamp: Instant,
@@ -43,12 +42,12 @@ pub struct Sample {
     pub worst: f32,
     /// When `value` was sampled.
     pub stamp: Instant,
-    /// Whether `value` may be believed now.
+    /// Whether `value` is credible now.
     pub health: Health,
 }
 
 impl Sample {
-    /// A channel that nothing has been read from.
+    /// A channel without any reading.
     pub const NEVER: Sample = Sample { value: 0.0, worst: 0.0, stamp: Instant::ZERO, health: Health::Never };
 }
 
@@ -64,7 +63,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// A frame of `len` channels that nothing has been read into.
+    /// A frame of `len` channels without any reading.
     pub fn empty(len: usize) -> Frame {
         assert!(len <= MAX_SENSORS, "the board check limits the number of sensors");
         Frame { slot: Instant::ZERO, len, samples: [Sample::NEVER; MAX_SENSORS] }

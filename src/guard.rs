@@ -1,15 +1,15 @@
-//! A second process that holds the line without which the motors stand, and lets go of nothing: it
-//! keeps the line off until a runtime has earned it, and takes it back the moment the runtime dies,
-//! hangs or says so. It knows no sensor, no field and no bus; it is small enough to be believed.
+//! A second process that holds the line which lets the motors run. It keeps the line off until a runtime has
+//! earned its trust, and switches it off as soon as the runtime dies, hangs or asks for it. It knows no
+//! sensor, no field and no bus; it is small enough to be trusted.
 //!
-//! Both ends of the wire between the two live here. `ganglion guard` runs a [`Server`]: one thread,
-//! one `poll`, one line, and the [`Guard`] that decides. In the runtime a [`Heartbeat`] thread sends
-//! heartbeats and asks on behalf of the drivers ([`GuardedHardware`]), and a [`GuardHealth`] tells the tick
-//! whether the guard was seen lately. They talk in [`frame`]s of fixed size over a Unix socket that
-//! keeps their borders (SOCK_SEQPACKET), so that the end of either process is seen at once.
+//! Both ends of the connection between the two live here. `ganglion guard` runs a [`Server`]: one thread, one
+//! `poll`, one line, and the [`Guard`] that decides. In the runtime, a [`Heartbeat`] thread sends heartbeats
+//! and passes on the drivers' requests ([`GuardedHardware`]), and a [`GuardHealth`] tells the tick whether
+//! the guard answered lately. They exchange [`frame`]s of fixed size over a Unix socket that keeps message
+//! borders (SOCK_SEQPACKET), so each process sees the end of the other at once.
 //!
-//! What this does not do: it does not still a motor that is driven by a chip without a reset or
-//! enable line, and it does not make a runtime drive. It only takes away.
+//! What this does not do: it cannot stop a motor whose chip has no reset or enable line, and it does not make
+//! a runtime drive. It can only take the line away.
 
 pub mod frame;
 mod heeding;
@@ -36,11 +36,11 @@ pub use way::Way;
 use crate::plan::{Board, GuardHold, GuardPlan, Line};
 use crate::time::Span;
 
-/// BLAKE3 of the board's effective values: a guard and a runtime that were started with different
-/// boards do not work together.
+/// BLAKE3 of the board's effective values: a guard and a runtime that were started with different boards
+/// refuse to work together.
 pub type BoardDigest = [u8; 32];
 
-/// Heartbeats in one patience: one may be lost and one late, and there is still one in time.
+/// Heartbeats per timeout: one may be lost and one late, and one still arrives in time.
 pub const BEATS_IN_PATIENCE: u64 = 4;
 
 /// Which line is held, and what its levels mean.
@@ -55,11 +55,11 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// The line that `plan` names on `board`; `None`: the board does not have it, which its check refuses.
+    /// The line that `plan` names on `board`; `None`: the board lacks it, which the board check refuses.
     pub fn of(board: &Board, plan: &GuardPlan) -> Option<Hold> {
         match plan.holds {
             GuardHold::Reset => {
-                // Active low: at high the controller runs.
+                // Active low: at high level the controller runs.
                 board.mcu.as_ref().map(|mcu| Hold { line: mcu.reset, on_high: true, kind: plan.holds })
             }
             GuardHold::Enable => board.enable.as_ref().map(|enable| Hold {
@@ -75,10 +75,10 @@ impl Hold {
         on == self.on_high
     }
 
-    /// How long after the line went on commands may still be missing. A controller that comes out of
-    /// its reset has no pulse on any motor, takes 220 ms to start and is then given its servos one
-    /// after another, 150 ms apart; twice the time of four of them, because before that it may be
-    /// tested. A driver that is enabled is ready at once and gets no more than the usual patience.
+    /// How long commands may still be missing after the line went on. A controller that comes out of reset
+    /// has no pulse on any motor and takes 220 ms to start; then its servos start one after another, 150 ms
+    /// apart. This is twice the time for four of them, because it may be tested before that. An enabled
+    /// driver chip is ready at once and gets no more than the usual timeout.
     pub fn settle(&self, patience: Span) -> Span {
         match self.kind {
             GuardHold::Reset => Span::from_millis(2_000),

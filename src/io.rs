@@ -1,10 +1,10 @@
-//! The polling table at work: which device feeds which channel, how often, on which bus thread.
-//! Devices are asked here and turned into readings; whether a reading is believed is `admit.rs`.
+//! The polling table at work: which device feeds which channel, how often, on which bus thread. This module
+//! polls devices and turns the results into readings; `admit.rs` decides whether to believe them.
 
 //!
-//! `i2c` is the thread of a bus, made of `polls` (the table), `motors` (commands), `retry`, `silence` and `ladder`
-//! (recovery). `edges`, `lines`, `slow` and `log` are the threads beside it. `fast_stop` finds readings that
-//! cannot wait, `halt` and `data_ready` carry the word for it to a bus thread; `counters` is for people.
+//! `i2c` is the thread of a bus, made of `polls` (the table), `motors` (commands), `retry`, `silence` and
+//! `ladder` (recovery). `edges`, `lines`, `slow` and `log` are the threads beside it. `fast_stop` finds
+//! urgent readings; `halt` and `data_ready` pass that on to a bus thread; `counters` is for reports.
 
 mod counters;
 mod data_ready;
@@ -41,8 +41,8 @@ use rtrb::Producer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// Readings that fit between two ticks on one bus, many times over: the fullest board polls about
-/// twenty a period. A ring that overflows has a tick that stands still; the loss is counted.
+/// Readings that fit between two ticks on one bus, many times over: the fullest board polls about twenty a
+/// period. The ring overflows only if the tick has stopped; the loss is counted.
 pub const READING_RING: usize = 1024;
 
 /// Where a worker's readings leave for the tick.
@@ -63,8 +63,8 @@ impl Outlet {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
-    /// Hands over what was staged. A time that is taken after this is not before the moment at which the tick could have
-    /// the readings.
+    /// Hands over what was staged. A time that is read after this is not earlier than the moment at which the
+    /// tick could have the readings.
     pub fn publish(&mut self) {
         if self.staged.is_empty() {
             return;
@@ -75,19 +75,19 @@ impl Outlet {
             }
         }
         self.staged.clear();
-        // A processor may take the time while what it wrote before is not seen by others yet.
+        // The processor may read the time before other cores see what it wrote earlier.
         fence(Ordering::SeqCst);
     }
-    /// Hands over what was staged, and takes what of it `crossed` into a rule that stops, with a time: what the tick
-    /// decided until then it may have decided without those readings.
+    /// Hands over what was staged. Takes the cause from `crossed`, if a reading crossed into a stop rule,
+    /// with a time: what the tick decided before it may not take those readings into account.
     fn publish_with(&mut self, crossed: &mut Option<Cause>, clock: &dyn Clock) -> Option<(Cause, Instant)> {
         self.publish();
         crossed.take().map(|cause| (cause, clock.now()))
     }
 }
 
-/// A line of the polling table: when a channel is due. Absolute times, so a late poll does not
-/// shift the ones after it; a poll that is late by more than a period gives up the lost ones.
+/// An entry of the polling table: when a channel is due. Absolute times, so a late poll does not shift the
+/// ones after it; a poll more than a period late drops the missed ones.
 #[derive(Clone, Copy, Debug)]
 struct Due {
     period: Span,
@@ -126,10 +126,10 @@ mod tests {
         assert!(consumer.pop().is_err());
     }
 
-    /// A clock whose every time is another, and which looks into the ring before it tells.
+    /// A clock that returns a new time on every call, and checks the ring before it does.
     struct Witness {
         ring: std::sync::Mutex<rtrb::Consumer<Reading>>,
-        /// For each time that was told, in nanoseconds from 1, the readings that had left by then.
+        /// For each time that was returned, in nanoseconds from 1, the readings that had left by then.
         had_left: std::sync::Mutex<Vec<usize>>,
     }
     impl Clock for Witness {
@@ -154,7 +154,7 @@ mod tests {
         let mut crossed = Some(Cause::EStop);
         let (cause, at) = outlet.publish_with(&mut crossed, &clock).expect("it crossed");
         assert_eq!((cause, crossed), (Cause::EStop, None));
-        // Dated earlier, a command that was decided in between would count as one that knew of it.
+        // With an earlier date, a command decided in between would count as one that knew of it.
         let had_left = clock.had_left.lock().expect("one thread");
         assert_eq!(had_left[at.as_nanos() as usize - 1], 1, "{had_left:?}");
         drop(had_left);

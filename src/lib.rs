@@ -1,17 +1,17 @@
-//! The runtime that lives on a robot: sensors in, reflexes always, a neural field while there is
-//! time, motors out. This is the map; the modules stand in the order to read them in.
+//! The runtime that runs on a robot: sensors in, reflexes always, a neural field when there is time, motors
+//! out. This is the map; the modules are listed in reading order.
 //!
-//! A sample's way: `sim` or a Linux bus behind [`bus`] -> [`device`] -> [`io`] -> [`admit`] into a
+//! The path of a sample: `sim` or a Linux bus behind [`bus`] -> [`device`] -> [`io`] -> [`admit`] into a
 //! [`frame`] -> [`reflex`] and [`field`] -> [`act`] -> [`motor_link`] -> [`io`] again, which writes it.
 //! [`tick`] is the order of one control period; [`robot`] joins the parts; [`runner`] runs them.
 //!
-//! What is nowhere: no wait, lock, log or allocation in [`tick`] or anything it calls; no field in
-//! [`reflex`], [`device`] or [`bus`]; no frame in [`device`]; no TOML outside [`board`]; no `unsafe`
-//! outside [`rt`], [`gpu`], [`bus::linux`] and the vector instructions of [`cpu`]; no wall clock at all.
+//! What is not allowed: no wait, lock, log or allocation in [`tick`] or anything it calls; no field in
+//! [`reflex`], [`device`] or [`bus`]; no frame in [`device`]; no TOML outside [`board`]; no `unsafe` outside
+//! [`rt`], [`gpu`], [`bus::linux`] and the vector instructions of [`cpu`]; no wall clock at all.
 
-// A module names only those above it; `tests/tidy.rs` holds them to it.
+// A module may use only modules above it; `tests/tidy.rs` enforces this.
 
-// Words: no I/O, no threads.
+// Basic types: no I/O, no threads.
 pub mod units;
 pub mod time;
 pub mod seed;
@@ -19,7 +19,7 @@ pub mod fault;
 pub mod command;
 pub mod frame;
 
-// What comes from outside, what the system grants, and where to compute.
+// Outside input, what the system grants, and where to compute.
 pub mod outside;
 pub mod intake;
 pub mod rt;
@@ -27,10 +27,10 @@ pub mod codec;
 pub mod cpu;
 pub mod gpu;
 
-// What a checked board means: data that every part takes. `board` makes it.
+// The contents of a checked board: data for all parts. `board` makes it.
 pub mod plan;
 
-// Decisions: pure functions of the words.
+// Decisions: pure functions of the basic types.
 pub mod admit;
 pub mod reflex;
 pub mod budget;
@@ -40,12 +40,12 @@ pub mod smooth;
 #[cfg(test)]
 pub(crate) mod fixture;
 
-// Threads, and what they leave for each other.
+// Threads, and how they exchange data.
 pub mod executor;
 pub mod requests;
 pub mod loop_status;
 
-// Wires and chips, and a simulated robot behind the same wires.
+// Wires and chips, and a simulated robot behind the same interface.
 pub mod bus;
 pub mod device;
 pub mod sim;
@@ -73,11 +73,11 @@ pub mod bench;
 pub mod hil;
 pub mod selftest;
 
-// A robot at work: who may have its wires, a run from begin to end, the last resorts for stopping.
+// A robot at work: which process has its wires, a run from begin to end, the last resorts for stopping.
 pub mod access;
 pub mod session;
 pub mod safe_stop;
 
-// Around it: robots as files, the command line.
+// Around it: robots as files, and the command line.
 pub mod board;
 pub mod cli;

@@ -1,12 +1,12 @@
-//! The loop's status: what the tick leaves behind in every slot for threads that watch it (the pulse of
-//! the guard, the watchdog, the control socket). Written by the tick alone (and the beat of the
-//! motors' bus by its thread), with plain stores; read by anybody. Each value is whole; two of them may be a slot apart.
+//! The loop's status: what the tick writes in every slot for the threads that watch it (guard heartbeat,
+//! watchdog, control socket). Only the tick writes it (the beat of the motors' bus: its thread), with plain
+//! stores; any thread may read it. Each value is consistent; two of them may be a slot apart.
 
 use crate::mode::{ArmRefusal, Disarm, Mode};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU64, Ordering};
 
-/// What a slot leaves behind.
+/// The values of one slot.
 #[derive(Debug, Default)]
 pub struct LoopStatusCell {
     slots: AtomicU64,
@@ -22,35 +22,35 @@ pub struct LoopStatusCell {
     bus: Arc<AtomicU64>,
 }
 
-/// A look at them.
+/// A copy of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoopStatus {
-    /// Slots that were run.
+    /// Slots that ran.
     pub slots: u64,
-    /// Slots that came due and were not run.
+    /// Slots that came due and did not run.
     pub skipped: u64,
-    /// Commands that were confirmed on the wire.
+    /// Commands confirmed on the wire.
     pub confirmed: u64,
     /// [`Mode::code`] of the last slot.
     pub mode: u8,
-    /// Bit number of the cause that latched, where one has.
+    /// Bit number of the cause that latched, if one has.
     pub latched: Option<u8>,
-    /// Active causes, a bit each.
+    /// Active causes, one bit each.
     pub active: u16,
-    /// What stood in the way of arming.
+    /// What prevents arming.
     pub refusal: ArmRefusal,
     /// Requests to arm that were refused.
     pub refused: u64,
-    /// Times that the robot was armed.
+    /// How often the robot was armed.
     pub armings: u64,
-    /// Why the robot is disarmed; `None`: it was armed last, or never disarmed.
+    /// Why the robot is disarmed; `None`: it was armed since, or never disarmed.
     pub disarmed: Option<Disarm>,
-    /// Moves on while the thread of the motors' bus is alive, whatever its bus says.
+    /// Advances while the thread of the motors' bus is alive, whatever state its bus is in.
     pub bus: u64,
 }
 
 impl LoopStatusCell {
-    /// Leaves the status of one slot. The slot's own number goes last: whoever sees it sees the rest.
+    /// Writes the status of one slot. The slot number is written last: a reader that sees it sees the rest.
     pub(crate) fn leave(&self, status: &LoopStatus) {
         self.skipped.store(status.skipped, Ordering::Relaxed);
         self.confirmed.store(status.confirmed, Ordering::Relaxed);
@@ -82,14 +82,14 @@ impl LoopStatusCell {
         }
     }
 
-    /// What the thread of the motors' bus moves on.
+    /// The counter that the thread of the motors' bus advances.
     pub(crate) fn bus_beat(&self) -> Arc<AtomicU64> {
         self.bus.clone()
     }
 }
 
 impl LoopStatus {
-    /// Whether the robot obeyed its field in the last slot, under restraint or not.
+    /// Whether the robot obeyed its field in the last slot, with or without a restraint.
     pub fn is_armed(&self) -> bool {
         ["armed", "degraded"].contains(&Mode::name_of(self.mode))
     }

@@ -1,14 +1,13 @@
-//! Robot states and their named transitions: who may move, since when, and what stands in the way.
+//! Robot states and their named transitions: whether the robot may move, since when, and what prevents it.
 //! Pure; moves no motor itself.
 //!
-//! Stop and disarm are never refused, delayed or weighed: they are looked at first, in every state.
-//! Arming is refused with reasons, and a refused request is forgotten: a request to drive that is
-//! granted later, by itself, is a surprise.
+//! Stop and disarm are never refused, delayed or weighed: every state checks them first. Arming is refused
+//! with reasons, a refused request dropped: granted later by itself, it would move the robot by surprise.
 //!
-//! Nothing old is obeyed on the way back in: motion begins with the first field result whose frame
-//! was taken after arming ([`Mode::obeys_since`]). A restraint that comes and goes by itself does not
-//! disarm; its field results are at most `field_fresh + field_fade` old, which the reflexes see to. One that
-//! leaves no motion for `disarm_after` does: by then nobody who stands by expects the robot to start.
+//! Nothing old is obeyed after arming: motion begins with the first field result whose frame was taken after
+//! arming ([`Mode::obeys_since`]). A restraint that comes and goes does not disarm; its field results are at
+//! most `field_fresh + field_fade` old, which the reflexes ensure. One that allows no motion for
+//! `disarm_after` does disarm: by then no bystander expects the robot to start.
 
 mod disarm;
 
@@ -19,7 +18,7 @@ use crate::reflex::{Signals, Verdict};
 use crate::time::{Instant, Span};
 use disarm::Stillness;
 
-/// What the robot is about.
+/// The state of the robot.
 ///
 /// ```text
 ///          1              2              3           4
@@ -35,36 +34,36 @@ use disarm::Stillness;
 pub enum Mode {
     /// Nothing has run yet.
     Boot,
-    /// Senses, wire and field have not all been seen to work yet.
+    /// Sensors, wire and field have not all been seen to work yet.
     SelfTest {
         /// What is still missing.
         missing: ArmRefusal,
     },
-    /// Everything has worked; motors stand until somebody arms.
+    /// Everything has worked; the motors stay stopped until the robot is armed.
     Disarmed,
     /// Running.
     Armed {
-        /// Moment of arming.
+        /// When it was armed.
         since: Instant,
     },
     /// Running under restraint.
     Degraded {
-        /// Moment of arming.
+        /// When it was armed.
         since: Instant,
         /// Active causes, see [`Cause::bit`].
         why: u16,
     },
-    /// A latched reflex or stop: stands until it is disarmed, then armed again.
+    /// A latched reflex or stop: stopped until it is disarmed, then armed again.
     Latched {
-        /// The worst of what latched.
+        /// The worst latched cause.
         cause: Cause,
     },
-    /// The process is ending: stands, for good.
+    /// The process is ending: stopped, for good.
     Stopped,
 }
 
 impl Mode {
-    /// From when on the frames behind field results must be, for these to be obeyed. `None`: nothing is obeyed.
+    /// From when on the frames of field results must be, for these to be obeyed. `None`: nothing is obeyed.
     pub const fn obeys_since(self) -> Option<Instant> {
         match self {
             Mode::Armed { since } | Mode::Degraded { since, .. } => Some(since),
@@ -72,7 +71,7 @@ impl Mode {
         }
     }
 
-    /// A number for traces and digests, fixed for ever.
+    /// A number for traces and digests; never changes.
     pub const fn code(self) -> u8 {
         match self {
             Mode::Boot => 0,
@@ -85,7 +84,7 @@ impl Mode {
         }
     }
 
-    /// The name in reports of the mode with this code.
+    /// The name of the mode with this code, for reports.
     pub const fn name_of(code: u8) -> &'static str {
         match code {
             0 => "boot",
@@ -109,32 +108,32 @@ impl Mode {
 pub struct ArmRefusal(u8);
 
 impl ArmRefusal {
-    /// Nothing stands in the way.
+    /// Nothing prevents arming.
     pub const NONE: ArmRefusal = ArmRefusal(0);
     /// A required sensor has not been good for `settle`.
     pub const SENSES: ArmRefusal = ArmRefusal(1);
-    /// An active reflex allows no motion.
+    /// An active reflex forbids all motion.
     pub const REFLEX: ArmRefusal = ArmRefusal(2);
-    /// The field does not deliver fresh results.
+    /// The field is not delivering fresh results.
     pub const FIELD: ArmRefusal = ArmRefusal(4);
-    /// Commands are not confirmed on the wire.
+    /// Commands are not being confirmed on the wire.
     pub const WIRE: ArmRefusal = ArmRefusal(8);
-    /// The board is strict and the system refused what a real-time thread needs.
+    /// The board is strict and the system refused something that a real-time thread needs.
     pub const REAL_TIME: ArmRefusal = ArmRefusal(16);
 
-    /// The guard that the board requires is not seen well.
+    /// The guard that the board requires does not report that all is well.
     pub const GUARD: ArmRefusal = ArmRefusal(32);
 
     const NAMES: [(ArmRefusal, &'static str); 6] = [
         (ArmRefusal::SENSES, "a required sensor is not good yet"),
-        (ArmRefusal::REFLEX, "a reflex allows no motion"),
-        (ArmRefusal::FIELD, "the field does not deliver"),
-        (ArmRefusal::WIRE, "commands are not confirmed"),
+        (ArmRefusal::REFLEX, "a reflex forbids all motion"),
+        (ArmRefusal::FIELD, "the field is not delivering results"),
+        (ArmRefusal::WIRE, "motor commands are not confirmed"),
         (ArmRefusal::REAL_TIME, "real-time execution was refused"),
         (ArmRefusal::GUARD, "the guard does not answer or holds its line off"),
     ];
 
-    /// Whether nothing stands in the way.
+    /// Whether there are no reasons.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
@@ -144,12 +143,12 @@ impl ArmRefusal {
         self.0 & reason.0 != 0
     }
 
-    /// The set as bits, for a place that keeps numbers.
+    /// The set as bits, for storing as a number.
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// The set of these bits; those that mean nothing are left out.
+    /// The set of these bits; unknown bits are dropped.
     pub fn from_bits(bits: u8) -> ArmRefusal {
         let known = ArmRefusal::NAMES.iter().fold(0, |all, (reason, _)| all | reason.0);
         ArmRefusal(bits & known)
@@ -165,7 +164,7 @@ impl ArmRefusal {
         ArmRefusal(self.0 | other.0)
     }
 
-    /// The reasons in words, for people.
+    /// The reasons in words.
     pub fn reasons(self) -> impl Iterator<Item = &'static str> {
         ArmRefusal::NAMES.into_iter().filter(move |(reason, _)| self.has(*reason)).map(|(_, words)| words)
     }
@@ -177,13 +176,13 @@ impl ArmRefusal {
     }
 }
 
-/// What people ask for in one slot. The strongest counts: stop, then disarm, then arm.
+/// The requests of one slot. The strongest counts: stop, then disarm, then arm.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Asked {
     /// The process is to end.
     pub stop: bool,
-    /// Stand still until armed again. Also what acknowledges a latched reflex:
-    /// [`crate::reflex::Reflexes::rearm`] belongs to the same slot.
+    /// Stop until armed again. Also acknowledges a latched reflex: [`crate::reflex::Reflexes::rearm`] belongs
+    /// to the same slot.
     pub disarm: bool,
     /// Obey the field.
     pub arm: bool,
@@ -194,7 +193,7 @@ pub struct Asked {
 pub struct Modes {
     mode: Mode,
     safety: SafetyPlan,
-    /// May arm by itself: the board says so and nobody has disarmed it.
+    /// May arm by itself: the board allows it and the robot has not been disarmed.
     auto: bool,
     /// It drove, or was free to, before it was stopped.
     willing: bool,
@@ -225,13 +224,12 @@ impl Modes {
         }
     }
 
-    /// The board is strict and the system refused what a real-time thread needs: arming is off.
+    /// The board is strict and the system refused something that a real-time thread needs: arming is off.
     pub fn refuse_real_time(&mut self) {
         self.real_time_refused = true;
     }
 
-    /// One slot: from facts and requests to the state that this slot's command is decided in. At
-    /// most one transition a slot.
+    /// One slot: from facts and requests to the state for its command. At most one transition per slot.
     pub fn advance(&mut self, verdict: &Verdict, signals: &Signals, asked: Asked, now: Instant) -> Mode {
         self.refusal = self.interlocks(verdict, signals, now);
         self.mode = if asked.stop {
@@ -250,8 +248,8 @@ impl Modes {
         self.mode
     }
 
-    /// Whether it drove, or was free to arm by itself, when it was last not stopped: nothing had latched, and nobody had
-    /// disarmed it without arming it again.
+    /// Whether it drove, or was free to arm by itself, when it was last not stopped: nothing had latched, and
+    /// it had not been disarmed without being armed again.
     pub fn is_willing(&self) -> bool {
         self.willing
     }
@@ -271,7 +269,7 @@ impl Modes {
         self.mode
     }
 
-    /// What stood in the way of arming in the last slot.
+    /// What prevented arming in the last slot.
     pub fn refusal(&self) -> ArmRefusal {
         self.refusal
     }
@@ -281,18 +279,18 @@ impl Modes {
         self.refused
     }
 
-    /// Times that the robot was armed.
+    /// How often the robot was armed.
     pub fn armings(&self) -> u64 {
         self.armings
     }
 
-    /// Why the robot is disarmed, or was when it was latched or stopped since; `None`: it was armed last, or
+    /// Why the robot is disarmed, or was when it was latched or stopped since; `None`: it was armed since, or
     /// nothing has disarmed it.
     pub fn disarmed(&self) -> Option<Disarm> {
         self.disarmed
     }
 
-    /// What happens when nobody stops anything.
+    /// The normal transitions, without a stop.
     fn proceed(&mut self, verdict: &Verdict, arm: bool, now: Instant) -> Mode {
         let well = self.refusal.is_none();
         match self.mode {
@@ -305,7 +303,7 @@ impl Modes {
         }
     }
 
-    /// Armed, and nobody has said otherwise.
+    /// Armed, with no stop or disarm.
     fn go_on(&mut self, since: Instant, verdict: &Verdict, now: Instant) -> Mode {
         let held = self.stillness.note(verdict, self.safety.settle, self.safety.command_valid, now);
         if held.is_some_and(|lasted| lasted >= self.safety.disarm_after) {
@@ -336,7 +334,7 @@ impl Modes {
         refusal
     }
 
-    /// 1: the first slot, and every slot of the self-test that still misses something.
+    /// 1: the first slot, and every slot of the self-test in which something is still missing.
     fn begin_self_test(&self) -> Mode {
         Mode::SelfTest { missing: self.refusal }
     }
@@ -346,24 +344,24 @@ impl Modes {
         Mode::Disarmed
     }
 
-    /// 3: field results count from here on.
+    /// 3: field results count from now on.
     fn arm(&mut self, now: Instant) -> Mode {
         self.armings += 1;
         (self.stillness, self.disarmed) = (Stillness::none(now), None);
         Mode::Armed { since: now }
     }
 
-    /// 4: a reflex restrains the robot, or another one does.
+    /// 4: a reflex restrains the robot, or a different one does.
     fn degrade(&self, since: Instant, why: u16) -> Mode {
         Mode::Degraded { since, why }
     }
 
-    /// 5: no reflex is active, or none any more.
+    /// 5: no reflex is active any more.
     fn recover(&self, since: Instant) -> Mode {
         Mode::Armed { since }
     }
 
-    /// 6: at once, from wherever; it will not arm by itself again. A robot that is disarmed keeps its first reason.
+    /// 6: at once, from any state; it will not arm by itself again. A disarmed robot keeps its first reason.
     fn disarm(&mut self, why: Disarm) -> Mode {
         self.auto = false;
         match self.mode {
@@ -380,17 +378,17 @@ impl Modes {
         }
     }
 
-    /// 7: at once, from wherever.
+    /// 7: at once, from any state.
     fn latch(&self, cause: Cause) -> Mode {
         if self.mode == Mode::Stopped { Mode::Stopped } else { Mode::Latched { cause } }
     }
 
-    /// 8: at once, from wherever, for good.
+    /// 8: at once, from any state, for good.
     fn stop(&self) -> Mode {
         Mode::Stopped
     }
 
-    /// 9: held still for so long that a start by itself would be a surprise.
+    /// 9: held for so long that a start by itself would be a surprise.
     fn lapse(&mut self) -> Mode {
         let (lasted, causes) = (self.stillness.lasted(), self.stillness.causes());
         self.disarm(Disarm::Stillness { lasted, causes })

@@ -1,5 +1,4 @@
-//! The tick's end of the line to the motors: hand a command over, and know when it was on the wire.
-//! Never waits for a bus.
+//! The tick's end of the link to the motors: commands out, confirmations in. Never waits for a bus.
 
 use crate::command::{Command, OnWire};
 use crate::executor::Waker;
@@ -9,8 +8,8 @@ use crate::trace::WIRES;
 use rtrb::Consumer;
 use std::sync::Arc;
 
-/// A bus thread that confirmed a command this recently is at work, in steps of a transfer or two, and
-/// passes a nudge on in time. One that sets up or resets its controller (half a second) does not.
+/// A bus thread that confirmed a command this recently is working, in steps of a transfer or two, and passes
+/// a wake-up on in time. One that sets up or resets its controller (half a second) does not.
 const PROMPT: Span = Span::from_millis(25);
 
 /// The tick's end.
@@ -25,12 +24,12 @@ pub struct MotorLink {
 }
 
 impl MotorLink {
-    /// A line on which nothing has been sent.
+    /// A link on which nothing has been sent.
     pub fn new(commands: Writer<Command>, receipts: Consumer<OnWire>, waker: Arc<Waker>) -> MotorLink {
         MotorLink { commands, receipts, waker, next_seq: 1, confirmed_at: None, confirmed: 0, replaced: 0 }
     }
 
-    /// Receipts since the last call, at most [`WIRES`] of them; the rest stay for the next call.
+    /// Receipts since the last call, at most [`WIRES`] of them; the rest wait for the next call.
     pub fn receipts(&mut self) -> heapless::Vec<OnWire, WIRES> {
         let mut taken = heapless::Vec::new();
         while !taken.is_full() {
@@ -54,13 +53,13 @@ impl MotorLink {
         self.confirmed
     }
 
-    /// Whether the bus thread is known to be awake often enough to nudge others for the tick.
+    /// Whether the bus thread is known to wake often enough to pass on the tick's wake-ups.
     pub fn is_prompt(&self, now: Instant) -> bool {
         self.unconfirmed_for(now).is_some_and(|age| age <= PROMPT)
     }
 
-    /// Numbers `command` and hands it over; the newest always wins. The bus thread is above the tick
-    /// and takes the core at once where it has to share it: that is what the command is for.
+    /// Numbers `command` and hands it over; the newest always wins. The bus thread has priority over the tick
+    /// and preempts it at once on a shared core, so the command is written without delay.
     pub fn hand_over(&mut self, command: &mut Command) {
         command.seq = self.next_seq;
         self.next_seq += 1;
@@ -68,7 +67,7 @@ impl MotorLink {
         self.waker.wake();
     }
 
-    /// Commands that were replaced by newer ones before the bus got to them.
+    /// Commands that newer ones replaced before the bus read them.
     pub fn replaced(&self) -> u64 {
         self.replaced
     }

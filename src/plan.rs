@@ -1,6 +1,6 @@
-//! What a checked board file means: values that every part can use without asking again.
-//! Made only by the check of the board file (`board`); every index is in range, every limit ordered. Data, and what follows
-//! from it by looking; nothing here opens, drives or decides anything.
+//! What a checked board file means: values that every part can use without further checks. Only the check of
+//! the board file (`board`) makes them; every index is in range, every limit ordered. Data, and what follows
+//! directly from it; nothing here opens, drives or decides anything.
 
 mod bus;
 mod cause;
@@ -47,21 +47,21 @@ pub struct Board {
     pub period: Span,
     /// Priorities, memory, cores.
     pub rt: RtPlan,
-    /// What stands behind the wires.
+    /// What is behind the wires.
     pub bus: BusPlan,
     /// I2C buses; the motors' first. Empty: none (a log, a robot without).
     pub i2c: Vec<I2cPlan>,
-    /// Addresses that belong to the computer or the carrier itself; nothing here ever opens them.
+    /// Addresses that belong to the computer or the carrier itself; ganglion never opens them.
     pub reserved_addresses: Vec<ReservedAddress>,
     /// Names of lines that the file gives by name: [`Line::named`] counts into them.
     pub line_names: Vec<String>,
     /// The Robot HAT's microcontroller, where the board has one.
     pub mcu: Option<McuPlan>,
-    /// Another chip or the computer's own PWM for the motors, where they do not hang on the Robot HAT.
+    /// Another chip or the computer's own PWM for the motors, if they are not on the Robot HAT.
     pub pwm: Option<PwmPlan>,
-    /// The line that lets current into the motors, where there is one.
+    /// The line that lets current into the motors, if there is one.
     pub enable: Option<EnablePlan>,
-    /// The guard process, where the board wants one.
+    /// The guard process, if the board has one.
     pub guard: Option<GuardPlan>,
     /// Channels of the frame, in order.
     pub sensors: Vec<SensorPlan>,
@@ -77,7 +77,7 @@ pub struct Board {
     pub budget: BudgetPlan,
     /// What `ganglion bench all` holds the machine to.
     pub targets: Targets,
-    /// How commands move the robot; wanted where it has a map.
+    /// How commands move the robot; required if it has a map.
     pub motion: Option<MotionPlan>,
     /// What a decided label means for the motors (read-outs that choose among labels).
     pub decisions: Vec<Decision>,

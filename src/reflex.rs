@@ -1,34 +1,32 @@
-//! Frame to restraint: the part that keeps the robot safe whatever the field says. Pure; knows no
-//! GPU, no bus, no heap, no clock of its own, and no robot state: it says the same whether the robot
-//! is armed or not.
+//! Frame to restraint: the part that keeps the robot safe whatever the field requests. Pure; knows no GPU, no
+//! bus, no heap, no clock of its own, and no robot state: its verdict is the same whether armed or not.
 //!
-//! A *rule* is a line of the board's table and looks at one channel's worst case. Beside the rules
-//! stand the runtime's own findings: senses, field, wire, loop, stop. All are gathered first, then
-//! put together into one [`Verdict`]; what it allows is the least that any of them allows.
+//! A *rule* is a line of the board's table and checks one channel's worst case. Beside the rules are the
+//! runtime's own findings: sensors, field, wire, loop, stop. All are collected first, then combined into one
+//! [`Verdict`]; it allows the least that any of them allows.
 //!
 //! | cause           | trips when                                             | allows              | clears when                                    |
 //! |-----------------|--------------------------------------------------------|---------------------|------------------------------------------------|
 //! | `field-late`    | the newest result is older than `field_fresh`          | a share, falling    | a fresh result comes                           |
-//! | `field-missing` | ... than `field_fresh + field_fade`, or never came     | nothing             | a result young enough comes                    |
-//! | `battery` `obstacle` `cliff` `tilt` | a rule's worst case passes its limit | what the rule says  | a good sample passes `clear`, `hold` is over, `retreat` is made |
+//! | `field-missing` | ... than `field_fresh + field_fade`, or never came     | nothing             | a recent enough result comes                   |
+//! | `battery` `obstacle` `cliff` `tilt` | a rule's worst case passes its limit | as the rule states  | a good sample passes `clear`, `hold` is over, `retreat` is made |
 //! | `sensor-lost`   | a required sensor is older than `max_age`, or never was | nothing            | a good sample comes                            |
-//! |                 | the sensor of a rule is, though it is not required     | what the rule says  | a good sample comes                            |
+//! |                 | the sensor of a rule is, though it is not required     | as the rule states  | a good sample comes                            |
 //! | `sensor-lying`  | ... and its newest reading could not be true           | the same            | a good sample comes                            |
-//! | `guard-lost`    | a guard that the board requires was not seen well for its patience | nothing | it is seen well        |
+//! | `guard-lost`    | a guard that the board requires was not healthy for its `patience` | nothing | it is healthy again    |
 //! | `bus-lost`      | no command confirmed for `wire_lost`, or never         | nothing             | a command is confirmed                         |
-//! | `loop-late`     | `late_slots` slots skipped without a punctual one between | nothing          | `late_slots` punctual slots in a row           |
+//! | `loop-late`     | `late_slots` slots skipped without a punctual one between | nothing          | `late_slots` on-time slots in a row            |
 //! | `e-stop`        | stop was pressed                                       | nothing             | released, then disarmed and armed again        |
 //!
 //! A latched rule clears as `e-stop` does, whatever its cause.
 //!
-//! A rule meets every reading that is believed, not only the last of a slot: what trips it is active for a slot at
-//! the least, and latched for good, however short it lasted. What a sensor's own thread has stopped the motors for
-//! trips the rule too, where the reading was lost on its way.
+//! A rule sees every reading that is admitted, not only the last of a slot. What trips it is active for at
+//! least a slot, and latched for good, however short it lasted. A cause for which a sensor's own thread has
+//! stopped the motors trips the rule too, even if the reading was lost on its way.
 //!
-//! A refused reading does not stop the robot by itself: brushes put a wrong bit on the wires now and
-//! then. Until the last good value is older than `max_age` it ages towards its worst case and
-//! the rules go on looking at that. From there on a liar is worth no more than silence, so the
-//! patience is the same.
+//! A refused reading does not stop the robot by itself: brush noise puts a wrong bit on the wires now and
+//! then. Until the last good value is older than `max_age` it ages towards its worst case, and the rules keep
+//! checking that. After that, impossible readings are worth no more than none, so the timeout is the same.
 
 mod rule;
 
@@ -41,10 +39,10 @@ use rule::RuleState;
 /// Most rules a board may have: one on either side of every channel.
 pub const MAX_RULES: usize = 2 * MAX_SENSORS;
 
-/// What the reflexes must know that is not in the frame.
+/// What the reflexes must know besides the frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signals {
-    /// Causes for which the motors were stopped since the last slot without waiting for the tick, a bit each.
+    /// Causes that stopped the motors since the last slot without waiting for the tick, one bit each.
     pub halts: u16,
     /// Readings were lost since the last slot: what stopped the motors may be among them.
     pub readings_lost: bool,
@@ -54,7 +52,7 @@ pub struct Signals {
     pub wire_age: Option<Span>,
     /// Slots that were skipped directly before this one.
     pub skipped_slots: u64,
-    /// The board requires a guard, and it is not seen well.
+    /// The board requires a guard, and it does not report that all is well.
     pub guard_lost: bool,
     /// The machine has slept for this long since the last slot.
     pub slept: Option<Span>,
@@ -62,29 +60,28 @@ pub struct Signals {
     pub backed: Span,
 }
 
-/// What the reflexes found in one slot. Sets of causes hold a bit each, see [`Cause::bit`].
+/// What the reflexes found in one slot. Sets of causes have one bit each, see [`Cause::bit`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Verdict {
     /// The worst active cause.
     pub worst: Option<Cause>,
     /// The tightest single restraint, for reports.
     pub restraint: Restraint,
-    /// What all active causes allow together: this is obeyed.
+    /// What all active causes allow together: this one is obeyed.
     pub limits: Limits,
     /// Active causes.
     pub active: u16,
     /// Causes that became active in this slot.
     pub tripped: u16,
-    /// Causes that were active in the slot before and are not any more.
+    /// Causes that were active in the previous slot and no longer are.
     pub cleared: u16,
     /// Active causes that stay until the robot is disarmed and armed again.
     pub latched: u16,
-    /// Every required sensor is good in this very frame: what arming wants to see for a while.
+    /// Every required sensor is good in this very frame: arming requires that for a while.
     pub senses_good: bool,
 }
 
-/// How far a field result of this age may be obeyed: 1 while it is fresh, then falling in a straight
-/// line, 0 when its time is over.
+/// How far a field result of this age may be obeyed: 1 while it is fresh, then falling linearly to 0.
 pub fn faded(age: Span, safety: &SafetyPlan) -> f32 {
     if age <= safety.field_fresh {
         return 1.0;
@@ -96,12 +93,12 @@ pub fn faded(age: Span, safety: &SafetyPlan) -> f32 {
     1.0 - (late.as_secs_f64() / safety.field_fade.as_secs_f64()) as f32
 }
 
-/// Slots missed, and whether that is a habit.
+/// Missed slots, and whether they keep occurring.
 #[derive(Clone, Copy, Debug, Default)]
 struct Punctuality {
-    /// Slots skipped since the last punctual one.
+    /// Slots skipped since the last on-time one.
     missed: u64,
-    /// Punctual slots in a row, counted while late.
+    /// On-time slots in a row, counted while late.
     punctual: u64,
     late: bool,
 }
@@ -120,7 +117,7 @@ impl Punctuality {
     }
 }
 
-/// Findings of one slot while they are gathered.
+/// Findings of one slot while they are collected.
 struct Findings {
     active: u16,
     latched: u16,
@@ -140,7 +137,7 @@ impl Findings {
     }
 }
 
-/// The reflex table at work.
+/// The reflex table at run time.
 #[derive(Clone, Debug)]
 pub struct Reflexes {
     rules: heapless::Vec<RuleState, MAX_RULES>,
@@ -154,8 +151,7 @@ pub struct Reflexes {
 }
 
 impl Reflexes {
-    /// A robot begins without senses, field or wire: these causes are active from the start and
-    /// that they are is no event.
+    /// A robot begins without sensors, field or wire: these causes are active at first, which is no event.
     const AT_START: u16 = Cause::SensorLost.bit() | Cause::FieldMissing.bit() | Cause::BusLost.bit();
 
     /// Reflexes that have seen nothing yet.
@@ -182,15 +178,15 @@ impl Reflexes {
         }
     }
 
-    /// The rules meet a reading that was believed. A slot may bring many: each of them counts, not only the last,
-    /// which is the one that the frame keeps. `frame` holds what the other channels said last.
+    /// Shows the rules an admitted reading. A slot may bring many: each counts, not only the last, which the
+    /// frame keeps. `frame` has the newest values of the other channels.
     pub fn meet(&mut self, frame: &Frame, channel: u8, value: f32, now: Instant) {
         for state in &mut self.rules {
             state.meet(frame, usize::from(channel), value, now);
         }
     }
 
-    /// Looks at everything and says what it allows.
+    /// Checks everything and returns what it allows.
     pub fn evaluate(&mut self, frame: &Frame, signals: &Signals, now: Instant) -> Verdict {
         let mut found = Findings {
             active: 0,
@@ -226,7 +222,7 @@ impl Reflexes {
         self.active
     }
 
-    /// What the field is to see: `frame`, and in place of what a sensor says that is past an edge, what it said there.
+    /// What the field sees: `frame`, except that a sensor which is past an edge has its value from the edge.
     pub fn remind(&self, frame: &Frame) -> Frame {
         let mut shown = *frame;
         for state in &self.rules {
@@ -240,8 +236,8 @@ impl Reflexes {
         &self.trips
     }
 
-    /// What stopped the motors before the tick trips its rule, also if its reading never came: where no rule of
-    /// the cause has met one, or readings were lost, all of them that stop are taken to have tripped.
+    /// A stop that came before the tick trips its rule, even if its reading never arrived: if no rule of that
+    /// cause has seen one, or readings were lost, all stop rules of that cause count as tripped.
     fn heed(&mut self, signals: &Signals, now: Instant) {
         for cause in Cause::ALL.into_iter().filter(|cause| signals.halts & cause.bit() != 0) {
             let stops = |state: &&mut RuleState| state.rule.cause == cause && state.stops();
@@ -255,7 +251,7 @@ impl Reflexes {
     fn look_at_rules(&mut self, frame: &Frame, backed: Span, now: Instant, found: &mut Findings) {
         for state in &mut self.rules {
             let sample = &frame.samples[state.rule.channel];
-            // A rule that cannot see is no leave to go on, whatever its board can do without.
+            // A rule whose sensor is lost is no permission to continue, required or not.
             if let Some(cause) = state.patience.and_then(|patience| missed(sample, patience, now)) {
                 found.add(cause, state.rule.restraint);
             }
@@ -327,14 +323,13 @@ impl Reflexes {
     }
 }
 
-/// Why a required sensor is not to be driven on, if it is not. The age is looked at here as well,
-/// whatever the frame says of its health.
+/// Why a required sensor forbids driving, if it does. The age is checked here as well as the frame's health.
 fn missed(sample: &Sample, patience: Span, now: Instant) -> Option<Cause> {
     let over = now.since(sample.stamp) > patience;
     match sample.health {
         Health::Never | Health::Stale => Some(Cause::SensorLost),
         Health::Good => over.then_some(Cause::SensorLost),
-        // No answer is silence; an answer that cannot be true is a lie.
+        // No answer is silence; an impossible answer is a lie.
         Health::Bad(ReadingFault::Bus(_) | ReadingFault::Timeout) => over.then_some(Cause::SensorLost),
         Health::Bad(
             ReadingFault::OutOfRange

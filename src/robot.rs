@@ -1,7 +1,7 @@
-//! A robot put together: a checked board, a clock, the workers and the tick, joined by rings and
-//! slots. The only place that knows every part; it decides nothing. `drive.rs` runs it.
+//! A robot put together: a checked board, a clock, the workers and the tick, joined by rings and slots. The
+//! only place that knows every part; it decides nothing. `runner.rs` runs it.
 //!
-//! `wire_up` puts a worker on each wire, simulated or real; `devices` says which sensors sit in one chip.
+//! `wire_up` puts a worker on each wire, simulated or real; `devices` knows which sensors share a chip.
 
 mod devices;
 mod wire_up;
@@ -49,52 +49,52 @@ use wire_up::{World, motor_line, wire_up};
 pub struct Options {
     /// Seed of the simulated world and its noise.
     pub seed: u64,
-    /// Faults that the simulator is to show.
+    /// Faults that the simulator injects.
     pub faults: Vec<Fault>,
-    /// A learned read-out; without one the board's starting table is taught to the field.
+    /// Learned read-out weights; without them the field is taught the board's starting table.
     pub readout: Option<Readout>,
     /// Rows of a log, for boards whose bus is a log.
     pub log: Option<LogRows>,
-    /// A brain to go on with; its read-out is used unless another is given.
+    /// A brain to continue with; its read-out is used unless another is given.
     pub resume: Option<Snapshot>,
     /// Where the brain is kept.
     pub snapshots: Option<SnapshotPlan>,
-    /// What people and signals ask for; made here where somebody asks before the robot is put together.
+    /// Requests of people and signals; made here if some thread needs them before the robot is built.
     pub requests: Arc<Requests>,
     /// The loop's status; the same.
     pub loop_status: Arc<LoopStatusCell>,
     /// How the tick sees the guard that the board requires.
     pub guard: Option<GuardHealth>,
-    /// Opens the device that the field is computed on; without it that is the CPU.
+    /// Opens the device that computes the field; without it that is the CPU.
     pub device: Option<Open>,
-    /// The wires of a board that stands on real ones; a simulated board has its own and takes these in their place.
+    /// The wires of a board on real hardware; a simulated board has its own and uses these instead if given.
     pub hardware: Option<Arc<dyn Hardware>>,
 }
 
-/// Where the brain is kept, and how often.
+/// Where the brain is kept, and how often it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotPlan {
-    /// The file; replaced whole each time.
+    /// The file; each write replaces it whole.
     pub path: PathBuf,
-    /// From one to the next. One more is written at the end.
+    /// Interval between writes. One more is written at the end.
     pub every: Span,
-    /// What the file is before the first.
+    /// What the file is before the first write.
     pub standing: Standing,
 }
 
 /// Why a robot cannot be put together.
 #[derive(Debug)]
 pub enum BuildError {
-    /// The board stands on real wires and none were given.
+    /// The board uses real wires and none were given.
     NoBus {
         /// Name of the board.
         board: String,
     },
-    /// A wire cannot be had.
+    /// A wire cannot be opened.
     Wires(OpenError),
     /// The board's bus is a log and none was given.
     NoLog,
-    /// A sensor or motor of the board cannot stand on its bus.
+    /// A sensor or motor of the board does not fit on its bus.
     Misfit {
         /// What does not fit.
         what: String,
@@ -103,7 +103,7 @@ pub enum BuildError {
     Readout(ReadoutError),
     /// The snapshot was made for another field.
     Snapshot(SnapshotError),
-    /// The field takes more memory than there is.
+    /// The field needs more memory than there is.
     Room(NoRoom),
     /// The engine cannot be built.
     Brain(BrainError),
@@ -116,7 +116,7 @@ impl fmt::Display for BuildError {
         match self {
             BuildError::NoBus { board } => write!(
                 f,
-                "board '{board}' stands on real I2C and GPIO, and no wires were opened for it; \
+                "board '{board}' uses real I2C and GPIO, but no wires were opened for it; \
                  'ganglion run --board sim' drives the simulated PiCar-X"
             ),
             BuildError::Wires(error) => error.fmt(f),
@@ -124,9 +124,9 @@ impl fmt::Display for BuildError {
             BuildError::Misfit { what } => write!(f, "{what}"),
             BuildError::Readout(error) => error.fmt(f),
             BuildError::Snapshot(error) => error.fmt(f),
-            BuildError::Room(error) => write!(f, "the field does not fit: {error}"),
+            BuildError::Room(error) => write!(f, "not enough memory for the field: {error}"),
             BuildError::Brain(error) => error.fmt(f),
-            BuildError::Thread(error) => write!(f, "a thread cannot be started: {error}"),
+            BuildError::Thread(error) => write!(f, "cannot start a thread: {error}"),
         }
     }
 }
@@ -153,38 +153,38 @@ pub struct Robot {
     pub records: rtrb::Consumer<Record>,
     /// Records that did not fit the ring.
     pub records_dropped: Arc<AtomicU64>,
-    /// What each bus thread has been through, the motors' first.
+    /// Counters of each bus thread, the motors' first.
     pub buses: Vec<Arc<BusCounters>>,
-    /// The same of all that senses.
+    /// Counters of all sensors.
     pub senses: Arc<SenseCounters>,
     /// Stops the motors before anything else; the tick decides what comes after.
     pub halt: Arc<Halt>,
-    /// The simulated world, where it stands in one.
+    /// The simulated world, if there is one.
     pub plant: Option<Plant>,
-    /// How the trace tells the map of each slot, where the board has a map.
+    /// How the trace gets the map of each slot, if the board has a map.
     pub feed: Option<Feed>,
-    /// The map, for those who ask.
+    /// The map, for queries.
     pub recollection: Option<Recollection>,
     /// Stop requests.
     pub requests: Arc<Requests>,
     /// The loop's status.
     pub loop_status: Arc<LoopStatusCell>,
-    /// What computes the field, and why that.
+    /// What computes the field, and why.
     pub engine_name: String,
     /// What the engine's own threads were refused.
     pub engine_refusals: Vec<Refusal>,
-    /// Where the brain's snapshots are written, if they are. To be taken out before the robot is run, and asked for
-    /// the end of it.
+    /// Where the brain's snapshots are written, if they are. Take it out before the robot runs, and ask it
+    /// for the end of the run.
     pub snapshots: Option<SnapshotWriter>,
-    /// Cycles that the brain had lived through when it was taken up; `None`: it began at rest.
+    /// Cycles that the brain had lived through when it was loaded; `None`: it started at rest.
     pub resumed_age: Option<u64>,
-    /// Faults of the script that have nothing to strike here.
+    /// Faults of the script that have no target here.
     pub idle_faults: Vec<&'static str>,
 }
 
 impl Robot {
-    /// Puts a robot together on `clock`. The first slot is `first`. Nothing runs yet; memory is
-    /// taken here, and the starting table is taught to the field (seconds on a small machine).
+    /// Builds a robot on `clock`. The first slot is `first`. Nothing runs yet; memory is allocated here, and
+    /// the field is taught the starting table (seconds on a small machine).
     pub fn build(
         board: &Board,
         clock: Arc<dyn Clock>,
@@ -192,7 +192,7 @@ impl Robot {
         options: Options,
     ) -> Result<Robot, BuildError> {
         room::demand(footprint::field_bytes(&board.field)).map_err(BuildError::Room)?;
-        // The slow part first: the simulator's faults count their time from the moment it is made.
+        // The slow part first: the simulator's faults count their time from when it is made.
         let resume = options.resume.as_ref();
         let mut brain = brain(board, options.readout, resume, options.device)?;
         let (engine_name, engine_refusals) = (brain.engine_name(), brain.refusals());
@@ -264,8 +264,8 @@ impl Robot {
     }
 }
 
-/// The field's engine with its read-out: the one that was given, or that of the snapshot it goes on from, or the
-/// board's starting table taught to it; without any of them it asks for nothing.
+/// The field's engine with its read-out: the given one, or that of the snapshot, or the board's starting
+/// table taught to the field; without any of them it requests nothing.
 fn brain(
     board: &Board,
     readout: Option<Readout>,
@@ -284,7 +284,7 @@ fn brain(
     Brain::new(board, readout.as_ref(), state, device).map_err(BuildError::Brain)
 }
 
-/// The line on which the brain goes to its file, and how often it does.
+/// The link on which the brain goes to its file, and how often it does.
 type Kept = ((SnapshotSender, Span), SnapshotWriter);
 
 fn keep(board: &Board, brain: &mut Brain, plan: Option<SnapshotPlan>) -> Result<Option<Kept>, BuildError> {
@@ -295,7 +295,7 @@ fn keep(board: &Board, brain: &mut Brain, plan: Option<SnapshotPlan>) -> Result<
     Ok(Some(((line.0, every), line.1)))
 }
 
-/// Puts the engine on its worker and returns the tick's end of the line.
+/// Puts the engine on its worker and returns the tick's end of the link.
 fn link_field(
     board: &Board,
     brain: Brain,

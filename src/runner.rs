@@ -1,6 +1,6 @@
-//! Runs a robot: on threads in real time, or stepped in virtual time. Both end the same way: stop is
-//! asked for, stillness is on the wire, the workers end, and only then the figures are taken. A panic ends a run too, whoever
-//! panics: the motors' worker stills them, and the run says who it was.
+//! Runs a robot: on threads in real time, or stepped in virtual time. Both end the same way: a stop is
+//! requested, the stop command is on the wire, the workers end, and only then are the figures taken. A panic
+//! in any thread ends a run too: the motors' worker stops them, and the run reports which thread panicked.
 
 use crate::executor::{END_PATIENCE, Ended, Rest, Stepper, Threads};
 use crate::memory::map::Feed;
@@ -16,27 +16,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Slots between the request to stop and the end: enough for the stop to be decided, written and
-/// confirmed behind a poll that is already on the bus.
+/// Slots between the stop request and the end: enough to decide, write and confirm the stop behind a poll
+/// that is already on the bus.
 const STOP_SLOTS: u64 = 10;
 /// From the start of the threads to the first slot: they ask for priorities and lock memory first.
 pub const START_UP: Span = Span::from_millis(50);
-/// How often the slow thread drains the trace: the ring holds four seconds at 1 kHz.
+/// How often the slow thread drains the trace: the ring buffer holds four seconds at 1 kHz.
 const DRAIN_EVERY: Duration = Duration::from_millis(20);
 
 /// How a run ended.
 pub struct Ending {
-    /// The tick, at rest: its counters are figures of the run.
+    /// The stopped tick: its counters are figures of the run.
     pub tick: Tick,
-    /// What was counted.
+    /// The counts of the run.
     pub recorder: Recorder,
     /// What the system granted to each thread; empty in virtual time.
     pub granted: Vec<(&'static str, Granted)>,
-    /// Workers that did not end when told to.
+    /// Workers that did not end when requested.
     pub hung: Vec<&'static str>,
-    /// Threads that panicked, which has ended the run; the tick is one of them.
+    /// Threads that panicked, which ended the run; the tick is one of them.
     pub panicked: Vec<&'static str>,
-    /// Whether the motors were heard to stand.
+    /// Whether the motors are known to have stopped.
     pub rest: Rest,
     /// From the first slot to the end of the last.
     pub elapsed: Span,
@@ -44,8 +44,8 @@ pub struct Ending {
     pub identity_holds: bool,
 }
 
-/// Runs `robot` in virtual time until `until` or until `interrupted`, as fast as the machine can.
-/// `watch` is called after each slot. A panic of it, of the tick or of a worker goes on when the workers have ended.
+/// Runs `robot` in virtual time until `until` or until `interrupted`, as fast as the machine can. `watch` is
+/// called after each slot. A panic in it, in the tick or in a worker is resumed when the workers have ended.
 pub fn step(
     robot: Robot,
     clock: &Arc<SimClock>,
@@ -60,7 +60,7 @@ pub fn step(
     }
     let mut recorder = tick.recorder();
     let mut plan = StopPlan::new(until);
-    // What a panic leaves behind is used for the last call to each worker, and for nothing else.
+    // What a panic leaves behind is used only for the last call to each worker.
     let ran = catch_unwind(AssertUnwindSafe(|| {
         while plan.goes_on(tick.slot(), || interrupted.load(Ordering::Relaxed), &requests) {
             stepper.run_until(tick.slot());
@@ -77,12 +77,12 @@ pub fn step(
     Ending { tick, recorder, granted: Vec::new(), hung, panicked, rest, elapsed, identity_holds }
 }
 
-/// Why a run in real time could not begin. The motors have not been moved.
+/// Why a run in real time could not begin. Nothing has moved the motors.
 #[derive(Debug)]
 pub enum RunnerError {
     /// The system starts no thread.
     Thread(std::io::Error),
-    /// The board is strict and a thread was refused something.
+    /// The board is strict and the system refused something to a thread.
     Refused {
         /// Which thread.
         thread: &'static str,
@@ -100,7 +100,7 @@ impl From<std::io::Error> for RunnerError {
 impl std::fmt::Display for RunnerError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            RunnerError::Thread(error) => write!(f, "a thread cannot be started: {error}"),
+            RunnerError::Thread(error) => write!(f, "cannot start a thread: {error}"),
             RunnerError::Refused { thread, refusal } => {
                 write!(f, "the {thread} thread: {refusal}; the board is strict")
             }
@@ -110,9 +110,9 @@ impl std::fmt::Display for RunnerError {
 
 impl std::error::Error for RunnerError {}
 
-/// Runs `robot` on threads in real time until `until` or until `interrupted`. The calling thread is
-/// the slow one: it drains the trace and calls `watch`. Whatever ends this function, be it a panic of `watch`, the motors
-/// have been told to stand and every thread has been told to end, with a bounded wait for both.
+/// Runs `robot` on threads in real time until `until` or until `interrupted`. The calling thread is the slow
+/// one: it drains the trace and calls `watch`. Whatever ends this function, even a panic of `watch`, it stops
+/// the motors and ends every thread, with a bounded wait for both.
 pub fn run(
     robot: Robot,
     clock: &Arc<dyn Clock>,
@@ -133,7 +133,7 @@ pub fn run(
         threads.start_watched(started.worker, started.waker, clock.clone(), started.role, plan, beat)?;
     }
     if let Some((_, granted)) = threads.granted.iter_mut().find(|(_, granted)| granted.role == Role::Field) {
-        // Beside what the field's own thread was refused; there is room for the first few.
+        // Besides what the field's own thread was refused; there is room for the first few.
         for refusal in engine_refusals {
             let _ = granted.refusals.push(refusal);
         }
@@ -205,8 +205,8 @@ struct Ticked {
     panicked: bool,
 }
 
-/// The tick's thread. Where it is dropped without having been joined (a panic of the thread that waits for it), it is
-/// told to end, and gets the usual patience to write its stillness.
+/// The tick's thread. If it is dropped without having been joined (a panic of the thread that waits for it),
+/// it is told to end, and gets the usual time to write its stop command.
 struct Ticking {
     alarm: Arc<AtomicBool>,
     thread: Option<JoinHandle<Option<Ticked>>>,
@@ -243,7 +243,7 @@ impl Drop for Ticking {
 fn tick_on(mut tick: Tick, ends: &Ends) -> Ticked {
     let mut plan = StopPlan::new(ends.until);
     let mut identity_holds = true;
-    // After a panic the tick is run no more; only what it has counted is read.
+    // After a panic the tick does not run again; only its counters are read.
     let ran = catch_unwind(AssertUnwindSafe(|| {
         while plan.goes_on(tick.slot(), || ends.asked(), &ends.requests) {
             tick.clock.sleep_until(tick.slot());
@@ -267,7 +267,7 @@ fn drain(
     }
 }
 
-/// When a run ends: at a time or at a request, and some slots later, so that stillness gets out.
+/// When a run ends: at a time or on request, and some slots later, so that the stop command gets out.
 struct StopPlan {
     until: Instant,
     slots_left: Option<u64>,

@@ -1,10 +1,9 @@
-//! The last resorts: stills the motors of a board once, without a loop. What a service runs after the
-//! main process has died, whatever it died of; and what a person runs who wants a robot to stand.
+//! The last resorts: stops the motors of a board once, without a loop. A service runs this after the main
+//! process has died of any cause; a person runs it to stop a robot.
 //!
-//! At once, and none waits for another: the guard is asked to take its line back, a runtime that
-//! still runs is disarmed, and stillness is written to every drive motor. Where that does not make
-//! sure that they stand, the controller's reset line or the motors' enable line is pulled. What was
-//! found is judged in `verdict`.
+//! At once, and without waiting for each other: the guard is asked to switch its line off, a running runtime
+//! is disarmed, and a stop is written to every drive motor. If that does not make sure that the motors have
+//! stopped, the controller's reset line or the motors' enable line is pulled. `verdict` judges the findings.
 
 mod verdict;
 
@@ -26,32 +25,31 @@ use std::thread;
 use std::time::{Duration, Instant};
 pub use verdict::{Found, Pulled, Runtime, Threat};
 
-/// Times that stillness is written before a line is pulled: a brush on the wire spoils one write,
-/// hardly three.
+/// Times that the stop is written before a line is pulled: brush noise spoils one write, hardly three.
 const TRIES: usize = 3;
-/// A runtime that is alive answers within two slots, or after half a second that its loop does not run.
+/// A live runtime answers within two slots, or reports after half a second that its loop is not running.
 const DISARM_PATIENCE: Duration = Duration::from_millis(700);
-/// A guard that is alive answers within a millisecond.
+/// A live guard answers within a millisecond.
 const GUARD_PATIENCE: Span = Span::from_millis(150);
 /// A bus that has not taken a few frames by now hangs: that is what the lines are for.
 const BUS_PATIENCE: Duration = Duration::from_millis(300);
-/// The lines are moved by a system call each.
+/// Moving a line takes one system call.
 const LINE_PATIENCE: Duration = Duration::from_millis(150);
 
-/// Why a step came to nothing.
+/// Why a step failed.
 #[derive(Debug)]
 pub enum StepError {
-    /// A thread for it cannot be started.
+    /// Its thread cannot be started.
     Thread(io::Error),
-    /// What it asks did not answer in this time.
+    /// It got no answer within this time.
     Late(&'static str, Duration),
-    /// The board's wires cannot be had.
+    /// The board's wires cannot be opened.
     Access(AccessError),
-    /// One of them cannot be had.
+    /// One of them cannot be opened.
     Open(OpenError),
-    /// What drives the motors cannot be had.
+    /// The driver of the motors cannot be opened.
     Driver(BuildError),
-    /// The motors did not take stillness.
+    /// The motors did not accept the stop.
     Motors(DeviceFault),
     /// A line cannot be driven.
     Line(Line, BusFault),
@@ -61,14 +59,14 @@ pub enum StepError {
     Guard(PathBuf, io::Error),
     /// The guard's line does not follow.
     GuardLine,
-    /// The board names no line that could be pulled.
+    /// The board names no line to pull.
     NoLine,
-    /// Why each of them could not be pulled, and which a guard holds.
+    /// Why each of them could not be pulled, and which ones a guard holds.
     NotPulled(Vec<StepError>, Option<GuardHold>),
 }
 
-/// Every step, and what it found. `digest`: BLAKE3 of the board's effective values; `control` and `guard`: sockets of the
-/// runtime and of the guard; `lasting`: the guard remembers it.
+/// Runs every step and returns the findings. `digest`: BLAKE3 of the board's effective values; `control` and
+/// `guard`: sockets of the runtime and of the guard; `lasting`: the guard remembers the stop.
 pub fn stop(board: &Board, digest: blake3::Hash, control: PathBuf, guard: &Path, lasting: bool) -> Found {
     let board = Arc::new(board.clone());
     let disarm = begin("the runtime", {
@@ -95,14 +93,14 @@ fn opened(board: &Board) -> Result<Arc<dyn Hardware>, StepError> {
     access::open(board).map_err(StepError::Access)
 }
 
-/// A runtime that runs would write its next command over our stillness.
+/// A live runtime would overwrite our stop with its next command.
 fn disarm(socket: &Path, digest: &str) -> Runtime {
     match control::ask_whom(socket, control::Ask::Disarm) {
         Ok((reply, pid)) => Runtime::Answers {
             same_board: reply.status.board_digest == digest,
             board: reply.status.board,
             pid,
-            // What has latched stands as well, until it is disarmed once more.
+            // A latched robot has stopped as well, until it is disarmed once more.
             disarmed: match reply.done || reply.status.latched.is_some() {
                 true => Ok(()),
                 false => Err(reply.why),
@@ -115,7 +113,7 @@ fn disarm(socket: &Path, digest: &str) -> Runtime {
     }
 }
 
-/// Asks the guard to take its line back.
+/// Asks the guard to switch its line off.
 fn trip(socket: &Path, lasting: bool) -> Result<(), StepError> {
     match ask_once(socket, Ask::Trip { lasting }, GUARD_PATIENCE) {
         Ok(answer) if !answer.standing.line_on && answer.standing.line_sound => Ok(()),
@@ -124,13 +122,13 @@ fn trip(socket: &Path, lasting: bool) -> Result<(), StepError> {
     }
 }
 
-/// Writes stillness to every drive motor. Not through the enable line: to write to motors behind it is to let current in
-/// first.
+/// Writes a stop to every drive motor. Not through the enable line: writing to motors behind it would first
+/// switch their current on.
 fn still(board: &Board, hardware: &dyn Hardware) -> Result<(), StepError> {
     let bare = Board { enable: None, ..board.clone() };
     let mut actuators = actuators(&bare).map_err(StepError::Driver)?;
     let mut i2c = hardware.i2c(0).map_err(StepError::Open)?;
-    // Not the lines that are pulled: to take one is to drive it. Those that a process holds are not needed to stop.
+    // Not the lines that are pulled: opening one drives it. The stop needs no line that a process holds.
     let lines: Vec<LineUse> =
         motor_lines(board).into_iter().filter(|used| !is_pulled(board, used.line)).collect();
     let mut gpio = hardware.gpio("safe-stop", &lines).unwrap_or(Box::new(NoLines));
@@ -147,7 +145,7 @@ fn is_pulled(board: &Board, line: Line) -> bool {
     reset || board.enable.is_some_and(|enable| enable.line == line)
 }
 
-/// Pulls the enable line, the reset line, or both: what no other process holds.
+/// Pulls the enable line, the reset line, or both: those that no other process holds.
 fn pull(board: &Board, hardware: &dyn Hardware) -> Result<Vec<Pulled>, StepError> {
     let clock = MonotonicClock;
     let mut pulled = Vec::new();
@@ -162,7 +160,7 @@ fn pull(board: &Board, hardware: &dyn Hardware) -> Result<Vec<Pulled>, StepError
         match hold(hardware, mcu.reset, false) {
             Ok(mut gpio) => {
                 clock.sleep_until(clock.now() + RESET_LOW);
-                let _ = gpio.set(mcu.reset, true); // its pull does it otherwise
+                let _ = gpio.set(mcu.reset, true); // otherwise its pull does it
                 pulled.push(Pulled::Reset);
             }
             Err(error) => troubles.push(error),
@@ -175,7 +173,7 @@ fn pull(board: &Board, hardware: &dyn Hardware) -> Result<Vec<Pulled>, StepError
     }
 }
 
-/// Takes a line at a level.
+/// Requests a line and sets its level.
 fn hold(hardware: &dyn Hardware, line: Line, high: bool) -> Result<Box<dyn Gpio>, StepError> {
     let used = LineUse { line, usage: Usage::Output { high } };
     let mut gpio = hardware.gpio("safe-stop", &[used]).map_err(StepError::Open)?;
@@ -183,14 +181,14 @@ fn hold(hardware: &dyn Hardware, line: Line, high: bool) -> Result<Box<dyn Gpio>
     Ok(gpio)
 }
 
-/// Work on a thread of its own.
+/// Work on its own thread.
 struct Pending<T> {
     what: &'static str,
     begun: Instant,
     heard: crossbeam_channel::Receiver<Result<T, StepError>>,
 }
 
-/// Begins `work`: a transfer that hangs cannot be broken off, only left behind.
+/// Starts `work`: a transfer that hangs cannot be cancelled, only abandoned.
 fn begin<T: Send + 'static>(
     what: &'static str,
     work: impl FnOnce() -> Result<T, StepError> + Send + 'static,
@@ -202,7 +200,7 @@ fn begin<T: Send + 'static>(
 }
 
 impl<T> Pending<T> {
-    /// Its outcome, if it comes within `patience` of its begin.
+    /// Its outcome, if it arrives within `patience` of the start.
     fn wait(self, patience: Duration) -> Result<T, StepError> {
         let heard = self.heard.recv_deadline(self.begun + patience);
         heard.unwrap_or(Err(StepError::Late(self.what, patience)))
@@ -234,7 +232,7 @@ mod tests {
 
     const ENABLE: Line = Line(6);
 
-    /// A simulated robot's wires, and every level that a line was asked for or driven to.
+    /// A simulated robot's wires, and every level that a line was requested at or set to.
     struct Heard {
         plant: Plant,
         driven: Arc<Mutex<Vec<(Line, bool)>>>,
@@ -286,7 +284,7 @@ mod tests {
             assert!(still(&board, &hardware).is_ok(), "the bus answers");
             let driven = hardware.driven.lock().unwrap().clone();
             assert!(!driven.iter().any(|(driven, _)| *driven == line), "{driven:?}");
-            // And where it has to be pulled, it is driven off and nothing else.
+            // If it has to be pulled, it is set to off and nothing else.
             assert!(pull(&board, &hardware).unwrap().contains(&Pulled::Enable));
             let driven = hardware.driven.lock().unwrap().clone();
             let levels: Vec<bool> =

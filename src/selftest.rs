@@ -1,8 +1,8 @@
-//! The look at a robot's hardware before it may drive: is this the machine, do driven lines follow, does everybody answer
-//! who is expected, are the supplies sound, does every sensor say something that can be true. Motors stand still: nothing
-//! here lets a pulse begin, and what a guard holds is left alone.
+//! Checks a robot's hardware before it may drive: is this the machine, do driven lines follow, do all
+//! expected devices answer, are the supplies sound, does every sensor return a plausible value. The motors
+//! stay stopped: nothing here starts a pulse, and what a guard holds is left alone.
 //!
-//! Decides nothing: it hands back what it found, for `run` to obey and for `doctor` to show.
+//! Decides nothing: it returns its findings; `run` acts on them and `doctor` shows them.
 
 mod buses;
 mod lines;
@@ -19,31 +19,31 @@ use crate::time::Clock;
 use std::fmt;
 use std::path::Path;
 
-/// How one check came out.
+/// The result of one check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// As it should be.
+    /// In order.
     Passed,
-    /// The robot can drive, less well or less long.
+    /// The robot can drive, less well or for a shorter time.
     Warned,
-    /// It had better not start.
+    /// The robot should not start.
     Failed,
-    /// It could not be looked at, which is said.
+    /// It could not be checked, and is reported as such.
     Skipped,
 }
 
-/// One thing that was looked at.
+/// One thing that was checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
-    /// What: `machine`, `line 23`, `0x14 on motors`, `range`.
+    /// Its name: `machine`, `line 23`, `0x14 on motors`, `range`.
     pub what: String,
-    /// How it came out.
+    /// The result.
     pub verdict: Verdict,
     /// What was found.
     pub found: String,
     /// What to do about it.
     pub fix: Option<String>,
-    /// The system refuses a wire to this user.
+    /// The system refuses this user access to a wire.
     pub denied: bool,
 }
 
@@ -69,11 +69,11 @@ impl Check {
     fn skipped(what: &str, found: String) -> Check {
         Check::new(what, Verdict::Skipped, found)
     }
-    /// A failure where the board cannot do without, else a warning.
+    /// A failure if the board requires it, otherwise a warning.
     fn missing(what: &str, required: bool, found: String, fix: &str) -> Check {
         if required { Check::failed(what, found, fix) } else { Check::warned(what, found, fix) }
     }
-    /// That a wire cannot be had.
+    /// Reports that a wire cannot be opened.
     fn closed(what: &str, required: bool, error: &OpenError) -> Check {
         Check { denied: error.denied, ..Check::missing(what, required, error.to_string(), &error.fix) }
     }
@@ -89,20 +89,20 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Whether the microcontroller may be silent because a guard keeps it in reset until it trusts the runtime.
+    /// Whether the microcontroller may be silent because a guard holds it in reset until it trusts us.
     fn held_in_reset(&self) -> bool {
         self.board.guard.is_some_and(|guard| guard.holds == GuardHold::Reset)
     }
 }
 
-/// Looks at the hardware of `board` through `wires`; `root` is where `/proc` and `/sys` are looked for. Takes some
-/// hundred milliseconds, most of it set-up of chips; every wait is bounded. Wires are held only while they are looked at.
+/// Checks the hardware of `board` through `wires`; `/proc` and `/sys` are looked up in `root`. Takes some
+/// hundred milliseconds, mostly chip set-up; every wait is bounded. Wires are held only while checked.
 pub fn self_test(board: &Board, hardware: &dyn Hardware, root: &Path, clock: &dyn Clock) -> Vec<Check> {
     let bench = Bench { board, hardware, root, clock };
     let mut checks = vec![match machine::matches(board, root) {
         Ok(machine) => Check::passed("machine", machine.to_string()),
         Err(mismatch) => {
-            Check::failed("machine", mismatch.to_string(), "name the board file of this machine")
+            Check::failed("machine", mismatch.to_string(), "use the board file for this machine")
         }
     }];
     if matches!(board.bus, BusPlan::Log) {

@@ -1,23 +1,23 @@
-//! The runtime as a service: what systemd is told, and when. Ready when the robot could be armed but
-//! for what stands around it; alive while the loop *and* the thread of the motors' bus move on. Told
-//! by the slow thread: a message is a system call that may wait.
+//! The runtime as a service: what it reports to systemd, and when. Ready once the robot could be armed, apart
+//! from conditions around it; alive while the loop *and* the thread of the motors' bus advance. The slow
+//! thread reports: a message is a system call that may wait.
 //!
-//! Does nothing where no service manager listens (`NOTIFY_SOCKET` is not set).
+//! Does nothing if no service manager listens (`NOTIFY_SOCKET` is not set).
 
 use crate::loop_status::LoopStatus;
 use crate::mode::ArmRefusal;
 use crate::time::{Instant, Span};
 use sd_notify::NotifyState;
 
-/// Slots before the robot can be ready: the first ones take what start-up left behind.
+/// Slots before the robot can be ready: the first ones absorb what start-up left behind.
 const FIRST_SLOTS: u64 = 10;
-/// The status line is made anew this often at most: it is read by people.
+/// Minimum interval between updates of the status line: people read it.
 const STATUS_EVERY: Span = Span::from_millis(500);
 /// Longest status line: systemd shows one line.
 const LONGEST_STATUS: usize = 200;
 
-/// What must not stand in the way of arming for the robot to be ready. A reflex may: a robot that
-/// was started with its nose to a wall is in order. So may refused real-time execution, which is told.
+/// What must not prevent arming for the robot to be ready. A reflex may: a robot that was started facing a
+/// wall is in order. So may refused real-time execution, which is reported.
 const NEEDED: ArmRefusal =
     ArmRefusal::SENSES.or(ArmRefusal::FIELD).or(ArmRefusal::WIRE).or(ArmRefusal::GUARD);
 
@@ -36,25 +36,25 @@ pub fn missing(status: &LoopStatus) -> ArmRefusal {
 pub enum Notice<'a> {
     /// The robot is ready.
     Ready,
-    /// A line for people.
+    /// A status line for people.
     Status(&'a str),
     /// The runtime is alive.
     Watchdog,
     /// It is ending.
     Stopping,
-    /// The start takes this much longer, from now on.
+    /// The start takes this much longer from now on.
     Extend(Span),
 }
 
 /// Sends messages.
 pub type Send = Box<dyn FnMut(Notice<'_>)>;
 
-/// The line to the service manager.
+/// The connection to the service manager.
 pub struct Service {
     send: Send,
-    /// Half of the watchdog's time; `None`: there is none.
+    /// Half of the watchdog timeout; `None`: there is none.
     every: Option<Span>,
-    /// Slots and beats of the bus at the last sign of life.
+    /// Slots and beats of the bus at the last keep-alive.
     shown: (u64, u64),
     due: Instant,
     ready: bool,
@@ -64,14 +64,14 @@ pub struct Service {
 }
 
 impl Service {
-    /// The line that the environment names, or one on which nothing is sent.
+    /// The connection named in the environment, or one that sends nothing.
     pub fn attach() -> Service {
         let watchdog = sd_notify::watchdog_enabled();
         let watchdog = watchdog.and_then(|time| u64::try_from(time.as_nanos()).ok()).map(Span::from_nanos);
         Service::new(watchdog, Box::new(notify))
     }
 
-    /// A line on which messages go out through `send`.
+    /// A connection that sends its messages through `send`.
     pub fn new(watchdog: Option<Span>, send: Send) -> Service {
         let every = watchdog.map(|time| Span::from_nanos(time.as_nanos() / 2));
         Service {
@@ -91,7 +91,7 @@ impl Service {
         (self.send)(Notice::Extend(longer));
     }
 
-    /// Says what the program is at, before the loop runs.
+    /// Reports what the program is doing, before the loop runs.
     pub fn say(&mut self, words: &str) {
         self.status_now(words.to_string());
     }
@@ -101,7 +101,7 @@ impl Service {
         self.ready
     }
 
-    /// Looks at the loop's status and tells what is to be told. Called every few tens of milliseconds.
+    /// Checks the loop's status and reports what is due. Called every few tens of milliseconds.
     pub fn tend(&mut self, status: &LoopStatus, now: Instant, words: impl FnOnce() -> String) {
         if !self.ready && !self.stopping && is_ready(status) {
             self.ready = true;
@@ -121,7 +121,7 @@ impl Service {
         }
     }
 
-    /// A sign of life, if one is due and there was life since the last.
+    /// Sends a keep-alive, if one is due and the program was alive since the last.
     fn show_life(&mut self, status: &LoopStatus, now: Instant) {
         let Some(every) = self.every else { return };
         let (slots, bus) = self.shown;
@@ -145,7 +145,7 @@ impl Service {
     }
 }
 
-/// To systemd. A message that does not get there is not sent again: the next one says more.
+/// To systemd. A lost message is not sent again: the next one says more.
 fn notify(notice: Notice<'_>) {
     let state = match notice {
         Notice::Ready => NotifyState::Ready,
@@ -157,7 +157,7 @@ fn notify(notice: Notice<'_>) {
         }
     };
     if let Err(error) = sd_notify::notify(&[state]) {
-        log::debug!("the service manager was not reached: {error}");
+        log::debug!("cannot reach the service manager: {error}");
     }
 }
 
@@ -217,7 +217,7 @@ mod tests {
             said.borrow().iter().filter(|notice| *notice == "Watchdog").count()
         };
         assert_eq!(count(10_000, 20_000, 2, 1), 10);
-        // What was alive just before it hung may be said once more.
+        // One last keep-alive may be sent for what was alive just before it hung.
         assert!(count(20_000, 21_000, 0, 1) <= 1);
         assert_eq!(count(21_000, 30_000, 0, 1), 0, "the loop hangs");
         assert!(count(30_000, 31_000, 2, 0) <= 1);

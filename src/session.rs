@@ -1,8 +1,8 @@
-//! A run from its begin to its end: the wires, the guard, the self-test, the control socket and the service manager around
-//! the robot, in the order in which they begin and end; in virtual time nothing but the robot.
+//! A run from begin to end: the wires, the guard, the self-test, the control socket and the service manager
+//! around the robot, in the order in which they begin and end. In virtual time there is only the robot.
 //!
-//! Begin: machine, wires, guard, self-test, teaching, threads, ready. End: the motors stand, the
-//! workers have ended, the guard takes its line, the socket goes.
+//! Begin: machine, wires, guard, self-test, teaching, threads, ready. End: the motors stop, the workers end,
+//! the guard switches its line off, the socket is removed.
 
 mod auto_arm;
 mod guarded;
@@ -35,53 +35,53 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Longest time that teaching a field takes on the smallest machine that is meant (a Pi 4: tens of seconds).
+/// The longest that teaching a field takes on the smallest supported machine (a Pi 4: tens of seconds).
 const TEACHING: Span = Span::from_millis(120_000);
 
 /// A run in real time.
 pub struct Session<'a> {
     /// The robot.
     pub board: &'a Board,
-    /// BLAKE3 of its effective values, by which the guard and callers know it.
+    /// BLAKE3 of its effective values, by which the guard and callers identify it.
     pub digest: blake3::Hash,
     /// How long it runs.
     pub length: Span,
-    /// Raised by whoever wants it to end earlier.
+    /// Set to end the run earlier.
     pub interrupted: Arc<AtomicBool>,
-    /// Socket for callers, where one was named; it must be had then.
+    /// Socket for callers, if one was named; then the run requires it.
     pub control: Option<PathBuf>,
-    /// The guard's socket, where it is not at its usual place.
+    /// The guard's socket, if it is not at its default path.
     pub guard: Option<PathBuf>,
-    /// Run although the machine is not the board's.
+    /// Run although the board is for another machine.
     pub any_machine: bool,
 }
 
-/// Why a run could not begin. The motors have not been moved.
+/// Why a run could not begin. Nothing has moved the motors.
 #[derive(Debug)]
 pub enum SessionError {
-    /// The board of this name is of another machine.
+    /// The board with this name is for another machine.
     Machine(String, Mismatch),
-    /// Its wires cannot be had.
+    /// Its wires cannot be opened.
     Access(AccessError),
     /// The thread that shows the guard that this runtime is alive cannot be started.
     Heartbeat(io::Error),
-    /// The board is strict and that thread was refused something.
+    /// The board is strict and the system refused something to that thread.
     Refused(Refusal),
-    /// The guard at this socket, without which the board does not drive, refuses; `None`: it does not answer.
+    /// The board requires the guard at this socket, and the guard refuses; `None`: it does not answer.
     NoGuard(PathBuf, Option<Refused>),
-    /// The guard does not let the motors' controller out of its reset.
+    /// The guard does not release the motors' controller from reset.
     HeldInReset(BusFault),
-    /// What the self-test found to be required and not there.
+    /// What the self-test required and did not find.
     Unfit(Vec<Check>),
-    /// The robot cannot be put together.
+    /// The robot cannot be built.
     Build(BuildError),
-    /// The control socket that was named cannot be had.
+    /// The named control socket is not available.
     Control(PathBuf, io::Error),
-    /// Another runtime has the usual control socket.
+    /// Another runtime has the default control socket.
     Occupied(PathBuf, io::Error),
     /// The thread that serves it cannot be started.
     Server(io::Error),
-    /// The robot's threads cannot be had.
+    /// The robot's threads cannot be started.
     Drive(RunnerError),
 }
 
@@ -108,7 +108,7 @@ pub fn step(
 }
 
 impl Session<'_> {
-    /// Runs the robot; `watch` is called on the slow thread, and dropped before the end is attended to.
+    /// Runs the robot. The slow thread calls `watch`, and drops it before it handles the end.
     pub fn run(
         self,
         mut options: Options,
@@ -122,7 +122,7 @@ impl Session<'_> {
             machine::matches(board, Path::new("/"))
                 .map_err(|mismatch| SessionError::Machine(board.name.clone(), mismatch))?;
         }
-        // Kept to the very end: nobody else drives these motors meanwhile.
+        // Held until the very end, so no other process can drive these motors.
         let _claim = access::claim(board)?;
         let opened = match board.bus {
             BusPlan::Linux { .. } => Some(access::open_wires(board)?),
@@ -147,7 +147,7 @@ impl Session<'_> {
         let place = (self.control.as_deref(), Path::new(CONTROL_SOCKET));
         let window = open_window(board, place, sources.clone(), &self.interrupted)?;
         let auto_arm = begin_auto_arm(board, self.control.as_deref(), &sources);
-        // The first slot comes when everything is in memory: what was slow until here is not lateness.
+        // The first slot comes when everything is in memory, so slow work before it is not lateness.
         let first = clock.now() + START_UP;
         robot.tick.start_at(first);
         let mut disarmed = None;
@@ -177,7 +177,7 @@ impl Session<'_> {
         Ok(outcome)
     }
 
-    /// What callers are told from.
+    /// What answers to callers are made from.
     fn sources(&self, robot: &Robot, guarded: Option<&Guarded>) -> Sources {
         Sources {
             board: self.board.name.clone(),
@@ -195,7 +195,7 @@ impl Session<'_> {
     }
 }
 
-/// Looks whether the robot may arm by itself. Where not, it is disarmed in its first slot, and whoever asks is told why.
+/// Checks whether the robot may arm by itself. If not, its first slot disarms it, and callers get the reason.
 fn begin_auto_arm(board: &Board, control: Option<&Path>, sources: &Sources) -> AutoArm {
     let auto_arm = AutoArm::begin(board, control);
     if let Some(words) = auto_arm.off() {
@@ -205,7 +205,7 @@ fn begin_auto_arm(board: &Board, control: Option<&Path>, sources: &Sources) -> A
     auto_arm
 }
 
-/// What the service manager is told, on the slow thread.
+/// What the slow thread reports to the service manager.
 fn attend(service: &mut Service, recorder: &Recorder, sources: &Sources, now: Instant) {
     let status = sources.loop_status.look();
     let ready = service.is_ready();
@@ -224,16 +224,16 @@ fn attend(service: &mut Service, recorder: &Recorder, sources: &Sources, now: In
     });
 }
 
-/// Writes into the journal why the robot was disarmed, where nobody asked for it.
+/// Logs why the robot was disarmed, unless that was requested.
 fn note_disarm(before: &mut Option<Disarm>, now: Option<Disarm>) {
     if let Some(why) = now.filter(|why| *before != now && *why != Disarm::Asked) {
-        log::warn!("disarmed: {}; it stands until it is armed again", why_disarmed(why));
+        log::warn!("disarmed: {}; the robot stays stopped until it is armed again", why_disarmed(why));
     }
     *before = now;
 }
 
-/// The control socket. Where none was named, it is served if its usual place is there and ours. A real robot that another
-/// runtime keeps from its usual place is not run: whoever asks there means another one.
+/// The control socket. If none was named, the default path is served if it exists and is ours. A real robot
+/// does not run while another runtime holds the default path: callers there mean the other one.
 fn open_window(
     board: &Board,
     (asked, usual): (Option<&Path>, &Path),
@@ -247,20 +247,20 @@ fn open_window(
         (Err(error), None) if error.kind() == ErrorKind::AddrInUse => match board.bus {
             BusPlan::Linux { .. } => return Err(SessionError::Occupied(path.to_path_buf(), error)),
             BusPlan::Sim | BusPlan::Log => {
-                log::warn!("this run cannot be armed or asked from outside: {}: {error}", path.display());
+                log::warn!("nothing can arm or query this run: no socket at {}: {error}", path.display());
                 return Ok(None);
             }
         },
         (Err(error), None) => {
-            log::info!("nobody can arm or ask from outside: {}: {error}", path.display());
+            log::info!("nothing can arm or query this run: no socket at {}: {error}", path.display());
             return Ok(None);
         }
     };
     Server::open(listener, sources, interrupted.clone()).map(Some).map_err(SessionError::Server)
 }
 
-/// The self-test, with the controller out of its reset where a guard holds it there. It writes no pulse, and neither has
-/// anybody since.
+/// The self-test. If a guard holds the controller in reset, it is released for the test. The test writes no
+/// pulse, and nothing has written one since the reset.
 fn test(
     board: &Board,
     any_machine: bool,
@@ -272,7 +272,7 @@ fn test(
     let released = held.map(|hold| release(hold, hardware, clock)).transpose()?;
     let tested = fit(board, any_machine, hardware, clock);
     if let (Some(mut gpio), Some(hold)) = (released, held) {
-        // Back until the bus thread sets the controller up. Should it fail, the guard takes it back.
+        // Back into reset until the bus thread sets the controller up. If this fails, the guard does it.
         let _ = gpio.set(hold.line, hold.level(false));
     }
     tested
@@ -288,7 +288,7 @@ fn release(hold: Hold, hardware: &dyn Hardware, clock: &dyn Clock) -> Result<Box
     Ok(gpio)
 }
 
-/// Whatever is required has to pass; what could be better is logged. `any_machine`: the machine need not be the board's.
+/// Required checks have to pass; warnings are logged. `any_machine`: the board may be for another machine.
 fn fit(
     board: &Board,
     any_machine: bool,

@@ -1,5 +1,5 @@
-//! One control period, on one screen: what happens in which order. Holds no arithmetic; each line
-//! is the business of the file it names. Never waits, allocates, locks, logs or formats.
+//! One control period, on one screen: what happens in which order. Holds no arithmetic; each line calls the
+//! file it names. Never waits, allocates, locks, logs or formats.
 
 mod parts;
 
@@ -27,7 +27,7 @@ use crate::trace::{FieldTrace, Record, Recorder};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Workers that may feed readings beside each other: eight I2C buses, edges, lines, slow values, the map.
+/// Workers that may deliver readings side by side: eight I2C buses, edges, lines, slow values, the map.
 pub const MAX_INLETS: usize = 12;
 
 /// Everything that a control period touches.
@@ -103,8 +103,8 @@ impl Tick {
         self.lost = self.grid.done(self.clock.now());
     }
 
-    /// Every reading that has come in meets its rules, the last of each channel goes into the frame, and every
-    /// sample is made as old as it is. What is from before a sleep says nothing of now.
+    /// Checks every new reading against its rules, puts the last of each channel into the frame, and ages
+    /// every sample. Readings from before a sleep say nothing about the present.
     fn sense(&mut self, slot: Instant, now: Instant, slept: Option<Span>) {
         self.frame.slot = slot;
         for inlet in &mut self.readings {
@@ -120,7 +120,7 @@ impl Tick {
         self.admission.age(&mut self.frame, &self.command, now);
     }
 
-    /// What the last cycle cost, or costs already, decides the next one's quality.
+    /// The cost of the last cycle, or of the one in progress, decides the next one's quality.
     fn weigh(&mut self, outcome: Option<&Outcome>, now: Instant) -> Rung {
         match (outcome, self.field.running_for(now)) {
             (Some(outcome), _) if outcome.response.is_some() => {
@@ -173,7 +173,7 @@ impl Tick {
     }
 }
 
-/// For those who run ticks and report on them.
+/// For code that runs ticks and reports on them.
 impl Tick {
     /// The slot that is due next.
     pub fn slot(&self) -> Instant {
@@ -189,7 +189,7 @@ impl Tick {
     pub fn grid(&self) -> &Grid {
         &self.grid
     }
-    /// A recorder for what this tick will write down.
+    /// A recorder for what this tick will record.
     pub fn recorder(&self) -> Recorder {
         Recorder::new(self.grid.period(), self.command.len)
     }
@@ -201,27 +201,27 @@ impl Tick {
     pub fn is_willing(&self) -> bool {
         self.modes.is_willing()
     }
-    /// Why the robot is disarmed, or was before it ended; `None`: it was armed last, or never disarmed.
+    /// Why the robot is disarmed, or was before it ended; `None`: it was armed since, or never disarmed.
     pub fn disarmed(&self) -> Option<Disarm> {
         self.modes.disarmed()
     }
-    /// The system refused what a strict board wants: the robot will not arm.
+    /// The system refused something that a strict board requires: the robot will not arm.
     pub fn refuse_real_time(&mut self) {
         self.modes.refuse_real_time();
     }
-    /// Counts of the line to the field.
+    /// Counters of the link to the field.
     pub fn field_counters(&self) -> FieldCounters {
         self.field.counters()
     }
-    /// How the engine fared when last heard of.
+    /// The engine's newest known state.
     pub fn engine_state(&self) -> EngineState {
         self.field.engine_state()
     }
-    /// Commands that were replaced by newer ones before the bus got to them.
+    /// Commands that newer ones replaced before the bus read them.
     pub fn commands_replaced(&self) -> u64 {
         self.motor_link.replaced()
     }
-    /// What became of the readings.
+    /// What happened to the readings.
     pub fn admission(&self) -> &Admission {
         &self.admission
     }

@@ -1,8 +1,8 @@
-//! Time as the loop sees it: nanoseconds on one monotonic axis, a clock that can be
-//! real or simulated, and the grid of absolute slots that every control period stands on.
+//! Time as the loop sees it: nanoseconds on one monotonic axis, a real or simulated clock, and the grid of
+//! absolute slots on which every control period is based.
 //!
-//! Words: an [`Instant`] is a point on the clock's axis, a [`Span`] a length, a *slot* the
-//! scheduled moment of one control period. Nothing here knows the wall clock.
+//! Terms: an [`Instant`] is a point on the clock's axis, a [`Span`] a length, a *slot* the scheduled time of
+//! one control period. Nothing here knows the wall clock.
 
 use std::ops::{Add, AddAssign, Sub};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -60,14 +60,14 @@ impl Add for Span {
     }
 }
 
-/// A point in time: nanoseconds since the clock's own zero. Points of two clocks do not compare.
+/// A point in time: nanoseconds since the clock's own zero. Points of two clocks cannot be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Instant(u64);
 
 impl Instant {
     /// The clock's own zero.
     pub const ZERO: Instant = Instant(0);
-    /// Later than anything a clock will say; used for "not before something wakes me".
+    /// Later than any time a clock returns; used for "not until woken".
     pub const NEVER: Instant = Instant(u64::MAX);
 
     /// The point `ns` nanoseconds after the clock's zero.
@@ -108,9 +108,9 @@ impl Sub<Span> for Instant {
 pub trait Clock: Send + Sync {
     /// The present moment.
     fn now(&self) -> Instant;
-    /// Returns not before `at`; at once if `at` has passed. Absolute, so no drift adds up.
+    /// Returns no earlier than `at`; at once if `at` has passed. Absolute, so no drift adds up.
     fn sleep_until(&self, at: Instant);
-    /// For how long the machine has slept since it was started: time that passed while this clock stood still.
+    /// How long the machine has slept since it was started: time that passed while this clock was stopped.
     fn slept(&self) -> Span {
         Span::ZERO
     }
@@ -118,7 +118,7 @@ pub trait Clock: Send + Sync {
     fn is_real(&self) -> bool;
 }
 
-/// `CLOCK_MONOTONIC`, slept on with absolute deadlines.
+/// `CLOCK_MONOTONIC`, with sleeps until absolute deadlines.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MonotonicClock;
 
@@ -132,13 +132,13 @@ impl Clock for MonotonicClock {
             tv_sec: (at.0 / 1_000_000_000) as i64,
             tv_nsec: (at.0 % 1_000_000_000) as i64,
         };
-        // A signal may end the sleep early (EINTR); the deadline is absolute, so asking again is exact.
+        // A signal may end the sleep early (EINTR); the deadline is absolute, so sleeping again is exact.
         while rustix::thread::clock_nanosleep_absolute(rustix::thread::ClockId::Monotonic, &target)
             == Err(rustix::io::Errno::INTR)
         {}
     }
 
-    /// What the clock that goes on in sleep (`CLOCK_BOOTTIME`) is ahead. Never more than it was.
+    /// How far the clock that continues during sleep (`CLOCK_BOOTTIME`) is ahead. Never more than it was.
     fn slept(&self) -> Span {
         let mut slept = Span::ZERO;
         for _ in 0..READINGS {
@@ -156,34 +156,34 @@ impl Clock for MonotonicClock {
     }
 }
 
-/// A clock of the kernel's; both that are read here count from the start of the machine.
+/// A kernel clock; both that are read here count from the start of the machine.
 fn read(clock: rustix::time::ClockId) -> Instant {
     let t = rustix::time::clock_gettime(clock);
     Instant(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
 }
 
-/// Readings of two clocks that are this close together are taken at once: a hundred times what they take, a
-/// hundredth of [`NOTICEABLE`]. A thread that loses its core between them would think that it had slept.
+/// Two clock readings this close together count as simultaneous: a hundred times what they take, a hundredth
+/// of [`NOTICEABLE`]. Without this, a thread that loses its core between them would detect a sleep.
 const AT_ONCE: Span = Span::from_micros(100);
-/// No thread loses its core so often in a row between two readings.
+/// No thread is preempted so many times in a row between two readings.
 const READINGS: usize = 4;
-/// A shorter sleep makes nothing older than its stamp says by more than a control period. Real ones take a
-/// hundred times as long.
+/// A shorter sleep makes nothing older than its stamp by more than a control period. Real ones take a hundred
+/// times as long.
 const NOTICEABLE: Span = Span::from_millis(10);
 
-/// Notices that the machine has slept.
+/// Detects that the machine has slept.
 #[derive(Clone, Copy, Debug)]
 pub struct SleepWatch {
     slept: Span,
 }
 
 impl SleepWatch {
-    /// Notices sleeps from now on.
+    /// Detects sleeps from now on.
     pub fn new(clock: &dyn Clock) -> SleepWatch {
         SleepWatch { slept: clock.slept() }
     }
 
-    /// For how long the machine has slept since the last call, if it has.
+    /// How long the machine has slept since the last call, if it has.
     pub fn take(&mut self, clock: &dyn Clock) -> Option<Span> {
         let slept = clock.slept();
         let more = slept.less(self.slept);
@@ -195,8 +195,8 @@ impl SleepWatch {
     }
 }
 
-/// Virtual time. Sleeping moves the clock; nothing else does, so a run is as fast as the machine
-/// and the same every time. The stepper in `cycle.rs` gives each worker its own cursor on it.
+/// Virtual time. Sleeping moves the clock; nothing else does, so a run is as fast as the machine and the same
+/// every time. The stepper in `executor/stepper.rs` gives each worker its own cursor on it.
 #[derive(Debug, Default)]
 pub struct SimClock {
     cursor: AtomicU64,
@@ -204,7 +204,7 @@ pub struct SimClock {
 }
 
 impl SimClock {
-    /// A clock that stands at its zero.
+    /// A clock that is at zero.
     pub fn new() -> SimClock {
         SimClock::default()
     }
@@ -212,7 +212,7 @@ impl SimClock {
     pub fn set(&self, at: Instant) {
         self.cursor.store(at.0, Ordering::Relaxed);
     }
-    /// The simulated machine sleeps for `span`: this clock stands still, as the kernel's does.
+    /// The simulated machine sleeps for `span`: this clock stops, as the kernel's does.
     pub fn sleep_machine(&self, span: Span) {
         self.slept.fetch_add(span.0, Ordering::Relaxed);
     }
@@ -233,9 +233,9 @@ impl Clock for SimClock {
     }
 }
 
-/// The grid of slots: absolute deadlines `start + n * period`. A late period never shifts the
-/// grid; whole slots that passed are counted as skipped, so that at any time
-/// `slots_run + slots_skipped` equals the slots that have come due.
+/// The grid of slots: absolute deadlines `start + n * period`. A late period never shifts the grid; whole
+/// slots that passed are counted as skipped, so `slots_run + slots_skipped` always equals the slots that have
+/// come due.
 #[derive(Clone, Copy, Debug)]
 pub struct Grid {
     start: Instant,
@@ -253,12 +253,12 @@ impl Grid {
         assert!(period > Span::ZERO, "a control period has a length");
         Grid { start, period, run: 0, skipped: 0 }
     }
-    /// The slot that is to be run next.
+    /// The next slot to run.
     pub fn slot(&self) -> Instant {
         self.start + self.period.times(self.index())
     }
-    /// The slot was run and its work ended at `now`. Returns how many further slots are lost:
-    /// those whose whole period had passed by `now`.
+    /// The slot ran and its work ended at `now`. Returns how many further slots are lost: those whose whole
+    /// period had passed by `now`.
     pub fn done(&mut self, now: Instant) -> u64 {
         self.run += 1;
         let behind = now.since(self.slot());
@@ -266,7 +266,7 @@ impl Grid {
         self.skipped += lost;
         lost
     }
-    /// Number of the slot that is to be run next, counted from 0.
+    /// Number of the next slot to run, counted from 0.
     pub fn index(&self) -> u64 {
         self.run + self.skipped
     }
@@ -274,7 +274,7 @@ impl Grid {
     pub fn slots_run(&self) -> u64 {
         self.run
     }
-    /// Slots that came due and were not run.
+    /// Slots that came due and did not run.
     pub fn slots_skipped(&self) -> u64 {
         self.skipped
     }
@@ -286,12 +286,12 @@ impl Grid {
     pub fn elapsed(&self) -> Span {
         self.slot().since(self.start)
     }
-    /// The identity that every run must satisfy: elapsed / period = slots run + slots skipped,
-    /// checked against a clock rather than against itself: at `now` no slot that has wholly passed
-    /// is missing from the count, and none is counted twice.
+    /// The identity that every run must satisfy: elapsed / period = slots run + slots skipped. It is checked
+    /// against a clock rather than against itself: at `now` no slot that has wholly passed is missing from
+    /// the count, and none is counted twice.
     pub fn identity_holds(&self, now: Instant) -> bool {
         let due = now.since(self.start).as_nanos() / self.period.as_nanos();
-        // Between two slots the one in progress may or may not be counted yet.
+        // Between two slots, the one in progress may or may not be counted yet.
         self.index() == due || self.index() == due + 1
     }
 }

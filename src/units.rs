@@ -1,7 +1,7 @@
 //! Physical units as types, for the places where a bare `f32` would be a guess.
 //!
-//! Inside a frame or a command the unit follows from the channel, whose board entry names it;
-//! device drivers and the simulator speak these types at their edges.
+//! In a frame or a command the unit follows from the channel, whose board entry names it; device drivers and
+//! the simulator use these types at their interfaces.
 
 macro_rules! unit {
     ($(#[$doc:meta])* $name:ident) => {
@@ -15,7 +15,7 @@ unit!(/// Length in metres.
     Metres);
 unit!(/// Electric potential in volts.
     Volts);
-unit!(/// Angle in degrees; positive is to the right for a steering angle, as the vehicle's maker has it.
+unit!(/// Angle in degrees; positive is to the right for a steering angle, as the vehicle's maker defines it.
     Degrees);
 unit!(/// Drive of a motor, -1 full reverse to 1 full forward, after limits.
     Duty);
@@ -25,7 +25,7 @@ unit!(/// A raw reading of a 12-bit converter, 0 to 4095 counts.
 impl Duty {
     /// No drive.
     pub const STILL: Duty = Duty(0.0);
-    /// `x` limited to -1..=1; NaN becomes still.
+    /// `x` limited to -1..=1; NaN becomes no drive.
     pub fn clamped(x: f32) -> Duty {
         if x.is_nan() { Duty::STILL } else { Duty(x.clamp(-1.0, 1.0)) }
     }

@@ -110,7 +110,7 @@ fn a_field_that_does_not_fit_is_refused_before_anything_is_taught() {
     for verb in [&["run", "--clock", "sim", "--for", "1s"][..], &["bench", "all"]] {
         let ended = limited(&[verb, &["--board", &board]].concat());
         assert_eq!(ended.status.code(), Some(69), "{verb:?}: {}", err(&ended));
-        assert!(err(&ended).contains("the field does not fit: "), "{}", err(&ended));
+        assert!(err(&ended).contains("not enough memory for the field: "), "{}", err(&ended));
     }
     assert!(began.elapsed() < Duration::from_secs(20), "not after half a minute of teaching");
 }

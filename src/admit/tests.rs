@@ -161,7 +161,7 @@ fn what_a_reading_vouches_for_is_said_also_where_it_comes_late() {
         (Ok(f32::NAN), 40, None),
         (Err(ReadingFault::Timeout), 40, None),
         (Ok(0.3), 900, Some(0.3)), // from the future
-        (Ok(0.3), 1_000, None),    // frozen: what it says was said before
+        (Ok(0.3), 1_000, None),    // frozen: it repeats an earlier value
         (Ok(-0.1), 1_000, None),
         (Err(ReadingFault::Timeout), 1_000, None),
     ];

@@ -1,6 +1,5 @@
-//! A bus that follows a script, for tests of drivers: every transfer must be the next one of the
-//! script, and every line of the script must be used. Has no behaviour of its own; a device that
-//! behaves is in `sim/`.
+//! A bus that follows a script, for driver tests: every transfer must be the next one of the script, and
+//! every line of the script must be used. Has no behaviour of its own; devices with behaviour are in `sim/`.
 
 use super::{Edge, Gpio, I2c, Op};
 use crate::fault::BusFault;
@@ -20,16 +19,15 @@ enum Part {
 #[derive(Clone, Debug)]
 struct Scripted {
     address: u8,
-    /// What is transferred, or how it fails whatever is transferred.
+    /// The expected transfer, or how the next one fails whatever it is.
     outcome: Result<Vec<Part>, BusFault>,
 }
 
-/// An I2C adapter that follows a script. Dropped with transfers left over, it fails the test.
+/// An I2C adapter that follows a script. If it is dropped with transfers left over, the test fails.
 #[derive(Debug, Default)]
 pub struct FakeI2c {
     script: VecDeque<Scripted>,
-    /// Writes that came after the script's end are recorded here instead of refused, where
-    /// [`FakeI2c::recording`] made the fake.
+    /// Writes after the script's end are recorded here, not refused, if [`FakeI2c::recording`] made the fake.
     pub written: Vec<(u8, Vec<u8>)>,
     records: bool,
 }
@@ -39,23 +37,23 @@ impl FakeI2c {
     pub fn new() -> FakeI2c {
         FakeI2c::default()
     }
-    /// No script: takes any write and keeps it; reads fail the test.
+    /// No script: accepts any write and keeps it; reads fail the test.
     pub fn recording() -> FakeI2c {
         FakeI2c { script: VecDeque::new(), written: Vec::new(), records: true }
     }
-    /// Next, `bytes` are written.
+    /// Expects a write of `bytes` next.
     pub fn write(self, address: u8, bytes: &[u8]) -> FakeI2c {
         self.then(address, Ok(vec![Part::Write(bytes.to_vec())]))
     }
-    /// Next, as many bytes as `reply` has are read.
+    /// Expects a read of as many bytes as `reply` has next.
     pub fn read(self, address: u8, reply: &[u8]) -> FakeI2c {
         self.then(address, Ok(vec![Part::Read(reply.to_vec())]))
     }
-    /// Next, `bytes` are written and after a repeated start `reply` is read.
+    /// Expects a write of `bytes`, a repeated start and a read of `reply` next.
     pub fn write_read(self, address: u8, bytes: &[u8], reply: &[u8]) -> FakeI2c {
         self.then(address, Ok(vec![Part::Write(bytes.to_vec()), Part::Read(reply.to_vec())]))
     }
-    /// Next, any transfer with `address` fails.
+    /// Makes the next transfer with `address` fail.
     pub fn fault(self, address: u8, fault: BusFault) -> FakeI2c {
         self.then(address, Err(fault))
     }
@@ -63,7 +61,7 @@ impl FakeI2c {
         self.script.push_back(Scripted { address, outcome });
         self
     }
-    /// Takes what was recorded so far.
+    /// Returns and clears what was recorded so far.
     pub fn take_written(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.written).into_iter().map(|(_, bytes)| bytes).collect()
     }
@@ -138,7 +136,7 @@ pub struct Seen {
     pub worked: bool,
 }
 
-/// What happens while a transfer is on the wire; it is given the time of the transfer's middle.
+/// Runs while a transfer is on the wire; it gets the time of the transfer's middle.
 type During = Box<dyn FnOnce(Instant) + Send>;
 
 #[derive(Default)]
@@ -151,8 +149,8 @@ struct Loose {
     during: Option<(u32, During)>,
 }
 
-/// A bus without a script, shared with the test: takes everything, answers one byte over and over, and
-/// fails where it is told to. A transfer takes 0.1 ms, one that hangs 20 ms.
+/// A bus without a script, shared with the test: accepts everything, answers one byte over and over, and
+/// fails where the test says so. A transfer takes 0.1 ms, one that hangs 20 ms.
 #[derive(Clone)]
 pub struct LooseI2c {
     clock: Arc<SimClock>,
@@ -160,11 +158,11 @@ pub struct LooseI2c {
 }
 
 impl LooseI2c {
-    /// A bus on which everything works.
+    /// A bus on which every transfer succeeds.
     pub fn new(clock: Arc<SimClock>) -> LooseI2c {
         LooseI2c { clock, state: Arc::default() }
     }
-    /// From now on transfers with `address` fail so, or work.
+    /// From now on transfers with `address` fail with this fault, or succeed.
     pub fn fail(&self, address: u8, fault: Option<BusFault>) {
         let mut state = self.state.lock().unwrap();
         match fault {
@@ -172,11 +170,11 @@ impl LooseI2c {
             None => state.faults.remove(&address),
         };
     }
-    /// The next transfer with `address` fails so.
+    /// The next transfer with `address` fails with this fault.
     pub fn fail_once(&self, address: u8, fault: BusFault) {
         self.state.lock().unwrap().once.insert(address, fault);
     }
-    /// In the middle of the `nth` transfer from now on, counted from one, this is done.
+    /// Runs in the middle of the `nth` transfer from now on, counted from one.
     pub fn during(&self, nth: u32, deed: impl FnOnce(Instant) + Send + 'static) {
         self.state.lock().unwrap().during = Some((nth, Box::new(deed)));
     }
@@ -184,7 +182,7 @@ impl LooseI2c {
     pub fn hang(&self, hung: bool) {
         self.state.lock().unwrap().hung = hung;
     }
-    /// From now on reads give this byte.
+    /// From now on reads return this byte.
     pub fn answer(&self, value: u8) {
         self.state.lock().unwrap().value = value;
     }
@@ -255,12 +253,12 @@ impl FakeGpio {
         let (levels, broken) = (BTreeMap::new(), BTreeMap::new());
         FakeGpio { clock, sets: Vec::new(), levels, edges: VecDeque::new(), broken }
     }
-    /// `line` stands at this level until it is driven or an edge on it is delivered.
+    /// `line` has this level until it is driven or an edge on it is delivered.
     pub fn level(mut self, line: Line, high: bool) -> FakeGpio {
         self.levels.insert(line, high);
         self
     }
-    /// An edge that happens at `stamp`. To be given in order of time.
+    /// An edge that happens at `stamp`. Must be added in order of time.
     pub fn edge(mut self, line: Line, high: bool, stamp: Instant) -> FakeGpio {
         assert!(self.edges.back().is_none_or(|last| last.stamp <= stamp), "edges in order of time");
         self.edges.push_back(Edge { line, high, stamp });

@@ -1,5 +1,5 @@
-//! How a worker gets its handles: by the index of an I2C bus, and by the lines that it will use. The simulator and Linux
-//! implement it; nothing here opens anything itself.
+//! How a worker gets its handles: by the index of an I2C bus, and by the lines that it will use. The
+//! simulator and Linux implement this; nothing here opens anything itself.
 
 use super::{Gpio, I2c};
 use crate::fault::BusFault;
@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 /// The pull on an input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bias {
-    /// As the board has it.
+    /// As the hardware has it.
     #[default]
     AsIs,
     /// Towards high.
@@ -41,9 +41,9 @@ pub enum Usage {
         /// Changes shorter than this are not delivered; zero: every edge.
         debounce: Span,
     },
-    /// Read, and its rising edges are delivered: half the interrupts. A pulse that is over before the interrupt's thread
-    /// looks is a rise all the same; where both edges are wanted, the kernel goes by the level that is left (Linux 6.12,
-    /// `drivers/gpio/gpiolib-cdev.c`, `edge_irq_thread`).
+    /// Read, and its rising edges are delivered: half the interrupts. A pulse that ends before the interrupt
+    /// thread runs is still a rise; with both edges requested, the kernel goes by the final level (Linux
+    /// 6.12, `drivers/gpio/gpiolib-cdev.c`, `edge_irq_thread`).
     Rising {
         /// Pull.
         bias: Bias,
@@ -66,7 +66,7 @@ pub struct LineUse {
     pub usage: Usage,
 }
 
-/// Something that can be done to a bus that does not answer, beyond its own transfers.
+/// A recovery measure for a bus that does not answer, beyond its own transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// Nine clocks by hand with SDA released, then STOP (UM10204, 3.1.16).
@@ -75,11 +75,11 @@ pub enum Measure {
     Rebind,
     /// Supply of the bus's devices off.
     RailOff,
-    /// And on again.
+    /// Switch it on again.
     RailOn,
 }
 
-/// Takes measures. Each call is bounded; none retries.
+/// Takes recovery measures. Each call is bounded; none retries.
 pub trait Repair: Send {
     /// Whether the board permits `measure` here.
     fn can(&self, measure: Measure) -> bool;
@@ -87,7 +87,7 @@ pub trait Repair: Send {
     fn take(&mut self, measure: Measure) -> Result<(), BusFault>;
 }
 
-/// Nothing can be done.
+/// No measure is possible.
 pub struct NoRepair;
 
 impl Repair for NoRepair {
@@ -101,7 +101,7 @@ impl Repair for NoRepair {
 
 /// The wires of a board.
 pub trait Hardware: Send + Sync {
-    /// What can be done to I2C bus `bus` when it does not answer. Opened with the bus, held by its owner.
+    /// Recovery measures for I2C bus `bus` when it does not answer. Opened with the bus, held by its owner.
     fn repair(&self, bus: usize) -> Result<Box<dyn Repair>, OpenError> {
         let _ = bus;
         Ok(Box::new(NoRepair))
@@ -116,16 +116,16 @@ pub trait Hardware: Send + Sync {
     fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError>;
 }
 
-/// Why a wire cannot be had.
+/// Why a wire cannot be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenError {
-    /// Which: a node, a chip, a line, by the name that people know it by.
+    /// Which one: a node, a chip or a line, by its usual name.
     pub what: String,
-    /// The system's or our reason.
+    /// The system's reason or ours.
     pub why: String,
     /// What to do about it.
     pub fix: String,
-    /// The system refuses it to this user: it is there, and trying again changes nothing.
+    /// The system refuses it to this user: it exists, and a retry changes nothing.
     pub denied: bool,
 }
 

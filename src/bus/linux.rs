@@ -1,8 +1,8 @@
-//! Linux behind the bus traits: character devices for I2C and GPIO, sysfs for PWM, and what can be done to a bus that does
-//! not answer. On a Raspberry Pi, where asked, rppal behind the same traits.
+//! The bus traits on Linux: character devices for I2C and GPIO, sysfs for PWM, and recovery measures for a
+//! bus that does not answer. On a Raspberry Pi, if requested, rppal behind the same traits.
 //!
-//! [`LinuxHardware::open`] looks nothing up and holds nothing; each handle finds its chip or adapter when it is opened, by
-//! label or device, because numbers move. No steady-state call allocates, waits for a lock, or retries.
+//! [`LinuxHardware::open`] looks nothing up and holds nothing; each handle finds its chip or adapter when it
+//! is opened, by label or device, because numbers change. No steady-state call allocates, locks or retries.
 
 mod adapters;
 mod chips;
@@ -47,14 +47,14 @@ pub struct LinuxHardware {
     registers: Option<Registers>,
 }
 
-/// What the wires are spoken to through.
+/// The interface through which the wires are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
     /// The kernel's character devices: everywhere.
     #[default]
     Character,
-    /// rppal where it can be had: outputs through mapped registers, I2C through its handle; else character devices, which
-    /// is said once in the log.
+    /// rppal if available: outputs through mapped registers, I2C through its handle; otherwise character
+    /// devices, which is logged once.
     RaspberryPi,
 }
 
@@ -64,7 +64,7 @@ impl LinuxHardware {
         LinuxHardware::with_root(board, Path::new("/"))
     }
 
-    /// The same, with /sys and /dev looked up below `root`.
+    /// The same, with /sys and /dev looked up in `root`.
     pub fn with_root(board: &Board, root: &Path) -> Result<LinuxHardware, OpenError> {
         LinuxHardware::through(board, root, Access::Character)
     }
@@ -72,13 +72,13 @@ impl LinuxHardware {
     /// The same, through `access`.
     pub fn through(board: &Board, root: &Path, access: Access) -> Result<LinuxHardware, OpenError> {
         let BusPlan::Linux { gpio_labels } = &board.bus else {
-            let why = "its bus is no Linux bus";
-            return Err(error(format!("board '{}'", board.name), why, "give another board"));
+            let why = "its bus is not a Linux bus";
+            return Err(error(format!("board '{}'", board.name), why, "use another board"));
         };
         let registers = match access {
             Access::Character => None,
             Access::RaspberryPi => Registers::open()
-                .inspect_err(|why| log::warn!("GPIO through character devices, not registers: {why}"))
+                .inspect_err(|why| log::warn!("GPIO uses character devices instead of registers: {why}"))
                 .ok(),
         };
         let pi = access == Access::RaspberryPi;
@@ -96,19 +96,19 @@ impl LinuxHardware {
         })
     }
 
-    /// What this machine has of wires, and how `lines` stand. Drives and transfers nothing.
+    /// The wires of this machine, and the state of `lines`. Drives and transfers nothing.
     pub fn survey(&self, lines: &[Line]) -> Survey {
         survey::survey(&self.root, &self.chips(), lines)
     }
 
-    /// What is at 7-bit `address` of bus `bus`, found out by reading one byte; nothing is ever written, and addresses that
-    /// are not ours are not asked. A chip whose reads have effects (a FIFO) loses that byte.
+    /// What is at 7-bit `address` of bus `bus`, determined by reading one byte. Nothing is ever written, and
+    /// addresses that are not ours are not read. A chip whose reads have effects (a FIFO) loses that byte.
     pub fn probe(&self, bus: usize, address: u8) -> Result<Presence, OpenError> {
         self.bus(bus)?.0.probe(address)
     }
 
     fn bus(&self, bus: usize) -> Result<&(Arc<Bus>, RecoveryPlan), OpenError> {
-        let fix = "a fault of the program: report it";
+        let fix = "this is a bug in ganglion: report it";
         self.buses.get(bus).ok_or_else(|| error(format!("I2C bus {bus}"), "the board has no such bus", fix))
     }
 
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn a_board_on_a_simulator_has_no_linux_wires() {
         let refused = LinuxHardware::open(&board("sim")).err().expect("a refusal");
-        assert_eq!(refused.to_string(), "board 'sim': its bus is no Linux bus");
+        assert_eq!(refused.to_string(), "board 'sim': its bus is not a Linux bus");
     }
 
     #[test]

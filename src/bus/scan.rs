@@ -1,5 +1,5 @@
-//! Asking who answers on an I2C bus, by reading one byte and never writing: some chips take a write of nothing for a
-//! command, and some adapters cannot do one.
+//! Finds the devices on an I2C bus, by reading one byte and never writing: some chips treat an empty write as
+//! a command, and some adapters cannot do one.
 
 use super::I2c;
 use crate::fault::BusFault;
@@ -8,18 +8,18 @@ use std::ops::RangeInclusive;
 /// 7-bit addresses that the specification leaves to devices (UM10204, table 3).
 pub const ADDRESSES: RangeInclusive<u8> = 0x08..=0x77;
 
-/// What came of asking.
+/// The result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It acknowledged.
     Answers,
     /// It did not.
     Silent,
-    /// The bus did not let itself be asked: for [`BusFault::Unsupported`] that address alone.
+    /// The bus could not be probed; with [`BusFault::Unsupported`], only that address.
     Refused(BusFault),
 }
 
-/// Asks `address`.
+/// Probes `address`.
 pub fn ask(i2c: &mut dyn I2c, address: u8) -> Answer {
     match i2c.read(address, &mut [0]) {
         Ok(()) => Answer::Answers,
@@ -28,8 +28,8 @@ pub fn ask(i2c: &mut dyn I2c, address: u8) -> Answer {
     }
 }
 
-/// Asks every address that `skip` does not name. Ends early where the bus is held: each further address would take its
-/// whole timeout.
+/// Probes every address that `skip` does not name. Ends early if the bus is held: each further address would
+/// take its whole timeout.
 pub fn scan(i2c: &mut dyn I2c, skip: impl Fn(u8) -> bool) -> Vec<(u8, Answer)> {
     let mut answers = Vec::new();
     for address in ADDRESSES.filter(|address| !skip(*address)) {

@@ -1,4 +1,4 @@
-//! The other side of the control socket: one question, one answer, one deadline for all of it.
+//! The client side of the control socket: one request, one answer, one deadline for all of it.
 
 use super::{Ask, LONGEST_LINE, Reply, Request};
 use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
@@ -9,22 +9,22 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The robot answers within two slots; a loop that hangs is told of after half a second.
+/// The robot answers within two slots; after half a second the answer says that the loop hangs.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Before a question is asked again whose asker was sent away to make room for others.
+/// Delay before repeating a request whose connection was closed to make room for others.
 const ASK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Asks the runtime that listens at `path`.
+/// Sends a request to the runtime that listens at `path`.
 pub fn ask(path: &Path, ask: Ask) -> io::Result<Reply> {
     ask_whom(path, ask).map(|(reply, _)| reply)
 }
 
-/// The same; with the process that answered, as far as it can be seen.
+/// The same; also returns the process that answered, as far as it can be determined.
 pub fn ask_whom(path: &Path, ask: Ask) -> io::Result<(Reply, Option<u32>)> {
     put(path, &Request { ask, near: None })
 }
 
-/// The same; its map is to look near a place.
+/// The same, with a place near which to read the map.
 pub fn ask_near(path: &Path, ask: Ask, near: Option<[f64; 2]>) -> io::Result<Reply> {
     put(path, &Request { ask, near }).map(|(reply, _)| reply)
 }
@@ -39,7 +39,7 @@ fn put(path: &Path, request: &Request) -> io::Result<(Reply, Option<u32>)> {
             Ok(answered) => return Ok(answered),
             Err(error) => error,
         };
-        // Sent away before the line was heard, or the runtime has ended: to ask again tells which.
+        // The server closed the connection before reading the line, or the runtime ended: retry.
         let early = [ErrorKind::UnexpectedEof, ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
         let again = early.contains(&error.kind()) && Instant::now() + ASK_AGAIN < until;
         if !again {
@@ -50,7 +50,7 @@ fn put(path: &Path, request: &Request) -> io::Result<(Reply, Option<u32>)> {
     }
 }
 
-/// One question on a connection of its own.
+/// One request on its own connection.
 fn visit(path: &Path, line: &[u8], until: Instant) -> io::Result<(Reply, Option<u32>)> {
     let mut stream = connect_to(path, until)?;
     let pid = socket_peercred(&stream).ok().and_then(|peer| u32::try_from(peer.pid.as_raw_pid()).ok());
@@ -75,7 +75,7 @@ fn visit(path: &Path, line: &[u8], until: Instant) -> io::Result<(Reply, Option<
     Ok((reply.map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?, pid))
 }
 
-/// A connection; where too many wait for one already, no later than `until`.
+/// A connection; if too many are already waiting for one, gives up at `until`.
 fn connect_to(path: &Path, until: Instant) -> io::Result<UnixStream> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     set_socket_timeout(&socket, Timeout::Send, Some(left(until)?))?;

@@ -1,5 +1,5 @@
-//! What becomes of a request: the flag that it raises for the tick, and what the loop's status say of it afterwards. Waits
-//! for nothing itself; whoever serves the caller looks again.
+//! What becomes of a request: the flag that it sets for the tick, and what the loop status shows afterwards.
+//! Never waits; the server polls it again.
 
 use super::status::{causes, latched};
 use super::{Ask, Sources};
@@ -8,32 +8,31 @@ use crate::mode::Mode;
 use crate::time::{Instant, Span};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A request is seen by the next slot and has its outcome in the one after; a loop that is slower
-/// than this has other troubles.
+/// The next slot reads a request, and the slot after that has its outcome; a slower loop has other problems.
 const LONGEST: Span = Span::from_millis(500);
 
-/// A request on its way.
+/// A request in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct UnderWay {
     ask: Ask,
-    /// Slots that had been run when it was made.
+    /// Slots that had run when the request was made.
     slots: u64,
-    /// Until when it has an outcome, or has failed.
+    /// Deadline for an outcome; after it, the request has failed.
     until: Instant,
 }
 
-/// How it went.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub done: bool,
     /// If not: why, in words.
     pub why: Vec<String>,
-    /// Whether asking again in a moment may help.
+    /// Whether a retry in a moment may help.
     pub may_pass: bool,
 }
 
 impl UnderWay {
-    /// Raises the flag.
+    /// Sets the flag.
     pub(super) fn begin(ask: Ask, sources: &Sources, end: &AtomicBool, now: Instant) -> UnderWay {
         let begun = UnderWay { ask, slots: sources.loop_status.look().slots, until: now + LONGEST };
         match ask {
@@ -45,13 +44,13 @@ impl UnderWay {
         begun
     }
 
-    /// The outcome, once there is one. `last`: there will be no other look.
+    /// The outcome, once there is one. `last`: this is the final poll.
     pub(super) fn look(&self, sources: &Sources, now: Instant, last: bool) -> Option<Outcome> {
         let status = sources.loop_status.look();
         if self.ask == Ask::Status {
             return Some(Outcome::DONE);
         }
-        // Two slots later: the first sees the request, the second has been decided after it.
+        // Two slots later: the first has read the request, the second was decided after it.
         if status.slots >= self.slots + 2 {
             return Some(judge(self.ask, &status));
         }
@@ -59,12 +58,12 @@ impl UnderWay {
             return None;
         }
         self.give_up(sources);
-        // A stop or a disarm stays asked for: that is the safe side.
-        let why = vec!["the loop does not run".to_string()];
+        // A stop or a disarm stays requested: that is the safe side.
+        let why = vec!["the control loop is not running".to_string()];
         Some(Outcome { done: false, why, may_pass: true })
     }
 
-    /// Nobody waits for it any more: what has not been done yet is not done later.
+    /// No caller waits for it any more: an arming that has not happened is withdrawn.
     pub(super) fn give_up(&self, sources: &Sources) {
         if self.ask == Ask::Arm {
             sources.requests.withdraw_arming(self.until);
@@ -84,7 +83,7 @@ fn judge(ask: Ask, after: &LoopStatus) -> Outcome {
     match ask {
         Ask::Arm if !after.is_armed() => why_not(after),
         Ask::Disarm if after.is_armed() || after.latched.is_some() => {
-            let still = causes(after).map(|cause| format!("{} is still there", cause.name()));
+            let still = causes(after).map(|cause| format!("{} is still active", cause.name()));
             Outcome { done: false, why: still.collect(), may_pass: true }
         }
         Ask::Arm | Ask::Disarm | Ask::Stop | Ask::Status => Outcome::DONE,
@@ -94,10 +93,10 @@ fn judge(ask: Ask, after: &LoopStatus) -> Outcome {
 fn why_not(status: &LoopStatus) -> Outcome {
     let for_good = |words: String| Outcome { done: false, why: vec![words], may_pass: false };
     if let Some(cause) = latched(status) {
-        return for_good(format!("{} has latched: see what it was, then disarm and arm again", cause.name()));
+        return for_good(format!("{} has latched: find out why, then disarm and arm again", cause.name()));
     }
     if Mode::name_of(status.mode) == "stopped" {
-        return for_good("the program is ending".into());
+        return for_good("the program is shutting down".into());
     }
     let mut why: Vec<String> = status.refusal.reasons().map(str::to_string).collect();
     let active: Vec<&str> = causes(status).map(|cause| cause.name()).collect();
@@ -105,7 +104,7 @@ fn why_not(status: &LoopStatus) -> Outcome {
         why.push(format!("active: {}", active.join(", ")));
     }
     if why.is_empty() {
-        why.push("the self-test is just over".into());
+        why.push("the self-test has only just finished".into());
     }
     Outcome { done: false, why, may_pass: true }
 }

@@ -1,6 +1,7 @@
-//! The robot's side of the control socket: one thread, one `poll`, a fixed number of callers. None makes another
-//! one wait: lines are read as they come, stop and disarm are raised the moment their line is whole, and answers are made
-//! one at a time, after that. Where there is no place for another, whoever has been silent longest makes room.
+//! The robot's side of the control socket: one thread, one `poll`, a fixed number of callers. No caller makes
+//! another wait: lines are read as they arrive, stop and disarm take effect as soon as their line is
+//! complete, and answers are made one at a time after that. If all places are taken, the caller that has been
+//! silent longest makes room.
 
 use super::caller::{Caller, Visit};
 use super::{Ask, Sources};
@@ -18,22 +19,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Callers at a time. People and scripts are a handful; the rest is room for those who open the socket and say nothing.
+/// Simultaneous callers. People and scripts need a handful; the rest is for clients that send nothing.
 const MOST_CALLERS: usize = 128;
-/// A caller says its line right after it has come: one that has had less time than this stays, and the next one
-/// waits outside. So whoever has something to say is heard however many come who have not.
+/// A caller sends its line right after it connects. One that has had less time than this stays, and the next
+/// one waits outside. So every caller with a request is served, however many silent ones connect.
 const LEAST_STAY: Span = Span::from_millis(2);
-/// Connections that wait to be let in; the kernel makes further ones wait in turn.
+/// Connections that wait to be accepted; the kernel queues further ones.
 const BACKLOG: i32 = 128;
-/// From one look at the loop's status to the next, while an outcome is waited for: a slot is some milliseconds.
+/// Polling interval of the loop status while an outcome is pending: a slot is some milliseconds.
 const LOOK_EVERY: Span = Span::from_millis(1);
-/// Where the system has no descriptor left, it is asked again after this.
+/// Delay before accepting again when the system has no file descriptor left.
 const ACCEPT_AGAIN: Span = Span::from_millis(50);
-/// The end of the process waits for this thread no longer. It never waits itself; one answer takes some milliseconds.
+/// The longest wait for this thread at the end of the process. It never waits; one answer takes some
+/// milliseconds.
 const END_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Listens at `path`, for its owner and its group. A socket that a dead process left behind is
-/// replaced; one that a process listens on is not.
+/// Listens at `path`, for its owner and its group. Replaces a socket that a dead process left behind, but not
+/// one on which a process listens.
 pub fn listen_at(path: &Path) -> io::Result<(Place, UnixListener)> {
     let mut place = Place::take(path)?;
     let socket = place.listen(SocketType::STREAM, BACKLOG)?;
@@ -54,7 +56,7 @@ struct Closed {
 }
 
 impl Server {
-    /// Serves `listener`, which listens at `place`. `end` is raised when the stop is asked for.
+    /// Serves `listener`, which listens at `place`. Sets `end` when a stop is requested.
     pub fn open(
         (place, listener): (Place, UnixListener),
         sources: Sources,
@@ -78,7 +80,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.closed.flag.store(true, Ordering::Release);
-        let _ = rustix::io::write(&self.closed.bell, &1u64.to_ne_bytes()); // one ring cannot be too many
+        let _ = rustix::io::write(&self.closed.bell, &1u64.to_ne_bytes()); // one wake-up too many does no harm
         let Some(thread) = self.thread.take() else { return };
         let until = std::time::Instant::now() + END_PATIENCE;
         while !thread.is_finished() && std::time::Instant::now() < until {
@@ -93,7 +95,7 @@ struct Responder {
     end: Arc<AtomicBool>,
     closed: Arc<Closed>,
     callers: Vec<Caller>,
-    /// Nobody can be let in before this.
+    /// No caller is accepted before this.
     deaf_until: Instant,
 }
 
@@ -114,7 +116,7 @@ impl Responder {
         MonotonicClock.now()
     }
 
-    /// Waits for anything to happen.
+    /// Waits for any event.
     fn wait(&self) {
         let now = self.now();
         let mut waits: Vec<PollFd<'_>> = self.callers.iter().map(Caller::poll_fd).collect();
@@ -130,12 +132,12 @@ impl Responder {
             until = until.min(room_at);
         }
         let longest = (until != Instant::NEVER).then(|| timespec(until.since(now)));
-        let _ = poll(&mut waits, longest.as_ref()); // interrupted or out of time: everything is looked at all the same
+        let _ = poll(&mut waits, longest.as_ref()); // interrupted or timed out: everything is checked anyway
         hush(&self.closed.bell);
     }
 
-    /// When the next caller can be let in: now, or when the longest silent one has had its time; never, where the robot
-    /// keeps all of them waiting, which ends by itself.
+    /// When the next caller can be accepted: now, or when the longest silent one has had its time. Never
+    /// while all of them wait for the robot; that ends by itself.
     fn room_at(&self) -> Instant {
         if self.callers.len() < MOST_CALLERS {
             return Instant::ZERO;
@@ -144,8 +146,8 @@ impl Responder {
         silent.map_or(Instant::NEVER, |since| since + LEAST_STAY)
     }
 
-    /// Lets in whoever knocks, as far as there is room, and hears each at once: a line that was sent before its caller was
-    /// let in is not lost, however soon the place is needed.
+    /// Accepts waiting callers, as far as there is room, and reads from each at once. So a line that was sent
+    /// before the connection was accepted is not lost, however soon the place is needed.
     fn let_in(&mut self) {
         for _ in 0..MOST_CALLERS {
             let now = self.now();
@@ -155,7 +157,7 @@ impl Responder {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // No descriptor is left, say: whoever it is waits on, and this thread must not spin.
+                // No file descriptor is left, say: the caller keeps waiting, and this thread must not spin.
                 Err(_) => return self.deaf_until = now + ACCEPT_AGAIN,
             };
             let Ok(mut caller) = Caller::new(stream, now) else { continue };
@@ -169,7 +171,7 @@ impl Responder {
         }
     }
 
-    /// Sends the longest silent caller away.
+    /// Disconnects the longest silent caller.
     fn make_room(&mut self) {
         let silent = self.callers.iter().enumerate();
         let silent = silent.filter_map(|(place, caller)| Some((caller.quiet_since()?, place)));
@@ -178,14 +180,14 @@ impl Responder {
         }
     }
 
-    /// Everything that the callers have said.
+    /// Reads everything that the callers have sent.
     fn hear(&mut self) {
         let now = self.now();
         let (sources, end) = (&self.sources, &self.end);
         self.callers.retain_mut(|caller| caller.hear(sources, end, now) == Visit::Stays);
     }
 
-    /// Makes one answer, those to requests first: to make one takes time, in which no line is read.
+    /// Makes one answer, requests before status: making one takes time, in which no line is read.
     fn conclude(&mut self) {
         let now = self.now();
         for statuses in [false, true] {
@@ -203,7 +205,7 @@ impl Responder {
         self.callers.retain_mut(|caller| caller.speak(now) == Visit::Stays);
     }
 
-    /// Whoever has had its time goes.
+    /// Disconnects callers whose time is up.
     fn send_away(&mut self) {
         let now = self.now();
         let sources = &self.sources;
@@ -216,7 +218,7 @@ impl Responder {
         });
     }
 
-    /// The end: whoever has asked hears what there is to be said, and nobody is waited for.
+    /// The end: callers with a request get the answer that is known, and nothing waits for them.
     fn take_leave(&mut self) {
         let now = self.now();
         self.hear();
@@ -236,7 +238,7 @@ mod tests {
     use std::sync::atomic::AtomicU32;
     use std::time::Instant as Moment;
 
-    /// A window in front of a robot whose loop stands: whatever is raised stays raised, unless it is taken back.
+    /// A server in front of a robot whose loop is not running: a flag stays set unless it is withdrawn.
     struct Rig {
         path: PathBuf,
         sources: Sources,
@@ -298,7 +300,7 @@ mod tests {
     fn an_arming_that_the_loop_did_not_see_is_taken_back_and_a_disarm_is_not() {
         let rig = Rig::listening().open();
         let refused = super::super::ask(&rig.path, Ask::Arm).unwrap();
-        assert!(!refused.done && refused.why == ["the loop does not run"], "{:?}", refused.why);
+        assert!(!refused.done && refused.why == ["the control loop is not running"], "{:?}", refused.why);
         assert!(!rig.arm(), "it was told to have failed");
         assert!(!super::super::ask(&rig.path, Ask::Disarm).unwrap().done);
         assert!(rig.disarm());
@@ -306,7 +308,7 @@ mod tests {
 
     #[test]
     fn whoever_hangs_up_is_not_armed_for_and_yet_is_disarmed_and_stopped_for() {
-        // Lines that lay there before they could be read, and a caller that does not wait for the outcome.
+        // Lines that were sent before they could be read, and a caller that does not wait for the outcome.
         let rig = Rig::listening();
         for line in ["{\"ask\":\"arm\"}\n", "{\"ask\":\"disarm\"}\n", "{\"ask\":\"stop\"}\n"] {
             drop(rig.says(line));

@@ -1,5 +1,5 @@
-//! How a running robot is, put together from what its threads leave behind. Every figure was counted
-//! by whoever it is about; nothing here asks anybody to wait.
+//! The status of a running robot, assembled from what its threads leave behind. Each thread counted its own
+//! figures; nothing here makes any of them wait.
 
 use crate::guard::Link;
 use crate::io::{BusCounters, RecoveryStep};
@@ -13,19 +13,19 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Version of the object; raised when a key changes its meaning or goes away, not when one is added.
+/// Version of the object; incremented when a key changes its meaning or is removed, not when one is added.
 pub const SCHEMA: u32 = 1;
 
-/// Where an account comes from.
+/// The sources of a status.
 #[derive(Clone)]
 pub struct Sources {
     /// Name of the board.
     pub board: String,
     /// BLAKE3 of the board's effective values, in hexadecimal digits.
     pub board_digest: String,
-    /// What computes the field, and why that.
+    /// What computes the field, and why.
     pub engine: String,
-    /// How the engine fares, by the slow thread.
+    /// State of the engine, written by the slow thread.
     pub engine_state: Arc<Mutex<String>>,
     /// Of the tick.
     pub loop_status: Arc<LoopStatusCell>,
@@ -37,56 +37,56 @@ pub struct Sources {
     pub link: Option<Arc<Link>>,
     /// The runtime does not drive without the guard.
     pub guard_required: bool,
-    /// What was where, where the board has a map.
+    /// The map of where things were met, if the board has one.
     pub recollection: Option<Recollection>,
-    /// What else people have to know, if anything.
+    /// A further remark for people, if there is one.
     pub remark: Arc<OnceLock<String>>,
 }
 
-/// A robot, at one moment.
+/// The status of a robot at one moment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// `SCHEMA`.
     pub schema: u32,
     /// Name of the board.
     pub board: String,
-    /// BLAKE3 of the board's effective values, in hexadecimal digits: which board this is, whatever it is called. Empty
-    /// from a runtime that does not say.
+    /// BLAKE3 of the board's effective values, in hexadecimal digits: identifies the board whatever its name.
+    /// Empty from a runtime that does not report it.
     #[serde(default)]
     pub board_digest: String,
-    /// What computes the field, and why that.
+    /// What computes the field, and why.
     pub engine: String,
-    /// How it fares: `running`, or what happened to it.
+    /// Its state: `running`, or what happened to it.
     pub engine_state: String,
     /// State of the robot.
     pub mode: String,
-    /// What latched: stands until it is disarmed.
+    /// What latched: stays until the robot is disarmed.
     pub latched: Option<String>,
     /// Why it was disarmed, in words, unless it was armed since.
     #[serde(default)]
     pub disarmed_by: Option<String>,
     /// Active causes of restraint.
     pub causes: Vec<String>,
-    /// What stands in the way of arming, in words.
+    /// What prevents arming, in words.
     pub refusal: Vec<String>,
     /// Requests to arm that were refused.
     pub arm_refused: u64,
-    /// Times that the robot was armed.
+    /// How often the robot was armed.
     pub armings: u64,
-    /// Slots that were run.
+    /// Slots that ran.
     pub slots_run: u64,
-    /// Slots that came due and were not run.
+    /// Slots that came due and did not run.
     pub slots_skipped: u64,
-    /// Commands that were confirmed on the wire.
+    /// Commands confirmed on the wire.
     pub commands_confirmed: u64,
     /// Each bus, the motors' first.
     pub buses: Vec<BusStatus>,
-    /// The guard, where the board has one.
+    /// The guard, if the board has one.
     pub guard: Option<GuardStatus>,
-    /// What was where, where the board has a map.
+    /// The map of where things were met, if the board has one.
     #[serde(default)]
     pub map: Option<MapStatus>,
-    /// What else people have to know: why it does not arm by itself.
+    /// A further remark for people: why the robot does not arm by itself.
     #[serde(default)]
     pub remark: Option<String>,
 }
@@ -98,19 +98,19 @@ pub struct BusStatus {
     pub name: String,
     /// Transfers that failed.
     pub failures: u64,
-    /// Transfers that were tried again.
+    /// Transfers that were retried.
     pub retries: u64,
-    /// Times that it was set up.
+    /// How often it was set up.
     pub set_ups: u64,
-    /// Commands that ran out before they could be written.
+    /// Commands that expired before they could be written.
     pub expired: u64,
-    /// Stops that were said again because the motors were not known to stand.
+    /// Stop commands repeated because the motors were not known to have stopped.
     #[serde(default)]
     pub stops_again: u64,
-    /// Devices that give no values: they do not answer, or what they answer makes no sense.
+    /// Devices without values: they do not answer, or their answers make no sense.
     #[serde(default)]
     pub lost: Vec<String>,
-    /// Steps of recovery that were taken, by name.
+    /// Recovery steps taken, by name.
     pub recovery: BTreeMap<String, u64>,
 }
 
@@ -119,28 +119,28 @@ pub struct BusStatus {
 pub struct GuardStatus {
     /// The runtime does not drive without it.
     pub required: bool,
-    /// Where it stands: `absent`, `waiting`, `greeted`, `trusted`, `tripped`.
+    /// Its state: `absent`, `waiting`, `greeted`, `trusted`, `tripped`.
     pub phase: String,
-    /// Why it took the line back, if it did.
+    /// Why it switched the line off, if it did.
     pub reason: Option<String>,
     /// The motors may run.
     pub line_on: bool,
-    /// Times that it took the line back.
+    /// How often it switched the line off.
     pub trips: u32,
-    /// Why it does not have this runtime, if so.
+    /// Why it refuses this runtime, if so.
     pub refused: Option<String>,
-    /// Times that a connection was made.
+    /// How often a connection was made.
     pub connections: u64,
 }
 
 impl Sources {
-    /// What the map says, near a place; decoding takes some milliseconds.
+    /// What the map holds near a place; decoding takes some milliseconds.
     pub fn map(&self, near: Option<[f64; 2]>) -> Option<MapStatus> {
         let status = self.recollection.as_ref()?.status(near);
         status.map_err(|fault| log::warn!("the map: {fault}")).ok()
     }
 
-    /// How the robot is now, its map excepted.
+    /// The robot's status now, without its map.
     pub fn status(&self) -> Status {
         let status = self.loop_status.look();
         let engine_state = self.engine_state.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -168,10 +168,10 @@ impl Sources {
     }
 }
 
-/// A person or a program wanted it so: no news for a line.
-const ASKED: &str = "asked for";
+/// Requested by a person or a program, so it is not worth a line.
+const ASKED: &str = "on request";
 
-/// Why a robot was disarmed, for people.
+/// Why a robot was disarmed, in words.
 pub fn why_disarmed(why: Disarm) -> String {
     match why {
         Disarm::Asked => ASKED.to_string(),
@@ -235,7 +235,7 @@ impl GuardStatus {
 }
 
 impl Status {
-    /// One line for people: the mode, and what is not as it should be.
+    /// One line for people: the mode, and whatever is not as it should be.
     pub fn line(&self) -> String {
         let mut line = self.mode.clone();
         let mut add = |words: &str| {
@@ -259,7 +259,7 @@ impl Status {
 
 #[cfg(test)]
 impl Sources {
-    /// Of a robot whose loop does not run.
+    /// The status of a robot whose loop is not running.
     pub(crate) fn standing() -> Sources {
         Sources {
             board: "sim".into(),

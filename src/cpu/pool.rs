@@ -1,35 +1,33 @@
-//! A fixed pool of threads that never waits long for one of them. Jobs go out over queues of
-//! fixed size, each thread takes the next, and the caller is one of the threads. Nothing is locked
-//! or allocated after [`Pool::new`], and which thread did what cannot be seen in the result. Knows
-//! no field.
+//! A fixed pool of threads that never waits long for one of them. Jobs go out over queues of fixed size, each
+//! thread takes the next, and the caller is one of the threads. Nothing is locked or allocated after
+//! [`Pool::new`], and the result does not depend on which thread did what. Knows no field.
 //!
 //! # The bound
-//! A thread on a core that somebody else uses may be taken off in the middle of a job and come
-//! back a whole slice of the scheduler later, 3 to 4 ms: longer than all jobs together. So nobody
-//! is waited for like that. A job reads what it shares and writes what it owns, so it can be
-//! done twice without harm. When nothing is left to take and a job is still out, the caller
-//! spins for its *patience*, the longest time that one of its own jobs took in this run (in the
-//! run before if it has done none; at least [`LEAST_PATIENCE`]), and then does the late ones again
-//! itself, as *stand-ins*. It does each place at most once, so while there are spares a run takes at
-//! most
+//! A thread on a core that another process uses may be preempted in the middle of a job and come back a whole
+//! scheduler slice later, 3 to 4 ms: longer than all jobs together. So the pool does not wait for such a
+//! thread. A job reads what it shares and writes what it owns, so it can be done twice without harm. When no
+//! job is left to take and one is still out, the caller spins for its *patience*: the longest time that one
+//! of its own jobs took in this run (or in the previous run, if it has done none; at least
+//! [`LEAST_PATIENCE`]). Then it does the late jobs again itself, as *stand-ins*. It does each place at most
+//! once, so while there are spares a run takes at most
 //!
 //! > what the caller alone would need + patience
 //!
-//! and what handing out costs (some microseconds to wake a sleeper). A late original becomes a
-//! *stray*: it comes back in a later run and is given out by [`Pool::strays`]. The caller does not
-//! yield its core while it is patient: that would hand a slice to whoever waits for the core. A
-//! worker on the caller's own core therefore comes to be stood in for, within the same bound.
+//! plus the cost of handing out (some microseconds to wake a sleeper). A late original becomes a *stray*: it
+//! comes back in a later run and [`Pool::strays`] returns it. The caller does not yield its core while it
+//! waits: that would give a slice to whatever waits for the core. A worker on the caller's own core therefore
+//! gets a stand-in, within the same bound.
 //!
-//! # Why nobody waits for a thread that was stopped inside a queue
-//! The way back is a ring with one writer and one reader for each worker (rtrb), where a writer that
-//! was stopped half-way is only not seen yet. The way out is a channel (crossbeam), of which only
-//! `try_send` and `try_recv` are used. They neither lock nor allocate, but a taker that was stopped
-//! between claiming a slot and clearing it would hold up whoever comes round to that slot again. Such
-//! a taker has not brought its job back; so while a job is out from more than [`LAPS`] runs
-//! ago nothing is handed out, and the queues are long enough that nobody comes round earlier.
+//! # Why no thread waits for one that was preempted inside a queue
+//! The way back is a ring buffer with one writer and one reader for each worker (rtrb), where the item of a
+//! writer that was preempted half-way is only not visible yet. The way out is a channel (crossbeam), of which
+//! only `try_send` and `try_recv` are used. They neither lock nor allocate, but a taker that was preempted
+//! between claiming a slot and clearing it would block the next user of that slot. Such a taker has not
+//! brought its job back. So while a job is out from more than [`LAPS`] runs ago nothing is handed out, and
+//! the queues are long enough that no thread reaches that slot earlier.
 //!
-//! Each thread has a queue of its own, filled with its share of the places in a row, and takes from
-//! the others when its own is empty: on quiet cores a place stays with a thread and its caches.
+//! Each thread has its own queue, filled with its share of the places in a row, and takes from the others
+//! when its own is empty: on quiet cores a place stays with one thread and its caches.
 
 mod affinity;
 mod worker;
@@ -42,13 +40,13 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 use worker::Worker;
 
-/// The caller's patience at least: waking a thread on another core and having it take a job
-/// costs some ten microseconds, and a job shorter than that is no reason to be quicker.
+/// The caller's minimum patience: waking a thread on another core and having it take a job costs some ten
+/// microseconds, and a shorter job is no reason to wait less.
 pub const LEAST_PATIENCE: Span = Span::from_micros(20);
 /// Runs after which a job that is still out stops the handing out: a slice of the scheduler is
 /// less than this many runs of a large field (0.5 ms each), and the queues stay below a page or two.
 const LAPS: usize = 16;
-/// How long [`Pool::settle`] sleeps between two looks: short against the slice that it waits for.
+/// How long [`Pool::settle`] sleeps between two checks: short compared with the slice that it waits for.
 const LOOK_EVERY: Duration = Duration::from_micros(200);
 
 /// Something that carries its own orders and results and can be done twice without harm: it reads
@@ -65,14 +63,14 @@ struct Sheet<T> {
     job: Box<T>,
 }
 
-/// What the caller and all workers see.
+/// What the caller and all workers share.
 #[derive(Default)]
 struct Notice {
     /// The pool is being dropped.
     end: AtomicBool,
     /// A worker has panicked.
     panicked: AtomicBool,
-    /// The core that the caller was last seen on.
+    /// The core on which the caller was last seen.
     caller: AtomicUsize,
 }
 
@@ -94,7 +92,7 @@ pub struct Pool<T> {
     /// One for each thread, the caller's first.
     queues: Vec<Sender<Sheet<T>>>,
     intake: Intake<T>,
-    /// What found no place in a queue and is the caller's in any case.
+    /// Jobs that fitted no queue; the caller does them.
     kept: Vec<Sheet<T>>,
     /// By place, in this run.
     finished: Vec<Option<Box<T>>>,
@@ -148,14 +146,13 @@ impl<T: PoolJob> Pool<T> {
         }
     }
 
-    /// Has every job performed. On return `jobs` has a finished one for each place, in order:
-    /// the original or its stand-in.
+    /// Performs every job. Afterwards `jobs` has one done per place, in order: the original or its stand-in.
     ///
     /// `own` is done by the caller while the workers have begun already. `stand_in(place)` is asked
     /// for a job equal to the late one at `place`; `None`: there is no spare, and it is waited for.
     ///
     /// # Panics
-    /// If a worker has panicked, now or in a former run; if there are more jobs than places.
+    /// If a worker has panicked, now or in an earlier run; if there are more jobs than places.
     /// A pool whose run has panicked, wherever, has lost jobs and panics when it is run again.
     pub fn run(
         &mut self,
@@ -184,7 +181,7 @@ impl<T: PoolJob> Pool<T> {
     }
 
     fn begin(&mut self, count: usize) {
-        assert!(!self.open, "a former run of the field engine's threads has panicked");
+        assert!(!self.open, "an earlier run of the field engine's threads has panicked");
         assert!(count <= self.places, "{count} jobs for {} places", self.places);
         self.collect();
         self.open = true;
@@ -263,7 +260,7 @@ impl<T: PoolJob> Pool<T> {
         self.missing -= 1;
     }
 
-    /// Takes what has come back: to its place, or to the strays if that is finished.
+    /// Takes what has come back: to its place, or to the strays if that place is finished.
     fn collect(&mut self) {
         for index in 0..self.workers.len() {
             while let Some(sheet) = self.workers[index].returned() {
@@ -283,7 +280,7 @@ impl<T: PoolJob> Pool<T> {
         );
     }
 
-    /// Gives out the jobs of former runs that have come back late since it was last asked.
+    /// Returns the jobs of earlier runs that have come back late since the last call.
     ///
     /// # Panics
     /// If a worker has panicked.
@@ -305,7 +302,7 @@ impl<T: PoolJob> Pool<T> {
     }
 }
 
-/// What can be asked of a pool.
+/// Figures of a pool.
 impl<T> Pool<T> {
     /// Threads at work, the caller included.
     pub fn threads(&self) -> usize {
@@ -318,8 +315,8 @@ impl<T> Pool<T> {
         2 * self.workers.len()
     }
 
-    /// How many jobs of former runs were still out when it was last looked: at the beginning of a
-    /// run, in [`Pool::strays`] or in [`Pool::settle`].
+    /// How many jobs of earlier runs were still out at the last check: at the beginning of a run, in
+    /// [`Pool::strays`] or in [`Pool::settle`].
     #[cfg(test)]
     pub fn out(&self) -> usize {
         self.late.len()

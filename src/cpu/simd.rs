@@ -1,11 +1,11 @@
-//! Vector instructions behind one face. A hot loop is written once, against [`Simd`], as a
-//! [`Kernel`]; [`Level::run`] compiles it for each kind of processor and takes the widest that this
-//! one has. Not here: what the loops compute.
+//! Vector instructions behind one interface. A hot loop is written once, against [`Simd`], as a [`Kernel`];
+//! [`Level::run`] compiles it for each kind of processor and uses the widest that this one has. Not here:
+//! what the loops compute.
 //!
-//! A value of `Avx2`, `Avx512` or `Neon` is proof that the processor has the instructions: only
-//! `detect` makes one, after asking. Every operation takes that proof, so no kernel needs `unsafe`.
-//! All levels but `portable` fuse a product and a sum into one rounding, and do the same operations in the
-//! same order in every lane: their results are the same bits. `portable` rounds twice.
+//! A value of `Avx2`, `Avx512` or `Neon` proves that the processor has the instructions: only `detect` makes
+//! one, after checking. Every operation takes that proof, so no kernel needs `unsafe`. All levels but
+//! `portable` fuse a product and a sum into one rounding, and do the same operations in the same order in
+//! every lane, so their results have the same bits. `portable` rounds twice.
 
 #![allow(unsafe_code)] // intrinsics and calls into functions compiled for more than the least processor
 
@@ -26,7 +26,7 @@ use x86::{Avx2, Avx512};
 
 /// A hot loop that can be compiled for any level.
 pub trait Kernel {
-    /// What it gives back.
+    /// Its result.
     type Output;
     /// Does the work. Has to be `#[inline(always)]`, and so has everything that it calls: only what is
     /// inlined is compiled for the level.

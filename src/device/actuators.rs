@@ -1,5 +1,5 @@
-//! All motors of a board: set up, obey a command, stop; the same for every chip that makes pulses. Decides nothing; what a
-//! command may ask is settled before it gets here.
+//! All motors of a board: set up, obey a command, stop; the same for every chip that makes pulses. Decides
+//! nothing: a command's limits are applied before it gets here.
 
 use super::dc_motor::DcMotor;
 use super::enable::Enabled;
@@ -17,8 +17,8 @@ use crate::time::Span;
 use crate::units::Duty;
 use std::path::Path;
 
-/// Between two servos that start to move: each draws its stall current for a moment, and together
-/// they pull the 5 V rail down (the vendor's robot.py waits as long).
+/// Delay between two servos that start to move: each draws its stall current for a moment, and together they
+/// pull the 5 V rail down (the vendor's robot.py waits as long).
 const SERVO_PAUSE: Span = Span::from_millis(150);
 
 /// A motor and its place in a command.
@@ -30,16 +30,16 @@ struct Placed<M> {
 
 /// The motors of a board, on one bus.
 pub trait Actuators: Send {
-    /// Sets everything up, from whatever state the hardware is in: motors still before anything else. Bounded; may take
-    /// a few hundred milliseconds.
+    /// Sets everything up, whatever state the hardware is in: stops the motors before anything else. Bounded;
+    /// may take a few hundred milliseconds.
     fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
     /// Obeys `command`, the motors that drive the robot first.
     fn write(&mut self, command: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
-    /// Takes the pulse from every drive motor, whatever is believed to be there: the shortest way to stillness.
+    /// Removes the pulse from every drive motor, whatever its known state: the shortest way to stop.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
-    /// Holds the motors still by a line alone, whatever the bus does: the controller's reset, its output-enable, the enable
-    /// line. Whether one does now; it does until the next [`Actuators::initialise`]. Motors without such a line, or with
-    /// one that does not obey, are not held.
+    /// Holds the motors by a line alone, whatever the bus does: the controller's reset, its output-enable,
+    /// the enable line. Returns whether one does; it holds until the next [`Actuators::initialise`]. Motors
+    /// without such a line, or with one that does not obey, are not held.
     fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
         let _ = ports;
         false
@@ -61,7 +61,7 @@ impl Actuators for NoActuators {
     }
 }
 
-/// Motors and what makes their pulses.
+/// Motors and the chip that makes their pulses.
 #[derive(Clone, Debug)]
 pub struct Motors<P> {
     pulses: P,
@@ -69,7 +69,7 @@ pub struct Motors<P> {
     servos: heapless::Vec<Placed<Aimed>, MAX_MOTORS>,
 }
 
-/// A servo, and the command that was last written to it: where it stands. 0, straight, before the first one.
+/// A servo, and the last command written to it: its position. 0, straight, before the first one.
 #[derive(Clone, Copy, Debug)]
 struct Aimed {
     servo: Servo,
@@ -103,10 +103,10 @@ impl<P: Pulses> Motors<P> {
 }
 
 impl<P: Pulses> Actuators for Motors<P> {
-    /// Sets everything up: drive motors still, frequencies, servos where they were last told to be, one after the other.
-    /// Whoever gives the commands goes on from there: a servo put straight here would snap back with the next command,
-    /// past every limit on its slew. Takes what the chip takes (220 ms on a Robot HAT) and 150 ms for each servo but the
-    /// first.
+    /// Sets everything up: drive motors stopped, frequencies, then servos at their last position, one after
+    /// another. The tick's commands continue from there: a servo put straight here would snap back with the
+    /// next command, past its slew limit. Takes what the chip takes (220 ms on a Robot HAT) and 150 ms for
+    /// each servo but the first.
     fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.drives.iter_mut().for_each(|drive| drive.motor.forget());
         self.pulses.set_up(ports)?;
@@ -120,9 +120,9 @@ impl<P: Pulses> Actuators for Motors<P> {
         Ok(())
     }
 
-    /// Obeys `command`: drive motors first, each of them even if the one before failed; then servos;
-    /// then registers that have not been written for long. Motors beyond the command's end stand.
-    /// The first fault is returned, and what failed is written again with the next command.
+    /// Obeys `command`: drive motors first, each of them even if the one before failed; then servos; then
+    /// registers that have not been written for long. Motors beyond the command's end are stopped. Returns
+    /// the first fault; the next command writes again what failed.
     fn write(&mut self, command: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let wanted = |place: usize| command.used().get(place).copied().unwrap_or(0.0);
         let mut outcome = Ok(());
@@ -148,7 +148,7 @@ impl<P: Pulses> Actuators for Motors<P> {
     }
 }
 
-/// The motors of `board`, behind its enable line where it has one. `root` is where `/sys` is looked for.
+/// The motors of `board`, behind its enable line if it has one. `/sys` is looked up in `root`.
 pub fn of(board: &Board, root: &Path) -> Result<Box<dyn Actuators>, OpenError> {
     let motors = &board.motors;
     let actuators: Box<dyn Actuators> = match (&board.pwm, &board.mcu) {
@@ -300,7 +300,7 @@ mod tests {
         rig.initialise();
         let written = rig.i2c.take_written();
         assert_eq!([0x22, 0x20].map(|register| servo(&written, register)), told, "not straight");
-        // What did not get through is not where they stand.
+        // A write that failed does not change the known position.
         rig.i2c = FakeI2c::new().fault(0x14, BusFault::Nack);
         assert!(rig.write(&[-0.8, 0.0, -0.5, 0.0]).is_err());
         rig.i2c = FakeI2c::recording();

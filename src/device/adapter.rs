@@ -1,8 +1,8 @@
-//! The one bridge between this crate's bus and drivers that are written for embedded-hal 1.0. Adds nothing to a transfer
-//! but an end to patience and a look at the answer; drives no chip itself.
+//! The only bridge between this crate's bus and drivers written for embedded-hal 1.0. It adds a timeout and a
+//! check of the answers to the transfers, nothing more; drives no chip itself.
 //!
-//! A driver turns a fault into an error of its own and often loses it on the way: the bridge keeps the first one, and
-//! [`Adapter::fault`] gives it back after the driver has returned.
+//! A driver turns a fault into its own error and often loses it on the way. The bridge keeps the first fault;
+//! [`Adapter::fault`] returns it once the driver has returned.
 
 use super::{DeviceFault, Ports};
 use crate::bus::{I2c, Op};
@@ -11,14 +11,14 @@ use crate::time::{Clock, Instant, Span};
 use embedded_hal::delay::DelayNs;
 use embedded_hal::i2c::{self, NoAcknowledgeSource, Operation, SevenBitAddress};
 
-/// Most operations of one transaction: four registers, each named and read back (INA219). More are refused, because room
-/// for them would have to be taken from the heap.
+/// Most operations of one transaction: four registers, each named and read back (INA219). More are refused,
+/// because they would need the heap.
 pub const MOST_OPERATIONS: usize = 8;
 
 /// Whether a driver may see this answer of this register: drivers divide and shift by what they read.
 pub type Check<'c> = &'c dyn Fn(u8, &[u8]) -> bool;
 
-/// A bus as drivers want it, for the length of one call.
+/// A bus in the form that drivers expect, for the length of one call.
 pub struct Adapter<'a> {
     i2c: &'a mut dyn I2c,
     clock: &'a dyn Clock,
@@ -38,19 +38,18 @@ impl<'a> Adapter<'a> {
             kept: None,
         }
     }
-    /// Transfers that begin later than `patience` from now fail as timed out: the bound of drivers that ask a chip over
-    /// and over.
+    /// Transfers that begin more than `patience` from now time out: for drivers that poll a chip in a loop.
     pub fn within(mut self, patience: Span) -> Adapter<'a> {
         self.until = self.clock.now() + patience;
         self
     }
-    /// Answers that `check` refuses fail as impossible. It is asked where a register was named and nothing written to it:
-    /// after a byte that was written a chip answers for another register, or for none.
+    /// Answers that `check` refuses fail as impossible. It is called if a register was named and nothing
+    /// written to it: after a written byte a chip answers for another register, or for none.
     pub fn checked(mut self, check: Check<'a>) -> Adapter<'a> {
         self.check = check;
         self
     }
-    /// The first fault of a transfer, or `otherwise` where none failed and the driver was displeased all the same.
+    /// The first transfer fault, or `otherwise` if the driver reported an error without one.
     pub fn fault(&self, otherwise: DeviceFault) -> DeviceFault {
         self.kept.unwrap_or(otherwise)
     }

@@ -9,7 +9,7 @@ use super::{DeviceFault, Polled, Ports, Say};
 use crate::bus::I2c;
 use crate::units::Counts;
 
-/// Most counts of a 12-bit converter. A board file gives the value there.
+/// Most counts of a 12-bit converter. A board file states the value at this count.
 pub const FULL: u16 = 4095;
 
 /// The register that selects channel `channel`: A0 is 0x17, A4 is 0x13.
@@ -32,13 +32,13 @@ impl HatAdc {
         HatAdc { address, register: select_register(channel), per_count }
     }
 
-    /// Converts now: the value in the sensor's unit.
+    /// Converts now: returns the value in the sensor's unit.
     pub fn read(&self, i2c: &mut dyn I2c) -> Result<f32, DeviceFault> {
         self.read_counts(i2c).map(|counts| counts.0 * self.per_count)
     }
 
-    /// Converts now: the raw counts, 0 to 4095. No counts at all are a legal answer (dark ground);
-    /// where they cannot be meant, the board's valid range refuses them.
+    /// Converts now: returns the raw counts, 0 to 4095. Zero counts are a valid answer (dark ground); if a
+    /// sensor cannot mean them, the board's valid range refuses them.
     pub fn read_counts(&self, i2c: &mut dyn I2c) -> Result<Counts, DeviceFault> {
         let register = self.register;
         let fault = |fault| DeviceFault::Bus { register, fault };
@@ -48,7 +48,7 @@ impl HatAdc {
         i2c.read(self.address, &mut low).map_err(fault)?;
         match u16::from_be_bytes([high[0], low[0]]) {
             counts @ 0..=FULL => Ok(Counts(f32::from(counts))),
-            0xFFFF => Err(DeviceFault::DeadBytes { register }), // a bus that nobody pulls down
+            0xFFFF => Err(DeviceFault::DeadBytes { register }), // a bus that nothing pulls down
             _ => Err(DeviceFault::Impossible { register }),
         }
     }

@@ -1,9 +1,9 @@
 //! ADS1115 converter (Texas Instruments SBAS444D): volts on its four inputs against ground. Set up through the ads1x1x
 //! crate, which writes the settings word by word; read here.
 //!
-//! With one input in use the chip converts without end, and a poll takes the newest result without waiting. With several
-//! it converts each when it is asked, because a result that waited since the last poll would be old news: 1.3 ms an input,
-//! during which the bus does nothing else.
+//! With one input in use, the chip converts continuously and a poll takes the newest result without waiting.
+//! With several inputs it converts each on request, because a result that waited since the last poll would be
+//! out of date: 1.3 ms per input, in which the bus does nothing else.
 
 use super::adapter::Adapter;
 use super::{DeviceFault, Polled, Ports, Say};
@@ -100,7 +100,7 @@ impl Ads1115 {
                 .map_err(|fault| DeviceFault::Bus { register, fault })?;
             clock.sleep_until(clock.now() + CONVERTED);
         }
-        // A chip that reset itself converts nothing and shows its last result for ever: its settings tell.
+        // A chip that reset itself converts nothing and repeats its last result: its settings show it.
         match self.register(register, i2c)? {
             0x0000 | 0xFFFF => Err(DeviceFault::DeadBytes { register }),
             now if now & !START != settings => Err(DeviceFault::Asleep { register }),
@@ -148,7 +148,7 @@ impl Polled for Ads1115 {
                     _ => driver.select_channel(ads1x1x::channel::SingleA3).is_ok(),
                 },
             };
-            // The conversion under way is of the input before, and one of this input comes after it.
+            // The conversion in progress is of the previous input; one of this input comes after it.
             clock.sleep_until(clock.now() + CONVERTED.times(2));
         }
         if set { Ok(()) } else { Err(adapter.fault(DeviceFault::Impossible { register: CONFIG })) }

@@ -1,4 +1,4 @@
-//! A bench for tests of polled devices: ports around a script, what the device says, and a chip whose set-up is too long
+//! A bench for tests of polled devices: ports around a script, what the device reports, and a chip whose set-up is too long
 //! for a script.
 
 use super::vl53l0x::FIRST_ADDRESS;
@@ -9,7 +9,7 @@ use crate::fault::BusFault;
 use crate::time::{Clock, Instant, SimClock, Span};
 use std::sync::Arc;
 
-/// What a poll says, in order, and what it returns.
+/// What a poll reports, in order, and what it returns.
 pub type Told = (Vec<(usize, Result<f32, DeviceFault>)>, Result<(), DeviceFault>);
 
 /// Time and lines that last over several calls.

@@ -1,5 +1,5 @@
-//! A push button or switch on a line. Does not debounce: who holds the robot still because of a
-//! button may do so on the first contact.
+//! A push button or switch on a line. Does not debounce: code that stops the robot because of a button may do
+//! so on the first contact.
 
 use super::polled::Told;
 use super::{DeviceFault, Polled, Ports, Say};

@@ -1,5 +1,6 @@
-//! A brushed motor on a bridge: one PWM and a direction line (Robot HAT v4, TC1508S), or two PWMs, one a direction
-//! (v5, TC618S). Turns a duty into a share of the time, and has it made in an order that never drives a bridge both ways.
+//! A brushed motor on a bridge: one PWM and a direction line (Robot HAT v4, TC1508S), or two PWMs, one per
+//! direction (v5, TC618S). Turns a duty into a share of the time, and writes it in an order that never drives
+//! a bridge both ways.
 
 use super::pulses::Pulses;
 use super::{DeviceFault, Ports};
@@ -9,13 +10,13 @@ use crate::units::Duty;
 /// Frequency of the vehicle's own library (prescaler 10, 4095 counts): above it the bridges get
 /// warm, below about 1 kHz the motors sing louder.
 pub const PWM_HZ: f64 = 1758.0;
-/// A duty smaller than one count of the coarsest chip is none.
+/// A duty smaller than one count of the coarsest chip counts as zero.
 const LEAST_DUTY: f32 = 1.0 / 4095.0;
 
-/// Share of the time that the motor has current for the size of `duty`: none for next to none, otherwise from `min_duty`,
+/// Share of the time with current for the size of `duty`: none for nearly zero, otherwise from `min_duty`,
 /// below which the motor only hums, to all.
 pub fn share(duty: Duty, min_duty: f32) -> f32 {
-    let size = Duty::clamped(duty.0).0.abs(); // NaN is still
+    let size = Duty::clamped(duty.0).0.abs(); // NaN means stop
     if size < LEAST_DUTY { 0.0 } else { min_duty + (1.0 - min_duty) * size }
 }
 
@@ -28,7 +29,7 @@ pub struct DcMotor {
 
 #[derive(Clone, Copy, Debug)]
 enum Bridge {
-    /// `ahead`: how the line was last driven; `None`: unknown.
+    /// `ahead`: the last level of the line; `None`: unknown.
     Dir {
         pwm: u8,
         dir: Line,
@@ -66,7 +67,7 @@ impl DcMotor {
         channels
     }
 
-    /// How the direction line stands is not known any more.
+    /// The state of the direction line is no longer known.
     pub fn forget(&mut self) {
         if let Bridge::Dir { ahead, .. } = &mut self.bridge {
             *ahead = None;
@@ -85,7 +86,7 @@ impl DcMotor {
         match &mut self.bridge {
             Bridge::Dir { pwm, dir, mirrored, ahead } => {
                 if share > 0.0 && *ahead != Some(wanted) {
-                    // The bridge must not be switched over under power.
+                    // The bridge must not be switched under power.
                     pulses.drive(*pwm, 0.0, ports)?;
                     *ahead = None;
                     let line = *dir;
@@ -97,7 +98,7 @@ impl DcMotor {
                 pulses.drive(*pwm, share, ports)
             }
             Bridge::Pair { forward, backward } => {
-                // Both channels high is a short-circuit brake: the one that rests goes down first.
+                // Both channels high is a short-circuit brake: the idle one goes low first.
                 let (driven, resting) = if wanted { (*forward, *backward) } else { (*backward, *forward) };
                 pulses.drive(resting, 0.0, ports)?;
                 pulses.drive(driven, share, ports)
@@ -149,7 +150,7 @@ mod tests {
                 drive(&mut motor, duty, &mut pulses, &mut i2c, &mut gpio, clock.as_ref()).unwrap();
             }
             let sets: Vec<_> = gpio.sets.iter().map(|set| (set.line, set.high)).collect();
-            // Stillness leaves the line alone: going on the same way needs no switch.
+            // A stop leaves the line alone: continuing in the same direction needs no switch.
             assert_eq!(sets, [(line, ahead), (line, !ahead)]);
         }
     }

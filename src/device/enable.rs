@@ -1,5 +1,5 @@
-//! The line that lets current into the motors, in front of whatever makes their pulses. On only while what the motors are
-//! told is known: after a set-up that succeeded, and not after a stop that did not get through.
+//! The line that lets current into the motors, in front of the chip that makes their pulses. On only while
+//! the motors' commands are known: after a successful set-up, and not after a failed stop.
 
 use super::actuators::Actuators;
 use super::{DeviceFault, Ports};
@@ -36,7 +36,7 @@ impl Actuators for Enabled {
         self.switch(true, ports)
     }
 
-    /// After a stop that failed, the motors are stopped first, and have current again only then.
+    /// After a failed stop, the motors are stopped first and get current only then.
     fn write(&mut self, command: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         if !self.on {
             self.stop(ports)?;
@@ -44,7 +44,7 @@ impl Actuators for Enabled {
         self.motors.write(command, ports)
     }
 
-    /// A stop that does not get through takes the current away: that needs no bus.
+    /// A failed stop switches the current off: that needs no bus.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         match self.motors.stop(ports) {
             Ok(()) if self.on => Ok(()),
@@ -72,7 +72,7 @@ mod tests {
     use std::collections::VecDeque;
     use std::sync::Arc;
 
-    /// Does as it is told, call by call.
+    /// Does as the test says, call by call.
     struct Told(VecDeque<Result<(), DeviceFault>>);
 
     impl Told {
@@ -131,7 +131,7 @@ mod tests {
     fn a_stop_that_fails_takes_the_current_and_the_next_that_gets_through_gives_it_back() {
         let (well, levels) = run("isws", &[Ok(()), Err(NACK), Ok(()), Ok(()), Ok(())], true);
         assert_eq!((well, levels), (vec![true, false, true, true], vec![false, true, false, true]));
-        // Still no bus: the command is not written, and no current comes.
+        // Still no bus: the command is not written, and no current flows.
         let (well, levels) = run("isw", &[Ok(()), Err(NACK), Err(NACK)], true);
         assert_eq!((well, levels), (vec![true, false, false], vec![false, true, false, false]));
     }

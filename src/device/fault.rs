@@ -1,5 +1,5 @@
-//! What can go wrong with a chip: small, Copy, and naming the register or line that failed. Knows
-//! no frame but the word under which a frame keeps a refused reading.
+//! What can go wrong with a chip: small, Copy, and naming the register or line that failed. The only part of
+//! a frame it knows is the fault of a refused reading.
 
 use crate::fault::{BusFault, ReadingFault};
 use crate::plan::Line;
@@ -29,7 +29,7 @@ pub enum DeviceFault {
         /// How it failed.
         fault: BusFault,
     },
-    /// The answer says more than the device can say (a 13th bit of a 12-bit converter).
+    /// The answer has bits that the device cannot return (a 13th bit of a 12-bit converter).
     Impossible {
         /// Register that was read.
         register: u8,
@@ -39,24 +39,24 @@ pub enum DeviceFault {
         /// Register that was read.
         register: u8,
     },
-    /// Raw bytes all 0x00 or all 0xFF where the device cannot mean it.
+    /// Raw bytes all 0x00 or all 0xFF, which the device cannot return.
     DeadBytes {
         /// Register that was read.
         register: u8,
     },
-    /// The quantity lies beyond what the device can measure as it is set up: its answer is only a limit.
+    /// The quantity is outside what the device can measure as it is set up: its answer is only a limit.
     Overflow {
         /// Register that was read.
         register: u8,
     },
-    /// The device has nothing new since it was last asked.
+    /// The device has no new measurement since the last poll.
     NotReady {
-        /// Register that says so.
+        /// Register that reports it.
         register: u8,
     },
     /// The device lost its settings (its supply, a reset of its own) and has to be set up again.
     Asleep {
-        /// Register that says so.
+        /// Register that reports it.
         register: u8,
     },
     /// Another chip answers at this address.
@@ -66,22 +66,22 @@ pub enum DeviceFault {
         /// What it holds.
         found: u8,
     },
-    /// The set-up of the device does not come to an end: it is asked over and over and never ready.
+    /// The set-up of the device never finishes: it is polled over and over and is never ready.
     Endless {
-        /// Register that was asked last.
+        /// Register that was polled last.
         register: u8,
     },
-    /// A quantity that the kernel should give is not there or cannot be read.
+    /// A quantity that the kernel should provide does not exist or cannot be read.
     Kernel {
         /// Why not.
         fault: BusFault,
     },
-    /// The line was already busy when it should have been idle.
+    /// The line was already high when it should have been idle.
     Busy {
         /// Which line.
         line: Line,
     },
-    /// An edge that the device owes did not come.
+    /// An edge that the device should send did not come.
     EdgeMissing {
         /// Which line.
         line: Line,
@@ -94,33 +94,32 @@ pub enum DeviceFault {
 }
 
 impl DeviceFault {
-    /// Whether bytes may have been lost in the middle of a transfer. The Robot HAT's controller
-    /// takes writes in frames of three bytes and never resynchronises by itself: after such a fault
-    /// it has to be reset before anything that is written to it counts.
+    /// Whether bytes may have been lost in the middle of a transfer. The Robot HAT's controller takes writes
+    /// in frames of three bytes and never resynchronises by itself: after such a fault it must be reset
+    /// before any further write counts.
     pub fn needs_reset(self) -> bool {
         match self {
             DeviceFault::Bus { fault, .. } => match fault {
                 BusFault::TimedOut | BusFault::Io | BusFault::ArbitrationLost => true,
-                // Nobody took the address byte, or nothing was sent at all.
+                // No device took the address byte, or nothing was sent at all.
                 BusFault::Nack | BusFault::Unsupported | BusFault::Absent | BusFault::Preempted => false,
             },
             _ => false,
         }
     }
 
-    /// Whether nothing failed: the call gave way to a stop of the motors and is to be made again, from its beginning.
+    /// Whether nothing failed: a motor stop preempted the call, which must be repeated.
     pub fn gave_way(self) -> bool {
         matches!(self, DeviceFault::Bus { fault: BusFault::Preempted, .. })
     }
 
-    /// Whether a poll returns it, besides saying it: a transfer that failed, or settings that were lost. Everything else
-    /// is an answer, if a wrong one.
+    /// Whether a poll returns it, besides reporting it: a failed transfer, or lost settings. Everything else
+    /// is an answer, even if a wrong one.
     pub fn ends_poll(self) -> bool {
         matches!(self, DeviceFault::Bus { .. } | DeviceFault::Kernel { .. } | DeviceFault::Asleep { .. })
     }
 
-    /// Whether the device is there but does not work as it was set up: its next reading counts only after another
-    /// set-up.
+    /// Whether the device is there but lost its set-up: readings count only after a new one.
     pub fn needs_set_up(self) -> bool {
         matches!(self, DeviceFault::Asleep { .. })
     }
@@ -155,34 +154,35 @@ impl fmt::Display for DeviceFault {
             DeviceFault::Line { line, fault } => write!(f, "line {}: {fault:?}", line.0),
             DeviceFault::Pulse { channel, fault } => write!(f, "PWM channel {channel}: {fault:?}"),
             DeviceFault::Impossible { register } => {
-                write!(f, "register {register:#04x} answers a value that the device cannot have")
+                write!(f, "register {register:#04x}: the device cannot have this value")
             }
-            DeviceFault::NotFinite { register } => write!(f, "register {register:#04x} is not a number"),
+            DeviceFault::NotFinite { register } => {
+                write!(f, "register {register:#04x}: the value is not a number")
+            }
             DeviceFault::DeadBytes { register } => {
-                write!(f, "register {register:#04x} answers only zeros or only ones: no device behind it")
+                write!(f, "register {register:#04x}: only zeros or only ones, so no device is there")
             }
             DeviceFault::Overflow { register } => {
-                write!(f, "register {register:#04x}: the quantity is beyond the range of the device")
+                write!(f, "register {register:#04x}: the quantity is outside the device's range")
             }
             DeviceFault::NotReady { register } => {
-                write!(f, "register {register:#04x}: nothing new was measured")
+                write!(f, "register {register:#04x}: no new measurement")
             }
             DeviceFault::Asleep { register } => {
-                write!(
-                    f,
-                    "register {register:#04x}: the device lost its settings and wants to be set up again"
-                )
+                write!(f, "register {register:#04x}: the device lost its settings and must be set up again")
             }
             DeviceFault::WrongDevice { register, found } => {
                 write!(f, "register {register:#04x} holds {found:#04x}: another chip is at this address")
             }
             DeviceFault::Endless { register } => {
-                write!(f, "register {register:#04x}: the set-up of the device does not come to an end")
+                write!(f, "register {register:#04x}: the device's set-up never finishes")
             }
-            DeviceFault::Kernel { fault } => write!(f, "the kernel gives no value: {fault:?}"),
-            DeviceFault::Busy { line } => write!(f, "line {} is high before it was asked to be", line.0),
+            DeviceFault::Kernel { fault } => write!(f, "the kernel returns no value: {fault:?}"),
+            DeviceFault::Busy { line } => write!(f, "line {} was already high", line.0),
             DeviceFault::EdgeMissing { line } => write!(f, "line {} did not answer", line.0),
-            DeviceFault::PulseTooShort { line } => write!(f, "line {}: pulse too short to be true", line.0),
+            DeviceFault::PulseTooShort { line } => {
+                write!(f, "line {}: the pulse is too short to be real", line.0)
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A co-processor that serves a quantity as a little-endian IEEE-754 single in four bytes from one
-//! register. Which quantity, and in which unit, is the board's business.
+//! A co-processor that provides a quantity as a little-endian IEEE-754 single in four bytes of one register.
+//! The board states which quantity, in which unit.
 
 use super::polled::Told;
 use super::{DeviceFault, Polled, Ports, Say};
@@ -18,9 +18,8 @@ impl FloatRegister {
         FloatRegister { address, register }
     }
 
-    /// Its value, finite. Four equal bytes of zeros or ones are what a bus without a device
-    /// answers, and are refused: a live reading that is zero to the last of 32 bits, noise and all,
-    /// does not happen often enough to be missed.
+    /// Its value, finite. Four equal bytes of zeros or ones are what a bus without a device returns, and are
+    /// refused: a live reading of exactly zero in all 32 bits, noise included, is too rare to be missed.
     pub fn read(&self, i2c: &mut dyn I2c) -> Result<f32, DeviceFault> {
         let register = self.register;
         let mut bytes = [0; 4];

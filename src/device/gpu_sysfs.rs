@@ -1,5 +1,5 @@
-//! What the GPU of a Jetson tells in sysfs: its load and its clock. The paths differ from release to release, so each is
-//! looked for; nothing is written.
+//! What the GPU of a Jetson reports in sysfs: its load and its clock. The paths differ between releases, so
+//! several are tried; nothing is written.
 //!
 //! Paths and units as the jetson_stats project reads them: `load` is in thousandths, `cur_freq` of devfreq in Hz; the node
 //! is called after the device (17000000.gpu, 17000000.ga10b).
@@ -9,7 +9,7 @@ use super::{DeviceFault, Polled, Ports, Say};
 use crate::plan::GpuQuantity;
 use std::path::{Path, PathBuf};
 
-/// Where the load has been seen, newest release first.
+/// Known paths of the load, newest release first.
 const LOADS: [&str; 4] = [
     "sys/devices/platform/bus@0/17000000.gpu/load",
     "sys/devices/platform/17000000.gpu/load",
@@ -33,7 +33,7 @@ pub struct GpuSysfs {
 }
 
 impl GpuSysfs {
-    /// `quantity` of the computer's GPU. `/sys` is looked for in `root`.
+    /// `quantity` of the computer's GPU. `/sys` is looked up in `root`.
     pub fn new(root: &Path, quantity: GpuQuantity) -> GpuSysfs {
         GpuSysfs { root: root.to_owned(), quantity, number: None }
     }

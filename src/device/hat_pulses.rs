@@ -1,5 +1,5 @@
-//! Pulses of the Robot HAT's microcontroller: which counts a share or a length is, which timers run, and the frames that
-//! stop every drive motor.
+//! Pulses of the Robot HAT's microcontroller: the counts for a share or a length, the timers that run, and
+//! the frames that stop every drive motor.
 
 use super::dc_motor::{self, DcMotor};
 use super::pulses::Pulses;
@@ -54,7 +54,7 @@ impl HatPulses {
         pulses
     }
 
-    /// The board check has refused channels of one timer that need two frequencies.
+    /// The board check refuses channels of one timer that need two frequencies.
     fn run_timer(&mut self, channel: u8, setting: Timer) {
         let timer = timer_of(channel);
         if self.timers.iter().all(|(known, _)| *known != timer) {
@@ -68,7 +68,7 @@ impl HatPulses {
 }
 
 impl Pulses for HatPulses {
-    /// Resets the controller, stills the drive motors, then runs the timers; 220 ms.
+    /// Resets the controller, stops the drive motors, then starts the timers; 220 ms.
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.registers.forget();
         self.registers.hat().reset(ports.gpio, ports.clock)?;
@@ -95,7 +95,7 @@ impl Pulses for HatPulses {
         self.registers.renew(ports.i2c, ports.clock)
     }
 
-    /// With frames that were encoded beforehand. Servos keep their pulse.
+    /// With frames that were encoded in advance. Servos keep their pulse.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let address = self.registers.hat().address();
         let mut outcome = Ok(());

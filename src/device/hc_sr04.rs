@@ -1,6 +1,6 @@
-//! HC-SR04 and alike: range from the length of an echo pulse, measured between two edge stamps, so
-//! that a late thread does not make the way look longer. Does not pace itself: the data sheet wants
-//! 60 ms from ping to ping, which the caller's table keeps.
+//! HC-SR04 and similar: range from the length of an echo pulse, measured between two edge stamps, so a late
+//! thread does not make the distance look longer. Does not limit its rate: the data sheet requires 60 ms from
+//! ping to ping, which the caller's table keeps.
 //!
 //! ```text
 //!  trig  __/10us\______________________________________
@@ -8,8 +8,8 @@
 //!                   ~450 us
 //! ```
 //!
-//! What matters here is which silence means what. No echo within 38 ms is a reading: nothing within
-//! range. An edge that is missing, doubled or too early is a fault: it must never look like a free way.
+//! What matters is what each kind of silence means. No echo within 38 ms is a reading: nothing within range.
+//! A missing, doubled or early edge is a fault: it must never look like free space.
 
 use super::DeviceFault;
 use crate::bus::{Edge, Gpio};
@@ -33,7 +33,7 @@ const TRIGGER: Span = Span::from_micros(10);
 const RISE_WITHIN: Span = Span::from_micros(4_500);
 /// The module ends the pulse by itself after 38 ms; 2 ms more for modules that count slower.
 const FALL_WITHIN: Span = Span::from_millis(40);
-/// Old edges that are dropped before a ping; a line that has more is not an echo.
+/// Old edges that are dropped before a ping; a line with more of them is not an echo.
 const STALE_EDGES: usize = 64;
 
 /// One module.
@@ -49,12 +49,12 @@ impl HcSr04 {
         HcSr04 { trig, echo }
     }
 
-    /// Pings and waits for the echo, 45 ms at most: the distance of the nearest thing, or
-    /// [`FARTHEST`] if there is none within range.
+    /// Pings and waits for the echo, at most 45 ms: returns the distance of the nearest object, or
+    /// [`FARTHEST`] if none is within range.
     pub fn measure(&self, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<Metres, DeviceFault> {
         self.drop_stale_edges(gpio)?;
         if gpio.get(self.echo).map_err(self.fault(self.echo))? {
-            // Still busy with the last ping, or the wire is stuck: what came now would not be ours.
+            // Still busy with the last ping, or the wire is stuck: edges that come now would not be ours.
             return Err(DeviceFault::Busy { line: self.echo });
         }
         let triggered = self.trigger(gpio, clock)?;
@@ -74,7 +74,7 @@ impl HcSr04 {
         Err(DeviceFault::Busy { line: self.echo })
     }
 
-    /// Gives the trigger pulse; returns when it began.
+    /// Sends the trigger pulse; returns when it began.
     fn trigger(&self, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<Instant, DeviceFault> {
         let began = clock.now();
         gpio.set(self.trig, true).map_err(self.fault(self.trig))?;
@@ -96,7 +96,7 @@ impl HcSr04 {
         }
     }
 
-    /// When the echo came back; `None`: nothing did, and the module still listens or says so.
+    /// When the echo came back; `None`: none did, and the module is still listening or reports that.
     fn await_fall(
         &self,
         rise: Instant,

@@ -1,12 +1,12 @@
 //! INA219 power monitor (Texas Instruments SBOS448G): bus voltage, current through a shunt, their product. Set up and
 //! read through the ina219 crate.
 //!
-//! The current is taken from the voltage over the shunt, not from the chip's own division: that needs a calibration
-//! register, which a chip that lost its supply forgets, and then it shows no current at all. Everything else is left as it
-//! is after a reset (32 V, +-320 mV, 12 bits, continuous), so that nothing can be forgotten.
+//! The current is computed from the shunt voltage, not read from the chip's own division: that needs a
+//! calibration register, which a chip that lost its supply forgets; it then reports no current at all.
+//! Everything else stays as after a reset (32 V, +-320 mV, 12 bits, continuous), so nothing can be forgotten.
 //!
-//! One transfer a register, as the crate's feature `no_transaction` has it: the controller of a Pi 1 to 4 takes one read a
-//! transfer, as its last message, and refuses all others (Linux, i2c-bcm2835.c).
+//! One transfer per register, as the crate's feature `no_transaction` does it: the controller of a Pi 1 to 4
+//! takes one read per transfer, as its last message, and refuses all others (Linux, i2c-bcm2835.c).
 
 use super::adapter::Adapter;
 use super::{DeviceFault, Polled, Ports, Say};
@@ -34,7 +34,7 @@ impl Ina219 {
     }
 
     fn wired(&self) -> Result<Address, DeviceFault> {
-        // The board check lets only the chip's own addresses through.
+        // The board check accepts only the chip's own addresses.
         Address::from_byte(self.address).map_err(|_| DeviceFault::Impossible { register: CONFIGURATION })
     }
 
@@ -58,7 +58,7 @@ impl Ina219 {
 }
 
 impl Polled for Ina219 {
-    /// Resets the chip; a few of its registers must read as they do only in this chip.
+    /// Resets the chip; a few of its registers have values that only this chip has.
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let address = self.wired()?;
         let mut adapter = Adapter::new(ports);

@@ -1,8 +1,8 @@
 //! INA226 power monitor (Texas Instruments SBOS547A): bus voltage, current through a shunt, their product. Set up and
 //! read through the ina226 crate.
 //!
-//! As with the INA219, the current is taken from the voltage over the shunt, and the settings are those of a reset (1.1 ms
-//! conversions, continuous): a chip that lost its supply has nothing to forget.
+//! As with the INA219, the current is computed from the shunt voltage, and the settings are those after a
+//! reset (1.1 ms conversions, continuous): a chip that lost its supply has nothing to forget.
 
 use super::adapter::Adapter;
 use super::{DeviceFault, Polled, Ports, Say};
@@ -41,7 +41,7 @@ impl Ina226 {
         self.outputs.iter().any(|output| *output == quantity || *output == PowerQuantity::Watts)
     }
 
-    /// Volts and amperes of one measurement; zero for what nobody wants.
+    /// Volts and amperes of one measurement; zero for what no output needs.
     fn measure(&self, ports: &mut Ports<'_>) -> Result<[f32; 2], DeviceFault> {
         let mut adapter = Adapter::new(ports);
         let read = (|| {

@@ -1,11 +1,11 @@
-//! A set-up in steps. A driver sets its chip up from beginning to end and waits for it in between; a bus thread that also
-//! speaks to the motors cannot. So every step runs the set-up from its beginning, on ports that answer from a journal of
-//! what was done before, lets it do one thing that is new (a transfer, a line, the beginning of a wait) and refuses what
-//! comes behind it. The step in which nothing is refused is the last one.
+//! A set-up in steps. A driver sets its chip up in one go and waits for it in between; a bus thread that also
+//! serves the motors cannot. So every step runs the set-up from its beginning, on ports that replay answers
+//! from a journal of what was done before. The step lets it do one new thing (a transfer, a line, the start
+//! of a wait) and refuses what comes after. The step in which nothing is refused is the last one.
 //!
-//! This asks one thing of a set-up: given the same answers it asks the same, whatever the time is. One that does not is
-//! found out by a checksum, and ends with a fault before anything is written out of its place. Nothing here knows a chip,
-//! a schedule or a retry, and nothing is taken from the heap.
+//! This requires one thing of a set-up: given the same answers it makes the same calls, whatever the time. A
+//! checksum detects one that does not, and a fault ends it before anything is written out of place. Nothing
+//! here knows a chip, a schedule or a retry, and nothing uses the heap.
 
 use super::{DeviceFault, Ports};
 use crate::bus::{Edge, Gpio, I2c, Op};
@@ -14,26 +14,26 @@ use crate::plan::Line;
 use crate::time::{Clock, Instant, Span};
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-/// Bytes of answers that are kept. The longest set-up (VL53L0X) reads some eighty bytes, and asks one of them over and
-/// over: [`PATIENCE`] ends that after five hundred.
+/// Bytes of answers that are kept. The longest set-up (VL53L0X) reads some eighty bytes and polls one of them
+/// in a loop: [`PATIENCE`] ends that after five hundred.
 const ANSWERS: usize = 1024;
 /// Lines that a set-up moves or reads: a shut-down input goes down and up.
 const LINES: usize = 8;
-/// Transfers that nobody acknowledged and the set-up went on: a chip that may have its new address already.
+/// Transfers that no device acknowledged and without ending the set-up: a chip may have its new address.
 const MISSES: usize = 4;
-/// From a transfer to the same one again: a driver that asks its chip over and over whether it is ready. Calibrations take
-/// some milliseconds, and two more are no loss.
+/// Delay before the same transfer is repeated: a driver that polls its chip until it is ready. Calibrations
+/// take some milliseconds, and two more do not matter.
 const ASK_AGAIN: Span = Span::from_millis(2);
-/// The longest set-up, from its first step. The longest in use is 120 transfers of 0.4 ms with two waits of some
-/// milliseconds; on a bus that has others to serve in between it takes some times as long.
+/// The longest set-up, from its first step. The longest in use is 120 transfers of 0.4 ms with two waits of
+/// some milliseconds; on a bus that also serves other devices it takes several times as long.
 const PATIENCE: Span = Span::from_millis(1_000);
 
-/// How far a set-up is.
+/// Progress of a set-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetUp {
     /// At its end.
     Done,
-    /// It goes on with the next step, not before this moment.
+    /// It continues with the next step, not before this time.
     Again(Instant),
 }
 
@@ -41,11 +41,11 @@ pub enum SetUp {
 #[derive(Debug, Default)]
 pub struct Journal {
     began: Option<Instant>,
-    /// Things that were done.
+    /// Number of calls done.
     made: u32,
-    /// Checksum of them, in their order.
+    /// Checksum of them, in order.
     sum: u32,
-    /// The wait that was begun last is over then.
+    /// When the most recent wait is over.
     resume_at: Instant,
     transfers: Transfers,
     lines: heapless::Vec<Result<bool, BusFault>, LINES>,
@@ -54,19 +54,19 @@ pub struct Journal {
 #[derive(Debug, Default)]
 struct Transfers {
     answers: heapless::Vec<u8, ANSWERS>,
-    /// Numbers of those that nobody acknowledged.
+    /// Numbers of the transfers that no device acknowledged.
     missed: heapless::Vec<u32, MISSES>,
     /// Checksum of the last one, and when it ended.
     last: Option<(u32, Instant)>,
 }
 
 impl Journal {
-    /// Nothing was done; the next step is the first one.
+    /// Nothing is done yet; the next step is the first one.
     pub fn new() -> Journal {
         Journal::default()
     }
 
-    /// The set-up begins anew with the next step.
+    /// The set-up restarts with the next step.
     pub fn clear(&mut self) {
         (self.began, self.made, self.sum, self.resume_at) = (None, 0, 0, Instant::ZERO);
         self.transfers.answers.clear();
@@ -118,32 +118,32 @@ impl Journal {
     }
 }
 
-/// Where one run through a set-up stands. Shared by the three ports of one thread; a clock has to be fit to be shared by
-/// several threads, hence the atomics.
+/// The position of one run through a set-up. The three ports of one thread share it; a clock must be
+/// shareable between threads, hence the atomics.
 struct Course {
-    /// Things that the journal knows, and the checksum of them.
+    /// Number of calls in the journal, and their checksum.
     known: u32,
     known_sum: u32,
-    /// Things asked in this run, and the checksum of them, up to the new one.
+    /// Number of calls made in this run, and their checksum, up to the new one.
     asked: AtomicU32,
     sum: AtomicU32,
     phase: AtomicU8,
-    /// Not before this moment the next step.
+    /// The next step is not before this time.
     wake: AtomicU64,
 }
 
 /// The journal answers.
 const KNOWN: u8 = 0;
-/// The new thing was done, and nothing was asked behind it.
+/// The new call was made, and none came after it.
 const NEW: u8 = 1;
-/// Something was refused: there is a next step.
+/// A call was refused: there is a next step.
 const REFUSED: u8 = 2;
-/// The new thing was not begun: it is too early for it.
+/// The new call was not begun: it is too early for it.
 const NOT_YET: u8 = 3;
-/// The set-up does not do the same again.
+/// The set-up does not repeat its calls.
 const STRAYED: u8 = 4;
 
-/// Who answers.
+/// What answers a call.
 enum Turn {
     /// The journal.
     Known(u32),
@@ -165,7 +165,7 @@ impl Course {
         }
     }
 
-    /// Something is asked of a port; `what` is its checksum.
+    /// A call to a port; `what` is its checksum.
     fn turn(&self, what: u32) -> Turn {
         let (nth, sum) = self.so_far();
         match self.phase() {
@@ -200,18 +200,18 @@ impl Course {
         self.wake.store(at.as_nanos(), Ordering::Relaxed);
     }
 
-    /// How many things are done now, and their checksum.
+    /// How many calls are done now, and their checksum.
     fn made(&self) -> (u32, u32) {
         if self.phase() == NOT_YET { (self.known, self.known_sum) } else { self.so_far() }
     }
 
-    /// What came of the run, at its end.
+    /// The result of the run, at its end.
     fn end(&self, outcome: Result<(), DeviceFault>, now: Instant) -> Result<SetUp, DeviceFault> {
         let wake = Instant::from_nanos(self.wake.load(Ordering::Relaxed));
         match self.phase() {
             KNOWN if self.so_far() == (self.known, self.known_sum) => outcome.map(|()| SetUp::Done),
             KNOWN | STRAYED => Err(DeviceFault::Endless { register: 0 }),
-            // A wait with nothing behind it is waited for all the same.
+            // A wait with nothing after it must be waited for as well.
             NEW if wake <= now => outcome.map(|()| SetUp::Done),
             _ => Ok(SetUp::Again(wake.max(now))),
         }
@@ -223,7 +223,7 @@ const fn mixed(sum: u32, what: u32) -> u32 {
     (sum ^ what).wrapping_mul(0x0100_0193).rotate_left(5)
 }
 
-/// What of a transfer goes into the checksum: to whom, what is written, how much is read.
+/// The part of a transfer that goes into the checksum: address, bytes written, number of bytes read.
 fn sum_of(address: u8, ops: &[Op<'_>]) -> u32 {
     ops.iter().fold(mixed(1, address.into()), |sum, op| match op {
         Op::Write(bytes) => bytes.iter().fold(mixed(sum, 2), |sum, byte| mixed(sum, (*byte).into())),
@@ -238,14 +238,14 @@ struct Wire<'a> {
     course: &'a Course,
     until: Instant,
     kept: &'a mut Transfers,
-    /// Bytes of the kept answers that were given in this run.
+    /// Bytes of the kept answers that were replayed in this run.
     given: usize,
-    /// What ends the set-up, whatever the driver makes of it.
+    /// The fault that ends the set-up, whatever the driver makes of it.
     fault: Option<DeviceFault>,
 }
 
 impl Wire<'_> {
-    /// Answers from the journal.
+    /// Replays answers from the journal.
     fn replay(&mut self, nth: u32, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
         if self.kept.missed.contains(&nth) {
             return Err(BusFault::Nack);
@@ -283,7 +283,7 @@ impl Wire<'_> {
                 Op::Write(_) => true,
             }),
             Err(BusFault::Nack) => self.kept.missed.push(nth).is_ok(),
-            // Whatever the driver would do next, the wire has to be seen to first.
+            // Whatever the driver would do next, the wire has to be handled first.
             Err(fault) => return self.end_with(DeviceFault::Bus { register, fault }),
         };
         if !kept {
@@ -338,7 +338,7 @@ impl Lines<'_> {
             }
             Turn::New(_) => {
                 let answer = ask(self.gpio);
-                // Without room it is found to have strayed when its next step asks for the answer.
+                // Without room, the deviation is detected when the next step needs the answer.
                 let _ = self.kept.push(answer);
                 answer
             }
@@ -357,13 +357,13 @@ impl Gpio for Lines<'_> {
         self.turn(mixed(5, line.0), |gpio| gpio.get(line))
     }
 
-    /// A set-up that waits for an edge would have to be waited for itself.
+    /// A set-up that waits for an edge would block its bus thread.
     fn next_edge(&mut self, _wait: Span) -> Result<Option<Edge>, BusFault> {
         Err(BusFault::Unsupported)
     }
 }
 
-/// The time: a wait is begun, and the step is over.
+/// The time: a wait begins, and the step is over.
 struct Waits<'a> {
     clock: &'a dyn Clock,
     course: &'a Course,

@@ -1,15 +1,16 @@
-//! MPU-6050: acceleration, temperature and rotation, of them what is wanted, and the lean that gravity tells. Set up
-//! through the mpu6050-dmp crate; read here, because this is the hottest read of a robot and the crate has no
-//! temperature in it. The chip is taken to be mounted with its x forward, y left, z up.
+//! MPU-6050: acceleration, temperature and rotation, as far as they are needed, and the lean computed from
+//! gravity. Set up through the mpu6050-dmp crate; read here, because this is a robot's most frequent read and
+//! the crate has no temperature in it. The chip must be mounted with its x forward, y left, z up.
 //!
-//! Of the 14 bytes of a sample only those are read that an output needs, in at most two transfers: a stop of the motors
-//! waits for the one under way, and may go before the other. The chip holds its registers while it is read, so each
-//! transfer is of one sample (section 4.17), and no vector is ever in two. Acceleration and rotation are of one sample
-//! where the chip rings for it: the next is a whole period away. Where it is asked instead, they may be a millisecond
-//! apart, the chip's own period: a tenth of what its filter smears.
+//! Only the bytes that an output needs are read from the 14 of a sample, in at most two transfers: a motor
+//! stop waits for the one in progress, and may go before the other. The chip holds its registers while it is
+//! read, so each transfer is of one sample (section 4.17), and no vector is ever split over two. If the chip
+//! signals its samples, acceleration and rotation are of one sample: the next is a whole period away. If it
+//! is polled instead, they may be a millisecond apart, the chip's own period: a tenth of the time over which
+//! its filter averages.
 //!
-//! Registers, scales and the temperature's formula: InvenSense RM-MPU-6000A rev. 4.2, sections 4.4 to 4.28. The lean is
-//! that of an accelerometer: true while the robot neither speeds up nor falls.
+//! Registers, scales and the temperature's formula: InvenSense RM-MPU-6000A rev. 4.2, sections 4.4 to 4.28.
+//! The lean is that of an accelerometer: correct while the robot neither accelerates nor falls.
 
 use super::adapter::{Adapter, Delay};
 use super::{DeviceFault, Polled, Ports, Say};
@@ -34,7 +35,7 @@ const INT_ENABLE: u8 = 0x38;
 /// Bit of [`INT_ENABLE`]: a pulse for every sample. (The crate, 0.6, sets bit 7 instead, which means nothing.)
 const DATA_READY: u8 = 1 << 0;
 const WHO_AM_I: u8 = 0x75;
-/// What it holds, whatever the address pin says.
+/// Its value, whatever the address pin selects.
 const IDENTITY: u8 = 0x68;
 const PWR_MGMT_1: u8 = 0x6B;
 /// Bit of [`PWR_MGMT_1`] with which the chip comes out of every reset.
@@ -46,12 +47,12 @@ const COUNTS_PER_G: f32 = 8192.0;
 const COUNTS_PER_DEG_S: f32 = 65.5;
 /// Standard gravity, m/s^2.
 pub const G: f32 = 9.806_65;
-/// Less than this much gravity has no direction that could be believed: the robot falls.
+/// With less gravity than this, its direction is not credible: the robot is falling.
 const LEAST_G: f32 = 0.2;
-/// The chip's own rate behind its filter; a divider of 1 to 256 makes the sample rate of it.
+/// The chip's own rate behind its filter; a divider of 1 to 256 gives the sample rate.
 const FILTERED_PERIOD: Span = Span::from_millis(1);
 
-/// One sample, as it came; what was not read is zero.
+/// One sample, as read; fields that were not read are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Burst {
     acceleration: [i16; 3],
@@ -98,7 +99,7 @@ impl Burst {
     }
 }
 
-/// At an end of its scale the chip shows only that there was more.
+/// At an end of its scale the chip only shows that there was more.
 fn measured(counts: i16) -> Result<f32, DeviceFault> {
     match counts {
         i16::MIN | i16::MAX => Err(DeviceFault::Overflow { register: BURST }),
@@ -119,13 +120,13 @@ fn place(axis: Axis) -> usize {
 pub struct Mpu6050 {
     address: u8,
     outputs: Box<[ImuQuantity]>,
-    /// From sample to sample where the chip rings for each; `None`: it is asked.
+    /// Time between samples if the chip signals each; `None`: it is polled.
     rings: Option<Span>,
 }
 
 impl Mpu6050 {
-    /// The chip at `address` with these outputs. `rings`: its interrupt line is wired and it is to give a pulse for a
-    /// sample so often (1 to 256 ms; the next shorter whole millisecond).
+    /// The chip at `address` with these outputs. `rings`: its interrupt line is wired and pulses for a sample
+    /// this often (1 to 256 ms; the next shorter whole millisecond).
     pub fn new(address: u8, outputs: Box<[ImuQuantity]>, rings: Option<Span>) -> Mpu6050 {
         Mpu6050 { address, outputs, rings }
     }
@@ -155,8 +156,8 @@ impl Mpu6050 {
         period.clamp(1, 256).saturating_sub(1) as u8
     }
 
-    /// Reads acceleration, and temperature where it is wanted: a sample that can be meant, or what is the matter with it.
-    /// Acceleration is read in any case: gravity is never zero, and tells a chip that measures from one that does not.
+    /// Reads acceleration, and temperature if needed: a plausible sample, or the fault. Acceleration is
+    /// always read: gravity is never zero, which shows that the chip is measuring.
     fn begin(&self, bytes: &mut [u8; BURST_BYTES], i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
         let register = BURST;
         let warmth = self.outputs.iter().any(|quantity| matches!(quantity, ImuQuantity::Temperature));
@@ -168,14 +169,14 @@ impl Mpu6050 {
         if first[..VECTOR] != [0; VECTOR] {
             return Ok(());
         }
-        // Noise alone is some counts on each axis. A chip that reset itself sleeps, and shows zeros while it does.
+        // Noise alone is some counts on each axis. A chip that reset itself sleeps, and returns zeros.
         if self.register(PWR_MGMT_1, i2c)? & SLEEP != 0 {
             return Err(DeviceFault::Asleep { register: PWR_MGMT_1 });
         }
         Err(DeviceFault::DeadBytes { register })
     }
 
-    /// Says those of the outputs that rotation tells, or the others.
+    /// Reports the outputs that depend on rotation, or the others.
     fn tell(&self, rotation: bool, burst: Result<Burst, DeviceFault>, say: &mut Say<'_>) {
         let outputs = self.outputs.iter().enumerate().filter(|(_, quantity)| turns(quantity) == rotation);
         for (nth, &quantity) in outputs {
@@ -216,7 +217,7 @@ impl Polled for Mpu6050 {
         Ok(())
     }
 
-    /// The lean is said before rotation is read: a robot that leans over is stopped first.
+    /// The lean is reported before rotation is read: a robot that tips over is stopped first.
     fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
         let mut bytes = [0; BURST_BYTES];
         let mut read = self.begin(&mut bytes, ports.i2c);

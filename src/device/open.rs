@@ -1,5 +1,5 @@
-//! Which sensors of a board sit in the same chip, the device that reads them, and what that costs on the wire. Opens no
-//! bus; what a device needs of one it finds out in its set-up.
+//! Which sensors of a board share a chip, the device that reads them, and what that costs on the wire. Opens
+//! no bus; a device finds out what it needs from one during its set-up.
 
 use super::Polled;
 use super::adc::HatAdc;
@@ -15,8 +15,9 @@ use super::vl53l0x::Vl53l0x;
 use crate::plan::{Board, ImuQuantity, PowerChip, PowerQuantity, SensorKind, SensorPlan};
 use std::path::Path;
 
-/// The device of `plans`, all of which sit in one chip ([`crate::plan::same_chip`]; one plan otherwise). Its outputs are numbered as
-/// `plans` are. `root` is where `/sys` is looked for. `None`: sensors of this kind are not polled.
+/// The device of `plans`, all of which share one chip ([`crate::plan::same_chip`]; otherwise one plan). Its
+/// outputs are numbered like `plans`. `/sys` is looked up in `root`. `None`: sensors of this kind are not
+/// polled.
 pub fn polled(plans: &[&SensorPlan], board: &Board, root: &Path) -> Option<Box<dyn Polled>> {
     let first = plans.first()?;
     Some(match &first.kind {
@@ -109,7 +110,7 @@ impl SensorKind {
         }
     }
 
-    /// Whether a reading of one quantity of this chip carries all the others with it.
+    /// Whether reading one quantity of this chip reads all the others too.
     pub fn reads_whole_chip(&self) -> bool {
         matches!(
             self,
@@ -188,7 +189,7 @@ mod tests {
             &[0, 0, 0, 0, 0x02, 0x8F],
         );
         let (said, _) = Bench::new().poll(device.as_mut(), &mut i2c);
-        // Said as it is known; numbered by the plans.
+        // Reported as it becomes known; numbered by the plans.
         assert_eq!(said, [(1, Ok(0.0)), (0, Ok(10.0))]);
     }
 

@@ -1,10 +1,10 @@
-//! PCA9685: sixteen channels of pulses with one frequency (NXP PCA9685 rev. 4). Set up through the pwm-pca9685 crate; a
-//! channel is written here in one transfer of five bytes, and all of them are stopped by one of two.
+//! PCA9685: sixteen pulse channels with one frequency (NXP PCA9685 rev. 4). Set up through the pwm-pca9685
+//! crate; here one transfer of five bytes writes a channel, and one of two bytes stops all of them.
 //!
-//! The chip keeps its pattern when the host dies and takes it up again when it is woken: everything is taken off before
-//! the oscillator runs. One that lost its supply comes back asleep with nothing on, and says so in MODE1, which is looked
-//! at every now and then. Its output-enable input, where it is wired, is off from the start of a set-up to its end, and
-//! from a stop to the end of the next command.
+//! The chip keeps its pattern when the host dies and resumes it when it is woken, so everything is switched
+//! off before the oscillator runs. A chip that lost its supply comes back asleep with nothing on, and shows
+//! that in MODE1, which is polled now and then. Its output-enable input, if wired, is off from the start of a
+//! set-up to its end, and from a stop to the end of the next command.
 
 use super::adapter::{Adapter, Delay};
 use super::pulses::{Pulses, SILENT_FOR};
@@ -27,7 +27,7 @@ const FIRST: u8 = 0x06;
 /// High byte of the "off" of all channels at once; and its bit that means off for good.
 const ALL_OFF_H: u8 = 0xFD;
 const FULL: u8 = 0x10;
-/// Takes the pulse from all channels, ready to send.
+/// Removes the pulse from all channels, ready to send.
 const STOP: [u8; 2] = [ALL_OFF_H, FULL];
 /// MODE1 after the set-up: register numbers count up, the oscillator runs, no address but its own.
 const AWAKE: u8 = 0x20;
@@ -38,7 +38,7 @@ const PERIOD: f64 = 4096.0;
 const OSCILLATOR_HZ: f64 = 25e6;
 /// From waking to a steady oscillator.
 const STEADY_US: u32 = 500;
-/// How often the chip is asked whether it is still awake.
+/// How often the chip is polled for whether it is still awake.
 const LOOK_EVERY: Span = Span::from_millis(200);
 
 /// The divider, less one, whose frequency is nearest to `hz`.
@@ -47,13 +47,13 @@ pub fn prescale(hz: f32) -> u8 {
     divider.clamp(3.0, 255.0) as u8
 }
 
-/// Counts of a pulse of so many microseconds.
+/// Counts of a pulse of this many microseconds.
 pub fn pulse_counts(pulse_us: f64, prescale: u8) -> u16 {
     let counts = pulse_us * OSCILLATOR_HZ / 1e6 / (f64::from(prescale) + 1.0);
     libm::round(counts).clamp(0.0, PERIOD - 1.0) as u16
 }
 
-/// The transfer that makes `channel` high for so many counts of 4096.
+/// The transfer that makes `channel` high for this many counts of 4096.
 pub fn frame(channel: u8, counts: u16) -> [u8; 5] {
     let register = FIRST + 4 * channel;
     let [low, high] = counts.to_le_bytes();
@@ -78,7 +78,7 @@ pub struct Pca9685 {
     prescale: u8,
     output_enable: Option<Line>,
     outputs_on: bool,
-    /// It was found asleep, and nothing that is written counts.
+    /// It was found asleep, and writes have no effect.
     asleep: bool,
     looked: Instant,
     /// When it last acknowledged a write of a channel.
@@ -225,7 +225,7 @@ impl Pulses for Pca9685 {
         if self.outputs_on { Ok(()) } else { self.switch(true, ports) }
     }
 
-    /// All channels, servos among them: one transfer. Servos are aimed again by the next command.
+    /// All channels, servos included: one transfer. The next command sets the servos again.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         let switched = self.output_enable.map_or(Ok(()), |_| self.switch(false, ports));
         let written = self.write(&STOP, ports);

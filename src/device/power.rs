@@ -1,9 +1,9 @@
-//! What power monitors have in common: volts and amperes in, the quantities that are wanted out.
+//! What power monitors have in common: volts and amperes in, the wanted quantities out.
 
 use super::{DeviceFault, Say};
 use crate::plan::PowerQuantity;
 
-/// Says every output of one measurement (volts, amperes), and returns its fault if it is one of the device.
+/// Reports every output of one measurement (volts, amperes), and returns its fault if it is a device fault.
 pub(super) fn tell(
     outputs: &[PowerQuantity],
     measured: Result<[f32; 2], DeviceFault>,

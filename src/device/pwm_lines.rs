@@ -1,4 +1,4 @@
-//! Pulses of the computer's own PWM, one output a channel. Who opens the outputs, and how they are set, is `bus/`: here it
+//! Pulses of the computer's own PWM, one output per channel. `bus/` opens and sets the outputs; here a pulse
 //! is a length of time.
 
 use super::pulses::Pulses;
@@ -13,7 +13,7 @@ const CHANNELS: usize = 2 * MAX_MOTORS;
 
 /// One output with a fixed period.
 pub trait PulseOutput: Send {
-    /// High for so many nanoseconds of each period. Does not allocate.
+    /// High for this many nanoseconds of each period. Does not allocate.
     fn set(&mut self, high_ns: u64) -> Result<(), BusFault>;
 }
 
@@ -29,7 +29,7 @@ pub struct Channel {
     drives: bool,
     period: Span,
     output: Box<dyn PulseOutput>,
-    /// What it was set to; `None`: anything.
+    /// Its current setting; `None`: unknown.
     held_ns: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ impl PwmLines {
     pub fn new() -> PwmLines {
         PwmLines::default()
     }
-    /// One more. The board check lets no more through than there is room for.
+    /// Adds one. The board check accepts no more than there is room for.
     pub fn add(&mut self, channel: Channel) {
         let _ = self.channels.push(channel);
     }
@@ -90,7 +90,7 @@ impl Pulses for PwmLines {
         self.channel(channel)?.hold(libm::round(pulse_us * 1e3) as u64)
     }
 
-    /// Nothing that could forget stands between.
+    /// No chip in between that could forget its settings.
     fn renew(&mut self, _ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         Ok(())
     }
@@ -99,13 +99,13 @@ impl Pulses for PwmLines {
         still(self.channels.iter_mut().filter(|channel| channel.drives))
     }
 
-    /// There is no line, and no bus either: a stop is as good.
+    /// There is no line, but no bus either: a stop is just as good.
     fn hold(&mut self, _ports: &mut Ports<'_>) -> bool {
         false
     }
 }
 
-/// Takes the pulse from each of them, even if the one before failed; the first fault is returned.
+/// Removes the pulse from each of them, even if the one before failed; returns the first fault.
 fn still<'c>(channels: impl Iterator<Item = &'c mut Channel>) -> Result<(), DeviceFault> {
     let mut outcome = Ok(());
     for channel in channels {

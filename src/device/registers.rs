@@ -1,7 +1,7 @@
-//! What the Robot HAT's registers are believed to hold. Saves the writes that would change nothing,
-//! and makes up for it: a register that was not written for a while is written again, because a
-//! controller that reset itself says nothing about it and stands there with every pulse gone. One that
-//! is not spoken to does not say either that its bus died: it is never left silent for long.
+//! The expected contents of the Robot HAT's registers. Skips writes that would change nothing, and
+//! compensates for that: a register that was not written for a while is written again, because a controller
+//! that reset itself does not report it and has lost every pulse. A silent bus does not report its death
+//! either, so it is never left silent for long.
 
 use super::DeviceFault;
 use super::pulses::SILENT_FOR;
@@ -11,8 +11,8 @@ use crate::time::{Clock, Instant, Span};
 
 /// Registers kept here: pulses (from 0x20) and both banks of timers (to 0x56).
 const SLOTS: usize = 0x57 - PULSE as usize;
-/// A register older than this is written again before anything else can happen to it: a robot whose
-/// controller lost its pulses stands still for half a second, not longer.
+/// A register older than this is written again before anything else: a robot whose controller lost its pulses
+/// stands still for half a second, not longer.
 pub const OLDEST: Span = Span::from_millis(500);
 /// From this age registers are renewed a few at a time with each command, so that in the steady
 /// state they never all fall due at once: 11 registers (the fullest board) take six commands, and
@@ -43,7 +43,7 @@ impl Registers {
         Registers { hat, held: [None; SLOTS], answered: Instant::ZERO }
     }
 
-    /// The chip.
+    /// The chip may hold anything in `register` from now on, but should hold `value`.
     pub fn hat(&self) -> RobotHat {
         self.hat
     }
@@ -60,7 +60,7 @@ impl Registers {
         }
     }
 
-    /// Makes `register` hold `value`; writes only if it does not yet.
+    /// Makes `register` hold `value`; writes only if needed.
     pub fn hold(
         &mut self,
         register: u8,
@@ -75,8 +75,8 @@ impl Registers {
         self.write(register, value, i2c, clock)
     }
 
-    /// Writes again what is too old, and a little of what soon will be, oldest first; and the oldest in any case where
-    /// nothing was acknowledged for [`SILENT_FOR`].
+    /// Writes again what is too old, and a little of what soon will be, oldest first; and always the oldest
+    /// if nothing was acknowledged for [`SILENT_FOR`].
     pub fn renew(&mut self, i2c: &mut dyn I2c, clock: &dyn Clock) -> Result<(), DeviceFault> {
         let mut early = 0;
         while let Some((register, held)) = self.oldest() {

@@ -1,13 +1,12 @@
-//! The microcontroller of SunFounder's Robot HAT (v4, v5): reset, timers, pulses. Its converter is
-//! `adc.rs`; what a pulse means is the business of `servo.rs` and `dc_motor.rs`.
+//! The microcontroller of SunFounder's Robot HAT (v4, v5): reset, timers, pulses. Its converter is `adc.rs`;
+//! `servo.rs` and `dc_motor.rs` define what a pulse means.
 //!
 //! Register map as in SunFounder's robot-hat library 2.5 (pwm.py, device.py, __init__.py) and its
 //! page on the on-board MCU. Words: a *timer* gives one frequency to the *channels* behind it; a
 //! *pulse* is how many *counts* of the timer's *period* a channel is high.
 //!
-//! Every write is exactly one frame of three bytes: register, most significant byte, least
-//! significant byte. The firmware counts bytes and does not resynchronise: a frame that was broken
-//! off shifts every later one, and only a reset cures that.
+//! Every write is exactly one frame of three bytes: register, most significant byte, least significant byte.
+//! The firmware counts bytes and does not resynchronise: a broken frame shifts all later ones until a reset.
 
 use super::DeviceFault;
 use crate::bus::{Gpio, I2c};
@@ -34,7 +33,7 @@ const RELOAD: [u8; 2] = [0x44, 0x54];
 pub const RESET_LOW: Span = Span::from_millis(10);
 const RESET_HIGH: Span = Span::from_millis(10);
 const SETTLE: Span = Span::from_millis(200);
-/// All of them: who comes after this finds the firmware started.
+/// All of them: code that runs after this finds the firmware started.
 pub const RESET_TAKES: Span =
     Span::from_nanos(RESET_LOW.as_nanos() + RESET_HIGH.as_nanos() + SETTLE.as_nanos());
 

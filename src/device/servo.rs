@@ -1,5 +1,5 @@
-//! A hobby servo: from a command to an angle, from an angle to a pulse. Writes nothing itself; what a pulse is in counts
-//! is the business of the chip that makes it.
+//! A hobby servo: from a command to an angle, from an angle to a pulse. Writes nothing itself; the chip that
+//! makes the pulse turns it into counts.
 
 use crate::plan::MotorKind;
 use crate::units::Degrees;
@@ -33,8 +33,8 @@ impl Servo {
         Some(Servo { channel: pwm, min_deg, max_deg, offset_deg, mirrored })
     }
 
-    /// What the part on the servo is to do: 0 is straight (the end nearest to it where the range
-    /// leaves it out), -1 and +1 are the ends, straight lines between. NaN is straight.
+    /// What the part on the servo is to do: 0 is straight (or the end nearest to it, if the range leaves it
+    /// out), -1 and +1 are the ends, linear in between. NaN is straight.
     pub fn angle(&self, command: f32) -> Degrees {
         let straight = 0.0_f32.max(self.min_deg).min(self.max_deg);
         let command = if command.is_nan() { 0.0 } else { command.clamp(-1.0, 1.0) };
@@ -42,7 +42,7 @@ impl Servo {
         Degrees(straight + command.abs() * (end - straight))
     }
 
-    /// What the servo's shaft has to do for that: trimmed, and the other way round if mirrored.
+    /// What the servo's shaft has to do for that: trimmed, and reversed if mirrored.
     pub fn shaft(&self, angle: Degrees) -> Degrees {
         if self.mirrored { Degrees(-(angle.0 - self.offset_deg)) } else { Degrees(angle.0 + self.offset_deg) }
     }

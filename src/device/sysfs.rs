@@ -1,6 +1,6 @@
-//! A number that the kernel keeps in a file of sysfs. The file stays open and is read anew from its beginning, into a
-//! buffer on the stack; which file that is, and what the number means, is the business of `hwmon.rs`, `thermal.rs` and
-//! `gpu_sysfs.rs`.
+//! A number that the kernel keeps in a file of sysfs. The file stays open and is read again from its
+//! beginning, into a buffer on the stack. `hwmon.rs`, `thermal.rs` and `gpu_sysfs.rs` decide which file that
+//! is and what the number means.
 
 use super::DeviceFault;
 use crate::fault::BusFault;
@@ -24,7 +24,7 @@ impl Number {
         File::open(path).map(|file| Number { file }).map_err(|error| fault(&error))
     }
 
-    /// What it holds now. Anything but one whole number is a fault.
+    /// Its current content. Anything but one whole number is a fault.
     pub fn read(&self) -> Result<i64, DeviceFault> {
         let mut buffer = [0; BUFFER];
         let length = self.file.read_at(&mut buffer, 0).map_err(|error| fault(&error))?;
@@ -34,7 +34,7 @@ impl Number {
     }
 }
 
-/// What failed, in the words of a bus: such a file often has one behind it.
+/// The failure as a bus fault: such a file often has a bus behind it.
 fn fault(error: &Error) -> DeviceFault {
     let fault = match error.kind() {
         ErrorKind::NotFound => BusFault::Absent,
@@ -49,10 +49,10 @@ fn fault(error: &Error) -> DeviceFault {
     DeviceFault::Kernel { fault }
 }
 
-/// Nothing of that name is there.
+/// No such file exists.
 pub const ABSENT: DeviceFault = DeviceFault::Kernel { fault: BusFault::Absent };
 
-/// What is in `folder`, by name; nothing where it cannot be read.
+/// The entries of `folder`, by name; nothing if it cannot be read.
 pub fn entries(folder: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();

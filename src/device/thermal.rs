@@ -1,11 +1,11 @@
-//! A thermal zone of the kernel, found by its type: degrees Celsius. A zone that is switched off answers an error or
-//! absolute nonsense, and is a fault either way.
+//! A thermal zone of the kernel, found by its type: degrees Celsius. A zone that is switched off returns an
+//! error or an absurd value, and is a fault either way.
 
 use super::sysfs::{ABSENT, Number, entries, says};
 use super::{DeviceFault, Polled, Ports, Say};
 use std::path::{Path, PathBuf};
 
-/// What silicon survives, thousandths of a degree Celsius. A zone of a Jetson that is off says -256 degrees.
+/// What silicon survives, thousandths of a degree Celsius. A zone of a Jetson that is off reads -256 degrees.
 const POSSIBLE: std::ops::RangeInclusive<i64> = -60_000..=160_000;
 
 /// One zone.
@@ -17,7 +17,7 @@ pub struct Thermal {
 }
 
 impl Thermal {
-    /// The first zone whose type is `zone`. `/sys` is looked for in `root`.
+    /// The first zone whose type is `zone`. `/sys` is looked up in `root`.
     pub fn new(root: &Path, zone: &str) -> Thermal {
         Thermal { folder: root.join("sys/class/thermal"), zone: zone.to_owned(), number: None }
     }

@@ -1,14 +1,14 @@
-//! VL53L0X time-of-flight ranger: metres. Set up through the vl53l0x crate (calibration, tuning, continuous ranging);
-//! read here, because the crate does not read the status that comes with a range.
+//! VL53L0X time-of-flight ranger: metres. Set up through the vl53l0x crate (calibration, tuning, continuous
+//! ranging); read here, because the crate does not read the status that comes with a range.
 //!
-//! Which answer means what: the chip says with each range how it came by it (ST UM2039 and its API,
-//! `VL53L0X_get_pal_range_status`). A range counts only when it says "complete". "Nothing in range" counts as [`FARTHEST`]
-//! only when the phase check fails *and* the range is the chip's own mark for that; a weak signal, a wrapped target, a
-//! fault of the hardware never look like a free way.
+//! What each answer means: the chip reports with each range how it was obtained (ST UM2039 and its API,
+//! `VL53L0X_get_pal_range_status`). A range counts only with status "complete". "Nothing in range" counts as
+//! [`FARTHEST`] only when the phase check fails *and* the range is the chip's own mark for that. A weak
+//! signal, a wrapped target or a hardware fault never looks like free space.
 //!
-//! Several chips on one bus all answer at 0x29 after power-on. Each gets its own address in its set-up: where its
-//! shut-down line is wired, it is shut down first, and the lines of the others have to keep them shut down until it is
-//! their turn (first level low).
+//! Several chips on one bus all answer at 0x29 after power-on. Each gets its own address in its set-up. If
+//! its shut-down line is wired, it is shut down first, and the lines of the others must keep them shut down
+//! until it is their turn (first level low).
 
 use super::adapter::Adapter;
 use super::polled::Told;
@@ -23,8 +23,8 @@ use vl53l0x::{Error, VL53L0x as Driver};
 
 /// Its address after power-on.
 pub const FIRST_ADDRESS: u8 = 0x29;
-/// What is returned when nothing is in range: how far the data sheet promises to see a white target indoors in the
-/// default mode. Whoever drives into what it cannot see may count on no more.
+/// What is returned when nothing is in range: how far the data sheet promises to see a white target indoors
+/// in the default mode. Code that drives into unseen space may rely on no more.
 pub const FARTHEST: Metres = Metres(1.2);
 
 const IDENTITY: u8 = 0xC0;
@@ -33,16 +33,16 @@ const INTERRUPT_CLEAR: u8 = 0x0B;
 /// Interrupt status; behind it the range status and, ten bytes on, the range in millimetres.
 const RESULT: u8 = 0x13;
 const RESULT_BYTES: usize = 13;
-/// A range of at least so many millimetres is the chip's mark for "none".
+/// A range of at least this many millimetres is the chip's mark for "none".
 const NO_TARGET_MM: u16 = 8190;
 
-/// Shut down for so long (the data sheet names no minimum), then up: its firmware boots in 1.2 ms at most.
+/// Shut down for this long (the data sheet names no minimum), then up: its firmware boots in at most 1.2 ms.
 const SHUT_DOWN: Span = Span::from_millis(1);
 const BOOT: Span = Span::from_millis(2);
-/// The set-up takes about 100 transfers and two calibrations of some milliseconds: 60 ms at 100 kHz. The driver's own
-/// bounds are tens of seconds. This one is for a set-up in one go; one in steps has its journal's.
+/// The set-up takes about 100 transfers and two calibrations of some milliseconds: 60 ms at 100 kHz. The
+/// driver's own bounds are tens of seconds. This one is for a set-up in one go; steps have the journal's.
 const PATIENCE: Span = Span::from_millis(250);
-/// One range takes 33 ms. A chip that gives none for so long does not range: it lost its settings.
+/// One range takes 33 ms. A chip that returns none for this long is not ranging: it lost its settings.
 const RANGES_WITHIN: Span = Span::from_millis(250);
 
 /// One chip.
@@ -50,12 +50,12 @@ const RANGES_WITHIN: Span = Span::from_millis(250);
 pub struct Vl53l0x {
     address: u8,
     shutdown: Option<Line>,
-    /// When it last gave a range, or was set up.
+    /// When it last returned a range, or was set up.
     ranged: Instant,
 }
 
 impl Vl53l0x {
-    /// The chip that is to answer at `address`; `shutdown`: its XSHUT input, where it is wired.
+    /// The chip that must answer at `address`; `shutdown`: its XSHUT input, if wired.
     pub fn new(address: u8, shutdown: Option<Line>) -> Vl53l0x {
         Vl53l0x { address, shutdown, ranged: Instant::ZERO }
     }
@@ -70,7 +70,7 @@ impl Vl53l0x {
         Ok(())
     }
 
-    /// Makes the chip answer at its address. Without a shut-down line it may do so since the last start.
+    /// Makes the chip answer at its address. Without a shut-down line it may already do so.
     fn take_address(&self, i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
         if self.address == FIRST_ADDRESS {
             return Ok(());
@@ -110,7 +110,7 @@ impl Vl53l0x {
     }
 }
 
-/// What status and range say together.
+/// The meaning of status and range together.
 fn metres(status: u8, millimetres: u16) -> Result<f32, DeviceFault> {
     const COMPLETE: u8 = 11;
     /// Phase out of bounds, found by either of two checks.
@@ -123,7 +123,7 @@ fn metres(status: u8, millimetres: u16) -> Result<f32, DeviceFault> {
     }
 }
 
-/// The driver shifts and divides by these answers: what no such chip says must not reach it.
+/// The driver shifts and divides by these answers: values that no such chip returns must not reach it.
 fn plausible(register: u8, answer: &[u8]) -> bool {
     match (register, answer) {
         // Laser periods: an even number of clocks from 8 to 18, halved, less one.
@@ -267,7 +267,7 @@ mod tests {
         for period in [0x7F, 0xFF] {
             assert!(!plausible(0x70, &[period]) && !plausible(0x50, &[period]));
         }
-        // A final range that is shorter than the pre-range that it holds: the driver would count below nought.
+        // A final range that is shorter than the pre-range that it holds: the driver would underflow.
         let mut short = Chip::new(clock());
         short.settled = vec![(0x71, 0), (0x72, 0x10)];
         let impossible = DeviceFault::Impossible { register: 0x71 };

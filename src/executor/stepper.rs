@@ -1,8 +1,8 @@
 //! Workers in one thread, in virtual time: the same order, the same results, every time.
 //!
-//! Each worker has its own place on the time axis. The stepper always moves the one whose next
-//! event is earliest (ties: handing over before working, then the order in which they were added),
-//! with the clock's cursor set to that worker's time, so that workers overlap as threads would.
+//! Each worker has its own place on the time axis. The stepper always runs the one whose next event is
+//! earliest (ties: handing over before working, then the order in which they were added), with the clock's
+//! cursor at that worker's time, so workers overlap as threads would.
 
 use super::last::last_call;
 use super::{Ended, Waker, Worker};
@@ -19,7 +19,7 @@ struct Place {
 enum State {
     /// Waits for `at`, or for its waker.
     Waiting { at: Instant },
-    /// Has worked; what it made is handed over at `done`, then it waits for `next`.
+    /// Has worked; the result is handed over at `done`, then it waits for `next`.
     Working { done: Instant, next: Instant },
 }
 
@@ -40,8 +40,8 @@ impl Stepper {
         self.places.push(Place { worker, waker, state: State::Waiting { at: first } });
     }
 
-    /// Runs every event up to and including `until`, then sets the clock there. Bells that were rung
-    /// since the last call count as rung at the clock's present moment.
+    /// Runs every event up to and including `until`, then sets the clock there. Wakers that were rung since
+    /// the last call count as rung at the clock's current time.
     pub fn run_until(&mut self, until: Instant) {
         self.hear_bells(self.clock.now());
         while let Some((at, place)) = self.earliest(until) {
@@ -52,8 +52,8 @@ impl Stepper {
         self.clock.set(until);
     }
 
-    /// The last call to every worker, at the clock's present moment, and what they leave behind. Also after a panic of one
-    /// of them, which unwinds through here.
+    /// The last call to every worker, at the clock's current time, and their results. Also after a panic of
+    /// one of them, which unwinds through here.
     pub fn finish(&mut self) -> Ended {
         let now = self.clock.now();
         let mut ended = Ended::default();
@@ -71,7 +71,7 @@ impl Stepper {
             }
             match &mut place.state {
                 State::Waiting { at } => *at = (*at).min(now),
-                // Rung while it works: it looks again as soon as it has handed over.
+                // Woken while it works: it checks again as soon as it has handed over.
                 State::Working { done, next } => *next = (*next).min(*done),
             }
         }

@@ -1,5 +1,5 @@
-//! Workers on threads of their own, in real time. Whatever becomes of a thread, or of the one that started it, each worker
-//! gets its last call: after a panic at once, and when [`Threads`] is dropped.
+//! Workers on their own threads, in real time. Whatever happens to a thread, or to the one that started it,
+//! each worker gets its last call: at once after a panic, and when [`Threads`] is dropped.
 
 use super::last::{Last, last_call};
 use super::{Ended, Rest, Waker, Worker};
@@ -11,18 +11,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// The longest that a worker sleeps without looking at the order to end: ending takes this long at most.
+/// The longest that a worker sleeps without checking for the request to end: ending takes at most this long.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
-/// Workers that have not ended by then are left behind (a hung transfer, a hung engine).
+/// Workers that have not ended by then are abandoned (a hung transfer, a hung engine).
 pub const END_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Workers that run on threads until told to end, which to be dropped is too.
+/// Workers that run on threads until told to end or dropped.
 pub struct Threads {
     end: Arc<AtomicBool>,
     alarm: Arc<AtomicBool>,
     running: Vec<Running>,
-    /// What each worker's thread was granted, by its name.
+    /// What the system granted to each worker's thread, by its name.
     pub granted: Vec<(&'static str, Granted)>,
 }
 
@@ -39,14 +39,13 @@ impl Threads {
         Threads { end: Arc::default(), alarm: Arc::default(), running: Vec::new(), granted: Vec::new() }
     }
 
-    /// Raised as soon as a worker has panicked. That is a bug of the program, and what its thread was there for is not done
-    /// any more, be it that a button is not looked at: whoever drives has to end.
+    /// Set as soon as a worker has panicked. That is a bug, and its thread's task is no longer done, even if
+    /// that is only polling a button: a running robot has to stop.
     pub fn alarm(&self) -> Arc<AtomicBool> {
         self.alarm.clone()
     }
 
-    /// Starts `worker` on its own thread with the priority of `role`; returns when the system has
-    /// answered what it grants.
+    /// Starts `worker` on its own thread with the priority of `role`; returns once the system has answered.
     pub fn start(
         &mut self,
         worker: Box<dyn Worker>,
@@ -58,9 +57,8 @@ impl Threads {
         self.start_watched(worker, waker, clock, role, plan, Arc::default())
     }
 
-    /// The same for a worker that is watched: `beat` moves on whenever its thread has done a step or
-    /// has woken from its sleep, which it does at least every 50 ms, and stands while a
-    /// transfer hangs.
+    /// The same for a worker that is watched: `beat` advances whenever its thread has done a step or has
+    /// woken up, which happens at least every 50 ms. It stops while a transfer hangs.
     pub fn start_watched(
         &mut self,
         mut worker: Box<dyn Worker>,
@@ -91,8 +89,8 @@ impl Threads {
         Ok(())
     }
 
-    /// Tells every worker to end, waits for at most `patience` and says how they ended. Those that have not by then are
-    /// left behind, not waited for; if one of them has motors, these were not heard to stand.
+    /// Tells every worker to end, waits for at most `patience` and returns how they ended. Those that have
+    /// not by then are abandoned; if one of them has motors, these are not known to have stopped.
     pub fn end(mut self, patience: Duration) -> Ended {
         self.end_all(patience)
     }
@@ -119,11 +117,11 @@ impl Threads {
     }
 }
 
-/// Nobody asked how they ended: a panic of the thread that started them, or a thread that could not be started.
+/// Dropped without `end_all`: a panic of the thread that started them, or a thread that could not be started.
 impl Drop for Threads {
     fn drop(&mut self) {
         if !self.running.is_empty() && self.end_all(END_PATIENCE).rest == Rest::Unheard {
-            log::error!("the motors were not heard to stand: cut their power");
+            log::error!("the motors did not confirm that they stopped: cut their power");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What a runtime and its guard say to each other: fixed frames of 56 bytes, one a message, little
-//! endian. A frame that is not one of these is refused whole; nothing is guessed.
+//! The messages between a runtime and its guard: fixed frames of 56 bytes, one per message, little endian.
+//! The receiver refuses any other frame as a whole; it guesses nothing.
 //!
 //! ```text
 //! request  0 "gnGD"  4 version  5 kind  6 flag      7 heeded  8 sequence  16 stamp (ns)   24 board digest
@@ -7,8 +7,8 @@
 //!          20 trips  24 beats                                                  the rest is zero
 //! ```
 //!
-//! A stamp is CLOCK_MONOTONIC when the frame was made: both processes are on one machine and share
-//! that clock, so a heartbeat that lay in a queue while the guard was stopped is known to be old.
+//! A stamp is the CLOCK_MONOTONIC time at which the frame was made. Both processes run on one machine and
+//! share that clock, so a heartbeat that lay in a queue while the guard was stopped is known to be old.
 
 use super::BoardDigest;
 use crate::time::Instant;
@@ -16,29 +16,29 @@ use std::fmt;
 
 /// Bytes of every frame.
 pub const LENGTH: usize = 56;
-/// Raised when a frame changes its meaning; a guard of another version refuses to work.
+/// Incremented when a frame changes its meaning; a guard with another version refuses to work.
 pub const VERSION: u8 = 2;
 const REQUEST: [u8; 4] = *b"gnGD";
 const ANSWER: [u8; 4] = *b"gnGA";
 
-/// A frame as it travels.
+/// A frame as it is sent.
 pub type Bytes = [u8; LENGTH];
 
-/// What is asked of a guard.
+/// What a client asks of a guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// This runtime runs that board and wants to be the one that is guarded.
+    /// This runtime runs that board and asks to be guarded.
     Hello {
-        /// Of its board.
+        /// Digest of its board.
         board: BoardDigest,
-        /// Number of the stop that it has been told of on this connection and has disarmed for; 0: none.
+        /// Number of the stop that this connection reported to it and for which it has disarmed; 0: none.
         heeded: u8,
     },
     /// Permission to switch the line on.
     Permit,
     /// The runtime is alive.
     Heartbeat {
-        /// Since the last such heartbeat the loop has run and a command was confirmed by the motors' bus.
+        /// Since the last such heartbeat, the loop has run and the motors' bus has confirmed a command.
         advanced: bool,
     },
     /// The line on or off.
@@ -46,34 +46,34 @@ pub enum Ask {
         /// On: the motors may run.
         on: bool,
     },
-    /// A clean end: line off, and no reproach.
+    /// A clean end: line off, and not counted as a trip.
     Bye,
-    /// Line off, whoever drives: what `safe-stop` asks.
+    /// Line off, whichever runtime drives: what `safe-stop` asks for.
     Trip {
-        /// For the next runtime too, where none is connected. Not so after the end of one that the service manager
-        /// is to start again.
+        /// The stop also applies to the next runtime, if none is connected. Not set after the end of a
+        /// runtime that the service manager is to restart.
         lasting: bool,
     },
-    /// Nothing but the answer.
+    /// Asks for the answer only.
     Status,
 }
 
 /// A message to the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The answer carries the same number.
+    /// The answer has the same number.
     pub sequence: u64,
-    /// When it was made.
+    /// When the request was made.
     pub stamp: Instant,
-    /// What is asked.
+    /// The request itself.
     pub ask: Ask,
 }
 
-/// Why a guard does not do what it is asked.
+/// Why a guard refuses a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Refused {
-    /// Another runtime is guarded.
+    /// It already guards another runtime.
     Busy = 1,
     /// The board is not the one that the guard was started with.
     OtherBoard = 2,
@@ -81,9 +81,9 @@ pub enum Refused {
     OtherUser = 3,
     /// Hello comes first, then permission.
     NotTrusted = 4,
-    /// The line could not be driven.
+    /// The line could not be switched.
     Line = 5,
-    /// A stop was asked for that this runtime has not heeded yet.
+    /// A stop was requested, and this runtime has not yet disarmed for it.
     Stopped = 6,
 }
 
@@ -98,21 +98,21 @@ impl Refused {
         Refused::Stopped,
     ];
 
-    /// The refusal of this number; `None`: there is no such.
+    /// The refusal with this number; `None`: there is none.
     pub(super) fn of(number: u8) -> Option<Refused> {
         Refused::ALL.into_iter().find(|refused| *refused as u8 == number)
     }
 }
 
-/// Why the guard took the line back.
+/// Why the guard switched the line off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reason {
     /// The connection closed: the runtime is dead.
     Closed = 1,
-    /// No heartbeat for longer than the patience: it hangs, or was stopped.
+    /// No heartbeat for longer than the timeout: the runtime hangs or was stopped.
     Silent = 2,
-    /// Heartbeats came, but the loop stood or no command reached the motors' bus.
+    /// Heartbeats arrived, but the loop did not advance or no command reached the motors' bus.
     Stalled = 3,
     /// A person or a service manager asked for it.
     Asked = 4,
@@ -137,16 +137,16 @@ impl Reason {
     }
 }
 
-/// Where a guard stands, without its inner figures.
+/// The state of a guard, without its internal figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Nobody has said hello.
+    /// No runtime has said hello.
     Waiting,
-    /// A runtime has, and may ask for permission.
+    /// A runtime has said hello and may ask for permission.
     Greeted,
-    /// It may switch the line.
+    /// The runtime may switch the line.
     Trusted,
-    /// The line was taken back.
+    /// The guard has switched the line off.
     Tripped(Reason),
 }
 
@@ -162,40 +162,40 @@ impl Phase {
     }
 }
 
-/// A guard's own account, in every answer.
+/// The guard's status, sent in every answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Where it stands.
+    /// Its state.
     pub phase: Phase,
     /// The line is on: the motors may run.
     pub line_on: bool,
-    /// The line followed when it was last driven.
+    /// The line had the requested level when it was last switched.
     pub line_sound: bool,
-    /// Times that the line was taken back, clean ends not counted.
+    /// How often the guard switched the line off, not counting clean ends.
     pub trips: u32,
-    /// Heartbeats that counted.
+    /// Heartbeats that were accepted.
     pub beats: u64,
-    /// Number of the stop that was asked for and that no runtime has heeded yet; 0: none.
+    /// Number of the requested stop for which no runtime has disarmed yet; 0: none.
     pub stop: u8,
 }
 
 /// A message from the guard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Of the request.
+    /// Sequence number of the request.
     pub sequence: u64,
-    /// What was asked was not done.
+    /// Set if the guard refused the request.
     pub refused: Option<Refused>,
-    /// The guard's account after it.
+    /// The guard's status after the request.
     pub standing: Standing,
 }
 
-/// Why bytes are no frame.
+/// Why bytes are not a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
     /// Not 56 bytes.
     Length(usize),
-    /// Of something else.
+    /// Not a guard message.
     Foreign,
     /// Of another version of this program.
     Version(u8),
@@ -207,14 +207,14 @@ impl fmt::Display for FrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FrameError::Length(length) => write!(f, "a message of {length} bytes instead of {LENGTH}"),
-            FrameError::Foreign => f.write_str("a message of something else"),
+            FrameError::Foreign => f.write_str("not a guard message"),
             FrameError::Version(version) => {
                 write!(
                     f,
-                    "version {version} of the guard's messages, this is {VERSION}: restart both processes"
+                    "guard protocol version {version}, but this program has {VERSION}: restart both processes"
                 )
             }
-            FrameError::Value => f.write_str("a message that does not exist"),
+            FrameError::Value => f.write_str("an unknown message, or an invalid value in one"),
         }
     }
 }
@@ -313,15 +313,15 @@ impl Answer {
 }
 
 impl Refused {
-    /// In words, for people.
+    /// In words.
     pub const fn words(self) -> &'static str {
         match self {
-            Refused::Busy => "another runtime is guarded",
+            Refused::Busy => "it already guards another runtime",
             Refused::OtherBoard => "the guard was started with another board",
             Refused::OtherUser => "the guard belongs to another user",
-            Refused::NotTrusted => "the guard has not been asked for permission first",
+            Refused::NotTrusted => "the runtime has to ask for permission first",
             Refused::Line => "the guard cannot drive its line",
-            Refused::Stopped => "a stop was asked for: this runtime has to disarm first",
+            Refused::Stopped => "a stop was requested: this runtime has to disarm first",
         }
     }
 }

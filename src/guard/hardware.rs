@@ -1,5 +1,5 @@
-//! The wires of a board without the line that the guard holds: whoever asks for that line gets one
-//! that is moved through the guard, and everything else as it is.
+//! The wires of a board, without the line that the guard holds. A caller that asks for that line gets one
+//! that is switched through the guard; everything else is passed through.
 
 use super::{Hold, Link};
 use crate::bus::{Edge, Gpio, Hardware, I2c, LineUse, OpenError, Repair};
@@ -9,7 +9,7 @@ use crate::time::{Clock, Span};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Wires, one line of which is the guard's.
+/// Wires, one line of which belongs to the guard.
 pub struct GuardedHardware {
     inner: Arc<dyn Hardware>,
     link: Arc<Link>,
@@ -18,7 +18,7 @@ pub struct GuardedHardware {
 }
 
 impl GuardedHardware {
-    /// `inner` without the line of `hold`, which is asked for over `link`.
+    /// `inner` without the line of `hold`; that line is requested over `link`.
     pub fn new(
         inner: Arc<dyn Hardware>,
         link: Arc<Link>,
@@ -51,8 +51,8 @@ impl Hardware for GuardedHardware {
         if !self.link.take() {
             return Err(OpenError {
                 what: "the guarded line".into(),
-                why: "another part of this program has it".into(),
-                fix: "give the two roles two lines in the board file".into(),
+                why: "another part of this program is using it".into(),
+                fix: "use a separate line for each role in the board file".into(),
                 denied: false,
             });
         }
@@ -61,13 +61,13 @@ impl Hardware for GuardedHardware {
     }
 }
 
-/// Lines, one of which is moved by the guard.
+/// Lines, one of which the guard switches.
 struct GuardedGpio {
     rest: Option<Box<dyn Gpio>>,
     link: Arc<Link>,
     hold: Hold,
     clock: Arc<dyn Clock>,
-    /// Level of the guarded line when the guard last moved it for us.
+    /// Level of the guarded line when the guard last switched it for us.
     high: bool,
 }
 

@@ -1,13 +1,13 @@
-//! The runtime's heartbeat: a small thread that keeps the connection to the guard, sends a heartbeat
-//! four times a patience, and passes on what the drivers want of the line. A heartbeat says that the
-//! runtime advanced only if since the last such one the loop has run *and* the motors' bus has
-//! confirmed a command: a loop that turns over a dead bus is no reason to leave the motors on.
+//! The runtime's heartbeat: a small thread that keeps the connection to the guard, sends four heartbeats per
+//! timeout, and passes on the drivers' requests for the line. A heartbeat says that the runtime advanced only
+//! if, since the last such heartbeat, the loop has run *and* the motors' bus has confirmed a command. A loop
+//! that runs on top of a dead bus is no reason to leave the motors on.
 //!
-//! It connects, greets and asks for permission by itself, again and again. That drives nothing: the
-//! tick stands still until the guard was seen well, and the line goes on when a driver asks for it.
+//! The thread connects, greets and asks for permission on its own, repeatedly. That alone moves nothing: the
+//! tick keeps the motors stopped until the guard is healthy, and the line goes on when a driver asks.
 //!
-//! Where a stop was asked for, it has the tick disarm and greets again when that is done. A line that
-//! it restores itself then waits until the robot is armed.
+//! When a stop is requested, the thread makes the tick disarm and greets again once that is done. If the
+//! thread restores the line itself, it waits until the robot is armed.
 
 use super::frame::{Answer, Ask, LENGTH, Phase, Refused, Request};
 use super::heeding::{Heeding, Todo};
@@ -26,27 +26,27 @@ use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// From one try to connect to the next: a guard that is started again is found within this.
+/// Delay between attempts to connect: a restarted guard is found within this time.
 const CONNECT_AGAIN: Span = Span::from_millis(50);
-/// A guard that would not have this runtime is asked again after this: the other one may have ended.
+/// Delay before asking again a guard that refused this runtime: the other runtime may have ended.
 const GREET_AGAIN: Span = Span::from_millis(500);
-/// The thread's end is waited for at most this long. It never waits for anything longer than a beat.
+/// Longest wait for the thread to end. The thread never waits for anything longer than a beat.
 const END_PATIENCE: Duration = Duration::from_millis(200);
-/// Requests under way whose stamps are remembered. Four are sent in a patience.
+/// Number of outstanding requests whose stamps are kept. A timeout has four of them.
 const UNDER_WAY: usize = 8;
 
-/// What a heartbeat is of.
+/// What a heartbeat is for.
 #[derive(Clone, Debug)]
 pub struct HeartbeatPlan {
     /// Where the guard listens.
     pub socket: PathBuf,
-    /// Of the runtime's board.
+    /// Digest of the runtime's board.
     pub board: BoardDigest,
     /// The line that the guard holds.
     pub hold: Hold,
-    /// The guard's patience.
+    /// The guard's timeout.
     pub patience: Span,
-    /// No driver asks for the line (a simulated board): the heartbeat does.
+    /// No driver asks for the line (a simulated board), so the heartbeat does.
     pub alone: bool,
 }
 
@@ -72,10 +72,13 @@ impl Heartbeat {
         let way = Box::new(SocketWay::new(plan.socket.clone()));
         let mut heart = Heart::new(plan, way, link.clone(), loop_status, requests, clock);
         let thread = thread::Builder::new().name("heartbeat".into()).spawn(move || {
-            // The connection is this thread's alone. The guard sees its end when this thread is killed; in the process's
-            // table it would stay open until all of its memory was given back, which takes longer than the patience.
+            // The connection belongs to this thread alone, so the guard sees its end when this thread is
+            // killed. In the process's table it would stay open until all the memory was given back, which
+            // takes longer than the timeout.
             if let Err(error) = own_table(&heart.link.descriptors()) {
-                log::info!("a guard will notice a killed runtime by its silence only: close_range: {error}");
+                log::info!(
+                    "the guard will notice a killed runtime only by its silence: close_range: {error}"
+                );
             }
             let _ = answer.send(become_real_time(&rt, Role::Heartbeat));
             heart.live();
@@ -85,7 +88,7 @@ impl Heartbeat {
         Ok(Heartbeat { link, thread: Some(thread), granted })
     }
 
-    /// Ends cleanly: the guard is told, and takes the line. To be called when the motors stand.
+    /// Ends cleanly: tells the guard, which switches the line off. To be called once the motors have stopped.
     pub fn end(mut self) {
         self.stop();
     }
@@ -106,7 +109,7 @@ impl Drop for Heartbeat {
     }
 }
 
-/// What has to have moved for a heartbeat to count.
+/// What must have advanced for a heartbeat to be accepted.
 #[derive(Clone, Copy, Debug, Default)]
 struct Progress {
     slots: u64,
@@ -114,7 +117,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Whether both have moved since the last time that this said so.
+    /// Whether both have advanced since this last returned true.
     fn made(&mut self, status: &LoopStatus) -> bool {
         let made = status.slots > self.slots && status.confirmed > self.confirmed;
         if made {
@@ -124,7 +127,7 @@ impl Progress {
     }
 }
 
-/// What lives in the thread, or is stepped ([`super::SteppedPulse`]).
+/// The part that runs in the thread, or is stepped ([`super::SteppedPulse`]).
 pub(super) struct Heart {
     plan: HeartbeatPlan,
     link: Arc<Link>,
@@ -132,18 +135,18 @@ pub(super) struct Heart {
     requests: Arc<Requests>,
     clock: Arc<dyn Clock>,
     way: Box<dyn Way>,
-    /// When to do the next thing: a beat, a greeting, a try to connect.
+    /// When the next action is due: a beat, a greeting or an attempt to connect.
     next: Instant,
     sequence: u64,
-    /// Sequence and stamp of the requests under way.
+    /// Sequence numbers and stamps of the outstanding requests.
     made: [(u64, Instant); UNDER_WAY],
-    /// Number of a driver's demand and the request it is in.
+    /// Number of a driver's request and of the message that carries it.
     demand: Option<(u64, u64)>,
     progress: Progress,
     advanced: bool,
-    /// A stop that was asked for.
+    /// A stop that was requested.
     heeding: Heeding,
-    /// Not before this is a guard greeted that has refused or taken the line back.
+    /// Earliest time to greet a guard that has refused this runtime or switched the line off.
     greet_at: Instant,
 }
 
@@ -186,13 +189,13 @@ impl Heart {
         self.leave();
     }
 
-    /// All that is to be done now, without a wait; when to do more unless something is heard.
+    /// Does all that is due, without waiting; returns when the next action is due.
     pub(super) fn turn(&mut self) -> Instant {
         self.listen();
         if self.clock.now() >= self.next {
             self.beat();
         }
-        // Once more for a demand that waits for the answer to a greeting.
+        // Once more, for a request that waits for the answer to a greeting.
         for _ in 0..2 {
             self.pass_on_wish();
             self.listen();
@@ -200,14 +203,14 @@ impl Heart {
         self.next
     }
 
-    /// A clean end: the guard takes the line.
+    /// A clean end: the guard switches the line off.
     pub(super) fn leave(&mut self) {
         if self.way.is_connected() {
             self.say(Ask::Bye);
         }
     }
 
-    /// What is due: a connection, a greeting or a heartbeat.
+    /// Does what is due: a connection, a greeting or a heartbeat.
     fn beat(&mut self) {
         let now = self.clock.now();
         self.next = now + Span::from_nanos(self.plan.patience.as_nanos() / BEATS_IN_PATIENCE);
@@ -239,7 +242,7 @@ impl Heart {
         self.say(Ask::Hello { board: self.plan.board, heeded: self.heeding.heeded() });
     }
 
-    /// A stop is under way: greets when the robot has disarmed, and not before.
+    /// A stop is in progress: greets once the robot has disarmed, not before.
     fn heed(&mut self, now: Instant) {
         match self.heeding.look(&self.loop_status.look()) {
             Todo::Nothing => {}
@@ -248,15 +251,15 @@ impl Heart {
         }
     }
 
-    /// Has the tick disarm, for the stop that is under way.
+    /// Makes the tick disarm, for the stop in progress.
     fn disarm(&mut self) {
         self.requests.disarm.store(true, Ordering::Release);
-        self.heeding.asked(&self.loop_status.look()); // after it: the slot that is under way may have missed it
+        self.heeding.asked(&self.loop_status.look()); // after it: the slot in progress may have missed it
         self.link.wait_for_arming(self.restores());
     }
 
-    /// A driver's demand goes out once, as soon as the guard trusts this runtime. One that is late is
-    /// withdrawn by the driver itself.
+    /// A driver's request is sent once, as soon as the guard trusts this runtime. The driver itself withdraws
+    /// a request that is late.
     fn pass_on_wish(&mut self) {
         let Some((number, on)) = self.link.pending() else { return };
         if on && self.link.waits() {
@@ -268,10 +271,10 @@ impl Heart {
         }
     }
 
-    /// After the guard took the line back and trusts this runtime again. A controller that was reset
-    /// knows nothing any more and is switched on by its driver, which then sets it up; an enabled
-    /// driver chip goes on where it was, once commands reach the motors' bus again. So does a line
-    /// that no driver asks for.
+    /// After the guard has switched the line off and trusts this runtime again. A controller that was reset
+    /// has lost its settings; its driver switches it on again and sets it up. An enabled driver chip
+    /// continues from where it was, once commands reach the motors' bus again. So does a line that no driver
+    /// asks for.
     fn restore(&mut self) {
         let wanted = self.link.wanted_on() && !self.link.waits() && self.link.pending().is_none();
         if self.restores() && self.advanced && wanted {
@@ -279,14 +282,14 @@ impl Heart {
         }
     }
 
-    /// Whether the line goes on again by this thread and not by a driver.
+    /// Whether this thread, and not a driver, switches the line on again.
     fn restores(&self) -> bool {
         self.plan.alone || self.plan.hold.kind == GuardHold::Enable
     }
 
-    /// Everything that the guard has said.
+    /// Reads everything that the guard has sent.
     fn listen(&mut self) {
-        let mut bytes = [0; LENGTH + 1]; // one more: a message that is too long is seen to be
+        let mut bytes = [0; LENGTH + 1]; // one byte more, to detect a message that is too long
         while self.way.is_connected() {
             let answer = match self.way.hear(&mut bytes) {
                 Heard::Nothing => return,
@@ -307,12 +310,12 @@ impl Heart {
         {
             self.link.answer(number, answer.refused.is_none());
         }
-        // The robot was to stand: it does, until a person arms it.
+        // The robot had been told to stop: it stays stopped until it is armed again.
         if answer.refused != Some(Refused::Busy) && self.heeding.hear(answer.standing.stop) == Todo::Disarm {
             self.disarm();
         }
         match answer.standing.phase {
-            // Unasked, or in answer to a hello.
+            // Sent without a request, or in answer to a hello.
             Phase::Greeted if answer.refused.is_none() => {
                 self.say(Ask::Permit);
             }
@@ -326,12 +329,12 @@ impl Heart {
     fn part(&mut self) {
         self.way.part();
         self.demand = None;
-        self.heeding = Heeding::default(); // another guard counts its stops anew
+        self.heeding = Heeding::default(); // another guard numbers its stops from the start
         self.link.lost();
         self.next = self.clock.now() + CONNECT_AGAIN;
     }
 
-    /// Sends, and remembers when. What cannot be sent is not answered, which is what counts.
+    /// Sends a message and records when. One that cannot be sent gets no answer, which is what counts.
     fn say(&mut self, ask: Ask) -> u64 {
         self.sequence += 1;
         let request = Request { sequence: self.sequence, stamp: self.clock.now(), ask };

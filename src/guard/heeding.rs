@@ -1,38 +1,38 @@
-//! What a runtime does about a stop that was asked for: it disarms, and says so to the guard only when that is done. Pure;
-//! the heartbeat asks the tick and the guard on its behalf.
+//! How a runtime handles a requested stop: it disarms, and reports that to the guard only once it is done.
+//! Pure; the heartbeat talks to the tick and the guard on its behalf.
 
 use crate::loop_status::LoopStatus;
 
-/// Slots after which a request has been taken by a slot that began after it was made: one may have been under way.
+/// Slots after which some slot that began after a request has taken it: one slot may have been in progress.
 const TAKEN_AFTER: u64 = 2;
 
-/// How far the newest stop has come, on one connection to one guard.
+/// Progress of the newest stop, on one connection to one guard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Heeding {
-    /// Number of the newest stop that the guard has told of; 0: none.
+    /// Number of the newest stop that the guard reported; 0: none.
     told: u8,
-    /// Slots that had been run when the disarm was asked for.
+    /// Slots that had run when the disarm was requested.
     asked_at: u64,
-    /// The newest stop that was heeded; 0: none.
+    /// The newest stop for which the robot disarmed; 0: none.
     heeded: u8,
 }
 
-/// What is to be done.
+/// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Todo {
-    /// Nothing, or to wait for the tick.
+    /// Nothing, or wait for the tick.
     Nothing,
-    /// The tick has to be asked for a disarm, and after that [`Heeding::asked`] to be called.
+    /// Ask the tick to disarm, then call [`Heeding::asked`].
     Disarm,
-    /// The robot is disarmed: the guard may know.
+    /// The robot is disarmed: report it to the guard.
     Say,
 }
 
 impl Heeding {
-    /// The guard has told of stop `stop`; 0: of none.
+    /// The guard reported stop `stop`; 0: none.
     pub(super) fn hear(&mut self, stop: u8) -> Todo {
         if stop == 0 && !self.is_under_way() {
-            *self = Heeding::default(); // over: the numbers come round
+            *self = Heeding::default(); // over: the numbers wrap around
         }
         if stop == 0 || stop == self.told {
             return Todo::Nothing;
@@ -41,22 +41,22 @@ impl Heeding {
         Todo::Disarm
     }
 
-    /// The tick was asked for a disarm when it had left `status`.
+    /// The tick was asked to disarm when its newest status was `status`.
     pub(super) fn asked(&mut self, status: &LoopStatus) {
         self.asked_at = status.slots;
     }
 
-    /// What the newest status means for a stop that is under way.
+    /// What the newest status means for a stop in progress.
     pub(super) fn look(&mut self, status: &LoopStatus) -> Todo {
         if !self.is_under_way() {
             return Todo::Nothing;
         }
-        // A loop that has not begun takes the request in its first slot or its second; no robot is armed before its third.
+        // A loop that has not begun takes the request in its first or second slot; arming needs three.
         let not_begun = status.slots == 0 && self.asked_at == 0;
         if !not_begun && status.slots < self.asked_at + TAKEN_AFTER {
             return Todo::Nothing;
         }
-        // Armed again by a person before the guard knew: the stop comes first.
+        // A person armed the robot again before the guard knew: the stop comes first.
         if status.is_armed() {
             return Todo::Disarm;
         }
@@ -64,12 +64,12 @@ impl Heeding {
         Todo::Say
     }
 
-    /// Whether a stop was told of and is not heeded yet.
+    /// Whether a stop was reported and is not yet handled.
     pub(super) fn is_under_way(&self) -> bool {
         self.told != self.heeded
     }
 
-    /// For a hello.
+    /// The number to send with a hello.
     pub(super) fn heeded(&self) -> u8 {
         self.heeded
     }

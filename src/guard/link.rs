@@ -1,6 +1,5 @@
-//! What the threads of a runtime share about its guard: when it was last seen well, the level that a
-//! driver wants the line at, and how the two are waited for. Atomics and two event descriptors;
-//! nobody locks.
+//! What the threads of a runtime share about its guard: when it last answered well, the line level that a
+//! driver wants, and how each side waits for the other. Atomics and two event descriptors; no locks.
 
 use super::frame::{Phase, Reason, Refused, Standing};
 use super::socket::{hush, wait_for};
@@ -12,11 +11,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-/// The longest that a driver waits for the guard to move the line: two patiences of the usual 50 ms.
-/// It asks when it sets its chip up, half a second of work, and tries again later.
+/// The longest that a driver waits for the guard to switch the line: twice the usual timeout of 50 ms. The
+/// driver asks while it sets up its chip, half a second of work, and tries again later.
 pub(super) const LONGEST_SET: Span = Span::from_millis(100);
 
-/// The shared part. One for a runtime.
+/// The shared part. One per runtime.
 pub struct Link {
     /// When the newest request was made to which the guard answered that all is well; 0: never.
     seen: AtomicU64,
@@ -27,37 +26,37 @@ pub struct Link {
     trips: AtomicU32,
     stop: AtomicU8,
     connections: AtomicU64,
-    /// A stop was asked for: the line waits, also where it is wanted on, until the robot is armed again.
+    /// A stop was requested: the line stays off until the robot is armed again, even if a driver wants it on.
     waits: AtomicBool,
     /// A driver wants the motors to be able to run.
     wanted_on: AtomicBool,
-    /// Number and level of the newest demand of a driver: `number << 1 | on`; 0: none yet.
+    /// Number and level of the newest request of a driver: `number << 1 | on`; 0: none yet.
     demand: AtomicU64,
-    /// Number and outcome of the newest demand that was answered: `number << 1 | done`.
+    /// Number and outcome of the newest request that was answered: `number << 1 | done`.
     outcome: AtomicU64,
-    /// Rung by the driver.
+    /// Signalled by the driver.
     pub(super) asked: OwnedFd,
-    /// Rung by the heartbeat.
+    /// Signalled by the heartbeat.
     done: OwnedFd,
     taken: AtomicBool,
     ending: AtomicBool,
-    /// In virtual time: has the heartbeat beat. There is no thread to wait for.
+    /// In virtual time: makes the heartbeat beat. There is no thread to wait for.
     step: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-/// What the runtime saw of its guard, for reports.
+/// What the runtime knows about its guard, for reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Its newest account; `None`: it has not answered, or is not connected.
+    /// The guard's newest status; `None`: it has not answered, or is not connected.
     pub standing: Option<Standing>,
-    /// Why it would not have this runtime.
+    /// Why the guard refused this runtime.
     pub refused: Option<Refused>,
-    /// Times that a connection was made.
+    /// How often a connection was made.
     pub connections: u64,
 }
 
 impl Link {
-    /// A link on which nothing was heard. `wanted_on`: the line is wanted on without a driver asking.
+    /// A link without any message yet. `wanted_on`: the line is wanted on although no driver asks for it.
     pub fn new(wanted_on: bool) -> io::Result<Arc<Link>> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         Ok(Arc::new(Link {
@@ -81,7 +80,7 @@ impl Link {
         }))
     }
 
-    /// What was last seen.
+    /// The newest report.
     pub fn look(&self) -> Seen {
         let reason = self.reason.load(Ordering::Relaxed);
         let reason = Reason::ALL.into_iter().find(|known| *known as u8 == reason);
@@ -115,7 +114,7 @@ impl Link {
         self.wanted_on.load(Ordering::Acquire)
     }
 
-    /// Whether the line waits for the robot to be armed.
+    /// Whether the line waits until the robot is armed.
     pub(super) fn waits(&self) -> bool {
         self.waits.load(Ordering::Acquire)
     }
@@ -131,8 +130,8 @@ impl Link {
         self.taken.store(false, Ordering::Release);
     }
 
-    /// A driver wants the line on or off and waits until the guard has done it, at most
-    /// [`LONGEST_SET`]. A demand that was not granted by then is withdrawn.
+    /// A driver requests the line on or off and waits until the guard has switched it, at most
+    /// [`LONGEST_SET`]. A request that was not granted by then is withdrawn.
     pub(super) fn demand(&self, on: bool, clock: &dyn Clock) -> Result<(), BusFault> {
         self.wanted_on.store(on, Ordering::Release);
         let number = (self.demand.load(Ordering::Relaxed) >> 1) + 1;
@@ -150,12 +149,12 @@ impl Link {
             }
             let left = until.since(clock.now());
             if left == Span::ZERO {
-                // The number stays, so that an answer that comes later is nobody's.
+                // The number stays, so a late answer matches no request.
                 self.outcome.store(number << 1, Ordering::Release);
                 return Err(BusFault::TimedOut);
             }
             match self.step.get() {
-                // An answer that takes any time at all comes too late: nobody could give it while this driver waits.
+                // An answer that takes any time is too late: nothing delivers it while this driver waits.
                 Some(_) => clock.sleep_until(until),
                 None => _ = wait_for(&[&self.done], left),
             }
@@ -163,19 +162,19 @@ impl Link {
         }
     }
 
-    /// The heartbeat is stepped in virtual time, by `step`.
+    /// `step` steps the heartbeat in virtual time.
     pub(super) fn step_by(&self, step: Box<dyn Fn() + Send + Sync>) {
         let _ = self.step.set(step); // a link has one heartbeat
     }
 
-    /// The newest demand that has no outcome yet: its number and level.
+    /// The newest request without an outcome: its number and level.
     pub(super) fn pending(&self) -> Option<(u64, bool)> {
         let demand = self.demand.load(Ordering::Acquire);
         let answered = self.outcome.load(Ordering::Acquire) >> 1;
         (demand >> 1 > answered).then_some((demand >> 1, demand & 1 == 1))
     }
 
-    /// The guard has answered demand `number`.
+    /// The guard has answered request `number`.
     pub(super) fn answer(&self, number: u64, done: bool) {
         if self.pending().is_some_and(|(pending, _)| pending == number) {
             self.outcome.store(number << 1 | u64::from(done), Ordering::Release);
@@ -183,7 +182,7 @@ impl Link {
         }
     }
 
-    /// What the heartbeat needs of the process's descriptors, whatever it opens itself.
+    /// The descriptors of the process that the heartbeat needs, besides those it opens itself.
     pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.asked.as_fd(), self.done.as_fd()]
     }
@@ -198,7 +197,7 @@ impl Link {
         self.phase.store(NOT_CONNECTED, Ordering::Release);
     }
 
-    /// The guard's account in its answer to a request of `made`.
+    /// The guard's status, from its answer to a request of `made`.
     pub fn heard(&self, standing: &Standing, refused: Option<Refused>, made: Instant) {
         let (phase, reason) = match standing.phase {
             // It trusts another runtime, not this one.
@@ -214,7 +213,7 @@ impl Link {
         self.trips.store(standing.trips, Ordering::Relaxed);
         self.stop.store(standing.stop, Ordering::Relaxed);
         self.phase.store(phase, Ordering::Release);
-        // A line that is off although it is wanted on moves nothing: that robot is not drivable.
+        // A line that is off although it is wanted on moves nothing: that robot cannot drive.
         let may_be_off = !self.wanted_on() || self.waits();
         let follows = standing.line_sound && (standing.line_on || may_be_off);
         if phase == TRUSTED && follows {
@@ -222,7 +221,7 @@ impl Link {
         }
     }
 
-    /// Tells the heartbeat to end.
+    /// Makes the heartbeat end.
     pub(super) fn end(&self) {
         self.ending.store(true, Ordering::Release);
         ring(&self.asked);
@@ -238,7 +237,7 @@ const NOT_CONNECTED: u8 = u8::MAX;
 
 /// Makes `descriptor` readable.
 fn ring(descriptor: &OwnedFd) {
-    // Full only after 2^64 rings without a look.
+    // Full only after 2^64 signals without a read.
     let _ = rustix::io::write(descriptor, &1u64.to_ne_bytes());
 }
 
@@ -250,12 +249,12 @@ pub struct GuardHealth {
 }
 
 impl GuardHealth {
-    /// The guard behind `link`, which is lost when it was not seen well for `patience`.
+    /// The guard behind `link`; it counts as lost when it has not answered well for `patience`.
     pub fn new(link: Arc<Link>, patience: Span) -> GuardHealth {
         GuardHealth { link, patience }
     }
 
-    /// Whether the guard is lost: it died, hangs, has taken the line back or was never there. One load.
+    /// Whether the guard is lost: it died, hangs, has switched the line off or was never there. One load.
     pub fn lost(&self, now: Instant) -> bool {
         let seen = self.link.seen.load(Ordering::Acquire);
         seen == 0 || now.since(Instant::from_nanos(seen)) > self.patience

@@ -1,6 +1,6 @@
-//! A place in the file system at which one process at a time listens. A lock beside the socket, held for life, decides who
-//! that is; only its holder replaces what a dead process left behind. The lock file stays where it is: to remove it would
-//! let a third process lock another file of the same name.
+//! A place in the file system at which one process at a time listens. A lock beside the socket, held for the
+//! life of the process, decides which process that is; only its holder replaces what a dead process left
+//! behind. The lock file is never removed: otherwise a third process could lock a new file of the same name.
 
 use crate::rt::flock::{Flock, LockError};
 use rustix::fs::{Mode, OFlags, chmod};
@@ -13,12 +13,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-/// Owner and group may ask.
+/// Owner and group may connect.
 const SOCKET_MODE: u32 = 0o660;
-/// Nobody has to read it; the group may see who holds it.
+/// No process has to read it; the group may see which process holds it.
 const LOCK_MODE: u32 = 0o660;
 
-/// A place that is this process's until it is dropped.
+/// A place that this process owns until it is dropped.
 #[derive(Debug)]
 pub struct Place {
     path: PathBuf,
@@ -31,8 +31,8 @@ impl Place {
     ///
     /// # Errors
     ///
-    /// `AddrInUse` with the process's name: another one has it. Otherwise the system's; a link in the lock's place is none
-    /// of ours and refused.
+    /// `AddrInUse` with the process's name if another process has the place. Otherwise the system's error. A
+    /// symbolic link in place of the lock is not ours and is refused.
     pub fn take(path: &Path) -> io::Result<Place> {
         let beside = lock_of(path);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -41,14 +41,15 @@ impl Place {
         match Flock::take(file) {
             Ok(lock) => Ok(Place { path: path.to_path_buf(), bound: false, _lock: lock }),
             Err(LockError::Held(holder)) => {
-                Err(io::Error::new(io::ErrorKind::AddrInUse, format!("{holder} listens there")))
+                Err(io::Error::new(io::ErrorKind::AddrInUse, format!("{holder} is already listening there")))
             }
             Err(LockError::System(error)) => Err(at_lock(&beside, error)),
         }
     }
 
-    /// Listens here, without blocking, for the owner and the group. A socket that a dead process left behind is replaced;
-    /// one on which a process listens, although it has no lock, is not, and neither is anything that is no socket.
+    /// Listens here, without blocking, for the owner and the group. Replaces a socket that a dead process
+    /// left behind. Does not replace one on which a process listens without holding the lock, nor anything
+    /// that is not a socket.
     pub fn listen(&mut self, kind: SocketType, backlog: i32) -> io::Result<OwnedFd> {
         let address = SocketAddrUnix::new(&self.path)?;
         if is_socket(&self.path) && nobody_listens(&address, kind)? {
@@ -57,7 +58,7 @@ impl Place {
         let socket = open(kind)?;
         bind(&socket, &address)?;
         self.bound = true;
-        // Before it listens: whoever connects earlier than this is refused.
+        // Before it listens: connections made earlier than this are refused.
         chmod(&self.path, Mode::from_raw_mode(SOCKET_MODE))?;
         listen(&socket, backlog)?;
         Ok(socket)
@@ -67,12 +68,12 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.bound {
-            let _ = std::fs::remove_file(&self.path); // the next one replaces it in any case
+            let _ = std::fs::remove_file(&self.path); // the next process replaces it in any case
         }
     }
 }
 
-/// Where the lock of the socket at `path` is.
+/// Path of the lock for the socket at `path`.
 fn lock_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -90,7 +91,7 @@ fn is_socket(path: &Path) -> bool {
 fn nobody_listens(address: &SocketAddrUnix, kind: SocketType) -> io::Result<bool> {
     match connect(open(kind)?, address) {
         Err(Errno::CONNREFUSED) => Ok(true),
-        // Another kind of socket, or one whose queue is full: somebody's.
+        // Another kind of socket, or one whose queue is full: some process owns it.
         Ok(()) | Err(_) => Ok(false),
     }
 }
@@ -109,7 +110,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::{Arc, Barrier};
 
-    /// A path of its own; what stands there goes with it.
+    /// A path of its own; whatever is there is removed with it.
     struct Spot(PathBuf);
 
     impl Spot {

@@ -1,10 +1,9 @@
-//! The guard at its post: one thread that waits in one `poll` for messages, for the end of a
-//! connection, for the end of the patience and for the signal to go. After each it drives the line
-//! first and answers second. Takes no memory, logs nothing and starts nothing; what it has to tell
-//! goes to a callback that must not wait either.
+//! The running guard: one thread that waits in one `poll` for messages, for the end of a connection, for the
+//! end of the timeout and for the signal to end. After each of these it switches the line first and answers
+//! second. It allocates, logs and starts nothing. It reports to a callback that must not wait either.
 //!
-//! However it ends, the line goes off: by its own hand at the end and in a panic, by the kernel's,
-//! which lets go of the lines of a dead process, otherwise.
+//! However it ends, the line goes off: the guard switches it off at its end and in a panic; otherwise the
+//! kernel releases the lines of the dead process.
 
 use super::frame::{Answer, Ask, LENGTH, Refused, Request, Standing};
 use super::socket::{Heard, hear, next_of, say_to, timespec};
@@ -17,15 +16,15 @@ use rustix::event::{PollFd, PollFlags, poll};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Connections at a time: the runtime, a `safe-stop`, a person who asks for the status, and one to spare.
+/// Simultaneous connections: the runtime, a `safe-stop`, a person who asks for the status, and one spare.
 const CLIENTS: usize = 4;
-/// Messages taken from one connection before the others, the time and the line have their turn. A
-/// runtime sends four a patience.
+/// Messages read from one connection before the others, the timeout and the line have their turn. A runtime
+/// sends four per timeout.
 const AT_ONCE: usize = 16;
-/// When a line that does not follow is driven again.
+/// Delay before a line that does not follow is switched again.
 const LINE_AGAIN: Span = Span::from_millis(5);
 
-/// The line, and what was last done to it. Goes off when it is let go of.
+/// The line, and its last known state. Goes off when dropped.
 pub struct HeldLine {
     gpio: Box<dyn Gpio>,
     hold: Hold,
@@ -33,14 +32,14 @@ pub struct HeldLine {
 }
 
 impl HeldLine {
-    /// Holds the line of `hold` through `gpio`, and drives it off.
+    /// Holds the line of `hold` through `gpio`, and switches it off.
     pub fn take(gpio: Box<dyn Gpio>, hold: Hold) -> Result<HeldLine, BusFault> {
         let mut line = HeldLine { gpio, hold, on: None };
         line.put(false)?;
         Ok(line)
     }
 
-    /// Drives it, unless it already is where it is to be.
+    /// Switches the line, unless it already has the requested level.
     fn put(&mut self, on: bool) -> Result<(), BusFault> {
         if self.on == Some(on) {
             return Ok(());
@@ -55,15 +54,15 @@ impl HeldLine {
 impl Drop for HeldLine {
     fn drop(&mut self) {
         self.on = None;
-        // Where this fails, the kernel's letting go and the board's own pull are what is left.
+        // If this fails, only the kernel's release of the line and the board's own pull remain.
         let _ = self.put(false);
     }
 }
 
-/// Something worth telling.
+/// An event worth reporting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The guard's account changed from the first to the second, in more than its heartbeats.
+    /// The guard's status changed from the first to the second, in more than its heartbeats.
     Changed(Standing, Standing),
     /// A request was refused.
     Refused(Refused),
@@ -71,17 +70,17 @@ pub enum Event {
 
 struct Client {
     connection: OwnedFd,
-    /// It may be guarded; others may ask, and trip.
+    /// It may be guarded; others may ask and trip the guard.
     ward: bool,
 }
 
 /// What ended a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stir {
-    /// The guard is to go.
+    /// The guard is to end.
     end: bool,
-    /// Somebody waits to be let in. Looked at before anybody is: where nobody waits, the kernel makes a socket and takes it
-    /// down again, at each heartbeat.
+    /// A client waits to be accepted. Checked before accepting: where none waits, the kernel would make a
+    /// socket and take it down again at each heartbeat.
     knock: bool,
 }
 
@@ -98,8 +97,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// At its post: nothing is listened to before [`Server::stand`]. `end` becomes readable when the
-    /// guard is to go.
+    /// A guard that is ready; it accepts nothing before [`Server::stand`]. `end` becomes readable when the
+    /// guard is to end.
     pub fn new(
         guard: Guard,
         line: HeldLine,
@@ -111,12 +110,12 @@ impl Server {
         Server { guard, line, line_sound: true, listener, end, clients, clock, ward }
     }
 
-    /// The same, for a runtime of another user than the guard's own.
+    /// The same, for a runtime that belongs to another user than the guard.
     pub fn guarding(self, ward: Ward) -> Server {
         Server { ward, ..self }
     }
 
-    /// Stands until told to go; then the line is off.
+    /// Runs until told to end; then the line is off.
     pub fn stand(&mut self, mut tell: impl FnMut(Event)) {
         let mut told = self.guard.standing(self.line_sound);
         loop {
@@ -142,12 +141,12 @@ impl Server {
         self.line_sound = self.line.put(false).is_ok();
     }
 
-    /// Whether the line followed to the end.
+    /// Whether the line followed until the end.
     pub fn line_sound(&self) -> bool {
         self.line_sound
     }
 
-    /// Waits for anything to happen.
+    /// Waits for any event.
     fn wait(&self) -> Stir {
         let again = if self.line_sound { Instant::NEVER } else { self.clock.now() + LINE_AGAIN };
         let until = self.guard.deadline().min(again);
@@ -157,7 +156,7 @@ impl Server {
         for descriptor in [&self.end, &self.listener].into_iter().chain(connections) {
             let _ = waited_for.push(PollFd::new(descriptor, PollFlags::IN)); // as many places as descriptors
         }
-        // Interrupted or out of time: look at everything all the same.
+        // Interrupted or timed out: check everything anyway.
         let _ = poll(&mut waited_for, timeout.as_ref());
         let stirred = |place: usize| waited_for.get(place).is_some_and(|one| !one.revents().is_empty());
         Stir { end: stirred(0), knock: stirred(1) }
@@ -167,7 +166,7 @@ impl Server {
         while let Some(connection) = next_of(&self.listener) {
             let ward = self.ward.is_at(&connection);
             let place = self.clients.iter().position(Option::is_none);
-            // Where all clients are taken, whoever does not drive makes room.
+            // When all places are taken, a client that does not drive makes room.
             let place = place.or_else(|| (0..CLIENTS).find(|&client| !self.guard.is_holder(client)));
             if let Some(place) = place {
                 self.clients[place] = Some(Client { connection, ward });
@@ -175,9 +174,9 @@ impl Server {
         }
     }
 
-    /// Everything that `client` has to say.
+    /// Reads every message that `client` has sent.
     fn attend(&mut self, client: usize, tell: &mut impl FnMut(Event)) {
-        let mut bytes = [0; LENGTH + 1]; // one more: a message that is too long is seen to be
+        let mut bytes = [0; LENGTH + 1]; // one byte more, to detect a message that is too long
         for _ in 0..AT_ONCE {
             let Some(Client { connection, ward }) = &self.clients[client] else { return };
             let (ward, heard) = (*ward, hear(connection, &mut bytes));
@@ -186,12 +185,12 @@ impl Server {
                 Heard::Message(length) => Request::decode(&bytes[..length.min(bytes.len())]),
                 Heard::Closed => return self.dismiss(client),
             };
-            // What is not a frame is no runtime of ours.
+            // A client that sends an invalid frame is not our runtime.
             let Ok(request) = request else { return self.dismiss(client) };
             let outcome = self.guard.hear(client, ward, &request, self.clock.now());
             self.drive();
             let outcome = outcome.and(if self.line_sound { Ok(()) } else { Err(Refused::Line) });
-            // A runtime that was told that it has lost the line goes on beating until it has read that.
+            // A runtime that was told that it lost the line keeps sending heartbeats until it has read that.
             if let Err(refused) = outcome
                 && !matches!(request.ask, Ask::Heartbeat { .. })
             {
@@ -207,7 +206,7 @@ impl Server {
         self.clients[client] = None;
     }
 
-    /// The line to where the guard wants it.
+    /// Switches the line to where the guard wants it.
     fn drive(&mut self) {
         self.line_sound = self.line.put(self.guard.line_on()).is_ok();
     }
@@ -216,7 +215,7 @@ impl Server {
         let standing = self.guard.standing(self.line_sound);
         let answer = Answer { sequence: request.sequence, refused: outcome.err(), standing };
         if let Some(client) = &self.clients[client] {
-            // Whoever does not take its answers will miss them; the guard does not wait for it.
+            // A client that does not read its answers misses them; the guard does not wait for it.
             let _ = say_to(&client.connection, &answer.encode());
         }
     }

@@ -1,5 +1,5 @@
-//! Sockets of the guard: Unix, SOCK_SEQPACKET, never blocking. A message arrives whole or not at
-//! all, and the end of either side is seen by the other at once.
+//! The guard's sockets: Unix, SOCK_SEQPACKET, never blocking. A message arrives whole or not at all, and each
+//! side sees the end of the other at once.
 
 use super::frame::{Answer, Ask, LENGTH, Request};
 use super::place::{Place, open};
@@ -13,21 +13,21 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
-/// Where the guard listens unless it is told otherwise: a directory of its own, which the runtime's user cannot write to.
+/// Where the guard listens by default: in its own directory, to which the runtime's user cannot write.
 pub const GUARD_SOCKET: &str = "/run/ganglion-guard/guard.sock";
 
 /// Connections that may wait to be accepted: a runtime, a safe-stop and a person.
 const BACKLOG: i32 = 4;
 
-/// Listens at `path`, for its owner and its group, for as long as the place is kept. A socket that a dead process left
-/// behind is replaced; one that a process listens on is not.
+/// Listens at `path`, for its owner and its group, for as long as the place is held. Replaces a socket that a
+/// dead process left behind, but not one on which a process listens.
 pub fn listen_at(path: &Path) -> io::Result<(Place, OwnedFd)> {
     let mut place = Place::take(path)?;
     let socket = place.listen(SocketType::SEQPACKET, BACKLOG)?;
     Ok((place, socket))
 }
 
-/// Connects to the socket at `path`. On a Unix socket that is done at once or refused.
+/// Connects to the socket at `path`. A Unix socket connects at once or refuses.
 pub fn connect_to(path: &Path) -> io::Result<OwnedFd> {
     let socket = open(SocketType::SEQPACKET)?;
     connect(&socket, &SocketAddrUnix::new(path)?)?;
@@ -39,10 +39,10 @@ pub fn next_of(listener: &OwnedFd) -> Option<OwnedFd> {
     accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()
 }
 
-/// What a connection had to say.
+/// What was read from a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// So many bytes of a message; more than the buffer holds are cut off.
+    /// A message of so many bytes; what does not fit the buffer is cut off.
     Message(usize),
     /// Nothing yet.
     Nothing,
@@ -50,7 +50,7 @@ pub enum Heard {
     Closed,
 }
 
-/// Takes the next message from `connection`, without waiting.
+/// Reads the next message from `connection`, without waiting.
 pub fn hear(connection: impl AsFd, into: &mut [u8]) -> Heard {
     loop {
         return match recv(&connection, &mut *into, RecvFlags::DONTWAIT) {
@@ -68,7 +68,7 @@ pub fn say_to(connection: impl AsFd, bytes: &[u8]) -> bool {
     send(connection, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).is_ok_and(|sent| sent == bytes.len())
 }
 
-/// Asks the guard at `path` one thing and waits for its answer, at most `patience`.
+/// Sends the guard at `path` one request and waits for its answer, at most `patience`.
 pub fn ask_once(path: &Path, ask: Ask, patience: Span) -> io::Result<Answer> {
     let clock = MonotonicClock;
     let connection = connect_to(path)?;
@@ -91,23 +91,23 @@ pub fn ask_once(path: &Path, ask: Ask, patience: Span) -> io::Result<Answer> {
     }
 }
 
-/// Waits until one of `descriptors` has something to read, at most `longest`; whether one has. Four are looked at.
+/// Waits until one of `descriptors` is readable, at most `longest`; returns whether one is. Polls four.
 pub fn wait_for(descriptors: &[impl AsFd], longest: Span) -> bool {
     let mut waited_for = heapless::Vec::<PollFd<'_>, 4>::new();
     for descriptor in descriptors.iter().take(4) {
-        let _ = waited_for.push(PollFd::new(descriptor, PollFlags::IN)); // taken as many as there are places
+        let _ = waited_for.push(PollFd::new(descriptor, PollFlags::IN)); // taken: as many as there are places
     }
-    // Interrupted or out of time: the caller looks again.
+    // Interrupted or timed out: the caller checks again.
     poll(&mut waited_for, Some(&timespec(longest))).is_ok_and(|ready| ready > 0)
 }
 
-/// Takes back every ring of an event descriptor that does not block.
+/// Clears an event descriptor that does not block.
 pub fn hush(bell: &OwnedFd) {
     let mut count = [0; 8];
-    let _ = rustix::io::read(bell, &mut count); // nothing to take is as well
+    let _ = rustix::io::read(bell, &mut count); // nothing to clear is fine as well
 }
 
-/// A span as the kernel takes it.
+/// A span in the kernel's type.
 pub fn timespec(span: Span) -> Timespec {
     let nanos = span.as_nanos();
     Timespec { tv_sec: (nanos / 1_000_000_000) as i64, tv_nsec: (nanos % 1_000_000_000) as i64 }

@@ -1,22 +1,22 @@
-//! What the guard decides: who is trusted with the line, and when it is taken back. Pure; it knows
-//! clients instead of sockets and is told the time.
+//! What the guard decides: which runtime it trusts with the line, and when it switches the line off. Pure; it
+//! knows clients instead of sockets, and the caller passes the time.
 
 use super::frame::{Ask, Phase, Reason, Refused, Request, Standing};
 use super::{BoardDigest, Hold};
 use crate::time::{Instant, Span};
 
-/// A permission, and what it rests on.
+/// A permission, and the heartbeats it depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Permit {
     /// The newest heartbeat of any kind, by its stamp.
     alive: Instant,
-    /// The newest that counts: the runtime advanced, or the line was off or has just gone on.
+    /// The newest one that counts: the runtime advanced, or the line was off or had just gone on.
     heard: Instant,
     /// Since when the line is on; `None`: it is off.
     on_since: Option<Instant>,
 }
 
-/// Where the guard stands. The line is on in one of these states only.
+/// The guard's state. The line is on in only one of these states.
 ///
 /// ```text
 ///             1 hello            2 permit
@@ -27,19 +27,18 @@ pub struct Permit {
 ///                          +---------------- Tripped <---- from any state: 5 stop: asked
 /// ```
 ///
-/// Tripped is left by a new hello only, and the line goes on again only after a new permission. From
-/// Tripped because a stop was asked for leads no hello but one that has heeded this very stop: its
-/// runtime was told of it and has disarmed since. Neither the end of a connection nor a leave, nor a
-/// runtime that says hello for the first time, makes a stop forgotten.
+/// Only a new hello leaves Tripped, and the line goes on again only after a new permission. After a requested
+/// stop, only a hello from a runtime that handled this very stop leaves Tripped: that runtime was told of the
+/// stop and has disarmed since. The end of a connection, a leave, or a first hello does not cancel a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Nobody is guarded; the line is off.
+    /// No runtime is guarded; the line is off.
     Waiting,
     /// A runtime has said hello; the line is off.
     Greeted,
     /// It may switch the line.
     Trusted(Permit),
-    /// The line was taken back; it is off.
+    /// The guard switched the line off.
     Tripped(Reason),
 }
 
@@ -54,7 +53,7 @@ pub struct Guard {
     holder: Option<usize>,
     trips: u32,
     beats: u64,
-    /// Number of the newest stop that was asked for, 1 to 255 and again; 0: none yet.
+    /// Number of the newest requested stop, 1 to 255, then wrapping to 1; 0: none yet.
     stop: u8,
 }
 
@@ -65,7 +64,7 @@ impl Guard {
         Guard { state: State::Waiting, board, patience, settle, holder: None, trips: 0, beats: 0, stop: 0 }
     }
 
-    /// Where it stands.
+    /// Its state.
     pub fn state(&self) -> State {
         self.state
     }
@@ -80,7 +79,7 @@ impl Guard {
         self.holder == Some(client)
     }
 
-    /// Its account.
+    /// Its status.
     pub fn standing(&self, line_sound: bool) -> Standing {
         let phase = match self.state {
             State::Waiting => Phase::Waiting,
@@ -93,21 +92,21 @@ impl Guard {
         Standing { phase, line_on: self.line_on(), line_sound, trips, beats, stop }
     }
 
-    /// Whether a stop was asked for that no runtime has heeded yet.
+    /// Whether a stop was requested for which no runtime has disarmed yet.
     fn is_stopped(&self) -> bool {
         self.state == State::Tripped(Reason::Asked)
     }
 
-    /// When to [`look`](Guard::look) next if nothing is heard.
+    /// When to call [`look`](Guard::look) next if no message arrives.
     pub fn deadline(&self) -> Instant {
         match self.state {
-            // A nanosecond later, because the patience itself is still in time.
+            // A nanosecond later, because a heartbeat exactly at the timeout is still in time.
             State::Trusted(permit) => permit.heard + self.patience + Span::from_nanos(1),
             _ => Instant::NEVER,
         }
     }
 
-    /// Silence: takes the line back when the patience is over.
+    /// No message arrived: switches the line off when the timeout is over.
     pub fn look(&mut self, now: Instant) {
         let State::Trusted(permit) = self.state else { return };
         if now.since(permit.heard) > self.patience {
@@ -129,7 +128,7 @@ impl Guard {
         }
     }
 
-    /// What `client` asks; `own`: it belongs to the user of this guard, or to root.
+    /// A request of `client`; `own`: it belongs to the user of this guard, or to root.
     pub fn hear(&mut self, client: usize, own: bool, request: &Request, now: Instant) -> Result<(), Refused> {
         match request.ask {
             Ask::Status => Ok(()),
@@ -153,8 +152,8 @@ impl Guard {
         }
     }
 
-    /// 1: a runtime that is known. From [`State::Trusted`] a hello takes the line back first: whoever
-    /// begins anew has forgotten what it had on. One that has not heeded a stop is known, and no more.
+    /// 1: a runtime says hello. From [`State::Trusted`] a hello switches the line off first: a restarted
+    /// runtime no longer knows what was on. One that has not handled a stop is greeted, and no more.
     fn hello(&mut self, client: usize, heeded: u8) -> Result<(), Refused> {
         if self.holder.is_some_and(|holder| holder != client) {
             return Err(Refused::Busy);
@@ -183,8 +182,8 @@ impl Guard {
         let settle = self.settle;
         let State::Trusted(permit) = &mut self.state else { return Err(Refused::NotTrusted) };
         permit.alive = permit.alive.max(stamp);
-        // With the line off, or on a controller that has just come out of its reset, nothing can
-        // move: there a heartbeat needs no command behind it.
+        // With the line off, or on a controller that has just come out of reset, nothing can move: in that
+        // case a heartbeat needs no confirmed command.
         let harmless = permit.on_since.is_none_or(|since| now.since(since) <= settle);
         if advanced || harmless {
             permit.heard = permit.heard.max(stamp);
@@ -203,7 +202,7 @@ impl Guard {
         Ok(())
     }
 
-    /// 3: nobody is guarded any more, and nothing went wrong.
+    /// 3: no runtime is guarded any more, and nothing went wrong.
     fn leave(&mut self) {
         self.holder = None;
         self.state = match self.state {
@@ -213,7 +212,7 @@ impl Guard {
         };
     }
 
-    /// 5: at once, from wherever. Each stop has to be heeded for itself.
+    /// 5: at once, from any state. Each stop must be handled separately.
     fn ask_stop(&mut self) {
         self.stop = self.stop.checked_add(1).unwrap_or(1);
         match self.state {
@@ -222,7 +221,7 @@ impl Guard {
         }
     }
 
-    /// 4: at once, from wherever.
+    /// 4: at once, from any state.
     fn trip(&mut self, reason: Reason) {
         self.trips = self.trips.saturating_add(1);
         self.state = State::Tripped(reason);
@@ -374,7 +373,7 @@ mod tests {
         assert_eq!(rig.guard.hear(0, true, &old, rig.now), Ok(()));
         rig.guard.look(rig.now);
         assert_eq!(rig.tripped(), Some(Reason::Silent));
-        // And one from the future is from now.
+        // And one from the future counts as current.
         let mut rig = Rig::driving(GuardHold::Enable);
         let ahead = Request { stamp: rig.now + ms(60_000), ..old };
         assert_eq!(rig.guard.hear(0, true, &ahead, rig.now), Ok(()));

@@ -1,5 +1,5 @@
-//! The runtime's heartbeat in virtual time: the same heart as on its thread, stepped as a worker. A driver that waits for the
-//! guard has it beat in between: no other worker can run while that driver's own step lasts.
+//! The runtime's heartbeat in virtual time: the same code as on its thread, stepped as a worker. A driver
+//! that waits for the guard makes it beat: no other worker runs during that driver's own step.
 
 use super::Link;
 use super::heartbeat::{Heart, HeartbeatPlan};
@@ -16,7 +16,7 @@ pub struct SteppedPulse {
 }
 
 impl SteppedPulse {
-    /// A heartbeat over `way`. The clock's cursor is where it is stepped.
+    /// A heartbeat over `way`. It is stepped at the clock's cursor.
     pub fn new(
         plan: HeartbeatPlan,
         way: Box<dyn Way>,
@@ -26,7 +26,7 @@ impl SteppedPulse {
         clock: Arc<dyn Clock>,
     ) -> SteppedPulse {
         let heart = Arc::new(Mutex::new(Heart::new(plan, way, link.clone(), loop_status, requests, clock)));
-        let weak = Arc::downgrade(&heart); // the heart has the link
+        let weak = Arc::downgrade(&heart); // the heartbeat has the link
         link.step_by(Box::new(move || {
             if let Some(heart) = weak.upgrade() {
                 heart.lock().unwrap_or_else(PoisonError::into_inner).turn();

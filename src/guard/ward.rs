@@ -1,7 +1,7 @@
-//! Whom a guard guards: the processes of one user, by what the kernel says of the other end of a connection. Where guard and
-//! runtime are two users, a runtime that is broken can neither end its guard nor take its socket's place.
+//! Which processes a guard guards: those of one user, as the kernel reports the other end of a connection. If
+//! guard and runtime are two users, a broken runtime can neither end its guard nor take its socket's place.
 //!
-//! Users are looked up where `systemd-sysusers` writes them; a directory service is not asked.
+//! Users are looked up where `systemd-sysusers` writes them, not in a directory service.
 
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Uid, geteuid};
@@ -9,7 +9,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// The system's users, a line each: name, password, number, ...
+/// The system's users, one per line: name, password, number, ...
 const USERS: &str = "/etc/passwd";
 
 /// The user whose processes may be guarded.
@@ -40,7 +40,7 @@ impl Ward {
         Ward(geteuid())
     }
 
-    /// The user of that name or number.
+    /// The user with that name or number.
     pub fn named(name: &str) -> Result<Ward, WardError> {
         if let Ok(number) = name.parse::<u32>() {
             return Ok(Ward(Uid::from_raw(number)));
@@ -49,7 +49,7 @@ impl Ward {
         number_in(&users, name).ok_or_else(|| WardError::Unknown(name.to_string())).map(Ward)
     }
 
-    /// Whether the process that made `connection` is one of theirs, or root's.
+    /// Whether the process that made `connection` belongs to this user or to root.
     pub fn is_at(self, connection: &OwnedFd) -> bool {
         socket_peercred(connection).is_ok_and(|peer| self.is(peer.uid))
     }

@@ -1,5 +1,5 @@
-//! The way from a runtime to its guard: one connection that messages keep their borders on. A socket in real time; where
-//! both ends are stepped in virtual time, whatever their stepper puts in its place. Knows no frame.
+//! The path from a runtime to its guard: one connection that keeps message borders. In real time it is a
+//! socket; in virtual time, whatever the stepper of both ends provides. Knows no frame.
 
 use super::socket::{Heard, connect_to, hear, hush, say_to, wait_for};
 use crate::time::Span;
@@ -8,17 +8,17 @@ use std::path::PathBuf;
 
 /// One connection at a time. Nothing but `wait` waits.
 pub trait Way: Send {
-    /// Makes the connection; whether there is one now.
+    /// Makes the connection; returns whether there is one now.
     fn connect(&mut self) -> bool;
-    /// Gives it up.
+    /// Closes it.
     fn part(&mut self);
     /// Whether there is one.
     fn is_connected(&self) -> bool;
     /// Sends one message. One that cannot be sent is lost.
     fn say(&mut self, bytes: &[u8]);
-    /// Takes the next message.
+    /// Reads the next message.
     fn hear(&mut self, into: &mut [u8]) -> Heard;
-    /// Waits until `asked` is rung or there is something to hear, at most `longest`.
+    /// Waits until `asked` is signalled or a message arrives, at most `longest`.
     fn wait(&mut self, asked: &OwnedFd, longest: Span);
 }
 
@@ -48,7 +48,7 @@ impl Way for SocketWay {
     }
     fn say(&mut self, bytes: &[u8]) {
         if let Some(connection) = &self.connection {
-            let _ = say_to(connection, bytes); // not answered, which is what counts
+            let _ = say_to(connection, bytes); // no answer comes, and that is what counts
         }
     }
     fn hear(&mut self, into: &mut [u8]) -> Heard {

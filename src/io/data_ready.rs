@@ -1,11 +1,11 @@
-//! A device asks to be polled: its line says that a sample is ready, and its bus thread polls it before
-//! those that are only due.
+//! A device asks to be polled: its line signals that a sample is ready, and its bus thread polls it before
+//! devices that are only due.
 
 use crate::executor::Waker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The devices of one bus that ask, a bit each, by their place in the polling table.
+/// The devices of one bus that ask, one bit each, by their place in the polling table.
 #[derive(Debug, Default)]
 pub struct DataReady {
     bits: AtomicU64,
@@ -16,7 +16,7 @@ impl DataReady {
     /// Most devices that can ask on one bus.
     pub const PLACES: usize = u64::BITS as usize;
 
-    /// Nobody asks; whoever does wakes the worker behind `waker`.
+    /// No device asks; one that does wakes the worker behind `waker`.
     pub fn new(waker: Arc<Waker>) -> DataReady {
         DataReady { bits: AtomicU64::new(0), waker }
     }
@@ -27,7 +27,7 @@ impl DataReady {
             self.waker.wake();
         }
     }
-    /// Whether anybody asks.
+    /// Whether any device asks.
     pub(super) fn is_raised(&self) -> bool {
         self.bits.load(Ordering::Relaxed) != 0
     }

@@ -1,5 +1,5 @@
-//! The thread of the edge-timed sensors: one ping after the other, each waited for on kernel (or
-//! simulated) edge stamps. A lost echo costs this thread its timeout and nobody else anything.
+//! The thread of the edge-timed sensors: one ping after another, each measured by kernel (or simulated) edge
+//! stamps. A lost echo costs this thread its timeout and delays no other thread.
 
 use super::fast_stop::FastStops;
 use super::halt::Halt;
@@ -30,7 +30,8 @@ pub struct EdgesWorker {
 }
 
 impl EdgesWorker {
-    /// A worker that pings each of `sonars` (channel, device, period) in turn; a range that is one of `fast_stops` says halt.
+    /// A worker that pings each of `sonars` (channel, device, period) in turn; a range that crosses one of
+    /// `fast_stops` raises a halt.
     pub fn new(
         gpio: Box<dyn Gpio>,
         outlet: Outlet,
@@ -61,7 +62,7 @@ impl Worker for EdgesWorker {
         if let Some(sonar) = most_overdue
             && sonar.due.at <= now
         {
-            // Stamped with the ping: the obstacle was where it is said to be a little later than this.
+            // Stamped with the ping: the obstacle was at that distance slightly later than this.
             let value = sonar
                 .device
                 .measure(self.gpio.as_mut(), clock)

@@ -1,6 +1,6 @@
-//! Readings that cannot wait for the tick: a value that crosses into a rule which forbids driving on.
-//! The rules are the board's own; whether they hold, latch or clear is `reflex/`. This only sees the
-//! moment of crossing, once.
+//! Readings that cannot wait for the tick: a value that crosses into a rule against driving on. The rules are
+//! the board's own; `reflex/` decides whether they hold, latch or clear. This only detects the crossing,
+//! once.
 
 use crate::plan::{Cause, Restraint, Rule, SensorPlan};
 
@@ -13,14 +13,14 @@ struct Crossing {
     tripped: bool,
 }
 
-/// The rules that stop at once, of the channels of one worker.
+/// The rules that stop at once, for the channels of one worker.
 #[derive(Clone, Debug, Default)]
 pub struct FastStops {
     crossings: Vec<Crossing>,
 }
 
 impl FastStops {
-    /// Those of `rules` that allow no driving forwards and look at one of `channels`; `sensors` are the board's.
+    /// The rules among `rules` that forbid driving forwards on one of `channels`; `sensors` are the board's.
     pub fn of(rules: &[Rule], sensors: &[SensorPlan], channels: impl IntoIterator<Item = u8>) -> FastStops {
         let mut crossings = Vec::new();
         for channel in channels {
@@ -40,7 +40,7 @@ impl FastStops {
         FastStops { crossings }
     }
 
-    /// The worst cause of those whose limit this reading is the first to pass; a value that cannot be true passes none.
+    /// The worst cause of the rules whose limit this reading crosses first; an impossible value crosses none.
     pub fn look(&mut self, channel: u8, value: f32) -> Option<Cause> {
         let of_channel = self.crossings.iter_mut().filter(|crossing| crossing.channel == channel);
         of_channel.filter_map(|crossing| crossing.look(value).then_some(crossing.rule.cause)).max()
@@ -91,7 +91,7 @@ mod tests {
             (0.55, false), // between limit and clear: still the same crossing
             (0.45, false),
             (0.61, false),
-            (-1.0, false), // outside of what the sensor can say
+            (-1.0, false), // outside the sensor's range
             (f32::NAN, false),
             (5.0, false),
             (0.3, true),

@@ -1,51 +1,51 @@
-//! Stop before everything: a word that any thread may say and that the motors' bus thread hears before
-//! it does anything else. Not a decision: the tick looks at the same reading a moment later and says
-//! what is to be done from then on.
+//! Stop before everything: a request that any thread may raise and that the motors' bus thread reads before
+//! it does anything else. Not a decision: the tick reads the same sensor reading a moment later and decides
+//! what happens from then on.
 
 use crate::executor::Waker;
 use crate::plan::Cause;
 use crate::rt::sync::{Arc, AtomicU64, Ordering};
 use crate::time::Instant;
 
-/// The word. Raising it never blocks, locks or allocates.
+/// The halt request. Raising it never blocks, locks or allocates.
 #[derive(Debug, Default)]
 pub struct Halt {
-    /// Times that it was raised.
+    /// How often it was raised.
     raised: AtomicU64,
-    /// The latest moment of raising, nanoseconds.
+    /// When it was last raised, nanoseconds.
     at: AtomicU64,
     by_cause: [AtomicU64; Cause::ALL.len()],
     waker: Arc<Waker>,
 }
 
 impl Halt {
-    /// A word that wakes the worker behind `waker`.
+    /// A halt that wakes the worker behind `waker`.
     pub fn new(waker: Arc<Waker>) -> Halt {
         Halt { waker, ..Halt::default() }
     }
 
-    /// Stop now, because of `cause`. A command for a slot not later than `at` is not obeyed any more; so `at` must not be
-    /// earlier than the moment at which the reading that gave the reason was handed over to the tick.
+    /// Stop now, because of `cause`. Commands for slots not later than `at` are no longer obeyed; so `at`
+    /// must not be earlier than the moment at which the tick got the reading that caused the halt.
     pub fn raise(&self, cause: Cause, at: Instant) {
         self.note(cause);
         self.at.fetch_max(at.as_nanos(), Ordering::Relaxed);
-        self.raised.fetch_add(1, Ordering::Release); // after `at`: whoever sees the count sees the time
+        self.raised.fetch_add(1, Ordering::Release); // after `at`: a reader that sees the count sees the time
         self.waker.wake();
     }
 
-    /// Counts a stop that the bus thread made by itself.
+    /// Counts a stop that the bus thread made itself.
     pub(super) fn note(&self, cause: Cause) {
         self.by_cause[cause as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often each cause stopped the motors without waiting for the tick; causes that never did are left out.
+    /// How often each cause stopped the motors without waiting for the tick; others are left out.
     pub fn counts(&self) -> impl Iterator<Item = (Cause, u64)> {
         let count = |cause: Cause| self.by_cause[cause as usize].load(Ordering::Relaxed);
         Cause::ALL.into_iter().map(move |cause| (cause, count(cause))).filter(|(_, count)| *count > 0)
     }
 }
 
-/// The ear of the motors' bus thread.
+/// The receiving end, for the motors' bus thread.
 #[derive(Debug)]
 pub struct HaltWatch {
     halt: Arc<Halt>,
@@ -53,16 +53,16 @@ pub struct HaltWatch {
 }
 
 impl HaltWatch {
-    /// Hears what is raised from now on.
+    /// Receives what is raised from now on.
     pub fn new(halt: Arc<Halt>) -> HaltWatch {
-        let heard = halt.raised.load(Ordering::Relaxed); // a count and nothing that goes with it; in `is_raised` too
+        let heard = halt.raised.load(Ordering::Relaxed); // a count without further data; in `is_raised` too
         HaltWatch { halt, heard }
     }
     /// Whether a halt was raised that has not been taken.
     pub fn is_raised(&self) -> bool {
         self.halt.raised.load(Ordering::Relaxed) != self.heard
     }
-    /// Until when commands are overtaken, if a halt was raised since the last call.
+    /// Until when commands are discarded, if a halt was raised since the last call.
     pub fn take(&mut self) -> Option<Instant> {
         let raised = self.halt.raised.load(Ordering::Acquire);
         if raised == self.heard {

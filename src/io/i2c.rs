@@ -1,10 +1,9 @@
-//! The thread of an I2C bus: one piece of work a step, in this order: halt, the pending command, a
-//! command that runs out, polls that a line asks for, polls that are due. No transfer is broken off in
-//! its middle, but between any two of them a halt goes first; what it overtakes is begun anew. A device is
-//! set up a transfer at a time, with all of this in between. A bus that
-//! fails is led up the ladder; readings carry the fault meanwhile, and the tick sees commands
-//! unconfirmed. Motors that are not known to stand are stopped between its rungs. A held value is never
-//! passed off as new.
+//! The thread of an I2C bus: one piece of work per step, in this order: halt, the pending command, a command
+//! that runs out, polls that a line asks for, polls that are due. No transfer is interrupted, but between any
+//! two transfers a halt goes first; work that it overtakes starts again. A device is set up one transfer at a
+//! time, with all of this in between. A failing bus climbs the recovery ladder; until it is back, readings
+//! carry the fault and the tick sees unconfirmed commands. Between the ladder's rungs, motors that are not
+//! known to have stopped are stopped. A held value is never reported as new.
 
 use super::Outlet;
 use super::counters::{BusCounters, count};
@@ -25,40 +24,40 @@ use crate::time::{Clock, Instant, Span};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// What a bus thread is made of.
+/// The parts of a bus thread.
 pub struct BusParts {
     /// Name of the thread.
     pub name: &'static str,
     /// The bus.
     pub i2c: Box<dyn I2c>,
-    /// Lines of its devices.
+    /// GPIO lines of its devices.
     pub gpio: Box<dyn Gpio>,
-    /// What can be done to it.
+    /// Recovery measures for it.
     pub repair: Box<dyn Repair>,
-    /// How long its devices' supply has to be off, where it can be switched.
+    /// How long the devices' supply has to be off, if it can be switched.
     pub rail_off: Span,
-    /// Address of the controller that takes writes in frames, if it is here.
+    /// Address of the controller that takes writes in frames, if it is on this bus.
     pub fragile: Option<u8>,
-    /// For how long the motors' controller may be silent before it is reset: a control period. Shorter, and every spark of
-    /// the brushes is a reset; longer, and the motors run on with nobody in command.
+    /// How long the motors' controller may be silent before it is reset: a control period. A shorter time
+    /// would make every brush spark a reset; with a longer one the motors would run on without control.
     pub patience: Span,
-    /// The motors, if they are here.
+    /// The motors, if they are on this bus.
     pub motors: Option<MotorEnd>,
     /// Its devices.
     pub polls: Vec<PollPlan>,
-    /// Readings that stop at once.
+    /// Rules that stop the motors at once.
     pub fast_stops: FastStops,
-    /// Devices that ask.
+    /// Devices whose lines ask for polls.
     pub data_ready: Arc<DataReady>,
-    /// Where a reading says stop.
+    /// Where a reading raises a halt.
     pub halt: Arc<Halt>,
-    /// Where readings leave.
+    /// Where readings go.
     pub outlet: Outlet,
     /// One of its `devices` for each of `polls`.
     pub counters: Arc<BusCounters>,
 }
 
-/// Owns one I2C bus and the lines that go with its devices.
+/// Owns one I2C bus and the GPIO lines of its devices.
 pub struct I2cWorker {
     name: &'static str,
     wire: Wire,
@@ -70,32 +69,33 @@ pub struct I2cWorker {
     demanded: u64,
     halt: Arc<Halt>,
     crossed: Option<Cause>,
-    /// The pending command gave way, and does not a second time.
+    /// The pending command was overtaken once, and is not overtaken a second time.
     overtaken: bool,
     silence: Silence,
     outlet: Outlet,
     counters: Arc<BusCounters>,
 }
 
-/// The wires themselves, transfers with their retries.
+/// The wires themselves: transfers with their retries.
 struct Wire {
     i2c: Box<dyn I2c>,
     gpio: Box<dyn Gpio>,
     fragile: Option<u8>,
-    /// The ear for a halt, if the motors are here.
+    /// Receives halts, if the motors are on this bus.
     watch: Option<HaltWatch>,
-    /// Transfers of the last call that worked.
+    /// Transfers of the last call that succeeded.
     answered: u32,
     counters: Arc<BusCounters>,
 }
 
 impl Wire {
-    /// A call that nothing overtakes: a stop, or one while the motors stand.
+    /// A call that nothing overtakes: a stop, or any call while the motors are stopped.
     fn call<R>(&mut self, clock: &dyn Clock, call: impl FnOnce(&mut Ports<'_>) -> R) -> R {
         self.through(&OvertakenClock { clock, watch: None, data_ready: None, crossed: None }, call)
     }
 
-    /// A call that gives way to a halt, to `data_ready`, and to what it finds itself (`crossed`), between any two transfers.
+    /// A call that yields, between any two transfers, to a halt, to `data_ready`, and to a crossing that it
+    /// finds itself (`crossed`).
     fn yielding<R>(
         &mut self,
         clock: &dyn Clock,
@@ -103,7 +103,7 @@ impl Wire {
         crossed: Option<&AtomicBool>,
         call: impl FnOnce(&mut Ports<'_>) -> R,
     ) -> R {
-        let watch = self.watch.take(); // lent, for the length of the call
+        let watch = self.watch.take(); // lent for the length of the call
         let outcome =
             self.through(&OvertakenClock { clock, watch: watch.as_ref(), data_ready, crossed }, call);
         self.watch = watch;
@@ -123,7 +123,7 @@ impl I2cWorker {
     /// A worker whose bus has to be set up.
     ///
     /// # Panics
-    /// If `counters` does not have a device for each poll: both are made from one list.
+    /// If `counters` does not have a device for each poll: both are made from the same list.
     pub fn new(parts: BusParts) -> I2cWorker {
         assert_eq!(parts.polls.len(), parts.counters.devices.len(), "a counter for each device");
         let BusParts { i2c, gpio, repair, counters, fragile, .. } = parts;
@@ -157,7 +157,7 @@ impl I2cWorker {
             motors.hear(&self.counters);
         }
         if !self.ladder.is_up() {
-            self.demanded = 0; // whatever asked is set up again before it is read
+            self.demanded = 0; // a device that asked is set up again before it is read
             self.recover(clock);
         } else if self.motors.as_ref().is_some_and(Motors::has_pending) {
             self.write_command(clock);
@@ -170,7 +170,7 @@ impl I2cWorker {
         }
     }
 
-    /// Stops the motors if a halt was raised since the last call. Whether one was.
+    /// Stops the motors if a halt was raised since the last call. Returns whether one was.
     fn obey_halt(&mut self, clock: &dyn Clock) -> bool {
         let Some(to) = self.wire.watch.as_mut().and_then(HaltWatch::take) else { return false };
         if let Some(motors) = &mut self.motors {
@@ -181,12 +181,12 @@ impl I2cWorker {
         true
     }
 
-    /// When the motors are to be stopped without anybody's asking.
+    /// When the motors are to be stopped without a request.
     fn stop_due(&self) -> Instant {
         self.motors.as_ref().map_or(Instant::NEVER, Motors::stop_due)
     }
 
-    /// Lets the motors do `deed`, which stops them and is told whether the bus is down, and looks at how it went.
+    /// Lets the motors do `deed`, which stops them and is told whether the bus is down; records the outcome.
     fn with_motors(
         &mut self,
         clock: &dyn Clock,
@@ -199,12 +199,12 @@ impl I2cWorker {
         self.account(outcome, true, began, clock.now());
     }
 
-    /// A halt: also where the bus is down, because some motors can be stopped without it.
+    /// A halt: also while the bus is down, because some motors can be stopped without it.
     fn stop_at_once(&mut self, clock: &dyn Clock) {
         self.with_motors(clock, Motors::stop);
     }
 
-    /// The pending command, frame by frame; a halt leaves the rest of it away, and a device that asks may go first once.
+    /// The pending command, frame by frame. A halt drops the rest; an asking device may go first once.
     fn write_command(&mut self, clock: &dyn Clock) {
         let Some(motors) = &mut self.motors else { return };
         let (counters, began) = (self.counters.as_ref(), clock.now());
@@ -249,13 +249,13 @@ impl I2cWorker {
         }
         if crossed.is_some() {
             self.crossed = self.crossed.max(crossed);
-            self.stop_at_once(clock); // nothing happens here on a bus without motors: the word goes out with the reading
+            self.stop_at_once(clock); // on a bus without motors nothing happens here: the halt is raised with the reading
         }
         self.obey_halt(clock);
     }
 
-    /// The outcome of a call that began at `began`: a failure of the wire takes the bus down, and so does a controller of
-    /// the motors that is silent for long. A device that fails alone does not.
+    /// Handles the result of a call that began at `began`. A wire failure takes the bus down, and so does a
+    /// motors' controller that stays silent. A device that fails alone does not.
     fn account(&mut self, outcome: Result<(), DeviceFault>, controller: bool, began: Instant, now: Instant) {
         let Err(fault) = outcome else {
             if controller {
@@ -268,7 +268,7 @@ impl I2cWorker {
             return;
         }
         if !self.ladder.is_up() {
-            return; // it is being seen to, and stops that fail meanwhile have a counter of their own
+            return; // recovery is in progress, and failed stops have a counter of their own
         }
         count(&self.counters.failures);
         let silent = controller && self.silence.failed(fault, began, now);
@@ -276,13 +276,13 @@ impl I2cWorker {
             self.polls.ask_controller(now);
         }
         let gone = matches!(fault, DeviceFault::Bus { fault: BusFault::Absent, .. });
-        let forgot = controller && fault.needs_set_up(); // it takes a stop all the same, so failures do not add up
+        let forgot = controller && fault.needs_set_up(); // it still accepts a stop, so failures do not add up
         if fault.needs_reset() || gone || forgot || silent {
             self.go_down(fault, controller, now);
         }
     }
 
-    /// `controller`: it failed in a call of the motors' controller.
+    /// `controller`: the failed call was to the motors' controller.
     fn go_down(&mut self, fault: DeviceFault, controller: bool, now: Instant) {
         if let Some(motors) = &mut self.motors {
             motors.lose_bus(Some(fault).filter(|_| controller), now);
@@ -300,8 +300,8 @@ impl I2cWorker {
         }
     }
 
-    /// While the bus is down: motors that are not known to stand are stopped, before anything that may take longer. A
-    /// reset begins with that.
+    /// While the bus is down: stops motors that are not known to have stopped, before anything that may take
+    /// longer. A reset begins with that.
     fn recover(&mut self, clock: &dyn Clock) {
         let now = clock.now();
         match self.ladder.next(now) {
@@ -333,7 +333,7 @@ impl I2cWorker {
         }
     }
 
-    /// Sets the motors up; a bus without any has nothing to be asked, its devices tell.
+    /// Sets the motors up. A bus without motors has nothing to poll; its devices show its state.
     fn set_up(&mut self, clock: &dyn Clock) -> Result<(), BusFault> {
         count(&self.counters.set_ups);
         let (Some(motors), counters) = (&mut self.motors, self.counters.as_ref()) else { return Ok(()) };
@@ -343,12 +343,12 @@ impl I2cWorker {
             count(&self.counters.failures);
             match fault {
                 DeviceFault::Bus { fault, .. } | DeviceFault::Line { fault, .. } => fault,
-                _ => BusFault::Io, // it answered, and what it said made no sense
+                _ => BusFault::Io, // it answered, but the answer made no sense
             }
         })
     }
 
-    /// When to be called again.
+    /// When to be called next.
     fn next(&self) -> Instant {
         if !self.ladder.is_up() {
             return self.ladder.due().min(self.stop_due());
@@ -375,7 +375,7 @@ impl Worker for I2cWorker {
     }
 
     fn publish(&mut self, clock: &dyn Clock) {
-        // Only now can the tick know the reason: what it decided before is overtaken.
+        // Only now can the tick know the reason: its earlier decisions are void.
         if let Some((cause, at)) = self.outlet.publish_with(&mut self.crossed, clock) {
             match &mut self.motors {
                 Some(motors) => {

@@ -1,5 +1,5 @@
-//! The ladder of a bus that does not answer: what is done next, and when. Pure; it does nothing itself,
-//! `i2c.rs` takes the rungs that it names and tells it how they went.
+//! The recovery ladder of a bus that does not answer: what is done next, and when. Pure: `i2c.rs` takes the
+//! rungs that this file names and reports the results.
 //!
 //! ```text
 //!  up --failure--> reset -> reset -> clear, reset -> rebind, reset -> rail off, rail on, reset -> reset x 5 -> dead
@@ -8,35 +8,34 @@
 //!   +-- 16 good -- trial --failure--> the next rung                                       one reset every 5 s +
 //! ```
 //!
-//! A reset sets everything up from nothing, motors still first. That it worked is believed after a
-//! number of good transfers; a failure before that goes on upwards, so that a bus which only seems to
-//! come back is not reset for ever. Pauses between rungs grow, and shrink back only after a calm time,
-//! so that there are few rungs in any stretch of time, whatever the bus does. Motors that may run
-//! meanwhile do not wait for a rung: they are `motors.rs`'s.
+//! A reset sets everything up from scratch, stopping the motors first. It counts as successful after a number
+//! of good transfers. A failure before that moves on to the next rung, so a bus that only seems to come back
+//! is not reset for ever. Pauses between rungs grow and shrink only after a calm time, so rungs stay rare
+//! whatever the bus does. Motors that may be running do not wait for a rung: `motors.rs` stops them.
 
 use crate::bus::Measure;
 use crate::time::{Instant, Span};
 
-/// What is done to a bus.
+/// A step of recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RecoveryStep {
-    /// The device reset line where there is one, and everything set up anew, motors still.
+    /// Pull the device reset line, if there is one, and set everything up again with the motors stopped.
     Reset,
     /// Nine clocks by hand.
     Clear,
-    /// The driver unbound and bound again, the adapter opened anew.
+    /// Unbind and rebind the driver, then reopen the adapter.
     Rebind,
-    /// The devices' supply off.
+    /// Switch the devices' supply off.
     RailOff,
-    /// And on again.
+    /// Switch it on again.
     RailOn,
-    /// Given up, but for a look now and then.
+    /// Given up, except for an occasional retry.
     Dead,
 }
 
 impl RecoveryStep {
-    /// Every rung, from below.
+    /// Every rung, from the bottom.
     pub const ALL: [RecoveryStep; 6] = [
         RecoveryStep::Reset,
         RecoveryStep::Clear,
@@ -58,7 +57,7 @@ impl RecoveryStep {
         }
     }
 
-    /// The measure that it is, if it is one.
+    /// Its recovery measure, if it has one.
     pub const fn measure(self) -> Option<Measure> {
         match self {
             RecoveryStep::Clear => Some(Measure::Clear),
@@ -70,44 +69,44 @@ impl RecoveryStep {
     }
 }
 
-/// Resets before anything stronger, and after everything stronger.
+/// Number of resets before anything stronger, and after everything stronger.
 const RESETS_FIRST: usize = 2;
 const RESETS_LAST: usize = 5;
-/// Between rungs, doubled each time up to the longest: a controller that browns out needs its rail back
-/// first, and a dead one must not eat the processor.
+/// Pause between rungs, doubled each time up to the longest: a controller that browns out needs its supply
+/// back first, and retrying a dead one must not take up the processor.
 const FIRST_PAUSE: Span = Span::from_millis(50);
 const LONGEST_PAUSE: Span = Span::from_millis(2_000);
 /// Good transfers after which a bus is up again: some hundred milliseconds of a working robot.
 const PROOF: u32 = 16;
-/// Pauses begin anew when a bus was well for this long.
+/// Pauses start from the shortest again once the bus has worked for this long.
 const CALM: Span = Span::from_millis(5_000);
-/// A dead bus is looked at this often: plugs are put back by people.
+/// Retry interval of a dead bus: people put plugs back.
 pub const DEAD_LOOK: Span = Span::from_millis(5_000);
-/// From the supply's return to the first transfer: the slowest chip in use boots within 50 ms.
+/// From the return of the supply to the first transfer: the slowest chip in use boots within 50 ms.
 const RAIL_SETTLE: Span = Span::from_millis(100);
-/// Steps of the longest ladder: every measure with a reset after it.
+/// Steps of the longest ladder: every measure, with a reset after it.
 const STEPS: usize = RESETS_FIRST + 7 + RESETS_LAST;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Up,
-    /// Set up by `step`; not believed yet.
+    /// Set up by `step`; not confirmed yet.
     Trial {
         step: usize,
         good: u32,
     },
-    /// `step` is to be taken at `at`.
+    /// `step` is due at `at`.
     Climbing {
         step: usize,
         at: Instant,
     },
-    /// Looked at again at `at`.
+    /// Retried at `at`.
     Dead {
         at: Instant,
     },
 }
 
-/// Where a bus stands.
+/// The state of a bus.
 #[derive(Clone, Debug)]
 pub struct Ladder {
     steps: heapless::Vec<RecoveryStep, STEPS>,
@@ -119,8 +118,7 @@ pub struct Ladder {
 }
 
 impl Ladder {
-    /// A bus that has to be set up. `permits` says which measures may be taken, `rail_off` how long the supply has to be
-    /// off.
+    /// A bus to be set up. `permits` lists the allowed measures; `rail_off`: how long the supply is off.
     pub fn new(permits: impl Fn(Measure) -> bool, rail_off: Span) -> Ladder {
         use RecoveryStep::{Clear, Rebind, Reset};
         let mut steps = heapless::Vec::new();
@@ -148,12 +146,12 @@ impl Ladder {
     pub fn is_up(&self) -> bool {
         matches!(self.state, State::Up | State::Trial { .. })
     }
-    /// Whether it is given up but for a look now and then.
+    /// Whether it is given up, except for occasional retries.
     #[cfg(test)]
     pub fn is_dead(&self) -> bool {
         matches!(self.state, State::Dead { .. })
     }
-    /// Times that it was given up.
+    /// How often it was given up.
     pub fn deaths(&self) -> u64 {
         self.deaths
     }
@@ -166,7 +164,7 @@ impl Ladder {
         }
     }
 
-    /// The rung that is to be taken now, if one is due; to be answered with [`Ladder::taken`].
+    /// The rung to take now, if one is due; report the result with [`Ladder::taken`].
     pub fn next(&self, now: Instant) -> Option<RecoveryStep> {
         match self.state {
             State::Climbing { step, at } if now >= at => self.steps.get(step).copied(),
@@ -175,7 +173,7 @@ impl Ladder {
         }
     }
 
-    /// The rung that [`Ladder::next`] named was taken; whether it worked.
+    /// The rung that [`Ladder::next`] named was taken; `worked`: whether it succeeded.
     pub fn taken(&mut self, worked: bool, now: Instant) {
         match self.state {
             State::Dead { .. } if worked => {

@@ -1,12 +1,12 @@
-//! The thread of the lines that speak for themselves: buttons, and outputs of chips that say a sample is
-//! ready. An edge is heard at once; levels are looked at now and then as well, so that an edge that was
-//! lost is noticed and counted.
+//! The thread of the lines that signal by themselves: buttons, and chip outputs that say a sample is ready.
+//! It handles an edge at once. It also polls levels now and then, so that a lost edge is noticed and counted.
 //!
-//! A press is not lost because this thread was late: edges that wait are heard before a level is looked at, and one that
-//! comes after the look it belongs before is said all the same. What can be lost is a press that no edge tells of and that
-//! is over before the next look: the kernel keeps a number of edges for each handle and drops the oldest, which happens
-//! while a line storms ([`STORM`]) or where the handle itself fails. Then levels are all there is, and a press shorter than
-//! its button's period may fall between two looks. Storms are counted, and so are levels that changed without an edge.
+//! A late thread loses no press: pending edges are handled before a level is polled, and an edge that arrives
+//! after a later poll is still reported. What can be lost is a press without a delivered edge that ends
+//! before the next poll. The kernel keeps a number of edges per handle and drops the oldest, which happens
+//! during an edge storm ([`STORM`]) or when the handle fails. Then only levels remain, and a press shorter
+//! than its button's polling period may fall between two polls. Storms are counted, and so are levels that
+//! changed without an edge.
 
 use super::counters::{SenseCounters, count};
 use super::data_ready::DataReady;
@@ -24,9 +24,9 @@ use std::sync::Arc;
 
 /// Longest wait for an edge: a thread that is told to end does so within this.
 const LONGEST_WAIT: Span = Span::from_millis(50);
-/// Edges within [`LONGEST_WAIT`] that are still listened to. A pressed button bounces a dozen times; the output of a chip
-/// with a thousand samples a second rises fifty times. More is a line that floats, and it must not
-/// eat the processor.
+/// Edges within [`LONGEST_WAIT`] that are still handled. A pressed button bounces a dozen times; the output
+/// of a chip with a thousand samples a second rises fifty times. More is a floating line, and it must not
+/// take up the processor.
 const STORM: u32 = 256;
 
 /// A button and its channel.
@@ -37,11 +37,11 @@ pub struct ButtonLine {
     pub line: Line,
     /// Pressed pulls it low.
     pub active_low: bool,
-    /// How often its level is looked at.
+    /// Polling period of its level.
     pub period: Span,
 }
 
-/// An output that goes high when a device has a sample; only its rises are of interest.
+/// An output that goes high when a device has a sample; only rising edges matter.
 pub struct ReadyLine {
     /// The line.
     pub line: Line,
@@ -56,14 +56,14 @@ struct Watched {
     line: Line,
     button: Button,
     due: Due,
-    /// What was said last, and of when.
+    /// The last reported value, and its time.
     said: Option<(f32, Instant)>,
 }
 
-/// Between two readings of which the second must not be as old as the first.
+/// Minimum distance between two readings, so that the second is newer than the first.
 const NEXT: Span = Span::from_nanos(1);
 
-/// Owns the lines of all buttons, and those that say a sample is ready.
+/// Owns the lines of all buttons, and those that signal a sample.
 pub struct LinesWorker {
     gpio: Box<dyn Gpio>,
     outlet: Outlet,
@@ -76,9 +76,9 @@ pub struct LinesWorker {
     crossed: Option<Cause>,
     /// Edges since a moment.
     edges: (u32, Instant),
-    /// Until when edges are not listened to.
+    /// Until when edges are ignored.
     deaf_until: Instant,
-    /// It has been deaf since the last look at every level.
+    /// Edges have been ignored since the last poll of every level.
     was_deaf: bool,
     counters: Arc<SenseCounters>,
 }
@@ -123,7 +123,7 @@ impl LinesWorker {
         self.buttons.iter().map(|button| button.due.at).min().unwrap_or(Instant::NEVER)
     }
 
-    /// Looks at every level that is due.
+    /// Polls every level that is due.
     fn look(&mut self, now: Instant) {
         for button in self.buttons.iter_mut().filter(|button| button.due.at <= now) {
             button.due.advance(now);
@@ -141,7 +141,7 @@ impl LinesWorker {
         }
     }
 
-    /// Waits for one edge; whether there was one.
+    /// Waits for one edge; returns whether there was one.
     fn listen(&mut self, wait: Span, clock: &dyn Clock) -> bool {
         let heard = self.gpio.next_edge(wait);
         let now = clock.now();
@@ -153,13 +153,13 @@ impl LinesWorker {
             }
             Ok(None) => false,
             Err(_) => {
-                self.go_deaf(now); // levels say what can be said
+                self.go_deaf(now); // levels report what can be reported
                 false
             }
         }
     }
 
-    /// Edges are not listened to for a while. Levels are looked at now, and again when it is over.
+    /// Ignores edges for a while. Polls levels now, and again when it is over.
     fn go_deaf(&mut self, now: Instant) {
         self.deaf_until = now + LONGEST_WAIT;
         self.was_deaf = true;
@@ -170,7 +170,7 @@ impl LinesWorker {
         self.buttons.iter_mut().for_each(|button| button.due.at = button.due.at.min(now));
     }
 
-    /// Counts an edge, and stops listening for a while where they come too thick.
+    /// Counts an edge, and ignores edges for a while if they come too fast.
     fn weather(&mut self, now: Instant) {
         let (edges, since) = &mut self.edges;
         if now.since(*since) >= LONGEST_WAIT {
@@ -192,8 +192,8 @@ impl LinesWorker {
         for button in self.buttons.iter_mut().filter(|button| button.line == edge.line) {
             let pressed = button.button.value(edge.high);
             match button.said {
-                // Older than a look, which saw the other level: something came and went before it, and is said behind it,
-                // because nobody listens to what is older than what is known.
+                // Older than a poll that saw the other level: a change came and went before that poll. It is
+                // reported with a later stamp, because a reading older than the newest known one is ignored.
                 Some((seen, at)) if edge.stamp <= at => {
                     if (seen - pressed).abs() > 0.5 {
                         for (value, stamp) in [(pressed, at + NEXT), (seen, at + NEXT + NEXT)] {
@@ -216,7 +216,7 @@ impl LinesWorker {
 }
 
 impl Watched {
-    /// Says a level; the worst cause of the rules into which it crosses.
+    /// Reports a level; returns the worst cause of the rules into which it crosses.
     fn say(
         &mut self,
         value: f32,
@@ -235,8 +235,8 @@ impl Worker for LinesWorker {
         "lines"
     }
 
-    /// Either looks or waits, never both: in virtual time others act while this one waits. Edges that wait already go
-    /// before a look.
+    /// Either polls or waits, never both: in virtual time other workers act while this one waits. Pending
+    /// edges go before a poll.
     fn step(&mut self, clock: &dyn Clock) -> Instant {
         let now = clock.now();
         let deaf = now < self.deaf_until;
@@ -290,7 +290,7 @@ mod tests {
         counters: Arc<SenseCounters>,
     }
 
-    /// A stop button that pulls its line low, and an output that says ready; the lines do what `script` says.
+    /// A stop button that pulls its line low, and an output that signals ready; the lines follow `script`.
     fn rig(script: impl FnOnce(FakeGpio) -> FakeGpio) -> Rig {
         let clock = Arc::new(SimClock::new());
         let gpio = script(FakeGpio::new(clock.clone()).level(BUTTON, true));
@@ -428,7 +428,7 @@ mod tests {
         assert_eq!(looks, 5, "the button's level at 0, when it storms, and every 10 ms from then on");
     }
 
-    /// Lines whose edges come only after so many questions: an interrupt that is stamped, and not handed over yet.
+    /// Lines whose edges come only after so many polls: an interrupt that is stamped, but not delivered yet.
     struct Late(FakeGpio, u32);
 
     impl Gpio for Late {
@@ -447,7 +447,7 @@ mod tests {
         }
     }
 
-    /// A press of 1 ms that is over before a thread that comes late looks; the edges come after so many questions.
+    /// A press of 1 ms that is over before a late thread polls; the edges come after so many polls.
     fn late_press(questions: u32) -> (Rig, Vec<Reading>) {
         let clock = Arc::new(SimClock::new());
         let gpio = FakeGpio::new(clock.clone()).level(BUTTON, true);
@@ -485,7 +485,7 @@ mod tests {
         let storm = |gpio, from: u64, edges: u64| {
             (0..edges).fold(gpio, |gpio: FakeGpio, nth| gpio.edge(READY, nth % 2 == 0, us(from + 10 * nth)))
         };
-        // Two looks are 17 ms apart. The storm begins at 11 ms, is found out 256 edges later, and lets go 50 ms after that.
+        // Two polls are 17 ms apart. The storm begins at 11 ms, is detected 256 edges later, and ends 50 ms after that.
         let clock = Arc::new(SimClock::new());
         let gpio = storm(FakeGpio::new(clock.clone()).level(BUTTON, true), 11_000, 300);
         let mut rig = rig_every(17, clock, Box::new(gpio));

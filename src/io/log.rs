@@ -1,5 +1,5 @@
-//! A log in the place of the buses: one row a control period, in order, then silence; motor
-//! commands are taken and confirmed, and go nowhere.
+//! A log in place of the buses: one row per control period, in order, then silence; motor commands are
+//! accepted and confirmed, and go nowhere.
 
 use super::Outlet;
 use crate::command::{Command, OnWire};
@@ -70,7 +70,7 @@ impl Worker for LogWorker {
     fn publish(&mut self, _clock: &dyn Clock) {
         self.outlet.publish();
         if let Some(receipt) = self.receipt.take() {
-            // The ring holds many times what one tick leaves behind; a tick that stands still has no use for it.
+            // The ring buffer holds many times what one tick takes; a stopped tick has no use for it.
             let _ = self.receipts.push(receipt);
         }
     }

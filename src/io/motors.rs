@@ -1,11 +1,11 @@
-//! The motors' side of a bus thread: takes commands, obeys them while they are valid, stops when nobody
-//! renews them or somebody says halt, and tells the tick what was on the wire. Speaks to the motors only
-//! through [`Actuators`]; what its failures mean for the bus is `i2c.rs`.
+//! The motors' side of a bus thread: takes commands, obeys them while they are valid, stops the motors when
+//! no new command arrives or a halt is raised, and reports to the tick what was on the wire. Talks to the
+//! motors only through [`Actuators`]; `i2c.rs` decides what a failure means for the bus.
 //!
-//! Motors that are not known to stand are stopped again every few milliseconds, whatever else becomes of the bus. A stop
-//! is a word over the bus while that may get through. Behind a controller that takes its writes in frames, a word after a
-//! torn frame would be another word, and could drive a motor: then, and wherever the bus is down, it is a line that stops
-//! them, where there is one.
+//! Motors that are not known to have stopped are stopped again every few milliseconds, whatever else happens
+//! on the bus. The stop is a bus write while writes may get through. To a controller that takes its writes in
+//! frames, a write after a torn frame would be a different one and could drive a motor. In that case, and
+//! whenever the bus is down, a line stops the motors, if there is one.
 
 use super::counters::{BusCounters, count};
 use super::halt::HaltWatch;
@@ -16,43 +16,43 @@ use crate::rt::triple_buffer::Reader;
 use crate::time::{Instant, Span};
 use rtrb::Producer;
 
-/// Times that stillness is written at the end before everything is set up anew: a spark of the brushes spoils one
-/// write, hardly four.
+/// Times that the stop command is written at the end before everything is set up again: brush noise spoils
+/// one write, hardly four.
 const LAST_TRIES: u32 = 4;
 
-/// From a stop that failed to the next try: a spark is over, and the bus has a moment for others.
+/// Delay before retrying a failed stop: the spark is over, and other devices can use the bus.
 const STOP_AGAIN: Span = Span::from_millis(1);
-/// The same on a bus that is down, where this goes on until the bus is back or a person comes: motors run on for no longer
-/// than this and the try that was under way, and tries that nobody acknowledges (0.8 ms with their retries) take less than
-/// a sixth of the thread's time.
+/// The same on a bus that is down, until the bus is back or a person comes. Motors run on for no longer than
+/// this plus the attempt in progress. Attempts that no device acknowledges (0.8 ms with their retries) take
+/// less than a sixth of the thread's time.
 const STOP_AGAIN_DOWN: Span = Span::from_millis(5);
 
 /// The motors and their line to the tick.
 pub struct MotorEnd {
-    /// What drives them.
+    /// Their driver.
     pub actuators: Box<dyn Actuators>,
-    /// From the tick.
+    /// Commands from the tick.
     pub commands: Reader<Command>,
-    /// To the tick.
+    /// Receipts to the tick.
     pub receipts: Producer<OnWire>,
-    /// From anybody.
+    /// Halts from any thread.
     pub halt: HaltWatch,
 }
 
-/// What the motors do, as far as that is known.
+/// What the motors do, as far as is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Motion {
-    /// They stand: a stop or a set-up was acknowledged, and nothing was written since.
+    /// Stopped: a stop or a set-up was acknowledged, and nothing was written since.
     Still,
-    /// A line holds them still, whatever is on the bus, until they are set up.
+    /// A line holds them stopped, whatever is on the bus, until they are set up.
     Held,
     /// They obey a command until then.
     Obeying(Instant),
-    /// Anything; they are stopped then.
+    /// Unknown; they must be stopped.
     Unknown(Instant),
 }
 
-/// The same at work.
+/// The motors at run time.
 pub(super) struct Motors {
     actuators: Box<dyn Actuators>,
     commands: Reader<Command>,
@@ -60,19 +60,19 @@ pub(super) struct Motors {
     receipt: Option<OnWire>,
     pending: Option<Command>,
     motion: Motion,
-    /// When the last word got through to motors that have not been known to stand since.
+    /// When the last write reached motors that have not been known to be stopped since.
     led_at: Option<Instant>,
     /// The controller takes writes in frames, which a broken transfer tears.
     framed: bool,
-    /// A frame is torn by this fault: nothing may be written until everything is set up anew.
+    /// This fault tore a frame: nothing may be written until everything is set up again.
     torn: Option<DeviceFault>,
     /// Commands for slots up to here were made without knowing why the motors were stopped.
     withheld_to: Option<Instant>,
 }
 
 impl Motors {
-    /// Motors of which nothing is known yet, and the ear for a halt, which their bus thread holds. `framed`: behind a
-    /// controller that takes writes in frames.
+    /// Motors in an unknown state, and the halt receiver of their bus thread. `framed`: behind a controller
+    /// that takes writes in frames.
     pub fn new(end: MotorEnd, framed: bool) -> (Motors, HaltWatch) {
         let MotorEnd { actuators, commands, receipts, halt } = end;
         let motors = Motors {
@@ -98,7 +98,7 @@ impl Motors {
         self.withhold_overtaken(counters);
     }
 
-    /// A command that was overtaken by a halt is not kept.
+    /// A command that a halt overtook is not kept.
     fn withhold_overtaken(&mut self, counters: &BusCounters) {
         let Some(to) = self.withheld_to else { return };
         if let Some(command) = self.pending.take_if(|command| command.slot <= to) {
@@ -111,7 +111,7 @@ impl Motors {
     pub fn has_pending(&self) -> bool {
         self.pending.is_some()
     }
-    /// When they are to be stopped without anybody's asking: the command on the wire runs out, or a stop is due again.
+    /// When to stop them without a request: the command on the wire runs out, or a stop is due again.
     pub fn stop_due(&self) -> Instant {
         match self.motion {
             Motion::Still | Motion::Held => Instant::NEVER,
@@ -119,24 +119,24 @@ impl Motors {
             Motion::Unknown(at) => at,
         }
     }
-    /// Whether they are known to stand.
+    /// Whether they are known to be stopped.
     pub fn stand(&self) -> bool {
         matches!(self.motion, Motion::Still | Motion::Held)
     }
-    /// The bus failed at `now`, in a transfer with the controller by `fault`: motors that obey are stopped at once.
+    /// The bus failed at `now`, in a transfer with the controller by `fault`: obeying motors are stopped at
+    /// once.
     pub fn lose_bus(&mut self, fault: Option<DeviceFault>, now: Instant) {
         self.torn = fault.and_then(|fault| self.tears(fault)).or(self.torn);
         if !self.stand() {
             self.motion = Motion::Unknown(now);
         }
     }
-    /// Commands for slots up to `to` are not obeyed any more.
+    /// Commands for slots up to `to` are no longer obeyed.
     pub fn withhold(&mut self, to: Instant) {
         self.withheld_to = self.withheld_to.max(Some(to));
     }
 
-    /// Counts for how long motors that may have moved were without a word, up to `at`: `said` is whether one got through now,
-    /// be it to go on or to stop.
+    /// Counts how long motors that may have moved received nothing until `at`; `said`: one got through now.
     pub fn lead(&mut self, said: bool, at: Instant, counters: &BusCounters) {
         if !said && !self.stand() {
             return;
@@ -147,8 +147,8 @@ impl Motors {
         self.led_at = (!self.stand()).then_some(at);
     }
 
-    /// Sets everything up: still. Its first act stops them, whatever they did before; where a line can, they are known to
-    /// stand from then on and not only from its end.
+    /// Sets everything up, stopped. It begins by stopping them, whatever they did before; if a line can, they
+    /// are known to be stopped from then on, not only from the end of the set-up.
     pub fn set_up(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> Result<(), DeviceFault> {
         if !self.stand() && self.hold(ports) {
             self.lead(false, ports.clock.now(), counters);
@@ -156,7 +156,7 @@ impl Motors {
         let set_up = self.actuators.initialise(ports);
         match set_up {
             Ok(()) => (self.motion, self.torn) = (Motion::Still, None),
-            // How far it came is not known, nor whether a line that held them still does.
+            // How far it got is unknown, and so is whether a line that held them still does.
             Err(fault) => {
                 self.torn = self.tears(fault).or(self.torn);
                 self.motion = Motion::Unknown(ports.clock.now());
@@ -165,7 +165,7 @@ impl Motors {
         set_up
     }
 
-    /// Stops at once, because somebody says so. `down`: the bus is.
+    /// Stops at once, on request. `down`: the bus is down.
     pub fn stop(
         &mut self,
         down: bool,
@@ -176,7 +176,7 @@ impl Motors {
         self.still(down, ports)
     }
 
-    /// Writes the pending command, or stillness where it has expired.
+    /// Writes the pending command, or the stop command if it has expired.
     pub fn write(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> Result<(), DeviceFault> {
         let Some(command) = self.pending.take() else { return Ok(()) };
         let fresh = ports.clock.now() <= command.valid_until;
@@ -189,7 +189,7 @@ impl Motors {
         };
         let at = ports.clock.now();
         if written.is_err_and(DeviceFault::gave_way) {
-            // What is written already is not written again; a halt that came in the middle withholds the rest.
+            // What is already written is not written again; a halt in the middle withholds the rest.
             self.pending = Some(command);
             self.motion = Motion::Unknown(at);
             return written;
@@ -200,13 +200,13 @@ impl Motors {
             Ok(()) if fresh => count(&counters.written),
             Ok(()) => {}
             Err(_) if !fresh => {}
-            // What is on the motors now is unknown: stillness is due until a command gets through.
+            // The motors' state is now unknown: the stop command is due until a command gets through.
             Err(_) => self.motion = Motion::Unknown(at),
         }
         written
     }
 
-    /// A stop that nobody asked for: the last command ran out and was not renewed, or they are not known to stand.
+    /// A stop without a request: the last command ran out, or they are not known to be stopped.
     pub fn stop_by_itself(
         &mut self,
         down: bool,
@@ -218,8 +218,9 @@ impl Motors {
         self.still(down, ports)
     }
 
-    /// Stops them in the way that is left, and keeps in mind whether they stand. On a bus that is `down` that is a line
-    /// first; else, and where no line obeys, a word, which is not said behind a torn frame: that takes the bus down.
+    /// Stops them in whatever way is left, and records whether they stopped. On a bus that is `down`, by a
+    /// line first. Otherwise, or if no line obeys, by a write. After a torn frame nothing is written: the
+    /// call fails, which takes the bus down.
     fn still(&mut self, down: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         if self.motion == Motion::Held || (down && self.hold(ports)) {
             return Ok(());
@@ -255,13 +256,13 @@ impl Motors {
     /// Hands the receipt over.
     pub fn confirm(&mut self) {
         if let Some(receipt) = self.receipt.take() {
-            // A full ring means a tick that stands still; it has worse to worry about than a receipt.
+            // A full ring means that the tick has stopped; a lost receipt is then the smaller problem.
             let _ = self.receipts.push(receipt);
         }
     }
 
-    /// The last call: still by a word, a few times, then by a line, then by setting everything up anew. Whether they are
-    /// known to stand.
+    /// The last call: stop by a write, a few times, then by a line, then by setting everything up again.
+    /// Returns whether they are known to be stopped.
     pub fn finish(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> bool {
         let by_word = (0..LAST_TRIES).any(|_| self.still(false, ports).is_ok());
         by_word || self.hold(ports) || self.set_up(ports, counters).is_ok()

@@ -1,6 +1,6 @@
-//! The polling table of one thread: which device feeds which channels, how often, how long it took, and
-//! whether it has to be set up first. A device that fails alone is this table's business; a bus that
-//! fails is the ladder's.
+//! The polling table of one thread: which device feeds which channels, how often, how long a poll took, and
+//! whether the device must be set up first. This table handles a device that fails alone; the ladder handles
+//! a bus that fails.
 
 use super::counters::{DeviceCounters, count};
 use super::fast_stop::FastStops;
@@ -12,57 +12,57 @@ use crate::plan::Cause;
 use crate::time::{Instant, Span};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Longest pause between two tries of a device that does not answer: one that was plugged in again is back within this.
+/// Longest pause between retries of a silent device: once plugged in, it is back within this.
 const LONGEST_PAUSE: Span = Span::from_millis(2_000);
-/// A device that does not answer has this share of its thread's time at most, one in so many.
+/// A device that does not answer gets at most this share of its thread's time, one in so many.
 const SHARE: u64 = 8;
-/// Answers without sense in a row after which a device is lost, and is set up again: it may have reset itself.
+/// Consecutive senseless answers after which a device is lost and is set up again: it may have reset itself.
 const SENSELESS: u32 = 10;
-/// From one such set-up to the next, doubled up to the longest while it helps nothing.
+/// Delay between two such set-ups, doubled up to the longest while they do not help.
 const FIRST_REVIVAL: Span = Span::from_millis(1_000);
 const LONGEST_REVIVAL: Span = Span::from_millis(30_000);
-/// The motors' controller is asked again this soon after it did not answer: whether it is there must be known within a
-/// control period, and a spark is over by then.
+/// The motors' controller is polled again this soon after it did not answer: whether it is there must be
+/// known within a control period, and a spark is over by then.
 const CONTROLLER_AGAIN: Span = Span::from_millis(2);
 
 /// A device and what its thread has to know about it.
 pub struct PollPlan {
     /// The device.
     pub device: Box<dyn Polled>,
-    /// The channels of its outputs, in their order.
+    /// The channels of its outputs, in order.
     pub channels: Vec<u8>,
     /// How often it is read.
     pub period: Span,
-    /// It sits in the motors' controller: when it fails, so do they.
+    /// It is part of the motors' controller: when it fails, so do the motors.
     pub controller: bool,
-    /// A line asks for its polls; by the clock it is polled only where the line stays silent.
+    /// A line asks for its polls; it is polled on a timer only while the line stays silent.
     pub prompted: bool,
 }
 
-/// A line of the table.
+/// An entry of the table.
 struct Poll {
     plan: PollPlan,
     due: Due,
     /// It must be set up before its readings count.
     fresh: bool,
-    /// How far its set-up is.
+    /// Progress of its set-up.
     journal: Journal,
-    /// Time that its set-up has held the bus.
+    /// How long its set-up has held the bus.
     held: Span,
-    /// Its last poll was overtaken, and is to be made again.
+    /// Its last poll was overtaken, and must be repeated.
     overtaken: bool,
-    /// After its next failure.
+    /// Pause after its next failure.
     pause: Span,
     senseless: u32,
     revive_at: Instant,
     revival: Span,
 }
 
-/// What came of one call of a device.
+/// The result of one call of a device.
 pub(super) struct Outcome {
-    /// The transfer.
+    /// The transfer's result.
     pub transfer: Result<(), DeviceFault>,
-    /// Whether the device sits in the motors' controller.
+    /// Whether the device is part of the motors' controller.
     pub controller: bool,
     /// A reading crossed into a rule that stops.
     pub crossed: Option<Cause>,
@@ -106,21 +106,21 @@ impl Polls {
         self.polls.get(place).is_some_and(|poll| !poll.fresh)
     }
 
-    /// Whether a poll of the device at `place` lets one that asks go first: not twice in a row, or a chip with a thousand
-    /// samples a second would leave no time for it.
+    /// Whether a poll of the device at `place` lets one that asks go first. Not twice in a row: a chip with a
+    /// thousand samples a second would leave no time for it.
     pub fn yields(&self, place: usize) -> bool {
         self.polls.get(place).is_some_and(|poll| !poll.fresh && !poll.overtaken)
     }
 
-    /// Another device did not answer: the motors' controller is asked next whether it is alone in that.
+    /// Another device did not answer: the motors' controller is polled next, to see whether it did too.
     pub fn ask_controller(&mut self, now: Instant) {
         if let Some(poll) = self.polls.iter_mut().find(|poll| poll.plan.controller) {
             poll.due.at = poll.due.at.min(now);
         }
     }
 
-    /// Every device has to be set up again, from the beginning: the bus was begun anew. Those that are left alone for a
-    /// while still are: it may be one of them that hangs the bus.
+    /// Every device has to be set up again, from the start: the bus was restarted. Devices in a retry pause
+    /// stay in it: one of them may be what hangs the bus.
     pub fn begin_anew(&mut self) {
         for poll in &mut self.polls {
             poll.fresh = true;
@@ -129,15 +129,16 @@ impl Polls {
         }
     }
 
-    /// Says on every channel that there is no reading, and why.
+    /// Reports on every channel that there is no reading, and why.
     pub fn say_lost(&self, fault: ReadingFault, now: Instant, outlet: &mut Outlet) {
         for channel in self.polls.iter().flat_map(|poll| &poll.plan.channels) {
             outlet.stage(Reading { channel: *channel, value: Err(fault), stamp: now });
         }
     }
 
-    /// Calls the device at `place`: takes the next step of its set-up if it has to be set up, else polls it. `asked`: its line asked for it. `stop`
-    /// is set as soon as a reading crosses into a rule that stops, where motors wait for it: what is left of the poll may.
+    /// Calls the device at `place`: takes the next step of its set-up if it needs one, otherwise polls it.
+    /// `asked`: its line asked for it. `stop` is set as soon as a reading crosses into a rule that stops, if
+    /// motors wait for it: the rest of the poll can wait.
     pub fn call(
         &mut self,
         place: usize,
@@ -159,8 +160,8 @@ impl Polls {
 }
 
 impl Poll {
-    /// The next step of the device's set-up, which holds the bus for one transfer at most. When it is through, the device
-    /// is polled next.
+    /// The next step of the device's set-up, which holds the bus for at most one transfer. When the set-up is
+    /// complete, the device is polled next.
     fn set_up(
         &mut self,
         ports: &mut Ports<'_>,
@@ -176,7 +177,7 @@ impl Poll {
                 self.due.at = at.max(ended);
                 return Ok(());
             }
-            Err(fault) if fault.gave_way() => return Err(fault), // the step is taken again
+            Err(fault) if fault.gave_way() => return Err(fault), // the step is repeated
             Ok(SetUp::Done) => (self.fresh, self.due.at) = (false, ended),
             Err(fault) => {
                 count(&counts.failures);
@@ -221,7 +222,7 @@ impl Poll {
         });
         self.overtaken = transfer.is_err_and(DeviceFault::gave_way);
         if self.overtaken {
-            return (transfer, crossed); // as due as it was
+            return (transfer, crossed); // still due
         }
         let ended = ports.clock.now();
         count(&counts.polls);
@@ -238,7 +239,7 @@ impl Poll {
                 if self.plan.controller {
                     self.due.at = self.due.at.min(ended + CONTROLLER_AGAIN);
                 } else {
-                    self.fresh = true; // it may have lost its supply and its registers with it
+                    self.fresh = true; // it may have lost its supply, and its registers with it
                     self.rest(ended, ended.since(stamp));
                 }
             }
@@ -246,8 +247,8 @@ impl Poll {
         (transfer, crossed)
     }
 
-    /// When it is due again. A device whose line asks is polled by the clock once its line has been silent for a period
-    /// and a half, and at its period from then on, until the line speaks again.
+    /// When it is due again. A device whose line asks is polled on a timer once its line has been silent for
+    /// a period and a half, and then at its period until the line signals again.
     fn schedule(&mut self, asked: bool, now: Instant, counts: &DeviceCounters) {
         if asked {
             let period = self.plan.period;
@@ -260,7 +261,8 @@ impl Poll {
         self.due.advance(now);
     }
 
-    /// A device that answers nonsense for long is lost until it makes sense, and is set up again, now and then.
+    /// A device that returns nonsense for long is lost until it makes sense, and is set up again at
+    /// intervals.
     fn judge(&mut self, sense: bool, now: Instant, counts: &DeviceCounters) {
         self.pause = self.plan.period;
         if sense {
@@ -280,7 +282,7 @@ impl Poll {
         }
     }
 
-    /// Leaves it alone for a while: longer each time, and long enough for the others.
+    /// Backs off: longer each time, and long enough for the others.
     fn rest(&mut self, now: Instant, cost: Span) {
         self.due.at = now + self.pause.max(cost.times(SHARE));
         self.pause = self.pause.times(2).min(LONGEST_PAUSE.max(self.plan.period));

@@ -1,6 +1,7 @@
-//! The lowest rung: a transfer that failed on the wire is tried again, a little later, as often as its
-//! fault makes sense. What fails after that is the ladder's. Here is also where a stop of the motors overtakes whatever
-//! else is under way, and a device that asks a poll that is only due: no transfer begins, and no wait goes on, after that.
+//! The lowest rung: a transfer that failed on the wire is retried, a little later, as often as its fault
+//! makes sense. After that the ladder takes over. This is also where a motor stop overtakes any other work,
+//! and a device that asks overtakes a poll that is only due: no transfer begins, and no wait continues, after
+//! that.
 
 use super::counters::{BusCounters, count};
 use super::data_ready::DataReady;
@@ -10,30 +11,30 @@ use crate::fault::BusFault;
 use crate::time::{Clock, Instant, Span};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Before the first and the second retry: a device that is busy for a moment, a spark of the brushes.
-/// Two retries with their pauses take less than a poll of the slowest chip.
+/// Pauses before the first and the second retry: a device that is busy for a moment, a brush spark.
+/// Two retries with their pauses take less time than a poll of the slowest chip.
 const PAUSES: [Span; 2] = [Span::from_micros(100), Span::from_micros(300)];
-/// A wait is slept in pieces of this, with a look for a halt after each: as long as a frame of three bytes at 400 kHz.
+/// A wait is divided into pieces of this, each followed by a halt check: a frame of three bytes at 400 kHz.
 const PIECE: Span = Span::from_micros(100);
 
-/// Retries that `fault` is worth. Behind `fragile` is a chip that loses the place in its frames when a transfer breaks
-/// off: what is written to it after that goes astray, so only a transfer that nobody took is tried again.
+/// Number of retries for `fault`. If `fragile`, the chip loses its place in its frames when a transfer breaks
+/// off, and later writes go astray. Then only a transfer that no device acknowledged is retried.
 ///
-/// A lost arbitration is such a break. The loser lets go of the wire in the middle of whatever bit it was at (UM10204,
-/// 3.1.8) and the adapter does not tell which: in the address byte nobody took anything, in one of the three bytes behind
-/// it the chip keeps those that were whole. Three bits in four of a frame are behind the address, and a Robot HAT has one
-/// master, so nobody else's transaction goes on: what is lost is a wire that something else pulled low.
+/// A lost arbitration is such a break. The loser releases the wire in the middle of whatever bit it was at
+/// (UM10204, 3.1.8), unknown to the adapter. In the address byte, no device took anything; in one of the
+/// three bytes after it, the chip keeps the complete ones. Three quarters of a frame's bits follow the
+/// address. A Robot HAT has one master: something else pulled the wire low.
 fn retries(fault: BusFault, fragile: bool) -> usize {
     match fault {
         BusFault::Nack => 2,
         BusFault::ArbitrationLost if !fragile => 2,
         BusFault::Io if !fragile => 1,
-        // The lines are held, the adapter cannot do it, or it is gone: the same again is no news.
+        // The lines are held, or the adapter cannot do it or is gone: the same transfer would fail again.
         _ => 0,
     }
 }
 
-/// An adapter whose transfers are tried again.
+/// An adapter that retries its transfers.
 pub(super) struct Retrying<'a> {
     pub i2c: &'a mut dyn I2c,
     /// Its waits end at a halt as well.
@@ -41,7 +42,7 @@ pub(super) struct Retrying<'a> {
     pub counters: &'a BusCounters,
     /// Address of the chip that takes writes in frames, if there is one.
     pub fragile: Option<u8>,
-    /// Transfers that worked.
+    /// Transfers that succeeded.
     pub answered: u32,
 }
 
@@ -72,20 +73,19 @@ impl I2c for Retrying<'_> {
     }
 }
 
-/// A clock whose waits end early when something else goes first.
+/// A clock whose waits end early when other work goes first.
 pub(super) struct OvertakenClock<'a> {
     pub clock: &'a dyn Clock,
-    /// `None`: this call is not overtaken, for it is the stop itself, or the motors stand.
+    /// `None`: nothing overtakes this call, because it is the stop itself or the motors are stopped.
     pub watch: Option<&'a HaltWatch>,
-    /// `None`: nor by a device that asks.
+    /// `None`: nor does a device that asks.
     pub data_ready: Option<&'a DataReady>,
-    /// Set when a reading of this very call says that the motors must stop.
+    /// Set when a reading of this very call requires the motors to stop.
     pub crossed: Option<&'a AtomicBool>,
 }
 
 impl OvertakenClock<'_> {
-    /// Whether a halt was raised that nobody has obeyed yet, a reading has just given a reason for one, or a device asks
-    /// that may go first.
+    /// Whether a halt is pending, a reading has just required one, or a device asks that may go first.
     pub fn is_overtaken(&self) -> bool {
         self.watch.is_some_and(HaltWatch::is_raised)
             || self.crossed.is_some_and(|crossed| crossed.load(Ordering::Relaxed))
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// Virtual time in which a halt is raised at a moment, whoever sleeps then.
+    /// Virtual time in which a halt is raised at a set time, even during a sleep.
     struct HaltAt {
         clock: SimClock,
         halt: Arc<Halt>,

@@ -1,43 +1,43 @@
-//! For how long the motors' controller has not answered. Judged by time, because it is asked often or rarely as the
-//! robot drives: a robot that drives straight on writes a register now and then, and an unlucky one fails three times
-//! within a spark. Pure; what silence leads to is `i2c.rs`.
+//! How long the motors' controller has not answered. Measured in time, because how often it is called depends
+//! on how the robot drives. A robot that drives straight on writes a register now and then; an unlucky one
+//! fails three times within a spark. Pure; `i2c.rs` decides what silence leads to.
 
 use crate::device::DeviceFault;
 use crate::time::{Instant, Span};
 
-/// Calls that must have failed: one may fall into the end of a spark and last as long as its retries.
+/// Failed calls needed: one may coincide with the end of a spark and last as long as its retries.
 const CALLS: u32 = 2;
 
-/// Calls of the controller that failed with no good one in between.
+/// Failed calls of the controller, with no successful one in between.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Silence {
     patience: Span,
     calls: u32,
     since: Instant,
-    /// It was its bus that failed last, and not a line or a channel of the computer's own.
+    /// The last failure was on its bus, not on a line or a channel of the computer's own.
     on_bus: bool,
 }
 
 impl Silence {
-    /// A controller that may be silent for `patience`: the motors go on as they were told last for so long.
+    /// A controller that may be silent for `patience`, while the motors continue with their last command.
     pub fn new(patience: Span) -> Silence {
         Silence { patience, calls: 0, since: Instant::ZERO, on_bus: false }
     }
 
-    /// It was reset, and is asked anew.
+    /// It was reset; counting starts again.
     pub fn begin_anew(&mut self) {
         self.calls = 0;
     }
 
-    /// A call did not fail, in which so many transfers were answered. Where the bus had failed, a call that found nothing
-    /// to transfer says nothing: motors that go on as before are not written again.
+    /// A call succeeded, with this many answered transfers. After a bus failure, a call without transfers
+    /// proves nothing: motors that continue as before are not written again.
     pub fn worked(&mut self, answered: u32) {
         if answered > 0 || !self.on_bus {
             self.calls = 0;
         }
     }
 
-    /// A call that began at `began` failed after all its retries, and is over at `now`. Whether patience is at its end.
+    /// A call that began at `began` failed after its retries, at `now`. Returns whether it timed out.
     pub fn failed(&mut self, fault: DeviceFault, began: Instant, now: Instant) -> bool {
         self.on_bus = matches!(fault, DeviceFault::Bus { .. });
         if self.calls == 0 {

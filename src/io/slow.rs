@@ -1,5 +1,5 @@
-//! Values that have no bus: files of the kernel that tell temperatures, voltages, loads. Reading one may
-//! take its time, so they have a thread of their own, which is no real-time thread.
+//! Values without a bus: kernel files with temperatures, voltages, loads. Reading one may take a while, so
+//! they have a thread of their own, without real-time priority.
 
 use super::Outlet;
 use super::counters::{BusCounters, count};

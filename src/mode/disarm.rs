@@ -1,22 +1,22 @@
-//! Why a robot is disarmed, and for how long an armed one has been held still.
+//! Why a robot is disarmed, and how long an armed one has been held.
 
 use crate::reflex::Verdict;
 use crate::time::{Instant, Span};
 
-/// A permission to move that is shorter than this is a flicker, however little a board wants before arming: a wheel
-/// that is let go for less does not turn.
+/// A permission to move that is shorter than this is a glitch, however little time a board requires before
+/// arming: a wheel released for less does not turn.
 const LASTING: Span = Span::from_millis(100);
 
 /// Why the robot is disarmed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disarm {
-    /// A person or a program asked for it.
+    /// A person or a program requested it.
     Asked,
-    /// It was armed and was not allowed to move for longer than the board lets it wait.
+    /// It was armed and could not move for longer than the board allows.
     Stillness {
         /// For how long.
         lasted: Span,
-        /// Causes that were active when it was last held, a bit each (see [`crate::plan::Cause::bit`]).
+        /// Causes that were active when it was last held, one bit each (see [`crate::plan::Cause::bit`]).
         causes: u16,
     },
     /// The machine slept.
@@ -30,7 +30,7 @@ pub enum Disarm {
 const MOST_MS: u64 = (1 << 46) - 1;
 
 impl Disarm {
-    /// As a number, never 0, for a place that keeps numbers; spans in whole milliseconds.
+    /// As a number, never 0, for storage; spans in whole milliseconds.
     pub fn bits(self) -> u64 {
         let ms = |span: Span| (span.as_nanos() / 1_000_000).min(MOST_MS) << 18;
         match self {
@@ -52,28 +52,28 @@ impl Disarm {
     }
 }
 
-/// How long an armed robot has been held still, by the clock: from the last moment at which it was free to move.
-/// A permission makes it free only when it has lasted for `settle`, so that a slot of it now and then keeps
-/// no robot armed; and none lasts over a gap in the slots, in which commands run out.
+/// How long an armed robot has been held, by the clock: since it was last free to move. A permission counts
+/// as freedom only after it has lasted for `settle`, so an occasional slot of it does not keep a robot armed.
+/// No permission spans a gap in the slots, because commands run out in one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stillness {
     free_at: Instant,
     /// Whether it is free to move now.
     free: bool,
-    /// Since when motion is allowed without a break; `None`: it is not.
+    /// Since when motion has been allowed without a break; `None`: it is not.
     allowed_since: Option<Instant>,
     noted_at: Instant,
     causes: u16,
 }
 
 impl Stillness {
-    /// Of a robot that is armed at `now`, and so free to move.
+    /// For a robot that is armed at `now`, and so free to move.
     pub fn none(now: Instant) -> Stillness {
         Stillness { free_at: now, free: true, allowed_since: Some(now), noted_at: now, causes: 0 }
     }
 
-    /// Notes what a slot allows; `gap`: slots that are farther apart leave the motors without a command. Returns
-    /// for how long the robot has been held, where this slot or the gap before it holds it.
+    /// Records what a slot allows; `gap`: slots further apart than this leave the motors without a command.
+    /// Returns how long the robot has been held, if this slot or the gap before it holds it.
     pub fn note(&mut self, verdict: &Verdict, settle: Span, gap: Span, now: Instant) -> Option<Span> {
         let allowed = verdict.limits.allow_motion();
         let held = !allowed || now.since(self.noted_at) > gap;
@@ -136,7 +136,7 @@ mod tests {
             (410, 610, true, 0), // long enough
             (620, 620, false, 10),
             (630, 630, true, 20),
-            (5_000, 5_000, true, 4_390), // a gap: the robot stood in it
+            (5_000, 5_000, true, 4_390), // a gap: the robot was stopped in it
         ];
         let mut stillness = Stillness::none(at(0));
         for (from, to, allowed, held) in script {

@@ -78,7 +78,7 @@ fn every_state_meets_every_event() {
     for (name, verdict, asked, ends) in table {
         for ((mut modes, start), end) in states().into_iter().zip(starts).zip(ends) {
             if start == test {
-                // The self-test's settling is another test's business.
+                // The self-test's settling has its own test.
                 modes.senses_good_since = Some(at(0));
             } else {
                 assert_eq!(modes.mode(), start);

@@ -1,4 +1,4 @@
-//! What a board expects on its I2C buses: address by address, by the name that people know it by. For probes and tests.
+//! The devices that a board expects on its I2C buses, by address, with names. For probes and tests.
 
 use super::{Board, PwmPlan};
 
@@ -7,7 +7,7 @@ use super::{Board, PwmPlan};
 pub struct Expected {
     /// 7 bits.
     pub address: u8,
-    /// What it is and whom it serves.
+    /// What it is and what it serves.
     pub what: String,
     /// The board cannot drive without it.
     pub required: bool,
@@ -43,15 +43,15 @@ pub fn expected(board: &Board, bus: usize) -> Vec<Expected> {
     found
 }
 
-/// Addresses at which something of the board's may answer besides its own: no surprise, and not to be waited for.
+/// Addresses at which a device of the board may answer besides its own: expected, but not required.
 pub fn also_answers(board: &Board, bus: usize, address: u8) -> bool {
-    // A PCA9685 hears its "all call" after power-on; a VL53L0X wakes up at 0x29 before it is given its own.
+    // A PCA9685 answers its "all call" after power-on; a VL53L0X wakes up at 0x29 before its set-up.
     let all_call = bus == 0 && address == 0x70 && matches!(board.pwm, Some(PwmPlan::Pca9685 { .. }));
     let mut here = board.sensors.iter().filter(|sensor| sensor.bus == bus);
     all_call || here.any(|sensor| sensor.kind.wakes_at() == Some(address))
 }
 
-/// Who reserves `address` on bus `bus`.
+/// The holder of the reserved `address` on bus `bus`.
 pub fn holder(board: &Board, bus: usize, address: u8) -> Option<&str> {
     let reserved = board.reserved_addresses.iter().find(|r| (r.bus, r.address) == (bus, address))?;
     Some(&reserved.holder)

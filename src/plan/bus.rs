@@ -1,4 +1,4 @@
-//! What stands behind the wires: buses, the lines of a board, what may be done to a bus that hangs.
+//! What is behind the wires: buses, the lines of a board, the recovery measures for a bus that hangs.
 
 use crate::time::Span;
 
@@ -20,10 +20,10 @@ impl Line {
     }
 }
 
-/// What stands behind the wires.
+/// What is behind the wires.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BusPlan {
-    /// The simulator stands behind the bus traits.
+    /// The simulator is behind the bus traits.
     Sim,
     /// Linux character devices.
     Linux {
@@ -41,9 +41,9 @@ pub struct I2cPlan {
     pub name: String,
     /// Where it is; not used by the simulator.
     pub node: I2cNode,
-    /// Speed and patience.
+    /// Speed and timeout.
     pub timing: I2cTiming,
-    /// What may be done when it does not answer.
+    /// Recovery measures when it does not answer.
     pub recovery: RecoveryPlan,
 }
 
@@ -52,16 +52,16 @@ pub struct I2cPlan {
 pub enum I2cNode {
     /// For example `/dev/i2c-1`.
     Path(String),
-    /// A part of the name of the adapter's device in sysfs (`c250000.i2c`): numbers move from kernel to kernel.
+    /// A part of the name of the adapter's device in sysfs (`c250000.i2c`): numbers differ between kernels.
     Adapter(String),
 }
 
-/// The steps of recovery beyond retrying that this bus permits.
+/// The recovery steps, beyond retrying, that this bus permits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RecoveryPlan {
     /// Lines that are wired to (or are) SCL and SDA, for nine clocks by hand.
     pub clear: Option<ClearPlan>,
-    /// The driver may be unbound and bound again (wants root).
+    /// The driver may be unbound and bound again (needs root).
     pub rebind: bool,
     /// A line that switches the supply of the bus's devices.
     pub rail: Option<RailPlan>,
@@ -87,10 +87,10 @@ pub struct RailPlan {
     pub off: Span,
 }
 
-/// An address that is spoken for.
+/// A reserved address.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReservedAddress {
-    /// By whom, for people.
+    /// Its holder, for people.
     pub holder: String,
     /// Index of the bus.
     pub bus: usize,
@@ -98,7 +98,7 @@ pub struct ReservedAddress {
     pub address: u8,
 }
 
-/// Speed and patience of an I2C bus.
+/// Speed and timeout of an I2C bus.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct I2cTiming {
     /// SCL in Hz.

@@ -1,5 +1,5 @@
-//! What a board asks of its I2C buses, by arithmetic: the share of their time (bits on the wire; real transfers add gaps
-//! and system calls). A floor, not a measurement.
+//! The load of a board on its I2C buses, by arithmetic: the share of their time (bits on the wire; real
+//! transfers add gaps and system calls). A lower bound, not a measurement.
 
 use super::{Board, MotorKind, PwmPlan, SensorPlan, same_chip};
 use crate::time::Span;
@@ -9,7 +9,7 @@ pub const PWM_WRITE_BITS: u32 = 38;
 /// START, six bytes (address, register, twice two of data), STOP.
 pub const PCA9685_WRITE_BITS: u32 = 56;
 
-/// Shares of the bus's time, 0 to 1 and more.
+/// Shares of the bus's time; more than 1 is an overload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BusLoad {
     /// Reading sensors.
@@ -25,12 +25,12 @@ impl BusLoad {
     }
 }
 
-/// The load of the first I2C bus of `board`, or `None` where it has none.
+/// The load of the first I2C bus of `board`, or `None` if it has none.
 pub fn bus_load(board: &Board) -> Option<BusLoad> {
     load_of(board, 0)
 }
 
-/// The load of I2C bus `bus`, or `None` where there is no such bus. Motors hang on the first.
+/// The load of I2C bus `bus`, or `None` if there is no such bus. Motors hang on the first.
 pub fn load_of(board: &Board, bus: usize) -> Option<BusLoad> {
     let speed = f64::from(board.i2c.get(bus)?.timing.speed_hz);
     let sensors: f64 = board
@@ -56,7 +56,7 @@ fn read_before(board: &Board, at: usize) -> bool {
     sensor.kind.reads_whole_chip() && board.sensors[..at].iter().any(|other| same_chip(other, sensor))
 }
 
-/// How often its chip is read: as often as the most eager of the sensors that one reading serves asks.
+/// How often its chip is read: as often as the fastest of the sensors that one reading serves.
 fn poll_period(board: &Board, sensor: &SensorPlan) -> Span {
     let together = board.sensors.iter().filter(|other| same_chip(other, sensor));
     let shared = together.map(|other| other.period).min();

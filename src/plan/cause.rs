@@ -1,11 +1,11 @@
 //! Why motors are restrained: the words, their order and what clears each.
 
-/// Why the motors are restrained. Ordered by severity, the worst last: the worst active cause is
-/// the one that is reported, the tightest restraint of all active ones is the one that is obeyed.
+/// Why the motors are restrained. Ordered by severity, the worst last: the worst active cause is reported,
+/// the tightest restraint of all active ones is obeyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Cause {
-    /// A field result is late: its requests are faded, not yet refused.
+    /// A field result is late: its requests are faded, but still obeyed.
     FieldLate,
     /// No field result for longer than its requests may be obeyed.
     FieldMissing,
@@ -15,9 +15,9 @@ pub enum Cause {
     Obstacle,
     /// A required sensor has gone stale or was never read.
     SensorLost,
-    /// A required sensor answers, and what it says cannot be true.
+    /// A required sensor answers, but with impossible values.
     SensorLying,
-    /// The guard does not answer, or holds its line off: nobody would stop the motors if this program died.
+    /// The guard does not answer, or holds its line off: nothing would stop the motors if this program died.
     GuardLost,
     /// Commands do not reach the motors in time.
     BusLost,
@@ -27,7 +27,7 @@ pub enum Cause {
     Cliff,
     /// The robot leans further than it may.
     Tilt,
-    /// Somebody pressed stop. (A process that is told to end stops by its mode, not by a reflex.)
+    /// Stop was pressed. (A process that is told to end stops through its mode, not a reflex.)
     EStop,
 }
 
@@ -76,18 +76,20 @@ impl Cause {
         }
     }
 
-    /// What clears it, for people. A latched rule of any cause clears as an e-stop does.
+    /// What clears it, in words. A latched rule of any cause clears like an e-stop.
     pub const fn cleared_by(self) -> &'static str {
         match self {
             Cause::FieldLate => "a fresh field result",
-            Cause::FieldMissing => "a field result young enough to obey",
+            Cause::FieldMissing => "a field result recent enough to obey",
             Cause::Battery | Cause::Obstacle | Cause::Cliff | Cause::Tilt => {
                 "a good sample beyond the rule's `clear`, after its `hold_ms` and its `retreat_ms`"
             }
             Cause::SensorLost | Cause::SensorLying => "a good sample of every required sensor",
-            Cause::GuardLost => "an answer of the guard that it trusts this runtime and its line follows",
+            Cause::GuardLost => {
+                "an answer from the guard that it trusts this runtime and that its line follows"
+            }
             Cause::BusLost => "a command confirmed on the wire",
-            Cause::LoopLate => "`late_slots` punctual slots in a row",
+            Cause::LoopLate => "`late_slots` on-time slots in a row",
             Cause::EStop => "releasing stop, then disarming and arming again",
         }
     }

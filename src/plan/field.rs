@@ -1,4 +1,5 @@
-//! The field as a board wants it: which engine, its sizes and free numbers, its quality levels and their budget.
+//! The field as configured by a board: which engine, its sizes and parameters, its quality levels and their
+//! budget.
 
 use crate::time::Span;
 
@@ -9,7 +10,7 @@ pub struct FieldPlan {
     pub engine: EngineKind,
     /// Sizes.
     pub shape: Shape,
-    /// Free numbers.
+    /// Parameters.
     pub params: Params,
     /// Seed of receptive fields, biases, noise.
     pub seed: u64,
@@ -19,7 +20,7 @@ pub struct FieldPlan {
     pub every_ticks: u32,
     /// Threads of the CPU engine.
     pub threads: usize,
-    /// Cores of these threads, in turn, the field's own first; empty: wherever.
+    /// Cores of these threads, in turn, the field's own first; empty: any.
     pub cpus: Vec<usize>,
     /// How the CPU engine keeps its cells.
     pub storage: Storage,
@@ -32,10 +33,10 @@ pub struct FieldPlan {
 /// Which engine computes the field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineKind {
-    /// The best that this machine has, said aloud.
+    /// The best that this machine has; the choice is reported.
     #[default]
     Auto,
-    /// The plain f64 engine: the judge, and for research.
+    /// The plain f64 engine: the reference, and for research.
     Reference,
     /// The f32 engine.
     Cpu,
@@ -43,7 +44,7 @@ pub enum EngineKind {
     Cuda,
 }
 
-/// How the cells of the field are kept between two cycles. Arithmetic is f32 either way.
+/// How the cells of the field are stored between two cycles. Arithmetic is f32 either way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Storage {
     /// Four bytes a cell.
@@ -64,7 +65,7 @@ impl Storage {
     }
 }
 
-/// Sizes that are chosen at start.
+/// Sizes that are set at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Cells per axis: 8, 16, 32 or 64.
@@ -79,7 +80,7 @@ pub struct Shape {
     pub bank: usize,
 }
 
-/// Free numbers of the cycle; the defaults are those of `docs/field.md`.
+/// Parameters of the cycle; the defaults are those of `docs/field.md`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Params {
     /// Diffusion rate, at most 1/6: beyond it the explicit 7-point step is unstable.
@@ -165,10 +166,10 @@ pub struct Rung(u8);
 impl Rung {
     /// Everything.
     pub const BEST: Rung = Rung(0);
-    /// The least that is still a field cycle.
+    /// The minimum that is still a field cycle.
     pub const WORST: Rung = Rung(RUNGS as u8 - 1);
 
-    /// The rung of that number, if there is one.
+    /// The rung with that number, if there is one.
     pub const fn new(number: u8) -> Option<Rung> {
         if (number as usize) < RUNGS { Some(Rung(number)) } else { None }
     }
@@ -176,11 +177,11 @@ impl Rung {
     pub const fn index(self) -> usize {
         self.0 as usize
     }
-    /// One rung cheaper; the worst stays.
+    /// One rung cheaper; the worst stays the same.
     pub fn cheaper(self) -> Rung {
         Rung((self.0 + 1).min(Rung::WORST.0))
     }
-    /// One rung better; the best stays.
+    /// One rung better; the best stays the same.
     pub const fn better(self) -> Rung {
         Rung(self.0.saturating_sub(1))
     }

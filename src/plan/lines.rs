@@ -1,4 +1,4 @@
-//! Every GPIO line that a board uses, and for what: for people who look at a machine.
+//! Every GPIO line that a board uses, and for what: for people who examine a machine.
 
 use super::{Board, GuardHold, Line, LineRole, PwmPlan};
 

@@ -1,4 +1,4 @@
-//! What moves: motors, what makes their pulses, the line that lets current into them, and what their commands mean.
+//! What moves: motors, what makes their pulses, the line that powers them, and the meaning of their commands.
 
 use super::Line;
 use crate::command::MAX_MOTORS;
@@ -17,16 +17,16 @@ pub struct MotorPlan {
     pub slew_per_s: f32,
 }
 
-/// The line that lets current into the motors: without it they stand, whatever is written.
+/// The line that lets current into the motors: without it they are stopped, whatever is written.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EnablePlan {
-    /// The line. Its pull on the board must be towards off, so that a dead owner lets go of it.
+    /// The line. Its pull on the board must be towards off, so that it goes off when its owner dies.
     pub line: Line,
     /// Level that lets the motors run.
     pub on_high: bool,
 }
 
-/// How the robot moves by its commands, for reckoning where it is.
+/// How the robot moves by its commands, for dead reckoning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MotionPlan {
     /// Speed at full command, metres a second.
@@ -99,7 +99,7 @@ impl MotorKind {
         }
     }
 
-    /// The line that turns its direction round, where it has one.
+    /// The line that reverses its direction, if it has one.
     pub fn direction(&self) -> Option<Line> {
         match *self {
             MotorKind::DcDir { dir, .. } => Some(dir),
@@ -126,7 +126,7 @@ pub struct McuPlan {
     pub reset: Line,
 }
 
-/// What makes the pulses for the motors where there is no Robot HAT.
+/// What makes the pulses for the motors if there is no Robot HAT.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PwmPlan {
     /// A PCA9685: 16 channels, one frequency for all.
@@ -135,12 +135,12 @@ pub enum PwmPlan {
         address: u8,
         /// Frequency of all channels in Hz, 24..=1526.
         hz: f32,
-        /// Its output-enable input (active low), where it is wired: high at start and on a stop.
+        /// Its output-enable input (active low), if wired: high at start and on a stop.
         output_enable: Option<Line>,
     },
     /// The computer's own PWM, in sysfs; channels are numbers of the chip.
     Sysfs {
-        /// A part of the name of the chip's device (`1f00098000.pwm`): chip numbers move.
+        /// A part of the name of the chip's device (`1f00098000.pwm`): chip numbers differ between kernels.
         device: String,
         /// Frequency of drive motors' channels in Hz (servos always run at 50).
         hz: f32,
@@ -148,7 +148,7 @@ pub enum PwmPlan {
 }
 
 impl PwmPlan {
-    /// The line that lets its pulses out while it is low, where it is wired.
+    /// The line that lets its pulses out while it is low, if wired.
     pub fn output_enable(&self) -> Option<Line> {
         match *self {
             PwmPlan::Pca9685 { output_enable, .. } => output_enable,

@@ -7,9 +7,9 @@ pub enum Restraint {
     Free,
     /// Drive motors at most this share of full scale (0..=1).
     Slow(f32),
-    /// Drive motors may turn backwards or stand, never forwards; steering is free.
+    /// Drive motors may turn backwards or stop, never forwards; steering is free.
     NoForward,
-    /// Drive motors stand still; steering stays where it is.
+    /// Drive motors are stopped; steering stays where it is.
     Still,
 }
 
@@ -23,7 +23,7 @@ impl Restraint {
         }
     }
 
-    /// The same with a share that is a share: within 0..=1; a share that is not a number allows nothing.
+    /// The same with a valid share: within 0..=1; NaN allows nothing.
     pub fn sane(self) -> Restraint {
         match self {
             Restraint::Slow(share) if share.is_nan() => Restraint::Still,
@@ -32,7 +32,7 @@ impl Restraint {
         }
     }
 
-    /// The limits that it stands for.
+    /// Its limits.
     pub fn limits(self) -> Limits {
         match self.sane() {
             Restraint::Free => Limits::FREE,

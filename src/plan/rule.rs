@@ -20,7 +20,7 @@ impl Trip {
         }
     }
 
-    /// Whether `value` is at the limit or beyond. What is not a number is not: who meets one decides.
+    /// Whether `value` is at the limit or beyond. NaN is not: the caller decides about it.
     pub fn trips(self, value: f32) -> bool {
         match self {
             Trip::Below(limit) => value <= limit,
@@ -58,11 +58,11 @@ pub struct Rule {
     pub clear: f32,
     /// It stays tripped at least this long.
     pub hold: Span,
-    /// What it was tripped by may lie under the robot by the time its sensor is well again: it also stays until the robot
-    /// has backed away from there, for this long at full speed or longer at less.
+    /// The obstacle may lie under the robot by the time its sensor is well again. So it also stays tripped
+    /// until the robot has backed away from there, for this long at full speed or longer at less.
     pub retreat: Span,
-    /// What it allows meanwhile.
+    /// What it allows until then.
     pub restraint: Restraint,
-    /// Stays until the robot is disarmed and armed again, even when the cause is gone.
+    /// Stays tripped until the robot is disarmed and armed again, even when the cause is gone.
     pub latched: bool,
 }

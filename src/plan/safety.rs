@@ -2,7 +2,7 @@
 
 use crate::time::Span;
 
-/// Limits of patience and what arming wants.
+/// Timeouts and the conditions for arming.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SafetyPlan {
     /// A field result younger than this is obeyed in full.
@@ -13,15 +13,15 @@ pub struct SafetyPlan {
     pub command_valid: Span,
     /// Commands unconfirmed on the wire for longer than this are a lost bus.
     pub wire_lost: Span,
-    /// This many skipped slots in a row are a late loop.
+    /// This many skipped slots in a row make a late loop.
     pub late_slots: u32,
     /// Sensors must have been good for this long before arming.
     pub settle: Span,
-    /// Longest unbroken time that the robot may drive backwards (it has no eyes there).
+    /// Longest unbroken time that the robot may drive backwards (it has no sensors there).
     pub reverse_max: Span,
     /// An armed robot that may not move for this long without a break is disarmed.
     pub disarm_after: Span,
-    /// Arm by itself once everything is well (simulator, logs); otherwise wait to be told.
+    /// Arm by itself once everything is well (simulator, logs); otherwise wait for a request.
     pub auto_arm: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct SafetyPlan {
 pub struct GuardPlan {
     /// What it holds.
     pub holds: GuardHold,
-    /// Silence after which it stops the motors. A closed connection stops them at once.
+    /// The guard's timeout, after which it stops the motors. A closed connection stops them at once.
     pub patience: Span,
     /// The runtime does not drive without it.
     pub required: bool,

@@ -1,4 +1,4 @@
-//! A channel of the frame: where its value comes from, what of it is believed, and what the field is shown of it.
+//! A channel of the frame: where its value comes from, when it is admitted, and what the field gets of it.
 
 use super::{Board, Line};
 use crate::time::Span;
@@ -13,7 +13,7 @@ pub struct SensorPlan {
     pub unit: String,
     /// Where the value comes from.
     pub kind: SensorKind,
-    /// Index of its I2C bus; 0 where it has none.
+    /// Index of its I2C bus; 0 if it has none.
     pub bus: usize,
     /// How often it is read.
     pub period: Span,
@@ -21,7 +21,7 @@ pub struct SensorPlan {
     pub max_age: Span,
     /// Values outside are refused.
     pub valid: [f32; 2],
-    /// This many bit-identical readings in a row are a frozen sensor; `None`: never.
+    /// This many bit-identical readings in a row mean a frozen sensor; `None`: not checked.
     pub frozen_after: Option<u32>,
     /// How an old value gets worse: by this much a second (signed) towards the end of `valid`
     /// that lies in that direction. Zero: ageing does not change it.
@@ -88,7 +88,7 @@ pub enum LineRole {
 }
 
 impl LineRole {
-    /// As people know it.
+    /// Its usual name.
     pub fn name(self) -> &'static str {
         match self {
             LineRole::Trigger => "trigger",
@@ -100,8 +100,8 @@ impl LineRole {
     }
 }
 
-/// The sensors of `board` that are read by `attachment`, by channel: those that one device reads together in one group, in the
-/// order of the board.
+/// The sensors of `board` that are read by `attachment`, by channel: those that one device reads together
+/// form one group, in the order of the board.
 pub fn chips(board: &Board, attachment: Attachment) -> Vec<Vec<usize>> {
     let mut chips: Vec<Vec<usize>> = Vec::new();
     for (channel, sensor) in
@@ -115,7 +115,7 @@ pub fn chips(board: &Board, attachment: Attachment) -> Vec<Vec<usize>> {
     chips
 }
 
-/// Whether one device gives the values of both: the same kind of chip at the same address of the same bus.
+/// Whether one device provides the values of both: the same kind of chip at the same address of the same bus.
 pub fn same_chip(one: &SensorPlan, other: &SensorPlan) -> bool {
     one.bus == other.bus
         && discriminant(&one.kind) == discriminant(&other.kind)
@@ -180,20 +180,20 @@ pub enum SensorKind {
         /// Register of the first byte.
         register: u8,
     },
-    /// An MPU-6050: one reading gives all of its quantities that are wanted.
+    /// An MPU-6050: one reading provides all the quantities that are needed.
     Mpu6050 {
         /// 7-bit I2C address, 0x68 or 0x69.
         address: u8,
         /// Which of its quantities.
         quantity: ImuQuantity,
-        /// Its interrupt output, where it is wired: a fresh sample is read at once.
+        /// Its interrupt output, if wired: a fresh sample is read at once.
         ready: Option<Line>,
     },
     /// A VL53L0X time-of-flight ranger: metres.
     Vl53l0x {
         /// 7-bit I2C address that it is given (0x29 is its own after power-on).
         address: u8,
-        /// Its shut-down input (XSHUT, active low), where it is wired.
+        /// Its shut-down input (XSHUT, active low), if wired.
         shutdown: Option<Line>,
     },
     /// A power monitor.
@@ -232,7 +232,7 @@ pub enum SensorKind {
         /// Content of `type` (`tj-thermal`, `cpu-thermal`).
         zone: String,
     },
-    /// How much the present place is like where a thing was met, 0..=1, by the robot's own map.
+    /// How similar the current place is to where a thing was met, 0..=1, by the robot's own map.
     Recall {
         /// Channel by which the thing is met.
         by: usize,
@@ -241,7 +241,7 @@ pub enum SensorKind {
         /// How far ahead of the rear axle it is then, metres; a value in metres adds to that.
         ahead_m: f32,
     },
-    /// What the GPU of a Jetson tells in sysfs.
+    /// What the GPU of a Jetson reports in sysfs.
     GpuSysfs {
         /// Which figure.
         quantity: GpuQuantity,
@@ -293,7 +293,7 @@ impl SensorKind {
         }
     }
 
-    /// The address at which the chip wakes up, where that is another than its own for good: it is given that at its set-up.
+    /// The address at which the chip wakes up, if that differs from its own, which its set-up gives it.
     pub fn wakes_at(&self) -> Option<u8> {
         matches!(self, SensorKind::Vl53l0x { .. }).then_some(0x29)
     }
@@ -325,13 +325,13 @@ impl SensorKind {
         }
     }
 
-    /// Its line for `role`, where it has one.
+    /// Its line for `role`, if it has one.
     pub fn line(&self, role: LineRole) -> Option<Line> {
         self.lines().into_iter().find_map(|(line, its)| (its == role).then_some(line))
     }
 }
 
-/// What an inertial sensor says.
+/// A quantity of an inertial sensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImuQuantity {
     /// Lean to the right of the vertical from gravity, degrees.
@@ -363,7 +363,7 @@ pub enum PowerChip {
     Ina226,
 }
 
-/// What a power monitor says.
+/// A quantity of a power monitor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerQuantity {
     /// Bus voltage, V.
@@ -374,7 +374,7 @@ pub enum PowerQuantity {
     Watts,
 }
 
-/// What a Jetson's GPU tells in sysfs.
+/// A quantity that a Jetson's GPU reports in sysfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuQuantity {
     /// Load, 0 to 1.

@@ -1,9 +1,8 @@
-//! What `ganglion bench all` holds a machine to.
+//! The targets that `ganglion bench all` checks on a machine.
 
 use crate::time::Span;
 
-/// What a machine that carries this board should reach; `None`: nothing is asked. Nothing at run
-/// time depends on these.
+/// What a machine with this board should reach; `None`: no target. Nothing at run time depends on these.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Targets {
     /// A tick's own work, 99th percentile, microseconds, at most.
@@ -43,6 +42,6 @@ pub struct GpuTargets {
     pub match_us: Option<f64>,
     /// Memory on the device for one robot, in MB of 10^6 bytes, at most.
     pub memory_mb: Option<f64>,
-    /// Time of a processor over time that passes, at 100 cycles a second, at most.
+    /// Processor time over elapsed time, at 100 cycles a second, at most.
     pub host_share: Option<f64>,
 }

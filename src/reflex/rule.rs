@@ -8,18 +8,18 @@ use crate::time::{Instant, Span};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RuleState {
     pub(super) rule: Rule,
-    /// Channels whose readings it meets, a bit each: its own, or the members of what that is the least of.
+    /// Channels whose readings it checks, one bit each: its own, or the members if it is a least.
     sources: u64,
-    /// Longest age of its sensor's last good value, where the board does not require the sensor; else its loss
-    /// is a finding of its own.
+    /// Longest age of its sensor's last good value, if the board does not require the sensor; otherwise its
+    /// loss is a finding of its own.
     pub(super) patience: Option<Span>,
     tripped_at: Option<Instant>,
-    /// What is left of its retreat.
+    /// The rest of its retreat.
     owed: Span,
-    /// The worst that its channel has said since it tripped.
+    /// The worst value of its channel since it tripped.
     worst: f32,
     latched: bool,
-    /// A reading tripped it since it was last looked at.
+    /// A reading tripped it since the last check.
     met: bool,
 }
 
@@ -39,18 +39,18 @@ impl RuleState {
         }
     }
 
-    /// Whether a reading that crosses into it stops the motors before the tick hears of it (`io::fast_stop`).
+    /// Whether a reading that crosses into it stops the motors before the tick sees it (`io::fast_stop`).
     pub(super) fn stops(&self) -> bool {
         matches!(self.rule.restraint, Restraint::Still | Restraint::NoForward)
     }
 
-    /// Whether it was active when it was last looked at, or has been tripped since.
+    /// Whether it was active at the last check, or has been tripped since.
     pub(super) fn is_tripped(&self) -> bool {
         self.tripped_at.is_some()
     }
 
-    /// Meets one reading, however short what it says lasted: if that trips the rule, it is active in the next look
-    /// at the least. `frame` holds what the other channels said last.
+    /// Checks one reading, however short its event: if it trips the rule, the rule is active at least in the
+    /// next check. `frame` has the newest values of the other channels.
     pub(super) fn meet(&mut self, frame: &Frame, channel: usize, value: f32, now: Instant) {
         if self.sources & (1 << channel) == 0 {
             return;
@@ -66,32 +66,32 @@ impl RuleState {
         }
     }
 
-    /// It trips, whatever the frame says by the time it is looked at.
+    /// Trips, whatever the frame says at the next check.
     pub(super) fn trip(&mut self, now: Instant) {
         self.tripped_at.get_or_insert(now);
         self.met = true;
     }
 
-    /// Whether all sources but `channel` said last that they are at or above `limit`.
+    /// Whether the newest values of all sources but `channel` are at or above `limit`.
     fn others_above(&self, frame: &Frame, channel: usize, limit: f32) -> bool {
         let others = self.sources & !(1 << channel);
         let mut samples = frame.samples.iter().enumerate().filter(|(other, _)| others & (1 << other) != 0);
         samples.all(|(_, sample)| sample.health != Health::Never && sample.value >= limit)
     }
 
-    /// Whether it has tripped and stays so until it is released.
+    /// Whether it has tripped and stays tripped until it is released.
     pub(super) fn is_latched(&self) -> bool {
         self.latched
     }
 
-    /// Lets it clear by itself again, once its cause is gone; whoever disarms a robot answers for where it stands.
+    /// Lets it clear by itself again, once its cause is gone; its place is up to the person who disarms.
     pub(super) fn release(&mut self) {
         self.latched = false;
         self.owed = Span::ZERO;
     }
 
-    /// Looks at `sample`; whether the rule is active now. Since the last look the robot went `backed` backwards, as
-    /// time at full speed.
+    /// Checks `sample`; returns whether the rule is active now. Since the last check the robot went `backed`
+    /// backwards, as time at full speed.
     pub(super) fn look(&mut self, sample: &Sample, backed: Span, now: Instant) -> bool {
         let met = std::mem::take(&mut self.met);
         let trips = self.trips(sample);
@@ -99,7 +99,7 @@ impl RuleState {
         if met || trips {
             self.tripped_at.get_or_insert(now);
             self.latched = self.rule.latched;
-            self.owed = self.rule.retreat; // from where it was met last
+            self.owed = self.rule.retreat; // from where it was last seen
             if trips {
                 self.worst = self.rule.trip.worse(self.worst, sample.worst);
             }
@@ -114,7 +114,7 @@ impl RuleState {
         self.tripped_at.is_some()
     }
 
-    /// Puts into `sample` what its channel said at the worst, as long as that may lie under the robot.
+    /// Puts the worst value of its channel into `sample`, as long as that may lie under the robot.
     pub(super) fn remind(&self, sample: &mut Sample) {
         if self.is_tripped() && self.rule.retreat > Span::ZERO && sample.health != Health::Never {
             sample.value = self.rule.trip.worse(sample.value, self.worst);
@@ -124,21 +124,20 @@ impl RuleState {
 
     fn trips(&self, sample: &Sample) -> bool {
         if sample.health == Health::Never {
-            return false; // there is no value; that it is missing is `sensor-lost`, where it matters
+            return false; // there is no value; a missing one is `sensor-lost`, if it matters
         }
         let worst = sample.worst;
         // A worst case that is not a number has escaped admission: the rule cannot say no to it.
         worst.is_nan() || self.rule.trip.trips(worst)
     }
 
-    /// Only a good sample lifts a restraint: an old or refused one is no news.
+    /// Only a good sample lifts a restraint: an old or refused one proves nothing.
     fn clears(&self, sample: &Sample) -> bool {
         sample.health == Health::Good && self.rule.trip.clears(sample.worst, self.rule.clear)
     }
 }
 
-/// The channels that are read and that `channel` is made of, a bit each: itself, or the members of a least, which
-/// come before it.
+/// The physical channels of which `channel` is made, one bit each: itself, or the earlier members of a least.
 fn sources(sensors: &[SensorPlan], channel: usize) -> u64 {
     let members = sensors.get(channel).map_or(&[][..], SensorPlan::members);
     let earlier = members.iter().filter(|member| **member < channel);
@@ -228,7 +227,7 @@ mod tests {
         assert!(state.look(&floor, ms(60), at(600_030)) && state.look(&floor, ms(39), at(600_040)));
         assert!(state.look(&sample(3.0, Health::Stale), ms(1), at(600_050)), "and the sensor must be well");
         assert!(!state.look(&floor, Span::ZERO, at(600_060)));
-        // A person who disarms answers for where it stands; the edge itself is not talked away.
+        // A person who disarms is responsible for its place; the edge itself still counts.
         assert!(state.look(&edge, Span::ZERO, at(600_070)));
         state.release();
         assert!(!state.look(&floor, Span::ZERO, at(600_080)));
@@ -272,7 +271,7 @@ mod tests {
         };
         let own = last_of(&[range(), range(), range()]);
         assert_eq!([0, 1, 2, 3].map(|channel| met(&own, channel)), [false, false, true, false]);
-        // The least of 0 and of the least of 0 and 1: 0 stands in it twice.
+        // The least of 0 and of the least of 0 and 1: it contains 0 twice.
         let nested = last_of(&[range(), range(), least_of(&[0, 1]), least_of(&[0, 2])]);
         assert_eq!([0, 1, 2, 3].map(|channel| met(&nested, channel)), [true, true, false, false]);
         // A list that names itself, which no checked board has, ends.

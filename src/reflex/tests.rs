@@ -258,7 +258,7 @@ fn a_stop_whose_reading_was_lost_trips_its_rules_and_one_that_came_only_its_own(
     reflexes.meet(&well, 0, 0.4, at(10));
     let verdict = reflexes.evaluate(&well, &heard, at(10));
     assert_eq!((verdict.active, verdict.latched), (halts, 0), "the reading says which");
-    // The word may come a slot after its reading.
+    // The halt may arrive a slot after its reading.
     assert_eq!(reflexes.evaluate(&well, &heard, at(20)).latched, 0);
 
     let mut reflexes = settled(&rules);
@@ -304,7 +304,7 @@ fn fading_is_a_straight_line_from_fresh_to_gone() {
 #[test]
 fn a_loop_is_late_by_misses_in_a_row_and_well_again_by_as_many_hits() {
     let script = [
-        // (skipped, late): two are not three, and a hit between starts anew
+        // (skipped, late): two are not three, and an on-time slot between them restarts the count
         (2, false),
         (0, false),
         (2, false),
@@ -365,7 +365,7 @@ fn the_field_sees_the_worst_of_an_edge_until_the_robot_has_backed_away_and_the_f
     assert_eq!(look(3.0, ms(1)), (true, 3.0));
     assert_eq!(look(0.7, ms(0)), (false, 0.7), "another edge");
 
-    // What a reading between two looks said counts too; a rule without a retreat shows what is there now.
+    // A reading between two checks counts too; a rule without a retreat shows what is there now.
     for (retreat, shown) in [(ms(100), 0.3), (Span::ZERO, 3.0)] {
         let mut reflexes = settled(&[Rule { retreat, ..edge }]);
         let well = frame(good(3.0, at(0)));

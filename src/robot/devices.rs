@@ -1,5 +1,4 @@
-//! Which sensors sit in one chip, which lines their bus thread needs for them, and what is behind the
-//! motors. Opens no wire.
+//! Which sensors share a chip, which lines their bus thread needs, and what drives the motors. Opens no wire.
 
 use super::BuildError;
 use crate::bus::{LineUse, Usage};
@@ -16,11 +15,11 @@ use std::path::Path;
 /// Where `/sys` is.
 const ROOT: &str = "/";
 
-/// A line of a polling table, and what it is called.
+/// An entry of a polling table, and its name.
 pub(super) struct Planned {
     pub poll: PollPlan,
     pub name: String,
-    /// The line on which the device asks.
+    /// The line with which the device asks.
     pub ready: Option<Line>,
 }
 
@@ -40,7 +39,7 @@ fn planned(board: &Board, group: &[usize]) -> Result<Planned, BuildError> {
     let poll = PollPlan {
         device,
         channels: group.iter().map(|&channel| channel as u8).collect(), // there are at most 64
-        // The most eager of its sensors: one reading serves all.
+        // The shortest period of its sensors: one reading serves all.
         period: plans.iter().map(|plan| plan.period).min().unwrap_or(board.period),
         controller: matches!(plans[0].kind, SensorKind::HatAdc { .. }),
         prompted: ready.is_some(),
@@ -48,7 +47,7 @@ fn planned(board: &Board, group: &[usize]) -> Result<Planned, BuildError> {
     Ok(Planned { poll, name, ready })
 }
 
-/// What the map is to remember, and how often it is asked.
+/// What the map remembers, and how often it is queried.
 pub(super) fn things(board: &Board) -> (Vec<Thing>, Span) {
     let recall = |(channel, sensor): (usize, &SensorPlan)| {
         let SensorKind::Recall { by, below, ahead_m } = sensor.kind else { return None };
@@ -66,7 +65,7 @@ pub(super) fn things(board: &Board) -> (Vec<Thing>, Span) {
     (things, period.unwrap_or(board.period))
 }
 
-/// How commands move the robot, if its board says so.
+/// How commands move the robot, if its board states it.
 pub(super) fn motion(board: &Board) -> Option<Motion> {
     let plan = board.motion?;
     let steers = |(number, motor): (usize, &MotorPlan)| {
@@ -83,7 +82,7 @@ pub(super) fn motion(board: &Board) -> Option<Motion> {
     })
 }
 
-/// What drives the motors.
+/// The driver of the motors.
 pub(crate) fn actuators(board: &Board) -> Result<Box<dyn Actuators>, BuildError> {
     let recorded = board.motors.iter().all(|motor| matches!(motor.kind, MotorKind::Recorded { .. }));
     if board.mcu.is_none() && board.pwm.is_none() && !recorded {
@@ -93,11 +92,11 @@ pub(crate) fn actuators(board: &Board) -> Result<Box<dyn Actuators>, BuildError>
     actuators::of(board, Path::new(ROOT)).map_err(BuildError::Wires)
 }
 
-/// The lines that the motors need, each with the level at which they stand still.
+/// The lines that the motors need, each with the level at which they are stopped.
 pub fn motor_lines(board: &Board) -> Vec<LineUse> {
     let output = |line, high| LineUse { line, usage: Usage::Output { high } };
     let mut lines = Vec::new();
-    // Held in reset from here on: no pulse before everything is set up.
+    // Held in reset from now on: no pulse before everything is set up.
     lines.extend(board.mcu.as_ref().map(|mcu| output(mcu.reset, false)));
     lines.extend(board.enable.as_ref().map(|enable| output(enable.line, !enable.on_high)));
     lines.extend(board.pwm.as_ref().and_then(PwmPlan::output_enable).map(|line| output(line, true))); // active low

@@ -1,5 +1,5 @@
-//! A worker on each wire of a board: one a bus, one for the sonars, one for the lines that speak for
-//! themselves, one for the files of the kernel. The same whether the wires are simulated or real.
+//! A worker on each wire of a board: one per bus, one for the sonars, one for the buttons and data-ready
+//! lines, one for the kernel's files. The same whether the wires are simulated or real.
 
 use super::devices::{self, Planned};
 use super::{BuildError, WorkerThread};
@@ -23,13 +23,13 @@ use crate::tick::MAX_INLETS;
 use crate::time::{Clock, Instant, Span};
 use std::sync::Arc;
 
-/// Receipts between a bus and the tick: it leaves one a command, and the tick takes them each slot.
+/// Receipts between a bus and the tick: one per command, and the tick takes them each slot.
 const RECEIPT_RING: usize = 64;
-/// Threads of buses, by number; a board has no more buses than there are names.
+/// Bus thread names, by number; a board has no more buses than there are names.
 const BUS_NAMES: [&str; MAX_INLETS - 4] =
     ["i2c", "i2c-1", "i2c-2", "i2c-3", "i2c-4", "i2c-5", "i2c-6", "i2c-7"];
 
-/// What stands behind the wires in this run.
+/// The wires of this run.
 pub(super) struct World<'o> {
     pub seed: u64,
     pub faults: &'o [Fault],
@@ -44,20 +44,20 @@ pub(super) struct Wired {
     pub buses: Vec<Arc<BusCounters>>,
     pub senses: Arc<SenseCounters>,
     pub halt: Arc<Halt>,
-    /// The simulated world, if it is one.
+    /// The simulated world, if there is one.
     pub plant: Option<Plant>,
-    /// Ends of the line to the map, where the board has one: the trace's and the askers'.
+    /// Ends of the link to the map, if the board has one: for the trace and for queries.
     pub map: Option<(Feed, Recollection)>,
 }
 
-/// The workers' ends of the line to the tick.
+/// The workers' ends of the link to the tick.
 pub(super) struct MotorEnds {
     commands: Reader<Command>,
     receipts: rtrb::Producer<OnWire>,
     pub waker: Arc<Waker>,
 }
 
-/// The line from the tick to the motors: both its ends.
+/// Both ends of the link from the tick to the motors.
 pub(super) fn motor_line(motors: usize) -> (MotorLink, MotorEnds) {
     let (put, commands) = triple_buffer(Command::still(motors));
     let (receipts, confirmed) = rtrb::RingBuffer::new(RECEIPT_RING);
@@ -133,7 +133,7 @@ impl Wired {
     fn add_all(&mut self, board: &Board, hardware: &dyn Hardware, ends: MotorEnds) -> Result<(), BuildError> {
         let mut readies = Vec::new();
         let mut ends = Some(ends);
-        // The motors have a thread of their own in any case, also where no bus is behind them.
+        // The motors always have their own thread, even without a bus.
         for bus in 0..board.i2c.len().max(1) {
             self.add_bus(board, bus, hardware, ends.take(), &mut readies)?;
         }
@@ -202,7 +202,7 @@ impl Wired {
         Ok(())
     }
 
-    /// A polling table and its counters, which are kept for people.
+    /// A polling table and its counters, which are kept for reports.
     fn table(&mut self, name: &str, planned: Vec<Planned>) -> (Vec<PollPlan>, Arc<BusCounters>) {
         let names: Vec<String> = planned.iter().map(|one| one.name.clone()).collect();
         let counters = Arc::new(BusCounters::new(name, names));
@@ -241,7 +241,7 @@ impl Wired {
         for (channel, sensor) in board.sensors.iter().enumerate() {
             let SensorKind::Button { line, active_low } = sensor.kind else { continue };
             buttons.push(ButtonLine { channel: channel as u8, line, active_low, period: sensor.period });
-            // Towards not pressed; no debounce: the first contact counts.
+            // Pulled towards not pressed; no debounce: the first contact counts.
             lines.push(watched(line, if active_low { Bias::Up } else { Bias::Down }));
         }
         let rising = Usage::Rising { bias: Bias::AsIs };
@@ -257,7 +257,7 @@ impl Wired {
         Ok(())
     }
 
-    /// The thread of the map, where the board has things to be remembered.
+    /// The thread of the map, if the board has things to remember.
     fn add_map(&mut self, board: &Board) -> Result<(), BuildError> {
         let (things, period) = devices::things(board);
         let (Some(motion), false) = (devices::motion(board), things.is_empty()) else { return Ok(()) };
@@ -268,7 +268,7 @@ impl Wired {
         Ok(())
     }
 
-    /// The thread of the values that come from files, where the board has any.
+    /// The thread of the values from files, if the board has any.
     fn add_slow(&mut self, board: &Board) -> Result<(), BuildError> {
         let planned = devices::polls(board, Attachment::Files)?;
         if planned.is_empty() {
@@ -290,7 +290,7 @@ fn fast_stops(board: &Board, channels: impl IntoIterator<Item = u8>) -> FastStop
     FastStops::of(&board.reflexes, &board.sensors, channels)
 }
 
-/// A handle on `lines`, where there are any.
+/// A handle on `lines`, if there are any.
 fn lines_of(
     hardware: &dyn Hardware,
     owner: &'static str,

@@ -1,6 +1,6 @@
-//! A table of open files of a thread's own. What such a thread opens is closed by the kernel when that thread dies, not
-//! when the last thread of the process has gone and all its memory was given back: whoever is at the other end of a
-//! connection learns of a killed process at once.
+//! A thread's own table of open files. The kernel closes what such a thread opens when that thread dies, not
+//! when the last thread of the process has gone and all its memory was given back. So the other end of a
+//! connection learns at once that a process was killed.
 
 #![allow(unsafe_code)] // close_range of libc: rustix does not have it
 
@@ -10,16 +10,15 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Room for what a thread keeps, with the three standard streams.
 const MOST: usize = 16;
 
-/// Gives the calling thread a table of its own, in which only the standard streams and `keep` are open; everything else
-/// that the process has open stays open for the other threads alone. What any of them opens later is not seen by the
-/// others.
+/// Gives the calling thread its own table, in which only the standard streams and `keep` are open. Other
+/// files stay open for the other threads only, and what they open later is not visible here.
 ///
-/// For the first lines of a thread. From then on it must neither use nor close a descriptor that is not in `keep` and that
-/// it did not open itself, and must hand none to another thread: its numbers mean nothing there.
+/// For the first lines of a thread. From then on it must neither use nor close a descriptor that it did not
+/// open or `keep`. It must pass none to another thread, where its numbers mean nothing.
 ///
 /// # Errors
 ///
-/// `close_range` (Linux 5.9) is not there or is forbidden: nothing has changed then.
+/// `close_range` (Linux 5.9) is missing or forbidden: nothing has changed then.
 pub fn own_table(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut open: heapless::Vec<u32, MOST> = (0..3).collect();
     for descriptor in keep {
@@ -90,7 +89,7 @@ mod tests {
         let socket = std::env::temp_dir().join(format!("ganglion-table-{}", std::process::id()));
         let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         let at = socket.clone();
-        // The connection is never closed by hand: the kernel does it when the thread is gone.
+        // No code closes the connection: the kernel does it when the thread is gone.
         let thread = thread::spawn(move || {
             own_table(&[]).map(|()| std::mem::forget(UnixStream::connect(at).unwrap()))
         });

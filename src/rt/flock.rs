@@ -1,5 +1,6 @@
-//! Locks of the kernel on open files (flock(2)): one process has it, and the kernel frees it with that process, however it
-//! dies. There is nothing that could go stale. Takes and asks; what a lock stands for is its user's business.
+//! Kernel locks on open files (flock(2)): one process has the lock, and the kernel releases it when that
+//! process ends, however it dies, so a lock cannot go stale. Takes locks and finds their holders; the caller
+//! decides what a lock means.
 
 use rustix::fs::{FlockOperation, flock, fstat, major, minor};
 use rustix::io::Errno;
@@ -13,14 +14,14 @@ pub struct Flock {
     _file: OwnedFd,
 }
 
-/// Who has a lock, as far as it can be seen.
+/// The holder of a lock, as far as it is visible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its process; `None`: it cannot be seen from here (another namespace).
+    /// Its process; `None`: not visible from here (another namespace).
     pub pid: Option<u32>,
 }
 
-/// Why a lock cannot be had.
+/// Why a lock is not available.
 #[derive(Debug)]
 pub enum LockError {
     /// Another open file has it.
@@ -30,7 +31,7 @@ pub enum LockError {
 }
 
 impl Flock {
-    /// Takes the lock on `file`, or says at once who has it.
+    /// Takes the lock on `file`, or returns its holder at once.
     pub fn take(file: OwnedFd) -> Result<Flock, LockError> {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Flock { _file: file }),
@@ -39,7 +40,7 @@ impl Flock {
         }
     }
 
-    /// Who has the lock on `file`; `None`: nobody. Takes it for a moment as one of many, and so stands in the way of a
+    /// The holder of the lock on `file`; `None`: none. Takes a shared lock for a moment, which blocks a
     /// [`Flock::take`] for that moment.
     pub fn ask(file: OwnedFd) -> io::Result<Option<Holder>> {
         match flock(&file, FlockOperation::NonBlockingLockShared) {

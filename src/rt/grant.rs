@@ -1,12 +1,11 @@
-//! Asks the system for what a real-time thread needs, reads back what it then has, and says both.
+//! Requests from the system what a real-time thread needs, reads back what it got, and reports both.
 //!
-//! The order is memory, stack, timer slack, core, priority: the slow steps while the thread can
-//! still be pre-empted, and the slack before the priority, because the kernel ignores slack for
-//! real-time policies. A refusal never stops the sequence: a robot with locked memory and no
-//! priority is better off than one with neither. Whether it is good enough is the board's to say
-//! (`strict`), through [`Granted::enough`].
+//! The order is memory, stack, timer slack, core, priority: the slow steps while the thread can still be
+//! pre-empted, and the slack before the priority, because the kernel ignores slack for real-time policies. A
+//! refusal never stops the sequence: a robot with locked memory and no priority is better off than one with
+//! neither. The board decides whether the result is good enough (`strict`), through [`Granted::enough`].
 //!
-//! Nothing here runs in a steady period, and nothing here is left to allocate after it returned.
+//! Nothing here runs in a steady period, and nothing here allocates after it has returned.
 
 #![allow(unsafe_code)] // the scheduling calls of libc; rustix has safe ones for all the rest
 
@@ -22,7 +21,7 @@ use serde::{Serialize, Serializer};
 
 use super::RtPlan;
 
-/// Which thread asks. It decides the distance from the board's priority.
+/// Which thread asks. It sets the offset from the board's priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -32,15 +31,15 @@ pub enum Role {
     Bus,
     /// Edges of GPIO lines: above the tick as well, they are short.
     Edges,
-    /// Buttons and lines that ask for a poll: above the buses, because what they say goes before.
+    /// Buttons and lines that ask for a poll: above the buses, because their signals go first.
     Lines,
-    /// Values from files of the kernel: no real-time thread, a read may take its time.
+    /// Values from kernel files: not a real-time thread, because a read may take a while.
     Slow,
-    /// The guard, a process of its own: above everything that it watches.
+    /// The guard, its own process: above everything that it watches.
     Guard,
     /// Heartbeats to the guard: below the tick, so that a tick which never waits is seen to hang.
     Heartbeat,
-    /// The field engine: no real-time thread, it may compute for as long as it likes.
+    /// The field engine: not a real-time thread; it may compute for as long as it needs.
     Field,
 }
 
@@ -83,7 +82,7 @@ pub enum Policy {
     Another,
 }
 
-/// Something that was asked for.
+/// One request to the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// SCHED_FIFO at this priority.
@@ -98,19 +97,19 @@ pub enum Request {
     TimerSlack,
 }
 
-/// Something that was asked for and not granted.
+/// A request that was not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// What.
     pub what: Request,
-    /// The system's reason; 0: the call succeeded and yet the thread does not have it.
+    /// The system's reason; 0: the call succeeded and yet the thread did not get it.
     pub errno: i32,
 }
 
 /// One refusal of each kind at most.
 pub type Refusals = heapless::Vec<Refusal, 5>;
 
-/// What the calling thread has, as read back from the kernel, and what it was refused.
+/// What the calling thread has, read back from the kernel, and what it was refused.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Granted {
     /// Which thread.
@@ -127,9 +126,9 @@ pub struct Granted {
     pub memory_locked: bool,
     /// How much of it, in KiB.
     pub locked_kib: u64,
-    /// How much later than asked the kernel may let a sleep end, in ns; 0 under a real-time policy.
+    /// How much later than requested the kernel may end a sleep, in ns; 0 under a real-time policy.
     pub timer_slack_ns: u64,
-    /// What was asked for and not granted.
+    /// Requests that were not granted.
     #[serde(serialize_with = "in_sequence")]
     pub refusals: Refusals,
 }
@@ -138,14 +137,14 @@ fn in_sequence<S: Serializer>(refusals: &Refusals, to: S) -> Result<S::Ok, S::Er
     to.collect_seq(refusals)
 }
 
-/// Asks for what `plan` wants for a thread of this `role` and reports what the calling thread then
-/// has. Call it once, first thing in the thread.
+/// Requests what `plan` wants for a thread of this `role` and returns what the calling thread then has. Call
+/// it once, first thing in the thread.
 pub fn become_real_time(plan: &RtPlan, role: Role) -> Granted {
     become_real_time_on(plan, role, None)
 }
 
-/// The same for a thread of the field that has a `core` of its own, which counts only in
-/// [`Role::Field`]. Where that is refused, the thread keeps off the tick's core as it would without.
+/// The same for a thread of the field with its own `core`, which only [`Role::Field`] may have. If that is
+/// refused, the thread keeps off the tick's core, as it would without one.
 pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Granted {
     let core = core.filter(|_| role == Role::Field);
     let mut asked = Refusals::new();
@@ -172,7 +171,7 @@ pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Gr
         match role {
             Role::Tick => note(Request::Core(cpu), run_only_on(cpu)),
             Role::Field | Role::Slow => note(Request::Core(cpu), run_anywhere_but(cpu)),
-            // Short, and above the tick in any case, or in nobody's way.
+            // Short, and above the tick in any case, or not in the way.
             Role::Bus | Role::Edges | Role::Lines | Role::Guard | Role::Heartbeat => {}
         }
     }
@@ -190,12 +189,12 @@ pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Gr
 pub fn stay_on(core: usize) -> Result<(), Refusal> {
     let what = Request::FieldCore(core);
     run_only_on(core).map_err(|errno| Refusal { what, errno: errno.raw_os_error() })?;
-    // Read back, as everything here: a container may pretend.
+    // Read back, like everything here: a container may pretend.
     let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
     if set.count() == 1 && set.is_set(core) { Ok(()) } else { Err(Refusal { what, errno: 0 }) }
 }
 
-/// What the calling thread has, without asking for anything.
+/// What the calling thread has, without requesting anything.
 pub fn look(role: Role) -> Granted {
     let (policy, priority) = scheduling();
     let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
@@ -216,8 +215,7 @@ pub fn look(role: Role) -> Granted {
 }
 
 impl Granted {
-    /// Adds what the kernel accepted and the thread does not have all the same (a container that
-    /// pretends, a core taken away by a cpuset).
+    /// Adds what the kernel accepted but the thread does not have (a pretending container, a cpuset).
     fn doubt(&mut self, plan: &RtPlan, core: Option<usize>) {
         let priority = self.role.priority(plan.priority);
         let tick_core = plan.cpu.filter(|_| self.role == Role::Tick);
@@ -238,7 +236,7 @@ impl Granted {
         }
     }
 
-    /// Whether this will do: `Err` with the first refusal where the plan is strict.
+    /// Whether this is good enough: `Err` with the first refusal if the plan is strict.
     pub fn enough(&self, plan: &RtPlan) -> Result<(), Refusal> {
         match self.refusals.first() {
             Some(refusal) if plan.strict => Err(*refusal),
@@ -252,8 +250,8 @@ impl Refusal {
     pub fn fix(&self) -> &'static str {
         match (self.what, self.errno) {
             (Request::Priority(_), libc::EPERM) => {
-                "allow it: LimitRTPRIO=99 in the service, or '@robot - rtprio 99' in /etc/security/limits.d; \
-                 if the limit is there already, the kernel has RT_GROUP_SCHED and this group no share of \
+                "allow it with LimitRTPRIO=99 in the service, or '@robot - rtprio 99' in /etc/security/limits.d; \
+                 if the limit is already set, the kernel has RT_GROUP_SCHED and this group has no share of \
                  cpu.rt_runtime_us"
             }
             (Request::Priority(_), _) => "choose another rt.priority in the board file, 1 to 99",
@@ -267,7 +265,7 @@ impl Refusal {
                 "raise the limit: LimitMEMLOCK=infinity in the service, or '@robot - memlock unlimited' in \
                  /etc/security/limits.d"
             }
-            (Request::TimerSlack, _) => "let the service call prctl (its SystemCallFilter)",
+            (Request::TimerSlack, _) => "allow prctl in the service's SystemCallFilter",
         }
     }
 }
@@ -282,7 +280,7 @@ impl fmt::Display for Refusal {
             Request::TimerSlack => f.write_str("a timer slack of 1 ns")?,
         }
         match self.errno {
-            0 => f.write_str(" accepted and not given"),
+            0 => f.write_str(" accepted but not granted"),
             errno => write!(f, " refused: {}", io::Error::from_raw_os_error(errno)),
         }
     }
@@ -308,7 +306,7 @@ impl Serialize for Refusal {
     }
 }
 
-/// Locks what is mapped and what will be. Where a limit stands and would later be hit, `mlockall`
+/// Locks what is mapped and what will be. If there is a limit that would later be hit, `mlockall`
 /// succeeds and some later allocation fails instead, so a limit is a refusal from the start.
 fn lock_memory() -> Result<(), Errno> {
     let limited = getrlimit(Resource::Memlock).current.is_some();
@@ -324,14 +322,14 @@ fn lock_memory() -> Result<(), Errno> {
 /// threads have 2 MiB, so this is generous and safe.
 const TOUCHED_STACK: usize = 128 * 1024;
 
-/// Writes the stack below the caller once, so that no page of it faults for the first time in a period.
+/// Writes the stack below the caller once, so that no page of it faults for the first time during a period.
 #[inline(never)]
 pub fn touch_stack() {
     let mut pages = [0u8; TOUCHED_STACK];
     std::hint::black_box(&mut pages);
 }
 
-/// Has the calling thread run on core `cpu` only.
+/// Restricts the calling thread to core `cpu`.
 fn run_only_on(cpu: usize) -> Result<(), Errno> {
     if cpu >= CpuSet::MAX_CPU {
         return Err(Errno::INVAL);
@@ -341,7 +339,7 @@ fn run_only_on(cpu: usize) -> Result<(), Errno> {
     rustix::thread::sched_setaffinity(None, &set)
 }
 
-/// Leaves the tick's core to the tick. On a machine with no other core there is nothing to leave.
+/// Leaves the tick's core to the tick. If the machine has no other core, nothing changes.
 fn run_anywhere_but(cpu: usize) -> Result<(), Errno> {
     let mut set = rustix::thread::sched_getaffinity(None)?;
     if cpu >= CpuSet::MAX_CPU || !set.is_set(cpu) || set.count() == 1 {

@@ -1,15 +1,15 @@
-//! Large pages for large memory. A field with its library and bank lies on tens of thousands of pages of
-//! 4 KiB, more than a processor remembers the places of; looking one up again costs a virtual machine a
-//! dozen reads. On pages of 2 MiB it is a few dozen. Asked for where the kernel offers it, and never needed.
+//! Large pages for large memory. A field with its library and bank lies on tens of thousands of 4 KiB pages,
+//! more than a processor's TLB holds; each miss costs a virtual machine a dozen reads. With 2 MiB pages it is
+//! a few dozen pages. Requested where the kernel offers them, and never required.
 
 #![allow(unsafe_code)] // madvise of libc: rustix does not know MADV_COLLAPSE
 
 /// The size of a large page on x86-64 and, with small pages of 4 KiB, on 64-bit ARM.
 const LARGE: usize = 2 << 20;
 
-/// Asks for large pages under `memory`, and for whatever lies beside it on the same ones, now. Every byte has been
-/// written before. Takes milliseconds a megabyte; not for a steady period. Whether the kernel did it can be seen in
-/// `/proc/self/smaps_rollup`.
+/// Requests large pages now under `memory`, and under its neighbours on the same pages. Every byte must have
+/// been written before. Takes milliseconds per megabyte; not for a steady period. `/proc/self/smaps_rollup`
+/// shows whether the kernel did it.
 pub fn want_large<T>(memory: &[T]) {
     let size = size_of_val(memory);
     if size < LARGE / 16 {
@@ -18,7 +18,7 @@ pub fn want_large<T>(memory: &[T]) {
     let start = memory.as_ptr().addr() / LARGE * LARGE;
     let end = (memory.as_ptr().addr() + size).next_multiple_of(LARGE);
     for at in (start..end).step_by(LARGE) {
-        // Not MADV_HUGEPAGE: that has a thread of the kernel move pages about later, while somebody waits for them.
+        // Not MADV_HUGEPAGE: with it a kernel thread moves pages later, while a thread waits for them.
         let at = memory.as_ptr().with_addr(at).cast_mut().cast();
         // SAFETY: this changes how memory is mapped and not what it holds, whoever it belongs to; where nothing is
         // mapped the call fails. A failure leaves small pages, which do as well.

@@ -1,5 +1,6 @@
-//! The memory that this process may still take: what the machine has available, or less where a control group or
-//! the process itself has a limit. Whoever takes much at once asks first. The kernel says yes to any request and ends a process later, when it is touched.
+//! The memory that this process may still take: what the machine has available, or less if a control group or
+//! the process itself has a limit. Code that takes a lot at once checks first, because the kernel grants any
+//! request and kills a process later, when it touches the memory.
 
 use crate::intake;
 use rustix::process::{Resource, getrlimit};
@@ -8,18 +9,18 @@ use std::path::Path;
 
 /// Longest of the files that are read here; `/proc/meminfo` has 2 kB.
 const LONGEST: u64 = 1 << 16;
-/// Left to the rest of the process and of the machine, which go on while memory is taken.
+/// Left for the rest of the process and of the machine, which also need memory meanwhile.
 const SPARE: u64 = 32 << 20;
 
 /// Where `/proc` and `/sys` are.
 const ROOT: &str = "/";
 
-/// More memory is wanted than there is.
+/// More memory is needed than there is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom {
-    /// Bytes that are wanted.
+    /// Bytes needed.
     pub wanted: u64,
-    /// Bytes that there are.
+    /// Bytes available.
     pub left: u64,
 }
 
@@ -27,16 +28,16 @@ impl fmt::Display for NoRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let megabytes = |bytes: u64| bytes as f64 / 1e6;
         let (wanted, left) = (megabytes(self.wanted), megabytes(self.left));
-        write!(f, "{wanted:.0} MB of memory are wanted, and {left:.0} MB are left for this program")
+        write!(f, "{wanted:.0} MB of memory are needed, but only {left:.0} MB are left for this program")
     }
 }
 
-/// Bytes that this process may take; `None` where the system does not say.
+/// Bytes that this process may take; `None` if the system does not report it.
 pub fn left() -> Option<u64> {
     left_under(Path::new(ROOT)).into_iter().chain(addresses()).min()
 }
 
-/// Addresses that the process may still use where their number is limited (`ulimit -v`): beyond it, every request is
+/// Address space that the process may still use if it is limited (`ulimit -v`): beyond it every request is
 /// refused at once, and that ends the program.
 fn addresses() -> Option<u64> {
     let limit = getrlimit(Resource::As).current?;
@@ -44,7 +45,7 @@ fn addresses() -> Option<u64> {
     Some(limit.saturating_sub(used_kib.saturating_mul(1024)).saturating_sub(SPARE))
 }
 
-/// Refuses what does not fit into what is left. Where the system does not say what that is, everything fits.
+/// Refuses what does not fit into what is left. If the system does not report that, everything fits.
 pub fn demand(wanted: u64) -> Result<(), NoRoom> {
     let Some(left) = left() else { return Ok(()) };
     if wanted <= left { Ok(()) } else { Err(NoRoom { wanted, left }) }
@@ -58,7 +59,7 @@ fn left_under(root: &Path) -> Option<u64> {
     machine.into_iter().chain(group(root)).min().map(|bytes| bytes.saturating_sub(SPARE))
 }
 
-/// What the tightest of the control groups about this process leaves.
+/// What the tightest of this process's control groups leaves.
 fn group(root: &Path) -> Option<u64> {
     let groups = text(&root.join("proc/self/cgroup"))?;
     // Version 2 has one line, `0::/PATH`.
@@ -68,7 +69,7 @@ fn group(root: &Path) -> Option<u64> {
     folders.ancestors().take_while(|folder| folder.starts_with(&top)).filter_map(left_in).min()
 }
 
-/// What one group leaves: its limit less what it holds; caches of files are given back.
+/// What one group leaves: its limit less its usage; file caches count as free.
 fn left_in(folder: &Path) -> Option<u64> {
     let number = |file: &str| -> Option<u64> { text(&folder.join(file))?.trim().parse().ok() };
     let (limit, held) = (number("memory.max")?, number("memory.current")?);
@@ -76,7 +77,7 @@ fn left_in(folder: &Path) -> Option<u64> {
     Some(limit.saturating_sub(held.saturating_sub(caches.unwrap_or(0))))
 }
 
-/// The number behind `name` on the line that begins with it.
+/// The number after `name` on the line that begins with it.
 fn field(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace();

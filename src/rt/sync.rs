@@ -1,5 +1,5 @@
-//! What the hand-over structures are made of: the standard library's, or, for `scripts/check-loom`, those of loom, which
-//! runs every order in which their threads can meet. Nothing else of the program is built with loom.
+//! The building blocks of the hand-over structures: the standard library's or, for `scripts/check-loom`,
+//! those of loom, which runs every order in which their threads can meet. Nothing else is built with loom.
 
 #[cfg(not(loom))]
 pub use plain::*;
@@ -9,7 +9,7 @@ mod plain {
     pub use std::sync::{Arc, OnceLock};
     pub use std::thread::{self, Thread};
 
-    /// A cell whose owner is known to those who use it; as loom has it.
+    /// A cell whose users agree on its owner; with loom's interface.
     #[derive(Debug)]
     pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
@@ -40,13 +40,13 @@ mod watched {
     pub use loom::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
     pub use thread::Thread;
 
-    /// Threads as the standard library has them: a nudge that comes before the sleep is kept. Loom's own nudge would also
-    /// wake a thread that waits for another one's end.
+    /// Threads as the standard library has them: an unpark that comes before the sleep is kept. Loom's own
+    /// unpark would also wake a thread that waits for another one's end.
     pub mod thread {
         use loom::sync::{Arc, Condvar, Mutex};
         pub use loom::thread::spawn;
 
-        /// A thread that can be nudged.
+        /// A thread that can be unparked.
         #[derive(Clone, Debug, Default)]
         pub struct Thread(Arc<Nudge>);
 
@@ -73,7 +73,7 @@ mod watched {
             HERE.with(Thread::clone)
         }
 
-        /// Sleeps until it is nudged.
+        /// Sleeps until it is unparked.
         pub fn park() {
             let Thread(nudge) = current();
             let mut given = nudge.given.lock().unwrap();
@@ -84,7 +84,7 @@ mod watched {
         }
     }
 
-    /// What loom does not have: written once by one thread, which says so by a flag; no stronger than the standard one.
+    /// What loom lacks: written once, by a thread that then sets a flag; no stronger than the standard one.
     #[derive(Debug)]
     pub struct OnceLock<T> {
         set: AtomicBool,
@@ -114,7 +114,7 @@ mod watched {
             if !self.set.load(Ordering::Acquire) {
                 return None;
             }
-            // SAFETY: see `Sync`; from here on nobody writes it.
+            // SAFETY: see `Sync`; no thread writes it from now on.
             self.value.with(|place| unsafe { (*place).as_ref() })
         }
     }

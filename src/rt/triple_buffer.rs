@@ -48,7 +48,7 @@ pub fn triple_buffer<T: Copy + Send>(initial: T) -> (Writer<T>, Reader<T>) {
 impl<T: Copy + Send> Writer<T> {
     /// Makes `value` the newest. Returns whether the one before it was never taken.
     pub fn put(&mut self, value: T) -> bool {
-        // SAFETY: `mine` is the writer's own index (see `Cells`): nobody else reads or writes this cell.
+        // SAFETY: `mine` is the writer's own index (see `Cells`): no other thread uses this cell.
         self.shared.cells[self.mine as usize].with_mut(|cell| unsafe { *cell = value });
         let before = self.shared.middle.swap(self.mine | FRESH, Ordering::AcqRel);
         self.mine = before & INDEX;

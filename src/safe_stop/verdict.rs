@@ -1,24 +1,24 @@
-//! Whether the motors stand, from what each step of `safe-stop` has found. Pure. It claims no more than was seen: that a
-//! runtime was asked to disarm is no success by itself, and stillness that was written is none while a live runtime may
-//! write over it.
+//! Whether the motors have stopped, from what each step of `safe-stop` found. Pure. It claims no more than
+//! was observed: asking a runtime to disarm is no success by itself, and neither is a written stop that a
+//! live runtime may overwrite.
 
 use super::StepError;
 use crate::rt::flock::Holder;
 
-/// What the runtime behind the control socket is, and what it did.
+/// The runtime behind the control socket, and what it did.
 #[derive(Debug)]
 pub enum Runtime {
-    /// Nobody listens.
+    /// No process listens.
     Absent,
-    /// Somebody listens and does not answer.
+    /// A process listens and does not answer.
     Silent(StepError),
     /// It answered.
     Answers {
         /// Name of its board.
         board: String,
-        /// It drives the board that is meant: the same effective values.
+        /// It drives the board in question: the same effective values.
         same_board: bool,
-        /// Its process, as far as it can be seen.
+        /// Its process, as far as it can be determined.
         pid: Option<u32>,
         /// Disarmed, confirmed by the loop; or its reasons why not.
         disarmed: Result<(), Vec<String>>,
@@ -30,18 +30,18 @@ pub enum Runtime {
 pub enum Pulled {
     /// The motors have no current, and the board's own pull keeps it so.
     Enable,
-    /// The controller has started anew, without pulses, and would obey whoever sets it up.
+    /// The controller has restarted, without pulses, and would obey any process that sets it up.
     Reset,
 }
 
-/// Who may move the motors again.
+/// What may move the motors again.
 #[derive(Debug)]
 pub enum Threat<'a> {
     /// A runtime that listens and does not answer.
     Silent(&'a StepError),
-    /// A process that has the motors' wires and was not disarmed.
+    /// A process that holds the motors' wires and was not disarmed.
     Driving(Holder),
-    /// The runtime of this board, which has its reasons not to disarm.
+    /// The runtime of this board, which gave reasons for not disarming.
     Armed(&'a [String]),
 }
 
@@ -52,11 +52,11 @@ pub struct Found {
     pub board: String,
     /// The guard's line is off and follows, or why not; `None`: the board has no guard.
     pub guard: Option<Result<(), StepError>>,
-    /// What the runtime did.
+    /// The runtime's reply.
     pub runtime: Runtime,
-    /// A live process that has the motors' wires, after all steps.
+    /// A live process that holds the motors' wires, after all steps.
     pub holder: Option<Holder>,
-    /// Stillness was written to every drive motor, or why not.
+    /// Whether a stop was written to every drive motor, or why not.
     pub stilled: Result<(), StepError>,
     /// The lines that were pulled, or why none was; `None`: not tried.
     pub pulled: Option<Result<Vec<Pulled>, StepError>>,
@@ -68,7 +68,7 @@ impl Found {
         match (&self.runtime, &self.holder) {
             (Runtime::Silent(why), _) => Some(Threat::Silent(why)),
             (Runtime::Answers { disarmed: Ok(()), same_board, pid, .. }, Some(holder)) => {
-                // Whoever has the wires is known best by its process; where that cannot be seen, by its board.
+                // The holder of the wires is best identified by its process; otherwise by its board.
                 let is_it = match (holder.pid, pid) {
                     (Some(holder), Some(pid)) => holder == *pid,
                     _ => *same_board,
@@ -81,7 +81,7 @@ impl Found {
         }
     }
 
-    /// Whether the motors stand without a pulled line: then none is pulled.
+    /// Whether the motors have stopped without pulling a line: then none is pulled.
     pub fn is_still(&self) -> bool {
         self.guarded() || (self.stilled.is_ok() && self.threat().is_none())
     }
@@ -96,7 +96,7 @@ impl Found {
         matches!(&self.pulled, Some(Ok(lines)) if lines.contains(&line))
     }
 
-    /// Whether the motors stand, and will.
+    /// Whether the motors have stopped, and will stay stopped.
     pub fn stands(&self) -> bool {
         let reset = self.pulled(Pulled::Reset) && self.threat().is_none();
         self.is_still() || self.pulled(Pulled::Enable) || reset
@@ -110,7 +110,7 @@ mod tests {
     const OURS: Holder = Holder { pid: Some(4711) };
     const UNSEEN: Holder = Holder { pid: None };
 
-    /// Stillness was written, nobody else is there.
+    /// A stop was written, and no other process is there.
     fn quiet() -> Found {
         Found {
             board: "car".into(),
@@ -123,7 +123,7 @@ mod tests {
     }
 
     fn answers(same_board: bool, pid: Option<u32>, disarmed: bool) -> Runtime {
-        let disarmed = if disarmed { Ok(()) } else { Err(vec!["field-late is still there".to_string()]) };
+        let disarmed = if disarmed { Ok(()) } else { Err(vec!["field-late is still active".to_string()]) };
         Runtime::Answers { board: "car".into(), same_board, pid, disarmed }
     }
 
@@ -155,11 +155,11 @@ mod tests {
         assert!(with(answers(true, Some(4711), true), Some(OURS)));
         assert!(!with(answers(true, Some(4711), false), Some(OURS)));
         assert!(!with(answers(true, None, false), None), "without wires that can be claimed");
-        // The runtime that answers is another one than the process that drives.
+        // The runtime that answers is not the process that drives.
         assert!(!with(answers(false, Some(99), true), Some(OURS)));
         assert!(!with(answers(true, Some(99), true), Some(OURS)));
         assert!(!with(answers(false, Some(99), true), Some(UNSEEN)));
-        // It is the one that drives, from another board file; or cannot be seen and says that it is.
+        // It is the one that drives, with another board file; or it is not visible and says that it is.
         assert!(with(answers(false, Some(4711), true), Some(OURS)));
         assert!(with(answers(true, None, true), Some(OURS)));
         // It has nothing to do with these motors.

@@ -1,4 +1,5 @@
-//! Who answers on an I2C bus: everybody who is expected; reserved addresses are not asked. Strangers are a hint, no fault.
+//! Checks which devices answer on an I2C bus: all expected ones should; reserved addresses are not probed. An
+//! unexpected device is a hint, not a failure.
 
 use super::{Bench, Check, readings};
 use crate::bus::I2c;
@@ -8,7 +9,7 @@ use crate::fault::BusFault;
 use crate::plan::LineRole;
 use crate::plan::addresses::{Expected, also_answers, expected, holder};
 
-/// One bus: opened, asked, its chips read, and given back.
+/// One bus: opened, probed, its chips read, then released.
 pub fn look(bench: &Bench<'_>, bus: usize) -> Vec<Check> {
     let board = bench.board;
     let plan = &board.i2c[bus];
@@ -24,8 +25,9 @@ pub fn look(bench: &Bench<'_>, bus: usize) -> Vec<Check> {
     for device in &expected {
         let (check, present) = presence(bench, bus, device, i2c.as_mut());
         if let Some(Present::BusDown(fault)) = present {
-            let fix = "switch its devices off and on; look for a device that holds SDA or SCL low";
-            let found = format!("{fault:?} when {:#04x} was asked: the bus is held", device.address);
+            let fix = "power-cycle its devices; look for one that holds SDA or SCL low";
+            let found =
+                format!("{fault:?} when {:#04x} was polled: a device is holding the bus", device.address);
             return vec![Check::missing(&what, needed, found, fix)];
         }
         if !matches!(present, Some(Present::Answers)) {
@@ -54,7 +56,7 @@ fn presence(
 ) -> (Option<Check>, Option<Present>) {
     let (board, address) = (bench.board, device.address);
     let what = format!("{address:#04x} on {}", board.i2c[bus].name);
-    // A ranger that can be shut down may sleep, or answer elsewhere, until its set-up: its reading tells.
+    // A ranger with a shut-down line may sleep, or answer elsewhere, until its set-up: its reading shows.
     let sleeps = board.sensors.iter().any(|sensor| {
         let here = sensor.bus == bus && sensor.kind.i2c_address() == Some(address);
         let wakes_at = |at: u8| at != address || sensor.kind.line(LineRole::Shutdown).is_some();
@@ -69,20 +71,20 @@ fn presence(
         }
         Answer::Silent if bus == 0 && bench.held_in_reset() && is_mcu(bench, address) => {
             let found = format!(
-                "{} is silent: its guard may hold it in reset until the runtime is trusted",
+                "{} does not answer: the guard may hold it in reset until it trusts the runtime",
                 device.what
             );
             (Some(Check::skipped(&what, found)), None)
         }
         Answer::Silent => {
             let found = format!("{} does not answer", device.what);
-            let fix = "look at its supply, its switch and its wires; 'ganglion probe' shows who answers";
+            let fix = "check its supply, its switch and its wiring; 'ganglion probe' shows what answers";
             (Some(Check::missing(&what, device.required, found, fix)), None)
         }
         Answer::Refused(BusFault::Unsupported) => {
-            let found = format!("{}: a driver of the kernel has this address", device.what);
+            let found = format!("{}: a kernel driver is using this address", device.what);
             let fix =
-                "move the device to another address or bus, or take the driver's node out of the device tree";
+                "move the device to another address or bus, or remove the driver's node from the device tree";
             (Some(Check::missing(&what, device.required, found, fix)), None)
         }
         Answer::Refused(fault) => (None, Some(Present::BusDown(fault))),
@@ -93,7 +95,7 @@ fn is_mcu(bench: &Bench<'_>, address: u8) -> bool {
     bench.board.mcu.is_some_and(|mcu| mcu.address == address)
 }
 
-/// Devices that nobody expects.
+/// Unexpected devices.
 fn strangers(bench: &Bench<'_>, bus: usize, what: &str, i2c: &mut dyn I2c) -> Option<Check> {
     let board = bench.board;
     let expected = expected(board, bus);
@@ -111,20 +113,19 @@ fn strangers(bench: &Bench<'_>, bus: usize, what: &str, i2c: &mut dyn I2c) -> Op
         return None;
     }
     let found = format!("also answering: {}", found.join(" "));
-    let fix = "nothing, if you know them; else a device may have another address than the board file says";
+    let fix =
+        "nothing to do if you know them; otherwise a device may not be at the address in the board file";
     Some(Check { fix: Some(fix.to_string()), ..Check::passed(what, found) })
 }
 
-/// Version of the Robot HAT's firmware: the only thing that it says about itself.
+/// Version of the Robot HAT's firmware: all that it reports about itself.
 fn firmware(bench: &Bench<'_>, silent: &[u8], i2c: &mut dyn I2c) -> Option<Check> {
     let mcu = bench.board.mcu.as_ref().filter(|mcu| !silent.contains(&mcu.address))?;
     let what = "firmware of the Robot HAT";
     Some(match RobotHat::new(mcu).firmware(i2c) {
         Ok([major, minor, patch]) => Check::passed(what, format!("{major}.{minor}.{patch}")),
-        Err(fault) => Check::warned(
-            what,
-            fault.to_string(),
-            "reset the board by its RST button, or switch it off and on",
-        ),
+        Err(fault) => {
+            Check::warned(what, fault.to_string(), "press the board's RST button, or switch it off and on")
+        }
     })
 }

@@ -1,4 +1,4 @@
-//! Driven lines are read back at both levels, as far as that moves nothing.
+//! Reads driven lines back at both levels, as far as that moves nothing.
 
 use super::{Bench, Check, pads};
 use crate::bus::{Hardware, LineUse, Usage};
@@ -7,10 +7,10 @@ use crate::plan::lines::name_of;
 use crate::plan::{Board, BusPlan, Line, LineRole, MotorKind, PwmPlan};
 use crate::time::{Clock, Span};
 
-/// A line that hangs on a motor's driver has a few hundred picofarads: microseconds. A millisecond is plenty.
+/// A line to a motor driver has a few hundred picofarads: microseconds. A millisecond is plenty.
 const SETTLED: Span = Span::from_millis(1);
 
-/// A line that the board drives, and the levels that harm nobody, in order; the last is the one that it is left at.
+/// A line that the board drives, and its harmless levels, in order; it is left at the last one.
 struct Driven {
     line: Line,
     what: String,
@@ -25,7 +25,7 @@ pub fn follow(bench: &Bench<'_>) -> Vec<Check> {
         let name = name_of(bench.board, driven.line);
         let what = format!("line {name}, {}", driven.what);
         if matters_which_way(bench.board, driven.line) && !motors_stand(bench) {
-            let found = "not driven: the motors could not be told to stand first".to_string();
+            let found = "not driven: the motors could not be stopped first".to_string();
             checks.push(Check::skipped(&what, found));
             continue;
         }
@@ -34,14 +34,14 @@ pub fn follow(bench: &Bench<'_>) -> Vec<Check> {
             checks.push(pads::check(bench.root, &name));
         }
     }
-    // Lines that a guard or the motors' owner drives are not touched; the trap of their pads is the same.
+    // Lines that a guard or the motors' owner drives are not touched; their pads have the same problem.
     if let Some(enable) = bench.board.enable.filter(|_| on_tegra(bench.board)) {
         checks.push(pads::check(bench.root, &name_of(bench.board, enable.line)));
     }
     checks
 }
 
-/// Not the reset, enable and rail lines: what hangs on them would notice.
+/// Not the reset, enable and rail lines: their devices would be affected.
 fn driven(board: &Board) -> Vec<Driven> {
     let mut lines = Vec::new();
     for motor in &board.motors {
@@ -53,7 +53,7 @@ fn driven(board: &Board) -> Vec<Driven> {
     for sensor in &board.sensors {
         for (line, role) in sensor.kind.lines() {
             let levels: &[bool] = match role {
-                LineRole::Trigger => &[true, false], // one ping, which nobody listens to
+                LineRole::Trigger => &[true, false], // one ping, which no code listens to
                 LineRole::Shutdown => &[false, true],
                 LineRole::Echo | LineRole::Button | LineRole::Ready => continue, // the sensor drives them
             };
@@ -63,7 +63,7 @@ fn driven(board: &Board) -> Vec<Driven> {
     }
     if let Some(line) = board.pwm.as_ref().and_then(PwmPlan::output_enable) {
         let what = "output enable of the PCA9685".to_string();
-        // High only: low lets out whatever pulses the chip still has.
+        // High only: low lets out any pulses that the chip still has.
         lines.push(Driven { line, what, levels: &[true], required: true });
     }
     lines
@@ -87,7 +87,7 @@ fn follows(hardware: &dyn Hardware, clock: &dyn Clock, what: &str, driven: &Driv
             Ok(found) if found == high => {}
             Ok(_) => {
                 let found = format!("driven {level}, it stays {}", if high { "low" } else { "high" });
-                let fix = "look for a short, for another owner of the pin, and at its function in the pinmux";
+                let fix = "check for a short circuit, another user of the pin, and the pin's function in the pinmux";
                 return Check::missing(what, required, found, fix);
             }
             Err(fault) => {
@@ -103,8 +103,8 @@ fn matters_which_way(board: &Board, line: Line) -> bool {
     board.motors.iter().any(|motor| motor.kind.direction() == Some(line))
 }
 
-/// Takes the pulse from every drive channel of the Robot HAT: a program that died may have left it. A motor that runs
-/// would turn round with its direction line. Other sources of PWM are not known to be still.
+/// Removes the pulse from every drive channel of the Robot HAT: a program that died may have left one. A
+/// running motor would reverse with its direction line. Other PWM sources are not known to be stopped.
 fn motors_stand(bench: &Bench<'_>) -> bool {
     let (Some(mcu), None) = (&bench.board.mcu, &bench.board.pwm) else { return false };
     let Ok(mut i2c) = bench.hardware.i2c(0) else { return false };

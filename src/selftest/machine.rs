@@ -1,24 +1,24 @@
-//! Which machine this is, as its device tree tells, and whether a board file is for it.
+//! Which machine this is, from its device tree, and whether a board file is for it.
 
 use crate::plan::Board;
 use std::fmt;
 use std::path::Path;
 
-/// Where the device tree is: the name that is an ABI, and where it really lies.
+/// Where the device tree is: the documented path, and its actual one.
 const TREES: [&str; 2] = ["proc/device-tree", "sys/firmware/devicetree/base"];
 
-/// What a machine says about itself.
+/// What a machine reports about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Machine {
     /// Its model, for people.
     pub model: Option<String>,
-    /// The device tree's `compatible`, most specific first; empty where there is no device tree.
+    /// The device tree's `compatible`, most specific first; empty if there is no device tree.
     pub compatible: Vec<String>,
 }
 
 impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.model.as_deref().unwrap_or("no model stated"))?;
+        f.write_str(self.model.as_deref().unwrap_or("unknown model"))?;
         if !self.compatible.is_empty() {
             write!(f, " ({})", self.compatible.join(" "))?;
         }
@@ -26,12 +26,12 @@ impl fmt::Display for Machine {
     }
 }
 
-/// A board file for other machines than this.
+/// A board file for another machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// What this is.
+    /// The actual machine.
     pub machine: Machine,
-    /// What the board is for.
+    /// The machines of the board file.
     pub wanted: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ impl fmt::Display for Mismatch {
 
 impl std::error::Error for Mismatch {}
 
-/// What the machine below `root` (`/`, or a folder in a test) says about itself.
+/// What the machine in `root` (`/`, or a folder in a test) reports about itself.
 pub fn machine(root: &Path) -> Machine {
     let text = |path: &str| {
         let bytes = std::fs::read(root.join(path)).ok()?;
@@ -60,7 +60,7 @@ pub fn machine(root: &Path) -> Machine {
     }
 }
 
-/// Whether `board` is for the machine below `root`: one of its words is a part of one of the device tree's. A board
+/// Whether `board` is for the machine in `root`: one of its words is part of one in the device tree. A board
 /// without such words is for any machine.
 pub fn matches(board: &Board, root: &Path) -> Result<Machine, Mismatch> {
     let machine = machine(root);

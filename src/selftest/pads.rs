@@ -1,6 +1,6 @@
-//! The trap of a Jetson from JetPack 6 on: asking for a line no longer makes its pad a GPIO. Writes succeed, nothing moves,
-//! and what is read back of an output is what was written, not what the pad does. So the pad's setting is read where the
-//! kernel shows it (debugfs, for root only); elsewhere it is said what to look at.
+//! A problem of Jetsons since JetPack 6: requesting a line no longer makes its pad a GPIO. Writes succeed,
+//! nothing moves, and reading an output back returns what was written, not the pad's level. So the pad's
+//! setting is read where the kernel shows it (debugfs, root only); otherwise the check says what to look at.
 
 use super::Check;
 use std::path::Path;
@@ -25,8 +25,8 @@ const PADS: [(&str, u32); 13] = [
     ("PY.02", 0x0243_D048),
 ];
 
-/// Whether the pad of line `name`, which is driven, lets the level out. `None`: the kernel does not show it, or the line
-/// is not known by the port's name.
+/// Whether the pad of the driven line `name` lets the level out. `None`: the kernel does not show it, or the
+/// line is not known by the port's name.
 pub fn lets_out(root: &Path, name: &str) -> Option<bool> {
     // `PQ.06` is the end of `soc_gpio33_pq6`.
     let (port, number) = name.strip_prefix('P')?.split_once('.')?;
@@ -42,7 +42,7 @@ pub fn lets_out(root: &Path, name: &str) -> Option<bool> {
     })
 }
 
-/// What the pad of a driven line on a Tegra says.
+/// Checks the pad of a driven line on a Tegra.
 pub fn check(root: &Path, name: &str) -> Check {
     let what = format!("pad of {name}");
     let address = PADS.iter().find(|(line, _)| *line == name).map(|(_, address)| address);
@@ -50,16 +50,18 @@ pub fn check(root: &Path, name: &str) -> Check {
         address.map_or("its pad register".to_string(), |at| format!("`sudo busybox devmem {at:#x}`"));
     let fix = format!(
         "set the pin to GPIO, output, in the pinmux: an overlay with tristate 0 and enable-input 1 (jetson-io), or the \
-         pinmux sheet and a new BCT; bit 4 of {devmem} is 0 when it is done"
+         pinmux sheet and a new BCT; bit 4 of {devmem} then reads 0"
     );
     match lets_out(root, name) {
         Some(true) => Check::passed(&what, "drives its pin".to_string()),
-        Some(false) => Check::failed(&what, "tristated: nothing that is written comes out".to_string(), &fix),
+        Some(false) => {
+            Check::failed(&what, "tristated: nothing written to it reaches the pin".to_string(), &fix)
+        }
         None => Check::warned(
             &what,
-            "whether it drives its pin cannot be seen by this user; what is read back of an output says nothing here"
+            "this user cannot see whether it drives its pin, and reading an output back proves nothing here"
                 .to_string(),
-            &format!("once after every new system: look whether the pin follows. If not: {fix}"),
+            &format!("once after each system installation, check that the pin follows. If not: {fix}"),
         ),
     }
 }

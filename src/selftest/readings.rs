@@ -1,5 +1,5 @@
-//! Every sensor says something once: that it can be read at all, that the value is within what the board calls valid, and
-//! whether a reflex would hold the robot at it.
+//! Reads every sensor once: whether it can be read at all, whether the value is in the board's valid range,
+//! and whether a reflex would hold the robot at it.
 
 use super::{Bench, Check};
 use crate::bus::{Absent, Gpio, I2c, LineUse, Usage};
@@ -11,12 +11,12 @@ use crate::fault::BusFault;
 use crate::plan::{Attachment, Board, LineRole, SensorKind, SensorPlan, chips};
 use crate::time::Span;
 
-/// Times that a chip is asked for its first value: a ranger needs 33 ms for one, a converter 8.
+/// How often a chip is polled for its first value: a ranger needs 33 ms for one, a converter 8.
 const TRIES: usize = 10;
-/// From one to the next.
+/// Polling interval.
 const PAUSE: Span = Span::from_millis(20);
 
-/// Sensors in chips on I2C bus `bus`; those whose address is in `silent` are not asked again.
+/// Sensors in chips on I2C bus `bus`; those whose address is in `silent` are not polled again.
 pub fn on_bus(bench: &Bench<'_>, bus: usize, silent: &[u8], i2c: &mut dyn I2c) -> Vec<Check> {
     let board = bench.board;
     let asked = |sensor: &SensorPlan| {
@@ -44,7 +44,7 @@ pub fn on_bus(bench: &Bench<'_>, bus: usize, silent: &[u8], i2c: &mut dyn I2c) -
     checks
 }
 
-/// Sensors on lines of their own, and those that the kernel reads.
+/// Sensors on their own lines, and those that the kernel reads.
 pub fn off_bus(bench: &Bench<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     for sensor in &bench.board.sensors {
@@ -114,19 +114,19 @@ fn first_values(
     group.iter().zip(said).map(|(sensor, value)| judge(bench, sensor, value)).collect()
 }
 
-/// What a first value means.
+/// Checks a first value.
 fn judge(bench: &Bench<'_>, sensor: &SensorPlan, value: Result<f32, DeviceFault>) -> Check {
     let SensorPlan { name, unit, valid: [low, high], required, .. } = sensor;
     let unit = if unit == "1" { String::new() } else { format!(" {unit}") };
     let value = match value {
         Ok(value) if value.is_finite() && (*low..=*high).contains(&value) => value,
         Ok(value) => {
-            let found = format!("says {value}{unit}; valid is {low} to {high}");
-            let fix = "look at its wires, and at its scale in the board file ('ganglion calibrate adc' for a converter)";
+            let found = format!("reads {value}{unit}; valid is {low} to {high}");
+            let fix = "check its wiring, and its scale in the board file ('ganglion calibrate adc' for a converter)";
             return Check::missing(name, *required, found, fix);
         }
         Err(fault) => {
-            return Check::missing(name, *required, fault.to_string(), "look at its supply and its wires");
+            return Check::missing(name, *required, fault.to_string(), "check its supply and its wiring");
         }
     };
     let tripped = bench.board.reflexes.iter().find(|rule| {
@@ -140,7 +140,7 @@ fn judge(bench: &Bench<'_>, sensor: &SensorPlan, value: Result<f32, DeviceFault>
                 "{value:.3}{unit}: the reflex against {:?} holds the robot ({:?})",
                 rule.cause, rule.restraint
             ),
-            "move the robot, charge it or let go of the button; it drives once the value is back",
+            "move the robot, charge it or release the button; it drives once the value is back in range",
         ),
     }
 }

@@ -1,5 +1,5 @@
-//! What the computer itself knows about its supply: a Raspberry Pi's under-voltage alarm, a Jetson's over-current
-//! counters. Machines without either have nothing to say here.
+//! What the computer knows about its own supply: a Raspberry Pi's under-voltage alarm, a Jetson's
+//! over-current counters. Machines without either are not checked.
 
 use super::Check;
 use std::path::{Path, PathBuf};
@@ -21,17 +21,17 @@ pub fn look(root: &Path) -> Vec<Check> {
 fn under_voltage(monitor: &Path) -> Option<Check> {
     let alarm = text(&monitor.join("in0_lcrit_alarm"))?;
     Some(match alarm.as_str() {
-        "0" => Check::passed("supply", "no under-voltage since the last look".to_string()),
+        "0" => Check::passed("supply", "no under-voltage since the last check".to_string()),
         _ => Check::warned(
             "supply",
             "the computer's 5 V fell below about 4.65 V".to_string(),
-            "charge the battery; feed the computer by a shorter, thicker wire, not from the servos' rail",
+            "charge the battery; power the computer through a shorter, thicker wire, not from the servos' rail",
         ),
     })
 }
 
-/// The first counter is of under-voltage; the other two (average and peak current) climb in the fastest power mode
-/// without being a fault.
+/// The first counter is for under-voltage; the other two (average and peak current) rise in the fastest power
+/// mode without a fault.
 fn over_current(monitor: &Path) -> Option<Check> {
     let count = |nth: u8| text(&monitor.join(format!("oc{nth}_event_cnt")))?.parse::<u64>().ok();
     let [first, average, peak] = [count(1)?, count(2).unwrap_or(0), count(3).unwrap_or(0)];
@@ -42,7 +42,7 @@ fn over_current(monitor: &Path) -> Option<Check> {
         _ => Check::warned(
             "supply",
             found,
-            "a supply that can give the module's peak, or a lower power mode (nvpmodel)",
+            "use a supply rated for the module's peak, or a lower power mode (nvpmodel)",
         ),
     })
 }

@@ -1,4 +1,4 @@
-//! The self-test of the simulated car, whole and with things wrong: behind its own wires and through ones that were
+//! The self-test of the simulated car, whole and with faults: behind its own wires and through ones that were
 //! tampered with.
 
 use super::*;
@@ -11,7 +11,7 @@ use crate::sim::{Fault, Plant};
 use crate::time::{SimClock, Span};
 use std::sync::{Arc, Mutex};
 
-/// The wires of a simulated car that somebody has been at.
+/// The wires of a simulated car that were tampered with.
 struct Tampered {
     plant: Plant,
     /// A line that is tied to ground.
@@ -70,7 +70,7 @@ impl Gpio for TamperedLines {
     }
 }
 
-/// A car, what is wrong with it, and what its test says.
+/// A car, what is wrong with it, and its test's result.
 struct Car {
     board: Board,
     clock: Arc<SimClock>,
@@ -148,12 +148,12 @@ fn a_line_that_does_not_follow_is_told_with_its_number() {
 fn a_bus_that_is_held_is_one_failure_and_is_left_alone() {
     let car = Car::sim(&["i2c-stuck@0+60"]);
     let checks = car.checks();
-    // The direction lines need the motors to be told to stand, over the same bus.
+    // The direction lines need the motors to be stopped first, over the same bus.
     let wanted = ["line 23, direction of motor left", "line 24, direction of motor right", "bus motors"];
     assert_eq!(not_passed(&checks), wanted, "{checks:#?}");
     assert_eq!(of(&checks, wanted[0]).verdict, Verdict::Skipped);
     let bus = of(&checks, "bus motors");
-    assert!(bus.verdict == Verdict::Failed && bus.found.contains("TimedOut when 0x14 was asked"), "{bus:?}");
+    assert!(bus.verdict == Verdict::Failed && bus.found.contains("TimedOut when 0x14 was polled"), "{bus:?}");
     assert_eq!(of(&checks, "range").verdict, Verdict::Passed);
     assert_eq!(car.hardware.seen.lock().unwrap().asked, [0x14, 0x14, 0x14], "twice to stand, once to answer");
 }
@@ -165,7 +165,7 @@ fn who_is_silent_is_named_and_not_asked_for_values() {
     assert_eq!((hat.verdict, hat.found.as_str()), (Verdict::Failed, "Robot HAT does not answer"));
     assert_eq!(of(&checks, "0x60 on motors").found, "lean does not answer");
     assert!(checks.iter().all(|check| check.what != "battery" && check.what != "firmware of the Robot HAT"));
-    // A guard that has not been asked to trust anybody keeps the controller in reset.
+    // A guard that does not trust a runtime yet keeps the controller in reset.
     let text = "inherits = \"sim\"\n[guard]\nholds = \"reset\"\npatience_ms = 100\n";
     let guarded = Car::of(from_text("guarded", text).unwrap().board, &["i2c-nack@0+60"]).checks();
     let hat = of(&guarded, "0x14 on motors");

@@ -1,8 +1,8 @@
-//! Arming by itself, over restarts. A robot that was disarmed, or has latched, or whose runtime died, must not drive again
-//! because a service manager starts the program anew. So a mark lies beside the control socket from before the robot may
-//! arm by itself until an end at which nothing of that kind had happened; where it lies at the start, a person arms.
+//! Arming by itself, across restarts. A robot that was disarmed or has latched, or whose runtime died, must
+//! not drive again because a service restarts. So a mark file beside the control socket exists from before
+//! the robot may arm by itself until a clean end. If it exists at the start, a person must arm.
 //!
-//! The directory goes with a reboot, and the mark with it. Looked at before the first slot and after the last.
+//! A reboot clears the directory, and the mark with it. Checked before the first slot and after the last.
 
 use crate::control::CONTROL_SOCKET;
 use crate::plan::{Board, BusPlan};
@@ -11,23 +11,23 @@ use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Name of the mark.
+/// File name of the mark.
 const MARK: &str = "unfinished-run";
-/// What it says to a person who finds it.
-const WORDS: &str = "A run that may arm by itself began here. While this file lies here, the next one does not: \
-                     it waits for 'ganglion arm'. It goes away at a clean end of an armed robot, and with a reboot.\n";
+/// Its text, for a person who finds it.
+const WORDS: &str = "A run that may arm by itself started here. While this file exists, the next run does not: \
+                     it waits for 'ganglion arm'. A clean end of an armed run removes this file, and so does a reboot.\n";
 
 /// Whether the robot may arm by itself in this run.
 #[derive(Debug, Default)]
 pub(super) struct AutoArm {
-    /// The mark; none where none is kept.
+    /// The mark; `None` if no mark is kept.
     mark: Option<PathBuf>,
-    /// Why not, for people.
+    /// Why not, in words.
     off: Option<String>,
 }
 
 impl AutoArm {
-    /// Leaves the mark, on a board that arms by itself and stands on real wires, or where `control` names a socket.
+    /// Leaves the mark, if a board that arms by itself is on real wires, or if `control` names a socket.
     pub fn begin(board: &Board, control: Option<&Path>) -> AutoArm {
         let is_real = matches!(board.bus, BusPlan::Linux { .. });
         if !board.safety.auto_arm || !(is_real || control.is_some()) {
@@ -37,17 +37,17 @@ impl AutoArm {
         let why = match leave(&mark) {
             Ok(()) => return AutoArm { mark: Some(mark), off: None },
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                format!("the last run ended disarmed, latched or not at all ({} is there)", mark.display())
+                format!("the last run ended disarmed, latched or uncleanly ({} exists)", mark.display())
             }
-            // By hand, where no runtime directory is ours: there is no socket either through which to arm it, and who
-            // typed --arm stands beside it.
+            // Started by hand, without a runtime directory of ours: there is no socket through which to arm
+            // it either, and the person who typed --arm is beside it.
             Err(error) if control.is_none() && !is_service() => {
-                log::warn!("a restart would arm by itself again: {}: {error}", mark.display());
+                log::warn!("a restart will arm by itself: cannot create {}: {error}", mark.display());
                 return AutoArm::default();
             }
-            Err(error) => format!("{} cannot be made: {error}", mark.display()),
+            Err(error) => format!("cannot create {}: {error}", mark.display()),
         };
-        let off = format!("does not arm by itself: {why}; see what it was, then 'ganglion arm'");
+        let off = format!("does not arm by itself: {why}; find out why, then run 'ganglion arm'");
         log::warn!("the robot {off}");
         AutoArm { mark: Some(mark), off: Some(off) }
     }
@@ -57,14 +57,14 @@ impl AutoArm {
         self.off.as_deref()
     }
 
-    /// The robot never ran: what this run has left behind goes away.
+    /// The robot never ran: removes what this run has left behind.
     pub fn never_ran(self) {
         if self.off.is_none() {
             self.clear();
         }
     }
 
-    /// The run is over and the motors stand; `clean`: without a panic or a latch, and not disarmed.
+    /// The run is over and the motors have stopped; `clean`: without a panic or a latch, and not disarmed.
     pub fn ended(self, clean: bool) {
         if clean {
             self.clear();
@@ -82,7 +82,7 @@ impl AutoArm {
     }
 }
 
-/// Makes the mark where nothing lies, be it a link that leads nowhere.
+/// Creates the mark if nothing is at that path, not even a dangling link.
 fn leave(mark: &Path) -> io::Result<()> {
     let mut file = OpenOptions::new()
         .write(true)
@@ -90,11 +90,11 @@ fn leave(mark: &Path) -> io::Result<()> {
         .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
         .mode(0o640)
         .open(mark)?;
-    let _ = file.write_all(WORDS.as_bytes()); // that it lies there is what counts
+    let _ = file.write_all(WORDS.as_bytes()); // what counts is that it exists
     Ok(())
 }
 
-/// Whether a service manager has started this.
+/// Whether a service manager started this process.
 fn is_service() -> bool {
     ["NOTIFY_SOCKET", "INVOCATION_ID"].iter().any(|name| std::env::var_os(name).is_some())
 }

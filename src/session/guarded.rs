@@ -1,4 +1,4 @@
-//! The guard's side of a run: greets the guard that the board asks for, and ends when the motors stand.
+//! The guard's side of a run: greets the guard that the board names, and ends when the motors have stopped.
 
 use super::{Session, SessionError};
 use crate::bus::Hardware;
@@ -12,16 +12,15 @@ use crate::time::{Clock, Span};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A guard that runs trusts a runtime within milliseconds; one that is just being started by the
-/// service manager needs its process first.
+/// A running guard trusts a runtime within milliseconds; one that is just being started needs time.
 const GUARD_START: Span = Span::from_millis(2_000);
-/// How often the guard is looked for meanwhile.
+/// Polling interval until then.
 const LOOK_EVERY: Span = Span::from_millis(5);
-/// What to do where there is none.
+/// What to do if there is none.
 pub const START_GUARD: &str =
     "start it first: 'ganglion guard --board BOARD', or systemctl start ganglion-guard";
 
-/// Why a guard does not trust this runtime, in words; `None`: nothing was heard of it.
+/// Why a guard does not trust this runtime, in words; `None`: no answer from it.
 pub fn why_untrusted(refused: Option<Refused>) -> &'static str {
     refused.map_or("it does not answer", |refused| refused.words())
 }
@@ -35,8 +34,7 @@ pub(super) struct Guarded {
 }
 
 impl Guarded {
-    /// Greets the guard that the board asks for. `None`: it asks for none, or for one that it does
-    /// without and that is not there.
+    /// Greets the guard that the board names. `None`: it names none, or an optional one that is not running.
     pub(super) fn begin(
         session: &Session<'_>,
         options: &Options,
@@ -69,18 +67,18 @@ impl Guarded {
         match (plan.required, &board.bus) {
             (true, BusPlan::Linux { .. }) => Err(SessionError::NoGuard(socket, refused)),
             (true, _) => {
-                log::warn!("no guard at {}: {why}; standing still until there is one", socket.display());
+                log::warn!("no guard at {}: {why}; staying stopped until there is one", socket.display());
                 Ok(Some(guarded))
             }
             (false, _) => {
-                log::warn!("no guard at {}: {why}; going on without ({START_GUARD})", socket.display());
+                log::warn!("no guard at {}: {why}; continuing without one ({START_GUARD})", socket.display());
                 drop(guarded);
                 Ok(None)
             }
         }
     }
 
-    /// Waits until the guard trusts this runtime, for as long as one takes to start.
+    /// Waits until the guard trusts this runtime, for as long as a guard takes to start.
     fn is_trusted(&self, clock: &dyn Clock) -> bool {
         let until = clock.now() + GUARD_START;
         while !self.link.is_trusted() && clock.now() < until {
@@ -89,17 +87,17 @@ impl Guarded {
         self.link.is_trusted()
     }
 
-    /// What the tick looks at, where the board does not drive without its guard.
+    /// What the tick checks, if the board requires the guard.
     pub(super) fn health(&self) -> Option<GuardHealth> {
         self.plan.required.then(|| GuardHealth::new(self.link.clone(), self.plan.patience))
     }
 
-    /// The wires without the guard's line.
+    /// The wires without the guarded line.
     pub(super) fn around(&self, hardware: Arc<dyn Hardware>, clock: &Arc<dyn Clock>) -> Arc<dyn Hardware> {
         Arc::new(GuardedHardware::new(hardware, self.link.clone(), self.hold, clock.clone()))
     }
 
-    /// The motors stand: the guard takes its line. Returns what the heartbeat was granted.
+    /// The motors have stopped: the guard switches its line off. Returns what the heartbeat was granted.
     pub(super) fn end(self) -> Granted {
         let granted = self.heartbeat.granted.clone();
         self.heartbeat.end();

@@ -1,4 +1,4 @@
-//! What a run comes to, looked at when the workers have ended: the motors, the simulated world, the last snapshot.
+//! The outcome of a run, collected when the workers have ended: motors, simulated world, last snapshot.
 
 use crate::executor::Rest;
 use crate::field::snapshot::{SnapshotCounts, SnapshotWriter};
@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-/// How long the end waits for a snapshot to be on the disk; then the one before it stands.
+/// How long the end waits for a snapshot to reach the disk; after that, the previous one remains.
 const SNAPSHOT_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What stands outside the tick and is looked at again when the run is over, by the names that it has in [`Robot`].
+/// What is outside the tick and is read again when the run is over, under its names in [`Robot`].
 pub struct Outside {
     plant: Option<Plant>,
     snapshots: Option<SnapshotWriter>,
@@ -28,7 +28,7 @@ pub struct Outside {
 }
 
 impl Outside {
-    /// Keeps hold of what `robot` leaves behind.
+    /// Keeps handles on what `robot` leaves behind.
     pub(super) fn of(robot: &mut Robot) -> Outside {
         Outside {
             plant: robot.plant.clone(),
@@ -48,13 +48,13 @@ impl Outside {
 pub struct Outcome {
     /// How it ended, and what was counted.
     pub ending: Ending,
-    /// What stood outside the tick.
+    /// What was outside the tick.
     pub outside: Outside,
     /// What the simulated world has seen, where there is one.
     pub world: Option<Report>,
-    /// Whether the motors stand, where the simulator knows.
+    /// Whether the motors have stopped, if the simulator knows.
     pub motors_still: Option<bool>,
-    /// What became of the snapshots, where any were to be written.
+    /// What became of the snapshots, if any were to be written.
     pub snapshots: Option<SnapshotCounts>,
 }
 
@@ -69,12 +69,12 @@ impl Outcome {
         }
     }
 
-    /// Whether the motors may still run, for all that is known.
+    /// Whether the motors may still run, as far as is known.
     pub fn may_run(&self) -> bool {
         self.motors_still == Some(false) || self.ending.rest == Rest::Unheard
     }
 
-    /// Whether nothing panicked, the slots add up to the time that passed, and the motors are known to stand.
+    /// Whether nothing panicked, the slots add up to the elapsed time, and the motors are known to be still.
     pub fn is_sound(&self) -> bool {
         self.ending.panicked.is_empty() && self.ending.identity_holds && !self.may_run()
     }

@@ -1,4 +1,4 @@
-//! What a tick is made of, each part put together elsewhere: `robot` does for a board, a test for what it wants to see.
+//! The parts of a tick, built elsewhere: by `robot` for a board, by a test for what it observes.
 
 use super::{MAX_INLETS, Tick};
 use crate::act::Arbiter;
@@ -21,21 +21,21 @@ use std::sync::atomic::AtomicU64;
 
 /// The parts of a tick. All of them are of one board.
 pub struct Parts {
-    /// What it goes by.
+    /// Its clock.
     pub clock: Arc<dyn Clock>,
-    /// What people and signals ask for.
+    /// Requests of people and signals.
     pub requests: Arc<Requests>,
     /// Its slots.
     pub grid: Grid,
-    /// Readings, by the thread that they come from.
+    /// Readings, by the thread that delivers them.
     pub readings: heapless::Vec<rtrb::Consumer<Reading>, MAX_INLETS>,
     /// Stops that do not wait for the tick.
     pub alarm: Alarm,
-    /// What is believed of the readings.
+    /// Which readings are admitted.
     pub admission: Admission,
     /// What restrains the motors.
     pub reflexes: Reflexes,
-    /// The line to the engine.
+    /// The link to the engine.
     pub field: FieldLink,
     /// The engine's quality, by what it costs.
     pub budget: Budget,
@@ -43,11 +43,11 @@ pub struct Parts {
     pub modes: Modes,
     /// What decides commands.
     pub arbiter: Arbiter,
-    /// The line to the motors.
+    /// The link to the motors.
     pub motor_link: MotorLink,
     /// Where records go.
     pub trace: rtrb::Producer<Record>,
-    /// Records that did not fit there.
+    /// Records that did not fit.
     pub records_dropped: Arc<AtomicU64>,
     /// The loop's status.
     pub loop_status: Arc<LoopStatusCell>,
@@ -56,7 +56,7 @@ pub struct Parts {
 }
 
 impl Tick {
-    /// A tick of `parts` that has not run: nothing read, nothing commanded.
+    /// A tick of `parts` that has not run: no readings, no commands.
     pub fn new(parts: Parts) -> Tick {
         let Parts { clock, requests, grid, readings, alarm, admission, reflexes, field, budget, .. } = parts;
         let Parts { modes, arbiter, motor_link, trace, records_dropped, loop_status, guard, .. } = parts;

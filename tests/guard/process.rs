@@ -171,7 +171,7 @@ fn a_second_runtime_and_a_second_guard_are_refused_by_name() {
     let mut place = Place::new(1_000);
     place.guard();
     let runtime = place.runtime(&[]);
-    let first = format!("({}) listens there", place.children[runtime].id());
+    let first = format!("({}) is already listening there", place.children[runtime].id());
     let [board, guard, control] = ["board.toml", "guard", "control"].map(|name| place.path(name));
     let second =
         output(&["run", "--board", &board, "--guard", &guard, "--control", &control, "--for", "600s"]);
@@ -179,7 +179,7 @@ fn a_second_runtime_and_a_second_guard_are_refused_by_name() {
     assert!(err(&second).contains(&first), "{}", err(&second));
     let second = output(&["guard", "--board", &board, "--socket", &guard]);
     assert_eq!(second.status.code(), Some(69), "{}", err(&second));
-    assert!(err(&second).contains("listens there"), "{}", err(&second));
+    assert!(err(&second).contains("is already listening there"), "{}", err(&second));
 }
 
 #[test]

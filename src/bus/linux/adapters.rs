@@ -1,5 +1,5 @@
-//! Which I2C adapters there are: number, node, name, the device that they belong to, and which addresses of theirs the
-//! kernel drives itself. Looks at /sys and /dev only; nothing is opened.
+//! The I2C adapters of the machine: number, node, name, the device that they belong to, and which of their
+//! addresses the kernel drives itself. Reads /sys and /dev only; opens nothing.
 
 use super::errors::error;
 use super::sysfs::{below, leads_to, numbered, text};
@@ -8,20 +8,20 @@ use crate::plan::I2cNode;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What to do where a bus is not there.
+/// What to do if a bus does not exist.
 pub(super) const ENABLE: &str = "enable the bus (Pi: 'dtparam=i2c_arm=on' in config.txt; Jetson: jetson-io), load \
                                  i2c-dev, or name the right adapter in the board file";
 
 /// One I2C adapter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Adapter {
-    /// N of i2c-N; moves from kernel to kernel.
+    /// N of i2c-N; differs between kernels.
     pub number: u32,
     /// The character device.
     pub node: PathBuf,
-    /// What its driver calls it; empty where that cannot be read.
+    /// The driver's name for it; empty if unreadable.
     pub name: String,
-    /// The device that carries the adapter, as a folder in /sys/devices: what a driver is bound to.
+    /// The device that has the adapter, as a folder in /sys/devices: what a driver is bound to.
     pub device: Option<PathBuf>,
 }
 
@@ -36,12 +36,12 @@ impl Adapter {
         }
     }
 
-    /// The name of the device that carries it (`1f00074000.i2c`).
+    /// The name of the device that has it (`1f00074000.i2c`).
     pub(super) fn device_name(&self) -> Option<&str> {
         self.device.as_ref()?.file_name()?.to_str()
     }
 
-    /// The kernel's driver for the chip at `address`, where there is one: that chip is not ours.
+    /// The kernel driver for the chip at `address`, if there is one: that chip is not ours.
     pub(super) fn driver_at(&self, root: &Path, address: u8) -> Option<String> {
         let chip = format!("{}-{address:04x}", self.number);
         leads_to(&below(root, "/sys/bus/i2c/devices").join(chip).join("driver"))
@@ -63,7 +63,7 @@ pub(super) fn all(root: &Path) -> Vec<Adapter> {
     found.into_iter().map(|(number, _)| Adapter::of(root, number)).collect()
 }
 
-/// The adapter that a board file means. A path is followed through the links that udev may have made of it.
+/// The adapter that a board file means. Links that udev may have made of a path are followed.
 pub(super) fn find(root: &Path, node: &I2cNode) -> Result<Adapter, OpenError> {
     match node {
         I2cNode::Path(path) => by_path(root, path),
@@ -75,12 +75,12 @@ fn by_path(root: &Path, path: &str) -> Result<Adapter, OpenError> {
     let node = fs::canonicalize(below(root, path))
         .map_err(|refused| super::errors::refused(path, &refused, ENABLE, "i2c"))?;
     let number = node.file_name().and_then(|name| name.to_str()?.strip_prefix("i2c-")?.parse().ok());
-    let number = number.ok_or_else(|| error(path, "it is no I2C adapter (no i2c-N)", ENABLE))?;
+    let number = number.ok_or_else(|| error(path, "not an I2C adapter (its name is not i2c-N)", ENABLE))?;
     Ok(Adapter { node, ..Adapter::of(root, number) })
 }
 
-/// The adapter whose device's name contains `part`; where none has it, the one whose own name does (adapters that hang on
-/// no device of their own).
+/// The adapter whose device's name contains `part`; if there is none, the one whose own name does (adapters
+/// without a device of their own).
 fn by_device(root: &Path, part: &str) -> Result<Adapter, OpenError> {
     let adapters = all(root);
     let on_device = |adapter: &&Adapter| adapter.device_name().is_some_and(|device| device.contains(part));
@@ -99,14 +99,14 @@ fn by_device(root: &Path, part: &str) -> Result<Adapter, OpenError> {
             let there = spoken(&mut adapters.iter());
             Err(error(
                 format!("I2C adapter {part}"),
-                format!("there is no such adapter; there are: {there}"),
+                format!("no such adapter; this machine has: {there}"),
                 ENABLE,
             ))
         }
         _ => Err(error(
             format!("I2C adapter {part}"),
-            format!("several have it in their name: {}", spoken(&mut fitting.iter().copied())),
-            "write more of the device's name in the board file",
+            format!("several adapters match: {}", spoken(&mut fitting.iter().copied())),
+            "give more of the device's name in the board file",
         )),
     }
 }
@@ -137,7 +137,7 @@ mod tests {
         let several = find(tree.root(), &adapter(".i2c")).expect_err("two");
         assert!(several.why.contains("i2c-1 (3160000.i2c), i2c-7 (c250000.i2c)"), "{several}");
         let none = find(tree.root(), &adapter("1f00074000")).expect_err("none");
-        assert!(none.why.contains("there are: i2c-1 (3160000.i2c)"), "{none}");
+        assert!(none.why.contains("has: i2c-1 (3160000.i2c)"), "{none}");
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
         let found = find(tree.root(), &I2cNode::Path("/dev/i2c-robot".to_string())).expect("an adapter");
         assert_eq!((found.number, found.device_name()), (7, Some("c250000.i2c")));
         let absent = find(tree.root(), &I2cNode::Path("/dev/i2c-3".to_string())).expect_err("none");
-        assert_eq!((absent.what.as_str(), absent.why.as_str()), ("/dev/i2c-3", "it is not there"));
+        assert_eq!((absent.what.as_str(), absent.why.as_str()), ("/dev/i2c-3", "it does not exist"));
         tree.file("dev/ttyS0", "");
         assert!(find(tree.root(), &I2cNode::Path("/dev/ttyS0".to_string())).is_err());
     }
@@ -156,7 +156,7 @@ mod tests {
     fn a_machine_without_i2c_has_none() {
         let tree = Tree::new("bare");
         assert_eq!(all(tree.root()), []);
-        assert!(find(tree.root(), &adapter("i2c")).expect_err("none").why.contains("there are: none"));
+        assert!(find(tree.root(), &adapter("i2c")).expect_err("none").why.contains("has: none"));
     }
 
     #[test]

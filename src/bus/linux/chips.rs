@@ -1,5 +1,5 @@
-//! Which GPIO chips there are and where a line of the board is: the chip by its label, never by its number; the line by
-//! its offset or by its name.
+//! The GPIO chips of the machine, and where a line of the board is: the chip by its label, never by its
+//! number; the line by its offset or its name.
 
 use super::errors::{error, refused};
 use super::sysfs::numbered;
@@ -15,30 +15,30 @@ use std::path::{Path, PathBuf};
 pub(super) struct ChipPlace {
     /// The character device.
     pub path: PathBuf,
-    /// What its driver calls it (`pinctrl-rp1`): this stays, its number does not.
+    /// The driver's name for it (`pinctrl-rp1`): this stays the same, its number does not.
     pub label: String,
     /// How many lines it has.
     pub lines: u32,
 }
 
-/// The chips of a machine, and what a board file says of them.
+/// The chips of a machine, and what a board file states about them.
 pub(super) struct Chips {
     /// By number.
     pub found: Vec<ChipPlace>,
-    /// Those that may not be opened, so that nobody knows their labels.
+    /// Those that may not be opened, so their labels are unknown.
     pub closed: Vec<PathBuf>,
     labels: Vec<String>,
     names: Vec<String>,
 }
 
 impl Chips {
-    /// Asks every chip below `root`/dev for its label. `labels` and `names` are the board's.
+    /// Asks every chip in `root`/dev for its label. `labels` and `names` are the board's.
     pub(super) fn look(root: &Path, labels: &[String], names: &[String]) -> Chips {
         let mut chips =
             Chips { found: Vec::new(), closed: Vec::new(), labels: labels.to_vec(), names: names.to_vec() };
         let mut seen = Vec::new();
         for (_, path) in numbered(&root.join("dev"), "gpiochip") {
-            // Old numbers live on as links (Pi 5): one chip, one entry.
+            // Old numbers remain as links (Pi 5): one chip, one entry.
             let path = fs::canonicalize(&path).unwrap_or(path);
             if seen.contains(&path) {
                 continue;
@@ -52,7 +52,7 @@ impl Chips {
         chips
     }
 
-    /// The board's chips, in the order in which its labels stand.
+    /// The board's chips, in the order of its labels.
     fn ours(&self) -> impl Iterator<Item = &ChipPlace> {
         self.labels.iter().filter_map(|label| self.found.iter().find(|chip| chip.label == *label))
     }
@@ -79,7 +79,7 @@ impl Chips {
         }
     }
 
-    /// What people call `line`.
+    /// The usual name of `line`.
     pub(super) fn spoken(&self, line: Line) -> String {
         match line.name() {
             None => format!("GPIO line {}", line.0),
@@ -98,15 +98,15 @@ impl Chips {
         }
         let there: Vec<&str> = self.found.iter().map(|chip| chip.label.as_str()).collect();
         let there = if there.is_empty() { "none".to_string() } else { there.join(", ") };
-        let fix = "name the label of this machine's chip in the board file (bus.gpio_labels)";
-        error(what, format!("there is no such chip; there are: {there}"), fix)
+        let fix = "put the label of this machine's chip in the board file (bus.gpio_labels)";
+        error(what, format!("no such chip; this machine has: {there}"), fix)
     }
 
     fn no_line(&self, what: &str) -> OpenError {
         let there: Vec<String> =
             self.ours().map(|chip| format!("{} with {} lines", chip.label, chip.lines)).collect();
-        let why = format!("none of the board's chips has it: {}", there.join(", "));
-        error(what, why, "give another line in the board file, or the label of the chip that has it")
+        let why = format!("none of the board's chips has this line: {}", there.join(", "));
+        error(what, why, "use another line in the board file, or add the label of the chip that has it")
     }
 }
 
@@ -166,7 +166,7 @@ mod tests {
     fn a_missing_chip_is_told_from_one_that_may_not_be_opened() {
         let mut chips = jetson(&["pinctrl-rp1"]);
         let missing = chips.locate(Line(5), names).expect_err("another machine");
-        assert!(missing.why.contains("there are: tegra234-gpio, tegra234-gpio-aon"), "{missing}");
+        assert!(missing.why.contains("has: tegra234-gpio, tegra234-gpio-aon"), "{missing}");
         chips.found.clear();
         chips.closed.push("/dev/gpiochip0".into());
         let closed = chips.locate(Line(5), names).expect_err("no rights");

@@ -1,8 +1,9 @@
-//! The motors' wires for one process: a lock on what a board reaches its motors through, in /sys. Two boards that drive
-//! the same adapter or chip meet there, whatever their files are called.
+//! The motors' wires for one process: a lock in /sys on what a board uses to reach its motors. Two boards
+//! that drive the same adapter or chip conflict there, whatever their files are called.
 //!
-//! Not on the adapter's own node: whoever has that open keeps its driver from being unbound, for ever (`i2c_del_adapter`),
-//! and a rebind is a step of recovery. The folder of the device that carries the adapter is there before, during and after.
+//! The lock is not on the adapter's own node: an open node blocks unbinding its driver for ever
+//! (`i2c_del_adapter`), and a rebind is a recovery step. The folder of the device that has the adapter exists
+//! before, during and after.
 
 use super::LinuxHardware;
 use super::adapters::Adapter;
@@ -17,35 +18,35 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Whoever only asks has the lock for a moment, on a machine that is busy for some tens of milliseconds; a holder has it for
-/// longer than this.
+/// A process that only checks has the lock for a moment, on a busy machine for some tens of milliseconds; a
+/// holder has it for longer than this.
 const ASKERS_GONE: Duration = Duration::from_millis(500);
-/// How often it is tried until then.
+/// Retry interval until then.
 const TRY_EVERY: Duration = Duration::from_millis(5);
 
-/// The motors' wires of a board, for this process alone until it is dropped or the process ends.
+/// The motors' wires of a board, held by this process alone until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct Claim {
     _locks: Vec<Flock>,
 }
 
-/// Why the wires cannot be had.
+/// Why the wires are not available.
 #[derive(Debug)]
 pub enum ClaimError {
     /// Another process has them.
     Held {
         /// Where: a folder in /sys, or a node.
         place: PathBuf,
-        /// Who.
+        /// The process.
         holder: Holder,
     },
-    /// They are not there, or may not be looked at.
+    /// They do not exist, or may not be examined.
     Open(OpenError),
 }
 
 impl LinuxHardware {
-    /// Takes the motors' wires: the board's first I2C bus and, where one is named, the PWM chip whose device's name
-    /// contains `pwm`. A board without either has none.
+    /// Claims the motors' wires: the board's first I2C bus and, if one is named, the PWM chip whose device's
+    /// name contains `pwm`. A board without either has none.
     pub fn claim(&self, pwm: Option<&str>) -> Result<Claim, ClaimError> {
         let places = self.places(pwm).map_err(ClaimError::Open)?;
         let until = Instant::now() + ASKERS_GONE;
@@ -53,7 +54,7 @@ impl LinuxHardware {
         Ok(Claim { _locks: locks })
     }
 
-    /// Who has the motors' wires; `None`: nobody. Takes nothing.
+    /// The process that has the motors' wires; `None`: none. Claims nothing.
     pub fn claimed_by(&self, pwm: Option<&str>) -> Result<Option<Holder>, OpenError> {
         for place in self.places(pwm)? {
             let asked = look_at(&place).and_then(Flock::ask);
@@ -64,7 +65,7 @@ impl LinuxHardware {
         Ok(None)
     }
 
-    /// What stands for the motors' wires.
+    /// What represents the motors' wires.
     fn places(&self, pwm: Option<&str>) -> Result<Vec<PathBuf>, OpenError> {
         let mut places = Vec::new();
         if !self.buses.is_empty() {
@@ -77,10 +78,10 @@ impl LinuxHardware {
     }
 }
 
-/// The folder of the device that carries `adapter`; of the adapter itself where it hangs on none; else its node.
+/// The folder of the device that has `adapter`; otherwise of the adapter itself, or its node.
 fn carrier(adapter: &Adapter) -> PathBuf {
     match &adapter.device {
-        // Adapters without a device stand beside each other in these.
+        // Adapters without a device are siblings in these.
         Some(device) if device.ends_with("devices") || device.ends_with("virtual") => {
             device.join(format!("i2c-{}", adapter.number))
         }
@@ -101,13 +102,13 @@ fn take(place: PathBuf, until: Instant) -> Result<Flock, ClaimError> {
     }
 }
 
-/// Opens a place to be locked, without any effect on what it is.
+/// Opens a path for locking, with no effect on what it is.
 fn look_at(place: &Path) -> io::Result<OwnedFd> {
     Ok(open(place, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK, Mode::empty())?)
 }
 
 fn closed(place: &Path, error: &io::Error) -> OpenError {
-    refused(&place.display().to_string(), error, "look at the board file: is it this machine's?", "i2c")
+    refused(&place.display().to_string(), error, "check that the board file is for this machine", "i2c")
 }
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! Freeing an I2C bus whose SDA a device holds low: up to nine clocks by hand, then STOP (UM10204, 3.1.16). Pure order of
-//! levels; which lines they are and who drives them is for [`super::repair`].
+//! Freeing an I2C bus whose SDA a device holds low: up to nine clocks by hand, then STOP (UM10204, 3.1.16).
+//! Only the order of levels; [`super::repair`] knows which lines they are and drives them.
 
 use crate::bus::Gpio;
 use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::time::{Clock, Instant, Span};
 
-/// A device that was stopped in the middle of a byte has at most eight bits and an acknowledge left to say.
+/// A device interrupted in the middle of a byte has at most eight bits and an acknowledge left to send.
 const CLOCKS: u32 = 9;
 /// Half a clock at 100 kHz, the slowest of the standard's modes: every device can follow.
 const HALF: Span = Span::from_micros(5);
-/// A device may hold SCL low while it is busy. SMBus 3.1 (table 2) gives it up after 25 to 35 ms; beyond that the clock is
-/// stuck, and no clocks by hand will help.
+/// A device may hold SCL low while it is busy. SMBus 3.1 (table 2) times out after 25 to 35 ms; beyond that
+/// the clock is stuck, and clocks by hand do not help.
 const STRETCH: Span = Span::from_millis(35);
 
-/// SCL and SDA, both open drain: set low or let go. Both are let go when this begins and when it ends.
+/// SCL and SDA, both open drain: set low or released. Both are released when this begins and when it ends.
 ///
-/// Errors: [`BusFault::TimedOut`], SCL or SDA is still held; or what the lines say.
+/// Errors: [`BusFault::TimedOut`], SCL or SDA is still held; or the fault of the lines.
 pub(super) fn clear(gpio: &mut dyn Gpio, clock: &dyn Clock, scl: Line, sda: Line) -> Result<(), BusFault> {
     let mut pair = Pair { gpio, clock, scl, sda, patience: STRETCH };
     let done = pair.clear();
@@ -66,7 +66,7 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// Lets SCL go and waits until it is high.
+    /// Releases SCL and waits until it is high.
     fn clock_high(&mut self) -> Result<(), BusFault> {
         self.gpio.set(self.scl, true)?;
         let since = self.clock.now();
@@ -100,8 +100,8 @@ mod tests {
     const SCL: Line = Line(3);
     const SDA: Line = Line(2);
 
-    /// Two wires with pull-ups, us, and a device that holds SDA low until it has seen `left` clocks, and SCL low for
-    /// `stretch` after each time that we let it go.
+    /// Two wires with pull-ups, us, and a device that holds SDA low until it has seen `left` clocks, and SCL
+    /// low for `stretch` after each time that we release it.
     struct OpenDrain {
         clock: Arc<SimClock>,
         ours: [bool; 2],
@@ -110,7 +110,7 @@ mod tests {
         scl_until: Instant,
         clocks: u32,
         stops: u32,
-        /// Whether anybody saw SDA change while SCL was high, other than for STOP.
+        /// Whether SDA was seen to change while SCL was high, other than for STOP.
         starts: u32,
     }
 

@@ -1,20 +1,20 @@
-//! From the kernel's error numbers to the few words that a bus has, and to sentences for people. Pure.
+//! From the kernel's error numbers to the few kinds of bus fault, and to messages for people. Pure.
 
 use crate::bus::OpenError;
 use crate::fault::BusFault;
 use std::io;
 
-/// What an error number of a transfer, a line or an attribute means.
+/// The meaning of an error number of a transfer, a line or an attribute.
 ///
-/// Numbers of transfers as `Documentation/i2c/fault-codes.rst` of the kernel has them; what controllers of the boards in
-/// view give on top of that is in brackets. A number that is not listed is [`BusFault::Io`]: something else.
+/// Transfer errors are those of `Documentation/i2c/fault-codes.rst` of the kernel; those of the supported
+/// boards' controllers are in brackets. A number that is not listed is [`BusFault::Io`]: something else.
 pub(super) fn fault(errno: i32) -> BusFault {
     match errno {
         // No acknowledge (i2c-bcm2835, i2c-designware and i2c-tegra: EREMOTEIO).
         libc::ENXIO | libc::EREMOTEIO => BusFault::Nack,
         libc::EAGAIN => BusFault::ArbitrationLost,
         libc::ETIMEDOUT => BusFault::TimedOut,
-        // Asked for what the controller cannot do (i2c-bcm2835: a read that is not last), or what was refused.
+        // The controller cannot do this (i2c-bcm2835: a read that is not last), or it was refused.
         libc::EOPNOTSUPP | libc::EINVAL | libc::ENOTTY | libc::EPERM | libc::EACCES | libc::EBUSY => {
             BusFault::Unsupported
         }
@@ -28,14 +28,13 @@ pub(super) fn fault_of(error: &io::Error) -> BusFault {
     error.raw_os_error().map_or(BusFault::Io, fault)
 }
 
-/// That `what` could not be opened, as the system says it; `absent` is what to do where it is not there, `group` who may
-/// open it.
+/// Why `what` could not be opened; `absent`: what to do if it does not exist; `group` may open it.
 pub(super) fn refused(what: &str, error: &io::Error, absent: &str, group: &str) -> OpenError {
     let denied = error.kind() == io::ErrorKind::PermissionDenied;
     let (why, fix) = match error.kind() {
-        io::ErrorKind::NotFound => ("it is not there".to_string(), absent.to_string()),
+        io::ErrorKind::NotFound => ("it does not exist".to_string(), absent.to_string()),
         io::ErrorKind::PermissionDenied => (
-            "this user may not open it".to_string(),
+            "this user has no permission to open it".to_string(),
             format!(
                 "add the user to group '{group}' and log in again; if it still fails, a udev rule is missing"
             ),

@@ -1,5 +1,6 @@
-//! A folder that stands for the root of a machine, for tests of what is looked up in /sys and /dev. Removed when dropped.
-//! Attributes are plain files here: a shorter number does not wipe out a longer one, so only the first line counts.
+//! A folder that stands for the root of a machine, for tests of look-ups in /sys and /dev. Removed when
+//! dropped. Attributes are plain files here: a shorter number does not erase a longer one, so only the first
+//! line counts.
 
 use std::fs;
 use std::path::{Path, PathBuf};

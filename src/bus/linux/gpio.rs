@@ -1,8 +1,9 @@
-//! GPIO lines through the character device: one request an owner and chip, edges stamped by the kernel's interrupt.
+//! GPIO lines through the character device: one request per owner and chip, edges stamped in the kernel.
 //!
-//! The kernel lets go of a line when its owner dies; whether the line then floats is the pin controller's affair. Kernels
-//! of Raspberry Pi OS keep driving it (`persist_gpio_outputs`, the default there; `dtparam=strict_gpiod` in config.txt
-//! undoes that), others return it to an input or to its special function. [`super::Survey`] says which.
+//! The kernel releases a line when its owner dies; whether the line then floats depends on the pin
+//! controller. Kernels of Raspberry Pi OS keep driving it (`persist_gpio_outputs`, the default there;
+//! `dtparam=strict_gpiod` in config.txt reverts that); others return it to an input or to its special
+//! function. [`super::Survey`] reports which.
 //!
 //! Levels are physical: nothing here knows of active low.
 
@@ -26,31 +27,31 @@ use std::time::Duration;
 
 /// Chips that one owner may hold lines of: a Jetson has two, an expander would be a third.
 const MAX_CHIPS: usize = 4;
-/// Edges that the kernel keeps for an owner who is late. An echo is two edges in 60 ms, a wheel encoder some thousand a
-/// second: a hundred milliseconds of that. The kernel allows 1024.
+/// Edges that the kernel keeps for an owner that is late. An echo is two edges in 60 ms, a wheel encoder some
+/// thousand a second: a hundred milliseconds of that. The kernel allows 1024.
 const KERNEL_EDGES: u32 = 256;
-/// Edges that one read takes over.
+/// Edges per read.
 const READ_EDGES: usize = 16;
 /// Words of 8 bytes of an edge of the kernel's second interface (`struct gpio_v2_line_event`, 48 bytes).
 const EDGE_WORDS: usize = 6;
 
-/// How a line is wanted from the kernel.
+/// How a line is requested from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Want {
     /// As a driver wants it.
     As(Usage),
-    /// Pulled low or let go, never driven high; let go first. Read as it stands on the wire.
+    /// Pulled low or released, never driven high; released first. Reads return the level on the wire.
     OpenDrain,
 }
 
-/// A line that is asked for, and where it was found.
+/// A requested line, and where it was found.
 struct Wanted {
     line: Line,
     offset: u32,
     want: Want,
 }
 
-/// What is asked of one chip.
+/// The request to one chip.
 struct Group {
     path: PathBuf,
     label: String,
@@ -84,8 +85,8 @@ pub(super) struct LinuxGpio {
 }
 
 impl LinuxGpio {
-    /// Requests `lines` for `ganglion-OWNER`; all of a chip at once or none. With `registers`, plain outputs are set
-    /// through them where they can.
+    /// Requests `lines` for `ganglion-OWNER`; all lines of a chip or none. With `registers`, plain outputs
+    /// are set through them if possible.
     pub(super) fn open(
         chips: &Chips,
         owner: &str,
@@ -95,7 +96,7 @@ impl LinuxGpio {
     ) -> Result<LinuxGpio, OpenError> {
         let groups = grouped(chips, wants)?;
         if groups.len() > MAX_CHIPS {
-            let why = format!("they are on {} chips, at most {MAX_CHIPS}", groups.len());
+            let why = format!("they are on {} chips; at most {MAX_CHIPS} are supported", groups.len());
             return Err(error(format!("lines of {owner}"), why, "wire them to fewer chips"));
         }
         let mut gpio = LinuxGpio { lines: Vec::new(), chips: Vec::new(), overruns };
@@ -121,13 +122,13 @@ impl LinuxGpio {
         Ok((held, request))
     }
 
-    /// The line that sits at `offset` of a chip.
+    /// The line at `offset` of a chip.
     fn line_at(&self, chip: usize, offset: u32) -> Option<Line> {
         self.lines.iter().find(|held| held.chip == chip && held.offset == offset).map(|held| held.line)
     }
 
-    /// Reads what waits at the chips whose buffers are empty, waiting at most `wait` for the first. Whether a signal cut
-    /// the wait short does not matter: the caller looks at the time.
+    /// Reads what is pending at the chips whose buffers are empty, waiting at most `wait` for the first. A
+    /// signal that cuts the wait short does no harm: the caller checks the time.
     fn fetch(&mut self, wait: Span) -> Result<(), BusFault> {
         let mut places: heapless::Vec<usize, MAX_CHIPS> = heapless::Vec::new();
         let mut ready: heapless::Vec<bool, MAX_CHIPS> = heapless::Vec::new();
@@ -142,7 +143,7 @@ impl LinuxGpio {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(failure) => return Err(fault(failure.raw_os_error())),
             }
-            // A chip that has gone says so in other flags; the read then gives its reason.
+            // A chip that is gone reports that in other flags; the read then returns the reason.
             ready.extend(files.iter().map(|file| !file.revents().is_empty()));
         }
         for (&place, _) in places.iter().zip(&ready).filter(|(_, ready)| **ready) {
@@ -188,7 +189,7 @@ impl Gpio for LinuxGpio {
         let clock = MonotonicClock;
         let end = clock.now() + wait;
         loop {
-            // An edge that is here already must not wait for a chip that has none.
+            // An edge that is already here must not wait for a chip that has none.
             let some_here = self.chips.iter().any(|chip| chip.taken < chip.filled);
             if !some_here || self.chips.iter().any(OnChip::wants_more) {
                 self.fetch(if some_here { Span::ZERO } else { end.since(clock.now()) })?;
@@ -206,7 +207,7 @@ impl OnChip {
         self.watched && self.taken == self.filled
     }
 
-    /// One read of what waits; never called where nothing does, since it would block.
+    /// One read of what is pending; never called if nothing is, because it would block.
     fn read(&mut self) -> Result<(), BusFault> {
         (self.taken, self.filled) = (0, 0);
         // Not read_edge_event, which takes up to eight edges from the kernel and returns the first.
@@ -245,7 +246,7 @@ fn timespec(span: Span) -> Timespec {
     Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as _ }
 }
 
-/// The lines by the chip that has them, in the order in which chips come up.
+/// The lines grouped by chip, in the order in which chips appear.
 fn grouped(chips: &Chips, wants: &[(Line, Want)]) -> Result<Vec<Group>, OpenError> {
     let mut groups: Vec<Group> = Vec::new();
     for &(line, want) in wants {
@@ -262,7 +263,7 @@ fn grouped(chips: &Chips, wants: &[(Line, Want)]) -> Result<Vec<Group>, OpenErro
     Ok(groups)
 }
 
-/// One request for all lines of a chip: outputs have their first level in it, so that they never show another.
+/// One request for all lines of a chip: it contains the outputs' first level, so they show no other.
 fn request(group: &Group, owner: &str) -> gpiocdev::Result<Request> {
     let mut builder = Request::builder();
     builder.on_chip(&group.path).with_consumer(consumer(owner)).with_kernel_event_buffer_size(KERNEL_EDGES);
@@ -301,7 +302,7 @@ fn pull(bias: Bias) -> Option<gpiocdev::line::Bias> {
     }
 }
 
-/// The error number in what gpiocdev says, where there is one.
+/// The error number in a gpiocdev error, if there is one.
 fn number(failure: &gpiocdev::Error) -> Option<i32> {
     match failure {
         gpiocdev::Error::Os(number) | gpiocdev::Error::Uapi(_, gpiocdev_uapi::Error::Os(number)) => {
@@ -315,21 +316,21 @@ fn told(failure: &gpiocdev::Error) -> BusFault {
     number(failure).map_or(BusFault::Io, fault)
 }
 
-/// Why a request failed: where a line is taken, by whom.
+/// Why a request failed: if a line is in use, which process or driver has it.
 fn busy(chips: &Chips, group: &Group, failure: &gpiocdev::Error) -> OpenError {
     let chip = group.path.display().to_string();
-    let fix = "is the chip's driver loaded?";
+    let fix = "check that the chip's driver is loaded";
     match number(failure) {
         Some(libc::EBUSY) => match holder(group) {
             Some((line, consumer)) => taken(&format!("{} of {chip}", chips.spoken(line)), &consumer),
-            None => error(chip, "one of its lines is taken", "look at it with 'gpioinfo'"),
+            None => error(chip, "one of its lines is in use", "inspect it with 'gpioinfo'"),
         },
         Some(number) => refused(&chip, &io::Error::from_raw_os_error(number), fix, "gpio"),
         None => error(chip, failure.to_string(), fix),
     }
 }
 
-/// The first of the lines that somebody holds, and who.
+/// The first of the lines that is in use, and its user.
 fn holder(group: &Group) -> Option<(Line, String)> {
     let chip = Chip::from_path(&group.path).ok()?;
     group.lines.iter().find_map(|wanted| {
@@ -343,13 +344,13 @@ fn taken(what: &str, consumer: &str) -> OpenError {
     let fix = match consumer.strip_prefix("ganglion") {
         Some(_) => "stop the other ganglion ('systemctl stop ganglion')",
         None => {
-            "stop that program or driver (an overlay in config.txt?), or give another line in the board file"
+            "stop that program or driver (an overlay in config.txt?), or use another line in the board file"
         }
     };
-    error(what, format!("{consumer} holds it"), fix)
+    error(what, format!("{consumer} is using it"), fix)
 }
 
-/// `lines` as the kernel is asked for them.
+/// `lines` in the form of the kernel's request.
 pub(super) fn wants(lines: &[LineUse]) -> Vec<(Line, Want)> {
     lines.iter().map(|line| (line.line, Want::As(line.usage))).collect()
 }
@@ -379,9 +380,9 @@ mod tests {
     #[test]
     fn a_busy_line_names_its_holder() {
         let other = taken("GPIO line 5 of /dev/gpiochip0", "spi0 CS0");
-        assert_eq!(other.to_string(), "GPIO line 5 of /dev/gpiochip0: spi0 CS0 holds it");
+        assert_eq!(other.to_string(), "GPIO line 5 of /dev/gpiochip0: spi0 CS0 is using it");
         assert!(taken("x", "ganglion-motors").fix.contains("the other ganglion"));
-        assert_eq!(taken("x", "").why, "the kernel holds it");
+        assert_eq!(taken("x", "").why, "the kernel is using it");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! An I2C adapter through its character device: one ioctl a transfer, whatever the transfer has in it.
+//! An I2C adapter through its character device: one ioctl per transfer, whatever the transfer contains.
 //!
-//! Guards the addresses that are not ours: those that the board reserves, those that a driver of the kernel has taken, and
+//! Protects addresses that are not ours: those that the board reserves, those that a kernel driver uses, and
 //! those that the specification keeps for itself. No retry, no log, no allocation in a transfer.
 #![allow(unsafe_code)]
 
@@ -19,11 +19,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Operations of one transfer: drivers here use two. The kernel takes 42 (I2C_RDWR_IOCTL_MAX_MSGS), on the stack they cost.
+/// Operations per transfer: drivers here use two. The kernel's 42 (I2C_RDWR_IOCTL_MAX_MSGS) would cost stack.
 const MAX_OPS: usize = 8;
-/// Bytes of one operation that the kernel takes (i2c-dev.c).
+/// Bytes per operation that the kernel accepts (i2c-dev.c).
 const MAX_BYTES: usize = 8192;
-/// 7-bit addresses that devices may have; the others are the specification's (UM10204, table 3).
+/// 7-bit addresses that devices may have; the specification reserves the others (UM10204, table 3).
 pub(super) const ADDRESSES: std::ops::RangeInclusive<u8> = 0x08..=0x77;
 
 // From linux/i2c-dev.h and linux/i2c.h.
@@ -31,7 +31,7 @@ const I2C_RETRIES: u64 = 0x0701;
 const I2C_TIMEOUT: u64 = 0x0702;
 const I2C_FUNCS: u64 = 0x0705;
 const I2C_FUNC_I2C: u64 = 0x0000_0001;
-/// The kernel counts an adapter's patience in these.
+/// The kernel's unit for an adapter's timeout.
 const TIMEOUT_UNIT: Span = Span::from_millis(10);
 
 /// A set of 7-bit addresses.
@@ -45,13 +45,13 @@ impl Addresses {
     fn has(self, address: u8) -> bool {
         self.0.checked_shr(u32::from(address)).is_some_and(|from| from & 1 == 1)
     }
-    /// Whether a transfer may go to `address`, where these are spoken for.
+    /// Whether a transfer may go to `address`, with these addresses reserved.
     fn leave_free(self, address: u8) -> bool {
         ADDRESSES.contains(&address) && !self.has(address)
     }
 }
 
-/// Through which crate an open adapter is spoken to.
+/// The crate through which an open adapter is used.
 enum Through {
     Device(LinuxI2CBus),
     Pi(PiI2c),
@@ -63,9 +63,9 @@ struct Open {
     taken: Addresses,
 }
 
-/// An I2C bus of the board: where it is, and its open adapter, if it is open. Shared by the bus's handle and its
-/// [`super::repair`], because the adapter has to be closed before its driver can be unbound: the kernel waits for the last
-/// file to close (`i2c_del_adapter`), for ever.
+/// An I2C bus of the board: where it is, and its open adapter, if it is open. Shared by the bus's handle and
+/// its [`super::repair`], because the adapter must be closed before its driver can be unbound: the kernel
+/// waits for the last file to close (`i2c_del_adapter`), for ever.
 pub(super) struct Bus {
     pub root: PathBuf,
     pub name: String,
@@ -75,9 +75,9 @@ pub(super) struct Bus {
     pub reserved: Vec<(u8, String)>,
     /// Addresses that the board's devices use.
     pub used: Vec<u8>,
-    /// Through rppal where it can be had.
+    /// Through rppal if available.
     pub through_rppal: bool,
-    /// Locked for the length of a transfer by its one owner, so never contended: it is only ever tried.
+    /// Its one owner locks it for the length of a transfer, so it is never contended: it is only ever tried.
     adapter: Mutex<Option<Open>>,
     owned: AtomicBool,
 }
@@ -122,16 +122,17 @@ impl Bus {
         taken
     }
 
-    /// That no device of the board sits on an address that is not ours.
+    /// Checks that no device of the board uses an address that is not ours.
     fn check_used(&self, adapter: &Adapter) -> Result<(), OpenError> {
         for &address in &self.used {
             let what = || format!("{} address {address:#04x}", self.spoken());
             if let Some((_, holder)) = self.reserved.iter().find(|(reserved, _)| *reserved == address) {
-                let why = format!("the board reserves it for {holder}, and a device of the board uses it");
-                return Err(error(what(), why, "mend the board file: one of the two is wrong"));
+                let why =
+                    format!("the board reserves it for {holder}, but one of the board's devices uses it");
+                return Err(error(what(), why, "correct the board file: one of the two is wrong"));
             }
             if let Some(driver) = adapter.driver_at(&self.root, address) {
-                let why = format!("the kernel's driver '{driver}' has the chip");
+                let why = format!("the kernel driver '{driver}' is using the chip");
                 let fix = "read it through the kernel (kind \"hwmon\"), or unbind that driver";
                 return Err(error(what(), why, fix));
             }
@@ -151,12 +152,12 @@ impl Bus {
         Ok(Open { through, taken: self.taken(&adapter) })
     }
 
-    /// Gives up the open adapter. A transfer that still runs is waited for: its end is bounded by the adapter.
+    /// Closes the adapter. Waits for a transfer in progress; the adapter bounds that.
     pub(super) fn close(&self) {
         *self.adapter.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Opens the adapter anew, wherever it is now.
+    /// Opens the adapter again, wherever it is now.
     pub(super) fn reopen(&self) -> Result<(), OpenError> {
         self.close();
         let open = self.open()?;
@@ -164,7 +165,7 @@ impl Bus {
         Ok(())
     }
 
-    /// What sits at `address`, found out by reading one byte; see [`super::Presence`].
+    /// What is at `address`, determined by reading one byte; see [`super::Presence`].
     pub(super) fn probe(&self, address: u8) -> Result<super::Presence, OpenError> {
         use super::Presence;
         if let Some((_, holder)) = self.reserved.iter().find(|(reserved, _)| *reserved == address) {
@@ -192,10 +193,10 @@ pub(super) struct LinuxI2c(Arc<Bus>);
 impl LinuxI2c {
     pub(super) fn open(bus: Arc<Bus>) -> Result<LinuxI2c, OpenError> {
         if bus.owned.swap(true, Ordering::AcqRel) {
-            let why = "it is open already, and a bus has one owner";
-            return Err(error(bus.spoken(), why, "a fault of the program: report it"));
+            let why = "it is already open, and a bus can have only one owner";
+            return Err(error(bus.spoken(), why, "this is a bug in ganglion: report it"));
         }
-        let handle = LinuxI2c(bus); // gives the bus back if it cannot be opened
+        let handle = LinuxI2c(bus); // returns the bus if it cannot be opened
         handle.0.reopen()?;
         Ok(handle)
     }
@@ -210,7 +211,7 @@ impl Drop for LinuxI2c {
 
 impl I2c for LinuxI2c {
     fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
-        // Taken only while a rebind has closed the adapter.
+        // Locked only while a rebind has closed the adapter.
         let Ok(mut adapter) = self.0.adapter.try_lock() else { return Err(BusFault::Absent) };
         let open = adapter.as_mut().ok_or(BusFault::Absent)?;
         if !open.taken.leave_free(address) {
@@ -228,24 +229,24 @@ impl I2c for LinuxI2c {
     }
 }
 
-/// Opens `adapter` and sets its patience. **For every user of the adapter**: the kernel keeps one for all.
+/// Opens `adapter` and sets its timeout. **For every user of the adapter**: the kernel keeps one for all.
 fn open_adapter(adapter: &Adapter, timeout: Span) -> Result<LinuxI2CBus, OpenError> {
     let what = adapter.node.display().to_string();
     let device = LinuxI2CBus::new(&adapter.node)
         .map_err(|failure| refused(&what, &io::Error::from(failure), ENABLE, "i2c"))?;
     let fd = device.as_raw_fd();
-    let told = |failure: io::Error| error(&what, format!("{failure} when it was set up"), ENABLE);
+    let told = |failure: io::Error| error(&what, format!("{failure} while setting it up"), ENABLE);
     if functions(fd).map_err(told)? & I2C_FUNC_I2C == 0 {
-        let why = "the adapter can only do SMBus, no free I2C transfers (I2C_FUNC_I2C)";
-        return Err(error(&what, why, "wire the devices to another bus"));
+        let why = "the adapter can only do SMBus, not plain I2C transfers (I2C_FUNC_I2C)";
+        return Err(error(&what, why, "connect the devices to another bus"));
     }
     set(fd, I2C_TIMEOUT, timeout_units(timeout)).map_err(told)?;
-    // A lost arbitration is ours to count and to repeat.
+    // A lost arbitration is ours to count and to retry.
     set(fd, I2C_RETRIES, 0).map_err(told)?;
     Ok(device)
 }
 
-/// The number of [`TIMEOUT_UNIT`]s that hold `timeout`, at least one: zero would be no patience at all.
+/// The number of [`TIMEOUT_UNIT`]s that hold `timeout`, at least one: zero would be no timeout at all.
 fn timeout_units(timeout: Span) -> u64 {
     timeout.as_nanos().div_ceil(TIMEOUT_UNIT.as_nanos()).max(1)
 }
@@ -268,7 +269,7 @@ pub(super) fn functions(fd: RawFd) -> io::Result<u64> {
     }
 }
 
-/// The whole transfer as one I2C_RDWR: the kernel puts a repeated start between its messages and a STOP after the last.
+/// The whole transfer as one I2C_RDWR: repeated starts between its messages, STOP after the last.
 fn transfer(device: &mut LinuxI2CBus, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
     let mut messages = messages(address, ops)?;
     match device.transfer(&mut messages) {
@@ -279,7 +280,7 @@ fn transfer(device: &mut LinuxI2CBus, address: u8, ops: &mut [Op<'_>]) -> Result
     }
 }
 
-/// One message an operation, each with its address.
+/// One message per operation, each with its address.
 fn messages<'m>(
     address: u8,
     ops: &'m mut [Op<'_>],
@@ -290,7 +291,7 @@ fn messages<'m>(
             Op::Write(bytes) => (bytes.len(), LinuxI2CMessage::write(bytes)),
             Op::Read(bytes) => (bytes.len(), LinuxI2CMessage::read(bytes)),
         };
-        // Without a byte a message is SMBus Quick, which some chips take for a command.
+        // A message without a byte is SMBus Quick, which some chips treat as a command.
         if length == 0 || length > MAX_BYTES {
             return Err(BusFault::Unsupported);
         }
@@ -300,8 +301,8 @@ fn messages<'m>(
     if messages.is_empty() { Err(BusFault::Unsupported) } else { Ok(messages) }
 }
 
-/// No signal is delivered to this thread while it lives. Some controllers' drivers give a transfer up when a signal
-/// comes; half a message may leave a chip waiting for the rest and take the next message for it.
+/// Blocks all signals for this thread while it lives. Some controllers' drivers abort a transfer when a
+/// signal arrives; half a message may leave a chip waiting for the rest, so it takes the next message for it.
 struct SignalsHeld(libc::sigset_t);
 
 impl SignalsHeld {
@@ -421,7 +422,7 @@ mod tests {
         }
         let first = LinuxI2c(bus.clone());
         bus.owned.store(true, Ordering::Release);
-        assert!(LinuxI2c::open(bus.clone()).err().expect("a second owner").why.contains("open already"));
+        assert!(LinuxI2c::open(bus.clone()).err().expect("a second owner").why.contains("already open"));
         drop(first);
         assert!(!bus.owned.load(Ordering::Acquire));
     }

@@ -1,15 +1,16 @@
-//! A Raspberry Pi through rppal, behind the same traits, for boards that ask for it. What it gives and what not:
+//! A Raspberry Pi through rppal, behind the same traits, for boards that request it. What it provides:
 //!
-//! - **Registers**: an output is set by one store into mapped memory, without a system call. A line that is driven so is
-//!   *also* held by a request of the kernel, made first: that gives the line one owner, its first level without a glitch,
-//!   and lets go of it when the owner dies, which mapped memory alone does not. rppal finds the pin an output already and
-//!   then changes none of its settings, so it does not race with the kernel's pin controller.
-//! - **Edges and inputs** stay with the kernel: only there they are stamped where they happen.
-//! - **I2C**: the same character device. A write, a read, and a write then a read with a repeated start; anything longer is
-//!   refused. Setting the address is a system call of its own whenever it changes.
+//! - **Registers**: one store into mapped memory sets an output, without a system call. A line that is driven
+//!   this way is *also* held by a kernel request, made first. That gives the line one owner, its first level
+//!   without a glitch, and a release when the owner dies, which mapped memory alone does not. rppal finds
+//!   that the pin is already an output and then changes none of its settings, so it does not race with the
+//!   kernel's pin controller.
+//! - **Edges and inputs** stay with the kernel: only there are they stamped where they happen.
+//! - **I2C**: the same character device. A write, a read, and a write then a read with a repeated start;
+//!   anything longer is refused. Changing the address takes a system call of its own.
 //!
-//! Where it fails, character devices serve, and it is said: rppal looks for GPIO chips from number 0 without a gap, which a
-//! Pi 5 on newer kernels does not have, and knows no model after its last release.
+//! If it fails, character devices are used, and that is logged. rppal looks for GPIO chips from number 0
+//! without a gap, which a Pi 5 with a newer kernel does not have, and knows no newer models.
 
 use super::errors::{fault, fault_of};
 use crate::bus::{I2c, Op};
@@ -24,24 +25,24 @@ const HEADER_CHIPS: [&str; 4] = ["pinctrl-rp1", "pinctrl-bcm2711", "pinctrl-bcm2
 pub(super) struct Registers(Gpio);
 
 impl Registers {
-    /// Maps them, or says why not: then lines are driven through the kernel.
+    /// Maps them, or returns why not: then lines are driven through the kernel.
     pub(super) fn open() -> Result<Registers, String> {
         Gpio::new().map(Registers).map_err(|failure| match failure {
             rppal::gpio::Error::Io(failure) if failure.kind() == std::io::ErrorKind::NotFound => {
-                "rppal found no GPIO chip counting from 0 (Pi 5 on a newer kernel)".to_string()
+                "rppal, which counts GPIO chips from 0, found none (Pi 5 on a newer kernel)".to_string()
             }
             failure => failure.to_string(),
         })
     }
 
-    /// The output at `offset` of the chip `label`; `None` where it has to be driven through the kernel. The line must be
-    /// held as an output already.
+    /// The output at `offset` of the chip `label`; `None` if it must be driven through the kernel. The line
+    /// must already be held as an output.
     pub(super) fn output(&self, label: &str, offset: u32) -> Option<OutputPin> {
         if !HEADER_CHIPS.contains(&label) {
             return None;
         }
         let pin = self.0.get(u8::try_from(offset).ok()?).ok()?;
-        // Otherwise into_output would write its settings over the kernel's.
+        // Otherwise into_output would overwrite the kernel's settings.
         (pin.mode() == rppal::gpio::Mode::Output).then(|| pin.into_output())
     }
 }
@@ -85,7 +86,7 @@ fn whole(done: usize, wanted: usize) -> Result<(), BusFault> {
 fn told(failure: i2c::Error) -> BusFault {
     match failure {
         i2c::Error::Io(failure) => fault_of(&failure),
-        // Not EBUSY of an address that a driver of the kernel has: rppal claims addresses by force (docs/dependencies.md).
+        // Not EBUSY of an address that a kernel driver uses: rppal claims addresses by force (docs/dependencies.md).
         i2c::Error::InvalidSlaveAddress(_) | i2c::Error::FeatureNotSupported => BusFault::Unsupported,
         i2c::Error::UnknownModel => fault(libc::ENODEV),
     }
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn what_is_no_pi_has_no_registers_and_says_so() {
-        // The machine that builds this is no Raspberry Pi; on one, mapping works or says what is missing.
+        // The build machine is not a Raspberry Pi; on one, mapping works or reports what is missing.
         match Registers::open() {
             Ok(registers) => assert!(registers.output("another chip", 4).is_none()),
             Err(why) => assert!(!why.is_empty()),

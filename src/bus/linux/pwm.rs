@@ -1,9 +1,9 @@
-//! The kernel's PWM in sysfs: a chip found by its device, channels with a period, a duty that is one write to change.
+//! The kernel's PWM in sysfs: a chip found by its device; channels with a period; one write changes the duty.
 //!
-//! Chip numbers move from kernel to kernel, so a chip is never named by number. A duty is written through a file that
-//! stays open, from a buffer on the stack: no allocation, one system call. A channel that is dropped is switched off; the
-//! kernel does **not** switch it off when its owner is killed, so whoever stops the motors then opens the channel again,
-//! which stops it first.
+//! Chip numbers differ between kernels, so a chip is never named by number. A duty is written through a file
+//! that stays open, from a buffer on the stack: no allocation, one system call. A channel that is dropped is
+//! switched off. The kernel does **not** switch it off when its owner is killed; a process that then stops
+//! the motors opens the channel again, which stops it first.
 
 use super::errors::{error, fault_of, refused};
 use super::sysfs::{below, leads_to, numbered, text};
@@ -15,11 +15,11 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// udev gives a new channel's files their group some time after the export; seconds on a busy start.
+/// udev changes the group of a new channel's files some time after the export; seconds on a busy start.
 const RIGHTS_WITHIN: Span = Span::from_millis(2_000);
-/// How often it is looked whether the rights have come.
+/// Polling interval for the permissions.
 const RIGHTS_EVERY: Span = Span::from_millis(5);
-/// Who may write to a PWM.
+/// Group that may write to a PWM.
 const GROUP: &str = "gpio";
 
 /// A PWM chip.
@@ -30,7 +30,7 @@ pub struct PwmChip {
 }
 
 impl PwmChip {
-    /// The chip whose device's name contains `device` (`1f00098000.pwm`), looked for in `root`/sys (`/` on a robot).
+    /// The chip whose device's name contains `device` (`1f00098000.pwm`), looked up in `root`/sys (`/` on a robot).
     /// Exactly one must match.
     pub fn open(root: &Path, device: &str) -> Result<PwmChip, OpenError> {
         let chips: Vec<PwmChip> = numbered(&below(root, "/sys/class/pwm"), "pwmchip")
@@ -43,15 +43,15 @@ impl PwmChip {
             (Some(chip), None) => Ok(chip.clone()),
             (Some(a), Some(b)) => Err(error(
                 what,
-                format!("both {} and {} have it in their name", a.device, b.device),
-                "write more of the device's name in the board file",
+                format!("both {} and {} match", a.device, b.device),
+                "give more of the device's name in the board file",
             )),
             (None, _) => {
                 let there: Vec<&str> = chips.iter().map(|chip| chip.device.as_str()).collect();
                 let there = if there.is_empty() { "none".to_string() } else { there.join(", ") };
-                let fix = "switch the PWM on in the device tree (Pi: 'dtoverlay=pwm-2chan' in config.txt), or name \
+                let fix = "enable the PWM in the device tree (Pi: 'dtoverlay=pwm-2chan' in config.txt), or name \
                            the right device in the board file";
-                Err(error(what, format!("there is no such chip; there are: {there}"), fix))
+                Err(error(what, format!("no such chip; this machine has: {there}"), fix))
             }
         }
     }
@@ -66,13 +66,13 @@ impl PwmChip {
         &self.folder
     }
 
-    /// How many channels the chip has, where it says so.
+    /// How many channels the chip has, if it reports that.
     pub fn channels(&self) -> Option<u32> {
         text(&self.folder.join("npwm"))?.parse().ok()
     }
 
-    /// Channel `number` with a period of `period_ns`, running with a duty of nothing: its output is low. A channel that
-    /// somebody left running is stopped before anything else is changed.
+    /// Channel `number` with a period of `period_ns`, running with zero duty: its output is low. A channel
+    /// that another process left running is stopped before anything else is changed.
     pub fn channel(&self, number: u32, period_ns: u64) -> Result<PwmChannel, OpenError> {
         let what = format!("PWM {} channel {number}", self.device);
         if self.channels().is_some_and(|channels| number >= channels) {
@@ -81,19 +81,22 @@ impl PwmChip {
             return Err(error(what, why, "name another channel in the board file"));
         }
         let folder = self.folder.join(format!("pwm{number}"));
-        let on = |error: io::Error| refused(&what, &error, "is it another program's?", GROUP);
+        let on =
+            |error: io::Error| refused(&what, &error, "check whether another program is using it", GROUP);
         if !folder.exists() {
             export(&self.folder, number).map_err(on)?;
         }
         let duty = writable_in_time(&folder.join("duty_cycle")).map_err(on)?;
         let enable = writable_in_time(&folder.join("enable")).map_err(on)?;
         let channel = PwmChannel { chip: self.folder.clone(), number, period_ns, duty, enable };
-        channel.begin(&folder).map_err(|error| refused(&what, &error, "is the period possible?", GROUP))?;
+        channel
+            .begin(&folder)
+            .map_err(|error| refused(&what, &error, "check that the chip can make this period", GROUP))?;
         Ok(channel)
     }
 }
 
-/// Exports a channel; one that is exported already (a race with udev or another start) is as good.
+/// Exports a channel; one that is already exported (a race with udev or another start) is just as good.
 fn export(chip: &Path, number: u32) -> io::Result<()> {
     match put(&chip.join("export"), u64::from(number)) {
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Ok(()),
@@ -101,7 +104,7 @@ fn export(chip: &Path, number: u32) -> io::Result<()> {
     }
 }
 
-/// Opens a file for writing as soon as it is there and its rights allow it, or says why not after a while.
+/// Opens a file for writing as soon as it exists and its permissions allow it, or returns why not.
 fn writable_in_time(path: &Path) -> io::Result<File> {
     let clock = MonotonicClock;
     let until = clock.now() + RIGHTS_WITHIN;
@@ -130,12 +133,12 @@ impl PwmChannel {
         if text(&folder.join("enable")).as_deref() != Some("0") {
             write_number(&self.enable, 0)?;
         }
-        // A channel that never had a period refuses even a duty of nothing (EINVAL); then there is none to clear.
+        // A channel that never had a period refuses even zero duty (EINVAL); then there is none to clear.
         if text(&folder.join("duty_cycle")).as_deref() != Some("0") {
             write_number(&self.duty, 0)?;
         }
         put(&folder.join("period"), self.period_ns)?;
-        // Chips that know one polarity only have no such file, or refuse to be told.
+        // Chips with only one polarity have no such file, or refuse the write.
         if text(&folder.join("polarity")).is_some_and(|polarity| polarity == "inversed") {
             fs::write(folder.join("polarity"), "normal")?;
         }
@@ -149,7 +152,7 @@ impl PwmChannel {
     }
 
     /// High for `duty_ns` of every period, from the next period on. More than the period is refused
-    /// ([`BusFault::Unsupported`]): clamping is for whoever knows what the pulse means.
+    /// ([`BusFault::Unsupported`]): the caller, which knows what the pulse means, must clamp it.
     pub fn set(&self, duty_ns: u64) -> Result<(), BusFault> {
         if duty_ns > self.period_ns {
             return Err(BusFault::Unsupported);
@@ -160,7 +163,7 @@ impl PwmChannel {
 
 impl Drop for PwmChannel {
     fn drop(&mut self) {
-        // Nobody is left to tell if it fails; each step is worth trying alone.
+        // No caller is left to report a failure to; each step is worth trying alone.
         let _ = write_number(&self.duty, 0);
         let _ = write_number(&self.enable, 0);
         let _ = put(&self.chip.join("unexport"), u64::from(self.number));
@@ -209,7 +212,7 @@ mod tests {
         tree
     }
 
-    /// A channel as after an export, left running by somebody with the wrong sign.
+    /// A channel as after an export, left running by another process with the wrong sign.
     fn exported(tree: &Tree, number: u32) -> String {
         let channel = format!("sys/devices/1f00098000.pwm/pwm/pwmchip2/pwm{number}");
         for (file, content) in
@@ -228,7 +231,7 @@ mod tests {
         let both = PwmChip::open(tree.root(), ".pwm").expect_err("two chips");
         assert!(both.why.contains("1f0009c000.pwm and 1f00098000.pwm"), "{both}");
         let none = PwmChip::open(tree.root(), "32c0000.pwm").expect_err("no chip");
-        assert!(none.why.contains("there are: 1f0009c000.pwm, 1f00098000.pwm"), "{none}");
+        assert!(none.why.contains("has: 1f0009c000.pwm, 1f00098000.pwm"), "{none}");
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! What can be done to an I2C bus that does not answer: clocks by hand, its driver unbound and bound again, its devices'
-//! supply off and on. Only what the board permits, once a call, each with an end; when and in which order is not decided
-//! here.
+//! Recovery measures for an I2C bus that does not answer: clocks by hand, its driver unbound and bound again,
+//! its devices' supply off and on. Only what the board permits, one per call, each bounded; when and in which
+//! order is not decided here.
 //!
-//! Two things to know about clocks by hand. Where SCL and SDA are the controller's own pins, requesting them takes them
-//! from the controller, and pin controllers differ in whether they give them back: permit a rebind too, which does. And
-//! lines that are merely wired to SCL and SDA have no such trouble.
+//! About clocks by hand: if SCL and SDA are the controller's own pins, requesting them takes them from the
+//! controller, and not every pin controller gives them back. In that case permit a rebind too, which does.
+//! Lines that are only wired to SCL and SDA do not have this problem.
 
 use super::chips::Chips;
 use super::clear::clear;
@@ -25,13 +25,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-/// A driver is bound in tens of milliseconds, and udev then gives the node its group; beyond this somebody else keeps the
-/// adapter open and the kernel waits for them.
+/// A driver is bound in tens of milliseconds, and udev then sets the node's group. If it takes longer than
+/// this, another process keeps the adapter open and the kernel waits for it.
 const REBIND_WITHIN: Duration = Duration::from_millis(3_000);
-/// How long the node may take to come back with its rights.
+/// How long the node may take to come back with its permissions.
 const NODE_WITHIN: Span = Span::from_millis(2_000);
 const NODE_EVERY: Span = Span::from_millis(10);
-/// The thread that writes two files needs no more; with locked memory a whole stack is taken at once.
+/// The thread that writes two files needs no more; with locked memory a whole stack is allocated at once.
 const STACK_BYTES: usize = 128 * 1024;
 
 /// The measures for one bus.
@@ -41,7 +41,7 @@ pub(super) struct LinuxRepair {
     chips: Chips,
     overruns: Arc<AtomicU64>,
     rail: Option<Rail>,
-    /// A rebind that did not end in time: nothing else may be done to the driver until it has.
+    /// A rebind that did not end in time: the driver must be left alone until it has.
     stuck: Option<Receiver<io::Result<()>>>,
 }
 
@@ -52,8 +52,8 @@ struct Rail {
 }
 
 impl LinuxRepair {
-    /// Takes hold of the rail's line, switched on, where there is one. Lines for clocks by hand are only looked up: they
-    /// are held during the measure alone.
+    /// Requests the rail's line, switched on, if there is one. Lines for clocks by hand are only looked up:
+    /// they are held during the measure alone.
     pub(super) fn open(
         bus: Arc<Bus>,
         plan: RecoveryPlan,
@@ -87,16 +87,16 @@ impl LinuxRepair {
         let adapter = self.bus.place().map_err(|_| BusFault::Absent)?;
         let driver =
             Driver::of(adapter.device.as_deref().ok_or(BusFault::Absent)?).ok_or(BusFault::Absent)?;
-        // The kernel does not let an adapter go while a file is open on it.
+        // The kernel does not remove an adapter while a file is open on it.
         self.bus.close();
         let (bus, (done, end)) = (self.bus.clone(), sync_channel(1));
         let work = move || {
             let bound = driver.bind_again().and_then(|()| node_is_back(&bus));
             if bound.is_err() {
-                // What is left of the adapter serves on; the owner's reopen comes after a rebind that went well.
+                // The rest of the adapter stays in use; the owner's reopen comes after a successful rebind.
                 let _ = bus.reopen();
             }
-            // Nobody listens any more where it came too late.
+            // If it came too late, no receiver is left.
             let _ = done.send(bound);
         };
         let thread = thread::Builder::new().name("rebind".to_string()).stack_size(STACK_BYTES).spawn(work);
@@ -119,7 +119,7 @@ impl LinuxRepair {
 }
 
 impl Repair for LinuxRepair {
-    /// What the board permits and, for a rebind, the system too: it wants root or a udev rule.
+    /// What the board permits and, for a rebind, the system too: it needs root or a udev rule.
     fn can(&self, measure: Measure) -> bool {
         match measure {
             Measure::Clear => self.plan.clear.is_some(),
@@ -155,7 +155,7 @@ impl Rail {
         Ok(())
     }
 
-    /// Waits out the rest of the time that it has to be off.
+    /// Waits for the rest of the off time.
     fn on(&mut self, clock: &dyn Clock) -> Result<(), BusFault> {
         if let Some(since) = self.off_since.take() {
             clock.sleep_until(since + self.plan.off);
@@ -183,7 +183,7 @@ impl Driver {
         ["unbind", "bind"].iter().all(|file| access(self.folder.join(file), Access::WRITE_OK).is_ok())
     }
 
-    /// Unbinds and binds. A device that lost its driver half-way is bound all the same.
+    /// Unbinds and binds. A device that lost its driver half-way is bound as well.
     fn bind_again(&self) -> io::Result<()> {
         match self.tell("unbind") {
             // ENODEV: it was not bound to this driver.
@@ -198,7 +198,7 @@ impl Driver {
     }
 }
 
-/// Waits until the bus's node is there and may be opened; its number may be another than before.
+/// Waits until the bus's node exists and may be opened; its number may differ from before.
 fn node_is_back(bus: &Bus) -> io::Result<()> {
     let clock = MonotonicClock;
     let until = clock.now() + NODE_WITHIN;

@@ -1,5 +1,5 @@
-//! What a machine has of wires, for `doctor` and the self-test: adapters, chips, and who holds the lines that a board
-//! uses. Nothing is driven, requested or transferred; a node is opened only to ask what it is.
+//! The wires of a machine, for `doctor` and the self-test: adapters, chips, and the users of the lines that a
+//! board needs. Nothing is driven, requested or transferred; a node is opened only to ask what it is.
 
 use super::chips::{ChipPlace, Chips, offset_of};
 use super::i2c::functions;
@@ -14,18 +14,18 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
-/// What is at an I2C address, as far as reading one byte tells.
+/// What is at an I2C address, as far as reading one byte shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Presence {
     /// It acknowledged.
     Answers,
     /// It did not.
     Silent,
-    /// Not asked: reserved, for whom.
+    /// Not read: reserved, for whom.
     Reserved(String),
-    /// Not asked: this driver of the kernel has it.
+    /// Not read: this kernel driver has it.
     Kernel(String),
-    /// The bus could not be asked.
+    /// The bus could not be read.
     Refused(crate::fault::BusFault),
 }
 
@@ -38,10 +38,11 @@ pub struct Survey {
     pub chips: Vec<ChipSeen>,
     /// GPIO chips that this user may not open.
     pub closed_chips: Vec<PathBuf>,
-    /// The lines that were asked for, in that order.
+    /// The requested lines, in that order.
     pub lines: Vec<Result<LineSeen, OpenError>>,
-    /// Whether this kernel keeps driving an output whose owner has died (Raspberry Pi OS: `persist_gpio_outputs`); `None`
-    /// where it has no pin controller that says. Where it is true, a dead owner does **not** let go of an enable line.
+    /// Whether this kernel keeps driving an output whose owner has died (Raspberry Pi OS:
+    /// `persist_gpio_outputs`); `None` if no pin controller reports it. If true, a dead owner does **not**
+    /// release an enable line.
     pub outputs_outlive_owner: Option<bool>,
 }
 
@@ -52,9 +53,9 @@ pub struct AdapterSeen {
     pub node: PathBuf,
     /// What its driver calls it.
     pub name: String,
-    /// The name of the device that carries it.
+    /// The name of the device that has it.
     pub device: Option<String>,
-    /// What it can do (I2C_FUNC_... of linux/i2c.h), or why it could not be asked.
+    /// What it can do (I2C_FUNC_... of linux/i2c.h), or why that could not be read.
     pub functions: Result<u64, OpenError>,
     /// Whether this user may unbind its driver and bind it again.
     pub rebind_allowed: bool,
@@ -71,24 +72,24 @@ pub struct ChipSeen {
     pub lines: u32,
 }
 
-/// A line as the kernel tells of it.
+/// A line as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineSeen {
-    /// As the board gives it.
+    /// As the board names it.
     pub line: Line,
     /// The chip's label.
     pub chip: String,
     /// Offset on the chip.
     pub offset: u32,
-    /// The kernel's name of it; empty: none.
+    /// The kernel's name for it; empty: none.
     pub name: String,
-    /// Who holds it; `None`: nobody. A driver of the kernel may have no name.
+    /// Its user; `None`: none. A kernel driver may have no name.
     pub consumer: Option<String>,
-    /// It is an output at present.
+    /// It is currently an output.
     pub output: bool,
 }
 
-/// Looks at everything below `root`, and at `lines` of the board.
+/// Examines everything in `root`, and `lines` of the board.
 pub(super) fn survey(root: &Path, chips: &Chips, lines: &[Line]) -> Survey {
     let seen =
         |chip: &ChipPlace| ChipSeen { node: chip.path.clone(), label: chip.label.clone(), lines: chip.lines };
@@ -126,7 +127,7 @@ fn line_seen(chips: &Chips, line: Line) -> Result<LineSeen, OpenError> {
     let (chip, offset) = chips.locate(line, offset_of)?;
     let info = Chip::from_path(&chip.path).and_then(|asked| asked.line_info(offset));
     let info = info.map_err(|failure| {
-        errors::error(chips.spoken(line), failure.to_string(), "look at it with 'gpioinfo'")
+        errors::error(chips.spoken(line), failure.to_string(), "inspect it with 'gpioinfo'")
     })?;
     Ok(LineSeen {
         line,
@@ -138,7 +139,7 @@ fn line_seen(chips: &Chips, line: Line) -> Result<LineSeen, OpenError> {
     })
 }
 
-/// Modules whose parameter says what becomes of an output without owner.
+/// Modules whose parameter decides what happens to an output without an owner.
 const PIN_CONTROLLERS: [&str; 2] = ["pinctrl_rp1", "pinctrl_bcm2835"];
 
 fn outputs_outlive_owner(root: &Path) -> Option<bool> {

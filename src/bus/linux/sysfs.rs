@@ -1,15 +1,15 @@
-//! Looking things up in /sys and /dev, below a root that tests replace by a folder of their own. Reads and follows links;
-//! opens no device and changes nothing.
+//! Look-ups in /sys and /dev, below a root that tests replace with a folder of their own. Reads and follows
+//! links; opens no device and changes nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The text of an attribute without its line end; `None` where it cannot be read.
+/// The text of an attribute without its line end; `None` if unreadable.
 pub(super) fn text(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim_end().to_string())
 }
 
-/// Names in `folder` that are `prefix` and a number, with that number, smallest first; none where it cannot be read.
+/// Names in `folder` that are `prefix` and a number, with that number, smallest first; none if unreadable.
 pub(super) fn numbered(folder: &Path, prefix: &str) -> Vec<(u32, PathBuf)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<(u32, PathBuf)> = entries
@@ -22,7 +22,7 @@ pub(super) fn numbered(folder: &Path, prefix: &str) -> Vec<(u32, PathBuf)> {
     found
 }
 
-/// The last part of what `link` leads to: the name of a device, a driver or a subsystem.
+/// The last part of the target of `link`: the name of a device, a driver or a subsystem.
 pub(super) fn leads_to(link: &Path) -> Option<String> {
     Some(fs::canonicalize(link).ok()?.file_name()?.to_str()?.to_string())
 }

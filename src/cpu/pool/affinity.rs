@@ -1,5 +1,5 @@
-//! Which core a thread may not be on: a worker that finds itself on the core of the thread that it works for
-//! takes that thread's time instead of adding its own.
+//! Which core a thread may not use: a worker on the core of the thread that it works for takes that thread's
+//! time instead of adding its own.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 

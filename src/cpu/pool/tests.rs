@@ -247,7 +247,7 @@ fn after_a_panic_of_the_caller_the_pool_is_not_used_again() {
         assert!(outcome.is_err());
         let mut others = jobs(2, |_| {});
         let again = catch_unwind(AssertUnwindSafe(|| pool.run(&mut others, || {}, no_spare)));
-        assert!(again.unwrap_err().downcast::<&str>().unwrap().contains("former run"));
+        assert!(again.unwrap_err().downcast::<&str>().unwrap().contains("earlier run"));
         drop(pool);
     });
 }

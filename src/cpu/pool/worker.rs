@@ -23,8 +23,8 @@ pub(super) struct Worker<T> {
 }
 
 impl<T: PoolJob> Worker<T> {
-    /// Starts worker `number`, on `cpu` if one is given, and waits for what the system says to that.
-    /// `None`: it starts no thread.
+    /// Starts worker `number`, on `cpu` if one is given, and waits for the system's answer. `None`: the
+    /// system starts no thread.
     pub fn start(
         number: usize,
         cpu: Option<usize>,
@@ -78,7 +78,7 @@ impl<T> Worker<T> {
 
     /// Waits until it has ended.
     pub fn join(self) {
-        let _ = self.thread.join(); // its own panics it keeps to itself and has told
+        let _ = self.thread.join(); // it catches and reports its own panics
     }
 }
 
@@ -111,7 +111,7 @@ impl<T: PoolJob> WorkerSide<T> {
         }
     }
 
-    /// Leaves the caller's core. Whoever is woken is often woken on the core of who woke it, above all where
+    /// Leaves the caller's core. A thread is often woken on the core of the thread that woke it, above all if
     /// the others are busy; but there it only takes the caller's time.
     fn make_way(&self) {
         if let Some(affinity) = &self.affinity {
@@ -119,7 +119,7 @@ impl<T: PoolJob> WorkerSide<T> {
         }
     }
 
-    /// Performs a job and brings it back. Whether it survived that.
+    /// Performs a job and brings it back. Returns whether it survived that.
     fn perform(&mut self, mut sheet: Sheet<T>) -> bool {
         // What a panic leaves half-done is dropped with its job and never seen again: that makes
         // the assertion of unwind safety true.
@@ -132,7 +132,7 @@ impl<T: PoolJob> WorkerSide<T> {
         true
     }
 
-    /// Sleeps until it is woken; a job that came meanwhile, unless somebody else took it.
+    /// Sleeps until it is woken; returns a job that arrived meanwhile, unless another thread took it.
     ///
     /// No wake-up is lost. The worker raises its flag, fences, and looks at the queues once more; the
     /// caller sends, fences, and looks at the flag. Whichever fence is second in the one order of all
@@ -140,7 +140,7 @@ impl<T: PoolJob> WorkerSide<T> {
     /// job and does not park, or the caller sees the flag and unparks, and `park` after `unpark`
     /// returns at once. The flag is lowered by the caller only together with an unpark, and by the
     /// worker only before it looks again. Ending needs no flag: the pool unparks everybody after it
-    /// gave the word, which is looked at here after the flag and on each turn of `serve`.
+    /// set the end flag, which is checked here after the flag and on each turn of `serve`.
     fn sleep(&mut self) -> Option<Sheet<T>> {
         self.asleep.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -212,7 +212,7 @@ mod tests {
         worker.wake();
         assert!(told.recv_timeout(std::time::Duration::from_secs(60)).is_ok(), "it was not woken");
         assert!(!asleep.load(Ordering::Relaxed));
-        worker.wake(); // nobody sleeps: nothing happens
+        worker.wake(); // no worker sleeps: nothing happens
         worker.join();
     }
 }

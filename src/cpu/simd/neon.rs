@@ -1,5 +1,4 @@
-//! NEON, on 64-bit ARM. Its half-precision conversions are not to be had from stable Rust: halves go
-//! through the portable ones.
+//! NEON, on 64-bit ARM. Its half-precision conversions are not in stable Rust: halves use the portable ones.
 
 use super::Kernel;
 use super::lanes::{Half, MOST_EXPONENT, Simd, TO_WHOLE};

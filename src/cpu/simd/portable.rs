@@ -1,10 +1,10 @@
-//! Four lanes in plain Rust: right on every processor, and what the others are compared with.
+//! Four lanes in plain Rust: correct on every processor, and the reference for the others.
 
 use super::lanes::{Half, MOST_EXPONENT, Simd, TO_WHOLE};
 
 const LANES: usize = 4;
 
-/// Needs no proof: there is nothing that a processor could lack.
+/// Needs no proof: every processor has it.
 #[derive(Clone, Copy, Debug)]
 pub struct Portable;
 

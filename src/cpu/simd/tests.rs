@@ -234,7 +234,7 @@ at_every_level! {
         for y in [-60.0_f32, -60.4, -61.0, -127.0, -1e6, -3.4e38] {
             let (f, n) = simd.split(simd.splat(y));
             let (f, power) = (lanes(simd, f)[0], lanes(simd, simd.scale(one, n))[0]);
-            // Some levels stop at 2^-60, some go on towards 0: beside a 1 nobody can tell.
+            // Some levels stop at 2^-60, some go on towards 0: beside a 1 there is no difference.
             assert!(f.abs() <= 0.5 && (0.0..=1e-18).contains(&power), "{y}: {f}, {power}");
         }
     }

@@ -1,4 +1,4 @@
-//! Set-ups in steps, on a bus that is asked for exactly what is new.
+//! Set-ups in steps, on a bus that expects exactly what is new.
 
 use super::*;
 use crate::bus::fake::{FakeGpio, FakeI2c};
@@ -24,7 +24,7 @@ impl Rig {
         let clock = Arc::new(SimClock::new());
         Rig { gpio: FakeGpio::new(clock.clone()), clock, journal: Journal::new() }
     }
-    /// One step of `work`, with a bus that is asked for exactly what `script` has.
+    /// One step of `work`, with a bus that expects exactly what `script` has.
     fn step(
         &mut self,
         mut script: FakeI2c,
@@ -100,7 +100,7 @@ fn a_chip_that_does_not_answer_is_no_end_where_the_set_up_goes_on() {
     assert_eq!(rig.step(FakeI2c::new().write(CHIP, &[5]), work), Ok(SetUp::Done));
     assert_eq!(rig.step(nack(), work), Ok(SetUp::Again(at(0))));
     assert_eq!(rig.step(nack(), work), Err(bus(5)(BusFault::Nack)), "and where it does not it is one");
-    // A wire that failed otherwise is no business of a driver.
+    // A driver does not handle any other wire fault.
     let held = rig.step(FakeI2c::new().fault(CHIP, BusFault::TimedOut), work);
     assert_eq!(held, Err(bus(0)(BusFault::TimedOut)));
     assert_eq!(rig.journal.made, 0);

@@ -1,4 +1,4 @@
-//! The bus thread at work on a bus that fails as it is told: order of a step, halts, devices that fail
+//! The bus thread at work on a bus that fails on request: order of a step, halts, devices that fail
 //! alone, rungs in order. Virtual time.
 
 use crate::bus::fake::{LooseI2c, Seen};
@@ -21,7 +21,7 @@ mod steady;
 mod stills;
 
 const HAT: u8 = 0x14;
-/// First bytes of what is written: set-up of the motors, a command, stillness, set-up of a device.
+/// First bytes of what is written: set-up of the motors, a command, a stop, set-up of a device.
 const INIT: u8 = 0xA0;
 const WRITE: u8 = 0xA1;
 const STOP: u8 = 0xA2;
@@ -129,7 +129,7 @@ fn rig_of_motors(actuators: Box<dyn Actuators>, polls: Vec<PollPlan>) -> Rig {
     rig_on(clock, bus.clone(), Box::new(bus), Box::new(Absent), Some(HAT), actuators, polls)
 }
 
-/// The same with these wires; `bus` is what stands behind `i2c`. `fragile` as in [`BusParts`].
+/// The same with these wires; `bus` is what is behind `i2c`. `fragile` as in [`BusParts`].
 fn rig_on(
     clock: Arc<SimClock>,
     bus: LooseI2c,

@@ -40,7 +40,7 @@ fn the_priority_reported_is_the_one_in_proc() {
             if role == Role::Field {
                 return assert_eq!(granted.policy, Policy::Other);
             }
-            // Either it was granted, or the refusal says so: never neither, never both.
+            // Either it was granted, or there is a refusal: never neither, never both.
             let request = Request::Priority(role.priority(30));
             assert_eq!(granted.policy == Policy::Fifo, !requests(&granted).contains(&request), "{granted:?}");
         });
@@ -165,7 +165,7 @@ fn what_was_accepted_and_is_not_there_is_a_refusal() {
         [Request::Priority(80), Request::Memory, Request::TimerSlack, Request::Core(2)]
     );
     assert_eq!(granted.refusals[0], eperm, "the system's reason is kept");
-    assert!(granted.refusals[1].to_string().contains("not given"));
+    assert!(granted.refusals[1].to_string().contains("not granted"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What goes between the transfers of what: stops before everything, samples that are asked for before what is only due.
+//! What may overtake what between two transfers: stops go first, then polls that a line asks for.
 
 use super::*;
 
@@ -116,7 +116,7 @@ fn halting(halt: &Arc<Halt>) -> impl FnOnce(Instant) + Send + 'static {
     move |now| halt.raise(Cause::EStop, now)
 }
 
-/// Two bytes, each said as soon as it is read.
+/// Two bytes, each reported as soon as it is read.
 struct OneByOne(u8);
 
 impl Polled for OneByOne {

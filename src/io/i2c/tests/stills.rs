@@ -1,5 +1,6 @@
-//! Motors that are not known to stand are stopped whatever else becomes of the bus: chips that run on with the last word,
-//! with frames that tear and without, with a line that stops them, one that does not obey, and none.
+//! Motors that are not known to have stopped are stopped whatever else happens on the bus: chips that run on
+//! with the last write, with frames that tear and without, with a line that stops them, one that does not
+//! obey, and none.
 
 use super::*;
 use crate::bus::{Edge, Op};
@@ -22,7 +23,7 @@ enum Kind {
     OutputEnable,
 }
 
-/// The chip. It counts for running whatever it was told that is not known to be harmless.
+/// The chip. It counts as running after any write that is not known to be harmless.
 struct Chip {
     kind: Kind,
     frame: Vec<u8>,
@@ -38,7 +39,7 @@ impl Chip {
     fn framed(&self) -> bool {
         matches!(self.kind, Kind::Framed | Kind::Disobedient)
     }
-    /// It is told `bytes` of a transfer, all of them or those that came before it broke off.
+    /// It receives `bytes` of a transfer, all of them or those that came before it broke off.
     fn take(&mut self, bytes: &[u8], now: Instant) {
         if !self.framed() {
             self.obey(bytes[0], now);
@@ -262,7 +263,7 @@ impl Scene {
     }
 }
 
-/// From the moment at which a word or a line gets through again until the motors stand: what is under way ends (a
+/// From when a write or a line gets through again until the motors have stopped: the call in progress ends (a
 /// transfer that hangs takes 20 ms, a line that does not obey 100 ms, and either may come twice in one set-up), a pause,
 /// and the stop.
 fn within(kind: Kind) -> Span {
@@ -297,7 +298,7 @@ fn a_bus_that_hangs_leaves_it_to_the_line_at_once() {
         // The first transfer into the fault is the next poll's, and hangs for 20 ms.
         let last = chip.moved_last(at(6_800));
         assert!(at(6_503) < last && last <= at(6_532), "{kind:?}: {last:?}");
-        // One word begun before the bus was known to be down, and those of set-ups, whose rungs are 50 ms apart and more.
+        // One write begun before the bus was known to be down, and those of set-ups, whose rungs are 50 ms apart and more.
         let words = chip.words.iter().filter(|word| **word > at(6_503)).count();
         assert!(words <= 5, "{kind:?}: {words} words");
     }
