@@ -1,4 +1,4 @@
-//! The live status line of a run, on standard error, and only where a person is reading it.
+//! The live status line of a run, on standard error, and only if that is a terminal.
 
 use crate::field::EngineState;
 use crate::plan::{Cause, Rung};
@@ -31,7 +31,7 @@ impl StatusLine {
         StatusLine { bar, length, first: None, engine: EngineState::Running }
     }
 
-    /// Shows the newest record. Does nothing, not even formatting, where nobody reads.
+    /// Shows the newest record. Does nothing, not even formatting, without a terminal.
     pub fn show(&mut self, recorder: &Recorder) {
         if self.bar.is_hidden() {
             return;

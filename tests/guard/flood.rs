@@ -37,7 +37,7 @@ fn a_guard_that_is_asked_for_what_it_refuses_says_so_a_few_times() {
     place.send(guard, Signal::TERM);
     let said = err(&place.said(guard));
     few_lines(&said, "refused: ");
-    assert!(said.contains("told to go: line off"), "{said}");
+    assert!(said.contains("asked to end: line off"), "{said}");
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub struct Args {
     /// Board file or built-in board on the simulator
     #[arg(long, value_name = "FILE", default_value = "sim")]
     board: PathBuf,
-    /// End with one JSON object on the last line of standard output
+    /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
 }
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let figures = bench_loop(robot, &clock, length, board.rt, &interrupt.flag(), |share| {
         bar.set_position((share * 1000.0) as u64)
     })
-    .map_err(|error| Failure::unavailable(format!("a thread cannot be started: {error}")))?;
+    .map_err(|error| Failure::unavailable(format!("cannot start a thread: {error}")))?;
     bar.finish_and_clear();
     if interrupt.asked() {
         return Err(cut_short());
