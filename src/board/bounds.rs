@@ -1,5 +1,5 @@
-//! How much one board file may hold, whatever it says: looked at before anything is read or merged, so that no file makes
-//! the work that follows long. What is compared with what (names with names, wires with wires) grows with the square.
+//! Limits how much one board file may hold. They are checked before reading or merging, so that no file makes
+//! the following work long: comparing names with names and wires with wires grows with the square.
 
 use super::raw::{Node, Table, Value};
 use super::source::Place;

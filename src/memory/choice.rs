@@ -97,7 +97,7 @@ impl FromStr for Preference {
             "measured" => Ok(Preference::Measured),
             "never" => Ok(Preference::Processor),
             number => number.parse().map(Preference::From).map_err(|_| {
-                format!("'{number}' says nothing; wanted: measured, never, or the batch from which on")
+                format!("'{number}' says nothing; expected: measured, never, or the batch from which on")
             }),
         }
     }
