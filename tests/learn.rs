@@ -242,7 +242,7 @@ fn the_verb_learns_saves_and_reports() {
     let arguments = ["learn", "--log", paths[0], "--board", paths[1], "--label", "what", "-o", paths[2]];
     let (code, words, errors) = ganglion(&arguments);
     assert_eq!(code, Some(0), "{errors}");
-    assert!(words.contains("<- chosen") && words.contains("right \\ taken"), "{words}");
+    assert!(words.contains("<- chosen") && words.contains("right \\ chosen"), "{words}");
     let first = std::fs::read(&out).unwrap();
     let (code, words, _) = ganglion(&[&arguments[..], &["--json", "--threads", "2"]].concat());
     assert_eq!(code, Some(0));

@@ -61,9 +61,11 @@ impl fmt::Display for BenchFault {
             BenchFault::Simd { asked, have } => {
                 write!(f, "the engine cannot use {asked} here: the cpu engine can use {}", have.join(", "))
             }
-            BenchFault::Core { cpu } => write!(f, "core {cpu} is not there for this program"),
+            BenchFault::Core { cpu } => {
+                write!(f, "this program may not use core {cpu}, or it does not exist")
+            }
             BenchFault::Room(refusal) => write!(f, "the field does not fit: {refusal}"),
-            BenchFault::Threads(error) => write!(f, "a thread cannot be started or seated: {error}"),
+            BenchFault::Threads(error) => write!(f, "cannot start a thread or pin it to its core: {error}"),
             BenchFault::Device(unfit) => unfit.fmt(f),
             BenchFault::Lost(failure) => write!(f, "nothing was measured: {failure}"),
         }

@@ -128,7 +128,7 @@ impl std::fmt::Display for HrrFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             HrrFault::Memory(fault) => fault.fmt(f),
-            HrrFault::Threads(error) => write!(f, "a thread cannot be started: {error}"),
+            HrrFault::Threads(error) => write!(f, "cannot start a thread: {error}"),
             HrrFault::Gpu(fault) => write!(f, "the GPU: {fault}"),
         }
     }

@@ -1,4 +1,4 @@
-//! What was measured beside what the board asks for.
+//! Compares the measurements with the board's targets.
 
 use super::{GpuFigures, LoopFigures, Survey};
 use crate::plan::{GpuTargets, Storage, Targets};

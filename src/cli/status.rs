@@ -86,9 +86,9 @@ mod tests {
     fn a_lost_gpu_is_named_with_its_reason_and_the_next_try() {
         let loss = Loss::ContextLost { call: "cuEventQuery" };
         let state = EngineState::StandIn { loss, attempt: 3, left: Span::from_millis(2000) };
-        let said = "on the CPU: GPU lost (context lost in cuEventQuery), try 3 in 2.0 s";
+        let said = "on the CPU: GPU lost (context lost in cuEventQuery), attempt 3 in 2.0 s";
         assert_eq!(state.to_string(), said);
         let state = EngineState::StandIn { loss: Loss::Panicked, attempt: 1, left: Span::ZERO };
-        assert_eq!(state.to_string(), "on the CPU: GPU lost (its code panicked), try 1 under way");
+        assert_eq!(state.to_string(), "on the CPU: GPU lost (its code panicked), attempt 1 under way");
     }
 }

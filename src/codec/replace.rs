@@ -1,9 +1,9 @@
-//! Files that are replaced whole or left as they were, whenever the power goes: the one way in which this program writes a
-//! file that it or a person reads again.
+//! Replaces files whole or leaves them as they were, even if the power fails at any moment: the only way in
+//! which this program writes a file that it or a person reads again.
 //!
-//! The new file is begun beside the old one, under a name that nobody can foresee and where nothing lies: what somebody
-//! has laid there, a file or a link, is neither followed nor taken over. It gets the old one's mode and, where this
-//! process may give it away, its owner.
+//! The new file starts beside the old one, under an unpredictable name that does not exist yet: an existing
+//! file or link of that name is neither followed nor reused. It gets the old one's mode and, if this process
+//! may change it, its owner.
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, open, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;

@@ -1,5 +1,5 @@
-//! What computes the field for a robot: an engine, or one on a device with one on the CPU that stands by for it;
-//! and all that it takes to build them again. Turns scores into motors where the read-out chooses labels.
+//! What computes the field for a robot: an engine, or one on a device with one on the CPU on standby;
+//! and everything needed to rebuild them. Turns scores into motors where the read-out chooses labels.
 
 use super::failover::{DeviceCounters, Failover, Open};
 use super::state::{Learned, Live, State, StateError};
@@ -38,7 +38,7 @@ impl fmt::Display for BrainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BrainError::State(error) => error.fmt(f),
-            BrainError::Thread(error) => write!(f, "a thread cannot be started: {error}"),
+            BrainError::Thread(error) => write!(f, "cannot start a thread: {error}"),
         }
     }
 }
@@ -85,8 +85,8 @@ impl Brain {
     pub fn engine_name(&self) -> String {
         match self.device.as_ref().map(Failover::name) {
             None => self.here.name(),
-            Some(Some(device)) => format!("{device}; {} stands by", self.here.name()),
-            Some(None) => format!("{}, in the place of a GPU", self.here.name()),
+            Some(Some(device)) => format!("{device}; {} on standby", self.here.name()),
+            Some(None) => format!("{}, in place of a GPU", self.here.name()),
         }
     }
 

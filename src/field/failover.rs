@@ -1,6 +1,6 @@
-//! The engine on a device, and what happens when it is lost: the brain keeps the last state that was good, the
-//! CPU engine beside goes on from it, and the device is opened again, less and less often, on another thread, so
-//! that a driver that hangs in opening hangs only that. Knows no GPU: only that an engine can be lost.
+//! The engine on a device, and failover when it is lost: the brain keeps the last good state, the standby CPU
+//! engine continues from it, and another thread reopens the device with growing backoff, so that a driver
+//! that hangs while opening blocks only that thread. Knows no GPU: only that an engine can be lost.
 //!
 //! ```text
 //!            cycle: Lost                       opened, and it took the CPU's state

@@ -1,4 +1,4 @@
-//! What a field takes of the memory, by arithmetic: said before anything is built.
+//! Computes how much memory a field takes, before anything is built.
 
 use crate::field::shape::{
     CHANNELS, CONTEXT, DESCRIPTOR, GROUP, GROUPS, PATTERN, READOUT_COLUMNS, regressors,

@@ -1,5 +1,5 @@
-//! The tick's end of the line to the engine: launch a cycle, collect what is finished, know how old
-//! it is. Never waits: a cycle that is not done is found later or counted as missing.
+//! The tick's end of the line to the engine: launches a cycle, collects a finished one and knows its
+//! age. Never waits: an unfinished cycle is collected later or counted as missing.
 
 use super::failover::DeviceCounters;
 use super::worker::{Order, Outcome};

@@ -1,5 +1,5 @@
-//! The plain f64 engine: `docs/field.md`, line by line, to be read beside it and to judge the
-//! others by. Slow on purpose; no trick here may ever need an explanation.
+//! The plain f64 engine: `docs/field.md`, line by line, to be read beside it; the standard for
+//! the other engines. Slow on purpose; no code here may be too clever to be obvious.
 //!
 //! `grid` holds the field (drive, evolve, features), `memory` the library and the bank; errors and
 //! learning are `super::predict`; this file puts them in order and carries out the rungs.

@@ -1,6 +1,7 @@
-//! A whole brain in a file, and the field it was made for. Written whole and sound or not at all, read whole or refused
-//! with the reason. The file before it stays beside it, as `NAME.previous`, for a start that cannot use the newest. When to
-//! write one, and the thread that does it, is `writer`'s.
+//! A whole brain in a file, and the field it was made for. Written whole and valid or not at all, read whole
+//! or refused with the reason. The previous file stays beside it, as `NAME.previous`, for a start that cannot
+//! use the newest.
+//! `writer` has the schedule and the thread that writes.
 
 mod writer;
 

@@ -1,5 +1,5 @@
-//! The one place that every call of the driver passes through: it is noted in the [`Watch`] while it is under
-//! way, injected faults strike it, its failure is counted, and after a reset it is not made at all.
+//! The single path of every driver call: it notes the call in the [`Watch`] while it is under way, applies
+//! injected faults, counts failures, and makes no call at all after a reset.
 
 use std::cell::Cell;
 use std::sync::Arc;

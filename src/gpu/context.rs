@@ -1,4 +1,4 @@
-//! A context on a GPU: opened for one thread, and everything that is made in it holds on to it.
+//! A context on a GPU: opened for one thread; everything created in it keeps it open.
 //!
 //! It is the device's primary context, so that tools and other libraries of the process see the same one.
 //! Nothing here waits for the device; closing does, as the driver does when it frees.

@@ -1,9 +1,9 @@
 //! The driver's library: found and opened by cudarc, its functions looked up once, each before it is needed.
 //!
 //! Every function is called through its address with a plain `i32` for a result, and not through cudarc's
-//! wrappers: their result is a closed enum, so a code that is newer than the bindings would be undefined
-//! behaviour, and a function that is absent a panic at its first call. cudarc gives the search for the library and
-//! the types of handles. Calls nothing itself but the name of an error.
+//! wrappers: their result is a closed enum, so a code newer than the bindings would be undefined
+//! behaviour, and a missing function would panic at its first call. cudarc provides the library search and
+//! the handle types. This file itself only calls the function that names an error.
 
 #![allow(unsafe_code)] // functions of a C library; reasons at each place
 

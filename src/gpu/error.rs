@@ -1,5 +1,5 @@
-//! What went wrong in a call of the driver: which call, which code. Small and copied; words are made when it
-//! is shown.
+//! What went wrong in a driver call: which call, which code. Small and `Copy`; formatting makes the
+//! message.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Marks in the order of a device's work: asked whether they were passed, and how long after one another.
+//! Events in the order of a device's work: whether the device has passed them, and the time between two.
 
 #![allow(unsafe_code)] // calls of the driver; reasons at each place
 

@@ -1,4 +1,4 @@
-//! What a GPU can be made to do wrong on purpose, on a real one as on the stand-in.
+//! Faults that can be injected into a GPU, on a real one as on the stand-in.
 
 /// A fault of the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
-//! Which ranges of host memory a device may still be copying to or from. A stream counts the copies that it was given; what
-//! it, or an event behind them, says to be done is known to be done. Until then the host keeps its hands off: the device
-//! writes and reads beside all that the compiler sees.
+//! Which ranges of host memory a device may still be copying to or from. A stream counts its copies; the
+//! stream, or an event after them, reports which are done. Until then the host must not touch the ranges: the
+//! compiler does not see what the device reads and writes.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;

@@ -1,5 +1,5 @@
-//! A mark beside machine code while the driver loads it. Code that a driver cannot bear may end the process there, at each
-//! start anew: a mark that nobody holds any more says that it did.
+//! A marker file beside machine code while the driver loads it. Code that crashes the driver would end the
+//! process at every start; a marker that no process holds any more shows that it did.
 
 use crate::rt::flock::{Flock, LockError};
 use rustix::fs::{Mode, OFlags, open};

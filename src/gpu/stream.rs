@@ -1,4 +1,4 @@
-//! Work in its order: copies, fills, launches, marks. Every call hands over and returns; nothing waits.
+//! Work in order: copies, fills, launches, events. Every call enqueues and returns; nothing waits.
 
 #![allow(unsafe_code)] // calls of the driver; reasons at each place
 

@@ -1,5 +1,5 @@
-//! Files with machine code, which the driver takes as it is: read only where nobody but root and this process's own user
-//! can have written them, and never more of them than there can be.
+//! Files with machine code, which the driver loads unchecked: read only if no user other than root and this
+//! process's own could have written them, and only up to a maximum length.
 
 use rustix::fs::{Mode, OFlags, fstat, open};
 use std::fmt;
@@ -49,9 +49,9 @@ impl fmt::Display for Distrust {
             Distrust::Io(error) => error.fmt(f),
             Distrust::NoFile => f.write_str("not a regular file"),
             Distrust::Owner(uid) => {
-                write!(f, "it belongs to user {uid}, neither root nor the one who runs this")
+                write!(f, "it belongs to user {uid}, who is neither root nor the user running this program")
             }
-            Distrust::Writable(mode) => write!(f, "others may write it (mode {mode:03o}): chmod go-w"),
+            Distrust::Writable(mode) => write!(f, "other users may write it (mode {mode:03o}): chmod go-w"),
             Distrust::TooLong => write!(f, "longer than {MOST_BYTES} bytes"),
         }
     }

@@ -1,5 +1,5 @@
-//! What other threads may see of the thread that talks to the driver, and the faults that they may ask for.
-//! Everything is an atomic: nobody waits for anybody.
+//! What other threads can see of the thread that talks to the driver, and the faults that they can inject.
+//! Everything is atomic: no thread waits for another.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 

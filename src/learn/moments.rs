@@ -1,5 +1,5 @@
-//! What least squares need to know of a stretch of rows: counts, sums and products. Stretches add
-//! up and come apart again, so that a cross-validation reads every row once.
+//! What least squares need to know about a stretch of rows: counts, sums and products. Stretches can be added
+//! and subtracted, so that a cross-validation reads every row once.
 //!
 //! f64 throughout, sums in a fixed order on one thread: equal rows give equal bits.
 

@@ -1,4 +1,5 @@
-//! A log through the field: the features of every cycle, exactly as the running loop would have them.
+//! Feeds a log through the field: the features of every cycle, exactly as the running loop would compute
+//! them.
 //!
 //! The same admission as in the loop, the same engine from rest, the best rung, row 0 first. Nothing is
 //! fitted here.

@@ -1,4 +1,4 @@
-//! How good decisions are: which was right, which was taken.
+//! How good decisions are: which was right, which was chosen.
 
 use serde::Serialize;
 use std::fmt;
@@ -53,8 +53,8 @@ impl Confusion {
 impl fmt::Display for Confusion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let widest = self.labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
-        let side = widest.max("right \\ taken".len());
-        write!(f, "{:side$}", "right \\ taken")?;
+        let side = widest.max("right \\ chosen".len());
+        write!(f, "{:side$}", "right \\ chosen")?;
         for label in &self.labels {
             write!(f, "  {label:>5}")?;
         }

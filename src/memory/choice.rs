@@ -1,6 +1,7 @@
-//! Processor or GPU: measured, not guessed. A short calibration finds from which batch on a GPU is faster, for one
-//! length of rows, on this machine, for each kind of work and for where its rows lie. What was found is kept in a
-//! file with all that it depends on, so that the next start reads it; whoever knows better says so ([`Preference`]).
+//! Processor or GPU: measured, not guessed. A short calibration finds from which batch on a GPU is faster,
+//! for one length of rows, on this machine, for each kind of work and for where its rows lie. The result is
+//! saved in a file with all that it depends on, so that the next start reads it; the user can override it
+//! ([`Preference`]).
 
 use super::dim::Dim;
 use super::gpu::{Area, GpuWorkspace, GpuWorkspaceFault, Room, Unfit};
@@ -97,7 +98,9 @@ impl FromStr for Preference {
             "measured" => Ok(Preference::Measured),
             "never" => Ok(Preference::Processor),
             number => number.parse().map(Preference::From).map_err(|_| {
-                format!("'{number}' says nothing; expected: measured, never, or the batch from which on")
+                format!(
+                    "'{number}' is not a choice; expected: measured, never, or the smallest batch for the GPU"
+                )
             }),
         }
     }
@@ -224,9 +227,9 @@ impl fmt::Display for Choice {
                 return write!(f, "on the processor: the GPU could not be measured: {fault}");
             }
             (Because::Asked, Preference::From(batch)) => {
-                return write!(f, "on the GPU from {batch} rows on, as asked");
+                return write!(f, "on the GPU from {batch} rows on, as requested");
             }
-            (Because::Asked, _) => return f.write_str("on the processor, as asked"),
+            (Because::Asked, _) => return f.write_str("on the processor, as requested"),
             (Because::Measured, _) => f.write_str("measured now")?,
             (Because::Kept, _) => f.write_str("measured at an earlier start")?,
         }
@@ -260,7 +263,7 @@ fn read(file: &Path, identity: &Identity) -> Option<Vec<Crossing>> {
         Ok(_) => None,
         Err(FileError::Io { .. }) => None,
         Err(error) => {
-            log::warn!("{error}; measured again");
+            log::warn!("{error}; measuring again");
             None
         }
     }

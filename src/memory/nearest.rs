@@ -1,4 +1,4 @@
-//! The best few of many comparisons, in fixed memory and in one order whoever offers them first.
+//! The best few of many comparisons, in fixed memory and in an order that does not depend on their sequence.
 
 /// Most that can be asked for.
 pub const MOST_TOP: usize = 64;

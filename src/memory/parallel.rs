@@ -1,5 +1,5 @@
-//! Large batches on several threads, by the pool that never waits long for a busy core: pieces of a batch are
-//! done wherever there is time, a late one is done again by the caller. Each row is computed as in a batch of one,
+//! Large batches on several threads, by the pool that never waits long for a busy core: any free thread takes
+//! the next piece of a batch, and the caller repeats a late one. Each row is computed as in a batch of one,
 //! and the best of a search are merged in one order: the results are the same bits for any number of threads.
 
 use super::dim::Dim;

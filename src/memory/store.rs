@@ -1,5 +1,6 @@
-//! A store of vectors of one length: rows one after the other in memory that is taken once, each with one over
-//! its length and a coarse copy (`coarse`), and the exact best matches of a query among them. What rows mean is its owner's business.
+//! A store of vectors of one length: consecutive rows in memory that is allocated once, each with the inverse
+//! of its length and a coarse copy (`coarse`), and the exact best matches of a query among them. Its owner
+//! knows what the rows mean.
 
 use super::coarse::{Coarse, CoarseQuery};
 use super::dim::Dim;

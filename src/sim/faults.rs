@@ -1,10 +1,10 @@
-//! What goes wrong on purpose, by name and by the clock: a script of faults. Each has one visible
-//! symptom at the bus, at a line or in the field's worker; who shows it asks here whether it is time.
+//! Injected faults, by name and time: a script. Each has one visible symptom at the bus, at a line or in the
+//! field's worker, which checks here whether the fault is due.
 //!
-//! All of them are fair: each happens on real robots, and none takes away both the motors' obedience
-//! and every means to stop them. Not in the script, because no software on the computer can answer
-//! them: a controller that keeps driving and cannot be reset, a computer that dies (that is the guard
-//! process's business).
+//! All of them are fair: each happens on real robots, and none disables both the control of the motors
+//! and every means to stop them. Not in the script, because no software on the computer can handle
+//! them: a controller that keeps driving and cannot be reset, a computer that dies (the guard
+//! process handles that).
 
 use crate::gpu::GpuFault;
 use crate::time::{Instant, Span};
@@ -289,10 +289,10 @@ impl fmt::Display for FaultError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FaultError::Unknown { name, nearest } => {
-                write!(f, "no fault is called '{name}'; did you mean '{nearest}'?")
+                write!(f, "unknown fault '{name}'; did you mean '{nearest}'?")
             }
             FaultError::Target { text } => {
-                write!(f, "'{text}' is no address, channel or place: write NAME:NUMBER, 0 to 255")
+                write!(f, "'{text}' is not an address, channel or place: write NAME:NUMBER, 0 to 255")
             }
             FaultError::Time { text } => write!(
                 f,

@@ -1,4 +1,4 @@
-//! Noise of one simulated sensor: draws in the order in which it is read, whatever others do.
+//! Noise of one simulated sensor: draws in the order in which it is read, independent of other sensors.
 
 use crate::seed::{Stream, normal};
 

@@ -1,7 +1,7 @@
 //! What is behind the wires: a world, a car in it, chips, a script of faults.
 //!
-//! It moves in steps of 1 ms on its own grid, always up to the time of the access that asks, never
-//! back: the same writes at the same times give the same world, however often it is looked at.
+//! It advances in steps of 1 ms on its own grid, up to the time of the current access, never
+//! back: the same writes at the same times produce the same world, however often it is read.
 
 mod lines;
 

@@ -1,8 +1,10 @@
-//! What was to be seen at the wires, in the words of the board: currents in the motors, answers of the sensors, whether
-//! the motors' controller answered. For a judge who must not ask the runtime what it believes. Judges nothing itself.
+//! Records what happens on the wires, in the board's terms: currents in the motors, answers of the sensors,
+//! whether the motors' controller answered. For a judge that must not rely on the runtime's own view. Judges
+//! nothing itself.
 //!
-//! Times are those of the accesses. Workers overlap, so events of one worker may come after later ones of another; up to
-//! a moment that all workers have reached they are complete, and only so far they are given away.
+//! Times are those of the accesses. Workers overlap, so events of one worker may come after later ones of
+//! another. They are complete up to a moment that all workers have reached, and the tape hands them out only
+//! up to there.
 
 use crate::bus::{Edge, Op};
 use crate::command::MAX_MOTORS;

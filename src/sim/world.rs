@@ -1,5 +1,5 @@
 //! The room: four walls, discs, rectangles without floor, a line on the floor. Laid out once from a
-//! seed and asked about distances, contacts and ground; nothing in it moves. Knows no car but its
+//! seed; answers queries about distances, contacts and ground; nothing in it moves. Knows only a car's
 //! outline.
 //!
 //! Metres; the origin is a corner of the room, x and y run along its walls, headings are in radians

@@ -1,5 +1,5 @@
-//! What happened, one fixed-size record a slot, written by the tick into a ring and read by a slow
-//! thread. The tick never waits for a reader: a full ring costs records, which are counted.
+//! What happened: one fixed-size record per slot, which the tick writes into a ring buffer and a slow thread
+//! reads. The tick never waits for a reader: a full ring loses records, and counts them.
 
 mod recorder;
 mod summary;

@@ -1,4 +1,4 @@
-//! The figures of a run, as counted; words and JSON are made at the edge (`cli`).
+//! The figures of a run, as counted; `cli` makes the words and JSON.
 
 use super::Record;
 use crate::plan::{Cause, RUNGS};

@@ -164,7 +164,7 @@ fn ranges_are_told() {
         "full_speed = 0",
         "sim.full_speed: found 0.0; allowed: a number, 0.01 to 20",
     );
-    slip("sim", "3.4, 2.5, 4.0, 3.0", "3.4, 2.5, 4.0, 3.1", "sim.cliffs: [3.4, 2.5, 4, 3.1]: wanted");
+    slip("sim", "3.4, 2.5, 4.0, 3.0", "3.4, 2.5, 4.0, 3.1", "sim.cliffs: [3.4, 2.5, 4, 3.1]: must have");
 }
 
 #[test]
@@ -469,7 +469,7 @@ fn what_is_allowed_and_odd_is_a_warning() {
         (
             "low = 6.0, high = 8.4",
             "low = 9.0, high = 12.0",
-            "sensor.battery.input.low: the scale 9..12 lies outside",
+            "sensor.battery.input.low: the scale 9..12 is outside",
         ),
     ] {
         let warnings = board::from_text("odd", &text_of(V4).replacen(old, new, 1)).unwrap().warnings;
@@ -483,7 +483,7 @@ fn the_field_is_warned_off_the_control_loops_core() {
     let text = "inherits = \"picarx-v4\"\n[rt]\ncpu = 3\n[field]\ncpus = [2, 3]\n";
     let warnings = board::from_text("odd", text).unwrap().warnings;
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    let words = "odd.toml:5:8: field.cpus: core 3 is the control loop's (rt.cpu)";
+    let words = "odd.toml:5:8: field.cpus: core 3 belongs to the control loop (rt.cpu)";
     assert!(warnings[0].to_string().starts_with(words), "{}", warnings[0]);
 }
 

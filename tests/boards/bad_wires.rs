@@ -193,10 +193,7 @@ fn several_rangers_need_their_shut_down_lines() {
 fn motors_have_one_source_of_pulses() {
     let mcu = "[mcu]\naddress = 0x14\nclock_hz = 72000000\ntimers = 4\nreset = 5\n";
     one(&format!("{LABEL}{mcu}"), "pca9685: a second source of PWM, beside [mcu]; expected: one of them");
-    one(
-        "[pwm]\ndevice = \"1f00098000.pwm\"\nhz = 1000\n",
-        "pwm: a second source of PWM: [pca9685] is there as well",
-    );
+    one("[pwm]\ndevice = \"1f00098000.pwm\"\nhz = 1000\n", "pwm: a second source of PWM, beside [pca9685]");
     let none = generic("pca9685 = { remove = true }");
     // Once a motor; nothing is said of channels of nothing.
     let sources = none.iter().filter(|fault| fault.contains("or another source of PWM: [pca9685] or [pwm]"));

@@ -1,5 +1,5 @@
-//! What is known of the bank's rows: which are in use, what they are worth, where the sweep under way
-//! stands and what the last one found. The rows themselves are in `bank`.
+//! Facts about the bank's rows: which are in use, their worth, the progress of the current sweep
+//! and the result of the last one. The rows themselves are in `bank`.
 
 use super::nearest::Nearest;
 use crate::field::shape::{BANK_TOP, RECENCY_S};

@@ -3,7 +3,7 @@
 //!
 //! With one thread the parts come one after the other and share one set of spare cells. With more, every
 //! part has its own, and there are two more for each worker: a worker that is late keeps the cells it reads
-//! and those it writes until it is back, while the field goes on with what a stand-in has made.
+//! and those it writes until it is back, while the field goes on with the cells that a stand-in computed.
 
 use super::bank::Query;
 use super::cells::Cells;

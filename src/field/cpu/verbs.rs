@@ -1,4 +1,4 @@
-//! What can be asked of an engine and put into it, between cycles.
+//! What callers can read from and write to an engine, between cycles.
 
 use super::CpuEngine;
 use super::library::unit;

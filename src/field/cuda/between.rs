@@ -1,5 +1,5 @@
-//! What is asked of the brains and put into them between two cycles. None of it is quick: each copy is waited
-//! for, in pieces through a pinned buffer.
+//! Reads from and writes to the brains between two cycles. None of it is fast: it waits for each copy,
+//! in pieces through a pinned buffer.
 
 use super::brains::Brains;
 use super::layout::{CYCLE_PITCH, Place};

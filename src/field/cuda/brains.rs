@@ -1,5 +1,5 @@
 //! The robots' brains on one device: memory, streams and graphs, and one cycle of all of them. Lives on the
-//! device's own thread (`line`); what is asked and set between cycles is in `between`, whole states in `state`.
+//! device's own thread (`line`); `between` has reads and writes between cycles, `state` whole states.
 
 use super::launches::{Cut, Kernels, Step};
 use super::layout::{CYCLE_PITCH, Layout, Place};

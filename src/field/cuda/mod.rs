@@ -1,9 +1,9 @@
 //! The CUDA engine: the maths of `docs/field.md` on a GPU, as `kernels/` computes it.
 //!
-//! This file is the engine as others see it. The device is spoken to on a thread of its own (`line`), where the
-//! `brains` live: memory (`layout`, `start`), what is due (`schedule`), how it is launched (`launches`), what is
-//! asked between cycles (`between`), whole states (`state`). It knows no CPU engine; who takes over when a device
-//! is lost is the worker's business.
+//! This file is the engine as others see it. A thread of its own (`line`) talks to the device; the
+//! `brains` live there: memory (`layout`, `start`), what is due (`schedule`), how it is launched (`launches`), access
+//! between cycles (`between`), whole states (`state`). It knows no CPU engine; the worker decides which
+//! engine takes over when a device is lost.
 
 mod bank;
 mod between;

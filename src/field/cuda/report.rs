@@ -1,4 +1,4 @@
-//! What the engine has to say of itself and of its device: which, how large, how fast, and why there is none.
+//! What the engine reports about itself and its device: which, how large, how fast, and why there is none.
 
 use super::CudaEngine;
 use super::brains::MOST_ROBOTS;
@@ -30,9 +30,9 @@ impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unfit::Absent(absence) => absence.fmt(f),
-            Unfit::Silent(Silence::Failed(error)) => write!(f, "the GPU cannot be opened: {error}"),
-            Unfit::Silent(Silence::Late) => write!(f, "the GPU's driver does not come back from opening it"),
-            Unfit::Silent(Silence::Gone) => write!(f, "the GPU's thread cannot be started, or has ended"),
+            Unfit::Silent(Silence::Failed(error)) => write!(f, "cannot open the GPU: {error}"),
+            Unfit::Silent(Silence::Late) => write!(f, "the GPU's driver hangs while opening it"),
+            Unfit::Silent(Silence::Gone) => write!(f, "the GPU's thread could not be started, or has ended"),
             Unfit::Robots { asked } => write!(f, "a batch has 1 to {MOST_ROBOTS} robots, not {asked}"),
         }
     }

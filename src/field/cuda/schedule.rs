@@ -1,5 +1,5 @@
-//! What is due in which cycle: everything that follows from the cycle's number, its rung and what was ordered
-//! before, so that the device needs no branch of the host. Pure; knows no device.
+//! What is due in which cycle: everything that follows from the cycle's number, its rung and earlier
+//! requests, so that the device needs no branch on the host. Pure; knows no device.
 
 use super::tables::Cycle;
 use crate::command::MAX_MOTORS;

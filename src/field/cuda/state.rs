@@ -1,4 +1,4 @@
-//! One robot's whole state, out of the device and back onto it, in the terms that all engines share.
+//! Copies one robot's whole state off the device and back, in the terms that all engines share.
 
 use super::bank::Coarse;
 use super::brains::Brains;

@@ -1,5 +1,5 @@
-//! What can be asked of the engine and put into it, between cycles. Where the device is lost meanwhile, the next
-//! cycle says so; until then answers are those of the start.
+//! What callers can read from and write to the engine between cycles. If the device is lost in between, the
+//! next cycle reports it; until then answers are those of the start.
 
 use super::CudaEngine;
 use crate::field::shape::CONTENT_GROUPS;

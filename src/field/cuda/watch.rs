@@ -1,4 +1,4 @@
-//! Events of a cycle, and how the device's thread waits for them: by asking, with naps between, never inside
+//! Events of a cycle, and how the device's thread waits for them: it polls, sleeping in between, never inside
 //! the driver, so that it can always give up.
 
 use crate::field::{STAGES, StageTimes};

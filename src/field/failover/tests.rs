@@ -1,4 +1,4 @@
-//! A device that is lost on cue: the brain's state before and after, the pauses, what is handed on.
+//! A device that is lost on cue: the brain's state before and after, the pauses, what is passed on.
 
 use super::super::brain::Brain;
 use super::*;

@@ -1,6 +1,7 @@
-//! The line from the field to the disk: the field fills a buffer between two cycles and hands it over, a thread
-//! of its own writes it, however long the disk takes. There are two buffers; where both are with the writer the
-//! snapshot is left out and counted. A brain from which no engine could go on is not written: the last good one stays.
+//! The path from the field to the disk: the field fills a buffer between two cycles and hands it over; a
+//! separate thread writes it, however long the disk takes. There are two buffers; if the writer has both, the
+//! snapshot is skipped and counted. A brain that no engine could resume is not written: the last good one
+//! remains.
 
 use super::{KIND, SnapshotError, SnapshotRef, StateRef, made_for, most, previous_name, sound};
 use crate::codec;
@@ -131,7 +132,9 @@ impl Progress {
     fn fail(&self, error: &SnapshotError) -> u64 {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if trouble.is_none() {
-            log::warn!("no snapshot: {error}; the last good one stays, further failures are counted");
+            log::warn!(
+                "no snapshot written: {error}; the last good one remains; further failures are only counted"
+            );
         }
         *trouble = Some(error.to_string());
         let is_unsound = matches!(error, SnapshotError::State(_));

@@ -1,5 +1,6 @@
-//! Whether a state fits an engine: sizes, and numbers that some life could have led to. Asked before anything is changed,
-//! so that a state that is refused leaves no trace, and before one is kept, so that none is kept that would be refused.
+//! Checks whether a state fits an engine: sizes, and numbers that some run can produce. It runs before any
+//! change, so that a refused state leaves no trace, and before a save, so that no saved state would be
+//! refused.
 
 use super::bounds::{self, CHANGE_MOST, CYCLES_MOST, LearnerBounds, SQUARE_MOST, STORED_MOST};
 use super::{Learned, Live, Reduced, Senses};
@@ -53,10 +54,10 @@ impl fmt::Display for StateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StateError::Count { field, found, wanted } => {
-                write!(f, "{field}: {found} of them; this field has {wanted}")
+                write!(f, "{field}: found {found}; this field has {wanted}")
             }
             StateError::TooMany { field, found, most } => {
-                write!(f, "{field}: {found} of them; this field has room for {most}")
+                write!(f, "{field}: found {found}; this field has room for {most}")
             }
             StateError::Value { field, at, found, wanted } => {
                 write!(f, "{field}, number {at}: {found}; {wanted}")

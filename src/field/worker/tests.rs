@@ -1,4 +1,5 @@
-//! An engine that panics on cue: how often it is built again, and after what pauses; what a cycle takes in virtual time.
+//! An engine that panics on cue: how often it is rebuilt, and after what pauses; the duration of a cycle in
+//! virtual time.
 
 use super::*;
 use crate::field::Readout;

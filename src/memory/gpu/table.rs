@@ -1,5 +1,5 @@
-//! The tables that kernels get, as `kernels/memory.cuh` has them, and where everything lies on the GPU. Bytes
-//! only; who copies them is not its business.
+//! The tables for the kernels, as `kernels/memory.cuh` defines them, and where everything lies on the GPU.
+//! Bytes only; copies nothing.
 
 use super::Room;
 use crate::memory::dim::Dim;

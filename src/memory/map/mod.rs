@@ -1,9 +1,10 @@
-//! The robot's map of what was where. Beside the tick it hears of every slot (what was sensed, what the field and the
-//! reflexes made of it), reckons where the robot is, remembers where it met the things that its board names, and says
-//! how much the present place is like that: a sensor among the others, and so an input of the field.
+//! The robot's map of what was where. Outside the tick it receives a record of every slot (sensor values, and
+//! what the field and the reflexes did with them), estimates where the robot is, remembers where it met the
+//! things that its board names, and computes how similar the present place is: one more sensor, and so an
+//! input of the field.
 //!
 //! A thing is met when a sensor falls below a threshold, and again only after the sensor has left it and the robot
-//! has gone on for `APART_M`. `worker` runs it on a thread of its own; nobody waits for it.
+//! has moved on by `APART_M`. `worker` runs it on a thread of its own; no thread waits for it.
 
 mod odometer;
 mod worker;

@@ -1,5 +1,5 @@
-//! The map on a thread of its own, fed by the thread that reads the trace, asked by the one that serves people. The
-//! tick waits for none of them: it gets a reading like any other sensor's, when there is one.
+//! The map on a thread of its own: the thread that reads the trace feeds it, the control server queries it.
+//! The tick waits for none of them: it gets a reading like any other sensor's, when there is one.
 
 use super::{MOST_THINGS, Map, MapStatus, Scene};
 use crate::executor::Worker;
