@@ -39,7 +39,7 @@ pub const MAX_PAYLOAD: usize = 1 << 30;
 /// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// Four letters that stand in the file. Part of the format: never reused.
+    /// Four letters in the file. Part of the format: never reused.
     pub tag: [u8; 4],
     /// For people.
     pub name: &'static str,
@@ -54,7 +54,7 @@ pub enum CodecError {
     NotOurs,
     /// Ours, and of another kind.
     WrongKind {
-        /// What was asked for.
+        /// The requested value.
         wanted: Kind,
         /// The tag in the file.
         found: [u8; 4],
@@ -85,9 +85,9 @@ pub enum CodecError {
         /// Its length.
         length: u64,
     },
-    /// The digest does not match what stands before it.
+    /// The digest does not match what precedes it.
     Damaged {
-        /// Where the digest stands.
+        /// Position of the digest.
         digest_at: u64,
     },
     /// The bytes are whole, and yet do not spell the value (a fault of the program that wrote them).

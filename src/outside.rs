@@ -81,9 +81,8 @@ pub fn json(text: String) -> String {
 /// lengths.
 const LONGEST_SLIP: usize = 100;
 
-/// The name in `known` most similar to `found`, if any is similar: a third of the
-/// letters may differ, which allows a typo or two but not another word. A forgotten suffix (the unit
-/// of `hold_ms`) is one typo.
+/// The name in `known` most similar to `found`, if any is similar: a third of the letters may differ, which
+/// allows a typo or two but not another word. A forgotten suffix (the unit of `hold_ms`) is one typo.
 pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     if found.len() > LONGEST_SLIP {
         return None;

@@ -15,7 +15,7 @@ const LOOKS: u32 = 5_000;
 /// A sleeping thread looks for the order to end this often, should its waking have been missed.
 const NAP: Duration = Duration::from_millis(50);
 
-/// The calling thread and as many beside it as were asked for.
+/// The calling thread and as many more as requested.
 pub struct CopyCrew {
     own: Buffers,
     orders: Arc<Orders>,

@@ -64,7 +64,7 @@ impl DeviceBench {
     /// Opens and loads an engine of `robots` robots on this machine's GPU.
     pub fn build(plan: &FieldPlan, robots: usize) -> Result<DeviceBench, BenchFault> {
         let mut engine = CudaEngine::open(plan, robots).map_err(BenchFault::Device)?;
-        // What has just been found lost says so in its next cycle: this one.
+        // An engine just found lost reports it in its next cycle: this one.
         let mut feed = Feed::new(plan);
         let Some(facts) = engine.device_facts() else {
             let answer = engine.cycle(&feed.next(Rung::BEST));
@@ -91,7 +91,7 @@ impl DeviceBench {
     }
 
     /// Measures cycles at `rung` for `length` and adds to `figures`: half of it cycles and copies, a tenth stages, the
-    /// rest at 100 Hz. `watch` is told what has passed.
+    /// rest at 100 Hz. `watch` receives what has passed.
     pub fn measure(
         &mut self,
         rung: Rung,

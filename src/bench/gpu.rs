@@ -16,7 +16,7 @@ const SHAPE: Shape = Shape { grid: 32, sensors: 16, motors: 5, patterns: 100, ba
 /// Time of each of the four; half of it is cycles, of which even a slow GPU then does a hundred.
 const LENGTH: Span = Span::from_millis(2_000);
 
-/// What was measured. Times are microseconds; a figure that could not be had is `None`.
+/// What was measured. Times are microseconds; an unavailable figure is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GpuFigures {
     /// Which device.
@@ -70,7 +70,7 @@ fn figures(interrupted: &AtomicBool) -> Result<GpuFigures, BenchFault> {
     })
 }
 
-/// Figures of that many robots, and the device's memory that they take. Empty where somebody asked for the end.
+/// Figures of that many robots, and the device's memory that they take. Empty if the end was requested.
 fn measured(
     storage: Storage,
     robots: usize,

@@ -24,7 +24,7 @@ pub use survey::{Survey, survey};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether somebody asked for the end.
+/// Whether the end was requested.
 fn ended(interrupted: &AtomicBool) -> bool {
     interrupted.load(Ordering::Relaxed)
 }

@@ -42,7 +42,7 @@ impl Survey {
     }
 }
 
-/// Measures the field of `plan` for `length` of real time, loading not included. `watch` is told
+/// Measures the field of `plan` for `length` of real time, loading not included. `watch` receives
 /// which share has passed.
 pub fn survey(
     plan: &FieldPlan,

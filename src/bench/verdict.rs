@@ -5,7 +5,7 @@ use crate::plan::{GpuTargets, Storage, Targets};
 use crate::time::Span;
 use crate::trace::Latency;
 
-/// What is asked of a figure.
+/// The target of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
     /// No more than this.

@@ -46,7 +46,7 @@ pub fn beyond(table: &Table) -> Option<Beyond> {
     })
 }
 
-/// `place` is where the table stands; `None`: it is the file.
+/// `place` is the place of the table; `None` for the whole file.
 fn in_table(table: &Table, path: &str, place: Option<Place>) -> Option<Beyond> {
     let found = table.0.len();
     if let (true, Some(extra)) = (found > MOST_KEYS, table.0.get(MOST_KEYS)) {

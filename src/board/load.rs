@@ -45,7 +45,7 @@ impl Loaded {
 pub enum BoardError {
     /// The file cannot be read.
     Unreadable {
-        /// As asked for.
+        /// The requested name.
         path: PathBuf,
         /// What the system says.
         error: std::io::Error,
@@ -54,7 +54,7 @@ pub enum BoardError {
     },
     /// No built-in board has that name, and it does not name a file: see [`names_a_file`].
     Unknown {
-        /// As asked for.
+        /// The requested name.
         name: String,
         /// The built-in board with the most similar name.
         nearest: Option<String>,

@@ -52,7 +52,7 @@ impl Value {
 pub struct Entry {
     /// The key.
     pub key: String,
-    /// Where the key stands.
+    /// The place of the key.
     pub key_place: Place,
     /// Its value.
     pub node: Node,

@@ -7,7 +7,7 @@ use crate::outside::nearest;
 use crate::time::Span;
 use std::ops::RangeInclusive;
 
-/// Why a node is not what was asked for.
+/// Why a node is not the requested value.
 pub enum Refusal {
     /// It is of another type.
     Type,

@@ -14,7 +14,7 @@ pub struct StatusLine {
     bar: ProgressBar,
     length: Span,
     first: Option<crate::time::Instant>,
-    /// When last heard of: most records have no result of the field.
+    /// When it was last known: most records have no result of the field.
     engine: EngineState,
 }
 

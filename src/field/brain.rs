@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// An engine with all that it takes to build it again.
 pub struct Brain {
-    /// Computes, or stands by for the device.
+    /// Computes, or is on standby for the device.
     here: Engine,
     device: Option<Failover>,
     plan: FieldPlan,
@@ -28,7 +28,7 @@ pub struct Brain {
 /// Why there is no brain.
 #[derive(Debug)]
 pub enum BrainError {
-    /// The state that it was to go on from does not fit.
+    /// The state that it was to resume from does not fit.
     State(StateError),
     /// The system starts no thread.
     Thread(std::io::Error),
@@ -46,8 +46,9 @@ impl fmt::Display for BrainError {
 impl std::error::Error for BrainError {}
 
 impl Brain {
-    /// The engine of `board`, at rest or where `resume` stopped, with `readout`, or else that of `resume`. With `open`
-    /// the engine that it opens computes, and one on the CPU stands by, all its memory taken and touched.
+    /// The engine of `board`, at rest or where `resume` stopped, with `readout`, or else that of `resume`.
+    /// With `open` the engine that it opens computes, and one on the CPU is on standby, with all its memory
+    /// allocated and touched.
     pub fn new(
         board: &Board,
         readout: Option<&Readout>,

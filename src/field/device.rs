@@ -16,7 +16,7 @@ pub enum NoDevice {
     NotAsked,
     /// There is none that could be used.
     Absent(Absence),
-    /// It is the stand-in for a driver: nobody gets it who does not ask for it by name.
+    /// It is the stand-in for a driver, which is used only when requested by name.
     Emulated {
         /// What it calls itself.
         name: String,
@@ -73,7 +73,7 @@ fn opener()
             if !ended() {
                 return Err(Loss::Timeout { call: "the lost device's last call" });
             }
-            // The context may be the broken one: everything begins anew.
+            // The context may be the broken one: everything starts again.
             let found = probe().map_err(|_| Loss::Error { call: "probing" })?;
             Gpu::reset(&found, &watch).map_err(|error| Loss::Error { call: error.call.name() })?;
         }

@@ -275,7 +275,7 @@ impl Engine {
         }
     }
 
-    /// Statistics of the field as it stands; reads every cell.
+    /// Statistics of the current field; reads every cell.
     pub fn measure_now(&self) -> Metrics {
         match self {
             Engine::Reference(engine) => engine.measure_now(),

@@ -34,12 +34,12 @@ pub enum Loss {
     },
     /// There is not enough memory on the device.
     Memory {
-        /// The call that asked for it.
+        /// The call that requested it.
         call: &'static str,
     },
     /// The program's own code around the device panicked.
     Panicked,
-    /// What it was to go on from does not fit it.
+    /// What it was to resume from does not fit it.
     State,
     /// What it answered or expected was no finite number.
     NotFinite,

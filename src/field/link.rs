@@ -60,7 +60,7 @@ impl FieldLink {
         }
     }
 
-    /// The cycle after `last`, where the engine goes on from an earlier run.
+    /// The cycle after `last`, where the engine resumes from an earlier run.
     pub fn continue_after(&mut self, last: u64) {
         self.cycle = last.wrapping_add(1);
     }
@@ -94,7 +94,7 @@ impl FieldLink {
         self.launched_at.map(|at| now.since(at))
     }
 
-    /// How the engine fared when last heard of.
+    /// The last known state of the engine.
     pub fn engine_state(&self) -> EngineState {
         self.state
     }

@@ -1,6 +1,5 @@
-//! The prediction of the next sensor values: the error of the last one, how much it is worth,
-//! and the least squares that improve it. Steps 1 and 6 of `docs/field.md`, in f64 and the same
-//! in every engine.
+//! The prediction of the next sensor values: the error of the last one, how much it is worth, and the least
+//! squares that improve it. Steps 1 and 6 of `docs/field.md`, in f64 and the same in every engine.
 
 mod state;
 

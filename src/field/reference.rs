@@ -363,7 +363,7 @@ impl ReferenceEngine {
         response
     }
 
-    /// Statistics of the field as it stands.
+    /// Statistics of the current field.
     pub fn measure_now(&self) -> Metrics {
         let grid = if self.on_half { &self.half } else { &self.whole };
         let [mean, std, max, energy] = grid.statistics().map(|x| x as f32);

@@ -97,7 +97,7 @@ pub struct Live {
 }
 
 /// Means of the last cycle. A group that stands still at rung 4 keeps them, and where its cells are halves
-/// they were taken before the cells were rounded. Empty: to be taken anew from the cells.
+/// they were taken before the cells were rounded. Empty: to be taken again from the cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reduced {
     /// Mean of each channel.

@@ -82,7 +82,7 @@ impl Kept {
     /// Throws the file away.
     pub(super) fn discard(&self, why: &dyn fmt::Display) {
         log::warn!("{}: discarded: {why}", self.path.display());
-        // If it cannot be removed, writing it anew cannot work either, and says so.
+        // If it cannot be removed, writing it again cannot work either, and reports it.
         let _ = std::fs::remove_file(&self.path);
     }
 
@@ -97,7 +97,7 @@ impl Kept {
             return;
         }
         let content = Content { key: self.key, cubin: cubin.to_vec() };
-        // The folder may be there, or its parent may not be ours: saving tells.
+        // The folder may be there, or its parent may not be ours: saving will show.
         let _ = self.path.parent().map(std::fs::create_dir_all);
         if let Err(error) = codec::save(&self.path, KIND, &content) {
             SAID.call_once(|| {

@@ -120,7 +120,7 @@ calls! {
 struct Library;
 
 impl Library {
-    /// `None` if there is none; cudarc panics if it is asked for one that is not there.
+    /// `None` if there is none; cudarc panics if a requested one is missing.
     fn open() -> Option<Library> {
         // SAFETY: opening a library runs its initialisers; the driver's are meant to be run so.
         unsafe { sys::is_culib_present() }.then_some(Library)
@@ -148,7 +148,7 @@ pub(super) enum Missing {
     Symbol(&'static str),
 }
 
-/// Only a success is kept: what is missing may be there when somebody looks again.
+/// Only a success is kept: what is missing may be there at the next look.
 static DRIVER: OnceLock<Driver> = OnceLock::new();
 
 /// Opens the library the first time; afterwards only answers.
@@ -161,7 +161,7 @@ pub(super) fn open() -> Result<&'static Driver, Missing> {
     Ok(DRIVER.get_or_init(|| driver))
 }
 
-/// The driver, if somebody has opened it.
+/// The driver, if it has been opened.
 pub(super) fn opened() -> Option<&'static Driver> {
     DRIVER.get()
 }

@@ -26,11 +26,12 @@ pub(super) struct Mark {
     pub(super) context: Rc<Context>,
     pub(super) raw: CUevent,
     held: Held,
-    /// Behind which copies a stream was given it last; nothing once a graph has it: then each replay puts it anew.
+    /// Behind which copies a stream was given it last; nothing once a graph has it: then each replay puts it
+    /// again.
     behind: RefCell<Behind>,
 }
 
-/// What an event tells of copies.
+/// What an event reports about copies.
 enum Behind {
     /// Nothing: no stream was given it.
     Nothing,

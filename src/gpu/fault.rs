@@ -9,7 +9,7 @@ pub enum GpuFault {
     Stuck,
     /// What was launched never ends.
     Hang,
-    /// What was launched takes ten times as long: clocks have dropped, somebody else computes.
+    /// What was launched takes ten times as long: clocks have dropped, another process computes.
     Slow,
     /// The context is lost: every call fails from now on.
     Lost,

@@ -70,7 +70,8 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// A copy begins. False, and it must not: somebody looks at what it would touch, or too many streams copy at once.
+    /// A copy begins. False, and it must not: a thread is using what it would touch, or too many streams copy
+    /// at once.
     pub(super) fn begin(&self, progress: &Rc<Progress>, range: Range<usize>, way: Way) -> bool {
         if self.is_looked_at(way) {
             return false;
@@ -88,7 +89,7 @@ impl Flights {
         under_way.push(Flight { mark: progress.give(), range, way }).is_ok()
     }
 
-    /// Whether somebody looks at it who must not while a copy goes that way.
+    /// Whether a thread is using it that must not while a copy goes that way.
     fn is_looked_at(&self, way: Way) -> bool {
         self.is_written.get() || way == Way::Out && self.readers.get() > 0
     }

@@ -19,7 +19,7 @@ mod error; // which call, which code
 mod watch; // what other threads see, and inject
 mod call; // the one place that calls pass through
 mod probe; // is there a GPU, or why not
-mod context; // opening, and starting anew
+mod context; // opening, and starting again
 mod flight; // what of host memory is being copied
 mod memory; // one pool, pinned host memory
 mod event; // marks that are asked, and times

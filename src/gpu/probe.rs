@@ -75,7 +75,7 @@ pub enum Absence {
 }
 
 /// Looks for a GPU. Never panics, whatever is or is not installed. The driver may take seconds to start, and
-/// a broken one may never come back: whoever cannot wait asks on a thread that can be left behind.
+/// a broken one may never come back: a caller that cannot wait calls it on a thread that it can abandon.
 ///
 /// # Errors
 /// Why there is none.

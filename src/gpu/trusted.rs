@@ -12,7 +12,7 @@ pub(super) const MOST_BYTES: u64 = 64 << 20;
 /// Write permission of the group and of everybody.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Whether a link may stand in the file's place. What it leads to is looked at in either case.
+/// Whether a link may replace the file. Its target is checked in either case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Links {
     /// As packages lay them.
@@ -57,10 +57,10 @@ impl fmt::Display for Distrust {
     }
 }
 
-/// The file's bytes. What is looked at is the file that was opened, whatever is put in its place meanwhile.
+/// The file's bytes. The checks apply to the opened file, whatever replaces its name in between.
 pub(super) fn read(path: &Path, links: Links) -> Result<Vec<u8>, Distrust> {
     let follow = if links == Links::Refused { OFlags::NOFOLLOW } else { OFlags::empty() };
-    // A pipe that nobody writes to would keep the start waiting.
+    // A pipe without a writer would block the start.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | follow;
     let file = match open(path, flags, Mode::empty()) {
         Ok(file) => file,

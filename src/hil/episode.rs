@@ -71,12 +71,12 @@ pub(super) struct Passed {
     pub pulsed: bool,
 }
 
-/// How the motor's line tells that it runs.
+/// How the motor's line shows that it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Running {
     /// It carries pulses.
     Pulses,
-    /// It stands at this level.
+    /// It is at this level.
     Level(bool),
 }
 

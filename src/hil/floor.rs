@@ -26,7 +26,7 @@ pub(super) struct Floors {
     pub echoes_lost: u64,
 }
 
-/// Both floors. Holds stimulus and sensor meanwhile.
+/// Measures both floors. Holds stimulus and sensor for that time.
 pub(super) fn measure(hardware: &dyn Hardware, lines: Loop, clock: &dyn Clock) -> Result<Floors, HilError> {
     let watched = Usage::Watched { bias: Bias::AsIs, debounce: Span::ZERO };
     let held = [

@@ -45,7 +45,7 @@ pub struct Loop {
 
 /// Channel of the stimulus on the bench's board: it is the only one.
 const STIMULUS: usize = 0;
-/// What the wheels are told to do until the stimulus comes. A drive motor below half duty only hums.
+/// The command to the wheels until the stimulus comes. A drive motor below half duty only hums.
 const DRIVE: f32 = 0.5;
 
 /// Longer than any bench runs; it ends when its samples are there.
@@ -70,7 +70,7 @@ pub struct Figures {
 /// Why there are no figures.
 #[derive(Debug)]
 pub enum HilError {
-    /// A wire cannot be had.
+    /// A wire is not available.
     Open(OpenError),
     /// The robot cannot be put together.
     Build(BuildError),
@@ -78,7 +78,7 @@ pub enum HilError {
     Drive(RunnerError),
     /// The bench's own wires do not do what they should.
     Loop(LoopFault),
-    /// Threads of the runtime panicked, or its motors were not heard to stand at the end.
+    /// Threads of the runtime panicked, or its motors did not confirm the stop at the end.
     End {
         /// The threads.
         panicked: Vec<&'static str>,

@@ -71,7 +71,7 @@ pub enum LogFault {
         /// The heading most like it.
         nearest: Option<String>,
     },
-    /// Two columns of one name that is asked for.
+    /// Two columns of one requested name.
     TwoColumns {
         /// The heading.
         heading: String,
@@ -91,7 +91,7 @@ pub enum LogFault {
         line: u64,
         /// Its heading.
         column: String,
-        /// What stands there.
+        /// The value found.
         found: String,
     },
     /// A cell beyond what the board says the sensor can mean.
@@ -100,7 +100,7 @@ pub enum LogFault {
         line: u64,
         /// Its heading.
         column: String,
-        /// What stands there.
+        /// The value found.
         found: String,
         /// What the board allows.
         valid: [f32; 2],
@@ -111,7 +111,7 @@ pub enum LogFault {
         line: u64,
         /// Heading of the label column.
         column: String,
-        /// What stands there.
+        /// The value found.
         found: String,
         /// The decision most like it.
         nearest: Option<String>,
@@ -273,7 +273,7 @@ impl Log {
     pub fn rows(&self) -> usize {
         self.lines.len()
     }
-    /// Line of the file that a row stands on, from 1.
+    /// Line of the file that holds a row, from 1.
     pub fn line(&self, row: usize) -> u64 {
         self.lines[row]
     }

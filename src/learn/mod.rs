@@ -84,7 +84,7 @@ pub enum Stage {
 }
 
 /// Learns the decisions in `log`, the column called `heading`, with `engine`, which was built for
-/// `board` and is left at rest. `watch` hears how much of a stage is done, and out of how much.
+/// `board` and is left at rest. `watch` receives how much of a stage is done, and out of how much.
 pub fn learn(
     board: &Board,
     engine: &mut Engine,

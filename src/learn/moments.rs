@@ -114,7 +114,7 @@ impl Moments {
     }
 }
 
-/// `sum += factor * x x'`, the lower triangle (and a little above it, which nobody may read).
+/// `sum += factor * x x'`, the lower triangle (and a little above it, which no code may read).
 pub fn add_products(mut sum: DMatrixViewMut<'_, f64>, factor: f64, x: &DMatrix<f64>) {
     let width = x.nrows();
     let transposed = x.transpose();

@@ -22,7 +22,7 @@ pub struct Observed {
     pub rows: Vec<usize>,
 }
 
-/// Runs `log` through `engine`, which was built for `board`; `watch` hears of every row.
+/// Runs `log` through `engine`, which was built for `board`; `watch` receives every row.
 pub fn observe(
     board: &Board,
     engine: &mut Engine,

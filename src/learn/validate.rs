@@ -74,7 +74,7 @@ pub fn gap(dt_s: f64) -> usize {
     (GAP_S / dt_s).ceil() as usize
 }
 
-/// Cross-validates and then fits to all cycles with the best ridge. `watch` hears how many of how
+/// Cross-validates and then fits to all cycles with the best ridge. `watch` receives how many of how
 /// many steps are done.
 pub fn fit(
     lesson: &Lesson<'_>,

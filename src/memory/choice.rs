@@ -174,7 +174,8 @@ impl Choice {
         Choice { crossings: Vec::new(), because: Because::NoGpu(unfit), preference: Preference::Processor }
     }
 
-    /// For a GPU: what a person asked for, else what was kept at `file`, else measured now, within about `within`, and kept.
+    /// For a GPU: the user's choice, else the one saved at `file`, else measured now, within about `within`,
+    /// and kept.
     pub fn of(gpu: &mut GpuWorkspace, preference: Preference, file: Option<&Path>, within: Span) -> Choice {
         if preference != Preference::Measured {
             return Choice { crossings: Vec::new(), because: Because::Asked, preference };
@@ -270,7 +271,7 @@ fn read(file: &Path, identity: &Identity) -> Option<Vec<Crossing>> {
 }
 
 fn save(file: &Path, kept: &Kept) -> Result<(), FileError> {
-    // The folder may be there, or its parent may not be ours: saving tells.
+    // The folder may be there, or its parent may not be ours: saving will show.
     let _ = file.parent().map(std::fs::create_dir_all);
     codec::save(file, KIND, kept)
 }

@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Fault {
     /// A number of dimensions that no vector has.
     Dimension {
-        /// What was asked for.
+        /// The requested value.
         found: usize,
     },
     /// Slices that do not fit each other.
@@ -80,7 +80,7 @@ pub enum Fault {
     },
     /// A row that is not there.
     NoRow {
-        /// Which was asked for.
+        /// The requested one.
         row: usize,
         /// How many there are.
         rows: usize,
@@ -89,7 +89,7 @@ pub enum Fault {
     Range {
         /// Which of the arguments.
         what: &'static str,
-        /// What was asked for.
+        /// The requested value.
         found: usize,
         /// The least allowed.
         least: usize,

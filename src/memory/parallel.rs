@@ -48,7 +48,7 @@ enum Order {
 
 impl PoolJob for Job {
     fn perform(&mut self) {
-        // Taken, so that what it reads is let go of as soon as it is done: whoever wants to write there is waiting.
+        // Taken, so that what it reads is released as soon as it is done: a writer may be waiting.
         match &self.order.take() {
             Some(Order::Convolve { verb, length, rows, keys }) => {
                 let Some(out) = self.out.as_mut().and_then(Arc::get_mut) else { return };
@@ -232,7 +232,7 @@ impl Parallel {
         }
     }
 
-    /// Has all jobs done. `room(place)`: numbers that a stand-in has to have room for.
+    /// Has all jobs done. `room(place)`: numbers that a stand-in needs room for.
     fn run(&mut self, room: impl Fn(usize) -> usize, prepare: impl Fn(&mut Job)) {
         let Parallel { pool, at_work, spares, orders, .. } = self;
         pool.strays(|job| spares.push(job));

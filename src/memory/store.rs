@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub const KIND: Kind = Kind { tag: *b"HRRS", name: "store of vectors", version: 1 };
 
 /// Queries that are compared with a row before the next one is fetched: their coarse forms, 16 kB each, are on
-/// the stack of whoever searches.
+/// the stack of the caller.
 const ABREAST: usize = 4;
 
 /// What a store takes and holds.
@@ -53,7 +53,7 @@ pub struct Store {
     block: Arc<Block>,
 }
 
-/// What stands in a file, in this order.
+/// The contents of a file, in this order.
 #[derive(Serialize, Deserialize)]
 struct Written {
     dim: u32,

@@ -28,7 +28,7 @@ impl SimI2c {
     }
 }
 
-/// START, address, STOP: what a transfer costs that nobody acknowledges.
+/// START, address, STOP: the cost of a transfer that no device acknowledges.
 const NACK_BITS: u64 = 11;
 
 /// Bits of a transfer: START and address of each operation, its bytes, one STOP.

@@ -1,10 +1,9 @@
 //! Injected faults, by name and time: a script. Each has one visible symptom at the bus, at a line or in the
 //! field's worker, which checks here whether the fault is due.
 //!
-//! All of them are fair: each happens on real robots, and none disables both the control of the motors
-//! and every means to stop them. Not in the script, because no software on the computer can handle
-//! them: a controller that keeps driving and cannot be reset, a computer that dies (the guard
-//! process handles that).
+//! All of them are fair: each happens on real robots, and none disables both the control of the motors and
+//! every means to stop them. Not in the script, because no software on the computer can handle them: a
+//! controller that keeps driving and cannot be reset, a computer that dies (the guard process handles that).
 
 use crate::gpu::GpuFault;
 use crate::time::{Instant, Span};
@@ -22,7 +21,7 @@ pub enum FaultKind {
     SecondI2cStuck,
     /// Reads come back with bits turned over.
     I2cWrongBytes,
-    /// The converter stands still.
+    /// The converter is frozen.
     AdcFrozen,
     /// The same echo for ever.
     SonarFrozen,
@@ -236,7 +235,7 @@ impl FromStr for Fault {
     }
 }
 
-/// A day: nobody simulates longer, and it keeps every sum of times far from overflow.
+/// A day: longer than any simulation, and it keeps every sum of times far from overflow.
 const LONGEST_S: f64 = 86_400.0;
 
 /// An address or a place, decimal or hexadecimal.

@@ -87,7 +87,7 @@ impl Hat {
             _ => {}
         }
     }
-    /// Its supply collapses and comes back: as a reset, but nobody asked.
+    /// Its supply collapses and comes back: as a reset, but not requested.
     pub fn brown_out(&mut self, now: Instant) {
         self.lose_everything(State::Runs { at: now + BOOT });
     }

@@ -37,7 +37,7 @@ pub struct Report {
     pub mcu_resets: u64,
     /// Those of them that it did by itself.
     pub brown_outs: u64,
-    /// I2C transfers asked for.
+    /// I2C transfers requested.
     pub transfers: u64,
     /// Those of them that failed.
     pub failed_transfers: u64,

@@ -62,7 +62,7 @@ const BURST: u8 = 0x3B;
 /// way is up.
 const LEAST_PULL: f64 = 0.2 * 8192.0;
 
-/// The tape. Runs only where somebody wants it.
+/// The tape. Runs only on request.
 #[derive(Debug)]
 pub struct Tape {
     places: Vec<(usize, Place)>,
@@ -191,7 +191,7 @@ impl Tape {
         self.echo(edge, at);
     }
 
-    /// A level that was asked for.
+    /// A level that was read.
     pub fn level(&mut self, line: Line, high: bool, at: Instant) {
         self.heard(at, |place| match place {
             Place::Button { line: its, active_low } if its == line => {

@@ -14,7 +14,7 @@ use hdrhistogram::Histogram;
 /// a waker may allocate once.
 const WARM_UP_SLOTS: u64 = 100;
 
-/// Longest lateness that a histogram tells apart, in nanoseconds; more is recorded as this.
+/// Longest lateness that a histogram resolves, in nanoseconds; more is recorded as this.
 const LONGEST_NS: u64 = 60_000_000_000;
 
 /// Everything that is counted over a run.

@@ -42,7 +42,7 @@ impl Summary {
     }
 }
 
-/// Percentiles in microseconds, without removal of outliers, and how many samples they stand on.
+/// Percentiles in microseconds, without removal of outliers, and how many samples they are based on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
     /// Median.

@@ -147,7 +147,7 @@ fn control(
     Ok(Some(figures))
 }
 
-/// `board`, with the built-in world behind its bus where it stands on real wires: a bench moves no
+/// `board`, with the built-in world behind its bus if it has real wires: a bench moves no
 /// motor.
 fn on_a_simulated_bus(board: &Board, notes: &mut Vec<String>) -> Result<Board, Failure> {
     let BusPlan::Linux { .. } = board.bus else { return Ok(board.clone()) };

@@ -53,7 +53,7 @@ struct LoopReport {
     bare_timer: Option<Latency>,
     /// p99 of the loop over p99 of the bare timer.
     p99_ratio: Option<f64>,
-    /// A tick from its start to its end, with whatever preempted it meanwhile, microseconds.
+    /// A tick from its start to its end, including preemption, microseconds.
     cost_us: Option<Latency>,
     slots_skipped: u64,
     allocations_per_tick: Option<f64>,

@@ -178,7 +178,8 @@ impl CpuEngine {
         }
     }
 
-    /// Steps 2 to 4, in the parts: drive, evolve, reduce. Step 6, the learning that looks back, meanwhile.
+    /// Steps 2 to 4, in the parts: drive, evolve, reduce. Step 6, the learning that looks back, runs at the
+    /// same time.
     fn sweep(&mut self, cycle: u64, work: &Work) {
         let tasks = self.due(cycle, work);
         self.parallel.order(self.predictor.felt(self.plan.params.eta), self.blend);

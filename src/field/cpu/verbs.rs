@@ -11,7 +11,7 @@ use crate::plan::{FieldPlan, Rung, Storage};
 use crate::rt::Refusal;
 
 impl CpuEngine {
-    /// Statistics of the field as it stands; reads every cell.
+    /// Statistics of the current field; reads every cell.
     pub fn measure_now(&self) -> Metrics {
         let mut sums = Statistics::default();
         for part in self.parallel.parts() {

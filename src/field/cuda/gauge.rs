@@ -1,5 +1,4 @@
-//! Baselines for the engine's figures on the device itself: a copy in its memory, and an empty
-//! graph.
+//! Baselines for the engine's figures on the device itself: a copy in its memory, and an empty graph.
 
 use super::brains::Brains;
 use super::watch::between;

@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tables::Answer;
 use watch::Times;
 
-/// A cycle that takes this many periods has failed: nobody waits for its result any more.
+/// A cycle that takes this many periods has failed: no thread waits for its result any more.
 const PATIENCE_CYCLES: u64 = 4;
 /// No cycle is given up sooner: the first after a pause finds the device's clocks low.
 const LEAST_PATIENCE: Span = Span::from_millis(100);
@@ -228,7 +228,8 @@ fn patience(plan: &FieldPlan, found: &Found) -> Span {
     plan.dt.times(PATIENCE_CYCLES).max(LEAST_PATIENCE)
 }
 
-/// Whether it is the stand-in of `kernels/emulator`, a processor that plays a GPU: no figure of it means anything.
+/// Whether it is the stand-in of `kernels/emulator`, a GPU emulated on a processor: its figures are
+/// meaningless.
 pub fn is_emulated(found: &Found) -> bool {
     found.name.contains("stand-in")
 }

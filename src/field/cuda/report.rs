@@ -21,7 +21,7 @@ pub enum Unfit {
     Silent(Silence),
     /// More robots than a launch can hold, or none.
     Robots {
-        /// How many were asked for.
+        /// The requested number.
         asked: usize,
     },
 }
@@ -50,14 +50,14 @@ impl Unfit {
     }
 }
 
-/// What a silence means to whoever waited. `under_way`: the call that the device's thread is in.
+/// What a silence means to the caller. `under_way`: the call that the device's thread is in.
 pub fn loss(silence: Silence, under_way: Option<Call>) -> Loss {
     match silence {
         Silence::Failed(error) if error.is_lost() => Loss::ContextLost { call: error.call.name() },
         Silence::Failed(error) if error.is_memory() => Loss::Memory { call: error.call.name() },
         Silence::Failed(error) => Loss::Error { call: error.call.name() },
         Silence::Late => Loss::Timeout { call: under_way.map_or(A_CYCLE, Call::name) },
-        // Its thread ends before it is told to only by a panic.
+        // Its thread ends before its stop request only by a panic.
         Silence::Gone => Loss::Panicked,
     }
 }

@@ -10,7 +10,7 @@ use crate::field::shape::{
 use crate::plan::{FieldPlan, RUNGS, Rung};
 use crate::seed::{Stream, normal};
 
-/// Where the orders stand between two cycles.
+/// The state of the orders between two cycles.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Standing {
     /// Cycles since the start.

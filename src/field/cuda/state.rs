@@ -132,7 +132,7 @@ impl Brains {
         self.get_f64s(place, to)
     }
 
-    /// Robot 0 goes on from a state that fits the plan.
+    /// Robot 0 resumes from a state that fits the plan.
     pub fn restore(&mut self, live: &Live) -> Result<(), GpuError> {
         self.rest()?;
         self.schedule.stand(Standing {

@@ -197,7 +197,7 @@ fn an_engine_answers_through_its_seat_as_it_does_itself() {
     assert!(itself.save(&mut own) && seated.save(&mut live));
     assert_eq!((live.cycle, live.whole.len()), (own.cycle, own.whole.len()));
     assert!(live.cycle > 0 && !live.whole.is_empty());
-    // Another one goes on from there; an empty state and a read-out of another size are refused.
+    // Another one resumes from there; an empty state and a read-out of another size are refused.
     let mut next: Box<dyn Remote> = Box::new(judge());
     assert!(next.restore(&Live::default()).is_err());
     next.restore(&live).expect("it fits");

@@ -21,7 +21,7 @@ impl ErrorRing {
 }
 
 impl Skill {
-    /// Averages, and how many cycles stand behind them.
+    /// Averages, and how many cycles they cover.
     pub fn save(&self, to: &mut Senses) {
         to.observed = self.count;
         refill(&mut to.mean, &self.mean);

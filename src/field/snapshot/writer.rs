@@ -40,7 +40,7 @@ pub struct SnapshotCounts {
     pub skipped: u64,
     /// Could not be written.
     pub failed: u64,
-    /// Of these: no engine could have gone on from them.
+    /// Of these: no engine could have resumed from them.
     pub unsound: u64,
     /// Why the last one could not.
     pub trouble: Option<String>,
@@ -48,10 +48,10 @@ pub struct SnapshotCounts {
     pub finished: bool,
 }
 
-/// What stands at the path of the snapshots before the first is written.
+/// What is at the path of the snapshots before the first is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Nothing, or what the robot goes on from.
+    /// Nothing, or what the robot resumes from.
     Sound,
     /// What was refused: it must not take the place of the good one before it.
     Refused,

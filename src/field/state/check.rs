@@ -128,7 +128,7 @@ fn units<T: Copy + Into<f64>>(field: &'static str, list: &[T], of: usize) -> Che
     Ok(())
 }
 
-/// What stands in f64 is nothing, or what stands in f32 before it was rounded.
+/// An f64 value is absent, or the f32 value before rounding.
 fn beside(field: &'static str, fine: &[f64], coarse: &[f32]) -> Checked {
     if fine.is_empty() {
         return Ok(());
@@ -230,7 +230,7 @@ impl Learned {
 }
 
 impl Live {
-    /// Whether an engine of `plan` can go on from it.
+    /// Whether an engine of `plan` can resume from it.
     pub fn check(&self, plan: &FieldPlan) -> Checked {
         counted("cycles lived through", self.age, CYCLES_MOST)?;
         counted("number of the last cycle", self.cycle, CYCLES_MOST)?;

@@ -102,7 +102,7 @@ fn transform_of(d: usize) -> usize {
 }
 
 impl GpuWorkspace {
-    /// The GPU of this machine, or why it cannot be had. Its driver may take seconds to start.
+    /// The GPU of this machine, or why it is not available. Its driver may take seconds to start.
     pub fn open(dim: Dim, room: Room) -> Result<GpuWorkspace, Unfit> {
         GpuWorkspace::open_with(dim, room, Arc::default())
     }

@@ -27,7 +27,8 @@ const NUMBERS: usize = 512;
 /// Two places this far apart have nothing in common: about two lengths of a small car, and so the distance from which
 /// on the field is told that it comes near.
 const SCALE_M: f64 = 0.5;
-/// Half a side of the square about the start in which places are told: a room. Meetings beyond are counted, not kept.
+/// Half a side of the square about the start in which places are recorded: a room. Meetings beyond are
+/// counted, not kept.
 const REACH_M: f64 = 5.0;
 /// Pages of eight: what lies further back is forgotten.
 const PAGES: usize = 16;
@@ -114,7 +115,7 @@ pub struct MapStatus {
     pub forgotten: u64,
     /// Meetings too far away to be kept.
     pub beyond: u64,
-    /// Slots of which the map did not hear, because it was late.
+    /// Slots that the map missed, because it was late.
     pub dropped: u64,
     /// Each thing of the board.
     pub things: Vec<ThingAccount>,
@@ -219,7 +220,7 @@ impl Map {
         self.episodes.what_is_near(place, best)
     }
 
-    /// How things stand, with what is near a place; near the robot if none is named.
+    /// The current state, with what is near a place; near the robot if none is named.
     pub fn status(&mut self, place: Option<[f64; 2]>) -> Result<MapStatus, Fault> {
         let Standing { at, heading } = self.odometer.standing();
         let mut things = Vec::new();

@@ -39,7 +39,7 @@ pub struct Recollection {
 }
 
 impl Recollection {
-    /// How things stand, with what is near a place (the robot's, if none is named).
+    /// The current state, with what is near a place (the robot's, if none is named).
     pub fn status(&self, near: Option<[f64; 2]>) -> Result<MapStatus, Fault> {
         let status = self.with(|map| map.status(near))?;
         Ok(MapStatus { dropped: self.dropped.load(Ordering::Relaxed), ..status })
