@@ -22,8 +22,7 @@ impl Intake {
     ///
     /// It cannot be opened, is not a regular file ([`ErrorKind::InvalidInput`]) or is longer ([`ErrorKind::FileTooLarge`]).
     pub fn open(path: &Path, most: u64) -> io::Result<Intake> {
-        // Checked before opening, because of devices; and again afterwards, because it may be another file by
-        // then.
+        // Checked before opening, because of devices; and again afterwards: it may be another file by then.
         regular(&std::fs::metadata(path)?)?;
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -54,8 +53,7 @@ impl Intake {
         Ok(bytes)
     }
 
-    /// Reads to the end and appends to `bytes`, which hold what was read before. Refused if it has grown
-    /// beyond the limit.
+    /// Reads to the end and appends to `bytes`, which hold the part before. Refused beyond the limit.
     pub fn rest(mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
         let left = self.most.saturating_sub(bytes.len() as u64);
         let expected = self.length.saturating_sub(bytes.len() as u64);

@@ -77,8 +77,7 @@ pub fn json(text: String) -> String {
     all
 }
 
-/// Longest name for which a similar one is searched, in bytes: the work grows with the product of two
-/// lengths.
+/// Longest name, in bytes, with a search for similar ones: the work grows with the product of two lengths.
 const LONGEST_SLIP: usize = 100;
 
 /// The name in `known` most similar to `found`, if any is similar: a third of the letters may differ, which

@@ -62,7 +62,7 @@ impl fmt::Display for BenchFault {
                 write!(f, "the engine cannot use {asked} here: the cpu engine can use {}", have.join(", "))
             }
             BenchFault::Core { cpu } => {
-                write!(f, "this program may not use core {cpu}, or it does not exist")
+                write!(f, "core {cpu} is not available to this program")
             }
             BenchFault::Room(refusal) => write!(f, "the field does not fit: {refusal}"),
             BenchFault::Threads(error) => write!(f, "cannot start a thread or pin it to its core: {error}"),

@@ -330,8 +330,7 @@ impl<'a> Section<'a> {
         }
         section
     }
-    /// The keys of this section that are valid names, for a table with free keys. Each must still be
-    /// requested.
+    /// The keys of this section that are valid names, for a table with free keys. Each must be requested.
     pub fn free_names(&self) -> Vec<String> {
         self.open.set(true);
         let entries = self.table.map_or(&[][..], |table| &table.0);

@@ -34,8 +34,7 @@ pub struct Args {
     /// against its needs
     #[arg(long, value_name = "FILE")]
     board: Option<PathBuf>,
-    /// Also run the self-test of the board's hardware: it drives lines and reads chips; the motors stay
-    /// stopped
+    /// Also run the self-test of the board's hardware: it drives lines, reads chips, moves no motor
     #[arg(long, requires = "board")]
     test: bool,
     /// Where the holographic memory computes: as measured, never on the GPU, or on the GPU from ROWS rows on

@@ -129,8 +129,7 @@ fn take_line(loaded: &Loaded, hold: Hold) -> Result<HeldLine, Failure> {
         .map_err(|fault| Failure::unavailable(format!("cannot drive the guard's line off: {fault:?}")))
 }
 
-/// Becomes readable when a signal ends the guard, also by a lost session or a key. No terminal can suspend
-/// it.
+/// Becomes readable when a signal, a lost session or a key ends the guard. No terminal can suspend it.
 fn signals() -> Result<OwnedFd, Failure> {
     let refused = |error: std::io::Error| Failure::unavailable(format!("cannot watch signals: {error}"));
     refuse_to_be_stopped().map_err(refused)?;

@@ -121,7 +121,7 @@ fn lines(board: &mut Board, args: &Args) -> Result<Loop, Failure> {
         (None, Some(button)) => button,
         (None, None) => {
             return Err(
-                Failure::usage("the board has no button, so name the sensor's line").fix("add --sensor LINE")
+                Failure::usage("the board has no button: name the sensor's line").fix("add --sensor LINE")
             );
         }
     };

@@ -15,8 +15,7 @@ const LONGEST: usize = 1024;
 /// Two threads that check at the same moment would both find room for one line.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Installs this panic message. With a backtrace requested, the standard library prints its own, and waits
-/// for it.
+/// Installs this panic message. If a backtrace is requested, the standard library prints its own and waits.
 pub(super) fn keep_short() {
     let usual = std::panic::take_hook();
     let at_length = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");

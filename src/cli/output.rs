@@ -31,8 +31,7 @@ fn put(words: &str) {
 
 /// Writes one object as one line of JSON to standard output.
 pub fn json(object: &impl serde::Serialize) -> Result<(), Failure> {
-    let text =
-        serde_json::to_string(object).map_err(|error| Failure::bug(format!("cannot write JSON: {error}")))?;
+    let text = serde_json::to_string(object).map_err(|error| Failure::bug(format!("no JSON: {error}")))?;
     put(&outside::json(text));
     Ok(())
 }

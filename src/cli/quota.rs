@@ -23,8 +23,7 @@ impl Quota {
     /// Nothing was logged yet.
     pub const FULL: Quota = Quota { left: AT_ONCE, earned_at: Instant::ZERO, left_out: 0 };
 
-    /// Whether another line may be logged now, and how many were left out since the last one. `None`: leave
-    /// it out.
+    /// Whether another line may be logged now (`None`: no), and how many were left out since the last one.
     pub fn ask(&mut self, now: Instant) -> Option<u64> {
         self.earn(now);
         if self.left == 0 {

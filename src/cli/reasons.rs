@@ -158,8 +158,7 @@ mod tests {
         );
     }
 
-    /// Which variant an error is, and how it ends the program. No `_`: the compiler demands a new variant
-    /// here.
+    /// Which variant an error is, and how it ends the program. No `_`: a new variant must be added.
     fn nth(error: &SessionError) -> (usize, Exit) {
         match error {
             SessionError::Machine(..) => (0, Exit::Config),
@@ -183,10 +182,7 @@ mod tests {
         let refusal = Refusal { what: Request::Priority(80), errno: libc::EPERM };
         let mismatch = Mismatch { machine: Default::default(), wanted: vec!["brcm,bcm2712".into()] };
         let errors = [
-            (
-                SessionError::Machine("car".into(), mismatch),
-                "put part of the machine's name into 'compatible'",
-            ),
+            (SessionError::Machine("car".into(), mismatch), "part of the machine's name into 'compatible'"),
             (SessionError::Access(AccessError::Closed(wire(false))), "add the user to group"),
             (SessionError::Heartbeat(failed()), "the guard's heartbeat: "),
             (SessionError::Refused(refusal), refusal.fix()),

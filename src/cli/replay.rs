@@ -92,9 +92,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let readout = arguments::readout(&args.readout)?;
     let RowNames::Labels(labels) = readout.rows().clone() else {
-        return Err(
-            Failure::data("this read-out drives motors; it makes no decisions").at(args.readout.display())
-        );
+        return Err(Failure::data("this read-out drives motors, not decisions").at(args.readout.display()));
     };
     let log = open_log(&args, &board, &readout)?;
     let interrupt = Interrupt::watch()?;

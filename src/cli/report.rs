@@ -372,8 +372,7 @@ impl RunReport {
         }
     }
 
-    /// Whether the run itself was sound and the motors are confirmed stopped; nothing else that the robot met
-    /// is a failure.
+    /// Whether the run itself was sound and the motors are confirmed stopped; nothing else is a failure.
     pub fn verdict(&self) -> Result<(), Failure> {
         let torn = || "slots run and skipped do not add up to the time that passed".to_string();
         let bug = panicked(&self.panicked).or_else(|| (!self.grid_identity_holds).then(torn));

@@ -173,8 +173,7 @@ fn resemble(file: &File, old: &Stat) -> io::Result<()> {
     Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?)
 }
 
-/// A number that no other process can predict: the standard library keys its hashers from the system's
-/// source.
+/// A number that no other process can predict: the system's random source keys the standard hashers.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

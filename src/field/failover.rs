@@ -126,8 +126,7 @@ pub struct Failover {
 }
 
 impl Failover {
-    /// Opens the device for the first time and waits for it. `here` is on standby: its state is where both
-    /// begin.
+    /// Opens the device for the first time and waits for it. `here` is on standby: both begin with its state.
     pub fn new(
         plan: &FieldPlan,
         learned: Arc<Learned>,

@@ -91,8 +91,7 @@ impl Skill {
     }
 }
 
-/// How far the learned change of each sensor may be believed: the factor that would have served
-/// best so far.
+/// How far the learned change of each sensor may be believed: the factor that would have served best so far.
 pub struct Trust {
     count: u64,
     weight: f64,

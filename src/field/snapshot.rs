@@ -116,8 +116,7 @@ impl Snapshot {
         Ok(codec::save_by(path, KIND, &written, &mut Vec::new(), Some(&previous_name(path)))?)
     }
 
-    /// What the robot of `board` resumes from: the brain at `path`, or, if that is damaged, the one before
-    /// it.
+    /// What the robot of `board` resumes from: the brain at `path`, or the previous one if it is damaged.
     /// `None`: there is no file at `path`.
     pub fn find(path: &Path, board: &Board) -> Result<Option<Found>, SnapshotError> {
         let fitting = |path: &Path| {

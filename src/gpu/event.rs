@@ -26,8 +26,7 @@ pub(super) struct Mark {
     pub(super) context: Rc<Context>,
     pub(super) raw: CUevent,
     held: Held,
-    /// Behind which copies a stream was given it last; nothing once a graph has it: then each replay puts it
-    /// again.
+    /// Behind which copies a stream was given it last; nothing once a graph has it: each replay puts it again.
     behind: RefCell<Behind>,
 }
 

@@ -70,8 +70,7 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// A copy begins. False, and it must not: a thread is using what it would touch, or too many streams copy
-    /// at once.
+    /// A copy begins. False, and it must not: a thread is using its range, or too many streams copy at once.
     pub(super) fn begin(&self, progress: &Rc<Progress>, range: Range<usize>, way: Way) -> bool {
         if self.is_looked_at(way) {
             return false;

@@ -164,10 +164,7 @@ impl fmt::Display for LogFault {
                 meant(f, nearest)
             }
             LogFault::NotLogged { sensor } => {
-                write!(
-                    f,
-                    "sensor `{sensor}` of the board is neither a log column nor derived from log columns"
-                )
+                write!(f, "board sensor `{sensor}` is neither a log column nor derived from any")
             }
             LogFault::NoDecisions => write!(f, "the board has no decisions, so it cannot use labels"),
         }
@@ -277,9 +274,8 @@ impl Log {
     pub fn line(&self, row: usize) -> u64 {
         self.lines[row]
     }
-    /// What the sensors said in `row`, as a bus would hand it over, each with its channel of the frame:
-    /// a cell that is no finite number is a fault; whether a number may be believed is for the loop
-    /// to say.
+    /// What the sensors said in `row`, as a bus would hand it over, each with its channel of the frame: a
+    /// cell that is no finite number is a fault; whether a number may be believed is for the loop to say.
     pub fn readings(&self, row: usize) -> impl Iterator<Item = (u8, Result<f32, ReadingFault>)> {
         let cells = &self.values[row * self.channels.len()..][..self.channels.len()];
         let read = |value: f32| if value.is_finite() { Ok(value) } else { Err(ReadingFault::NotFinite) };

@@ -1,5 +1,4 @@
-//! Feeds a log through the field: the features of every cycle, exactly as the running loop would compute
-//! them.
+//! Feeds a log through the field: the features of every cycle, exactly as in the running loop.
 //!
 //! The same admission as in the loop, the same engine from rest, the best rung, row 0 first. Nothing is
 //! fitted here.

@@ -98,9 +98,7 @@ impl FromStr for Preference {
             "measured" => Ok(Preference::Measured),
             "never" => Ok(Preference::Processor),
             number => number.parse().map(Preference::From).map_err(|_| {
-                format!(
-                    "'{number}' is not a choice; expected: measured, never, or the smallest batch for the GPU"
-                )
+                format!("'{number}' is no choice; expected: measured, never, or the smallest GPU batch")
             }),
         }
     }
@@ -174,8 +172,7 @@ impl Choice {
         Choice { crossings: Vec::new(), because: Because::NoGpu(unfit), preference: Preference::Processor }
     }
 
-    /// For a GPU: the user's choice, else the one saved at `file`, else measured now, within about `within`,
-    /// and kept.
+    /// For a GPU: the user's choice, else the one saved at `file`, else measured within about `within` and saved.
     pub fn of(gpu: &mut GpuWorkspace, preference: Preference, file: Option<&Path>, within: Span) -> Choice {
         if preference != Preference::Measured {
             return Choice { crossings: Vec::new(), because: Because::Asked, preference };

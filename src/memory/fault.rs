@@ -108,10 +108,7 @@ impl fmt::Display for Fault {
                 write!(f, "`{what}` is {} x {d} numbers; expected: {wanted} x {d}", found / d)
             }
             Fault::Shape { what, d, wanted, found } => {
-                write!(
-                    f,
-                    "`{what}` is {found} numbers, which are not whole rows of {d}; expected: {wanted} x {d}"
-                )
+                write!(f, "`{what}` is {found} numbers, not whole rows of {d}; expected: {wanted} x {d}")
             }
             Fault::Count { what, wanted, found } => {
                 write!(f, "`{what}` has {found} entries; expected: {wanted}")

@@ -2,8 +2,7 @@
 
 use crate::seed::{Stream, normal};
 
-/// Readings that one sensor can have before its draws would meet those of the next: 2^40, at 1 kHz
-/// 34 years.
+/// Readings that one sensor can have before its draws would meet those of the next: 2^40, at 1 kHz 34 years.
 const ROOM_BITS: u32 = 40;
 
 /// The draws of one sensor.

@@ -106,9 +106,8 @@ impl Recorder {
         &self.summary
     }
 
-    /// Digest over every record so far: what was sensed, decided and commanded in each slot, by
-    /// value. Times are left out, so a run in virtual time and its repetition agree, and so do one
-    /// and two threads.
+    /// Digest over every record so far: what was sensed, decided and commanded in each slot, by value. Times
+    /// are left out, so a run in virtual time and its repetition agree, and so do one and two threads.
     pub fn digest(&self) -> String {
         self.digest.finalize().to_hex().to_string()
     }

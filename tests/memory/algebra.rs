@@ -177,7 +177,7 @@ fn wrong_shapes_name_both_shapes_and_write_nothing() {
         ),
         (
             workspace.bind(&a[..300], &a, Length::AsIs, &mut out),
-            "`first factor` is 300 numbers, which are not whole rows of 128; expected: 3 x 128",
+            "`first factor` is 300 numbers, not whole rows of 128; expected: 3 x 128",
         ),
         (
             workspace.unbind(&a, &a, Length::Unit, &mut out[..d]),

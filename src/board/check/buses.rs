@@ -146,9 +146,8 @@ fn rail_plan(section: &Section<'_>, claims: &mut Claims) -> Option<RailPlan> {
 pub fn chips_for_lines(bus: &BusPlan, claims: &Claims, section: &Section<'_>) {
     let BusPlan::Linux { gpio_labels } = bus else { return };
     if let (true, Some(key)) = (gpio_labels.is_empty(), claims.first_line()) {
-        let rule = format!(
-            "found none of them; expected: at least one label, that of the chip with the line of {key}"
-        );
+        let rule =
+            format!("found none of them; expected: at least one label, of the chip with the line of {key}");
         section.report().borrow_mut().misfit("bus.gpio_labels", rule);
     }
 }

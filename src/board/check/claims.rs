@@ -1,5 +1,4 @@
-//! Which role takes which line, channel, timer and I2C address: one role each, except for a chip with several
-//! values.
+//! Which role takes which line, channel, timer and I2C address: one role each, except chips with several values.
 
 use crate::board::finding::Problem;
 use crate::board::reader::Section;
@@ -100,8 +99,7 @@ impl Claims {
         self.hat_pwm.push((channel, use_of, key));
     }
 
-    /// The line that `word` means; its name is kept. `None` if there are too many names, which is noted at
-    /// `key`.
+    /// The line that `word` means; its name is kept. `None`, noted at `key`, if there are too many.
     pub fn line(&mut self, word: LineWord, section: &Section<'_>, key: &str) -> Option<Line> {
         let name = match word {
             LineWord::Number(number) => return Some(Line(number)),
@@ -196,8 +194,7 @@ impl Claims {
         }
     }
 
-    /// Two on a bus both wake up at the same address: each must be held in shutdown while the other gets its
-    /// own.
+    /// Two on a bus wake up at the same address: each must stay in shutdown while the other gets its own.
     fn settle_rangers(&self, report: &mut Report) {
         for ranger in &self.rangers {
             let alone = self.rangers.iter().filter(|other| other.bus == ranger.bus).count() == 1;

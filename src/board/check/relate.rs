@@ -27,7 +27,7 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
     map(board, report);
     if let Some(core) = board.rt.cpu.filter(|core| board.field.cpus.contains(core)) {
         let rule = format!(
-            "core {core} belongs to the control loop (rt.cpu): the field's thread on it waits for the loop"
+            "core {core} belongs to the control loop (rt.cpu): the field's thread there waits for it"
         );
         report.warn("field.cpus", rule);
     }

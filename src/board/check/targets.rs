@@ -35,9 +35,8 @@ pub fn targets(section: &Section<'_>, periods: &Periods) -> Targets {
     }
     if let Some(p99) = targets.cycle_p99.filter(|p99| periods.sound && *p99 > periods.dt) {
         let (p99, dt) = (millis(p99), millis(periods.dt));
-        let rule = format!(
-            "{p99} ms is above the field's period ({dt} ms): a cycle within this target may still be late"
-        );
+        let rule =
+            format!("{p99} ms is above the field's period ({dt} ms): a cycle within it may still be late");
         section.warn("cycle_p99_ms", rule);
     }
     targets

@@ -158,9 +158,7 @@ fn ask(
     straighten: &mut dyn FnMut(f32) -> Result<String, Failure>,
 ) -> Result<Option<f32>, Failure> {
     let mut offset = first;
-    say!(
-        "+ and - change it by {STEP_DEG} degrees, a number sets it, s saves it, q quits; press Enter after each"
-    );
+    say!("+ and - change it by {STEP_DEG} degrees, a number sets it, s saves it, q quits; each with Enter");
     say!("{}", straighten(offset)?);
     loop {
         let Some(line) = next_line()? else { return Ok(None) };

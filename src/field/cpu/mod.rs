@@ -178,8 +178,7 @@ impl CpuEngine {
         }
     }
 
-    /// Steps 2 to 4, in the parts: drive, evolve, reduce. Step 6, the learning that looks back, runs at the
-    /// same time.
+    /// Steps 2 to 4, in the parts: drive, evolve, reduce. Step 6, learning from the past, runs beside.
     fn sweep(&mut self, cycle: u64, work: &Work) {
         let tasks = self.due(cycle, work);
         self.parallel.order(self.predictor.felt(self.plan.params.eta), self.blend);

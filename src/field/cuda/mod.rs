@@ -228,8 +228,7 @@ fn patience(plan: &FieldPlan, found: &Found) -> Span {
     plan.dt.times(PATIENCE_CYCLES).max(LEAST_PATIENCE)
 }
 
-/// Whether it is the stand-in of `kernels/emulator`, a GPU emulated on a processor: its figures are
-/// meaningless.
+/// Whether it is the stand-in of `kernels/emulator`, an emulated GPU: its figures are meaningless.
 pub fn is_emulated(found: &Found) -> bool {
     found.name.contains("stand-in")
 }

@@ -132,9 +132,7 @@ impl Progress {
     fn fail(&self, error: &SnapshotError) -> u64 {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if trouble.is_none() {
-            log::warn!(
-                "no snapshot written: {error}; the last good one remains; further failures are only counted"
-            );
+            log::warn!("no snapshot: {error}; the last good one remains; further failures are counted");
         }
         *trouble = Some(error.to_string());
         let is_unsound = matches!(error, SnapshotError::State(_));

@@ -1,5 +1,4 @@
-//! An engine that panics on cue: how often it is rebuilt, and after what pauses; the duration of a cycle in
-//! virtual time.
+//! An engine that panics on cue: how often and after what pauses it is rebuilt; a cycle's virtual duration.
 
 use super::*;
 use crate::field::Readout;

@@ -27,8 +27,7 @@ const NUMBERS: usize = 512;
 /// Two places this far apart have nothing in common: about two lengths of a small car, and so the distance from which
 /// on the field is told that it comes near.
 const SCALE_M: f64 = 0.5;
-/// Half a side of the square about the start in which places are recorded: a room. Meetings beyond are
-/// counted, not kept.
+/// Half a side of the recorded square about the start: a room. Meetings beyond are counted, not kept.
 const REACH_M: f64 = 5.0;
 /// Pages of eight: what lies further back is forgotten.
 const PAGES: usize = 16;
