@@ -1,6 +1,5 @@
 //! The message of a panic: one line to standard error, only if it can be written at once. The standard
-//! library's own message waits for its reader, and a thread that drives motors would hang in it before it
-//! stops them.
+//! library's own message waits for its reader, and a thread that drives motors would hang in it first.
 
 use super::output;
 use crate::outside;

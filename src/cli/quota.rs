@@ -1,6 +1,5 @@
 //! How often one place in the program may log. A caller, a sensor or a file that provokes the same message
-//! again and again must not fill a disk or hide other messages: after the first lines one appears now and
-//! then, with a count.
+//! again and again must not fill a disk or hide other messages: later ones appear rarely, with a count.
 
 use crate::time::{Instant, Span};
 

@@ -1,10 +1,8 @@
 //! Records what happens on the wires, in the board's terms: currents in the motors, answers of the sensors,
-//! whether the motors' controller answered. For a judge that must not rely on the runtime's own view. Judges
-//! nothing itself.
+//! whether the motors' controller answered. For a judge that must not rely on the runtime. Judges nothing.
 //!
 //! Times are those of the accesses. Workers overlap, so events of one worker may come after later ones of
-//! another. They are complete up to a moment that all workers have reached, and the tape hands them out only
-//! up to there.
+//! another. The tape hands them out only up to a moment that all workers have reached: so far they are complete.
 
 use crate::bus::{Edge, Op};
 use crate::command::MAX_MOTORS;

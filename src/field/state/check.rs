@@ -1,6 +1,5 @@
 //! Checks whether a state fits an engine: sizes, and numbers that some run can produce. It runs before any
-//! change, so that a refused state leaves no trace, and before a save, so that no saved state would be
-//! refused.
+//! change, so that a refused state leaves no trace, and before a save, so that none is refused later.
 
 use super::bounds::{self, CHANGE_MOST, CYCLES_MOST, LearnerBounds, SQUARE_MOST, STORED_MOST};
 use super::{Learned, Live, Reduced, Senses};
