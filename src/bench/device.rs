@@ -1,4 +1,4 @@
-//! The field's cycle on a GPU: where its time goes, beside a copy in the device's own memory in the same seconds.
+//! Where the time of a field cycle goes on a GPU, beside a copy in its own memory in the same seconds.
 //!
 //! Blocks of cycles and of copies take turns. Stages are timed in a part of their own, because there they run
 //! one after another. The host's cost is measured at a rate of 100 Hz. Knows no other engine.

@@ -1,5 +1,6 @@
 //! A store of vectors of one length: consecutive rows in memory that is allocated once, each with the inverse
-//! of its length and a coarse copy (`coarse`), and the exact best matches of a query. Only its owner knows their meaning.
+//! of its length and a coarse copy (`coarse`), and the exact best matches of a query. Only its owner knows
+//! their meaning.
 
 use super::coarse::{Coarse, CoarseQuery};
 use super::dim::Dim;

@@ -2,7 +2,8 @@
 //! whether the motors' controller answered. For a judge that must not rely on the runtime. Judges nothing.
 //!
 //! Times are those of the accesses. Workers overlap, so events of one worker may come after later ones of
-//! another. The tape hands them out only up to a moment that all workers have reached: so far they are complete.
+//! another. The tape hands them out only up to a moment that all workers have reached: so far they are
+//! complete.
 
 use crate::bus::{Edge, Op};
 use crate::command::MAX_MOTORS;
