@@ -84,9 +84,9 @@ mod tests {
         twice.add(&confusion);
         twice.add(&confusion);
         assert_eq!(twice.counts(), [vec![4, 2], vec![0, 2]]);
-        let table = "right \\ taken     go  stay here\n\
-                     go                 2          1\n\
-                     stay here          0          1";
+        let table = "right \\ chosen     go  stay here\n\
+                     go                  2          1\n\
+                     stay here           0          1";
         assert_eq!(confusion.to_string(), table);
     }
 }

@@ -427,7 +427,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_named_with_the_nearest() {
         let unknown = Fault::parse("sonar-froze@5").unwrap_err();
-        assert_eq!(unknown.to_string(), "no fault is called 'sonar-froze'; did you mean 'sonar-frozen'?");
+        assert_eq!(unknown.to_string(), "unknown fault 'sonar-froze'; did you mean 'sonar-frozen'?");
         for text in ["estop@", "estop@-1", "estop@NaN", "estop@1+", "estop@1+x", "estop@1e9", "estop@inf"] {
             assert!(matches!(Fault::parse(text), Err(FaultError::Time { .. })), "{text}");
         }

@@ -212,7 +212,7 @@ fn the_device_is_named_and_its_times_are_told_while_it_computes() {
     let times = DeviceTimes { kernels: Span::from_micros(70), ..DeviceTimes::default() };
     script.lock().unwrap().times = Some(times);
     let named = brain(&small_board(8), Some(opener(&script))).engine_name();
-    assert!(named.starts_with("scripted; ") && named.ends_with(" stands by"), "{named}");
+    assert!(named.starts_with("scripted; ") && named.ends_with(" on standby"), "{named}");
     let mut rig = Rig::with(script, &[]);
     assert_eq!(rig.turn().times, Some(times));
     rig.told().strike = Some(LOST);
