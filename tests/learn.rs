@@ -275,7 +275,11 @@ fn the_verb_refuses_what_it_cannot_learn_from_and_leaves_no_file() {
         ("near,farr,what\n1,1,go\n", 65, "no column `far`; did you mean `farr`?"),
         ("near,far,what\n1,x,go\n", 65, "line 2, column `far`: found `x`"),
         ("near,far,what\n1,9,go\n", 65, "found 9; the board allows 0 to 2"),
-        ("near,far,what\n1,1,gone\n", 65, "line 2, column `what`: `gone` is not one of the board's decisions"),
+        (
+            "near,far,what\n1,1,gone\n",
+            65,
+            "line 2, column `what`: `gone` is not one of the board's decisions",
+        ),
         ("near,far,what\n1,1\n", 65, "line 2: 2 cells; the header line has 3"),
         (&good, 65, "too short: 60 cycles"),
     ];

@@ -446,7 +446,8 @@ mod tests {
 
     #[test]
     fn a_bad_cell_is_a_faulty_reading_and_nothing_to_learn_from() {
-        for (cell, says) in [("nan", "not a finite number"), ("", "found ``"), ("7", "the board allows 0 to 2")]
+        for (cell, says) in
+            [("nan", "not a finite number"), ("", "found ``"), ("7", "the board allows 0 to 2")]
         {
             let log = parse(&format!("a,b,what\n1,1,go\n1,{cell},go\n")).unwrap();
             assert_eq!(log.readings(0).nth(1), Some((1, Ok(1.0))));
@@ -468,7 +469,8 @@ mod tests {
         assert_eq!(words("x,b,what\n1,1,go\n"), "line 1: no column `a`");
         assert_eq!(words("a,b,a,what\n1,1,1,go\n"), "line 1: two columns `a`");
         assert_eq!(words("a,b,what\n1,1,go\n1,1\n"), "line 3: 2 cells; the header line has 3");
-        let unknown = "line 2, column `what`: `stray` is not one of the board's decisions; did you mean `stay`?";
+        let unknown =
+            "line 2, column `what`: `stray` is not one of the board's decisions; did you mean `stay`?";
         assert_eq!(words("a,b,what\n1,1,stray\n"), unknown);
     }
 
