@@ -1,9 +1,8 @@
-//! What this machine really does, measured now, beside what it could do at best in the same seconds:
-//! the control loop beside a bare timer, the field's cycle beside a plain copy of as many bytes.
-//! On a GPU it is a copy in the GPU's own memory. Blocks of one and of the other take turns, so that both meet the
-//! same neighbours.
+//! Measures what this machine does now against the best it could do in the same seconds: the control loop
+//! against a bare timer, the field's cycle against a plain copy of as many bytes. On a GPU the copy is in the
+//! GPU's own memory. Blocks of one and of the other take turns, so that both run under the same load.
 //!
-//! Measures and judges; says nothing. Words and JSON are the command line's.
+//! Measures and judges, prints nothing. The command line makes the words and JSON.
 
 mod gpu;
 mod control;
@@ -25,7 +24,7 @@ pub use survey::{Survey, survey};
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether somebody asked for the end.
+/// Whether the end was requested.
 fn ended(interrupted: &AtomicBool) -> bool {
     interrupted.load(Ordering::Relaxed)
 }

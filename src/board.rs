@@ -1,9 +1,9 @@
-//! Boards as data: TOML as written, checked into the plans that each part takes. TOML lives here
-//! and nowhere else.
+//! Boards as data: checks the written TOML and turns it into the plans that each part takes. No other
+//! module reads TOML.
 //!
-//! The way of a board: `load` opens the texts, `raw` parses them, `inherit` makes one table of
-//! them, `check` has a `reader` ask that table for every value in order and holds the rules, `plan`
-//! is what comes out. What is to tell goes into a `report`; `finding` has the words for it.
+//! The path of a board: `load` opens the texts, `raw` parses them, `inherit` merges them into one table,
+//! `check` reads every value from it in order through a `reader` and applies the rules; the result
+//! is a `plan`. Errors and warnings go into a `report`; `finding` has their words.
 
 mod bounds;
 mod check;

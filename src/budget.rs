@@ -1,33 +1,33 @@
 //! Measured spans to a rung of quality. Pure: the time comes in as an argument.
 //!
-//! For each rung stands an estimate of what a cycle would cost *now*. Like a cautious person it
-//! believes a slow run at once and forgets it slowly. A cycle that was slower or faster than its
-//! estimate says that the machine is, so every other rung's estimate moves by the same factor. The one
-//! exception is the first cycle after a step up: that step is taken when everything has been steady
-//! for a while, so what is measured then tells about the rung and not about the machine.
+//! Each rung has an estimate of what a cycle would cost *now*. The estimate rises at once after a slow
+//! run and falls slowly. A cycle slower or faster than its estimate means that the machine is slower or
+//! faster, so every other rung's estimate changes by the same factor. The one exception is the first
+//! cycle after a step up: the budget steps up only after a steady time, so that measurement
+//! reflects the rung and not the machine.
 //!
-//! Down at once: by one rung after a single slow cycle, which may have been an accident, and after a
-//! second one in a row by as many as the estimates say. Up one rung at a time, when the better one has
+//! Down at once: by one rung after a single slow cycle, which may be an outlier, and after a
+//! second one in a row by as many as the estimates demand. Up one rung at a time, when the better one has
 //! been estimated to fit, with headroom, for a whole dwell without a break, and not sooner than a
 //! dwell after the last change. So steps up are a dwell apart, and there are never more steps down than
 //! steps up and rungs together: changes are bounded, whatever the costs do.
 //!
-//! Nothing here is asked before a stop, a disarm or a reflex. When the floor itself does not fit, the
-//! budget is exhausted: there is no more to give up, results come late, and the reflexes see to that.
+//! No stop, disarm or reflex depends on the budget. When even the floor does not fit, the
+//! budget is exhausted: quality cannot drop further, results arrive late, and the reflexes handle that.
 
 use crate::plan::{BudgetPlan, RUNGS, Rung};
 use crate::time::{Instant, Span};
 
-/// Share of a cheaper measurement that is believed each cycle. A slow run is all but forgotten after
-/// some 40 cycles, two seconds of a 20 Hz field. With half of it an accident would cost quality twice as
-/// long; with twice, a machine that is slow every tenth cycle would look like one that is not.
+/// Weight of a cheaper measurement in each cycle. A slow run is all but forgotten after
+/// some 40 cycles, two seconds of a 20 Hz field. With half the weight an outlier would cost quality twice as
+/// long; with twice, a machine that is slow every tenth cycle would look like a fast one.
 const FORGET: f64 = 1.0 / 16.0;
 
-/// A cycle of this many targets is as bad as can be: a hang of a minute says no more about the next
+/// The upper limit of a measurement, in targets: a hang of a minute predicts no more about the next
 /// cycle than this, and must not take longer to forget. Ten is more than any two rungs differ by.
 const WORST_TARGETS: u64 = 10;
 
-/// A better rung that has proved too dear is thought cheaper as time passes (towards the present
+/// A better rung that was too expensive is estimated cheaper as time passes (towards the present
 /// one's cost, over this many dwells), or it would never be tried again. Half as many would pay with a
 /// late cycle every few seconds for a rung that does not fit; twice, be slow to correct one error.
 const RETRY_DWELLS: f64 = 8.0;
@@ -55,7 +55,7 @@ pub struct Budget {
     overdue: bool,
     /// The last finished cycle was too slow.
     overran: bool,
-    /// Since when the better rung has been thought to fit, without a break or a change.
+    /// Since when the better rung has been estimated to fit, without a break or a change.
     fits_since: Option<Instant>,
     now: Option<Instant>,
     changes: u64,
@@ -131,7 +131,7 @@ impl Budget {
         self.changes
     }
 
-    /// What a cycle at `rung` is thought to take at present; `None`: it was never run.
+    /// The estimated duration of a cycle at `rung` now; `None` if it never ran.
     pub fn estimate(&self, rung: Rung) -> Option<Span> {
         self.cost[rung.index()].map(|cost| Span::from_nanos(cost as u64))
     }
@@ -144,7 +144,7 @@ impl Budget {
         elapsed
     }
 
-    /// Takes one measurement in.
+    /// Adds one measurement.
     fn learn(&mut self, rung: Rung, span: Span) {
         let index = rung.index();
         let worst = nanos(self.plan.target.times(WORST_TARGETS));
@@ -161,12 +161,12 @@ impl Budget {
         }
     }
 
-    /// What is known of the cost of `rung`: one that was never run is at most as dear as the next better one.
+    /// The known cost of `rung`: one that never ran costs at most as much as the next better one.
     fn known(&self, rung: Rung) -> Option<f64> {
         self.cost[..=rung.index()].iter().rev().find_map(|cost| *cost)
     }
 
-    /// Time passes at the present rung, and better ones are thought a little less dear.
+    /// Time passes at the present rung, so the estimates of better ones fall a little.
     fn soften(&mut self, elapsed: Span) {
         let Some(present) = self.cost[self.rung.index()] else { return };
         let dwells = RETRY_DWELLS * f64::from(1 << self.failures);
@@ -177,9 +177,9 @@ impl Budget {
         }
     }
 
-    /// A cycle at `slow` takes too long: to the first rung below that is thought to fit; one of which
-    /// nothing is known gets the chance. Never up. `learn` takes the measurement in: before the
-    /// choice if the cycle before was slow too, else after it.
+    /// A cycle at `slow` takes too long: steps down to the first rung that is estimated to fit; a rung
+    /// without an estimate is tried. Never up. `learn` adds the measurement: before the
+    /// choice if the previous cycle was slow too, else after it.
     fn step_down(&mut self, slow: Rung, learn: impl FnOnce(&mut Budget)) {
         self.fits_since = None;
         if self.stepped_up_at.take().is_some() {

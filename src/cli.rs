@@ -1,18 +1,18 @@
-//! The command line: one verb a file, each with its own `Args` and
+//! The command line: one file per verb, each with its own `Args` and
 //! `run(args) -> Result<(), Failure>`. A new verb is one variant and one arm here.
 //!
-//! Words are made here and nowhere below: the library's errors are small values, this edge gives
-//! them a sentence, a fix and an exit code. Nothing in here decides anything about the robot.
+//! Only this module makes sentences. The library's errors are small values; the command line gives
+//! each a sentence, a fix and an exit code. Nothing in here decides anything about the robot.
 
-/// `println!` for verbs. Unlike the standard one it does not panic when the reader has gone
-/// (`ganglion check FILE | head`): a robot must not stop because of a closed pipe. A full disk is
+/// `println!` for verbs. Unlike the standard one it does not panic when the reader is gone
+/// (`ganglion check FILE | head`): a closed pipe must not stop a robot. A full disk is
 /// remembered and becomes the program's failure. Listed before the verbs, so they all see it.
 macro_rules! say {
     () => { $crate::cli::output::line(format_args!("")) };
     ($($words:tt)*) => { $crate::cli::output::line(format_args!($($words)*)) };
 }
 
-/// The same for what a peer said: one line, whatever it holds.
+/// The same for a peer's words: prints one line, whatever they contain.
 macro_rules! relay {
     ($($words:tt)*) => { $crate::cli::output::one_line(format_args!($($words)*)) };
 }
@@ -57,10 +57,10 @@ struct Invocation {
     verb: Verb,
 }
 
-/// What can be asked for. Each variant's doc comment is the verb's line in `--help`.
+/// The verbs. Each variant's doc comment is the verb's line in `--help`.
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Run a robot and print a summary at the end; by default a simulated PiCar-X in real time
+    /// Run a robot (by default a simulated PiCar-X in real time) and print a summary at the end
     Run(run::Args),
     /// Validate a board file and report every error, or the effective configuration with the origin of each value
     Check(check::Args),
@@ -72,7 +72,7 @@ enum Verb {
     Calibrate(calibrate::Args),
     /// Benchmark this machine
     Bench(bench::Args),
-    /// Measure sensor-to-motor latency on a robot's own wires, with two loop-back wires
+    /// Measure sensor-to-motor latency on a robot's own wires, with two loopback wires
     Hil(hil::Args),
     /// Replay a log through the whole loop, and score a read-out against the log's labels
     Replay(replay::Args),
@@ -80,11 +80,11 @@ enum Verb {
     Learn(learn::Args),
     /// Stop a board's motors and exit
     SafeStop(safe_stop::Args),
-    /// Run the guard: hold the motors' reset or enable line unless a runtime proves that it is alive
+    /// Run the guard: keep the motors' reset or enable line off unless a runtime proves that it is alive
     Guard(guard::Args),
-    /// Arm the running robot: it obeys its field from now on
+    /// Arm the running robot: its field drives the motors from now on
     Arm(control::ArmArgs),
-    /// Disarm the running robot: it stops, and latched causes are acknowledged
+    /// Disarm the running robot: stop it and acknowledge latched causes
     Disarm(control::DisarmArgs),
     /// Stop the running robot's motors and end the program
     Stop(control::StopArgs),
@@ -113,18 +113,18 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
 }
 
 const EXIT_CODES: &str = "\
-'ganglion VERB --help' has examples. RUST_LOG=info (or debug) says more on standard error.
+'ganglion VERB --help' has examples. RUST_LOG=info (or debug) logs more to standard error.
 
 Exit codes: 0 done; 64 the command line is wrong; 65 a file's content is wrong; 69 something needed
-is not available, or the motors were not heard to stand; 70 a bug in ganglion; 75 a target of the
+is not available, or the motors did not confirm the stop; 70 a bug in ganglion; 75 a target of the
 board was missed, or arming was refused; 77 the system refused a permission; 78 the board file is
-wrong, or of another machine; 130 ended by a second Ctrl-C.";
+wrong, or for another machine; 130 ended by a second Ctrl-C.";
 
-/// The whole program: parses the arguments, runs the verb, reports a failure once.
+/// The whole program: parses the arguments, runs the verb, reports any failure once.
 pub fn main() -> ExitCode {
     logging::start();
     last_words::keep_short();
-    // The panic hook has already said where; what is left is an exit code of our own, not 101.
+    // The panic hook has already printed where; what remains is our own exit code instead of 101.
     let outcome = std::panic::catch_unwind(|| invoke(std::env::args_os()));
     logging::end();
     match outcome.unwrap_or(Ok(Exit::Bug)) {
@@ -146,15 +146,15 @@ fn invoke(arguments: impl IntoIterator<Item = OsString>) -> Result<Exit, Failure
     Ok(Exit::Done)
 }
 
-/// `--help` and `--version` are answers; everything else that clap has to say is a usage error,
+/// `--help` and `--version` succeed; everything else that clap reports is a usage error,
 /// which is 64 here and not clap's 2.
 fn not_a_verb(answer: clap::Error) -> Result<Exit, Failure> {
     let asked_for = !answer.use_stderr();
     let whole_help = answer.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-    // What was typed may be a file's name that a shell has found.
+    // An argument may be a file name that the shell expanded.
     let tame = !crate::outside::acts_on_a_terminal(&answer.render().to_string());
     if asked_for || whole_help || (output::stderr_is_terminal() && tame) {
-        // A closed pipe here leaves nobody to tell.
+        // If this pipe is closed, there is no reader left to report to.
         let _ = answer.print();
         return Ok(if asked_for { Exit::Done } else { Exit::Usage });
     }
@@ -183,7 +183,7 @@ mod tests {
         examples(&command, &mut found);
         assert!(found.len() >= command.get_subcommands().count() - 1, "{found:?}");
         for (verb, line) in found {
-            // The explanation stands two blanks or more to the right; a pipe or a file is the shell's.
+            // Two or more blanks precede the explanation; the shell handles a pipe or a file.
             let words = line.split("  ").next().unwrap_or_default().split(['|', '>', '#']).next();
             let words = words.unwrap_or_default().split_whitespace();
             if let Err(error) = Invocation::try_parse_from(words.map(|word| word.trim_matches('\''))) {

@@ -1,4 +1,4 @@
-//! The one place that knows bytes: what is kept between runs goes through this container.
+//! The only file that knows the byte format: everything saved between runs uses this container.
 //!
 //! Layout, all numbers little-endian:
 //!
@@ -11,7 +11,7 @@
 //! | 24 | n | payload: serde through bincode, fixed-width integers (`config::legacy()`) |
 //! | 24 + n | 32 | BLAKE3 of everything before |
 //!
-//! A file is taken whole or not at all. The digest finds damage; it does not say who wrote the file.
+//! A file is accepted whole or not at all. The digest detects damage; it does not show who wrote the file.
 
 mod replace;
 
@@ -39,7 +39,7 @@ pub const MAX_PAYLOAD: usize = 1 << 30;
 /// What a file holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// Four letters that stand in the file. Part of the format: never reused.
+    /// Four letters in the file. Part of the format: never reused.
     pub tag: [u8; 4],
     /// For people.
     pub name: &'static str,
@@ -54,7 +54,7 @@ pub enum CodecError {
     NotOurs,
     /// Ours, and of another kind.
     WrongKind {
-        /// What was asked for.
+        /// The requested value.
         wanted: Kind,
         /// The tag in the file.
         found: [u8; 4],
@@ -85,9 +85,9 @@ pub enum CodecError {
         /// Its length.
         length: u64,
     },
-    /// The digest does not match what stands before it.
+    /// The digest does not match what precedes it.
     Damaged {
-        /// Where the digest stands.
+        /// Position of the digest.
         digest_at: u64,
     },
     /// The bytes are whole, and yet do not spell the value (a fault of the program that wrote them).
@@ -112,13 +112,13 @@ impl fmt::Display for CodecError {
                 write!(f, "this program reads format {}", wanted.version)
             }
             CodecError::Truncated { expected, found } => {
-                write!(f, "the file ends at byte {found}; it should go on to byte {expected}")
+                write!(f, "the file ends at byte {found}; it should continue to byte {expected}")
             }
             CodecError::TrailingBytes { end, extra } => {
                 write!(f, "{extra} bytes too many, from byte {end} on")
             }
             CodecError::TooLarge { length } => {
-                write!(f, "a payload of {length} bytes (byte 16); at most {MAX_PAYLOAD} are taken")
+                write!(f, "a payload of {length} bytes (byte 16); allowed: at most {MAX_PAYLOAD}")
             }
             CodecError::Damaged { digest_at } => {
                 write!(f, "damaged: bytes 0 to {digest_at} do not match their digest at byte {digest_at}")

@@ -1,5 +1,5 @@
-//! The neural field: one sensor vector in, one motor vector out, a cycle. The maths is
-//! `docs/field.md`; every engine computes exactly that.
+//! The neural field: one sensor vector in and one motor vector out per cycle. `docs/field.md` has the
+//! maths; every engine computes exactly that.
 
 pub mod brain;
 pub mod cpu;

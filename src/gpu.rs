@@ -1,17 +1,17 @@
-//! A GPU through its driver: found, or said why not; memory, streams, events, captured graphs, a kernel
-//! image. Knows no field. This is the map of the room; the files stand in the order to read them in.
+//! A GPU through its driver: detection, or why there is none; memory, streams, events, captured graphs, a
+//! kernel image. Knows no field. This file lists the module's files in reading order.
 //!
-//! [`probe`] says whether there is a GPU; [`Gpu::open`] opens it on the calling thread, where all that is made
-//! of it stays. [`Pool`] and [`Pinned`] are taken once, at the start; a [`Stream`] gets copies and launches, a
-//! captured [`Graph`] of them is replayed with one call, and an [`Event`] tells, when asked, whether it was
-//! passed. Nothing here waits for the device but giving things back.
+//! [`probe`] finds out whether there is a GPU; [`Gpu::open`] opens it on the calling thread, where everything
+//! created from it stays. [`Pool`] and [`Pinned`] are allocated once, at the start; a [`Stream`] takes copies
+//! and launches, one call replays a captured [`Graph`] of them, and an [`Event`] can be polled for whether
+//! the device has passed it. Nothing here waits for the device except releasing resources.
 //!
-//! Every call goes through one line (`call.rs`), where it is noted in the [`Watch`] that other threads look at,
-//! and where an injected [`GpuFault`] strikes, on a real GPU as on the stand-in of `kernels/emulator`.
+//! Every call goes through one function (`call.rs`), which notes it in the [`Watch`] for other threads,
+//! and applies an injected [`GpuFault`], on a real GPU as on the stand-in of `kernels/emulator`.
 //!
-//! In the steady state (copies, fills, launches, replays, records, questions) no call allocates on the host.
-//! What is made of a GPU gives itself back when dropped, in any order; after [`Gpu::reset`] it only forgets.
-//! Types of cudarc do not leave this room.
+//! In the steady state (copies, fills, launches, replays, records, polls) no call allocates on the host.
+//! GPU resources are released when dropped, in any order; after [`Gpu::reset`] dropping only forgets them.
+//! Types of cudarc do not leave this module.
 
 mod fault; // what can be made to go wrong on purpose
 mod driver; // the library and its functions
@@ -19,7 +19,7 @@ mod error; // which call, which code
 mod watch; // what other threads see, and inject
 mod call; // the one place that calls pass through
 mod probe; // is there a GPU, or why not
-mod context; // opening, and starting anew
+mod context; // opening, and starting again
 mod flight; // what of host memory is being copied
 mod memory; // one pool, pinned host memory
 mod event; // marks that are asked, and times

@@ -1,13 +1,13 @@
-//! Sensor to motor, measured on the wires: one output is looped to a sensor's input, a motor's line to another input;
-//! the runtime runs between them as it runs on the robot. Linux stamps the edges.
+//! Measures sensor to motor latency on the wires: one output is looped to a sensor's input, a motor's line to
+//! another input; the runtime runs between them as it does on the robot. Linux timestamps the edges.
 //!
 //! ```text
 //!   stimulus (output) ──wire 1──> sensor (input, the runtime's)
 //!   motor line (the runtime's)  ──wire 2──> response (input)
 //! ```
 //!
-//! This file makes the board for it and says what was found; `floor` measures what the machine can do at best,
-//! `episode` one pass from edge to stillness. No words and no JSON: those are `cli/hil.rs`.
+//! This file builds the board for it and returns the results; `floor` measures the machine's best,
+//! `episode` one pass from edge to stop. Words and JSON are in `cli/hil.rs`.
 
 mod episode;
 mod floor;
@@ -45,7 +45,7 @@ pub struct Loop {
 
 /// Channel of the stimulus on the bench's board: it is the only one.
 const STIMULUS: usize = 0;
-/// What the wheels are told to do until the stimulus comes. A drive motor below half duty only hums.
+/// The command to the wheels until the stimulus comes. A drive motor below half duty only hums.
 const DRIVE: f32 = 0.5;
 
 /// Longer than any bench runs; it ends when its samples are there.
@@ -70,7 +70,7 @@ pub struct Figures {
 /// Why there are no figures.
 #[derive(Debug)]
 pub enum HilError {
-    /// A wire cannot be had.
+    /// A wire is not available.
     Open(OpenError),
     /// The robot cannot be put together.
     Build(BuildError),
@@ -78,7 +78,7 @@ pub enum HilError {
     Drive(RunnerError),
     /// The bench's own wires do not do what they should.
     Loop(LoopFault),
-    /// Threads of the runtime panicked, or its motors were not heard to stand at the end.
+    /// Threads of the runtime panicked, or its motors did not confirm the stop at the end.
     End {
         /// The threads.
         panicked: Vec<&'static str>,
@@ -97,7 +97,7 @@ impl fmt::Display for HilError {
             HilError::End { panicked, .. } if !panicked.is_empty() => {
                 write!(f, "a panic in a thread: {}", panicked.join(", "))
             }
-            HilError::End { .. } => write!(f, "the motors were not heard to stand at the end"),
+            HilError::End { .. } => write!(f, "the motors did not confirm the stop at the end"),
         }
     }
 }

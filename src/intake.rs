@@ -1,6 +1,6 @@
-//! Files that a person names, or that lie where one is looked for: what a file is, and how long, is looked at before a byte
-//! of it is read. Only regular files are taken. A device has no end, a FIFO keeps its reader waiting, and opening some
-//! devices does something (a watchdog begins to count).
+//! Reads files that the user names, or that lie in a searched place: checks the type and length of a file
+//! before reading a byte of it. Only regular files are accepted. A device has no end, a FIFO blocks its
+//! reader, and opening some devices has an effect (a watchdog begins to count).
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -22,7 +22,7 @@ impl Intake {
     ///
     /// It cannot be opened, is not a regular file ([`ErrorKind::InvalidInput`]) or is longer ([`ErrorKind::FileTooLarge`]).
     pub fn open(path: &Path, most: u64) -> io::Result<Intake> {
-        // Once before it is opened, for the sake of devices; once afterwards, for it may be another one by then.
+        // Checked before opening, because of devices; and again afterwards: it may be another file by then.
         regular(&std::fs::metadata(path)?)?;
         let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
         let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
@@ -35,12 +35,12 @@ impl Intake {
         Ok(Intake { file, length, most })
     }
 
-    /// How long the file said to be when it was opened. Files of the kernel say 0.
+    /// The file's stated length when it was opened. Kernel files state 0.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// From here on it is refused where it grows.
+    /// From here on it is refused if it grows.
     pub fn exactly(mut self) -> Intake {
         self.most = self.length;
         self
@@ -53,7 +53,7 @@ impl Intake {
         Ok(bytes)
     }
 
-    /// Reads to the end, behind `bytes`, which hold what was read before. Refused where it has grown beyond the limit.
+    /// Reads to the end and appends to `bytes`, which hold the part before. Refused beyond the limit.
     pub fn rest(mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
         let left = self.most.saturating_sub(bytes.len() as u64);
         let expected = self.length.saturating_sub(bytes.len() as u64);
@@ -73,7 +73,7 @@ pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
 /// The same as text.
 pub fn text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(bytes(path, most)?)
-        .map_err(|_| io::Error::new(ErrorKind::InvalidData, "not a text: it is not UTF-8"))
+        .map_err(|_| io::Error::new(ErrorKind::InvalidData, "not text: it is not UTF-8"))
 }
 
 fn regular(found: &Metadata) -> io::Result<()> {
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
     use std::path::PathBuf;
 
-    /// A path that is taken away with the test.
+    /// A path that is removed with the test.
     struct Spot(PathBuf);
 
     impl Spot {

@@ -1,8 +1,8 @@
-//! Learning from logs, and from the board's own starting table. What is fitted is the read-out, a
-//! linear map of the field's features; the field itself is what the board's seed makes it.
+//! Learning from logs, and from the board's own starting table. It fits the read-out, a
+//! linear map of the field's features; the field itself follows from the board's seed.
 //!
 //! `log` reads, `observe` runs the log through the field, `moments` and `solve` are the least squares,
-//! `validate` judges them on time that they have not seen, `score` counts decisions.
+//! `validate` judges them on held-out time, `score` counts decisions.
 
 pub mod imitate;
 pub mod log;
@@ -58,11 +58,11 @@ impl fmt::Display for LearnError {
         match self {
             LearnError::NoLabels => write!(f, "no label column: there is nothing to learn"),
             LearnError::TooShort { cycles, needed } => {
-                write!(f, "too short: {cycles} cycles of the field; at least {needed} are needed to judge ")?;
-                write!(f, "blocks of time by what was learned from others")
+                write!(f, "too short: {cycles} cycles of the field; judging blocks of time by ")?;
+                write!(f, "what was learned from the others needs at least {needed}")
             }
             LearnError::OneDecision { label } => {
-                write!(f, "the decision is `{label}` in every row: there is nothing to choose")
+                write!(f, "the decision is `{label}` in every row: there is nothing to learn")
             }
             LearnError::Refused { line, refused } => {
                 write!(f, "line {line}: {refused}")
@@ -84,7 +84,7 @@ pub enum Stage {
 }
 
 /// Learns the decisions in `log`, the column called `heading`, with `engine`, which was built for
-/// `board` and is left at rest. `watch` hears how much of a stage is done, and out of how much.
+/// `board` and is left at rest. `watch` receives how much of a stage is done, and out of how much.
 pub fn learn(
     board: &Board,
     engine: &mut Engine,

@@ -4,12 +4,12 @@
 //!
 //! Read `dim` and `fault`, then `ops`; below that `fft`, `convolve` and `reduce`. All arithmetic that the
 //! robot repeats is f32 in an order that depends on shapes alone: every level of instructions, every batch and
-//! every number of threads gives the same bits. What is made once (vectors from a seed, powers, inverses) is
-//! f64, rounded at its end.
+//! every number of threads gives the same bits. One-time work (vectors from a seed, powers, inverses) is
+//! f64, rounded at the end.
 //!
 //! `gpu` does the same on a GPU, bit for bit; `choice` measures when that is worth it.
 //!
-//! `map` is what a robot remembers, and when. Nothing here belongs into the tick.
+//! `map` decides what a robot remembers, and when. Nothing here belongs in the tick.
 
 pub mod dim;
 pub mod fault;

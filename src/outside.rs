@@ -1,14 +1,14 @@
-//! Words from outside as people may see them: what a file, a peer or another process calls something may hold bytes that a
-//! terminal obeys. It would hide lines, forge others, or type for the person.
+//! Makes words from outside safe to print: a name from a file, a peer or another process may contain terminal
+//! control sequences. They could hide lines, forge others, or type for the user.
 
 use std::borrow::Cow;
 
-/// Characters that are quoted of one name, cell or label: enough to know it by.
+/// Characters that are quoted of one name, cell or label: enough to recognise it.
 const MOST_QUOTED: usize = 60;
 /// Characters that are quoted of a value that is compared: the names of all motors and sensors of a large board.
 const MOST_COMPARED: usize = 1000;
 
-/// Whether a terminal may do something else than show it, or show its neighbours in another order.
+/// Whether a terminal may do anything other than show it, or show its neighbours in another order.
 fn acts(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -30,12 +30,12 @@ fn escape(text: &str, spare: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(all)
 }
 
-/// Whether a terminal would do something else than show the lines of `text`.
+/// Whether a terminal would do anything other than show the lines of `text`.
 pub fn acts_on_a_terminal(text: &str) -> bool {
     matches!(lines(text), Cow::Owned(_))
 }
 
-/// `text` in one line: what a terminal would obey is written out, as `\x1b`.
+/// `text` in one line, with terminal control characters escaped, as `\x1b`.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     escape(text, |_| false)
 }
@@ -45,7 +45,7 @@ pub fn lines(text: &str) -> Cow<'_, str> {
     escape(text, |character| matches!(character, '\n' | '\t'))
 }
 
-/// The beginning of `text` in one line, for a message that has to name it.
+/// The beginning of `text` in one line, for a message that names it.
 pub fn quoted(text: &str) -> String {
     beginning(text, MOST_QUOTED)
 }
@@ -62,7 +62,7 @@ fn beginning(text: &str, most: usize) -> String {
     }
 }
 
-/// JSON in which also those characters are written out that JSON lets stand and a terminal obeys.
+/// JSON that also escapes the characters that JSON allows and a terminal would act on.
 pub fn json(text: String) -> String {
     if !text.contains(acts) {
         return text;
@@ -77,12 +77,11 @@ pub fn json(text: String) -> String {
     all
 }
 
-/// Longest name for which a likeness is looked for, in bytes: the work grows with the product of two lengths.
+/// Longest name, in bytes, with a search for similar ones: the work grows with the product of two lengths.
 const LONGEST_SLIP: usize = 100;
 
-/// The one of `known` that looks most like `found`, if it looks like it at all: a third of the
-/// letters may differ, which takes in a slip or two but not another word. A forgotten end (the unit
-/// of `hold_ms`) is one slip.
+/// The name in `known` most similar to `found`, if any is similar: a third of the letters may differ, which
+/// allows a typo or two but not another word. A forgotten suffix (the unit of `hold_ms`) is one typo.
 pub fn nearest<'a>(found: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     if found.len() > LONGEST_SLIP {
         return None;

@@ -2,13 +2,12 @@
 //!
 //! From the wire inwards: `bus` (handles), `plant` (what a user holds), `robot` (what is behind the
 //! wires, in steps of 1 ms), `wiring` (which pin means what), `outputs`, `hat`, `pca9685`, `co_processor`, `imu`, `sonar`, `ground`,
-//! `battery` (parts with a wire), `car`, `world` (what moves and what stands). `faults` is the script
-//! of what goes wrong, `tape` what was to be seen at the wires, for those who judge.
+//! `battery` (parts with a wire), `car`, `world` (what moves and what does not). `faults` is the script
+//! of faults, `tape` the record of the wires, for judges.
 //!
-//! It knows the board and the words, never the drivers, the reflex or the field; its chips are
-//! written from the data sheets a second time, not from the drivers. Real robots differ from it
-//! in ways that are said where they were left out: it is there to find wrong software, not to
-//! predict a robot.
+//! It knows the board and its vocabulary, never the drivers, the reflex or the field; its chips are
+//! written from the data sheets independently of the drivers. Each file states how it differs from a real
+//! robot: the simulator is there to find wrong software, not to predict a robot.
 
 mod battery;
 mod bus;

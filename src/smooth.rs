@@ -1,5 +1,5 @@
 //! How smoothly something moves: the logarithm of dimensionless jerk, in windows of fixed length,
-//! and how often a command stood still while the motion went on. Fixed memory, one sample at a time.
+//! and how often a command did not change while the motion continued. Fixed memory, one sample at a time.
 //!
 //! Log dimensionless jerk after Balasubramanian, Melendez-Calderon, Roby-Brami, Burdet: On the
 //! analysis of movement smoothness, J. NeuroEngineering and Rehabilitation 12:112, 2015:
@@ -14,7 +14,7 @@ use crate::time::Span;
 /// reference figures were taken.
 pub const WINDOW: Span = Span::from_millis(5_000);
 
-/// Below this peak (share of full scale) a window counts as standing: its jerk is that of rounding.
+/// Below this peak (share of full scale) a window counts as stopped: its jerk is only rounding.
 const STANDING: f64 = 0.01;
 
 /// One movement, sampled evenly.
@@ -28,7 +28,7 @@ pub struct Movement {
 }
 
 impl Movement {
-    /// Adds the next sample of the speed; what is not a number is left out.
+    /// Adds the next sample of the speed; skips a value that is not a number.
     pub fn push(&mut self, speed: f64) {
         if !speed.is_finite() {
             return;
@@ -43,7 +43,7 @@ impl Movement {
         self.samples += 1;
     }
 
-    /// Log dimensionless jerk. `None` where it says nothing: too short, standing, or of perfectly
+    /// Log dimensionless jerk. `None` where it is meaningless: too short, stopped, or of perfectly
     /// even speed. The sampling interval cancels out: duration is `samples`, jerk the difference.
     pub fn log_dimensionless_jerk(&self) -> Option<f64> {
         if self.samples < 3 || self.peak < STANDING || self.differences <= 0.0 {

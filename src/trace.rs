@@ -1,5 +1,5 @@
-//! What happened, one fixed-size record a slot, written by the tick into a ring and read by a slow
-//! thread. The tick never waits for a reader: a full ring costs records, which are counted.
+//! What happened: one fixed-size record per slot, which the tick writes into a ring buffer and a slow thread
+//! reads. The tick never waits for a reader: a full ring loses records, and counts them.
 
 mod recorder;
 mod summary;
@@ -16,7 +16,7 @@ use crate::plan::{Limits, Rung};
 use crate::time::{Instant, Span};
 
 /// Receipts that one record can carry. A bus confirms a command at most once and a tick hands over
-/// one, so two or three arrive at the most after a stall of the tick.
+/// one, so two or three arrive at most after a stall of the tick.
 pub const WIRES: usize = 8;
 
 /// Records between the tick and the recorder: four seconds at 1 kHz, so that a recorder that stalls

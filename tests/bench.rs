@@ -145,7 +145,7 @@ fn what_is_cut_short_gives_no_figures() {
         let ended = run.finish();
         assert_eq!(ended.status.code(), Some(69), "{arguments:?}: {}", err(&ended));
         assert_eq!(out(&ended), "", "{arguments:?}");
-        assert!(err(&ended).contains("cut short"), "{arguments:?}: {}", err(&ended));
+        assert!(err(&ended).contains("interrupted"), "{arguments:?}: {}", err(&ended));
     }
 }
 

@@ -251,7 +251,7 @@ fn the_verb_learns_saves_and_reports() {
     let arguments = ["learn", "--log", paths[0], "--board", paths[1], "--label", "what", "-o", paths[2]];
     let (code, words, errors) = ganglion(&arguments);
     assert_eq!(code, Some(0), "{errors}");
-    assert!(words.contains("<- taken") && words.contains("right \\ taken"), "{words}");
+    assert!(words.contains("<- chosen") && words.contains("right \\ chosen"), "{words}");
     let first = std::fs::read(&out).unwrap();
     let (code, words, _) = ganglion(&[&arguments[..], &["--json", "--threads", "2"]].concat());
     assert_eq!(code, Some(0));
@@ -284,8 +284,12 @@ fn the_verb_refuses_what_it_cannot_learn_from_and_leaves_no_file() {
         ("near,farr,what\n1,1,go\n", 65, "no column `far`; did you mean `farr`?"),
         ("near,far,what\n1,x,go\n", 65, "line 2, column `far`: found `x`"),
         ("near,far,what\n1,9,go\n", 65, "found 9; the board allows 0 to 2"),
-        ("near,far,what\n1,1,gone\n", 65, "line 2, column `what`: `gone` is none of the board's decisions"),
-        ("near,far,what\n1,1\n", 65, "line 2: 2 cells where the heading has 3"),
+        (
+            "near,far,what\n1,1,gone\n",
+            65,
+            "line 2, column `what`: `gone` is not one of the board's decisions",
+        ),
+        ("near,far,what\n1,1\n", 65, "line 2: 2 cells; the header line has 3"),
         (&good, 65, "too short: 60 cycles"),
     ];
     let out = folder.0.join("out");

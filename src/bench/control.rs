@@ -1,4 +1,4 @@
-//! What the loop costs, beside what a bare timer does on the same thread.
+//! The cost of the loop, compared with a bare timer on the same thread.
 
 use crate::executor::{END_PATIENCE, Threads};
 use crate::robot::Robot;

@@ -1,6 +1,6 @@
 //! A plain copy on several threads: how fast this machine moves bytes when it does nothing else.
-//! The threads and their buffers are there before the first copy, and sleep between two blocks of
-//! copies, so that what is measured in between has their cores.
+//! The threads and their buffers exist before the first copy, and sleep between two blocks of
+//! copies, so that the measurements in between can use their cores.
 
 use crate::time::{Clock, MonotonicClock, Span};
 use std::hint::{black_box, spin_loop};
@@ -15,7 +15,7 @@ const LOOKS: u32 = 5_000;
 /// A sleeping thread looks for the order to end this often, should its waking have been missed.
 const NAP: Duration = Duration::from_millis(50);
 
-/// The calling thread and as many beside it as were asked for.
+/// The calling thread and as many more as requested.
 pub struct CopyCrew {
     own: Buffers,
     orders: Arc<Orders>,

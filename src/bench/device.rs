@@ -1,7 +1,7 @@
-//! The field's cycle on a GPU: where its time goes, beside a copy in the device's own memory in the same seconds.
+//! Where the time of a field cycle goes on a GPU, beside a copy in its own memory in the same seconds.
 //!
-//! Blocks of cycles and of copies take turns. Stages are timed in a part of their own, as they then run one after
-//! another; what the host spends on it is measured at a rate of 100 Hz. Opens the device; knows no other engine.
+//! Blocks of cycles and of copies take turns. Stages are timed in a part of their own, because there they run
+//! one after another. The host's cost is measured at a rate of 100 Hz. Knows no other engine.
 
 use super::ended;
 use super::feed::Feed;
@@ -63,7 +63,7 @@ impl DeviceBench {
     /// Opens and loads an engine of `robots` robots on this machine's GPU.
     pub fn build(plan: &FieldPlan, robots: usize) -> Result<DeviceBench, BenchFault> {
         let mut engine = CudaEngine::open(plan, robots).map_err(BenchFault::Device)?;
-        // What has just been found lost says so in its next cycle: this one.
+        // An engine just found lost reports it in its next cycle: this one.
         let mut feed = Feed::new(plan);
         let Some(facts) = engine.device_facts() else {
             let answer = engine.cycle(&feed.next(Rung::BEST));
@@ -90,7 +90,7 @@ impl DeviceBench {
     }
 
     /// Measures cycles at `rung` for `length` and adds to `figures`: half of it cycles and copies, a tenth stages, the
-    /// rest at 100 Hz. `watch` is told what has passed.
+    /// rest at 100 Hz. `watch` receives what has passed.
     pub fn measure(
         &mut self,
         rung: Rung,

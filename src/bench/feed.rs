@@ -1,6 +1,6 @@
-//! What a field in a bench is given, so that a cycle does all the work that it does on a robot:
+//! Input for a field in a bench, so that a cycle does all the work that it does on a robot:
 //! sensors that wander, a full library whose contexts are near what occurs, a full bank, a read-out.
-//! Everything is drawn from a seed: two benches are fed alike.
+//! Everything is drawn from a seed: two benches get the same input.
 
 use crate::field::shape::{CONTEXT, DESCRIPTOR, PATTERN, READOUT_COLUMNS};
 use crate::field::{Engine, Failure, Stimulus};

@@ -33,9 +33,9 @@ const SETTLING: u32 = 4;
 /// Why nothing was measured.
 #[derive(Debug)]
 pub enum BenchFault {
-    /// The engine uses other instructions than those that were asked for.
+    /// The engine uses instructions other than those requested.
     Simd {
-        /// What was asked for.
+        /// The requested value.
         asked: String,
         /// What this machine has.
         have: Vec<&'static str>,
@@ -61,9 +61,11 @@ impl fmt::Display for BenchFault {
             BenchFault::Simd { asked, have } => {
                 write!(f, "the engine cannot use {asked} here: the cpu engine can use {}", have.join(", "))
             }
-            BenchFault::Core { cpu } => write!(f, "core {cpu} is not there for this program"),
+            BenchFault::Core { cpu } => {
+                write!(f, "core {cpu} is not available to this program")
+            }
             BenchFault::Room(refusal) => write!(f, "the field does not fit: {refusal}"),
-            BenchFault::Threads(error) => write!(f, "a thread cannot be started or seated: {error}"),
+            BenchFault::Threads(error) => write!(f, "cannot start a thread or pin it to its core: {error}"),
             BenchFault::Device(unfit) => unfit.fmt(f),
             BenchFault::Lost(failure) => write!(f, "nothing was measured: {failure}"),
         }
@@ -103,7 +105,7 @@ impl FieldBench {
     }
 
     /// Measures cycles at `rung` for `length`, copies before, between and after included, and adds
-    /// to `figures`. At least one cycle is counted. `watch` is told what has passed, between blocks.
+    /// to `figures`. At least one cycle is counted. `watch` receives what has passed, between blocks.
     pub fn measure(
         &mut self,
         rung: Rung,
@@ -172,7 +174,7 @@ impl FieldBench {
     }
 }
 
-/// The engine of `plan`, if it uses the instructions that are asked for.
+/// The engine of `plan`, if it uses the requested instructions.
 fn engine(plan: &FieldPlan, simd: Option<&str>) -> Result<Engine, BenchFault> {
     let Some(asked) = simd else { return Ok(Engine::build(plan)) };
     Engine::build_with(plan, asked).ok_or_else(|| BenchFault::Simd {

@@ -1,6 +1,6 @@
 //! The figures by which a GPU is judged: one robot, 32 and 64 of them, all with a full field of the same size
-//! whichever the board's is, so that devices can be compared. Where there is no GPU, or a processor plays one,
-//! nothing is run and it is said why.
+//! whatever the board's is, so that devices can be compared. Without a GPU, or with an emulated one,
+//! it measures nothing and returns the reason.
 
 use super::device::{DeviceBench, DeviceFigures};
 use super::ended;
@@ -16,7 +16,7 @@ const SHAPE: Shape = Shape { grid: 32, sensors: 16, motors: 5, patterns: 100, ba
 /// Time of each of the four; half of it is cycles, of which even a slow GPU then does a hundred.
 const LENGTH: Span = Span::from_millis(2_000);
 
-/// What was measured. Times are microseconds; a figure that could not be had is `None`.
+/// What was measured. Times are microseconds; an unavailable figure is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GpuFigures {
     /// Which device.
@@ -43,7 +43,7 @@ pub struct GpuFigures {
 pub fn gpu_figures(interrupted: &AtomicBool) -> Result<GpuFigures, String> {
     let found = probe().map_err(|absence| absence.to_string())?;
     if is_emulated(&found) {
-        return Err(format!("the GPU '{}' is a processor that plays one", found.name));
+        return Err(format!("the GPU '{}' is emulated on a processor", found.name));
     }
     let device = found.name;
     let figures = figures(interrupted)
@@ -70,7 +70,7 @@ fn figures(interrupted: &AtomicBool) -> Result<GpuFigures, BenchFault> {
     })
 }
 
-/// Figures of that many robots, and the device's memory that they take. Empty where somebody asked for the end.
+/// Figures of that many robots, and the device's memory that they take. Empty if the end was requested.
 fn measured(
     storage: Storage,
     robots: usize,

@@ -43,7 +43,7 @@ pub const OPERATIONS: [Operation; 5] =
     [Operation::Bind, Operation::Unbind, Operation::BindUnit, Operation::SuperposeUnit, Operation::CleanUp];
 
 impl Operation {
-    /// As it stands in a table.
+    /// Its name in a table.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Bind => "bind",
@@ -128,7 +128,7 @@ impl std::fmt::Display for HrrFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             HrrFault::Memory(fault) => fault.fmt(f),
-            HrrFault::Threads(error) => write!(f, "a thread cannot be started: {error}"),
+            HrrFault::Threads(error) => write!(f, "cannot start a thread: {error}"),
             HrrFault::Gpu(fault) => write!(f, "the GPU: {fault}"),
         }
     }
@@ -162,7 +162,7 @@ pub struct HrrFigures {
 }
 
 impl HrrBench {
-    /// Measures. `watch` is told the share that is done; what was measured before an interruption is dropped
+    /// Measures. `watch` receives the share that is done; what was measured before an interruption is dropped
     /// by the caller.
     pub fn run(&self, interrupted: &AtomicBool, mut watch: impl FnMut(f64)) -> Result<HrrFigures, HrrFault> {
         let mut figures = HrrFigures { simd: Level::best().name(), ..HrrFigures::default() };

@@ -1,5 +1,5 @@
 //! Page faults of this process, as the kernel counts them: a cycle that touches memory for the
-//! first time waits for the kernel to find it.
+//! first time waits for the kernel to map it.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,6 +1,6 @@
-//! The field of a board at every rung, in the other storage and on one thread, all in one stretch of
-//! time. They take turns in several rounds: a neighbour that comes and goes meets all of them, and
-//! what one is to another is nearer to the truth than what each is alone.
+//! Measures the field of a board at every rung, in the other storage and on one thread, in one stretch of
+//! time. They take turns in several rounds: a passing load on the machine affects all of them alike, so
+//! their ratios are more accurate than each figure alone.
 
 use super::ended;
 use super::field::{BenchFault, FieldBench, FieldFigures};
@@ -42,7 +42,7 @@ impl Survey {
     }
 }
 
-/// Measures the field of `plan` for `length` of real time, loading not included. `watch` is told
+/// Measures the field of `plan` for `length` of real time, loading not included. `watch` receives
 /// which share has passed.
 pub fn survey(
     plan: &FieldPlan,

@@ -1,11 +1,11 @@
-//! What was measured beside what the board asks for.
+//! Compares the measurements with the board's targets.
 
 use super::{GpuFigures, LoopFigures, Survey};
 use crate::plan::{GpuTargets, Storage, Targets};
 use crate::time::Span;
 use crate::trace::Latency;
 
-/// What is asked of a figure.
+/// The target of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
     /// No more than this.

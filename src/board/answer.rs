@@ -1,9 +1,9 @@
-//! An answer of the reader, and what happens where nothing is written.
+//! An answer of the reader, and what happens if nothing is written.
 
 use super::finding::Problem;
 use super::reader::Section;
 
-/// What became of a question.
+/// The result of requesting a key.
 pub enum Found<T> {
     /// It is written and right.
     Value(T),
@@ -13,7 +13,7 @@ pub enum Found<T> {
     Bad,
 }
 
-/// An answer that still has to say what happens when nothing is written.
+/// An answer for which the caller must still choose what happens if nothing is written.
 #[must_use]
 pub struct Answer<'s, 'a, T> {
     pub(super) section: &'s Section<'a>,
@@ -41,7 +41,7 @@ impl<T> Answer<'_, '_, T> {
         let value = self.or(default);
         (!faulty).then_some(value)
     }
-    /// The value; nothing written is a fault.
+    /// The value; it is an error if none is written.
     pub fn required(self) -> Option<T> {
         match self.found {
             Found::Value(value) => Some(value),

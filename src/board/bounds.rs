@@ -1,5 +1,5 @@
-//! How much one board file may hold, whatever it says: looked at before anything is read or merged, so that no file makes
-//! the work that follows long. What is compared with what (names with names, wires with wires) grows with the square.
+//! Limits how much one board file may hold. They are checked before reading or merging, so that no file makes
+//! the following work long: comparing names with names and wires with wires grows with the square.
 
 use super::raw::{Node, Table, Value};
 use super::source::Place;
@@ -46,7 +46,7 @@ pub fn beyond(table: &Table) -> Option<Beyond> {
     })
 }
 
-/// `place` is where the table stands; `None`: it is the file.
+/// `place` is the place of the table; `None` for the whole file.
 fn in_table(table: &Table, path: &str, place: Option<Place>) -> Option<Beyond> {
     let found = table.0.len();
     if let (true, Some(extra)) = (found > MOST_KEYS, table.0.get(MOST_KEYS)) {

@@ -1,8 +1,8 @@
-//! From the merged table to a [`Board`]: every value of the right type and range, every name known,
-//! nothing taken twice, and the values fitting each other. All faults are noted, not only the first.
+//! From the merged table to a [`Board`]: every value has the right type and range, every name is known,
+//! nothing is taken twice, and the values fit each other. Reports all errors, not only the first.
 //!
-//! Each file reads one subject and what its values have to do with each other; this one puts the
-//! board together; what concerns several subjects is in `relate`, who takes which wire in `claims`.
+//! Each file reads one subject and checks its values against each other. This one assembles the board;
+//! `relate` checks across subjects, and `claims` checks which role takes which wire.
 
 mod buses;
 mod chips;
@@ -30,10 +30,10 @@ use claims::Claims;
 use wires::Wiring;
 
 /// Shortest and longest control period in milliseconds: 2 kHz is more than a wake-up on a
-/// real-time kernel can keep; slower than once a second nothing is safe.
+/// real-time kernel can keep; no robot is safe with a loop slower than once a second.
 const PERIOD_MS: std::ops::RangeInclusive<f64> = 0.5..=1000.0;
 
-/// Reads `table`; `None` where anything was noted that makes the board unusable.
+/// Reads `table`; `None` if any error makes the board unusable.
 pub fn check(name: &str, table: &Table, report: &Shared) -> Option<Board> {
     let read = read(name, &Section::root(report, table));
     let (board, reflex_names) = read.filter(|_| report.borrow().findings.is_empty())?;
@@ -46,7 +46,7 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
     let compatible = root.texts("compatible").or(Vec::new());
     let period = root.millis("period_ms", PERIOD_MS).required();
     let rt = world::rt(&root.section("rt"));
-    // Stands in for a faulty period where others default to it; nothing is held against it.
+    // Replaces a faulty period where others default to it; no check compares against it.
     let tick = period.unwrap_or(Span::from_millis(10));
     let devices = devices(root, tick);
     let (reflex_names, reflexes): (Vec<String>, Vec<_>) = root
@@ -98,11 +98,11 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
     Some((board, reflex_names))
 }
 
-/// The control period and the field's, for what is measured against them.
+/// The control period and the field's, for checks against them.
 struct Periods {
     tick: Span,
     dt: Span,
-    /// Whether both are as the board has them; false: one is faulty and only stands in.
+    /// Whether both are as the board states them; false if one is faulty and replaced.
     sound: bool,
 }
 
@@ -161,8 +161,8 @@ fn devices(root: &Section<'_>, tick: Span) -> Devices {
     Devices { bus, i2c, reserved, line_names, mcu, pwm, enable, motor_names, motors, sensor_names, sensors }
 }
 
-/// The motors' source of pulses beside the microcontroller. A board has one source at most: whose channel 3 would be
-/// meant otherwise?
+/// The motors' source of pulses other than the microcontroller. A board has at most one source, so that a
+/// channel number is unambiguous.
 fn pwm(root: &Section<'_>, mcu: bool, claims: &mut Claims) -> Option<Option<PwmPlan>> {
     let chip = if_written(root.section("pca9685"), |section| wires::pca9685(section, claims));
     let own = if_written(root.section("pwm"), wires::sysfs_pwm);
@@ -171,10 +171,7 @@ fn pwm(root: &Section<'_>, mcu: bool, claims: &mut Claims) -> Option<Option<PwmP
         .filter_map(|(name, written)| written.then_some(name))
         .collect();
     if let [first, .., second] = sources[..] {
-        root.misfit(
-            second,
-            format!("a second source of PWM: [{first}] is there as well; wanted: one of them"),
-        );
+        root.misfit(second, format!("a second source of PWM, beside [{first}]; expected: one of them"));
     }
     chip.or(own)
 }

@@ -1,5 +1,5 @@
-//! A change of single values in a board file's text, everything else as a person wrote it: comments, order, spelling. What
-//! a calibration found is kept this way.
+//! Changes single values in a board file's text and leaves everything else as its author wrote it: comments,
+//! order, spelling. Calibrations are saved this way.
 
 use super::load::{BoardError, from_text_in};
 use super::raw::{self, Node, Table, Value};
@@ -16,7 +16,7 @@ pub struct Change {
     pub name: String,
     /// The key.
     pub key: &'static str,
-    /// What it is to be.
+    /// The new value.
     pub value: f64,
 }
 
@@ -26,8 +26,8 @@ impl fmt::Display for Change {
     }
 }
 
-/// The text of a board file with `changes`: `old`, or where there is none a new one that inherits `parent`. Sound as a
-/// file in `folder`, or refused.
+/// The text of a board file with `changes`: based on `old`, or else a new one that inherits `parent`. Refused
+/// unless it is valid as a file in `folder`.
 pub fn changed(
     old: Option<&str>,
     parent: &str,
@@ -48,7 +48,7 @@ pub fn changed(
     Ok(text)
 }
 
-/// `text` with one change. Text that is no TOML gets its entry at the end, and is refused afterwards for what it is.
+/// `text` with one change. Text that is not TOML gets its entry at the end; the check afterwards refuses it.
 fn with(text: &str, change: &Change) -> String {
     let value = format!("{:?}", change.value);
     let mut sources = Sources::default();

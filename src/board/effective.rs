@@ -1,5 +1,5 @@
 //! The effective values as TOML that loads again to the same board: nothing inherited, nothing left
-//! to defaults, and behind each value where it came from.
+//! to defaults, and after each value its origin.
 
 use super::inherit::NAMED;
 use super::report::Setting;
@@ -36,7 +36,7 @@ fn header(path: &str, entry: &mut String) -> Vec<String> {
     let whole = format!("{list}.{name}");
     if *entry != whole {
         lines.push(format!("[[{list}]]"));
-        // An entry that one key names has its name in the path; one that two keys name shows both.
+        // An entry named by one key has its name in the path; one named by two keys shows both.
         if let [key] = keys {
             lines.push(format!("{key} = \"{name}\""));
         }

@@ -1,18 +1,18 @@
-//! What is wrong, or only odd, with a board file: a small value that says where, which key, what
-//! was found and what is allowed. Words are made here and nowhere else.
+//! What is wrong, or only odd, with a board file: a small value with the place, the key, what was found
+//! and what is allowed. Only this file makes the messages.
 
 use super::source::Spot;
 use crate::outside::quoted;
 use std::fmt;
 
-/// One thing to tell about a board file.
+/// One error or warning about a board file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// Path of the key, as in `sensor.range.trig`; empty for the file as a whole.
     pub key: String,
     /// What is wrong with it.
     pub problem: Problem,
-    /// Where it is written; `None` where nothing is written (a default, a missing file).
+    /// Where it is written; `None` if it is not written (a default, a missing file).
     pub spot: Option<Spot>,
 }
 
@@ -26,42 +26,42 @@ pub enum Problem {
     },
     /// A key that nothing reads.
     UnknownKey {
-        /// The known key that looks most alike.
+        /// The most similar known key.
         nearest: Option<String>,
         /// All keys known there.
         known: Vec<String>,
     },
-    /// A name that stands for nothing.
+    /// A name that refers to nothing.
     UnknownName {
         /// What it should name: `sensor`, `motor`, `cause`, `board`.
         what: &'static str,
         /// The name as written.
         found: String,
-        /// The known name that looks most alike.
+        /// The most similar known name.
         nearest: Option<String>,
         /// All names known there.
         known: Vec<String>,
     },
     /// A key that must be written is not.
     Missing {
-        /// What it wants: type and range.
+        /// The expected type and range.
         wanted: String,
     },
     /// The value is of another type.
     WrongType {
-        /// What it wants: type and range.
+        /// The expected type and range.
         wanted: String,
-        /// What stands there.
+        /// What was found there.
         found: &'static str,
     },
-    /// The value is outside of what is possible.
+    /// The value is out of range.
     OutOfRange {
         /// As written.
         found: String,
         /// What is allowed.
         allowed: String,
     },
-    /// Two roles want the same thing.
+    /// Two roles take the same thing.
     Clash {
         /// The thing: `GPIO line 23`, `PWM channel P13`.
         thing: String,
@@ -89,8 +89,8 @@ impl fmt::Display for Problem {
                 write!(f, "no {what} is named `{}`", quoted(found))?;
                 suggest(f, nearest, "names", known)
             }
-            Problem::Missing { wanted } => write!(f, "missing; wanted: {wanted}"),
-            Problem::WrongType { wanted, found } => write!(f, "found {found}; wanted: {wanted}"),
+            Problem::Missing { wanted } => write!(f, "missing; expected: {wanted}"),
+            Problem::WrongType { wanted, found } => write!(f, "found {found}; expected: {wanted}"),
             Problem::OutOfRange { found, allowed } => write!(f, "found {found}; allowed: {allowed}"),
             Problem::Clash { thing, holder, written } => {
                 write!(f, "{thing} is already taken by {holder}")?;
@@ -115,7 +115,7 @@ fn suggest(
 }
 
 impl fmt::Display for Finding {
-    /// One line; with `{:#}` two more: the source line and a caret under what is meant.
+    /// One line; with `{:#}` two more: the source line and carets under the place.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(spot) = &self.spot {
             write!(f, "{}:{}:{}: ", spot.file, spot.line, spot.column)?;

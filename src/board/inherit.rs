@@ -1,9 +1,9 @@
 //! One table out of several: a file states only how it differs from the board it inherits.
 //!
 //! Tables merge key by key; the lists of named entries ([`NAMED`]) merge by name, so that an entry
-//! can change one key of its namesake; any other value replaces the inherited one. Three rules more:
+//! can change one key of its namesake; any other value replaces the inherited one. Three more rules:
 //! a table that states another `kind` replaces the inherited one whole (the keys of one kind mean
-//! nothing to another); `remove = true` takes an inherited table or entry away, and in a table under
+//! nothing to another); `remove = true` removes an inherited table or entry, and in a table under
 //! a key whatever was inherited there (`above = { remove = true }`); `like = "NAME"` copies from an
 //! earlier entry of the same list whatever the entry does not state itself.
 
@@ -87,7 +87,7 @@ fn by_name(mut base: Vec<Node>, new: Vec<Node>, keys: &[&str], path: &str, repor
                 let old = &mut base[at];
                 old.place = node.place;
                 old.value = match (std::mem::replace(&mut old.value, Value::Alien(REMOVED)), value) {
-                    // Taken out at the end: the places of the others must stay what they are.
+                    // Removed at the end: the positions of the others must not change.
                     _ if remove => Value::Alien(REMOVED),
                     (Value::Table(old), Value::Table(new)) => Value::Table(refine(old, new, &key, report)),
                     (_, new) => new,
@@ -99,10 +99,10 @@ fn by_name(mut base: Vec<Node>, new: Vec<Node>, keys: &[&str], path: &str, repor
     base
 }
 
-/// Marks an entry that is to go; no file can write it.
+/// Marks an entry for removal; no file can write it.
 const REMOVED: &str = "removed";
 
-/// A first file has nothing to inherit: an entry that removes is a slip.
+/// A first file has nothing to inherit: an entry that removes is a mistake.
 fn without_removed(entry: Entry, keys: Option<&'static [&'static str]>, report: &mut Report) -> Entry {
     match (keys, entry.node.value) {
         (Some(keys), Value::List(new)) => {

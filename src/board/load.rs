@@ -12,21 +12,21 @@ use std::cell::RefCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Longest board file: the largest shipped one is a hundredth of this; a device file has no end.
+/// Longest board file: the largest shipped one is a hundredth of this; a device file may be endless.
 const LONGEST_FILE: u64 = 1 << 20;
 /// Longest chain of `inherits`: a board, its revision, its site, and one more.
 const DEEPEST: usize = 4;
-/// How the name of a board file ends where it has no folder.
+/// How the name of a board file ends if it has no folder.
 const FILE_END: &str = ".toml";
 
-/// A board that is sound, and what is to tell about it.
+/// A valid board, and what is to report about it.
 #[derive(Debug)]
 pub struct Loaded {
     /// The board.
     pub board: Board,
     /// Every effective value with its origin, in the order of the sections.
     pub settings: Vec<Setting>,
-    /// What is allowed and worth a thought.
+    /// Warnings: allowed, but worth checking.
     pub warnings: Vec<Finding>,
     /// BLAKE3 of the effective values: equal boards have equal digests, however they are written.
     pub digest: blake3::Hash,
@@ -45,26 +45,26 @@ impl Loaded {
 pub enum BoardError {
     /// The file cannot be read.
     Unreadable {
-        /// As asked for.
+        /// The requested name.
         path: PathBuf,
         /// What the system says.
         error: std::io::Error,
-        /// The built-in board that looks most alike.
+        /// The built-in board with the most similar name.
         nearest: Option<String>,
     },
-    /// No built-in board has that name, and it is no file's: see [`names_a_file`].
+    /// No built-in board has that name, and it does not name a file: see [`names_a_file`].
     Unknown {
-        /// As asked for.
+        /// The requested name.
         name: String,
-        /// The built-in board that looks most alike.
+        /// The built-in board with the most similar name.
         nearest: Option<String>,
     },
-    /// What is written makes no board. At least one finding.
+    /// The file is not a valid board. At least one finding.
     Refused(Vec<Finding>),
 }
 
 impl fmt::Display for BoardError {
-    /// One paragraph a fault; with `{:#}` each shows its source line.
+    /// One paragraph per error; with `{:#}` each shows its source line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BoardError::Unreadable { path, error, nearest } => {
@@ -90,7 +90,7 @@ impl fmt::Display for BoardError {
 
 impl std::error::Error for BoardError {}
 
-/// Which boards there are besides.
+/// Lists the other boards.
 fn others(f: &mut fmt::Formatter<'_>, nearest: &Option<String>) -> fmt::Result {
     if let Some(near) = nearest {
         write!(f, "; did you mean `{near}`?")?;
@@ -99,15 +99,15 @@ fn others(f: &mut fmt::Formatter<'_>, nearest: &Option<String>) -> fmt::Result {
     write!(f, "; built-in boards: {}", names.join(", "))
 }
 
-/// Whether a board that is asked for in these words is a file: they have a `/` or end in `.toml`. Any other word is the
-/// name of a built-in board, whatever lies in the current directory: a file that somebody leaves there must not change
-/// what `--board picarx-v4` means.
+/// Whether this names a board file: it contains a `/` or ends in `.toml`. Any other word is the name of a
+/// built-in board, whatever the current directory holds: a stray file there must not change what `--board
+/// picarx-v4` means.
 pub fn names_a_file(path: &Path) -> bool {
     let words = path.as_os_str().as_encoded_bytes();
     words.contains(&b'/') || words.ends_with(FILE_END.as_bytes())
 }
 
-/// Loads the board file at `path`, or the built-in board of that name: which, [`names_a_file`] tells.
+/// Loads the board file at `path`, or the built-in board of that name; [`names_a_file`] decides which.
 pub fn load(path: &Path) -> Result<Loaded, BoardError> {
     if !names_a_file(path) {
         let name = path.to_string_lossy().into_owned();
@@ -183,23 +183,23 @@ fn digest(settings: &[Setting]) -> blake3::Hash {
     hasher.finalize()
 }
 
-/// What was told, and last how much was not.
+/// The reported errors, and last the number of those left out.
 fn refused(report: Report, own: &str) -> BoardError {
     let untold = report.untold;
     let mut findings = in_order(report.findings, own);
     if untold > 0 {
-        let rule = format!("and {untold} faults more, which are not told");
+        let rule = format!("and {untold} more errors, which are not shown");
         findings.push(Finding { key: String::new(), problem: Problem::Misfit { rule }, spot: None });
     }
     BoardError::Refused(findings)
 }
 
-/// By file and line, the board's own file first, so that a person can work from the top.
+/// By file and line, the board's own file first, so that the user can work from the top.
 fn in_order(mut findings: Vec<Finding>, own: &str) -> Vec<Finding> {
     findings.sort_by_key(|finding| {
         finding.spot.as_ref().map(|s| (&*s.file != own, s.file.clone(), s.line, s.column))
     });
-    // What one entry has wrong, the entries that are like it have wrong at the same place.
+    // An error in one entry recurs at the same place in the entries that copy it with `like`.
     findings.dedup_by(|a, b| a.spot.is_some() && a.spot == b.spot && a.problem == b.problem);
     findings
 }

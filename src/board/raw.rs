@@ -1,10 +1,10 @@
-//! A board file as written: TOML values that remember where they stand. Nothing is judged here.
+//! A board file as written: TOML values that remember their place. Checks nothing.
 
 use super::source::{Place, Sources};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A value and where it stands.
+/// A value and its place.
 #[derive(Clone, Debug)]
 pub struct Node {
     /// What is written.
@@ -28,7 +28,7 @@ pub enum Value {
     List(Vec<Node>),
     /// Keys and values.
     Table(Table),
-    /// What no board key takes: dates, numbers that 64 bits do not hold.
+    /// What no board key takes: dates, numbers that do not fit 64 bits.
     Alien(&'static str),
 }
 
@@ -52,7 +52,7 @@ impl Value {
 pub struct Entry {
     /// The key.
     pub key: String,
-    /// Where the key stands.
+    /// The place of the key.
     pub key_place: Place,
     /// Its value.
     pub node: Node,
@@ -81,7 +81,7 @@ impl Table {
     }
 }
 
-/// Parses text number `source`; every syntax error, where it is not TOML.
+/// Parses text number `source`; returns every syntax error if it is not TOML.
 pub fn parse(sources: &Sources, source: usize) -> Result<Table, Vec<(String, Place)>> {
     let text = sources.text(source);
     let (document, errors) = DeTable::parse_recoverable(text);
@@ -103,7 +103,7 @@ fn table(sources: &Sources, source: usize, from: &DeTable<'_>) -> Table {
             node: node(sources, source, value),
         })
         .collect();
-    // The parser sorts by name; people wrote in another order.
+    // The parser sorts by name; restore the order of the file.
     entries.sort_by_key(|entry| entry.key_place.start());
     Table(entries)
 }
@@ -112,9 +112,9 @@ fn node(sources: &Sources, source: usize, from: &Spanned<DeValue<'_>>) -> Node {
     let value = match from.get_ref() {
         DeValue::String(text) => Value::Text(text.to_string()),
         DeValue::Integer(digits) => i64::from_str_radix(digits.as_str(), digits.radix())
-            .map_or(Value::Alien("an integer that 64 bits do not hold"), Value::Integer),
+            .map_or(Value::Alien("an integer that does not fit 64 bits"), Value::Integer),
         DeValue::Float(digits) => {
-            digits.as_str().parse().map_or(Value::Alien("a number that no float holds"), Value::Real)
+            digits.as_str().parse().map_or(Value::Alien("a number that does not fit a float"), Value::Real)
         }
         DeValue::Boolean(flag) => Value::Flag(*flag),
         DeValue::Datetime(_) => Value::Alien("a date or time"),
@@ -153,6 +153,6 @@ mod tests {
     #[test]
     fn a_number_too_long_is_no_number() {
         let table = parsed("a = 99999999999999999999\n").unwrap();
-        assert_eq!(table.get("a").unwrap().node.value.kind(), "an integer that 64 bits do not hold");
+        assert_eq!(table.get("a").unwrap().node.value.kind(), "an integer that does not fit 64 bits");
     }
 }

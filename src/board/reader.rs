@@ -1,8 +1,8 @@
-//! Reading the merged table: every value is asked for by key, type and range, exactly once.
+//! Reads the merged table: the checks request every value by key, type and range, exactly once.
 //!
-//! What is asked for is thereby known: a key that nobody asks for is refused when its section is
-//! closed, and everything that was read stands in the report with its origin. A wrong value is
-//! noted and reading goes on, so that one run tells all.
+//! The requested keys are the known keys. Closing a section refuses every key that no check requested, and
+//! the report lists every value read, with its origin. The reader notes a wrong value and continues, so that
+//! one run reports all errors.
 
 use super::answer::{Answer, Found};
 use super::finding::Problem;
@@ -26,9 +26,9 @@ pub struct Section<'a> {
     table: Option<&'a Table>,
     pub(super) place: Option<Place>,
     asked: RefCell<Vec<String>>,
-    /// Keys that nobody asks for are let be.
+    /// Unknown keys are left alone.
     open: Cell<bool>,
-    /// A fault of the whole section is already noted: what follows from it is not.
+    /// An error of the whole section is already noted: errors that follow from it are not.
     muted: Cell<bool>,
 }
 
@@ -66,8 +66,8 @@ impl<'a> Section<'a> {
     pub fn report(&self) -> &'a Shared {
         self.report
     }
-    /// Tells nothing more about this section: a fault of it all is noted (an unknown kind, say),
-    /// and what follows from that helps nobody.
+    /// Reports nothing more about this section: an error of the whole section (such as an unknown kind)
+    /// is already noted, and its consequences would only distract.
     pub fn give_up(&self) {
         self.muted.set(true);
     }
@@ -77,7 +77,7 @@ impl<'a> Section<'a> {
         let place = self.table.and_then(|table| table.get(key)).map(|entry| entry.node.place);
         self.refuse(key, place.or(self.place), Problem::Misfit { rule });
     }
-    /// Notes something worth a thought about the value of `key`.
+    /// Adds a warning about the value of `key`.
     pub fn warn(&self, key: &str, rule: String) {
         self.report.borrow_mut().warn(&self.path(key), rule);
     }
@@ -97,7 +97,7 @@ impl<'a> Section<'a> {
         self.refuse(key, Some(node.place), problem);
     }
 
-    /// Asks for `key`; `read` turns the node into a value or says why not (a problem: noted).
+    /// Requests `key`; `read` turns the node into a value or returns the problem, which is noted.
     fn ask<T>(
         &self,
         key: &str,
@@ -313,7 +313,7 @@ impl<'a> Section<'a> {
         answer.required().map(|(_, channel)| channel)
     }
 
-    /// The table under `key`; where nothing is written, an empty one.
+    /// The table under `key`; an empty one if nothing is written.
     pub fn section(&self, key: &str) -> Section<'a> {
         let node = self.node(key);
         let table = node.and_then(|node| match &node.value {
@@ -330,7 +330,7 @@ impl<'a> Section<'a> {
         }
         section
     }
-    /// The keys of this section, as far as they are names: a table whose keys are free. Each is still to be asked for.
+    /// The keys of this section that are valid names, for a table with free keys. Each must be requested.
     pub fn free_names(&self) -> Vec<String> {
         self.open.set(true);
         let entries = self.table.map_or(&[][..], |table| &table.0);
@@ -350,7 +350,7 @@ impl<'a> Section<'a> {
         values.into_iter().collect()
     }
     /// The named entries of the list under `key`: each with its name and its table, the name's key
-    /// already read. Nameless ones, doubles and names of odd characters are noted and left out.
+    /// already read. Nameless ones, duplicates and names with invalid characters are noted and left out.
     pub fn entries(&self, key: &str, name_key: &str) -> Vec<(String, Section<'a>)> {
         let mut entries: Vec<(String, Section<'a>)> = Vec::new();
         for (table, place) in self.tables(key) {
@@ -376,7 +376,7 @@ impl<'a> Section<'a> {
                 continue;
             }
             if table.get("like").is_some() {
-                section.give_up(); // its pattern was not found: noted where entries are filled in
+                section.give_up(); // the entry it copies was not found: noted where entries are filled in
             }
             entries.push((name, section));
         }
@@ -409,7 +409,7 @@ impl<'a> Section<'a> {
 }
 
 impl Drop for Section<'_> {
-    /// Closes the section: what nobody asked for is unknown.
+    /// Closes the section: a key that no check requested is unknown.
     fn drop(&mut self) {
         let (false, Some(table)) = (self.open.get() || self.muted.get(), self.table) else { return };
         let asked = self.asked.borrow();
@@ -421,7 +421,7 @@ impl Drop for Section<'_> {
             }
             let nearest = nearest(&entry.key, asked.iter().map(String::as_str));
             if let Some(meant) = nearest.as_ref().map(|near| self.path(near)) {
-                // A misspelt key is one fault: that the right one is missing goes without saying.
+                // A misspelt key is one error: that the right one is missing follows from it.
                 report.findings.retain(|f| f.key != meant || !matches!(f.problem, Problem::Missing { .. }));
             }
             let problem = Problem::UnknownKey { nearest, known: asked.clone() };

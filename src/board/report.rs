@@ -1,10 +1,10 @@
-//! What one load has to tell: faults, warnings, and every effective value with its origin.
+//! What one load reports: errors, warnings, and every effective value with its origin.
 
 use super::finding::{Finding, Problem};
 use super::source::{Place, Sources, Spot};
 use std::cell::RefCell;
 
-/// Faults that are told: more than a person mends before looking again.
+/// Errors that are reported: more than a user fixes before checking again.
 pub const MOST_FINDINGS: usize = 100;
 
 /// One effective value.
@@ -18,16 +18,16 @@ pub struct Setting {
     pub origin: Option<Spot>,
 }
 
-/// All that is to tell about one load.
+/// All that is to report about one load.
 #[derive(Debug, Default)]
 pub struct Report {
     /// The texts.
     pub sources: Sources,
     /// What makes the board unusable: the first [`MOST_FINDINGS`].
     pub findings: Vec<Finding>,
-    /// Faults beyond those.
+    /// Number of errors beyond those.
     pub untold: usize,
-    /// What is allowed and worth a thought.
+    /// Warnings: allowed, but worth checking.
     pub warnings: Vec<Finding>,
     /// What was read, in order.
     pub settings: Vec<Setting>,
@@ -43,7 +43,7 @@ impl Report {
         let spot = place.map(|place| self.sources.spot(place));
         self.findings.push(Finding { key: key.to_string(), problem, spot });
     }
-    /// Whether no more faults are told: only their number still counts, and finding words for them is wasted.
+    /// Whether the report is full: further errors are only counted, and need no message.
     pub fn is_full(&self) -> bool {
         self.findings.len() >= MOST_FINDINGS
     }
@@ -60,7 +60,7 @@ impl Report {
     pub fn misfit(&mut self, key: &str, rule: String) {
         self.refuse_value(key, Problem::Misfit { rule });
     }
-    /// Notes something worth a thought.
+    /// Adds a warning.
     pub fn warn(&mut self, key: &str, rule: String) {
         let spot = self.spot_of(key);
         self.warnings.push(Finding { key: key.to_string(), problem: Problem::Misfit { rule }, spot });

@@ -1,4 +1,4 @@
-//! The boards that the program carries inside itself, so that it runs without a file beside it.
+//! The boards built into the program, so that it runs without any file.
 
 /// Name and text of every built-in board.
 pub const BUILT_IN: [(&str, &str); 9] = [

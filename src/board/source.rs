@@ -1,9 +1,9 @@
-//! The texts that a board is made of, and places in them that a person can find again.
+//! The texts that a board is made of, and places in them that a user can find.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// Characters of a source line that are shown: more than a line of a board file has.
+/// Characters of a source line that are shown: more than any line of a board file needs.
 const LONGEST_LINE: usize = 160;
 
 /// A stretch of bytes in one of the texts. Only [`Sources`] can turn it into a [`Spot`].
@@ -25,7 +25,7 @@ impl Place {
     }
 }
 
-/// A place as people name it: file, line, column, and the line itself.
+/// A place as messages show it: file, line, column, and the line itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spot {
     /// File name as it was given, or the name of a built-in board.
@@ -36,7 +36,7 @@ pub struct Spot {
     pub column: usize,
     /// Number of characters meant, at least 1, within the line.
     pub width: usize,
-    /// The line, or what of a long one is around the place; tabs as blanks so that a caret can stand under it.
+    /// The line, or the part of a long one around the place; with blanks for tabs, to align a caret under it.
     pub text: String,
     /// Characters of the line before `text`.
     pub before: usize,
@@ -53,7 +53,7 @@ impl fmt::Display for Spot {
 pub struct Sources(Vec<(Arc<str>, String)>);
 
 impl Sources {
-    /// Takes a text in; the number stands for it in [`Sources::place`].
+    /// Adds a text; its number identifies it in [`Sources::place`].
     pub fn add(&mut self, file: &str, text: String) -> usize {
         self.0.push((file.into(), text));
         self.0.len() - 1
@@ -66,7 +66,7 @@ impl Sources {
     pub fn place(&self, source: usize, span: std::ops::Range<usize>) -> Place {
         Place { source, start: span.start, end: span.end.max(span.start) }
     }
-    /// Where people find `place`.
+    /// The file, line and column of `place`.
     pub fn spot(&self, place: Place) -> Spot {
         let text = self.text(place.source);
         // A parser may point one past the end or, in broken text, between the bytes of a character.

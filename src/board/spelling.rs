@@ -1,5 +1,5 @@
 //! How values are spelled in TOML: from a node to a number or a text, and back to the one spelling
-//! in which the effective values are told and digested.
+//! in which the effective values are reported and digested.
 
 use super::finding::Problem;
 use super::raw::{Node, Value};
@@ -7,13 +7,13 @@ use crate::outside::nearest;
 use crate::time::Span;
 use std::ops::RangeInclusive;
 
-/// Why a node is not what was asked for.
+/// Why a node is not the requested value.
 pub enum Refusal {
     /// It is of another type.
     Type,
-    /// It is not among what is allowed: what it is.
+    /// It is not an allowed value: holds what was found.
     Range(String),
-    /// Something of its own.
+    /// A specific problem.
     Other(Problem),
 }
 
@@ -189,7 +189,7 @@ pub fn show_millis(span: &Span) -> String {
     show_real(&(span.as_nanos() as f64 / 1e6))
 }
 
-/// Limits for people: four digits behind the point are enough to know which side one is on.
+/// Limits for messages: four decimal places are enough to tell which side a value is on.
 pub fn show_limits(range: &RangeInclusive<f64>) -> String {
     let short = |limit: f64| (limit * 1e4).round() / 1e4;
     format!("{} to {}", short(*range.start()), short(*range.end()))

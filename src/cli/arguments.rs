@@ -1,4 +1,4 @@
-//! What several verbs take: a board, an engine, a read-out, a length of time.
+//! Arguments that several verbs share: a board, an engine, a read-out, a duration.
 
 use super::exit::Failure;
 use crate::board;
@@ -21,7 +21,7 @@ pub fn board(path: &Path) -> Result<Loaded, Failure> {
     Ok(loaded)
 }
 
-/// Which engine computes the field.
+/// The engine that computes the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum EngineChoice {
     /// The best that this machine has
@@ -35,7 +35,7 @@ pub enum EngineChoice {
 }
 
 impl EngineChoice {
-    /// What the engine is built by.
+    /// The settings that the engine is built from.
     pub fn kind(self) -> EngineKind {
         match self {
             EngineChoice::Auto => EngineKind::Auto,
@@ -46,7 +46,7 @@ impl EngineChoice {
     }
 }
 
-/// Puts the engine and threads of the command line in the place of the board's, where given. Neither
+/// Replaces the board's engine and threads by those of the command line, where given. Neither
 /// changes what the field computes, beyond its rounding.
 pub fn engine(board: &mut Board, choice: Option<EngineChoice>, threads: Option<u8>) {
     if let Some(choice) = choice {
@@ -57,26 +57,26 @@ pub fn engine(board: &mut Board, choice: Option<EngineChoice>, threads: Option<u
     }
 }
 
-/// What to do where a field does not fit into the memory.
+/// What to do if a field does not fit into memory.
 pub const SMALLER: &str = "end other programs, or make grid, patterns or bank of [field] smaller ('ganglion check' says what \
                            a board takes)";
 
-/// That the field of `plan` fits into the memory that is left.
+/// Checks that the field of `plan` fits into the memory that is left.
 pub fn fits(plan: &FieldPlan) -> Result<(), Failure> {
     let refused =
         |refusal: NoRoom| Failure::unavailable(format!("the field does not fit: {refusal}")).fix(SMALLER);
     room::demand(footprint::field_bytes(plan)).map_err(refused)
 }
 
-/// How to open the GPU that the board's field is to be computed on; `None`: on the CPU. An error where the board asks
-/// for a GPU and there is none.
+/// How to open the GPU that will compute the board's field; `None` if the CPU computes it. An error if the
+/// board asks for a GPU and there is none.
 pub fn device(board: &Board) -> Result<Option<Open>, Failure> {
     match device::find(&board.field) {
         Ok(open) => Ok(Some(open)),
         Err(why) if board.field.engine == EngineKind::Cuda => {
-            Err(Failure::unavailable(why).fix("ask for the engine auto or cpu to go on without"))
+            Err(Failure::unavailable(why).fix("use the engine 'auto' or 'cpu' to run without a GPU"))
         }
-        // The engine's name says why.
+        // The engine's name includes the reason.
         Err(_) => Ok(None),
     }
 }
@@ -86,10 +86,10 @@ pub fn readout(path: &Path) -> Result<Readout, Failure> {
     Readout::load(path).map_err(|error| Failure::data(error).at(path.display()))
 }
 
-/// A length of time as people write it: `20s`, `1500ms`, `2min`, `1h 30min`.
+/// A duration as people write it: `20s`, `1500ms`, `2min`, `1h 30min`.
 pub fn span(text: &str) -> Result<Span, String> {
-    // humantime 2.4 panics where the seconds of all parts come to exactly 2^64 - 1 and the rest makes one more. Five
-    // numbers of ten digits, in years, are a tenth of that.
+    // humantime 2.4 panics if the parts' seconds add up to exactly 2^64 - 1 and the rest carries one more.
+    // Five numbers of ten digits, in years, are a tenth of that.
     const LONGEST: usize = 64;
     const DIGITS: usize = 10;
     let digits = text.split(|c: char| !c.is_ascii_digit()).map(str::len).max().unwrap_or(0);
@@ -101,7 +101,7 @@ pub fn span(text: &str) -> Result<Span, String> {
     let length =
         humantime::parse_duration(text).map_err(|error| format!("{error}; for example 20s or 1500ms"))?;
     let nanos = u64::try_from(length.as_nanos()).ok().filter(|&ns| ns > 0 && ns < u64::MAX / 4);
-    nanos.map(Span::from_nanos).ok_or_else(|| "must be longer than nothing and shorter than a century".into())
+    nanos.map(Span::from_nanos).ok_or_else(|| "must be longer than zero and shorter than a century".into())
 }
 
 #[cfg(test)]

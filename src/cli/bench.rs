@@ -53,7 +53,7 @@ fn progress() -> ProgressBar {
 
 /// Figures of a part of a measurement look like figures of all of it: none are given.
 fn cut_short() -> Failure {
-    Failure::unavailable("cut short before the end of the measurement: no figures")
+    Failure::unavailable("interrupted before the end of the measurement: no figures")
 }
 
 /// A length of a measurement in seconds, with or without a fraction.
@@ -92,7 +92,7 @@ fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("field".into()).spawn_scoped(scope, work);
         let thread =
-            thread.map_err(|error| Failure::unavailable(format!("a thread cannot be started: {error}")))?;
+            thread.map_err(|error| Failure::unavailable(format!("cannot start a thread: {error}")))?;
         Ok(thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
     })
 }

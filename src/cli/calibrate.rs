@@ -1,5 +1,5 @@
-//! `calibrate`: what differs from one robot to the next of its kind: where a servo is straight, what a converter's counts
-//! mean, how bright the floor is. What was found is kept in a board file of this robot that inherits the board's.
+//! `calibrate`: what differs between two robots of a kind: where a servo is straight, what a converter's counts
+//! mean, how bright the floor is. It saves the result in this robot's board file, which inherits the board's.
 
 mod adc;
 mod keep;
@@ -18,7 +18,7 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Set a servo straight: try trims by hand, or give one; the drive motors stand
+    /// Set a servo straight: try trims by hand, or give one; the drive motors stay stopped
     Servo(servo::Args),
     /// Measure a converter's channel: its scale against a known value, or a reflex's threshold
     Adc(adc::Args),
@@ -30,10 +30,10 @@ struct Common {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]
     board: PathBuf,
-    /// Board file of this robot: made, or changed where it states these values; all else in it is kept
+    /// Save to this robot's board file: create it, or change only these values in it
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// End with one JSON object on the last line of standard output
+    /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
 }
@@ -46,7 +46,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// The board, whose wires nobody else may be using.
+/// The board, after checking that no other process uses its wires.
 fn board(path: &Path) -> Result<Loaded, Failure> {
     let loaded = super::arguments::board(path)?;
     if let Some(holder) = crate::access::holder(&loaded.board, 0) {
@@ -57,7 +57,7 @@ fn board(path: &Path) -> Result<Loaded, Failure> {
     Ok(loaded)
 }
 
-/// The index of `name` among `names`, or what there is.
+/// The index of `name` among `names`, or an error that lists them.
 fn index<'n>(what: &str, name: &str, names: impl Iterator<Item = &'n str>) -> Result<usize, Failure> {
     let names: Vec<&str> = names.collect();
     names.iter().position(|known| *known == name).ok_or_else(|| {

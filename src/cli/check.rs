@@ -1,4 +1,4 @@
-//! `check`: is this board file sound, and what does it come to, all inheritance and defaults done?
+//! `check`: validates a board file and prints its effective configuration: inheritance and defaults applied.
 
 use crate::field::footprint;
 use std::path::{Path, PathBuf};
@@ -16,14 +16,14 @@ use crate::rt::room;
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion check boards/picarx-v4.toml     every fault with its place, or what the file comes to
+  ganglion check boards/picarx-v4.toml     every error with its place, or the effective configuration
   ganglion check sim                       a built-in board, by name
   ganglion check my-car.toml --json        the same as one JSON object on the last line")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// End with one JSON object on the last line of standard output
+    /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
 }
@@ -48,34 +48,34 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
 }
 
-/// How a verb ends that cannot have its board: 77 where reading was not permitted, else 78.
+/// The failure of a verb whose board cannot be loaded: 77 if reading was not permitted, else 78.
 pub fn failure(path: &Path, error: &BoardError) -> Failure {
     match error {
         BoardError::Unreadable { error: cause, .. }
             if cause.kind() == std::io::ErrorKind::PermissionDenied =>
         {
-            Failure::file(path, cause).fix("make the file readable for this user")
+            Failure::file(path, cause).fix("make the file readable by this user")
         }
         BoardError::Unreadable { .. } | BoardError::Unknown { .. } => {
             Failure::config(error).fix("name a board file, or one of the built-in boards")
         }
         BoardError::Refused(findings) => {
             let count = match findings.len() {
-                1 => "one fault".to_string(),
-                many => format!("{many} faults"),
+                1 => "one error".to_string(),
+                many => format!("{many} errors"),
             };
-            // A person sees each fault under its source line; a log keeps to one line.
+            // On a terminal each error follows its source line; a log gets one line.
             let faults = if stderr_is_terminal() { format!("{error:#}") } else { error.to_string() };
             Failure::config(format!("{}: {count}\n{faults}", path.display()))
         }
     }
 }
 
-/// The board for people: a summary, warnings, then every value with its origin.
+/// The board as text: a summary, warnings, then every value with its origin.
 fn describe(loaded: &Loaded) -> Vec<String> {
     let board = &loaded.board;
     let mut lines =
-        vec![format!("# board {}: sound", board.name), format!("# digest {}", loaded.digest.to_hex())];
+        vec![format!("# board {}: valid", board.name), format!("# digest {}", loaded.digest.to_hex())];
     lines.extend(summary(board).into_iter().map(|line| format!("# {line}")));
     for warning in &loaded.warnings {
         lines.extend(format!("warning: {warning:#}").lines().map(|line| format!("# {line}")));
@@ -95,13 +95,13 @@ fn summary(board: &Board) -> Vec<String> {
     )];
     lines.push(match (board.i2c.first().map(|bus| bus.timing), bus_load::bus_load(board)) {
         (Some(timing), Some(load)) => format!(
-            "I2C at {} Hz: sensors take {:.1} % of its time, commands {:.1} %, together {:.1} % at least",
+            "I2C at {} Hz: sensors take {:.1} % of its time, commands {:.1} %, together at least {:.1} %",
             timing.speed_hz,
             100.0 * load.sensors,
             100.0 * load.motors,
             100.0 * load.total(),
         ),
-        _ => "no bus: sensors are columns of a log".to_string(),
+        _ => "no bus: the sensors are columns of a log".to_string(),
     });
     lines.push(format!(
         "field: {0} x {0} x {0} cells, {1} inputs, {2} outputs, a cycle every {3} ms within {4} ms, about {5:.0} MB of memory",
@@ -113,7 +113,7 @@ fn summary(board: &Board) -> Vec<String> {
         footprint::field_bytes(&board.field) as f64 / 1e6,
     ));
     if let Err(refusal) = room::demand(footprint::field_bytes(&board.field)) {
-        lines.push(format!("it would not be run on this machine: {refusal}"));
+        lines.push(format!("this machine cannot run it: {refusal}"));
     }
     lines
 }
@@ -173,7 +173,7 @@ mod tests {
     fn the_description_is_told_in_order_and_says_where_from() {
         let loaded = board::built_in("sim").unwrap().unwrap();
         let lines = describe(&loaded);
-        assert_eq!(lines[0], "# board sim: sound");
+        assert_eq!(lines[0], "# board sim: valid");
         let at = |start: &str| lines.iter().position(|line| line.starts_with(start)).unwrap();
         assert!(at("[bus]") < at("[[motor]]") && at("[[motor]]") < at("[[sensor]]"));
         let kind = &lines[at("[bus]") + 1];

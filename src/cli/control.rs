@@ -1,4 +1,4 @@
-//! `arm`, `disarm`, `stop`, `status`: asking the runtime that runs, over its control socket.
+//! `arm`, `disarm`, `stop`, `status`: send a request to the running runtime over its control socket.
 
 use super::exit::Failure;
 use super::{arguments, output};
@@ -9,16 +9,16 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two tries to arm: what stands in the way changes with the world, not with the tick.
+/// Between two attempts to arm: what prevents arming changes with the world, not with the tick.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
 
-/// Whom to ask.
+/// Which runtime to ask.
 #[derive(Debug, clap::Args)]
 pub struct Whom {
-    /// Socket of the runtime
+    /// Control socket of the runtime
     #[arg(long, value_name = "PATH", default_value = CONTROL_SOCKET)]
     socket: PathBuf,
-    /// The answer as one JSON object
+    /// Print the answer as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -26,14 +26,14 @@ pub struct Whom {
 /// Arguments of `arm`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion arm                              the robot obeys its field from now on, or says why not
+  ganglion arm                              the field drives the robot from now on; if refused, prints why
   ganglion arm --wait 10s --json
 
-Exit code 75 if it was refused for as long as it was asked.")]
+Exit code 75 if the runtime refused until the wait was over.")]
 pub struct ArmArgs {
     #[command(flatten)]
     whom: Whom,
-    /// How long to go on asking while it is refused for something that may pass
+    /// How long to retry while the reason for the refusal may pass
     #[arg(long, value_name = "TIME", value_parser = arguments::span, default_value = "2s")]
     wait: Span,
 }
@@ -41,9 +41,9 @@ pub struct ArmArgs {
 /// Arguments of `disarm`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion disarm                           stand still until armed again; acknowledges what latched
+  ganglion disarm                           stops until armed again; acknowledges latched causes
 
-Exit code 75 if what latched is still there.")]
+Exit code 75 if a latched cause is still present.")]
 pub struct DisarmArgs {
     #[command(flatten)]
     whom: Whom,
@@ -52,7 +52,7 @@ pub struct DisarmArgs {
 /// Arguments of `stop`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion stop                             still the motors and end the program, as Ctrl-C does")]
+  ganglion stop                             stops the motors and ends the program, as Ctrl-C does")]
 pub struct StopArgs {
     #[command(flatten)]
     whom: Whom,
@@ -61,22 +61,22 @@ pub struct StopArgs {
 /// Arguments of `status`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion status                           mode, causes, what stands in the way of arming, buses, guard, map
+  ganglion status                           mode, causes, what prevents arming, buses, guard, map
   ganglion status --near 1.5,-0.4           also: what was met near that place, metres from the start
   ganglion status --json
 
-The map is there where the board has sensors of kind \"recall\": where each of its things was met, and what was
-met near a place, as far as that can be believed. Without --near that is where the robot is.")]
+A board with sensors of kind \"recall\" has a map: where the robot met each thing, and what it met near a place,
+as far as the memory can tell reliably. Without --near, that place is the robot's position.")]
 pub struct StatusArgs {
     #[command(flatten)]
     whom: Whom,
-    /// Place near which the map is to look, metres ahead and to the left of the start
+    /// Show what the robot met near this place: metres ahead and to the left of the start
     #[arg(long, value_name = "X,Y", value_parser = place, allow_hyphen_values = true)]
     near: Option<[f64; 2]>,
 }
 
 fn place(text: &str) -> Result<[f64; 2], String> {
-    let wanted = || format!("'{text}' is no place; wanted: two numbers, as 1.5,-0.4");
+    let wanted = || format!("'{text}' is not a place; expected two numbers, for example 1.5,-0.4");
     let (x, y) = text.split_once(',').ok_or_else(wanted)?;
     let number = |text: &str| text.trim().parse().ok().filter(|x: &f64| x.is_finite()).ok_or_else(wanted);
     Ok([number(x)?, number(y)?])
@@ -92,19 +92,19 @@ pub fn arm(args: ArmArgs) -> Result<(), Failure> {
         }
         thread::sleep(ASK_AGAIN);
     };
-    conclude(&args.whom, &reply, "arming was refused")
+    conclude(&args.whom, &reply, "the runtime refused to arm")
 }
 
 /// Runs `disarm`.
 pub fn disarm(args: DisarmArgs) -> Result<(), Failure> {
     let reply = ask(&args.whom.socket, Ask::Disarm)?;
-    conclude(&args.whom, &reply, "the robot is not disarmed")
+    conclude(&args.whom, &reply, "the runtime did not disarm")
 }
 
 /// Runs `stop`.
 pub fn stop(args: StopArgs) -> Result<(), Failure> {
     let reply = ask(&args.whom.socket, Ask::Stop)?;
-    conclude(&args.whom, &reply, "the robot does not stop")
+    conclude(&args.whom, &reply, "the runtime did not stop")
 }
 
 /// Runs `status`.
@@ -124,7 +124,7 @@ fn ask(socket: &Path, what: Ask) -> Result<Reply, Failure> {
 
 fn unreachable(socket: &Path, error: &std::io::Error) -> Failure {
     Failure::file(socket, error).fix(
-        "start a runtime ('ganglion run'), or name its socket with --socket; the group 'ganglion' may ask",
+        "start a runtime ('ganglion run'), or name its socket with --socket; members of the group 'ganglion' have access",
     )
 }
 
@@ -144,7 +144,7 @@ fn page(account: &Status) {
     relay!("{} on board '{}', field: {}", account.line(), account.board, account.engine);
     let refusal = if account.refusal.is_empty() { "nothing".into() } else { account.refusal.join("; ") };
     relay!(
-        "  arming     {} times, {} refused; in its way now: {refusal}",
+        "  arming     {} times, {} refused; prevented now by: {refusal}",
         account.armings,
         account.arm_refused
     );
@@ -165,7 +165,7 @@ fn page(account: &Status) {
 fn map_page(map: &MapStatus) {
     let [x, y] = map.at;
     relay!(
-        "  map        here ({x:.2}, {y:.2}) m, heading {:.0} deg; {} meetings held, {} forgotten, {} beyond reach, \
+        "  map        here ({x:.2}, {y:.2}) m, heading {:.0} deg; {} meetings held, {} forgotten, {} out of reach, \
          {} slots missed",
         map.heading_deg,
         map.meetings,
@@ -183,7 +183,7 @@ fn map_page(map: &MapStatus) {
                     thing.met
                 );
             }
-            None => relay!("    {:<10} met {} times, no place that can be believed", thing.name, thing.met),
+            None => relay!("    {:<10} met {} times, no reliable place", thing.name, thing.met),
         }
     }
     let near: Vec<String> =
@@ -197,10 +197,10 @@ fn bus(bus: &BusStatus) {
     let recovery = if taken.is_empty() { String::new() } else { format!("; recovery: {}", taken.join(", ")) };
     let BusStatus { name, failures, retries, set_ups, expired, stops_again, lost, .. } = bus;
     relay!(
-        "  bus {name:<6} {failures} failed, {retries} tried again, {set_ups} set-ups, {expired} commands ran out{recovery}"
+        "  bus {name:<6} {failures} failed, {retries} retries, {set_ups} set-ups, {expired} commands expired{recovery}"
     );
     if *stops_again > 0 {
-        relay!("             motors not known to stand, stopped again {stops_again} times");
+        relay!("             motors not confirmed stopped: stop repeated {stops_again} times");
     }
     if !lost.is_empty() {
         relay!("             no value from: {}", lost.join(", "));

@@ -1,7 +1,7 @@
-//! `doctor`: what this machine grants a real-time program, one line a finding, each refusal with
-//! its fix. It asks on threads that it throws away, reads `/proc` and `/sys`, asks device nodes what
-//! they are, and asks the GPU's driver; it transfers nothing on a bus, drives no line, moves no motor
-//! and changes no setting. Only with `--test` it runs the robot's self-test; motors stand then too.
+//! `doctor`: what this machine grants a real-time program, one line per finding, each refusal with
+//! its fix. It makes its requests on throwaway threads, reads `/proc` and `/sys`, queries device nodes
+//! and the GPU's driver. It transfers nothing on a bus, drives no line, moves no motor and changes no
+//! setting. Only with `--test` does it run the robot's self-test; the motors stay stopped then too.
 
 mod devices;
 mod gpu;
@@ -22,41 +22,42 @@ use crate::plan::Board;
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion doctor                              one line a finding, with the fix for each refusal
-  ganglion doctor --board boards/my-car.toml   also: has this machine what that board needs?
-  ganglion doctor --board picarx-v4 --test     also: lines read back, who answers on the buses, first readings
+  ganglion doctor                              one line per finding, with the fix for each refusal
+  ganglion doctor --board boards/my-car.toml   also: does this machine have what that board needs?
+  ganglion doctor --board picarx-v4 --test     also: lines read back, devices that answer on the buses, first readings
   ganglion doctor --json                       the same as one JSON object on the last line
 
-Exit code 69 if something that the board needs is refused; a board with 'rt.strict' needs its
-priority, its core and its locked memory. Without --board nothing is needed. --test wants the runtime stopped.")]
+Exit code 69 if the machine refuses something that the board needs; a board with 'rt.strict' needs its
+priority, its core and its locked memory. Without --board nothing is needed. Stop the runtime before --test.")]
 pub struct Args {
-    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board, whose needs are to be looked at
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board: check the machine
+    /// against its needs
     #[arg(long, value_name = "FILE")]
     board: Option<PathBuf>,
-    /// Run the self-test of the board's hardware as well: it drives lines and reads chips; motors stand still
+    /// Also run the self-test of the board's hardware: it drives lines, reads chips, moves no motor
     #[arg(long, requires = "board")]
     test: bool,
-    /// Where the holographic memory computes: as measured, never on the GPU, or there from so many rows on
+    /// Where the holographic memory computes: as measured, never on the GPU, or on the GPU from ROWS rows on
     #[arg(long, value_name = "measured|never|ROWS", default_value = "measured")]
     memory_gpu: Preference,
-    /// End with one JSON object on the last line of standard output
+    /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
 }
 
-/// How one thing stands.
+/// The state of one finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
-    /// As it should be, or simply a fact.
+    /// As it should be, or just a fact.
     Ok,
-    /// It will work, less well.
+    /// It will work, but less well.
     Warn,
-    /// Not to be had.
+    /// Not available.
     Refused,
 }
 
-/// One thing that was looked at.
+/// One thing that doctor checked.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Finding {
     topic: &'static str,
@@ -64,7 +65,7 @@ struct Finding {
     found: String,
     /// What to do about it.
     fix: Option<String>,
-    /// The board cannot do without.
+    /// Whether the board needs this.
     required: bool,
 }
 
@@ -81,7 +82,7 @@ impl Finding {
     fn refused(topic: &'static str, found: impl fmt::Display, fix: impl fmt::Display) -> Finding {
         Finding { fix: Some(fix.to_string()), ..Finding::new(topic, Verdict::Refused, found) }
     }
-    /// The board cannot do without this.
+    /// Sets whether the board needs this.
     fn needed(self, required: bool) -> Finding {
         Finding { required, ..self }
     }
@@ -108,7 +109,7 @@ impl fmt::Display for Finding {
     }
 }
 
-/// What `--json` prints. `schema` changes when a field changes its meaning or goes.
+/// What `--json` prints. `schema` changes when a field changes its meaning or is removed.
 #[derive(Serialize)]
 struct Report<'a> {
     schema: u32,
@@ -173,18 +174,18 @@ fn verdict(findings: &[Finding]) -> Result<(), Failure> {
     if topics.is_empty() {
         return Ok(());
     }
-    Err(Failure::unavailable(format!("the board needs what this machine refuses: {}", topics.join(", ")))
-        .fix("as said above, line by line"))
+    Err(Failure::unavailable(format!("this machine refuses what the board needs: {}", topics.join(", ")))
+        .fix("see the fix under each line above"))
 }
 
-/// The text of a file below `root`, trimmed; `None` where it cannot be read. `/proc` and `/sys` are
-/// read through this, so that tests can show a machine that is not there.
+/// The text of a file below `root`, trimmed; `None` if it cannot be read. All reads of `/proc` and `/sys`
+/// use this, so that tests can present a machine that does not exist.
 fn text(root: &Path, path: &str) -> Option<String> {
     let text = std::fs::read_to_string(root.join(path)).ok()?;
     Some(text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_string())
 }
 
-/// Names in a folder below `root`, sorted; none where there is no such folder.
+/// Names in a folder below `root`, sorted; none if there is no such folder.
 fn names(root: &Path, path: &str) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(root.join(path)) else { return Vec::new() };
     let mut names: Vec<String> =

@@ -1,6 +1,6 @@
-//! How the program ends: an exit code that a service manager can act on, and one message for a
-//! person: what failed, where, what to do. The codes are those of BSD's `sysexits.h`, which systemd
-//! knows by name; no number is invented.
+//! How the program ends: an exit code that a service manager can act on, and one message for the
+//! user: what failed, where, and what to do. The codes are those of BSD's `sysexits.h`, which systemd
+//! knows by name; none is our own.
 
 use std::fmt::{self, Display};
 use std::io::Write;
@@ -13,19 +13,19 @@ use crate::outside;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Done as asked.
+    /// Success.
     Done = 0,
     /// The command line is wrong (EX_USAGE).
     Usage = 64,
     /// A file was read and its content is wrong (EX_DATAERR).
     Data = 65,
-    /// Something that is needed is not there: a file, a bus, a device; or the motors were not heard to stand at the end
-    /// (EX_UNAVAILABLE).
+    /// Something needed is not available: a file, a bus, a device; or the motors did not confirm the stop at
+    /// the end (EX_UNAVAILABLE).
     Unavailable = 69,
     /// An invariant of the program is broken: a bug (EX_SOFTWARE).
     Bug = 70,
-    /// Not now (EX_TEMPFAIL): the machine missed a target of its board, on a quieter one it may not; or
-    /// the robot would not be armed as it stands.
+    /// Not now (EX_TEMPFAIL): the machine missed a target of its board, which a less busy one may meet; or
+    /// the runtime refused to arm the robot in its present state.
     Missed = 75,
     /// The system refused a permission (EX_NOPERM).
     Permission = 77,
@@ -41,7 +41,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A verb's failure: an exit code and words for a person.
+/// A verb's failure: an exit code and a message for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     exit: Exit,
@@ -62,7 +62,7 @@ impl Failure {
     pub fn data(what: impl Display) -> Failure {
         Failure::new(Exit::Data, what)
     }
-    /// Something that is needed is not there: a file, a bus, a device (69).
+    /// Something needed is not available: a file, a bus, a device (69).
     pub fn unavailable(what: impl Display) -> Failure {
         Failure::new(Exit::Unavailable, what)
     }
@@ -74,7 +74,7 @@ impl Failure {
     pub fn missed(what: impl Display) -> Failure {
         Failure::new(Exit::Missed, what)
     }
-    /// The robot does not do what it was asked, as things are (75).
+    /// The robot refuses the request in its present state (75).
     pub fn not_now(what: impl Display) -> Failure {
         Failure::new(Exit::Missed, what)
     }
@@ -86,7 +86,7 @@ impl Failure {
     pub fn config(what: impl Display) -> Failure {
         Failure::new(Exit::Config, what)
     }
-    /// A file could not be opened, read or written: 77 where permission is missing, else 69.
+    /// A file could not be opened, read or written: 77 if permission is missing, else 69.
     pub fn file(path: &std::path::Path, error: &std::io::Error) -> Failure {
         let exit = match error.kind() {
             std::io::ErrorKind::PermissionDenied => Exit::Permission,
@@ -94,12 +94,12 @@ impl Failure {
         };
         Failure::new(exit, error).at(path.display())
     }
-    /// Says where: a file, a file and a line, a device.
+    /// Adds where: a file, a file and a line, a device.
     pub fn at(mut self, place: impl Display) -> Failure {
         self.place = Some(outside::one_line(&place.to_string()).into_owned());
         self
     }
-    /// Says what to do about it.
+    /// Adds what to do about it.
     pub fn fix(mut self, fix: impl Display) -> Failure {
         self.fix = Some(fix.to_string());
         self
@@ -109,7 +109,7 @@ impl Failure {
         self.exit
     }
 
-    /// clap's message without its colours: first paragraph is what, the rest is the fix.
+    /// clap's message without its colours: the first paragraph is what failed, the rest is the fix.
     pub(super) fn from_clap(error: &clap::Error) -> Failure {
         let text = error.render().to_string();
         let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
@@ -119,7 +119,7 @@ impl Failure {
         if rest.is_empty() { failure } else { failure.fix(rest.join("; ")) }
     }
 
-    /// Writes the message to standard error, once. There is nobody left to tell when that fails.
+    /// Writes the message to standard error, once. If that fails, there is no one left to report it to.
     pub(super) fn report(&self) {
         let text = if output::stderr_is_terminal() {
             outside::lines(&self.lines()).into_owned()

@@ -1,6 +1,6 @@
 //! `guard`: the second process that holds the reset or enable line and stops the motors when the
-//! runtime falls silent. What it decides is in `guard`; here it is given its line, its socket, its
-//! priority and its words.
+//! runtime falls silent. The module `guard` decides; this file gives it its line, its socket, its
+//! priority and its messages.
 
 use super::exit::Failure;
 use super::interrupt::ENDING;
@@ -25,7 +25,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A guard answers at once; one that does not is hung.
+/// A guard answers at once; one that takes longer is hung.
 const STATUS_PATIENCE: Span = Span::from_millis(500);
 
 /// Arguments of `guard`.
@@ -33,28 +33,28 @@ const STATUS_PATIENCE: Span = Span::from_millis(500);
 #[command(after_help = "Examples:
   ganglion guard --board picarx-v4          holds MCURST until SIGTERM; start it before the runtime
   ganglion guard --for ganglion             the same for a runtime of another user, as the service does
-  ganglion guard --status --json            asks the one that runs
+  ganglion guard --status --json            the status of the running guard
 
-The line that the board's [guard] names is off until a runtime of the same board, and of the user that
---for names, has said hello and was given permission; it goes off at once when that one dies, hangs, ends,
-or keeps turning over a dead bus, and stays off until hello and permission come again. SIGTERM, SIGINT,
-SIGQUIT or SIGHUP: line off, exit 0.
+The guard keeps the line that the board's [guard] names off until a runtime of the same board, run by the
+user that --for names, has said hello and received permission. It switches the line off at once when that
+runtime dies, hangs, ends, or keeps ticking over a dead bus; the line then stays off until the next hello
+and permission. SIGTERM, SIGINT, SIGQUIT or SIGHUP: line off, exit 0.
 
-On a simulated board the line is one of a world of the guard's own: nothing moves, the protocol is real.")]
+On a simulated board the line belongs to the guard's own simulated world: nothing moves, the protocol is real.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "picarx-v4")]
     board: PathBuf,
-    /// Where to listen, or with --status whom to ask
+    /// Socket to listen on, or with --status to query
     #[arg(long, value_name = "PATH", default_value = GUARD_SOCKET)]
     socket: PathBuf,
-    /// Whose runtime to guard: a user's name or number [default: the user that the guard runs as]
+    /// The user whose runtime to guard, by name or number [default: the user that the guard runs as]
     #[arg(long = "for", value_name = "USER")]
     ward: Option<String>,
-    /// Ask the guard that runs how it is, and end
+    /// Print the status of the running guard and exit
     #[arg(long)]
     status: bool,
-    /// With --status: one JSON object
+    /// With --status: print one JSON object
     #[arg(long, requires = "status")]
     json: bool,
 }
@@ -71,7 +71,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let line = take_line(&loaded, hold)?;
     let (place, listener) = listen_at(&args.socket).map_err(|error| {
         Failure::file(&args.socket, &error)
-            .fix("end the guard that runs already, or give it a directory that is yours")
+            .fix("stop the guard that is already running, or choose a directory that you own")
     })?;
     let granted = become_real_time(&loaded.board.rt, Role::Guard);
     if let Err(refusal) = granted.enough(&loaded.board.rt) {
@@ -93,25 +93,25 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut post = Server::new(guard, line, listener, end, Arc::new(MonotonicClock)).guarding(ward);
     post.stand(|event| words.tell(event));
     words.settle();
-    drop(place); // the next guard may begin: the line is off
+    drop(place); // the line is off, so the next guard may start
     if !post.line_sound() {
-        return Err(Failure::unavailable("the line did not follow when it was driven off")
-            .fix("cut the motors' power; then look at the line"));
+        return Err(Failure::unavailable("the line did not go off when the guard drove it off")
+            .fix("cut the motors' power; then check the line"));
     }
-    words.say(Level::Info, format_args!("told to go: line off"));
+    words.say(Level::Info, format_args!("asked to end: line off"));
     Ok(())
 }
 
 fn ward(name: Option<&str>) -> Result<Ward, Failure> {
-    let unknown = |error| Failure::config(error).fix("systemd-sysusers makes the users of the service");
+    let unknown = |error| Failure::config(error).fix("create the users of the service with systemd-sysusers");
     name.map_or(Ok(Ward::own()), |name| Ward::named(name).map_err(unknown))
 }
 
-/// What the board wants guarded, and the line.
+/// The guard settings of the board, and the line.
 fn held_by(loaded: &Loaded) -> Result<(GuardPlan, Hold), Failure> {
     let board = &loaded.board;
     let none = || {
-        Failure::config(format!("board '{}' names no line for a guard", board.name))
+        Failure::config(format!("board '{}' names no line for the guard", board.name))
             .fix("give it a [guard] that holds its reset or enable line")
     };
     let plan = board.guard.ok_or_else(none)?;
@@ -126,12 +126,12 @@ fn take_line(loaded: &Loaded, hold: Hold) -> Result<HeldLine, Failure> {
     let usage = Usage::Output { high: hold.level(false) };
     let gpio = hardware.gpio("guard", &[LineUse { line: hold.line, usage }])?;
     HeldLine::take(gpio, hold)
-        .map_err(|fault| Failure::unavailable(format!("the guard's line cannot be driven off: {fault:?}")))
+        .map_err(|fault| Failure::unavailable(format!("cannot drive the guard's line off: {fault:?}")))
 }
 
-/// Becomes readable when the guard is told to go. A lost session and a key tell it too; no terminal stops it.
+/// Becomes readable when a signal, a lost session or a key ends the guard. No terminal can suspend it.
 fn signals() -> Result<OwnedFd, Failure> {
-    let refused = |error: std::io::Error| Failure::unavailable(format!("signals cannot be watched: {error}"));
+    let refused = |error: std::io::Error| Failure::unavailable(format!("cannot watch signals: {error}"));
     refuse_to_be_stopped().map_err(refused)?;
     let (end, ring) = UnixStream::pair().map_err(refused)?;
     for signal in ENDING {
@@ -141,9 +141,9 @@ fn signals() -> Result<OwnedFd, Failure> {
     Ok(end.into())
 }
 
-/// Lines to standard error that never wait and take no memory: a journal that stands still must not
-/// keep the guard from its line. What does not get out is not said, and no kind of event says more than its quota: whoever
-/// may connect can make it refuse as often as it likes.
+/// Writes lines to standard error without waiting or allocating: a stalled journal must not keep the guard
+/// from its line. A line that cannot be written at once is dropped. Each kind of event has a quota, because
+/// any process that may connect can make the guard refuse as often as it likes.
 struct Words {
     stderr: std::io::Stderr,
     prefixes: [&'static str; 2],
@@ -179,13 +179,13 @@ impl Words {
             None => return,
             Some(0) => {}
             Some(more) => {
-                self.say(Level::Warn, format_args!("{more} more like the next were left out before"))
+                self.say(Level::Warn, format_args!("{more} earlier messages like the next one were dropped"))
             }
         }
         match event {
             Event::Refused(refused) => self.say(Level::Warn, format_args!("refused: {}", refused.words())),
             Event::Changed(_, is) if !is.line_sound => {
-                self.say(Level::Warn, format_args!("the line does not follow; driving it again"))
+                self.say(Level::Warn, format_args!("the line does not follow; the guard drives it again"))
             }
             Event::Changed(was, is) => {
                 let level = if is.trips > was.trips { Level::Warn } else { Level::Info };
@@ -200,24 +200,24 @@ impl Words {
         }
     }
 
-    /// The end: what was left out and has not been told.
+    /// At the end: reports what was left out and not yet reported.
     fn settle(&mut self) {
         let left_out: u64 = self.quotas.iter_mut().filter_map(Quota::rest).sum();
         if left_out > 0 {
-            self.say(Level::Warn, format_args!("{left_out} more lines were left out"));
+            self.say(Level::Warn, format_args!("{left_out} more messages were dropped"));
         }
     }
 
     fn say(&mut self, level: Level, words: std::fmt::Arguments<'_>) {
         let prefix = self.prefixes[usize::from(level < Level::Info)];
-        // Short of what a pipe takes in one piece, so that a writable one takes it without waiting.
+        // Less than a pipe takes in one write, so a writable pipe takes it without waiting.
         let mut line = heapless::String::<256>::new();
-        let _ = write!(line, "{prefix}ganglion guard: {words}"); // what does not fit is left out
+        let _ = write!(line, "{prefix}ganglion guard: {words}"); // cuts off what does not fit
         let mut stderr = [PollFd::new(&self.stderr, PollFlags::OUT)];
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         if poll(&mut stderr, Some(&at_once)) == Ok(1) && stderr[0].revents().contains(PollFlags::OUT) {
             let _ = line.push('\n');
-            let _ = rustix::io::write(&self.stderr, line.as_bytes()); // past the standard library and its lock
+            let _ = rustix::io::write(&self.stderr, line.as_bytes()); // bypasses the standard library and its lock
         }
     }
 }
@@ -231,7 +231,7 @@ struct Status {
     line_sound: bool,
     trips: u32,
     beats: u64,
-    /// A stop was asked for that no runtime has heeded yet.
+    /// A stop was requested that no runtime has carried out yet.
     stop_pending: bool,
 }
 

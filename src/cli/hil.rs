@@ -1,4 +1,4 @@
-//! `hil`: sensor to motor, measured on a real robot's wires with two loop-back wires. Moves the motors.
+//! `hil`: measures sensor to motor latency on a real robot, with two loopback wires. Moves the motors.
 
 use super::exit::Failure;
 use super::interrupt::Interrupt;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What a wired robot promises from sensor to motor, bus time included, where the board asks for nothing else.
+/// The default target from sensor to motor, bus time included, where the board states no other.
 const TARGET: Span = Span::from_millis(10);
 
 /// Arguments of `hil`.
@@ -24,15 +24,15 @@ const TARGET: Span = Span::from_millis(10);
   ganglion hil --board jetson-orin-nano --stimulus PQ.05 --response PP.06 --sensor PN.01 --json
 
 Two wires: from the stimulus' pin to the sensor's (default: the board's stop button), and from the motor's line (a PWM
-output, an enable or a direction) to the response's pin. docs/wiring.md has the drawing. The motors run: wheels off the
-ground. Nothing else may hold the robot: stop the service and its guard first.
+output, an enable or a direction) to the response's pin. docs/wiring.md has the drawing. The motors run: lift the wheels
+off the ground. No other process may use the robot: stop the service and its guard first.
 
-Exit code 75 if the board's target is missed or a stimulus stays without answer.")]
+Exit code 75 if the board's target is missed or a stimulus is not answered.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
     board: PathBuf,
-    /// Output that plays the sensor, by number or name
+    /// Output that acts as the sensor, by number or name
     #[arg(long, value_name = "LINE")]
     stimulus: String,
     /// Input that the stimulus is wired to [default: the board's first button]
@@ -41,10 +41,10 @@ pub struct Args {
     /// Input that the motor's line is wired to
     #[arg(long, value_name = "LINE")]
     response: String,
-    /// Passes
+    /// Number of passes
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
     samples: u32,
-    /// End with one JSON object on the last line of standard output
+    /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
 }
@@ -55,19 +55,19 @@ struct Report {
     schema: u32,
     board: String,
     kernel: String,
-    /// From before the stimulus is driven to the last edge of the motor's line, microseconds.
+    /// From just before the stimulus to the last edge of the motor's line, microseconds.
     sensor_to_motor_us: Option<Latency>,
-    /// From an input's edge to an output driven in answer, without the runtime, microseconds.
+    /// From an input's edge to an output driven in response, without the runtime, microseconds.
     gpio_echo_us: Option<Latency>,
     /// Lateness of a bare absolute sleep, microseconds.
     bare_timer_us: Option<Latency>,
-    /// Upper edges in microseconds and counts of the histogram of the loop.
+    /// Upper edges in microseconds and counts of the loop's histogram.
     histogram: Vec<(f64, u64)>,
     unanswered: u64,
     echoes_lost: u64,
     /// `pulses` or `level`: what the motor's line carries.
     response: &'static str,
-    /// The 99.9th percentile may not be above this.
+    /// The upper limit of the 99.9th percentile.
     target_us: f64,
     passed: bool,
 }
@@ -86,7 +86,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     });
     bar.finish_and_clear();
     if interrupt.asked() {
-        return Err(Failure::unavailable("cut short before the end of the measurement: no figures"));
+        return Err(Failure::unavailable("interrupted before the end of the measurement: no figures"));
     }
     let report = Report::new(&board, &measured.map_err(failure)?);
     report.say();
@@ -100,17 +100,17 @@ fn failure(error: HilError) -> Failure {
     match error {
         HilError::Open(error) => error.into(),
         HilError::Loop(fault) => Failure::unavailable(fault)
-            .fix("docs/wiring.md has the drawing; 'ganglion doctor --board FILE' looks at the lines"),
+            .fix("docs/wiring.md has the drawing; 'ganglion doctor --board FILE' checks the lines"),
         HilError::Build(error) => Failure::config(error),
         HilError::Drive(error) => Failure::permission(error),
         HilError::End { panicked, rest } => {
             let verdict = report::verdict_on(report::panicked(&panicked), rest == Rest::Unheard);
-            verdict.expect_err("an end is only handed up where it was not sound")
+            verdict.expect_err("an end is returned only if it was not sound")
         }
     }
 }
 
-/// The bench's lines; names are added to the board's.
+/// The bench's lines; its names are added to the board's.
 fn lines(board: &mut Board, args: &Args) -> Result<Loop, Failure> {
     let button = board.sensors.iter().find_map(|sensor| {
         let SensorKind::Button { line, active_low } = sensor.kind else { return None };
@@ -120,8 +120,9 @@ fn lines(board: &mut Board, args: &Args) -> Result<Loop, Failure> {
         (Some(text), _) => (line(board, text), false),
         (None, Some(button)) => button,
         (None, None) => {
-            return Err(Failure::usage("the board has no button, so the sensor's line must be named")
-                .fix("add --sensor LINE"));
+            return Err(
+                Failure::usage("the board has no button: name the sensor's line").fix("add --sensor LINE")
+            );
         }
     };
     let lines = Loop {
@@ -137,7 +138,7 @@ fn lines(board: &mut Board, args: &Args) -> Result<Loop, Failure> {
     Ok(lines)
 }
 
-/// A number is an offset, anything else a name.
+/// A number is an offset; anything else is a name.
 fn line(board: &mut Board, text: &str) -> Line {
     if let Ok(offset) = text.parse::<u16>() {
         return Line(u32::from(offset));
@@ -184,11 +185,7 @@ impl Report {
     }
 
     fn say(&self) {
-        say!(
-            "board '{}', kernel {}, measured on these wires just now, microseconds",
-            self.board,
-            self.kernel
-        );
+        say!("board '{}', kernel {}, measured now on these wires, microseconds", self.board, self.kernel);
         super::bench::say_latencies(&[
             ("sensor to motor", self.sensor_to_motor_us),
             ("gpio echo, bare", self.gpio_echo_us),
@@ -209,8 +206,8 @@ impl Report {
             return Ok(());
         }
         let what = match self.unanswered {
-            0 => format!("slower than the {} us that the board asks for", self.target_us),
-            lost => format!("{lost} stimuli were not answered: the motors ran on"),
+            0 => format!("slower than the target of {} us", self.target_us),
+            lost => format!("{lost} stimuli were not answered: the motors kept running"),
         };
         Err(Failure::missed(what))
     }

@@ -1,10 +1,10 @@
-//! Ctrl-C, SIGTERM, SIGQUIT and SIGHUP (a lost session): the first asks for a clean end, in which the
-//! motors are stopped and what was recorded is written; one that comes later, when that end does not,
-//! ends the program at once with 130. Ctrl-Z is not obeyed: a stopped program stills no motor.
+//! Ctrl-C, SIGTERM, SIGQUIT and SIGHUP (a lost session): the first requests a clean end, in which the
+//! program stops the motors and writes its recordings. If that end takes too long, a later signal ends
+//! the program at once with 130. Ctrl-Z is ignored: a suspended program stops no motor.
 //!
 //! One request to end often arrives as several signals (a wrapper that signals the process and then its
-//! group, a key held down). To end at once on the second of these would leave the motors as they
-//! are, on a controller that keeps its pulses. So for one and a half seconds all signals are the first one.
+//! group, a key held down). Ending at once on the second of these would leave the motors as they are, on
+//! a controller that keeps its pulses. So for one and a half seconds all signals count as the first one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,38 +16,38 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use super::exit::{Exit, Failure};
 use crate::rt::signals::refuse_to_be_stopped;
 
-/// What asks a program to end, whoever sends it: a key, a service manager, the kernel when the terminal is gone. SIGHUP
-/// under `nohup` as well: a robot that nobody sees any more stands.
+/// The signals that request the end: from a key, a service manager, or the kernel when the terminal is gone.
+/// SIGHUP counts under `nohup` too: a robot without an operator stops.
 pub const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// Signals within this of the first are the first: ten periods to stop and half a second of patience
-/// with hung threads pass in it.
+/// Signals within this time of the first count as the first: it covers ten periods to stop and half a
+/// second of patience with hung threads.
 const GRACE: Duration = Duration::from_millis(1_500);
-/// How often the watching thread looks: early enough to start the grace in time, and next to nothing.
+/// Poll interval of the watching thread: short enough to start the grace in time, at almost no cost.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Whether somebody asked for the end. Clones share one flag.
+/// Whether the end was requested. Clones share one flag.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt {
     asked: Arc<AtomicBool>,
 }
 
 impl Interrupt {
-    /// Watches every signal of [`ENDING`] from here on; no terminal stops the program any more.
+    /// Watches every signal of [`ENDING`] from here on; no terminal can suspend the program any more.
     pub fn watch() -> Result<Interrupt, Failure> {
         refuse_to_be_stopped()
-            .map_err(|error| Failure::unavailable(format!("Ctrl-Z cannot be refused: {error}")))?;
+            .map_err(|error| Failure::unavailable(format!("cannot ignore Ctrl-Z: {error}")))?;
         let interrupt = Interrupt::default();
         for signal in ENDING {
-            interrupt.watch_one(signal).map_err(|error| {
-                Failure::unavailable(format!("signal {signal} cannot be watched: {error}"))
-            })?;
+            interrupt
+                .watch_one(signal)
+                .map_err(|error| Failure::unavailable(format!("cannot watch signal {signal}: {error}")))?;
         }
         let asked = interrupt.flag();
         thread::Builder::new()
             .name("interrupt".into())
             .spawn(move || insist(&asked))
-            .map_err(|error| Failure::unavailable(format!("a thread cannot be started: {error}")))?;
+            .map_err(|error| Failure::unavailable(format!("cannot start a thread: {error}")))?;
         Ok(interrupt)
     }
 
@@ -55,12 +55,12 @@ impl Interrupt {
         signal_hook::flag::register(signal, Arc::clone(&self.asked)).map(|_| ())
     }
 
-    /// Whether the end was asked for. One load: a loop may look every period.
+    /// Whether the end was requested. One atomic load: a loop may check it every period.
     pub fn asked(&self) -> bool {
         self.asked.load(Ordering::Relaxed)
     }
 
-    /// Asks for the end from inside, as a signal would.
+    /// Requests the end from inside the program, as a signal would.
     pub fn ask(&self) {
         self.asked.store(true, Ordering::Relaxed);
     }
@@ -78,7 +78,7 @@ fn insist(asked: &Arc<AtomicBool>) {
     }
     thread::sleep(GRACE);
     for signal in ENDING {
-        // Should it be refused, the clean end is still under way.
+        // If this is refused, the clean end is still under way.
         let _ = signal_hook::flag::register_conditional_shutdown(
             signal,
             Exit::Interrupted as i32,

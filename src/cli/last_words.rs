@@ -1,5 +1,5 @@
-//! What a panic says: one line to standard error, only if that can be written to at once. The standard library's own words
-//! wait for whoever reads them, and a thread that leads motors would hang in them before it stills these.
+//! The message of a panic: one line to standard error, only if it can be written at once. The standard
+//! library's own message waits for its reader, and a thread that drives motors would hang in it first.
 
 use super::output;
 use crate::outside;
@@ -8,13 +8,13 @@ use std::fmt::Write;
 use std::panic::PanicHookInfo;
 use std::sync::Mutex;
 
-/// Short of what a pipe takes in one piece (4096 bytes), so that a writable one takes it without waiting.
+/// Less than a pipe takes in one write (4096 bytes), so a writable pipe takes it without waiting.
 const LONGEST: usize = 1024;
 
-/// Two threads that look at the same moment would both find room for one line.
+/// Two threads that check at the same moment would both find room for one line.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// From here on panics speak like this. Who asks for a backtrace gets the standard library's words, and waits for them.
+/// Installs this panic message. If a backtrace is requested, the standard library prints its own and waits.
 pub(super) fn keep_short() {
     let usual = std::panic::take_hook();
     let at_length = std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0");
@@ -27,7 +27,7 @@ fn say(panic: &PanicHookInfo<'_>) {
     let mut waits = [PollFd::new(&stderr, PollFlags::OUT)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     if poll(&mut waits, Some(&at_once)) == Ok(1) && waits[0].revents().contains(PollFlags::OUT) {
-        let _ = rustix::io::write(&stderr, line(panic).as_bytes()); // past the standard library and its lock
+        let _ = rustix::io::write(&stderr, line(panic).as_bytes()); // bypasses the standard library and its lock
     }
 }
 

@@ -1,5 +1,5 @@
-//! `learn`: the decisions in a log, learned by the read-out of a board's field, judged on blocks of
-//! time that it was not learned from, and saved.
+//! `learn`: fits the read-out of a board's field to the decisions in a log, tests it on blocks of time
+//! that it was not fitted to, and saves it.
 
 use super::arguments::{self, EngineChoice};
 use super::exit::Failure;
@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Work that is over before this needs no progress bar.
+/// Work that takes less than this needs no progress bar.
 const QUIET: Duration = Duration::from_secs(2);
 
 /// Arguments of `learn`.
@@ -24,20 +24,20 @@ const QUIET: Duration = Duration::from_secs(2);
   ganglion learn --log laps.csv --board boards/scitos-g5.toml --label OUTPUT -o wall.readout
   ganglion learn --log laps.csv --board scitos-g5 --label OUTPUT -o wall.readout --json | tail -1
 
-Each block of time is judged by what was learned from the others; what is saved is learned from all
-of them. The same log and board give the same file, with any number of threads. 'ganglion replay'
-then judges it on another log.")]
+Each block of time is judged by a read-out learned from the others; the saved read-out is learned from all
+of them. The same log and board produce the same file, with any number of threads. 'ganglion replay'
+then judges the read-out on another log.")]
 pub struct Args {
-    /// The log: CSV with a heading, one row a control period
+    /// The log: CSV with a header line, one row per control period
     #[arg(long, value_name = "FILE")]
     log: PathBuf,
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
     board: PathBuf,
-    /// Heading of the column that has the decisions
+    /// Name of the column that holds the decisions
     #[arg(long, value_name = "COLUMN")]
     label: String,
-    /// Where the read-out goes
+    /// File to write the read-out to
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Field engine [default: as the board says]
@@ -46,7 +46,7 @@ pub struct Args {
     /// Threads of the field engine [default: as the board says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
-    /// End with one JSON object on the last line of standard output
+    /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
 }
@@ -73,27 +73,27 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Minutes of work must not end in a folder that is not there.
+/// Checks the output path first: minutes of work must not fail because its folder is missing.
 fn refuse_what_cannot_be_written(output: &Path) -> Result<(), Failure> {
     let folder = output.parent().filter(|parent| !parent.as_os_str().is_empty());
     match folder {
         Some(folder) if !folder.is_dir() => Err(Failure::unavailable("no such folder")
             .at(folder.display())
-            .fix("make it, or write elsewhere")),
+            .fix("create it, or write elsewhere")),
         _ if output.is_dir() => {
-            Err(Failure::usage("a folder; a file is wanted").at(output.display()).fix("name a file in it"))
+            Err(Failure::usage("this is a folder, not a file").at(output.display()).fix("name a file in it"))
         }
         _ => Ok(()),
     }
 }
 
-/// How a verb ends that cannot have its log.
+/// The failure of a verb whose log cannot be read.
 pub fn of_log(error: LogError) -> Failure {
     match &error.fault {
         LogFault::Io(cause) => Failure::file(&error.path, cause),
         LogFault::Room(_) => Failure::unavailable(&error.fault).at(error.path.display()),
         LogFault::NotLogged { .. } | LogFault::NoDecisions => {
-            Failure::config(&error.fault).fix("use a board made for this log")
+            Failure::config(&error.fault).fix("use a board that fits this log")
         }
         fault => Failure::data(fault).at(error.path.display()),
     }
@@ -113,7 +113,7 @@ fn of_saving(path: &Path, error: ReadoutError) -> Failure {
     }
 }
 
-/// Seconds of each stage, and a bar on standard error when it takes long and a person looks on.
+/// Seconds of each stage, and a progress bar on standard error when it takes long and is a terminal.
 struct Progress {
     began: Instant,
     fitting_since: Option<Instant>,
@@ -178,7 +178,7 @@ struct Report {
     rows: usize,
     cycles: u64,
     engine: String,
-    /// Share of right decisions on blocks that were not learned from.
+    /// Share of right decisions on the blocks held out of the fit.
     accuracy: Option<f64>,
     blocks: Vec<Option<f64>>,
     gap_s: f64,
@@ -191,7 +191,7 @@ struct Report {
     cycles_per_s: Option<f64>,
 }
 
-/// One ridge that was tried.
+/// One ridge that `learn` tried.
 #[derive(Debug, Serialize)]
 struct Step {
     lambda: f64,
@@ -238,10 +238,10 @@ impl Report {
         say!("{} rows of {}", self.rows, self.log.display());
         say!("engine: {}; {observe:.1} s for the field, {fit:.1} s for the fit", self.engine);
         say!();
-        say!("right decisions on blocks of time not learned from ({} s between), by ridge:", self.gap_s);
+        say!("right decisions on held-out blocks of time ({} s between), by ridge:", self.gap_s);
         for trial in &validation.trials {
             let blocks: Vec<String> = trial.blocks.iter().map(|block| share(block.accuracy())).collect();
-            let mark = if trial.lambda.total_cmp(&self.lambda).is_eq() { "  <- taken" } else { "" };
+            let mark = if trial.lambda.total_cmp(&self.lambda).is_eq() { "  <- chosen" } else { "" };
             let total = share(trial.total().accuracy());
             say!("  {:<8e} {}   all {total}{mark}", trial.lambda, blocks.join("  "));
         }

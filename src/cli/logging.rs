@@ -1,5 +1,5 @@
-//! `log` to standard error: one line a record, warnings and worse unless `RUST_LOG` says otherwise, and no more of one
-//! place than its quota. Real-time threads do not log; they count, and a slow thread logs for them.
+//! `log` to standard error: one line per record, warnings and errors unless `RUST_LOG` is set, and no more
+//! from one place than its quota. Real-time threads do not log; they count, and a slow thread logs for them.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,7 +12,7 @@ use super::quota::Quota;
 use crate::outside;
 use crate::time::{Clock, Instant, MonotonicClock};
 
-/// Letters of a line that was left out that are kept to say which it was.
+/// Characters kept of a line that was left out, to show which it was.
 const REMEMBERED: usize = 120;
 
 static LOGGER: OnceLock<Limited> = OnceLock::new();
@@ -22,7 +22,7 @@ pub(super) fn start() {
     let default = env_logger::Env::default().default_filter_or("warn");
     let mut builder = env_logger::Builder::from_env(default);
     builder.format(|to, record| {
-        // Multi-line records would lose the journal's prefix from their second line on.
+        // The second and later lines of a record would lose the journal's prefix.
         let words = record.args().to_string().replace('\n', "; ");
         let words = outside::one_line(&words);
         match output::journal_prefix(record.level()) {
@@ -36,14 +36,14 @@ pub(super) fn start() {
     }
 }
 
-/// The end: what was left out and has not been told.
+/// At the end: reports what was left out and not yet reported.
 pub(super) fn end() {
     if let Some(logger) = LOGGER.get() {
         logger.settle(Quota::rest);
     }
 }
 
-/// A place of the program that logs: file and line, or the target where they are not known.
+/// A place in the program that logs: file and line, or the target if these are unknown.
 type Site = (String, u32);
 
 /// What one place has logged.
@@ -51,14 +51,14 @@ struct Said {
     quota: Quota,
     level: Level,
     target: String,
-    /// The last line that was left out, as far as it is kept.
+    /// The start of the last line that was left out.
     last: String,
 }
 
-/// A logger behind which no place of the program says more than its quota, whatever it is made to say.
+/// A logger that limits each place in the program to its quota, whatever input provokes it.
 struct Limited {
     inner: env_logger::Logger,
-    /// As many as there are places that log.
+    /// One entry per place that logs.
     sites: Mutex<BTreeMap<Site, Said>>,
 }
 
@@ -91,19 +91,19 @@ impl Limited {
             0 => self.inner.log(record),
             more => self.pass(
                 record.metadata().clone(),
-                format_args!("{} ({more} more like it were left out before)", record.args()),
+                format_args!("{} ({more} similar messages were dropped before it)", record.args()),
             ),
         }
     }
 
-    /// Tells what was left out, where `told` says that it is to be told.
+    /// Logs what was left out, where `told` requests it.
     fn settle(&self, told: impl Fn(&mut Quota) -> Option<u64>) {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         for said in sites.values_mut() {
             if let Some(more) = told(&mut said.quota) {
                 self.pass(
                     Metadata::builder().level(said.level).target(&said.target).build(),
-                    format_args!("{more} more lines were left out that were like: {}", said.last),
+                    format_args!("{more} messages were dropped, the last one: {}", said.last),
                 );
             }
         }
@@ -123,7 +123,7 @@ impl Log for Limited {
         self.log_at(record, MonotonicClock.now());
     }
 
-    /// Tells what was left out where that may be told now; to be called now and then.
+    /// Logs what was left out where the quota allows it now; call this periodically.
     fn flush(&self) {
         let now = MonotonicClock.now();
         self.settle(|quota| quota.settle(now));
@@ -136,7 +136,7 @@ mod tests {
     use crate::fixture::at;
     use std::sync::Arc;
 
-    /// What was written, a line each.
+    /// What was written, line by line.
     #[derive(Clone, Default)]
     struct Paper(Arc<Mutex<Vec<u8>>>);
 
@@ -182,10 +182,10 @@ mod tests {
         say(&logger, 8, Level::Error, "something else", at(1_000));
         say(&logger, 7, Level::Info, "filtered, and no line that was left out", at(1_000));
         assert_eq!(paper.lines()[flood..], ["ERROR: something else"]);
-        // A line is earned: with it the count.
+        // The quota allows one more line, which carries the count.
         say(&logger, 7, Level::Warn, "bad frame again", at(12_000));
         let left_out = 100_000 - flood;
-        let told = format!("WARN: bad frame again ({left_out} more like it were left out before)");
+        let told = format!("WARN: bad frame again ({left_out} similar messages were dropped before it)");
         assert_eq!(paper.lines()[flood + 1..], [told]);
     }
 
@@ -197,7 +197,7 @@ mod tests {
         let flood = paper.lines().len();
         logger.settle(Quota::rest);
         logger.settle(Quota::rest);
-        let told = format!("WARN: {} more lines were left out that were like: bad frame 999", 1_000 - flood);
+        let told = format!("WARN: {} messages were dropped, the last one: bad frame 999", 1_000 - flood);
         assert_eq!(paper.lines()[flood..], [told]);
     }
 }

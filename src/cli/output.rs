@@ -1,4 +1,4 @@
-//! Standard output and what standard error is: a terminal, the journal or something else.
+//! Writes standard output, and finds out whether standard error is a terminal, the journal or something else.
 
 use std::fmt::Arguments;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -7,16 +7,16 @@ use std::sync::Mutex;
 use super::exit::Failure;
 use crate::outside;
 
-/// The first error of standard output that was not a reader going away.
+/// The first error of standard output other than a closed pipe.
 static BROKEN: Mutex<Option<std::io::Error>> = Mutex::new(None);
 
-/// One line to standard output, or several; [`say!`](self) is the way to call it. What a terminal would obey is written
-/// out, wherever it is from. Never panics.
+/// Writes one or more lines to standard output; call it through [`say!`](self). Escapes terminal control
+/// sequences, wherever they come from. Never panics.
 pub fn line(words: Arguments<'_>) {
     put(&outside::lines(&words.to_string()));
 }
 
-/// One line to standard output, whatever it holds: `relay!` is the way to call it, for what a peer said.
+/// Writes one line to standard output, whatever it contains; call it through `relay!`, for a peer's words.
 pub fn one_line(words: Arguments<'_>) {
     put(&outside::one_line(&words.to_string()));
 }
@@ -29,7 +29,7 @@ fn put(words: &str) {
     }
 }
 
-/// One object as one line of JSON to standard output.
+/// Writes one object as one line of JSON to standard output.
 pub fn json(object: &impl serde::Serialize) -> Result<(), Failure> {
     let text = serde_json::to_string(object).map_err(|error| Failure::bug(format!("no JSON: {error}")))?;
     put(&outside::json(text));
@@ -43,24 +43,24 @@ fn write_line(to: &mut impl Write, words: Arguments<'_>) -> std::io::Result<()> 
     }
 }
 
-/// Whether everything that was said has been written (or its reader went away).
+/// Whether all output has been written (or its reader closed the pipe).
 pub(super) fn outcome() -> Result<(), Failure> {
     let broken = BROKEN.lock().ok().and_then(|mut broken| broken.take());
     match broken {
         None => Ok(()),
         Some(error) => Err(Failure::unavailable(error)
             .at("standard output")
-            .fix("make room on the disk, or send the output elsewhere")),
+            .fix("free some disk space, or redirect the output")),
     }
 }
 
-/// Whether a person is reading standard error.
+/// Whether standard error is a terminal, which a person reads.
 pub fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
 }
 
-/// The priority in front of a line for the journal, which reads `<3>` as an error and so on
-/// (sd-daemon(3)); nothing anywhere else.
+/// The priority prefix of a line for the journal, which reads `<3>` as an error and so on
+/// (sd-daemon(3)); empty for any other destination.
 pub(super) fn journal_prefix(level: log::Level) -> &'static str {
     if !stderr_is_journal() {
         return "";

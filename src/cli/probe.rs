@@ -1,5 +1,5 @@
-//! `probe`: who answers on an I2C bus. One byte is read from each address and nothing is written; addresses that belong to
-//! the computer, or that a driver of the kernel has, are not asked.
+//! `probe`: finds the devices on an I2C bus. It reads one byte from each address and writes nothing; it skips
+//! addresses that belong to the computer or to a kernel driver.
 
 use super::exit::Failure;
 use crate::access;
@@ -17,18 +17,19 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ganglion probe /dev/i2c-1                          a bus of this machine; also: 1, or adapter:c250000.i2c
-  ganglion probe --board boards/picarx-v4.toml       the board's motors' bus, with what it expects there
+  ganglion probe --board boards/picarx-v4.toml       the bus of the board's motors, with the devices it expects
   ganglion probe side --board jetson-orin-nano       another of the board's buses, by name
 
-Stop the runtime first: a byte that is read between its own reads may be one that it waits for.")]
+Stop the runtime first: probe could read a byte that the runtime is waiting for.")]
 pub struct Args {
-    /// A path, a number, 'adapter:' with a part of its device's name, or with --board the name of a bus
+    /// A path, a number, 'adapter:' with part of its device's name, or with --board the name of a bus
     #[arg(value_name = "BUS")]
     bus: Option<String>,
-    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board: what it expects is named, what it reserves is not asked
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board: name the devices
+    /// it expects, skip the addresses it reserves
     #[arg(long, value_name = "FILE")]
     board: Option<PathBuf>,
-    /// End with one JSON object on the last line of standard output
+    /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
 }
@@ -47,14 +48,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }) {
         None => Ok(()),
         Some((address, fault)) => {
-            Err(Failure::unavailable(format!("asked for {address:#04x}, the bus says {fault:?}"))
+            Err(Failure::unavailable(format!("reading {address:#04x} failed on the bus: {fault:?}"))
                 .at(node(&board, bus))
-                .fix("switch its devices off and on; look for a device that holds SDA or SCL low"))
+                .fix("power-cycle its devices; look for a device that holds SDA or SCL low"))
         }
     }
 }
 
-/// The board and the index of its bus that the command line means.
+/// The board, and the index of the bus that the command line names.
 fn target(args: &Args) -> Result<(Board, usize), Failure> {
     let board = args.board.as_deref().map(super::arguments::board).transpose()?.map(|loaded| loaded.board);
     match (board, args.bus.as_deref()) {
@@ -73,7 +74,7 @@ fn target(args: &Args) -> Result<(Board, usize), Failure> {
             Ok((board, at))
         }
         (None, Some(word)) => Ok((bare(place(word))?, 0)),
-        (None, None) => Err(Failure::usage("no bus is named")
+        (None, None) => Err(Failure::usage("no bus named")
             .fix("name one, as in 'ganglion probe /dev/i2c-1' ('ganglion doctor' lists them), or a --board")),
     }
 }
@@ -98,7 +99,7 @@ fn bare(node: I2cNode) -> Result<Board, Failure> {
     Ok(board)
 }
 
-/// What is at each address. Ends early where the bus is held: each further address would take its whole timeout.
+/// What is at each address. Ends early if the bus is held: every further address would take its full timeout.
 fn probe(board: &Board, bus: usize) -> Result<Vec<(u8, Presence)>, Failure> {
     match board.bus {
         BusPlan::Linux { .. } => {
@@ -135,7 +136,7 @@ fn each(mut ask: impl FnMut(u8) -> Result<Presence, OpenError>) -> Result<Vec<(u
     Ok(found)
 }
 
-/// For people: a map as i2cdetect draws it, then every address that is something.
+/// As text: a map as i2cdetect draws it, then every address with something to report.
 fn lines(board: &Board, bus: usize, found: &[(u8, Presence)]) -> Vec<String> {
     let mut lines = vec![
         format!("bus {} ({})", board.i2c[bus].name, node(board, bus)),
@@ -164,7 +165,7 @@ fn cell(found: &[(u8, Presence)], address: u8) -> String {
     }
 }
 
-/// What is to say about an address; nothing where nobody is and nobody is expected.
+/// What to report about an address; nothing if no device answers and none is expected.
 fn words(
     board: &Board,
     bus: usize,
@@ -176,16 +177,16 @@ fn words(
     let of_chip = also_answers(board, bus, address);
     Some(match (presence, known) {
         (Presence::Silent, None) => return None,
-        (Presence::Silent, Some(what)) => format!("{what}: expected, and silent"),
+        (Presence::Silent, Some(what)) => format!("{what}: expected, but silent"),
         (Presence::Answers, Some(what)) => what.to_string(),
         (Presence::Answers, None) if of_chip => "a second address of one of the board's chips".to_string(),
         (Presence::Answers, None) => "not known to the board".to_string(),
-        (Presence::Reserved(holder), _) => format!("reserved for {holder}, not asked"),
-        (Presence::Kernel(driver), None) => format!("the kernel's ({driver}), not asked"),
+        (Presence::Reserved(holder), _) => format!("reserved for {holder}, skipped"),
+        (Presence::Kernel(driver), None) => format!("in use by the kernel ({driver}), skipped"),
         (Presence::Kernel(driver), Some(what)) => {
-            format!("the kernel's ({driver}), not asked: {what} cannot be here")
+            format!("in use by the kernel ({driver}), skipped: {what} cannot be here")
         }
-        (Presence::Refused(fault), _) => format!("the bus says {fault:?}"),
+        (Presence::Refused(fault), _) => format!("bus fault {fault:?}"),
     })
 }
 
@@ -274,12 +275,12 @@ mod tests {
             (0x71, Presence::Refused(BusFault::TimedOut)),
         ];
         let wanted = [
-            "0x29  range: expected, and silent",
+            "0x29  range: expected, but silent",
             "0x3c  not known to the board",
-            "0x40  the kernel's (ina3221), not asked: PCA9685 of the motors cannot be here",
-            "0x41  reserved for x, not asked",
+            "0x40  in use by the kernel (ina3221), skipped: PCA9685 of the motors cannot be here",
+            "0x41  reserved for x, skipped",
             "0x70  a second address of one of the board's chips",
-            "0x71  the bus says TimedOut",
+            "0x71  bus fault TimedOut",
         ];
         assert_eq!(lines(&board, 0, &found)[10..], wanted);
     }

@@ -1,28 +1,28 @@
-//! How often one place of the program may say something. What a caller, a sensor or a file makes it say again and again
-//! must not fill a disk or hide what else is said: after some lines there is one now and then, with how many were left out.
+//! How often one place in the program may log. A caller, a sensor or a file that provokes the same message
+//! again and again must not fill a disk or hide other messages: later ones appear rarely, with a count.
 
 use crate::time::{Instant, Span};
 
 /// Lines at once: a board's warnings, a self-test's findings.
 const AT_ONCE: u64 = 40;
-/// One more each time this has passed: at worst 8,640 a day, a megabyte.
+/// One more line per this interval: at worst 8,640 a day, a megabyte.
 const ONE_EVERY: Span = Span::from_millis(10_000);
 
-/// What one place has said of late. Takes no memory and never waits.
+/// What one place has logged recently. Never allocates and never waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Quota {
-    /// Lines that may be said at once.
+    /// Lines that may be logged at once.
     left: u64,
-    /// Up to when lines have been earned back.
+    /// The time up to which lines have been credited.
     earned_at: Instant,
     left_out: u64,
 }
 
 impl Quota {
-    /// Nothing was said yet.
+    /// Nothing was logged yet.
     pub const FULL: Quota = Quota { left: AT_ONCE, earned_at: Instant::ZERO, left_out: 0 };
 
-    /// Whether another line may be said now, and how many were left out since the last one. `None`: it is left out.
+    /// Whether another line may be logged now (`None`: no), and how many were left out since the last one.
     pub fn ask(&mut self, now: Instant) -> Option<u64> {
         self.earn(now);
         if self.left == 0 {
@@ -33,17 +33,17 @@ impl Quota {
         Some(std::mem::take(&mut self.left_out))
     }
 
-    /// How many were left out, where that has not been told and may be told now.
+    /// How many were left out, if that is not yet reported and the quota allows it now.
     pub fn settle(&mut self, now: Instant) -> Option<u64> {
         if self.left_out == 0 { None } else { self.ask(now).or_else(|| self.not_asked()) }
     }
 
-    /// How many were left out and not told, at the end, when it has to be told.
+    /// At the end: how many were left out and not yet reported.
     pub fn rest(&mut self) -> Option<u64> {
         Some(std::mem::take(&mut self.left_out)).filter(|left_out| *left_out > 0)
     }
 
-    /// The question whether to tell is no line that was left out.
+    /// Asking whether to report does not count as a line left out.
     fn not_asked(&mut self) -> Option<u64> {
         self.left_out -= 1;
         None
@@ -76,7 +76,7 @@ mod tests {
         }
         assert!((AT_ONCE..=AT_ONCE + 10).contains(&said), "{said}");
         assert_eq!(said + told + quota.rest().unwrap_or(0), 100_000);
-        assert_eq!(quota.rest(), None, "told once");
+        assert_eq!(quota.rest(), None, "reported once");
     }
 
     #[test]
@@ -85,7 +85,7 @@ mod tests {
         (0..AT_ONCE + 5).for_each(|_| _ = quota.ask(at(1)));
         assert_eq!((quota.settle(at(2)), quota.settle(at(9_000))), (None, None));
         assert_eq!(quota.settle(at(10_002)), Some(5));
-        assert_eq!(quota.settle(at(30_000)), None, "there is nothing more to tell");
+        assert_eq!(quota.settle(at(30_000)), None, "there is nothing more to report");
         assert_eq!(quota.ask(at(30_000)), Some(0));
     }
 

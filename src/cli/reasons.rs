@@ -1,4 +1,4 @@
-//! How what failed in the library ends a verb: for each of its errors an exit code, words, a place, and what to do.
+//! How a library error ends a verb: each gets an exit code, a message, a place, and what to do.
 
 use super::arguments;
 use super::exit::Failure;
@@ -13,14 +13,14 @@ use crate::session::{START_GUARD, SessionError, why_untrusted};
 use std::fmt::Display;
 use std::path::Path;
 
-/// What a strict board was refused (77).
+/// The system refused a request of a strict board (77).
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Failure {
         Failure::permission(refusal).fix(refusal.fix())
     }
 }
 
-/// A wire: where it may not be had (77), whoever starts the verb again need not try.
+/// A wire: where permission is missing (77), starting the verb again is no use.
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Failure {
         let failure = match error.denied {
@@ -39,38 +39,38 @@ impl From<AccessError> for Failure {
             }
             AccessError::Closed(error) => error.into(),
             AccessError::Held { board, place, holder } => {
-                Failure::unavailable(format!("{holder} drives the motors of board '{board}' already"))
+                Failure::unavailable(format!("{holder} already drives the motors of board '{board}'"))
                     .at(place.display())
-                    .fix("end it first: 'ganglion stop', or 'systemctl stop ganglion'")
+                    .fix("stop it first: 'ganglion stop', or 'systemctl stop ganglion'")
             }
         }
     }
 }
 
-/// Why a run did not begin. `snapshot`: the file that it was to go on from.
+/// Why a run did not begin. `snapshot`: the file to resume from.
 pub(super) fn of_session(error: SessionError, snapshot: Option<&Path>) -> Failure {
     match error {
         SessionError::Machine(board, mismatch) => Failure::config(mismatch)
             .at(format!("board '{board}'"))
-            .fix("name the board file of this machine, or put a part of its name into 'compatible'"),
+            .fix("name a board file for this machine, or put part of the machine's name into 'compatible'"),
         SessionError::Access(error) => error.into(),
-        SessionError::Heartbeat(error) => Failure::unavailable(format!("the guard's pulse: {error}")),
+        SessionError::Heartbeat(error) => Failure::unavailable(format!("the guard's heartbeat: {error}")),
         SessionError::Refused(refusal) => refusal.into(),
         SessionError::NoGuard(socket, refused) => {
             let why = why_untrusted(refused);
             Failure::unavailable(format!("no guard: {why}")).at(socket.display()).fix(START_GUARD)
         }
         SessionError::HeldInReset(_) => {
-            Failure::unavailable("the guard does not let the motors' controller out of its reset")
-                .fix("look at 'ganglion guard --status'")
+            Failure::unavailable("the guard does not release the motors' controller from reset")
+                .fix("check 'ganglion guard --status'")
         }
         SessionError::Unfit(failed) => unfit(&failed),
         SessionError::Build(error) => of_build(error, snapshot.unwrap_or(Path::new(""))),
         SessionError::Control(path, error) => Failure::file(&path, &error),
         SessionError::Occupied(path, error) => {
-            Failure::file(&path, &error).fix("end that runtime first, or name another socket with --control")
+            Failure::file(&path, &error).fix("stop that runtime first, or name another socket with --control")
         }
-        SessionError::Server(error) => Failure::unavailable(format!("a thread cannot be started: {error}")),
+        SessionError::Server(error) => Failure::unavailable(format!("cannot start a thread: {error}")),
         SessionError::Drive(error) => match error {
             RunnerError::Thread(_) => Failure::unavailable(error),
             RunnerError::Refused { refusal, .. } => Failure::permission(error).fix(refusal.fix()),
@@ -78,7 +78,7 @@ pub(super) fn of_session(error: SessionError, snapshot: Option<&Path>) -> Failur
     }
 }
 
-/// What stands in the way of a robot.
+/// Why a robot cannot be built.
 fn of_build(error: BuildError, snapshot: &Path) -> Failure {
     match error {
         BuildError::NoBus { .. } | BuildError::NoLog | BuildError::Thread(_) => Failure::unavailable(error),
@@ -95,10 +95,10 @@ fn of_build(error: BuildError, snapshot: &Path) -> Failure {
 pub(super) fn misfit(error: impl Display, path: &Path) -> Failure {
     Failure::config(error)
         .at(path.display())
-        .fix("run it on the board it was made for, or name another file to begin anew")
+        .fix("run it on the board it was made for, or name another file to start from rest")
 }
 
-/// A robot that these checks found unfit. A wire that may not be opened comes first: it is what the others may come of.
+/// A robot that failed these checks. A wire that this user may not open comes first: it may cause the others.
 fn unfit(failed: &[Check]) -> Failure {
     let all: Vec<String> = failed.iter().map(ToString::to_string).collect();
     let what = format!("the self-test failed: {}", all.join("; "));
@@ -158,7 +158,7 @@ mod tests {
         );
     }
 
-    /// Which of its kind an error is, and how it ends the program. No `_`: a new one has to be thought of here.
+    /// Which variant an error is, and how it ends the program. No `_`: a new variant must be added.
     fn nth(error: &SessionError) -> (usize, Exit) {
         match error {
             SessionError::Machine(..) => (0, Exit::Config),
@@ -182,20 +182,20 @@ mod tests {
         let refusal = Refusal { what: Request::Priority(80), errno: libc::EPERM };
         let mismatch = Mismatch { machine: Default::default(), wanted: vec!["brcm,bcm2712".into()] };
         let errors = [
-            (SessionError::Machine("car".into(), mismatch), "put a part of its name into 'compatible'"),
+            (SessionError::Machine("car".into(), mismatch), "part of the machine's name into 'compatible'"),
             (SessionError::Access(AccessError::Closed(wire(false))), "add the user to group"),
-            (SessionError::Heartbeat(failed()), "the guard's pulse: "),
+            (SessionError::Heartbeat(failed()), "the guard's heartbeat: "),
             (SessionError::Refused(refusal), refusal.fix()),
             (
                 SessionError::NoGuard("/run/guard.sock".into(), None),
                 "/run/guard.sock: no guard: it does not answer",
             ),
-            (SessionError::HeldInReset(BusFault::Io), "look at 'ganglion guard --status'"),
+            (SessionError::HeldInReset(BusFault::Io), "check 'ganglion guard --status'"),
             (SessionError::Unfit(vec![check("range", false, "look at its wires")]), "look at its wires"),
             (SessionError::Build(BuildError::Room(NoRoom { wanted: 2, left: 1 })), arguments::SMALLER),
             (SessionError::Control("/a".into(), ErrorKind::PermissionDenied.into()), "/a: "),
-            (SessionError::Occupied("/a".into(), ErrorKind::AddrInUse.into()), "end that runtime first"),
-            (SessionError::Server(failed()), "a thread cannot be started"),
+            (SessionError::Occupied("/a".into(), ErrorKind::AddrInUse.into()), "stop that runtime first"),
+            (SessionError::Server(failed()), "cannot start a thread"),
             (SessionError::Drive(RunnerError::Refused { thread: "tick", refusal }), "the board is strict"),
         ];
         for (place, (error, part)) in errors.into_iter().enumerate() {

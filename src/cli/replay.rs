@@ -1,5 +1,5 @@
-//! `replay`: the whole loop over a log, in virtual time, as fast as the machine can: the same
-//! admission, reflexes, field and arbitration as on a robot, with the log in the place of the buses.
+//! `replay`: runs the whole loop over a log, in virtual time, as fast as the machine allows: the same
+//! admission, reflexes, field and arbitration as on a robot, with the log in place of the buses.
 
 use super::arguments;
 use super::exit::Failure;
@@ -25,11 +25,11 @@ use std::time::{Duration, Instant};
   ganglion replay --log lap4.csv --board boards/scitos-g5.toml --readout wall.readout
   ganglion replay --log lap4.csv --board scitos-g5 --readout wall.readout --json | tail -1
 
-The label column is the one that the read-out was learned from; where the log has none, decisions
-are printed and not judged. The same log, board and read-out give the same digest, with any number
-of threads.")]
+The label column is the one that the read-out was learned from. If the log has no such column, the
+decisions are printed but not judged. The same log, board and read-out produce the same digest, with any
+number of threads.")]
 pub struct Args {
-    /// The log: CSV with a heading, one row a control period
+    /// The log: CSV with a header line, one row per control period
     #[arg(long, value_name = "FILE")]
     log: PathBuf,
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
@@ -38,7 +38,7 @@ pub struct Args {
     /// The read-out from 'ganglion learn'
     #[arg(long, value_name = "FILE")]
     readout: PathBuf,
-    /// Heading of the label column [default: the one the read-out was learned from]
+    /// Name of the label column [default: the one the read-out was learned from]
     #[arg(long, value_name = "COLUMN")]
     label: Option<String>,
     /// Threads of the field engine [default: as the board says]
@@ -47,10 +47,10 @@ pub struct Args {
     /// Field engine [default: as the board says]
     #[arg(long, value_enum)]
     engine: Option<arguments::EngineChoice>,
-    /// Print the decision of each row, one a line
+    /// Print the decision for each row, one per line
     #[arg(long)]
     decisions: bool,
-    /// End with one JSON object on the last line of standard output
+    /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
 }
@@ -64,20 +64,20 @@ struct Report {
     rows: usize,
     /// Field cycles, and so decisions.
     cycles: u64,
-    /// Share of decisions that are the log's; `null` without labels.
+    /// Share of decisions that equal the log's; `null` without labels.
     accuracy: Option<f64>,
     confusion: Option<Confusion>,
-    /// How often each label was decided.
+    /// How often the field decided for each label.
     decisions: BTreeMap<String, u64>,
     /// Prediction skill of the field at the end of the log: 1 - MSE / MSE of the better of "same as
     /// before" and "as usual".
     skill: Option<f32>,
-    /// Cells that were no admissible value: faulty readings to the loop.
+    /// Cells without an admissible value, which the loop takes as faulty readings.
     defects: usize,
     slots_run: u64,
     slots_skipped: u64,
     reflexes: BTreeMap<&'static str, u64>,
-    /// Measured: cycles of the whole loop by seconds of real time.
+    /// Measured: cycles of the whole loop per second of real time.
     cycles_per_s: f64,
     digest: String,
 }
@@ -92,7 +92,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     }
     let readout = arguments::readout(&args.readout)?;
     let RowNames::Labels(labels) = readout.rows().clone() else {
-        return Err(Failure::data("a read-out of motors, not of decisions").at(args.readout.display()));
+        return Err(Failure::data("this read-out drives motors, not decisions").at(args.readout.display()));
     };
     let log = open_log(&args, &board, &readout)?;
     let interrupt = Interrupt::watch()?;
@@ -108,12 +108,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
         super::output::json(&report)?;
     }
     match interrupt.asked() {
-        true => Err(Failure::unavailable("ended before the end of the log")),
+        true => Err(Failure::unavailable("interrupted before the end of the log")),
         false => Ok(()),
     }
 }
 
-/// The log with its labels: from the column that was asked for, else from the one that the read-out
+/// The log with its labels: from the requested column, else from the one that the read-out
 /// was learned from, if this log has it.
 fn open_log(args: &Args, board: &Board, readout: &Readout) -> Result<Log, Failure> {
     if let Some(label) = &args.label {
@@ -121,7 +121,7 @@ fn open_log(args: &Args, board: &Board, readout: &Readout) -> Result<Log, Failur
     }
     match Log::read(&args.log, board, readout.heading()) {
         Err(error) if matches!(error.fault, LogFault::NoColumn { .. }) && readout.heading().is_some() => {
-            // The label column may be missing; if it is a sensor's, this says so.
+            // The label column may be missing; if it belongs to a sensor, this reports it.
             Log::read(&args.log, board, None).map_err(super::learn::of_log)
         }
         other => other.map_err(super::learn::of_log),
@@ -134,7 +134,7 @@ struct Decision {
     taken: usize,
 }
 
-/// What came of a replay.
+/// The outcome of a replay.
 struct Outcome {
     engine: String,
     decisions: Vec<Decision>,
@@ -160,7 +160,7 @@ fn replay(
         other => Failure::unavailable(other),
     })?;
     let engine = robot.engine_name.clone();
-    // One slot a row, and one more in which the last row's answer arrives.
+    // One slot per row, and one more in which the last row's answer arrives.
     let until = first + board.period.times(log.rows() as u64);
     let (mut decisions, mut skill) = (Vec::with_capacity(log.rows()), None);
     let began = Instant::now();
@@ -230,12 +230,12 @@ impl Report {
         say!("  decisions  {}", decisions.join(", "));
         if let Some(skill) = self.skill {
             say!(
-                "  skill      {skill:.3} of the field's prediction, over the better of two that learn nothing"
+                "  skill      {skill:.3} of the field's prediction, against the better of two that learn nothing"
             );
         }
         if self.defects > 0 {
             say!(
-                "  defects    {} cells were no admissible value; the loop took them as faulty readings",
+                "  defects    {} cells had no admissible value; the loop took them as faulty readings",
                 self.defects
             );
         }

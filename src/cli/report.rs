@@ -1,4 +1,4 @@
-//! What `run` says at its end: for people a page, for scripts one object. Every figure was counted
+//! What `run` prints at its end: a page for people, one object for scripts. Every figure was counted
 //! or measured in the run; what was not measured is absent (`null`), never zero.
 
 use super::exit::Failure;
@@ -17,7 +17,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Version of the JSON object; raised when a key changes its meaning or goes away.
+/// Version of the JSON object; raised when a key changes its meaning or is removed.
 const SCHEMA: u32 = 1;
 
 /// The object.
@@ -26,7 +26,7 @@ pub struct RunReport {
     schema: u32,
     board: String,
     engine: String,
-    /// `real` or `virtual`: which time the latencies below are figures of.
+    /// `real` or `virtual`: the time in which the latencies below were measured.
     clock: &'static str,
     slots_run: u64,
     slots_skipped: u64,
@@ -35,15 +35,15 @@ pub struct RunReport {
     grid_identity_holds: bool,
     collisions: Option<u64>,
     falls: Option<u64>,
-    /// Of both, those that its sensors had in sight.
+    /// How many of both the robot's sensors could see.
     seen_ahead: Option<u64>,
     distance_m: Option<f64>,
     /// What the simulator knows.
     motors_still: Option<bool>,
-    /// Whether what drives the motors took the last stop; absent where there are none.
+    /// Whether the motors' driver took the last stop command; absent without motors.
     stop_heard: Option<bool>,
     mode: &'static str,
-    /// Why it was disarmed, unless it was armed since.
+    /// Why it was disarmed, unless it was armed again since.
     disarmed_by: Option<String>,
     reflexes: BTreeMap<&'static str, u64>,
     rungs: BTreeMap<String, f64>,
@@ -51,20 +51,20 @@ pub struct RunReport {
     exec_us: Option<Latency>,
     end_late_us: Option<Latency>,
     field_us: Option<Latency>,
-    /// Where the time of the field went on a GPU, by part; absent where none computed.
+    /// Where the field's time went on a GPU, by part; absent if no GPU computed.
     gpu_us: BTreeMap<&'static str, Latency>,
     allocations_per_tick: Option<f64>,
     /// By motor: how smooth its commands were. Absent for motors that did not move.
     smoothness: BTreeMap<String, SmoothnessReport>,
     field: FieldCounters,
     field_state: String,
-    /// Cycles that the brain had lived through before this run; absent where it began at rest.
+    /// Cycles that the brain had run before this run; absent if it began at rest.
     resumed_age: Option<u64>,
     snapshots: Option<SnapshotCounts>,
-    /// Faults that were asked for and had nothing to strike.
+    /// Injected faults that had nothing to act on.
     idle_faults: Vec<&'static str>,
     bus: BusReport,
-    /// Each bus thread, the motors' first.
+    /// Each bus thread, the motors' bus first.
     buses: Vec<BusLine>,
     /// Stops that did not wait for the tick, by cause.
     halts: BTreeMap<&'static str, u64>,
@@ -74,7 +74,7 @@ pub struct RunReport {
     /// Threads that panicked: a bug.
     panicked: Vec<&'static str>,
     digest: String,
-    /// The motors, for all that is known.
+    /// Whether the motors may be running, as far as is known.
     #[serde(skip)]
     may_run: bool,
 }
@@ -110,15 +110,15 @@ struct BusLine {
     failures: u64,
     retries: u64,
     set_ups: u64,
-    /// Stops that were said again because the motors were not known to stand.
+    /// Stop commands repeated because the motors were not confirmed stopped.
     stops_again: u64,
-    /// The longest time for which motors that may have moved were without a word; absent where none moved.
+    /// The longest time without a command to motors that may have been moving; absent if none moved.
     longest_unled_us: Option<f64>,
-    /// Times that each of its devices was lost, by the sensors that it feeds; those that never were are left out.
+    /// How often each of its devices was lost, by the sensors that it feeds; only devices that were lost.
     losses: BTreeMap<String, u64>,
-    /// Those of them that were lost at the end.
+    /// The devices that were still lost at the end.
     lost: Vec<String>,
-    /// Rungs of the ladder that were taken.
+    /// Rungs of the recovery ladder that were used.
     rungs: BTreeMap<&'static str, u64>,
     late: u64,
     /// The longest poll of each of its devices, by the sensors that it feeds.
@@ -159,31 +159,31 @@ impl BusLine {
         let longest = self.longest_us.iter().max_by(|a, b| a.1.total_cmp(b.1));
         let longest =
             longest.map(|(device, us)| format!(", longest {us:.0} {unit} ({device})")).unwrap_or_default();
-        say!("  bus {name:<6} {polls} polls, {late} late, {failures} failed, {retries} tried again{longest}");
+        say!("  bus {name:<6} {polls} polls, {late} late, {failures} failed, {retries} retries{longest}");
         if !self.rungs.is_empty() {
             let rungs: Vec<String> =
                 self.rungs.iter().map(|(rung, times)| format!("{rung} {times}")).collect();
             say!("             recovery: {}", rungs.join(", "));
         }
         if let Some(us) = self.longest_unled_us {
-            say!("             motors that may move without a word for {us:.0} {unit} at most");
+            say!("             moving motors went without a command for at most {us:.0} {unit}");
         }
         if self.stops_again > 0 {
-            say!("             motors not known to stand, stopped again {} times", self.stops_again);
+            say!("             motors not confirmed stopped: stop repeated {} times", self.stops_again);
         }
         let losses = self.losses.iter().map(|(device, times)| {
-            let end = if self.lost.contains(device) { ", and not found again" } else { "" };
+            let end = if self.lost.contains(device) { ", still lost at the end" } else { "" };
             format!("{device} (times: {times}{end})")
         });
         let losses: Vec<String> = losses.collect();
         if !losses.is_empty() {
-            say!("             without a value for a time: {}", losses.join(", "));
+            say!("             temporarily without a value: {}", losses.join(", "));
         }
     }
 }
 
 impl RunReport {
-    /// Gathers the figures of a run that has ended.
+    /// Collects the figures of a run that has ended.
     pub fn new(board: &Board, outcome: &Outcome, clock: ClockKind) -> RunReport {
         let Outcome { ending, outside, world, motors_still, snapshots } = outcome;
         let summary = ending.recorder.summary();
@@ -254,7 +254,7 @@ impl RunReport {
             self.period_s * 1e3
         );
         if let Some(age) = self.resumed_age {
-            say!("  brain      taken up after {age} cycles");
+            say!("  brain      resumed after {age} cycles");
         }
         self.say_world();
         let reflexes: Vec<String> = self.reflexes.iter().map(|(name, n)| format!("{name} {n}")).collect();
@@ -341,16 +341,16 @@ impl RunReport {
             self.say_snapshots(snapshots);
         }
         if !self.idle_faults.is_empty() {
-            say!("  faults     {}: no GPU computes here, so nothing happened", self.idle_faults.join(", "));
+            say!("  faults     {}: no effect, because no GPU computes here", self.idle_faults.join(", "));
         }
         if !self.hung.is_empty() {
-            say!("  hung       {}: left behind, the bus or the engine behind it hangs", self.hung.join(", "));
+            say!("  hung       {}: abandoned, because its bus or engine hangs", self.hung.join(", "));
         }
         if !self.panicked.is_empty() {
-            say!("  panicked   {}: a bug of this program, which has ended the run", self.panicked.join(", "));
+            say!("  panicked   {}: a bug in this program; it ended the run", self.panicked.join(", "));
         }
         if self.may_run {
-            say!("  motors     not heard to stand: cut their power");
+            say!("  motors     stop not confirmed: cut their power");
         }
         for (thread, granted) in &self.granted {
             for refusal in &granted.refusals {
@@ -363,17 +363,17 @@ impl RunReport {
         let SnapshotCounts { written, skipped, failed, unsound, trouble, finished } = counts;
         say!("  snapshots  {written} written, {skipped} skipped, {failed} failed");
         if *unsound > 0 {
-            say!("             {unsound} were no sound brain and not written: the last good one stands");
+            say!("             {unsound} were unsound brains and not written; the last good one remains");
         }
         if let Some(trouble) = trouble {
             say!("             {trouble}");
         }
         if !finished {
-            say!("             the last one is not on the disk yet: the one before it stands");
+            say!("             the last one is not on the disk yet; the previous one remains");
         }
     }
 
-    /// Whether the run itself was sound, and the motors are known to stand; whatever else the robot met is not a failure.
+    /// Whether the run itself was sound and the motors are confirmed stopped; nothing else is a failure.
     pub fn verdict(&self) -> Result<(), Failure> {
         let torn = || "slots run and skipped do not add up to the time that passed".to_string();
         let bug = panicked(&self.panicked).or_else(|| (!self.grid_identity_holds).then(torn));
@@ -381,19 +381,19 @@ impl RunReport {
     }
 }
 
-/// What is said of threads that panicked.
+/// The message for threads that panicked.
 pub(super) fn panicked(threads: &[&str]) -> Option<String> {
     (!threads.is_empty()).then(|| format!("a panic in a thread: {}", threads.join(", ")))
 }
 
-/// What the end of a run comes to: a bug (70), motors that may run (69), both, or neither.
+/// The outcome of a run: a bug (70), motors that may be running (69), both, or neither.
 pub(super) fn verdict_on(bug: Option<String>, may_run: bool) -> Result<(), Failure> {
-    const UNHEARD: &str = "the motors were not heard to stand at the end";
+    const UNHEARD: &str = "the motors did not confirm the stop at the end";
     match (bug, may_run) {
         (None, false) => Ok(()),
         (Some(bug), false) => Err(Failure::bug(bug)),
         (Some(bug), true) => Err(Failure::bug(format!("{bug}; {UNHEARD}")).fix("cut their power")),
-        (None, true) => Err(Failure::unavailable(UNHEARD).fix("cut their power; then look at the bus")),
+        (None, true) => Err(Failure::unavailable(UNHEARD).fix("cut their power; then check the bus")),
     }
 }
 
@@ -448,7 +448,7 @@ mod tests {
     use crate::time::Span;
     use std::sync::atomic::AtomicBool;
 
-    /// A few slots of a robot that is not taught, so that it stands; its ending as `change` leaves it.
+    /// A few slots of an untaught robot, which does not move; `change` edits its ending.
     fn verdict(change: impl FnOnce(&mut Ending)) -> Result<(), Failure> {
         let mut board = board::built_in("sim").unwrap().unwrap().board;
         board.field.start.clear();

@@ -1,5 +1,5 @@
-//! `run`: the main job. Loads a board, puts the robot together, runs it in real or in virtual time,
-//! and says at the end what was counted and measured.
+//! `run`: the main job. Loads a board, assembles the robot, runs it in real or in virtual time,
+//! and reports at the end what was counted and measured.
 
 use super::arguments::{self, EngineChoice};
 use super::exit::Failure;
@@ -17,7 +17,7 @@ use crate::time::Span;
 use clap::{Args as ClapArgs, ValueEnum};
 use std::path::{Path, PathBuf};
 
-/// Length of a run on a simulated board when `--for` does not say.
+/// Length of a run on a simulated board without `--for`.
 const DEFAULT_RUN: Span = Span::from_millis(20_000);
 /// Longer than any robot runs, short enough to be added to any clock.
 const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
@@ -26,60 +26,60 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Examples:
   ganglion run                                   the simulated PiCar-X, 20 s in real time
-  ganglion run --clock sim --for 60s --seed 7    the same world every time, as fast as the machine
+  ganglion run --clock sim --for 60s --seed 7    the same world every time, as fast as possible
   ganglion run --fault sonar-frozen@5s --json    a sensor freezes after 5 s; figures as JSON
   ganglion run --board boards/mine.toml          a board file of your own
-  ganglion run --snapshot brain.bin              keep the brain in a file, and go on from it next time
-  ganglion run --board picarx-v4 --arm           a real one; it drives as soon as everything is well
+  ganglion run --snapshot brain.bin              save the brain to a file, and resume from it next time
+  ganglion run --board picarx-v4 --arm           a real robot; it drives as soon as all checks pass
 
-Ctrl-C stops the motors and prints the summary; another one, more than a second later, ends at once.
-SIGTERM, SIGQUIT and a lost session (SIGHUP) do the same; Ctrl-Z is not obeyed.")]
+Ctrl-C stops the motors and prints the summary. A second Ctrl-C, more than a second later, ends the program at once.
+SIGTERM, SIGQUIT and a lost session (SIGHUP) do the same; Ctrl-Z is ignored.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]
     pub board: PathBuf,
-    /// How long: 20s, 1500ms, 2min [default: 20s on a simulated board, else until Ctrl-C]
+    /// How long to run: 20s, 1500ms, 2min [default: 20s on a simulated board, else until Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = arguments::span)]
     pub length: Option<Span>,
     /// Seed of the simulated world and its noise
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Real time, or virtual time as fast as the machine can
+    /// Real time, or virtual time as fast as the machine allows
     #[arg(long, value_enum, default_value_t = ClockKind::Real)]
     pub clock: ClockKind,
-    /// A fault for the simulator, NAME[@START[+LENGTH]]; may be given several times
+    /// Inject a fault into the simulator: NAME[@START[+LENGTH]]; repeat for several
     #[arg(long = "fault", visible_alias = "inject", value_name = "NAME", value_parser = Fault::parse, long_help = fault_help())]
     pub faults: Vec<Fault>,
-    /// Which engine computes the field [default: the board's]
+    /// The engine that computes the field [default: the board's]
     #[arg(long, value_enum)]
     pub engine: Option<EngineChoice>,
-    /// A read-out from 'ganglion learn'; without one the board's starting table is used
+    /// A read-out from 'ganglion learn' [default: the board's starting table]
     #[arg(long, value_name = "FILE")]
     pub readout: Option<PathBuf>,
-    /// Goes on from the brain in this file, if it is there, and keeps it there: see --snapshot-every
+    /// Resume from the brain in this file, if it exists, and save the brain to it: see --snapshot-every
     #[arg(long, value_name = "FILE")]
     pub snapshot: Option<PathBuf>,
-    /// How often the brain is written to the snapshot file; once more at the end
+    /// How often to write the brain to the snapshot file; it is also written at the end
     #[arg(long, value_name = "TIME", value_parser = arguments::span, requires = "snapshot", default_value = "10s")]
     pub snapshot_every: Span,
-    /// Arm once everything is well, without being asked
+    /// Arm as soon as all checks pass, without 'ganglion arm'
     #[arg(long)]
     pub arm: bool,
-    /// Socket for arm, disarm, stop and status [default: /run/ganglion/control.sock, where that can be]
+    /// Socket for arm, disarm, stop and status [default: /run/ganglion/control.sock, if it can be created]
     #[arg(long, value_name = "PATH")]
     pub control: Option<PathBuf>,
-    /// Socket of the guard, where the board asks for one [default: /run/ganglion-guard/guard.sock]
+    /// Socket of the guard, if the board asks for one [default: /run/ganglion-guard/guard.sock]
     #[arg(long, value_name = "PATH")]
     pub guard: Option<PathBuf>,
-    /// Run although the machine is not the one that the board file is for
+    /// Run even if this machine is not the one that the board file is for
     #[arg(long)]
     pub any_machine: bool,
-    /// End with one JSON object on the last line of standard output
+    /// Print one JSON object as the last line of standard output
     #[arg(long)]
     pub json: bool,
 }
 
-/// Which clock a run stands on.
+/// Which clock a run uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ClockKind {
     /// CLOCK_MONOTONIC, on threads.
@@ -88,10 +88,10 @@ pub enum ClockKind {
     Sim,
 }
 
-/// The faults of the script, a line each.
+/// The faults that can be injected, one per line.
 fn fault_help() -> String {
     let mut help = String::from(
-        "A fault for the simulator, NAME[@START[+LENGTH]], times in seconds; may be given several times.\n",
+        "Inject a fault into the simulator: NAME[@START[+LENGTH]], times in seconds; repeat for several.\n",
     );
     for (name, meaning) in Fault::all() {
         help.push_str(&format!("\n  {name:<18}{meaning}"));
@@ -117,7 +117,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     };
     let every = args.snapshot_every;
     let snapshots = args.snapshot.clone().map(|path| SnapshotPlan { path, every, standing });
-    // Virtual time is the same everywhere, and so on the CPU.
+    // Virtual time is the same on every machine, so the CPU computes it.
     let device = match args.clock {
         ClockKind::Real => arguments::device(&loaded.board)?,
         ClockKind::Sim => None,
@@ -143,7 +143,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 Session { board, digest: loaded.digest, length, interrupted, control, guard, any_machine };
             session.run(options, move |recorder| {
                 status.show(recorder);
-                log::logger().flush(); // what was left out of a flood is told when it is over
+                log::logger().flush(); // reports the lines that the quota left out
             })
         }
     };
@@ -156,20 +156,20 @@ pub fn run(args: Args) -> Result<(), Failure> {
     report.verdict()
 }
 
-/// The brain in the file at `path`, or the one before it where that has gone bad; `None`: there is no such file yet.
+/// The brain in the file at `path`, or the previous one if that is damaged; `None` if there is no file yet.
 fn brain_in(path: &Path, board: &Board) -> Result<(Option<Snapshot>, Standing), Failure> {
     match Snapshot::find(path, board) {
         Ok(None) => Ok((None, Standing::Sound)),
         Ok(Some(Found { snapshot, in_place_of: None })) => Ok((Some(snapshot), Standing::Sound)),
         Ok(Some(Found { snapshot, in_place_of: Some(error) })) => {
             let before = previous_of(path);
-            log::warn!("{}: {error}; the robot goes on from {}", path.display(), before.display());
+            log::warn!("{}: {error}; the robot resumes from {}", path.display(), before.display());
             Ok((Some(snapshot), Standing::Refused))
         }
         Err(SnapshotError::File(FileError::Io { error, .. })) => Err(Failure::file(path, &error)),
         Err(error @ SnapshotError::File(_)) => Err(Failure::data(error)
             .at(path.display())
-            .fix("name another file, or take this one away, to begin anew")),
+            .fix("name another file, or remove this one, to start from rest")),
         Err(error) => Err(reasons::misfit(error, path)),
     }
 }

@@ -1,4 +1,4 @@
-//! `safe-stop`: what the last resorts in `safe_stop` found and came to, in words and an exit code.
+//! `safe-stop`: reports what the last resorts in `safe_stop` found and did, in words and an exit code.
 
 use super::exit::Failure;
 use super::interrupt::Interrupt;
@@ -14,33 +14,33 @@ use std::path::PathBuf;
   ganglion safe-stop --board picarx-v4      no pulse on any drive motor, or an exit code
   ganglion safe-stop                        the same on the simulator
 
-Asks the guard to take its line back, if one runs; disarms the runtime, if one runs; writes stillness to
-every drive motor; where that is not enough, pulls the controller's reset line or the enable line. Takes
+Asks the guard, if one runs, to switch its line off; disarms the runtime, if one runs; writes the stop command
+to every drive motor; if that is not enough, pulls the controller's reset line or the enable line. Takes
 less than two seconds.
 
-Exit 0: the guard's line is off; or stillness was written, and no process that was not disarmed has the
-motors' wires; or a line was pulled that stays pulled. Otherwise 69, with what to do.
+Exit 0: the guard's line is off; or the stop command was written and every process that holds the motors' wires
+was disarmed; or a line was pulled that stays pulled. Otherwise 69, with what to do.
 
-A guard remembers it: no runtime gets the line before it has disarmed, and then a person has to arm it.")]
+The guard remembers the stop: a runtime gets the line only after it has disarmed, and then a person has to arm it.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]
     board: PathBuf,
-    /// Socket of the runtime
+    /// Control socket of the runtime
     #[arg(long, value_name = "PATH", default_value = CONTROL_SOCKET)]
     control: PathBuf,
     /// Socket of the guard
     #[arg(long, value_name = "PATH", default_value = GUARD_SOCKET)]
     guard: PathBuf,
-    /// For a service manager, when the runtime has ended: the one that it starts next may arm by itself as its board
-    /// says. A runtime that still runs is stopped as without this
+    /// For a service manager after the runtime has ended: the next runtime may arm by itself if its board
+    /// allows it. A runtime that is still running is stopped as without this option
     #[arg(long)]
     after_exit: bool,
 }
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    // Once begun it is carried out, also where the session is lost meanwhile. Should that be refused, it is carried out too.
+    // Once begun it runs to its end, even if the session is lost or ignoring the signal is refused.
     let _watched = Interrupt::watch();
     let loaded = super::arguments::board(&args.board)?;
     if matches!(loaded.board.bus, BusPlan::Log) {
@@ -54,26 +54,26 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What was done, a line each.
+/// What was done, one line each.
 fn done(found: &Found) -> Vec<String> {
     let mut done = Vec::new();
     if found.guarded() {
-        done.push("the guard holds its line off until a runtime has disarmed".to_string());
+        done.push("the guard keeps its line off until a runtime has disarmed".to_string());
     }
     if let Runtime::Answers { board, same_board, disarmed: Ok(()), .. } = &found.runtime {
         done.push(match same_board {
             true => "the running robot is disarmed".to_string(),
             false => {
-                format!("a runtime of another board ('{board}') is disarmed: that counts for nothing here")
+                format!("a runtime of another board ('{board}') is disarmed; that does not stop this board")
             }
         });
     }
     if found.stilled.is_ok() {
-        done.push(format!("stillness was written to the drive motors of board '{}'", found.board));
+        done.push(format!("the stop command was written to the drive motors of board '{}'", found.board));
     }
     for (line, words) in [
         (Pulled::Enable, "the enable line is off: the motors have no current"),
-        (Pulled::Reset, "the reset line was pulled: the controller has begun anew, without pulses"),
+        (Pulled::Reset, "the reset line was pulled: the controller has restarted, without pulses"),
     ] {
         if found.pulled(line) {
             done.push(words.to_string());
@@ -82,7 +82,7 @@ fn done(found: &Found) -> Vec<String> {
     done
 }
 
-/// What did not work, a line each.
+/// What did not work, one line each.
 fn troubles(found: &Found) -> Vec<String> {
     let mut troubles = Vec::new();
     if let Some(Err(error)) = &found.guard {
@@ -96,8 +96,8 @@ fn troubles(found: &Found) -> Vec<String> {
         troubles.push(why(error));
     }
     troubles.extend(found.threat().map(|threat| match threat {
-        Threat::Silent(error) => format!("a runtime listens and does not answer ({})", why(error)),
-        Threat::Driving(holder) => format!("{holder} has the motors' wires and was not disarmed"),
+        Threat::Silent(error) => format!("a runtime listens but does not answer ({})", why(error)),
+        Threat::Driving(holder) => format!("{holder} holds the motors' wires and was not disarmed"),
         Threat::Armed(reasons) => {
             format!("the runtime of this board was not disarmed ({})", reasons.join("; "))
         }
@@ -107,7 +107,7 @@ fn troubles(found: &Found) -> Vec<String> {
 
 fn why(error: &StepError) -> String {
     match error {
-        StepError::Thread(error) => format!("a thread cannot be started: {error}"),
+        StepError::Thread(error) => format!("cannot start a thread: {error}"),
         StepError::Late(what, patience) => {
             format!("{what} did not answer within {} ms", patience.as_millis())
         }
@@ -136,13 +136,13 @@ fn verdict(found: &Found) -> Result<(), Failure> {
     if found.stands() {
         return Ok(());
     }
-    let done = if found.stilled.is_ok() { "may move again" } else { "could not be stilled" };
+    let done = if found.stilled.is_ok() { "may move again" } else { "could not be stopped" };
     let what = format!("the motors of board '{}' {done}: {}", found.board, troubles(found).join("; "));
     let fix = match (found.threat(), found.holder.and_then(|holder| holder.pid)) {
         (Some(_), Some(pid)) => {
-            format!("end that process (kill {pid}) and ask again, or cut the motors' power")
+            format!("end that process (kill {pid}) and run safe-stop again, or cut the motors' power")
         }
-        (Some(_), None) => "end that process and ask again, or cut the motors' power".to_string(),
+        (Some(_), None) => "end that process and run safe-stop again, or cut the motors' power".to_string(),
         (None, _) => "cut their power".to_string(),
     };
     Err(Failure::unavailable(what).fix(fix))

@@ -1,4 +1,4 @@
-//! The live status line of a run, on standard error, and only where a person is reading it.
+//! The live status line of a run, on standard error, and only if that is a terminal.
 
 use crate::field::EngineState;
 use crate::plan::{Cause, Rung};
@@ -14,7 +14,7 @@ pub struct StatusLine {
     bar: ProgressBar,
     length: Span,
     first: Option<crate::time::Instant>,
-    /// When last heard of: most records have no result of the field.
+    /// When it was last known: most records have no result of the field.
     engine: EngineState,
 }
 
@@ -31,7 +31,7 @@ impl StatusLine {
         StatusLine { bar, length, first: None, engine: EngineState::Running }
     }
 
-    /// Shows the newest record. Does nothing, not even formatting, where nobody reads.
+    /// Shows the newest record. Does nothing, not even formatting, without a terminal.
     pub fn show(&mut self, recorder: &Recorder) {
         if self.bar.is_hidden() {
             return;
@@ -86,9 +86,9 @@ mod tests {
     fn a_lost_gpu_is_named_with_its_reason_and_the_next_try() {
         let loss = Loss::ContextLost { call: "cuEventQuery" };
         let state = EngineState::StandIn { loss, attempt: 3, left: Span::from_millis(2000) };
-        let said = "on the CPU: GPU lost (context lost in cuEventQuery), try 3 in 2.0 s";
+        let said = "on the CPU: GPU lost (context lost in cuEventQuery), attempt 3 in 2.0 s";
         assert_eq!(state.to_string(), said);
         let state = EngineState::StandIn { loss: Loss::Panicked, attempt: 1, left: Span::ZERO };
-        assert_eq!(state.to_string(), "on the CPU: GPU lost (its code panicked), try 1 under way");
+        assert_eq!(state.to_string(), "on the CPU: GPU lost (its code panicked), attempt 1 under way");
     }
 }

@@ -1,9 +1,9 @@
-//! Files that are replaced whole or left as they were, whenever the power goes: the one way in which this program writes a
-//! file that it or a person reads again.
+//! Replaces files whole or leaves them as they were, even if the power fails at any moment: the only way in
+//! which this program writes a file that it or a person reads again.
 //!
-//! The new file is begun beside the old one, under a name that nobody can foresee and where nothing lies: what somebody
-//! has laid there, a file or a link, is neither followed nor taken over. It gets the old one's mode and, where this
-//! process may give it away, its owner.
+//! The new file starts beside the old one, under an unpredictable name that does not exist yet: an existing
+//! file or link of that name is neither followed nor reused. It gets the old one's mode and, if this process
+//! may change it, its owner.
 
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, open, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
@@ -19,7 +19,7 @@ use std::sync::OnceLock;
 /// Mode of a file where there was none before, less what the process's mask takes away: no secret is kept, and nobody else
 /// writes what this program will believe.
 const NEW_MODE: u32 = 0o644;
-/// What is taken over of an old file's mode: no file of ours is run, let alone as somebody else.
+/// The bits kept of an old file's mode: our files are never executed, and never setuid.
 const KEPT_MODE: u32 = 0o666;
 /// Names tried before giving up. Each is 64 random bits: a second try is as good as never needed.
 const TRIES: usize = 8;
@@ -44,11 +44,11 @@ pub fn replace_and_keep(path: &Path, bytes: &[u8], kept: &OsStr) -> io::Result<(
     place.take_over(fresh)
 }
 
-/// Where a file is to stand. The folder is opened once: what is put in its place meanwhile does not matter.
+/// Where a file goes. The folder is opened once, so replacing it afterwards has no effect.
 struct Place<'p> {
     folder: OwnedFd,
     name: &'p OsStr,
-    /// The file that stands there; `None` for a link too, which is replaced and not followed.
+    /// The existing file; `None` for a link too, which is replaced and not followed.
     old: Option<Stat>,
 }
 
@@ -150,7 +150,7 @@ impl<'f> Fresh<'f> {
 impl Drop for Fresh<'_> {
     fn drop(&mut self) {
         if !self.has_its_name {
-            // The old file still stands; what was begun beside it is of no use to anybody.
+            // The old file is still in place; the unfinished one beside it is useless.
             let _ = unlinkat(self.folder, &self.name, AtFlags::empty());
         }
     }
@@ -173,7 +173,7 @@ fn resemble(file: &File, old: &Stat) -> io::Result<()> {
     Ok(rustix::fs::fchmod(file, Mode::from_raw_mode(mode))?)
 }
 
-/// A number that nobody outside this process can foresee: the standard library keys its hashers from the system's source.
+/// A number that no other process can predict: the system's random source keys the standard hashers.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }

@@ -1,5 +1,5 @@
-//! What computes the field for a robot: an engine, or one on a device with one on the CPU that stands by for it;
-//! and all that it takes to build them again. Turns scores into motors where the read-out chooses labels.
+//! What computes the field for a robot: an engine, or one on a device with one on the CPU on standby;
+//! and everything needed to rebuild them. Turns scores into motors where the read-out chooses labels.
 
 use super::failover::{DeviceCounters, Failover, Open};
 use super::state::{Learned, Live, State, StateError};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// An engine with all that it takes to build it again.
 pub struct Brain {
-    /// Computes, or stands by for the device.
+    /// Computes, or is on standby for the device.
     here: Engine,
     device: Option<Failover>,
     plan: FieldPlan,
@@ -28,7 +28,7 @@ pub struct Brain {
 /// Why there is no brain.
 #[derive(Debug)]
 pub enum BrainError {
-    /// The state that it was to go on from does not fit.
+    /// The state that it was to resume from does not fit.
     State(StateError),
     /// The system starts no thread.
     Thread(std::io::Error),
@@ -38,7 +38,7 @@ impl fmt::Display for BrainError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BrainError::State(error) => error.fmt(f),
-            BrainError::Thread(error) => write!(f, "a thread cannot be started: {error}"),
+            BrainError::Thread(error) => write!(f, "cannot start a thread: {error}"),
         }
     }
 }
@@ -46,8 +46,9 @@ impl fmt::Display for BrainError {
 impl std::error::Error for BrainError {}
 
 impl Brain {
-    /// The engine of `board`, at rest or where `resume` stopped, with `readout`, or else that of `resume`. With `open`
-    /// the engine that it opens computes, and one on the CPU stands by, all its memory taken and touched.
+    /// The engine of `board`, at rest or where `resume` stopped, with `readout`, or else that of `resume`.
+    /// With `open` the engine that it opens computes, and one on the CPU is on standby, with all its memory
+    /// allocated and touched.
     pub fn new(
         board: &Board,
         readout: Option<&Readout>,
@@ -85,8 +86,8 @@ impl Brain {
     pub fn engine_name(&self) -> String {
         match self.device.as_ref().map(Failover::name) {
             None => self.here.name(),
-            Some(Some(device)) => format!("{device}; {} stands by", self.here.name()),
-            Some(None) => format!("{}, in the place of a GPU", self.here.name()),
+            Some(Some(device)) => format!("{device}; {} on standby", self.here.name()),
+            Some(None) => format!("{}, in place of a GPU", self.here.name()),
         }
     }
 

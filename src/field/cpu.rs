@@ -2,10 +2,11 @@
 //! rounding, and some sixty times as fast.
 //!
 //! This file is the order of a cycle. What is as large as the field lies in eight `part`s of eight channels;
-//! a `parallel` has a `job` done for each of them, on the threads of `crate::cpu`'s pool. The hot loops have a file each
-//! (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of processor. What is
-//! small (errors, learning, matches) is f64 and stays here; what can be asked and set between cycles is in
-//! `verbs`, the whole of it in `state`. All memory is taken, and touched, in
+//! a `parallel` has a `job` done for each of them, on the threads of `crate::cpu`'s pool. The hot loops have
+//! a file each (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of processor. The
+//! small parts (errors, learning, matches) are f64 and stay here; `verbs` has reads and writes between
+//! cycles,
+//! `state` the whole state. All memory is allocated, and touched, in
 //! [`CpuEngine::new`]; no result depends on the number of threads.
 
 mod bank;
@@ -177,7 +178,7 @@ impl CpuEngine {
         }
     }
 
-    /// Steps 2 to 4, in the parts: drive, evolve, reduce. Step 6, the learning that looks back, meanwhile.
+    /// Steps 2 to 4, in the parts: drive, evolve, reduce. Step 6, learning from the past, runs beside.
     fn sweep(&mut self, cycle: u64, work: &Work) {
         let tasks = self.due(cycle, work);
         self.parallel.order(self.predictor.felt(self.plan.params.eta), self.blend);

@@ -1,9 +1,9 @@
 //! The CUDA engine: the maths of `docs/field.md` on a GPU, as `kernels/` computes it.
 //!
-//! This file is the engine as others see it. The device is spoken to on a thread of its own (`line`), where the
-//! `brains` live: memory (`layout`, `start`), what is due (`schedule`), how it is launched (`launches`), what is
-//! asked between cycles (`between`), whole states (`state`). It knows no CPU engine; who takes over when a device
-//! is lost is the worker's business.
+//! This file is the engine as others see it. A thread of its own (`line`) talks to the device; the
+//! `brains` live there: memory (`layout`, `start`), what is due (`schedule`), how it is launched (`launches`), access
+//! between cycles (`between`), whole states (`state`). It knows no CPU engine; the worker decides which
+//! engine takes over when a device is lost.
 
 mod bank;
 mod between;
@@ -39,7 +39,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tables::Answer;
 use watch::Times;
 
-/// A cycle that takes this many periods has failed: nobody waits for its result any more.
+/// A cycle that takes this many periods has failed: no thread waits for its result any more.
 const PATIENCE_CYCLES: u64 = 4;
 /// No cycle is given up sooner: the first after a pause finds the device's clocks low.
 const LEAST_PATIENCE: Span = Span::from_millis(100);
@@ -228,7 +228,7 @@ fn patience(plan: &FieldPlan, found: &Found) -> Span {
     plan.dt.times(PATIENCE_CYCLES).max(LEAST_PATIENCE)
 }
 
-/// Whether it is the stand-in of `kernels/emulator`, a processor that plays a GPU: no figure of it means anything.
+/// Whether it is the stand-in of `kernels/emulator`, an emulated GPU: its figures are meaningless.
 pub fn is_emulated(found: &Found) -> bool {
     found.name.contains("stand-in")
 }

@@ -1,5 +1,5 @@
-//! The choice of a device at the start, said aloud: the GPU that the plan asks for, or the best that there is, or
-//! why there is none. Builds no engine but on a GPU.
+//! Chooses and reports the device at the start: the GPU that the plan asks for, or the best available one, or
+//! why there is none. Builds engines only on a GPU.
 
 use super::cuda::{CudaEngine, is_emulated};
 use super::failover::Open;
@@ -16,7 +16,7 @@ pub enum NoDevice {
     NotAsked,
     /// There is none that could be used.
     Absent(Absence),
-    /// It is the stand-in for a driver: nobody gets it who does not ask for it by name.
+    /// It is the stand-in for a driver, which is used only when requested by name.
     Emulated {
         /// What it calls itself.
         name: String,
@@ -26,10 +26,10 @@ pub enum NoDevice {
 impl fmt::Display for NoDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NoDevice::NotAsked => f.write_str("no GPU is asked for"),
+            NoDevice::NotAsked => f.write_str("no GPU was requested"),
             NoDevice::Absent(absence) => absence.fmt(f),
             NoDevice::Emulated { name } => {
-                write!(f, "the GPU '{name}' is a processor that plays one; ask for the engine cuda to use it")
+                write!(f, "the GPU '{name}' is emulated on a processor; use the engine 'cuda' to run on it")
             }
         }
     }
@@ -55,7 +55,7 @@ pub fn why_none() -> String {
     match probe() {
         Err(absence) => absence.to_string(),
         Ok(found) if is_emulated(&found) => NoDevice::Emulated { name: found.name }.to_string(),
-        Ok(found) => format!("the GPU ({}) is left to the robot itself", found.name),
+        Ok(found) => format!("the GPU ({}) is reserved for the robot itself", found.name),
     }
 }
 
@@ -73,7 +73,7 @@ fn opener()
             if !ended() {
                 return Err(Loss::Timeout { call: "the lost device's last call" });
             }
-            // The context may be the broken one: everything begins anew.
+            // The context may be the broken one: everything starts again.
             let found = probe().map_err(|_| Loss::Error { call: "probing" })?;
             Gpu::reset(&found, &watch).map_err(|error| Loss::Error { call: error.call.name() })?;
         }

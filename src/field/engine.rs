@@ -1,4 +1,4 @@
-//! The engine that computes the field: one choice, made at the start and said aloud. Not a trait:
+//! The engine that computes the field: one choice, made and reported at the start. Not a trait:
 //! there are few engines, all known here.
 
 use super::cpu::CpuEngine;
@@ -63,7 +63,7 @@ impl Engine {
             Engine::Cpu(engine) => {
                 let why = match engine.plan().engine {
                     EngineKind::Auto => format!("chosen: {}", device::why_none()),
-                    EngineKind::Cuda => "in the place of a GPU".to_string(),
+                    EngineKind::Cuda => "in place of a GPU".to_string(),
                     _ => "as the board asks".to_string(),
                 };
                 let threads = match self.threads() {
@@ -275,7 +275,7 @@ impl Engine {
         }
     }
 
-    /// Statistics of the field as it stands; reads every cell.
+    /// Statistics of the current field; reads every cell.
     pub fn measure_now(&self) -> Metrics {
         match self {
             Engine::Reference(engine) => engine.measure_now(),

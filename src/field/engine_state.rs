@@ -1,4 +1,4 @@
-//! How an engine fares, as the tick, the record and people see it.
+//! The state of an engine, as the tick, the record and people see it.
 
 use super::Loss;
 use crate::time::Span;
@@ -34,10 +34,10 @@ impl fmt::Display for EngineState {
             EngineState::Rebuilding { attempt } => write!(f, "rebuilding, attempt {attempt}"),
             EngineState::Retired => f.write_str("retired"),
             EngineState::StandIn { loss, attempt, left: Span::ZERO } => {
-                write!(f, "on the CPU: GPU lost ({loss}), try {attempt} under way")
+                write!(f, "on the CPU: GPU lost ({loss}), attempt {attempt} under way")
             }
             EngineState::StandIn { loss, attempt, left } => {
-                write!(f, "on the CPU: GPU lost ({loss}), try {attempt} in {:.1} s", left.as_secs_f64())
+                write!(f, "on the CPU: GPU lost ({loss}), attempt {attempt} in {:.1} s", left.as_secs_f64())
             }
         }
     }

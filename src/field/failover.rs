@@ -1,6 +1,6 @@
-//! The engine on a device, and what happens when it is lost: the brain keeps the last state that was good, the
-//! CPU engine beside goes on from it, and the device is opened again, less and less often, on another thread, so
-//! that a driver that hangs in opening hangs only that. Knows no GPU: only that an engine can be lost.
+//! The engine on a device, and failover when it is lost: the brain keeps the last good state, the standby CPU
+//! engine continues from it, and another thread reopens the device with growing backoff, so that a driver
+//! that hangs while opening blocks only that thread. Knows no GPU: only that an engine can be lost.
 //!
 //! ```text
 //!            cycle: Lost                       opened, and it took the CPU's state
@@ -76,7 +76,7 @@ pub type Open = Box<dyn FnMut(&FieldPlan, Option<GpuFault>) -> Result<Box<dyn Re
 
 /// The pause before the first retry; it doubles with each.
 const FIRST_PAUSE: Span = Span::from_millis(500);
-/// The longest: a driver that is asked once a minute is no burden.
+/// The longest: an attempt once a minute is no burden.
 const LONGEST_PAUSE: Span = Span::from_millis(60_000);
 /// A device that has computed for this long since it was opened has earned its short pauses back.
 const FORGIVEN: Span = Span::from_millis(60_000);
@@ -96,7 +96,7 @@ pub struct DeviceCounters {
     pub retries: u64,
 }
 
-/// What the opener is asked for.
+/// A request to the opener.
 struct Request {
     /// An engine that is lost: to be taken down there, where it may hang.
     lost: Option<Box<dyn Remote>>,
@@ -126,7 +126,7 @@ pub struct Failover {
 }
 
 impl Failover {
-    /// Opens the device for the first time and waits for it. `here` stands by: its state is where both begin.
+    /// Opens the device for the first time and waits for it. `here` is on standby: both begin with its state.
     pub fn new(
         plan: &FieldPlan,
         learned: Arc<Learned>,
@@ -208,8 +208,8 @@ impl Failover {
         }
     }
 
-    /// One cycle, on the device or else `here`. Where the device is lost in it, `here` goes on from the last good
-    /// state, with this very order if it is not older than a cycle.
+    /// One cycle, on the device or else `here`. Where the device is lost in it, `here` resumes from the last
+    /// good state, with this very order if it is not older than a cycle.
     pub fn cycle(
         &mut self,
         here: &mut Engine,
@@ -231,7 +231,7 @@ impl Failover {
         }
     }
 
-    /// Takes the device as lost; `here` goes on from the last good state.
+    /// Takes the device as lost; `here` resumes from the last good state.
     pub fn lose(&mut self, here: &mut Engine, loss: Loss, now: Instant) {
         self.counters.losses += 1;
         self.counters.takeovers += 1;
@@ -297,7 +297,7 @@ impl Failover {
     }
 }
 
-/// The opener's life: takes down what is lost, opens what it is asked for. It ends with the brain, or hangs.
+/// The opener's life: shuts down lost engines, opens requested ones. It ends with the brain, or hangs.
 fn keep_opening(
     plan: &FieldPlan,
     learned: &Learned,

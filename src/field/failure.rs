@@ -34,12 +34,12 @@ pub enum Loss {
     },
     /// There is not enough memory on the device.
     Memory {
-        /// The call that asked for it.
+        /// The call that requested it.
         call: &'static str,
     },
     /// The program's own code around the device panicked.
     Panicked,
-    /// What it was to go on from does not fit it.
+    /// What it was to resume from does not fit it.
     State,
     /// What it answered or expected was no finite number.
     NotFinite,
@@ -75,11 +75,11 @@ impl fmt::Display for Loss {
             Loss::Timeout { call } => write!(f, "{call} took too long"),
             Loss::Error { call } => write!(f, "{call} failed"),
             Loss::ContextLost { call } => write!(f, "context lost in {call}"),
-            Loss::Memory { call } => write!(f, "no memory in {call}"),
+            Loss::Memory { call } => write!(f, "out of memory in {call}"),
             Loss::Panicked => f.write_str("its code panicked"),
-            Loss::NotFinite => f.write_str("it computed what is no number"),
-            Loss::State => f.write_str("it did not take the brain's state"),
-            Loss::Wrong => f.write_str("it computes something else than the CPU does"),
+            Loss::NotFinite => f.write_str("it computed a value that is not a number"),
+            Loss::State => f.write_str("it did not accept the brain's state"),
+            Loss::Wrong => f.write_str("its results differ from the CPU's"),
         }
     }
 }
@@ -93,7 +93,7 @@ impl fmt::Display for Failure {
             Failure::Refused(Refused { sensor: None, value }) => {
                 write!(f, "the reward is {value}, not -1..=1")
             }
-            Failure::NotFinite => f.write_str("the engine computed what is no number"),
+            Failure::NotFinite => f.write_str("the engine computed a value that is not a number"),
             Failure::Lost(loss) => write!(f, "the engine is lost: {loss}"),
         }
     }

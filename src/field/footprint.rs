@@ -1,4 +1,4 @@
-//! What a field takes of the memory, by arithmetic: said before anything is built.
+//! Computes how much memory a field takes, before anything is built.
 
 use crate::field::shape::{
     CHANNELS, CONTEXT, DESCRIPTOR, GROUP, GROUPS, PATTERN, READOUT_COLUMNS, regressors,
@@ -6,7 +6,7 @@ use crate::field::shape::{
 use crate::plan::{EngineKind, FieldPlan, Storage};
 
 /// Bytes that the field's engine takes at its start, by arithmetic: a little more than it says of itself. A GPU takes about
-/// as much again on the device, and the processor's engine stands by.
+/// as much again on the device, and the processor's engine is on standby.
 pub fn field_bytes(plan: &FieldPlan) -> u64 {
     let shape = &plan.shape;
     let volume = PATTERN * shape.cells();

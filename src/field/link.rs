@@ -1,5 +1,5 @@
-//! The tick's end of the line to the engine: launch a cycle, collect what is finished, know how old
-//! it is. Never waits: a cycle that is not done is found later or counted as missing.
+//! The tick's end of the line to the engine: launches a cycle, collects a finished one and knows its
+//! age. Never waits: an unfinished cycle is collected later or counted as missing.
 
 use super::failover::DeviceCounters;
 use super::worker::{Order, Outcome};
@@ -60,7 +60,7 @@ impl FieldLink {
         }
     }
 
-    /// The cycle after `last`, where the engine goes on from an earlier run.
+    /// The cycle after `last`, where the engine resumes from an earlier run.
     pub fn continue_after(&mut self, last: u64) {
         self.cycle = last.wrapping_add(1);
     }
@@ -94,7 +94,7 @@ impl FieldLink {
         self.launched_at.map(|at| now.since(at))
     }
 
-    /// How the engine fared when last heard of.
+    /// The last known state of the engine.
     pub fn engine_state(&self) -> EngineState {
         self.state
     }

@@ -1,6 +1,5 @@
-//! What is known about the next sensors: the error of the last prediction, how much it is worth,
-//! and the least squares that make it better. Steps 1 and 6 of `docs/field.md`, in f64 and the same
-//! in every engine.
+//! The prediction of the next sensor values: the error of the last one, how much it is worth, and the least
+//! squares that improve it. Steps 1 and 6 of `docs/field.md`, in f64 and the same in every engine.
 
 mod state;
 
@@ -92,8 +91,7 @@ impl Skill {
     }
 }
 
-/// How far the learned change of each sensor may be believed: the factor that would have served
-/// best so far.
+/// How far the learned change of each sensor may be believed: the factor that would have served best so far.
 pub struct Trust {
     count: u64,
     weight: f64,

@@ -1,4 +1,4 @@
-//! What the seed fixes for ever: receptive fields, channel weights and biases. In f64; engines
+//! What the seed fixes permanently: receptive fields, channel weights and biases. In f64; engines
 //! convert once at start. Nothing here depends on an engine.
 
 use super::shape::{CHANNELS, CONTENT, PATTERN_FIRST, SLOW, SLOW_FIRST};

@@ -1,5 +1,5 @@
-//! A learned read-out as it is kept: weights, what their rows mean, the field they were made for and
-//! where they come from. Fitting is `learn`'s business, computing the engine's.
+//! A learned read-out as it is saved: weights, what their rows mean, the field they were made for and
+//! where they come from. `learn` fits it, the engine computes with it.
 
 use super::shape::{READOUT_COLUMNS, READOUT_MOST};
 use crate::codec::{self, CodecError, FileError, Kind};

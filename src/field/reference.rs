@@ -1,5 +1,5 @@
-//! The plain f64 engine: `docs/field.md`, line by line, to be read beside it and to judge the
-//! others by. Slow on purpose; no trick here may ever need an explanation.
+//! The plain f64 engine: `docs/field.md`, line by line, to be read beside it; the standard for
+//! the other engines. Slow on purpose; no code here may be too clever to be obvious.
 //!
 //! `grid` holds the field (drive, evolve, features), `memory` the library and the bank; errors and
 //! learning are `super::predict`; this file puts them in order and carries out the rungs.
@@ -363,7 +363,7 @@ impl ReferenceEngine {
         response
     }
 
-    /// Statistics of the field as it stands.
+    /// Statistics of the current field.
     pub fn measure_now(&self) -> Metrics {
         let grid = if self.on_half { &self.half } else { &self.whole };
         let [mean, std, max, energy] = grid.statistics().map(|x| x as f32);

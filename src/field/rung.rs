@@ -1,4 +1,4 @@
-//! Quality levels: one row a rung, the better first. A rung changes what is computed in a cycle,
+//! Quality levels: one row per rung, best first. A rung changes what a cycle computes,
 //! never what is sensed, guarded or limited; changing it allocates nothing.
 
 use crate::plan::{RUNGS, Rung};

@@ -56,8 +56,8 @@ pub const CONFIDENCE_SLOPE: f64 = 1.5;
 /// Horizon of the averages behind the skill, seconds: long against the noise of one error, short
 /// against a change of behaviour.
 pub const SKILL_HORIZON_S: f64 = 10.0;
-/// Mean square error that nobody is blamed for: an error of 3e-5 is below what a 12-bit converter
-/// resolves. Keeps the skill at 0 where sensors stand still and both errors vanish.
+/// Mean square error that is ignored: an error of 3e-5 is below what a 12-bit converter
+/// resolves. Keeps the skill at 0 where sensors do not change and both errors vanish.
 pub const SKILL_FLOOR: f64 = 1e-9;
 /// Rewards up to this are nothing.
 pub const REWARD_FLOOR: f32 = 0.1;

@@ -1,6 +1,7 @@
-//! A whole brain in a file, and the field it was made for. Written whole and sound or not at all, read whole or refused
-//! with the reason. The file before it stays beside it, as `NAME.previous`, for a start that cannot use the newest. When to
-//! write one, and the thread that does it, is `writer`'s.
+//! A whole brain in a file, and the field it was made for. Written whole and valid or not at all, read whole
+//! or refused with the reason. The previous file stays beside it, as `NAME.previous`, for a start that cannot
+//! use the newest.
+//! `writer` has the schedule and the thread that writes.
 
 mod writer;
 
@@ -115,7 +116,7 @@ impl Snapshot {
         Ok(codec::save_by(path, KIND, &written, &mut Vec::new(), Some(&previous_name(path)))?)
     }
 
-    /// What the robot of `board` goes on from: the brain at `path`, or, where that has gone bad, the one before it.
+    /// What the robot of `board` resumes from: the brain at `path`, or the previous one if it is damaged.
     /// `None`: there is no file at `path`.
     pub fn find(path: &Path, board: &Board) -> Result<Option<Found>, SnapshotError> {
         let fitting = |path: &Path| {
@@ -140,8 +141,8 @@ impl Snapshot {
         Ok(codec::load(path, KIND)?)
     }
 
-    /// Whether the field of `board` can go on from it; the first difference if not. Which engine computes, on how
-    /// many threads and how it keeps its cells does not matter.
+    /// Whether the field of `board` can resume from it; the first difference if not. Which engine computes,
+    /// on how many threads and how it keeps its cells does not matter.
     pub fn check(&self, board: &Board) -> Result<(), SnapshotError> {
         if let Some([what, snapshot, board]) = first_difference(&self.made_for, &made_for(board)) {
             return Err(SnapshotError::Mismatch { what, snapshot, board });
@@ -175,7 +176,7 @@ fn previous_name(path: &Path) -> OsString {
     name
 }
 
-/// Whether an engine of `plan` could go on from it.
+/// Whether an engine of `plan` could resume from it.
 fn sound(plan: &FieldPlan, learned: &Learned, live: &Live) -> Result<(), SnapshotError> {
     learned.check(plan).and_then(|()| live.check(plan)).map_err(SnapshotError::State)
 }

@@ -1,5 +1,5 @@
-//! Where the time of a cycle goes. An engine reads the monotonic clock once a stage (some 25 ns);
-//! nothing that it computes depends on what the clock says.
+//! Where the time of a cycle goes. An engine reads the monotonic clock once per stage (some 25 ns);
+//! none of its results depends on the clock.
 
 use crate::time::{Clock, Instant, MonotonicClock, Span};
 

@@ -1,12 +1,12 @@
 //! All that an engine knows between two cycles, in terms that every engine shares: what a snapshot file
 //! holds, and what one engine takes over from another.
 //!
-//! An engine that takes over its own state goes on bit for bit as if nothing had happened; another
-//! engine goes on within its rounding. Features are not part of it: they follow from the cells, but for
-//! the means that `Reduced` keeps. What an engine knows in more than f32 stands in `fine` beside what
+//! An engine that resumes from its own state continues bit for bit as if nothing had happened; another
+//! engine continues within its rounding. Features are not part of it: they follow from the cells, except
+//! for the means that `Reduced` keeps. What an engine knows in more than f32 is in `fine`, beside what
 //! every engine understands.
 //!
-//! Whether a state fits an engine is `check`'s, how large a number can have become `bounds`'; how an engine gives and takes one is the engine's.
+//! `check` decides whether a state fits an engine, `bounds` how large a number can become; each engine saves and loads its own.
 
 mod bounds;
 mod check;
@@ -97,7 +97,7 @@ pub struct Live {
 }
 
 /// Means of the last cycle. A group that stands still at rung 4 keeps them, and where its cells are halves
-/// they were taken before the cells were rounded. Empty: to be taken anew from the cells.
+/// they were taken before the cells were rounded. Empty: to be taken again from the cells.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reduced {
     /// Mean of each channel.

@@ -1,6 +1,6 @@
-//! The trial of a device before it is trusted: a few cycles beside the CPU engine, on the grid, the rates and the
-//! storage of the plan. A driver, a compiler or a chip that computes something else is found here, and not by the
-//! motors. Says nothing about speed.
+//! The trial of a device before it is trusted: a few cycles beside the CPU engine, on the grid, the rates and
+//! the storage of the plan. It catches a driver, a compiler or a chip that computes wrong results before they
+//! reach the motors. It does not measure speed.
 
 use super::cpu::CpuEngine;
 use super::cuda::CudaEngine;

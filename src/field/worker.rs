@@ -1,7 +1,7 @@
-//! The engine on its own thread: takes the newest stimulus, gives a result, and keeps what goes
-//! wrong with an engine (a panic, a hang, a slow run) away from the tick, which only ever sees
-//! that a result is missing. What takes longer than a cycle may (saving, opening a device again) is done
-//! between two of them, when the result is out.
+//! The engine on its own thread: takes the newest stimulus, returns a result, and shields the tick from
+//! engine failures (a panic, a hang, a slow run): the tick only ever sees
+//! that a result is missing. Work that takes longer than a cycle (saving, reopening a device) happens
+//! between two cycles, after the result is out.
 
 use super::brain::Brain;
 use super::failover::DeviceCounters;

@@ -1,6 +1,6 @@
-//! Machine code that the driver compiled, kept between runs: one file for each text, chip and driver. A file is taken
-//! whole, with whole code in it, from where nobody else can have written it, or thrown away; so is one in whose loading a
-//! process has ended. A folder that cannot be written costs a compilation a start, no more.
+//! Caches the driver's compiled machine code between runs: one file for each text, chip and driver. The cache
+//! discards a file that is incomplete, that another user could have written, or that ended a process while
+//! loading. If the folder is not writable, each start compiles the kernels again.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -81,8 +81,8 @@ impl Kept {
 
     /// Throws the file away.
     pub(super) fn discard(&self, why: &dyn fmt::Display) {
-        log::warn!("{}: thrown away: {why}", self.path.display());
-        // If it cannot be removed, writing it anew cannot work either, and says so.
+        log::warn!("{}: discarded: {why}", self.path.display());
+        // If it cannot be removed, writing it again cannot work either, and reports it.
         let _ = std::fs::remove_file(&self.path);
     }
 
@@ -92,16 +92,16 @@ impl Kept {
         if let Err(flaw) = elf::check(cubin) {
             // It would be thrown away at each start.
             SAID.call_once(|| {
-                log::warn!("compiled kernels are not kept, each start compiles them again: {flaw}")
+                log::warn!("cannot cache compiled kernels, each start compiles them again: {flaw}")
             });
             return;
         }
         let content = Content { key: self.key, cubin: cubin.to_vec() };
-        // The folder may be there, or its parent may not be ours: saving tells.
+        // The folder may be there, or its parent may not be ours: saving will show.
         let _ = self.path.parent().map(std::fs::create_dir_all);
         if let Err(error) = codec::save(&self.path, KIND, &content) {
             SAID.call_once(|| {
-                log::warn!("compiled kernels are not kept, each start compiles them again: {error}");
+                log::warn!("cannot cache compiled kernels, each start compiles them again: {error}");
             });
         }
     }

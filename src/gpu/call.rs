@@ -1,5 +1,5 @@
-//! The one place that every call of the driver passes through: it is noted in the [`Watch`] while it is under
-//! way, injected faults strike it, its failure is counted, and after a reset it is not made at all.
+//! The single path of every driver call: it notes the call in the [`Watch`] while it is under way, applies
+//! injected faults, counts failures, and makes no call at all after a reset.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Line {
         (RESETS.load(Ordering::SeqCst) == self.opened_after).then_some(stays)
     }
 
-    /// Makes a call; an error if the driver, or an injected fault, says so.
+    /// Makes a call; an error if the driver, or an injected fault, returns one.
     pub(super) fn call(&self, call: Call, make: impl FnOnce(&Driver) -> i32) -> Result<(), GpuError> {
         match self.make(call, make) {
             SUCCESS => Ok(()),
@@ -84,7 +84,7 @@ impl Line {
         }
     }
 
-    /// Asks whether something is done; `held` belongs to what is asked about.
+    /// Polls whether something is done; `held` belongs to it.
     pub(super) fn is_done(
         &self,
         call: Call,

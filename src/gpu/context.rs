@@ -1,4 +1,4 @@
-//! A context on a GPU: opened for one thread, and everything that is made in it holds on to it.
+//! A context on a GPU: opened for one thread; everything created in it keeps it open.
 //!
 //! It is the device's primary context, so that tools and other libraries of the process see the same one.
 //! Nothing here waits for the device; closing does, as the driver does when it frees.
@@ -109,7 +109,7 @@ impl Gpu {
     }
 
     /// Throws away the device's context with everything in it, of this whole process, so that a lost one can
-    /// be opened anew. What was made before fails with every call from now on, and its pinned memory is
+    /// be opened again. What was made before fails with every call from now on, and its pinned memory is
     /// gone; so this is for when all that is dropped, or on a thread that will never come back.
     ///
     /// # Errors
@@ -138,7 +138,7 @@ fn ordinal(found: &Found) -> i32 {
 }
 
 impl Context {
-    /// Counts what was asked for: now, or for each replay of the graph that is being captured.
+    /// Counts requested work: now, or for each replay of the graph that is being captured.
     pub(super) fn count(&self, more: Counts) {
         if self.is_capturing.get() {
             let each = &mut self.captured.borrow_mut().each;

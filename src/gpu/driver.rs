@@ -1,9 +1,9 @@
 //! The driver's library: found and opened by cudarc, its functions looked up once, each before it is needed.
 //!
 //! Every function is called through its address with a plain `i32` for a result, and not through cudarc's
-//! wrappers: their result is a closed enum, so a code that is newer than the bindings would be undefined
-//! behaviour, and a function that is absent a panic at its first call. cudarc gives the search for the library and
-//! the types of handles. Calls nothing itself but the name of an error.
+//! wrappers: their result is a closed enum, so a code newer than the bindings would be undefined
+//! behaviour, and a missing function would panic at its first call. cudarc provides the library search and
+//! the handle types. This file itself only calls the function that names an error.
 
 #![allow(unsafe_code)] // functions of a C library; reasons at each place
 
@@ -120,7 +120,7 @@ calls! {
 struct Library;
 
 impl Library {
-    /// `None` if there is none; cudarc panics if it is asked for one that is not there.
+    /// `None` if there is none; cudarc panics if a requested one is missing.
     fn open() -> Option<Library> {
         // SAFETY: opening a library runs its initialisers; the driver's are meant to be run so.
         unsafe { sys::is_culib_present() }.then_some(Library)
@@ -148,7 +148,7 @@ pub(super) enum Missing {
     Symbol(&'static str),
 }
 
-/// Only a success is kept: what is missing may be there when somebody looks again.
+/// Only a success is kept: what is missing may be there at the next look.
 static DRIVER: OnceLock<Driver> = OnceLock::new();
 
 /// Opens the library the first time; afterwards only answers.
@@ -161,7 +161,7 @@ pub(super) fn open() -> Result<&'static Driver, Missing> {
     Ok(DRIVER.get_or_init(|| driver))
 }
 
-/// The driver, if somebody has opened it.
+/// The driver, if it has been opened.
 pub(super) fn opened() -> Option<&'static Driver> {
     DRIVER.get()
 }

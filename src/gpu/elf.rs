@@ -1,5 +1,5 @@
-//! Whether machine code is a whole ELF file. The driver gets an address and no length, and finds its way by the tables in
-//! the file: all that they point at must be within it. What the code does is not looked at.
+//! Checks that machine code is a complete ELF file. The driver gets an address and no length, and follows the
+//! tables in the file, so everything they point at must lie within it. Does not check what the code does.
 
 use std::fmt;
 
@@ -31,9 +31,9 @@ pub enum Flaw {
 impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Flaw::NotElf => f.write_str("no machine code for a GPU"),
+            Flaw::NotElf => f.write_str("not machine code for a GPU"),
             Flaw::Empty => f.write_str("machine code without a section"),
-            Flaw::Beyond(what) => write!(f, "machine code that is not whole: {what} lies beyond its end"),
+            Flaw::Beyond(what) => write!(f, "incomplete machine code: {what} lies beyond its end"),
         }
     }
 }

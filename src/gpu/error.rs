@@ -1,5 +1,4 @@
-//! What went wrong in a call of the driver: which call, which code. Small and copied; words are made when it
-//! is shown.
+//! What went wrong in a driver call: which call, which code. Small and `Copy`; formatting makes the message.
 
 use std::fmt;
 
@@ -16,7 +15,7 @@ pub struct GpuError {
     pub code: i32,
 }
 
-/// Codes that are asked for by name.
+/// Codes that the program checks by name.
 pub(super) mod code {
     use super::CUresult;
 
@@ -96,7 +95,7 @@ mod tests {
         let of = |code| GpuError { call: Call::Allocate, code };
         assert!(of(code::ILLEGAL_ADDRESS).is_lost() && of(719).is_lost() && of(709).is_lost());
         assert!(of(code::OUT_OF_MEMORY).is_memory() && !of(code::OUT_OF_MEMORY).is_lost());
-        // One bad call, an image for another chip, a full machine: the context goes on.
+        // One bad call, an image for another chip, a full machine: the context survives.
         for code in [code::INVALID_VALUE, 209, 701, code::UNKNOWN, code::NOT_READY] {
             assert!(!of(code).is_lost(), "{code}");
         }

@@ -1,4 +1,4 @@
-//! Marks in the order of a device's work: asked whether they were passed, and how long after one another.
+//! Events in the order of a device's work: whether the device has passed them, and the time between two.
 
 #![allow(unsafe_code)] // calls of the driver; reasons at each place
 
@@ -26,11 +26,11 @@ pub(super) struct Mark {
     pub(super) context: Rc<Context>,
     pub(super) raw: CUevent,
     held: Held,
-    /// Behind which copies a stream was given it last; nothing once a graph has it: then each replay puts it anew.
+    /// Behind which copies a stream was given it last; nothing once a graph has it: each replay puts it again.
     behind: RefCell<Behind>,
 }
 
-/// What an event tells of copies.
+/// What an event reports about copies.
 enum Behind {
     /// Nothing: no stream was given it.
     Nothing,

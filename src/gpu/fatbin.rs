@@ -1,9 +1,9 @@
-//! The file of machine code that may come with the program: whole, and made from the same sources as the PTX,
-//! or not taken.
+//! The file of machine code that may come with the program: refused unless it is whole and was built from the
+//! same sources as the PTX.
 //!
-//! The driver gets an address and no length, so a file that was cut off would make it read beyond; and kernels
-//! of other sources have other tables. So such a file ends, after the fatbin itself, in the first line of the
-//! PTX that it was made with.
+//! The driver gets an address and no length, so it would read past the end of a truncated file; and kernels
+//! from other sources have other tables. So the file ends, after the fatbin itself, with the first line of
+//! the PTX that it was built with.
 
 use super::mark::{self, Begun};
 use super::trusted::{self, Distrust, Links};
@@ -34,7 +34,7 @@ impl fmt::Display for Unfit {
             Unfit::Distrusted(why) => why.fmt(f),
             Unfit::NoFatbin => f.write_str("not a fatbin"),
             Unfit::CutOff => f.write_str("cut off"),
-            Unfit::OtherSources => f.write_str("made from other kernels than this program's"),
+            Unfit::OtherSources => f.write_str("built from kernels other than this program's"),
         }
     }
 }

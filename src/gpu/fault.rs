@@ -1,4 +1,4 @@
-//! What a GPU can be made to do wrong on purpose, on a real one as on the stand-in.
+//! Faults that can be injected into a GPU, on a real one as on the stand-in.
 
 /// A fault of the GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub enum GpuFault {
     Stuck,
     /// What was launched never ends.
     Hang,
-    /// What was launched takes ten times as long: clocks have dropped, somebody else computes.
+    /// What was launched takes ten times as long: clocks have dropped, another process computes.
     Slow,
     /// The context is lost: every call fails from now on.
     Lost,

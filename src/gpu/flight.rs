@@ -1,6 +1,6 @@
-//! Which ranges of host memory a device may still be copying to or from. A stream counts the copies that it was given; what
-//! it, or an event behind them, says to be done is known to be done. Until then the host keeps its hands off: the device
-//! writes and reads beside all that the compiler sees.
+//! Which ranges of host memory a device may still be copying to or from. A stream counts its copies; the
+//! stream, or an event after them, reports which are done. Until then the host must not touch the ranges: the
+//! compiler does not see what the device reads and writes.
 
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
@@ -70,7 +70,7 @@ pub(super) struct Flights {
 }
 
 impl Flights {
-    /// A copy begins. False, and it must not: somebody looks at what it would touch, or too many streams copy at once.
+    /// A copy begins. False, and it must not: a thread is using its range, or too many streams copy at once.
     pub(super) fn begin(&self, progress: &Rc<Progress>, range: Range<usize>, way: Way) -> bool {
         if self.is_looked_at(way) {
             return false;
@@ -88,7 +88,7 @@ impl Flights {
         under_way.push(Flight { mark: progress.give(), range, way }).is_ok()
     }
 
-    /// Whether somebody looks at it who must not while a copy goes that way.
+    /// Whether a thread is using it that must not while a copy goes that way.
     fn is_looked_at(&self, way: Way) -> bool {
         self.is_written.get() || way == Way::Out && self.readers.get() > 0
     }

@@ -32,7 +32,7 @@ impl Stream {
     /// What `body` says; what the driver says, which looks at the whole when it ends.
     pub fn capture(&self, body: impl FnOnce() -> Result<(), GpuError>) -> Result<Graph, GpuError> {
         let context = &self.context;
-        // Of this thread alone: what other threads ask of the driver meanwhile does not end the capture.
+        // Of this thread alone: concurrent driver calls of other threads do not end the capture.
         let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as i32;
         if context.is_capturing.get() {
             return context.line.refuse(Call::CaptureBegin, code::INVALID_VALUE);
@@ -60,8 +60,8 @@ impl Stream {
     /// Does all that was captured, after what this stream was given before.
     ///
     /// # Errors
-    /// Without a call: invalid handle if the graph is of another context, not ready while somebody looks at host memory
-    /// that it copies; what the driver says.
+    /// Without a call: invalid handle if the graph is of another context, not ready while a thread uses host
+    /// memory that it copies; what the driver says.
     pub fn replay(&self, graph: &Graph) -> Result<(), GpuError> {
         if !Rc::ptr_eq(&graph.context, &self.context) {
             return self.context.line.refuse(Call::Replay, code::INVALID_HANDLE);

@@ -1,4 +1,4 @@
-//! The compiled kernels on a device: from a fatbin, from a cubin that was kept, or from PTX that the driver
+//! The compiled kernels on a device: from a fatbin, from a cached cubin, or from PTX that the driver
 //! compiles now. Knows no kernel by name.
 
 #![allow(unsafe_code)] // calls of the driver; reasons at each place
@@ -157,7 +157,7 @@ fn load(context: &Context, found: &Found, files: &ImageFiles) -> Result<(Source,
                     Err(error) => log::warn!("{}: not for this GPU, or damaged: {error}", path.display()),
                 },
             },
-            Err(why) => log::warn!("{}: {why}; the kernels are compiled instead", path.display()),
+            Err(why) => log::warn!("{}: {why}; compiling the kernels instead", path.display()),
         }
     }
     let kept = files.cache.as_deref().map(|folder| Kept::new(folder, files.ptx, found));

@@ -1,4 +1,4 @@
-//! Which kernels are loaded: those of a release, else the text in the program. Knows none of them by name.
+//! Chooses which kernels to load: those of a release, else the text in the program. Knows no kernel by name.
 
 use super::cache::cache_folder;
 use super::image::ImageFiles;

@@ -39,7 +39,7 @@ pub(super) fn compile(context: &Context, ptx: &str) -> Result<Vec<u8>, GpuError>
     if let Err(error) = &result {
         let length = said.iter().position(|byte| *byte == 0).unwrap_or(LOG_BYTES);
         let said = String::from_utf8_lossy(&said[..length]);
-        log::error!("the driver does not compile the kernels: {error}: {}", said.trim());
+        log::error!("the driver failed to compile the kernels: {error}: {}", said.trim());
     }
     result
 }

@@ -1,5 +1,5 @@
-//! A mark beside machine code while the driver loads it. Code that a driver cannot bear may end the process there, at each
-//! start anew: a mark that nobody holds any more says that it did.
+//! A marker file beside machine code while the driver loads it. Code that crashes the driver would end the
+//! process at every start; a marker that no process holds any more shows that it did.
 
 use crate::rt::flock::{Flock, LockError};
 use rustix::fs::{Mode, OFlags, open};
@@ -40,7 +40,7 @@ pub(super) fn begin(path: &Path) -> Begun {
                 Err(LockError::Held(_)) => Begun::Marked(Mark(None)),
                 Ok(_) | Err(LockError::System(_)) => Begun::Broke,
             },
-            // It was taken away meanwhile: whoever loaded it lives.
+            // It was removed in between: the process that loaded it is alive.
             Err(Errno::NOENT) => Begun::Marked(Mark(None)),
             Err(_) => Begun::Broke,
         },
@@ -49,7 +49,7 @@ pub(super) fn begin(path: &Path) -> Begun {
     }
 }
 
-/// Takes a mark away, whoever left it.
+/// Removes a mark, whichever process left it.
 pub(super) fn clear(path: &Path) {
     let _ = std::fs::remove_file(path); // if it cannot be, the next start is as this one
 }

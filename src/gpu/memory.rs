@@ -1,5 +1,5 @@
-//! Memory of the device and page-locked memory of the host: one allocation each, taken at the start and
-//! given back at the end. Copies nothing.
+//! Memory of the device and page-locked memory of the host: one allocation each, made at the start and
+//! released at the end. Copies nothing.
 
 #![allow(unsafe_code)] // calls of the driver, and host memory that it gave; reasons at each place
 

@@ -1,4 +1,4 @@
-//! Is there a GPU that this program can use? Looked at step by step, each only after the one before it held:
+//! Is there a GPU that this program can use? Checks step by step, each only after the one before has passed:
 //! the library, its functions, the driver's start, its version, a device, its chip. Opens no context.
 
 #![allow(unsafe_code)] // calls of the driver; reasons at each place
@@ -75,7 +75,7 @@ pub enum Absence {
 }
 
 /// Looks for a GPU. Never panics, whatever is or is not installed. The driver may take seconds to start, and
-/// a broken one may never come back: whoever cannot wait asks on a thread that can be left behind.
+/// a broken one may never come back: a caller that cannot wait calls it on a thread that it can abandon.
 ///
 /// # Errors
 /// Why there is none.
@@ -169,7 +169,7 @@ impl fmt::Display for Absence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Absence::NoLibrary => {
-                f.write_str("no CUDA driver is installed (there is no libcuda.so): install NVIDIA's driver")
+                f.write_str("no CUDA driver is installed (libcuda.so is missing): install NVIDIA's driver")
             }
             Absence::Symbol(name) => write!(
                 f,
@@ -202,7 +202,7 @@ impl fmt::Display for Absence {
                 found.0, found.1, needed.0, needed.1
             ),
             Absence::Refused(error) => {
-                write!(f, "the CUDA driver refuses ({error}): look into the kernel's log (dmesg)")
+                write!(f, "the CUDA driver refuses ({error}): check the kernel log (dmesg)")
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Work in its order: copies, fills, launches, marks. Every call hands over and returns; nothing waits.
+//! Work in order: copies, fills, launches, events. Every call enqueues and returns; nothing waits.
 
 #![allow(unsafe_code)] // calls of the driver; reasons at each place
 
@@ -74,7 +74,7 @@ impl Stream {
     ///
     /// # Errors
     /// Without a call: invalid value if the range is not within `from` or what it goes to not within a pool, not ready
-    /// while somebody writes it; what the driver says.
+    /// while a thread writes it; what the driver says.
     pub fn copy_in(&self, to: u64, from: &Pinned, range: Range<usize>) -> Result<(), GpuError> {
         let start = self.host_side(Call::CopyIn, Way::In, from, &range, to)?;
         self.hand_over(Call::CopyIn, Counts { copies_in: 1, ..Counts::default() }, |d| {
@@ -87,7 +87,7 @@ impl Stream {
     /// Copies from `from` on the device to a range of host memory, which can be looked at again when it is done.
     ///
     /// # Errors
-    /// As for `copy_in`, and not ready while somebody reads it.
+    /// As for `copy_in`, and not ready while a thread reads it.
     pub fn copy_out(&self, from: u64, to: &Pinned, range: Range<usize>) -> Result<(), GpuError> {
         let start = self.host_side(Call::CopyOut, Way::Out, to, &range, from)?;
         self.hand_over(Call::CopyOut, Counts { copies_out: 1, ..Counts::default() }, |d| {
@@ -153,10 +153,10 @@ impl Stream {
         })
     }
 
-    /// Puts the mark here. Inside a capture it becomes a part of the graph: each replay records it anew, and
+    /// Puts the mark here. Inside a capture it becomes a part of the graph: each replay records it again, and
     /// it gives times; for the order of streams inside a capture there is `fork`. Until a replay comes to the
     /// mark, a question about it may still be answered for the replay before: whether a replay is done, the
-    /// stream tells, or an event that is recorded after it.
+    /// stream reports, or an event that is recorded after it.
     ///
     /// # Errors
     /// Invalid handle, without a call, if the event is of another context; what the driver says.

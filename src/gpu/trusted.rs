@@ -1,5 +1,5 @@
-//! Files with machine code, which the driver takes as it is: read only where nobody but root and this process's own user
-//! can have written them, and never more of them than there can be.
+//! Files with machine code, which the driver loads unchecked: read only if no user other than root and this
+//! process's own could have written them, and only up to a maximum length.
 
 use rustix::fs::{Mode, OFlags, fstat, open};
 use std::fmt;
@@ -12,7 +12,7 @@ pub(super) const MOST_BYTES: u64 = 64 << 20;
 /// Write permission of the group and of everybody.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Whether a link may stand in the file's place. What it leads to is looked at in either case.
+/// Whether a link may replace the file. Its target is checked in either case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Links {
     /// As packages lay them.
@@ -49,18 +49,18 @@ impl fmt::Display for Distrust {
             Distrust::Io(error) => error.fmt(f),
             Distrust::NoFile => f.write_str("not a regular file"),
             Distrust::Owner(uid) => {
-                write!(f, "it belongs to user {uid}, neither root nor the one who runs this")
+                write!(f, "it belongs to user {uid}, who is neither root nor the user running this program")
             }
-            Distrust::Writable(mode) => write!(f, "others may write it (mode {mode:03o}): chmod go-w"),
+            Distrust::Writable(mode) => write!(f, "other users may write it (mode {mode:03o}): chmod go-w"),
             Distrust::TooLong => write!(f, "longer than {MOST_BYTES} bytes"),
         }
     }
 }
 
-/// The file's bytes. What is looked at is the file that was opened, whatever is put in its place meanwhile.
+/// The file's bytes. The checks apply to the opened file, whatever replaces its name in between.
 pub(super) fn read(path: &Path, links: Links) -> Result<Vec<u8>, Distrust> {
     let follow = if links == Links::Refused { OFlags::NOFOLLOW } else { OFlags::empty() };
-    // A pipe that nobody writes to would keep the start waiting.
+    // A pipe without a writer would block the start.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | follow;
     let file = match open(path, flags, Mode::empty()) {
         Ok(file) => file,

@@ -1,5 +1,5 @@
-//! What other threads may see of the thread that talks to the driver, and the faults that they may ask for.
-//! Everything is an atomic: nobody waits for anybody.
+//! What other threads can see of the thread that talks to the driver, and the faults that they can inject.
+//! Everything is atomic: no thread waits for another.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
@@ -33,7 +33,7 @@ const FAULTS: [GpuFault; 6] =
 /// Since the watch was made. Copies, of graphs that were replayed too; launches, of single ones only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Copies from the host to the device that were asked for.
+    /// Copies from the host to the device that were requested.
     pub copies_in: u64,
     /// Copies from the device to the host.
     pub copies_out: u64,
@@ -58,7 +58,7 @@ impl Watch {
     }
 
     /// Puts a fault in, or takes it back. Putting in the same fault again changes nothing: an error strikes
-    /// once, until it was taken back and put in anew.
+    /// once, until it was taken back and put in again.
     pub fn inject(&self, fault: Option<GpuFault>) {
         let number = fault.map_or(0, number_of);
         // The other side only ever adds SPENT to what is there.
@@ -76,7 +76,7 @@ impl Watch {
         Call::ALL.get(usize::from(self.under_way.load(Ordering::Acquire)).wrapping_sub(1)).copied()
     }
 
-    /// What was asked for so far.
+    /// The requests so far.
     pub fn counts(&self) -> Counts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
@@ -99,7 +99,7 @@ impl Watch {
         self.under_way.store(0, Ordering::Release);
     }
 
-    /// Adds to what was asked for.
+    /// Adds to the requested work.
     pub(super) fn add(&self, more: &Counts) {
         let add = |counter: &AtomicU64, n: u64| {
             if n > 0 {

@@ -1,8 +1,9 @@
-//! One pass after the other: wait until the motor's line runs, drive the stimulus at a random phase of the control
-//! period, wait until the line is at rest, take the stimulus back.
+//! Runs pass after pass: wait until the motor's line is active, drive the stimulus at a random phase of the
+//! control period, wait until the line is at rest, end the stimulus.
 //!
-//! A motor's line carries pulses (PWM) or a level (direction, enable). Pulses are at rest when none has come for several
-//! of their periods; the answer's time is then that of the last edge, so that it is exact to one pulse.
+//! A motor's line carries pulses (PWM) or a level (direction, enable). Pulses are at rest when none has
+//! arrived for several of their periods; the response time is then that of the last edge, so it is exact to
+//! one pulse.
 
 use super::Loop;
 use crate::bus::Gpio;
@@ -55,7 +56,7 @@ impl fmt::Display for LoopFault {
                 "the motor's line never moved: is wire 2 in place, and does the motor's bus answer?",
             ),
             LoopFault::DidNotRunAgain => {
-                f.write_str("the motors stopped and did not run again when the stimulus was taken back")
+                f.write_str("the motors stopped and did not run again when the stimulus ended")
             }
         }
     }
@@ -70,12 +71,12 @@ pub(super) struct Passed {
     pub pulsed: bool,
 }
 
-/// How the motor's line tells that it runs.
+/// How the motor's line shows that it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Running {
     /// It carries pulses.
     Pulses,
-    /// It stands at this level.
+    /// It is at this level.
     Level(bool),
 }
 

@@ -1,5 +1,5 @@
-//! What the machine does at best on the bench's wires, with nothing of the runtime in between: a bare sleep, and an
-//! echo from one line to another. A figure of the loop means something only beside these.
+//! The best that the machine can do on the bench's wires without the runtime: a bare sleep, and an
+//! echo from one line to another. A figure of the loop is meaningful only next to these.
 
 use super::{HilError, Loop};
 use crate::bus::{Bias, Edge, Gpio, Hardware, LineUse, Usage};
@@ -26,7 +26,7 @@ pub(super) struct Floors {
     pub echoes_lost: u64,
 }
 
-/// Both floors. Holds stimulus and sensor meanwhile.
+/// Measures both floors. Holds stimulus and sensor for that time.
 pub(super) fn measure(hardware: &dyn Hardware, lines: Loop, clock: &dyn Clock) -> Result<Floors, HilError> {
     let watched = Usage::Watched { bias: Bias::AsIs, debounce: Span::ZERO };
     let held = [

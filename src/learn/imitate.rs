@@ -1,9 +1,9 @@
-//! The board's hand-written starting table, taught to the field: made-up sensor values are shown to
-//! the engine, and the motor read-out is fitted so that the features say what the table says. From
-//! then on the field drives, with its own smoothing and memory, and the table is not looked at.
+//! Teaches the board's hand-written starting table to the field: feeds made-up sensor values to
+//! the engine, and fits the motor read-out so that it reproduces the table from the features. From
+//! then on the field drives, with its own smoothing and memory, and the table is not used.
 //!
-//! A ridge regression in its dual form (Saunders, Gammerman, Vovk 1998): there are fewer shown
-//! cycles than features, so the system to solve has a row a cycle and not a row a feature.
+//! A ridge regression in its dual form (Saunders, Gammerman, Vovk 1998): there are fewer training
+//! cycles than features, so the system to solve has one row per cycle, not one per feature.
 
 use crate::field::shape::{
     BLOCK_COUNT, CONTENT, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, READOUT_COLUMNS,

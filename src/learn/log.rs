@@ -1,7 +1,7 @@
-//! A robot's log as the board sees it: CSV with a heading, one row a control period, columns found
+//! A robot's log as the board sees it: CSV with a header line, one row per control period, columns found
 //! by the names that the board gives its sensors.
 //!
-//! Structure (columns, row lengths, labels) must be right or the log is refused. A cell that is no
+//! A log with wrong structure (columns, row lengths, labels) is refused. A cell without an
 //! admissible value is kept as such: the running loop treats it as a faulty reading, learning
 //! refuses it. Nothing here knows the field.
 
@@ -71,7 +71,7 @@ pub enum LogFault {
         /// The heading most like it.
         nearest: Option<String>,
     },
-    /// Two columns of one name that is asked for.
+    /// Two columns of one requested name.
     TwoColumns {
         /// The heading.
         heading: String,
@@ -91,7 +91,7 @@ pub enum LogFault {
         line: u64,
         /// Its heading.
         column: String,
-        /// What stands there.
+        /// The value found.
         found: String,
     },
     /// A cell beyond what the board says the sensor can mean.
@@ -100,7 +100,7 @@ pub enum LogFault {
         line: u64,
         /// Its heading.
         column: String,
-        /// What stands there.
+        /// The value found.
         found: String,
         /// What the board allows.
         valid: [f32; 2],
@@ -111,7 +111,7 @@ pub enum LogFault {
         line: u64,
         /// Heading of the label column.
         column: String,
-        /// What stands there.
+        /// The value found.
         found: String,
         /// The decision most like it.
         nearest: Option<String>,
@@ -140,19 +140,19 @@ impl fmt::Display for LogFault {
                 write!(f, "line {line}: a row of more than {LONGEST_ROW} bytes")
             }
             LogFault::ManyRows => write!(f, "more than {MOST_ROWS} rows"),
-            LogFault::Empty => write!(f, "line 1: empty; a heading was expected"),
-            LogFault::NoRows => write!(f, "line 2: no rows after the heading"),
+            LogFault::Empty => write!(f, "line 1: empty; expected a header line"),
+            LogFault::NoRows => write!(f, "line 2: no rows after the header line"),
             LogFault::NoColumn { wanted, nearest } => {
                 write!(f, "line 1: no column `{}`", quoted(wanted))?;
                 meant(f, nearest)
             }
             LogFault::TwoColumns { heading } => write!(f, "line 1: two columns `{}`", quoted(heading)),
             LogFault::Ragged { line, expected, found } => {
-                write!(f, "line {line}: {found} cells where the heading has {expected}")
+                write!(f, "line {line}: {found} cells; the header line has {expected}")
             }
             LogFault::NotANumber { line, column, found } => {
                 let (column, found) = (quoted(column), quoted(found));
-                write!(f, "line {line}, column `{column}`: found `{found}`, which is no finite number")
+                write!(f, "line {line}, column `{column}`: found `{found}`, which is not a finite number")
             }
             LogFault::OutOfRange { line, column, found, valid: [low, high] } => {
                 let (column, found) = (quoted(column), quoted(found));
@@ -160,13 +160,13 @@ impl fmt::Display for LogFault {
             }
             LogFault::UnknownLabel { line, column, found, nearest } => {
                 let (column, found) = (quoted(column), quoted(found));
-                write!(f, "line {line}, column `{column}`: `{found}` is none of the board's decisions")?;
+                write!(f, "line {line}, column `{column}`: `{found}` is not one of the board's decisions")?;
                 meant(f, nearest)
             }
             LogFault::NotLogged { sensor } => {
-                write!(f, "sensor `{sensor}` of the board is neither a column of a log nor made of such")
+                write!(f, "board sensor `{sensor}` is neither a log column nor derived from any")
             }
-            LogFault::NoDecisions => write!(f, "the board has no decisions, so a label means nothing to it"),
+            LogFault::NoDecisions => write!(f, "the board has no decisions, so it cannot use labels"),
         }
     }
 }
@@ -270,13 +270,12 @@ impl Log {
     pub fn rows(&self) -> usize {
         self.lines.len()
     }
-    /// Line of the file that a row stands on, from 1.
+    /// Line of the file that holds a row, from 1.
     pub fn line(&self, row: usize) -> u64 {
         self.lines[row]
     }
-    /// What the sensors said in `row`, as a bus would hand it over, each with its channel of the frame:
-    /// a cell that is no finite number is a fault; whether a number may be believed is for the loop
-    /// to say.
+    /// What the sensors said in `row`, as a bus would hand it over, each with its channel of the frame: a
+    /// cell that is no finite number is a fault; whether a number may be believed is for the loop to say.
     pub fn readings(&self, row: usize) -> impl Iterator<Item = (u8, Result<f32, ReadingFault>)> {
         let cells = &self.values[row * self.channels.len()..][..self.channels.len()];
         let read = |value: f32| if value.is_finite() { Ok(value) } else { Err(ReadingFault::NotFinite) };
@@ -447,7 +446,8 @@ mod tests {
 
     #[test]
     fn a_bad_cell_is_a_faulty_reading_and_nothing_to_learn_from() {
-        for (cell, says) in [("nan", "no finite number"), ("", "found ``"), ("7", "the board allows 0 to 2")]
+        for (cell, says) in
+            [("nan", "not a finite number"), ("", "found ``"), ("7", "the board allows 0 to 2")]
         {
             let log = parse(&format!("a,b,what\n1,1,go\n1,{cell},go\n")).unwrap();
             assert_eq!(log.readings(0).nth(1), Some((1, Ok(1.0))));
@@ -463,13 +463,14 @@ mod tests {
 
     #[test]
     fn faults_of_structure_name_the_place_and_the_nearest_name() {
-        assert_eq!(words(""), "line 1: empty; a heading was expected");
-        assert_eq!(words("a,b,what\n"), "line 2: no rows after the heading");
+        assert_eq!(words(""), "line 1: empty; expected a header line");
+        assert_eq!(words("a,b,what\n"), "line 2: no rows after the header line");
         assert_eq!(words("a,b,What\n1,1,go\n"), "line 1: no column `what`; did you mean `What`?");
         assert_eq!(words("x,b,what\n1,1,go\n"), "line 1: no column `a`");
         assert_eq!(words("a,b,a,what\n1,1,1,go\n"), "line 1: two columns `a`");
-        assert_eq!(words("a,b,what\n1,1,go\n1,1\n"), "line 3: 2 cells where the heading has 3");
-        let unknown = "line 2, column `what`: `stray` is none of the board's decisions; did you mean `stay`?";
+        assert_eq!(words("a,b,what\n1,1,go\n1,1\n"), "line 3: 2 cells; the header line has 3");
+        let unknown =
+            "line 2, column `what`: `stray` is not one of the board's decisions; did you mean `stay`?";
         assert_eq!(words("a,b,what\n1,1,stray\n"), unknown);
     }
 
@@ -485,7 +486,7 @@ mod tests {
         assert_eq!(words(&format!("a,b,what\n1,1,\"{open}")), "line 2: a row of more than 65536 bytes");
         let within = "1,1,g\"o\n".repeat(LONGEST_ROW);
         assert!(
-            words(&format!("a,b,what\n{within}")).contains("none of the board's decisions"),
+            words(&format!("a,b,what\n{within}")).contains("not one of the board's decisions"),
             "it is a letter there"
         );
         let label = words(&format!("a,b,what\n1,1,\x1b]0;owned\x07{}\n", "z".repeat(60_000)));

@@ -1,5 +1,5 @@
-//! What least squares need to know of a stretch of rows: counts, sums and products. Stretches add
-//! up and come apart again, so that a cross-validation reads every row once.
+//! What least squares need to know about a stretch of rows: counts, sums and products. Stretches can be added
+//! and subtracted, so that a cross-validation reads every row once.
 //!
 //! f64 throughout, sums in a fixed order on one thread: equal rows give equal bits.
 
@@ -114,7 +114,7 @@ impl Moments {
     }
 }
 
-/// `sum += factor * x x'`, the lower triangle (and a little above it, which nobody may read).
+/// `sum += factor * x x'`, the lower triangle (and a little above it, which no code may read).
 pub fn add_products(mut sum: DMatrixViewMut<'_, f64>, factor: f64, x: &DMatrix<f64>) {
     let width = x.nrows();
     let transposed = x.transpose();

@@ -1,4 +1,4 @@
-//! A log through the field: the features of every cycle, exactly as the running loop would have them.
+//! Feeds a log through the field: the features of every cycle, exactly as in the running loop.
 //!
 //! The same admission as in the loop, the same engine from rest, the best rung, row 0 first. Nothing is
 //! fitted here.
@@ -21,7 +21,7 @@ pub struct Observed {
     pub rows: Vec<usize>,
 }
 
-/// Runs `log` through `engine`, which was built for `board`; `watch` hears of every row.
+/// Runs `log` through `engine`, which was built for `board`; `watch` receives every row.
 pub fn observe(
     board: &Board,
     engine: &mut Engine,

@@ -1,4 +1,4 @@
-//! How good decisions are: which was right, which was taken.
+//! How good decisions are: which was right, which was chosen.
 
 use serde::Serialize;
 use std::fmt;
@@ -53,8 +53,8 @@ impl Confusion {
 impl fmt::Display for Confusion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let widest = self.labels.iter().map(|label| label.chars().count()).max().unwrap_or(0);
-        let side = widest.max("right \\ taken".len());
-        write!(f, "{:side$}", "right \\ taken")?;
+        let side = widest.max("right \\ chosen".len());
+        write!(f, "{:side$}", "right \\ chosen")?;
         for label in &self.labels {
             write!(f, "  {label:>5}")?;
         }
@@ -84,9 +84,9 @@ mod tests {
         twice.add(&confusion);
         twice.add(&confusion);
         assert_eq!(twice.counts(), [vec![4, 2], vec![0, 2]]);
-        let table = "right \\ taken     go  stay here\n\
-                     go                 2          1\n\
-                     stay here          0          1";
+        let table = "right \\ chosen     go  stay here\n\
+                     go                  2          1\n\
+                     stay here           0          1";
         assert_eq!(confusion.to_string(), table);
     }
 }

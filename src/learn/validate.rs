@@ -1,6 +1,6 @@
-//! How much to trust a fit, and which ridge to take: each block of time is judged by what was learned
-//! from the others. Rows are never shuffled: neighbours in time are nearly the same row, and a fit
-//! that has seen one of them knows the other by heart.
+//! How much to trust a fit, and which ridge to use: each block of time is judged by a fit to
+//! the others. Rows are never shuffled: neighbours in time are nearly the same row, so a fit
+//! that has seen one of them already knows the other.
 
 use super::LearnError;
 use super::moments::{Moments, Rows};
@@ -74,7 +74,7 @@ pub fn gap(dt_s: f64) -> usize {
     (GAP_S / dt_s).ceil() as usize
 }
 
-/// Cross-validates and then fits to all cycles with the best ridge. `watch` hears how many of how
+/// Cross-validates and then fits to all cycles with the best ridge. `watch` receives how many of how
 /// many steps are done.
 pub fn fit(
     lesson: &Lesson<'_>,

@@ -1,6 +1,7 @@
-//! Processor or GPU: measured, not guessed. A short calibration finds from which batch on a GPU is faster, for one
-//! length of rows, on this machine, for each kind of work and for where its rows lie. What was found is kept in a
-//! file with all that it depends on, so that the next start reads it; whoever knows better says so ([`Preference`]).
+//! Processor or GPU: measured, not guessed. A short calibration finds from which batch on a GPU is faster,
+//! for one length of rows, on this machine, for each kind of work and for where its rows lie. The result is
+//! saved in a file with all that it depends on, so that the next start reads it; the user can override it
+//! ([`Preference`]).
 
 use super::dim::Dim;
 use super::gpu::{Area, GpuWorkspace, GpuWorkspaceFault, Room, Unfit};
@@ -88,7 +89,7 @@ impl FromStr for Preference {
             "measured" => Ok(Preference::Measured),
             "never" => Ok(Preference::Processor),
             number => number.parse().map(Preference::From).map_err(|_| {
-                format!("'{number}' says nothing; wanted: measured, never, or the batch from which on")
+                format!("'{number}' is no choice; expected: measured, never, or the smallest GPU batch")
             }),
         }
     }
@@ -162,7 +163,7 @@ impl Choice {
         Choice { crossings: Vec::new(), because: Because::NoGpu(unfit), preference: Preference::Processor }
     }
 
-    /// For a GPU: what a person asked for, else what was kept at `file`, else measured now, within about `within`, and kept.
+    /// For a GPU: the user's choice, else the one saved at `file`, else measured within about `within` and saved.
     pub fn of(gpu: &mut GpuWorkspace, preference: Preference, file: Option<&Path>, within: Span) -> Choice {
         if preference != Preference::Measured {
             return Choice { crossings: Vec::new(), because: Because::Asked, preference };
@@ -198,9 +199,9 @@ impl fmt::Display for Choice {
                 return write!(f, "on the processor: the GPU could not be measured: {fault}");
             }
             (Because::Asked, Preference::From(batch)) => {
-                return write!(f, "on the GPU from {batch} rows on, as asked");
+                return write!(f, "on the GPU from {batch} rows on, as requested");
             }
-            (Because::Asked, _) => return f.write_str("on the processor, as asked"),
+            (Because::Asked, _) => return f.write_str("on the processor, as requested"),
             (Because::Measured, _) => f.write_str("measured now")?,
             (Because::Kept, _) => f.write_str("measured at an earlier start")?,
         }
@@ -234,14 +235,14 @@ fn read(file: &Path, identity: &Identity) -> Option<Vec<Crossing>> {
         Ok(_) => None,
         Err(FileError::Io { .. }) => None,
         Err(error) => {
-            log::warn!("{error}; measured again");
+            log::warn!("{error}; measuring again");
             None
         }
     }
 }
 
 fn save(file: &Path, kept: &Kept) -> Result<(), FileError> {
-    // The folder may be there, or its parent may not be ours: saving tells.
+    // The folder may be there, or its parent may not be ours: saving will show.
     let _ = file.parent().map(std::fs::create_dir_all);
     codec::save(file, KIND, kept)
 }

@@ -1,6 +1,6 @@
-//! A first look at a store's rows in eight bits a number, with a proven bound on what that leaves out: most rows
-//! are surely not among the best, and their f32 is not read. What a search answers is exact all the same
-//! (`docs/memory.md`, "Clean-up").
+//! A first pass over a store's rows in eight bits per number, with a proven bound on the error: it rules out
+//! most rows without reading their f32. The result of a search is exact all the same (`docs/memory.md`,
+//! "Clean-up").
 
 /// Steps from 0 to the largest number of a row.
 const ROW_STEPS: f32 = 127.0;

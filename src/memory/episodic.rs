@@ -1,9 +1,9 @@
 //! What was where: things bound to pointers of the places where they were met, some on each page, page after
-//! page; when the last page is full the oldest is forgotten. Asked as "where was X", "what is near (x, y)" and
-//! "how much does this place look like where X was" (a number that can be a field's input).
+//! page; when the last page is full the oldest is forgotten. It answers "where was X", "what is near (x, y)"
+//! and "how much does this place look like where X was" (a number that can be a field's input).
 //!
-//! A thing is a number that somebody else recognises; a place is in metres in a frame that somebody else keeps.
-//! Not for a real-time thread: pointers and decoding are f64 and take memory on their way.
+//! A thing is a number that the caller assigns; a place is in metres in the caller's frame.
+//! Not for a real-time thread: pointers and decoding are f64 and allocate.
 
 use super::dim::Dim;
 use super::fault::Fault;

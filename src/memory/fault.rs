@@ -1,4 +1,4 @@
-//! What can be wrong with a request to the memory. Small values; the words are made when they are printed.
+//! What can be wrong with a request to the memory. Small values; formatting makes the message.
 
 use super::dim::Dim;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Fault {
     /// A number of dimensions that no vector has.
     Dimension {
-        /// What was asked for.
+        /// The requested value.
         found: usize,
     },
     /// Slices that do not fit each other.
@@ -80,7 +80,7 @@ pub enum Fault {
     },
     /// A row that is not there.
     NoRow {
-        /// Which was asked for.
+        /// The requested one.
         row: usize,
         /// How many there are.
         rows: usize,
@@ -89,7 +89,7 @@ pub enum Fault {
     Range {
         /// Which of the arguments.
         what: &'static str,
-        /// What was asked for.
+        /// The requested value.
         found: usize,
         /// The least allowed.
         least: usize,
@@ -102,30 +102,30 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Fault::Dimension { found } => {
-                write!(f, "vectors of {found} numbers; allowed are {} to {}", Dim::LEAST, Dim::MOST)
+                write!(f, "vectors of {found} numbers; allowed: {} to {}", Dim::LEAST, Dim::MOST)
             }
             Fault::Shape { what, d, wanted, found } if found.is_multiple_of(d) => {
-                write!(f, "`{what}` is {} x {d} numbers, wanted are {wanted} x {d}", found / d)
+                write!(f, "`{what}` is {} x {d} numbers; expected: {wanted} x {d}", found / d)
             }
             Fault::Shape { what, d, wanted, found } => {
-                write!(f, "`{what}` is {found} numbers, no whole rows of {d}; wanted are {wanted} x {d}")
+                write!(f, "`{what}` is {found} numbers, not whole rows of {d}; expected: {wanted} x {d}")
             }
             Fault::Count { what, wanted, found } => {
-                write!(f, "`{what}` has {found} entries, wanted are {wanted}")
+                write!(f, "`{what}` has {found} entries; expected: {wanted}")
             }
             Fault::OtherDimension { what, found, wanted } => {
                 write!(f, "{what} has vectors of {found} numbers, this memory of {wanted}")
             }
             Fault::NotFinite { what, at } => write!(f, "number {at} of `{what}` is not finite"),
             Fault::NoLength { what, row } => {
-                write!(f, "row {row} of `{what}` has no length that can be divided by")
+                write!(f, "row {row} of `{what}` has no length to divide by")
             }
             Fault::Vanishing { frequency, share } => {
                 write!(f, "no exact inverse: frequency {frequency} has {share:.1e} of the mean magnitude; ")?;
                 f.write_str("make the vector unitary, or unbind by the involution")
             }
             Fault::NoRealPower { frequency } => {
-                write!(f, "no real power that is no whole number: frequency {frequency} is negative")
+                write!(f, "no real power other than a whole one exists: frequency {frequency} is negative")
             }
             Fault::Full { capacity } => {
                 write!(
@@ -134,11 +134,11 @@ impl fmt::Display for Fault {
                 )
             }
             Fault::Limit { wanted, limit } => {
-                write!(f, "the store would take {wanted} bytes, {limit} are allowed")
+                write!(f, "the store needs {wanted} bytes; allowed: {limit}")
             }
             Fault::NoRow { row, rows } => write!(f, "there is no row {row} among {rows}"),
             Fault::Range { what, found, least, most } => {
-                write!(f, "`{what}` is {found}; allowed are {least} to {most}")
+                write!(f, "`{what}` is {found}; allowed: {least} to {most}")
             }
         }
     }

@@ -2,7 +2,7 @@
 //! arithmetic"): which numbers meet in which operation depends on the length alone, not on the width of the
 //! vector registers, on the batch or on the thread. A row of d = 2n numbers is taken as n complex ones
 //! (even places real, odd ones imaginary) and goes through Stockham stages of radix 4, the last of radix 2 where
-//! n is no power of 4. What to do with the spectrum is `convolve`'s business.
+//! n is no power of 4. `convolve` uses the spectrum.
 
 use crate::cpu::simd::{Kernel, Simd};
 use std::f64::consts::TAU;

@@ -2,8 +2,8 @@
 //! [`GpuWorkspace`] is opened once, takes all its memory then and stays on its thread; no operation allocates. Rows come
 //! from the host and go back to it, or lie on the GPU already ([`GpuWorkspace::put`], [`GpuWorkspace::hold`]).
 //!
-//! It decides nothing: when a GPU is worth its copies is `choice`'s business, and what is done when one is lost
-//! is its owner's.
+//! It decides nothing: `choice` decides when a GPU is worth its copies, and the owner handles the loss
+//! of a GPU.
 
 mod fault;
 mod table;
@@ -102,7 +102,7 @@ fn transform_of(d: usize) -> usize {
 }
 
 impl GpuWorkspace {
-    /// The GPU of this machine, or why it cannot be had. Its driver may take seconds to start.
+    /// The GPU of this machine, or why it is not available. Its driver may take seconds to start.
     pub fn open(dim: Dim, room: Room) -> Result<GpuWorkspace, Unfit> {
         GpuWorkspace::open_with(dim, room, Arc::default())
     }

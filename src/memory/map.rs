@@ -1,9 +1,10 @@
-//! The robot's map of what was where. Beside the tick it hears of every slot (what was sensed, what the field and the
-//! reflexes made of it), reckons where the robot is, remembers where it met the things that its board names, and says
-//! how much the present place is like that: a sensor among the others, and so an input of the field.
+//! The robot's map of what was where. Outside the tick it receives a record of every slot (sensor values, and
+//! what the field and the reflexes did with them), estimates where the robot is, remembers where it met the
+//! things that its board names, and computes how similar the present place is: one more sensor, and so an
+//! input of the field.
 //!
 //! A thing is met when a sensor falls below a threshold, and again only after the sensor has left it and the robot
-//! has gone on for `APART_M`. `worker` runs it on a thread of its own; nobody waits for it.
+//! has moved on by `APART_M`. `worker` runs it on a thread of its own; no thread waits for it.
 
 mod odometer;
 mod worker;
@@ -26,7 +27,7 @@ const NUMBERS: usize = 512;
 /// Two places this far apart have nothing in common: about two lengths of a small car, and so the distance from which
 /// on the field is told that it comes near.
 const SCALE_M: f64 = 0.5;
-/// Half a side of the square about the start in which places are told: a room. Meetings beyond are counted, not kept.
+/// Half a side of the recorded square about the start: a room. Meetings beyond are counted, not kept.
 const REACH_M: f64 = 5.0;
 /// Pages of eight: what lies further back is forgotten.
 const PAGES: usize = 16;
@@ -113,7 +114,7 @@ pub struct MapStatus {
     pub forgotten: u64,
     /// Meetings too far away to be kept.
     pub beyond: u64,
-    /// Slots of which the map did not hear, because it was late.
+    /// Slots that the map missed, because it was late.
     pub dropped: u64,
     /// Each thing of the board.
     pub things: Vec<ThingAccount>,
@@ -218,7 +219,7 @@ impl Map {
         self.episodes.what_is_near(place, best)
     }
 
-    /// How things stand, with what is near a place; near the robot if none is named.
+    /// The current state, with what is near a place; near the robot if none is named.
     pub fn status(&mut self, place: Option<[f64; 2]>) -> Result<MapStatus, Fault> {
         let Standing { at, heading } = self.odometer.standing();
         let mut things = Vec::new();

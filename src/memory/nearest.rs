@@ -1,6 +1,6 @@
-//! The best few of many comparisons, in fixed memory and in one order whoever offers them first.
+//! The best few of many comparisons, in fixed memory and in an order that does not depend on their sequence.
 
-/// Most that can be asked for.
+/// The most that can be requested.
 pub const MOST_TOP: usize = 64;
 
 /// A row and how well it fits.

@@ -1,6 +1,6 @@
 //! The operations on rows of one length: bind, unbind, superpose, normalise, compare, permute. A batch is many
 //! rows one after the other; a single vector is a batch of one, and comes out with the same bits. The caller owns
-//! all rows; a [`Workspace`] is made once and no operation takes memory.
+//! all rows; a [`Workspace`] is made once and no operation allocates.
 
 use super::convolve::{Convolver, Factor};
 use super::dim::Dim;

@@ -1,5 +1,5 @@
-//! Large batches on several threads, by the pool that never waits long for a busy core: pieces of a batch are
-//! done wherever there is time, a late one is done again by the caller. Each row is computed as in a batch of one,
+//! Large batches on several threads, by the pool that never waits long for a busy core: any free thread takes
+//! the next piece of a batch, and the caller repeats a late one. Each row is computed as in a batch of one,
 //! and the best of a search are merged in one order: the results are the same bits for any number of threads.
 
 use super::dim::Dim;
@@ -48,7 +48,7 @@ enum Order {
 
 impl PoolJob for Job {
     fn perform(&mut self) {
-        // Taken, so that what it reads is let go of as soon as it is done: whoever wants to write there is waiting.
+        // Taken, so that what it reads is released as soon as it is done: a writer may be waiting.
         match &self.order.take() {
             Some(Order::Convolve { verb, length, rows, keys }) => {
                 let Some(out) = self.out.as_mut().and_then(Arc::get_mut) else { return };
@@ -232,7 +232,7 @@ impl Parallel {
         }
     }
 
-    /// Has all jobs done. `room(place)`: numbers that a stand-in has to have room for.
+    /// Has all jobs done. `room(place)`: numbers that a stand-in needs room for.
     fn run(&mut self, room: impl Fn(usize) -> usize, prepare: impl Fn(&mut Job)) {
         let Parallel { pool, at_work, spares, orders, .. } = self;
         pool.strays(|job| spares.push(job));

@@ -1,4 +1,4 @@
-//! Sums over rows in one fixed tree, and what is done number by number. Order of arithmetic: `docs/memory.md`.
+//! Sums over rows in one fixed tree, and elementwise operations. Order of arithmetic: `docs/memory.md`.
 //! Number i of a row goes to running sum i mod 64; the 64 sums meet in a tree that is the same for every width
 //! of register.
 

@@ -1,6 +1,6 @@
 //! Which one of each of several stores was bound into a vector: a resonator network (Frady, Kent, Olshausen,
-//! Sommer 2020). Each estimate is what is left when the other estimates are unbound, drawn towards its own store;
-//! the rounds go on until no estimate's best match changes. It is a search: it may end without an answer, and says so.
+//! Sommer 2020). Each estimate is what is left when the other estimates are unbound, drawn towards its own
+//! store; the rounds go on until no estimate's best match changes. The search may end without an answer.
 
 use super::dim::Dim;
 use super::fault::Fault;

@@ -84,7 +84,7 @@ pub(super) fn rows_per_piece(count: usize) -> usize {
     count.div_ceil(PIECES).max(LEAST_PIECE)
 }
 
-/// What is shared, to be written to: waits until nobody else has it.
+/// What is shared, to be written to: waits until no other thread has it.
 pub(super) fn alone<T>(shared: &mut Arc<T>) -> &mut T {
     while Arc::get_mut(shared).is_none() {
         std::thread::sleep(LOOK_EVERY);

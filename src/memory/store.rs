@@ -1,5 +1,6 @@
-//! A store of vectors of one length: rows one after the other in memory that is taken once, each with one over
-//! its length and a coarse copy (`coarse`), and the exact best matches of a query among them. What rows mean is its owner's business.
+//! A store of vectors of one length: consecutive rows in memory that is allocated once, each with the inverse
+//! of its length and a coarse copy (`coarse`), and the exact best matches of a query. Only its owner knows
+//! their meaning.
 
 use super::coarse::{Coarse, CoarseQuery};
 use super::dim::Dim;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 pub const KIND: Kind = Kind { tag: *b"HRRS", name: "store of vectors", version: 1 };
 
 /// Queries that are compared with a row before the next one is fetched: their coarse forms, 16 kB each, are on
-/// the stack of whoever searches.
+/// the stack of the caller.
 const ABREAST: usize = 4;
 
 /// What a store takes and holds.
@@ -52,7 +53,7 @@ pub struct Store {
     block: Arc<Block>,
 }
 
-/// What stands in a file, in this order.
+/// The contents of a file, in this order.
 #[derive(Serialize, Deserialize)]
 struct Written {
     dim: u32,

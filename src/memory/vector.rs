@@ -1,5 +1,5 @@
 //! Vectors as they are made: from a seed, unitary, inverted, raised to a power. Done once per vector, in f64,
-//! rounded to f32 at the end; takes memory for the spectrum.
+//! rounded to f32 at the end; allocates the spectrum.
 
 use super::dim::Dim;
 use super::fault::Fault;

@@ -1,5 +1,5 @@
-//! The simulator's ends of the wires: handles that speak the bus traits, pay the time that a real
-//! wire takes, and ask the robot behind. A handle holds nothing of its own.
+//! The simulator's ends of the wires: handles that implement the bus traits, spend the time that a real
+//! wire takes, and query the robot behind them. A handle has no state of its own.
 
 use super::plant::Plant;
 use super::robot::Wire;
@@ -28,7 +28,7 @@ impl SimI2c {
     }
 }
 
-/// START, address, STOP: what a transfer costs that nobody acknowledges.
+/// START, address, STOP: the cost of a transfer that no device acknowledges.
 const NACK_BITS: u64 = 11;
 
 /// Bits of a transfer: START and address of each operation, its bytes, one STOP.

@@ -20,7 +20,7 @@ const LAG_S: f64 = 0.08;
 const SERVO_DEG_PER_S: f64 = 428.0;
 /// Where the linkage of the front axle ends, degrees; also keeps the tangent finite.
 const LINKAGE_DEG: f64 = 40.0;
-/// Slower than this it stands: a day of it is less than a tenth of a millimetre.
+/// Slower than this it counts as stopped: a day of it is less than a tenth of a millimetre.
 const STANDS_M_PER_S: f64 = 1e-9;
 /// A contact has ended when there is this much air around the body again: a car that is pushed
 /// against a wall and rebounds by less has hit it once.
@@ -85,7 +85,7 @@ pub struct Car {
 }
 
 impl Car {
-    /// A car that stands at the start of `world`.
+    /// A stopped car at the start of `world`.
     pub fn new(plan: &SimPlan, world: &World) -> Car {
         Car {
             outline: Outline::of(plan),
@@ -103,7 +103,7 @@ impl Car {
     }
 
     /// One step of [`STEP_S`]: `drive` is the mean of the motors, -1..=1; `steering_deg` is where
-    /// the servo is told to go, positive to the right (`None`: it is limp and stays).
+    /// the servo is commanded to go, positive to the right (`None`: it is limp and stays).
     pub fn step(&mut self, drive: f64, steering_deg: Option<f64>, world: &World) {
         if let Some(target) = steering_deg {
             self.turn_wheels(target);

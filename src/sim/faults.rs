@@ -1,10 +1,9 @@
-//! What goes wrong on purpose, by name and by the clock: a script of faults. Each has one visible
-//! symptom at the bus, at a line or in the field's worker; who shows it asks here whether it is time.
+//! Injected faults, by name and time: a script. Each has one visible symptom at the bus, at a line or in the
+//! field's worker, which checks here whether the fault is due.
 //!
-//! All of them are fair: each happens on real robots, and none takes away both the motors' obedience
-//! and every means to stop them. Not in the script, because no software on the computer can answer
-//! them: a controller that keeps driving and cannot be reset, a computer that dies (that is the guard
-//! process's business).
+//! All of them are fair: each happens on real robots, and none disables both the control of the motors and
+//! every means to stop them. Not in the script, because no software on the computer can handle them: a
+//! controller that keeps driving and cannot be reset, a computer that dies (the guard process handles that).
 
 use crate::gpu::GpuFault;
 use crate::time::{Instant, Span};
@@ -22,7 +21,7 @@ pub enum FaultKind {
     SecondI2cStuck,
     /// Reads come back with bits turned over.
     I2cWrongBytes,
-    /// The converter stands still.
+    /// The converter is frozen.
     AdcFrozen,
     /// The same echo for ever.
     SonarFrozen,
@@ -236,7 +235,7 @@ impl FromStr for Fault {
     }
 }
 
-/// A day: nobody simulates longer, and it keeps every sum of times far from overflow.
+/// A day: longer than any simulation, and it keeps every sum of times far from overflow.
 const LONGEST_S: f64 = 86_400.0;
 
 /// An address or a place, decimal or hexadecimal.
@@ -289,10 +288,10 @@ impl fmt::Display for FaultError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FaultError::Unknown { name, nearest } => {
-                write!(f, "no fault is called '{name}'; did you mean '{nearest}'?")
+                write!(f, "unknown fault '{name}'; did you mean '{nearest}'?")
             }
             FaultError::Target { text } => {
-                write!(f, "'{text}' is no address, channel or place: write NAME:NUMBER, 0 to 255")
+                write!(f, "'{text}' is not an address, channel or place: write NAME:NUMBER, 0 to 255")
             }
             FaultError::Time { text } => write!(
                 f,
@@ -428,7 +427,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_named_with_the_nearest() {
         let unknown = Fault::parse("sonar-froze@5").unwrap_err();
-        assert_eq!(unknown.to_string(), "no fault is called 'sonar-froze'; did you mean 'sonar-frozen'?");
+        assert_eq!(unknown.to_string(), "unknown fault 'sonar-froze'; did you mean 'sonar-frozen'?");
         for text in ["estop@", "estop@-1", "estop@NaN", "estop@1+", "estop@1+x", "estop@1e9", "estop@inf"] {
             assert!(matches!(Fault::parse(text), Err(FaultError::Time { .. })), "{text}");
         }

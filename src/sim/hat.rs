@@ -1,10 +1,10 @@
 //! The Robot HAT's microcontroller as seen from the wire: frames of three bytes, timers, pulses, the
-//! converter's two reads, the reset line. Holds no world: what is converted, and what a pulse moves,
-//! is asked and answered outside.
+//! converter's two reads, the reset line. Holds no world: its owner supplies the converter's voltages and
+//! moves the motors.
 //!
 //! Register map: SunFounder's robot-hat library 2.5, the same source as the driver's; written from
-//! it a second time, so that a slip in one does not hide in the other. Two things are not documented
-//! and are this model's assumptions: a broken-off frame stays until a reset (the vendor's cure), and
+//! it independently, so that the model does not repeat a mistake of the driver. Two things are not documented
+//! and are this model's assumptions: an aborted frame stays until a reset (the vendor's remedy), and
 //! a register number followed by a repeated start is not part of a frame.
 
 use super::outputs::{Outputs, SERVO_HZ};
@@ -87,7 +87,7 @@ impl Hat {
             _ => {}
         }
     }
-    /// Its supply collapses and comes back: as a reset, but nobody asked.
+    /// Its supply collapses and comes back: as a reset, but not requested.
     pub fn brown_out(&mut self, now: Instant) {
         self.lose_everything(State::Runs { at: now + BOOT });
     }

@@ -1,7 +1,8 @@
-//! An MPU-6050 as seen from the wire: a register map that a write moves through, acceleration and rotation in the scales
-//! that were set, asleep after every loss of its supply. Holds no world: how the car leans and moves is told to it.
+//! An MPU-6050 as seen from the wire: a register map that a write moves through, acceleration and rotation in
+//! the scales that were set, asleep after every loss of its supply. Holds no world: its owner sets how the
+//! car leans and moves.
 //!
-//! Register map and scales: InvenSense RM-MPU-6000A rev. 4.2, written from it a second time and not from the driver.
+//! Register map and scales: InvenSense RM-MPU-6000A rev. 4.2, written from it independently of the driver.
 //! Mounted with x forward, y left, z up, over the middle of the car. Left out: filters and their delay, the self-test,
 //! the queue, the interrupt line, and the error of an accelerometer that sits beside the axis of a turn.
 

@@ -1,4 +1,4 @@
-//! What a chip that makes pulses does at its pins, whatever chip that is.
+//! The output pins of a chip that makes pulses, for any such chip.
 
 /// A servo listens to frames between these rates (hertz); others it ignores.
 pub const SERVO_HZ: std::ops::RangeInclusive<f64> = 40.0..=400.0;

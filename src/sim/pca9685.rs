@@ -1,9 +1,9 @@
 //! A PCA9685 as seen from the wire: a register map that a write moves through, sixteen channels of one frequency, asleep
-//! after every loss of its supply. Holds no world: what a pulse moves is asked outside.
+//! after every loss of its supply. Holds no world: its owner asks for the pulses and moves the motors.
 //!
-//! Register map: NXP PCA9685 rev. 4, written from it a second time and not from the driver. Left out: sub-addresses, the
-//! general call, the external clock, inverted and open-drain outputs, and the choice between a change at STOP and one at
-//! ACK, which no bus here is slow enough to show.
+//! Register map: NXP PCA9685 rev. 4, written from it independently of the driver. Left out: sub-addresses,
+//! the general call, the external clock, inverted and open-drain outputs, and the choice between a change at
+//! STOP and one at ACK, which no bus here is slow enough to show.
 
 use super::outputs::Outputs;
 

@@ -1,8 +1,8 @@
-//! The simulated robot as its users hold it: handles on its wires, and a report at the end. What is
-//! behind the wires is `robot.rs`.
+//! The simulated robot as its users see it: handles on its wires, and a report at the end. `robot.rs` is
+//! what is behind the wires.
 //!
-//! The mutex stands for the wire, which real threads share as well. It exists only in the simulator:
-//! no production code locks anything because of it.
+//! The mutex represents the wire, which real threads share as well. It exists only in the simulator:
+//! no production code takes a lock because of it.
 
 use super::bus::{SimGpio, SimI2c};
 use super::car::Contacts;
@@ -37,7 +37,7 @@ pub struct Report {
     pub mcu_resets: u64,
     /// Those of them that it did by itself.
     pub brown_outs: u64,
-    /// I2C transfers asked for.
+    /// I2C transfers requested.
     pub transfers: u64,
     /// Those of them that failed.
     pub failed_transfers: u64,

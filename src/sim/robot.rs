@@ -1,7 +1,7 @@
 //! What is behind the wires: a world, a car in it, chips, a script of faults.
 //!
-//! It moves in steps of 1 ms on its own grid, always up to the time of the access that asks, never
-//! back: the same writes at the same times give the same world, however often it is looked at.
+//! It advances in steps of 1 ms on its own grid, up to the time of the current access, never
+//! back: the same writes at the same times produce the same world, however often it is read.
 
 mod lines;
 
@@ -35,7 +35,7 @@ const BATTERY_COUNTS_PER_V: f64 = 4095.0 / 9.9;
 const BATTERY_NOISE: f64 = 2.0;
 /// What the battery shows while it is low: below every warning, above the cut-off.
 const LOW_V: f64 = 6.9;
-/// Lean of a car that stands, hangs over an edge, and is made to lean by a fault; and its noise.
+/// Lean of a car that is level, hangs over an edge, and is made to lean by a fault; and its noise.
 const FALLEN_DEG: f64 = 35.0;
 const OVER_DEG: f64 = 60.0;
 const LEAN_NOISE_DEG: f64 = 0.3;
@@ -318,7 +318,7 @@ impl Robot {
         self.pca9685.as_ref().is_some_and(|chip| bus == 0 && chip.address() == address)
     }
 
-    /// Whether nobody answers at `address`. A chip that is pulled off its bus alone loses its supply.
+    /// Whether no chip answers at `address`. A chip that is pulled off its bus alone loses its supply.
     fn is_unplugged(&mut self, address: u8, now: Instant) -> bool {
         let unplugged = self.script.is_on_at(FaultKind::I2cNack, address, now);
         if unplugged && !self.script.is_on_at(FaultKind::I2cNack, NOWHERE, now) {

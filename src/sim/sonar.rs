@@ -1,9 +1,8 @@
 //! An HC-SR04 at the front of the car: a trigger pulse in, an echo pulse out, as long as sound takes
 //! to the nearest thing and back. Makes edges; delivers none.
 //!
-//! Everything within the cone echoes, however slantingly it is met. A real module loses smooth walls
-//! that it sees at more than about 45 degrees; that is left out, because no board here could do
-//! anything about it.
+//! Everything within the cone echoes, at any angle. A real module loses smooth walls beyond about 45 degrees;
+//! the model leaves that out, because no board here could do anything about it.
 
 use super::noise::Noise;
 use super::world::{Outline, Pose, World};

@@ -1,8 +1,9 @@
-//! What was to be seen at the wires, in the words of the board: currents in the motors, answers of the sensors, whether
-//! the motors' controller answered. For a judge who must not ask the runtime what it believes. Judges nothing itself.
+//! Records what happens on the wires, in the board's terms: currents in the motors, answers of the sensors,
+//! whether the motors' controller answered. For a judge that must not rely on the runtime. Judges nothing.
 //!
-//! Times are those of the accesses. Workers overlap, so events of one worker may come after later ones of another; up to
-//! a moment that all workers have reached they are complete, and only so far they are given away.
+//! Times are those of the accesses. Workers overlap, so events of one worker may come after later ones of
+//! another. The tape hands them out only up to a moment that all workers have reached: so far they are
+//! complete.
 
 use crate::bus::{Edge, Op};
 use crate::command::MAX_MOTORS;
@@ -60,7 +61,7 @@ const BURST: u8 = 0x3B;
 /// way is up.
 const LEAST_PULL: f64 = 0.2 * 8192.0;
 
-/// The tape. Runs only where somebody wants it.
+/// The tape. Runs only on request.
 #[derive(Debug)]
 pub struct Tape {
     places: Vec<(usize, Place)>,
@@ -189,7 +190,7 @@ impl Tape {
         self.echo(edge, at);
     }
 
-    /// A level that was asked for.
+    /// A level that was read.
     pub fn level(&mut self, line: Line, high: bool, at: Instant) {
         self.heard(at, |place| match place {
             Place::Button { line: its, active_low } if its == line => {

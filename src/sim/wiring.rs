@@ -186,7 +186,7 @@ impl Wiring {
         })
     }
 
-    /// Where the steering servo is told to turn the wheels, degrees, positive to the right.
+    /// Where the steering servo is commanded to turn the wheels, degrees, positive to the right.
     pub fn steering_deg(&self, pins: &dyn Outputs) -> Option<f64> {
         let Steering { pwm, offset_deg, mirrored } = self.steering?;
         // 500 to 2500 us turn the shaft from -90 to +90 degrees.

@@ -1,6 +1,5 @@
-//! The room: four walls, discs, rectangles without floor, a line on the floor. Laid out once from a
-//! seed and asked about distances, contacts and ground; nothing in it moves. Knows no car but its
-//! outline.
+//! The room: four walls, discs, rectangles without floor, a line on the floor. Laid out once from a seed;
+//! answers queries about distances, contacts and ground; nothing in it moves. Knows only a car's outline.
 //!
 //! Metres; the origin is a corner of the room, x and y run along its walls, headings are in radians
 //! counter-clockwise from x. All of it is f64 and `libm`, so that two machines agree to the last bit.
@@ -101,7 +100,7 @@ pub enum Wheel {
     Rear,
 }
 
-/// A round thing that stands in the room.
+/// A round thing in the room.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Disc {
     /// Centre.
@@ -166,7 +165,7 @@ impl World {
     pub fn room(&self) -> [f64; 2] {
         self.room
     }
-    /// What stands in it; fewer than the plan asks for where they do not fit.
+    /// The things in it; fewer than the plan asks for where they do not fit.
     pub fn discs(&self) -> &[Disc] {
         &self.discs
     }
@@ -352,7 +351,7 @@ mod tests {
         near(world.ray([1.0, 1.0], FRAC_PI_2), 2.0);
         near(world.ray([1.0, 1.0], -FRAC_PI_2), 1.0);
         near(world.ray([3.0, 2.0], FRAC_PI_4), 2.0_f64.sqrt());
-        // Just past the disc's edge the ray goes on to the wall.
+        // Just past the disc's edge the ray continues to the wall.
         near(world.ray([1.0, 1.2001], 0.0), 3.0);
     }
 

@@ -14,7 +14,7 @@ use hdrhistogram::Histogram;
 /// a waker may allocate once.
 const WARM_UP_SLOTS: u64 = 100;
 
-/// Longest lateness that a histogram tells apart, in nanoseconds; more is recorded as this.
+/// Longest lateness that a histogram resolves, in nanoseconds; more is recorded as this.
 const LONGEST_NS: u64 = 60_000_000_000;
 
 /// Everything that is counted over a run.
@@ -106,9 +106,8 @@ impl Recorder {
         &self.summary
     }
 
-    /// Digest over every record so far: what was sensed, decided and commanded in each slot, by
-    /// value. Times are left out, so a run in virtual time and its repetition agree, and so do one
-    /// and two threads.
+    /// Digest over every record so far: what was sensed, decided and commanded in each slot, by value. Times
+    /// are left out, so a run in virtual time and its repetition agree, and so do one and two threads.
     pub fn digest(&self) -> String {
         self.digest.finalize().to_hex().to_string()
     }

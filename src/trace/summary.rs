@@ -1,4 +1,4 @@
-//! The figures of a run, as counted; words and JSON are made at the edge (`cli`).
+//! The figures of a run, as counted; `cli` makes the words and JSON.
 
 use super::Record;
 use crate::plan::{Cause, RUNGS};
@@ -42,7 +42,7 @@ impl Summary {
     }
 }
 
-/// Percentiles in microseconds, without removal of outliers, and how many samples they stand on.
+/// Percentiles in microseconds, without removal of outliers, and how many samples they are based on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Latency {
     /// Median.

@@ -153,7 +153,7 @@ fn ranges_are_told() {
             "channel = \"A6\"",
             "sensor.battery.channel: found \"A6\"; allowed: a string, A0 to A4",
         ),
-        ("i2c = \"/dev/i2c-1\"", "i2c = \"1\"", "bus.i2c: wanted: an absolute path"),
+        ("i2c = \"/dev/i2c-1\"", "i2c = \"1\"", "bus.i2c: expected: an absolute path"),
         ("share = 0.4", "share = 1.5", "reflex.obstacle-near.share: found 1.5; allowed: a number, 0 to 1"),
     ] {
         slip(V4, old, new, words);
@@ -164,7 +164,7 @@ fn ranges_are_told() {
         "full_speed = 0",
         "sim.full_speed: found 0.0; allowed: a number, 0.01 to 20",
     );
-    slip("sim", "3.4, 2.5, 4.0, 3.0", "3.4, 2.5, 4.0, 3.1", "sim.cliffs: [3.4, 2.5, 4, 3.1]: wanted");
+    slip("sim", "3.4, 2.5, 4.0, 3.0", "3.4, 2.5, 4.0, 3.1", "sim.cliffs: [3.4, 2.5, 4, 3.1]: must have");
 }
 
 #[test]
@@ -173,10 +173,10 @@ fn types_are_told() {
         (
             "timers = 4 ",
             "timers = 4.0 ",
-            "mcu.timers: found a number with a fraction; wanted: an integer, 4 to 7",
+            "mcu.timers: found a number with a fraction; expected: an integer, 4 to 7",
         ),
-        ("strict = false", "strict = 0", "rt.strict: found an integer; wanted: true or false"),
-        ("pwm = \"P13\"", "pwm = 13", "motor.left.pwm: found an integer; wanted: a string, P0 to P13"),
+        ("strict = false", "strict = 0", "rt.strict: found an integer; expected: true or false"),
+        ("pwm = \"P13\"", "pwm = 13", "motor.left.pwm: found an integer; expected: a string, P0 to P13"),
         (
             "valid = [0.02, 4.0]",
             "valid = [0.02, 4.0, 5.0]",
@@ -185,26 +185,26 @@ fn types_are_told() {
         (
             "valid = [0.02, 4.0]",
             "valid = 4.0",
-            "sensor.range.valid: found a number with a fraction; wanted: a list",
+            "sensor.range.valid: found a number with a fraction; expected: a list",
         ),
-        ("unit = \"m\"", "unit = 2026-01-01", "sensor.range.unit: found a date or time; wanted: a string"),
-        ("seed = 1", "seed = 99999999999999999999", "field.seed: found an integer that 64 bits do not hold"),
-        ("[budget]", "[[budget]]", "budget: found a list; wanted: a table"),
+        ("unit = \"m\"", "unit = 2026-01-01", "sensor.range.unit: found a date or time; expected: a string"),
+        ("seed = 1", "seed = 99999999999999999999", "field.seed: found an integer that does not fit 64 bits"),
+        ("[budget]", "[[budget]]", "budget: found a list; expected: a table"),
         (
             "cpus = []",
             "cpus = 2",
-            "field.cpus: found an integer; wanted: a list of at most 64 integers, each 0 to",
+            "field.cpus: found an integer; expected: a list of at most 64 integers, each 0 to",
         ),
-        ("storage = \"f32\"", "storage = 16", "field.storage: found an integer; wanted: one of f32, f16"),
+        ("storage = \"f32\"", "storage = 16", "field.storage: found an integer; expected: one of f32, f16"),
         (
             "rung5_ratio = 2.5",
             "rung5_ratio = \"5x\"",
-            "targets.rung5_ratio: found a string; wanted: a number, 0.1 to",
+            "targets.rung5_ratio: found a string; expected: a number, 0.1 to",
         ),
         (
             "compatible = [\"raspberrypi,\"]",
             "compatible = \"raspberrypi,\"",
-            "compatible: found a string; wanted: a list",
+            "compatible: found a string; expected: a list",
         ),
     ] {
         slip(V4, old, new, words);
@@ -214,11 +214,11 @@ fn types_are_told() {
 
 #[test]
 fn what_is_missing_is_told_at_the_table_that_lacks_it() {
-    let slew = "motor.left.slew_per_s: missing; wanted: a number, 0.1 to 1000";
+    let slew = "motor.left.slew_per_s: missing; expected: a number, 0.1 to 1000";
     elsewhere(V4, "slew_per_s = 4.0", "", "[[motor]]", slew);
-    elsewhere(V4, "grid = 16", "", "[field]", "field.grid: missing; wanted: an integer, 8 to 64");
-    elsewhere(V4, "unit = \"m\"", "", "[[sensor]]", "sensor.range.unit: missing; wanted: a string");
-    elsewhere(V4, "period_ms = 10.0", "", "#", "period_ms: missing; wanted: milliseconds, 0.5 to 1000");
+    elsewhere(V4, "grid = 16", "", "[field]", "field.grid: missing; expected: an integer, 8 to 64");
+    elsewhere(V4, "unit = \"m\"", "", "[[sensor]]", "sensor.range.unit: missing; expected: a string");
+    elsewhere(V4, "period_ms = 10.0", "", "#", "period_ms: missing; expected: milliseconds, 0.5 to 1000");
     elsewhere(
         V4,
         "below = 0.15",
@@ -226,7 +226,7 @@ fn what_is_missing_is_told_at_the_table_that_lacks_it() {
         "[[reflex]]\nname = \"obstacle\"",
         "a number under `below` or under `above`",
     );
-    let missing = "decision.Move-Forward.motors.angular: missing; wanted: a number, -1 to 1";
+    let missing = "decision.Move-Forward.motors.angular: missing; expected: a number, -1 to 1";
     elsewhere(
         "scitos-g5",
         "linear = 0.6, angular = 0.0",
@@ -277,7 +277,7 @@ fn channels_and_addresses_are_taken_once() {
 
 #[test]
 fn a_timer_has_one_frequency() {
-    let wanted = "motor.steering.pwm: PWM timer 0 (one frequency: servos want 50 Hz, motors more) \
+    let wanted = "motor.steering.pwm: PWM timer 0 (one frequency: servos need 50 Hz, motors more) \
                   is already taken by motor.right.pwm";
     elsewhere(V4, "pwm = \"P12\"", "pwm = \"P3\"", "pwm = \"P2\"", wanted);
     assert_eq!(faults(&text_of(V4).replacen("pwm = \"P2\"", "pwm = \"P7\"", 1)), [""; 0], "timer 1 is free");
@@ -373,7 +373,7 @@ fn an_emergency_stop_is_still_and_latched() {
 #[test]
 fn a_retreat_that_can_never_be_made_is_refused() {
     let rule = "retreat_ms = 250.0";
-    let held = "reflex.cliff-left.retreat_ms: a robot that stands cannot back away; allowed with \"no-forward\" and \"slow\"";
+    let held = "reflex.cliff-left.retreat_ms: a stopped robot cannot back away; allowed with \"no-forward\" and \"slow\"";
     let text = text_of(V4).replacen("restraint = \"no-forward\"", "restraint = \"still\"", 1);
     assert!(faults(&text).iter().any(|fault| fault.contains(held)), "{:#?}", faults(&text));
     let blind = text_of(V4).replacen("reverse_max_ms = 700.0", "reverse_max_ms = 0.0", 1);
@@ -407,7 +407,7 @@ fn a_bus_must_carry_what_hangs_on_it() {
     assert_eq!(faults_of_slow.len(), 1, "{faults_of_slow:#?}");
     // Five motors of 38 bits in 10 ms, three ground sensors of 78 bits in 20 ms, a battery in 500 ms:
     // 30,856 bits a second.
-    assert!(faults_of_slow[0].contains("bus.speed_hz: the polling table and the commands need 123 %"));
+    assert!(faults_of_slow[0].contains("bus.speed_hz: polling and commands need 123 %"));
     let busy = text_of(V4).replacen("speed_hz = 100000", "speed_hz = 40000", 1);
     let warnings = board::from_text("busy", &busy).unwrap().warnings;
     assert_eq!(warnings.len(), 1);
@@ -469,7 +469,7 @@ fn what_is_allowed_and_odd_is_a_warning() {
         (
             "low = 6.0, high = 8.4",
             "low = 9.0, high = 12.0",
-            "sensor.battery.input.low: the scale 9..12 lies outside",
+            "sensor.battery.input.low: the scale 9..12 is outside",
         ),
     ] {
         let warnings = board::from_text("odd", &text_of(V4).replacen(old, new, 1)).unwrap().warnings;
@@ -483,7 +483,7 @@ fn the_field_is_warned_off_the_control_loops_core() {
     let text = "inherits = \"picarx-v4\"\n[rt]\ncpu = 3\n[field]\ncpus = [2, 3]\n";
     let warnings = board::from_text("odd", text).unwrap().warnings;
     assert_eq!(warnings.len(), 1, "{warnings:?}");
-    let words = "odd.toml:5:8: field.cpus: core 3 is the control loop's (rt.cpu)";
+    let words = "odd.toml:5:8: field.cpus: core 3 belongs to the control loop (rt.cpu)";
     assert!(warnings[0].to_string().starts_with(words), "{}", warnings[0]);
 }
 

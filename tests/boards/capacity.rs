@@ -200,7 +200,7 @@ fn capacities() -> Vec<(&'static str, Counts, Counts, String)> {
             // Two of the 256 are the sonar's.
             Counts { reserved: 254, ..FEW },
             Counts { reserved: 255, ..FEW },
-            "more than 256 lines are named".to_string(),
+            "found more than 256 line names".to_string(),
         ),
     ]
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 /// Lines of a flood that may be said: 40 at once, one in ten seconds, and the count.
 const FEW: usize = 60;
 
-/// Of the lines that begin with `beginning`, at most a few; one line says how many were left out.
+/// Of the lines that begin with `beginning`, at most a few; one line says how many were dropped.
 fn few_lines(said: &str, beginning: &str) {
     let lines = said.lines().filter(|line| line.contains(beginning)).count();
     assert!(
@@ -20,8 +20,8 @@ fn few_lines(said: &str, beginning: &str) {
         "{lines} lines: {}",
         said.lines().take(3).collect::<Vec<_>>().join("\n")
     );
-    let told = said.lines().filter(|line| line.contains("left out")).count();
-    assert!((1..=FEW).contains(&told), "{told} lines say how many were left out");
+    let told = said.lines().filter(|line| line.contains("dropped")).count();
+    assert!((1..=FEW).contains(&told), "{told} lines say how many were dropped");
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_guard_that_is_asked_for_what_it_refuses_says_so_a_few_times() {
     place.send(guard, Signal::TERM);
     let said = err(&place.said(guard));
     few_lines(&said, "refused: ");
-    assert!(said.contains("told to go: line off"), "{said}");
+    assert!(said.contains("asked to end: line off"), "{said}");
 }
 
 #[test]

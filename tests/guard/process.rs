@@ -145,7 +145,7 @@ fn every_signal_that_ends_a_guard_takes_its_line_and_none_of_a_terminal_stops_it
         place.send(guard, signal);
         let said = place.said(guard);
         assert_eq!(said.status.code(), Some(0), "{signal:?}: {}", err(&said));
-        assert!(err(&said).contains("told to go: line off"), "{signal:?}: {}", err(&said));
+        assert!(err(&said).contains("asked to end: line off"), "{signal:?}: {}", err(&said));
         assert!(!place.folder.join("guard").exists(), "{signal:?}");
     }
 }
@@ -163,7 +163,7 @@ fn a_lost_session_ends_runtime_and_guard_with_still_motors_and_the_line_off() {
     assert_eq!(runtime.status.code(), Some(0), "{}", err(&runtime));
     assert!(out(&runtime).lines().last().is_some_and(|line| line.contains("\"motors_still\":true")));
     assert_eq!(guard.status.code(), Some(0), "{}", err(&guard));
-    assert!(err(&guard).contains("told to go: line off"), "{}", err(&guard));
+    assert!(err(&guard).contains("asked to end: line off"), "{}", err(&guard));
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn a_stop_of_a_runtime_that_stands_still_is_heeded_when_it_goes_on() {
     let [board, guard, nowhere] = ["board.toml", "guard", "nowhere"].map(|name| place.path(name));
     let stopped = output(&["safe-stop", "--board", &board, "--guard", &guard, "--control", &nowhere]);
     assert_eq!(stopped.status.code(), Some(0), "{}", err(&stopped));
-    assert!(out(&stopped).contains("the guard holds its line off"), "{}", out(&stopped));
+    assert!(out(&stopped).contains("the guard keeps its line off"), "{}", out(&stopped));
     let guard = place.of_guard();
     assert_eq!((&guard["reason"], &guard["stop_pending"]), (&"asked".into(), &true.into()), "{guard}");
     place.send(runtime, Signal::CONT);

@@ -173,25 +173,25 @@ fn wrong_shapes_name_both_shapes_and_write_nothing() {
     let faults = [
         (
             workspace.bind(&a, &a[..2 * d], Length::AsIs, &mut out),
-            "`second factor` is 2 x 128 numbers, wanted are 3 x 128",
+            "`second factor` is 2 x 128 numbers; expected: 3 x 128",
         ),
         (
             workspace.bind(&a[..300], &a, Length::AsIs, &mut out),
-            "`first factor` is 300 numbers, no whole rows of 128; wanted are 3 x 128",
+            "`first factor` is 300 numbers, not whole rows of 128; expected: 3 x 128",
         ),
         (
             workspace.unbind(&a, &a, Length::Unit, &mut out[..d]),
-            "`out` is 1 x 128 numbers, wanted are 3 x 128",
+            "`out` is 1 x 128 numbers; expected: 3 x 128",
         ),
         (
             workspace.superpose(&a, Some(&[1.0; 2]), Length::AsIs, &mut out[..d]),
-            "`weights` has 2 entries, wanted are 3",
+            "`weights` has 2 entries; expected: 3",
         ),
         (
             workspace.superpose(&a, None, Length::AsIs, &mut out),
-            "`out` is 3 x 128 numbers, wanted are 1 x 128",
+            "`out` is 3 x 128 numbers; expected: 1 x 128",
         ),
-        (workspace.permute(&a, 1, &mut out[..d]), "`out` is 1 x 128 numbers, wanted are 3 x 128"),
+        (workspace.permute(&a, 1, &mut out[..d]), "`out` is 1 x 128 numbers; expected: 3 x 128"),
     ];
     for (result, words) in faults {
         assert_eq!(result.expect_err("a wrong shape").to_string(), words);

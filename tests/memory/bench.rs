@@ -87,13 +87,13 @@ fn where_there_is_a_gpu_it_is_measured_too_and_what_is_chosen_is_said_and_kept()
     let choice = |object: &Value| object["choices"][0][1].as_str().unwrap_or_default().to_string();
     assert!(choice(&object).starts_with("measured now; bind, rows here: "), "{}", choice(&object));
     assert!(choice(&bench(&[])).starts_with("measured at an earlier start; "));
-    assert_eq!(choice(&bench(&["--gpu-from", "3"])), "on the GPU from 3 rows on, as asked");
+    assert_eq!(choice(&bench(&["--gpu-from", "3"])), "on the GPU from 3 rows on, as requested");
     let found = |more: &[&str]| {
         let object = with_stand_in(alone.folder(), &cache, &[&["doctor", "--json"], more].concat());
         let findings = object["findings"].as_array().expect("a list").clone();
         let own = findings.iter().find(|finding| finding["topic"] == "vectors").expect("it is looked at");
         own["found"].as_str().unwrap_or_default().to_string()
     };
-    assert_eq!(found(&["--memory-gpu", "never"]), "of 512 numbers: on the processor, as asked");
+    assert_eq!(found(&["--memory-gpu", "never"]), "of 512 numbers: on the processor, as requested");
     let _ = std::fs::remove_dir_all(&cache);
 }

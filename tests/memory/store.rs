@@ -103,7 +103,7 @@ fn a_file_gives_back_the_same_store() {
         assert_eq!(again.usage(), store.usage());
     }
     let fault = Store::load(&path, 1000).expect_err("a thousand bytes").to_string();
-    assert!(fault.contains("1000 are allowed"), "{fault}");
+    assert!(fault.contains("allowed: 1000"), "{fault}");
 }
 
 #[test]

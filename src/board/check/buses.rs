@@ -1,4 +1,4 @@
-//! `[bus]`, `[[i2c]]`: which buses there are, and what may be done to one that does not answer.
+//! `[bus]`, `[[i2c]]`: the buses, and what the runtime may do to one that does not answer.
 
 use super::claims::{Claims, Thing};
 use super::wires::{line, optional_line};
@@ -10,9 +10,9 @@ use crate::time::Span;
 const FIRST: &str = "motors";
 /// Before the name of an adapter's device, in place of a path.
 const ADAPTER: &str = "adapter:";
-/// Buses of one board: the largest carrier in view has as many.
+/// Buses of one board: the largest supported carrier has this many.
 const MOST: usize = 8;
-/// How long a supply is off by default: a few time constants of what stands behind a module's regulator.
+/// How long a supply is off by default: a few time constants of the load behind a module's regulator.
 const RAIL_OFF: Span = Span::from_millis(100);
 
 /// `[bus]` and `[[i2c]]`; `None` where one of them is faulty.
@@ -32,7 +32,7 @@ pub fn buses(root: &Section<'_>, claims: &mut Claims) -> Option<(BusPlan, Vec<I2
             }
             Some((bus, _)) => {
                 if name == FIRST {
-                    let rule = format!("\"{FIRST}\" is the bus that [bus] describes; wanted: another name");
+                    let rule = format!("\"{FIRST}\" is the bus that [bus] describes; expected: another name");
                     section.misfit("name", rule);
                 }
                 claims.buses.push(name.clone());
@@ -85,7 +85,7 @@ fn further(name: String, bus: &BusPlan, section: &Section<'_>, claims: &mut Clai
     Some(I2cPlan { name, node: node?, timing, recovery: recovery? })
 }
 
-/// Where the bus is: a path, or a part of the name of its adapter's device.
+/// Where the bus is: a path, or part of the name of its adapter's device.
 fn node(section: &Section<'_>) -> Option<I2cNode> {
     let word = section.text("i2c").required()?;
     match word.strip_prefix(ADAPTER) {
@@ -94,7 +94,7 @@ fn node(section: &Section<'_>) -> Option<I2cNode> {
         }
         None if word.starts_with('/') => Some(I2cNode::Path(word)),
         _ => {
-            let rule = "wanted: an absolute path, as in \"/dev/i2c-1\", or \"adapter:\" and a part of the name of \
+            let rule = "expected: an absolute path, as in \"/dev/i2c-1\", or \"adapter:\" and part of the name of \
                         its device, as in \"adapter:c250000.i2c\"";
             section.misfit("i2c", rule.to_string());
             None
@@ -110,7 +110,7 @@ fn timing(section: &Section<'_>) -> I2cTiming {
     I2cTiming { speed_hz: speed as u32, timeout }
 }
 
-/// The measures that this bus permits. Nothing is permitted that is not written.
+/// The recovery measures that this bus permits. Only what is written is permitted.
 fn recovery(section: &Section<'_>, claims: &mut Claims) -> Option<RecoveryPlan> {
     let rebind = section.flag("rebind").optional().unwrap_or(false);
     let scl = optional_line(section, "clear_scl", claims);
@@ -137,17 +137,17 @@ fn recovery(section: &Section<'_>, claims: &mut Claims) -> Option<RecoveryPlan> 
 fn rail_plan(section: &Section<'_>, claims: &mut Claims) -> Option<RailPlan> {
     let line = line(section, "line", claims);
     let on_high = section.flag("on_high").required();
-    // Longer than five seconds the robot had better stay where it is.
+    // If it takes longer than five seconds, the robot should stay stopped.
     let off = section.millis("off_ms", 1.0..=5000.0).or(RAIL_OFF);
     Some(RailPlan { line: line?, on_high: on_high?, off })
 }
 
-/// Lines are found by the labels of their chips: notes where a role uses one and no chip is named.
+/// The label of a chip finds its lines: reports an error if a role uses a line and no chip is named.
 pub fn chips_for_lines(bus: &BusPlan, claims: &Claims, section: &Section<'_>) {
     let BusPlan::Linux { gpio_labels } = bus else { return };
     if let (true, Some(key)) = (gpio_labels.is_empty(), claims.first_line()) {
         let rule =
-            format!("found none of them; wanted: at least one label, of the chip with the line of {key}");
+            format!("found none of them; expected: at least one label, of the chip with the line of {key}");
         section.report().borrow_mut().misfit("bus.gpio_labels", rule);
     }
 }

@@ -27,10 +27,10 @@ const GPU_QUANTITIES: [(&str, GpuQuantity); 2] =
 /// Full scales of an ADS1115 in volts (its data sheet, table 7-1).
 const ADS1115_RANGES: [f64; 6] = [0.256, 0.512, 1.024, 2.048, 4.096, 6.144];
 
-/// The bus that `section` names, the first where it names none; `None` where that is faulty.
+/// The bus that `section` names, by default the first; `None` if the name is faulty.
 pub fn bus(section: &Section<'_>, wiring: &Wiring<'_>, claims: &Claims) -> Option<usize> {
     if wiring.bus.is_none() {
-        let _ = section.text("bus").optional(); // which buses there are, is not known
+        let _ = section.text("bus").optional(); // the buses are not known
         return None;
     }
     match section.name_among("bus", "I2C bus", &claims.buses).if_written()? {
@@ -86,7 +86,7 @@ pub fn power(
     claims: &mut Claims,
 ) -> Option<SensorKind> {
     let address = section.integer("address", 0x40..=0x4F).required();
-    // From the bars of a large drive to the resistor of a charging board.
+    // From the busbar of a large drive to the resistor of a charging board.
     let shunt = section.real("shunt_ohms", 1e-5..=10.0).required();
     let quantity = section.choice("quantity", "quantity", &POWER_QUANTITIES).required();
     let (bus, address, shunt, (value, quantity)) = (bus?, address? as u8, shunt?, quantity?);
@@ -106,7 +106,7 @@ pub fn ads1115(section: &Section<'_>, bus: Option<usize>, claims: &mut Claims) -
         section.misfit("full_scale_v", rule);
     }
     if per_volt.abs() < 1e-6 {
-        section.misfit("per_volt", format!("found {per_volt}: the value would always be nothing"));
+        section.misfit("per_volt", format!("found {per_volt}: the value would always be zero"));
     }
     let (bus, address, channel, full_scale) = (bus?, address? as u8, channel? as u8, full_scale?);
     claims.share(
@@ -125,13 +125,13 @@ pub fn hwmon(section: &Section<'_>) -> Option<SensorKind> {
     for (key, name) in [("chip", &chip), ("label", &label)] {
         // The names become parts of paths.
         if name.as_ref().is_some_and(|name| name.contains('/') || name.contains("..")) {
-            section.misfit(key, "wanted: a name, not a path".to_string());
+            section.misfit(key, "expected: a name, not a path".to_string());
         }
     }
     Some(SensorKind::Hwmon { chip: chip?, label: label?, per_unit: per_unit? as f32 })
 }
 
-/// What a GPU tells in sysfs.
+/// What a GPU reports in sysfs.
 pub fn gpu(section: &Section<'_>) -> Option<SensorKind> {
     let (_, quantity) = section.choice("quantity", "quantity", &GPU_QUANTITIES).required()?;
     Some(SensorKind::GpuSysfs { quantity })

@@ -1,4 +1,4 @@
-//! Who takes which line, channel, timer and I2C address: one role each, but for a chip that has several values to give.
+//! Which role takes which line, channel, timer and I2C address: one role each, except chips with several values.
 
 use crate::board::finding::Problem;
 use crate::board::reader::Section;
@@ -7,12 +7,12 @@ use crate::board::spelling::LineWord;
 use crate::device::robot_hat::timer_of;
 use crate::plan::Line;
 
-/// Names of lines on one board: no chip in view has as many lines.
+/// Names of lines on one board: no supported chip has as many lines.
 const MOST_LINE_NAMES: usize = 256;
-/// Where every VL53L0X answers after power-on.
+/// The address at which every VL53L0X answers after power-on.
 pub const VL53L0X: u8 = 0x29;
 
-/// What a PWM channel drives, and thereby how fast its timer has to run.
+/// What a PWM channel drives, which determines how fast its timer has to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PwmUse {
     /// 50 Hz.
@@ -21,7 +21,7 @@ pub enum PwmUse {
     DcMotor,
 }
 
-/// A thing that only one role can have.
+/// A resource that only one role can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thing {
     /// A GPIO line.
@@ -60,13 +60,13 @@ pub struct Shares {
     pub bus: usize,
     /// 7 bits.
     pub address: u8,
-    /// What every role has to state alike, with the key: wiring and parts of the one chip.
+    /// The value that every role must state identically, with its key: the chip's wiring and parts.
     pub alike: Option<(&'static str, String)>,
     /// Which value: no two roles take the same.
     pub value: String,
 }
 
-/// A VL53L0X: after power-on it answers where all of them do.
+/// A VL53L0X: after power-on it answers at the same address as all others.
 struct Ranger {
     bus: usize,
     address: u8,
@@ -74,7 +74,7 @@ struct Ranger {
     path: String,
 }
 
-/// Who takes what, by the path of the key that says so.
+/// Which role takes what, by the path of the key that states it.
 #[derive(Default)]
 pub struct Claims {
     /// Names of lines, in the order of their first mention: [`Line::named`] counts into them.
@@ -99,7 +99,7 @@ impl Claims {
         self.hat_pwm.push((channel, use_of, key));
     }
 
-    /// The line that `word` means; its name is kept. `None` where there are too many names: noted at `key`.
+    /// The line that `word` means; its name is kept. `None`, noted at `key`, if there are too many.
     pub fn line(&mut self, word: LineWord, section: &Section<'_>, key: &str) -> Option<Line> {
         let name = match word {
             LineWord::Number(number) => return Some(Line(number)),
@@ -107,7 +107,7 @@ impl Claims {
         };
         let at = self.line_names.iter().position(|known| *known == name).unwrap_or(self.line_names.len());
         if at == MOST_LINE_NAMES {
-            section.misfit(key, format!("more than {MOST_LINE_NAMES} lines are named"));
+            section.misfit(key, format!("found more than {MOST_LINE_NAMES} line names"));
             return None;
         }
         if at == self.line_names.len() {
@@ -116,7 +116,7 @@ impl Claims {
         Some(Line::named(at as u16))
     }
 
-    /// Key of the first role that uses a GPIO line. A reserved line is used by nobody here.
+    /// Key of the first role that uses a GPIO line. A reserved line does not count as used.
     pub fn first_line(&self) -> Option<&str> {
         let used = |(thing, key): &&(Thing, String)| {
             matches!(thing, Thing::Line(_)) && !key.starts_with("reserved.")
@@ -124,8 +124,8 @@ impl Claims {
         self.taken.iter().find(used).map(|(_, key)| key.as_str())
     }
 
-    /// The sensor at `section` takes one value of a chip. Whether it is the first to do so: then what is wired to the
-    /// chip is still to be taken.
+    /// The sensor at `section` takes one value of a chip. Returns whether it is the first to do so: the
+    /// caller then takes what is wired to the chip.
     pub fn share(&mut self, shares: Shares, section: &Section<'_>) -> bool {
         let first = !self.shares.iter().any(|(other, _)| {
             (other.bus, other.address, other.kind) == (shares.bus, shares.address, shares.kind)
@@ -143,8 +143,8 @@ impl Claims {
         self.rangers.push(Ranger { bus, address, shuts_down, path: section.path("") });
     }
 
-    /// Notes everything that is taken twice, timers that would need two frequencies, and chips that are described in
-    /// two ways.
+    /// Reports everything that is taken twice, timers that would need two frequencies, and chips that are
+    /// described in two ways.
     pub fn settle(&self, report: &Shared) {
         let report = &mut *report.borrow_mut();
         for (at, (thing, key)) in self.taken.iter().enumerate() {
@@ -161,9 +161,9 @@ impl Claims {
         for timer in 0..7 {
             let mut group = self.hat_pwm.iter().filter(|(channel, _, _)| timer_of(*channel) == timer);
             let Some((_, first, holder)) = group.next() else { continue };
-            // One message a timer: where one channel is out of place, which one is for people to say.
+            // One message per timer: if one channel is misplaced, only the user knows which.
             if let Some((_, _, key)) = group.find(|(_, use_of, _)| use_of != first) {
-                let thing = format!("PWM timer {timer} (one frequency: servos want 50 Hz, motors more)");
+                let thing = format!("PWM timer {timer} (one frequency: servos need 50 Hz, motors more)");
                 clash(report, key, thing, holder);
             }
         }
@@ -180,7 +180,7 @@ impl Claims {
                 let (key, value) =
                     shares.alike.clone().or(first.alike.clone()).unwrap_or(("address", String::new()));
                 let rule = format!(
-                    "{chip} is one chip, and {} states another {key} than this ({value})",
+                    "{chip} is one chip, and {} states a different {key} than this ({value})",
                     bare(holder)
                 );
                 report.misfit(&format!("{path}{key}"), rule);
@@ -194,7 +194,7 @@ impl Claims {
         }
     }
 
-    /// Two on a bus both wake up at the same address: each has to be kept asleep while the other is given its own.
+    /// Two on a bus wake up at the same address: each must stay in shutdown while the other gets its own.
     fn settle_rangers(&self, report: &mut Report) {
         for ranger in &self.rangers {
             let alone = self.rangers.iter().filter(|other| other.bus == ranger.bus).count() == 1;

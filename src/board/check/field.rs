@@ -1,4 +1,4 @@
-//! `[field]`, `[budget]`, `[[start]]` and `[[decision]]`: the field, its time, and what stands in
+//! `[field]`, `[budget]`, `[[start]]` and `[[decision]]`: the field, its time budget, and the substitute
 //! for a learned read-out.
 
 use super::{Devices, Periods};
@@ -20,8 +20,8 @@ const STORAGES: [(&str, Storage); 2] =
     [(Storage::F32.name(), Storage::F32), (Storage::F16.name(), Storage::F16)];
 /// The engine has work for 8 threads; 64 is what `threads` admits.
 const MOST_CPUS: usize = 64;
-/// Curves of a starting table: each is looked at in every cycle that the table is taught in. The largest shipped table has
-/// fifteen.
+/// Curves of a starting table: every cycle that trains on the table evaluates each of them. The largest
+/// shipped table has fifteen.
 const MOST_CURVES: usize = 128;
 const GRIDS: [i64; 4] = [8, 16, 32, 64];
 
@@ -78,7 +78,7 @@ fn shape(
     let bank = section.integer("bank", 1..=100_000).or(10_000);
     let sensors = inputs(&devices.sensors);
     if sensors == 0 && devices.sensors.iter().all(Option::is_some) {
-        root.misfit("sensor", "no sensor has an `input`: the field would see nothing".to_string());
+        root.misfit("sensor", "no sensor has an `input`: the field would have no inputs".to_string());
     }
     // Rows of the read-out: a label each where it chooses among labels, else a motor each.
     let motors = match decisions {
@@ -116,7 +116,7 @@ fn params(section: &Section<'_>) -> Params {
         section.warn(
             "gamma",
             format!(
-                "(1 - beta) gamma is {loop_gain:.3}: from 1 on the field holds patterns and need not forget"
+                "(1 - beta) gamma is {loop_gain:.3}: from 1 on the field keeps patterns and may never forget them"
             ),
         );
     }
@@ -146,7 +146,7 @@ fn curve(section: &Section<'_>, devices: &Devices) -> Option<StartCurve> {
     let (motor, at, points) = (motor?, sensor?, points?);
     let plan = devices.sensors.get(at)?.as_ref()?;
     let Some(scale) = plan.input else {
-        section.misfit("sensor", format!("`{}` has no `input`: the field does not see it", plan.name));
+        section.misfit("sensor", format!("`{}` has no `input`: the field does not receive it", plan.name));
         return None;
     };
     let points = on_scale(section, &points, scale)?;
@@ -179,7 +179,7 @@ fn on_scale(section: &Section<'_>, points: &[[f64; 2]], scale: Scale) -> Option<
         scaled.reverse();
     }
     if scaled.windows(2).any(|pair| pair[0][0] >= pair[1][0]) {
-        section.misfit("points", "two sensor values are too close to tell apart on the scale".to_string());
+        section.misfit("points", "two sensor values are too close to distinguish on the scale".to_string());
         return None;
     }
     Some(scaled)

@@ -47,7 +47,7 @@ pub fn motor(
 }
 
 fn min_duty(section: &Section<'_>) -> f32 {
-    // At 0.9 hardly anything is left to command with.
+    // At 0.9 hardly any range is left for commands.
     section.real("min_duty", 0.0..=0.9).or(0.0) as f32
 }
 

@@ -1,4 +1,4 @@
-//! What concerns several subjects of a board whose parts are each sound.
+//! Checks across several subjects of a board whose parts are each valid.
 
 use super::millis;
 use crate::board::report::Report;
@@ -11,14 +11,14 @@ use crate::time::Span;
 /// A bus that is busier than this has no room to repeat a failed transfer in time.
 const BUSY_PERCENT: f64 = 70.0;
 
-/// What concerns several subjects of a board whose parts are each sound.
+/// Checks across several subjects of a board whose parts are each valid.
 pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
     match (&board.bus, &board.sim) {
         (BusPlan::Sim, None) => {
             report.misfit("bus.kind", "the simulated bus needs a world: a [sim] table".to_string());
         }
         (BusPlan::Linux { .. } | BusPlan::Log, Some(_)) => {
-            report.misfit("bus.kind", "a [sim] table is of use only with bus kind \"sim\"".to_string());
+            report.misfit("bus.kind", "a [sim] table is only useful with bus kind \"sim\"".to_string());
         }
         _ => {}
     }
@@ -26,8 +26,9 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
     no_line(board, report);
     map(board, report);
     if let Some(core) = board.rt.cpu.filter(|core| board.field.cpus.contains(core)) {
-        let rule =
-            format!("core {core} is the control loop's (rt.cpu): the field's thread there waits for it");
+        let rule = format!(
+            "core {core} belongs to the control loop (rt.cpu): the field's thread there waits for it"
+        );
         report.warn("field.cpus", rule);
     }
     let (threads, cores) = (board.field.threads, board.field.cpus.len());
@@ -59,7 +60,7 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
     }
 }
 
-/// A retreat can be made: something drives backwards, and may.
+/// Checks that a retreat is possible: a motor drives backwards, and is allowed to.
 fn retreat(board: &Board, rule: &str, report: &mut Report) {
     let why = if board.safety.reverse_max == Span::ZERO {
         "safety.reverse_max_ms is 0: the robot may not drive backwards"
@@ -71,18 +72,18 @@ fn retreat(board: &Board, rule: &str, report: &mut Report) {
     report.misfit(&format!("reflex.{rule}.retreat_ms"), format!("{why}, so this never clears"));
 }
 
-/// Motors that only a word over their bus can stop run on with the last one while the bus hangs, and for ever where the
+/// Motors that only a command over their bus can stop keep running while the bus hangs, and forever if the
 /// program dies.
 fn no_line(board: &Board, report: &mut Report) {
     let (key, line) = match &board.pwm {
         Some(PwmPlan::Pca9685 { output_enable: None, .. }) => ("pca9685.output_enable", "the PCA9685's OE"),
         Some(PwmPlan::Sysfs { .. }) => ("enable.line", "the drivers' enable"),
-        // A Robot HAT always has its reset line, and motors that are only recorded do not run.
+        // A Robot HAT always has its reset line, and recorded motors do not run.
         Some(PwmPlan::Pca9685 { .. }) | None => return,
     };
     if board.enable.is_none() && board.motors.iter().any(|motor| motor.kind.drives()) {
         let rule = format!(
-            "no line can stop the motors: while their bus hangs, or once this program has died, they go on with their \
+            "no line can stop the motors: while their bus hangs, or after this program has died, they keep running on their \
              last pulses (wire {line} to a line and name it in [enable], which the guard can hold)"
         );
         report.warn(key, rule);
@@ -96,8 +97,7 @@ fn map(board: &Board, report: &mut Report) {
     let Some(last) = things.last() else { return };
     if board.motion.is_none() {
         let key = format!("sensor.{}.kind", last.name);
-        let rule =
-            "\"recall\" needs a [motion] table: how fast a full command is, how far apart the axles are";
+        let rule = "\"recall\" needs a [motion] table: the speed of a full command and the distance between the axles";
         report.misfit(&key, rule.to_string());
     }
     if things.len() > MOST_THINGS {
@@ -106,7 +106,7 @@ fn map(board: &Board, report: &mut Report) {
     }
 }
 
-/// Each bus is patient enough, not too fast for what hangs on it, and has the time for all of it.
+/// Checks each bus: its timeout, its speed for the devices on it, and its time for all transfers.
 fn buses(board: &Board, report: &mut Report) {
     for (at, I2cPlan { name, timing, .. }) in board.i2c.iter().enumerate() {
         let path = if at == 0 { "bus".to_string() } else { format!("i2c.{name}") };
@@ -118,14 +118,14 @@ fn buses(board: &Board, report: &mut Report) {
         if timing.timeout >= board.safety.wire_lost {
             let (found, limit) = (millis(timing.timeout), millis(board.safety.wire_lost));
             let rule = format!(
-                "found {found} ms; must be below safety.wire_lost_ms ({limit} ms): one hung transfer is no lost bus yet"
+                "found {found} ms; must be below safety.wire_lost_ms ({limit} ms): one hung transfer does not make a lost bus"
             );
             report.misfit(&format!("{path}.timeout_ms"), rule);
         }
         let percent = 100.0 * bus_load::load_of(board, at).map_or(0.0, |load| load.total());
         if percent > 100.0 {
             let rule = format!(
-                "the polling table and the commands need {percent:.0} % of the I2C bus's time; \
+                "polling and commands need {percent:.0} % of the I2C bus's time; \
                  allowed: at most 100 % (raise a period_ms or speed_hz)"
             );
             report.misfit(&speed, rule);
@@ -134,15 +134,15 @@ fn buses(board: &Board, report: &mut Report) {
             report.warn(&speed, rule);
         }
         let hangs = |sensor: &SensorPlan| sensor.bus == at && sensor.kind.i2c_address().is_some();
-        // A bus may be listed for what the computer itself has there.
+        // A bus may be listed because the computer itself has devices there.
         let listed = board.reserved_addresses.iter().any(|reserved| reserved.bus == at);
         if at > 0 && !listed && !board.sensors.iter().any(hangs) {
-            report.warn(&speed, "nothing hangs on this bus".to_string());
+            report.warn(&speed, "this bus has no devices".to_string());
         }
     }
 }
 
-/// An obstacle must be noticed early enough: warns where the robot, at the speed that the board
+/// An obstacle must be noticed early enough: warns if the robot, at the speed that the board
 /// names, covers the trip distance before the newest echo can have stopped it.
 fn obstacle(board: &Board, sensor: &SensorPlan, distance: f32, key: &str, report: &mut Report) {
     if !matches!(sensor.kind, SensorKind::HcSr04 { .. }) {

@@ -1,11 +1,11 @@
-//! `[[reflex]]` and `[safety]`: what stops the robot, and how long things may be late.
+//! `[[reflex]]` and `[safety]`: what stops the robot, and how late data and commands may be.
 
 use super::Periods;
 use crate::board::reader::Section;
 use crate::plan::{Cause, Restraint, Rule, SafetyPlan, SensorPlan, Trip};
 use crate::time::Span;
 
-/// Causes that a board may give a rule for; the others are the runtime's own findings.
+/// Causes that a board may write a rule for; the runtime detects the others itself.
 const CAUSES: [(&str, Cause); 5] = [
     ("battery", Cause::Battery),
     ("obstacle", Cause::Obstacle),
@@ -41,7 +41,7 @@ pub fn reflex(section: Section<'_>, names: &[String], sensors: &[Option<SensorPl
         Some((_, Allows::NoForward)) => Some(Restraint::NoForward),
         Some((_, Allows::Still)) => Some(Restraint::Still),
         None => {
-            // Whether `share` belongs here cannot be told: it is asked for, not wanted.
+            // Whether `share` belongs here is unknown: read it, but do not require it.
             section.real("share", 0.0..=1.0).optional();
             None
         }
@@ -55,7 +55,7 @@ pub fn reflex(section: Section<'_>, names: &[String], sensors: &[Option<SensorPl
             return None;
         }
         (None, None) => {
-            section.misfit("below", "missing; wanted: a number under `below` or under `above`".to_string());
+            section.misfit("below", "missing; expected: a number under `below` or under `above`".to_string());
             return None;
         }
     };
@@ -82,7 +82,7 @@ pub fn reflex(section: Section<'_>, names: &[String], sensors: &[Option<SensorPl
         section.misfit("restraint", "an e-stop must be \"still\" and latched = true".to_string());
     }
     if retreat > Span::ZERO && restraint == Some(Restraint::Still) {
-        let rule = "a robot that stands cannot back away; allowed with \"no-forward\" and \"slow\"";
+        let rule = "a stopped robot cannot back away; allowed with \"no-forward\" and \"slow\"";
         section.misfit("retreat_ms", rule.to_string());
     }
     let clear = clear? as f32;
@@ -110,8 +110,8 @@ fn ageing_helps(section: &Section<'_>, sensor: &SensorPlan, trip: Trip) {
     }
 }
 
-/// Sooner would be in the way of what a robot may ride out: a bus that is set up anew takes half a second. Later, no
-/// person who stands by expects a robot that stands to start.
+/// Sooner would disarm a robot that can recover by itself: setting up a bus again takes half a second. Later,
+/// no bystander expects a stopped robot to start.
 const DISARM_AFTER: std::ops::RangeInclusive<f64> = 1_000.0..=60_000.0;
 
 /// `[safety]`.

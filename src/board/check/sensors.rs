@@ -1,4 +1,4 @@
-//! `[[sensor]]`: where each value comes from, when it may be believed, how it enters the field.
+//! `[[sensor]]`: where each value comes from, when it is valid, how it enters the field.
 
 use super::chips;
 use super::claims::{Claims, Thing};
@@ -100,16 +100,16 @@ impl Kind {
 
 /// Largest value that a physical range may name.
 const LARGEST: f64 = 1e6;
-/// The HC-SR04 needs this long from ping to ping, or it hears the last one (data sheet).
+/// The HC-SR04 needs this long between pings, or it receives the previous echo (data sheet).
 const PING_MS: f64 = 60.0;
 /// A VL53L0X measures for this long in its fastest profile (data sheet, table 12).
 const RANGING_MS: f64 = 20.0;
 
-/// A map that is asked more often has no time for anything else on a small machine.
+/// A map that is queried more often leaves a small machine no time for anything else.
 const RECALL_MS: f64 = 20.0;
 
-/// Reads one sensor; `tick` is the control period, which is also the period of values that no bus
-/// has to be asked for.
+/// Reads one sensor; `tick` is the control period, which is also the period of values that need no
+/// bus transfer.
 pub fn sensor(
     name: String,
     section: Section<'_>,
@@ -270,7 +270,7 @@ fn scale(section: &Section<'_>, valid: Option<[f64; 2]>) -> Input {
         && (low.max(high) <= bottom || low.min(high) >= top)
     {
         let rule = format!(
-            "the scale {low}..{high} lies outside of valid {bottom}..{top}: the field sees a constant"
+            "the scale {low}..{high} is outside valid {bottom}..{top}: the field receives a constant"
         );
         section.warn("low", rule);
     }

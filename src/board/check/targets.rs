@@ -1,10 +1,10 @@
-//! `[targets]`: what `ganglion bench all` holds the machine to. Every key may be left out.
+//! `[targets]`: the targets of `ganglion bench all`. Every key may be left out.
 
 use super::{Periods, millis};
 use crate::board::reader::Section;
 use crate::plan::{GpuTargets, Targets};
 
-/// Ratios beyond this tell nothing: a tail a thousand times the median is a machine that stopped.
+/// Ratios beyond this are meaningless: a tail a thousand times the median is a machine that stopped.
 const RATIO: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
 
 /// Shares: below a thousandth nothing is measured; a cycle that stays in a cache can be faster than a copy, and a
@@ -35,7 +35,8 @@ pub fn targets(section: &Section<'_>, periods: &Periods) -> Targets {
     }
     if let Some(p99) = targets.cycle_p99.filter(|p99| periods.sound && *p99 > periods.dt) {
         let (p99, dt) = (millis(p99), millis(periods.dt));
-        let rule = format!("{p99} ms is above the field's period ({dt} ms): a cycle may meet it and be late");
+        let rule =
+            format!("{p99} ms is above the field's period ({dt} ms): a cycle within it may still be late");
         section.warn("cycle_p99_ms", rule);
     }
     targets

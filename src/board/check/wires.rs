@@ -1,5 +1,5 @@
-//! What is wired besides the buses: the microcontroller, other sources of PWM, lines that are spoken for, the line that
-//! lets current into the motors, and the guard that holds one of them.
+//! What is wired besides the buses: the microcontroller, other sources of PWM, reserved lines, the line that
+//! enables the motors' current, and the guard that holds one of them.
 
 use super::claims::{Claims, PwmUse, Thing};
 use crate::board::reader::Section;
@@ -13,9 +13,9 @@ pub const ADC_CHANNELS: u8 = 5;
 const TIMERS_V4: u8 = 4;
 /// Channels of a PCA9685.
 const PCA9685_CHANNELS: i64 = 16;
-/// Channels of one chip in sysfs: those of the computers in view have one to four.
+/// Channels of one chip in sysfs: those of the supported computers have one to four.
 const SYSFS_CHANNELS: i64 = 32;
-/// Frames a second at which any hobby servo is at ease; faster ones make analogue servos hot.
+/// Frames per second that suit any hobby servo; faster ones make analogue servos hot.
 const SERVO_HZ: std::ops::RangeInclusive<f32> = 40.0..=60.0;
 
 /// What sensors and motors may be wired to.
@@ -33,13 +33,13 @@ impl Wiring<'_> {
     fn hat_channels(&self) -> u8 {
         if self.mcu.flatten().is_some_and(|mcu| mcu.timers == TIMERS_V4) { 14 } else { 20 }
     }
-    /// Notes where `section` needs wires, and there are none.
+    /// Reports an error if `section` needs wires, and there are none.
     pub fn demand_wires(&self, section: &Section<'_>, kind: &str) {
         if matches!(self.bus, Some(BusPlan::Log)) {
             section.misfit("kind", format!("\"{kind}\" needs wires; the bus kind \"log\" has none"));
         }
     }
-    /// Notes where `section` needs the microcontroller, and there is none.
+    /// Reports an error if `section` needs the microcontroller, and there is none.
     pub fn demand_mcu(&self, section: &Section<'_>, kind: &str) {
         match self.bus {
             Some(BusPlan::Log) => self.demand_wires(section, kind),
@@ -49,7 +49,7 @@ impl Wiring<'_> {
             _ => {}
         }
     }
-    /// Notes where `section` is a motor that needs pulses, and nothing makes any.
+    /// Reports an error if `section` is a motor that needs pulses, and no device makes any.
     pub fn demand_pwm(&self, section: &Section<'_>, kind: &str) {
         match self.bus {
             Some(BusPlan::Log) => self.demand_wires(section, kind),
@@ -63,7 +63,7 @@ impl Wiring<'_> {
             _ => {}
         }
     }
-    /// Notes where `section` reads the computer that the program runs on, and the board is not about one.
+    /// Reports an error if `section` reads the host computer, and the board does not describe one.
     pub fn demand_machine(&self, section: &Section<'_>, kind: &str) {
         if let Some(BusPlan::Sim | BusPlan::Log) = self.bus {
             let rule = format!("\"{kind}\" reads the machine itself: it needs the bus kind \"linux\"");
@@ -101,7 +101,7 @@ pub fn pca9685(section: &Section<'_>, claims: &mut Claims) -> Option<PwmPlan> {
 /// `[pwm]`: the computer's own.
 pub fn sysfs_pwm(section: &Section<'_>) -> Option<PwmPlan> {
     let device = section.text("device").required();
-    // Below 20 Hz a motor knocks; above 100 kHz no bridge in view follows.
+    // Below 20 Hz a motor judders; above 100 kHz none of the supported bridges can follow.
     let hz = section.real("hz", 20.0..=100_000.0).required();
     Some(PwmPlan::Sysfs { device: device?, hz: hz? as f32 })
 }
@@ -120,12 +120,12 @@ pub fn enable(section: &Section<'_>, claims: &mut Claims) -> Option<EnablePlan> 
     Some(EnablePlan { line: line?, on_high: on_high? })
 }
 
-/// `[guard]`; what it holds has to be there.
+/// `[guard]`; the line that it holds must exist.
 pub fn guard(section: &Section<'_>, mcu: bool, enable: bool, tick: Option<Span>) -> Option<GuardPlan> {
     let holds = [("reset", GuardHold::Reset), ("enable", GuardHold::Enable)];
     let holds =
         section.choice("holds", "line for a guard to hold", &holds).required().map(|(_, holds)| holds);
-    // Below 10 ms a busy core is taken for a dead program; a second is half a metre of way.
+    // Below 10 ms a busy core looks like a dead program; in a second the robot travels half a metre.
     let patience = section.millis("patience_ms", 10.0..=1000.0).required();
     let required = section.flag("required").or(true);
     match holds {
@@ -189,7 +189,7 @@ pub fn pwm(
         Some(PwmPlan::Pca9685 { hz, .. }) => {
             if use_of == PwmUse::Servo && !SERVO_HZ.contains(hz) {
                 let rule = format!(
-                    "a servo wants 40 to 60 Hz; all channels of the PCA9685 run at {hz} Hz (pca9685.hz)"
+                    "a servo needs 40 to 60 Hz; all channels of the PCA9685 run at {hz} Hz (pca9685.hz)"
                 );
                 section.misfit(key, rule);
             }

@@ -1,4 +1,4 @@
-//! `[rt]`, `[motion]` and `[sim]`: what is asked of the system, how the robot moves, and the simulated room.
+//! `[rt]`, `[motion]` and `[sim]`: requests to the system, how the robot moves, and the simulated room.
 
 use crate::board::reader::Section;
 use crate::plan::{MotionPlan, SimPlan};
@@ -40,20 +40,20 @@ pub fn sim(section: &Section<'_>) -> Option<SimPlan> {
             section.misfit(
                 "room",
                 format!(
-                    "{width} m by {depth} m is too small for a body of {length} m: wanted twice its length"
+                    "{width} m by {depth} m is too small for a body of {length} m; must be at least twice its length"
                 ),
             );
         }
         for [x0, y0, x1, y1] in &cliffs {
             if x0 >= x1 || y0 >= y1 || *x1 > width || *y1 > depth {
                 let rule = format!(
-                    "[{x0}, {y0}, {x1}, {y1}]: wanted x0 < x1 and y0 < y1 within the room ({width} by {depth})"
+                    "[{x0}, {y0}, {x1}, {y1}]: must have x0 < x1 and y0 < y1 within the room ({width} by {depth})"
                 );
                 section.misfit("cliffs", rule);
             }
         }
         if let Some([x, y]) = line.iter().find(|[x, y]| *x > width || *y > depth) {
-            section.misfit("line", format!("[{x}, {y}] is outside of the room ({width} by {depth})"));
+            section.misfit("line", format!("[{x}, {y}] is outside the room ({width} by {depth})"));
         }
     }
     let metres = |row: &[f64; 2]| row.map(|value| value as f32);

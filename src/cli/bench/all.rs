@@ -36,7 +36,7 @@ pub struct Args {
     /// Length of the measurement
     #[arg(long, value_name = "S", default_value = "40", value_parser = seconds)]
     seconds: Span,
-    /// End with one JSON object on the last line of standard output
+    /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
 }
@@ -140,14 +140,14 @@ fn control(
     let figures = bench_loop(robot, &clock, length, board.rt, &interrupt.flag(), |share| {
         bar.set_position((share * 1000.0 / LOOP_PART as f64) as u64)
     })
-    .map_err(|error| Failure::unavailable(format!("a thread cannot be started: {error}")))?;
+    .map_err(|error| Failure::unavailable(format!("cannot start a thread: {error}")))?;
     for (thread, granted) in &figures.granted {
         notes.extend(granted.refusals.iter().map(|refusal| format!("refused, {thread}: {refusal}")));
     }
     Ok(Some(figures))
 }
 
-/// `board`, with the built-in world behind its bus where it stands on real wires: a bench moves no
+/// `board`, with the built-in world behind its bus if it has real wires: a bench moves no
 /// motor.
 fn on_a_simulated_bus(board: &Board, notes: &mut Vec<String>) -> Result<Board, Failure> {
     let BusPlan::Linux { .. } = board.bus else { return Ok(board.clone()) };

@@ -35,7 +35,7 @@ pub struct Args {
     /// Board file or built-in board on the simulator
     #[arg(long, value_name = "FILE", default_value = "sim")]
     board: PathBuf,
-    /// End with one JSON object on the last line of standard output
+    /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
 }
@@ -53,7 +53,7 @@ struct LoopReport {
     bare_timer: Option<Latency>,
     /// p99 of the loop over p99 of the bare timer.
     p99_ratio: Option<f64>,
-    /// A tick from its start to its end, with whatever preempted it meanwhile, microseconds.
+    /// A tick from its start to its end, including preemption, microseconds.
     cost_us: Option<Latency>,
     slots_skipped: u64,
     allocations_per_tick: Option<f64>,
@@ -73,7 +73,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let figures = bench_loop(robot, &clock, length, board.rt, &interrupt.flag(), |share| {
         bar.set_position((share * 1000.0) as u64)
     })
-    .map_err(|error| Failure::unavailable(format!("a thread cannot be started: {error}")))?;
+    .map_err(|error| Failure::unavailable(format!("cannot start a thread: {error}")))?;
     bar.finish_and_clear();
     if interrupt.asked() {
         return Err(cut_short());

@@ -17,7 +17,7 @@ pub(super) struct DeviceReport {
     /// A processor plays the GPU: no figure is a measurement.
     emulated: bool,
     device: String,
-    /// Version of CUDA that the driver brings.
+    /// CUDA version of the driver.
     driver: String,
     capability: String,
     multiprocessors: u32,

@@ -68,7 +68,7 @@ pub struct Args {
     /// Cores of the threads, in turn, as in 2,3 [default: wherever]
     #[arg(long, value_name = "N,..", value_delimiter = ',', value_parser = clap::value_parser!(u16).range(0..=1023))]
     cpus: Vec<u16>,
-    /// End with one JSON object on the last line of standard output
+    /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
 }

@@ -46,7 +46,7 @@ pub struct Args {
     /// 512 numbers, 1 and 100 vectors, 20 ms each
     #[arg(long, conflicts_with_all = ["dims", "batches", "seconds"])]
     quick: bool,
-    /// End with one JSON object on the last line of standard output
+    /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
 }

@@ -1,5 +1,5 @@
-//! `calibrate adc`: what a converter's channel says, many times over; and what that makes of its scale, or of the threshold
-//! of a reflex that watches it.
+//! `calibrate adc`: samples a converter's channel many times, and derives its scale, or the threshold of a reflex
+//! that watches it.
 
 use super::{Common, keep};
 use crate::access;
@@ -16,33 +16,33 @@ use crate::time::{Clock, MonotonicClock, Span};
 use serde_json::json;
 use std::path::Path;
 
-/// From one sample to the next: no multiple of the mains' period, which would hide its hum.
+/// Time between samples: not a multiple of the mains period, which would hide mains hum.
 const PAUSE: Span = Span::from_millis(7);
-/// A scale that is further off than this is another signal: wrong channel, wrong divider.
+/// A scale that is further off than this comes from another signal: wrong channel, wrong divider.
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 0.2..=5.0;
-/// `clear` lies so far above the threshold: the board's own reflexes have 600 over 500.
+/// `clear` over threshold: the board's own reflexes have 600 over 500.
 const CLEAR_ABOVE: f64 = 1.2;
 
 /// Arguments of `calibrate adc`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion calibrate adc battery --reference 7.86 --save my-car.toml                  a voltmeter says 7.86 V
+  ganglion calibrate adc battery --reference 7.86 --save my-car.toml                  a voltmeter reads 7.86 V
   ganglion calibrate adc ground-left --threshold cliff-left --save my-car.toml        on the floor it will drive on
 
-The runtime and its guard must not run.")]
+Stop the runtime and its guard first.")]
 pub struct Args {
     /// The sensor's name on the board
     name: String,
-    /// What it should say now, in its unit: sets its scale
+    /// What the sensor should read now, in its unit: sets its scale
     #[arg(long, value_name = "VALUE", required_unless_present = "threshold", conflicts_with = "threshold")]
     reference: Option<f64>,
-    /// A reflex that trips below: sets it to a share of what the sensor says now
+    /// A reflex that trips below a value: sets it to a share of what the sensor reads now
     #[arg(long, value_name = "REFLEX")]
     threshold: Option<String>,
     /// That share
     #[arg(long, value_name = "SHARE", default_value_t = 0.5)]
     share: f64,
-    /// How many samples
+    /// Number of samples
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(3..=100_000))]
     samples: u32,
     #[command(flatten)]
@@ -103,7 +103,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Reads the sensor many times. Half of the readings may be lost; more is a wire, no noise.
+/// Reads the sensor many times. Half of the readings may be lost; more means a bad wire, not noise.
 fn measure(
     board: &Board,
     at: usize,
@@ -114,7 +114,7 @@ fn measure(
 ) -> Result<Measured, Failure> {
     let sensor = &board.sensors[at];
     if stated_scale(&sensor.kind).is_none() {
-        return Err(Failure::usage(format!("sensor '{}' is no channel of a converter", sensor.name)));
+        return Err(Failure::usage(format!("sensor '{}' is not a channel of a converter", sensor.name)));
     }
     let mut device = polled(&[sensor], board, Path::new("/"))
         .ok_or_else(|| Failure::config(format!("sensor '{}' has no converter", sensor.name)))?;
@@ -122,14 +122,14 @@ fn measure(
     let mut ports = Ports { i2c: i2c.as_mut(), gpio: &mut Absent, clock };
     let silent = |fault: &dyn std::fmt::Display| {
         Failure::unavailable(format!("sensor '{}' cannot be read: {fault}", sensor.name))
-            .fix("look at its supply and wires; a guard that holds the controller in reset has to be stopped")
+            .fix("check its supply and wires; stop a guard that holds the controller in reset")
     };
     device.set_up(&mut ports).map_err(|fault| silent(&fault))?;
     let mut values: Vec<f64> = Vec::new();
     let mut last = None;
     for _ in 0..samples {
         if interrupt.asked() {
-            return Err(Failure::unavailable("cut short before the last sample: nothing was kept"));
+            return Err(Failure::unavailable("interrupted before the last sample: nothing was kept"));
         }
         let _ = device.poll(&mut ports, &mut |_, value| match value {
             Ok(value) => values.push(f64::from(value)),
@@ -142,7 +142,7 @@ fn measure(
     }
     values.sort_by(f64::total_cmp);
     let (Some(min), Some(max)) = (values.first(), values.last()) else {
-        return Err(silent(&"no value came"));
+        return Err(silent(&"no value arrived"));
     };
     let lost = samples.saturating_sub(values.len() as u32);
     Ok(Measured { min: *min, p50: values[values.len() / 2], max: *max, lost })
@@ -156,17 +156,17 @@ fn stated_scale(kind: &SensorKind) -> Option<(&'static str, f64)> {
     if let SensorKind::Ads1115 { per_volt, .. } = *kind { Some(("per_volt", per_volt.into())) } else { None }
 }
 
-/// The scale at which the sensor would have said `reference`.
+/// The scale at which the sensor would have read `reference`.
 fn scale(board: &Board, at: usize, found: f64, reference: f64) -> Result<Change, Failure> {
     let factor = reference / found;
     if !PLAUSIBLE.contains(&factor) {
         return Err(Failure::data(format!(
-            "it says {found:.3} where {reference} is: that is no matter of scale"
+            "it reads {found:.3} instead of {reference}: too far off to be a matter of scale"
         ))
-        .fix("look at the channel and its divider, and at what the reference was measured"));
+        .fix("check the channel and its divider, and where the reference was measured"));
     }
     let Some((key, now)) = stated_scale(&board.sensors[at].kind) else {
-        return Err(Failure::bug("a converter that is none"));
+        return Err(Failure::bug("not a converter"));
     };
     let name = board.sensors[at].name.clone();
     Ok(Change { list: "sensor", name, key, value: rounded(now * factor) })
@@ -177,7 +177,7 @@ fn rounded(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }
 
-/// The reflex `reflex`, tripping at `share` of what the sensor says here, and letting go a little above.
+/// The reflex `reflex`, tripping at `share` of what the sensor reads here, and clearing a little above.
 fn threshold(
     loaded: &Loaded,
     sensor: &str,
@@ -198,7 +198,7 @@ fn threshold(
     let below = measured.p50 * share;
     if below * CLEAR_ABOVE >= measured.min {
         let what =
-            format!("the sensor fell to {:.3} here: a threshold of {below:.3} is no way below", measured.min);
+            format!("the sensor fell to {:.3} here, too close to a threshold of {below:.3}", measured.min);
         return Err(
             Failure::data(what).fix("measure on an even floor, without moving; or give a smaller --share")
         );
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn a_silent_converter_is_told_and_another_sensor_is_none() {
         assert!(measured("battery", &["i2c-nack@0+60"]).unwrap_err().to_string().contains("Nack"));
-        assert!(measured("range", &[]).unwrap_err().to_string().contains("no channel of a converter"));
+        assert!(measured("range", &[]).unwrap_err().to_string().contains("not a channel of a converter"));
     }
 
     #[test]

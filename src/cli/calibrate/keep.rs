@@ -1,4 +1,4 @@
-//! Keeps what a calibration found: in a board file of this one robot, written whole or not at all.
+//! Saves the result of a calibration in a board file of this one robot, written whole or not at all.
 
 use super::Common;
 use crate::board::edit::{Change, changed};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Tells what changes, and saves it where a file is named.
+/// Prints what changes, and saves it if a file is named.
 pub fn keep(common: &Common, loaded: &Loaded, changes: &[Change]) -> Result<(), Failure> {
     for change in changes {
         say!("{}: {} -> {:?}", path_of(change), before(loaded, change), change.value);
@@ -20,7 +20,7 @@ pub fn keep(common: &Common, loaded: &Loaded, changes: &[Change]) -> Result<(), 
     if !names_a_file(path) {
         let words =
             format!("'--save {}': a board file has a '/' in its name or ends in '.toml'", path.display());
-        return Err(Failure::usage(words).fix("a bare name is a built-in board's"));
+        return Err(Failure::usage(words).fix("a bare name is that of a built-in board"));
     }
     let folder = folder_of(path);
     let old = match read_text(path) {
@@ -40,7 +40,7 @@ pub fn keep(common: &Common, loaded: &Loaded, changes: &[Change]) -> Result<(), 
             format!("'{}' cannot be inherited: its name does not end in '.toml'", common.board.display());
         return Err(Failure::usage(words).fix("give it such a name"));
     }
-    // A file is inherited by its whole name, a built-in board by its own.
+    // A board inherits a file by its file name, a built-in board by the board's name.
     let parent = common.board.file_name().filter(|_| from_file).map(|name| name.to_string_lossy());
     let parent = parent.as_deref().unwrap_or(&loaded.board.name);
     let text = changed(old.as_deref(), parent, changes, folder)

@@ -1,4 +1,4 @@
-//! `calibrate servo`: where a servo is straight. Drive motors stand all the while.
+//! `calibrate servo`: finds where a servo is straight. The drive motors stay stopped throughout.
 
 use super::{Common, keep};
 use crate::access;
@@ -18,13 +18,13 @@ use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Trims that a board file takes: a horn one tooth off is 18 degrees.
+/// The largest trim that a board file takes: a horn one tooth off is 18 degrees.
 const MOST_DEG: f32 = 20.0;
 /// One keystroke.
 const STEP_DEG: f32 = 0.5;
-/// Longest line that is read at once, in bytes: an answer has a few.
+/// Longest line read at once, in bytes: an answer has a few.
 const LONGEST_LINE: u64 = 1_000;
-/// How often it is looked, while a person thinks, whether the end was asked for.
+/// How often to check, while the user thinks, whether the end was requested.
 const LOOK_EVERY: Span = Span::from_millis(50);
 
 /// Arguments of `calibrate servo`.
@@ -33,12 +33,12 @@ const LOOK_EVERY: Span = Span::from_millis(50);
   ganglion calibrate servo steering --board my-car.toml                 try trims: +, -, a number, s to keep, q to leave
   ganglion calibrate servo steering --offset 3.5 --save my-car.toml     set this one
 
-All servos go straight at the start, one after the other; the drive motors stand. The runtime and its guard
-must not run.")]
+All servos go straight at the start, one after the other; the drive motors stay stopped. Stop the runtime and its
+guard first.")]
 pub struct Args {
     /// The motor's name on the board
     name: String,
-    /// Trim in degrees, instead of asking
+    /// Trim in degrees, without a prompt
     #[arg(long, value_name = "DEG", allow_hyphen_values = true)]
     offset: Option<f32>,
     #[command(flatten)]
@@ -51,7 +51,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut board = loaded.board.clone();
     let place = super::index("motor", &args.name, board.motors.iter().map(|motor| motor.name.as_str()))?;
     let MotorKind::Servo { offset_deg: first, .. } = board.motors[place].kind else {
-        return Err(Failure::usage(format!("motor '{}' is no servo", args.name)));
+        return Err(Failure::usage(format!("motor '{}' is not a servo", args.name)));
     };
     let interrupt = Interrupt::watch()?;
     let _claim = access::claim(&board)?;
@@ -69,13 +69,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
     };
     if interrupt.asked() {
-        return Err(Failure::unavailable("cut short: nothing was kept, and the drive motors stand"));
+        return Err(Failure::unavailable("interrupted: nothing was kept, and the drive motors are stopped"));
     }
     let Some(offset) = chosen else {
-        say!("left as it was: {first} degrees");
+        say!("unchanged: {first} degrees");
         return Ok(());
     };
-    // As a person writes it: 3.5, not what is nearest to it in 32 bits.
+    // As a person writes it: 3.5, not the nearest 32-bit value.
     let value = offset.to_string().parse().unwrap_or(f64::from(offset));
     let changes = [Change { list: "motor", name: args.name.clone(), key: "offset_deg", value }];
     keep::keep(&args.common, &loaded, &changes)?;
@@ -97,10 +97,10 @@ fn within(offset: f32) -> Result<f32, Failure> {
         return Ok(offset);
     }
     Err(Failure::usage(format!("a trim of {offset} degrees; allowed: {} to {MOST_DEG}", -MOST_DEG))
-        .fix("put the servo's horn on another tooth"))
+        .fix("move the servo's horn to another tooth"))
 }
 
-/// Sets every servo straight, the one at `place` with this trim; says what its shaft and its pulse are then.
+/// Sets every servo straight, the one at `place` with this trim; returns its shaft angle and pulse as text.
 fn straighten(
     board: &mut Board,
     place: usize,
@@ -112,18 +112,18 @@ fn straighten(
         *offset_deg = offset;
     }
     let motor = &board.motors[place];
-    let servo = Servo::of(&motor.kind).ok_or_else(|| Failure::bug("a servo that is none"))?;
+    let servo = Servo::of(&motor.kind).ok_or_else(|| Failure::bug("not a servo"))?;
     let mut motors = actuators::of(board, Path::new("/"))?;
     let mut i2c = hardware.i2c(0)?;
     let mut gpio = hardware.gpio("calibrate", &motor_lines(board))?;
     let mut ports = Ports { i2c: i2c.as_mut(), gpio: gpio.as_mut(), clock };
     motors.initialise(&mut ports).map_err(|fault| {
         Failure::unavailable(format!("the servo could not be moved: {fault}"))
-            .fix("look at its supply and wires; 'ganglion doctor --board FILE --test' looks at all of them")
+            .fix("check its supply and wires; 'ganglion doctor --board FILE --test' checks all of them")
     })?;
     let angle = servo.angle(0.0);
     Ok(format!(
-        "{}: straight is {} degrees, with the trim {offset} its shaft stands at {}, a pulse of {:.1} us",
+        "{}: straight is {} degrees, with the trim {offset} its shaft is at {}, a pulse of {:.1} us",
         motor.name,
         angle.0,
         servo.shaft(angle).0,
@@ -131,14 +131,14 @@ fn straighten(
     ))
 }
 
-/// Standard input as a file of our own: what the standard library has read ahead cannot be seen, and so not waited for.
+/// Standard input as our own file: polling cannot see what the standard library has already buffered.
 fn standard_input() -> Result<BufReader<File>, Failure> {
     let input = std::io::stdin().as_fd().try_clone_to_owned();
     let input = input.map_err(|error| Failure::unavailable(error).at("standard input"))?;
     Ok(BufReader::new(File::from(input)))
 }
 
-/// The next line; `None`: there is none, or the end was asked for.
+/// The next line; `None` at the end of the input, or if the end was requested.
 fn line_of(input: &mut BufReader<File>, interrupt: &Interrupt) -> Result<Option<String>, Failure> {
     while input.buffer().is_empty() && !wait_for(&[input.get_ref()], LOOK_EVERY) {
         if interrupt.asked() {
@@ -151,14 +151,14 @@ fn line_of(input: &mut BufReader<File>, interrupt: &Interrupt) -> Result<Option<
     Ok((read > 0 && !interrupt.asked()).then_some(line))
 }
 
-/// Lets a person try trims; `None`: leaves it.
+/// Lets the user try trims; `None` leaves the trim unchanged.
 fn ask(
     first: f32,
     next_line: &mut dyn FnMut() -> Result<Option<String>, Failure>,
     straighten: &mut dyn FnMut(f32) -> Result<String, Failure>,
 ) -> Result<Option<f32>, Failure> {
     let mut offset = first;
-    say!("+ and - by {STEP_DEG} degrees, a number sets the trim, s keeps it, q leaves it; each with Enter");
+    say!("+ and - change it by {STEP_DEG} degrees, a number sets it, s saves it, q quits; each with Enter");
     say!("{}", straighten(offset)?);
     loop {
         let Some(line) = next_line()? else { return Ok(None) };
@@ -171,7 +171,7 @@ fn ask(
             word => match word.parse::<f32>() {
                 Ok(number) => number,
                 Err(_) => {
-                    say!("'{word}': wanted +, -, a number, s or q");
+                    say!("'{word}': expected +, -, a number, s or q");
                     continue;
                 }
             },
@@ -218,7 +218,7 @@ mod tests {
         let place = board.motors.iter().position(|motor| motor.name == "steering").unwrap();
         let mut trimmed = board.clone();
         let words = straighten(&mut trimmed, place, 9.0, &plant, clock.as_ref()).unwrap();
-        assert!(words.contains("its shaft stands at 9, a pulse of 1600.0 us"), "{words}");
+        assert!(words.contains("its shaft is at 9, a pulse of 1600.0 us"), "{words}");
         // The car itself was built without a trim: its wheels show it.
         let report = plant.report(clock.now());
         assert!((report.steering_deg - 9.0).abs() < 0.5, "{}", report.steering_deg);

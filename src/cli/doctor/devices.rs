@@ -1,5 +1,5 @@
-//! Buses and rights: which nodes there are and whether this user may open them. Nothing
-//! is opened: opening a GPIO chip is harmless, opening an I2C adapter may wake what is behind it.
+//! Buses and rights: which nodes exist and whether this user may open them. This opens nothing:
+//! opening a GPIO chip is harmless, but opening an I2C adapter may wake the device behind it.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub(super) fn look(root: &Path, board: Option<&Board>) -> Vec<Finding> {
     findings
 }
 
-/// I2C adapters, as `i2c-1 (bcm2835 (i2c@7e804000))`, and for each that is wanted whether it is there.
+/// I2C adapters, as `i2c-1 (bcm2835 (i2c@7e804000))`, and whether each one that the board names exists.
 fn i2c(root: &Path, wanted: &[&I2cNode]) -> Vec<Finding> {
     let adapters: Vec<String> =
         names(root, "dev").into_iter().filter(|name| name.starts_with("i2c-")).collect();
@@ -54,12 +54,12 @@ fn i2c(root: &Path, wanted: &[&I2cNode]) -> Vec<Finding> {
         };
         match writable(root, &name) {
             true => Finding::ok("i2c", found.clone()),
-            false => Finding::refused("i2c", format!("/{name} may not be opened"), join_group("i2c")),
+            false => Finding::refused("i2c", format!("this user may not open /{name}"), join_group("i2c")),
         }
         .needed(true)
     };
     let mut findings: Vec<Finding> = wanted.iter().map(judge).collect();
-    findings.dedup(); // buses that are all there have one line together
+    findings.dedup(); // one line covers all buses that are present
     findings
 }
 
@@ -82,7 +82,7 @@ fn gpio(root: &Path, wanted: Option<&[String]>) -> Finding {
         .collect();
     let found = if found.is_empty() { "no chip".to_string() } else { found.join(", ") };
     let Some(labels) = wanted else { return Finding::ok("gpio", found) };
-    // First label that matches wins, as when the bus is opened.
+    // The first label that matches wins, as when the runtime opens the bus.
     let chip = labels.iter().find_map(|wanted| chips.iter().find(|(label, _)| label == wanted));
     let Some((_, name)) = chip else {
         let found = format!("no chip labelled {}; {found}", labels.join(" or "));
@@ -91,7 +91,7 @@ fn gpio(root: &Path, wanted: Option<&[String]>) -> Finding {
     };
     match writable(root, &format!("dev/{name}")) {
         true => Finding::ok("gpio", found),
-        false => Finding::refused("gpio", format!("/dev/{name} may not be opened"), join_group("gpio")),
+        false => Finding::refused("gpio", format!("this user may not open /dev/{name}"), join_group("gpio")),
     }
     .needed(true)
 }
@@ -116,8 +116,8 @@ fn groups(root: &Path) -> Finding {
     if user == 0 {
         return Finding::warn(
             "user",
-            "root: may do everything, which hides what a service user may not",
-            "try 'ganglion doctor' as the user that will run it",
+            "root: may do everything, which hides what a service user may not do",
+            "run 'ganglion doctor' as the user that will run the robot",
         );
     }
     let group_file = text(root, "etc/group").unwrap_or_default();
@@ -143,5 +143,5 @@ fn writable(root: &Path, node: &str) -> bool {
 }
 
 fn join_group(group: &str) -> String {
-    format!("put the user into the group '{group}': usermod -aG {group} USER, then log in again")
+    format!("add the user to the group '{group}': usermod -aG {group} USER, then log in again")
 }

@@ -1,5 +1,5 @@
-//! The GPU, or why there is none: the same question that an engine asks at its start, on a thread that is left
-//! behind if a broken driver does not answer.
+//! The GPU, or why there is none: makes the same query as an engine at its start, on a thread that is
+//! abandoned if a broken driver does not answer.
 
 use std::path::Path;
 use std::sync::mpsc;
@@ -11,14 +11,14 @@ use serde::Serialize;
 use super::{Finding, names};
 use crate::gpu::{Found, probe};
 
-/// How long a driver may take to start: a machine with many GPUs and no persistence takes seconds.
+/// How long a driver may take to start: a machine with many GPUs and no persistence daemon takes seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// What `--json` has as `gpu`: either the first five or the last.
 #[derive(Debug, Default, PartialEq, Serialize)]
 pub(super) struct Gpu {
     pub(super) name: Option<String>,
-    /// Version of CUDA that the driver brings.
+    /// CUDA version of the driver.
     pub(super) driver: Option<String>,
     /// Compute capability.
     pub(super) chip: Option<String>,
@@ -31,14 +31,14 @@ pub(super) struct Gpu {
 /// Asks the driver.
 pub(super) fn ask() -> Gpu {
     let (tell, told) = mpsc::channel();
-    // Its own stack and nothing of ours: if it never comes back, it ends with the program.
+    // The thread owns all that it uses: if it never returns, it ends with the program.
     let thread = thread::Builder::new().name("gpu probe".into()).spawn(move || {
         let _ = tell.send(probe().map_err(|absence| absence.to_string()));
     });
-    let silent = || Err(format!("the CUDA driver does not answer within {} s", PATIENCE.as_secs()));
+    let silent = || Err(format!("the CUDA driver did not answer within {} s", PATIENCE.as_secs()));
     let answer = match thread {
         Ok(_) => told.recv_timeout(PATIENCE).unwrap_or_else(|_| silent()),
-        Err(error) => Err(format!("no thread to ask the CUDA driver from: {error}")),
+        Err(error) => Err(format!("cannot start a thread to query the CUDA driver: {error}")),
     };
     match answer {
         Ok(found) => Gpu::of(&found),
@@ -60,7 +60,7 @@ impl Gpu {
     }
 }
 
-/// The line for people, with the device nodes below `root`. No GPU is a fact and no fault: the field then runs
+/// The printed line, with the device nodes below `root`. A missing GPU is not a fault: the field then runs
 /// on the processor.
 pub(super) fn finding(root: &Path, gpu: &Gpu) -> Finding {
     // Discrete cards, then the Jetson's integrated GPU.
@@ -70,7 +70,7 @@ pub(super) fn finding(root: &Path, gpu: &Gpu) -> Finding {
         .collect();
     let nodes = if nodes.is_empty() { "no device node".to_string() } else { nodes.join(" ") };
     let Gpu { name: Some(name), driver: Some(driver), chip: Some(chip), .. } = gpu else {
-        let why = gpu.absence.as_deref().unwrap_or("no reason known");
+        let why = gpu.absence.as_deref().unwrap_or("reason unknown");
         return Finding::ok("gpu", format!("none, {nodes}: {why}"));
     };
     let (processors, memory) = (gpu.multiprocessors.unwrap_or(0), gpu.memory_mib.unwrap_or(0));

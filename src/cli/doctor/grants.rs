@@ -1,5 +1,5 @@
-//! What the scheduler, the memory and the timer give: asked for on threads that end right after,
-//! so that nothing of it sticks to the program.
+//! What the scheduler, the memory and the timer grant: requested on threads that end right after,
+//! so that the program keeps none of it.
 
 use std::num::NonZeroU64;
 use std::thread;
@@ -13,16 +13,16 @@ use crate::plan::Board;
 use crate::rt::{Granted, Refusal, Request, Role, RtPlan, become_real_time};
 use crate::time::{Clock, Grid, MonotonicClock, Span};
 
-/// What is asked for where no board says: the shipped robot's priority, no core of its own.
+/// What to request without a board: the shipped robot's priority, no core of its own.
 const USUAL: RtPlan = RtPlan { strict: false, priority: 80, cpu: None, lock_memory: true };
 
-/// Period of the timer measurement: the fastest control loop this is meant for.
+/// Period of the timer measurement: that of the fastest control loop this is meant for.
 const PERIOD: Span = Span::from_millis(1);
-/// Sleeps that are measured: a fifth of a second, enough for a glance and no more. A real
-/// measurement is `ganglion bench loop`.
+/// Number of measured sleeps: a fifth of a second, enough for a quick look and no more. For a real
+/// measurement use `ganglion bench loop`.
 const SLEEPS: u64 = 200;
 
-/// How late a bare timer woke, from the scheduled moment.
+/// How late a bare timer woke, relative to the scheduled moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Lateness {
     /// Number of sleeps.
@@ -35,17 +35,17 @@ pub(super) struct Lateness {
     pub max_us: f64,
 }
 
-/// The plan to ask for.
+/// The plan to request.
 pub(super) fn plan(board: Option<&Board>) -> RtPlan {
     board.map_or(USUAL, |board| board.rt)
 }
 
-/// Asks as a tick and as a bus thread would, and measures the tick's timer.
+/// Makes the requests of a tick thread and of a bus thread, and measures the tick's timer.
 pub(super) fn ask(plan: RtPlan) -> Result<(Vec<Granted>, Lateness, Vec<Finding>), Failure> {
     let tick = throw_away(move || (become_real_time(&plan, Role::Tick), bare_timer()))?;
     let bus = throw_away(move || become_real_time(&plan, Role::Bus))?;
     if plan.lock_memory {
-        // The lock is the process's and would outlive the thread. Without a lock this does nothing.
+        // The lock belongs to the process and would outlive the thread. Without a lock this does nothing.
         let _ = rustix::mm::munlockall();
     }
     let (tick, lateness) = tick;
@@ -58,11 +58,11 @@ pub(super) fn ask(plan: RtPlan) -> Result<(Vec<Granted>, Lateness, Vec<Finding>)
 
 fn throw_away<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
     let thread = thread::Builder::new().name("doctor".into()).spawn(work);
-    let thread = thread.map_err(|error| Failure::unavailable(format!("no thread: {error}")))?;
-    thread.join().map_err(|_| Failure::bug("the thread that asks for real time ended in a panic"))
+    let thread = thread.map_err(|error| Failure::unavailable(format!("cannot start a thread: {error}")))?;
+    thread.join().map_err(|_| Failure::bug("the thread that requests real-time scheduling panicked"))
 }
 
-/// One finding for each request of the plan, from what the threads have.
+/// One finding for each request of the plan, from what the threads were granted.
 fn about(plan: &RtPlan, tick: &Granted, bus: &Granted) -> Vec<Finding> {
     let mut findings = Vec::new();
     if plan.priority > 0 {
@@ -102,11 +102,11 @@ fn finding(topic: &'static str, found: String, refusal: Option<Refusal>, require
 fn limit(topic: &'static str, resource: Resource, unit: &str) -> Finding {
     let words = |value: Option<u64>| value.map_or("unlimited".into(), |value| format!("{value}{unit}"));
     let limit = getrlimit(resource);
-    // No verdict of its own: root and capabilities pass these limits, and the lines above say what came of it.
+    // No verdict of its own: root and capabilities bypass these limits, and the lines above show the outcome.
     Finding::new(topic, Verdict::Ok, format!("{} (at most {})", words(limit.current), words(limit.maximum)))
 }
 
-/// Sleeps on the grid as the tick does, and does nothing else.
+/// Sleeps on the tick's grid, and does nothing else.
 fn bare_timer() -> Lateness {
     let clock = MonotonicClock;
     let mut grid = Grid::new(clock.now() + PERIOD, PERIOD);
@@ -138,20 +138,20 @@ fn about_timer(tick: &Granted, lateness: &Lateness) -> Finding {
         1_000_000_000 / PERIOD.as_nanos(),
         tick.policy,
     );
-    // A tenth of the period: what a control loop can shrug off.
+    // A tenth of the period: what a control loop can tolerate.
     let tolerable_us = PERIOD.as_micros_f64() / 10.0;
     if *p99_us <= tolerable_us {
         Finding::ok("bare timer", found)
     } else {
         let fix = format!(
-            "more than {tolerable_us:.0} us of lateness is much of a 1 ms period: grant the priority, set the \
-             governor to performance, keep other work off the core; 'ganglion bench loop' measures at length"
+            "more than {tolerable_us:.0} us of lateness is much for a 1 ms period: grant the priority, set the \
+             governor to performance, keep other work off the core; 'ganglion bench loop' measures for longer"
         );
         Finding::warn("bare timer", found, fix)
     }
 }
 
-/// The resolution that the kernel states for the clock of the grid.
+/// The resolution that the kernel reports for the grid's clock.
 pub(super) fn clock_resolution_ns() -> Option<NonZeroU64> {
     let t = rustix::time::clock_getres(rustix::time::ClockId::Monotonic);
     NonZeroU64::new(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn asking_leaves_the_calling_thread_as_it_was() {
         let before = crate::rt::grant::look(Role::Tick);
-        // Without the memory: its lock is the process's, and other tests of this process look at it.
+        // Without the memory: its lock belongs to the process, and other tests of this process check it.
         let plan = RtPlan { lock_memory: false, ..USUAL };
         let (granted, lateness, findings) = ask(plan).unwrap();
         let after = crate::rt::grant::look(Role::Tick);

@@ -1,5 +1,6 @@
-//! Where the holographic memory computes on this machine: from which batch on the GPU is faster, measured now or at an
-//! earlier start; or why the processor does everything. On a thread that is left behind if a driver does not answer.
+//! Where the holographic memory computes on this machine: from which batch size the GPU is faster, measured
+//! now or at an earlier start; or why the processor does everything. The thread is abandoned if a driver
+//! hangs.
 
 use std::sync::mpsc;
 use std::thread;
@@ -11,12 +12,12 @@ use crate::memory::Dim;
 use crate::memory::choice::{CALIBRATION, Choice, Preference, file_for, room_for};
 use crate::memory::gpu::GpuWorkspace;
 
-/// Numbers in the vectors of a robot's map, and of most tables about such memories.
+/// Dimension of the vectors of a robot's map, and in most published tables on such memories.
 const NUMBERS: usize = 512;
 /// Opening, compiling the kernels once, and a calibration.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The line for people. No GPU is a fact and no fault.
+/// The printed line. A missing GPU is not a fault.
 pub(super) fn finding(gpu: &Gpu, preference: Preference) -> Finding {
     let words = match &gpu.absence {
         Some(absence) => format!("on the processor: {absence}"),
@@ -30,10 +31,10 @@ fn ask(preference: Preference) -> String {
     let thread = thread::Builder::new().name("memory choice".into()).spawn(move || {
         let _ = tell.send(choice(preference).map_err(|fault| fault.to_string()));
     });
-    let silent = || Err(format!("the GPU does not answer within {} s", PATIENCE.as_secs()));
+    let silent = || Err(format!("the GPU did not answer within {} s", PATIENCE.as_secs()));
     let answer = match thread {
         Ok(_) => told.recv_timeout(PATIENCE).unwrap_or_else(|_| silent()),
-        Err(error) => Err(format!("no thread to ask the GPU from: {error}")),
+        Err(error) => Err(format!("cannot start a thread to query the GPU: {error}")),
     };
     answer.unwrap_or_else(|why| format!("on the processor: {why}"))
 }

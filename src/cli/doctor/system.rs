@@ -1,4 +1,4 @@
-//! Kernel, cores, clock and memory, as `/proc` and `/sys` tell them.
+//! Kernel, cores, clock and memory, as `/proc` and `/sys` report them.
 
 use std::path::Path;
 
@@ -15,14 +15,14 @@ pub(super) fn look(root: &Path, board: Option<&Board>) -> Vec<Finding> {
     findings
 }
 
-/// What machine this is, and whether the board file is for it.
+/// Which machine this is, and whether the board file is for it.
 fn machine(root: &Path, board: Option<&Board>) -> Finding {
     let arch = std::env::consts::ARCH;
     match board.map(|board| machine::matches(board, root)) {
         None => Finding::ok("machine", format!("{}, {arch}", machine::machine(root))),
         Some(Ok(machine)) => Finding::ok("machine", format!("{machine}, {arch}")),
         Some(Err(mismatch)) => {
-            let fix = "run it on the robot, or name the board file of this machine";
+            let fix = "run it on the robot, or name a board file for this machine";
             Finding::refused("machine", mismatch, fix).needed(true)
         }
     }
@@ -31,7 +31,7 @@ fn machine(root: &Path, board: Option<&Board>) -> Finding {
 fn kernel(root: &Path) -> Finding {
     let release = text(root, "proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into());
     let version = text(root, "proc/sys/kernel/version").unwrap_or_default();
-    // The file is there on patched kernels before 6.12; the word in the version is there on all.
+    // Patched kernels before 6.12 have the file; all of them have the word in the version.
     let words: Vec<&str> = version.split_whitespace().collect();
     let preempt_rt = text(root, "sys/kernel/realtime").as_deref() == Some("1")
         || words.contains(&"PREEMPT_RT")
@@ -39,11 +39,12 @@ fn kernel(root: &Path) -> Finding {
     if preempt_rt {
         return Finding::ok("kernel", format!("{release}, PREEMPT_RT"));
     }
-    let preemption = words.iter().find(|word| word.starts_with("PREEMPT")).unwrap_or(&"no preemption stated");
+    let preemption =
+        words.iter().find(|word| word.starts_with("PREEMPT")).unwrap_or(&"preemption model not reported");
     Finding::warn(
         "kernel",
         format!("{release}, {preemption}, not PREEMPT_RT"),
-        "for bounded lateness install a PREEMPT_RT kernel (Raspberry Pi OS and Debian package one; \
+        "install a PREEMPT_RT kernel to bound lateness (Raspberry Pi OS and Debian package one; \
          JetPack has one in its own repository)",
     )
 }
@@ -66,7 +67,7 @@ fn memory(root: &Path) -> Finding {
         rest.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib / 1024)
     };
     match (mib("MemTotal"), mib("MemAvailable")) {
-        // 100 patterns of 16 x 32^3 f32 are 200 MiB, field and bank another 60; the rest is for the system.
+        // 100 patterns of 16 x 32^3 f32 take 200 MiB, field and bank another 60; the rest is for the system.
         (Some(total), Some(available)) if available < 512 => Finding::warn(
             "memory",
             format!("{available} MiB available of {total} MiB"),
@@ -75,7 +76,7 @@ fn memory(root: &Path) -> Finding {
         (Some(total), Some(available)) => {
             Finding::ok("memory", format!("{available} MiB available of {total} MiB"))
         }
-        _ => Finding::ok("memory", "not stated by this kernel"),
+        _ => Finding::ok("memory", "not reported by this kernel"),
     }
 }
 
@@ -85,14 +86,14 @@ fn clock(root: &Path) -> Finding {
     let resolution = grants::clock_resolution_ns();
     let found = match resolution {
         Some(ns) => format!("{source}, CLOCK_MONOTONIC in steps of {ns} ns"),
-        None => format!("{source}, no resolution stated"),
+        None => format!("{source}, resolution not reported"),
     };
-    // Sources that take a slow read of a device or a tick's length instead of a register.
+    // Sources that need a slow device read, or count kernel ticks, instead of reading a register.
     let slow = ["jiffies", "acpi_pm", "hpet", "refined-jiffies"].contains(&source.as_str());
     // 1 us: a thousandth of the shortest period. Without high-resolution timers it is a whole jiffy.
     if slow || resolution.is_some_and(|ns| ns.get() > 1000) {
         let fix = format!(
-            "choose a better one of: {}",
+            "select a better clock source: {}",
             text(root, &format!("{folder}/available_clocksource")).unwrap_or_else(|| "(none listed)".into())
         );
         return Finding::warn("clock", found, fix);
@@ -100,7 +101,7 @@ fn clock(root: &Path) -> Finding {
     Finding::ok("clock", found)
 }
 
-/// The share of each second that real-time threads may have.
+/// The share of each second that real-time threads may use.
 fn throttle(root: &Path) -> Option<Finding> {
     let runtime: i64 = text(root, "proc/sys/kernel/sched_rt_runtime_us")?.parse().ok()?;
     let period: i64 = text(root, "proc/sys/kernel/sched_rt_period_us")?.parse().ok()?;
@@ -109,9 +110,9 @@ fn throttle(root: &Path) -> Option<Finding> {
         _ => format!("real-time threads get {runtime} of every {period} us of a core"),
     };
     Some(match runtime {
-        // A safety net under a loop that has run away; a sound loop never comes near it.
+        // A safety net against a runaway loop; a healthy loop never comes near it.
         -1 => Finding::warn("rt throttling", found, "sysctl kernel.sched_rt_runtime_us=950000"),
-        // Half: tick and bus of one robot use a few per cent, so less is somebody's strange setting.
+        // Half: tick and bus of one robot use a few per cent, so a smaller share is an odd setting.
         _ if runtime * 2 < period => {
             Finding::warn("rt throttling", found, "sysctl kernel.sched_rt_runtime_us=950000")
         }
@@ -137,7 +138,7 @@ fn governor(root: &Path) -> Option<Finding> {
     if slow.is_empty() {
         return Some(Finding::ok("governor", "performance on every core"));
     }
-    let fix = "a core that slows down wakes late: write 'performance' to \
+    let fix = "a core at low frequency wakes late: write 'performance' to \
                /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor (Jetson: also jetson_clocks)";
     Some(Finding::warn("governor", slow.join(", "), fix))
 }
@@ -147,7 +148,7 @@ fn isolated(root: &Path) -> Option<Finding> {
     Some(Finding::ok(
         "isolated cores",
         if isolated.is_empty() {
-            "none (isolcpus= on the kernel's command line sets some apart)"
+            "none (isolcpus= on the kernel's command line isolates cores)"
         } else {
             &isolated
         },

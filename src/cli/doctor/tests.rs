@@ -1,10 +1,10 @@
-//! Machines that are not there, as folders of text files.
+//! Tests on made-up machines: folders of text files.
 
 use std::path::PathBuf;
 
 use super::*;
 
-/// A machine made of text files; gone when dropped.
+/// A machine made of text files; removed when dropped.
 struct Machine(PathBuf);
 
 impl Machine {
@@ -66,7 +66,7 @@ fn a_pi_has_what_the_car_needs() {
     assert_eq!(find(&findings, "rt throttling").verdict, Verdict::Ok);
     let governor = find(&findings, "governor");
     assert_eq!((governor.verdict, governor.found.as_str()), (Verdict::Warn, "cpu0 ondemand"));
-    assert!(verdict(&findings).is_ok(), "a warning stops nobody");
+    assert!(verdict(&findings).is_ok(), "a warning does not fail the verb");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_desk_has_not_what_the_car_needs_and_says_what_is_missing() {
     let failure = verdict(&findings).unwrap_err();
     assert_eq!(failure.exit(), crate::cli::exit::Exit::Unavailable);
     assert!(failure.to_string().contains("machine, i2c, gpio"), "{failure}");
-    // The same desk is good enough for the simulator.
+    // The same desktop machine is good enough for the simulator.
     let sim = crate::board::built_in("sim").unwrap().unwrap().board;
     assert!(verdict(&desk.findings(Some(&sim))).is_ok());
     assert!(verdict(&desk.findings(None)).is_ok());

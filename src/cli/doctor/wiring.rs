@@ -1,5 +1,5 @@
-//! The board's wires on this machine: what its lines are and who holds them, what a released line does, and on request the
-//! whole self-test.
+//! The board's wires on this machine: its lines and their holders, what a released line does, and on request
+//! the whole self-test.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::plan::{Board, BusPlan, Line};
 use crate::selftest::{Check, Verdict, self_test};
 use crate::time::MonotonicClock;
 
-/// What the kernel says of the board's buses and lines. Nothing is driven or transferred.
+/// What the kernel reports about the board's buses and lines. Drives and transfers nothing.
 pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
     if !matches!(board.bus, BusPlan::Linux { .. }) {
         return Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
     let survey = hardware.survey(&numbers);
     let refused: Vec<&OpenError> = survey.lines.iter().filter_map(|seen| seen.as_ref().err()).collect();
     match refused.first() {
-        // One reason for all: the chip is not there, which is told above.
+        // One reason for all: the chip is missing, which a finding above reports.
         Some(error) if refused.len() == used.len() => {
             findings.push(Finding::refused("lines", error, &error.fix).needed(true));
         }
@@ -36,14 +36,14 @@ pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
     if survey.outputs_outlive_owner == Some(true) && lets_go {
         findings.push(Finding::warn(
             "released lines",
-            "this kernel goes on driving an output whose owner has died: the motors' line is not let go of",
+            "this kernel keeps driving an output after its owner has died: it does not release the motors' line",
             "dtparam=strict_gpiod in config.txt, or persist_gpio_outputs=0 on the pin controller's module",
         ));
     }
     findings
 }
 
-/// Who is expected on a bus; `--test` and `probe` say who is there.
+/// Which devices the board expects on a bus; `--test` and `probe` find out which are there.
 fn chips(board: &Board, bus: usize) -> Finding {
     let expected: Vec<String> = expected(board, bus)
         .iter()
@@ -81,7 +81,7 @@ fn line(role: &str, seen: &Result<LineSeen, OpenError>) -> Finding {
         Some(holder) => Finding::refused(
             "line",
             format!("{found}, held by {holder}"),
-            "stop what holds it; a driver of the kernel goes by its node in the device tree (an overlay, a dtparam)",
+            "stop the holder; to remove a kernel driver, disable its node in the device tree (an overlay, a dtparam)",
         )
         .needed(true),
     }
@@ -100,12 +100,12 @@ pub(super) fn test(board: &Board) -> Result<Vec<Check>, Failure> {
     Ok(self_test(board, hardware.as_ref(), Path::new("/"), &MonotonicClock))
 }
 
-/// A check of the self-test, in doctor's words.
+/// A check of the self-test as a finding of doctor.
 pub(super) fn finding(check: &Check) -> Finding {
     let fix = check.fix.clone().unwrap_or_default();
     let finding = match check.verdict {
         Verdict::Passed => Finding { fix: check.fix.clone(), ..Finding::ok("test", check) },
-        Verdict::Skipped => Finding::ok("test", format!("not looked at: {check}")),
+        Verdict::Skipped => Finding::ok("test", format!("not checked: {check}")),
         Verdict::Warned => Finding::warn("test", check, fix),
         Verdict::Failed => Finding::refused("test", check, fix),
     };
@@ -138,12 +138,12 @@ mod tests {
             what: "range".to_string(),
             verdict,
             found: "line 22 did not answer".to_string(),
-            fix: Some("look at its supply".to_string()),
+            fix: Some("check its supply".to_string()),
             denied: false,
         };
         assert!(finding(&check(Verdict::Failed)).stops_the_board());
         assert!(!finding(&check(Verdict::Warned)).stops_the_board());
-        assert!(finding(&check(Verdict::Skipped)).found.starts_with("not looked at: range:"));
+        assert!(finding(&check(Verdict::Skipped)).found.starts_with("not checked: range:"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The experience bank's rows: 512 numbers each, and the exact five nearest to a query. Rows lie in
-//! shards (row r in shard r mod 8), so that threads have equal work however full the bank is. What rows are
-//! worth, and which is replaced, is the `ledger`'s.
+//! shards (row r in shard r mod 8), so that threads have equal work however full the bank is. The `ledger`
+//! decides what rows are worth, and which is replaced.
 
 use super::cells::touched;
 use super::dot::dot;

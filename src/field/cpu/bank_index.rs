@@ -1,5 +1,5 @@
-//! What is known of the bank's rows: which are in use, what they are worth, where the sweep under way
-//! stands and what the last one found. The rows themselves are in `bank`.
+//! Facts about the bank's rows: which are in use, their worth, the progress of the current sweep
+//! and the result of the last one. The rows themselves are in `bank`.
 
 use super::nearest::Nearest;
 use crate::field::shape::{BANK_TOP, RECENCY_S};
@@ -11,7 +11,7 @@ struct Experience {
     last_use: u64,
 }
 
-/// Which rows are in use, what they are worth, and where the sweep stands.
+/// Which rows are in use, what they are worth, and how far the sweep has come.
 pub struct BankIndex {
     capacity: usize,
     experiences: Vec<Experience>,
@@ -90,7 +90,7 @@ impl BankIndex {
         }
         least.map(|(row, _)| row)
     }
-    /// What is known of the rows, where the sweep stands and what the last one found.
+    /// What is known of the rows, how far the sweep has come and what the last one found.
     pub fn save(&self, bank: &mut Experiences) {
         bank.value.clear();
         bank.value.extend(self.experiences.iter().map(|entry| entry.value));

@@ -1,7 +1,6 @@
-//! One channel through one step, and the sums that fall out of it: the hot loop. Every cell of the
-//! old field is read once and every cell of the new one written once; nothing in between is as large
-//! as a channel. The old field stays as it was, so a step can be done again. No threads, no
-//! gradients.
+//! One channel through one step, and the sums computed on the way: the hot loop. Every cell of the old field
+//! is read once and every cell of the new one written once; nothing in between is as large as a channel. The
+//! old field stays as it was, so a step can be done again. No threads, no gradients.
 
 mod plane;
 

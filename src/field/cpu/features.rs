@@ -1,4 +1,4 @@
-//! The features of a cycle, put together from what falls out of the sweeps of the parts.
+//! The features of a cycle, assembled from the results of the parts' sweeps.
 
 use super::job::Reduced;
 use super::parallel::Parallel;

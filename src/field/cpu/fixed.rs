@@ -1,5 +1,5 @@
-//! What is fixed for ever about eight channels: projections in the engine's format, storage, the numbers of
-//! a step. Shared by all who compute them; knows no cells.
+//! What never changes about eight channels: projections in the engine's format, storage, the numbers of
+//! a step. Shared by all threads that compute them; knows no cells.
 
 use super::evolve::Step;
 use crate::cpu::simd::Half;

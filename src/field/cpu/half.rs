@@ -7,7 +7,7 @@ use crate::cpu::simd::{Kernel, Simd};
 /// Most cells along an axis.
 const MOST: usize = 64;
 
-/// Makes each cell of `half` the mean of the 2x2x2 cells of `whole` that it stands for.
+/// Makes each cell of `half` the mean of the 2x2x2 cells of `whole` that it represents.
 pub struct Halve<'a, C> {
     /// Channels of n^3 cells.
     pub whole: &'a [C],

@@ -1,5 +1,5 @@
 //! One piece of a cycle: eight channels through a step, or a shard of the bank through a comparison.
-//! A job shares what it reads and owns what it writes, with all the room it needs, so that any
+//! A job shares what it reads and owns what it writes, with all its working memory, so that any
 //! thread can do it, and two threads can do it twice.
 
 use super::bank::{Query, Rows, Scan};
@@ -54,7 +54,7 @@ impl Task {
     }
 }
 
-/// What all jobs of one cycle are told.
+/// What all jobs of one cycle receive.
 #[derive(Clone, Copy)]
 pub struct Orders {
     /// Felt sensors s + eta e.
@@ -63,7 +63,7 @@ pub struct Orders {
     pub blend: Blend,
 }
 
-/// What a job reads, shared with whoever else reads it.
+/// What a job reads, shared with its other readers.
 #[derive(Clone)]
 pub struct Sources {
     /// Constants.
@@ -96,7 +96,7 @@ pub struct Job {
     pub task: Task,
     /// What to read.
     pub sources: Option<Sources>,
-    /// Where new cells go; held by nobody else. `None` for a scan.
+    /// Where new cells go; nothing else holds it. `None` for a scan.
     pub target: Option<Arc<Cells>>,
     /// This cycle's.
     pub orders: Orders,

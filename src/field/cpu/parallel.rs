@@ -3,7 +3,7 @@
 //!
 //! With one thread the parts come one after the other and share one set of spare cells. With more, every
 //! part has its own, and there are two more for each worker: a worker that is late keeps the cells it reads
-//! and those it writes until it is back, while the field goes on with what a stand-in has made.
+//! and those it writes until it is back, while the field goes on with the cells that a stand-in computed.
 
 use super::bank::Query;
 use super::cells::Cells;
@@ -33,7 +33,7 @@ pub struct Parallel {
     bench: Workbench,
     /// Jobs of the run under way.
     out: Vec<Box<Job>>,
-    /// A row of the bank that is to become the query, once nobody reads its shard.
+    /// A row of the bank that is to become the query, once no job reads its shard.
     pending: Option<usize>,
 }
 
@@ -41,7 +41,7 @@ pub struct Parallel {
 struct Workbench {
     parts: Vec<Part>,
     spares: SpareCells,
-    /// Jobs that are nobody's now.
+    /// Jobs without an owner.
     blanks: Vec<Box<Job>>,
     orders: Orders,
     /// What the bank is compared with.
@@ -67,7 +67,7 @@ impl Parallel {
         Parallel { pool, bench, out: Vec::with_capacity(GROUPS), pending: None }
     }
 
-    /// Has every task done, `own` by the caller meanwhile; then shows each job.
+    /// Has every task done, the caller does `own` at the same time; then shows each job.
     pub fn run(&mut self, tasks: &Tasks, own: impl FnOnce(), mut show: impl FnMut(&Job)) {
         let Parallel { pool, bench, out, .. } = self;
         pool.strays(|job| bench.put_away(job));
@@ -95,7 +95,7 @@ impl Parallel {
         }
     }
 
-    /// What the next jobs are told.
+    /// What the next jobs receive.
     pub fn order(&mut self, felt: impl Iterator<Item = f64>, blend: Blend) {
         self.bench.orders.felt.iter_mut().zip(felt).for_each(|(to, felt)| *to = felt);
         self.bench.orders.blend = blend;
@@ -238,7 +238,7 @@ impl Workbench {
         self.put_away(job);
     }
 
-    /// Takes a job whose results nobody wants.
+    /// Takes a job whose results are not needed.
     fn put_away(&mut self, mut job: Box<Job>) {
         let cells = job.target.take();
         self.store(job.number, job.task, cells);

@@ -119,12 +119,12 @@ impl Part {
     }
 }
 
-/// What nobody else holds.
+/// What nothing else holds.
 fn sole<T>(shared: &mut Arc<T>) -> &mut T {
     Arc::get_mut(shared).expect("no job is out: the engine has waited for all")
 }
 
-/// Cells that nobody's field is kept in: targets of jobs to come.
+/// Cells that hold no field: targets of jobs to come.
 pub struct SpareCells {
     free: Vec<(Storage, usize, Arc<Cells>)>,
 }
@@ -148,7 +148,7 @@ impl SpareCells {
         SpareCells { free }
     }
 
-    /// Cells of that kind that nobody else holds.
+    /// Cells of that kind that nothing else holds.
     pub fn take(&mut self, storage: Storage, grid: usize) -> Option<Arc<Cells>> {
         let fits = |(kind, size, cells): &mut (Storage, usize, Arc<Cells>)| {
             *kind == storage && *size == grid && Arc::get_mut(cells).is_some()

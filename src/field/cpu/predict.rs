@@ -75,7 +75,7 @@ impl Predictor {
         }
     }
 
-    /// Learns, where `due` says so of the cycles since it last did, from what followed the
+    /// Learns, where `due` says so for the cycles since it last did, from what followed the
     /// regressors of the last cycle.
     pub fn learn(&mut self, due: impl FnOnce(u64) -> bool) {
         if self.age == 0 {

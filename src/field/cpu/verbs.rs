@@ -1,4 +1,4 @@
-//! What can be asked of an engine and put into it, between cycles.
+//! What callers can read from and write to an engine, between cycles.
 
 use super::CpuEngine;
 use super::library::unit;
@@ -11,7 +11,7 @@ use crate::plan::{FieldPlan, Rung, Storage};
 use crate::rt::Refusal;
 
 impl CpuEngine {
-    /// Statistics of the field as it stands; reads every cell.
+    /// Statistics of the current field; reads every cell.
     pub fn measure_now(&self) -> Metrics {
         let mut sums = Statistics::default();
         for part in self.parallel.parts() {

@@ -1,5 +1,5 @@
-//! Rows of the bank that come from the host: coarse bytes, what a step of them is worth, and how far they are
-//! off, as `kernels/bank.cu` makes them. However coarse they are, the five that are found are exact, as long as
+//! Rows of the bank that come from the host: coarse bytes, their step size, and their error,
+//! as `kernels/bank.cu` makes them. However coarse they are, the five best matches are exact, as long as
 //! the error is not understated.
 
 use crate::field::shape::DESCRIPTOR;

@@ -1,5 +1,5 @@
-//! What is asked of the brains and put into them between two cycles. None of it is quick: each copy is waited
-//! for, in pieces through a pinned buffer.
+//! Reads from and writes to the brains between two cycles. None of it is fast: it waits for each copy,
+//! in pieces through a pinned buffer.
 
 use super::brains::Brains;
 use super::layout::{CYCLE_PITCH, Place};
@@ -92,7 +92,7 @@ impl Brains {
         if place.bytes == 0 { Ok(()) } else { self.main.fill(self.address(place), 0, place.bytes) }
     }
 
-    /// Everything that stands before the first cycle.
+    /// Everything that is fixed before the first cycle.
     pub(super) fn write_start(&mut self) -> Result<(), GpuError> {
         let (robots, base) = (self.robots(), self.pool.address());
         let brains: Vec<u8> = (0..robots).flat_map(|robot| self.layout.brain(robot, base)).collect();
@@ -174,7 +174,7 @@ impl Brains {
         Ok(self.answer(0)?.experiences)
     }
 
-    /// A robot's answer as it stands on the device.
+    /// A robot's current answer on the device.
     pub(super) fn answer(&mut self, robot: usize) -> Result<Answer, GpuError> {
         let mut table = [0; super::tables::ANSWER];
         self.get(self.layout.shared.answers, robot * table.len(), &mut table)?;
@@ -245,7 +245,7 @@ impl Brains {
         self.put(place, 0, &bytes)
     }
 
-    /// The field as it stands, measured now.
+    /// The field in its current state, measured now.
     pub fn measure_now(&mut self, robot: usize) -> Result<Metrics, GpuError> {
         self.launch(self.kernels.metrics(true))?;
         self.settle()?;

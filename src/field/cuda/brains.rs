@@ -1,5 +1,5 @@
 //! The robots' brains on one device: memory, streams and graphs, and one cycle of all of them. Lives on the
-//! device's own thread (`line`); what is asked and set between cycles is in `between`, whole states in `state`.
+//! device's own thread (`line`); `between` has reads and writes between cycles, `state` whole states.
 
 use super::launches::{Cut, Kernels, Step};
 use super::layout::{CYCLE_PITCH, Layout, Place};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// a piece takes less than a millisecond on the slowest bus that is promised.
 const STAGING: usize = 4 << 20;
 
-/// Robots in one launch at the most: z of every grid.
+/// Robots in one launch at most: z of every grid.
 pub const MOST_ROBOTS: usize = 64;
 
 /// Brains on a device. Fields are dropped in their order: what was made of the context before the context.

@@ -1,5 +1,4 @@
-//! What the device itself takes, beside which the engine's figures stand: a copy in its memory, and a graph of
-//! nothing.
+//! Baselines for the engine's figures on the device itself: a copy in its memory, and an empty graph.
 
 use super::brains::Brains;
 use super::watch::between;

@@ -1,4 +1,4 @@
-//! Which kernel is launched how: names, geometry and order, as `kernels/README.md` states them. Knows the
+//! How each kernel is launched: names, geometry and order, as `kernels/README.md` states them. Knows the
 //! shape of a plan and the size of a device; launches nothing itself.
 
 use crate::field::shape::{CHANNELS, GROUP, GROUPS, regressors};

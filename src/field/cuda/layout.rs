@@ -1,5 +1,5 @@
 //! Where everything lies in the one allocation on the device: what robots share, then each robot's own. Knows
-//! sizes only; `start` says what is in it at first, `kernels/README.md` who writes what.
+//! sizes only; `start` defines the initial contents, `kernels/README.md` which kernel writes what.
 
 use super::tables::{ABOUT, ANSWER, BRAIN, CYCLE, MATCH, METRICS, RULE, SENSES, SWEEP};
 use crate::command::MAX_MOTORS;

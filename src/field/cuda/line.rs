@@ -1,7 +1,7 @@
-//! The line to the device's own thread, which alone speaks to the driver. Whoever waits at this end waits for a
-//! bounded time: a driver that does not come back costs that thread, not the caller.
+//! The line to the device's own thread, the only one that talks to the driver. A caller waits for a
+//! bounded time: a driver call that hangs costs that thread, not the caller.
 //!
-//! A thread that was given up ends by itself when its call comes back; until then it holds the device.
+//! An abandoned thread ends by itself when its call returns; until then it holds the device.
 
 use super::brains::Brains;
 use super::tables::Answer;

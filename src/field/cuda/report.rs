@@ -1,4 +1,4 @@
-//! What the engine has to say of itself and of its device: which, how large, how fast, and why there is none.
+//! What the engine reports about itself and its device: which, how large, how fast, and why there is none.
 
 use super::CudaEngine;
 use super::brains::MOST_ROBOTS;
@@ -21,7 +21,7 @@ pub enum Unfit {
     Silent(Silence),
     /// More robots than a launch can hold, or none.
     Robots {
-        /// How many were asked for.
+        /// The requested number.
         asked: usize,
     },
 }
@@ -30,9 +30,9 @@ impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Unfit::Absent(absence) => absence.fmt(f),
-            Unfit::Silent(Silence::Failed(error)) => write!(f, "the GPU cannot be opened: {error}"),
-            Unfit::Silent(Silence::Late) => write!(f, "the GPU's driver does not come back from opening it"),
-            Unfit::Silent(Silence::Gone) => write!(f, "the GPU's thread cannot be started, or has ended"),
+            Unfit::Silent(Silence::Failed(error)) => write!(f, "cannot open the GPU: {error}"),
+            Unfit::Silent(Silence::Late) => write!(f, "the GPU's driver hangs while opening it"),
+            Unfit::Silent(Silence::Gone) => write!(f, "the GPU's thread could not be started, or has ended"),
             Unfit::Robots { asked } => write!(f, "a batch has 1 to {MOST_ROBOTS} robots, not {asked}"),
         }
     }
@@ -50,14 +50,14 @@ impl Unfit {
     }
 }
 
-/// What a silence means to whoever waited. `under_way`: the call that the device's thread is in.
+/// What a silence means to the caller. `under_way`: the call that the device's thread is in.
 pub fn loss(silence: Silence, under_way: Option<Call>) -> Loss {
     match silence {
         Silence::Failed(error) if error.is_lost() => Loss::ContextLost { call: error.call.name() },
         Silence::Failed(error) if error.is_memory() => Loss::Memory { call: error.call.name() },
         Silence::Failed(error) => Loss::Error { call: error.call.name() },
         Silence::Late => Loss::Timeout { call: under_way.map_or(A_CYCLE, Call::name) },
-        // Its thread ends before it is told to only by a panic.
+        // Its thread ends before its stop request only by a panic.
         Silence::Gone => Loss::Panicked,
     }
 }

@@ -1,5 +1,5 @@
-//! What is due in which cycle: everything that follows from the cycle's number, its rung and what was ordered
-//! before, so that the device needs no branch of the host. Pure; knows no device.
+//! What is due in which cycle: everything that follows from the cycle's number, its rung and earlier
+//! requests, so that the device needs no branch on the host. Pure; knows no device.
 
 use super::tables::Cycle;
 use crate::command::MAX_MOTORS;
@@ -10,7 +10,7 @@ use crate::field::shape::{
 use crate::plan::{FieldPlan, RUNGS, Rung};
 use crate::seed::{Stream, normal};
 
-/// Where the orders stand between two cycles.
+/// The state of the orders between two cycles.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Standing {
     /// Cycles since the start.

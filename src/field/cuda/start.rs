@@ -1,5 +1,5 @@
-//! What is in the device's memory before the first cycle: rule and projections, which stay, and the field at rest.
-//! Bytes only; who copies them is not its business.
+//! The device's memory before the first cycle: rule and projections, which stay, and the field at rest.
+//! Bytes only; copies nothing.
 
 use super::tables::{
     ANSWER, Answer, STEPS, bytes_of_f32, bytes_of_f64, bytes_of_i16, bytes_of_u32, reach, rule,

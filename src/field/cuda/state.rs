@@ -1,4 +1,4 @@
-//! One robot's whole state, out of the device and back onto it, in the terms that all engines share.
+//! Copies one robot's whole state off the device and back, in the terms that all engines share.
 
 use super::bank::Coarse;
 use super::brains::Brains;
@@ -132,7 +132,7 @@ impl Brains {
         self.get_f64s(place, to)
     }
 
-    /// Robot 0 goes on from a state that fits the plan.
+    /// Robot 0 resumes from a state that fits the plan.
     pub fn restore(&mut self, live: &Live) -> Result<(), GpuError> {
         self.rest()?;
         self.schedule.stand(Standing {

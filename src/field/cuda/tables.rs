@@ -145,7 +145,7 @@ pub fn reach(plan: &FieldPlan, storage: Storage) -> f32 {
     storage.bound(1.0 - plan.params.beta)
 }
 
-/// What stands from start to end of a run. `stores`: whether the bank may be written.
+/// What is fixed for the whole run. `stores`: whether the bank may be written.
 pub fn rule(plan: &FieldPlan, stores: bool) -> [u8; RULE] {
     let (p, dt, shape) = (plan.params, plan.dt.as_secs_f64(), plan.shape);
     let is_half = |group: &usize| plan.storage_of(*group) == Storage::F16;
@@ -162,7 +162,7 @@ pub fn rule(plan: &FieldPlan, stores: bool) -> [u8; RULE] {
     table
 }
 
-/// One cycle's orders. What a field means stands in `brain.cuh`.
+/// One cycle's orders. `brain.cuh` explains the fields.
 #[derive(Clone, Debug, Default)]
 pub struct Cycle {
     pub number: u64,

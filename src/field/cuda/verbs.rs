@@ -1,5 +1,5 @@
-//! What can be asked of the engine and put into it, between cycles. Where the device is lost meanwhile, the next
-//! cycle says so; until then answers are those of the start.
+//! What callers can read from and write to the engine between cycles. If the device is lost in between, the
+//! next cycle reports it; until then answers are those of the start.
 
 use super::CudaEngine;
 use crate::field::shape::CONTENT_GROUPS;
@@ -120,7 +120,7 @@ impl CudaEngine {
         self.ask(|brains| brains.metrics(0)).flatten()
     }
 
-    /// Statistics of the field as it stands.
+    /// Statistics of the current field.
     pub fn measure_now(&self) -> Metrics {
         self.ask(|brains| brains.measure_now(0)).unwrap_or_default()
     }
@@ -184,8 +184,8 @@ impl CudaEngine {
         is_saved
     }
 
-    /// Robot 0 goes on from `live`, with the read-out and the library that it has. A state that does not fit changes
-    /// nothing; a device that is lost meanwhile says so in the next cycle.
+    /// Robot 0 resumes from `live`, with the read-out and the library that it has. A state that does not fit
+    /// changes nothing; a device lost in between is reported by the next cycle.
     pub fn restore(&mut self, live: &Live) -> Result<(), StateError> {
         live.check(&self.plan)?;
         let theirs = live.clone();

@@ -1,4 +1,4 @@
-//! Events of a cycle, and how the device's thread waits for them: by asking, with naps between, never inside
+//! Events of a cycle, and how the device's thread waits for them: it polls, sleeping in between, never inside
 //! the driver, so that it can always give up.
 
 use crate::field::{STAGES, StageTimes};
@@ -96,25 +96,25 @@ pub fn between(earlier: &Event, later: &Event) -> Result<Span, GpuError> {
     Ok(Span::from_nanos((micros.max(0.0) * 1e3) as u64))
 }
 
-/// How to wait, and whether anybody still cares.
+/// How to wait, and whether to give up.
 #[derive(Clone)]
 pub struct Waiting {
     abandoned: Arc<AtomicBool>,
 }
 
 impl Waiting {
-    /// Until somebody sets `abandoned`.
+    /// Until `abandoned` is set.
     pub fn new(abandoned: Arc<AtomicBool>) -> Waiting {
         Waiting { abandoned }
     }
 
-    /// Whether nobody waits for this thread any more.
+    /// Whether this thread is abandoned.
     pub fn is_over(&self) -> bool {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Until an event is reached, asking with naps between. Bounded by whoever waits for this thread: it
-    /// abandons it, and the wait ends.
+    /// Until an event is reached, polling with sleeps in between. Bounded by the caller that waits for this
+    /// thread: it abandons it, and the wait ends.
     pub fn until(&self, event: &Event) -> Result<(), GpuError> {
         let clock = MonotonicClock;
         let tired = clock.now() + AWAKE;

@@ -1,4 +1,4 @@
-//! A device that is lost on cue: the brain's state before and after, the pauses, what is handed on.
+//! A device that is lost on cue: the brain's state before and after, the pauses, what is passed on.
 
 use super::super::brain::Brain;
 use super::*;
@@ -197,7 +197,7 @@ fn an_engine_answers_through_its_seat_as_it_does_itself() {
     assert!(itself.save(&mut own) && seated.save(&mut live));
     assert_eq!((live.cycle, live.whole.len()), (own.cycle, own.whole.len()));
     assert!(live.cycle > 0 && !live.whole.is_empty());
-    // Another one goes on from there; an empty state and a read-out of another size are refused.
+    // Another one resumes from there; an empty state and a read-out of another size are refused.
     let mut next: Box<dyn Remote> = Box::new(judge());
     assert!(next.restore(&Live::default()).is_err());
     next.restore(&live).expect("it fits");
@@ -212,7 +212,7 @@ fn the_device_is_named_and_its_times_are_told_while_it_computes() {
     let times = DeviceTimes { kernels: Span::from_micros(70), ..DeviceTimes::default() };
     script.lock().unwrap().times = Some(times);
     let named = brain(&small_board(8), Some(opener(&script))).engine_name();
-    assert!(named.starts_with("scripted; ") && named.ends_with(" stands by"), "{named}");
+    assert!(named.starts_with("scripted; ") && named.ends_with(" on standby"), "{named}");
     let mut rig = Rig::with(script, &[]);
     assert_eq!(rig.turn().times, Some(times));
     rig.told().strike = Some(LOST);

@@ -1,5 +1,5 @@
-//! What the parts of the prediction know, in and out of a state. They have the size of one another: whoever
-//! calls has checked it.
+//! Saves the parts of the prediction to a state, and loads them. Their sizes must match: the caller
+//! has checked that.
 
 use super::{ErrorRing, Learner, Skill, Trust};
 use crate::field::shape::ERROR_RING;
@@ -21,7 +21,7 @@ impl ErrorRing {
 }
 
 impl Skill {
-    /// Averages, and how many cycles stand behind them.
+    /// Averages, and how many cycles they cover.
     pub fn save(&self, to: &mut Senses) {
         to.observed = self.count;
         refill(&mut to.mean, &self.mean);

@@ -121,7 +121,7 @@ impl Grid {
         u.copy_from_slice(&self.next);
     }
 
-    /// Context, descriptor and gradients of the field as it stands.
+    /// Context, descriptor and gradients of the current field.
     pub fn features(&mut self, features: &mut [f64]) {
         debug_assert_eq!(features.len(), FEATURES);
         let (context, rest) = features.split_at_mut(CONTEXT);

@@ -1,4 +1,4 @@
-//! The whole of the engine's state, out and in again.
+//! Saves and loads the engine's whole state.
 
 use super::ReferenceEngine;
 use crate::field::state::{Learned, Live, StateError, refill, volume_step};

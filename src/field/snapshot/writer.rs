@@ -1,6 +1,7 @@
-//! The line from the field to the disk: the field fills a buffer between two cycles and hands it over, a thread
-//! of its own writes it, however long the disk takes. There are two buffers; where both are with the writer the
-//! snapshot is left out and counted. A brain from which no engine could go on is not written: the last good one stays.
+//! The path from the field to the disk: the field fills a buffer between two cycles and hands it over; a
+//! separate thread writes it, however long the disk takes. There are two buffers; if the writer has both, the
+//! snapshot is skipped and counted. A brain that no engine could resume is not written: the last good one
+//! remains.
 
 use super::{KIND, SnapshotError, SnapshotRef, StateRef, made_for, most, previous_name, sound};
 use crate::codec;
@@ -39,7 +40,7 @@ pub struct SnapshotCounts {
     pub skipped: u64,
     /// Could not be written.
     pub failed: u64,
-    /// Of these: no engine could have gone on from them.
+    /// Of these: no engine could have resumed from them.
     pub unsound: u64,
     /// Why the last one could not.
     pub trouble: Option<String>,
@@ -47,10 +48,10 @@ pub struct SnapshotCounts {
     pub finished: bool,
 }
 
-/// What stands at the path of the snapshots before the first is written.
+/// What is at the path of the snapshots before the first is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Nothing, or what the robot goes on from.
+    /// Nothing, or what the robot resumes from.
     Sound,
     /// What was refused: it must not take the place of the good one before it.
     Refused,
@@ -131,7 +132,7 @@ impl Progress {
     fn fail(&self, error: &SnapshotError) -> u64 {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if trouble.is_none() {
-            log::warn!("no snapshot: {error}; the last good one stays, further failures are counted");
+            log::warn!("no snapshot: {error}; the last good one remains; further failures are counted");
         }
         *trouble = Some(error.to_string());
         let is_unsound = matches!(error, SnapshotError::State(_));

@@ -1,5 +1,5 @@
-//! How large what was learned can become: bounds that follow from the laws in `docs/field.md`, for whoever is handed
-//! numbers by a file. A number within them is one that some life could have led to; beyond them none could.
+//! How large learned numbers can become: bounds that follow from the laws in `docs/field.md`, for checking
+//! numbers from a file. A number within them can result from some run; a number beyond them cannot.
 //!
 //! Sensors and predictions are within -1..=1 (step 0, step 6), so an error or a change of them is within 2, the mean of
 //! their squares within 4. The rest is about the least squares of step 6, n regressors x that are learned from in every

@@ -1,5 +1,5 @@
-//! Whether a state fits an engine: sizes, and numbers that some life could have led to. Asked before anything is changed,
-//! so that a state that is refused leaves no trace, and before one is kept, so that none is kept that would be refused.
+//! Checks whether a state fits an engine: sizes, and numbers that some run can produce. It runs before any
+//! change, so that a refused state leaves no trace, and before a save, so that none is refused later.
 
 use super::bounds::{self, CHANGE_MOST, CYCLES_MOST, LearnerBounds, SQUARE_MOST, STORED_MOST};
 use super::{Learned, Live, Reduced, Senses};
@@ -53,10 +53,10 @@ impl fmt::Display for StateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StateError::Count { field, found, wanted } => {
-                write!(f, "{field}: {found} of them; this field has {wanted}")
+                write!(f, "{field}: found {found}; this field has {wanted}")
             }
             StateError::TooMany { field, found, most } => {
-                write!(f, "{field}: {found} of them; this field has room for {most}")
+                write!(f, "{field}: found {found}; this field has room for {most}")
             }
             StateError::Value { field, at, found, wanted } => {
                 write!(f, "{field}, number {at}: {found}; {wanted}")
@@ -127,7 +127,7 @@ fn units<T: Copy + Into<f64>>(field: &'static str, list: &[T], of: usize) -> Che
     Ok(())
 }
 
-/// What stands in f64 is nothing, or what stands in f32 before it was rounded.
+/// An f64 value is absent, or the f32 value before rounding.
 fn beside(field: &'static str, fine: &[f64], coarse: &[f32]) -> Checked {
     if fine.is_empty() {
         return Ok(());
@@ -229,7 +229,7 @@ impl Learned {
 }
 
 impl Live {
-    /// Whether an engine of `plan` can go on from it.
+    /// Whether an engine of `plan` can resume from it.
     pub fn check(&self, plan: &FieldPlan) -> Checked {
         counted("cycles lived through", self.age, CYCLES_MOST)?;
         counted("number of the last cycle", self.cycle, CYCLES_MOST)?;

@@ -1,4 +1,4 @@
-//! An engine that panics on cue: how often it is built again, and after what pauses; what a cycle takes in virtual time.
+//! An engine that panics on cue: how often and after what pauses it is rebuilt; a cycle's virtual duration.
 
 use super::*;
 use crate::field::Readout;

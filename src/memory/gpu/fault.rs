@@ -1,4 +1,4 @@
-//! Why a GPU cannot be had, and why an operation on one was not done.
+//! Why a GPU is not available, and why an operation on one failed.
 
 use crate::gpu::{Absence, GpuError};
 use crate::memory::fault::Fault;
@@ -39,7 +39,7 @@ impl fmt::Display for Unfit {
                 super::LONGEST / 2
             ),
             Unfit::Memory { wanted, free } => {
-                write!(f, "the rows would take {wanted} bytes of the GPU's memory, {free} are free")
+                write!(f, "the rows need {wanted} bytes of the GPU's memory; {free} are free")
             }
             Unfit::Gpu(error) => error.fmt(f),
         }
@@ -64,7 +64,7 @@ impl fmt::Display for GpuWorkspaceFault {
         match self {
             GpuWorkspaceFault::Preference(fault) => fault.fmt(f),
             GpuWorkspaceFault::Gpu(error) => error.fmt(f),
-            GpuWorkspaceFault::Late => f.write_str("the GPU does not come to an end with what it was given"),
+            GpuWorkspaceFault::Late => f.write_str("the GPU does not finish its work"),
         }
     }
 }

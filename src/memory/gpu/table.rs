@@ -1,5 +1,5 @@
-//! The tables that kernels get, as `kernels/memory.cuh` has them, and where everything lies on the GPU. Bytes
-//! only; who copies them is not its business.
+//! The tables for the kernels, as `kernels/memory.cuh` defines them, and where everything lies on the GPU.
+//! Bytes only; copies nothing.
 
 use super::Room;
 use crate::memory::dim::Dim;
@@ -21,7 +21,7 @@ const TASK_WORDS: usize = 8;
 /// Bytes of sheet and task, copied as one.
 pub const SHEET: usize = TASK_AT + TASK_WORDS * size_of::<u32>();
 
-/// Blocks of a scan at the most: each multiprocessor of the largest GPU has eight.
+/// Blocks of a scan at most: each multiprocessor of the largest GPU has eight.
 pub const MOST_BLOCKS: usize = 1024;
 
 /// A range of bytes of the pool.

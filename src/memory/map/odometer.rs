@@ -1,6 +1,7 @@
-//! Where the robot is by its own commands: a kinematic bicycle (Rajamani, *Vehicle Dynamics and Control*, section
-//! 2.2, reference point on the rear axle) whose speed lags. Begins at (0, 0), heading along x. It drifts, as every
-//! dead reckoning does, and does not see that a wheel slips or a wall holds the robot: places are as good as that.
+//! Estimates where the robot is from its own commands: a kinematic bicycle (Rajamani, *Vehicle Dynamics and
+//! Control*, section 2.2, reference point on the rear axle) whose speed lags. Begins at (0, 0), heading along
+//! x. It drifts, as every dead reckoning does, and does not see that a wheel slips or a wall holds the robot,
+//! which limits the accuracy of places.
 
 use crate::command::MAX_MOTORS;
 use crate::time::{Instant, Span};

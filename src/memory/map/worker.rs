@@ -1,5 +1,5 @@
-//! The map on a thread of its own, fed by the thread that reads the trace, asked by the one that serves people. The
-//! tick waits for none of them: it gets a reading like any other sensor's, when there is one.
+//! The map on a thread of its own: the thread that reads the trace feeds it, the control server queries it.
+//! The tick waits for none of them: it gets a reading like any other sensor's, when there is one.
 
 use super::{MOST_THINGS, Map, MapStatus, Scene};
 use crate::executor::Worker;
@@ -39,7 +39,7 @@ pub struct Recollection {
 }
 
 impl Recollection {
-    /// How things stand, with what is near a place (the robot's, if none is named).
+    /// The current state, with what is near a place (the robot's, if none is named).
     pub fn status(&self, near: Option<[f64; 2]>) -> Result<MapStatus, Fault> {
         let status = self.with(|map| map.status(near))?;
         Ok(MapStatus { dropped: self.dropped.load(Ordering::Relaxed), ..status })

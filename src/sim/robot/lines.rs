@@ -1,4 +1,4 @@
-//! The lines of the simulated robot: outputs that are driven, levels that are asked for, edges that are waited for.
+//! The lines of the simulated robot: outputs to drive, levels to read, edges to wait for.
 
 use super::super::faults::FaultKind;
 use super::super::sonar::{self, Condition};

@@ -1,4 +1,4 @@
-//! What the library and the bank hold, in and out of a state that has been checked.
+//! Saves the library and the bank to a state, and loads them from a checked one.
 
 use super::{Bank, Best, Experience, Library};
 use crate::field::shape::{BANK_TOP, DESCRIPTOR, NORM_FLOOR, PATTERN};
