@@ -62,7 +62,8 @@ struct Invocation {
 enum Verb {
     /// Run a robot (by default a simulated PiCar-X in real time) and print a summary at the end
     Run(run::Args),
-    /// Validate a board file and report every error, or the effective configuration with the origin of each value
+    /// Validate a board file and report every error, or the effective configuration with the origin of each
+    /// value
     Check(check::Args),
     /// Show what this machine grants a real-time program, with a fix for each refusal
     Doctor(doctor::Args),

@@ -31,9 +31,9 @@ const HEADER: usize = 24;
 const DIGEST: usize = blake3::OUT_LEN;
 
 /// Longest payload, in bytes; keeps an endless file from asking for all memory. A read-out is at most 135 kB.
-/// The largest brain, 64 x 64^3 cells with as many in half resolution and a bank of 10,000, is 97 MB, or 290 MB with
-/// what the f64 engine keeps; the rest is room for 90 patterns of 8.4 MB in its library, or 37 as f64 keeps them. At
-/// 32^3 a brain is 31 MB and a pattern 1 MB.
+/// The largest brain, 64 x 64^3 cells with as many in half resolution and a bank of 10,000, is 97 MB, or 290
+/// MB with what the f64 engine keeps; the rest is room for 90 patterns of 8.4 MB in its library, or 37 as f64
+/// keeps them. At 32^3 a brain is 31 MB and a pattern 1 MB.
 pub const MAX_PAYLOAD: usize = 1 << 30;
 
 /// What a file holds.
@@ -209,9 +209,9 @@ pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, CodecE
     Ok(value)
 }
 
-/// The value that a payload spells, and how much of it that takes. For a text, bincode takes as much memory as the text
-/// says to be long before it looks whether so much is there; so it gets a limit by the length of the whole, from 2 to 8
-/// times as much. Its limits are constants.
+/// The value that a payload spells, and how much of it that takes. For a text, bincode takes as much memory
+/// as the text says to be long before it looks whether so much is there; so it gets a limit by the length of
+/// the whole, from 2 to 8 times as much. Its limits are constants.
 fn spelled_by<T: DeserializeOwned>(payload: &[u8]) -> Result<(T, usize), bincode::error::DecodeError> {
     fn within<T: DeserializeOwned, const LIMIT: usize>(
         payload: &[u8],
@@ -263,8 +263,8 @@ pub fn save<T: Serialize>(path: &Path, kind: Kind, value: &T) -> Result<(), File
     save_by(path, kind, value, &mut Vec::new(), None)
 }
 
-/// The same by way of `bytes`, for who writes often and wants no more memory each time. With `kept` the file that stood
-/// there stays under that name.
+/// The same by way of `bytes`, for who writes often and wants no more memory each time. With `kept` the file
+/// that stood there stays under that name.
 pub fn save_by<T: Serialize>(
     path: &Path,
     kind: Kind,
@@ -285,8 +285,8 @@ pub fn load<T: DeserializeOwned>(path: &Path, kind: Kind) -> Result<T, FileError
     load_within(path, kind, MAX_PAYLOAD)
 }
 
-/// The same of a kind whose payload is never longer than `most`. The header, which says what follows, is looked at before
-/// memory is taken for it.
+/// The same of a kind whose payload is never longer than `most`. The header, which says what follows, is
+/// looked at before memory is taken for it.
 pub fn load_within<T: DeserializeOwned>(path: &Path, kind: Kind, most: usize) -> Result<T, FileError> {
     let of_io = |error| FileError::Io { path: path.to_path_buf(), error };
     let of_codec = |error| FileError::Codec { path: path.to_path_buf(), error };

@@ -104,8 +104,8 @@ impl fmt::Display for HilError {
 
 impl std::error::Error for HilError {}
 
-/// Measures `samples` passes over `lines` with the runtime of `board` between them. The motors run: wheels off the
-/// ground. Ends early, with what it has, once `interrupted`, which it only looks at.
+/// Measures `samples` passes over `lines` with the runtime of `board` between them. The motors run: wheels
+/// off the ground. Ends early, with what it has, once `interrupted`, which it only looks at.
 pub fn measure(
     board: &Board,
     hardware: &Arc<dyn Hardware>,
@@ -170,7 +170,8 @@ fn on_a_thread<T: Send + 'static>(
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The stimulus' line for its driver, the response's for its watcher: what the bench holds beside the runtime.
+/// The stimulus' line for its driver, the response's for its watcher: what the bench holds beside the
+/// runtime.
 fn held(hardware: &dyn Hardware, lines: Loop) -> Result<Box<dyn Gpio>, OpenError> {
     let watched = Usage::Watched { bias: Bias::AsIs, debounce: Span::ZERO };
     hardware.gpio(
@@ -182,8 +183,9 @@ fn held(hardware: &dyn Hardware, lines: Loop) -> Result<Box<dyn Gpio>, OpenError
     )
 }
 
-/// `board` as a bench: its motors, its buses and its periods; one sensor, the looped line, which stops the motors. All
-/// other sensors are left out, because on a bench they are not there. The guard is left out: the bench holds its line.
+/// `board` as a bench: its motors, its buses and its periods; one sensor, the looped line, which stops the
+/// motors. All other sensors are left out, because on a bench they are not there. The guard is left out: the
+/// bench holds its line.
 pub fn bench_board(board: &Board, lines: Loop) -> Board {
     let mut bench = board.clone();
     bench.sensors = vec![SensorPlan {
@@ -200,7 +202,8 @@ pub fn bench_board(board: &Board, lines: Loop) -> Board {
         input: Some(Scale { low: 0.0, high: 1.0, curve: Curve::Linear }),
     }];
     bench.reflexes = vec![Rule {
-        // An e-stop is latched by its very cause; the way from the line to the motors is the same for any other.
+        // An e-stop is latched by its very cause; the way from the line to the motors is the same for any
+        // other.
         cause: Cause::Tilt,
         channel: STIMULUS,
         trip: Trip::Above(0.5),

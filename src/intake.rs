@@ -20,7 +20,8 @@ impl Intake {
     ///
     /// # Errors
     ///
-    /// It cannot be opened, is not a regular file ([`ErrorKind::InvalidInput`]) or is longer ([`ErrorKind::FileTooLarge`]).
+    /// It cannot be opened, is not a regular file ([`ErrorKind::InvalidInput`]) or is longer
+    /// ([`ErrorKind::FileTooLarge`]).
     pub fn open(path: &Path, most: u64) -> io::Result<Intake> {
         // Checked before opening, because of devices; and again afterwards: it may be another file by then.
         regular(&std::fs::metadata(path)?)?;

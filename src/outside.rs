@@ -5,7 +5,8 @@ use std::borrow::Cow;
 
 /// Characters that are quoted of one name, cell or label: enough to recognise it.
 const MOST_QUOTED: usize = 60;
-/// Characters that are quoted of a value that is compared: the names of all motors and sensors of a large board.
+/// Characters that are quoted of a value that is compared: the names of all motors and sensors of a large
+/// board.
 const MOST_COMPARED: usize = 1000;
 
 /// Whether a terminal may do anything other than show it, or show its neighbours in another order.

@@ -46,7 +46,8 @@ pub struct Signals {
     pub halts: u16,
     /// Readings were lost since the last slot: what stopped the motors may be among them.
     pub readings_lost: bool,
-    /// Age of the newest field result, from the slot of the frame it was computed from; `None`: there is none.
+    /// Age of the newest field result, from the slot of the frame it was computed from; `None`: there is
+    /// none.
     pub field_age: Option<Span>,
     /// Time since a command was last confirmed on the wire; `None`: never.
     pub wire_age: Option<Span>,

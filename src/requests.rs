@@ -13,7 +13,8 @@ pub struct Requests {
     pub disarm: AtomicBool,
     /// Obey the field. The slot that reads it clears it.
     pub arm: AtomicBool,
-    /// Until when a request to arm counts, in nanoseconds of the tick's clock; 0: for ever. See [`Requests::ask_to_arm`].
+    /// Until when a request to arm counts, in nanoseconds of the tick's clock; 0: for ever. See
+    /// [`Requests::ask_to_arm`].
     pub arm_until: AtomicU64,
 }
 

@@ -1,9 +1,9 @@
 //! A small seeded world behind the bus traits: production code runs on it unchanged.
 //!
-//! From the wire inwards: `bus` (handles), `plant` (what a user holds), `robot` (what is behind the
-//! wires, in steps of 1 ms), `wiring` (which pin means what), `outputs`, `hat`, `pca9685`, `co_processor`, `imu`, `sonar`, `ground`,
-//! `battery` (parts with a wire), `car`, `world` (what moves and what does not). `faults` is the script
-//! of faults, `tape` the record of the wires, for judges.
+//! From the wire inwards: `bus` (handles), `plant` (what a user holds), `robot` (what is behind the wires, in
+//! steps of 1 ms), `wiring` (which pin means what), `outputs`, `hat`, `pca9685`, `co_processor`, `imu`,
+//! `sonar`, `ground`, `battery` (parts with a wire), `car`, `world` (what moves and what does not). `faults`
+//! is the script of faults, `tape` the record of the wires, for judges.
 //!
 //! It knows the board and its vocabulary, never the drivers, the reflex or the field; its chips are
 //! written from the data sheets independently of the drivers. Each file states how it differs from a real

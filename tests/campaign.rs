@@ -1,6 +1,6 @@
-//! Random boards under random faults, before a judge who knows only what is promised: a short campaign, the same every
-//! time. The long one is `scripts/campaign`; docs/campaign.md says what is drawn, what is judged and how to go on from a
-//! failure.
+//! Random boards under random faults, before a judge who knows only what is promised: a short campaign, the
+//! same every time. The long one is `scripts/campaign`; docs/campaign.md says what is drawn, what is judged
+//! and how to go on from a failure.
 
 mod chance;
 mod course;
@@ -27,8 +27,8 @@ use ganglion::time::{Instant, Span};
 use judge::facts::Facts;
 use judge::{Happening, Judge};
 
-/// Seeds of the short campaign: the fewest, in round numbers, in which everything comes up often enough; and in full, what
-/// takes half a minute of one core.
+/// Seeds of the short campaign: the fewest, in round numbers, in which everything comes up often enough; and
+/// in full, what takes half a minute of one core.
 const SEEDS: (u64, u64) = (60, 180);
 /// Every promise and every fault must have come up this often, or nothing was shown.
 const LEAST: u64 = 3;
@@ -264,7 +264,8 @@ fn a_safe_stop_is_remembered_until_somebody_arms() {
     armed.judge.tell(at(2_900), Happening::Asked(Ask::Arm));
     armed.drive(3_000, 0.5);
     assert_eq!(armed.verdict(5_000), None);
-    // A guard that dies before it could tell anybody takes the stop with it; one that hangs has not heard of it.
+    // A guard that dies before it could tell anybody takes the stop with it; one that hangs has not heard of
+    // it.
     for script in ["guard-dies@2.001+0.01", "guard-hangs@1.99+0.03"] {
         assert_eq!(asked_at(Hearing::guarded(script), 2_000).verdict(5_000), None, "{script}");
     }

@@ -209,8 +209,8 @@ fn doctor_ends_with_one_object_that_agrees_with_its_exit() {
     }
 }
 
-/// The program at work on something long. Ends with this value, and where the system has `setpriv` also with the thread
-/// that started it, however that ends: a test that fails or is killed leaves no runtime behind.
+/// The program at work on something long. Ends with this value, and where the system has `setpriv` also with
+/// the thread that started it, however that ends: a test that fails or is killed leaves no runtime behind.
 pub struct Running(Option<Child>);
 
 impl Running {
@@ -309,8 +309,8 @@ pub fn is_stopped(id: u32) -> bool {
     status.lines().any(|line| line.starts_with("State:") && line.contains("T (stopped"))
 }
 
-/// Sends every signal that would stop a process for a terminal's sake, and sees it go on: its processor time or its
-/// voluntary waits move.
+/// Sends every signal that would stop a process for a terminal's sake, and sees it go on: its processor time
+/// or its voluntary waits move.
 pub fn is_not_stopped_by_a_terminal(running: &Running) {
     for signal in STOPPING {
         running.send(&[signal]);

@@ -271,8 +271,9 @@ fn a_pattern_can_be_replaced_while_it_is_blended() {
     }
 }
 
-/// Descriptors about rest so close around `centre` that coarse rows come in a wrong order: they differ by 3e-5 to
-/// 1e-3 in their cosines, and a row of bytes errs by about 3e-4. Every fifth is the same as the one before it.
+/// Descriptors about rest so close around `centre` that coarse rows come in a wrong order: they differ by
+/// 3e-5 to 1e-3 in their cosines, and a row of bytes errs by about 3e-4. Every fifth is the same as the one
+/// before it.
 fn memory(row: usize, centre: &[f64]) -> [f32; DESCRIPTOR] {
     let row = if row % 5 == 4 { row - 1 } else { row };
     let length = centre.iter().map(|c| c * c).sum::<f64>().sqrt();
@@ -283,8 +284,8 @@ fn memory(row: usize, centre: &[f64]) -> [f32; DESCRIPTOR] {
 
 #[test]
 fn the_bank_gives_the_exact_five_and_evicts_the_same_row() {
-    // 350 rows fill the bank and run over, more than there are threads, and many worth the same; whole sweeps,
-    // then halves.
+    // 350 rows fill the bank and run over, more than there are threads, and many worth the same; whole
+    // sweeps, then halves.
     let shape = Shape { bank: 300, ..plan(8).shape };
     for bytes in [false, true] {
         let plan = FieldPlan { shape, learn: false, ..plan(8) };
@@ -316,9 +317,9 @@ fn the_bank_gives_the_exact_five_and_evicts_the_same_row() {
 /// Largest difference that a binary16 cell may come to with learning off and at most one pattern, so that the
 /// drive and Q are the judge's own.
 ///
-/// A sub-step rounds to 11 bits: 2^-12 below 1. Where F passes the largest half that is not above 1 - beta the
-/// cell is held there, up to `reach - half_reach` short. Older errors shrink by 1 - k (1 - G). Coming from the
-/// half grid, a cell has its own error, that of its block's mean and that of the half cell.
+/// A sub-step rounds to 11 bits: 2^-12 below 1. Where F passes the largest half that is not above 1 - beta
+/// the cell is held there, up to `reach - half_reach` short. Older errors shrink by 1 - k (1 - G). Coming
+/// from the half grid, a cell has its own error, that of its block's mean and that of the half cell.
 fn half_tolerance(plan: &FieldPlan, share: f64) -> f64 {
     let clamped = f64::from(tables::reach(plan)) - f64::from(tables::half_reach(plan));
     let once = clamped.max(1.0 / 4096.0) + SEEN;

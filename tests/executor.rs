@@ -1,5 +1,6 @@
-//! Whatever ends a run, its motors stand: a panic of any thread, in whatever call, and a transfer that never returns. Real
-//! threads, the simulated robot. The run says who it was, and whether the motors were heard to stand.
+//! Whatever ends a run, its motors stand: a panic of any thread, in whatever call, and a transfer that never
+//! returns. Real threads, the simulated robot. The run says who it was, and whether the motors were heard to
+//! stand.
 
 use crate::cli;
 use ganglion::board;
@@ -348,7 +349,8 @@ full_speed = 0.5
 battery_v = 7.8
 "#;
 
-/// How a run ends whose bus does not answer from its first second on, and whether its motors were heard to stand.
+/// How a run ends whose bus does not answer from its first second on, and whether its motors were heard to
+/// stand.
 fn dead_at_its_end(board: &str) -> (Option<i32>, String, Value) {
     let arguments =
         ["run", "--board", board, "--for", "3s", "--clock", "sim", "--fault", "i2c-nack@1+60", "--json"];

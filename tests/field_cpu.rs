@@ -1,6 +1,6 @@
 //! The CPU engine against the f64 reference, at every level of instructions and in both storages; against
-//! itself on other numbers of threads; and against the rules of the hot path: refuse without a trace, allocate
-//! nothing, touch no page for the first time.
+//! itself on other numbers of threads; and against the rules of the hot path: refuse without a trace,
+//! allocate nothing, touch no page for the first time.
 
 mod agreement;
 mod identity;

@@ -1,5 +1,6 @@
 //! What every field engine must do, whatever it computes with: the laws of `docs/field.md`, put to each
-//! engine of the list at the end. A law speaks about behaviour that a noise generator or a stuck engine fails.
+//! engine of the list at the end. A law speaks about behaviour that a noise generator or a stuck engine
+//! fails.
 
 mod dynamics;
 mod memory;
@@ -36,8 +37,9 @@ pub trait Judged {
     fn seeds() -> &'static [u64] {
         Self::SEEDS
     }
-    /// How much of something a law asks of this engine: `whole`, but of the device, which is emulated and a hundred times
-    /// slower, `some` in daily use. Beside the laws it is compared with the reference cycle by cycle (`cuda::engine`).
+    /// How much of something a law asks of this engine: `whole`, but of the device, which is emulated and a
+    /// hundred times slower, `some` in daily use. Beside the laws it is compared with the reference cycle by
+    /// cycle (`cuda::engine`).
     fn share(whole: u64, _some: u64) -> u64 {
         whole
     }
@@ -118,8 +120,8 @@ impl Judged for ReferenceEngine {
 
 impl Judged for CpuEngine {
     const ROUNDING: f64 = 1e-7;
-    // In full some fifteen seconds of one core; the bound itself is a clamp, tried at its ends beside the loop. Half of
-    // the short one is 1,200 s: what doubles each second leaves an f64 by then.
+    // In full some fifteen seconds of one core; the bound itself is a clamp, tried at its ends beside the
+    // loop. Half of the short one is 1,200 s: what doubles each second leaves an f64 by then.
     const FOR_EVER: (u64, u64) = (48_000, 100_000);
     fn new(plan: &FieldPlan) -> Self {
         CpuEngine::new(plan)
@@ -177,8 +179,8 @@ impl Judged for CpuEngine {
 struct Packed(CpuEngine);
 
 impl Judged for Packed {
-    // Half a unit of eleven bits is 2.4e-4 for one cell, and two or three of them meet in it: the 64-fold of this
-    // is 6.4e-4.
+    // Half a unit of eleven bits is 2.4e-4 for one cell, and two or three of them meet in it: the 64-fold of
+    // this is 6.4e-4.
     const ROUNDING: f64 = 1e-5;
     const FOR_EVER: (u64, u64) = (8_000, 20_000);
     fn new(plan: &FieldPlan) -> Self {
@@ -362,7 +364,8 @@ fn random_readout<E: Judged>(engine: &mut E, seed: u64, size: f64) -> Vec<f32> {
     (0..MOTORS).flat_map(row).collect()
 }
 
-/// Puts every law to one engine; the last ones, which ask for steps smaller than a half has, only if asked to.
+/// Puts every law to one engine; the last ones, which ask for steps smaller than a half has, only if asked
+/// to.
 macro_rules! laws {
     ($name:ident, $engine:ty $(, $also:ident)?) => {
         mod $name {
@@ -405,7 +408,7 @@ macro_rules! laws {
 
 laws!(reference, ReferenceEngine, with_bias_each_channel_fades_by_its_own_slope);
 laws!(cpu, CpuEngine, with_bias_each_channel_fades_by_its_own_slope);
-// Without the law of slopes about a bias: it moves a field by 1e-3 about values up to 0.95, which are 5e-4 apart in
-// halves, and asks for the quotient of two such steps within a tenth.
+// Without the law of slopes about a bias: it moves a field by 1e-3 about values up to 0.95, which are 5e-4
+// apart in halves, and asks for the quotient of two such steps within a tenth.
 laws!(half, Packed);
 laws!(cuda, OnDevice, with_bias_each_channel_fades_by_its_own_slope);

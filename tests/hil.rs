@@ -1,5 +1,5 @@
-//! The bench of `ganglion hil` over the simulated robot: two loops of "wire" around it, the real runtime between them, in
-//! real time. Counts answers; how long they took is not asserted here.
+//! The bench of `ganglion hil` over the simulated robot: two loops of "wire" around it, the real runtime
+//! between them, in real time. Counts answers; how long they took is not asserted here.
 
 use ganglion::board;
 use ganglion::bus::{Edge, Gpio, Hardware, I2c, LineUse, Op, OpenError};

@@ -1,5 +1,5 @@
-//! Bytes from outside that mean harm, every way in: what is in order is taken, what is broken is refused, and nothing
-//! that once broke the program does so again. The fuzzer (`scripts/fuzz`) looks for more.
+//! Bytes from outside that mean harm, every way in: what is in order is taken, what is broken is refused, and
+//! nothing that once broke the program does so again. The fuzzer (`scripts/fuzz`) looks for more.
 //!
 //! An input that broke something lies in `tests/hostile/found/WAY-IN/`, under a name that says what it did.
 
@@ -45,12 +45,14 @@ fn changed_inputs_are_taken_or_refused_and_no_more() {
     for way in &WAYS_IN {
         let seeds = (way.seeds)();
         let taken = (0..MUTANTS).filter(|number| (way.take)(&mutant(way, &seeds, *number))).count();
-        // Most changes are noticed; were all of them, or none, the changes would not reach what looks at them.
+        // Most changes are noticed; were all of them, or none, the changes would not reach what looks at
+        // them.
         assert!((1..MUTANTS as usize).contains(&taken), "{}: {taken} of {MUTANTS} taken", way.name);
     }
 }
 
-/// One to eight bytes of a seed changed, left out or doubled; in a container those of its payload, signed anew.
+/// One to eight bytes of a seed changed, left out or doubled; in a container those of its payload, signed
+/// anew.
 fn mutant(way: &WayIn, seeds: &[Vec<u8>], number: u64) -> Vec<u8> {
     let draw =
         |of: u64, below: usize| (bits(1, Stream::Stimulus, number * 64 + of) % below.max(1) as u64) as usize;

@@ -1,4 +1,5 @@
-//! Files and peers that mean harm, as the program meets them: no end, nobody at the other end, bytes that a terminal obeys.
+//! Files and peers that mean harm, as the program meets them: no end, nobody at the other end, bytes that a
+//! terminal obeys.
 
 use crate::cli::{err, ganglion, out};
 use std::io::{BufRead, BufReader, Write};

@@ -1,5 +1,5 @@
-//! How long the tests run. `cargo test` has a short form of the longest ones; with GANGLION_LONG=1 in the environment they
-//! run in full, which `scripts/long-tests` does. docs/tests.md lists them.
+//! How long the tests run. `cargo test` has a short form of the longest ones; with GANGLION_LONG=1 in the
+//! environment they run in full, which `scripts/long-tests` does. docs/tests.md lists them.
 
 /// What stands for a test's length: `short` in daily use, `full` where the environment asks for it.
 pub fn or_in_full<N>(short: N, full: N) -> N {

@@ -1,7 +1,8 @@
-//! The integration tests, one binary. A module is named after the room of `src/` whose behaviour it shows, and they
-//! stand in the order of the map in `src/lib.rs`. docs/tests.md says how to run what.
+//! The integration tests, one binary. A module is named after the room of `src/` whose behaviour it shows,
+//! and they stand in the order of the map in `src/lib.rs`. docs/tests.md says how to run what.
 
-/// What a piece of work allocates is seen: the counting allocator, and the two questions that others ask of it.
+/// What a piece of work allocates is seen: the counting allocator, and the two questions that others ask of
+/// it.
 mod allocation;
 /// How long the tests run: short in daily use, in full where the environment asks for it.
 mod long;
@@ -41,14 +42,16 @@ mod hil;
 mod boards;
 /// Drivers and simulated robot together: motion, framing, echoes, every fault, the same every time.
 mod sim;
-/// Files without an end, fields without room, bytes that a terminal obeys: refused, and shown as what they are.
+/// Files without an end, fields without room, bytes that a terminal obeys: refused, and shown as what they
+/// are.
 mod intake;
 /// The built program: exit codes, help with examples, one message a failure, no panic on a closed pipe.
 mod cli;
 
 /// Whatever comes in, the command keeps its promises.
 mod safety;
-/// Random boards under random faults, before a judge who knows only what is promised: motors that move all the same fail.
+/// Random boards under random faults, before a judge who knows only what is promised: motors that move all
+/// the same fail.
 mod campaign;
 /// Bytes from outside, every way in: taken or refused, and nothing else; what once broke it does not again.
 mod hostile;

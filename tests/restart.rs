@@ -1,4 +1,5 @@
-//! A robot that arms by itself, over restarts of its program: not again after it was disarmed, nor after its program died.
+//! A robot that arms by itself, over restarts of its program: not again after it was disarmed, nor after its
+//! program died.
 
 use crate::cli::{self, Running, output};
 use rustix::process::Signal;

@@ -1,6 +1,5 @@
-//! Drivers and simulated robot together, over the bus traits only: what the drivers write moves the
-//! car as the board says, what the wires do wrong shows where it should, and the world is the same
-//! every time.
+//! Drivers and simulated robot together, over the bus traits only: what the drivers write moves the car as
+//! the board says, what the wires do wrong shows where it should, and the world is the same every time.
 
 mod faults;
 mod imu;

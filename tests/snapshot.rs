@@ -1,5 +1,5 @@
-//! A brain in a file: it comes back as it was, or is refused with the reason; a process that is killed while it
-//! writes leaves a whole file; a robot goes on from one, and a disk that stalls delays nobody.
+//! A brain in a file: it comes back as it was, or is refused with the reason; a process that is killed while
+//! it writes leaves a whole file; a robot goes on from one, and a disk that stalls delays nobody.
 
 use crate::allocation::allocations_in;
 use crate::cli::{err, ganglion, out, output};

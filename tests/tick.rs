@@ -1,5 +1,5 @@
-//! The tick on real threads: every slot of the grid is run or counted as skipped on whatever machine this is, nothing is
-//! allocated, motors are still at the end; and what a strict board does when refused.
+//! The tick on real threads: every slot of the grid is run or counted as skipped on whatever machine this is,
+//! nothing is allocated, motors are still at the end; and what a strict board does when refused.
 
 use ganglion::board;
 use ganglion::executor::Threads;
@@ -86,8 +86,8 @@ fn an_interrupt_ends_a_run_early_with_motors_still() {
     assert_eq!(ending.tick.mode().name(), "stopped");
 }
 
-/// The worst order of the two: whenever the thread of the buttons has taken the time, a whole tick of a later slot is run
-/// before it goes on.
+/// The worst order of the two: whenever the thread of the buttons has taken the time, a whole tick of a later
+/// slot is run before it goes on.
 struct Between(Mutex<Option<Tick>>);
 
 impl Clock for Between {

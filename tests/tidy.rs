@@ -15,7 +15,8 @@ const LONGER: &[(&str, &str)] = &[];
 /// Where `unsafe` may stand.
 const UNSAFE_ROOMS: &[&str] = &["src/rt", "src/cpu/simd", "src/gpu", "src/bus/linux", "tests/cuda/standin"];
 
-/// Who must not know whom, beyond the order of `src/lib.rs`: a room, the rooms that it does not name, and why.
+/// Who must not know whom, beyond the order of `src/lib.rs`: a room, the rooms that it does not name, and
+/// why.
 const ABSENCES: &[(&str, &[&str], &str)] = &[
     (
         "plan",
@@ -86,6 +87,42 @@ fn files_are_short_and_open_with_their_duty() {
             "{path} is not there to be excepted"
         );
     }
+}
+
+/// Longest comment, in columns: as wide as the code, `rustfmt.toml`.
+const COMMENT_COLUMNS: usize = 110;
+/// Longest line of a document.
+const DOCUMENT_COLUMNS: usize = 130;
+
+fn comment_of(line: &str) -> Option<&str> {
+    line.trim_start().strip_prefix("//").map(|rest| rest.trim_start_matches(['/', '!']))
+}
+
+#[test]
+fn comments_and_documents_keep_within_their_columns() {
+    let mut faults = Vec::new();
+    let mut look = |path: &str, text: &str, is_prose: fn(&str) -> Option<&str>, columns: usize| {
+        let mut drawn = false; // in a fence, where a drawing or an example is as wide as it is
+        for (number, line) in text.lines().enumerate() {
+            let Some(prose) = is_prose(line) else { continue };
+            drawn ^= prose.trim_start().starts_with("```");
+            let is_table = prose.trim_start().starts_with('|');
+            if line.chars().count() > columns && !drawn && !is_table {
+                faults.push(format!(
+                    "{path}:{}: {} columns, at most {columns}",
+                    number + 1,
+                    line.chars().count()
+                ));
+            }
+        }
+    };
+    for source in sources(&["src", "tests", "hil"]) {
+        look(&source.path, &source.text, comment_of, COMMENT_COLUMNS);
+    }
+    for (path, text) in texts().iter().filter(|(path, _)| path.ends_with(".md")) {
+        look(path, text, |line| Some(line), DOCUMENT_COLUMNS);
+    }
+    none(faults);
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What an input may cost: processor time and memory, both of the one thread that takes it. Too much is a panic, as
-//! anything else that breaks a promise.
+//! What an input may cost: processor time and memory, both of the one thread that takes it. Too much is a
+//! panic, as anything else that breaks a promise.
 
 use rustix::time::{ClockId, clock_gettime};
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -1,5 +1,5 @@
-//! What all fuzz targets share: the ways in (those of the tests), how a container is changed so that its digest holds, and
-//! what an input may cost.
+//! What all fuzz targets share: the ways in (those of the tests), how a container is changed so that its
+//! digest holds, and what an input may cost.
 
 mod cost;
 #[path = "../../tests/hostile/ways.rs"]
@@ -28,7 +28,8 @@ pub fn take(way: &WayIn, bytes: &[u8]) {
     cost::of(bytes.len(), || (way.take)(bytes));
 }
 
-/// Changes `data`, of whose bytes `size` are an input, into another input of at most `most` bytes; its length.
+/// Changes `data`, of whose bytes `size` are an input, into another input of at most `most` bytes; its
+/// length.
 pub fn change(way: &WayIn, data: &mut [u8], size: usize, most: usize, seed: u32) -> usize {
     let payload =
         payload_of(&data[..size]).filter(|_| way.form == Form::Signed && !seed.is_multiple_of(WHOLE_EVERY));

@@ -1,5 +1,6 @@
-//! The bench while it runs: one thread is the far side of the wires; the caller acts on it, and sees what happened on the
-//! wires when it looks. Threads, locks and real time are here and nowhere else in this program.
+//! The bench while it runs: one thread is the far side of the wires; the caller acts on it, and sees what
+//! happened on the wires when it looks. Threads, locks and real time are here and nowhere else in this
+//! program.
 
 use super::device::Device;
 use super::far::{FarSide, REFRESH};
@@ -13,14 +14,16 @@ use std::process::Command as Program;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// Priority of the far side: below the runtime's threads (75 and up), so that it never delays them, above everything
-/// that computes; a real car does not wait for a processor.
+/// Priority of the far side: below the runtime's threads (75 and up), so that it never delays them, above
+/// everything that computes; a real car does not wait for a processor.
 const FAR_PRIORITY: u8 = 40;
 /// Of the caller: rows act on time although the machine is loaded.
 const ROW_PRIORITY: u8 = 20;
-/// By then the kernel's side has told of whatever is stamped before: the thread that carried a transfer has run since.
+/// By then the kernel's side has told of whatever is stamped before: the thread that carried a transfer has
+/// run since.
 const GLANCE: Span = Span::from_millis(5);
-/// Whoever waits for long looks this often, so that the queue of events (30 s of a busy robot) does not run over.
+/// Whoever waits for long looks this often, so that the queue of events (30 s of a busy robot) does not run
+/// over.
 const PATROL: Span = Span::from_millis(1000);
 /// How often the caller looks whether what it waits for has come.
 const LOOK: Span = Span::from_millis(5);
@@ -203,8 +206,8 @@ fn fatal<T>(outcome: io::Result<T>) -> T {
     })
 }
 
-/// Gives the calling thread SCHED_FIFO; what it starts later is ordinary again. By the system's own tool: the one
-/// system call would be this program's only unsafe line.
+/// Gives the calling thread SCHED_FIFO; what it starts later is ordinary again. By the system's own tool: the
+/// one system call would be this program's only unsafe line.
 pub fn urgent(priority: u8) {
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
     let priority = priority.to_string();

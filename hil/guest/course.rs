@@ -14,8 +14,8 @@ use serde_json::Value;
 use std::io;
 use std::path::Path;
 
-/// What has gone wrong is over for this long before it must drive again: the slowest is a bus that was given up, looked
-/// at every five seconds.
+/// What has gone wrong is over for this long before it must drive again: the slowest is a bus that was given
+/// up, looked at every five seconds.
 const BACK: Span = Span::from_millis(8_000);
 /// A robot that must go on standing is watched for so long.
 const STAYS: Span = Span::from_millis(2_000);
@@ -78,8 +78,9 @@ pub fn trouble(place: &mut Place<'_>, trouble: Trouble, ms: u64, end: End) -> io
     Ok(outcome)
 }
 
-/// Motors that may move are never without a word for longer than a command is good for, and the bus: by what the runtime
-/// counts itself. Left out where the runtime is stopped or starved: then the guard and the motors' own thread are what counts.
+/// Motors that may move are never without a word for longer than a command is good for, and the bus: by what
+/// the runtime counts itself. Left out where the runtime is stopped or starved: then the guard and the
+/// motors' own thread are what counts.
 fn led(bench: &Bench, trouble: Trouble, report: &Value, outcome: &mut Outcome) {
     if matches!(trouble, Trouble::Signal(..) | Trouble::Hog(..)) {
         return;
@@ -95,8 +96,8 @@ fn led(bench: &Bench, trouble: Trouble, report: &Value, outcome: &mut Outcome) {
     });
 }
 
-/// Waits for stillness, or where the car may back off until it does not go forward, and holds it to the limit. When it
-/// was reached.
+/// Waits for stillness, or where the car may back off until it does not go forward, and holds it to the
+/// limit. When it was reached.
 fn stands(
     bench: &Bench,
     trouble: Trouble,
@@ -143,8 +144,8 @@ fn stands(
     stood
 }
 
-/// How long after the ranger's last good value had its age `limit` the robot stood: a control period and the bus at most.
-/// What still came after `cause` was no good value.
+/// How long after the ranger's last good value had its age `limit` the robot stood: a control period and the
+/// bus at most. What still came after `cause` was no good value.
 fn after_age(bench: &Bench, limit: Limit, cause: Instant, stood: Instant, outcome: &mut Outcome) {
     let Some(good) = bench.seen(|record| record.echo_before(cause)) else {
         return outcome.fault("the wires show no echo before the cause");

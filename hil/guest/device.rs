@@ -1,4 +1,5 @@
-//! `/dev/hilplant` as a [`Port`]: one open file is one queue of events. Real time and real kernel; no meaning.
+//! `/dev/hilplant` as a [`Port`]: one open file is one queue of events. Real time and real kernel; no
+//! meaning.
 
 use super::wire::{COMMAND_BYTES, Command, EVENT_BYTES, Event, Port};
 use ganglion::time::Span;

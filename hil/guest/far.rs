@@ -1,9 +1,10 @@
-//! The far side of the wires: the simulated car behind the kernel's adapter and lines. Takes events, gives commands; the
-//! physics, the controller's registers and the sonar are `ganglion::sim`'s own, moved on by the stamps of the events.
-//! Opens nothing and waits for nothing, so that it runs in a unit test as well as in the guest.
+//! The far side of the wires: the simulated car behind the kernel's adapter and lines. Takes events, gives
+//! commands; the physics, the controller's registers and the sonar are `ganglion::sim`'s own, moved on by the
+//! stamps of the events. Opens nothing and waits for nothing, so that it runs in a unit test as well as in
+//! the guest.
 //!
-//! It adds to the simulator what only a bench has: an enable line without which no pulse reaches a motor, a controller
-//! that does not acknowledge while it is in reset, an MPU-6050, and echoes that go wrong.
+//! It adds to the simulator what only a bench has: an enable line without which no pulse reaches a motor, a
+//! controller that does not acknowledge while it is in reset, an MPU-6050, and echoes that go wrong.
 
 use super::imu::{self, Imu};
 use super::wire::{Behaviour, Command, Event, Happening};
@@ -13,14 +14,15 @@ use ganglion::sim::{Plant, Report};
 use ganglion::time::{Instant, SimClock, Span};
 use std::sync::Arc;
 
-/// How often what the converter and the inertial sensor see is set anew: once in the shortest period of a sensor, and each
-/// time costs the guest two changes of process.
+/// How often what the converter and the inertial sensor see is set anew: once in the shortest period of a
+/// sensor, and each time costs the guest two changes of process.
 pub const REFRESH: Span = Span::from_millis(10);
 /// Registers of the controller: converters, first and last pulse register, firmware.
 const CONVERTERS: u8 = 0x10;
 const PULSES: std::ops::RangeInclusive<u8> = 0x20..=0x33;
 const FIRMWARE: u8 = 0x05;
-/// An echo that would have to begin sooner than this from now is shifted: this process woke up late, the module did not.
+/// An echo that would have to begin sooner than this from now is shifted: this process woke up late, the
+/// module did not.
 const LEAD: Span = Span::from_micros(20);
 /// No echo edge comes later after its trigger.
 const ECHO_WITHIN: Span = Span::from_millis(50);
@@ -38,7 +40,8 @@ pub enum Echo {
     Short,
     /// The pulse begins 10 ms late.
     Late,
-    /// A pulse as from 3 cm, and another one 3 ms after it: from the first rise to the last fall it is half a metre.
+    /// A pulse as from 3 cm, and another one 3 ms after it: from the first rise to the last fall it is half a
+    /// metre.
     Double,
     /// It rises and stays: the module never ends its pulse.
     Held,
@@ -343,8 +346,9 @@ impl FarSide {
             self.next_ready = None;
             return;
         };
-        // The edges until the refresh after the next, which comes a little later than it is due: a sample whose edge fell in
-        // between would never be announced. A rate beyond the refresh's repeats the same sample, and is not wanted here.
+        // The edges until the refresh after the next, which comes a little later than it is due: a sample
+        // whose edge fell in between would never be announced. A rate beyond the refresh's repeats the same
+        // sample, and is not wanted here.
         let every = every.max(REFRESH);
         let mut next = self.next_ready.unwrap_or(now + every);
         while next < now + REFRESH.times(2) {

@@ -1,5 +1,5 @@
-//! What the kernel alone takes, to be printed beside the loops: a bare timer's lateness (as cyclictest measures it), and
-//! an edge that is answered by an edge, through a thread that does nothing else.
+//! What the kernel alone takes, to be printed beside the loops: a bare timer's lateness (as cyclictest
+//! measures it), and an edge that is answered by an edge, through a thread that does nothing else.
 
 use super::bench::Bench;
 use super::rows::Floor;
@@ -13,8 +13,8 @@ use std::thread;
 
 /// How many times: the 99th percentile has ten beyond it.
 const TIMES: usize = 1000;
-/// From one to the next. Prime, so that all phases of the far side's refresh and of the kernel's tick are met; a figure that
-/// hangs on which phases a run happened to begin with is not the same figure in the next.
+/// From one to the next. Prime, so that all phases of the far side's refresh and of the kernel's tick are
+/// met; a figure that hangs on which phases a run happened to begin with is not the same figure in the next.
 const EVERY: Span = Span::from_micros(3_137);
 /// Priority of the one who is measured: as the runtime's bus.
 const PRIORITY: u8 = 85;

@@ -1,5 +1,6 @@
-//! The registers of an MPU-6050 as its reader sees them (RM-MPU-6000A-00, revision 4.2): identity, sleep, ranges, sample
-//! rate, interrupt, and the fourteen bytes of a sample. No FIFO, no DMP, no second bus: nothing here reads them.
+//! The registers of an MPU-6050 as its reader sees them (RM-MPU-6000A-00, revision 4.2): identity, sleep,
+//! ranges, sample rate, interrupt, and the fourteen bytes of a sample. No FIFO, no DMP, no second bus:
+//! nothing here reads them.
 
 use ganglion::time::Span;
 

@@ -59,7 +59,8 @@ impl Limit {
     }
 }
 
-/// Longest time until a stop is on the wire: a transfer that hangs is waited for, then the stop frames follow.
+/// Longest time until a stop is on the wire: a transfer that hangs is waited for, then the stop frames
+/// follow.
 pub fn bus_time(board: &Board) -> Span {
     board.i2c.first().map_or(Span::ZERO, |bus| bus.timing.timeout) + STOP_FRAMES
 }

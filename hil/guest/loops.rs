@@ -1,5 +1,5 @@
-//! Closed loops: from an edge that the far side makes to the frame that takes the pulse from a motor, stamped in the
-//! kernel at both ends, hundreds of times, at every phase of the runtime's own periods.
+//! Closed loops: from an edge that the far side makes to the frame that takes the pulse from a motor, stamped
+//! in the kernel at both ends, hundreds of times, at every phase of the runtime's own periods.
 
 use super::bench::Bench;
 use super::course::Place;
@@ -31,17 +31,17 @@ const RUNNING: Span = Span::from_millis(15);
 const LEAD: Span = Span::from_millis(12);
 /// The load works for this long before the edge: all of its processes have had their turns.
 const LOADED: Span = Span::from_millis(10);
-/// A robot that is held for five seconds and let go of for moments only is disarmed (`disarm_after_ms`): every now and
-/// then it is left alone for longer than the 200 ms that this board calls settled.
+/// A robot that is held for five seconds and let go of for moments only is disarmed (`disarm_after_ms`):
+/// every now and then it is left alone for longer than the 200 ms that this board calls settled.
 const ALONE: Span = Span::from_millis(250);
 const ALONE_EVERY: Span = Span::from_millis(3_000);
 /// What is kept pressed, and then let go of.
 const PRESSED: Span = Span::from_millis(8);
-/// A stop that began so shortly before its edge is under way: the sample was read by an ordinary poll, which takes half
-/// of this, between its bytes and its edge.
+/// A stop that began so shortly before its edge is under way: the sample was read by an ordinary poll, which
+/// takes half of this, between its bytes and its edge.
 const UNDER_WAY: Span = Span::from_millis(1);
-/// From the sample's bytes to its edge: a poll by the period that falls in between has seen it too early, and is not
-/// counted.
+/// From the sample's bytes to its edge: a poll by the period that falls in between has seen it too early, and
+/// is not counted.
 const AHEAD: Span = Span::from_micros(60);
 
 /// One row of them.
@@ -144,17 +144,17 @@ fn once(bench: &mut Bench, from: From, nth: u64, load: Option<&Load>) -> io::Res
     }
 }
 
-/// The first moment from `soonest` on that lies at the phase of loop `nth`. Phases are those of one clock for all loops:
-/// counted from whenever a loop happens to begin they would be drawn by lot, and two of two hundred, which are the 99th
-/// percentile, would be another figure in each run.
+/// The first moment from `soonest` on that lies at the phase of loop `nth`. Phases are those of one clock for
+/// all loops: counted from whenever a loop happens to begin they would be drawn by lot, and two of two
+/// hundred, which are the 99th percentile, would be another figure in each run.
 fn moment(soonest: Instant, nth: u64) -> Instant {
     let round = PHASES.as_nanos();
     let phase = round / 1000 * (nth * GOLDEN % 1000);
     soonest + Span::from_nanos((phase + round - soonest.as_nanos() % round) % round)
 }
 
-/// What `edge` led to: `None`: nothing yet; `Some(None)`: the motors stood, or were being stopped for what was seen before
-/// it, so that no stop can be told to be its own.
+/// What `edge` led to: `None`: nothing yet; `Some(None)`: the motors stood, or were being stopped for what
+/// was seen before it, so that no stop can be told to be its own.
 fn answer(record: &Record, edge: Instant) -> Option<Option<[Span; 3]>> {
     let under_way = record.stop_after(edge - UNDER_WAY).is_some_and(|stop| stop.start < edge);
     if under_way || !record.was_moving(edge) {

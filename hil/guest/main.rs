@@ -1,10 +1,12 @@
-//! What runs on the virtual bench, inside the guest: the far side of the wires, a record of them, and rows that act on
-//! the runtime as it ships and judge what it did. Times are virtual microseconds: instructions, not hardware.
+//! What runs on the virtual bench, inside the guest: the far side of the wires, a record of them, and rows
+//! that act on the runtime as it ships and judge what it did. Times are virtual microseconds: instructions,
+//! not hardware.
 //!
-//! To read in this order: `wire` (the words of the plant device), `device` (the device itself), `imu` and `far` (what is
-//! behind the wires), `record` (what was seen on them), `bench` (both of them running), `process` and `scene` (what is
-//! under test), `variant` (its board), `limits` and `rows` (the table), `trouble`, `course`, `loops`, `floors`, `service`
-//! and `soak` (how rows are carried out), `verdict` (what they came to).
+//! To read in this order: `wire` (the words of the plant device), `device` (the device itself), `imu` and
+//! `far` (what is behind the wires), `record` (what was seen on them), `bench` (both of them running),
+//! `process` and `scene` (what is under test), `variant` (its board), `limits` and `rows` (the table),
+//! `trouble`, `course`, `loops`, `floors`, `service` and `soak` (how rows are carried out), `verdict` (what
+//! they came to).
 
 mod bench;
 mod course;
@@ -123,7 +125,8 @@ impl Options {
         (self.only.is_empty() || named(&self.only)) && !named(&self.without)
     }
 
-    /// Whether this guest is the one that carries the row out: of those that share a folder, the first that asks.
+    /// Whether this guest is the one that carries the row out: of those that share a folder, the first that
+    /// asks.
     fn takes(&self, row: &Row) -> io::Result<bool> {
         let Some(claims) = &self.claims else { return Ok(true) };
         match std::fs::create_dir(claims.join(row.name)) {

@@ -1,5 +1,5 @@
-//! The processes under test: started afresh for a row, signalled, ended, and what they said. Their output goes to files,
-//! so that nobody waits for a reader.
+//! The processes under test: started afresh for a row, signalled, ended, and what they said. Their output
+//! goes to files, so that nobody waits for a reader.
 
 use ganglion::time::{Clock, MonotonicClock, Span};
 use rustix::process::{Pid, Signal, kill_process};

@@ -1,5 +1,5 @@
-//! What was seen on the wires, folded from events: who moves since when and which way, every pulse for a drive motor, every transfer
-//! that failed, every frame that no board asks for. Judges nothing.
+//! What was seen on the wires, folded from events: who moves since when and which way, every pulse for a
+//! drive motor, every transfer that failed, every frame that no board asks for. Judges nothing.
 
 use super::wire::{Event, Happening};
 use ganglion::device::robot_hat::{pulse_register, timer_of, timer_registers};

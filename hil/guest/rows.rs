@@ -1,5 +1,6 @@
-//! The table of the bench: a row a line, what it shows, what happens, how it must end and within what time, and the seeded
-//! error that would make it fail. The table in docs/virtual-bench-rows.md is printed from this one.
+//! The table of the bench: a row a line, what it shows, what happens, how it must end and within what time,
+//! and the seeded error that would make it fail. The table in docs/virtual-bench-rows.md is printed from this
+//! one.
 
 use super::far::Echo;
 use super::limits::Limit;
@@ -43,13 +44,14 @@ pub enum Course {
 /// How something done to the robot must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The motors stand within the limit, for as long as it lasts, for one of these causes; afterwards it drives again.
+    /// The motors stand within the limit, for as long as it lasts, for one of these causes; afterwards it
+    /// drives again.
     StandsThenDrives(Limit, &'static [&'static str]),
-    /// No motor drives the car forward from the limit on, as long as it lasts, for one of these causes; backing off is
-    /// allowed, and wanted. Afterwards it drives again.
+    /// No motor drives the car forward from the limit on, as long as it lasts, for one of these causes;
+    /// backing off is allowed, and wanted. Afterwards it drives again.
     BacksOff(Limit, &'static [&'static str]),
-    /// The motors stand within the limit, for as long as it lasts, which is long enough to disarm: they go on standing when it
-    /// is over, until the robot is armed; then it drives again.
+    /// The motors stand within the limit, for as long as it lasts, which is long enough to disarm: they go on
+    /// standing when it is over, until the robot is armed; then it drives again.
     Disarms(Limit, &'static [&'static str]),
     /// The motors stand within the limit, and go on standing when it is over.
     Stands(Limit, &'static [&'static str]),

@@ -1,5 +1,5 @@
-//! A robot on the bench: the guard and the runtime as they ship, started afresh, driving before anything is done to
-//! them, ended in good order, and what they must have kept whatever happened.
+//! A robot on the bench: the guard and the runtime as they ship, started afresh, driving before anything is
+//! done to them, ended in good order, and what they must have kept whatever happened.
 
 use super::bench::Bench;
 use super::process::Process;
@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 /// Where runtime and guard have their sockets, as the services have it.
 const SOCKETS: &str = "/run/ganglion";
 const GUARD_SOCKETS: &str = "/run/ganglion-guard";
-/// What a runtime that was killed leaves behind, so that the next one does not arm by itself. Each row begins as after a
-/// boot, which takes it away.
+/// What a runtime that was killed leaves behind, so that the next one does not arm by itself. Each row begins
+/// as after a boot, which takes it away.
 const UNFINISHED: &str = "/run/ganglion/unfinished-run";
-/// From the start of the processes to the first motion: set-up of the controller, self-test, settling. Generous: it is
-/// no figure of this bench.
+/// From the start of the processes to the first motion: set-up of the controller, self-test, settling.
+/// Generous: it is no figure of this bench.
 const START: Span = Span::from_millis(15_000);
 /// A runtime that was told to end has ended by then.
 const END: Span = Span::from_millis(5_000);
@@ -46,9 +46,9 @@ pub struct Scene {
     folder: PathBuf,
 }
 
-/// The brain that everybody goes on from. To teach one from the board's starting table takes six virtual seconds, all of
-/// them work; so the first run does it, and all others, of whichever variant of the board, begin with a copy of what that
-/// one left.
+/// The brain that everybody goes on from. To teach one from the board's starting table takes six virtual
+/// seconds, all of them work; so the first run does it, and all others, of whichever variant of the board,
+/// begin with a copy of what that one left.
 const TAUGHT: &str = "/run/hil/brain";
 /// Where [`TAUGHT`] is kept beyond this guest is written here.
 const BEYOND: &str = "/run/hil/brain.beyond";
@@ -201,7 +201,8 @@ fn start_guard(bench: &Bench, board: &str, folder: &Path) -> io::Result<Process>
     Ok(guard)
 }
 
-/// What every row keeps, whatever it did: nothing was run into, framing was never lost, nothing was overlooked.
+/// What every row keeps, whatever it did: nothing was run into, framing was never lost, nothing was
+/// overlooked.
 pub fn laws(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     let report = bench.act(|far, now, _| far.report(now))?;
     outcome
@@ -210,9 +211,9 @@ pub fn laws(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     Ok(())
 }
 
-/// The same for a car that is on its way for long. Nothing looks to its sides and behind it: among discs it may brush one with
-/// its side, or a wall with its back when it backs off. It runs into nothing that its sonar sees, and goes over no edge that it has
-/// stopped for.
+/// The same for a car that is on its way for long. Nothing looks to its sides and behind it: among discs it
+/// may brush one with its side, or a wall with its back when it backs off. It runs into nothing that its
+/// sonar sees, and goes over no edge that it has stopped for.
 pub fn laws_of_a_long_way(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     let report = bench.act(|far, now, _| far.report(now))?;
     let contacts = report.contacts;

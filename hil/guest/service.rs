@@ -1,5 +1,5 @@
-//! The service as it is installed in the guest: units, user, groups, sockets, watchdog. Acts through systemctl as an
-//! operator does, and judges by the wires.
+//! The service as it is installed in the guest: units, user, groups, sockets, watchdog. Acts through
+//! systemctl as an operator does, and judges by the wires.
 
 use super::bench::Bench;
 use super::course::Place;
@@ -21,8 +21,8 @@ const RUNTIME: &str = "ganglion.service";
 const GUARD: &str = "ganglion-guard.service";
 /// Where the units look for the board.
 const BOARD: &str = "/etc/ganglion/board.toml";
-/// A brain that is there already, and the drop-in that names it: for rows that start the runtime twice, because to teach one
-/// takes six virtual seconds of work. The row that shows the start does without.
+/// A brain that is there already, and the drop-in that names it: for rows that start the runtime twice,
+/// because to teach one takes six virtual seconds of work. The row that shows the start does without.
 const BRAIN: &str = "/var/lib/ganglion/brain";
 const DROP_IN: &str = "/run/systemd/system/ganglion.service.d/brain.conf";
 /// The bus that the service's user may open.
@@ -217,7 +217,8 @@ fn locked_out(bench: &Bench, outcome: &mut Outcome) -> io::Result<()> {
     done
 }
 
-/// What a runtime that is broken, or somebody who has become its user, would do to be rid of the guard. GUARD is its process.
+/// What a runtime that is broken, or somebody who has become its user, would do to be rid of the guard. GUARD
+/// is its process.
 const ATTACKS: &[&str] = &[
     "kill -KILL GUARD",
     "kill -STOP GUARD",

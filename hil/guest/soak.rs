@@ -1,4 +1,5 @@
-//! A long drive: whether slots add up, writes keep to the grid, memory and files stay, and the kernel has nothing to say.
+//! A long drive: whether slots add up, writes keep to the grid, memory and files stay, and the kernel has
+//! nothing to say.
 
 use super::course::Place;
 use super::process;
@@ -12,7 +13,8 @@ use std::io;
 
 /// Until memory has settled, and the length of the two stretches that are compared.
 const WARM: Span = Span::from_millis(60_000);
-/// A page cache of its own output may grow by this; a buffer that grows by a frame a second has 100 times as much.
+/// A page cache of its own output may grow by this; a buffer that grows by a frame a second has 100 times as
+/// much.
 const LEAK_KB: u64 = 256;
 /// The phase of the writes on the grid may differ by this from the first minute to the last.
 const DRIFT: Span = Span::from_micros(500);
@@ -83,7 +85,8 @@ fn holds(before: Holdings, after: Holdings, outcome: &mut Outcome) {
 fn phase(record: &Record, from: Instant, to: Instant, period: Span) -> Option<u64> {
     let within = record.pulses().iter().filter(|pulse| (from..to).contains(&pulse.start));
     let mut phases: Vec<u64> = within.map(|pulse| pulse.start.as_nanos() % period.as_nanos()).collect();
-    // Around the commonest place: a median of places that lie on both sides of the period's end means nothing.
+    // Around the commonest place: a median of places that lie on both sides of the period's end means
+    // nothing.
     let first = *phases.first()?;
     let half = period.as_nanos() / 2;
     phases

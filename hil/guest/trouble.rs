@@ -161,8 +161,8 @@ impl Trouble {
         }
     }
 
-    /// When it first showed: a transfer that failed, a ping whose echo it spoils, not the moment in which the wire was
-    /// idle.
+    /// When it first showed: a transfer that failed, a ping whose echo it spoils, not the moment in which the
+    /// wire was idle.
     pub fn first_failure(self, record: &Record, since: Instant) -> Option<Instant> {
         let whose = match self {
             Trouble::Transfers(_, kind, _) | Trouble::Some(_, kind, ..) if errno(kind).is_none() => {
@@ -222,8 +222,8 @@ pub fn be_hog(ms: u64) {
     }
 }
 
-/// Background load: as many processes as hackbench makes, sending to each other without an end. It can be stopped for a
-/// while, because each of its virtual seconds costs several of the host's.
+/// Background load: as many processes as hackbench makes, sending to each other without an end. It can be
+/// stopped for a while, because each of its virtual seconds costs several of the host's.
 pub struct Load(std::process::Child);
 
 impl Load {

@@ -1,5 +1,5 @@
-//! The board as rows need it: a file that inherits the bench's board and states what differs. Reads names from the
-//! effective configuration, so that a rule that the board gains is found.
+//! The board as rows need it: a file that inherits the bench's board and states what differs. Reads names
+//! from the effective configuration, so that a rule that the board gains is found.
 
 use ganglion::board::{self, Loaded, Setting};
 use std::fmt::Write as _;
@@ -47,7 +47,8 @@ fn brief(settings: &[Setting], text: &mut String) {
     };
     for name in settings.iter().filter_map(rule) {
         let _ = write!(text, "\n[[reflex]]\nname = \"{name}\"\nlatched = false\nhold_ms = {BRIEF_MS:.1}\n");
-        // An e-stop is latched by its very cause; the way from the button to the motors is the same for any other.
+        // An e-stop is latched by its very cause; the way from the button to the motors is the same for any
+        // other.
         let e_stop = format!("reflex.{name}.cause");
         if settings.iter().any(|setting| setting.key == e_stop && setting.value == "\"e-stop\"") {
             text.push_str("cause = \"tilt\"\n");

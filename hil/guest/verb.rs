@@ -1,5 +1,6 @@
-//! `ganglion hil` on the bench's lines: the verb that measures a real robot over two loop-back wires, with wires that the
-//! plant's module is. What it shows is that the verb works; its figures here are virtual like all others.
+//! `ganglion hil` on the bench's lines: the verb that measures a real robot over two loop-back wires, with
+//! wires that the plant's module is. What it shows is that the verb works; its figures here are virtual like
+//! all others.
 
 use super::course::Place;
 use super::process::Process;
@@ -16,7 +17,8 @@ use std::io;
 const STIMULUS: u16 = 20;
 const SENSOR: u16 = 21;
 const RESPONSE: u16 = 22;
-/// The board's own limit, where it has none, is that of the verb: 10 ms from sensor to motor, bus time included.
+/// The board's own limit, where it has none, is that of the verb: 10 ms from sensor to motor, bus time
+/// included.
 const TARGET_US: f64 = 10_000.0;
 /// Floors of a second each, set-up, and a tenth of a second a pass: generous, it is no figure of this bench.
 const PATIENCE: Span = Span::from_millis(120_000);

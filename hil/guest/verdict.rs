@@ -1,5 +1,5 @@
-//! What a row came to: faults found, figures, and all of them as lines for people and for programs. A row that found
-//! nothing wrong has passed; one that could not be carried out has not.
+//! What a row came to: faults found, figures, and all of them as lines for people and for programs. A row
+//! that found nothing wrong has passed; one that could not be carried out has not.
 
 use ganglion::time::Span;
 use serde_json::{Map, Value, json};
@@ -130,13 +130,14 @@ impl Outcome {
     }
 }
 
-/// Figures that a latency must not exceed by more than [`SLACK`]: what this bench gave when they were last recorded.
+/// Figures that a latency must not exceed by more than [`SLACK`]: what this bench gave when they were last
+/// recorded.
 pub struct Baseline(Value);
 
 /// A run differs from the next by less (the times are instructions); a change of the program by more.
 const SLACK: f64 = 1.1;
-/// Samples from which on a p99 is held to the record: of fewer it is the second or third worst, and the next run's differs
-/// by more than a tenth without any change. Such a loop's p99 has the gate of its row.
+/// Samples from which on a p99 is held to the record: of fewer it is the second or third worst, and the next
+/// run's differs by more than a tenth without any change. Such a loop's p99 has the gate of its row.
 const SAMPLES_FOR_P99: usize = 1000;
 
 impl Baseline {

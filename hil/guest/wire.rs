@@ -1,5 +1,5 @@
-//! The words of `/dev/hilplant`: commands that are written to it, events that are read from it, both as bytes of
-//! fixed length (`hil/kmod/hilplant.h`, little endian). Knows no robot, opens nothing.
+//! The words of `/dev/hilplant`: commands that are written to it, events that are read from it, both as bytes
+//! of fixed length (`hil/kmod/hilplant.h`, little endian). Knows no robot, opens nothing.
 
 use ganglion::time::{Instant, Span};
 
@@ -57,7 +57,8 @@ pub enum Command {
     Add(u8, Behaviour),
     /// Nobody does any more.
     Remove(u8),
-    /// Bytes from a register on; on a frame device register 0x10..=0x17 with two bytes is a converter's value.
+    /// Bytes from a register on; on a frame device register 0x10..=0x17 with two bytes is a converter's
+    /// value.
     Set {
         /// Address.
         address: u8,
@@ -93,7 +94,8 @@ pub enum Command {
     BusPins(u16, u16),
     /// The first line follows the second, as over a wire; `None`: the wire is off.
     Wire(u16, Option<u16>),
-    /// This line is high while this register of the device at this address holds a pulse; `None`: the wire is off.
+    /// This line is high while this register of the device at this address holds a pulse; `None`: the wire is
+    /// off.
     Terminal(u16, Option<(u8, u8)>),
     /// A frame device forgets everything.
     Reset(u8),

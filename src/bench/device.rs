@@ -23,8 +23,8 @@ use std::sync::atomic::AtomicBool;
 const BLOCK: Span = Span::from_millis(250);
 /// Copies, and launches of nothing, between two blocks of cycles.
 const COPIES: usize = 4;
-/// Cycles that are run and not counted at the start of a block: the longest period in the table of rungs, and as
-/// many again, so that each graph has been captured before one is counted.
+/// Cycles that are run and not counted at the start of a block: the longest period in the table of rungs, and
+/// as many again, so that each graph has been captured before one is counted.
 const SETTLING: u32 = 8;
 /// Of ten parts of the time, those of the cycles, of the stages, and of the paced part.
 const PARTS: [u64; 3] = [5, 1, 4];
@@ -55,7 +55,8 @@ pub struct DeviceFigures {
     pub transfers: u64,
     /// Allocations on the device, and page-locked ones on the host, within the counted cycles.
     pub allocations: u64,
-    /// Time of the processors in the paced part, and the time that passed; the process does nothing else then.
+    /// Time of the processors in the paced part, and the time that passed; the process does nothing else
+    /// then.
     pub host: (Span, Span),
 }
 
@@ -89,8 +90,8 @@ impl DeviceBench {
         is_emulated(&self.facts.found)
     }
 
-    /// Measures cycles at `rung` for `length` and adds to `figures`: half of it cycles and copies, a tenth stages, the
-    /// rest at 100 Hz. `watch` receives what has passed.
+    /// Measures cycles at `rung` for `length` and adds to `figures`: half of it cycles and copies, a tenth
+    /// stages, the rest at 100 Hz. `watch` receives what has passed.
     pub fn measure(
         &mut self,
         rung: Rung,
@@ -170,7 +171,8 @@ impl DeviceBench {
     fn copies(&mut self, figures: &mut DeviceFigures) -> Result<(), BenchFault> {
         let half = figures.field.bytes_per_cycle / 2; // read; as many are written
         for _ in 0..COPIES {
-            // Where there is no memory for it there is no figure of it; a lost device shows in the next cycle.
+            // Where there is no memory for it there is no figure of it; a lost device shows in the next
+            // cycle.
             if let Some(span) = self.device()?.device_copy(half) {
                 figures.field.bytes_per_copy = 2 * half;
                 note(&mut figures.field.copy, span);

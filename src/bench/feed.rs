@@ -53,8 +53,8 @@ impl Feed {
         Stimulus { cycle, sensors, reward: 0.0, rung }
     }
 
-    /// Fills `engine`, which has been built from `plan`. Runs its first cycles. Fails only where an engine on a device
-    /// is lost.
+    /// Fills `engine`, which has been built from `plan`. Runs its first cycles. Fails only where an engine on
+    /// a device is lost.
     pub fn load(&mut self, engine: &mut Engine, plan: &FieldPlan) -> Result<(), Failure> {
         let mut situations = Vec::new();
         for life in 0..LIFE {

@@ -1,5 +1,5 @@
-//! The holographic memory's operations on rows of one length, in batches of any size, on one thread or more and on
-//! the GPU where there is one, each beside a plain copy of as many bytes in the same run.
+//! The holographic memory's operations on rows of one length, in batches of any size, on one thread or more
+//! and on the GPU where there is one, each beside a plain copy of as many bytes in the same run.
 
 use super::copy::CopyCrew;
 use super::ended;
@@ -109,7 +109,8 @@ pub struct HrrBench {
     pub cell: Span,
     /// Cells that would take more memory are left out.
     pub most_bytes: usize,
-    /// Where the choice between processor and GPU is to come from; what is measured here is measured all the same.
+    /// Where the choice between processor and GPU is to come from; what is measured here is measured all the
+    /// same.
     pub preference: Preference,
 }
 
@@ -187,7 +188,8 @@ impl HrrBench {
                 let mut copy = CopyCrew::new(threads, 3 * d * batch * size_of::<f32>(), &[])
                     .map_err(HrrFault::Threads)?;
                 for operation in OPERATIONS {
-                    // One thread is the plain call; a share of a single piece would be the same on one thread.
+                    // One thread is the plain call; a share of a single piece would be the same on one
+                    // thread.
                     let shared = threads > 1;
                     if ended(interrupted) || (shared && (!operation.is_shared() || batch < 100)) {
                         continue;
@@ -314,8 +316,8 @@ impl HrrBench {
     }
 }
 
-/// Ordinary numbers. They come again after a prime number of them, so that no two rows are the same: equal ones would
-/// be easy to tell from the best.
+/// Ordinary numbers. They come again after a prime number of them, so that no two rows are the same: equal
+/// ones would be easy to tell from the best.
 fn numbers(family: u64, dim: Dim, batch: usize) -> Vec<f32> {
     let draw = |i: usize| uniform(family, Stream::Stimulus, (i % 65_521) as u64) - 0.5;
     (0..batch * dim.get()).map(|i| draw(i) as f32).collect()

@@ -49,8 +49,8 @@ impl Row {
     fn at_least(self, least: Option<f64>) -> Row {
         Row { target: least.map(Target::AtLeast), ..self }
     }
-    /// Whether the target is met; what could not be measured meets none. `None`: there is no target, or the machine
-    /// lacks what it is for.
+    /// Whether the target is met; what could not be measured meets none. `None`: there is no target, or the
+    /// machine lacks what it is for.
     pub fn pass(&self) -> Option<bool> {
         self.target
             .filter(|_| self.lacking.is_none())
@@ -58,8 +58,8 @@ impl Row {
     }
 }
 
-/// Every figure with its target. `control`: `None` where the board's loop could not be measured; `gpu`: or why there
-/// is no GPU to measure.
+/// Every figure with its target. `control`: `None` where the board's loop could not be measured; `gpu`: or
+/// why there is no GPU to measure.
 pub fn rows(
     targets: &Targets,
     control: Option<&LoopFigures>,

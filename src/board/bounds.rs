@@ -8,7 +8,8 @@ use super::source::Place;
 const MOST_KEYS: usize = 256;
 /// Items of one list: twice as many as any list has room for.
 const MOST_ITEMS: usize = 256;
-/// Values within one entry of a list, at any depth: a starting curve of 32 points has 100. `like` copies entries.
+/// Values within one entry of a list, at any depth: a starting curve of 32 points has 100. `like` copies
+/// entries.
 const MOST_VALUES: usize = 256;
 /// Bytes of a key: names have 32.
 const LONGEST_KEY: usize = 64;

@@ -281,7 +281,8 @@ fn merged(
     Some(whole)
 }
 
-/// What `inherits` names: a built-in board, or, by a name that ends in `.toml`, a file in the folder of the inheriting one.
+/// What `inherits` names: a built-in board, or, by a name that ends in `.toml`, a file in the folder of the
+/// inheriting one.
 fn parent_of(name: &str, folder: Option<&Path>) -> Result<Link, Problem> {
     if name.contains(['/', '\\']) {
         let allowed =

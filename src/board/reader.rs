@@ -265,8 +265,8 @@ impl<'a> Section<'a> {
         let wanted = format!("a GPIO line: its number, 0 to {HIGHEST_LINE}, or its name");
         self.ask(key, wanted, LineWord::show, line)
     }
-    /// A 7-bit I2C address, on a bus that is named or is the first: `0x40` or `"eyes:0x40"`. The bus comes as its
-    /// index in `buses`.
+    /// A 7-bit I2C address, on a bus that is named or is the first: `0x40` or `"eyes:0x40"`. The bus comes as
+    /// its index in `buses`.
     pub fn address_on(&self, key: &str, buses: &[String]) -> Option<(usize, u8)> {
         let wanted = "an I2C address, 8 to 119, or \"BUS:0x40\"".to_string();
         let answer = self.ask(key, wanted, AddressWord::show, |node| address(node, buses));

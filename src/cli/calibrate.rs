@@ -1,5 +1,6 @@
-//! `calibrate`: what differs between two robots of a kind: where a servo is straight, what a converter's counts
-//! mean, how bright the floor is. It saves the result in this robot's board file, which inherits the board's.
+//! `calibrate`: what differs between two robots of a kind: where a servo is straight, what a converter's
+//! counts mean, how bright the floor is. It saves the result in this robot's board file, which inherits the
+//! board's.
 
 mod adc;
 mod keep;

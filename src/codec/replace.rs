@@ -16,8 +16,8 @@ use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Mode of a file where there was none before, less what the process's mask takes away: no secret is kept, and nobody else
-/// writes what this program will believe.
+/// Mode of a file where there was none before, less what the process's mask takes away: no secret is kept,
+/// and nobody else writes what this program will believe.
 const NEW_MODE: u32 = 0o644;
 /// The bits kept of an old file's mode: our files are never executed, and never setuid.
 const KEPT_MODE: u32 = 0o666;
@@ -33,8 +33,8 @@ pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     place.take_over(fresh)
 }
 
-/// The same; the old file, if there is one, stays under the name `kept` in the same folder. At no time is there no file
-/// at `path`.
+/// The same; the old file, if there is one, stays under the name `kept` in the same folder. At no time is
+/// there no file at `path`.
 pub fn replace_and_keep(path: &Path, bytes: &[u8], kept: &OsStr) -> io::Result<()> {
     let place = Place::of(path)?;
     let fresh = place.write(bytes)?;
@@ -104,14 +104,15 @@ impl<'p> Place<'p> {
         fresh
     }
 
-    /// Gives the old file a second name. By a link, so that it keeps the first; where the file system or the owner does
-    /// not allow one, by a copy.
+    /// Gives the old file a second name. By a link, so that it keeps the first; where the file system or the
+    /// owner does not allow one, by a copy.
     fn keep_old(&self, path: &Path, kept: &OsStr) -> io::Result<()> {
         let second = self.fresh_name();
         match linkat(&self.folder, self.name, &self.folder, &second, AtFlags::empty()) {
             Ok(()) => {
                 let renamed = renameat(&self.folder, &second, &self.folder, kept);
-                // Still there where that failed, and where `kept` is a name of that very file: then nothing was done.
+                // Still there where that failed, and where `kept` is a name of that very file: then nothing
+                // was done.
                 let _ = unlinkat(&self.folder, &second, AtFlags::empty());
                 Ok(renamed?)
             }
@@ -156,8 +157,8 @@ impl Drop for Fresh<'_> {
     }
 }
 
-/// Gives `file` the owner and the mode of `old`. Where it cannot have the old one's group, its group may do what everybody
-/// may: it is another one.
+/// Gives `file` the owner and the mode of `old`. Where it cannot have the old one's group, its group may do
+/// what everybody may: it is another one.
 fn resemble(file: &File, old: &Stat) -> io::Result<()> {
     let mut mode = old.st_mode & KEPT_MODE;
     let (now, wanted) = (file.metadata()?, (old.st_uid, old.st_gid));
@@ -184,8 +185,8 @@ fn this_process() -> u64 {
     *NUMBER.get_or_init(random)
 }
 
-/// Takes away what a process that was killed while it wrote `name` has left: `name.PID.NUMBERS.new`, where no process has
-/// that PID, or this one has it and another number. Nothing depends on it.
+/// Takes away what a process that was killed while it wrote `name` has left: `name.PID.NUMBERS.new`, where no
+/// process has that PID, or this one has it and another number. Nothing depends on it.
 fn sweep(folder: &Path, name: &OsStr) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         if is_left_over(entry.file_name().as_encoded_bytes(), name.as_encoded_bytes()) {

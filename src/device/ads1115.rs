@@ -1,5 +1,5 @@
-//! ADS1115 converter (Texas Instruments SBAS444D): volts on its four inputs against ground. Set up through the ads1x1x
-//! crate, which writes the settings word by word; read here.
+//! ADS1115 converter (Texas Instruments SBAS444D): volts on its four inputs against ground. Set up through
+//! the ads1x1x crate, which writes the settings word by word; read here.
 //!
 //! With one input in use, the chip converts continuously and a poll takes the newest result without waiting.
 //! With several inputs it converts each on request, because a result that waited since the last poll would be

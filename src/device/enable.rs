@@ -95,7 +95,8 @@ mod tests {
 
     const NACK: DeviceFault = DeviceFault::Bus { register: 0, fault: BusFault::Nack };
 
-    /// Runs `calls` (i, w, s) with these outcomes of the motors; returns each outcome and the levels of the line.
+    /// Runs `calls` (i, w, s) with these outcomes of the motors; returns each outcome and the levels of the
+    /// line.
     fn run(calls: &str, outcomes: &[Result<(), DeviceFault>], on_high: bool) -> (Vec<bool>, Vec<bool>) {
         let clock = Arc::new(SimClock::new());
         let (mut gpio, mut i2c) = (FakeGpio::new(clock.clone()), FakeI2c::new());

@@ -1,8 +1,8 @@
 //! What the GPU of a Jetson reports in sysfs: its load and its clock. The paths differ between releases, so
 //! several are tried; nothing is written.
 //!
-//! Paths and units as the jetson_stats project reads them: `load` is in thousandths, `cur_freq` of devfreq in Hz; the node
-//! is called after the device (17000000.gpu, 17000000.ga10b).
+//! Paths and units as the jetson_stats project reads them: `load` is in thousandths, `cur_freq` of devfreq in
+//! Hz; the node is called after the device (17000000.gpu, 17000000.ga10b).
 
 use super::sysfs::{ABSENT, Number, entries};
 use super::{DeviceFault, Polled, Ports, Say};

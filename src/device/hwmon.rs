@@ -19,7 +19,8 @@ pub struct Hwmon {
 
 impl Hwmon {
     /// The value called `label` of the monitor called `chip`: a label (`VDD_IN`), a channel (`in1`) or a file
-    /// (`in0_lcrit_alarm`). One of the kernel's units is `per_unit` of the sensor's. `/sys` is looked up in `root`.
+    /// (`in0_lcrit_alarm`). One of the kernel's units is `per_unit` of the sensor's. `/sys` is looked up in
+    /// `root`.
     pub fn new(root: &Path, chip: &str, label: &str, per_unit: f32) -> Hwmon {
         let folder = root.join("sys/class/hwmon");
         Hwmon { folder, chip: chip.to_owned(), label: label.to_owned(), per_unit, number: None }

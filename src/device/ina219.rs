@@ -1,5 +1,5 @@
-//! INA219 power monitor (Texas Instruments SBOS448G): bus voltage, current through a shunt, their product. Set up and
-//! read through the ina219 crate.
+//! INA219 power monitor (Texas Instruments SBOS448G): bus voltage, current through a shunt, their product.
+//! Set up and read through the ina219 crate.
 //!
 //! The current is computed from the shunt voltage, not read from the chip's own division: that needs a
 //! calibration register, which a chip that lost its supply forgets; it then reports no current at all.
@@ -95,8 +95,8 @@ mod tests {
         Ina219::new(0x40, 0.1, ALL.into())
     }
 
-    /// The transfers of a poll, none of them with a second read: bus voltage, power (which clears the ready flag),
-    /// shunt voltage.
+    /// The transfers of a poll, none of them with a second read: bus voltage, power (which clears the ready
+    /// flag), shunt voltage.
     fn reading(bus: u16, shunt: i16) -> FakeI2c {
         FakeI2c::new().write_read(0x40, &[2], &bus.to_be_bytes()).write_read(0x40, &[3], &[0, 0]).write_read(
             0x40,
@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn counts_are_4_mv_and_10_uv() {
-        // 11.98 V and 80 mV over 0.1 ohm: the worked example of the data sheet's shunt register (0x1F40 = 80 mV).
+        // 11.98 V and 80 mV over 0.1 ohm: the worked example of the data sheet's shunt register (0x1F40 = 80
+        // mV).
         let bus = (2995 << 3) | 0b10;
         let (said, outcome) = polled(&mut chip(), &mut reading(bus, 0x1F40));
         assert_eq!(outcome, Ok(()));

@@ -1,5 +1,5 @@
-//! INA226 power monitor (Texas Instruments SBOS547A): bus voltage, current through a shunt, their product. Set up and
-//! read through the ina226 crate.
+//! INA226 power monitor (Texas Instruments SBOS547A): bus voltage, current through a shunt, their product.
+//! Set up and read through the ina226 crate.
 //!
 //! As with the INA219, the current is computed from the shunt voltage, and the settings are those after a
 //! reset (1.1 ms conversions, continuous): a chip that lost its supply has nothing to forget.

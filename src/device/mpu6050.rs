@@ -24,7 +24,8 @@ use mpu6050_dmp::config::DigitalLowPassFilter;
 use mpu6050_dmp::gyro::GyroFullScale;
 use mpu6050_dmp::sensor::Mpu6050 as Driver;
 
-/// First register of a sample: acceleration x, y, z, temperature, rotation x, y, z, most significant byte first.
+/// First register of a sample: acceleration x, y, z, temperature, rotation x, y, z, most significant byte
+/// first.
 pub const BURST: u8 = 0x3B;
 const BURST_BYTES: usize = 14;
 /// Bytes of a vector, and where they end together with the temperature behind them.
@@ -32,7 +33,8 @@ const VECTOR: usize = 6;
 const WITH_TEMPERATURE: usize = 8;
 const ROTATION: u8 = BURST + WITH_TEMPERATURE as u8;
 const INT_ENABLE: u8 = 0x38;
-/// Bit of [`INT_ENABLE`]: a pulse for every sample. (The crate, 0.6, sets bit 7 instead, which means nothing.)
+/// Bit of [`INT_ENABLE`]: a pulse for every sample. (The crate, 0.6, sets bit 7 instead, which means
+/// nothing.)
 const DATA_READY: u8 = 1 << 0;
 const WHO_AM_I: u8 = 0x75;
 /// Its value, whatever the address pin selects.
@@ -41,7 +43,8 @@ const PWR_MGMT_1: u8 = 0x6B;
 /// Bit of [`PWR_MGMT_1`] with which the chip comes out of every reset.
 const SLEEP: u8 = 1 << 6;
 
-/// Counts of 1 g at +-4 g: a wheel on a door sill makes more than 2 g, and 4 g still resolve a hundredth of a degree.
+/// Counts of 1 g at +-4 g: a wheel on a door sill makes more than 2 g, and 4 g still resolve a hundredth of a
+/// degree.
 const COUNTS_PER_G: f32 = 8192.0;
 /// Counts of a degree a second at +-500: a small robot on its spot turns at up to 300.
 const COUNTS_PER_DEG_S: f32 = 65.5;

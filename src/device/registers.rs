@@ -187,7 +187,8 @@ mod tests {
         let clock = SimClock::new();
         let mut registers = registers();
         let mut i2c = FakeI2c::recording();
-        // Twice as many as the fullest board has: half of them grow old before their turn, as where others are written.
+        // Twice as many as the fullest board has: half of them grow old before their turn, as where others
+        // are written.
         for register in 0x20..0x36 {
             registers.hold(register, 1, &mut i2c, &clock).unwrap();
         }

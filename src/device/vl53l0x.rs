@@ -135,7 +135,8 @@ fn plausible(register: u8, answer: &[u8]) -> bool {
     }
 }
 
-/// The driver takes the pre-range's timeout from that of the final range, which holds both; it reads them in this order.
+/// The driver takes the pre-range's timeout from that of the final range, which holds both; it reads them in
+/// this order.
 fn holds_both(pre_range: &Cell<u16>, register: u8, answer: &[u8]) -> bool {
     let macro_periods = |exponent: u8, mantissa: u8| (u16::from(mantissa) << exponent.min(8)) + 1;
     match (register, answer) {

@@ -162,8 +162,8 @@ impl Brain {
         self.device.as_mut().and_then(|failover| failover.save(live)).unwrap_or_else(|| self.here.save(live))
     }
 
-    /// A panic in a cycle leaves the state of what computed unknown. Where that was a device it is lost, and the CPU
-    /// goes on (true); else the engine has to be built again.
+    /// A panic in a cycle leaves the state of what computed unknown. Where that was a device it is lost, and
+    /// the CPU goes on (true); else the engine has to be built again.
     pub fn panicked(&mut self, now: Instant) -> bool {
         let taken = self.device.as_mut().filter(|failover| failover.is_taken());
         taken.map(|failover| failover.lose(&mut self.here, Loss::Panicked, now)).is_some()

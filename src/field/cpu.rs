@@ -5,9 +5,8 @@
 //! a `parallel` has a `job` done for each of them, on the threads of `crate::cpu`'s pool. The hot loops have
 //! a file each (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of processor. The
 //! small parts (errors, learning, matches) are f64 and stay here; `verbs` has reads and writes between
-//! cycles,
-//! `state` the whole state. All memory is allocated, and touched, in
-//! [`CpuEngine::new`]; no result depends on the number of threads.
+//! cycles, `state` the whole state. All memory is allocated, and touched, in [`CpuEngine::new`]; no result
+//! depends on the number of threads.
 
 mod bank;
 mod cell;

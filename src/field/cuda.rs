@@ -1,7 +1,7 @@
 //! The CUDA engine: the maths of `docs/field.md` on a GPU, as `kernels/` computes it.
 //!
-//! This file is the engine as others see it. A thread of its own (`line`) talks to the device; the
-//! `brains` live there: memory (`layout`, `start`), what is due (`schedule`), how it is launched (`launches`), access
+//! This file is the engine as others see it. A thread of its own (`line`) talks to the device; the `brains`
+//! live there: memory (`layout`, `start`), what is due (`schedule`), how it is launched (`launches`), access
 //! between cycles (`between`), whole states (`state`). It knows no CPU engine; the worker decides which
 //! engine takes over when a device is lost.
 
@@ -44,8 +44,8 @@ const PATIENCE_CYCLES: u64 = 4;
 /// No cycle is given up sooner: the first after a pause finds the device's clocks low.
 const LEAST_PATIENCE: Span = Span::from_millis(100);
 
-/// An emulated device gets this much for each cell, some four times what it needs; and never less than a second,
-/// which is what a busy machine may take to run its thread at all.
+/// An emulated device gets this much for each cell, some four times what it needs; and never less than a
+/// second, which is what a busy machine may take to run its thread at all.
 const EMULATED_CELL: Span = Span::from_micros(2);
 const LEAST_EMULATED: Span = Span::from_millis(1_000);
 
@@ -76,8 +76,8 @@ pub struct CudaEngine {
 }
 
 impl CudaEngine {
-    /// An engine of `robots` robots at the start, on the GPU of this machine; takes all its memory here. Or why
-    /// there is none.
+    /// An engine of `robots` robots at the start, on the GPU of this machine; takes all its memory here. Or
+    /// why there is none.
     pub fn open(plan: &FieldPlan, robots: usize) -> Result<CudaEngine, Unfit> {
         CudaEngine::open_with(plan, robots, Arc::new(Watch::default()))
     }
@@ -115,15 +115,16 @@ impl CudaEngine {
         })
     }
 
-    /// One cycle of robot 0; others of a batch get the same stimulus. A stimulus that is refused changes nothing.
+    /// One cycle of robot 0; others of a batch get the same stimulus. A stimulus that is refused changes
+    /// nothing.
     pub fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
         self.admit(stimulus).map_err(Failure::Refused)?;
         self.turn(|stimuli| stimuli.fill(*stimulus))?;
         Ok(self.answer.response())
     }
 
-    /// One cycle of every robot of the batch, each on its own stimulus; the first says number and rung for all. A
-    /// stimulus that is refused changes nothing, for none of them.
+    /// One cycle of every robot of the batch, each on its own stimulus; the first says number and rung for
+    /// all. A stimulus that is refused changes nothing, for none of them.
     ///
     /// # Panics
     /// If there are not as many stimuli as robots.
@@ -133,7 +134,8 @@ impl CudaEngine {
         self.turn(|turn| turn.copy_from_slice(stimuli))
     }
 
-    /// What robot `robot` of the batch answered in the last cycle; `None`: there is no such robot, or no cycle yet.
+    /// What robot `robot` of the batch answered in the last cycle; `None`: there is no such robot, or no
+    /// cycle yet.
     pub fn response_of(&self, robot: usize) -> Option<Response> {
         Some(self.turn.as_ref()?.answers.get(robot)?.response())
     }
@@ -202,8 +204,8 @@ impl CudaEngine {
         self.line.ask(what).map_err(|silence| self.silent(silence)).ok()
     }
 
-    /// How long a cycle is waited for, where that is not what the plan's period says: under a tool that checks every
-    /// access of the device, a cycle takes a hundred times as long.
+    /// How long a cycle is waited for, where that is not what the plan's period says: under a tool that
+    /// checks every access of the device, a cycle takes a hundred times as long.
     pub fn set_patience(&mut self, patience: Span) {
         self.patience = patience;
     }

@@ -37,8 +37,8 @@ impl fmt::Display for NoDevice {
 
 impl std::error::Error for NoDevice {}
 
-/// How to open the GPU for `plan`, again and again; or why there is none to open. With `Auto` one that is emulated
-/// does not count.
+/// How to open the GPU for `plan`, again and again; or why there is none to open. With `Auto` one that is
+/// emulated does not count.
 pub fn find(plan: &FieldPlan) -> Result<Open, NoDevice> {
     if !matches!(plan.engine, EngineKind::Auto | EngineKind::Cuda) {
         return Err(NoDevice::NotAsked);
@@ -59,8 +59,8 @@ pub fn why_none() -> String {
     }
 }
 
-/// Opens the GPU whenever it is called, the first time after a trial. What was opened before has been dropped; where its thread is still in a
-/// call of the driver the GPU is not free, and opening fails.
+/// Opens the GPU whenever it is called, the first time after a trial. What was opened before has been
+/// dropped; where its thread is still in a call of the driver the GPU is not free, and opening fails.
 fn opener()
 -> impl FnMut(&FieldPlan, Option<GpuFault>) -> Result<Box<dyn super::failover::Remote>, Loss> + Send {
     // One for all engines: a fault that is taken back lets go of those, too, that were given up.

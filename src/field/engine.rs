@@ -25,9 +25,9 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Builds the engine that the plan asks for, of those that need nothing but a processor: where it asks for a GPU,
-    /// the CPU engine. Takes all its memory here, and starts its worker threads with the priority of the calling
-    /// thread.
+    /// Builds the engine that the plan asks for, of those that need nothing but a processor: where it asks
+    /// for a GPU, the CPU engine. Takes all its memory here, and starts its worker threads with the priority
+    /// of the calling thread.
     pub fn build(plan: &FieldPlan) -> Engine {
         match plan.engine {
             EngineKind::Reference => Engine::Reference(Box::new(ReferenceEngine::new(plan))),
@@ -35,8 +35,8 @@ impl Engine {
         }
     }
 
-    /// The same with the CPU engine's instructions of that name; `None` where this machine lacks them or the plan
-    /// asks for an engine that has none to choose.
+    /// The same with the CPU engine's instructions of that name; `None` where this machine lacks them or the
+    /// plan asks for an engine that has none to choose.
     pub fn build_with(plan: &FieldPlan, simd: &str) -> Option<Engine> {
         let level = Level::named(simd)?;
         match plan.engine {
@@ -93,8 +93,8 @@ impl Engine {
         matches!(self, Engine::Cuda(_))
     }
 
-    /// One cycle. A stimulus that is refused changes nothing; an engine that is lost answers nothing any more, and one
-    /// whose answer or prediction is no finite number must not be used any more.
+    /// One cycle. A stimulus that is refused changes nothing; an engine that is lost answers nothing any
+    /// more, and one whose answer or prediction is no finite number must not be used any more.
     pub fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
         let response = match self {
             Engine::Reference(engine) => engine.cycle(stimulus)?,
@@ -104,8 +104,8 @@ impl Engine {
         if all_finite(&response, self.prediction()) { Ok(response) } else { Err(Failure::NotFinite) }
     }
 
-    /// Everything that it has lived through, into `live`, which has been saved into before or takes memory now.
-    /// False: not now, and what is in `live` is of no use.
+    /// Everything that it has lived through, into `live`, which has been saved into before or takes memory
+    /// now. False: not now, and what is in `live` is of no use.
     pub fn save(&mut self, live: &mut Live) -> bool {
         match self {
             Engine::Reference(engine) => engine.save(live),
@@ -115,7 +115,8 @@ impl Engine {
         true
     }
 
-    /// Goes on from `live`, with the read-out and the library that it has. A state that does not fit changes nothing.
+    /// Goes on from `live`, with the read-out and the library that it has. A state that does not fit changes
+    /// nothing.
     pub fn restore(&mut self, live: &Live) -> Result<(), StateError> {
         match self {
             Engine::Reference(engine) => engine.restore(live),
@@ -365,8 +366,8 @@ impl Engine {
     }
 }
 
-/// Whether all that an engine gives away is a number: its answer, and what it expects of the next sensors, which the next
-/// cycle is driven by.
+/// Whether all that an engine gives away is a number: its answer, and what it expects of the next sensors,
+/// which the next cycle is driven by.
 fn all_finite(response: &Response, prediction: &[f64]) -> bool {
     let rows = response.scores.iter().chain(&response.motors);
     let mut answer = rows.chain([&response.confidence, &response.skill, &response.novelty]);

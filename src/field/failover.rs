@@ -70,8 +70,8 @@ impl Remote for Engine {
     }
 }
 
-/// Opens the device and builds the engine on it, under the fault that the script has for it just now. Called on a
-/// thread of its own, again and again.
+/// Opens the device and builds the engine on it, under the fault that the script has for it just now. Called
+/// on a thread of its own, again and again.
 pub type Open = Box<dyn FnMut(&FieldPlan, Option<GpuFault>) -> Result<Box<dyn Remote>, Loss> + Send>;
 
 /// The pause before the first retry; it doubles with each.
@@ -251,8 +251,8 @@ impl Failover {
         (self.loss, self.retry_at) = (loss, now + pause);
     }
 
-    /// What is done between two cycles: the state of the device is saved, a lost one opened again, one that was
-    /// opened is given the state of `here`.
+    /// What is done between two cycles: the state of the device is saved, a lost one opened again, one that
+    /// was opened is given the state of `here`.
     pub fn tend(&mut self, here: &mut Engine, now: Instant) {
         if let Some(remote) = &mut self.remote {
             if self.cycles_since_save >= self.cycles_per_save && remote.save(&mut self.spare) {

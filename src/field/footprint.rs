@@ -5,8 +5,8 @@ use crate::field::shape::{
 };
 use crate::plan::{EngineKind, FieldPlan, Storage};
 
-/// Bytes that the field's engine takes at its start, by arithmetic: a little more than it says of itself. A GPU takes about
-/// as much again on the device, and the processor's engine is on standby.
+/// Bytes that the field's engine takes at its start, by arithmetic: a little more than it says of itself. A
+/// GPU takes about as much again on the device, and the processor's engine is on standby.
 pub fn field_bytes(plan: &FieldPlan) -> u64 {
     let shape = &plan.shape;
     let volume = PATTERN * shape.cells();
@@ -30,8 +30,8 @@ const fn both(cells: usize) -> usize {
     cells + cells / 8
 }
 
-/// Bytes of the field in single precision or less, of what a step writes it into, and of the room of each job. With more
-/// than one thread every group of channels has a copy, and threads that come late have theirs.
+/// Bytes of the field in single precision or less, of what a step writes it into, and of the room of each
+/// job. With more than one thread every group of channels has a copy, and threads that come late have theirs.
 fn cells_and_copies(plan: &FieldPlan) -> usize {
     let (cells, grid) = (plan.shape.cells(), plan.shape.grid);
     let spares = 2 * (plan.threads.clamp(1, GROUPS) - 1);

@@ -124,7 +124,8 @@ impl From<FileError> for ReadoutError {
 }
 
 impl Readout {
-    /// A read-out for `board`. Refuses weights of a wrong number, and ones that are not finite or beyond `READOUT_MOST`.
+    /// A read-out for `board`. Refuses weights of a wrong number, and ones that are not finite or beyond
+    /// `READOUT_MOST`.
     pub fn new(board: &Board, weights: Vec<f32>, origin: Origin) -> Result<Readout, ReadoutError> {
         Readout { rows: RowNames::of(board), weights, made_for: identity(board), origin }.sound()
     }

@@ -36,8 +36,8 @@ pub const GRADIENT: usize = CONTENT_GROUPS * 3 * 2 * BLOCK_COUNT;
 pub const FEATURES: usize = CONTEXT + DESCRIPTOR + GRADIENT;
 /// Columns of a read-out: features and a constant 1.
 pub const READOUT_COLUMNS: usize = FEATURES + 1;
-/// Largest weight of a read-out: with it the rounding of a feature, in single precision, is a whole swing of a motor. A
-/// larger one reads nothing but rounding.
+/// Largest weight of a read-out: with it the rounding of a feature, in single precision, is a whole swing of
+/// a motor. A larger one reads nothing but rounding.
 pub const READOUT_MOST: f32 = 1.0 / f32::EPSILON;
 /// What an experience can be worth: a reward or a mean error of numbers within -1..=1.
 pub const WORTH_MOST: f64 = 2.0;

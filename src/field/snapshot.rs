@@ -1,7 +1,6 @@
 //! A whole brain in a file, and the field it was made for. Written whole and valid or not at all, read whole
 //! or refused with the reason. The previous file stays beside it, as `NAME.previous`, for a start that cannot
-//! use the newest.
-//! `writer` has the schedule and the thread that writes.
+//! use the newest. `writer` has the schedule and the thread that writes.
 
 mod writer;
 
@@ -75,8 +74,8 @@ impl fmt::Display for SnapshotError {
 impl std::error::Error for SnapshotError {}
 
 impl SnapshotError {
-    /// Whether the file is one of ours that has gone bad. Another program's, another version's and another field's are
-    /// somebody's: they are not to be replaced.
+    /// Whether the file is one of ours that has gone bad. Another program's, another version's and another
+    /// field's are somebody's: they are not to be replaced.
     fn is_damage(&self) -> bool {
         match self {
             SnapshotError::File(FileError::Codec { error, .. }) => !matches!(
@@ -95,8 +94,8 @@ impl From<FileError> for SnapshotError {
     }
 }
 
-/// What must be the same where a snapshot is taken up: the rows of the read-out, and all that decides what a feature
-/// means.
+/// What must be the same where a snapshot is taken up: the rows of the read-out, and all that decides what a
+/// feature means.
 fn made_for(board: &Board) -> Vec<(String, String)> {
     let rows = ("rows".to_string(), RowNames::of(board).to_string());
     [rows].into_iter().chain(identity(board)).collect()
@@ -181,7 +180,8 @@ fn sound(plan: &FieldPlan, learned: &Learned, live: &Live) -> Result<(), Snapsho
     learned.check(plan).and_then(|()| live.check(plan)).map_err(SnapshotError::State)
 }
 
-/// Bytes of the largest file that there can be of a field whose live part has at most `live` bytes of numbers.
+/// Bytes of the largest file that there can be of a field whose live part has at most `live` bytes of
+/// numbers.
 fn most(made_for: &[(String, String)], learned: &Learned, live: usize) -> usize {
     let nothing = SnapshotRef { made_for, state: StateRef { learned, live: &Live::default() } };
     codec::encode(KIND, &nothing).map_or(0, |bytes| bytes.len() + size_of::<Live>() + live)

@@ -6,7 +6,8 @@
 //! for the means that `Reduced` keeps. What an engine knows in more than f32 is in `fine`, beside what
 //! every engine understands.
 //!
-//! `check` decides whether a state fits an engine, `bounds` how large a number can become; each engine saves and loads its own.
+//! `check` decides whether a state fits an engine, `bounds` how large a number can become; each engine saves
+//! and loads its own.
 
 mod bounds;
 mod check;
@@ -177,8 +178,9 @@ pub fn volume_step(beta: f64) -> f32 {
 }
 
 impl Live {
-    /// Makes room for everything that an engine of `plan` may ever have to say, so that saving into it takes no
-    /// memory; what it holds stays. `fine`: also for an engine that computes in f64. How many bytes all of it is at most.
+    /// Makes room for everything that an engine of `plan` may ever have to say, so that saving into it takes
+    /// no memory; what it holds stays. `fine`: also for an engine that computes in f64. How many bytes all of
+    /// it is at most.
     pub fn reserve(&mut self, plan: &FieldPlan, fine: bool) -> usize {
         let (shape, n) = (plan.shape, regressors(plan.shape.sensors));
         let (whole, half) = (CHANNELS * shape.cells(), CHANNELS * (shape.grid / 2).pow(3));

@@ -65,8 +65,8 @@ impl Kept {
         None
     }
 
-    /// Before what was kept is loaded: leaves a mark until it is. `None`: a process ended while it was loaded. Then it is
-    /// thrown away, and nothing is known against what takes its place.
+    /// Before what was kept is loaded: leaves a mark until it is. `None`: a process ended while it was
+    /// loaded. Then it is thrown away, and nothing is known against what takes its place.
     pub(super) fn begin(&self) -> Option<Begun> {
         let at = self.path.with_extension("loading");
         match mark::begin(&at) {

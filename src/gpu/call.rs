@@ -12,8 +12,8 @@ use super::error::{GpuError, code};
 use super::watch::{Counts, Watch};
 use crate::time::{Clock, Instant, MonotonicClock, Span};
 
-/// How often the context was reset. What was made before a reset is gone: the driver has freed it, and handles
-/// of it must not be shown to the driver again.
+/// How often the context was reset. What was made before a reset is gone: the driver has freed it, and
+/// handles of it must not be shown to the driver again.
 static RESETS: AtomicU64 = AtomicU64::new(0);
 
 /// Who looks at host memory just now, on any thread: a reset would take it away.
@@ -69,8 +69,8 @@ impl Line {
 
     /// Keeps what was made on this line from being taken away; `None`: it was.
     pub(super) fn stays(&self) -> Option<Stays> {
-        // A reset says first that it comes, and then asks who looks; here it is the other way round. Whichever is first
-        // in the one order of all four, one of both sees the other.
+        // A reset says first that it comes, and then asks who looks; here it is the other way round.
+        // Whichever is first in the one order of all four, one of both sees the other.
         LOOKS.fetch_add(1, Ordering::SeqCst);
         let stays = Stays(());
         (RESETS.load(Ordering::SeqCst) == self.opened_after).then_some(stays)
@@ -191,8 +191,8 @@ fn hands_over(call: Call) -> bool {
     )
 }
 
-/// Resets by `make`: everything made before is gone from now on, on any thread. Not done, and an error, if somebody who
-/// looks at host memory does not come to an end.
+/// Resets by `make`: everything made before is gone from now on, on any thread. Not done, and an error, if
+/// somebody who looks at host memory does not come to an end.
 pub(super) fn reset(
     driver: &'static Driver,
     watch: &Watch,

@@ -167,8 +167,8 @@ impl Context {
 impl Drop for Context {
     fn drop(&mut self) {
         for module in self.modules.take() {
-            // SAFETY: loaded in this context, unloaded once; no kernel of it is launched any more, as a launch
-            // needs a stream, which would hold this context.
+            // SAFETY: loaded in this context, unloaded once; no kernel of it is launched any more, as a
+            // launch needs a stream, which would hold this context.
             self.line.release(Call::ModuleUnload, |d| unsafe { (d.module_unload)(module) });
         }
         // SAFETY: retained once when it was opened.

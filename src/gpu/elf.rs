@@ -13,8 +13,8 @@ const SEGMENT: usize = 56;
 const MACHINE: u16 = 190;
 /// A section that takes no room in the file (`SHT_NOBITS`).
 const NO_BITS: u32 = 8;
-/// From here on types are a system's or a processor's own: some of NVIDIA's are memory that takes no room either, so only
-/// where they begin can be asked.
+/// From here on types are a system's or a processor's own: some of NVIDIA's are memory that takes no room
+/// either, so only where they begin can be asked.
 const OWN_TYPES: u32 = 0x6000_0000;
 
 /// Why bytes are no whole file.
@@ -150,8 +150,8 @@ pub(super) mod tests {
         let mut bytes = whole.clone();
         bytes[60] = 0;
         assert_eq!(check(&bytes), Err(Flaw::Empty));
-        // A segment, in a table where the section's is: byte 8 of a row says where it begins, here and there byte 32 how
-        // long it is.
+        // A segment, in a table where the section's is: byte 8 of a row says where it begins, here and there
+        // byte 32 how long it is.
         let mut bytes = whole.clone();
         (bytes[32], bytes[54], bytes[56]) = (HEADER as u8, SEGMENT as u8, 1);
         assert_eq!(check(&bytes), Ok(()));

@@ -26,7 +26,8 @@ pub(super) struct Mark {
     pub(super) context: Rc<Context>,
     pub(super) raw: CUevent,
     held: Held,
-    /// Behind which copies a stream was given it last; nothing once a graph has it: each replay puts it again.
+    /// Behind which copies a stream was given it last; nothing once a graph has it: each replay puts it
+    /// again.
     behind: RefCell<Behind>,
 }
 

@@ -46,8 +46,8 @@ pub(super) fn read(path: &Path, ptx: &str) -> Result<Vec<u8>, Unfit> {
     Ok(bytes)
 }
 
-/// Before these bytes are loaded: leaves a mark in `cache`, if there is one, until they are. `Err`: a process ended while
-/// they were loaded, and this is the mark; it stays, for the file is not ours to throw away.
+/// Before these bytes are loaded: leaves a mark in `cache`, if there is one, until they are. `Err`: a process
+/// ended while they were loaded, and this is the mark; it stays, for the file is not ours to throw away.
 pub(super) fn begin(bytes: &[u8], cache: Option<&Path>) -> Result<Option<Begun>, PathBuf> {
     let Some(folder) = cache else { return Ok(None) };
     // The folder may be there, or its parent may not be ours: then there is no mark.

@@ -100,8 +100,8 @@ impl Flights {
         free
     }
 
-    /// Somebody writes a range. False: it is being copied. Of one allocation there is one writer at most, and no reader
-    /// beside it: it has the allocation borrowed.
+    /// Somebody writes a range. False: it is being copied. Of one allocation there is one writer at most, and
+    /// no reader beside it: it has the allocation borrowed.
     pub(super) fn write(&self, range: &Range<usize>) -> bool {
         let free = self.is_free(range, |_| true);
         self.is_written.set(free);

@@ -72,7 +72,8 @@ impl Stream {
             }
         }
         self.hand_over(Call::Replay, Counts { replays: 1, ..graph.each }, |d| {
-            // SAFETY: live handles of this context; what the graph uses on the host it holds, and nobody is in its way.
+            // SAFETY: live handles of this context; what the graph uses on the host it holds, and nobody is
+            // in its way.
             unsafe { (d.replay)(graph.raw, self.raw) }
         })
     }

@@ -181,9 +181,9 @@ fn load(context: &Context, found: &Found, files: &ImageFiles) -> Result<(Source,
 fn module(context: &Context, bytes: &[u8]) -> Result<CUmodule, GpuError> {
     let mut module: CUmodule = std::ptr::null_mut();
     context.line.call(Call::ModuleLoad, |d| {
-        // SAFETY: writes one handle. The bytes are what a compiler of the driver's own made, now or in a file that nobody
-        // but root and we ourselves can write: whole by a digest and by their own tables (cache), or by the length that
-        // their header states (fatbin).
+        // SAFETY: writes one handle. The bytes are what a compiler of the driver's own made, now or in a file
+        // that nobody but root and we ourselves can write: whole by a digest and by their own tables (cache),
+        // or by the length that their header states (fatbin).
         unsafe { (d.module_load)(&mut module, bytes.as_ptr().cast()) }
     })?;
     Ok(module)

@@ -56,8 +56,8 @@ impl Linker<'_> {
         let bytes = text.as_bytes_with_nul();
         let kind = CUjitInputType::CU_JIT_INPUT_PTX as i32;
         line.call(Call::LinkAdd, |d| {
-            // SAFETY: a live linker; the text is only read, ends in NUL within the length that is given, and is
-            // not needed after the call; no options.
+            // SAFETY: a live linker; the text is only read, ends in NUL within the length that is given, and
+            // is not needed after the call; no options.
             unsafe {
                 (d.link_add)(
                     self.raw,

@@ -59,10 +59,10 @@ impl Drop for Pool {
 /// One page-locked allocation on the host: the device copies from and to it without the processor. It is
 /// ordinary cached memory (not write-combined), so that the processor reads it at full speed.
 ///
-/// The device writes to it when a copy says so, beside all that the compiler sees; and a reset on another thread takes it
-/// away. So it is looked at through a [`Look`] or a [`LookMut`]: there is none of a range that is copied to, and none to
-/// write one that is copied, from the order of the copy until its stream or an event behind it is known to be done;
-/// while there is one nothing is copied there, and a reset waits.
+/// The device writes to it when a copy says so, beside all that the compiler sees; and a reset on another
+/// thread takes it away. So it is looked at through a [`Look`] or a [`LookMut`]: there is none of a range
+/// that is copied to, and none to write one that is copied, from the order of the copy until its stream or an
+/// event behind it is known to be done; while there is one nothing is copied there, and a reset waits.
 ///
 /// What is written is not copied meanwhile:
 ///
@@ -74,7 +74,8 @@ impl Drop for Pool {
 /// # Ok(()) }
 /// ```
 ///
-/// No slice outlives the look that it was seen through, so none is left when a copy begins or the memory goes:
+/// No slice outlives the look that it was seen through, so none is left when a copy begins or the memory
+/// goes:
 ///
 /// ```compile_fail,E0505
 /// # fn wrong(pinned: ganglion::gpu::Pinned) -> Result<u8, ganglion::gpu::GpuError> {
@@ -166,16 +167,17 @@ impl Pinned {
     /// A range of it.
     ///
     /// # Errors
-    /// Without a call: context destroyed (709) after a reset, invalid value if it is not within, not ready (600) while it
-    /// is, or may be, copied to.
+    /// Without a call: context destroyed (709) after a reset, invalid value if it is not within, not ready
+    /// (600) while it is, or may be, copied to.
     pub fn part(&self, range: Range<usize>) -> Result<Look<'_>, GpuError> {
         let page = &*self.page;
         let (stays, start) = (page.stays()?, page.within(&range)?);
         if !page.flights.read(&range) {
             return page.refuse(code::NOT_READY);
         }
-        // SAFETY: within the page, which stays until the look goes; all of it was written at the start. Nobody writes it
-        // meanwhile: no copy is under way to there or begins (`flights`), and a writer would have `self` to itself.
+        // SAFETY: within the page, which stays until the look goes; all of it was written at the start.
+        // Nobody writes it meanwhile: no copy is under way to there or begins (`flights`), and a writer would
+        // have `self` to itself.
         let seen = unsafe { std::slice::from_raw_parts(start, range.len()) };
         Ok(Look { seen, page, _stays: stays })
     }
@@ -190,7 +192,8 @@ impl Pinned {
         if !page.flights.write(&range) {
             return page.refuse(code::NOT_READY);
         }
-        // SAFETY: as for `part`; `self` is borrowed mutably, so nobody else looks, and no copy touches it meanwhile.
+        // SAFETY: as for `part`; `self` is borrowed mutably, so nobody else looks, and no copy touches it
+        // meanwhile.
         let seen = unsafe { std::slice::from_raw_parts_mut(start, range.len()) };
         Ok(LookMut { seen, page, _stays: stays })
     }
@@ -246,7 +249,8 @@ impl Page {
     /// Where a range begins, if all of it is within.
     pub(super) fn at(&self, range: &Range<usize>) -> Option<*mut u8> {
         let is_within = range.start <= range.end && range.end <= self.bytes;
-        // SAFETY: at most one past the end of what is, or was, the allocation; only `part` and `part_mut` look there.
+        // SAFETY: at most one past the end of what is, or was, the allocation; only `part` and `part_mut`
+        // look there.
         is_within.then(|| unsafe { self.start.add(range.start) })
     }
 

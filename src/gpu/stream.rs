@@ -73,18 +73,19 @@ impl Stream {
     /// Copies a range of host memory to `to` on the device.
     ///
     /// # Errors
-    /// Without a call: invalid value if the range is not within `from` or what it goes to not within a pool, not ready
-    /// while a thread writes it; what the driver says.
+    /// Without a call: invalid value if the range is not within `from` or what it goes to not within a pool,
+    /// not ready while a thread writes it; what the driver says.
     pub fn copy_in(&self, to: u64, from: &Pinned, range: Range<usize>) -> Result<(), GpuError> {
         let start = self.host_side(Call::CopyIn, Way::In, from, &range, to)?;
         self.hand_over(Call::CopyIn, Counts { copies_in: 1, ..Counts::default() }, |d| {
-            // SAFETY: the page is kept by `from`, by a graph, or freed only after the copy; nobody on the host is in
-            // its way until it is known to be done; the device's side is in a pool.
+            // SAFETY: the page is kept by `from`, by a graph, or freed only after the copy; nobody on the
+            // host is in its way until it is known to be done; the device's side is in a pool.
             unsafe { (d.copy_in)(to, start.cast_const().cast(), range.len(), self.raw) }
         })
     }
 
-    /// Copies from `from` on the device to a range of host memory, which can be looked at again when it is done.
+    /// Copies from `from` on the device to a range of host memory, which can be looked at again when it is
+    /// done.
     ///
     /// # Errors
     /// As for `copy_in`, and not ready while a thread reads it.
@@ -122,8 +123,8 @@ impl Stream {
     /// Launches a kernel. What it does with its table is its own: kernels are part of this program.
     ///
     /// # Errors
-    /// Invalid handle, without a call, if the kernel is of another context; invalid value if the table is in no
-    /// pool; what the driver says.
+    /// Invalid handle, without a call, if the kernel is of another context; invalid value if the table is in
+    /// no pool; what the driver says.
     pub fn launch(&self, launch: &Launch) -> Result<(), GpuError> {
         if launch.kernel.context != self.context.number {
             return self.context.line.refuse(Call::Launch, code::INVALID_HANDLE);
@@ -133,8 +134,8 @@ impl Stream {
         let mut arguments: [*mut c_void; 2] = [(&raw mut table).cast(), (&raw mut words).cast()];
         let [x, y, z] = launch.grid;
         self.hand_over(Call::Launch, Counts { launches: 1, ..Counts::default() }, |d| {
-            // SAFETY: a kernel of a module that lives as long as the context. Its arguments are a pointer and a
-            // struct of two u32, read before the call returns; nothing is shared dynamically.
+            // SAFETY: a kernel of a module that lives as long as the context. Its arguments are a pointer and
+            // a struct of two u32, read before the call returns; nothing is shared dynamically.
             unsafe {
                 (d.launch)(
                     launch.kernel.raw,
@@ -194,7 +195,8 @@ impl Stream {
         })
     }
 
-    /// What is given to this stream from now on is done after the mark. The stream waits, the caller does not.
+    /// What is given to this stream from now on is done after the mark. The stream waits, the caller does
+    /// not.
     ///
     /// # Errors
     /// As for `record`.
@@ -246,8 +248,8 @@ impl Stream {
         self.context.line.refuse(call, code::INVALID_VALUE)
     }
 
-    /// Where the host's side of a copy begins, both sides being within what was allocated. From here on that range is
-    /// under way; of a copy that is captured, from each replay on.
+    /// Where the host's side of a copy begins, both sides being within what was allocated. From here on that
+    /// range is under way; of a copy that is captured, from each replay on.
     fn host_side(
         &self,
         call: Call,

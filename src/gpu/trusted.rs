@@ -7,7 +7,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Longest file. The kernels for one chip are a megabyte, those for ten in one fatbin ten; the rest is room to grow.
+/// Longest file. The kernels for one chip are a megabyte, those for ten in one fatbin ten; the rest is room
+/// to grow.
 pub(super) const MOST_BYTES: u64 = 64 << 20;
 /// Write permission of the group and of everybody.
 const OTHERS_WRITE: u32 = 0o022;

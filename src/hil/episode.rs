@@ -16,8 +16,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// No pulse for so long is rest: five periods of the slowest drive (1 kHz), a quarter of a servo's frame. Beyond what a
-/// bus write of a few bytes takes, so that two motors that are stopped one after the other count as one answer.
+/// No pulse for so long is rest: five periods of the slowest drive (1 kHz), a quarter of a servo's frame.
+/// Beyond what a bus write of a few bytes takes, so that two motors that are stopped one after the other
+/// count as one answer.
 const QUIET: Span = Span::from_millis(5);
 /// Edges within [`WINDOW`] from which on a line is said to carry pulses; a level changes once or twice.
 const PULSES: u32 = 8;
@@ -102,7 +103,8 @@ impl Episodes {
             if stop.load(Ordering::Acquire) {
                 break;
             }
-            // Anywhere in the control period: a stimulus in step with the grid would always find the same phase.
+            // Anywhere in the control period: a stimulus in step with the grid would always find the same
+            // phase.
             let share = uniform(SEED, Stream::Phase, u64::from(sample));
             let phase = Span::from_nanos((share * self.period.as_nanos() as f64) as u64);
             self.clock.sleep_until(self.clock.now() + self.period + phase);

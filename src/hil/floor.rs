@@ -64,8 +64,8 @@ fn echoes(gpio: &mut dyn Gpio, lines: Loop, clock: &dyn Clock) -> Result<(Histog
     Ok((echo, lost))
 }
 
-/// The stimulus goes active; as soon as the sensor's edge is seen it is taken back. Between the two edges' stamps lies
-/// what it takes to see an edge and to drive a line.
+/// The stimulus goes active; as soon as the sensor's edge is seen it is taken back. Between the two edges'
+/// stamps lies what it takes to see an edge and to drive a line.
 fn one_echo(gpio: &mut dyn Gpio, lines: Loop) -> Result<Option<Span>, BusFault> {
     while gpio.next_edge(Span::ZERO)?.is_some() {}
     let active = !lines.active_low;

@@ -429,8 +429,8 @@ mod tests {
                 state.is_multiple_of(odds)
             };
             let moves = live(&mut ladder, 0, &mut fails, 30_000);
-            // Two moves without a pause between them, a measure and its reset: twenty a second is more than pauses of 50,
-            // 100, 200, 400 ms leave room for.
+            // Two moves without a pause between them, a measure and its reset: twenty a second is more than
+            // pauses of 50, 100, 200, 400 ms leave room for.
             for (first, time) in moves.iter().enumerate() {
                 let within = moves[first..].iter().take_while(|later| **later < time + 1_000).count();
                 prop_assert!(within <= 20, "{within} moves within a second from {time} ms");

@@ -368,7 +368,8 @@ mod tests {
 
     #[test]
     fn a_lost_edge_is_noticed_by_the_level_and_counted() {
-        // The level changes when the fake delivers an edge of another line: here the button's edge never comes.
+        // The level changes when the fake delivers an edge of another line: here the button's edge never
+        // comes.
         struct Lossy {
             clock: Arc<SimClock>,
         }
@@ -485,7 +486,8 @@ mod tests {
         let storm = |gpio, from: u64, edges: u64| {
             (0..edges).fold(gpio, |gpio: FakeGpio, nth| gpio.edge(READY, nth % 2 == 0, us(from + 10 * nth)))
         };
-        // Two polls are 17 ms apart. The storm begins at 11 ms, is detected 256 edges later, and ends 50 ms after that.
+        // Two polls are 17 ms apart. The storm begins at 11 ms, is detected 256 edges later, and ends 50 ms
+        // after that.
         let clock = Arc::new(SimClock::new());
         let gpio = storm(FakeGpio::new(clock.clone()).level(BUTTON, true), 11_000, 300);
         let mut rig = rig_every(17, clock, Box::new(gpio));

@@ -127,7 +127,8 @@ mod tests {
     const HAT: u8 = 0x14;
     const IMU: u8 = 0x68;
 
-    /// The outcome of one write after `faults` in a row, the retries made and the time that they took in microseconds.
+    /// The outcome of one write after `faults` in a row, the retries made and the time that they took in
+    /// microseconds.
     fn write(address: u8, faults: &[BusFault], works: bool) -> (Result<(), BusFault>, u64, u64) {
         let mut i2c = faults.iter().fold(FakeI2c::new(), |i2c, fault| i2c.fault(address, *fault));
         if works {

@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// Longest log that is read, in bytes: a week of 24 columns at 10 Hz.
 const MAX_BYTES: u64 = 1 << 30;
-/// Longest row, in bytes: thousands of columns. What is read at once is bounded by it, whatever a quotation mark begins.
+/// Longest row, in bytes: thousands of columns. What is read at once is bounded by it, whatever a quotation
+/// mark begins.
 const LONGEST_ROW: usize = 1 << 16;
 /// Most rows: ten days at 20 Hz. A row takes memory whatever is in it.
 const MOST_ROWS: usize = 1 << 24;
@@ -313,8 +314,8 @@ fn read_whole(path: &Path) -> Result<Vec<u8>, LogFault> {
     Ok(bytes)
 }
 
-/// Where the first row of more than [`LONGEST_ROW`] bytes begins. A quotation mark at the beginning of a cell takes in the
-/// ends of lines up to the next one, as the reader of the rows has it.
+/// Where the first row of more than [`LONGEST_ROW`] bytes begins. A quotation mark at the beginning of a cell
+/// takes in the ends of lines up to the next one, as the reader of the rows has it.
 fn long_row(text: &[u8]) -> Option<usize> {
     #[derive(PartialEq)]
     enum At {

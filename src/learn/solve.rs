@@ -59,8 +59,7 @@ impl Standardised {
         Standardised { mean, scale, wanted_mean, correlation: xx, towards: xy }
     }
 
-    /// Least mean square error plus `lambda` (above 0) times the squared weights of standardised
-    /// features.
+    /// Least mean square error plus `lambda` (above 0) times the squared weights of standardised features.
     ///
     /// # Panics
     /// If features are not finite; an engine's are.

@@ -25,7 +25,8 @@ pub const KIND: Kind = Kind { tag: *b"HRRC", name: "choice of processor or GPU",
 /// Longest payload: a few crossings and the names of a driver and a GPU.
 const LONGEST: usize = 1 << 16;
 
-/// What a calibration may take in all. A GPU wins or loses by factors at most batches: a few calls of each tell.
+/// What a calibration may take in all. A GPU wins or loses by factors at most batches: a few calls of each
+/// tell.
 pub const CALIBRATION: Span = Span::from_millis(1_500);
 /// Calls of which the fastest counts: the others had company.
 const CALLS: usize = 3;
@@ -163,7 +164,8 @@ impl Choice {
         Choice { crossings: Vec::new(), because: Because::NoGpu(unfit), preference: Preference::Processor }
     }
 
-    /// For a GPU: the user's choice, else the one saved at `file`, else measured within about `within` and saved.
+    /// For a GPU: the user's choice, else the one saved at `file`, else measured within about `within` and
+    /// saved.
     pub fn of(gpu: &mut GpuWorkspace, preference: Preference, file: Option<&Path>, within: Span) -> Choice {
         if preference != Preference::Measured {
             return Choice { crossings: Vec::new(), because: Because::Asked, preference };
@@ -258,8 +260,8 @@ pub struct Pair {
     pub gpu: f64,
 }
 
-/// The batch from which on the GPU is faster at all larger ones; between two that were tried, where the straight
-/// lines through their times cross.
+/// The batch from which on the GPU is faster at all larger ones; between two that were tried, where the
+/// straight lines through their times cross.
 pub fn crossing(pairs: &[Pair]) -> Option<u64> {
     let wins = |pair: &Pair| pair.gpu < pair.processor;
     let first = pairs.iter().rposition(|pair| !wins(pair)).map_or(0, |lost| lost + 1);

@@ -6,8 +6,8 @@
 const ROW_STEPS: f32 = 127.0;
 /// The same of a query; fewer where that many products would not fit into 31 bits.
 const MOST_QUERY_STEPS: usize = i16::MAX as usize;
-/// Inverse lengths from here on are not looked at coarsely: products of so short vectors are subnormal in part, and
-/// their rounding is no longer relative.
+/// Inverse lengths from here on are not looked at coarsely: products of so short vectors are subnormal in
+/// part, and their rounding is no longer relative.
 const MOST_INVERSE: f32 = 1e15;
 /// Unit roundoff of f32.
 const U: f32 = 5.960_464_5e-8;
@@ -53,7 +53,8 @@ impl Coarse {
             *code = steps as i8;
             left_out += squared(x - steps * step);
         }
-        // The largest blur: any cosine is possible, the row is always compared exactly. (Infinity times 0 is no number.)
+        // The largest blur: any cosine is possible, the row is always compared exactly. (Infinity times 0 is
+        // no number.)
         let blur = if inverse > MOST_INVERSE { f32::MAX } else { share(left_out, inverse) };
         self.scales[row] = [step * inverse, blur];
     }
@@ -70,7 +71,8 @@ impl Coarse {
         let [step, blur] = self.scales[row];
         let mut sum = 0_i32;
         for (r, q) in self.codes[row * self.d..][..self.d].iter().zip(&query.codes[..self.d]) {
-            // It fits (see `CoarseQuery::set`); a check of that at each number would keep them out of wide registers.
+            // It fits (see `CoarseQuery::set`); a check of that at each number would keep them out of wide
+            // registers.
             sum = sum.wrapping_add(i32::from(*r).wrapping_mul(i32::from(*q)));
         }
         // |r.q - c.d| <= |r - c| |q| + |c| |q - d|, with |q| = 1 and |c| <= 1 + |r - c|.
@@ -99,8 +101,8 @@ impl CoarseQuery {
         }
         self.step = step * inverse;
         self.blur = share(left_out, inverse);
-        // Computed cosines: d/64 + 7 roundings of a product's sum and half as many of each length, a few of the
-        // quotients; twice that, which also covers the handful of roundings of the ceiling itself.
+        // Computed cosines: d/64 + 7 roundings of a product's sum and half as many of each length, a few of
+        // the quotients; twice that, which also covers the handful of roundings of the ceiling itself.
         self.rounding = 4.0 * (d as f32 / 64.0 + 12.0) * U;
         true
     }
@@ -142,7 +144,8 @@ mod tests {
             let dim = Dim::new(d).expect("a dimension");
             let query = vector::random(seed, 0, dim);
             let mut row = vector::random(seed, 1, dim);
-            // From independent to nearly equal, of any size, with one number far above the others now and then.
+            // From independent to nearly equal, of any size, with one number far above the others now and
+            // then.
             row.iter_mut().zip(&query).for_each(|(r, q)| *r = (near * q + (1.0 - near) * *r) * 10_f32.powi(size));
             if seed % 3 == 0 {
                 row[7] *= 100.0;

@@ -1,5 +1,5 @@
-//! Circular convolution and correlation of real rows by `fft`, in one pass over both spectra: untangle, multiply,
-//! tangle again. Order of arithmetic: `docs/memory.md`. Knows nothing of stores, norms or errors.
+//! Circular convolution and correlation of real rows by `fft`, in one pass over both spectra: untangle,
+//! multiply, tangle again. Order of arithmetic: `docs/memory.md`. Knows nothing of stores, norms or errors.
 
 use super::fft::{BLOCK, Back, Forward, Pair, Scratch, Split, Tables, times};
 use crate::cpu::simd::{Kernel, Level, Simd};
@@ -50,7 +50,8 @@ impl Convolver {
             Factor::Itself => level.run(Multiply::<false> { tables, a, b }),
             Factor::Involution => level.run(Multiply::<true> { tables, a, b }),
         }
-        // Both spectra came out doubled and so did the product's way back: 8, and n from the transform itself.
+        // Both spectra came out doubled and so did the product's way back: 8, and n from the transform
+        // itself.
         let scale = 1.0 / (4 * tables.d()) as f32;
         level.run(Back { tables, from: a, scratch, row: to, scale });
     }
@@ -148,8 +149,8 @@ fn pick<S: Simd>(simd: S, from: &Split, near: usize, far: usize) -> Both<S> {
     (z, (simd.reverse(y.0), simd.reverse(y.1)))
 }
 
-/// Place n/2, which is its own counterpart and whose turn is -i. Its four sums are exact doublings; the rest is
-/// two products and one rounding each, as for every other place.
+/// Place n/2, which is its own counterpart and whose turn is -i. Its four sums are exact doublings; the rest
+/// is two products and one rounding each, as for every other place.
 #[inline(always)]
 fn middle<const CONJUGATE: bool>(at: usize, a: &mut Split, b: &Split) {
     let (x, y) = ((2.0 * a.re[at], 2.0 * a.im[at]), (2.0 * b.re[at], 2.0 * b.im[at]));

@@ -139,8 +139,8 @@ impl Episodes {
     }
 
     /// The things that were met nearest to `place`, those that can be believed, the most certain first. The
-    /// cosine falls with the distance between where it was met and `place`, as the plane's pointers do, and to
-    /// nothing at one scale.
+    /// cosine falls with the distance between where it was met and `place`, as the plane's pointers do, and
+    /// to nothing at one scale.
     pub fn what_is_near(&mut self, place: [f64; 2], best: &mut Best) -> Result<(), Fault> {
         self.decoder.plane().pointer(place, &mut self.pointer)?;
         best.clear();
@@ -159,8 +159,8 @@ impl Episodes {
         Ok(())
     }
 
-    /// How much `place` is like where `thing` was met: the largest cosine of all pages, 0..=1; about 0 for what
-    /// was never met.
+    /// How much `place` is like where `thing` was met: the largest cosine of all pages, 0..=1; about 0 for
+    /// what was never met.
     pub fn likeness(&mut self, thing: usize, place: [f64; 2]) -> Result<f32, Fault> {
         self.known(thing)?;
         self.decoder.plane().pointer(place, &mut self.pointer)?;

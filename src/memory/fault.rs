@@ -3,7 +3,8 @@
 use super::dim::Dim;
 use std::fmt;
 
-/// Why something was not done. Whatever was to be written is as it was before, unless a variant says otherwise.
+/// Why something was not done. Whatever was to be written is as it was before, unless a variant says
+/// otherwise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
     /// A number of dimensions that no vector has.

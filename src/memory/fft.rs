@@ -1,14 +1,14 @@
 //! The Fourier transform of real rows in f32, in one fixed order of arithmetic (`docs/memory.md`, "Order of
 //! arithmetic"): which numbers meet in which operation depends on the length alone, not on the width of the
-//! vector registers, on the batch or on the thread. A row of d = 2n numbers is taken as n complex ones
-//! (even places real, odd ones imaginary) and goes through Stockham stages of radix 4, the last of radix 2 where
-//! n is no power of 4. `convolve` uses the spectrum.
+//! vector registers, on the batch or on the thread. A row of d = 2n numbers is taken as n complex ones (even
+//! places real, odd ones imaginary) and goes through Stockham stages of radix 4, the last of radix 2 where n
+//! is no power of 4. `convolve` uses the spectrum.
 
 use crate::cpu::simd::{Kernel, Simd};
 use std::f64::consts::TAU;
 
-/// Numbers that are worked on at once at the least: the widest register's lanes. All levels go through rows in
-/// these steps, so that none needs a tail.
+/// Numbers that are worked on at once at the least: the widest register's lanes. All levels go through rows
+/// in these steps, so that none needs a tail.
 pub const BLOCK: usize = 16;
 
 /// Shortest row that these stages take: a quarter of its complex numbers is a block.
@@ -17,8 +17,8 @@ pub const LEAST_ROW: usize = 8 * BLOCK;
 /// A block of numbers.
 pub type Block = [f32; BLOCK];
 
-/// Complex numbers, real parts and imaginary parts by themselves; one block longer than the transform, so that
-/// place n can repeat place 0.
+/// Complex numbers, real parts and imaginary parts by themselves; one block longer than the transform, so
+/// that place n can repeat place 0.
 #[derive(Clone, Debug)]
 pub struct Split {
     /// Real parts.
@@ -256,7 +256,8 @@ impl Scratch {
     }
 }
 
-/// Transforms a real row: `to` holds its n complex numbers' spectrum in natural order, place n repeating place 0.
+/// Transforms a real row: `to` holds its n complex numbers' spectrum in natural order, place n repeating
+/// place 0.
 pub struct Forward<'a> {
     /// For rows of this length.
     pub tables: &'a Tables,

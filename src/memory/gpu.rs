@@ -1,6 +1,7 @@
 //! The operations of the memory on a GPU: the same bits as on the processor (`docs/memory.md`, "On a GPU"). A
-//! [`GpuWorkspace`] is opened once, takes all its memory then and stays on its thread; no operation allocates. Rows come
-//! from the host and go back to it, or lie on the GPU already ([`GpuWorkspace::put`], [`GpuWorkspace::hold`]).
+//! [`GpuWorkspace`] is opened once, takes all its memory then and stays on its thread; no operation
+//! allocates. Rows come from the host and go back to it, or lie on the GPU already ([`GpuWorkspace::put`],
+//! [`GpuWorkspace::hold`]).
 //!
 //! It decides nothing: `choice` decides when a GPU is worth its copies, and the owner handles the loss
 //! of a GPU.
@@ -407,7 +408,8 @@ impl GpuWorkspace {
         Ok(())
     }
 
-    /// Waits until all is done that was handed over: every operation ends with it, so that pinned memory is free.
+    /// Waits until all is done that was handed over: every operation ends with it, so that pinned memory is
+    /// free.
     fn settle(&self) -> Result<(), GpuWorkspaceFault> {
         settle(&self.stream)
     }

@@ -3,8 +3,8 @@
 //! things that its board names, and computes how similar the present place is: one more sensor, and so an
 //! input of the field.
 //!
-//! A thing is met when a sensor falls below a threshold, and again only after the sensor has left it and the robot
-//! has moved on by `APART_M`. `worker` runs it on a thread of its own; no thread waits for it.
+//! A thing is met when a sensor falls below a threshold, and again only after the sensor has left it and the
+//! robot has moved on by `APART_M`. `worker` runs it on a thread of its own; no thread waits for it.
 
 mod odometer;
 mod worker;
@@ -24,8 +24,8 @@ use serde::{Deserialize, Serialize};
 
 /// Numbers in a vector: eight meetings a page.
 const NUMBERS: usize = 512;
-/// Two places this far apart have nothing in common: about two lengths of a small car, and so the distance from which
-/// on the field is told that it comes near.
+/// Two places this far apart have nothing in common: about two lengths of a small car, and so the distance
+/// from which on the field is told that it comes near.
 const SCALE_M: f64 = 0.5;
 /// Half a side of the recorded square about the start: a room. Meetings beyond are counted, not kept.
 const REACH_M: f64 = 5.0;

@@ -1,6 +1,6 @@
-//! The operations on rows of one length: bind, unbind, superpose, normalise, compare, permute. A batch is many
-//! rows one after the other; a single vector is a batch of one, and comes out with the same bits. The caller owns
-//! all rows; a [`Workspace`] is made once and no operation allocates.
+//! The operations on rows of one length: bind, unbind, superpose, normalise, compare, permute. A batch is
+//! many rows one after the other; a single vector is a batch of one, and comes out with the same bits. The
+//! caller owns all rows; a [`Workspace`] is made once and no operation allocates.
 
 use super::convolve::{Convolver, Factor};
 use super::dim::Dim;
@@ -67,13 +67,15 @@ impl Workspace {
         self.convolver.bytes() + pad + size_of_val(&*self.leaf)
     }
 
-    /// Circular convolution of each row of `a` with its row of `b`; with the one row of `b` if there is only one.
+    /// Circular convolution of each row of `a` with its row of `b`; with the one row of `b` if there is only
+    /// one.
     pub fn bind(&mut self, a: &[f32], b: &[f32], length: Length, out: &mut [f32]) -> Result<(), Fault> {
         self.convolve(a, b, Factor::Itself, length, out)
     }
 
-    /// Takes `key` out of each row of `bound`: its binding with the key's involution, which is the key's inverse if
-    /// the key is unitary and its approximate inverse if the key is random. One key for each row, or one for all.
+    /// Takes `key` out of each row of `bound`: its binding with the key's involution, which is the key's
+    /// inverse if the key is unitary and its approximate inverse if the key is random. One key for each row,
+    /// or one for all.
     pub fn unbind(
         &mut self,
         bound: &[f32],

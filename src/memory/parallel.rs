@@ -82,8 +82,9 @@ pub struct Parallel {
 }
 
 impl Parallel {
-    /// `threads` threads, the caller's included, kept on `cpus` in turn if any are named (the caller goes to the
-    /// first by itself), for batches of at most `most_rows` rows and searches with at most `most_queries` queries.
+    /// `threads` threads, the caller's included, kept on `cpus` in turn if any are named (the caller goes to
+    /// the first by itself), for batches of at most `most_rows` rows and searches with at most `most_queries`
+    /// queries.
     pub fn new(dim: Dim, threads: usize, cpus: &[usize], most_rows: usize, most_queries: usize) -> Parallel {
         Parallel::at_level(dim, threads, cpus, (most_rows, most_queries), Level::best())
     }
@@ -220,8 +221,8 @@ impl Parallel {
         self.jobs.pop().unwrap_or_else(|| unreachable!("there is one for each piece"))
     }
 
-    /// Puts numbers where threads can read them. A thread that is late with an older run keeps its own copy of
-    /// what it read; only then is memory taken.
+    /// Puts numbers where threads can read them. A thread that is late with an older run keeps its own copy
+    /// of what it read; only then is memory taken.
     fn take_shared(&mut self, numbers: &[f32]) {
         if Arc::get_mut(&mut self.shared).is_none() {
             self.shared = Arc::new(Vec::with_capacity(self.shared.capacity()));

@@ -5,8 +5,8 @@ use super::nearest::Best;
 use super::ops::{Length, Workspace};
 use super::store::Store;
 
-/// Lays pairs over each other: `out` is the sum of each row of `roles` bound to its row of `fillers`, the pairs
-/// added in order. `bound` is room for a row.
+/// Lays pairs over each other: `out` is the sum of each row of `roles` bound to its row of `fillers`, the
+/// pairs added in order. `bound` is room for a row.
 pub fn write(
     workspace: &mut Workspace,
     roles: &[f32],
@@ -30,8 +30,8 @@ pub fn write(
     Ok(())
 }
 
-/// What `record` holds under `role`: the best matches of the unbound filler in `store`. `filler` is room for a
-/// row and afterwards holds what was compared, of length 1.
+/// What `record` holds under `role`: the best matches of the unbound filler in `store`. `filler` is room for
+/// a row and afterwards holds what was compared, of length 1.
 pub fn read(
     workspace: &mut Workspace,
     record: &[f32],

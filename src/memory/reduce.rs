@@ -1,6 +1,6 @@
 //! Sums over rows in one fixed tree, and elementwise operations. Order of arithmetic: `docs/memory.md`.
-//! Number i of a row goes to running sum i mod 64; the 64 sums meet in a tree that is the same for every width
-//! of register.
+//! Number i of a row goes to running sum i mod 64; the 64 sums meet in a tree that is the same for every
+//! width of register.
 
 use super::fft::{BLOCK, Block};
 use crate::cpu::simd::{Kernel, Simd};
@@ -70,8 +70,8 @@ pub fn scale<S: Simd>(simd: S, row: &mut [f32], factor: f32) {
     rest.iter_mut().for_each(|number| *number *= factor);
 }
 
-/// 1 over the length of a row: a correctly rounded root and division of the sum of its squares. 0 for a row whose
-/// sum of squares is no ordinary f32: there is nothing to divide by.
+/// 1 over the length of a row: a correctly rounded root and division of the sum of its squares. 0 for a row
+/// whose sum of squares is no ordinary f32: there is nothing to divide by.
 #[inline(always)]
 pub fn inverse_length<S: Simd>(simd: S, row: &[f32]) -> f32 {
     let square = dot(simd, row, row);
@@ -85,7 +85,8 @@ pub fn normalise<S: Simd>(simd: S, row: &mut [f32]) {
     scale(simd, row, factor);
 }
 
-/// sum of w_r x_r over rows x_r: within leaves of [`LEAF`] rows in order, each term fused, and then leaf by leaf.
+/// sum of w_r x_r over rows x_r: within leaves of [`LEAF`] rows in order, each term fused, and then leaf by
+/// leaf.
 pub struct Superpose<'a> {
     /// The rows.
     pub rows: &'a [f32],

@@ -51,8 +51,8 @@ impl Resonator {
         }
     }
 
-    /// Factors `product` into one row of each store, in at most `most_rounds` rounds. The stores' rows should be
-    /// unitary: only then does unbinding leave the others as they were.
+    /// Factors `product` into one row of each store, in at most `most_rounds` rounds. The stores' rows should
+    /// be unitary: only then does unbinding leave the others as they were.
     pub fn factor(
         &mut self,
         workspace: &mut Workspace,

@@ -1,4 +1,5 @@
-//! Rows in a few pieces that threads can take away and bring back: a batch for a [`super::parallel::Parallel`].
+//! Rows in a few pieces that threads can take away and bring back: a batch for a
+//! [`super::parallel::Parallel`].
 
 use super::dim::Dim;
 use super::fault::Fault;

@@ -1,6 +1,7 @@
-//! Places as vectors: spatial semantic pointers (Komer 2019; Dumont and Eliasmith 2020). A pointer to (x, y) has
-//! magnitude 1 and phase w_k . (x, y) at frequency k; binding two adds their places, and the cosine of two falls
-//! with their distance. A [`Decoder`] finds the place again. Made and decoded in f64, off every real-time thread.
+//! Places as vectors: spatial semantic pointers (Komer 2019; Dumont and Eliasmith 2020). A pointer to (x, y)
+//! has magnitude 1 and phase w_k . (x, y) at frequency k; binding two adds their places, and the cosine of
+//! two falls with their distance. A [`Decoder`] finds the place again. Made and decoded in f64, off every
+//! real-time thread.
 
 use super::dim::Dim;
 use super::fault::Fault;
@@ -16,7 +17,8 @@ use std::f64::consts::{FRAC_PI_3, PI, TAU};
 pub enum Waves {
     /// Each by itself, even in a square: the cosine of two pointers falls as sinc(x) sinc(y).
     Random,
-    /// In threes at 120 degrees, their lengths even over a disc: like grid cells, and the same in every direction.
+    /// In threes at 120 degrees, their lengths even over a disc: like grid cells, and the same in every
+    /// direction.
     Hexagonal,
 }
 
@@ -55,7 +57,8 @@ impl Plane {
                 all[1 + 3 * trio + leg] = [radius * libm::cos(angle), radius * libm::sin(angle)];
             }
         }
-        // Neighbouring frequencies shall not be neighbouring waves: the order is of no consequence to a cosine.
+        // Neighbouring frequencies shall not be neighbouring waves: the order is of no consequence to a
+        // cosine.
         for k in 3 * trios..free {
             all[1 + k] = [PI * (2.0 * draw(2 * k) - 1.0), PI * (2.0 * draw(2 * k + 1) - 1.0)];
         }
@@ -130,13 +133,13 @@ pub struct Decoder {
     columns: usize,
 }
 
-/// Points of the coarse grid for one scale: half a scale apart the cosine of neighbours is still above 0.4, so
-/// that the peak's slope is always met.
+/// Points of the coarse grid for one scale: half a scale apart the cosine of neighbours is still above 0.4,
+/// so that the peak's slope is always met.
 const POINTS_PER_SCALE: f64 = 2.0;
 /// The search ends at this share of the scale; noise of a memory moves the peak by more.
 const FINEST: f64 = 1e-3;
-/// Best points of the grid that are looked at more closely: where the peak lies between four, a chance bump may
-/// be higher than each of them.
+/// Best points of the grid that are looked at more closely: where the peak lies between four, a chance bump
+/// may be higher than each of them.
 const CANDIDATES: usize = 4;
 
 impl Decoder {

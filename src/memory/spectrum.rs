@@ -1,6 +1,7 @@
-//! The discrete Fourier transform of real rows of any length in f64, for what is done once per vector: unitary
-//! projection, exact inverse, powers, spatial pointers. Plain and sequential, the sines from `libm`: the same
-//! bits on every machine. Powers of two by radix 2, other lengths as a convolution of chirps (Bluestein 1970).
+//! The discrete Fourier transform of real rows of any length in f64, for what is done once per vector:
+//! unitary projection, exact inverse, powers, spatial pointers. Plain and sequential, the sines from `libm`:
+//! the same bits on every machine. Powers of two by radix 2, other lengths as a convolution of chirps
+//! (Bluestein 1970).
 
 use std::f64::consts::{PI, TAU};
 
@@ -107,7 +108,8 @@ fn radix_two(re: &mut [f64], im: &mut [f64]) {
     }
 }
 
-/// X_k = w_k sum (x_j w_j) conj(w_{k-j}) with w_j = exp(-pi i j^2 / n): a convolution, done in a power of two.
+/// X_k = w_k sum (x_j w_j) conj(w_{k-j}) with w_j = exp(-pi i j^2 / n): a convolution, done in a power of
+/// two.
 fn chirped(re: &mut [f64], im: &mut [f64]) {
     let n = re.len();
     let length = (2 * n - 1).next_power_of_two();

@@ -19,8 +19,8 @@ use std::sync::Arc;
 /// The format on disk.
 pub const KIND: Kind = Kind { tag: *b"HRRS", name: "store of vectors", version: 1 };
 
-/// Queries that are compared with a row before the next one is fetched: their coarse forms, 16 kB each, are on
-/// the stack of the caller.
+/// Queries that are compared with a row before the next one is fetched: their coarse forms, 16 kB each, are
+/// on the stack of the caller.
 const ABREAST: usize = 4;
 
 /// What a store takes and holds.
@@ -63,8 +63,8 @@ struct Written {
 }
 
 impl Store {
-    /// An empty store for `capacity` rows, all memory taken and touched now; refused if that is more than `limit`
-    /// bytes.
+    /// An empty store for `capacity` rows, all memory taken and touched now; refused if that is more than
+    /// `limit` bytes.
     pub fn new(dim: Dim, capacity: usize, limit: usize) -> Result<Store, Fault> {
         if !(1..=u32::MAX as usize).contains(&capacity) {
             return Err(Fault::Range {
@@ -317,8 +317,8 @@ impl Scan<'_> {
             for row in from..to {
                 let each = queries.chunks_exact(d).zip(best.iter_mut()).zip(looks.iter().zip(&coarse));
                 for ((query, best), ((own, looks), coarse)) in each {
-                    // A row that only equals the last one is no better: those before it have lower numbers. It is
-                    // compared all the same, as the ceiling is not the cosine.
+                    // A row that only equals the last one is no better: those before it have lower numbers.
+                    // It is compared all the same, as the ceiling is not the cosine.
                     if *looks && best.bar().is_some_and(|bar| block.coarse.ceiling(row, coarse) < bar) {
                         continue;
                     }

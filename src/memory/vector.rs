@@ -24,8 +24,9 @@ pub fn random(seed: u64, number: u64, d: Dim) -> Vec<f32> {
         .collect()
 }
 
-/// Vector `number` of the unitary family `seed`: every frequency has magnitude 1 and an even random phase, those
-/// that are their own counterparts phase 0. Its length is 1, its inverse its involution, and it has all powers.
+/// Vector `number` of the unitary family `seed`: every frequency has magnitude 1 and an even random phase,
+/// those that are their own counterparts phase 0. Its length is 1, its inverse its involution, and it has all
+/// powers.
 pub fn random_unitary(seed: u64, number: u64, d: Dim) -> Vec<f32> {
     let mut spectrum = Spectrum::flat(d.get());
     let frequencies = spectrum.re.len();
@@ -46,7 +47,8 @@ pub fn identity(d: Dim) -> Vec<f32> {
     row
 }
 
-/// The vector with the same phases and magnitude 1 at every frequency; a frequency without a phase gets phase 0.
+/// The vector with the same phases and magnitude 1 at every frequency; a frequency without a phase gets
+/// phase 0.
 pub fn unitary(vector: &[f32]) -> Result<Vec<f32>, Fault> {
     let mut spectrum = checked(vector)?;
     let floor = NO_PHASE * spectrum.mean_magnitude();
@@ -77,10 +79,10 @@ pub fn inverse(vector: &[f32]) -> Result<Vec<f32>, Fault> {
     Ok(row_of(&spectrum))
 }
 
-/// The vector bound `exponent` times to itself, for any real exponent: each frequency's magnitude to that power
-/// and its phase (between -pi and pi) times it. A negative exponent asks what [`inverse`] asks; an exponent that
-/// is no whole number asks that the frequencies that are their own counterparts are not negative, since their
-/// powers would not be real.
+/// The vector bound `exponent` times to itself, for any real exponent: each frequency's magnitude to that
+/// power and its phase (between -pi and pi) times it. A negative exponent asks what [`inverse`] asks; an
+/// exponent that is no whole number asks that the frequencies that are their own counterparts are not
+/// negative, since their powers would not be real.
 pub fn power(vector: &[f32], exponent: f64) -> Result<Vec<f32>, Fault> {
     if !exponent.is_finite() {
         return Err(Fault::NotFinite { what: "exponent", at: 0 });

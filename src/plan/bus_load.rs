@@ -49,8 +49,8 @@ pub fn load_of(board: &Board, bus: usize) -> Option<BusLoad> {
     Some(BusLoad { sensors: sensors / speed, motors: motors / speed })
 }
 
-/// Whether an earlier sensor's reading brings the value of sensor `at` along: one burst serves all of an inertial
-/// sensor's.
+/// Whether an earlier sensor's reading brings the value of sensor `at` along: one burst serves all of an
+/// inertial sensor's.
 fn read_before(board: &Board, at: usize) -> bool {
     let sensor = &board.sensors[at];
     sensor.kind.reads_whole_chip() && board.sensors[..at].iter().any(|other| same_chip(other, sensor))

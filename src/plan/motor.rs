@@ -107,7 +107,8 @@ impl MotorKind {
         }
     }
 
-    /// Whether the sign of its command is a direction of travel. Not so for a recorded motor, which may be a turn rate.
+    /// Whether the sign of its command is a direction of travel. Not so for a recorded motor, which may be a
+    /// turn rate.
     pub fn travels(&self) -> bool {
         matches!(self, MotorKind::DcDir { .. } | MotorKind::DcPair { .. })
     }

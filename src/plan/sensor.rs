@@ -213,7 +213,8 @@ pub enum SensorKind {
         address: u8,
         /// 0..=3, each against ground.
         channel: u8,
-        /// The smallest of the chip's ranges (0.256, 0.512, 1.024, 2.048, 4.096, 6.144 V) that holds the signal.
+        /// The smallest of the chip's ranges (0.256, 0.512, 1.024, 2.048, 4.096, 6.144 V) that holds the
+        /// signal.
         full_scale_v: f32,
         /// Value of one volt in the sensor's unit.
         per_volt: f32,

@@ -21,13 +21,15 @@ pub struct Targets {
     pub f16_ratio: Option<f64>,
     /// Memory that the field takes at the start, in MB of 10^6 bytes, at most.
     pub memory_mb: Option<f64>,
-    /// From the edge of a sensor's line to the last edge of a motor's, 99.9th percentile, at most; `ganglion hil` asks.
+    /// From the edge of a sensor's line to the last edge of a motor's, 99.9th percentile, at most;
+    /// `ganglion hil` asks.
     pub sensor_to_motor: Option<Span>,
     /// Of its GPU.
     pub gpu: GpuTargets,
 }
 
-/// What the GPU of such a machine should reach with a full field: 64 x 32^3, a library of 100, a bank of 10,000 x 512.
+/// What the GPU of such a machine should reach with a full field: 64 x 32^3, a library of 100, a bank of
+/// 10,000 x 512.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GpuTargets {
     /// A cycle of one robot in f32 storage, launch to result on the host, median, microseconds, at most.

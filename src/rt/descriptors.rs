@@ -37,8 +37,8 @@ pub fn own_table(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
 /// Closes from `first` to `last`, of which there may be none, in a table of this thread's own.
 fn close(first: u32, last: Option<u32>) -> io::Result<()> {
     let Some(last) = last.filter(|last| *last >= first) else { return Ok(()) };
-    // SAFETY: three plain numbers. With CLOSE_RANGE_UNSHARE the kernel copies the table first if it is shared, so that no
-    // descriptor of another thread is closed; the caller keeps to those that were kept.
+    // SAFETY: three plain numbers. With CLOSE_RANGE_UNSHARE the kernel copies the table first if it is
+    // shared, so that no descriptor of another thread is closed; the caller keeps to those that were kept.
     let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, libc::CLOSE_RANGE_UNSHARE) };
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

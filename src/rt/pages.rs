@@ -20,8 +20,8 @@ pub fn want_large<T>(memory: &[T]) {
     for at in (start..end).step_by(LARGE) {
         // Not MADV_HUGEPAGE: with it a kernel thread moves pages later, while a thread waits for them.
         let at = memory.as_ptr().with_addr(at).cast_mut().cast();
-        // SAFETY: this changes how memory is mapped and not what it holds, whoever it belongs to; where nothing is
-        // mapped the call fails. A failure leaves small pages, which do as well.
+        // SAFETY: this changes how memory is mapped and not what it holds, whoever it belongs to; where
+        // nothing is mapped the call fails. A failure leaves small pages, which do as well.
         let _ = unsafe { libc::madvise(at, LARGE, libc::MADV_COLLAPSE) };
     }
 }

@@ -91,8 +91,8 @@ mod watched {
         value: UnsafeCell<Option<T>>,
     }
 
-    // SAFETY: the value is written once, by the one thread that the models let do so, before the flag is raised, and read
-    // only after that; loom reports any access that is not ordered by the flag.
+    // SAFETY: the value is written once, by the one thread that the models let do so, before the flag is
+    // raised, and read only after that; loom reports any access that is not ordered by the flag.
     unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 
     impl<T> Default for OnceLock<T> {

@@ -2,8 +2,9 @@
 //! reader sees the newest whole value or none. Three cells: one the writer's, one the reader's, one
 //! in the middle that changes hands by a single atomic swap (triple buffering).
 //!
-//! For data where only the newest counts (commands, stimuli, field results). Where every item
-//! counts (readings, receipts, trace) use a ring. `scripts/check-loom` tries every order in which the two threads can meet.
+//! For data where only the newest counts (commands, stimuli, field results). Where every item counts
+//! (readings, receipts, trace) use a ring. `scripts/check-loom` tries every order in which the two threads
+//! can meet.
 
 #![allow(unsafe_code)] // the hand-over of a cell between two threads; reasons at each place
 

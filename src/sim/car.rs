@@ -28,7 +28,8 @@ const APART_M: f64 = 0.01;
 /// What touches the front is nearer to the sonar than this; a corner is half a width from it.
 const IN_SIGHT_M: f64 = 0.1;
 
-/// Far enough from an edge that the sensors were over, and that is forgotten here: they are 7 cm ahead of the front wheels.
+/// Far enough from an edge that the sensors were over, and that is forgotten here: they are 7 cm ahead of the
+/// front wheels.
 const AWAY_M: f64 = 0.10;
 /// So slow that it has stopped for what it saw: a twentieth of full speed.
 const SLOW_M_PER_S: f64 = 0.025;
@@ -51,12 +52,12 @@ pub struct Contacts {
     pub discs: u64,
     /// A wheel left the floor.
     pub falls: u64,
-    /// Of the walls and discs: met forwards and in the sonar's sight. The rest is touched with a side, or backwards, where the
-    /// car has no sensor.
+    /// Of the walls and discs: met forwards and in the sonar's sight. The rest is touched with a side, or
+    /// backwards, where the car has no sensor.
     pub head_on: u64,
-    /// Of the falls: forwards with a front wheel, after a ground sensor was over an edge, the car had stopped there, and
-    /// before it had backed away: the edge was forgotten. The rest happen where no sensor looked in time: backwards,
-    /// with a rear wheel, at the inside of a bend, over a corner between two readings.
+    /// Of the falls: forwards with a front wheel, after a ground sensor was over an edge, the car had stopped
+    /// there, and before it had backed away: the edge was forgotten. The rest happen where no sensor looked
+    /// in time: backwards, with a rear wheel, at the inside of a bend, over a corner between two readings.
     pub falls_after_stop: u64,
 }
 

@@ -183,8 +183,8 @@ pub struct Fault {
     pub start: Span,
     /// For how long; `None`: until the end.
     pub length: Option<Span>,
-    /// Only this one of what the kind strikes: an address on any I2C bus, a channel of the converter, a sonar in the
-    /// board's order, a GPIO number of a button. `None`: all of them.
+    /// Only this one of what the kind strikes: an address on any I2C bus, a channel of the converter, a sonar
+    /// in the board's order, a GPIO number of a button. `None`: all of them.
     pub target: Option<u8>,
 }
 
@@ -325,7 +325,8 @@ impl Script {
         let at = now.since(self.zero);
         self.faults.iter().any(|fault| fault.kind == kind && fault.strikes(target) && fault.is_on(at))
     }
-    /// The first moment after `after`, up to and including `until`, at which `kind` begins or ends for `target`.
+    /// The first moment after `after`, up to and including `until`, at which `kind` begins or ends for
+    /// `target`.
     pub fn next_change(
         &self,
         kind: FaultKind,

@@ -37,8 +37,8 @@ impl Ground {
     }
 }
 
-/// Where the sensors look, from left to right: the outer two right ahead of the front wheels. That is wider than the
-/// vendor's module (about 4 cm): an edge that a wheel can reach unseen is no test of the software.
+/// Where the sensors look, from left to right: the outer two right ahead of the front wheels. That is wider
+/// than the vendor's module (about 4 cm): an edge that a wheel can reach unseen is no test of the software.
 pub fn spots(outline: &Outline, pose: &Pose) -> [[f64; 2]; 3] {
     let ahead = outline.front() - BEHIND_FRONT_M;
     [0.5, 0.0, -0.5].map(|share| pose.point(ahead, share * outline.track))

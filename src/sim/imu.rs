@@ -3,8 +3,9 @@
 //! car leans and moves.
 //!
 //! Register map and scales: InvenSense RM-MPU-6000A rev. 4.2, written from it independently of the driver.
-//! Mounted with x forward, y left, z up, over the middle of the car. Left out: filters and their delay, the self-test,
-//! the queue, the interrupt line, and the error of an accelerometer that sits beside the axis of a turn.
+//! Mounted with x forward, y left, z up, over the middle of the car. Left out: filters and their delay, the
+//! self-test, the queue, the interrupt line, and the error of an accelerometer that sits beside the axis of a
+//! turn.
 
 use super::car::STEP_S;
 use super::noise::Noise;
@@ -23,7 +24,8 @@ const ASLEEP: u8 = 0x40;
 const IDENTITY: u8 = 0x68;
 
 const G: f64 = 9.80665;
-/// Counts of 1 g and of 1 degree a second in the finest of the four scales; each other is half of the one before.
+/// Counts of 1 g and of 1 degree a second in the finest of the four scales; each other is half of the one
+/// before.
 const PER_G: f64 = 16_384.0;
 const PER_DEG_S: f64 = 131.0;
 /// Standard deviations of one sample: 400 ug and 0.005 degrees a second per root hertz over 94 Hz.

@@ -1,5 +1,6 @@
-//! A PCA9685 as seen from the wire: a register map that a write moves through, sixteen channels of one frequency, asleep
-//! after every loss of its supply. Holds no world: its owner asks for the pulses and moves the motors.
+//! A PCA9685 as seen from the wire: a register map that a write moves through, sixteen channels of one
+//! frequency, asleep after every loss of its supply. Holds no world: its owner asks for the pulses and moves
+//! the motors.
 //!
 //! Register map: NXP PCA9685 rev. 4, written from it independently of the driver. Left out: sub-addresses,
 //! the general call, the external clock, inverted and open-drain outputs, and the choice between a change at
@@ -9,7 +10,8 @@ use super::outputs::Outputs;
 
 const MODE1: usize = 0x00;
 const PRE_SCALE: usize = 0xFE;
-/// Four registers a channel: on, off, each least significant byte first; then the four that write all channels.
+/// Four registers a channel: on, off, each least significant byte first; then the four that write all
+/// channels.
 const FIRST: usize = 0x06;
 const LAST: usize = 0x45;
 const ALL: usize = 0xFA;

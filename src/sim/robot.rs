@@ -39,8 +39,8 @@ const LOW_V: f64 = 6.9;
 const FALLEN_DEG: f64 = 35.0;
 const OVER_DEG: f64 = 60.0;
 const LEAN_NOISE_DEG: f64 = 0.3;
-/// A target that is nothing's: an I2C address has 7 bits, a GPIO number of a button is smaller. Faults of everything
-/// strike it all the same.
+/// A target that is nothing's: an I2C address has 7 bits, a GPIO number of a button is smaller. Faults of
+/// everything strike it all the same.
 const NOWHERE: u8 = 0xFF;
 /// Edges that wait to be read, as the kernel keeps a limited number; the oldest goes first.
 const EDGES: usize = 32;
@@ -124,7 +124,8 @@ impl Robot {
                     let noise = Noise::new(seed, NOISE_IMU + imus.len() as u64);
                     imus.push((sensor.bus, Imu::new(address, noise)));
                 }
-                // The first of a chip made it; the controller and the lines are made of the board; these are not simulated.
+                // The first of a chip made it; the controller and the lines are made of the board; these are
+                // not simulated.
                 SensorKind::Mpu6050 { .. } | SensorKind::HatAdc { .. } | SensorKind::Button { .. } => {}
                 SensorKind::Vl53l0x { .. }
                 | SensorKind::PowerMonitor { .. }

@@ -22,9 +22,11 @@ pub struct Event {
 /// What was to be seen.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// The currents of the drive motors from now on, in the board's order: share of the time, -1..=1, forwards positive.
+    /// The currents of the drive motors from now on, in the board's order: share of the time, -1..=1,
+    /// forwards positive.
     Currents(heapless::Vec<f32, MAX_MOTORS>),
-    /// A sensor's answer was whole on its wire. As it arrived, turned-over bits and all; NaN: bytes that mean no value.
+    /// A sensor's answer was whole on its wire. As it arrived, turned-over bits and all; NaN: bytes that mean
+    /// no value.
     Heard {
         /// Its place in the board's list.
         sensor: usize,
@@ -57,8 +59,8 @@ const FULL_COUNT: u16 = 4095;
 /// First register of an MPU-6050's burst.
 const BURST: u8 = 0x3B;
 
-/// A fifth of gravity in the chip's second scale, counts: with less, and at an end of the scale, there is no telling which
-/// way is up.
+/// A fifth of gravity in the chip's second scale, counts: with less, and at an end of the scale, there is no
+/// telling which way is up.
 const LEAST_PULL: f64 = 0.2 * 8192.0;
 
 /// The tape. Runs only on request.
@@ -110,8 +112,8 @@ impl Tape {
         into.extend(self.events.extract_if(.., |event| event.at <= until));
     }
 
-    /// The currents are these now. Another owner of a line may say so of a time that a bus has passed in one step: what
-    /// that bus was seen to do from then on came to nothing, or to this.
+    /// The currents are these now. Another owner of a line may say so of a time that a bus has passed in one
+    /// step: what that bus was seen to do from then on came to nothing, or to this.
     pub fn currents(&mut self, now: heapless::Vec<f32, MAX_MOTORS>, at: Instant) {
         if self.currents != now {
             self.currents = now.clone();

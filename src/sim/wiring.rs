@@ -154,7 +154,8 @@ impl Wiring {
         if self.drives.is_empty() { 0.0 } else { sum / self.drives.len() as f64 }
     }
 
-    /// The current of each drive motor, in the board's order: its share of the time, -1..=1, forwards positive.
+    /// The current of each drive motor, in the board's order: its share of the time, -1..=1, forwards
+    /// positive.
     pub fn currents(&self, pins: &dyn Outputs) -> heapless::Vec<f32, MAX_MOTORS> {
         self.drives.iter().map(|drive| self.signed(drive, pins) as f32).collect() // no more than a board may have
     }

@@ -1,5 +1,5 @@
-//! `ganglion bench` and a GPU: the object of an emulated one has every figure and they agree; without one it is said
-//! why; `bench all` judges neither. The driver is the stand-in, in a child's library path.
+//! `ganglion bench` and a GPU: the object of an emulated one has every figure and they agree; without one it
+//! is said why; `bench all` judges neither. The driver is the stand-in, in a child's library path.
 
 use super::{File, LENIENT, err, number, object, out, row};
 use crate::cli::ganglion;

@@ -7,8 +7,7 @@ use std::path::Path;
 
 const V4: &str = "picarx-v4";
 
-/// Puts `new` in place of the first `old` of board `base`; wants one fault, at that line, that
-/// holds `words`.
+/// Puts `new` in place of the first `old` of board `base`; wants one fault, at that line, that holds `words`.
 #[track_caller]
 fn slip(base: &str, old: &str, new: &str, words: &str) {
     elsewhere(base, old, new, old, words);

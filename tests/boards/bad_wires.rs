@@ -88,7 +88,8 @@ fn each_bus_carries_its_own_load() {
     let slow = "[[i2c]]\nname = \"side\"\ni2c = \"/dev/i2c-2\"\nspeed_hz = 10000\n\
                 [[sensor]]\nname = \"roll\"\nbus = \"side\"\n[[sensor]]\nname = \"pitch\"\nbus = \"side\"\n\
                 [[sensor]]\nname = \"turning\"\nbus = \"side\"\n";
-    // One sample of 186 bits at most, a hundred times a second, brings all three values: 18,600 of 10,000 bits.
+    // One sample of 186 bits at most, a hundred times a second, brings all three values: 18,600 of 10,000
+    // bits.
     one(slow, "i2c.side.speed_hz: polling and commands need 186 % of the I2C bus's time");
 }
 

@@ -1,5 +1,6 @@
-//! What the check passes is built and runs; what is one beyond a capacity is refused, with the limit. Both answers are one:
-//! a board that is sound and whose robot panics would be started again and again by its service manager.
+//! What the check passes is built and runs; what is one beyond a capacity is refused, with the limit. Both
+//! answers are one: a board that is sound and whose robot panics would be started again and again by its
+//! service manager.
 
 use crate::long::or_in_full;
 use ganglion::board::{self, BoardError};
@@ -183,7 +184,8 @@ fn capacities() -> Vec<(&'static str, Counts, Counts, String)> {
             "i2c: found 9 buses; allowed: at most 8".to_string(),
         ),
         one(
-            // Each bus, the sonars, the lines and the map send readings of their own; a simulated board has no files.
+            // Each bus, the sonars, the lines and the map send readings of their own; a simulated board has
+            // no files.
             "sources of readings",
             Counts { buses: 8, chips: 8, sonars: 2, buttons: 2, recalls: 1, ..FEW },
             Counts { buses: 9, chips: 9, sonars: 2, buttons: 2, recalls: 1, ..FEW },

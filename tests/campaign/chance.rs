@@ -1,13 +1,13 @@
-//! What a seed makes happen on a board: the lines of its script, drawn one kind after another, each kind at a rate and for
-//! lengths of its own. Plays nothing and judges nothing.
+//! What a seed makes happen on a board: the lines of its script, drawn one kind after another, each kind at a
+//! rate and for lengths of its own. Plays nothing and judges nothing.
 
 use super::draw::Draw;
 use super::script::{Line, Script};
 use ganglion::plan::{Board, SensorKind};
 use ganglion::time::Span;
 
-/// The script of `seed` on `board` for `length`. `panics`: the field's engine may; not where another thread would
-/// then open it again at a time that nobody can repeat.
+/// The script of `seed` on `board` for `length`. `panics`: the field's engine may; not where another thread
+/// would then open it again at a time that nobody can repeat.
 pub fn script_of_seed(seed: u64, board: &Board, length: Span, panics: bool) -> Script {
     let mut writer = Writer { draw: Draw::new(seed, 1000), lines: Vec::new(), length: length.as_secs_f64() };
     writer.absent(board);
@@ -21,7 +21,8 @@ pub fn script_of_seed(seed: u64, board: &Board, length: Span, panics: bool) -> S
     Script::parse(&writer.lines.join("\n")).expect("the generator writes what the reader reads")
 }
 
-/// Everything that a fault can strike: its name with the target, and the longest that it usually lasts, seconds.
+/// Everything that a fault can strike: its name with the target, and the longest that it usually lasts,
+/// seconds.
 fn strikable(board: &Board) -> Vec<(String, f64)> {
     let mut all: Vec<(String, f64)> = [
         ("i2c-nack", 20.0),
@@ -200,8 +201,8 @@ impl Writer {
         }
     }
 
-    /// Sleeps of the machine, in two seeds of three. Half of them in the middle of something else: a press, a dead bus, a
-    /// late thread. Threads come back one after another, and people arm.
+    /// Sleeps of the machine, in two seeds of three. Half of them in the middle of something else: a press, a
+    /// dead bus, a late thread. Threads come back one after another, and people arm.
     fn sleeps(&mut self) {
         if self.draw.chance(0.33) {
             return;

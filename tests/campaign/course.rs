@@ -1,5 +1,5 @@
-//! One run: a board, a script and a length of virtual time, under a judge. The robot is the real one, put together as ever
-//! and stepped in virtual time; only its threads' lateness and the judge are added.
+//! One run: a board, a script and a length of virtual time, under a judge. The robot is the real one, put
+//! together as ever and stepped in virtual time; only its threads' lateness and the judge are added.
 
 use super::judge::facts::Facts;
 use super::judge::promise::Watched;
@@ -79,8 +79,8 @@ impl Worker for Late {
     }
 }
 
-/// The clock of the loop. A machine that is to fall asleep in the middle of a slot does so behind the loop's back: right
-/// after it has looked for how long the machine has slept.
+/// The clock of the loop. A machine that is to fall asleep in the middle of a slot does so behind the loop's
+/// back: right after it has looked for how long the machine has slept.
 struct Drowsy {
     clock: Arc<SimClock>,
     /// For so many nanoseconds at the next look; 0: not.

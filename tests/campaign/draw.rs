@@ -1,4 +1,5 @@
-//! Random numbers of a campaign: one stream a purpose, the same on every machine, whatever else is drawn. Knows no board.
+//! Random numbers of a campaign: one stream a purpose, the same on every machine, whatever else is drawn.
+//! Knows no board.
 
 /// SplitMix64's step and finaliser (Steele, Lea, Flood 2014).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;

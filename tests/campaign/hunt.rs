@@ -1,4 +1,5 @@
-//! Seeds in a row: what a seed means, the first that breaks a promise, and the shortest script that still does.
+//! Seeds in a row: what a seed means, the first that breaks a promise, and the shortest script that still
+//! does.
 
 use super::chance::script_of_seed;
 use super::course::{self, Outcome, View};

@@ -1,10 +1,10 @@
-//! The judge: is told what was to be seen at the wires, what people asked and when the loop ran, and says whether the
-//! motors turned while a promise of the README forbade it. Written from README.md and boards/README.md; it uses no word of
-//! the runtime's decisions and asks the runtime nothing.
+//! The judge: is told what was to be seen at the wires, what people asked and when the loop ran, and says
+//! whether the motors turned while a promise of the README forbade it. Written from README.md and
+//! boards/README.md; it uses no word of the runtime's decisions and asks the runtime nothing.
 //!
-//! `authority` (who let the robot move), `senses` (what it may not drive on), `wire` (commands, bus, ways), `guard` hold the
-//! promises; `facts` the times. A promise is checked over stretches of time in which the currents of the motors are
-//! constant: between two events.
+//! `authority` (who let the robot move), `senses` (what it may not drive on), `wire` (commands, bus, ways),
+//! `guard` hold the promises; `facts` the times. A promise is checked over stretches of time in which the
+//! currents of the motors are constant: between two events.
 
 pub mod authority;
 pub mod facts;
@@ -116,7 +116,8 @@ impl Judge {
         self.waiting.push((at, happening));
     }
 
-    /// Looks at all that happened up to `until`, before which nothing more will be told. The first breach, if there was one.
+    /// Looks at all that happened up to `until`, before which nothing more will be told. The first breach, if
+    /// there was one.
     pub fn look(&mut self, until: Instant) -> Option<&Breach> {
         self.waiting.sort_by_key(|(at, _)| *at); // stable: what was told first stays first
         let due = self.waiting.partition_point(|(at, _)| *at <= until);

@@ -1,5 +1,5 @@
-//! The long campaign: seeds in a row until the time is over or a promise is broken, or one seed alone. What it does with a
-//! seed is what `tests/campaign.rs` does with it. See docs/campaign.md.
+//! The long campaign: seeds in a row until the time is over or a promise is broken, or one seed alone. What
+//! it does with a seed is what `tests/campaign.rs` does with it. See docs/campaign.md.
 
 mod chance;
 mod course;
@@ -26,7 +26,8 @@ use tally::Tally;
 /// What came up less often than this has shown nothing.
 const LEAST: u64 = 10;
 
-/// Drives random boards through random faults and asks an independent judge whether motors moved that should not.
+/// Drives random boards through random faults and asks an independent judge whether motors moved that should
+/// not.
 #[derive(Parser, Debug)]
 struct Arguments {
     /// Run for so many minutes of real time.

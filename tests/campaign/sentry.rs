@@ -1,6 +1,7 @@
-//! The guard's process in virtual time: the library's own decisions (`guard::Guard`), its frames, and the line on the
-//! simulated board, driven in the order in which `guard::Post` does it. The script kills it, stops it for a while, and asks it
-//! for a safe-stop. Only the socket is missing: messages arrive at once, in order, and stay when the other end is gone.
+//! The guard's process in virtual time: the library's own decisions (`guard::Guard`), its frames, and the
+//! line on the simulated board, driven in the order in which `guard::Post` does it. The script kills it,
+//! stops it for a while, and asks it for a safe-stop. Only the socket is missing: messages arrive at once, in
+//! order, and stay when the other end is gone.
 
 use super::script::{Script, Trouble};
 use ganglion::bus::{Gpio, Hardware, LineUse, Usage};
@@ -15,7 +16,8 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-/// Messages that a socket keeps for who does not read: as many of this size as the kernel's usual buffer has room for.
+/// Messages that a socket keeps for who does not read: as many of this size as the kernel's usual buffer has
+/// room for.
 const QUEUE: usize = 256;
 /// The runtime's seat, and that of whoever asks for a safe-stop.
 const RUNTIME: usize = 0;
@@ -90,7 +92,8 @@ impl Sentry {
         if is_dead && self.is_alive {
             (self.is_alive, self.is_connected, self.unread_stops) = (false, false, 0);
             self.inbox.clear();
-            // The kernel lets go of the line: its pull has it. A reset line is pulled up, an enable line towards off.
+            // The kernel lets go of the line: its pull has it. A reset line is pulled up, an enable line
+            // towards off.
             self.put(match self.hold.kind {
                 GuardHold::Reset => true,
                 GuardHold::Enable => self.hold.level(false),

@@ -1,5 +1,5 @@
-//! A random board, as a person could have written it: a text, loaded through the board's own check. What the check refuses
-//! is drawn again. Decides nothing about what happens on it.
+//! A random board, as a person could have written it: a text, loaded through the board's own check. What the
+//! check refuses is drawn again. Decides nothing about what happens on it.
 
 use super::draw::Draw;
 use ganglion::board::{self, Loaded};
@@ -72,7 +72,8 @@ impl Site {
     }
 }
 
-/// How a sensor is asked: how often, milliseconds; its `max_age_ms` in periods, from, to; how likely it is required.
+/// How a sensor is asked: how often, milliseconds; its `max_age_ms` in periods, from, to; how likely it is
+/// required.
 struct Poll {
     period: f64,
     ages: [f64; 2],

@@ -1,5 +1,5 @@
-//! What a campaign has come to: how much was driven, what was asked of which promise, which fault struck how often. A
-//! campaign that asked nothing has shown nothing.
+//! What a campaign has come to: how much was driven, what was asked of which promise, which fault struck how
+//! often. A campaign that asked nothing has shown nothing.
 
 use super::course::Outcome;
 use super::judge::promise::{ALL, COUNT};

@@ -1,6 +1,6 @@
-//! A field engine that only wants: hard forwards, hard backwards, this way and that, sometimes what is no number. It stands
-//! where a GPU would, costs nothing, and leaves it to everything behind it that the robot moves as it may. The CPU's own
-//! engine is at work in a part of the seeds.
+//! A field engine that only wants: hard forwards, hard backwards, this way and that, sometimes what is no
+//! number. It stands where a GPU would, costs nothing, and leaves it to everything behind it that the robot
+//! moves as it may. The CPU's own engine is at work in a part of the seeds.
 
 use super::draw::Draw;
 use ganglion::command::MAX_MOTORS;

@@ -1,5 +1,5 @@
-//! The emulator as a child process: compiled with the system's C++ compiler where its sources have changed, spoken
-//! to over its standard input and output (`kernels/emulator/main.cpp` says how).
+//! The emulator as a child process: compiled with the system's C++ compiler where its sources have changed,
+//! spoken to over its standard input and output (`kernels/emulator/main.cpp` says how).
 //!
 //! A [`Device`] is two of them that get the same orders; one runs lanes, warps and blocks backwards.
 //! Whatever is read must be the same in both, to the last bit: a kernel whose result depends on the

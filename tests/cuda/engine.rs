@@ -45,8 +45,8 @@ impl Device {
     }
 }
 
-/// An engine at the start. `GANGLION_PATIENCE_S` in the environment is for runs under a tool that checks every
-/// access, which slows a device down.
+/// An engine at the start. `GANGLION_PATIENCE_S` in the environment is for runs under a tool that checks
+/// every access, which slows a device down.
 fn open(plan: &FieldPlan, robots: usize) -> CudaEngine {
     let mut engine = CudaEngine::open(plan, robots).unwrap_or_else(|why| panic!("{why}"));
     if let Some(seconds) = std::env::var("GANGLION_PATIENCE_S").ok().and_then(|text| text.parse().ok()) {

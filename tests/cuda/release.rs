@@ -1,6 +1,6 @@
-//! What a release brings: the file that `scripts/build-fatbin` made is taken by the program as it is, and not with
-//! one byte of its last line changed; and the script for a machine with a GPU says what it does. Where the file or
-//! what runs the scripts is absent, the tests say that they are skipped.
+//! What a release brings: the file that `scripts/build-fatbin` made is taken by the program as it is, and not
+//! with one byte of its last line changed; and the script for a machine with a GPU says what it does. Where
+//! the file or what runs the scripts is absent, the tests say that they are skipped.
 
 use std::fs;
 use std::path::PathBuf;
@@ -89,8 +89,8 @@ fn the_script_for_a_gpu_refuses_what_it_does_not_know() {
     assert!(String::from_utf8_lossy(&said.stderr).contains("--lsit"));
 }
 
-/// A checkout of its own with the script and, as program and tests, one shell script of that line. It goes away with
-/// the test.
+/// A checkout of its own with the script and, as program and tests, one shell script of that line. It goes
+/// away with the test.
 struct Kit(PathBuf);
 
 impl Kit {
@@ -99,8 +99,8 @@ impl Kit {
         let kit = root.join("target/gpu-check");
         fs::create_dir_all(&kit).and_then(|()| fs::create_dir_all(root.join("scripts"))).expect("folders");
         fs::copy("scripts/gpu-check", root.join("scripts/gpu-check")).expect("the script");
-        // Written by another process: a file that one of this process's threads has open for writing while another
-        // starts a child is "busy".
+        // Written by another process: a file that one of this process's threads has open for writing while
+        // another starts a child is "busy".
         let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" >ganglion; chmod +x ganglion; cp -p ganglion tests";
         let written = Command::new("sh").args(["-c", write, "sh", line]).current_dir(&kit).status();
         assert!(written.expect("a shell").success());

@@ -1,5 +1,5 @@
-//! The built program drives the simulated robot with the field on the stand-in for a GPU, and goes on when that is
-//! lost in every way that can be ordered. In real time; nothing here says how fast a GPU would be.
+//! The built program drives the simulated robot with the field on the stand-in for a GPU, and goes on when
+//! that is lost in every way that can be ordered. In real time; nothing here says how fast a GPU would be.
 
 use super::standin;
 use serde_json::Value;

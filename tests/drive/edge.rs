@@ -1,6 +1,6 @@
-//! An edge that stopped the car is not forgotten: nothing but backing away from it lets the car drive on, whatever the
-//! field wants. In a room full of stairwells, whose corners pass under one sensor for a moment, over many seeds; and
-//! what becomes of the same cars where the rules ask for no retreat.
+//! An edge that stopped the car is not forgotten: nothing but backing away from it lets the car drive on,
+//! whatever the field wants. In a room full of stairwells, whose corners pass under one sensor for a moment,
+//! over many seeds; and what becomes of the same cars where the rules ask for no retreat.
 
 use super::{run_board, sim_board, taught};
 use crate::long::or_in_full;
@@ -53,7 +53,8 @@ fn contacts(board: &Board, seed: u64, field: Readout, seconds: u64) -> Contacts 
     plant.report(until).contacts
 }
 
-/// Falls over forgotten edges, of cars that are driven blindly and of cars that are driven by the taught field.
+/// Falls over forgotten edges, of cars that are driven blindly and of cars that are driven by the taught
+/// field.
 fn forgotten(board: &Board, blindly: &[u64], taughtly: &[u64]) -> [u64; 2] {
     let blindly = blindly.iter().map(|&seed| contacts(board, seed, blind(board, seed), 8));
     let taughtly = taughtly.iter().map(|&seed| contacts(board, seed, taught().clone(), 30));
@@ -62,8 +63,8 @@ fn forgotten(board: &Board, blindly: &[u64], taughtly: &[u64]) -> [u64; 2] {
 
 #[test]
 fn no_car_goes_over_an_edge_that_it_stopped_for_and_without_a_retreat_many_do() {
-    // Of 400 blind seeds, seven went over a corner without the mend, of 40 taught ones nineteen; here are some of each, and
-    // others.
+    // Of 400 blind seeds, seven went over a corner without the mend, of 40 taught ones nineteen; here are
+    // some of each, and others.
     let (blindly, taughtly) = ([49, 263, 372, 1, 2, 3, 4], [9, 15, 16, 1]);
     let (blind, taught) = or_in_full((4, 3), (7, 4));
     assert_eq!(forgotten(&stairwells(), &blindly[..blind], &taughtly[..taught]), [0, 0]);
@@ -72,11 +73,13 @@ fn no_car_goes_over_an_edge_that_it_stopped_for_and_without_a_retreat_many_do() 
 
 #[test]
 fn the_field_goes_on_seeing_the_edge_and_backs_away_from_it() {
-    // Where the field wanted forwards as soon as its sensors see floor, the car would stand before each edge for ever.
+    // Where the field wanted forwards as soon as its sensors see floor, the car would stand before each edge
+    // for ever.
     let run = run_board(&stairwells(), 1, 30, &[]);
     let edges = run.tripped(Cause::Cliff);
     assert!(edges >= 3, "{edges} edges in half a minute");
     let held = run.records.iter().filter(|record| record.active & Cause::Cliff.bit() != 0).count();
-    // At the most as long as it takes to stop, to back off for `reverse_max`, to pay that back and to begin again.
+    // At the most as long as it takes to stop, to back off for `reverse_max`, to pay that back and to begin
+    // again.
     assert!(held as u64 <= edges * 200, "{held} slots for {edges} edges");
 }

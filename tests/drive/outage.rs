@@ -1,5 +1,5 @@
-//! A robot that could not move for long, whose machine slept, or that never saw where it goes: it does not start by
-//! itself, and it does not drive into things.
+//! A robot that could not move for long, whose machine slept, or that never saw where it goes: it does not
+//! start by itself, and it does not drive into things.
 
 use super::stage::Stage;
 use super::{run_board, sim_board};
@@ -9,7 +9,8 @@ use ganglion::plan::{Board, Cause};
 use ganglion::time::Span;
 use std::sync::atomic::Ordering;
 
-/// A cable is out for half a minute. When it is back, nothing moves until a person arms; and the robot says why.
+/// A cable is out for half a minute. When it is back, nothing moves until a person arms; and the robot says
+/// why.
 #[test]
 fn what_is_plugged_in_again_after_long_does_not_start_the_wheels() {
     let cables = [

@@ -1,5 +1,5 @@
-//! What is over before the tick looks: presses shorter than a slot, presses while the tick stalls, readings that
-//! were lost while it did. A stop that was pressed stays a stop.
+//! What is over before the tick looks: presses shorter than a slot, presses while the tick stalls, readings
+//! that were lost while it did. A stop that was pressed stays a stop.
 
 use super::sim_board;
 use super::stage::Stage;
@@ -22,7 +22,8 @@ fn stands_stopped(stage: &mut Stage, case: &str) {
     assert!(stage.plant.motors_still(), "{case}");
 }
 
-/// A contact of three milliseconds, at every phase of the slot: stopped, and it stays so until a person disarms.
+/// A contact of three milliseconds, at every phase of the slot: stopped, and it stays so until a person
+/// disarms.
 #[test]
 fn a_press_between_two_slots_is_latched() {
     for phase in 0..10 {
@@ -63,8 +64,9 @@ fn a_press_that_was_lost_with_its_reading_is_latched() {
     stands_stopped(&mut stage, "lost");
 }
 
-/// The rules meet every reading and not only the last of a slot, also rules that only slow the robot down, for which no
-/// thread of a sensor stops it: a battery that sagged while the tick was held up counts for as long as its rule says.
+/// The rules meet every reading and not only the last of a slot, also rules that only slow the robot down,
+/// for which no thread of a sensor stops it: a battery that sagged while the tick was held up counts for as
+/// long as its rule says.
 #[test]
 fn a_battery_that_sagged_while_the_tick_was_held_up_slows_the_robot() {
     let board = sim_board();

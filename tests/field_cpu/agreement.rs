@@ -50,8 +50,9 @@ fn tolerance_in_halves(plan: &FieldPlan) -> f64 {
     3.0 * rounding / (share * (1.0 - plan.params.field_gain())) + rounding
 }
 
-/// Which share of that rounding errors come to, twice over: they do not all line up, and most slopes are below G.
-/// Seen: a cell 9.9e-4 at 20 Hz, 2.1e-3 at 100 Hz and, in slow channels, at 8 Hz; features 4.5e-4, scores 3.9e-4.
+/// Which share of that rounding errors come to, twice over: they do not all line up, and most slopes are
+/// below G. Seen: a cell 9.9e-4 at 20 Hz, 2.1e-3 at 100 Hz and, in slow channels, at 8 Hz; features 4.5e-4,
+/// scores 3.9e-4.
 const SEEN_IN_HALVES: f64 = 0.4;
 
 /// What may differ by how much.
@@ -60,8 +61,8 @@ pub struct Bounds {
     pub cell: f64,
     /// Root mean square of what a mean of cells errs by: in halves cells of a flat field err alike.
     mean: f64,
-    /// In this cycle, of cosines with a context, and with a descriptor of this cycle or the two before: a sweep
-    /// of the bank may be as old.
+    /// In this cycle, of cosines with a context, and with a descriptor of this cycle or the two before: a
+    /// sweep of the bank may be as old.
     context: f64,
     descriptors: [f64; 3],
 }
@@ -77,8 +78,8 @@ impl Bounds {
         Bounds { cell, mean, context: 0.0, descriptors: [0.0; 3] }
     }
 
-    /// A vector that errs by d has a cosine that errs by 2 d over its length: a short one, as of a single sensor's
-    /// field, has a less certain direction.
+    /// A vector that errs by d has a cosine that errs by 2 d over its length: a short one, as of a single
+    /// sensor's field, has a less certain direction.
     fn follow(&mut self, context: &[f64], descriptor: &[f64]) {
         let off = |v: &[f64]| 2.0 * self.mean * (v.len() as f64).sqrt() / length(v);
         let (context, descriptor) = (off(context), off(descriptor));
@@ -119,8 +120,8 @@ fn about_rest(judge: &ReferenceEngine, rest: &[f64]) -> (Vec<f64>, Vec<f64>) {
     (context, (0..DESCRIPTOR).map(|i| others[i] - group_mean(i)).collect())
 }
 
-/// Whether rounding may decide what is blended or stored: two cosines of the library, of which only one counts,
-/// or the best of the bank and the threshold of novelty, are nearer to one another than the bound.
+/// Whether rounding may decide what is blended or stored: two cosines of the library, of which only one
+/// counts, or the best of the bank and the threshold of novelty, are nearer to one another than the bound.
 fn is_tied(judge: &ReferenceEngine, plan: &FieldPlan, rest: &[f64], work: &Work, bounds: &Bounds) -> bool {
     let (now, _) = about_rest(judge, rest);
     let cosine = |slot: usize| {
@@ -137,8 +138,8 @@ fn is_tied(judge: &ReferenceEngine, plan: &FieldPlan, rest: &[f64], work: &Work,
     ends_in_a_tie || (plan.learn && judge.nearest().first().is_some_and(is_known))
 }
 
-/// Engines at `levels` and the reference through `cycles` cycles; everything that can be seen of them agrees after
-/// each. Says how many cycles were compared: a tie ends the run.
+/// Engines at `levels` and the reference through `cycles` cycles; everything that can be seen of them agrees
+/// after each. Says how many cycles were compared: a tie ends the run.
 pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, rung: impl Fn(u64) -> usize) -> u64 {
     let mut bounds = Bounds::of(plan);
     let rest = Projections::new(plan, plan.shape.grid).rest;

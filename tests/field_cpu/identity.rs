@@ -1,5 +1,5 @@
-//! What cannot be seen in a result: how many threads made it, on which cores, beside whom, and which of the levels
-//! that fuse products.
+//! What cannot be seen in a result: how many threads made it, on which cores, beside whom, and which of the
+//! levels that fuse products.
 
 use super::*;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! Shapes that nobody thought of: whatever the board asks for, the engine is the reference, in both storages and
-//! on any number of threads.
+//! Shapes that nobody thought of: whatever the board asks for, the engine is the reference, in both storages
+//! and on any number of threads.
 
 use super::agreement::agree;
 use super::identity::shown;

@@ -40,8 +40,8 @@ fn a_cycle_allocates_nothing() {
     }
 }
 
-/// Of three attempts, each with an engine of its own, one counts nothing: whoever runs the tests has a thread in this
-/// process too, and the system its own business, but what an engine does it does each time.
+/// Of three attempts, each with an engine of its own, one counts nothing: whoever runs the tests has a thread
+/// in this process too, and the system its own business, but what an engine does it does each time.
 pub fn quiet_once(what: &str, mut attempt: impl FnMut() -> u64) {
     let mut counts = Vec::new();
     while counts.len() < 3 && counts.last().is_none_or(|count| *count > 0) {
@@ -80,9 +80,9 @@ fn page_faults() -> u64 {
 }
 
 /// From the first cycle on: an engine has touched all its memory before. One engine has been through the same
-/// cycles already, so that the program itself is in memory, and is kept, so that its memory is not used again.
-/// A buffer that is not touched is seen in each attempt: 84 faults each with a plain `vec![value; count]` in place
-/// of the cells' `touched`.
+/// cycles already, so that the program itself is in memory, and is kept, so that its memory is not used
+/// again. A buffer that is not touched is seen in each attempt: 84 faults each with a plain
+/// `vec![value; count]` in place of the cells' `touched`.
 #[test]
 fn a_cycle_takes_no_page_fault() {
     alone("field_cpu::quiet::a_cycle_takes_no_page_fault", || {

@@ -1,5 +1,5 @@
-//! What an engine gives away and takes over: it goes on as if nothing had happened, another one goes on within its
-//! rounding, what does not fit changes nothing, and giving it away a second time takes no memory.
+//! What an engine gives away and takes over: it goes on as if nothing had happened, another one goes on
+//! within its rounding, what does not fit changes nothing, and giving it away a second time takes no memory.
 
 use super::agreement::Bounds;
 use super::identity::shown;
@@ -8,8 +8,8 @@ use crate::allocation::allocations_in;
 use ganglion::field::shape::DESCRIPTOR;
 use ganglion::field::state::{Live, StateError};
 
-/// Saved after so many cycles of `rung_at`: on each rung, in the middle of a sweep in two parts, on the half grid,
-/// before the first cycle, and long after the bank was full.
+/// Saved after so many cycles of `rung_at`: on each rung, in the middle of a sweep in two parts, on the half
+/// grid, before the first cycle, and long after the bank was full.
 const MOMENTS: [u64; 9] = [0, 3, 7, 11, 16, 17, 23, 28, 103];
 
 fn run(engine: &mut Engine, cycles: std::ops::Range<u64>) {

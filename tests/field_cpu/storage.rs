@@ -18,8 +18,8 @@ fn holds_halves(engine: &Engine, c: usize) -> bool {
 
 #[test]
 fn channels_that_move_too_little_for_a_half_stay_in_full() {
-    // At 20 Hz a slow channel moves by a twentieth of the way, at 250 Hz every channel by less than a tenth, at
-    // 5 Hz all by more.
+    // At 20 Hz a slow channel moves by a twentieth of the way, at 250 Hz every channel by less than a tenth,
+    // at 5 Hz all by more.
     for (ms, first_full) in [(50, SLOW_FIRST), (4, 0), (200, CHANNELS)] {
         let plan = FieldPlan { storage: Storage::F16, dt: Span::from_millis(ms), ..plan(8) };
         for level in Level::all() {
@@ -38,8 +38,8 @@ fn halves_take_less_memory_and_fewer_bytes_a_cycle() {
     for grid in [8, 32] {
         let (full, packed) = in_halves(grid);
         let cells = plan(grid).shape.cells();
-        // Two bytes a cell of 48 channels on both grids, less eight channels for new cells of the other storage and
-        // one between two sub-steps.
+        // Two bytes a cell of 48 channels on both grids, less eight channels for new cells of the other
+        // storage and one between two sub-steps.
         let on_both_grids = |channels: usize| channels * (cells + cells / 8) * size_of::<u16>();
         let extra = on_both_grids(GROUP) + cells * size_of::<u16>();
         assert_eq!(full.memory_bytes() - packed.memory_bytes(), on_both_grids(SLOW_FIRST) - extra);

@@ -31,7 +31,8 @@ fn sup_distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
-/// Every in-range input, learning, patterns at the bound and all rungs: |u| <= 0.95, nothing but finite numbers.
+/// Every in-range input, learning, patterns at the bound and all rungs: |u| <= 0.95, nothing but finite
+/// numbers.
 pub fn stays_bounded<E: Judged>() {
     let sensors = 6;
     let mut plan = plan(sensors);
@@ -271,8 +272,8 @@ pub fn after_an_input_the_field_returns_to_rest<E: Judged>() {
     assert!(away(&engine, ALL) < 0.01, "{} is left after 55 s", away(&engine, ALL));
 }
 
-/// The same signal in seconds, 20 and 100 times a second. A step of 50 ms is taken at once where five of
-/// 10 ms take it by and by: what differs is a delay of about 40 ms, which moves the context by under a fifth of
+/// The same signal in seconds, 20 and 100 times a second. A step of 50 ms is taken at once where five of 10
+/// ms take it by and by: what differs is a delay of about 40 ms, which moves the context by under a fifth of
 /// its swing at 0.4 Hz; without the delay a twelfth is left.
 pub fn the_rate_of_the_loop_is_no_part_of_the_behaviour<E: Judged>() {
     let contexts = |ms: u64| -> Vec<Vec<f64>> {

@@ -8,10 +8,10 @@ fn rung(number: usize) -> Rung {
     Rung::new(number as u8).expect("six rungs")
 }
 
-/// Down and up the ladder, step by step and from end to end, over moving sensors and with a library
-/// that has something to blend. In the cycle that changes the grid the scores stand still; any other change moves
-/// the motors by no more than half as much again as the sensors make them move anyway (a held group catches up with two
-/// cycles), and nothing that follows does by more than three times that.
+/// Down and up the ladder, step by step and from end to end, over moving sensors and with a library that has
+/// something to blend. In the cycle that changes the grid the scores stand still; any other change moves the
+/// motors by no more than half as much again as the sensors make them move anyway (a held group catches up
+/// with two cycles), and nothing that follows does by more than three times that.
 pub fn no_change_of_rung_makes_the_motors_jump<E: Judged>() {
     let sensors = 6;
     let mut plan = plan(sensors);

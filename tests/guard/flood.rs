@@ -1,4 +1,5 @@
-//! Whoever may connect can make a guard refuse, and a robot warn, as often as it likes: that is a few lines and a count.
+//! Whoever may connect can make a guard refuse, and a robot warn, as often as it likes: that is a few lines
+//! and a count.
 
 use super::place::{Place, soon};
 use crate::cli::err;

@@ -1,7 +1,9 @@
-//! The ways in for bytes that somebody else wrote: files, and lines and frames from other processes. Each takes its bytes
-//! through the same function as the program does and holds it to what is promised of it; a broken promise is a panic.
+//! The ways in for bytes that somebody else wrote: files, and lines and frames from other processes. Each
+//! takes its bytes through the same function as the program does and holds it to what is promised of it; a
+//! broken promise is a panic.
 //!
-//! Used by the tests beside it and by the fuzzer (`fuzz/`), so it knows neither. What an input may cost is the fuzzer's business.
+//! Used by the tests beside it and by the fuzzer (`fuzz/`), so it knows neither. What an input may cost is
+//! the fuzzer's business.
 
 use ganglion::board;
 use ganglion::control;
@@ -55,7 +57,8 @@ pub const WAYS_IN: [WayIn; 8] = [
     WayIn { name: "image", form: Form::Plain, seeds: images, take: take_image },
 ];
 
-/// The container `header` begins, around another payload: length and digest are made good (layout: `ganglion::codec`).
+/// The container `header` begins, around another payload: length and digest are made good (layout:
+/// `ganglion::codec`).
 pub fn signed(header: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut bytes = header[..16].to_vec();
     bytes.extend_from_slice(&(payload.len() as u64).to_le_bytes());
@@ -181,7 +184,8 @@ fn snapshots() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// A field that goes on from a snapshot that was taken gives finite answers, and its own snapshot is taken too.
+/// A field that goes on from a snapshot that was taken gives finite answers, and its own snapshot is taken
+/// too.
 fn take_snapshot(bytes: &[u8]) -> bool {
     let snapshot = match with_file(bytes, Snapshot::load) {
         Ok(snapshot) => snapshot,
@@ -282,7 +286,8 @@ fn frames() -> Vec<Vec<u8>> {
     requests.into_iter().chain([answer]).collect()
 }
 
-/// A frame that is taken is one that could have been sent; what stands in bytes that it does not use changes nothing.
+/// A frame that is taken is one that could have been sent; what stands in bytes that it does not use changes
+/// nothing.
 fn take_frame(bytes: &[u8]) -> bool {
     let request = Request::decode(bytes).inspect_err(|error| told(error)).ok();
     let answer = Answer::decode(bytes).inspect_err(|error| told(error)).ok();
@@ -296,7 +301,8 @@ fn take_frame(bytes: &[u8]) -> bool {
     request.is_some() || answer.is_some()
 }
 
-/// Machine code for a GPU as ELF begins it: a header, two sections, of which one takes no room, and a segment.
+/// Machine code for a GPU as ELF begins it: a header, two sections, of which one takes no room, and a
+/// segment.
 fn images() -> Vec<Vec<u8>> {
     const ENTRY: u64 = 64;
     let (sections, segments, content) = (ENTRY, 3 * ENTRY, 3 * ENTRY + 56);
@@ -375,7 +381,8 @@ impl Brain {
         assert!(response.motors.iter().all(|motor| motor.is_finite()), "{response:?}");
     }
 
-    /// For as many cycles as it takes for every part of a cycle to have its turn, beginning with number `from`.
+    /// For as many cycles as it takes for every part of a cycle to have its turn, beginning with number
+    /// `from`.
     fn goes_on(&mut self, from: u64) {
         self.cycle = from;
         (0..4).for_each(|_| self.cycle());

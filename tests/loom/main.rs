@@ -1,6 +1,7 @@
-//! The files of `src/` that hand things from thread to thread, built with loom, and a model of each: two or three threads
-//! that do what the program's do. Loom runs every order of their accesses that the memory model allows, and fails where a
-//! value is torn, a word is lost, or a thread sleeps for ever. `scripts/check-loom` runs it.
+//! The files of `src/` that hand things from thread to thread, built with loom, and a model of each: two or
+//! three threads that do what the program's do. Loom runs every order of their accesses that the memory model
+//! allows, and fails where a value is torn, a word is lost, or a thread sleeps for ever. `scripts/check-loom`
+//! runs it.
 
 #[path = "../../src/executor/waker.rs"]
 mod waker;

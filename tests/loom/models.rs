@@ -1,4 +1,5 @@
-//! What the program's threads do with each structure, as short as it can be and still meet every order that matters.
+//! What the program's threads do with each structure, as short as it can be and still meet every order that
+//! matters.
 
 use crate::waker::Waker;
 use crate::cause::Cause;
@@ -7,7 +8,8 @@ use crate::triple_buffer::triple_buffer;
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use crate::time::Instant;
 
-/// A model, and how often a thread is made to wait for another one in the middle of its work, where not as often as can be.
+/// A model, and how often a thread is made to wait for another one in the middle of its work, where not as
+/// often as can be.
 pub type Model = (&'static str, fn(), Option<usize>);
 
 /// Each model with what it shows. Three threads that sleep and wake meet in too many orders for all of them.
@@ -21,8 +23,8 @@ pub const ALL: [Model; 7] = [
     ("waker: a flag that is left is passed on to the next worker", passed_on, Some(2)),
 ];
 
-/// Waits as `executor::threads` does, without the time that ends a wait there: a nudge that is lost is a thread that sleeps
-/// for ever.
+/// Waits as `executor::threads` does, without the time that ends a wait there: a nudge that is lost is a
+/// thread that sleeps for ever.
 fn wait(waker: &Waker) {
     while !waker.answered() {
         thread::park();

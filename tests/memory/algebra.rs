@@ -1,4 +1,5 @@
-//! The algebra of binding, as properties of vectors of any allowed length, beside sums in f64 by the definition.
+//! The algebra of binding, as properties of vectors of any allowed length, beside sums in f64 by the
+//! definition.
 
 use super::{dim, largest_gap, rows};
 use ganglion::memory::{Fault, Length, Workspace, vector};

@@ -1,4 +1,5 @@
-//! `ganglion bench hrr` gives every figure once and the figures agree. How long anything takes is not asserted.
+//! `ganglion bench hrr` gives every figure once and the figures agree. How long anything takes is not
+//! asserted.
 
 use crate::cli::{err, ganglion, out, output};
 use crate::cuda::standin::alone;

@@ -1,5 +1,5 @@
-//! What fits into one vector, beside published figures (Schlegel, Neubert and Protzel 2022, holographic reduced
-//! representations, means of ten runs) and beside the closed form of Frady, Kleyko and Sommer 2018.
+//! What fits into one vector, beside published figures (Schlegel, Neubert and Protzel 2022, holographic
+//! reduced representations, means of ten runs) and beside the closed form of Frady, Kleyko and Sommer 2018.
 
 use super::{dim, rows, store_of, unitary_rows};
 use ganglion::memory::nearest::Best;
@@ -92,7 +92,8 @@ fn as_many_vectors_and_pairs_fit_as_were_published() {
 
 #[test]
 fn unitary_roles_hold_what_the_closed_form_says() {
-    // p = integral of phi(h - s) Phi(h)^(M - 1) dh with s = sqrt(d / k): by Simpson's rule, from 8 below to 8 above.
+    // p = integral of phi(h - s) Phi(h)^(M - 1) dh with s = sqrt(d / k): by Simpson's rule, from 8 below to 8
+    // above.
     let expected = |d: usize, k: usize| {
         let s = (d as f64 / k as f64).sqrt();
         let term = |h: f64| {

@@ -1,6 +1,6 @@
-//! The memory on a GPU: the bits of the processor, whatever the batch, the order of the threads and the number of
-//! them on the processor's side. On the stand-in for the driver; without a C++ compiler they say that they are
-//! skipped.
+//! The memory on a GPU: the bits of the processor, whatever the batch, the order of the threads and the
+//! number of them on the processor's side. On the stand-in for the driver; without a C++ compiler they say
+//! that they are skipped.
 
 use super::{bits, dim, rows, store_of, unitary_rows};
 use crate::allocation::allocations_in;

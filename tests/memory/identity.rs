@@ -1,4 +1,5 @@
-//! The same bits in every batch, at every level of instructions and on every number of threads; and no memory taken.
+//! The same bits in every batch, at every level of instructions and on every number of threads; and no memory
+//! taken.
 
 use super::{bits, dim, rows, store_of};
 use crate::allocation::allocations_in;

@@ -1,5 +1,5 @@
-//! The map in the robot, on the simulator: a landmark that was met once is found again, its likeness is a sensor
-//! like any other, and the tick pays nothing for it.
+//! The map in the robot, on the simulator: a landmark that was met once is found again, its likeness is a
+//! sensor like any other, and the tick pays nothing for it.
 
 use crate::cli::{err, ganglion, out, output};
 use ganglion::board;
@@ -130,7 +130,8 @@ fn the_map_knows_where_the_robot_is_as_far_as_its_commands_tell() {
     let real = from_start(&drive.start, [drive.end.x, drive.end.y]);
     let way = apart(real, [0.0, 0.0]);
     assert!(way > 0.3, "it went somewhere: {real:?}");
-    // Dead reckoning of a car that does not slip: what is lost is the servo's own time and the last commands'.
+    // Dead reckoning of a car that does not slip: what is lost is the servo's own time and the last
+    // commands'.
     let off = apart(drive.status.at, real);
     assert!(off < 0.1 + 0.1 * way, "really at {real:?}, reckoned {:?}", drive.status.at);
 }
@@ -142,7 +143,8 @@ fn its_likeness_is_a_sensor_and_the_tick_pays_nothing() {
     let good: Vec<f32> =
         drive.seen.iter().filter(|(_, health)| *health == Health::Good).map(|(value, _)| *value).collect();
     assert!(good.len() > drive.seen.len() / 2, "{} of {} frames have it", good.len(), drive.seen.len());
-    // Nothing before the meeting; at the meeting the thing is 0.9 m ahead, more than a scale away, and then nearer.
+    // Nothing before the meeting; at the meeting the thing is 0.9 m ahead, more than a scale away, and then
+    // nearer.
     assert!(good[0].abs() < 0.1, "{}", good[0]);
     assert!(good.iter().all(|value| (0.0..=1.0).contains(value)));
     assert_eq!((drive.status.dropped, drive.readings_dropped), (0, 0));

@@ -148,7 +148,8 @@ fn damaged_short_and_foreign_files_are_refused_and_the_old_one_stays() {
 #[test]
 fn a_coarse_look_changes_nothing_in_what_is_found() {
     for (d, count) in [(64, 700), (100, 500), (512, 400)] {
-        // Clusters that eight bits cannot tell apart, equal rows, rows of any length, one that is hardly there.
+        // Clusters that eight bits cannot tell apart, equal rows, rows of any length, one that is hardly
+        // there.
         let centres = rows(21, 0, 20, d);
         let mut many = rows(22, 0, count, d);
         for (row, numbers) in many.chunks_exact_mut(d).enumerate() {

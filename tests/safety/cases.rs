@@ -1,4 +1,5 @@
-//! What stops a driving robot, case by case, on the real tick: in which slot, for how long, and what starts it again.
+//! What stops a driving robot, case by case, on the real tick: in which slot, for how long, and what starts
+//! it again.
 
 use super::rig::Robot;
 use super::{CHANNELS, RECEIPT, Slot, check_command, safety, well};
@@ -187,8 +188,8 @@ fn a_robot_that_was_held_for_long_does_not_start_by_itself() {
     }
 }
 
-/// The machine sleeps in the middle of a drive: nothing starts when it wakes, and nothing that was read before
-/// counts, however young it looks on a clock that stood still.
+/// The machine sleeps in the middle of a drive: nothing starts when it wakes, and nothing that was read
+/// before counts, however young it looks on a clock that stood still.
 #[test]
 fn a_machine_that_wakes_up_stands_and_knows_nothing() {
     let lasted = Span::from_millis(600_000);

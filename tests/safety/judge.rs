@@ -1,5 +1,6 @@
-//! What people may rely on, judged from what happened alone: nothing moves that was not armed, what was stopped stays
-//! so until it has been disarmed and armed again, in this order, and nothing moves that cannot know or cannot be stopped.
+//! What people may rely on, judged from what happened alone: nothing moves that was not armed, what was
+//! stopped stays so until it has been disarmed and armed again, in this order, and nothing moves that cannot
+//! know or cannot be stopped.
 
 use super::{BATTERY, FLOOR, RANGE, Slot, safety, sensors};
 use ganglion::time::{Instant, Span};
@@ -70,7 +71,8 @@ impl Trust {
         if slot.e_stop || slot.readings.iter().any(empty) {
             (self.latched, self.armed) = (true, false);
         } else if slot.asked.disarm || slot.slept > Span::ZERO {
-            // A sleep acknowledges nothing; a robot that is still latched is so for what it will say by itself.
+            // A sleep acknowledges nothing; a robot that is still latched is so for what it will say by
+            // itself.
             (self.latched, self.armed) = (self.latched && !slot.asked.disarm, false);
         } else if slot.asked.arm && !self.latched {
             self.armed = true;

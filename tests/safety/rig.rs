@@ -1,5 +1,6 @@
-//! The real tick between rings and slots that a test fills and empties: readings, answers of the field, receipts of
-//! the bus and requests go in, commands and records come out. Whatever order the tick has, this has none of its own.
+//! The real tick between rings and slots that a test fills and empties: readings, answers of the field,
+//! receipts of the bus and requests go in, commands and records come out. Whatever order the tick has, this
+//! has none of its own.
 
 use super::{PERIOD, Slot, motors, rules, safety, sensors, well};
 use ganglion::act::Arbiter;
@@ -28,8 +29,8 @@ use ganglion::trace::Record;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A clock that a test sets; it may jump after it was looked at once, as if the work of a slot took that long, and
-/// the machine may sleep on it.
+/// A clock that a test sets; it may jump after it was looked at once, as if the work of a slot took that
+/// long, and the machine may sleep on it.
 #[derive(Debug, Default)]
 struct TestClock {
     at: AtomicU64,
@@ -154,7 +155,8 @@ impl Robot {
     pub fn step(&mut self, slot: &Slot) -> Record {
         self.now = self.tick.slot();
         let now = self.now;
-        // A slot's own period is there for its work: what lasts longer costs the slots that come due meanwhile.
+        // A slot's own period is there for its work: what lasts longer costs the slots that come due
+        // meanwhile.
         let work = if slot.overrun > 0 { PERIOD.times(slot.overrun + 1) } else { Span::ZERO };
         self.clock.set(now, work);
         self.clock.slept.fetch_add(slot.slept.as_nanos(), Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! The inertial sensor's driver against the chip's model: what the car does is what it says, and a supply that was lost
-//! is noticed.
+//! The inertial sensor's driver against the chip's model: what the car does is what it says, and a supply
+//! that was lost is noticed.
 
 use super::{Rig, ms, shipped};
 use ganglion::device::{DeviceFault, Polled, Ports, open};

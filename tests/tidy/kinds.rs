@@ -1,5 +1,5 @@
-//! Matches over the kinds of chips and motors name every kind: a new one is then met by the compiler at each place that
-//! has to know it, and by nobody's luck.
+//! Matches over the kinds of chips and motors name every kind: a new one is then met by the compiler at each
+//! place that has to know it, and by nobody's luck.
 
 use super::source::{Source, sources};
 use super::{at, none};
@@ -7,7 +7,8 @@ use super::{at, none};
 /// Enums of `plan` that a new chip, motor or role of a line adds to.
 const KINDS: [&str; 4] = ["SensorKind::", "MotorKind::", "LineRole::", "Attachment::"];
 
-/// Where each `match` of `code` with an arm for everything else begins, if another of its arms names one of [`KINDS`].
+/// Where each `match` of `code` with an arm for everything else begins, if another of its arms names one of
+/// [`KINDS`].
 fn open_matches(code: &str) -> Vec<usize> {
     let begins = code.match_indices("match ").filter(|(start, _)| {
         let before = code[..*start].chars().next_back();

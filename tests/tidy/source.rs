@@ -21,8 +21,7 @@ impl Source {
         rest.is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
     }
 
-    /// The code before its unit tests, which may know more than what they test; nothing for a file
-    /// of tests.
+    /// The code before its unit tests, which may know more than what they test; nothing for a file of tests.
     pub fn without_tests(&self) -> &str {
         if self.path.ends_with("tests.rs") || self.path.contains("/tests/") {
             return "";
@@ -147,7 +146,8 @@ pub fn crate_paths(code: &str) -> Vec<String> {
     paths
 }
 
-/// What code of the module at `path` (below `src`, without `.rs`) names by way of `super`, where that is the root.
+/// What code of the module at `path` (below `src`, without `.rs`) names by way of `super`, where that is the
+/// root.
 pub fn paths_of_the_root(code: &str, path: &str) -> Vec<String> {
     let depth = path.trim_end_matches("/mod").split('/').count();
     let mut paths = Vec::new();

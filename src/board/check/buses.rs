@@ -152,7 +152,8 @@ pub fn chips_for_lines(bus: &BusPlan, claims: &Claims, section: &Section<'_>) {
     }
 }
 
-/// `[reserved_i2c]`: addresses that the computer or its carrier needs itself, by holder; nothing may use them.
+/// `[reserved_i2c]`: addresses that the computer or its carrier needs itself, by holder; nothing may use
+/// them.
 pub fn reserved(section: &Section<'_>, claims: &mut Claims) -> Vec<ReservedAddress> {
     if claims.buses.is_empty() {
         // A log has none; where `[bus]` is faulty, that is noted.

@@ -1,5 +1,5 @@
-//! Sensors that sit in a chip on an I2C bus, or in the computer itself: which chip, which of its values, how it is
-//! wired.
+//! Sensors that sit in a chip on an I2C bus, or in the computer itself: which chip, which of its values, how
+//! it is wired.
 
 use super::claims::{Claims, Shares, Thing, VL53L0X};
 use super::wires::{self, Wiring, optional_line};

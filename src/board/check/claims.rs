@@ -1,4 +1,5 @@
-//! Which role takes which line, channel, timer and I2C address: one role each, except chips with several values.
+//! Which role takes which line, channel, timer and I2C address: one role each, except chips with several
+//! values.
 
 use crate::board::finding::Problem;
 use crate::board::reader::Section;

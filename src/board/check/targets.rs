@@ -7,8 +7,8 @@ use crate::plan::{GpuTargets, Targets};
 /// Ratios beyond this are meaningless: a tail a thousand times the median is a machine that stopped.
 const RATIO: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
 
-/// Shares: below a thousandth nothing is measured; a cycle that stays in a cache can be faster than a copy, and a
-/// process can keep several cores busy.
+/// Shares: below a thousandth nothing is measured; a cycle that stays in a cache can be faster than a copy,
+/// and a process can keep several cores busy.
 const SHARE: std::ops::RangeInclusive<f64> = 0.001..=10.0;
 /// A cycle of a GPU, microseconds: from below what a launch alone takes to a second.
 const CYCLE_US: std::ops::RangeInclusive<f64> = 1.0..=1e6;

@@ -171,8 +171,8 @@ pub fn address(section: &Section<'_>, key: &'static str) -> Option<u8> {
     section.integer(key, ADDRESSES).required().map(|address| address as u8)
 }
 
-/// A PWM channel, claimed with the frequency that it has to run at. Robot HAT channels are named as on its print, those
-/// of other sources are numbers.
+/// A PWM channel, claimed with the frequency that it has to run at. Robot HAT channels are named as on its
+/// print, those of other sources are numbers.
 pub fn pwm(
     section: &Section<'_>,
     key: &'static str,

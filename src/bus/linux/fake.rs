@@ -46,7 +46,8 @@ impl Drop for Tree {
     }
 }
 
-/// A machine with two adapters on devices and one on none, and a chip behind the first that the kernel drives.
+/// A machine with two adapters on devices and one on none, and a chip behind the first that the kernel
+/// drives.
 pub(super) fn i2c_tree() -> Tree {
     let tree = Tree::new("i2c");
     for (number, device) in [(1, "platform/3160000.i2c"), (7, "platform/c250000.i2c"), (12, "virtual")] {

@@ -309,8 +309,8 @@ impl SignalsHeld {
     fn now() -> SignalsHeld {
         let mut all = std::mem::MaybeUninit::uninit();
         let mut before = std::mem::MaybeUninit::uninit();
-        // SAFETY: sigfillset writes the whole of `all`; with a valid `how` and `set`, pthread_sigmask cannot fail and
-        // writes the whole of `before`.
+        // SAFETY: sigfillset writes the whole of `all`; with a valid `how` and `set`, pthread_sigmask cannot
+        // fail and writes the whole of `before`.
         unsafe {
             libc::sigfillset(all.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
@@ -321,7 +321,8 @@ impl SignalsHeld {
 
 impl Drop for SignalsHeld {
     fn drop(&mut self) {
-        // SAFETY: the mask is the one that pthread_sigmask gave for this thread; a handle on a set may be null.
+        // SAFETY: the mask is the one that pthread_sigmask gave for this thread; a handle on a set may be
+        // null.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
     }
 }

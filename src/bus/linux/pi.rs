@@ -86,7 +86,8 @@ fn whole(done: usize, wanted: usize) -> Result<(), BusFault> {
 fn told(failure: i2c::Error) -> BusFault {
     match failure {
         i2c::Error::Io(failure) => fault_of(&failure),
-        // Not EBUSY of an address that a kernel driver uses: rppal claims addresses by force (docs/dependencies.md).
+        // Not EBUSY of an address that a kernel driver uses: rppal claims addresses by force
+        // (docs/dependencies.md).
         i2c::Error::InvalidSlaveAddress(_) | i2c::Error::FeatureNotSupported => BusFault::Unsupported,
         i2c::Error::UnknownModel => fault(libc::ENODEV),
     }

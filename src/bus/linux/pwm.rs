@@ -30,8 +30,8 @@ pub struct PwmChip {
 }
 
 impl PwmChip {
-    /// The chip whose device's name contains `device` (`1f00098000.pwm`), looked up in `root`/sys (`/` on a robot).
-    /// Exactly one must match.
+    /// The chip whose device's name contains `device` (`1f00098000.pwm`), looked up in `root`/sys (`/` on a
+    /// robot). Exactly one must match.
     pub fn open(root: &Path, device: &str) -> Result<PwmChip, OpenError> {
         let chips: Vec<PwmChip> = numbered(&below(root, "/sys/class/pwm"), "pwmchip")
             .into_iter()

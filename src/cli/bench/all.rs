@@ -147,8 +147,7 @@ fn control(
     Ok(Some(figures))
 }
 
-/// `board`, with the built-in world behind its bus if it has real wires: a bench moves no
-/// motor.
+/// `board`, with the built-in world behind its bus if it has real wires: a bench moves no motor.
 fn on_a_simulated_bus(board: &Board, notes: &mut Vec<String>) -> Result<Board, Failure> {
     let BusPlan::Linux { .. } = board.bus else { return Ok(board.clone()) };
     let sim = match board::built_in("sim") {

@@ -1,5 +1,5 @@
-//! `calibrate adc`: samples a converter's channel many times, and derives its scale, or the threshold of a reflex
-//! that watches it.
+//! `calibrate adc`: samples a converter's channel many times, and derives its scale, or the threshold of a
+//! reflex that watches it.
 
 use super::{Common, keep};
 use crate::access;

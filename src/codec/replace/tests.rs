@@ -139,8 +139,9 @@ fn the_file_before_is_kept_where_it_is_asked_for() {
     assert_eq!(folder.names(), ["before", "thing"]);
 }
 
-/// A process that was killed after it gave the old file its second name leaves two names of one file. To rename one of
-/// them to the other does nothing (POSIX, rename), so a third would stay, for as long as this process lives.
+/// A process that was killed after it gave the old file its second name leaves two names of one file. To
+/// rename one of them to the other does nothing (POSIX, rename), so a third would stay, for as long as this
+/// process lives.
 #[test]
 fn a_file_that_has_its_second_name_already_leaves_no_third() {
     let folder = Folder::new("third");

@@ -14,8 +14,8 @@ impl Affinity {
         Affinity { allowed: sched_getaffinity(None).unwrap_or_default() }
     }
 
-    /// Leaves core `cpu`, if the thread is on it and may use another: from then on it may use all but that one.
-    /// True if it has moved. A system call only then.
+    /// Leaves core `cpu`, if the thread is on it and may use another: from then on it may use all but that
+    /// one. True if it has moved. A system call only then.
     pub fn leave(&self, cpu: usize) -> bool {
         if sched_getcpu() != cpu || self.allowed.count() < 2 || !self.allowed.is_set(cpu) {
             return false;

@@ -10,9 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::thread::JoinHandle;
 
-/// How long a worker keeps looking after its last job before it sleeps. A cycle has two runs with
-/// less than this between them, and waking a sleeper costs the caller some microseconds and the
-/// worker more.
+/// How long a worker keeps looking after its last job before it sleeps. A cycle has two runs with less than
+/// this between them, and waking a sleeper costs the caller some microseconds and the worker more.
 const AWAKE: Span = Span::from_micros(50);
 
 /// The caller's end of a worker.

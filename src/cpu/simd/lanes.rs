@@ -9,7 +9,8 @@ impl Half {
     /// The value, exact.
     #[inline(always)]
     pub fn to_f32(self) -> f32 {
-        // 2^112 moves the exponent from binary16's bias to binary32's; it makes subnormal halves right as well.
+        // 2^112 moves the exponent from binary16's bias to binary32's; it makes subnormal halves right as
+        // well.
         let magnitude = f32::from_bits(u32::from(self.0 & 0x7fff) << 13) * f32::from_bits(0x7780_0000);
         f32::from_bits(magnitude.to_bits() | u32::from(self.0 & 0x8000) << 16)
     }
@@ -18,7 +19,8 @@ impl Half {
     #[inline(always)]
     pub fn from_f32(value: f32) -> Half {
         let magnitude = value.abs();
-        // Below 2^-14 a half has a fixed step of 2^-24: adding 0.5 rounds to it in f32, whose step at 0.5 is that.
+        // Below 2^-14 a half has a fixed step of 2^-24: adding 0.5 rounds to it in f32, whose step at 0.5 is
+        // that.
         let small = (magnitude + 0.5).to_bits() - 0.5_f32.to_bits();
         let bits = magnitude.to_bits();
         let odd = bits >> 13 & 1;
@@ -31,7 +33,8 @@ impl Half {
 /// The proof that a processor has the instructions, and what can be done with them.
 ///
 /// # Panics
-/// Loads and stores of a slice that is not exactly [`LANES`](Simd::LANES) long (known when compiled, in all kernels).
+/// Loads and stores of a slice that is not exactly [`LANES`](Simd::LANES) long (known when compiled, in all
+/// kernels).
 pub trait Simd: Copy + Send + 'static {
     /// A register of `LANES` f32.
     type V: Copy;

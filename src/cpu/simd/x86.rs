@@ -64,7 +64,8 @@ macro_rules! values {
             $(#[$doc])*
             #[inline(always)]
             fn $name(self, $($arg: $type),*) -> <Self as Simd>::V {
-                // SAFETY: `self` is the proof that the processor has the instructions; nothing but registers is touched.
+                // SAFETY: `self` is the proof that the processor has the instructions; nothing but registers
+                // is touched.
                 unsafe { $body }
             }
         )*
@@ -77,7 +78,8 @@ macro_rules! pairs {
         $(
             #[inline(always)]
             fn $name(self, $a: Self::V, $b: Self::V) -> (Self::V, Self::V) {
-                // SAFETY: `self` is the proof that the processor has the instructions; nothing but registers is touched.
+                // SAFETY: `self` is the proof that the processor has the instructions; nothing but registers
+                // is touched.
                 unsafe { $body }
             }
         )*

@@ -8,7 +8,8 @@ use crate::field::shape::{GROUP, PATTERN_FIRST, SLOW_FIRST, sub_steps};
 use crate::frame::MAX_SENSORS;
 use crate::plan::{FieldPlan, Params, Storage};
 
-/// 2 log2(e): tanh(x) = 1 - 2 / (1 + 2^(2 log2(e) x)), so that all that goes into x is multiplied by this once.
+/// 2 log2(e): tanh(x) = 1 - 2 / (1 + 2^(2 log2(e) x)), so that all that goes into x is multiplied by this
+/// once.
 const EXPONENT: f64 = 2.0 * std::f64::consts::LOG2_E;
 
 /// Largest number of a drive, far beyond where the tanh has reached its bound: keeps sums of drives finite.

@@ -153,8 +153,8 @@ impl Volumes {
         self.whole[slot * cells..][..cells].copy_from_slice(volume);
         self.halve(slot);
     }
-    /// A half cell is the rounded mean of the eight that are stored, not of what they were rounded from: so it
-    /// follows from them wherever they are taken.
+    /// A half cell is the rounded mean of the eight that are stored, not of what they were rounded from: so
+    /// it follows from them wherever they are taken.
     fn halve(&mut self, slot: usize) {
         let (n, m) = (self.grid, self.grid / 2);
         let whole = &self.whole[slot * GROUP * n.pow(3)..][..GROUP * n.pow(3)];

@@ -23,8 +23,8 @@ use std::sync::Arc;
 /// What each part is to do; `None`: nothing.
 pub type Tasks = [Option<Task>; GROUPS];
 
-/// The order in which parts are handed out: threads get equal shares of the row, each with the dearest
-/// first (content with its gradients, patterns, slow channels), so that little is left to wait for at the end.
+/// The order in which parts are handed out: threads get equal shares of the row, each with the dearest first
+/// (content with its gradients, patterns, slow channels), so that little is left to wait for at the end.
 const ORDER: [usize; GROUPS] = [0, 1, 4, 6, 2, 3, 5, 7];
 
 /// Parts, threads, and all that goes between them.
@@ -147,7 +147,8 @@ impl Parallel {
         }
     }
 
-    /// Makes the query a row of the bank: now, or before the next comparison if a late worker is still reading.
+    /// Makes the query a row of the bank: now, or before the next comparison if a late worker is still
+    /// reading.
     pub fn store_row(&mut self, row: usize) {
         self.pending = Some(row);
         self.store_pending(false);
@@ -160,7 +161,8 @@ impl Parallel {
             if !wait {
                 return;
             }
-            // A worker has not had its core since the last cycle, and a row must not be changed while it is read.
+            // A worker has not had its core since the last cycle, and a row must not be changed while it is
+            // read.
             self.settle();
             assert!(self.bench.parts[part].store_row(row, &self.bench.query), "no job is out");
         }

@@ -130,8 +130,8 @@ pub struct SpareCells {
 }
 
 impl SpareCells {
-    /// Of each storage in use and on both grids: one for each part and `extra` ones where the parts are worked on
-    /// `at_once`, one where they take turns.
+    /// Of each storage in use and on both grids: one for each part and `extra` ones where the parts are
+    /// worked on `at_once`, one where they take turns.
     pub fn new(plan: &FieldPlan, parts: &[Part], extra: usize, at_once: bool) -> SpareCells {
         let mut free = Vec::new();
         for storage in [Storage::F32, Storage::F16] {

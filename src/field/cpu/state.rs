@@ -56,7 +56,8 @@ impl CpuEngine {
         Some(Pattern { volume, context: context.to_vec(), value, fine: None })
     }
 
-    /// Goes on from `live`, with the read-out and the library that it has. A state that does not fit changes nothing.
+    /// Goes on from `live`, with the read-out and the library that it has. A state that does not fit changes
+    /// nothing.
     pub fn restore(&mut self, live: &Live) -> Result<(), StateError> {
         live.check(&self.plan)?;
         (self.cycle, self.on_half) = (live.cycle, live.on_half);

@@ -55,13 +55,14 @@ impl CpuEngine {
         fits
     }
 
-    /// Copies the cells of channel `c`, x fastest, on the grid in use: as many as there are and as `to` holds.
+    /// Copies the cells of channel `c`, x fastest, on the grid in use: as many as there are and as `to`
+    /// holds.
     pub fn copy_channel(&self, c: usize, to: &mut [f32]) {
         self.parallel.parts()[c / GROUP].cells(self.on_half).read(c % GROUP, to);
     }
 
-    /// Replaces them, to start from another field than the resting one; held within 1 - beta and rounded to the
-    /// storage.
+    /// Replaces them, to start from another field than the resting one; held within 1 - beta and rounded to
+    /// the storage.
     pub fn set_channel(&mut self, c: usize, cells: &[f32]) {
         let half = self.on_half;
         self.parallel.parts_mut()[c / GROUP].write(half, c % GROUP, cells);

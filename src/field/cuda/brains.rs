@@ -15,8 +15,8 @@ use crate::plan::FieldPlan;
 use crate::time::{Clock, MonotonicClock};
 use std::sync::Arc;
 
-/// Pinned memory that large copies between cycles go through, a piece at a time: a few pieces make a field, and
-/// a piece takes less than a millisecond on the slowest bus that is promised.
+/// Pinned memory that large copies between cycles go through, a piece at a time: a few pieces make a field,
+/// and a piece takes less than a millisecond on the slowest bus that is promised.
 const STAGING: usize = 4 << 20;
 
 /// Robots in one launch at most: z of every grid.
@@ -46,8 +46,8 @@ pub struct Brains {
 }
 
 impl Brains {
-    /// Brains of `robots` robots at the start, on the device that was found. Takes all memory here, of the host
-    /// and of the device, and runs every kernel once, so that nothing is loaded or found out in a cycle.
+    /// Brains of `robots` robots at the start, on the device that was found. Takes all memory here, of the
+    /// host and of the device, and runs every kernel once, so that nothing is loaded or found out in a cycle.
     pub fn open(
         plan: &FieldPlan,
         robots: usize,
@@ -107,7 +107,8 @@ impl Brains {
         self.pool.address() + place.at as u64
     }
 
-    /// One cycle of all robots: a stimulus and an answer each. The first stimulus says number and rung for all.
+    /// One cycle of all robots: a stimulus and an answer each. The first stimulus says number and rung for
+    /// all.
     pub fn cycle(&mut self, stimuli: &[Stimulus], answers: &mut [Answer]) -> Result<Times, GpuError> {
         let clock = MonotonicClock;
         let begun = clock.now();
@@ -179,7 +180,8 @@ impl Brains {
         Ok([record(false)?, record(true)?])
     }
 
-    /// The launches of a cycle: learning beside the field, then the bank beside all else that needs the features.
+    /// The launches of a cycle: learning beside the field, then the bank beside all else that needs the
+    /// features.
     fn branched(&self, on_half: bool, steps: u32) -> Result<(), GpuError> {
         let (main, side, brains, robots) = (&self.main, &self.side, self.brains(), self.robots());
         let on = |stream: &Stream, step: Step| launch(stream, step, brains, robots);

@@ -6,8 +6,8 @@ use crate::gpu::{GpuError, Pool};
 use crate::time::{Clock, MonotonicClock, Span};
 
 impl Brains {
-    /// Times one copy of `bytes` from one part of the device's memory to another, on its clock. Memory for both is
-    /// taken for the while; `None` where there is not as much.
+    /// Times one copy of `bytes` from one part of the device's memory to another, on its clock. Memory for
+    /// both is taken for the while; `None` where there is not as much.
     pub fn time_copy(&mut self, bytes: usize) -> Result<Option<Span>, GpuError> {
         let there = match Pool::take(&self.gpu, 2 * bytes) {
             Ok(pool) => pool,

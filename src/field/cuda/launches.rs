@@ -24,7 +24,8 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// The thickest slabs (each reads two planes more than it writes) that still give every multiprocessor work.
+    /// The thickest slabs (each reads two planes more than it writes) that still give every multiprocessor
+    /// work.
     pub fn of(grid: usize, robots: usize, multiprocessors: u32) -> Cut {
         let wanted = BLOCKS_EACH * multiprocessors.max(1) as usize;
         let mut planes = grid / 4;

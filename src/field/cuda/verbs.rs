@@ -23,7 +23,8 @@ impl CudaEngine {
         self.ask(|brains| brains.features(0)).unwrap_or_else(|| vec![0.0; FEATURES])
     }
 
-    /// Copies the cells of channel `c`, x fastest, on the grid in use: as many as there are and as `to` holds.
+    /// Copies the cells of channel `c`, x fastest, on the grid in use: as many as there are and as `to`
+    /// holds.
     pub fn copy_channel(&self, c: usize, to: &mut [f32]) {
         let cells = self.ask(move |brains| brains.channel(0, c)).unwrap_or_default();
         to.iter_mut().zip(cells).for_each(|(to, cell)| *to = cell);
@@ -40,8 +41,8 @@ impl CudaEngine {
         &self.answer.prediction[..self.plan.shape.sensors]
     }
 
-    /// Puts in the motor read-out: motors x `READOUT_COLUMNS`. Refuses (false) a wrong size and weights that are
-    /// not finite.
+    /// Puts in the motor read-out: motors x `READOUT_COLUMNS`. Refuses (false) a wrong size and weights that
+    /// are not finite.
     pub fn set_readout(&mut self, weights: &[f32]) -> bool {
         let size = self.plan.shape.motors * READOUT_COLUMNS;
         let fits = weights.len() == size && weights.iter().all(|weight| weight.abs() <= READOUT_MOST);
@@ -93,8 +94,8 @@ impl CudaEngine {
         (&self.blend.0, &self.blend.1)
     }
 
-    /// Stores an experience as if it had been lived through in the last cycle: a descriptor about rest, and what
-    /// it was worth. Refuses (false) what is not finite.
+    /// Stores an experience as if it had been lived through in the last cycle: a descriptor about rest, and
+    /// what it was worth. Refuses (false) what is not finite.
     pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool {
         let fits = descriptor.iter().all(|d| d.is_finite()) && (0.0..=WORTH_MOST).contains(&f64::from(value));
         if fits {
@@ -140,8 +141,8 @@ impl CudaEngine {
         &self.plan
     }
 
-    /// Bytes that a cycle at `rung` has to read and write if every number is touched once: as of the CPU engine,
-    /// for every robot; robots share the bank.
+    /// Bytes that a cycle at `rung` has to read and write if every number is touched once: as of the CPU
+    /// engine, for every robot; robots share the bank.
     pub fn bytes_per_cycle(&self, rung: Rung) -> usize {
         let work = rung.work();
         let cells = self.plan.shape.cells() / if work.half_resolution { 8 } else { 1 };
@@ -161,7 +162,8 @@ impl CudaEngine {
         &self.stages
     }
 
-    /// Times stages from now on. They then run one after another, which takes longer than a cycle does otherwise.
+    /// Times stages from now on. They then run one after another, which takes longer than a cycle does
+    /// otherwise.
     pub fn watch_stages(&mut self, on: bool) {
         self.watches_stages = on;
         self.ask(move |brains| brains.watch_stages(on));
@@ -175,7 +177,8 @@ impl CudaEngine {
         }
     }
 
-    /// Everything that robot 0 has lived through, into `live`. False: the device is lost, as the next cycle says.
+    /// Everything that robot 0 has lived through, into `live`. False: the device is lost, as the next cycle
+    /// says.
     pub fn save(&self, live: &mut Live) -> bool {
         let mut mine = std::mem::take(live);
         let saved = self.ask(move |brains| brains.save(&mut mine).map(|()| mine));

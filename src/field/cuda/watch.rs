@@ -7,13 +7,14 @@ use crate::time::{Clock, Instant, MonotonicClock, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// For so long it asks without a nap: a hundredth of the shortest period at which a field is of use (10 ms), so
-/// that it costs a core at most that share. A cycle of a large GPU is over by then.
+/// For so long it asks without a nap: a hundredth of the shortest period at which a field is of use (10 ms),
+/// so that it costs a core at most that share. A cycle of a large GPU is over by then.
 const AWAKE: Span = Span::from_micros(100);
 /// A nap: the end of a longer cycle is seen late by that much, and by what a sleeper's wake-up takes.
 const NAP: Span = Span::from_micros(50);
 
-/// What an event answers before it is reached (CUDA_ERROR_NOT_READY): the last word of a wait that was given up.
+/// What an event answers before it is reached (CUDA_ERROR_NOT_READY): the last word of a wait that was given
+/// up.
 const NOT_READY: i32 = 600;
 
 /// Where the time of a cycle went. The device's own parts are on its clock.

@@ -38,7 +38,8 @@ struct Script {
 
 type Shared = Arc<Mutex<Script>>;
 
-/// The f32 engine in the place of a GPU's: within a cycle it is the same, so results can be compared bit for bit.
+/// The f32 engine in the place of a GPU's: within a cycle it is the same, so results can be compared bit for
+/// bit.
 struct Scripted {
     engine: Engine,
     script: Shared,

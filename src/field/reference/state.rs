@@ -40,7 +40,8 @@ impl ReferenceEngine {
         }
     }
 
-    /// Goes on from `live`, with the read-out and the library that it has. A state that does not fit changes nothing.
+    /// Goes on from `live`, with the read-out and the library that it has. A state that does not fit changes
+    /// nothing.
     pub fn restore(&mut self, live: &Live) -> Result<(), StateError> {
         live.check(&self.plan)?;
         (self.cycle, self.age, self.on_half) = (live.cycle, live.age, live.on_half);

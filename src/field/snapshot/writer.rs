@@ -70,8 +70,9 @@ pub struct SnapshotWriter {
     progress: Arc<Progress>,
 }
 
-/// Starts the writer of `path` for a brain of `board` that was given `given`. All memory that the field fills and
-/// the writer writes is taken here; the thread has the priority of the caller, an ordinary one if it is called at the start.
+/// Starts the writer of `path` for a brain of `board` that was given `given`. All memory that the field fills
+/// and the writer writes is taken here; the thread has the priority of the caller, an ordinary one if it is
+/// called at the start.
 pub fn snapshot_line(
     path: PathBuf,
     standing: Standing,
@@ -94,7 +95,8 @@ pub fn snapshot_line(
     line(board, besides, fill, write)
 }
 
-/// The same with whatever `write` does with a brain, by way of a buffer with room for all its numbers and `besides`.
+/// The same with whatever `write` does with a brain, by way of a buffer with room for all its numbers and
+/// `besides`.
 fn line(
     board: &Board,
     besides: usize,
@@ -112,7 +114,8 @@ fn line(
     }
     let progress: Arc<Progress> = Arc::default();
     let told = progress.clone();
-    // Room for the largest file, once: a buffer that grows with the bank would make the process grow on its way.
+    // Room for the largest file, once: a buffer that grows with the bank would make the process grow on its
+    // way.
     let mut bytes = Vec::with_capacity(besides + largest);
     thread::Builder::new().name("snapshot".into()).spawn(move || {
         for live in orders {
@@ -142,8 +145,8 @@ impl Progress {
 }
 
 impl SnapshotSender {
-    /// Has `fill` fill a buffer and hands it to the writer. False: `fill` could not do it now; to be asked again soon.
-    /// Never waits; with both buffers at the writer the snapshot is skipped.
+    /// Has `fill` fill a buffer and hands it to the writer. False: `fill` could not do it now; to be asked
+    /// again soon. Never waits; with both buffers at the writer the snapshot is skipped.
     pub fn hand_over(&mut self, fill: impl FnOnce(&mut Live) -> bool) -> bool {
         self.held = self.held.take().or_else(|| self.empty.try_recv().ok());
         self.give(fill)
@@ -186,8 +189,8 @@ impl SnapshotWriter {
         }
     }
 
-    /// Waits until everything that was handed over is written, for at most `patience`: a disk that hangs must not
-    /// keep a program from ending. The field hands over no more.
+    /// Waits until everything that was handed over is written, for at most `patience`: a disk that hangs must
+    /// not keep a program from ending. The field hands over no more.
     pub fn end(&self, patience: Duration) -> SnapshotCounts {
         let until = Instant::now() + patience;
         while !self.counts().finished && Instant::now() < until {

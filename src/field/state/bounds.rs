@@ -1,15 +1,15 @@
 //! How large learned numbers can become: bounds that follow from the laws in `docs/field.md`, for checking
 //! numbers from a file. A number within them can result from some run; a number beyond them cannot.
 //!
-//! Sensors and predictions are within -1..=1 (step 0, step 6), so an error or a change of them is within 2, the mean of
-//! their squares within 4. The rest is about the least squares of step 6, n regressors x that are learned from in every
-//! cycle or, on the lower rungs, in every few:
+//! Sensors and predictions are within -1..=1 (step 0, step 6), so an error or a change of them is within 2,
+//! the mean of their squares within 4. The rest is about the least squares of step 6, n regressors x that are
+//! learned from in every cycle or, on the lower rungs, in every few:
 //!
-//! - W is what makes C = sum of mu^age (d - W x)^2 + c_j W_j^2 least. It costs no more than W = 0 does, which is at most 4 an
-//!   observation, and of these no more count than there were, or 1 / (1 - mu).
-//! - c_j is what the ridge says of weight j: 1 / P_jj where nothing else is known, less otherwise no more. It starts as the
-//!   ridge, is forgotten for n observations and then strengthened by ridge n (1 - mu). So it never falls below
-//!   `least_ridge`, P never exceeds 1 / c, and |W_i|^2 is at most C / c.
+//! - W is what makes C = sum of mu^age (d - W x)^2 + c_j W_j^2 least. It costs no more than W = 0 does, which
+//!   is at most 4 an observation, and of these no more count than there were, or 1 / (1 - mu).
+//! - c_j is what the ridge says of weight j: 1 / P_jj where nothing else is known, less otherwise no more. It
+//!   starts as the ridge, is forgotten for n observations and then strengthened by ridge n (1 - mu). So it
+//!   never falls below `least_ridge`, P never exceeds 1 / c, and |W_i|^2 is at most C / c.
 
 use crate::field::rung::TABLE;
 use crate::field::shape::{CHANGE_SCALE, CONTEXT, CONTEXT_SCALE, RIDGE, regressors};
@@ -19,14 +19,14 @@ use crate::plan::FieldPlan;
 pub(super) const CHANGE_MOST: f64 = 2.0;
 /// Largest square of one, and so the largest mean of squares.
 pub(super) const SQUARE_MOST: f64 = CHANGE_MOST * CHANGE_MOST;
-/// Contexts and descriptors may be stored by a caller, in single precision and of any length. Below this their squares
-/// can be summed in double precision, which is all that is done with them.
+/// Contexts and descriptors may be stored by a caller, in single precision and of any length. Below this
+/// their squares can be summed in double precision, which is all that is done with them.
 pub(super) const STORED_MOST: f64 = 2.0 * f32::MAX as f64;
 /// More cycles than any robot lives through, 10^5 years at 1 kHz; up to here whole numbers are exact in f64.
 pub(super) const CYCLES_MOST: u64 = 1 << 53;
 
-/// Room for what the laws leave out: the rounding of 10^9 steps, and a covariance that was set back to the ridge, after
-/// which weights are held to where they were instead of to 0.
+/// Room for what the laws leave out: the rounding of 10^9 steps, and a covariance that was set back to the
+/// ridge, after which weights are held to where they were instead of to 0.
 const ROOM: f64 = 4.0;
 
 /// Bounds on what the least squares know.
@@ -67,7 +67,8 @@ fn learnt_every() -> u64 {
     TABLE.iter().map(|work| work.learn_every).max().unwrap_or(1)
 }
 
-/// What the ridge says of a weight at least, if each observation keeps between `seldom` and `often` of what came before.
+/// What the ridge says of a weight at least, if each observation keeps between `seldom` and `often` of what
+/// came before.
 fn least_ridge(n: usize, often: f64, seldom: f64) -> f64 {
     let n = n as f64;
     let kept = libm::pow(seldom, n);
@@ -76,7 +77,8 @@ fn least_ridge(n: usize, often: f64, seldom: f64) -> f64 {
     RIDGE * balance.min(1.0) * kept
 }
 
-/// How large each regressor can be, in order: of the context about rest, of the sensors, of their changes, the constant.
+/// How large each regressor can be, in order: of the context about rest, of the sensors, of their changes,
+/// the constant.
 pub(super) fn regressor_most(plan: &FieldPlan, at: usize) -> f64 {
     let sensors = plan.shape.sensors;
     let about_rest = CHANGE_MOST * (1.0 - plan.params.beta);
@@ -111,7 +113,8 @@ mod tests {
         plan
     }
 
-    /// The worst that we know how to do: full swings, one direction for long, then another, now on this rung, now on that.
+    /// The worst that we know how to do: full swings, one direction for long, then another, now on this rung,
+    /// now on that.
     #[test]
     fn no_life_leads_beyond_them() {
         for forget_per_s in [0.5, 0.9, 0.99, 1.0] {

@@ -11,8 +11,8 @@ use crate::field::shape::{
 use crate::plan::FieldPlan;
 use std::fmt;
 
-/// How far a cell may be beyond 1 - beta, and a unit vector longer than 1: the rounding of f32 in the engine that
-/// gave it.
+/// How far a cell may be beyond 1 - beta, and a unit vector longer than 1: the rounding of f32 in the engine
+/// that gave it.
 const ROUNDING: f64 = 1e-5;
 
 /// Why an engine does not take a state.
@@ -195,8 +195,9 @@ fn check_learner(senses: &Senses, sensors: usize, n: usize, learned: &LearnerBou
     }
 }
 
-/// The largest score that is shown if the read-out says at most `raw`. In the first cycle on another grid the bridge makes
-/// up for the difference to the score before; it then fades with `BRIDGE_S`, and may be put up again in the cycle after.
+/// The largest score that is shown if the read-out says at most `raw`. In the first cycle on another grid the
+/// bridge makes up for the difference to the score before; it then fades with `BRIDGE_S`, and may be put up
+/// again in the cycle after.
 fn shown_most(raw: f64, plan: &FieldPlan) -> f64 {
     let fades = libm::exp(-plan.dt.as_secs_f64() / BRIDGE_S);
     2.0 * raw / (1.0 - fades)

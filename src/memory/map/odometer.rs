@@ -6,8 +6,8 @@
 use crate::command::MAX_MOTORS;
 use crate::time::{Instant, Span};
 
-/// Longest time that one command is taken to have lasted: beyond it (a stalled loop) the robot stood, as motors do
-/// whose command has run out.
+/// Longest time that one command is taken to have lasted: beyond it (a stalled loop) the robot stood, as
+/// motors do whose command has run out.
 const LONGEST: Span = Span::from_millis(200);
 
 /// What the robot's commands mean for its motion.
@@ -21,8 +21,8 @@ pub struct Motion {
     pub lag_s: f64,
     /// Which motors drive: their mean is the speed.
     pub drives: Vec<usize>,
-    /// The motor that steers, and its angle at -1 and +1 in degrees, positive to the right; without one the robot
-    /// is taken to go straight.
+    /// The motor that steers, and its angle at -1 and +1 in degrees, positive to the right; without one the
+    /// robot is taken to go straight.
     pub steering: Option<(usize, [f64; 2])>,
 }
 

@@ -6,7 +6,8 @@ use super::promise::Promise;
 use super::{Breach, Stretch};
 use ganglion::time::{Instant, Span};
 
-/// Added to `disarm_after_ms` before motion without a new arming is a breach: the loop may have been late by as much.
+/// Added to `disarm_after_ms` before motion without a new arming is a breach: the loop may have been late by
+/// as much.
 const AFTER_SLACK: Span = Span::from_millis(700);
 
 /// A guard that runs moves its line within this.
@@ -34,7 +35,8 @@ pub struct Authority {
     releasing_until: Instant,
     ended: bool,
     armed_at: Option<Instant>,
-    /// The motors have turned by the present permission: the robot is armed. One that only may be is not disarmed.
+    /// The motors have turned by the present permission: the robot is armed. One that only may be is not
+    /// disarmed.
     has_moved: bool,
     forced_since: Option<Instant>,
     /// Motion has been allowed since.
@@ -86,8 +88,8 @@ impl Authority {
         }
     }
 
-    /// Somebody asks; `tripped`: a latched rule's limit is passed just now. A disarm and a stop are seen in the next slot
-    /// and written in it: two periods and the bus.
+    /// Somebody asks; `tripped`: a latched rule's limit is passed just now. A disarm and a stop are seen in
+    /// the next slot and written in it: two periods and the bus.
     pub fn ask(&mut self, ask: Ask, at: Instant, tripped: bool, facts: &Facts) {
         match ask {
             Ask::Arm => {
@@ -123,18 +125,19 @@ impl Authority {
         }
     }
 
-    /// The machine wakes: whoever let the robot move did so before. The first slot after it sees that, and what that slot
-    /// orders is written behind what is on the bus. A machine that fell asleep in the middle of a slot, behind the
-    /// loop's look, runs that slot to its end first; the next one comes a period later by a clock that stood still.
-    /// Where that slot is late, the half slot's command may be obeyed until its `command_valid` is over, which
-    /// `deadline` allows for.
+    /// The machine wakes: whoever let the robot move did so before. The first slot after it sees that, and
+    /// what that slot orders is written behind what is on the bus. A machine that fell asleep in the middle
+    /// of a slot, behind the loop's look, runs that slot to its end first; the next one comes a period later
+    /// by a clock that stood still. Where that slot is late, the half slot's command may be obeyed until its
+    /// `command_valid` is over, which `deadline` allows for.
     pub fn woke(&mut self, at: Instant, facts: &Facts) {
         let base = facts.board.period + facts.bus_time;
         self.revoke(Promise::Slept, at, facts.deadline(at, base));
     }
 
-    /// Somebody asks the guard for a safe-stop. Where it `lasts`, the line is off at once. A runtime that hears of it
-    /// disarms, and a person's disarm it is: it acknowledges what latched, as `ganglion disarm` does.
+    /// Somebody asks the guard for a safe-stop. Where it `lasts`, the line is off at once. A runtime that
+    /// hears of it disarms, and a person's disarm it is: it acknowledges what latched, as `ganglion disarm`
+    /// does.
     pub fn safe_stop(&mut self, lasts: bool, at: Instant, tripped: bool, facts: &Facts) {
         self.releasing_until = self.releasing_until.max(facts.told_by(at));
         if lasts {
@@ -148,7 +151,8 @@ impl Authority {
         self.revoke_for_long(promise, at, facts.deadline(at, facts.reaction()));
     }
 
-    /// A stop button: its edge is heard at once, without a debounce. Two periods and the bus after it can be heard.
+    /// A stop button: its edge is heard at once, without a debounce. Two periods and the bus after it can be
+    /// heard.
     pub fn button(&mut self, pressed: bool, at: Instant, facts: &Facts) {
         if pressed {
             self.buttons_down += 1;
@@ -162,9 +166,9 @@ impl Authority {
         }
     }
 
-    /// Whether something other than this file's business forces stillness at `at`. When that ends after `disarm_after`,
-    /// the permission is gone, unless somebody armed at the very end. Motion has to be allowed for `settle_ms`, at least
-    /// 100 ms, to begin the count anew. Whether it was taken back now.
+    /// Whether something other than this file's business forces stillness at `at`. When that ends after
+    /// `disarm_after`, the permission is gone, unless somebody armed at the very end. Motion has to be
+    /// allowed for `settle_ms`, at least 100 ms, to begin the count anew. Whether it was taken back now.
     pub fn force(&mut self, forced: bool, at: Instant, facts: &Facts) -> bool {
         if !self.has_moved {
             (self.forced_since, self.free_since) = (None, None);

@@ -1,8 +1,9 @@
-//! What a judge knows beforehand: times of the board, what the script does to bus and threads, and how long after a
-//! reason the motors may still turn. Looks at no robot.
+//! What a judge knows beforehand: times of the board, what the script does to bus and threads, and how long
+//! after a reason the motors may still turn. Looks at no robot.
 //!
-//! Every allowance is made of these: `period` (a request or a reading waits for the next slot, and the command for the
-//! one after), `bus_time` (what may be on the wire already, and the stop behind it), `timeout` (a transfer that hangs).
+//! Every allowance is made of these: `period` (a request or a reading waits for the next slot, and the
+//! command for the one after), `bus_time` (what may be on the wire already, and the stop behind it),
+//! `timeout` (a transfer that hangs).
 
 use super::super::script::{Script, Thread, Trouble};
 use super::super::site::Site;
@@ -13,7 +14,8 @@ use ganglion::time::{Instant, Span};
 /// From, until.
 pub type Spell = (Instant, Instant);
 
-/// Bits of the longest reading of a sensor: two registers of an inertial sensor with their addresses, repeated once.
+/// Bits of the longest reading of a sensor: two registers of an inertial sensor with their addresses,
+/// repeated once.
 const READING_BITS: u64 = 320;
 /// Bits of the longest write of one channel.
 const CHANNEL_BITS: u64 = 56;
@@ -25,10 +27,11 @@ const PAUSES: Span = Span::from_millis(2);
 const ANSWERED: Span = Span::from_millis(8);
 /// After a guard came back: it is found (50 ms), greeted anew (500 ms), and asked for its line.
 const GUARD_BACK: Span = Span::from_millis(1_000);
-/// A driver that wants the guard's line waits so long for a guard that does not answer. It is asked twice: to hold, to let go.
+/// A driver that wants the guard's line waits so long for a guard that does not answer. It is asked twice: to
+/// hold, to let go.
 const WISHES: Span = Span::from_millis(200);
-/// In this time a guard and a runtime that both run have heard of one another: a heartbeat (250 ms at the most) and two slots,
-/// or a connection and a greeting.
+/// In this time a guard and a runtime that both run have heard of one another: a heartbeat (250 ms at the
+/// most) and two slots, or a connection and a greeting.
 const TOLD: Span = Span::from_millis(2_000);
 /// The board's own default of `safety.disarm_after_ms`.
 const DISARM_AFTER_MS: f64 = 5_000.0;
@@ -114,14 +117,15 @@ impl Facts {
         after(&self.late_lines, at)
     }
 
-    /// Whether the runtime can move its reset or enable line at all this time. One that is the guard's it cannot where
-    /// the guard is dead or stands still, or has just come back.
+    /// Whether the runtime can move its reset or enable line at all this time. One that is the guard's it
+    /// cannot where the guard is dead or stands still, or has just come back.
     pub fn can_hold(&self, at: Instant, end: Instant) -> bool {
         let unwell = |(from, until): &Spell| overlaps(&(*from, *until + GUARD_BACK), at, end);
         self.has_line && !(self.board.guard.is_some() && self.unguarded.iter().any(unwell))
     }
 
-    /// When a runtime has heard of a safe-stop that is asked of its guard at `at`, if the guard does not die before.
+    /// When a runtime has heard of a safe-stop that is asked of its guard at `at`, if the guard does not die
+    /// before.
     pub fn told_by(&self, at: Instant) -> Instant {
         let mut told = at + TOLD;
         for (from, until) in self.unguarded.iter().chain(&self.late_all).filter(|(_, until)| *until > at) {
@@ -132,16 +136,16 @@ impl Facts {
         told
     }
 
-    /// Whether a safe-stop that is asked of the guard at `at` lasts: it hears of it at once, and does not die before it had
-    /// time to tell the runtime.
+    /// Whether a safe-stop that is asked of the guard at `at` lasts: it hears of it at once, and does not die
+    /// before it had time to tell the runtime.
     pub fn remembers(&self, at: Instant) -> bool {
         let is_in = |spells: &[Spell], end| spells.iter().any(|spell| spell.0 <= end && spell.1 > at);
         !is_in(&self.unguarded, at) && !is_in(&self.guard_dead, self.told_by(at))
     }
 
-    /// When motors that have to obey within `base` after `at` must have obeyed, everything considered that no program
-    /// can help: threads that are not scheduled, a bus that does not answer. A loop that is late stops its motors by
-    /// its last command's end.
+    /// When motors that have to obey within `base` after `at` must have obeyed, everything considered that no
+    /// program can help: threads that are not scheduled, a bus that does not answer. A loop that is late
+    /// stops its motors by its last command's end.
     pub fn deadline(&self, at: Instant, base: Span) -> Instant {
         let safety = &self.board.safety;
         let mut end = at + base;

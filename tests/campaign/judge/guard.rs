@@ -1,12 +1,13 @@
-//! What the guard's process is for: motors that stand when it and the runtime do not hear one another. Knows when the script
-//! kills or stops either of them, and no word of what they say.
+//! What the guard's process is for: motors that stand when it and the runtime do not hear one another. Knows
+//! when the script kills or stops either of them, and no word of what they say.
 
 use super::facts::{Facts, overlaps};
 use super::promise::Promise;
 use super::{Breach, Stretch};
 use ganglion::time::{Instant, Span};
 
-/// The guard's own thread takes its line at the end of its patience; more than that is a fault of the judge's arithmetic.
+/// The guard's own thread takes its line at the end of its patience; more than that is a fault of the judge's
+/// arithmetic.
 const AT_ONCE: Span = Span::from_millis(1);
 
 /// What was asked of the promises here.
@@ -21,7 +22,8 @@ impl Guarding {
         std::mem::take(&mut self.exercised)
     }
 
-    /// From when on a runtime that needs its guard must stand, if the guard is dead or stands still since `from`.
+    /// From when on a runtime that needs its guard must stand, if the guard is dead or stands still since
+    /// `from`.
     fn lost_from(facts: &Facts, from: Instant) -> Instant {
         let patience = facts.board.guard.map_or(Span::ZERO, |plan| plan.patience);
         // The newest request that was answered was made before; one slot sees it, and its command goes out.

@@ -1,6 +1,7 @@
-//! Rules that ask for a retreat: once their limit was passed, the motors obey them until they have turned backwards for
-//! `retreat_ms` at full speed, or somebody disarms. Goes by the currents of the motors; a retreat during which the bus, the
-//! guard or a thread was disturbed is not judged, for what the motors then did is not what the runtime could know.
+//! Rules that ask for a retreat: once their limit was passed, the motors obey them until they have turned
+//! backwards for `retreat_ms` at full speed, or somebody disarms. Goes by the currents of the motors; a
+//! retreat during which the bus, the guard or a thread was disturbed is not judged, for what the motors then
+//! did is not what the runtime could know.
 
 use super::facts::Facts;
 use super::promise::Promise;
@@ -95,8 +96,8 @@ impl Retreats {
     }
 }
 
-/// How far the runtime's count may be ahead of the motors, seconds: it counts a command from its slot until the next, and
-/// the wire has it later.
+/// How far the runtime's count may be ahead of the motors, seconds: it counts a command from its slot until
+/// the next, and the wire has it later.
 fn ahead(facts: &Facts) -> f64 {
     (facts.board.safety.command_valid + facts.reaction()).as_secs_f64()
 }

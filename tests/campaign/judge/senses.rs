@@ -1,5 +1,6 @@
-//! What the robot may not drive on: required sensors without a good answer, rules whose limit is passed, rules whose sensor
-//! was never read. Goes by the bytes on the wire: what no program could know to be wrong counts as true.
+//! What the robot may not drive on: required sensors without a good answer, rules whose limit is passed,
+//! rules whose sensor was never read. Goes by the bytes on the wire: what no program could know to be wrong
+//! counts as true.
 
 use super::facts::Facts;
 use super::promise::Promise;
@@ -77,15 +78,16 @@ impl Watched {
         self.tripped_at.filter(|_| self.free_at.is_none_or(|free| at < free))
     }
 
-    /// A good answer; `since`: the earliest moment at which an older one may have passed the limit by its age. Whether it is
-    /// the first beyond the limit.
+    /// A good answer; `since`: the earliest moment at which an older one may have passed the limit by its
+    /// age. Whether it is the first beyond the limit.
     fn hear(&mut self, value: f32, since: Instant, at: Instant, facts: &Facts) -> bool {
         if self.binds(at).is_none() {
             self.freed_at = self.freed_at.max(self.free_at.take());
             self.tripped_at = None;
         }
         let since = match self.freed_at {
-            // Answers to and fro: to a loop that saw others of them last, this is an older trip, whose hold may be over.
+            // Answers to and fro: to a loop that saw others of them last, this is an older trip, whose hold
+            // may be over.
             Some(freed) if at <= facts.deadline(freed, facts.reaction() + self.rule.hold) => Instant::ZERO,
             _ => since,
         };

@@ -1,12 +1,13 @@
-//! Commands that run out, buses that are lost and come back, driving backwards. Knows no sensor and no request.
+//! Commands that run out, buses that are lost and come back, driving backwards. Knows no sensor and no
+//! request.
 
 use super::facts::Facts;
 use super::promise::Promise;
 use super::{Breach, Stretch};
 use ganglion::time::{Instant, Span};
 
-/// A command that changes nothing is not written, and counts as taken for so long after the controller's last answer
-/// (boards/README.md, `wire_lost_ms`).
+/// A command that changes nothing is not written, and counts as taken for so long after the controller's last
+/// answer (boards/README.md, `wire_lost_ms`).
 const UNASKED: Span = Span::from_millis(25);
 
 /// What the wires show.
@@ -131,7 +132,8 @@ impl Wire {
                 );
                 return Some(Breach { promise: Promise::BusLost, at: lost.max(stretch.from), what });
             }
-            // Nobody heard of a command for longer than `wire_lost`: the robot may not drive when the bus is back.
+            // Nobody heard of a command for longer than `wire_lost`: the robot may not drive when the bus is
+            // back.
             let silent =
                 facts.board.safety.wire_lost + facts.board.safety.command_valid + facts.board.period.times(3);
             let back = facts.deadline(*until, facts.answered());

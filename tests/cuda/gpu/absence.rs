@@ -1,5 +1,5 @@
-//! Each way in which there can be no GPU, as `doctor` says it: in a process of its own, as a process keeps the
-//! driver that it has once opened.
+//! Each way in which there can be no GPU, as `doctor` says it: in a process of its own, as a process keeps
+//! the driver that it has once opened.
 
 use std::path::Path;
 use std::process::Command;

@@ -205,7 +205,8 @@ fn any_call_may_fail_and_nothing_is_left_behind() {
         let own_fault = watch.counts().failures > 0 && said.is_ok();
         assert!(counts.is_clean() || own_fault, "{}: {counts:?}", call.name());
     }
-    // What only a probe asks, what only gives back, words, the reset; and a call that is another to the stand-in.
+    // What only a probe asks, what only gives back, words, the reset; and a call that is another to the
+    // stand-in.
     unseen.retain(|call| *call != Call::EventRecord);
     use Call as C;
     let (probing, words) =

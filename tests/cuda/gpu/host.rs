@@ -1,4 +1,5 @@
-//! Host memory that a device copies, and that a reset takes away: nobody looks at it meanwhile, and who looks is waited for.
+//! Host memory that a device copies, and that a reset takes away: nobody looks at it meanwhile, and who looks
+//! is waited for.
 
 use super::{BYTES, Desk, alone, desk, until};
 use ganglion::gpu::{Event, Gpu, GpuError, Pinned, Pool, Watch, probe};

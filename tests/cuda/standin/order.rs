@@ -65,7 +65,8 @@ fn priority_decides_between_streams_and_an_event_decides_against_it() {
     assert_eq!(last_writer(&alone, &mut bench, [low, other], true), 1);
 }
 
-/// Captures: the first stream fills, forks to the second, both write, the first joins (or does not) and copies.
+/// Captures: the first stream fills, forks to the second, both write, the first joins (or does not) and
+/// copies.
 fn forked(bench: &Bench, done: sys::CUevent) -> sys::CUgraphExec {
     let (fork, join) = (event(), event());
     let (one, two) = (bench.low, bench.high);

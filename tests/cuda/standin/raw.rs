@@ -87,8 +87,8 @@ pub fn launch(kernel: sys::CUfunction, block: u32, mut table: u64, stream: sys::
     cu!(cuLaunchKernel(kernel, 1, 1, 1, block, 1, 1, 0, stream, arguments.as_mut_ptr(), null_mut()))
 }
 
-/// A table of one brain in which everything points to zeros: no sensor, no cell, nothing learned. Its address,
-/// and that of the answer, `answer` bytes into the memory.
+/// A table of one brain in which everything points to zeros: no sensor, no cell, nothing learned. Its
+/// address, and that of the answer, `answer` bytes into the memory.
 pub fn empty_brain(bench: &mut Bench, answer: usize) -> (u64, u64) {
     let (zeros, size) = (bench.device + 4096, CYCLE.max(SENSES));
     assert!(4096 + size <= bench.bytes);

@@ -1,4 +1,5 @@
-//! One plane of a sweep: the cells' arithmetic, a few rows at a time so that what rows share stays in registers.
+//! One plane of a sweep: the cells' arithmetic, a few rows at a time so that what rows share stays in
+//! registers.
 
 use super::super::cell::Cell;
 use super::{Step, square};
@@ -73,7 +74,8 @@ impl<S: Simd, C: Cell, const N: usize, const PATTERNS: usize, const SUMMED: bool
         drive
     }
 
-    /// The old cells, and the argument of the exponential: the drive and what the cells and their neighbours add.
+    /// The old cells, and the argument of the exponential: the drive and what the cells and their neighbours
+    /// add.
     #[inline(always)]
     fn spread(&mut self, j: usize, y: usize, mut argument: Rows<S>) -> (Rows<S>, Rows<S>) {
         let (simd, span) = (self.simd, j..j + S::LANES);
@@ -193,8 +195,8 @@ impl<V: Copy> Lanes<V> {
     }
 }
 
-/// 2^f on -0.5..=0.5 is 1 + f (P0 + f (P1 + ...)): minimax fits of the relative error, 1.1e-7 for cells kept in
-/// f32 and 1.0e-4 for halves, whose own steps are 2.4e-4 of the value or more.
+/// 2^f on -0.5..=0.5 is 1 + f (P0 + f (P1 + ...)): minimax fits of the relative error, 1.1e-7 for cells kept
+/// in f32 and 1.0e-4 for halves, whose own steps are 2.4e-4 of the value or more.
 #[allow(clippy::approx_constant)] // fitted with the others: not ln 2
 const FINE: [f32; 5] = [0.693_147, 0.240_222_42, 0.055_507_336, 0.009_671_513, 0.001_326_472_7];
 const COARSE: [f32; 3] = [0.693_282_9, 0.242_210_95, 0.055_008_933];

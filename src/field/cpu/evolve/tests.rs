@@ -113,8 +113,8 @@ fn usual_step() -> Step {
 
 /// Everything that a sweep leaves behind, for one kind of cell on one grid.
 fn sweeps_are_the_formula<C: Cell, const N: usize>(storage: Storage) {
-    // Roundings of a sum of a dozen terms of size 1 to 4, through a slope below 1; and the tanh, which halves have
-    // to 5.1e-5 (`COARSE`) of a reach of 0.19.
+    // Roundings of a sum of a dozen terms of size 1 to 4, through a slope below 1; and the tanh, which halves
+    // have to 5.1e-5 (`COARSE`) of a reach of 0.19.
     let near = if C::PACKED { 1.1e-5 } else { 1e-6 };
     let kinds = [(1, 0), (0, 2), (0, 0), (TAPS, 0), (2, 1), (3, 3)];
     for (taps, patterns) in kinds.into_iter().take(if cfg!(miri) { 2 } else { kinds.len() }) {
@@ -257,8 +257,8 @@ fn the_bound_holds_exactly_whatever_rounds() {
     nothing_passes_the_bound::<Half, 16>(Storage::F16);
 }
 
-/// The largest error of the tanh. Found by the sweep below: 1.88e-7 at the portable level, which rounds most, and
-/// 1.86e-7 at those that fuse, where the result is near -0.8: three units of 2^-24.
+/// The largest error of the tanh. Found by the sweep below: 1.88e-7 at the portable level, which rounds most,
+/// and 1.86e-7 at those that fuse, where the result is near -0.8: three units of 2^-24.
 const TANH_ERROR: f64 = 1.9e-7;
 
 /// A step that keeps nothing, reaches for 1 and feels only the cell itself shows its tanh.

@@ -50,9 +50,9 @@ impl Library {
     }
 }
 
-/// Here a vector is divided by its length when it is compared, in a state that has been done: one of unit length, or
-/// shorter where it had no direction. At a thousandth of that every length is at most the floor, which divides it
-/// again.
+/// Here a vector is divided by its length when it is compared, in a state that has been done: one of unit
+/// length, or shorter where it had no direction. At a thousandth of that every length is at most the floor,
+/// which divides it again.
 fn no_longer_than_the_floor(vector: &mut [f64]) {
     vector.iter_mut().for_each(|x| *x *= NORM_FLOOR);
 }

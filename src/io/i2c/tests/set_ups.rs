@@ -74,7 +74,8 @@ fn troubled(device: Box<dyn Polled>, address: u8, odds: u64, seed: u64) -> Rig {
     rig_on(clock, bus, i2c, Box::new(Absent), Some(HAT), Box::new(TwoWheels), polls)
 }
 
-/// Drives for `seconds` with a command a slot; the longest time from one word to the motors to the next, microseconds.
+/// Drives for `seconds` with a command a slot; the longest time from one word to the motors to the next,
+/// microseconds.
 fn longest_silence(rig: &mut Rig, seconds: u64) -> f64 {
     rig.settle(1_000);
     for slot in (1_000..1_000 * (1 + seconds)).step_by(10) {

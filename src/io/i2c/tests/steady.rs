@@ -1,5 +1,5 @@
-//! A robot that drives on as before, on the chips' own drivers: a command then changes nothing, and the bus may die behind
-//! it all the same.
+//! A robot that drives on as before, on the chips' own drivers: a command then changes nothing, and the bus
+//! may die behind it all the same.
 
 use super::*;
 use crate::bus::Op;

@@ -264,8 +264,8 @@ impl Scene {
 }
 
 /// From when a write or a line gets through again until the motors have stopped: the call in progress ends (a
-/// transfer that hangs takes 20 ms, a line that does not obey 100 ms, and either may come twice in one set-up), a pause,
-/// and the stop.
+/// transfer that hangs takes 20 ms, a line that does not obey 100 ms, and either may come twice in one
+/// set-up), a pause, and the stop.
 fn within(kind: Kind) -> Span {
     if kind == Kind::Disobedient { ms(130) } else { ms(50) }
 }
@@ -298,7 +298,8 @@ fn a_bus_that_hangs_leaves_it_to_the_line_at_once() {
         // The first transfer into the fault is the next poll's, and hangs for 20 ms.
         let last = chip.moved_last(at(6_800));
         assert!(at(6_503) < last && last <= at(6_532), "{kind:?}: {last:?}");
-        // One write begun before the bus was known to be down, and those of set-ups, whose rungs are 50 ms apart and more.
+        // One write begun before the bus was known to be down, and those of set-ups, whose rungs are 50 ms
+        // apart and more.
         let words = chip.words.iter().filter(|word| **word > at(6_503)).count();
         assert!(words <= 5, "{kind:?}: {words} words");
     }
