@@ -4,6 +4,7 @@ use super::exit::Failure;
 use super::{arguments, output};
 use crate::control::{self, Ask, BusStatus, CONTROL_SOCKET, Reply, Status};
 use crate::memory::map::MapStatus;
+use crate::plan::Cause;
 use crate::time::Span;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -140,26 +141,37 @@ fn conclude(whom: &Whom, reply: &Reply, refused: &str) -> Result<(), Failure> {
     Err(Failure::not_now(format!("{refused}: {}", reply.why.join("; "))))
 }
 
-fn page(account: &Status) {
-    relay!("{} on board '{}', field: {}", account.line(), account.board, account.engine);
-    let refusal = if account.refusal.is_empty() { "nothing".into() } else { account.refusal.join("; ") };
+fn page(status: &Status) {
+    relay!("{} on board '{}', field: {}", status.line(), status.board, status.engine);
+    let refusal = if status.refusal.is_empty() { "nothing".into() } else { status.refusal.join("; ") };
     relay!(
         "  arming     {} times, {} refused; prevented now by: {refusal}",
-        account.armings,
-        account.arm_refused
+        status.armings,
+        status.arm_refused
     );
-    relay!("  slots      {} run, {} skipped", account.slots_run, account.slots_skipped);
-    relay!("  commands   {} confirmed on the wire", account.commands_confirmed);
-    account.buses.iter().for_each(bus);
-    if let Some(guard) = &account.guard {
+    restraints(status).iter().for_each(|words| relay!("  restraint  {words}"));
+    relay!("  slots      {} run, {} skipped", status.slots_run, status.slots_skipped);
+    relay!("  commands   {} confirmed on the wire", status.commands_confirmed);
+    status.buses.iter().for_each(bus);
+    if let Some(guard) = &status.guard {
         let reason = guard.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
         let line = if guard.line_on { "on" } else { "off" };
         let refused = guard.refused.as_ref().map(|why| format!("; it refuses: {why}")).unwrap_or_default();
         relay!("  guard      {}{reason}, line {line}, {} trips{refused}", guard.phase, guard.trips);
     }
-    if let Some(map) = &account.map {
+    if let Some(map) = &status.map {
         map_page(map);
     }
+}
+
+/// Each active cause of restraint, and what ends it. A newer runtime may report a cause that this program
+/// does not know.
+fn restraints(status: &Status) -> Vec<String> {
+    let words = |name: &String| match Cause::ALL.into_iter().find(|cause| cause.name() == name) {
+        Some(cause) => format!("{name}, until {}", cause.cleared_by()),
+        None => name.clone(),
+    };
+    status.causes.iter().map(words).collect()
 }
 
 fn map_page(map: &MapStatus) {
@@ -204,5 +216,20 @@ fn bus(bus: &BusStatus) {
     }
     if !lost.is_empty() {
         relay!("             no value from: {}", lost.join(", "));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Sources;
+
+    #[test]
+    fn each_cause_is_shown_with_what_ends_it_and_an_unknown_one_by_its_name() {
+        let causes = vec!["guard-lost".to_string(), "from-the-future".to_string()];
+        let status = Status { causes, ..Sources::standing().status() };
+        let shown = restraints(&status);
+        let known = format!("guard-lost, until {}", Cause::GuardLost.cleared_by());
+        assert_eq!(shown, [known, "from-the-future".to_string()]);
     }
 }
