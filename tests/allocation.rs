@@ -22,11 +22,18 @@ pub fn allocations_in_process(work: impl FnOnce()) -> u64 {
     allocations_everywhere().map_or(0, |after| after - before)
 }
 
+/// Set in a process that [`alone`] has started.
+const MARK: &str = "GANGLION_TEST_ALONE";
+
+/// Whether this process runs one test only.
+pub fn is_alone() -> bool {
+    std::env::var_os(MARK).is_some()
+}
+
 /// Runs `body` in a process of its own, in which the calling test (by its full name, as `cargo
 /// test -- --list` shows it) is the only one; fails if it fails there.
 pub fn alone(test: &str, body: impl FnOnce()) {
-    const MARK: &str = "GANGLION_TEST_ALONE";
-    if std::env::var_os(MARK).is_some() {
+    if is_alone() {
         return body();
     }
     let program = std::env::current_exe().expect("a test binary knows where it is");

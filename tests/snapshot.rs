@@ -259,7 +259,7 @@ fn a_robot_keeps_its_brain_and_goes_on_with_it() {
     assert_eq!(fallen_back.status.code(), Some(0), "{}", err(&fallen_back));
     let said = err(&fallen_back);
     assert!(
-        said.contains("damaged") && said.contains("goes on from") && said.contains("brain.previous"),
+        said.contains("damaged") && said.contains("resumes from") && said.contains("brain.previous"),
         "{said}"
     );
     let said = out(&fallen_back);

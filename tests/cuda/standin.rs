@@ -3,8 +3,8 @@
 //!
 //! It has to be loaded before anything asks cudarc for the driver: cudarc looks for `libcuda.so` first, and
 //! the loader answers with what is already there under that name. One device, one set of orders a process: a
-//! test holds [`alone`] as long as it uses either. What must not see it at all runs in a child process with
-//! [`StandIn::folder`] or [`without`] as `LD_LIBRARY_PATH`.
+//! test that calls [`alone`] runs in a process of its own, so that two of them keep two cores busy. What must
+//! not see it at all runs in a child process with [`StandIn::folder`] or [`without`] as `LD_LIBRARY_PATH`.
 #![allow(unsafe_code)] // dlopen, dlsym, and what they find
 
 mod calls;
@@ -12,6 +12,7 @@ mod faults;
 mod order;
 mod raw;
 
+use crate::allocation;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -112,10 +113,19 @@ impl Drop for Alone {
     }
 }
 
-/// Waits for the stand-in's other users and starts it afresh: no context, no orders, counts from 0. `None`
-/// (said aloud) without a C++ compiler.
+/// The stand-in, started afresh: no context, no orders, counts from 0. There is one a process, so that the
+/// calling test is run in a process of its own, where this gives `Some`; here it gives `None`, and the test
+/// is over. `None` (said aloud) also without a C++ compiler.
 pub fn alone() -> Option<Alone> {
     static TURN: Mutex<()> = Mutex::new(());
+    // libtest gives a test's thread the test's name; with `--test-threads=1` there is no such thread, and no
+    // need.
+    let test = std::thread::current().name().filter(|name| name.contains("::")).map(String::from);
+    if let Some(test) = test.filter(|_| !allocation::is_alone()) {
+        compile("")?;
+        allocation::alone(&test, || unreachable!("this process has many tests"));
+        return None;
+    }
     let stand_in = stand_in()?;
     // A test that failed leaves nothing behind that a fresh start does not remove.
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
