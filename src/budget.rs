@@ -60,6 +60,8 @@ pub struct Budget {
     now: Option<Instant>,
     changes: u64,
     exhausted: bool,
+    /// Every cycle is run at this rung, whatever it takes.
+    held: Option<Rung>,
 }
 
 impl Budget {
@@ -79,11 +81,20 @@ impl Budget {
             now: None,
             changes: 0,
             exhausted: false,
+            held: None,
         }
+    }
+
+    /// The same, but `rung` is never left: for measurements.
+    pub fn held_at(self, rung: Rung) -> Budget {
+        Budget { rung, running: rung, held: Some(rung), ..self }
     }
 
     /// A cycle at `rung` took `span`. Returns the rung for the next one, which may be launched from now on.
     pub fn record(&mut self, rung: Rung, span: Span, now: Instant) -> Rung {
+        if let Some(held) = self.held {
+            return held;
+        }
         let elapsed = self.pass_time(now);
         self.soften(elapsed);
         let slow = span > self.plan.target;
@@ -105,6 +116,9 @@ impl Budget {
     /// A cycle has been running for `running_for` and has not ended. Returns the rung for the next
     /// one. May be called in every slot: one overrun counts once, here or in [`Budget::record`].
     pub fn overdue(&mut self, running_for: Span, now: Instant) -> Rung {
+        if let Some(held) = self.held {
+            return held;
+        }
         self.pass_time(now);
         if running_for > self.plan.target {
             let running = self.running;
@@ -524,6 +538,19 @@ mod tests {
             }
             assert!(downs < ups.len() + RUNGS);
             assert_eq!(budget.changes(), (downs + ups.len()) as u64);
+        }
+    }
+
+    #[test]
+    fn a_held_rung_is_never_left() {
+        for rung in [Rung::BEST, Rung::WORST] {
+            let mut budget = Budget::new(plan()).held_at(rung);
+            assert_eq!(budget.rung(), rung);
+            for (step, span) in [ms(1), ms(500), ms(1), ms(1)].into_iter().enumerate() {
+                assert_eq!(budget.record(rung, span, at(100 * step as u64)), rung);
+                assert_eq!(budget.overdue(ms(900), at(100 * step as u64 + 50)), rung);
+            }
+            assert_eq!((budget.rung(), budget.changes(), budget.exhausted()), (rung, 0, false));
         }
     }
 

@@ -26,7 +26,7 @@ use crate::learn::imitate;
 use crate::loop_status::LoopStatusCell;
 use crate::memory::map::{Feed, Recollection};
 use crate::mode::Modes;
-use crate::plan::{Board, BusPlan};
+use crate::plan::{Board, BusPlan, Rung};
 use crate::reflex::Reflexes;
 use crate::requests::Requests;
 use crate::rt::room::{self, NoRoom};
@@ -67,6 +67,8 @@ pub struct Options {
     pub guard: Option<GuardHealth>,
     /// Opens the device that computes the field; without it that is the CPU.
     pub device: Option<Open>,
+    /// Every cycle runs at this rung; without it the budget chooses.
+    pub rung: Option<Rung>,
     /// The wires of a board on real hardware; a simulated board has its own and uses these instead if given.
     pub hardware: Option<Arc<dyn Hardware>>,
 }
@@ -232,7 +234,7 @@ impl Robot {
             admission: Admission::new(&board.sensors),
             reflexes: Reflexes::new(&board.reflexes, &board.sensors, board.safety),
             field,
-            budget: Budget::new(board.budget),
+            budget: options.rung.into_iter().fold(Budget::new(board.budget), Budget::held_at),
             modes: Modes::new(board.safety),
             arbiter: Arbiter::new(&board.motors, board.safety, board.period),
             motor_link,

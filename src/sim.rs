@@ -13,6 +13,7 @@ mod battery;
 mod bus;
 mod car;
 mod co_processor;
+mod course;
 mod faults;
 mod ground;
 mod hat;
@@ -28,6 +29,7 @@ mod wiring;
 mod world;
 
 pub use car::Contacts;
+pub use course::Coverage;
 pub use faults::{Fault, FaultError, FaultKind, FieldFault, FieldFaults};
 pub use plant::{Plant, Report};
 pub use tape::{Event, What};

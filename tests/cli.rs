@@ -103,6 +103,31 @@ fn nothing_in_the_current_directory_changes_what_a_bare_name_means() {
 }
 
 #[test]
+fn a_simulated_run_says_how_it_drove_and_a_held_rung_is_the_only_one() {
+    let run = |more: &[&str]| {
+        let run = output(&[&["run", "--clock", "sim", "--for", "20s", "--json"], more].concat());
+        assert_eq!(run.status.code(), Some(0), "{}", err(&run));
+        serde_json::from_str::<Value>(out(&run).lines().last().expect("a line")).expect("JSON")
+    };
+    let [chosen, held] = [&[][..], &["--rung", "3"]].map(run);
+    let number = |key: &str| chosen[key].as_f64().unwrap_or_else(|| panic!("{key} of {chosen}"));
+    let (cells, metres) = (number("cells_visited"), number("distance_m"));
+    // A cell's diagonal is 0.35 m: a way of so many metres is over no more cells than four for each side of
+    // one.
+    assert!(cells >= 4.0 && cells <= 2.0 + metres / 0.25 * 2.0, "{cells} cells in {metres} m");
+    let (backward, still) = (number("backward_share"), number("still_share"));
+    assert!(still > 0.0 && backward >= 0.0 && backward + still < 0.9, "{backward} backwards, {still} still");
+    let in_rungs = |run: &Value| -> Vec<f64> {
+        (0..6).map(|rung| run["rungs"][rung.to_string()].as_f64().expect("seconds")).collect()
+    };
+    assert!(in_rungs(&chosen)[0] > 15.0, "there is time enough for the best: {:?}", in_rungs(&chosen));
+    let all = in_rungs(&held);
+    assert!(all[3] > 19.0 && all.iter().sum::<f64>() - all[3] < 0.5, "{all:?}");
+    let refused = output(&["run", "--clock", "sim", "--rung", "6"]);
+    assert!(refused.status.code() == Some(64) && err(&refused).contains("0 to 5"), "{}", err(&refused));
+}
+
+#[test]
 fn what_calibrate_keeps_can_be_named_and_calibrated_again() {
     let folder = std::env::temp_dir().join(format!("ganglion-keep-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");

@@ -7,7 +7,7 @@ use crate::field::Readout;
 use crate::field::device;
 use crate::field::failover::Open;
 use crate::field::footprint;
-use crate::plan::{Board, EngineKind, FieldPlan};
+use crate::plan::{Board, EngineKind, FieldPlan, Rung};
 use crate::rt::room::{self, NoRoom};
 use crate::time::Span;
 use std::path::Path;
@@ -102,6 +102,11 @@ pub fn span(text: &str) -> Result<Span, String> {
         humantime::parse_duration(text).map_err(|error| format!("{error}; for example 20s or 1500ms"))?;
     let nanos = u64::try_from(length.as_nanos()).ok().filter(|&ns| ns > 0 && ns < u64::MAX / 4);
     nanos.map(Span::from_nanos).ok_or_else(|| "must be longer than zero and shorter than a century".into())
+}
+
+/// A level of the field's quality, by its number.
+pub fn rung(text: &str) -> Result<Rung, String> {
+    text.parse().ok().and_then(Rung::new).ok_or_else(|| "allowed: 0 to 5".to_string())
 }
 
 #[cfg(test)]

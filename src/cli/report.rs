@@ -38,6 +38,11 @@ pub struct RunReport {
     /// How many of both the robot's sensors could see.
     seen_ahead: Option<u64>,
     distance_m: Option<f64>,
+    /// Cells of 0.25 m that it was over.
+    cells_visited: Option<u64>,
+    /// Share of the time in which it drove backwards, and in which it stood.
+    backward_share: Option<f64>,
+    still_share: Option<f64>,
     /// What the simulator knows.
     motors_still: Option<bool>,
     /// Whether the motors' driver took the last stop command; absent without motors.
@@ -204,6 +209,9 @@ impl RunReport {
             falls: world.as_ref().map(|world| world.contacts.falls),
             seen_ahead: world.as_ref().map(|world| world.contacts.head_on + world.contacts.falls_after_stop),
             distance_m: world.as_ref().map(|world| world.distance_m),
+            cells_visited: world.as_ref().map(|world| world.coverage.cells),
+            backward_share: world.as_ref().map(|world| world.coverage.backward_share),
+            still_share: world.as_ref().map(|world| world.coverage.standing_share),
             motors_still: *motors_still,
             stop_heard: match ending.rest {
                 Rest::NoMotors => None,
@@ -299,6 +307,14 @@ impl RunReport {
             say!(
                 "  world      {distance:.2} m driven, {collisions} collisions, {falls} falls, \
                  {seen} of them in its sensors' sight (simulated)"
+            );
+        }
+        if let (Some(cells), Some(backward), Some(still)) =
+            (self.cells_visited, self.backward_share, self.still_share)
+        {
+            let [backward, still] = [backward, still].map(|share| 100.0 * share);
+            say!(
+                "             over {cells} cells of 0.25 m; {backward:.0} % of the time backwards, {still:.0} % standing"
             );
         }
     }

@@ -9,7 +9,7 @@ use super::report::RunReport;
 use super::status::StatusLine;
 use crate::codec::FileError;
 use crate::field::snapshot::{Found, Snapshot, SnapshotError, Standing, previous_of};
-use crate::plan::{Board, BusPlan};
+use crate::plan::{Board, BusPlan, Rung};
 use crate::robot::{Options, SnapshotPlan};
 use crate::session::{self, Session};
 use crate::sim::Fault;
@@ -53,6 +53,9 @@ pub struct Args {
     /// The engine that computes the field [default: the board's]
     #[arg(long, value_enum)]
     pub engine: Option<EngineChoice>,
+    /// Hold the field at this level of quality, 0 (best) to 5 [default: the compute budget chooses]
+    #[arg(long, value_name = "N", value_parser = arguments::rung)]
+    pub rung: Option<Rung>,
     /// A read-out from 'ganglion learn' [default: the board's starting table]
     #[arg(long, value_name = "FILE")]
     pub readout: Option<PathBuf>,
@@ -127,6 +130,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         faults: args.faults,
         readout,
         resume,
+        rung: args.rung,
         snapshots,
         device,
         ..Options::default()

@@ -6,6 +6,7 @@
 
 use super::bus::{SimGpio, SimI2c};
 use super::car::Contacts;
+use super::course::Coverage;
 use super::faults::Fault;
 use super::robot::Robot;
 use super::tape::Event;
@@ -31,6 +32,8 @@ pub struct Report {
     pub contacts: Contacts,
     /// Way driven, forwards and backwards, metres.
     pub distance_m: f64,
+    /// How much of the room it has seen, and how.
+    pub coverage: Coverage,
     /// Battery under its present load, volts.
     pub battery_v: f64,
     /// Times the microcontroller was reset, by its line or by itself.

@@ -8,6 +8,7 @@ mod lines;
 use super::battery::Battery;
 use super::car::{Car, STEP_S};
 use super::co_processor::CoProcessor;
+use super::course::Course;
 use super::faults::{Fault, FaultKind, Script};
 use super::ground::Ground;
 use super::hat::Hat;
@@ -79,6 +80,7 @@ pub struct Robot {
     script: Script,
     world: World,
     car: Car,
+    course: Course,
     battery: Battery,
     hat: Option<Hat>,
     pca9685: Option<Pca9685>,
@@ -145,6 +147,7 @@ impl Robot {
             seed,
             script: Script::new(faults, zero),
             car: Car::new(&plan, &world),
+            course: Course::new(world.room()),
             world,
             battery: Battery::new(plan.battery_v),
             hat: board.mcu.as_ref().map(Hat::new),
@@ -206,6 +209,7 @@ impl Robot {
             steering_deg: self.car.steering_deg(),
             contacts: self.car.contacts(),
             distance_m: self.car.distance(),
+            coverage: self.course.coverage(),
             battery_v: self.volts(now),
             mcu_resets: self.hat.as_ref().map_or(0, Hat::resets),
             brown_outs: self.brown_outs,
@@ -256,6 +260,7 @@ impl Robot {
         let pins = self.pins();
         let (drive, steering) = (self.wiring.drive(pins), self.wiring.steering_deg(pins));
         self.car.step(drive, steering, &self.world);
+        self.course.step(self.car.pose(), self.car.speed());
         self.battery.step(drive);
     }
 

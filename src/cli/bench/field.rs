@@ -4,7 +4,7 @@
 use super::device::{self, DeviceReport};
 use super::{cut_short, on_a_thread, progress, say_latencies, seconds, too_many_threads};
 use crate::bench::{BenchFault, FieldBench, FieldFigures};
-use crate::cli::arguments::EngineChoice;
+use crate::cli::arguments::{self, EngineChoice};
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output;
@@ -45,7 +45,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value = "32", value_parser = grid)]
     grid: usize,
     /// Quality of the cycle, 0 (everything) to 5
-    #[arg(long, value_name = "R", default_value = "0", value_parser = rung)]
+    #[arg(long, value_name = "R", default_value = "0", value_parser = arguments::rung)]
     rung: Rung,
     /// Robots in a launch, with one library and one bank; on a GPU only
     #[arg(long, value_name = "B", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
@@ -111,10 +111,6 @@ impl SimdChoice {
 fn grid(text: &str) -> Result<usize, String> {
     let grid = text.parse().ok().filter(|grid| [8, 16, 32, 64].contains(grid));
     grid.ok_or_else(|| "allowed: 8, 16, 32 or 64 cells per axis".to_string())
-}
-
-fn rung(text: &str) -> Result<Rung, String> {
-    text.parse().ok().and_then(Rung::new).ok_or_else(|| "allowed: 0 to 5".to_string())
 }
 
 /// The object.
