@@ -234,7 +234,10 @@ impl Robot {
             admission: Admission::new(&board.sensors),
             reflexes: Reflexes::new(&board.reflexes, &board.sensors, board.safety),
             field,
-            budget: options.rung.into_iter().fold(Budget::new(board.budget), Budget::held_at),
+            budget: match options.rung {
+                Some(rung) => Budget::new(board.budget).held_at(rung),
+                None => Budget::new(board.budget),
+            },
             modes: Modes::new(board.safety),
             arbiter: Arbiter::new(&board.motors, board.safety, board.period),
             motor_link,

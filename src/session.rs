@@ -145,7 +145,7 @@ impl Session<'_> {
         let outside = Outside::of(&mut robot);
         let sources = self.sources(&robot, guarded.as_ref());
         let place = (self.control.as_deref(), Path::new(CONTROL_SOCKET));
-        let window = open_window(board, place, sources.clone(), &self.interrupted)?;
+        let server = open_server(board, place, sources.clone(), &self.interrupted)?;
         let auto_arm = begin_auto_arm(board, self.control.as_deref(), &sources);
         // The first slot comes when everything is in memory, so slow work before it is not lateness.
         let first = clock.now() + START_UP;
@@ -162,7 +162,7 @@ impl Session<'_> {
             });
         service.stop();
         let heartbeat = guarded.map(Guarded::end);
-        drop(window);
+        drop(server);
         drop(watch);
         let mut ending = match ended {
             Ok(ending) => ending,
@@ -234,7 +234,7 @@ fn note_disarm(before: &mut Option<Disarm>, now: Option<Disarm>) {
 
 /// The control socket. If none was named, the default path is served if it exists and is ours. A real robot
 /// does not run while another runtime holds the default path: callers there mean the other one.
-fn open_window(
+fn open_server(
     board: &Board,
     (asked, usual): (Option<&Path>, &Path),
     sources: Sources,
@@ -319,8 +319,8 @@ mod tests {
         let path = std::env::temp_dir().join(format!("ganglion-usual-{}", std::process::id()));
         let board = |name| crate::board::built_in(name).unwrap().unwrap().board;
         let open = |board: &Board, asked| {
-            open_window(board, (asked, &path), Sources::standing(), &Arc::default())
-                .map(|window| window.is_some())
+            open_server(board, (asked, &path), Sources::standing(), &Arc::default())
+                .map(|server| server.is_some())
         };
         let (sim, real) = (board("sim"), board("picarx-v4"));
         let other = control::listen_at(&path).unwrap();

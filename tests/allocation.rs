@@ -33,9 +33,11 @@ pub fn is_alone() -> bool {
 /// Runs `body` in a process of its own, in which the calling test (by its full name, as `cargo
 /// test -- --list` shows it) is the only one; fails if it fails there.
 pub fn alone(test: &str, body: impl FnOnce()) {
-    if is_alone() {
-        return body();
-    }
+    if is_alone() { body() } else { run_alone(test) }
+}
+
+/// Runs the test of this full name in a process of its own; fails if it fails there.
+pub fn run_alone(test: &str) {
     let program = std::env::current_exe().expect("a test binary knows where it is");
     let child = Command::new(program)
         .args(["--exact", test, "--test-threads=1", "--nocapture"])

@@ -4,6 +4,6 @@
 mod callers;
 mod flood;
 mod place;
-mod post;
+mod server;
 mod process;
 mod stop;

@@ -90,11 +90,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ),
     );
     let guard = Guard::new(&hold, plan.patience, *loaded.digest.as_bytes());
-    let mut post = Server::new(guard, line, listener, end, Arc::new(MonotonicClock)).guarding(ward);
-    post.stand(|event| words.tell(event));
+    let mut server = Server::new(guard, line, listener, end, Arc::new(MonotonicClock)).guarding(ward);
+    server.stand(|event| words.tell(event));
     words.settle();
     drop(place); // the line is off, so the next guard may start
-    if !post.line_sound() {
+    if !server.line_sound() {
         return Err(Failure::unavailable("the line did not go off when the guard drove it off")
             .fix("cut the motors' power; then check the line"));
     }

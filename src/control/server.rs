@@ -244,22 +244,22 @@ mod tests {
         sources: Sources,
         end: Arc<AtomicBool>,
         listening: Option<(Place, UnixListener)>,
-        window: Option<Server>,
+        server: Option<Server>,
     }
 
     impl Rig {
         fn listening() -> Rig {
             static NEXT: AtomicU32 = AtomicU32::new(0);
             let name =
-                format!("ganglion-window-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+                format!("ganglion-server-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
             let path = std::env::temp_dir().join(name);
             let listening = Some(listen_at(&path).unwrap());
-            Rig { path, sources: Sources::standing(), end: Arc::default(), listening, window: None }
+            Rig { path, sources: Sources::standing(), end: Arc::default(), listening, server: None }
         }
 
         fn open(mut self) -> Rig {
-            let window = Server::open(self.listening.take().unwrap(), self.sources.clone(), self.end.clone());
-            self.window = Some(window.unwrap());
+            let server = Server::open(self.listening.take().unwrap(), self.sources.clone(), self.end.clone());
+            self.server = Some(server.unwrap());
             self
         }
 
@@ -283,7 +283,7 @@ mod tests {
 
     impl Drop for Rig {
         fn drop(&mut self) {
-            self.window = None;
+            self.server = None;
             let _ = std::fs::remove_file(self.path.with_extension("lock"));
         }
     }
@@ -343,7 +343,7 @@ mod tests {
         soon("asked", || rig.arm());
         let mut rig = rig;
         let began = Moment::now();
-        rig.window = None;
+        rig.server = None;
         assert!(began.elapsed() < 5 * END_PATIENCE, "{:?}", began.elapsed());
         assert!(!rig.arm() && !rig.path.exists());
         drop((callers, waits));

@@ -238,16 +238,16 @@ mod tests {
         let (end, go) = UnixStream::pair().unwrap();
         let guard = Guard::new(&hold, Span::from_millis(50), [0; 32]);
         let (place, listener) = listen_at(&path).unwrap();
-        let mut post = Server::new(guard, line, listener, end.into(), Arc::new(MonotonicClock));
+        let mut server = Server::new(guard, line, listener, end.into(), Arc::new(MonotonicClock));
         let caller = connect_to(&path).unwrap();
-        assert_eq!(post.wait(), Stir { end: false, knock: true });
-        post.let_in();
+        assert_eq!(server.wait(), Stir { end: false, knock: true });
+        server.let_in();
         assert!(say_to(&caller, b"anything"));
-        assert_eq!(post.wait(), Stir { end: false, knock: false }, "a message is no knock");
+        assert_eq!(server.wait(), Stir { end: false, knock: false }, "a message is no knock");
         let _another = connect_to(&path).unwrap();
-        assert_eq!(post.wait(), Stir { end: false, knock: true });
+        assert_eq!(server.wait(), Stir { end: false, knock: true });
         drop(go);
-        assert!(post.wait().end);
+        assert!(server.wait().end);
         drop(place);
         std::fs::remove_file(path.with_extension("sock.lock")).unwrap();
     }

@@ -17,7 +17,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// What the stand-in has counted since the last [`alone`]; as `driver/orders.hpp` has it.
 #[repr(C)]
@@ -94,10 +94,9 @@ impl StandIn {
     }
 }
 
-/// The stand-in for as long as nobody else uses it; its orders are forgotten at both ends.
+/// The stand-in of this process; its orders are forgotten at both ends.
 pub struct Alone {
     stand_in: &'static StandIn,
-    _turn: MutexGuard<'static, ()>,
 }
 
 impl std::ops::Deref for Alone {
@@ -117,20 +116,18 @@ impl Drop for Alone {
 /// calling test is run in a process of its own, where this gives `Some`; here it gives `None`, and the test
 /// is over. `None` (said aloud) also without a C++ compiler.
 pub fn alone() -> Option<Alone> {
-    static TURN: Mutex<()> = Mutex::new(());
     // libtest gives a test's thread the test's name; with `--test-threads=1` there is no such thread, and no
     // need.
     let test = std::thread::current().name().filter(|name| name.contains("::")).map(String::from);
     if let Some(test) = test.filter(|_| !allocation::is_alone()) {
         compile("")?;
-        allocation::alone(&test, || unreachable!("this process has many tests"));
+        allocation::run_alone(&test);
         return None;
     }
     let stand_in = stand_in()?;
     // A test that failed leaves nothing behind that a fresh start does not remove.
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     stand_in.order("fresh");
-    Some(Alone { stand_in, _turn: turn })
+    Some(Alone { stand_in })
 }
 
 /// The stand-in, loaded under the driver's name; `None` (said aloud, once) without a C++ compiler.
