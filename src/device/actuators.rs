@@ -37,6 +37,11 @@ pub trait Actuators: Send {
     fn write(&mut self, command: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
     /// Removes the pulse from every drive motor, whatever its known state: the shortest way to stop.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
+    /// The same behind a frame that broke off, which shifts all later ones. Needs no line; the controller is
+    /// as shifted afterwards as it was before.
+    fn stop_at_any_place(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.stop(ports)
+    }
     /// Holds the motors by a line alone, whatever the bus does: the controller's reset, its output-enable,
     /// the enable line. Returns whether one does; it holds until the next [`Actuators::initialise`]. Motors
     /// without such a line, or with one that does not obey, are not held.
@@ -141,6 +146,10 @@ impl<P: Pulses> Actuators for Motors<P> {
 
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
         self.pulses.stop(ports)
+    }
+
+    fn stop_at_any_place(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.pulses.stop_at_any_place(ports)
     }
 
     fn hold(&mut self, ports: &mut Ports<'_>) -> bool {

@@ -56,6 +56,11 @@ impl Actuators for Enabled {
         }
     }
 
+    /// Does not switch the current on again: the controller's frames are still shifted.
+    fn stop_at_any_place(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.motors.stop_at_any_place(ports)
+    }
+
     /// Both lines, where there are two; either holds.
     fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
         let off = self.switch(false, ports).is_ok();

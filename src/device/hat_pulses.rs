@@ -108,6 +108,11 @@ impl Pulses for HatPulses {
         outcome
     }
 
+    fn stop_at_any_place(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.registers.forget();
+        self.registers.hat().write_at_any_place(&self.stop, ports.i2c)
+    }
+
     fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
         self.registers.hat().hold(ports.gpio).is_ok()
     }

@@ -23,6 +23,10 @@ pub trait Pulses: Send {
     /// Removes the pulse from every drive channel in the shortest way, whatever the known state. Tries
     /// everything, and returns the first fault.
     fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault>;
+    /// The same behind a frame that broke off, for a chip that counts bytes.
+    fn stop_at_any_place(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.stop(ports)
+    }
     /// Removes the pulse from every drive channel by a line alone, whatever the bus does, until the next
     /// [`Pulses::set_up`]. Returns whether there is such a line and it obeyed.
     fn hold(&mut self, ports: &mut Ports<'_>) -> bool;

@@ -142,6 +142,26 @@ impl RobotHat {
         i2c.write(self.address, &frame(register, value)).map_err(|fault| DeviceFault::Bus { register, fault })
     }
 
+    /// Writes `frames` so that they arrive whole wherever in a frame the chip is: one that broke off left it
+    /// in front of the first, second or third byte. What it waits for is filled up with zeros; then the
+    /// frames follow for each of the three places, whose bytes arrive as writes to register 0 at the other
+    /// two. Nothing is behind that register in the vendor's library. The chip is where it was afterwards.
+    ///
+    /// A write that broke off before its last byte is completed, with at most the value that it had. Ends
+    /// with the first fault: a second broken frame would shift the rest.
+    pub fn write_at_any_place(&self, frames: &[[u8; 3]], i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
+        let mut say = |frame: [u8; 3]| self.write(frame[0], u16::from_be_bytes([frame[1], frame[2]]), i2c);
+        say([0; 3])?;
+        for before in 0..3 {
+            let byte =
+                |at: usize| at.checked_sub(before).and_then(|at| frames.as_flattened().get(at)).copied();
+            for at in (0..before + 3 * frames.len()).step_by(3) {
+                say([at, at + 1, at + 2].map(|at| byte(at).unwrap_or(0)))?;
+            }
+        }
+        Ok(())
+    }
+
     /// Sets how many counts of each period a channel is high.
     pub fn set_pulse(&self, channel: u8, counts: u16, i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
         self.write(pulse_register(channel), counts, i2c)
@@ -212,6 +232,36 @@ mod tests {
             FakeI2c::new().write_read(0x14, &[0x05], &[1, 1, 4]).write_read(0x14, &[0x05], &[0xFF; 3]);
         assert_eq!(hat.firmware(&mut i2c), Ok([1, 1, 4]));
         assert_eq!(hat.firmware(&mut i2c), Err(DeviceFault::DeadBytes { register: 0x05 }));
+    }
+
+    /// A chip that counts bytes and knows no more, in front of one that takes whole transfers.
+    fn arrived(left_over: &[u8], written: &[Vec<u8>]) -> Vec<[u8; 3]> {
+        let bytes: Vec<u8> = left_over.iter().copied().chain(written.concat()).collect();
+        let (frames, _) = bytes.as_chunks::<3>();
+        frames.to_vec()
+    }
+
+    #[test]
+    fn what_is_written_at_any_place_arrives_whole_behind_any_broken_frame_and_names_nothing_else() {
+        let stops = [frame(0x2D, 0), frame(0x2C, 0)];
+        for left_over in [&[][..], &[0x2E], &[0x2E, 0x0F]] {
+            let mut i2c = FakeI2c::recording();
+            RobotHat::new(&PLAN).write_at_any_place(&stops, &mut i2c).unwrap();
+            let written = i2c.take_written();
+            assert_eq!(written.len(), 1 + 2 + 3 + 3);
+            let frames = arrived(left_over, &written);
+            let (broken, rest) = frames.split_first().unwrap();
+            assert!(broken[0] == 0 || *broken == [0x2E, left_over.get(1).copied().unwrap_or(0), 0]);
+            assert!(rest.iter().all(|frame| frame[0] == 0 || stops.contains(frame)), "{rest:02x?}");
+            let found = rest.iter().filter(|frame| frame[0] != 0).count();
+            assert_eq!(found, 2, "behind {left_over:02x?}: {rest:02x?}");
+        }
+    }
+
+    #[test]
+    fn a_second_broken_frame_ends_it() {
+        let mut i2c = FakeI2c::new().write(0x14, &[0; 3]).fault(0x14, BusFault::Io);
+        assert!(RobotHat::new(&PLAN).write_at_any_place(&[frame(0x2D, 0)], &mut i2c).is_err());
     }
 
     #[test]

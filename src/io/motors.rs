@@ -5,7 +5,8 @@
 //! Motors that are not known to have stopped are stopped again every few milliseconds, whatever else happens
 //! on the bus. The stop is a bus write while writes may get through. To a controller that takes its writes in
 //! frames, a write after a torn frame would be a different one and could drive a motor. In that case, and
-//! whenever the bus is down, a line stops the motors, if there is one.
+//! whenever the bus is down, a line stops the motors, if there is one that obeys. Where none does, the stop
+//! is written so that it arrives behind a torn frame too.
 
 use super::counters::{BusCounters, count};
 use super::halt::HaltWatch;
@@ -66,6 +67,8 @@ pub(super) struct Motors {
     framed: bool,
     /// This fault tore a frame: nothing may be written until everything is set up again.
     torn: Option<DeviceFault>,
+    /// There is no line, or it did not obey the last time: waiting for one that is a guard's takes long.
+    disobeyed: bool,
     /// Commands for slots up to here were made without knowing why the motors were stopped.
     withheld_to: Option<Instant>,
 }
@@ -85,6 +88,7 @@ impl Motors {
             led_at: None,
             framed,
             torn: None,
+            disobeyed: false,
             withheld_to: None,
         };
         (motors, halt)
@@ -150,12 +154,12 @@ impl Motors {
     /// Sets everything up, stopped. It begins by stopping them, whatever they did before; if a line can, they
     /// are known to be stopped from then on, not only from the end of the set-up.
     pub fn set_up(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> Result<(), DeviceFault> {
-        if !self.stand() && self.hold(ports) {
+        if !self.stand() && !self.disobeyed && self.hold(ports) {
             self.lead(false, ports.clock.now(), counters);
         }
         let set_up = self.actuators.initialise(ports);
         match set_up {
-            Ok(()) => (self.motion, self.torn) = (Motion::Still, None),
+            Ok(()) => (self.motion, self.torn, self.disobeyed) = (Motion::Still, None, false),
             // How far it got is unknown, and so is whether a line that held them still does.
             Err(fault) => {
                 self.torn = self.tears(fault).or(self.torn);
@@ -219,29 +223,39 @@ impl Motors {
     }
 
     /// Stops them in whatever way is left, and records whether they stopped. On a bus that is `down`, by a
-    /// line first. Otherwise, or if no line obeys, by a write. After a torn frame nothing is written: the
-    /// call fails, which takes the bus down.
+    /// line first, unless it did not obey the last time; otherwise, or if no line obeys, by a write.
     fn still(&mut self, down: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        if self.motion == Motion::Held || (down && self.hold(ports)) {
+        let line_first = down && !self.disobeyed;
+        if self.motion == Motion::Held || (line_first && self.hold(ports)) {
             return Ok(());
         }
-        let said = match self.torn {
-            Some(fault) => Err(fault),
-            None => self.actuators.stop(ports),
-        };
-        let Err(fault) = said else {
+        let Err(fault) = self.write_stop(down, ports) else {
             self.motion = Motion::Still;
-            return said;
+            return Ok(());
         };
         self.torn = self.tears(fault).or(self.torn);
+        if down && !line_first && self.hold(ports) {
+            return Ok(());
+        }
         let pause = if down { STOP_AGAIN_DOWN } else { STOP_AGAIN };
         self.motion = Motion::Unknown(ports.clock.now() + pause);
-        said
+        Err(fault)
+    }
+
+    /// Writes the stop. After a torn frame the call fails on a bus that is up, which takes it down; there it
+    /// is a write that arrives at any place of a frame.
+    fn write_stop(&mut self, down: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        match self.torn {
+            Some(fault) if !down => Err(fault),
+            Some(_) => self.actuators.stop_at_any_place(ports),
+            None => self.actuators.stop(ports),
+        }
     }
 
     /// Whether a line holds them now.
     fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
         let held = self.actuators.hold(ports);
+        self.disobeyed = !held;
         if held {
             self.motion = Motion::Held;
         }
@@ -261,10 +275,10 @@ impl Motors {
         }
     }
 
-    /// The last call: stop by a write, a few times, then by a line, then by setting everything up again.
-    /// Returns whether they are known to be stopped.
+    /// The last call: stop by a write, a few times, then by a line, then by setting everything up again, then
+    /// by a write behind whatever broke off. Returns whether they are known to be stopped.
     pub fn finish(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> bool {
         let by_word = (0..LAST_TRIES).any(|_| self.still(false, ports).is_ok());
-        by_word || self.hold(ports) || self.set_up(ports, counters).is_ok()
+        by_word || self.hold(ports) || self.set_up(ports, counters).is_ok() || self.still(true, ports).is_ok()
     }
 }
