@@ -217,7 +217,7 @@ struct Brain {
   double* weights;            // W: [sensor][regressor]
   double* covariance;         // P: [regressor][regressor]; I / RIDGE at the start
   Bank bank;
-  const float* readout;       // [motor][FEATURES + 1]
+  const float* readout;       // [grid][motor][FEATURES + 1]
   double* scores;             // [MAX_MOTORS] of the last cycle, then [MAX_MOTORS] of the bridge
   Metrics* metrics;
 };

@@ -12,7 +12,7 @@ extern "C" __global__ void __launch_bounds__(MOTOR_THREADS) motor(const Brain* b
   const Brain& brain = brains[blockIdx.z];
   const Cycle& cycle = *brain.cycle;
   const unsigned row = blockIdx.x;
-  const float* weights = brain.readout + row * (FEATURES + 1);
+  const float* weights = brain.readout + (cycle.on_half * gridDim.x + row) * (FEATURES + 1);
   double sum = 0.0;
   for (unsigned i = threadIdx.x; i < FEATURES; i += blockDim.x) {
     sum += static_cast<double>(weights[i]) * static_cast<double>(brain.features[i]);

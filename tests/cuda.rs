@@ -17,7 +17,7 @@ mod tables;
 use ganglion::field::projections::Projections;
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::shape::{
-    BANK_TOP, CHANNELS, CONTEXT, DESCRIPTOR, GROUP, PATTERN, READOUT_COLUMNS, sub_steps,
+    BANK_TOP, CHANNELS, CONTEXT, DESCRIPTOR, GROUP, PATTERN, READOUT_COLUMNS, READOUT_GRIDS, sub_steps,
 };
 use ganglion::field::{Response, Stimulus};
 use ganglion::frame::MAX_SENSORS;
@@ -78,7 +78,9 @@ fn context(slot: usize) -> [f32; CONTEXT] {
 }
 
 fn readout(motors: usize) -> Vec<f32> {
-    (0..motors * READOUT_COLUMNS).map(|i| 0.05 * normal(5, Stream::Patterns, i as u64) as f32).collect()
+    (0..READOUT_GRIDS * motors * READOUT_COLUMNS)
+        .map(|i| 0.05 * normal(5, Stream::Patterns, i as u64) as f32)
+        .collect()
 }
 
 /// The kernels and their judge, loaded alike.
@@ -349,7 +351,8 @@ fn half_storage_stays_within_its_law_and_slow_channels_are_whole() {
             let when = format!("{ms} ms, cycle {cycle}, rung {rung}");
             pair.compare_field(&when, bound, worst);
             for motor in 0..plan.shape.motors {
-                let row = &weights[motor * READOUT_COLUMNS..][..READOUT_COLUMNS];
+                let grid = &weights[plan.shape.weights_on(rung == 5)];
+                let row = &grid[motor * READOUT_COLUMNS..][..READOUT_COLUMNS];
                 // The bridge begins at an old score and ends at a new one: both may be off.
                 let reach = 2.0 * worst * row.iter().map(|w| f64::from(w.abs())).sum::<f64>();
                 near(&when, "score", answer.scores[motor].into(), expected.scores[motor].into(), reach);

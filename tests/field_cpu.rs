@@ -12,7 +12,7 @@ mod storage;
 use ganglion::cpu::Level;
 use ganglion::field::cpu::CpuEngine;
 use ganglion::field::reference::ReferenceEngine;
-use ganglion::field::shape::{CHANNELS, CONTEXT, FEATURES, PATTERN, READOUT_COLUMNS};
+use ganglion::field::shape::{CHANNELS, CONTEXT, FEATURES, PATTERN, READOUT_COLUMNS, READOUT_GRIDS};
 use ganglion::field::{Engine, Response, Stimulus};
 use ganglion::frame::MAX_SENSORS;
 use ganglion::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
@@ -67,7 +67,9 @@ fn context(slot: usize) -> [f32; CONTEXT] {
 }
 
 fn readout(motors: usize) -> Vec<f32> {
-    (0..motors * READOUT_COLUMNS).map(|i| 0.05 * normal(5, Stream::Patterns, i as u64) as f32).collect()
+    (0..READOUT_GRIDS * motors * READOUT_COLUMNS)
+        .map(|i| 0.05 * normal(5, Stream::Patterns, i as u64) as f32)
+        .collect()
 }
 
 fn load(engine: &mut Engine, plan: &FieldPlan) {

@@ -101,7 +101,7 @@ impl CpuEngine {
             index: Index::new(shape.patterns),
             blend: Blend::NONE,
             bank_index: BankIndex::new(shape.bank),
-            readout: vec![0.0; shape.motors * READOUT_COLUMNS],
+            readout: vec![0.0; shape.weights()],
             scores: [0.0; MAX_MOTORS],
             bridge: [0.0; MAX_MOTORS],
             since_step: [0; GROUPS],
@@ -261,7 +261,8 @@ impl CpuEngine {
     /// Step 7, up to the tanh.
     fn score(&mut self, moved: bool) {
         let fade = libm::exp(-self.dt / BRIDGE_S);
-        for (row, weights) in self.readout.chunks_exact(READOUT_COLUMNS).enumerate() {
+        let readout = &self.readout[self.plan.shape.weights_on(self.on_half)];
+        for (row, weights) in readout.chunks_exact(READOUT_COLUMNS).enumerate() {
             let (weights, constant) = weights.split_at(FEATURES);
             let said = dot::dot_wide(weights, &self.features.all) + f64::from(constant[0]);
             self.bridge[row] = if moved { self.scores[row] - said } else { self.bridge[row] * fade };

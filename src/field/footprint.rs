@@ -1,8 +1,6 @@
 //! Computes how much memory a field takes, before anything is built.
 
-use crate::field::shape::{
-    CHANNELS, CONTEXT, DESCRIPTOR, GROUP, GROUPS, PATTERN, READOUT_COLUMNS, regressors,
-};
+use crate::field::shape::{CHANNELS, CONTEXT, DESCRIPTOR, GROUP, GROUPS, PATTERN, regressors};
 use crate::plan::{EngineKind, FieldPlan, Storage};
 
 /// Bytes that the field's engine takes at its start, by arithmetic: a little more than it says of itself. A
@@ -21,7 +19,7 @@ pub fn field_bytes(plan: &FieldPlan) -> u64 {
     let patterns = shape.patterns * (pattern + CONTEXT * size_of::<f64>() + 8);
     let regressors = regressors(shape.sensors);
     let prediction = size_of::<f64>() * regressors * (regressors + shape.sensors);
-    let motor = size_of::<f32>() * shape.motors * READOUT_COLUMNS;
+    let motor = size_of::<f32>() * shape.weights();
     (field + patterns + shape.bank * (row + 32) + prediction + motor + SMALL) as u64
 }
 

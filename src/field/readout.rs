@@ -1,7 +1,7 @@
 //! A learned read-out as it is saved: weights, what their rows mean, the field they were made for and
 //! where they come from. `learn` fits it, the engine computes with it.
 
-use super::shape::{READOUT_COLUMNS, READOUT_MOST};
+use super::shape::{READOUT_COLUMNS, READOUT_GRIDS, READOUT_MOST};
 use crate::codec::{self, CodecError, FileError, Kind};
 use crate::outside::{compared, quoted};
 use crate::plan::{Board, Curve, Scale};
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
 
-const KIND: Kind = Kind { tag: *b"READ", name: "read-out", version: 1 };
+const KIND: Kind = Kind { tag: *b"READ", name: "read-out", version: 2 };
 
-/// Longest payload: 16 rows of 2,113 weights and their names are 135 kB.
+/// Longest payload: 16 rows of 2,113 weights for each of two grids, and their names, are 270 kB.
 const LONGEST: usize = 1 << 20;
 
 /// What the rows of a read-out mean.
@@ -74,7 +74,7 @@ pub enum Origin {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Readout {
     rows: RowNames,
-    /// By row: a weight for each feature, then the constant.
+    /// By grid, the whole one first, and row: a weight for each feature, then the constant.
     weights: Vec<f32>,
     /// What decides the meaning of a feature: name and value, in a fixed order.
     made_for: Vec<(String, String)>,
@@ -124,16 +124,19 @@ impl From<FileError> for ReadoutError {
 }
 
 impl Readout {
-    /// A read-out for `board`. Refuses weights of a wrong number, and ones that are not finite or beyond
-    /// `READOUT_MOST`.
+    /// A read-out for `board`, of weights for both grids or for one that serves both. Refuses weights of a
+    /// wrong number, and ones that are not finite or beyond `READOUT_MOST`.
     pub fn new(board: &Board, weights: Vec<f32>, origin: Origin) -> Result<Readout, ReadoutError> {
-        Readout { rows: RowNames::of(board), weights, made_for: identity(board), origin }.sound()
+        let rows = RowNames::of(board);
+        let weights = on_both_grids(&rows, weights);
+        Readout { rows, weights, made_for: identity(board), origin }.sound()
     }
 
     /// A read-out fitted to the starting table of `board`. Weights that no engine would take become
     /// none at all: such a read-out asks for no motion.
     pub fn of_table(board: &Board, weights: Vec<f32>) -> Readout {
         let rows = RowNames::of(board);
+        let weights = on_both_grids(&rows, weights);
         let weights = if fit(&rows, &weights) { weights } else { vec![0.0; weights_of(&rows)] };
         Readout { rows, weights, made_for: identity(board), origin: Origin::Table }
     }
@@ -175,7 +178,7 @@ impl Readout {
     pub fn rows(&self) -> &RowNames {
         &self.rows
     }
-    /// Rows x [`READOUT_COLUMNS`], as engines take them.
+    /// Grids x rows x [`READOUT_COLUMNS`], as engines take them.
     pub fn weights(&self) -> &[f32] {
         &self.weights
     }
@@ -193,7 +196,12 @@ impl Readout {
 }
 
 fn weights_of(rows: &RowNames) -> usize {
-    rows.names().len() * READOUT_COLUMNS
+    READOUT_GRIDS * rows.names().len() * READOUT_COLUMNS
+}
+
+/// `weights`, or twice as many where they are those of one grid.
+fn on_both_grids(rows: &RowNames, weights: Vec<f32>) -> Vec<f32> {
+    if READOUT_GRIDS * weights.len() == weights_of(rows) { weights.repeat(READOUT_GRIDS) } else { weights }
 }
 
 fn fit(rows: &RowNames, weights: &[f32]) -> bool {

@@ -12,8 +12,8 @@ use super::predict::{ErrorRing, Learner, Skill, Trust, dot};
 use super::projections::Projections;
 use super::shape::{
     BRIDGE_S, CHANGE_SCALE, CHANNELS, CONTENT, CONTENT_GROUPS, CONTEXT, CONTEXT_SCALE, DESCRIPTOR, FEATURES,
-    GROUP, GROUPS, METRICS_EVERY, NORM_FLOOR, PATTERN, READOUT_COLUMNS, READOUT_MOST, REWARD_FLOOR,
-    SLOW_FIRST, TURN, WORTH_MOST, is_due, regressors, sub_steps,
+    GROUP, GROUPS, METRICS_EVERY, NORM_FLOOR, PATTERN, READOUT_COLUMNS, REWARD_FLOOR, SLOW_FIRST, TURN,
+    WORTH_MOST, is_due, regressors, sub_steps,
 };
 use super::stage::StageWatch;
 use super::{Metrics, Refused, Response, Stage, StageTimes, Stimulus, Work};
@@ -101,7 +101,7 @@ impl ReferenceEngine {
             bank: Bank::new(shape.bank),
             context: vec![0.0; CONTEXT],
             descriptor: vec![0.0; DESCRIPTOR],
-            readout: vec![0.0; shape.motors * READOUT_COLUMNS],
+            readout: vec![0.0; shape.weights()],
             scores: [0.0; MAX_MOTORS],
             bridge: [0.0; MAX_MOTORS],
             age: 0,
@@ -335,7 +335,8 @@ impl ReferenceEngine {
     /// Step 7, up to the tanh.
     fn score(&mut self, moved: bool) {
         let fade = libm::exp(-self.dt / BRIDGE_S);
-        for (row, weights) in self.readout.chunks_exact(READOUT_COLUMNS).enumerate() {
+        let readout = &self.readout[self.plan.shape.weights_on(self.on_half)];
+        for (row, weights) in readout.chunks_exact(READOUT_COLUMNS).enumerate() {
             let (weights, constant) = weights.split_at(FEATURES);
             let products = weights.iter().zip(&self.features).map(|(w, f)| f64::from(*w) * f);
             let said = products.sum::<f64>() + f64::from(constant[0]);
@@ -394,14 +395,13 @@ impl ReferenceEngine {
         &self.prediction
     }
 
-    /// Puts in the motor read-out: motors x [`READOUT_COLUMNS`], the last column for a constant 1.
-    /// Refuses (false) a wrong size and weights that are not finite.
+    /// Puts in the motor read-out; as [`crate::field::Engine::set_readout`].
     pub fn set_readout(&mut self, weights: &[f32]) -> bool {
-        let fits = weights.len() == self.readout.len() && weights.iter().all(|w| w.abs() <= READOUT_MOST);
-        if fits {
-            self.readout.copy_from_slice(weights);
+        match self.plan.shape.of_both_grids(weights) {
+            Some(weights) => self.readout.copy_from_slice(&weights),
+            None => return false,
         }
-        fits
+        true
     }
 
     /// Cells of channel `c`, x fastest, on the grid in use.

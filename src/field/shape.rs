@@ -36,6 +36,9 @@ pub const GRADIENT: usize = CONTENT_GROUPS * 3 * 2 * BLOCK_COUNT;
 pub const FEATURES: usize = CONTEXT + DESCRIPTOR + GRADIENT;
 /// Columns of a read-out: features and a constant 1.
 pub const READOUT_COLUMNS: usize = FEATURES + 1;
+/// Grids that a read-out has weights for: the whole one and the half one of the lowest rung. The same scene
+/// has other features on each.
+pub const READOUT_GRIDS: usize = 2;
 /// Largest weight of a read-out: with it the rounding of a feature, in single precision, is a whole swing of
 /// a motor. A larger one reads nothing but rounding.
 pub const READOUT_MOST: f32 = 1.0 / f32::EPSILON;
@@ -90,6 +93,25 @@ impl Shape {
     /// Cells of one channel.
     pub const fn cells(&self) -> usize {
         self.grid * self.grid * self.grid
+    }
+    /// Weights of a read-out: [`READOUT_GRIDS`] x motors x [`READOUT_COLUMNS`], the whole grid's first.
+    pub const fn weights(&self) -> usize {
+        READOUT_GRIDS * self.motors * READOUT_COLUMNS
+    }
+    /// The weights of a read-out for both grids, of those for both or for one that serves both. `None`: a
+    /// wrong number of them, or one that is not finite or beyond [`READOUT_MOST`].
+    pub fn of_both_grids(&self, weights: &[f32]) -> Option<Vec<f32>> {
+        let fit = weights.iter().all(|weight| weight.abs() <= READOUT_MOST);
+        match weights.len() {
+            both if fit && both == self.weights() => Some(weights.to_vec()),
+            one if fit && READOUT_GRIDS * one == self.weights() => Some([weights, weights].concat()),
+            _ => None,
+        }
+    }
+    /// Where the weights for the whole (`on_half`: the half) grid are in a read-out.
+    pub const fn weights_on(&self, on_half: bool) -> std::ops::Range<usize> {
+        let one = self.motors * READOUT_COLUMNS;
+        if on_half { one..2 * one } else { 0..one }
     }
     /// Cells of the field.
     pub const fn volume(&self) -> usize {

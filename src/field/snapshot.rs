@@ -17,7 +17,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-const KIND: Kind = Kind { tag: *b"BRAN", name: "snapshot", version: 1 };
+const KIND: Kind = Kind { tag: *b"BRAN", name: "snapshot", version: 2 };
 
 /// A brain and the field it was made for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

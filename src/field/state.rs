@@ -32,7 +32,7 @@ pub struct State {
 /// What was put in from outside, and stays when an engine goes back to rest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
-    /// Motors x `READOUT_COLUMNS`.
+    /// [`Shape::weights`](crate::plan::Shape::weights) of them.
     pub readout: Vec<f32>,
     /// A line a slot of the library.
     pub patterns: Vec<Option<Pattern>>,

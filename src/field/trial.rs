@@ -4,7 +4,7 @@
 
 use super::cpu::CpuEngine;
 use super::cuda::CudaEngine;
-use super::shape::{FEATURES, PATTERN, READOUT_COLUMNS};
+use super::shape::{FEATURES, PATTERN};
 use super::{Failure, Loss, Stimulus};
 use crate::frame::MAX_SENSORS;
 use crate::plan::{FieldPlan, Rung, Shape, Storage};
@@ -57,7 +57,7 @@ fn small(plan: &FieldPlan) -> FieldPlan {
 /// A read-out whose scores are means of many features: differences do not grow in it.
 fn load(plan: &FieldPlan, mut put_in: impl FnMut(&[f32]) -> bool) {
     let weight = |i: usize| draw(i as u64) / 64.0;
-    let weights: Vec<f32> = (0..plan.shape.motors * READOUT_COLUMNS).map(weight).collect();
+    let weights: Vec<f32> = (0..plan.shape.weights()).map(weight).collect();
     let taken = put_in(&weights);
     debug_assert!(taken, "of the plan's own size");
 }

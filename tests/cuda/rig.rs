@@ -11,7 +11,7 @@ use ganglion::field::Stimulus;
 use ganglion::field::projections::Projections;
 use ganglion::field::shape::{
     BANK_TOP, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, METRICS_EVERY, PATTERN,
-    READOUT_COLUMNS, SLOW_FIRST, TURN, is_due, regressors, sub_steps,
+    SLOW_FIRST, TURN, is_due, regressors, sub_steps,
 };
 use ganglion::plan::FieldPlan;
 use ganglion::seed::{Stream, normal};
@@ -100,7 +100,7 @@ impl Rig {
         let volumes = [cells, cells / 8].map(|cells| device.hold(&vec![0; patterns * PATTERN * cells * 2]));
         let contexts = device.hold(&vec![0; patterns * CONTEXT * 8]);
         let stored = device.hold(&vec![0; patterns * 4]);
-        let readout = device.hold(&vec![0; plan.shape.motors * READOUT_COLUMNS * 4]);
+        let readout = device.hold(&vec![0; plan.shape.weights() * 4]);
         let brains = device.allocate(robots * BRAIN);
         let mut rig = Rig {
             robots: Vec::new(),
@@ -197,7 +197,8 @@ impl Rig {
 
     /// Puts in a read-out.
     pub fn set_readout(&mut self, weights: &[f32]) {
-        let bytes = Table::default().f32s(weights).bytes();
+        let weights = self.plan.shape.of_both_grids(weights).expect("a read-out of this field");
+        let bytes = Table::default().f32s(&weights).bytes();
         self.device.write(self.readout, 0, &bytes);
     }
 

@@ -3,9 +3,7 @@
 use super::CpuEngine;
 use super::library::unit;
 use super::statistics::Statistics;
-use crate::field::shape::{
-    CONTENT_GROUPS, CONTEXT, DESCRIPTOR, GROUP, PATTERN, PATTERN_FIRST, READOUT_MOST, WORTH_MOST,
-};
+use crate::field::shape::{CONTENT_GROUPS, CONTEXT, DESCRIPTOR, GROUP, PATTERN, PATTERN_FIRST, WORTH_MOST};
 use crate::field::{Metrics, StageTimes};
 use crate::plan::{FieldPlan, Rung, Storage};
 use crate::rt::Refusal;
@@ -45,14 +43,13 @@ impl CpuEngine {
         self.predictor.prediction()
     }
 
-    /// Puts in the motor read-out: motors x `READOUT_COLUMNS`, the last column for a constant 1.
-    /// Refuses (false) a wrong size and weights that are not finite.
+    /// Puts in the motor read-out; as [`crate::field::Engine::set_readout`].
     pub fn set_readout(&mut self, weights: &[f32]) -> bool {
-        let fits = weights.len() == self.readout.len() && weights.iter().all(|w| w.abs() <= READOUT_MOST);
-        if fits {
-            self.readout.copy_from_slice(weights);
+        match self.plan.shape.of_both_grids(weights) {
+            Some(weights) => self.readout.copy_from_slice(&weights),
+            None => return false,
         }
-        fits
+        true
     }
 
     /// Copies the cells of channel `c`, x fastest, on the grid in use: as many as there are and as `to`

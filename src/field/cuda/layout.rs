@@ -4,8 +4,7 @@
 use super::tables::{ABOUT, ANSWER, BRAIN, CYCLE, MATCH, METRICS, RULE, SENSES, SWEEP};
 use crate::command::MAX_MOTORS;
 use crate::field::shape::{
-    BANK_TOP, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, PATTERN,
-    READOUT_COLUMNS, regressors,
+    BANK_TOP, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, PATTERN, regressors,
 };
 use crate::plan::{FieldPlan, Storage};
 
@@ -185,7 +184,7 @@ fn shared(plan: &FieldPlan, taps: usize, robots: usize, ruler: &mut Ruler) -> Sh
         error: ruler.take(rows * size_of::<f32>()),
         value: ruler.take(rows * size_of::<f64>()),
         last_use: ruler.take(rows * size_of::<u64>()),
-        readout: ruler.take(shape.motors * READOUT_COLUMNS * size_of::<f32>()),
+        readout: ruler.take(shape.weights() * size_of::<f32>()),
     }
 }
 

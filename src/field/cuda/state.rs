@@ -10,8 +10,7 @@ use super::tables::{
 };
 use crate::command::MAX_MOTORS;
 use crate::field::shape::{
-    BANK_TOP, BLEND_TOP, CHANNELS, CONTEXT, DESCRIPTOR, ERROR_RING, GROUPS, PATTERN, READOUT_COLUMNS,
-    regressors,
+    BANK_TOP, BLEND_TOP, CHANNELS, CONTEXT, DESCRIPTOR, ERROR_RING, GROUPS, PATTERN, regressors,
 };
 use crate::field::state::{Experiences, Learned, Live, Pattern, Senses};
 use crate::frame::MAX_SENSORS;
@@ -247,8 +246,7 @@ impl Brains {
     pub fn learned(&mut self) -> Result<Learned, GpuError> {
         let (shape, shared) = (self.plan.shape, &self.layout.shared);
         let (readout, stored) = (shared.readout, shared.stored);
-        let mut learned =
-            Learned { readout: vec![0.0; shape.motors * READOUT_COLUMNS], ..Learned::default() };
+        let mut learned = Learned { readout: vec![0.0; shape.weights()], ..Learned::default() };
         self.get_f32s(readout, &mut learned.readout)?;
         let mut bytes = vec![0; shape.patterns * size_of::<u32>()];
         self.get(stored, 0, &mut bytes)?;

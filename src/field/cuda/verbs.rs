@@ -3,9 +3,7 @@
 
 use super::CudaEngine;
 use crate::field::shape::CONTENT_GROUPS;
-use crate::field::shape::{
-    CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, PATTERN, READOUT_COLUMNS, READOUT_MOST, WORTH_MOST,
-};
+use crate::field::shape::{CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, PATTERN, WORTH_MOST};
 use crate::field::state::{Learned, Live, StateError};
 use crate::field::{Metrics, StageTimes};
 use crate::plan::{FieldPlan, Rung, Storage};
@@ -41,16 +39,11 @@ impl CudaEngine {
         &self.answer.prediction[..self.plan.shape.sensors]
     }
 
-    /// Puts in the motor read-out: motors x `READOUT_COLUMNS`. Refuses (false) a wrong size and weights that
-    /// are not finite.
+    /// Puts in the motor read-out; as [`crate::field::Engine::set_readout`].
     pub fn set_readout(&mut self, weights: &[f32]) -> bool {
-        let size = self.plan.shape.motors * READOUT_COLUMNS;
-        let fits = weights.len() == size && weights.iter().all(|weight| weight.abs() <= READOUT_MOST);
-        if fits {
-            let weights = weights.to_vec();
-            self.ask(move |brains| brains.set_readout(&weights));
-        }
-        fits
+        let Some(weights) = self.plan.shape.of_both_grids(weights) else { return false };
+        self.ask(move |brains| brains.set_readout(&weights));
+        true
     }
 
     /// Stores a volume (16 x N^3, within 1 - beta, kept to 1.5e-5) that is recalled by a context (as in the

@@ -207,7 +207,7 @@ impl Learned {
     /// Whether an engine of `plan` can take it.
     pub fn check(&self, plan: &FieldPlan) -> Checked {
         let shape = plan.shape;
-        count("weights of the read-out", &self.readout, shape.motors * READOUT_COLUMNS)?;
+        count("weights of the read-out", &self.readout, shape.weights())?;
         lawful("weights of the read-out", &self.readout, about_0(f64::from(READOUT_MOST)))?;
         count("slots of the library", &self.patterns, shape.patterns)?;
         let (cells, bound) = (PATTERN * shape.cells(), 1.0 - plan.params.beta);
