@@ -39,6 +39,7 @@ mod report;
 pub mod run;
 pub mod safe_stop;
 mod status;
+pub mod teach;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -79,6 +80,8 @@ enum Verb {
     Replay(replay::Args),
     /// Fit a read-out of a board's field to the decisions in a log, cross-validate it, save it
     Learn(learn::Args),
+    /// Teach a board's field to drive as its starting table does, in the simulator, and save the read-out
+    Teach(teach::Args),
     /// Stop a board's motors and exit
     SafeStop(safe_stop::Args),
     /// Run the guard: keep the motors' reset or enable line off unless a runtime proves that it is alive
@@ -104,6 +107,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Calibrate(args) => calibrate::run(args),
         Verb::Replay(args) => replay::run(args),
         Verb::Learn(args) => learn::run(args),
+        Verb::Teach(args) => teach::run(args),
         Verb::SafeStop(args) => safe_stop::run(args),
         Verb::Guard(args) => guard::run(args),
         Verb::Arm(args) => control::arm(args),

@@ -9,6 +9,7 @@ mod engine;
 mod engine_state;
 mod failure;
 pub mod footprint;
+pub mod interposer;
 pub mod link;
 pub mod readout;
 mod predict;

@@ -2,7 +2,8 @@
 //! linear map of the field's features; the field itself follows from the board's seed.
 //!
 //! `log` reads, `observe` runs the log through the field, `moments` and `solve` are the least squares,
-//! `validate` judges them on held-out time, `score` counts decisions.
+//! `validate` judges them on held-out time, `score` counts decisions. `shipped` has what was taught
+//! beforehand.
 
 pub mod imitate;
 pub mod log;
@@ -11,10 +12,12 @@ pub mod observe;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod score;
+mod shipped;
 pub mod solve;
 pub mod validate;
 
 pub use imitate::{imitate, imitation_error};
+pub use shipped::shipped;
 
 use crate::field::readout::{Origin, Readout, ReadoutError};
 use crate::field::shape::FEATURES;

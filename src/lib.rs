@@ -67,6 +67,7 @@ pub mod guard;
 pub mod tick;
 pub mod robot;
 pub mod runner;
+pub mod teach;
 pub mod service;
 pub mod control;
 pub mod bench;

@@ -14,6 +14,7 @@ use crate::bus::{Hardware, OpenError};
 use crate::executor::{Waker, Worker};
 use crate::field::brain::{Brain, BrainError};
 use crate::field::failover::Open;
+use crate::field::interposer::Interposer;
 use crate::field::link::FieldLink;
 use crate::field::snapshot::{
     Snapshot, SnapshotError, SnapshotSender, SnapshotWriter, Standing, snapshot_line,
@@ -22,7 +23,7 @@ use crate::field::worker::{FieldWorker, Order, Outcome};
 use crate::field::{Readout, ReadoutError, footprint};
 use crate::guard::GuardHealth;
 use crate::io::{BusCounters, Halt, LogRows, SenseCounters};
-use crate::learn::imitate;
+use crate::learn::{imitate, shipped};
 use crate::loop_status::LoopStatusCell;
 use crate::memory::map::{Feed, Recollection};
 use crate::mode::Modes;
@@ -69,6 +70,10 @@ pub struct Options {
     pub device: Option<Open>,
     /// Every cycle runs at this rung; without it the budget chooses.
     pub rung: Option<Rung>,
+    /// A read-out that did not pass its trial is obeyed all the same.
+    pub untried: bool,
+    /// Stands between the tick and the brain; in simulations only.
+    pub interposer: Option<Box<dyn Interposer>>,
     /// The wires of a board on real hardware; a simulated board has its own and uses these instead if given.
     pub hardware: Option<Arc<dyn Hardware>>,
 }
@@ -196,7 +201,7 @@ impl Robot {
         room::demand(footprint::field_bytes(&board.field)).map_err(BuildError::Room)?;
         // The slow part first: the simulator's faults count their time from when it is made.
         let resume = options.resume.as_ref();
-        let mut brain = brain(board, options.readout, resume, options.device)?;
+        let mut brain = brain(board, options.readout, options.untried, resume, options.device)?;
         let (engine_name, engine_refusals) = (brain.engine_name(), brain.refusals());
         let idle_faults = match brain.has_device() {
             true => Vec::new(),
@@ -224,7 +229,8 @@ impl Robot {
         let faults = FieldFaults::new(&options.faults, zero);
         let (sender, snapshots) = kept.unzip();
         let (feed, recollection) = wired.map.unzip();
-        let mut field = link_field(board, brain, faults, sender, clock.is_real(), &bus_bell, &mut workers);
+        let made = Made { brain, interposer: options.interposer, faults, snapshots: sender };
+        let mut field = link_field(board, made, clock.is_real(), &bus_bell, &mut workers);
         last_cycle.into_iter().for_each(|last| field.continue_after(last));
         let tick = Tick::new(Parts {
             requests: requests.clone(),
@@ -269,22 +275,27 @@ impl Robot {
     }
 }
 
-/// The field's engine with its read-out: the given one, or that of the snapshot, or the board's starting
-/// table taught to the field; without any of them it requests nothing.
+/// The field's engine with its read-out: the given one, or that of the snapshot, or the one that was taught
+/// the board's starting table beforehand, or the table fitted here and now; without any of them it requests
+/// nothing.
 fn brain(
     board: &Board,
     readout: Option<Readout>,
+    untried: bool,
     resume: Option<&Snapshot>,
     device: Option<Open>,
 ) -> Result<Brain, BuildError> {
     if let Some(readout) = &readout {
         readout.check(board).map_err(BuildError::Readout)?;
+        if readout.has_failed() && !untried {
+            return Err(BuildError::Readout(ReadoutError::Failed));
+        }
     }
     if let Some(snapshot) = resume {
         snapshot.check(board).map_err(BuildError::Snapshot)?;
     }
     let untaught = resume.is_none() && !board.field.start.is_empty();
-    let readout = readout.or_else(|| untaught.then(|| imitate(board)));
+    let readout = readout.or_else(|| untaught.then(|| shipped(board).unwrap_or_else(|| imitate(board))));
     let state = resume.map(Snapshot::state);
     Brain::new(board, readout.as_ref(), state, device).map_err(BuildError::Brain)
 }
@@ -300,12 +311,18 @@ fn keep(board: &Board, brain: &mut Brain, plan: Option<SnapshotPlan>) -> Result<
     Ok(Some(((line.0, every), line.1)))
 }
 
+/// What the field's worker is made of.
+struct Made {
+    brain: Brain,
+    interposer: Option<Box<dyn Interposer>>,
+    faults: FieldFaults,
+    snapshots: Option<(SnapshotSender, Span)>,
+}
+
 /// Puts the engine on its worker and returns the tick's end of the link.
 fn link_field(
     board: &Board,
-    brain: Brain,
-    faults: FieldFaults,
-    snapshots: Option<(SnapshotSender, Span)>,
+    made: Made,
     real: bool,
     bus_bell: &Waker,
     workers: &mut Vec<WorkerThread>,
@@ -318,8 +335,9 @@ fn link_field(
         BusPlan::Log => Span::ZERO, // a replay is as fast as the machine: the field costs no time of the log
         _ => board.budget.target,
     });
-    let mut worker = FieldWorker::new(brain, taken, outcomes, faults, modelled);
-    if let Some((sender, every)) = snapshots {
+    let worker = FieldWorker::new(made.brain, taken, outcomes, made.faults, modelled);
+    let mut worker = worker.with_interposer(made.interposer);
+    if let Some((sender, every)) = made.snapshots {
         worker = worker.with_snapshots(sender, every);
     }
     workers.push(WorkerThread { worker: Box::new(worker), waker: waker.clone(), role: Role::Field });

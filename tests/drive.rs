@@ -5,7 +5,7 @@ use crate::long::or_in_full;
 use ganglion::board;
 use ganglion::command::Source;
 use ganglion::field::Readout;
-use ganglion::learn::imitate;
+use ganglion::learn::shipped;
 use ganglion::plan::{Board, Cause};
 use ganglion::robot::{Options, Robot};
 use ganglion::runner::{self, Ending};
@@ -44,10 +44,10 @@ impl Run {
     }
 }
 
-/// The starting table, taught once for all tests: the same for every run of a board.
+/// The read-out that comes with the program for this board.
 fn taught() -> &'static Readout {
     static TAUGHT: OnceLock<Readout> = OnceLock::new();
-    TAUGHT.get_or_init(|| imitate(&sim_board()))
+    TAUGHT.get_or_init(|| shipped(&sim_board()).expect("the sim board was taught: scripts/teach-boards"))
 }
 
 fn options(seed: u64, faults: &[&str]) -> Options {
@@ -227,6 +227,17 @@ fn a_slow_engine_goes_down_the_rungs_and_comes_back() {
             assert!(step <= limit || stopped, "{} jumps by {step} at slot {}", plan.name, pair[1].index);
         }
     }
+}
+
+#[test]
+fn with_a_slow_engine_it_sees_as_much_of_its_room_and_hardly_ever_backs() {
+    let length = or_in_full(60, 600);
+    let [slow, quick] = [&["field-slow@2+600"][..], &[]].map(|faults| run(3, length, faults));
+    let rungs = slow.ending.recorder.summary().slots_in_rung;
+    assert!(rungs[5] > rungs[..5].iter().sum::<u64>(), "the engine was not slow: {rungs:?}");
+    let (slow, quick) = (slow.report.coverage, quick.report.coverage);
+    assert!(slow.cells as f64 >= 0.75 * quick.cells as f64, "{slow:?}, beside {quick:?}");
+    assert!(slow.backward_share <= 0.10, "{slow:?}");
 }
 
 #[test]

@@ -31,6 +31,8 @@ mod tick;
 mod restart;
 /// A guard holds its line until a runtime has earned it, and takes it back whatever that one dies of.
 mod guard;
+/// A field is taught to drive in closed loop: the same bytes every time, tried before it is trusted.
+mod teach;
 /// The whole robot on the simulator: it drives, it is safe, it is the same every time.
 mod drive;
 /// What `bench` prints holds together, is whole or absent, and ends with the verdict's exit code.

@@ -74,7 +74,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Checks the output path first: minutes of work must not fail because its folder is missing.
-fn refuse_what_cannot_be_written(output: &Path) -> Result<(), Failure> {
+pub(super) fn refuse_what_cannot_be_written(output: &Path) -> Result<(), Failure> {
     let folder = output.parent().filter(|parent| !parent.as_os_str().is_empty());
     match folder {
         Some(folder) if !folder.is_dir() => Err(Failure::unavailable("no such folder")
@@ -106,7 +106,7 @@ fn of_learning(log: &Path, error: LearnError) -> Failure {
     }
 }
 
-fn of_saving(path: &Path, error: ReadoutError) -> Failure {
+pub(super) fn of_saving(path: &Path, error: ReadoutError) -> Failure {
     match error {
         ReadoutError::File(FileError::Io { error, .. }) => Failure::file(path, &error),
         error => Failure::bug(error),

@@ -56,9 +56,12 @@ pub struct Args {
     /// Hold the field at this level of quality, 0 (best) to 5 [default: the compute budget chooses]
     #[arg(long, value_name = "N", value_parser = arguments::rung)]
     pub rung: Option<Rung>,
-    /// A read-out from 'ganglion learn' [default: the board's starting table]
+    /// A read-out from 'ganglion learn' or 'ganglion teach' [default: the board's starting table]
     #[arg(long, value_name = "FILE")]
     pub readout: Option<PathBuf>,
+    /// Obey the read-out even if it did not pass its trial
+    #[arg(long, requires = "readout")]
+    pub untried: bool,
     /// Resume from the brain in this file, if it exists, and save the brain to it: see --snapshot-every
     #[arg(long, value_name = "FILE")]
     pub snapshot: Option<PathBuf>,
@@ -129,6 +132,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         seed: args.seed,
         faults: args.faults,
         readout,
+        untried: args.untried,
         resume,
         rung: args.rung,
         snapshots,

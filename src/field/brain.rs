@@ -150,6 +150,11 @@ impl Brain {
         Ok(response)
     }
 
+    /// Copies the features of the last cycle of the engine on the CPU; as many as `out` holds.
+    pub fn copy_features(&self, out: &mut [f32]) {
+        self.here.copy_features(out);
+    }
+
     /// Between two cycles: looks after the device.
     pub fn tend(&mut self, now: Instant) {
         if let Some(failover) = &mut self.device {

@@ -186,9 +186,9 @@ impl Engine {
         }
     }
 
-    /// Puts in the motor read-out: motors x `READOUT_COLUMNS` for the whole grid and as many for the half one;
-    /// without the second the first serves both. Refuses (false) a wrong size and weights that are not finite
-    /// or beyond `READOUT_MOST`.
+    /// Puts in the motor read-out: motors x `READOUT_COLUMNS` for the whole grid and as many for the half
+    /// one; without the second the first serves both. Refuses (false) a wrong size and weights that are not
+    /// finite or beyond `READOUT_MOST`.
     pub fn set_readout(&mut self, weights: &[f32]) -> bool {
         match self {
             Engine::Reference(engine) => engine.set_readout(weights),

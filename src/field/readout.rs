@@ -66,8 +66,49 @@ pub enum Origin {
         /// Share of right decisions in each block of time, learned from the other blocks.
         blocks: Vec<f64>,
     },
-    /// Fitted to the board's starting table.
+    /// Fitted to the board's starting table, on made-up values.
     Table,
+    /// Taught to drive as the board's starting table, in closed loop.
+    Taught {
+        /// BLAKE3 of the table.
+        table: [u8; 32],
+        /// What the trial at the best and at the lowest rung came to.
+        trials: [Trial; 2],
+        /// What the table by itself came to in the same rooms.
+        standard: Trial,
+    },
+}
+
+/// What a robot came to in some simulated rooms.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Trial {
+    /// Rooms.
+    pub rooms: u64,
+    /// Contacts of any kind, falls among them.
+    pub contacts: u64,
+    /// Falls.
+    pub falls: u64,
+    /// Mean number of cells of 0.25 m that the robot was in.
+    pub cells: f64,
+    /// Mean share of the time driven backwards, 0..=1.
+    pub backward_share: f64,
+    /// Mean share of the time in which the robot stood, 0..=1.
+    pub still_share: f64,
+}
+
+/// Largest share of the time that may be driven backwards in a trial.
+const BACKWARD_MOST: f64 = 0.10;
+/// A field sees at least this share of what the table sees of the same rooms.
+const COVERAGE_LEAST: f64 = 0.9;
+
+impl Trial {
+    /// Whether the field may drive: it touches no more than the table by itself (`standard`) does in the same
+    /// rooms, does not live by backing, and sees about as much.
+    pub fn passes(&self, standard: &Trial) -> bool {
+        self.contacts <= standard.contacts
+            && self.backward_share <= BACKWARD_MOST.max(standard.backward_share)
+            && self.cells >= COVERAGE_LEAST * standard.cells
+    }
 }
 
 /// Weights for the features of one particular field.
@@ -88,6 +129,8 @@ pub enum ReadoutError {
     File(FileError),
     /// The file is whole, and its content is no read-out.
     Malformed,
+    /// It did not pass its trial.
+    Failed,
     /// It was made for another field or board.
     Mismatch {
         /// What differs.
@@ -107,6 +150,7 @@ impl fmt::Display for ReadoutError {
                 f,
                 "the read-out's rows and weights do not fit each other, or a weight is none that can be learned"
             ),
+            ReadoutError::Failed => write!(f, "the read-out did not pass its trial in the simulator"),
             ReadoutError::Mismatch { what, readout, board } => {
                 let (what, readout) = (quoted(what), compared(readout));
                 write!(f, "the read-out was made for {what} = {readout}; the board has {board}")
@@ -155,6 +199,11 @@ impl Readout {
         codec::load_within::<Readout>(path, KIND, LONGEST)?.sound()
     }
 
+    /// Of the bytes of a file.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Readout> {
+        codec::decode::<Readout>(KIND, bytes).ok()?.sound().ok()
+    }
+
     /// The bytes of the file.
     pub fn to_bytes(&self) -> Result<Vec<u8>, CodecError> {
         codec::encode(KIND, self)
@@ -190,9 +239,39 @@ impl Readout {
     pub fn heading(&self) -> Option<&str> {
         match &self.origin {
             Origin::Log { heading, .. } => Some(heading),
-            Origin::Table => None,
+            Origin::Table | Origin::Taught { .. } => None,
         }
     }
+
+    /// Whether it was taught the starting table of `board` and passed its trials.
+    pub fn has_passed(&self, board: &Board) -> bool {
+        match &self.origin {
+            Origin::Taught { table, .. } => *table == table_digest(board) && !self.has_failed(),
+            Origin::Log { .. } | Origin::Table => false,
+        }
+    }
+
+    /// Whether it was tried and did not pass.
+    pub fn has_failed(&self) -> bool {
+        match &self.origin {
+            Origin::Taught { trials, standard, .. } => !trials.iter().all(|trial| trial.passes(standard)),
+            Origin::Log { .. } | Origin::Table => false,
+        }
+    }
+}
+
+/// What a starting table is told from another by.
+pub fn table_digest(board: &Board) -> [u8; 32] {
+    let mut hasher = blake3::Hasher::new();
+    for curve in &board.field.start {
+        hasher.update(&(curve.motor as u64).to_le_bytes());
+        hasher.update(&(curve.sensor as u64).to_le_bytes());
+        hasher.update(&(curve.points.len() as u64).to_le_bytes());
+        for number in curve.points.as_flattened() {
+            hasher.update(&number.to_bits().to_le_bytes());
+        }
+    }
+    *hasher.finalize().as_bytes()
 }
 
 fn weights_of(rows: &RowNames) -> usize {

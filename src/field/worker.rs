@@ -5,6 +5,7 @@
 
 use super::brain::Brain;
 use super::failover::DeviceCounters;
+use super::interposer::Interposer;
 use super::snapshot::SnapshotSender;
 use super::{DeviceTimes, EngineState, Failure, Response, Stimulus};
 use crate::executor::Worker;
@@ -91,6 +92,8 @@ pub struct FieldWorker {
     failed_at: Instant,
     /// Where snapshots go.
     snapshots: Option<Snapshots>,
+    /// Stands between the tick and the brain.
+    interposer: Option<Box<dyn Interposer>>,
 }
 
 /// When the whole brain is handed over to be written.
@@ -123,7 +126,14 @@ impl FieldWorker {
             failures: 0,
             failed_at: Instant::ZERO,
             snapshots: None,
+            interposer: None,
         }
+    }
+
+    /// The same with `interposer` in the brain's place.
+    pub fn with_interposer(mut self, interposer: Option<Box<dyn Interposer>>) -> FieldWorker {
+        self.interposer = interposer;
+        self
     }
 
     /// The same with a snapshot handed to `desk` every so often, and at the end.
@@ -135,13 +145,16 @@ impl FieldWorker {
     fn compute(&mut self, order: &Order, clock: &dyn Clock) {
         let start = clock.now();
         let faults = &self.faults;
-        let brain = &mut self.brain;
+        let (brain, interposer) = (&mut self.brain, &mut self.interposer);
         // A panic leaves the engine's state unknown: it is thrown away and built again, so nothing
         // half-written is ever used (that is what makes the assertion of unwind safety true).
         let answer = catch_unwind(AssertUnwindSafe(|| {
             faults.before_cycle(start);
             brain.inject(faults.gpu(start));
-            brain.cycle(&order.stimulus, start, clock)
+            match interposer {
+                Some(interposer) => interposer.cycle(&order.stimulus, brain, start, clock),
+                None => brain.cycle(&order.stimulus, start, clock),
+            }
         }));
         self.spend(order, start, clock);
         let response = match answer {

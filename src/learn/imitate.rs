@@ -10,14 +10,14 @@ use crate::field::shape::{
 };
 use crate::field::{Engine, Readout, Stimulus};
 use crate::frame::MAX_SENSORS;
-use crate::plan::{Board, FieldPlan, Rung, Shape, StartCurve};
+use crate::plan::{Board, FieldPlan, Rung, Shape};
 use crate::seed::{Stream, uniform};
 use crate::time::Span;
 use nalgebra::{Cholesky, DMatrix};
 
 /// Cycles that are shown. Twice as many take a third off the error and twice the time (about a
 /// second on a laptop core at grid 16).
-const SHOWN: usize = 2400;
+pub const SHOWN: usize = 2400;
 /// Cycles of one set of values; the last is learned from. At the pace below the content channels are
 /// then close to their resting state; more of them for the same time would mean fewer sets.
 const HELD: usize = 3;
@@ -33,7 +33,7 @@ const RIDGE: f64 = 1e-5;
 const NEAR_FULL: f32 = 0.97;
 
 /// A rung on the whole grid and one on the half: what else they differ in is not content.
-const GRIDS: [Rung; READOUT_GRIDS] = [Rung::BEST, Rung::WORST];
+pub const GRIDS: [Rung; READOUT_GRIDS] = [Rung::BEST, Rung::WORST];
 
 /// Fits a read-out to `board`'s starting table, on an engine of its own.
 pub fn imitate(board: &Board) -> Readout {
@@ -64,7 +64,7 @@ pub fn imitation_error(board: &Board, readout: &Readout, rung: Rung) -> Vec<f64>
 
 /// Shows `cycles` cycles at `rung` and returns features (a row a kept cycle) and targets before the tanh (a
 /// row a motor, a column a kept cycle).
-fn show(board: &Board, rung: Rung, cycles: usize, seed: u64) -> (DMatrix<f64>, DMatrix<f64>) {
+pub fn show(board: &Board, rung: Rung, cycles: usize, seed: u64) -> (DMatrix<f64>, DMatrix<f64>) {
     let shape = board.field.shape;
     let mut engine = Engine::build(&lean(&board.field));
     let mut features = DMatrix::zeros(cycles / HELD, FEATURES);
@@ -83,7 +83,7 @@ fn show(board: &Board, rung: Rung, cycles: usize, seed: u64) -> (DMatrix<f64>, D
                 features[(set, feature)] = f64::from(row[feature]);
             }
             for motor in 0..shape.motors {
-                targets[(motor, set)] = target(&board.field.start, motor, &sensors);
+                targets[(motor, set)] = target(&board.field, motor, &sensors);
             }
         }
     }
@@ -98,7 +98,7 @@ fn lean(plan: &FieldPlan) -> FieldPlan {
 
 /// Whether a feature is of content channels only. The others are left out: a table of what to do
 /// now has no use for memory, and what slow channels hold after seconds of one scene was never shown.
-fn is_content(feature: usize) -> bool {
+pub fn is_content(feature: usize) -> bool {
     let descriptor = CONTEXT + CONTENT_GROUPS * BLOCK_COUNT;
     feature < CONTENT || (CONTEXT..descriptor).contains(&feature) || feature >= CONTEXT + DESCRIPTOR
 }
@@ -140,22 +140,8 @@ fn usual_intervals(board: &Board) -> Vec<[f32; 2]> {
 }
 
 /// What the table wants of `motor`, before the tanh.
-fn target(table: &[StartCurve], motor: usize, sensors: &[f32; MAX_SENSORS]) -> f64 {
-    let curves = table.iter().filter(|curve| curve.motor == motor);
-    let sum: f32 = curves.map(|curve| at(&curve.points, sensors[curve.sensor])).sum();
-    libm::atanh(f64::from(sum.clamp(-NEAR_FULL, NEAR_FULL)))
-}
-
-/// A piecewise linear curve at `x`, flat outside its points.
-fn at(points: &[[f32; 2]], x: f32) -> f32 {
-    match points.iter().position(|point| point[0] > x) {
-        Some(0) => points[0][1],
-        Some(after) => {
-            let ([x0, y0], [x1, y1]) = (points[after - 1], points[after]);
-            y0 + (y1 - y0) * (x - x0) / (x1 - x0)
-        }
-        None => points.last().map_or(0.0, |point| point[1]),
-    }
+pub fn target(plan: &FieldPlan, motor: usize, sensors: &[f32]) -> f64 {
+    libm::atanh(f64::from(plan.start_wants(motor, sensors).clamp(-NEAR_FULL, NEAR_FULL)))
 }
 
 /// Weights (a row a motor, [`READOUT_COLUMNS`] each) of the ridge regression of `targets` on the
@@ -192,14 +178,6 @@ fn fit(features: &DMatrix<f64>, targets: &DMatrix<f64>) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_curve_is_straight_between_its_points_and_flat_outside() {
-        let points = [[-0.5, -1.0], [0.0, 0.0], [0.5, 0.2]];
-        for (x, y) in [(-1.0, -1.0), (-0.5, -1.0), (-0.25, -0.5), (0.25, 0.1), (0.5, 0.2), (1.0, 0.2)] {
-            assert!((at(&points, x) - y).abs() < 1e-6, "{x}");
-        }
-    }
 
     #[test]
     fn the_field_says_what_the_table_says_on_values_it_was_not_shown() {

@@ -143,6 +143,29 @@ pub struct StartCurve {
     pub points: Vec<[f32; 2]>,
 }
 
+impl StartCurve {
+    /// Its value at `x`: straight between its points, flat outside.
+    pub fn at(&self, x: f32) -> f32 {
+        let points = &self.points;
+        match points.iter().position(|point| point[0] > x) {
+            Some(0) => points[0][1],
+            Some(after) => {
+                let ([x0, y0], [x1, y1]) = (points[after - 1], points[after]);
+                y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+            }
+            None => points.last().map_or(0.0, |point| point[1]),
+        }
+    }
+}
+
+impl FieldPlan {
+    /// What the starting table wants of `motor`, not limited to -1..=1; `sensors` on their scales.
+    pub fn start_wants(&self, motor: usize, sensors: &[f32]) -> f32 {
+        let curves = self.start.iter().filter(|curve| curve.motor == motor);
+        curves.map(|curve| curve.at(sensors[curve.sensor])).sum()
+    }
+}
+
 /// The board's budget.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BudgetPlan {
@@ -184,5 +207,19 @@ impl Rung {
     /// One rung better; the best stays the same.
     pub const fn better(self) -> Rung {
         Rung(self.0.saturating_sub(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_is_straight_between_its_points_and_flat_outside() {
+        let points = vec![[-0.5, -1.0], [0.0, 0.0], [0.5, 0.2]];
+        let curve = StartCurve { motor: 0, sensor: 0, points };
+        for (x, y) in [(-1.0, -1.0), (-0.5, -1.0), (-0.25, -0.5), (0.25, 0.1), (0.5, 0.2), (1.0, 0.2)] {
+            assert!((curve.at(x) - y).abs() < 1e-6, "{x}");
+        }
     }
 }
