@@ -36,6 +36,7 @@ pub mod reflex;
 pub mod budget;
 pub mod mode;
 pub mod smooth;
+pub mod motion;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -55,6 +56,7 @@ pub mod field;
 pub mod learn;
 
 // From a decision to the wire, and the record of it.
+pub mod trail;
 pub mod act;
 pub mod trace;
 pub mod io;
