@@ -2,7 +2,8 @@
 //! back the way it came and no other: while the field wants backwards, the steering is that of the recorded
 //! way; where no way is left, backwards is forbidden like a reflex would. After it has backed off from an
 //! edge or an obstacle it turns away, from the ground sensor that was dark or else to the side it took
-//! last, so that it does not come back to the same place.
+//! last, so that it does not come back to the same place. An obstacle that it steered clear of may be
+//! beside it once the sonar has lost it: it turns on for a little.
 //!
 //! It only changes requests and tightens limits: reflexes and arbiter come after it and have the last word.
 //! Pure; all its memory is there from the start. A board without `[backing]` has none of it.
@@ -26,6 +27,8 @@ use phase::{Phase, Scene};
 /// A request for less is none: the noise of a read-out is no wish to back off. The arbiter takes half of it
 /// for a stop.
 const WISH: f32 = 0.02;
+/// Steering beyond this takes a side: a fifth of full lock is more than the noise of a read-out.
+const TURNS: f32 = 0.2;
 /// A way shorter than this is none: the robot would creep.
 const NO_WAY_M: f64 = 0.01;
 
@@ -186,7 +189,8 @@ impl Backing {
             wants_back: wanted < -WISH,
             has_way: self.has_way(),
             forward: verdict.limits.forward > 0.0,
-            alarmed: verdict.active & (Cause::Cliff.bit() | Cause::Obstacle.bit()) != 0,
+            near: verdict.active & Cause::Obstacle.bit() != 0,
+            edge: verdict.active & Cause::Cliff.bit() != 0,
             heading: self.odometer.standing().heading,
             slot,
         };
@@ -195,6 +199,7 @@ impl Backing {
         self.count(before, &scene);
         match self.phase {
             Phase::Following => {}
+            Phase::Passing => self.keep_side(motors[self.steering]),
             Phase::Backing { .. } if scene.wants_back => motors[self.steering] = self.path.steering(),
             Phase::Backing { .. } => {}
             Phase::Turning { .. } => {
@@ -211,6 +216,13 @@ impl Backing {
         self.counters.times += u64::from(scene.wants_back && is_backing(self.phase) && !is_backing(before));
         self.counters.turns += u64::from(is_turning(self.phase) && !is_turning(before));
         self.counters.without_way += u64::from(scene.wants_back && !scene.has_way);
+    }
+
+    /// Keeps the side to which the field steers, if it steers clearly.
+    fn keep_side(&mut self, steering: f32) {
+        if steering.abs() > TURNS {
+            self.side = steering.signum();
+        }
     }
 
     fn each_drive(&self, motors: &mut [f32; MAX_MOTORS], to: impl Fn(f32) -> f32) {
@@ -231,3 +243,6 @@ impl Backing {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,7 +46,9 @@ pub struct BackingPlan {
     pub turn_rad: f32,
     /// or until this time has passed.
     pub turn_time: Span,
-    /// Drive command of that turn at least, 0..=1.
+    /// After an obstacle ahead is out of sight it turns on by this much, radians: it may be beside the robot.
+    pub pass_rad: f32,
+    /// Drive command of such turns at least, 0..=1.
     pub floor: f32,
     /// How much of its way it remembers, metres.
     pub trail_m: f32,

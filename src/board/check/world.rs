@@ -31,6 +31,7 @@ pub fn backing(section: &Section<'_>) -> Option<BackingPlan> {
     // No more than half a circle: beyond it, it would turn back to what it left.
     let turn_rad = section.real("turn_rad", 0.0..=3.1).required();
     let turn_time = section.millis("turn_ms", 0.0..=60_000.0).required();
+    let pass_rad = section.real("pass_rad", 0.0..=3.1).or(0.0);
     let floor = section.real("drive", 0.0..=1.0).required();
     let trail_m = section.real("trail_m", 0.05..=LONGEST_M).required();
     let start_m = section.real("start_m", 0.0..=1.0).or(0.0);
@@ -41,6 +42,7 @@ pub fn backing(section: &Section<'_>) -> Option<BackingPlan> {
     Some(BackingPlan {
         turn_rad: turn_rad? as f32,
         turn_time: turn_time?,
+        pass_rad: pass_rad as f32,
         floor: floor? as f32,
         trail_m: trail_m? as f32,
         start_m: start_m as f32,
