@@ -235,9 +235,8 @@ impl Backing {
     fn look(&mut self, shown: &Frame) {
         let is_dark = |eye: &&Eye| eye.trip.trips(shown.samples[eye.channel].value);
         let sides = self.eyes.iter().filter(is_dark);
-        let (left, right) = sides.fold((false, false), |(left, right), eye| {
-            (left || eye.left > 0.0, right || eye.left < 0.0)
-        });
+        let (left, right) = sides
+            .fold((false, false), |(left, right), eye| (left || eye.left > 0.0, right || eye.left < 0.0));
         if left != right {
             self.side = if left { self.right } else { -self.right };
         }

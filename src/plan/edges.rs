@@ -42,3 +42,30 @@ pub fn edge_sight(board: &Board) -> EdgeSight {
     // A tenth of a degree is below what a ruler can tell.
     if worse < 0.1 { EdgeSight::Whole } else { EdgeSight::Below(worse) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_module_leaves_edges_at_a_sharp_angle_to_the_wheels() {
+        let board = |name| crate::board::built_in(name).expect("built in").expect("sound").board;
+        assert_eq!(edge_sight(&board("sim")), EdgeSight::Whole, "its sensors are right ahead of the wheels");
+        let mut narrow = board("picarx-v4");
+        // 38 mm further in than the wheel and 71 mm before it.
+        let EdgeSight::Below(degrees) = edge_sight(&narrow) else { panic!("{:?}", edge_sight(&narrow)) };
+        assert!((degrees - 28.4).abs() < 0.3, "{degrees}");
+        // One side only does not help the other; a sensor behind the axle sees nothing first.
+        let left = narrow.sensors.iter_mut().find(|sensor| sensor.name == "ground-left").expect("it has one");
+        left.looks_at = Some([0.158, 0.06]);
+        assert_eq!(edge_sight(&narrow), EdgeSight::Below(degrees));
+        narrow.sensors.iter_mut().filter(|sensor| sensor.looks_at.is_some()).for_each(|sensor| {
+            sensor.looks_at = Some([0.05, 0.0]);
+        });
+        assert_eq!(edge_sight(&narrow), EdgeSight::Below(90.0));
+        narrow.sensors.iter_mut().for_each(|sensor| sensor.looks_at = None);
+        assert_eq!(edge_sight(&narrow), EdgeSight::NotStated);
+        narrow.reflexes.retain(|rule| rule.cause != Cause::Cliff);
+        assert_eq!(edge_sight(&narrow), EdgeSight::NotWatched);
+    }
+}

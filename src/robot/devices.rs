@@ -6,9 +6,7 @@ use crate::device::actuators::{self, Actuators};
 use crate::device::open;
 use crate::io::PollPlan;
 use crate::memory::map::Thing;
-use crate::plan::{
-    Attachment, Board, Line, LineRole, MotorKind, PwmPlan, SensorKind, SensorPlan, chips,
-};
+use crate::plan::{Attachment, Board, Line, LineRole, MotorKind, PwmPlan, SensorKind, SensorPlan, chips};
 use crate::time::Span;
 use std::path::Path;
 

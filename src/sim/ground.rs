@@ -104,4 +104,15 @@ mod tests {
         assert_eq!(seen(2.0 + f64::from(plan.track) / 2.0), [Floor, Floor, Line]);
         assert_eq!(seen(1.5), [Floor, Floor, Floor]);
     }
+
+    #[test]
+    fn the_vendors_narrow_module_looks_where_its_board_says() {
+        let board = crate::board::built_in("picarx-v4").unwrap().unwrap().board;
+        let outline = Outline::of(&SimPlan::default());
+        let spots = Spots::of(&board.sensors, &outline);
+        let [left, middle, right] = spots.at(&Pose { x: 1.0, y: 2.0, heading: 0.0 });
+        assert!((left[1] - 2.02).abs() < 1e-6 && (right[1] - 1.98).abs() < 1e-6, "{left:?} {right:?}");
+        assert!((middle[0] - 1.158).abs() < 1e-6 && (middle[1] - 2.0).abs() < 1e-6, "{middle:?}");
+        assert_eq!(Spots::of(&[], &outline), Spots::ahead_of_wheels(&outline));
+    }
 }

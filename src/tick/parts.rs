@@ -62,7 +62,8 @@ impl Tick {
     /// A tick of `parts` that has not run: no readings, no commands.
     pub fn new(parts: Parts) -> Tick {
         let Parts { clock, requests, grid, readings, alarm, admission, reflexes, field, budget, .. } = parts;
-        let Parts { modes, trail, arbiter, motor_link, trace, records_dropped, loop_status, guard, .. } = parts;
+        let Parts { modes, trail, arbiter, motor_link, trace, records_dropped, loop_status, guard, .. } =
+            parts;
         let (channels, motors) = (admission.counters().len(), arbiter.motors());
         Tick {
             sleep: SleepWatch::new(clock.as_ref()),

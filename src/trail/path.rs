@@ -89,7 +89,9 @@ mod tests {
             path.forwards(way, steering);
         }
         assert!((path.length() - 0.175).abs() < 1e-9);
-        for (back, steering) in [(0.0, 1.0), (0.02, 1.0), (0.01, -0.6), (0.04, -0.6), (0.01, 0.2), (0.09, 0.2)] {
+        for (back, steering) in
+            [(0.0, 1.0), (0.02, 1.0), (0.01, -0.6), (0.04, -0.6), (0.01, 0.2), (0.09, 0.2)]
+        {
             path.backwards(back);
             let found = path.steering();
             assert!((found - steering).abs() < 1e-6, "{found} for {steering}, {} m left", path.length());

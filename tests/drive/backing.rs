@@ -14,8 +14,7 @@ fn table() -> Board {
     sim.room = [2.0, 2.0];
     sim.discs = 0;
     sim.line = Vec::new();
-    sim.cliffs =
-        vec![[0.0, 0.0, 0.4, 2.0], [1.6, 0.0, 2.0, 2.0], [0.4, 0.0, 1.6, 0.4], [0.4, 1.6, 1.6, 2.0]];
+    sim.cliffs = vec![[0.0, 0.0, 0.4, 2.0], [1.6, 0.0, 2.0, 2.0], [0.4, 0.0, 1.6, 0.4], [0.4, 1.6, 1.6, 2.0]];
     board
 }
 
@@ -45,8 +44,7 @@ fn a_car_with_no_way_back_before_an_edge_is_disarmed_and_does_not_go_back_blindl
     // An edge all around the place where it starts, and nobody who has looked behind it.
     let mut board = table();
     let sim = board.sim.as_mut().expect("it is simulated");
-    sim.cliffs =
-        vec![[0.0, 0.0, 0.7, 2.0], [1.3, 0.0, 2.0, 2.0], [0.7, 0.0, 1.3, 0.7], [0.7, 1.3, 1.3, 2.0]];
+    sim.cliffs = vec![[0.0, 0.0, 0.7, 2.0], [1.3, 0.0, 2.0, 2.0], [0.7, 0.0, 1.3, 0.7], [0.7, 1.3, 1.3, 2.0]];
     board.backing = board.backing.map(|backing| BackingPlan { start_m: 0.0, ..backing });
     for seed in 1..=or_in_full(3, 8) {
         let run = run_board(&board, seed, 40, &[]);
