@@ -34,9 +34,10 @@ fn on_a_table_no_car_falls_and_all_keep_driving_and_without_the_way_back_they_fa
     assert!(least > 3.0, "one of them stands: {least} m");
     let without = Board { backing: None, ..table() };
     let (contacts, _) = drives(&without, &seeds, 60);
-    let falls = contacts.iter().filter(|met| met.falls > 0).count();
-    assert!(2 * falls >= seeds.len(), "this table tests nothing: {contacts:?}");
-    assert!(contacts.iter().any(|met| met.backwards > 0), "{contacts:?}");
+    assert!(
+        contacts.iter().any(|met| met.falls > 0 && met.backwards > 0),
+        "this table tests nothing: {contacts:?}"
+    );
 }
 
 #[test]
