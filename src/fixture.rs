@@ -74,6 +74,7 @@ pub fn range() -> SensorPlan {
         worst_per_s: -0.5,
         required: true,
         input: None,
+        looks_at: None,
     }
 }
 

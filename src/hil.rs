@@ -200,6 +200,7 @@ pub fn bench_board(board: &Board, lines: Loop) -> Board {
         worst_per_s: 0.0,
         required: true,
         input: Some(Scale { low: 0.0, high: 1.0, curve: Curve::Linear }),
+        looks_at: None,
     }];
     bench.reflexes = vec![Rule {
         // An e-stop is latched by its very cause; the way from the line to the motors is the same for any

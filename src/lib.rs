@@ -2,7 +2,7 @@
 //! out. This is the map; the modules are listed in reading order.
 //!
 //! The path of a sample: `sim` or a Linux bus behind [`bus`] -> [`device`] -> [`io`] -> [`admit`] into a
-//! [`frame`] -> [`reflex`] and [`field`] -> [`act`] -> [`motor_link`] -> [`io`] again, which writes it.
+//! [`frame`] -> [`reflex`] and [`field`] -> [`trail`] -> [`act`] -> [`motor_link`] -> [`io`] again, which writes it.
 //! [`tick`] is the order of one control period; [`robot`] joins the parts; [`runner`] runs them.
 //!
 //! What is not allowed: no wait, lock, log or allocation in [`tick`] or anything it calls; no field in
@@ -36,6 +36,7 @@ pub mod reflex;
 pub mod budget;
 pub mod mode;
 pub mod smooth;
+pub mod motion;
 
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -55,6 +56,7 @@ pub mod field;
 pub mod learn;
 
 // From a decision to the wire, and the record of it.
+pub mod trail;
 pub mod act;
 pub mod trace;
 pub mod io;

@@ -14,6 +14,7 @@ mod sim;
 mod targets;
 
 pub mod addresses; // who answers where, by the plan
+pub mod edges; // which edges its wheels reach unseen
 pub mod bus_load; // what it costs on the wires
 pub mod lines; // every line and its name
 
@@ -22,7 +23,7 @@ pub use bus::{
 };
 pub use cause::Cause;
 pub use field::{BudgetPlan, EngineKind, FieldPlan, Params, RUNGS, Rung, Shape, StartCurve, Storage};
-pub use motor::{Decision, EnablePlan, McuPlan, MotionPlan, MotorKind, MotorPlan, PwmPlan};
+pub use motor::{BackingPlan, Decision, EnablePlan, McuPlan, MotionPlan, MotorKind, MotorPlan, PwmPlan};
 pub use restraint::{Limits, Restraint};
 pub use rule::{Rule, Trip};
 pub use safety::{GuardHold, GuardPlan, SafetyPlan};
@@ -79,6 +80,8 @@ pub struct Board {
     pub targets: Targets,
     /// How commands move the robot; required if it has a map.
     pub motion: Option<MotionPlan>,
+    /// How the robot backs off; `None`: as the field requests.
+    pub backing: Option<BackingPlan>,
     /// What a decided label means for the motors (read-outs that choose among labels).
     pub decisions: Vec<Decision>,
     /// The simulated world, for boards on the simulator.

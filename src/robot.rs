@@ -37,6 +37,7 @@ use crate::sim::{Fault, FieldFaults, Plant};
 use crate::tick::{Parts, Tick};
 use crate::time::{Clock, Grid, Instant, Span};
 use crate::trace::{Record, TRACE_RING};
+use crate::trail::Trail;
 pub(crate) use devices::actuators;
 pub use devices::motor_lines;
 use std::fmt;
@@ -245,6 +246,7 @@ impl Robot {
                 None => Budget::new(board.budget),
             },
             modes: Modes::new(board.safety),
+            trail: Trail::new(board),
             arbiter: Arbiter::new(&board.motors, board.safety, board.period),
             motor_link,
             trace,

@@ -24,6 +24,7 @@ use crate::requests::Requests;
 use crate::rt::heap::{allocations_here, allocations_since};
 use crate::time::{Clock, Grid, Instant, SleepWatch, Span};
 use crate::trace::{FieldTrace, Record, Recorder};
+use crate::trail::{BackingCounters, Trail};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -44,6 +45,7 @@ pub struct Tick {
     field: FieldLink,
     budget: Budget,
     modes: Modes,
+    trail: Trail,
     arbiter: Arbiter,
     motor_link: MotorLink,
     command: Command,
@@ -66,6 +68,7 @@ impl Tick {
         let slept = self.sleep.take(self.clock.as_ref());
         let heard = self.alarm.take();
         let hardware = self.motor_link.receipts();
+        self.trail.record(&self.command, slot, self.motor_link.unconfirmed_for(began));
         self.sense(slot, began, slept);
         let outcome = self.field.collect();
         let rung = self.weigh(outcome.as_ref(), began);
@@ -74,10 +77,14 @@ impl Tick {
             self.reflexes.rearm();
         }
         let signals = self.signals(heard, slept, slot, began);
-        let verdict = self.reflexes.evaluate(&self.frame, &signals, began);
+        let mut verdict = self.reflexes.evaluate(&self.frame, &signals, began);
+        self.trail.restrain(&mut verdict);
         let mode = self.modes.advance(&verdict, &signals, asked, began);
-        self.command = self.arbiter.decide(mode, &verdict, self.field.newest(), slot, began);
-        self.launch(index, slot, rung, began);
+        let shown = self.reflexes.remind(&self.frame);
+        let request = self.trail.guide(self.field.newest(), mode, &verdict, &shown, slot);
+        let request = request.as_ref().map(|(response, taken)| (response, *taken));
+        self.command = self.arbiter.decide(mode, &verdict, request, slot, began);
+        self.launch(index, slot, &shown, rung, began);
         self.motor_link.hand_over(&mut self.command);
         self.loop_status.leave(&self.status());
 
@@ -160,9 +167,9 @@ impl Tick {
         }
     }
 
-    fn launch(&mut self, index: u64, slot: Instant, rung: Rung, now: Instant) {
+    fn launch(&mut self, index: u64, slot: Instant, shown: &Frame, rung: Rung, now: Instant) {
         let mut sensors = [0.0; MAX_SENSORS];
-        self.admission.inputs(&self.reflexes.remind(&self.frame), &mut sensors);
+        self.admission.inputs(shown, &mut sensors);
         self.field.launch(index, slot, &sensors, rung, self.motor_link.is_prompt(now));
     }
 
@@ -208,6 +215,10 @@ impl Tick {
     /// The system refused something that a strict board requires: the robot will not arm.
     pub fn refuse_real_time(&mut self) {
         self.modes.refuse_real_time();
+    }
+    /// How often and how far it backed off.
+    pub fn backing(&self) -> Option<BackingCounters> {
+        self.trail.counters()
     }
     /// Counters of the link to the field.
     pub fn field_counters(&self) -> FieldCounters {

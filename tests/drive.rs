@@ -15,6 +15,7 @@ use ganglion::trace::Record;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
+mod backing; // it goes back the way it came, and turns away
 mod edge; // an edge that stopped the car is left behind, not forgotten
 mod outage; // a robot that was held for long, slept, or never saw, does not start by itself
 mod signs; // what the tick says of itself, and what a cycle that does not end costs

@@ -67,6 +67,7 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
     let targets = targets::targets(&root.section("targets"), &periods);
     let sim = if_written(root.section("sim"), world::sim);
     let motion = if_written(root.section("motion"), world::motion);
+    let backing = if_written(root.section("backing"), world::backing);
     let guard = if_written(root.section("guard"), |section| {
         wires::guard(section, devices.mcu.is_some(), devices.enable.is_some(), period)
     });
@@ -93,6 +94,7 @@ fn read(name: &str, root: &Section<'_>) -> Option<(Board, Vec<String>)> {
         targets,
         decisions: decisions?,
         motion: all_or_none(motion)?,
+        backing: all_or_none(backing)?,
         sim: all_or_none(sim)?,
     };
     Some((board, reflex_names))

@@ -10,6 +10,7 @@ use super::output::stderr_is_terminal;
 use crate::board;
 use crate::board::finding::Finding;
 use crate::board::{BoardError, Loaded, Setting};
+use crate::plan::edges::{EdgeSight, edge_sight};
 use crate::plan::{Board, bus_load};
 use crate::rt::room;
 
@@ -112,10 +113,47 @@ fn summary(board: &Board) -> Vec<String> {
         board.budget.target.as_micros_f64() / 1e3,
         footprint::field_bytes(&board.field) as f64 / 1e6,
     ));
+    if let Some(backing) = &board.backing {
+        lines.push(format!(
+            "backing: along its way, at most {} m; after an edge or an obstacle a turn by {} rad, at most {} s",
+            backing.trail_m,
+            backing.turn_rad,
+            backing.turn_time.as_secs_f64(),
+        ));
+    }
+    lines.extend(edges(edge_sight(board)));
     if let Err(refusal) = room::demand(footprint::field_bytes(&board.field)) {
         lines.push(format!("this machine cannot run it: {refusal}"));
     }
     lines
+}
+
+/// What of an edge a wheel can reach before a ground sensor has looked there.
+fn edges(sight: EdgeSight) -> Option<String> {
+    match sight {
+        EdgeSight::NotWatched => None,
+        EdgeSight::NotStated => Some(
+            "edges: what its wheels can reach unseen is not known; state `looks_at` of each ground sensor, and [motion] with \
+             `track`"
+                .to_string(),
+        ),
+        EdgeSight::Whole => {
+            Some("edges: driving straight on, a ground sensor is over each before a wheel is".to_string())
+        }
+        EdgeSight::Below(degrees) => Some(format!(
+            "edges: one at less than {degrees:.0} degrees to its course reaches a front wheel before any ground sensor has \
+             looked at it"
+        )),
+    }
+}
+
+/// The same angle as a number; 0: none.
+fn unseen_deg(sight: EdgeSight) -> Option<f64> {
+    match sight {
+        EdgeSight::NotWatched | EdgeSight::NotStated => None,
+        EdgeSight::Whole => Some(0.0),
+        EdgeSight::Below(degrees) => Some(degrees),
+    }
 }
 
 fn origin(setting: &Setting) -> String {
@@ -138,6 +176,7 @@ fn sound(loaded: &Loaded) -> Value {
         "bus_load": load.map(|load| json!({ "sensors": load.sensors, "motors": load.motors })),
         "field_bytes": footprint::field_bytes(&board.field),
         "memory_left_bytes": room::left(),
+        "unseen_edges_below_deg": unseen_deg(edge_sight(board)),
         "warnings": loaded.warnings.iter().map(finding).collect::<Vec<_>>(),
         "settings": settings,
     })

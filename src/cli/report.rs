@@ -13,6 +13,7 @@ use crate::rt::Granted;
 use crate::runner::Ending;
 use crate::session::{Outcome, Outside};
 use crate::trace::Latency;
+use crate::trail::BackingCounters;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,6 +36,8 @@ pub struct RunReport {
     grid_identity_holds: bool,
     collisions: Option<u64>,
     falls: Option<u64>,
+    /// How many of both it met driving backwards.
+    rear_contacts: Option<u64>,
     /// How many of both the robot's sensors could see.
     seen_ahead: Option<u64>,
     distance_m: Option<f64>,
@@ -43,6 +46,8 @@ pub struct RunReport {
     /// Share of the time in which it drove backwards, and in which it stood.
     backward_share: Option<f64>,
     still_share: Option<f64>,
+    /// How it backed off, on boards that say how.
+    backing: Option<BackingReport>,
     /// What the simulator knows.
     motors_still: Option<bool>,
     /// Whether the motors' driver took the last stop command; absent without motors.
@@ -82,6 +87,24 @@ pub struct RunReport {
     /// Whether the motors may be running, as far as is known.
     #[serde(skip)]
     may_run: bool,
+}
+
+/// How the robot backed off, by its own commands.
+#[derive(Debug, Serialize)]
+struct BackingReport {
+    times: u64,
+    metres: f64,
+    /// Turns away from what it had backed off from.
+    turns: u64,
+    /// How long it was to go backwards where no way was left.
+    without_way_s: f64,
+}
+
+impl BackingReport {
+    fn of(counters: &BackingCounters, period_s: f64) -> BackingReport {
+        let BackingCounters { times, metres, turns, without_way } = *counters;
+        BackingReport { times, metres, turns, without_way_s: without_way as f64 * period_s }
+    }
 }
 
 /// Smoothness of one motor's commands (see `smooth.rs`).
@@ -207,11 +230,13 @@ impl RunReport {
             grid_identity_holds: ending.identity_holds,
             collisions: world.as_ref().map(|world| world.collisions()),
             falls: world.as_ref().map(|world| world.contacts.falls),
+            rear_contacts: world.as_ref().map(|world| world.contacts.backwards),
             seen_ahead: world.as_ref().map(|world| world.contacts.head_on + world.contacts.falls_after_stop),
             distance_m: world.as_ref().map(|world| world.distance_m),
             cells_visited: world.as_ref().map(|world| world.coverage.cells),
             backward_share: world.as_ref().map(|world| world.coverage.backward_share),
             still_share: world.as_ref().map(|world| world.coverage.standing_share),
+            backing: ending.tick.backing().map(|counters| BackingReport::of(&counters, period_s)),
             motors_still: *motors_still,
             stop_heard: match ending.rest {
                 Rest::NoMotors => None,
@@ -265,6 +290,12 @@ impl RunReport {
             say!("  brain      resumed after {age} cycles");
         }
         self.say_world();
+        if let Some(BackingReport { times, metres, turns, without_way_s }) = &self.backing {
+            say!(
+                "  backing    {times} times, {metres:.2} m along its way, {turns} turns away; \
+                 {without_way_s:.2} s with no way left"
+            );
+        }
         let reflexes: Vec<String> = self.reflexes.iter().map(|(name, n)| format!("{name} {n}")).collect();
         if let Some(why) = &self.disarmed_by {
             say!("  disarmed   {why}");
@@ -302,11 +333,11 @@ impl RunReport {
     }
 
     fn say_world(&self) {
-        let counts = (self.collisions, self.falls, self.seen_ahead, self.distance_m);
-        if let (Some(collisions), Some(falls), Some(seen), Some(distance)) = counts {
+        let counts = (self.collisions, self.falls, self.rear_contacts, self.seen_ahead, self.distance_m);
+        if let (Some(collisions), Some(falls), Some(rear), Some(seen), Some(distance)) = counts {
             say!(
-                "  world      {distance:.2} m driven, {collisions} collisions, {falls} falls, \
-                 {seen} of them in its sensors' sight (simulated)"
+                "  world      {distance:.2} m driven, {collisions} collisions, {falls} falls, {rear} of them \
+                 backwards, {seen} in its sensors' sight (simulated)"
             );
         }
         if let (Some(cells), Some(backward), Some(still)) =

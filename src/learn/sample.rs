@@ -20,6 +20,7 @@ fn sensor(name: &str, kind: SensorKind) -> SensorPlan {
         worst_per_s: 0.0,
         required: false,
         input: Some(Scale { low: 0.0, high: 2.0, curve: Curve::Linear }),
+        looks_at: None,
     }
 }
 
@@ -84,6 +85,7 @@ pub fn board(grid: usize) -> Board {
         budget: BudgetPlan { target: period, headroom: 0.8, dwell: period, floor: Rung::WORST },
         targets: Targets::default(),
         decisions: vec![decision("go", [0.5, 0.5]), decision("stay", [0.0, 0.0])],
+        backing: None,
         sim: None,
         motion: None,
     }

@@ -6,10 +6,8 @@
 //! A thing is met when a sensor falls below a threshold, and again only after the sensor has left it and the
 //! robot has moved on by `APART_M`. `worker` runs it on a thread of its own; no thread waits for it.
 
-mod odometer;
 mod worker;
 
-pub use odometer::{Motion, Odometer, Standing};
 pub use worker::{Feed, MapWorker, Recollection, feed};
 
 use super::dim::Dim;
@@ -19,6 +17,7 @@ use super::nearest::Best;
 use super::spatial::{Area, Decoder, Place, Plane, Waves};
 use crate::command::MAX_MOTORS;
 use crate::frame::{Health, Sample};
+use crate::motion::{Motion, Odometer, Standing};
 use crate::time::Instant;
 use serde::{Deserialize, Serialize};
 

@@ -35,6 +35,25 @@ pub struct MotionPlan {
     pub wheelbase: f32,
     /// Time constant of the speed.
     pub lag: Span,
+    /// Distance of the front wheels, metres; only reports need it.
+    pub track: Option<f32>,
+}
+
+/// How the robot backs off from an edge or an obstacle.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BackingPlan {
+    /// After it has backed off, it turns to one side until its heading has changed by this much, radians,
+    pub turn_rad: f32,
+    /// or until this time has passed.
+    pub turn_time: Span,
+    /// After an obstacle ahead is out of sight it turns on by this much, radians: it may be beside the robot.
+    pub pass_rad: f32,
+    /// Drive command of such turns at least, 0..=1.
+    pub floor: f32,
+    /// How much of its way it remembers, metres.
+    pub trail_m: f32,
+    /// How much way behind it the person who arms it vouches for, metres.
+    pub start_m: f32,
 }
 
 /// A label and its motor vector.

@@ -30,6 +30,8 @@ pub struct SensorPlan {
     pub required: bool,
     /// How it enters the field; `None`: it does not.
     pub input: Option<Scale>,
+    /// The spot that it looks at: metres ahead of the rear axle, and to the left of the middle.
+    pub looks_at: Option<[f32; 2]>,
 }
 
 impl SensorPlan {

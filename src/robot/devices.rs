@@ -5,10 +5,8 @@ use crate::bus::{LineUse, Usage};
 use crate::device::actuators::{self, Actuators};
 use crate::device::open;
 use crate::io::PollPlan;
-use crate::memory::map::{Motion, Thing};
-use crate::plan::{
-    Attachment, Board, Line, LineRole, MotorKind, MotorPlan, PwmPlan, SensorKind, SensorPlan, chips,
-};
+use crate::memory::map::Thing;
+use crate::plan::{Attachment, Board, Line, LineRole, MotorKind, PwmPlan, SensorKind, SensorPlan, chips};
 use crate::time::Span;
 use std::path::Path;
 
@@ -63,23 +61,6 @@ pub(super) fn things(board: &Board) -> (Vec<Thing>, Span) {
     let things: Vec<Thing> = board.sensors.iter().enumerate().filter_map(recall).collect();
     let period = things.iter().map(|thing| board.sensors[usize::from(thing.channel)].period).min();
     (things, period.unwrap_or(board.period))
-}
-
-/// How commands move the robot, if its board states it.
-pub(super) fn motion(board: &Board) -> Option<Motion> {
-    let plan = board.motion?;
-    let steers = |(number, motor): (usize, &MotorPlan)| {
-        let MotorKind::Servo { min_deg, max_deg, .. } = motor.kind else { return None };
-        (motor.name == "steering").then(|| (number, [min_deg, max_deg].map(f64::from)))
-    };
-    let drives = board.motors.iter().enumerate().filter(|(_, motor)| motor.kind.drives());
-    Some(Motion {
-        full_speed: plan.full_speed.into(),
-        wheelbase: plan.wheelbase.into(),
-        lag_s: plan.lag.as_secs_f64(),
-        drives: drives.map(|(number, _)| number).collect(),
-        steering: board.motors.iter().enumerate().find_map(steers),
-    })
 }
 
 /// The driver of the motors.

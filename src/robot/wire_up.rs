@@ -14,6 +14,7 @@ use crate::io::{
     SlowWorker,
 };
 use crate::memory::map::{Feed, Map, Recollection, feed};
+use crate::motion::Motion;
 use crate::motor_link::MotorLink;
 use crate::plan::{Attachment, Board, BusPlan, Line, SensorKind};
 use crate::rt::Role;
@@ -260,7 +261,7 @@ impl Wired {
     /// The thread of the map, if the board has things to remember.
     fn add_map(&mut self, board: &Board) -> Result<(), BuildError> {
         let (things, period) = devices::things(board);
-        let (Some(motion), false) = (devices::motion(board), things.is_empty()) else { return Ok(()) };
+        let (Some(motion), false) = (Motion::of(board), things.is_empty()) else { return Ok(()) };
         let map = Map::new(motion, things).map_err(|fault| BuildError::Misfit { what: fault.to_string() })?;
         let (worker, trace, askers) = feed(map, self.outlet()?, period);
         self.add_worker(worker, Arc::default(), Role::Slow);

@@ -4,7 +4,7 @@
 //! Kinematic: tyres do not slip, which holds below about 1 m/s on dry floor. Rajamani, Vehicle
 //! Dynamics and Control, section 2.2, with the reference point on the rear axle.
 
-use super::ground::spots;
+use super::ground::Spots;
 use super::sonar::look;
 use super::world::{Obstacle, Outline, Pose, Wheel, World};
 use crate::plan::SimPlan;
@@ -59,6 +59,8 @@ pub struct Contacts {
     /// there, and before it had backed away: the edge was forgotten. The rest happen where no sensor looked
     /// in time: backwards, with a rear wheel, at the inside of a bend, over a corner between two readings.
     pub falls_after_stop: u64,
+    /// Of all: met while it drove backwards.
+    pub backwards: u64,
 }
 
 impl Contacts {
@@ -72,6 +74,7 @@ impl Contacts {
 #[derive(Clone, Debug)]
 pub struct Car {
     outline: Outline,
+    spots: Spots,
     full_speed: f64,
     lag: f64,
     pose: Pose,
@@ -88,8 +91,10 @@ pub struct Car {
 impl Car {
     /// A stopped car at the start of `world`.
     pub fn new(plan: &SimPlan, world: &World) -> Car {
+        let outline = Outline::of(plan);
         Car {
-            outline: Outline::of(plan),
+            outline,
+            spots: Spots::ahead_of_wheels(&outline),
             full_speed: plan.full_speed.into(),
             lag: 1.0 - exp(-STEP_S / LAG_S),
             pose: world.start(),
@@ -101,6 +106,11 @@ impl Car {
             contacts: Contacts::default(),
             distance: 0.0,
         }
+    }
+
+    /// The same with ground sensors that look here.
+    pub fn looking_at(self, spots: Spots) -> Car {
+        Car { spots, ..self }
     }
 
     /// One step of [`STEP_S`]: `drive` is the mean of the motors, -1..=1; `steering_deg` is where
@@ -129,6 +139,7 @@ impl Car {
             self.fallen = true;
             self.contacts.falls += 1;
             let ahead = self.speed > 0.0 && wheel == Wheel::Front;
+            self.contacts.backwards += u64::from(self.speed < 0.0);
             self.contacts.falls_after_stop += u64::from(ahead && self.edge.is_some_and(|edge| edge.stopped));
         }
     }
@@ -136,7 +147,7 @@ impl Car {
     fn note_edges(&mut self, world: &World) {
         let before = self.edge.unwrap_or(Edge { stopped: false, back: 0.0 });
         let stopped = before.stopped || self.speed < SLOW_M_PER_S;
-        if spots(&self.outline, &self.pose).into_iter().any(|spot| world.is_cliff(spot)) {
+        if self.spots.at(&self.pose).into_iter().any(|spot| world.is_cliff(spot)) {
             self.edge = Some(Edge { stopped: self.edge.is_some() && stopped, back: 0.0 });
         } else if self.edge.is_some() {
             let back = before.back + (-self.speed * STEP_S).max(0.0);
@@ -169,6 +180,7 @@ impl Car {
             return;
         }
         self.in_contact = true;
+        self.contacts.backwards += u64::from(!forwards);
         if forwards && look(world, &self.outline, &self.pose) < IN_SIGHT_M {
             self.contacts.head_on += 1;
         }
@@ -288,8 +300,8 @@ mod tests {
         steps(&mut car, 2000, 1.0, 0.0, &world);
         assert_eq!(car.contacts().walls, 2, "it went away and came back");
         steps(&mut car, 20_000, -1.0, 0.0, &world);
-        let Contacts { walls, head_on, .. } = car.contacts();
-        assert_eq!((walls, head_on), (3, 2), "nothing looks backwards");
+        let Contacts { walls, head_on, backwards, .. } = car.contacts();
+        assert_eq!((walls, head_on, backwards), (3, 2, 1), "nothing looks backwards");
     }
 
     #[test]
@@ -309,7 +321,7 @@ mod tests {
         // The same way backwards: nothing looks down there.
         let mut car = Car::new(&plan, &world);
         steps(&mut car, 20_000, -1.0, 0.0, &world);
-        assert_eq!(car.contacts(), Contacts { falls: 1, ..Contacts::default() });
+        assert_eq!(car.contacts(), Contacts { falls: 1, backwards: 1, ..Contacts::default() });
     }
 
     #[test]
@@ -320,7 +332,7 @@ mod tests {
         let world = World::new(&plan, 1);
         for (back_ms, forgotten) in [(0, 1), (150, 1), (500, 0)] {
             let mut car = Car::new(&plan, &world);
-            while !spots(&car.outline, &car.pose).into_iter().any(|spot| world.is_cliff(spot)) {
+            while !car.spots.at(&car.pose).into_iter().any(|spot| world.is_cliff(spot)) {
                 steps(&mut car, 1, 0.5, 0.0, &world);
             }
             steps(&mut car, 1000, 0.0, 0.0, &world);

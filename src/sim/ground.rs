@@ -2,6 +2,7 @@
 
 use super::noise::Noise;
 use super::world::{Outline, Pose, Surface, World};
+use crate::plan::{SensorKind, SensorPlan};
 
 /// How far behind the front end they look down, metres.
 const BEHIND_FRONT_M: f64 = 0.01;
@@ -18,17 +19,18 @@ const NOISE: f64 = 15.0;
 #[derive(Clone, Debug)]
 pub struct Ground {
     noise: [Noise; 3],
+    spots: Spots,
 }
 
 impl Ground {
     /// Sensors with their own noise each.
-    pub fn new(noise: [Noise; 3]) -> Ground {
-        Ground { noise }
+    pub fn new(noise: [Noise; 3], spots: Spots) -> Ground {
+        Ground { noise, spots }
     }
 
     /// Counts of sensor `nth` (0 left, 1 middle, 2 right).
-    pub fn counts(&mut self, nth: usize, world: &World, outline: &Outline, pose: &Pose) -> f64 {
-        let bright = match world.surface(spots(outline, pose)[nth]) {
+    pub fn counts(&mut self, nth: usize, world: &World, pose: &Pose) -> f64 {
+        let bright = match world.surface(self.spots.at(pose)[nth]) {
             Surface::Floor => FLOOR,
             Surface::Line => LINE,
             Surface::Cliff => CLIFF,
@@ -37,11 +39,35 @@ impl Ground {
     }
 }
 
-/// Where the sensors look, from left to right: the outer two right ahead of the front wheels. That is wider
-/// than the vendor's module (about 4 cm): an edge that a wheel can reach unseen is no test of the software.
-pub fn spots(outline: &Outline, pose: &Pose) -> [[f64; 2]; 3] {
-    let ahead = outline.front() - BEHIND_FRONT_M;
-    [0.5, 0.0, -0.5].map(|share| pose.point(ahead, share * outline.track))
+/// Where the sensors look, from left to right: metres ahead of the rear axle, metres to the left.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spots([[f64; 2]; 3]);
+
+impl Spots {
+    /// The outer two right ahead of the front wheels. That is wider than the vendor's module (about 4 cm): an
+    /// edge that a wheel can reach unseen is no test of the software.
+    pub fn ahead_of_wheels(outline: &Outline) -> Spots {
+        let ahead = outline.front() - BEHIND_FRONT_M;
+        Spots([0.5, 0.0, -0.5].map(|share| [ahead, share * outline.track]))
+    }
+
+    /// Where the board says that the sensors of the first three channels look; otherwise as above.
+    pub fn of(sensors: &[SensorPlan], outline: &Outline) -> Spots {
+        let mut spots = Spots::ahead_of_wheels(outline);
+        for sensor in sensors {
+            if let (SensorKind::HatAdc { channel, .. }, Some(spot)) = (&sensor.kind, sensor.looks_at)
+                && let Some(own) = spots.0.get_mut(usize::from(*channel))
+            {
+                *own = spot.map(f64::from);
+            }
+        }
+        spots
+    }
+
+    /// The same in the room, of a car at `pose`.
+    pub fn at(&self, pose: &Pose) -> [[f64; 2]; 3] {
+        self.0.map(|[ahead, left]| pose.point(ahead, left))
+    }
 }
 
 #[cfg(test)]
@@ -59,11 +85,12 @@ mod tests {
         };
         let world = World::new(&plan, 1);
         let outline = Outline::of(&plan);
-        let mut ground = Ground::new([0, 1, 2].map(|sensor| Noise::new(1, sensor)));
+        let noise = [0, 1, 2].map(|sensor| Noise::new(1, sensor));
+        let mut ground = Ground::new(noise, Spots::ahead_of_wheels(&outline));
         use Surface::{Cliff, Floor, Line};
         let mut seen = |y| {
             let pose = Pose { x: 2.0, y, heading: 0.0 };
-            [0, 1, 2].map(|nth| match ground.counts(nth, &world, &outline, &pose) {
+            [0, 1, 2].map(|nth| match ground.counts(nth, &world, &pose) {
                 counts if (1300.0..1500.0).contains(&counts) => Floor,
                 counts if (700.0..900.0).contains(&counts) => Line,
                 counts if (0.0..200.0).contains(&counts) => Cliff,
@@ -76,5 +103,16 @@ mod tests {
         assert_eq!(seen(2.0), [Floor, Line, Floor]);
         assert_eq!(seen(2.0 + f64::from(plan.track) / 2.0), [Floor, Floor, Line]);
         assert_eq!(seen(1.5), [Floor, Floor, Floor]);
+    }
+
+    #[test]
+    fn the_vendors_narrow_module_looks_where_its_board_says() {
+        let board = crate::board::built_in("picarx-v4").unwrap().unwrap().board;
+        let outline = Outline::of(&SimPlan::default());
+        let spots = Spots::of(&board.sensors, &outline);
+        let [left, middle, right] = spots.at(&Pose { x: 1.0, y: 2.0, heading: 0.0 });
+        assert!((left[1] - 2.02).abs() < 1e-6 && (right[1] - 1.98).abs() < 1e-6, "{left:?} {right:?}");
+        assert!((middle[0] - 1.158).abs() < 1e-6 && (middle[1] - 2.0).abs() < 1e-6, "{middle:?}");
+        assert_eq!(Spots::of(&[], &outline), Spots::ahead_of_wheels(&outline));
     }
 }

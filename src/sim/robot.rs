@@ -10,7 +10,7 @@ use super::car::{Car, STEP_S};
 use super::co_processor::CoProcessor;
 use super::course::Course;
 use super::faults::{Fault, FaultKind, Script};
-use super::ground::Ground;
+use super::ground::{Ground, Spots};
 use super::hat::Hat;
 use super::imu::{Imu, Motion};
 use super::noise::Noise;
@@ -20,7 +20,7 @@ use super::plant::Report;
 use super::sonar::Sonar;
 use super::tape::Tape;
 use super::wiring::Wiring;
-use super::world::World;
+use super::world::{Outline, World};
 use crate::bus::{Edge, Op};
 use crate::fault::BusFault;
 use crate::plan::{Board, Line, PwmPlan, SensorKind};
@@ -109,6 +109,7 @@ impl Robot {
     pub fn new(board: &Board, seed: u64, faults: &[Fault], zero: Instant) -> Robot {
         let plan = board.sim.clone().unwrap_or_default();
         let world = World::new(&plan, seed);
+        let spots = Spots::of(&board.sensors, &Outline::of(&plan));
         let (mut leans, mut imus): (Vec<_>, Vec<(usize, Imu)>) = (Vec::new(), Vec::new());
         let mut sonars = Vec::new();
         for sensor in &board.sensors {
@@ -146,7 +147,7 @@ impl Robot {
             steps: 0,
             seed,
             script: Script::new(faults, zero),
-            car: Car::new(&plan, &world),
+            car: Car::new(&plan, &world).looking_at(spots),
             course: Course::new(world.room()),
             world,
             battery: Battery::new(plan.battery_v),
@@ -158,7 +159,7 @@ impl Robot {
             leans,
             imus,
             sonars,
-            ground: Ground::new([0, 1, 2].map(|nth| Noise::new(seed, NOISE_GROUND + nth))),
+            ground: Ground::new([0, 1, 2].map(|nth| Noise::new(seed, NOISE_GROUND + nth)), spots),
             wiring: Wiring::new(board),
             battery_noise: Noise::new(seed, NOISE_BATTERY),
             lean_noise: Noise::new(seed, NOISE_LEAN),
@@ -486,9 +487,9 @@ impl Robot {
         {
             return frozen;
         }
-        let (world, outline, pose) = (&self.world, self.car.outline(), self.car.pose());
+        let (world, pose) = (&self.world, self.car.pose());
         let counts = match channel {
-            0..=2 => self.ground.counts(place, world, outline, &pose),
+            0..=2 => self.ground.counts(place, world, &pose),
             BATTERY_CHANNEL => {
                 self.volts(now) * BATTERY_COUNTS_PER_V + self.battery_noise.draw(BATTERY_NOISE)
             }

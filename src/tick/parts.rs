@@ -16,6 +16,7 @@ use crate::reflex::Reflexes;
 use crate::requests::Requests;
 use crate::time::{Clock, Grid, SleepWatch};
 use crate::trace::Record;
+use crate::trail::Trail;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -41,6 +42,8 @@ pub struct Parts {
     pub budget: Budget,
     /// State of the robot.
     pub modes: Modes,
+    /// The way it came, and how it backs off.
+    pub trail: Trail,
     /// What decides commands.
     pub arbiter: Arbiter,
     /// The link to the motors.
@@ -59,7 +62,8 @@ impl Tick {
     /// A tick of `parts` that has not run: no readings, no commands.
     pub fn new(parts: Parts) -> Tick {
         let Parts { clock, requests, grid, readings, alarm, admission, reflexes, field, budget, .. } = parts;
-        let Parts { modes, arbiter, motor_link, trace, records_dropped, loop_status, guard, .. } = parts;
+        let Parts { modes, trail, arbiter, motor_link, trace, records_dropped, loop_status, guard, .. } =
+            parts;
         let (channels, motors) = (admission.counters().len(), arbiter.motors());
         Tick {
             sleep: SleepWatch::new(clock.as_ref()),
@@ -76,6 +80,7 @@ impl Tick {
             field,
             budget,
             modes,
+            trail,
             arbiter,
             motor_link,
             trace,

@@ -28,6 +28,13 @@ fn elsewhere(base: &str, old: &str, new: &str, at: &str, words: &str) {
 }
 
 #[test]
+fn backing_needs_what_it_computes_with_and_numbers_that_fit() {
+    slip(V4, "turn_rad = 0.9", "turn_rad = 4.0", "allowed: 0 to 3.1");
+    slip(V4, "trail_m = 3.0", "trail_m = 5.0", "allowed: 0.05 to 4");
+    slip(V4, "looks_at = [0.158, 0.02]", "looks_at = [0.158]", "looks_at");
+}
+
+#[test]
 fn unknown_keys_name_the_nearest() {
     slip(V4, "strict = false", "stirct = false", "rt.stirct: unknown key; did you mean `strict`?");
     slip(
@@ -551,4 +558,17 @@ fn a_bare_name_is_a_built_in_board_and_an_unknown_one_says_how_a_file_is_named()
             other => panic!("{name}: {other:?}"),
         }
     }
+}
+
+#[test]
+fn a_way_back_without_a_motion_or_a_steering_servo_and_more_start_than_way_are_refused() {
+    let told = |old: &str, new: &str| faults(&text_of(V4).replacen(old, new, 1)).join("\n");
+    let longer = told("trail_m = 3.0", "trail_m = 0.1");
+    assert!(longer.contains("start_m") && longer.contains("more than trail_m"), "{longer}");
+    let differential = "inherits = \"generic-linux\"\n[motion]\nfull_speed = 0.5\nwheelbase = 0.2\n[backing]\n\
+                        trail_m = 1.0\nturn_rad = 0.9\nturn_ms = 1000.0\ndrive = 0.3\n";
+    let faulty = faults(differential).join("\n");
+    assert!(faulty.contains("a servo named \"steering\""), "{faulty}");
+    let still = faults(&differential.replace("[motion]\nfull_speed = 0.5\nwheelbase = 0.2\n", "")).join("\n");
+    assert!(still.contains("needs a [motion] table"), "{still}");
 }

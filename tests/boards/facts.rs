@@ -423,6 +423,26 @@ fn the_digest_is_of_the_meaning_not_of_the_writing() {
 /// A brain for this car once stopped where the ground was bright and looked for echoes on the
 /// motors' direction lines; the boards must not.
 #[test]
+fn the_car_goes_back_the_way_it_came_and_the_others_have_no_way() {
+    for (name, backs) in [
+        ("picarx-v4", true),
+        ("picarx-v5", true),
+        ("sim", true),
+        ("virtual-bench", false),
+        ("generic-linux", false),
+        ("scitos-g5", false),
+    ] {
+        let board = shipped(name).board;
+        assert_eq!(board.backing.is_some(), backs, "{name}");
+        // Who arms it before an edge vouches for as much way as the edge's retreat takes.
+        let (Some(backing), Some(motion)) = (board.backing, board.motion) else { continue };
+        let retreats = board.reflexes.iter().map(|rule| rule.retreat.as_secs_f64());
+        let longest = f64::from(motion.full_speed) * retreats.fold(0.0, f64::max);
+        assert!(f64::from(backing.start_m) >= longest, "{name}: {longest} m");
+    }
+}
+
+#[test]
 fn the_ground_ends_where_it_is_dark() {
     for name in ["picarx-v4", "picarx-v5", "sim"] {
         let board = shipped(name).board;

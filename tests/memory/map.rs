@@ -162,10 +162,10 @@ fn it_is_the_same_every_time() {
 
 #[test]
 fn a_board_that_leaves_out_how_it_moves_is_told() {
+    // The desk robot itself says how it moves, and backs off by it.
     let text = WITH_MAP
-        .replace("[motion]", "[targets]\n#")
-        .replace("full_speed = 0.5", "")
-        .replace("wheelbase = 0.0872\nlag_ms = 80.0", "");
+        .replace("[motion]", "[backing]\nremove = true\n[motion]\nremove = true\n")
+        .replace("full_speed = 0.5\nwheelbase = 0.0872\nlag_ms = 80.0", "");
     let error = board::from_text("mapped", &text).expect_err("no motion").to_string();
     assert!(error.contains("[motion]"), "{error}");
     let text = WITH_MAP.replace("by = \"range\"", "by = \"wall\"");

@@ -26,6 +26,7 @@ use ganglion::rt::triple_buffer::{Reader, Writer, triple_buffer};
 use ganglion::tick::{Parts, Tick};
 use ganglion::time::{Clock, Grid, Instant, Span};
 use ganglion::trace::Record;
+use ganglion::trail::Trail;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -110,6 +111,7 @@ impl Robot {
             admission: Admission::new(&sensors()),
             reflexes: Reflexes::new(&rules(), &sensors(), safety()),
             field: FieldLink::new(orders, collected, Arc::<Waker>::default(), 1),
+            trail: Trail::none(),
             budget: Budget::new(budget),
             modes: Modes::new(safety()),
             arbiter: Arbiter::new(&motors(), safety(), PERIOD),

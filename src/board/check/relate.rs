@@ -3,6 +3,7 @@
 use super::millis;
 use crate::board::report::Report;
 use crate::memory::map::MOST_THINGS;
+use crate::motion::Motion;
 use crate::plan::{
     Board, BusPlan, Cause, I2cPlan, PwmPlan, Restraint, SensorKind, SensorPlan, Trip, bus_load,
 };
@@ -25,6 +26,7 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
     buses(board, report);
     no_line(board, report);
     map(board, report);
+    backing(board, report);
     if let Some(core) = board.rt.cpu.filter(|core| board.field.cpus.contains(core)) {
         let rule = format!(
             "core {core} belongs to the control loop (rt.cpu): the field's thread there waits for it"
@@ -103,6 +105,20 @@ fn map(board: &Board, report: &mut Report) {
     if things.len() > MOST_THINGS {
         let key = format!("sensor.{}.kind", last.name);
         report.misfit(&key, format!("found {} of \"recall\"; allowed: at most {MOST_THINGS}", things.len()));
+    }
+}
+
+/// A way is recorded by what commands do, and driven back by steering.
+fn backing(board: &Board, report: &mut Report) {
+    if board.backing.is_none() {
+        return;
+    }
+    if board.motion.is_none() {
+        let rule = "backing off along its way needs a [motion] table: how commands move the robot";
+        report.misfit("backing.trail_m", rule.to_string());
+    } else if Motion::of(board).is_none_or(|motion| motion.steering.is_none() || motion.drives.is_empty()) {
+        let rule = "backing off along its way needs a drive motor and a servo named \"steering\"";
+        report.misfit("backing.trail_m", rule.to_string());
     }
 }
 

@@ -156,6 +156,7 @@ pub fn sensor(
     let frozen = section.integer("frozen_after", 0..=1_000_000).or(0);
     let worst = section.real("worst_per_s", -LARGEST..=LARGEST).or(0.0);
     let required = section.flag("required").or(false);
+    let looks_at = section.reals::<2>("looks_at", -10.0..=10.0).optional();
     let input = scale(&section.section("input"), valid);
 
     if period.is_some_and(|period| max_age < period) {
@@ -181,6 +182,7 @@ pub fn sensor(
             Input::Sound(scale) => Some(scale),
             Input::Faulty => return None,
         },
+        looks_at: looks_at.map(|spot| spot.map(|metres| metres as f32)),
     })
 }
 

@@ -1,9 +1,11 @@
-//! `[rt]`, `[motion]` and `[sim]`: requests to the system, how the robot moves, and the simulated room.
+//! `[rt]`, `[motion]`, `[backing]` and `[sim]`: requests to the system, how the robot moves and backs off, and
+//! the simulated room.
 
 use crate::board::reader::Section;
-use crate::plan::{MotionPlan, SimPlan};
+use crate::plan::{BackingPlan, MotionPlan, SimPlan};
 use crate::rt::RtPlan;
 use crate::time::Span;
+use crate::trail::LONGEST_M;
 
 /// `[rt]`.
 pub fn rt(section: &Section<'_>) -> Option<RtPlan> {
@@ -20,7 +22,31 @@ pub fn motion(section: &Section<'_>) -> Option<MotionPlan> {
     let full_speed = section.real("full_speed", 0.01..=20.0).required();
     let wheelbase = section.real("wheelbase", 0.01..=5.0).required();
     let lag = section.millis("lag_ms", 0.0..=5_000.0).or(Span::ZERO);
-    Some(MotionPlan { full_speed: full_speed? as f32, wheelbase: wheelbase? as f32, lag })
+    let track = section.real("track", 0.01..=5.0).optional().map(|track| track as f32);
+    Some(MotionPlan { full_speed: full_speed? as f32, wheelbase: wheelbase? as f32, lag, track })
+}
+
+/// `[backing]`.
+pub fn backing(section: &Section<'_>) -> Option<BackingPlan> {
+    // No more than half a circle: beyond it, it would turn back to what it left.
+    let turn_rad = section.real("turn_rad", 0.0..=3.1).required();
+    let turn_time = section.millis("turn_ms", 0.0..=60_000.0).required();
+    let pass_rad = section.real("pass_rad", 0.0..=3.1).or(0.0);
+    let floor = section.real("drive", 0.0..=1.0).required();
+    let trail_m = section.real("trail_m", 0.05..=LONGEST_M).required();
+    let start_m = section.real("start_m", 0.0..=1.0).or(0.0);
+    if let Some(trail_m) = trail_m.filter(|trail_m| start_m > *trail_m) {
+        let rule = format!("{start_m} m is more than trail_m ({trail_m} m), which is all that is kept");
+        section.misfit("start_m", rule);
+    }
+    Some(BackingPlan {
+        turn_rad: turn_rad? as f32,
+        turn_time: turn_time?,
+        pass_rad: pass_rad as f32,
+        floor: floor? as f32,
+        trail_m: trail_m? as f32,
+        start_m: start_m as f32,
+    })
 }
 
 /// `[sim]`.

@@ -4,6 +4,7 @@
 //! which limits the accuracy of places.
 
 use crate::command::MAX_MOTORS;
+use crate::plan::{Board, MotorKind, MotorPlan};
 use crate::time::{Instant, Span};
 
 /// Longest time that one command is taken to have lasted: beyond it (a stalled loop) the robot stood, as
@@ -24,6 +25,31 @@ pub struct Motion {
     /// The motor that steers, and its angle at -1 and +1 in degrees, positive to the right; without one the
     /// robot is taken to go straight.
     pub steering: Option<(usize, [f64; 2])>,
+}
+
+impl Motion {
+    /// How `board`'s commands move it, if it states that.
+    pub fn of(board: &Board) -> Option<Motion> {
+        let plan = board.motion?;
+        let steers = |(number, motor): (usize, &MotorPlan)| {
+            let MotorKind::Servo { min_deg, max_deg, .. } = motor.kind else { return None };
+            (motor.name == "steering").then(|| (number, [min_deg, max_deg].map(f64::from)))
+        };
+        let drives = board.motors.iter().enumerate().filter(|(_, motor)| motor.kind.drives());
+        Some(Motion {
+            full_speed: plan.full_speed.into(),
+            wheelbase: plan.wheelbase.into(),
+            lag_s: plan.lag.as_secs_f64(),
+            drives: drives.map(|(number, _)| number).collect(),
+            steering: board.motors.iter().enumerate().find_map(steers),
+        })
+    }
+
+    /// The drive command of `motors`: the mean of its drive motors.
+    pub fn drive(&self, motors: &[f32; MAX_MOTORS]) -> f32 {
+        let sum: f32 = self.drives.iter().map(|motor| motors[*motor]).sum();
+        sum / self.drives.len().max(1) as f32
+    }
 }
 
 /// A place and a heading.
@@ -60,8 +86,14 @@ impl Odometer {
         self.standing
     }
 
-    /// The robot was given this command at `slot`.
-    pub fn advance(&mut self, slot: Instant, motors: &[f32; MAX_MOTORS]) {
+    /// How fast it goes, metres a second, negative backwards.
+    pub fn speed(&self) -> f64 {
+        self.speed
+    }
+
+    /// The robot was given this command at `slot`. Returns how far it went since the last one, metres, negative
+    /// backwards.
+    pub fn advance(&mut self, slot: Instant, motors: &[f32; MAX_MOTORS]) -> f64 {
         let passed = self.last.map_or(Span::ZERO, |last| slot.since(last));
         self.last = Some(slot);
         let seconds = passed.min(LONGEST).as_secs_f64();
@@ -80,6 +112,7 @@ impl Odometer {
         self.standing.at[0] += way * libm::cos(middle);
         self.standing.at[1] += way * libm::sin(middle);
         self.standing.heading += turn;
+        way
     }
 }
 
