@@ -45,8 +45,8 @@ pub struct BackingCounters {
     pub without_way: u64,
 }
 
-/// The stage; of a board without `[backing]` it changes nothing.
-#[derive(Clone, Debug)]
+/// The stage; of a board without `[backing]`, as by default, it changes nothing.
+#[derive(Clone, Debug, Default)]
 pub struct Trail {
     backing: Option<Backing>,
 }

@@ -53,6 +53,7 @@ fn sensor(max_age_ms: u64, valid: [f32; 2], worst_per_s: f32, required: bool) ->
         worst_per_s,
         required,
         input: None,
+        looks_at: None,
     }
 }
 

@@ -26,6 +26,7 @@ use ganglion::rt::triple_buffer::{Reader, Writer, triple_buffer};
 use ganglion::tick::{Parts, Tick};
 use ganglion::time::{Clock, Grid, Instant, Span};
 use ganglion::trace::Record;
+use ganglion::trail::Trail;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -112,6 +113,7 @@ impl Robot {
             field: FieldLink::new(orders, collected, Arc::<Waker>::default(), 1),
             budget: Budget::new(budget),
             modes: Modes::new(safety()),
+            trail: Trail::default(),
             arbiter: Arbiter::new(&motors(), safety(), PERIOD),
             motor_link: MotorLink::new(put, confirmed, Arc::<Waker>::default()),
             trace,
