@@ -45,8 +45,8 @@ pub struct BackingCounters {
     pub without_way: u64,
 }
 
-/// The stage; of a board without `[backing]` it changes nothing.
-#[derive(Clone, Debug)]
+/// The stage; of a board without `[backing]`, as by default, it changes nothing.
+#[derive(Clone, Debug, Default)]
 pub struct Trail {
     backing: Option<Backing>,
 }
@@ -55,11 +55,6 @@ impl Trail {
     /// The stage of `board`, with no way behind it.
     pub fn new(board: &Board) -> Trail {
         Trail { backing: Backing::of(board) }
-    }
-
-    /// That of a board without `[backing]`.
-    pub fn none() -> Trail {
-        Trail { backing: None }
     }
 
     /// What it did, where it does anything.
