@@ -192,11 +192,8 @@ mod tests {
         let decide = |row: usize| {
             let x = &features[2 * row..][..2];
             let odds = rule.map(|w| libm::exp(w[0] * f64::from(x[0]) + w[1] * f64::from(x[1]) + w[2]));
-            let mut drawn = uniform(3, Stream::World, row as u64) * odds.iter().sum::<f64>();
-            odds.iter()
-                .take(2)
-                .take_while(|odd| std::mem::replace(&mut drawn, drawn - **odd) >= **odd)
-                .count()
+            let drawn = uniform(3, Stream::World, row as u64) * odds.iter().sum::<f64>();
+            usize::from(drawn >= odds[0]) + usize::from(drawn >= odds[0] + odds[1])
         };
         let right: Vec<usize> = (0..count).map(decide).collect();
         let design = Design::new(&features, 2, &right, 3);
