@@ -2,13 +2,19 @@
 //! linear map of the field's features; the field itself follows from the board's seed.
 //!
 //! `log` reads, `observe` runs the log through the field, `moments` and `solve` are the least squares,
-//! `validate` judges them on held-out time, `score` counts decisions. `shipped` has what was taught
-//! beforehand.
+//! `validate` judges them on held-out time, `laps` on laps and logs of their own, `score` counts decisions.
+//! `baselines` is what the field is compared with: `logistic` regression and gradient `boosting`. `parallel`
+//! shares pieces of all this among threads. `shipped` has what was taught beforehand.
 
+pub mod baselines;
+pub mod boosting;
 pub mod imitate;
+pub mod laps;
 pub mod log;
+pub mod logistic;
 pub mod moments;
 pub mod observe;
+pub mod parallel;
 #[cfg(test)]
 pub(crate) mod sample;
 pub mod score;
@@ -23,6 +29,7 @@ use crate::field::readout::{Origin, Readout, ReadoutError};
 use crate::field::shape::FEATURES;
 use crate::field::{Engine, Failure};
 use crate::plan::Board;
+use laps::Course;
 use log::Log;
 use observe::observe;
 use std::fmt;
@@ -95,23 +102,51 @@ pub fn learn(
     heading: &str,
     mut watch: impl FnMut(Stage, usize, usize),
 ) -> Result<(Readout, Validation), LearnError> {
-    if log.labels().is_empty() {
+    let logs = std::slice::from_ref(log);
+    let course = course(board, logs, 1)?;
+    let seen = observe(board, engine, log, |row| watch(Stage::Observe, row, log.rows()))?;
+    teach(board, logs, &course, &seen.features, heading, |done, of| watch(Stage::Fit, done, of))
+}
+
+/// The cycles of `logs`, each so many laps.
+pub fn course(board: &Board, logs: &[Log], laps: usize) -> Result<Course, LearnError> {
+    if logs.iter().any(|log| log.labels().is_empty()) {
         return Err(LearnError::NoLabels);
     }
-    let seen = observe(board, engine, log, |row| watch(Stage::Observe, row, log.rows()))?;
-    let right: Vec<usize> = seen.rows.iter().map(|row| log.labels()[*row]).collect();
-    let labels: Vec<String> = board.decisions.iter().map(|decision| decision.label.clone()).collect();
-    let gap = gap(board.field.dt.as_secs_f64());
-    let lesson = Lesson { features: &seen.features, width: FEATURES, right: &right, labels: &labels, gap };
-    let (linear, validation) = fit(&lesson, |done, of| watch(Stage::Fit, done, of))?;
+    Ok(Course::new(board, logs, laps, gap(board.field.dt.as_secs_f64())))
+}
+
+/// Fits a read-out to the `features` of all cycles of `course`, which is that of `logs`.
+pub fn teach(
+    board: &Board,
+    logs: &[Log],
+    course: &Course,
+    features: &[f32],
+    heading: &str,
+    watch: impl FnMut(usize, usize),
+) -> Result<(Readout, Validation), LearnError> {
+    let (right, labels) = (course.right(), course.labels());
+    let lesson = Lesson { features, width: FEATURES, right, labels, gap: course.gap() };
+    let (linear, validation) = fit(&lesson, watch)?;
     let best = validation.best();
     let origin = Origin::Log {
         heading: heading.to_string(),
-        digest: *log.digest(),
+        digest: digest(logs),
         rows: right.len() as u64,
         lambda: best.lambda,
         blocks: best.blocks.iter().map(|block| block.accuracy().unwrap_or(0.0)).collect(),
     };
     let readout = Readout::new(board, linear.folded(), origin).map_err(LearnError::Readout)?;
     Ok((readout, validation))
+}
+
+/// A log's own digest; of several, that of their digests one after the other.
+pub fn digest(logs: &[Log]) -> [u8; 32] {
+    match logs {
+        [log] => *log.digest(),
+        logs => {
+            let digests: Vec<u8> = logs.iter().flat_map(|log| *log.digest()).collect();
+            *blake3::hash(&digests).as_bytes()
+        }
+    }
 }

@@ -4,10 +4,9 @@
 //! driven through a trial in rooms that it was not taught in, once for each grid.
 //!
 //! `lesson` is one drive with its notes, `trouble` what makes lessons harder than the trial, `fit` the least
-//! squares, `trial` the verdict, `cores` the work shared among threads. The same board gives the same
+//! squares, `trial` the verdict. The same board gives the same
 //! read-out with any number of threads.
 
-pub mod cores;
 pub mod fit;
 pub mod lesson;
 pub mod trial;
@@ -16,10 +15,9 @@ pub mod trouble;
 use crate::field::Readout;
 use crate::field::readout::{Origin, Trial, table_digest};
 use crate::field::shape::READOUT_GRIDS;
-use crate::learn::imitate;
+use crate::learn::{imitate, parallel};
 use crate::plan::{Board, Rung};
 use crate::robot::BuildError;
-use cores::over_cores;
 use fit::Sums;
 use lesson::{Lesson, drive};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -156,10 +154,13 @@ impl Class<'_> {
         sums: &mut Sums,
     ) -> Result<(), BuildError> {
         let Syllabus { lessons, lesson_s, threads, .. } = self.syllabus;
-        let driven = over_cores(threads, lessons, |nth| {
+        let lesson = |nth| {
             let room = LESSON_ROOMS + (round * lessons + nth) as u64;
-            let lesson = Lesson { room, rung, seconds: lesson_s, trouble: Trouble::of(nth) };
-            drive(self.board, &lesson, readout).map(|notes| sums.fresh(&notes))
+            Lesson { room, rung, seconds: lesson_s, trouble: Trouble::of(nth) }
+        };
+        let lessons: Vec<Lesson> = (0..lessons).map(lesson).collect();
+        let driven = parallel::map(threads, &lessons, |lesson| {
+            drive(self.board, lesson, readout).map(|notes| sums.fresh(&notes))
         });
         for moments in driven {
             sums.add(&moments?); // in the order of the lessons: the same bits with any number of threads

@@ -1,7 +1,7 @@
 //! The boards built into the program, so that it runs without any file.
 
 /// Name and text of every built-in board.
-pub const BUILT_IN: [(&str, &str); 9] = [
+pub const BUILT_IN: [(&str, &str); 10] = [
     ("sim", include_str!("../../boards/sim.toml")),
     ("picarx-v4", include_str!("../../boards/picarx-v4.toml")),
     ("picarx-v5", include_str!("../../boards/picarx-v5.toml")),
@@ -11,6 +11,7 @@ pub const BUILT_IN: [(&str, &str); 9] = [
     ("jetson-orin-nx", include_str!("../../boards/jetson-orin-nx.toml")),
     ("jetson-agx-orin", include_str!("../../boards/jetson-agx-orin.toml")),
     ("scitos-g5", include_str!("../../boards/scitos-g5.toml")),
+    ("scitos-g5-ring", include_str!("../../boards/scitos-g5-ring.toml")),
 ];
 
 /// The text of the built-in board of that name.

@@ -1,16 +1,22 @@
-//! `learn`: fits the read-out of a board's field to the decisions in a log, tests it on blocks of time
-//! that it was not fitted to, and saves it.
+//! `learn`: fits the read-out of a board's field to the decisions in logs, tests it on blocks of time
+//! that it was not fitted to, and saves it. `laps` judges laps by what the others teach, beside other methods.
+
+mod laps;
 
 use super::arguments::{self, EngineChoice};
 use super::exit::Failure;
 use crate::codec::FileError;
 use crate::field::Engine;
 use crate::field::readout::{Readout, ReadoutError};
+use crate::learn::laps::{Course, observe_all};
 use crate::learn::log::{Log, LogError, LogFault};
+use crate::learn::observe::observe;
 use crate::learn::score::Confusion;
 use crate::learn::validate::{GAP_S, Trial, Validation};
-use crate::learn::{LearnError, Stage, learn};
+use crate::learn::{LearnError, Stage, course, digest, teach};
+use crate::plan::Board;
 use indicatif::{ProgressBar, ProgressStyle};
+use laps::{Asked, Judgement};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -23,14 +29,16 @@ const QUIET: Duration = Duration::from_secs(2);
 #[command(after_help = "Examples:
   ganglion learn --log laps.csv --board boards/scitos-g5.toml --label OUTPUT -o wall.readout
   ganglion learn --log laps.csv --board scitos-g5 --label OUTPUT -o wall.readout --json | tail -1
+  ganglion learn --log laps.csv --laps 3 --baselines --board scitos-g5-ring --label OUTPUT -o wall.readout
 
 Each block of time is judged by a read-out learned from the others; the saved read-out is learned from all
-of them. The same log and board produce the same file, with any number of threads. 'ganglion replay'
-then judges the read-out on another log.")]
+of them. With --laps or several logs, each lap is also judged by what the other laps teach. The same logs and
+board produce the same file, with any number of threads and jobs. 'ganglion replay' then judges the read-out
+on another log.")]
 pub struct Args {
-    /// The log: CSV with a header line, one row per control period
-    #[arg(long, value_name = "FILE")]
-    log: PathBuf,
+    /// The log: CSV with a header line, one row per control period; several times for several logs
+    #[arg(long = "log", value_name = "FILE", required = true)]
+    logs: Vec<PathBuf>,
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
     board: PathBuf,
@@ -46,6 +54,18 @@ pub struct Args {
     /// Threads of the field engine [default: as the board says]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
     threads: Option<u8>,
+    /// Laps of equal length in each log; each is judged by what the others teach [default: 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    laps: Option<u16>,
+    /// Judge the laps also by the field without memory, by logistic regression and by gradient boosting
+    #[arg(long)]
+    baselines: bool,
+    /// Judge the laps also by fields of the seeds 1 to N
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=100))]
+    seeds: Option<u8>,
+    /// Logs and laps that are worked on at once [default: as many as there are processors]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    jobs: Option<u8>,
     /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
@@ -56,21 +76,73 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let mut board = arguments::board(&args.board)?.board;
     arguments::engine(&mut board, args.engine, args.threads);
     refuse_what_cannot_be_written(&args.output)?;
-    let log = Log::read(&args.log, &board, Some(&args.label)).and_then(Log::sound).map_err(of_log)?;
+    let asked = args.asked()?;
+    let read =
+        |path: &PathBuf| Log::read(path, &board, Some(&args.label)).and_then(Log::sound).map_err(of_log);
+    let logs: Vec<Log> = args.logs.iter().map(read).collect::<Result<_, _>>()?;
     arguments::fits(&board.field)?;
-    let mut engine = Engine::build(&board.field);
+    let engine = Engine::build(&board.field);
+    let name = engine.name();
     let mut progress = Progress::new();
-    let learned =
-        learn(&board, &mut engine, &log, &args.label, |stage, done, of| progress.show(stage, done, of));
+    let learned = work(&args, &asked, &board, engine, &logs, &mut progress);
     let seconds = progress.end();
-    let (readout, validation) = learned.map_err(|error| of_learning(&args.log, error))?;
+    let learned = learned.map_err(|error| of_learning(&args.logs, error))?;
+    let (readout, validation) = (&learned.readout, &learned.validation);
     readout.save(&args.output).map_err(|error| of_saving(&args.output, error))?;
-    let report = Report::new(&args, &log, &readout, &validation, engine.name(), seconds)?;
+    let report = Report::new(&args, &logs, &learned, name, seconds)?;
     if args.json {
         return super::output::json(&report);
     }
-    report.say(&validation);
+    report.say(validation);
     Ok(())
+}
+
+impl Args {
+    /// How to judge laps.
+    fn asked(&self) -> Result<Asked, Failure> {
+        let laps = usize::from(self.laps.unwrap_or(1));
+        if laps * self.logs.len() < 2 && (self.baselines || self.seeds.is_some()) {
+            return Err(Failure::usage("--baselines and --seeds compare on laps that were not learned from")
+                .fix("say how many laps the log has (--laps), or give several logs"));
+        }
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        let jobs = self.jobs.map_or_else(processors, usize::from);
+        Ok(Asked { laps, baselines: self.baselines, seeds: self.seeds.map_or(0, u64::from), jobs })
+    }
+}
+
+/// What came out.
+struct Learned {
+    readout: Readout,
+    validation: Validation,
+    laps: Option<Judgement>,
+}
+
+/// Learns from all of `logs` and, where there are several laps, judges each by the others.
+fn work(
+    args: &Args,
+    asked: &Asked,
+    board: &Board,
+    mut engine: Engine,
+    logs: &[Log],
+    progress: &mut Progress,
+) -> Result<Learned, LearnError> {
+    let course: Course = course(board, logs, asked.laps)?;
+    let features = match logs {
+        [log] => {
+            observe(board, &mut engine, log, |row| progress.show(Stage::Observe, row, log.rows()))?.features
+        }
+        logs => observe_all(board, logs, asked.jobs)?,
+    };
+    drop(engine);
+    let watch = |done, of| progress.show(Stage::Fit, done, of);
+    let (readout, validation) = teach(board, logs, &course, &features, &args.label, watch)?;
+    progress.fitted();
+    let laps = match course.count() {
+        0 | 1 => None,
+        _ => Some(laps::judge(asked, board, logs, &course, features)?),
+    };
+    Ok(Learned { readout, validation, laps })
 }
 
 /// Checks the output path first: minutes of work must not fail because its folder is missing.
@@ -99,10 +171,11 @@ pub fn of_log(error: LogError) -> Failure {
     }
 }
 
-fn of_learning(log: &Path, error: LearnError) -> Failure {
+fn of_learning(logs: &[PathBuf], error: LearnError) -> Failure {
+    let names: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
     match error {
         LearnError::Refused { .. } | LearnError::Readout(_) => Failure::bug(error),
-        _ => Failure::data(error).at(log.display()),
+        _ => Failure::data(error).at(names.join(", ")),
     }
 }
 
@@ -117,12 +190,13 @@ pub(super) fn of_saving(path: &Path, error: ReadoutError) -> Failure {
 struct Progress {
     began: Instant,
     fitting_since: Option<Instant>,
+    fitted: Option<Instant>,
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
     fn new() -> Progress {
-        Progress { began: Instant::now(), fitting_since: None, bar: None }
+        Progress { began: Instant::now(), fitting_since: None, fitted: None, bar: None }
     }
 
     fn show(&mut self, stage: Stage, done: usize, of: usize) {
@@ -141,14 +215,23 @@ impl Progress {
         bar.set_position(done as u64);
     }
 
+    /// The fit is done; what follows are comparisons.
+    fn fitted(&mut self) {
+        self.fitted = Some(Instant::now());
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+
     fn end(self) -> Seconds {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
         }
         let fitting_since = self.fitting_since.unwrap_or_else(Instant::now);
+        let fitted = self.fitted.unwrap_or_else(Instant::now);
         Seconds {
             observe: fitting_since.duration_since(self.began).as_secs_f64(),
-            fit: fitting_since.elapsed().as_secs_f64(),
+            fit: fitted.duration_since(fitting_since).as_secs_f64(),
         }
     }
 }
@@ -174,6 +257,9 @@ struct Report {
     schema: u32,
     board: PathBuf,
     log: PathBuf,
+    /// All of them, where there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logs: Option<Vec<PathBuf>>,
     log_digest: String,
     rows: usize,
     cycles: u64,
@@ -185,6 +271,8 @@ struct Report {
     lambda: f64,
     path: Vec<Step>,
     confusion: Confusion,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    laps: Option<Judgement>,
     readout: PathBuf,
     readout_digest: String,
     seconds: Seconds,
@@ -201,12 +289,12 @@ struct Step {
 impl Report {
     fn new(
         args: &Args,
-        log: &Log,
-        readout: &Readout,
-        validation: &Validation,
+        logs: &[Log],
+        learned: &Learned,
         engine: String,
         seconds: Seconds,
     ) -> Result<Report, Failure> {
+        let Learned { readout, validation, laps } = learned;
         let best = validation.best();
         let confusion = best.total();
         let bytes = readout.to_bytes().map_err(Failure::bug)?;
@@ -215,9 +303,10 @@ impl Report {
         Ok(Report {
             schema: 1,
             board: args.board.clone(),
-            log: log.path().to_path_buf(),
-            log_digest: blake3::Hash::from(*log.digest()).to_hex().to_string(),
-            rows: log.rows(),
+            log: args.logs[0].clone(),
+            logs: (logs.len() > 1).then(|| args.logs.clone()),
+            log_digest: blake3::Hash::from(digest(logs)).to_hex().to_string(),
+            rows: logs.iter().map(Log::rows).sum(),
             cycles,
             engine,
             accuracy: confusion.accuracy(),
@@ -226,6 +315,7 @@ impl Report {
             lambda: best.lambda,
             path: validation.trials.iter().map(step).collect(),
             confusion,
+            laps: laps.clone(),
             readout: args.output.clone(),
             readout_digest: blake3::hash(&bytes).to_hex().to_string(),
             seconds,
@@ -235,7 +325,10 @@ impl Report {
 
     fn say(&self, validation: &Validation) {
         let Seconds { observe, fit } = self.seconds;
-        say!("{} rows of {}", self.rows, self.log.display());
+        match &self.logs {
+            None => say!("{} rows of {}", self.rows, self.log.display()),
+            Some(logs) => say!("{} rows of {} logs", self.rows, logs.len()),
+        }
         say!("engine: {}; {observe:.1} s for the field, {fit:.1} s for the fit", self.engine);
         say!();
         say!("right decisions on held-out blocks of time ({} s between), by ridge:", self.gap_s);
@@ -248,6 +341,10 @@ impl Report {
         say!();
         say!("{}", self.confusion);
         say!();
+        if let Some(laps) = &self.laps {
+            laps.say();
+            say!();
+        }
         say!("saved: {} (learned from all rows)", self.readout.display());
     }
 }

@@ -85,7 +85,7 @@ const PANEL: usize = 96;
 /// Replaces the lower triangle of `a` by L, a = L L'. False if `a` is not positive definite.
 /// In panels (Golub and Van Loan, *Matrix Computations*, 4.2.6), so that nearly all of the work is
 /// products of matrices, which run at ten times the speed of single columns.
-fn cholesky(a: &mut DMatrix<f64>) -> bool {
+pub(super) fn cholesky(a: &mut DMatrix<f64>) -> bool {
     let width = a.nrows();
     for first in (0..width).step_by(PANEL) {
         let panel = PANEL.min(width - first);

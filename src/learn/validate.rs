@@ -111,7 +111,7 @@ pub fn fit(
         }
     }
     watch(2 * BLOCKS, steps);
-    let best = choose(&trials, lesson.count());
+    let best = choose(&trials);
     let linear = Standardised::new(total, &shift).ridge(trials[best].lambda);
     watch(steps, steps);
     Ok((linear, Validation { trials, best }))
@@ -119,11 +119,21 @@ pub fn fit(
 
 /// The largest ridge that is not worse than the best one by more than one standard error (Breiman,
 /// Friedman, Olshen, Stone 1984): smaller weights for what may well be chance, and less of the
-/// field's rounding in the scores.
-fn choose(trials: &[Trial], cycles: usize) -> usize {
-    let most = trials.iter().map(Trial::right).max().unwrap_or(0) as f64;
-    let error = (most * (1.0 - most / cycles as f64)).sqrt();
-    trials.iter().rposition(|trial| trial.right() as f64 >= most - error).unwrap_or(0)
+/// field's rounding in the scores. The error is that of the difference, block by block: what makes a block
+/// hard makes it hard with every ridge, and says nothing about which is better.
+fn choose(trials: &[Trial]) -> usize {
+    let most = trials.iter().map(Trial::right).max().unwrap_or(0);
+    let Some(best) = trials.iter().position(|trial| trial.right() == most) else { return 0 };
+    let as_good = |trial: &Trial| {
+        let blocks = trials[best].blocks.iter().zip(&trial.blocks);
+        let worse: Vec<f64> =
+            blocks.map(|(best, block)| best.right() as f64 - block.right() as f64).collect();
+        let count = worse.len() as f64;
+        let mean = worse.iter().sum::<f64>() / count;
+        let squares: f64 = worse.iter().map(|worse| (worse - mean).powi(2)).sum();
+        mean <= (squares / (count * (count - 1.0).max(1.0))).sqrt()
+    };
+    trials.iter().rposition(as_good).unwrap_or(best)
 }
 
 impl Lesson<'_> {
@@ -251,15 +261,20 @@ mod tests {
 
     #[test]
     fn of_ridges_that_are_equal_but_for_chance_the_largest_is_taken() {
-        let trial = |right: u64| {
-            let mut block = Confusion::new(labels());
-            (0..1000).for_each(|cycle| block.count(0, usize::from(cycle >= right)));
-            Trial { lambda: 1.0, blocks: vec![block] }
+        let trial = |right: [u64; 4]| {
+            let block = |right: u64| {
+                let mut block = Confusion::new(labels());
+                (0..100).for_each(|cycle| block.count(0, usize::from(cycle >= right)));
+                block
+            };
+            Trial { lambda: 1.0, blocks: right.map(block).into() }
         };
-        // 910 of 1000 has a standard error of 9.05.
-        let trials = [900, 910, 905, 901, 900, 800].map(trial);
-        assert_eq!(choose(&trials, 1000), 3);
-        assert_eq!(choose(&[1000, 999].map(trial), 1000), 0);
+        // Worse than the best by 2 on average: once in every block, once by chance of a block.
+        let (best, always, by_chance) = ([90, 50, 70, 95], [88, 48, 68, 93], [92, 58, 70, 77]);
+        assert_eq!(choose(&[best, always].map(trial)), 0);
+        assert_eq!(choose(&[best, by_chance].map(trial)), 1);
+        assert_eq!(choose(&[always, best, by_chance, always].map(trial)), 2);
+        assert_eq!(choose(&[best, best].map(trial)), 1, "equals");
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! The verdict on a read-out: what the robot does with it in rooms that it was not taught in.
 
-use super::cores::over_cores;
 use super::lesson::{TableAlone, run};
 use crate::field::Readout;
 use crate::field::interposer::Interposer;
 use crate::field::readout::Trial;
+use crate::learn::parallel;
 use crate::plan::{Board, Rung};
 use crate::robot::BuildError;
 use crate::sim::Report;
@@ -48,11 +48,12 @@ pub fn trial(
     rung: Rung,
 ) -> Result<Trial, BuildError> {
     let nothing = Readout::of_table(board, Vec::new());
-    let reports = over_cores(threads, rooms.count, |nth| {
+    let seeds: Vec<u64> = (rooms.first..).take(rooms.count).collect();
+    let reports = parallel::map(threads, &seeds, |seed| {
         let table = || Box::new(TableAlone(board.field.clone())) as Box<dyn Interposer>;
         let interposer = readout.is_none().then(table);
         let readout = readout.unwrap_or(&nothing);
-        run(board, rooms.first + nth as u64, rooms.seconds, rung, readout, interposer)
+        run(board, *seed, rooms.seconds, rung, readout, interposer)
     });
     Ok(figures(&reports.into_iter().collect::<Result<Vec<_>, _>>()?))
 }

@@ -352,6 +352,21 @@ fn scitos_is_a_ring_of_24_and_four_labels() {
 }
 
 #[test]
+fn the_bare_ring_is_every_range_on_two_scales_and_no_arc() {
+    let ring = shipped("scitos-g5-ring").board;
+    let columns: Vec<String> = (1..=24).chain(1..=24).map(|n| format!("column S{n}")).collect();
+    let found: Vec<String> = ring.sensors.iter().map(|plan| sensor(&ring, &plan.kind)).collect();
+    assert_eq!(found, columns);
+    let scales = |sensors: &[ganglion::plan::SensorPlan]| {
+        let of_first = sensors[0].input;
+        assert!(of_first.is_some() && sensors.iter().all(|sensor| sensor.input == of_first));
+        of_first
+    };
+    assert_ne!(scales(&ring.sensors[..24]), scales(&ring.sensors[24..]));
+    assert_eq!(ring.decisions, shipped("scitos-g5").board.decisions);
+}
+
+#[test]
 fn every_shipped_board_is_sound() {
     let names = [
         "sim",
@@ -363,6 +378,7 @@ fn every_shipped_board_is_sound() {
         "jetson-orin-nx",
         "jetson-agx-orin",
         "scitos-g5",
+        "scitos-g5-ring",
     ];
     assert_eq!(board::names().collect::<Vec<_>>(), names);
     for name in board::names() {
@@ -463,7 +479,9 @@ fn the_ground_ends_where_it_is_dark() {
 
 #[test]
 fn real_boards_wait_to_be_armed() {
-    for name in board::names().filter(|name| !["sim", "virtual-bench", "scitos-g5"].contains(name)) {
+    for name in
+        board::names().filter(|name| !["sim", "virtual-bench", "scitos-g5", "scitos-g5-ring"].contains(name))
+    {
         assert!(!shipped(name).board.safety.auto_arm, "{name}");
     }
 }
