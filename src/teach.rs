@@ -4,8 +4,7 @@
 //! driven through a trial in rooms that it was not taught in, once for each grid.
 //!
 //! `lesson` is one drive with its notes, `trouble` what makes lessons harder than the trial, `fit` the least
-//! squares, `trial` the verdict. The same board gives the same
-//! read-out with any number of threads.
+//! squares, `trial` the verdict. The same board gives the same read-out with any number of threads.
 
 pub mod fit;
 pub mod lesson;
@@ -43,15 +42,21 @@ pub struct Syllabus {
 
 impl Default for Syllabus {
     fn default() -> Syllabus {
-        Syllabus { rounds: 6, lessons: 8, lesson_s: 40, rooms: TRIAL, ridge: 1e-4, threads: 1 }
+        Syllabus { rounds: 6, lessons: 16, lesson_s: 40, rooms: TRIAL, ridge: 1e-6, threads: 1 }
     }
 }
 
 /// Seeds of the rooms that lessons are in, of those of the trials after each round, and of those of the
 /// verdict: far from each other, and from the small numbers that people give to `run`.
 const LESSON_ROOMS: u64 = 1 << 40;
-const TRIAL: Rooms = Rooms { first: 1 << 41, count: 12, seconds: 60 };
+const TRIAL: Rooms = Rooms { first: 1 << 41, count: 16, seconds: 60 };
 const VERDICT_ROOMS: u64 = 1 << 42;
+/// The verdict is passed in so many times the rooms of a trial: 48, so that one contact is not luck.
+const VERDICT_TIMES: usize = 3;
+
+/// In the first round another read-out drives than the one that is tried: what that one comes to is taught in
+/// the second.
+const LEAST_ROUNDS: usize = 3;
 
 /// How far teaching is.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,7 +96,8 @@ pub fn teach(
         let Some(weights) = class.grid(rung, &mut watch)? else { return Ok(None) };
         grids.push((rung, weights));
     }
-    let verdict = Rooms { first: VERDICT_ROOMS, ..syllabus.rooms };
+    let rooms = syllabus.rooms;
+    let verdict = Rooms { first: VERDICT_ROOMS, count: VERDICT_TIMES * rooms.count, ..rooms };
     // Each round was chosen by its trial, so the verdict is passed in other rooms.
     let standard = class.trial(verdict, None, Rung::BEST)?;
     let weights: Vec<f32> = grids.iter().flat_map(|(_, weights)| weights.iter().copied()).collect();
@@ -138,7 +144,7 @@ impl Class<'_> {
             if best.as_ref().is_none_or(|(before, _)| is_better(&trial, before)) {
                 best = Some((trial, weights));
             }
-            if trial.contacts == 0 && trial.passes(&standard) {
+            if round + 1 >= LEAST_ROUNDS && trial.contacts == 0 && trial.passes(&standard) {
                 break;
             }
         }

@@ -29,6 +29,11 @@ use phase::{Phase, Scene};
 const WISH: f32 = 0.02;
 /// Steering beyond this takes a side: a fifth of full lock is more than the noise of a read-out.
 const TURNS: f32 = 0.2;
+/// After each turn that ended before what it turned from, it backs off further by this before the next, to the
+/// other side: otherwise the way back would undo the turn, and the next one would end there again.
+const FURTHER_M: f64 = 0.1;
+/// So many times at most: half a metre is more than the car needs to turn round in.
+const FURTHER_MOST: u32 = 5;
 /// A way shorter than this is none: the robot would creep.
 const NO_WAY_M: f64 = 0.01;
 
@@ -117,6 +122,10 @@ struct Backing {
     phase: Phase,
     /// Steering command of the next turn.
     side: f32,
+    /// Turns in a row that ended before something.
+    failed: u32,
+    /// How far it has gone backwards since it last went forwards, metres.
+    backed: f64,
     /// Since when the robot has been armed; `None`: it is not.
     armed: Option<Instant>,
     counters: BackingCounters,
@@ -143,6 +152,8 @@ impl Backing {
             path: Path::new(plan.trail_m.into()),
             phase: Phase::Following,
             side: right,
+            failed: 0,
+            backed: 0.0,
             armed: None,
             counters: BackingCounters::default(),
         })
@@ -156,8 +167,10 @@ impl Backing {
         let way = self.odometer.advance(slot, &motors);
         if way >= 0.0 {
             self.path.forwards(way, motors[self.steering]);
+            self.backed = if way > 0.0 { 0.0 } else { self.backed };
         } else {
             self.path.backwards(-way);
+            self.backed -= way;
             self.counters.metres -= way;
         }
     }
@@ -170,6 +183,7 @@ impl Backing {
             self.armed = armed;
             self.path.begin(self.plan.start_m.into());
             self.phase = Phase::Following;
+            self.failed = 0;
         }
     }
 
@@ -184,29 +198,50 @@ impl Backing {
         if !wanted.is_finite() {
             return; // the arbiter refuses it
         }
-        self.look(shown);
+        let asked = FURTHER_M * f64::from(self.failed.min(FURTHER_MOST));
         let scene = Scene {
             wants_back: wanted < -WISH,
             has_way: self.has_way(),
             forward: verdict.limits.forward > 0.0,
             near: verdict.active & Cause::Obstacle.bit() != 0,
             edge: verdict.active & Cause::Cliff.bit() != 0,
+            enough: self.backed >= asked || !self.has_way(),
             heading: self.odometer.standing().heading,
             slot,
         };
         let before = self.phase;
         self.phase = before.next(&scene, &self.plan);
         self.count(before, &scene);
+        self.learn_from(before);
+        self.look(shown);
         match self.phase {
             Phase::Following => {}
             Phase::Passing => self.keep_side(motors[self.steering]),
-            Phase::Backing { .. } if scene.wants_back => motors[self.steering] = self.path.steering(),
+            Phase::Backing { due }
+                if scene.wants_back || due && scene.has_way && !(scene.forward && scene.enough) =>
+            {
+                motors[self.steering] = self.path.steering();
+                let floor = if due { self.plan.floor } else { 0.0 };
+                self.each_drive(motors, |drive| drive.min(-floor));
+            }
             Phase::Backing { .. } => {}
             Phase::Turning { .. } => {
                 motors[self.steering] = self.side;
                 let floor = self.plan.floor;
                 self.each_drive(motors, |drive| drive.max(floor));
             }
+        }
+    }
+
+    /// A turn that ended before something: the next one goes to the other side.
+    fn learn_from(&mut self, before: Phase) {
+        match (before, self.phase) {
+            (Phase::Turning { .. }, Phase::Backing { .. }) => {
+                self.failed = self.failed.saturating_add(1);
+                self.side = -self.side;
+            }
+            (Phase::Turning { .. }, Phase::Following) => self.failed = 0,
+            _ => {}
         }
     }
 

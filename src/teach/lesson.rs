@@ -19,6 +19,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// One cycle in so many is noted: features of the next ones are nearly the same.
 const NOTED: u64 = 3;
+/// Cycles in which the table wants backwards are all noted, and count as so many: they are one in thirty, and
+/// least squares would rather be wrong there than in a hundred others.
+const BACKWARD_COUNTS: usize = 4;
 
 /// One drive that is learned from.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,13 +61,14 @@ pub fn content() -> Vec<usize> {
 /// Drives `lesson` with the field and `readout`; what it noted.
 pub fn drive(board: &Board, lesson: &Lesson, readout: &Readout) -> Result<Notes, BuildError> {
     let notes: Arc<Mutex<Notes>> = Arc::default();
-    let steers = |motor: &usize| !board.motors[*motor].kind.drives();
+    let drives = |motor: &usize| board.motors[*motor].kind.drives();
     let wanted = |motor: &usize| board.field.start.iter().any(|curve| curve.motor == *motor);
     let tutor = Tutor {
         plan: board.field.clone(),
         lesson: *lesson,
         content: content(),
-        aims: (0..board.motors.len()).filter(steers).filter(wanted).collect(),
+        drives: (0..board.motors.len()).filter(drives).collect(),
+        aims: (0..board.motors.len()).filter(|motor| !drives(motor)).filter(wanted).collect(),
         features: vec![0.0; FEATURES],
         kept: [0.0; MAX_SENSORS],
         notes: notes.clone(),
@@ -107,6 +111,7 @@ struct Tutor {
     plan: FieldPlan,
     lesson: Lesson,
     content: Vec<usize>,
+    drives: Vec<usize>,
     /// Motors that steer, of those that the table has curves for.
     aims: Vec<usize>,
     features: Vec<f32>,
@@ -128,12 +133,17 @@ impl Interposer for Tutor {
         self.kept = trouble.sensors(room, cycle, &stimulus.sensors, &self.kept, used);
         let seen = Stimulus { sensors: self.kept, ..*stimulus };
         let mut response = brain.cycle(&seen, start, clock)?;
-        if (cycle / u64::from(self.plan.every_ticks)).is_multiple_of(NOTED) {
+        let wanted = |motor: usize| self.plan.start_wants(motor, &stimulus.sensors);
+        let backwards = self.drives.iter().any(|motor| wanted(*motor) < 0.0);
+        let is_noted = (cycle / u64::from(self.plan.every_ticks)).is_multiple_of(NOTED);
+        if backwards || is_noted {
             brain.copy_features(&mut self.features);
             let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
-            notes.features.extend(self.content.iter().map(|feature| self.features[*feature]));
-            let motors = 0..self.plan.shape.motors;
-            notes.wanted.extend(motors.map(|motor| target(&self.plan, motor, &stimulus.sensors)));
+            for _ in 0..if backwards { BACKWARD_COUNTS } else { 1 } {
+                notes.features.extend(self.content.iter().map(|feature| self.features[*feature]));
+                let motors = 0..self.plan.shape.motors;
+                notes.wanted.extend(motors.map(|motor| target(&self.plan, motor, &stimulus.sensors)));
+            }
         }
         response.motors = trouble.motors(room, cycle, response.motors, &self.aims);
         Ok(response)

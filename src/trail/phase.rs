@@ -49,6 +49,8 @@ pub struct Scene {
     pub near: bool,
     /// An edge is active.
     pub edge: bool,
+    /// It has backed as far as this time is asked of it, or as far as it can.
+    pub enough: bool,
     /// Heading by dead reckoning, radians.
     pub heading: f64,
     /// The slot.
@@ -68,7 +70,9 @@ impl Phase {
             Phase::Following => Phase::Following,
             Phase::Passing if scene.forward => Phase::turn(scene, plan.pass_rad), // 2 past
             Phase::Passing => Phase::Following, // 5 go on: an edge is nearer
-            Phase::Backing { due: true } if scene.forward => Phase::turn(scene, plan.turn_rad), // 4 turn
+            Phase::Backing { due: true } if scene.forward && scene.enough => {
+                Phase::turn(scene, plan.turn_rad) // 4 turn
+            }
             Phase::Backing { due: true } => self,
             Phase::Backing { due: false } => Phase::Following, // 5 go on
         }
@@ -116,6 +120,7 @@ mod tests {
         forward: true,
         near: false,
         edge: false,
+        enough: true,
         heading: 0.0,
         slot: Instant::ZERO,
     };

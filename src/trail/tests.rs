@@ -87,12 +87,12 @@ fn a_wish_to_go_back_gets_the_steering_of_the_way_and_keeps_its_drive() {
     rig.drive(50, [0.5, 0.5, -0.3], CONFIRMED);
     rig.drive(50, [0.5, 0.5, 0.4], CONFIRMED);
     assert!(near(rig.ask(BACK, ARMED, FREE).0, [-0.5, -0.5, 0.4]));
-    rig.drive(60, BACK, CONFIRMED); // also where the motors did not steer so
+    rig.drive(80, BACK, CONFIRMED); // also where the motors did not steer so
     assert!(near(rig.ask(BACK, ARMED, FREE).0, [-0.5, -0.5, -0.3]));
     assert!(near(rig.ask([0.3, 0.3, 0.9], ARMED, FREE).0, [0.3, 0.3, 0.9]), "forwards is the field's");
     let counters = rig.trail.counters().expect("it counts");
     assert_eq!((counters.times, counters.turns), (1, 0));
-    assert!((0.1..0.15).contains(&counters.metres), "{counters:?}");
+    assert!((0.15..0.2).contains(&counters.metres), "{counters:?}");
 }
 
 #[test]
@@ -137,13 +137,42 @@ fn it_turns_away_from_the_dark_side_or_to_the_side_it_kept() {
         rig.ask(BACK, ARMED, held(Cause::Cliff));
         rig.darken(dark, false);
         let (waits, _) = rig.ask([0.1, 0.1, 0.2], ARMED, held(Cause::Cliff));
-        assert!(near(waits, [0.1, 0.1, 0.2]), "{dark}: the reflex still forbids it");
+        assert!(
+            near(waits, [-0.35, -0.35, 0.0]),
+            "{dark}: it goes on back by itself, whatever the field wants"
+        );
         let (turns, _) = rig.ask([0.1, 0.1, 0.2], ARMED, FREE);
         assert!(near(turns, [0.35, 0.35, side]), "{dark}: {turns:?}");
         let (faster, _) = rig.ask([0.6, 0.5, 0.2], ARMED, FREE);
         assert!(near(faster, [0.6, 0.5, side]), "{dark}: {faster:?}");
         rig.slot += 400;
         assert!(near(rig.ask([0.1, 0.1, 0.2], ARMED, FREE).0, [0.1, 0.1, 0.2]), "{dark}: its time is over");
+    }
+}
+
+#[test]
+fn after_a_turn_that_ended_before_something_it_backs_further_and_turns_to_the_other_side() {
+    let mut rig = Rig::new(0.0);
+    rig.armed();
+    rig.drive(400, [0.5, 0.5, 0.0], CONFIRMED); // a metre
+    rig.darken("ground-left", true);
+    rig.ask(BACK, ARMED, held(Cause::Cliff));
+    rig.darken("ground-left", false);
+    let wish = [0.1, 0.1, 0.2];
+    for (failed, side) in [(0, 1.0), (1, -1.0), (2, 1.0)] {
+        let asked = 0.1 * f64::from(failed);
+        let way = |rig: &Rig| rig.trail.counters().expect("it counts").metres;
+        let began = way(&rig);
+        let mut request = rig.ask(wish, ARMED, FREE).0;
+        while request[0] < 0.0 {
+            rig.drive(1, request, CONFIRMED);
+            request = rig.ask(wish, ARMED, FREE).0;
+        }
+        let backed = way(&rig) - began;
+        assert!((asked..asked + 0.01).contains(&backed), "turn {failed}: it backed {backed} m");
+        assert!(near(request, [0.35, 0.35, side]), "turn {failed}: {request:?}");
+        rig.drive(30, request, CONFIRMED);
+        rig.ask(wish, ARMED, held(Cause::Obstacle)); // the turn ends before something
     }
 }
 
