@@ -2,8 +2,8 @@
 //! out. This is the map; the modules are listed in reading order.
 //!
 //! The path of a sample: `sim` or a Linux bus behind [`bus`] -> [`device`] -> [`io`] -> [`admit`] into a
-//! [`frame`] -> [`reflex`] and [`field`] -> [`trail`] -> [`act`] -> [`motor_link`] -> [`io`] again, which writes it.
-//! [`tick`] is the order of one control period; [`robot`] joins the parts; [`runner`] runs them.
+//! [`frame`] -> [`reflex`] and [`field`] -> [`trail`] -> [`act`] -> [`motor_link`] -> [`io`] again, which
+//! writes it. [`tick`] is the order of one control period; [`robot`] joins the parts; [`runner`] runs them.
 //!
 //! What is not allowed: no wait, lock, log or allocation in [`tick`] or anything it calls; no field in
 //! [`reflex`], [`device`] or [`bus`]; no frame in [`device`]; no TOML outside [`board`]; no `unsafe` outside

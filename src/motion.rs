@@ -91,8 +91,8 @@ impl Odometer {
         self.speed
     }
 
-    /// The robot was given this command at `slot`. Returns how far it went since the last one, metres, negative
-    /// backwards.
+    /// The robot was given this command at `slot`. Returns how far it went since the last one, metres,
+    /// negative backwards.
     pub fn advance(&mut self, slot: Instant, motors: &[f32; MAX_MOTORS]) -> f64 {
         let passed = self.last.map_or(Span::ZERO, |last| slot.since(last));
         self.last = Some(slot);

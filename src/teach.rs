@@ -42,21 +42,21 @@ pub struct Syllabus {
 
 impl Default for Syllabus {
     fn default() -> Syllabus {
-        Syllabus { rounds: 6, lessons: 16, lesson_s: 40, rooms: TRIAL, ridge: 1e-6, threads: 1 }
+        Syllabus { rounds: 6, lessons: 12, lesson_s: 40, rooms: TRIAL, ridge: 1e-6, threads: 1 }
     }
 }
 
 /// Seeds of the rooms that lessons are in, of those of the trials after each round, and of those of the
 /// verdict: far from each other, and from the small numbers that people give to `run`.
 const LESSON_ROOMS: u64 = 1 << 40;
-const TRIAL: Rooms = Rooms { first: 1 << 41, count: 16, seconds: 60 };
+const TRIAL: Rooms = Rooms { first: 1 << 41, count: 12, seconds: 60 };
 const VERDICT_ROOMS: u64 = 1 << 42;
-/// The verdict is passed in so many times the rooms of a trial: 48, so that one contact is not luck.
+/// The verdict is passed in so many times the rooms of a trial: 36, so that one contact is not luck.
 const VERDICT_TIMES: usize = 3;
 
 /// In the first round another read-out drives than the one that is tried: what that one comes to is taught in
 /// the second.
-const LEAST_ROUNDS: usize = 3;
+const LEAST_ROUNDS: usize = 2;
 
 /// How far teaching is.
 #[derive(Clone, Debug, PartialEq)]

@@ -29,8 +29,8 @@ use phase::{Phase, Scene};
 const WISH: f32 = 0.02;
 /// Steering beyond this takes a side: a fifth of full lock is more than the noise of a read-out.
 const TURNS: f32 = 0.2;
-/// After each turn that ended before what it turned from, it backs off further by this before the next, to the
-/// other side: otherwise the way back would undo the turn, and the next one would end there again.
+/// After each turn that ended before what it turned from, it backs off further by this before the next, to
+/// the other side: otherwise the way back would undo the turn, and the next one would end there again.
 const FURTHER_M: f64 = 0.1;
 /// So many times at most: half a metre is more than the car needs to turn round in.
 const FURTHER_MOST: u32 = 5;

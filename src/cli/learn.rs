@@ -1,5 +1,5 @@
-//! `learn`: fits the read-out of a board's field to the decisions in logs, tests it on blocks of time
-//! that it was not fitted to, and saves it. `laps` judges laps by what the others teach, beside other methods.
+//! `learn`: fits the read-out of a board's field to the decisions in logs, tests it on blocks of time that it
+//! was not fitted to, and saves it. `laps` judges laps by what the others teach, beside other methods.
 
 mod laps;
 

@@ -98,8 +98,8 @@ pub struct Trial {
 
 /// Largest share of the time that may be driven backwards in a trial.
 const BACKWARD_MOST: f64 = 0.10;
-/// In so many rooms one contact more than the table's is let pass: from one set of forty rooms to the next the
-/// table's own number differs by two.
+/// In so many rooms one contact more than the table's is let pass: from one set of forty rooms to the next
+/// the table's own number differs by two.
 const ROOMS_A_CONTACT: u64 = 20;
 /// A field sees at least this share of what the table sees of the same rooms.
 const COVERAGE_LEAST: f64 = 0.9;

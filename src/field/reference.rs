@@ -397,11 +397,7 @@ impl ReferenceEngine {
 
     /// Puts in the motor read-out; as [`crate::field::Engine::set_readout`].
     pub fn set_readout(&mut self, weights: &[f32]) -> bool {
-        match self.plan.shape.of_both_grids(weights) {
-            Some(weights) => self.readout.copy_from_slice(&weights),
-            None => return false,
-        }
-        true
+        self.plan.shape.copy_weights(weights, &mut self.readout)
     }
 
     /// Cells of channel `c`, x fastest, on the grid in use.

@@ -98,15 +98,17 @@ impl Shape {
     pub const fn weights(&self) -> usize {
         READOUT_GRIDS * self.motors * READOUT_COLUMNS
     }
-    /// The weights of a read-out for both grids, of those for both or for one that serves both. `None`: a
-    /// wrong number of them, or one that is not finite or beyond [`READOUT_MOST`].
-    pub fn of_both_grids(&self, weights: &[f32]) -> Option<Vec<f32>> {
-        let fit = weights.iter().all(|weight| weight.abs() <= READOUT_MOST);
-        match weights.len() {
-            both if fit && both == self.weights() => Some(weights.to_vec()),
-            one if fit && READOUT_GRIDS * one == self.weights() => Some([weights, weights].concat()),
-            _ => None,
+    /// Copies the weights of a read-out `into` those for both grids; they are for both, or for one and serve
+    /// both. False: a wrong number of them, or one that is not finite or beyond [`READOUT_MOST`]; nothing is
+    /// copied.
+    pub fn copy_weights(&self, weights: &[f32], into: &mut [f32]) -> bool {
+        let one = self.motors * READOUT_COLUMNS;
+        let fits = [one, self.weights()].contains(&weights.len()) && into.len() == self.weights();
+        let sound = fits && weights.iter().all(|weight| weight.abs() <= READOUT_MOST);
+        if sound {
+            into.chunks_exact_mut(weights.len()).for_each(|grid| grid.copy_from_slice(weights));
         }
+        sound
     }
     /// Where the weights for the whole (`on_half`: the half) grid are in a read-out.
     pub const fn weights_on(&self, on_half: bool) -> std::ops::Range<usize> {

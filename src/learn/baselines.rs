@@ -58,8 +58,8 @@ impl Baseline {
     }
 }
 
-/// Judges `baselines` on each lap of `course`, on up to `jobs` threads: by baseline, then by lap. `inputs` has
-/// `width` values a cycle.
+/// Judges `baselines` on each lap of `course`, on up to `jobs` threads: by baseline, then by lap. `inputs`
+/// has `width` values a cycle.
 pub fn judge(
     course: &Course,
     inputs: &[f32],
@@ -183,7 +183,8 @@ mod tests {
     use crate::learn::sample::board;
     use std::path::Path;
 
-    /// Two laps: `a` goes round, decisions by whether it is above 1 m: of its row, or of the row `late` before.
+    /// Two laps: `a` goes round, decisions by whether it is above 1 m: of its row, or of the row `late`
+    /// before.
     fn judged(late: u64, baselines: &[Baseline], jobs: usize) -> Vec<f64> {
         let board = board(8);
         let a = |row: u64| 1.0 + 0.9 * libm::sin(row as f64 * 0.61) * libm::cos(row as f64 * 0.173);

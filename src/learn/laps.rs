@@ -1,6 +1,7 @@
 //! Laps that were not learned from: each is judged by what the other laps teach, also those of other logs.
 //!
-//! A block of a cross-validation lies between two blocks of the same lap; a lap of its own says more of the next one.
+//! A block of a cross-validation lies between two blocks of the same lap; a lap of its own says more of the
+//! next one.
 
 use super::LearnError;
 use super::observe::{Observed, inputs, observe};
@@ -74,7 +75,8 @@ impl Course {
         self.logs.iter().find(|log| log.contains(&cycle)).map_or(0, |log| log.start)
     }
 
-    /// The cycles that teach what is judged on `lap`: all others but those of its log just before and after it.
+    /// The cycles that teach what is judged on `lap`: all others but those of its log just before and after
+    /// it.
     pub fn others(&self, lap: usize) -> Vec<usize> {
         let own = &self.laps[lap];
         let log = self.logs.iter().find(|log| log.contains(&own.start)).unwrap_or(own);
@@ -101,7 +103,8 @@ pub fn inputs_of_all(board: &Board, logs: &[Log]) -> Vec<f32> {
     logs.iter().flat_map(|log| inputs(board, log)).collect()
 }
 
-/// Judges each lap by a read-out of the others' `features`, on up to `jobs` threads. The ridge is chosen without the lap.
+/// Judges each lap by a read-out of the others' `features`, on up to `jobs` threads. The ridge is chosen
+/// without the lap.
 pub fn judge(course: &Course, features: &[f32], jobs: usize) -> Result<Vec<Confusion>, LearnError> {
     let laps: Vec<usize> = (0..course.count()).collect();
     let judged = parallel::map(jobs, &laps, |lap| {
@@ -119,8 +122,8 @@ pub fn judge(course: &Course, features: &[f32], jobs: usize) -> Result<Vec<Confu
     judged.into_iter().collect()
 }
 
-/// The board's field without recurrence and diffusion: what is left is the expansion of each input, and the slow
-/// channels' mean over time.
+/// The board's field without recurrence and diffusion: what is left is the expansion of each input, and the
+/// slow channels' mean over time.
 pub fn memoryless(board: &Board) -> Board {
     let mut without = board.clone();
     (without.field.params.gamma, without.field.params.lambda) = (0.0, 0.0);

@@ -3,7 +3,8 @@
 //!
 //! Minimised by L-BFGS (Nocedal and Wright, *Numerical Optimization*, algorithm 7.4). Its first guess of the
 //! curvature is that of scores which are all 0, by the factor of the features' correlations: the field's
-//! features are so alike that a plain gradient would creep. No random numbers, one thread: equal rows give equal bits.
+//! features are so alike that a plain gradient would creep. No random numbers, one thread: equal rows give
+//! equal bits.
 
 use super::moments::{Rows, add_products};
 use super::solve::{FLOOR, Linear, cholesky};
@@ -55,7 +56,8 @@ impl<'d> Design<'d> {
         Design { x, right, labels, mean, scale, correlation }
     }
 
-    /// The least mean loss plus half of `ridge` (above 0) times the squared weights, from `start`, an earlier solution.
+    /// The least mean loss plus half of `ridge` (above 0) times the squared weights, from `start`, an earlier
+    /// solution.
     pub fn fit(&self, ridge: f64, start: Option<&DMatrix<f64>>) -> DMatrix<f64> {
         let mut factor = &self.correlation * 0.25;
         let width = self.mean.len();

@@ -5,11 +5,7 @@ use crate::field::Readout;
 use crate::plan::Board;
 
 /// The files.
-const FILES: &[&[u8]] = &[
-    include_bytes!("../../boards/taught/sim.readout"),
-    include_bytes!("../../boards/taught/picarx-v4.readout"),
-    include_bytes!("../../boards/taught/picarx-v5.readout"),
-];
+const FILES: &[&[u8]] = &[include_bytes!("../../boards/taught/sim.readout")];
 
 /// The read-out that was taught the table of `board` for a field like its own, if one comes with the program.
 pub fn shipped(board: &Board) -> Option<Readout> {

@@ -29,8 +29,8 @@ fn elsewhere(base: &str, old: &str, new: &str, at: &str, words: &str) {
 
 #[test]
 fn backing_needs_what_it_computes_with_and_numbers_that_fit() {
-    slip(V4, "turn_rad = 0.9", "turn_rad = 4.0", "allowed: 0 to 3.1");
-    slip(V4, "trail_m = 3.0", "trail_m = 5.0", "allowed: 0.05 to 4");
+    slip(V4, "turn_rad = 0.9", "turn_rad = 4.0", "allowed: a number, 0 to 3.1");
+    slip(V4, "trail_m = 3.0", "trail_m = 5.0", "allowed: a number, 0.05 to 4");
     slip(V4, "looks_at = [0.158, 0.02]", "looks_at = [0.158]", "looks_at");
 }
 

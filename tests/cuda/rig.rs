@@ -197,8 +197,9 @@ impl Rig {
 
     /// Puts in a read-out.
     pub fn set_readout(&mut self, weights: &[f32]) {
-        let weights = self.plan.shape.of_both_grids(weights).expect("a read-out of this field");
-        let bytes = Table::default().f32s(&weights).bytes();
+        let mut both = vec![0.0; self.plan.shape.weights()];
+        assert!(self.plan.shape.copy_weights(weights, &mut both), "a read-out of this field");
+        let bytes = Table::default().f32s(&both).bytes();
         self.device.write(self.readout, 0, &bytes);
     }
 

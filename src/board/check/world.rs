@@ -1,5 +1,5 @@
-//! `[rt]`, `[motion]`, `[backing]` and `[sim]`: requests to the system, how the robot moves and backs off, and
-//! the simulated room.
+//! `[rt]`, `[motion]`, `[backing]` and `[sim]`: requests to the system, how the robot moves and backs off,
+//! and the simulated room.
 
 use crate::board::reader::Section;
 use crate::plan::{BackingPlan, MotionPlan, SimPlan};

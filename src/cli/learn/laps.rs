@@ -1,5 +1,5 @@
-//! `learn` on laps that were not learned from: the board's field, fields of other seeds, the field without memory
-//! and the baselines, each judged lap by lap, in one table.
+//! `learn` on laps that were not learned from: the board's field, fields of other seeds, the field without
+//! memory and the baselines, each judged lap by lap, in one table.
 
 use crate::learn::LearnError;
 use crate::learn::baselines::{self, Baseline};

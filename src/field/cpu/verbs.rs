@@ -45,11 +45,7 @@ impl CpuEngine {
 
     /// Puts in the motor read-out; as [`crate::field::Engine::set_readout`].
     pub fn set_readout(&mut self, weights: &[f32]) -> bool {
-        match self.plan.shape.of_both_grids(weights) {
-            Some(weights) => self.readout.copy_from_slice(&weights),
-            None => return false,
-        }
-        true
+        self.plan.shape.copy_weights(weights, &mut self.readout)
     }
 
     /// Copies the cells of channel `c`, x fastest, on the grid in use: as many as there are and as `to`

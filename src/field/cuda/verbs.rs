@@ -41,9 +41,12 @@ impl CudaEngine {
 
     /// Puts in the motor read-out; as [`crate::field::Engine::set_readout`].
     pub fn set_readout(&mut self, weights: &[f32]) -> bool {
-        let Some(weights) = self.plan.shape.of_both_grids(weights) else { return false };
-        self.ask(move |brains| brains.set_readout(&weights));
-        true
+        let mut both = vec![0.0; self.plan.shape.weights()];
+        let fits = self.plan.shape.copy_weights(weights, &mut both);
+        if fits {
+            self.ask(move |brains| brains.set_readout(&both));
+        }
+        fits
     }
 
     /// Stores a volume (16 x N^3, within 1 - beta, kept to 1.5e-5) that is recalled by a context (as in the

@@ -280,7 +280,7 @@ impl Scene {
 /// transfer that hangs takes 20 ms, a line that does not obey 100 ms, and either may come twice in one
 /// set-up), a pause, and the stop.
 fn within(kind: Kind) -> Span {
-    if kind == Kind::Disobedient { ms(130) } else { ms(50) }
+    if kind == Kind::Disobedient { ms(250) } else { ms(50) }
 }
 
 #[test]
