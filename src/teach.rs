@@ -90,7 +90,9 @@ pub fn teach(
     mut watch: impl FnMut(&Progress),
 ) -> Result<Option<Taught>, BuildError> {
     let board = &lesson::lean(board);
-    let class = Class { board, syllabus, first: imitate(board), interrupted };
+    // By the table alone: the same for both grids.
+    let standard = trial(board, syllabus.rooms, syllabus.threads, None, Rung::BEST)?;
+    let class = Class { board, syllabus, first: imitate(board), standard, interrupted };
     let mut grids = Vec::new();
     for rung in imitate::GRIDS {
         let Some(weights) = class.grid(rung, &mut watch)? else { return Ok(None) };
@@ -120,6 +122,8 @@ struct Class<'a> {
     syllabus: Syllabus,
     /// What drives in the first round.
     first: Readout,
+    /// What the table by itself comes to in the rooms of a round's trial.
+    standard: Trial,
     interrupted: &'a AtomicBool,
 }
 
@@ -127,7 +131,6 @@ impl Class<'_> {
     /// The rounds for one grid: the weights of the best of them. `None`: interrupted.
     fn grid(&self, rung: Rung, watch: &mut impl FnMut(&Progress)) -> Result<Option<Vec<f32>>, BuildError> {
         let Syllabus { rounds, rooms, ridge, .. } = self.syllabus;
-        let standard = self.trial(rooms, None, Rung::BEST)?;
         let mut sums = Sums::of_the_table(self.board, rung);
         let mut readout = self.first.clone();
         let mut best: Option<(Trial, Vec<f32>)> = None;
@@ -144,7 +147,7 @@ impl Class<'_> {
             if best.as_ref().is_none_or(|(before, _)| is_better(&trial, before)) {
                 best = Some((trial, weights));
             }
-            if round + 1 >= LEAST_ROUNDS && trial.contacts == 0 && trial.passes(&standard) {
+            if round + 1 >= LEAST_ROUNDS && trial.contacts == 0 && trial.passes(&self.standard) {
                 break;
             }
         }

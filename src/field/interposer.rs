@@ -1,5 +1,5 @@
-//! Whoever stands between the tick and the brain in a simulation: sees each stimulus and each answer, and may
-//! change either. Teaching and comparisons need it; no robot has one.
+//! An interposer stands between the tick and the brain of a simulated robot: it sees each stimulus and each
+//! answer, and may change either. Teaching and comparisons need it; no robot has one.
 
 use super::brain::Brain;
 use super::{Failure, Response, Stimulus};

@@ -1,5 +1,5 @@
-//! One drive of a simulated robot with somebody in or beside the field's place: the field, watched by one who
-//! takes notes; or the starting table by itself.
+//! One drive of a simulated robot: by the field, while a tutor takes notes; or by the starting table alone,
+//! in the field's place.
 
 use super::trouble::Trouble;
 use crate::command::MAX_MOTORS;

@@ -1,4 +1,4 @@
-//! What makes a lesson harder than a trial: noise, samples that are lost, stretches in which somebody else
+//! What makes a lesson harder than a trial: noise, samples that are lost, stretches in which chance
 //! steers. The field sees the troubled sensors and is taught what the table says of the true ones.
 
 use crate::command::MAX_MOTORS;
@@ -64,7 +64,7 @@ impl Trouble {
         seen
     }
 
-    /// The motors that somebody else wants in `cycle`, in place of `wanted`, of which `aims` are steered.
+    /// The motors of `cycle`: `wanted`, or chance for those of them that steer (`aims`).
     pub fn motors(
         self,
         seed: u64,
