@@ -4,6 +4,7 @@ use crate::bus::linux::{Claim, ClaimError, LinuxHardware};
 use crate::bus::{Hardware, OpenError};
 use crate::plan::{Board, BusPlan, I2cNode, PwmPlan};
 use crate::rt::flock::Holder;
+use crate::selftest::hat::{self, WrongHat};
 use crate::sim::Plant;
 use crate::time::MonotonicClock;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,8 @@ pub enum AccessError {
     NoWires(String),
     /// One does not exist, or may not be opened.
     Closed(OpenError),
+    /// The board file is for another HAT than the one on this computer.
+    WrongHat(WrongHat),
     /// Another process drives the motors.
     Held {
         /// Name of the board.
@@ -43,11 +46,13 @@ pub fn open(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
 }
 
 /// Claims the motors of `board` for this process alone, until the returned value is dropped; `None`: they are
-/// simulated. Any program that drives must claim them before it opens a wire.
+/// simulated. Any program that drives must claim them before it opens a wire. Refused where the HAT on this
+/// computer is another than the board's.
 pub fn claim(board: &Board) -> Result<Option<Claim>, AccessError> {
     if !matches!(board.bus, BusPlan::Linux { .. }) {
         return Ok(None);
     }
+    hat::matches(board, Path::new("/")).map_err(AccessError::WrongHat)?;
     let hardware = LinuxHardware::open(board).map_err(AccessError::Closed)?;
     hardware.claim(pwm_chip(board)).map(Some).map_err(|error| match error {
         ClaimError::Open(error) => AccessError::Closed(error),
@@ -104,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_a_node_open_is_found_by_name() {
+    fn the_holder_of_an_open_node_is_found_by_name() {
         let node = std::env::temp_dir().join(format!("ganglion-held-{}", std::process::id()));
         std::fs::write(&node, "").unwrap();
         assert_eq!(holder_of(&node), None, "closed again");

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_the_wish_is_a_ramp_of_the_command() {
+    fn a_step_of_the_request_is_a_ramp_of_the_command() {
         let mut car = Car::new();
         for step in 1..=6 {
             let command = car.free([1.0, -1.0]);
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_to_stand_is_obeyed_at_once() {
+    fn a_request_to_stand_is_obeyed_at_once() {
         close(&Car::going([0.9, 0.5]).free([0.0, 0.5]), [0.0, 0.5]);
         close(&Car::going([-0.9, 0.5]).free([0.0, 0.0]), [0.0, 0.4]);
     }
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slightest_wish_that_is_no_stillness_is_obeyed() {
+    fn the_slightest_request_that_is_no_stillness_is_obeyed() {
         close(&Car::going([0.0, 0.0]).free([STANDING, 0.0]), [STANDING, 0.0]);
         close(&Car::going([0.0, 0.0]).free([0.99 * STANDING, 0.0]), [0.0, 0.0]);
     }
@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn an_aged_wish_fades_in_drive_and_not_in_steering() {
+    fn an_aged_request_fades_in_drive_and_not_in_steering() {
         let mut car = Car::going([0.8, 0.5]);
         let script = [
             (100, 0.8, Source::Field),
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_armed_stands() {
+    fn a_robot_that_is_not_armed_stands() {
         let modes = [
             (Mode::Boot, Source::Still),
             (Mode::SelfTest { missing: ArmRefusal::NONE }, Source::Still),
@@ -544,7 +544,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_only_steer_steers_and_who_may_not_steer_may_still_drive() {
+    fn one_that_may_only_steer_steers_and_one_that_may_not_steer_drives() {
         let steer = Limits { steer: true, ..Limits::STILL };
         close(&Car::going([0.9, 0.0]).slot(steer, [0.9, 1.0], Span::ZERO), [0.0, 0.1]);
         let drive = Limits { steer: false, ..Limits::FREE };

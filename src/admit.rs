@@ -3,15 +3,21 @@
 //! A reading is admitted, refused (the last good value stays and keeps ageing, with the fault beside it) or
 //! ignored (it is older than the newest known one, or names no channel). Every reading that is not admitted
 //! is counted. Ageing moves each value towards the worst that may have become true since; reflexes use that
-//! value. Channels computed from others are filled in here too.
+//! value. The field gets the last good value of a lost sensor for [`HELD`] more, then the worst case too.
+//! Channels computed from others are filled in here too.
 //!
 //! Nothing here reads a device, decides about motion, or knows what a reflex is.
 
 use crate::command::{Command, MAX_MOTORS};
 use crate::fault::ReadingFault;
 use crate::frame::{Frame, Health, MAX_SENSORS, Reading, Sample};
-use crate::plan::{Scale, SensorKind, SensorPlan};
+use crate::plan::{Rails, Scale, SensorKind, SensorPlan};
 use crate::time::{Instant, Span};
+
+/// How long the field is fed a sensor's last good value after that has become too old for a reflex: a
+/// drop-out of half a second, the longest that this was measured with (docs/measurements.md). The worst
+/// case, which a reflex must assume, is no likely one: fed with it, the field backed off from nothing.
+pub const HELD: Span = Span::from_millis(500);
 
 /// Kinds of refusal that are counted separately, in the order of [`SensorCounters::refused`].
 pub const REFUSALS: [&str; 6] = ["bus", "timeout", "out-of-range", "not-finite", "frozen", "dead-bytes"];
@@ -43,13 +49,15 @@ pub struct SensorCounters {
     pub from_future: u64,
 }
 
-/// What the field gets, in two counts.
+/// What the field gets, in counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Inputs {
     /// Entries written.
     pub used: usize,
     /// How many of these are not based on a good sample.
     pub untrusted: usize,
+    /// How many of those are the last good value, held.
+    pub held: usize,
 }
 
 /// Where a channel's value comes from, as far as this file needs to know.
@@ -72,8 +80,12 @@ struct Channel {
     max_age: Span,
     valid: [f32; 2],
     frozen_after: Option<u32>,
+    /// Ends of its converter, where a live sensor repeats itself.
+    rails: Option<Rails>,
     worst_per_s: f32,
     input: Option<Scale>,
+    /// Age of its sample when the frame was last aged.
+    age: Span,
     /// Stamp of the newest reading, refused ones included.
     newest: Option<Instant>,
     /// Bits of the newest value, how often it came in a row, and when it came first.
@@ -107,8 +119,10 @@ impl Channel {
             max_age: plan.max_age,
             valid: plan.valid,
             frozen_after: plan.frozen_after,
+            rails: plan.kind.rails(),
             worst_per_s: plan.worst_per_s,
             input: plan.input,
+            age: Span::ZERO,
             newest: None,
             bits: 0,
             repeats: 0,
@@ -142,7 +156,13 @@ impl Channel {
     fn judge(&self, value: f32) -> Result<f32, ReadingFault> {
         let value = self.possible(value)?;
         let frozen = self.frozen_after.is_some_and(|limit| self.repeats >= limit);
-        if frozen { Err(ReadingFault::Frozen) } else { Ok(value) }
+        if frozen && !self.at_rail(value) { Err(ReadingFault::Frozen) } else { Ok(value) }
+    }
+
+    /// What repeats itself here is no sign of a dead sensor. What the value means is for the rules, and a
+    /// board that must not believe an end of its converter leaves it out of `valid`.
+    fn at_rail(&self, value: f32) -> bool {
+        self.rails.is_some_and(|rails| rails.cut(value.into()))
     }
 
     /// The worst that `value` may have become in `age`.
@@ -168,12 +188,21 @@ impl Channel {
         aged
     }
 
-    /// What goes to the field, on its scale: a good value as it is, an old one as its worst case, and the
-    /// middle of the scale if there has never been a value.
+    /// Whether the field gets the last good value of a sample that is no longer good.
+    fn holds(&self, sample: &Sample) -> bool {
+        match sample.health {
+            Health::Never | Health::Good => false,
+            Health::Stale | Health::Bad(_) => self.age.less(self.max_age) <= HELD,
+        }
+    }
+
+    /// What goes to the field, on its scale: a good value or one that is held as it is, an older one as its
+    /// worst case, and the middle of the scale if there has never been a value.
     fn input(&self, scale: &Scale, sample: &Sample) -> f32 {
         let scaled = match sample.health {
             Health::Never => 0.0,
             Health::Good => scale.apply(sample.value),
+            Health::Stale | Health::Bad(_) if self.holds(sample) => scale.apply(sample.value),
             Health::Stale | Health::Bad(_) => scale.apply(sample.worst),
         };
         if scaled.is_finite() { scaled } else { 0.0 }
@@ -250,6 +279,7 @@ impl Admission {
                 Origin::Motor(motor) => echo(last, motor, now),
                 Origin::Least(members) => self.least(frame, members, index, now),
             };
+            self.channels[index].age = now.since(frame.samples[index].stamp);
         }
     }
 
@@ -272,6 +302,7 @@ impl Admission {
             out[inputs.used] = channel.input(scale, sample);
             inputs.used += 1;
             inputs.untrusted += usize::from(sample.health != Health::Good);
+            inputs.held += usize::from(channel.holds(sample));
         }
         inputs
     }

@@ -11,7 +11,7 @@ pub mod scan;
 mod hardware;
 
 pub use absent::Absent;
-pub use hardware::{Bias, Hardware, LineUse, Measure, NoRepair, OpenError, Repair, Usage};
+pub use hardware::{Bias, Hardware, LineState, LineUse, Measure, NoRepair, OpenError, Repair, Usage};
 
 use crate::fault::BusFault;
 use crate::plan::Line;

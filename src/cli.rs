@@ -18,6 +18,7 @@ macro_rules! relay {
 }
 
 pub mod check;
+pub mod ablate;
 mod arguments;
 pub mod bench;
 pub mod control;
@@ -25,6 +26,7 @@ pub mod calibrate;
 pub mod doctor;
 pub mod exit;
 pub mod guard;
+mod hidden;
 pub mod hil;
 pub mod interrupt;
 mod last_words;
@@ -33,6 +35,7 @@ mod logging;
 pub mod output;
 pub mod probe;
 mod quota;
+pub mod rebind;
 mod reasons;
 pub mod replay;
 mod report;
@@ -82,10 +85,14 @@ enum Verb {
     Learn(learn::Args),
     /// Teach a board's field to drive as its starting table does, in the simulator, and save the read-out
     Teach(teach::Args),
+    /// Show what each part of a board's brain is worth, in the simulator: drives with and without it
+    Ablate(ablate::Args),
     /// Stop a board's motors and exit
     SafeStop(safe_stop::Args),
     /// Run the guard: keep the motors' reset or enable line off unless a runtime proves that it is alive
     Guard(guard::Args),
+    /// Bind the driver of a wedged I2C controller again for a runtime that is not root
+    Rebind(rebind::Args),
     /// Arm the running robot: its field drives the motors from now on
     Arm(control::ArmArgs),
     /// Disarm the running robot: stop it and acknowledge latched causes
@@ -108,8 +115,10 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Replay(args) => replay::run(args),
         Verb::Learn(args) => learn::run(args),
         Verb::Teach(args) => teach::run(args),
+        Verb::Ablate(args) => ablate::run(args),
         Verb::SafeStop(args) => safe_stop::run(args),
         Verb::Guard(args) => guard::run(args),
+        Verb::Rebind(args) => rebind::run(args),
         Verb::Arm(args) => control::arm(args),
         Verb::Disarm(args) => control::disarm(args),
         Verb::Stop(args) => control::stop(args),

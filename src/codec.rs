@@ -209,9 +209,9 @@ pub fn decode<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T, CodecE
     Ok(value)
 }
 
-/// The value that a payload spells, and how much of it that takes. For a text, bincode takes as much memory
-/// as the text says to be long before it looks whether so much is there; so it gets a limit by the length of
-/// the whole, from 2 to 8 times as much. Its limits are constants.
+/// The value that a payload spells, and how much of it that takes. For a text, bincode allocates the length
+/// that the text states before it checks whether that much is there; so it gets a limit by the length of the
+/// whole, from 2 to 8 times as much. Its limits are constants.
 fn spelled_by<T: DeserializeOwned>(payload: &[u8]) -> Result<(T, usize), bincode::error::DecodeError> {
     fn within<T: DeserializeOwned, const LIMIT: usize>(
         payload: &[u8],
@@ -263,8 +263,8 @@ pub fn save<T: Serialize>(path: &Path, kind: Kind, value: &T) -> Result<(), File
     save_by(path, kind, value, &mut Vec::new(), None)
 }
 
-/// The same by way of `bytes`, for who writes often and wants no more memory each time. With `kept` the file
-/// that stood there stays under that name.
+/// The same by way of `bytes`, for a caller that writes often and does not allocate each time. With `kept`
+/// the file that stood there stays under that name.
 pub fn save_by<T: Serialize>(
     path: &Path,
     kind: Kind,
@@ -407,7 +407,7 @@ mod tests {
 
     #[test]
     fn bytes_that_the_payload_does_not_use_are_refused() {
-        // A whole container around one number too many: only `used == length` can tell.
+        // A whole container around one number too many: only `used == length` shows it.
         let bytes = encode(THING, &(thing(), 7u32)).unwrap();
         assert_eq!(again(&bytes), Err(CodecError::TrailingBytes { end: 54, extra: 4 }));
     }

@@ -8,7 +8,7 @@ use crate::time::Instant;
 /// Most motors that a board may have.
 pub const MAX_MOTORS: usize = 16;
 
-/// Who decided this command. Strongest last, as in `act.rs`.
+/// What decided this command. Strongest last, as in `act.rs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// No source: not armed, or nothing to obey.

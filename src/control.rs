@@ -1,7 +1,7 @@
 //! The control socket of a running robot: arm, disarm, stop, status. A Unix socket; one line of JSON in, one
 //! line of JSON out, then the end. The serving thread takes no part in driving: it sets the flags that the
-//! tick reads once a slot, and reads the loop status that the tick leaves. Anyone who may open the socket may
-//! use it: its owner and its group.
+//! tick reads once a slot, and reads the loop status that the tick leaves. A process that may open the socket
+//! may use it: one of its owner or its group.
 //!
 //! A stop or a disarm takes effect however its caller ends. A request to arm counts only while its caller
 //! waits for it, at most half a second: an arming that was reported as failed never happens later.

@@ -22,7 +22,7 @@ mod probe; // is there a GPU, or why not
 mod context; // opening, and starting again
 mod flight; // what of host memory is being copied
 mod memory; // one pool, pinned host memory
-mod event; // marks that are asked, and times
+mod event; // marks to query, and times
 mod stream; // copies, launches, marks, in order
 mod graph; // captured once, replayed
 mod image; // kernels: from a fatbin, the cache, or PTX
@@ -30,7 +30,7 @@ mod fatbin;
 mod cache;
 mod installed; // which kernels: those of a release, or the text in the program
 mod link;
-mod trusted; // files that nobody else can have written
+mod trusted; // files that no other user can have written
 pub mod elf; // machine code that is whole
 mod mark; // what is being loaded, in case the process ends in it
 

@@ -4,7 +4,7 @@
 //!
 //! Both ends of the connection between the two live here. `ganglion guard` runs a [`Server`]: one thread, one
 //! `poll`, one line, and the [`Guard`] that decides. In the runtime, a [`Heartbeat`] thread sends heartbeats
-//! and passes on the drivers' requests ([`GuardedHardware`]), and a [`GuardHealth`] tells the tick whether
+//! and passes on the drivers' requests ([`GuardedHardware`]), and a [`GuardHealth`] says to the tick whether
 //! the guard answered lately. They exchange [`frame`]s of fixed size over a Unix socket that keeps message
 //! borders (SOCK_SEQPACKET), so each process sees the end of the other at once.
 //!

@@ -51,7 +51,7 @@ const DRIVE: f32 = 0.5;
 /// Longer than any bench runs; it ends when its samples are there.
 const UNTIL_DONE: Span = Span::from_millis(24 * 3_600_000);
 
-/// What was measured; spans in nanoseconds.
+/// The measurement; spans in nanoseconds.
 pub struct Figures {
     /// From before the stimulus was driven to the last edge of the motor's line.
     pub sensor_to_motor: Histogram<u64>,
@@ -161,7 +161,7 @@ pub fn measure(
     })
 }
 
-/// Does `work` on a thread of its own: the priority that it asks for ends with it.
+/// Does `work` on a thread of its own: the priority that it requests ends with it.
 fn on_a_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, HilError> + Send + 'static,
 ) -> Result<T, HilError> {

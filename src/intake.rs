@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_or_nobody_at_the_other_is_not_opened() {
+    fn what_has_no_end_or_no_process_at_the_other_is_not_opened() {
         let spot = Spot::new("fifo");
         rustix::fs::mknodat(
             rustix::fs::CWD,

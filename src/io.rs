@@ -3,10 +3,12 @@
 
 //!
 //! `i2c` is the thread of a bus, made of `polls` (the table), `motors` (commands), `retry`, `silence` and
-//! `ladder` (recovery). `edges`, `lines`, `slow` and `log` are the threads beside it. `fast_stop` finds
+//! `ladder` (recovery). `edges`, `lines`, `slow` and `log` are the threads beside it; `cut` stops the
+//! motors by their line while their bus hangs. `fast_stop` finds
 //! urgent readings; `halt` and `data_ready` pass that on to a bus thread; `counters` is for reports.
 
 mod counters;
+mod cut;
 mod data_ready;
 mod edges;
 mod halt;
@@ -22,6 +24,7 @@ mod slow;
 mod fast_stop;
 
 pub use counters::{BusCounters, DeviceCounters, SenseCounters};
+pub use cut::{Cutter, InFlight, SharedLines};
 pub use data_ready::DataReady;
 pub use edges::EdgesWorker;
 pub use fast_stop::FastStops;

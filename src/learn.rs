@@ -35,7 +35,7 @@ use observe::observe;
 use std::fmt;
 use validate::{Lesson, Validation, fit, gap};
 
-/// Why nothing was learned.
+/// Why learning failed.
 #[derive(Debug)]
 pub enum LearnError {
     /// The log has no label column.
@@ -59,7 +59,7 @@ pub enum LearnError {
         /// Why.
         refused: Failure,
     },
-    /// What was fitted makes no read-out for this board.
+    /// The fit makes no read-out for this board.
     Readout(ReadoutError),
 }
 
@@ -84,7 +84,7 @@ impl fmt::Display for LearnError {
 
 impl std::error::Error for LearnError {}
 
-/// A part of learning, for those who watch it.
+/// A part of learning, for a progress report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The log goes through the field.
@@ -108,7 +108,7 @@ pub fn learn(
     teach(board, logs, &course, &seen.features, heading, |done, of| watch(Stage::Fit, done, of))
 }
 
-/// The cycles of `logs`, each so many laps.
+/// The cycles of `logs`, each of this many laps.
 pub fn course(board: &Board, logs: &[Log], laps: usize) -> Result<Course, LearnError> {
     if logs.iter().any(|log| log.labels().is_empty()) {
         return Err(LearnError::NoLabels);

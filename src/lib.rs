@@ -66,10 +66,12 @@ pub mod memory;
 
 // Running it all.
 pub mod guard;
+pub mod rebind;
 pub mod tick;
 pub mod robot;
 pub mod runner;
 pub mod teach;
+pub mod ablate;
 pub mod service;
 pub mod control;
 pub mod bench;

@@ -45,6 +45,21 @@ impl Motion {
         })
     }
 
+    /// Of the way with this steering command, 1/m, positive to the left.
+    pub fn curvature(&self, steering: f32) -> f64 {
+        let [low, high] = self.steering.map_or([0.0; 2], |(_, angles)| angles);
+        let angle = low + (f64::from(steering) + 1.0) / 2.0 * (high - low);
+        -libm::tan(angle.to_radians()) / self.wheelbase
+    }
+
+    /// The steering command for a way of this curvature, 1/m, positive to the left: the sharpest there is, if
+    /// it is none.
+    pub fn steering(&self, curvature: f64) -> f32 {
+        let [low, high] = self.steering.map_or([-1.0, 1.0], |(_, angles)| angles);
+        let angle = libm::atan(-curvature * self.wheelbase).to_degrees();
+        (2.0 * (angle - low) / (high - low) - 1.0).clamp(-1.0, 1.0) as f32
+    }
+
     /// The drive command of `motors`: the mean of its drive motors.
     pub fn drive(&self, motors: &[f32; MAX_MOTORS]) -> f32 {
         let sum: f32 = self.drives.iter().map(|motor| motors[*motor]).sum();
@@ -59,6 +74,29 @@ pub struct Standing {
     pub at: [f64; 2],
     /// Radians from x towards y (to the left).
     pub heading: f64,
+}
+
+impl Standing {
+    /// After `way` metres (negative: backwards) of this `curvature`, 1/m, positive to the left.
+    pub fn ahead(self, way: f64, curvature: f64) -> Standing {
+        let turn = way * curvature;
+        let middle = self.heading + turn / 2.0;
+        let at = [self.at[0] + way * libm::cos(middle), self.at[1] + way * libm::sin(middle)];
+        Standing { at, heading: self.heading + turn }
+    }
+
+    /// The place that is `ahead` metres before it and `left` metres to the left of it.
+    pub fn place(self, ahead: f64, left: f64) -> [f64; 2] {
+        let (sin, cos) = (libm::sin(self.heading), libm::cos(self.heading));
+        [self.at[0] + ahead * cos - left * sin, self.at[1] + ahead * sin + left * cos]
+    }
+
+    /// How far before it and to the left of it a place is, metres: the inverse of [`Standing::place`].
+    pub fn sees(self, [x, y]: [f64; 2]) -> [f64; 2] {
+        let (sin, cos) = (libm::sin(self.heading), libm::cos(self.heading));
+        let (x, y) = (x - self.at[0], y - self.at[1]);
+        [x * cos + y * sin, y * cos - x * sin]
+    }
 }
 
 /// The reckoning.
@@ -86,6 +124,11 @@ impl Odometer {
         self.standing
     }
 
+    /// Something other than its commands shows that it is here.
+    pub fn put(&mut self, standing: Standing) {
+        self.standing = standing;
+    }
+
     /// How fast it goes, metres a second, negative backwards.
     pub fn speed(&self) -> f64 {
         self.speed
@@ -97,21 +140,15 @@ impl Odometer {
         let passed = self.last.map_or(Span::ZERO, |last| slot.since(last));
         self.last = Some(slot);
         let seconds = passed.min(LONGEST).as_secs_f64();
-        let Motion { full_speed, wheelbase, lag_s, drives, steering } = &self.motion;
+        let Motion { full_speed, lag_s, drives, steering, .. } = &self.motion;
         let wanted = drives.iter().map(|motor| f64::from(motors[*motor])).sum::<f64>()
             / drives.len().max(1) as f64
             * full_speed;
         let share = if *lag_s > 0.0 { 1.0 - libm::exp(-seconds / lag_s) } else { 1.0 };
         self.speed += (wanted - self.speed) * share;
-        let angle = steering.map_or(0.0, |(motor, [low, high])| {
-            (low + (f64::from(motors[motor]) + 1.0) / 2.0 * (high - low)).to_radians()
-        });
         let way = self.speed * seconds;
-        let turn = -way / wheelbase * libm::tan(angle);
-        let middle = self.standing.heading + turn / 2.0;
-        self.standing.at[0] += way * libm::cos(middle);
-        self.standing.at[1] += way * libm::sin(middle);
-        self.standing.heading += turn;
+        let curvature = steering.map_or(0.0, |(motor, _)| self.motion.curvature(motors[motor]));
+        self.standing = self.standing.ahead(way, curvature);
         way
     }
 }
@@ -131,6 +168,16 @@ mod tests {
         for slot in from..from + slots {
             odometer.advance(Instant::ZERO + Span::from_millis(10 * slot), &motors);
         }
+    }
+
+    #[test]
+    fn what_it_sees_of_a_place_is_where_the_place_is() {
+        let left = Standing { at: [1.0, 2.0], heading: std::f64::consts::FRAC_PI_2 };
+        let place = left.place(3.0, 0.5);
+        assert!((place[0] - 0.5).abs() < 1e-12 && (place[1] - 5.0).abs() < 1e-12, "{place:?}");
+        let slant = Standing { at: [-0.3, 0.7], heading: 2.2 };
+        let [ahead, beside] = slant.sees(slant.place(1.5, -0.4));
+        assert!((ahead - 1.5).abs() < 1e-12 && (beside + 0.4).abs() < 1e-12, "{ahead}, {beside}");
     }
 
     #[test]

@@ -13,25 +13,27 @@ mod sensor;
 mod sim;
 mod targets;
 
-pub mod addresses; // who answers where, by the plan
+pub mod addresses; // which device answers where, by the plan
 pub mod edges; // which edges its wheels reach unseen
 pub mod bus_load; // what it costs on the wires
 pub mod lines; // every line and its name
 
 pub use bus::{
-    BusPlan, ClearPlan, I2cNode, I2cPlan, I2cTiming, Line, RailPlan, RecoveryPlan, ReservedAddress,
+    BusPlan, ClearPlan, I2cNode, I2cPlan, I2cTiming, Line, OwnTime, RailPlan, RecoveryPlan, ReservedAddress,
 };
 pub use cause::Cause;
 pub use field::{BudgetPlan, EngineKind, FieldPlan, Params, RUNGS, Rung, Shape, StartCurve, Storage};
-pub use motor::{BackingPlan, Decision, EnablePlan, McuPlan, MotionPlan, MotorKind, MotorPlan, PwmPlan};
+pub use motor::{
+    BackingPlan, Decision, EnablePlan, McuPlan, MotionPlan, MotorKind, MotorPlan, PwmPlan, StopLine,
+};
 pub use restraint::{Limits, Restraint};
 pub use rule::{Rule, Trip};
 pub use safety::{GuardHold, GuardPlan, SafetyPlan};
 pub use sensor::{
-    Attachment, Axis, Curve, GpuQuantity, ImuQuantity, LineRole, PowerChip, PowerQuantity, Scale, SensorKind,
-    SensorPlan, chips, same_chip,
+    Attachment, Axis, Curve, GpuQuantity, HAT_FULL, ImuQuantity, LineRole, PowerChip, PowerQuantity, Rails,
+    Scale, SensorKind, SensorPlan, chips, same_chip,
 };
-pub use sim::SimPlan;
+pub use sim::{SimPlan, SonarModule};
 pub use targets::{GpuTargets, Targets};
 
 use crate::rt::RtPlan;

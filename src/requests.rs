@@ -20,7 +20,7 @@ pub struct Requests {
 
 impl Requests {
     /// Requests arming, by a slot that begins no later than `until`: a process that was suspended in between
-    /// must not obey a caller that was told long ago that the request failed.
+    /// must not obey a caller that got the answer long ago that the request failed.
     pub fn ask_to_arm(&self, until: Instant) {
         self.arm_until.store(until.as_nanos(), Ordering::Release);
         self.arm.store(true, Ordering::Release);

@@ -184,7 +184,7 @@ fn first_refusal(granted: &[(&'static str, Granted)], plan: &RtPlan) -> Option<R
 /// What ends the tick.
 struct Ends {
     until: Instant,
-    /// By the caller, who keeps it.
+    /// By the caller, which keeps it.
     interrupted: Arc<AtomicBool>,
     /// By a worker that panicked, or by this file.
     alarm: Arc<AtomicBool>,
@@ -206,7 +206,7 @@ struct Ticked {
 }
 
 /// The tick's thread. If it is dropped without having been joined (a panic of the thread that waits for it),
-/// it is told to end, and gets the usual time to write its stop command.
+/// it has to end, and gets the usual time to write its stop command.
 struct Ticking {
     alarm: Arc<AtomicBool>,
     thread: Option<JoinHandle<Option<Ticked>>>,
@@ -262,7 +262,7 @@ fn drain(
     while let Ok(record) = records.pop() {
         recorder.absorb(&record);
         if let Some(feed) = feed {
-            feed.tell(&record);
+            feed.send(&record);
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The last resorts: stops the motors of a board once, without a loop. A service runs this after the main
 //! process has died of any cause; a person runs it to stop a robot.
 //!
-//! At once, and without waiting for each other: the guard is asked to switch its line off, a running runtime
-//! is disarmed, and a stop is written to every drive motor. If that does not make sure that the motors have
-//! stopped, the controller's reset line or the motors' enable line is pulled. `verdict` judges the findings.
+//! At once, and without waiting for each other, it asks the guard to switch its line off, disarms a running
+//! runtime, and writes a stop to every drive motor. If that does not make sure that the motors have stopped,
+//! it pulls the controller's reset line or the motors' enable line. `verdict` judges the findings.
 
 mod verdict;
 
@@ -17,6 +17,7 @@ use crate::guard::frame::Ask;
 use crate::guard::socket::ask_once;
 use crate::plan::{Board, GuardHold, Line};
 use crate::robot::{BuildError, actuators, motor_lines};
+use crate::selftest::hat;
 use crate::time::{Clock, MonotonicClock, Span};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -78,10 +79,10 @@ pub fn stop(board: &Board, digest: blake3::Hash, control: PathBuf, guard: &Path,
         move || still(&board, opened(&board)?.as_ref())
     });
     let guard = board.guard.map(|_| trip(guard, lasting));
-    let stilled = still.and_then(|still| still.wait(BUS_PATIENCE));
+    let stopped = still.and_then(|still| still.wait(BUS_PATIENCE));
     let runtime = disarm.and_then(|disarm| disarm.wait(DISARM_PATIENCE)).unwrap_or_else(Runtime::Silent);
     let holder = access::claimed_by(&board);
-    let mut found = Found { board: board.name.clone(), guard, runtime, holder, stilled, pulled: None };
+    let mut found = Found { board: board.name.clone(), guard, runtime, holder, stopped, pulled: None };
     if !found.is_still() {
         let pull = begin("a line", move || pull(&board, opened(&board)?.as_ref()));
         found.pulled = Some(pull.and_then(|pull| pull.wait(LINE_PATIENCE)));
@@ -125,6 +126,7 @@ fn trip(socket: &Path, lasting: bool) -> Result<(), StepError> {
 /// Writes a stop to every drive motor. Not through the enable line: writing to motors behind it would first
 /// switch their current on.
 fn still(board: &Board, hardware: &dyn Hardware) -> Result<(), StepError> {
+    let board = &hat::settled(board, hardware);
     let bare = Board { enable: None, ..board.clone() };
     let mut actuators = actuators(&bare).map_err(StepError::Driver)?;
     let mut i2c = hardware.i2c(0).map_err(StepError::Open)?;
@@ -133,11 +135,11 @@ fn still(board: &Board, hardware: &dyn Hardware) -> Result<(), StepError> {
         motor_lines(board).into_iter().filter(|used| !is_pulled(board, used.line)).collect();
     let mut gpio = hardware.gpio("safe-stop", &lines).unwrap_or(Box::new(NoLines));
     let mut ports = Ports { i2c: i2c.as_mut(), gpio: gpio.as_mut(), clock: &MonotonicClock };
-    let mut stilled = actuators.stop(&mut ports);
+    let mut stopped = actuators.stop(&mut ports);
     for _ in 1..TRIES {
-        stilled = stilled.or_else(|_| actuators.stop(&mut ports));
+        stopped = stopped.or_else(|_| actuators.stop(&mut ports));
     }
-    stilled.map_err(StepError::Motors)
+    stopped.map_err(StepError::Motors)
 }
 
 fn is_pulled(board: &Board, line: Line) -> bool {
@@ -274,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn motors_behind_an_enable_line_are_stilled_without_letting_current_in() {
+    fn motors_behind_an_enable_line_are_stopped_without_letting_current_in() {
         let mut board = crate::board::built_in("sim").unwrap().unwrap().board;
         let line = ENABLE;
         for on_high in [true, false] {

@@ -36,6 +36,8 @@ pub enum Stream {
     MemoryPhases = 13,
     /// Wave vectors of its spatial pointers.
     MemoryWaves = 14,
+    /// Which runs a resampling takes.
+    Resampling = 15,
 }
 
 fn mix(mut z: u64) -> u64 {

@@ -1,21 +1,27 @@
 //! Checks a robot's hardware before it may drive: is this the machine, do driven lines follow, do all
 //! expected devices answer, are the supplies sound, does every sensor return a plausible value. The motors
-//! stay stopped: nothing here starts a pulse, and what a guard holds is left alone.
+//! stay stopped: nothing here starts a pulse. Their controller is taken out of reset for the test and reset
+//! again after it, to stay as it was found; a line that another guard or program holds is left alone.
 //!
 //! Decides nothing: it returns its findings; `run` acts on them and `doctor` shows them.
 
 mod buses;
+pub mod hat;
 mod lines;
 pub mod machine;
 mod pads;
 mod readings;
+pub mod reset;
 mod supplies;
 #[cfg(test)]
 mod tests;
 
+pub use buses::own_time;
+
 use crate::bus::{Hardware, OpenError};
-use crate::plan::{Board, BusPlan, GuardHold};
+use crate::plan::{Board, BusPlan};
 use crate::time::Clock;
+use reset::Reset;
 use std::fmt;
 use std::path::Path;
 
@@ -39,7 +45,7 @@ pub struct Check {
     pub what: String,
     /// The result.
     pub verdict: Verdict,
-    /// What was found.
+    /// The finding.
     pub found: String,
     /// What to do about it.
     pub fix: Option<String>,
@@ -88,17 +94,25 @@ struct Bench<'a> {
     clock: &'a dyn Clock,
 }
 
-impl Bench<'_> {
-    /// Whether the microcontroller may be silent because a guard holds it in reset until it trusts us.
-    fn held_in_reset(&self) -> bool {
-        self.board.guard.is_some_and(|guard| guard.holds == GuardHold::Reset)
-    }
+/// What becomes of the motors' controller after the test.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Afterwards {
+    /// It stays in its reset: the run's own thread sets it up, maybe minutes later.
+    InReset,
+    /// As it was found: in reset, or fresh from a reset for the program that opens it next.
+    AsFound,
 }
 
-/// Checks the hardware of `board` through `wires`; `/proc` and `/sys` are looked up in `root`. Takes some
-/// hundred milliseconds, mostly chip set-up; every wait is bounded. Wires are held only while checked.
-pub fn self_test(board: &Board, hardware: &dyn Hardware, root: &Path, clock: &dyn Clock) -> Vec<Check> {
-    let bench = Bench { board, hardware, root, clock };
+/// Checks the hardware of `board` through `wires`; `/proc` and `/sys` are looked up in `root`. Takes a second
+/// at most, mostly set-ups and resets; every wait is bounded. Wires are held only while checked. Returns the
+/// checks, and the board with the address at which its controller was found.
+pub fn self_test(
+    board: &Board,
+    hardware: &dyn Hardware,
+    root: &Path,
+    clock: &dyn Clock,
+    afterwards: Afterwards,
+) -> (Vec<Check>, Board) {
     let mut checks = vec![match machine::matches(board, root) {
         Ok(machine) => Check::passed("machine", machine.to_string()),
         Err(mismatch) => {
@@ -106,15 +120,37 @@ pub fn self_test(board: &Board, hardware: &dyn Hardware, root: &Path, clock: &dy
         }
     }];
     if matches!(board.bus, BusPlan::Log) {
-        return checks;
+        return (checks, board.clone());
     }
+    checks.extend(hat::look(board, root));
+    if checks.iter().any(|check| check.verdict == Verdict::Failed) {
+        return (checks, board.clone()); // no line is driven that may be another machine's or another HAT's
+    }
+    let bench = Bench { board, hardware, root, clock };
     if matches!(board.bus, BusPlan::Linux { .. }) {
         checks.extend(supplies::look(root));
     }
+    let reset = match Reset::release(&bench) {
+        Ok(reset) => reset,
+        Err(check) => {
+            checks.push(check);
+            return (checks, board.clone()); // whatever the controller said would mean nothing
+        }
+    };
+    let found = match hardware.i2c(0) {
+        Ok(mut i2c) => {
+            let (found, check) = hat::found_at(board, i2c.as_mut());
+            checks.extend(check);
+            found
+        }
+        Err(_) => board.clone(), // the bus's own check says why
+    };
+    let bench = Bench { board: &found, ..bench };
     checks.extend(lines::follow(&bench));
     for bus in 0..board.i2c.len() {
-        checks.extend(buses::look(&bench, bus));
+        checks.extend(buses::look(&bench, bus, &reset));
     }
     checks.extend(readings::off_bus(&bench));
-    checks
+    reset.end(afterwards, clock);
+    (checks, found)
 }

@@ -96,7 +96,7 @@ impl Service {
         self.status_now(words.to_string());
     }
 
-    /// Whether the service manager was told that the robot is ready.
+    /// Whether this reported to the service manager that the robot is ready.
     pub fn is_ready(&self) -> bool {
         self.ready
     }

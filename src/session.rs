@@ -9,24 +9,22 @@ mod guarded;
 mod outcome;
 
 use crate::access::{self, AccessError};
-use crate::bus::{Gpio, Hardware, LineUse, Usage};
+use crate::bus::Hardware;
 use crate::control::{self, CONTROL_SOCKET, Server, Sources, why_disarmed};
-use crate::device::robot_hat::RESET_TAKES;
-use crate::fault::BusFault;
 use crate::field::EngineState;
-use crate::guard::Hold;
 use crate::guard::frame::Refused;
 use crate::mode::Disarm;
-use crate::plan::{Board, BusPlan, GuardHold};
+use crate::plan::{Board, BusPlan};
 use crate::robot::{BuildError, Options, Robot};
 use crate::rt::Refusal;
 use crate::runner::{self, RunnerError, START_UP};
 use crate::selftest::machine::{self, Mismatch};
-use crate::selftest::{Check, Verdict, self_test};
+use crate::selftest::{Afterwards, Check, Verdict, self_test};
 use crate::service::{self, Service};
 use crate::time::{Clock, Instant, MonotonicClock, SimClock, Span};
 use crate::trace::Recorder;
 use auto_arm::AutoArm;
+pub use auto_arm::is_service;
 use guarded::Guarded;
 pub use guarded::{START_GUARD, why_untrusted};
 pub use outcome::{Outcome, Outside};
@@ -37,6 +35,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// The longest that teaching a field takes on the smallest supported machine (a Pi 4: tens of seconds).
 const TEACHING: Span = Span::from_millis(120_000);
+
+/// Until a sound robot is ready it takes its `settle_ms` and the first results of its field: less than a
+/// second, or some on a GPU that is opened first. A part that is not there by now is missing.
+pub const READY_WITHIN: Span = Span::from_millis(30_000);
+/// What a run that is not ready takes to end in order.
+const ENDING: Span = Span::from_millis(10_000);
 
 /// A run in real time.
 pub struct Session<'a> {
@@ -54,6 +58,9 @@ pub struct Session<'a> {
     pub guard: Option<PathBuf>,
     /// Run although the board is for another machine.
     pub any_machine: bool,
+    /// A robot that was not ready once by then, counted from its first slot, ends; `None`: on real wires
+    /// [`READY_WITHIN`], otherwise it may take for ever.
+    pub ready_within: Option<Span>,
 }
 
 /// Why a run could not begin. Nothing has moved the motors.
@@ -69,10 +76,10 @@ pub enum SessionError {
     Refused(Refusal),
     /// The board requires the guard at this socket, and the guard refuses; `None`: it does not answer.
     NoGuard(PathBuf, Option<Refused>),
-    /// The guard does not release the motors' controller from reset.
-    HeldInReset(BusFault),
     /// What the self-test required and did not find.
     Unfit(Vec<Check>),
+    /// It ran for this long and was never ready, for these reasons. It has ended with its motors stopped.
+    NotReady(Span, Vec<&'static str>),
     /// The robot cannot be built.
     Build(BuildError),
     /// The named control socket is not available.
@@ -132,15 +139,15 @@ impl Session<'_> {
         if let Some(guarded) = &guarded {
             options.guard = guarded.health();
         }
+        let mut found = board.clone();
         if let Some(opened) = opened {
             let hardware = guarded.as_ref().map_or(opened.clone(), |guarded| guarded.around(opened, &clock));
-            let hold = guarded.as_ref().map(|guarded| guarded.hold);
-            test(board, self.any_machine, hardware.as_ref(), hold, clock.as_ref())?;
+            found = fit(board, self.any_machine, hardware.as_ref(), clock.as_ref())?;
             options.hardware = Some(hardware);
         }
         service.extend(TEACHING);
         service.say("teaching the field");
-        let robot = Robot::build(board, clock.clone(), Instant::ZERO, options);
+        let robot = Robot::build(&found, clock.clone(), Instant::ZERO, options);
         let mut robot = robot.map_err(SessionError::Build)?;
         let outside = Outside::of(&mut robot);
         let sources = self.sources(&robot, guarded.as_ref());
@@ -151,11 +158,23 @@ impl Session<'_> {
         let first = clock.now() + START_UP;
         robot.tick.start_at(first);
         let mut disarmed = None;
+        let ready_within = self.ready_within.or(match board.bus {
+            BusPlan::Linux { .. } => Some(READY_WITHIN),
+            BusPlan::Sim | BusPlan::Log => None,
+        });
+        let mut never_ready = None;
+        if let Some(within) = ready_within {
+            service.extend(within + ENDING);
+        }
         let ended =
             runner::run(robot, &clock, first + self.length, &self.interrupted, board.rt, |recorder| {
                 watch(recorder);
                 attend(&mut service, recorder, &sources, clock.now());
                 note_disarm(&mut disarmed, sources.loop_status.look().disarmed);
+                let is_late = ready_within.is_some_and(|within| clock.now().since(first) >= within);
+                if is_late && !service.is_ready() && !self.interrupted.swap(true, Ordering::Relaxed) {
+                    never_ready = Some(service::missing(&sources.loop_status.look()).reasons().collect());
+                }
                 if self.interrupted.load(Ordering::Relaxed) {
                     service.stop();
                 }
@@ -174,7 +193,10 @@ impl Session<'_> {
         ending.granted.extend(heartbeat.map(|granted| ("heartbeat", granted)));
         let outcome = Outcome::new(ending, outside, clock.as_ref());
         auto_arm.ended(outcome.is_sound() && outcome.ending.tick.is_willing());
-        Ok(outcome)
+        match (never_ready, ready_within) {
+            (Some(reasons), Some(within)) => Err(SessionError::NotReady(within, reasons)),
+            _ => Ok(outcome),
+        }
     }
 
     /// What answers to callers are made from.
@@ -259,55 +281,27 @@ fn open_server(
     Server::open(listener, sources, interrupted.clone()).map(Some).map_err(SessionError::Server)
 }
 
-/// The self-test. If a guard holds the controller in reset, it is released for the test. The test writes no
-/// pulse, and nothing has written one since the reset.
-fn test(
-    board: &Board,
-    any_machine: bool,
-    hardware: &dyn Hardware,
-    held: Option<Hold>,
-    clock: &dyn Clock,
-) -> Result<(), SessionError> {
-    let held = held.filter(|hold| hold.kind == GuardHold::Reset);
-    let released = held.map(|hold| release(hold, hardware, clock)).transpose()?;
-    let tested = fit(board, any_machine, hardware, clock);
-    if let (Some(mut gpio), Some(hold)) = (released, held) {
-        // Back into reset until the bus thread sets the controller up. If this fails, the guard does it.
-        let _ = gpio.set(hold.line, hold.level(false));
-    }
-    tested
-}
-
-fn release(hold: Hold, hardware: &dyn Hardware, clock: &dyn Clock) -> Result<Box<dyn Gpio>, SessionError> {
-    let off = Usage::Output { high: hold.level(false) };
-    let mut gpio = hardware
-        .gpio("self-test", &[LineUse { line: hold.line, usage: off }])
-        .map_err(AccessError::Closed)?;
-    gpio.set(hold.line, hold.level(true)).map_err(SessionError::HeldInReset)?;
-    clock.sleep_until(clock.now() + RESET_TAKES);
-    Ok(gpio)
-}
-
-/// Required checks have to pass; warnings are logged. `any_machine`: the board may be for another machine.
+/// The self-test. Required checks have to pass; warnings are logged. `any_machine`: the board may be for
+/// another machine. Returns the board with the address at which its controller was found.
 fn fit(
     board: &Board,
     any_machine: bool,
     hardware: &dyn Hardware,
     clock: &dyn Clock,
-) -> Result<(), SessionError> {
-    let board = match any_machine {
-        true => &Board { compatible: Vec::new(), ..board.clone() },
-        false => board,
-    };
+) -> Result<Board, SessionError> {
+    let compatible = if any_machine { Vec::new() } else { board.compatible.clone() };
+    let asked = Board { compatible, ..board.clone() };
     let mut failed = Vec::new();
-    for check in self_test(board, hardware, Path::new("/"), clock) {
+    let (checks, found) = self_test(&asked, hardware, Path::new("/"), clock, Afterwards::InReset);
+    for check in checks {
         match check.verdict {
             Verdict::Failed => failed.push(check),
             Verdict::Warned => log::warn!("self-test: {check}; {}", check.fix.as_deref().unwrap_or("")),
             Verdict::Passed | Verdict::Skipped => log::info!("self-test: {check}"),
         }
     }
-    if failed.is_empty() { Ok(()) } else { Err(SessionError::Unfit(failed)) }
+    let found = Board { compatible: board.compatible.clone(), ..found };
+    if failed.is_empty() { Ok(found) } else { Err(SessionError::Unfit(failed)) }
 }
 
 #[cfg(test)]

@@ -169,8 +169,8 @@ impl Tick {
 
     fn launch(&mut self, index: u64, slot: Instant, shown: &Frame, rung: Rung, now: Instant) {
         let mut sensors = [0.0; MAX_SENSORS];
-        self.admission.inputs(shown, &mut sensors);
-        self.field.launch(index, slot, &sensors, rung, self.motor_link.is_prompt(now));
+        let held = self.admission.inputs(shown, &mut sensors).held;
+        self.field.launch(index, slot, &sensors, held, rung, self.motor_link.is_prompt(now));
     }
 
     fn write_down(&mut self, record: Record) {

@@ -165,7 +165,7 @@ fn read(clock: rustix::time::ClockId) -> Instant {
 /// Two clock readings this close together count as simultaneous: a hundred times what they take, a hundredth
 /// of [`NOTICEABLE`]. Without this, a thread that loses its core between them would detect a sleep.
 const AT_ONCE: Span = Span::from_micros(100);
-/// No thread is preempted so many times in a row between two readings.
+/// No thread is preempted this many times in a row between two readings.
 const READINGS: usize = 4;
 /// A shorter sleep makes nothing older than its stamp by more than a control period. Real ones take a hundred
 /// times as long.

@@ -48,9 +48,9 @@ pub struct Record {
     pub limits: Limits,
     /// Rung that the budget chose.
     pub rung: Rung,
-    /// What was sensed.
+    /// The frame.
     pub frame: Frame,
-    /// What was commanded.
+    /// The command.
     pub command: Command,
     /// A field result that arrived in this slot.
     pub field: Option<FieldTrace>,

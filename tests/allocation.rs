@@ -1,4 +1,4 @@
-//! A counting allocator for the whole test binary, and the two questions that are asked of it:
+//! A counting allocator for the whole test binary, and the two questions that tests ask of it:
 //! what did this thread allocate meanwhile, and what did the whole process.
 use std::process::Command;
 
@@ -40,7 +40,8 @@ pub fn alone(test: &str, body: impl FnOnce()) {
 pub fn run_alone(test: &str) {
     let program = std::env::current_exe().expect("a test binary knows where it is");
     let child = Command::new(program)
-        .args(["--exact", test, "--test-threads=1", "--nocapture"])
+        // One that is ignored runs because its caller was asked for.
+        .args(["--exact", test, "--include-ignored", "--test-threads=1", "--nocapture"])
         .env(MARK, "1")
         .output()
         .expect("a test binary can be started again");

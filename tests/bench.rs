@@ -225,7 +225,7 @@ fn a_target_that_is_missed_ends_with_75_and_is_named() {
     let notes = missed["notes"].as_array().expect("a list");
     assert!(notes.iter().any(|note| note.as_str().is_some_and(|note| note.contains("simulated bus"))));
 
-    // A loop that reads a log cannot be measured in real time: nobody can say that it is fast enough.
+    // A loop that reads a log cannot be measured in real time: no measurement says that it is fast enough.
     let log = File::new("log", &format!("inherits = \"scitos-g5\"\n{LENIENT}"));
     let ended = log.bench();
     assert_eq!(ended.status.code(), Some(75), "{}", err(&ended));

@@ -93,7 +93,7 @@ fn a_second_bus_that_hangs_stalls_only_itself() {
     assert!(buses[1].taken(RecoveryStep::Dead) > 0, "the other one is given up");
     assert!(buses[1].failures.load(Ordering::Relaxed) < 40, "and not hammered");
     assert!(rig.plant.motors_still(), "the lean is required: without it the robot does not drive");
-    assert_eq!(rig.plant.report(rig.clock.now()).collisions(), 0);
+    assert_eq!(rig.plant.report(rig.clock.now()).contacts.all(), 0);
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn a_second_bus_comes_back_and_the_robot_drives_on() {
 }
 
 #[test]
-fn a_pressed_button_stills_the_motors_before_the_tick_has_heard_of_it() {
+fn a_pressed_button_stops_the_motors_before_the_tick_has_read_of_it() {
     // Pressed 4.3 ms after a slot: the tick would see it 5.7 ms later.
     let mut rig = Rig::new(&two_buses(), &["estop@6.0043+60"]);
     let pressed = rig.plant.zero() + Span::from_micros(6_004_300);
@@ -287,7 +287,7 @@ fn a_ready_line_is_asked_for_its_rises_and_a_button_for_both() {
     assert_eq!(
         ready,
         Some(Usage::Rising { bias: Bias::AsIs }),
-        "half the interrupts, and no rise is told as a fall"
+        "half the interrupts, and no rise is reported as a fall"
     );
     let buttons = noted.iter().filter(|(owner, one)| *owner == "lines" && one.line != Line(10));
     assert!(buttons.clone().count() > 0);
@@ -340,7 +340,7 @@ fn with_imu() -> Board {
     board
 }
 
-/// The simulated wires, on which the inertial sensor does not acknowledge the next so many transfers.
+/// The simulated wires, on which the inertial sensor does not acknowledge a number of next transfers.
 struct Moody {
     plant: Plant,
     clock: Arc<SimClock>,

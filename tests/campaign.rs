@@ -189,7 +189,7 @@ fn a_robot_that_is_armed_and_well_may_drive() {
 }
 
 #[test]
-fn motion_before_anybody_armed_or_after_a_disarm_is_a_breach() {
+fn motion_before_an_arming_or_after_a_disarm_is_a_breach() {
     let mut early = Hearing::new("");
     early.drive(300, 0.5);
     assert_eq!(early.verdict(1_000), Some(Promise::Unarmed));
@@ -201,7 +201,7 @@ fn motion_before_anybody_armed_or_after_a_disarm_is_a_breach() {
 }
 
 #[test]
-fn a_machine_that_slept_stands_until_somebody_arms() {
+fn a_machine_that_slept_stands_until_a_caller_arms() {
     let mut hearing = Hearing::new("");
     hearing.well_until(3_000, &[]);
     hearing.judge.tell(at(1_990), Happening::Asked(Ask::Arm)); // before the sleep: it says nothing of after it
@@ -243,11 +243,11 @@ fn a_guard_that_is_lost_and_a_runtime_that_is_stopped_bind() {
     assert_eq!(stopped.verdict(2_060), Some(Promise::GuardTrips));
     let mut both = Hearing::guarded("late-all@2+0.2 guard-hangs@1.99+0.05");
     both.well_until(2_000, &[]);
-    assert_eq!(both.verdict(2_060), None, "nobody is left who could");
+    assert_eq!(both.verdict(2_060), None, "no process is left that could");
 }
 
 #[test]
-fn a_safe_stop_is_remembered_until_somebody_arms() {
+fn a_safe_stop_is_remembered_until_a_caller_arms() {
     let asked_at = |mut hearing: Hearing, ms| {
         hearing.well_until(6_000, &[]);
         hearing.judge.tell(at(ms), Happening::SafeStop);
@@ -264,12 +264,12 @@ fn a_safe_stop_is_remembered_until_somebody_arms() {
     armed.judge.tell(at(2_900), Happening::Asked(Ask::Arm));
     armed.drive(3_000, 0.5);
     assert_eq!(armed.verdict(5_000), None);
-    // A guard that dies before it could tell anybody takes the stop with it; one that hangs has not heard of
+    // A guard that dies before it could report it takes the stop with it; one that hangs has not read of
     // it.
     for script in ["guard-dies@2.001+0.01", "guard-hangs@1.99+0.03"] {
         assert_eq!(asked_at(Hearing::guarded(script), 2_000).verdict(5_000), None, "{script}");
     }
-    assert_eq!(asked_at(Hearing::new(""), 2_000).verdict(5_000), None, "no guard: nobody was asked");
+    assert_eq!(asked_at(Hearing::new(""), 2_000).verdict(5_000), None, "no guard: no process was asked");
 }
 
 #[test]

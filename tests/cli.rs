@@ -1,11 +1,16 @@
 //! The program as a shell or a service manager meets it.
 
+mod alignment; // binaries for kernels with large pages
+mod remedies; // what help, errors and documents tell a person to type can be typed
+mod support; // what is sent to who mends a robot: whole, bounded, and without secrets
+
 use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use ganglion::learn::parallel;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -28,6 +33,22 @@ pub fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).expect("UTF-8")
 }
 
+#[test]
+fn inside_a_service_a_board_in_a_home_is_said_to_be_hidden() {
+    let path = "/home/nobody-here/robot.toml";
+    for verb in [&["run", "--board", path][..], &["guard", "--board", path], &["check", path]] {
+        let by_hand =
+            ganglion(verb).env_remove("INVOCATION_ID").env_remove("NOTIFY_SOCKET").output().unwrap();
+        let by_systemd =
+            ganglion(verb).env("INVOCATION_ID", "0123").env_remove("NOTIFY_SOCKET").output().unwrap();
+        assert_eq!(by_hand.status.code(), Some(78), "{verb:?}: {}", err(&by_hand));
+        assert_eq!(by_systemd.status.code(), Some(78), "not started again for ever");
+        assert!(!err(&by_hand).contains("ProtectHome"), "{}", err(&by_hand));
+        let said = err(&by_systemd);
+        assert!(said.contains("ProtectHome=") && said.contains("/etc/ganglion/board.toml"), "{said}");
+    }
+}
+
 /// Names that `help` lists below "Commands:".
 fn listed(help: &str) -> Vec<String> {
     let from = help.lines().skip_while(|line| !line.starts_with("Commands:")).skip(1);
@@ -42,6 +63,23 @@ fn version_is_the_packages_own() {
     let version = output(&["--version"]);
     assert_eq!(version.status.code(), Some(0));
     assert_eq!(out(&version), format!("ganglion {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+/// A run whose robot never gets ready is an end with a reason, not a start that lasts for ever; one that was
+/// ready once goes on, whatever it loses later.
+#[test]
+fn a_robot_that_is_never_ready_ends_with_69_and_says_what_it_lacks() {
+    let run = |fault: &str, length: &str| {
+        output(&["run", "--ready-within", "3s", "--for", length, "--fault", fault, "--engine", "cpu"])
+    };
+    let runs = [("sonar-silent@0+3600", "60s"), ("sonar-silent@4+3600", "5s")];
+    let [never, once] = &parallel::map(2, &runs, |(fault, length)| run(fault, length))[..] else {
+        unreachable!("an answer each")
+    };
+    assert_eq!(never.status.code(), Some(69), "{}", err(never));
+    let said = err(never);
+    assert!(said.contains("not ready within 3 s: ") && said.contains("doctor"), "{said}");
+    assert_eq!(once.status.code(), Some(0), "{}", err(once));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use ganglion::bus::{Gpio, Hardware, I2c, LineUse, Op, OpenError};
 use ganglion::executor::{Rest, Worker};
 use ganglion::fault::BusFault;
 use ganglion::field::Readout;
-use ganglion::learn::imitate;
+use ganglion::learn::{imitate, parallel};
 use ganglion::plan::Board;
 use ganglion::robot::{Options, Robot};
 use ganglion::rt::RtPlan;
@@ -22,7 +22,7 @@ use std::sync::{Arc, Condvar, Mutex, OnceLock};
 
 /// A plan that asks for nothing, so that a busy test machine is not starved by FIFO threads.
 const MODEST: RtPlan = RtPlan { strict: false, priority: 0, cpu: None, lock_memory: false };
-/// Commands that stand for as long as the test: only a last call can still the motors in its time.
+/// Commands that stand for as long as the test: only a last call can stop the motors in its time.
 const FOR_LONG: Span = Span::from_millis(600_000);
 /// Longer than any robot here takes to begin to drive, on however busy a machine.
 const AN_HOUR: Span = Span::from_millis(3_600_000);
@@ -187,14 +187,14 @@ fn a_panic_of_any_worker_in_any_call_ends_the_run_and_the_motors_stand() {
         ("lines", Call::Publish),
         ("field", Call::Step),
     ];
-    for (name, call) in cases {
+    parallel::map(5, &cases, |&(name, call)| {
         let mine = Mine::of(1);
         let (ending, plant) = plain().mined(name, call, &mine).run(|| mine.light());
         assert!(plant.motors_still(), "{name}, {call:?}");
         assert_eq!((ending.panicked, ending.rest), (vec![name], Rest::Heard), "{call:?}");
         assert!(ending.hung.is_empty(), "{:?}", ending.hung);
         stand(&plant);
-    }
+    });
 }
 
 /// The bus panics in the middle of a transfer, then in those of the last call: it is made again.
@@ -379,7 +379,7 @@ fn a_panic_does_not_wait_for_a_reader_of_its_words() {
     rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).expect("flags");
     while rustix::io::write(&writer, &[b'.'; 4096]).is_ok() {}
     rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::empty()).expect("flags");
-    let arguments = ["run", "--for", "5s", "--fault", "field-panic@1+0.3", "--json"];
+    let arguments = ["run", "--for", "3s", "--fault", "field-panic@1+0.3", "--json"];
     let run = cli::ganglion(&arguments).stderr(writer).output().expect("it starts");
     drop(reader);
     assert_eq!(run.status.code(), Some(0));

@@ -125,7 +125,7 @@ fn what_is_refused_leaves_no_trace() {
                 let refused = refused.refused().expect("not lost");
                 assert_eq!(refused.sensor, None);
             }
-            // What lies behind the last sensor is nobody's.
+            // What lies behind the last sensor belongs to none.
             let mut unused = good;
             unused.sensors[16..].fill(f32::NAN);
             let (a, b) = (tried.cycle(&unused).expect("in range"), spared.cycle(&good).expect("in range"));

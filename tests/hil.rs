@@ -5,6 +5,7 @@ use ganglion::board;
 use ganglion::bus::{Edge, Gpio, Hardware, I2c, LineUse, Op, OpenError};
 use ganglion::fault::BusFault;
 use ganglion::hil::{self, Figures, HilError, Loop, LoopFault};
+use ganglion::learn::parallel;
 use ganglion::plan::{Board, Line};
 use ganglion::sim::Plant;
 use ganglion::time::{Clock, Instant, MonotonicClock, Span};
@@ -152,11 +153,10 @@ fn every_stimulus_stops_the_motors_and_they_run_again() {
 
 #[test]
 fn a_wire_that_is_not_there_is_named() {
-    for (first, second, expected) in [(false, true, LoopFault::NoEcho), (true, false, LoopFault::NeverRan)] {
-        match measure(first, second) {
-            Err(HilError::Loop(fault)) => assert_eq!(fault, expected),
-            Err(other) => panic!("{other}"),
-            Ok(_) => panic!("figures without a wire"),
-        }
-    }
+    let cases = [(false, true, LoopFault::NoEcho), (true, false, LoopFault::NeverRan)];
+    parallel::map(2, &cases, |&(first, second, expected)| match measure(first, second) {
+        Err(HilError::Loop(fault)) => assert_eq!(fault, expected),
+        Err(other) => panic!("{other}"),
+        Ok(_) => panic!("figures without a wire"),
+    });
 }

@@ -1,4 +1,4 @@
-//! Bytes from outside that mean harm, every way in: what is in order is taken, what is broken is refused, and
+//! Bytes from outside that mean harm, every way in: sound ones are accepted, broken ones are refused, and
 //! nothing that once broke the program does so again. The fuzzer (`scripts/fuzz`) looks for more.
 //!
 //! An input that broke something lies in `tests/hostile/found/WAY-IN/`, under a name that says what it did.

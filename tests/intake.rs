@@ -1,5 +1,5 @@
-//! Files and peers that mean harm, as the program meets them: no end, nobody at the other end, bytes that a
-//! terminal obeys.
+//! Files and peers that mean harm, as the program meets them: no end, no process at the other end, bytes
+//! that a terminal obeys.
 
 use crate::cli::{err, ganglion, out};
 use std::io::{BufRead, BufReader, Write};
@@ -116,7 +116,7 @@ fn a_field_that_does_not_fit_is_refused_before_anything_is_taught() {
     assert!(began.elapsed() < Duration::from_secs(20), "not after half a minute of teaching");
 }
 
-/// That nothing of this would be obeyed.
+/// Checks that a terminal would obey nothing of this.
 #[track_caller]
 fn tame(words: &str) {
     let odd = |character: &char| character.is_control() && *character != '\n';

@@ -1,7 +1,6 @@
 //! Learning from logs: a rule is found and comes back from its file, another board refuses it, equal
 //! inputs give equal bytes, and on a real robot's log the decisions of time not seen are mostly right.
 
-use crate::long;
 use ganglion::field::readout::{Origin, Readout, decide};
 use ganglion::field::shape::{FEATURES, READOUT_COLUMNS};
 use ganglion::field::{Engine, Stimulus};
@@ -174,15 +173,7 @@ fn decisions_of_other_rows_cannot_be_learned() {
 }
 
 #[test]
-fn one_thread_and_two_learn_the_same_bytes() {
-    let mut board = board();
-    let log = parse(&board, &made_up_log(1100));
-    let of_one = learned_once().to_bytes().unwrap();
-    board.field.threads = 2;
-    assert_eq!(of_one, learned(&board, &log).0.to_bytes().unwrap());
-}
-
-#[test]
+#[ignore = "long: scripts/long-tests"]
 fn both_engines_learn_the_same_decisions() {
     let mut board = board();
     let log = parse(&board, &made_up_log(1100));
@@ -246,24 +237,17 @@ fn ganglion(arguments: &[&str]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn the_verb_learns_saves_and_reports() {
+fn the_verb_saves_on_two_threads_what_one_learns_and_reports() {
     let folder = Folder::new("verb");
     let (board, log) = (folder.file("b.toml", BOARD), folder.file("l.csv", &made_up_log(1100)));
     let out = folder.0.join("out");
     let paths = [&log, &board, &out].map(|path| path.to_str().unwrap());
     let arguments = ["learn", "--log", paths[0], "--board", paths[1], "--label", "what", "-o", paths[2]];
-    let (code, words, errors) = ganglion(&arguments);
+    let (code, words, errors) = ganglion(&[&arguments[..], &["--threads", "2"]].concat());
     assert_eq!(code, Some(0), "{errors}");
     assert!(words.contains("<- chosen") && words.contains("right \\ chosen"), "{words}");
-    let first = std::fs::read(&out).unwrap();
-    let (code, words, _) = ganglion(&[&arguments[..], &["--json", "--threads", "2"]].concat());
-    assert_eq!(code, Some(0));
-    let last = words.lines().last().unwrap();
-    let report: serde_json::Value = serde_json::from_str(last).unwrap();
-    assert_eq!(report["cycles"], 1100);
-    assert_eq!(report["blocks"].as_array().unwrap().len(), 5);
-    assert!(report["accuracy"].as_f64().unwrap() > 0.9);
-    assert_eq!(report["readout_digest"], blake3::hash(&first).to_hex().as_str());
+    let saved = std::fs::read(&out).unwrap();
+    assert_eq!(saved, learned_once().to_bytes().unwrap(), "on one thread, without the program");
     let replay = |threads| {
         let arguments = ["replay", "--log", paths[0], "--board", paths[1], "--readout", paths[2], "--json"];
         let (code, words, errors) = ganglion(&[&arguments[..], &["--threads", threads]].concat());
@@ -273,14 +257,14 @@ fn the_verb_learns_saves_and_reports() {
     let (of_one, of_two) = (replay("1"), replay("2"));
     assert_eq!(of_one["digest"], of_two["digest"]);
     assert!(of_one["accuracy"].as_f64().unwrap() > 0.93, "{of_one}");
-    assert_eq!(std::fs::read(&out).unwrap(), first, "a second time, and on two threads: the same file");
 }
 
 #[test]
+#[ignore = "long: scripts/long-tests"]
 fn laps_and_logs_are_judged_by_the_others_the_same_on_one_thread_and_on_two() {
     let folder = Folder::new("laps");
     let board = folder.file("b.toml", BOARD);
-    let rows = [long::or_in_full(1_050, 2_200), 1_000];
+    let rows = [2_200, 1_000];
     let logs = [folder.file("1.csv", &made_up_log(rows[0])), folder.file("2.csv", &made_up_log(rows[1]))];
     let out = folder.0.join("out");
     let [board, first, second, out] =
@@ -294,11 +278,9 @@ fn laps_and_logs_are_judged_by_the_others_the_same_on_one_thread_and_on_two() {
         report["cycles_per_s"].take();
         (report, std::fs::read(&out).unwrap())
     };
-    let of_two = learn(&["--log", &second, "--baselines", "--jobs", "2"]);
-    let in_full = long::or_in_full(false, true);
-    if in_full {
-        assert_eq!(of_two, learn(&["--log", &second, "--baselines", "--jobs", "1"]));
-    }
+    let both = |jobs| learn(&["--log", &second, "--jobs", jobs, "--baselines"]);
+    let of_two = both("2");
+    assert_eq!(of_two, both("1"));
     let laps = &of_two.0["laps"];
     assert_eq!(laps["cycles"], serde_json::json!(rows), "each log is a lap");
     let judged = laps["judged"].as_array().unwrap();
@@ -306,36 +288,25 @@ fn laps_and_logs_are_judged_by_the_others_the_same_on_one_thread_and_on_two() {
         let found = judged.iter().find(|judged| judged["method"] == method);
         found.unwrap_or_else(|| panic!("{method}: {laps}"))["accuracy"].as_f64().unwrap()
     };
+    assert!(accuracy("field") > 0.9, "{laps}");
+    let (report, saved) = &of_two;
+    assert_eq!(report["cycles"].as_u64(), Some(rows[0] + rows[1]));
+    assert_eq!(report["blocks"].as_array().unwrap().len(), 5);
+    assert!(report["accuracy"].as_f64().unwrap() > 0.9);
+    assert_eq!(report["readout_digest"], blake3::hash(saved).to_hex().as_str());
+
+    let methods = ["field, gamma = lambda = 0", "logistic regression, 10 rows", "gradient boosting, 1 row"];
     let commonest = accuracy("commonest decision");
-    for method in
-        ["field", "field, gamma = lambda = 0", "logistic regression, 10 rows", "gradient boosting, 1 row"]
-    {
+    for method in methods.into_iter().chain(["field"]) {
         assert!(accuracy(method) > commonest + 0.05, "{method}: {laps}");
     }
-    assert_eq!((judged.len(), of_two.0["cycles"].as_u64()), (7, Some(rows[0] + rows[1])));
-
-    if in_full {
-        // Comparing changes nothing of what is saved.
-        let (plain, saved) = learn(&[]);
-        assert!(plain["laps"].is_null() && plain["logs"].is_null());
-        let (with_laps, same) = learn(&["--laps", "2", "--seeds", "2"]);
-        assert_eq!(saved, same);
-        assert_eq!(with_laps["laps"]["spreads"][0]["seeds"], 2);
-    }
-    let (code, _, errors) = ganglion(&[
-        "learn",
-        "--log",
-        &first,
-        "--board",
-        &board,
-        "--label",
-        "what",
-        "-o",
-        &out,
-        "--baselines",
-    ]);
-    assert_eq!(code, Some(64), "{errors}");
-    assert!(errors.contains("--laps"), "{errors}");
+    assert_eq!(judged.len(), 7);
+    // Comparing changes nothing of what is saved.
+    let (plain, saved) = learn(&[]);
+    assert!(plain["laps"].is_null() && plain["logs"].is_null());
+    let (with_laps, same) = learn(&["--laps", "2", "--seeds", "2"]);
+    assert_eq!(saved, same);
+    assert_eq!(with_laps["laps"]["spreads"][0]["seeds"], 2);
 }
 
 #[test]
@@ -370,6 +341,11 @@ fn the_verb_refuses_what_it_cannot_learn_from_and_leaves_no_file() {
     let board = board.to_str().unwrap();
     let absent = ["learn", "--log", "/nowhere.csv", "--board", board, "--label", "what", "-o", "x"];
     assert_eq!(ganglion(&absent).0, Some(69));
+    let alone = folder.file("alone.csv", &good);
+    let alone = ["learn", "--log", alone.to_str().unwrap(), "--board", board, "--label", "what", "-o", "x"];
+    let (code, _, errors) = ganglion(&[&alone[..], &["--baselines"]].concat());
+    assert_eq!(code, Some(64), "{errors}");
+    assert!(errors.contains("--laps"), "{errors}");
     let nowhere = ["learn", "--log", board, "--board", board, "--label", "what", "-o", "/nowhere/x"];
     assert_eq!(ganglion(&nowhere).0, Some(69));
 }
@@ -406,9 +382,11 @@ const LEAST_WITH_ARCS: f64 = 0.96;
 const LEAST_OF_RING: f64 = 0.93;
 
 #[test]
+#[ignore = "long: scripts/long-tests"]
 fn on_a_real_robots_log_each_lap_is_decided_from_the_two_others() {
-    for seed in 1..=long::or_in_full(1, 5) {
-        for (board, least) in [("scitos-g5", LEAST_WITH_ARCS), ("scitos-g5-ring", LEAST_OF_RING)] {
+    let boards = [("scitos-g5-ring", LEAST_OF_RING), ("scitos-g5", LEAST_WITH_ARCS)];
+    for seed in 1..=5 {
+        for (board, least) in boards {
             let Some(laps) = unseen_laps(board, seed) else { return };
             let mean = laps.iter().sum::<f64>() / 3.0;
             assert!(mean >= least, "{board}, seed {seed}: {laps:?}");
@@ -417,6 +395,7 @@ fn on_a_real_robots_log_each_lap_is_decided_from_the_two_others() {
 }
 
 #[test]
+#[ignore = "long: scripts/long-tests"]
 fn on_a_real_robots_log_the_last_quarter_is_decided_from_the_first_three() {
     let Some(path) = real_log() else { return };
     let board = ganglion::board::built_in("scitos-g5").unwrap().unwrap().board;

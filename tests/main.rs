@@ -33,6 +33,8 @@ mod restart;
 mod guard;
 /// A field is taught to drive in closed loop: the same bytes every time, tried before it is trusted.
 mod teach;
+/// What a part of the brain is worth: the same figures every time, no effect where there is none.
+mod ablate;
 /// The whole robot on the simulator: it drives, it is safe, it is the same every time.
 mod drive;
 /// What `bench` prints holds together, is whole or absent, and ends with the verdict's exit code.
@@ -58,5 +60,5 @@ mod campaign;
 /// Bytes from outside, every way in: taken or refused, and nothing else; what once broke it does not again.
 mod hostile;
 
-/// Style as a test: sizes, names, reasons, who may know whom, the stated compiler.
+/// Style as a test: sizes, names, reasons, which module may name which, the stated compiler.
 mod tidy;

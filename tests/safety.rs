@@ -146,7 +146,7 @@ fn signals() -> impl Strategy<Value = Signals> {
 /// What happens in one slot.
 #[derive(Clone, Debug)]
 struct Slot {
-    /// Its work takes so long that so many slots are lost.
+    /// Its work takes so long that it loses this many slots.
     overrun: u64,
     /// The machine slept for this long before it.
     slept: Span,

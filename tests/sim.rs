@@ -112,6 +112,7 @@ impl Rig {
             _ => None,
         });
         let (trig, echo) = lines.expect("a sonar");
-        HcSr04::new(trig, echo).measure(self.gpio.as_mut(), self.clock.as_ref()).map(|range| range.0)
+        let mut module = HcSr04::new(trig, echo);
+        module.measure(self.gpio.as_mut(), self.clock.as_ref()).map(|range| range.0)
     }
 }

@@ -1,5 +1,5 @@
 //! A brain in a file: it comes back as it was, or is refused with the reason; a process that is killed while
-//! it writes leaves a whole file; a robot goes on from one, and a disk that stalls delays nobody.
+//! it writes leaves a whole file; a robot goes on from one, and a disk that stalls delays only the writer.
 
 use crate::allocation::allocations_in;
 use crate::cli::{err, ganglion, out, output};
@@ -184,7 +184,7 @@ fn finite_nonsense_in_a_whole_file_is_refused_and_the_brain_before_it_taken() {
 }
 
 #[test]
-fn what_is_somebody_elses_is_not_taken_for_damage() {
+fn what_is_not_ours_is_not_taken_for_damage() {
     let (board, folder) = (small(), Folder::new("foreign"));
     let good = Snapshot::new(&board, lived(&board, 3));
     good.save(&previous_of(&folder.file())).expect("it can be written");
@@ -193,7 +193,7 @@ fn what_is_somebody_elses_is_not_taken_for_damage() {
     Snapshot::new(&other, lived(&other, 3)).save(&folder.file()).expect("it can be written");
     good.save(&previous_of(&folder.file())).expect("it can be written");
     assert!(matches!(Snapshot::find(&folder.file(), &board), Err(SnapshotError::Mismatch { .. })));
-    std::fs::write(folder.file(), "somebody's letter").expect("it can be written");
+    std::fs::write(folder.file(), "a letter").expect("it can be written");
     assert!(matches!(Snapshot::find(&folder.file(), &board), Err(SnapshotError::File(_))));
 }
 

@@ -19,11 +19,10 @@ use std::thread;
 const FAR_PRIORITY: u8 = 40;
 /// Of the caller: rows act on time although the machine is loaded.
 const ROW_PRIORITY: u8 = 20;
-/// By then the kernel's side has told of whatever is stamped before: the thread that carried a transfer has
+/// By then the kernel's side has reported whatever is stamped before: the thread that carried a transfer has
 /// run since.
 const GLANCE: Span = Span::from_millis(5);
-/// Whoever waits for long looks this often, so that the queue of events (30 s of a busy robot) does not run
-/// over.
+/// A long wait looks this often, so that the queue of events (30 s of a busy robot) does not run over.
 const PATROL: Span = Span::from_millis(1000);
 /// How often the caller looks whether what it waits for has come.
 const LOOK: Span = Span::from_millis(5);
@@ -34,14 +33,14 @@ struct Behind {
     since: Instant,
 }
 
-/// What was seen on the wires. Nobody wakes up for an event: all are stamped, and wait until somebody looks.
+/// What was seen on the wires. No thread wakes up for an event: all are stamped, and wait until a row looks.
 struct Sight {
     port: Device,
     record: Record,
 }
 
 impl Sight {
-    /// Takes over whatever the kernel's side has told by now.
+    /// Takes over whatever the kernel's side has reported by now.
     fn look(&mut self) {
         while let Some(event) = fatal(self.port.next(Span::ZERO)) {
             self.record.take(&event);
@@ -116,7 +115,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Does something to the far side, and tells the kernel at once.
+    /// Does something to the far side, and sends it to the kernel at once.
     pub fn act<T>(
         &mut self,
         act: impl FnOnce(&mut FarSide, Instant, &mut Vec<Command>) -> T,
@@ -130,7 +129,7 @@ impl Bench {
         Ok(result)
     }
 
-    /// Tells the kernel's side something that the car knows nothing of.
+    /// Sends the kernel's side something that the car knows nothing of.
     pub fn send(&mut self, commands: &[Command]) -> io::Result<()> {
         self.sight.get_mut().port.send(commands)
     }
@@ -141,7 +140,7 @@ impl Bench {
         self.send(&[Command::Fault { address, kind, argument, count, skip: 0 }])
     }
 
-    /// Asks what was seen. Everything up to the present moment has been.
+    /// Queries the record, which is complete up to the present moment.
     pub fn seen<T>(&self, ask: impl FnOnce(&mut Record) -> T) -> T {
         let now = self.now();
         self.sight.borrow_mut().look();
@@ -154,7 +153,7 @@ impl Bench {
         ask(&mut self.sight.borrow_mut().record)
     }
 
-    /// Looks, at most until `end`, whether what is waited for has been seen; the first answer that there is.
+    /// Waits, at most until `end`, for the first answer of `ask`.
     pub fn until<T>(&self, end: Instant, mut ask: impl FnMut(&Record) -> Option<T>) -> Option<T> {
         loop {
             if self.now() >= end {

@@ -17,7 +17,7 @@ use std::path::Path;
 /// What has gone wrong is over for this long before it must drive again: the slowest is a bus that was given
 /// up, looked at every five seconds.
 const BACK: Span = Span::from_millis(8_000);
-/// A robot that must go on standing is watched for so long.
+/// How long a row watches a robot that must go on standing.
 const STAYS: Span = Span::from_millis(2_000);
 /// A car that has moved by this has moved.
 const MOVED_M: f64 = 0.02;
@@ -28,7 +28,7 @@ const SEED: u64 = 3;
 pub struct Place<'a> {
     /// The bench.
     pub bench: &'a mut Bench,
-    /// Board, as the runtime is told.
+    /// Board, as the runtime's command line names it.
     pub board: &'a str,
     /// Where processes leave what they say.
     pub folder: &'a Path,
@@ -82,7 +82,7 @@ pub fn trouble(place: &mut Place<'_>, trouble: Trouble, ms: u64, end: End) -> io
 /// the runtime counts itself. Left out where the runtime is stopped or starved: then the guard and the
 /// motors' own thread are what counts.
 fn led(bench: &Bench, trouble: Trouble, report: &Value, outcome: &mut Outcome) {
-    if matches!(trouble, Trouble::Signal(..) | Trouble::Hog(..)) {
+    if matches!(trouble, Trouble::Signal(..) | Trouble::GuardDies(_) | Trouble::Hog(..)) {
         return;
     }
     let Some(unled) = report["buses"][0]["longest_unled_us"].as_f64() else {
@@ -112,8 +112,15 @@ fn stands(
         return None;
     };
     let allowed = limit.span(bench.board());
-    // Watched to its end: a robot that is late is told by how much.
+    // While the last good value is young enough a car drives as it likes, and may stop and go on.
+    let may_go_on = matches!(limit, Limit::Stale(_));
+    if may_go_on {
+        bench.wait_until((cause + allowed).min(over));
+    }
+    // Watched to its end: the report says by how much a robot is late.
     let stood = bench.until(over, |record| match backs_off {
+        true if may_go_on => record.no_way_ahead_since(cause),
+        false if may_go_on => record.still_since(cause),
         true => record.no_way_ahead_from(cause).filter(|from| record.ahead_between(*from, over).is_none()),
         false => record.still_from(cause).filter(|_| !record.is_moving()),
     });
@@ -166,7 +173,7 @@ fn afterwards(bench: &Bench, end: End, ended: Instant, outcome: &mut Outcome) ->
         End::Stands(..) => {
             bench.wait(STAYS);
             let moved = bench.seen(|record| record.moved_between(ended, bench.now()));
-            outcome.demand(moved.is_none(), || "it drives again, and nobody has armed it".into());
+            outcome.demand(moved.is_none(), || "it drives again, and no caller has armed it".into());
         }
         End::Recovers => {}
         End::StandsThenDrives(..) | End::BacksOff(..) | End::RidesOut(_) => {
@@ -191,7 +198,7 @@ fn afterwards(bench: &Bench, end: End, ended: Instant, outcome: &mut Outcome) ->
 fn armed_again(bench: &Bench, ended: Instant, outcome: &mut Outcome) -> io::Result<()> {
     bench.wait_until(ended + BACK);
     let moved = bench.seen(|record| record.moved_between(ended, bench.now()));
-    outcome.demand(moved.is_none(), || "it drives again, and nobody has armed it".into());
+    outcome.demand(moved.is_none(), || "it drives again, and no caller has armed it".into());
     let (code, said) = run("ganglion", &["arm", "--wait", "10s"])?;
     outcome.demand(code == Some(0), || format!("it cannot be armed: {}", scene::tail(&said)));
     let drives = bench.until(bench.now() + BACK, |record| record.is_moving().then_some(()));
@@ -201,11 +208,7 @@ fn armed_again(bench: &Bench, ended: Instant, outcome: &mut Outcome) -> io::Resu
 
 /// A motor gets a pulse by a frame that arrived after the last transfer that failed.
 fn recovers(bench: &mut Bench, begun: Instant, ended: Instant, outcome: &mut Outcome) -> io::Result<()> {
-    let again = bench.until(ended + BACK, |record| {
-        let last = record.failed().last().map_or(begun, |failed| failed.at.max(begun));
-        let drives = |pulse: &&super::record::Pulse| pulse.start > last && pulse.counts > 0;
-        record.pulses().iter().find(drives).filter(|_| record.is_moving()).map(|pulse| pulse.start)
-    });
+    let again = bench.until(ended + BACK, |record| record.drives_again(begun));
     match again {
         Some(again) => {
             let took = again.since(begun).as_secs_f64();
@@ -231,7 +234,11 @@ fn causes(end: End, report: &Value, outcome: &mut Outcome) {
     let tripped = |name: &&&str| times(name) > 0;
     let said = || report["reflexes"].to_string();
     match end {
-        End::StandsThenDrives(_, []) | End::BacksOff(_, []) | End::Stands(_, []) | End::Recovers => {}
+        End::StandsThenDrives(_, [])
+        | End::Disarms(_, [])
+        | End::BacksOff(_, [])
+        | End::Stands(_, [])
+        | End::Recovers => {}
         End::StandsThenDrives(_, causes)
         | End::Disarms(_, causes)
         | End::BacksOff(_, causes)
@@ -273,12 +280,12 @@ pub fn kills(place: &mut Place<'_>, times: usize, limit: Limit) -> io::Result<Ou
         end_guard(&mut scene.guard)?;
         scene::laws(bench, &mut outcome)?;
     }
-    let stills = Latency::of(took);
+    let stops = Latency::of(took);
     let allowed = limit.span(bench.board()).as_micros_f64();
-    outcome.demand(stills.max() <= allowed && stills.count() == times, || {
-        format!("still within {:.0} virtual us at worst, {allowed:.0} allowed", stills.max())
+    outcome.demand(stops.max() <= allowed && stops.count() == times, || {
+        format!("still within {:.0} virtual us at worst, {allowed:.0} allowed", stops.max())
     });
-    outcome.latency("still_after_kill", stills);
+    outcome.latency("still_after_kill", stops);
     outcome.latency("enable_off_after_kill", Latency::of(disabled));
     Ok(outcome)
 }

@@ -29,7 +29,7 @@ impl Device {
     }
 
     /// Whether there is something to read within `wait`.
-    fn told(&self, wait: Span) -> io::Result<bool> {
+    fn is_readable(&self, wait: Span) -> io::Result<bool> {
         let timeout = Timespec {
             tv_sec: (wait.as_nanos() / 1_000_000_000) as i64,
             tv_nsec: (wait.as_nanos() % 1_000_000_000) as _,
@@ -68,7 +68,7 @@ impl Port for Device {
     }
 
     fn next(&mut self, wait: Span) -> io::Result<Option<Event>> {
-        if self.fetched.is_empty() && (wait == Span::ZERO || self.told(wait)?) {
+        if self.fetched.is_empty() && (wait == Span::ZERO || self.is_readable(wait)?) {
             self.fetch()?;
         }
         Ok(self.fetched.pop_front())

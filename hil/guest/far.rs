@@ -45,6 +45,9 @@ pub enum Echo {
     Double,
     /// It rises and stays: the module never ends its pulse.
     Held,
+    /// Nothing within range: a pulse of this many milliseconds, which no trigger cuts short. 38 of an HC-SR04
+    /// by its data sheet, some 200 of others that are sold under its name.
+    Open(u16),
 }
 
 /// The car behind the wires.
@@ -68,6 +71,8 @@ pub struct FarSide {
     imu_there: bool,
     lean: Option<f64>,
     echo: Echo,
+    /// The module is deaf to triggers until then: its pulse goes on.
+    open_until: Instant,
     /// Samples announce themselves at the chip's own rate; off while a row gives the edges itself.
     announces: bool,
     next_ready: Option<Instant>,
@@ -147,6 +152,7 @@ impl FarSide {
             imu_there: false,
             lean: None,
             echo: Echo::Sound,
+            open_until: Instant::ZERO,
             announces: true,
             next_ready: None,
             board: board.clone(),
@@ -155,9 +161,10 @@ impl FarSide {
         }
     }
 
-    /// What the kernel has to know before anybody looks.
+    /// What the kernel has to know before any process looks.
     pub fn begin(&mut self, now: Instant, out: &mut Vec<Command>) {
         out.push(Command::ClearFaults);
+        out.push(Command::Persist(true));
         out.push(Command::Pull(offset(self.lines.reset), true)); // MCURST has a pull-up on the board
         if let Some(enable) = self.lines.enable {
             out.push(Command::Pull(offset(enable.line), !enable.on_high));
@@ -165,6 +172,7 @@ impl FarSide {
         if let Some((scl, sda)) = self.lines.clear {
             out.push(Command::BusPins(offset(scl), offset(sda)));
         }
+        out.push(Command::Boot);
         out.push(Command::Add(self.mcu, Behaviour::Frames));
         self.power_imu(out);
         for sensor in &self.board.sensors {
@@ -283,6 +291,12 @@ impl FarSide {
             Echo::Sound => echo.iter().for_each(|edge| at(edge.high, edge.stamp)),
             Echo::Lost => {}
             Echo::Held => at(true, rise),
+            Echo::Open(_) if rise < self.open_until => {}
+            Echo::Open(ms) => {
+                self.open_until = rise + Span::from_millis(ms.into());
+                at(true, rise);
+                at(false, self.open_until);
+            }
             Echo::Short => {
                 at(true, rise);
                 at(false, rise + Span::from_micros(50));

@@ -16,7 +16,7 @@ const TIMES: usize = 1000;
 /// From one to the next. Prime, so that all phases of the far side's refresh and of the kernel's tick are
 /// met; a figure that hangs on which phases a run happened to begin with is not the same figure in the next.
 const EVERY: Span = Span::from_micros(3_137);
-/// Priority of the one who is measured: as the runtime's bus.
+/// Priority of the measured thread: as the runtime's bus.
 const PRIORITY: u8 = 85;
 /// Lines that no board here uses.
 const STIMULUS: u16 = 30;

@@ -6,7 +6,7 @@ use ganglion::time::Span;
 /// Two stop frames and the system calls around them, generously: they take 0.2 ms at 400 kHz.
 const STOP_FRAMES: Span = Span::from_millis(2);
 
-/// What a row is held to.
+/// The limit of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// A control period and the bus: what is noticed at once.
@@ -19,7 +19,7 @@ pub enum Limit {
     Patience,
     /// The time a command is good for on the wire, then [`Limit::Period`].
     CommandValid,
-    /// So many milliseconds.
+    /// This many milliseconds.
     Ms(u64),
 }
 
@@ -75,7 +75,7 @@ mod tests {
         let board = board::built_in("picarx-v4").unwrap().unwrap().board;
         let ms = |limit: Limit| limit.span(&board).as_nanos() / 1_000_000;
         assert_eq!(ms(Limit::Period), 10 + 20 + 2);
-        assert_eq!(ms(Limit::Stale("range")), 200 + 32);
+        assert_eq!(ms(Limit::Stale("range")), 300 + 32);
         assert_eq!(ms(Limit::Frozen("ground-left")), 25 * 20 + 20 + 70 + 32);
         assert_eq!(ms(Limit::Ms(7)), 7);
     }

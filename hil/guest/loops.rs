@@ -9,6 +9,7 @@ use super::scene::{self, Scene};
 use super::trouble::Load;
 use super::verdict::{Baseline, Latency, Outcome};
 use ganglion::time::{Instant, Span};
+use serde_json::Value;
 use std::io;
 
 /// Loops that are closed for one figure: a hundredth of them are two.
@@ -17,7 +18,7 @@ const TIMES: usize = 200;
 const ATTEMPTS: usize = 4 * TIMES;
 /// Phases are spread over this: a multiple of every fast period of the board.
 const PHASES: Span = Span::from_millis(60);
-/// A robot with which no loop could be closed for so long stands for good.
+/// A robot that lets no loop close for this long stands for good.
 const STANDS: Span = Span::from_millis(15_000);
 /// Golden ratio, in 1/1000: phases that follow it are spread evenly however many there are.
 const GOLDEN: u64 = 618;
@@ -35,7 +36,7 @@ const LOADED: Span = Span::from_millis(10);
 /// every now and then it is left alone for longer than the 200 ms that this board calls settled.
 const ALONE: Span = Span::from_millis(250);
 const ALONE_EVERY: Span = Span::from_millis(3_000);
-/// What is kept pressed, and then let go of.
+/// How long a loop presses its input.
 const PRESSED: Span = Span::from_millis(8);
 /// A stop that began so shortly before its edge is under way: the sample was read by an ordinary poll, which
 /// takes half of this, between its bytes and its edge.
@@ -52,7 +53,7 @@ pub fn close(place: &mut Place<'_>, name: &str, closed: Loop, baseline: &Baselin
     let load = if closed.loaded { Some(Load::start()?) } else { None };
     bench.wait(Span::from_millis(200));
     load.as_ref().map_or(Ok(()), |load| load.work(false))?;
-    let (mut begins, mut ends, mut stills) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut begins, mut ends, mut stops) = (Vec::new(), Vec::new(), Vec::new());
     let (mut attempts, mut closed_at, mut alone_at) = (0, bench.now(), bench.now());
     while begins.len() < TIMES && attempts < ATTEMPTS && bench.now().since(closed_at) < STANDS {
         attempts += 1;
@@ -64,7 +65,7 @@ pub fn close(place: &mut Place<'_>, name: &str, closed: Loop, baseline: &Baselin
             closed_at = bench.now();
             begins.push(begin);
             ends.push(end);
-            stills.push(still);
+            stops.push(still);
         }
     }
     drop(load);
@@ -73,11 +74,23 @@ pub fn close(place: &mut Place<'_>, name: &str, closed: Loop, baseline: &Baselin
     });
     judge(name, closed, Latency::of(begins), baseline, &mut outcome);
     outcome.latency(&format!("{name}.stop_on_wire"), Latency::of(ends));
-    outcome.latency(&format!("{name}.still"), Latency::of(stills));
+    outcome.latency(&format!("{name}.still"), Latency::of(stops));
     let said = scene.end(bench, &mut outcome)?;
     outcome.note(format!("{} slots skipped", said["slots_skipped"]));
+    own_work(&said, &mut outcome);
     scene::laws_of_a_long_way(bench, &mut outcome)?;
     Ok(outcome)
+}
+
+/// What a slot took: the tick itself, and until its command was on the wire. As the runtime measured it.
+fn own_work(report: &Value, outcome: &mut Outcome) {
+    for (key, what) in [("exec", "a tick's own work"), ("end_late", "slot to the command's last bit")] {
+        let measured = &report[format!("{key}_us")];
+        let [p50, p99, max] = ["p50", "p99", "max"].map(|part| measured[part].as_f64().unwrap_or(f64::NAN));
+        outcome.figure(&format!("{key}_p50_us"), p50);
+        outcome.figure(&format!("{key}_p99_us"), p99);
+        outcome.note(format!("{what}: p50 {p50:.1} p99 {p99:.1} max {max:.1} virtual us"));
+    }
 }
 
 /// From the cause to the first bit of the stop, against the gate and the record.
@@ -154,7 +167,7 @@ fn moment(soonest: Instant, nth: u64) -> Instant {
 }
 
 /// What `edge` led to: `None`: nothing yet; `Some(None)`: the motors stood, or were being stopped for what
-/// was seen before it, so that no stop can be told to be its own.
+/// was seen before it, so that no stop is known to be its own.
 fn answer(record: &Record, edge: Instant) -> Option<Option<[Span; 3]>> {
     let under_way = record.stop_after(edge - UNDER_WAY).is_some_and(|stop| stop.start < edge);
     if under_way || !record.was_moving(edge) {

@@ -5,8 +5,8 @@
 //! To read in this order: `wire` (the words of the plant device), `device` (the device itself), `imu` and
 //! `far` (what is behind the wires), `record` (what was seen on them), `bench` (both of them running),
 //! `process` and `scene` (what is under test), `variant` (its board), `limits` and `rows` (the table),
-//! `trouble`, `course`, `loops`, `floors`, `service` and `soak` (how rows are carried out), `verdict` (what
-//! they came to).
+//! `trouble`, `course`, `left`, `loops`, `floors`, `service` and `soak` (how rows are carried out), `verdict`
+//! (what they came to).
 
 mod bench;
 mod course;
@@ -14,6 +14,7 @@ mod device;
 mod far;
 mod floors;
 mod imu;
+mod left;
 mod limits;
 mod loops;
 mod process;
@@ -90,7 +91,7 @@ fn usage() -> ExitCode {
     ExitCode::from(64)
 }
 
-/// What `bench` was asked for.
+/// The arguments of `bench`.
 struct Options {
     only: Vec<String>,
     without: Vec<String>,
@@ -242,13 +243,17 @@ fn one(row: &Row, bench: &mut Bench, boards: &Boards, baseline: &Baseline) -> io
     let variant = match row.course {
         Course::Loop(rows::Loop { urgent: true, .. }) => Variant::Brief,
         Course::Loop(_) => Variant::BriefOrdinary,
+        Course::Reset(..) | Course::LeftInReset => Variant::Reset,
         _ => Variant::Plain,
     };
     let board = boards.path(variant)?;
     let folder = Path::new(WORDS).join(row.name);
     let mut place = Place { bench, board: &board, folder: &folder };
     match row.course {
-        Course::Trouble(trouble, ms, end) => course::trouble(&mut place, trouble, ms, end),
+        Course::Trouble(trouble, ms, end) | Course::Reset(trouble, ms, end) => {
+            course::trouble(&mut place, trouble, ms, end)
+        }
+        Course::LeftInReset => left::in_reset(&mut place),
         Course::Kills(times, limit) => course::kills(&mut place, times, limit),
         Course::Loop(closed) => loops::close(&mut place, row.name, closed, baseline),
         Course::Floor(floor) => floors::measure(place.bench, row.name, floor, baseline),

@@ -1,5 +1,5 @@
 //! The processes under test: started afresh for a row, signalled, ended, and what they said. Their output
-//! goes to files, so that nobody waits for a reader.
+//! goes to files, so that none waits for a reader.
 
 use ganglion::time::{Clock, MonotonicClock, Span};
 use rustix::process::{Pid, Signal, kill_process};
@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 /// The program as it is installed.
 pub const PROGRAM: &str = "/usr/bin/ganglion";
-/// How often a process is asked whether it has ended.
+/// Time between two checks whether a process has ended.
 const LOOK: Span = Span::from_millis(10);
 
 /// A process under test. Killed when it is dropped.

@@ -1,5 +1,5 @@
-//! What was seen on the wires, folded from events: who moves since when and which way, every pulse for a
-//! drive motor, every transfer that failed, every frame that no board asks for. Judges nothing.
+//! What was seen on the wires, folded from events: which motor moves since when and which way, every pulse
+//! for a drive motor, every transfer that failed, every frame that no board asks for. Judges nothing.
 
 use super::wire::{Event, Happening};
 use ganglion::device::robot_hat::{pulse_register, timer_of, timer_registers};
@@ -25,13 +25,13 @@ pub struct Pulse {
 pub struct Failed {
     /// When it was over.
     pub at: Instant,
-    /// Whom it was for.
+    /// Address of its device.
     pub address: u16,
     /// Why, as a negative errno.
     pub errno: i32,
 }
 
-/// What was seen since it was begun.
+/// The events since its beginning.
 pub struct Record {
     mcu: u16,
     enable: Option<EnablePlan>,
@@ -196,7 +196,7 @@ impl Record {
         for (turns, is) in [(&mut self.turns, moving), (&mut self.advances, ahead)] {
             let (last, was) = turns.last().copied().unwrap_or((at, false));
             if was != is {
-                // A transfer is told when it is over, a few microseconds after a line that changed meanwhile.
+                // A transfer's report comes at its end, microseconds after a line that changed meanwhile.
                 turns.push((last.max(at), is));
             }
         }
@@ -204,6 +204,10 @@ impl Record {
 
     // ---- questions ----------------------------------------------------------------------------
 
+    /// Whether the controller's reset line is low.
+    pub fn is_in_reset(&self) -> bool {
+        self.in_reset
+    }
     /// Whether a motor gets current now.
     pub fn is_moving(&self) -> bool {
         self.turns.last().is_some_and(|turn| turn.1)
@@ -219,6 +223,17 @@ impl Record {
         }
         self.turns.iter().find(|turn| turn.0 > from && !turn.1).map(|turn| turn.0)
     }
+    /// Since when the motors have stood, `from` at the earliest. `None`: they move.
+    pub fn still_since(&self, from: Instant) -> Option<Instant> {
+        since(&self.turns, from)
+    }
+    /// When a motor that moves now got the first pulse that arrived after the last failed transfer, or after
+    /// `from` if that is later. `None`: it has not yet.
+    pub fn drives_again(&self, from: Instant) -> Option<Instant> {
+        let last = self.failed().last().map_or(from, |failed| failed.at.max(from));
+        let drives = |pulse: &&Pulse| pulse.start > last && pulse.counts > 0;
+        self.pulses().iter().find(drives).filter(|_| self.is_moving()).map(|pulse| pulse.start)
+    }
     /// When a motor got current between the two, if one did.
     pub fn moved_between(&self, from: Instant, to: Instant) -> Option<Instant> {
         if self.was_moving(from) {
@@ -232,6 +247,10 @@ impl Record {
             return Some(from);
         }
         self.advances.iter().find(|turn| turn.0 > from && !turn.1).map(|turn| turn.0)
+    }
+    /// Since when no motor has driven the car forward, `from` at the earliest. `None`: one does.
+    pub fn no_way_ahead_since(&self, from: Instant) -> Option<Instant> {
+        since(&self.advances, from)
     }
     /// When a motor drove the car forward between the two, if one did.
     pub fn ahead_between(&self, from: Instant, to: Instant) -> Option<Instant> {
@@ -279,7 +298,7 @@ impl Record {
     pub fn drives_of(&self, line: u16) -> &[(Instant, bool)] {
         self.others.get(&line).map_or(&[], Vec::as_slice)
     }
-    /// Times that events were lost because nobody read them fast enough.
+    /// Times that events were lost because the bench did not read them fast enough.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -292,6 +311,15 @@ impl Record {
 /// How these turns stood at `at`.
 fn was(turns: &[(Instant, bool)], at: Instant) -> bool {
     turns.iter().take_while(|turn| turn.0 <= at).last().is_some_and(|turn| turn.1)
+}
+
+/// Since when these turns have been off, `from` at the earliest; `None`: they are on.
+fn since(turns: &[(Instant, bool)], from: Instant) -> Option<Instant> {
+    match turns.last() {
+        Some((_, true)) => None,
+        Some((at, false)) => Some(from.max(*at)),
+        None => Some(from),
+    }
 }
 
 #[cfg(test)]
@@ -314,7 +342,7 @@ mod tests {
     fn motion_is_pulse_and_enable_and_no_reset() {
         let mut record = record();
         record.take(&event(Happening::Write, 0x14, 10, &[0x2D, 8, 0]));
-        assert!(!record.is_moving(), "nobody lets current in");
+        assert!(!record.is_moving(), "no line lets current in");
         record.take(&event(Happening::Out(true), 11, 20, &[]));
         assert!(record.is_moving());
         record.take(&event(Happening::Out(false), 5, 30, &[]));
@@ -322,8 +350,11 @@ mod tests {
         record.take(&event(Happening::Out(true), 5, 40, &[]));
         assert!(!record.is_moving(), "a reset forgets the pulses");
         record.take(&event(Happening::Write, 0x14, 50, &[0x2C, 8, 0]));
+        assert_eq!(record.still_since(at(25)), None);
         record.take(&event(Happening::Floats(false), 11, 60, &[]));
         assert!(!record.is_moving(), "its owner died");
+        assert_eq!(record.still_since(at(25)), Some(at(60)), "it went on after the first time");
+        assert_eq!(record.still_since(at(70)), Some(at(70)));
         assert_eq!(record.still_from(at(25)), Some(at(30)));
         assert_eq!(record.still_from(at(35)), Some(at(35)));
         assert_eq!(record.moved_between(at(31), at(100)), Some(at(50)));

@@ -20,14 +20,14 @@ const UNFINISHED: &str = "/run/ganglion/unfinished-run";
 /// From the start of the processes to the first motion: set-up of the controller, self-test, settling.
 /// Generous: it is no figure of this bench.
 const START: Span = Span::from_millis(15_000);
-/// A runtime that was told to end has ended by then.
+/// A runtime that got SIGTERM has ended by then.
 const END: Span = Span::from_millis(5_000);
 /// It is on its way for this long before a row acts on it.
 const UNDER_WAY: Span = Span::from_millis(300);
 /// Motion comes and goes as the field decides; a row begins while there is some.
-const WISH: Span = Span::from_millis(10_000);
+const MOTION: Span = Span::from_millis(10_000);
 
-/// Who is acted on.
+/// The process that a row acts on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// The runtime.
@@ -46,7 +46,7 @@ pub struct Scene {
     folder: PathBuf,
 }
 
-/// The brain that everybody goes on from. To teach one from the board's starting table takes six virtual
+/// The brain that every row goes on from. To teach one from the board's starting table takes six virtual
 /// seconds, all of them work; so the first run does it, and all others, of whichever variant of the board,
 /// begin with a copy of what that one left.
 const TAUGHT: &str = "/run/hil/brain";
@@ -60,7 +60,7 @@ pub fn know_brain(beyond: &Path) -> io::Result<()> {
     if beyond.exists() { fs::copy(beyond, TAUGHT).map(drop) } else { Ok(()) }
 }
 
-/// Copies the brain that everybody goes on from to `own`; false where there is none yet.
+/// Copies the brain that every row goes on from to `own`; false where there is none yet.
 pub fn lend_brain(own: &Path) -> io::Result<bool> {
     let _ = fs::remove_file(own); // of an earlier start in this row
     let taught = Path::new(TAUGHT).exists();
@@ -118,7 +118,7 @@ impl Scene {
 
     /// Waits until a motor gets current: what a row stops must have moved.
     pub fn moves(&self, bench: &Bench) -> io::Result<Instant> {
-        let moving = bench.until(bench.now() + WISH, |record| record.is_moving().then_some(()));
+        let moving = bench.until(bench.now() + MOTION, |record| record.is_moving().then_some(()));
         moving.map(|()| bench.now()).ok_or_else(|| {
             io::Error::other(format!("it does not move; it says: {}", tail(&self.runtime.said())))
         })
@@ -152,7 +152,7 @@ impl Scene {
             Some(status) => {
                 outcome.fault(format!("the runtime ended with {status}: {}", tail(&self.runtime.said())))
             }
-            None => outcome.fault("the runtime does not end when it is told to"),
+            None => outcome.fault("the runtime does not end after SIGTERM"),
         }
         outcome.demand(!bench.seen(|record| record.is_moving()), || "a motor runs after the end".into());
         if let Some(guard) = &mut self.guard {
@@ -162,7 +162,7 @@ impl Scene {
                 Some(status) => {
                     outcome.demand(status.success(), || format!("the guard ended with {status}"));
                 }
-                None => outcome.fault("the guard does not end when it is told to"),
+                None => outcome.fault("the guard does not end after SIGTERM"),
             }
         }
         keep_brain(&self.brain)?;
@@ -187,7 +187,8 @@ fn start_runtime(board: &str, folder: &Path, name: &str, brain: &Path) -> io::Re
     Process::start(folder, name, &words)
 }
 
-fn start_guard(bench: &Bench, board: &str, folder: &Path) -> io::Result<Process> {
+/// Starts the guard; back when it listens.
+pub fn start_guard(bench: &Bench, board: &str, folder: &Path) -> io::Result<Process> {
     let socket = Path::new(GUARD_SOCKETS).join("guard.sock");
     let _ = fs::remove_file(&socket); // of one that was killed
     let mut guard = Process::start(folder, "guard", &["guard", "--board", board])?;

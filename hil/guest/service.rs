@@ -9,6 +9,7 @@ use super::rows::Service;
 use super::scene;
 use super::variant::{self, Variant};
 use super::verdict::Outcome;
+use super::wire::{FOR_EVER, Fault};
 use ganglion::board::Loaded;
 use ganglion::time::{Instant, Span};
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,6 +20,7 @@ use std::path::Path;
 
 const RUNTIME: &str = "ganglion.service";
 const GUARD: &str = "ganglion-guard.service";
+const REBINDER: &str = "ganglion-rebind.service";
 /// Where the units look for the board.
 const BOARD: &str = "/etc/ganglion/board.toml";
 /// A brain that is there already, and the drop-in that names it: for rows that start the runtime twice,
@@ -31,13 +33,18 @@ const I2C: &str = "/dev/i2c-1";
 const AGAIN: Span = Span::from_millis(20_000);
 /// The watchdog's time, twice: the last sign of life may be as old as its interval.
 const WATCHDOG: Span = Span::from_millis(5_000);
-/// EX_NOPERM and EX_CONFIG.
+/// EX_UNAVAILABLE, EX_NOPERM and EX_CONFIG.
+const UNAVAILABLE: u64 = 69;
 const NO_PERMISSION: u64 = 77;
 const BAD_BOARD: u64 = 78;
+/// The unit's StartLimitBurst.
+const STARTS: u64 = 5;
 /// From `systemctl stop` to motors that stand: the tool and systemd themselves, then ten slots at most.
-const TOLD: Limit = Limit::Ms(500);
+const STOP: Limit = Limit::Ms(500);
 /// A runtime that armed by itself would have moved by then.
 const BY_ITSELF: Span = Span::from_millis(2_000);
+/// Five self-tests of a controller that does not answer, each with its waits, and half a second between.
+const GIVEN_UP: Span = Span::from_millis(60_000);
 /// A crash loop would have started it some times by then.
 const NO_LOOP: Span = Span::from_millis(4_000);
 
@@ -46,27 +53,36 @@ pub fn carry_out(place: &mut Place<'_>, loaded: &Loaded, service: Service) -> io
     let mut outcome = Outcome::default();
     place.bench.renew(7)?;
     scene::boot()?;
-    for unit in [RUNTIME, GUARD] {
+    for unit in [RUNTIME, GUARD, REBINDER] {
         run("systemctl", &["reset-failed", unit])?;
     }
-    let variant = if service == Service::BadBoard { Variant::Wrong } else { Variant::Plain };
+    let variant = match service {
+        Service::BadBoard => Variant::Wrong,
+        Service::Wedged => Variant::Rebind,
+        _ => Variant::Plain,
+    };
     variant::write(Path::new(BOARD), loaded, variant)?;
-    let taught = matches!(service, Service::Stop | Service::Kill | Service::Hostile) && with_brain()?;
+    let taught = matches!(service, Service::Stop | Service::Kill | Service::Hostile | Service::Wedged)
+        && with_brain()?;
     let done = match service {
         Service::Start | Service::Stop | Service::Kill => acted_on(place.bench, service, &mut outcome),
         Service::BadBoard => refused(place.bench, BAD_BOARD, &mut outcome),
         Service::Refused => locked_out(place.bench, &mut outcome),
+        Service::Silent => silent(place.bench, &mut outcome),
         Service::Hostile => attacked(place.bench, &mut outcome),
+        Service::Wedged => freed(place.bench, &mut outcome),
     };
-    run("systemctl", &["stop", RUNTIME, GUARD])?;
+    run("systemctl", &["stop", RUNTIME, GUARD, REBINDER])?;
     if taught {
         fs::remove_file(DROP_IN)?;
         run("systemctl", &["daemon-reload"])?;
     }
     outcome
         .demand(!place.bench.seen(|record| record.is_moving()), || "a motor runs without a service".into());
-    let (_, journal) =
-        run("journalctl", &["-b", "--no-pager", "-o", "cat", "-n", "12", "-u", RUNTIME, "-u", GUARD])?;
+    let (_, journal) = run(
+        "journalctl",
+        &["-b", "--no-pager", "-o", "cat", "-n", "12", "-u", RUNTIME, "-u", GUARD, "-u", REBINDER],
+    )?;
     outcome.said = scene::tail(&journal);
     done?;
     scene::laws(place.bench, &mut outcome)?;
@@ -129,9 +145,9 @@ fn acted_on(bench: &mut Bench, service: Service, outcome: &mut Outcome) -> io::R
     bench.wait(Span::from_millis(300));
     moved(bench, bench.now() + AGAIN);
     if service == Service::Start {
-        let told = bench.now();
+        let asked = bench.now();
         run("systemctl", &["stop", RUNTIME])?;
-        still(bench, told, TOLD, outcome);
+        still(bench, asked, STOP, outcome);
         return Ok(());
     }
     let (signal, limit) = match service {
@@ -217,8 +233,35 @@ fn locked_out(bench: &Bench, outcome: &mut Outcome) -> io::Result<()> {
     done
 }
 
-/// What a runtime that is broken, or somebody who has become its user, would do to be rid of the guard. GUARD
-/// is its process.
+/// A controller that never answers: each start says why it cannot work, and systemd does not try for ever.
+fn silent(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
+    let begun = bench.now();
+    bench.act(|far, _, out| far.unplug_mcu(true, out))?;
+    run("systemctl", &["start", RUNTIME])?;
+    let until = begun + GIVEN_UP;
+    while property("ActiveState")? != "failed" && bench.now() < until {
+        bench.wait(Span::from_millis(250));
+    }
+    let (state, status) = (property("ActiveState")?, number("ExecMainStatus")?);
+    let restarts = number("NRestarts")?;
+    outcome.note(format!("exit {status}, {restarts} restarts, {state}"));
+    outcome.demand(state == "failed", || format!("the unit is {state}"));
+    outcome.demand(status == UNAVAILABLE, || format!("it ended with {status}"));
+    outcome.demand((1..=STARTS).contains(&restarts), || format!("it was started again {restarts} times"));
+    let (_, journal) = run("journalctl", &["-b", "--no-pager", "-o", "cat", "-u", RUNTIME])?;
+    for reason in ["Robot HAT", "switch", "battery"] {
+        outcome.demand(journal.contains(reason), || format!("the log does not name: {reason}"));
+    }
+    let moved = bench.seen(|record| record.moved_between(begun, bench.now()));
+    outcome.demand(moved.is_none(), || "a motor ran".into());
+    bench.act(|far, _, out| far.unplug_mcu(false, out))
+}
+
+/// What only root may do.
+const UNBIND: &str = "echo hilplant.0 > /sys/bus/platform/drivers/hilplant/unbind";
+
+/// What a broken runtime, or an attacker who has become its user, would do to be rid of the guard. GUARD is
+/// its process.
 const ATTACKS: &[&str] = &[
     "kill -KILL GUARD",
     "kill -STOP GUARD",
@@ -263,4 +306,40 @@ fn attacked(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
     let drives = bench.until(bench.now() + AGAIN, |record| record.is_moving().then_some(()));
     outcome.demand(drives.is_some(), || "it does not drive on".into());
     Ok(())
+}
+
+/// The bus hangs until its driver is bound anew. Its user may not do that; root does it for it, on request.
+fn freed(bench: &mut Bench, outcome: &mut Outcome) -> io::Result<()> {
+    driving(bench, outcome)?;
+    let before = bus_status()?;
+    outcome
+        .demand(before["measures"].to_string().contains("rebind"), || format!("it cannot rebind: {before}"));
+    let write = ["--reuid", "ganglion", "--regid", "ganglion", "--init-groups", "sh", "-c", UNBIND];
+    let (code, _) = run("setpriv", &write)?;
+    outcome.demand(code != Some(0), || "the runtime's user can unbind the driver itself".into());
+    let hangs = bench.now();
+    bench.fault(None, Fault::Rebind, 0, FOR_EVER)?;
+    still(bench, hangs, Limit::Ms(100), outcome);
+    let again = bench.until(hangs + AGAIN, |record| record.drives_again(hangs));
+    match again {
+        Some(again) => {
+            let took = again.since(hangs).as_secs_f64();
+            outcome.figure("freed_after_s", took);
+            outcome.note(format!("drives again after {took:.2} virtual s"));
+        }
+        None => outcome.fault("it does not drive again"),
+    }
+    let after = bus_status()?;
+    outcome.note(format!("recovery {}", after["recovery"]));
+    outcome.demand(after["recovery"]["rebind"] == 1, || format!("not bound anew once: {after}"));
+    Ok(())
+}
+
+/// The motors' bus, as the runtime reports it.
+fn bus_status() -> io::Result<serde_json::Value> {
+    let (_, said) = run("ganglion", &["status", "--json"])?;
+    let status = said.lines().rev().find_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    status
+        .map(|status| status["buses"][0].clone())
+        .ok_or_else(|| io::Error::other(format!("no status: {said}")))
 }

@@ -21,7 +21,7 @@ const DRIFT: Span = Span::from_micros(500);
 /// Share of slots that may be skipped.
 const SKIPPED: f64 = 0.001;
 
-/// Drives for so many seconds.
+/// Drives for this many seconds.
 pub fn drive(place: &mut Place<'_>, seconds: u64) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
     let bench = &mut *place.bench;
@@ -32,7 +32,7 @@ pub fn drive(place: &mut Place<'_>, seconds: u64) -> io::Result<Outcome> {
     let before = Holdings::of(id);
     let early = bench.seen(|record| phase(record, begun, begun + WARM, bench.board().period));
     let over = begun + Span::from_millis(1000 * seconds);
-    // It takes minutes of the host's time, which whoever waits wants to see pass.
+    // It takes minutes of the host's time, which a person who waits wants to see pass.
     for share in 1..=10 {
         let at = begun + Span::from_millis(100 * seconds * share);
         bench.wait_until(at);

@@ -21,7 +21,7 @@ pub const IMU: u8 = 0x68;
 pub enum Trouble {
     /// Transfers with a device go wrong until it is undone.
     Transfers(u8, Fault, i32),
-    /// So many transfers with a device go wrong.
+    /// This many transfers with a device go wrong.
     Some(u8, Fault, i32, i32),
     /// Every transfer on the bus goes wrong until it is undone.
     Bus(Fault, i32),
@@ -43,7 +43,9 @@ pub enum Trouble {
     Lean(i32),
     /// A process gets a signal; undone by CONT, or by starting it again.
     Signal(Who, Signal),
-    /// A program computes at this priority for so long, and nothing below it runs.
+    /// The guard is killed; its line is still driven (true), as by Raspberry Pi OS, or floats.
+    GuardDies(bool),
+    /// A program computes at this priority for this long, and nothing below it runs.
     Hog(u8, Span),
 }
 
@@ -53,6 +55,7 @@ impl Trouble {
         let bus = |kind: Fault, argument: i32| match kind {
             Fault::NackAddress => "NACK of the address".to_string(),
             Fault::NackData => format!("NACK after {argument} bytes"),
+            Fault::Stuck if argument > 0 => format!("stuck for {argument} ms, whatever timeout is set"),
             Fault::Stuck => "stuck until the adapter gives up".into(),
             Fault::ArbitrationLost if argument > 0 => format!("arbitration lost after {argument} bytes"),
             Fault::ArbitrationLost => "arbitration lost".into(),
@@ -80,6 +83,7 @@ impl Trouble {
                 Echo::Late => "echo 10 ms late".into(),
                 Echo::Double => "two pulses of 200 us, 3 ms apart".into(),
                 Echo::Held => "echo stays high".into(),
+                Echo::Open(ms) => format!("nothing within range: a pulse of {ms} ms"),
             },
             Trouble::Press => "pressed".into(),
             Trouble::Chatter => "ten presses in 1 ms, then pressed".into(),
@@ -88,6 +92,8 @@ impl Trouble {
                 let who = if who == Who::Guard { "guard" } else { "runtime" };
                 format!("{who} gets {}", if signal == Signal::STOP { "SIGSTOP" } else { "SIGKILL" })
             }
+            Trouble::GuardDies(true) => "guard gets SIGKILL, the kernel keeps its line".into(),
+            Trouble::GuardDies(false) => "guard gets SIGKILL, its line floats".into(),
             Trouble::Hog(priority, time) => {
                 format!("something computes at FIFO {priority} for {:.0} ms", time.as_micros_f64() / 1e3)
             }
@@ -117,6 +123,10 @@ impl Trouble {
             Trouble::Chatter => bench.act(|far, now, out| far.chatter(now, out))?,
             Trouble::Lean(degrees) => bench.act(|far, _, _| far.lean(Some(degrees.into())))?,
             Trouble::Signal(who, signal) => scene.who(who)?.signal(signal)?,
+            Trouble::GuardDies(kept) => {
+                bench.send(&[Command::Persist(kept)])?;
+                scene.who(Who::Guard)?.signal(Signal::KILL)?;
+            }
             Trouble::Hog(priority, time) => hog(priority, time)?,
         }
         Ok(now)
@@ -135,6 +145,10 @@ impl Trouble {
             Trouble::Lean(_) => bench.act(|far, _, _| far.lean(None)),
             Trouble::Signal(who, Signal::STOP) => scene.who(who)?.signal(Signal::CONT),
             Trouble::Signal(who, _) => scene.start_again(bench, board, who),
+            Trouble::GuardDies(_) => {
+                bench.send(&[Command::Persist(true)])?;
+                scene.start_again(bench, board, Who::Guard)
+            }
             Trouble::BrownOut | Trouble::Hog(..) => Ok(()),
         }
     }

@@ -17,6 +17,10 @@ pub enum Variant {
     Brief,
     /// The same without real-time priorities.
     BriefOrdinary,
+    /// The guard holds the controller's reset, as the flagship's does, not the enable line.
+    Reset,
+    /// The driver of the bus may be bound again.
+    Rebind,
     /// A file that is no board.
     Wrong,
 }
@@ -34,6 +38,8 @@ pub fn text(loaded: &Loaded, variant: Variant) -> String {
             text.push_str("\n[rt]\npriority = 0\nstrict = false\n");
             brief(&loaded.settings, &mut text);
         }
+        Variant::Reset => text.push_str("\n[guard]\nholds = \"reset\"\n"),
+        Variant::Rebind => text.push_str("\n[bus]\nrebind = true\n"),
         Variant::Wrong => text.push_str("\n[bus]\nspeed_hz = \"fast\"\n"),
     }
     text
@@ -80,13 +86,18 @@ mod tests {
     #[test]
     fn variants_are_boards_and_the_wrong_one_is_none() {
         let loaded = load().unwrap();
-        for variant in [Variant::Plain, Variant::Brief, Variant::BriefOrdinary] {
+        for variant in
+            [Variant::Plain, Variant::Reset, Variant::Rebind, Variant::Brief, Variant::BriefOrdinary]
+        {
             let text = text(&loaded, variant);
             let board =
                 board::from_text("variant", &text).unwrap_or_else(|error| panic!("{text}\n{error}")).board;
             let still = |rule: &&ganglion::plan::Rule| rule.restraint == ganglion::plan::Restraint::Still;
             let brief = board.reflexes.iter().filter(still).all(|rule| !rule.latched);
-            assert_eq!(brief, variant != Variant::Plain);
+            assert_eq!(brief, matches!(variant, Variant::Brief | Variant::BriefOrdinary));
+            assert_eq!(board.i2c[0].recovery.rebind, variant == Variant::Rebind);
+            let resets = board.guard.is_some_and(|guard| guard.holds == ganglion::plan::GuardHold::Reset);
+            assert_eq!(resets, variant == Variant::Reset);
             assert_eq!(board.rt.priority == 0, variant == Variant::BriefOrdinary);
         }
         assert!(board::from_text("variant", &text(&loaded, Variant::Wrong)).is_err());

@@ -23,7 +23,7 @@ const TARGET_US: f64 = 10_000.0;
 /// Floors of a second each, set-up, and a tenth of a second a pass: generous, it is no figure of this bench.
 const PATIENCE: Span = Span::from_millis(120_000);
 
-/// Runs the verb for so many passes.
+/// Runs the verb for this many passes.
 pub fn measure(place: &mut Place<'_>, passes: u32) -> io::Result<Outcome> {
     let mut outcome = Outcome::default();
     let bench = &mut *place.bench;

@@ -20,7 +20,7 @@ impl Latency {
         times.sort_unstable();
         Latency { sorted: times.iter().map(|time| time.as_nanos()).collect() }
     }
-    /// The smallest that so many of a hundred do not exceed; zero without any.
+    /// The smallest that this many of a hundred do not exceed; zero without any.
     pub fn percentile(&self, percent: usize) -> f64 {
         let last = self.sorted.len().saturating_sub(1);
         let place = (self.sorted.len() * percent).div_ceil(100).saturating_sub(1).min(last);

@@ -50,12 +50,12 @@ pub enum Fault {
     Rebind = 10,
 }
 
-/// What the plant can tell the kernel's side.
+/// What the plant can send to the kernel's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
     /// A device answers at an address from now on, its registers all zero.
     Add(u8, Behaviour),
-    /// Nobody does any more.
+    /// No device does any more.
     Remove(u8),
     /// Bytes from a register on; on a frame device register 0x10..=0x17 with two bytes is a converter's
     /// value.
@@ -64,7 +64,7 @@ pub enum Command {
         address: u8,
         /// First register.
         register: u8,
-        /// So many of `data`.
+        /// This many of `data`.
         length: u8,
         /// The bytes.
         data: [u8; DATA],
@@ -77,7 +77,7 @@ pub enum Command {
         kind: Fault,
         /// By how much, see the kinds.
         argument: i32,
-        /// So many times; [`FOR_EVER`].
+        /// This many times; [`FOR_EVER`].
         count: i32,
         /// After so many that go well.
         skip: u16,
@@ -88,7 +88,7 @@ pub enum Command {
     Line(u16, bool),
     /// An input line will have this level.
     LineAt(u16, bool, Instant),
-    /// What an output line falls to when nobody drives it.
+    /// What an output line falls to when no process drives it.
     Pull(u16, bool),
     /// The lines that are SCL and SDA, for a bus clear.
     BusPins(u16, u16),
@@ -97,6 +97,11 @@ pub enum Command {
     /// This line is high while this register of the device at this address holds a pulse; `None`: the wire is
     /// off.
     Terminal(u16, Option<(u8, u8)>),
+    /// An output whose owner has gone is still driven, as by Raspberry Pi OS, which is the default; or it
+    /// floats.
+    Persist(bool),
+    /// Lines that no process has float, as when the computer starts.
+    Boot,
     /// A frame device forgets everything.
     Reset(u8),
     /// A device does not acknowledge while this is set.
@@ -137,6 +142,8 @@ impl Command {
             Command::BusPins(scl, sda) => raw.with(13, scl).reg = sda,
             Command::Pull(line, high) => raw.with(14, line).arg = high.into(),
             Command::Wire(line, to) => raw.with(15, line).reg = to.unwrap_or(ANY),
+            Command::Persist(keeps) => raw.with(17, 0).arg = keeps.into(),
+            Command::Boot => _ = raw.with(18, 0),
             Command::Terminal(line, of) => {
                 raw.with(16, line).reg =
                     of.map_or(0, |(address, register)| u16::from_le_bytes([address, register]));
@@ -335,7 +342,7 @@ pub mod tests {
         for (name, ours) in ops {
             assert_eq!(number(name), ours, "{name}");
         }
-        let told = |number: i64| {
+        let decoded = |number: i64| {
             let mut bytes = [0; EVENT_BYTES];
             bytes[24] = number as u8;
             Event::decode(&bytes).what
@@ -349,7 +356,7 @@ pub mod tests {
             Happening::In(false),
             Happening::Lost,
         ];
-        assert_eq!(events.map(|name| told(number(name))), whats);
+        assert_eq!(events.map(|name| decoded(number(name))), whats);
     }
 
     #[test]

@@ -19,11 +19,11 @@
 /* hil_cmd.op; addr is an I2C address or a line's offset */
 enum {
 	HC_DEV_ADD = 1,			/* addr, arg = flags below: a device, its registers zero */
-	HC_DEV_DEL = 2,			/* addr: nobody answers there any more */
+	HC_DEV_DEL = 2,			/* addr: no device answers there any more */
 	HC_REG_SET = 3,			/* addr, reg, len, data: registers from reg on */
 	HC_FAULT = 4,			/* addr or HIL_ANY, reg = kind, arg, count (-1: for ever), len = skip so many */
 	HC_FAULT_CLEAR = 5,		/* addr (0 or HIL_ANY: all), reg = kind (0: all) */
-	HC_GPIO_SET = 6,		/* addr, arg = level of a line that nobody drives from this side */
+	HC_GPIO_SET = 6,		/* addr, arg = level of a line that this side does not drive */
 	HC_GPIO_AT = 7,			/* the same at `at`, CLOCK_MONOTONIC ns, from a hard interrupt */
 	HC_BUS_HZ = 8,			/* arg: clock of the bus; 0: transfers take no time */
 	HC_REPLY = 9,			/* at = seq of HE_REQ, data, arg < 0: fail with that errno */
@@ -31,10 +31,12 @@ enum {
 	HC_DEV_RESET = 11,		/* addr: frames, pulses, timers, pointer as after power on; byte table stays */
 	HC_DEV_MUTE = 12,		/* addr, arg 1/0: does not acknowledge (no power, held in reset) */
 	HC_BUS_PINS = 13,		/* addr = line that is SCL, reg = line that is SDA; both are pulled high */
-	HC_GPIO_PULL = 14,		/* addr, arg 1/0: level that the line has while nobody drives it; all start low */
+	HC_GPIO_PULL = 14,		/* addr, arg 1/0: level that the line has while it is not driven; all start low */
 	HC_WIRE = 15,			/* addr = line that follows, reg = line it is wired to; HIL_ANY: wire off */
 	HC_TERMINAL = 16,		/* addr = line, reg = I2C address | register << 8: high while that frame register of
 					 * a HIL_FRAME3 is not 0, as a motor's terminal is; 0: wire off. There is one. */
+	HC_PERSIST = 17,		/* arg 1/0: an output whose owner has gone stays one, or becomes an input */
+	HC_BOOT = 18,			/* outputs without an owner become inputs, as when the computer starts */
 };
 
 /* HC_DEV_ADD arg. Without flags: 256 bytes behind a pointer that counts up. */
@@ -44,7 +46,7 @@ enum {
 	 * The Robot HAT's controller. Written bytes are taken in frames of three [register, MSB, LSB] across
 	 * transfers: a broken frame shifts all that follow, until HC_DEV_RESET. A frame for 0x10..0x17
 	 * converts: that converter's value becomes the answer, which plain reads give byte by byte, MSB first,
-	 * over and over. Other frames are stored and told (HE_WRITE). A write of one byte with a read in the
+	 * over and over. Other frames are stored and reported (HE_WRITE). A write of one byte with a read in the
 	 * same transfer is a block read of the byte table and no part of a frame. HC_REG_SET with reg
 	 * 0x10..0x17 and len 2 sets a converter (big endian), anything else the byte table.
 	 */
@@ -89,7 +91,7 @@ struct hil_cmd {
 
 /*
  * Of transfers: t0 = first bit, ts = this message's (or frame's) last bit, by the clock of the bus. They
- * take effect, and are told, when the transfer is over; so records may come a little later than edges
+ * take effect, and are reported, when the transfer is over; so records may come a little later than edges
  * with greater stamps. result = 0 or -errno; on failure data is what the master meant to write.
  * Of lines: ts = t0 = when it happened. All stamps: CLOCK_MONOTONIC, ns.
  */

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The gpiochip of the plant. Edges from the far side arrive from a hard interrupt at a stated moment, as a
- * pin's would; what this side drives is told with a stamp; a line that nobody drives falls to its pull.
+ * pin's would; what this side drives is reported with a stamp; a line that is not driven falls to its pull.
+ * An output whose owner has gone stays as it was, as with the pin controllers of Raspberry Pi OS (rp1_pmx_free
+ * and bcm2835_pmx_free of raspberrypi/linux, whose parameter this one is named after), or becomes an input.
  * SCL is watched, so that nine clocks can free a held SDA.
  */
 #include <linux/gpio/driver.h>
@@ -12,6 +14,8 @@
 
 static int ngpio = 32;
 module_param(ngpio, int, 0444);
+static bool persist_gpio_outputs = true;	/* the default there; Linux itself has it off, other chips have none */
+module_param(persist_gpio_outputs, bool, 0644);
 
 #define WAITING 256			/* edges that are due later: a second of a busy encoder */
 #define ENCODERS 4
@@ -35,7 +39,7 @@ struct encoder {
 static struct platform_device *parent;
 static struct gpio_chip chip;
 static struct hrtimer timer;
-static u64 level, driven, pull, irq_on;
+static u64 level, driven, owned, pull, irq_on;
 static u8 irq_type[PLANT_LINES];
 static struct edge edges[WAITING];	/* soonest first */
 static unsigned int waiting;
@@ -63,7 +67,7 @@ static void assign(u64 *mask, unsigned int line, bool value)
 
 static int wait_for(u64 at, unsigned int line, bool value);
 
-/* Gives a line a level, whoever drives it. True: it changed. */
+/* Gives a line a level, whichever side drives it. True: it changed. */
 static bool put(unsigned int line, bool value)
 {
 	bool old = is(level, line);
@@ -182,6 +186,15 @@ static int start_encoder(const struct hil_cmd *cmd)
 	return 0;
 }
 
+static void let_go(unsigned int line)
+{
+	if (is(driven, line)) {
+		assign(&driven, line, false);
+		put(line, is(pull, line));
+	}
+	plant_tell(HE_GPIO_DIR, line, is(level, line), 0, 0, NULL, 0, 0);
+}
+
 int lines_obey(const struct hil_cmd *cmd, struct fired *fired)
 {
 	if (cmd->addr >= ngpio)
@@ -210,6 +223,14 @@ int lines_obey(const struct hil_cmd *cmd, struct fired *fired)
 			return -EINVAL;
 		follower[cmd->reg] = cmd->addr;
 		put_from_outside(cmd->addr, is(level, cmd->reg), fired);
+		return 0;
+	case HC_PERSIST:
+		persist_gpio_outputs = cmd->arg;
+		return 0;
+	case HC_BOOT:
+		for (unsigned int i = 0; i < ngpio; i++)
+			if (is(driven, i) && !is(owned, i))
+				let_go(i);
 		return 0;
 	case HC_TERMINAL:
 		terminal = cmd->reg ? cmd->addr : NO_LINE;
@@ -275,11 +296,17 @@ static int line_input(struct gpio_chip *gc, unsigned int line)
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&plant_lock, flags);
-	if (is(driven, line)) {
-		assign(&driven, line, false);
-		put(line, is(pull, line));
-	}
-	plant_tell(HE_GPIO_DIR, line, is(level, line), 0, 0, NULL, 0, 0);
+	let_go(line);
+	raw_spin_unlock_irqrestore(&plant_lock, flags);
+	return 0;
+}
+
+static int line_request(struct gpio_chip *gc, unsigned int line)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&plant_lock, flags);
+	assign(&owned, line, true);
 	raw_spin_unlock_irqrestore(&plant_lock, flags);
 	return 0;
 }
@@ -287,8 +314,13 @@ static int line_input(struct gpio_chip *gc, unsigned int line)
 /* Its owner is gone, dead or alive. */
 static void line_free(struct gpio_chip *gc, unsigned int line)
 {
-	if (line_direction(gc, line) == GPIO_LINE_DIRECTION_OUT)
-		line_input(gc, line);
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&plant_lock, flags);
+	assign(&owned, line, false);
+	if (is(driven, line) && !persist_gpio_outputs)
+		let_go(line);
+	raw_spin_unlock_irqrestore(&plant_lock, flags);
 }
 
 /* A bias can be asked for; what an undriven line reads is the plant's to say. */
@@ -362,7 +394,7 @@ int lines_init(void)
 		.label = "hilplant", .parent = &parent->dev, .owner = THIS_MODULE, .base = -1, .ngpio = ngpio,
 		.names = name_of, .get = line_get, .set = line_set, .get_direction = line_direction,
 		.direction_input = line_input, .direction_output = line_output, .set_config = line_config,
-		.free = line_free,
+		.request = line_request, .free = line_free,
 	};
 	gpio_irq_chip_set_chip(&chip.irq, &irqs);
 	chip.irq.handler = handle_simple_irq;

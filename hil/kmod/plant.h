@@ -39,7 +39,7 @@ struct i2c_msg;
 /* devices.c; lock held. */
 struct dev *device_find(u16 addr);
 bool fault_strikes(u16 addr, u16 kind, int *arg);		/* counts */
-bool device_take(struct dev *dev, const u8 *bytes, int count, bool pointer, const struct stamps *when);	/* true: told */
+bool device_take(struct dev *dev, const u8 *bytes, int count, bool pointer, const struct stamps *when);	/* true: reported */
 void device_give(struct dev *dev, u8 *bytes, int count, bool block);
 void device_spoil(const struct i2c_msg *msg);
 int device_obey(const struct hil_cmd *cmd);			/* -ENOSYS: not mine */

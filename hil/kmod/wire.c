@@ -3,7 +3,7 @@
  * The I2C adapter of the plant. A transfer is planned when it starts (who answers, which fault strikes, how
  * long its bits take), sleeps for as long as the wire would be busy, and takes effect at its end: what is on
  * the wire has not arrived yet. The adapter is a platform device, hilplant.0, that can be unbound and bound
- * through sysfs. As with every adapter, unbinding waits (for ever) until nobody holds /dev/i2c-N open.
+ * through sysfs. As with every adapter, unbinding waits (for ever) until no process has /dev/i2c-N open.
  */
 #include <linux/hrtimer.h>
 #include <linux/i2c.h>

@@ -74,7 +74,7 @@ follow() {
     done
 }
 
-# Whoever stops the run stops its machines.
+# The end of the run ends its machines.
 machines=()
 stop_machines() { [ ${#machines[@]} -eq 0 ] || kill "${machines[@]}" 2> /dev/null || true; }
 

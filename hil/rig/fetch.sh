@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Fetches what the guest is made of: Debian 12 packages, through a private apt root, so that this machine's own
-# packages stay as they are and nobody has to be root. Leaves parts/*.deb (the guest's), kernel/*.deb (kernel and
+# packages stay as they are and root is not needed. Leaves parts/*.deb (the guest's), kernel/*.deb (kernel and
 # headers), kernel.version.
 
 GUEST_PACKAGES="base-files base-passwd bash dash coreutils grep sed findutils procps util-linux mount login libc-bin

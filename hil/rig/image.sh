@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Packs the guest. base.cpio is Debian as its packages are, without their documents and without anything configured;
 # it is kept. project.cpio is what a robot gets on top: the programs, the units, the rules, the plant's module; it is
-# made for each run. The kernel unpacks one after the other. No maintainer script runs, nobody is root.
+# made for each run. The kernel unpacks one after the other. No maintainer script runs, no process is root.
 
 # What the guest may load.
 GUEST_MODULES="9p 9pnet_virtio virtio_pci i2c-dev configfs autofs4 i6300esb softdog"
@@ -125,7 +125,7 @@ install_project() {
             'SUBSYSTEM=="gpio", KERNEL=="gpiochip*", GROUP="gpio", MODE="0660"' > usr/lib/udev/rules.d/60-hil.rules
     fi
     mkdir -p usr/bin
-    # The one thing that whoever sets up a robot does by hand: to say which board it is.
+    # The one thing that a person who sets up a robot does by hand: to say which board it is.
     if [ -f "$ROOT/boards/virtual-bench.toml" ]; then
         install -D -m 644 "$ROOT/boards/virtual-bench.toml" etc/ganglion/board.toml
     fi

@@ -12,7 +12,7 @@ unpack_kernel() {
         dpkg-deb -x "$deb" "$WORK/tree"
     done
     headers=$WORK/tree/usr/src/linux-headers-$version
-    # The headers expect to lie under /usr/src; and a vmlinux beside them asks for pahole, which nobody needs here.
+    # The headers expect to lie under /usr/src; and a vmlinux beside them asks for pahole, which is not needed here.
     sed -i "s#^include /.*/\(linux-headers-[^/]*\)/Makefile#include $WORK/tree/usr/src/\1/Makefile#" "$headers/Makefile"
     rm -f "$headers/vmlinux"
     cp "$WORK/tree/boot/vmlinuz-$version" "$WORK/vmlinuz"

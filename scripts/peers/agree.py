@@ -1,5 +1,5 @@
-"""Runs the peers' cycles from the same start and fails if they do not agree, so that nobody times
-a wrong one. Also shows that it would: a cycle with another diffusion rate must not agree.
+"""Runs the peers' cycles from the same start and fails if they do not agree, so that none is timed
+that is wrong. Also shows that it would: a cycle with another diffusion rate must not agree.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Who takes part: processes that are told to run for some seconds and say how long cycles took."""
+"""The peers: processes that run for some seconds and say how long their cycles took."""
 
 import json
 import os
@@ -28,7 +28,7 @@ class Figures:
 
 
 def surroundings(threads: int) -> dict[str, str]:
-    """The environment of a peer, set as somebody who wants it fast would: no GPU to look for, memory
+    """The environment of a peer, set as a person who wants it fast would: no GPU to look for, memory
     kept between cycles instead of given back and faulted in again, large pages."""
     return os.environ | {
         "CUDA_VISIBLE_DEVICES": "",

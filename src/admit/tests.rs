@@ -112,6 +112,28 @@ fn frozen_is_refused_only_where_the_board_says_so_and_counts_from_when_it_was_ne
     assert_eq!(strict.read(Ok(1.0 + f32::EPSILON), 100).health, Health::Good, "a bit is enough");
 }
 
+/// Over an edge a reflection sensor reads nothing, in the sun all that its converter has, without a count of
+/// noise; between the ends such a row is a dead converter.
+#[test]
+fn a_converter_at_an_end_of_its_scale_is_not_frozen() {
+    let adc = |per_count| SensorPlan {
+        kind: SensorKind::HatAdc { channel: 0, per_count },
+        valid: [0.0, 5_000.0],
+        frozen_after: Some(3),
+        ..range()
+    };
+    for per_count in [1.0, 9.9 / 4095.0] {
+        for (counts, believed) in [(0.0, true), (1.0, false), (4094.0, false), (4095.0, true)] {
+            let mut rig = Rig::new(&[adc(per_count)]);
+            for step in 0..10 {
+                rig.read(Ok(counts * per_count), 20 * step);
+            }
+            let frozen = rig.counters(0).refused[refusal(ReadingFault::Frozen)];
+            assert_eq!(frozen, if believed { 0 } else { 8 }, "{counts} counts of {per_count}");
+        }
+    }
+}
+
 #[test]
 fn a_first_value_of_nought_is_new_like_any_other() {
     let mut rig = Rig::new(&[SensorPlan { frozen_after: Some(3), ..range() }]);
@@ -302,10 +324,58 @@ fn the_field_is_fed_in_board_order_and_never_an_old_value_as_new() {
     rig.age(1_000);
     let mut inputs = [f32::NAN; MAX_SENSORS];
     let fed = rig.admission.inputs(&rig.frame, &mut inputs);
-    assert_eq!(fed, Inputs { used: 3, untrusted: 2 });
+    assert_eq!(fed, Inputs { used: 3, untrusted: 2, held: 0 });
     assert!(close(inputs[0], 0.5), "3 of 4 m, good");
     assert!(close(inputs[1], 0.25), "a second old: 2.5 m at worst");
     assert!(inputs[2..].iter().all(|&input| close(input, 0.0)), "nothing known, and the rest");
+}
+
+#[test]
+fn a_value_that_is_lost_is_held_for_the_field_and_ages_for_the_reflexes() {
+    let scale = Some(Scale { low: 0.0, high: 4.0, curve: Curve::Linear });
+    let fed = SensorPlan { input: scale, ..range() }; // good for 200 ms, then lost; half a metre a second
+    let least = SensorPlan { kind: least(&[0]), ..fed.clone() };
+    for refused in [false, true] {
+        let mut rig = Rig::new(&[fed.clone(), least.clone()]);
+        rig.read(Ok(3.0), 0);
+        if refused {
+            rig.read(Err(ReadingFault::Timeout), 60);
+        }
+        let lost_at = if refused { 60 } else { 201 };
+        for now in [60, 200, 201, 400, 700, 701, 2_000] {
+            let worst = rig.age(now).worst;
+            assert!(
+                close(worst, 3.0 - 0.5 * now as f32 / 1_000.0),
+                "a reflex sees it age: {worst} at {now} ms"
+            );
+            let mut inputs = [f32::NAN; MAX_SENSORS];
+            let fed = rig.admission.inputs(&rig.frame, &mut inputs);
+            let expected = if now <= 700 { 0.5 } else { worst / 2.0 - 1.0 };
+            assert!(inputs[..2].iter().all(|&input| close(input, expected)), "{inputs:?} at {now} ms");
+            let (lost, held) = (now >= lost_at, now >= lost_at && now <= 700);
+            let expected = Inputs { used: 2, untrusted: 2 * usize::from(lost), held: 2 * usize::from(held) };
+            assert_eq!(fed, expected, "at {now} ms, refused: {refused}");
+        }
+        rig.read(Ok(1.0), 2_100);
+        rig.age(2_100);
+        let mut inputs = [f32::NAN; MAX_SENSORS];
+        assert_eq!(rig.admission.inputs(&rig.frame, &mut inputs).held, 0);
+        assert!(close(inputs[0], -0.5), "it is back");
+    }
+}
+
+#[test]
+fn what_lied_for_longer_than_it_may_be_held_is_not_held() {
+    let scale = Some(Scale { low: 0.0, high: 4.0, curve: Curve::Linear });
+    let mut rig = Rig::new(&[SensorPlan { input: scale, frozen_after: Some(20), ..range() }]);
+    let mut inputs = [0.0; MAX_SENSORS];
+    for step in 0..20 {
+        rig.read(Ok(3.0), 60 * step);
+        rig.age(60 * step);
+        rig.admission.inputs(&rig.frame, &mut inputs);
+        let expected = if step < 19 { 0.5 } else { 0.5 - 0.5 * 1.14 / 2.0 };
+        assert!(close(inputs[0], expected), "{} at reading {step}", inputs[0]);
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ const BLOCK: Span = Span::from_millis(250);
 /// The robot runs this long before anything counts: devices are set up, first uses allocate.
 const WARM_UP: Span = Span::from_millis(1_000);
 
-/// What was measured.
+/// The measurement.
 pub struct LoopFigures {
     /// Lateness of the loop's wake-ups, and the tick's own work, over the counted blocks.
     pub recorder: Recorder,

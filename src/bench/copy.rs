@@ -22,7 +22,7 @@ pub struct CopyCrew {
     others: Vec<JoinHandle<()>>,
 }
 
-/// What the threads read and tell.
+/// What the threads read and report.
 #[derive(Default)]
 struct Orders {
     /// Number of the copy; a change is the order to do it.
@@ -149,8 +149,8 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_is_not_there_is_told() {
-        // A single thread is the caller's, who sees to its core itself.
+    fn a_core_that_is_not_there_is_reported() {
+        // A single thread is the caller's, which sets its core itself.
         assert!(CopyCrew::new(1, 64, &[1023]).is_ok());
         assert!(CopyCrew::new(2, 64, &[1023]).is_err(), "no machine that runs tests has 1024 cores");
     }

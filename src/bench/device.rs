@@ -23,7 +23,7 @@ use std::sync::atomic::AtomicBool;
 const BLOCK: Span = Span::from_millis(250);
 /// Copies, and launches of nothing, between two blocks of cycles.
 const COPIES: usize = 4;
-/// Cycles that are run and not counted at the start of a block: the longest period in the table of rungs, and
+/// Cycles at the start of a block that do not count: the longest period in the table of rungs, and
 /// as many again, so that each graph has been captured before one is counted.
 const SETTLING: u32 = 8;
 /// Of ten parts of the time, those of the cycles, of the stages, and of the paced part.
@@ -41,7 +41,7 @@ pub struct DeviceBench {
     feed: Feed,
 }
 
-/// What was measured of one. Spans are in nanoseconds.
+/// The measurement of one. Spans are in nanoseconds.
 pub struct DeviceFigures {
     /// Cycles, stages, and copies in the device's memory.
     pub field: FieldFigures,
@@ -85,7 +85,7 @@ impl DeviceBench {
         &self.facts
     }
 
-    /// Whether a processor plays the GPU: no figure of it means anything.
+    /// Whether a processor emulates the GPU: then no figure of it means anything.
     pub fn is_emulated(&self) -> bool {
         is_emulated(&self.facts.found)
     }

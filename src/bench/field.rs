@@ -26,11 +26,11 @@ const BLOCK: Span = Span::from_millis(250);
 const COPIES_PART: u64 = 4;
 /// Copies in a block at the least, so that the first of them, which wakes its threads, is no median.
 const LEAST_COPIES: u32 = 3;
-/// Cycles that are run and not counted at the start of a block: the longest period in the table of
+/// Cycles at the start of a block that do not count: the longest period in the table of
 /// rungs, so that each kind of work has refilled its caches and touched its memory.
 const SETTLING: u32 = 4;
 
-/// Why nothing was measured.
+/// Why the measurement failed.
 #[derive(Debug)]
 pub enum BenchFault {
     /// The engine uses instructions other than those requested.
@@ -40,7 +40,7 @@ pub enum BenchFault {
         /// What this machine has.
         have: Vec<&'static str>,
     },
-    /// A core that was named is not there, or not for this program.
+    /// A named core is not there, or not for this program.
     Core {
         /// Number of the core.
         cpu: usize,
@@ -51,7 +51,7 @@ pub enum BenchFault {
     Threads(std::io::Error),
     /// There is no GPU to measure.
     Device(Unfit),
-    /// The engine was lost while it was measured.
+    /// The engine was lost during the measurement.
     Lost(Failure),
 }
 
@@ -183,7 +183,7 @@ fn engine(plan: &FieldPlan, simd: Option<&str>) -> Result<Engine, BenchFault> {
     })
 }
 
-/// What was measured at one rung. Spans are in nanoseconds.
+/// The measurement of one rung. Spans are in nanoseconds.
 pub struct FieldFigures {
     /// Whole cycles.
     pub cycle: Histogram<u64>,
@@ -203,7 +203,7 @@ pub struct FieldFigures {
     pub stand_ins: u64,
 }
 
-/// A sum that is unknown as soon as one summand is.
+/// A sum, unknown as soon as one summand is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count(Option<u64>);
 

@@ -1,4 +1,4 @@
-//! The figures by which a GPU is judged: one robot, 32 and 64 of them, all with a full field of the same size
+//! The figures that judge a GPU: one robot, 32 and 64 of them, all with a full field of the same size
 //! whatever the board's is, so that devices can be compared. Without a GPU, or with an emulated one,
 //! it measures nothing and returns the reason.
 
@@ -11,12 +11,12 @@ use crate::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
 use crate::time::Span;
 use std::sync::atomic::AtomicBool;
 
-/// The full field: what the targets of a GPU are stated for.
+/// The full field, for which boards state the targets of a GPU.
 const SHAPE: Shape = Shape { grid: 32, sensors: 16, motors: 5, patterns: 100, bank: 10_000 };
 /// Time of each of the four; half of it is cycles, of which even a slow GPU then does a hundred.
 const LENGTH: Span = Span::from_millis(2_000);
 
-/// What was measured. Times are microseconds; an unavailable figure is `None`.
+/// The measurement. Times are microseconds; an unavailable figure is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GpuFigures {
     /// Which device.

@@ -22,7 +22,7 @@ const LEAST_SAMPLES: usize = 5;
 /// Samples of a cell at most: the median of more is no better.
 const MOST_SAMPLES: usize = 2_000;
 
-/// What is done.
+/// The operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -72,7 +72,7 @@ impl Operation {
 /// One measured cell.
 #[derive(Clone, Debug, Serialize)]
 pub struct HrrFigure {
-    /// What was done.
+    /// Its operation.
     pub operation: Operation,
     /// Numbers in a row.
     pub d: usize,
@@ -96,7 +96,7 @@ pub struct HrrFigure {
     pub ratio_to_floor: f64,
 }
 
-/// What is to be measured.
+/// What to measure.
 #[derive(Clone, Debug)]
 pub struct HrrBench {
     /// Numbers in a row.
@@ -107,10 +107,9 @@ pub struct HrrBench {
     pub threads: Vec<usize>,
     /// Time for each cell.
     pub cell: Span,
-    /// Cells that would take more memory are left out.
+    /// Leaves out cells that would take more memory.
     pub most_bytes: usize,
-    /// Where the choice between processor and GPU is to come from; what is measured here is measured all the
-    /// same.
+    /// The source of the choice between processor and GPU; it does not change what is measured here.
     pub preference: Preference,
 }
 
@@ -147,7 +146,7 @@ impl From<GpuWorkspaceFault> for HrrFault {
     }
 }
 
-/// What came of it.
+/// The result.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct HrrFigures {
     /// Instructions in use.
@@ -158,13 +157,13 @@ pub struct HrrFigures {
     pub left_out: Vec<(usize, usize)>,
     /// Bytes of a store: (d, vectors, bytes).
     pub store_bytes: Vec<(usize, usize, usize)>,
-    /// By length of rows: who does what from which batch on, or why there is no GPU.
+    /// By length of rows: which device does what from which batch on, or why there is no GPU.
     pub choices: Vec<(usize, String)>,
 }
 
 impl HrrBench {
-    /// Measures. `watch` receives the share that is done; what was measured before an interruption is dropped
-    /// by the caller.
+    /// Measures. `watch` receives the share that is done; the caller drops what was measured before an
+    /// interruption.
     pub fn run(&self, interrupted: &AtomicBool, mut watch: impl FnMut(f64)) -> Result<HrrFigures, HrrFault> {
         let mut figures = HrrFigures { simd: Level::best().name(), ..HrrFigures::default() };
         let all = self.dims.len() * self.batches.len();
@@ -243,7 +242,7 @@ impl HrrBench {
             gpu.put(Area::First, &rows)?;
             gpu.put(Area::Second, &keys)?;
             for operation in OPERATIONS {
-                // A store lies on the GPU in any case.
+                // A store always lies on the GPU.
                 if ended(interrupted) || (operation == Operation::CleanUp && residence == Residence::Host) {
                     continue;
                 }
@@ -316,8 +315,8 @@ impl HrrBench {
     }
 }
 
-/// Ordinary numbers. They come again after a prime number of them, so that no two rows are the same: equal
-/// ones would be easy to tell from the best.
+/// Ordinary numbers. They come again after a prime number of them, so that no two rows are the same: with
+/// equal rows the best would be easy to find.
 fn numbers(family: u64, dim: Dim, batch: usize) -> Vec<f32> {
     let draw = |i: usize| uniform(family, Stream::Stimulus, (i % 65_521) as u64) - 0.5;
     (0..batch * dim.get()).map(|i| draw(i) as f32).collect()

@@ -13,15 +13,15 @@ const ROUNDS: u64 = 4;
 /// Rung 0 is measured this many times as long as each of the others: its tail is of interest.
 const BEST_SHARES: u64 = 4;
 
-/// What was measured.
+/// The measurement.
 pub struct Survey {
-    /// What the engine says it is.
+    /// The engine's own name.
     pub engine: &'static str,
-    /// For people: with what, and why.
+    /// In words: its device, and why.
     pub engine_name: String,
     /// How it keeps its cells.
     pub storage: &'static str,
-    /// Which instructions it uses.
+    /// Instructions that it uses.
     pub simd: &'static str,
     /// Threads that share the work.
     pub threads: usize,

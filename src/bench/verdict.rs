@@ -33,7 +33,7 @@ pub struct Row {
     pub unit: &'static str,
     /// `None`: it could not be measured.
     pub measured: Option<f64>,
-    /// `None`: the board asks for nothing.
+    /// `None`: the board states no target.
     pub target: Option<Target>,
     /// Why this machine lacks what the figure is of; then its target is neither met nor missed.
     pub lacking: Option<String>,

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_syntax_error_is_told() {
+    fn every_syntax_error_is_reported() {
         let errors = parsed("a = \nb = 1\nc = = 2\n").unwrap_err();
         assert!(errors.len() >= 2, "{errors:?}");
     }

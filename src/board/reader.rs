@@ -10,9 +10,9 @@ use super::raw::{Node, Table, Value};
 use super::report::{Setting, Shared};
 use super::source::Place;
 use super::spelling::{
-    AddressWord, HIGHEST_LINE, LONGEST_TEXT, LineWord, Refusal, address, distinct_integers, is_name, items,
-    line, odd_name, real, reals, show_limits, show_list, show_millis, show_real, show_text, span_of_millis,
-    text, unknown_name,
+    ADDRESSES, AddressWord, HIGHEST_LINE, LONGEST_TEXT, LineWord, Refusal, address, addresses,
+    distinct_integers, is_name, items, line, odd_name, real, reals, show_limits, show_list, show_millis,
+    show_real, show_text, span_of_millis, text, unknown_name,
 };
 use crate::outside::nearest;
 use crate::time::Span;
@@ -157,6 +157,20 @@ impl<'a> Section<'a> {
             wanted,
             |list: &Vec<i64>| show_list(list, i64::to_string),
             |node| distinct_integers(node, &range, most),
+        )
+    }
+    /// One 7-bit I2C address of a device, or a list of those at which it may answer.
+    pub fn addresses(&self, key: &str, most: usize) -> Answer<'_, 'a, Vec<u8>> {
+        let (start, end) = (ADDRESSES.start(), ADDRESSES.end());
+        let wanted = format!("an integer, {start} to {end}, or a list of 1 to {most} of them, none twice");
+        self.ask(
+            key,
+            wanted,
+            |list: &Vec<u8>| match list[..] {
+                [one] => one.to_string(),
+                _ => show_list(list, u8::to_string),
+            },
+            |node| addresses(node, most),
         )
     }
     /// A number.

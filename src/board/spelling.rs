@@ -71,6 +71,20 @@ pub fn distinct_integers(node: &Node, range: &RangeInclusive<i64>, most: usize) 
     Ok(found)
 }
 
+/// An I2C address, or a list of them that is not empty.
+pub fn addresses(node: &Node, most: usize) -> Result<Vec<u8>, Refusal> {
+    let found = match node.value {
+        Value::Integer(one) if ADDRESSES.contains(&one) => vec![one],
+        Value::Integer(one) => return Err(Refusal::Range(one.to_string())),
+        _ => distinct_integers(node, &ADDRESSES, most)?,
+    };
+    if found.is_empty() {
+        Err(Refusal::Range("an empty list".to_string()))
+    } else {
+        Ok(found.into_iter().map(|one| one as u8).collect())
+    }
+}
+
 /// A list of exactly `N` numbers within `range`.
 pub fn reals<const N: usize>(node: &Node, range: &RangeInclusive<f64>) -> Result<[f64; N], Refusal> {
     let items = items(node)?;
@@ -189,7 +203,7 @@ pub fn show_millis(span: &Span) -> String {
     show_real(&(span.as_nanos() as f64 / 1e6))
 }
 
-/// Limits for messages: four decimal places are enough to tell which side a value is on.
+/// Limits for messages: four decimal places are enough to show which side a value is on.
 pub fn show_limits(range: &RangeInclusive<f64>) -> String {
     let short = |limit: f64| (limit * 1e4).round() / 1e4;
     format!("{} to {}", short(*range.start()), short(*range.end()))

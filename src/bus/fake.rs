@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 enum Part {
     /// The driver must write exactly these bytes.
     Write(Vec<u8>),
-    /// The driver must read exactly so many bytes, and gets these.
+    /// The driver must read exactly this many bytes, and gets these.
     Read(Vec<u8>),
 }
 
@@ -128,7 +128,7 @@ impl Drop for FakeI2c {
 pub struct Seen {
     /// When it began.
     pub at: Instant,
-    /// To whom.
+    /// Address of the receiver.
     pub address: u8,
     /// First byte written; `None`: a read.
     pub wrote: Option<u8>,

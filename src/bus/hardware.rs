@@ -66,6 +66,21 @@ pub struct LineUse {
     pub usage: Usage,
 }
 
+/// How a line stands that is not requested yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LineState {
+    /// No process drives it: its pull decides.
+    Floats,
+    /// Its owner has gone, and the kernel goes on driving it: the default of Raspberry Pi OS
+    /// (`persist_gpio_outputs` of pinctrl-rp1 and pinctrl-bcm2835).
+    Kept {
+        /// The level.
+        high: bool,
+    },
+    /// Another process holds it: which one, and what to do about that.
+    Taken(OpenError),
+}
+
 /// A recovery measure for a bus that does not answer, beyond its own transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
@@ -109,6 +124,11 @@ pub trait Hardware: Send + Sync {
     /// Edges that the kernel dropped because they were not read in time, of all owners of lines together.
     fn edge_overruns(&self) -> Arc<AtomicU64> {
         Arc::default()
+    }
+    /// How `line` stands now. Requests it for a moment if no process has it, and changes nothing about it.
+    fn line_state(&self, line: Line) -> Result<LineState, OpenError> {
+        let _ = line;
+        Ok(LineState::Floats)
     }
     /// A handle on I2C bus `bus` of the board. Each bus has one owner.
     fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError>;

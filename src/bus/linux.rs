@@ -15,6 +15,7 @@ mod gpio;
 mod i2c;
 mod pi;
 mod pwm;
+mod rebind;
 mod repair;
 mod survey;
 mod sysfs;
@@ -22,11 +23,13 @@ mod sysfs;
 pub use claim::{Claim, ClaimError};
 pub use pi::PiI2c;
 pub use pwm::{PwmChannel, PwmChip};
+pub use rebind::{Grant, LONGEST as LONGEST_REQUEST, REBIND_SOCKET, Rebinder};
+pub use repair::Reach;
 pub use survey::{AdapterSeen, ChipSeen, LineSeen, Presence, Survey};
 
-use super::{Gpio, Hardware, I2c, LineUse, NoRepair, OpenError, Repair};
+use super::{Gpio, Hardware, I2c, LineState, LineUse, NoRepair, OpenError, Repair};
 use crate::plan::addresses::expected;
-use crate::plan::{Board, BusPlan, Line, RecoveryPlan};
+use crate::plan::{Board, BusPlan, I2cNode, Line, OwnTime, RecoveryPlan};
 use chips::Chips;
 use errors::error;
 use gpio::LinuxGpio;
@@ -101,6 +104,12 @@ impl LinuxHardware {
         survey::survey(&self.root, &self.chips(), lines)
     }
 
+    /// Whether this process can have the driver of bus `bus` bound again, and how; nothing is done.
+    pub fn reach(&self, bus: usize) -> Result<Reach, OpenError> {
+        let (bus, plan) = self.bus(bus)?;
+        Ok(repair::reach(bus, *plan))
+    }
+
     /// What is at 7-bit `address` of bus `bus`, determined by reading one byte. Nothing is ever written, and
     /// addresses that are not ours are not read. A chip whose reads have effects (a FIFO) loses that byte.
     pub fn probe(&self, bus: usize, address: u8) -> Result<Presence, OpenError> {
@@ -127,6 +136,13 @@ impl Hardware for LinuxHardware {
             return Ok(Box::new(NoRepair));
         }
         let repair = LinuxRepair::open(bus.clone(), *plan, self.chips(), self.overruns.clone())?;
+        if let Reach::Not(error) = repair.reach() {
+            log::warn!(
+                "{}: no process does the rebind that the board permits: {error}; {}",
+                bus.name,
+                error.fix
+            );
+        }
         Ok(Box::new(repair))
     }
 
@@ -134,11 +150,21 @@ impl Hardware for LinuxHardware {
         Ok(Box::new(LinuxI2c::open(self.bus(bus)?.0.clone())?))
     }
 
+    fn line_state(&self, line: Line) -> Result<LineState, OpenError> {
+        gpio::line_state(&self.chips(), line)
+    }
+
     fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
         let wants = gpio::wants(lines);
         let registers = self.registers.as_ref();
         Ok(Box::new(LinuxGpio::open(&self.chips(), owner, &wants, self.overruns.clone(), registers)?))
     }
+}
+
+/// The driver of the adapter at `node` of the machine in `root`, if it keeps a time of its own. `None` also
+/// where there is no such adapter. Opens nothing.
+pub fn own_time(root: &Path, node: &I2cNode) -> Option<OwnTime> {
+    adapters::find(root, node).ok()?.own_time()
 }
 
 /// Addresses on bus `nth` that the board reserves.
@@ -158,7 +184,7 @@ mod tests {
     use super::*;
     use crate::bus::{Bias, Measure, Usage};
     use crate::fault::BusFault;
-    use crate::plan::{I2cNode, ReservedAddress};
+    use crate::plan::ReservedAddress;
 
     fn board(name: &str) -> Board {
         crate::board::built_in(name).expect("a built-in board").expect("a sound one").board
@@ -211,7 +237,9 @@ mod tests {
     #[test]
     fn a_bus_without_permitted_measures_has_no_repair() {
         let tree = i2c_tree();
-        let hardware = LinuxHardware::with_root(&jetson(), tree.root()).expect("wires");
+        let mut board = jetson();
+        board.i2c[0].recovery = RecoveryPlan::default();
+        let hardware = LinuxHardware::with_root(&board, tree.root()).expect("wires");
         let mut repair = hardware.repair(0).expect("nothing to open");
         assert!(!repair.can(Measure::Rebind));
         assert_eq!(repair.take(Measure::Rebind), Err(BusFault::Unsupported));

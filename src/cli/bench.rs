@@ -19,7 +19,7 @@ pub struct Args {
     what: What,
 }
 
-/// What is measured.
+/// The measurements.
 #[derive(Debug, Subcommand)]
 enum What {
     /// Wake-up lateness and cost of the control loop, beside a bare timer in the same run

@@ -11,8 +11,9 @@ use crate::board;
 use crate::board::finding::Finding;
 use crate::board::{BoardError, Loaded, Setting};
 use crate::plan::edges::{EdgeSight, edge_sight};
-use crate::plan::{Board, bus_load};
+use crate::plan::{Board, BusPlan, bus_load};
 use crate::rt::room;
+use crate::session::is_service;
 
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]
@@ -51,14 +52,17 @@ pub fn run(args: Args) -> Result<(), Failure> {
 
 /// The failure of a verb whose board cannot be loaded: 77 if reading was not permitted, else 78.
 pub fn failure(path: &Path, error: &BoardError) -> Failure {
+    let hidden = || super::hidden::fix(path, is_service());
     match error {
         BoardError::Unreadable { error: cause, .. }
             if cause.kind() == std::io::ErrorKind::PermissionDenied =>
         {
-            Failure::file(path, cause).fix("make the file readable by this user")
+            let readable = || "make the file readable by this user".to_string();
+            Failure::file(path, cause).fix(hidden().unwrap_or_else(readable))
         }
         BoardError::Unreadable { .. } | BoardError::Unknown { .. } => {
-            Failure::config(error).fix("name a board file, or one of the built-in boards")
+            let name = || "name a board file, or one of the built-in boards".to_string();
+            Failure::config(error).fix(hidden().unwrap_or_else(name))
         }
         BoardError::Refused(findings) => {
             let count = match findings.len() {
@@ -122,6 +126,14 @@ fn summary(board: &Board) -> Vec<String> {
         ));
     }
     lines.extend(edges(edge_sight(board)));
+    let is_real = matches!(board.bus, BusPlan::Linux { .. });
+    lines.extend(board.i2c.iter().filter(|bus| is_real && bus.recovery.rebind).map(|bus| {
+        let name = &bus.name;
+        format!(
+            "bus {name}: its driver may be bound again; that takes root or ganglion-rebind.service, as \
+             'ganglion doctor --board' finds out on the robot"
+        )
+    }));
     if let Err(refusal) = room::demand(footprint::field_bytes(&board.field)) {
         lines.push(format!("this machine cannot run it: {refusal}"));
     }
@@ -133,7 +145,7 @@ fn edges(sight: EdgeSight) -> Option<String> {
     match sight {
         EdgeSight::NotWatched => None,
         EdgeSight::NotStated => Some(
-            "edges: what its wheels can reach unseen is not known; state `looks_at` of each ground sensor, and [motion] with \
+            "edges: what its wheels can reach unseen is unknown; state `looks_at` of each ground sensor, and [motion] with \
              `track`"
                 .to_string(),
         ),
@@ -209,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_description_is_told_in_order_and_says_where_from() {
+    fn the_description_is_in_order_and_says_where_from() {
         let loaded = board::built_in("sim").unwrap().unwrap();
         let lines = describe(&loaded);
         assert_eq!(lines[0], "# board sim: valid");
@@ -225,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn json_tells_faults_with_their_place() {
+    fn json_reports_faults_with_their_place() {
         let error = board::from_text("bad", "inherits = \"sim\"\nperiod_ms = 0\n").unwrap_err();
         let object = unsound(&error);
         assert_eq!(object["sound"], false);

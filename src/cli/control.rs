@@ -63,11 +63,11 @@ pub struct StopArgs {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   ganglion status                           mode, causes, what prevents arming, buses, guard, map
-  ganglion status --near 1.5,-0.4           also: what was met near that place, metres from the start
+  ganglion status --near 1.5,-0.4           also: what it met near that place, metres from the start
   ganglion status --json
 
 A board with sensors of kind \"recall\" has a map: where the robot met each thing, and what it met near a place,
-as far as the memory can tell reliably. Without --near, that place is the robot's position.")]
+as far as the memory is reliable. Without --near, that place is the robot's position.")]
 pub struct StatusArgs {
     #[command(flatten)]
     whom: Whom,
@@ -213,6 +213,9 @@ fn bus(bus: &BusStatus) {
     );
     if *stops_again > 0 {
         relay!("             motors not confirmed stopped: stop repeated {stops_again} times");
+    }
+    if !bus.measures.is_empty() {
+        relay!("             if it hangs: reset, {}", bus.measures.join(", "));
     }
     if !lost.is_empty() {
         relay!("             no value from: {}", lost.join(", "));

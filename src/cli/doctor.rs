@@ -1,9 +1,12 @@
 //! `doctor`: what this machine grants a real-time program, one line per finding, each refusal with
 //! its fix. It makes its requests on throwaway threads, reads `/proc` and `/sys`, queries device nodes
-//! and the GPU's driver. It transfers nothing on a bus, drives no line, moves no motor and changes no
-//! setting. Only with `--test` does it run the robot's self-test; the motors stay stopped then too.
+//! and the GPU's driver. It transfers nothing on a bus, drives no line and moves no motor, and changes no
+//! setting except with `--fix --yes`. Only with `--test` does it run the robot's self-test; the motors
+//! stay stopped then too.
 
 mod devices;
+mod first_slots;
+mod fix;
 mod gpu;
 mod grants;
 mod memory;
@@ -25,6 +28,8 @@ use crate::plan::Board;
   ganglion doctor                              one line per finding, with the fix for each refusal
   ganglion doctor --board boards/my-car.toml   also: does this machine have what that board needs?
   ganglion doctor --board picarx-v4 --test     also: lines read back, devices that answer on the buses, first readings
+  ganglion doctor --fix                        also: proposes what would make this machine keep time better, file by file
+  sudo ganglion doctor --fix --yes             writes that: cores at full clock, real-time limits; it lasts over a reboot
   ganglion doctor --json                       the same as one JSON object on the last line
 
 Exit code 69 if the machine refuses something that the board needs; a board with 'rt.strict' needs its
@@ -37,6 +42,12 @@ pub struct Args {
     /// Also run the self-test of the board's hardware: it drives lines, reads chips, moves no motor
     #[arg(long, requires = "board")]
     test: bool,
+    /// Propose files and settings that make this machine keep time better; write nothing
+    #[arg(long)]
+    fix: bool,
+    /// With --fix: write them (as root). What is there already is left alone
+    #[arg(long, requires = "fix")]
+    yes: bool,
     /// Where the holographic memory computes: as measured, never on the GPU, or on the GPU from ROWS rows on
     #[arg(long, value_name = "measured|never|ROWS", default_value = "measured")]
     memory_gpu: Preference,
@@ -117,6 +128,9 @@ struct Report<'a> {
     findings: &'a [Finding],
     granted: &'a [crate::rt::Granted],
     bare_timer: &'a grants::Lateness,
+    first_slots: &'a first_slots::FirstSlots,
+    /// What is proposed, with `--fix`.
+    fix: Option<&'a fix::Plan>,
     gpu: &'a gpu::Gpu,
 }
 
@@ -124,9 +138,12 @@ struct Report<'a> {
 pub fn run(args: Args) -> Result<(), Failure> {
     let loaded = args.board.as_deref().map(load).transpose()?;
     let board = loaded.as_ref();
-    let (granted, lateness, about_grants) = grants::ask(grants::plan(board))?;
+    let (granted, lateness, first_slots, about_grants) = grants::ask(grants::plan(board))?;
     let mut findings = system::look(Path::new("/"), board);
+    let saving =
+        findings.iter().any(|finding| finding.topic == "governor" && finding.verdict == Verdict::Warn);
     findings.extend(about_grants);
+    findings.push(first_slots::finding(&first_slots, saving));
     findings.extend(devices::look(Path::new("/"), board));
     let gpu = gpu::ask();
     findings.push(gpu::finding(Path::new("/"), &gpu));
@@ -146,6 +163,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let needed = findings.iter().filter(|finding| finding.stops_the_board()).count();
     let needed = board.map_or(String::new(), |board| format!(" ({needed} of them needed by {})", board.name));
     say!("\n{ok} ok, {warn} warn, {refused} refused{needed}");
+    let proposed = args.fix.then(|| fix::plan(Path::new("/"), board, &fix::user()));
+    let fixed = proposed.as_ref().map_or(Ok(()), |plan| propose(plan, args.yes));
     if args.json {
         let board = board.map(|board| board.name.as_str());
         let report = Report {
@@ -154,11 +173,39 @@ pub fn run(args: Args) -> Result<(), Failure> {
             findings: &findings,
             granted: &granted,
             bare_timer: &lateness,
+            first_slots: &first_slots,
+            fix: proposed.as_ref(),
             gpu: &gpu,
         };
         super::output::json(&report)?;
     }
+    fixed?;
     verdict(&findings)
+}
+
+/// Shows what is proposed, and with `yes` does it.
+fn propose(plan: &fix::Plan, yes: bool) -> Result<(), Failure> {
+    for (deed, why) in &plan.deeds {
+        say!("\n{deed}\n    why: {why}");
+    }
+    for advice in &plan.advice {
+        say!("\nadvice, for a person to follow: {advice}");
+    }
+    match (plan.deeds.len(), yes) {
+        (0, _) => say!("\nnothing to write: what --fix can do is done"),
+        (count, false) => say!("\nnothing was written; --yes does these {count} things, as root"),
+        (_, true) => {
+            let count = plan.carry_out(Path::new("/")).map_err(|(path, error)| {
+                let failure = Failure::file(&path, &error);
+                match error.kind() {
+                    std::io::ErrorKind::PermissionDenied => failure.fix("run it as root: with sudo"),
+                    _ => failure,
+                }
+            })?;
+            say!("\n{count} things done");
+        }
+    }
+    Ok(())
 }
 
 fn load(path: &Path) -> Result<Board, Failure> {

@@ -91,7 +91,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     );
     let guard = Guard::new(&hold, plan.patience, *loaded.digest.as_bytes());
     let mut server = Server::new(guard, line, listener, end, Arc::new(MonotonicClock)).guarding(ward);
-    server.stand(|event| words.tell(event));
+    server.stand(|event| words.report(event));
     words.settle();
     drop(place); // the line is off, so the next guard may start
     if !server.line_sound() {
@@ -102,7 +102,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-fn ward(name: Option<&str>) -> Result<Ward, Failure> {
+/// The user named on the command line.
+pub(super) fn ward(name: Option<&str>) -> Result<Ward, Failure> {
     let unknown = |error| Failure::config(error).fix("create the users of the service with systemd-sysusers");
     name.map_or(Ok(Ward::own()), |name| Ward::named(name).map_err(unknown))
 }
@@ -130,7 +131,7 @@ fn take_line(loaded: &Loaded, hold: Hold) -> Result<HeldLine, Failure> {
 }
 
 /// Becomes readable when a signal, a lost session or a key ends the guard. No terminal can suspend it.
-fn signals() -> Result<OwnedFd, Failure> {
+pub(super) fn signals() -> Result<OwnedFd, Failure> {
     let refused = |error: std::io::Error| Failure::unavailable(format!("cannot watch signals: {error}"));
     refuse_to_be_stopped().map_err(refused)?;
     let (end, ring) = UnixStream::pair().map_err(refused)?;
@@ -174,7 +175,7 @@ impl Words {
         }
     }
 
-    fn tell(&mut self, event: Event) {
+    fn report(&mut self, event: Event) {
         match self.quotas[kind(&event)].ask(MonotonicClock.now()) {
             None => return,
             Some(0) => {}
@@ -200,7 +201,7 @@ impl Words {
         }
     }
 
-    /// At the end: reports what was left out and not yet reported.
+    /// At the end: reports dropped messages that it has not reported yet.
     fn settle(&mut self) {
         let left_out: u64 = self.quotas.iter_mut().filter_map(Quota::rest).sum();
         if left_out > 0 {

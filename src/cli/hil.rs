@@ -6,7 +6,8 @@ use super::{arguments, output, report};
 use crate::access;
 use crate::executor::Rest;
 use crate::hil::{self, Figures, HilError, Loop};
-use crate::plan::{Board, Line, SensorKind};
+use crate::plan::{self, Board, Line, SensorKind};
+use crate::selftest::hat;
 use crate::time::{Clock, MonotonicClock, Span};
 use crate::trace::Latency;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -20,8 +21,8 @@ const TARGET: Span = Span::from_millis(10);
 /// Arguments of `hil`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion hil --board picarx-v4 --stimulus 17 --response 4          wires: 17 to the button's 25, P13 to 4
-  ganglion hil --board jetson-orin-nano --stimulus PQ.05 --response PP.06 --sensor PN.01 --json
+  ganglion hil --board picarx-v4 --stimulus 17 --sensor 4 --response 22           wires: D0 to D1, a motor to D3
+  ganglion hil --board jetson-orin-nano --stimulus PY.04 --response PH.00 --json   wires: pin 16 to 29, PWM to 33
 
 Two wires: from the stimulus' pin to the sensor's (default: the board's stop button), and from the motor's line (a PWM
 output, an enable or a direction) to the response's pin. docs/wiring.md has the drawing. The motors run: lift the wheels
@@ -80,6 +81,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let _claim = access::claim(&board)?;
     let hardware = access::open_wires(&board)?;
+    let board = hat::settled_awake(&board, hardware.as_ref(), clock.as_ref());
     let bar = progress(args.samples);
     let measured = hil::measure(&board, &hardware, lines, args.samples, &clock, &interrupt.flag(), |taken| {
         bar.set_position(u64::from(taken));
@@ -135,7 +137,15 @@ fn lines(board: &mut Board, args: &Args) -> Result<Loop, Failure> {
     if taken[0] == taken[1] || taken[1] == taken[2] || taken[0] == taken[2] {
         return Err(Failure::usage("stimulus, sensor and response must be three different lines"));
     }
-    Ok(lines)
+    // The motors' side drives its lines while this measures; the bench takes the place of the sensors.
+    let motors = Board { sensors: Vec::new(), ..board.clone() };
+    match plan::lines::lines(&motors).into_iter().find(|(line, _)| taken.contains(line)) {
+        Some((line, role)) => {
+            let name = plan::lines::name_of(board, line);
+            Err(Failure::usage(format!("line {name} is the board's {role}: use a free one")))
+        }
+        None => Ok(lines),
+    }
 }
 
 /// A number is an offset; anything else is a name.
@@ -217,6 +227,7 @@ impl Report {
 mod tests {
     use super::*;
     use crate::trace::{latency_histogram, note};
+    use clap::{Args as _, FromArgMatches};
 
     fn figures(us: &[u64], unanswered: u64) -> Figures {
         let mut loops = latency_histogram();
@@ -230,6 +241,47 @@ mod tests {
             echoes_lost: 0,
             pulsed: true,
         }
+    }
+
+    /// Arguments as a person types them after `ganglion hil`.
+    fn parsed(arguments: &str) -> Args {
+        let command = Args::augment_args(clap::Command::new("hil"));
+        let words = std::iter::once("hil").chain(arguments.split_whitespace());
+        Args::from_arg_matches(&command.try_get_matches_from(words).unwrap()).unwrap()
+    }
+
+    /// Lines that a person reaches with a wire. Of a Pi under a Robot HAT: D0 to D3, its print. Of a Jetson
+    /// Orin Nano: the 40-pin header in NVIDIA's jetson-gpio, gpio_pin_data.py.
+    const HAT: [&str; 4] = ["17", "4", "27", "22"];
+    const ORIN_NANO: [&str; 22] = [
+        "PAC.06", "PR.04", "PH.07", "PY.00", "PN.01", "PY.04", "PY.03", "PY.01", "PZ.05", "PZ.04", "PZ.03",
+        "PZ.06", "PZ.07", "PQ.05", "PQ.06", "PG.06", "PH.00", "PY.02", "PI.02", "PR.05", "PI.01", "PI.00",
+    ];
+
+    #[test]
+    fn every_example_is_on_pins_that_a_person_can_reach_and_that_no_motor_has() {
+        let help = Args::augment_args(clap::Command::new("hil")).get_after_help().unwrap().to_string();
+        let wiring = include_str!("../../docs/wiring.md");
+        // In the help an example ends where two spaces begin its meaning; in the document at its mark.
+        let of_help = help.lines().filter_map(|line| line.trim_start().strip_prefix("ganglion hil "));
+        let of_help = of_help.map(|line| line.split("  ").next().unwrap());
+        let of_wiring = wiring.split('`').filter_map(|part| part.strip_prefix("ganglion hil "));
+        let examples: Vec<&str> = of_help.chain(of_wiring).collect();
+        assert!(examples.len() >= 4, "{examples:?}");
+        for example in examples {
+            let args = parsed(example);
+            let mut board = arguments::board(&args.board).unwrap().board;
+            let used = lines(&mut board, &args).unwrap_or_else(|failure| panic!("{example}: {failure}"));
+            let reached: &[&str] = if board.name.starts_with("jetson") { &ORIN_NANO } else { &HAT };
+            for line in [used.stimulus, used.sensor, used.response] {
+                let name = plan::lines::name_of(&board, line);
+                assert!(reached.contains(&name.as_str()), "{example}: {name} is on no pin");
+            }
+        }
+        let enable = parsed("--board jetson-orin-nano --stimulus PQ.05 --sensor PQ.06 --response PH.00");
+        let mut board = arguments::board(&enable.board).unwrap().board;
+        let refused = lines(&mut board, &enable).unwrap_err().to_string();
+        assert!(refused.contains("line PQ.06 is the board's enable of the motors"), "{refused}");
     }
 
     #[test]

@@ -31,8 +31,8 @@ const QUIET: Duration = Duration::from_secs(2);
   ganglion learn --log laps.csv --board scitos-g5 --label OUTPUT -o wall.readout --json | tail -1
   ganglion learn --log laps.csv --laps 3 --baselines --board scitos-g5-ring --label OUTPUT -o wall.readout
 
-Each block of time is judged by a read-out learned from the others; the saved read-out is learned from all
-of them. With --laps or several logs, each lap is also judged by what the other laps teach. The same logs and
+A read-out learned from the other blocks of time judges each block; the saved read-out learns from all of
+them. With --laps or several logs, a read-out of the other laps also judges each lap. The same logs and
 board produce the same file, with any number of threads and jobs. 'ganglion replay' then judges the read-out
 on another log.")]
 pub struct Args {
@@ -102,8 +102,8 @@ impl Args {
     fn asked(&self) -> Result<Asked, Failure> {
         let laps = usize::from(self.laps.unwrap_or(1));
         if laps * self.logs.len() < 2 && (self.baselines || self.seeds.is_some()) {
-            return Err(Failure::usage("--baselines and --seeds compare on laps that were not learned from")
-                .fix("say how many laps the log has (--laps), or give several logs"));
+            return Err(Failure::usage("--baselines and --seeds compare on laps outside the training data")
+                .fix("say how many laps the log has (--laps), or name several logs"));
         }
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = self.jobs.map_or_else(processors, usize::from);

@@ -36,7 +36,7 @@ pub(super) fn start() {
     }
 }
 
-/// At the end: reports what was left out and not yet reported.
+/// At the end: reports dropped messages that it has not reported yet.
 pub(super) fn end() {
     if let Some(logger) = LOGGER.get() {
         logger.settle(Quota::rest);
@@ -96,11 +96,11 @@ impl Limited {
         }
     }
 
-    /// Logs what was left out, where `told` requests it.
-    fn settle(&self, told: impl Fn(&mut Quota) -> Option<u64>) {
+    /// Logs how many messages were left out, where `due` requests it.
+    fn settle(&self, due: impl Fn(&mut Quota) -> Option<u64>) {
         let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
         for said in sites.values_mut() {
-            if let Some(more) = told(&mut said.quota) {
+            if let Some(more) = due(&mut said.quota) {
                 self.pass(
                     Metadata::builder().level(said.level).target(&said.target).build(),
                     format_args!("{more} messages were dropped, the last one: {}", said.last),
@@ -123,7 +123,7 @@ impl Log for Limited {
         self.log_at(record, MonotonicClock.now());
     }
 
-    /// Logs what was left out where the quota allows it now; call this periodically.
+    /// Logs how many messages it dropped where the quota allows it now; call this periodically.
     fn flush(&self) {
         let now = MonotonicClock.now();
         self.settle(|quota| quota.settle(now));
@@ -136,7 +136,7 @@ mod tests {
     use crate::fixture::at;
     use std::sync::Arc;
 
-    /// What was written, line by line.
+    /// The written lines.
     #[derive(Clone, Default)]
     struct Paper(Arc<Mutex<Vec<u8>>>);
 
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_told_at_the_end_if_not_before() {
+    fn what_was_left_out_is_logged_at_the_end_if_not_before() {
         let paper = Paper::default();
         let logger = limited(&paper);
         (0..1_000).for_each(|line| say(&logger, 7, Level::Warn, &format!("bad frame {line}"), at(1_000)));

@@ -5,11 +5,13 @@ use super::exit::Failure;
 use crate::access;
 use crate::board::{self};
 use crate::bus::OpenError;
-use crate::bus::linux::{LinuxHardware, Presence};
+use crate::bus::linux::{Claim, LinuxHardware, Presence};
 use crate::bus::scan::{ADDRESSES, Answer, ask};
 use crate::fault::BusFault;
 use crate::plan::addresses::{Expected, also_answers, expected, holder};
 use crate::plan::{Board, BusPlan, I2cNode};
+use crate::selftest::reset::{Awake, is_held};
+use crate::time::MonotonicClock;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -20,6 +22,7 @@ use std::path::PathBuf;
   ganglion probe --board boards/picarx-v4.toml       the bus of the board's motors, with the devices it expects
   ganglion probe side --board jetson-orin-nano       another of the board's buses, by name
 
+A controller that a stopped guard left in reset is released for the probe and put back; that needs --board.
 Stop the runtime first: probe could read a byte that the runtime is waiting for.")]
 pub struct Args {
     /// A path, a number, 'adapter:' with part of its device's name, or with --board the name of a bus
@@ -37,8 +40,13 @@ pub struct Args {
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
     let (board, bus) = target(&args)?;
-    let found = probe(&board, bus)?;
-    lines(&board, bus, &found).iter().for_each(|line| say!("{line}"));
+    let (found, silence) = {
+        let (awake, _claim) = awake(&board, bus)?;
+        let found = probe(&board, bus)?;
+        let silence = silence(&board, bus, &found, awake.may_be_held());
+        (found, silence)
+    };
+    lines(&board, bus, &found).iter().chain(&silence).for_each(|line| say!("{line}"));
     if args.json {
         super::output::json(&object(&board, bus, &found))?;
     }
@@ -97,6 +105,37 @@ fn bare(node: I2cNode) -> Result<Board, Failure> {
     board.motors.clear();
     board.pwm = None;
     Ok(board)
+}
+
+/// Takes the motors' controller out of a reset in which no process holds it. That drives a line, so the
+/// motors are claimed meanwhile.
+fn awake(board: &Board, bus: usize) -> Result<(Awake, Option<Claim>), Failure> {
+    if bus != 0 || !matches!(board.bus, BusPlan::Linux { .. }) {
+        return Ok((Awake::AsFound, None));
+    }
+    let hardware = access::open(board)?;
+    let claim = if is_held(board, hardware.as_ref()) { access::claim(board)? } else { None };
+    Ok((Awake::wake(board, hardware.as_ref(), &MonotonicClock), claim))
+}
+
+/// What to add if the motors' controller is silent: whether that may be its reset, and what to do.
+fn silence(
+    board: &Board,
+    bus: usize,
+    found: &[(u8, Presence)],
+    may_be_held: Option<&OpenError>,
+) -> Option<String> {
+    let mcu = board.mcu.as_ref().filter(|_| bus == 0)?;
+    let is_silent = |address| found.contains(&(address, Presence::Silent));
+    if !mcu.addresses().all(is_silent) {
+        return None;
+    }
+    Some(match may_be_held {
+        Some(held) => format!("      it may be held in reset: {held}; to do: {}", held.fix),
+        None => {
+            "      nothing holds it in reset: check its switch, its battery, its seat on the pins".to_string()
+        }
+    })
 }
 
 /// What is at each address. Ends early if the bus is held: every further address would take its full timeout.
@@ -242,6 +281,25 @@ mod tests {
         let object = object(&board, bus, &found);
         assert_eq!(object["devices"].as_array().map(Vec::len), Some(2));
         assert_eq!(object["devices"][0]["state"], "answers");
+    }
+
+    #[test]
+    fn a_silent_controller_may_be_held_or_is_not_and_that_is_said_with_what_to_do() {
+        let (board, bus) = target(&args(None, Some("picarx-v4"))).unwrap();
+        let silent = [(0x14, Presence::Silent), (0x15, Presence::Silent)];
+        let [what, why, fix] = ["GPIO line 5", "ganglion-guard is using it", "stop it"].map(String::from);
+        let held = OpenError { what, why, fix, denied: false };
+        let words = silence(&board, bus, &silent, Some(&held)).unwrap();
+        assert_eq!(
+            words.trim(),
+            "it may be held in reset: GPIO line 5: ganglion-guard is using it; to do: stop it"
+        );
+        assert!(silence(&board, bus, &silent, None).unwrap().contains("switch"));
+        for [one, other] in [[0x14, 0x15], [0x15, 0x14]] {
+            let found = [(one, Presence::Answers), (other, Presence::Silent)];
+            assert_eq!(silence(&board, bus, &found, Some(&held)), None, "it answers at {one:#04x}");
+        }
+        assert_eq!(silence(&board, 1, &silent, Some(&held)), None, "it is not on that bus");
     }
 
     #[test]

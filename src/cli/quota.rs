@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_told_when_a_line_is_earned_and_asking_costs_nothing() {
+    fn what_was_left_out_is_said_when_a_line_is_earned_and_asking_costs_nothing() {
         let mut quota = Quota::FULL;
         (0..AT_ONCE + 5).for_each(|_| _ = quota.ask(at(1)));
         assert_eq!((quota.settle(at(2)), quota.settle(at(9_000))), (None, None));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_little_is_never_left_out_and_silence_earns_all_of_it_back() {
+    fn a_quiet_place_is_never_left_out_and_silence_earns_all_of_it_back() {
         let mut quota = Quota::FULL;
         assert!((0..1_000).all(|line| quota.ask(at(10_000 * line)) == Some(0)));
         let mut quota = Quota::FULL;

@@ -38,6 +38,7 @@ impl From<AccessError> for Failure {
                 Failure::config(format!("board '{board}' has no wires: its bus is a log"))
             }
             AccessError::Closed(error) => error.into(),
+            AccessError::WrongHat(wrong) => Failure::config(&wrong).fix(wrong.fix()),
             AccessError::Held { board, place, holder } => {
                 Failure::unavailable(format!("{holder} already drives the motors of board '{board}'"))
                     .at(place.display())
@@ -60,11 +61,13 @@ pub(super) fn of_session(error: SessionError, snapshot: Option<&Path>) -> Failur
             let why = why_untrusted(refused);
             Failure::unavailable(format!("no guard: {why}")).at(socket.display()).fix(START_GUARD)
         }
-        SessionError::HeldInReset(_) => {
-            Failure::unavailable("the guard does not release the motors' controller from reset")
-                .fix("check 'ganglion guard --status'")
-        }
         SessionError::Unfit(failed) => unfit(&failed),
+        SessionError::NotReady(within, reasons) => {
+            let reasons = if reasons.is_empty() { "no known reason".to_string() } else { reasons.join("; ") };
+            Failure::unavailable(format!("not ready within {:.0} s: {reasons}", within.as_secs_f64())).fix(
+                "'ganglion doctor --board BOARD --test' says which part; --ready-within waits for longer",
+            )
+        }
         SessionError::Build(error) => of_build(error, snapshot.unwrap_or(Path::new(""))),
         SessionError::Control(path, error) => Failure::file(&path, &error),
         SessionError::Occupied(path, error) => {
@@ -114,11 +117,11 @@ fn unfit(failed: &[Check]) -> Failure {
 mod tests {
     use super::super::exit::Exit;
     use super::*;
-    use crate::fault::BusFault;
     use crate::rt::grant::Request;
     use crate::rt::room::NoRoom;
     use crate::selftest::Verdict;
     use crate::selftest::machine::Mismatch;
+    use crate::time::Span;
     use std::io::{Error, ErrorKind};
 
     fn wire(denied: bool) -> OpenError {
@@ -166,8 +169,8 @@ mod tests {
             SessionError::Heartbeat(_) => (2, Exit::Unavailable),
             SessionError::Refused(_) => (3, Exit::Permission),
             SessionError::NoGuard(..) => (4, Exit::Unavailable),
-            SessionError::HeldInReset(_) => (5, Exit::Unavailable),
-            SessionError::Unfit(_) => (6, Exit::Unavailable),
+            SessionError::Unfit(_) => (5, Exit::Unavailable),
+            SessionError::NotReady(..) => (6, Exit::Unavailable),
             SessionError::Build(_) => (7, Exit::Unavailable),
             SessionError::Control(..) => (8, Exit::Permission),
             SessionError::Occupied(..) => (9, Exit::Unavailable),
@@ -190,8 +193,11 @@ mod tests {
                 SessionError::NoGuard("/run/guard.sock".into(), None),
                 "/run/guard.sock: no guard: it does not answer",
             ),
-            (SessionError::HeldInReset(BusFault::Io), "check 'ganglion guard --status'"),
             (SessionError::Unfit(vec![check("range", false, "look at its wires")]), "look at its wires"),
+            (
+                SessionError::NotReady(Span::from_millis(30_000), vec!["a sensor is lost", "no field"]),
+                "not ready within 30 s: a sensor is lost; no field",
+            ),
             (SessionError::Build(BuildError::Room(NoRoom { wanted: 2, left: 1 })), arguments::SMALLER),
             (SessionError::Control("/a".into(), ErrorKind::PermissionDenied.into()), "/a: "),
             (SessionError::Occupied("/a".into(), ErrorKind::AddrInUse.into()), "stop that runtime first"),

@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
   ganglion replay --log lap4.csv --board boards/scitos-g5.toml --readout wall.readout
   ganglion replay --log lap4.csv --board scitos-g5 --readout wall.readout --json | tail -1
 
-The label column is the one that the read-out was learned from. If the log has no such column, the
-decisions are printed but not judged. The same log, board and read-out produce the same digest, with any
+The label column is the one from which the read-out learned. If the log has no such column, replay
+prints the decisions without a judgement. The same log, board and read-out produce the same digest, with any
 number of threads.")]
 pub struct Args {
     /// The log: CSV with a header line, one row per control period
@@ -224,7 +224,7 @@ impl Report {
                 say!("  accuracy   {accuracy:.4} ({} of {} decisions)", confusion.right(), confusion.total());
                 say!("{confusion}");
             }
-            _ => say!("  accuracy   not judged: the log has no labels"),
+            _ => say!("  accuracy   not measured: the log has no labels"),
         }
         let decisions: Vec<String> = self.decisions.iter().map(|(label, n)| format!("{label} {n}")).collect();
         say!("  decisions  {}", decisions.join(", "));

@@ -34,7 +34,8 @@ pub struct RunReport {
     elapsed_s: f64,
     period_s: f64,
     grid_identity_holds: bool,
-    collisions: Option<u64>,
+    /// With walls and discs, and falls.
+    contacts: Option<u64>,
     falls: Option<u64>,
     /// How many of both it met driving backwards.
     rear_contacts: Option<u64>,
@@ -96,14 +97,17 @@ struct BackingReport {
     metres: f64,
     /// Turns away from what it had backed off from.
     turns: u64,
+    /// Times that it found itself stuck.
+    stuck: u64,
     /// How long it was to go backwards where no way was left.
     without_way_s: f64,
 }
 
 impl BackingReport {
     fn of(counters: &BackingCounters, period_s: f64) -> BackingReport {
-        let BackingCounters { times, metres, turns, without_way } = *counters;
-        BackingReport { times, metres, turns, without_way_s: without_way as f64 * period_s }
+        let BackingCounters { times, metres, turns, stuck, without_way } = *counters;
+        let without_way_s = without_way as f64 * period_s;
+        BackingReport { times, metres, turns, stuck, without_way_s }
     }
 }
 
@@ -140,6 +144,7 @@ struct BusLine {
     set_ups: u64,
     /// Stop commands repeated because the motors were not confirmed stopped.
     stops_again: u64,
+    cuts: u64,
     /// The longest time without a command to motors that may have been moving; absent if none moved.
     longest_unled_us: Option<f64>,
     /// How often each of its devices was lost, by the sensors that it feeds; only devices that were lost.
@@ -164,6 +169,7 @@ impl BusLine {
             retries: count(&bus.retries),
             set_ups: count(&bus.set_ups),
             stops_again: count(&bus.stops_again),
+            cuts: count(&bus.cuts),
             longest_unled_us: Some(bus.longest_unled().as_micros_f64()).filter(|us| *us > 0.0),
             losses: bus
                 .devices
@@ -199,6 +205,9 @@ impl BusLine {
         if self.stops_again > 0 {
             say!("             motors not confirmed stopped: stop repeated {} times", self.stops_again);
         }
+        if self.cuts > 0 {
+            say!("             stopped by their line {} times while the bus hung", self.cuts);
+        }
         let losses = self.losses.iter().map(|(device, times)| {
             let end = if self.lost.contains(device) { ", still lost at the end" } else { "" };
             format!("{device} (times: {times}{end})")
@@ -228,7 +237,7 @@ impl RunReport {
             elapsed_s: ending.elapsed.as_secs_f64(),
             period_s,
             grid_identity_holds: ending.identity_holds,
-            collisions: world.as_ref().map(|world| world.collisions()),
+            contacts: world.as_ref().map(|world| world.contacts.all()),
             falls: world.as_ref().map(|world| world.contacts.falls),
             rear_contacts: world.as_ref().map(|world| world.contacts.backwards),
             seen_ahead: world.as_ref().map(|world| world.contacts.head_on + world.contacts.falls_after_stop),
@@ -290,9 +299,9 @@ impl RunReport {
             say!("  brain      resumed after {age} cycles");
         }
         self.say_world();
-        if let Some(BackingReport { times, metres, turns, without_way_s }) = &self.backing {
+        if let Some(BackingReport { times, metres, turns, stuck, without_way_s }) = &self.backing {
             say!(
-                "  backing    {times} times, {metres:.2} m along its way, {turns} turns away; \
+                "  backing    {times} times, {metres:.2} m along its way, {turns} turns away, {stuck} times stuck; \
                  {without_way_s:.2} s with no way left"
             );
         }
@@ -333,10 +342,10 @@ impl RunReport {
     }
 
     fn say_world(&self) {
-        let counts = (self.collisions, self.falls, self.rear_contacts, self.seen_ahead, self.distance_m);
-        if let (Some(collisions), Some(falls), Some(rear), Some(seen), Some(distance)) = counts {
+        let counts = (self.contacts, self.falls, self.rear_contacts, self.seen_ahead, self.distance_m);
+        if let (Some(contacts), Some(falls), Some(rear), Some(seen), Some(distance)) = counts {
             say!(
-                "  world      {distance:.2} m driven, {collisions} collisions, {falls} falls, {rear} of them \
+                "  world      {distance:.2} m driven, {contacts} contacts, {falls} falls among them, {rear} \
                  backwards, {seen} in its sensors' sight (simulated)"
             );
         }
@@ -380,7 +389,10 @@ impl RunReport {
                 self.field.unanswered
             );
         }
-        let FieldCounters { losses, takeovers, retries, .. } = self.field;
+        let FieldCounters { held, losses, takeovers, retries, .. } = self.field;
+        if held > 0 {
+            say!("  held       {held} lost or refused samples; the field got the last good value");
+        }
         if losses + retries > 0 {
             say!("  gpu        lost {losses} times, {takeovers} taken over by the CPU, {retries} retries");
         }

@@ -77,6 +77,9 @@ pub struct Args {
     /// Socket of the guard, if the board asks for one [default: /run/ganglion-guard/guard.sock]
     #[arg(long, value_name = "PATH")]
     pub guard: Option<PathBuf>,
+    /// End with 69 if the robot was not ready once by then [default: 30s on real wires, else no limit]
+    #[arg(long, value_name = "TIME", value_parser = arguments::span)]
+    pub ready_within: Option<Span>,
     /// Run even if this machine is not the one that the board file is for
     #[arg(long)]
     pub any_machine: bool,
@@ -146,9 +149,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
             session::step(board, options, length, &interrupted, move |recorder| status.show(recorder))
         }
         ClockKind::Real => {
-            let Args { control, guard, any_machine, .. } = args;
+            let Args { control, guard, any_machine, ready_within, .. } = args;
+            let digest = loaded.digest;
             let session =
-                Session { board, digest: loaded.digest, length, interrupted, control, guard, any_machine };
+                Session { board, digest, length, interrupted, control, guard, any_machine, ready_within };
             session.run(options, move |recorder| {
                 status.show(recorder);
                 log::logger().flush(); // reports the lines that the quota left out

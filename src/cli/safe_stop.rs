@@ -54,7 +54,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What was done, one line each.
+/// The steps that worked, one line each.
 fn done(found: &Found) -> Vec<String> {
     let mut done = Vec::new();
     if found.guarded() {
@@ -68,7 +68,7 @@ fn done(found: &Found) -> Vec<String> {
             }
         });
     }
-    if found.stilled.is_ok() {
+    if found.stopped.is_ok() {
         done.push(format!("the stop command was written to the drive motors of board '{}'", found.board));
     }
     for (line, words) in [
@@ -91,7 +91,7 @@ fn troubles(found: &Found) -> Vec<String> {
     if let Runtime::Answers { disarmed: Err(reasons), .. } = &found.runtime {
         troubles.push(format!("the running robot: {}", reasons.join("; ")));
     }
-    troubles.extend(found.stilled.as_ref().err().map(why));
+    troubles.extend(found.stopped.as_ref().err().map(why));
     if let Some(Err(error)) = &found.pulled {
         troubles.push(why(error));
     }
@@ -136,7 +136,7 @@ fn verdict(found: &Found) -> Result<(), Failure> {
     if found.stands() {
         return Ok(());
     }
-    let done = if found.stilled.is_ok() { "may move again" } else { "could not be stopped" };
+    let done = if found.stopped.is_ok() { "may move again" } else { "could not be stopped" };
     let what = format!("the motors of board '{}' {done}: {}", found.board, troubles(found).join("; "));
     let fix = match (found.threat(), found.holder.and_then(|holder| holder.pid)) {
         (Some(_), Some(pid)) => {
@@ -155,10 +155,10 @@ mod tests {
     use crate::rt::flock::Holder;
 
     #[test]
-    fn who_may_move_them_again_is_named_with_what_to_do() {
+    fn what_may_move_them_again_is_named_with_what_to_do() {
         let (holder, runtime) = (Some(Holder { pid: Some(4711) }), Runtime::Absent);
         let found =
-            Found { board: "car".into(), guard: None, runtime, holder, stilled: Ok(()), pulled: None };
+            Found { board: "car".into(), guard: None, runtime, holder, stopped: Ok(()), pulled: None };
         let failure = verdict(&found).unwrap_err();
         let words = failure.to_string();
         assert!(

@@ -7,12 +7,12 @@ use super::interrupt::Interrupt;
 use super::learn::{of_saving, refuse_what_cannot_be_written};
 use super::reasons;
 use crate::field::readout::Trial;
-use crate::plan::BusPlan;
+use crate::plan::{Board, BusPlan};
 use crate::session::SessionError;
 use crate::teach::{Progress, Syllabus, Taught, teach};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Arguments of `teach`.
@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
   ganglion teach --board boards/mine.toml -o mine.readout --json | tail -1
   ganglion run --board boards/mine.toml --readout mine.readout
 
-The field drives through simulated rooms, on its whole grid and on the half one of the lowest level of quality. It is
-fitted to what the starting table would have done wherever it came to. After each round it drives through rooms that it
-was not taught in. The same board gives the same file with any number of threads. 'ganglion run' refuses a read-out that
-did not pass its trial, unless --untried is given.")]
+The field drives through simulated rooms, on its whole grid and on the half one of the lowest level of quality. A fit
+makes it do what the starting table would have done wherever it got to. After each round it drives through other rooms.
+The same board gives the same file with any number of threads. 'ganglion run' refuses a read-out that did not pass its
+trial, except with --untried.")]
 pub struct Args {
     /// A simulated board: a file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE")]
@@ -46,14 +46,8 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    let board = arguments::board(&args.board)?.board;
-    if !matches!(board.bus, BusPlan::Sim) || board.field.start.is_empty() {
-        return Err(Failure::config("teaching needs a simulated board with a starting table")
-            .at(args.board.display())
-            .fix("write a board that inherits this one, with [bus] kind = \"sim\" and [[start]] curves"));
-    }
+    let board = simulated(&args.board)?;
     refuse_what_cannot_be_written(&args.output)?;
-    arguments::fits(&board.field)?;
     let interrupt = Interrupt::watch()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or(cores, usize::from);
@@ -71,8 +65,20 @@ pub fn run(args: Args) -> Result<(), Failure> {
     if args.json { super::output::json(&report) } else { Ok(()) }
 }
 
+/// The board, which has to be one that a field can be taught on.
+pub(super) fn simulated(path: &Path) -> Result<Board, Failure> {
+    let board = arguments::board(path)?.board;
+    if !matches!(board.bus, BusPlan::Sim) || board.field.start.is_empty() {
+        return Err(Failure::config("teaching needs a simulated board with a starting table")
+            .at(path.display())
+            .fix("write a board that inherits this one, with [bus] kind = \"sim\" and [[start]] curves"));
+    }
+    arguments::fits(&board.field)?;
+    Ok(board)
+}
+
 /// Draws on standard error, and only on a terminal.
-fn bar() -> ProgressBar {
+pub(super) fn bar() -> ProgressBar {
     let bar = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
         bar.set_style(style);

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 /// Mode of a file where there was none before, less what the process's mask takes away: no secret is kept,
-/// and nobody else writes what this program will believe.
+/// and no other user writes what this program will believe.
 const NEW_MODE: u32 = 0o644;
 /// The bits kept of an old file's mode: our files are never executed, and never setuid.
 const KEPT_MODE: u32 = 0o666;
@@ -75,7 +75,7 @@ impl<'p> Place<'p> {
 
     /// The whole new file, on the disk, beside the old one.
     fn write(&self, bytes: &[u8]) -> io::Result<Fresh<'_>> {
-        // Nobody else reads it before it has the old one's owner.
+        // No other user reads it before it has the old one's owner.
         let mode = if self.old.is_some() { 0o600 } else { NEW_MODE };
         let mut fresh = self.begin(mode)?;
         if let Some(old) = &self.old {
@@ -157,8 +157,8 @@ impl Drop for Fresh<'_> {
     }
 }
 
-/// Gives `file` the owner and the mode of `old`. Where it cannot have the old one's group, its group may do
-/// what everybody may: it is another one.
+/// Gives `file` the owner and the mode of `old`. Where it cannot have the old one's group, its group gets
+/// the permissions of all others: it is another one.
 fn resemble(file: &File, old: &Stat) -> io::Result<()> {
     let mut mode = old.st_mode & KEPT_MODE;
     let (now, wanted) = (file.metadata()?, (old.st_uid, old.st_gid));

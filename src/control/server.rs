@@ -49,7 +49,7 @@ pub struct Server {
     _place: Place,
 }
 
-/// How the thread is told to end.
+/// The request to the thread to end.
 struct Closed {
     flag: AtomicBool,
     bell: OwnedFd,
@@ -301,13 +301,13 @@ mod tests {
         let rig = Rig::listening().open();
         let refused = super::super::ask(&rig.path, Ask::Arm).unwrap();
         assert!(!refused.done && refused.why == ["the control loop is not running"], "{:?}", refused.why);
-        assert!(!rig.arm(), "it was told to have failed");
+        assert!(!rig.arm(), "the answer said that it failed");
         assert!(!super::super::ask(&rig.path, Ask::Disarm).unwrap().done);
         assert!(rig.disarm());
     }
 
     #[test]
-    fn whoever_hangs_up_is_not_armed_for_and_yet_is_disarmed_and_stopped_for() {
+    fn a_caller_that_hangs_up_is_not_armed_for_and_yet_is_disarmed_and_stopped_for() {
         // Lines that were sent before they could be read, and a caller that does not wait for the outcome.
         let rig = Rig::listening();
         for line in ["{\"ask\":\"arm\"}\n", "{\"ask\":\"disarm\"}\n", "{\"ask\":\"stop\"}\n"] {
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_acts_at_once_behind_any_number_of_callers_who_say_nothing() {
+    fn a_line_acts_at_once_behind_any_number_of_silent_callers() {
         let rig = Rig::listening().open();
         let silent: Vec<UnixStream> = (0..3 * MOST_CALLERS).map(|_| rig.caller()).collect();
         let slow = rig.says("{\"ask\":\"ar");

@@ -112,6 +112,10 @@ pub struct BusStatus {
     pub lost: Vec<String>,
     /// Recovery steps taken, by name.
     pub recovery: BTreeMap<String, u64>,
+    /// Recovery steps that can be taken here beside a reset, by name: what the board permits and the system
+    /// grants, as it was when the bus was opened.
+    #[serde(default)]
+    pub measures: Vec<String>,
 }
 
 /// The guard as the runtime sees it.
@@ -211,6 +215,7 @@ impl BusStatus {
             stops_again: count(&bus.stops_again),
             lost: bus.lost().map(String::from).collect(),
             recovery: taken.filter(|(_, times)| *times > 0).collect(),
+            measures: bus.measures().map(|rung| rung.name().to_string()).collect(),
         }
     }
 }

@@ -109,7 +109,7 @@ pub struct Pool<T> {
 
 impl<T: PoolJob> Pool<T> {
     /// A pool of `threads`, the caller being one (1..=`places`), for at most `places` jobs a run.
-    /// Worker i is kept on `cpus[i % len]` if there are any; `cpus[0]` is for the caller, who goes
+    /// Worker i stays on `cpus[i % len]` if there are any; `cpus[0]` is for the caller, which goes
     /// there by itself. Fewer threads where the system starts no more: the work is the same.
     pub fn new(threads: usize, cpus: &[usize], places: usize) -> Pool<T> {
         let threads = threads.clamp(1, places.max(1));
@@ -148,8 +148,8 @@ impl<T: PoolJob> Pool<T> {
 
     /// Performs every job. Afterwards `jobs` has one done per place, in order: the original or its stand-in.
     ///
-    /// `own` is done by the caller while the workers have begun already. `stand_in(place)` is asked
-    /// for a job equal to the late one at `place`; `None`: there is no spare, and it is waited for.
+    /// The caller does `own` while the workers have begun already. `stand_in(place)` returns a job
+    /// equal to the late one at `place`; `None`: there is no spare, and the run waits for it.
     ///
     /// # Panics
     /// If a worker has panicked, now or in an earlier run; if there are more jobs than places.
@@ -193,7 +193,7 @@ impl<T: PoolJob> Pool<T> {
         let (count, threads) = (jobs.len(), self.queues.len());
         let blocked = self.late.iter().any(|run| run + (LAPS as u64) < self.run);
         self.notice.caller.store(rustix::thread::sched_getcpu(), Ordering::Relaxed);
-        // The caller's own queue last: a worker that is awake shall find its own filled first.
+        // The caller's own queue last: a worker that is awake has to find its own filled first.
         for thread in (0..threads).rev() {
             let first = (thread * count).div_ceil(threads);
             for (place, job) in (first..).zip(jobs.drain(first..)) {
@@ -206,7 +206,7 @@ impl<T: PoolJob> Pool<T> {
             }
         }
         if !blocked {
-            // The other half of the promise in `Hand::sleep`: sent, then fence, then who sleeps.
+            // The other half of the promise in `Hand::sleep`: send, then fence, then read who sleeps.
             fence(Ordering::SeqCst);
             self.workers.iter().take(count).for_each(Worker::wake);
         }
@@ -309,7 +309,7 @@ impl<T> Pool<T> {
         self.workers.len() + 1
     }
 
-    /// How many spares are enough never to wait, if strays are asked for before each run: a worker
+    /// How many spares are enough never to wait, if the caller takes strays before each run: a worker
     /// may be late with a job, bring it back during the next run, and be late again in that one.
     pub fn spares(&self) -> usize {
         2 * self.workers.len()

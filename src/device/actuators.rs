@@ -205,7 +205,8 @@ mod tests {
     use crate::time::{Clock, Instant, SimClock};
     use std::sync::Arc;
 
-    const MCU: McuPlan = McuPlan { address: 0x14, clock_hz: 72_000_000, timers: 4, reset: Line(5) };
+    const MCU: McuPlan =
+        McuPlan { address: 0x14, others: [None; 3], clock_hz: 72_000_000, timers: 4, reset: Line(5) };
 
     fn motor(name: &str, kind: MotorKind) -> MotorPlan {
         MotorPlan { name: name.into(), kind, limit: 1.0, slew_per_s: 4.0 }
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_up_stills_the_motors_before_their_timers_run_and_centres_servos_one_by_one() {
+    fn setting_up_stops_the_motors_before_their_timers_run_and_centres_servos_one_by_one() {
         let mut rig = Rig::new();
         rig.initialise();
         let expected: Vec<Vec<u8>> = vec![
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_reset_line_stills_the_controller_without_a_word_and_until_it_is_set_up() {
+    fn a_held_reset_line_stops_the_controller_without_a_transfer_and_until_it_is_set_up() {
         let mut rig = Rig::ready();
         let clock = rig.clock.clone();
         let mut silent = FakeI2c::new(); // any transfer fails the test

@@ -4,13 +4,13 @@
 //! significant byte first. They are separate transfers: that is what the vendor's library does and
 //! what the firmware is known to serve.
 
-use super::polled::Told;
+use super::polled::Report;
 use super::{DeviceFault, Polled, Ports, Say};
 use crate::bus::I2c;
 use crate::units::Counts;
 
-/// Most counts of a 12-bit converter. A board file states the value at this count.
-pub const FULL: u16 = 4095;
+/// Most counts of a 12-bit converter.
+pub use crate::plan::HAT_FULL as FULL;
 
 /// The register that selects channel `channel`: A0 is 0x17, A4 is 0x13.
 pub const fn select_register(channel: u8) -> u8 {
@@ -56,7 +56,7 @@ impl HatAdc {
 
 impl Polled for HatAdc {
     fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
-        self.read(ports.i2c).told(say)
+        self.read(ports.i2c).report(say)
     }
 }
 

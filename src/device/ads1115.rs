@@ -46,7 +46,7 @@ pub struct Input {
 const RANGES: [f32; 6] = [6.144, 4.096, 2.048, 1.024, 0.512, 0.256];
 
 impl Input {
-    /// The number of the smallest range that holds what is wanted.
+    /// The number of the smallest range that holds the wanted one.
     fn range(&self) -> usize {
         let holds = |volts: &f32| *volts >= self.full_scale_v * 0.999;
         RANGES.iter().rposition(holds).unwrap_or(0)

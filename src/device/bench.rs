@@ -10,7 +10,7 @@ use crate::time::{Clock, Instant, SimClock, Span};
 use std::sync::Arc;
 
 /// What a poll reports, in order, and what it returns.
-pub type Told = (Vec<(usize, Result<f32, DeviceFault>)>, Result<(), DeviceFault>);
+pub type Said = (Vec<(usize, Result<f32, DeviceFault>)>, Result<(), DeviceFault>);
 
 /// Time and lines that last over several calls.
 pub struct Bench {
@@ -25,7 +25,7 @@ impl Bench {
         let clock = Arc::new(SimClock::new());
         Bench { gpio: FakeGpio::new(clock.clone()), clock }
     }
-    pub fn poll(&mut self, device: &mut dyn Polled, i2c: &mut FakeI2c) -> Told {
+    pub fn poll(&mut self, device: &mut dyn Polled, i2c: &mut FakeI2c) -> Said {
         let mut said = Vec::new();
         let mut ports = Ports { i2c, gpio: &mut self.gpio, clock: self.clock.as_ref() };
         let outcome = device.poll(&mut ports, &mut |nth, value| said.push((nth, value)));
@@ -47,7 +47,7 @@ impl Bench {
 }
 
 /// One poll of `device` on a bench of its own.
-pub fn polled(device: &mut dyn Polled, i2c: &mut FakeI2c) -> Told {
+pub fn polled(device: &mut dyn Polled, i2c: &mut FakeI2c) -> Said {
     Bench::new().poll(device, i2c)
 }
 

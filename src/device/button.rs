@@ -1,7 +1,7 @@
 //! A push button or switch on a line. Does not debounce: code that stops the robot because of a button may do
 //! so on the first contact.
 
-use super::polled::Told;
+use super::polled::Report;
 use super::{DeviceFault, Polled, Ports, Say};
 use crate::bus::Gpio;
 use crate::plan::Line;
@@ -34,7 +34,7 @@ impl Button {
 
 impl Polled for Button {
     fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
-        self.read(ports.gpio).told(say)
+        self.read(ports.gpio).report(say)
     }
 }
 

@@ -123,7 +123,8 @@ mod tests {
     const PAIR: MotorKind = MotorKind::DcPair { forward: 13, backward: 12, min_duty: 0.5 };
 
     fn pulses() -> HatPulses {
-        let plan = McuPlan { address: 0x14, clock_hz: 72_000_000, timers: 4, reset: Line(5) };
+        let plan =
+            McuPlan { address: 0x14, others: [None; 3], clock_hz: 72_000_000, timers: 4, reset: Line(5) };
         HatPulses::new([].iter(), &plan)
     }
 

@@ -78,15 +78,15 @@ mod tests {
     use std::sync::Arc;
 
     /// Does as the test says, call by call.
-    struct Told(VecDeque<Result<(), DeviceFault>>);
+    struct Scripted(VecDeque<Result<(), DeviceFault>>);
 
-    impl Told {
+    impl Scripted {
         fn next(&mut self) -> Result<(), DeviceFault> {
             self.0.pop_front().unwrap()
         }
     }
 
-    impl Actuators for Told {
+    impl Actuators for Scripted {
         fn initialise(&mut self, _ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
             self.next()
         }
@@ -105,8 +105,8 @@ mod tests {
     fn run(calls: &str, outcomes: &[Result<(), DeviceFault>], on_high: bool) -> (Vec<bool>, Vec<bool>) {
         let clock = Arc::new(SimClock::new());
         let (mut gpio, mut i2c) = (FakeGpio::new(clock.clone()), FakeI2c::new());
-        let told = Told(outcomes.iter().copied().collect());
-        let mut motors = Enabled::new(Box::new(told), Line(6), on_high);
+        let scripted = Scripted(outcomes.iter().copied().collect());
+        let mut motors = Enabled::new(Box::new(scripted), Line(6), on_high);
         let mut ports = Ports { i2c: &mut i2c, gpio: &mut gpio, clock: clock.as_ref() };
         let well = calls.chars().map(|call| match call {
             'i' => motors.initialise(&mut ports).is_ok(),

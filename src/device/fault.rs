@@ -76,8 +76,13 @@ pub enum DeviceFault {
         /// Why not.
         fault: BusFault,
     },
-    /// The line was already high when it should have been idle.
+    /// The line is still high from an earlier measurement: there is nothing to say of now.
     Busy {
+        /// Which line.
+        line: Line,
+    },
+    /// The line has been high for longer than any device holds it.
+    Held {
         /// Which line.
         line: Line,
     },
@@ -139,6 +144,7 @@ impl From<DeviceFault> for ReadingFault {
             DeviceFault::NotFinite { .. } => ReadingFault::NotFinite,
             DeviceFault::DeadBytes { .. } => ReadingFault::DeadBytes,
             DeviceFault::Busy { .. }
+            | DeviceFault::Held { .. }
             | DeviceFault::EdgeMissing { .. }
             | DeviceFault::NotReady { .. }
             | DeviceFault::Endless { .. }
@@ -178,7 +184,12 @@ impl fmt::Display for DeviceFault {
                 write!(f, "register {register:#04x}: the device's set-up never finishes")
             }
             DeviceFault::Kernel { fault } => write!(f, "the kernel returns no value: {fault:?}"),
-            DeviceFault::Busy { line } => write!(f, "line {} was already high", line.0),
+            DeviceFault::Busy { line } => {
+                write!(f, "line {} is still high from the last measurement", line.0)
+            }
+            DeviceFault::Held { line } => {
+                write!(f, "line {} is high all the time: stuck, or a module whose pulse has no end", line.0)
+            }
             DeviceFault::EdgeMissing { line } => write!(f, "line {} did not answer", line.0),
             DeviceFault::PulseTooShort { line } => {
                 write!(f, "line {}: the pulse is too short to be real", line.0)

@@ -1,7 +1,7 @@
 //! A co-processor that provides a quantity as a little-endian IEEE-754 single in four bytes of one register.
 //! The board states which quantity, in which unit.
 
-use super::polled::Told;
+use super::polled::Report;
 use super::{DeviceFault, Polled, Ports, Say};
 use crate::bus::I2c;
 
@@ -35,7 +35,7 @@ impl FloatRegister {
 
 impl Polled for FloatRegister {
     fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
-        self.read(ports.i2c).told(say)
+        self.read(ports.i2c).report(say)
     }
 }
 

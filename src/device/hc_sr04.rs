@@ -1,6 +1,6 @@
 //! HC-SR04 and similar: range from the length of an echo pulse, measured between two edge stamps, so a late
-//! thread does not make the distance look longer. Does not limit its rate: the data sheet requires 60 ms from
-//! ping to ping, which the caller's table keeps.
+//! thread does not make the distance look longer. The data sheet requires 60 ms from ping to ping, which the
+//! caller's table keeps; after a trigger into a pulse that does not end, this file does.
 //!
 //! ```text
 //!  trig  __/10us\______________________________________
@@ -8,8 +8,23 @@
 //!                   ~450 us
 //! ```
 //!
-//! What matters is what each kind of silence means. No echo within 38 ms is a reading: nothing within range.
-//! A missing, doubled or early edge is a fault: it must never look like free space.
+//! What matters is what each kind of silence means. Without an echo the data sheet's module lowers the line
+//! after 38 ms, others after 200 ms, some never. The rising edge distinguishes open space from a dead sensor:
+//! only a module that lives and heard *this* trigger can make it:
+//!
+//! - It rises after the trigger and does not fall for 40 ms: the module listened for longer than sound needs
+//!   for 4 m. Nothing is there: [`FARTHEST`].
+//! - High when the next ping is due: it is still at the last one and says nothing of now. `Busy`: no reading,
+//!   so that the last one ages.
+//! - High for 250 ms, longer than any module that ends its pulse: stuck, or a module without an end; from
+//!   here they are the same. `Held`: a loss.
+//! - No rise, or an edge missing, doubled, early: dead, or not to be believed. A loss, never free space.
+//!
+//! So a line that is stuck can never look free: it does not rise. A module without an end is lost in open
+//! space, until an echo lowers its line: it is triggered once more after two pings' time, and then each
+//! quarter of a second, not more often: a module that began its pulse anew each time would never end it. The
+//! fall that follows such a trigger is no measurement (it may be the old pulse's own end): it frees the line
+//! for the next ping. A receiver that is deaf looks like open space with every module; no edge shows it.
 
 use super::DeviceFault;
 use crate::bus::{Edge, Gpio};
@@ -33,6 +48,10 @@ const TRIGGER: Span = Span::from_micros(10);
 const RISE_WITHIN: Span = Span::from_micros(4_500);
 /// The module ends the pulse by itself after 38 ms; 2 ms more for modules that count slower.
 const FALL_WITHIN: Span = Span::from_millis(40);
+/// Longest hold of a module that ends its pulse by itself, 200 ms, and a quarter more for its clock.
+const LONGEST_HOLD: Span = Span::from_millis(250);
+/// From one sound to the next, so that the first has died away (data sheet).
+const REST: Span = Span::from_millis(60);
 /// Old edges that are dropped before a ping; a line with more of them is not an echo.
 const STALE_EDGES: usize = 64;
 
@@ -41,28 +60,61 @@ const STALE_EDGES: usize = 64;
 pub struct HcSr04 {
     trig: Line,
     echo: Line,
+    /// Since when the line is high without an echo.
+    held: Option<Instant>,
+    /// When a line that is still high may be triggered all the same.
+    again: Instant,
+    /// When the next ping may be sent, after such a trigger.
+    rested: Instant,
 }
 
 impl HcSr04 {
     /// The module on these lines.
     pub fn new(trig: Line, echo: Line) -> HcSr04 {
-        HcSr04 { trig, echo }
+        HcSr04 { trig, echo, held: None, again: Instant::ZERO, rested: Instant::ZERO }
     }
 
     /// Pings and waits for the echo, at most 45 ms: returns the distance of the nearest object, or
-    /// [`FARTHEST`] if none is within range.
-    pub fn measure(&self, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<Metres, DeviceFault> {
+    /// [`FARTHEST`] if none is within range. [`DeviceFault::Busy`] is no answer at all: look again soon.
+    pub fn measure(&mut self, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<Metres, DeviceFault> {
         self.drop_stale_edges(gpio)?;
         if gpio.get(self.echo).map_err(self.fault(self.echo))? {
             // Still busy with the last ping, or the wire is stuck: edges that come now would not be ours.
+            return Err(self.wait_out(gpio, clock)?);
+        }
+        self.held = None;
+        if clock.now() < self.rested {
             return Err(DeviceFault::Busy { line: self.echo });
         }
         let triggered = self.trigger(gpio, clock)?;
         let rise = self.await_rise(triggered, gpio, clock)?;
         match self.await_fall(rise, gpio, clock)? {
             Some(fall) => self.range(fall.since(rise)),
-            None => Ok(FARTHEST),
+            None => {
+                (self.held, self.again) = (Some(rise), triggered + REST.times(2));
+                Ok(FARTHEST)
+            }
         }
+    }
+
+    /// The line is high when it should be idle: triggers all the same where it is time to. Says how long it
+    /// has been.
+    fn wait_out(&mut self, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<DeviceFault, DeviceFault> {
+        let now = clock.now();
+        let since = *self.held.get_or_insert_with(|| {
+            self.again = now + REST; // high before the first ping: it may be another program's
+            now
+        });
+        if now >= self.again {
+            self.trigger(gpio, clock)?;
+            (self.again, self.rested) = (now + LONGEST_HOLD, now + REST);
+        }
+        let line = self.echo;
+        Ok(if now.since(since) < LONGEST_HOLD {
+            DeviceFault::Busy { line }
+        } else {
+            DeviceFault::Held { line }
+        })
     }
 
     fn drop_stale_edges(&self, gpio: &mut dyn Gpio) -> Result<(), DeviceFault> {
@@ -71,7 +123,7 @@ impl HcSr04 {
                 return Ok(());
             }
         }
-        Err(DeviceFault::Busy { line: self.echo })
+        Err(DeviceFault::PulseTooShort { line: self.echo })
     }
 
     /// Sends the trigger pulse; returns when it began.
@@ -107,7 +159,7 @@ impl HcSr04 {
             Some(Edge { high: false, stamp, .. }) => Ok(Some(stamp)),
             // Rising twice: a falling edge was lost in between.
             Some(_) => Err(DeviceFault::EdgeMissing { line: self.echo }),
-            // High: some modules hold the pulse for up to 0.2 s when nothing comes back.
+            // High: nothing came back, and the module holds its pulse.
             None if gpio.get(self.echo).map_err(self.fault(self.echo))? => Ok(None),
             // Low without an edge: the echo came back and its edge was lost. It may have been near.
             None => Err(DeviceFault::EdgeMissing { line: self.echo }),
@@ -248,12 +300,57 @@ mod tests {
         assert_eq!(ping(&edges).0, Ok(Metres(metres(2000))));
     }
 
-    #[test]
-    fn a_line_that_is_already_high_is_busy() {
+    /// The answers at these moments (ms), and when the driver triggered the module (ms).
+    fn looks(edges: &[(bool, u64)], high: bool, at: &[u64]) -> (Vec<Result<Metres, DeviceFault>>, Vec<u64>) {
         let clock = Arc::new(SimClock::new());
-        let mut gpio = FakeGpio::new(clock.clone()).level(ECHO, true);
-        let range = HcSr04::new(TRIG, ECHO).measure(&mut gpio, clock.as_ref());
-        assert_eq!(range, Err(DeviceFault::Busy { line: ECHO }));
-        assert!(gpio.sets.is_empty());
+        let mut gpio = FakeGpio::new(clock.clone()).level(ECHO, high);
+        for &(high, us) in edges {
+            gpio = gpio.edge(ECHO, high, Instant::ZERO + Span::from_micros(us));
+        }
+        let mut module = HcSr04::new(TRIG, ECHO);
+        let answers = at.iter().map(|&ms| {
+            clock.sleep_until(Instant::ZERO + Span::from_millis(ms));
+            module.measure(&mut gpio, clock.as_ref())
+        });
+        let answers = answers.collect();
+        let triggers = gpio.sets.iter().filter(|set| set.high).map(|set| set.at.as_nanos() / 1_000_000);
+        (answers, triggers.collect())
+    }
+
+    const BUSY: Result<Metres, DeviceFault> = Err(DeviceFault::Busy { line: ECHO });
+    const HELD: Result<Metres, DeviceFault> = Err(DeviceFault::Held { line: ECHO });
+
+    #[test]
+    fn a_line_that_is_stuck_is_lost_and_never_free() {
+        let at: Vec<u64> = (0..16).map(|turn| 60 * turn).collect();
+        let (answers, triggers) = looks(&[], true, &at);
+        assert_eq!(answers[..5], [BUSY; 5], "another program's ping may end yet");
+        assert_eq!(answers[5..], [HELD; 11]);
+        assert_eq!(triggers, [60, 360, 660], "an echo may end the pulse of a module that lives");
+    }
+
+    #[test]
+    fn a_pulse_of_two_hundred_milliseconds_is_waited_out() {
+        // Nothing within range; the line falls after 200 ms; then there is something at one metre.
+        let edges = [(true, 450), (false, 200_450), (true, 205_460), (false, 211_260)];
+        let (answers, triggers) = looks(&edges, false, &[0, 60, 120, 180, 200, 205]);
+        assert_eq!(answers, [Ok(FARTHEST), BUSY, BUSY, BUSY, BUSY, Ok(Metres(metres(5_800)))]);
+        assert_eq!(triggers, [0, 120, 205], "a second time into the pulse, then after its end");
+    }
+
+    #[test]
+    fn the_end_of_a_pulse_is_never_taken_for_the_echo_of_a_second_trigger() {
+        // 5 ms after the trigger at 120 ms the old pulse ends: as an echo that would be 0.86 m.
+        let edges = [(true, 450), (false, 125_000), (true, 180_460), (false, 182_460)];
+        let (answers, triggers) = looks(&edges, false, &[0, 60, 120, 125, 175, 180]);
+        assert_eq!(answers, [Ok(FARTHEST), BUSY, BUSY, BUSY, BUSY, Ok(Metres(metres(2_000)))]);
+        assert_eq!(triggers, [0, 120, 180], "the sound of the second one dies away first");
+    }
+
+    #[test]
+    fn a_line_that_chatters_is_no_echo() {
+        let edges: Vec<(bool, u64)> = (0..200).map(|nth| (nth % 2 == 0, nth)).collect();
+        let (answers, triggers) = looks(&edges, false, &[1]);
+        assert_eq!((answers, triggers), (vec![Err(DeviceFault::PulseTooShort { line: ECHO })], vec![]));
     }
 }

@@ -28,7 +28,7 @@ pub struct Ina219 {
 }
 
 impl Ina219 {
-    /// The chip at `address` with a shunt of so many ohms and these outputs.
+    /// The chip at `address` with this shunt, in ohms, and these outputs.
     pub fn new(address: u8, shunt_ohms: f32, outputs: Box<[PowerQuantity]>) -> Ina219 {
         Ina219 { address, shunt_ohms, outputs }
     }
@@ -77,7 +77,7 @@ impl Polled for Ina219 {
 
     fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
         let measured = self.measure(ports);
-        super::power::tell(&self.outputs, measured, say)
+        super::power::report(&self.outputs, measured, say)
     }
 }
 

@@ -32,7 +32,7 @@ pub struct Ina226 {
 }
 
 impl Ina226 {
-    /// The chip at `address` with a shunt of so many ohms and these outputs.
+    /// The chip at `address` with this shunt, in ohms, and these outputs.
     pub fn new(address: u8, shunt_ohms: f32, outputs: Box<[PowerQuantity]>) -> Ina226 {
         Ina226 { address, shunt_ohms, outputs }
     }
@@ -96,7 +96,7 @@ impl Polled for Ina226 {
 
     fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
         let measured = self.measure(ports);
-        super::power::tell(&self.outputs, measured, say)
+        super::power::report(&self.outputs, measured, say)
     }
 }
 

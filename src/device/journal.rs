@@ -149,7 +149,7 @@ enum Turn {
     Known(u32),
     /// The port itself; then nothing more in this step.
     New(u32),
-    /// Nobody.
+    /// Neither.
     Refused,
 }
 

@@ -180,7 +180,7 @@ impl Mpu6050 {
     }
 
     /// Reports the outputs that depend on rotation, or the others.
-    fn tell(&self, rotation: bool, burst: Result<Burst, DeviceFault>, say: &mut Say<'_>) {
+    fn report(&self, rotation: bool, burst: Result<Burst, DeviceFault>, say: &mut Say<'_>) {
         let outputs = self.outputs.iter().enumerate().filter(|(_, quantity)| turns(quantity) == rotation);
         for (nth, &quantity) in outputs {
             say(nth, burst.and_then(|burst| burst.value(quantity)));
@@ -224,11 +224,11 @@ impl Polled for Mpu6050 {
     fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
         let mut bytes = [0; BURST_BYTES];
         let mut read = self.begin(&mut bytes, ports.i2c);
-        self.tell(false, read.map(|()| Burst::of(&bytes)), say);
+        self.report(false, read.map(|()| Burst::of(&bytes)), say);
         if read.is_ok() && self.outputs.iter().any(turns) {
             read = self.read(ROTATION, &mut bytes[WITH_TEMPERATURE..], ports.i2c);
         }
-        self.tell(true, read.map(|()| Burst::of(&bytes)), say);
+        self.report(true, read.map(|()| Burst::of(&bytes)), say);
         match read {
             Err(fault) if fault.ends_poll() => Err(fault),
             _ => Ok(()),
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chip_that_reset_itself_asks_to_be_set_up_and_a_dead_bus_is_told_apart() {
+    fn a_chip_that_reset_itself_asks_to_be_set_up_and_a_dead_bus_does_not() {
         let outputs = [ImuQuantity::Roll, ImuQuantity::Pitch];
         let zeros = || FakeI2c::new().write_read(0x68, &[0x3B], &[0; 6]);
         let asleep = DeviceFault::Asleep { register: PWR_MGMT_1 };
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_up_checks_who_is_there_and_sets_filter_rate_and_ranges() {
+    fn setting_up_checks_the_chips_identity_and_sets_filter_rate_and_ranges() {
         let ranges = |i2c: FakeI2c| {
             i2c.write_read(0x68, &[0x1C], &[0x00])
                 .write(0x68, &[0x1C, 0x08]) // +-4 g

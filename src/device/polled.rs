@@ -41,12 +41,12 @@ pub trait Polled: Send {
 }
 
 /// The result of a device with one output: reported, and returned if it is a transfer fault.
-pub(super) trait Told {
-    fn told(self, say: &mut Say<'_>) -> Result<(), DeviceFault>;
+pub(super) trait Report {
+    fn report(self, say: &mut Say<'_>) -> Result<(), DeviceFault>;
 }
 
-impl Told for Result<f32, DeviceFault> {
-    fn told(self, say: &mut Say<'_>) -> Result<(), DeviceFault> {
+impl Report for Result<f32, DeviceFault> {
+    fn report(self, say: &mut Say<'_>) -> Result<(), DeviceFault> {
         say(0, self);
         match self {
             Err(fault) if fault.ends_poll() => Err(fault),

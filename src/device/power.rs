@@ -4,7 +4,7 @@ use super::{DeviceFault, Say};
 use crate::plan::PowerQuantity;
 
 /// Reports every output of one measurement (volts, amperes), and returns its fault if it is a device fault.
-pub(super) fn tell(
+pub(super) fn report(
     outputs: &[PowerQuantity],
     measured: Result<[f32; 2], DeviceFault>,
     say: &mut Say<'_>,

@@ -130,7 +130,8 @@ mod tests {
     use crate::time::SimClock;
 
     fn registers() -> Registers {
-        let plan = McuPlan { address: 0x14, clock_hz: 72_000_000, timers: 4, reset: Line(5) };
+        let plan =
+            McuPlan { address: 0x14, others: [None; 3], clock_hz: 72_000_000, timers: 4, reset: Line(5) };
         Registers::new(RobotHat::new(&plan))
     }
 

@@ -177,7 +177,7 @@ mod tests {
     use std::sync::Arc;
 
     pub(crate) const PLAN: McuPlan =
-        McuPlan { address: 0x14, clock_hz: 72_000_000, timers: 7, reset: Line(5) };
+        McuPlan { address: 0x14, others: [None; 3], clock_hz: 72_000_000, timers: 7, reset: Line(5) };
 
     #[test]
     fn every_channel_stands_on_its_timer() {

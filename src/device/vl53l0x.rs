@@ -11,7 +11,7 @@
 //! until it is their turn (first level low).
 
 use super::adapter::Adapter;
-use super::polled::Told;
+use super::polled::Report;
 use super::{DeviceFault, Polled, Ports, Say};
 use crate::bus::I2c;
 use crate::fault::BusFault;
@@ -177,7 +177,7 @@ impl Polled for Vl53l0x {
     }
 
     fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
-        self.range(ports).told(say)
+        self.range(ports).report(say)
     }
 }
 

@@ -17,7 +17,7 @@ const LONGEST_WAIT: Duration = Duration::from_millis(50);
 /// Workers that have not ended by then are abandoned (a hung transfer, a hung engine).
 pub const END_PATIENCE: Duration = Duration::from_millis(500);
 
-/// Workers that run on threads until told to end or dropped.
+/// Workers that run on threads until [`Threads::end`] or until dropped.
 pub struct Threads {
     end: Arc<AtomicBool>,
     alarm: Arc<AtomicBool>,
@@ -89,7 +89,7 @@ impl Threads {
         Ok(())
     }
 
-    /// Tells every worker to end, waits for at most `patience` and returns how they ended. Those that have
+    /// Requests every worker to end, waits for at most `patience` and returns how they ended. Those that have
     /// not by then are abandoned; if one of them has motors, these are not known to have stopped.
     pub fn end(mut self, patience: Duration) -> Ended {
         self.end_all(patience)

@@ -7,6 +7,7 @@ use super::{DeviceTimes, Engine, Failure, Loss, Readout, Response, Stimulus};
 use crate::command::MAX_MOTORS;
 use crate::field::EngineState;
 use crate::field::readout::decide;
+use crate::field::stage::StageTimes;
 use crate::gpu::GpuFault;
 use crate::plan::{Board, Decision, EngineKind, FieldPlan};
 use crate::rt::Refusal;
@@ -91,7 +92,7 @@ impl Brain {
         }
     }
 
-    /// What the engine's own threads were refused.
+    /// What the system refused the engine's own threads.
     pub fn refusals(&self) -> Vec<Refusal> {
         self.here.refusals().iter().map(|(_, refusal)| *refusal).collect()
     }
@@ -101,12 +102,12 @@ impl Brain {
         self.device.is_some()
     }
 
-    /// What was put in from outside.
+    /// The part that came from outside.
     pub fn learned(&self) -> Arc<Learned> {
         self.learned.clone()
     }
 
-    /// What was built, from what.
+    /// The plan of the engine.
     pub fn plan(&self) -> &FieldPlan {
         &self.plan
     }
@@ -116,7 +117,7 @@ impl Brain {
         self.device.as_ref().and_then(|failover| failover.state(now))
     }
 
-    /// What has happened to the device.
+    /// The history of the device.
     pub fn device_counters(&self) -> DeviceCounters {
         self.device.as_ref().map_or_else(DeviceCounters::default, Failover::counters)
     }
@@ -150,6 +151,11 @@ impl Brain {
         Ok(response)
     }
 
+    /// Where the time of the last cycle of the engine on the CPU went.
+    pub fn stage_times(&self) -> &StageTimes {
+        self.here.stage_times()
+    }
+
     /// Copies the features of the last cycle of the engine on the CPU; as many as `out` holds.
     pub fn copy_features(&self, out: &mut [f32]) {
         self.here.copy_features(out);
@@ -162,7 +168,7 @@ impl Brain {
         }
     }
 
-    /// All that was lived through. False: not now.
+    /// Saves all that it has lived through. False: not now.
     pub fn save(&mut self, live: &mut Live) -> bool {
         self.device.as_mut().and_then(|failover| failover.save(live)).unwrap_or_else(|| self.here.save(live))
     }

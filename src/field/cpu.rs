@@ -128,7 +128,7 @@ impl CpuEngine {
         self.metrics = None;
     }
 
-    /// One cycle. A stimulus that is refused changes nothing.
+    /// One cycle. A refused stimulus changes nothing.
     pub fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
         let sensors = self.admit(stimulus)?;
         self.watch.begin();

@@ -61,7 +61,7 @@ pub struct CudaEngine {
     /// Where the memory of a turn rests between two cycles.
     turn: Option<Box<Turn>>,
     patience: Span,
-    /// Robot 0's last answer, and what of it is handed out by reference.
+    /// Robot 0's last answer, and the parts that callers get by reference.
     answer: Answer,
     blend: (heapless::Vec<usize, BLEND_TOP>, heapless::Vec<f64, BLEND_TOP>),
     nearest: heapless::Vec<(usize, f64), BANK_TOP>,
@@ -115,8 +115,7 @@ impl CudaEngine {
         })
     }
 
-    /// One cycle of robot 0; others of a batch get the same stimulus. A stimulus that is refused changes
-    /// nothing.
+    /// One cycle of robot 0; others of a batch get the same stimulus. A refused stimulus changes nothing.
     pub fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
         self.admit(stimulus).map_err(Failure::Refused)?;
         self.turn(|stimuli| stimuli.fill(*stimulus))?;
@@ -124,7 +123,7 @@ impl CudaEngine {
     }
 
     /// One cycle of every robot of the batch, each on its own stimulus; the first says number and rung for
-    /// all. A stimulus that is refused changes nothing, for none of them.
+    /// all. A refused stimulus changes nothing for any of them.
     ///
     /// # Panics
     /// If there are not as many stimuli as robots.
@@ -171,7 +170,7 @@ impl CudaEngine {
         }
     }
 
-    /// What of the answer is handed out by reference.
+    /// The parts of the answer that callers get by reference.
     fn show(&mut self) {
         let answer = &self.answer;
         let blended = answer.blended as usize;
@@ -204,8 +203,8 @@ impl CudaEngine {
         self.line.ask(what).map_err(|silence| self.silent(silence)).ok()
     }
 
-    /// How long a cycle is waited for, where that is not what the plan's period says: under a tool that
-    /// checks every access of the device, a cycle takes a hundred times as long.
+    /// The longest wait for a cycle, where the plan's period does not decide it: under a tool that checks
+    /// every access of the device, a cycle takes a hundred times as long.
     pub fn set_patience(&mut self, patience: Span) {
         self.patience = patience;
     }

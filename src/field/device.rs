@@ -12,13 +12,13 @@ use std::sync::Arc;
 /// Why no GPU is used.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NoDevice {
-    /// The plan asks for another engine.
+    /// The plan names another engine.
     NotAsked,
     /// There is none that could be used.
     Absent(Absence),
     /// It is the stand-in for a driver, which is used only when requested by name.
     Emulated {
-        /// What it calls itself.
+        /// Its own name.
         name: String,
     },
 }
@@ -59,11 +59,11 @@ pub fn why_none() -> String {
     }
 }
 
-/// Opens the GPU whenever it is called, the first time after a trial. What was opened before has been
-/// dropped; where its thread is still in a call of the driver the GPU is not free, and opening fails.
+/// Opens the GPU at each call, the first time after a trial. The caller has dropped the earlier engine; where
+/// its thread is still in a call of the driver the GPU is not free, and opening fails.
 fn opener()
 -> impl FnMut(&FieldPlan, Option<GpuFault>) -> Result<Box<dyn super::failover::Remote>, Loss> + Send {
-    // One for all engines: a fault that is taken back lets go of those, too, that were given up.
+    // One for all engines: removing a fault also frees the engines that were abandoned.
     let watch = Arc::new(Watch::new());
     let mut ended: Option<Box<dyn Fn() -> bool + Send>> = None;
     let mut is_tried = false;

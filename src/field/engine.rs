@@ -25,9 +25,9 @@ pub enum Engine {
 }
 
 impl Engine {
-    /// Builds the engine that the plan asks for, of those that need nothing but a processor: where it asks
-    /// for a GPU, the CPU engine. Takes all its memory here, and starts its worker threads with the priority
-    /// of the calling thread.
+    /// Builds the engine that the plan names, of those that need nothing but a processor: where it names a
+    /// GPU, the CPU engine. Takes all its memory here, and starts its worker threads with the priority of the
+    /// calling thread.
     pub fn build(plan: &FieldPlan) -> Engine {
         match plan.engine {
             EngineKind::Reference => Engine::Reference(Box::new(ReferenceEngine::new(plan))),
@@ -36,7 +36,7 @@ impl Engine {
     }
 
     /// The same with the CPU engine's instructions of that name; `None` where this machine lacks them or the
-    /// plan asks for an engine that has none to choose.
+    /// plan names an engine that has none to choose.
     pub fn build_with(plan: &FieldPlan, simd: &str) -> Option<Engine> {
         let level = Level::named(simd)?;
         match plan.engine {
@@ -93,8 +93,8 @@ impl Engine {
         matches!(self, Engine::Cuda(_))
     }
 
-    /// One cycle. A stimulus that is refused changes nothing; an engine that is lost answers nothing any
-    /// more, and one whose answer or prediction is no finite number must not be used any more.
+    /// One cycle. A refused stimulus changes nothing; a lost engine answers nothing any more, and the caller
+    /// must not use one any more whose answer or prediction is no finite number.
     pub fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
         let response = match self {
             Engine::Reference(engine) => engine.cycle(stimulus)?,
@@ -104,8 +104,8 @@ impl Engine {
         if all_finite(&response, self.prediction()) { Ok(response) } else { Err(Failure::NotFinite) }
     }
 
-    /// Everything that it has lived through, into `live`, which has been saved into before or takes memory
-    /// now. False: not now, and what is in `live` is of no use.
+    /// Saves everything that it has lived through into `live`, which allocates if nothing was saved into it
+    /// before. False: not now, and the contents of `live` are of no use.
     pub fn save(&mut self, live: &mut Live) -> bool {
         match self {
             Engine::Reference(engine) => engine.save(live),
@@ -143,7 +143,7 @@ impl Engine {
         }
     }
 
-    /// What its device is to do wrong from now on; nothing to an engine without one.
+    /// Injects a fault into its device from now on; changes nothing for an engine without one.
     pub fn inject(&mut self, fault: Option<GpuFault>) {
         if let Engine::Cuda(engine) = self {
             engine.inject(fault);
@@ -240,8 +240,8 @@ impl Engine {
         }
     }
 
-    /// Stores an experience as if it had been lived through in the last cycle: a descriptor about rest, and
-    /// what it was worth, 0 to `WORTH_MOST`. Refuses (false) what is not finite.
+    /// Stores an experience as if the last cycle had made it: a descriptor about rest, and its worth, 0 to
+    /// `WORTH_MOST`. Refuses (false) numbers that are not finite.
     pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool {
         match self {
             Engine::Reference(engine) => engine.store_experience(descriptor, value),
@@ -268,7 +268,7 @@ impl Engine {
         }
     }
 
-    /// The newest of the statistics that are taken every 100 cycles.
+    /// The newest statistics, which come every 100 cycles.
     pub fn metrics(&self) -> Option<Metrics> {
         match self {
             Engine::Reference(engine) => engine.metrics(),
@@ -367,8 +367,8 @@ impl Engine {
     }
 }
 
-/// Whether all that an engine gives away is a number: its answer, and what it expects of the next sensors,
-/// which the next cycle is driven by.
+/// Whether all that an engine returns is a number: its answer, and its prediction of the next sensors, which
+/// drives the next cycle.
 fn all_finite(response: &Response, prediction: &[f64]) -> bool {
     let rows = response.scores.iter().chain(&response.motors);
     let mut answer = rows.chain([&response.confidence, &response.skill, &response.novelty]);

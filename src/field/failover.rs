@@ -80,12 +80,12 @@ const FIRST_PAUSE: Span = Span::from_millis(500);
 const LONGEST_PAUSE: Span = Span::from_millis(60_000);
 /// A device that has computed for this long since it was opened has earned its short pauses back.
 const FORGIVEN: Span = Span::from_millis(60_000);
-/// The last good state is saved about this often: what was learned since is lost with the device.
+/// Time between two saves of the last good state: what the field learned since is lost with the device.
 const SAVE_EVERY: Span = Span::from_millis(1000);
 /// How long the start waits for the device: a driver may have to compile the kernels first.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What has happened to the device, for people.
+/// The device's history, for people.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
     /// Times it was lost.
@@ -98,7 +98,7 @@ pub struct DeviceCounters {
 
 /// A request to the opener.
 struct Request {
-    /// An engine that is lost: to be taken down there, where it may hang.
+    /// A lost engine, to drop there, where that may hang.
     lost: Option<Box<dyn Remote>>,
     fault: Option<GpuFault>,
 }
@@ -109,7 +109,7 @@ pub struct Failover {
     lost: Option<Box<dyn Remote>>,
     ask: Sender<Request>,
     answers: Receiver<Result<Box<dyn Remote>, Loss>>,
-    /// Whether the opener has been asked and has not answered.
+    /// Whether the opener has a request and has not answered.
     opening: bool,
     /// The last state that was good, and room for the next.
     good: Box<Live>,
@@ -193,7 +193,7 @@ impl Failover {
         (!self.is_taken()).then_some(stand_in)
     }
 
-    /// What has happened to it.
+    /// Its history.
     pub fn counters(&self) -> DeviceCounters {
         self.counters
     }
@@ -251,8 +251,8 @@ impl Failover {
         (self.loss, self.retry_at) = (loss, now + pause);
     }
 
-    /// What is done between two cycles: the state of the device is saved, a lost one opened again, one that
-    /// was opened is given the state of `here`.
+    /// The work between two cycles: saves the state of the device, opens a lost one again, gives one that was
+    /// opened the state of `here`.
     pub fn tend(&mut self, here: &mut Engine, now: Instant) {
         if let Some(remote) = &mut self.remote {
             if self.cycles_since_save >= self.cycles_per_save && remote.save(&mut self.spare) {

@@ -6,11 +6,11 @@ use std::fmt;
 /// Why an engine gave no answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Failure {
-    /// The stimulus is none: the field is left untouched, and the next one may be taken.
+    /// The stimulus is invalid: the field stays untouched, and takes the next one.
     Refused(Refused),
     /// The engine is lost with all that it held. Only an engine on a device can be.
     Lost(Loss),
-    /// What it answers or expects is no finite number: nothing that it holds is sound any more.
+    /// Its answer or prediction is no finite number: nothing that it holds is sound any more.
     NotFinite,
 }
 
@@ -19,7 +19,7 @@ pub enum Failure {
 pub enum Loss {
     /// Nothing came back in time.
     Timeout {
-        /// What was waited for.
+        /// The object of the wait.
         call: &'static str,
     },
     /// A call failed.
@@ -39,9 +39,9 @@ pub enum Loss {
     },
     /// The program's own code around the device panicked.
     Panicked,
-    /// What it was to resume from does not fit it.
+    /// The state to resume from does not fit it.
     State,
-    /// What it answered or expected was no finite number.
+    /// Its answer or prediction was no finite number.
     NotFinite,
     /// In its trial it computed something else than the CPU.
     Wrong,
@@ -60,7 +60,7 @@ impl From<Loss> for Failure {
 }
 
 impl Failure {
-    /// What was refused, if that is why.
+    /// The refused value, if that is why.
     pub fn refused(self) -> Option<Refused> {
         match self {
             Failure::Refused(refused) => Some(refused),

@@ -29,7 +29,7 @@ const fn both(cells: usize) -> usize {
 }
 
 /// Bytes of the field in single precision or less, of what a step writes it into, and of the room of each
-/// job. With more than one thread every group of channels has a copy, and threads that come late have theirs.
+/// job. With more than one thread every group of channels has a copy, and so have late threads.
 fn cells_and_copies(plan: &FieldPlan) -> usize {
     let (cells, grid) = (plan.shape.cells(), plan.shape.grid);
     let spares = 2 * (plan.threads.clamp(1, GROUPS) - 1);

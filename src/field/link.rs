@@ -19,6 +19,8 @@ pub struct FieldCounters {
     pub launched: u64,
     /// Cycles that came due while the one before was still being computed.
     pub skipped: u64,
+    /// Lost or refused samples that cycles were fed as they had last been good (`admit::HELD`).
+    pub held: u64,
     /// Cycles that came back without an answer (stimulus refused, engine failed).
     pub unanswered: u64,
     /// Times that an engine on a device was lost.
@@ -35,7 +37,7 @@ pub struct FieldLink {
     outcomes: Reader<Outcome>,
     /// Passed on to by the bus's waker, which the tick rings in every slot.
     waker: Arc<Waker>,
-    /// Launch at every so many slots.
+    /// Slots from one launch to the next.
     every: u64,
     cycle: u64,
     launched_at: Option<Instant>,
@@ -99,13 +101,14 @@ impl FieldLink {
         self.state
     }
 
-    /// Launches a cycle on `sensors` if slot number `index` is one for it and the engine is free.
-    /// `passed_on`: the bus thread will nudge the engine's; otherwise the tick does.
+    /// Launches a cycle on `sensors`, of which `held` are held, if slot number `index` is one for it and
+    /// the engine is free. `passed_on`: the bus thread will nudge the engine's; otherwise the tick does.
     pub fn launch(
         &mut self,
         index: u64,
         slot: Instant,
         sensors: &[f32; MAX_SENSORS],
+        held: usize,
         rung: Rung,
         passed_on: bool,
     ) {
@@ -126,6 +129,7 @@ impl FieldLink {
         self.cycle += 1;
         self.launched_at = Some(slot);
         self.counters.launched += 1;
+        self.counters.held += held as u64;
     }
 
     /// Counts so far.

@@ -98,8 +98,8 @@ pub struct Trial {
 
 /// Largest share of the time that may be driven backwards in a trial.
 const BACKWARD_MOST: f64 = 0.10;
-/// In so many rooms one contact more than the table's is let pass: from one set of forty rooms to the next
-/// the table's own number differs by two.
+/// The trial allows one contact more than the table's in this many rooms: from one set of forty rooms to the
+/// next the table's own number differs by two.
 const ROOMS_A_CONTACT: u64 = 20;
 /// A field sees at least this share of what the table sees of the same rooms.
 const COVERAGE_LEAST: f64 = 0.9;
@@ -213,7 +213,7 @@ impl Readout {
         codec::encode(KIND, self)
     }
 
-    /// Whether the read-out means on `board` what it meant where it was made; the first difference if
+    /// Whether the read-out means the same on `board` as on the board of its making; the first difference if
     /// not. The engine's kind and threads do not matter, nor does anything behind the motors.
     pub fn check(&self, board: &Board) -> Result<(), ReadoutError> {
         let rows = RowNames::of(board);
@@ -264,7 +264,7 @@ impl Readout {
     }
 }
 
-/// What a starting table is told from another by.
+/// Distinguishes a starting table from another.
 pub fn table_digest(board: &Board) -> [u8; 32] {
     let mut hasher = blake3::Hasher::new();
     for curve in &board.field.start {

@@ -135,7 +135,7 @@ impl ReferenceEngine {
         self.metrics = None;
     }
 
-    /// One cycle. A stimulus that is refused changes nothing.
+    /// One cycle. A refused stimulus changes nothing.
     pub fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
         self.admit(stimulus)?;
         self.watch.begin();
@@ -380,7 +380,7 @@ impl ReferenceEngine {
         }
     }
 
-    /// The newest of the statistics that are taken every [`METRICS_EVERY`] cycles.
+    /// The newest statistics, which come every [`METRICS_EVERY`] cycles.
     pub fn metrics(&self) -> Option<Metrics> {
         self.metrics
     }
@@ -445,8 +445,8 @@ impl ReferenceEngine {
         self.library.blend()
     }
 
-    /// Stores an experience as if it had been lived through in the last cycle: a descriptor about rest, and
-    /// what it was worth, 0 to `WORTH_MOST`. Refuses (false) what is not finite.
+    /// Stores an experience as if the last cycle had made it: a descriptor about rest, and its worth, 0 to
+    /// `WORTH_MOST`. Refuses (false) numbers that are not finite.
     pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool {
         let fits = descriptor.iter().all(|d| d.is_finite()) && (0.0..=WORTH_MOST).contains(&f64::from(value));
         if fits {

@@ -15,13 +15,13 @@ impl Rung {
 pub struct Work {
     /// The bank is scanned in this many parts, one a cycle.
     pub bank_parts: u64,
-    /// The library is matched and blended every so many cycles.
+    /// Cycles from one match and blend of the library to the next.
     pub blend_every: u64,
     /// Patterns in the blend.
     pub blend_top: usize,
-    /// Learning and metrics run every so many cycles.
+    /// Cycles from one step of learning and metrics to the next.
     pub learn_every: u64,
-    /// Slow and pattern channels are updated every so many cycles.
+    /// Cycles from one update of slow and pattern channels to the next.
     pub slow_every: u64,
     /// The field runs on half the grid per axis.
     pub half_resolution: bool,

@@ -46,11 +46,11 @@ pub const READOUT_MOST: f32 = 1.0 / f32::EPSILON;
 pub const WORTH_MOST: f64 = 2.0;
 /// Recent prediction errors kept for confidence.
 pub const ERROR_RING: usize = 1000;
-/// Best matches of the bank that are reported.
+/// Best matches of the bank in a report.
 pub const BANK_TOP: usize = 5;
 /// Most patterns in a blend.
 pub const BLEND_TOP: usize = 3;
-/// Metrics are handed out every so many cycles.
+/// Cycles from one set of metrics to the next.
 pub const METRICS_EVERY: u64 = 100;
 /// Errors that the confidence is the mean of: the newest of the ring.
 pub const CONFIDENCE_CYCLES: usize = 100;
@@ -142,8 +142,8 @@ pub fn sub_steps(dt: f64, t: f64) -> (usize, f64) {
 /// costs more than another; on two threads, which take every second group each, likewise.
 pub const TURN: [u64; GROUPS] = [0, 0, 0, 0, 0, 1, 1, 0];
 
-/// Whether work that is done every `every` cycles is due: by the cycle's number, or because
-/// numbers were left out and it has not run for that long.
+/// Whether work of every `every` cycles is due: by the cycle's number, or because numbers were
+/// left out and it has not run for that long.
 pub fn is_due(cycle: u64, every: u64, since: u64) -> bool {
     cycle.is_multiple_of(every) || since >= every
 }

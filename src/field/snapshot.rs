@@ -74,8 +74,8 @@ impl fmt::Display for SnapshotError {
 impl std::error::Error for SnapshotError {}
 
 impl SnapshotError {
-    /// Whether the file is one of ours that has gone bad. Another program's, another version's and another
-    /// field's are somebody's: they are not to be replaced.
+    /// Whether the file is one of ours that has gone bad. One of another program, version or field is not
+    /// ours to replace.
     fn is_damage(&self) -> bool {
         match self {
             SnapshotError::File(FileError::Codec { error, .. }) => !matches!(
@@ -94,8 +94,8 @@ impl From<FileError> for SnapshotError {
     }
 }
 
-/// What must be the same where a snapshot is taken up: the rows of the read-out, and all that decides what a
-/// feature means.
+/// What must be the same where a run resumes from a snapshot: the rows of the read-out, and all that decides
+/// what a feature means.
 fn made_for(board: &Board) -> Vec<(String, String)> {
     let rows = ("rows".to_string(), RowNames::of(board).to_string());
     [rows].into_iter().chain(identity(board)).collect()
@@ -158,13 +158,13 @@ impl Snapshot {
 /// A brain that fits, and why it is not the newest.
 #[derive(Debug)]
 pub struct Found {
-    /// It.
+    /// The brain.
     pub snapshot: Snapshot,
-    /// What is wrong with the file that it is taken in the place of.
+    /// What is wrong with the newer file that it replaces.
     pub in_place_of: Option<SnapshotError>,
 }
 
-/// Where the brain is kept that was at `path` before the newest.
+/// The file of the brain that was at `path` before the newest.
 pub fn previous_of(path: &Path) -> PathBuf {
     path.with_file_name(previous_name(path))
 }

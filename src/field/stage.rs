@@ -40,7 +40,7 @@ impl StageWatch {
     pub fn begin(&mut self) {
         *self = StageWatch { last: MonotonicClock.now(), ..StageWatch::NEW };
     }
-    /// What was done since the last call, or since the beginning, was `stage`.
+    /// The work since the last call, or since the beginning, was `stage`.
     pub fn end(&mut self, stage: Stage) {
         let now = MonotonicClock.now();
         let time = &mut self.times[stage as usize];

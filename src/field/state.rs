@@ -23,13 +23,13 @@ use serde::{Deserialize, Serialize};
 /// A whole brain.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// What was put in from outside.
+    /// The part that came from outside.
     pub learned: Learned,
     /// What it has lived through.
     pub live: Live,
 }
 
-/// What was put in from outside, and stays when an engine goes back to rest.
+/// The part that came from outside; it stays when an engine goes back to rest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
     /// [`Shape::weights`](crate::plan::Shape::weights) of them.
@@ -45,9 +45,9 @@ pub struct Pattern {
     pub volume: Vec<i16>,
     /// 64, about rest, divided by its length (at least `NORM_FLOOR`).
     pub context: Vec<f64>,
-    /// What it was stored with.
+    /// The value stored with it.
     pub value: f32,
-    /// As it was given, of an engine that keeps it so.
+    /// The original, of an engine that keeps it.
     pub fine: Option<FinePattern>,
 }
 
@@ -89,7 +89,7 @@ pub struct Live {
     pub bank: Experiences,
     /// Motor scores of the last cycle, bridge included.
     pub scores: [f64; MAX_MOTORS],
-    /// What is left of the bridge.
+    /// The rest of the bridge.
     pub bridge: [f64; MAX_MOTORS],
     /// The newest of the regular metrics.
     pub metrics: Option<Metrics>,
@@ -118,14 +118,14 @@ pub struct Fine {
     pub rows: Vec<f64>,
 }
 
-/// What is known about the sensors. Vectors are one entry a sensor unless said otherwise.
+/// The engine's knowledge of the sensors. Vectors are one entry a sensor unless said otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Senses {
     /// Last values.
     pub sensors: Vec<f64>,
     /// Their change against the cycle before.
     pub change: Vec<f64>,
-    /// What is expected next.
+    /// The prediction of the next values.
     pub prediction: Vec<f64>,
     /// l = W x of the last cycle.
     pub learned: Vec<f64>,
@@ -210,7 +210,7 @@ impl Live {
         bytes
     }
 
-    /// Empties what not every engine fills, so that nothing of an older state is left in it.
+    /// Empties the parts that not every engine fills, so that nothing of an older state stays in them.
     pub fn clear_extras(&mut self) {
         self.half.clear();
         self.reduced.context.clear();

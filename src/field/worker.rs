@@ -26,7 +26,7 @@ pub struct Order {
     pub slot: Instant,
 }
 
-/// What comes back.
+/// The engine's outcome.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
     /// The engine's answer; `None`: the stimulus was refused or the engine failed.
@@ -39,7 +39,7 @@ pub struct Outcome {
     pub span: Span,
     /// How the engine fares after it.
     pub state: EngineState,
-    /// What has happened to its device.
+    /// The history of its device.
     pub device: DeviceCounters,
     /// Where the time of the cycle went, if a device computed it.
     pub times: Option<DeviceTimes>,
@@ -96,7 +96,7 @@ pub struct FieldWorker {
     interposer: Option<Box<dyn Interposer>>,
 }
 
-/// When the whole brain is handed over to be written.
+/// When the worker hands the whole brain over for writing.
 struct Snapshots {
     sender: SnapshotSender,
     every: Span,
@@ -136,7 +136,7 @@ impl FieldWorker {
         self
     }
 
-    /// The same with a snapshot handed to `desk` every so often, and at the end.
+    /// The same with a snapshot over `sender` every `every`, and at the end.
     pub fn with_snapshots(mut self, sender: SnapshotSender, every: Span) -> FieldWorker {
         self.snapshots = Some(Snapshots { sender, every, due: None });
         self
@@ -146,8 +146,8 @@ impl FieldWorker {
         let start = clock.now();
         let faults = &self.faults;
         let (brain, interposer) = (&mut self.brain, &mut self.interposer);
-        // A panic leaves the engine's state unknown: it is thrown away and built again, so nothing
-        // half-written is ever used (that is what makes the assertion of unwind safety true).
+        // A panic leaves the engine's state unknown: the worker drops it and builds it again, so no
+        // cycle uses anything half-written (that is what makes the assertion of unwind safety true).
         let answer = catch_unwind(AssertUnwindSafe(|| {
             faults.before_cycle(start);
             brain.inject(faults.gpu(start));
@@ -234,7 +234,7 @@ impl FieldWorker {
         Outcome { response: None, slot, rung, span: Span::ZERO, state, device, times: None }
     }
 
-    /// Whether there is something to be done between two cycles.
+    /// Whether there is work between two cycles.
     fn has_chores(&self) -> bool {
         self.brain.has_device() || self.snapshots.is_some()
     }

@@ -40,7 +40,7 @@ impl Kept {
         Kept { key: *key.as_bytes(), path: folder.join(format!("{}.cubin", key.to_hex())) }
     }
 
-    /// What was kept; a file that is not whole, or that others can have written, is thrown away.
+    /// The kept kernels. Removes a file that is not whole, or that other users can have written.
     pub(super) fn read(&self) -> Option<Vec<u8>> {
         let bytes = match trusted::read(&self.path, Links::Refused) {
             Ok(bytes) => bytes,
@@ -65,8 +65,8 @@ impl Kept {
         None
     }
 
-    /// Before what was kept is loaded: leaves a mark until it is. `None`: a process ended while it was
-    /// loaded. Then it is thrown away, and nothing is known against what takes its place.
+    /// Call it before loading the kept kernels: leaves a mark until they are loaded. `None`: a process ended
+    /// while it loaded them. Then this removes them, and nothing is known against their replacement.
     pub(super) fn begin(&self) -> Option<Begun> {
         let at = self.path.with_extension("loading");
         match mark::begin(&at) {
@@ -86,11 +86,11 @@ impl Kept {
         let _ = std::fs::remove_file(&self.path);
     }
 
-    /// Keeps it for the next time, whole or not at all. A failure is said once in the life of the program.
+    /// Keeps it for the next time, whole or not at all. Logs a failure once in the life of the program.
     pub(super) fn write(&self, cubin: &[u8]) {
         static SAID: Once = Once::new();
         if let Err(flaw) = elf::check(cubin) {
-            // It would be thrown away at each start.
+            // Each start would remove it.
             SAID.call_once(|| {
                 log::warn!("cannot cache compiled kernels, each start compiles them again: {flaw}")
             });

@@ -12,19 +12,19 @@ use super::error::{GpuError, code};
 use super::watch::{Counts, Watch};
 use crate::time::{Clock, Instant, MonotonicClock, Span};
 
-/// How often the context was reset. What was made before a reset is gone: the driver has freed it, and
-/// handles of it must not be shown to the driver again.
+/// Resets of the context so far. A reset frees everything made before it: no call may pass one of those
+/// handles to the driver again.
 static RESETS: AtomicU64 = AtomicU64::new(0);
 
-/// Who looks at host memory just now, on any thread: a reset would take it away.
+/// Looks at host memory under way, on any thread: a reset would take it away.
 static LOOKS: AtomicUsize = AtomicUsize::new(0);
 
 /// How long a reset waits for those: to copy the largest piece takes some milliseconds.
 const LOOKS_PATIENCE: Span = Span::from_millis(1_000);
-/// And how often it asks.
+/// Time between two looks at them.
 const LOOKS_NAP: Duration = Duration::from_micros(100);
 
-/// While there is one, host memory is not taken away by a reset. Not to be kept for long.
+/// While there is one, a reset does not free host memory. Keep it only for a short time.
 pub(super) struct Stays(());
 
 impl Drop for Stays {
@@ -67,9 +67,9 @@ impl Line {
         RESETS.load(Ordering::Acquire) != self.opened_after
     }
 
-    /// Keeps what was made on this line from being taken away; `None`: it was.
+    /// Keeps a reset from freeing what was made on this line; `None`: one did.
     pub(super) fn stays(&self) -> Option<Stays> {
-        // A reset says first that it comes, and then asks who looks; here it is the other way round.
+        // A reset says first that it comes, and then counts the looks; here it is the other way round.
         // Whichever is first in the one order of all four, one of both sees the other.
         LOOKS.fetch_add(1, Ordering::SeqCst);
         let stays = Stays(());
@@ -98,8 +98,8 @@ impl Line {
         }
     }
 
-    /// Gives something back that must be given back whatever is injected. What the driver answers changes
-    /// nothing: it is gone either way.
+    /// Releases something, whatever fault is injected. The driver's answer changes nothing: it is gone either
+    /// way.
     pub(super) fn release(&self, call: Call, make: impl FnOnce(&Driver) -> i32) {
         if self.is_gone() {
             return;
@@ -112,7 +112,7 @@ impl Line {
         }
     }
 
-    /// An error that was seen here, before the driver was asked.
+    /// An error that was seen here, before the call of the driver.
     pub(super) fn refuse<T>(&self, call: Call, code: i32) -> Result<T, GpuError> {
         Err(self.failed(call, code))
     }
@@ -158,7 +158,7 @@ impl Line {
         }
     }
 
-    /// Whether what is done is also said to be done.
+    /// Whether finished work is reported as finished.
     fn is_reported(&self, held: &Held) -> bool {
         match (self.watch.injected(), self.began.get()) {
             (Some(GpuFault::Hang), _) => false,
@@ -192,7 +192,7 @@ fn hands_over(call: Call) -> bool {
 }
 
 /// Resets by `make`: everything made before is gone from now on, on any thread. Not done, and an error, if
-/// somebody who looks at host memory does not come to an end.
+/// a look at host memory does not end.
 pub(super) fn reset(
     driver: &'static Driver,
     watch: &Watch,

@@ -22,17 +22,17 @@ use super::memory::Page;
 use super::probe::Found;
 use super::watch::{Counts, Watch};
 
-/// An opened GPU. It and what is made of it stay on the thread that opened it.
+/// An opened GPU. It and everything created from it stay on the thread that opened it.
 pub struct Gpu {
     pub(super) context: Rc<Context>,
 }
 
-/// What everything that is made in a context shares.
+/// The part that everything created in a context shares.
 pub(super) struct Context {
     pub(super) line: Line,
     device: CUdevice,
-    /// Differs from that of every other context of this process: kernels are copied about and may be taken
-    /// to the wrong one.
+    /// Differs from that of every other context of this process: kernels can be copied, and a caller may
+    /// launch one in the wrong context.
     pub(super) number: u64,
     /// Loaded images. They stay until the context goes, since kernels are copied about.
     pub(super) modules: RefCell<Vec<CUmodule>>,
@@ -47,7 +47,7 @@ pub(super) struct Context {
 /// What a capture gathers beside the driver's graph.
 #[derive(Default)]
 pub(super) struct Captured {
-    /// What one replay asks for.
+    /// The requests of one replay.
     pub(super) each: Counts,
     /// Events that the graph will use: they must live as long as it.
     pub(super) used: Vec<Rc<dyn Any>>,
@@ -109,7 +109,7 @@ impl Gpu {
     }
 
     /// Throws away the device's context with everything in it, of this whole process, so that a lost one can
-    /// be opened again. What was made before fails with every call from now on, and its pinned memory is
+    /// be opened again. Everything created before fails with every call from now on, and its pinned memory is
     /// gone; so this is for when all that is dropped, or on a thread that will never come back.
     ///
     /// # Errors

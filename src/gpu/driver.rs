@@ -42,7 +42,7 @@ macro_rules! calls {
 
         /// The addresses of all of them.
         pub(super) struct Driver {
-            // SAFETY: of a call, is said where it is made; this is the type.
+            // SAFETY: each call states its own; this is the type.
             $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> c_int,)*
         }
 
@@ -148,7 +148,7 @@ pub(super) enum Missing {
     Symbol(&'static str),
 }
 
-/// Only a success is kept: what is missing may be there at the next look.
+/// Holds only a success: a missing library may be there at the next look.
 static DRIVER: OnceLock<Driver> = OnceLock::new();
 
 /// Opens the library the first time; afterwards only answers.

@@ -14,7 +14,7 @@ const MACHINE: u16 = 190;
 /// A section that takes no room in the file (`SHT_NOBITS`).
 const NO_BITS: u32 = 8;
 /// From here on types are a system's or a processor's own: some of NVIDIA's are memory that takes no room
-/// either, so only where they begin can be asked.
+/// either, so the check can only look at where they begin.
 const OWN_TYPES: u32 = 0x6000_0000;
 
 /// Why bytes are no whole file.

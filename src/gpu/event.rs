@@ -17,7 +17,7 @@ use super::flight;
 /// `CU_EVENT_DEFAULT`: times are kept.
 const TIMED: u32 = 0;
 
-/// A mark that a stream passes when all that was given to it before is done.
+/// A mark that a stream passes when all work queued before it is done.
 pub struct Event {
     pub(super) mark: Rc<Mark>,
 }
@@ -26,14 +26,14 @@ pub(super) struct Mark {
     pub(super) context: Rc<Context>,
     pub(super) raw: CUevent,
     held: Held,
-    /// Behind which copies a stream was given it last; nothing once a graph has it: each replay puts it
-    /// again.
+    /// The copies before it where a stream recorded it last; nothing once a graph has it: each replay records
+    /// it again.
     behind: RefCell<Behind>,
 }
 
 /// What an event reports about copies.
 enum Behind {
-    /// Nothing: no stream was given it.
+    /// Nothing: no stream recorded it.
     Nothing,
     /// That they are done when it is passed.
     Copies(flight::Mark),
@@ -42,7 +42,7 @@ enum Behind {
 }
 
 impl Mark {
-    /// A stream was given it.
+    /// A stream recorded it.
     pub(super) fn is_behind(&self, copies: flight::Mark) {
         let mut behind = self.behind.borrow_mut();
         if !matches!(*behind, Behind::Graph) {

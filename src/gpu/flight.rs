@@ -6,7 +6,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::rc::Rc;
 
-/// Copies that are kept apart on one allocation. With more of them those of one stream count as one.
+/// Copies that one allocation distinguishes. With more of them those of one stream count as one.
 const KEPT: usize = 8;
 
 /// How far a stream has come, in copies.
@@ -23,7 +23,7 @@ pub(super) struct Mark {
 }
 
 impl Progress {
-    /// Up to what was given last.
+    /// The place behind the newest copy.
     pub(super) fn mark(self: &Rc<Progress>) -> Mark {
         Mark { progress: self.clone(), ticket: self.given.get() }
     }
@@ -61,7 +61,7 @@ struct Flight {
     way: Way,
 }
 
-/// The copies under way on one allocation, and who looks at it.
+/// The copies under way on one allocation, and the looks at it.
 #[derive(Default)]
 pub(super) struct Flights {
     under_way: RefCell<heapless::Vec<Flight, KEPT>>,
@@ -93,15 +93,15 @@ impl Flights {
         self.is_written.get() || way == Way::Out && self.readers.get() > 0
     }
 
-    /// Somebody reads a range. False: it is being written.
+    /// A reader begins on a range. False: a copy is writing it.
     pub(super) fn read(&self, range: &Range<usize>) -> bool {
         let free = self.is_free(range, |way| way == Way::Out);
         self.readers.set(self.readers.get() + u32::from(free));
         free
     }
 
-    /// Somebody writes a range. False: it is being copied. Of one allocation there is one writer at most, and
-    /// no reader beside it: it has the allocation borrowed.
+    /// A writer begins on a range. False: a copy is using it. An allocation has one writer at most, and no
+    /// reader beside it: the writer has the allocation borrowed.
     pub(super) fn write(&self, range: &Range<usize>) -> bool {
         let free = self.is_free(range, |_| true);
         self.is_written.set(free);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_copied_to_where_somebody_looks() {
+    fn nothing_is_copied_to_where_a_thread_looks() {
         let (flights, progress) = (Flights::default(), Rc::<Progress>::default());
         assert!(flights.read(&(0..64)));
         assert!(!flights.begin(&progress, 0..64, Way::Out) && flights.begin(&progress, 0..64, Way::In));

@@ -18,7 +18,7 @@ use super::watch::Counts;
 pub struct Graph {
     context: Rc<Context>,
     raw: CUgraphExec,
-    /// What a replay asks for.
+    /// The requests of a replay.
     each: Counts,
     copies: Vec<Copy>,
     _used: Vec<Rc<dyn Any>>,
@@ -26,7 +26,7 @@ pub struct Graph {
 
 impl Stream {
     /// Gathers what `body` gives to this stream, and to those that it takes in by `fork` and `wait`, into a
-    /// graph; nothing of it is done now. Inside, nothing may be asked, taken or given back.
+    /// graph; nothing of it runs now. `body` may query, allocate or free nothing.
     ///
     /// # Errors
     /// What `body` says; what the driver says, which looks at the whole when it ends.
@@ -72,7 +72,7 @@ impl Stream {
             }
         }
         self.hand_over(Call::Replay, Counts { replays: 1, ..graph.each }, |d| {
-            // SAFETY: live handles of this context; what the graph uses on the host it holds, and nobody is
+            // SAFETY: live handles of this context; what the graph uses on the host it holds, and no look is
             // in its way.
             unsafe { (d.replay)(graph.raw, self.raw) }
         })
@@ -83,7 +83,7 @@ impl Stream {
 struct Capturing<'a> {
     stream: &'a Stream,
     graph: CUgraph,
-    /// The driver was not yet asked to end it; an injected fault keeps the question from it.
+    /// The driver has not been called to end it yet; an injected fault prevents the call.
     is_open: bool,
 }
 

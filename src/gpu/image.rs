@@ -20,11 +20,11 @@ use crate::time::{Clock, MonotonicClock, Span};
 /// Where the kernels may come from.
 #[derive(Clone, Debug)]
 pub struct ImageFiles {
-    /// Text that every chip's driver can compile. Its first line names what it was made from.
+    /// Text that every chip's driver can compile. Its first line names its sources.
     pub ptx: &'static str,
     /// Machine code for some chips, made from the same sources; none: straight to the next.
     pub fatbin: Option<PathBuf>,
-    /// Folder in which compiled code is kept between runs; none: nothing is kept.
+    /// Folder for compiled code between runs; none: keeps nothing.
     pub cache: Option<PathBuf>,
 }
 
@@ -79,7 +79,7 @@ pub struct KernelFacts {
 }
 
 impl Image {
-    /// Loads the kernels from the first place that has them for this chip. What was tried in vain is logged.
+    /// Loads the kernels from the first place that has them for this chip. Logs each place that failed.
     ///
     /// # Errors
     /// What the driver says of the PTX, the last place; of an earlier one if the context is lost.
@@ -141,7 +141,7 @@ impl Image {
     }
 }
 
-/// Fatbin, else what was kept, else PTX.
+/// Fatbin, else the cache, else PTX.
 fn load(context: &Context, found: &Found, files: &ImageFiles) -> Result<(Source, CUmodule), GpuError> {
     if let Some(path) = &files.fatbin {
         match fatbin::read(path, files.ptx) {
@@ -182,7 +182,7 @@ fn module(context: &Context, bytes: &[u8]) -> Result<CUmodule, GpuError> {
     let mut module: CUmodule = std::ptr::null_mut();
     context.line.call(Call::ModuleLoad, |d| {
         // SAFETY: writes one handle. The bytes are what a compiler of the driver's own made, now or in a file
-        // that nobody but root and we ourselves can write: whole by a digest and by their own tables (cache),
+        // that only root and our own user can write: whole by a digest and by their own tables (cache),
         // or by the length that their header states (fatbin).
         unsafe { (d.module_load)(&mut module, bytes.as_ptr().cast()) }
     })?;

@@ -79,7 +79,7 @@ impl Linker<'_> {
         if start.is_null() || length == 0 {
             return line.refuse(Call::LinkComplete, code::INVALID_PTX);
         }
-        // SAFETY: the linker owns so many bytes there until it goes.
+        // SAFETY: the linker owns that many bytes there until it goes.
         Ok(unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length) }.to_vec())
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Only its owner has to see it.
 const MODE: u32 = 0o600;
 
-/// What there is to know before something is loaded.
+/// The state before a load.
 pub(super) enum Begun {
     /// It may be loaded; the mark lies there until it is dropped.
     Marked(#[allow(dead_code, reason = "held, not asked")] Mark),
@@ -59,12 +59,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_that_nobody_holds_says_that_somebody_ended_there() {
+    fn a_mark_that_no_process_holds_says_that_one_ended_there() {
         let path = std::env::temp_dir().join(format!("ganglion-mark-{}.loading", std::process::id()));
         clear(&path);
-        let Begun::Marked(mark) = begin(&path) else { panic!("nobody was here") };
+        let Begun::Marked(mark) = begin(&path) else { panic!("no process was here") };
         assert!(path.exists());
-        assert!(matches!(begin(&path), Begun::Marked(Mark(None))), "somebody is here just now");
+        assert!(matches!(begin(&path), Begun::Marked(Mark(None))), "a process is here just now");
         drop(mark);
         assert!(!path.exists());
         // As a process leaves it that ends in the middle.

@@ -16,7 +16,7 @@ use super::error::{GpuError, code};
 use super::flight::Flights;
 use super::watch::Counts;
 
-/// One allocation on the device. What is in it at the start is anything.
+/// One allocation on the device. Its contents are undefined at the start.
 pub struct Pool {
     context: Rc<Context>,
     address: u64,
@@ -27,7 +27,7 @@ impl Pool {
     /// Takes `bytes` bytes.
     ///
     /// # Errors
-    /// `is_memory` if there is not so much; anything else that the driver says.
+    /// `is_memory` if there is not that much; anything else that the driver says.
     pub fn take(gpu: &Gpu, bytes: usize) -> Result<Pool, GpuError> {
         let mut address: CUdeviceptr = 0;
         // SAFETY: writes one address.
@@ -60,11 +60,11 @@ impl Drop for Pool {
 /// ordinary cached memory (not write-combined), so that the processor reads it at full speed.
 ///
 /// The device writes to it when a copy says so, beside all that the compiler sees; and a reset on another
-/// thread takes it away. So it is looked at through a [`Look`] or a [`LookMut`]: there is none of a range
-/// that is copied to, and none to write one that is copied, from the order of the copy until its stream or an
-/// event behind it is known to be done; while there is one nothing is copied there, and a reset waits.
+/// thread frees it. So the host uses it through a [`Look`] or a [`LookMut`]: there is none of a range that a
+/// copy writes, and none to write a range that a copy reads, from the order of the copy until its stream or
+/// an event behind it is known to be done; while there is one no copy begins there, and a reset waits.
 ///
-/// What is written is not copied meanwhile:
+/// No copy reads a range while the host writes it:
 ///
 /// ```compile_fail,E0502
 /// # fn wrong(stream: ganglion::gpu::Stream, mut pinned: ganglion::gpu::Pinned) -> Result<(), ganglion::gpu::GpuError> {
@@ -74,8 +74,7 @@ impl Drop for Pool {
 /// # Ok(()) }
 /// ```
 ///
-/// No slice outlives the look that it was seen through, so none is left when a copy begins or the memory
-/// goes:
+/// No slice outlives its look, so none is left when a copy begins or the memory goes:
 ///
 /// ```compile_fail,E0505
 /// # fn wrong(pinned: ganglion::gpu::Pinned) -> Result<u8, ganglion::gpu::GpuError> {
@@ -132,7 +131,7 @@ impl Pinned {
         let flights = Flights::default();
         let page = Page { context: gpu.context.clone(), start: start.cast(), bytes, flights };
         let stays = page.stays()?;
-        // SAFETY: the driver has just given `bytes` bytes that nobody else knows of, and they stay.
+        // SAFETY: the driver has just given `bytes` bytes that nothing else refers to, and they stay.
         unsafe { page.start.write_bytes(0, bytes) };
         drop(stays);
         Ok(Pinned { page: Rc::new(page) })
@@ -176,7 +175,7 @@ impl Pinned {
             return page.refuse(code::NOT_READY);
         }
         // SAFETY: within the page, which stays until the look goes; all of it was written at the start.
-        // Nobody writes it meanwhile: no copy is under way to there or begins (`flights`), and a writer would
+        // Nothing writes it meanwhile: no copy to there is under way or begins (`flights`); a writer would
         // have `self` to itself.
         let seen = unsafe { std::slice::from_raw_parts(start, range.len()) };
         Ok(Look { seen, page, _stays: stays })
@@ -192,7 +191,7 @@ impl Pinned {
         if !page.flights.write(&range) {
             return page.refuse(code::NOT_READY);
         }
-        // SAFETY: as for `part`; `self` is borrowed mutably, so nobody else looks, and no copy touches it
+        // SAFETY: as for `part`; `self` is borrowed mutably, so no other look exists, and no copy touches it
         // meanwhile.
         let seen = unsafe { std::slice::from_raw_parts_mut(start, range.len()) };
         Ok(LookMut { seen, page, _stays: stays })

@@ -18,7 +18,7 @@ const OLDEST_DRIVER: (u32, u32) = (12, 5);
 /// Oldest chip, as its compute capability: what the kernels are compiled for (Orin).
 const OLDEST_CHIP: (u32, u32) = (8, 7);
 
-/// A GPU that can be used, and what is to be known of it before it is opened.
+/// A usable GPU, and its properties before it is opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// As its driver calls it.
@@ -41,7 +41,7 @@ pub struct Found {
     pub clock_khz: u32,
 }
 
-/// Why there is none. Shown, it is a sentence: what is so, and what can be done.
+/// Why there is none. Displayed as a sentence: the cause, and what a person can do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Absence {
     /// No library of the driver.

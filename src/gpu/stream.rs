@@ -27,7 +27,7 @@ pub enum Priority {
     Low,
 }
 
-/// A queue of work that is done in its order; work of two streams has no order but by events.
+/// A queue of work; the device does it in this order. Only events order the work of two streams.
 pub struct Stream {
     pub(super) context: Rc<Context>,
     pub(super) raw: CUstream,
@@ -73,19 +73,19 @@ impl Stream {
     /// Copies a range of host memory to `to` on the device.
     ///
     /// # Errors
-    /// Without a call: invalid value if the range is not within `from` or what it goes to not within a pool,
-    /// not ready while a thread writes it; what the driver says.
+    /// Without a call: invalid value if the range is not within `from` or its target not within a pool, not
+    /// ready while a thread writes it; what the driver says.
     pub fn copy_in(&self, to: u64, from: &Pinned, range: Range<usize>) -> Result<(), GpuError> {
         let start = self.host_side(Call::CopyIn, Way::In, from, &range, to)?;
         self.hand_over(Call::CopyIn, Counts { copies_in: 1, ..Counts::default() }, |d| {
-            // SAFETY: the page is kept by `from`, by a graph, or freed only after the copy; nobody on the
+            // SAFETY: `from` or a graph keeps the page, or it is freed only after the copy; nothing on the
             // host is in its way until it is known to be done; the device's side is in a pool.
             unsafe { (d.copy_in)(to, start.cast_const().cast(), range.len(), self.raw) }
         })
     }
 
-    /// Copies from `from` on the device to a range of host memory, which can be looked at again when it is
-    /// done.
+    /// Copies from `from` on the device to a range of host memory, which the host may read again when the
+    /// copy is done.
     ///
     /// # Errors
     /// As for `copy_in`, and not ready while a thread reads it.
@@ -156,8 +156,8 @@ impl Stream {
 
     /// Puts the mark here. Inside a capture it becomes a part of the graph: each replay records it again, and
     /// it gives times; for the order of streams inside a capture there is `fork`. Until a replay comes to the
-    /// mark, a question about it may still be answered for the replay before: whether a replay is done, the
-    /// stream reports, or an event that is recorded after it.
+    /// mark, a query of it may still report the replay before: whether a replay is done, the stream reports,
+    /// or an event that is recorded after it.
     ///
     /// # Errors
     /// Invalid handle, without a call, if the event is of another context; what the driver says.
@@ -195,8 +195,7 @@ impl Stream {
         })
     }
 
-    /// What is given to this stream from now on is done after the mark. The stream waits, the caller does
-    /// not.
+    /// Work queued on this stream from now on runs after the mark. The stream waits, the caller does not.
     ///
     /// # Errors
     /// As for `record`.
@@ -206,7 +205,7 @@ impl Stream {
         self.context.line.call(Call::StreamWait, |d| unsafe { (d.stream_wait)(self.raw, event.mark.raw, 0) })
     }
 
-    /// Whether all that was given to it is done. Never waits.
+    /// Whether all its work is done. Never waits.
     ///
     /// # Errors
     /// What the driver says: of this call, or of any work before it.
@@ -248,8 +247,8 @@ impl Stream {
         self.context.line.refuse(call, code::INVALID_VALUE)
     }
 
-    /// Where the host's side of a copy begins, both sides being within what was allocated. From here on that
-    /// range is under way; of a copy that is captured, from each replay on.
+    /// Where the host's side of a copy begins; checks that both sides are within their allocations. From here
+    /// on that range is under way; of a captured copy, from each replay on.
     fn host_side(
         &self,
         call: Call,

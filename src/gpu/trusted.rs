@@ -10,7 +10,7 @@ use std::path::Path;
 /// Longest file. The kernels for one chip are a megabyte, those for ten in one fatbin ten; the rest is room
 /// to grow.
 pub(super) const MOST_BYTES: u64 = 64 << 20;
-/// Write permission of the group and of everybody.
+/// Write permission of the group and of all others.
 const OTHERS_WRITE: u32 = 0o022;
 
 /// Whether a link may replace the file. Its target is checked in either case.
@@ -94,7 +94,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     #[test]
-    fn only_root_and_we_ourselves_are_trusted_with_what_nobody_else_may_write() {
+    fn only_files_that_root_or_our_own_user_alone_may_write_are_trusted() {
         for (owner, mode, own, trusts) in [
             (1000, 0o644, 1000, true),
             (0, 0o755, 1000, true),

@@ -57,8 +57,8 @@ impl Watch {
         Watch::default()
     }
 
-    /// Puts a fault in, or takes it back. Putting in the same fault again changes nothing: an error strikes
-    /// once, until it was taken back and put in again.
+    /// Injects a fault, or removes it. Injecting the same fault again changes nothing: an error strikes once,
+    /// until it is removed and injected again.
     pub fn inject(&self, fault: Option<GpuFault>) {
         let number = fault.map_or(0, number_of);
         // The other side only ever adds SPENT to what is there.
@@ -66,7 +66,7 @@ impl Watch {
         let _ = self.fault.fetch_update(Ordering::Release, Ordering::Acquire, keep);
     }
 
-    /// What is injected now.
+    /// The fault that is injected now.
     pub fn injected(&self) -> Option<GpuFault> {
         FAULTS.get(usize::from(self.fault.load(Ordering::Acquire) & !SPENT).wrapping_sub(1)).copied()
     }

@@ -2,7 +2,7 @@
 //! that is switched through the guard; everything else is passed through.
 
 use super::{Hold, Link};
-use crate::bus::{Edge, Gpio, Hardware, I2c, LineUse, OpenError, Repair};
+use crate::bus::{Edge, Gpio, Hardware, I2c, LineState, LineUse, OpenError, Repair};
 use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::time::{Clock, Span};
@@ -36,6 +36,10 @@ impl Hardware for GuardedHardware {
 
     fn edge_overruns(&self) -> Arc<AtomicU64> {
         self.inner.edge_overruns()
+    }
+
+    fn line_state(&self, line: Line) -> Result<LineState, OpenError> {
+        self.inner.line_state(line)
     }
 
     fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {

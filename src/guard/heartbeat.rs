@@ -88,7 +88,7 @@ impl Heartbeat {
         Ok(Heartbeat { link, thread: Some(thread), granted })
     }
 
-    /// Ends cleanly: tells the guard, which switches the line off. To be called once the motors have stopped.
+    /// Ends cleanly: says so to the guard, which switches the line off. Call it once the motors have stopped.
     pub fn end(mut self) {
         self.stop();
     }
@@ -182,7 +182,7 @@ impl Heart {
             if self.clock.now() >= self.next {
                 self.beat();
             }
-            self.pass_on_wish();
+            self.pass_on_request();
             self.way.wait(&self.link.asked, self.next.since(self.clock.now()));
             self.listen();
         }
@@ -197,7 +197,7 @@ impl Heart {
         }
         // Once more, for a request that waits for the answer to a greeting.
         for _ in 0..2 {
-            self.pass_on_wish();
+            self.pass_on_request();
             self.listen();
         }
         self.next
@@ -260,7 +260,7 @@ impl Heart {
 
     /// A driver's request is sent once, as soon as the guard trusts this runtime. The driver itself withdraws
     /// a request that is late.
-    fn pass_on_wish(&mut self) {
+    fn pass_on_request(&mut self) {
         let Some((number, on)) = self.link.pending() else { return };
         if on && self.link.waits() {
             return self.link.answer(number, true); // it goes on when the robot is armed
@@ -310,7 +310,7 @@ impl Heart {
         {
             self.link.answer(number, answer.refused.is_none());
         }
-        // The robot had been told to stop: it stays stopped until it is armed again.
+        // A caller had stopped the robot: it stays stopped until it is armed again.
         if answer.refused != Some(Refused::Busy) && self.heeding.hear(answer.standing.stop) == Todo::Disarm {
             self.disarm();
         }

@@ -10,7 +10,7 @@ const TAKEN_AFTER: u64 = 2;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Heeding {
     /// Number of the newest stop that the guard reported; 0: none.
-    told: u8,
+    reported: u8,
     /// Slots that had run when the disarm was requested.
     asked_at: u64,
     /// The newest stop for which the robot disarmed; 0: none.
@@ -34,14 +34,14 @@ impl Heeding {
         if stop == 0 && !self.is_under_way() {
             *self = Heeding::default(); // over: the numbers wrap around
         }
-        if stop == 0 || stop == self.told {
+        if stop == 0 || stop == self.reported {
             return Todo::Nothing;
         }
-        self.told = stop;
+        self.reported = stop;
         Todo::Disarm
     }
 
-    /// The tick was asked to disarm when its newest status was `status`.
+    /// The tick got the request to disarm when its newest status was `status`.
     pub(super) fn asked(&mut self, status: &LoopStatus) {
         self.asked_at = status.slots;
     }
@@ -60,13 +60,13 @@ impl Heeding {
         if status.is_armed() {
             return Todo::Disarm;
         }
-        self.heeded = self.told;
+        self.heeded = self.reported;
         Todo::Say
     }
 
     /// Whether a stop was reported and is not yet handled.
     pub(super) fn is_under_way(&self) -> bool {
-        self.told != self.heeded
+        self.reported != self.heeded
     }
 
     /// The number to send with a hello.

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_nobody_wants_on_may_be_off() {
+    fn a_line_that_no_driver_wants_on_may_be_off() {
         let link = Link::new(false).unwrap();
         link.heard(&Standing { line_on: false, ..WELL }, None, at(1_000));
         assert!(!GuardHealth::new(link, ms(50)).lost(at(1_000)));
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_that_nobody_grants_ends_and_is_withdrawn() {
+    fn a_request_that_no_guard_grants_ends_and_is_withdrawn() {
         let link = Link::new(false).unwrap();
         assert_eq!(link.demand(true, &MonotonicClock), Err(BusFault::TimedOut));
         assert_eq!(link.pending(), None);
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_is_granted_or_refused_by_its_own_number() {
+    fn a_request_is_granted_or_refused_by_its_own_number() {
         let link = Link::new(false).unwrap();
         for (level, done) in [(true, true), (false, true), (true, false)] {
             let driver = std::thread::spawn({

@@ -52,7 +52,7 @@ impl Place {
     /// that is not a socket.
     pub fn listen(&mut self, kind: SocketType, backlog: i32) -> io::Result<OwnedFd> {
         let address = SocketAddrUnix::new(&self.path)?;
-        if is_socket(&self.path) && nobody_listens(&address, kind)? {
+        if is_socket(&self.path) && is_left_behind(&address, kind)? {
             std::fs::remove_file(&self.path)?;
         }
         let socket = open(kind)?;
@@ -88,7 +88,7 @@ fn is_socket(path: &Path) -> bool {
     std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
 }
 
-fn nobody_listens(address: &SocketAddrUnix, kind: SocketType) -> io::Result<bool> {
+fn is_left_behind(address: &SocketAddrUnix, kind: SocketType) -> io::Result<bool> {
     match connect(open(kind)?, address) {
         Err(Errno::CONNREFUSED) => Ok(true),
         // Another kind of socket, or one whose queue is full: some process owns it.
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_it_is_named_and_its_end_leaves_nothing_but_the_lock() {
+    fn the_holder_is_named_and_its_end_leaves_nothing_but_the_lock() {
         let spot = Spot::new("named");
         let living = spot.listen().unwrap();
         assert_eq!(std::fs::metadata(&spot.0).unwrap().permissions().mode() & 0o777, SOCKET_MODE);

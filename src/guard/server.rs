@@ -16,7 +16,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Simultaneous connections: the runtime, a `safe-stop`, a person who asks for the status, and one spare.
+/// Simultaneous connections: the runtime, a `safe-stop`, a `status`, and one spare.
 const CLIENTS: usize = 4;
 /// Messages read from one connection before the others, the timeout and the line have their turn. A runtime
 /// sends four per timeout.
@@ -115,9 +115,9 @@ impl Server {
         Server { ward, ..self }
     }
 
-    /// Runs until told to end; then the line is off.
-    pub fn stand(&mut self, mut tell: impl FnMut(Event)) {
-        let mut told = self.guard.standing(self.line_sound);
+    /// Runs until its end is requested; then the line is off.
+    pub fn stand(&mut self, mut report: impl FnMut(Event)) {
+        let mut known = self.guard.standing(self.line_sound);
         loop {
             let stir = self.wait();
             if stir.end {
@@ -127,15 +127,15 @@ impl Server {
                 self.let_in();
             }
             for client in 0..CLIENTS {
-                self.attend(client, &mut tell);
+                self.attend(client, &mut report);
             }
             self.guard.look(self.clock.now());
             self.drive();
             let standing = self.guard.standing(self.line_sound);
             // All but the heartbeats, of which there are many.
-            if (Standing { beats: told.beats, ..standing }) != told {
-                tell(Event::Changed(told, standing));
-                told = standing;
+            if (Standing { beats: known.beats, ..standing }) != known {
+                report(Event::Changed(known, standing));
+                known = standing;
             }
         }
         self.line_sound = self.line.put(false).is_ok();
@@ -175,7 +175,7 @@ impl Server {
     }
 
     /// Reads every message that `client` has sent.
-    fn attend(&mut self, client: usize, tell: &mut impl FnMut(Event)) {
+    fn attend(&mut self, client: usize, report: &mut impl FnMut(Event)) {
         let mut bytes = [0; LENGTH + 1]; // one byte more, to detect a message that is too long
         for _ in 0..AT_ONCE {
             let Some(Client { connection, ward }) = &self.clients[client] else { return };
@@ -190,11 +190,11 @@ impl Server {
             let outcome = self.guard.hear(client, ward, &request, self.clock.now());
             self.drive();
             let outcome = outcome.and(if self.line_sound { Ok(()) } else { Err(Refused::Line) });
-            // A runtime that was told that it lost the line keeps sending heartbeats until it has read that.
+            // A runtime that has lost the line keeps sending heartbeats until it has read the report of that.
             if let Err(refused) = outcome
                 && !matches!(request.ask, Ask::Heartbeat { .. })
             {
-                tell(Event::Refused(refused));
+                report(Event::Refused(refused));
             }
             self.answer(client, &request, outcome);
         }
@@ -231,7 +231,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn nobody_is_let_in_for_a_message_of_one_who_is() {
+    fn a_message_of_one_client_lets_in_no_other() {
         let path = std::env::temp_dir().join(format!("ganglion-knock-{}.sock", std::process::id()));
         let hold = Hold { line: Line(5), on_high: true, kind: GuardHold::Reset };
         let line = HeldLine::take(Box::new(FakeGpio::new(Arc::new(SimClock::new()))), hold).unwrap();

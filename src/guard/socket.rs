@@ -42,7 +42,7 @@ pub fn next_of(listener: &OwnedFd) -> Option<OwnedFd> {
 /// What was read from a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// A message of so many bytes; what does not fit the buffer is cut off.
+    /// A message of this many bytes; the buffer cuts off the rest.
     Message(usize),
     /// Nothing yet.
     Nothing,

@@ -28,7 +28,7 @@ pub struct Permit {
 /// ```
 ///
 /// Only a new hello leaves Tripped, and the line goes on again only after a new permission. After a requested
-/// stop, only a hello from a runtime that handled this very stop leaves Tripped: that runtime was told of the
+/// stop, only a hello from a runtime that handled this very stop leaves Tripped: that runtime has read of the
 /// stop and has disarmed since. The end of a connection, a leave, or a first hello does not cancel a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
@@ -489,7 +489,7 @@ mod tests {
             assert_eq!(rig.ask_from(3, false, Ask::Trip { lasting: false }), Ok(()));
             assert!(!rig.guard.line_on(), "{name}");
             match connected {
-                true => assert_eq!(rig.tripped(), Some(Reason::Asked), "{name}: whoever is there is stopped"),
+                true => assert_eq!(rig.tripped(), Some(Reason::Asked), "{name}: its runtime is stopped"),
                 false => assert_eq!(rig.guard.state(), before, "{name}"),
             }
         }

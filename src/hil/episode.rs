@@ -16,14 +16,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// No pulse for so long is rest: five periods of the slowest drive (1 kHz), a quarter of a servo's frame.
+/// No pulse for this long is rest: five periods of the slowest drive (1 kHz), a quarter of a servo's frame.
 /// Beyond what a bus write of a few bytes takes, so that two motors that are stopped one after the other
 /// count as one answer.
 const QUIET: Span = Span::from_millis(5);
 /// Edges within [`WINDOW`] from which on a line is said to carry pulses; a level changes once or twice.
 const PULSES: u32 = 8;
 const WINDOW: Span = Span::from_millis(50);
-/// A motor that has not stopped by then has not been stopped: many times what any board allows.
+/// A motor that turns after this time ignored the stop: many times what any board allows.
 const PATIENCE: Span = Span::from_millis(200);
 /// The runtime sets its devices up, teaches nothing more and drives: servos are centred one after the other.
 const START_WITHIN: Span = Span::from_millis(10_000);
@@ -33,7 +33,7 @@ const AGAIN_WITHIN: Span = Span::from_millis(2_000);
 /// The phases are the same in every run.
 const SEED: u64 = 1;
 
-/// What the bench's wires do wrong.
+/// A fault of the bench's wires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopFault {
     /// A line cannot be driven or read.
@@ -42,7 +42,7 @@ pub enum LoopFault {
     NoEcho,
     /// The motor's line never moved.
     NeverRan,
-    /// It came to rest and did not run again when the stimulus was taken back.
+    /// It came to rest and did not run again at the end of the stimulus.
     DidNotRunAgain,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for LoopFault {
 
 impl std::error::Error for LoopFault {}
 
-/// What all passes gave.
+/// The results of all passes.
 pub(super) struct Passed {
     pub answers: Histogram<u64>,
     pub unanswered: u64,

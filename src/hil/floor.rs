@@ -19,7 +19,7 @@ const PATIENCE: Span = Span::from_millis(20);
 /// Echoes lost in a row, from the start, that mean that there is no wire.
 const NO_WIRE: u64 = 5;
 
-/// What was measured.
+/// The measurement.
 pub(super) struct Floors {
     pub bare_timer: Histogram<u64>,
     pub echo: Histogram<u64>,

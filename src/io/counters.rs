@@ -2,6 +2,7 @@
 //! depends on these figures.
 
 use super::ladder::RecoveryStep;
+use crate::bus::Measure;
 use crate::time::Span;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,7 +21,7 @@ pub struct SenseCounters {
     pub edges_lost: AtomicU64,
     /// Edges that the kernel dropped because they were not read in time.
     pub edge_overruns: Arc<AtomicU64>,
-    /// How often a line had so many edges that for a while only its level was polled.
+    /// How often a line had so many edges that its thread polled only its level for a while.
     pub edge_storms: AtomicU64,
 }
 
@@ -87,6 +88,8 @@ pub struct BusCounters {
     pub set_ups: AtomicU64,
     /// Recovery steps taken, by [`RecoveryStep`]; the first set-up does not count.
     pub rungs: [AtomicU64; RecoveryStep::ALL.len()],
+    /// Steps of recovery that can be taken here, by [`RecoveryStep`].
+    pub reachable: [AtomicBool; RecoveryStep::ALL.len()],
     /// Commands that every motor accepted.
     pub written: AtomicU64,
     /// Commands that expired before they could be written, or ran out afterwards.
@@ -95,6 +98,8 @@ pub struct BusCounters {
     pub withheld: AtomicU64,
     /// How often the motors were stopped without waiting for the tick.
     pub halts: AtomicU64,
+    /// How often the motors' lines were switched off while the bus hung in a transfer.
+    pub cuts: AtomicU64,
     /// How often the motors were stopped again because they were not known to have stopped: the previous stop
     /// had failed, or the bus had.
     pub stops_again: AtomicU64,
@@ -108,6 +113,20 @@ impl BusCounters {
     pub fn new(name: impl Into<String>, devices: impl IntoIterator<Item = String>) -> BusCounters {
         let devices = devices.into_iter().map(DeviceCounters::new).collect();
         BusCounters { name: name.into(), devices, ..BusCounters::default() }
+    }
+    /// Notes whether `measure` can be taken here, and returns that.
+    pub(super) fn reaches(&self, measure: Measure, can: bool) -> bool {
+        for (rung, reachable) in RecoveryStep::ALL.into_iter().zip(&self.reachable) {
+            if rung.measure() == Some(measure) {
+                reachable.store(can, Ordering::Relaxed);
+            }
+        }
+        can
+    }
+    /// The measures that can be taken here, beside a reset.
+    pub fn measures(&self) -> impl Iterator<Item = RecoveryStep> {
+        let reachable = |(_, reachable): &(RecoveryStep, &AtomicBool)| reachable.load(Ordering::Relaxed);
+        RecoveryStep::ALL.into_iter().zip(&self.reachable).filter(reachable).map(|(rung, _)| rung)
     }
     /// Motors that may have moved received nothing for this long.
     pub(super) fn unled(&self, span: Span) {

@@ -1,5 +1,6 @@
 //! The thread of the edge-timed sensors: one ping after another, each measured by kernel (or simulated) edge
-//! stamps. A lost echo costs this thread its timeout and delays no other thread.
+//! stamps. A lost echo costs this thread its timeout and delays no other thread. A module that is still busy
+//! with its last ping gives no reading, so that the last one ages; its line is looked at until it falls.
 
 use super::fast_stop::FastStops;
 use super::halt::Halt;
@@ -12,6 +13,10 @@ use crate::frame::Reading;
 use crate::plan::Cause;
 use crate::time::{Clock, Instant, Span};
 use std::sync::Arc;
+
+/// The thread looks again this soon at a line that is still high: a twelfth of a ping's time, so that the
+/// wait for the end of a pulse adds little to the age of the last reading. A look is one call of the kernel.
+const LOOK_AGAIN: Span = Span::from_millis(5);
 
 struct Sonar {
     channel: u8,
@@ -63,16 +68,17 @@ impl Worker for EdgesWorker {
             && sonar.due.at <= now
         {
             // Stamped with the ping: the obstacle was at that distance slightly later than this.
-            let value = sonar
-                .device
-                .measure(self.gpio.as_mut(), clock)
-                .map(|range| range.0)
-                .map_err(DeviceFault::into);
-            if let Ok(range) = value {
-                self.crossed = self.fast_stops.look(sonar.channel, range);
+            let value = sonar.device.measure(self.gpio.as_mut(), clock).map(|range| range.0);
+            if let Err(DeviceFault::Busy { .. }) = value {
+                sonar.due.at = clock.now() + LOOK_AGAIN;
+            } else {
+                if let Ok(range) = value {
+                    self.crossed = self.fast_stops.look(sonar.channel, range);
+                }
+                let value = value.map_err(DeviceFault::into);
+                self.outlet.stage(Reading { channel: sonar.channel, value, stamp: now });
+                sonar.due.advance(clock.now());
             }
-            self.outlet.stage(Reading { channel: sonar.channel, value, stamp: now });
-            sonar.due.advance(clock.now());
         }
         self.sonars.iter().map(|sonar| sonar.due.at).min().unwrap_or(Instant::NEVER)
     }
@@ -132,5 +138,38 @@ mod tests {
         stepper.run_until(us(130_000));
         assert_eq!(halt.counts().collect::<Vec<_>>(), [(Cause::Obstacle, 1)], "it is the same obstacle");
         assert!(std::iter::from_fn(|| sensed.pop().ok()).all(|reading| reading.value.is_ok()));
+    }
+
+    /// Readings (when, and what of) of a module that holds its line for 200 ms, and then for ever.
+    #[test]
+    fn a_held_line_gives_no_reading_until_it_falls_and_then_at_once_or_is_lost() {
+        let clock = Arc::new(SimClock::new());
+        let us = |us| Instant::ZERO + Span::from_micros(us);
+        let gpio = FakeGpio::new(clock.clone());
+        let gpio = gpio.edge(Line(22), true, us(450)).edge(Line(22), false, us(200_450));
+        let gpio = gpio.edge(Line(22), true, us(206_000)); // and no end
+        let (readings, mut sensed) = rtrb::RingBuffer::new(64);
+        let worker = EdgesWorker::new(
+            Box::new(gpio),
+            Outlet::new(readings, Arc::default()),
+            vec![(0, HcSr04::new(Line(27), Line(22)), ms(60))],
+            FastStops::of(&[], &[range()], [0]),
+            Arc::default(),
+        );
+        let mut stepper = Stepper::new(clock);
+        stepper.add(Box::new(worker), Arc::default(), Instant::ZERO);
+        stepper.run_until(us(600_000));
+        let said: Vec<_> = std::iter::from_fn(|| sensed.pop().ok()).collect();
+        let free: Vec<u64> = said
+            .iter()
+            .filter(|reading| reading.value == Ok(4.0))
+            .map(|reading| reading.stamp.as_nanos() / 1_000_000)
+            .collect();
+        assert_eq!(free, [0, 205], "the second ping follows the falling edge");
+        let lost: Vec<_> = said.iter().filter(|reading| reading.value.is_err()).collect();
+        assert_eq!(said.len(), free.len() + lost.len());
+        let first = lost[0].stamp.since(us(206_000));
+        assert!(first >= ms(250) && first < ms(260), "{first:?}");
+        assert_eq!(lost.len(), 3, "then once a period");
     }
 }

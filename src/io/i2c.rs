@@ -7,6 +7,7 @@
 
 use super::Outlet;
 use super::counters::{BusCounters, count};
+use super::cut::InFlight;
 use super::data_ready::DataReady;
 use super::fast_stop::FastStops;
 use super::halt::{Halt, HaltWatch};
@@ -43,6 +44,8 @@ pub struct BusParts {
     pub patience: Span,
     /// The motors, if they are on this bus.
     pub motors: Option<MotorEnd>,
+    /// Notes for the thread that cuts the motors' lines, if they have any and this bus is real.
+    pub in_flight: Option<Arc<InFlight>>,
     /// Its devices.
     pub polls: Vec<PollPlan>,
     /// Rules that stop the motors at once.
@@ -71,6 +74,8 @@ pub struct I2cWorker {
     crossed: Option<Cause>,
     /// The pending command was overtaken once, and is not overtaken a second time.
     overtaken: bool,
+    /// Cuts that were noticed.
+    cuts: u64,
     silence: Silence,
     outlet: Outlet,
     counters: Arc<BusCounters>,
@@ -81,6 +86,7 @@ struct Wire {
     i2c: Box<dyn I2c>,
     gpio: Box<dyn Gpio>,
     fragile: Option<u8>,
+    in_flight: Option<Arc<InFlight>>,
     /// Receives halts, if the motors are on this bus.
     watch: Option<HaltWatch>,
     /// Transfers of the last call that succeeded.
@@ -112,7 +118,8 @@ impl Wire {
 
     fn through<R>(&mut self, clock: &OvertakenClock<'_>, call: impl FnOnce(&mut Ports<'_>) -> R) -> R {
         let (counters, fragile) = (self.counters.as_ref(), self.fragile);
-        let mut i2c = Retrying { i2c: self.i2c.as_mut(), clock, counters, fragile, answered: 0 };
+        let in_flight = self.in_flight.as_deref();
+        let mut i2c = Retrying { i2c: self.i2c.as_mut(), clock, counters, fragile, answered: 0, in_flight };
         let outcome = call(&mut Ports { i2c: &mut i2c, gpio: self.gpio.as_mut(), clock });
         self.answered = i2c.answered;
         outcome
@@ -126,12 +133,13 @@ impl I2cWorker {
     /// If `counters` does not have a device for each poll: both are made from the same list.
     pub fn new(parts: BusParts) -> I2cWorker {
         assert_eq!(parts.polls.len(), parts.counters.devices.len(), "a counter for each device");
-        let BusParts { i2c, gpio, repair, counters, fragile, .. } = parts;
-        let (motors, watch) = parts.motors.map(|end| Motors::new(end, fragile.is_some())).unzip();
+        let BusParts { i2c, gpio, repair, counters, fragile, in_flight, .. } = parts;
+        let motors = parts.motors.map(|end| Motors::new(end, fragile.is_some(), in_flight.clone()));
+        let (motors, watch) = motors.unzip();
         I2cWorker {
             name: parts.name,
-            ladder: Ladder::new(|measure| repair.can(measure), parts.rail_off),
-            wire: Wire { i2c, gpio, fragile, watch, answered: 0, counters: counters.clone() },
+            ladder: Ladder::new(|measure| counters.reaches(measure, repair.can(measure)), parts.rail_off),
+            wire: Wire { i2c, gpio, fragile, in_flight, watch, answered: 0, counters: counters.clone() },
             repair,
             motors,
             polls: Polls::new(parts.polls, parts.fast_stops),
@@ -140,6 +148,7 @@ impl I2cWorker {
             halt: parts.halt,
             crossed: None,
             overtaken: false,
+            cuts: 0,
             silence: Silence::new(parts.patience),
             outlet: parts.outlet,
             counters,
@@ -150,6 +159,7 @@ impl I2cWorker {
     fn work(&mut self, clock: &dyn Clock) {
         let now = clock.now();
         self.demanded |= self.data_ready.take();
+        self.notice_cut(now);
         if self.obey_halt(clock) {
             return;
         }
@@ -170,6 +180,24 @@ impl I2cWorker {
         }
     }
 
+    /// The motors' lines may have been cut during a transfer that hung, however it ended; only a set-up
+    /// switches them on again. A cut that comes after its transfer's end, even after the set-up, is noticed
+    /// in the next step: its number is written after the lines were.
+    fn notice_cut(&mut self, now: Instant) {
+        let cuts = self.wire.in_flight.as_ref().map_or(0, |in_flight| in_flight.cuts().0);
+        if cuts == self.cuts {
+            return;
+        }
+        self.cuts = cuts;
+        if let Some(motors) = &mut self.motors {
+            motors.were_cut();
+        }
+        if self.ladder.is_up() {
+            count(&self.counters.failures);
+            self.go_down(DeviceFault::Bus { register: 0, fault: BusFault::TimedOut }, true, now);
+        }
+    }
+
     /// Stops the motors if a halt was raised since the last call. Returns whether one was.
     fn obey_halt(&mut self, clock: &dyn Clock) -> bool {
         let Some(to) = self.wire.watch.as_mut().and_then(HaltWatch::take) else { return false };
@@ -186,7 +214,7 @@ impl I2cWorker {
         self.motors.as_ref().map_or(Instant::NEVER, Motors::stop_due)
     }
 
-    /// Lets the motors do `deed`, which stops them and is told whether the bus is down; records the outcome.
+    /// Lets the motors do `deed`, which stops them and gets whether the bus is down; records the outcome.
     fn with_motors(
         &mut self,
         clock: &dyn Clock,

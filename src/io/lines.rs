@@ -22,7 +22,7 @@ use crate::plan::{Cause, Line};
 use crate::time::{Clock, Instant, Span};
 use std::sync::Arc;
 
-/// Longest wait for an edge: a thread that is told to end does so within this.
+/// Longest wait for an edge: a thread that has to end does so within this.
 const LONGEST_WAIT: Span = Span::from_millis(50);
 /// Edges within [`LONGEST_WAIT`] that are still handled. A pressed button bounces a dozen times; the output
 /// of a chip with a thousand samples a second rises fifty times. More is a floating line, and it must not
@@ -297,7 +297,7 @@ mod tests {
         rig_every(10, clock, Box::new(gpio))
     }
 
-    /// The same on these lines, looked at every so many ms.
+    /// The same on these lines, polled every `period` ms.
     fn rig_every(period: u64, clock: Arc<SimClock>, gpio: Box<dyn Gpio>) -> Rig {
         let (worker, mut rig) = rig_of(period, clock, gpio);
         rig.stepper.add(Box::new(worker), Arc::default(), Instant::ZERO);
@@ -429,7 +429,7 @@ mod tests {
         assert_eq!(looks, 5, "the button's level at 0, when it storms, and every 10 ms from then on");
     }
 
-    /// Lines whose edges come only after so many polls: an interrupt that is stamped, but not delivered yet.
+    /// Lines whose edges come only after this many polls: an interrupt that is stamped, not delivered yet.
     struct Late(FakeGpio, u32);
 
     impl Gpio for Late {
@@ -448,7 +448,7 @@ mod tests {
         }
     }
 
-    /// A press of 1 ms that is over before a late thread polls; the edges come after so many polls.
+    /// A press of 1 ms that is over before a late thread polls; the edges come after this many polls.
     fn late_press(questions: u32) -> (Rig, Vec<Reading>) {
         let clock = Arc::new(SimClock::new());
         let gpio = FakeGpio::new(clock.clone()).level(BUTTON, true);
@@ -473,7 +473,7 @@ mod tests {
             assert_eq!(values.last(), Some(&0.0), "it is let go");
             assert!(
                 said.windows(2).all(|pair| pair[0].stamp < pair[1].stamp),
-                "nobody listens to what is older than what is known: {said:?}"
+                "what is older than what is known is dropped: {said:?}"
             );
         }
         let (_, said) = late_press(0);

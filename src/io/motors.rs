@@ -9,13 +9,16 @@
 //! is written so that it arrives behind a torn frame too.
 
 use super::counters::{BusCounters, count};
+use super::cut::InFlight;
 use super::halt::HaltWatch;
 use crate::command::{Command, OnWire};
 use crate::device::actuators::Actuators;
 use crate::device::{DeviceFault, Ports};
+use crate::fault::BusFault;
 use crate::rt::triple_buffer::Reader;
 use crate::time::{Instant, Span};
 use rtrb::Producer;
+use std::sync::Arc;
 
 /// Times that the stop command is written at the end before everything is set up again: brush noise spoils
 /// one write, hardly four.
@@ -69,14 +72,18 @@ pub(super) struct Motors {
     torn: Option<DeviceFault>,
     /// There is no line, or it did not obey the last time: waiting for one that is a guard's takes long.
     disobeyed: bool,
+    /// Cuts of their line that `led_at` knows of.
+    cuts: u64,
+    /// Where it is noted until when they may move, for the thread that cuts their line.
+    in_flight: Option<Arc<InFlight>>,
     /// Commands for slots up to here were made without knowing why the motors were stopped.
     withheld_to: Option<Instant>,
 }
 
 impl Motors {
     /// Motors in an unknown state, and the halt receiver of their bus thread. `framed`: behind a controller
-    /// that takes writes in frames.
-    pub fn new(end: MotorEnd, framed: bool) -> (Motors, HaltWatch) {
+    /// that takes writes in frames. `in_flight`: they have a line that is cut while their bus hangs.
+    pub fn new(end: MotorEnd, framed: bool, in_flight: Option<Arc<InFlight>>) -> (Motors, HaltWatch) {
         let MotorEnd { actuators, commands, receipts, halt } = end;
         let motors = Motors {
             actuators,
@@ -89,6 +96,8 @@ impl Motors {
             framed,
             torn: None,
             disobeyed: false,
+            cuts: 0,
+            in_flight,
             withheld_to: None,
         };
         (motors, halt)
@@ -123,6 +132,21 @@ impl Motors {
             Motion::Unknown(at) => at,
         }
     }
+    /// What they do from now on.
+    fn go(&mut self, motion: Motion) {
+        self.motion = motion;
+        self.note(self.stop_due());
+    }
+    /// They must not move from `at` on; [`Instant::NEVER`]: they do not.
+    fn note(&self, at: Instant) {
+        if let Some(in_flight) = &self.in_flight {
+            in_flight.stop_at(at);
+        }
+    }
+    /// Another thread has switched their lines off.
+    pub fn were_cut(&mut self) {
+        self.go(Motion::Held);
+    }
     /// Whether they are known to be stopped.
     pub fn stand(&self) -> bool {
         matches!(self.motion, Motion::Still | Motion::Held)
@@ -132,7 +156,7 @@ impl Motors {
     pub fn lose_bus(&mut self, fault: Option<DeviceFault>, now: Instant) {
         self.torn = fault.and_then(|fault| self.tears(fault)).or(self.torn);
         if !self.stand() {
-            self.motion = Motion::Unknown(now);
+            self.go(Motion::Unknown(now));
         }
     }
     /// Commands for slots up to `to` are no longer obeyed.
@@ -142,6 +166,15 @@ impl Motors {
 
     /// Counts how long motors that may have moved received nothing until `at`; `said`: one got through now.
     pub fn lead(&mut self, said: bool, at: Instant, counters: &BusCounters) {
+        // A line that was cut reached them when it was, not when the transfer returned.
+        if let Some((cuts, cut)) = self.in_flight.as_ref().map(|in_flight| in_flight.cuts())
+            && cuts != self.cuts
+        {
+            self.cuts = cuts;
+            if let Some(since) = self.led_at.take() {
+                counters.unled(cut.since(since));
+            }
+        }
         if !said && !self.stand() {
             return;
         }
@@ -159,11 +192,14 @@ impl Motors {
         }
         let set_up = self.actuators.initialise(ports);
         match set_up {
-            Ok(()) => (self.motion, self.torn, self.disobeyed) = (Motion::Still, None, false),
+            Ok(()) => {
+                self.go(Motion::Still);
+                (self.torn, self.disobeyed) = (None, false);
+            }
             // How far it got is unknown, and so is whether a line that held them still does.
             Err(fault) => {
                 self.torn = self.tears(fault).or(self.torn);
-                self.motion = Motion::Unknown(ports.clock.now());
+                self.go(Motion::Unknown(ports.clock.now()));
             }
         }
         set_up
@@ -185,7 +221,7 @@ impl Motors {
         let Some(command) = self.pending.take() else { return Ok(()) };
         let fresh = ports.clock.now() <= command.valid_until;
         let written = if fresh {
-            self.motion = Motion::Obeying(command.valid_until);
+            self.go(Motion::Obeying(command.valid_until));
             self.actuators.write(&command, ports)
         } else {
             count(&counters.expired);
@@ -195,7 +231,7 @@ impl Motors {
         if written.is_err_and(DeviceFault::gave_way) {
             // What is already written is not written again; a halt in the middle withholds the rest.
             self.pending = Some(command);
-            self.motion = Motion::Unknown(at);
+            self.go(Motion::Unknown(at));
             return written;
         }
         let complete = fresh && written.is_ok();
@@ -205,7 +241,7 @@ impl Motors {
             Ok(()) => {}
             Err(_) if !fresh => {}
             // The motors' state is now unknown: the stop command is due until a command gets through.
-            Err(_) => self.motion = Motion::Unknown(at),
+            Err(_) => self.go(Motion::Unknown(at)),
         }
         written
     }
@@ -229,8 +265,9 @@ impl Motors {
         if self.motion == Motion::Held || (line_first && self.hold(ports)) {
             return Ok(());
         }
+        self.note(ports.clock.now()); // this very write may hang
         let Err(fault) = self.write_stop(down, ports) else {
-            self.motion = Motion::Still;
+            self.go(Motion::Still);
             return Ok(());
         };
         self.torn = self.tears(fault).or(self.torn);
@@ -238,7 +275,7 @@ impl Motors {
             return Ok(());
         }
         let pause = if down { STOP_AGAIN_DOWN } else { STOP_AGAIN };
-        self.motion = Motion::Unknown(ports.clock.now() + pause);
+        self.go(Motion::Unknown(ports.clock.now() + pause));
         Err(fault)
     }
 
@@ -257,7 +294,7 @@ impl Motors {
         let held = self.actuators.hold(ports);
         self.disobeyed = !held;
         if held {
-            self.motion = Motion::Held;
+            self.go(Motion::Held);
         }
         held
     }
@@ -278,7 +315,16 @@ impl Motors {
     /// The last call: stop by a write, a few times, then by a line, then by setting everything up again, then
     /// by a write behind whatever broke off. Returns whether they are known to be stopped.
     pub fn finish(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> bool {
-        let by_word = (0..LAST_TRIES).any(|_| self.still(false, ports).is_ok());
+        let mut by_word = false;
+        for _ in 0..LAST_TRIES {
+            match self.still(false, ports) {
+                Ok(()) => by_word = true,
+                // A transfer that hangs is no spark: the next would hang as long, a line does not.
+                Err(DeviceFault::Bus { fault: BusFault::TimedOut, .. }) => {}
+                Err(_) => continue,
+            }
+            break;
+        }
         by_word || self.hold(ports) || self.set_up(ports, counters).is_ok() || self.still(true, ports).is_ok()
     }
 }

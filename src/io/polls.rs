@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Longest pause between retries of a silent device: once plugged in, it is back within this.
 const LONGEST_PAUSE: Span = Span::from_millis(2_000);
-/// A device that does not answer gets at most this share of its thread's time, one in so many.
+/// A device that does not answer gets at most one part in this many of its thread's time.
 const SHARE: u64 = 8;
 /// Consecutive senseless answers after which a device is lost and is set up again: it may have reset itself.
 const SENSELESS: u32 = 10;

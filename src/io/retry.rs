@@ -4,6 +4,7 @@
 //! that.
 
 use super::counters::{BusCounters, count};
+use super::cut::InFlight;
 use super::data_ready::DataReady;
 use super::halt::HaltWatch;
 use crate::bus::{I2c, Op};
@@ -44,6 +45,18 @@ pub(super) struct Retrying<'a> {
     pub fragile: Option<u8>,
     /// Transfers that succeeded.
     pub answered: u32,
+    /// Where each is noted, if the motors are on this bus and have a line that can be cut.
+    pub in_flight: Option<&'a InFlight>,
+}
+
+impl Retrying<'_> {
+    fn once(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+        let Some(in_flight) = self.in_flight else { return self.i2c.transfer(address, ops) };
+        in_flight.begin(self.clock.now());
+        let outcome = self.i2c.transfer(address, ops);
+        in_flight.end();
+        outcome
+    }
 }
 
 impl I2c for Retrying<'_> {
@@ -51,7 +64,7 @@ impl I2c for Retrying<'_> {
         let fragile = self.fragile == Some(address);
         let mut tried = 0;
         while !self.clock.is_overtaken() {
-            let fault = match self.i2c.transfer(address, ops) {
+            let fault = match self.once(address, ops) {
                 Ok(()) => {
                     self.answered += 1;
                     return Ok(());
@@ -136,8 +149,14 @@ mod tests {
         }
         let (clock, counters) = (SimClock::new(), BusCounters::default());
         let clock = OvertakenClock { clock: &clock, watch: None, data_ready: None, crossed: None };
-        let mut bus =
-            Retrying { i2c: &mut i2c, clock: &clock, counters: &counters, fragile: Some(HAT), answered: 0 };
+        let mut bus = Retrying {
+            i2c: &mut i2c,
+            clock: &clock,
+            counters: &counters,
+            fragile: Some(HAT),
+            answered: 0,
+            in_flight: None,
+        };
         let written = bus.write(address, &[1, 2, 3]);
         assert_eq!(bus.answered, u32::from(works));
         let took = clock.now().since(Instant::ZERO).as_nanos() / 1000;
@@ -203,16 +222,28 @@ mod tests {
         // The third try, 400 us after the first, is not in the script.
         let mut i2c = FakeI2c::new().fault(IMU, BusFault::Nack).fault(IMU, BusFault::Nack);
         let halted = OvertakenClock { clock: &clock, watch: Some(&watch), data_ready: None, crossed: None };
-        let mut bus =
-            Retrying { i2c: &mut i2c, clock: &halted, counters: &counters, fragile: Some(HAT), answered: 0 };
+        let mut bus = Retrying {
+            i2c: &mut i2c,
+            clock: &halted,
+            counters: &counters,
+            fragile: Some(HAT),
+            answered: 0,
+            in_flight: None,
+        };
         assert_eq!(bus.write(IMU, &[1]), Err(BusFault::Preempted));
         assert_eq!(bus.read(HAT, &mut [0]), Err(BusFault::Preempted));
         assert_eq!(clock.now(), after(300), "within a piece of the wait");
         // The stop itself is not overtaken, and neither are its waits.
         let mut i2c = FakeI2c::new().fault(HAT, BusFault::Nack).write(HAT, &[1]);
         let through = OvertakenClock { clock: &clock, watch: None, data_ready: None, crossed: None };
-        let mut bus =
-            Retrying { i2c: &mut i2c, clock: &through, counters: &counters, fragile: Some(HAT), answered: 0 };
+        let mut bus = Retrying {
+            i2c: &mut i2c,
+            clock: &through,
+            counters: &counters,
+            fragile: Some(HAT),
+            answered: 0,
+            in_flight: None,
+        };
         assert_eq!((bus.write(HAT, &[1]), clock.now()), (Ok(()), after(400)));
     }
 

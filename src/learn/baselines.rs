@@ -1,7 +1,7 @@
-//! What a field has to be better than, on laps that were not learned from: the commonest decision, logistic
-//! regression and gradient boosting, on what the field is given in one cycle and in the last ten.
+//! What a field has to be better than, on laps outside its training data: the commonest decision, logistic
+//! regression and gradient boosting, on the field's inputs of one cycle and of the last ten.
 //!
-//! Ridge and number of rounds are chosen on the last part of what teaches, as a read-out's ridge is.
+//! The last part of the training data chooses ridge and number of rounds, as for a read-out.
 
 use super::boosting::boost;
 use super::laps::Course;
@@ -12,21 +12,21 @@ use crate::field::readout::decide;
 
 /// Cycles that the longer ones look at.
 pub const WINDOW: usize = 10;
-/// Ridges that are tried, from the largest on.
+/// Ridges to try, from the largest on.
 const RIDGES: [f64; 4] = [1e-2, 1e-3, 1e-4, 1e-5];
 /// Most rounds of boosting.
 const ROUNDS: usize = 150;
-/// One part in so many of what teaches is kept for the choice.
+/// One part in this many of the training data is for the choice.
 const KEPT: usize = 5;
 
 /// A yardstick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
-    /// The commonest decision of what teaches.
+    /// The commonest decision of the training data.
     Majority,
-    /// Multinomial logistic regression on so many cycles.
+    /// Multinomial logistic regression on this many cycles.
     Logistic(usize),
-    /// Gradient boosting on so many cycles.
+    /// Gradient boosting on this many cycles.
     Boosting(usize),
 }
 
@@ -40,7 +40,7 @@ impl Baseline {
         Baseline::Boosting(WINDOW),
     ];
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> String {
         let of = |cycles| if cycles == 1 { "1 row".to_string() } else { format!("{cycles} rows") };
         match self {
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_of_an_earlier_row_is_found_only_by_who_looks_at_it() {
+    fn a_rule_of_an_earlier_row_is_found_only_by_a_method_that_sees_it() {
         let [one, ten] = [1, WINDOW].map(|cycles| judged(7, &[Baseline::Logistic(cycles)], 2)[0]);
         assert!(one < 0.8 && ten > 0.95, "{one} {ten}");
         let [one, ten] = [1, WINDOW].map(|cycles| judged(7, &[Baseline::Boosting(cycles)], 2)[0]);

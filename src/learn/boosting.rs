@@ -180,7 +180,7 @@ struct Grower<'c> {
 }
 
 impl Grower<'_> {
-    /// Adds the tree of `rows`; tells `leaf` what each row gets. Returns its root.
+    /// Adds the tree of `rows`; calls `leaf` with what each row gets. Returns its root.
     fn grow(&mut self, rows: &mut [u32], depth: usize, leaf: &mut impl FnMut(usize, f64)) -> usize {
         let mut sum = Sum::default();
         rows.iter().for_each(|row| sum.add(self.slopes[*row as usize]));

@@ -15,10 +15,10 @@ use crate::seed::{Stream, uniform};
 use crate::time::Span;
 use nalgebra::{Cholesky, DMatrix};
 
-/// Cycles that are shown. Twice as many take a third off the error and twice the time (about a
+/// Cycles to show. Twice as many take a third off the error and twice the time (about a
 /// second on a laptop core at grid 16).
 pub const SHOWN: usize = 2400;
-/// Cycles of one set of values; the last is learned from. At the pace below the content channels are
+/// Cycles of one set of values; the fit takes the last. At the pace below the content channels are
 /// then close to their resting state; more of them for the same time would mean fewer sets.
 const HELD: usize = 3;
 /// Time between two shown cycles: one time constant of the content channels, so that a cycle goes as
@@ -29,10 +29,10 @@ const USUALLY: f64 = 0.75;
 /// Ridge, as a share of the mean of the kernel's diagonal: small enough to follow the curves'
 /// corners; ten times less gains nothing on values that were not shown.
 const RIDGE: f64 = 1e-5;
-/// Motor targets are kept this far from the ends of tanh, where its inverse grows without bound.
+/// Distance of motor targets from the ends of tanh, where its inverse grows without bound.
 const NEAR_FULL: f32 = 0.97;
 
-/// A rung on the whole grid and one on the half: what else they differ in is not content.
+/// A rung on the whole grid and one on the half: their other differences are not content.
 pub const GRIDS: [Rung; READOUT_GRIDS] = [Rung::BEST, Rung::WORST];
 
 /// Fits a read-out to `board`'s starting table, on an engine of its own.
@@ -45,7 +45,7 @@ pub fn imitate(board: &Board) -> Readout {
 }
 
 /// Root of the mean squared difference between what `readout` makes of fresh made-up values and
-/// what the table wants of each motor, at `rung`. For tests and for those who change the table.
+/// what the table wants of each motor, at `rung`. For tests and for a person who changes the table.
 pub fn imitation_error(board: &Board, readout: &Readout, rung: Rung) -> Vec<f64> {
     // Another seed for the values only: the field itself stays the one that was taught.
     let (features, targets) = show(board, rung, SHOWN / 4, board.field.seed.wrapping_add(1));
@@ -117,8 +117,8 @@ fn made_up(seed: u64, set: usize, usual: &[[f32; 2]]) -> [f32; MAX_SENSORS] {
     sensors
 }
 
-/// Where each sensor usually is: where no curve of its own asks for anything; anywhere, if its
-/// curves always ask for something; around the middle, if it has none.
+/// Where each sensor usually is: where no curve of its own requests anything; anywhere, if its
+/// curves always request something; around the middle, if it has none.
 fn usual_intervals(board: &Board) -> Vec<[f32; 2]> {
     let interval = |sensor| {
         let mut curves = board.field.start.iter().filter(|curve| curve.sensor == sensor).peekable();
@@ -163,7 +163,7 @@ fn fit(features: &DMatrix<f64>, targets: &DMatrix<f64>) -> Vec<f32> {
         kernel[(cycle, cycle)] += ridge;
     }
     // A kernel matrix with something on its diagonal is positive definite; without a decomposition
-    // (features that are no numbers) the honest read-out is the one that asks for nothing.
+    // (features that are no numbers) the honest read-out is the one that requests nothing.
     let Some(kernel) = Cholesky::new(kernel) else { return vec![0.0; targets.nrows() * READOUT_COLUMNS] };
     let weights = centred.transpose() * kernel.solve(&wanted);
     let mut rows = Vec::with_capacity(targets.nrows() * READOUT_COLUMNS);

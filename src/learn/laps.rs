@@ -1,4 +1,4 @@
-//! Laps that were not learned from: each is judged by what the other laps teach, also those of other logs.
+//! Judges each lap by a read-out of the other laps, also those of other logs.
 //!
 //! A block of a cross-validation lies between two blocks of the same lap; a lap of its own says more of the
 //! next one.
@@ -23,12 +23,12 @@ pub struct Course {
     /// Index of the right decision, by cycle.
     right: Vec<usize>,
     labels: Vec<String>,
-    /// Cycles between what is judged and what is learned from.
+    /// Cycles between the judged ones and the training data.
     gap: usize,
 }
 
 impl Course {
-    /// Each of `logs` as so many laps of equal length.
+    /// Each of `logs` as this many laps of equal length.
     pub fn new(board: &Board, logs: &[Log], laps: usize, gap: usize) -> Course {
         let every = board.field.every_ticks.max(1) as usize;
         let mut course = Course {
@@ -65,7 +65,7 @@ impl Course {
     pub fn labels(&self) -> &[String] {
         &self.labels
     }
-    /// Cycles kept between what is judged and what is learned from.
+    /// Cycles between the judged ones and the training data.
     pub fn gap(&self) -> usize {
         self.gap
     }
@@ -98,13 +98,13 @@ pub fn observe_all(board: &Board, logs: &[Log], jobs: usize) -> Result<Vec<f32>,
     Ok(seen?.into_iter().flat_map(|seen| seen.features).collect())
 }
 
-/// What the field is given in all cycles of `logs`: a row of as many values as it has sensors.
+/// The field's inputs in all cycles of `logs`: a row of as many values as it has sensors.
 pub fn inputs_of_all(board: &Board, logs: &[Log]) -> Vec<f32> {
     logs.iter().flat_map(|log| inputs(board, log)).collect()
 }
 
-/// Judges each lap by a read-out of the others' `features`, on up to `jobs` threads. The ridge is chosen
-/// without the lap.
+/// Judges each lap by a read-out of the others' `features`, on up to `jobs` threads. The choice of the ridge
+/// does not see the lap.
 pub fn judge(course: &Course, features: &[f32], jobs: usize) -> Result<Vec<Confusion>, LearnError> {
     let laps: Vec<usize> = (0..course.count()).collect();
     let judged = parallel::map(jobs, &laps, |lap| {
@@ -122,8 +122,8 @@ pub fn judge(course: &Course, features: &[f32], jobs: usize) -> Result<Vec<Confu
     judged.into_iter().collect()
 }
 
-/// The board's field without recurrence and diffusion: what is left is the expansion of each input, and the
-/// slow channels' mean over time.
+/// The board's field without recurrence and diffusion: only the expansion of each input is left, and the slow
+/// channels' mean over time.
 pub fn memoryless(board: &Board) -> Board {
     let mut without = board.clone();
     (without.field.params.gamma, without.field.params.lambda) = (0.0, 0.0);

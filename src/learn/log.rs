@@ -1,8 +1,8 @@
 //! A robot's log as the board sees it: CSV with a header line, one row per control period, columns found
 //! by the names that the board gives its sensors.
 //!
-//! A log with wrong structure (columns, row lengths, labels) is refused. A cell without an
-//! admissible value is kept as such: the running loop treats it as a faulty reading, learning
+//! The reader refuses a log with wrong structure (columns, row lengths, labels). It keeps a cell
+//! without an admissible value as such: the running loop treats it as a faulty reading, learning
 //! refuses it. Nothing here knows the field.
 
 use crate::fault::ReadingFault;
@@ -14,10 +14,10 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Longest log that is read, in bytes: a week of 24 columns at 10 Hz.
+/// Longest log, in bytes: a week of 24 columns at 10 Hz.
 const MAX_BYTES: u64 = 1 << 30;
-/// Longest row, in bytes: thousands of columns. What is read at once is bounded by it, whatever a quotation
-/// mark begins.
+/// Longest row, in bytes: thousands of columns. It bounds what one read takes, whatever a quotation mark
+/// begins.
 const LONGEST_ROW: usize = 1 << 16;
 /// Most rows: ten days at 20 Hz. A row takes memory whatever is in it.
 const MOST_ROWS: usize = 1 << 24;
@@ -59,13 +59,13 @@ pub enum LogFault {
         /// Where it begins.
         line: u64,
     },
-    /// More rows than are read.
+    /// More rows than allowed.
     ManyRows,
     /// Not even a heading.
     Empty,
     /// A heading and nothing else.
     NoRows,
-    /// A column that the board or the command asks for is not there.
+    /// A column that the board or the command requests is not there.
     NoColumn {
         /// Its heading.
         wanted: String,
@@ -259,7 +259,7 @@ impl Log {
         });
     }
 
-    /// The file that it was read from.
+    /// Its file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -384,7 +384,7 @@ struct Column<'n> {
     at: usize,
 }
 
-/// The columns in the order of the board's sensors. The least of others is computed by the loop.
+/// The columns in the order of the board's sensors. The loop computes the least of others.
 fn sensor_columns<'n>(board: &'n Board, headings: &'n [String]) -> Result<Vec<Column<'n>>, LogFault> {
     let mut columns = Vec::new();
     for (channel, sensor) in board.sensors.iter().enumerate() {

@@ -11,7 +11,7 @@ use super::solve::{FLOOR, Linear, cholesky};
 use nalgebra::{DMatrix, DVector};
 use std::collections::VecDeque;
 
-/// Steps whose curvature is remembered.
+/// Steps whose curvature it remembers.
 const REMEMBERED: usize = 12;
 /// Most steps.
 const STEPS: usize = 400;
@@ -19,7 +19,7 @@ const STEPS: usize = 400;
 const GAIN: f64 = 1e-6;
 /// Steps in a row that gain so little: a single one may only have been cut short.
 const LITTLE: usize = 3;
-/// A step is halved at most so often; one of 1e-9 is none.
+/// Most halvings of a step; one of 1e-9 is none.
 const HALVINGS: usize = 30;
 
 /// Rows to fit to: features centred and divided by their deviation, and the right decision of each.

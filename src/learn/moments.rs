@@ -6,7 +6,7 @@
 use nalgebra::{DMatrix, DMatrixViewMut, DVector};
 use std::ops::Range;
 
-/// Rows of features and what is wanted of each.
+/// Rows of features and the wanted values of each.
 pub struct Rows<'d> {
     /// Row by row, `width` features each.
     pub features: &'d [f32],
@@ -52,9 +52,9 @@ pub struct Moments {
     pub xy: DMatrix<f64>,
 }
 
-/// Rows that are multiplied at once: long enough for the product to be worth its copy.
+/// Rows of one product: enough for it to be worth its copy.
 const CHUNK: usize = 512;
-/// Columns of a product that are made at once; what lies above the diagonal is left out in such steps.
+/// Columns of one step of a product; it leaves out what lies above the diagonal in such steps.
 const PANEL: usize = 192;
 
 impl Moments {

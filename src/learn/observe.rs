@@ -1,7 +1,6 @@
 //! Feeds a log through the field: the features of every cycle, exactly as in the running loop.
 //!
-//! The same admission as in the loop, the same engine from rest, the best rung, row 0 first. Nothing is
-//! fitted here.
+//! The same admission as in the loop, the same engine from rest, the best rung, row 0 first. Fits nothing.
 
 use super::LearnError;
 use super::log::Log;
@@ -49,8 +48,8 @@ pub fn observe(
     Ok(Observed { features, rows })
 }
 
-/// What the field is given in each of its cycles of `log`, on the board's scales: as many values as it has
-/// sensors, cycle by cycle.
+/// The field's inputs in each of its cycles of `log`, on the board's scales: cycle by cycle as many values as
+/// it has sensors.
 pub fn inputs(board: &Board, log: &Log) -> Vec<f32> {
     let mut loop_end = LoopEnd::new(board);
     let every = board.field.every_ticks.max(1) as usize;

@@ -33,7 +33,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn answers_come_in_the_order_of_the_pieces_whoever_made_them() {
+    fn answers_come_in_the_order_of_the_pieces_whichever_thread_made_them() {
         let pieces: Vec<u64> = (0..20).collect();
         // The first pieces take the longest, so that on several threads they end last.
         let work = |piece: &u64| {

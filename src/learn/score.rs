@@ -1,9 +1,9 @@
-//! How good decisions are: which was right, which was chosen.
+//! How good decisions are: the right one of each, and the one taken.
 
 use serde::Serialize;
 use std::fmt;
 
-/// Decisions counted by what was right and what was taken.
+/// Decisions counted by the right label and the label taken.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Confusion {
     labels: Vec<String>,
@@ -21,7 +21,7 @@ impl Confusion {
     pub fn count(&mut self, right: usize, taken: usize) {
         self.counts[right][taken] += 1;
     }
-    /// Adds what another one of the same labels has counted.
+    /// Adds the counts of another one with the same labels.
     pub fn add(&mut self, other: &Confusion) {
         let both = self.counts.iter_mut().flatten().zip(other.counts.iter().flatten());
         both.for_each(|(mine, its)| *mine += its);

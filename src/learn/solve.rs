@@ -29,14 +29,14 @@ impl Linear {
     }
 }
 
-/// Features and what is wanted in a stretch of rows, centred and standardised.
+/// Features and wanted values of a stretch of rows, centred and standardised.
 pub struct Standardised {
     mean: DVector<f64>,
     scale: DVector<f64>,
     wanted_mean: DVector<f64>,
     /// Among the features, lower triangle.
     correlation: DMatrix<f64>,
-    /// Of features with what is wanted.
+    /// Of features with wanted values.
     towards: DMatrix<f64>,
 }
 
@@ -79,7 +79,7 @@ impl Standardised {
     }
 }
 
-/// Columns that are factored at once.
+/// Columns of one factoring step.
 const PANEL: usize = 96;
 
 /// Replaces the lower triangle of `a` by L, a = L L'. False if `a` is not positive definite.

@@ -1,6 +1,6 @@
-//! How much to trust a fit, and which ridge to use: each block of time is judged by a fit to
-//! the others. Rows are never shuffled: neighbours in time are nearly the same row, so a fit
-//! that has seen one of them already knows the other.
+//! How much to trust a fit, and which ridge to use: a fit to the other blocks of time judges
+//! each. Rows are never shuffled: neighbours in time are nearly the same row, so a fit that
+//! has seen one of them already knows the other.
 
 use super::LearnError;
 use super::moments::{Moments, Rows};
@@ -11,14 +11,14 @@ use std::ops::Range;
 
 /// Blocks of time.
 pub const BLOCKS: usize = 5;
-/// Rows this near to the block that is judged are not learned from, seconds: the half-life of the
-/// slow channels, beyond which a row has mostly forgotten the block.
+/// The fit leaves out rows this near to the judged block, seconds: the half-life of the slow
+/// channels, beyond which a row has mostly forgotten the block.
 pub const GAP_S: f64 = 5.0;
-/// Ridges that are tried, as shares of one feature's variance. Below these the weights grow so large that
+/// Ridges to try, as shares of one feature's variance. Below these the weights grow so large that
 /// the rounding of an f32 field, some 1e-6, moves the scores by as much as a decision does.
 pub const LAMBDAS: [f64; 5] = [1e-5, 1e-4, 1e-3, 1e-2, 1e-1];
 
-/// Cycles and what was right in each.
+/// Cycles and the right decision in each.
 pub struct Lesson<'d> {
     /// Cycle by cycle, `width` each.
     pub features: &'d [f32],
@@ -28,7 +28,7 @@ pub struct Lesson<'d> {
     pub right: &'d [usize],
     /// The decisions.
     pub labels: &'d [String],
-    /// Cycles between what is judged and what is learned from.
+    /// Cycles between the judged ones and the training data.
     pub gap: usize,
 }
 

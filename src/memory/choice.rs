@@ -26,11 +26,11 @@ pub const KIND: Kind = Kind { tag: *b"HRRC", name: "choice of processor or GPU",
 const LONGEST: usize = 1 << 16;
 
 /// What a calibration may take in all. A GPU wins or loses by factors at most batches: a few calls of each
-/// tell.
+/// show it.
 pub const CALIBRATION: Span = Span::from_millis(1_500);
 /// Calls of which the fastest counts: the others had company.
 const CALLS: usize = 3;
-/// Largest batch that is tried, memory permitting: a GPU that does not win here does not win.
+/// Largest batch to try, memory permitting: a GPU that does not win here does not win.
 const MOST_ROWS: usize = 4096;
 /// Memory that a calibration may take on either side.
 const MOST_BYTES: usize = 256 << 20;
@@ -57,16 +57,16 @@ pub enum Residence {
     Gpu,
 }
 
-/// What was measured of one kind of work.
+/// The measurement of one kind of work.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Crossing {
     /// What.
     pub work: Work,
     /// Where its rows lie.
     pub residence: Residence,
-    /// The batch from which on the GPU is faster; `None`: not up to the largest that was tried.
+    /// The batch from which on the GPU is faster; `None`: not up to the largest one tried.
     pub from: Option<u64>,
-    /// The largest batch that was tried.
+    /// The largest batch tried.
     pub tried: u64,
 }
 
@@ -144,14 +144,14 @@ pub enum Because {
     Kept,
     /// The measurement failed.
     Failed(GpuWorkspaceFault),
-    /// Somebody wants it so.
+    /// The caller set it.
     Asked,
 }
 
 /// From which batch on a GPU does what.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// What was measured; empty: the processor does everything, or the preference says.
+    /// The measurements; empty: the processor does everything, or the preference says.
     pub crossings: Vec<Crossing>,
     /// Why.
     pub because: Because,
@@ -226,7 +226,7 @@ impl fmt::Display for Choice {
     }
 }
 
-/// Where a choice is kept for rows of this length; `None`: nowhere.
+/// The file with the choice for rows of this length; `None`: there is none.
 pub fn file_for(dim: Dim) -> Option<PathBuf> {
     cache_folder().map(|folder| folder.join(format!("memory-{}.choice", dim.get())))
 }

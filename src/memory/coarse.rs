@@ -85,7 +85,7 @@ impl CoarseQuery {
     pub const NOTHING: CoarseQuery =
         CoarseQuery { codes: [0; super::Dim::MOST], step: 0.0, blur: 0.0, rounding: 0.0 };
 
-    /// Takes a query with one over its length; false where it cannot be looked at coarsely.
+    /// Takes a query with one over its length; false where a coarse look cannot judge it.
     pub fn set(&mut self, query: &[f32], inverse: f32) -> bool {
         if !(inverse > 0.0 && inverse <= MOST_INVERSE) {
             return false;

@@ -69,7 +69,7 @@ pub enum Fault {
     },
     /// A store that holds as many rows as it was made for.
     Full {
-        /// Rows that it was made for.
+        /// Its capacity in rows.
         capacity: usize,
     },
     /// A store that would take more memory than was allowed.

@@ -41,13 +41,13 @@ const MOST_CONVOLVERS: usize = 512;
 /// Blocks of a scan for each multiprocessor: 64 warps, as many as any chip keeps under way.
 const BLOCKS_EACH: usize = 8;
 
-/// For so long a wait asks without a nap: a small batch is over by then.
+/// A wait polls this long without a nap: a small batch is over by then.
 const AWAKE: Span = Span::from_micros(200);
 const NAP: Span = Span::from_micros(50);
 /// Longer than any operation takes, an emulated one on a busy machine included: beyond it the device hangs.
 const PATIENCE: Span = Span::from_millis(60_000);
 
-/// What a GPU is to have room for. All of it is taken at the start.
+/// The room that a GPU needs, all of it allocated at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
     /// Rows of a batch.
@@ -373,7 +373,7 @@ impl GpuWorkspace {
         self.launch(self.kernels.join, [1, 1, 1], JOINERS, [0, 0])
     }
 
-    /// Hands over what is to be done.
+    /// Hands over the table of an operation.
     fn order(&mut self, task: Task) -> Result<(), GpuWorkspaceFault> {
         let task = Task { d: self.dim.get(), ..task };
         let mut sheet = free(&mut self.orders, &self.stream)?;
@@ -408,7 +408,7 @@ impl GpuWorkspace {
         Ok(())
     }
 
-    /// Waits until all is done that was handed over: every operation ends with it, so that pinned memory is
+    /// Waits until the device has done everything: every operation ends with it, so that pinned memory is
     /// free.
     fn settle(&self) -> Result<(), GpuWorkspaceFault> {
         settle(&self.stream)
@@ -430,7 +430,7 @@ fn settle(stream: &Stream) -> Result<(), GpuWorkspaceFault> {
     Ok(())
 }
 
-/// All of `pinned`. An operation that failed in the middle has left copies under way: these are waited for.
+/// All of `pinned`. Waits for the copies that an operation has left under way which failed in the middle.
 fn free<'p>(pinned: &'p mut Pinned, stream: &Stream) -> Result<LookMut<'p>, GpuWorkspaceFault> {
     if pinned.bytes_mut().is_err() {
         settle(stream)?;

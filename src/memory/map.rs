@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 /// Numbers in a vector: eight meetings a page.
 const NUMBERS: usize = 512;
 /// Two places this far apart have nothing in common: about two lengths of a small car, and so the distance
-/// from which on the field is told that it comes near.
+/// from which on the field senses that it comes near.
 const SCALE_M: f64 = 0.5;
 /// Half a side of the recorded square about the start: a room. Meetings beyond are counted, not kept.
 const REACH_M: f64 = 5.0;
@@ -63,7 +63,7 @@ pub struct Thing {
 pub struct Scene {
     /// When.
     pub slot: Instant,
-    /// What was commanded.
+    /// The command.
     pub motors: [f32; MAX_MOTORS],
     /// What each thing is met by, if it may be believed.
     pub values: [Option<f32>; MOST_THINGS],
@@ -177,7 +177,7 @@ impl Map {
     /// Takes in a slot.
     pub fn take(&mut self, scene: &Scene) -> Result<(), Fault> {
         self.odometer.advance(scene.slot, &scene.motors);
-        let Standing { at, heading } = self.odometer.standing();
+        let here = self.odometer.standing();
         for (number, (known, value)) in self.known.iter_mut().zip(scene.values).enumerate() {
             let Some(value) = value else { continue };
             let Thing { below, ahead_m, in_metres, .. } = known.thing;
@@ -187,7 +187,7 @@ impl Map {
             }
             known.here = true;
             let ahead = ahead_m + if in_metres { f64::from(value) } else { 0.0 };
-            let place = [at[0] + ahead * libm::cos(heading), at[1] + ahead * libm::sin(heading)];
+            let place = here.place(ahead, 0.0);
             let same = |last: [f64; 2]| libm::hypot(place[0] - last[0], place[1] - last[1]) < APART_M;
             if known.last.is_some_and(same) {
                 continue;

@@ -36,7 +36,7 @@ impl Best {
         Best { wanted: wanted.clamp(1, MOST_TOP), list: heapless::Vec::new() }
     }
 
-    /// How many are wanted.
+    /// The wanted number.
     pub fn wanted(&self) -> usize {
         self.wanted
     }

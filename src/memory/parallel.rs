@@ -12,7 +12,7 @@ use crate::cpu::pool::{Pool, PoolJob};
 use crate::cpu::simd::Level;
 use std::sync::Arc;
 
-/// What is done to the rows of a piece.
+/// The operation on the rows of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// [`Workspace::bind`]

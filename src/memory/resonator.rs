@@ -31,7 +31,7 @@ pub struct Factors {
     pub rows: heapless::Vec<u32, MOST_FACTORS>,
     /// Cosine of those rows, bound together, with what was given: near 1 if they are the answer.
     pub cosine: f32,
-    /// Rounds that were done.
+    /// Rounds so far.
     pub rounds: usize,
     /// Whether it came to rest.
     pub settled: bool,

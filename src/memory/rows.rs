@@ -90,5 +90,5 @@ pub(super) fn alone<T>(shared: &mut Arc<T>) -> &mut T {
     while Arc::get_mut(shared).is_none() {
         std::thread::sleep(LOOK_EVERY);
     }
-    Arc::get_mut(shared).unwrap_or_else(|| unreachable!("nobody else can take a share meanwhile"))
+    Arc::get_mut(shared).unwrap_or_else(|| unreachable!("no other thread can take a share meanwhile"))
 }

@@ -138,7 +138,7 @@ pub struct Decoder {
 const POINTS_PER_SCALE: f64 = 2.0;
 /// The search ends at this share of the scale; noise of a memory moves the peak by more.
 const FINEST: f64 = 1e-3;
-/// Best points of the grid that are looked at more closely: where the peak lies between four, a chance bump
+/// Best points of the grid for a closer look: where the peak lies between four, a chance bump
 /// may be higher than each of them.
 const CANDIDATES: usize = 4;
 

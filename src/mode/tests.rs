@@ -200,7 +200,7 @@ fn held(script: &[(Verdict, u64)]) -> Modes {
 }
 
 #[test]
-fn who_is_held_still_for_too_long_is_disarmed_and_says_why() {
+fn a_robot_that_is_held_still_for_too_long_is_disarmed_and_says_why() {
     let lost = verdict(Cause::SensorLost.bit(), Restraint::Still);
     // The last slot of freedom is at 990 ms, `disarm_after` is a second.
     let modes = held(&[(lost, 1_990)]);
@@ -291,7 +291,7 @@ fn names_and_bits_say_what_they_stand_for() {
 }
 
 #[test]
-fn only_who_drove_or_was_free_to_is_willing_when_it_is_stopped() {
+fn only_a_robot_that_drove_or_was_free_to_is_willing_when_it_is_stopped() {
     let willing = states().map(|modes| modes.is_willing());
     assert_eq!(
         willing,

@@ -41,6 +41,8 @@ pub struct I2cPlan {
     pub name: String,
     /// Where it is; not used by the simulator.
     pub node: I2cNode,
+    /// The kernel driver of its adapter, if that is one which keeps a time of its own.
+    pub driver: Option<OwnTime>,
     /// Speed and timeout.
     pub timing: I2cTiming,
     /// Recovery measures when it does not answer.
@@ -54,6 +56,37 @@ pub enum I2cNode {
     Path(String),
     /// A part of the name of the adapter's device in sysfs (`c250000.i2c`): numbers differ between kernels.
     Adapter(String),
+}
+
+/// A kernel driver that waits for a transfer as long as it likes, whatever timeout it is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnTime {
+    /// NVIDIA's.
+    Tegra,
+}
+
+impl OwnTime {
+    /// All of them.
+    pub const ALL: [OwnTime; 1] = [OwnTime::Tegra];
+
+    /// Its name, in the kernel and in a board file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            OwnTime::Tegra => "tegra-i2c",
+        }
+    }
+
+    /// The longest that a transfer of ours may take with it.
+    ///
+    /// Tegra (`drivers/i2c/busses/i2c-tegra.c`, Linux 5.10 to 6.12 and JetPack 5 and 6 alike): 100 ms and the
+    /// time of its bits for each message (`tegra_i2c_xfer_msg`), the first that fails ending the transfer;
+    /// after a lost arbitration 50 ms more for nine clocks (`tegra_i2c_issue_bus_clear`). The timeout that
+    /// I2C_TIMEOUT sets is read nowhere. Bits and the kernel's tick: 10 ms.
+    pub const fn longest(self) -> Span {
+        match self {
+            OwnTime::Tegra => Span::from_millis(100 + 50 + 10),
+        }
+    }
 }
 
 /// The recovery steps, beyond retrying, that this bus permits.

@@ -27,7 +27,7 @@ pub enum Cause {
     Cliff,
     /// The robot leans further than it may.
     Tilt,
-    /// Stop was pressed. (A process that is told to end stops through its mode, not a reflex.)
+    /// Stop was pressed. (A process that gets a signal to end stops through its mode, not a reflex.)
     EStop,
 }
 

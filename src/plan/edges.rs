@@ -39,7 +39,7 @@ pub fn edge_sight(board: &Board) -> EdgeSight {
         spots.iter().map(angle).fold(90.0, f64::min)
     };
     let worse = unseen(1.0).max(unseen(-1.0));
-    // A tenth of a degree is below what a ruler can tell.
+    // A tenth of a degree is below what a ruler can show.
     if worse < 0.1 { EdgeSight::Whole } else { EdgeSight::Below(worse) }
 }
 

@@ -1,6 +1,6 @@
 //! What moves: motors, what makes their pulses, the line that powers them, and the meaning of their commands.
 
-use super::Line;
+use super::{Board, Line};
 use crate::command::MAX_MOTORS;
 use crate::time::Span;
 
@@ -37,6 +37,8 @@ pub struct MotionPlan {
     pub lag: Span,
     /// Distance of the front wheels, metres; only reports need it.
     pub track: Option<f32>,
+    /// Length and width of the body, whose middle is between the axles, metres.
+    pub body: Option<[f32; 2]>,
 }
 
 /// How the robot backs off from an edge or an obstacle.
@@ -48,6 +50,9 @@ pub struct BackingPlan {
     pub turn_time: Span,
     /// After an obstacle ahead is out of sight it turns on by this much, radians: it may be beside the robot.
     pub pass_rad: f32,
+    /// What was nearer ahead than this when it went out of sight is not steered at until it is passed,
+    /// metres.
+    pub pass_m: f32,
     /// Drive command of such turns at least, 0..=1.
     pub floor: f32,
     /// How much of its way it remembers, metres.
@@ -136,14 +141,47 @@ impl MotorKind {
 /// The Robot HAT's microcontroller, as the board file describes it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct McuPlan {
-    /// 7-bit I2C address.
+    /// 7-bit I2C address: the first of the board file, until it is known which of them answers.
     pub address: u8,
+    /// Further ones of the board file, in the order in which they are tried.
+    pub others: [Option<u8>; McuPlan::OTHERS],
     /// Clock of its PWM timers in Hz.
     pub clock_hz: u32,
     /// PWM timers that this revision has (4 on v4, 7 on v5).
     pub timers: u8,
     /// Active-low reset line.
     pub reset: Line,
+}
+
+impl McuPlan {
+    /// Addresses besides the first: the vendor's library tries three for pulses.
+    pub const OTHERS: usize = 3;
+
+    /// Every address at which it may answer, in the order in which they are tried.
+    pub fn addresses(&self) -> impl Iterator<Item = u8> {
+        std::iter::once(self.address).chain(self.others.into_iter().flatten())
+    }
+}
+
+/// A line that stops the motors, whatever is on their bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StopLine {
+    /// The line.
+    pub line: Line,
+    /// The level at which they are stopped.
+    pub off_high: bool,
+}
+
+impl Board {
+    /// Every line that stops the motors. Where there is none, they run on while their bus hangs.
+    pub fn stop_lines(&self) -> Vec<StopLine> {
+        let stop = |line, off_high| StopLine { line, off_high };
+        let reset = self.mcu.as_ref().map(|mcu| stop(mcu.reset, false));
+        let enable = self.enable.as_ref().map(|enable| stop(enable.line, !enable.on_high));
+        let output_enable = self.pwm.as_ref().and_then(PwmPlan::output_enable); // active low
+        let output_enable = output_enable.map(|line| stop(line, true));
+        [reset, enable, output_enable].into_iter().flatten().collect()
+    }
 }
 
 /// What makes the pulses for the motors if there is no Robot HAT.

@@ -273,7 +273,50 @@ pub enum SensorKind {
     },
 }
 
+/// Most counts of the Robot HAT's 12-bit converter. A board file states the value at this count.
+pub const HAT_FULL: u16 = 4095;
+
+/// The lowest and the highest value that a converter can return at all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rails {
+    /// At 0 counts.
+    pub low: f32,
+    /// At full scale.
+    pub high: f32,
+}
+
+impl Rails {
+    /// Whether the converter cuts the signal off at `value`, and its noise with it: there a live sensor
+    /// repeats itself, over an edge, a black floor or in the sun.
+    pub fn cut(&self, value: f64) -> bool {
+        value <= self.low.into() || value >= self.high.into()
+    }
+}
+
 impl SensorKind {
+    /// The ends of its converter. `None`: it has none, or its driver refuses them.
+    pub fn rails(&self) -> Option<Rails> {
+        match *self {
+            SensorKind::HatAdc { per_count, .. } => {
+                Some(Rails { low: 0.0, high: f32::from(HAT_FULL) * per_count })
+            }
+            SensorKind::HcSr04 { .. }
+            | SensorKind::FloatRegister { .. }
+            | SensorKind::Mpu6050 { .. }
+            | SensorKind::Vl53l0x { .. }
+            | SensorKind::PowerMonitor { .. }
+            | SensorKind::Ads1115 { .. } // zero has noise, and the upper end is refused
+            | SensorKind::Hwmon { .. }
+            | SensorKind::Thermal { .. }
+            | SensorKind::GpuSysfs { .. }
+            | SensorKind::Button { .. }
+            | SensorKind::MotorEcho { .. }
+            | SensorKind::Least { .. }
+            | SensorKind::Recall { .. }
+            | SensorKind::LogColumn { .. } => None,
+        }
+    }
+
     /// The address behind which the sensor sits on its I2C bus, if it sits on one ([`SensorKind::HatAdc`]
     /// sits behind the microcontroller's).
     pub fn i2c_address(&self) -> Option<u8> {

@@ -23,6 +23,26 @@ pub struct SimPlan {
     pub full_speed: f32,
     /// Battery when the run starts, volts.
     pub battery_v: f32,
+    /// What its ground sensors see where there is no floor, counts; below 0 the converter shows 0, without
+    /// noise.
+    pub edge_counts: f32,
+    /// The motors' controller counts every byte that it gets towards its frames of three, also the one that
+    /// names what is read after a repeated start.
+    pub counts_every_byte: bool,
+    /// Which kind of HC-SR04 its sonars are.
+    pub sonar: SonarModule,
+}
+
+/// What a sonar module does with its echo line when nothing comes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SonarModule {
+    /// Lowers it after 38 ms: the data sheet.
+    #[default]
+    Ms38,
+    /// Lowers it after 200 ms.
+    Ms200,
+    /// Holds it until something comes back, if ever.
+    Endless,
 }
 
 impl Default for SimPlan {
@@ -39,6 +59,9 @@ impl Default for SimPlan {
             body: [0.25, 0.13],
             full_speed: 0.5,
             battery_v: 7.8,
+            edge_counts: 120.0, // well below the vendor's limit for "no floor", 500
+            counts_every_byte: false,
+            sonar: SonarModule::Ms38,
         }
     }
 }

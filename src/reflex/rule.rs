@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn holds_at_least_as_long_as_told() {
+    fn holds_at_least_as_long_as_its_row_says() {
         let mut state = state(Trip::Below(1.0), 1.2);
         state.rule.hold = ms(50);
         let well = sample(3.0, Health::Good);

@@ -123,7 +123,7 @@ fn each_finding_has_its_cause_its_restraint_and_its_end() {
 }
 
 #[test]
-fn a_sensor_that_is_not_required_stops_nobody_by_itself() {
+fn a_sensor_that_is_not_required_stops_no_robot_by_itself() {
     let optional = SensorPlan { required: false, ..range() };
     let mut reflexes = Reflexes::new(&[], &[optional], safety());
     for sample in [Sample::NEVER, good(3.0, at(0)), Sample { health: Health::Stale, ..good(3.0, at(0)) }] {

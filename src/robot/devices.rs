@@ -6,7 +6,7 @@ use crate::device::actuators::{self, Actuators};
 use crate::device::open;
 use crate::io::PollPlan;
 use crate::memory::map::Thing;
-use crate::plan::{Attachment, Board, Line, LineRole, MotorKind, PwmPlan, SensorKind, SensorPlan, chips};
+use crate::plan::{Attachment, Board, Line, LineRole, MotorKind, SensorKind, SensorPlan, chips};
 use crate::time::Span;
 use std::path::Path;
 
@@ -76,15 +76,10 @@ pub(crate) fn actuators(board: &Board) -> Result<Box<dyn Actuators>, BuildError>
 /// The lines that the motors need, each with the level at which they are stopped.
 pub fn motor_lines(board: &Board) -> Vec<LineUse> {
     let output = |line, high| LineUse { line, usage: Usage::Output { high } };
-    let mut lines = Vec::new();
-    // Held in reset from now on: no pulse before everything is set up.
-    lines.extend(board.mcu.as_ref().map(|mcu| output(mcu.reset, false)));
-    lines.extend(board.enable.as_ref().map(|enable| output(enable.line, !enable.on_high)));
-    lines.extend(board.pwm.as_ref().and_then(PwmPlan::output_enable).map(|line| output(line, true))); // active low
-    lines.extend(
-        board.motors.iter().filter_map(|motor| motor.kind.direction()).map(|line| output(line, false)),
-    );
-    lines
+    // A controller is held in reset from now on: no pulse before everything is set up.
+    let stops = board.stop_lines().into_iter().map(|stop| output(stop.line, stop.off_high));
+    let directions = board.motors.iter().filter_map(|motor| motor.kind.direction());
+    stops.chain(directions.map(|line| output(line, false))).collect()
 }
 
 /// The lines that the sensors on bus `bus` need.
@@ -100,6 +95,7 @@ mod tests {
     use super::*;
     use crate::fixture::{ms, range};
     use crate::plan::ImuQuantity::{Pitch, Roll};
+    use crate::plan::StopLine;
 
     fn sensor(name: &str, kind: SensorKind, bus: usize, period: Span) -> SensorPlan {
         SensorPlan { name: name.into(), kind, bus, period, ..range() }
@@ -135,5 +131,13 @@ mod tests {
         let low = Usage::Output { high: false };
         assert_eq!(lines, [(5, low), (23, low), (24, low)]);
         assert!(sensor_lines(&board, 0).is_empty());
+        assert_eq!(board.stop_lines(), [StopLine { line: Line(5), off_high: false }]);
+        let board = crate::board::built_in("jetson-orin-nano").unwrap().unwrap().board;
+        assert_eq!(board.stop_lines(), [StopLine { line: Line::named(0), off_high: true }]);
+        // Whatever stops them begins at that level.
+        for stop in board.stop_lines() {
+            let begins = Usage::Output { high: stop.off_high };
+            assert!(motor_lines(&board).contains(&LineUse { line: stop.line, usage: begins }));
+        }
     }
 }

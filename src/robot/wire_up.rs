@@ -9,14 +9,14 @@ use crate::device::hc_sr04::HcSr04;
 use crate::executor::{Waker, Worker};
 use crate::frame::Reading;
 use crate::io::{
-    BusCounters, BusParts, ButtonLine, DataReady, EdgesWorker, FastStops, Halt, HaltWatch, I2cWorker,
-    LinesWorker, LogRows, LogWorker, MotorEnd, Outlet, PollPlan, READING_RING, ReadyLine, SenseCounters,
-    SlowWorker,
+    BusCounters, BusParts, ButtonLine, Cutter, DataReady, EdgesWorker, FastStops, Halt, HaltWatch, I2cWorker,
+    InFlight, LinesWorker, LogRows, LogWorker, MotorEnd, Outlet, PollPlan, READING_RING, ReadyLine,
+    SenseCounters, SharedLines, SlowWorker,
 };
 use crate::memory::map::{Feed, Map, Recollection, feed};
 use crate::motion::Motion;
 use crate::motor_link::MotorLink;
-use crate::plan::{Attachment, Board, BusPlan, Line, SensorKind};
+use crate::plan::{Attachment, Board, BusPlan, Line, SensorKind, StopLine};
 use crate::rt::Role;
 use crate::rt::triple_buffer::{Reader, triple_buffer};
 use crate::sim::{Fault, Plant};
@@ -29,6 +29,9 @@ const RECEIPT_RING: usize = 64;
 /// Bus thread names, by number; a board has no more buses than there are names.
 const BUS_NAMES: [&str; MAX_INLETS - 4] =
     ["i2c", "i2c-1", "i2c-2", "i2c-3", "i2c-4", "i2c-5", "i2c-6", "i2c-7"];
+
+/// The lines of a bus thread, and where it notes its transfers if some of them are cut while one hangs.
+type BusLines = (Box<dyn Gpio>, Option<Arc<InFlight>>);
 
 /// The wires of this run.
 pub(super) struct World<'o> {
@@ -47,6 +50,8 @@ pub(super) struct Wired {
     pub halt: Arc<Halt>,
     /// The simulated world, if there is one.
     pub plant: Option<Plant>,
+    /// A thread cuts the motors' lines while their bus hangs: on real wires, in real time.
+    pub cuts: bool,
     /// Ends of the link to the map, if the board has one: for the trace and for queries.
     pub map: Option<(Feed, Recollection)>,
 }
@@ -83,6 +88,7 @@ pub(super) fn wire_up(
         senses: Arc::new(SenseCounters { edge_overruns, ..SenseCounters::default() }),
         halt: Arc::new(Halt::new(ends.waker.clone())),
         plant: None,
+        cuts: false,
         map: None,
     };
     wired.add_map(board)?;
@@ -100,6 +106,7 @@ pub(super) fn wire_up(
         }
         (BusPlan::Linux { .. }, None) => return Err(BuildError::NoBus { board: board.name.clone() }),
     };
+    wired.cuts = clock.is_real() && matches!(board.bus, BusPlan::Linux { .. });
     wired.add_all(board, hardware.as_ref(), ends)?;
     Ok(wired)
 }
@@ -164,8 +171,10 @@ impl Wired {
             None => (Box::new(Absent), Box::new(NoRepair)),
         };
         let mut lines = devices::sensor_lines(board, bus);
+        let mut stops = Vec::new();
         if ends.is_some() {
             lines.extend(devices::motor_lines(board));
+            stops = if self.cuts { board.stop_lines() } else { stops };
         }
         let waker = ends.as_ref().map_or_else(Arc::default, |ends| ends.waker.clone());
         let motors = match ends {
@@ -183,10 +192,13 @@ impl Wired {
             readies.push(ReadyLine { line, data_ready: data_ready.clone(), place });
         }
         let (polls, counters) = self.table(plan.map_or("motors", |plan| plan.name.as_str()), planned);
+        let speed = plan.map_or(0, |plan| plan.timing.speed_hz);
+        let (gpio, in_flight) = self.shared_lines(hardware, name, lines, stops, speed, &counters)?;
         let parts = BusParts {
             name,
             i2c,
-            gpio: lines_of(hardware, name, &lines)?,
+            gpio,
+            in_flight,
             repair,
             rail_off: plan.and_then(|plan| plan.recovery.rail).map_or(Span::ZERO, |rail| rail.off),
             fragile: board.mcu.as_ref().filter(|_| bus == 0).map(|mcu| mcu.address),
@@ -201,6 +213,32 @@ impl Wired {
         };
         self.add_worker(I2cWorker::new(parts), waker, Role::Bus);
         Ok(())
+    }
+
+    /// The lines of a bus thread. `stops` among them are shared with a thread that cuts them while the bus
+    /// hangs, and the notes for it come with them.
+    fn shared_lines(
+        &mut self,
+        hardware: &dyn Hardware,
+        name: &'static str,
+        lines: Vec<LineUse>,
+        stops: Vec<StopLine>,
+        speed_hz: u32,
+        counters: &Arc<BusCounters>,
+    ) -> Result<BusLines, BuildError> {
+        if stops.is_empty() {
+            return Ok((lines_of(hardware, name, &lines)?, None));
+        }
+        let is_stop = |used: &LineUse| stops.iter().any(|stop| stop.line == used.line);
+        let (stop, rest): (Vec<LineUse>, Vec<LineUse>) = lines.into_iter().partition(is_stop);
+        let (stop, rest) = (lines_of(hardware, "stop", &stop)?, lines_of(hardware, name, &rest)?);
+        let shared = SharedLines::new(stop, &stops, rest);
+        let waker: Arc<Waker> = Arc::default();
+        let in_flight = Arc::new(InFlight::new(speed_hz, self.halt.clone(), waker.clone()));
+        let cutter = Cutter::new(&shared, stops, in_flight.clone(), counters.clone());
+        // As the bus: a halt wakes both, and the bus thread, which is woken first, goes first.
+        self.add_worker(cutter, waker, Role::Bus);
+        Ok((Box::new(shared), Some(in_flight)))
     }
 
     /// A polling table and its counters, which are kept for reports.

@@ -51,11 +51,19 @@ impl Flock {
     }
 }
 
+/// How often the list is read at most for a holder that is not in it. The kernel hands it out in pieces: a
+/// lock that another process drops meanwhile moves a line from a later piece into an earlier one.
+const LOOKS: usize = 4;
+
 /// The process that has the exclusive lock on `file`, from the kernel's own list.
 fn holder_of(file: impl AsFd) -> Option<u32> {
     let about = fstat(file).ok()?;
     let place = format!("{:02x}:{:02x}:{}", major(about.st_dev), minor(about.st_dev), about.st_ino);
-    holder_in(&std::fs::read_to_string("/proc/locks").ok()?, &place)
+    look_for(&place, || std::fs::read_to_string("/proc/locks").ok())
+}
+
+fn look_for(place: &str, mut list: impl FnMut() -> Option<String>) -> Option<u32> {
+    (0..LOOKS).find_map(|_| holder_in(&list()?, place))
 }
 
 /// The same from the text of the list: `1: FLOCK  ADVISORY  WRITE 4711 00:16:1234 0 EOF`.
@@ -106,6 +114,18 @@ mod tests {
         assert_eq!(Flock::ask(open()).unwrap(), None);
         Flock::take(open()).unwrap();
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_line_that_one_look_missed_is_found_by_another_and_none_is_not_looked_for_for_ever() {
+        let mut lists = ["", "", "1: FLOCK  ADVISORY  WRITE 4711 00:16:12 0 EOF\n"].into_iter();
+        assert_eq!(look_for("00:16:12", || lists.next().map(String::from)), Some(4711));
+        let mut looks = 0;
+        let empty = || {
+            looks += 1;
+            Some(String::new())
+        };
+        assert_eq!((look_for("00:16:12", empty), looks), (None, LOOKS));
     }
 
     #[test]

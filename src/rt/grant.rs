@@ -251,8 +251,9 @@ impl Refusal {
         match (self.what, self.errno) {
             (Request::Priority(_), libc::EPERM) => {
                 "allow it with LimitRTPRIO=99 in the service, or '@robot - rtprio 99' in /etc/security/limits.d; \
-                 if the limit is already set, the kernel has RT_GROUP_SCHED and this group has no share of \
-                 cpu.rt_runtime_us"
+                 if the limit is already set, the kernel has CONFIG_RT_GROUP_SCHED, and a group of cgroup v2 cannot \
+                 have a share: 'rt_group_sched=0' on the kernel's command line (Linux 6.16 and later), else \
+                 'sysctl kernel.sched_rt_runtime_us=-1', which also lets a runaway thread take a core for good"
             }
             (Request::Priority(_), _) => "choose another rt.priority in the board file, 1 to 99",
             (Request::Core(_), _) => {

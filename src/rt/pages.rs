@@ -1,34 +1,63 @@
 //! Large pages for large memory. A field with its library and bank lies on tens of thousands of 4 KiB pages,
 //! more than a processor's TLB holds; each miss costs a virtual machine a dozen reads. With 2 MiB pages it is
 //! a few dozen pages. Requested where the kernel offers them, and never required.
+//!
+//! How large a large page is depends on the small ones: 2 MiB with 4 KiB, 32 MiB with the 16 KiB of a
+//! Raspberry Pi 5 (`kernel_2712.img`). So it comes from the system.
 
 #![allow(unsafe_code)] // madvise of libc: rustix does not know MADV_COLLAPSE
 
-/// The size of a large page on x86-64 and, with small pages of 4 KiB, on 64-bit ARM.
-const LARGE: usize = 2 << 20;
+use rustix::param::page_size;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// Where the kernel says it (Documentation/admin-guide/mm/transhuge.rst).
+const SAYS: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
+/// Pages up to this size are worth it for a sixteenth of one: what else lies on it is little.
+const SMALL_WASTE: usize = 2 << 20;
+
+/// The size of a large page as the kernel `said` it, where small ones have `page` bytes. Where it does not
+/// say, what one table of the lowest level maps: a small page full of entries of 8 bytes.
+fn large(said: Option<&str>, page: usize) -> usize {
+    let said = said.and_then(|text| text.trim().parse().ok());
+    let is_sound = |size: &usize| size.is_power_of_two() && *size > page;
+    said.filter(is_sound).unwrap_or(page * (page / 8))
+}
+
+/// The size of a large page here, bytes.
+pub fn large_page() -> usize {
+    static LARGE: OnceLock<usize> = OnceLock::new();
+    *LARGE.get_or_init(|| large(std::fs::read_to_string(SAYS).ok().as_deref(), page_size()))
+}
+
+/// The large pages to request for memory of `size` bytes at `start`; `None`: not worth it, most of them would
+/// hold other memory, or none and be taken all the same.
+fn wanted(start: usize, size: usize, large: usize) -> Option<Range<usize>> {
+    let least = if large <= SMALL_WASTE { large / 16 } else { large / 2 };
+    (size >= least).then(|| start / large * large..(start + size).next_multiple_of(large))
+}
 
 /// Requests large pages now under `memory`, and under its neighbours on the same pages. Every byte must have
 /// been written before. Takes milliseconds per megabyte; not for a steady period. `/proc/self/smaps_rollup`
 /// shows whether the kernel did it.
 pub fn want_large<T>(memory: &[T]) {
-    let size = size_of_val(memory);
-    if size < LARGE / 16 {
-        return; // it would lie on small pages for the most part of a large one that others use
-    }
-    let start = memory.as_ptr().addr() / LARGE * LARGE;
-    let end = (memory.as_ptr().addr() + size).next_multiple_of(LARGE);
-    for at in (start..end).step_by(LARGE) {
+    let large = large_page();
+    let Some(pages) = wanted(memory.as_ptr().addr(), size_of_val(memory), large) else { return };
+    for at in pages.step_by(large) {
         // Not MADV_HUGEPAGE: with it a kernel thread moves pages later, while a thread waits for them.
         let at = memory.as_ptr().with_addr(at).cast_mut().cast();
-        // SAFETY: this changes how memory is mapped and not what it holds, whoever it belongs to; where
+        // SAFETY: this changes how memory is mapped and not what it holds, whatever owns it; where
         // nothing is mapped the call fails. A failure leaves small pages, which do as well.
-        let _ = unsafe { libc::madvise(at, LARGE, libc::MADV_COLLAPSE) };
+        let _ = unsafe { libc::madvise(at, large, libc::MADV_COLLAPSE) };
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const KIB: usize = 1 << 10;
+    const MIB: usize = 1 << 20;
 
     #[test]
     fn what_memory_holds_stays() {
@@ -37,5 +66,35 @@ mod tests {
             want_large(&memory);
             assert!(memory.iter().zip(0..).all(|(found, expected)| *found == expected));
         }
+    }
+
+    #[test]
+    fn the_size_is_the_systems() {
+        let computed = [(4 * KIB, 2 * MIB), (16 * KIB, 32 * MIB), (64 * KIB, 512 * MIB)];
+        for (page, expected) in computed {
+            assert_eq!(large(None, page), expected, "pages of {page}");
+        }
+        assert!(page_size() >= 4 * KIB && page_size().is_power_of_two());
+        for (said, expected) in
+            [("33554432\n", 32 * MIB), ("0\n", 2 * MIB), ("nonsense", 2 * MIB), ("3000", 2 * MIB)]
+        {
+            assert_eq!(large(Some(said), 4 * KIB), expected, "{said:?}");
+        }
+    }
+
+    /// A request that does not begin and end with a large page is granted to the kernel's own borders: with
+    /// 2 MiB steps on a machine whose large pages have 32, every request was an empty one.
+    #[test]
+    fn requests_are_whole_pages_of_this_machine() {
+        for large in [2 * MIB, 32 * MIB] {
+            let (start, size) = (5 * large + 4096, 3 * large);
+            let pages = wanted(start, size, large).unwrap();
+            assert_eq!((pages.start, pages.end), (5 * large, 9 * large));
+            assert!(pages.step_by(large).all(|at| at % large == 0));
+        }
+        assert_eq!(wanted(0, 128 * KIB, 2 * MIB), Some(0..2 * MIB));
+        assert_eq!(wanted(0, 128 * KIB - 1, 2 * MIB), None);
+        assert_eq!(wanted(0, 15 * MIB, 32 * MIB), None, "17 MiB of locked memory for nothing");
+        assert_eq!(wanted(0, 16 * MIB, 32 * MIB), Some(0..32 * MIB));
     }
 }

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn this_machine_says_and_refuses_what_nobody_has() {
+    fn this_machine_says_its_room_and_refuses_what_no_machine_has() {
         let refusal = demand(u64::MAX).unwrap_err();
         assert!(refusal.to_string().contains("MB are left for this program"), "{refusal}");
         assert_eq!(demand(1), Ok(()));

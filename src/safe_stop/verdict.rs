@@ -57,7 +57,7 @@ pub struct Found {
     /// A live process that holds the motors' wires, after all steps.
     pub holder: Option<Holder>,
     /// Whether a stop was written to every drive motor, or why not.
-    pub stilled: Result<(), StepError>,
+    pub stopped: Result<(), StepError>,
     /// The lines that were pulled, or why none was; `None`: not tried.
     pub pulled: Option<Result<Vec<Pulled>, StepError>>,
 }
@@ -83,7 +83,7 @@ impl Found {
 
     /// Whether the motors have stopped without pulling a line: then none is pulled.
     pub fn is_still(&self) -> bool {
-        self.guarded() || (self.stilled.is_ok() && self.threat().is_none())
+        self.guarded() || (self.stopped.is_ok() && self.threat().is_none())
     }
 
     /// Whether the guard's line is off.
@@ -117,7 +117,7 @@ mod tests {
             guard: None,
             runtime: Runtime::Absent,
             holder: None,
-            stilled: Ok(()),
+            stopped: Ok(()),
             pulled: None,
         }
     }
@@ -137,7 +137,7 @@ mod tests {
             guard: Some(Ok(())),
             runtime: Runtime::Silent(late()),
             holder: Some(UNSEEN),
-            stilled: Err(late()),
+            stopped: Err(late()),
             pulled: None,
             ..quiet()
         };
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn written_stillness_counts_while_nobody_may_write_over_it() {
+    fn written_stillness_counts_while_no_process_may_write_over_it() {
         assert!(quiet().stands());
         let with = |runtime, holder| Found { runtime, holder, ..quiet() }.stands();
         // A live process that was not asked, and one that was.
@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn a_disarm_is_no_success_by_itself() {
         let runtime = answers(true, Some(4711), true);
-        let found = Found { runtime, holder: Some(OURS), stilled: Err(late()), ..quiet() };
+        let found = Found { runtime, holder: Some(OURS), stopped: Err(late()), ..quiet() };
         assert!(!found.stands());
         assert!(!Found { pulled: Some(Err(StepError::NoLine)), ..found }.stands());
     }
@@ -178,8 +178,8 @@ mod tests {
     #[test]
     fn a_pulled_line_counts_as_far_as_it_stays_pulled() {
         let pulled = |line, holder| {
-            let (stilled, pulled) = (Err(late()), Some(Ok(vec![line])));
-            Found { stilled, pulled, holder, ..quiet() }.stands()
+            let (stopped, pulled) = (Err(late()), Some(Ok(vec![line])));
+            Found { stopped, pulled, holder, ..quiet() }.stands()
         };
         assert!(pulled(Pulled::Enable, None) && pulled(Pulled::Enable, Some(OURS)));
         assert!(pulled(Pulled::Reset, None));

@@ -1,16 +1,24 @@
 //! Checks which devices answer on an I2C bus: all expected ones should; reserved addresses are not probed. An
 //! unexpected device is a hint, not a failure.
 
+use super::reset::Reset;
 use super::{Bench, Check, readings};
-use crate::bus::I2c;
 use crate::bus::scan::{Answer, ask, scan};
+use crate::bus::{I2c, linux};
 use crate::device::robot_hat::RobotHat;
 use crate::fault::BusFault;
-use crate::plan::LineRole;
 use crate::plan::addresses::{Expected, also_answers, expected, holder};
+use crate::plan::{I2cPlan, LineRole, McuPlan};
+use std::path::Path;
+
+/// Why a Robot HAT is silent whose controller is not held in reset, the likeliest first: it runs from its own
+/// battery behind its own switch, not from the computer. Addresses: SunFounder's robot-hat library asks 0x14
+/// and 0x15 (adc.py, pwm.py).
+const DEAD_HAT: &str = "switch the Robot HAT on (its own switch), charge its battery, seat it on all 40 pins; \
+                        if 'ganglion probe' shows it at another address, write that under [mcu]";
 
 /// One bus: opened, probed, its chips read, then released.
-pub fn look(bench: &Bench<'_>, bus: usize) -> Vec<Check> {
+pub(super) fn look(bench: &Bench<'_>, bus: usize, reset: &Reset) -> Vec<Check> {
     let board = bench.board;
     let plan = &board.i2c[bus];
     let expected = expected(board, bus);
@@ -20,10 +28,10 @@ pub fn look(bench: &Bench<'_>, bus: usize) -> Vec<Check> {
         Ok(i2c) => i2c,
         Err(error) => return vec![Check::closed(&what, needed, &error)],
     };
-    let mut checks = Vec::new();
+    let mut checks: Vec<Check> = own_time(bench.root, plan).into_iter().collect();
     let mut silent = Vec::new();
     for device in &expected {
-        let (check, present) = presence(bench, bus, device, i2c.as_mut());
+        let (check, present) = presence(bench, bus, device, reset, i2c.as_mut());
         if let Some(Present::BusDown(fault)) = present {
             let fix = "power-cycle its devices; look for one that holds SDA or SCL low";
             let found =
@@ -36,11 +44,26 @@ pub fn look(bench: &Bench<'_>, bus: usize) -> Vec<Check> {
         checks.extend(check);
     }
     checks.extend(strangers(bench, bus, &what, i2c.as_mut()));
-    if bus == 0 {
-        checks.extend(firmware(bench, &silent, i2c.as_mut()));
-    }
     checks.extend(readings::on_bus(bench, bus, &silent, i2c.as_mut()));
+    if bus == 0 {
+        checks.extend(firmware(bench, &silent, reset, i2c.as_mut())); // last: see there
+    }
     checks
+}
+
+/// Refuses an adapter that keeps a time of its own where the board counts on another: its budgets are wrong.
+/// `None`: nothing to refuse.
+pub fn own_time(root: &Path, plan: &I2cPlan) -> Option<Check> {
+    let found = linux::own_time(root, &plan.node).filter(|found| plan.driver != Some(*found))?;
+    let (name, hang) = (found.name(), found.longest().as_micros_f64() / 1e3);
+    let told = format!(
+        "its driver is {name}, which waits up to {hang} ms for a hung transfer whatever timeout is set; the board counts on {} ms",
+        plan.timing.timeout.as_micros_f64() / 1e3
+    );
+    let fix = format!(
+        "write 'driver = \"{name}\"' and 'timeout_ms = {hang:.1}' beside the bus; 'ganglion check' then says what else depends on it"
+    );
+    Some(Check::failed(&format!("bus {}", plan.name), told, &fix))
 }
 
 enum Present {
@@ -52,6 +75,7 @@ fn presence(
     bench: &Bench<'_>,
     bus: usize,
     device: &Expected,
+    reset: &Reset,
     i2c: &mut dyn I2c,
 ) -> (Option<Check>, Option<Present>) {
     let (board, address) = (bench.board, device.address);
@@ -67,14 +91,24 @@ fn presence(
     }
     match ask(i2c, address) {
         Answer::Answers => {
-            (Some(Check::passed(&what, format!("{} answers", device.what))), Some(Present::Answers))
+            let others = match board.mcu.filter(|mcu| bus == 0 && mcu.address == address) {
+                Some(mcu) => not_at(&mcu),
+                None => String::new(),
+            };
+            (Some(Check::passed(&what, format!("{} answers{others}", device.what))), Some(Present::Answers))
         }
-        Answer::Silent if bus == 0 && bench.held_in_reset() && is_mcu(bench, address) => {
+        Answer::Silent if bus == 0 && reset.holder().is_some() && is_mcu(bench, address) => {
             let found = format!(
                 "{} does not answer: the guard may hold it in reset until it trusts the runtime",
                 device.what
             );
-            (Some(Check::skipped(&what, found)), None)
+            let fix = reset.holder().map(|holder| holder.fix.clone());
+            (Some(Check { fix, ..Check::skipped(&what, found) }), None)
+        }
+        Answer::Silent if bus == 0 && is_mcu(bench, address) => {
+            let others = board.mcu.as_ref().map_or(String::new(), not_at);
+            let found = format!("{} does not answer{others}, and its reset is released", device.what);
+            (Some(Check::failed(&what, found, DEAD_HAT)), None)
         }
         Answer::Silent => {
             let found = format!("{} does not answer", device.what);
@@ -91,6 +125,18 @@ fn presence(
     }
 }
 
+/// The other addresses at which it was looked for, as ` (not at 0x14)`; none: nothing.
+fn not_at(mcu: &McuPlan) -> String {
+    let others: Vec<String> = mcu
+        .others
+        .iter()
+        .flatten()
+        .filter(|other| **other != mcu.address)
+        .map(|other| format!("{other:#04x}"))
+        .collect();
+    if others.is_empty() { String::new() } else { format!(" (not at {})", others.join(" ")) }
+}
+
 fn is_mcu(bench: &Bench<'_>, address: u8) -> bool {
     bench.board.mcu.is_some_and(|mcu| mcu.address == address)
 }
@@ -100,7 +146,8 @@ fn strangers(bench: &Bench<'_>, bus: usize, what: &str, i2c: &mut dyn I2c) -> Op
     let board = bench.board;
     let expected = expected(board, bus);
     let known = |address: u8| {
-        holder(board, bus, address).is_some()
+        (bus == 0 && board.mcu.is_some_and(|mcu| mcu.addresses().any(|other| other == address)))
+            || holder(board, bus, address).is_some()
             || also_answers(board, bus, address)
             || expected.iter().any(|device| device.address == address)
     };
@@ -119,9 +166,16 @@ fn strangers(bench: &Bench<'_>, bus: usize, what: &str, i2c: &mut dyn I2c) -> Op
 }
 
 /// Version of the Robot HAT's firmware: all that it reports about itself.
-fn firmware(bench: &Bench<'_>, silent: &[u8], i2c: &mut dyn I2c) -> Option<Check> {
+///
+/// Asked last, and only where a reset follows. The question is one byte and a repeated start; the firmware
+/// counts bytes in threes, and nothing says that it begins anew there. Where it does not, every frame after
+/// it is shifted, and the converter answers to none.
+fn firmware(bench: &Bench<'_>, silent: &[u8], reset: &Reset, i2c: &mut dyn I2c) -> Option<Check> {
     let mcu = bench.board.mcu.as_ref().filter(|mcu| !silent.contains(&mcu.address))?;
     let what = "firmware of the Robot HAT";
+    if !reset.follows() {
+        return Some(Check::skipped(what, "not asked: its reset line is a guard's".to_string()));
+    }
     Some(match RobotHat::new(mcu).firmware(i2c) {
         Ok([major, minor, patch]) => Check::passed(what, format!("{major}.{minor}.{patch}")),
         Err(fault) => {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 /// Where the device tree is: the documented path, and its actual one.
-const TREES: [&str; 2] = ["proc/device-tree", "sys/firmware/devicetree/base"];
+pub(super) const TREES: [&str; 2] = ["proc/device-tree", "sys/firmware/devicetree/base"];
 
 /// What a machine reports about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

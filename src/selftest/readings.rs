@@ -9,7 +9,7 @@ use crate::device::open::polled;
 use crate::device::{DeviceFault, Ports};
 use crate::fault::BusFault;
 use crate::plan::{Attachment, Board, LineRole, SensorKind, SensorPlan, chips};
-use crate::time::Span;
+use crate::time::{Clock, Span};
 
 /// How often a chip is polled for its first value: a ranger needs 33 ms for one, a converter 8.
 const TRIES: usize = 10;
@@ -59,7 +59,7 @@ pub fn off_bus(bench: &Bench<'_>) -> Vec<Check> {
                 LineUse { line: echo, usage: watched },
             ];
             checks.push(with_lines(bench, sensor, &uses, |gpio| {
-                HcSr04::new(trig, echo).measure(gpio, bench.clock).map(|range| range.0)
+                ping(&mut HcSr04::new(trig, echo), gpio, bench.clock)
             }));
         }
         if sensor.attachment() == Attachment::Files {
@@ -67,6 +67,19 @@ pub fn off_bus(bench: &Bench<'_>) -> Vec<Check> {
         }
     }
     checks
+}
+
+/// A range; the echo line may still be high from another program's last ping, for as long as modules hold it.
+fn ping(module: &mut HcSr04, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<f32, DeviceFault> {
+    let mut answer = module.measure(gpio, clock);
+    for _ in 0..2 * TRIES {
+        if !matches!(answer, Err(DeviceFault::Busy { .. })) {
+            break;
+        }
+        clock.sleep_until(clock.now() + PAUSE);
+        answer = module.measure(gpio, clock);
+    }
+    answer.map(|range| range.0)
 }
 
 fn members<'a>(board: &'a Board, chip: &[usize]) -> Vec<&'a SensorPlan> {

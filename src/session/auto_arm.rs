@@ -95,7 +95,7 @@ fn leave(mark: &Path) -> io::Result<()> {
 }
 
 /// Whether a service manager started this process.
-fn is_service() -> bool {
+pub fn is_service() -> bool {
     ["NOTIFY_SOCKET", "INVOCATION_ID"].iter().any(|name| std::env::var_os(name).is_some())
 }
 

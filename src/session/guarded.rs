@@ -28,7 +28,7 @@ pub fn why_untrusted(refused: Option<Refused>) -> &'static str {
 /// The guard's side of a run.
 pub(super) struct Guarded {
     plan: GuardPlan,
-    pub(super) hold: Hold,
+    hold: Hold,
     pub(super) link: Arc<Link>,
     heartbeat: Heartbeat,
 }

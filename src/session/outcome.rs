@@ -54,7 +54,7 @@ pub struct Outcome {
     pub world: Option<Report>,
     /// Whether the motors have stopped, if the simulator knows.
     pub motors_still: Option<bool>,
-    /// What became of the snapshots, if any were to be written.
+    /// Counts of the snapshots, if the run writes any.
     pub snapshots: Option<SnapshotCounts>,
 }
 

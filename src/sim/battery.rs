@@ -42,7 +42,7 @@ impl Battery {
     pub fn dip(&mut self) {
         self.dip = DIP_V;
     }
-    /// What is measured at the pack, volts.
+    /// Voltage at the pack.
     pub fn volts(&self) -> f64 {
         (self.rest - self.load_a * RESISTANCE - self.dip).max(CUT_OFF_V)
     }

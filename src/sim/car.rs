@@ -43,7 +43,7 @@ struct Edge {
     back: f64,
 }
 
-/// What it ran into so far. Entries are counted, not steps.
+/// Its contacts so far. Entries are counted, not steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Contacts {
     /// With a wall.
@@ -64,7 +64,7 @@ pub struct Contacts {
 }
 
 impl Contacts {
-    /// Of any kind.
+    /// Of any kind, falls among them.
     pub fn all(&self) -> u64 {
         self.walls + self.discs + self.falls
     }

@@ -22,7 +22,7 @@ pub(super) struct Course {
     standing: u64,
 }
 
-/// What a drive came to so far.
+/// The figures of a drive so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Coverage {
     /// Cells of 0.25 m by 0.25 m that the rear axle was over.
@@ -56,7 +56,7 @@ impl Course {
         *cell = true;
     }
 
-    /// What it came to.
+    /// The figures of the drive.
     pub fn coverage(&self) -> Coverage {
         let share = |count: u64| if self.steps == 0 { 0.0 } else { count as f64 / self.steps as f64 };
         Coverage {

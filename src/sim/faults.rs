@@ -13,7 +13,7 @@ use std::str::FromStr;
 /// What can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// Nobody acknowledges.
+    /// No device acknowledges.
     I2cNack,
     /// A transfer hangs until the adapter gives up.
     I2cStuck,
@@ -55,6 +55,8 @@ pub enum FaultKind {
     GpuLost,
     /// The GPU has no memory.
     GpuMemory,
+    /// The echo line is high whatever the sonar does.
+    SonarStuck,
 }
 
 /// What can go wrong with the field's engine; acted on by the worker that runs it.
@@ -94,7 +96,7 @@ const fn entry(kind: FaultKind, name: &'static str, seconds: Option<u64>, meanin
 
 /// Every fault: name, usual length in seconds, meaning. Lengths are such that the loop has to notice
 /// (longer than every patience of the board) and, where one is given, has time to recover.
-const TABLE: [Entry; 21] = [
+const TABLE: [Entry; 22] = [
     entry(FaultKind::I2cNack, "i2c-nack", Some(2), "no device on the I2C bus answers"),
     entry(
         FaultKind::I2cStuck,
@@ -126,7 +128,7 @@ const TABLE: [Entry; 21] = [
         "the microcontroller resets itself whenever a motor runs",
     ),
     entry(FaultKind::BatteryLow, "battery-low", None, "the battery is down to 6.9 V"),
-    entry(FaultKind::EStop, "estop", Some(1), "somebody presses the stop button"),
+    entry(FaultKind::EStop, "estop", Some(1), "a person presses the stop button"),
     entry(FaultKind::FieldHang, "field-hang", Some(5), "a cycle of the field engine does not end"),
     entry(FaultKind::FieldPanic, "field-panic", Some(1), "every cycle of the field engine panics"),
     entry(FaultKind::FieldSlow, "field-slow", Some(5), "the field engine is ten times slower"),
@@ -136,6 +138,7 @@ const TABLE: [Entry; 21] = [
     entry(FaultKind::GpuSlow, "gpu-slow", Some(5), "the GPU is ten times slower"),
     entry(FaultKind::GpuLost, "gpu-lost", Some(5), "the GPU's context is lost: every call fails"),
     entry(FaultKind::GpuMemory, "gpu-memory", Some(5), "the GPU has no memory left"),
+    entry(FaultKind::SonarStuck, "sonar-stuck", Some(5), "the sonar's echo line is high all the time"),
 ];
 
 impl FaultKind {

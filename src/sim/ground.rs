@@ -7,25 +7,26 @@ use crate::plan::{SensorKind, SensorPlan};
 /// How far behind the front end they look down, metres.
 const BEHIND_FRONT_M: f64 = 0.01;
 /// Counts over each ground. The vendor's reference between floor and line is 1000; its limit for
-/// "no floor" is 500, so the line has to stay above that and the cliff well below.
+/// "no floor" is 500, so the line has to stay above that.
 const FLOOR: f64 = 1400.0;
 const LINE: f64 = 800.0;
-const CLIFF: f64 = 120.0;
 /// Standard deviation in counts: 1 % of the floor. It takes a few readings at most until two of them
-/// differ, so that a frozen converter can be told from a quiet one.
+/// differ, so that a frozen converter differs from a quiet one.
 const NOISE: f64 = 15.0;
 
 /// The three sensors: left, middle, right.
 #[derive(Clone, Debug)]
 pub struct Ground {
     noise: [Noise; 3],
+    /// Counts where there is no floor.
+    edge: f64,
     spots: Spots,
 }
 
 impl Ground {
     /// Sensors with their own noise each.
-    pub fn new(noise: [Noise; 3], spots: Spots) -> Ground {
-        Ground { noise, spots }
+    pub fn new(noise: [Noise; 3], edge: f64, spots: Spots) -> Ground {
+        Ground { noise, edge, spots }
     }
 
     /// Counts of sensor `nth` (0 left, 1 middle, 2 right).
@@ -33,7 +34,7 @@ impl Ground {
         let bright = match world.surface(self.spots.at(pose)[nth]) {
             Surface::Floor => FLOOR,
             Surface::Line => LINE,
-            Surface::Cliff => CLIFF,
+            Surface::Cliff => self.edge,
         };
         bright + self.noise[nth].draw(NOISE)
     }
@@ -86,7 +87,7 @@ mod tests {
         let world = World::new(&plan, 1);
         let outline = Outline::of(&plan);
         let noise = [0, 1, 2].map(|sensor| Noise::new(1, sensor));
-        let mut ground = Ground::new(noise, Spots::ahead_of_wheels(&outline));
+        let mut ground = Ground::new(noise, plan.edge_counts.into(), Spots::ahead_of_wheels(&outline));
         use Surface::{Cliff, Floor, Line};
         let mut seen = |y| {
             let pose = Pose { x: 2.0, y, heading: 0.0 };

@@ -3,9 +3,10 @@
 //! moves the motors.
 //!
 //! Register map: SunFounder's robot-hat library 2.5, the same source as the driver's; written from
-//! it independently, so that the model does not repeat a mistake of the driver. Two things are not documented
-//! and are this model's assumptions: an aborted frame stays until a reset (the vendor's remedy), and
-//! a register number followed by a repeated start is not part of a frame.
+//! it independently, so that the model does not repeat a mistake of the driver. Two things are not
+//! documented: that an aborted frame stays until a reset (the vendor's remedy) is this model's assumption;
+//! whether a register number that a repeated start follows is part of a frame is the board's choice
+//! (`counts_every_byte`), because a program must get along with either.
 
 use super::outputs::{Outputs, SERVO_HZ};
 use crate::plan::McuPlan;
@@ -43,6 +44,7 @@ pub struct Hat {
     answer: [u8; 2],
     given: usize,
     resets: u64,
+    counts_every_byte: bool,
 }
 
 impl Hat {
@@ -59,7 +61,17 @@ impl Hat {
             answer: [0; 2],
             given: 0,
             resets: 0,
+            counts_every_byte: false,
         }
+    }
+
+    /// The same, with a byte count that no repeated start and no STOP begins anew.
+    pub fn counting_every_byte(self, counts_every_byte: bool) -> Hat {
+        Hat { counts_every_byte, ..self }
+    }
+    /// Whether the register number of a block read is part of a frame.
+    pub fn counts_every_byte(&self) -> bool {
+        self.counts_every_byte
     }
 
     /// Its address.
@@ -73,6 +85,10 @@ impl Hat {
     /// Whether its firmware runs.
     pub fn is_up(&self, now: Instant) -> bool {
         matches!(self.state, State::Runs { at } if now >= at)
+    }
+    /// Whether its reset line is low.
+    pub fn is_held(&self) -> bool {
+        matches!(self.state, State::Held)
     }
     /// How often it was reset, by its line or by itself.
     pub fn resets(&self) -> u64 {
@@ -186,7 +202,7 @@ mod tests {
     use crate::plan::Line;
 
     fn hat(timers: u8) -> Hat {
-        Hat::new(&McuPlan { address: 0x14, clock_hz: 72_000_000, timers, reset: Line(5) })
+        Hat::new(&McuPlan { address: 0x14, others: [None; 3], clock_hz: 72_000_000, timers, reset: Line(5) })
     }
 
     fn write(hat: &mut Hat, bytes: &[u8]) -> Option<u8> {
@@ -240,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn pulses_stay_while_nobody_writes_and_go_with_the_supply() {
+    fn pulses_stay_without_a_write_and_go_with_the_supply() {
         let mut hat = hat(4);
         write(&mut hat, &[0x43, 0, 9, 0x47, 0x0F, 0xFF, 0x2D, 0x0F, 0xFF]);
         assert_eq!(hat.duty(13), 1.0);

@@ -11,7 +11,7 @@ use super::faults::Fault;
 use super::robot::Robot;
 use super::tape::Event;
 use super::world::{Pose, World};
-use crate::bus::{Gpio, Hardware, I2c, LineUse, OpenError, Usage};
+use crate::bus::{Gpio, Hardware, I2c, LineState, LineUse, OpenError, Usage};
 use crate::fault::BusFault;
 use crate::plan::{Board, I2cTiming, Line};
 use crate::time::{Clock, Instant, Span};
@@ -47,10 +47,6 @@ pub struct Report {
 }
 
 impl Report {
-    /// Contacts of any kind, falls among them.
-    pub fn collisions(&self) -> u64 {
-        self.contacts.all()
-    }
     /// Everything but the time as bits, for a digest.
     pub fn bits(&self) -> [u64; 16] {
         let Report { pose, contacts, .. } = self;
@@ -114,12 +110,12 @@ impl Plant {
     pub fn motors_still(&self) -> bool {
         self.robot_at(self.clock.now()).is_still()
     }
-    /// Writes down from now on what is to be seen at the wires; `board` is its own.
+    /// Records from now on what happens at the wires; `board` is its own.
     pub fn record(&self, board: &Board) {
         let now = self.clock.now();
         self.robot_at(now).record(board, now);
     }
-    /// Moves the world on to `now` and takes what was written down since the last call.
+    /// Moves the world on to `now` and takes the record since the last call.
     pub fn take_events(&self, now: Instant, into: &mut Vec<Event>) {
         if let Some(tape) = self.robot_at(now).tape() {
             tape.take(now, into);
@@ -158,6 +154,13 @@ impl Hardware for Plant {
     fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
         let timing = *self.timings.get(bus).ok_or_else(|| absent(format!("I2C bus {bus}")))?;
         Ok(Box::new(SimI2c::new(self.clone(), bus, timing)))
+    }
+
+    /// A line keeps its level when its handle is dropped, as on Raspberry Pi OS; only of the controller's
+    /// reset does that matter here.
+    fn line_state(&self, line: Line) -> Result<LineState, OpenError> {
+        let held = self.robot_at(self.clock.now()).holds_in_reset(line);
+        Ok(if held { LineState::Kept { high: false } } else { LineState::Floats })
     }
 
     fn gpio(&self, _owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {

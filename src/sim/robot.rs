@@ -53,12 +53,12 @@ const NOISE_LEAN: u64 = 5;
 const NOISE_IMU: u64 = 6;
 const NOISE_SONAR: u64 = 16;
 
-/// How a transfer fares on the wire, before its bytes are looked at.
+/// How a transfer fares on the wire, whatever its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wire {
     /// The device acknowledges its address.
     Free,
-    /// Nobody does.
+    /// No device does.
     Nack,
     /// Something holds the bus.
     Held,
@@ -116,7 +116,7 @@ impl Robot {
             match sensor.kind {
                 SensorKind::HcSr04 { echo, .. } => {
                     let noise = Noise::new(seed, NOISE_SONAR + sonars.len() as u64);
-                    sonars.push(Sonar::new(echo, noise));
+                    sonars.push(Sonar::new(echo, plan.sonar, noise));
                 }
                 SensorKind::FloatRegister { address, register } => {
                     leans.push((sensor.bus, CoProcessor::new(address, register)));
@@ -151,7 +151,7 @@ impl Robot {
             course: Course::new(world.room()),
             world,
             battery: Battery::new(plan.battery_v),
-            hat: board.mcu.as_ref().map(Hat::new),
+            hat: board.mcu.as_ref().map(|mcu| Hat::new(mcu).counting_every_byte(plan.counts_every_byte)),
             pca9685: match board.pwm {
                 Some(PwmPlan::Pca9685 { address, .. }) => Some(Pca9685::new(address)),
                 _ => None,
@@ -159,7 +159,11 @@ impl Robot {
             leans,
             imus,
             sonars,
-            ground: Ground::new([0, 1, 2].map(|nth| Noise::new(seed, NOISE_GROUND + nth)), spots),
+            ground: Ground::new(
+                [0, 1, 2].map(|nth| Noise::new(seed, NOISE_GROUND + nth)),
+                plan.edge_counts.into(),
+                spots,
+            ),
             wiring: Wiring::new(board),
             battery_noise: Noise::new(seed, NOISE_BATTERY),
             lean_noise: Noise::new(seed, NOISE_LEAN),
@@ -174,12 +178,12 @@ impl Robot {
         }
     }
 
-    /// Writes down from now on what is to be seen at the wires.
+    /// Records from now on what happens at the wires.
     pub fn record(&mut self, board: &Board, now: Instant) {
         self.tape = Some(Tape::new(board));
         self.note_currents(now);
     }
-    /// What was written down.
+    /// The record.
     pub fn tape(&mut self) -> Option<&mut Tape> {
         self.tape.as_mut()
     }
@@ -286,7 +290,7 @@ impl Robot {
 
     // ---- I2C --------------------------------------------------------------------------------
 
-    /// The start of a transfer, and what comes of it.
+    /// The start of a transfer, and its outcome.
     pub fn begin_transfer(&mut self, bus: usize, address: u8, ops: &[Op<'_>], now: Instant) -> Wire {
         self.transfers += 1;
         let stuck = if bus == 0 { FaultKind::I2cStuck } else { FaultKind::SecondI2cStuck };
@@ -384,6 +388,9 @@ impl Robot {
         if self.hat.as_ref().is_some_and(|hat| bus == 0 && hat.answers(address, now))
             && let [Op::Write([register]), Op::Read(back)] = ops
         {
+            if self.hat.as_ref().is_some_and(Hat::counts_every_byte) {
+                self.take(bus, address, *register, now);
+            }
             self.read_block(*register, back, now);
             return;
         }
@@ -457,7 +464,7 @@ impl Robot {
     }
 
     fn give(&mut self, bus: usize, address: u8, now: Instant) -> u8 {
-        let mut byte = 0xFF; // nobody pulls the line down
+        let mut byte = 0xFF; // no device pulls the line down
         if let Some(hat) = self.hat.as_mut().filter(|hat| bus == 0 && hat.answers(address, now)) {
             byte &= hat.give();
         }

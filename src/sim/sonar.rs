@@ -3,11 +3,17 @@
 //!
 //! Everything within the cone echoes, at any angle. A real module loses smooth walls beyond about 45 degrees;
 //! the model leaves that out, because no board here could do anything about it.
+//!
+//! What a module does when nothing comes back differs, and the board says which kind this one is. The data
+//! sheet has 38 ms. Modules that hold the line for 180 to 200 ms, and such that hold it until any echo comes,
+//! are reported in the Arduino forum (topics 55119 and 429576) and in fossasia/pslab-python, request 209.
+//! Assumed: a module that counts its time ignores a trigger meanwhile, as the firmware of the SRF04 does,
+//! which they copy; one without an end sends another burst, whose echo ends the pulse.
 
 use super::noise::Noise;
 use super::world::{Outline, Pose, World};
 use crate::bus::Edge;
-use crate::plan::Line;
+use crate::plan::{Line, SonarModule};
 use crate::time::{Instant, Span};
 
 /// Half the opening of the cone, and how finely it is looked through: at 1 degree a disc of 12 cm
@@ -23,8 +29,9 @@ const NOISE_M: f64 = 0.001;
 const TRIGGER: Span = Span::from_micros(10);
 /// From the trigger's end to the rising edge.
 const DELAY: Span = Span::from_micros(450);
-/// Length of the pulse if nothing comes back.
+/// Length of the pulse if nothing comes back: by the data sheet, and of the modules that take their time.
 const NO_ECHO: Span = Span::from_millis(38);
+const LONG_NO_ECHO: Span = Span::from_millis(200);
 
 /// The shortest pulse of the module's own processor: there are always two edges.
 const SHORTEST: Span = Span::from_nanos(100);
@@ -38,64 +45,86 @@ pub enum Condition {
     Frozen,
     /// It does not answer.
     Silent,
+    /// Its echo line is at its supply.
+    Stuck,
 }
+
+/// Edges of one ping.
+pub type Edges = heapless::Vec<Edge, 2>;
 
 /// One module.
 #[derive(Clone, Debug)]
 pub struct Sonar {
     echo: Line,
+    module: SonarModule,
     noise: Noise,
     triggered: Option<Instant>,
     rise: Instant,
     fall: Instant,
-    flight: Option<Span>,
+    /// How long the last pulse was to be; `None` inside: without an end.
+    flight: Option<Option<Span>>,
 }
 
 impl Sonar {
     /// A module whose echo output is on this line.
-    pub fn new(echo: Line, noise: Noise) -> Sonar {
+    pub fn new(echo: Line, module: SonarModule, noise: Noise) -> Sonar {
         let (rise, fall) = (Instant::ZERO, Instant::ZERO);
-        Sonar { echo, noise, triggered: None, rise, fall, flight: None }
+        Sonar { echo, module, noise, triggered: None, rise, fall, flight: None }
     }
     /// Level of the echo line.
     pub fn echo_is_high(&self, now: Instant) -> bool {
         (self.rise..self.fall).contains(&now)
     }
 
-    /// The trigger line is driven. At the end of a good pulse, the edges of the echo that is to come.
+    /// The trigger line is driven. At the end of a good pulse, the edges that are to come.
     pub fn drive_trig(
         &mut self,
         high: bool,
         now: Instant,
         condition: Condition,
         distance: impl FnOnce() -> f64,
-    ) -> Option<[Edge; 2]> {
+    ) -> Edges {
+        let mut edges = Edges::new();
         if high {
             self.triggered.get_or_insert(now);
-            return None;
+            return edges;
         }
-        let began = self.triggered.take()?;
-        let deaf = now < self.fall; // still busy with the last ping
-        if now.since(began) < TRIGGER || deaf || condition == Condition::Silent {
-            return None;
+        let Some(began) = self.triggered.take() else { return edges };
+        // Busy with the last ping: it counts, and looks at nothing.
+        let counts = now < self.fall && self.fall < Instant::NEVER;
+        let broken = matches!(condition, Condition::Silent | Condition::Stuck);
+        if now.since(began) < TRIGGER || counts || broken {
+            return edges;
         }
         let flight = match (condition, self.flight) {
             (Condition::Frozen, Some(flight)) => flight,
             _ => self.fly(distance()),
         };
         self.flight = Some(flight);
-        self.rise = now + DELAY;
-        self.fall = self.rise + flight;
+        let sent = now + DELAY;
         let edge = |high, stamp| Edge { line: self.echo, high, stamp };
-        Some([edge(true, self.rise), edge(false, self.fall)])
+        if !self.echo_is_high(now) {
+            self.rise = sent;
+            let _ = edges.push(edge(true, sent)); // there is room for two
+        }
+        self.fall = flight.map_or(Instant::NEVER, |flight| sent + flight);
+        if flight.is_some() {
+            let _ = edges.push(edge(false, self.fall));
+        }
+        edges
     }
 
-    fn fly(&mut self, distance: f64) -> Span {
+    /// How long the line is high; `None`: for ever.
+    fn fly(&mut self, distance: f64) -> Option<Span> {
         if distance > REACH_M {
-            return NO_ECHO;
+            return match self.module {
+                SonarModule::Ms38 => Some(NO_ECHO),
+                SonarModule::Ms200 => Some(LONG_NO_ECHO),
+                SonarModule::Endless => None,
+            };
         }
         let heard = (distance + self.noise.draw(NOISE_M)).max(0.0);
-        Span::from_secs_f64(2.0 * heard / SOUND_M_PER_S) + SHORTEST
+        Some(Span::from_secs_f64(2.0 * heard / SOUND_M_PER_S) + SHORTEST)
     }
 }
 
@@ -113,12 +142,48 @@ mod tests {
     use crate::plan::SimPlan;
 
     fn sonar() -> Sonar {
-        Sonar::new(Line(22), Noise::new(1, 0))
+        of(SonarModule::Ms38)
+    }
+
+    fn of(module: SonarModule) -> Sonar {
+        Sonar::new(Line(22), module, Noise::new(1, 0))
     }
 
     fn ping(sonar: &mut Sonar, at: Instant, condition: Condition, distance: f64) -> Option<[Edge; 2]> {
-        assert_eq!(sonar.drive_trig(true, at, condition, || unreachable!()), None);
+        let edges = ping_edges(sonar, at, condition, distance);
+        (!edges.is_empty()).then(|| edges.into_array().unwrap())
+    }
+
+    fn ping_edges(sonar: &mut Sonar, at: Instant, condition: Condition, distance: f64) -> Edges {
+        assert!(sonar.drive_trig(true, at, condition, || unreachable!()).is_empty());
         sonar.drive_trig(false, at + TRIGGER, condition, || distance)
+    }
+
+    #[test]
+    fn a_module_without_an_echo_holds_its_line_for_as_long_as_its_kind_does() {
+        let far = f64::INFINITY;
+        let at = |ms| Instant::ZERO + Span::from_millis(ms);
+        let mut slow = of(SonarModule::Ms200);
+        let [rise, fall] = ping(&mut slow, at(0), Condition::Sound, far).unwrap();
+        assert_eq!(fall.stamp.since(rise.stamp), Span::from_millis(200));
+        assert_eq!(ping(&mut slow, at(120), Condition::Sound, 0.5), None, "it counts, and looks at nothing");
+        assert!(slow.echo_is_high(at(200)) && !slow.echo_is_high(at(201)));
+
+        let mut endless = of(SonarModule::Endless);
+        let edges = ping_edges(&mut endless, at(0), Condition::Sound, far);
+        assert_eq!(edges.iter().map(|edge| edge.high).collect::<Vec<_>>(), [true], "no end");
+        assert!(
+            ping_edges(&mut endless, at(120), Condition::Sound, far).is_empty(),
+            "nor with another burst"
+        );
+        assert!(endless.echo_is_high(at(3_600_000)));
+        let ended = ping_edges(&mut endless, at(3_600_000), Condition::Sound, 1.0);
+        assert_eq!(
+            ended.iter().map(|edge| edge.high).collect::<Vec<_>>(),
+            [false],
+            "its echo ends the pulse"
+        );
+        assert!(!endless.echo_is_high(ended[0].stamp));
     }
 
     #[test]
@@ -153,7 +218,7 @@ mod tests {
         let mut sonar = sonar();
         sonar.drive_trig(true, Instant::ZERO, Condition::Sound, || 1.0);
         let at = Instant::from_nanos(9_999);
-        assert_eq!(sonar.drive_trig(false, at, Condition::Sound, || 1.0), None);
+        assert!(sonar.drive_trig(false, at, Condition::Sound, || 1.0).is_empty());
         assert!(ping(&mut sonar, at, Condition::Sound, 1.0).is_some());
         assert_eq!(ping(&mut sonar, at + Span::from_millis(2), Condition::Sound, 1.0), None);
     }
@@ -172,5 +237,6 @@ mod tests {
         assert_eq!(flight(&mut sonar, Condition::Frozen, 0.3), second);
         assert_eq!(flight(&mut sonar, Condition::Frozen, 0.2), second);
         assert_eq!(flight(&mut sonar, Condition::Silent, 0.2), None);
+        assert_eq!(flight(&mut sonar, Condition::Stuck, 0.2), None);
     }
 }

@@ -19,7 +19,7 @@ pub struct Event {
     pub what: What,
 }
 
-/// What was to be seen.
+/// An event at the wires.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     /// The currents of the drive motors from now on, in the board's order: share of the time, -1..=1,
@@ -59,8 +59,8 @@ const FULL_COUNT: u16 = 4095;
 /// First register of an MPU-6050's burst.
 const BURST: u8 = 0x3B;
 
-/// A fifth of gravity in the chip's second scale, counts: with less, and at an end of the scale, there is no
-/// telling which way is up.
+/// A fifth of gravity in the chip's second scale, counts: with less, and at an end of the scale, which way is
+/// up does not show.
 const LEAST_PULL: f64 = 0.2 * 8192.0;
 
 /// The tape. Runs only on request.
@@ -107,7 +107,7 @@ impl Tape {
         Tape { places, events: Vec::new(), currents: heapless::Vec::new(), selected: None, rises: Vec::new() }
     }
 
-    /// Takes what was to be seen up to `until`. What a worker has done ahead of the others stays.
+    /// Takes the events up to `until`. Those of a worker that is ahead of the others stay.
     pub fn take(&mut self, until: Instant, into: &mut Vec<Event>) {
         into.extend(self.events.extract_if(.., |event| event.at <= until));
     }
@@ -186,7 +186,7 @@ impl Tape {
         });
     }
 
-    /// An edge was handed to who waits for it, at `at`.
+    /// The thread that waits for an edge got it, at `at`.
     pub fn edge(&mut self, edge: &Edge, at: Instant) {
         self.level(edge.line, edge.high, at);
         self.echo(edge, at);

@@ -1,34 +1,35 @@
-//! One drive of a simulated robot: by the field, while a tutor takes notes; or by the starting table alone,
-//! in the field's place.
+//! One drive of a simulated robot through a room, and a lesson: a drive in which a tutor takes notes.
 
+use super::driver::Driver;
+use super::fit::Regressors;
 use super::trouble::Trouble;
-use crate::command::MAX_MOTORS;
 use crate::field::brain::Brain;
-use crate::field::interposer::{Interposer, only_motors};
+use crate::field::interposer::Interposer;
 use crate::field::shape::FEATURES;
-use crate::field::{Failure, Readout, Response, Stimulus};
+use crate::field::{Failure, Response, Stimulus};
 use crate::frame::MAX_SENSORS;
-use crate::learn::imitate::{is_content, target};
+use crate::learn::imitate::target;
 use crate::plan::{Board, FieldPlan, Rung, Shape};
 use crate::robot::{BuildError, Options, Robot};
 use crate::runner;
 use crate::sim::Report;
 use crate::time::{Clock, Instant, SimClock, Span};
+use crate::trace::Recorder;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One cycle in so many is noted: features of the next ones are nearly the same.
+/// The tutor notes one cycle in this many: features of the next ones are nearly the same.
 const NOTED: u64 = 3;
-/// Cycles in which the table wants backwards are all noted, and count as so many: they are one in thirty, and
-/// least squares would rather be wrong there than in a hundred others.
+/// The tutor notes every cycle in which the table wants backwards, and counts it this many times: they are
+/// one in thirty, and least squares would rather be wrong there than in a hundred others.
 const BACKWARD_COUNTS: usize = 4;
 
-/// One drive that is learned from.
+/// One drive to learn from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Lesson {
     /// Seed of the room.
     pub room: u64,
-    /// The rung that it is driven at.
+    /// The rung of the drive.
     pub rung: Rung,
     /// Its length in virtual time.
     pub seconds: u64,
@@ -36,11 +37,11 @@ pub struct Lesson {
     pub trouble: Trouble,
 }
 
-/// What was noted in a drive.
+/// The notes of a drive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Notes {
-    /// Row by row, the features of the content channels.
-    pub features: Vec<f32>,
+    /// Row by row, the regressors.
+    pub seen: Vec<f32>,
     /// Row by row, what the table wants of each motor, before the tanh.
     pub wanted: Vec<f64>,
 }
@@ -53,64 +54,75 @@ pub fn lean(board: &Board) -> Board {
     board
 }
 
-/// The features that a read-out of a table has weights for.
-pub fn content() -> Vec<usize> {
-    (0..FEATURES).filter(|&feature| is_content(feature)).collect()
-}
-
-/// Drives `lesson` with the field and `readout`; what it noted.
-pub fn drive(board: &Board, lesson: &Lesson, readout: &Readout) -> Result<Notes, BuildError> {
+/// Drives `lesson` with `driver`; returns a tutor's notes in terms of `regressors`.
+pub fn drive(
+    board: &Board,
+    lesson: &Lesson,
+    driver: &Driver,
+    regressors: &Regressors,
+) -> Result<Notes, BuildError> {
     let notes: Arc<Mutex<Notes>> = Arc::default();
     let drives = |motor: &usize| board.motors[*motor].kind.drives();
     let wanted = |motor: &usize| board.field.start.iter().any(|curve| curve.motor == *motor);
     let tutor = Tutor {
         plan: board.field.clone(),
         lesson: *lesson,
-        content: content(),
+        driver: driver.clone(),
+        regressors: regressors.clone(),
         drives: (0..board.motors.len()).filter(drives).collect(),
         aims: (0..board.motors.len()).filter(|motor| !drives(motor)).filter(wanted).collect(),
         features: vec![0.0; FEATURES],
         kept: [0.0; MAX_SENSORS],
         notes: notes.clone(),
     };
-    run(board, lesson.room, lesson.seconds, lesson.rung, readout, Some(Box::new(tutor)))?;
+    run(board, lesson.room, lesson.seconds, lesson.rung, driver, Box::new(tutor))?;
     let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(std::mem::take(&mut notes))
 }
 
-/// Drives through `room`; what became of it. A car that has fallen is not driven on.
+/// The outcome of a drive.
+pub struct Drive {
+    /// What the simulated robot has been through.
+    pub report: Report,
+    /// How smoothly it moved, and the digest of all that it sensed, decided and commanded.
+    pub recorder: Recorder,
+}
+
+/// Drives through `room` with `interposer` in the brain's place, which asks `driver`. Ends when the car has
+/// fallen.
 pub fn run(
     board: &Board,
     room: u64,
     seconds: u64,
     rung: Rung,
-    readout: &Readout,
-    interposer: Option<Box<dyn Interposer>>,
-) -> Result<Report, BuildError> {
+    driver: &Driver,
+    interposer: Box<dyn Interposer>,
+) -> Result<Drive, BuildError> {
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + board.period;
     let options = Options {
         seed: room,
-        readout: Some(readout.clone()),
+        readout: Some(driver.readout(board)),
         rung: Some(rung),
-        interposer,
+        interposer: Some(interposer),
         ..Options::default()
     };
     let robot = Robot::build(board, clock.clone(), first, options)?;
     let plant = robot.plant.clone().ok_or(BuildError::NoBus { board: board.name.clone() })?;
     let until = first + Span::from_millis(1_000 * seconds);
     let fallen = AtomicBool::new(false);
-    runner::step(robot, &clock, until, &fallen, |_| {
+    let ending = runner::step(robot, &clock, until, &fallen, |_| {
         fallen.fetch_or(plant.report(clock.now()).contacts.falls > 0, Ordering::Relaxed);
     });
-    Ok(plant.report(clock.now()))
+    Ok(Drive { report: plant.report(clock.now()), recorder: ending.recorder })
 }
 
-/// Watches the field drive and notes what the table would have done.
+/// Watches the robot drive and notes what the table would have done.
 struct Tutor {
     plan: FieldPlan,
     lesson: Lesson,
-    content: Vec<usize>,
+    driver: Driver,
+    regressors: Regressors,
     drives: Vec<usize>,
     /// Motors that steer, of those that the table has curves for.
     aims: Vec<usize>,
@@ -132,7 +144,7 @@ impl Interposer for Tutor {
         let cycle = stimulus.cycle;
         self.kept = trouble.sensors(room, cycle, &stimulus.sensors, &self.kept, used);
         let seen = Stimulus { sensors: self.kept, ..*stimulus };
-        let mut response = brain.cycle(&seen, start, clock)?;
+        let mut response = self.driver.cycle(&self.plan, &seen, brain, start, clock)?;
         let wanted = |motor: usize| self.plan.start_wants(motor, &stimulus.sensors);
         let backwards = self.drives.iter().any(|motor| wanted(*motor) < 0.0);
         let is_noted = (cycle / u64::from(self.plan.every_ticks)).is_multiple_of(NOTED);
@@ -140,31 +152,17 @@ impl Interposer for Tutor {
             brain.copy_features(&mut self.features);
             let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
             for _ in 0..if backwards { BACKWARD_COUNTS } else { 1 } {
-                notes.features.extend(self.content.iter().map(|feature| self.features[*feature]));
+                match &self.regressors {
+                    Regressors::Features(list) => {
+                        notes.seen.extend(list.iter().map(|feature| self.features[*feature]));
+                    }
+                    Regressors::Sensors(count) => notes.seen.extend(&seen.sensors[..*count]),
+                }
                 let motors = 0..self.plan.shape.motors;
                 notes.wanted.extend(motors.map(|motor| target(&self.plan, motor, &stimulus.sensors)));
             }
         }
         response.motors = trouble.motors(room, cycle, response.motors, &self.aims);
         Ok(response)
-    }
-}
-
-/// The starting table in the field's place.
-pub struct TableAlone(pub FieldPlan);
-
-impl Interposer for TableAlone {
-    fn cycle(
-        &mut self,
-        stimulus: &Stimulus,
-        _brain: &mut Brain,
-        _start: Instant,
-        _clock: &dyn Clock,
-    ) -> Result<Response, Failure> {
-        let mut motors = [0.0; MAX_MOTORS];
-        for (motor, wanted) in motors[..self.0.shape.motors].iter_mut().enumerate() {
-            *wanted = self.0.start_wants(motor, &stimulus.sensors).clamp(-1.0, 1.0);
-        }
-        Ok(only_motors(stimulus, motors))
     }
 }

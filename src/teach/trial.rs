@@ -1,21 +1,24 @@
-//! The verdict on a read-out: what the robot does with it in rooms that it was not taught in.
+//! The verdict on a read-out: what the robot does with it in rooms in which it was not taught.
 
-use super::lesson::{TableAlone, run};
-use crate::field::Readout;
+use super::driver::Driver;
+use super::lesson::run;
+use crate::field::brain::Brain;
 use crate::field::interposer::Interposer;
 use crate::field::readout::Trial;
+use crate::field::{Failure, Response, Stimulus};
 use crate::learn::parallel;
-use crate::plan::{Board, Rung};
+use crate::plan::{Board, FieldPlan, Rung};
 use crate::robot::BuildError;
 use crate::sim::Report;
+use crate::time::{Clock, Instant};
 
-/// What these drives came to.
+/// The result of these drives.
 pub fn figures(reports: &[Report]) -> Trial {
     let mean =
         |of: &dyn Fn(&Report) -> f64| reports.iter().map(of).sum::<f64>() / reports.len().max(1) as f64;
     Trial {
         rooms: reports.len() as u64,
-        contacts: reports.iter().map(Report::collisions).sum(),
+        contacts: reports.iter().map(|report| report.contacts.all()).sum(),
         falls: reports.iter().map(|report| report.contacts.falls).sum(),
         cells: mean(&|report| report.coverage.cells as f64),
         backward_share: mean(&|report| report.coverage.backward_share),
@@ -33,27 +36,42 @@ pub fn is_better(one: &Trial, other: &Trial) -> bool {
 pub struct Rooms {
     /// Seed of the first; the others follow.
     pub first: u64,
-    /// How many.
+    /// Their number.
     pub count: usize,
     /// Length of the drive through each, seconds of virtual time.
     pub seconds: u64,
 }
 
-/// Drives through `rooms` with `readout` (`None`: with the table alone), on `threads` threads.
+/// Drives through `rooms` with `driver`, on `threads` threads.
 pub fn trial(
     board: &Board,
     rooms: Rooms,
     threads: usize,
-    readout: Option<&Readout>,
+    driver: &Driver,
     rung: Rung,
 ) -> Result<Trial, BuildError> {
-    let nothing = Readout::of_table(board, Vec::new());
     let seeds: Vec<u64> = (rooms.first..).take(rooms.count).collect();
-    let reports = parallel::map(threads, &seeds, |seed| {
-        let table = || Box::new(TableAlone(board.field.clone())) as Box<dyn Interposer>;
-        let interposer = readout.is_none().then(table);
-        let readout = readout.unwrap_or(&nothing);
-        run(board, *seed, rooms.seconds, rung, readout, interposer)
+    let drives = parallel::map(threads, &seeds, |seed| {
+        let alone = Alone { driver: driver.clone(), plan: board.field.clone() };
+        run(board, *seed, rooms.seconds, rung, driver, Box::new(alone)).map(|drive| drive.report)
     });
-    Ok(figures(&reports.into_iter().collect::<Result<Vec<_>, _>>()?))
+    Ok(figures(&drives.into_iter().collect::<Result<Vec<_>, _>>()?))
+}
+
+/// A driver by itself, without a teacher.
+struct Alone {
+    driver: Driver,
+    plan: FieldPlan,
+}
+
+impl Interposer for Alone {
+    fn cycle(
+        &mut self,
+        stimulus: &Stimulus,
+        brain: &mut Brain,
+        start: Instant,
+        clock: &dyn Clock,
+    ) -> Result<Response, Failure> {
+        self.driver.cycle(&self.plan, stimulus, brain, start, clock)
+    }
 }

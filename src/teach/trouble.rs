@@ -1,5 +1,5 @@
 //! What makes a lesson harder than a trial: noise, samples that are lost, stretches in which chance
-//! steers. The field sees the troubled sensors and is taught what the table says of the true ones.
+//! steers. The field sees the troubled sensors and learns what the table says of the true ones.
 
 use crate::command::MAX_MOTORS;
 use crate::frame::MAX_SENSORS;
@@ -21,12 +21,25 @@ pub enum Trouble {
     Noise,
     /// One sensor keeps its last value for some time, now and then.
     Outages,
-    /// Steering goes elsewhere for some time, so that the robot comes to where it would not come by itself.
+    /// Steering goes elsewhere for some time, so that the robot gets to where it would not get by itself.
     Elsewhere,
 }
 
 impl Trouble {
-    /// That of the `nth` lesson of a round: half of them have none.
+    /// The kinds that a study may choose.
+    pub const ASKED: [Trouble; 3] = [Trouble::None, Trouble::Noise, Trouble::Outages];
+
+    /// As on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Trouble::None => "none",
+            Trouble::Noise => "noise",
+            Trouble::Outages => "outages",
+            Trouble::Elsewhere => "elsewhere",
+        }
+    }
+
+    /// The trouble of the `nth` lesson of a round: half of them have none.
     pub fn of(nth: usize) -> Trouble {
         match nth % 6 {
             1 => Trouble::Noise,

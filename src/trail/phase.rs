@@ -8,7 +8,7 @@ use crate::time::Instant;
 ///
 /// ```text
 ///   Following -- 1 near --> Passing -- 2 past --> Turning (a little)
-///   any       -- 3 back --> Backing -- 4 turn --> Turning (away)
+///   any       -- 3 back --> Backing -- 4 turn --> Turning (away)     (also by itself, at an edge or stuck)
 ///   Passing, Backing: 5 go on --> Following       (nothing was near, or it is gone)
 ///   Turning:          6 end   --> Following       (turned enough, or tried for long enough)
 ///                     7 wait  --> Backing         (a reflex forbids forwards again)
@@ -45,12 +45,18 @@ pub struct Scene {
     pub has_way: bool,
     /// The reflexes allow driving forwards.
     pub forward: bool,
+    /// Nothing that is remembered is where it turns to.
+    pub can_turn: bool,
     /// An obstacle is active.
     pub near: bool,
     /// An edge is active.
     pub edge: bool,
-    /// It has backed as far as this time is asked of it, or as far as it can.
+    /// Something holds it: it drives forwards and what it sees stays the same.
+    pub stuck: bool,
+    /// It has backed as far as this time requires, or as far as it can.
     pub enough: bool,
+    /// By how much it turns away, radians.
+    pub turn_rad: f32,
     /// Heading by dead reckoning, radians.
     pub heading: f64,
     /// The slot.
@@ -60,28 +66,30 @@ pub struct Scene {
 impl Phase {
     /// The next phase.
     pub fn next(self, scene: &Scene, plan: &BackingPlan) -> Phase {
-        if scene.wants_back && (scene.has_way || !scene.forward) {
+        let wants_back = scene.wants_back || scene.edge || scene.stuck;
+        if wants_back && (scene.has_way || !scene.forward) {
             return self.back(scene);
         }
         match self {
             Phase::Turning { .. } => self.turn_on(scene, plan),
-            _ if scene.wants_back => Phase::turn(scene, plan.turn_rad), // 8 go round
+            _ if wants_back => Phase::turn(scene, scene.turn_rad), // 8 go round
             Phase::Following | Phase::Passing if scene.near => Phase::Passing, // 1 near
             Phase::Following => Phase::Following,
             Phase::Passing if scene.forward => Phase::turn(scene, plan.pass_rad), // 2 past
-            Phase::Passing => Phase::Following, // 5 go on: an edge is nearer
+            Phase::Passing => Phase::Following,                                   // 5 go on
             Phase::Backing { due: true } if scene.forward && scene.enough => {
-                Phase::turn(scene, plan.turn_rad) // 4 turn
+                Phase::turn(scene, scene.turn_rad) // 4 turn
             }
             Phase::Backing { due: true } => self,
             Phase::Backing { due: false } => Phase::Following, // 5 go on
         }
     }
 
-    /// 3: the field wants backwards. What it backs off from is remembered until it has turned away.
+    /// 3: the field wants backwards, an edge is active, or it is stuck. What it backs off from is remembered
+    /// until it has turned away.
     fn back(self, scene: &Scene) -> Phase {
         let before = !matches!(self, Phase::Following | Phase::Backing { due: false });
-        Phase::Backing { due: before || scene.near || scene.edge }
+        Phase::Backing { due: before || scene.near || scene.edge || scene.stuck }
     }
 
     /// It begins to turn.
@@ -93,7 +101,7 @@ impl Phase {
     fn turn_on(self, scene: &Scene, plan: &BackingPlan) -> Phase {
         let Phase::Turning { from, since, by } = self else { return self };
         let turned = (scene.heading - from).abs() >= f64::from(by);
-        match (turned || scene.slot.since(since) >= plan.turn_time, scene.forward) {
+        match (turned || scene.slot.since(since) >= plan.turn_time, scene.forward && scene.can_turn) {
             (true, _) => Phase::Following,
             (false, true) => self,
             (false, false) => Phase::Backing { due: true },
@@ -110,6 +118,7 @@ mod tests {
         turn_rad: 0.9,
         turn_time: ms(4_000),
         pass_rad: 0.3,
+        pass_m: 0.0,
         floor: 0.35,
         trail_m: 3.0,
         start_m: 0.1,
@@ -118,9 +127,12 @@ mod tests {
         wants_back: false,
         has_way: true,
         forward: true,
+        can_turn: true,
         near: false,
         edge: false,
+        stuck: false,
         enough: true,
+        turn_rad: PLAN.turn_rad,
         heading: 0.0,
         slot: Instant::ZERO,
     };
@@ -194,7 +206,9 @@ mod tests {
         let little = Phase::Turning { from: 0.1, since: at(10), by: PLAN.pass_rad };
         assert_eq!(found, [Phase::Passing, Phase::Passing, little, little, Phase::Following]);
         let edge = Scene { forward: false, edge: true, ..FREE };
-        assert_eq!(phases(&[near, edge]), [Phase::Passing, Phase::Following], "an edge is nearer");
+        assert_eq!(phases(&[near, edge])[1], Phase::Backing { due: true }, "an edge is nearer");
+        let waits = Scene { forward: false, ..FREE };
+        assert_eq!(phases(&[near, waits])[1], Phase::Following, "something else forbids it to go on");
         let back = Scene { wants_back: true, ..FREE };
         assert_eq!(phases(&[near, back]), [Phase::Passing, Phase::Backing { due: true }]);
     }

@@ -25,7 +25,7 @@ const SMALL: [&str; 13] = [
     "--json",
 ];
 
-/// The program with that folder before all others that libraries are looked for in.
+/// The program with that folder before all others in the search path of libraries.
 fn with(libraries: &Path, arguments: &[&str]) -> Output {
     ganglion(arguments).env("LD_LIBRARY_PATH", libraries).output().expect("the program starts")
 }
@@ -126,7 +126,7 @@ fn without_a_driver_it_is_69_and_no_figure() {
 }
 
 #[test]
-fn wishes_for_the_other_kind_of_engine_are_64() {
+fn options_of_the_other_kind_of_engine_are_64() {
     for more in [&["--threads", "2"][..], &["--cpus", "0"], &["--simd", "portable"], &["--batch", "65"]] {
         let refused = ganglion(&[&SMALL[..], more].concat()).output().expect("the program starts");
         assert_eq!((refused.status.code(), out(&refused)), (Some(64), String::new()), "{more:?}");

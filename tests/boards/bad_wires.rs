@@ -8,7 +8,7 @@ fn generic(extra: &str) -> Vec<String> {
     faults(&format!("inherits = \"generic-linux\"\n{extra}\n"))
 }
 
-/// Wants one fault with these words in what the generic board with `extra` is told.
+/// Expects one fault with these words in the report on the generic board with `extra`.
 #[track_caller]
 fn one(extra: &str, words: &str) {
     let faults = generic(extra);
@@ -59,7 +59,7 @@ fn further_buses_have_names_of_their_own_and_something_on_them() {
     assert!(log.len() == 1 && log[0].contains("the bus kind \"log\" has no wires"), "{log:#?}");
 }
 
-/// What is warned of, but for the line that the template leaves to whoever builds the robot.
+/// The warnings, but for the line that the template leaves to the builder of the robot.
 fn warnings_of(text: &str) -> Vec<String> {
     let warnings = board::from_text("odd", text).unwrap().warnings;
     let warnings = warnings.iter().map(|warning| warning.to_string());
@@ -94,7 +94,7 @@ fn each_bus_carries_its_own_load() {
 }
 
 #[test]
-fn reserved_addresses_are_nobodys() {
+fn reserved_addresses_are_refused() {
     one(
         "reserved_i2c = { codec = 0x40 }",
         "pca9685.address: I2C address 0x40 is already taken by reserved_i2c.codec",
@@ -107,7 +107,7 @@ fn reserved_addresses_are_nobodys() {
     one("reserved_i2c = { codec = \"side:0x40\" }", "no I2C bus is named `side`; known names: motors");
     one("reserved_i2c = { codec = \"0x40\" }", "allowed: an I2C address, 8 to 119, or \"BUS:0x40\"");
     let side = "reserved_i2c = { codec = \"side:0x40\" }\n[[i2c]]\nname = \"side\"\ni2c = \"/dev/i2c-2\"\n";
-    assert_eq!(generic(side), [""; 0], "on another bus it is in nobody's way");
+    assert_eq!(generic(side), [""; 0], "on another bus it is in no device's way");
     // Wakes at 0x29 before it is given its own address.
     let moved = "reserved_i2c = { codec = 0x29 }\n[[sensor]]\nname = \"range\"\naddress = 0x30\n";
     one(
@@ -267,4 +267,66 @@ fn what_reads_the_machine_needs_one() {
     let hwmon = thermal
         .replace("kind = \"thermal\"", "kind = \"hwmon\"\nchip = \"a/b\"\nlabel = \"in1\"\nper_unit = 1");
     one(&hwmon.replace("zone = \"cpu-thermal\"\n", ""), "sensor.cpu.chip: expected: a name, not a path");
+}
+
+/// A Jetson's adapter waits 160 ms for a hung transfer, whatever timeout is set: the check refuses each
+/// budget that counts on less, and says what it may be.
+#[test]
+fn budgets_that_a_drivers_own_time_outlasts_are_refused() {
+    let jetson = |extra: &str| faults(&format!("inherits = \"jetson-orin-nano\"\n{extra}\n"));
+    let one = |extra: &str, words: &[&str]| {
+        let faults = jetson(extra);
+        assert_eq!(faults.len(), 1, "{extra}\n{faults:#?}");
+        assert!(words.iter().all(|words| faults[0].contains(words)), "wanted {words:?} in: {}", faults[0]);
+    };
+    assert_eq!(jetson(""), [""; 0]);
+    let timeout = ["bus.timeout_ms: found 20 ms; allowed: 160 to 1000 ms", "tegra-i2c waits up to 160 ms"];
+    one("bus = { timeout_ms = 20 }", &timeout);
+    one("[[i2c]]\nname = \"side\"\ntimeout_ms = 20", &["i2c.side.timeout_ms: found 20 ms; allowed: 160 to"]);
+    let patience = ["guard.patience_ms: found 100 ms; allowed: 214 to 1000 ms", "may hang for 160 ms"];
+    one("guard = { patience_ms = 100 }", &patience);
+    assert_eq!(jetson("guard = { patience_ms = 214 }"), [""; 0]);
+    one("guard = { patience_ms = 213 }", &["guard.patience_ms: found 213 ms"]);
+    let both = jetson("safety = { wire_lost_ms = 160 }");
+    let words = [
+        "bus.timeout_ms: found 160 ms; must be below safety.wire_lost_ms",
+        "i2c.side.timeout_ms: found 160 ms",
+    ];
+    assert_eq!(both.len(), 2, "{both:#?}");
+    assert!(both.iter().zip(words).all(|(fault, words)| fault.contains(words)), "{both:#?}");
+    one("bus = { driver = \"tegra\" }", &["did you mean `tegra-i2c`?"]);
+    // Without a line to stop the motors, what a command may go on for is no less than a hung transfer.
+    let lineless = "guard = { remove = true }\nenable = { remove = true }\n";
+    let valid =
+        ["safety.command_valid_ms: found 30 ms; allowed: 160 to", "without a line nothing stops the motors"];
+    one(lineless, &valid);
+    assert_eq!(jetson(&format!("{lineless}safety = {{ command_valid_ms = 160 }}")), [""; 0]);
+    // An adapter that keeps its timeout has none of this.
+    let other = "[bus]\ndriver = { remove = true }\ntimeout_ms = 20\n[guard]\npatience_ms = 50\n";
+    assert_eq!(jetson(other), [""; 0]);
+}
+
+#[test]
+fn a_controller_has_one_address_or_a_list_of_them() {
+    let mcu = |address: &str| faults(&format!("inherits = \"picarx-v4\"\n[mcu]\naddress = {address}\n"));
+    for sound in ["0x14", "[0x15]", "[0x14, 0x15, 0x16, 0x17]"] {
+        assert_eq!(mcu(sound), [""; 0], "{sound}");
+    }
+    for (address, words) in [
+        (
+            "[]",
+            "mcu.address: found an empty list; allowed: an integer, 8 to 119, or a list of 1 to 4 of them",
+        ),
+        ("[0x14, 0x14]", "mcu.address: found 20 twice"),
+        ("[0x14, 3]", "mcu.address: found 3; allowed"),
+        ("[1, 2, 3, 4, 5]", "mcu.address: found 5 of them"),
+        ("\"0x14\"", "mcu.address: found a string; expected: an integer, 8 to 119"),
+    ] {
+        let faults = mcu(address);
+        assert!(faults.len() == 1 && faults[0].contains(words), "{address}: {faults:#?}");
+    }
+    // Each of them is taken.
+    let faults = faults("inherits = \"picarx-v4\"\n[reserved_i2c]\nother = 0x15\n");
+    let words = "reserved_i2c.other: I2C address 0x15 is already taken by mcu.address";
+    assert!(faults.len() == 1 && faults[0].contains(words), "{faults:#?}");
 }

@@ -163,7 +163,7 @@ fn like_copies_what_an_entry_does_not_state() {
 
 #[test]
 fn a_file_beside_is_inherited_by_its_whole_name_and_shadows_no_built_in_board() {
-    let own = shipped("picarx-v4").effective().join("\n").replace("max_age_ms = 200.0", "max_age_ms = 180.0");
+    let own = shipped("picarx-v4").effective().join("\n").replace("max_age_ms = 300.0", "max_age_ms = 180.0");
     let folder = Folder::new(
         "beside",
         &[

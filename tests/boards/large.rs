@@ -22,7 +22,7 @@ fn many(line: impl Fn(usize) -> String) -> String {
     text
 }
 
-/// What `text` is told, which begins with `words`.
+/// The report on `text`, which contains `words`.
 #[track_caller]
 fn told(text: &str, words: &str) -> String {
     let began = Instant::now();
@@ -47,13 +47,13 @@ fn a_file_full_of_one_thing_is_refused_with_the_limit() {
 }
 
 #[test]
-fn text_that_is_not_toml_is_told_of_a_hundred_times_at_most() {
+fn text_that_is_not_toml_is_reported_a_hundred_times_at_most() {
     let words = told(&"= = =\n".repeat(FULL / 6), "more errors, which are not shown");
     assert_eq!(words.lines().filter(|line| line.starts_with("large.toml:")).count(), 100);
 }
 
 #[test]
-fn so_are_keys_that_nobody_knows() {
+fn so_are_unknown_keys() {
     let mut text = String::from("inherits = \"sim\"\n");
     for nth in 0..60 {
         let _ = writeln!(text, "[[sensor]]\nname = \"s{nth}\"\nkind = \"button\"");

@@ -7,7 +7,7 @@ use ganglion::plan::{Board, SensorKind};
 use ganglion::time::Span;
 
 /// The script of `seed` on `board` for `length`. `panics`: the field's engine may; not where another thread
-/// would then open it again at a time that nobody can repeat.
+/// would then open it again at a time that no run can repeat.
 pub fn script_of_seed(seed: u64, board: &Board, length: Span, panics: bool) -> Script {
     let mut writer = Writer { draw: Draw::new(seed, 1000), lines: Vec::new(), length: length.as_secs_f64() };
     writer.absent(board);
@@ -239,7 +239,7 @@ impl Writer {
         }
     }
 
-    /// The process is told to end, before the run is over.
+    /// The process gets a signal to end, before the run is over.
     fn ends(&mut self) {
         if self.draw.chance(0.3) {
             let at = self.draw.between(0.0, self.length);

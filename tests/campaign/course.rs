@@ -25,16 +25,16 @@ use std::sync::{Arc, Mutex};
 /// Slots between the request to stop and the end of the process, as in `drive.rs`.
 const STOP_SLOTS: u32 = 10;
 
-/// How a run is looked at.
+/// What to judge and to show of a run.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// Which promises are looked at.
+    /// Which promises the judge looks at.
     pub watched: Watched,
     /// Write down what happened in this stretch of time.
     pub trace: Option<(Instant, Instant)>,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
     /// The first promise that was broken.
@@ -45,9 +45,9 @@ pub struct Outcome {
     pub distance_m: f64,
     /// Times that the motors began to turn.
     pub starts: u64,
-    /// How often each promise had to be kept.
+    /// How often the robot had to keep each promise.
     pub exercised: Vec<u64>,
-    /// What was asked to be written down.
+    /// The notes that the view requested.
     pub trace: String,
 }
 
@@ -83,7 +83,7 @@ impl Worker for Late {
 /// back: right after it has looked for how long the machine has slept.
 struct Drowsy {
     clock: Arc<SimClock>,
-    /// For so many nanoseconds at the next look; 0: not.
+    /// For this many nanoseconds at the next look; 0: not.
     due: AtomicU64,
 }
 
@@ -177,7 +177,7 @@ struct Run<'a> {
     next_sleep: usize,
     late: Vec<(Instant, Instant)>,
     until: Instant,
-    /// Since a stop was asked for.
+    /// Since a request to stop.
     stopping: Option<u32>,
     breach: Option<Breach>,
     events: Vec<Event>,
@@ -308,7 +308,7 @@ impl<'a> Run<'a> {
             self.stopping.get_or_insert(0);
         }
         self.judge.tell(at, Happening::Asked(ask));
-        self.note(at, || format!("somebody asks: {ask:?}"));
+        self.note(at, || format!("a caller asks: {ask:?}"));
     }
 
     fn judge_up_to(&mut self, now: Instant) {
@@ -320,7 +320,7 @@ impl<'a> Run<'a> {
         self.breach = self.judge.look(now).cloned();
     }
 
-    /// The process ends: every worker has its last call, then nobody touches a wire any more.
+    /// The process ends: every worker has its last call, then none touches a wire any more.
     fn finish(mut self) -> Outcome {
         let mut at = self.clock.now();
         if self.breach.is_none() {
@@ -332,7 +332,7 @@ impl<'a> Run<'a> {
                 self.note(event.at, || format!("{:?}", event.what));
                 self.judge.tell(event.at, Happening::Seen(event.what));
             }
-            // From the last slot on only the end is judged: the wires are nobody's.
+            // From the last slot on the judge looks at the end alone: no process has the wires.
             self.breach = self.judge.end(at).cloned();
         }
         self.write_script();

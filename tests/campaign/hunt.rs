@@ -10,7 +10,7 @@ use super::script::Script;
 use super::site::Site;
 use ganglion::time::{Instant, Span};
 
-/// Runs that are made to shorten a script: each takes as long as the first until its breach.
+/// Most runs to shorten a script: each takes as long as the first until its breach.
 const SHRINKS: usize = 200;
 /// Shown before and after a breach.
 const AROUND: Span = Span::from_millis(400);

@@ -1,4 +1,4 @@
-//! The judge: is told what was to be seen at the wires, what people asked and when the loop ran, and says
+//! The judge: gets what was to be seen at the wires, what callers requested and when the loop ran, and says
 //! whether the motors turned while a promise of the README forbade it. Written from README.md and
 //! boards/README.md; it uses no word of the runtime's decisions and asks the runtime nothing.
 //!
@@ -25,12 +25,12 @@ use promise::{COUNT, Promise, Watched};
 use senses::Senses;
 use wire::Wire;
 
-/// Something that a judge is told.
+/// Something that a judge gets to know.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Happening {
     /// Seen at the wires.
     Seen(What),
-    /// Asked by somebody.
+    /// A caller's request.
     Asked(Ask),
     /// A stop button goes down, or up.
     Button {
@@ -65,7 +65,7 @@ pub struct Breach {
     pub promise: Promise,
     /// From when on.
     pub at: Instant,
-    /// What was to be seen.
+    /// An event at the wires.
     pub what: String,
 }
 
@@ -84,7 +84,7 @@ pub struct Judge {
     moved_at: Option<Instant>,
     waiting: Vec<(Instant, Happening)>,
     breach: Option<Breach>,
-    /// How often each promise had to be kept by motors that turned.
+    /// How often motors that turned had to keep each promise.
     pub exercised: [u64; COUNT],
     /// Times that the motors began to turn.
     pub starts: u64,
@@ -111,15 +111,15 @@ impl Judge {
         }
     }
 
-    /// Notes something; it is looked at when its time is complete.
+    /// Notes something; the judge looks at it when its time is complete.
     pub fn tell(&mut self, at: Instant, happening: Happening) {
         self.waiting.push((at, happening));
     }
 
-    /// Looks at all that happened up to `until`, before which nothing more will be told. The first breach, if
+    /// Looks at all that happened up to `until`, before which no more will come. The first breach, if
     /// there was one.
     pub fn look(&mut self, until: Instant) -> Option<&Breach> {
-        self.waiting.sort_by_key(|(at, _)| *at); // stable: what was told first stays first
+        self.waiting.sort_by_key(|(at, _)| *at); // stable: what came first stays first
         let due = self.waiting.partition_point(|(at, _)| *at <= until);
         let mut waiting = std::mem::take(&mut self.waiting);
         for (at, happening) in waiting.drain(..due) {

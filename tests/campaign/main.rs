@@ -30,10 +30,10 @@ const LEAST: u64 = 10;
 /// not.
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// Run for so many minutes of real time.
+    /// Run for this many minutes of real time.
     #[arg(long, default_value_t = 5.0)]
     minutes: f64,
-    /// Or until so many virtual hours are judged.
+    /// Or until it has judged this many virtual hours.
     #[arg(long)]
     hours: Option<f64>,
     /// The first seed; the others follow it.

@@ -52,7 +52,7 @@ pub enum Trouble {
 /// What a line says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Deed {
-    /// Somebody asks.
+    /// A caller sends a request.
     Ask(Ask),
     /// A thread is late.
     Late(Thread),
@@ -60,7 +60,7 @@ pub enum Deed {
     Sleep(Sleep),
     /// The guard's process is in trouble.
     Guard(Trouble),
-    /// Somebody asks the guard for a safe-stop.
+    /// A caller asks the guard for a safe-stop.
     SafeStop,
     /// The world does something.
     World(Fault),
@@ -155,7 +155,7 @@ impl Script {
             .collect()
     }
 
-    /// What is asked, and when.
+    /// The requests, and when.
     pub fn asks(&self) -> impl Iterator<Item = (Instant, Ask)> {
         let ask = |line: &Line| match line.deed {
             Deed::Ask(ask) => Some((Instant::ZERO + line.start, ask)),
@@ -179,7 +179,7 @@ impl Script {
         lines.map(|line| (Instant::ZERO + line.start, Instant::ZERO + line.end)).collect()
     }
 
-    /// When the guard is asked for a safe-stop.
+    /// When a caller asks the guard for a safe-stop.
     pub fn safe_stops(&self) -> impl Iterator<Item = Instant> {
         let lines = self.lines.iter().filter(|line| line.deed == Deed::SafeStop);
         lines.map(|line| Instant::ZERO + line.start)

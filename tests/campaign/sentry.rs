@@ -16,10 +16,10 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-/// Messages that a socket keeps for who does not read: as many of this size as the kernel's usual buffer has
+/// Messages that a socket keeps for a silent reader: as many of this size as the kernel's usual buffer has
 /// room for.
 const QUEUE: usize = 256;
-/// The runtime's seat, and that of whoever asks for a safe-stop.
+/// The runtime's seat, and that of a caller of safe-stop.
 const RUNTIME: usize = 0;
 const PERSON: usize = 1;
 
@@ -37,7 +37,7 @@ pub struct Sentry {
     is_connected: bool,
     inbox: VecDeque<Bytes>,
     outbox: VecDeque<Bytes>,
-    /// Safe-stops that were asked of a process that does not run.
+    /// Requests for a safe-stop to a process that does not run.
     unread_stops: usize,
     dead: Spells,
     hung: Spells,
@@ -111,7 +111,7 @@ impl Sentry {
         }
     }
 
-    /// Everything that was said to it, each thing with the line first and the answer second; then the time.
+    /// Handles every message to it, each with the line first and the answer second; then the time.
     fn attend(&mut self, now: Instant) {
         while self.runs() && self.unread_stops > 0 {
             self.unread_stops -= 1;
@@ -207,7 +207,7 @@ impl Knock {
 impl Way for Knock {
     fn connect(&mut self) -> bool {
         let mut sentry = self.sentry.lock().expect("nothing panics with it");
-        // One that stands still is connected to all the same: the kernel lets wait whoever comes.
+        // A connection to one that stands still succeeds all the same: the kernel lets its caller wait.
         sentry.is_connected = sentry.is_alive;
         sentry.outbox.clear();
         self.is_connected = sentry.is_connected;

@@ -72,7 +72,7 @@ impl Site {
     }
 }
 
-/// How a sensor is asked: how often, milliseconds; its `max_age_ms` in periods, from, to; how likely it is
+/// How a sensor is polled: how often, milliseconds; its `max_age_ms` in periods, from, to; how likely it is
 /// required.
 struct Poll {
     period: f64,

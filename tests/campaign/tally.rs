@@ -1,5 +1,5 @@
-//! What a campaign has come to: how much was driven, what was asked of which promise, which fault struck how
-//! often. A campaign that asked nothing has shown nothing.
+//! The result of a campaign: how much the robots drove, how often each promise counted and each fault struck.
+//! A campaign that asked nothing has shown nothing.
 
 use super::course::Outcome;
 use super::judge::promise::{ALL, COUNT};
@@ -18,7 +18,7 @@ pub struct Tally {
     pub distance_m: f64,
     /// Times that motors began to turn.
     pub starts: u64,
-    /// How often each promise had to be kept.
+    /// How often the robots had to keep each promise.
     pub exercised: [u64; COUNT],
     /// How often each line of a script was played, by its name.
     pub played: BTreeMap<String, u64>,
@@ -39,7 +39,7 @@ impl Tally {
         }
     }
 
-    /// What was asked for less than `least` times: such a campaign has shown nothing of it.
+    /// Promises and faults that came up less than `least` times: such a campaign has shown nothing of them.
     pub fn too_seldom(&self, least: u64) -> Vec<String> {
         let promises = ALL.iter().zip(&self.exercised).filter(|(_, times)| **times < least);
         let promises = promises.map(|((_, name, _), times)| format!("promise {name}: {times}"));

@@ -72,6 +72,32 @@ fn no_car_goes_over_an_edge_that_it_stopped_for_and_without_a_retreat_many_do() 
     assert!(blind == 3 && taught > 0, "this room tests nothing: {blind} and {taught} of 3");
 }
 
+/// Over an edge, and over a black floor, the real converter shows 0 without a count of noise. That is an edge
+/// and no dead sensor: the car backs off and drives on.
+#[test]
+fn an_edge_that_reads_nought_without_noise_is_backed_off_from() {
+    for backs_by_itself in [true, false] {
+        let mut board = Board { backing: sim_board().backing.filter(|_| backs_by_itself), ..stairwells() };
+        board.sim.as_mut().unwrap().edge_counts = -100.0;
+        let (mut edges, mut noughts) = (0, 0);
+        for seed in 1..=3 {
+            let run = run_board(&board, seed, 30, &[]);
+            edges += run.tripped(Cause::Cliff);
+            noughts += run.records.iter().filter(|record| shows_nought(record)).count();
+            assert_eq!((run.tripped(Cause::SensorLying), run.tripped(Cause::SensorLost)), (0, 0), "{seed}");
+            let late = run.records.iter().rev().nth(200).expect("half a minute has as many slots");
+            assert!(late.mode.obeys_since().is_some(), "seed {seed}: it drives on");
+            assert_eq!(run.report.contacts.falls_after_stop, 0, "seed {seed}");
+        }
+        assert!(edges >= 5, "{edges} edges in half a minute of three rooms");
+        assert!(noughts > 20 * edges as usize, "it never stands over one: {noughts} slots");
+    }
+}
+
+fn shows_nought(record: &ganglion::trace::Record) -> bool {
+    record.frame.used()[1..4].iter().any(|ground| ground.value <= 0.0)
+}
+
 #[test]
 fn the_field_goes_on_seeing_the_edge_and_backs_away_from_it() {
     // Where the field wanted forwards as soon as its sensors see floor, the car would stand before each edge

@@ -39,7 +39,7 @@ fn a_press_between_two_slots_is_latched() {
     }
 }
 
-/// A tick that is held up for a tenth of a second, with a press and its release meanwhile.
+/// A tick that is late by a tenth of a second, with a press and its release meanwhile.
 #[test]
 fn a_press_while_the_tick_is_held_up_is_latched() {
     for pressed_ms in [3, 40] {

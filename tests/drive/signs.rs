@@ -1,4 +1,4 @@
-//! What the tick says of itself to those who watch it, slot for slot; and that a cycle of the field that does
+//! What the tick reports of itself to its watchers, slot for slot; and that a cycle of the field that does
 //! not end costs quality while it is at it, not when it is over.
 
 use super::sim_board;

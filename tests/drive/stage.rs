@@ -1,4 +1,4 @@
-//! The simulated robot, one slot after the other, with a tick that may be held up and requests in between.
+//! The simulated robot, one slot after the other, with a tick that may be late and requests in between.
 
 use super::options;
 use ganglion::executor::Stepper;
@@ -21,7 +21,7 @@ pub struct Stage {
     pub plant: Plant,
     records: rtrb::Consumer<Record>,
     pub requests: Arc<Requests>,
-    /// What the tick says to those who watch it.
+    /// What the tick reports to its watchers.
     pub loop_status: Arc<LoopStatusCell>,
     /// Readings that did not fit their ring.
     pub dropped: Arc<AtomicU64>,

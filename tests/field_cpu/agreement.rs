@@ -2,7 +2,6 @@
 //! cycle, at every level and in both storages.
 
 use super::*;
-use crate::long::or_in_full;
 use ganglion::field::Work;
 use ganglion::field::projections::Projections;
 use ganglion::field::shape::{BLOCK_COUNT, DESCRIPTOR, GROUP, HALF_SHARE, NORM_FLOOR, SLOW_FIRST, sub_steps};
@@ -264,13 +263,17 @@ fn agrees_with_the_reference_on_every_rung() {
 }
 
 #[test]
-fn agrees_with_the_reference_on_the_large_grids() {
+fn agrees_with_the_reference_on_the_full_grid() {
     for plan in [plan(32), packed(plan(32))] {
-        assert_agreement(&plan, 8, |cycle| [0, 1, 5, 5, 0, 3, 4, 0][cycle as usize]);
+        assert_agreement(&plan, 6, |cycle| [0, 1, 5, 3, 4, 0][cycle as usize]);
     }
-    let largest = [packed(plan(64)), plan(64)];
-    for plan in &largest[..or_in_full(1, 2)] {
-        assert_agreement(plan, 2, |_| 0);
+}
+
+#[test]
+#[ignore = "long: scripts/long-tests"]
+fn agrees_with_the_reference_on_the_largest_grid() {
+    for plan in [packed(plan(64)), plan(64)] {
+        assert_agreement(&plan, 2, |_| 0);
     }
 }
 

@@ -1,4 +1,4 @@
-//! What cannot be seen in a result: how many threads made it, on which cores, beside whom, and which of the
+//! What a result does not show: how many threads made it, on which cores, beside what load, and which of the
 //! levels that fuse products.
 
 use super::*;
@@ -36,7 +36,7 @@ fn the_number_of_threads_cannot_be_seen() {
 }
 
 #[test]
-fn levels_that_fuse_products_cannot_be_told_apart() {
+fn levels_that_fuse_products_give_the_same_bits() {
     for storage in STORAGES {
         let plan = FieldPlan { storage, ..plan(16) };
         let fusing = Level::all().into_iter().filter(|level| level.name() != "portable");
@@ -82,7 +82,7 @@ impl Drop for Hogs {
     }
 }
 
-/// Whoever is late is stood in for, and what is late is thrown away: neither may be seen in a bit.
+/// The caller does the job of a late thread and drops that thread's result: neither may change a bit.
 #[test]
 fn a_busy_second_core_cannot_be_seen() {
     for storage in STORAGES {

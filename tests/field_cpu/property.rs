@@ -1,4 +1,4 @@
-//! Shapes that nobody thought of: whatever the board asks for, the engine is the reference, in both storages
+//! Shapes that no test lists: whatever the board asks for, the engine is the reference, in both storages
 //! and on any number of threads.
 
 use super::agreement::agree;

@@ -40,7 +40,7 @@ fn a_cycle_allocates_nothing() {
     }
 }
 
-/// Of three attempts, each with an engine of its own, one counts nothing: whoever runs the tests has a thread
+/// Of three attempts, each with an engine of its own, one counts nothing: the test runner has a thread
 /// in this process too, and the system its own business, but what an engine does it does each time.
 pub fn quiet_once(what: &str, mut attempt: impl FnMut() -> u64) {
     let mut counts = Vec::new();
@@ -72,8 +72,8 @@ fn worker_threads_allocate_nothing_either() {
 /// program's name in brackets.
 fn page_faults() -> u64 {
     let mut text = [0; 1024];
-    let mut file = std::fs::File::open("/proc/self/stat").expect("Linux tells");
-    let length = file.read(&mut text).expect("Linux tells");
+    let mut file = std::fs::File::open("/proc/self/stat").expect("Linux reports");
+    let length = file.read(&mut text).expect("Linux reports");
     let line = std::str::from_utf8(&text[..length]).expect("plain text");
     let behind = line.rsplit_once(')').expect("a name in brackets").1;
     behind.split_whitespace().nth(10 - 3).and_then(|count| count.parse().ok()).expect("a count")

@@ -8,8 +8,8 @@ use crate::allocation::allocations_in;
 use ganglion::field::shape::DESCRIPTOR;
 use ganglion::field::state::{Live, StateError};
 
-/// Saved after so many cycles of `rung_at`: on each rung, in the middle of a sweep in two parts, on the half
-/// grid, before the first cycle, and long after the bank was full.
+/// Saved after this many cycles of `rung_at`: on each rung, in the middle of a sweep in two parts, on the
+/// half grid, before the first cycle, and long after the bank was full.
 const MOMENTS: [u64; 9] = [0, 3, 7, 11, 16, 17, 23, 28, 103];
 
 fn run(engine: &mut Engine, cycles: std::ops::Range<u64>) {

@@ -62,7 +62,7 @@ pub fn a_scene_recalls_its_own_pattern<E: Judged>() {
     let mut engine = E::new(&plan(16));
     let mut cycle = 0;
     let mut contexts = Vec::new();
-    let scenes = E::share(24, 8);
+    let scenes = 24;
     for number in 0..scenes {
         engine.rest();
         feed(&mut engine, cycle..cycle + 20, |_| scene(number));

@@ -14,7 +14,7 @@ fn skill_on<E: Judged>(seed: u64, mut signal: impl FnMut(u64, usize) -> f64) -> 
     plan.seed = seed;
     let mut engine = E::new(&plan);
     let (mut last, mut least) = (0.0, 1.0_f64);
-    for cycle in 0..E::share(CYCLES, CYCLES / 2) {
+    for cycle in 0..CYCLES {
         let values: [f64; SENSORS] = std::array::from_fn(|i| signal(cycle, i).clamp(-1.0, 1.0));
         last = f64::from(run(&mut engine, &stimulus(cycle, &values)).skill);
         if cycle >= 200 {
@@ -49,18 +49,12 @@ pub fn lawful_sensors_are_predicted<E: Judged>() {
         let rate = |i: usize| 0.6 + 0.3 * draw(seed, 1, i); // 0.3..0.9 Hz
         let second = |cycle: u64| cycle as f64 * 0.05;
         let sine = skill_on::<E>(seed, |cycle, i| 0.8 * (TAU * rate(i) * second(cycle) + phase(i)).sin());
-        let is_whole = E::share(1, 0) == 1;
         // 0.2 to 1 Hz in 40 s.
         let sweep = |t: f64| TAU * (0.2 + 0.01 * t) * t;
         let mut resonance = Resonance { seed, past: [[0.0; 2]; SENSORS] };
-        let mut skills = vec![("sine", sine)];
-        if is_whole {
-            let chirp = skill_on::<E>(seed, |cycle, i| 0.8 * (sweep(second(cycle)) + phase(i)).sin());
-            skills.extend([
-                ("chirp", chirp),
-                ("AR(2)", skill_on::<E>(seed, |cycle, i| resonance.next(cycle, i))),
-            ]);
-        }
+        let chirp = skill_on::<E>(seed, |cycle, i| 0.8 * (sweep(second(cycle)) + phase(i)).sin());
+        let resonant = skill_on::<E>(seed, |cycle, i| resonance.next(cycle, i));
+        let skills = [("sine", sine), ("chirp", chirp), ("AR(2)", resonant)];
         println!("skill, seed {seed}: {skills:?}");
         for (name, (last, least)) in skills {
             assert!(last >= 0.8, "{name}, seed {seed}: {last}");
@@ -74,9 +68,6 @@ pub fn noise_is_not<E: Judged>() {
     for &seed in E::seeds() {
         let white = skill_on::<E>(seed, |cycle, i| 0.3 * noise(seed, cycle, i));
         assert!(white.0.abs() < 0.1 && white.1 > -0.35, "white noise, seed {seed}: {white:?}");
-        if E::share(1, 0) == 0 {
-            continue;
-        }
         let mut walk = [0.0_f64; SENSORS];
         let steps = skill_on::<E>(seed, |cycle, i| {
             let next = walk[i] + 0.03 * noise(seed, cycle, i);
@@ -96,7 +87,7 @@ pub fn standing_sensors_for_ever_break_nothing<E: Judged>() {
     // A memory of a second: what takes days at the usual hundred seconds happens here in minutes.
     plan.params.forget_per_s = 0.5;
     let mut engine = E::new(&plan);
-    let (standing, trembling) = (E::for_ever() / 2, E::share(200, 60));
+    let (standing, trembling) = (E::for_ever() / 2, 200);
     for cycle in 0..standing {
         let response = run(&mut engine, &stimulus(cycle, &[0.3, -0.9, 1.0]));
         assert!(cycle < 1 || response.skill.abs() < 0.01, "cycle {cycle}: {response:?}");

@@ -94,7 +94,7 @@ pub fn stimuli_are_decodable_from_features_and_motors<E: Judged>() {
     let readout = random_readout(&mut engine, 21, 0.1);
     engine.set_readout(&readout);
     let (mut features, mut motors, mut classes) = (Vec::new(), Vec::new(), Vec::new());
-    for presentation in 0..240_u64 {
+    for presentation in 0..240 {
         let class = ((draw(31, presentation, 0) + 1.0) / 2.0 * count as f64) as usize;
         for step in 0..held {
             let cycle = presentation * held + step;
@@ -116,11 +116,12 @@ pub fn stimuli_are_decodable_from_features_and_motors<E: Judged>() {
     println!("decoded: features {by_features}, motors {by_motors}");
     assert!(by_features >= 0.95, "features: {by_features}");
     assert!(by_motors >= 0.8, "motors: {by_motors}");
-    // Chance is 0.25 and one standard error 0.04: four of them above it.
+    // Chance is 0.25; four standard errors above it.
+    let most = 0.25 + 4.0 * (0.25 * 0.75 / (classes.len() / 2) as f64).sqrt();
     for rows in [&features, &motors] {
         let by_chance = decoded(rows, &shuffled, count);
         println!("shuffled: {by_chance}");
-        assert!(by_chance < 0.41, "shuffled: {by_chance}");
+        assert!(by_chance < most, "shuffled: {by_chance}");
     }
 }
 

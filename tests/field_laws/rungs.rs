@@ -20,7 +20,7 @@ pub fn no_change_of_rung_makes_the_motors_jump<E: Judged>() {
         (0..sensors).map(|i| 0.7 * (0.03 * (1.0 + 0.3 * i as f64) * cycle as f64 + i as f64).sin()).collect()
     };
     let ladder: Vec<usize> = [0, 1, 2, 3, 4, 5, 4, 3, 2, 1, 0, 5, 0, 4, 1, 5, 2].to_vec();
-    let held = E::share(23, 11); // odd: changes at odd and at even cycles
+    let held = 23; // odd: changes at odd and at even cycles
     let history = |scheduled: bool, size: f64| -> Vec<Response> {
         let mut engine = E::new(&plan);
         let readout = random_readout(&mut engine, 51, size);
@@ -69,9 +69,7 @@ pub fn no_change_of_rung_makes_the_motors_jump<E: Judged>() {
 
 /// Rung 4 steps slow channels half as often, by twice the time: what they remember is the same.
 pub fn half_lives_do_not_depend_on_the_rung<E: Judged>() {
-    let (slow, slower) = (E::share(100, 40), E::share(200, 40));
-    for (ms, c, cycles) in
-        [(50, 60, slow), (10, 60, slower), (50, 35, 4), (10, 35, 20), (50, 5, 8), (10, 5, 20)]
+    for (ms, c, cycles) in [(50, 60, 100), (10, 60, 200), (50, 35, 4), (10, 35, 20), (50, 5, 8), (10, 5, 20)]
     {
         let mut plan = plan(1);
         plan.params.gain = 0.0;

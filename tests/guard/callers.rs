@@ -1,4 +1,4 @@
-//! The control socket under callers who mean harm: none of them makes a person wait, nor the end.
+//! The control socket under callers that mean harm: none of them makes a person wait, nor the end.
 
 use super::place::{Place, soon};
 use crate::cli::{err, out};
@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What is promised to a person who stops a robot.
+/// The promise to a person who stops a robot.
 const DISARMED_WITHIN: Duration = Duration::from_secs(1);
 /// From the signal to the end of the process.
 const ENDED_WITHIN: Duration = Duration::from_secs(2);
 const SILENT: usize = 2_000;
 const DRIPPING: usize = 100;
 
-/// Callers who say a byte every 0.8 s, and come again when they are sent away.
+/// Callers that send a byte every 0.8 s, and connect again when the server closes.
 struct Drip {
     over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -96,7 +96,7 @@ fn two_thousand_silent_callers_and_a_hundred_slow_ones_delay_neither_disarm_nor_
 }
 
 #[test]
-fn an_arming_that_was_told_to_have_failed_does_not_happen_later() {
+fn an_arming_that_was_reported_as_failed_does_not_happen_later() {
     let mut place = Place::unguarded();
     let runtime = place.runtime(&[]);
     let could_arm = |place: &Place| {
@@ -114,7 +114,7 @@ fn an_arming_that_was_told_to_have_failed_does_not_happen_later() {
         assert_eq!((&account["mode"], &account["armings"]), (&"disarmed".into(), &0.into()), "{account}");
     }
     place.arm();
-    // What is asked for the sake of safety is done, also for a caller who has gone.
+    // The robot carries out a request that makes it safe, also for a caller that has gone.
     place.send(runtime, Signal::STOP);
     assert_eq!(place.ask(&["disarm"]).status.code(), Some(69));
     place.send(runtime, Signal::CONT);

@@ -1,4 +1,4 @@
-//! Whoever may connect can make a guard refuse, and a robot warn, as often as it likes: that is a few lines
+//! A client may make a guard refuse, and a robot warn, as often as it likes: that is a few lines
 //! and a count.
 
 use super::place::{Place, soon};
@@ -10,7 +10,7 @@ use ganglion::time::Span;
 use rustix::process::Signal;
 use std::path::Path;
 
-/// Lines of a flood that may be said: 40 at once, one in ten seconds, and the count.
+/// Lines of a flood that the log may get: 40 at once, one in ten seconds, and the count.
 const FEW: usize = 60;
 
 /// Of the lines that begin with `beginning`, at most a few; one line says how many were dropped.

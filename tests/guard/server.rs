@@ -1,4 +1,4 @@
-//! A post in this process: real sockets, real time, a line that remembers what was done to it.
+//! A guard in this process: real sockets, real time, a line that remembers every level it had.
 
 use ganglion::bus::{Edge, Gpio, Hardware, I2c, LineUse, OpenError, Usage};
 use ganglion::fault::BusFault;
@@ -215,7 +215,7 @@ fn what_is_no_runtime_of_ours_is_sent_away_and_changes_nothing() {
 }
 
 #[test]
-fn anybody_may_take_the_line_from_the_runtime_and_only_the_runtime_gets_it_back() {
+fn any_caller_may_take_the_line_from_the_runtime_and_only_the_runtime_gets_it_back() {
     let stand = Stand::begin(LONG);
     let mut talk = Talk::with(&stand);
     talk.drive();
@@ -253,7 +253,7 @@ fn a_stop_outlives_the_runtime_that_it_was_for_and_every_one_that_has_not_disarm
     assert_eq!(stand.levels()[..4], [false, true, false, true]);
 }
 
-/// Wires that have the guard's line and another one, and must not be asked for the guard's.
+/// Wires that have the guard's line and another one, and must not get a request for the guard's.
 struct Bare(Levels);
 
 impl Hardware for Bare {

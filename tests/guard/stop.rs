@@ -1,4 +1,4 @@
-//! `safe-stop`, whole: what it asks is remembered until it is heeded, and what it says is so.
+//! `safe-stop`, whole: the guard remembers the request until a runtime has disarmed, and the report is true.
 
 use super::place::{Place, soon};
 use crate::cli::{err, out, output};
@@ -98,7 +98,7 @@ fn a_runtime_that_takes_the_question_and_does_not_answer_is_no_success() {
     assert!(began.elapsed() < Duration::from_secs(10), "it is asked for in a hurry");
     drop(listens);
     let stopped = place.safe_stop(&[]);
-    assert_eq!(stopped.status.code(), Some(0), "nobody is there: {}", err(&stopped));
+    assert_eq!(stopped.status.code(), Some(0), "no process is there: {}", err(&stopped));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The ways in for bytes that somebody else wrote: files, and lines and frames from other processes. Each
+//! The ways in for bytes that others wrote: files, and lines and frames from other processes. Each
 //! takes its bytes through the same function as the program does and holds it to what is promised of it; a
 //! broken promise is a panic.
 //!
@@ -28,15 +28,15 @@ use std::path::{Path, PathBuf};
 pub struct WayIn {
     /// Its name, also that of its fuzz target.
     pub name: &'static str,
-    /// How an input that gets past the first look is made from another.
+    /// How to make an input that gets past the first look from another.
     pub form: Form,
     /// Inputs that are in order.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Takes bytes as the program would; whether they were taken. Panics where a promise is broken.
+    /// Reads bytes as the program would; whether it accepted them. Panics where a promise is broken.
     pub take: fn(&[u8]) -> bool,
 }
 
-/// What has to be made good after a change for the rest to be looked at.
+/// What a change has to repair so that the program reads the rest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// Nothing.
@@ -87,7 +87,7 @@ fn boards() -> Vec<Vec<u8>> {
     board::BUILT_IN.iter().map(|(_, text)| text.as_bytes().to_vec()).collect()
 }
 
-/// A board that is taken is written out, and what was written is the same board.
+/// An accepted board can be written out, and the text is the same board.
 fn take_board(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     match board::from_text("robot", text) {
@@ -225,7 +225,7 @@ fn stores() -> Vec<Vec<u8>> {
     })]
 }
 
-/// A store that is taken gives cosines.
+/// An accepted store gives cosines.
 fn take_store(bytes: &[u8]) -> bool {
     const LIMIT: usize = 8 << 20;
     match with_file(bytes, |path| Store::load(path, LIMIT)) {
@@ -329,7 +329,7 @@ fn images() -> Vec<Vec<u8>> {
     vec![bytes]
 }
 
-/// Code that is taken is whole whatever follows it, and no more than what is there.
+/// Accepted code is whole whatever follows it, and no more than what is there.
 fn take_image(bytes: &[u8]) -> bool {
     match elf::check(bytes) {
         Ok(()) => {
@@ -359,7 +359,7 @@ fn small() -> Board {
     board
 }
 
-/// A field to try what was taken in.
+/// A field to try an accepted input in.
 struct Brain {
     board: Board,
     engine: Engine,

@@ -8,7 +8,7 @@ use crate::triple_buffer::triple_buffer;
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use crate::time::Instant;
 
-/// A model, and how often a thread is made to wait for another one in the middle of its work, where not as
+/// A model, and how often a thread has to wait for another one in the middle of its work, where not as
 /// often as can be.
 pub type Model = (&'static str, fn(), Option<usize>);
 
@@ -16,10 +16,10 @@ pub type Model = (&'static str, fn(), Option<usize>);
 pub const ALL: [Model; 7] = [
     ("triple buffer: a value is whole and never older than the one before", whole_and_newest, None),
     ("triple buffer: a cell that was read is only then written again", cells_have_one_owner, None),
-    ("halt: whoever hears it knows until when commands are overtaken", heard_with_its_time, None),
+    ("halt: a worker that reads it knows until when commands are overtaken", heard_with_its_time, None),
     ("halt: two that are raised at once are heard with the later time", two_at_once, None),
     ("waker: a worker that is rung wakes, also while it comes to its waker", rung_wakes, None),
-    ("waker: what was left before the ring is seen by whoever answers", left_is_seen, None),
+    ("waker: the worker that answers sees what was left before the ring", left_is_seen, None),
     ("waker: a flag that is left is passed on to the next worker", passed_on, Some(2)),
 ];
 

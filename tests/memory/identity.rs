@@ -129,7 +129,7 @@ fn any_number_of_threads_gives_the_same_bits() {
                 let queries = [&b[..d], &expected[..d]].concat();
                 store.nearest(&queries, &mut alone).expect("shapes");
                 parallel.nearest(&store, &queries, &mut shared).expect("shapes");
-                // Nobody keeps the rows: this would wait for ever.
+                // A share that some thread kept would make this wait for ever.
                 store.replace(0, &a[..d]).expect("a row");
                 for (one, other) in alone.iter().zip(&shared) {
                     assert_eq!(one.list(), other.list(), "{count} rows, {threads} threads");

@@ -161,7 +161,7 @@ fn it_is_the_same_every_time() {
 }
 
 #[test]
-fn a_board_that_leaves_out_how_it_moves_is_told() {
+fn a_board_that_leaves_out_how_it_moves_is_warned_of() {
     // The desk robot itself says how it moves, and backs off by it.
     let text = WITH_MAP
         .replace("[motion]", "[backing]\nremove = true\n[motion]\nremove = true\n")
@@ -183,7 +183,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn whoever_asks_the_running_robot_hears_what_was_where() {
+fn a_caller_of_the_running_robot_gets_what_was_where() {
     let folder = std::env::temp_dir().join(format!("ganglion-map-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let path = |name: &str| folder.join(name).display().to_string();

@@ -73,7 +73,7 @@ fn rows_are_replaced_and_taken_out() {
 }
 
 #[test]
-fn limits_are_told_and_a_refused_vector_leaves_no_trace() {
+fn limits_are_reported_and_a_refused_vector_leaves_no_trace() {
     let d = 64;
     assert_eq!(Store::new(dim(d), 10, 3319).expect_err("short"), Fault::Limit { wanted: 3320, limit: 3319 });
     assert!(matches!(Store::new(dim(d), 0, 1 << 20), Err(Fault::Range { what: "capacity", .. })));
@@ -148,7 +148,7 @@ fn damaged_short_and_foreign_files_are_refused_and_the_old_one_stays() {
 #[test]
 fn a_coarse_look_changes_nothing_in_what_is_found() {
     for (d, count) in [(64, 700), (100, 500), (512, 400)] {
-        // Clusters that eight bits cannot tell apart, equal rows, rows of any length, one that is hardly
+        // Clusters that eight bits do not distinguish, equal rows, rows of any length, one that is hardly
         // there.
         let centres = rows(21, 0, 20, d);
         let mut many = rows(22, 0, count, d);

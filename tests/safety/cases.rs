@@ -109,7 +109,7 @@ fn commands_that_no_motor_takes_are_a_lost_bus() {
     assert!(robot.command.motors[0] > 0.0);
 }
 
-/// An empty battery stops the robot until somebody has looked at it, not until the voltage recovers.
+/// An empty battery stops the robot until a person disarms it, not until the voltage recovers.
 #[test]
 fn a_latched_reflex_wants_disarm_then_arm() {
     let mut robot = Robot::armed();

@@ -9,7 +9,7 @@ use ganglion::trace::Record;
 /// At or below this the battery's latched rule stops the robot, if the reading is possible at all.
 const EMPTY: std::ops::RangeInclusive<f32> = 5.0..=6.2;
 
-/// What is known of a robot from outside.
+/// What the outside knows of a robot.
 pub struct Trust {
     /// A request to arm has come since the last disarm, latch, stop, sleep or long outage.
     armed: bool,
@@ -130,7 +130,7 @@ impl Trust {
         } else if self.latched {
             Err("a stop was not acknowledged")
         } else if !self.armed {
-            Err("nobody armed it")
+            Err("no caller armed it")
         } else if self.taken.is_some_and(|taken| taken < self.armed_at) {
             Err("the field's answer is from before arming")
         } else {

@@ -77,7 +77,7 @@ pub struct Robot {
     guard: Arc<Link>,
     records: rtrb::Consumer<Record>,
     pub loop_status: Arc<LoopStatusCell>,
-    /// What was handed over to the motors last.
+    /// The newest command for the motors.
     pub command: Command,
     /// The slot that was run last.
     pub now: Instant,
@@ -140,7 +140,7 @@ impl Robot {
         }
     }
 
-    /// Everything is well for long enough to arm, then it is told to.
+    /// Everything is well for long enough to arm, then a caller arms.
     pub fn armed() -> Robot {
         let mut robot = Robot::new();
         let mut last = None;

@@ -18,7 +18,7 @@ fn volts(rig: &mut Rig) -> f32 {
 }
 
 #[test]
-fn nack_means_that_nobody_answers() {
+fn nack_means_that_no_device_answers() {
     let mut rig = Rig::ready(1, &["i2c-nack@2+1"]);
     let before = rig.report().failed_transfers;
     rig.adc(0).unwrap();

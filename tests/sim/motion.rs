@@ -27,7 +27,7 @@ fn both_revisions_of_the_hat_drive_ahead_back_right_and_left() {
             let expected = -drive * steering;
             assert_eq!(turned < -0.1, expected < 0.0, "{name} {drive} {steering}: {turned} rad");
             assert_eq!(turned > 0.1, expected > 0.0, "{name} {drive} {steering}: {turned} rad");
-            assert_eq!(rig.report().collisions(), 0);
+            assert_eq!(rig.report().contacts.all(), 0);
         }
     }
 }
@@ -62,7 +62,7 @@ fn pulses_stay_when_the_computer_falls_silent_and_the_reset_line_ends_them() {
     rig.command(0.2, 0.5).unwrap();
     rig.sleep(ms(1000));
     let before = rig.report().distance_m;
-    rig.sleep(ms(1000)); // nobody writes
+    rig.sleep(ms(1000)); // no process writes
     assert!(rig.report().distance_m - before > 0.09, "it drives on");
     assert!(!rig.plant.motors_still());
     rig.gpio.set(Line(5), false).unwrap();
@@ -75,7 +75,7 @@ fn pulses_stay_when_the_computer_falls_silent_and_the_reset_line_ends_them() {
 }
 
 #[test]
-fn stop_stills_all_motors_within_two_writes() {
+fn stop_ends_all_motion_within_two_writes() {
     let mut rig = Rig::ready(2, &[]);
     rig.command(1.0, 0.0).unwrap();
     let start = rig.clock.now();

@@ -65,7 +65,7 @@ fn wander(seed: u64, slots: u64) -> Rig {
 fn a_few_reflexes_keep_the_car_off_everything() {
     for seed in 1..=10 {
         let report = wander(seed, 3000).report();
-        assert_eq!(report.collisions(), 0, "seed {seed}: {report:?}");
+        assert_eq!(report.contacts.all(), 0, "seed {seed}: {report:?}");
         assert!(report.distance_m > 2.0, "seed {seed}: {} m", report.distance_m);
     }
 }

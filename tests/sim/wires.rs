@@ -1,11 +1,12 @@
 //! The chips on their wires: times, framing, resets, echoes, converters.
 
 use super::{Rig, ms, shipped};
+use ganglion::device::DeviceFault;
 use ganglion::device::adc::HatAdc;
 use ganglion::device::hc_sr04::HcSr04;
 use ganglion::device::robot_hat::RobotHat;
 use ganglion::fault::BusFault;
-use ganglion::plan::Line;
+use ganglion::plan::{Line, SonarModule};
 use ganglion::sim::Plant;
 use ganglion::time::{Clock, MonotonicClock, Span};
 use std::sync::Arc;
@@ -60,6 +61,36 @@ fn a_write_that_is_broken_off_shifts_everything_until_a_reset() {
     rig.command(0.3, 0.0).unwrap();
     rig.sleep(ms(300));
     assert!(rig.report().speed > 0.1);
+}
+
+/// A module without an end was lost in open space. As soon as something is near enough to answer the trigger
+/// that it is sent all the same, its line falls and the next ping measures.
+#[test]
+fn a_pulse_without_an_end_is_ended_by_the_echo_of_another_trigger() {
+    let mut board = shipped("sim");
+    let sim = board.sim.as_mut().unwrap();
+    (sim.room, sim.discs, sim.cliffs, sim.sonar) = ([8.0, 8.0], 0, Vec::new(), SonarModule::Endless);
+    let mut lost_and_found = 0;
+    for seed in 1..=8 {
+        let mut rig = Rig::new(board.clone(), seed, &[]);
+        rig.set_up().unwrap();
+        let mut sonar = HcSr04::new(Line(27), Line(22));
+        let (mut lost, mut found) = (false, None);
+        for turn in 0..250 {
+            let begin = rig.clock.now();
+            match sonar.measure(rig.gpio.as_mut(), rig.clock.as_ref()) {
+                Err(DeviceFault::Held { .. }) => (lost, found) = (true, None),
+                Ok(range) if lost && range.0 < 4.0 => found = found.or(Some(range.0)),
+                _ => {}
+            }
+            if turn % 2 == 0 {
+                let _ = rig.command(0.6, 0.6); // round and round, and nearer to a wall
+            }
+            rig.clock.sleep_until(begin + ms(60));
+        }
+        lost_and_found += usize::from(found.is_some());
+    }
+    assert!(lost_and_found >= 2, "{lost_and_found} of 8");
 }
 
 #[test]
@@ -146,7 +177,7 @@ fn the_same_wires_stand_on_real_time() {
     let board = shipped("sim");
     let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
     let plant = Plant::new(&board, 9, &[], clock.clone());
-    let sonar = HcSr04::new(Line(27), Line(22));
+    let mut sonar = HcSr04::new(Line(27), Line(22));
     let real = sonar.measure(plant.gpio().as_mut(), clock.as_ref()).map(|range| range.0);
     // Stamps are made where the edge happens: a late thread does not change the range.
     assert_eq!(real, Rig::new(board, 9, &[]).range());

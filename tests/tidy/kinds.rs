@@ -1,5 +1,5 @@
 //! Matches over the kinds of chips and motors name every kind: a new one is then met by the compiler at each
-//! place that has to know it, and by nobody's luck.
+//! place that has to know it, and not by luck.
 
 use super::source::{Source, sources};
 use super::{at, none};

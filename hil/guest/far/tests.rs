@@ -147,6 +147,12 @@ fn a_trigger_makes_an_echo_as_long_as_sound_takes_or_as_the_row_wants_it() {
     let double = ping(&mut wires, Echo::Double);
     assert_eq!((double.len(), double[3].1.less(double[0].1)), (4, Span::from_micros(3_200)));
     assert_eq!(ping(&mut wires, Echo::Held).len(), 1);
+    for ms in [38, 200] {
+        let open = ping(&mut wires, Echo::Open(ms));
+        assert_eq!(open[1].1.less(open[0].1), Span::from_millis(ms.into()));
+    }
+    let deaf = [(); 4].map(|()| ping(&mut wires, Echo::Open(200)).len());
+    assert_eq!(deaf, [0, 0, 0, 2], "a ping every 60 ms, and the pulse goes on");
 }
 
 #[test]

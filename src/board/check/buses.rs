@@ -3,7 +3,9 @@
 use super::claims::{Claims, Thing};
 use super::wires::{line, optional_line};
 use crate::board::reader::Section;
-use crate::plan::{BusPlan, ClearPlan, I2cNode, I2cPlan, I2cTiming, RailPlan, RecoveryPlan, ReservedAddress};
+use crate::plan::{
+    BusPlan, ClearPlan, I2cNode, I2cPlan, I2cTiming, OwnTime, RailPlan, RecoveryPlan, ReservedAddress,
+};
 use crate::time::Span;
 
 /// Name of the first bus, which `[bus]` describes.
@@ -64,25 +66,32 @@ fn bus(section: &Section<'_>, claims: &mut Claims) -> Option<(BusPlan, Option<I2
         Kind::Sim => {
             let (timing, recovery) = (timing(section), recovery(section, claims));
             let node = I2cNode::Path(String::new());
-            (BusPlan::Sim, Some(I2cPlan { name, node, timing, recovery: recovery? }))
+            (BusPlan::Sim, Some(I2cPlan { name, node, driver: None, timing, recovery: recovery? }))
         }
         Kind::Linux => {
             let node = node(section);
             let gpio_labels = section.texts("gpio_labels").sound_or(Vec::new());
+            let driver = driver(section);
             let (timing, recovery) = (timing(section), recovery(section, claims));
-            let plan = I2cPlan { name, node: node?, timing, recovery: recovery? };
+            let plan = I2cPlan { name, node: node?, driver, timing, recovery: recovery? };
             (BusPlan::Linux { gpio_labels: gpio_labels? }, Some(plan))
         }
     })
 }
 
 fn further(name: String, bus: &BusPlan, section: &Section<'_>, claims: &mut Claims) -> Option<I2cPlan> {
-    let node = match bus {
-        BusPlan::Linux { .. } => node(section),
-        _ => Some(I2cNode::Path(String::new())),
+    let (node, driver) = match bus {
+        BusPlan::Linux { .. } => (node(section), driver(section)),
+        _ => (Some(I2cNode::Path(String::new())), None),
     };
     let (timing, recovery) = (timing(section), recovery(section, claims));
-    Some(I2cPlan { name, node: node?, timing, recovery: recovery? })
+    Some(I2cPlan { name, node: node?, driver, timing, recovery: recovery? })
+}
+
+/// The driver of the adapter, stated only where it is one that keeps a time of its own.
+fn driver(section: &Section<'_>) -> Option<OwnTime> {
+    let known = OwnTime::ALL.map(|driver| (driver.name(), driver));
+    section.choice("driver", "kernel driver with a timeout of its own", &known).optional().map(|(_, d)| d)
 }
 
 /// Where the bus is: a path, or part of the name of its adapter's device.

@@ -74,8 +74,8 @@ fn shape(
     if let Some(grid) = grid.filter(|grid| !GRIDS.contains(grid)) {
         section.misfit("grid", format!("found {grid}; allowed: 8, 16, 32 or 64 cells per axis"));
     }
-    let patterns = section.integer("patterns", 1..=1000).or(100);
-    let bank = section.integer("bank", 1..=100_000).or(10_000);
+    let patterns = section.integer("patterns", 1..=1000).or(1);
+    let bank = section.integer("bank", 1..=100_000).or(1);
     let sensors = inputs(&devices.sensors);
     if sensors == 0 && devices.sensors.iter().all(Option::is_some) {
         root.misfit("sensor", "no sensor has an `input`: the field would have no inputs".to_string());

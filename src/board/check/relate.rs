@@ -5,7 +5,7 @@ use crate::board::report::Report;
 use crate::memory::map::MOST_THINGS;
 use crate::motion::Motion;
 use crate::plan::{
-    Board, BusPlan, Cause, I2cPlan, PwmPlan, Restraint, SensorKind, SensorPlan, Trip, bus_load,
+    Board, BusPlan, Cause, I2cPlan, OwnTime, PwmPlan, Restraint, SensorKind, SensorPlan, Trip, bus_load,
 };
 use crate::time::Span;
 
@@ -120,6 +120,11 @@ fn backing(board: &Board, report: &mut Report) {
         let rule = "backing off along its way needs a drive motor and a servo named \"steering\"";
         report.misfit("backing.trail_m", rule.to_string());
     }
+    let wants_body = board.backing.is_some_and(|backing| backing.pass_m > 0.0);
+    if wants_body && board.motion.is_some_and(|motion| motion.body.is_none()) {
+        let rule = "what the robot must not sweep over obstacles with: pass_m needs `body` in [motion]";
+        report.misfit("backing.pass_m", rule.to_string());
+    }
 }
 
 /// Checks each bus: its timeout, its speed for the devices on it, and its time for all transfers.
@@ -138,6 +143,7 @@ fn buses(board: &Board, report: &mut Report) {
             );
             report.misfit(&format!("{path}.timeout_ms"), rule);
         }
+        own_time(board, at, &path, report);
         let percent = 100.0 * bus_load::load_of(board, at).map_or(0.0, |load| load.total());
         if percent > 100.0 {
             let rule = format!(
@@ -158,6 +164,43 @@ fn buses(board: &Board, report: &mut Report) {
     }
 }
 
+/// Checks what depends on how long a transfer may hang, where the adapter's driver decides that itself.
+fn own_time(board: &Board, bus: usize, path: &str, report: &mut Report) {
+    let Some(driver) = board.i2c[bus].driver else { return };
+    let (name, longest, timeout) = (driver.name(), driver.longest(), board.i2c[bus].timing.timeout);
+    let hang = millis(longest);
+    if timeout < longest {
+        let found = millis(timeout);
+        let rule = format!(
+            "found {found} ms; allowed: {hang} to 1000 ms: the driver {name} waits up to {hang} ms for a hung transfer, \
+             whatever timeout is set"
+        );
+        report.misfit(&format!("{path}.timeout_ms"), rule);
+    }
+    if bus > 0 {
+        return; // another thread's: its hang delays only its own sensors
+    }
+    // A heartbeat may be a quarter of the patience old when the transfer begins.
+    let least = Span::from_nanos(longest.as_nanos().div_ceil(3)).times(4);
+    if let Some(guard) = board.guard.filter(|guard| guard.patience < least) {
+        let (found, least) = (millis(guard.patience), millis(least).ceil());
+        let rule = format!(
+            "found {found} ms; allowed: {least} to 1000 ms: a transfer may hang for {hang} ms ({name}), and one hung \
+             transfer is no dead runtime"
+        );
+        report.misfit("guard.patience_ms", rule);
+    }
+    let valid = board.safety.command_valid;
+    if board.stop_lines().is_empty() && valid < longest {
+        let found = millis(valid);
+        let rule = format!(
+            "found {found} ms; allowed: {hang} to 60000 ms: a transfer may hang for {hang} ms ({name}), and without a \
+             line nothing stops the motors meanwhile (wire one and name it in [enable], or state that time)"
+        );
+        report.misfit("safety.command_valid_ms", rule);
+    }
+}
+
 /// An obstacle must be noticed early enough: warns if the robot, at the speed that the board
 /// names, covers the trip distance before the newest echo can have stopped it.
 fn obstacle(board: &Board, sensor: &SensorPlan, distance: f32, key: &str, report: &mut Report) {
@@ -171,7 +214,9 @@ fn obstacle(board: &Board, sensor: &SensorPlan, distance: f32, key: &str, report
     }
     let speed = board.sim.as_ref().map_or(0.0, |sim| sim.full_speed).max(ageing);
     // An echo from 4 m needs 23 ms; a value is used in the next period and written in the one after.
-    let age = sensor.period + Span::from_millis(23) + board.period.times(2);
+    let hang = board.i2c.first().and_then(|bus| bus.driver).filter(|_| board.stop_lines().is_empty());
+    let hang = hang.map_or(Span::ZERO, OwnTime::longest);
+    let age = sensor.period + Span::from_millis(23) + board.period.times(2) + hang;
     let covered = speed * age.as_secs_f64() as f32;
     if covered >= distance {
         let age = millis(age);

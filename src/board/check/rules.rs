@@ -69,11 +69,11 @@ pub fn reflex(section: Section<'_>, names: &[String], sensors: &[Option<SensorPl
     if let Some(sensor) = channel.and_then(|channel| sensors.get(channel)?.as_ref()) {
         let [low, high] = sensor.valid;
         let inside = |value: f64| (low..=high).contains(&(value as f32));
-        let told = format!("`{}` is valid from {low} to {high}", sensor.name);
+        let valid = format!("`{}` is valid from {low} to {high}", sensor.name);
         if !inside(at) {
-            section.misfit(key, format!("found {at}; {told}"));
+            section.misfit(key, format!("found {at}; {valid}"));
         } else if let Some(clear) = clear.filter(|clear| !inside(*clear)) {
-            section.misfit("clear", format!("found {clear}; {told}: this never clears"));
+            section.misfit("clear", format!("found {clear}; {valid}: this never clears"));
         }
         ageing_helps(&section, sensor, trip);
     }

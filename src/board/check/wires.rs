@@ -74,15 +74,20 @@ impl Wiring<'_> {
 
 /// `[mcu]`.
 pub fn mcu(section: &Section<'_>, claims: &mut Claims) -> Option<McuPlan> {
-    let address = address(section, "address");
+    let addresses = section.addresses("address", 1 + McuPlan::OTHERS).required();
     let clock = section.integer("clock_hz", 1_000_000..=1_000_000_000).required();
     let timers = section.integer("timers", 4..=7).required();
     let reset = line(section, "reset", claims);
     if let Some(timers) = timers.filter(|timers| *timers != 4 && *timers != 7) {
         section.misfit("timers", format!("found {timers}; allowed: 4 (Robot HAT v4) or 7 (v5)"));
     }
-    let plan = McuPlan { address: address?, clock_hz: clock? as u32, timers: timers? as u8, reset: reset? };
-    claims.take(Thing::Address(0, plan.address), section.path("address"));
+    let addresses = addresses?;
+    let (first, rest) = addresses.split_first()?;
+    let mut others = [None; McuPlan::OTHERS];
+    others.iter_mut().zip(rest).for_each(|(slot, address)| *slot = Some(*address));
+    let (address, clock_hz, timers) = (*first, clock? as u32, timers? as u8);
+    let plan = McuPlan { address, others, clock_hz, timers, reset: reset? };
+    plan.addresses().for_each(|address| claims.take(Thing::Address(0, address), section.path("address")));
     Some(plan)
 }
 

@@ -2,7 +2,7 @@
 //! and the simulated room.
 
 use crate::board::reader::Section;
-use crate::plan::{BackingPlan, MotionPlan, SimPlan};
+use crate::plan::{BackingPlan, MotionPlan, SimPlan, SonarModule};
 use crate::rt::RtPlan;
 use crate::time::Span;
 use crate::trail::LONGEST_M;
@@ -23,7 +23,8 @@ pub fn motion(section: &Section<'_>) -> Option<MotionPlan> {
     let wheelbase = section.real("wheelbase", 0.01..=5.0).required();
     let lag = section.millis("lag_ms", 0.0..=5_000.0).or(Span::ZERO);
     let track = section.real("track", 0.01..=5.0).optional().map(|track| track as f32);
-    Some(MotionPlan { full_speed: full_speed? as f32, wheelbase: wheelbase? as f32, lag, track })
+    let body = section.reals::<2>("body", 0.01..=10.0).optional().map(|sides| sides.map(|side| side as f32));
+    Some(MotionPlan { full_speed: full_speed? as f32, wheelbase: wheelbase? as f32, lag, track, body })
 }
 
 /// `[backing]`.
@@ -32,6 +33,7 @@ pub fn backing(section: &Section<'_>) -> Option<BackingPlan> {
     let turn_rad = section.real("turn_rad", 0.0..=3.1).required();
     let turn_time = section.millis("turn_ms", 0.0..=60_000.0).required();
     let pass_rad = section.real("pass_rad", 0.0..=3.1).or(0.0);
+    let pass_m = section.real("pass_m", 0.0..=10.0).or(0.0);
     let floor = section.real("drive", 0.0..=1.0).required();
     let trail_m = section.real("trail_m", 0.05..=LONGEST_M).required();
     let start_m = section.real("start_m", 0.0..=1.0).or(0.0);
@@ -43,11 +45,16 @@ pub fn backing(section: &Section<'_>) -> Option<BackingPlan> {
         turn_rad: turn_rad? as f32,
         turn_time: turn_time?,
         pass_rad: pass_rad as f32,
+        pass_m: pass_m as f32,
         floor: floor? as f32,
         trail_m: trail_m? as f32,
         start_m: start_m as f32,
     })
 }
+
+/// Kinds of HC-SR04, by how long they hold their echo line when nothing comes back.
+const SONARS: [(&str, SonarModule); 3] =
+    [("38-ms", SonarModule::Ms38), ("200-ms", SonarModule::Ms200), ("endless", SonarModule::Endless)];
 
 /// `[sim]`.
 pub fn sim(section: &Section<'_>) -> Option<SimPlan> {
@@ -61,6 +68,9 @@ pub fn sim(section: &Section<'_>) -> Option<SimPlan> {
     let body = section.reals::<2>("body", 0.01..=5.0).required();
     let full_speed = section.real("full_speed", 0.01..=20.0).required();
     let battery = section.real("battery_v", 0.0..=60.0).required();
+    let edge_counts = section.real("edge_counts", -1000.0..=4095.0).optional();
+    let counts_every_byte = section.flag("counts_every_byte").optional();
+    let sonar = section.choice("sonar", "sonar module", &SONARS).optional(); // no value, no digest
     if let (Some([width, depth]), Some([length, _])) = (room, body) {
         if length * 2.0 > width.min(depth) {
             section.misfit(
@@ -94,5 +104,8 @@ pub fn sim(section: &Section<'_>) -> Option<SimPlan> {
         body: metres(&body?),
         full_speed: full_speed? as f32,
         battery_v: battery? as f32,
+        edge_counts: edge_counts.map_or(SimPlan::default().edge_counts, |counts| counts as f32),
+        counts_every_byte: counts_every_byte.unwrap_or(false),
+        sonar: sonar.map_or(SonarModule::default(), |(_, module)| module),
     })
 }

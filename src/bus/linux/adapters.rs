@@ -4,7 +4,7 @@
 use super::errors::error;
 use super::sysfs::{below, leads_to, numbered, text};
 use crate::bus::OpenError;
-use crate::plan::I2cNode;
+use crate::plan::{I2cNode, OwnTime};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -45,6 +45,16 @@ impl Adapter {
     pub(super) fn driver_at(&self, root: &Path, address: u8) -> Option<String> {
         let chip = format!("{}-{address:04x}", self.number);
         leads_to(&below(root, "/sys/bus/i2c/devices").join(chip).join("driver"))
+    }
+
+    /// The kernel driver behind it, if that is one which keeps a time of its own. Behind a multiplexer it is
+    /// the driver of a device further up.
+    pub(super) fn own_time(&self) -> Option<OwnTime> {
+        let up = self.device.as_deref().into_iter().flat_map(Path::ancestors);
+        let mut drivers = up
+            .take_while(|folder| !folder.ends_with("devices"))
+            .map(|device| leads_to(&device.join("driver")));
+        drivers.find_map(|driver| OwnTime::ALL.into_iter().find(|own| driver.as_deref() == Some(own.name())))
     }
 
     /// For people: `i2c-1 (1f00074000.i2c)`.
@@ -157,6 +167,29 @@ mod tests {
         let tree = Tree::new("bare");
         assert_eq!(all(tree.root()), []);
         assert!(find(tree.root(), &adapter("i2c")).expect_err("none").why.contains("has: none"));
+    }
+
+    #[test]
+    fn a_driver_with_a_time_of_its_own_is_known_also_behind_a_multiplexer() {
+        let tree = i2c_tree();
+        tree.link(
+            "sys/bus/i2c/devices/i2c-20",
+            "../../../devices/platform/c250000.i2c/i2c-7/7-0070/channel-0/i2c-20",
+        );
+        tree.file(
+            "sys/devices/platform/c250000.i2c/i2c-7/7-0070/channel-0/i2c-20/name",
+            "i2c-7-mux (chan_id 0)",
+        );
+        tree.link(
+            "sys/devices/platform/c250000.i2c/i2c-7/7-0070/driver",
+            "../../../../../bus/i2c/drivers/ina3221",
+        );
+        for (number, own) in [(1, Some(OwnTime::Tegra)), (20, Some(OwnTime::Tegra)), (12, None)] {
+            assert_eq!(Adapter::of(tree.root(), number).own_time(), own, "i2c-{number}");
+        }
+        tree.link("sys/devices/virtual/driver", "../../bus/platform/drivers/i2c_designware");
+        assert_eq!(Adapter::of(tree.root(), 12).own_time(), None);
+        assert_eq!(Adapter::of(Tree::new("bare").root(), 1).own_time(), None);
     }
 
     #[test]

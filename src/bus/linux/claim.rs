@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_does_not_keep_the_wires_from_who_takes_them() {
+    fn a_look_at_the_holder_does_not_keep_the_wires_from_a_process_that_takes_them() {
         let tree = i2c_tree();
         let motors = hardware(&tree, &board("3160000"));
         let place = motors.places(None).unwrap().remove(0);
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn wires_that_are_not_there_are_told_as_such() {
+    fn wires_that_are_not_there_are_reported_as_such() {
         let tree = i2c_tree();
         let Err(ClaimError::Open(error)) = hardware(&tree, &board("nowhere")).claim(None) else { panic!() };
         assert!(error.why.contains("no such adapter"), "{error}");

@@ -1,20 +1,21 @@
 //! GPIO lines through the character device: one request per owner and chip, edges stamped in the kernel.
 //!
 //! The kernel releases a line when its owner dies; whether the line then floats depends on the pin
-//! controller. Kernels of Raspberry Pi OS keep driving it (`persist_gpio_outputs`, the default there;
-//! `dtparam=strict_gpiod` in config.txt reverts that); others return it to an input or to its special
-//! function. [`super::Survey`] reports which.
+//! controller. Kernels of Raspberry Pi OS keep driving it (raspberrypi/linux, `rp1_pmx_free` in
+//! pinctrl-rp1.c and its like in pinctrl-bcm2835.c: `persist_gpio_outputs` is true there, and false in
+//! Linux itself since 6.10; `dtparam=strict_gpiod` in config.txt reverts it); others return it to an input
+//! or to its special function. [`super::Survey`] reports which, [`line_state`] how a line stands.
 //!
 //! Levels are physical: nothing here knows of active low.
 
 use super::chips::{Chips, offset_of};
 use super::errors::{error, fault, refused};
 use super::pi::Registers;
-use crate::bus::{Bias, Edge, Gpio, LineUse, OpenError, Usage};
+use crate::bus::{Bias, Edge, Gpio, LineState, LineUse, OpenError, Usage};
 use crate::fault::BusFault;
 use crate::plan::Line;
 use crate::time::{Clock, Instant, MonotonicClock, Span};
-use gpiocdev::line::{EdgeDetection, EdgeKind, Value};
+use gpiocdev::line::{Direction, EdgeDetection, EdgeKind, Value};
 use gpiocdev::{Chip, Request};
 use rppal::gpio::OutputPin;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -177,12 +178,12 @@ impl Gpio for LinuxGpio {
             return Ok(());
         }
         let value = if high { Value::Active } else { Value::Inactive };
-        request.set_value(held.offset, value).map_err(|failure| told(&failure))
+        request.set_value(held.offset, value).map_err(|failure| kind(&failure))
     }
 
     fn get(&mut self, line: Line) -> Result<bool, BusFault> {
         let (held, request) = self.held(line)?;
-        request.value(held.offset).map(|value| value == Value::Active).map_err(|failure| told(&failure))
+        request.value(held.offset).map(|value| value == Value::Active).map_err(|failure| kind(&failure))
     }
 
     fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, BusFault> {
@@ -212,7 +213,7 @@ impl OnChip {
         (self.taken, self.filled) = (0, 0);
         // Not read_edge_event, which takes up to eight edges from the kernel and returns the first.
         let words =
-            self.request.read_edge_events_into_slice(&mut self.edges).map_err(|failure| told(&failure))?;
+            self.request.read_edge_events_into_slice(&mut self.edges).map_err(|failure| kind(&failure))?;
         self.filled = words - words % EDGE_WORDS;
         Ok(())
     }
@@ -221,7 +222,7 @@ impl OnChip {
         let Some(words) = self.edges[..self.filled].get(self.taken..self.taken + EDGE_WORDS) else {
             return Ok(None);
         };
-        self.request.edge_event_from_slice(words).map(Some).map_err(|failure| told(&failure))
+        self.request.edge_event_from_slice(words).map(Some).map_err(|failure| kind(&failure))
     }
 
     /// The next edge, and how many the kernel dropped before it.
@@ -312,7 +313,7 @@ fn number(failure: &gpiocdev::Error) -> Option<i32> {
     }
 }
 
-fn told(failure: &gpiocdev::Error) -> BusFault {
+fn kind(failure: &gpiocdev::Error) -> BusFault {
     number(failure).map_or(BusFault::Io, fault)
 }
 
@@ -341,13 +342,52 @@ fn holder(group: &Group) -> Option<(Line, String)> {
 
 fn taken(what: &str, consumer: &str) -> OpenError {
     let consumer = if consumer.is_empty() { "the kernel" } else { consumer };
-    let fix = match consumer.strip_prefix("ganglion") {
-        Some(_) => "stop the other ganglion ('systemctl stop ganglion')",
+    let fix = match consumer.strip_prefix("ganglion-") {
+        // It goes on without the runtime: that is what it is for.
+        Some("guard") => {
+            "stop the guard too: 'systemctl stop ganglion ganglion-guard', or end 'ganglion guard'"
+        }
+        Some(_) => "stop the other ganglion: 'ganglion stop', or 'systemctl stop ganglion'",
         None => {
             "stop that program or driver (an overlay in config.txt?), or use another line in the board file"
         }
     };
     error(what, format!("{consumer} is using it"), fix)
+}
+
+/// How `line` stands. Requests one that no process has as it is: that leaves direction and level alone and
+/// has the kernel ask the pin controller for its direction: what it remembers of an earlier owner may be
+/// wrong. The level of an input says nothing: an RP1 that never had the pin as a line keeps its receiver off.
+pub(super) fn line_state(chips: &Chips, line: Line) -> Result<LineState, OpenError> {
+    let (place, offset) = chips.locate(line, offset_of)?;
+    let (path, what) = (&place.path, format!("{} of {}", chips.spoken(line), place.path.display()));
+    let failed = |failure: &gpiocdev::Error| match number(failure) {
+        Some(number) => {
+            refused(&what, &io::Error::from_raw_os_error(number), "inspect it with 'gpioinfo'", "gpio")
+        }
+        None => error(&what, failure.to_string(), "inspect it with 'gpioinfo'"),
+    };
+    let info = || Chip::from_path(path).and_then(|chip| chip.line_info(offset));
+    let before = info().map_err(|failure| failed(&failure))?;
+    if before.used {
+        return Ok(LineState::Taken(taken(&what, &before.consumer)));
+    }
+    let request =
+        Request::builder().on_chip(path).with_consumer(consumer("look")).with_line(offset).as_is().request();
+    let request = match request {
+        Ok(request) => request,
+        // Taken since.
+        Err(failure) if number(&failure) == Some(libc::EBUSY) => {
+            let holder = info().map_or(String::new(), |info| info.consumer);
+            return Ok(LineState::Taken(taken(&what, &holder)));
+        }
+        Err(failure) => return Err(failed(&failure)),
+    };
+    if info().map_err(|failure| failed(&failure))?.direction != Direction::Output {
+        return Ok(LineState::Floats);
+    }
+    let level = request.value(offset).map_err(|failure| failed(&failure))?;
+    Ok(LineState::Kept { high: level == Value::Active })
 }
 
 /// `lines` in the form of the kernel's request.
@@ -382,6 +422,9 @@ mod tests {
         let other = taken("GPIO line 5 of /dev/gpiochip0", "spi0 CS0");
         assert_eq!(other.to_string(), "GPIO line 5 of /dev/gpiochip0: spi0 CS0 is using it");
         assert!(taken("x", "ganglion-motors").fix.contains("the other ganglion"));
+        // Stopping the runtime leaves the guard where it is, and the line with it.
+        let guard = consumer("guard");
+        assert!(taken("x", &guard).fix.contains("'systemctl stop ganglion ganglion-guard'"), "{guard}");
         assert_eq!(taken("x", "").why, "the kernel is using it");
     }
 
@@ -395,8 +438,8 @@ mod tests {
     fn errors_of_the_crate_keep_their_number() {
         let failure = gpiocdev::Error::from(io::Error::from_raw_os_error(libc::EBUSY));
         assert_eq!(number(&failure), Some(libc::EBUSY));
-        assert_eq!(told(&failure), BusFault::Unsupported);
-        assert_eq!(told(&gpiocdev::Error::NoGpioChips()), BusFault::Io);
+        assert_eq!(kind(&failure), BusFault::Unsupported);
+        assert_eq!(kind(&gpiocdev::Error::NoGpioChips()), BusFault::Io);
     }
 
     #[test]

@@ -338,6 +338,7 @@ mod tests {
         let plan = I2cPlan {
             name: "motors".to_string(),
             node: I2cNode::Adapter(part.to_string()),
+            driver: None,
             timing: I2cTiming { speed_hz: 100_000, timeout: Span::from_millis(20) },
             recovery: RecoveryPlan::default(),
         };

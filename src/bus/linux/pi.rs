@@ -58,22 +58,22 @@ impl PiI2c {
     pub fn open(number: u32) -> Result<PiI2c, BusFault> {
         let number = u8::try_from(number).map_err(|_| BusFault::Absent)?;
         // 0 is no device's address, so the first transfer sets one.
-        Ok(PiI2c { bus: i2c::I2c::with_bus(number).map_err(told)?, address: 0 })
+        Ok(PiI2c { bus: i2c::I2c::with_bus(number).map_err(kind)?, address: 0 })
     }
 }
 
 impl I2c for PiI2c {
     fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
         if self.address != address {
-            self.bus.set_slave_address(u16::from(address)).map_err(told)?;
+            self.bus.set_slave_address(u16::from(address)).map_err(kind)?;
             self.address = address;
         }
         match ops {
             [Op::Write(bytes)] => {
-                self.bus.write(bytes).map_err(told).and_then(|done| whole(done, bytes.len()))
+                self.bus.write(bytes).map_err(kind).and_then(|done| whole(done, bytes.len()))
             }
-            [Op::Read(bytes)] => self.bus.read(bytes).map_err(told).and_then(|done| whole(done, bytes.len())),
-            [Op::Write(out), Op::Read(back)] => self.bus.write_read(out, back).map_err(told),
+            [Op::Read(bytes)] => self.bus.read(bytes).map_err(kind).and_then(|done| whole(done, bytes.len())),
+            [Op::Write(out), Op::Read(back)] => self.bus.write_read(out, back).map_err(kind),
             _ => Err(BusFault::Unsupported),
         }
     }
@@ -83,7 +83,7 @@ fn whole(done: usize, wanted: usize) -> Result<(), BusFault> {
     if done == wanted { Ok(()) } else { Err(BusFault::Io) }
 }
 
-fn told(failure: i2c::Error) -> BusFault {
+fn kind(failure: i2c::Error) -> BusFault {
     match failure {
         i2c::Error::Io(failure) => fault_of(&failure),
         // Not EBUSY of an address that a kernel driver uses: rppal claims addresses by force

@@ -21,7 +21,7 @@ pub enum Presence {
     Answers,
     /// It did not.
     Silent,
-    /// Not read: reserved, for whom.
+    /// Not read: reserved, and for what.
     Reserved(String),
     /// Not read: this kernel driver has it.
     Kernel(String),

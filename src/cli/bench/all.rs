@@ -25,10 +25,9 @@ use std::sync::Arc;
 
 The targets are those in [targets] of the board file. A quarter of the time is the control
 loop's, on a simulated bus, the rest the field's: rungs 0 to 5, the other storage, and one thread,
-in turns. A GPU is measured with a full field (32^3, 100 patterns, a bank of 10,000) for some 20 s
-more and held to [targets.gpu]; where there is none, or a processor plays one, nothing is held
-against anybody. Exit code 0: every target is met; 75: one is missed, or what it asks for could not be
-measured.")]
+in turns. A GPU runs a full field (32^3, 100 patterns, a bank of 10,000) for some 20 s more and has
+to meet [targets.gpu]; without a GPU, or with one that a processor emulates, these do not apply.
+Exit code 0: every target is met; 75: one is missed, or its figure could not be measured.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]

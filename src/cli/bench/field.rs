@@ -25,15 +25,15 @@ use serde::Serialize;
   ganglion bench field --engine cuda --batch 64 --storage f16   64 robots in a launch on the GPU
   ganglion bench field --threads 2 --cpus 2,3 --json | tail -1
 
-The engine is fed as on a robot: 16 sensors that wander, a full library, a full bank, a read-out
+The engine gets the load of a robot: 16 sensors that wander, a full library, a full bank, a read-out
 of 5 motors, learning on, 50 ms a cycle. Cycles run back to back; blocks of them and of plain
 copies take turns. The first four cycles of a block, which find the caches as the copies left
-them, are run and not counted; nothing else is left out of the percentiles. A byte that is read
-and a byte that is written count one each. A stage's time is read from the clock within the cycle.
+them, do not count; the percentiles leave out nothing else. A byte read and a byte written count
+one each. The cycle itself reads the clock for a stage's time.
 
-On a GPU the copy is one in its own memory. Half of the time is the cycles' and the copies'; stages are
-timed by events in a tenth of it, in which they run one after another, which takes longer than a cycle
-does otherwise; in the rest a cycle is run every 10 ms, to see what it costs the host.")]
+On a GPU the copy is one in its own memory. Half of the time is for cycles and copies. A tenth is for stages:
+events time them while they run one after another, which takes longer than a usual cycle. In the rest a
+cycle runs every 10 ms, to show what it costs the host.")]
 pub struct Args {
     /// Field engine
     #[arg(long, value_enum, default_value = "cpu")]

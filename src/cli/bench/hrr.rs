@@ -15,12 +15,12 @@ use serde::Serialize;
   ganglion bench hrr                            all operations, 512 to 4096 numbers, 1 to 10,000 vectors
   ganglion bench hrr --quick                    512 numbers, 1 and 100 vectors, in a second or two
   ganglion bench hrr --dims 512 --batches 1,1000 --threads 1 --json | tail -1
-  ganglion bench hrr --gpu-from 200             what the GPU would do if it were given batches from 200 on
+  ganglion bench hrr --gpu-from 200             what the GPU would do with batches from 200 on
 
 The floor is a plain copy of as many bytes in total as the operation has to read and write, each number
 once, on as many threads, in turns with it. An operation that mostly reads can be faster than that.
-Where there is a GPU, each operation is measured there too, with its rows here (copied there and back) and with
-its rows there; from which batch on it is chosen is measured once and kept.")]
+If there is a GPU, it does each operation too, with its rows here (copied there and back) and with its rows
+there. The first run measures from which batch on the GPU is faster, and keeps the result.")]
 pub struct Args {
     /// Numbers in a vector
     #[arg(long, value_delimiter = ',', default_values_t = [512, 1024, 4096], value_name = "D,...",
@@ -37,10 +37,10 @@ pub struct Args {
     /// Time for each figure
     #[arg(long, default_value = "0.3", value_parser = seconds)]
     seconds: Span,
-    /// From which batch on the GPU is chosen: as measured, never, or so many rows
+    /// Smallest batch for the GPU: as measured, never, or this many rows
     #[arg(long, value_name = "measured|never|ROWS", default_value = "measured")]
     gpu_from: Preference,
-    /// What would take more memory than this is left out
+    /// Leave out whatever takes more memory than this
     #[arg(long, default_value_t = 1500, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..))]
     memory: u32,
     /// 512 numbers, 1 and 100 vectors, 20 ms each

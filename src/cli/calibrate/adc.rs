@@ -1,5 +1,6 @@
 //! `calibrate adc`: samples a converter's channel many times, and derives its scale, or the threshold of a
-//! reflex that watches it.
+//! reflex that watches it. Beside that it says how long a live signal repeats itself here, and proposes a
+//! `frozen_after` that such a row does not reach.
 
 use super::{Common, keep};
 use crate::access;
@@ -11,7 +12,9 @@ use crate::cli::interrupt::Interrupt;
 use crate::device::Ports;
 use crate::device::adc::FULL;
 use crate::device::open::polled;
-use crate::plan::{Board, SensorKind};
+use crate::plan::{Board, Rails, SensorKind};
+use crate::selftest::hat;
+use crate::selftest::reset::Awake;
 use crate::time::{Clock, MonotonicClock, Span};
 use serde_json::json;
 use std::path::Path;
@@ -22,6 +25,11 @@ const PAUSE: Span = Span::from_millis(7);
 const PLAUSIBLE: std::ops::RangeInclusive<f64> = 0.2..=5.0;
 /// `clear` over threshold: the board's own reflexes have 600 over 500.
 const CLEAR_ABOVE: f64 = 1.2;
+/// A limit for equal readings over the longest row that was seen. Such a row grows with the logarithm of the
+/// number of readings: of 200 samples to the four million of a day it is three times as long.
+const FROZEN_OVER_RUN: u32 = 4;
+/// Fewer equal readings than this are a matter of luck even with much noise.
+const FEWEST_EQUAL: u32 = 10;
 
 /// Arguments of `calibrate adc`.
 #[derive(Debug, clap::Args)]
@@ -49,7 +57,7 @@ pub struct Args {
     common: Common,
 }
 
-/// What was measured, in the sensor's unit.
+/// The measurement, in the sensor's unit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Measured {
     min: f64,
@@ -57,6 +65,34 @@ struct Measured {
     max: f64,
     /// Readings that failed.
     lost: u32,
+    /// The longest row of equal readings that are not at an end of the converter.
+    longest_run: u32,
+    /// Readings at an end of the converter: there a row says nothing.
+    at_rail: u32,
+}
+
+impl Measured {
+    /// A limit for equal readings that a live sensor does not reach; `None`: it showed no noise here, or
+    /// nothing but an end of its converter.
+    fn frozen_after(&self, samples: u32) -> Option<u32> {
+        let between = samples.saturating_sub(self.lost).saturating_sub(self.at_rail);
+        let noisy = self.longest_run > 0 && self.longest_run * FROZEN_OVER_RUN <= between;
+        noisy.then(|| (self.longest_run * FROZEN_OVER_RUN).max(FEWEST_EQUAL))
+    }
+}
+
+/// The longest row of equal `values` off `rails`, and how many are at one.
+fn rows(values: &[f64], rails: Option<Rails>) -> (u32, u32) {
+    let (mut longest, mut run, mut railed, mut last) = (0, 0, 0, None);
+    for &value in values {
+        if rails.is_some_and(|rails| rails.cut(value)) {
+            (run, railed, last) = (0, railed + 1, None);
+            continue;
+        }
+        run = if last == Some(value.to_bits()) { run + 1 } else { 1 };
+        (longest, last) = (longest.max(run), Some(value.to_bits()));
+    }
+    (longest, railed)
 }
 
 /// Runs the verb.
@@ -78,6 +114,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         args.samples,
         measured.lost
     );
+    say!("{}", equal_rows(&measured, args.samples, board.sensors[at].frozen_after));
     let changes = match (args.reference, &args.threshold) {
         (Some(reference), _) => vec![scale(board, at, measured.p50, reference)?],
         (None, Some(reflex)) => threshold(&loaded, &args.name, reflex, measured, args.share)?,
@@ -95,6 +132,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
             "p50": measured.p50,
             "min": measured.min,
             "max": measured.max,
+            "longest_run": measured.longest_run,
+            "at_rail": measured.at_rail,
+            "frozen_after": measured.frozen_after(args.samples),
             "changes": keep::objects(&loaded, &changes),
             "saved": args.common.save,
         });
@@ -116,13 +156,21 @@ fn measure(
     if stated_scale(&sensor.kind).is_none() {
         return Err(Failure::usage(format!("sensor '{}' is not a channel of a converter", sensor.name)));
     }
-    let mut device = polled(&[sensor], board, Path::new("/"))
+    // A guard that was stopped may have left the converter's chip in reset; put back at the end.
+    let awake = Awake::wake(board, hardware, clock);
+    let settled = hat::settled(board, hardware);
+    let mut device = polled(&[sensor], &settled, Path::new("/"))
         .ok_or_else(|| Failure::config(format!("sensor '{}' has no converter", sensor.name)))?;
     let mut i2c = hardware.i2c(sensor.bus)?;
     let mut ports = Ports { i2c: i2c.as_mut(), gpio: &mut Absent, clock };
     let silent = |fault: &dyn std::fmt::Display| {
-        Failure::unavailable(format!("sensor '{}' cannot be read: {fault}", sensor.name))
-            .fix("check its supply and wires; stop a guard that holds the controller in reset")
+        let failure = Failure::unavailable(format!("sensor '{}' cannot be read: {fault}", sensor.name));
+        match awake.may_be_held() {
+            None => {
+                failure.fix("check its supply, its switch and its wires; 'ganglion probe' shows what answers")
+            }
+            Some(held) => failure.at(format!("{held}; it may hold the controller in reset")).fix(&held.fix),
+        }
     };
     device.set_up(&mut ports).map_err(|fault| silent(&fault))?;
     let mut values: Vec<f64> = Vec::new();
@@ -140,12 +188,27 @@ fn measure(
     if let Some(fault) = last.filter(|_| values.len() * 2 < samples as usize) {
         return Err(silent(&fault));
     }
+    let (longest_run, at_rail) = rows(&values, sensor.kind.rails());
     values.sort_by(f64::total_cmp);
     let (Some(min), Some(max)) = (values.first(), values.last()) else {
         return Err(silent(&"no value arrived"));
     };
     let lost = samples.saturating_sub(values.len() as u32);
-    Ok(Measured { min: *min, p50: values[values.len() / 2], max: *max, lost })
+    Ok(Measured { min: *min, p50: values[values.len() / 2], max: *max, lost, longest_run, at_rail })
+}
+
+/// What the rows of equal readings say about `frozen_after`, of which the board has `now`.
+fn equal_rows(measured: &Measured, samples: u32, now: Option<u32>) -> String {
+    let ends = match measured.at_rail {
+        0 => String::new(),
+        count => format!(" ({count} more at an end of the converter, which do not count)"),
+    };
+    let row = format!("longest row of equal readings: {}{ends}", measured.longest_run);
+    let has = now.map_or("the board has none".to_string(), |now| format!("the board has {now}"));
+    match measured.frozen_after(samples) {
+        Some(limit) => format!("{row}; proposed: frozen_after = {limit}, {has}"),
+        None => format!("{row}: too little noise here for a frozen_after, {has}; measure over an even floor"),
+    }
 }
 
 /// The key and the value of a converter's scale in the board file.
@@ -245,14 +308,56 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_converter_is_told_and_another_sensor_is_none() {
+    fn the_longest_row_of_equal_readings_is_found_and_ends_of_the_converter_do_not_count() {
+        let rails = Some(Rails { low: 0.0, high: 4095.0 });
+        assert_eq!(rows(&[1.0, 1.0, 2.0, 2.0, 2.0, 1.0], rails), (3, 0));
+        assert_eq!(rows(&[0.0, 0.0, 0.0, 7.0, 0.0, 7.0, 4095.0, 4095.0], rails), (1, 6), "an end parts rows");
+        assert_eq!(rows(&[0.0, 0.0, 0.0], None), (3, 0));
+        assert_eq!(rows(&[], rails), (0, 0));
+    }
+
+    #[test]
+    fn a_limit_for_equal_readings_is_proposed_where_there_is_noise_and_only_there() {
+        let floor = measured("ground-left", &[]).unwrap();
+        assert!((1..=4).contains(&floor.longest_run) && floor.at_rail == 0, "{floor:?}");
+        let limit = floor.frozen_after(50).unwrap();
+        assert!((10..=16).contains(&limit), "{limit}");
+        let said = equal_rows(&floor, 50, Some(25));
+        assert!(said.ends_with(&format!("proposed: frozen_after = {limit}, the board has 25")), "{said}");
+        // A converter that is dead, and one that shows only its lower end (nothing is plugged in).
+        let dead = measured("ground-left", &["adc-frozen@0+60"]).unwrap();
+        assert!(dead.longest_run >= 49 && dead.frozen_after(50).is_none(), "{dead:?}");
+        let end = Measured { longest_run: 0, at_rail: 50, ..dead };
+        assert_eq!(end.frozen_after(50), None);
+        assert!(equal_rows(&end, 50, None).contains("too little noise"));
+    }
+
+    #[test]
+    fn a_silent_converter_is_reported_and_another_sensor_is_none() {
         assert!(measured("battery", &["i2c-nack@0+60"]).unwrap_err().to_string().contains("Nack"));
         assert!(measured("range", &[]).unwrap_err().to_string().contains("not a channel of a converter"));
     }
 
+    /// As a guard that was stopped leaves it on Raspberry Pi OS.
+    #[test]
+    fn a_converter_that_was_left_in_reset_is_measured_and_left_in_reset() {
+        use crate::bus::{LineUse, Usage};
+        use crate::selftest::reset::is_held;
+        let board = sim().board;
+        let clock = Arc::new(SimClock::new());
+        let plant = Plant::new(&board, 1, &[], clock.clone());
+        let reset = board.mcu.as_ref().unwrap().reset;
+        let low = [LineUse { line: reset, usage: Usage::Output { high: false } }];
+        drop(Hardware::gpio(&plant, "guard", &low).unwrap());
+        let at = board.sensors.iter().position(|plan| plan.name == "battery").unwrap();
+        let found = measure(&board, at, 50, &plant, clock.as_ref(), &Interrupt::default()).unwrap();
+        assert_eq!(found.lost, 0);
+        assert!(is_held(&board, &plant));
+    }
+
     #[test]
     fn a_threshold_is_a_share_of_the_floor() {
-        let floor = Measured { min: 1150.0, p50: 1200.0, max: 1260.0, lost: 0 };
+        let floor = Measured { min: 1150.0, p50: 1200.0, max: 1260.0, lost: 0, longest_run: 2, at_rail: 0 };
         let changes = threshold(&sim(), "ground-left", "cliff-left", floor, 0.5).unwrap();
         let values: Vec<(&str, f64)> = changes.iter().map(|change| (change.key, change.value)).collect();
         assert_eq!(values, [("below", 600.0), ("clear", 720.0)]);

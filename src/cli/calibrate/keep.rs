@@ -47,6 +47,9 @@ pub fn keep(common: &Common, loaded: &Loaded, changes: &[Change]) -> Result<(), 
         .map_err(|error| crate::cli::check::failure(path, &error))?;
     crate::codec::replace(path, text.as_bytes()).map_err(|error| Failure::file(path, &error))?;
     say!("saved in {}", path.display());
+    if let Some(note) = crate::cli::hidden::note(path) {
+        say!("{note}");
+    }
     Ok(())
 }
 

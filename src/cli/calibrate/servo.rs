@@ -11,6 +11,7 @@ use crate::device::{Ports, actuators};
 use crate::guard::socket::wait_for;
 use crate::plan::{Board, MotorKind};
 use crate::robot::motor_lines;
+use crate::selftest::{hat, reset};
 use crate::time::{Clock, MonotonicClock, Span};
 use serde_json::json;
 use std::fs::File;
@@ -24,6 +25,9 @@ const MOST_DEG: f32 = 20.0;
 const STEP_DEG: f32 = 0.5;
 /// Longest line read at once, in bytes: an answer has a few.
 const LONGEST_LINE: u64 = 1_000;
+/// A servo turns 60 degrees in 0.1 to 0.2 s: from one stop to the other in this time, with its load. A
+/// controller that goes back into its reset leaves it limp.
+const SERVO_TRAVEL: Span = Span::from_millis(600);
 /// How often to check, while the user thinks, whether the end was requested.
 const LOOK_EVERY: Span = Span::from_millis(50);
 
@@ -56,18 +60,23 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let interrupt = Interrupt::watch()?;
     let _claim = access::claim(&board)?;
     let hardware = access::open(&board)?;
+    let offset = args.offset.map(within).transpose()?;
+    board = hat::settled_awake(&board, hardware.as_ref(), &MonotonicClock);
+    let was_held = reset::is_held(&board, hardware.as_ref());
     let mut straighten =
         |offset: f32| straighten(&mut board, place, offset, hardware.as_ref(), &MonotonicClock);
-    let chosen = match args.offset {
-        Some(offset) => {
-            say!("{}", straighten(within(offset)?)?);
+    let chosen = match offset {
+        Some(offset) => straighten(offset).map(|words| {
+            say!("{words}");
             Some(offset)
-        }
-        None => {
-            let mut input = standard_input()?;
-            ask(first, &mut || line_of(&mut input, &interrupt), &mut straighten)?
-        }
+        }),
+        None => standard_input()
+            .and_then(|mut input| ask(first, &mut || line_of(&mut input, &interrupt), &mut straighten)),
     };
+    if was_held {
+        leave_in_reset(&loaded.board, hardware.as_ref(), &MonotonicClock);
+    }
+    let chosen = chosen?;
     if interrupt.asked() {
         return Err(Failure::unavailable("interrupted: nothing was kept, and the drive motors are stopped"));
     }
@@ -129,6 +138,15 @@ fn straighten(
         servo.shaft(angle).0,
         servo.pulse_us(0.0),
     ))
+}
+
+/// As a guard that was stopped left the controller: without a pulse, whatever is written to the bus. Servos
+/// are given the time to get where they go.
+fn leave_in_reset(board: &Board, hardware: &dyn Hardware, clock: &dyn Clock) {
+    clock.sleep_until(clock.now() + SERVO_TRAVEL);
+    if let Err(error) = reset::put_back(board, hardware) {
+        log::warn!("the controller is not back in the reset in which it was found: {error}; {}", error.fix);
+    }
 }
 
 /// Standard input as our own file: polling cannot see what the standard library has already buffered.
@@ -223,6 +241,8 @@ mod tests {
         let report = plant.report(clock.now());
         assert!((report.steering_deg - 9.0).abs() < 0.5, "{}", report.steering_deg);
         assert!(plant.motors_still() && report.distance_m == 0.0);
+        leave_in_reset(&board, &plant, clock.as_ref());
+        assert!(reset::is_held(&board, &plant) && plant.motors_still());
         assert!(within(f32::NAN).is_err() && within(20.0).is_ok() && within(-20.5).is_err());
     }
 }

@@ -7,6 +7,7 @@ use std::thread;
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
+use super::first_slots::{self, FirstSlots};
 use super::{Finding, Verdict};
 use crate::cli::exit::Failure;
 use crate::plan::Board;
@@ -41,19 +42,21 @@ pub(super) fn plan(board: Option<&Board>) -> RtPlan {
 }
 
 /// Makes the requests of a tick thread and of a bus thread, and measures the tick's timer.
-pub(super) fn ask(plan: RtPlan) -> Result<(Vec<Granted>, Lateness, Vec<Finding>), Failure> {
-    let tick = throw_away(move || (become_real_time(&plan, Role::Tick), bare_timer()))?;
+/// Then, on the same thread, how late the first slots after a pause are.
+pub(super) fn ask(plan: RtPlan) -> Result<(Vec<Granted>, Lateness, FirstSlots, Vec<Finding>), Failure> {
+    let tick =
+        throw_away(move || (become_real_time(&plan, Role::Tick), bare_timer(), first_slots::measure()))?;
     let bus = throw_away(move || become_real_time(&plan, Role::Bus))?;
     if plan.lock_memory {
         // The lock belongs to the process and would outlive the thread. Without a lock this does nothing.
         let _ = rustix::mm::munlockall();
     }
-    let (tick, lateness) = tick;
+    let (tick, lateness, first_slots) = tick;
     let mut findings = about(&plan, &tick, &bus);
     findings.push(limit("limit rtprio", Resource::Rtprio, ""));
     findings.push(limit("limit memlock", Resource::Memlock, " bytes"));
     findings.push(about_timer(&tick, &lateness));
-    Ok((vec![tick, bus], lateness, findings))
+    Ok((vec![tick, bus], lateness, first_slots, findings))
 }
 
 fn throw_away<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
@@ -123,7 +126,7 @@ fn bare_timer() -> Lateness {
 }
 
 /// Of sorted samples, at least one.
-fn summary(late_ns: &[u64]) -> Lateness {
+pub(super) fn summary(late_ns: &[u64]) -> Lateness {
     let at = |percent: usize| {
         let rank = (late_ns.len() * percent).div_ceil(100).max(1); // nearest rank
         late_ns[rank - 1] as f64 / 1e3
@@ -173,7 +176,7 @@ mod tests {
         let before = crate::rt::grant::look(Role::Tick);
         // Without the memory: its lock belongs to the process, and other tests of this process check it.
         let plan = RtPlan { lock_memory: false, ..USUAL };
-        let (granted, lateness, findings) = ask(plan).unwrap();
+        let (granted, lateness, _, findings) = ask(plan).unwrap();
         let after = crate::rt::grant::look(Role::Tick);
         assert_eq!(
             (after.policy, after.priority, after.cores),

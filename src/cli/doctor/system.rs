@@ -138,8 +138,8 @@ fn governor(root: &Path) -> Option<Finding> {
     if slow.is_empty() {
         return Some(Finding::ok("governor", "performance on every core"));
     }
-    let fix = "a core at low frequency wakes late: write 'performance' to \
-               /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor (Jetson: also jetson_clocks)";
+    let fix = "a core at low frequency wakes late: 'ganglion doctor --fix' shows how to keep it at full clock, and \
+               with --yes does it (Jetson: also jetson_clocks)";
     Some(Finding::warn("governor", slow.join(", "), fix))
 }
 

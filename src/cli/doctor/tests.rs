@@ -143,7 +143,7 @@ fn a_line_has_its_verdict_first_and_its_fix_below() {
 }
 
 #[test]
-fn a_gpu_is_told_in_a_line_and_its_absence_with_its_reason() {
+fn a_gpu_is_reported_in_a_line_and_its_absence_with_its_reason() {
     let jetson = Machine::new("jetson", &[("dev/nvhost-gpu", ""), ("dev/nvmap", ""), ("dev/null", "")]);
     let none = gpu::Gpu { absence: Some("there is no such thing: buy one".into()), ..gpu::Gpu::default() };
     let finding = gpu::finding(&jetson.0, &none);

@@ -6,12 +6,12 @@ use std::path::Path;
 use super::Finding;
 use crate::access;
 use crate::bus::OpenError;
-use crate::bus::linux::{LineSeen, LinuxHardware};
+use crate::bus::linux::{LineSeen, LinuxHardware, Reach};
 use crate::cli::exit::Failure;
 use crate::plan::addresses::expected;
 use crate::plan::lines::lines;
-use crate::plan::{Board, BusPlan, Line};
-use crate::selftest::{Check, Verdict, self_test};
+use crate::plan::{Board, BusPlan, GuardHold, Line};
+use crate::selftest::{Afterwards, Check, Verdict, own_time, self_test};
 use crate::time::MonotonicClock;
 
 /// What the kernel reports about the board's buses and lines. Drives and transfers nothing.
@@ -21,6 +21,12 @@ pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
     }
     let Ok(hardware) = LinuxHardware::with_root(board, root) else { return Vec::new() };
     let mut findings: Vec<Finding> = (0..board.i2c.len()).map(|bus| chips(board, bus)).collect();
+    findings.extend((0..board.i2c.len()).filter_map(|bus| rebind(board, bus, hardware.reach(bus).ok()?)));
+    findings.extend(
+        board.i2c.iter().filter_map(|bus| own_time(root, bus)).map(|check| {
+            Finding::refused("adapter", &check, check.fix.as_deref().unwrap_or("")).needed(true)
+        }),
+    );
     let used = lines(board);
     let numbers: Vec<Line> = used.iter().map(|(line, _)| *line).collect();
     let survey = hardware.survey(&numbers);
@@ -32,15 +38,47 @@ pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
         }
         _ => findings.extend(used.iter().zip(&survey.lines).map(|((_, role), seen)| line(role, seen))),
     }
-    let lets_go = board.enable.is_some() || board.guard.is_some();
-    if survey.outputs_outlive_owner == Some(true) && lets_go {
-        findings.push(Finding::warn(
+    if survey.outputs_outlive_owner == Some(true) {
+        findings.extend(kept(board));
+    }
+    findings
+}
+
+/// Whether the last measure for a controller that hangs can be had.
+fn rebind(board: &Board, bus: usize, reach: Reach) -> Option<Finding> {
+    let name = &board.i2c[bus].name;
+    match reach {
+        Reach::NotWanted => None,
+        Reach::Directly => {
+            Some(Finding::ok("rebind", format!("{name}: this user may bind its driver again")))
+        }
+        Reach::ByAnother => {
+            Some(Finding::ok("rebind", format!("{name}: ganglion-rebind binds its driver again")))
+        }
+        Reach::Not(error) => {
+            let found = format!("{name}: no process rebinds its driver, as the board permits: {error}");
+            Some(Finding::warn("rebind", found, &error.fix))
+        }
+    }
+}
+
+/// What it means for this board that the kernel keeps driving an output after its owner has gone.
+fn kept(board: &Board) -> Option<Finding> {
+    if board.enable.is_some() {
+        return Some(Finding::warn(
             "released lines",
             "this kernel keeps driving an output after its owner has died: it does not release the motors' line",
             "dtparam=strict_gpiod in config.txt, or persist_gpio_outputs=0 on the pin controller's module",
         ));
     }
-    findings
+    let resets = board.guard.is_some_and(|guard| guard.holds == GuardHold::Reset);
+    resets.then(|| {
+        Finding::ok(
+            "released lines",
+            "this kernel keeps driving them: a guard that was stopped leaves the controller in reset, without pulses; \
+             probe --board, --test and calibrate release it for their time",
+        )
+    })
 }
 
 /// Which devices the board expects on a bus; `--test` and `probe` find out which are there.
@@ -91,13 +129,13 @@ fn line(role: &str, seen: &Result<LineSeen, OpenError>) -> Finding {
 pub(super) fn test(board: &Board) -> Result<Vec<Check>, Failure> {
     if let Some(holder) = access::holder(board, 0) {
         return Err(Failure::unavailable(format!("{holder} has the motors' bus open"))
-            .fix("stop it first: 'systemctl stop ganglion'"));
+            .fix("stop it first: 'ganglion stop', or 'systemctl stop ganglion'"));
     }
     if matches!(board.bus, BusPlan::Log) {
         return Ok(Vec::new());
     }
     let hardware = access::open(board)?;
-    Ok(self_test(board, hardware.as_ref(), Path::new("/"), &MonotonicClock))
+    Ok(self_test(board, hardware.as_ref(), Path::new("/"), &MonotonicClock, Afterwards::AsFound).0)
 }
 
 /// A check of the self-test as a finding of doctor.
@@ -105,7 +143,9 @@ pub(super) fn finding(check: &Check) -> Finding {
     let fix = check.fix.clone().unwrap_or_default();
     let finding = match check.verdict {
         Verdict::Passed => Finding { fix: check.fix.clone(), ..Finding::ok("test", check) },
-        Verdict::Skipped => Finding::ok("test", format!("not checked: {check}")),
+        Verdict::Skipped => {
+            Finding { fix: check.fix.clone(), ..Finding::ok("test", format!("not checked: {check}")) }
+        }
         Verdict::Warned => Finding::warn("test", check, fix),
         Verdict::Failed => Finding::refused("test", check, fix),
     };
@@ -158,7 +198,29 @@ mod tests {
     }
 
     #[test]
-    fn a_line_tells_who_holds_it() {
+    fn whether_a_driver_can_be_bound_again_is_said_where_the_board_wants_it() {
+        let board = board("picarx-v4");
+        assert_eq!(rebind(&board, 0, Reach::NotWanted), None);
+        for reach in [Reach::Directly, Reach::ByAnother] {
+            assert_eq!(rebind(&board, 0, reach).unwrap().fix, None);
+        }
+        let [what, why, fix] = ["rebind.sock", "no such file", "start it"].map(String::from);
+        let not = rebind(&board, 0, Reach::Not(OpenError { what, why, fix, denied: false })).unwrap();
+        assert!(not.found.ends_with("rebind.sock: no such file"), "{not}");
+        assert_eq!(not.fix.as_deref(), Some("start it"));
+    }
+
+    #[test]
+    fn a_kernel_that_keeps_outputs_is_a_warning_only_where_a_motor_would_go_on() {
+        assert_eq!(kept(&board("virtual-bench")).unwrap().verdict, super::super::Verdict::Warn);
+        let flagship = kept(&board("picarx-v4")).unwrap();
+        assert_eq!(flagship.verdict, super::super::Verdict::Ok);
+        assert!(flagship.found.contains("leaves the controller in reset"), "{flagship}");
+        assert_eq!(kept(&board("generic-linux")), None);
+    }
+
+    #[test]
+    fn a_line_names_its_holder() {
         let seen = |consumer: Option<&str>| {
             Ok(LineSeen {
                 line: Line(23),

@@ -1,4 +1,4 @@
-//! `learn` on laps that were not learned from: the board's field, fields of other seeds, the field without
+//! `learn` on laps outside the training data: the board's field, fields of other seeds, the field without
 //! memory and the baselines, each judged lap by lap, in one table.
 
 use crate::learn::LearnError;

@@ -1,6 +1,6 @@
-//! The pool, without a field: who did what, how often, and what came back. A worker is held up at a
-//! gate that the test opens; nothing here depends on how long anything takes, except that a test
-//! that would hang is ended by its watchdog.
+//! The pool, without a field: which thread did what, how often, and what came back. A gate that the
+//! test opens holds up a worker; nothing here depends on how long anything takes, except that a
+//! watchdog ends a test that would hang.
 
 mod late;
 mod long;
@@ -21,7 +21,7 @@ static HEAP: CountingHeap = CountingHeap;
 
 type Deed = dyn Fn(&Job) + Send + Sync;
 
-/// Squares its place, after a deed, and notes by whom and how often.
+/// Squares its place, after a deed, and notes which thread did it and how often.
 struct Job {
     id: usize,
     place: usize,
@@ -137,7 +137,7 @@ impl Gate {
     }
 }
 
-/// Fails if `body` does not end: a lost wake-up or a worker that is waited for in vain.
+/// Fails if `body` does not end: a lost wake-up, or a wait for a worker in vain.
 fn watched(body: impl FnOnce() + Send + 'static) {
     let (ended, end) = bounded(1);
     let thread = thread::spawn(move || {
@@ -157,7 +157,7 @@ fn errands_come_back_in_order_from_as_many_threads_as_asked() {
             let mut pool = Pool::new(asked, &[], 8);
             let threads = asked.min(8);
             assert_eq!((pool.threads(), pool.spares()), (threads, 2 * (threads - 1)));
-            // As many jobs as threads, and each waits for all the others: nobody does two.
+            // As many jobs as threads, and each waits for all the others: no thread does two.
             let together = Barrier::new(threads);
             let mut all = jobs(threads, move |_| meet(&together));
             for round in 1..=20 {
@@ -214,7 +214,7 @@ fn a_place_stays_with_its_thread() {
 }
 
 #[test]
-fn a_worker_that_panics_is_told_and_nobody_waits_for_it() {
+fn a_worker_that_panics_is_reported_and_no_run_waits_for_it() {
     watched(|| {
         let mut pool = Pool::new(2, &[], 2);
         let (caller, gate) = (thread::current().id(), Keeper::new());

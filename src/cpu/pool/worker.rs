@@ -137,8 +137,8 @@ impl<T: PoolJob> WorkerSide<T> {
     /// caller sends, fences, and looks at the flag. Whichever fence is second in the one order of all
     /// `SeqCst` fences, its thread sees what the other wrote before its own: the worker sees the
     /// job and does not park, or the caller sees the flag and unparks, and `park` after `unpark`
-    /// returns at once. The flag is lowered by the caller only together with an unpark, and by the
-    /// worker only before it looks again. Ending needs no flag: the pool unparks everybody after it
+    /// returns at once. The caller lowers the flag only together with an unpark, and the worker
+    /// only before it looks again. Ending needs no flag: the pool unparks every worker after it
     /// set the end flag, which is checked here after the flag and on each turn of `serve`.
     fn sleep(&mut self) -> Option<Sheet<T>> {
         self.asleep.store(true, Ordering::Relaxed);
@@ -179,9 +179,9 @@ mod tests {
     }
 
     #[test]
-    fn who_is_about_to_sleep_looks_once_more() {
+    fn a_worker_about_to_sleep_looks_once_more() {
         let (mut hand, queue, _done) = hand();
-        assert!(queue.try_send(sheet()).is_ok(), "sent before the flag was up: nobody will wake it");
+        assert!(queue.try_send(sheet()).is_ok(), "sent before the flag was up: no caller will wake it");
         let (tell, told) = bounded(1);
         let thread = std::thread::spawn(move || {
             let _ = tell.send(hand.sleep().is_some());
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_raised_its_flag_is_woken_once() {
+    fn a_worker_that_has_raised_its_flag_is_woken_once() {
         let (mut hand, queue, done) = hand();
         let asleep = hand.asleep.clone();
         let (tell, told) = bounded(1);

@@ -39,7 +39,7 @@ impl Rig {
     }
 }
 
-/// A chip that is shut down and up, told apart, and asked whether it is ready.
+/// A chip that is shut down and up, identified, and asked whether it is ready.
 fn whole(ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
     let line = |fault| DeviceFault::Line { line: Line(7), fault };
     ports.gpio.set(Line(7), false).map_err(line)?;

@@ -335,7 +335,7 @@ mod tests {
             let (shards, query) = bank_of(capacity, kind);
             let judged = judged(&shards, &query, capacity);
             let apart = |two: &[(usize, f64)]| two[0].1 - two[1].1 > 1e-6;
-            assert!(judged.windows(2).all(apart), "no two too near to tell");
+            assert!(judged.windows(2).all(apart), "no two too near to tell apart");
             for level in Level::all() {
                 let (mut best, mut again) = (Nearest::NONE, 0);
                 for rows in &shards {

@@ -18,7 +18,7 @@ use crate::frame::MAX_SENSORS;
 use crate::plan::{FieldPlan, Storage};
 use std::sync::Arc;
 
-/// What is to be done.
+/// The work of a job.
 #[derive(Clone, Copy, Debug)]
 pub enum Task {
     /// The half grid from the whole one.

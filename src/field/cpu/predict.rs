@@ -6,7 +6,7 @@ use crate::field::shape::{CHANGE_SCALE, CONTEXT, CONTEXT_SCALE, regressors};
 use crate::field::state::{Live, refill};
 use crate::plan::Params;
 
-/// Sensors as they come, what was expected of them, and what is learned from the difference.
+/// Sensors as they come, their prediction, and what the engine learns from the difference.
 pub struct Predictor {
     sensors: Vec<f64>,
     last_sensors: Vec<f64>,
@@ -60,7 +60,7 @@ impl Predictor {
         (self.since_learn, self.age) = (0, 0);
     }
 
-    /// Takes the sensors of a cycle and compares them with what was expected.
+    /// Takes the sensors of a cycle and compares them with the prediction.
     pub fn sense(&mut self, sensors: &[f32]) {
         self.last_sensors.copy_from_slice(&self.sensors);
         for (i, sensor) in sensors.iter().enumerate() {

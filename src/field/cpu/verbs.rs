@@ -102,8 +102,8 @@ impl CpuEngine {
         (self.blend.slots(), self.blend.weights())
     }
 
-    /// Stores an experience as if it had been lived through in the last cycle: a descriptor about rest, and
-    /// what it was worth, 0 to `WORTH_MOST`. Refuses (false) what is not finite.
+    /// Stores an experience as if the last cycle had made it: a descriptor about rest, and its worth, 0 to
+    /// `WORTH_MOST`. Refuses (false) numbers that are not finite.
     pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool {
         let fits = descriptor.iter().all(|d| d.is_finite()) && (0.0..=WORTH_MOST).contains(&f64::from(value));
         if fits && let Some(row) = self.bank_index.enter(f64::from(value), self.cycle, self.dt) {

@@ -131,7 +131,7 @@ impl Brains {
         self.stand_cycle()
     }
 
-    /// Tells the device which buffers hold the field, for what reads it before the next cycle.
+    /// Names the buffers that hold the field to the device, for what reads it before the next cycle.
     pub(super) fn stand_cycle(&mut self) -> Result<(), GpuError> {
         let standing = self.schedule.standing();
         let on_half = standing.on_half;

@@ -22,7 +22,7 @@ const STAGING: usize = 4 << 20;
 /// Robots in one launch at most: z of every grid.
 pub const MOST_ROBOTS: usize = 64;
 
-/// Brains on a device. Fields are dropped in their order: what was made of the context before the context.
+/// Brains on a device. Fields are dropped in their order: the context's own objects before the context.
 pub struct Brains {
     /// By grid, then by sub-steps less one.
     graphs: [Vec<Graph>; 2],

@@ -176,7 +176,7 @@ impl Kernels {
         Kernels::step(self.library, [1, 1], BLOCK, [0, 0])
     }
 
-    /// The match with the bank, and what is remembered.
+    /// The match with the bank, and the new experience.
     pub fn bank(&self) -> [Step; 3] {
         let blocks = self.cut.scan_blocks;
         [

@@ -61,7 +61,7 @@ pub struct Line {
     watch: Arc<Watch>,
     abandoned: Arc<AtomicBool>,
     ended: Arc<AtomicBool>,
-    /// Whether it came back whenever it was waited for.
+    /// Whether the thread came back every time that a caller waited for it.
     answers: Cell<bool>,
 }
 
@@ -123,7 +123,7 @@ impl Line {
     ) -> Result<T, Silence> {
         let (answer, answered) = bounded(1);
         let request = move |brains: &mut Brains| {
-            // Nobody may be waiting any more.
+            // The caller may have stopped waiting.
             let _ = answer.send(what(brains));
         };
         self.send(Order::Request(Box::new(request)))?;
@@ -144,12 +144,12 @@ impl Line {
         })
     }
 
-    /// Calls of the driver, and what is injected into them.
+    /// Calls of the driver, and the fault that is injected into them.
     pub fn watch(&self) -> &Watch {
         &self.watch
     }
 
-    /// Says whether the thread has ended; to be kept when the line is given up.
+    /// Whether the thread has ended; outlives the line.
     pub fn ended(&self) -> Arc<AtomicBool> {
         self.ended.clone()
     }
@@ -168,7 +168,7 @@ impl Drop for Line {
     }
 }
 
-/// A channel takes memory for those who wait at it when one first has to: here, and not in a cycle.
+/// A channel allocates for its waiting threads when one first has to wait: here, and not in a cycle.
 fn wait_in_vain<T>(channel: &Receiver<T>) {
     let _ = channel.recv_timeout(NAP);
 }

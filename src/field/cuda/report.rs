@@ -9,7 +9,7 @@ use crate::gpu::{Absence, Call, Counts, Found};
 use crate::time::Span;
 use std::fmt;
 
-/// What was waited for, where the device's thread is in no call.
+/// The object of a wait, where the device's thread is in no call.
 const A_CYCLE: &str = "the result of a cycle";
 
 /// Why there is no CUDA engine.
@@ -78,7 +78,7 @@ pub struct KernelFacts {
 /// The engine on its device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeviceFacts {
-    /// What was found.
+    /// The GPU.
     pub found: Found,
     /// Where the kernels came from: `fatbin`, `cache`, `ptx`.
     pub image: String,
@@ -97,7 +97,7 @@ pub struct DeviceFacts {
 /// Where the time of a cycle went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceTimes {
-    /// Order given -> all is handed to the driver, on the host's clock.
+    /// From the order until the driver has all of it, on the host's clock.
     pub queue: Span,
     /// Orders to the device, on its clock.
     pub copy_in: Span,
@@ -105,7 +105,7 @@ pub struct DeviceTimes {
     pub kernels: Span,
     /// Answers back, on its clock.
     pub copy_out: Span,
-    /// What is left of the whole: the device's start, and the caller's wake-up.
+    /// The rest of the whole: the device's start, and the caller's wake-up.
     pub wake: Span,
 }
 
@@ -120,7 +120,7 @@ impl DeviceTimes {
 }
 
 impl CudaEngine {
-    /// What it runs on.
+    /// Its device.
     pub fn device_facts(&self) -> Option<DeviceFacts> {
         let (plan, found) = (self.plan.clone(), self.found.clone());
         self.ask(move |brains| {

@@ -9,7 +9,7 @@ use crate::field::projections::{Projections, cut};
 use crate::field::shape::{CHANNELS, CONTEXT, DESCRIPTOR, GROUP, GROUPS, NORM_FLOOR, PATTERN, regressors};
 use crate::plan::{FieldPlan, Storage};
 
-/// What is written once.
+/// The tables that the start writes once.
 pub struct Start {
     plan: FieldPlan,
     projections: Projections,

@@ -242,7 +242,7 @@ impl Brains {
         self.put(self.layout.shared.answers, 0, &table)
     }
 
-    /// What was put in from outside.
+    /// The part that came from outside.
     pub fn learned(&mut self) -> Result<Learned, GpuError> {
         let (shape, shared) = (self.plan.shape, &self.layout.shared);
         let (readout, stored) = (shared.readout, shared.stored);
@@ -273,7 +273,7 @@ impl Brains {
         Ok(Pattern { volume, context, value: 0.0, fine: None })
     }
 
-    /// Puts in what another engine was given.
+    /// Takes over the part that another engine got from outside.
     pub fn load(&mut self, learned: &Learned) -> Result<(), GpuError> {
         self.set_readout(&learned.readout)?;
         let shared = &self.layout.shared;

@@ -126,7 +126,7 @@ impl<'a> Eye<'a> {
     }
 }
 
-/// Bytes of numbers, for what is written once.
+/// Bytes of numbers, for tables that are written once.
 macro_rules! bytes_of {
     ($($name:ident $number:ty),*) => {
         $(

@@ -90,8 +90,8 @@ impl CudaEngine {
         (&self.blend.0, &self.blend.1)
     }
 
-    /// Stores an experience as if it had been lived through in the last cycle: a descriptor about rest, and
-    /// what it was worth. Refuses (false) what is not finite.
+    /// Stores an experience as if the last cycle had made it: a descriptor about rest, and its worth. Refuses
+    /// (false) numbers that are not finite.
     pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool {
         let fits = descriptor.iter().all(|d| d.is_finite()) && (0.0..=WORTH_MOST).contains(&f64::from(value));
         if fits {
@@ -112,7 +112,7 @@ impl CudaEngine {
         &self.nearest
     }
 
-    /// The newest of the statistics that are taken every `METRICS_EVERY` cycles.
+    /// The newest statistics, which come every `METRICS_EVERY` cycles.
     pub fn metrics(&self) -> Option<Metrics> {
         self.ask(|brains| brains.metrics(0)).flatten()
     }

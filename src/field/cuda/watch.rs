@@ -7,20 +7,19 @@ use crate::time::{Clock, Instant, MonotonicClock, Span};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// For so long it asks without a nap: a hundredth of the shortest period at which a field is of use (10 ms),
+/// It polls this long without a nap: a hundredth of the shortest period at which a field is of use (10 ms),
 /// so that it costs a core at most that share. A cycle of a large GPU is over by then.
 const AWAKE: Span = Span::from_micros(100);
-/// A nap: the end of a longer cycle is seen late by that much, and by what a sleeper's wake-up takes.
+/// A nap: the thread sees the end of a longer cycle that much late, and by what a sleeper's wake-up takes.
 const NAP: Span = Span::from_micros(50);
 
-/// What an event answers before it is reached (CUDA_ERROR_NOT_READY): the last word of a wait that was given
-/// up.
+/// An event's answer before the stream passes it (CUDA_ERROR_NOT_READY): the result of a wait that ran out.
 const NOT_READY: i32 = 600;
 
 /// Where the time of a cycle went. The device's own parts are on its clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
-    /// The thread begins -> all is handed to the driver.
+    /// From the thread's begin until the driver has everything.
     pub submit: Span,
     /// Orders to the device.
     pub copy_in: Span,
@@ -28,7 +27,7 @@ pub struct Times {
     pub kernels: Span,
     /// Answers back.
     pub copy_out: Span,
-    /// The thread begins -> the answer is seen.
+    /// From the thread's begin until it sees the answer.
     pub whole: Span,
 }
 

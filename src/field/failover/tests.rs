@@ -208,7 +208,7 @@ fn an_engine_answers_through_its_seat_as_it_does_itself() {
 }
 
 #[test]
-fn the_device_is_named_and_its_times_are_told_while_it_computes() {
+fn the_device_is_named_and_its_times_are_reported_while_it_computes() {
     let script = Shared::default();
     let times = DeviceTimes { kernels: Span::from_micros(70), ..DeviceTimes::default() };
     script.lock().unwrap().times = Some(times);
@@ -329,7 +329,7 @@ fn a_start_without_the_device_is_a_stand_in_that_tries_again() {
 }
 
 #[test]
-fn an_opening_that_hangs_hangs_nobody_else() {
+fn an_opening_that_hangs_hangs_no_other_thread() {
     let (release, hung) = bounded::<()>(0);
     let script = Shared::default();
     let (first, told) = (Mutex::new(true), script.clone());
@@ -362,7 +362,7 @@ fn an_opening_that_hangs_hangs_nobody_else() {
     }
     let outcome = rig.turn();
     assert_eq!(outcome.state, EngineState::StandIn { loss: LOST, attempt: 1, left: Span::ZERO });
-    assert_eq!(outcome.device.retries, 1, "nobody is sent after it");
+    assert_eq!(outcome.device.retries, 1, "no second opener follows it");
     drop(release);
     rig.await_opener();
     assert_eq!(rig.turn().state, EngineState::Running);

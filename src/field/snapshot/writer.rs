@@ -19,7 +19,7 @@ const BUFFERS: usize = 2;
 /// How often the end looks whether the writer is done.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// What became of snapshots.
+/// Counts of snapshots.
 #[derive(Debug, Default)]
 struct Progress {
     handed_over: AtomicU64,
@@ -31,7 +31,7 @@ struct Progress {
     trouble: Mutex<Option<String>>,
 }
 
-/// What became of snapshots, for people.
+/// Counts of snapshots, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct SnapshotCounts {
     /// Whole in the file, one after the other.
@@ -152,7 +152,7 @@ impl SnapshotSender {
         self.give(fill)
     }
 
-    /// The same at the end, when a buffer may be waited for.
+    /// The same at the end, when it may wait for a buffer.
     pub fn hand_over_last(&mut self, patience: Duration, fill: impl FnOnce(&mut Live) -> bool) -> bool {
         self.held = self.held.take().or_else(|| self.empty.recv_timeout(patience).ok());
         self.give(fill)
@@ -175,7 +175,7 @@ impl SnapshotSender {
 }
 
 impl SnapshotWriter {
-    /// What became of the snapshots so far.
+    /// The counts so far.
     pub fn counts(&self) -> SnapshotCounts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Acquire);
         let (written, failed) = (count(&self.progress.written), count(&self.progress.failed));

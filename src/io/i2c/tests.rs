@@ -18,7 +18,7 @@ use std::sync::Mutex;
 mod overtaking;
 mod set_ups;
 mod steady;
-mod stills;
+mod stops;
 
 const HAT: u8 = 0x14;
 /// First bytes of what is written: set-up of the motors, a command, a stop, set-up of a device.
@@ -159,6 +159,7 @@ fn rig_on(
     let sensors = [SensorPlan { valid: [0.0, 255.0], ..range() }];
     let (data_ready, measures) = (Arc::new(DataReady::new(waker.clone())), Notes::default());
     let worker = I2cWorker::new(BusParts {
+        in_flight: None,
         name: "i2c",
         i2c,
         gpio,
@@ -191,7 +192,7 @@ impl Rig {
     fn command(&mut self, seq: u64, slot: u64) {
         self.command_for(1_000, seq, slot);
     }
-    /// The same, valid for so many ms.
+    /// The same, valid for this many ms.
     fn command_for(&mut self, valid: u64, seq: u64, slot: u64) {
         let (slot, valid_until) = (at(slot), at(slot + valid));
         self.commands.put(Command { seq, slot, valid_until, ..Command::still(2) });
@@ -209,6 +210,14 @@ impl Rig {
     fn count(&self, counter: impl Fn(&BusCounters) -> &AtomicU64) -> u64 {
         counter(&self.counters).load(Ordering::Relaxed)
     }
+}
+
+#[test]
+fn what_can_be_done_to_a_bus_that_hangs_is_reported() {
+    let rig = rig(&[0x60]);
+    let names: Vec<&str> = rig.counters.measures().map(|step| step.name()).collect();
+    assert_eq!(names, ["clear", "rebind", "rail-off", "rail-on"]);
+    assert_eq!(BusCounters::new("motors", []).measures().count(), 0, "no bus thread has asked");
 }
 
 #[test]
@@ -292,7 +301,7 @@ fn a_reading_that_crosses_stops_the_motors_in_the_same_breath_and_once() {
 }
 
 #[test]
-fn a_device_that_fails_alone_is_set_up_again_and_takes_nobody_with_it() {
+fn a_device_that_fails_alone_is_set_up_again_and_takes_no_other_with_it() {
     let mut rig = rig(&[0x40, 0x41]);
     rig.settle(100);
     rig.bus.fail(0x41, Some(BusFault::Nack));
@@ -417,7 +426,7 @@ fn a_silent_controller_is_noticed_within_a_control_period_whatever_it_was_asked_
 }
 
 #[test]
-fn where_nobody_answers_the_controller_is_asked_at_once_whether_it_does() {
+fn where_no_device_answers_the_controller_is_asked_at_once_whether_it_does() {
     for phase in 0..20 {
         let mut rig = rig_with_converter();
         let from = 6_000 + phase;
@@ -483,7 +492,7 @@ fn a_line_that_falls_silent_is_waited_for_once_and_the_device_is_then_polled_at_
 }
 
 #[test]
-fn a_command_that_nobody_renews_ends_by_itself() {
+fn a_command_that_is_not_renewed_ends_by_itself() {
     let mut rig = rig(&[0x40]);
     rig.settle(9);
     rig.command(1, 10);

@@ -99,7 +99,7 @@ pub fn turns(length: usize) -> Vec<f32> {
     (0..turns_of(length)).flat_map(|k| <[f32; 2]>::from(turn(k, length))).collect()
 }
 
-/// What is to be done.
+/// The operation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Task {
     /// Numbers in a row.

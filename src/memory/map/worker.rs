@@ -22,8 +22,8 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Tells the map of a slot, or counts that it could not.
-    pub fn tell(&mut self, record: &Record) {
+    /// Sends a slot to the map, or counts that it could not.
+    pub fn send(&mut self, record: &Record) {
         let scene = Scene::of(record.slot, &record.command.motors, record.frame.used(), &self.by);
         if self.ring.push(scene).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -31,7 +31,7 @@ impl Feed {
     }
 }
 
-/// The map for those who ask.
+/// The map, for queries from other threads.
 #[derive(Clone)]
 pub struct Recollection {
     map: Arc<Mutex<Map>>,

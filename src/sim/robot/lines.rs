@@ -27,9 +27,17 @@ impl Robot {
         Ok(())
     }
 
+    /// Whether `line` holds the controller in its reset.
+    pub fn holds_in_reset(&self, line: Line) -> bool {
+        matches!(self.wiring.role(line), Some(Role::Reset))
+            && self.hat.as_ref().is_some_and(|hat| hat.is_held())
+    }
+
     fn drive_trig(&mut self, nth: usize, high: bool, now: Instant) {
         let place = nth as u8; // a board has 64 sensors at most
-        let condition = if self.script.is_on_at(FaultKind::SonarSilent, place, now) {
+        let condition = if self.script.is_on_at(FaultKind::SonarStuck, place, now) {
+            Condition::Stuck
+        } else if self.script.is_on_at(FaultKind::SonarSilent, place, now) {
             Condition::Silent
         } else if self.script.is_on_at(FaultKind::SonarFrozen, place, now) {
             Condition::Frozen
@@ -39,12 +47,12 @@ impl Robot {
         let (world, outline, pose) = (&self.world, self.car.outline(), self.car.pose());
         let Some(sonar) = self.sonars.get_mut(nth) else { return };
         let look = || sonar::look(world, outline, &pose);
-        for edge in sonar.drive_trig(high, now, condition, look).into_iter().flatten() {
+        for edge in sonar.drive_trig(high, now, condition, look) {
             self.deliver(edge);
         }
     }
 
-    /// Puts `edge` in its place in time for everybody who watches its line.
+    /// Puts `edge` in its place in time in every watch of its line.
     fn deliver(&mut self, edge: Edge) {
         for watch in self.watches.iter_mut().filter(|watch| watch.lines.contains(&edge.line)) {
             if watch.edges.is_full() {
@@ -58,7 +66,10 @@ impl Robot {
     /// Level of a line.
     pub fn line_is_high(&mut self, line: Line, now: Instant) -> Result<bool, BusFault> {
         Ok(match self.wiring.role(line).ok_or(BusFault::Absent)? {
-            Role::Echo(nth) => self.sonars.get(nth).is_some_and(|sonar| sonar.echo_is_high(now)),
+            Role::Echo(nth) => {
+                self.script.is_on_at(FaultKind::SonarStuck, nth as u8, now) // 64 sensors at most
+                    || self.sonars.get(nth).is_some_and(|sonar| sonar.echo_is_high(now))
+            }
             Role::Button { active_low } => {
                 let high = self.script.is_on_at(FaultKind::EStop, button(line), now) != active_low;
                 self.tape.iter_mut().for_each(|tape| tape.level(line, high, now));
@@ -78,7 +89,7 @@ impl Robot {
         self.watch(self.wiring.echoes().collect(), now)
     }
 
-    /// Takes the first edge of a watch that happens up to `end`; who waits for it waits since `now`.
+    /// Takes the first edge of a watch that happens up to `end`; its caller has waited since `now`.
     pub fn take_edge(&mut self, watch: usize, now: Instant, end: Instant) -> Option<Edge> {
         let edge = self.first_edge(watch, end)?;
         if let Some(tape) = &mut self.tape {

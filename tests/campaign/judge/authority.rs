@@ -44,7 +44,7 @@ pub struct Authority {
 }
 
 impl Authority {
-    /// A robot that nobody has asked for anything.
+    /// A robot without any request yet.
     pub fn new(facts: &Facts) -> Authority {
         let unarmed = Revoked { promise: Promise::Unarmed, raised: Instant::ZERO, deadline: Instant::ZERO };
         Authority {
@@ -66,7 +66,7 @@ impl Authority {
         let revoked = self.revoked.filter(|revoked| revoked.deadline < stretch.until)?;
         let at = revoked.deadline.max(stretch.from);
         let what = format!(
-            "nobody armed the robot since {:.4} s ({}), and the currents are {:?}",
+            "no caller armed the robot since {:.4} s ({}), and the currents are {:?}",
             revoked.raised.as_nanos() as f64 / 1e9,
             revoked.promise.name(),
             stretch.currents
@@ -88,7 +88,7 @@ impl Authority {
         }
     }
 
-    /// Somebody asks; `tripped`: a latched rule's limit is passed just now. A disarm and a stop are seen in
+    /// A request; `tripped`: a latched rule's limit is passed just now. A disarm and a stop are seen in
     /// the next slot and written in it: two periods and the bus.
     pub fn ask(&mut self, ask: Ask, at: Instant, tripped: bool, facts: &Facts) {
         match ask {
@@ -118,14 +118,14 @@ impl Authority {
         self.latched &= tripped || self.buttons_down > 0;
     }
 
-    /// A sensor was heard, or a button came up: a disarm just before may count now.
+    /// A sensor answered, or a button came up: a disarm just before may count now.
     pub fn heard(&mut self, at: Instant, tripped: bool) {
         if self.latched && at <= self.releasing_until {
             self.release(tripped);
         }
     }
 
-    /// The machine wakes: whoever let the robot move did so before. The first slot after it sees that, and
+    /// The machine wakes: any permission to move is from before. The first slot after it sees that, and
     /// what that slot orders is written behind what is on the bus. A machine that fell asleep in the middle
     /// of a slot, behind the loop's look, runs that slot to its end first; the next one comes a period later
     /// by a clock that stood still. Where that slot is late, the half slot's command may be obeyed until its
@@ -135,11 +135,11 @@ impl Authority {
         self.revoke(Promise::Slept, at, facts.deadline(at, base));
     }
 
-    /// Somebody asks the guard for a safe-stop. Where it `lasts`, the line is off at once. A runtime that
+    /// A caller asks the guard for a safe-stop. Where it `lasts`, the line is off at once. A runtime that
     /// hears of it disarms, and a person's disarm it is: it acknowledges what latched, as `ganglion disarm`
     /// does.
     pub fn safe_stop(&mut self, lasts: bool, at: Instant, tripped: bool, facts: &Facts) {
-        self.releasing_until = self.releasing_until.max(facts.told_by(at));
+        self.releasing_until = self.releasing_until.max(facts.heard_by(at));
         if lasts {
             self.revoke(Promise::SafeStop, at, at + LINE_OFF);
         }
@@ -167,7 +167,7 @@ impl Authority {
     }
 
     /// Whether something other than this file's business forces stillness at `at`. When that ends after
-    /// `disarm_after`, the permission is gone, unless somebody armed at the very end. Motion has to be
+    /// `disarm_after`, the permission is gone, unless a caller armed at the very end. Motion has to be
     /// allowed for `settle_ms`, at least 100 ms, to begin the count anew. Whether it was taken back now.
     pub fn force(&mut self, forced: bool, at: Instant, facts: &Facts) -> bool {
         if !self.has_moved {

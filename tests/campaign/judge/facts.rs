@@ -27,16 +27,16 @@ const PAUSES: Span = Span::from_millis(2);
 const ANSWERED: Span = Span::from_millis(8);
 /// After a guard came back: it is found (50 ms), greeted anew (500 ms), and asked for its line.
 const GUARD_BACK: Span = Span::from_millis(1_000);
-/// A driver that wants the guard's line waits so long for a guard that does not answer. It is asked twice: to
-/// hold, to let go.
-const WISHES: Span = Span::from_millis(200);
+/// A driver that wants the guard's line waits this long for a guard that does not answer. It requests twice:
+/// to hold, to let go.
+const REQUESTS: Span = Span::from_millis(200);
 /// In this time a guard and a runtime that both run have heard of one another: a heartbeat (250 ms at the
 /// most) and two slots, or a connection and a greeting.
-const TOLD: Span = Span::from_millis(2_000);
+const HEARD: Span = Span::from_millis(2_000);
 /// The board's own default of `safety.disarm_after_ms`.
 const DISARM_AFTER_MS: f64 = 5_000.0;
 
-/// What is known.
+/// The facts of a run.
 pub struct Facts {
     /// The board.
     pub board: Board,
@@ -44,9 +44,9 @@ pub struct Facts {
     pub bus_time: Span,
     /// The longest that a transfer on it hangs.
     pub timeout: Span,
-    /// A line can still the motors when their bus does not answer.
+    /// A line can stop the motors when their bus does not answer.
     pub has_line: bool,
-    /// Stillness forced for so long disarms.
+    /// Stillness forced for this long disarms.
     pub disarm_after: Span,
     /// The motors' controller does not answer: merged, in order.
     pub dead: Vec<Spell>,
@@ -124,23 +124,23 @@ impl Facts {
         self.has_line && !(self.board.guard.is_some() && self.unguarded.iter().any(unwell))
     }
 
-    /// When a runtime has heard of a safe-stop that is asked of its guard at `at`, if the guard does not die
-    /// before.
-    pub fn told_by(&self, at: Instant) -> Instant {
-        let mut told = at + TOLD;
+    /// When a runtime has heard of a safe-stop that a caller sent to its guard at `at`, if the guard does not
+    /// die before.
+    pub fn heard_by(&self, at: Instant) -> Instant {
+        let mut heard = at + HEARD;
         for (from, until) in self.unguarded.iter().chain(&self.late_all).filter(|(_, until)| *until > at) {
-            if *from <= told {
-                told = told.max(*until + TOLD);
+            if *from <= heard {
+                heard = heard.max(*until + HEARD);
             }
         }
-        told
+        heard
     }
 
-    /// Whether a safe-stop that is asked of the guard at `at` lasts: it hears of it at once, and does not die
-    /// before it had time to tell the runtime.
+    /// Whether a safe-stop that a caller sent to the guard at `at` lasts: the guard hears of it at once, and
+    /// does not die before it had time to report to the runtime.
     pub fn remembers(&self, at: Instant) -> bool {
         let is_in = |spells: &[Spell], end| spells.iter().any(|spell| spell.0 <= end && spell.1 > at);
-        !is_in(&self.unguarded, at) && !is_in(&self.guard_dead, self.told_by(at))
+        !is_in(&self.unguarded, at) && !is_in(&self.guard_dead, self.heard_by(at))
     }
 
     /// When motors that have to obey within `base` after `at` must have obeyed, everything considered that no
@@ -159,7 +159,7 @@ impl Facts {
                 end = end.max(*until + self.bus_time + self.board.period);
             }
             if !self.can_hold(at, before) {
-                // Nothing can still them before the bus answers.
+                // Nothing can stop them before the bus answers.
                 for (_, until) in self.dead.iter().filter(|spell| overlaps(spell, at, before)) {
                     end = end.max(*until + self.answered());
                 }
@@ -170,7 +170,7 @@ impl Facts {
             // It is seen by the failures of a period, each as long as a hung transfer at most.
             let waits = self.has_line && !self.can_hold(at, end);
             end += self.timeout.times(2) + self.board.period.times(2);
-            end += if waits { WISHES } else { Span::ZERO };
+            end += if waits { REQUESTS } else { Span::ZERO };
         }
         end
     }

@@ -10,14 +10,14 @@ use ganglion::time::{Instant, Span};
 /// arithmetic.
 const AT_ONCE: Span = Span::from_millis(1);
 
-/// What was asked of the promises here.
+/// The promises here that counted.
 #[derive(Debug, Default)]
 pub struct Guarding {
     exercised: Vec<Promise>,
 }
 
 impl Guarding {
-    /// What was asked of these promises since the last call.
+    /// The promises here that counted since the last call.
     pub fn take_exercised(&mut self) -> Vec<Promise> {
         std::mem::take(&mut self.exercised)
     }

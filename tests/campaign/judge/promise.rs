@@ -3,9 +3,9 @@
 /// A promise about motors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Promise {
-    /// Nothing moves before somebody arms (or the board arms by itself).
+    /// Nothing moves before a caller arms (or the board arms by itself).
     Unarmed,
-    /// A disarm stops, until somebody arms after it.
+    /// A disarm stops, until a caller arms after it.
     Disarm,
     /// A stop of the process stops, for good.
     Stop,
@@ -13,9 +13,9 @@ pub enum Promise {
     Press,
     /// So does a latched rule.
     Latch,
-    /// A machine that slept stands until somebody arms.
+    /// A machine that slept stands until a caller arms.
     Slept,
-    /// A safe-stop of the guard lasts until somebody arms.
+    /// A safe-stop of the guard lasts until a caller arms.
     SafeStop,
     /// Stillness that was forced for `disarm_after_ms` disarms.
     DisarmAfter,

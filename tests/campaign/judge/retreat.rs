@@ -1,5 +1,5 @@
 //! Rules that ask for a retreat: once their limit was passed, the motors obey them until they have turned
-//! backwards for `retreat_ms` at full speed, or somebody disarms. Goes by the currents of the motors; a
+//! backwards for `retreat_ms` at full speed, or a caller disarms. Goes by the currents of the motors; a
 //! retreat during which the bus, the guard or a thread was disturbed is not judged, for what the motors then
 //! did is not what the runtime could know.
 
@@ -50,7 +50,7 @@ impl Retreats {
         }
     }
 
-    /// Somebody disarms, and answers for where the robot stands.
+    /// A caller disarms, and answers for where the robot stands.
     pub fn release(&mut self) {
         self.owed.iter_mut().for_each(|owed| owed.since = None);
     }

@@ -20,6 +20,8 @@ struct Sense {
     max_age: Span,
     valid: [f32; 2],
     frozen_after: Option<u32>,
+    /// Both ends of a 12-bit converter: a signal that it cuts off has no noise.
+    ends: Option<[f32; 2]>,
     good_at: Option<Instant>,
     /// The last good value.
     value: f32,
@@ -36,6 +38,10 @@ impl Sense {
             max_age: plan.max_age,
             valid: plan.valid,
             frozen_after: plan.frozen_after,
+            ends: match plan.kind {
+                SensorKind::HatAdc { per_count, .. } => Some([0.0, 4095.0 * per_count]),
+                _ => None,
+            },
             good_at: None,
             value: 0.0,
             bits: 0,
@@ -43,14 +49,16 @@ impl Sense {
         }
     }
 
-    /// Whether an answer can be right: a number, within `valid`, not the same bits too often.
+    /// Whether an answer can be right: a number, within `valid`, not the same bits too often, unless the
+    /// converter cuts the signal off.
     fn hear(&mut self, value: f32, at: Instant) -> bool {
         if self.repeats > 0 && value.to_bits() == self.bits {
             self.repeats += 1;
         } else {
             (self.bits, self.repeats) = (value.to_bits(), 1);
         }
-        let frozen = self.frozen_after.is_some_and(|limit| self.repeats >= limit);
+        let cut_off = self.ends.is_some_and(|[low, high]| value <= low || value >= high);
+        let frozen = !cut_off && self.frozen_after.is_some_and(|limit| self.repeats >= limit);
         let good = (self.valid[0]..=self.valid[1]).contains(&value) && !frozen;
         if good {
             (self.good_at, self.value) = (Some(at), value);
@@ -66,7 +74,7 @@ struct Watched {
     tripped_at: Option<Instant>,
     /// From when on `hold_ms` counts.
     held_from: Instant,
-    /// A good answer is beyond `clear`: from then on, after its `hold_ms`, it binds nobody.
+    /// A good answer is beyond `clear`: from then on, after its `hold_ms`, the rule may not stop the robot.
     free_at: Option<Instant>,
     /// When it was free last.
     freed_at: Option<Instant>,

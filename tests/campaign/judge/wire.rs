@@ -6,8 +6,8 @@ use super::promise::Promise;
 use super::{Breach, Stretch};
 use ganglion::time::{Instant, Span};
 
-/// A command that changes nothing is not written, and counts as taken for so long after the controller's last
-/// answer (boards/README.md, `wire_lost_ms`).
+/// A command that changes nothing is not written, and counts as taken for this long after the controller's
+/// last answer (boards/README.md, `wire_lost_ms`).
 const UNASKED: Span = Span::from_millis(25);
 
 /// What the wires show.
@@ -67,7 +67,7 @@ impl Wire {
         }
     }
 
-    /// What was asked of these promises since the last call.
+    /// The promises here that counted since the last call.
     pub fn take_exercised(&mut self) -> Vec<Promise> {
         std::mem::take(&mut self.exercised)
     }
@@ -132,7 +132,7 @@ impl Wire {
                 );
                 return Some(Breach { promise: Promise::BusLost, at: lost.max(stretch.from), what });
             }
-            // Nobody heard of a command for longer than `wire_lost`: the robot may not drive when the bus is
+            // No command got through for longer than `wire_lost`: the robot may not drive when the bus is
             // back.
             let silent =
                 facts.board.safety.wire_lost + facts.board.safety.command_valid + facts.board.period.times(3);

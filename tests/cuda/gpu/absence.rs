@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
+use ganglion::learn::parallel;
 use serde_json::Value;
 
 use crate::cuda::standin::{stand_in, without};
@@ -38,7 +39,7 @@ fn doctor_shows_the_gpu() {
 #[test]
 fn doctor_says_why_there_is_none() {
     let Some(stand_in) = stand_in() else { return };
-    for (orders, part) in [
+    let cases = [
         ("init=100", "sees no GPU"),
         ("devices=0", "sees no GPU"),
         ("init=34", "stub"),
@@ -50,21 +51,23 @@ fn doctor_says_why_there_is_none() {
         ("chip=6.1", "compute capability 6.1, and 8.7"),
         ("fail=cuDeviceGetCount:1:3", "cuDeviceGetCount: "),
         ("fail=cuDeviceTotalMem:1:101", "cuDeviceTotalMem_v2: "),
-    ] {
+    ];
+    // Each waits for most of its second.
+    parallel::map(4, &cases, |(orders, part)| {
         let gpu = doctor(stand_in.folder(), orders);
         let said = gpu["absence"].as_str().unwrap_or_default();
         assert!(said.contains(part) && gpu["name"].is_null(), "{orders}: {said}");
-    }
+    });
 }
 
 #[test]
 fn a_driver_without_one_of_its_functions_is_no_panic() {
     // The first that is looked up, one of the middle, one that only replays need, the last resort for words.
-    for symbol in ["cuInit", "cuMemHostAlloc", "cuGraphUpload", "cuGetErrorName"] {
+    parallel::map(4, &["cuInit", "cuMemHostAlloc", "cuGraphUpload", "cuGetErrorName"], |symbol| {
         let Some(folder) = without(symbol) else { return };
         let gpu = doctor(&folder, "");
         assert!(gpu["absence"].as_str().is_some_and(|said| said.contains(symbol)), "{symbol}: {gpu}");
-    }
+    });
 }
 
 #[test]

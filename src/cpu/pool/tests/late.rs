@@ -27,7 +27,7 @@ fn a_run_ends_without_a_worker_that_is_held_up() {
         assert_eq!((pool.stand_ins(), pool.out()), (1, 1));
         pool.strays(|_| panic!("it is still held up"));
 
-        // Two more runs while it is out: everything is the caller's, nothing is asked for.
+        // Two more runs while it is out: everything is the caller's, no spare is needed.
         for times in 2..=3 {
             pool.run(&mut all, || {}, |place| panic!("asked for {place}"));
             assert_squares(&all);

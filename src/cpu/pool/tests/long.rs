@@ -139,7 +139,7 @@ fn workers_run_on_the_cores_they_were_given() {
     }
     watched(|| {
         let cores = cores();
-        // The last first: nobody is there by chance only.
+        // The last first: no thread is there by chance.
         let cpus: Vec<_> = cores.iter().rev().copied().collect();
         let mut pool = Pool::new(3, &cpus, 3);
         assert!(pool.refusals().is_empty());

@@ -90,7 +90,7 @@ fn age(path: &Path) -> u64 {
 }
 
 #[test]
-fn a_brain_that_nobody_could_go_on_from_is_not_written_and_is_counted() {
+fn a_brain_that_no_run_could_go_on_from_is_not_written_and_is_counted() {
     let (board, spot) = (small_board(8), Spot::new("unsound"));
     let state = lived(&board.field, 5);
     let (mut sender, writer) = spot.line(Standing::Sound, &state);

@@ -19,7 +19,7 @@ struct Nacks {
     inner: Box<dyn I2c>,
     device: u8,
     from: Instant,
-    /// One transfer in so many begins a row.
+    /// One transfer in this many begins a row.
     odds: u64,
     seed: u64,
     nth: u64,
@@ -96,7 +96,7 @@ fn is_never_away(device: Box<dyn Polled>, address: u8, odds: u64, seed: u64) {
     let set_ups = rig.count(|c| &c.devices[1].set_ups);
     assert!(silence <= MOST_US, "{silence} us without a word, {set_ups} set-ups");
     assert_eq!(rig.count(|c| &c.expired), 0, "no command ran out");
-    assert_eq!(rig.counters.taken(RecoveryStep::Reset), 1, "one device that fails takes nobody with it");
+    assert_eq!(rig.counters.taken(RecoveryStep::Reset), 1, "one device that fails takes no other with it");
     let others = rig.count(|c| &c.devices[0].polls);
     assert!((698..=701).contains(&others), "{others} of 700: the other one keeps its beat");
 }
@@ -130,7 +130,7 @@ fn a_halt_in_a_set_up_is_obeyed_at_once_and_the_set_up_goes_on() {
     rig.stepper.run_until(at(260));
     assert_eq!(rig.count(|c| &c.devices[1].set_ups), 1);
     let asked = rig.bus.take_seen();
-    assert!(!asked.iter().any(|seen| seen.wrote == Some(0x75)), "it was told apart before, and is not again");
+    assert!(!asked.iter().any(|seen| seen.wrote == Some(0x75)), "it was identified before, and is not again");
     let said = rig.said();
     assert!(said.iter().any(|(channel, value)| *channel == 1 && value.is_ok()));
 }

@@ -48,7 +48,7 @@ fn wheels() -> [MotorPlan; 2] {
 }
 
 fn robot_hat() -> Box<dyn Actuators> {
-    let mcu = McuPlan { address: HAT, clock_hz: 72_000_000, timers: 7, reset: Line(5) };
+    let mcu = McuPlan { address: HAT, others: [None; 3], clock_hz: 72_000_000, timers: 7, reset: Line(5) };
     Box::new(HatActuators::new(&wheels(), &mcu))
 }
 

@@ -206,7 +206,7 @@ impl Actuators for Wheels {
         TwoWheels::say(STOP, ports)
     }
     fn stop_at_any_place(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        let plan = McuPlan { address: HAT, clock_hz: 72_000_000, timers: 4, reset: RESET };
+        let plan = McuPlan { address: HAT, others: [None; 3], clock_hz: 72_000_000, timers: 4, reset: RESET };
         RobotHat::new(&plan).write_at_any_place(&[[STOP, 0, 0]], ports.i2c)
     }
     fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
@@ -367,7 +367,7 @@ fn the_end_finds_a_way_or_says_that_there_was_none() {
         let halt = HaltWatch::new(Arc::default());
         let end = MotorEnd { actuators: Box::new(Wheels(kind)), commands: taken, receipts, halt };
         let framed = chip.lock().unwrap().framed();
-        let (mut motors, _) = motors::Motors::new(end, framed);
+        let (mut motors, _) = motors::Motors::new(end, framed, None);
         clock.set(at(7_000));
         let counters = BusCounters::new("test", []);
         let stood =

@@ -1,0 +1,470 @@
+//! The table of the bench, a row a line.
+
+use super::{Course, End, Floor, From, Loop, Row, Service};
+use crate::far::Echo;
+use crate::limits::Limit;
+use crate::scene::Who;
+use crate::trouble::{IMU, MCU, Trouble};
+use crate::wire::Fault;
+use ganglion::time::Span;
+use rustix::process::Signal;
+
+/// Causes that a bus brings about.
+const BUS: &[&str] = &["bus-lost", "sensor-lost", "sensor-lying"];
+/// Causes that a sensor brings about.
+const SENSOR: &[&str] = &["sensor-lost", "sensor-lying"];
+/// The same, and what a wrong lean looks like.
+const LEAN: &[&str] = &["sensor-lost", "sensor-lying", "tilt"];
+/// What must not be reported where there was no reason to stop.
+const NONE_OF: &[&str] =
+    &["bus-lost", "sensor-lost", "sensor-lying", "tilt", "cliff", "e-stop", "loop-late", "guard-lost"];
+
+const fn row(name: &'static str, shows: &'static str, course: Course, fails_if: &'static str) -> Row {
+    Row { name, shows, course, fails_if }
+}
+
+const fn back(trouble: Trouble, ms: u64, limit: Limit, causes: &'static [&'static str]) -> Course {
+    Course::Trouble(trouble, ms, End::StandsThenDrives(limit, causes))
+}
+const fn disarms(trouble: Trouble, limit: Limit, causes: &'static [&'static str]) -> Course {
+    Course::Trouble(trouble, 6000, End::Disarms(limit, causes))
+}
+const fn rides(trouble: Trouble) -> Course {
+    Course::Trouble(trouble, 1000, End::RidesOut(NONE_OF))
+}
+const fn closed(from: From, loaded: bool, urgent: bool, gate_us: [u64; 2]) -> Course {
+    Course::Loop(Loop { from, loaded, urgent, gate_us })
+}
+
+/// At least and aim, p99 (issue: button to motor idle, sensor to motor under load).
+const BUTTON_US: [u64; 2] = [350, 200];
+const IMU_US: [u64; 2] = [700, 520];
+
+/// Byte 0 of a read with its highest bit turned over: no converter gives it.
+const HIGH_BIT: i32 = 0x0080;
+/// The highest bit of z: the car would lie on its back.
+const Z_TURNED: i32 = 0x0480;
+
+const NO_RETRY: &str = "the first NACK is taken for a lost bus";
+const SHIFTED: &str = "the transfer is only retried: the next frame is shifted and names the wrong register";
+const HELD_VALUE: &str = "the last value is passed off as new";
+const NO_RESET: &str = "the motors' controller is not reset, or by a line that no process drives";
+
+/// The rows, in the order in which they run.
+pub const ROWS: &[Row] = &[
+    // ---- for long; first, because the guest that takes it is busy with it while the others do the rest
+    row(
+        "soak",
+        "ten minutes at 100 Hz: the grid adds up, nothing drifts, nothing leaks",
+        Course::Soak(600),
+        "a relative sleep, a skipped slot without a count, a buffer that grows",
+    ),
+    // ---- what the kernel alone takes, then closed loops
+    row("floor-timer", "a timer wakes its sleeper", Course::Floor(Floor::Timer), "no FIFO"),
+    row("floor-echo", "an edge is answered by an edge", Course::Floor(Floor::Echo), "no FIFO"),
+    row(
+        "button-idle",
+        "the stop button's edge stops the motors",
+        closed(From::Button, false, true, BUTTON_US),
+        "the stop waits for the tick's slot (10 ms)",
+    ),
+    row(
+        "button-loaded",
+        "the same with a loaded machine",
+        closed(From::Button, true, true, IMU_US),
+        "a lock or an allocation on the way",
+    ),
+    row(
+        "imu-idle",
+        "a sample that leans too far stops the motors",
+        closed(From::Imu, false, true, IMU_US),
+        "the sample waits for its period or for the tick",
+    ),
+    row(
+        "imu-loaded",
+        "the same with a loaded machine",
+        closed(From::Imu, true, true, IMU_US),
+        "a lock or an allocation on the way",
+    ),
+    row(
+        "seeded-no-fifo",
+        "the gate catches a runtime without real-time priorities",
+        closed(From::Imu, true, false, IMU_US),
+        "the gate lies above what a loaded machine does to ordinary threads",
+    ),
+    row(
+        "hil-verb",
+        "`ganglion hil` measures the bench over its two wires",
+        Course::Verb(100),
+        "a stimulus stays without answer, or the object on its last line cannot be read",
+    ),
+    // ---- the motors' controller
+    row(
+        "mcu-nack-once",
+        "one NACK is retried",
+        rides(Trouble::Some(MCU, Fault::NackAddress, 0, 1)),
+        NO_RETRY,
+    ),
+    row(
+        "mcu-nack-storm",
+        "a controller that does not answer is reset: its pulses go",
+        back(Trouble::Transfers(MCU, Fault::NackAddress, 0), 1500, Limit::Period, BUS),
+        NO_RESET,
+    ),
+    row(
+        "mcu-broken-frame",
+        "a frame broken off after a byte shifts none that follow",
+        Course::Trouble(Trouble::Some(MCU, Fault::NackData, 1, 1), 1000, End::Recovers),
+        SHIFTED,
+    ),
+    row(
+        "mcu-stuck-recovers",
+        "a bus that hangs for three transfers comes back",
+        Course::Trouble(Trouble::Some(MCU, Fault::Stuck, 0, 3), 1000, End::Recovers),
+        "a hung transfer is taken for the end, or for nothing",
+    ),
+    row(
+        "mcu-stuck",
+        "a bus that hangs for good ends in motors without pulses",
+        disarms(Trouble::Transfers(MCU, Fault::Stuck, 0), Limit::Period, BUS),
+        NO_RESET,
+    ),
+    row(
+        "mcu-arbitration-once",
+        "a lost arbitration may have broken a frame off: the controller begins anew",
+        Course::Trouble(Trouble::Some(MCU, Fault::ArbitrationLost, 1, 1), 1000, End::Recovers),
+        SHIFTED,
+    ),
+    row(
+        "mcu-arbitration-storm",
+        "another master for ever is a lost bus",
+        back(Trouble::Transfers(MCU, Fault::ArbitrationLost, 0), 1500, Limit::Period, BUS),
+        "arbitration is retried without an end",
+    ),
+    row(
+        "mcu-stretch",
+        "a stretched clock only takes time",
+        rides(Trouble::Transfers(MCU, Fault::StretchUs, 300)),
+        "a slow transfer is taken for a hung one",
+    ),
+    row(
+        "mcu-wrong-bits",
+        "counts that no converter gives are refused",
+        back(Trouble::Transfers(MCU, Fault::Xor, HIGH_BIT), 1500, Limit::Stale("ground-left"), SENSOR),
+        "counts are not checked against 12 bits",
+    ),
+    row(
+        "mcu-all-ones",
+        "ones only are a dead wire",
+        back(Trouble::Transfers(MCU, Fault::AllOnes, 0), 1500, Limit::Stale("ground-left"), SENSOR),
+        "0xffff is taken for a bright floor",
+    ),
+    row(
+        "mcu-frozen",
+        "a converter that stands still is noticed",
+        back(Trouble::Transfers(MCU, Fault::Freeze, 0), 2500, Limit::Frozen("ground-left"), SENSOR),
+        HELD_VALUE,
+    ),
+    row(
+        "mcu-unplugged",
+        "off the bus with its pulses going on: cut by another wire, and back",
+        back(Trouble::McuUnplugged, 2000, Limit::Period, BUS),
+        NO_RESET,
+    ),
+    row(
+        "mcu-brown-out",
+        "a controller that lost its registers is set up anew",
+        Course::Trouble(Trouble::BrownOut, 1000, End::Recovers),
+        "its registers are believed to hold what was written once",
+    ),
+    // ---- the inertial sensor, on the same bus
+    row(
+        "imu-nack-once",
+        "one NACK is retried",
+        rides(Trouble::Some(IMU, Fault::NackAddress, 0, 1)),
+        NO_RETRY,
+    ),
+    row(
+        "imu-nack-storm",
+        "a sensor that does not answer ages, and only it",
+        back(Trouble::Transfers(IMU, Fault::NackAddress, 0), 1500, Limit::Stale("roll"), SENSOR),
+        HELD_VALUE,
+    ),
+    row(
+        "imu-nack-data",
+        "a register number that is not taken",
+        back(Trouble::Transfers(IMU, Fault::NackData, 0), 1500, Limit::Stale("roll"), SENSOR),
+        HELD_VALUE,
+    ),
+    row(
+        "imu-stuck-recovers",
+        "a bus that hangs for three transfers comes back",
+        Course::Trouble(Trouble::Some(IMU, Fault::Stuck, 0, 3), 1000, End::Recovers),
+        "a hung transfer is taken for the end, or for nothing",
+    ),
+    row(
+        "imu-stuck",
+        "a sensor that holds the bus whenever it is asked",
+        back(Trouble::Transfers(IMU, Fault::Stuck, 0), 3000, Limit::Stale("roll"), BUS),
+        HELD_VALUE,
+    ),
+    row(
+        "imu-arbitration-storm",
+        "another master for ever, at one address",
+        back(Trouble::Transfers(IMU, Fault::ArbitrationLost, 0), 1500, Limit::Stale("roll"), SENSOR),
+        "arbitration is retried without an end",
+    ),
+    row(
+        "imu-stretch",
+        "a stretched clock only takes time",
+        rides(Trouble::Transfers(IMU, Fault::StretchUs, 300)),
+        "a slow transfer is taken for a hung one",
+    ),
+    row(
+        "imu-wrong-bits",
+        "a sample with a bit turned over is refused, or is a lean",
+        back(Trouble::Transfers(IMU, Fault::Xor, Z_TURNED), 1500, Limit::Stale("roll"), LEAN),
+        "a lean of 180 degrees is taken for level",
+    ),
+    row(
+        "imu-all-ones",
+        "ones only are a dead wire",
+        back(Trouble::Transfers(IMU, Fault::AllOnes, 0), 1500, Limit::Stale("roll"), LEAN),
+        "0xffff is taken for level",
+    ),
+    row(
+        "imu-frozen",
+        "a sample that never changes is noticed",
+        back(Trouble::Transfers(IMU, Fault::Freeze, 0), 3000, Limit::Frozen("roll"), SENSOR),
+        HELD_VALUE,
+    ),
+    row(
+        "imu-unplugged",
+        "gone and back asleep: woken before it is believed",
+        back(Trouble::ImuUnplugged, 1500, Limit::Stale("roll"), SENSOR),
+        "a sensor that has forgotten its registers is only polled again",
+    ),
+    // ---- the bus itself
+    row(
+        "bus-sda-low",
+        "a slave that holds SDA lets go after nine clocks",
+        Course::Trouble(Trouble::SdaLow, 4000, End::Recovers),
+        "no clocks, or on the wrong lines",
+    ),
+    row(
+        "bus-nack-storm",
+        "no device answers",
+        back(Trouble::Bus(Fault::NackAddress, 0), 1500, Limit::Period, BUS),
+        NO_RESET,
+    ),
+    row(
+        "bus-stuck",
+        "every transfer hangs",
+        disarms(Trouble::Bus(Fault::Stuck, 0), Limit::Period, BUS),
+        NO_RESET,
+    ),
+    row(
+        "bus-hangs",
+        "an adapter that ignores its timeout: the motors' line is off before the transfer returns",
+        disarms(Trouble::Bus(Fault::Stuck, 160), Limit::Ms(0), BUS),
+        "the line waits for the transfer",
+    ),
+    row(
+        "bus-wedged",
+        "an adapter that only its driver can free",
+        disarms(Trouble::Bus(Fault::Rebind, 0), Limit::Period, BUS),
+        NO_RESET,
+    ),
+    // ---- lines
+    row(
+        "echo-lost",
+        "no echo is no free way",
+        back(Trouble::Echo(Echo::Lost), 1500, Limit::Stale("range"), SENSOR),
+        "silence is taken for nothing within range",
+    ),
+    row(
+        "echo-short",
+        "an echo shorter than the module can make is refused",
+        back(Trouble::Echo(Echo::Short), 1500, Limit::Stale("range"), SENSOR),
+        "9 mm is taken for a distance",
+    ),
+    row(
+        "echo-late",
+        "an echo that begins late is not this ping's",
+        back(Trouble::Echo(Echo::Late), 1500, Limit::Stale("range"), SENSOR),
+        "an edge of another ping is taken for this one's",
+    ),
+    row(
+        "echo-double",
+        "a pulse that comes twice gives no longer way",
+        Course::Trouble(
+            Trouble::Echo(Echo::Double),
+            1500,
+            End::BacksOff(Limit::Stale("range"), &["obstacle", "sensor-lost", "sensor-lying"]),
+        ),
+        "the first rise and the last fall are paired",
+    ),
+    row(
+        "echo-held",
+        "an echo line that stays high is a broken wire",
+        back(Trouble::Echo(Echo::Held), 1500, Limit::Stale("range"), SENSOR),
+        "the level is never looked at",
+    ),
+    row(
+        "echo-none",
+        "nothing within range is a free way",
+        rides(Trouble::Echo(Echo::Open(38))),
+        "a ping without an echo is a lost sensor",
+    ),
+    row(
+        "echo-none-long",
+        "so it is where the module holds its line for 200 ms and hears no trigger meanwhile",
+        rides(Trouble::Echo(Echo::Open(200))),
+        "three pings are busy, and the age limit strikes",
+    ),
+    row(
+        "button-pressed",
+        "the stop button stops, and letting go of it starts nothing",
+        Course::Trouble(Trouble::Press, 500, End::Stands(Limit::Ms(1), &["e-stop"])),
+        "the reflex is not latched",
+    ),
+    row(
+        "button-bounces",
+        "ten presses within a millisecond are a press",
+        Course::Trouble(Trouble::Chatter, 500, End::Stands(Limit::Ms(2), &["e-stop"])),
+        "a release among them is obeyed",
+    ),
+    row(
+        "lean",
+        "a car that leans over stands until it stands upright",
+        back(Trouble::Lean(45), 1000, Limit::Stale("roll"), &["tilt"]),
+        "the lean has no reflex",
+    ),
+    // ---- processes
+    row(
+        "runtime-killed",
+        "motors stand after kill -9 of the runtime, every time",
+        Course::Kills(20, Limit::Ms(100)),
+        "the guard waits for its patience although the connection is closed",
+    ),
+    row(
+        "runtime-stopped",
+        "motors stand while the runtime is stopped",
+        Course::Trouble(
+            Trouble::Signal(Who::Runtime, Signal::STOP),
+            1000,
+            End::StandsThenDrives(Limit::Patience, &[]),
+        ),
+        "the guard wants a connection only, no heartbeat",
+    ),
+    row(
+        "tick-starved",
+        "motors stand while the tick gets no processor and the bus does",
+        Course::Trouble(
+            Trouble::Hog(82, Span::from_millis(600)),
+            400,
+            End::StandsThenDrives(Limit::CommandValid, &[]),
+        ),
+        "commands on the wire do not expire, and heartbeats come without a tick",
+    ),
+    row(
+        "guard-killed",
+        "the enable line floats with its owner's death, and the runtime says so",
+        back(Trouble::GuardDies(false), 1000, Limit::Ms(20), &["guard-lost"]),
+        "the runtime holds the line itself, or drives on without a guard",
+    ),
+    row(
+        "guard-killed-kept",
+        "the enable line stays on after its owner's death, as on a Pi, and the runtime stands",
+        back(Trouble::GuardDies(true), 1000, Limit::Patience, &["guard-lost"]),
+        "only the line that floats stops the motors",
+    ),
+    row(
+        "guard-stopped",
+        "the runtime stands while the guard is stopped",
+        back(Trouble::Signal(Who::Guard, Signal::STOP), 1000, Limit::Patience, &["guard-lost"]),
+        "the runtime does not want an answer to its heartbeats",
+    ),
+    // ---- the guard holds the controller's reset, as the flagship's does
+    row(
+        "reset-runtime-killed",
+        "the controller is in reset after kill -9 of the runtime",
+        Course::Reset(Trouble::Signal(Who::Runtime, Signal::KILL), 1000, End::Disarms(Limit::Ms(100), &[])),
+        "the guard waits for its patience, or lets go of the line to another runtime unasked",
+    ),
+    row(
+        "reset-runtime-stopped",
+        "the controller is in reset while the runtime is stopped, and set up anew after it",
+        Course::Reset(
+            Trouble::Signal(Who::Runtime, Signal::STOP),
+            1000,
+            End::StandsThenDrives(Limit::Patience, &[]),
+        ),
+        "the guard wants a connection only, or the registers are believed to hold what was written once",
+    ),
+    row(
+        "reset-guard-killed",
+        "a reset line that stays high after its owner's death leaves the motors to the runtime",
+        Course::Reset(
+            Trouble::GuardDies(true),
+            1000,
+            End::StandsThenDrives(Limit::Patience, &["guard-lost"]),
+        ),
+        "the runtime drives on without a guard",
+    ),
+    row(
+        "reset-left-low",
+        "a look at a robot whose guard was stopped sees its controller, and leaves it in reset",
+        Course::LeftInReset,
+        "no process has the line that a stopped guard left low, and the verbs see an empty bus",
+    ),
+    // ---- the service
+    row(
+        "service-start",
+        "ready after self-test and warm-up",
+        Course::Service(Service::Start),
+        "ready at once",
+    ),
+    row(
+        "service-stopped",
+        "a stopped process is killed by the watchdog and started again",
+        Course::Service(Service::Stop),
+        "the watchdog is fed by a thread that knows nothing of the tick",
+    ),
+    row(
+        "service-killed",
+        "a killed process leaves still motors and is started again",
+        Course::Service(Service::Kill),
+        "no safe-stop after it, no restart, or one that arms by itself",
+    ),
+    row(
+        "service-bad-board",
+        "a wrong board file ends it once, with 78",
+        Course::Service(Service::BadBoard),
+        "it is started again and again",
+    ),
+    row(
+        "service-refused",
+        "without a permission it says which, and does not drive",
+        Course::Service(Service::Refused),
+        "it runs as root",
+    ),
+    row(
+        "service-silent",
+        "with a controller that never answers it ends with 69 and its likely reasons, and is given up",
+        Course::Service(Service::Silent),
+        "it waits for ever without a word, or is started again for ever",
+    ),
+    row(
+        "service-hostile",
+        "the runtime's user can neither end the guard nor take its socket's place",
+        Course::Service(Service::Hostile),
+        "guard and runtime are one user, or share a directory",
+    ),
+    row(
+        "service-wedged",
+        "a controller that only its driver frees is freed for a runtime that is not root",
+        Course::Service(Service::Wedged),
+        "the rung is in the ladder, and no process may take it; or the runtime's user writes to the driver",
+    ),
+];

@@ -1,0 +1,86 @@
+//! The table of the rows in words, as docs/virtual-bench-rows.md has it.
+
+use super::{Course, End, Loop, ROWS, Row, Service};
+
+/// The table as it stands in the documentation.
+pub fn table() -> Vec<String> {
+    let mut lines =
+        vec!["| row | shows | course and end | fails if |".to_string(), "|---|---|---|---|".to_string()];
+    let line =
+        |row: &Row| format!("| `{}` | {} | {} | {} |", row.name, row.shows, row.course.words(), row.fails_if);
+    lines.extend(ROWS.iter().map(line));
+    lines
+}
+
+impl Course {
+    /// For the table.
+    pub(super) fn words(self) -> String {
+        match self {
+            Course::Trouble(trouble, ms, end) => {
+                format!("{}; {ms} ms: {}", trouble.words(), end.words())
+            }
+            Course::Reset(trouble, ms, end) => {
+                format!("holds = \"reset\"; {}; {ms} ms: {}", trouble.words(), end.words())
+            }
+            Course::LeftInReset => {
+                "holds = \"reset\", guard stopped: `probe`, `doctor --test`, `calibrate` see it, no motor moves, low again".into()
+            }
+            Course::Kills(times, limit) => format!("{times} times: still within {}", limit.words()),
+            Course::Loop(Loop { loaded, urgent, gate_us: [least, aim], .. }) => {
+                let with = if loaded { "with hackbench" } else { "idle" };
+                match urgent {
+                    true => format!("200 times, {with}: p99 at most {least} us, aim {aim} us"),
+                    false => format!("200 times, {with}, no FIFO: p99 above {least} us is found"),
+                }
+            }
+            Course::Floor(_) => "printed beside the loops, no gate but +10 % of the record".into(),
+            Course::Verb(samples) => {
+                format!("lines 20 to 21, the left motor to 22, {samples} times: its own verdict, 10 ms")
+            }
+            Course::Service(service) => service.words().into(),
+            Course::Soak(seconds) => {
+                format!("{seconds} s: skipped at most 0.1 %, drift at most 0.5 ms, 256 kB")
+            }
+        }
+    }
+}
+
+impl Service {
+    pub(super) fn words(self) -> &'static str {
+        match self {
+            Service::Start => "ready, drives, is not root; stopped: still within 500 ms",
+            Service::Stop => {
+                "SIGSTOP: still within the guard's patience + 20 ms, one restart, stands until armed, drives again"
+            }
+            Service::Kill => "SIGKILL: still within 100 ms, one restart, stands until armed, drives again",
+            Service::BadBoard => "exit 78, no restart, no motion",
+            Service::Refused => "bus closed to its group: exit 77, no restart, no motion",
+            Service::Silent => {
+                "controller off the bus from the start: exit 69, the likely reasons in the log, 5 starts at most, no motion"
+            }
+            Service::Wedged => {
+                "rebind = true; the bus hangs until its driver is bound anew: still within 100 ms, freed by ganglion-rebind, drives again; the runtime's user itself is refused"
+            }
+            Service::Hostile => {
+                "signals, rm, mv, ln and a second guard by its user: all refused, and the robot drives on; by the guard's own user they work"
+            }
+        }
+    }
+}
+
+impl End {
+    pub(super) fn words(self) -> String {
+        match self {
+            End::StandsThenDrives(limit, _) => format!("still within {}, then drives again", limit.words()),
+            End::BacksOff(limit, _) => {
+                format!("no way ahead within {}, then drives again", limit.words())
+            }
+            End::Disarms(limit, _) => {
+                format!("still within {}, stands until armed, then drives again", limit.words())
+            }
+            End::Stands(limit, _) => format!("still within {}, and stays so", limit.words()),
+            End::RidesOut(_) => "drives on, no reflex".into(),
+            End::Recovers => "drives again within 8 s".into(),
+        }
+    }
+}

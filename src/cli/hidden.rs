@@ -1,0 +1,89 @@
+//! Board files that a person sees and the service does not: its units have `ProtectHome=yes`, which empties
+//! /home, /root and /run/user for them (systemd.exec(5)). There a file in a user's home is "not found", or
+//! "permission denied", and neither says why.
+
+use std::path::{Path, PathBuf};
+
+/// What `ProtectHome=yes` hides.
+const HOMES: [&str; 3] = ["/home", "/root", "/run/user"];
+/// Where the units look for the board, and what they may read.
+const BOARD: &str = "/etc/ganglion/board.toml";
+/// No board file is a link to a link to a link.
+const LINKS: usize = 4;
+
+/// What to do about `path`, which could not be opened here: only if this is a service, and the place is
+/// hidden from it.
+pub(super) fn fix(path: &Path, in_service: bool) -> Option<String> {
+    let place = home_of(path).filter(|_| in_service)?;
+    Some(format!(
+        "the unit's ProtectHome= hides {} from the service: put the board at {BOARD} (sudo install -m 644 FILE {BOARD}), \
+         or name another place outside of people's homes",
+        place.display()
+    ))
+}
+
+/// What to add if a board was saved at `path`, which the service will not see.
+pub(super) fn note(path: &Path) -> Option<String> {
+    home_of(path).map(|place| {
+        format!(
+            "note: the service will not see it there: its units hide {} (ProtectHome=); for the service: \
+             sudo install -m 644 {} {BOARD}",
+            place.display(),
+            path.display()
+        )
+    })
+}
+
+/// The hidden place that `path` is in, or that it links to.
+fn home_of(path: &Path) -> Option<PathBuf> {
+    let mut path = std::path::absolute(path).ok()?;
+    for _ in 0..=LINKS {
+        let real = path.canonicalize();
+        let inside =
+            |home: &&&str| path.starts_with(home) || real.as_ref().is_ok_and(|real| real.starts_with(home));
+        if let Some(home) = HOMES.iter().find(inside) {
+            return Some(PathBuf::from(home));
+        }
+        // Where the link leads cannot be opened, but the link can be read.
+        let to = std::fs::read_link(&path).ok()?;
+        path = path.parent()?.join(to);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_board_in_a_home_is_hidden_from_the_service_alone() {
+        for hidden in ["/home/pi", "/root", "/run/user/1000"].map(|home| Path::new(home).join("robot.toml")) {
+            let words = fix(&hidden, true).unwrap();
+            assert!(words.contains("ProtectHome=") && words.contains("/etc/ganglion/board.toml"), "{words}");
+            assert_eq!(fix(&hidden, false), None, "a person who mistypes a name");
+        }
+        for seen in ["/etc/ganglion/board.toml", "/homer/robot.toml", "/run/ganglion/robot.toml"] {
+            assert_eq!(fix(Path::new(seen), true), None, "{seen}");
+            assert_eq!(note(Path::new(seen)), None, "{seen}");
+        }
+    }
+
+    #[test]
+    fn a_link_into_a_home_is_hidden_as_well() {
+        let link = std::env::temp_dir().join(format!("ganglion-hidden-{}.toml", std::process::id()));
+        std::os::unix::fs::symlink("/home/nobody-here/robot.toml", &link).unwrap();
+        let words = fix(&link, true);
+        std::fs::remove_file(&link).unwrap();
+        assert!(words.unwrap().contains("hides /home from"));
+    }
+
+    #[test]
+    fn saving_a_board_in_a_home_warns_and_says_how_the_service_gets_it() {
+        let words = note(Path::new("/home/pi/my-car.toml")).unwrap();
+        assert!(words.contains("will not see it"), "{words}");
+        assert!(
+            words.ends_with("sudo install -m 644 /home/pi/my-car.toml /etc/ganglion/board.toml"),
+            "{words}"
+        );
+    }
+}

@@ -1,0 +1,68 @@
+//! `rebind`: the process that binds the drivers of a board's I2C adapters again for a runtime that may not.
+//! The module `rebind` serves; this file gives it its board, its socket and its words.
+
+use super::exit::Failure;
+use super::guard::{signals, ward};
+use super::quota::Quota;
+use crate::bus::linux::{Grant, REBIND_SOCKET, Rebinder};
+use crate::guard::socket::listen_at;
+use crate::plan::BusPlan;
+use crate::time::{Clock, MonotonicClock};
+use std::path::{Path, PathBuf};
+
+/// Arguments of `rebind`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion rebind --board my-car.toml --for ganglion      as the service does, as root
+
+An I2C controller can be wedged so that only unbinding and binding its driver frees it. That needs root, which
+the runtime does not have. This process does it for a runtime of the user that --for names, for the buses of its own
+board that have 'rebind = true' and for no other, once in two seconds each. SIGTERM, SIGINT, SIGQUIT or SIGHUP: exit 0.")]
+pub struct Args {
+    /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
+    #[arg(long, value_name = "FILE")]
+    board: PathBuf,
+    /// Socket to listen on
+    #[arg(long, value_name = "PATH", default_value = REBIND_SOCKET)]
+    socket: PathBuf,
+    /// The user whose calls it serves, by name or number [default: the user that this runs as]; root's always
+    #[arg(long = "for", value_name = "USER")]
+    ward: Option<String>,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let loaded = super::arguments::board(&args.board)?;
+    let board = &loaded.board;
+    let mut rebinder = Rebinder::new(board, Path::new("/"));
+    if rebinder.is_idle() || !matches!(board.bus, BusPlan::Linux { .. }) {
+        say!("board '{}' has no bus with 'rebind = true': nothing to do", board.name);
+        return Ok(());
+    }
+    let (may, may_not) = rebinder.devices();
+    if !may_not.is_empty() {
+        return Err(Failure::permission(format!(
+            "this user may not bind the driver of {}",
+            may_not.join(", ")
+        ))
+        .fix("run it as root: systemctl enable --now ganglion-rebind"));
+    }
+    log::info!("for board '{}': {}, at {}", board.name, may.join(", "), args.socket.display());
+    let ward = ward(args.ward.as_deref())?;
+    let end = signals()?;
+    let (_place, listener) = listen_at(&args.socket).map_err(|error| {
+        Failure::file(&args.socket, &error)
+            .fix("stop the one that is already running, or choose another path")
+    })?;
+    let mut quota = Quota::FULL;
+    let clock = MonotonicClock;
+    crate::rebind::serve(&mut rebinder, &listener, &end, ward, &clock, |grant| {
+        // A caller with permission can make it answer as often as it likes.
+        if let Some(more) = quota.ask(clock.now()) {
+            let dropped = if more == 0 { String::new() } else { format!(" ({more} answers before it)") };
+            let level = if grant == Grant::Yes { log::Level::Info } else { log::Level::Warn };
+            log::log!(level, "asked: {}{dropped}", grant.words());
+        }
+    });
+    Ok(())
+}

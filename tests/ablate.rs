@@ -1,0 +1,88 @@
+//! The ablation: the same figures with one thread and with two, a part without effect shows none, and a part
+//! that matters shows that it does.
+
+use crate::cli::ganglion;
+use ganglion::ablate::arm::Arm;
+use ganglion::ablate::judge::Run;
+use ganglion::ablate::{Findings, Study, ablate};
+use ganglion::board;
+use ganglion::plan::{Board, Rung, Shape};
+use ganglion::teach::Syllabus;
+use ganglion::teach::trial::Rooms;
+use ganglion::teach::trouble::Trouble;
+use std::sync::atomic::AtomicBool;
+
+/// The desk robot with the smallest field.
+fn small() -> Board {
+    let mut board = board::built_in("sim").expect("built in").expect("sound").board;
+    board.field.shape = Shape { grid: 8, patterns: 4, bank: 64, ..board.field.shape };
+    board
+}
+
+/// Taught in a lesson or two, in rooms that are left soon.
+fn study(arms: &[Arm], fields: usize, threads: usize) -> Study {
+    let rooms = Rooms { first: 1 << 41, count: 2, seconds: 4 };
+    Study {
+        arms: arms.to_vec(),
+        rooms: Rooms { first: 31, count: 2, seconds: 10 },
+        fields,
+        rung: Rung::BEST,
+        trouble: Trouble::None,
+        syllabus: Syllabus { rounds: 1, lessons: 2, lesson_s: 6, rooms, threads, ..Syllabus::default() },
+    }
+}
+
+fn done(study: &Study) -> Findings {
+    let findings = ablate(&small(), study, &AtomicBool::new(false), |_| ()).expect("it is built");
+    findings.expect("not interrupted")
+}
+
+fn runs(findings: &Findings, arm: Arm) -> &[Vec<Run>] {
+    &findings.arms.iter().find(|finding| finding.arm == arm).expect("it is among them").runs
+}
+
+#[test]
+fn one_thread_and_two_find_the_same_and_what_has_no_effect_is_seen_to_have_none() {
+    let alone = done(&study(&[Arm::Bank, Arm::Recurrence, Arm::Table, Arm::Recall], 1, 1));
+    let both = done(&study(&[Arm::Bank, Arm::Table], 2, 2));
+    let order: Vec<Arm> = alone.arms.iter().map(|finding| finding.arm).collect();
+    assert_eq!(order, [Arm::Whole, Arm::Table, Arm::Recurrence, Arm::Bank], "the board has no map");
+    for arm in [Arm::Whole, Arm::Table, Arm::Bank] {
+        assert!(
+            runs(&alone, arm)[0] == runs(&both, arm)[0],
+            "{}: two threads found something else",
+            arm.name()
+        );
+    }
+    let whole = runs(&both, Arm::Whole);
+    assert_ne!(whole[0], whole[1], "another field seed drives another way");
+    let table = runs(&both, Arm::Table);
+    assert!(table[0] == table[1] && table[0] != whole[0], "a table has no field");
+
+    let same = |findings: &Findings, at: usize| findings.arms[at].same_as(&findings.arms[0]);
+    assert_eq!((same(&alone, 3), same(&alone, 2)), (1.0, 0.0), "nothing reads the bank; recurrence drives");
+    let bank = alone.arms[3].against(&alone.arms[0]);
+    assert!(bank.iter().flatten().all(|difference| !difference.is_apart() && difference.mean == 0.0));
+    let shares = alone.shares.iter().sum::<f64>();
+    assert!((shares - 1.0).abs() < 1e-6 && alone.shares.iter().all(|share| *share >= 0.0), "{shares}");
+}
+
+#[test]
+fn troubled_sensors_trouble_every_driver_alike_and_an_interrupt_leaves_no_figures() {
+    let calm = study(&[Arm::Table], 1, 2);
+    let troubled = Study { trouble: Trouble::Noise, ..calm.clone() };
+    let (calm, noisy) = (done(&calm), done(&troubled));
+    for arm in [Arm::Whole, Arm::Table] {
+        assert_ne!(runs(&calm, arm), runs(&noisy, arm), "{}", arm.name());
+    }
+    let interrupted = AtomicBool::new(true);
+    assert!(ablate(&small(), &troubled, &interrupted, |_| ()).expect("it is built").is_none());
+}
+
+#[test]
+fn the_verb_refuses_what_it_cannot_compare() {
+    let refused = |arguments: &[&str]| ganglion(arguments).output().expect("it starts").status.code();
+    assert_eq!(refused(&["ablate", "--board", "picarx-v4"]), Some(78), "not a simulated board");
+    assert_eq!(refused(&["ablate", "--board", "sim", "--arm", "whole"]), Some(64));
+    assert_eq!(refused(&["ablate", "--board", "sim", "--trouble", "ghosts"]), Some(64));
+}

@@ -1,0 +1,135 @@
+//! `scripts/support-bundle` on a made-up robot: its tools are scripts that say what a robot's would, secrets
+//! among it, and `ssh` runs its command here.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A laptop and a robot in a folder of their own, gone at the end.
+struct Scene(PathBuf);
+
+/// What no bundle may say.
+const SECRETS: [&str; 7] =
+    ["car-7", "alice", "hunter2", "AbCdKey", "192.168.4.20", "dc:a6:32:01:02:03", "fe80::dea6:32ff:fe01:203"];
+
+impl Scene {
+    fn new(name: &str) -> Scene {
+        let folder = std::env::temp_dir().join(format!("ganglion-support-{name}-{}", std::process::id()));
+        let scene = Scene(folder);
+        for part in ["bin", "out", "tmp"] {
+            fs::create_dir_all(scene.0.join(part)).expect("folders");
+        }
+        scene.tool("uname", "case $1 in -n) echo car-7.lan ;; *) echo Linux 6.12 aarch64 ;; esac");
+        scene.tool(
+            "systemctl",
+            "case $* in *--value*) echo A=1 GANGLION_BOARD=$BOARD ;; *) echo units ;; esac",
+        );
+        scene.tool("ganglion", "case $1 in status) echo '{\"board\":\"picarx-v4\"}' ;; guard) echo no guard >&2; exit 69 ;; *) echo fine ;; esac");
+        // Longer than its share, and what matters is at the end.
+        scene.tool(
+            "journalctl",
+            "yes 'car-7 says: a line of the journal' | head -c 5000000\n\
+             echo; echo 'alice@car-7.lan password: hunter2 at /home/alice/x'\n\
+             echo 'lease of 192.168.4.20 for dc:a6:32:01:02:03, fe80::dea6:32ff:fe01:203'\n\
+             echo '-----BEGIN OPENSSH PRIVATE KEY-----'; echo AbCdKey\n\
+             echo '-----END OPENSSH PRIVATE KEY-----'\n\
+             echo 'kernel 6.12.117 at 21:37:59.123456: the last line'",
+        );
+        scene.tool("ssh", "while [ \"$1\" != -- ]; do shift; done; [ \"$2\" = pi@robot ] || exit 255; shift 2; sh -c \"$*\"");
+        fs::write(scene.0.join("car.toml"), "inherits = \"picarx-v4\"\n").expect("a board");
+        scene
+    }
+    fn tool(&self, name: &str, does: &str) {
+        let path = self.0.join("bin").join(name);
+        fs::write(&path, format!("#!/bin/sh\n{does}\n")).expect("a tool");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("permissions");
+    }
+    fn run(&self, arguments: &[&str]) -> Output {
+        let path = format!("{}:{}", self.0.join("bin").display(), std::env::var("PATH").unwrap_or_default());
+        let mut command = Command::new("sh");
+        command.arg("scripts/support-bundle").args(arguments).env("PATH", path).env("SUDO_USER", "alice");
+        command.env("TMPDIR", self.0.join("tmp")).env("BOARD", self.0.join("car.toml"));
+        command.output().expect("a shell")
+    }
+    fn out(&self) -> String {
+        self.0.join("out").display().to_string()
+    }
+    /// The folder of the one bundle, unpacked.
+    fn unpacked(&self) -> PathBuf {
+        let made: Vec<PathBuf> = list(&self.0.join("out"));
+        let [bundle] = &made[..] else { panic!("one bundle, not {made:?}") };
+        let name = bundle.file_name().expect("a name").to_string_lossy().into_owned();
+        let folder = name.strip_suffix(".tar.gz").unwrap_or_else(|| panic!("{name}"));
+        assert!(folder.starts_with("ganglion-support-picarx-v4-"), "{name}");
+        let tar = Command::new("tar").arg("-xzf").arg(bundle).arg("-C").arg(&self.0).status();
+        assert!(tar.expect("tar").success());
+        self.0.join(folder)
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn list(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path()).collect()
+}
+
+#[test]
+fn a_bundle_has_its_parts_bounded_says_what_is_missing_and_names_no_one() {
+    let scene = Scene::new("whole");
+    let made = scene.run(&["pi@robot", "-o", &scene.out()]);
+    assert_eq!(made.status.code(), Some(0), "{}", super::err(&made));
+    assert!(super::out(&made).trim().ends_with(".tar.gz"), "{}", super::out(&made));
+    let bundle = scene.unpacked();
+    let read =
+        |name: &str| fs::read_to_string(bundle.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let journal = read("journal.txt");
+    assert!(journal.ends_with("the last line\n") && journal.len() <= 3072 * 1024, "{} bytes", journal.len());
+    assert!(journal.contains("kernel 6.12.117 at 21:37:59.123456"), "no address, and left as it is");
+    assert!(read("board.toml").contains("picarx-v4"), "the board of the service");
+    let manifest = read("manifest.txt");
+    assert!(manifest.contains("its last 3072 KiB kept"), "{manifest}");
+    let guard = manifest.lines().find(|line| line.starts_with("guard.json")).expect("a line");
+    assert!(guard.contains("exit 69, 0 bytes") && guard.contains("no guard"), "{guard}");
+    assert!(!bundle.join("guard.json").exists());
+    let mut whole = 0;
+    for part in list(&bundle) {
+        let text = String::from_utf8_lossy(&fs::read(&part).expect("a part")).into_owned();
+        whole += text.len();
+        for secret in SECRETS {
+            assert!(!text.contains(secret), "{}: {secret}", part.display());
+        }
+    }
+    assert!(whole <= 8 << 20, "{whole} bytes");
+    assert_eq!(list(&scene.0.join("tmp")), Vec::<PathBuf>::new(), "left behind");
+}
+
+#[test]
+fn what_cannot_be_had_or_is_no_bundle_is_refused_and_leaves_no_file() {
+    let scene = Scene::new("refused");
+    let out = scene.out();
+    let refused = |arguments: &[&str], code: i32, says: &str| {
+        let made = scene.run(arguments);
+        assert_eq!(made.status.code(), Some(code), "{arguments:?}: {}", super::err(&made));
+        assert!(super::err(&made).contains(says), "{arguments:?}: {}", super::err(&made));
+        assert_eq!(list(&scene.0.join("out")), Vec::<PathBuf>::new(), "{arguments:?}");
+    };
+    refused(&["pi@elsewhere", "-o", &out], 69, "pi@elsewhere");
+    refused(&["--fly"], 64, "--fly");
+    refused(&["-o"], 64, "-o");
+    refused(&["a", "b"], 64, "one robot at a time");
+    refused(&["pi@robot", "-o", &out, "--board", "x'; reboot; '"], 64, "--board");
+    refused(&["pi@robot", "-o", "/nowhere"], 73, "/nowhere");
+    // A robot that answers with something else, and one whose bundle would leave its folder.
+    scene.tool("ssh", "echo no archive");
+    refused(&["pi@robot", "-o", &out], 69, "no bundle");
+    scene.tool(
+        "ssh",
+        "cd \"$TMPDIR\" && mkdir -p evil && tar --transform 's#^#../../#' -P -cf - evil; rmdir evil",
+    );
+    refused(&["pi@robot", "-o", &out], 69, "no bundle");
+}
