@@ -350,31 +350,35 @@ fn the_verb_refuses_what_it_cannot_learn_from_and_leaves_no_file() {
     assert_eq!(ganglion(&nowhere).0, Some(69));
 }
 
-/// The SCITOS G5's log, if it is beside this checkout.
-fn real_log() -> Option<&'static Path> {
-    let path = Path::new(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../shared/data/scitos-g5/sensor_readings_24_first_3_laps.csv"
-    ));
-    if !path.exists() {
-        println!("skipped: the SCITOS G5 log (UCI Machine Learning Repository) is not beside this checkout");
-    }
-    path.exists().then_some(path)
-}
+/// The log of a SCITOS G5 (tests/data/README.md).
+const REAL_LOG: &str = "tests/data/scitos-g5/sensor_readings_24_first_3_laps.csv";
 
 /// Right decisions on each lap of the real log, learned from the others, by `board` with `seed`.
-fn unseen_laps(board: &str, seed: u64) -> Option<Vec<f64>> {
-    let path = real_log()?;
+fn unseen_laps(board: &str, seed: u64) -> Vec<f64> {
     let mut board = ganglion::board::built_in(board).unwrap().unwrap().board;
     board.field.seed = seed;
-    let logs = [Log::read(path, &board, Some("OUTPUT")).unwrap().sound().unwrap()];
+    let logs = [Log::read(Path::new(REAL_LOG), &board, Some("OUTPUT")).unwrap().sound().unwrap()];
     let course = course(&board, &logs, 3).unwrap();
     let features = observe_all(&board, &logs, 1).unwrap();
     let laps = judge(&course, &features, 2).unwrap();
     assert!(laps.iter().all(|lap| lap.total() == 1364));
     let accuracies: Vec<f64> = laps.iter().map(|lap| lap.accuracy().unwrap()).collect();
     println!("{} seed {seed}: {accuracies:?}", board.name);
-    Some(accuracies)
+    accuracies
+}
+
+#[test]
+fn the_real_log_is_read_whole() {
+    let board = ganglion::board::built_in("scitos-g5").unwrap().unwrap().board;
+    let log = Log::read(Path::new(REAL_LOG), &board, Some("OUTPUT")).unwrap();
+    assert_eq!((log.rows(), log.defects()), (4092, 0));
+    let count = |label: &str| {
+        let decision = board.decisions.iter().position(|decision| decision.label == label).expect(label);
+        log.labels().iter().filter(|right| **right == decision).count()
+    };
+    // Counted in the file by hand (cut, sort, uniq -c).
+    let labels = ["Move-Forward", "Sharp-Right-Turn", "Slight-Left-Turn", "Slight-Right-Turn"];
+    assert_eq!(labels.map(count), [1651, 1569, 221, 651]);
 }
 
 /// What the mean of three laps may not fall below, whatever the seed: docs/measurements.md has what it is.
@@ -387,7 +391,7 @@ fn on_a_real_robots_log_each_lap_is_decided_from_the_two_others() {
     let boards = [("scitos-g5-ring", LEAST_OF_RING), ("scitos-g5", LEAST_WITH_ARCS)];
     for seed in 1..=5 {
         for (board, least) in boards {
-            let Some(laps) = unseen_laps(board, seed) else { return };
+            let laps = unseen_laps(board, seed);
             let mean = laps.iter().sum::<f64>() / 3.0;
             assert!(mean >= least, "{board}, seed {seed}: {laps:?}");
         }
@@ -397,9 +401,8 @@ fn on_a_real_robots_log_each_lap_is_decided_from_the_two_others() {
 #[test]
 #[ignore = "long: scripts/long-tests"]
 fn on_a_real_robots_log_the_last_quarter_is_decided_from_the_first_three() {
-    let Some(path) = real_log() else { return };
     let board = ganglion::board::built_in("scitos-g5").unwrap().unwrap().board;
-    let log = Log::read(path, &board, Some("OUTPUT")).unwrap().sound().unwrap();
+    let log = Log::read(Path::new(REAL_LOG), &board, Some("OUTPUT")).unwrap().sound().unwrap();
     assert_eq!(log.rows(), 4092);
     let mut engine = Engine::build(&board.field);
     let seen = observe(&board, &mut engine, &log, |_| ()).unwrap();

@@ -7,6 +7,9 @@ mod allocation;
 /// How long the tests run: short in daily use, in full where the environment asks for it.
 mod long;
 
+/// Tests that lack data or a tool are counted and named, not passed.
+mod skips;
+
 /// Several buses, and a stop that goes before everything, on the simulated robot.
 mod bus;
 

@@ -430,18 +430,38 @@ fn rows_of_requirements_and_mutants_name_tests_that_exist() {
 
 #[test]
 fn each_step_of_ci_is_a_function_or_a_program() {
-    let text = std::fs::read_to_string(".ci/run").expect(".ci/run");
-    let steps: Vec<&str> = text
+    let [run, shared] = [".ci/run", ".ci/steps.sh"].map(|path| std::fs::read_to_string(path).expect(path));
+    let steps: Vec<&str> = run
         .lines()
         .map(str::trim)
         .filter(|line| line.starts_with("step \"") || line.starts_with("begin \""))
         .collect();
     assert!(steps.len() > 10, "{steps:?}");
+    let defines = |text: &str, name: &str| text.lines().any(|line| line.starts_with(&format!("{name}() {{")));
     let unknown = steps.iter().filter(|line| {
-        let run = line.split('"').nth(2).unwrap_or_default().split_whitespace().next().unwrap_or_default();
-        run != "cargo" && !text.lines().any(|line| line.starts_with(&format!("{run}() {{")))
+        let run_by = line.split('"').nth(2).unwrap_or_default().split_whitespace().next().unwrap_or_default();
+        run_by != "cargo" && !defines(&run, run_by) && !defines(&shared, run_by)
     });
     none(unknown.map(|line| format!(".ci/run: {line}: no such function")).collect());
+    // Two runs of one commit check the same things: no step asks how much time is left.
+    let asks = |line: &&str| line.contains("SECONDS") && !line.starts_with("echo \"passed in");
+    none(run.lines().filter(asks).map(|line| format!(".ci/run: {line}: depends on elapsed time")).collect());
+}
+
+#[test]
+fn the_full_check_has_a_command_for_each_step() {
+    let script = std::fs::read_to_string("scripts/full-check").expect("scripts/full-check");
+    let list = script.lines().find_map(|line| line.strip_prefix("STEPS=(")).expect("a list of steps");
+    let steps: Vec<&str> = list.trim_end_matches(')').split_whitespace().collect();
+    assert!(steps.len() >= 9, "{steps:?}");
+    let lacks = steps.iter().filter(|step| {
+        let described = script.contains(&format!("    [{step}]=\""));
+        !described || !script.lines().any(|line| line.trim_start().starts_with(&format!("{step}) ")))
+    });
+    none(lacks.map(|step| format!("scripts/full-check: no words or no command for {step}")).collect());
+    let page = std::fs::read_to_string("docs/tests.md").expect("docs/tests.md");
+    let unused = steps.iter().filter(|step| !page.contains(&format!("`{step}`")));
+    none(unused.map(|step| format!("docs/tests.md: says of no change that it needs {step}")).collect());
 }
 
 #[test]

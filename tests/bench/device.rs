@@ -4,6 +4,7 @@
 use super::{File, LENIENT, err, number, object, out, row};
 use crate::cli::ganglion;
 use crate::cuda::standin;
+use crate::skips::skip;
 use ganglion::field::STAGES;
 use serde_json::Value;
 use std::path::Path;
@@ -178,8 +179,7 @@ fn a_target_of_a_gpu_that_is_out_of_range_is_78_with_its_place() {
 fn the_predictions_are_of_the_engines_own_bytes() {
     let said = Command::new("scripts/predict-gpu").arg("--json").output();
     let Some(said) = said.ok().filter(|said| said.status.success()) else {
-        println!("skipped: scripts/predict-gpu does not run here; install Python 3");
-        return;
+        return skip("scripts/predict-gpu does not run here: install Python 3");
     };
     let predicted = object(&said);
     assert_eq!(predicted["measured"], false);

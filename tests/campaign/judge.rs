@@ -1,5 +1,5 @@
 //! The judge: gets what was to be seen at the wires, what callers requested and when the loop ran, and says
-//! whether the motors turned while a promise of the README forbade it. Written from README.md and
+//! whether the motors turned while a promise forbade it. Written from docs/promises.md and
 //! boards/README.md; it uses no word of the runtime's decisions and asks the runtime nothing.
 //!
 //! `authority` (who let the robot move), `senses` (what it may not drive on), `wire` (commands, bus, ways),

@@ -1,6 +1,6 @@
 //! What a release brings: the file that `scripts/build-fatbin` made is taken by the program as it is, and not
 //! with one byte of its last line changed; and the script for a machine with a GPU says what it does. Where
-//! the file or what runs the scripts is absent, the tests say that they are skipped.
+//! the file or Python is absent, the tests are skipped.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::engine::device;
 use super::standin;
 use crate::cli::ganglion;
+use crate::skips::skip;
 
 const PTX: &str = include_str!("../../kernels/ganglion.ptx");
 /// Where the script puts it; GANGLION_IMAGE names another place, as for the program.
@@ -34,8 +35,7 @@ fn load(fatbin: PathBuf) -> (Source, Counts) {
 fn the_release_image_is_taken_whole_or_not_at_all() {
     let fatbin = std::env::var_os("GANGLION_IMAGE").map_or_else(|| FATBIN.into(), PathBuf::from);
     let Ok(whole) = fs::read(&fatbin) else {
-        println!("skipped: no {}: scripts/build-fatbin makes it", fatbin.display());
-        return;
+        return skip("no compiled kernels: scripts/build-fatbin makes them");
     };
     let Some(_device) = device() else { return };
     let emulated = is_emulated(&probe().expect("a GPU, or the stand-in"));
@@ -57,11 +57,11 @@ fn the_release_image_is_taken_whole_or_not_at_all() {
     fs::remove_file(damaged).expect("it is ours");
 }
 
-/// The script for a machine with a GPU; `None` (said aloud) where nothing runs it.
+/// The script for a machine with a GPU; `None` without Python, and the test is skipped.
 fn gpu_check(argument: &str) -> Option<Output> {
     let said = Command::new("python3").args(["scripts/gpu-check", argument]).output();
     if said.is_err() {
-        println!("skipped: no python3");
+        skip("no python3");
     }
     said.ok()
 }
@@ -107,11 +107,11 @@ impl Kit {
         Kit(root)
     }
 
-    /// How the script ended and what it wrote; `None` (said aloud) where nothing runs it.
+    /// How the script ended and what it wrote; `None` without Python, and the test is skipped.
     fn check(&self, minutes: &str) -> Option<(Output, Value)> {
         let script = self.0.join("scripts/gpu-check");
         let Ok(said) = Command::new("python3").arg(script).args(["--minutes", minutes]).output() else {
-            println!("skipped: no python3");
+            skip("no python3");
             return None;
         };
         let report = fs::read_to_string(self.0.join("target/gpu-check/report.json")).expect("written");

@@ -13,6 +13,7 @@ mod order;
 mod raw;
 
 use crate::allocation;
+use crate::skips::skip;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -112,9 +113,12 @@ impl Drop for Alone {
     }
 }
 
+/// Why a test of the CUDA engine is skipped.
+const NO_COMPILER: &str = "no C++ compiler (CXX, c++, g++, clang++) for the stand-in driver";
+
 /// The stand-in, started afresh: no context, no orders, counts from 0. There is one a process, so that the
 /// calling test is run in a process of its own, where this gives `Some`; here it gives `None`, and the test
-/// is over. `None` (said aloud) also without a C++ compiler.
+/// is over. `None` also without a C++ compiler; then the test is skipped.
 pub fn alone() -> Option<Alone> {
     // libtest gives a test's thread the test's name; with `--test-threads=1` there is no such thread, and no
     // need.
@@ -130,13 +134,17 @@ pub fn alone() -> Option<Alone> {
     Some(Alone { stand_in })
 }
 
-/// The stand-in, loaded under the driver's name; `None` (said aloud, once) without a C++ compiler.
+/// The stand-in, loaded under the driver's name; `None` without a C++ compiler, and the test is skipped.
 ///
 /// # Panics
 /// If there is a compiler and it refuses, or warns.
 pub fn stand_in() -> Option<&'static StandIn> {
     static LOADED: OnceLock<Option<StandIn>> = OnceLock::new();
-    LOADED.get_or_init(|| compile("").map(load)).as_ref()
+    let loaded = LOADED.get_or_init(|| compile("").map(load)).as_ref();
+    if loaded.is_none() {
+        skip(NO_COMPILER);
+    }
+    loaded
 }
 
 /// The folder of a stand-in that lacks one of the driver's functions; to be loaded by a child process.
@@ -158,7 +166,7 @@ fn compile(without: &str) -> Option<PathBuf> {
     let said = said.expect("a shell");
     let errors = String::from_utf8_lossy(&said.stderr);
     if said.status.code() == Some(2) {
-        println!("skipped: no C++ compiler (CXX, c++, g++, clang++), so there is no stand-in for the driver");
+        skip(NO_COMPILER);
         return None;
     }
     assert!(said.status.success() && errors.is_empty(), "the stand-in does not compile cleanly:\n{errors}");

@@ -99,11 +99,11 @@ impl Simd for Portable {
     }
     #[inline(always)]
     fn fused(self, a: [f32; LANES], b: [f32; LANES], c: [f32; LANES]) -> [f32; LANES] {
-        std::array::from_fn(|lane| libm::fmaf(a[lane], b[lane], c[lane]))
+        std::array::from_fn(|lane| a[lane].mul_add(b[lane], c[lane]))
     }
     #[inline(always)]
     fn fused_less(self, a: [f32; LANES], b: [f32; LANES], c: [f32; LANES]) -> [f32; LANES] {
-        std::array::from_fn(|lane| libm::fmaf(-a[lane], b[lane], c[lane]))
+        std::array::from_fn(|lane| (-a[lane]).mul_add(b[lane], c[lane]))
     }
     #[inline(always)]
     fn zip(self, a: [f32; LANES], b: [f32; LANES]) -> ([f32; LANES], [f32; LANES]) {
