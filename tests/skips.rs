@@ -1,5 +1,5 @@
-//! A test that lacks data or a tool says so here and ends. `tests/skipped`, which `cargo test` runs last, counts
-//! and names those tests, so that none of them looks as if it had passed.
+//! A test that lacks data or a tool says so here and ends. `tests/skipped`, which `cargo test` runs last,
+//! counts and names those tests, so that none of them looks as if it had passed.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
