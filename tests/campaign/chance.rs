@@ -18,8 +18,33 @@ pub fn script_of_seed(seed: u64, board: &Board, length: Span, panics: bool) -> S
     writer.ends();
     writer.guard(board);
     writer.sleeps();
+    if panics {
+        writer.panic(Draw::new(seed, 1001));
+    }
     Script::parse(&writer.lines.join("\n")).expect("the generator writes what the reader reads")
 }
+
+/// The field's engine panics.
+const PANIC: &str = "field-panic";
+
+/// The names of all faults that a script may have. A campaign in which one of them never struck says so.
+pub const FAULTS: [&str; 15] = [
+    "i2c-nack",
+    "i2c-stuck",
+    "i2c-1-stuck",
+    "i2c-wrong-bytes",
+    "brown-out",
+    "field-hang",
+    "field-panic",
+    "field-slow",
+    "sonar-silent",
+    "sonar-frozen",
+    "adc-frozen",
+    "tilt-over",
+    "tilt-nan",
+    "battery-low",
+    "estop",
+];
 
 /// Everything that a fault can strike: its name with the target, and the longest that it usually lasts,
 /// seconds.
@@ -30,7 +55,7 @@ fn strikable(board: &Board) -> Vec<(String, f64)> {
         ("i2c-wrong-bytes", 10.0),
         ("brown-out", 2.0),
         ("field-hang", 5.0),
-        ("field-panic", 0.1),
+        (PANIC, 0.1),
         ("field-slow", 10.0),
     ]
     .map(|(name, longest)| (name.to_string(), longest))
@@ -102,7 +127,7 @@ impl Writer {
 
     fn faults(&mut self, board: &Board, panics: bool) {
         let mut kinds = strikable(board);
-        kinds.retain(|(name, _)| panics || name != "field-panic");
+        kinds.retain(|(name, _)| panics || name != PANIC);
         let mean = self.draw.decades(3.0, 60.0);
         let mut at = self.draw.wait(mean);
         while at < self.length {
@@ -111,6 +136,13 @@ impl Writer {
             self.event(&name, at, length);
             at += self.draw.wait(mean);
         }
+    }
+
+    /// A panic of the field's engine. Few boards allow one, so each of their scripts has one besides those
+    /// that `faults` draws, from numbers of its own: the rest of the script stays as it was.
+    fn panic(&mut self, mut draw: Draw) {
+        let at = draw.between(0.0, self.length);
+        self.event(PANIC, at, 0.1);
     }
 
     /// Presses of the stop buttons, most of them followed by what people do then.

@@ -18,7 +18,7 @@ const RETREAT: u64 = 0x7265;
 const RETREAT_KEY: &str = "retreat_ms";
 
 /// Share of the seeds in which the CPU's engine computes the field.
-const OWN_ENGINE: f64 = 0.04;
+const OWN_ENGINE: f64 = 0.08;
 
 /// A board with all that goes with it.
 pub struct Site {

@@ -1,6 +1,7 @@
 //! The result of a campaign: how much the robots drove, how often each promise counted and each fault struck.
 //! A campaign that asked nothing has shown nothing.
 
+use super::chance::FAULTS;
 use super::course::Outcome;
 use super::judge::promise::{ALL, COUNT};
 use super::script::{Script, own_names};
@@ -46,7 +47,8 @@ impl Tally {
         let faults = self.played.iter().filter(|(_, times)| **times < least);
         let faults = faults.map(|(name, times)| format!("fault {name}: {times}"));
         // What was never played is not among what was.
-        let never = own_names().filter(|name| !self.played.contains_key(*name));
+        let names = own_names().chain(FAULTS);
+        let never = names.filter(|name| !self.played.contains_key(*name));
         promises.chain(faults).chain(never.map(|name| format!("fault {name}: never"))).collect()
     }
 }
