@@ -7,8 +7,8 @@
 //! and every number of threads gives the same bits. One-time work (vectors from a seed, powers, inverses) is
 //! f64, rounded at the end.
 //!
-//! `gpu` does the same on a GPU, bit for bit; `choice` measures when that is worth it, and `dispatch` sends each
-//! batch to one or the other.
+//! `gpu` does the same on a GPU, bit for bit; `choice` measures when that is worth it, and `dispatch` sends
+//! each batch to one or the other.
 //!
 //! `map` decides what a robot remembers, and when. Nothing here belongs in the tick.
 

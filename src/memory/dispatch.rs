@@ -1,11 +1,11 @@
-//! The dispatcher: each batch of the memory's operations is answered by the processor or by the GPU, whichever
-//! the measured crossings or the user's preference name for its size ([`Choice::takes_gpu`]). Both give the same
-//! bits, so the caller cannot tell them apart, except by [`Dispatcher::answered`].
+//! The dispatcher: each batch of the memory's operations is answered by the processor or by the GPU,
+//! whichever the measured crossings or the user's preference name for its size ([`Choice::takes_gpu`]). Both give the
+//! same bits, so the caller cannot tell them apart, except by [`Dispatcher::answered`].
 //!
 //! A batch that does not fit the GPU's room is the processor's. If the GPU fails in the middle, the processor
-//! answers the same batch, the loss is kept ([`Answered::lost`], [`Dispatcher::loss`]), and the GPU is closed: it
-//! is not tried again for the life of this dispatcher. A GPU belongs to the thread that opened it, and so does
-//! its dispatcher; an operation on the GPU waits for it, so a real-time thread must not own one.
+//! answers the same batch, the loss is kept ([`Answered::lost`], [`Dispatcher::loss`]), and the GPU is
+//! closed: it is not tried again for the life of this dispatcher. A GPU belongs to the thread that opened it,
+//! and so does its dispatcher; an operation on the GPU waits for it, so a real-time thread must not own one.
 
 use super::choice::{Choice, Preference, Residence, Work};
 use super::dim::Dim;
@@ -55,8 +55,8 @@ impl Dispatcher {
         Dispatcher { workspace, gpu: None, choice, held: None, answered, loss: None }
     }
 
-    /// Opens the GPU of this machine, if there is one, and decides as [`Choice::of`] does. Who prefers the
-    /// processor gets it without any call of a driver.
+    /// Opens the GPU of this machine, if there is one, and decides as [`Choice::of`] does. If the processor
+    /// is preferred, no driver is called.
     pub fn open(
         dim: Dim,
         room: Room,
@@ -163,9 +163,9 @@ impl Dispatcher {
         self.workspace.superpose(rows, weights, length, out)
     }
 
-    /// [`Store::nearest`], wherever a store of this size belongs. The GPU keeps a copy of the last store that it
-    /// searched; it is made again when another store is searched, or the same one after a change. The crossing
-    /// was measured without that copy.
+    /// [`Store::nearest`], wherever a store of this size belongs. The GPU keeps a copy of the last store that
+    /// it searched; it is made again when another store is searched, or the same one after a change. The
+    /// crossing was measured without that copy.
     pub fn nearest(&mut self, store: &Store, queries: &[f32], best: &mut [Best]) -> Result<(), Fault> {
         if store.dim() != self.workspace.dim() {
             let (found, wanted) = (store.dim().get(), self.workspace.dim().get());

@@ -1,5 +1,5 @@
-//! The dispatcher sends each batch where its choice says. On the stand-in for the driver, which counts the kernels
-//! that it starts: none below the crossing, some from it on, and the same bits on both sides.
+//! The dispatcher sends each batch where its choice says. On the stand-in for the driver, which counts the
+//! kernels that it starts: none below the crossing, some from it on, and the same bits on both sides.
 
 use super::{bits, dim, rows, store_of};
 use crate::allocation::allocations_in;
@@ -147,7 +147,7 @@ fn what_does_not_fit_the_room_is_the_processors() {
 #[test]
 fn the_processor_answers_a_batch_on_which_the_gpu_is_lost() {
     let Some(alone) = alone() else { return };
-    // The second kernel of all that are executed, in the middle of a search; 700: the context is lost.
+    // The context is lost (700) in the first kernel, in a copy, and in the middle of a search.
     for (order, at) in [("fail=kernel:1:700", 0), ("fail=copy:3:700", 0), ("fail=kernel:5:700", 3)] {
         let mut dispatcher = preferring(Preference::From(1), Arc::default());
         alone.order(order);

@@ -1,6 +1,6 @@
 //! Where the holographic memory computes on this machine: from which batch size the GPU is faster, measured
-//! now or at an earlier start; or why the processor does everything. The smallest batches that go to the GPU are
-//! tried there. The thread is abandoned if a driver hangs.
+//! now or at an earlier start; or why the processor does everything. The smallest batches that go to the GPU
+//! are tried there. The thread is abandoned if a driver hangs.
 
 use std::sync::mpsc;
 use std::thread;
