@@ -1,6 +1,6 @@
 //! The dispatcher: each batch of the memory's operations is answered by the processor or by the GPU,
-//! whichever the measured crossings or the user's preference name for its size ([`Choice::takes_gpu`]). Both give the
-//! same bits, so the caller cannot tell them apart, except by [`Dispatcher::answered`].
+//! whichever the measured crossings or the user's preference name for its size ([`Choice::takes_gpu`]). Both
+//! give the same bits, so the caller cannot tell them apart, except by [`Dispatcher::answered`].
 //!
 //! A batch that does not fit the GPU's room is the processor's. If the GPU fails in the middle, the processor
 //! answers the same batch, the loss is kept ([`Answered::lost`], [`Dispatcher::loss`]), and the GPU is

@@ -3,8 +3,8 @@
 //! decides what rows are worth, and which is replaced.
 //!
 //! An empty bank takes little: rows come in blocks, and a block takes its memory when its first row is
-//! stored. The field's thread, which is not a real-time thread, then meets 20 new pages, once in 32 rows of a shard,
-//! and never again once the bank is full.
+//! stored. The field's thread, which is not a real-time thread, then meets 20 new pages, once in 32 rows of a
+//! shard, and never again once the bank is full.
 
 use super::cells::touched;
 use super::dot::dot;
