@@ -7,7 +7,8 @@
 //! and every number of threads gives the same bits. One-time work (vectors from a seed, powers, inverses) is
 //! f64, rounded at the end.
 //!
-//! `gpu` does the same on a GPU, bit for bit; `choice` measures when that is worth it.
+//! `gpu` does the same on a GPU, bit for bit; `choice` measures when that is worth it, and `dispatch` sends
+//! each batch to one or the other.
 //!
 //! `map` decides what a robot remembers, and when. Nothing here belongs in the tick.
 
@@ -25,6 +26,7 @@ pub mod spatial;
 pub mod episodic;
 pub mod gpu;
 pub mod choice;
+pub mod dispatch;
 pub mod map;
 mod coarse;
 mod convolve;
@@ -33,6 +35,7 @@ mod reduce;
 mod spectrum;
 
 pub use dim::Dim;
+pub use dispatch::{Answered, Dispatcher};
 pub use fault::Fault;
 pub use nearest::{Best, Match};
 pub use ops::{Length, Workspace};

@@ -6,6 +6,7 @@ mod bench;
 mod capacity;
 mod gpu;
 mod choice;
+mod dispatch;
 mod episodes;
 mod identity;
 mod map;

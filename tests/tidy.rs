@@ -2,6 +2,7 @@
 //! spoilt other projects of this kind; each rule says why where it stands.
 
 mod kinds;
+mod names;
 mod source;
 
 use source::{Source, sources, texts};

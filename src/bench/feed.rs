@@ -1,5 +1,6 @@
-//! Input for a field in a bench, so that a cycle does all the work that it does on a robot:
-//! sensors that wander, a full library whose contexts are near what occurs, a full bank, a read-out.
+//! Input for a field in a bench, so that a cycle does all the work that it can have: sensors that wander, a
+//! library of made-up patterns whose contexts are near what occurs, a full bank, a read-out. No robot has as
+//! much today: nothing fills a library while it runs, and the shipped boards leave library and bank out.
 //! Everything is drawn from a seed: two benches get the same input.
 
 use crate::field::shape::{CONTEXT, DESCRIPTOR, PATTERN, READOUT_COLUMNS};

@@ -8,7 +8,7 @@ use crate::memory::choice::{CALIBRATION, Choice, Preference, Residence, file_for
 use crate::memory::gpu::{Area, GpuWorkspace, GpuWorkspaceFault, Room};
 use crate::memory::nearest::Best;
 use crate::memory::parallel::{Keys, Parallel, Verb};
-use crate::memory::{Dim, Fault, Length, Rows, Store, Workspace};
+use crate::memory::{Answered, Dim, Dispatcher, Fault, Length, Rows, Store, Workspace};
 use crate::seed::{Stream, uniform};
 use crate::time::{Clock, MonotonicClock, Span};
 use serde::Serialize;
@@ -96,6 +96,16 @@ pub struct HrrFigure {
     pub ratio_to_floor: f64,
 }
 
+/// One operation through the dispatcher, which sends it where the choice says.
+#[derive(Clone, Debug, Serialize)]
+pub struct DispatchedFigure {
+    /// Its times; `threads` as for the one that answered the last batch.
+    #[serde(flatten)]
+    pub figure: HrrFigure,
+    /// Who answered how many batches.
+    pub answered: Answered,
+}
+
 /// What to measure.
 #[derive(Clone, Debug)]
 pub struct HrrBench {
@@ -109,7 +119,7 @@ pub struct HrrBench {
     pub cell: Span,
     /// Leaves out cells that would take more memory.
     pub most_bytes: usize,
-    /// The source of the choice between processor and GPU; it does not change what is measured here.
+    /// The source of the choice between processor and GPU, which decides who answers what is dispatched.
     pub preference: Preference,
 }
 
@@ -153,6 +163,10 @@ pub struct HrrFigures {
     pub simd: &'static str,
     /// The cells, in the order in which they were measured.
     pub cells: Vec<HrrFigure>,
+    /// The same operations through the dispatcher; none without a GPU.
+    pub dispatched: Vec<DispatchedFigure>,
+    /// By length of rows: why the GPU was lost while it answered for the dispatcher.
+    pub lost: Vec<(usize, String)>,
     /// Cells (d, batch) that would have taken more memory than was allowed.
     pub left_out: Vec<(usize, usize)>,
     /// Bytes of a store: (d, vectors, bytes).
@@ -167,14 +181,14 @@ impl HrrBench {
     pub fn run(&self, interrupted: &AtomicBool, mut watch: impl FnMut(f64)) -> Result<HrrFigures, HrrFault> {
         let mut figures = HrrFigures { simd: Level::best().name(), ..HrrFigures::default() };
         let all = self.dims.len() * self.batches.len();
-        let mut gpu: Option<GpuWorkspace> = None;
+        let mut dispatcher: Option<Dispatcher> = None;
         for (done, (d, batch)) in
             self.dims.iter().flat_map(|d| self.batches.iter().map(move |b| (*d, *b))).enumerate()
         {
             let dim = Dim::new(d)?;
             if done.is_multiple_of(self.batches.len()) {
-                drop(gpu.take()); // before another one takes its memory
-                gpu = self.gpu(dim, &mut figures.choices);
+                drop(dispatcher.take()); // before another one takes its memory
+                dispatcher = self.dispatcher(dim, &mut figures.choices);
             }
             figures.store_bytes.push((d, batch, Store::bytes_for(dim, batch)));
             watch(done as f64 / all as f64);
@@ -196,16 +210,18 @@ impl HrrBench {
                     figures.cells.push(self.measure(operation, &mut cell, &mut copy)?);
                 }
             }
-            let fits = |gpu: &&mut GpuWorkspace| batch <= gpu.room().rows;
-            if let Some(gpu) = gpu.as_mut().filter(fits) {
-                self.on_gpu(gpu, dim, batch, interrupted, &mut figures.cells)?;
+            if let Some(dispatcher) = &mut dispatcher {
+                if let Some(gpu) = dispatcher.gpu_mut() {
+                    self.on_gpu(gpu, dim, batch, interrupted, &mut figures.cells)?;
+                }
+                self.dispatched(dispatcher, dim, batch, interrupted, &mut figures)?;
             }
         }
         Ok(figures)
     }
 
-    /// The GPU with room for the largest batch that memory allows, if there is one, and what it would do.
-    fn gpu(&self, dim: Dim, choices: &mut Vec<(usize, String)>) -> Option<GpuWorkspace> {
+    /// A dispatcher whose GPU has room for the largest batch that memory allows, if there is a GPU.
+    fn dispatcher(&self, dim: Dim, choices: &mut Vec<(usize, String)>) -> Option<Dispatcher> {
         let fits =
             self.batches.iter().copied().filter(|batch| memory_of(dim.get(), *batch) <= self.most_bytes);
         let rows = fits.max().unwrap_or(1);
@@ -213,7 +229,7 @@ impl HrrBench {
             Ok(mut gpu) => {
                 let choice = Choice::of(&mut gpu, self.preference, file_for(dim).as_deref(), CALIBRATION);
                 choices.push((dim.get(), choice.to_string()));
-                Some(gpu)
+                Some(Dispatcher::new(gpu, choice))
             }
             Err(unfit) => {
                 choices.push((dim.get(), Choice::without(unfit).to_string()));
@@ -253,6 +269,41 @@ impl HrrBench {
                 let figure = self.sample(operation, dim.get(), batch, &mut copy, &mut call)?;
                 cells.push(HrrFigure { threads: 0, residence: Some(residence), ..figure });
             }
+        }
+        Ok(())
+    }
+
+    /// The cells of one batch through the dispatcher.
+    fn dispatched(
+        &self,
+        dispatcher: &mut Dispatcher,
+        dim: Dim,
+        batch: usize,
+        interrupted: &AtomicBool,
+        figures: &mut HrrFigures,
+    ) -> Result<(), HrrFault> {
+        let bytes = 3 * dim.get() * batch * size_of::<f32>();
+        let mut copy = CopyCrew::new(1, bytes, &[]).map_err(HrrFault::Threads)?;
+        let mut given = Dispatched::new(dim, batch)?;
+        let was_lost = dispatcher.loss().is_some();
+        for operation in OPERATIONS {
+            if ended(interrupted) {
+                continue;
+            }
+            let before = dispatcher.answered();
+            let mut call = || Ok(given.call(dispatcher, operation)?);
+            let figure = self.sample(operation, dim.get(), batch, &mut copy, &mut call)?;
+            let now = dispatcher.answered();
+            let answered = Answered {
+                processor: now.processor - before.processor,
+                gpu: now.gpu - before.gpu,
+                lost: now.lost - before.lost,
+            };
+            let threads = usize::from(answered.processor > 0);
+            figures.dispatched.push(DispatchedFigure { figure: HrrFigure { threads, ..figure }, answered });
+        }
+        if let (false, Some(loss)) = (was_lost, dispatcher.loss()) {
+            figures.lost.push((dim.get(), loss.to_string()));
         }
         Ok(())
     }
@@ -320,6 +371,36 @@ impl HrrBench {
 fn numbers(family: u64, dim: Dim, batch: usize) -> Vec<f32> {
     let draw = |i: usize| uniform(family, Stream::Stimulus, (i % 65_521) as u64) - 0.5;
     (0..batch * dim.get()).map(|i| draw(i) as f32).collect()
+}
+
+/// What a dispatcher works on.
+struct Dispatched {
+    rows: Vec<f32>,
+    keys: Vec<f32>,
+    out: Vec<f32>,
+    store: Store,
+    best: [Best; 1],
+}
+
+impl Dispatched {
+    fn new(dim: Dim, batch: usize) -> Result<Dispatched, Fault> {
+        let (rows, keys) = (numbers(1, dim, batch), numbers(2, dim, batch));
+        let mut store = Store::new(dim, batch, usize::MAX)?;
+        rows.chunks_exact(dim.get()).try_for_each(|row| store.push(row).map(drop))?;
+        Ok(Dispatched { out: vec![1.0; rows.len()], rows, keys, store, best: [Best::of(5)] })
+    }
+
+    fn call(&mut self, dispatcher: &mut Dispatcher, operation: Operation) -> Result<(), Fault> {
+        let Dispatched { rows, keys, out, store, best } = self;
+        let d = store.dim().get();
+        match operation {
+            Operation::Bind => dispatcher.bind(rows, keys, Length::AsIs, out),
+            Operation::Unbind => dispatcher.unbind(rows, keys, Length::AsIs, out),
+            Operation::BindUnit => dispatcher.bind(rows, keys, Length::Unit, out),
+            Operation::SuperposeUnit => dispatcher.superpose(rows, None, Length::Unit, &mut out[..d]),
+            Operation::CleanUp => dispatcher.nearest(store, &keys[..d], best),
+        }
+    }
 }
 
 /// One call on the GPU.

@@ -11,7 +11,7 @@ use crate::board;
 use crate::board::finding::Finding;
 use crate::board::{BoardError, Loaded, Setting};
 use crate::plan::edges::{EdgeSight, edge_sight};
-use crate::plan::{Board, BusPlan, bus_load};
+use crate::plan::{Board, BusPlan, FieldPlan, bus_load};
 use crate::rt::room;
 use crate::session::is_service;
 
@@ -109,13 +109,15 @@ fn summary(board: &Board) -> Vec<String> {
         _ => "no bus: the sensors are columns of a log".to_string(),
     });
     lines.push(format!(
-        "field: {0} x {0} x {0} cells, {1} inputs, {2} outputs, a cycle every {3} ms within {4} ms, about {5:.0} MB of memory",
+        "field: {0} x {0} x {0} cells, {1} inputs, {2} outputs, a cycle every {3} ms within {4} ms, about {5:.0} MB of \
+         memory{6}",
         shape.grid,
         shape.sensors,
         shape.motors,
         board.field.dt.as_micros_f64() / 1e3,
         board.budget.target.as_micros_f64() / 1e3,
-        footprint::field_bytes(&board.field) as f64 / 1e6,
+        footprint::start_bytes(&board.field) as f64 / 1e6,
+        at_most(&board.field),
     ));
     if let Some(backing) = &board.backing {
         lines.push(format!(
@@ -138,6 +140,15 @@ fn summary(board: &Board) -> Vec<String> {
         lines.push(format!("this machine cannot run it: {refusal}"));
     }
     lines
+}
+
+/// How far the field's memory can grow, where that is a megabyte or more.
+fn at_most(plan: &FieldPlan) -> String {
+    let (start, full) = (footprint::start_bytes(plan), footprint::field_bytes(plan));
+    if full < start + 1_000_000 {
+        return String::new();
+    }
+    format!(" at its start, at most {:.0} MB with a full library and a full bank", full as f64 / 1e6)
 }
 
 /// What of an edge a wheel can reach before a ground sensor has looked there.
@@ -186,6 +197,7 @@ fn sound(loaded: &Loaded) -> Value {
         "sound": true,
         "digest": loaded.digest.to_hex().as_str(),
         "bus_load": load.map(|load| json!({ "sensors": load.sensors, "motors": load.motors })),
+        "field_start_bytes": footprint::start_bytes(&board.field),
         "field_bytes": footprint::field_bytes(&board.field),
         "memory_left_bytes": room::left(),
         "unseen_edges_below_deg": unseen_deg(edge_sight(board)),

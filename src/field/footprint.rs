@@ -1,11 +1,26 @@
 //! Computes how much memory a field takes, before anything is built.
 
-use crate::field::shape::{CHANNELS, CONTEXT, DESCRIPTOR, GROUP, GROUPS, PATTERN, regressors};
+use crate::field::shape::{BANK_BLOCK, CHANNELS, CONTEXT, DESCRIPTOR, GROUP, GROUPS, PATTERN, regressors};
 use crate::plan::{EngineKind, FieldPlan, Storage};
 
-/// Bytes that the field's engine takes at its start, by arithmetic: a little more than it says of itself. A
-/// GPU takes about as much again on the device, and the processor's engine is on standby.
+/// Most bytes that the field's engine takes, by arithmetic: with a full library and a full bank, and a little
+/// more than it says of itself. A GPU takes about as much again on the device, and the processor's engine is
+/// on standby. What is refused for lack of memory is judged by this, so that none is lacking later.
 pub fn field_bytes(plan: &FieldPlan) -> u64 {
+    bytes_with(plan, plan.shape.patterns, plan.shape.bank)
+}
+
+/// Bytes that it takes at its start, with both empty.
+pub fn start_bytes(plan: &FieldPlan) -> u64 {
+    match plan.engine {
+        // It takes all at once.
+        EngineKind::Reference => field_bytes(plan),
+        _ => bytes_with(plan, 0, plan.shape.bank.min(GROUPS * BANK_BLOCK)),
+    }
+}
+
+/// With so many patterns stored, and memory for so many experiences.
+fn bytes_with(plan: &FieldPlan, patterns: usize, experiences: usize) -> u64 {
     let shape = &plan.shape;
     let volume = PATTERN * shape.cells();
     let (field, pattern, row) = match plan.engine {
@@ -16,11 +31,13 @@ pub fn field_bytes(plan: &FieldPlan) -> u64 {
         // Rows of the bank lie there in f32 and in bytes.
         _ => (cells_and_copies(plan), 2 * both(volume), 5 * DESCRIPTOR),
     };
-    let patterns = shape.patterns * (pattern + CONTEXT * size_of::<f64>() + 8);
+    // What a slot is found by, and where its volumes lie.
+    let slot = (CONTEXT + 1) * size_of::<f64>() + 2 * PATTERN / GROUP * size_of::<Vec<i16>>();
+    let memories = patterns * pattern + shape.patterns * slot + experiences * row + shape.bank * 32;
     let regressors = regressors(shape.sensors);
     let prediction = size_of::<f64>() * regressors * (regressors + shape.sensors);
     let motor = size_of::<f32>() * shape.weights();
-    (field + patterns + shape.bank * (row + 32) + prediction + motor + SMALL) as u64
+    (field + memories + prediction + motor + SMALL) as u64
 }
 
 /// `cells`, and as many on the grid with half as many along each axis.
@@ -55,6 +72,24 @@ mod tests {
     use crate::field::Engine;
     use crate::plan::Shape;
 
+    fn agree(when: &str, plan: &FieldPlan, said: u64, taken: usize) {
+        let (shape, threads, taken) = (plan.shape, plan.threads, taken as u64);
+        let words = format!("{when}: {shape:?}, {threads}: {taken} bytes, {said} by arithmetic");
+        assert!(taken <= said && said <= taken + taken / 3 + (2 << 20), "{words}");
+    }
+
+    /// 100 patterns and 10,000 experiences in the field of a robot, none of them there yet.
+    #[test]
+    fn memory_for_what_is_empty_is_not_taken() {
+        let board = crate::board::built_in("sim").unwrap().unwrap().board;
+        let shape = Shape { grid: 32, patterns: 100, bank: 10_000, ..board.field.shape };
+        let plan = FieldPlan { shape, engine: EngineKind::Cpu, threads: 1, ..board.field.clone() };
+        let without = FieldPlan { shape: Shape { patterns: 1, bank: 1, ..shape }, ..plan.clone() };
+        let (empty, none) = (Engine::build(&plan).memory_bytes(), Engine::build(&without).memory_bytes());
+        assert!(empty < none + (2 << 20), "{empty} bytes with both empty, {none} without them");
+        assert!(field_bytes(&plan) > start_bytes(&plan) + 130_000_000);
+    }
+
     #[test]
     fn the_estimate_is_what_an_engine_takes_and_a_little_more() {
         let board = crate::board::built_in("sim").unwrap().unwrap().board;
@@ -70,12 +105,12 @@ mod tests {
         ] {
             let shape = Shape { grid, patterns, bank, ..board.field.shape };
             let plan = FieldPlan { shape, storage, engine, threads, ..board.field.clone() };
-            let (said, taken) = (field_bytes(&plan), Engine::build(&plan).memory_bytes() as u64);
-            assert!(taken <= said, "{shape:?}, {threads}: {taken} bytes, {said} by arithmetic");
-            assert!(
-                said <= taken + taken / 3 + (2 << 20),
-                "{shape:?}, {threads}: {taken} bytes, {said} by arithmetic"
-            );
+            let mut engine = Engine::build(&plan);
+            agree("at its start", &plan, start_bytes(&plan), engine.memory_bytes());
+            let volume = vec![0.0; PATTERN * shape.cells()];
+            assert!((0..patterns).all(|slot| engine.store_pattern(slot, &volume, &[0.0; CONTEXT], 1.0)));
+            assert!((0..bank).all(|_| engine.store_experience(&[1.0; DESCRIPTOR], 1.0)));
+            agree("full", &plan, field_bytes(&plan), engine.memory_bytes());
         }
     }
 }

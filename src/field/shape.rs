@@ -46,6 +46,8 @@ pub const READOUT_MOST: f32 = 1.0 / f32::EPSILON;
 pub const WORTH_MOST: f64 = 2.0;
 /// Recent prediction errors kept for confidence.
 pub const ERROR_RING: usize = 1000;
+/// Rows of one of the bank's eight shards whose memory an engine on the CPU takes at once: 82 kB.
+pub const BANK_BLOCK: usize = 32;
 /// Best matches of the bank in a report.
 pub const BANK_TOP: usize = 5;
 /// Most patterns in a blend.

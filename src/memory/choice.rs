@@ -1,7 +1,7 @@
 //! Processor or GPU: measured, not guessed. A short calibration finds from which batch on a GPU is faster,
 //! for one length of rows, on this machine, for each kind of work and for where its rows lie. The result is
 //! saved in a file with all that it depends on, so that the next start reads it; the user can override it
-//! ([`Preference`]).
+//! ([`Preference`]). `dispatch` sends batches where a [`Choice`] says.
 
 use super::dim::Dim;
 use super::gpu::{Area, GpuWorkspace, GpuWorkspaceFault, Room, Unfit};
@@ -162,6 +162,29 @@ impl Choice {
     /// Without a GPU.
     pub fn without(unfit: Unfit) -> Choice {
         Choice { crossings: Vec::new(), because: Because::NoGpu(unfit), preference: Preference::Processor }
+    }
+
+    /// The processor, because the user prefers it.
+    pub fn processor() -> Choice {
+        let preference = Preference::Processor;
+        Choice { crossings: Vec::new(), because: Because::Asked, preference }
+    }
+
+    /// The batch from which on the GPU does this work; `None`: the processor does all of it.
+    pub fn gpu_from(&self, work: Work, residence: Residence) -> Option<u64> {
+        match self.preference {
+            Preference::Processor => None,
+            Preference::From(batch) => Some(batch),
+            Preference::Measured => {
+                let mut measured = self.crossings.iter();
+                measured.find(|one| (one.work, one.residence) == (work, residence))?.from
+            }
+        }
+    }
+
+    /// Whether a batch of `rows` rows is the GPU's.
+    pub fn takes_gpu(&self, work: Work, residence: Residence, rows: usize) -> bool {
+        self.gpu_from(work, residence).is_some_and(|from| rows as u64 >= from)
     }
 
     /// For a GPU: the user's choice, else the one saved at `file`, else measured within about `within` and
@@ -416,6 +439,28 @@ mod tests {
         // A win that does not last is none.
         assert_eq!(crossing(&pairs(&[(1, 20.0, 10.0), (4, 4.0, 10.0)])), None);
         assert_eq!(crossing(&[]), None);
+    }
+
+    #[test]
+    fn each_work_has_its_own_crossing_and_a_preference_goes_before_all() {
+        let crossings = vec![
+            Crossing { work: Work::Bind, residence: Residence::Host, from: Some(40), tried: 64 },
+            Crossing { work: Work::CleanUp, residence: Residence::Gpu, from: None, tried: 64 },
+        ];
+        let choice = |preference| {
+            let because = Because::Measured;
+            Choice { crossings: crossings.clone(), because, preference }
+        };
+        let takes = |preference, work, residence| {
+            [39, 40, 5000].map(|rows| choice(preference).takes_gpu(work, residence, rows))
+        };
+        let measured = Preference::Measured;
+        assert_eq!(takes(measured, Work::Bind, Residence::Host), [false, true, true]);
+        assert_eq!(takes(measured, Work::Bind, Residence::Gpu), [false; 3], "it was not measured");
+        assert_eq!(takes(measured, Work::CleanUp, Residence::Gpu), [false; 3], "it never won");
+        assert_eq!(takes(Preference::From(5000), Work::Bind, Residence::Host), [false, false, true]);
+        assert_eq!(takes(Preference::From(0), Work::CleanUp, Residence::Gpu), [true; 3]);
+        assert_eq!(takes(Preference::Processor, Work::Bind, Residence::Host), [false; 3]);
     }
 
     #[test]

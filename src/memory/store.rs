@@ -15,6 +15,7 @@ use crate::cpu::simd::{Kernel, Level, Simd};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The format on disk.
 pub const KIND: Kind = Kind { tag: *b"HRRS", name: "store of vectors", version: 1 };
@@ -51,6 +52,14 @@ pub struct Store {
     capacity: usize,
     level: Level,
     block: Arc<Block>,
+    /// Of the present rows; no other store of this process has or had it.
+    content: u64,
+}
+
+/// A number that no content of a store has yet.
+fn new_content() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The contents of a file, in this order.
@@ -85,7 +94,7 @@ impl Store {
         inverse.fill(0.0);
         let coarse = Coarse::new(dim.get(), capacity);
         let block = Arc::new(Block { d: dim.get(), rows, inverse, coarse, count: 0 });
-        Ok(Store { dim, capacity, level: Level::best(), block })
+        Ok(Store { dim, capacity, level: Level::best(), block, content: new_content() })
     }
 
     /// Memory that a store takes.
@@ -133,6 +142,11 @@ impl Store {
     /// One over the length of each row.
     pub(super) fn inverse_lengths(&self) -> &[f32] {
         &self.block.inverse[..self.len()]
+    }
+
+    /// Names the present rows: as long as it is the same, they are.
+    pub(super) fn content(&self) -> u64 {
+        self.content
     }
 
     /// Takes a vector; returns its row.
@@ -197,6 +211,7 @@ impl Store {
 
     /// The rows, to be written to. Waits for threads that still read them, at most a slice of the scheduler.
     fn block_mut(&mut self) -> &mut Block {
+        self.content = new_content();
         alone(&mut self.block)
     }
 

@@ -1,5 +1,5 @@
 //! The guard's process in virtual time: the library's own decisions (`guard::Guard`), its frames, and the
-//! line on the simulated board, driven in the order in which `guard::Post` does it. The script kills it,
+//! line on the simulated board, driven in the order in which `guard::Server` does it. The script kills it,
 //! stops it for a while, and asks it for a safe-stop. Only the socket is missing: messages arrive at once, in
 //! order, and stay when the other end is gone.
 

@@ -88,7 +88,21 @@ fn where_there_is_a_gpu_it_is_measured_too_and_what_is_chosen_is_said_and_kept()
     let choice = |object: &Value| object["choices"][0][1].as_str().unwrap_or_default().to_string();
     assert!(choice(&object).starts_with("measured now; bind, rows here: "), "{}", choice(&object));
     assert!(choice(&bench(&[])).starts_with("measured at an earlier start; "));
-    assert_eq!(choice(&bench(&["--gpu-from", "3"])), "on the GPU from 3 rows on, as requested");
+    let dispatched = |object: &Value| -> Vec<(u64, bool, bool)> {
+        let cells = object["dispatched"].as_array().expect("a list").iter();
+        let answered = |cell: &Value, who: &str| cell["answered"][who].as_u64().expect("a count") > 0;
+        let cell = |cell: &Value| {
+            let batch = cell["batch"].as_u64().expect("a size");
+            (batch, answered(cell, "processor"), answered(cell, "gpu"))
+        };
+        cells.map(cell).collect()
+    };
+    let from = bench(&["--gpu-from", "3"]);
+    assert_eq!(choice(&from), "on the GPU from 3 rows on, as requested");
+    let own = [[(1, true, false); 5], [(8, false, true); 5]].concat();
+    assert_eq!(dispatched(&from), own, "one vector by the processor, eight by the GPU");
+    let never = [[(1, true, false); 5], [(8, true, false); 5]].concat();
+    assert_eq!(dispatched(&bench(&["--gpu-from", "never"])), never);
     let found = |more: &[&str]| {
         let object = with_stand_in(alone.folder(), &cache, &[&["doctor", "--json"], more].concat());
         let findings = object["findings"].as_array().expect("a list").clone();
@@ -96,5 +110,9 @@ fn where_there_is_a_gpu_it_is_measured_too_and_what_is_chosen_is_said_and_kept()
         own["found"].as_str().unwrap_or_default().to_string()
     };
     assert_eq!(found(&["--memory-gpu", "never"]), "of 512 numbers: on the processor, as requested");
+    let tried = |name: &str| format!("; tried {name} of 3: the GPU has the CPU's bits");
+    let all = ["bind", "superpose", "clean-up"].map(tried).concat();
+    let from = format!("of 512 numbers: on the GPU from 3 rows on, as requested{all}");
+    assert_eq!(found(&["--memory-gpu", "3"]), from);
     let _ = std::fs::remove_dir_all(&cache);
 }

@@ -25,8 +25,9 @@ use serde::Serialize;
   ganglion bench field --engine cuda --batch 64 --storage f16   64 robots in a launch on the GPU
   ganglion bench field --threads 2 --cpus 2,3 --json | tail -1
 
-The engine gets the load of a robot: 16 sensors that wander, a full library, a full bank, a read-out
-of 5 motors, learning on, 50 ms a cycle. Cycles run back to back; blocks of them and of plain
+The engine gets 16 sensors that wander, a read-out of 5 motors, learning on, 50 ms a cycle, and a library
+and a bank that are filled with made-up patterns and experiences. That is more than a robot has: nothing fills
+a library while a robot runs, and the shipped boards leave both out, as --patterns 1 --bank 1 does here. Cycles run back to back; blocks of them and of plain
 copies take turns. The first four cycles of a block, which find the caches as the copies left
 them, do not count; the percentiles leave out nothing else. A byte read and a byte written count
 one each. The cycle itself reads the clock for a stage's time.

@@ -15,12 +15,13 @@ use serde::Serialize;
   ganglion bench hrr                            all operations, 512 to 4096 numbers, 1 to 10,000 vectors
   ganglion bench hrr --quick                    512 numbers, 1 and 100 vectors, in a second or two
   ganglion bench hrr --dims 512 --batches 1,1000 --threads 1 --json | tail -1
-  ganglion bench hrr --gpu-from 200             what the GPU would do with batches from 200 on
+  ganglion bench hrr --gpu-from 200             the GPU answers dispatched batches from 200 vectors on
 
 The floor is a plain copy of as many bytes in total as the operation has to read and write, each number
 once, on as many threads, in turns with it. An operation that mostly reads can be faster than that.
 If there is a GPU, it does each operation too, with its rows here (copied there and back) and with its rows
-there. The first run measures from which batch on the GPU is faster, and keeps the result.")]
+there. The first run measures from which batch on the GPU is faster, and keeps the result. The dispatcher
+then gets each batch, sends it where that result or --gpu-from says, and the table says who answered it.")]
 pub struct Args {
     /// Numbers in a vector
     #[arg(long, value_delimiter = ',', default_values_t = [512, 1024, 4096], value_name = "D,...",
@@ -120,6 +121,7 @@ fn say_figures(figures: &HrrFigures) {
             cell.ratio_to_floor
         );
     }
+    say_dispatched(figures);
     for (d, choice) in &figures.choices {
         say!("vectors of {d}: {choice}");
     }
@@ -128,5 +130,28 @@ fn say_figures(figures: &HrrFigures) {
     }
     for (d, vectors, bytes) in figures.store_bytes.iter().filter(|(_, vectors, _)| *vectors >= 1000) {
         say!("a store of {vectors} vectors of {d} takes {:.1} MB", *bytes as f64 / 1e6);
+    }
+}
+
+/// Who answered what the dispatcher got.
+fn say_dispatched(figures: &HrrFigures) {
+    if figures.dispatched.is_empty() {
+        return;
+    }
+    say!("dispatched                    d   batch   answer        p50     lowest");
+    for cell in &figures.dispatched {
+        let figure = &cell.figure;
+        let who = if cell.answered.processor > 0 { "CPU" } else { "GPU" };
+        let name = figure.operation.name();
+        say!(
+            "{name:<26}{:>5}  {:>6}  {who:>7}  {:>9.2}  {:>9.2}",
+            figure.d,
+            figure.batch,
+            figure.p50_us,
+            figure.min_us
+        );
+    }
+    for (d, why) in &figures.lost {
+        say!("vectors of {d}: the GPU was lost ({why}); the CPU answered that batch and all after it");
     }
 }

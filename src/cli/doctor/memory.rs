@@ -1,6 +1,6 @@
 //! Where the holographic memory computes on this machine: from which batch size the GPU is faster, measured
-//! now or at an earlier start; or why the processor does everything. The thread is abandoned if a driver
-//! hangs.
+//! now or at an earlier start; or why the processor does everything. The smallest batches that go to the GPU
+//! are tried there. The thread is abandoned if a driver hangs.
 
 use std::sync::mpsc;
 use std::thread;
@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::Finding;
 use super::gpu::Gpu;
-use crate::memory::Dim;
-use crate::memory::choice::{CALIBRATION, Choice, Preference, file_for, room_for};
-use crate::memory::gpu::GpuWorkspace;
+use crate::memory::choice::{CALIBRATION, Preference, Work, file_for, room_for};
+use crate::memory::vector::random;
+use crate::memory::{Best, Dim, Dispatcher, Fault, Length, Store, Workspace};
 
 /// Dimension of the vectors of a robot's map, and in most published tables on such memories.
 const NUMBERS: usize = 512;
@@ -39,10 +39,56 @@ fn ask(preference: Preference) -> String {
     answer.unwrap_or_else(|why| format!("on the processor: {why}"))
 }
 
-fn choice(preference: Preference) -> Result<String, crate::memory::Fault> {
+/// What the dispatcher does with a preference, and whether the smallest batches that it gives to the GPU come
+/// back with the processor's bits.
+fn choice(preference: Preference) -> Result<String, Fault> {
     let dim = Dim::new(NUMBERS)?;
-    Ok(match GpuWorkspace::open(dim, room_for(dim)) {
-        Ok(mut gpu) => Choice::of(&mut gpu, preference, file_for(dim).as_deref(), CALIBRATION).to_string(),
-        Err(unfit) => Choice::without(unfit).to_string(),
-    })
+    let mut dispatcher =
+        Dispatcher::open(dim, room_for(dim), preference, file_for(dim).as_deref(), CALIBRATION);
+    let mut words = dispatcher.choice().to_string();
+    for (work, name) in [(Work::Bind, "bind"), (Work::Superpose, "superpose"), (Work::CleanUp, "clean-up")] {
+        let Some(rows) = dispatcher.smallest_on_gpu(work) else { continue };
+        let before = dispatcher.answered();
+        let same = has_same_bits(&mut dispatcher, work, rows)?;
+        let verdict = match (dispatcher.answered().gpu > before.gpu, same, dispatcher.loss()) {
+            (true, true, _) => "the GPU has the CPU's bits".to_string(),
+            (true, false, _) => "the GPU has other bits than the CPU: use --memory-gpu never".to_string(),
+            (false, _, Some(loss)) => format!("the CPU, as the GPU was lost: {loss}"),
+            (false, _, None) => "the CPU".to_string(),
+        };
+        words += &format!("; tried {name} of {rows}: {verdict}");
+    }
+    Ok(words)
+}
+
+/// Whether one batch through the dispatcher equals the same one on the processor.
+fn has_same_bits(dispatcher: &mut Dispatcher, work: Work, rows: usize) -> Result<bool, Fault> {
+    let dim = Dim::new(NUMBERS)?;
+    let some: Vec<f32> = (0..7).flat_map(|number| random(1, number, dim)).collect();
+    let batch: Vec<f32> = some.iter().copied().cycle().take(rows * NUMBERS).collect();
+    let (mut found, mut own) = (vec![0.0; batch.len()], vec![0.0; batch.len()]);
+    let mut workspace = Workspace::new(dim);
+    match work {
+        Work::Bind => {
+            dispatcher.bind(&batch, &some[..NUMBERS], Length::Unit, &mut found)?;
+            workspace.bind(&batch, &some[..NUMBERS], Length::Unit, &mut own)?;
+        }
+        Work::Superpose => {
+            dispatcher.superpose(&batch, None, Length::Unit, &mut found[..NUMBERS])?;
+            workspace.superpose(&batch, None, Length::Unit, &mut own[..NUMBERS])?;
+        }
+        Work::CleanUp => {
+            let mut store = Store::new(dim, rows, usize::MAX)?;
+            batch.chunks_exact(NUMBERS).try_for_each(|row| store.push(row).map(drop))?;
+            let (mut there, mut here) = ([Best::of(5)], [Best::of(5)]);
+            dispatcher.nearest(&store, &some[..NUMBERS], &mut there)?;
+            store.nearest(&some[..NUMBERS], &mut here)?;
+            return Ok(bits_of(&there[0]).eq(bits_of(&here[0])));
+        }
+    }
+    Ok(found.iter().map(|x| x.to_bits()).eq(own.iter().map(|x| x.to_bits())))
+}
+
+fn bits_of(best: &Best) -> impl Iterator<Item = (u32, u32)> {
+    best.list().iter().map(|found| (found.row, found.cosine.to_bits()))
 }

@@ -1,12 +1,17 @@
 //! The experience bank's rows: 512 numbers each, and the exact five nearest to a query. Rows lie in
 //! shards (row r in shard r mod 8), so that threads have equal work however full the bank is. The `ledger`
 //! decides what rows are worth, and which is replaced.
+//!
+//! An empty bank takes little: rows come in blocks, and a block takes its memory when its first row is
+//! stored. The field's thread, which is not a real-time thread, then meets 20 new pages, once in 32 rows of a
+//! shard, and never again once the bank is full.
 
 use super::cells::touched;
 use super::dot::dot;
 use super::nearest::Nearest;
 use crate::cpu::simd::{Kernel, Simd};
-use crate::field::shape::{BANK_TOP, DESCRIPTOR, GROUPS};
+use crate::field::shape::{BANK_BLOCK as BLOCK, BANK_TOP, DESCRIPTOR, GROUPS};
+use std::ops::Range;
 
 /// Shards of the bank: one for each part of the field.
 pub const SHARDS: usize = GROUPS;
@@ -21,9 +26,16 @@ const _: () = assert!((DESCRIPTOR as i64) * 127 * 32767 < i32::MAX as i64);
 /// longest way through the sum, of terms that add up to 1 at most, and those of the coarse one.
 const ROUNDING: f32 = 4e-6;
 
-/// Every eighth row of the bank: unit vectors as they are, and in eight bits a number beside them.
+/// Every eighth row of the bank, block by block.
 pub struct Rows {
     number: usize,
+    capacity: usize,
+    /// As far as rows have come; the first one is there from the beginning.
+    blocks: Vec<Block>,
+}
+
+/// Consecutive rows of a shard: unit vectors as they are, and in eight bits a number beside them.
+struct Block {
     exact: Vec<f32>,
     coarse: Vec<i8>,
     /// What a step of a coarse row is worth.
@@ -90,43 +102,70 @@ fn length(square: f64) -> f32 {
     (square.sqrt() as f32).next_up()
 }
 
-impl Rows {
-    /// Shard `number` of a bank of `capacity` rows, all memory taken now.
-    pub fn new(number: usize, capacity: usize) -> Rows {
-        let rows = (capacity + SHARDS - 1 - number) / SHARDS;
-        Rows {
-            number,
+impl Block {
+    /// Of `rows` rows, every page written.
+    fn new(rows: usize) -> Block {
+        Block {
             exact: touched(rows * DESCRIPTOR, 0.0, 1.0),
             coarse: touched(rows * DESCRIPTOR, 0, 1),
             steps: touched(rows, 0.0, 1.0),
             blurs: touched(rows, 0.0, 1.0),
         }
     }
-    /// Puts a query into a row of the bank that lies here.
+    fn bytes(&self) -> usize {
+        let exact = size_of_val(&*self.exact) + size_of_val(&*self.steps) + size_of_val(&*self.blurs);
+        exact + size_of_val(&*self.coarse)
+    }
+}
+
+impl Rows {
+    /// Shard `number` of a bank of `capacity` rows; takes the memory of its first rows.
+    pub fn new(number: usize, capacity: usize) -> Rows {
+        let capacity = (capacity + SHARDS - 1 - number) / SHARDS;
+        let mut rows = Rows { number, capacity, blocks: Vec::with_capacity(capacity.div_ceil(BLOCK)) };
+        rows.reach(0);
+        rows
+    }
+    /// Takes the memory of all rows up to one, as far as it is not taken yet.
+    fn reach(&mut self, place: usize) {
+        while self.blocks.len() * BLOCK <= place.min(self.capacity.saturating_sub(1)) && self.capacity > 0 {
+            let rows = (self.capacity - self.blocks.len() * BLOCK).min(BLOCK);
+            self.blocks.push(Block::new(rows));
+        }
+    }
+    /// Puts a query into a row of the bank that lies here. The first row of a block takes its memory.
     pub fn store(&mut self, row: usize, query: &Query) {
-        let place = row / SHARDS;
-        self.exact[place * DESCRIPTOR..][..DESCRIPTOR].copy_from_slice(&query.exact);
+        self.reach(row / SHARDS);
+        let (block, place) = (&mut self.blocks[row / SHARDS / BLOCK], row / SHARDS % BLOCK);
+        block.exact[place * DESCRIPTOR..][..DESCRIPTOR].copy_from_slice(&query.exact);
         let step = step_of(&query.exact, ROW_STEPS);
         let mut left_out = 0.0;
-        for (to, x) in self.coarse[place * DESCRIPTOR..].iter_mut().zip(&query.exact) {
+        for (to, x) in block.coarse[place * DESCRIPTOR..].iter_mut().zip(&query.exact) {
             let steps = in_steps(*x, step);
             *to = steps as i8;
             left_out += squared(x - steps * step);
         }
-        (self.steps[place], self.blurs[place]) = (step, length(left_out));
+        (block.steps[place], block.blurs[place]) = (step, length(left_out));
     }
-    /// A row of the bank that lies here.
-    pub fn row(&self, row: usize) -> &[f32] {
-        &self.exact[row / SHARDS * DESCRIPTOR..][..DESCRIPTOR]
+    /// A row of the bank that lies here; `None`: its memory is not taken yet.
+    pub fn row(&self, row: usize) -> Option<&[f32]> {
+        let (block, place) = (self.blocks.get(row / SHARDS / BLOCK)?, row / SHARDS % BLOCK);
+        Some(&block.exact[place * DESCRIPTOR..][..DESCRIPTOR])
     }
-    /// Memory of the rows.
+    /// Memory of the rows that is taken.
     pub fn bytes(&self) -> usize {
-        let exact = size_of_val(&*self.exact) + size_of_val(&*self.steps) + size_of_val(&*self.blurs);
-        exact + size_of_val(&*self.coarse)
+        self.blocks.iter().map(Block::bytes).sum()
     }
     /// Where the first row of the bank from `row` on lies here.
     fn place(&self, row: usize) -> usize {
         (row + SHARDS - 1 - self.number) / SHARDS
+    }
+    /// The blocks that have places `from..to`: each with its first place and its own of those.
+    #[inline(always)]
+    fn pieces(&self, from: usize, to: usize) -> impl Iterator<Item = (&Block, usize, Range<usize>)> {
+        let all = self.blocks.iter().zip((0..).step_by(BLOCK));
+        all.map(move |(block, first)| (block, first, from.max(first)..to.min(first + block.steps.len())))
+            .filter(|(_, _, places)| !places.is_empty())
     }
 }
 
@@ -157,25 +196,30 @@ impl Kernel for Scan<'_> {
         let Scan { rows, query, from, to, ceilings, mut nearest } = self;
         let (from, to) = (rows.place(from), rows.place(to));
         let mut floors = Floors::of(&nearest);
-        let coarse = &rows.coarse.as_chunks::<DESCRIPTOR>().0[from..to];
-        let known = rows.steps[from..to].iter().zip(&rows.blurs[from..to]);
-        for ((row, (step, blur)), ceiling) in coarse.iter().zip(known).zip(&mut ceilings[from..to]) {
-            let mut sum = 0;
-            for i in 0..DESCRIPTOR {
-                sum += i32::from(row[i]) * i32::from(query.coarse[i]);
+        for (block, first, places) in rows.pieces(from, to) {
+            let own = places.start - first..places.end - first;
+            let coarse = &block.coarse.as_chunks::<DESCRIPTOR>().0[own.clone()];
+            let known = block.steps[own.clone()].iter().zip(&block.blurs[own]);
+            for ((row, (step, blur)), ceiling) in coarse.iter().zip(known).zip(&mut ceilings[places]) {
+                let mut sum = 0;
+                for i in 0..DESCRIPTOR {
+                    sum += i32::from(row[i]) * i32::from(query.coarse[i]);
+                }
+                let cosine = sum as f32 * (step * query.step);
+                // |r.q - c.d| <= |r - c| |q| + |c| |q - d|, with |q| <= 1 and |c| <= 1 + |r - c|.
+                let off = blur + (1.0 + blur) * query.blur + ROUNDING;
+                *ceiling = cosine + off;
+                floors.raise(cosine - off);
             }
-            let cosine = sum as f32 * (step * query.step);
-            // |r.q - c.d| <= |r - c| |q| + |c| |q - d|, with |q| <= 1 and |c| <= 1 + |r - c|.
-            let off = blur + (1.0 + blur) * query.blur + ROUNDING;
-            *ceiling = cosine + off;
-            floors.raise(cosine - off);
         }
         let mut again = 0;
-        for (place, ceiling) in (from..to).zip(&ceilings[from..to]) {
-            if *ceiling >= floors.fifth() {
-                let row = &rows.exact[place * DESCRIPTOR..][..DESCRIPTOR];
-                nearest.offer(place * SHARDS + rows.number, dot(row, &query.exact));
-                again += 1;
+        for (block, first, places) in rows.pieces(from, to) {
+            for (place, ceiling) in places.clone().zip(&ceilings[places]) {
+                if *ceiling >= floors.fifth() {
+                    let row = &block.exact[(place - first) * DESCRIPTOR..][..DESCRIPTOR];
+                    nearest.offer(place * SHARDS + rows.number, dot(row, &query.exact));
+                    again += 1;
+                }
             }
         }
         (nearest, again)
@@ -245,7 +289,7 @@ mod tests {
         span: (usize, usize),
         nearest: Nearest,
     ) -> (Nearest, usize) {
-        let mut ceilings = vec![0.0; rows.steps.len()];
+        let mut ceilings = vec![0.0; rows.capacity];
         level.run(Scan { rows, query, from: span.0, to: span.1, ceilings: &mut ceilings, nearest })
     }
 
@@ -307,7 +351,7 @@ mod tests {
     /// The five nearest by the definition: every row in f64, sorted.
     fn judged(shards: &[Rows], query: &Query, capacity: usize) -> Vec<(usize, f64)> {
         let cosine = |row: usize| {
-            let exact = &shards[row % SHARDS].exact[row / SHARDS * DESCRIPTOR..][..DESCRIPTOR];
+            let exact = shards[row % SHARDS].row(row).expect("it was stored");
             exact.iter().zip(&query.exact).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>()
         };
         let mut all: Vec<_> = (0..capacity).map(|row| (row, cosine(row))).collect();
@@ -353,6 +397,21 @@ mod tests {
     }
 
     #[test]
+    fn a_bank_takes_memory_block_by_block_as_rows_come() {
+        let (mut rows, row) = (Rows::new(3, 10_000), |place: usize| place * SHARDS + 3);
+        let block = BLOCK * (5 * DESCRIPTOR + 8);
+        assert_eq!((rows.bytes(), rows.row(row(BLOCK))), (block, None));
+        rows.store(row(BLOCK - 1), &along(1));
+        assert_eq!(rows.bytes(), block);
+        rows.store(row(BLOCK), &along(2));
+        assert_eq!(rows.bytes(), 2 * block);
+        rows.store(row(1249), &along(3));
+        assert_eq!(rows.bytes(), 1250 * (5 * DESCRIPTOR + 8), "the last block is as long as it has to be");
+        assert_eq!(rows.row(row(BLOCK)).map(|row| row[2].to_bits()), Some(1.0_f32.to_bits()));
+        assert_eq!(Rows::new(0, 0).bytes(), 0);
+    }
+
+    #[test]
     fn equal_rows_are_told_apart_by_their_number_in_whatever_part_they_come() {
         let capacity = 64;
         let (shards, query) = bank_of(capacity, |_| normal_row(0));
@@ -384,7 +443,7 @@ mod tests {
                 rows: &shards[0], query: &asked, from: 0, to: 1, ceilings: &mut ceilings, nearest: Nearest::NONE,
             };
             let (nearest, _) = Level::best().run(scan);
-            let (blur, exact) = (shards[0].blurs[0], nearest.list()[0].1);
+            let (blur, exact) = (shards[0].blocks[0].blurs[0], nearest.list()[0].1);
             let off = blur + (1.0 + blur) * asked.blur + ROUNDING;
             prop_assert!(exact <= ceilings[0] && exact >= ceilings[0] - 2.0 * off);
             // Half a step of 1/127 in each of 512 numbers is the most that can be left out.

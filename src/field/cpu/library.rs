@@ -121,44 +121,52 @@ pub fn unit(vector: &mut [f64]) {
     vector.iter_mut().for_each(|v| *v /= length);
 }
 
-/// Eight channels of every pattern, on the whole grid and on the half one.
+/// Eight channels of every pattern. A slot takes its memory when it is stored in for the first time, between
+/// cycles, and keeps it.
 pub struct Volumes {
     grid: usize,
     step: f32,
+    slots: Vec<Volume>,
+}
+
+/// Eight channels of a pattern, on the whole grid and on the half one; nothing in a slot that was never used.
+#[derive(Clone, Default)]
+struct Volume {
     whole: Vec<i16>,
     half: Vec<i16>,
 }
 
 impl Volumes {
-    /// Room for `slots` patterns on `grid` cells per axis, values within +-`bound`.
+    /// `slots` empty slots for patterns on `grid` cells per axis, values within +-`bound`.
     pub fn new(slots: usize, grid: usize, bound: f32) -> Volumes {
-        let (cells, halves) = (grid.pow(3), (grid / 2).pow(3));
-        Volumes {
-            grid,
-            step: bound / STEPS,
-            whole: touched(slots * GROUP * cells, 0, 1),
-            half: touched(slots * GROUP * halves, 0, 1),
+        Volumes { grid, step: bound / STEPS, slots: vec![Volume::default(); slots] }
+    }
+    /// The memory of a slot, taken now if it is not yet.
+    fn reach(&mut self, slot: usize) -> &mut Volume {
+        let volume = &mut self.slots[slot];
+        if volume.whole.is_empty() {
+            volume.whole = touched(GROUP * self.grid.pow(3), 0, 1);
+            volume.half = touched(GROUP * (self.grid / 2).pow(3), 0, 1);
         }
+        volume
     }
     /// Stores eight channels, each value within the bound.
     pub fn store(&mut self, slot: usize, volume: &[f32]) {
-        let (cells, step) = (GROUP * self.grid.pow(3), self.step);
-        let whole = &mut self.whole[slot * cells..][..cells];
+        let step = self.step;
+        let whole = &mut self.reach(slot).whole;
         whole.iter_mut().zip(volume).for_each(|(to, from)| *to = (from / step).round() as i16);
         self.halve(slot);
     }
     /// Stores eight channels that are in steps already.
     pub fn store_steps(&mut self, slot: usize, volume: &[i16]) {
-        let cells = GROUP * self.grid.pow(3);
-        self.whole[slot * cells..][..cells].copy_from_slice(volume);
+        self.reach(slot).whole.copy_from_slice(volume);
         self.halve(slot);
     }
     /// A half cell is the rounded mean of the eight that are stored, not of what they were rounded from: so
     /// it follows from them wherever they are taken.
     fn halve(&mut self, slot: usize) {
         let (n, m) = (self.grid, self.grid / 2);
-        let whole = &self.whole[slot * GROUP * n.pow(3)..][..GROUP * n.pow(3)];
-        let half = &mut self.half[slot * GROUP * m.pow(3)..][..GROUP * m.pow(3)];
+        let Volume { whole, half } = &mut self.slots[slot];
         // Channels lie behind one another, so their planes do too.
         for (place, plane) in half.chunks_exact_mut(m * m).enumerate() {
             for (y, row) in plane.chunks_exact_mut(m).enumerate() {
@@ -172,24 +180,24 @@ impl Volumes {
             }
         }
     }
-    /// Eight channels of a slot, in steps.
+    /// Eight channels of a slot, in steps; nothing if it was never stored in.
     pub fn steps(&self, slot: usize) -> &[i16] {
-        let cells = GROUP * self.grid.pow(3);
-        &self.whole[slot * cells..][..cells]
+        &self.slots[slot].whole
     }
-    /// One channel of a slot, in steps.
+    /// One channel of a slot that was stored in, in steps.
     pub fn channel(&self, slot: usize, channel: usize, half: bool) -> &[i16] {
-        let (volumes, cells) =
-            if half { (&self.half, (self.grid / 2).pow(3)) } else { (&self.whole, self.grid.pow(3)) };
-        &volumes[(slot * GROUP + channel) * cells..][..cells]
+        let volume = &self.slots[slot];
+        let (eight, grid) = if half { (&volume.half, self.grid / 2) } else { (&volume.whole, self.grid) };
+        &eight[channel * grid.pow(3)..][..grid.pow(3)]
     }
     /// What one step is worth.
     pub fn step(&self) -> f32 {
         self.step
     }
-    /// Memory of the volumes.
+    /// Memory of the volumes that is taken.
     pub fn bytes(&self) -> usize {
-        size_of_val(&*self.whole) + size_of_val(&*self.half)
+        let taken = |volume: &Volume| size_of_val(&*volume.whole) + size_of_val(&*volume.half);
+        self.slots.iter().map(|volume| size_of_val(volume) + taken(volume)).sum()
     }
 }
 
@@ -241,7 +249,10 @@ mod tests {
                 assert!((f32::from(*stored) * volumes.step() - learned).abs() <= 3e-5);
             }
         }
-        assert!(volumes.channel(0, 3, false).iter().all(|v| *v == 0));
+        assert!(volumes.steps(0).is_empty(), "a slot that was never used takes nothing");
+        let taken = volumes.bytes();
+        volumes.store(1, &volume);
+        assert_eq!(volumes.bytes(), taken, "a slot takes its memory once");
         let mut again = Volumes::new(2, 8, 0.95);
         again.store_steps(1, volumes.steps(1));
         assert!((0..GROUP).all(|c| again.channel(1, c, true) == volumes.channel(1, c, true)));

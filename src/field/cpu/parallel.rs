@@ -123,10 +123,10 @@ impl Parallel {
         }
     }
 
-    /// A row of the bank as it stands, or will before the next comparison.
-    pub fn row(&self, row: usize) -> &[f32] {
+    /// A row of the bank as it stands, or will before the next comparison; `None`: nothing has come as far.
+    pub fn row(&self, row: usize) -> Option<&[f32]> {
         if self.pending == Some(row) {
-            self.bench.query.exact()
+            Some(self.bench.query.exact())
         } else {
             self.bench.parts[row % GROUPS].row(row)
         }
@@ -138,7 +138,7 @@ impl Parallel {
         self.pending = None;
         for (row, exact) in rows.chunks_exact(DESCRIPTOR).enumerate() {
             let same = |(held, new): (&f32, &f32)| held.to_bits() == new.to_bits();
-            if self.row(row).iter().zip(exact).all(same) {
+            if self.row(row).is_some_and(|held| held.iter().zip(exact).all(same)) {
                 continue; // to make a coarse row of an exact one takes most of the time of taking over a state
             }
             self.bench.query.set_row(exact);

@@ -19,7 +19,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// Part `number` at rest; takes all its memory here.
+    /// Part `number` at rest; takes its memory here, but for patterns and experiences that are still to come.
     pub fn new(number: usize, plan: &FieldPlan, projections: &Projections) -> Part {
         let fixed = Fixed::new(number, plan, projections);
         let grid = plan.shape.grid;
@@ -94,13 +94,13 @@ impl Part {
         }
     }
 
-    /// Eight channels of a pattern in steps; none where these are no pattern channels.
+    /// Eight channels of a pattern in steps; none where these are no pattern channels, or nothing was stored.
     pub fn steps(&self, slot: usize) -> &[i16] {
         self.sources.volumes.as_ref().map_or(&[], |volumes| volumes.steps(slot))
     }
 
-    /// A row of the bank that lies here.
-    pub fn row(&self, row: usize) -> &[f32] {
+    /// A row of the bank that lies here; `None`: nothing has come as far.
+    pub fn row(&self, row: usize) -> Option<&[f32]> {
         self.sources.rows.row(row)
     }
 

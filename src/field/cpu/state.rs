@@ -25,7 +25,8 @@ impl CpuEngine {
         refill_list(&mut live.blend, blend);
         self.bank_index.save(&mut live.bank);
         live.bank.rows.clear();
-        (0..self.bank_index.len()).for_each(|row| live.bank.rows.extend_from_slice(self.parallel.row(row)));
+        let rows = (0..self.bank_index.len()).filter_map(|row| self.parallel.row(row));
+        rows.for_each(|row| live.bank.rows.extend_from_slice(row));
         let mut running = Nearest::NONE;
         if live.bank.next_part.is_some() {
             // Of each shard's five only those that are among the five of all can still come first.

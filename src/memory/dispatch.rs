@@ -1,0 +1,223 @@
+//! The dispatcher: each batch of the memory's operations is answered by the processor or by the GPU,
+//! whichever the measured crossings or the user's preference name for its size ([`Choice::takes_gpu`]). Both
+//! give the same bits, so the caller cannot tell them apart, except by [`Dispatcher::answered`].
+//!
+//! A batch that does not fit the GPU's room is the processor's. If the GPU fails in the middle, the processor
+//! answers the same batch, the loss is kept ([`Answered::lost`], [`Dispatcher::loss`]), and the GPU is
+//! closed: it is not tried again for the life of this dispatcher. A GPU belongs to the thread that opened it,
+//! and so does its dispatcher; an operation on the GPU waits for it, so a real-time thread must not own one.
+
+use super::choice::{Choice, Preference, Residence, Work};
+use super::dim::Dim;
+use super::fault::Fault;
+use super::gpu::{GpuWorkspace, GpuWorkspaceFault, Room};
+use super::nearest::Best;
+use super::ops::{Length, Workspace};
+use super::parallel::Verb;
+use super::store::Store;
+use crate::time::Span;
+use serde::Serialize;
+use std::path::Path;
+
+/// Who answered how many batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Answered {
+    /// By the processor, those that a GPU lost included.
+    pub processor: u64,
+    /// By the GPU.
+    pub gpu: u64,
+    /// Batches that the GPU began and did not finish.
+    pub lost: u64,
+}
+
+/// Answers batches of one length of rows.
+pub struct Dispatcher {
+    workspace: Workspace,
+    gpu: Option<GpuWorkspace>,
+    choice: Choice,
+    /// The content that the GPU holds of a store.
+    held: Option<u64>,
+    answered: Answered,
+    loss: Option<GpuWorkspaceFault>,
+}
+
+impl Dispatcher {
+    /// With a GPU that is open already.
+    pub fn new(gpu: GpuWorkspace, choice: Choice) -> Dispatcher {
+        let workspace = Workspace::new(gpu.dim());
+        let answered = Answered::default();
+        Dispatcher { workspace, gpu: Some(gpu), choice, held: None, answered, loss: None }
+    }
+
+    /// Without a GPU, for the reason that the choice gives.
+    pub fn on_processor(dim: Dim, choice: Choice) -> Dispatcher {
+        let (workspace, answered) = (Workspace::new(dim), Answered::default());
+        Dispatcher { workspace, gpu: None, choice, held: None, answered, loss: None }
+    }
+
+    /// Opens the GPU of this machine, if there is one, and decides as [`Choice::of`] does. If the processor
+    /// is preferred, no driver is called.
+    pub fn open(
+        dim: Dim,
+        room: Room,
+        preference: Preference,
+        file: Option<&Path>,
+        within: Span,
+    ) -> Dispatcher {
+        if preference == Preference::Processor {
+            return Dispatcher::on_processor(dim, Choice::processor());
+        }
+        match GpuWorkspace::open(dim, room) {
+            Ok(mut gpu) => {
+                let choice = Choice::of(&mut gpu, preference, file, within);
+                Dispatcher::new(gpu, choice)
+            }
+            Err(unfit) => Dispatcher::on_processor(dim, Choice::without(unfit)),
+        }
+    }
+
+    /// What decides, and why.
+    pub fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// Who has answered so far.
+    pub fn answered(&self) -> Answered {
+        self.answered
+    }
+
+    /// Why there is no GPU any more; `None`: it has not failed.
+    pub fn loss(&self) -> Option<GpuWorkspaceFault> {
+        self.loss
+    }
+
+    /// The GPU, for measurements of its own; a store that it is given to hold is forgotten here.
+    pub fn gpu_mut(&mut self) -> Option<&mut GpuWorkspace> {
+        self.held = None;
+        self.gpu.as_mut()
+    }
+
+    /// The smallest batch that the GPU answers, if it answers any that fit its room.
+    pub fn smallest_on_gpu(&self, work: Work) -> Option<usize> {
+        let room = self.gpu.as_ref()?.room();
+        let most = if work == Work::CleanUp { room.store } else { room.rows };
+        let from = self.choice.gpu_from(work, residence_of(work))?;
+        usize::try_from(from).ok().map(|from| from.max(1)).filter(|from| *from <= most)
+    }
+
+    /// [`Workspace::bind`], wherever a batch of this size belongs.
+    pub fn bind(&mut self, a: &[f32], b: &[f32], length: Length, out: &mut [f32]) -> Result<(), Fault> {
+        self.convolve(Verb::Bind, a, b, length, out)
+    }
+
+    /// [`Workspace::unbind`], wherever a batch of this size belongs.
+    pub fn unbind(
+        &mut self,
+        bound: &[f32],
+        key: &[f32],
+        length: Length,
+        out: &mut [f32],
+    ) -> Result<(), Fault> {
+        self.convolve(Verb::Unbind, bound, key, length, out)
+    }
+
+    /// Either of the two.
+    pub fn convolve(
+        &mut self,
+        verb: Verb,
+        a: &[f32],
+        b: &[f32],
+        length: Length,
+        out: &mut [f32],
+    ) -> Result<(), Fault> {
+        let rows = a.len() / self.workspace.dim().get();
+        if let Some(gpu) = self.gpu_for(Work::Bind, rows) {
+            let done = gpu.convolve(verb, a, b, length, out);
+            if let Some(answer) = self.settled(done) {
+                return answer;
+            }
+        }
+        self.answered.processor += 1;
+        match verb {
+            Verb::Bind => self.workspace.bind(a, b, length, out),
+            Verb::Unbind => self.workspace.unbind(a, b, length, out),
+        }
+    }
+
+    /// [`Workspace::superpose`], wherever a batch of this size belongs.
+    pub fn superpose(
+        &mut self,
+        rows: &[f32],
+        weights: Option<&[f32]>,
+        length: Length,
+        out: &mut [f32],
+    ) -> Result<(), Fault> {
+        let count = rows.len() / self.workspace.dim().get();
+        if let Some(gpu) = self.gpu_for(Work::Superpose, count) {
+            let done = gpu.superpose(rows, weights, length, out);
+            if let Some(answer) = self.settled(done) {
+                return answer;
+            }
+        }
+        self.answered.processor += 1;
+        self.workspace.superpose(rows, weights, length, out)
+    }
+
+    /// [`Store::nearest`], wherever a store of this size belongs. The GPU keeps a copy of the last store that
+    /// it searched; it is made again when another store is searched, or the same one after a change. The
+    /// crossing was measured without that copy.
+    pub fn nearest(&mut self, store: &Store, queries: &[f32], best: &mut [Best]) -> Result<(), Fault> {
+        if store.dim() != self.workspace.dim() {
+            let (found, wanted) = (store.dim().get(), self.workspace.dim().get());
+            return Err(Fault::OtherDimension { what: "the store", found, wanted });
+        }
+        let (content, held) = (Some(store.content()), self.held);
+        if let Some(gpu) = self.gpu_for(Work::CleanUp, store.len())
+            && best.len() <= gpu.room().queries
+        {
+            let copied = if held == content { Ok(()) } else { gpu.hold(store) };
+            let done = copied.and_then(|()| gpu.nearest(queries, best));
+            // What the GPU holds after a copy that failed is nothing.
+            self.held = if copied.is_ok() { content } else { None };
+            if let Some(answer) = self.settled(done) {
+                return answer;
+            }
+        }
+        self.answered.processor += 1;
+        store.nearest(queries, best)
+    }
+
+    /// The GPU, if a batch of this size belongs there and fits.
+    fn gpu_for(&mut self, work: Work, rows: usize) -> Option<&mut GpuWorkspace> {
+        let belongs = self.choice.takes_gpu(work, residence_of(work), rows);
+        let fits = |gpu: &&mut GpuWorkspace| {
+            rows <= if work == Work::CleanUp { gpu.room().store } else { gpu.room().rows }
+        };
+        self.gpu.as_mut().filter(|_| belongs).filter(fits)
+    }
+
+    /// The answer of the GPU; `None`: it has failed, and the processor is to answer.
+    fn settled(&mut self, done: Result<(), GpuWorkspaceFault>) -> Option<Result<(), Fault>> {
+        match done {
+            Ok(()) => {
+                self.answered.gpu += 1;
+                Some(Ok(()))
+            }
+            Err(GpuWorkspaceFault::Preference(fault)) => Some(Err(fault)),
+            Err(loss) => {
+                self.answered.lost += 1;
+                self.loss = Some(loss);
+                (self.gpu, self.held) = (None, None);
+                None
+            }
+        }
+    }
+}
+
+/// Where the rows of a batch lie when it comes: a store is held by the GPU, all else is the caller's.
+fn residence_of(work: Work) -> Residence {
+    match work {
+        Work::Bind | Work::Superpose => Residence::Host,
+        Work::CleanUp => Residence::Gpu,
+    }
+}
