@@ -48,7 +48,6 @@ const CRATES: &[(&str, &str, &str)] = &[
     ("clap", "src/cli", "words are made at the edge"),
     ("indicatif", "src/cli", "words are made at the edge"),
     ("cudarc", "src/gpu", "one place knows the driver; what it gives is checked there"),
-    ("i2cdev", "src/bus/linux", "one place knows the kernel's I2C, its errors and its limits"),
     ("gpiocdev", "src/bus/linux", "one place asks for lines, so that each has one owner"),
     ("rppal", "src/bus/linux", "a crate that has been retired stays replaceable"),
     ("bincode", "src/codec", "one place knows how bytes are laid out, so that it can be replaced"),

@@ -13,6 +13,7 @@ mod errors;
 mod fake;
 mod gpio;
 mod i2c;
+mod i2c_dev;
 mod pi;
 mod pwm;
 mod rebind;
