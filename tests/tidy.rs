@@ -276,6 +276,21 @@ fn a_crate_that_may_be_replaced_lives_in_one_room() {
     none(faults);
 }
 
+#[test]
+fn the_package_is_named_alike_everywhere() {
+    // In the public registry, `ganglion` is another project.
+    let package = env!("CARGO_PKG_NAME");
+    assert_eq!(package, "ganglion-robot");
+    let text = |path: &str| std::fs::read_to_string(path).expect(path);
+    let documentation = format!("documentation = \"https://docs.rs/{package}\"\n");
+    assert!(text("Cargo.toml").contains(&documentation));
+    assert!(text("fuzz/Cargo.toml").contains(&format!("ganglion = {{ package = \"{package}\", path = ")));
+    for lock in ["Cargo.lock", "fuzz/Cargo.lock"] {
+        assert!(text(lock).contains(&format!("name = \"{package}\"\n")), "{lock}");
+        assert!(!text(lock).contains("name = \"ganglion\"\n"), "{lock}");
+    }
+}
+
 /// Who may write files otherwise than by `codec::replace`, and why.
 const WRITERS: &[(&str, &str)] = &[
     ("src/bus/linux/pwm.rs", "attributes of the kernel, which are no files that could be replaced"),
