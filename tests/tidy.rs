@@ -410,8 +410,13 @@ fn the_stated_compiler_is_the_newest_that_a_dependency_asks_for() {
         numbers.resize(3, 0);
         Some((numbers, package["name"].as_str()?.to_string()))
     };
-    let ours = packages.iter().find(|p| p["name"] == "ganglion").and_then(wanted).expect("a rust-version").0;
-    let others = packages.iter().filter(|p| p["name"] != "ganglion");
+    let ours = packages
+        .iter()
+        .find(|p| p["name"] == env!("CARGO_PKG_NAME"))
+        .and_then(wanted)
+        .expect("a rust-version")
+        .0;
+    let others = packages.iter().filter(|p| p["name"] != env!("CARGO_PKG_NAME"));
     let (most, who) = others.filter_map(wanted).max().expect("some");
     assert_eq!(ours, most, "Cargo.toml states {ours:?}, {who} asks for {most:?}");
 }

@@ -14,8 +14,8 @@ const BUS_VOLTAGE: u8 = 0x02;
 const MASK_ENABLE: u8 = 0x06;
 const MANUFACTURER: u8 = 0xFE;
 const DIE: u8 = 0xFF;
-/// What a reset leaves in the configuration (7.6.1): bit 14 is always 1; one sample an average (bits 11-9), bus
-/// voltage (8-6) and shunt voltage (5-3) converted in 1.1 ms each, both continuously (2-0).
+/// What a reset leaves in the configuration (7.6.1): bit 14 is always 1; one sample an average (bits 11-9),
+/// bus voltage (8-6) and shunt voltage (5-3) converted in 1.1 ms each, both continuously (2-0).
 const AFTER_RESET: u16 = 1 << 14 | 0b000 << 9 | 0b100 << 6 | 0b100 << 3 | 0b111;
 /// Mask/Enable (7.6.7): a conversion has ended since this register was last read.
 const CONVERSION_READY: u16 = 1 << 3;

@@ -27,7 +27,7 @@ const FULL: u8 = 0x10;
 const AUTO_INCREMENT: u8 = 1 << 5;
 const SLEEP: u8 = 1 << 4;
 const ALL_CALL_ON: u8 = 1 << 0;
-/// MODE2 (7.3.2): outputs drive both ways (bit 2), change on STOP (bit 3) and are low while disabled (bits 1-0).
+/// MODE2 (7.3.2): outputs drive both ways (bit 2), change on STOP (bit 3), are low while disabled (bits 1-0).
 const TOTEM_POLE: u8 = 1 << 2;
 /// The address that all chips answer after a reset (7.1.2): none of them has it for itself.
 const ALL_CALL: u8 = 0x70;
