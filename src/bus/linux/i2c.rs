@@ -10,7 +10,7 @@ use super::i2c_dev::{self, I2C_FUNC_I2C, transfer};
 use super::pi::PiI2c;
 use crate::bus::{I2c, Op, OpenError};
 use crate::fault::BusFault;
-use crate::plan::{I2cNode, I2cPlan, I2cTiming};
+use crate::plan::{Access, I2cNode, I2cPlan, I2cTiming};
 use crate::time::Span;
 use std::fs::File;
 use std::io;
@@ -62,8 +62,8 @@ pub(super) struct Bus {
     pub reserved: Vec<(u8, String)>,
     /// Addresses that the board's devices use.
     pub used: Vec<u8>,
-    /// Through rppal if available.
-    pub through_rppal: bool,
+    /// The interface through which it is used.
+    pub access: Access,
     /// Its one owner locks it for the length of a transfer, so it is never contended: it is only ever tried.
     adapter: Mutex<Option<Open>>,
     owned: AtomicBool,
@@ -75,7 +75,7 @@ impl Bus {
         plan: &I2cPlan,
         reserved: Vec<(u8, String)>,
         used: Vec<u8>,
-        through_rppal: bool,
+        access: Access,
     ) -> Bus {
         Bus {
             root,
@@ -84,7 +84,7 @@ impl Bus {
             timing: plan.timing,
             reserved,
             used,
-            through_rppal,
+            access,
             adapter: Mutex::new(None),
             owned: AtomicBool::new(false),
         }
@@ -131,10 +131,9 @@ impl Bus {
         let adapter = self.place()?;
         self.check_used(&adapter)?;
         let device = open_adapter(&adapter, self.timing.timeout)?;
-        let through = if self.through_rppal {
-            PiI2c::open(adapter.number).map_or(Through::Device(device), Through::Pi)
-        } else {
-            Through::Device(device)
+        let through = match self.access {
+            Access::CharacterDevices => Through::Device(device),
+            Access::Rppal => Through::Pi(PiI2c::open(adapter.number)?),
         };
         Ok(Open { through, taken: self.taken(&adapter) })
     }
@@ -277,7 +276,7 @@ mod tests {
             &plan,
             vec![(0x50, "the EEPROM".to_string())],
             used.to_vec(),
-            false,
+            Access::CharacterDevices,
         )
     }
 
