@@ -1,5 +1,5 @@
-//! A Raspberry Pi through rppal, behind the same traits, for boards that request it (`access = "rppal"`). What
-//! it provides:
+//! A Raspberry Pi through rppal, behind the same traits, for boards that request it (`access = "rppal"`).
+//! What it provides:
 //!
 //! - **Registers**: one store into mapped memory sets an output, without a system call. A line that is driven
 //!   this way is *also* held by a kernel request, made first. That gives the line one owner, its first level
