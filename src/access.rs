@@ -1,6 +1,6 @@
 //! Access to a board's wires: opens them, claims the motors for this process, and finds their holder.
 
-use crate::bus::linux::{Claim, ClaimError, LinuxHardware};
+use crate::bus::linux::{self, Claim, ClaimError, LinuxHardware};
 use crate::bus::{Hardware, OpenError};
 use crate::plan::{Board, BusPlan, I2cNode, PwmPlan};
 use crate::rt::flock::Holder;
@@ -30,9 +30,15 @@ pub enum AccessError {
     },
 }
 
-/// Opens the wires of a board on Linux.
+/// Opens the wires of a board on Linux to run it, through the interface that it requests.
 pub fn open_wires(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
-    Ok(Arc::new(LinuxHardware::open(board).map_err(AccessError::Closed)?))
+    let hardware = LinuxHardware::as_requested(board, Path::new("/"));
+    Ok(Arc::new(hardware.map_err(AccessError::Closed)?))
+}
+
+/// Refuses a board that requests an interface which this machine does not have. Opens nothing.
+pub fn check(board: &Board) -> Result<(), AccessError> {
+    linux::check_access(board, Path::new("/")).map_err(AccessError::Closed)
 }
 
 /// The wires of `board` for a program that examines hardware without running the robot: those of a new
@@ -40,7 +46,7 @@ pub fn open_wires(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
 pub fn open(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
     match board.bus {
         BusPlan::Sim => Ok(Arc::new(Plant::new(board, 1, &[], Arc::new(MonotonicClock)))),
-        BusPlan::Linux { .. } => open_wires(board),
+        BusPlan::Linux { .. } => Ok(Arc::new(LinuxHardware::open(board).map_err(AccessError::Closed)?)),
         BusPlan::Log => Err(AccessError::NoWires(board.name.clone())),
     }
 }

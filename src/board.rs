@@ -15,6 +15,8 @@ mod load;
 mod raw;
 mod reader;
 mod report;
+mod schema;
+mod shape;
 mod shipped;
 pub mod edit;
 pub mod source;
@@ -22,4 +24,5 @@ mod spelling;
 
 pub use load::{BoardError, Loaded, built_in, from_text, load, names_a_file, read_text};
 pub use report::Setting;
+pub use schema::schema;
 pub use shipped::{BUILT_IN, names};

@@ -19,7 +19,8 @@ pub mod bus_load; // what it costs on the wires
 pub mod lines; // every line and its name
 
 pub use bus::{
-    BusPlan, ClearPlan, I2cNode, I2cPlan, I2cTiming, Line, OwnTime, RailPlan, RecoveryPlan, ReservedAddress,
+    Access, BusPlan, ClearPlan, I2cNode, I2cPlan, I2cTiming, Line, OwnTime, RailPlan, RecoveryPlan,
+    ReservedAddress,
 };
 pub use cause::Cause;
 pub use field::{BudgetPlan, EngineKind, FieldPlan, Params, RUNGS, Rung, Shape, StartCurve, Storage};

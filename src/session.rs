@@ -129,6 +129,7 @@ impl Session<'_> {
             machine::matches(board, Path::new("/"))
                 .map_err(|mismatch| SessionError::Machine(board.name.clone(), mismatch))?;
         }
+        access::check(board)?;
         // Held until the very end, so no other process can drive these motors.
         let _claim = access::claim(board)?;
         let opened = match board.bus {

@@ -8,6 +8,8 @@ mod facts;
 mod fuzz;
 mod inherit;
 mod large;
+mod schema;
+mod schema_subset;
 
 use ganglion::board::{self, BoardError, Loaded};
 

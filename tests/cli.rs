@@ -204,6 +204,26 @@ fn a_wrong_board_is_78_and_says_where_in_one_line() {
 }
 
 #[test]
+fn a_board_that_requests_rppal_does_not_start_elsewhere() {
+    if std::fs::read_to_string("/proc/device-tree/compatible")
+        .is_ok_and(|words| words.contains("raspberrypi,"))
+    {
+        return; // there it does
+    }
+    let path = std::env::temp_dir().join(format!("ganglion-rppal-{}.toml", std::process::id()));
+    let text = "inherits = \"generic-linux\"\n[bus]\naccess = \"rppal\"\n";
+    std::fs::write(&path, text).expect("a board file");
+    let file = path.to_str().expect("UTF-8");
+    assert_eq!(output(&["check", file]).status.code(), Some(0), "the board itself is sound");
+    let refused = output(&["run", "--board", file, "--for", "1s"]);
+    std::fs::remove_file(&path).expect("it was there");
+    assert_eq!(refused.status.code(), Some(69), "{}", err(&refused));
+    let words = err(&refused);
+    assert!(words.contains("rppal") && words.contains("no Raspberry Pi"), "{words}");
+    assert!(words.contains("remove bus.access"), "{words}");
+}
+
+#[test]
 fn a_reader_that_goes_away_is_no_panic() {
     for arguments in [&["check", "sim"][..], &["--help"], &["doctor"]] {
         let (reader, writer) = std::io::pipe().expect("a pipe");

@@ -49,7 +49,6 @@ const CRATES: &[(&str, &str, &str)] = &[
     ("clap", "src/cli", "words are made at the edge"),
     ("indicatif", "src/cli", "words are made at the edge"),
     ("cudarc", "src/gpu", "one place knows the driver; what it gives is checked there"),
-    ("i2cdev", "src/bus/linux", "one place knows the kernel's I2C, its errors and its limits"),
     ("gpiocdev", "src/bus/linux", "one place asks for lines, so that each has one owner"),
     ("rppal", "src/bus/linux", "a crate that has been retired stays replaceable"),
     ("bincode", "src/codec", "one place knows how bytes are laid out, so that it can be replaced"),
@@ -278,6 +277,21 @@ fn a_crate_that_may_be_replaced_lives_in_one_room() {
     none(faults);
 }
 
+#[test]
+fn the_package_is_named_alike_everywhere() {
+    // In the public registry, `ganglion` is another project.
+    let package = env!("CARGO_PKG_NAME");
+    assert_eq!(package, "ganglion-robot");
+    let text = |path: &str| std::fs::read_to_string(path).expect(path);
+    let documentation = format!("documentation = \"https://docs.rs/{package}\"\n");
+    assert!(text("Cargo.toml").contains(&documentation));
+    assert!(text("fuzz/Cargo.toml").contains(&format!("ganglion = {{ package = \"{package}\", path = ")));
+    for lock in ["Cargo.lock", "fuzz/Cargo.lock"] {
+        assert!(text(lock).contains(&format!("name = \"{package}\"\n")), "{lock}");
+        assert!(!text(lock).contains("name = \"ganglion\"\n"), "{lock}");
+    }
+}
+
 /// Who may write files otherwise than by `codec::replace`, and why.
 const WRITERS: &[(&str, &str)] = &[
     ("src/bus/linux/pwm.rs", "attributes of the kernel, which are no files that could be replaced"),
@@ -397,8 +411,13 @@ fn the_stated_compiler_is_the_newest_that_a_dependency_asks_for() {
         numbers.resize(3, 0);
         Some((numbers, package["name"].as_str()?.to_string()))
     };
-    let ours = packages.iter().find(|p| p["name"] == "ganglion").and_then(wanted).expect("a rust-version").0;
-    let others = packages.iter().filter(|p| p["name"] != "ganglion");
+    let ours = packages
+        .iter()
+        .find(|p| p["name"] == env!("CARGO_PKG_NAME"))
+        .and_then(wanted)
+        .expect("a rust-version")
+        .0;
+    let others = packages.iter().filter(|p| p["name"] != env!("CARGO_PKG_NAME"));
     let (most, who) = others.filter_map(wanted).max().expect("some");
     assert_eq!(ours, most, "Cargo.toml states {ours:?}, {who} asks for {most:?}");
 }

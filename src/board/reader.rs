@@ -8,11 +8,11 @@ use super::answer::{Answer, Found};
 use super::finding::Problem;
 use super::raw::{Node, Table, Value};
 use super::report::{Setting, Shared};
+use super::shape::{ANY_KEY, Asked, Shape};
 use super::source::Place;
 use super::spelling::{
-    ADDRESSES, AddressWord, HIGHEST_LINE, LONGEST_TEXT, LineWord, Refusal, address, addresses,
-    distinct_integers, is_name, items, line, odd_name, real, reals, show_limits, show_list, show_millis,
-    show_real, show_text, span_of_millis, text, unknown_name,
+    AddressWord, LineWord, Refusal, address, addresses, distinct_integers, is_name, items, line, odd_name,
+    real, reals, show_list, show_millis, show_real, show_text, span_of_millis, text, unknown_name,
 };
 use crate::outside::nearest;
 use crate::time::Span;
@@ -23,11 +23,15 @@ use std::ops::RangeInclusive;
 pub struct Section<'a> {
     report: &'a Shared,
     path: String,
+    /// The same for any entry of a list: `sensor[]`.
+    pattern: String,
     table: Option<&'a Table>,
     pub(super) place: Option<Place>,
     asked: RefCell<Vec<String>>,
     /// Unknown keys are left alone.
     open: Cell<bool>,
+    /// Its keys are names that a board chooses.
+    free: Cell<bool>,
     /// An error of the whole section is already noted: errors that follow from it are not.
     muted: Cell<bool>,
 }
@@ -36,20 +40,30 @@ impl<'a> Section<'a> {
     /// The whole board.
     pub fn root(report: &'a Shared, table: &'a Table) -> Section<'a> {
         let top = report.borrow().sources.place(0, 0..0);
-        Section::new(report, String::new(), Some(table), Some(top))
+        Section::new(report, [String::new(), String::new()], Some(table), Some(top))
     }
-    fn new(report: &'a Shared, path: String, table: Option<&'a Table>, place: Option<Place>) -> Section<'a> {
+    fn new(
+        report: &'a Shared,
+        [path, pattern]: [String; 2],
+        table: Option<&'a Table>,
+        place: Option<Place>,
+    ) -> Section<'a> {
         Section {
             report,
             path,
+            pattern,
             table,
             place,
             asked: RefCell::default(),
             open: Cell::new(false),
+            free: Cell::new(false),
             muted: Cell::new(false),
         }
     }
 
+    fn pattern(&self, key: &str) -> String {
+        if self.pattern.is_empty() { key.to_string() } else { format!("{}.{key}", self.pattern) }
+    }
     /// Path of a key of this section.
     pub fn path(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_string() } else { format!("{}.{key}", self.path) }
@@ -82,8 +96,13 @@ impl<'a> Section<'a> {
         self.report.borrow_mut().warn(&self.path(key), rule);
     }
 
-    fn node(&self, key: &str) -> Option<&'a Node> {
+    fn node(&self, key: &str, shape: &Shape) -> Option<&'a Node> {
         self.asked.borrow_mut().push(key.to_string());
+        if let Some(asked) = &mut self.report.borrow_mut().asked {
+            let kind = self.table.and_then(|table| table.text("kind")).map(str::to_string);
+            let key = if self.free.get() { ANY_KEY } else { key }.to_string();
+            asked.push(Asked { table: self.pattern.clone(), kind, key, shape: shape.clone() });
+        }
         self.table?.get(key).map(|entry| &entry.node)
     }
     pub(super) fn refuse(&self, key: &str, place: Option<Place>, problem: Problem) {
@@ -92,7 +111,7 @@ impl<'a> Section<'a> {
         }
         self.report.borrow_mut().refuse(&self.path(key), place, problem);
     }
-    fn wrong_type(&self, key: &str, node: &Node, wanted: &str) {
+    fn wrong_type(&self, key: &str, node: &Node, wanted: &Shape) {
         let problem = Problem::WrongType { wanted: wanted.to_string(), found: node.value.kind() };
         self.refuse(key, Some(node.place), problem);
     }
@@ -101,11 +120,12 @@ impl<'a> Section<'a> {
     fn ask<T>(
         &self,
         key: &str,
-        wanted: String,
+        shape: Shape,
         show: fn(&T) -> String,
         read: impl FnOnce(&Node) -> Result<T, Refusal>,
     ) -> Answer<'_, 'a, T> {
-        let found = match self.node(key) {
+        let wanted = shape.to_string();
+        let found = match self.node(key, &shape) {
             None => Found::Nothing,
             Some(node) => match read(node) {
                 Ok(value) => {
@@ -136,8 +156,7 @@ impl<'a> Section<'a> {
 
     /// A whole number.
     pub fn integer(&self, key: &str, range: RangeInclusive<i64>) -> Answer<'_, 'a, i64> {
-        let wanted = format!("an integer, {} to {}", range.start(), range.end());
-        self.ask(key, wanted, i64::to_string, |node| match node.value {
+        self.ask(key, Shape::Integer(range.clone()), i64::to_string, |node| match node.value {
             Value::Integer(value) if range.contains(&value) => Ok(value),
             Value::Integer(value) => Err(Refusal::Range(value.to_string())),
             _ => Err(Refusal::Type),
@@ -150,22 +169,18 @@ impl<'a> Section<'a> {
         range: RangeInclusive<i64>,
         most: usize,
     ) -> Answer<'_, 'a, Vec<i64>> {
-        let (start, end) = (range.start(), range.end());
-        let wanted = format!("a list of at most {most} integers, each {start} to {end}, none twice");
         self.ask(
             key,
-            wanted,
+            Shape::Integers(range.clone(), most),
             |list: &Vec<i64>| show_list(list, i64::to_string),
             |node| distinct_integers(node, &range, most),
         )
     }
     /// One 7-bit I2C address of a device, or a list of those at which it may answer.
     pub fn addresses(&self, key: &str, most: usize) -> Answer<'_, 'a, Vec<u8>> {
-        let (start, end) = (ADDRESSES.start(), ADDRESSES.end());
-        let wanted = format!("an integer, {start} to {end}, or a list of 1 to {most} of them, none twice");
         self.ask(
             key,
-            wanted,
+            Shape::Addresses(most),
             |list: &Vec<u8>| match list[..] {
                 [one] => one.to_string(),
                 _ => show_list(list, u8::to_string),
@@ -175,33 +190,31 @@ impl<'a> Section<'a> {
     }
     /// A number.
     pub fn real(&self, key: &str, range: RangeInclusive<f64>) -> Answer<'_, 'a, f64> {
-        let wanted = format!("a number, {}", show_limits(&range));
-        self.ask(key, wanted, show_real, |node| real(node, &range))
+        self.ask(key, Shape::Real(range.clone()), show_real, |node| real(node, &range))
     }
     /// A time, written in milliseconds.
     pub fn millis(&self, key: &str, range: RangeInclusive<f64>) -> Answer<'_, 'a, Span> {
         debug_assert!(key.ends_with("_ms"), "a time says its unit");
-        let wanted = format!("milliseconds, {}", show_limits(&range));
-        self.ask(key, wanted, show_millis, |node| Ok(span_of_millis(real(node, &range)?)))
+        self.ask(key, Shape::Millis(range.clone()), show_millis, |node| {
+            Ok(span_of_millis(real(node, &range)?))
+        })
     }
     /// `true` or `false`.
     pub fn flag(&self, key: &str) -> Answer<'_, 'a, bool> {
-        self.ask(key, "true or false".to_string(), bool::to_string, |node| match node.value {
+        self.ask(key, Shape::Flag, bool::to_string, |node| match node.value {
             Value::Flag(flag) => Ok(flag),
             _ => Err(Refusal::Type),
         })
     }
     /// A string of 1 to 100 characters.
     pub fn text(&self, key: &str) -> Answer<'_, 'a, String> {
-        let wanted = format!("a string, 1 to {LONGEST_TEXT} characters");
-        self.ask(key, wanted, |text| show_text(text), |node| text(node).map(str::to_string))
+        self.ask(key, Shape::Text, |text| show_text(text), |node| text(node).map(str::to_string))
     }
     /// Strings of 1 to 100 characters.
     pub fn texts(&self, key: &str) -> Answer<'_, 'a, Vec<String>> {
-        let wanted = format!("a list of strings, each 1 to {LONGEST_TEXT} characters");
         self.ask(
             key,
-            wanted,
+            Shape::Texts,
             |texts: &Vec<String>| show_list(texts, |text| show_text(text)),
             |node| items(node)?.iter().map(|item| text(item).map(str::to_string)).collect(),
         )
@@ -213,27 +226,28 @@ impl<'a> Section<'a> {
         what: &'static str,
         choices: &[(&'static str, T)],
     ) -> Answer<'_, 'a, (&'static str, T)> {
-        let known: Vec<String> = choices.iter().map(|(name, _)| name.to_string()).collect();
-        let wanted = format!("one of {}", known.join(", "));
+        let known: Vec<&'static str> = choices.iter().map(|(name, _)| *name).collect();
         self.ask(
             key,
-            wanted,
+            Shape::Choice(known.clone()),
             |(name, _)| show_text(name),
             |node| {
                 let found = text(node)?;
                 match choices.iter().find(|(name, _)| *name == found) {
                     Some(choice) => Ok(*choice),
-                    None => Err(Refusal::Other(unknown_name(what, found, known))),
+                    None => {
+                        let known = known.into_iter().map(str::to_string).collect();
+                        Err(Refusal::Other(unknown_name(what, found, known)))
+                    }
                 }
             },
         )
     }
     /// One of `names`.
     pub fn name_among(&self, key: &str, what: &'static str, names: &[String]) -> Answer<'_, 'a, String> {
-        let wanted = format!("the name of a {what}");
         self.ask(
             key,
-            wanted,
+            Shape::NameOf(what),
             |text: &String| show_text(text),
             |node| {
                 let found = text(node)?;
@@ -251,10 +265,9 @@ impl<'a> Section<'a> {
     }
     /// The indices of several names in `names`, at least one, none twice.
     pub fn indices(&self, key: &str, what: &'static str, names: &[String]) -> Option<Vec<usize>> {
-        let wanted = format!("a list of names, each of a {what}, none twice");
         let answer = self.ask(
             key,
-            wanted,
+            Shape::NamesOf(what),
             |texts: &Vec<String>| show_list(texts, |text| show_text(text)),
             |node| {
                 let mut found: Vec<String> = Vec::new();
@@ -276,22 +289,24 @@ impl<'a> Section<'a> {
     }
     /// A GPIO line, by its number or by its name.
     pub fn line(&self, key: &str) -> Answer<'_, 'a, LineWord> {
-        let wanted = format!("a GPIO line: its number, 0 to {HIGHEST_LINE}, or its name");
-        self.ask(key, wanted, LineWord::show, line)
+        self.ask(key, Shape::Line, LineWord::show, line)
     }
     /// A 7-bit I2C address, on a bus that is named or is the first: `0x40` or `"eyes:0x40"`. The bus comes as
     /// its index in `buses`.
     pub fn address_on(&self, key: &str, buses: &[String]) -> Option<(usize, u8)> {
-        let wanted = "an I2C address, 8 to 119, or \"BUS:0x40\"".to_string();
-        let answer = self.ask(key, wanted, AddressWord::show, |node| address(node, buses));
+        let answer = self.ask(key, Shape::Address, AddressWord::show, |node| address(node, buses));
         let found = answer.required()?;
         let bus = found.bus.map_or(Some(0), |name| buses.iter().position(|known| *known == name));
         bus.map(|bus| (bus, found.address))
     }
     /// Numbers, a fixed count of them.
     pub fn reals<const N: usize>(&self, key: &str, range: RangeInclusive<f64>) -> Answer<'_, 'a, [f64; N]> {
-        let wanted = format!("a list of {N} numbers, each {}", show_limits(&range));
-        self.ask(key, wanted, |row| show_list(row, show_real), |node| reals(node, &range))
+        self.ask(
+            key,
+            Shape::Reals(N, range.clone()),
+            |row| show_list(row, show_real),
+            |node| reals(node, &range),
+        )
     }
     /// Rows of numbers, a fixed count in each.
     pub fn rows<const N: usize>(
@@ -299,20 +314,18 @@ impl<'a> Section<'a> {
         key: &str,
         range: RangeInclusive<f64>,
     ) -> Answer<'_, 'a, Vec<[f64; N]>> {
-        let wanted = format!("a list of lists of {N} numbers, each {}", show_limits(&range));
         self.ask(
             key,
-            wanted,
+            Shape::Rows(N, range.clone()),
             |rows| show_list(rows, |row| show_list(row, show_real)),
             |node| items(node)?.iter().map(|row| reals(row, &range)).collect(),
         )
     }
     /// A channel of the Robot HAT as its print has it: a letter and a number, `P13` or `A4`.
     pub fn channel(&self, key: &str, letter: char, count: u8) -> Option<u8> {
-        let wanted = format!("a string, {letter}0 to {letter}{}", count.saturating_sub(1));
         let answer = self.ask(
             key,
-            wanted,
+            Shape::Channel(letter, count),
             |channel: &(char, u8)| format!("\"{}{}\"", channel.0, channel.1),
             |node| {
                 let found = text(node)?;
@@ -329,16 +342,16 @@ impl<'a> Section<'a> {
 
     /// The table under `key`; an empty one if nothing is written.
     pub fn section(&self, key: &str) -> Section<'a> {
-        let node = self.node(key);
+        let node = self.node(key, &Shape::Table);
         let table = node.and_then(|node| match &node.value {
             Value::Table(table) => Some(table),
             _ => {
-                self.wrong_type(key, node, "a table");
+                self.wrong_type(key, node, &Shape::Table);
                 None
             }
         });
         let place = node.map(|node| node.place).or(self.place);
-        let section = Section::new(self.report, self.path(key), table, place);
+        let section = Section::new(self.report, [self.path(key), self.pattern(key)], table, place);
         if self.muted.get() || (node.is_some() && table.is_none()) {
             section.give_up();
         }
@@ -347,6 +360,7 @@ impl<'a> Section<'a> {
     /// The keys of this section that are valid names, for a table with free keys. Each must be requested.
     pub fn free_names(&self) -> Vec<String> {
         self.open.set(true);
+        self.free.set(true);
         let entries = self.table.map_or(&[][..], |table| &table.0);
         let mut names = Vec::new();
         for entry in entries {
@@ -359,6 +373,7 @@ impl<'a> Section<'a> {
     }
     /// A number for each of `names`.
     pub fn numbers_by_name(&self, names: &[String], range: RangeInclusive<f64>) -> Option<Vec<f64>> {
+        self.free.set(true);
         let values: Vec<Option<f64>> =
             names.iter().map(|name| self.real(name, range.clone()).required()).collect();
         values.into_iter().collect()
@@ -368,8 +383,15 @@ impl<'a> Section<'a> {
     pub fn entries(&self, key: &str, name_key: &str) -> Vec<(String, Section<'a>)> {
         let mut entries: Vec<(String, Section<'a>)> = Vec::new();
         for (table, place) in self.tables(key) {
-            let mut section = Section::new(self.report, self.path(key), Some(table), Some(place));
-            let Some(name) = section.text(name_key).required() else {
+            let paths = [self.path(key), self.pattern(key) + "[]"];
+            let mut section = Section::new(self.report, paths, Some(table), Some(place));
+            let name = section.ask(
+                name_key,
+                Shape::Name,
+                |name: &String| show_text(name),
+                |node| text(node).map(str::to_string),
+            );
+            let Some(name) = name.required() else {
                 section.give_up();
                 continue;
             };
@@ -401,21 +423,22 @@ impl<'a> Section<'a> {
         let tables = self.tables(key).into_iter().enumerate();
         tables
             .map(|(at, (table, place))| {
-                Section::new(self.report, format!("{}.{at}", self.path(key)), Some(table), Some(place))
+                let paths = [format!("{}.{at}", self.path(key)), self.pattern(key) + "[]"];
+                Section::new(self.report, paths, Some(table), Some(place))
             })
             .collect()
     }
     fn tables(&self, key: &str) -> Vec<(&'a Table, Place)> {
-        let Some(node) = self.node(key) else { return Vec::new() };
+        let Some(node) = self.node(key, &Shape::List) else { return Vec::new() };
         let Value::List(list) = &node.value else {
-            self.wrong_type(key, node, "a list of tables");
+            self.wrong_type(key, node, &Shape::List);
             return Vec::new();
         };
         let mut tables = Vec::new();
         for item in list {
             match &item.value {
                 Value::Table(table) => tables.push((table, item.place)),
-                _ => self.wrong_type(key, item, "a table"),
+                _ => self.wrong_type(key, item, &Shape::Table),
             }
         }
         tables

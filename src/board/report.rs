@@ -1,6 +1,7 @@
 //! What one load reports: errors, warnings, and every effective value with its origin.
 
 use super::finding::{Finding, Problem};
+use super::shape::Asked;
 use super::source::{Place, Sources, Spot};
 use std::cell::RefCell;
 
@@ -31,6 +32,8 @@ pub struct Report {
     pub warnings: Vec<Finding>,
     /// What was read, in order.
     pub settings: Vec<Setting>,
+    /// Every key that was requested, written or not; kept only for the schema.
+    pub asked: Option<Vec<Asked>>,
 }
 
 impl Report {

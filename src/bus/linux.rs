@@ -1,5 +1,5 @@
 //! The bus traits on Linux: character devices for I2C and GPIO, sysfs for PWM, and recovery measures for a
-//! bus that does not answer. On a Raspberry Pi, if requested, rppal behind the same traits.
+//! bus that does not answer. On a Raspberry Pi, if the board requests it, rppal behind the same traits.
 //!
 //! [`LinuxHardware::open`] looks nothing up and holds nothing; each handle finds its chip or adapter when it
 //! is opened, by label or device, because numbers change. No steady-state call allocates, locks or retries.
@@ -13,6 +13,7 @@ mod errors;
 mod fake;
 mod gpio;
 mod i2c;
+mod i2c_dev;
 mod pi;
 mod pwm;
 mod rebind;
@@ -29,7 +30,7 @@ pub use survey::{AdapterSeen, ChipSeen, LineSeen, Presence, Survey};
 
 use super::{Gpio, Hardware, I2c, LineState, LineUse, NoRepair, OpenError, Repair};
 use crate::plan::addresses::expected;
-use crate::plan::{Board, BusPlan, I2cNode, Line, OwnTime, RecoveryPlan};
+use crate::plan::{Access, Board, BusPlan, I2cNode, I2cPlan, Line, OwnTime, RecoveryPlan};
 use chips::Chips;
 use errors::error;
 use gpio::LinuxGpio;
@@ -50,50 +51,40 @@ pub struct LinuxHardware {
     registers: Option<Registers>,
 }
 
-/// The interface through which the wires are used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Access {
-    /// The kernel's character devices: everywhere.
-    #[default]
-    Character,
-    /// rppal if available: outputs through mapped registers, I2C through its handle; otherwise character
-    /// devices, which is logged once.
-    RaspberryPi,
-}
-
 impl LinuxHardware {
-    /// The wires of `board` on this machine. Opens nothing.
+    /// The wires of `board` on this machine through character devices, to examine or stop it. Opens nothing.
     pub fn open(board: &Board) -> Result<LinuxHardware, OpenError> {
         LinuxHardware::with_root(board, Path::new("/"))
     }
 
     /// The same, with /sys and /dev looked up in `root`.
     pub fn with_root(board: &Board, root: &Path) -> Result<LinuxHardware, OpenError> {
-        LinuxHardware::through(board, root, Access::Character)
+        LinuxHardware::through(board, root, Access::CharacterDevices)
     }
 
-    /// The same, through `access`.
-    pub fn through(board: &Board, root: &Path, access: Access) -> Result<LinuxHardware, OpenError> {
-        let BusPlan::Linux { gpio_labels } = &board.bus else {
+    /// The wires of `board` on the machine in `root`, to run it: through the interface that it requests, or
+    /// not at all.
+    pub fn as_requested(board: &Board, root: &Path) -> Result<LinuxHardware, OpenError> {
+        LinuxHardware::through(board, root, access_of(board))
+    }
+
+    fn through(board: &Board, root: &Path, access: Access) -> Result<LinuxHardware, OpenError> {
+        let BusPlan::Linux { gpio_labels, .. } = &board.bus else {
             let why = "its bus is not a Linux bus";
             return Err(error(format!("board '{}'", board.name), why, "use another board"));
         };
         let registers = match access {
-            Access::Character => None,
-            Access::RaspberryPi => Registers::open()
-                .inspect_err(|why| log::warn!("GPIO uses character devices instead of registers: {why}"))
-                .ok(),
+            Access::CharacterDevices => None,
+            Access::Rppal => {
+                pi::is_raspberry_pi(root)?;
+                Some(Registers::open()?)
+            }
         };
-        let pi = access == Access::RaspberryPi;
-        let buses = board.i2c.iter().enumerate().map(|(nth, plan)| {
-            let bus = Bus::new(root.to_path_buf(), plan, reserved(board, nth), used(board, nth), pi);
-            (Arc::new(bus), plan.recovery)
-        });
         Ok(LinuxHardware {
             root: root.to_path_buf(),
             labels: gpio_labels.clone(),
             names: board.line_names.clone(),
-            buses: buses.collect(),
+            buses: buses(board, root, access),
             overruns: Arc::default(),
             registers,
         })
@@ -167,6 +158,30 @@ pub fn own_time(root: &Path, node: &I2cNode) -> Option<OwnTime> {
     adapters::find(root, node).ok()?.own_time()
 }
 
+/// Refuses a board that requests an interface which the machine in `root` does not have. Opens nothing.
+pub fn check_access(board: &Board, root: &Path) -> Result<(), OpenError> {
+    match access_of(board) {
+        Access::CharacterDevices => Ok(()),
+        Access::Rppal => pi::is_raspberry_pi(root),
+    }
+}
+
+/// The interface that `board` requests.
+fn access_of(board: &Board) -> Access {
+    match board.bus {
+        BusPlan::Linux { access, .. } => access,
+        BusPlan::Sim | BusPlan::Log => Access::CharacterDevices,
+    }
+}
+
+fn buses(board: &Board, root: &Path, access: Access) -> Vec<(Arc<Bus>, RecoveryPlan)> {
+    let bus = |(nth, plan): (usize, &I2cPlan)| {
+        let bus = Bus::new(root.to_path_buf(), plan, reserved(board, nth), used(board, nth), access);
+        (Arc::new(bus), plan.recovery)
+    };
+    board.i2c.iter().enumerate().map(bus).collect()
+}
+
 /// Addresses on bus `nth` that the board reserves.
 fn reserved(board: &Board, nth: usize) -> Vec<(u8, String)> {
     let here = board.reserved_addresses.iter().filter(|reserved| reserved.bus == nth);
@@ -190,9 +205,13 @@ mod tests {
         crate::board::built_in(name).expect("a built-in board").expect("a sound one").board
     }
 
+    fn linux(access: Access) -> BusPlan {
+        BusPlan::Linux { gpio_labels: vec!["tegra234-gpio".to_string()], access }
+    }
+
     fn jetson() -> Board {
         let mut board = board("picarx-v4");
-        board.bus = BusPlan::Linux { gpio_labels: vec!["tegra234-gpio".to_string()] };
+        board.bus = linux(Access::CharacterDevices);
         board.i2c[0].node = I2cNode::Adapter("3160000.i2c".to_string());
         board
     }
@@ -246,10 +265,50 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pi_is_served_by_character_devices() {
+    fn rppal_is_refused_on_any_machine_but_a_raspberry_pi() {
+        let requested = Board { bus: linux(Access::Rppal), ..jetson() };
+        let bare = i2c_tree();
+        let orin = i2c_tree();
+        orin.file("proc/device-tree/compatible", "nvidia,p3768-0000+p3767-0005\0nvidia,tegra234\0");
+        for (tree, found) in [(&bare, "it has no device tree"), (&orin, "nvidia,tegra234")] {
+            for outcome in [
+                check_access(&requested, tree.root()).err(),
+                LinuxHardware::as_requested(&requested, tree.root()).err(),
+            ] {
+                let refused = outcome.expect("no Raspberry Pi");
+                assert!(refused.what.contains("rppal") && refused.why.contains(found), "{refused}");
+                assert!(refused.fix.contains("bus.access"), "{}", refused.fix);
+            }
+        }
+        assert_eq!(check_access(&jetson(), orin.root()), Ok(()));
+        assert!(LinuxHardware::as_requested(&jetson(), orin.root()).is_ok());
+    }
+
+    #[test]
+    fn what_examines_or_stops_a_robot_never_needs_rppal() {
         let tree = i2c_tree();
-        let hardware =
-            LinuxHardware::through(&jetson(), tree.root(), Access::RaspberryPi).expect("wires all the same");
-        assert!(hardware.i2c(0).is_err(), "the tree's adapter is a plain file, through whatever it is asked");
+        let requested = Board { bus: linux(Access::Rppal), ..jetson() };
+        let hardware = LinuxHardware::with_root(&requested, tree.root()).expect("wires");
+        assert!(hardware.registers.is_none());
+        assert!(hardware.buses.iter().all(|(bus, _)| bus.access == Access::CharacterDevices));
+    }
+
+    #[test]
+    fn the_boards_request_reaches_its_buses_and_registers() {
+        let tree = i2c_tree();
+        tree.file("sys/firmware/devicetree/base/compatible", "raspberrypi,4-model-b\0brcm,bcm2711\0");
+        let requested = Board { bus: linux(Access::Rppal), ..jetson() };
+        assert_eq!(check_access(&requested, tree.root()), Ok(()));
+        let of = |board: &Board| -> Vec<Access> {
+            let buses = buses(board, tree.root(), access_of(board));
+            buses.iter().map(|(bus, _)| bus.access).collect()
+        };
+        assert_eq!(of(&requested), [Access::Rppal]);
+        assert_eq!(of(&jetson()), [Access::CharacterDevices]);
+        // The tree is a Pi's, the registers are those of the machine that runs this test.
+        match LinuxHardware::as_requested(&requested, tree.root()) {
+            Ok(hardware) => assert!(hardware.registers.is_some()),
+            Err(refused) => assert!(refused.what.contains("rppal"), "{refused}"),
+        }
     }
 }

@@ -20,19 +20,29 @@ use crate::session::is_service;
 #[command(after_help = "Examples:
   ganglion check boards/picarx-v4.toml     every error with its place, or the effective configuration
   ganglion check sim                       a built-in board, by name
-  ganglion check my-car.toml --json        the same as one JSON object on the last line")]
+  ganglion check my-car.toml --json        the same as one JSON object on the last line
+  ganglion check --schema > board.schema.json
+                                           a file whose first line is '#:schema board.schema.json' then has its
+                                           keys completed and checked by editors that know TOML (Taplo)")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
-    #[arg(value_name = "FILE")]
-    file: PathBuf,
+    #[arg(value_name = "FILE", required_unless_present = "schema")]
+    file: Option<PathBuf>,
     /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
+    /// Print the JSON Schema of board files, for editors that complete and check keys
+    #[arg(long, conflicts_with_all = ["file", "json"])]
+    schema: bool,
 }
 
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
-    match board::load(&args.file) {
+    let Some(file) = args.file else {
+        say!("{:#}", board::schema());
+        return Ok(());
+    };
+    match board::load(&file) {
         Ok(loaded) => {
             if args.json {
                 super::output::json(&sound(&loaded))?;
@@ -45,7 +55,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
             if args.json {
                 super::output::json(&unsound(&error))?;
             }
-            Err(failure(&args.file, &error))
+            Err(failure(&file, &error))
         }
     }
 }

@@ -1,23 +1,31 @@
 //! INA226 power monitor (Texas Instruments SBOS547A): bus voltage, current through a shunt, their product.
-//! Set up and read through the ina226 crate.
 //!
 //! As with the INA219, the current is computed from the shunt voltage, and the settings are those after a
 //! reset (1.1 ms conversions, continuous): a chip that lost its supply has nothing to forget.
 
-use super::adapter::Adapter;
 use super::{DeviceFault, Polled, Ports, Say};
+use crate::bus::I2c;
 use crate::plan::PowerQuantity;
-use ina226::{AVG, Config, INA226 as Driver, MODE, MaskEnableFlags, VBUSCT, VSHCT};
 
+// Registers of 16 bits, most significant byte first (data sheet, 7.5.3 and 7.6).
+const CONFIGURATION: u8 = 0x00;
 const SHUNT_VOLTAGE: u8 = 0x01;
 const BUS_VOLTAGE: u8 = 0x02;
 const MASK_ENABLE: u8 = 0x06;
 const MANUFACTURER: u8 = 0xFE;
 const DIE: u8 = 0xFF;
-/// "TI".
+/// What a reset leaves in the configuration (7.6.1): bit 14 is always 1; one sample an average (bits 11-9),
+/// bus voltage (8-6) and shunt voltage (5-3) converted in 1.1 ms each, both continuously (2-0).
+const AFTER_RESET: u16 = 1 << 14 | 0b000 << 9 | 0b100 << 6 | 0b100 << 3 | 0b111;
+/// Mask/Enable (7.6.7): a conversion has ended since this register was last read.
+const CONVERSION_READY: u16 = 1 << 3;
+/// Mask/Enable (7.6.7): the chip's own arithmetic overflowed.
+const MATH_OVERFLOW: u16 = 1 << 2;
+/// "TI" (7.6.9).
 const TEXAS_INSTRUMENTS: u16 = 0x5449;
+/// Device 0x226, revision 0 (7.6.10).
 const INA226_DIE: u16 = 0x2260;
-/// Volts of one count.
+/// Volts of one count (7.6.2, 7.6.3).
 const SHUNT_VOLTS: f32 = 2.5e-6;
 const BUS_VOLTS: f32 = 1.25e-3;
 /// Counts of 40.96 V, the end of the bus voltage's scale; the register's highest bit is always 0.
@@ -41,22 +49,32 @@ impl Ina226 {
         self.outputs.iter().any(|output| *output == quantity || *output == PowerQuantity::Watts)
     }
 
+    /// The register's value. It is named in one transfer and read in the next: the chip keeps the pointer.
+    fn read(&self, register: u8, i2c: &mut dyn I2c) -> Result<u16, DeviceFault> {
+        let fault = |fault| DeviceFault::Bus { register, fault };
+        let mut answer = [0; 2];
+        i2c.write(self.address, &[register]).map_err(fault)?;
+        i2c.read(self.address, &mut answer).map_err(fault)?;
+        Ok(u16::from_be_bytes(answer))
+    }
+
+    fn write(&self, register: u8, value: u16, i2c: &mut dyn I2c) -> Result<(), DeviceFault> {
+        let [high, low] = value.to_be_bytes();
+        let bytes = [register, high, low];
+        i2c.write(self.address, &bytes).map_err(|fault| DeviceFault::Bus { register, fault })
+    }
+
     /// Volts and amperes of one measurement; zero for what no output needs.
-    fn measure(&self, ports: &mut Ports<'_>) -> Result<[f32; 2], DeviceFault> {
-        let mut adapter = Adapter::new(ports);
-        let read = (|| {
-            let mut driver = Driver::new(&mut adapter, self.address);
-            let flags = driver.mask_enable()?;
-            let bus = if self.wants(PowerQuantity::Volts) { driver.bus_voltage_raw()? } else { 0 };
-            let shunt = if self.wants(PowerQuantity::Amperes) { driver.shunt_voltage_raw()? } else { 0 };
-            Ok::<_, super::adapter::Refused>((flags, bus, shunt))
-        })();
-        let (flags, bus, shunt) = read.map_err(|refused| refused.0)?;
+    fn measure(&self, i2c: &mut dyn I2c) -> Result<[f32; 2], DeviceFault> {
         let register = MASK_ENABLE;
-        if flags.contains(MaskEnableFlags::OVF) {
+        let flags = self.read(register, i2c)?;
+        let bus = if self.wants(PowerQuantity::Volts) { self.read(BUS_VOLTAGE, i2c)? } else { 0 };
+        let shunt = if self.wants(PowerQuantity::Amperes) { self.read(SHUNT_VOLTAGE, i2c)? } else { 0 };
+        let shunt = shunt.cast_signed();
+        if flags & MATH_OVERFLOW != 0 {
             return Err(DeviceFault::Overflow { register });
         }
-        if !flags.contains(MaskEnableFlags::CVRF) {
+        if flags & CONVERSION_READY == 0 {
             return Err(DeviceFault::NotReady { register });
         }
         match (bus, shunt) {
@@ -72,10 +90,8 @@ impl Ina226 {
 
 impl Polled for Ina226 {
     fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        let mut adapter = Adapter::new(ports);
-        let mut driver = Driver::new(&mut adapter, self.address);
-        let identity = driver.manufacturer_id().and_then(|maker| Ok((maker, driver.die_id()?)));
-        match identity.map_err(|refused| refused.0)? {
+        let maker = self.read(MANUFACTURER, ports.i2c)?;
+        match (maker, self.read(DIE, ports.i2c)?) {
             (TEXAS_INSTRUMENTS, INA226_DIE) => {}
             (TEXAS_INSTRUMENTS, die) => {
                 return Err(DeviceFault::WrongDevice { register: DIE, found: (die >> 8) as u8 });
@@ -85,17 +101,11 @@ impl Polled for Ina226 {
                 return Err(DeviceFault::WrongDevice { register: MANUFACTURER, found: (maker >> 8) as u8 });
             }
         }
-        let settings = Config {
-            avg: AVG::_1,
-            vbusct: VBUSCT::_1100us,
-            vshct: VSHCT::_1100us,
-            mode: MODE::ShuntBusVoltageContinuous,
-        };
-        driver.set_configuration(&settings).map_err(|refused| refused.0)
+        self.write(CONFIGURATION, AFTER_RESET, ports.i2c)
     }
 
     fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
-        let measured = self.measure(ports);
+        let measured = self.measure(ports.i2c);
         super::power::report(&self.outputs, measured, say)
     }
 }
@@ -165,5 +175,52 @@ mod tests {
         let mut broken = known().fault(0x41, BusFault::Nack);
         let nack = DeviceFault::Bus { register: 0, fault: BusFault::Nack };
         assert_eq!(set_up(&mut chip(&[]), &mut broken), Err(nack));
+    }
+
+    #[test]
+    fn a_fault_at_any_transfer_ends_the_set_up_there() {
+        // Each register is named in one transfer and read in the next; the settings are one of three bytes.
+        let parts: [(u8, fn(FakeI2c) -> FakeI2c); 5] = [
+            (0xFE, |i2c| i2c.write(0x41, &[0xFE])),
+            (0xFE, |i2c| i2c.read(0x41, &[0x54, 0x49])),
+            (0xFF, |i2c| i2c.write(0x41, &[0xFF])),
+            (0xFF, |i2c| i2c.read(0x41, &[0x22, 0x60])),
+            (0x00, |i2c| i2c.write(0x41, &[0x00, 0x41, 0x27])),
+        ];
+        let so_far = |count: usize| parts[..count].iter().fold(FakeI2c::new(), |i2c, (_, part)| part(i2c));
+        for (count, (register, _)) in parts.into_iter().enumerate() {
+            let mut i2c = so_far(count).fault(0x41, BusFault::TimedOut);
+            let late = DeviceFault::Bus { register, fault: BusFault::TimedOut };
+            assert_eq!(set_up(&mut chip(&[]), &mut i2c), Err(late), "after {count} transfers");
+        }
+        assert_eq!(set_up(&mut chip(&[]), &mut so_far(parts.len())), Ok(Span::ZERO));
+    }
+
+    #[test]
+    fn flags_of_the_alert_pin_change_nothing() {
+        // All of MASK/ENABLE but the overflow: the alert functions, and bits that the data sheet leaves open.
+        let (said, outcome) = polled(&mut chip(&[PowerQuantity::Volts]), &mut {
+            register(register(FakeI2c::new(), 6, !(1 << 2)), 2, 0x2570)
+        });
+        assert_eq!(outcome, Ok(()));
+        assert!((said[0].1.unwrap() - 11.98).abs() < 1e-3);
+    }
+
+    #[test]
+    fn a_fault_at_any_transfer_of_a_poll_is_returned() {
+        let parts: [(u8, fn(FakeI2c) -> FakeI2c); 6] = [
+            (0x06, |i2c| i2c.write(0x41, &[0x06])),
+            (0x06, |i2c| i2c.read(0x41, &[0x00, 0x08])),
+            (0x02, |i2c| i2c.write(0x41, &[0x02])),
+            (0x02, |i2c| i2c.read(0x41, &[0x25, 0x70])),
+            (0x01, |i2c| i2c.write(0x41, &[0x01])),
+            (0x01, |i2c| i2c.read(0x41, &[0x1F, 0x40])),
+        ];
+        for (count, (register, _)) in parts.iter().enumerate() {
+            let so_far = parts[..count].iter().fold(FakeI2c::new(), |i2c, (_, part)| part(i2c));
+            let outcome = polled(&mut chip(&[PowerQuantity::Watts]), &mut so_far.fault(0x41, BusFault::Io)).1;
+            let broken = DeviceFault::Bus { register: *register, fault: BusFault::Io };
+            assert_eq!(outcome, Err(broken), "after {count} transfers");
+        }
     }
 }

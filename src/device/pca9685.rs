@@ -1,43 +1,47 @@
-//! PCA9685: sixteen pulse channels with one frequency (NXP PCA9685 rev. 4). Set up through the pwm-pca9685
-//! crate; here one transfer of five bytes writes a channel, and one of two bytes stops all of them.
+//! PCA9685: sixteen pulse channels with one frequency (NXP PCA9685, data sheet rev. 4). One transfer of five
+//! bytes writes a channel, and one of two bytes stops all of them.
 //!
 //! The chip keeps its pattern when the host dies and resumes it when it is woken, so everything is switched
 //! off before the oscillator runs. A chip that lost its supply comes back asleep with nothing on, and shows
 //! that in MODE1, which is polled now and then. Its output-enable input, if wired, is off from the start of a
 //! set-up to its end, and from a stop to the end of the next command.
 
-use super::adapter::{Adapter, Delay};
 use super::pulses::{Pulses, SILENT_FOR};
 use super::registers::{RENEW_AT_ONCE, RENEW_FROM};
 use super::{DeviceFault, Ports};
 use crate::plan::Line;
 use crate::time::{Instant, Span};
-use embedded_hal::delay::DelayNs;
-use pwm_pca9685::{
-    Address, Channel, DisabledOutputValue, OutputDriver, OutputStateChange, Pca9685 as Driver,
-    ProgrammableAddress,
-};
 
 /// Channels.
 pub const CHANNELS: usize = 16;
 const MODE1: u8 = 0x00;
+const MODE2: u8 = 0x01;
 const PRE_SCALE: u8 = 0xFE;
-/// First of the four registers of channel 0: on, off, each least significant byte first.
+/// First of the four registers of channel 0: on, off, each least significant byte first (7.3.3).
 const FIRST: u8 = 0x06;
-/// High byte of the "off" of all channels at once; and its bit that means off for good.
+/// The "off" of all channels at once (7.3.4); and the bit of its high byte that means off for good.
+const ALL_OFF_L: u8 = 0xFC;
 const ALL_OFF_H: u8 = 0xFD;
 const FULL: u8 = 0x10;
+/// MODE1 (7.3.1): register numbers count up, the oscillator is off, the chip answers [`ALL_CALL`].
+const AUTO_INCREMENT: u8 = 1 << 5;
+const SLEEP: u8 = 1 << 4;
+const ALL_CALL_ON: u8 = 1 << 0;
+/// MODE2 (7.3.2): outputs drive both ways (bit 2), change on STOP (bit 3), are low while disabled (bits 1-0).
+const TOTEM_POLE: u8 = 1 << 2;
+/// The address that all chips answer after a reset (7.1.2): none of them has it for itself.
+const ALL_CALL: u8 = 0x70;
 /// Removes the pulse from all channels, ready to send.
 const STOP: [u8; 2] = [ALL_OFF_H, FULL];
 /// MODE1 after the set-up: register numbers count up, the oscillator runs, no address but its own.
-const AWAKE: u8 = 0x20;
+const AWAKE: u8 = AUTO_INCREMENT;
 
 /// Counts in one period.
 const PERIOD: f64 = 4096.0;
-/// Its own oscillator.
+/// Its own oscillator (7.3.5).
 const OSCILLATOR_HZ: f64 = 25e6;
-/// From waking to a steady oscillator.
-const STEADY_US: u32 = 500;
+/// From waking to a steady oscillator (7.3.1, SLEEP).
+const STEADY: Span = Span::from_micros(500);
 /// How often the chip is polled for whether it is still awake.
 const LOOK_EVERY: Span = Span::from_millis(200);
 
@@ -126,21 +130,22 @@ impl Pca9685 {
     }
 
     fn configure(&self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
-        let mut delay = Delay(ports.clock);
-        let mut adapter = Adapter::new(ports);
-        let driven = (|| {
-            let mut driver = Driver::new(&mut adapter, Address::from(self.address)).map_err(|_| ())?;
-            driver.disable().map_err(|_| ())?; // the prescaler can be written only in its sleep
-            driver.set_prescale(self.prescale).map_err(|_| ())?;
-            driver.set_output_driver(OutputDriver::TotemPole).map_err(|_| ())?;
-            driver.set_disabled_output_value(DisabledOutputValue::Zero).map_err(|_| ())?;
-            driver.set_output_change_behavior(OutputStateChange::OnStop).map_err(|_| ())?;
-            driver.disable_programmable_address(ProgrammableAddress::AllCall).map_err(|_| ())?;
-            driver.enable().map_err(|_| ())?;
-            delay.delay_us(STEADY_US);
-            driver.set_channel_full_off(Channel::All).map_err(|_| ()) // and register numbers count up from here
-        })();
-        driven.map_err(|()| adapter.fault(DeviceFault::Impossible { register: MODE1 }))
+        if self.address == ALL_CALL {
+            return Err(DeviceFault::Impossible { register: MODE1 });
+        }
+        let settings = [
+            [MODE1, SLEEP | ALL_CALL_ON], // the divider can be written only in its sleep (7.3.5)
+            [PRE_SCALE, self.prescale],
+            [MODE2, TOTEM_POLE], // three times, as every earlier release wrote it
+            [MODE2, TOTEM_POLE],
+            [MODE2, TOTEM_POLE],
+            [MODE1, SLEEP],
+            [MODE1, 0], // awake
+        ];
+        settings.iter().try_for_each(|setting| self.write(setting, ports))?;
+        ports.clock.sleep_until(ports.clock.now() + STEADY);
+        self.write(&[MODE1, AWAKE], ports)?;
+        self.write(&[ALL_OFF_L, 0, FULL], ports)
     }
 
     fn hold(&mut self, channel: u8, counts: u16, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
@@ -267,18 +272,22 @@ mod tests {
         Motors::on(&motors, Pca9685::new(0x41, 50.0, Some(OE)))
     }
 
+    /// What a set-up for 50 Hz writes, a transfer each.
+    const SET_UP: [&[u8]; 10] = [
+        &[0xFD, 0x10],
+        &[0x00, 0x11], // asleep
+        &[0xFE, 121],
+        &[0x01, 0x04], // totem pole
+        &[0x01, 0x04], // disabled outputs are low
+        &[0x01, 0x04], // outputs change on STOP
+        &[0x00, 0x10], // no all-call
+        &[0x00, 0x00], // awake
+        &[0x00, 0x20],
+        &[0xFC, 0x00, 0x10],
+    ];
+
     fn setting_up() -> FakeI2c {
-        FakeI2c::new()
-            .write(0x41, &[0xFD, 0x10])
-            .write(0x41, &[0x00, 0x11]) // asleep
-            .write(0x41, &[0xFE, 121])
-            .write(0x41, &[0x01, 0x04]) // totem pole
-            .write(0x41, &[0x01, 0x04]) // disabled outputs are low
-            .write(0x41, &[0x01, 0x04]) // outputs change on STOP
-            .write(0x41, &[0x00, 0x10]) // no all-call
-            .write(0x41, &[0x00, 0x00]) // awake
-            .write(0x41, &[0x00, 0x20])
-            .write(0x41, &[0xFC, 0x00, 0x10])
+        SET_UP.iter().fold(FakeI2c::new(), |i2c, bytes| i2c.write(0x41, bytes))
     }
 
     fn initialise(
@@ -338,6 +347,48 @@ mod tests {
             assert_eq!(outcome, Err(DeviceFault::WrongDevice { register, found }));
             assert!(bench.gpio.sets.iter().all(|set| set.high), "outputs stay off");
         }
+    }
+
+    #[test]
+    fn a_fault_at_any_transfer_ends_the_set_up_with_outputs_off() {
+        for (count, bytes) in SET_UP.iter().enumerate() {
+            let so_far = SET_UP[..count].iter().fold(FakeI2c::new(), |i2c, bytes| i2c.write(0x41, bytes));
+            let mut bench = Bench::new();
+            let outcome = initialise(&mut bench, &mut rig(), &mut so_far.fault(0x41, BusFault::Nack));
+            let nack = DeviceFault::Bus { register: bytes[0], fault: BusFault::Nack };
+            assert_eq!(outcome, Err(nack), "after {count} transfers");
+            assert!(bench.gpio.sets.iter().all(|set| set.high), "outputs stay off");
+        }
+    }
+
+    #[test]
+    fn a_set_up_waits_for_its_oscillator_and_for_nothing_else() {
+        let (bench, _) = ready();
+        assert_eq!(bench.now(), Instant::ZERO + Span::from_micros(500));
+    }
+
+    #[test]
+    fn the_ends_of_the_frequency_range_are_written_as_they_are() {
+        for (hz, divider) in [(24.0, 253), (1526.0, 3)] {
+            let mut chip = Pca9685::new(0x41, hz, None);
+            let mut i2c = SET_UP.iter().fold(FakeI2c::new(), |i2c, bytes| match bytes {
+                [0xFE, _] => i2c.write(0x41, &[0xFE, divider]),
+                bytes => i2c.write(0x41, bytes),
+            });
+            i2c = i2c.write_read(0x41, &[0x00], &[0x20]).write_read(0x41, &[0xFE], &[divider]);
+            let mut bench = Bench::new();
+            let mut ports = Ports { i2c: &mut i2c, gpio: &mut bench.gpio, clock: bench.clock.as_ref() };
+            assert_eq!(chip.set_up(&mut ports), Ok(()), "{hz} Hz");
+        }
+    }
+
+    #[test]
+    fn the_address_that_calls_all_chips_is_no_chip() {
+        let mut chip = Pca9685::new(0x70, 50.0, None);
+        let mut i2c = FakeI2c::new().write(0x70, &[0xFD, 0x10]);
+        let mut bench = Bench::new();
+        let mut ports = Ports { i2c: &mut i2c, gpio: &mut bench.gpio, clock: bench.clock.as_ref() };
+        assert_eq!(chip.set_up(&mut ports), Err(DeviceFault::Impossible { register: MODE1 }));
     }
 
     #[test]

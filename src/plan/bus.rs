@@ -20,6 +20,17 @@ impl Line {
     }
 }
 
+/// The interface through which a running robot uses its wires. Programs that only examine or stop a robot use
+/// character devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// The kernel's character devices: on every machine.
+    #[default]
+    CharacterDevices,
+    /// The rppal crate, on a Raspberry Pi: outputs through mapped registers, I2C through its handle.
+    Rppal,
+}
+
 /// What is behind the wires.
 #[derive(Clone, Debug, PartialEq)]
 pub enum BusPlan {
@@ -29,6 +40,8 @@ pub enum BusPlan {
     Linux {
         /// Labels of GPIO chips, in the order in which lines are looked for.
         gpio_labels: Vec<String>,
+        /// The interface through which the wires are used.
+        access: Access,
     },
     /// No bus: sensors are columns of a log.
     Log,

@@ -117,7 +117,7 @@ fn motors_stand(bench: &Bench<'_>) -> bool {
 
 fn on_tegra(board: &Board) -> bool {
     match &board.bus {
-        BusPlan::Linux { gpio_labels } => gpio_labels.iter().any(|label| label.starts_with("tegra")),
+        BusPlan::Linux { gpio_labels, .. } => gpio_labels.iter().any(|label| label.starts_with("tegra")),
         _ => false,
     }
 }

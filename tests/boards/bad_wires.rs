@@ -37,6 +37,31 @@ fn buses_are_found_by_path_or_device() {
 }
 
 #[test]
+fn rppal_is_for_linux_and_for_boards_without_a_guard() {
+    assert_eq!(generic("bus = { access = \"character-devices\" }"), [""; 0]);
+    assert_eq!(generic("bus = { access = \"rppal\" }"), [""; 0]);
+    one("bus = { access = \"rpal\" }", "no interface of the wires is named `rpal`; did you mean `rppal`?");
+    let simulated = faults("inherits = \"sim\"\nbus = { access = \"rppal\" }\n");
+    assert!(simulated.len() == 1 && simulated[0].contains("bus.access: unknown key"), "{simulated:#?}");
+    let guarded = "enable = { line = 4, on_high = true }\nguard = { holds = \"enable\", patience_ms = 100 }";
+    let wired =
+        |access: &str| format!("bus = {{ gpio_labels = [\"gpio1\"], access = \"{access}\" }}\n{guarded}");
+    assert_eq!(generic(&wired("character-devices")), [""; 0]);
+    one(
+        &wired("rppal"),
+        "bus.access: \"rppal\" drives lines past the kernel, also the one that a guard holds",
+    );
+}
+
+#[test]
+fn what_requests_an_interface_is_another_board() {
+    let digest = |extra: &str| {
+        board::from_text("odd", &format!("inherits = \"generic-linux\"\n{extra}")).unwrap().digest
+    };
+    assert_ne!(digest("bus = { access = \"rppal\" }\n"), digest(""));
+}
+
+#[test]
 fn further_buses_have_names_of_their_own_and_something_on_them() {
     let side = "[[i2c]]\nname = \"side\"\ni2c = \"/dev/i2c-2\"\n";
     one(&side.replace("side", "motors"), "i2c.motors.name: \"motors\" is the bus that [bus] describes");

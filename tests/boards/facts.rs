@@ -12,7 +12,7 @@ use std::path::Path;
 fn bus(board: &Board) -> String {
     match &board.bus {
         BusPlan::Sim => format!("sim {} Hz", board.i2c[0].timing.speed_hz),
-        BusPlan::Linux { gpio_labels } => {
+        BusPlan::Linux { gpio_labels, .. } => {
             let node = match &board.i2c[0].node {
                 I2cNode::Path(path) | I2cNode::Adapter(path) => path,
             };

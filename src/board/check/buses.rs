@@ -4,7 +4,7 @@ use super::claims::{Claims, Thing};
 use super::wires::{line, optional_line};
 use crate::board::reader::Section;
 use crate::plan::{
-    BusPlan, ClearPlan, I2cNode, I2cPlan, I2cTiming, OwnTime, RailPlan, RecoveryPlan, ReservedAddress,
+    Access, BusPlan, ClearPlan, I2cNode, I2cPlan, I2cTiming, OwnTime, RailPlan, RecoveryPlan, ReservedAddress,
 };
 use crate::time::Span;
 
@@ -71,10 +71,11 @@ fn bus(section: &Section<'_>, claims: &mut Claims) -> Option<(BusPlan, Option<I2
         Kind::Linux => {
             let node = node(section);
             let gpio_labels = section.texts("gpio_labels").sound_or(Vec::new());
+            let access = access(section);
             let driver = driver(section);
             let (timing, recovery) = (timing(section), recovery(section, claims));
             let plan = I2cPlan { name, node: node?, driver, timing, recovery: recovery? };
-            (BusPlan::Linux { gpio_labels: gpio_labels? }, Some(plan))
+            (BusPlan::Linux { gpio_labels: gpio_labels?, access }, Some(plan))
         }
     })
 }
@@ -92,6 +93,15 @@ fn further(name: String, bus: &BusPlan, section: &Section<'_>, claims: &mut Clai
 fn driver(section: &Section<'_>) -> Option<OwnTime> {
     let known = OwnTime::ALL.map(|driver| (driver.name(), driver));
     section.choice("driver", "kernel driver with a timeout of its own", &known).optional().map(|(_, d)| d)
+}
+
+/// The interface of the wires; what is not written is not part of the board's digest.
+fn access(section: &Section<'_>) -> Access {
+    let known = [("character-devices", Access::CharacterDevices), ("rppal", Access::Rppal)];
+    section
+        .choice("access", "interface of the wires", &known)
+        .optional()
+        .map_or_else(Access::default, |(_, a)| a)
 }
 
 /// Where the bus is: a path, or part of the name of its adapter's device.
@@ -153,7 +163,7 @@ fn rail_plan(section: &Section<'_>, claims: &mut Claims) -> Option<RailPlan> {
 
 /// The label of a chip finds its lines: reports an error if a role uses a line and no chip is named.
 pub fn chips_for_lines(bus: &BusPlan, claims: &Claims, section: &Section<'_>) {
-    let BusPlan::Linux { gpio_labels } = bus else { return };
+    let BusPlan::Linux { gpio_labels, .. } = bus else { return };
     if let (true, Some(key)) = (gpio_labels.is_empty(), claims.first_line()) {
         let rule =
             format!("found none of them; expected: at least one label, of the chip with the line of {key}");

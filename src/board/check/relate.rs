@@ -5,7 +5,8 @@ use crate::board::report::Report;
 use crate::memory::map::MOST_THINGS;
 use crate::motion::Motion;
 use crate::plan::{
-    Board, BusPlan, Cause, I2cPlan, OwnTime, PwmPlan, Restraint, SensorKind, SensorPlan, Trip, bus_load,
+    Access, Board, BusPlan, Cause, I2cPlan, OwnTime, PwmPlan, Restraint, SensorKind, SensorPlan, Trip,
+    bus_load,
 };
 use crate::time::Span;
 
@@ -23,6 +24,7 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
         }
         _ => {}
     }
+    access(board, report);
     buses(board, report);
     no_line(board, report);
     map(board, report);
@@ -59,6 +61,15 @@ pub fn relate(board: &Board, reflex_names: &[String], report: &mut Report) {
             let key = format!("reflex.{name}.below");
             obstacle(board, &board.sensors[rule.channel], distance, &key, report);
         }
+    }
+}
+
+/// A guard holds its line in the kernel, which a program that writes registers does not ask.
+fn access(board: &Board, report: &mut Report) {
+    if let (BusPlan::Linux { access: Access::Rppal, .. }, Some(_)) = (&board.bus, &board.guard) {
+        let rule = "\"rppal\" drives lines past the kernel, also the one that a guard holds; expected: \"character-devices\" \
+                    (also if nothing is written), or no [guard] table";
+        report.misfit("bus.access", rule.to_string());
     }
 }
 

@@ -115,11 +115,11 @@ fn closed(place: &Path, error: &io::Error) -> OpenError {
 mod tests {
     use super::super::fake::{Tree, i2c_tree};
     use super::*;
-    use crate::plan::{Board, BusPlan, I2cNode};
+    use crate::plan::{Access, Board, BusPlan, I2cNode};
 
     fn board(adapter: &str) -> Board {
         let mut board = crate::board::built_in("picarx-v4").unwrap().unwrap().board;
-        board.bus = BusPlan::Linux { gpio_labels: Vec::new() };
+        board.bus = BusPlan::Linux { gpio_labels: Vec::new(), access: Access::CharacterDevices };
         board.i2c[0].node = I2cNode::Adapter(adapter.to_string());
         board
     }

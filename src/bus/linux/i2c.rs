@@ -1,38 +1,25 @@
-//! An I2C adapter through its character device: one ioctl per transfer, whatever the transfer contains.
+//! An I2C bus of the board on its adapter: who owns it, when it is open, and which addresses it may use.
 //!
 //! Protects addresses that are not ours: those that the board reserves, those that a kernel driver uses, and
 //! those that the specification keeps for itself. No retry, no log, no allocation in a transfer.
 #![allow(unsafe_code)]
 
 use super::adapters::{self, Adapter, ENABLE};
-use super::errors::{error, fault, fault_of, refused};
+use super::errors::{error, refused};
+use super::i2c_dev::{self, I2C_FUNC_I2C, transfer};
 use super::pi::PiI2c;
 use crate::bus::{I2c, Op, OpenError};
 use crate::fault::BusFault;
-use crate::plan::{I2cNode, I2cPlan, I2cTiming};
+use crate::plan::{Access, I2cNode, I2cPlan, I2cTiming};
 use crate::time::Span;
-use i2cdev::core::{I2CMessage, I2CTransfer};
-use i2cdev::linux::{LinuxI2CBus, LinuxI2CError, LinuxI2CMessage};
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Operations per transfer: drivers here use two. The kernel's 42 (I2C_RDWR_IOCTL_MAX_MSGS) would cost stack.
-const MAX_OPS: usize = 8;
-/// Bytes per operation that the kernel accepts (i2c-dev.c).
-const MAX_BYTES: usize = 8192;
 /// 7-bit addresses that devices may have; the specification reserves the others (UM10204, table 3).
 pub(super) const ADDRESSES: std::ops::RangeInclusive<u8> = 0x08..=0x77;
-
-// From linux/i2c-dev.h and linux/i2c.h.
-const I2C_RETRIES: u64 = 0x0701;
-const I2C_TIMEOUT: u64 = 0x0702;
-const I2C_FUNCS: u64 = 0x0705;
-const I2C_FUNC_I2C: u64 = 0x0000_0001;
-/// The kernel's unit for an adapter's timeout.
-const TIMEOUT_UNIT: Span = Span::from_millis(10);
 
 /// A set of 7-bit addresses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,9 +38,9 @@ impl Addresses {
     }
 }
 
-/// The crate through which an open adapter is used.
+/// How an open adapter is used.
 enum Through {
-    Device(LinuxI2CBus),
+    Device(File),
     Pi(PiI2c),
 }
 
@@ -75,8 +62,8 @@ pub(super) struct Bus {
     pub reserved: Vec<(u8, String)>,
     /// Addresses that the board's devices use.
     pub used: Vec<u8>,
-    /// Through rppal if available.
-    pub through_rppal: bool,
+    /// The interface through which it is used.
+    pub access: Access,
     /// Its one owner locks it for the length of a transfer, so it is never contended: it is only ever tried.
     adapter: Mutex<Option<Open>>,
     owned: AtomicBool,
@@ -88,7 +75,7 @@ impl Bus {
         plan: &I2cPlan,
         reserved: Vec<(u8, String)>,
         used: Vec<u8>,
-        through_rppal: bool,
+        access: Access,
     ) -> Bus {
         Bus {
             root,
@@ -97,7 +84,7 @@ impl Bus {
             timing: plan.timing,
             reserved,
             used,
-            through_rppal,
+            access,
             adapter: Mutex::new(None),
             owned: AtomicBool::new(false),
         }
@@ -144,10 +131,9 @@ impl Bus {
         let adapter = self.place()?;
         self.check_used(&adapter)?;
         let device = open_adapter(&adapter, self.timing.timeout)?;
-        let through = if self.through_rppal {
-            PiI2c::open(adapter.number).map_or(Through::Device(device), Through::Pi)
-        } else {
-            Through::Device(device)
+        let through = match self.access {
+            Access::CharacterDevices => Through::Device(device),
+            Access::Rppal => Through::Pi(PiI2c::open(adapter.number)?),
         };
         Ok(Open { through, taken: self.taken(&adapter) })
     }
@@ -178,8 +164,8 @@ impl Bus {
         if let Some(driver) = adapter.driver_at(&self.root, address) {
             return Ok(Presence::Kernel(driver));
         }
-        let mut device = open_adapter(&adapter, self.timing.timeout)?;
-        Ok(match transfer(&mut device, address, &mut [Op::Read(&mut [0])]) {
+        let device = open_adapter(&adapter, self.timing.timeout)?;
+        Ok(match transfer(&device, address, &mut [Op::Read(&mut [0])]) {
             Ok(()) => Presence::Answers,
             Err(BusFault::Nack) => Presence::Silent,
             Err(other) => Presence::Refused(other),
@@ -230,75 +216,18 @@ impl I2c for LinuxI2c {
 }
 
 /// Opens `adapter` and sets its timeout. **For every user of the adapter**: the kernel keeps one for all.
-fn open_adapter(adapter: &Adapter, timeout: Span) -> Result<LinuxI2CBus, OpenError> {
+fn open_adapter(adapter: &Adapter, timeout: Span) -> Result<File, OpenError> {
     let what = adapter.node.display().to_string();
-    let device = LinuxI2CBus::new(&adapter.node)
-        .map_err(|failure| refused(&what, &io::Error::from(failure), ENABLE, "i2c"))?;
-    let fd = device.as_raw_fd();
+    let device = i2c_dev::open(&adapter.node).map_err(|failure| refused(&what, &failure, ENABLE, "i2c"))?;
     let told = |failure: io::Error| error(&what, format!("{failure} while setting it up"), ENABLE);
-    if functions(fd).map_err(told)? & I2C_FUNC_I2C == 0 {
+    if i2c_dev::functions(&device).map_err(told)? & I2C_FUNC_I2C == 0 {
         let why = "the adapter can only do SMBus, not plain I2C transfers (I2C_FUNC_I2C)";
         return Err(error(&what, why, "connect the devices to another bus"));
     }
-    set(fd, I2C_TIMEOUT, timeout_units(timeout)).map_err(told)?;
+    i2c_dev::set_timeout(&device, timeout).map_err(told)?;
     // A lost arbitration is ours to count and to retry.
-    set(fd, I2C_RETRIES, 0).map_err(told)?;
+    i2c_dev::set_retries(&device, 0).map_err(told)?;
     Ok(device)
-}
-
-/// The number of [`TIMEOUT_UNIT`]s that hold `timeout`, at least one: zero would be no timeout at all.
-fn timeout_units(timeout: Span) -> u64 {
-    timeout.as_nanos().div_ceil(TIMEOUT_UNIT.as_nanos()).max(1)
-}
-
-fn set(fd: RawFd, request: u64, value: u64) -> io::Result<()> {
-    // SAFETY: both requests take a number by value, and `fd` is open: its owner is borrowed by the caller.
-    match unsafe { libc::ioctl(fd, request as _, value as libc::c_ulong) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(()),
-    }
-}
-
-/// What the adapter behind `fd` can do (I2C_FUNC_...).
-pub(super) fn functions(fd: RawFd) -> io::Result<u64> {
-    let mut functions: libc::c_ulong = 0;
-    // SAFETY: I2C_FUNCS writes one unsigned long to the address that it is given, which is `functions`.
-    match unsafe { libc::ioctl(fd, I2C_FUNCS as _, &mut functions) } {
-        -1 => Err(io::Error::last_os_error()),
-        _ => Ok(functions as u64), // an unsigned long has 32 bits on a 32-bit Pi
-    }
-}
-
-/// The whole transfer as one I2C_RDWR: repeated starts between its messages, STOP after the last.
-fn transfer(device: &mut LinuxI2CBus, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
-    let mut messages = messages(address, ops)?;
-    match device.transfer(&mut messages) {
-        Ok(done) if done as usize == messages.len() => Ok(()),
-        Ok(_) => Err(BusFault::Io),
-        Err(LinuxI2CError::Errno(number)) => Err(fault(number)),
-        Err(LinuxI2CError::Io(failure)) => Err(fault_of(&failure)),
-    }
-}
-
-/// One message per operation, each with its address.
-fn messages<'m>(
-    address: u8,
-    ops: &'m mut [Op<'_>],
-) -> Result<heapless::Vec<LinuxI2CMessage<'m>, MAX_OPS>, BusFault> {
-    let mut messages = heapless::Vec::new();
-    for op in ops {
-        let (length, message) = match op {
-            Op::Write(bytes) => (bytes.len(), LinuxI2CMessage::write(bytes)),
-            Op::Read(bytes) => (bytes.len(), LinuxI2CMessage::read(bytes)),
-        };
-        // A message without a byte is SMBus Quick, which some chips treat as a command.
-        if length == 0 || length > MAX_BYTES {
-            return Err(BusFault::Unsupported);
-        }
-        let message = message.with_address(u16::from(address));
-        messages.push(message).map_err(|_| BusFault::Unsupported)?;
-    }
-    if messages.is_empty() { Err(BusFault::Unsupported) } else { Ok(messages) }
 }
 
 /// Blocks all signals for this thread while it lives. Some controllers' drivers abort a transfer when a
@@ -347,7 +276,7 @@ mod tests {
             &plan,
             vec![(0x50, "the EEPROM".to_string())],
             used.to_vec(),
-            false,
+            Access::CharacterDevices,
         )
     }
 
@@ -358,23 +287,6 @@ mod tests {
         let free: Vec<u8> = (0..=u8::MAX).filter(|address| taken.leave_free(*address)).collect();
         let expected: Vec<u8> = (0x08..=0x76).filter(|address| *address != 0x50).collect();
         assert_eq!(free, expected);
-    }
-
-    #[test]
-    fn patience_is_rounded_up() {
-        let units = |ms| timeout_units(Span::from_millis(ms));
-        assert_eq!((units(0), units(1), units(10), units(11), units(20), units(1000)), (1, 1, 1, 2, 2, 100));
-    }
-
-    #[test]
-    fn a_transfer_has_one_message_an_operation() {
-        let (mut short, mut long) = ([0; 14], [0; MAX_BYTES + 1]);
-        assert_eq!(messages(0x68, &mut [Op::Write(&[0x3B]), Op::Read(&mut short)]).map(|m| m.len()), Ok(2));
-        assert_eq!(messages(0x68, &mut []).err(), Some(BusFault::Unsupported));
-        assert_eq!(messages(0x68, &mut [Op::Write(&[])]).err(), Some(BusFault::Unsupported));
-        assert_eq!(messages(0x68, &mut [Op::Read(&mut long)]).err(), Some(BusFault::Unsupported));
-        let mut many: Vec<Op<'_>> = (0..=MAX_OPS).map(|_| Op::Write(&[0])).collect();
-        assert_eq!(messages(0x68, &mut many).err(), Some(BusFault::Unsupported));
     }
 
     #[test]

@@ -294,7 +294,7 @@ fn node_is_back(bus: &Bus) -> io::Result<()> {
 mod tests {
     use super::super::fake::{Tree, i2c_tree};
     use super::*;
-    use crate::plan::{ClearPlan, I2cNode, I2cPlan, I2cTiming, Line};
+    use crate::plan::{Access, ClearPlan, I2cNode, I2cPlan, I2cTiming, Line};
 
     fn repair(tree: &Tree, plan: RecoveryPlan) -> Result<LinuxRepair, OpenError> {
         let bus = I2cPlan {
@@ -304,7 +304,7 @@ mod tests {
             timing: I2cTiming { speed_hz: 100_000, timeout: Span::from_millis(20) },
             recovery: plan,
         };
-        let bus = Bus::new(tree.root().to_path_buf(), &bus, Vec::new(), Vec::new(), false);
+        let bus = Bus::new(tree.root().to_path_buf(), &bus, Vec::new(), Vec::new(), Access::CharacterDevices);
         let chips = Chips::look(tree.root(), &["tegra234-gpio".to_string()], &[]);
         LinuxRepair::open(Arc::new(bus), plan, chips, Arc::default())
     }

@@ -2,7 +2,7 @@
 //! board needs. Nothing is driven, requested or transferred; a node is opened only to ask what it is.
 
 use super::chips::{ChipPlace, Chips, offset_of};
-use super::i2c::functions;
+use super::i2c_dev;
 use super::repair::Driver;
 use super::sysfs::{below, text};
 use super::{adapters, errors};
@@ -10,8 +10,6 @@ use crate::bus::OpenError;
 use crate::plan::Line;
 use gpiocdev::Chip;
 use gpiocdev::line::Direction;
-use std::fs::File;
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// What is at an I2C address, as far as reading one byte shows.
@@ -104,8 +102,7 @@ pub(super) fn survey(root: &Path, chips: &Chips, lines: &[Line]) -> Survey {
 
 fn adapter_seen(adapter: &adapters::Adapter) -> AdapterSeen {
     let what = adapter.node.display().to_string();
-    let functions = File::options().read(true).write(true).open(&adapter.node);
-    let functions = functions.and_then(|node| functions_of(&node));
+    let functions = i2c_dev::open(&adapter.node).and_then(|node| i2c_dev::functions(&node));
     AdapterSeen {
         node: adapter.node.clone(),
         name: adapter.name.clone(),
@@ -117,10 +114,6 @@ fn adapter_seen(adapter: &adapters::Adapter) -> AdapterSeen {
             .and_then(Driver::of)
             .is_some_and(|driver| driver.writable()),
     }
-}
-
-fn functions_of(node: &File) -> std::io::Result<u64> {
-    functions(node.as_raw_fd())
 }
 
 fn line_seen(chips: &Chips, line: Line) -> Result<LineSeen, OpenError> {

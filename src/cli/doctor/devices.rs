@@ -12,7 +12,7 @@ use crate::plan::{Board, BusPlan, I2cNode};
 pub(super) fn look(root: &Path, board: Option<&Board>) -> Vec<Finding> {
     let linux = board.filter(|board| matches!(board.bus, BusPlan::Linux { .. }));
     let labels = linux.and_then(|board| match &board.bus {
-        BusPlan::Linux { gpio_labels } => Some(gpio_labels.as_slice()),
+        BusPlan::Linux { gpio_labels, .. } => Some(gpio_labels.as_slice()),
         BusPlan::Sim | BusPlan::Log => None,
     });
     let nodes: Vec<&I2cNode> =
