@@ -32,6 +32,7 @@ pub mod interrupt;
 mod last_words;
 pub mod learn;
 mod logging;
+mod measured;
 pub mod output;
 pub mod probe;
 mod quota;

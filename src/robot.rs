@@ -151,6 +151,13 @@ pub struct WorkerThread {
     pub role: Role,
 }
 
+/// A device that computes the field, or did until it was lost.
+#[derive(Clone, Debug, Default)]
+pub struct Device {
+    /// What people call it; `None`: it could not be opened when the robot was built.
+    pub name: Option<String>,
+}
+
 /// A robot that has not been started.
 pub struct Robot {
     /// One control period.
@@ -179,6 +186,8 @@ pub struct Robot {
     pub loop_status: Arc<LoopStatusCell>,
     /// What computes the field, and why.
     pub engine_name: String,
+    /// The device that the field was given; `None`: the field has only the processor.
+    pub device: Option<Device>,
     /// What the engine's own threads were refused.
     pub engine_refusals: Vec<Refusal>,
     /// Where the brain's snapshots are written, if they are. Take it out before the robot runs, and ask it
@@ -204,11 +213,10 @@ impl Robot {
         let resume = options.resume.as_ref();
         let mut brain = brain(board, options.readout, options.untried, resume, options.device)?;
         let (engine_name, engine_refusals) = (brain.engine_name(), brain.refusals());
-        let idle_faults = match brain.has_device() {
-            true => Vec::new(),
-            false => {
-                options.faults.iter().filter(|f| f.kind.gpu().is_some()).map(|f| f.kind.name()).collect()
-            }
+        let device = brain.has_device().then(|| Device { name: brain.device_name() });
+        let idle_faults = match device {
+            Some(_) => Vec::new(),
+            None => options.faults.iter().filter(|f| f.kind.gpu().is_some()).map(|f| f.kind.name()).collect(),
         };
         let lived = resume.map(|snapshot| &snapshot.state().live).filter(|live| live.age > 0);
         let (resumed_age, last_cycle) = (lived.map(|live| live.age), lived.map(|live| live.cycle));
@@ -269,6 +277,7 @@ impl Robot {
             requests,
             loop_status,
             engine_name,
+            device,
             engine_refusals,
             snapshots,
             resumed_age,

@@ -61,7 +61,9 @@ pub struct RunReport {
     release_late_us: Option<Latency>,
     exec_us: Option<Latency>,
     end_late_us: Option<Latency>,
+    /// Compute time of cycles that were answered, and the same from the slot that requested them.
     field_us: Option<Latency>,
+    answer_us: Option<Latency>,
     /// Where the field's time went on a GPU, by part; absent if no GPU computed.
     gpu_us: BTreeMap<&'static str, Latency>,
     allocations_per_tick: Option<f64>,
@@ -260,6 +262,7 @@ impl RunReport {
             exec_us: Latency::of(&ending.recorder.exec),
             end_late_us: Latency::of(&ending.recorder.end_late),
             field_us: Latency::of(&ending.recorder.field),
+            answer_us: Latency::of(&ending.recorder.answer),
             gpu_us: DeviceTimes::PARTS
                 .into_iter()
                 .zip(&ending.recorder.device)
@@ -318,6 +321,7 @@ impl RunReport {
             ("exec", &self.exec_us),
             ("on wire", &self.end_late_us),
             ("field", &self.field_us),
+            ("answer", &self.answer_us),
         ] {
             say_latency(name, latency.as_ref(), if self.clock == "virtual" { "virtual us" } else { "us" });
         }
