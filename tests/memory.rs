@@ -8,6 +8,7 @@ mod gpu;
 mod choice;
 mod episodes;
 mod identity;
+mod kept;
 mod map;
 mod places;
 mod records;
