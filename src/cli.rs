@@ -33,6 +33,7 @@ mod last_words;
 pub mod learn;
 mod logging;
 mod measured;
+mod origin;
 pub mod output;
 pub mod probe;
 mod quota;

@@ -18,7 +18,7 @@ use crate::field::interposer::Interposer;
 use crate::field::link::FieldLink;
 use crate::field::readout::table_digest;
 use crate::field::snapshot::{
-    Beside, Places, Snapshot, SnapshotError, SnapshotSender, SnapshotWriter, Standing, snapshot_line,
+    Beside, CopyMap, Snapshot, SnapshotError, SnapshotSender, SnapshotWriter, Standing, snapshot_line,
 };
 use crate::field::worker::{FieldWorker, Order, Outcome};
 use crate::field::{Readout, ReadoutError, footprint};
@@ -333,7 +333,7 @@ fn brain(
 type Kept = ((SnapshotSender, Span), SnapshotWriter);
 
 /// Copies the map for a snapshot, on the thread that writes it.
-fn copied(recollection: &Recollection) -> Box<dyn FnMut(&mut Places) + Send> {
+fn copied(recollection: &Recollection) -> CopyMap {
     let recollection = recollection.clone();
     Box::new(move |places| recollection.with(|map| map.save(places)))
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::exit::Failure;
+use super::origin::{self, COMPUTED};
 use super::output::stderr_is_terminal;
 use crate::board;
 use crate::board::finding::Finding;
@@ -100,7 +101,7 @@ fn summary(board: &Board) -> Vec<String> {
     )];
     lines.push(match (board.i2c.first().map(|bus| bus.timing), bus_load::bus_load(board)) {
         (Some(timing), Some(load)) => format!(
-            "I2C at {} Hz: sensors take {:.1} % of its time, commands {:.1} %, together at least {:.1} %",
+            "I2C at {} Hz: sensors take {:.1} % of its time, commands {:.1} %, together at least {:.1} % (computed)",
             timing.speed_hz,
             100.0 * load.sensors,
             100.0 * load.motors,
@@ -109,7 +110,7 @@ fn summary(board: &Board) -> Vec<String> {
         _ => "no bus: the sensors are columns of a log".to_string(),
     });
     lines.push(format!(
-        "field: {0} x {0} x {0} cells, {1} inputs, {2} outputs, a cycle every {3} ms within {4} ms, about {5:.0} MB of memory",
+        "field: {0} x {0} x {0} cells, {1} inputs, {2} outputs, a cycle every {3} ms within {4} ms, about {5:.0} MB of memory (computed)",
         shape.grid,
         shape.sensors,
         shape.motors,
@@ -154,7 +155,7 @@ fn edges(sight: EdgeSight) -> Option<String> {
         }
         EdgeSight::Below(degrees) => Some(format!(
             "edges: one at less than {degrees:.0} degrees to its course reaches a front wheel before any ground sensor has \
-             looked at it"
+             looked at it (computed)"
         )),
     }
 }
@@ -185,6 +186,7 @@ fn sound(loaded: &Loaded) -> Value {
         "board": board.name,
         "sound": true,
         "digest": loaded.digest.to_hex().as_str(),
+        "sources": origin::all(["bus_load", "field_bytes", "unseen_edges_below_deg"], COMPUTED),
         "bus_load": load.map(|load| json!({ "sensors": load.sensors, "motors": load.motors })),
         "field_bytes": footprint::field_bytes(&board.field),
         "memory_left_bytes": room::left(),

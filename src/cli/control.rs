@@ -181,7 +181,7 @@ fn restraints(status: &Status) -> Vec<String> {
 fn map_page(map: &MapStatus) {
     let [x, y] = map.at;
     relay!(
-        "  map        here ({x:.2}, {y:.2}) m, heading {:.0} deg; {} meetings held, {} forgotten, {} out of reach, \
+        "  map        here ({x:.2}, {y:.2}) m, heading {:.0} deg (computed); {} meetings held, {} forgotten, {} out of reach, \
          {} slots missed",
         map.heading_deg,
         map.meetings,

@@ -6,7 +6,7 @@ mod places;
 mod writer;
 
 pub use places::{Places, PlacesPage, PlacesThing};
-pub use writer::{Beside, SnapshotCounts, SnapshotSender, SnapshotWriter, Standing, snapshot_line};
+pub use writer::{Beside, CopyMap, SnapshotCounts, SnapshotSender, SnapshotWriter, Standing, snapshot_line};
 
 use super::readout::{RowNames, first_difference, identity, table_digest};
 use super::state::{Learned, Live, State, StateError};

@@ -105,6 +105,9 @@ pub struct Map {
 /// A map, for people and programs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MapStatus {
+    /// How its places came about: `computed`, from the robot's commands.
+    #[serde(default)]
+    pub source: String,
     /// Where the robot thinks it is, metres from where it started.
     pub at: [f64; 2],
     /// Degrees from x towards y (to the left).
@@ -272,6 +275,7 @@ impl Map {
             likeness: f64::from(found.cosine),
         });
         Ok(MapStatus {
+            source: "computed".to_string(),
             at,
             heading_deg: heading.to_degrees(),
             meetings: self.episodes.meetings(),

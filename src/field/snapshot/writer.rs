@@ -70,18 +70,21 @@ pub struct SnapshotWriter {
     progress: Arc<Progress>,
 }
 
+/// Copies the robot's map.
+pub type CopyMap = Box<dyn FnMut(&mut Places) + Send>;
+
 /// What a snapshot holds beside the brain.
 #[derive(Default)]
 pub struct Beside {
     /// The starting table from which the read-out was made; `None`: it was given.
     pub table: Option<[u8; 32]>,
-    /// Copies the robot's map. The writer calls it: it may wait for others who use the map.
-    pub map: Option<Box<dyn FnMut(&mut Places) + Send>>,
+    /// The robot's map. The writer calls it: it may wait for others who use the map.
+    pub map: Option<CopyMap>,
 }
 
 /// Starts the writer of `path` for a brain of `board` that was given `learned`, with what is `beside` it. All
-/// memory that the field fills and the writer writes is taken here; the thread has the priority of the caller,
-/// an ordinary one if it is called at the start.
+/// memory that the field fills and the writer writes is taken here; the thread has the priority of the
+/// caller, an ordinary one if it is called at the start.
 pub fn snapshot_line(
     path: PathBuf,
     standing: Standing,
