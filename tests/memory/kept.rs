@@ -80,8 +80,8 @@ fn a_robot_that_was_restarted_recalls_what_it_had_met() {
 }
 
 /// A snapshot of the mapped robot at its start, and its map.
-fn at_start() -> (Snapshot, Places) {
-    let folder = Folder::new("start");
+fn at_start(name: &str) -> (Snapshot, Places) {
+    let folder = Folder::new(name);
     let every = Span::from_millis(5_000);
     let plan = SnapshotPlan { path: folder.file(), every, standing: Standing::Sound };
     let (board, clock) = (board(), Arc::new(SimClock::new()));
@@ -98,7 +98,7 @@ fn at_start() -> (Snapshot, Places) {
 
 #[test]
 fn a_damaged_map_and_one_of_other_things_are_refused() {
-    let (folder, (good, places)) = (Folder::new("refused"), at_start());
+    let (folder, (good, places)) = (Folder::new("refused"), at_start("refused-start"));
     let saved = |places: &Places| {
         good.clone().with_map(places.clone()).save(&folder.file()).expect("it can be written");
         Snapshot::find(&folder.file(), &board())
@@ -143,7 +143,7 @@ fn a_damaged_map_and_one_of_other_things_are_refused() {
 
 #[test]
 fn a_file_of_the_format_without_a_map_is_read_and_said_so() {
-    let (folder, (mapped, _)) = (Folder::new("old"), at_start());
+    let (folder, (mapped, _)) = (Folder::new("old"), at_start("old-start"));
     let plain = Snapshot::new(&board(), mapped.state().clone());
     plain.save(&folder.file()).expect("it can be written");
     // Format 2 is format 3 without its last two parts, which are absent here: a byte each.
