@@ -32,6 +32,8 @@ pub mod interrupt;
 mod last_words;
 pub mod learn;
 mod logging;
+mod measured;
+mod origin;
 pub mod output;
 pub mod probe;
 mod quota;

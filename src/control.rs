@@ -6,6 +6,7 @@
 //! A stop or a disarm takes effect however its caller ends. A request to arm counts only while its caller
 //! waits for it, at most half a second: an arming that was reported as failed never happens later.
 
+mod measured;
 mod status;
 mod caller;
 mod client;
@@ -13,6 +14,7 @@ mod outcome;
 mod server;
 
 pub use client::{ask, ask_near, ask_whom};
+pub use measured::{Answer, GpuStatus, Instruments, Measured, Observer, Quality};
 pub use server::{Server, listen_at};
 pub use status::{BusStatus, GuardStatus, Sources, Status, why_disarmed};
 

@@ -16,8 +16,9 @@ use crate::field::brain::{Brain, BrainError};
 use crate::field::failover::Open;
 use crate::field::interposer::Interposer;
 use crate::field::link::FieldLink;
+use crate::field::readout::table_digest;
 use crate::field::snapshot::{
-    Snapshot, SnapshotError, SnapshotSender, SnapshotWriter, Standing, snapshot_line,
+    Beside, CopyMap, Snapshot, SnapshotError, SnapshotSender, SnapshotWriter, Standing, snapshot_line,
 };
 use crate::field::worker::{FieldWorker, Order, Outcome};
 use crate::field::{Readout, ReadoutError, footprint};
@@ -151,6 +152,13 @@ pub struct WorkerThread {
     pub role: Role,
 }
 
+/// A device that computes the field, or did until it was lost.
+#[derive(Clone, Debug, Default)]
+pub struct Device {
+    /// What people call it; `None`: it could not be opened when the robot was built.
+    pub name: Option<String>,
+}
+
 /// A robot that has not been started.
 pub struct Robot {
     /// One control period.
@@ -179,6 +187,8 @@ pub struct Robot {
     pub loop_status: Arc<LoopStatusCell>,
     /// What computes the field, and why.
     pub engine_name: String,
+    /// The device that the field was given; `None`: the field has only the processor.
+    pub device: Option<Device>,
     /// What the engine's own threads were refused.
     pub engine_refusals: Vec<Refusal>,
     /// Where the brain's snapshots are written, if they are. Take it out before the robot runs, and ask it
@@ -202,17 +212,16 @@ impl Robot {
         room::demand(footprint::field_bytes(&board.field)).map_err(BuildError::Room)?;
         // The slow part first: the simulator's faults count their time from when it is made.
         let resume = options.resume.as_ref();
+        let table = table_of(board, options.readout.as_ref(), resume);
         let mut brain = brain(board, options.readout, options.untried, resume, options.device)?;
         let (engine_name, engine_refusals) = (brain.engine_name(), brain.refusals());
-        let idle_faults = match brain.has_device() {
-            true => Vec::new(),
-            false => {
-                options.faults.iter().filter(|f| f.kind.gpu().is_some()).map(|f| f.kind.name()).collect()
-            }
+        let device = brain.has_device().then(|| Device { name: brain.device_name() });
+        let idle_faults = match device {
+            Some(_) => Vec::new(),
+            None => options.faults.iter().filter(|f| f.kind.gpu().is_some()).map(|f| f.kind.name()).collect(),
         };
         let lived = resume.map(|snapshot| &snapshot.state().live).filter(|live| live.age > 0);
         let (resumed_age, last_cycle) = (lived.map(|live| live.age), lived.map(|live| live.cycle));
-        let kept = keep(board, &mut brain, options.snapshots)?;
         let (motor_link, ends) = motor_line(board.motors.len());
         let bus_bell = ends.waker.clone();
         let world = World {
@@ -223,13 +232,19 @@ impl Robot {
         };
         let wired = wire_up(board, &clock, first, world, ends)?;
         let (mut workers, plant) = (wired.workers, wired.plant);
+        let (feed, recollection) = wired.map.unzip();
+        if let (Some(recollection), Some(places)) = (&recollection, resume.and_then(Snapshot::map)) {
+            let resumed = recollection.with(|map| map.restore(places));
+            resumed.map_err(|error| BuildError::Snapshot(SnapshotError::State(error)))?;
+        }
+        let beside = Beside { table, map: recollection.as_ref().map(copied) };
+        let kept = keep(board, &mut brain, options.snapshots, beside)?;
         let (requests, loop_status) = (options.requests, options.loop_status);
         let (trace, records) = rtrb::RingBuffer::new(TRACE_RING);
         let records_dropped = Arc::new(AtomicU64::new(0));
         let zero = plant.as_ref().map_or(first, Plant::zero);
         let faults = FieldFaults::new(&options.faults, zero);
         let (sender, snapshots) = kept.unzip();
-        let (feed, recollection) = wired.map.unzip();
         let made = Made { brain, interposer: options.interposer, faults, snapshots: sender };
         let mut field = link_field(board, made, clock.is_real(), &bus_bell, &mut workers);
         last_cycle.into_iter().for_each(|last| field.continue_after(last));
@@ -269,6 +284,7 @@ impl Robot {
             requests,
             loop_status,
             engine_name,
+            device,
             engine_refusals,
             snapshots,
             resumed_age,
@@ -277,7 +293,17 @@ impl Robot {
     }
 }
 
-/// The field's engine with its read-out: the given one, or that of the snapshot, or the one that was taught
+/// The starting table from which the read-out is made, for the snapshots; `None`: from elsewhere.
+fn table_of(board: &Board, readout: Option<&Readout>, resume: Option<&Snapshot>) -> Option<[u8; 32]> {
+    match (readout, resume) {
+        (Some(_), _) => None,
+        (None, Some(snapshot)) => snapshot.table_on(board),
+        (None, None) => (!board.field.start.is_empty()).then(|| table_digest(board)),
+    }
+}
+
+/// The field's engine with its read-out: the given one, or that of the snapshot unless the board's starting
+/// table has changed since, or the one that was taught
 /// the board's starting table beforehand, or the table fitted here and now; without any of them it requests
 /// nothing.
 fn brain(
@@ -296,7 +322,8 @@ fn brain(
     if let Some(snapshot) = resume {
         snapshot.check(board).map_err(BuildError::Snapshot)?;
     }
-    let untaught = resume.is_none() && !board.field.start.is_empty();
+    let is_new = resume.is_none_or(|snapshot| snapshot.has_old_table(board));
+    let untaught = is_new && !board.field.start.is_empty();
     let readout = readout.or_else(|| untaught.then(|| shipped(board).unwrap_or_else(|| imitate(board))));
     let state = resume.map(Snapshot::state);
     Brain::new(board, readout.as_ref(), state, device).map_err(BuildError::Brain)
@@ -305,10 +332,21 @@ fn brain(
 /// The link on which the brain goes to its file, and how often it does.
 type Kept = ((SnapshotSender, Span), SnapshotWriter);
 
-fn keep(board: &Board, brain: &mut Brain, plan: Option<SnapshotPlan>) -> Result<Option<Kept>, BuildError> {
+/// Copies the map for a snapshot, on the thread that writes it.
+fn copied(recollection: &Recollection) -> CopyMap {
+    let recollection = recollection.clone();
+    Box::new(move |places| recollection.with(|map| map.save(places)))
+}
+
+fn keep(
+    board: &Board,
+    brain: &mut Brain,
+    plan: Option<SnapshotPlan>,
+    beside: Beside,
+) -> Result<Option<Kept>, BuildError> {
     let Some(SnapshotPlan { path, every, standing }) = plan else { return Ok(None) };
     let given = brain.learned();
-    let line = snapshot_line(path, standing, board, given, |live| brain.save(live));
+    let line = snapshot_line(path, standing, board, given, beside, |live| brain.save(live));
     let line = line.map_err(BuildError::Thread)?;
     Ok(Some(((line.0, every), line.1)))
 }

@@ -10,8 +10,7 @@ mod outcome;
 
 use crate::access::{self, AccessError};
 use crate::bus::Hardware;
-use crate::control::{self, CONTROL_SOCKET, Server, Sources, why_disarmed};
-use crate::field::EngineState;
+use crate::control::{self, CONTROL_SOCKET, Instruments, Observer, Server, Sources, why_disarmed};
 use crate::guard::frame::Refused;
 use crate::mode::Disarm;
 use crate::plan::{Board, BusPlan};
@@ -31,7 +30,7 @@ pub use outcome::{Outcome, Outside};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// The longest that teaching a field takes on the smallest supported machine (a Pi 4: tens of seconds).
 const TEACHING: Span = Span::from_millis(120_000);
@@ -146,12 +145,15 @@ impl Session<'_> {
             found = fit(board, self.any_machine, hardware.as_ref(), clock.as_ref())?;
             options.hardware = Some(hardware);
         }
+        let rung = options.rung;
         service.extend(TEACHING);
         service.say("teaching the field");
         let robot = Robot::build(&found, clock.clone(), Instant::ZERO, options);
         let mut robot = robot.map_err(SessionError::Build)?;
         let outside = Outside::of(&mut robot);
         let sources = self.sources(&robot, guarded.as_ref());
+        let instruments = Instruments::of(board, rung, robot.device.clone());
+        let mut observer = Observer::new(instruments, sources.measured.clone());
         let place = (self.control.as_deref(), Path::new(CONTROL_SOCKET));
         let server = open_server(board, place, sources.clone(), &self.interrupted)?;
         let auto_arm = begin_auto_arm(board, self.control.as_deref(), &sources);
@@ -170,7 +172,8 @@ impl Session<'_> {
         let ended =
             runner::run(robot, &clock, first + self.length, &self.interrupted, board.rt, |recorder| {
                 watch(recorder);
-                attend(&mut service, recorder, &sources, clock.now());
+                observer.observe(recorder, clock.now());
+                attend(&mut service, &sources, clock.now());
                 note_disarm(&mut disarmed, sources.loop_status.look().disarmed);
                 let is_late = ready_within.is_some_and(|within| clock.now().since(first) >= within);
                 if is_late && !service.is_ready() && !self.interrupted.swap(true, Ordering::Relaxed) {
@@ -206,7 +209,7 @@ impl Session<'_> {
             board: self.board.name.clone(),
             board_digest: self.digest.to_hex().to_string(),
             engine: robot.engine_name.clone(),
-            engine_state: Arc::new(Mutex::new(EngineState::Running.to_string())),
+            measured: Arc::default(),
             loop_status: robot.loop_status.clone(),
             requests: robot.requests.clone(),
             buses: robot.buses.clone(),
@@ -229,16 +232,10 @@ fn begin_auto_arm(board: &Board, control: Option<&Path>, sources: &Sources) -> A
 }
 
 /// What the slow thread reports to the service manager.
-fn attend(service: &mut Service, recorder: &Recorder, sources: &Sources, now: Instant) {
+fn attend(service: &mut Service, sources: &Sources, now: Instant) {
     let status = sources.loop_status.look();
     let ready = service.is_ready();
     service.tend(&status, now, || {
-        let newest = recorder.summary().last.as_ref().and_then(|record| record.field);
-        let mut state = sources.engine_state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(field) = newest {
-            *state = field.state.to_string();
-        }
-        drop(state);
         let missing: Vec<&str> = service::missing(&status).reasons().collect();
         match ready || missing.is_empty() {
             true => format!("{}, field {}", sources.status().line(), sources.engine),

@@ -5,7 +5,7 @@ mod recorder;
 mod summary;
 
 pub use recorder::{Recorder, latency_histogram, note};
-pub use summary::{Latency, Summary};
+pub use summary::{Latency, StepDown, Summary};
 
 use crate::command::{Command, OnWire};
 use crate::field::worker::Outcome;
@@ -64,8 +64,8 @@ impl FieldTrace {
     /// The record of `outcome`, collected in `slot`.
     pub fn of(outcome: &Outcome, slot: Instant) -> FieldTrace {
         let age = slot.since(outcome.slot);
-        let Outcome { response, span, rung, state, times, .. } = *outcome;
-        FieldTrace { response, span, age, rung, state, times }
+        let Outcome { response, span, answer, rung, state, times, .. } = *outcome;
+        FieldTrace { response, span, answer, age, rung, state, times }
     }
 }
 
@@ -76,6 +76,8 @@ pub struct FieldTrace {
     pub response: Option<Response>,
     /// Compute time.
     pub span: Span,
+    /// From the slot whose tick requested it to the end of the cycle.
+    pub answer: Span,
     /// From the slot of its frame to its collection.
     pub age: Span,
     /// Quality it was computed at.

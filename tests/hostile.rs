@@ -3,7 +3,7 @@
 //!
 //! An input that broke something lies in `tests/hostile/found/WAY-IN/`, under a name that says what it did.
 
-mod ways;
+pub(crate) mod ways;
 
 use ganglion::seed::{Stream, bits};
 use std::path::Path;

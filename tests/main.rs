@@ -32,6 +32,8 @@ mod executor;
 mod tick;
 /// A robot that arms by itself does so only after a clean end.
 mod restart;
+/// The status of a running robot has what was measured, agrees with its report, and leaves out the rest.
+mod status;
 /// A guard holds its line until a runtime has earned it, and takes it back whatever that one dies of.
 mod guard;
 /// A field is taught to drive in closed loop: the same bytes every time, tried before it is trusted.

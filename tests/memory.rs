@@ -9,6 +9,7 @@ mod choice;
 mod dispatch;
 mod episodes;
 mod identity;
+mod kept;
 mod map;
 mod places;
 mod records;

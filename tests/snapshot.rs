@@ -6,7 +6,7 @@ use crate::cli::{err, ganglion, out, output};
 use ganglion::board;
 use ganglion::field::Engine;
 use ganglion::field::Stimulus;
-use ganglion::field::snapshot::{Snapshot, SnapshotError, Standing, previous_of, snapshot_line};
+use ganglion::field::snapshot::{Beside, Snapshot, SnapshotError, Standing, previous_of, snapshot_line};
 use ganglion::field::state::{Live, State};
 use ganglion::frame::MAX_SENSORS;
 use ganglion::plan::{Board, EngineKind, Rung};
@@ -202,7 +202,9 @@ fn to_hand_a_brain_over_takes_no_memory() {
     let (board, folder) = (small(), Folder::new("quiet"));
     let mut engine = Engine::build(&board.field);
     let given = Arc::new(engine.learned());
-    let line = snapshot_line(folder.file(), Standing::Sound, &board, given, |live| engine.save(live));
+    let line = snapshot_line(folder.file(), Standing::Sound, &board, given, Beside::default(), |live| {
+        engine.save(live)
+    });
     let (mut desk, writer) = line.expect("a thread");
     for cycle in 0..30 {
         let stimulus = Stimulus { cycle, sensors: [0.3; MAX_SENSORS], reward: 0.5, rung: Rung::WORST };

@@ -11,12 +11,13 @@ use super::variant::{self, Variant};
 use super::verdict::Outcome;
 use super::wire::{FOR_EVER, Fault};
 use ganglion::board::Loaded;
+use ganglion::field::snapshot::previous_of;
 use ganglion::time::{Instant, Span};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const RUNTIME: &str = "ganglion.service";
 const GUARD: &str = "ganglion-guard.service";
@@ -26,6 +27,8 @@ const BOARD: &str = "/etc/ganglion/board.toml";
 /// A brain that is there already, and the drop-in that names it: for rows that start the runtime twice,
 /// because to teach one takes six virtual seconds of work. The row that shows the start does without.
 const BRAIN: &str = "/var/lib/ganglion/brain";
+/// The brain that the unit itself keeps: every row begins without it.
+const KEPT: &str = "/var/lib/ganglion/brain.bin";
 const DROP_IN: &str = "/run/systemd/system/ganglion.service.d/brain.conf";
 /// The bus that the service's user may open.
 const I2C: &str = "/dev/i2c-1";
@@ -62,6 +65,9 @@ pub fn carry_out(place: &mut Place<'_>, loaded: &Loaded, service: Service) -> io
         _ => Variant::Plain,
     };
     variant::write(Path::new(BOARD), loaded, variant)?;
+    for kept in [PathBuf::from(KEPT), previous_of(Path::new(KEPT))] {
+        let _ = fs::remove_file(kept); // where an earlier row has left one
+    }
     let taught = matches!(service, Service::Stop | Service::Kill | Service::Hostile | Service::Wedged)
         && with_brain()?;
     let done = match service {

@@ -37,11 +37,16 @@ pub struct Row {
     pub target: Option<Target>,
     /// Why this machine lacks what the figure is of; then its target is neither met nor missed.
     pub lacking: Option<String>,
+    /// It follows from sizes by a formula, or needs a figure that does.
+    pub is_computed: bool,
 }
 
 impl Row {
     fn new(name: impl Into<String>, unit: &'static str, measured: Option<f64>) -> Row {
-        Row { name: name.into(), unit, measured, target: None, lacking: None }
+        Row { name: name.into(), unit, measured, target: None, lacking: None, is_computed: false }
+    }
+    fn computed(self) -> Row {
+        Row { is_computed: true, ..self }
     }
     fn at_most(self, most: Option<f64>) -> Row {
         Row { target: most.map(Target::AtMost), ..self }
@@ -117,11 +122,13 @@ fn comparison_rows(targets: &Targets, survey: &Survey) -> Vec<Row> {
         rows.push(Row::new(name, "1", ratio(one.cycle_us(0.5), p50)));
     }
     rows.push(Row::new("plain copy, read and written", "GB/s", best.copy_gbps()));
-    rows.push(Row::new("cycle at rung 0 over a copy of its bytes", "1", ratio(p50, best.floor_us())));
+    rows.push(
+        Row::new("cycle at rung 0 over a copy of its bytes", "1", ratio(p50, best.floor_us())).computed(),
+    );
     rows.push(Row::new("heap allocations a cycle", "1", best.allocations_per_cycle()));
     rows.push(Row::new("page faults a cycle", "1", best.page_faults_per_cycle()));
     let memory = survey.memory_bytes as f64 / 1e6;
-    rows.push(Row::new("memory of the field", "MB", Some(memory)).at_most(targets.memory_mb));
+    rows.push(Row::new("memory of the field", "MB", Some(memory)).computed().at_most(targets.memory_mb));
     rows
 }
 
@@ -137,9 +144,11 @@ fn gpu_rows(targets: &GpuTargets, gpu: &Result<GpuFigures, String>) -> Vec<Row> 
         row("cycle of one robot, f32, p50", "us", figures.cycle_us).at_most(targets.cycle_us),
         row("cycle of one robot, f16, p50", "us", figures.cycle_f16_us).at_most(targets.cycle_f16_us),
         row("cycle of 64 robots, f16, p50", "us", figures.batch_us).at_most(targets.batch_us),
-        row("evolve and features over a copy, 32", "1", figures.copy_share).at_least(targets.copy_share),
+        row("evolve and features over a copy, 32", "1", figures.copy_share)
+            .computed()
+            .at_least(targets.copy_share),
         row("match of 10,000 x 512, p50", "us", figures.match_us).at_most(targets.match_us),
-        row("memory of one robot", "MB", memory).at_most(targets.memory_mb),
+        row("memory of one robot", "MB", memory).computed().at_most(targets.memory_mb),
         row("share of a core at 100 Hz", "1", figures.host_share).at_most(targets.host_share),
     ]
 }

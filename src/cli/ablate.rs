@@ -3,6 +3,7 @@
 use super::arguments;
 use super::exit::Failure;
 use super::interrupt::Interrupt;
+use super::origin::{self, SIMULATED, Sources};
 use super::reasons;
 use super::teach::{bar, simulated};
 use crate::ablate::arm::Arm;
@@ -132,6 +133,8 @@ struct Report<'a> {
     arms: Vec<Row>,
     /// Of the whole field's cycle, on this machine.
     shares_of_cycle: BTreeMap<&'static str, f64>,
+    /// What was not measured, by key.
+    sources: Sources,
 }
 
 type Figures = BTreeMap<&'static str, Option<Interval>>;
@@ -215,6 +218,7 @@ impl<'a> Report<'a> {
             field_seeds: *fields,
             arms: findings.arms.iter().map(|finding| Row::new(finding, findings)).collect(),
             shares_of_cycle: STAGES.into_iter().zip(findings.shares).collect(),
+            sources: origin::all(["arms"], SIMULATED),
         }
     }
 
@@ -233,7 +237,7 @@ impl<'a> Report<'a> {
     fn say(&self) {
         let Report { board, rung, rooms, seconds, field_seeds, trouble, .. } = self;
         say!(
-            "Board '{board}', level {rung}: {rooms} rooms of {seconds} s, {field_seeds} field seeds, sensors' trouble: {trouble}"
+            "Board '{board}', level {rung}: {rooms} simulated rooms of {seconds} s, {field_seeds} field seeds, sensors' trouble: {trouble}"
         );
         say!();
         say!(
@@ -252,7 +256,10 @@ impl<'a> Report<'a> {
         let shares =
             self.shares_of_cycle.iter().map(|(stage, share)| format!("{stage} {:.0} %", 100.0 * share));
         say!();
-        say!("Where the whole field's cycle goes on this machine: {}", shares.collect::<Vec<_>>().join(", "));
+        say!(
+            "Where the whole field's cycle goes on this machine (measured): {}",
+            shares.collect::<Vec<_>>().join(", ")
+        );
     }
 }
 

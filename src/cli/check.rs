@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::exit::Failure;
+use super::origin::{self, COMPUTED};
 use super::output::stderr_is_terminal;
 use crate::board;
 use crate::board::finding::Finding;
@@ -110,7 +111,7 @@ fn summary(board: &Board) -> Vec<String> {
     )];
     lines.push(match (board.i2c.first().map(|bus| bus.timing), bus_load::bus_load(board)) {
         (Some(timing), Some(load)) => format!(
-            "I2C at {} Hz: sensors take {:.1} % of its time, commands {:.1} %, together at least {:.1} %",
+            "I2C at {} Hz: sensors take {:.1} % of its time, commands {:.1} %, together at least {:.1} % (computed)",
             timing.speed_hz,
             100.0 * load.sensors,
             100.0 * load.motors,
@@ -120,7 +121,7 @@ fn summary(board: &Board) -> Vec<String> {
     });
     lines.push(format!(
         "field: {0} x {0} x {0} cells, {1} inputs, {2} outputs, a cycle every {3} ms within {4} ms, about {5:.0} MB of \
-         memory{6}",
+         memory{6} (computed)",
         shape.grid,
         shape.sensors,
         shape.motors,
@@ -175,7 +176,7 @@ fn edges(sight: EdgeSight) -> Option<String> {
         }
         EdgeSight::Below(degrees) => Some(format!(
             "edges: one at less than {degrees:.0} degrees to its course reaches a front wheel before any ground sensor has \
-             looked at it"
+             looked at it (computed)"
         )),
     }
 }
@@ -206,6 +207,7 @@ fn sound(loaded: &Loaded) -> Value {
         "board": board.name,
         "sound": true,
         "digest": loaded.digest.to_hex().as_str(),
+        "sources": origin::all(["bus_load", "field_start_bytes", "field_bytes", "unseen_edges_below_deg"], COMPUTED),
         "bus_load": load.map(|load| json!({ "sensors": load.sensors, "motors": load.motors })),
         "field_start_bytes": footprint::start_bytes(&board.field),
         "field_bytes": footprint::field_bytes(&board.field),

@@ -1,7 +1,7 @@
 //! `arm`, `disarm`, `stop`, `status`: send a request to the running runtime over its control socket.
 
 use super::exit::Failure;
-use super::{arguments, output};
+use super::{arguments, measured, output};
 use crate::control::{self, Ask, BusStatus, CONTROL_SOCKET, Reply, Status};
 use crate::memory::map::MapStatus;
 use crate::plan::Cause;
@@ -62,9 +62,12 @@ pub struct StopArgs {
 /// Arguments of `status`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion status                           mode, causes, what prevents arming, buses, guard, map
+  ganglion status                           mode, causes, what prevents arming, quality, times, GPU, buses, map
   ganglion status --near 1.5,-0.4           also: what it met near that place, metres from the start
   ganglion status --json
+
+Times and percentiles are of the whole run so far, and at most 0.2 s old. What the robot does not have, or has not
+measured yet, is left out; in the JSON object its key is null or absent.
 
 A board with sensors of kind \"recall\" has a map: where the robot met each thing, and what it met near a place,
 as far as the memory is reliable. Without --near, that place is the robot's position.")]
@@ -152,6 +155,7 @@ fn page(status: &Status) {
     restraints(status).iter().for_each(|words| relay!("  restraint  {words}"));
     relay!("  slots      {} run, {} skipped", status.slots_run, status.slots_skipped);
     relay!("  commands   {} confirmed on the wire", status.commands_confirmed);
+    measured::lines(status).iter().for_each(|line| relay!("  {line}"));
     status.buses.iter().for_each(bus);
     if let Some(guard) = &status.guard {
         let reason = guard.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
@@ -177,7 +181,7 @@ fn restraints(status: &Status) -> Vec<String> {
 fn map_page(map: &MapStatus) {
     let [x, y] = map.at;
     relay!(
-        "  map        here ({x:.2}, {y:.2}) m, heading {:.0} deg; {} meetings held, {} forgotten, {} out of reach, \
+        "  map        here ({x:.2}, {y:.2}) m, heading {:.0} deg (computed); {} meetings held, {} forgotten, {} out of reach, \
          {} slots missed",
         map.heading_deg,
         map.meetings,

@@ -2,6 +2,7 @@
 //! or measured in the run; what was not measured is absent (`null`), never zero.
 
 use super::exit::Failure;
+use super::origin::{self, COMPUTED, MODELLED, SIMULATED, Sources};
 use super::run::ClockKind;
 use crate::control::why_disarmed;
 use crate::executor::Rest;
@@ -21,6 +22,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Version of the JSON object; raised when a key changes its meaning or is removed.
 const SCHEMA: u32 = 1;
 
+/// The time of a transfer, and of the tick and the field: they have the same source each.
+const WIRES: &str = "end_late_us";
+const TICK: &str = "exec_us";
+
 /// The object.
 #[derive(Debug, Serialize)]
 pub struct RunReport {
@@ -29,6 +34,8 @@ pub struct RunReport {
     engine: String,
     /// `real` or `virtual`: the time in which the latencies below were measured.
     clock: &'static str,
+    /// What was not measured, by key: modelled, simulated, computed.
+    sources: Sources,
     slots_run: u64,
     slots_skipped: u64,
     elapsed_s: f64,
@@ -61,7 +68,9 @@ pub struct RunReport {
     release_late_us: Option<Latency>,
     exec_us: Option<Latency>,
     end_late_us: Option<Latency>,
+    /// Compute time of cycles that were answered, and the same from the slot that requested them.
     field_us: Option<Latency>,
+    answer_us: Option<Latency>,
     /// Where the field's time went on a GPU, by part; absent if no GPU computed.
     gpu_us: BTreeMap<&'static str, Latency>,
     allocations_per_tick: Option<f64>,
@@ -88,6 +97,27 @@ pub struct RunReport {
     /// Whether the motors may be running, as far as is known.
     #[serde(skip)]
     may_run: bool,
+}
+
+/// What was not measured. In virtual time the simulator decides how long everything takes.
+fn sources(clock: ClockKind, is_simulated: bool) -> Sources {
+    let mut sources = origin::all(["backing.metres"], COMPUTED);
+    if is_simulated {
+        let world = ["contacts", "falls", "rear_contacts", "seen_ahead", "distance_m", "cells_visited"];
+        sources.extend(origin::all(world, SIMULATED));
+        sources.extend(origin::all(["backward_share", "still_share", "motors_still"], SIMULATED));
+    }
+    let wires = ["end_late_us", "buses.longest_us", "buses.longest_unled_us"];
+    match (clock, is_simulated) {
+        (ClockKind::Sim, _) => {
+            sources.extend(origin::all(wires, MODELLED));
+            let times = ["release_late_us", "exec_us", "field_us", "answer_us"];
+            sources.extend(origin::all(times, MODELLED));
+        }
+        (ClockKind::Real, true) => sources.extend(origin::all(wires, SIMULATED)),
+        (ClockKind::Real, false) => {}
+    }
+    sources
 }
 
 /// How the robot backed off, by its own commands.
@@ -232,6 +262,7 @@ impl RunReport {
             board: board.name.clone(),
             engine: outside.engine_name.clone(),
             clock: if clock == ClockKind::Real { "real" } else { "virtual" },
+            sources: sources(clock, world.is_some()),
             slots_run: ending.tick.grid().slots_run(),
             slots_skipped: ending.tick.grid().slots_skipped(),
             elapsed_s: ending.elapsed.as_secs_f64(),
@@ -260,6 +291,7 @@ impl RunReport {
             exec_us: Latency::of(&ending.recorder.exec),
             end_late_us: Latency::of(&ending.recorder.end_late),
             field_us: Latency::of(&ending.recorder.field),
+            answer_us: Latency::of(&ending.recorder.answer),
             gpu_us: DeviceTimes::PARTS
                 .into_iter()
                 .zip(&ending.recorder.device)
@@ -301,7 +333,7 @@ impl RunReport {
         self.say_world();
         if let Some(BackingReport { times, metres, turns, stuck, without_way_s }) = &self.backing {
             say!(
-                "  backing    {times} times, {metres:.2} m along its way, {turns} turns away, {stuck} times stuck; \
+                "  backing    {times} times, {metres:.2} m along its way (computed), {turns} turns away, {stuck} times stuck; \
                  {without_way_s:.2} s with no way left"
             );
         }
@@ -318,8 +350,10 @@ impl RunReport {
             ("exec", &self.exec_us),
             ("on wire", &self.end_late_us),
             ("field", &self.field_us),
+            ("answer", &self.answer_us),
         ] {
-            say_latency(name, latency.as_ref(), if self.clock == "virtual" { "virtual us" } else { "us" });
+            let key = if name == "on wire" { WIRES } else { TICK };
+            say_latency(name, latency.as_ref(), &self.unit(key));
         }
         for part in DeviceTimes::PARTS {
             if let Some(latency) = self.gpu_us.get(part) {
@@ -341,6 +375,13 @@ impl RunReport {
         say!("  digest     {}", self.digest);
     }
 
+    /// Microseconds of the figure under `key`, with how it came about.
+    fn unit(&self, key: &str) -> String {
+        let source = self.sources.get(key).map(|source| format!(" ({source})")).unwrap_or_default();
+        let virtually = if self.clock == "virtual" { "virtual " } else { "" };
+        format!("{virtually}us{source}")
+    }
+
     fn say_world(&self) {
         let counts = (self.contacts, self.falls, self.rear_contacts, self.seen_ahead, self.distance_m);
         if let (Some(contacts), Some(falls), Some(rear), Some(seen), Some(distance)) = counts {
@@ -354,14 +395,14 @@ impl RunReport {
         {
             let [backward, still] = [backward, still].map(|share| 100.0 * share);
             say!(
-                "             over {cells} cells of 0.25 m; {backward:.0} % of the time backwards, {still:.0} % standing"
+                "             over {cells} cells of 0.25 m; {backward:.0} % of the time backwards, {still:.0} % standing (simulated)"
             );
         }
     }
 
     fn say_buses(&self) {
-        let unit = if self.clock == "virtual" { "virtual us" } else { "us" };
-        self.buses.iter().filter(|bus| bus.polls > 0).for_each(|bus| bus.say(unit));
+        let unit = self.unit(WIRES);
+        self.buses.iter().filter(|bus| bus.polls > 0).for_each(|bus| bus.say(&unit));
         let halts: Vec<String> = self.halts.iter().map(|(cause, times)| format!("{cause} {times}")).collect();
         if !halts.is_empty() {
             say!("  stopped    at once, before the tick: {}", halts.join(", "));

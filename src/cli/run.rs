@@ -172,10 +172,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
 fn brain_in(path: &Path, board: &Board) -> Result<(Option<Snapshot>, Standing), Failure> {
     match Snapshot::find(path, board) {
         Ok(None) => Ok((None, Standing::Sound)),
-        Ok(Some(Found { snapshot, in_place_of: None })) => Ok((Some(snapshot), Standing::Sound)),
+        Ok(Some(Found { snapshot, in_place_of: None })) => {
+            note_differences(&snapshot, path, board);
+            Ok((Some(snapshot), Standing::Sound))
+        }
         Ok(Some(Found { snapshot, in_place_of: Some(error) })) => {
             let before = previous_of(path);
             log::warn!("{}: {error}; the robot resumes from {}", path.display(), before.display());
+            note_differences(&snapshot, &before, board);
             Ok((Some(snapshot), Standing::Refused))
         }
         Err(SnapshotError::File(FileError::Io { error, .. })) => Err(Failure::file(path, &error)),
@@ -183,5 +187,18 @@ fn brain_in(path: &Path, board: &Board) -> Result<(Option<Snapshot>, Standing), 
             .at(path.display())
             .fix("name another file, or remove this one, to start from rest")),
         Err(error) => Err(reasons::misfit(error, path)),
+    }
+}
+
+/// Says what the robot does not take from a snapshot that it resumes from.
+fn note_differences(snapshot: &Snapshot, path: &Path, board: &Board) {
+    if snapshot.lacks_map(board) {
+        log::warn!("{}: this snapshot has no map in it; the map begins empty", path.display());
+    }
+    if snapshot.has_old_table(board) {
+        log::warn!(
+            "{}: the board's starting table has changed since this snapshot; its read-out is made anew",
+            path.display()
+        );
     }
 }

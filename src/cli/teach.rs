@@ -5,6 +5,7 @@ use super::arguments;
 use super::exit::Failure;
 use super::interrupt::Interrupt;
 use super::learn::{of_saving, refuse_what_cannot_be_written};
+use super::origin::{self, SIMULATED, Sources};
 use super::reasons;
 use crate::field::readout::Trial;
 use crate::plan::{Board, BusPlan};
@@ -108,6 +109,8 @@ struct Report<'a> {
     /// The starting table by itself in the same rooms.
     table: Trial,
     seconds: f64,
+    /// What was not measured, by key.
+    sources: Sources,
 }
 
 impl Report<'_> {
@@ -120,6 +123,7 @@ impl Report<'_> {
             trials: taught.trials,
             table: taught.standard,
             seconds: took.as_secs_f64(),
+            sources: origin::all(["trials", "table"], SIMULATED),
         }
     }
 
@@ -133,7 +137,7 @@ impl Report<'_> {
         );
         say!(
             "{:<24}{:>9}{:>7}{:>8}{:>11}{:>9}",
-            "rooms not taught in",
+            "new rooms (simulated)",
             "contacts",
             "falls",
             "cells",

@@ -1,6 +1,7 @@
 //! The status of a running robot, assembled from what its threads leave behind. Each thread counted its own
 //! figures; nothing here makes any of them wait.
 
+use super::measured::{Measured, newest};
 use crate::guard::Link;
 use crate::io::{BusCounters, RecoveryStep};
 use crate::loop_status::{LoopStatus, LoopStatusCell};
@@ -11,7 +12,7 @@ use crate::requests::Requests;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 /// Version of the object; incremented when a key changes its meaning or is removed, not when one is added.
 pub const SCHEMA: u32 = 1;
@@ -25,8 +26,8 @@ pub struct Sources {
     pub board_digest: String,
     /// What computes the field, and why.
     pub engine: String,
-    /// State of the engine, written by the slow thread.
-    pub engine_state: Arc<Mutex<String>>,
+    /// What the slow thread measured last.
+    pub measured: Arc<Mutex<Measured>>,
     /// Of the tick.
     pub loop_status: Arc<LoopStatusCell>,
     /// To the tick.
@@ -79,6 +80,9 @@ pub struct Status {
     pub slots_skipped: u64,
     /// Commands confirmed on the wire.
     pub commands_confirmed: u64,
+    /// What the run has measured so far, each under a key of its own.
+    #[serde(flatten)]
+    pub measured: Measured,
     /// Each bus, the motors' first.
     pub buses: Vec<BusStatus>,
     /// The guard, if the board has one.
@@ -147,13 +151,13 @@ impl Sources {
     /// The robot's status now, without its map.
     pub fn status(&self) -> Status {
         let status = self.loop_status.look();
-        let engine_state = self.engine_state.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let measured = newest(&self.measured);
         Status {
             schema: SCHEMA,
             board: self.board.clone(),
             board_digest: self.board_digest.clone(),
             engine: self.engine.clone(),
-            engine_state,
+            engine_state: measured.engine_state.to_string(),
             mode: Mode::name_of(status.mode).into(),
             latched: latched(&status).map(|cause| cause.name().into()),
             disarmed_by: status.disarmed.map(why_disarmed),
@@ -164,6 +168,7 @@ impl Sources {
             slots_run: status.slots,
             slots_skipped: status.skipped,
             commands_confirmed: status.confirmed,
+            measured,
             buses: self.buses.iter().map(|bus| BusStatus::of(bus)).collect(),
             guard: self.link.as_ref().map(|link| GuardStatus::of(link, self.guard_required)),
             map: None,
@@ -270,7 +275,7 @@ impl Sources {
             board: "sim".into(),
             board_digest: String::new(),
             engine: "none".into(),
-            engine_state: Arc::default(),
+            measured: Arc::default(),
             loop_status: Arc::default(),
             requests: Arc::default(),
             buses: Vec::new(),

@@ -102,6 +102,11 @@ impl Brain {
         self.device.is_some()
     }
 
+    /// What people call the device, if it is open.
+    pub fn device_name(&self) -> Option<String> {
+        self.device.as_ref().and_then(Failover::device_name)
+    }
+
     /// The part that came from outside.
     pub fn learned(&self) -> Arc<Learned> {
         self.learned.clone()

@@ -5,9 +5,10 @@ use crate::time::Span;
 use std::fmt;
 
 /// How the engine fares.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EngineState {
     /// Computes.
+    #[default]
     Running,
     /// Panicked; is built again after a pause.
     Rebuilding {

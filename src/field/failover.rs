@@ -30,6 +30,10 @@ use std::time::Duration;
 pub trait Remote: Send {
     /// See [`Engine::name`].
     fn name(&self) -> String;
+    /// The device's own name, as people know it.
+    fn device_name(&self) -> Option<String> {
+        None
+    }
     /// See [`Engine::cycle`].
     fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure>;
     /// See [`Engine::save`].
@@ -49,6 +53,12 @@ pub trait Remote: Send {
 impl Remote for Engine {
     fn name(&self) -> String {
         Engine::name(self)
+    }
+    fn device_name(&self) -> Option<String> {
+        match self {
+            Engine::Cuda(engine) => Some(engine.device_name().to_string()),
+            Engine::Reference(_) | Engine::Cpu(_) => None,
+        }
     }
     fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
         Engine::cycle(self, stimulus)
@@ -174,6 +184,11 @@ impl Failover {
     /// The engine on the device, while there is one.
     pub fn name(&self) -> Option<String> {
         self.remote.as_ref().map(|remote| remote.name())
+    }
+
+    /// What people call the device, while there is one.
+    pub fn device_name(&self) -> Option<String> {
+        self.remote.as_ref().and_then(|remote| remote.device_name())
     }
 
     /// Whether the device computes.

@@ -1,23 +1,28 @@
 //! A whole brain in a file, and the field it was made for. Written whole and valid or not at all, read whole
 //! or refused with the reason. The previous file stays beside it, as `NAME.previous`, for a start that cannot
-//! use the newest. `writer` has the schedule and the thread that writes.
+//! use the newest. `writer` has the schedule and the thread that writes, `places` the map of the robot.
 
+mod places;
 mod writer;
 
-pub use writer::{SnapshotCounts, SnapshotSender, SnapshotWriter, Standing, snapshot_line};
+pub use places::{Places, PlacesPage, PlacesThing};
+pub use writer::{Beside, CopyMap, SnapshotCounts, SnapshotSender, SnapshotWriter, Standing, snapshot_line};
 
-use super::readout::{RowNames, first_difference, identity};
+use super::readout::{RowNames, first_difference, identity, table_digest};
 use super::state::{Learned, Live, State, StateError};
 use crate::codec::{self, CodecError, FileError, Kind};
 use crate::outside::{compared, quoted};
 use crate::plan::{Board, FieldPlan};
+use places::remembered;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-const KIND: Kind = Kind { tag: *b"BRAN", name: "snapshot", version: 2 };
+const KIND: Kind = Kind { tag: *b"BRAN", name: "snapshot", version: 3 };
+/// The format before the map was in it; still read.
+const WITHOUT_MAP: Kind = Kind { version: 2, ..KIND };
 
 /// A brain and the field it was made for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,6 +30,10 @@ pub struct Snapshot {
     /// What decides what its numbers mean: name and value, in a fixed order.
     made_for: Vec<(String, String)>,
     state: State,
+    /// The starting table from which the read-out was made; `None`: from elsewhere, or not known.
+    table: Option<[u8; 32]>,
+    /// The map, where the robot has one.
+    map: Option<Places>,
 }
 
 /// The same, borrowed; serde writes both alike.
@@ -32,6 +41,15 @@ pub struct Snapshot {
 struct SnapshotRef<'a> {
     made_for: &'a [(String, String)],
     state: StateRef<'a>,
+    table: Option<[u8; 32]>,
+    map: Option<&'a Places>,
+}
+
+/// A file of the format before the map.
+#[derive(Deserialize)]
+struct MaplessSnapshot {
+    made_for: Vec<(String, String)>,
+    state: State,
 }
 
 #[derive(Serialize)]
@@ -104,14 +122,25 @@ fn made_for(board: &Board) -> Vec<(String, String)> {
 impl Snapshot {
     /// `state` of a field of `board`.
     pub fn new(board: &Board, state: State) -> Snapshot {
-        Snapshot { made_for: made_for(board), state }
+        Snapshot { made_for: made_for(board), state, table: None, map: None }
+    }
+
+    /// The same with a read-out that was made from the starting table of `board`.
+    pub fn of_table(self, board: &Board) -> Snapshot {
+        Snapshot { table: Some(table_digest(board)), ..self }
+    }
+
+    /// The same with the map of the robot.
+    pub fn with_map(self, map: Places) -> Snapshot {
+        Snapshot { map: Some(map), ..self }
     }
 
     /// Writes the file, whole or not at all; the one before it stays beside it. Whether it is sound is for
     /// [`Snapshot::check`].
     pub fn save(&self, path: &Path) -> Result<(), SnapshotError> {
         let state = StateRef { learned: &self.state.learned, live: &self.state.live };
-        let written = SnapshotRef { made_for: &self.made_for, state };
+        let map = self.map.as_ref();
+        let written = SnapshotRef { made_for: &self.made_for, state, table: self.table, map };
         Ok(codec::save_by(path, KIND, &written, &mut Vec::new(), Some(&previous_name(path)))?)
     }
 
@@ -137,7 +166,15 @@ impl Snapshot {
 
     /// Reads a file; whether it fits a board is for [`Snapshot::check`].
     pub fn load(path: &Path) -> Result<Snapshot, SnapshotError> {
-        Ok(codec::load(path, KIND)?)
+        match codec::load(path, KIND) {
+            Err(FileError::Codec { error: CodecError::OtherVersion { found, .. }, .. })
+                if found == WITHOUT_MAP.version =>
+            {
+                let MaplessSnapshot { made_for, state } = codec::load(path, WITHOUT_MAP)?;
+                Ok(Snapshot { made_for, state, table: None, map: None })
+            }
+            loaded => Ok(loaded?),
+        }
     }
 
     /// Whether the field of `board` can resume from it; the first difference if not. Which engine computes,
@@ -146,7 +183,39 @@ impl Snapshot {
         if let Some([what, snapshot, board]) = first_difference(&self.made_for, &made_for(board)) {
             return Err(SnapshotError::Mismatch { what, snapshot, board });
         }
-        sound(&board.field, &self.state.learned, &self.state.live)
+        if let Some(map) = &self.map {
+            let wanted = remembered(board);
+            if wanted.as_deref() != Some(&map.made_for()) {
+                let (what, snapshot) = ("map of things".to_string(), map.made_for());
+                return Err(SnapshotError::Mismatch {
+                    what,
+                    snapshot,
+                    board: wanted.unwrap_or("none".into()),
+                });
+            }
+        }
+        sound(&board.field, &self.state.learned, &self.state.live, self.map.as_ref())
+    }
+
+    /// The map, where it has one.
+    pub fn map(&self) -> Option<&Places> {
+        self.map.as_ref()
+    }
+
+    /// Whether `board` has a map and the snapshot none: that of the robot begins empty.
+    pub fn lacks_map(&self, board: &Board) -> bool {
+        self.map.is_none() && remembered(board).is_some()
+    }
+
+    /// The starting table of which the read-out is where `board` resumes from it: the board's, if the
+    /// read-out came from one. `None`: it was given, or where it came from is not known.
+    pub fn table_on(&self, board: &Board) -> Option<[u8; 32]> {
+        self.table.map(|table| if board.field.start.is_empty() { table } else { table_digest(board) })
+    }
+
+    /// Whether its read-out came from another starting table than that of `board`: it has to be made anew.
+    pub fn has_old_table(&self, board: &Board) -> bool {
+        self.table != self.table_on(board)
     }
 
     /// What it holds.
@@ -176,15 +245,24 @@ fn previous_name(path: &Path) -> OsString {
 }
 
 /// Whether an engine of `plan` could resume from it.
-fn sound(plan: &FieldPlan, learned: &Learned, live: &Live) -> Result<(), SnapshotError> {
-    learned.check(plan).and_then(|()| live.check(plan)).map_err(SnapshotError::State)
+fn sound(
+    plan: &FieldPlan,
+    learned: &Learned,
+    live: &Live,
+    map: Option<&Places>,
+) -> Result<(), SnapshotError> {
+    learned.check(plan).and_then(|()| live.check(plan)).map_err(SnapshotError::State)?;
+    map.map_or(Ok(()), Places::check).map_err(SnapshotError::State)
 }
 
 /// Bytes of the largest file that there can be of a field whose live part has at most `live` bytes of
-/// numbers.
-fn most(made_for: &[(String, String)], learned: &Learned, live: usize) -> usize {
-    let nothing = SnapshotRef { made_for, state: StateRef { learned, live: &Live::default() } };
-    codec::encode(KIND, &nothing).map_or(0, |bytes| bytes.len() + size_of::<Live>() + live)
+/// numbers, with a map that is as large as this one.
+fn most(made_for: &[(String, String)], learned: &Learned, live: usize, map: Option<&Places>) -> usize {
+    let state = StateRef { learned, live: &Live::default() };
+    let nothing = SnapshotRef { made_for, state, table: Some([0; 32]), map };
+    // A thing that is met for the first time gets a place.
+    let places = map.map_or(0, |map| map.things.len() * size_of::<[f64; 2]>());
+    codec::encode(KIND, &nothing).map_or(0, |bytes| bytes.len() + size_of::<Live>() + live + places)
 }
 
 #[cfg(test)]
@@ -214,10 +292,10 @@ mod tests {
             fill(found);
         }
         let (made_for, learned) = (made_for(&board), Learned::default());
-        let snapshot =
-            SnapshotRef { made_for: &made_for, state: StateRef { learned: &learned, live: &live } };
+        let state = StateRef { learned: &learned, live: &live };
+        let snapshot = SnapshotRef { made_for: &made_for, state, table: None, map: None };
         let length = codec::encode(KIND, &snapshot).unwrap().len();
-        let most = most(&made_for, &learned, room);
+        let most = most(&made_for, &learned, room, None);
         assert!(length <= most, "{length} bytes into {most}");
         assert!(length > most * 9 / 10, "and not more room than it takes: {length} of {most}");
     }

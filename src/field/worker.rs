@@ -37,6 +37,8 @@ pub struct Outcome {
     pub rung: Rung,
     /// Compute time, start to end.
     pub span: Span,
+    /// From the slot whose tick requested it to the end of the cycle.
+    pub answer: Span,
     /// How the engine fares after it.
     pub state: EngineState,
     /// The history of its device.
@@ -60,6 +62,7 @@ impl Outcome {
         slot: Instant::ZERO,
         rung: Rung::BEST,
         span: Span::ZERO,
+        answer: Span::ZERO,
         state: EngineState::Running,
         device: DeviceCounters { losses: 0, takeovers: 0, retries: 0 },
         times: None,
@@ -231,7 +234,8 @@ impl FieldWorker {
         let state = self.fares(now);
         let (slot, rung) = (order.slot, order.stimulus.rung);
         let device = self.brain.device_counters();
-        Outcome { response: None, slot, rung, span: Span::ZERO, state, device, times: None }
+        let answer = now.since(slot);
+        Outcome { response: None, slot, rung, span: Span::ZERO, answer, state, device, times: None }
     }
 
     /// Whether there is work between two cycles.

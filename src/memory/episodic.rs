@@ -12,6 +12,8 @@ use super::ops::{Length, Workspace};
 use super::spatial::{Decoder, Place};
 use super::store::Store;
 use super::vector::random_unitary;
+use crate::field::snapshot::PlacesPage;
+use crate::field::state::StateError;
 
 /// Numbers of a vector for each meeting on a page: then what is read back has 8 times the standard deviation
 /// 1/sqrt(d) of a chance cosine.
@@ -171,6 +173,52 @@ impl Episodes {
             most = most.max(self.workspace.cosine(&self.bound, &self.pointer)?);
         }
         Ok(most.min(1.0))
+    }
+
+    /// Copies all meetings; `pages` keeps its memory from one copy to the next.
+    pub(super) fn save(&self, pages: &mut Vec<PlacesPage>) {
+        pages.resize_with(self.pages.len(), PlacesPage::default);
+        for (copy, page) in pages.iter_mut().zip(&self.pages) {
+            copy.meetings = page.meetings as u32;
+            copy.trace.clone_from(&page.trace);
+        }
+    }
+
+    /// The page that is written to.
+    pub(super) fn open_page(&self) -> usize {
+        self.open
+    }
+
+    /// Resumes from meetings that were copied. What does not fit changes nothing.
+    pub(super) fn restore(
+        &mut self,
+        pages: &[PlacesPage],
+        open: usize,
+        forgotten: u64,
+    ) -> Result<(), StateError> {
+        let (found, wanted) = (pages.len(), self.pages.len());
+        if found != wanted {
+            return Err(StateError::Count { field: "map pages", found, wanted });
+        }
+        if open >= wanted {
+            return Err(StateError::TooMany { field: "map pages", found: open + 1, most: wanted });
+        }
+        for page in pages {
+            let (found, wanted) = (page.trace.len(), self.dim().get());
+            if found != wanted {
+                return Err(StateError::Count { field: "numbers of a map page", found, wanted });
+            }
+            let (found, most) = (page.meetings as usize, self.per_page());
+            if found > most {
+                return Err(StateError::TooMany { field: "meetings on a map page", found, most });
+            }
+        }
+        for (page, copy) in self.pages.iter_mut().zip(pages) {
+            page.meetings = copy.meetings as usize;
+            page.trace.copy_from_slice(&copy.trace);
+        }
+        (self.open, self.forgotten) = (open, forgotten);
+        Ok(())
     }
 
     fn known(&self, thing: usize) -> Result<(), Fault> {

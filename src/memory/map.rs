@@ -16,6 +16,8 @@ use super::fault::Fault;
 use super::nearest::Best;
 use super::spatial::{Area, Decoder, Place, Plane, Waves};
 use crate::command::MAX_MOTORS;
+use crate::field::snapshot::{Places, PlacesThing};
+use crate::field::state::StateError;
 use crate::frame::{Health, Sample};
 use crate::motion::{Motion, Odometer, Standing};
 use crate::time::Instant;
@@ -103,6 +105,9 @@ pub struct Map {
 /// A map, for people and programs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MapStatus {
+    /// How its places came about: `computed`, from the robot's commands.
+    #[serde(default)]
+    pub source: String,
     /// Where the robot thinks it is, metres from where it started.
     pub at: [f64; 2],
     /// Degrees from x towards y (to the left).
@@ -202,6 +207,36 @@ impl Map {
         Ok(())
     }
 
+    /// Copies all that it has lived through; `places` keeps its memory from one copy to the next.
+    pub fn save(&self, places: &mut Places) {
+        let Standing { at, heading } = self.odometer.standing();
+        (places.at, places.heading) = (at, heading);
+        self.episodes.save(&mut places.pages);
+        (places.open, places.forgotten) = (self.episodes.open_page() as u32, self.episodes.forgotten());
+        places.beyond = self.beyond;
+        places.things.resize_with(self.known.len(), PlacesThing::default);
+        for (copy, known) in places.things.iter_mut().zip(&self.known) {
+            copy.name.clone_from(&known.thing.name);
+            (copy.met, copy.here, copy.last) = (known.met, known.here, known.last);
+        }
+    }
+
+    /// Resumes from a copy of a map of the same things: the robot is taken to stand where it stood then. What
+    /// does not fit changes nothing.
+    pub fn restore(&mut self, places: &Places) -> Result<(), StateError> {
+        let (found, wanted) = (places.things.len(), self.known.len());
+        if found != wanted {
+            return Err(StateError::Count { field: "things of the map", found, wanted });
+        }
+        self.episodes.restore(&places.pages, places.open as usize, places.forgotten)?;
+        for (known, copy) in self.known.iter_mut().zip(&places.things) {
+            (known.met, known.here, known.last) = (copy.met, copy.here, copy.last);
+        }
+        self.beyond = places.beyond;
+        self.odometer.put(Standing { at: places.at, heading: places.heading });
+        Ok(())
+    }
+
     /// How much the robot's place is like where a thing was met, 0..=1.
     pub fn likeness_here(&mut self, thing: usize) -> Result<f32, Fault> {
         let at = self.odometer.standing().at;
@@ -240,6 +275,7 @@ impl Map {
             likeness: f64::from(found.cosine),
         });
         Ok(MapStatus {
+            source: "computed".to_string(),
             at,
             heading_deg: heading.to_degrees(),
             meetings: self.episodes.meetings(),

@@ -1,6 +1,6 @@
 //! Turns records into a summary and a digest. Runs on a slow thread; allocates as it likes.
 
-use super::{Record, Summary};
+use super::{Record, StepDown, Summary};
 use crate::command::{MAX_MOTORS, Source};
 use crate::field::DeviceTimes;
 use crate::frame::Health;
@@ -27,8 +27,10 @@ pub struct Recorder {
     pub exec: Histogram<u64>,
     /// Scheduled slot to command on the wire.
     pub end_late: Histogram<u64>,
-    /// Compute time of field cycles.
+    /// Compute time of field cycles that were answered.
     pub field: Histogram<u64>,
+    /// From the slot that requested a cycle to its answer.
+    pub answer: Histogram<u64>,
     /// The parts of it, in the order of `DeviceTimes::PARTS`, where a device computed.
     pub device: [Histogram<u64>; DeviceTimes::PARTS.len()],
     /// How smooth each motor's commands were while the robot was obeying the field.
@@ -56,6 +58,7 @@ impl Recorder {
             exec: latency_histogram(),
             end_late: latency_histogram(),
             field: latency_histogram(),
+            answer: latency_histogram(),
             device: std::array::from_fn(|_| latency_histogram()),
         }
     }
@@ -68,8 +71,10 @@ impl Recorder {
         for wire in record.hardware.iter().filter(|wire| wire.complete) {
             note(&mut self.end_late, wire.at.since(wire.slot));
         }
-        if let Some(field) = &record.field {
+        // A cycle that was not computed took no time that could be measured.
+        if let Some(field) = record.field.as_ref().filter(|field| field.response.is_some()) {
             note(&mut self.field, field.span);
+            note(&mut self.answer, field.answer);
             let parts = field.times.iter().flat_map(DeviceTimes::parts);
             self.device.iter_mut().zip(parts).for_each(|(histogram, part)| note(histogram, part));
         }
@@ -97,6 +102,14 @@ impl Recorder {
         {
             summary.allocations = Some(summary.allocations.unwrap_or(0) + allocations);
             summary.slots_counted_for_allocations += 1;
+        }
+        if let Some(step) = summary.last.as_ref().and_then(|last| StepDown::between(last, record)) {
+            summary.stepped_down = Some(step);
+        }
+        if let Some(field) = record.field {
+            summary.engine = Some(field.state);
+            let answer = field.response.map(|response| (response, record.slot - field.age));
+            summary.answer = answer.or(summary.answer);
         }
         summary.last = Some(record.clone());
     }

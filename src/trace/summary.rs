@@ -1,9 +1,11 @@
 //! The figures of a run, as counted; `cli` makes the words and JSON.
 
 use super::Record;
-use crate::plan::{Cause, RUNGS};
+use crate::field::{EngineState, Response};
+use crate::plan::{Cause, RUNGS, Rung};
+use crate::time::{Instant, Span};
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Counts over a run.
@@ -25,6 +27,31 @@ pub struct Summary {
     pub slots_counted_for_allocations: u64,
     /// The newest record.
     pub last: Option<Record>,
+    /// State of the engine after the newest result; `None` before the first.
+    pub engine: Option<EngineState>,
+    /// The newest answer of the field, and the slot that requested it.
+    pub answer: Option<(Response, Instant)>,
+    /// The last time that the budget lowered the quality; `None`: never.
+    pub stepped_down: Option<StepDown>,
+}
+
+/// Why the budget lowered the quality of the field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepDown {
+    /// In which slot.
+    pub slot: Instant,
+    /// The level that was too slow.
+    pub from: Rung,
+    /// How long its cycle took; `None`: it had not ended when the target was over.
+    pub took: Option<Span>,
+}
+
+impl StepDown {
+    /// The step between two records, if there was one.
+    pub(super) fn between(before: &Record, after: &Record) -> Option<StepDown> {
+        let took = after.field.filter(|field| field.response.is_some()).map(|field| field.span);
+        (after.rung > before.rung).then_some(StepDown { slot: after.slot, from: before.rung, took })
+    }
 }
 
 impl Summary {
@@ -43,7 +70,7 @@ impl Summary {
 }
 
 /// Percentiles in microseconds, without removal of outliers, and how many samples they are based on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     /// Median.
     pub p50: f64,

@@ -2,9 +2,11 @@
 //! that is lost in every way that can be ordered. In real time; nothing here says how fast a GPU would be.
 
 use super::standin::{Alone, alone};
+use crate::cli::{out, output, watching_with};
 use ganglion::learn::parallel;
 use serde_json::Value;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// What a run with these faults reports.
 fn report(alone: &Alone, faults: &[&str], seconds: &str) -> Value {
@@ -71,6 +73,41 @@ fn a_device_that_does_not_come_back_leaves_the_field_on_the_cpu() {
     assert!(report["field"]["retries"].as_u64() >= Some(1), "{report}");
     let (on_device, all) = (report["gpu_us"]["kernels"]["n"].as_u64(), report["field_us"]["n"].as_u64());
     assert!(on_device < all, "the rest came from the CPU: {on_device:?} of {all:?}");
+}
+
+#[test]
+fn the_status_names_a_lost_device_and_the_next_attempt() {
+    let Some(alone) = alone() else { return };
+    let folder = std::env::temp_dir().join(format!("ganglion-lost-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let socket = folder.join("control");
+    let socket = socket.to_str().expect("a name");
+    let path = |command: &mut Command| _ = command.env("LD_LIBRARY_PATH", alone.folder());
+    let faults = ["--inject", "gpu-lost@2+600", "--inject", "gpu-memory@2+600"];
+    let usual = ["run", "--engine", "cuda", "--control", socket, "--for", "600s"];
+    let running = watching_with(&[&usual[..], &faults].concat(), path);
+    let status = || -> Value {
+        let told = output(&["status", "--json", "--socket", socket]);
+        serde_json::from_str(out(&told).trim()).unwrap_or(Value::Null)
+    };
+    let until = Instant::now() + Duration::from_secs(120);
+    let once = |holds: &dyn Fn(&Value) -> bool| loop {
+        let gpu = status()["gpu"].clone();
+        if holds(&gpu) {
+            return gpu;
+        }
+        assert!(Instant::now() < until, "{gpu}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let well = once(&|gpu| gpu["computes"] == true);
+    assert!(well["name"].as_str().is_some_and(|name| !name.is_empty()), "{well}");
+    assert_eq!((&well["why"], &well["attempt"]), (&Value::Null, &Value::Null));
+    let lost = once(&|gpu| gpu["attempt"].as_u64() >= Some(2));
+    assert_eq!((&lost["computes"], &lost["name"]), (&false.into(), &well["name"]), "{lost}");
+    assert!(lost["why"].as_str().is_some_and(|why| why.starts_with("GPU lost (")), "{lost}");
+    assert!(lost["attempt_in_s"].as_f64().is_some_and(|left| left >= 0.0), "{lost}");
+    drop(running);
+    let _ = std::fs::remove_dir_all(&folder);
 }
 
 #[test]

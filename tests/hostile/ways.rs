@@ -6,18 +6,21 @@
 //! the fuzzer's business.
 
 use ganglion::board;
+use ganglion::command::MAX_MOTORS;
 use ganglion::control;
 use ganglion::field::readout::{Origin, Readout};
 use ganglion::field::shape::READOUT_COLUMNS;
-use ganglion::field::snapshot::Snapshot;
+use ganglion::field::snapshot::{Places, Snapshot};
 use ganglion::field::state::{Live, State};
 use ganglion::field::{Engine, Stimulus};
 use ganglion::frame::MAX_SENSORS;
 use ganglion::gpu::elf;
 use ganglion::guard::frame::{Answer, Ask, Phase, Reason, Request, Standing};
 use ganglion::learn::log::Log;
+use ganglion::memory::map::{MOST_THINGS, Map, Scene, Thing};
 use ganglion::memory::{Dim, Store};
-use ganglion::plan::{Board, EngineKind, Rung};
+use ganglion::motion::Motion;
+use ganglion::plan::{Board, EngineKind, Rung, SensorKind, SensorPlan};
 use ganglion::time::Instant;
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -175,17 +178,34 @@ fn snapshots() -> Vec<Vec<u8>> {
         (0..cycles).for_each(|_| brain.cycle());
         let mut live = Live::default();
         assert!(brain.engine.save(&mut live), "the processor's engine saves at once");
-        let snapshot = Snapshot::new(&board, State { learned: brain.engine.learned(), live });
-        seeds.push(with_file(&[], |path| {
-            snapshot.save(path).expect("it can be written");
-            std::fs::read(path).expect("it was written")
-        }));
+        let state = State { learned: brain.engine.learned(), live };
+        let mut places = Places::default();
+        map_of(&board).save(&mut places);
+        for snapshot in [Snapshot::new(&board, state.clone()), Snapshot::new(&board, state).with_map(places)]
+        {
+            seeds.push(with_file(&[], |path| {
+                snapshot.save(path).expect("it can be written");
+                std::fs::read(path).expect("it was written")
+            }));
+        }
     }
     seeds
 }
 
-/// A field that goes on from a snapshot that was taken gives finite answers, and its own snapshot is taken
-/// too.
+/// The map of a robot that has met its wall once.
+fn map_of(board: &Board) -> Map {
+    let (channel, by) = (board.sensors.len() as u8 - 1, 0);
+    let thing = Thing { name: "wall".into(), channel, by, below: 0.7, ahead_m: 0.17, in_metres: false };
+    let motion = Motion::of(board).expect("the board says how it moves");
+    let mut map = Map::new(motion, vec![thing]).expect("a map");
+    let mut scene = Scene { slot: Instant::ZERO, motors: [0.5; MAX_MOTORS], values: [None; MOST_THINGS] };
+    scene.values[0] = Some(0.5);
+    map.take(&scene).expect("within reach");
+    map
+}
+
+/// A field that goes on from a snapshot that was taken gives finite answers, a map places that can be
+/// compared, and their own snapshot is taken too.
 fn take_snapshot(bytes: &[u8]) -> bool {
     let snapshot = match with_file(bytes, Snapshot::load) {
         Ok(snapshot) => snapshot,
@@ -200,13 +220,26 @@ fn take_snapshot(bytes: &[u8]) -> bool {
             return false;
         }
         brain.engine = Engine::build(&brain.board.field);
+        let mut map = map_of(&brain.board);
+        if let Some(places) = snapshot.map()
+            && let Err(error) = map.restore(places)
+        {
+            told(&error);
+            return false;
+        }
+        if let Ok(likeness) = map.likeness_here(0) {
+            assert!((0.0..=1.0).contains(&likeness), "{likeness}");
+        }
+        let mut places = Places::default();
+        map.save(&mut places);
         let state = snapshot.state();
         brain.engine.load(&state.learned).expect("it was checked");
         brain.engine.restore(&state.live).expect("it was checked");
         brain.goes_on(state.live.cycle + 1);
         let mut live = Live::default();
         assert!(brain.engine.save(&mut live));
-        let own = Snapshot::new(&brain.board, State { learned: brain.engine.learned(), live });
+        let state = State { learned: brain.engine.learned(), live };
+        let own = Snapshot::new(&brain.board, state).with_map(places);
         own.check(&brain.board).expect("what a field became that was taken is taken again");
         true
     })
@@ -356,6 +389,9 @@ fn small() -> Board {
     board.field.shape.patterns = 2;
     board.field.engine = EngineKind::Cpu;
     board.field.threads = 1;
+    let kind = SensorKind::Recall { by: 0, below: 0.7, ahead_m: 0.17 };
+    let wall = SensorPlan { name: "wall".into(), kind, input: None, ..board.sensors[0].clone() };
+    board.sensors.push(wall);
     board
 }
 

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 /// The desk robot with a map: what the sonar sees nearer than 0.7 m is remembered.
-const WITH_MAP: &str = r#"
+pub(super) const WITH_MAP: &str = r#"
 inherits = "sim"
 
 [motion]
@@ -36,11 +36,11 @@ valid = [0.0, 1.0]
 input = { low = 0.0, high = 1.0 }
 "#;
 
-fn board() -> Board {
+pub(super) fn board() -> Board {
     board::from_text("mapped", WITH_MAP).unwrap_or_else(|error| panic!("{error:#}")).board
 }
 
-fn taught() -> &'static Readout {
+pub(super) fn taught() -> &'static Readout {
     static TAUGHT: OnceLock<Readout> = OnceLock::new();
     TAUGHT.get_or_init(|| imitate(&board()))
 }

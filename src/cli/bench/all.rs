@@ -7,6 +7,7 @@ use crate::board;
 use crate::cli::arguments;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
+use crate::cli::origin::COMPUTED;
 use crate::cli::output;
 use crate::plan::{Board, BusPlan};
 use crate::robot::{BuildError, Options, Robot};
@@ -76,6 +77,9 @@ struct RowReport {
     /// Why the machine lacks what the figure is of.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_measured: Option<String>,
+    /// `computed`, if it follows from sizes by a formula or needs a figure that does; absent: measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<&'static str>,
 }
 
 /// Runs the verb.
@@ -197,7 +201,8 @@ impl Report {
             let verdict =
                 row.not_measured.as_ref().map_or(verdict.into(), |why| format!("not measured: {why}"));
             let target = target.unwrap_or_default();
-            say!("{:<46}{measured:>12}  {unit:<4}  {target:>18}  {verdict}", row.name);
+            let source = row.source.map(|source| format!(" ({source})")).unwrap_or_default();
+            say!("{:<46}{measured:>12}  {unit:<4}  {target:>18}  {verdict}", format!("{}{source}", row.name));
         }
         self.notes.iter().for_each(|note| say!("{note}"));
     }
@@ -230,6 +235,7 @@ impl RowReport {
             bound,
             pass: row.pass(),
             not_measured: row.lacking.clone(),
+            source: row.is_computed.then_some(COMPUTED),
         }
     }
 }

@@ -148,10 +148,16 @@ impl DeviceReport {
             }
         }
         if let (Some(gbps), Some(share)) = (self.achieved_gbps, self.share_of_copy) {
-            say!("kernels move {gbps:.1} GB/s, {:.0} % of a copy on the device", 100.0 * share);
+            say!(
+                "kernels move {gbps:.1} GB/s, {:.0} % of a copy on the device (bytes computed, time measured)",
+                100.0 * share
+            );
         }
         if let Some(share) = self.evolve_share_of_copy {
-            say!("evolve and features alone, one after another: {:.0} % of a copy", 100.0 * share);
+            say!(
+                "evolve and features alone, one after another: {:.0} % of a copy (bytes computed, time measured)",
+                100.0 * share
+            );
         }
         if let Some(us) = self.launch_and_wait_us {
             say!("launching nothing and waiting for it: {us:.1} us");

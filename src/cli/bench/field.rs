@@ -7,6 +7,7 @@ use crate::bench::{BenchFault, FieldBench, FieldFigures};
 use crate::cli::arguments::{self, EngineChoice};
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
+use crate::cli::origin::{self, COMPUTED, Sources};
 use crate::cli::output;
 use crate::field::Engine;
 use crate::field::shape::CHANNELS;
@@ -135,6 +136,8 @@ struct Report {
     seconds: f64,
     cycle: Option<Cycle>,
     stages: Vec<StageTime>,
+    /// What was not measured, by key.
+    sources: Sources,
     /// Bytes that a cycle has to read and write.
     bytes_per_cycle: usize,
     /// Bytes read and written by a plain copy on as many threads, GB (10^9) a second.
@@ -282,6 +285,7 @@ impl Report {
             seconds: args.seconds.as_secs_f64(),
             cycle: cycle.map(Cycle::of),
             stages: figures.stages_p50_us().map(|(name, p50_us)| StageTime { name, p50_us }).collect(),
+            sources: sources(engine),
             bytes_per_cycle: figures.bytes_per_cycle,
             copy_gbps: figures.copy_gbps(),
             floor_us,
@@ -326,11 +330,12 @@ impl Report {
         let megabytes = self.bytes_per_cycle as f64 / 1e6;
         if let (Some(gbps), Some(floor), Some(ratio)) = (self.copy_gbps, self.floor_us, self.ratio_to_floor) {
             say!(
-                "{megabytes:.1} MB read and written a cycle; a plain copy moves {gbps:.1} GB/s, in {floor:.1} us: the cycle takes {ratio:.2} times that"
+                "{megabytes:.1} MB read and written a cycle (computed); a plain copy moves {gbps:.1} GB/s, those bytes in \
+                 {floor:.1} us (computed): the cycle takes {ratio:.2} times that"
             );
         }
         if let Some(ns) = self.ns_per_cell {
-            say!("{ns:.3} ns a cell; {:.1} MB of memory", self.memory_mb);
+            say!("{ns:.3} ns a cell; {:.1} MB of memory (computed)", self.memory_mb);
         }
         for (count, what) in
             [(self.allocations_per_cycle, "heap allocations"), (self.page_faults_per_cycle, "page faults")]
@@ -344,6 +349,16 @@ impl Report {
             device.say();
         }
     }
+}
+
+/// What was not measured: amounts of bytes, and what needs them.
+fn sources(engine: &Engine) -> Sources {
+    let mut sources = origin::all(["bytes_per_cycle", "floor_us", "ratio_to_floor", "memory_mb"], COMPUTED);
+    if engine.on_device() {
+        let keys = ["achieved_gbps", "share_of_copy", "evolve_share_of_copy"];
+        sources.extend(origin::all(keys, COMPUTED));
+    }
+    sources
 }
 
 impl Cycle {

@@ -4,6 +4,7 @@ use super::{cut_short, progress, seconds};
 use crate::bench::{HrrBench, HrrFigures};
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
+use crate::cli::origin::{self, COMPUTED, Sources};
 use crate::cli::output;
 use crate::memory::choice::{Preference, Residence};
 use crate::time::Span;
@@ -56,6 +57,8 @@ pub struct Args {
 #[derive(Debug, Serialize)]
 struct HrrReport {
     schema: u32,
+    /// What was not measured, by key.
+    sources: Sources,
     #[serde(flatten)]
     figures: HrrFigures,
 }
@@ -92,7 +95,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         say!("{advice}");
     }
     if args.json {
-        output::json(&HrrReport { schema: 1, figures })?;
+        output::json(&HrrReport { schema: 1, sources: origin::all(["store_bytes"], COMPUTED), figures })?;
     }
     Ok(())
 }
@@ -129,7 +132,7 @@ fn say_figures(figures: &HrrFigures) {
         say!("left out, {batch} vectors of {d}: more memory than --memory allows");
     }
     for (d, vectors, bytes) in figures.store_bytes.iter().filter(|(_, vectors, _)| *vectors >= 1000) {
-        say!("a store of {vectors} vectors of {d} takes {:.1} MB", *bytes as f64 / 1e6);
+        say!("a store of {vectors} vectors of {d} takes {:.1} MB (computed)", *bytes as f64 / 1e6);
     }
 }
 

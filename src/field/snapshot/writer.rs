@@ -3,7 +3,7 @@
 //! snapshot is skipped and counted. A brain that no engine could resume is not written: the last good one
 //! remains.
 
-use super::{KIND, SnapshotError, SnapshotRef, StateRef, made_for, most, previous_name, sound};
+use super::{KIND, Places, SnapshotError, SnapshotRef, StateRef, made_for, most, previous_name, sound};
 use crate::codec;
 use crate::field::state::{Learned, Live};
 use crate::plan::Board;
@@ -70,25 +70,47 @@ pub struct SnapshotWriter {
     progress: Arc<Progress>,
 }
 
-/// Starts the writer of `path` for a brain of `board` that was given `given`. All memory that the field fills
-/// and the writer writes is taken here; the thread has the priority of the caller, an ordinary one if it is
-/// called at the start.
+/// Copies the robot's map.
+pub type CopyMap = Box<dyn FnMut(&mut Places) + Send>;
+
+/// What a snapshot holds beside the brain.
+#[derive(Default)]
+pub struct Beside {
+    /// The starting table from which the read-out was made; `None`: it was given.
+    pub table: Option<[u8; 32]>,
+    /// The robot's map. The writer calls it: it may wait for others who use the map.
+    pub map: Option<CopyMap>,
+}
+
+/// Starts the writer of `path` for a brain of `board` that was given `learned`, with what is `beside` it. All
+/// memory that the field fills and the writer writes is taken here; the thread has the priority of the
+/// caller, an ordinary one if it is called at the start.
 pub fn snapshot_line(
     path: PathBuf,
     standing: Standing,
     board: &Board,
     learned: Arc<Learned>,
+    beside: Beside,
     fill: impl FnMut(&mut Live) -> bool,
 ) -> std::io::Result<(SnapshotSender, SnapshotWriter)> {
+    let Beside { table, map: mut copy_map } = beside;
+    let mut map = copy_map.as_ref().map(|_| Places::default());
+    if let (Some(copy), Some(map)) = (&mut copy_map, &mut map) {
+        copy(map);
+    }
     let (made_for, plan) = (made_for(board), board.field.clone());
     let previous = previous_name(&path);
-    let besides = most(&made_for, &learned, 0);
+    let besides = most(&made_for, &learned, 0, map.as_ref());
     let mut keeps = standing == Standing::Sound;
     let write = move |live: &Live, bytes: &mut Vec<u8>| {
-        sound(&plan, &learned, live)?;
+        if let (Some(copy), Some(map)) = (&mut copy_map, &mut map) {
+            copy(map);
+        }
+        sound(&plan, &learned, live, map.as_ref())?;
         let state = StateRef { learned: &learned, live };
         let kept = keeps.then_some(previous.as_os_str());
-        codec::save_by(&path, KIND, &SnapshotRef { made_for: &made_for, state }, bytes, kept)?;
+        let whole = SnapshotRef { made_for: &made_for, state, table, map: map.as_ref() };
+        codec::save_by(&path, KIND, &whole, bytes, kept)?;
         keeps = true; // what stands there now is good
         Ok(())
     };

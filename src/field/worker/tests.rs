@@ -4,7 +4,7 @@ use super::*;
 use crate::field::Readout;
 use crate::field::readout::Origin;
 use crate::field::shape::READOUT_COLUMNS;
-use crate::field::snapshot::{Standing, previous_of, snapshot_line};
+use crate::field::snapshot::{Beside, Standing, previous_of, snapshot_line};
 use crate::fixture::{at, ms};
 use crate::learn::sample::board as small_board;
 use crate::plan::{EngineKind, RUNGS};
@@ -121,7 +121,8 @@ fn a_snapshot_is_handed_over_in_each_interval_and_one_at_the_end() {
     let board = small_board(8);
     let learned = rig.worker.brain.learned();
     let (sender, writer) =
-        snapshot_line(path.clone(), Standing::Sound, &board, learned, |_| true).expect("a thread");
+        snapshot_line(path.clone(), Standing::Sound, &board, learned, Beside::default(), |_| true)
+            .expect("a thread");
     rig.worker = rig.worker.with_snapshots(sender, ms(1_000));
     for now in (0..3_500).step_by(100) {
         rig.clock.set(at(now));

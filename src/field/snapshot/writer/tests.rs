@@ -66,7 +66,8 @@ impl Spot {
     }
     fn line(&self, standing: Standing, state: &State) -> (SnapshotSender, SnapshotWriter) {
         let learned = Arc::new(state.learned.clone());
-        snapshot_line(self.0.clone(), standing, &small_board(8), learned, |_| true).expect("a thread")
+        snapshot_line(self.0.clone(), standing, &small_board(8), learned, Beside::default(), |_| true)
+            .expect("a thread")
     }
 }
 

@@ -1,0 +1,95 @@
+//! What a running robot has measured, in lines for people. A line whose figures there are not is left out.
+
+use crate::control::{Answer, GpuStatus, Measured, Quality, Status};
+use crate::trace::Latency;
+
+/// The lines, without their indent.
+pub fn lines(status: &Status) -> Vec<String> {
+    let Measured { quality, field_us, answer_us, release_late_us, answer, gpu, temperatures, .. } =
+        &status.measured;
+    let lateness = |late: &Latency| {
+        let Latency { p50, p99, p999, max, n } = late;
+        let skipped = status.slots_skipped;
+        format!(
+            "lateness   p50 {p50:.0}, p99 {p99:.0}, p99.9 {p999:.0}, max {max:.0} us over {n} slots; {skipped} skipped"
+        )
+    };
+    let heat = |(name, value): (&String, &Option<f32>)| match value {
+        Some(degrees) => format!("{name} {degrees:.1} degC"),
+        None => format!("{name} without a value"),
+    };
+    let heat: Vec<String> = temperatures.iter().map(heat).collect();
+    [
+        quality.as_ref().map(quality_line),
+        field_us.as_ref().map(|taken| cycle_line("field", taken, "of computing")),
+        answer_us.as_ref().map(|taken| cycle_line("answer", taken, "from request to answer")),
+        answer.as_ref().map(answer_line),
+        gpu.as_ref().map(gpu_line),
+        release_late_us.as_ref().map(lateness),
+        (!heat.is_empty()).then(|| format!("heat       {}", heat.join(", "))),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+fn quality_line(Quality { level, lowest, reason }: &Quality) -> String {
+    match reason {
+        None => format!("quality    level {level}, the best; the lowest is {lowest}"),
+        Some(reason) => format!("quality    level {level} (0 is the best, {lowest} the lowest): {reason}"),
+    }
+}
+
+fn cycle_line(name: &str, Latency { p50, p99, max, n, .. }: &Latency, what: &str) -> String {
+    format!("{name:<10} p50 {p50:.0}, p99 {p99:.0}, max {max:.0} us {what}, {n} cycles")
+}
+
+fn answer_line(Answer { cycle, age_ms, confidence, novelty }: &Answer) -> String {
+    format!(
+        "newest     answer of cycle {cycle}, {age_ms:.0} ms old: confidence {confidence:.2}, novelty {novelty:.2}"
+    )
+}
+
+fn gpu_line(GpuStatus { name, computes, why, attempt, attempt_in_s }: &GpuStatus) -> String {
+    let name = name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();
+    if *computes {
+        return format!("GPU        computes the field{name}");
+    }
+    let next = match (attempt, attempt_in_s) {
+        (Some(attempt), Some(left)) if *left > 0.0 => format!("; attempt {attempt} in {left:.1} s"),
+        (Some(attempt), _) => format!("; attempt {attempt} under way"),
+        (None, _) => String::new(),
+    };
+    let why = why.as_deref().unwrap_or("no reason is known");
+    format!("GPU        not in use{name}, the processor computes the field: {why}{next}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Sources;
+
+    #[test]
+    fn what_was_not_measured_has_no_line() {
+        let mut status = Sources::standing().status();
+        assert_eq!(lines(&status), Vec::<String>::new());
+        status.measured.temperatures.insert("cpu".into(), None);
+        assert_eq!(lines(&status), ["heat       cpu without a value"]);
+    }
+
+    #[test]
+    fn a_lost_gpu_is_shown_with_its_reason_and_the_next_attempt() {
+        let mut gpu = GpuStatus {
+            name: Some("X1".into()),
+            computes: false,
+            why: Some("GPU lost (its code panicked)".into()),
+            attempt: Some(3),
+            attempt_in_s: Some(2.0),
+        };
+        let lost =
+            "GPU        not in use (X1), the processor computes the field: GPU lost (its code panicked)";
+        assert_eq!(gpu_line(&gpu), format!("{lost}; attempt 3 in 2.0 s"));
+        gpu.attempt_in_s = Some(0.0);
+        assert_eq!(gpu_line(&gpu), format!("{lost}; attempt 3 under way"));
+    }
+}

@@ -1,0 +1,195 @@
+//! The map in a snapshot: a robot that was restarted recalls what it had met, damage and maps of other things
+//! are refused, and a file from before the map was kept is still read.
+
+use super::map::{WITH_MAP, board, taught};
+use crate::cli::{err, output};
+use crate::hostile::ways::{payload_of, signed};
+use ganglion::field::snapshot::{Places, Snapshot, SnapshotError, Standing};
+use ganglion::memory::map::MapStatus;
+use ganglion::robot::{BuildError, Options, Robot, SnapshotPlan};
+use ganglion::runner;
+use ganglion::time::{Instant, SimClock, Span};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// A folder of its own that goes away with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("ganglion-kept-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder for the test");
+        Folder(path)
+    }
+    fn file(&self) -> PathBuf {
+        self.0.join("brain")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A robot at the start of virtual time.
+fn build(options: Options) -> Result<Robot, BuildError> {
+    let board = board();
+    Robot::build(&board, Arc::new(SimClock::new()), Instant::ZERO + board.period, options)
+}
+
+/// What the robot's map recalls, and how alike its place is to where it met the thing.
+fn recalled(robot: &Robot) -> (MapStatus, f32) {
+    recall(robot.recollection.as_ref().expect("a map"))
+}
+
+fn recall(recollection: &ganglion::memory::map::Recollection) -> (MapStatus, f32) {
+    let likeness = recollection.with(|map| map.likeness_here(0)).expect("it is known");
+    (recollection.status(Some([1.0, 0.0])).expect("an account"), likeness)
+}
+
+/// Drives for 40 s with its brain kept in `file`; what its map recalls then.
+fn drive(file: &Path) -> (MapStatus, f32) {
+    let (board, clock) = (board(), Arc::new(SimClock::new()));
+    let first = Instant::ZERO + board.period;
+    let every = Span::from_millis(5_000);
+    let plan = SnapshotPlan { path: file.to_path_buf(), every, standing: Standing::Sound };
+    let readout = Some(taught().clone());
+    let options = Options { seed: 1, readout, snapshots: Some(plan), ..Options::default() };
+    let mut robot = Robot::build(&board, clock.clone(), first, options).expect("it can be built");
+    let (recollection, writer) = (robot.recollection.clone().expect("a map"), robot.snapshots.take());
+    runner::step(robot, &clock, first + Span::from_millis(40_000), &AtomicBool::new(false), |_| ());
+    let counts = writer.expect("it keeps its brain").end(Duration::from_secs(60));
+    assert!(counts.finished && counts.written >= 1 && counts.failed == 0, "{counts:?}");
+    recall(&recollection)
+}
+
+#[test]
+fn a_robot_that_was_restarted_recalls_what_it_had_met() {
+    let folder = Folder::new("restart");
+    let before = drive(&folder.file());
+    assert!(before.0.meetings >= 1 && before.0.things[0].was_at.is_some(), "it learned: {:?}", before.0);
+    let found = Snapshot::find(&folder.file(), &board()).expect("sound").expect("it is there");
+    let resumed = build(Options { resume: Some(found.snapshot), ..Options::default() }).expect("it fits");
+    assert_eq!(recalled(&resumed), before, "every recalled value");
+    let fresh =
+        build(Options { readout: Some(taught().clone()), ..Options::default() }).expect("it is built");
+    assert_ne!(recalled(&fresh), before, "a robot without the snapshot recalls something else");
+}
+
+/// A snapshot of the mapped robot at its start, and its map.
+fn at_start(name: &str) -> (Snapshot, Places) {
+    let folder = Folder::new(name);
+    let every = Span::from_millis(5_000);
+    let plan = SnapshotPlan { path: folder.file(), every, standing: Standing::Sound };
+    let (board, clock) = (board(), Arc::new(SimClock::new()));
+    let first = Instant::ZERO + board.period;
+    let options = Options { readout: Some(taught().clone()), snapshots: Some(plan), ..Options::default() };
+    let mut robot = Robot::build(&board, clock.clone(), first, options).expect("it can be built");
+    let writer = robot.snapshots.take().expect("it keeps its brain");
+    runner::step(robot, &clock, first, &AtomicBool::new(false), |_| ());
+    assert!(writer.end(Duration::from_secs(60)).finished);
+    let snapshot = Snapshot::load(&folder.file()).expect("whole");
+    let places = snapshot.map().expect("the map is in it").clone();
+    (snapshot, places)
+}
+
+#[test]
+fn a_damaged_map_and_one_of_other_things_are_refused() {
+    let (folder, (good, places)) = (Folder::new("refused"), at_start("refused-start"));
+    let saved = |places: &Places| {
+        good.clone().with_map(places.clone()).save(&folder.file()).expect("it can be written");
+        Snapshot::find(&folder.file(), &board())
+    };
+    assert!(saved(&places).is_ok_and(|found| found.is_some_and(|found| found.in_place_of.is_none())));
+
+    // Whole, and no map can have these numbers: the snapshot before it is taken.
+    let mut spoilt = places.clone();
+    spoilt.pages[0].trace[7] = f32::NAN;
+    let found = saved(&spoilt).expect("the one before").expect("it is there");
+    let why = found.in_place_of.expect("the newest was refused").to_string();
+    assert!(why.contains("map trace") && found.snapshot.map() == Some(&places), "{why}");
+
+    // Of another size: refused when the robot is built, with the reason.
+    let mut small = places.clone();
+    small.pages.pop();
+    let resume = Some(good.clone().with_map(small));
+    let Err(error) = build(Options { resume, ..Options::default() }) else { panic!("it took another map") };
+    assert!(error.to_string().contains("map pages: found 15"), "{error}");
+
+    // Of other things, or of a board without a map: whole, so it is kept and refused.
+    let mut other = places.clone();
+    other.things[0].name = "ramp".into();
+    match saved(&other) {
+        Err(SnapshotError::Mismatch { what, snapshot, board }) => {
+            assert_eq!([what, snapshot, board], ["map of things", "ramp", "wall"]);
+        }
+        other => panic!("{other:?}"),
+    }
+    // Every flipped bit and every shorter file is seen.
+    good.clone().with_map(places).save(&folder.file()).expect("it can be written");
+    let bytes = std::fs::read(folder.file()).expect("it is there");
+    for at in (bytes.len() - 30_000..bytes.len()).step_by(997) {
+        let mut broken = bytes.clone();
+        broken[at] ^= 1 << (at % 8);
+        for part in [&broken[..], &bytes[..at]] {
+            std::fs::write(folder.file(), part).expect("it can be written");
+            assert!(matches!(Snapshot::load(&folder.file()), Err(SnapshotError::File(_))), "byte {at}");
+        }
+    }
+}
+
+#[test]
+fn a_file_of_the_format_without_a_map_is_read_and_said_so() {
+    let (folder, (mapped, _)) = (Folder::new("old"), at_start("old-start"));
+    let plain = Snapshot::new(&board(), mapped.state().clone());
+    plain.save(&folder.file()).expect("it can be written");
+    // Format 2 is format 3 without its last two parts, which are absent here: a byte each.
+    let bytes = std::fs::read(folder.file()).expect("it is there");
+    let payload = payload_of(&bytes).expect("a whole file");
+    let (payload, absent) = bytes[payload.clone()].split_at(payload.len() - 2);
+    assert_eq!((bytes[12], absent), (3, &[0, 0][..]));
+    let mut header = bytes[..16].to_vec();
+    header[12] = 2;
+    std::fs::write(folder.file(), signed(&header, payload)).expect("it can be written");
+    let old = Snapshot::load(&folder.file()).expect("the format before is read");
+    assert!(old == plain && old.lacks_map(&board()) && old.check(&board()).is_ok());
+    header[12] = 1;
+    std::fs::write(folder.0.join("older"), signed(&header, payload)).expect("it can be written");
+    assert!(matches!(Snapshot::load(&folder.0.join("older")), Err(SnapshotError::File(_))));
+
+    let path = |name: &str| folder.0.join(name).display().to_string();
+    std::fs::write(path("board.toml"), WITH_MAP).expect("written");
+    let run = ["run", "--board", &path("board.toml"), "--clock", "sim", "--for", "1s", "--snapshot"];
+    let ended = output(&[&run[..], &[&path("brain")]].concat());
+    assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
+    assert!(err(&ended).contains("has no map in it; the map begins empty"), "{}", err(&ended));
+    let ended = output(&[&run[..], &[&path("brain")]].concat());
+    assert!(!err(&ended).contains("begins empty"), "now it has one: {}", err(&ended));
+}
+
+#[test]
+fn a_table_that_was_changed_is_taught_anew_and_said_so() {
+    let folder = Folder::new("table");
+    let path = |name: &str| folder.0.join(name).display().to_string();
+    let run = |board: &str| {
+        let run = ["run", "--board", board, "--clock", "sim", "--for", "1s", "--snapshot", &path("brain")];
+        let ended = output(&run);
+        assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
+        (err(&ended), Snapshot::load(&folder.file()).expect("it was kept"))
+    };
+    let (_, first) = run("sim");
+    let (said, again) = run("sim");
+    assert!(!said.contains("starting table") && again.state().learned == first.state().learned, "{said}");
+    let shipped = ganglion::board::built_in("sim").expect("it is built in").expect("and sound").board;
+    assert!(!again.has_old_table(&shipped));
+    let mut other = shipped.clone();
+    other.field.start[0].points[0][1] *= 0.5;
+    assert!(again.has_old_table(&other));
+    other.field.start.clear();
+    assert!(!again.has_old_table(&other), "there is no table to teach");
+    let given = Snapshot::new(&shipped, first.state().clone());
+    assert!(!given.has_old_table(&shipped), "where its read-out came from is not known: it stays");
+}

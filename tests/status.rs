@@ -1,0 +1,164 @@
+//! `ganglion status` shows what a running robot has measured: every figure is there, agrees with the report
+//! at the end of the run, and is absent where the robot has nothing to measure it with.
+
+use crate::cli::{self, Running, out, output};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Longer than a simulated robot takes to answer, on however busy a machine.
+const SOON: Duration = Duration::from_secs(120);
+
+/// The desk robot with an inertial sensor that reports the temperature of its die, 31 degrees in the model.
+const WITH_HEAT: &str = r#"
+inherits = "sim"
+
+[[sensor]]
+name = "die"
+kind = "mpu6050"
+unit = "degC"
+address = 0x68
+quantity = "temperature"
+period_ms = 100.0
+max_age_ms = 500.0
+valid = [-40.0, 85.0]
+"#;
+
+/// The desk robot with less time for a cycle than a slow engine takes at any level.
+const IN_A_HURRY: &str = "inherits = \"sim\"\n[budget]\ntarget_ms = 0.1\n";
+
+/// A robot that runs until it is told to stop.
+struct Robot {
+    folder: PathBuf,
+    running: Running,
+}
+
+impl Robot {
+    fn start(name: &str, board: &str, more: &[&str]) -> Robot {
+        let folder = std::env::temp_dir().join(format!("ganglion-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let path = |name: &str| folder.join(name).to_str().expect("a name").to_string();
+        std::fs::write(path("board.toml"), board).expect("written");
+        let (board, socket) = (path("board.toml"), path("control"));
+        let usual = ["run", "--board", &board, "--control", &socket, "--for", "600s", "--json"];
+        let running = cli::watching(&[&usual, more].concat());
+        Robot { folder, running }
+    }
+
+    fn socket(&self) -> String {
+        self.folder.join("control").to_str().expect("a name").to_string()
+    }
+
+    fn status(&self) -> Value {
+        let told = output(&["status", "--json", "--socket", &self.socket()]);
+        serde_json::from_str(out(&told).trim()).unwrap_or(Value::Null)
+    }
+
+    /// Its status once `holds` is true of it.
+    fn once(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let until = Instant::now() + SOON;
+        loop {
+            let status = self.status();
+            if !status.is_null() && holds(&status) {
+                return status;
+            }
+            assert!(Instant::now() < until, "{what}: not within {} s: {status}", SOON.as_secs());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn page(&self) -> String {
+        out(&output(&["status", "--socket", &self.socket()]))
+    }
+
+    /// Stops it; its report.
+    fn stop(mut self) -> Value {
+        let stopped = output(&["stop", "--socket", &self.socket()]);
+        assert!(stopped.status.success(), "{}", cli::err(&stopped));
+        let ended = std::mem::replace(&mut self.running, Running::none()).finish();
+        let said = out(&ended);
+        serde_json::from_str(said.lines().last().unwrap_or_default()).expect("the report")
+    }
+}
+
+impl Drop for Robot {
+    fn drop(&mut self) {
+        self.running = Running::none(); // ends it, before its folder goes
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn level(status: &Value) -> u64 {
+    status["quality"]["level"].as_u64().expect("a level")
+}
+
+#[test]
+fn the_status_has_every_figure_and_the_report_agrees() {
+    let robot = Robot::start("figures", WITH_HEAT, &[]);
+    let status = robot.once("answers and a temperature", |status| {
+        status["answer"].is_object()
+            && status["release_late_us"]["n"].as_u64() > Some(100)
+            && status["temperatures"]["die"].is_number()
+    });
+    let page = robot.page();
+    let report = robot.stop();
+
+    for times in ["field_us", "answer_us", "release_late_us"] {
+        let (now, end) = (&status[times], &report[times]);
+        let figure =
+            |of: &Value, key: &str| of[key].as_f64().unwrap_or_else(|| panic!("{times} {key}: {of}"));
+        assert!(figure(now, "n") >= 1.0 && figure(now, "n") <= figure(end, "n"), "{times}: {now} {end}");
+        assert!(figure(now, "max") <= figure(end, "max"), "{times}: {now} {end}");
+        let ordered = ["p50", "p99", "p999", "max"].map(|key| figure(now, key));
+        assert!(ordered[0] > 0.0 && ordered.is_sorted(), "{times}: {now}");
+    }
+    assert_eq!(status["field_us"]["n"], status["answer_us"]["n"], "the same cycles");
+    let computing = |key| status["field_us"][key].as_f64();
+    assert!(computing("max") <= status["answer_us"]["max"].as_f64(), "computing is a part of answering");
+    assert!(status["slots_run"].as_u64() <= report["slots_run"].as_u64());
+    assert!(status["slots_skipped"].as_u64() <= report["slots_skipped"].as_u64());
+
+    // A busy machine may have cost a level.
+    assert_eq!((level(&status) == 0, level(&status) <= 5), (status["quality"]["reason"].is_null(), true));
+    assert_eq!(status["quality"]["lowest"], 5);
+    let answer = &status["answer"];
+    assert!(answer["confidence"].as_f64().is_some_and(|x| (0.0..=1.0).contains(&x)), "{answer}");
+    assert!(answer["novelty"].as_f64().is_some_and(|x| (0.0..=2.0).contains(&x)), "{answer}");
+    assert!(answer["cycle"].as_u64() < report["field"]["launched"].as_u64(), "{answer}");
+    let die = status["temperatures"]["die"].as_f64().expect("degrees");
+    assert!((die - 31.0).abs() < 1.0, "{die}");
+    assert_eq!(status["engine"], report["engine"]);
+    if report["engine"].as_str().is_some_and(|engine| engine.starts_with("cpu")) {
+        assert_eq!((&status["gpu"]["computes"], &status["gpu"]["name"]), (&false.into(), &Value::Null));
+        assert!(status["gpu"]["why"].as_str().is_some_and(|why| !why.is_empty()), "{}", status["gpu"]);
+    }
+    for line in ["quality", "field", "answer", "newest", "GPU", "lateness", "heat"] {
+        let has = page.lines().any(|said| said.starts_with(&format!("  {line:<10} ")));
+        assert!(has, "no line '{line}': {page}");
+    }
+    assert!(page.contains("die 31.") || page.contains("die 30."), "{page}");
+}
+
+#[test]
+fn a_slow_engine_shows_the_lower_level_and_why() {
+    let robot = Robot::start("slow", IN_A_HURRY, &["--fault", "field-slow@0.1+600"]);
+    let status = robot.once("a lower level", |status| status["quality"]["level"].as_u64() > Some(0));
+    let reason = status["quality"]["reason"].as_str().unwrap_or_default();
+    assert!(reason.starts_with("a cycle at level "), "{reason}");
+    assert!(reason.ends_with("the target is 0.1 ms"), "{reason}");
+    let page = robot.page();
+    assert!(page.contains("  quality    level ") && page.contains("0 is the best"), "{page}");
+    let report = robot.stop();
+    let lower = (1..=5).filter_map(|level| report["rungs"][level.to_string()].as_f64()).sum::<f64>();
+    assert!(lower > 0.0, "the report agrees: {}", report["rungs"]);
+}
+
+#[test]
+fn a_held_level_says_that_it_is_held_and_no_sensor_no_heat() {
+    let robot = Robot::start("held", "inherits = \"sim\"\n", &["--rung", "3"]);
+    let status = robot.once("a level", |status| status["quality"].is_object());
+    assert_eq!(level(&status), 3);
+    assert_eq!(status["quality"]["reason"], "held there by --rung");
+    assert_eq!(status.get("temperatures"), None, "the board has no such sensor: {status}");
+    assert!(!robot.page().contains("degC"));
+}
