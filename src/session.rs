@@ -204,6 +204,7 @@ impl Session<'_> {
         Sources {
             board: self.board.name.clone(),
             board_digest: self.digest.to_hex().to_string(),
+            simulated: robot.plant.is_some(),
             engine: robot.engine_name.clone(),
             engine_state: Arc::new(Mutex::new(EngineState::Running.to_string())),
             loop_status: robot.loop_status.clone(),

@@ -23,6 +23,8 @@ pub struct Sources {
     pub board: String,
     /// BLAKE3 of the board's effective values, in hexadecimal digits.
     pub board_digest: String,
+    /// The robot, its wires and its world are the simulator's.
+    pub simulated: bool,
     /// What computes the field, and why.
     pub engine: String,
     /// State of the engine, written by the slow thread.
@@ -54,6 +56,9 @@ pub struct Status {
     /// Empty from a runtime that does not report it.
     #[serde(default)]
     pub board_digest: String,
+    /// The robot, its wires and its world are the simulator's.
+    #[serde(default)]
+    pub simulated: bool,
     /// What computes the field, and why.
     pub engine: String,
     /// Its state: `running`, or what happened to it.
@@ -152,6 +157,7 @@ impl Sources {
             schema: SCHEMA,
             board: self.board.clone(),
             board_digest: self.board_digest.clone(),
+            simulated: self.simulated,
             engine: self.engine.clone(),
             engine_state,
             mode: Mode::name_of(status.mode).into(),
@@ -247,6 +253,9 @@ impl Status {
             line.push_str(if line.contains("; ") { ", " } else { "; " });
             line.push_str(words);
         };
+        if self.simulated {
+            add("simulated");
+        }
         self.latched.iter().for_each(|cause| add(&format!("latched {cause}")));
         let disarmed = self.mode == Mode::Disarmed.name();
         self.disarmed_by.iter().filter(|why| disarmed && *why != ASKED).for_each(|why| add(why));
@@ -269,6 +278,7 @@ impl Sources {
         Sources {
             board: "sim".into(),
             board_digest: String::new(),
+            simulated: false,
             engine: "none".into(),
             engine_state: Arc::default(),
             loop_status: Arc::default(),
@@ -286,6 +296,13 @@ impl Sources {
 mod tests {
     use super::*;
     use crate::time::Span;
+
+    #[test]
+    fn a_simulated_robot_says_so_first() {
+        let status = Sources { simulated: true, ..Sources::standing() }.status();
+        assert!(status.line().split("; ").nth(1).is_some_and(|rest| rest.starts_with("simulated")));
+        assert!(!Sources::standing().status().line().contains("simulated"));
+    }
 
     #[test]
     fn a_robot_that_was_disarmed_by_itself_says_why() {
