@@ -127,7 +127,7 @@ impl fmt::Display for BuildError {
             BuildError::NoBus { board } => write!(
                 f,
                 "board '{board}' uses real I2C and GPIO, but no wires were opened for it; \
-                 'ganglion run --board {board} --simulate' drives it in the simulator"
+                 'ganglion run --simulate' with this board drives it in the simulator"
             ),
             BuildError::Wires(error) => error.fmt(f),
             BuildError::NoLog => write!(f, "this board reads a log: use 'ganglion replay --log FILE'"),

@@ -40,6 +40,6 @@ pub use computer::value as computer_value;
 pub use course::Coverage;
 pub use faults::{Fault, FaultError, FaultKind, FieldFault, FieldFaults};
 pub use plant::{Plant, Report};
-pub use tape::{Event, What};
 pub use rehearsal::{Change, NoModel, Rehearsal, Unmodelled, rehearsal};
+pub use tape::{Event, What};
 pub use world::{Disc, Pose, World};

@@ -1,8 +1,9 @@
 //! The boards built into the program, so that it runs without any file.
 
 /// Name and text of every built-in board.
-pub const BUILT_IN: [(&str, &str); 10] = [
+pub const BUILT_IN: [(&str, &str); 11] = [
     ("sim", include_str!("../../boards/sim.toml")),
+    ("desktop-gpu", include_str!("../../boards/desktop-gpu.toml")),
     ("picarx-v4", include_str!("../../boards/picarx-v4.toml")),
     ("picarx-v5", include_str!("../../boards/picarx-v5.toml")),
     ("virtual-bench", include_str!("../../boards/virtual-bench.toml")),

@@ -226,12 +226,7 @@ impl BusLine {
 
 impl RunReport {
     /// Collects the figures of a run that has ended.
-    pub fn new(
-        board: &Board,
-        outcome: &Outcome,
-        clock: ClockKind,
-        simulation: Simulation,
-    ) -> RunReport {
+    pub fn new(board: &Board, outcome: &Outcome, clock: ClockKind, simulation: Simulation) -> RunReport {
         let Outcome { ending, outside, world, motors_still, snapshots } = outcome;
         let summary = ending.recorder.summary();
         let period_s = board.period.as_secs_f64();

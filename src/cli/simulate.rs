@@ -2,7 +2,7 @@
 
 use super::exit::Failure;
 use crate::board::Loaded;
-use crate::plan::BusPlan;
+use crate::plan::{Board, BusPlan};
 use crate::sim::{Change, NoModel, Unmodelled, rehearsal};
 use serde::Serialize;
 
@@ -33,6 +33,11 @@ impl WithoutModel {
 }
 
 impl Simulation {
+    /// What a run of `board` in the simulator would lack and change.
+    pub fn of(board: &Board) -> Result<Simulation, Failure> {
+        Ok(made(board)?.1)
+    }
+
     /// One line for each.
     pub fn lines(&self) -> Vec<String> {
         self.without_model().chain(self.changes.iter().map(|change| (*change).to_string())).collect()
@@ -49,16 +54,21 @@ impl Simulation {
 /// Puts `loaded` into the simulator: its bus, and with it its identity, for no guard and no caller may take it
 /// for the real robot.
 pub fn simulate(loaded: &mut Loaded) -> Result<Simulation, Failure> {
-    let board = &loaded.board;
-    let made = rehearsal(board).map_err(|why| refused(&board.name, &why))?;
-    if !matches!(board.bus, BusPlan::Sim) {
+    let (board, simulation) = made(&loaded.board)?;
+    if !matches!(loaded.board.bus, BusPlan::Sim) {
         let mut identity = blake3::Hasher::new();
         identity.update(b"simulated").update(loaded.digest.as_bytes());
         loaded.digest = identity.finalize();
     }
-    loaded.board = made.board;
+    loaded.board = board;
+    Ok(simulation)
+}
+
+fn made(board: &Board) -> Result<(Board, Simulation), Failure> {
+    let made = rehearsal(board).map_err(|why| refused(&board.name, &why))?;
     let without_model = made.without.into_iter().map(WithoutModel::of).collect();
-    Ok(Simulation { without_model, changes: made.changes.into_iter().map(words).collect() })
+    let changes = made.changes.into_iter().map(words).collect();
+    Ok((made.board, Simulation { without_model, changes }))
 }
 
 /// The words for a difference.
@@ -82,15 +92,14 @@ pub fn refused(board: &str, why: &NoModel) -> Failure {
     let failure = match why {
         NoModel::Log => Failure::config("it has no wires to simulate: its sensors are columns of a log")
             .fix("'ganglion replay' drives it with a log; 'ganglion run --board sim' drives a simulated car"),
-        NoModel::ComputersPwm => {
-            Failure::config("the simulator has no model of the computer's own PWM ([pwm]), which drives its motors").fix(
-                "write a board file that inherits this one, with [pwm] removed and [pca9685] in its place",
-            )
-        }
+        NoModel::ComputersPwm => Failure::config(
+            "the simulator has no model of the computer's own PWM ([pwm]), which drives its motors",
+        )
+        .fix("write a board file that inherits this one, with [pwm] removed and [pca9685] in its place"),
         NoModel::Needed(sensors) => {
-            let each = sensors.iter().map(|one| {
-                format!("sensor '{}' ({} = \"{}\"): {}", one.sensor, key(one), one.kind, one.why)
-            });
+            let each = sensors
+                .iter()
+                .map(|one| format!("sensor '{}' ({} = \"{}\"): {}", one.sensor, key(one), one.kind, one.why));
             let each: Vec<String> = each.collect();
             let what = format!(
                 "the simulator has no model of what the board cannot drive without: {}",

@@ -236,7 +236,11 @@ mod tests {
         assert_eq!(result(&mut chip, 165, Condition::Sound, 0.5).0, 0, "taken");
         assert_eq!(result(&mut chip, 166, Condition::Sound, 3.0), (4, NO_PHASE, NO_TARGET_MM));
         chip.write(&[CLEAR, 1], at(167));
-        assert_eq!(result(&mut chip, 200, Condition::Frozen, 0.3), (4, NO_PHASE, NO_TARGET_MM), "the last one");
+        assert_eq!(
+            result(&mut chip, 200, Condition::Frozen, 0.3),
+            (4, NO_PHASE, NO_TARGET_MM),
+            "the last one"
+        );
         assert_eq!(result(&mut chip, 200, Condition::Silent, 0.3).0, 0);
     }
 

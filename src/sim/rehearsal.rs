@@ -84,8 +84,11 @@ pub fn rehearsal(board: &Board) -> Result<Rehearsal, NoModel> {
             Some((channel, Unmodelled { sensor: sensor.name.clone(), kind: kind(&sensor.kind), why }))
         })
         .collect();
-    let needed: Vec<Unmodelled> =
-        missing.iter().filter(|(channel, _)| is_needed(board, *channel)).map(|(_, one)| one.clone()).collect();
+    let needed: Vec<Unmodelled> = missing
+        .iter()
+        .filter(|(channel, _)| is_needed(board, *channel))
+        .map(|(_, one)| one.clone())
+        .collect();
     if !needed.is_empty() {
         return Err(NoModel::Needed(needed));
     }
@@ -164,15 +167,17 @@ fn missing_model(board: &Board, channel: usize) -> Option<&'static str> {
                 "V" => *channel == BATTERY_CHANNEL,
                 _ => GROUND_CHANNELS.contains(channel),
             };
-            (!is_modelled).then_some("the simulated HAT has ground sensors on A0 to A2 and its battery, in V, on A4")
+            (!is_modelled)
+                .then_some("the simulated HAT has ground sensors on A0 to A2 and its battery, in V, on A4")
         }
-        SensorKind::FloatRegister { .. } => {
-            (sensor.unit != "deg").then_some("the simulated co-processor serves the lean of the robot, in deg")
-        }
+        SensorKind::FloatRegister { .. } => (sensor.unit != "deg")
+            .then_some("the simulated co-processor serves the lean of the robot, in deg"),
         SensorKind::Ads1115 { .. } => Some("what is wired to its inputs is not stated"),
-        SensorKind::Hwmon { .. } | SensorKind::Thermal { .. } | SensorKind::GpuSysfs { .. } => computer::value(sensor)
-            .is_none()
-            .then_some("the simulated computer has no such value, or none within `valid`"),
+        SensorKind::Hwmon { .. } | SensorKind::Thermal { .. } | SensorKind::GpuSysfs { .. } => {
+            computer::value(sensor)
+                .is_none()
+                .then_some("the simulated computer has no such value, or none within `valid`")
+        }
         SensorKind::Mpu6050 { .. }
         | SensorKind::PowerMonitor { .. }
         | SensorKind::Button { .. }

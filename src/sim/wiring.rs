@@ -195,9 +195,8 @@ impl Wiring {
         }
         Some([Side::Left, Side::Right].map(|side| {
             let on_it = self.drives.iter().filter(|drive| drive.side == Some(side));
-            let (sum, count) = on_it.fold((0.0, 0.0), |(sum, count), drive| {
-                (sum + self.turn(drive, pins), count + 1.0)
-            });
+            let (sum, count) =
+                on_it.fold((0.0, 0.0), |(sum, count), drive| (sum + self.turn(drive, pins), count + 1.0));
             sum / count
         }))
     }

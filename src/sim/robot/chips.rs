@@ -82,7 +82,8 @@ impl Robot {
 
     /// A transfer with chip number `nth`.
     pub(super) fn talk_to_chip(&mut self, nth: usize, ops: &mut [Op<'_>], now: Instant) {
-        let (volts, amperes, ranger) = (self.volts(now), self.battery.amperes(), self.ranger_condition(nth, now));
+        let (volts, amperes, ranger) =
+            (self.volts(now), self.battery.amperes(), self.ranger_condition(nth, now));
         for op in ops {
             match op {
                 Op::Write(bytes) => self.chips[nth].1.write(bytes, now),
