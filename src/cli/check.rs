@@ -27,7 +27,7 @@ pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Say what the simulator lacks and changes with 'ganglion run --simulate'; 78 if the board cannot drive there
+    /// Say what 'ganglion run --simulate' lacks and changes; 78 if the board cannot drive in the simulator
     #[arg(long)]
     simulate: bool,
     /// Print one JSON object as the last line of standard output

@@ -51,8 +51,8 @@ impl Simulation {
     }
 }
 
-/// Puts `loaded` into the simulator: its bus, and with it its identity, for no guard and no caller may take it
-/// for the real robot.
+/// Puts `loaded` into the simulator: its bus, and with it its identity, for no guard and no caller may take
+/// it for the real robot.
 pub fn simulate(loaded: &mut Loaded) -> Result<Simulation, Failure> {
     let (board, simulation) = made(&loaded.board)?;
     if !matches!(loaded.board.bus, BusPlan::Sim) {

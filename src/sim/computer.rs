@@ -1,5 +1,5 @@
-//! What the computer of a simulated robot says of itself: a cool one on a good supply, whose GPU has nothing to
-//! do. The values never change; no model of heat or load is behind them.
+//! What the computer of a simulated robot says of itself: a cool one on a good supply, whose GPU has nothing
+//! to do. The values never change; no model of heat or load is behind them.
 
 use crate::plan::{GpuQuantity, SensorKind, SensorPlan};
 
@@ -11,8 +11,8 @@ const SUPPLY_A: f32 = 1.5;
 /// The lowest clock of an Orin's GPU, MHz.
 const GPU_IDLE_MHZ: f32 = 306.0;
 
-/// The value of a sensor that reads the computer itself, in the sensor's unit. `None`: it has no such value, or
-/// none that the board believes.
+/// The value of a sensor that reads the computer itself, in the sensor's unit. `None`: it has no such value,
+/// or none that the board believes.
 pub fn value(sensor: &SensorPlan) -> Option<f32> {
     let value = match &sensor.kind {
         SensorKind::Thermal { .. } => TEMPERATURE_C,
@@ -26,7 +26,18 @@ pub fn value(sensor: &SensorPlan) -> Option<f32> {
             "degC" => TEMPERATURE_C,
             _ => return None,
         },
-        _ => return None,
+        SensorKind::HcSr04 { .. }
+        | SensorKind::HatAdc { .. }
+        | SensorKind::FloatRegister { .. }
+        | SensorKind::Mpu6050 { .. }
+        | SensorKind::Vl53l0x { .. }
+        | SensorKind::PowerMonitor { .. }
+        | SensorKind::Ads1115 { .. }
+        | SensorKind::Button { .. }
+        | SensorKind::MotorEcho { .. }
+        | SensorKind::Least { .. }
+        | SensorKind::Recall { .. }
+        | SensorKind::LogColumn { .. } => return None,
     };
     let [low, high] = sensor.valid;
     (low..=high).contains(&value).then_some(value)

@@ -3,10 +3,10 @@
 //! car leans and moves.
 //!
 //! Register map and scales: InvenSense RM-MPU-6000A rev. 4.2, written from it independently of the driver.
-//! Mounted with x forward, y left, z up, over the middle of the car. Its interrupt line pulses for each sample
-//! on the grid of its sample rate, counted from the start of the world. Left out: filters and their delay, the
-//! self-test, the queue, other interrupts, and the error of an accelerometer that sits beside the axis of a
-//! turn.
+//! Mounted with x forward, y left, z up, over the middle of the car. Its interrupt line pulses for each
+//! sample on the grid of its sample rate, counted from the start of the world. Left out: filters and their
+//! delay, the self-test, the queue, other interrupts, and the error of an accelerometer that sits beside the
+//! axis of a turn.
 
 use super::car::STEP_S;
 use super::noise::Noise;

@@ -1,5 +1,5 @@
-//! A VL53L0X as seen from the wire: registers in pages, an address that is lost with the supply, a range 33 ms
-//! after the last. Holds no world: its owner says how far it is to the nearest thing ahead.
+//! A VL53L0X as seen from the wire: registers in pages, an address that is lost with the supply, a range
+//! 33 ms after the last. Holds no world: its owner says how far it is to the nearest thing ahead.
 //!
 //! Registers as the maker's own software uses them (ST UM2039 and its API); the data sheet (DocID029104) has
 //! the field of view, the reach and the identity. Left out: the time of a measurement is fixed whatever the
@@ -14,7 +14,8 @@ use crate::time::{Instant, Span};
 pub const HALF_VIEW_DEG: i32 = 12;
 /// How far it sees a white target indoors in its default mode, metres.
 const REACH_M: f64 = 1.2;
-/// Standard deviation of a range as a share of it, and at least in metres: half of what the data sheet states.
+/// Standard deviation of a range as a share of it, and at least in metres. Assumed: the data sheet states
+/// larger errors for bad light, and smaller ones for a white target in the dark.
 const NOISE_SHARE: f64 = 0.01;
 const NOISE_M: f64 = 0.002;
 /// The default timing budget.

@@ -1,7 +1,6 @@
-//! Makes of any board one that drives in the simulator: the same buses, chips, lines, rules, limits and field;
-//! only what is behind the wires differs. Names each sensor that the simulator has no model for. A sensor
-//! without a model is silent, as a chip that does not answer; where the board cannot do without it, there is
-//! no rehearsal.
+//! Makes of any board one that drives in the simulator: the same buses, chips, lines, rules, limits and
+//! field; only what is behind the wires differs. Names each sensor that the simulator has no model for. Such
+//! a sensor gives no value; where the board cannot do without it, there is no rehearsal.
 
 use super::computer;
 use super::wiring::Wiring;
@@ -191,10 +190,9 @@ fn missing_model(board: &Board, channel: usize) -> Option<&'static str> {
 /// Whether the board does not drive as it should without this channel: it is required, a rule looks at it, or
 /// a channel that is needed is computed from it.
 fn is_needed(board: &Board, channel: usize) -> bool {
-    let depends = |sensor: &SensorPlan| match &sensor.kind {
-        SensorKind::Least { of } => of.contains(&channel),
-        SensorKind::Recall { by, .. } => *by == channel,
-        _ => false,
+    let depends = |sensor: &SensorPlan| {
+        let met_by = matches!(sensor.kind, SensorKind::Recall { by, .. } if by == channel);
+        met_by || sensor.members().contains(&channel)
     };
     board.sensors[channel].required
         || board.reflexes.iter().any(|rule| rule.channel == channel)

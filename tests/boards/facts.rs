@@ -525,7 +525,7 @@ fn late_commands_die_within_a_few_periods() {
     }
 }
 
-/// Sources: the requirements for an Orin and for a card of the class of an RTX 4090 (docs/requirements.md, B2).
+/// Sources: the requirements for an Orin and for a card of the class of an RTX 4090.
 #[test]
 fn gpu_boards_state_what_their_gpu_is_held_to() {
     for name in ["jetson-orin-nano", "jetson-orin-nx", "jetson-agx-orin"] {

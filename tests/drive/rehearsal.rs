@@ -164,14 +164,14 @@ fn a_chip_without_a_model_is_named_and_silent() {
 #[test]
 fn a_board_that_needs_a_chip_without_a_model_is_refused_by_name() {
     let rule = "[[reflex]]\nname = \"empty\"\ncause = \"battery\"\nsensor = \"tank\"\nbelow = 1.0\nclear = 2.0\nrestraint = \"slow\"\nshare = 0.5\n";
-    let second = "[[sensor]]\nname = \"range-back\"\nlike = \"range\"\naddress = 0x31\n";
-    for (more, sensor) in [
-        (format!("{TANK}required = true\nmax_age_ms = 500.0\n"), "tank"),
-        (format!("{TANK}{rule}"), "tank"),
-        (second.to_string(), "range-back"),
+    let second = "[[sensor]]\nname = \"range-back\"\nlike = \"range\"\ntrig = 16\necho = 17\n";
+    for (from, more, sensor) in [
+        ("generic-linux", format!("{TANK}required = true\nmax_age_ms = 500.0\n"), "tank"),
+        ("jetson-orin-nano", format!("{TANK}{rule}"), "tank"),
+        ("picarx-v4", second.to_string(), "range-back"),
     ] {
         let NoModel::Needed(sensors) =
-            rehearsal(&own(&format!("inherits = \"generic-linux\"\n{more}"))).expect_err("it needs it")
+            rehearsal(&own(&format!("inherits = \"{from}\"\n{more}"))).expect_err("it needs it")
         else {
             panic!("{more}")
         };

@@ -10,28 +10,30 @@ use super::super::ranger::{HALF_VIEW_DEG, Ranger};
 use super::super::sonar::{self, Condition, Sonar};
 use super::{NOISE_IMU, NOISE_POWER, NOISE_RANGER, NOISE_SONAR, Robot};
 use crate::bus::Op;
-use crate::plan::{Board, SensorKind, SensorPlan, SonarModule};
+use crate::plan::{Board, SensorKind, SonarModule};
 use crate::time::Instant;
 
 /// The co-processors, each with its bus.
 pub fn leans(board: &Board) -> Vec<(usize, CoProcessor)> {
-    let lean = |sensor: &SensorPlan| match sensor.kind {
-        SensorKind::FloatRegister { address, register } => {
-            Some((sensor.bus, CoProcessor::new(address, register)))
+    let mut leans = Vec::new();
+    for sensor in &board.sensors {
+        if let SensorKind::FloatRegister { address, register } = sensor.kind {
+            leans.push((sensor.bus, CoProcessor::new(address, register)));
         }
-        _ => None,
-    };
-    board.sensors.iter().filter_map(lean).collect()
+    }
+    leans
 }
 
 /// The sonars, in the board's order.
 pub fn sonars(board: &Board, module: SonarModule, seed: u64) -> Vec<Sonar> {
-    let echoes = board.sensors.iter().filter_map(|sensor| match sensor.kind {
-        SensorKind::HcSr04 { echo, .. } => Some(echo),
-        _ => None,
-    });
-    let sonar = |(nth, echo)| Sonar::new(echo, module, Noise::new(seed, NOISE_SONAR + nth as u64));
-    echoes.enumerate().map(sonar).collect()
+    let mut sonars = Vec::new();
+    for sensor in &board.sensors {
+        if let SensorKind::HcSr04 { echo, .. } = sensor.kind {
+            let noise = Noise::new(seed, NOISE_SONAR + sonars.len() as u64);
+            sonars.push(Sonar::new(echo, module, noise));
+        }
+    }
+    sonars
 }
 
 /// The other chips, each with its bus; the first sensor of a chip makes it. The motors' controller and the
@@ -42,8 +44,10 @@ pub fn chips(board: &Board, seed: u64) -> Vec<(usize, Chip)> {
     for sensor in &board.sensors {
         let Some(place) = sensor.kind.i2c_address().map(|address| (sensor.bus, address)) else { continue };
         let count = |is: fn(&Chip) -> bool| chips.iter().filter(|(_, chip)| is(chip)).count() as u64;
+        if made.contains(&place) {
+            continue;
+        }
         let chip = match sensor.kind {
-            _ if made.contains(&place) => continue,
             SensorKind::Mpu6050 { address, .. } => {
                 let nth = count(|chip| matches!(chip, Chip::Imu(_)));
                 Chip::Imu(Imu::new(address, Noise::new(seed, NOISE_IMU + nth)))
@@ -57,7 +61,19 @@ pub fn chips(board: &Board, seed: u64) -> Vec<(usize, Chip)> {
                 let noise = Noise::new(seed, NOISE_POWER + nth);
                 Chip::Monitor(PowerMonitor::new(chip, address, shunt_ohms, noise))
             }
-            _ => continue,
+            // Made above or of the board itself, without a model, or without a chip on a bus.
+            SensorKind::FloatRegister { .. }
+            | SensorKind::HcSr04 { .. }
+            | SensorKind::HatAdc { .. }
+            | SensorKind::Ads1115 { .. }
+            | SensorKind::Hwmon { .. }
+            | SensorKind::Thermal { .. }
+            | SensorKind::GpuSysfs { .. }
+            | SensorKind::Button { .. }
+            | SensorKind::MotorEcho { .. }
+            | SensorKind::Least { .. }
+            | SensorKind::Recall { .. }
+            | SensorKind::LogColumn { .. } => continue,
         };
         made.push(place);
         chips.push((sensor.bus, chip));
