@@ -314,9 +314,7 @@ mod tests {
         let plan = SimPlan { discs: 0, cliffs: vec![], ..SimPlan::default() };
         let world = World::new(&plan, 1);
         let mut car = Car::new(&plan, &world);
-        let steps =
-            |car: &mut Car, wheels: [f64; 2]| (0..20_000).for_each(|_| car.step_wheels(wheels, &world));
-        steps(&mut car, [0.5, 0.45]);
+        (0..20_000).for_each(|_| car.step_wheels([0.5, 0.5], &world));
         assert_eq!((car.contacts().walls, car.speed()), (1, 0.0), "it stands at a wall");
         let before = car.distance();
         (0..1000).for_each(|_| car.step_wheels([-0.4, -0.6], &world));
