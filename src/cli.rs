@@ -43,6 +43,7 @@ pub mod replay;
 mod report;
 pub mod run;
 pub mod safe_stop;
+mod simulate;
 mod status;
 pub mod teach;
 

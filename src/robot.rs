@@ -1,8 +1,10 @@
 //! A robot put together: a checked board, a clock, the workers and the tick, joined by rings and slots. The
 //! only place that knows every part; it decides nothing. `runner.rs` runs it.
 //!
-//! `wire_up` puts a worker on each wire, simulated or real; `devices` knows which sensors share a chip.
+//! `wire_up` puts a worker on each wire, simulated or real; `devices` knows which sensors share a chip,
+//! `computer` is what stands in for the kernel's files in a simulation.
 
+mod computer;
 mod devices;
 mod wire_up;
 
@@ -126,7 +128,7 @@ impl fmt::Display for BuildError {
             BuildError::NoBus { board } => write!(
                 f,
                 "board '{board}' uses real I2C and GPIO, but no wires were opened for it; \
-                 'ganglion run --board sim' drives the simulated PiCar-X"
+                 'ganglion run --simulate' with this board drives it in the simulator"
             ),
             BuildError::Wires(error) => error.fmt(f),
             BuildError::NoLog => write!(f, "this board reads a log: use 'ganglion replay --log FILE'"),

@@ -99,7 +99,10 @@ fn disarm(socket: &Path, digest: &str) -> Runtime {
     match control::ask_whom(socket, control::Ask::Disarm) {
         Ok((reply, pid)) => Runtime::Answers {
             same_board: reply.status.board_digest == digest,
-            board: reply.status.board,
+            board: match reply.status.simulated {
+                true => format!("{}, simulated", reply.status.board),
+                false => reply.status.board,
+            },
             pid,
             // A latched robot has stopped as well, until it is disarmed once more.
             disarmed: match reply.done || reply.status.latched.is_some() {

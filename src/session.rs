@@ -208,6 +208,7 @@ impl Session<'_> {
         Sources {
             board: self.board.name.clone(),
             board_digest: self.digest.to_hex().to_string(),
+            simulated: robot.plant.is_some(),
             engine: robot.engine_name.clone(),
             measured: Arc::default(),
             loop_status: robot.loop_status.clone(),

@@ -1,9 +1,11 @@
 //! A small seeded world behind the bus traits: production code runs on it unchanged.
 //!
 //! From the wire inwards: `bus` (handles), `plant` (what a user holds), `robot` (what is behind the wires, in
-//! steps of 1 ms), `wiring` (which pin means what), `outputs`, `hat`, `pca9685`, `co_processor`, `imu`,
-//! `sonar`, `ground`, `battery` (parts with a wire), `car`, `world` (what moves and what does not). `faults`
-//! is the script of faults, `tape` the record of the wires, for judges.
+//! steps of 1 ms), `wiring` (which pin means what), `outputs`, `hat`, `pca9685`, `co_processor`, `chip`
+//! (`imu`, `ranger`, `power_monitor`), `sonar`, `ground`, `battery` (parts with a wire), `car`, `world` (what
+//! moves and what does not). `faults` is the script of faults, `tape` the record of the wires, for judges.
+//! `rehearsal` makes of any board one that drives here, and names what has no model; `computer` is what its
+//! computer says of itself.
 //!
 //! It knows the board and its vocabulary, never the drivers, the reflex or the field; its chips are
 //! written from the data sheets independently of the drivers. Each file states how it differs from a real
@@ -12,7 +14,9 @@
 mod battery;
 mod bus;
 mod car;
+mod chip;
 mod co_processor;
+mod computer;
 mod course;
 mod faults;
 mod ground;
@@ -22,6 +26,9 @@ mod noise;
 mod outputs;
 mod pca9685;
 mod plant;
+mod power_monitor;
+mod ranger;
+mod rehearsal;
 mod robot;
 mod sonar;
 mod tape;
@@ -29,8 +36,10 @@ mod wiring;
 mod world;
 
 pub use car::Contacts;
+pub use computer::value as computer_value;
 pub use course::Coverage;
 pub use faults::{Fault, FaultError, FaultKind, FieldFault, FieldFaults};
 pub use plant::{Plant, Report};
+pub use rehearsal::{Change, NoModel, Rehearsal, Unmodelled, rehearsal};
 pub use tape::{Event, What};
 pub use world::{Disc, Pose, World};

@@ -160,8 +160,12 @@ impl File {
     }
     /// `bench all` on it.
     fn bench(&self) -> Output {
+        self.bench_with(&[])
+    }
+    /// The same with further arguments.
+    fn bench_with(&self, more: &[&str]) -> Output {
         let path = self.0.to_str().expect("UTF-8");
-        output(&["bench", "all", "--board", path, "--seconds", "1.2", "--json"])
+        output(&[&["bench", "all", "--board", path, "--seconds", "1.2", "--json"], more].concat())
     }
 }
 
@@ -214,7 +218,10 @@ fn a_board_whose_targets_are_met_ends_with_0() {
 
 #[test]
 fn a_target_that_is_missed_ends_with_75_and_is_named() {
-    let strict = File::new("strict", &format!("inherits = \"picarx-v5\"\n{LENIENT}memory_mb = 0.1\n"));
+    let strict = File::new(
+        "strict",
+        &format!("inherits = \"picarx-v5\"\ncompatible = []\n{LENIENT}memory_mb = 0.1\n"),
+    );
     let ended = strict.bench();
     assert_eq!(ended.status.code(), Some(75), "{}", err(&ended));
     assert!(err(&ended).contains("1 of 8 targets missed: memory of the field"), "{}", err(&ended));
@@ -232,6 +239,41 @@ fn a_target_that_is_missed_ends_with_75_and_is_named() {
     let unmeasured = object(&ended);
     let work = row(&unmeasured, "work of a tick, p99");
     assert!(work["measured"].is_null() && work["pass"] == false, "{work}");
+}
+
+#[test]
+fn another_machine_is_not_judged_by_a_boards_targets() {
+    let lenient =
+        format!("inherits = \"jetson-orin-nano\"\ncompatible = [\"none-such\"]\n{LENIENT}memory_mb = 1000\n");
+    let board = File::new("elsewhere", &lenient);
+    let refused = board.bench();
+    assert_eq!((refused.status.code(), out(&refused)), (Some(78), String::new()), "{}", err(&refused));
+    for part in ["this machine is not that robot", "none-such", "--simulate"] {
+        assert!(err(&refused).contains(part), "no {part}: {}", err(&refused));
+    }
+    let ended = board.bench_with(&["--simulate"]);
+    assert_eq!(ended.status.code(), Some(69), "{}{}", out(&ended), err(&ended));
+    assert!(err(&ended).contains("nothing was judged: this machine is not that robot"), "{}", err(&ended));
+    let object = object(&ended);
+    assert!(object["pass"].is_null() && object["not_judged"][0].is_string(), "{object}");
+    let memory = row(&object, "memory of the field");
+    assert!(number(memory, "measured") > 0.0 && memory["pass"].is_null(), "{memory}");
+    assert!(memory["not_judged"].as_str().is_some_and(|why| why.contains("not that robot")), "{memory}");
+    assert!(number(row(&object, "work of a tick, p99"), "measured") > 0.0, "the loop ran on its own buses");
+    let judged =
+        object["rows"].as_array().expect("a list").iter().filter(|row| !row["pass"].is_null()).count();
+    assert_eq!(judged, 0, "{object}");
+    assert!(out(&ended).contains("0 of 11 targets were judged"), "{}", out(&ended));
+}
+
+#[test]
+fn a_board_without_targets_passes_nothing() {
+    let board = File::new("none", "inherits = \"sim\"\n[field]\ngrid = 8\n[targets]\nremove = true\n");
+    let ended = board.bench();
+    assert_eq!(ended.status.code(), Some(69), "{}", err(&ended));
+    assert!(err(&ended).contains("nothing was judged: the board states no targets"), "{}", err(&ended));
+    assert!(object(&ended)["pass"].is_null());
+    assert!(out(&ended).contains("0 of 0 targets were judged"), "{}", out(&ended));
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The program as a shell or a service manager meets it.
 
 mod alignment; // binaries for kernels with large pages
-mod remedies;
-mod sources; // what was not measured is labelled where it is printed // what help, errors and documents tell a person to type can be typed
+mod remedies; // what help, errors and documents tell a person to type can be typed
+mod simulate; // any board in the simulator, never taken for a real run
+mod sources; // what was not measured is labelled where it is printed
 mod support; // what is sent to who mends a robot: whole, bounded, and without secrets
 
 use std::fs::File;

@@ -19,6 +19,7 @@ mod backing; // it goes back the way it came, and turns away
 mod dropout; // a sensor that is lost for a moment does not mislead the field, nor keep a reflex waiting
 mod edge; // an edge that stopped the car is left behind, not forgotten
 mod open; // open space is a reading, a dead sonar is a loss
+mod rehearsal; // boards of real robots drive here
 mod outage; // a robot that was held for long, slept, or never saw, does not start by itself
 mod signs; // what the tick says of itself, and what a cycle that does not end costs
 mod short; // presses that are over before the tick looks

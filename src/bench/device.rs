@@ -294,6 +294,12 @@ impl DeviceFigures {
         Some(histogram.value_at_quantile(quantile) as f64 / 1e3)
     }
 
+    /// The median of the cycle less that of its kernels, microseconds.
+    pub fn overhead_us(&self) -> Option<f64> {
+        let (cycle, kernels) = (self.field.cycle_us(0.5)?, self.part_us(2, 0.5)?);
+        Some((cycle - kernels).max(0.0))
+    }
+
     /// Median of launching nothing and waiting for it, microseconds.
     pub fn launch_and_wait_us(&self) -> Option<f64> {
         let is_there = !self.round_trip.is_empty();
@@ -345,6 +351,9 @@ mod tests {
         figures.field.note_stages(&stages);
         let near = |a: Option<f64>, b: f64| a.is_some_and(|a| (a / b - 1.0).abs() < 0.01);
         assert!(near(figures.achieved_gbps(), 100.0) && near(figures.share_of_copy(), 0.25));
+        assert!(figures.overhead_us().is_none(), "no cycle yet");
+        note(&mut figures.field.cycle, Span::from_micros(55));
+        assert!(near(figures.overhead_us(), 15.0), "55 us with 40 of kernels");
         assert!(near(figures.evolve_share_of_copy(), 0.5), "3 MB in 15 us beside 4 in 10");
         figures.host = (Span::from_millis(30), Span::from_millis(1_000));
         assert!(near(figures.host_cpu_share(), 0.03));

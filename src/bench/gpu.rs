@@ -29,6 +29,12 @@ pub struct GpuFigures {
     pub batch_us: Option<f64>,
     /// Bandwidth of evolve and features of 32 robots over a copy's in the same run.
     pub copy_share: Option<f64>,
+    /// Evolving the field, median.
+    pub evolve_us: Option<f64>,
+    /// Prediction, read-out and metrics, median.
+    pub motor_us: Option<f64>,
+    /// What a cycle takes beside its kernels: the median of the cycle less that of its kernels.
+    pub overhead_us: Option<f64>,
     /// Matching the bank, median.
     pub match_us: Option<f64>,
     /// Memory on the device for one robot in f32 storage, bytes.
@@ -63,6 +69,9 @@ fn figures(interrupted: &AtomicBool) -> Result<GpuFigures, BenchFault> {
         cycle_f16_us: halves.field.cycle_us(0.5),
         batch_us: full.field.cycle_us(0.5),
         copy_share: crowd.evolve_share_of_copy(),
+        evolve_us: one.stage_us("evolve"),
+        motor_us: one.stage_us("motor"),
+        overhead_us: one.overhead_us(),
         match_us: one.stage_us("bank"),
         memory_bytes: Some(memory_bytes),
         host_share: one.host_cpu_share(),

@@ -35,15 +35,18 @@ pub struct Row {
     pub measured: Option<f64>,
     /// `None`: the board states no target.
     pub target: Option<Target>,
-    /// Why this machine lacks what the figure is of; then its target is neither met nor missed.
+    /// Why there is no such figure here; then its target is neither met nor missed.
     pub lacking: Option<String>,
     /// It follows from sizes by a formula, or needs a figure that does.
     pub is_computed: bool,
+    /// Why its target is not judged, although the figure was measured.
+    pub unjudged: Option<String>,
 }
 
 impl Row {
     fn new(name: impl Into<String>, unit: &'static str, measured: Option<f64>) -> Row {
-        Row { name: name.into(), unit, measured, target: None, lacking: None, is_computed: false }
+        let name = name.into();
+        Row { name, unit, measured, target: None, lacking: None, unjudged: None, is_computed: false }
     }
     fn computed(self) -> Row {
         Row { is_computed: true, ..self }
@@ -54,27 +57,44 @@ impl Row {
     fn at_least(self, least: Option<f64>) -> Row {
         Row { target: least.map(Target::AtLeast), ..self }
     }
-    /// Whether the target is met; what could not be measured meets none. `None`: there is no target, or the
-    /// machine lacks what it is for.
+    /// Whether the target is met; what could not be measured meets none. `None`: there is no target, or it is
+    /// not judged here.
     pub fn pass(&self) -> Option<bool> {
         self.target
-            .filter(|_| self.lacking.is_none())
+            .filter(|_| self.why_unjudged().is_none())
             .map(|target| self.measured.is_some_and(|measured| target.is_met_by(measured)))
     }
 }
 
+impl Row {
+    /// Why its target, if it has one, is not judged.
+    pub fn why_unjudged(&self) -> Option<&str> {
+        self.unjudged.as_deref().or(self.lacking.as_deref())
+    }
+}
+
+/// The verdict on all rows: whether every judged target is met. `None`: none was judged.
+pub fn overall(rows: &[Row]) -> Option<bool> {
+    let judged = rows.iter().filter_map(Row::pass);
+    judged.fold(None, |all, pass| Some(all.unwrap_or(true) && pass))
+}
+
 /// Every figure with its target. `control`: `None` where the board's loop could not be measured; `gpu`: or
-/// why there is no GPU to measure.
+/// why there is no GPU to measure. `unjudged`: why no target is judged on this machine, if so.
 pub fn rows(
     targets: &Targets,
     control: Option<&LoopFigures>,
     survey: &Survey,
     gpu: &Result<GpuFigures, String>,
+    unjudged: Option<&str>,
 ) -> Vec<Row> {
     let mut rows = control_rows(targets, control);
     rows.extend(cycle_rows(targets, survey));
     rows.extend(comparison_rows(targets, survey));
     rows.extend(gpu_rows(&targets.gpu, gpu));
+    for row in rows.iter_mut().filter(|row| row.target.is_some()) {
+        row.unjudged = unjudged.map(String::from);
+    }
     rows
 }
 
@@ -132,6 +152,9 @@ fn comparison_rows(targets: &Targets, survey: &Survey) -> Vec<Row> {
     rows
 }
 
+/// The gradients are computed by the kernel that puts the features together.
+const FUSED: &str = "the gradients are fused with the other features and cannot be timed by themselves";
+
 fn gpu_rows(targets: &GpuTargets, gpu: &Result<GpuFigures, String>) -> Vec<Row> {
     let (nothing, lacking) = (GpuFigures::default(), gpu.as_ref().err());
     let figures = gpu.as_ref().unwrap_or(&nothing);
@@ -147,6 +170,13 @@ fn gpu_rows(targets: &GpuTargets, gpu: &Result<GpuFigures, String>) -> Vec<Row> 
         row("evolve and features over a copy, 32", "1", figures.copy_share)
             .computed()
             .at_least(targets.copy_share),
+        row("evolve, p50", "us", figures.evolve_us).at_most(targets.evolve_us),
+        Row {
+            lacking: Some(lacking.map_or(FUSED, |why| why).to_string()),
+            ..row("gradients, p50", "us", None).at_most(targets.gradients_us)
+        },
+        row("motor, p50", "us", figures.motor_us).at_most(targets.motor_us),
+        row("beside the kernels, p50", "us", figures.overhead_us).at_most(targets.overhead_us),
         row("match of 10,000 x 512, p50", "us", figures.match_us).at_most(targets.match_us),
         row("memory of one robot", "MB", memory).computed().at_most(targets.memory_mb),
         row("share of a core at 100 Hz", "1", figures.host_share).at_most(targets.host_share),
@@ -200,7 +230,7 @@ mod tests {
             wake_ratio: Some(2.0),
             ..Targets::default()
         };
-        let rows = rows(&strict, None, &survey(8_000), &Err("no GPU".into()));
+        let rows = rows(&strict, None, &survey(8_000), &Err("no GPU".into()), None);
         let passes = |name: &str| row(&rows, name).pass();
         assert_eq!(passes("cycle at rung 0, p50"), Some(false), "8 ms for 7");
         assert_eq!(passes("cycle at rung 0, p99"), Some(true), "8 ms for 9");
@@ -234,7 +264,7 @@ mod tests {
             memory_bytes: Some(200_000_000),
             ..GpuFigures::default()
         };
-        let there = rows(&targets, None, &survey(8_000), &Ok(figures));
+        let there = rows(&targets, None, &survey(8_000), &Ok(figures), None);
         let passes = |name: &str| row(&there, name).pass();
         assert_eq!(passes("GPU: cycle of one robot, f32, p50"), Some(true));
         assert_eq!(passes("GPU: cycle of one robot, f16, p50"), Some(false));
@@ -243,11 +273,11 @@ mod tests {
         assert_eq!(passes("GPU: share of a core at 100 Hz"), Some(false), "a GPU, and no figure");
         assert_eq!(passes("GPU: match of 10,000 x 512, p50"), None, "nothing is asked");
         let broken = GpuFigures { fault: Some("lost".into()), ..GpuFigures::default() };
-        let broken = rows(&targets, None, &survey(8_000), &Ok(broken));
+        let broken = rows(&targets, None, &survey(8_000), &Ok(broken), None);
         assert_eq!(row(&broken, "GPU: memory of one robot").pass(), Some(false), "it is there and fails");
-        let absent = rows(&targets, None, &survey(8_000), &Err("no GPU".into()));
+        let absent = rows(&targets, None, &survey(8_000), &Err("no GPU".into()), None);
         let of_gpu: Vec<&Row> = absent.iter().filter(|row| row.name.starts_with("GPU")).collect();
-        assert_eq!(of_gpu.len(), 7);
+        assert_eq!(of_gpu.len(), 11);
         for row in of_gpu {
             assert!(row.pass().is_none() && row.measured.is_none(), "{row:?}");
             assert_eq!(row.lacking.as_deref(), Some("no GPU"));
@@ -255,11 +285,41 @@ mod tests {
     }
 
     #[test]
+    fn a_stage_that_is_fused_is_not_judged_and_says_so() {
+        let gpu = GpuTargets { gradients_us: Some(50.0), evolve_us: Some(100.0), ..GpuTargets::default() };
+        let targets = Targets { gpu, ..Targets::default() };
+        let figures = GpuFigures { evolve_us: Some(80.0), ..GpuFigures::default() };
+        let rows = rows(&targets, None, &survey(8_000), &Ok(figures), None);
+        let gradients = row(&rows, "GPU: gradients, p50");
+        assert_eq!((gradients.pass(), gradients.why_unjudged()), (None, Some(FUSED)));
+        assert_eq!(row(&rows, "GPU: evolve, p50").pass(), Some(true));
+        assert_eq!(overall(&rows), Some(true), "what was judged");
+    }
+
+    #[test]
+    fn an_unjudged_target_is_never_a_pass() {
+        let targets = Targets { memory_mb: Some(64.0), ..Targets::default() };
+        let verdict = |targets: &Targets, unjudged| {
+            let rows = rows(targets, None, &survey(8_000), &Err("no GPU".into()), unjudged);
+            (row(&rows, "memory of the field"), overall(&rows))
+        };
+        assert_eq!(verdict(&targets, None).1, Some(true), "3 MB for 64");
+        let (memory, all) = verdict(&targets, Some("another machine"));
+        assert_eq!((memory.pass(), memory.why_unjudged(), all), (None, Some("another machine"), None));
+        assert!(memory.measured.is_some(), "the figure itself is there");
+        assert_eq!(verdict(&Targets::default(), None).1, None, "nothing is asked");
+        let gpu = GpuTargets { cycle_us: Some(1.0), ..GpuTargets::default() };
+        assert_eq!(verdict(&Targets { gpu, ..Targets::default() }, None).1, None, "no GPU, no verdict");
+        let missed = Targets { memory_mb: Some(1.0), gpu, ..Targets::default() };
+        assert_eq!(verdict(&missed, None).1, Some(false));
+    }
+
+    #[test]
     fn what_cannot_be_divided_is_not_measured() {
         let mut empty = survey(8_000);
         empty.rungs = std::array::from_fn(|_| FieldFigures::new());
         empty.other_storage = None;
-        for row in rows(&Targets::default(), None, &empty, &Err("no GPU".into())) {
+        for row in rows(&Targets::default(), None, &empty, &Err("no GPU".into()), None) {
             assert!(row.measured.is_none() || row.name.starts_with("memory"), "{row:?}");
             assert_eq!(row.pass(), None);
         }

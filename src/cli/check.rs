@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::exit::Failure;
 use super::origin::{self, COMPUTED};
 use super::output::stderr_is_terminal;
+use super::simulate::Simulation;
 use crate::board;
 use crate::board::finding::Finding;
 use crate::board::{BoardError, Loaded, Setting};
@@ -21,6 +22,7 @@ use crate::session::is_service;
 #[command(after_help = "Examples:
   ganglion check boards/picarx-v4.toml     every error with its place, or the effective configuration
   ganglion check sim                       a built-in board, by name
+  ganglion check my-car.toml --simulate    and what 'ganglion run --simulate' would lack and change
   ganglion check my-car.toml --json        the same as one JSON object on the last line
   ganglion check --schema > board.schema.json
                                            a file whose first line is '#:schema board.schema.json' then has its
@@ -29,6 +31,9 @@ pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(value_name = "FILE", required_unless_present = "schema")]
     file: Option<PathBuf>,
+    /// Say what 'ganglion run --simulate' lacks and changes; 78 if the board cannot drive in the simulator
+    #[arg(long)]
+    simulate: bool,
     /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
@@ -45,12 +50,14 @@ pub fn run(args: Args) -> Result<(), Failure> {
     };
     match board::load(&file) {
         Ok(loaded) => {
+            let simulation = args.simulate.then(|| Simulation::of(&loaded.board));
+            let possible = simulation.as_ref().and_then(|made| made.as_ref().ok());
             if args.json {
-                super::output::json(&sound(&loaded))?;
+                super::output::json(&sound(&loaded, possible))?;
             } else {
-                describe(&loaded).iter().for_each(|line| say!("{line}"));
+                describe(&loaded, possible).iter().for_each(|line| say!("{line}"));
             }
-            Ok(())
+            simulation.transpose().map(drop)
         }
         Err(error) => {
             if args.json {
@@ -88,11 +95,15 @@ pub fn failure(path: &Path, error: &BoardError) -> Failure {
 }
 
 /// The board as text: a summary, warnings, then every value with its origin.
-fn describe(loaded: &Loaded) -> Vec<String> {
+fn describe(loaded: &Loaded, simulation: Option<&Simulation>) -> Vec<String> {
     let board = &loaded.board;
     let mut lines =
         vec![format!("# board {}: valid", board.name), format!("# digest {}", loaded.digest.to_hex())];
     lines.extend(summary(board).into_iter().map(|line| format!("# {line}")));
+    if let Some(simulation) = simulation {
+        lines.push("# drives in the simulator".to_string());
+        lines.extend(simulation.lines().into_iter().map(|line| format!("# simulated: {line}")));
+    }
     for warning in &loaded.warnings {
         lines.extend(format!("warning: {warning:#}").lines().map(|line| format!("# {line}")));
     }
@@ -194,7 +205,7 @@ fn origin(setting: &Setting) -> String {
     setting.origin.as_ref().map_or_else(|| "default".to_string(), |spot| spot.to_string())
 }
 
-fn sound(loaded: &Loaded) -> Value {
+fn sound(loaded: &Loaded, simulation: Option<&Simulation>) -> Value {
     let board = &loaded.board;
     let load = bus_load::bus_load(board);
     let settings: Vec<Value> = loaded
@@ -215,6 +226,7 @@ fn sound(loaded: &Loaded) -> Value {
         "unseen_edges_below_deg": unseen_deg(edge_sight(board)),
         "warnings": loaded.warnings.iter().map(finding).collect::<Vec<_>>(),
         "settings": settings,
+        "simulation": simulation,
     })
 }
 
@@ -247,7 +259,7 @@ mod tests {
     #[test]
     fn the_description_is_in_order_and_says_where_from() {
         let loaded = board::built_in("sim").unwrap().unwrap();
-        let lines = describe(&loaded);
+        let lines = describe(&loaded, None);
         assert_eq!(lines[0], "# board sim: valid");
         let at = |start: &str| lines.iter().position(|line| line.starts_with(start)).unwrap();
         assert!(at("[bus]") < at("[[motor]]") && at("[[motor]]") < at("[[sensor]]"));
@@ -257,7 +269,22 @@ mod tests {
         assert!(trig.contains("# built-in/picarx-v4.toml:"), "{trig}");
         let limit = &lines[at("limit = 1.0")];
         assert!(limit.ends_with("# default"), "{limit}");
-        assert_eq!(lines, describe(&board::built_in("sim").unwrap().unwrap()));
+        assert_eq!(lines, describe(&board::built_in("sim").unwrap().unwrap(), None));
+    }
+
+    #[test]
+    fn what_a_simulation_would_lack_is_said_only_on_request() {
+        let text = "inherits = \"picarx-v4\"\n[[sensor]]\nname = \"tank\"\nkind = \"ads1115\"\nunit = \"l\"\n\
+                    address = 0x48\nchannel = 0\nfull_scale_v = 4.096\nper_volt = 1.0\nperiod_ms = 100.0\nvalid = [0.0, 9.0]\n";
+        let loaded = board::from_text("own", text).unwrap();
+        let made = Simulation::of(&loaded.board).unwrap();
+        let lines = describe(&loaded, Some(&made));
+        assert!(
+            lines.iter().any(|line| line.starts_with("# simulated: sensor 'tank' gives no value")),
+            "{lines:?}"
+        );
+        assert_eq!(sound(&loaded, Some(&made))["simulation"]["without_model"][0]["key"], "sensor.tank.kind");
+        assert!(sound(&loaded, None)["simulation"].is_null());
     }
 
     #[test]

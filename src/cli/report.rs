@@ -4,6 +4,7 @@
 use super::exit::Failure;
 use super::origin::{self, COMPUTED, MODELLED, SIMULATED, Sources};
 use super::run::ClockKind;
+use super::simulate::Simulation;
 use crate::control::why_disarmed;
 use crate::executor::Rest;
 use crate::field::snapshot::SnapshotCounts;
@@ -31,6 +32,10 @@ const TICK: &str = "exec_us";
 pub struct RunReport {
     schema: u32,
     board: String,
+    /// Whether the robot, its wires and the room are the simulator's.
+    simulated: bool,
+    /// With `--simulate`: what the simulator lacks and changes.
+    simulation: Simulation,
     engine: String,
     /// `real` or `virtual`: the time in which the latencies below were measured.
     clock: &'static str,
@@ -251,7 +256,7 @@ impl BusLine {
 
 impl RunReport {
     /// Collects the figures of a run that has ended.
-    pub fn new(board: &Board, outcome: &Outcome, clock: ClockKind) -> RunReport {
+    pub fn new(board: &Board, outcome: &Outcome, clock: ClockKind, simulation: Simulation) -> RunReport {
         let Outcome { ending, outside, world, motors_still, snapshots } = outcome;
         let summary = ending.recorder.summary();
         let period_s = board.period.as_secs_f64();
@@ -260,6 +265,8 @@ impl RunReport {
         RunReport {
             schema: SCHEMA,
             board: board.name.clone(),
+            simulated: world.is_some(),
+            simulation,
             engine: outside.engine_name.clone(),
             clock: if clock == ClockKind::Real { "real" } else { "virtual" },
             sources: sources(clock, world.is_some()),
@@ -319,7 +326,9 @@ impl RunReport {
     /// The page for people.
     pub fn say(&self) {
         let virtually = if self.clock == "virtual" { " of virtual time" } else { "" };
-        say!("{} on board '{}', field: {}", self.mode, self.board, self.engine);
+        let simulated = if self.simulated { " (simulated)" } else { "" };
+        say!("{} on board '{}'{simulated}, field: {}", self.mode, self.board, self.engine);
+        self.simulation.lines().iter().for_each(|line| say!("  simulated  {line}"));
         say!(
             "  slots      {} run, {} skipped in {:.2} s{virtually} ({:.1} ms period)",
             self.slots_run,
@@ -555,7 +564,7 @@ mod tests {
         let (length, interrupted) = (Span::from_millis(100), AtomicBool::new(false));
         let mut outcome = session::step(&board, Options::default(), length, &interrupted, |_| ()).unwrap();
         change(&mut outcome.ending);
-        let verdict = RunReport::new(&board, &outcome, ClockKind::Sim).verdict();
+        let verdict = RunReport::new(&board, &outcome, ClockKind::Sim, Simulation::default()).verdict();
         assert_eq!(
             verdict.is_ok(),
             outcome.is_sound(),

@@ -6,6 +6,7 @@ use super::exit::Failure;
 use super::interrupt::Interrupt;
 use super::reasons;
 use super::report::RunReport;
+use super::simulate::simulate;
 use super::status::StatusLine;
 use crate::codec::FileError;
 use crate::field::snapshot::{Found, Snapshot, SnapshotError, Standing, previous_of};
@@ -29,6 +30,7 @@ const UNTIL_CTRL_C: Span = Span::from_nanos(u64::MAX / 4);
   ganglion run --clock sim --for 60s --seed 7    the same world every time, as fast as possible
   ganglion run --fault sonar-frozen@5s --json    a sensor freezes after 5 s; figures as JSON
   ganglion run --board boards/mine.toml          a board file of your own
+  ganglion run --board picarx-v4 --simulate      the board of a real robot, in the simulator
   ganglion run --snapshot brain.bin              save the brain to a file, and resume from it next time
   ganglion run --board picarx-v4 --arm           a real robot; it drives as soon as all checks pass
 
@@ -38,6 +40,9 @@ pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]
     pub board: PathBuf,
+    /// Drive the board in the simulator: its own buses, chips, lines and limits, and no real wire
+    #[arg(long, conflicts_with = "guard", long_help = SIMULATE_HELP)]
+    pub simulate: bool,
     /// How long to run: 20s, 1500ms, 2min [default: 20s on a simulated board, else until Ctrl-C]
     #[arg(long = "for", value_name = "TIME", value_parser = arguments::span)]
     pub length: Option<Span>,
@@ -88,6 +93,14 @@ pub struct Args {
     pub json: bool,
 }
 
+/// What `--simulate` does.
+const SIMULATE_HELP: &str = "\
+Drive the board in the simulator: its own buses, chips, lines, rules, limits and field, and no real wire.
+
+Any board whose motors are on a Robot HAT or a PCA9685, shipped or your own, with either clock and with --fault. No \
+device of this machine is opened and no guard is asked; the robot arms by itself. A chip that the simulator has no model \
+for is named: the run goes on without its value, or is refused (78) where the board cannot drive without it.";
+
 /// Which clock a run uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ClockKind {
@@ -111,6 +124,8 @@ fn fault_help() -> String {
 /// Runs the verb.
 pub fn run(args: Args) -> Result<(), Failure> {
     let mut loaded = arguments::board(&args.board)?;
+    let simulation = if args.simulate { simulate(&mut loaded)? } else { Default::default() };
+    simulation.without_model().for_each(|line| log::warn!("simulated: {line}"));
     arguments::engine(&mut loaded.board, args.engine, None);
     loaded.board.safety.auto_arm |= args.arm;
     let readout = args.readout.as_deref().map(arguments::readout).transpose()?;
@@ -143,7 +158,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ..Options::default()
     };
     let (board, interrupted) = (&loaded.board, interrupt.flag());
-    let mut status = StatusLine::new(length);
+    let is_simulated = matches!(board.bus, BusPlan::Sim);
+    let mut status = StatusLine::new(length, is_simulated);
     let ended = match args.clock {
         ClockKind::Sim => {
             session::step(board, options, length, &interrupted, move |recorder| status.show(recorder))
@@ -160,7 +176,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         }
     };
     let outcome = ended.map_err(|error| reasons::of_session(error, args.snapshot.as_deref()))?;
-    let report = RunReport::new(board, &outcome, args.clock);
+    let report = RunReport::new(board, &outcome, args.clock, simulation);
     report.say();
     if args.json {
         super::output::json(&report)?;

@@ -13,6 +13,7 @@ const REDRAWS_HZ: u8 = 5;
 pub struct StatusLine {
     bar: ProgressBar,
     length: Span,
+    simulated: bool,
     first: Option<crate::time::Instant>,
     /// When it was last known: most records have no result of the field.
     engine: EngineState,
@@ -20,7 +21,7 @@ pub struct StatusLine {
 
 impl StatusLine {
     /// A line for a run of that length.
-    pub fn new(length: Span) -> StatusLine {
+    pub fn new(length: Span, simulated: bool) -> StatusLine {
         let bar = ProgressBar::with_draw_target(
             Some(length.as_nanos() / 1_000_000),
             ProgressDrawTarget::stderr_with_hz(REDRAWS_HZ),
@@ -28,7 +29,7 @@ impl StatusLine {
         if let Ok(style) = ProgressStyle::with_template("{msg}") {
             bar.set_style(style);
         }
-        StatusLine { bar, length, first: None, engine: EngineState::Running }
+        StatusLine { bar, length, simulated, first: None, engine: EngineState::Running }
     }
 
     /// Shows the newest record. Does nothing, not even formatting, without a terminal.
@@ -41,8 +42,9 @@ impl StatusLine {
             self.engine = record.field.map_or(self.engine, |field| field.state);
             let run = record.slot.since(first).as_secs_f64();
             self.bar.set_message(format!(
-                "{run:6.1} of {:.0} s  {}",
+                "{run:6.1} of {:.0} s  {}{}",
                 self.length.as_secs_f64(),
+                if self.simulated { "simulated, " } else { "" },
                 words(record, self.engine)
             ));
         }

@@ -24,6 +24,8 @@ pub struct Sources {
     pub board: String,
     /// BLAKE3 of the board's effective values, in hexadecimal digits.
     pub board_digest: String,
+    /// The robot, its wires and its world are the simulator's.
+    pub simulated: bool,
     /// What computes the field, and why.
     pub engine: String,
     /// What the slow thread measured last.
@@ -55,6 +57,9 @@ pub struct Status {
     /// Empty from a runtime that does not report it.
     #[serde(default)]
     pub board_digest: String,
+    /// The robot, its wires and its world are the simulator's.
+    #[serde(default)]
+    pub simulated: bool,
     /// What computes the field, and why.
     pub engine: String,
     /// Its state: `running`, or what happened to it.
@@ -156,6 +161,7 @@ impl Sources {
             schema: SCHEMA,
             board: self.board.clone(),
             board_digest: self.board_digest.clone(),
+            simulated: self.simulated,
             engine: self.engine.clone(),
             engine_state: measured.engine_state.to_string(),
             mode: Mode::name_of(status.mode).into(),
@@ -252,6 +258,9 @@ impl Status {
             line.push_str(if line.contains("; ") { ", " } else { "; " });
             line.push_str(words);
         };
+        if self.simulated {
+            add("simulated");
+        }
         self.latched.iter().for_each(|cause| add(&format!("latched {cause}")));
         let disarmed = self.mode == Mode::Disarmed.name();
         self.disarmed_by.iter().filter(|why| disarmed && *why != ASKED).for_each(|why| add(why));
@@ -274,6 +283,7 @@ impl Sources {
         Sources {
             board: "sim".into(),
             board_digest: String::new(),
+            simulated: false,
             engine: "none".into(),
             measured: Arc::default(),
             loop_status: Arc::default(),
@@ -291,6 +301,13 @@ impl Sources {
 mod tests {
     use super::*;
     use crate::time::Span;
+
+    #[test]
+    fn a_simulated_robot_says_so_first() {
+        let status = Sources { simulated: true, ..Sources::standing() }.status();
+        assert!(status.line().split("; ").nth(1).is_some_and(|rest| rest.starts_with("simulated")));
+        assert!(!Sources::standing().status().line().contains("simulated"));
+    }
 
     #[test]
     fn a_robot_that_was_disarmed_by_itself_says_why() {

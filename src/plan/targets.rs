@@ -40,6 +40,14 @@ pub struct GpuTargets {
     pub batch_us: Option<f64>,
     /// Bandwidth of evolve and features of 32 robots over that of a copy on the device, at least.
     pub copy_share: Option<f64>,
+    /// Evolving the field, median, microseconds, at most; stages run one after another for this.
+    pub evolve_us: Option<f64>,
+    /// The gradients, median, microseconds, at most.
+    pub gradients_us: Option<f64>,
+    /// Prediction, read-out and metrics, median, microseconds, at most.
+    pub motor_us: Option<f64>,
+    /// What a cycle takes beside its kernels (queue, copies, wake-up), median, microseconds, at most.
+    pub overhead_us: Option<f64>,
     /// Matching the bank, median, microseconds, at most.
     pub match_us: Option<f64>,
     /// Memory on the device for one robot, in MB of 10^6 bytes, at most.

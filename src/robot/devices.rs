@@ -1,6 +1,7 @@
 //! Which sensors share a chip, which lines their bus thread needs, and what drives the motors. Opens no wire.
 
 use super::BuildError;
+use super::computer::SimulatedFile;
 use crate::bus::{LineUse, Usage};
 use crate::device::actuators::{self, Actuators};
 use crate::device::open;
@@ -19,6 +20,25 @@ pub(super) struct Planned {
     pub name: String,
     /// The line with which the device asks.
     pub ready: Option<Line>,
+}
+
+/// The polling table of the values that the simulated computer serves in place of its kernel's files.
+pub(super) fn simulated_files(board: &Board) -> Vec<Planned> {
+    let planned = |group: Vec<usize>| {
+        let first = &board.sensors[group[0]]; // a group has one at least; no two values share a file
+        Planned {
+            poll: PollPlan {
+                device: Box::new(SimulatedFile::of(first)),
+                channels: group.iter().map(|&channel| channel as u8).collect(), // there are at most 64
+                period: first.period,
+                controller: false,
+                prompted: false,
+            },
+            name: first.name.clone(),
+            ready: None,
+        }
+    };
+    chips(board, Attachment::Files).into_iter().map(planned).collect()
 }
 
 /// The polling table of `attachment`.

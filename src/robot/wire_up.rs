@@ -309,7 +309,10 @@ impl Wired {
 
     /// The thread of the values from files, if the board has any.
     fn add_slow(&mut self, board: &Board) -> Result<(), BuildError> {
-        let planned = devices::polls(board, Attachment::Files)?;
+        let planned = match self.plant {
+            Some(_) => devices::simulated_files(board),
+            None => devices::polls(board, Attachment::Files)?,
+        };
         if planned.is_empty() {
             return Ok(());
         }

@@ -42,6 +42,10 @@ impl Battery {
     pub fn dip(&mut self) {
         self.dip = DIP_V;
     }
+    /// Current out of the pack.
+    pub fn amperes(&self) -> f64 {
+        self.load_a
+    }
     /// Voltage at the pack.
     pub fn volts(&self) -> f64 {
         (self.rest - self.load_a * RESISTANCE - self.dip).max(CUT_OFF_V)

@@ -1,11 +1,12 @@
-//! The car as a moving thing: a kinematic bicycle with motors that lag, a steering servo that takes
-//! its time, and a body that stops at what it hits. Knows nothing of pins and registers.
+//! The car as a moving thing: a kinematic bicycle with motors that lag and a steering servo that takes its
+//! time, or two driven wheels that turn it by their difference; and a body that stops at what it hits. Knows
+//! nothing of pins and registers.
 //!
 //! Kinematic: tyres do not slip, which holds below about 1 m/s on dry floor. Rajamani, Vehicle
 //! Dynamics and Control, section 2.2, with the reference point on the rear axle.
 
 use super::ground::Spots;
-use super::sonar::look;
+use super::sonar::{HALF_CONE_DEG, look};
 use super::world::{Obstacle, Outline, Pose, Wheel, World};
 use crate::plan::SimPlan;
 use libm::{cos, exp, sin, tan};
@@ -22,6 +23,8 @@ const SERVO_DEG_PER_S: f64 = 428.0;
 const LINKAGE_DEG: f64 = 40.0;
 /// Slower than this it counts as stopped: a day of it is less than a tenth of a millimetre.
 const STANDS_M_PER_S: f64 = 1e-9;
+/// Turns slower than this do not count either.
+const STANDS_RAD_PER_S: f64 = 1e-9;
 /// A contact has ended when there is this much air around the body again: a car that is pushed
 /// against a wall and rebounds by less has hit it once.
 const APART_M: f64 = 0.01;
@@ -81,6 +84,10 @@ pub struct Car {
     speed: f64,
     /// Radians, positive to the right.
     steering: f64,
+    /// How fast its two wheels turn it to the left, radians a second; `None`: its front wheels steer.
+    spin: Option<f64>,
+    /// Half the angle that its ranger sees ahead, degrees.
+    half_sight_deg: i32,
     in_contact: bool,
     fallen: bool,
     edge: Option<Edge>,
@@ -100,6 +107,8 @@ impl Car {
             pose: world.start(),
             speed: 0.0,
             steering: 0.0,
+            spin: None,
+            half_sight_deg: HALF_CONE_DEG,
             in_contact: false,
             fallen: false,
             edge: None,
@@ -113,21 +122,45 @@ impl Car {
         Car { spots, ..self }
     }
 
+    /// The same with a ranger that sees this far to each side of straight ahead.
+    pub fn seeing(self, half_sight_deg: i32) -> Car {
+        Car { half_sight_deg, ..self }
+    }
+
+    /// One step of [`STEP_S`] of a car that its left and right wheels turn: what each does, -1..=1.
+    pub fn step_wheels(&mut self, wheels: [f64; 2], world: &World) {
+        let [left, right] = wheels.map(|wheel| wheel.clamp(-1.0, 1.0));
+        let wanted = (right - left) * self.full_speed / self.outline.track;
+        let spin = self.spin.unwrap_or(0.0);
+        self.spin = Some(spin + (wanted - spin) * self.lag);
+        self.go((left + right) / 2.0, world);
+    }
+
     /// One step of [`STEP_S`]: `drive` is the mean of the motors, -1..=1; `steering_deg` is where
     /// the servo is commanded to go, positive to the right (`None`: it is limp and stays).
     pub fn step(&mut self, drive: f64, steering_deg: Option<f64>, world: &World) {
         if let Some(target) = steering_deg {
             self.turn_wheels(target);
         }
+        self.go(drive, world);
+    }
+
+    fn go(&mut self, drive: f64, world: &World) {
         self.speed += (drive.clamp(-1.0, 1.0) * self.full_speed - self.speed) * self.lag;
         if self.fallen || self.speed.abs() < STANDS_M_PER_S {
             self.speed = 0.0; // fallen, it hangs on its belly
-            return;
+            if self.fallen || self.spin.is_none_or(|spin| spin.abs() < STANDS_RAD_PER_S) {
+                return;
+            }
         }
-        let next = self.moved();
+        let mut next = self.moved();
         if let Some(obstacle) = world.touched(&self.outline, &next) {
+            let (speed, spin) = (self.speed, self.spin);
             self.stop_at(obstacle, world);
-            return;
+            match spin.and_then(|spin| self.slide(speed, spin, world)) {
+                Some(free) => next = free,
+                None => return,
+            }
         }
         self.distance += self.speed.abs() * STEP_S;
         self.pose = next;
@@ -142,6 +175,20 @@ impl Car {
             self.contacts.backwards += u64::from(self.speed < 0.0);
             self.contacts.falls_after_stop += u64::from(ahead && self.edge.is_some_and(|edge| edge.stopped));
         }
+    }
+
+    /// What is left of a step of two driven wheels that touches something: straight on, or the turn; `None`:
+    /// nothing.
+    fn slide(&mut self, speed: f64, spin: f64, world: &World) -> Option<Pose> {
+        for (speed, spin) in [(speed, 0.0), (0.0, spin)] {
+            (self.speed, self.spin) = (speed, Some(spin));
+            let next = self.moved();
+            if world.touched(&self.outline, &next).is_none() {
+                return Some(next);
+            }
+        }
+        (self.speed, self.spin) = (0.0, Some(0.0));
+        None
     }
 
     fn note_edges(&mut self, world: &World) {
@@ -176,12 +223,13 @@ impl Car {
     fn stop_at(&mut self, obstacle: Obstacle, world: &World) {
         let forwards = self.speed > 0.0;
         self.speed = 0.0;
+        self.spin = self.spin.map(|_| 0.0);
         if self.in_contact {
             return;
         }
         self.in_contact = true;
         self.contacts.backwards += u64::from(!forwards);
-        if forwards && look(world, &self.outline, &self.pose) < IN_SIGHT_M {
+        if forwards && look(world, &self.outline, &self.pose, self.half_sight_deg) < IN_SIGHT_M {
             self.contacts.head_on += 1;
         }
         match obstacle {
@@ -192,7 +240,7 @@ impl Car {
 
     /// How fast it turns to the left, radians a second.
     pub fn turn_rad_s(&self) -> f64 {
-        -self.speed / self.outline.wheelbase * tan(self.steering)
+        self.spin.unwrap_or_else(|| -self.speed / self.outline.wheelbase * tan(self.steering))
     }
     /// Where it is.
     pub fn pose(&self) -> Pose {
@@ -241,6 +289,36 @@ mod tests {
         for _ in 0..n {
             car.step(drive, Some(steering), world);
         }
+    }
+
+    #[test]
+    fn two_wheels_turn_it_by_their_difference_also_in_place() {
+        let (plan, world) = hall();
+        let mut car = Car::new(&plan, &world);
+        let heading = car.pose().heading;
+        for _ in 0..1000 {
+            car.step_wheels([-0.2, 0.2], &world);
+        }
+        // 0.4 of 0.5 m/s across the track, less the lag of 0.08 s.
+        let turned = 0.4 * 0.5 / f64::from(plan.track) * (1.0 - LAG_S);
+        assert!((car.pose().heading - heading - turned).abs() < 0.01, "to the left: {}", car.turn_rad_s());
+        assert!(car.distance() < 1e-6 && car.speed().abs() < 1e-6);
+        for _ in 0..1000 {
+            car.step_wheels([0.5, 0.5], &world);
+        }
+        assert!((car.speed() - 0.25).abs() < 1e-3 && car.turn_rad_s().abs() < 1e-3);
+    }
+
+    #[test]
+    fn two_wheels_get_free_of_what_their_side_touches() {
+        let plan = SimPlan { discs: 0, cliffs: vec![], ..SimPlan::default() };
+        let world = World::new(&plan, 1);
+        let mut car = Car::new(&plan, &world);
+        (0..20_000).for_each(|_| car.step_wheels([0.5, 0.5], &world));
+        assert_eq!((car.contacts().walls, car.speed()), (1, 0.0), "it stands at a wall");
+        let before = car.distance();
+        (0..1000).for_each(|_| car.step_wheels([-0.4, -0.6], &world));
+        assert!(car.distance() > before + 0.1, "and drives off backwards");
     }
 
     #[test]

@@ -3,15 +3,20 @@
 //! car leans and moves.
 //!
 //! Register map and scales: InvenSense RM-MPU-6000A rev. 4.2, written from it independently of the driver.
-//! Mounted with x forward, y left, z up, over the middle of the car. Left out: filters and their delay, the
-//! self-test, the queue, the interrupt line, and the error of an accelerometer that sits beside the axis of a
-//! turn.
+//! Mounted with x forward, y left, z up, over the middle of the car. Its interrupt line pulses for each
+//! sample on the grid of its sample rate, counted from the start of the world. Left out: filters and their
+//! delay, the self-test, the queue, other interrupts, and the error of an accelerometer that sits beside the
+//! axis of a turn.
 
 use super::car::STEP_S;
 use super::noise::Noise;
+use crate::time::Span;
 
+const SAMPLE_RATE_DIVIDER: usize = 0x19;
+const CONFIG: usize = 0x1A;
 const GYRO_CONFIG: usize = 0x1B;
 const ACCEL_CONFIG: usize = 0x1C;
+const INT_ENABLE: usize = 0x38;
 const ACCEL_XOUT_H: usize = 0x3B;
 const GYRO_ZOUT_L: usize = 0x48;
 const PWR_MGMT_1: usize = 0x6B;
@@ -21,6 +26,9 @@ const REGISTERS: usize = 0x76;
 
 const RESET: u8 = 0x80;
 const ASLEEP: u8 = 0x40;
+const DATA_READY: u8 = 0x01;
+/// Filter settings with which it samples at 1 kHz; without a filter at 8 kHz.
+const FILTERED: std::ops::RangeInclusive<u8> = 1..=6;
 const IDENTITY: u8 = 0x68;
 
 const G: f64 = 9.80665;
@@ -76,6 +84,16 @@ impl Imu {
         self.registers[PWR_MGMT_1] = ASLEEP;
         self.registers[WHO_AM_I] = IDENTITY;
         self.pointer = 0;
+    }
+    /// Time between the pulses on its interrupt line; `None`: there are none.
+    pub fn pulses_every(&self) -> Option<Span> {
+        let pulses = self.registers[INT_ENABLE] & DATA_READY != 0;
+        let awake = self.registers[PWR_MGMT_1] & ASLEEP == 0;
+        let sample = match FILTERED.contains(&(self.registers[CONFIG] & 7)) {
+            true => Span::from_micros(1000),
+            false => Span::from_micros(125),
+        };
+        (pulses && awake).then(|| sample.times(1 + u64::from(self.registers[SAMPLE_RATE_DIVIDER])))
     }
     /// One step of the world, after which the car moves like this.
     pub fn step(&mut self, motion: Motion) {
@@ -176,6 +194,21 @@ mod tests {
         assert_eq!(byte, [0x68]);
         imu.write(&[0x6B, 0x01]);
         assert!(burst(&mut imu)[2] > 16_000);
+    }
+
+    #[test]
+    fn its_line_pulses_at_the_rate_that_was_set_while_it_is_awake() {
+        let mut imu = imu();
+        imu.write(&[0x19, 9]);
+        imu.write(&[0x1A, 2]);
+        imu.write(&[0x38, 1]);
+        assert_eq!(imu.pulses_every(), None, "asleep");
+        imu.write(&[0x6B, 0x01]);
+        assert_eq!(imu.pulses_every(), Some(Span::from_millis(10)));
+        imu.write(&[0x1A, 0]);
+        assert_eq!(imu.pulses_every(), Some(Span::from_micros(1250)));
+        imu.write(&[0x38, 0]);
+        assert_eq!(imu.pulses_every(), None);
     }
 
     #[test]

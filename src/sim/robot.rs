@@ -3,27 +3,29 @@
 //! It advances in steps of 1 ms on its own grid, up to the time of the current access, never
 //! back: the same writes at the same times produce the same world, however often it is read.
 
+mod chips;
 mod lines;
 
 use super::battery::Battery;
 use super::car::{Car, STEP_S};
+use super::chip::Chip;
 use super::co_processor::CoProcessor;
 use super::course::Course;
 use super::faults::{Fault, FaultKind, Script};
 use super::ground::{Ground, Spots};
 use super::hat::Hat;
-use super::imu::{Imu, Motion};
 use super::noise::Noise;
 use super::outputs::{NoCurrent, Outputs};
 use super::pca9685::Pca9685;
 use super::plant::Report;
-use super::sonar::Sonar;
+use super::ranger::HALF_VIEW_DEG;
+use super::sonar::{HALF_CONE_DEG, Sonar};
 use super::tape::Tape;
 use super::wiring::Wiring;
 use super::world::{Outline, World};
 use crate::bus::{Edge, Op};
 use crate::fault::BusFault;
-use crate::plan::{Board, Line, PwmPlan, SensorKind};
+use crate::plan::{Board, Line, PwmPlan};
 use crate::seed::{Stream, bits};
 use crate::time::{Instant, Span};
 
@@ -52,6 +54,8 @@ const NOISE_BATTERY: u64 = 4;
 const NOISE_LEAN: u64 = 5;
 const NOISE_IMU: u64 = 6;
 const NOISE_SONAR: u64 = 16;
+const NOISE_RANGER: u64 = 80;
+const NOISE_POWER: u64 = 144;
 
 /// How a transfer fares on the wire, whatever its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +90,7 @@ pub struct Robot {
     pca9685: Option<Pca9685>,
     /// With the bus that each sits on.
     leans: Vec<(usize, CoProcessor)>,
-    imus: Vec<(usize, Imu)>,
+    chips: Vec<(usize, Chip)>,
     sonars: Vec<Sonar>,
     ground: Ground,
     wiring: Wiring,
@@ -110,44 +114,17 @@ impl Robot {
         let plan = board.sim.clone().unwrap_or_default();
         let world = World::new(&plan, seed);
         let spots = Spots::of(&board.sensors, &Outline::of(&plan));
-        let (mut leans, mut imus): (Vec<_>, Vec<(usize, Imu)>) = (Vec::new(), Vec::new());
-        let mut sonars = Vec::new();
-        for sensor in &board.sensors {
-            match sensor.kind {
-                SensorKind::HcSr04 { echo, .. } => {
-                    let noise = Noise::new(seed, NOISE_SONAR + sonars.len() as u64);
-                    sonars.push(Sonar::new(echo, plan.sonar, noise));
-                }
-                SensorKind::FloatRegister { address, register } => {
-                    leans.push((sensor.bus, CoProcessor::new(address, register)));
-                }
-                SensorKind::Mpu6050 { address, .. }
-                    if imus.iter().all(|(bus, imu)| (*bus, imu.address()) != (sensor.bus, address)) =>
-                {
-                    let noise = Noise::new(seed, NOISE_IMU + imus.len() as u64);
-                    imus.push((sensor.bus, Imu::new(address, noise)));
-                }
-                // The first of a chip made it; the controller and the lines are made of the board; these are
-                // not simulated.
-                SensorKind::Mpu6050 { .. } | SensorKind::HatAdc { .. } | SensorKind::Button { .. } => {}
-                SensorKind::Vl53l0x { .. }
-                | SensorKind::PowerMonitor { .. }
-                | SensorKind::Ads1115 { .. }
-                | SensorKind::Hwmon { .. }
-                | SensorKind::Thermal { .. }
-                | SensorKind::GpuSysfs { .. }
-                | SensorKind::MotorEcho { .. }
-                | SensorKind::Least { .. }
-                | SensorKind::Recall { .. }
-                | SensorKind::LogColumn { .. } => {}
-            }
-        }
+        let (leans, sonars) = (chips::leans(board), chips::sonars(board, plan.sonar, seed));
+        let chips = chips::chips(board, seed);
+        // Where a board has both, the wider view counts.
+        let ranger = sonars.is_empty() && chips.iter().any(|(_, chip)| matches!(chip, Chip::Ranger(_)));
+        let half_sight_deg = if ranger { HALF_VIEW_DEG } else { HALF_CONE_DEG };
         Robot {
             zero,
             steps: 0,
             seed,
             script: Script::new(faults, zero),
-            car: Car::new(&plan, &world).looking_at(spots),
+            car: Car::new(&plan, &world).looking_at(spots).seeing(half_sight_deg),
             course: Course::new(world.room()),
             world,
             battery: Battery::new(plan.battery_v),
@@ -157,7 +134,7 @@ impl Robot {
                 _ => None,
             },
             leans,
-            imus,
+            chips,
             sonars,
             ground: Ground::new(
                 [0, 1, 2].map(|nth| Noise::new(seed, NOISE_GROUND + nth)),
@@ -264,7 +241,10 @@ impl Robot {
         }
         let pins = self.pins();
         let (drive, steering) = (self.wiring.drive(pins), self.wiring.steering_deg(pins));
-        self.car.step(drive, steering, &self.world);
+        match self.wiring.wheels(pins) {
+            Some(wheels) => self.car.step_wheels(wheels, &self.world),
+            None => self.car.step(drive, steering, &self.world),
+        }
         self.course.step(self.car.pose(), self.car.speed());
         self.battery.step(drive);
     }
@@ -272,20 +252,10 @@ impl Robot {
     fn brown_out(&mut self, at: Instant) {
         self.hat.iter_mut().for_each(|hat| hat.brown_out(at));
         self.pca9685.iter_mut().for_each(Pca9685::lose_power);
-        self.imus.iter_mut().for_each(|(_, imu)| imu.lose_power()); // they hang on the same rail
+        self.chips.iter_mut().for_each(|(_, chip)| chip.lose_power()); // they hang on the same rail
         self.battery.dip();
         self.brown_outs += 1;
         self.note_currents(at + STEP); // a step is taken when it is over
-    }
-
-    /// What the inertial sensors feel of the step.
-    fn feel(&mut self, at: Instant) {
-        if self.imus.is_empty() {
-            return;
-        }
-        let turn = self.car.turn_rad_s();
-        let motion = Motion { lean_deg: self.true_lean_deg(at), speed: self.car.speed(), turn };
-        self.imus.iter_mut().for_each(|(_, imu)| imu.step(motion));
     }
 
     // ---- I2C --------------------------------------------------------------------------------
@@ -333,8 +303,8 @@ impl Robot {
     fn is_unplugged(&mut self, address: u8, now: Instant) -> bool {
         let unplugged = self.script.is_on_at(FaultKind::I2cNack, address, now);
         if unplugged && !self.script.is_on_at(FaultKind::I2cNack, NOWHERE, now) {
-            let here = |imu: &&mut (usize, Imu)| imu.1.address() == address;
-            self.imus.iter_mut().filter(here).for_each(|(_, imu)| imu.lose_power());
+            let here = |(_, chip): &&mut (usize, Chip)| chip.address() == address;
+            self.chips.iter_mut().filter(here).for_each(|(_, chip)| chip.lose_power());
         }
         unplugged
     }
@@ -357,7 +327,7 @@ impl Robot {
         self.hat.as_ref().is_some_and(|hat| bus == 0 && hat.answers(address, now))
             || self.has_pca9685(bus, address)
             || self.leans.iter().any(|(its, device)| *its == bus && device.address() == address)
-            || self.imus.iter().any(|(its, imu)| *its == bus && imu.address() == address)
+            || self.chips.iter().any(|(its, chip)| *its == bus && chip.answers(address))
     }
 
     /// The end of a transfer whose bytes were on the wire.
@@ -398,8 +368,8 @@ impl Robot {
             self.talk_to_pca9685(ops, now);
             return;
         }
-        if let Some(nth) = self.imus.iter().position(|(its, imu)| *its == bus && imu.address() == address) {
-            self.talk_to_imu(nth, ops, now);
+        if let Some(nth) = self.chips.iter().position(|(its, chip)| *its == bus && chip.answers(address)) {
+            self.talk_to_chip(nth, ops, now);
             return;
         }
         for op in ops {
@@ -427,19 +397,6 @@ impl Robot {
             }
         }
         self.pca9685 = Some(chip);
-    }
-
-    fn talk_to_imu(&mut self, nth: usize, ops: &mut [Op<'_>], now: Instant) {
-        for op in ops {
-            match op {
-                Op::Write(bytes) => self.imus[nth].1.write(bytes),
-                Op::Read(bytes) => {
-                    self.imus[nth].1.read(bytes);
-                    let address = self.imus[nth].1.address();
-                    bytes.iter_mut().for_each(|byte| *byte = self.garble(address, *byte, now));
-                }
-            }
-        }
     }
 
     fn read_block(&mut self, register: u8, back: &mut [u8], now: Instant) {

@@ -18,7 +18,7 @@ use crate::time::{Instant, Span};
 
 /// Half the opening of the cone, and how finely it is looked through: at 1 degree a disc of 12 cm
 /// radius cannot hide between two rays within 4 m.
-const HALF_CONE_DEG: i32 = 15;
+pub const HALF_CONE_DEG: i32 = 15;
 /// Farthest thing that echoes, metres.
 const REACH_M: f64 = 4.0;
 /// Speed of sound in the room, metres a second.
@@ -128,10 +128,10 @@ impl Sonar {
     }
 }
 
-/// Distance from the front of the car to the nearest thing within the cone, metres.
-pub fn look(world: &World, outline: &Outline, pose: &Pose) -> f64 {
+/// Distance from the front of the car to the nearest thing at most `half_deg` from straight ahead, metres.
+pub fn look(world: &World, outline: &Outline, pose: &Pose, half_deg: i32) -> f64 {
     let eye = pose.point(outline.front(), 0.0);
-    (-HALF_CONE_DEG..=HALF_CONE_DEG)
+    (-half_deg..=half_deg)
         .map(|degrees| world.ray(eye, pose.heading + f64::from(degrees).to_radians()))
         .fold(f64::INFINITY, f64::min)
 }
@@ -191,7 +191,7 @@ mod tests {
         let plan = SimPlan { room: [4.0, 3.0], discs: 0, cliffs: vec![], ..SimPlan::default() };
         let world = World::new(&plan, 1);
         let outline = Outline::of(&plan);
-        let at = |x, y, heading| look(&world, &outline, &Pose { x, y, heading });
+        let at = |x, y, heading| look(&world, &outline, &Pose { x, y, heading }, HALF_CONE_DEG);
         assert!((at(1.0, 1.5, 0.0) - (3.0 - outline.front())).abs() < 1e-12);
         // Along a wall at 0.2 m the edge of the cone meets it first.
         let expected = 0.2 / libm::sin(15.0_f64.to_radians());

@@ -21,6 +21,15 @@ pub enum Role {
         /// Pressed pulls the line low.
         active_low: bool,
     },
+    /// A pulse for each sample of the inertial sensor there.
+    Ready {
+        /// Its bus.
+        bus: usize,
+        /// Its address.
+        address: u8,
+    },
+    /// Keeps ranger number n silent while it is low.
+    Shutdown(usize),
     /// Lets current into the motors.
     Enable {
         /// When it is high; otherwise when it is low.
@@ -46,6 +55,24 @@ enum Bridge {
 struct Drive {
     bridge: Bridge,
     min_duty: f64,
+    side: Option<Side>,
+}
+
+/// Where a wheel is, by its motor's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    Left,
+    Right,
+}
+
+impl Side {
+    fn of(name: &str) -> Option<Side> {
+        match (name.contains("left"), name.contains("right")) {
+            (true, false) => Some(Side::Left),
+            (false, true) => Some(Side::Right),
+            _ => None,
+        }
+    }
 }
 
 /// A servo on the front axle, and how it was mounted and trimmed.
@@ -73,7 +100,8 @@ pub struct Wiring {
 
 impl Wiring {
     /// The wires that `board` names. The servo called `steering`, or else the first one, turns the
-    /// front wheels; other servos move nothing that is simulated.
+    /// front wheels; other servos move nothing that is simulated. Without any servo, wheels called `left` and
+    /// `right` turn the car by their difference.
     pub fn new(board: &Board) -> Wiring {
         let mut wiring = Wiring { wires: Vec::new(), drives: Vec::new(), steering: None };
         if let Some(mcu) = &board.mcu {
@@ -87,15 +115,16 @@ impl Wiring {
         }
         wiring.add_sensors(board);
         for motor in &board.motors {
+            let side = Side::of(&motor.name);
             match motor.kind {
                 MotorKind::DcDir { pwm, dir, mirrored, min_duty } => {
                     wiring.add(dir, Role::Direction, false);
                     let bridge = Bridge::Dir { pwm, dir, mirrored };
-                    wiring.drives.push(Drive { bridge, min_duty: min_duty.into() });
+                    wiring.drives.push(Drive { bridge, min_duty: min_duty.into(), side });
                 }
                 MotorKind::DcPair { forward, backward, min_duty } => {
                     let bridge = Bridge::Pair { forward, backward };
-                    wiring.drives.push(Drive { bridge, min_duty: min_duty.into() });
+                    wiring.drives.push(Drive { bridge, min_duty: min_duty.into(), side });
                 }
                 MotorKind::Servo { .. } | MotorKind::Recorded { .. } => {}
             }
@@ -106,7 +135,7 @@ impl Wiring {
     }
 
     fn add_sensors(&mut self, board: &Board) {
-        let mut sonars = 0;
+        let (mut sonars, mut rangers) = (0, 0);
         for sensor in &board.sensors {
             let released = matches!(sensor.kind, SensorKind::Button { active_low: true, .. });
             for (line, role) in sensor.kind.lines() {
@@ -114,10 +143,15 @@ impl Wiring {
                     LineRole::Trigger => self.add(line, Role::Trig(sonars), false),
                     LineRole::Echo => self.add(line, Role::Echo(sonars), false),
                     LineRole::Button => self.add(line, Role::Button { active_low: released }, released),
-                    LineRole::Ready | LineRole::Shutdown => {} // a simulated chip is polled, and always awake
+                    LineRole::Ready => {
+                        let address = sensor.kind.i2c_address().unwrap_or_default(); // a chip that asks has one
+                        self.add(line, Role::Ready { bus: sensor.bus, address }, false);
+                    }
+                    LineRole::Shutdown => self.add(line, Role::Shutdown(rangers), true),
                 }
             }
             sonars += usize::from(matches!(sensor.kind, SensorKind::HcSr04 { .. }));
+            rangers += usize::from(matches!(sensor.kind, SensorKind::Vl53l0x { .. }));
         }
     }
 
@@ -152,6 +186,30 @@ impl Wiring {
     pub fn drive(&self, pins: &dyn Outputs) -> f64 {
         let sum: f64 = self.drives.iter().map(|drive| self.turn(drive, pins)).sum();
         if self.drives.is_empty() { 0.0 } else { sum / self.drives.len() as f64 }
+    }
+
+    /// What the wheels of each side do, left and right, -1..=1; `None`: a servo steers, or a side has none.
+    pub fn wheels(&self, pins: &dyn Outputs) -> Option<[f64; 2]> {
+        if !self.turns_by_its_wheels() {
+            return None;
+        }
+        Some([Side::Left, Side::Right].map(|side| {
+            let on_it = self.drives.iter().filter(|drive| drive.side == Some(side));
+            let (sum, count) =
+                on_it.fold((0.0, 0.0), |(sum, count), drive| (sum + self.turn(drive, pins), count + 1.0));
+            sum / count
+        }))
+    }
+
+    /// Whether the difference of its wheels turns it: no servo does, and each side has a wheel.
+    pub fn turns_by_its_wheels(&self) -> bool {
+        let has = |side| self.drives.iter().any(|drive| drive.side == Some(side));
+        self.steering.is_none() && has(Side::Left) && has(Side::Right)
+    }
+
+    /// Whether a servo turns the front wheels.
+    pub fn has_steering(&self) -> bool {
+        self.steering.is_some()
     }
 
     /// The current of each drive motor, in the board's order: its share of the time, -1..=1, forwards

@@ -151,7 +151,7 @@ fn targets_of_a_gpu_are_not_held_against_a_processor_that_plays_one() {
     let rows =
         list(&object, "rows").iter().filter(|row| row["name"].as_str().is_some_and(|n| n.starts_with("GPU")));
     let rows: Vec<&Value> = rows.collect();
-    assert_eq!(rows.len(), 7);
+    assert_eq!(rows.len(), 11);
     for row in rows {
         assert!(row["measured"].is_null() && row["pass"].is_null(), "{row}");
         assert!(row["not_measured"].as_str().is_some_and(|why| why.contains("emulated")), "{row}");
@@ -164,6 +164,7 @@ fn a_target_of_a_gpu_that_is_out_of_range_is_78_with_its_place() {
     for (line, wanted) in [
         ("cycle_us = 0", "targets.gpu.cycle_us"),
         ("copy_share = -1", "targets.gpu.copy_share"),
+        ("evolve_us = 0.5", "targets.gpu.evolve_us"),
         ("host_share = nan", "targets.gpu.host_share"),
         ("cycle_ms = 1", "targets.gpu.cycle_ms"),
     ] {

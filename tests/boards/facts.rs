@@ -6,6 +6,7 @@ use ganglion::board;
 use ganglion::plan::{
     Board, BusPlan, Cause, EnablePlan, I2cNode, Line, MotorKind, Restraint, SensorKind, Trip,
 };
+use ganglion::time::Span;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -389,6 +390,7 @@ fn every_shipped_board_is_sound() {
         "jetson-orin-nano",
         "jetson-orin-nx",
         "jetson-agx-orin",
+        "desktop-gpu",
         "scitos-g5",
         "scitos-g5-ring",
     ];
@@ -491,8 +493,8 @@ fn the_ground_ends_where_it_is_dark() {
 
 #[test]
 fn real_boards_wait_to_be_armed() {
-    for name in
-        board::names().filter(|name| !["sim", "virtual-bench", "scitos-g5", "scitos-g5-ring"].contains(name))
+    for name in board::names()
+        .filter(|name| !["sim", "desktop-gpu", "virtual-bench", "scitos-g5", "scitos-g5-ring"].contains(name))
     {
         assert!(!shipped(name).board.safety.auto_arm, "{name}");
     }
@@ -521,4 +523,21 @@ fn late_commands_die_within_a_few_periods() {
         assert_eq!(safety.field_fade, board.field.dt.times(5), "{name}");
         assert_eq!(board.field.dt, board.period.times(board.field.every_ticks.into()), "{name}");
     }
+}
+
+/// Sources: the requirements for an Orin and for a card of the class of an RTX 4090.
+#[test]
+fn gpu_boards_state_what_their_gpu_is_held_to() {
+    for name in ["jetson-orin-nano", "jetson-orin-nx", "jetson-agx-orin"] {
+        let targets = shipped(name).board.targets;
+        assert_eq!((targets.gpu.cycle_us, targets.gpu.memory_mb), (Some(5_000.0), Some(128.0)), "{name}");
+        assert_eq!(targets.cycle_p50, Some(Span::from_millis(5)), "{name}");
+        assert_eq!(targets.tick_p99_us, Some(200.0), "{name}: as generic-linux");
+    }
+    let desktop = shipped("desktop-gpu").board;
+    let gpu = desktop.targets.gpu;
+    assert_eq!((gpu.cycle_us, gpu.memory_mb), (Some(1_000.0), Some(128.0)));
+    let stages = [gpu.evolve_us, gpu.gradients_us, gpu.match_us, gpu.motor_us, gpu.overhead_us];
+    assert_eq!(stages, [Some(100.0), Some(50.0), Some(100.0), Some(50.0), Some(200.0)]);
+    assert_eq!((desktop.field.shape.grid, desktop.bus), (32, BusPlan::Sim));
 }

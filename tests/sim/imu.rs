@@ -2,10 +2,14 @@
 //! that was lost is noticed.
 
 use super::{Rig, ms, shipped};
+use ganglion::bus::{Bias, Hardware, LineUse, Usage};
 use ganglion::device::{DeviceFault, Polled, Ports, open};
 use ganglion::plan::ImuQuantity::{Acceleration, Pitch, Roll, Rotation, Temperature};
-use ganglion::plan::{Axis, ImuQuantity, SensorKind, SensorPlan};
+use ganglion::plan::{Axis, ImuQuantity, LineRole, SensorKind, SensorPlan};
+use ganglion::sim::Plant;
+use ganglion::time::{Clock, Instant, SimClock};
 use std::path::Path;
+use std::sync::Arc;
 
 const QUANTITIES: [ImuQuantity; 5] = [Roll, Pitch, Rotation(Axis::Z), Acceleration(Axis::Z), Temperature];
 
@@ -81,4 +85,26 @@ fn a_supply_that_was_lost_is_noticed_and_a_set_up_brings_it_back() {
     set_up(&mut rig, device.as_mut()).unwrap();
     let [.., up, _] = poll(&mut rig, device.as_mut()).unwrap();
     assert!(near(up, 9.81, 0.2), "{up}: in the scale that was set");
+}
+
+/// Its line pulses for each sample once the driver asks for that, as the Jetson's is wired.
+#[test]
+fn the_data_ready_line_rises_with_every_sample_and_not_before() {
+    let board = ganglion::sim::rehearsal(&shipped("jetson-orin-nano")).expect("it drives here").board;
+    let roll = board.sensors.iter().find(|sensor| sensor.name == "roll").expect("an inertial sensor");
+    let line = roll.kind.line(LineRole::Ready).expect("a data-ready line");
+    let clock = Arc::new(SimClock::new());
+    let plant = Plant::new(&board, 1, &[], clock.clone());
+    let rising = LineUse { line, usage: Usage::Rising { bias: Bias::AsIs } };
+    let mut gpio = Hardware::gpio(&plant, "test", &[rising]).expect("the line is there");
+    assert_eq!(gpio.next_edge(ms(50)).unwrap().map(|edge| edge.stamp), None, "asleep");
+    let mut i2c = plant.i2c();
+    for write in [[0x6B, 0x01], [0x1A, 0x02], [0x19, 9], [0x38, 0x01]] {
+        i2c.write(0x68, &write).expect("it answers");
+    }
+    let woken = clock.now();
+    let stamps: Vec<Instant> =
+        (0..3).filter_map(|_| gpio.next_edge(ms(50)).unwrap()).map(|edge| edge.stamp).collect();
+    assert_eq!(stamps.len(), 3);
+    assert!(stamps[0] > woken && stamps.windows(2).all(|two| two[1].since(two[0]) == ms(10)), "{stamps:?}");
 }

@@ -1,20 +1,22 @@
 //! `bench all`: loop and field on a board's own settings, beside what the board asks for.
 
 use super::{cut_short, field, on_a_thread, progress, seconds, too_many_threads};
-use crate::bench::verdict::{Row, Target, rows};
+use crate::bench::verdict::{Row, Target, overall, rows};
 use crate::bench::{LoopFigures, Survey, bench_loop, gpu_figures, survey};
-use crate::board;
 use crate::cli::arguments;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::origin::COMPUTED;
 use crate::cli::output;
+use crate::cli::simulate;
 use crate::plan::{Board, BusPlan};
 use crate::robot::{BuildError, Options, Robot};
+use crate::selftest::machine;
+use crate::sim::{Unmodelled, rehearsal};
 use crate::time::{Clock, MonotonicClock, Span};
 use indicatif::ProgressBar;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Arguments of `bench all`.
@@ -22,17 +24,22 @@ use std::sync::Arc;
 #[command(after_help = "Examples:
   ganglion bench all                                the desk robot's settings and targets, 40 s
   ganglion bench all --board picarx-v4              those of a PiCar-X; run it on the car's Pi
+  ganglion bench all --board picarx-v4 --simulate   its settings on this machine; its targets are not judged
   ganglion bench all --seconds 8 --json | tail -1   rougher, and as one JSON object
 
 The targets are those in [targets] of the board file. A quarter of the time is the control
 loop's, on a simulated bus, the rest the field's: rungs 0 to 5, the other storage, and one thread,
 in turns. A GPU runs a full field (32^3, 100 patterns, a bank of 10,000) for some 20 s more and has
 to meet [targets.gpu]; without a GPU, or with one that a processor emulates, these do not apply.
-Exit code 0: every target is met; 75: one is missed, or its figure could not be measured.")]
+Exit code 0: every target that was judged is met; 75: one is missed, or its figure could not be measured; 69: none was
+judged (\"pass\": null), because the board states none, or this machine is not the board's or lacks what they are for.")]
 pub struct Args {
     /// Board file (its name has a '/' or ends in '.toml'), or the name of a built-in board
     #[arg(long, value_name = "FILE", default_value = "sim")]
     board: PathBuf,
+    /// Measure although this machine is not that robot: figures of this machine, and no verdict
+    #[arg(long)]
+    simulate: bool,
     /// Length of the measurement
     #[arg(long, value_name = "S", default_value = "40", value_parser = seconds)]
     seconds: Span,
@@ -61,8 +68,10 @@ struct Report {
     rows: Vec<RowReport>,
     /// What is to know about these figures.
     notes: Vec<String>,
-    /// Whether every target is met.
-    pass: bool,
+    /// Whether every judged target is met; `None`: none was judged.
+    pass: Option<bool>,
+    /// Why stated targets were not judged, or that none is stated.
+    not_judged: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -80,11 +89,15 @@ struct RowReport {
     /// `computed`, if it follows from sizes by a formula or needs a figure that does; absent: measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     source: Option<&'static str>,
+    /// Why the target is not judged although the figure was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_judged: Option<String>,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let board = arguments::board(&args.board)?.board;
+    let elsewhere = not_that_robot(&board, args.simulate)?;
     let interrupt = Interrupt::watch()?;
     let bar = progress();
     let mut notes: Vec<String> = too_many_threads(board.field.threads).into_iter().collect();
@@ -112,13 +125,25 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         notes.push(format!("GPU: {}, with 64 x 32^3, 100 patterns, a bank of 10,000", figures.device));
         notes.extend(figures.fault.iter().map(|fault| format!("GPU: {fault}")));
     }
-    let rows = rows(&board.targets, control.as_ref(), &survey, &gpu);
+    let rows = rows(&board.targets, control.as_ref(), &survey, &gpu, elsewhere.as_deref());
     let report = Report::new(&board, args.seconds, &survey, &rows, notes);
     report.say();
     if args.json {
         output::json(&report)?;
     }
     report.verdict()
+}
+
+/// Why this machine is not the robot of `board`, if so; a refusal where that was not asked for.
+fn not_that_robot(board: &Board, simulate: bool) -> Result<Option<String>, Failure> {
+    let Err(mismatch) = machine::matches(board, Path::new("/")) else { return Ok(None) };
+    let what = format!("this machine is not that robot: {mismatch}");
+    if simulate {
+        return Ok(Some(what));
+    }
+    Err(Failure::config(what).at(format!("board '{}'", board.name)).fix(
+        "--simulate measures this machine with the board's settings all the same, and judges none of its targets",
+    ))
 }
 
 /// The board's loop; `None`, and why among the notes, where it cannot be run here.
@@ -150,15 +175,15 @@ fn control(
     Ok(Some(figures))
 }
 
-/// `board`, with the built-in world behind its bus if it has real wires: a bench moves no motor.
+/// `board`, in the simulator if it has real wires: a bench moves no motor.
 fn on_a_simulated_bus(board: &Board, notes: &mut Vec<String>) -> Result<Board, Failure> {
     let BusPlan::Linux { .. } = board.bus else { return Ok(board.clone()) };
-    let sim = match board::built_in("sim") {
-        Some(Ok(loaded)) => loaded.board.sim,
-        _ => return Err(Failure::bug("the built-in board 'sim' is not sound")),
-    };
+    let made = rehearsal(board).map_err(|why| simulate::refused(&board.name, &why))?;
     notes.push("the control loop ran on a simulated bus: nothing was moved".to_string());
-    Ok(Board { bus: BusPlan::Sim, sim, ..board.clone() })
+    for Unmodelled { sensor, kind, why } in made.without {
+        notes.push(format!("the simulated bus has no {kind} for sensor '{sensor}': {why}"));
+    }
+    Ok(Board { safety: board.safety, rt: board.rt, ..made.board })
 }
 
 impl Report {
@@ -175,7 +200,8 @@ impl Report {
             seconds: length.as_secs_f64(),
             rows: rows.iter().map(RowReport::of).collect(),
             notes,
-            pass: rows.iter().all(|row| row.pass() != Some(false)),
+            pass: overall(rows),
+            not_judged: not_judged(rows),
         }
     }
 
@@ -196,6 +222,7 @@ impl Report {
             let verdict = match row.pass {
                 Some(true) => "pass",
                 Some(false) => "FAIL",
+                None if row.target.is_some() => "not judged",
                 None => "no target",
             };
             let verdict =
@@ -205,11 +232,21 @@ impl Report {
             say!("{:<46}{measured:>12}  {unit:<4}  {target:>18}  {verdict}", format!("{}{source}", row.name));
         }
         self.notes.iter().for_each(|note| say!("{note}"));
+        let of = self.rows.iter().filter(|row| row.target.is_some()).count();
+        let judged = self.rows.iter().filter(|row| row.pass.is_some()).count();
+        if judged < of || of == 0 {
+            say!("{judged} of {of} targets were judged: {}", self.not_judged.join("; "));
+        }
     }
 
     fn verdict(&self) -> Result<(), Failure> {
         let missed: Vec<&str> =
             self.rows.iter().filter(|row| row.pass == Some(false)).map(|row| &*row.name).collect();
+        if self.pass.is_none() {
+            let failure = format!("nothing was judged: {}", self.not_judged.join("; "));
+            return Err(Failure::unavailable(failure)
+                .fix("measure on the robot itself, with a board file whose [targets] apply there"));
+        }
         if missed.is_empty() {
             return Ok(());
         }
@@ -217,6 +254,20 @@ impl Report {
         let failure = format!("{} of {asked} targets missed: {}", missed.len(), missed.join("; "));
         Err(Failure::missed(failure).fix("measure again on a quiet machine; see [targets] in the board file"))
     }
+}
+
+/// Each reason for which a target was not judged, once; or that none is stated.
+fn not_judged(rows: &[Row]) -> Vec<String> {
+    let mut reasons: Vec<String> = Vec::new();
+    for why in rows.iter().filter(|row| row.target.is_some()).filter_map(Row::why_unjudged) {
+        if !reasons.iter().any(|known| known == why) {
+            reasons.push(why.to_string());
+        }
+    }
+    if rows.iter().all(|row| row.target.is_none()) {
+        reasons.push("the board states no targets".to_string());
+    }
+    reasons
 }
 
 impl RowReport {
@@ -236,6 +287,7 @@ impl RowReport {
             pass: row.pass(),
             not_measured: row.lacking.clone(),
             source: row.is_computed.then_some(COMPUTED),
+            not_judged: row.unjudged.clone(),
         }
     }
 }

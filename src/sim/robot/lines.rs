@@ -13,7 +13,9 @@ impl Robot {
     /// An output is driven.
     pub fn set_line(&mut self, line: Line, high: bool, now: Instant) -> Result<(), BusFault> {
         match self.wiring.role(line).ok_or(BusFault::Absent)? {
-            Role::Echo(_) | Role::Button { .. } => return Err(BusFault::Unsupported), // an input
+            // An input.
+            Role::Echo(_) | Role::Button { .. } | Role::Ready { .. } => return Err(BusFault::Unsupported),
+            Role::Shutdown(nth) => self.shut_down(nth, high),
             Role::Direction | Role::Enable { .. } => {}
             Role::Reset => {
                 if let Some(hat) = &mut self.hat {
@@ -46,7 +48,7 @@ impl Robot {
         };
         let (world, outline, pose) = (&self.world, self.car.outline(), self.car.pose());
         let Some(sonar) = self.sonars.get_mut(nth) else { return };
-        let look = || sonar::look(world, outline, &pose);
+        let look = || sonar::look(world, outline, &pose, sonar::HALF_CONE_DEG);
         for edge in sonar.drive_trig(high, now, condition, look) {
             self.deliver(edge);
         }
@@ -75,7 +77,10 @@ impl Robot {
                 self.tape.iter_mut().for_each(|tape| tape.level(line, high, now));
                 high
             }
-            Role::Reset | Role::Direction | Role::Trig(_) | Role::Enable { .. } => self.wiring.is_high(line),
+            Role::Ready { .. } => false, // its pulses are short
+            Role::Reset | Role::Direction | Role::Trig(_) | Role::Shutdown(_) | Role::Enable { .. } => {
+                self.wiring.is_high(line)
+            }
         })
     }
 
@@ -100,6 +105,9 @@ impl Robot {
 
     fn first_edge(&mut self, watch: usize, end: Instant) -> Option<Edge> {
         let pressed = self.next_press(watch, end);
+        let pulsed = self.next_sample(watch, end);
+        // Neither is delivered beforehand: the script and the chip say when it comes.
+        let pressed = [pressed, pulsed].into_iter().flatten().min_by_key(|edge| edge.stamp);
         let watch = self.watches.get_mut(watch)?;
         let echoed = watch.edges.front().filter(|edge| edge.stamp <= end).copied();
         match (echoed, pressed) {
@@ -117,6 +125,19 @@ impl Robot {
                 None
             }
         }
+    }
+
+    /// The next rise of a watched data-ready line.
+    fn next_sample(&self, watch: usize, end: Instant) -> Option<Edge> {
+        let watch = self.watches.get(watch)?;
+        let rises = watch.lines.iter().filter_map(|line| match self.wiring.role(*line) {
+            Some(Role::Ready { bus, address }) => {
+                let stamp = self.next_pulse((bus, address), watch.seen, end)?;
+                Some(Edge { line: *line, high: true, stamp })
+            }
+            _ => None,
+        });
+        rises.min_by_key(|edge| edge.stamp)
     }
 
     /// The next edge of a watched button: the script has it.

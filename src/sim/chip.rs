@@ -1,0 +1,73 @@
+//! The chips of a simulated robot that sit on an I2C bus and hold no world, as one kind of thing: bytes in,
+//! bytes out. What surrounds them is passed with each read.
+
+use super::imu::Imu;
+use super::power_monitor::PowerMonitor;
+use super::ranger::Ranger;
+use super::sonar::Condition;
+use crate::time::Instant;
+
+/// One chip.
+#[derive(Clone, Debug)]
+pub enum Chip {
+    /// An inertial sensor.
+    Imu(Imu),
+    /// A time-of-flight ranger that looks ahead.
+    Ranger(Box<Ranger>),
+    /// A power monitor on the battery.
+    Monitor(PowerMonitor),
+}
+
+/// What the chips measure, at one moment.
+pub struct Surroundings<'a> {
+    /// When.
+    pub now: Instant,
+    /// Voltage at the battery.
+    pub volts: f64,
+    /// Current out of it.
+    pub amperes: f64,
+    /// What a fault makes of the ranger.
+    pub ranger: Condition,
+    /// Distance to the nearest thing that a ranger sees ahead, metres; costly, so computed only if needed.
+    pub distance: &'a dyn Fn() -> f64,
+}
+
+impl Chip {
+    /// Its present address.
+    pub fn address(&self) -> u8 {
+        match self {
+            Chip::Imu(chip) => chip.address(),
+            Chip::Ranger(chip) => chip.address(),
+            Chip::Monitor(chip) => chip.address(),
+        }
+    }
+    /// Whether it acknowledges `address`.
+    pub fn answers(&self, address: u8) -> bool {
+        let up = if let Chip::Ranger(chip) = self { chip.is_up() } else { true };
+        up && self.address() == address
+    }
+    /// Everything that was written to it is gone.
+    pub fn lose_power(&mut self) {
+        match self {
+            Chip::Imu(chip) => chip.lose_power(),
+            Chip::Ranger(chip) => chip.lose_power(),
+            Chip::Monitor(chip) => chip.lose_power(),
+        }
+    }
+    /// Bytes that are written to it.
+    pub fn write(&mut self, bytes: &[u8], now: Instant) {
+        match self {
+            Chip::Imu(chip) => chip.write(bytes),
+            Chip::Ranger(chip) => chip.write(bytes, now),
+            Chip::Monitor(chip) => chip.write(bytes),
+        }
+    }
+    /// Bytes that are read from it.
+    pub fn read(&mut self, back: &mut [u8], around: &Surroundings<'_>) {
+        match self {
+            Chip::Imu(chip) => chip.read(back),
+            Chip::Ranger(chip) => chip.read(back, around.now, around.ranger, around.distance),
+            Chip::Monitor(chip) => chip.read(back, around.volts, around.amperes),
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! What the computer of a simulated robot says of itself: a cool one on a good supply, whose GPU has nothing
+//! to do. The values never change; no model of heat or load is behind them.
+
+use crate::plan::{GpuQuantity, SensorKind, SensorPlan};
+
+/// Degrees Celsius, well below where any board slows down.
+const TEMPERATURE_C: f32 = 45.0;
+/// The supply of the computers that the shipped boards have, V, and what one draws, A.
+const SUPPLY_V: f32 = 5.0;
+const SUPPLY_A: f32 = 1.5;
+/// The lowest clock of an Orin's GPU, MHz.
+const GPU_IDLE_MHZ: f32 = 306.0;
+
+/// The value of a sensor that reads the computer itself, in the sensor's unit. `None`: it has no such value,
+/// or none that the board believes.
+pub fn value(sensor: &SensorPlan) -> Option<f32> {
+    let value = match &sensor.kind {
+        SensorKind::Thermal { .. } => TEMPERATURE_C,
+        SensorKind::GpuSysfs { quantity: GpuQuantity::Load } => 0.0,
+        SensorKind::GpuSysfs { quantity: GpuQuantity::ClockMhz } => GPU_IDLE_MHZ,
+        SensorKind::Hwmon { label, .. } if label.ends_with("_alarm") => 0.0,
+        SensorKind::Hwmon { .. } => match sensor.unit.as_str() {
+            "V" => SUPPLY_V,
+            "A" => SUPPLY_A,
+            "W" => SUPPLY_V * SUPPLY_A,
+            "degC" => TEMPERATURE_C,
+            _ => return None,
+        },
+        SensorKind::HcSr04 { .. }
+        | SensorKind::HatAdc { .. }
+        | SensorKind::FloatRegister { .. }
+        | SensorKind::Mpu6050 { .. }
+        | SensorKind::Vl53l0x { .. }
+        | SensorKind::PowerMonitor { .. }
+        | SensorKind::Ads1115 { .. }
+        | SensorKind::Button { .. }
+        | SensorKind::MotorEcho { .. }
+        | SensorKind::Least { .. }
+        | SensorKind::Recall { .. }
+        | SensorKind::LogColumn { .. } => return None,
+    };
+    let [low, high] = sensor.valid;
+    (low..=high).contains(&value).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::range;
+
+    fn hwmon(label: &str, unit: &str, valid: [f32; 2]) -> SensorPlan {
+        let kind = SensorKind::Hwmon { chip: "x".into(), label: label.into(), per_unit: 1e-3 };
+        SensorPlan { kind, unit: unit.into(), valid, ..range() }
+    }
+
+    #[test]
+    fn a_value_that_the_board_would_refuse_is_none() {
+        assert_eq!(value(&hwmon("VDD_IN", "V", [4.5, 20.5])), Some(5.0));
+        assert_eq!(value(&hwmon("VDD_3V3", "V", [3.0, 3.6])), None, "another rail");
+        assert_eq!(value(&hwmon("in0_lcrit_alarm", "1", [0.0, 1.0])), Some(0.0));
+        assert_eq!(value(&hwmon("fan1", "rpm", [0.0, 9000.0])), None);
+        assert_eq!(value(&range()), None);
+    }
+}

@@ -1,0 +1,225 @@
+//! Makes of any board one that drives in the simulator: the same buses, chips, lines, rules, limits and
+//! field; only what is behind the wires differs. Names each sensor that the simulator has no model for. Such
+//! a sensor gives no value; where the board cannot do without it, there is no rehearsal.
+
+use super::computer;
+use super::wiring::Wiring;
+use crate::plan::{Attachment, Board, BusPlan, Cause, PwmPlan, SensorKind, SensorPlan, SimPlan};
+
+/// Converter channels of the Robot HAT that the simulated car has something on.
+const GROUND_CHANNELS: std::ops::RangeInclusive<u8> = 0..=2;
+const BATTERY_CHANNEL: u8 = 4;
+/// How full the simulated battery is, as a share of the scale on which the board's field sees it.
+const CHARGE: f32 = 0.75;
+
+/// A board on the simulator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rehearsal {
+    /// The board; its bus is the simulator.
+    pub board: Board,
+    /// Sensors without a model: they give no value.
+    pub without: Vec<Unmodelled>,
+    /// What else differs from a run of the real robot.
+    pub changes: Vec<Change>,
+}
+
+/// A difference between a rehearsal and a run of the real robot, beside what is behind the wires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// There is no robot whose lines a guard would have to hold.
+    NoGuard,
+    /// The robot arms by itself: it can hurt no person.
+    ArmsItself,
+    /// What the system refuses is reported and does not end the run, although the board is strict.
+    NotStrict,
+    /// The room has no stair: no rule of the board watches for edges.
+    NoEdges,
+    /// Nothing steers: no servo, and no motors called left and right. It drives straight on.
+    NoSteering,
+    /// The size of the robot is not stated ([motion]): it is that of a PiCar-X.
+    UsualBody,
+}
+
+/// A sensor that the simulator has no model for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unmodelled {
+    /// Its name.
+    pub sensor: String,
+    /// Its kind, as a board file writes it.
+    pub kind: &'static str,
+    /// What is missing.
+    pub why: &'static str,
+}
+
+/// Why a board cannot be rehearsed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoModel {
+    /// It has no wires: its sensors are columns of a log.
+    Log,
+    /// The computer's own PWM drives its motors.
+    ComputersPwm,
+    /// These sensors have no model, and the board does not drive without them.
+    Needed(Vec<Unmodelled>),
+}
+
+/// `board` on the simulator.
+pub fn rehearsal(board: &Board) -> Result<Rehearsal, NoModel> {
+    match board.bus {
+        BusPlan::Sim => {
+            return Ok(Rehearsal { board: board.clone(), without: Vec::new(), changes: Vec::new() });
+        }
+        BusPlan::Log => return Err(NoModel::Log),
+        BusPlan::Linux { .. } => {}
+    }
+    if matches!(board.pwm, Some(PwmPlan::Sysfs { .. })) {
+        return Err(NoModel::ComputersPwm);
+    }
+    let missing: Vec<(usize, Unmodelled)> = board
+        .sensors
+        .iter()
+        .enumerate()
+        .filter_map(|(channel, sensor)| {
+            let why = missing_model(board, channel)?;
+            Some((channel, Unmodelled { sensor: sensor.name.clone(), kind: kind(&sensor.kind), why }))
+        })
+        .collect();
+    let needed: Vec<Unmodelled> = missing
+        .iter()
+        .filter(|(channel, _)| is_needed(board, *channel))
+        .map(|(_, one)| one.clone())
+        .collect();
+    if !needed.is_empty() {
+        return Err(NoModel::Needed(needed));
+    }
+    let mut simulated = board.clone();
+    for (channel, _) in &missing {
+        // A channel that nothing feeds. It keeps its place: the field's inputs and the rules count channels.
+        simulated.sensors[*channel].kind = SensorKind::LogColumn { column: String::new() };
+    }
+    simulated.bus = BusPlan::Sim;
+    simulated.sim = Some(world(board));
+    simulated.guard = None;
+    simulated.safety.auto_arm = true;
+    simulated.rt.strict = false;
+    let changes = changes(board);
+    Ok(Rehearsal { board: simulated, without: missing.into_iter().map(|(_, one)| one).collect(), changes })
+}
+
+fn changes(board: &Board) -> Vec<Change> {
+    let wiring = Wiring::new(board);
+    let can_turn = wiring.turns_by_its_wheels() || wiring.has_steering();
+    let sized = board.motion.as_ref().is_some_and(|motion| motion.body.is_some() && motion.track.is_some());
+    [
+        (board.guard.is_some(), Change::NoGuard),
+        (!board.safety.auto_arm, Change::ArmsItself),
+        (board.rt.strict, Change::NotStrict),
+        (!watches_edges(board), Change::NoEdges),
+        (!can_turn, Change::NoSteering),
+        (!sized, Change::UsualBody),
+    ]
+    .into_iter()
+    .filter_map(|(applies, change)| applies.then_some(change))
+    .collect()
+}
+
+fn watches_edges(board: &Board) -> bool {
+    board.reflexes.iter().any(|rule| rule.cause == Cause::Cliff)
+}
+
+/// The usual room with a robot of the board's size, speed and battery.
+fn world(board: &Board) -> SimPlan {
+    let mut plan = SimPlan::default();
+    if let Some(motion) = &board.motion {
+        plan.wheelbase = motion.wheelbase;
+        plan.full_speed = motion.full_speed;
+        plan.track = motion.track.unwrap_or(plan.track);
+        plan.body = motion.body.unwrap_or(plan.body);
+    }
+    if !watches_edges(board) {
+        plan.cliffs.clear();
+    }
+    let battery = board.sensors.iter().find(|sensor| sensor.unit == "V" && !is_of_the_computer(sensor));
+    if let Some(scale) = battery.and_then(|sensor| sensor.input) {
+        plan.battery_v = scale.low + CHARGE * (scale.high - scale.low);
+    }
+    plan
+}
+
+fn is_of_the_computer(sensor: &SensorPlan) -> bool {
+    sensor.attachment() == Attachment::Files
+}
+
+/// What the simulator lacks for the sensor of this channel; `None`: it has a model of it.
+fn missing_model(board: &Board, channel: usize) -> Option<&'static str> {
+    let sensor = &board.sensors[channel];
+    let is_range = |kind: &SensorKind| matches!(kind, SensorKind::HcSr04 { .. } | SensorKind::Vl53l0x { .. });
+    match &sensor.kind {
+        SensorKind::HcSr04 { .. } | SensorKind::Vl53l0x { .. } => {
+            let first = board.sensors.iter().position(|one| is_range(&one.kind));
+            (first != Some(channel)).then_some(
+                "only the first range sensor of a board has a model: it looks ahead, and a board does not state \
+                 where others look",
+            )
+        }
+        SensorKind::HatAdc { channel, .. } => {
+            let is_modelled = match sensor.unit.as_str() {
+                "V" => *channel == BATTERY_CHANNEL,
+                _ => GROUND_CHANNELS.contains(channel),
+            };
+            (!is_modelled)
+                .then_some("the simulated HAT has ground sensors on A0 to A2 and its battery, in V, on A4")
+        }
+        SensorKind::FloatRegister { .. } => (sensor.unit != "deg")
+            .then_some("the simulated co-processor serves the lean of the robot, in deg"),
+        SensorKind::Ads1115 { .. } => Some("what is wired to its inputs is not stated"),
+        SensorKind::Hwmon { .. } | SensorKind::Thermal { .. } | SensorKind::GpuSysfs { .. } => {
+            computer::value(sensor)
+                .is_none()
+                .then_some("the simulated computer has no such value, or none within `valid`")
+        }
+        SensorKind::Mpu6050 { .. }
+        | SensorKind::PowerMonitor { .. }
+        | SensorKind::Button { .. }
+        | SensorKind::MotorEcho { .. }
+        | SensorKind::Least { .. }
+        | SensorKind::Recall { .. }
+        | SensorKind::LogColumn { .. } => None,
+    }
+}
+
+/// Whether the board does not drive as it should without this channel: it is required, a rule looks at it, or
+/// a channel that is needed is computed from it.
+fn is_needed(board: &Board, channel: usize) -> bool {
+    let depends = |sensor: &SensorPlan| {
+        let met_by = matches!(sensor.kind, SensorKind::Recall { by, .. } if by == channel);
+        met_by || sensor.members().contains(&channel)
+    };
+    board.sensors[channel].required
+        || board.reflexes.iter().any(|rule| rule.channel == channel)
+        // These come later in the list than what they are computed from, so this ends.
+        || (channel + 1..board.sensors.len())
+            .any(|later| depends(&board.sensors[later]) && is_needed(board, later))
+}
+
+/// The kind as a board file writes it.
+fn kind(kind: &SensorKind) -> &'static str {
+    use crate::plan::PowerChip;
+    match kind {
+        SensorKind::HcSr04 { .. } => "hc-sr04",
+        SensorKind::HatAdc { .. } => "hat-adc",
+        SensorKind::FloatRegister { .. } => "float-register",
+        SensorKind::Mpu6050 { .. } => "mpu6050",
+        SensorKind::Vl53l0x { .. } => "vl53l0x",
+        SensorKind::PowerMonitor { chip: PowerChip::Ina219, .. } => "ina219",
+        SensorKind::PowerMonitor { chip: PowerChip::Ina226, .. } => "ina226",
+        SensorKind::Ads1115 { .. } => "ads1115",
+        SensorKind::Hwmon { .. } => "hwmon",
+        SensorKind::Thermal { .. } => "thermal",
+        SensorKind::GpuSysfs { .. } => "gpu",
+        SensorKind::Button { .. } => "button",
+        SensorKind::MotorEcho { .. } => "motor-echo",
+        SensorKind::Least { .. } => "least",
+        SensorKind::Recall { .. } => "recall",
+        SensorKind::LogColumn { .. } => "log-column",
+    }
+}

@@ -1,0 +1,155 @@
+//! The sensors of the simulated robot that a board lists, and how those on an I2C bus are talked to.
+
+use super::super::chip::{Chip, Surroundings};
+use super::super::co_processor::CoProcessor;
+use super::super::faults::FaultKind;
+use super::super::imu::{Imu, Motion};
+use super::super::noise::Noise;
+use super::super::power_monitor::PowerMonitor;
+use super::super::ranger::{HALF_VIEW_DEG, Ranger};
+use super::super::sonar::{self, Condition, Sonar};
+use super::{NOISE_IMU, NOISE_POWER, NOISE_RANGER, NOISE_SONAR, Robot};
+use crate::bus::Op;
+use crate::plan::{Board, SensorKind, SonarModule};
+use crate::time::Instant;
+
+/// The co-processors, each with its bus.
+pub fn leans(board: &Board) -> Vec<(usize, CoProcessor)> {
+    let mut leans = Vec::new();
+    for sensor in &board.sensors {
+        if let SensorKind::FloatRegister { address, register } = sensor.kind {
+            leans.push((sensor.bus, CoProcessor::new(address, register)));
+        }
+    }
+    leans
+}
+
+/// The sonars, in the board's order.
+pub fn sonars(board: &Board, module: SonarModule, seed: u64) -> Vec<Sonar> {
+    let mut sonars = Vec::new();
+    for sensor in &board.sensors {
+        if let SensorKind::HcSr04 { echo, .. } = sensor.kind {
+            let noise = Noise::new(seed, NOISE_SONAR + sonars.len() as u64);
+            sonars.push(Sonar::new(echo, module, noise));
+        }
+    }
+    sonars
+}
+
+/// The other chips, each with its bus; the first sensor of a chip makes it. The motors' controller and the
+/// lines are made of the board itself; a converter of volts has no model.
+pub fn chips(board: &Board, seed: u64) -> Vec<(usize, Chip)> {
+    let mut made: Vec<(usize, u8)> = Vec::new();
+    let mut chips: Vec<(usize, Chip)> = Vec::new();
+    for sensor in &board.sensors {
+        let Some(place) = sensor.kind.i2c_address().map(|address| (sensor.bus, address)) else { continue };
+        let count = |is: fn(&Chip) -> bool| chips.iter().filter(|(_, chip)| is(chip)).count() as u64;
+        if made.contains(&place) {
+            continue;
+        }
+        let chip = match sensor.kind {
+            SensorKind::Mpu6050 { address, .. } => {
+                let nth = count(|chip| matches!(chip, Chip::Imu(_)));
+                Chip::Imu(Imu::new(address, Noise::new(seed, NOISE_IMU + nth)))
+            }
+            SensorKind::Vl53l0x { .. } => {
+                let nth = count(|chip| matches!(chip, Chip::Ranger(_)));
+                Chip::Ranger(Box::new(Ranger::new(Noise::new(seed, NOISE_RANGER + nth))))
+            }
+            SensorKind::PowerMonitor { chip, address, shunt_ohms, .. } => {
+                let nth = count(|chip| matches!(chip, Chip::Monitor(_)));
+                let noise = Noise::new(seed, NOISE_POWER + nth);
+                Chip::Monitor(PowerMonitor::new(chip, address, shunt_ohms, noise))
+            }
+            // Made above or of the board itself, without a model, or without a chip on a bus.
+            SensorKind::FloatRegister { .. }
+            | SensorKind::HcSr04 { .. }
+            | SensorKind::HatAdc { .. }
+            | SensorKind::Ads1115 { .. }
+            | SensorKind::Hwmon { .. }
+            | SensorKind::Thermal { .. }
+            | SensorKind::GpuSysfs { .. }
+            | SensorKind::Button { .. }
+            | SensorKind::MotorEcho { .. }
+            | SensorKind::Least { .. }
+            | SensorKind::Recall { .. }
+            | SensorKind::LogColumn { .. } => continue,
+        };
+        made.push(place);
+        chips.push((sensor.bus, chip));
+    }
+    chips
+}
+
+impl Robot {
+    /// What the inertial sensors feel of the step.
+    pub(super) fn feel(&mut self, at: Instant) {
+        if !self.chips.iter().any(|(_, chip)| matches!(chip, Chip::Imu(_))) {
+            return;
+        }
+        let turn = self.car.turn_rad_s();
+        let motion = Motion { lean_deg: self.true_lean_deg(at), speed: self.car.speed(), turn };
+        for (_, chip) in &mut self.chips {
+            if let Chip::Imu(imu) = chip {
+                imu.step(motion);
+            }
+        }
+    }
+
+    /// A transfer with chip number `nth`.
+    pub(super) fn talk_to_chip(&mut self, nth: usize, ops: &mut [Op<'_>], now: Instant) {
+        let (volts, amperes, ranger) =
+            (self.volts(now), self.battery.amperes(), self.ranger_condition(nth, now));
+        for op in ops {
+            match op {
+                Op::Write(bytes) => self.chips[nth].1.write(bytes, now),
+                Op::Read(bytes) => {
+                    let (world, outline, pose) = (&self.world, self.car.outline(), self.car.pose());
+                    let distance = || sonar::look(world, outline, &pose, HALF_VIEW_DEG);
+                    let around = Surroundings { now, volts, amperes, ranger, distance: &distance };
+                    self.chips[nth].1.read(bytes, &around);
+                    let address = self.chips[nth].1.address();
+                    bytes.iter_mut().for_each(|byte| *byte = self.garble(address, *byte, now));
+                }
+            }
+        }
+    }
+
+    /// What a fault makes of chip number `nth`, if it is a ranger: faults count those after the sonars.
+    fn ranger_condition(&self, nth: usize, now: Instant) -> Condition {
+        let is_ranger = |(_, chip): &&(usize, Chip)| matches!(chip, Chip::Ranger(_));
+        let place = (self.sonars.len() + self.chips[..nth].iter().filter(is_ranger).count()) as u8;
+        if self.script.is_on_at(FaultKind::SonarSilent, place, now) {
+            Condition::Silent
+        } else if self.script.is_on_at(FaultKind::SonarFrozen, place, now) {
+            Condition::Frozen
+        } else {
+            Condition::Sound
+        }
+    }
+
+    /// The shut-down input of ranger number `nth` is driven.
+    pub(super) fn shut_down(&mut self, nth: usize, high: bool) {
+        let rangers = self.chips.iter_mut().filter_map(|(_, chip)| match chip {
+            Chip::Ranger(ranger) => Some(ranger),
+            Chip::Imu(_) | Chip::Monitor(_) => None,
+        });
+        rangers.skip(nth).take(1).for_each(|ranger| ranger.set_up(high));
+    }
+
+    /// The first pulse after `after`, up to and including `until`, of the inertial sensor at this place.
+    pub(super) fn next_pulse(
+        &self,
+        (bus, address): (usize, u8),
+        after: Instant,
+        until: Instant,
+    ) -> Option<Instant> {
+        let every = self.chips.iter().find_map(|(its, chip)| match chip {
+            Chip::Imu(imu) if (*its, imu.address()) == (bus, address) => imu.pulses_every(),
+            _ => None,
+        })?;
+        let pulses = after.since(self.zero).as_nanos() / every.as_nanos();
+        let next = self.zero + every.times(pulses + 1);
+        (next <= until).then_some(next)
+    }
+}

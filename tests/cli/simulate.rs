@@ -1,0 +1,64 @@
+//! `--simulate` from outside: what is said cannot be taken for a real run, and no robot is touched.
+
+use super::{Running, err, out, output};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+fn object(text: &str) -> Value {
+    serde_json::from_str(text.lines().last().expect("a line")).expect("JSON")
+}
+
+#[test]
+fn a_jetsons_board_drives_and_says_that_it_is_simulated() {
+    let virtually = ["run", "--board", "jetson-orin-nano", "--clock", "sim", "--for", "5s", "--json"];
+    let refused = output(&virtually);
+    assert_eq!(refused.status.code(), Some(69), "{}", err(&refused));
+    assert!(err(&refused).contains("--simulate"), "{}", err(&refused));
+    let ended = output(&[&virtually[..], &["--simulate"]].concat());
+    assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
+    let report = object(&out(&ended));
+    assert_eq!((&report["simulated"], &report["board"]), (&Value::Bool(true), &"jetson-orin-nano".into()));
+    assert!(report["distance_m"].as_f64().is_some_and(|metres| metres > 0.2), "{report}");
+    assert!(out(&ended).contains("on board 'jetson-orin-nano' (simulated)"), "{}", out(&ended));
+    assert!(out(&ended).contains("simulated  no guard is asked"), "{}", out(&ended));
+}
+
+#[test]
+fn a_simulated_runtime_is_told_from_the_real_robots() {
+    let socket: PathBuf = std::env::temp_dir().join(format!("ganglion-simulated-{}", std::process::id()));
+    let path = socket.to_str().expect("UTF-8");
+    let arguments = ["run", "--board", "generic-linux", "--simulate", "--for", "60s", "--control", path];
+    let run = Running::start(&arguments, |_| ());
+    let until = Instant::now() + Duration::from_secs(60);
+    let status = loop {
+        let status = output(&["status", "--socket", path, "--json"]);
+        if status.status.success() {
+            break status;
+        }
+        assert!(Instant::now() < until, "{}", err(&status));
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    let page = out(&output(&["status", "--socket", path]));
+    run.send(&[rustix::process::Signal::INT]);
+    let ended = run.finish();
+    let status = object(&out(&status));
+    assert_eq!(status["simulated"], true);
+    let real = object(&out(&output(&["check", "generic-linux", "--json"])));
+    assert_ne!(status["board_digest"], real["digest"], "no guard and no safe-stop takes it for the robot");
+    assert!(page.contains("(simulated)") && page.contains("; simulated"), "{page}");
+    assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
+}
+
+#[test]
+fn what_cannot_be_simulated_is_78_and_a_guard_is_64() {
+    let log = output(&["run", "--board", "scitos-g5", "--simulate"]);
+    assert_eq!(log.status.code(), Some(78), "{}", err(&log));
+    assert!(err(&log).contains("columns of a log"), "{}", err(&log));
+    let guard = output(&["run", "--board", "picarx-v4", "--simulate", "--guard", "/run/x.sock"]);
+    assert_eq!(guard.status.code(), Some(64), "{}", err(&guard));
+    let checked = output(&["check", "scitos-g5", "--simulate"]);
+    assert_eq!(checked.status.code(), Some(78), "{}", err(&checked));
+    let checked = output(&["check", "picarx-v4", "--simulate"]);
+    assert!(out(&checked).contains("# simulated: no guard is asked"), "{}", out(&checked));
+}

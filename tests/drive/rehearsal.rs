@@ -1,0 +1,207 @@
+//! Boards of real robots in the simulator: every shipped one drives with its own chips and lines, faults end
+//! with still motors, a user's own file keeps what it states, and what has no model is named.
+
+use super::{Run, run_with};
+use crate::long::or_in_full;
+use ganglion::board;
+use ganglion::frame::Health;
+use ganglion::learn::imitate;
+use ganglion::learn::shipped;
+use ganglion::plan::{Board, BusPlan, Cause, Rung};
+use ganglion::robot::Options;
+use ganglion::sim::{Change, Fault, NoModel, Rehearsal, rehearsal};
+use ganglion::teach::driver::Driver;
+use ganglion::teach::trial::{Rooms, trial};
+use std::sync::Arc;
+
+fn built_in(name: &str) -> Board {
+    board::built_in(name).expect("a built-in board").expect("a sound one").board
+}
+
+fn own(text: &str) -> Board {
+    board::from_text("own", text).unwrap_or_else(|error| panic!("{error}")).board
+}
+
+fn simulated(board: &Board) -> Rehearsal {
+    rehearsal(board).unwrap_or_else(|why| panic!("{}: {why:?}", board.name))
+}
+
+fn drive(board: &Board, seed: u64, seconds: u64, faults: &[&str]) -> Run {
+    let faults = faults.iter().map(|text| Fault::parse(text).expect("a fault of the script")).collect();
+    run_with(board, Options { seed, faults, ..Options::default() }, seconds)
+}
+
+/// Shipped boards with motors on wires.
+fn with_wires() -> impl Iterator<Item = Board> {
+    board::names().map(built_in).filter(|board| board.bus != BusPlan::Log)
+}
+
+#[test]
+fn every_shipped_board_with_motors_drives_in_the_simulator() {
+    let mut count = 0;
+    for board in with_wires() {
+        let made = simulated(&board);
+        assert!(made.without.is_empty(), "{}: {:?}", board.name, made.without);
+        assert_eq!((made.board.bus.clone(), made.board.guard), (BusPlan::Sim, None), "{}", board.name);
+        for seed in 1..=or_in_full(2, 6) {
+            let run = drive(&made.board, seed, 30, &[]);
+            let (name, report) = (&board.name, &run.report);
+            assert!(run.ending.identity_holds, "{name}, seed {seed}");
+            let summary = run.ending.recorder.summary();
+            // 3000 slots of 10 ms, and the ten in which stillness gets out.
+            assert_eq!((summary.slots_run, summary.slots_skipped), (3011, 0), "{name}, seed {seed}");
+            assert!(report.distance_m > 2.0, "{name}, seed {seed}: {report:?}");
+            assert_eq!(
+                (report.contacts.falls, report.contacts.head_on),
+                (0, 0),
+                "{name}, seed {seed}: {report:?}"
+            );
+            assert_eq!(report.failed_transfers, 0, "{name}, seed {seed}: every chip answers");
+            assert_eq!(
+                run.tripped(Cause::SensorLost) + run.tripped(Cause::SensorLying),
+                0,
+                "{name}, seed {seed}"
+            );
+            assert!(run.plant.motors_still(), "{name}, seed {seed}");
+        }
+        count += 1;
+    }
+    assert_eq!(count, board::names().count() - 2, "all but the two that read a log");
+}
+
+#[test]
+fn a_jetsons_field_drives_about_as_its_table_does() {
+    let board = simulated(&built_in("jetson-orin-nano")).board;
+    let rooms = Rooms { first: 1, count: or_in_full(4, 12), seconds: 60 };
+    let field = Driver::Field(Arc::new(shipped(&board).unwrap_or_else(|| imitate(&board))));
+    let [field, table] =
+        [field, Driver::Table].map(|driver| trial(&board, rooms, 1, &driver, Rung::BEST).expect("it drives"));
+    assert_eq!((field.falls, table.falls), (0, 0));
+    assert!(field.cells > 0.6 * table.cells, "field {field:?}, table {table:?}");
+    assert!(field.contacts <= table.contacts + rooms.count as u64, "field {field:?}, table {table:?}");
+}
+
+#[test]
+fn whatever_fault_strikes_a_rehearsal_its_motors_end_still() {
+    let boards = or_in_full(vec!["jetson-orin-nano"], vec!["picarx-v4", "generic-linux", "jetson-agx-orin"]);
+    for name in boards {
+        let board = simulated(&built_in(name)).board;
+        for (fault, _) in Fault::all() {
+            let run = drive(&board, 1, 9, &[&format!("{fault}@4")]);
+            assert!(run.plant.motors_still(), "{name}, {fault}");
+            assert!(run.ending.identity_holds && run.ending.panicked.is_empty(), "{name}, {fault}");
+        }
+    }
+}
+
+#[test]
+fn a_jetson_stops_for_what_is_lost_on_its_own_chips_and_lines() {
+    let board = simulated(&built_in("jetson-orin-nano")).board;
+    for (fault, cause) in [
+        ("estop@4+60", Cause::EStop),
+        ("tilt-over@4+60", Cause::Tilt),
+        ("sonar-silent@4+60", Cause::SensorLost),
+        ("i2c-nack:0x68@4+60", Cause::SensorLost),
+        ("i2c-stuck@4+60", Cause::BusLost),
+    ] {
+        let run = drive(&board, 1, 8, &[fault]);
+        assert!(run.tripped(cause) > 0, "{fault}");
+        let moved = run.hardest(|record| (100..400).contains(&record.index));
+        assert!(moved > 0.1, "{fault}: it drove before");
+        assert_eq!(run.hardest(|record| record.index > 600), 0.0, "{fault}: and stands two seconds later");
+    }
+}
+
+#[test]
+fn an_own_file_keeps_its_names_and_its_limits() {
+    let text = "inherits = \"jetson-orin-nano\"\n[[motor]]\nname = \"left\"\nlimit = 0.3\n[[motor]]\nname = \"right\"\nlimit = 0.3\n\
+                [[sensor]]\nname = \"die\"\nlike = \"roll\"\nunit = \"degC\"\nquantity = \"temperature\"\nvalid = [-20.0, 85.0]\n\
+                frozen_after = 0\nrequired = false\ninput = { low = 0.0, high = 60.0 }\n";
+    let board = own(text);
+    let made = simulated(&board);
+    assert!(made.board.sensors.iter().any(|sensor| sensor.name == "die"));
+    assert_eq!(made.board.reflexes, board.reflexes);
+    let (slow, fast) = (drive(&made.board, 1, 20, &[]), {
+        let whole = simulated(&built_in("jetson-orin-nano"));
+        drive(&whole.board, 1, 20, &[])
+    });
+    assert!(slow.report.distance_m > 1.0, "{:?}", slow.report);
+    let hardest = slow.hardest(|_| true);
+    assert!(hardest > 0.25 && hardest <= 0.3, "{hardest}");
+    assert!(fast.hardest(|_| true) > 0.4 && slow.report.distance_m < fast.report.distance_m);
+}
+
+/// A ranger at an address of its own behind its shut-down line, and another monitor: set up on their wires.
+#[test]
+fn chips_with_lines_and_addresses_of_their_own_are_set_up() {
+    let text = "inherits = \"generic-linux\"\n[bus]\ngpio_labels = [\"gpio1\"]\n[[sensor]]\nname = \"range\"\naddress = 0x30\nshutdown = 7\n\
+                [[sensor]]\nname = \"battery\"\nkind = \"ina226\"\nunit = \"V\"\naddress = 0x44\nshunt_ohms = 0.02\nquantity = \"volts\"\n\
+                period_ms = 200.0\nmax_age_ms = 2000.0\nvalid = [9.0, 13.0]\nrequired = true\ninput = { low = 9.6, high = 12.6 }\n\
+                [[reflex]]\nname = \"battery-low\"\nremove = true\n[[reflex]]\nname = \"battery-empty\"\nbelow = 9.6\nclear = 10.0\n";
+    let made = simulated(&own(text));
+    let run = drive(&made.board, 2, 20, &[]);
+    assert_eq!(run.tripped(Cause::Battery), 0, "three cells are as full as two would be");
+    assert!((run.report.battery_v - 11.8).abs() < 0.3, "{:?}", run.report);
+    assert!(run.report.distance_m > 1.0, "{:?}", run.report);
+}
+
+const TANK: &str = "[[sensor]]\nname = \"tank\"\nkind = \"ads1115\"\nunit = \"l\"\naddress = 0x48\nchannel = 0\n\
+                    full_scale_v = 4.096\nper_volt = 1.0\nperiod_ms = 100.0\nvalid = [0.0, 9.0]\ninput = { low = 0.0, high = 9.0 }\n";
+
+#[test]
+fn a_chip_without_a_model_is_named_and_silent() {
+    let made = simulated(&own(&format!("inherits = \"jetson-orin-nano\"\n{TANK}")));
+    let named: Vec<(&str, &str)> = made.without.iter().map(|one| (&*one.sensor, one.kind)).collect();
+    assert_eq!(named, [("tank", "ads1115")]);
+    let tank = made.board.sensors.iter().position(|sensor| sensor.name == "tank").expect("its place is kept");
+    let run = drive(&made.board, 1, 10, &[]);
+    assert!(run.report.distance_m > 0.5, "{:?}", run.report);
+    assert_eq!(run.report.failed_transfers, 0, "nobody asks for it");
+    let seen = run.records.iter().filter(|record| record.frame.samples[tank].health != Health::Never).count();
+    assert_eq!(seen, 0, "no simulated value stands for it");
+}
+
+#[test]
+fn a_board_that_needs_a_chip_without_a_model_is_refused_by_name() {
+    let rule = "[[reflex]]\nname = \"empty\"\ncause = \"battery\"\nsensor = \"tank\"\nbelow = 1.0\nclear = 2.0\nrestraint = \"slow\"\nshare = 0.5\n";
+    let second = "[[sensor]]\nname = \"range-back\"\nlike = \"range\"\ntrig = 16\necho = 17\n";
+    for (from, more, sensor) in [
+        ("generic-linux", format!("{TANK}required = true\nmax_age_ms = 500.0\n"), "tank"),
+        ("jetson-orin-nano", format!("{TANK}{rule}"), "tank"),
+        ("picarx-v4", second.to_string(), "range-back"),
+    ] {
+        let NoModel::Needed(sensors) =
+            rehearsal(&own(&format!("inherits = \"{from}\"\n{more}"))).expect_err("it needs it")
+        else {
+            panic!("{more}")
+        };
+        assert_eq!(sensors.iter().map(|one| &*one.sensor).collect::<Vec<_>>(), [sensor]);
+    }
+    let pwm =
+        "inherits = \"generic-linux\"\n[pca9685]\nremove = true\n[pwm]\ndevice = \"pwm\"\nhz = 1000.0\n";
+    assert_eq!(rehearsal(&own(pwm)), Err(NoModel::ComputersPwm));
+    assert_eq!(rehearsal(&built_in("scitos-g5")), Err(NoModel::Log));
+}
+
+#[test]
+fn what_a_rehearsal_changes_is_said_and_a_simulated_board_stays_as_it_is() {
+    let changes = |name: &str| simulated(&built_in(name)).changes;
+    assert_eq!(changes("picarx-v4"), [Change::NoGuard, Change::ArmsItself]);
+    assert_eq!(changes("virtual-bench"), [Change::NoGuard, Change::NotStrict, Change::UsualBody]);
+    let jetson = [Change::NoGuard, Change::ArmsItself, Change::NoEdges, Change::UsualBody];
+    assert_eq!(changes("jetson-orin-nx"), jetson);
+    let sim = built_in("sim");
+    assert_eq!(simulated(&sim), Rehearsal { board: sim, without: Vec::new(), changes: Vec::new() });
+}
+
+#[test]
+fn one_and_two_engine_threads_rehearse_alike() {
+    for name in ["picarx-v5", "jetson-orin-nano"] {
+        let mut board = simulated(&built_in(name)).board;
+        let digests = [1, 2].map(|threads| {
+            board.field.threads = threads;
+            drive(&board, 5, 4, &[]).ending.recorder.digest()
+        });
+        assert_eq!(digests[0], digests[1], "{name}");
+    }
+}
