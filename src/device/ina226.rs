@@ -14,9 +14,9 @@ const BUS_VOLTAGE: u8 = 0x02;
 const MASK_ENABLE: u8 = 0x06;
 const MANUFACTURER: u8 = 0xFE;
 const DIE: u8 = 0xFF;
-/// What a reset leaves in the configuration (7.6.1): bit 14 is always 1; one sample an average (bits 11-9),
+/// What a reset leaves in the configuration (7.6.1): bit 14 is always 1; no averaging (bits 11-9 are 0),
 /// bus voltage (8-6) and shunt voltage (5-3) converted in 1.1 ms each, both continuously (2-0).
-const AFTER_RESET: u16 = 1 << 14 | 0b000 << 9 | 0b100 << 6 | 0b100 << 3 | 0b111;
+const AFTER_RESET: u16 = 1 << 14 | 0b100 << 6 | 0b100 << 3 | 0b111;
 /// Mask/Enable (7.6.7): a conversion has ended since this register was last read.
 const CONVERSION_READY: u16 = 1 << 3;
 /// Mask/Enable (7.6.7): the chip's own arithmetic overflowed.
@@ -120,6 +120,9 @@ mod tests {
 
     const READY: u16 = 1 << 3;
 
+    /// A transfer of a script, and the register that it is about.
+    type Part = (u8, fn(FakeI2c) -> FakeI2c);
+
     fn chip(outputs: &[PowerQuantity]) -> Ina226 {
         Ina226::new(0x41, 0.002, outputs.into())
     }
@@ -180,7 +183,7 @@ mod tests {
     #[test]
     fn a_fault_at_any_transfer_ends_the_set_up_there() {
         // Each register is named in one transfer and read in the next; the settings are one of three bytes.
-        let parts: [(u8, fn(FakeI2c) -> FakeI2c); 5] = [
+        let parts: [Part; 5] = [
             (0xFE, |i2c| i2c.write(0x41, &[0xFE])),
             (0xFE, |i2c| i2c.read(0x41, &[0x54, 0x49])),
             (0xFF, |i2c| i2c.write(0x41, &[0xFF])),
@@ -208,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_fault_at_any_transfer_of_a_poll_is_returned() {
-        let parts: [(u8, fn(FakeI2c) -> FakeI2c); 6] = [
+        let parts: [Part; 6] = [
             (0x06, |i2c| i2c.write(0x41, &[0x06])),
             (0x06, |i2c| i2c.read(0x41, &[0x00, 0x08])),
             (0x02, |i2c| i2c.write(0x41, &[0x02])),

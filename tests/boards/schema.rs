@@ -52,8 +52,8 @@ fn keys_in_the_checks() -> BTreeSet<String> {
                 b'(' => ASKS.iter().any(|ask| call.ends_with(ask)),
                 _ => {
                     let first = before.rsplit('(').next().unwrap_or_default();
-                    let list = before.ends_with("\"i2c\"")
-                        || first.starts_with('"') && LISTS.iter().any(|list| first == *list);
+                    let list =
+                        before.ends_with("\"i2c\"") || first.starts_with('"') && LISTS.contains(&first);
                     list || ["section", "&section"].contains(&first)
                 }
             };
