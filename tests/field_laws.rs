@@ -379,7 +379,6 @@ macro_rules! laws {
                 response::metrics_are_those_of_every_hundredth_cycle,
                 memory::a_stored_pattern_is_found_at_10_db,
                 memory::the_blend_is_in_the_field_that_is_returned,
-                memory::the_bank_keeps_what_is_new_and_matters,
                 rungs::half_resolution_keeps_means_on_the_way_in_and_out,
             }
             laws! { @ [$(#[$long])?] $engine:
@@ -390,6 +389,7 @@ macro_rules! laws {
                 response::stimuli_are_decodable_from_features_and_motors,
                 response::same_seed_and_input_give_the_same_bits,
                 memory::a_scene_recalls_its_own_pattern,
+                memory::the_bank_keeps_what_is_new_and_matters,
                 prediction::lawful_sensors_are_predicted,
                 prediction::noise_is_not,
                 prediction::standing_sensors_for_ever_break_nothing,

@@ -39,7 +39,8 @@ pub fn summary(notes: &Path) -> io::Result<String> {
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     lines.dedup();
-    Ok(format!("{} tests skipped:\n    {}", lines.len(), lines.join("\n    ")))
+    let tests = if lines.len() == 1 { "test" } else { "tests" };
+    Ok(format!("{} {tests} skipped:\n    {}", lines.len(), lines.join("\n    ")))
 }
 
 #[cfg(test)]

@@ -120,6 +120,9 @@ mod tests {
 
     const READY: u16 = 1 << 3;
 
+    /// A transfer of a script, and the register that it is about.
+    type Part = (u8, fn(FakeI2c) -> FakeI2c);
+
     fn chip(outputs: &[PowerQuantity]) -> Ina226 {
         Ina226::new(0x41, 0.002, outputs.into())
     }
@@ -176,9 +179,6 @@ mod tests {
         let nack = DeviceFault::Bus { register: 0, fault: BusFault::Nack };
         assert_eq!(set_up(&mut chip(&[]), &mut broken), Err(nack));
     }
-
-    /// The register that a transfer is about, and what expects that transfer.
-    type Part = (u8, fn(FakeI2c) -> FakeI2c);
 
     #[test]
     fn a_fault_at_any_transfer_ends_the_set_up_there() {

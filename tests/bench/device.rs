@@ -4,6 +4,7 @@
 use super::{File, LENIENT, err, number, object, out, row};
 use crate::cli::ganglion;
 use crate::cuda::standin;
+use crate::long::or_in_full;
 use crate::skips::skip;
 use ganglion::field::STAGES;
 use serde_json::Value;
@@ -93,9 +94,9 @@ fn check(object: &Value, robots: u64) {
 fn an_emulated_gpus_object_has_every_figure_and_says_that_none_is_a_measurement() {
     let Some(stand_in) = standin::stand_in() else { return };
     let mut bytes = Vec::new();
-    for (more, robots, storage) in
-        [(&[][..], 1, "f32"), (&["--storage", "f16"], 1, "f16"), (&["--batch", "3", "--rung", "5"], 3, "f32")]
-    {
+    let one_robot = [(&[][..], 1, "f32"), (&["--storage", "f16"][..], 1, "f16")];
+    let batch = (&["--batch", "3", "--rung", "5"][..], 3, "f32");
+    for (more, robots, storage) in one_robot.into_iter().chain(or_in_full(None, Some(batch))) {
         let ended = with(stand_in.folder(), &[&SMALL[..], more].concat());
         assert_eq!(ended.status.code(), Some(0), "{more:?}: {}", err(&ended));
         let first = out(&ended);
