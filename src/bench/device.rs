@@ -34,7 +34,7 @@ const PACE: Span = Span::from_millis(10);
 /// The parts of a cycle on its way to the device and back, in the order of [`DeviceFigures::times`].
 pub const PARTS_OF_A_CYCLE: [&str; 5] = ["queue", "copy_in", "kernels", "copy_out", "wake"];
 
-/// An engine on a GPU, loaded and fed by a [`Feed`].
+/// An engine on a GPU, loaded and fed by a `Feed`.
 pub struct DeviceBench {
     engine: Engine,
     facts: DeviceFacts,

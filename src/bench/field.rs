@@ -74,7 +74,7 @@ impl fmt::Display for BenchFault {
 
 impl std::error::Error for BenchFault {}
 
-/// An engine, loaded and fed by a [`Feed`].
+/// An engine, loaded and fed by a `Feed`.
 pub struct FieldBench {
     engine: Engine,
     feed: Feed,

@@ -36,7 +36,7 @@ pub enum Change {
     NoEdges,
     /// Nothing steers: no servo, and no motors called left and right. It drives straight on.
     NoSteering,
-    /// The size of the robot is not stated ([motion]): it is that of a PiCar-X.
+    /// The size of the robot is not stated (`[motion]`): it is that of a PiCar-X.
     UsualBody,
 }
 
