@@ -255,7 +255,7 @@ fn counts() -> impl Strategy<Value = Counts> {
 #[test]
 fn what_the_check_passes_is_built_and_runs() {
     // Boards far from any capacity say nothing here, and each takes a fraction of a second.
-    let config = Config { failure_persistence: None, ..Config::with_cases(or_in_full(16, 48)) };
+    let config = Config { failure_persistence: None, ..Config::with_cases(or_in_full(8, 48)) };
     proptest!(config, |(counts in counts())| {
         if let Ok(loaded) = board::from_text("drawn", &board_of(&counts)) {
             runs(&loaded.board);
