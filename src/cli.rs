@@ -46,6 +46,7 @@ pub mod safe_stop;
 mod simulate;
 mod status;
 pub mod teach;
+pub mod update;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -104,6 +105,8 @@ enum Verb {
     Stop(control::StopArgs),
     /// Show the running robot's status
     Status(control::StatusArgs),
+    /// Update this robot's package: stage, trial, rollback, status
+    Update(update::Args),
 }
 
 fn dispatch(verb: Verb) -> Result<(), Failure> {
@@ -126,6 +129,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Disarm(args) => control::disarm(args),
         Verb::Stop(args) => control::stop(args),
         Verb::Status(args) => control::status(args),
+        Verb::Update(args) => update::run(args),
     }
 }
 

@@ -85,4 +85,5 @@ pub mod safe_stop;
 
 // Around it: robots as files, and the command line.
 pub mod board;
+pub mod update;
 pub mod cli;

@@ -6,6 +6,7 @@
 
 mod auto_arm;
 mod guarded;
+mod hold;
 mod outcome;
 
 use crate::access::{self, AccessError};
@@ -26,6 +27,7 @@ use auto_arm::AutoArm;
 pub use auto_arm::is_service;
 use guarded::Guarded;
 pub use guarded::{START_GUARD, why_untrusted};
+use hold::Hold;
 pub use outcome::{Outcome, Outside};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -55,6 +57,9 @@ pub struct Session<'a> {
     pub control: Option<PathBuf>,
     /// The guard's socket, if it is not at its default path.
     pub guard: Option<PathBuf>,
+    /// The folder that the service keeps between runs, where an update leaves its hold; `None` for a run by
+    /// hand.
+    pub state: Option<PathBuf>,
     /// Run although the board is for another machine.
     pub any_machine: bool,
     /// A robot that was not ready once by then, counted from its first slot, ends; `None`: on real wires
@@ -156,7 +161,8 @@ impl Session<'_> {
         let mut observer = Observer::new(instruments, sources.measured.clone());
         let place = (self.control.as_deref(), Path::new(CONTROL_SOCKET));
         let server = open_server(board, place, sources.clone(), &self.interrupted)?;
-        let auto_arm = begin_auto_arm(board, self.control.as_deref(), &sources);
+        let mut hold = Hold::find(self.state.as_deref());
+        let auto_arm = begin_auto_arm(board, self.control.as_deref(), &hold, &sources);
         // The first slot comes when everything is in memory, so slow work before it is not lateness.
         let first = clock.now() + START_UP;
         robot.tick.start_at(first);
@@ -174,7 +180,11 @@ impl Session<'_> {
                 watch(recorder);
                 observer.observe(recorder, clock.now());
                 attend(&mut service, &sources, clock.now());
-                note_disarm(&mut disarmed, sources.loop_status.look().disarmed);
+                let status = sources.loop_status.look();
+                note_disarm(&mut disarmed, status.disarmed);
+                if status.armings > 0 {
+                    hold.release();
+                }
                 let is_late = ready_within.is_some_and(|within| clock.now().since(first) >= within);
                 if is_late && !service.is_ready() && !self.interrupted.swap(true, Ordering::Relaxed) {
                     never_ready = Some(service::missing(&sources.loop_status.look()).reasons().collect());
@@ -223,8 +233,8 @@ impl Session<'_> {
 }
 
 /// Checks whether the robot may arm by itself. If not, its first slot disarms it, and callers get the reason.
-fn begin_auto_arm(board: &Board, control: Option<&Path>, sources: &Sources) -> AutoArm {
-    let auto_arm = AutoArm::begin(board, control);
+fn begin_auto_arm(board: &Board, control: Option<&Path>, hold: &Hold, sources: &Sources) -> AutoArm {
+    let auto_arm = AutoArm::begin(board, control, hold.why());
     if let Some(words) = auto_arm.off() {
         sources.requests.disarm.store(true, Ordering::Release);
         let _ = sources.remark.set(words.to_string());

@@ -57,6 +57,9 @@ mod intake;
 /// The built program: exit codes, help with examples, one message a failure, no panic on a closed pipe.
 mod cli;
 
+/// A package is staged, tried, committed or left; whatever is cut off, the right version runs at the end.
+mod update;
+
 /// Whatever comes in, the command keeps its promises.
 mod safety;
 /// Random boards under random faults, before a judge who knows only what is promised: motors that move all

@@ -1,5 +1,5 @@
 //! A robot that arms by itself, over restarts of its program: not again after it was disarmed, nor after its
-//! program died.
+//! program died, nor under the hold of an update.
 
 use crate::cli::{self, Running, output};
 use rustix::process::Signal;
@@ -17,8 +17,8 @@ struct Place {
 }
 
 impl Place {
-    fn new() -> Place {
-        let folder = std::env::temp_dir().join(format!("ganglion-restart-{}", std::process::id()));
+    fn new(name: &str) -> Place {
+        let folder = std::env::temp_dir().join(format!("ganglion-restart-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir(&folder).unwrap();
         Place { folder, child: Running::none() }
@@ -32,7 +32,10 @@ impl Place {
     /// Starts it; it is ready when its self-test is over.
     fn start(&mut self) {
         let control = self.path("control");
-        self.child = cli::watching(&["run", "--control", &control, "--arm", "--for", "600s"]);
+        self.child =
+            cli::watching_with(&["run", "--control", &control, "--arm", "--for", "600s"], |command| {
+                command.env("STATE_DIRECTORY", &self.folder);
+            });
         self.soon("its self-test is over", |status| !["boot", "self-test"].contains(&mode(status)));
     }
     fn status(&self) -> Value {
@@ -79,7 +82,7 @@ fn is_armed(status: &Value) -> bool {
 
 #[test]
 fn it_arms_by_itself_only_after_a_clean_end_and_says_why_it_does_not() {
-    let mut place = Place::new();
+    let mut place = Place::new("ends");
     place.start();
     place.soon("it arms by itself", is_armed);
     assert!(place.has_mark());
@@ -100,4 +103,31 @@ fn it_arms_by_itself_only_after_a_clean_end_and_says_why_it_does_not() {
     place.ask("disarm");
     place.end(Signal::TERM);
     assert!(place.has_mark(), "it was disarmed, and would have armed itself again");
+}
+
+#[test]
+fn the_hold_of_an_update_lasts_until_a_person_has_armed() {
+    let mut place = Place::new("hold");
+    let hold = place.folder.join("hold");
+    std::fs::write(&hold, "").unwrap();
+    for _ in 0..2 {
+        place.start();
+        let refused = place.status();
+        let remark = refused["remark"].as_str().unwrap_or_default().to_string();
+        assert!(remark.contains("update") && remark.contains("ganglion arm"), "{refused}");
+        std::thread::sleep(Duration::from_millis(500)); // fifty slots in which it could
+        assert!(!is_armed(&place.status()), "armed by itself under a hold");
+        place.end(Signal::KILL);
+        // A reboot takes the mark of the run that died. The hold stays.
+        std::fs::remove_file(place.folder.join("unfinished-run")).unwrap();
+        assert!(hold.exists());
+    }
+    place.start();
+    place.ask("arm");
+    place.soon("a person has armed it", is_armed);
+    place.end(Signal::TERM);
+    assert!(!hold.exists(), "armed by a person");
+    place.start();
+    place.soon("it arms by itself again", is_armed);
+    place.end(Signal::TERM);
 }

@@ -28,7 +28,7 @@ const BOARD: &str = "/etc/ganglion/board.toml";
 /// because to teach one takes six virtual seconds of work. The row that shows the start does without.
 const BRAIN: &str = "/var/lib/ganglion/brain";
 /// The brain that the unit itself keeps: every row begins without it.
-const KEPT: &str = "/var/lib/ganglion/brain.bin";
+const KEPT: &str = "/var/lib/ganglion/brain-3.bin";
 const DROP_IN: &str = "/run/systemd/system/ganglion.service.d/brain.conf";
 /// The bus that the service's user may open.
 const I2C: &str = "/dev/i2c-1";

@@ -167,8 +167,18 @@ pub fn run(args: Args) -> Result<(), Failure> {
         ClockKind::Real => {
             let Args { control, guard, any_machine, ready_within, .. } = args;
             let digest = loaded.digest;
-            let session =
-                Session { board, digest, length, interrupted, control, guard, any_machine, ready_within };
+            let state = state_folder();
+            let session = Session {
+                board,
+                digest,
+                length,
+                interrupted,
+                control,
+                guard,
+                state,
+                any_machine,
+                ready_within,
+            };
             session.run(options, move |recorder| {
                 status.show(recorder);
                 log::logger().flush(); // reports the lines that the quota left out
@@ -182,6 +192,13 @@ pub fn run(args: Args) -> Result<(), Failure> {
         super::output::json(&report)?;
     }
     report.verdict()
+}
+
+/// The folder that the service manager keeps for the service between runs (systemd.exec(5)); the first, if it
+/// names several.
+fn state_folder() -> Option<PathBuf> {
+    let named = std::env::var_os("STATE_DIRECTORY")?.into_string().ok()?;
+    named.split(':').next().filter(|first| !first.is_empty()).map(PathBuf::from)
 }
 
 /// The brain in the file at `path`, or the previous one if that is damaged; `None` if there is no file yet.

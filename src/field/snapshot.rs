@@ -275,6 +275,13 @@ mod tests {
     }
 
     #[test]
+    fn the_unit_keeps_one_snapshot_per_format() {
+        let unit = include_str!("../../systemd/ganglion.service");
+        let name = format!("/brain-{}.bin\n", KIND.version);
+        assert!(unit.contains(&name), "after a rollback the old program finds its own snapshot: {name}");
+    }
+
+    #[test]
     fn the_largest_file_fits_into_the_room_for_it() {
         let board = built_in("virtual-bench").unwrap().unwrap().board;
         let mut live = Live::default();

@@ -22,20 +22,28 @@ const WORDS: &str = "A run that may arm by itself started here. While this file 
 pub(super) struct AutoArm {
     /// The mark; `None` if no mark is kept.
     mark: Option<PathBuf>,
+    /// Whether this run has left it.
+    left: bool,
     /// Why not, in words.
     off: Option<String>,
 }
 
 impl AutoArm {
     /// Leaves the mark, if a board that arms by itself is on real wires, or if `control` names a socket.
-    pub fn begin(board: &Board, control: Option<&Path>) -> AutoArm {
+    /// `held`: why it must not arm by itself in any case.
+    pub fn begin(board: &Board, control: Option<&Path>, held: Option<String>) -> AutoArm {
         let is_real = matches!(board.bus, BusPlan::Linux { .. });
         if !board.safety.auto_arm || !(is_real || control.is_some()) {
             return AutoArm::default();
         }
         let mark = control.unwrap_or(Path::new(CONTROL_SOCKET)).with_file_name(MARK);
-        let why = match leave(&mark) {
-            Ok(()) => return AutoArm { mark: Some(mark), off: None },
+        let made = leave(&mark);
+        let left = made.is_ok();
+        let why = match made {
+            Ok(()) => match held {
+                None => return AutoArm { mark: Some(mark), left, off: None },
+                Some(why) => why,
+            },
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 format!("the last run ended disarmed, latched or uncleanly ({} exists)", mark.display())
             }
@@ -49,7 +57,7 @@ impl AutoArm {
         };
         let off = format!("does not arm by itself: {why}; find out why, then run 'ganglion arm'");
         log::warn!("the robot {off}");
-        AutoArm { mark: Some(mark), off: Some(off) }
+        AutoArm { mark: Some(mark), left, off: Some(off) }
     }
 
     /// Why it must not, in words.
@@ -59,7 +67,7 @@ impl AutoArm {
 
     /// The robot never ran: removes what this run has left behind.
     pub fn never_ran(self) {
-        if self.off.is_none() {
+        if self.left {
             self.clear();
         }
     }
@@ -117,7 +125,7 @@ mod tests {
         fn begin(&self) -> AutoArm {
             let mut board = board::built_in("sim").unwrap().unwrap().board;
             board.safety.auto_arm = true;
-            AutoArm::begin(&board, Some(&self.0.join("control.sock")))
+            AutoArm::begin(&board, Some(&self.0.join("control.sock")), None)
         }
         fn mark(&self) -> PathBuf {
             self.0.join(MARK)
@@ -175,9 +183,9 @@ mod tests {
         let place = Place::new("unconcerned");
         let mut board = board::built_in("sim").unwrap().unwrap().board;
         board.safety.auto_arm = false;
-        let begun = AutoArm::begin(&board, Some(&place.0.join("control.sock")));
+        let begun = AutoArm::begin(&board, Some(&place.0.join("control.sock")), None);
         assert!(begun.off().is_none() && !place.mark().exists());
         board.safety.auto_arm = true;
-        assert!(AutoArm::begin(&board, None).mark.is_none());
+        assert!(AutoArm::begin(&board, None, None).mark.is_none());
     }
 }

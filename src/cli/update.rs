@@ -1,0 +1,297 @@
+//! `update`: stage a package, put it on trial, go back, see what happened. On the robot, as root.
+
+mod follow;
+mod words;
+
+use super::exit::Failure;
+use super::{arguments, output};
+use crate::time::Span;
+use crate::update::stage::Outcome;
+use crate::update::state::{self, Staged};
+use crate::update::{Ended, Layout, Marker, Phase, UpdateError, history, package, recover, stage, trial};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Lines of the history in the status.
+const SHOWN: usize = 20;
+
+/// Arguments of `update`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  sudo ganglion update stage ganglion_0.2.0_arm64.deb   verify it and keep it; nothing changes yet
+  sudo ganglion update trial --for 60s                  install it, watch it; it stays, or the robot goes back
+  sudo ganglion update rollback                         return to the version before
+  ganglion update status --json                         what is installed, and what happened
+  sudo ganglion update keep ganglion_0.1.0_arm64.deb    the first package, so that there is a way back from the next
+
+A package needs a signature (PACKAGE.sig) by a key in /etc/ganglion/allowed_signers. A trial stops the motors first. From
+then on nothing arms by itself until a person runs 'ganglion arm'. If the power goes at any moment of it, the next boot
+returns to the version before. A trial goes on when this command or its terminal ends.
+
+Exit codes: 65 the package is refused; 69 too little space, or nothing to try or to return to; 70 neither version runs;
+75 the robot went back, is armed, or another update is in progress; 77 not root; 78 'ganglion setup' has not been run.")]
+pub struct Args {
+    #[command(subcommand)]
+    step: Step,
+}
+
+/// What to print.
+#[derive(Debug, clap::Args)]
+struct Output {
+    /// Print one JSON object as the last line of standard output
+    #[arg(long)]
+    json: bool,
+    /// Another root than the machine's own, for tests
+    #[arg(long, hide = true, default_value = "/")]
+    root: PathBuf,
+}
+
+impl Output {
+    fn layout(&self) -> Layout {
+        Layout::new(&self.root)
+    }
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Step {
+    /// Verify a package and keep it for the next trial; changes nothing else
+    Stage {
+        /// The package
+        package: PathBuf,
+        /// Its signature [default: PACKAGE.sig]
+        #[arg(long, value_name = "FILE")]
+        signature: Option<PathBuf>,
+        /// Accept a version older than the installed one
+        #[arg(long)]
+        allow_downgrade: bool,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Stop the motors, install what is staged, watch it, and keep it or go back
+    Trial {
+        /// How long the new version is watched
+        #[arg(long = "for", value_name = "TIME", value_parser = arguments::span, default_value = "60s")]
+        length: Span,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Return to the version before, or end an update that is unfinished
+    Rollback {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Show what is installed, staged and unfinished, and how the last update ended
+    Status {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Keep a package, so that the robot can return to its version
+    Keep {
+        /// The package
+        package: PathBuf,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// The trial itself: what `trial` has systemd start
+    #[command(hide = true)]
+    RunTrial {
+        #[arg(long = "for", value_parser = arguments::span)]
+        length: Span,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// The rollback itself: what `rollback` has systemd start
+    #[command(hide = true)]
+    RunRollback {
+        #[command(flatten)]
+        output: Output,
+    },
+    /// End an unfinished update that nobody sees to: units of a trial start this
+    #[command(hide = true)]
+    Recover {
+        /// Before guard and runtime start
+        #[arg(long)]
+        boot: bool,
+        #[command(flatten)]
+        output: Output,
+    },
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    match args.step {
+        Step::Stage { package, signature, allow_downgrade, output } => {
+            let signature = signature.unwrap_or_else(|| {
+                let mut name = package.clone().into_os_string();
+                name.push(".sig");
+                name.into()
+            });
+            let staged = stage::stage(&output.layout(), &package, &signature, allow_downgrade);
+            tell_staged(&staged.map_err(|error| words::failure(&error))?, output.json)
+        }
+        Step::Trial { length, output } => {
+            let layout = output.layout();
+            trial::may_begin(&layout).map_err(|error| words::failure(&error))?;
+            let seconds = format!("{}ms", length.as_nanos() / 1_000_000);
+            follow::detached(&layout, &["run-trial", "--for", &seconds], output.json)
+        }
+        Step::Rollback { output } => {
+            let layout = output.layout();
+            let marker = trial::may_roll_back(&layout).map_err(|error| words::failure(&error))?;
+            if !output.json {
+                say!("returning to {}", marker.goal);
+            }
+            follow::detached(&layout, &["run-rollback"], output.json)
+        }
+        Step::Status { output } => status(&output.layout(), output.json),
+        Step::Keep { package, output } => keep(&output.layout(), &package, output.json),
+        Step::RunTrial { length, output } => {
+            let layout = output.layout();
+            conclude(&layout, trial::run(&layout, length))
+        }
+        Step::RunRollback { output } => {
+            let layout = output.layout();
+            conclude(&layout, trial::roll_back(&layout))
+        }
+        Step::Recover { boot, output } => {
+            let layout = output.layout();
+            let ended = if boot { recover::at_boot(&layout) } else { recover::after_death(&layout) };
+            match ended.map_err(|error| words::failure(&error))? {
+                Some(ended) => say!("{}", words::ended(&ended)),
+                None => say!("no update is unfinished"),
+            }
+            Ok(())
+        }
+    }
+}
+
+fn tell_staged(outcome: &Outcome, json: bool) -> Result<(), Failure> {
+    let (word, version) = match outcome {
+        Outcome::Staged(version) => ("staged", version),
+        Outcome::AlreadyActive(version) => ("already active", version),
+    };
+    if json {
+        return output::json(&serde_json::json!({ "schema": 1, "outcome": word, "version": version }));
+    }
+    match outcome {
+        Outcome::Staged(version) => say!("staged {version}; next: sudo ganglion update trial"),
+        Outcome::AlreadyActive(version) => say!("{version} is already active"),
+    }
+    Ok(())
+}
+
+fn keep(layout: &Layout, package: &std::path::Path, json: bool) -> Result<(), Failure> {
+    let kept = state::demand_root(layout)
+        .and_then(|()| stage::make_folders(layout))
+        .and_then(|()| package::keep(layout, package))
+        .and_then(|version| history::note(layout, history::Event::Kept(version.clone())).map(|()| version));
+    let version = kept.map_err(|error| words::failure(&error))?;
+    if json {
+        return output::json(&serde_json::json!({ "schema": 1, "outcome": "kept", "version": version }));
+    }
+    say!("kept {version}: an update from it has a way back");
+    Ok(())
+}
+
+/// The end of what systemd has started: the history has it for whoever follows, the exit code for systemd.
+fn conclude(layout: &Layout, ended: Result<Ended, UpdateError>) -> Result<(), Failure> {
+    match ended {
+        Ok(ended) => words::outcome(&ended),
+        Err(error) => {
+            let failure = words::failure(&error);
+            let _ = history::note(layout, history::Event::Refused(failure.to_string()));
+            Err(failure)
+        }
+    }
+}
+
+/// What `update status` prints with `--json`.
+#[derive(Debug, Serialize)]
+struct Report {
+    schema: u32,
+    installed: String,
+    state: String,
+    runtime: String,
+    /// Nothing arms by itself until a person has armed.
+    hold: bool,
+    staged: Option<Staged>,
+    unfinished: Option<Told>,
+    last: Option<Told>,
+    kept: Vec<String>,
+    history: Vec<String>,
+}
+
+/// A marker, with its reason in words.
+#[derive(Debug, Serialize)]
+struct Told {
+    phase: Phase,
+    from: String,
+    to: String,
+    goal: String,
+    tries: u32,
+    why: String,
+}
+
+impl From<Marker> for Told {
+    fn from(marker: Marker) -> Told {
+        let Marker { phase, from, to, goal, tries, why, .. } = marker;
+        Told { phase, from, to, goal, tries, why: why.as_ref().map(words::why).unwrap_or_default() }
+    }
+}
+
+fn status(layout: &Layout, json: bool) -> Result<(), Failure> {
+    let report = report(layout).map_err(|error| words::failure(&error))?;
+    if json {
+        return output::json(&report);
+    }
+    say!("installed  {} ({}), runtime {}", report.installed, report.state, report.runtime);
+    if let Some(told) = &report.unfinished {
+        say!("unfinished {} to {}: {}", told.from, told.to, words::phase(told.phase));
+    }
+    match &report.last {
+        Some(told) => say!("last       {}", words::told(told.phase, &told.from, &told.to, &told.why)),
+        None => say!("last       no update yet"),
+    }
+    if let Some(staged) = &report.staged {
+        say!("staged     {}; 'sudo ganglion update trial' tries it", staged.version);
+    }
+    say!(
+        "kept       {}",
+        if report.kept.is_empty() {
+            "nothing: there is no way back from an update".to_string()
+        } else {
+            report.kept.join(", ")
+        }
+    );
+    if report.hold {
+        say!("hold       nothing arms by itself until a person runs 'ganglion arm'");
+    }
+    if !report.history.is_empty() {
+        say!();
+        report.history.iter().for_each(|line| say!("{line}"));
+    }
+    Ok(())
+}
+
+fn report(layout: &Layout) -> Result<Report, UpdateError> {
+    let installed = package::installed()?;
+    let entries = history::read(layout);
+    let shown = entries[entries.len().saturating_sub(SHOWN)..].iter();
+    // A power cut between an update's final word and its other name: it has ended all the same.
+    let (unfinished, ended) = match Marker::unfinished(layout)? {
+        Some(marker) if marker.phase.is_final() => (None, Some(marker)),
+        unfinished => (unfinished, Marker::last(layout)?),
+    };
+    Ok(Report {
+        schema: 1,
+        installed: installed.version,
+        state: installed.state,
+        runtime: state::property("ganglion.service", "ActiveState"),
+        hold: layout.hold().exists(),
+        staged: Staged::read(layout),
+        unfinished: unfinished.map(Told::from),
+        last: ended.map(Told::from),
+        kept: package::kept(layout),
+        history: shown.map(words::entry).collect(),
+    })
+}

@@ -1,0 +1,109 @@
+//! Has systemd run a trial or a rollback, and follows it by its history. What runs does not depend on this
+//! process: a dropped ssh, a closed terminal or Ctrl-C here only ends the following.
+
+use super::words;
+use crate::cli::exit::Failure;
+use crate::cli::interrupt::Interrupt;
+use crate::cli::output;
+use crate::update::history::{self, Entry, Event};
+use crate::update::{Ended, Layout, Marker, Phase, net};
+use serde::Serialize;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The transient unit in which an update runs: one at a time.
+const UNIT: &str = "ganglion-update";
+/// How often the history is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A step of the update with the time since it began.
+#[derive(Debug, Serialize)]
+struct Line {
+    seconds: f64,
+    what: String,
+}
+
+/// Runs `ganglion update STEP` under systemd and prints each line of its history as it comes.
+pub(super) fn detached(layout: &Layout, step: &[&str], json: bool) -> Result<(), Failure> {
+    let interrupt = Interrupt::watch()?;
+    let known = history::read(layout).len();
+    let begun = Instant::now();
+    let mut runner = start(layout, step)?;
+    let mut lines = Vec::new();
+    let mut ended = None;
+    loop {
+        let over =
+            runner.try_wait().map_err(|error| Failure::unavailable(format!("systemd-run: {error}")))?;
+        for entry in history::read(layout).into_iter().skip(known + lines.len()) {
+            let line = Line { seconds: begun.elapsed().as_secs_f64(), what: words::event(&entry.event) };
+            if !json {
+                relay!("{:6.1} s  {}", line.seconds, line.what);
+            }
+            lines.push(line);
+            ended = end_of(&entry).or(ended);
+        }
+        if over.is_some() {
+            break;
+        }
+        if interrupt.asked() {
+            return Err(Failure::not_now("the update goes on without this command")
+                .fix("'ganglion update status' shows how it ends"));
+        }
+        thread::sleep(LOOK);
+    }
+    conclude(layout, ended, lines, json)
+}
+
+/// How an entry ends an update.
+fn end_of(entry: &Entry) -> Option<Result<Phase, String>> {
+    match &entry.event {
+        Event::Ended { phase, .. } => Some(Ok(*phase)),
+        Event::Refused(words) => Some(Err(words.clone())),
+        _ => None,
+    }
+}
+
+fn start(layout: &Layout, step: &[&str]) -> Result<Child, Failure> {
+    let own =
+        std::env::current_exe().map_err(|error| Failure::unavailable(format!("the own program: {error}")))?;
+    let mut command = Command::new("systemd-run");
+    command
+        .args(["--quiet", "--wait", "--collect", "--unit", UNIT])
+        .args(["--property", &format!("OnFailure={}", net::ON_DEATH)])
+        .args(["--description", "Update of ganglion", "--"])
+        .arg(own)
+        .arg("update")
+        .args(step);
+    if !layout.is_real() {
+        command.arg("--root").arg(layout.root());
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
+    command
+        .spawn()
+        .map_err(|error| Failure::unavailable(format!("systemd-run: {error}")).fix("an update needs systemd"))
+}
+
+fn conclude(
+    layout: &Layout,
+    ended: Option<Result<Phase, String>>,
+    lines: Vec<Line>,
+    json: bool,
+) -> Result<(), Failure> {
+    let marker = Marker::last(layout).ok().flatten();
+    let end = match (ended, marker) {
+        (Some(Ok(phase)), Some(marker)) => Ended { phase, from: marker.from, to: marker.to, why: marker.why },
+        (Some(Err(refused)), _) => return Err(Failure::not_now(refused)),
+        _ => {
+            return Err(Failure::not_now("the program that ran the update ended early")
+                .fix("see 'ganglion update status'; the robot goes back by itself"));
+        }
+    };
+    if json {
+        output::json(&serde_json::json!({
+            "schema": 1, "outcome": end.phase, "from": end.from, "to": end.to,
+            "why": end.why.as_ref().map(words::why), "steps": lines,
+        }))?;
+    }
+    words::outcome(&end)
+}

@@ -1,0 +1,169 @@
+//! Sentences for what an update came to: refusals, phases, reasons, lines of the history.
+
+use crate::cli::exit::Failure;
+use crate::update::history::{Entry, Event};
+use crate::update::{Ended, Phase, UpdateError, Why};
+
+/// A refusal or a failure, with what to do about it.
+pub(super) fn failure(error: &UpdateError) -> Failure {
+    match error {
+        UpdateError::NotRoot => Failure::permission("only root may update this robot").fix("use sudo"),
+        UpdateError::NotSetUp(path) => {
+            Failure::config("this robot is not set up for updates: a file is missing")
+                .at(path.display())
+                .fix("run 'sudo ganglion setup'")
+        }
+        UpdateError::Busy => {
+            Failure::not_now("another update is in progress").fix("see 'ganglion update status'")
+        }
+        UpdateError::Unfinished(marker) => {
+            let what = format!(
+                "the update from {} to {} is unfinished: {}",
+                marker.from,
+                marker.to,
+                phase(marker.phase)
+            );
+            Failure::not_now(what).fix("wait for it, or end it with 'sudo ganglion update rollback'")
+        }
+        UpdateError::Damaged(path, why) => {
+            Failure::data(format!("no sound package: {why}")).at(path.display()).fix("copy it again")
+        }
+        UpdateError::Signature(path, why) => {
+            Failure::data(format!("no valid signature by a key that this robot trusts: {why}"))
+                .at(path.display())
+                .fix("sign it with a key in /etc/ganglion/allowed_signers that is not revoked")
+        }
+        UpdateError::OtherPackage(name) => Failure::data(format!("the package is '{name}', not 'ganglion'")),
+        UpdateError::OtherArchitecture { found, wanted } => {
+            Failure::data(format!("the package is for {found}; this robot is {wanted}"))
+        }
+        UpdateError::OtherBoard { robot, package } => {
+            let (robot, package) = (robot.join(", "), package.join(", "));
+            Failure::data(format!("the robot's board is built on {robot}; the package supports {package}"))
+        }
+        UpdateError::BoardRefused(words) => {
+            Failure::data(format!("the new program refuses this robot's board file: {words}"))
+        }
+        UpdateError::Downgrade { from, to } => {
+            Failure::data(format!("{to} is older than the installed {from}"))
+                .fix("--allow-downgrade accepts it")
+        }
+        UpdateError::SameVersion(version) => {
+            Failure::data(format!("{version} is installed, and this is another package of that version"))
+                .fix("give each build a version of its own")
+        }
+        UpdateError::Space { place, needed, free } => {
+            let mb = |bytes: u64| bytes.div_ceil(1_000_000);
+            Failure::unavailable(format!("{} MB are needed, {} MB are free", mb(*needed), mb(*free)))
+                .at(place.display())
+                .fix("delete something")
+        }
+        UpdateError::Armed => Failure::not_now("the robot is armed").fix("run 'ganglion disarm' first"),
+        UpdateError::Moving(words) => {
+            Failure::unavailable(format!("the motors did not confirm their stop: {words}"))
+        }
+        UpdateError::NothingStaged => {
+            Failure::unavailable("nothing is staged").fix("run 'sudo ganglion update stage PACKAGE' first")
+        }
+        UpdateError::NoWayBack(version) => Failure::config(format!(
+            "the package of {version}, which is installed, is not kept: there would be no way back"
+        ))
+        .fix("run 'sudo ganglion update keep PACKAGE' with it"),
+        UpdateError::NothingBefore => Failure::unavailable("there is no version to return to").fix(
+            "'ganglion update status' shows what is kept; stage an older package with --allow-downgrade",
+        ),
+        UpdateError::File(path, error) => Failure::file(path, error),
+        UpdateError::Command(error) => Failure::unavailable(error),
+    }
+}
+
+/// The end of a trial or a rollback as the program's own end.
+pub(super) fn outcome(end: &Ended) -> Result<(), Failure> {
+    match end.phase {
+        Phase::BothBad => {
+            Err(Failure::bug(ended(end)).fix("look at 'journalctl -b -u ganglion'; the motors are stopped"))
+        }
+        Phase::RolledBack => Err(Failure::not_now(ended(end)).fix("look at 'journalctl -b -u ganglion'")),
+        _ => Ok(()),
+    }
+}
+
+/// How it ended, as a sentence.
+pub(super) fn ended(ended: &Ended) -> String {
+    told(ended.phase, &ended.from, &ended.to, &ended.why.as_ref().map(why).unwrap_or_default())
+}
+
+/// The same, of parts.
+pub(super) fn told(phase: Phase, from: &str, to: &str, why: &str) -> String {
+    let because = if why.is_empty() { String::new() } else { format!(": {why}") };
+    match phase {
+        Phase::Committed => format!("{from} to {to}: committed"),
+        Phase::Returned => format!("{from} to {to}: returned as requested"),
+        Phase::RolledBack => format!("{from} to {to}: rolled back{because}"),
+        Phase::BothBad => format!("{from} to {to}: neither version runs{because}"),
+        unfinished => format!("{from} to {to}: {}", self::phase(unfinished)),
+    }
+}
+
+/// A phase.
+pub(super) fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Prepared => "the way back is in place",
+        Phase::Installing => "installing",
+        Phase::Starting => "starting",
+        Phase::Trying => "ready; on trial",
+        Phase::Back => "going back",
+        Phase::Committed => "committed",
+        Phase::Returned => "returned",
+        Phase::RolledBack => "rolled back",
+        Phase::BothBad => "neither version runs",
+    }
+}
+
+/// A reason, as a clause.
+pub(super) fn why(why: &Why) -> String {
+    match why {
+        Why::Asked => "a person requested it".to_string(),
+        Why::PowerLost(phase) => format!("power lost in phase '{}'", self::phase(*phase)),
+        Why::UpdaterDied => "the program that ran the update died".to_string(),
+        Why::NotInstalled(words) => format!("it could not be installed: {words}"),
+        Why::NotWhole => "its files differ from what the package has".to_string(),
+        Why::NotReady(result) => format!("it did not become ready ({result})"),
+        Why::Died(result) => format!("it died in the trial ({result})"),
+        Why::OtherProgram => "what runs is not the installed program".to_string(),
+        Why::NoAnswer => "it does not answer".to_string(),
+        Why::Armed => "it was armed in the trial".to_string(),
+        Why::GuardLost => "its guard does not run".to_string(),
+        Why::Cause(cause) => {
+            format!("it may not move because of '{cause}', which the version before did not report")
+        }
+        Why::Slow { key, target_ms, found_ms } => {
+            format!("{key} is {target_ms} ms, measured {found_ms:.1} ms")
+        }
+        Why::Failed(words) => words.clone(),
+    }
+}
+
+/// A line of the history.
+pub(super) fn entry(entry: &Entry) -> String {
+    format!("{} {:8.1} s  {}", entry.boot, entry.uptime_s, event(&entry.event))
+}
+
+/// What happened.
+pub(super) fn event(event: &Event) -> String {
+    match event {
+        Event::Kept(version) => format!("kept {version}"),
+        Event::Staged(version) => format!("staged {version}"),
+        Event::Entered(phase) => self::phase(*phase).to_string(),
+        Event::Found { phase, installed, attempt } => {
+            format!(
+                "a boot found it in phase '{}' with {installed}; attempt {attempt} to go back",
+                self::phase(*phase)
+            )
+        }
+        Event::GoingBack { goal, why } => format!("going back to {goal}: {}", self::why(why)),
+        Event::Whole(version) => format!("{version} is whole, nothing has to be installed"),
+        Event::Refused(words) => format!("refused: {words}"),
+        Event::Ended { phase, from, to } => told(*phase, from, to, ""),
+    }
+}

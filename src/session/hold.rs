@@ -1,0 +1,39 @@
+//! The hold of an update: a file that keeps robots from arming by themselves, also over reboots, until a
+//! person has armed. `update` writes it before a new version runs for the first time; the runtime removes it.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+/// Its name in the folder that the service keeps between runs.
+const NAME: &str = "hold";
+
+/// The hold, if there is one.
+#[derive(Debug, Default)]
+pub(super) struct Hold(Option<PathBuf>);
+
+impl Hold {
+    /// Looks into `state`, the folder that the service keeps between runs. What cannot be looked at is no
+    /// hold: a run by hand has no such folder.
+    pub fn find(state: Option<&Path>) -> Hold {
+        let path = state.map(|folder| folder.join(NAME));
+        // A link that leads nowhere is one as well.
+        Hold(path.filter(|path| path.symlink_metadata().is_ok()))
+    }
+
+    /// Why the robot does not arm by itself, in words.
+    pub fn why(&self) -> Option<String> {
+        let path = self.0.as_ref()?;
+        Some(format!("nobody has armed it since an update began ({} exists)", path.display()))
+    }
+
+    /// The robot is armed, and only a person could do that: the board's own setting holds again.
+    pub fn release(&mut self) {
+        let Some(path) = self.0.take() else { return };
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                log::warn!("the next run will not arm by itself: {}: {error}", path.display());
+            }
+            _ => log::info!("a person has armed the robot: it may arm by itself again if its board says so"),
+        }
+    }
+}

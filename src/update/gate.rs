@@ -1,0 +1,174 @@
+//! The health gate: what a new version has to show before it stays. READY includes the runtime's self-test.
+//! For the time of the trial the same process has to live, be the installed program, answer, stay disarmed,
+//! have its guard, show no cause of restraint that the old version did not have, and keep the board's own
+//! limits of the field's cycle.
+
+use super::command::{self, LONG, SHORT};
+use super::state::{Answer, ask, property, systemctl};
+use super::{Layout, Why};
+use crate::intake;
+use crate::time::Span;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The runtime's unit.
+pub const RUNTIME: &str = "ganglion.service";
+/// The guard's.
+pub const GUARD: &str = "ganglion-guard.service";
+/// How often the robot is asked.
+const LOOK: Duration = Duration::from_secs(1);
+/// A runtime that has just said READY opens its socket within this time, also on an emulator.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+/// Largest program, in bytes.
+const LARGEST: u64 = 512 << 20;
+
+/// What the robot was like before the update, as far as the gate compares.
+#[derive(Clone, Debug, Default)]
+pub struct Before {
+    /// Whether the guard ran.
+    pub guarded: bool,
+    /// Causes of restraint that were active; `None`: causes are not judged.
+    pub causes: Option<Vec<String>>,
+}
+
+impl Before {
+    /// Of the robot as it runs now.
+    pub fn look(layout: &Layout) -> Before {
+        Before {
+            guarded: is_active(GUARD),
+            causes: Some(ask(layout).map(|answer| answer.causes).unwrap_or_default()),
+        }
+    }
+
+    /// Of a robot that does not run: nothing to compare with. The guard is wanted if systemd would start it.
+    pub fn unknown() -> Before {
+        let guarded = is_active(GUARD) || property(GUARD, "UnitFileState") == "enabled";
+        Before { guarded, causes: None }
+    }
+}
+
+/// Whether a unit is active.
+pub fn is_active(unit: &str) -> bool {
+    property(unit, "ActiveState") == "active"
+}
+
+/// Starts guard and runtime; returns when the runtime is ready.
+pub fn start(before: &Before) -> Result<(), Why> {
+    let _ = systemctl(&["reset-failed", RUNTIME, GUARD], SHORT);
+    if before.guarded {
+        // The motors stand and the runtime is stopped: the only moment at which a guard may be replaced.
+        systemctl(&["restart", GUARD], LONG).map_err(|_| Why::GuardLost)?;
+    }
+    systemctl(&["start", RUNTIME], LONG).map_err(|_| Why::NotReady(property(RUNTIME, "Result")))
+}
+
+/// Watches the robot for `length`.
+pub fn watch(layout: &Layout, before: &Before, length: Span) -> Result<(), Why> {
+    let process = property(RUNTIME, "MainPID");
+    if !runs_the_installed(layout, &process) {
+        return Err(Why::OtherProgram);
+    }
+    let (begun, length) = (Instant::now(), Duration::from_nanos(length.as_nanos()));
+    let mut answer = first_answer(layout).ok_or(Why::NoAnswer)?;
+    loop {
+        judge(&answer, before)?;
+        if !is_active(RUNTIME) || property(RUNTIME, "MainPID") != process {
+            return Err(Why::Died(property(RUNTIME, "Result")));
+        }
+        if before.guarded && !is_active(GUARD) {
+            return Err(Why::GuardLost);
+        }
+        if begun.elapsed() >= length {
+            break;
+        }
+        thread::sleep(LOOK);
+        answer = ask(layout).ok_or(Why::NoAnswer)?;
+    }
+    for (key, target_ms, found_ms) in limits(layout, &answer) {
+        if found_ms > target_ms {
+            return Err(Why::Slow { key, target_ms, found_ms });
+        }
+    }
+    Ok(())
+}
+
+fn first_answer(layout: &Layout) -> Option<Answer> {
+    let begun = Instant::now();
+    loop {
+        match ask(layout) {
+            None if begun.elapsed() < ANSWERS_WITHIN => thread::sleep(LOOK),
+            answer => return answer,
+        }
+    }
+}
+
+/// What an answer alone shows.
+fn judge(answer: &Answer, before: &Before) -> Result<(), Why> {
+    if answer.is_armed() || answer.armings > 0 {
+        return Err(Why::Armed);
+    }
+    let Some(known) = &before.causes else { return Ok(()) };
+    match answer.causes.iter().find(|cause| !known.contains(cause)) {
+        Some(cause) => Err(Why::Cause(cause.clone())),
+        None => Ok(()),
+    }
+}
+
+fn runs_the_installed(layout: &Layout, process: &str) -> bool {
+    if !layout.is_real() {
+        return true; // another root has no processes
+    }
+    let digest = |path: &Path| intake::bytes(path, LARGEST).ok().map(|bytes| blake3::hash(&bytes));
+    let running = digest(&Path::new("/proc").join(process).join("exe"));
+    running.is_some() && running == digest(&layout.program())
+}
+
+/// The board's limits of the field's cycle, as (key, limit, found), in milliseconds. The program that is
+/// judged also says what its board asks for.
+fn limits(layout: &Layout, answer: &Answer) -> Vec<(String, f64, f64)> {
+    #[derive(Deserialize)]
+    struct Checked {
+        settings: Vec<Setting>,
+    }
+    #[derive(Deserialize)]
+    struct Setting {
+        key: String,
+        value: String,
+    }
+    let board = layout.board();
+    let words = ["check".as_ref(), board.as_ref(), "--json".as_ref()];
+    let Ok(ran) = command::run(layout.program(), &words, SHORT) else { return Vec::new() };
+    let checked: Option<Checked> = ran.out.lines().last().and_then(|line| serde_json::from_str(line).ok());
+    let settings: BTreeMap<String, String> =
+        checked.into_iter().flat_map(|checked| checked.settings).map(|one| (one.key, one.value)).collect();
+    let limit = |key: &str| settings.get(key).and_then(|value| value.parse::<f64>().ok());
+    let Some(found) = answer.field_us else { return Vec::new() };
+    [("targets.cycle_p50_ms", found.p50 / 1e3), ("targets.cycle_p99_ms", found.p99 / 1e3)]
+        .into_iter()
+        .filter_map(|(key, found)| Some((key.to_string(), limit(key)?, found)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_armed_robot_and_a_new_cause_fail_the_gate() {
+        let before = Before { guarded: false, causes: Some(vec!["sensor-lost".to_string()]) };
+        let answer = |mode: &str, armings, causes: &[&str]| Answer {
+            mode: mode.to_string(),
+            armings,
+            causes: causes.iter().map(ToString::to_string).collect(),
+            field_us: None,
+        };
+        assert_eq!(judge(&answer("disarmed", 0, &["sensor-lost"]), &before), Ok(()));
+        assert_eq!(judge(&answer("armed", 1, &[]), &before), Err(Why::Armed));
+        assert_eq!(judge(&answer("disarmed", 1, &[]), &before), Err(Why::Armed), "it was armed in between");
+        let lost = judge(&answer("disarmed", 0, &["sensor-lost", "guard-lost"]), &before);
+        assert_eq!(lost, Err(Why::Cause("guard-lost".to_string())));
+    }
+}

@@ -1,0 +1,140 @@
+//! What is staged, who has the lock, what the robot is doing: everything that more than one step asks for.
+
+use super::command::{self, SHORT};
+use super::{Layout, UpdateError, at};
+use crate::{codec, intake};
+use rustix::fs::{Mode, OFlags, open};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, TryLockError};
+use std::io::ErrorKind;
+use std::time::Duration;
+
+/// Longest list of what is staged.
+const LONGEST: u64 = 4 << 10;
+
+/// The package that the next trial will install.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Staged {
+    /// Its version.
+    pub version: String,
+    /// BLAKE3 of the kept package, in hexadecimal digits.
+    pub digest: String,
+}
+
+impl Staged {
+    /// What is staged, if anything is.
+    pub fn read(layout: &Layout) -> Option<Staged> {
+        serde_json::from_str(&intake::text(&layout.staged(), LONGEST).ok()?).ok()
+    }
+    /// To the disk.
+    pub fn write(&self, layout: &Layout) -> Result<(), UpdateError> {
+        let path = layout.staged();
+        codec::replace(&path, serde_json::to_string(self).unwrap_or_default().as_bytes()).map_err(at(&path))
+    }
+}
+
+/// The lock of an update in progress; released with the process.
+#[derive(Debug)]
+pub struct Lock {
+    _file: File,
+}
+
+/// Takes the lock.
+pub fn lock(layout: &Layout) -> Result<Lock, UpdateError> {
+    let path = layout.lock();
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = open(&path, flags, Mode::from_raw_mode(0o600)).map_err(|error| at(&path)(error.into()))?;
+    let file = File::from(file);
+    match file.try_lock() {
+        Ok(()) => Ok(Lock { _file: file }),
+        Err(TryLockError::WouldBlock) => Err(UpdateError::Busy),
+        Err(TryLockError::Error(error)) => Err(at(&path)(error)),
+    }
+}
+
+/// Removes the lock's file: what follows is no longer part of an update.
+pub fn unlock(layout: &Layout, lock: Lock) {
+    let _ = std::fs::remove_file(layout.lock());
+    drop(lock);
+}
+
+/// Checks that root runs this.
+pub fn demand_root(layout: &Layout) -> Result<(), UpdateError> {
+    match !layout.is_real() || rustix::process::geteuid().is_root() {
+        true => Ok(()),
+        false => Err(UpdateError::NotRoot),
+    }
+}
+
+/// From now on nothing arms by itself until a person does. In a folder of the runtime's user, who may remove
+/// it.
+pub fn hold(layout: &Layout) -> Result<(), UpdateError> {
+    let path = layout.hold();
+    match path.parent().is_some_and(|folder| folder.is_dir()) {
+        true => codec::replace(
+            &path,
+            b"An update began. Nothing arms by itself until a person runs 'ganglion arm'.\n",
+        )
+        .map_err(at(&path)),
+        // No runtime has ever run here.
+        false => Ok(()),
+    }
+}
+
+/// A property of a unit, as systemd prints it; empty if it cannot say.
+pub fn property(unit: &str, name: &str) -> String {
+    let words = ["show", "--value", "--property", name, unit].map(AsRef::as_ref);
+    command::demand("systemctl", &words, SHORT).unwrap_or_default()
+}
+
+/// Runs systemctl; the error is its words.
+pub fn systemctl(words: &[&str], limit: Duration) -> Result<(), String> {
+    let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
+    command::demand("systemctl", &words, limit).map(drop).map_err(|error| error.to_string())
+}
+
+/// What the running robot says of itself, as far as an update depends on it. Read from the JSON of its own
+/// `status`, whose format outlives versions; a key that is missing is not there.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Answer {
+    /// `disarmed`, `armed`, ...
+    pub mode: String,
+    /// How often it was armed.
+    pub armings: u64,
+    /// Active causes of restraint.
+    pub causes: Vec<String>,
+    /// Times of the field's cycles, microseconds.
+    pub field_us: Option<Percentiles>,
+}
+
+impl Answer {
+    /// Whether the robot obeys its field, with or without a restraint.
+    pub fn is_armed(&self) -> bool {
+        ["armed", "degraded"].contains(&&*self.mode)
+    }
+}
+
+/// Of a time, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct Percentiles {
+    /// Median.
+    pub p50: f64,
+    /// 99th percentile.
+    pub p99: f64,
+}
+
+/// Asks the installed program how the robot is; `None` if it does not answer.
+pub fn ask(layout: &Layout) -> Option<Answer> {
+    let ran = command::run(layout.program(), &["status".as_ref(), "--json".as_ref()], SHORT).ok()?;
+    serde_json::from_str(ran.out.lines().last().filter(|_| ran.ok())?).ok()
+}
+
+/// Removes a file that may not be there.
+pub fn remove(path: &std::path::Path) -> Result<(), UpdateError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(at(path)(error)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,312 @@
+//! `ganglion update` on a made-up machine: what is refused changes nothing, a bad version is left again, and
+//! a power cut at any call of another program ends with the version that must run.
+
+mod robot;
+
+use crate::{cli, long};
+use robot::Robot;
+use std::fs;
+
+/// Calls that change a machine.
+fn changes(robot: &Robot) -> Vec<String> {
+    let harmless = [
+        "dpkg --print",
+        "dpkg --compare",
+        "dpkg --verify",
+        "systemctl show",
+        "program check",
+        "program status",
+    ];
+    let is_harmless = |call: &String| {
+        harmless.iter().any(|start| call.starts_with(start))
+            || ["dpkg-deb", "dpkg-query", "ssh-keygen"].contains(&call.split(' ').next().unwrap_or_default())
+    };
+    robot.calls().into_iter().filter(|call| !is_harmless(call)).collect()
+}
+
+#[test]
+fn a_good_version_is_committed_and_has_a_way_back() {
+    let robot = Robot::new("good");
+    let (code, end) = robot.flash(&robot.package("0.2.0", ""));
+    assert_eq!((code, end["outcome"].as_str()), (Some(0), Some("committed")), "{end}");
+    let status = robot.status();
+    assert_eq!(status["installed"], "0.2.0");
+    assert_eq!(status["kept"], serde_json::json!(["0.1.0", "0.2.0"]));
+    assert_eq!(
+        (&status["unfinished"], &status["staged"]),
+        (&serde_json::Value::Null, &serde_json::Value::Null)
+    );
+    assert!(robot.has("system/var/lib/ganglion/hold"), "nothing arms by itself");
+    assert!(robot.has("guard-restarted") && robot.has("running"));
+    assert!(!robot.has("system/etc/systemd/system/ganglion-rollback.service"), "the net is gone");
+
+    // The motors stop before the first file changes, and the way back is there before that.
+    let calls = changes(&robot);
+    let place = |start: &str| {
+        calls.iter().position(|call| call.starts_with(start)).unwrap_or_else(|| panic!("{start}: {calls:?}"))
+    };
+    assert!(place("program safe-stop") < place("systemctl stop ganglion.service"));
+    assert!(place("systemctl daemon-reload") < place("systemctl stop ganglion.service"));
+    assert!(place("systemctl stop ganglion.service") < place("dpkg --install"));
+
+    let again = robot.stage(&robot.path("new 0.2.0.deb"));
+    assert_eq!((again.status.code(), cli::out(&again).trim()), (Some(0), "0.2.0 is already active"));
+
+    // Back, and not to and fro.
+    let back = robot.update(&["rollback"]);
+    assert_eq!((back.status.code(), robot.installed().as_str()), (Some(0), "0.1.0"), "{}", cli::err(&back));
+    assert_eq!(robot.update(&["rollback"]).status.code(), Some(69), "0.2.0 was left");
+    assert_eq!(robot.installed(), "0.1.0");
+}
+
+#[test]
+fn what_is_wrong_with_a_package_is_refused() {
+    let robot = Robot::new("refused");
+    let refused = |package: &std::path::Path, code, words: &str| {
+        robot.forget_calls();
+        let told = robot.stage(package);
+        let said = cli::err(&told);
+        assert_eq!(told.status.code(), Some(code), "{words}: {said}");
+        assert!(said.contains(words), "{words}: {said}");
+        assert_eq!(changes(&robot), Vec::<String>::new(), "{words}");
+        let left = fs::read_dir(robot.path("system/var/lib/ganglion-update")).expect("the state");
+        let mut left: Vec<_> = left.flatten().map(|entry| entry.file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["history", "packages"], "{words}: nothing is left behind");
+        assert_eq!(robot.status()["kept"], serde_json::json!(["0.1.0"]), "{words}");
+    };
+    refused(&robot.package("0.2.0", "arch=arm64\n"), 65, "arm64; this robot is amd64");
+    refused(
+        &robot.package("0.2.0", "board=jetson-orin-nx\n"),
+        65,
+        "built on sim; the package supports jetson-orin-nx",
+    );
+    refused(&robot.package("0.2.0", "name=other\n"), 65, "'other'");
+    refused(&robot.package("0.0.9", ""), 65, "older than the installed 0.1.0");
+    refused(&robot.package("0.1.0", "size=7\n"), 65, "another package of that version");
+    refused(&robot.package("../0.2.0".replace('/', "_").as_str(), ""), 65, "the version may have");
+    refused(&robot.package("0.2.0", "size=900000000000\n"), 69, "MB are needed");
+    let tampered = robot.package("0.2.0", "");
+    fs::write(&tampered, fs::read_to_string(&tampered).unwrap() + "more\n").unwrap();
+    refused(&tampered, 65, "no valid signature");
+    fs::remove_file(tampered.with_extension("deb.sig")).unwrap();
+    refused(&tampered, 65, "no valid signature");
+    fs::write(&tampered, "truncated").unwrap();
+    robot.sign(&tampered);
+    refused(&tampered, 65, "not a Debian format archive");
+    refused(&robot.path("absent.deb"), 69, "absent.deb");
+    refused(&robot.path("system"), 69, "not a regular file");
+    robot.write("system/etc/ganglion/board.toml", "bad=yes\n");
+    refused(&robot.package("0.2.0", ""), 65, "refuses this robot's board file: line 1: bad");
+    fs::remove_file(robot.path("system/etc/ganglion/allowed_signers")).unwrap();
+    refused(&robot.package("0.2.0", ""), 78, "not set up");
+}
+
+#[test]
+fn an_older_version_is_taken_if_asked_for() {
+    let robot = Robot::new("older");
+    let package = robot.package("0.0.9", "");
+    let staged = robot.update(&["stage", package.to_str().unwrap(), "--allow-downgrade"]);
+    assert_eq!(staged.status.code(), Some(0), "{}", cli::err(&staged));
+    assert_eq!(robot.update(&["trial", "--for", "1ms"]).status.code(), Some(0));
+    assert_eq!(robot.installed(), "0.0.9");
+}
+
+#[test]
+fn a_trial_that_may_not_begin_changes_nothing() {
+    let robot = Robot::new("not-now");
+    let refused = |code, words: &str| {
+        robot.forget_calls();
+        let told = robot.update(&["trial", "--for", "1ms"]);
+        let said = cli::err(&told);
+        assert_eq!(told.status.code(), Some(code), "{words}: {said}");
+        assert!(said.contains(words), "{words}: {said}");
+        let installs = |call: &String| call.starts_with("dpkg --install") || call.contains(" stop ");
+        assert!(!changes(&robot).iter().any(installs), "{words}: {:?}", changes(&robot));
+        assert!(robot.has("running") && !robot.has("system/var/lib/ganglion-update/trial"), "{words}");
+    };
+    refused(69, "nothing is staged");
+    robot.stage(&robot.package("0.2.0", ""));
+    for mode in ["armed", "degraded"] {
+        robot.write("mode", mode);
+        refused(75, "the robot is armed");
+    }
+    robot.write("mode", "disarmed");
+    robot.write("motors-hang", "");
+    refused(75, "did not confirm their stop");
+    fs::remove_file(robot.path("motors-hang")).unwrap();
+    fs::remove_file(robot.path("system/var/lib/ganglion-update/packages/ganglion_0.1.0.deb")).unwrap();
+    refused(78, "no way back");
+    let kept = robot.path("system/var/lib/ganglion-update/packages/ganglion_0.2.0.deb");
+    fs::write(&kept, fs::read_to_string(&kept).unwrap() + "more\n").unwrap();
+    refused(69, "nothing is staged");
+}
+
+#[test]
+fn a_bad_version_is_left_again_with_the_reason() {
+    for (changes, words) in [
+        ("starts=never\n", "did not become ready (exit-code)"),
+        ("after=dies\n", "died in the trial"),
+        ("answers=never\n", "does not answer"),
+        ("postinst=breaks\n", "postinst subprocess failed"),
+        ("files=damaged\n", "differ from what the package has"),
+        ("cause=\"guard-lost\"\n", "because of 'guard-lost'"),
+        ("p99_us=10001\n", "targets.cycle_p99_ms is 10 ms, measured 10.0 ms"),
+    ] {
+        // What never answers is given half a minute.
+        if changes.starts_with("answers") && !long::or_in_full(false, true) {
+            continue;
+        }
+        let robot = Robot::new(&changes.replace(['=', '\n', '"'], "-"));
+        let (code, end) = robot.flash(&robot.package("0.2.0", changes));
+        assert_eq!((code, end["outcome"].as_str()), (Some(75), Some("rolled-back")), "{changes}: {end}");
+        let why = end["why"].as_str().unwrap_or_default();
+        assert!(why.contains(words), "{changes}: {why}");
+        assert_eq!(robot.installed(), "0.1.0", "{changes}");
+        assert!(robot.has("running") && robot.has("system/var/lib/ganglion/hold"), "{changes}");
+        assert!(!robot.has("system/var/lib/ganglion-update/trial"), "{changes}");
+        assert_eq!(
+            robot.update(&["rollback"]).status.code(),
+            Some(69),
+            "{changes}: there is nothing before 0.1.0"
+        );
+    }
+}
+
+#[test]
+fn if_neither_version_runs_the_motors_stay_stopped() {
+    let robot = Robot::new("both");
+    fs::write(
+        robot.path("installed"),
+        fs::read_to_string(robot.path("installed")).unwrap().replace("starts=", "starts=never"),
+    )
+    .unwrap();
+    let first = robot.package("0.1.0", "starts=never\n");
+    assert_eq!(robot.update(&["keep", first.to_str().unwrap()]).status.code(), Some(0));
+    let (code, end) = robot.flash(&robot.package("0.2.0", "starts=never\n"));
+    assert_eq!((code, end["outcome"].as_str()), (Some(70), Some("both-bad")), "{end}");
+    assert!(!robot.has("running"));
+    assert_eq!(robot.status()["last"]["phase"], "both-bad");
+}
+
+#[test]
+fn a_power_cut_at_any_call_ends_with_the_right_version() {
+    let count = {
+        let robot = Robot::new("uncut");
+        robot.stage(&robot.package("0.2.0", ""));
+        robot.forget_calls();
+        assert_eq!(robot.update(&["run-trial", "--for", "1ms"]).status.code(), Some(0));
+        robot.calls().len()
+    };
+    assert!(count > 20, "{count} calls");
+    let mut ends = [0; 2];
+    // In daily use every fourth.
+    let step = long::or_in_full(4, 1);
+    for cut in (1..count).step_by(step).chain([count]) {
+        for after in [false, true] {
+            let robot = Robot::new(&format!("cut-{cut}-{after}"));
+            robot.stage(&robot.package("0.2.0", ""));
+            robot.forget_calls();
+            robot.write("cut", &cut.to_string());
+            if after {
+                robot.write("cut-after", "");
+            }
+            let killed = robot.update(&["run-trial", "--for", "1ms"]);
+            assert_eq!(killed.status.code(), None, "call {cut} kills it");
+            let place = format!(
+                "cut at call {cut}, {}: {:?}",
+                if after { "after" } else { "before" },
+                robot.calls().last()
+            );
+            let committed = robot.status()["last"]["phase"] == "committed";
+            robot.boot();
+            let status = robot.status();
+            let wanted = if committed { "0.2.0" } else { "0.1.0" };
+            assert_eq!(
+                (&status["installed"], &status["state"]),
+                (&wanted.into(), &"installed".into()),
+                "{place}"
+            );
+            assert_eq!(status["unfinished"], serde_json::Value::Null, "{place}");
+            assert!(robot.has("running"), "{place}");
+            let changed = status["history"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .any(|line| line.as_str().unwrap().contains("installing"));
+            assert!(robot.has("system/var/lib/ganglion/hold") || !changed, "{place}: the hold");
+            ends[usize::from(committed)] += 1;
+            // And the robot can be updated again.
+            if cut % 5 == 1 && !committed {
+                let (code, end) = robot.flash(&robot.package("0.2.0", ""));
+                assert_eq!(code, Some(0), "{place}: {end}");
+            }
+        }
+    }
+    assert!(ends[0] > 0 && ends[1] > 0, "cuts before and after the commit: {ends:?}");
+}
+
+/// Which call of an undisturbed trial is the first that starts like this, from 1.
+fn number_of(call: &str) -> usize {
+    let robot = Robot::new("number");
+    robot.stage(&robot.package("0.2.0", ""));
+    robot.forget_calls();
+    robot.update(&["run-trial", "--for", "1ms"]);
+    robot.calls().iter().position(|one| one.starts_with(call)).expect("the call") + 1
+}
+
+#[test]
+fn a_cut_in_the_repairing_boot_is_repeated_five_times_at_most() {
+    let robot = Robot::new("repair");
+    robot.stage(&robot.package("0.2.0", ""));
+    robot.forget_calls();
+    robot.write("cut", &number_of("dpkg --install").to_string());
+    robot.write("cut-after", "");
+    robot.update(&["run-trial", "--for", "1ms"]);
+    assert_eq!(robot.installed(), "0.2.0");
+    for attempt in 1..=6 {
+        fs::remove_file(robot.path("system/run/ganglion-update.lock")).unwrap();
+        robot.forget_calls();
+        // What is installed, whether it is whole, and then it would be replaced.
+        robot.write("cut", "3");
+        let told = robot.update(&["recover", "--boot"]);
+        let _ = fs::remove_file(robot.path("cut"));
+        let status = robot.status();
+        if attempt <= 5 {
+            assert_eq!((told.status.code(), status["unfinished"]["tries"].as_u64()), (None, Some(attempt)));
+        } else {
+            assert_eq!(status["last"]["phase"], "both-bad", "{status}");
+            assert!(status["last"]["why"].as_str().unwrap().contains("power lost"), "{status}");
+        }
+    }
+}
+
+#[test]
+fn an_updater_that_is_killed_is_followed_by_its_return() {
+    let robot = Robot::new("killed");
+    robot.stage(&robot.package("0.2.0", ""));
+    robot.forget_calls();
+    robot.write("cut", &number_of("systemctl start").to_string());
+    robot.update(&["run-trial", "--for", "1ms"]);
+    let unit =
+        fs::read_to_string(robot.path("system/etc/systemd/system/ganglion-update-died.service")).unwrap();
+    assert!(unit.contains("rescue update recover\n"), "{unit}");
+    let back = robot.update(&["recover"]);
+    assert_eq!(back.status.code(), Some(0), "{}", cli::err(&back));
+    assert!(cli::out(&back).contains("0.1.0 to 0.2.0: rolled back: the program that ran the update died"));
+    assert_eq!(robot.installed(), "0.1.0");
+    assert!(robot.has("running"));
+}
+
+#[test]
+fn two_updates_at_once_are_refused() {
+    let robot = Robot::new("two");
+    let package = robot.package("0.2.0", "");
+    let lock = fs::File::create(robot.path("system/run/ganglion-update.lock")).unwrap();
+    lock.lock().unwrap();
+    let refused = robot.stage(&package);
+    assert_eq!(refused.status.code(), Some(75));
+    assert!(cli::err(&refused).contains("another update is in progress"));
+    drop(lock);
+    assert_eq!(robot.stage(&package).status.code(), Some(0));
+}
