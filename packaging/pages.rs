@@ -25,7 +25,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn write(folder: &Path, date: &str) -> io::Result<()> {
+/// Writes `man/` and `completions/` into `folder`.
+pub fn write(folder: &Path, date: &str) -> io::Result<()> {
     let (man, completions) = (folder.join("man"), folder.join("completions"));
     fs::create_dir_all(&man)?;
     fs::create_dir_all(&completions)?;

@@ -57,6 +57,9 @@ mod intake;
 /// The built program: exit codes, help with examples, one message a failure, no panic on a closed pipe.
 mod cli;
 
+/// The Debian package: what goes in, and that installing or upgrading it leaves a running robot alone.
+mod packaging;
+
 /// Whatever comes in, the command keeps its promises.
 mod safety;
 /// Random boards under random faults, before a judge who knows only what is promised: motors that move all
