@@ -52,7 +52,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use exit::{Exit, Failure};
 
@@ -141,6 +141,11 @@ is not available, or the motors did not confirm the stop; 70 a bug in ganglion; 
 board was missed, or arming was refused; 77 the system refused a permission; 78 the board file is
 wrong, or for another machine; 130 ended by a second Ctrl-C.";
 
+/// The command line itself, from which packaging/pages.rs makes completions and man pages.
+pub fn command() -> clap::Command {
+    Invocation::command()
+}
+
 /// The whole program: parses the arguments, runs the verb, reports any failure once.
 pub fn main() -> ExitCode {
     logging::start();
@@ -184,8 +189,6 @@ fn not_a_verb(answer: clap::Error) -> Result<Exit, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     /// Every verb's own examples, as (verb, line).
@@ -198,7 +201,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_sound_and_its_examples_are_accepted() {
-        let mut command = Invocation::command();
+        let mut command = command();
         command.build();
         let mut found = Vec::new();
         examples(&command, &mut found);

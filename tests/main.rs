@@ -59,6 +59,8 @@ mod cli;
 
 /// A package is staged, tried, committed or left; whatever is cut off, the right version runs at the end.
 mod update;
+/// The Debian package: what goes in, and that installing or upgrading it leaves a running robot alone.
+mod packaging;
 
 /// Whatever comes in, the command keeps its promises.
 mod safety;

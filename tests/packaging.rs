@@ -1,0 +1,205 @@
+//! The Debian package without building one: what goes in, what its scripts do to a running robot, its pages.
+
+mod scripts; // maintainer scripts on a made-up machine
+
+/// The generator itself, whose `main` is not called here.
+#[path = "../packaging/pages.rs"]
+#[expect(dead_code, reason = "main, which reads the arguments")]
+mod pages;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A folder of a test's own, gone at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("ganglion-package-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.as_ref().display()))
+}
+
+/// The files of a folder and of those below it.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() { found.extend(files(&path)) } else { found.push(path) }
+    }
+    found.sort();
+    found
+}
+
+/// (source, destination) of each asset in Cargo.toml.
+fn assets() -> Vec<(String, String)> {
+    let manifest: toml::Table = text("Cargo.toml").parse().expect("TOML");
+    let deb = &manifest["package"]["metadata"]["deb"];
+    assert!(deb.get("systemd-units").is_none(), "cargo-deb would start and restart units by itself");
+    assert!(deb.get("conf-files").is_none(), "an upgrade would ask about a file that `setup` wrote");
+    let word = |asset: &toml::Value, at: usize| asset[at].as_str().expect("a path").to_string();
+    let list = deb["assets"].as_array().expect("assets");
+    list.iter().map(|asset| (word(asset, 0), word(asset, 1))).collect()
+}
+
+/// Where the package puts `path` of this tree; patterns here have one star, in the file's name.
+fn destination(path: &str) -> Option<String> {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    assets().into_iter().find_map(|(source, to)| {
+        let fits = match source.split_once('*') {
+            Some((before, after)) => {
+                path.strip_prefix(before)?.strip_suffix(after).map(|rest| !rest.contains('/'))?
+            }
+            None => source == path,
+        };
+        fits.then(|| if to.ends_with('/') { format!("/{to}{name}") } else { format!("/{to}") })
+    })
+}
+
+#[test]
+fn each_file_of_a_robot_is_in_the_package_at_its_place() {
+    let mut units = Vec::new();
+    for path in files(Path::new("systemd")).into_iter().chain(["packaging/ganglion.tmpfiles".into()]) {
+        let path = path.to_string_lossy().into_owned();
+        let to = destination(&path).unwrap_or_else(|| panic!("{path} is not in the package"));
+        // What a file says about its own place; a drop-in is put there by `setup`, if the robot wants it.
+        let content = text(&path);
+        let said = content.split_once("Installed as /usr/").map(|(_, rest)| rest);
+        if let Some(said) = said.and_then(|rest| rest.split([':', ' ', '\n']).next()) {
+            assert_eq!(to, format!("/usr/{}", said.trim_end_matches('.')), "{path}");
+        }
+        if path.ends_with(".service") {
+            units.push(to);
+            // Every program of a unit is in the package.
+            for line in content.lines().filter(|line| line.starts_with("Exec")) {
+                assert!(line.contains("=/usr/bin/ganglion "), "{path}: {line}");
+            }
+        }
+    }
+    let expected = ["ganglion-guard", "ganglion-rebind", "ganglion-sleep", "ganglion"];
+    assert_eq!(units, expected.map(|unit| format!("/usr/lib/systemd/system/{unit}.service")));
+    // What is not made by the script is in the tree.
+    for (source, _) in assets().iter().filter(|(source, _)| !source.starts_with("made/")) {
+        let folder = source.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let exists =
+            if source.contains('*') { Path::new(folder).is_dir() } else { Path::new(source).exists() };
+        assert!(exists, "{source}");
+    }
+}
+
+#[test]
+fn the_script_makes_what_the_assets_take_from_made() {
+    let script = text("scripts/package");
+    let made = assets().into_iter().filter_map(|(source, _)| Some(source.strip_prefix("made/")?.to_string()));
+    let folders: BTreeSet<String> =
+        made.map(|source| source.split('/').next().unwrap_or_default().to_string()).collect();
+    assert_eq!(
+        folders.iter().map(String::as_str).collect::<Vec<_>>(),
+        ["completions", "doc", "ganglion", "man", "share"]
+    );
+    for folder in &folders {
+        assert!(
+            script.contains(&format!("made/{folder}")) || script.contains(&format!(",{folder}")),
+            "made/{folder}"
+        );
+    }
+    // It takes the boards by their files, and the program has them by name.
+    let named: BTreeSet<String> = ganglion::board::names().map(str::to_string).collect();
+    let on_disk = fs::read_dir("boards").expect("boards").map(|entry| entry.expect("an entry").path());
+    let on_disk: BTreeSet<String> = on_disk
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(named, on_disk);
+}
+
+/// Each command with the names of those above it, as its page is called, and its help.
+fn commands(command: &clap::Command, above: &str, into: &mut Vec<(String, clap::Command)>) {
+    let name =
+        if above.is_empty() { command.get_name().into() } else { format!("{above}-{}", command.get_name()) };
+    command
+        .get_subcommands()
+        .filter(|below| !below.is_hide_set())
+        .for_each(|below| commands(below, &name, into));
+    into.push((name, command.clone()));
+}
+
+#[test]
+fn every_command_has_a_man_page_and_completions() {
+    let folder = Folder::new("pages");
+    pages::write(&folder.0, "2026-11-24").expect("pages");
+    let mut all = Vec::new();
+    commands(&ganglion::cli::command(), "", &mut all);
+    let mut expected: Vec<String> = all.iter().map(|(name, _)| format!("{name}.1")).collect();
+    expected.sort();
+    let name = |path: PathBuf| path.file_name().expect("a name").to_string_lossy().into_owned();
+    let mut written: Vec<String> = files(&folder.0.join("man")).into_iter().map(name).collect();
+    written.sort();
+    assert_eq!(written, expected);
+    for (name, command) in &all {
+        let page = text(folder.0.join(format!("man/{name}.1")))
+            .replace("\\-", "-")
+            .replace("\\&", "")
+            .replace("\\*(Aq", "'")
+            .replace("\\(aq", "'")
+            .replace("\\\\", "\\");
+        assert!(page.contains(&format!(".TH {name} 1 2026-11-24")), "{name}");
+        let about = command.get_about().expect("every command says what it does").to_string();
+        assert!(page.contains(&about), "{name}: {about}");
+        // Examples stand as they were written, each on its line.
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        for line in help.lines().filter(|line| line.starts_with("  ")) {
+            assert!(page.lines().any(|written| written == line), "{name}: {line}\n{page}");
+        }
+    }
+    for shell in ["ganglion", "_ganglion", "ganglion.fish"] {
+        let completions = text(folder.0.join("completions").join(shell));
+        let verbs = all.iter().map(|(_, command)| command.get_name());
+        verbs.for_each(|verb| assert!(completions.contains(verb), "{shell}: {verb}"));
+    }
+}
+
+fn package(arguments: &[&str]) -> Output {
+    Command::new("bash").arg("scripts/package").args(arguments).output().expect("bash")
+}
+
+#[test]
+fn a_wrong_request_for_a_package_is_one_sentence() {
+    let folder = Folder::new("wrong");
+    let out = folder.0.join("out").display().to_string();
+    for (wrong, exit, said) in [
+        (&["--arch", "mips"][..], 64, "arm64, amd64 or all"),
+        (&["--bords", "sim"], 64, "'--bords' is not known"),
+        (&["--version"], 64, "--version needs a value"),
+        (&["--version", "../0.2"], 64, "'../0.2' is no version"),
+        (&["--version", "0.2 0"], 64, "is no version"),
+        (&["--boards", "sim,robby"], 64, "no board 'robby'"),
+        (&["--boards", ""], 64, "--boards needs a value"),
+        (&["--arch", "all", "--binary", "Cargo.toml"], 64, "--arch all"),
+        (&["--key", "no-such-key"], 66, "no-such-key cannot be read"),
+        (&["--image", "Cargo.toml"], 65, "scripts/build-fatbin"),
+    ] {
+        let run = package(&[wrong, &["--out", &out]].concat());
+        let (stdout, stderr) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+        assert_eq!(run.status.code(), Some(exit), "{wrong:?}: {stderr}");
+        assert!(stderr.contains(said) && stderr.lines().count() == 1, "{wrong:?}: {stderr}");
+        assert!(stdout.is_empty(), "{stdout}");
+    }
+    assert!(!Path::new(&out).exists(), "nothing was made");
+    let help = package(&["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&help.stdout).contains("Examples:"));
+}
