@@ -48,8 +48,13 @@ call() {
     (ulimit -S -f 256 && exec timeout --foreground "$limit" "${SSH[@]}" -- "$host" "$3" > "$OWN/out" 2> "$OWN/err")
 }
 
-# Whether an exit code of `call` means that the command may still run on the robot.
-is_cut() { [ "$1" -eq 255 ] || [ "$1" -eq 124 ] || [ "$1" -gt 128 ]; }
+# Whether an exit code of `call` is that of ssh, so that the command may still run on the robot: 255 the connection failed,
+# 124 the time was over, 141 and 153 it said too much and was ended here. A program that crashed there has its own.
+is_cut() { case $1 in 255 | 124 | 141 | 153) ;; *) false ;; esac; }
+
+# update_command PROGRAM WORDS: sets COMMAND. The shell there stays, so that a crash comes back as an exit code and not as
+# a connection that failed.
+update_command() { COMMAND="sh -c '$AS_ROOT$1 update $2; exit \$?'"; }
 
 # said FILE: sets SAID to the last three lines of a file that a robot filled, on one line.
 said() {

@@ -8,6 +8,8 @@ PAUSE_S=10
 # Between two looks at an update that is under way.
 LOOK_S=3
 
+# Lines of a robot that are shown; a trial has some ten.
+LINES_SHOWN=200
 # The copy of the proven program that an update keeps: it works where the installed program does not.
 RESCUE=/var/lib/ganglion-update/rescue
 
@@ -17,7 +19,8 @@ ask_status() {
     local host=$1 rc=0
     for ANSWERED in ganglion $RESCUE; do
         rc=0
-        call 30 "$host" "$AS_ROOT$ANSWERED update status --json" < /dev/null || rc=$?
+        update_command "$ANSWERED" 'status --json'
+        call 30 "$host" "$COMMAND" < /dev/null || rc=$?
         if is_cut "$rc"; then
             ssh_failed "$host"
             return 1
@@ -66,17 +69,18 @@ wait_for_end() {
     done
 }
 
-# watch HOST SECONDS COMMAND: runs a command that reports its phases; each line becomes an event. Returns its exit code.
+# watch HOST SECONDS: runs COMMAND, which reports its phases; each line becomes an event. Returns its exit code.
 watch() {
-    local host=$1 limit=$2 line rc=0
+    local host=$1 limit=$2 line rc=0 lines=0
     : > "$OWN/lines"
     {
-        timeout --foreground "$limit" "${SSH[@]}" -- "$host" "$3" < /dev/null 2> >(head -c 65536 > "$OWN/err")
+        timeout --foreground "$limit" "${SSH[@]}" -- "$host" "$COMMAND" < /dev/null 2> >(head -c 65536 > "$OWN/err")
         echo $? > "$OWN/rc"
-    } | head -c 262144 | while IFS= read -r line || [ -n "$line" ]; do
+    } | dd bs=4096 count=4096 2> /dev/null | while IFS= read -r line || [ -n "$line" ]; do # head would hold lines back
         clean "$line" 160
+        lines=$((lines + 1))
         case $CLEAN in '' | '{'*) continue ;; esac
-        event "$CLEAN"
+        [ $lines -gt $LINES_SHOWN ] || event "$CLEAN"
     done
     rc=$(cat "$OWN/rc")
     return "$rc"

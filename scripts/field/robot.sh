@@ -197,9 +197,9 @@ progress_of_copy() {
 stage_package() {
     local start=$SECONDS rc=0 tries=0
     progress 'staging: the robot verifies signature, board and space'
-    remote "$REMOTE_STAGE" "$FOLDER" "$NAME" "$SIGNATURE" "${AS_ROOT% }" "$DOWNGRADE"
     while :; do
         rc=0
+        remote "$REMOTE_STAGE" "$FOLDER" "$NAME" "$SIGNATURE" "${AS_ROOT% }" "$DOWNGRADE"
         call 300 "$HOST" "$COMMAND" < /dev/null || rc=$?
         is_cut $rc || break
         # Staging twice is harmless; what was cut may have removed the copy after it was staged.
@@ -230,7 +230,8 @@ try_package() {
     remembered
     before=$REMEMBERED
     progress "trying $VERSION for $TRIAL"
-    watch "$HOST" $((TRIAL_S + 600)) "${AS_ROOT}ganglion update trial --for $TRIAL" || rc=$?
+    update_command ganglion "trial --for $TRIAL"
+    watch "$HOST" $((TRIAL_S + 600)) || rc=$?
     said "$OWN/err"
     if is_cut $rc; then
         event trial 'connection lost; the robot goes on by itself'
