@@ -7,6 +7,8 @@ UNPACKED=4
 RECORDS_KIB=8192
 # ssh at the same time, while robots are only looked at.
 LOOKS=8
+# Lines of facts that are read; a robot sends some 25.
+FACTS=60
 
 declare -A F=()          # F[INDEX.NAME]: what a robot said, made safe to print
 VERDICT=() CODES=() WHYS=()
@@ -39,8 +41,9 @@ look_at_robots() {
 }
 
 take_facts() {
-    local index=$1 name value
-    while read -r name value; do
+    local index=$1 name value lines=0
+    while read -r name value && [ $lines -lt $FACTS ]; do
+        lines=$((lines + 1))
         case $name in
         status) F[$index.status]=${value:0:65536} ;;
         [a-z]*)
