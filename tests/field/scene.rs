@@ -1,4 +1,4 @@
-//! A laptop that has bash, coreutils and a made-up `ssh`, nothing else, and robots that are folders. What `ssh`
+//! A laptop that has bash, coreutils and a made-up `ssh`, nothing else, and robots that are folders. What ssh
 //! runs there meets stand-ins for `ganglion`, `sudo`, `dpkg`; what would change a robot leaves a line.
 
 use std::fs;

@@ -17,7 +17,7 @@ VERDICT=() CODES=() WHYS=()
 look() {
     local OWN=$WORK/$1 rc=0
     mkdir -p "$OWN"
-    call 90 "${HOSTS[$1]}" "sh -s -- $VERSION" < "$HERE/field/facts.sh" || rc=$?
+    call 90 "${HOSTS[$1]}" "sh -s -- $VERSION" < "$HERE/remote/facts.sh" || rc=$?
     echo "$rc" > "$OWN/rc"
     mv "$OWN/out" "$OWN/facts"
 }
