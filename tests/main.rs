@@ -56,6 +56,8 @@ mod sim;
 mod intake;
 /// The built program: exit codes, help with examples, one message a failure, no panic on a closed pipe.
 mod cli;
+/// Robots in the field: flashed, or refused, and never left in between; ssh may drop at any time.
+mod field;
 
 /// A package is staged, tried, committed or left; whatever is cut off, the right version runs at the end.
 mod update;

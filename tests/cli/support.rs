@@ -133,3 +133,53 @@ fn what_cannot_be_had_or_is_no_bundle_is_refused_and_leaves_no_file() {
     );
     refused(&["pi@robot", "-o", &out], 69, "no bundle");
 }
+
+#[test]
+fn a_bundle_tells_of_updates_and_tests_only_an_idle_robot() {
+    let scene = Scene::new("update");
+    let program = |status: &str| {
+        let does = format!(
+            "case $1 in status) {status} ;; update) echo '{{\"state\":\"installed\"}}' ;; *) echo \"$*\" ;; esac"
+        );
+        scene.tool("ganglion", &does);
+    };
+    let doctor = |is_active: &str| {
+        scene.tool("systemctl", &format!("case $* in is-active*) echo {is_active} ;; *) echo units ;; esac"));
+        let made = scene.run(&["-o", &scene.out()]);
+        assert_eq!(made.status.code(), Some(0), "{}", super::err(&made));
+        let bundle = list(&scene.0.join("out")).remove(0);
+        let read = |part: &str| {
+            let whole = Command::new("tar").args(["-xOf"]).arg(&bundle).args(["--wildcards", part]).output();
+            String::from_utf8(whole.expect("tar").stdout).expect("text")
+        };
+        let (doctor, update) = (read("*/doctor.txt"), read("*/update.json"));
+        assert!(update.contains("installed"), "{update}");
+        fs::remove_file(&bundle).expect("it was there");
+        doctor.contains("--test")
+    };
+    program("exit 69");
+    assert!(doctor("inactive"), "nothing runs");
+    assert!(!doctor("active"), "a service that does not answer");
+    program("echo '{}'");
+    assert!(!doctor("inactive"), "a run by hand");
+}
+
+#[test]
+fn the_list_names_every_part_and_calls_no_robot() {
+    let scene = Scene::new("list");
+    let listed = scene.run(&["--list"]);
+    assert_eq!(listed.status.code(), Some(0), "{}", super::err(&listed));
+    assert_eq!(list(&scene.0.join("tmp")), Vec::<PathBuf>::new());
+    let made = scene.run(&["-o", &scene.out()]);
+    assert_eq!(made.status.code(), Some(0), "{}", super::err(&made));
+    let bundle = list(&scene.0.join("out")).remove(0);
+    let manifest =
+        Command::new("tar").arg("-xOf").arg(&bundle).args(["--wildcards", "*/manifest.txt"]).output();
+    let manifest = String::from_utf8(manifest.expect("tar").stdout).expect("text");
+    let parts = |text: &str| -> Vec<String> {
+        let names = text.lines().filter_map(|line| line.split_whitespace().next());
+        names.filter(|name| name.contains('.')).map(str::to_string).collect()
+    };
+    assert_eq!(parts(&super::out(&listed)), parts(&manifest));
+    assert_eq!(parts(&manifest).len(), 16);
+}

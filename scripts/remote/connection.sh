@@ -1,0 +1,155 @@
+# shellcheck shell=bash
+# What scripts/flash and scripts/rollback share: ssh that never asks a question, words of a robot made safe to print,
+# and the JSON that a robot answers with. Bash and coreutils only. The caller has set PROGRAM and WORK (a private folder).
+
+# An unreachable robot is given up after 10 s, a connection that died after 15 s.
+SSH=(ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3 -o LogLevel=ERROR)
+
+fail() {
+    local code=$1
+    shift
+    printf '%s: %s\n' "$PROGRAM" "$*" >&2
+    exit "$code"
+}
+
+# help FILE: the comment at its head.
+print_help() {
+    local line
+    while IFS= read -r line; do
+        case $line in '#!'*) ;; '#'*) line=${line#\#}; printf '%s\n' "${line# }" ;; *) break ;; esac
+    done < "$1"
+}
+
+# clean TEXT [LENGTH]: sets CLEAN to printable ASCII of at most LENGTH letters (200). A terminal obeys other bytes.
+clean() {
+    local LC_ALL=C
+    CLEAN=${1:0:${2:-200}}
+    CLEAN=${CLEAN//[$'\t\r\n']/ }
+    CLEAN=${CLEAN//[^ -~]/?}
+}
+
+# quoted TEXT: sets QUOTED to it as a JSON string.
+quoted() {
+    clean "$1" 400
+    QUOTED=${CLEAN//\\/\\\\}
+    QUOTED=\"${QUOTED//\"/\\\"}\"
+}
+
+# check_host HOST: becomes a word for ssh: a name, an address or an alias, with a user before it if need be.
+check_host() {
+    local LC_ALL=C
+    [[ $1 =~ ^[A-Za-z0-9_.][A-Za-z0-9_.@:%-]*$ ]] && [ ${#1} -le 200 ]
+}
+
+# call SECONDS HOST COMMAND: runs it on the robot; what it says is in $OWN/out and $OWN/err, each at most 256 KiB.
+# Standard input goes through. Returns what ssh returned: 255 if the connection failed, 124 if the time was over.
+call() {
+    local limit=$1 host=$2
+    (ulimit -S -f 256 && exec timeout --foreground "$limit" "${SSH[@]}" -- "$host" "$3" > "$OWN/out" 2> "$OWN/err")
+}
+
+# Whether an exit code of `call` is that of ssh, so that the command may still run on the robot: 255 the connection failed,
+# 124 the time was over, 141 and 153 it said too much and was ended here. A program that crashed there has its own.
+is_cut() { case $1 in 255 | 124 | 141 | 153) ;; *) false ;; esac; }
+
+# update_command PROGRAM WORDS: sets COMMAND. The shell there stays, so that a crash comes back as an exit code and not as
+# a connection that failed.
+update_command() { COMMAND="sh -c '$AS_ROOT$1 update $2; exit \$?'"; }
+
+# said FILE: sets SAID to the last three lines of a file that a robot filled, on one line.
+said() {
+    local line
+    SAID=''
+    while IFS= read -r line || [ -n "$line" ]; do
+        clean "$line"
+        SAID+=${SAID:+ }$CLEAN
+    done < <(tail -n 3 "$1" 2> /dev/null | tr -d '\0')
+    SAID=${SAID:0:400}
+}
+
+# ssh_failed HOST: says in CODE and WHY what the ssh that just returned 255 or 124 ended with.
+ssh_failed() {
+    local host=$1 text
+    text=$(tail -c 2000 "$OWN/err" 2> /dev/null | tr -d '\0')
+    CODE=77
+    case $text in
+    *'Permission denied'* | *'Too many authentication failures'*)
+        WHY="ssh would ask for a password, and this script answers no questions; once: ssh-copy-id $host" ;;
+    *'Host key verification failed'* | *'REMOTE HOST IDENTIFICATION HAS CHANGED'*)
+        WHY="ssh does not know this robot's host key, or knows another one; look at it once: ssh $host" ;;
+    *)
+        CODE=69
+        said "$OWN/err"
+        WHY="unreachable: ${SAID:-no answer in time}" ;;
+    esac
+}
+
+# read_json TEXT: the values of one JSON object, by path, in J: J[unfinished.phase], J[kept.0]. Fails on anything else, on
+# what is longer than 64 KiB, and on what is nested deeper than 8. Escapes other than \" \\ \/ stay as they are.
+declare -A J=()
+read_json() {
+    local LC_ALL=C rest=$1
+    J=()
+    [ ${#rest} -le 65536 ] && [[ $rest =~ ^[[:space:]]*\{ ]] && json_value '' 0 && [[ $rest =~ ^[[:space:]]*$ ]]
+}
+
+skip_space() { rest=${rest#"${rest%%[![:space:]]*}"}; }
+
+# Takes one string off `rest` into TAKEN.
+json_string() {
+    local part
+    TAKEN=''
+    [ "${rest:0:1}" = '"' ] || return 1
+    rest=${rest:1}
+    while :; do
+        part=${rest%%[\"\\]*}
+        [ "$part" != "$rest" ] || return 1
+        TAKEN+=$part
+        rest=${rest:${#part}}
+        if [ "${rest:0:1}" = '"' ]; then
+            rest=${rest:1}
+            return 0
+        fi
+        case ${rest:1:1} in ['"\\/']) TAKEN+=${rest:1:1} ;; *) TAKEN+=${rest:0:2} ;; esac
+        rest=${rest:2}
+    done
+}
+
+# json_value PATH DEPTH: takes one value off `rest` into J.
+json_value() {
+    local path=$1 depth=$2 end='' number=0 key
+    [ "$depth" -le 8 ] || return 1
+    skip_space
+    case ${rest:0:1} in
+    '{') end='}' ;;
+    '[') end=']' ;;
+    '"')
+        json_string || return 1
+        J[${path:-.}]=$TAKEN
+        return 0
+        ;;
+    *)
+        [[ ${rest:0:64} =~ ^(true|false|null|-?[0-9][0-9.eE+-]*) ]] || return 1
+        J[${path:-.}]=${BASH_REMATCH[1]}
+        rest=${rest:${#BASH_REMATCH[1]}}
+        return 0
+        ;;
+    esac
+    rest=${rest:1}
+    skip_space
+    while [ "${rest:0:1}" != "$end" ]; do
+        key=$number
+        if [ "$end" = '}' ]; then
+            json_string || return 1
+            key=$TAKEN
+            skip_space
+            [ "${rest:0:1}" = : ] || return 1
+            rest=${rest:1}
+        fi
+        json_value "${path:+$path.}$key" $((depth + 1)) || return 1
+        number=$((number + 1))
+        skip_space
+        case ${rest:0:1} in ,) rest=${rest:1} && skip_space ;; "$end") ;; *) return 1 ;; esac
+    done
+    rest=${rest:1}
+}

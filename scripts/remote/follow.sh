@@ -1,0 +1,87 @@
+# shellcheck shell=bash
+# How an update on a robot is watched, and found again after ssh dropped: the robot goes on by itself. Used by scripts/flash
+# (a trial) and scripts/rollback. The caller has `progress TEXT` (what happens now) and `event TEXT` (a line that stays).
+
+# Attempts to reach a robot again, and the pause between them in seconds: with ssh's own time-out some three minutes.
+TRIES=10
+PAUSE_S=10
+# Between two looks at an update that is under way.
+LOOK_S=3
+
+# Lines of a robot that are shown; a trial has some ten.
+LINES_SHOWN=200
+# The copy of the proven program that an update keeps: it works where the installed program does not.
+RESCUE=/var/lib/ganglion-update/rescue
+
+# ask_status HOST: reads `ganglion update status` into J; ANSWERED is the program that gave it. 0: there is an answer; 1:
+# there is none, CODE and WHY say why.
+ask_status() {
+    local host=$1 rc=0
+    for ANSWERED in ganglion $RESCUE; do
+        rc=0
+        update_command "$ANSWERED" 'status --json'
+        call 30 "$host" "$COMMAND" < /dev/null || rc=$?
+        if is_cut "$rc"; then
+            ssh_failed "$host"
+            return 1
+        fi
+        read_json "$(tail -n 1 "$OWN/out" | tr -d '\0')" && [ "${J[schema]-}" = 1 ] && return 0
+    done
+    said "$OWN/err"
+    CODE=69 WHY="'ganglion update status' gives no answer there: ${SAID:-exit code $rc}"
+    return 1
+}
+
+# What the robot remembers of updates that are over: changes with each of them.
+remembered() {
+    local key text=''
+    for key in last.phase last.from last.to last.why; do text+="${J[$key]-}|"; done
+    for key in "${!J[@]}"; do
+        case $key in history.*) text+="$key=${J[$key]}|" ;; esac
+    done
+    REMEMBERED=$(printf %s "$text" | sha256sum)
+}
+
+# wait_for_end HOST LIMIT_S: until the robot reports no unfinished update. 0: J is the last word; 1: CODE and WHY say why not.
+wait_for_end() {
+    local host=$1 until=$((SECONDS + $2)) tries=0
+    while :; do
+        if ask_status "$host"; then
+            [ -n "${J[unfinished.phase]-}" ] || return 0
+            clean "${J[unfinished.phase]}" 20
+            progress "the robot goes on by itself: $CLEAN"
+            tries=0
+            if [ $SECONDS -ge $until ]; then
+                CODE=69 WHY="still $CLEAN after $2 s; the robot goes on by itself; look later: ganglion update status"
+                return 1
+            fi
+            sleep $LOOK_S
+            continue
+        fi
+        [ "$CODE" != 77 ] || return 1
+        tries=$((tries + 1))
+        if [ $tries -ge $TRIES ]; then
+            WHY="$WHY ($tries attempts); the robot goes on by itself; look later: ganglion update status"
+            return 1
+        fi
+        progress "no answer, attempt $tries of $TRIES; the robot goes on by itself"
+        sleep $PAUSE_S
+    done
+}
+
+# watch HOST SECONDS: runs COMMAND, which reports its phases; each line becomes an event. Returns its exit code.
+watch() {
+    local host=$1 limit=$2 line rc=0 lines=0
+    : > "$OWN/lines"
+    {
+        timeout --foreground "$limit" "${SSH[@]}" -- "$host" "$COMMAND" < /dev/null 2> >(head -c 65536 > "$OWN/err")
+        echo $? > "$OWN/rc"
+    } | dd bs=4096 count=4096 2> /dev/null | while IFS= read -r line || [ -n "$line" ]; do # head would hold lines back
+        clean "$line" 160
+        lines=$((lines + 1))
+        case $CLEAN in '' | '{'*) continue ;; esac
+        [ $lines -gt $LINES_SHOWN ] || event "$CLEAN"
+    done
+    rc=$(cat "$OWN/rc")
+    return "$rc"
+}
