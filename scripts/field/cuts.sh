@@ -4,7 +4,7 @@
 # Each begins with the same robot (0.1.0, set up, running, disarmed; for a rollback 0.2.0, committed), cuts the power so many seconds
 # after a line of the console, switches it on again and asks which version runs. A second pair cuts the boot that follows as well.
 
-# cut NAME OPERATION PATTERN SECONDS VERSION MODE LAST [PATTERN2 SECONDS2]
+# power_cut NAME OPERATION PATTERN SECONDS VERSION MODE LAST [PATTERN2 SECONDS2]
 #   OPERATION  copy      the laptop copies the package (no update has begun)
 #              stage     only staged, not tried
 #              good      staged, tried, committed if nothing comes between
@@ -14,7 +14,7 @@
 #   VERSION    that must run after the cut: old, new, or word (the commit or the end was just being written: whichever word
 #              `update status` then has, the version must be its version)
 #   LAST       how `update status` says the last update ended
-cut() {
+power_cut() {
     CUT_WHERE[$1]=$3 CUT_AGAIN[$1]=${8-} CUT_AGAIN_AFTER[$1]=${9-}
     CUT_FIELDS[$1]="$2|$4|$5|$6|$7"
     row "cut-$1" "power cut in '$2', $4 s after '$3'${8:+, again at the boot $9 s after '$8'}" "run_cut $1"
@@ -90,55 +90,55 @@ version_of_word() {
 AT_TRIAL='MARK trial .*'
 # The package on its way: nothing has begun, so the board's own word about arming holds. This is the control for the others: a robot
 # of this board that is switched on arms, unless the hold forbids it.
-cut copy-begin copy now 0.5 old armed none
-cut copy-middle copy now 2 old armed none
+power_cut copy-begin copy now 0.5 old armed none
+power_cut copy-middle copy now 2 old armed none
 # Staging: signature, check, the copy into the robot's own folder. The hold may be there already or not.
-cut stage-begin stage 'MARK begin' 0.3 old any none
-cut stage-verify stage 'MARK begin' 1.2 old any none
-cut stage-copy stage 'MARK packages .*0\.2\.0' 0 old any none
-cut stage-end stage 'MARK staged' 0 old disarmed none
-cut staged stage 'MARK staged' 3 old disarmed none
+power_cut stage-begin stage 'MARK begin' 0.3 old any none
+power_cut stage-verify stage 'MARK begin' 1.2 old any none
+power_cut stage-copy stage 'MARK packages .*0\.2\.0' 0 old any none
+power_cut stage-end stage 'MARK staged' 0 old disarmed none
+power_cut staged stage 'MARK staged' 3 old disarmed none
 # The safety net, and the marker.
-cut net good 'MARK staged' 0.8 old disarmed 'none|rolled-back'
-cut prepared good "${AT_TRIAL}prepared" 0 old disarmed rolled-back
-cut prepared-later good "${AT_TRIAL}prepared" 0.4 old disarmed rolled-back
-cut installing good "${AT_TRIAL}installing" 0 old disarmed rolled-back
-cut installing-later good "${AT_TRIAL}installing" 0.5 old disarmed rolled-back
+power_cut net good 'MARK staged' 0.8 old disarmed 'none|rolled-back'
+power_cut prepared good "${AT_TRIAL}prepared" 0 old disarmed rolled-back
+power_cut prepared-later good "${AT_TRIAL}prepared" 0.4 old disarmed rolled-back
+power_cut installing good "${AT_TRIAL}installing" 0 old disarmed rolled-back
+power_cut installing-later good "${AT_TRIAL}installing" 0.5 old disarmed rolled-back
 # dpkg.
-cut prerm good 'MARK prerm' 0 old disarmed rolled-back
-cut preinst good 'MARK preinst' 0 old disarmed rolled-back
-cut unpack-1 good 'MARK preinst' 0.3 old disarmed rolled-back
-cut unpack-2 good 'MARK preinst' 0.6 old disarmed rolled-back
-cut unpack-3 good 'MARK preinst' 0.9 old disarmed rolled-back
-cut unpack-4 good 'MARK preinst' 1.3 old disarmed rolled-back
-cut postrm good 'MARK postrm' 0 old disarmed rolled-back
-cut postrm-later good 'MARK postrm' 0.2 old disarmed rolled-back
-cut postinst good 'MARK postinst' 0 old disarmed rolled-back
-cut postinst-later good 'MARK postinst' 0.6 old disarmed rolled-back
-cut installed good 'MARK postinst' 1.5 old disarmed rolled-back
+power_cut prerm good 'MARK prerm' 0 old disarmed rolled-back
+power_cut preinst good 'MARK preinst' 0 old disarmed rolled-back
+power_cut unpack-1 good 'MARK preinst' 0.3 old disarmed rolled-back
+power_cut unpack-2 good 'MARK preinst' 0.6 old disarmed rolled-back
+power_cut unpack-3 good 'MARK preinst' 0.9 old disarmed rolled-back
+power_cut unpack-4 good 'MARK preinst' 1.3 old disarmed rolled-back
+power_cut postrm good 'MARK postrm' 0 old disarmed rolled-back
+power_cut postrm-later good 'MARK postrm' 0.2 old disarmed rolled-back
+power_cut postinst good 'MARK postinst' 0 old disarmed rolled-back
+power_cut postinst-later good 'MARK postinst' 0.6 old disarmed rolled-back
+power_cut installed good 'MARK postinst' 1.5 old disarmed rolled-back
 # The new version starts and is tried.
-cut starting good "${AT_TRIAL}starting" 0 old disarmed rolled-back
-cut starting-later good "${AT_TRIAL}starting" 1.5 old disarmed rolled-back
-cut trying good "${AT_TRIAL}trying" 0 old disarmed rolled-back
-cut trying-middle good "${AT_TRIAL}trying" 2 old disarmed rolled-back
-cut trying-end good "${AT_TRIAL}trying" 5 old disarmed rolled-back
+power_cut starting good "${AT_TRIAL}starting" 0 old disarmed rolled-back
+power_cut starting-later good "${AT_TRIAL}starting" 1.5 old disarmed rolled-back
+power_cut trying good "${AT_TRIAL}trying" 0 old disarmed rolled-back
+power_cut trying-middle good "${AT_TRIAL}trying" 2 old disarmed rolled-back
+power_cut trying-end good "${AT_TRIAL}trying" 5 old disarmed rolled-back
 # The commit.
-cut commit good "${AT_TRIAL}committed" 0 word disarmed 'committed|rolled-back'
-cut commit-later good "${AT_TRIAL}committed" 0.5 new disarmed committed
-cut committed good 'MARK trial gone' 0 new disarmed committed
-cut committed-later good 'MARK trial gone' 2 new disarmed committed
+power_cut commit good "${AT_TRIAL}committed" 0 word disarmed 'committed|rolled-back'
+power_cut commit-later good "${AT_TRIAL}committed" 0.5 new disarmed committed
+power_cut committed good 'MARK trial gone' 0 new disarmed committed
+power_cut committed-later good 'MARK trial gone' 2 new disarmed committed
 # On the way back from a version that failed.
-cut back bad "${AT_TRIAL}back" 0 old disarmed rolled-back
-cut back-stop bad "${AT_TRIAL}back" 0.6 old disarmed rolled-back
-cut back-unpack bad "${AT_TRIAL}back > MARK preinst" 0.5 old disarmed rolled-back
-cut back-postinst bad "${AT_TRIAL}back > MARK postinst" 0 old disarmed rolled-back
-cut back-start bad "${AT_TRIAL}back > MARK postinst" 2 old disarmed rolled-back
+power_cut back bad "${AT_TRIAL}back" 0 old disarmed rolled-back
+power_cut back-stop bad "${AT_TRIAL}back" 0.6 old disarmed rolled-back
+power_cut back-unpack bad "${AT_TRIAL}back > MARK preinst" 0.5 old disarmed rolled-back
+power_cut back-postinst bad "${AT_TRIAL}back > MARK postinst" 0 old disarmed rolled-back
+power_cut back-start bad "${AT_TRIAL}back > MARK postinst" 2 old disarmed rolled-back
 # A rollback that a person asked for: once it has begun, its goal is the version before.
-cut rollback-installing rollback "${AT_TRIAL}installing" 0.2 new disarmed 'returned|rolled-back'
-cut rollback-unpack rollback 'MARK preinst' 0.6 new disarmed 'returned|rolled-back'
-cut rollback-trying rollback "${AT_TRIAL}trying" 0.5 new disarmed 'returned|rolled-back'
+power_cut rollback-installing rollback "${AT_TRIAL}installing" 0.2 new disarmed 'returned|rolled-back'
+power_cut rollback-unpack rollback 'MARK preinst' 0.6 new disarmed 'returned|rolled-back'
+power_cut rollback-trying rollback "${AT_TRIAL}trying" 0.5 new disarmed 'returned|rolled-back'
 # The boot that repairs is cut too.
-cut boot-begin good 'MARK preinst' 0.6 old disarmed rolled-back 'MARK trial' 0
-cut boot-repair good "${AT_TRIAL}trying" 1 old disarmed rolled-back 'MARK trial .*tries\W+1|MARK preinst' 0
-cut boot-unpack good "${AT_TRIAL}trying" 0 old disarmed rolled-back 'MARK preinst' 0.6
-cut boot-postinst good 'MARK postrm' 0.2 old disarmed rolled-back 'MARK postinst' 0
+power_cut boot-begin good 'MARK preinst' 0.6 old disarmed rolled-back 'MARK trial' 0
+power_cut boot-repair good "${AT_TRIAL}trying" 1 old disarmed rolled-back 'MARK trial .*tries\W+1|MARK preinst' 0
+power_cut boot-unpack good "${AT_TRIAL}trying" 0 old disarmed rolled-back 'MARK preinst' 0.6
+power_cut boot-postinst good 'MARK postrm' 0.2 old disarmed rolled-back 'MARK postinst' 0

@@ -73,7 +73,7 @@ await() {
 
 # --- preparing it
 
-# Shows on the console what `ganglion update` writes to its folder, within some 20 ms. It forks nothing, so that an emulated
+# Shows on the console what `ganglion update` writes to its folder, within some 50 ms. It forks nothing, so that an emulated
 # processor has time for it.
 watcher() {
     cat << 'WATCHER'
@@ -94,7 +94,7 @@ while :; do
         [ "$now" = "${before[$name]-}" ] || echo "MARK $name ${now:-gone}" > /dev/ttyS0
         before[$name]=$now
     done
-    read -r -t 0.02 -u 9
+    read -r -t 0.04 -u 9
 done
 WATCHER
 }
@@ -106,7 +106,20 @@ prepare_files() {
     rm -rf "$root"
     mkdir -p "$root/etc/systemd/system"/{ganglion,ganglion-guard}.service.d "$root/etc/systemd/system/sysinit.target.wants" \
         "$root/etc/ganglion" "$root/usr/local/sbin"
-    printf 'inherits = "sim"\n\n[safety]\nauto_arm = true\n' > "$root/etc/ganglion/board.toml"
+    cat > "$root/etc/ganglion/board.toml" << 'BOARD'
+inherits = "sim"
+
+[safety]
+auto_arm = true
+
+# An emulated processor computes a small field now and then.
+[field]
+grid = 8
+every_ticks = 10
+
+[budget]
+target_ms = 50.0
+BOARD
     cp "$PARCEL/allowed_signers" "$PARCEL/revoked_signers" "$root/etc/ganglion/"
     cat > "$root/etc/systemd/system/ganglion-guard.service.d/50-field.conf" << 'UNIT'
 [Service]
