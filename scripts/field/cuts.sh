@@ -1,8 +1,9 @@
 # shellcheck shell=bash
 # Rows: the power goes during an update or a rollback. Sourced by scripts/field-test.
 #
-# Each begins with the same robot (0.1.0, set up, running, disarmed; for a rollback 0.2.0, committed), cuts the power so many seconds
-# after a line of the console, switches it on again and asks which version runs. A second pair cuts the boot that follows as well.
+# Each begins with the same robot (0.1.0, set up, running, disarmed; for a rollback 0.2.0, committed), cuts
+# the power so many seconds after a line of the console, switches it on again and asks which version runs. A
+# second pair cuts the boot that follows as well.
 
 # power_cut NAME OPERATION PATTERN SECONDS VERSION MODE LAST [PATTERN2 SECONDS2]
 #   OPERATION  copy      the laptop copies the package (no update has begun)
@@ -88,8 +89,8 @@ version_of_word() {
 }
 
 AT_TRIAL='MARK trial .*'
-# The package on its way: nothing has begun, so the board's own word about arming holds. This is the control for the others: a robot
-# of this board that is switched on arms, unless the hold forbids it.
+# The package on its way: nothing has begun, so the board's own word about arming holds. This is the control
+# for the others: a robot of this board that is switched on arms, unless the hold forbids it.
 power_cut copy-begin copy now 0.5 old armed none
 power_cut copy-middle copy now 2 old armed none
 # Staging: signature, check, the copy into the robot's own folder. The hold may be there already or not.

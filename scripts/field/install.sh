@@ -1,12 +1,14 @@
 # shellcheck shell=bash
-# Rows: the package by itself, installed by apt from a file, upgraded and purged. Sourced by scripts/field-test.
+# Rows: the package by itself, installed by apt from a file, upgraded and purged. Sourced by
+# scripts/field-test.
 
 UNITS="ganglion ganglion-guard ganglion-rebind ganglion-sleep"
 
 # Everything that a package could leave: files of the system and its users, without what changes by itself.
 listing() {
     g "find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /mnt -o -path /var/log -o -path /var/cache \
-        -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/lib/systemd -o -path /root \) -prune -o -print | sort; systemctl list-unit-files 'ganglion*' --no-legend || :"
+        -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/lib/systemd -o -path /root \) -prune -o -print | sort
+        systemctl list-unit-files 'ganglion*' --no-legend || :"
 }
 
 install_real() { exits 0 "apt-get -y -qq install $(package_at real) < /dev/null"; }
@@ -58,12 +60,15 @@ install_purge_leaves_nothing() {
     load clean
     listing > "$WORK/logs/purge.before"
     install_real
-    exits 0 "mkdir -p /etc/ganglion && echo 'inherits = \"sim\"' > /etc/ganglion/board.toml && install -d -o ganglion /var/lib/ganglion $STATE && touch /var/lib/ganglion/brain.bin"
+    exits 0 "mkdir -p /etc/ganglion && echo 'inherits = \"sim\"' > /etc/ganglion/board.toml"
+    exits 0 "install -d -o ganglion /var/lib/ganglion $STATE && touch /var/lib/ganglion/brain.bin"
     listing > "$WORK/logs/purge.installed"
-    [ "$(comm -13 "$WORK/logs/purge.before" "$WORK/logs/purge.installed" | wc -l)" -gt 10 ] || wrong "the listing does not show what is installed"
+    [ "$(comm -13 "$WORK/logs/purge.before" "$WORK/logs/purge.installed" | wc -l)" -gt 10 ] ||
+        wrong "the listing does not show what is installed"
     exits 0 "apt-get -y -qq purge ganglion < /dev/null"
     listing > "$WORK/logs/purge.after"
-    # The users stay, as with every Debian package: a number that is given away again would own what is left of the old one.
+    # The users stay, as with every Debian package: a number that is given away again would own what is left
+    # of the old one.
     more=$(comm -13 "$WORK/logs/purge.before" "$WORK/logs/purge.after")
     [ -z "$more" ] || wrong "$(wc -l <<< "$more") things are left, the first: $(head -n 1 <<< "$more")"
 }

@@ -1,9 +1,11 @@
 # shellcheck shell=bash
-# The packages that the rows install: the real one and, made of it, newer, broken and forbidden ones. Sourced by scripts/field-test.
+# The packages that the rows install: the real one and, made of it, newer, broken and forbidden ones. Sourced
+# by scripts/field-test.
 #
-# Each is $PARCEL/NAME/ganglion_VERSION_amd64.deb with its signature. What distinguishes two versions in a guest: the version in the
-# control file and in the manifest, and words behind the end of the program, so that no file of one passes for the other's. Their
-# maintainer scripts write "MARK NAME ARGUMENT" to the guest's console first, which is how a cut meets dpkg at a known step.
+# Each is $PARCEL/NAME/ganglion_VERSION_amd64.deb with its signature. What distinguishes two versions in a
+# guest: the version in the control file and in the manifest, and words behind the end of the program, so that
+# no file of one passes for the other's. Their maintainer scripts write "MARK NAME ARGUMENT" to the guest's
+# console first, which is how a cut meets dpkg at a known step.
 
 # What a robot has, what it is to get, and what is older than both.
 BASE=0.1.0 GOOD=0.2.0 OLD=0.0.9
@@ -54,7 +56,8 @@ mark_scripts() {
     done
 }
 
-# repack FOLDER VERSION EDIT: the real package as another version, changed by EDIT, signed with the fleet's key.
+# repack FOLDER VERSION EDIT: the real package as another version, changed by EDIT, signed with the fleet's
+# key.
 repack() {
     local root=$WORK/repack folder=$PARCEL/$1 version=$2 edit=$3 deb
     rm -rf "$root"

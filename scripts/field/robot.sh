@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# A robot in the guest: how it is prepared, how a row reaches it, and what must hold after each row. Sourced by scripts/field-test.
+# A robot in the guest: how it is prepared, how a row reaches it, and what must hold after each row. Sourced
+# by scripts/field-test.
 
 STATE=/var/lib/ganglion-update
 # Where the parcel with the packages is mounted in the guest.
@@ -56,8 +57,8 @@ PYTHON
 
 console_size() { stat -c %s "$WORK/console" 2> /dev/null || echo 0; }
 
-# await SINCE PATTERNS [SECONDS]: waits until the console, from byte SINCE on, has matched the patterns one after the other
-# (they are separated by " > ").
+# await SINCE PATTERNS [SECONDS]: waits until the console, from byte SINCE on, has matched the patterns one
+# after the other (they are separated by " > ").
 await() {
     local since=$1 rest=$2 limit=$((SECONDS + ${3:-120})) pattern found
     while [ -n "$rest" ]; do
@@ -73,8 +74,8 @@ await() {
 
 # --- preparing it
 
-# Shows on the console what `ganglion update` writes to its folder, within some 50 ms. It forks nothing, so that an emulated
-# processor has time for it.
+# Shows on the console what `ganglion update` writes to its folder, within some 50 ms. It forks nothing, so
+# that an emulated processor has time for it.
 watcher() {
     cat << 'WATCHER'
 #!/bin/bash
@@ -99,8 +100,8 @@ done
 WATCHER
 }
 
-# The real guard needs a line that the guest has not, and a real-time runtime starves an emulator. The board arms by itself, so
-# that a robot on which the hold did not work would be found armed.
+# The real guard needs a line that the guest has not, and a real-time runtime starves an emulator. The board
+# arms by itself, so that a robot on which the hold did not work would be found armed.
 prepare_files() {
     local root=$WORK/robot-files
     rm -rf "$root"
@@ -212,8 +213,9 @@ settle() {
     done; exit 1" || echo "it did not settle within 150 s"
 }
 
-# whole VERSION MODE: that version is installed to the last file and is what runs, nothing is left unfinished, nobody armed it.
-# MODE is disarmed, armed, or any (before an update has begun the board's own word holds, and this board arms by itself).
+# whole VERSION MODE: that version is installed to the last file and is what runs, nothing is left unfinished,
+# nobody armed it. MODE is disarmed, armed, or any (before an update has begun the board's own word holds, and
+# this board arms by itself).
 whole() {
     local version=$1 mode=$2 status update
     FACTS=$(g "$(inspection)")
@@ -239,8 +241,8 @@ whole() {
     same "what 'update status' calls unfinished" "$(value unfinished "$update")" ''
 }
 
-# last PHASE FROM TO: what `update status` says of the update that ended last. PHASE may be several, with | between them; none: no
-# update has ended yet.
+# last PHASE FROM TO: what `update status` says of the update that ended last. PHASE may be several, with |
+# between them; none: no update has ended yet.
 last() {
     local update
     update=$(fact update)

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Rows: updates that succeed, are left again, or are refused, on a robot that keeps its power. Sourced by scripts/field-test.
+# Rows: updates that succeed, are left again, or are refused, on a robot that keeps its power. Sourced by
+# scripts/field-test.
 
 TRIAL="ganglion update trial --for 5s"
 pid_of_runtime() { g "systemctl show -P MainPID ganglion"; }
@@ -80,7 +81,10 @@ update_downgrade_allowed() {
 }
 
 # Fills the disk as root can, but for so many kilobytes.
-fill() { echo "fallocate -l \$((\$(stat -f -c '%f * %S / 1024' / | xargs -I@ expr @) - $1))K /root/filler || dd if=/dev/zero of=/root/filler bs=1M status=none; sync"; }
+fill() {
+    echo "free=\$((\$(stat -f -c '%f * %S' /) / 1024)); fallocate -l \$((free - $1))K /root/filler ||"
+    echo "dd if=/dev/zero of=/root/filler bs=1M status=none; sync"
+}
 
 update_disk_full() {
     local pid
@@ -173,7 +177,8 @@ update_rollback() {
     last returned "$GOOD" "$BASE"
 }
 
-# Neither a second rollback nor one after a trial that was left returns to the version that somebody did not want.
+# Neither a second rollback nor one after a trial that was left returns to the version that somebody did not
+# want.
 update_rollback_does_not_toggle() {
     local pid
     load updated
