@@ -124,8 +124,8 @@ power_cut trying good "${AT_TRIAL}trying" 0 old disarmed rolled-back
 power_cut trying-middle good "${AT_TRIAL}trying" 2 old disarmed rolled-back
 power_cut trying-end good "${AT_TRIAL}trying" 5 old disarmed rolled-back
 # The commit.
-power_cut commit good "${AT_TRIAL}committed" 0 word disarmed 'committed|rolled-back'
-power_cut commit-later good "${AT_TRIAL}committed" 0.5 new disarmed committed
+power_cut commit good 'MARK (trial|last) .*committed' 0 word disarmed 'committed|rolled-back'
+power_cut commit-later good 'MARK (trial|last) .*committed' 0.5 new disarmed committed
 power_cut committed good 'MARK trial gone' 0 new disarmed committed
 power_cut committed-later good 'MARK trial gone' 2 new disarmed committed
 # On the way back from a version that failed.
