@@ -26,7 +26,7 @@ declare -A CUT_WHERE CUT_AGAIN CUT_AGAIN_AFTER CUT_FIELDS
 begin() {
     local log=$WORK/logs/operation.log
     case $1 in
-        copy) guest copy "$PARCEL/good/"* /root/ < /dev/null > "$log" 2>&1 & ;;
+        copy) guest copy "$PARCEL/good/"* /var/tmp < /dev/null > "$log" 2>&1 & ;;
         stage) g "echo MARK begin > /dev/ttyS0; $(stage good)" > "$log" 2>&1 & ;;
         good) g "echo MARK begin > /dev/ttyS0; $(stage good) && ganglion update trial --for 8s" > "$log" 2>&1 & ;;
         bad) g "echo MARK begin > /dev/ttyS0; $(stage dies) && ganglion update trial --for 20s" > "$log" 2>&1 & ;;

@@ -34,13 +34,13 @@ install_puts_units_and_starts_nothing() {
 install_upgrade_leaves_what_runs() {
     local before after
     load robot
-    g "echo '# mine' >> /etc/ganglion/board.toml; sha256sum /etc/ganglion/* > /root/before.sums"
+    g "echo '# mine' >> /etc/ganglion/board.toml; sha256sum /etc/ganglion/* > /var/tmp/before.sums"
     before=$(g "systemctl show -P MainPID ganglion ganglion-guard | xargs")
     exits 0 "apt-get -y -qq install $(package_at good) < /dev/null"
     after=$(g "systemctl show -P MainPID ganglion ganglion-guard | xargs")
     same "the processes of runtime and guard" "$after" "$before"
     same "the installed version" "$(g "dpkg-query -W -f '\${Version}' ganglion")" "$GOOD"
-    exits 0 "sha256sum --check --quiet /root/before.sums"
+    exits 0 "sha256sum --check --quiet /var/tmp/before.sums"
     exits 0 "systemctl restart ganglion"
     settle
     same "the program after a restart" "$(FACTS=$(g "$(inspection)"); fact program)" installed

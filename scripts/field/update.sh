@@ -82,8 +82,8 @@ update_downgrade_allowed() {
 
 # Fills the disk as root can, but for so many kilobytes.
 fill() {
-    echo "free=\$((\$(stat -f -c '%f * %S' /) / 1024)); fallocate -l \$((free - $1))K /root/filler ||"
-    echo "dd if=/dev/zero of=/root/filler bs=1M status=none; sync"
+    echo "free=\$((\$(stat -f -c '%f * %S' /) / 1024)); fallocate -l \$((free - $1))K /var/tmp/filler ||"
+    echo "dd if=/dev/zero of=/var/tmp/filler bs=1M status=none; sync"
 }
 
 update_disk_full() {
@@ -95,7 +95,7 @@ update_disk_full() {
     told "$(tail -n 1 <<< "$SAID")"
     unchanged "$pid"
     # Room again: nothing of the attempt stands in the way of the next one.
-    g "rm /root/filler && sync"
+    g "rm /var/tmp/filler && sync"
     exits 0 "$(stage good)"
 }
 
@@ -105,12 +105,12 @@ update_disk_fills_up() {
     load robot
     exits 0 "$(stage dies)"
     since=$(console_size)
-    g "ganglion update trial --for 15s > /root/trial.log 2>&1 & " &
+    g "ganglion update trial --for 15s > /var/tmp/trial.log 2>&1 & " &
     await "$since" 'MARK trial .*trying' || wrong "the trial did not begin"
     g "$(fill 0)" || :
     wait
     settle
-    g "rm -f /root/filler"
+    g "rm -f /var/tmp/filler"
     whole "$BASE" disarmed
     last rolled-back "$BASE" "$DIES"
 }
