@@ -1,0 +1,79 @@
+# shellcheck shell=bash
+# Rows: the package by itself, installed by apt from a file, upgraded and purged. Sourced by
+# scripts/field-test.
+
+UNITS="ganglion ganglion-guard ganglion-rebind ganglion-sleep"
+
+# Everything that a package could leave: files of the system and its users, without what changes by itself.
+listing() {
+    g "find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /mnt -o -path /var/log -o -path /var/cache \
+        -o -path /var/lib/dpkg -o -path /var/lib/apt -o -path /var/lib/systemd -o -path /root \) -prune -o -print | sort
+        systemctl list-unit-files 'ganglion*' --no-legend || :"
+}
+
+install_real() { exits 0 "apt-get -y -qq install $(package_at real) < /dev/null"; }
+
+install_puts_units_and_starts_nothing() {
+    load clean
+    install_real
+    exits 0 "dpkg -V ganglion && test -z \"\$(dpkg --audit)\" && ganglion --version"
+    for unit in $UNITS; do
+        exits 0 "systemctl cat $unit > /dev/null && echo there"
+        same "whether $unit is active" "$(g "systemctl is-active $unit || :")" inactive
+        same "whether $unit is enabled" "$(g "systemctl is-enabled $unit || :")" disabled
+    done
+    for file in /usr/share/ganglion/manifest.json /usr/lib/sysusers.d/ganglion.conf /usr/lib/udev/rules.d/60-ganglion.rules; do
+        exits 0 "test -s $file"
+    done
+    exits 0 "id ganglion && id ganglion-guard && getent group i2c gpio"
+    exits 0 "test ! -e /etc/ganglion/board.toml"
+    told "$(value commit "$(g "cat /usr/share/ganglion/manifest.json" | tr -d '\n')" | cut -c1-12)"
+}
+
+# With apt itself, as somebody does who does not know of `ganglion update`.
+install_upgrade_leaves_what_runs() {
+    local before after
+    load robot
+    g "echo '# mine' >> /etc/ganglion/board.toml; sha256sum /etc/ganglion/* > /var/tmp/before.sums"
+    before=$(g "systemctl show -P MainPID ganglion ganglion-guard | xargs")
+    exits 0 "apt-get -y -qq install $(package_at good) < /dev/null"
+    after=$(g "systemctl show -P MainPID ganglion ganglion-guard | xargs")
+    same "the processes of runtime and guard" "$after" "$before"
+    same "the installed version" "$(g "dpkg-query -W -f '\${Version}' ganglion")" "$GOOD"
+    exits 0 "sha256sum --check --quiet /var/tmp/before.sums"
+    exits 0 "systemctl restart ganglion"
+    settle
+    same "the program after a restart" "$(FACTS=$(g "$(inspection)"); fact program)" installed
+    told "processes $before before and after"
+}
+
+install_remove_stops_and_keeps_the_board() {
+    load robot
+    exits 0 "apt-get -y -qq remove ganglion < /dev/null"
+    same "the runtime" "$(g "systemctl is-active ganglion || :")" inactive
+    same "the guard" "$(g "systemctl is-active ganglion-guard || :")" inactive
+    exits 0 "test -s /etc/ganglion/board.toml && test ! -e /usr/bin/ganglion"
+}
+
+install_purge_leaves_nothing() {
+    local more
+    load clean
+    listing > "$WORK/logs/purge.before"
+    install_real
+    exits 0 "mkdir -p /etc/ganglion && echo 'inherits = \"sim\"' > /etc/ganglion/board.toml"
+    exits 0 "install -d -o ganglion /var/lib/ganglion $STATE && touch /var/lib/ganglion/brain.bin"
+    listing > "$WORK/logs/purge.installed"
+    [ "$(comm -13 "$WORK/logs/purge.before" "$WORK/logs/purge.installed" | wc -l)" -gt 10 ] ||
+        wrong "the listing does not show what is installed"
+    exits 0 "apt-get -y -qq purge ganglion < /dev/null"
+    listing > "$WORK/logs/purge.after"
+    # The users stay, as with every Debian package: a number that is given away again would own what is left
+    # of the old one.
+    more=$(comm -13 "$WORK/logs/purge.before" "$WORK/logs/purge.after")
+    [ -z "$more" ] || wrong "$(wc -l <<< "$more") things are left, the first: $(head -n 1 <<< "$more")"
+}
+
+row install-fresh "apt install of the real package: units are there, nothing is started or enabled" install_puts_units_and_starts_nothing
+row install-upgrade "apt upgrade under a running robot: the same processes go on, the board file stays" install_upgrade_leaves_what_runs
+row install-remove "removal stops runtime and guard and keeps the board file" install_remove_stops_and_keeps_the_board
+row install-purge "purge leaves no file and no unit" install_purge_leaves_nothing
