@@ -26,7 +26,7 @@ pub struct Odd {
 
 impl fmt::Display for Odd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "'{}' stands under [{}], so it holds only for some machines", self.text, self.filter)
+        write!(f, "`{}` stands under [{}], so it holds only for some machines", self.text, self.filter)
     }
 }
 
@@ -60,11 +60,11 @@ pub fn with_i2c(text: &str) -> Result<Option<String>, Odd> {
 /// Whether a line switches the bus on or off; `None`: it does not speak of it.
 fn i2c_of(line: &str) -> Option<bool> {
     let parameters = line.strip_prefix("dtparam=")?;
-    let said = parameters.split(',').filter_map(|parameter| {
+    let mut said = parameters.split(',').filter_map(|parameter| {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, "on"));
         NAMES.contains(&name.trim()).then(|| ["on", "true", "yes", "1", "y"].contains(&value.trim()))
     });
-    said.last()
+    said.next_back()
 }
 
 /// `text` with line `number` switching the bus on; other parameters of that line stay.

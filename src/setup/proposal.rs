@@ -67,7 +67,7 @@ pub enum Note {
 #[derive(Debug)]
 pub enum NoProposal {
     /// No board.
-    Board(Found, NoBoard),
+    Board(Box<Found>, NoBoard),
     /// The package's unit is not installed.
     NoUnit(&'static str),
     /// The group of those who may arm does not exist.
@@ -118,7 +118,7 @@ pub fn propose(root: &Path, wishes: &Wishes) -> Result<Proposal, NoProposal> {
     let found = Found::look(root);
     let board = match choice::choose(root, wishes.board.as_deref()) {
         Ok(board) => board,
-        Err(error) => return Err(NoProposal::Board(found, error)),
+        Err(error) => return Err(NoProposal::Board(Box::new(found), error)),
     };
     let mut plan = Plan { root, changes: Vec::new(), notes: Vec::new() };
     plan.board(&board);
