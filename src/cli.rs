@@ -75,7 +75,8 @@ enum Verb {
     Check(check::Args),
     /// Show what this machine grants a real-time program, with a fix for each refusal
     Doctor(doctor::Args),
-    /// Make this machine a robot that is ready to be armed: show the changes, ask, make them; --undo takes them back
+    /// Make this machine a robot that is ready to be armed: show the changes, ask, make them; --undo takes
+    /// them back
     Setup(setup::Args),
     /// Scan an I2C bus: read one byte of each address, write nothing
     Probe(probe::Args),

@@ -1,5 +1,5 @@
-//! Makes a fresh machine a robot that is ready to be armed, and takes that back: finds out which machine it is,
-//! proposes a board and every change with its reason, makes the changes with a journal, undoes them.
+//! Makes a fresh machine a robot that is ready to be armed, and takes that back: finds out which machine it
+//! is, proposes a board and every change with its reason, makes the changes with a journal, undoes them.
 //!
 //! The path: `found` and `choice` -> `proposal` (with `tuning`, which `doctor --fix` proposes alone, and
 //! `config_txt`) -> `carry_out`, which writes `journal` first and has each `deed` done through `files` and

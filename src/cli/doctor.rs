@@ -203,8 +203,8 @@ fn propose(plan: &tuning::Plan, yes: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The findings about this machine and the self-test of the board at `path`, printed; 69 if the machine refuses
-/// what the board needs. For `setup`.
+/// The findings about this machine and the self-test of the board at `path`, printed; 69 if the machine
+/// refuses what the board needs. For `setup`.
 pub(super) fn test(path: &Path) -> Result<(), Failure> {
     let board = Some(path.to_path_buf());
     let memory_gpu = Preference::Measured;

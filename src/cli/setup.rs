@@ -1,6 +1,6 @@
-//! `setup`: makes this machine a robot that is ready to be armed. Shows what it will change and why, asks, makes
-//! the changes with a journal, tests the hardware and starts the services; `--undo` takes the changes back.
-//! It arms nothing and moves no motor.
+//! `setup`: makes this machine a robot that is ready to be armed. Shows what it will change and why, asks,
+//! makes the changes with a journal, tests the hardware and starts the services; `--undo` takes the changes
+//! back. It arms nothing and moves no motor.
 
 mod finish;
 mod object;
@@ -22,20 +22,21 @@ use crate::setup::tuning;
 /// Arguments of `setup`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  ganglion setup                              what this machine needs to be a robot: every change, and why; changes nothing
-  sudo ganglion setup                         shows the same, asks, does it, tests the hardware, starts the robot disarmed
-  sudo ganglion setup --board picarx-v4       for this board, where several fit or none is found
+  ganglion setup                           show every change and why; change nothing
+  sudo ganglion setup                      ask, do it, test the hardware, start the robot disarmed
+  sudo ganglion setup --board picarx-v4    for this board: where several fit this machine, or none
   sudo ganglion setup --board my-car.toml --watchdog --yes
-                                              asks nothing; a machine that hangs is reset by its hardware
-  sudo ganglion setup --undo                  takes every change back; what a person edited since stays as it is
-  ganglion setup --json                       the plan as one JSON object on the last line
+                                           ask nothing; the hardware resets a machine that hangs
+  sudo ganglion setup --undo               take every change back, but for what was edited since
+  ganglion setup --json                    the plan as one JSON object on the last line
 
-Without --yes it asks on a terminal, and elsewhere it only shows the plan. It can be interrupted at any moment and run
-again; a second run changes nothing. Where a change counts only from the next start of the machine on, it says so: reboot,
-and run it again to see that the robot is ready. It never arms the robot.
+Without --yes it asks on a terminal, and elsewhere it only shows the plan. It can be interrupted
+at any moment and run again; a second run changes nothing. Where a change needs a reboot it says
+so: reboot, and run it again to see that the robot is ready. It never arms the robot.
 
-Exit code 69 if the hardware's test fails or the package is not installed; 77 without root; 78 if no board fits this machine,
-several do, or a file has to be edited by a person: then nothing was changed.")]
+Exit code 69 if the test of the hardware fails or the package is not installed; 77 without root;
+78 if no board fits this machine, several do, or a person has to edit a file: then nothing was
+changed.")]
 pub struct Args {
     /// The robot's board: a built-in board's name, or a file (its name has a '/' or ends in '.toml')
     #[arg(long, value_name = "NAME|FILE", conflicts_with = "undo")]

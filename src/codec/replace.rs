@@ -44,8 +44,8 @@ pub fn replace_and_keep(path: &Path, bytes: &[u8], kept: &OsStr) -> io::Result<(
     place.take_over(fresh)
 }
 
-/// Puts a symbolic link to `to` at `path`, in place of the file or link that is there, and the renaming to the
-/// disk. At no time is there nothing at `path` if there was something.
+/// Puts a symbolic link to `to` at `path`, in place of the file or link that is there, and the renaming to
+/// the disk. At no time is there nothing at `path` if there was something.
 pub fn replace_with_link(path: &Path, to: &Path) -> io::Result<()> {
     let place = Place::of(path)?;
     let fresh = place.fresh_name();

@@ -1,5 +1,5 @@
-//! Which board a machine gets: the robot's own, if it has one; else the one that a person names; else the only
-//! built-in one for this machine and its HAT.
+//! Which board a machine gets: the robot's own, if it has one; else the one that a person names; else the
+//! only built-in one for this machine and its HAT.
 
 use super::files::{State, state};
 use crate::board::{self, BoardError, Loaded, from_text_in, names_a_file, read_text};

@@ -334,7 +334,8 @@ fn a_reboot_is_due_until_the_machine_has_started_again() {
     let tree = pi4();
     let waits = || Journal::load(tree.root()).unwrap().waits_for_reboot(tree.root());
     assert!(!waits());
-    // The power goes after config.txt: four steps for the board and it. The machine starts, and setup goes on.
+    // The power goes after config.txt: four steps for the board and it. The machine starts, and setup goes
+    // on.
     set_up(&tree, &wishes(None), 4);
     assert!(waits());
     tree.put("proc/sys/kernel/random/boot_id", "second\n");

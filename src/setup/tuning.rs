@@ -1,5 +1,5 @@
-//! What would make a machine keep time better, as files with their content and the reason: the part of a setup
-//! that `doctor --fix` proposes alone. What a person has to decide is advice.
+//! What would make a machine keep time better, as files with their content and the reason: the part of a
+//! setup that `doctor --fix` proposes alone. What a person has to decide is advice.
 //!
 //! Everything is below `root`, so that tests see every byte. A file that has its content already is no
 //! change: a second run does nothing.

@@ -23,7 +23,8 @@ pub(super) enum State {
     RebootPending,
     /// All changes are made, and the robot runs, disarmed.
     Running,
-    /// All changes are made, and the service was not started: it would arm the robot, or this is not the machine.
+    /// All changes are made, and the service was not started: it would arm the robot, or this is not the
+    /// machine.
     Ready,
 }
 
