@@ -26,8 +26,10 @@ use disarm::Stillness;
 ///                                                  <-----------
 ///                                                      5
 ///   Armed, Degraded: 9 lapse --> Disarmed  (held still for `disarm_after`; no arming by itself)
-/// from any state:  6 disarm --> Disarmed  (asked, or the machine slept; Boot, SelfTest: SelfTest; no arming
-/// by itself) 7 latch  --> Latched   (left by 6 and 8 only) 8 stop   --> Stopped   (never left) ```
+///   from any state:  6 disarm --> Disarmed  (asked, or the machine slept; Boot, SelfTest: SelfTest; no arming by itself)
+///                    7 latch  --> Latched   (left by 6 and 8 only)
+///                    8 stop   --> Stopped   (never left)
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// Nothing has run yet.

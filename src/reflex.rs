@@ -5,23 +5,18 @@
 //! runtime's own findings: sensors, field, wire, loop, stop. All are collected first, then combined into one
 //! [`Verdict`]; it allows the least that any of them allows.
 //!
-//! | cause           | trips when                                             | allows              | clears
-//! when                                    | |-----------------|---------------------------------------------
-//! -----------|---------------------|------------------------------------------------| | `field-late`    |
-//! the newest result is older than `field_fresh`          | a share, falling    | a fresh result comes
-//! | | `field-missing` | ... than `field_fresh + field_fade`, or never came     | nothing             | a
-//! recent enough result comes                   | | `battery` `obstacle` `cliff` `tilt` | a rule's worst case
-//! passes its limit | as the rule states  | a good sample passes `clear`, `hold` is over, `retreat` is made |
-//! | `sensor-lost`   | a required sensor is older than `max_age`, or never was | nothing            | a good
-//! sample comes                            | |                 | the sensor of a rule is, though it is not
-//! required     | as the rule states  | a good sample comes                            | | `sensor-lying`  |
-//! ... and its newest reading could not be true           | the same            | a good sample comes
-//! | | `guard-lost`    | a guard that the board requires was not healthy for its `patience` | nothing | it is
-//! healthy again    | | `bus-lost`      | no command confirmed for `wire_lost`, or never         | nothing
-//! | a command is confirmed                         | | `loop-late`     | `late_slots` slots skipped without
-//! a punctual one between | nothing          | `late_slots` on-time slots in a row            | | `e-stop`
-//! | stop was pressed                                       | nothing             | released, then disarmed
-//! and armed again        |
+//! | cause           | trips when                                             | allows              | clears when                                    |
+//! |-----------------|--------------------------------------------------------|---------------------|------------------------------------------------|
+//! | `field-late`    | the newest result is older than `field_fresh`          | a share, falling    | a fresh result comes                           |
+//! | `field-missing` | ... than `field_fresh + field_fade`, or never came     | nothing             | a recent enough result comes                   |
+//! | `battery` `obstacle` `cliff` `tilt` | a rule's worst case passes its limit | as the rule states  | a good sample passes `clear`, `hold` is over, `retreat` is made |
+//! | `sensor-lost`   | a required sensor is older than `max_age`, or never was | nothing            | a good sample comes                            |
+//! |                 | the sensor of a rule is, though it is not required     | as the rule states  | a good sample comes                            |
+//! | `sensor-lying`  | ... and its newest reading could not be true           | the same            | a good sample comes                            |
+//! | `guard-lost`    | a guard that the board requires was not healthy for its `patience` | nothing | it is healthy again    |
+//! | `bus-lost`      | no command confirmed for `wire_lost`, or never         | nothing             | a command is confirmed                         |
+//! | `loop-late`     | `late_slots` slots skipped without a punctual one between | nothing          | `late_slots` on-time slots in a row            |
+//! | `e-stop`        | stop was pressed                                       | nothing             | released, then disarmed and armed again        |
 //!
 //! A latched rule clears as `e-stop` does, whatever its cause.
 //!

@@ -67,9 +67,12 @@ impl Drop for Pool {
 /// No copy reads a range while the host writes it:
 ///
 /// ```compile_fail,E0502
-/// # fn wrong(stream: ganglion::gpu::Stream, mut pinned: ganglion::gpu::Pinned) -> Result<(),
-/// ganglion::gpu::GpuError> { let mut bytes = pinned.bytes_mut()?; stream.copy_in(0, &pinned, 0..8)?; // the
-/// device would read what is being written bytes[0] = 1; # Ok(()) } ```
+/// # fn wrong(stream: ganglion::gpu::Stream, mut pinned: ganglion::gpu::Pinned) -> Result<(), ganglion::gpu::GpuError> {
+/// let mut bytes = pinned.bytes_mut()?;
+/// stream.copy_in(0, &pinned, 0..8)?; // the device would read what is being written
+/// bytes[0] = 1;
+/// # Ok(()) }
+/// ```
 ///
 /// No slice outlives its look, so none is left when a copy begins or the memory goes:
 ///
@@ -83,8 +86,11 @@ impl Drop for Pool {
 /// ```
 ///
 /// ```
-/// # fn right(stream: ganglion::gpu::Stream, mut pinned: ganglion::gpu::Pinned) -> Result<(),
-/// ganglion::gpu::GpuError> { pinned.bytes_mut()?[0] = 1; stream.copy_in(0, &pinned, 0..8) # } ```
+/// # fn right(stream: ganglion::gpu::Stream, mut pinned: ganglion::gpu::Pinned) -> Result<(), ganglion::gpu::GpuError> {
+/// pinned.bytes_mut()?[0] = 1;
+/// stream.copy_in(0, &pinned, 0..8)
+/// # }
+/// ```
 pub struct Pinned {
     pub(super) page: Rc<Page>,
 }

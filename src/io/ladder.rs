@@ -2,11 +2,11 @@
 //! rungs that this file names and reports the results.
 //!
 //! ```text
-//! up --failure--> reset -> reset -> clear, reset -> rebind, reset -> rail off, rail on, reset -> reset x 5
-//! -> dead ^                |                     (rungs that the board does not permit are left out)
-//! | |             worked
-//! | +-- 16 good -- trial --failure--> the next rung                                       one reset every 5
-//! s + ```
+//!  up --failure--> reset -> reset -> clear, reset -> rebind, reset -> rail off, rail on, reset -> reset x 5 -> dead
+//!   ^                |                     (rungs that the board does not permit are left out)                |
+//!   |             worked                                                                                      |
+//!   +-- 16 good -- trial --failure--> the next rung                                       one reset every 5 s +
+//! ```
 //!
 //! A reset sets everything up from scratch, stopping the motors first. It counts as successful after a number
 //! of good transfers. A failure before that moves on to the next rung, so a bus that only seems to come back
