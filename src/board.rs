@@ -22,7 +22,7 @@ pub mod edit;
 pub mod source;
 mod spelling;
 
-pub use load::{BoardError, Loaded, built_in, from_text, load, names_a_file, read_text};
+pub use load::{BoardError, Loaded, built_in, from_text, from_text_in, load, names_a_file, read_text};
 pub use report::Setting;
 pub use schema::schema;
 pub use shipped::{BUILT_IN, names};

@@ -43,6 +43,7 @@ pub mod replay;
 mod report;
 pub mod run;
 pub mod safe_stop;
+pub mod setup;
 mod simulate;
 mod status;
 pub mod teach;
@@ -75,6 +76,9 @@ enum Verb {
     Check(check::Args),
     /// Show what this machine grants a real-time program, with a fix for each refusal
     Doctor(doctor::Args),
+    /// Make this machine a robot that is ready to be armed: show the changes, ask, make them; --undo takes
+    /// them back
+    Setup(setup::Args),
     /// Scan an I2C bus: read one byte of each address, write nothing
     Probe(probe::Args),
     /// Calibrate one robot: a servo's trim, a converter's scale, the floor's brightness
@@ -116,6 +120,7 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Bench(args) => bench::run(args),
         Verb::Hil(args) => hil::run(args),
         Verb::Doctor(args) => doctor::run(args),
+        Verb::Setup(args) => setup::run(args),
         Verb::Probe(args) => probe::run(args),
         Verb::Calibrate(args) => calibrate::run(args),
         Verb::Replay(args) => replay::run(args),

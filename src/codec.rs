@@ -15,7 +15,7 @@
 
 mod replace;
 
-pub use replace::{replace, replace_and_keep};
+pub use replace::{remove, replace, replace_and_keep, replace_with_link};
 
 use crate::intake::Intake;
 use crate::rt::room::{self, NoRoom};

@@ -83,7 +83,8 @@ pub mod access;
 pub mod session;
 pub mod safe_stop;
 
-// Around it: robots as files, and the command line.
+// Around it: robots as files, the machine made ready for one, and the command line.
 pub mod board;
 pub mod update;
+pub mod setup;
 pub mod cli;

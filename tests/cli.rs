@@ -2,6 +2,7 @@
 
 mod alignment; // binaries for kernels with large pages
 mod remedies; // what help, errors and documents tell a person to type can be typed
+mod setup; // a machine made ready, on made-up machines: shown, done, taken back
 mod simulate; // any board in the simulator, never taken for a real run
 mod sources; // what was not measured is labelled where it is printed
 mod support; // what is sent to who mends a robot: whole, bounded, and without secrets

@@ -6,7 +6,6 @@
 
 mod devices;
 mod first_slots;
-mod fix;
 mod gpu;
 mod grants;
 mod memory;
@@ -21,6 +20,8 @@ use serde::Serialize;
 use super::exit::Failure;
 use crate::memory::choice::Preference;
 use crate::plan::Board;
+use crate::setup::files::{names, text};
+use crate::setup::tuning;
 
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
@@ -130,7 +131,7 @@ struct Report<'a> {
     bare_timer: &'a grants::Lateness,
     first_slots: &'a first_slots::FirstSlots,
     /// What is proposed, with `--fix`.
-    fix: Option<&'a fix::Plan>,
+    fix: Option<&'a tuning::Plan>,
     gpu: &'a gpu::Gpu,
 }
 
@@ -163,7 +164,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let needed = findings.iter().filter(|finding| finding.stops_the_board()).count();
     let needed = board.map_or(String::new(), |board| format!(" ({needed} of them needed by {})", board.name));
     say!("\n{ok} ok, {warn} warn, {refused} refused{needed}");
-    let proposed = args.fix.then(|| fix::plan(Path::new("/"), board, &fix::user()));
+    let proposed = args.fix.then(|| tuning::plan(Path::new("/"), board, &tuning::user()));
     let fixed = proposed.as_ref().map_or(Ok(()), |plan| propose(plan, args.yes));
     if args.json {
         let board = board.map(|board| board.name.as_str());
@@ -184,7 +185,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 }
 
 /// Shows what is proposed, and with `yes` does it.
-fn propose(plan: &fix::Plan, yes: bool) -> Result<(), Failure> {
+fn propose(plan: &tuning::Plan, yes: bool) -> Result<(), Failure> {
     for (deed, why) in &plan.deeds {
         say!("\n{deed}\n    why: {why}");
     }
@@ -195,17 +196,19 @@ fn propose(plan: &fix::Plan, yes: bool) -> Result<(), Failure> {
         (0, _) => say!("\nnothing to write: what --fix can do is done"),
         (count, false) => say!("\nnothing was written; --yes does these {count} things, as root"),
         (_, true) => {
-            let count = plan.carry_out(Path::new("/")).map_err(|(path, error)| {
-                let failure = Failure::file(&path, &error);
-                match error.kind() {
-                    std::io::ErrorKind::PermissionDenied => failure.fix("run it as root: with sudo"),
-                    _ => failure,
-                }
-            })?;
+            let count = plan.carry_out(Path::new("/"))?;
             say!("\n{count} things done");
         }
     }
     Ok(())
+}
+
+/// The findings about this machine and the self-test of the board at `path`, printed; 69 if the machine
+/// refuses what the board needs. For `setup`.
+pub(super) fn test(path: &Path) -> Result<(), Failure> {
+    let board = Some(path.to_path_buf());
+    let memory_gpu = Preference::Measured;
+    run(Args { board, test: true, fix: false, yes: false, memory_gpu, json: false })
 }
 
 fn load(path: &Path) -> Result<Board, Failure> {
@@ -223,22 +226,6 @@ fn verdict(findings: &[Finding]) -> Result<(), Failure> {
     }
     Err(Failure::unavailable(format!("this machine refuses what the board needs: {}", topics.join(", ")))
         .fix("see the fix under each line above"))
-}
-
-/// The text of a file below `root`, trimmed; `None` if it cannot be read. All reads of `/proc` and `/sys`
-/// use this, so that tests can present a machine that does not exist.
-fn text(root: &Path, path: &str) -> Option<String> {
-    let text = std::fs::read_to_string(root.join(path)).ok()?;
-    Some(text.trim_matches(|c: char| c.is_whitespace() || c == '\0').to_string())
-}
-
-/// Names in a folder below `root`, sorted; none if there is no such folder.
-fn names(root: &Path, path: &str) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(root.join(path)) else { return Vec::new() };
-    let mut names: Vec<String> =
-        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
 }
 
 #[cfg(test)]

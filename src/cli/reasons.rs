@@ -10,6 +10,7 @@ use crate::rt::Refusal;
 use crate::runner::RunnerError;
 use crate::selftest::Check;
 use crate::session::{START_GUARD, SessionError, why_untrusted};
+use crate::setup::deed::DeedError;
 use std::fmt::Display;
 use std::path::Path;
 
@@ -28,6 +29,22 @@ impl From<OpenError> for Failure {
             false => Failure::unavailable(&error.why),
         };
         failure.at(&error.what).fix(&error.fix)
+    }
+}
+
+/// A change of the machine's files.
+impl From<DeedError> for Failure {
+    fn from(error: DeedError) -> Failure {
+        match error {
+            DeedError::File(path, error) => {
+                let failure = Failure::file(&path, &error);
+                match error.kind() {
+                    std::io::ErrorKind::PermissionDenied => failure.fix("run it as root: with sudo"),
+                    _ => failure,
+                }
+            }
+            DeedError::Program(error) => Failure::unavailable(error.why).at(error.command),
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! file or link of that name is neither followed nor reused. It gets the old one's mode and, if this process
 //! may change it, its owner.
 
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, open, openat, renameat, statat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, Stat, linkat, open, openat, renameat, statat, symlinkat, unlinkat};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -42,6 +42,28 @@ pub fn replace_and_keep(path: &Path, bytes: &[u8], kept: &OsStr) -> io::Result<(
         place.keep_old(path, kept)?;
     }
     place.take_over(fresh)
+}
+
+/// Puts a symbolic link to `to` at `path`, in place of the file or link that is there, and the renaming to
+/// the disk. At no time is there nothing at `path` if there was something.
+pub fn replace_with_link(path: &Path, to: &Path) -> io::Result<()> {
+    let place = Place::of(path)?;
+    let fresh = place.fresh_name();
+    symlinkat(to, &place.folder, &fresh)?;
+    if let Err(error) = renameat(&place.folder, &fresh, &place.folder, place.name) {
+        let _ = unlinkat(&place.folder, &fresh, AtFlags::empty());
+        return Err(error.into());
+    }
+    Ok(rustix::fs::fsync(&place.folder)?)
+}
+
+/// Takes away the file or link at `path`, and that to the disk. One that is not there is no error.
+pub fn remove(path: &Path) -> io::Result<()> {
+    let place = Place::of(path)?;
+    match unlinkat(&place.folder, place.name, AtFlags::empty()) {
+        Err(error) if error != Errno::NOENT => Err(error.into()),
+        _ => Ok(rustix::fs::fsync(&place.folder)?),
+    }
 }
 
 /// Where a file goes. The folder is opened once, so replacing it afterwards has no effect.

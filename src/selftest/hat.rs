@@ -55,10 +55,15 @@ impl Kind {
 
 /// A HAT that the device tree names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Named {
+pub struct Named {
     /// `None`: unreadable.
-    uuid: Option<String>,
-    product: String,
+    pub uuid: Option<String>,
+    /// Its name.
+    pub product: String,
+    /// Who made it.
+    pub vendor: Option<String>,
+    /// The maker's number of it.
+    pub product_id: Option<String>,
 }
 
 /// A board file for another HAT.
@@ -133,7 +138,7 @@ pub(super) fn look(board: &Board, root: &Path) -> Option<Check> {
         (Some(Named { uuid: None, .. }), _) => {
             Check::warned(WHAT, "the device tree names one, and its uuid cannot be read".to_string(), print)
         }
-        (Some(Named { uuid: Some(uuid), product }), _) => Check::warned(
+        (Some(Named { uuid: Some(uuid), product, .. }), _) => Check::warned(
             WHAT,
             format!("the device tree names one that is not known: {product} (uuid {uuid})"),
             print,
@@ -151,7 +156,7 @@ impl Named {
 
 /// Every HAT of the device tree: folders with `hat` in their name that have a uuid, as the vendor's library
 /// looks for them.
-fn named(root: &Path) -> Vec<Named> {
+pub fn named(root: &Path) -> Vec<Named> {
     let entries = TREES.iter().find_map(|tree| std::fs::read_dir(root.join(tree)).ok());
     let mut folders: Vec<_> = entries
         .into_iter()
@@ -171,6 +176,8 @@ fn named(root: &Path) -> Vec<Named> {
     let hat = |folder: std::path::PathBuf| Named {
         uuid: text(folder.join("uuid")).map(|uuid| uuid.to_ascii_lowercase()),
         product: text(folder.join("product")).unwrap_or_else(|| "a HAT without a name".to_string()),
+        vendor: text(folder.join("vendor")),
+        product_id: text(folder.join("product_id")),
     };
     folders.into_iter().map(hat).collect()
 }

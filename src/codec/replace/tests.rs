@@ -182,3 +182,18 @@ fn what_the_dead_have_left_is_swept_away_and_what_the_living_write_is_not() {
     wanted.sort();
     assert_eq!(folder.names(), wanted);
 }
+
+#[test]
+fn a_link_takes_the_place_of_a_file_and_is_taken_away() {
+    let folder = Folder::new("relink");
+    fs::write(folder.at("victim"), "not yours").unwrap();
+    fs::write(folder.at("thing"), "old").unwrap();
+    replace_with_link(&folder.at("thing"), &folder.at("victim")).unwrap();
+    assert_eq!(fs::read_link(folder.at("thing")).unwrap(), folder.at("victim"));
+    replace_with_link(&folder.at("thing"), Path::new("elsewhere")).unwrap();
+    assert_eq!(fs::read_link(folder.at("thing")).unwrap(), Path::new("elsewhere"));
+    remove(&folder.at("thing")).unwrap();
+    remove(&folder.at("thing")).unwrap();
+    assert_eq!(folder.names(), ["victim"], "nothing is left beside it");
+    assert_eq!(fs::read_to_string(folder.at("victim")).unwrap(), "not yours");
+}

@@ -1,28 +1,24 @@
-//! `doctor --fix`: what would make this machine keep time better, as files with their content and the reason,
-//! and with `--yes` written. What a person has to decide is advice.
+//! What would make a machine keep time better, as files with their content and the reason: the part of a
+//! setup that `doctor --fix` proposes alone. What a person has to decide is advice.
 //!
 //! Everything is below `root`, so that tests see every byte. A file that has its content already is no
 //! change: a second run does nothing.
 
 mod core;
 
-use std::fmt;
-use std::io::{self, Write};
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-
-use serde::Serialize;
-
-use super::{names, text};
-use crate::codec::replace;
+use super::deed::{Deed, DeedError, groups_of};
+use super::files::{names, text};
+use super::programs::OnPath;
 use crate::plan::Board;
+use serde::Serialize;
+use std::path::Path;
 
 /// A unit, because a line of tmpfiles.d comes too early: raspi-config.service of Raspberry Pi OS sets
 /// 'ondemand' at boot (RPi-Distro/raspi-config, debian/raspi-config.init), and nvpmodel.service a Jetson's
 /// power mode.
 const GOVERNOR_UNIT: &str = "\
-# Written by 'ganglion doctor --fix --yes'. To take it back, remove this file
-# and the link to it in multi-user.target.wants.
+# Written by 'ganglion setup' (which takes it back with --undo) or 'ganglion doctor --fix --yes'. By hand: remove
+# this file and the link to it in multi-user.target.wants.
 [Unit]
 Description=Full clock for the cores of this robot
 After=raspi-config.service nvpmodel.service
@@ -42,7 +38,7 @@ const GOVERNOR_LINK: &str = "etc/systemd/system/multi-user.target.wants/ganglion
 
 /// The service's own unit has these lines; this is for one that was written by hand.
 const SERVICE_LIMITS: &str = "\
-# Written by 'ganglion doctor --fix --yes'.
+# Written by 'ganglion setup' or 'ganglion doctor --fix --yes'.
 [Service]
 LimitRTPRIO=99
 LimitMEMLOCK=infinity
@@ -56,49 +52,17 @@ const SERVICE_UNITS: [&str; 3] = [
 
 const USER_PATH: &str = "etc/security/limits.d/60-ganglion.conf";
 
-/// One thing to do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Deed {
-    /// A file with this content.
-    Write { path: PathBuf, content: String },
-    /// A link to there.
-    Link { path: PathBuf, to: String },
-    /// A setting of the running kernel; the files above keep it.
-    Set { path: PathBuf, content: String },
-}
-
 /// What is proposed: things to do, each with its reason, and advice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(super) struct Plan {
+pub struct Plan {
+    /// Things to do, each with its reason.
     pub deeds: Vec<(Deed, &'static str)>,
+    /// What is left to a person.
     pub advice: Vec<String>,
 }
 
-impl Deed {
-    fn path(&self) -> &Path {
-        match self {
-            Deed::Write { path, .. } | Deed::Link { path, .. } | Deed::Set { path, .. } => path,
-        }
-    }
-}
-
-impl fmt::Display for Deed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path().display();
-        match self {
-            Deed::Write { content, .. } => {
-                write!(f, "write /{path}:")?;
-                content.lines().try_for_each(|line| write!(f, "\n    | {line}"))
-            }
-            Deed::Link { to, .. } => write!(f, "link /{path} to {to}"),
-            Deed::Set { content, .. } => write!(f, "set /{path} to {content}"),
-        }
-    }
-}
-
 /// What the machine in `root` lacks, for `board` and for the programs that `user` starts by hand.
-pub(super) fn plan(root: &Path, board: Option<&Board>, user: &str) -> Plan {
+pub fn plan(root: &Path, board: Option<&Board>, user: &str) -> Plan {
     let mut plan = Plan::default();
     governor(root, &mut plan);
     limits(root, user, &mut plan);
@@ -153,7 +117,8 @@ fn limits(root: &Path, user: &str, plan: &mut Plan) {
         return;
     }
     let content = format!(
-        "# Written by 'ganglion doctor --fix --yes': real-time priority and locked memory for programs started by hand.\n\
+        "# Written by 'ganglion setup' or 'ganglion doctor --fix --yes': real-time priority and locked memory for programs \
+         started by hand.\n\
          {user} - rtprio 99\n{user} - memlock unlimited\n"
     );
     let why = "a program that this user starts by hand may have no real-time priority and lock no memory; \
@@ -163,15 +128,7 @@ fn limits(root: &Path, user: &str, plan: &mut Plan) {
 
 /// Whether another file of pam_limits than ours grants both to `user` (limits.conf(5)).
 fn granted(root: &Path, user: &str) -> bool {
-    let groups: Vec<String> = text(root, "etc/group")
-        .unwrap_or_default()
-        .lines()
-        .filter_map(|line| {
-            let mut fields = line.split(':');
-            let (name, members) = (fields.next()?, fields.nth(2)?);
-            members.split(',').any(|member| member == user).then(|| format!("@{name}"))
-        })
-        .collect();
+    let groups: Vec<String> = groups_of(root, user).iter().map(|name| format!("@{name}")).collect();
     let folder = "etc/security/limits.d";
     let files = names(root, folder).into_iter().map(|name| format!("{folder}/{name}"));
     let files = files.filter(|path| path != USER_PATH).chain(["etc/security/limits.conf".to_string()]);
@@ -201,34 +158,14 @@ impl Plan {
     }
 
     /// Does everything, in order, below `root`; the first that is refused ends it.
-    pub(super) fn carry_out(&self, root: &Path) -> Result<usize, (PathBuf, io::Error)> {
-        for (deed, _) in &self.deeds {
-            let path = root.join(deed.path());
-            let folder = path.parent().unwrap_or(root);
-            let done = match deed {
-                Deed::Write { content, .. } => {
-                    std::fs::create_dir_all(folder).and_then(|()| replace(&path, content.as_bytes()))
-                }
-                Deed::Link { to, .. } => {
-                    std::fs::create_dir_all(folder).and_then(|()| match std::fs::remove_file(&path) {
-                        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-                        _ => symlink(to, &path),
-                    })
-                }
-                // Not replaced: it is the kernel's.
-                Deed::Set { content, .. } => {
-                    let file = std::fs::OpenOptions::new().write(true).truncate(true).open(&path);
-                    file.and_then(|mut file| file.write_all(content.as_bytes()))
-                }
-            };
-            done.map_err(|error| (Path::new("/").join(deed.path()), error))?;
-        }
+    pub fn carry_out(&self, root: &Path) -> Result<usize, DeedError> {
+        self.deeds.iter().try_for_each(|(deed, _)| deed.perform(root, &OnPath))?;
         Ok(self.deeds.len())
     }
 }
 
 /// The person behind this process: with sudo, its caller.
-pub(super) fn user() -> String {
+pub fn user() -> String {
     let names = ["SUDO_USER", "USER"].map(|name| std::env::var(name).unwrap_or_default());
     user_of(names)
 }
@@ -244,6 +181,7 @@ fn user_of(names: [String; 2]) -> String {
 mod tests {
     use super::*;
     use crate::device::sysfs::tree::Tree;
+    use std::io::ErrorKind;
 
     /// A Raspberry Pi as it comes: 'ondemand', no limits, no core set apart.
     fn pi() -> Tree {
@@ -278,8 +216,8 @@ mod tests {
         let link = std::fs::read_link(tree.root().join(GOVERNOR_LINK)).unwrap();
         assert_eq!(link, Path::new("../ganglion-governor.service"));
         assert_eq!(read(&tree, GOVERNOR_LINK), GOVERNOR_UNIT, "it leads to the unit");
-        let limits = "# Written by 'ganglion doctor --fix --yes': real-time priority and locked memory for programs started \
-                      by hand.\nann - rtprio 99\nann - memlock unlimited\n";
+        let limits = "# Written by 'ganglion setup' or 'ganglion doctor --fix --yes': real-time priority and locked memory for \
+                      programs started by hand.\nann - rtprio 99\nann - memlock unlimited\n";
         assert_eq!(read(&tree, USER_PATH), limits);
         for core in 0..4 {
             let governor = format!("sys/devices/system/cpu/cpu{core}/cpufreq/scaling_governor");
@@ -361,12 +299,10 @@ mod tests {
     fn a_refusal_names_the_file_and_what_came_after_it_is_not_done() {
         let tree = pi();
         tree.put("etc/systemd/system", "no folder");
-        let (path, error) = plan(tree.root(), None, "ann").carry_out(tree.root()).unwrap_err();
+        let refused = plan(tree.root(), None, "ann").carry_out(tree.root()).unwrap_err();
+        let DeedError::File(path, error) = refused else { panic!("{refused}") };
         assert_eq!(path, Path::new("/").join(GOVERNOR_PATH));
-        assert!(
-            matches!(error.kind(), io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists),
-            "{error}"
-        );
+        assert!(matches!(error.kind(), ErrorKind::NotADirectory | ErrorKind::AlreadyExists), "{error}");
         assert!(!tree.root().join(USER_PATH).exists());
         assert_eq!(read(&tree, "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"), "ondemand\n");
     }

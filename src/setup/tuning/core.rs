@@ -5,9 +5,9 @@
 use std::path::Path;
 
 use super::{Plan, is_core};
-use crate::cli::doctor::{names, text};
 use crate::plan::Board;
 use crate::selftest::machine;
+use crate::setup::files::{names, text};
 
 /// Cores below which none can be set apart: two are for the system, the field and its neighbours.
 const FEWEST_CORES: usize = 4;

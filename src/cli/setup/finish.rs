@@ -1,0 +1,180 @@
+//! After the changes: the package for the way back, a reboot that is due, the hardware's test, what wants
+//! calibrating, the services, and what to type next.
+
+use std::path::{Path, PathBuf};
+
+use super::Site;
+use crate::board::Loaded;
+use crate::cli::doctor;
+use crate::cli::exit::Failure;
+use crate::plan::{BusPlan, Cause, MotorKind, SensorKind};
+use crate::setup::choice;
+use crate::setup::files::names;
+use crate::setup::journal::Journal;
+use crate::setup::proposal::Proposal;
+
+/// How far a setup has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum State {
+    /// Nothing was changed.
+    Planned,
+    /// All changes are made, and the machine has to be started again.
+    RebootPending,
+    /// All changes are made, and the robot runs, disarmed.
+    Running,
+    /// All changes are made, and the service was not started: it would arm the robot, or this is not the
+    /// machine.
+    Ready,
+}
+
+/// The package of the first installation: what the first update can go back to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Package {
+    /// It is kept already.
+    Kept,
+    /// It is here, and to be kept.
+    At(PathBuf),
+    /// It was not found; its name.
+    NotFound(String),
+}
+
+/// Where `update` keeps packages.
+const KEPT: &str = "var/lib/ganglion-update/packages";
+/// Where apt keeps what it has downloaded.
+const ARCHIVES: &str = "var/cache/apt/archives";
+
+impl Package {
+    /// Looks for it; `asked` is what a person named.
+    pub(super) fn look(root: &Path, asked: Option<&Path>) -> Result<Package, Failure> {
+        if let Some(path) = asked {
+            let full = std::fs::canonicalize(path).map_err(|error| Failure::file(path, &error))?;
+            return Ok(Package::At(full));
+        }
+        let architecture = match std::env::consts::ARCH {
+            "aarch64" => "arm64",
+            "x86_64" => "amd64",
+            other => other,
+        };
+        let name = format!("ganglion_{}_{architecture}.deb", env!("CARGO_PKG_VERSION"));
+        if root.join(KEPT).join(&name).exists() {
+            return Ok(Package::Kept);
+        }
+        let archive = root.join(ARCHIVES).join(&name);
+        Ok(if archive.is_file() { Package::At(archive) } else { Package::NotFound(name) })
+    }
+
+    /// Has `update` keep it: that verb checks it. A package that is not kept stops no setup.
+    fn keep(&self, site: &Site) {
+        let Package::At(path) = self else { return };
+        let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/usr/bin/ganglion"));
+        let (program, package) = (program.to_string_lossy(), path.to_string_lossy());
+        match site.programs.run(&program, &["update", "keep", &package]) {
+            Ok(()) => say!("kept for the way back: {}", path.display()),
+            Err(error) => say!("not kept, so the first update has no way back: {error}"),
+        }
+    }
+}
+
+/// Everything after the changes.
+pub(super) fn finish(site: &Site, proposal: &Proposal, package: &Package) -> Result<State, Failure> {
+    let loaded = &proposal.board.loaded;
+    run(site, "systemctl", &["daemon-reload"])?;
+    package.keep(site);
+    let journal = Journal::load(&site.root).map_err(super::words::journal)?;
+    if journal.waits_for_reboot(&site.root) {
+        say!("\nReboot this machine now: 'sudo reboot'. The robot starts with it, disarmed.");
+        say!("Then 'sudo ganglion setup' again says whether it is ready.");
+        return Ok(State::RebootPending);
+    }
+    load_i2c_dev(site, loaded);
+    if !site.is_here {
+        say!("\nThis is not the machine itself: nothing was tested or started.");
+        return Ok(State::Ready);
+    }
+    if site.programs.run("systemctl", &["is-active", "--quiet", "ganglion.service"]).is_ok() {
+        say!("\nThe robot runs; its hardware was tested when it started.");
+        next();
+        return Ok(State::Running);
+    }
+    say!("\nTest of this robot's hardware (the motors stay stopped):\n");
+    doctor::test(&Path::new("/").join(choice::PATH))?;
+    calibration(loaded);
+    start(site, loaded)
+}
+
+fn start(site: &Site, loaded: &Loaded) -> Result<State, Failure> {
+    if loaded.board.safety.auto_arm {
+        say!(
+            "\nThe board says auto_arm, so the robot drives as soon as it is started: 'sudo systemctl start ganglion'."
+        );
+        return Ok(State::Ready);
+    }
+    let guard = loaded.board.guard.map(|_| "ganglion-guard.service");
+    let units: Vec<&str> = ["start"].into_iter().chain(guard).chain(["ganglion.service"]).collect();
+    run(site, "systemctl", &units).map_err(|failure| failure.fix("'systemctl status ganglion' says why"))?;
+    say!("\nThe robot is ready and runs, disarmed.");
+    next();
+    Ok(State::Running)
+}
+
+fn next() {
+    say!("\nNext:");
+    say!("  ganglion status             what it senses, and what keeps it from being armed");
+    say!("  ganglion arm                from now on it drives; keep clear of its wheels");
+    say!("  ganglion stop               motors off, the program ends");
+}
+
+/// `/dev/i2c-N` now; from the next start on it is there by itself.
+fn load_i2c_dev(site: &Site, loaded: &Loaded) {
+    let wants = matches!(loaded.board.bus, BusPlan::Linux { .. }) && !loaded.board.i2c.is_empty();
+    if wants && !names(&site.root, "dev").iter().any(|name| name.starts_with("i2c-")) {
+        // Without it the test below says what is missing.
+        let _ = site.programs.run("modprobe", &["i2c-dev"]);
+    }
+}
+
+/// What differs between two robots of this kind.
+fn calibration(loaded: &Loaded) {
+    let hints = hints(loaded);
+    if hints.is_empty() {
+        return;
+    }
+    say!(
+        "\nOnce for this one robot, with 'sudo systemctl stop ganglion ganglion-guard' before and 'start' after:"
+    );
+    let file = format!("/{}", choice::PATH);
+    hints.iter().for_each(|hint| say!("  sudo ganglion calibrate {hint} --board {file} --save {file}"));
+}
+
+/// What `calibrate` can do for a board.
+pub(super) fn hints(loaded: &Loaded) -> Vec<String> {
+    let board = &loaded.board;
+    let servos = board.motors.iter().filter(|motor| matches!(motor.kind, MotorKind::Servo { .. }));
+    let mut hints: Vec<String> = servos.map(|motor| format!("servo {}", motor.name)).collect();
+    for (channel, sensor) in board.sensors.iter().enumerate() {
+        if !matches!(sensor.kind, SensorKind::HatAdc { .. } | SensorKind::Ads1115 { .. }) {
+            continue;
+        }
+        let is_floor =
+            board.reflexes.iter().any(|rule| rule.channel == channel && rule.cause == Cause::Cliff);
+        match reflex_of(loaded, &sensor.name).filter(|_| is_floor) {
+            Some(reflex) => hints.push(format!("adc {} --threshold {reflex}", sensor.name)),
+            None => hints.push(format!("adc {} --reference VALUE", sensor.name)),
+        }
+    }
+    hints
+}
+
+/// The first reflex that watches a sensor.
+fn reflex_of(loaded: &Loaded, sensor: &str) -> Option<String> {
+    let value = format!("\"{sensor}\"");
+    let setting = loaded.settings.iter().find(|setting| {
+        setting.key.starts_with("reflex.") && setting.key.ends_with(".sensor") && setting.value == value
+    })?;
+    Some(setting.key.strip_prefix("reflex.")?.strip_suffix(".sensor")?.to_string())
+}
+
+pub(super) fn run(site: &Site, program: &str, arguments: &[&str]) -> Result<(), Failure> {
+    site.programs.run(program, arguments).map_err(|error| Failure::unavailable(error.why).at(error.command))
+}

@@ -1,0 +1,68 @@
+//! `setup --undo`: takes back what the journal has, the newest change first. The robot is stopped first.
+
+use std::ops::ControlFlow;
+
+use serde_json::json;
+
+use super::{Site, ask, is_terminal, is_yes, words};
+use crate::cli::exit::Failure;
+use crate::cli::output;
+use crate::setup::carry_out::{self, Step};
+use crate::setup::journal::Journal;
+
+/// Runs it.
+pub(super) fn run(site: &Site, yes: bool, json: bool) -> Result<(), Failure> {
+    if !site.may_change() {
+        return Err(Failure::permission("only root can take back what setup has changed")
+            .fix("sudo ganglion setup --undo"));
+    }
+    let journal = Journal::load(&site.root).map_err(words::journal)?;
+    if journal.changes.is_empty() {
+        say!("Nothing to take back: no setup has changed this machine.");
+        return report(json, 0, &[]);
+    }
+    say!("Setup changed this, and takes it back, the newest first:\n");
+    journal.changes.iter().rev().for_each(|entry| say!("  {}", words::brief(&entry.deed)));
+    let agreed =
+        yes || !json && is_terminal() && is_yes(&ask("\nStop the robot and take all this back? [y/N] ")?);
+    if !agreed {
+        say!(
+            "\nNothing was changed. 'sudo ganglion setup --undo --yes' stops the robot and takes all this back."
+        );
+        return report(json, 0, &[]);
+    }
+    say!();
+    // One that does not run cannot be stopped, and that is as well.
+    for unit in ["ganglion.service", "ganglion-guard.service"] {
+        let _ = site.programs.run("systemctl", &["stop", unit]);
+    }
+    let needs_reboot = journal.changes.iter().any(|entry| entry.deed.needs_reboot());
+    let mut left = Vec::new();
+    let undone = carry_out::undo(&site.root, site.programs, &mut |step| {
+        match step {
+            Step::Forgotten(deed) => say!("taken back: {}", words::brief(deed)),
+            Step::LeftAlone(deed) => {
+                say!("left alone: {}: somebody has changed it since", words::brief(deed));
+                left.push(words::brief(deed));
+            }
+            Step::Noted(_) | Step::Done(_) | Step::Restored(_) => {}
+        }
+        ControlFlow::Continue(())
+    })
+    .map_err(|error| words::cut_off(error, "run 'sudo ganglion setup --undo' again"))?;
+    if let Err(error) = site.programs.run("systemctl", &["daemon-reload"]) {
+        say!("systemd reads its files at the next start of the machine: {error}");
+    }
+    say!("\n{undone} changes taken back, {} left alone.", left.len());
+    if needs_reboot {
+        say!("Reboot this machine: the boot loader's files are as before from its next start on.");
+    }
+    report(json, undone, &left)
+}
+
+fn report(json: bool, undone: usize, left: &[String]) -> Result<(), Failure> {
+    match json {
+        true => output::json(&json!({ "schema": 1, "undone": undone, "left_alone": left })),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,19 @@
+//! Makes a fresh machine a robot that is ready to be armed, and takes that back: finds out which machine it
+//! is, proposes a board and every change with its reason, makes the changes with a journal, undoes them.
+//!
+//! The path: `found` and `choice` -> `proposal` (with `tuning`, which `doctor --fix` proposes alone, and
+//! `config_txt`) -> `carry_out`, which writes `journal` first and has each `deed` done through `files` and
+//! `programs`. Everything is below a root, `/` or a folder of a test.
+
+pub mod carry_out;
+pub mod choice;
+mod config_txt;
+pub mod deed;
+pub mod files;
+pub mod found;
+pub mod journal;
+pub mod programs;
+pub mod proposal;
+pub mod tuning;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! One thing to do to a machine: a file, a link, a setting of the kernel, a membership. Each can be compared
+//! with what is there, done, and taken back.
+
+use super::files::{self, State, put, state};
+use super::programs::{ProgramError, Programs};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+/// One thing to do. Paths are relative to the root.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Deed {
+    /// A file with this content.
+    Write {
+        /// Where.
+        path: PathBuf,
+        /// All of it.
+        content: String,
+    },
+    /// A link to there.
+    Link {
+        /// Where.
+        path: PathBuf,
+        /// What it names.
+        to: String,
+    },
+    /// A setting of the running kernel; other files keep it.
+    Set {
+        /// Where.
+        path: PathBuf,
+        /// The value.
+        content: String,
+    },
+    /// A link that goes.
+    Remove {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A person becomes a member of a group, from the next login on.
+    Join {
+        /// Who.
+        user: String,
+        /// Of what.
+        group: String,
+    },
+}
+
+/// What could not be done, and why.
+#[derive(Debug)]
+pub enum DeedError {
+    /// A file, as an absolute path.
+    File(PathBuf, io::Error),
+    /// A program.
+    Program(ProgramError),
+}
+
+impl Deed {
+    /// The file or link, if it is one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Deed::Write { path, .. }
+            | Deed::Link { path, .. }
+            | Deed::Set { path, .. }
+            | Deed::Remove { path } => Some(path),
+            Deed::Join { .. } => None,
+        }
+    }
+
+    /// Whether both are about the same thing.
+    pub fn same_place(&self, other: &Deed) -> bool {
+        match (self.path(), other.path()) {
+            (None, None) => self == other,
+            (mine, its) => mine == its,
+        }
+    }
+
+    /// Whether it only counts from the machine's next start on: the boot loader reads it.
+    pub fn needs_reboot(&self) -> bool {
+        self.path().is_some_and(|path| path.starts_with("boot"))
+    }
+
+    /// What is there now.
+    pub fn now(&self, root: &Path) -> Result<State, DeedError> {
+        match self {
+            Deed::Join { user, group } if is_member(root, user, group) => Ok(State::Member),
+            Deed::Join { .. } => Ok(State::Absent),
+            Deed::Set { path, .. } => {
+                let value = files::text(root, &path.to_string_lossy());
+                Ok(value.map_or(State::Absent, State::File))
+            }
+            Deed::Write { path, .. } | Deed::Link { path, .. } | Deed::Remove { path } => {
+                state(root, path).map_err(|error| refused(path, error))
+            }
+        }
+    }
+
+    /// What is there when it has been done.
+    pub fn done(&self) -> State {
+        match self {
+            Deed::Write { content, .. } | Deed::Set { content, .. } => State::File(content.clone()),
+            Deed::Link { to, .. } => State::Link(to.clone()),
+            Deed::Remove { .. } => State::Absent,
+            Deed::Join { .. } => State::Member,
+        }
+    }
+
+    /// Does it.
+    pub fn perform(&self, root: &Path, programs: &dyn Programs) -> Result<(), DeedError> {
+        self.bring_to(root, &self.done(), programs)
+    }
+
+    /// Puts back what was there.
+    pub fn restore(&self, root: &Path, before: &State, programs: &dyn Programs) -> Result<(), DeedError> {
+        self.bring_to(root, before, programs)
+    }
+
+    fn bring_to(&self, root: &Path, wanted: &State, programs: &dyn Programs) -> Result<(), DeedError> {
+        match self {
+            Deed::Write { path, .. } | Deed::Link { path, .. } | Deed::Remove { path } => {
+                put(root, path, wanted).map_err(|error| refused(path, error))
+            }
+            // Not replaced: it is the kernel's.
+            Deed::Set { path, .. } => match wanted {
+                State::File(value) => {
+                    let file = std::fs::OpenOptions::new().write(true).truncate(true).open(root.join(path));
+                    let written = file.and_then(|mut file| file.write_all(value.as_bytes()));
+                    written.map_err(|error| refused(path, error))
+                }
+                State::Absent | State::Link(_) | State::Member => Ok(()),
+            },
+            Deed::Join { user, group } => {
+                let joins = *wanted == State::Member;
+                let ran = match joins {
+                    true => programs.run("usermod", &["-aG", group, user]),
+                    false => programs.run("gpasswd", &["-d", user, group]),
+                };
+                ran.map_err(DeedError::Program)
+            }
+        }
+    }
+}
+
+fn refused(path: &Path, error: io::Error) -> DeedError {
+    DeedError::File(Path::new("/").join(path), error)
+}
+
+/// Whether /etc/group lists `user` as a member of `group`.
+fn is_member(root: &Path, user: &str, group: &str) -> bool {
+    groups_of(root, user).iter().any(|name| name == group)
+}
+
+/// The groups that /etc/group says `user` is a member of.
+pub fn groups_of(root: &Path, user: &str) -> Vec<String> {
+    let all = files::text(root, "etc/group").unwrap_or_default();
+    let of = |line: &str| {
+        let mut fields = line.split(':');
+        let (name, members) = (fields.next()?, fields.nth(2)?);
+        members.split(',').any(|member| member == user).then(|| name.to_string())
+    };
+    all.lines().filter_map(of).collect()
+}
+
+impl fmt::Display for Deed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Deed::Write { path, content } => {
+                write!(f, "write /{}:", path.display())?;
+                content.lines().try_for_each(|line| write!(f, "\n    | {line}"))
+            }
+            Deed::Link { path, to } => write!(f, "link /{} to {to}", path.display()),
+            Deed::Set { path, content } => write!(f, "set /{} to {content}", path.display()),
+            Deed::Remove { path } => write!(f, "remove /{}", path.display()),
+            Deed::Join { user, group } => write!(f, "usermod -aG {group} {user}"),
+        }
+    }
+}
+
+impl fmt::Display for DeedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeedError::File(path, error) => write!(f, "{}: {error}", path.display()),
+            DeedError::Program(error) => write!(f, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for DeedError {}
