@@ -10,6 +10,7 @@
 //! dpkg installs, verifies and removes; nothing here knows which files a package has.
 
 pub mod command;
+pub mod deaths;
 pub mod gate;
 pub mod history;
 pub mod layout;

@@ -130,6 +130,8 @@ fn a_trial_that_may_not_begin_changes_nothing() {
     for mode in ["armed", "degraded"] {
         robot.write("mode", mode);
         refused(75, "the robot is armed");
+        let staged = robot.stage(&robot.package("0.3.0", ""));
+        assert_eq!(staged.status.code(), Some(75), "nor is another one staged");
     }
     robot.write("mode", "disarmed");
     robot.write("motors-hang", "");
@@ -309,4 +311,31 @@ fn two_updates_at_once_are_refused() {
     assert!(cli::err(&refused).contains("another update is in progress"));
     drop(lock);
     assert_eq!(robot.stage(&package).status.code(), Some(0));
+}
+
+#[test]
+fn a_committed_version_that_keeps_dying_is_left() {
+    let robot = Robot::new("loop");
+    for _ in 0..9 {
+        robot.service_ends("exit-code");
+    }
+    assert_eq!(robot.status()["last"], serde_json::Value::Null, "a first installation has nothing before it");
+    assert_eq!(robot.flash(&robot.package("0.2.0", "")).0, Some(0));
+    for _ in 0..3 {
+        (0..4).for_each(|_| robot.service_ends("exit-code"));
+        robot.service_ends("success");
+    }
+    assert_eq!(robot.installed(), "0.2.0", "never five in a row");
+    (0..4).for_each(|_| robot.service_ends("signal"));
+    assert_eq!(robot.installed(), "0.2.0");
+    robot.service_ends("watchdog");
+    let status = robot.status();
+    assert_eq!(
+        (&status["installed"], &status["last"]["phase"]),
+        (&"0.1.0".into(), &"returned".into()),
+        "{status}"
+    );
+    assert_eq!(status["last"]["why"], "it died 5 times in a row soon after its start");
+    (0..9).for_each(|_| robot.service_ends("exit-code"));
+    assert_eq!(robot.installed(), "0.1.0", "and no further");
 }

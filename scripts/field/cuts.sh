@@ -93,14 +93,14 @@ AT_TRIAL='MARK trial .*'
 # for the others: a robot of this board that is switched on arms, unless the hold forbids it.
 power_cut copy-begin copy now 0.5 old armed none
 power_cut copy-middle copy now 2 old armed none
-# Staging: signature, check, the copy into the robot's own folder. The hold may be there already or not.
-power_cut stage-begin stage 'MARK begin' 0.3 old any none
-power_cut stage-verify stage 'MARK begin' 1.2 old any none
-power_cut stage-copy stage 'MARK packages .*0\.2\.0' 0 old any none
-power_cut stage-end stage 'MARK staged' 0 old disarmed none
-power_cut staged stage 'MARK staged' 3 old disarmed none
+# Staging: signature, check, the copy into the robot's own folder. Nothing of the robot changes yet, so its board's word holds.
+power_cut stage-begin stage 'MARK begin' 0.3 old armed none
+power_cut stage-verify stage 'MARK begin' 1.2 old armed none
+power_cut stage-copy stage 'MARK packages .*0\.2\.0' 0 old armed none
+power_cut stage-end stage 'MARK staged' 0 old armed none
+power_cut staged stage 'MARK staged' 3 old armed none
 # The safety net, and the marker.
-power_cut net good 'MARK staged' 0.8 old disarmed 'none|rolled-back'
+power_cut net good 'MARK staged' 0.8 old any any
 power_cut prepared good "${AT_TRIAL}prepared" 0 old disarmed rolled-back
 power_cut prepared-later good "${AT_TRIAL}prepared" 0.4 old disarmed rolled-back
 power_cut installing good "${AT_TRIAL}installing" 0 old disarmed rolled-back

@@ -73,6 +73,35 @@ install_purge_leaves_nothing() {
     [ -z "$more" ] || wrong "$(wc -l <<< "$more") things are left, the first: $(head -n 1 <<< "$more")"
 }
 
+# The blocks of commands of docs/install.md, as they stand there. Only the board is named, and nobody is asked: the guest has
+# no device tree. The first package is the real one, so the second lies in a folder of its own.
+documented() { sed -n '/^```sh$/,/^```$/{/^```/d;p}' "$ROOT/docs/install.md"; }
+
+install_as_the_page_says() {
+    local line count=0 code
+    load clean
+    g "mkdir -p /home/visit/new && cp $(package_at real) /home/visit/ && cp $PARCEL_AT/good/* /home/visit/new/"
+    while IFS= read -r line; do
+        case $line in
+            'sudo ganglion setup') line="$line --board sim --yes" ;;
+            # The guest has no line for a guard, and an emulated processor no real-time priority to give.
+            'ganglion status')
+                g "tar -C / --no-same-owner -xf $PARCEL_AT/robot.tar ./etc/systemd/system ./etc/ganglion/allowed_signers && systemctl daemon-reload && systemctl start ganglion-guard && systemctl start ganglion"
+                ;;
+            *' trial --for 60s') line="${line%60s}5s" ;;
+        esac
+        code=0
+        SAID=$(g "cd /home/visit && $line" 2>&1) || code=$?
+        printf '$ %s\n%s\n[exit %s]\n' "$line" "$SAID" "$code"
+        [ "$code" = 0 ] || wrong "'$line' ended with $code: $(tail -n 1 <<< "$SAID")"
+        count=$((count + 1))
+    done < <(documented)
+    [ "$count" -ge 10 ] || wrong "only $count commands were found in docs/install.md"
+    exits 0 "test ! -e /usr/bin/ganglion && test ! -e /etc/ganglion"
+    told "$count commands"
+}
+
+row install-docs "every command of docs/install.md, in order, from a fresh system to the purge" install_as_the_page_says
 row install-fresh "apt install of the real package: units are there, nothing is started or enabled" install_puts_units_and_starts_nothing
 row install-upgrade "apt upgrade under a running robot: the same processes go on, the board file stays" install_upgrade_leaves_what_runs
 row install-remove "removal stops runtime and guard and keeps the board file" install_remove_stops_and_keeps_the_board

@@ -108,7 +108,9 @@ prepare_files() {
     mkdir -p "$root/etc/systemd/system"/{ganglion,ganglion-guard}.service.d "$root/etc/systemd/system/sysinit.target.wants" \
         "$root/etc/ganglion" "$root/usr/local/sbin"
     # The field stays as it is: another grid would be taught first, which takes an emulated processor minutes.
-    printf 'inherits = "sim"\n\n[safety]\nauto_arm = true\n' > "$root/etc/ganglion/board.toml"
+    # An emulated processor is held to limits that it can keep.
+    printf 'inherits = "sim"\n\n[safety]\nauto_arm = true\n\n[targets]\ncycle_p50_ms = 9.0\ncycle_p99_ms = 200.0\n' \
+        > "$root/etc/ganglion/board.toml"
     cp "$PARCEL/allowed_signers" "$PARCEL/revoked_signers" "$root/etc/ganglion/"
     cat > "$root/etc/systemd/system/ganglion-guard.service.d/50-field.conf" << 'UNIT'
 [Service]

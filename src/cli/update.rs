@@ -1,14 +1,15 @@
 //! `update`: stage a package, put it on trial, go back, see what happened. On the robot, as root.
 
 mod follow;
-mod words;
+pub(super) mod words;
 
 use super::exit::Failure;
 use super::{arguments, output};
 use crate::time::Span;
 use crate::update::stage::Outcome;
 use crate::update::state::{self, Staged};
-use crate::update::{Ended, Layout, Marker, Phase, UpdateError, history, package, recover, stage, trial};
+use crate::update::{Ended, Layout, Marker, Phase, UpdateError, Why};
+use crate::update::{deaths, history, package, recover, stage, trial};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -55,6 +56,8 @@ impl Output {
 #[derive(Debug, clap::Subcommand)]
 enum Step {
     /// Verify a package and keep it for the next trial; changes nothing else
+    #[command(after_help = "Examples:
+  sudo ganglion update stage ganglion_0.2.0_arm64.deb   with ganglion_0.2.0_arm64.deb.sig beside it")]
     Stage {
         /// The package
         package: PathBuf,
@@ -68,6 +71,9 @@ enum Step {
         output: Output,
     },
     /// Stop the motors, install what is staged, watch it, and keep it or go back
+    #[command(after_help = "Examples:
+  sudo ganglion update trial                    watch it for a minute
+  sudo ganglion update trial --for 5min --json")]
     Trial {
         /// How long the new version is watched
         #[arg(long = "for", value_name = "TIME", value_parser = arguments::span, default_value = "60s")]
@@ -76,16 +82,23 @@ enum Step {
         output: Output,
     },
     /// Return to the version before, or end an update that is unfinished
+    #[command(after_help = "Examples:
+  sudo ganglion update rollback                 the motors stop first; nothing arms by itself afterwards")]
     Rollback {
         #[command(flatten)]
         output: Output,
     },
     /// Show what is installed, staged and unfinished, and how the last update ended
+    #[command(after_help = "Examples:
+  ganglion update status
+  ganglion update status --json")]
     Status {
         #[command(flatten)]
         output: Output,
     },
     /// Keep a package, so that the robot can return to its version
+    #[command(after_help = "Examples:
+  sudo ganglion update keep ganglion_0.1.0_arm64.deb    the package that is installed")]
     Keep {
         /// The package
         package: PathBuf,
@@ -103,6 +116,15 @@ enum Step {
     /// The rollback itself: what `rollback` has systemd start
     #[command(hide = true)]
     RunRollback {
+        /// Because the version that was committed died this often in a row
+        #[arg(long)]
+        deaths: Option<u32>,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Count an end of the service: what its unit runs after each
+    #[command(hide = true)]
+    Ended {
         #[command(flatten)]
         output: Output,
     },
@@ -149,10 +171,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
             let layout = output.layout();
             conclude(&layout, trial::run(&layout, length))
         }
-        Step::RunRollback { output } => {
+        Step::RunRollback { deaths, output } => {
             let layout = output.layout();
-            conclude(&layout, trial::roll_back(&layout))
+            let why = deaths.map_or(Why::Asked, Why::CrashLoop);
+            conclude(&layout, trial::roll_back(&layout, why))
         }
+        Step::Ended { output } => service_ended(&output.layout()),
         Step::Recover { boot, output } => {
             let layout = output.layout();
             let ended = if boot { recover::at_boot(&layout) } else { recover::after_death(&layout) };
@@ -203,6 +227,24 @@ fn conclude(layout: &Layout, ended: Result<Ended, UpdateError>) -> Result<(), Fa
             Err(failure)
         }
     }
+}
+
+/// An end of the service, as systemd tells it by its environment (systemd.exec(5)). A crash loop of a version
+/// that was committed is left for the version before.
+fn service_ended(layout: &Layout) -> Result<(), Failure> {
+    let failed = std::env::var("SERVICE_RESULT").is_ok_and(|result| result != "success");
+    // A robot that was never updated, or whose update is in progress, has nothing to count.
+    let Ok(Some(_)) = Marker::last(layout) else { return Ok(()) };
+    let Ok(lock) = state::lock(layout) else { return Ok(()) };
+    let counted = package::installed().and_then(|installed| {
+        deaths::count(layout, &installed.version, failed, state::lived_s("ganglion.service"))
+    });
+    drop(lock);
+    if counted.map_err(|error| words::failure(&error))? {
+        let times = deaths::LIMIT.to_string();
+        follow::begin(layout, &["run-rollback", "--deaths", &times])?;
+    }
+    Ok(())
 }
 
 /// What `update status` prints with `--json`.

@@ -20,6 +20,8 @@ pub const RUNTIME: &str = "ganglion.service";
 pub const GUARD: &str = "ganglion-guard.service";
 /// How often the robot is asked.
 const LOOK: Duration = Duration::from_secs(1);
+/// A cause stands if so many answers in a row report it.
+const STANDS: usize = 5;
 /// A runtime that has just said READY opens its socket within this time, also on an emulator.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 /// Largest program, in bytes.
@@ -30,8 +32,8 @@ const LARGEST: u64 = 512 << 20;
 pub struct Before {
     /// Whether the guard ran.
     pub guarded: bool,
-    /// Causes of restraint that were active; `None`: causes are not judged.
-    pub causes: Option<Vec<String>>,
+    /// Causes of restraint that were active.
+    pub causes: Vec<String>,
 }
 
 impl Before {
@@ -39,14 +41,14 @@ impl Before {
     pub fn look(layout: &Layout) -> Before {
         Before {
             guarded: is_active(GUARD),
-            causes: Some(ask(layout).map(|answer| answer.causes).unwrap_or_default()),
+            causes: ask(layout).map(|answer| answer.causes).unwrap_or_default(),
         }
     }
 
     /// Of a robot that does not run: nothing to compare with. The guard is wanted if systemd would start it.
     pub fn unknown() -> Before {
         let guarded = is_active(GUARD) || property(GUARD, "UnitFileState") == "enabled";
-        Before { guarded, causes: None }
+        Before { guarded, causes: Vec::new() }
     }
 }
 
@@ -65,8 +67,27 @@ pub fn start(before: &Before) -> Result<(), Why> {
     systemctl(&["start", RUNTIME], LONG).map_err(|_| Why::NotReady(property(RUNTIME, "Result")))
 }
 
-/// Watches the robot for `length`.
-pub fn watch(layout: &Layout, before: &Before, length: Span) -> Result<(), Why> {
+/// Judges a new version for `length`: it lives, no new cause of restraint stands, its limits hold.
+pub fn judge(layout: &Layout, before: &Before, length: Span) -> Result<(), Why> {
+    let mut answers = Vec::new();
+    lives(layout, before, length, |answer| answers.push(answer))?;
+    if let Some(cause) = standing(&answers, before) {
+        return Err(Why::Cause(cause));
+    }
+    let newest = answers.pop().unwrap_or_default();
+    let missed = limits(layout, &newest).into_iter().find(|(_, target_ms, found_ms)| found_ms > target_ms);
+    match missed {
+        Some((key, target_ms, found_ms)) => Err(Why::Slow { key, target_ms, found_ms }),
+        None => Ok(()),
+    }
+}
+
+/// Watches a version that is proven: it lives, answers, stays disarmed, and has its guard.
+pub fn proven(layout: &Layout, before: &Before, length: Span) -> Result<(), Why> {
+    lives(layout, before, length, |_| ())
+}
+
+fn lives(layout: &Layout, before: &Before, length: Span, mut note: impl FnMut(Answer)) -> Result<(), Why> {
     let process = property(RUNTIME, "MainPID");
     if !runs_the_installed(layout, &process) {
         return Err(Why::OtherProgram);
@@ -74,7 +95,10 @@ pub fn watch(layout: &Layout, before: &Before, length: Span) -> Result<(), Why> 
     let (begun, length) = (Instant::now(), Duration::from_nanos(length.as_nanos()));
     let mut answer = first_answer(layout).ok_or(Why::NoAnswer)?;
     loop {
-        judge(&answer, before)?;
+        if answer.is_armed() || answer.armings > 0 {
+            return Err(Why::Armed);
+        }
+        note(answer);
         if !is_active(RUNTIME) || property(RUNTIME, "MainPID") != process {
             return Err(Why::Died(property(RUNTIME, "Result")));
         }
@@ -82,17 +106,22 @@ pub fn watch(layout: &Layout, before: &Before, length: Span) -> Result<(), Why> 
             return Err(Why::GuardLost);
         }
         if begun.elapsed() >= length {
-            break;
+            return Ok(());
         }
         thread::sleep(LOOK);
         answer = ask(layout).ok_or(Why::NoAnswer)?;
     }
-    for (key, target_ms, found_ms) in limits(layout, &answer) {
-        if found_ms > target_ms {
-            return Err(Why::Slow { key, target_ms, found_ms });
-        }
-    }
-    Ok(())
+}
+
+/// A cause that the old version did not report and that the last answers all report: one that comes and goes
+/// (a late answer of the field, somebody before the robot) is not the new version's.
+fn standing(answers: &[Answer], before: &Before) -> Option<String> {
+    let last = &answers[answers.len().saturating_sub(STANDS)..];
+    let (newest, others) = last.split_last()?;
+    let stands = |cause: &&String| {
+        !before.causes.contains(cause) && others.iter().all(|answer| answer.causes.contains(cause))
+    };
+    newest.causes.iter().find(stands).cloned()
 }
 
 fn first_answer(layout: &Layout) -> Option<Answer> {
@@ -102,18 +131,6 @@ fn first_answer(layout: &Layout) -> Option<Answer> {
             None if begun.elapsed() < ANSWERS_WITHIN => thread::sleep(LOOK),
             answer => return answer,
         }
-    }
-}
-
-/// What an answer alone shows.
-fn judge(answer: &Answer, before: &Before) -> Result<(), Why> {
-    if answer.is_armed() || answer.armings > 0 {
-        return Err(Why::Armed);
-    }
-    let Some(known) = &before.causes else { return Ok(()) };
-    match answer.causes.iter().find(|cause| !known.contains(cause)) {
-        Some(cause) => Err(Why::Cause(cause.clone())),
-        None => Ok(()),
     }
 }
 
@@ -157,18 +174,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_armed_robot_and_a_new_cause_fail_the_gate() {
-        let before = Before { guarded: false, causes: Some(vec!["sensor-lost".to_string()]) };
-        let answer = |mode: &str, armings, causes: &[&str]| Answer {
-            mode: mode.to_string(),
-            armings,
+    fn a_cause_counts_if_it_is_new_and_stands() {
+        let before = Before { guarded: false, causes: vec!["sensor-lost".to_string()] };
+        let answer = |causes: &[&str]| Answer {
             causes: causes.iter().map(ToString::to_string).collect(),
-            field_us: None,
+            ..Answer::default()
         };
-        assert_eq!(judge(&answer("disarmed", 0, &["sensor-lost"]), &before), Ok(()));
-        assert_eq!(judge(&answer("armed", 1, &[]), &before), Err(Why::Armed));
-        assert_eq!(judge(&answer("disarmed", 1, &[]), &before), Err(Why::Armed), "it was armed in between");
-        let lost = judge(&answer("disarmed", 0, &["sensor-lost", "guard-lost"]), &before);
-        assert_eq!(lost, Err(Why::Cause("guard-lost".to_string())));
+        let (none, old) = (answer(&[]), answer(&["sensor-lost"]));
+        let new = answer(&["sensor-lost", "guard-lost"]);
+        let stands = |answers: &[&[Answer]]| standing(&answers.concat(), &before);
+        assert_eq!(stands(&[&[old.clone(), old.clone()]]), None, "it was there before");
+        let all = vec![new.clone(); STANDS];
+        assert_eq!(stands(&[&all]).as_deref(), Some("guard-lost"));
+        assert_eq!(stands(&[&[none, old], &all]).as_deref(), Some("guard-lost"), "it came later, and stays");
+        assert_eq!(stands(&[&all, &[answer(&[]), new]]), None, "it comes and goes");
+        assert_eq!(standing(&[], &before), None);
     }
 }

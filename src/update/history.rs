@@ -70,8 +70,8 @@ pub fn note(layout: &Layout, event: Event) -> Result<(), UpdateError> {
     let entry = Entry { boot: boot(), uptime_s: uptime_s(), event };
     let mut text = text(layout);
     if text.len() > LONGEST {
-        let middle = text.ceil_char_boundary(text.len() / 2);
-        text = text[middle..].split_once('\n').map_or_else(String::new, |(_, rest)| rest.to_string());
+        let lines: Vec<&str> = text.lines().collect();
+        text = lines[lines.len() / 2..].iter().map(|line| format!("{line}\n")).collect();
     }
     text.push_str(&serde_json::to_string(&entry).unwrap_or_default());
     text.push('\n');

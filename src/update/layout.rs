@@ -52,6 +52,10 @@ impl Layout {
     pub fn history(&self) -> PathBuf {
         self.state().join("history")
     }
+    /// Ends of the installed version, as far as they count.
+    pub fn deaths(&self) -> PathBuf {
+        self.state().join("deaths")
+    }
     /// A copy of the proven program.
     pub fn rescue(&self) -> PathBuf {
         self.state().join("rescue")

@@ -52,6 +52,8 @@ pub enum Why {
     PowerLost(Phase),
     /// The program that ran the update died.
     UpdaterDied,
+    /// It was committed, and then died early this often in a row.
+    CrashLoop(u32),
     /// dpkg could not install it; its words.
     NotInstalled(String),
     /// Files differ from what the package has.

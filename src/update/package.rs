@@ -133,12 +133,12 @@ pub fn install(layout: &Layout, path: &Path) -> Result<(), String> {
 
 /// The line in which dpkg says what went wrong; its last words are only a list of packages.
 fn reason(ran: &command::Ran) -> String {
-    let telling = ran
+    let mut telling = ran
         .err
         .lines()
         .map(str::trim)
         .filter(|line| line.starts_with("dpkg: error") || line.contains("subprocess"));
-    telling.last().map_or_else(|| ran.last_words(), str::to_string)
+    telling.next_back().map_or_else(|| ran.last_words(), str::to_string)
 }
 
 fn sync(layout: &Layout) -> Result<(), String> {

@@ -43,8 +43,11 @@ pub fn stage(
     }
     make_folders(layout)?;
     let _lock = state::lock(layout)?;
-    if let Some(unfinished) = Marker::unfinished(layout)? {
+    if let Some(unfinished) = Marker::unfinished(layout)?.filter(|marker| !marker.phase.is_final()) {
         return Err(UpdateError::Unfinished(unfinished));
+    }
+    if state::ask(layout).is_some_and(|answer| answer.is_armed()) {
+        return Err(UpdateError::Armed);
     }
     let incoming = Incoming::take(layout, path, signature)?;
     let fields = package::fields(&incoming.package)?;

@@ -87,6 +87,14 @@ pub fn property(unit: &str, name: &str) -> String {
     command::demand("systemctl", &words, SHORT).unwrap_or_default()
 }
 
+/// How long the main process of a unit has lived, or did before it ended, in seconds; 0 if that is not known.
+pub fn lived_s(unit: &str) -> f64 {
+    let begun_us: f64 = property(unit, "ExecMainStartTimestampMonotonic").parse().unwrap_or(0.0);
+    // Both are of the monotonic clock, which does not go on while the machine sleeps.
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    if begun_us > 0.0 { now.tv_sec as f64 - begun_us / 1e6 } else { 0.0 }
+}
+
 /// Runs systemctl; the error is its words.
 pub fn systemctl(words: &[&str], limit: Duration) -> Result<(), String> {
     let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();

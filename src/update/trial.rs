@@ -52,15 +52,16 @@ fn of_staged(layout: &Layout) -> Result<Marker, UpdateError> {
     Ok(Marker { phase: Phase::Prepared, from, to, goal, tries: 0, is_return: false, why: None })
 }
 
-/// Returns to the version before: out of an unfinished update, or from a committed one. Never to a version
-/// that was left for its faults.
-pub fn roll_back(layout: &Layout) -> Result<Ended, UpdateError> {
+/// Returns to the version before, for this reason: out of an unfinished update, or from a committed one.
+/// Never to a version that was left for its faults.
+pub fn roll_back(layout: &Layout, why: Why) -> Result<Ended, UpdateError> {
     state::demand_root(layout)?;
     let _lock = state::lock(layout)?;
     if let Some(marker) = Marker::unfinished(layout)? {
-        return go_back(layout, marker, &Before::unknown(), Why::Asked);
+        return go_back(layout, marker, &Before::unknown(), why);
     }
-    let marker = return_of(&package::installed()?.version, Marker::last(layout)?)?;
+    let mut marker = return_of(&package::installed()?.version, Marker::last(layout)?)?;
+    marker.why = Some(why);
     attempt(layout, marker, PROVEN)
 }
 
@@ -115,7 +116,8 @@ fn attempt(layout: &Layout, mut marker: Marker, length: Span) -> Result<Ended, U
     match steps(layout, &mut marker, &before, length) {
         Ok(()) => {
             let word = if marker.is_return { Phase::Returned } else { Phase::Committed };
-            let ended = finish(layout, marker, word, None);
+            let why = marker.why.clone();
+            let ended = finish(layout, marker, word, why);
             let _ = systemctl(&["daemon-reload"], net::RELOAD);
             ended
         }
@@ -134,7 +136,10 @@ fn steps(layout: &Layout, marker: &mut Marker, before: &Before, length: Span) ->
     enter(layout, marker, Phase::Starting).map_err(why)?;
     gate::start(before)?;
     enter(layout, marker, Phase::Trying).map_err(why)?;
-    gate::watch(layout, before, length)
+    match marker.is_return {
+        true => gate::proven(layout, before, length),
+        false => gate::judge(layout, before, length),
+    }
 }
 
 fn stop_motors(layout: &Layout) -> Result<(), UpdateError> {
@@ -154,7 +159,7 @@ pub fn go_back(layout: &Layout, mut marker: Marker, before: &Before, why: Why) -
     let _ = systemctl(&["stop", RUNTIME], LONG);
     let runs = restore(layout, &marker.goal)
         && gate::start(before).is_ok()
-        && gate::watch(layout, before, PROVEN).is_ok();
+        && gate::proven(layout, before, PROVEN).is_ok();
     if !runs {
         let _ = systemctl(&["stop", RUNTIME], LONG);
     }

@@ -75,6 +75,14 @@ impl Robot {
         command.args(arguments).arg("--root").arg(self.path("system"));
         command.env("FAKE", &self.0).env("PATH", path).output().expect("ganglion update")
     }
+    /// The service has ended with this result.
+    pub fn service_ends(&self, result: &str) {
+        let path = format!("{}:{}", self.path("bin").display(), std::env::var("PATH").unwrap_or_default());
+        let mut command = cli::ganglion(&["update", "ended", "--root"]);
+        command.arg(self.path("system")).env("FAKE", &self.0).env("PATH", path).env("SERVICE_RESULT", result);
+        let ended = command.output().expect("ganglion update ended");
+        assert_eq!(ended.status.code(), Some(0), "{}", cli::err(&ended));
+    }
     pub fn stage(&self, package: &Path) -> Output {
         self.update(&["stage", package.to_str().expect("UTF-8")])
     }

@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 
 use super::Site;
 use crate::board::Loaded;
-use crate::cli::doctor;
 use crate::cli::exit::Failure;
+use crate::cli::{doctor, update};
 use crate::plan::{BusPlan, Cause, MotorKind, SensorKind};
 use crate::setup::choice;
 use crate::setup::files::names;
 use crate::setup::journal::Journal;
 use crate::setup::proposal::Proposal;
+use crate::update::{Layout, package};
 
 /// How far a setup has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -39,39 +40,44 @@ pub(super) enum Package {
     NotFound(String),
 }
 
-/// Where `update` keeps packages.
-const KEPT: &str = "var/lib/ganglion-update/packages";
 /// Where apt keeps what it has downloaded.
 const ARCHIVES: &str = "var/cache/apt/archives";
 
 impl Package {
-    /// Looks for it; `asked` is what a person named.
+    /// Looks for it; `asked` is what a person named. Otherwise it may be in the folder in which it was
+    /// installed by hand, or where apt keeps what it downloads.
     pub(super) fn look(root: &Path, asked: Option<&Path>) -> Result<Package, Failure> {
         if let Some(path) = asked {
             let full = std::fs::canonicalize(path).map_err(|error| Failure::file(path, &error))?;
             return Ok(Package::At(full));
+        }
+        // Without dpkg, as in a folder of another machine, it is this program's own version.
+        let installed = package::installed().ok().filter(|found| found.state == "installed");
+        let version = installed.map_or_else(|| env!("CARGO_PKG_VERSION").to_string(), |found| found.version);
+        if Layout::new(root).package(&version).exists() {
+            return Ok(Package::Kept);
         }
         let architecture = match std::env::consts::ARCH {
             "aarch64" => "arm64",
             "x86_64" => "amd64",
             other => other,
         };
-        let name = format!("ganglion_{}_{architecture}.deb", env!("CARGO_PKG_VERSION"));
-        if root.join(KEPT).join(&name).exists() {
-            return Ok(Package::Kept);
-        }
-        let archive = root.join(ARCHIVES).join(&name);
-        Ok(if archive.is_file() { Package::At(archive) } else { Package::NotFound(name) })
+        let name = format!("ganglion_{version}_{architecture}.deb");
+        let places = [Path::new("").join(&name), root.join(ARCHIVES).join(&name)];
+        let found = places.into_iter().find(|path| path.is_file());
+        Ok(found.map_or(Package::NotFound(name), |path| {
+            Package::At(std::fs::canonicalize(&path).unwrap_or(path))
+        }))
     }
 
-    /// Has `update` keep it: that verb checks it. A package that is not kept stops no setup.
+    /// Keeps it. A package that is not kept stops no setup.
     fn keep(&self, site: &Site) {
         let Package::At(path) = self else { return };
-        let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("/usr/bin/ganglion"));
-        let (program, package) = (program.to_string_lossy(), path.to_string_lossy());
-        match site.programs.run(&program, &["update", "keep", &package]) {
-            Ok(()) => say!("kept for the way back: {}", path.display()),
-            Err(error) => say!("not kept, so the first update has no way back: {error}"),
+        match package::keep(&Layout::new(&site.root), path) {
+            Ok(version) => say!("kept {version}: the first update has a way back"),
+            Err(error) => {
+                say!("not kept, so the first update has no way back: {}", update::words::failure(&error))
+            }
         }
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn detached(layout: &Layout, step: &[&str], json: bool) -> Result<(),
     let interrupt = Interrupt::watch()?;
     let known = history::read(layout).len();
     let begun = Instant::now();
-    let mut runner = start(layout, step)?;
+    let mut runner = start(layout, step, "--wait")?;
     let mut lines = Vec::new();
     let mut ended = None;
     loop {
@@ -64,12 +64,18 @@ fn end_of(entry: &Entry) -> Option<Result<Phase, String>> {
     }
 }
 
-fn start(layout: &Layout, step: &[&str]) -> Result<Child, Failure> {
+/// Has systemd run `ganglion update STEP`, and does not follow it.
+pub(super) fn begin(layout: &Layout, step: &[&str]) -> Result<(), Failure> {
+    let ran = start(layout, step, "--no-block")?.wait();
+    ran.map(drop).map_err(|error| Failure::unavailable(format!("systemd-run: {error}")))
+}
+
+fn start(layout: &Layout, step: &[&str], wait: &str) -> Result<Child, Failure> {
     let own =
         std::env::current_exe().map_err(|error| Failure::unavailable(format!("the own program: {error}")))?;
     let mut command = Command::new("systemd-run");
     command
-        .args(["--quiet", "--wait", "--collect", "--unit", UNIT])
+        .args(["--quiet", wait, "--collect", "--unit", UNIT])
         .args(["--property", &format!("OnFailure={}", net::ON_DEATH)])
         .args(["--description", "Update of ganglion", "--"])
         .arg(own)

@@ -5,7 +5,7 @@ use crate::update::history::{Entry, Event};
 use crate::update::{Ended, Phase, UpdateError, Why};
 
 /// A refusal or a failure, with what to do about it.
-pub(super) fn failure(error: &UpdateError) -> Failure {
+pub(in crate::cli) fn failure(error: &UpdateError) -> Failure {
     match error {
         UpdateError::NotRoot => Failure::permission("only root may update this robot").fix("use sudo"),
         UpdateError::NotSetUp(path) => {
@@ -98,7 +98,7 @@ pub(super) fn told(phase: Phase, from: &str, to: &str, why: &str) -> String {
     let because = if why.is_empty() { String::new() } else { format!(": {why}") };
     match phase {
         Phase::Committed => format!("{from} to {to}: committed"),
-        Phase::Returned => format!("{from} to {to}: returned as requested"),
+        Phase::Returned => format!("{from} to {to}: returned{because}"),
         Phase::RolledBack => format!("{from} to {to}: rolled back{because}"),
         Phase::BothBad => format!("{from} to {to}: neither version runs{because}"),
         unfinished => format!("{from} to {to}: {}", self::phase(unfinished)),
@@ -126,6 +126,7 @@ pub(super) fn why(why: &Why) -> String {
         Why::Asked => "a person requested it".to_string(),
         Why::PowerLost(phase) => format!("power lost in phase '{}'", self::phase(*phase)),
         Why::UpdaterDied => "the program that ran the update died".to_string(),
+        Why::CrashLoop(times) => format!("it died {times} times in a row soon after its start"),
         Why::NotInstalled(words) => format!("it could not be installed: {words}"),
         Why::NotWhole => "its files differ from what the package has".to_string(),
         Why::NotReady(result) => format!("it did not become ready ({result})"),
