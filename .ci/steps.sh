@@ -67,6 +67,7 @@ install_tools() {
     cargo fmt --version > /dev/null 2>&1 || rustup component add rustfmt
     cargo clippy --version > /dev/null 2>&1 || rustup component add clippy
     have systemd-analyze || apt_install systemd || true
+    have shellcheck || apt_install shellcheck || true
     bench_tools || true
 }
 

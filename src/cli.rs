@@ -199,7 +199,8 @@ mod tests {
     /// Every verb's own examples, as (verb, line).
     fn examples(command: &clap::Command, into: &mut Vec<(String, String)>) {
         let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
-        let lines = text.lines().map(str::trim).filter(|line| line.starts_with("ganglion "));
+        let lines = text.lines().map(|line| line.trim().trim_start_matches("sudo "));
+        let lines = lines.filter(|line| line.starts_with("ganglion "));
         into.extend(lines.map(|line| (command.get_name().to_string(), line.to_string())));
         command.get_subcommands().for_each(|sub| examples(sub, into));
     }

@@ -4,7 +4,7 @@
 //! limits of the field's cycle.
 
 use super::command::{self, LONG, SHORT};
-use super::state::{Answer, ask, property, systemctl};
+use super::state::{Answer, ask, ask_installed, property, systemctl};
 use super::{Layout, Why};
 use crate::intake;
 use crate::time::Span;
@@ -109,7 +109,7 @@ fn lives(layout: &Layout, before: &Before, length: Span, mut note: impl FnMut(An
             return Ok(());
         }
         thread::sleep(LOOK);
-        answer = ask(layout).ok_or(Why::NoAnswer)?;
+        answer = ask_installed(layout).ok_or(Why::NoAnswer)?;
     }
 }
 
@@ -127,7 +127,7 @@ fn standing(answers: &[Answer], before: &Before) -> Option<String> {
 fn first_answer(layout: &Layout) -> Option<Answer> {
     let begun = Instant::now();
     loop {
-        match ask(layout) {
+        match ask_installed(layout) {
             None if begun.elapsed() < ANSWERS_WITHIN => thread::sleep(LOOK),
             answer => return answer,
         }

@@ -7,6 +7,7 @@ use rustix::fs::{Mode, OFlags, open};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Longest list of what is staged.
@@ -101,6 +102,15 @@ pub fn systemctl(words: &[&str], limit: Duration) -> Result<(), String> {
     command::demand("systemctl", &words, limit).map(drop).map_err(|error| error.to_string())
 }
 
+/// This program, which is proven: the installed one, or the copy that a rollback runs. Another root has one of
+/// its own.
+pub fn own_program(layout: &Layout) -> PathBuf {
+    match std::env::current_exe() {
+        Ok(own) if layout.is_real() => own,
+        _ => layout.program(),
+    }
+}
+
 /// What the running robot says of itself, as far as an update depends on it. Read from the JSON of its own
 /// `status`, whose format outlives versions; a key that is missing is not there.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -133,14 +143,24 @@ pub struct Percentiles {
     pub p99: f64,
 }
 
-/// Asks the installed program how the robot is; `None` if it does not answer.
+/// Asks the robot how it is, by this program's own `status`: the installed one may be broken. `None` if it does
+/// not answer.
 pub fn ask(layout: &Layout) -> Option<Answer> {
-    let ran = command::run(layout.program(), &["status".as_ref(), "--json".as_ref()], SHORT).ok()?;
+    ask_by(&own_program(layout))
+}
+
+/// The same by the installed program, which is to be judged.
+pub fn ask_installed(layout: &Layout) -> Option<Answer> {
+    ask_by(&layout.program())
+}
+
+fn ask_by(program: &Path) -> Option<Answer> {
+    let ran = command::run(program, &["status".as_ref(), "--json".as_ref()], SHORT).ok()?;
     serde_json::from_str(ran.out.lines().last().filter(|_| ran.ok())?).ok()
 }
 
 /// Removes a file that may not be there.
-pub fn remove(path: &std::path::Path) -> Result<(), UpdateError> {
+pub fn remove(path: &Path) -> Result<(), UpdateError> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(at(path)(error)),
         _ => Ok(()),

@@ -145,7 +145,7 @@ fn steps(layout: &Layout, marker: &mut Marker, before: &Before, length: Span) ->
 fn stop_motors(layout: &Layout) -> Result<(), UpdateError> {
     let board = layout.board();
     let words = ["safe-stop".as_ref(), "--board".as_ref(), board.as_ref()];
-    let stopped = command::run(layout.program(), &words, SHORT)?;
+    let stopped = command::run(state::own_program(layout), &words, SHORT)?;
     if stopped.ok() { Ok(()) } else { Err(UpdateError::Moving(stopped.last_words())) }
 }
 
