@@ -19,18 +19,20 @@ const SHOWN: usize = 20;
 /// Arguments of `update`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  sudo ganglion update stage ganglion_0.2.0_arm64.deb   verify it and keep it; nothing changes yet
-  sudo ganglion update trial --for 60s                  install it, watch it; it stays, or the robot goes back
+  sudo ganglion update stage ganglion_0.2.0_arm64.deb   verify and keep it; nothing changes yet
+  sudo ganglion update trial --for 60s                  install and watch it, keep it or go back
   sudo ganglion update rollback                         return to the version before
   ganglion update status --json                         what is installed, and what happened
-  sudo ganglion update keep ganglion_0.1.0_arm64.deb    the first package, so that there is a way back from the next
+  sudo ganglion update keep ganglion_0.1.0_arm64.deb    so that the first update has a way back
 
-A package needs a signature (PACKAGE.sig) by a key in /etc/ganglion/allowed_signers. A trial stops the motors first. From
-then on nothing arms by itself until a person runs 'ganglion arm'. If the power goes at any moment of it, the next boot
-returns to the version before. A trial goes on when this command or its terminal ends.
+A package needs a signature (PACKAGE.sig) by a key in /etc/ganglion/allowed_signers. A trial stops
+the motors first; from then on nothing arms by itself until a person runs 'ganglion arm'. If the
+power goes in the middle of it, the next boot returns to the version before. A trial goes on when
+this command or its terminal ends.
 
-Exit codes: 65 the package is refused; 69 too little space, or nothing to try or to return to; 70 neither version runs;
-75 the robot went back, is armed, or another update is in progress; 77 not root; 78 'ganglion setup' has not been run.")]
+Exit codes: 65 the package is refused; 69 too little space, or nothing to try or to return to; 70
+neither version runs; 75 the robot went back, is armed, or another update is in progress; 77 not
+root; 78 'ganglion setup' has not been run.")]
 pub struct Args {
     #[command(subcommand)]
     step: Step,
