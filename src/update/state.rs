@@ -102,8 +102,8 @@ pub fn systemctl(words: &[&str], limit: Duration) -> Result<(), String> {
     command::demand("systemctl", &words, limit).map(drop).map_err(|error| error.to_string())
 }
 
-/// This program, which is proven: the installed one, or the copy that a rollback runs. Another root has one of
-/// its own.
+/// This program, which is proven: the installed one, or the copy that a rollback runs. Another root has one
+/// of its own.
 pub fn own_program(layout: &Layout) -> PathBuf {
     match std::env::current_exe() {
         Ok(own) if layout.is_real() => own,
@@ -143,8 +143,8 @@ pub struct Percentiles {
     pub p99: f64,
 }
 
-/// Asks the robot how it is, by this program's own `status`: the installed one may be broken. `None` if it does
-/// not answer.
+/// Asks the robot how it is, by this program's own `status`: the installed one may be broken. `None` if it
+/// does not answer.
 pub fn ask(layout: &Layout) -> Option<Answer> {
     ask_by(&own_program(layout))
 }
