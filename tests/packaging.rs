@@ -1,5 +1,6 @@
 //! The Debian package without building one: what goes in, what its scripts do to a running robot, its pages.
 
+mod release; // scripts/release on a made-up tree, the workflow, the container
 mod scripts; // maintainer scripts on a made-up machine
 
 /// The generator itself, whose `main` is not called here.
