@@ -11,7 +11,15 @@ use std::os::fd::{AsFd, OwnedFd};
 /// A lock that this process has until this value is dropped.
 #[derive(Debug)]
 pub struct Flock {
-    _file: OwnedFd,
+    file: OwnedFd,
+}
+
+impl Drop for Flock {
+    /// Unlocked, not only closed: a child that another thread forks has the file open as well, until it runs
+    /// its program, and would keep the lock for that moment.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 /// The holder of a lock, as far as it is visible.
@@ -34,7 +42,7 @@ impl Flock {
     /// Takes the lock on `file`, or returns its holder at once.
     pub fn take(file: OwnedFd) -> Result<Flock, LockError> {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Flock { _file: file }),
+            Ok(()) => Ok(Flock { file }),
             Err(Errno::WOULDBLOCK) => Err(LockError::Held(Holder { pid: holder_of(&file) })),
             Err(error) => Err(LockError::System(error.into())),
         }
@@ -99,6 +107,20 @@ impl fmt::Display for Holder {
 mod tests {
     use super::*;
     use std::fs::File;
+
+    #[test]
+    fn a_lock_ends_with_its_value_although_a_child_has_the_file() {
+        let path = std::env::temp_dir().join(format!("ganglion-flock-child-{}", std::process::id()));
+        let open = || OwnedFd::from(File::create(&path).unwrap());
+        let file = open();
+        let of_a_child = file.try_clone().unwrap();
+        let lock = Flock::take(file).unwrap();
+        assert!(matches!(Flock::take(open()), Err(LockError::Held(_))));
+        drop(lock);
+        assert!(Flock::take(open()).is_ok());
+        drop(of_a_child);
+        let _ = std::fs::remove_file(path);
+    }
 
     #[test]
     fn one_has_it_and_others_learn_who() {

@@ -99,9 +99,7 @@ fn lives(layout: &Layout, before: &Before, length: Span, mut note: impl FnMut(An
             return Err(Why::Armed);
         }
         note(answer);
-        if !is_active(RUNTIME) || property(RUNTIME, "MainPID") != process {
-            return Err(Why::Died(property(RUNTIME, "Result")));
-        }
+        lives_on(&process)?;
         if before.guarded && !is_active(GUARD) {
             return Err(Why::GuardLost);
         }
@@ -109,7 +107,20 @@ fn lives(layout: &Layout, before: &Before, length: Span, mut note: impl FnMut(An
             return Ok(());
         }
         thread::sleep(LOOK);
-        answer = ask_installed(layout).ok_or(Why::NoAnswer)?;
+        let Some(next) = ask_installed(layout) else {
+            // What is dead does not answer either.
+            lives_on(&process)?;
+            return Err(Why::NoAnswer);
+        };
+        answer = next;
+    }
+}
+
+/// Whether the runtime is still this process.
+fn lives_on(process: &str) -> Result<(), Why> {
+    match is_active(RUNTIME) && property(RUNTIME, "MainPID") == process {
+        true => Ok(()),
+        false => Err(Why::Died(property(RUNTIME, "Result"))),
     }
 }
 

@@ -2,10 +2,10 @@
 
 use super::command::{self, SHORT};
 use super::{Layout, UpdateError, at};
+use crate::rt::flock::{Flock, LockError};
 use crate::{codec, intake};
 use rustix::fs::{Mode, OFlags, open};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,27 +34,19 @@ impl Staged {
     }
 }
 
-/// The lock of an update in progress; released with the process.
-#[derive(Debug)]
-pub struct Lock {
-    _file: File,
-}
-
-/// Takes the lock.
-pub fn lock(layout: &Layout) -> Result<Lock, UpdateError> {
+/// Takes the lock of an update in progress; released with the value.
+pub fn lock(layout: &Layout) -> Result<Flock, UpdateError> {
     let path = layout.lock();
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = open(&path, flags, Mode::from_raw_mode(0o600)).map_err(|error| at(&path)(error.into()))?;
-    let file = File::from(file);
-    match file.try_lock() {
-        Ok(()) => Ok(Lock { _file: file }),
-        Err(TryLockError::WouldBlock) => Err(UpdateError::Busy),
-        Err(TryLockError::Error(error)) => Err(at(&path)(error)),
-    }
+    Flock::take(file).map_err(|error| match error {
+        LockError::Held(_) => UpdateError::Busy,
+        LockError::System(error) => at(&path)(error),
+    })
 }
 
 /// Removes the lock's file: what follows is no longer part of an update.
-pub fn unlock(layout: &Layout, lock: Lock) {
+pub fn unlock(layout: &Layout, lock: Flock) {
     let _ = std::fs::remove_file(layout.lock());
     drop(lock);
 }
