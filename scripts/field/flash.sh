@@ -47,7 +47,7 @@ flash_and_back() {
 # The installed program is broken: the proven copy goes back.
 flash_back_from_a_broken_program() {
     load updated
-    g "printf '#!/bin/sh\nexit 1\n' > /usr/bin/ganglion"
+    g "printf '#!/bin/sh\nexit 1\n' > /usr/bin/broken && chmod 755 /usr/bin/broken && mv /usr/bin/broken /usr/bin/ganglion"
     laptop "$ROOT/scripts/rollback" robot < /dev/null || wrong "scripts/rollback ended with $?"
     whole "$BASE" disarmed
     last returned "$GOOD" "$BASE"

@@ -83,7 +83,10 @@ install_as_the_page_says() {
     g "mkdir -p /home/visit/new && cp $(package_at real) /home/visit/ && cp $PARCEL_AT/good/* /home/visit/new/"
     while IFS= read -r line; do
         case $line in
-            'sudo ganglion setup') line="$line --board sim --yes" ;;
+            'sudo ganglion setup')
+                g "tar -xO -f $PARCEL_AT/robot.tar ./etc/ganglion/board.toml > /home/visit/robot.toml"
+                line="$line --board robot.toml --yes"
+                ;;
             # An emulated processor is starved by a real-time loop, and setup does not start a board that arms by itself.
             'ganglion status')
                 g "tar -C / --no-same-owner -xf $PARCEL_AT/robot.tar ./etc/systemd/system ./etc/ganglion/allowed_signers && systemctl daemon-reload && systemctl start ganglion"
