@@ -33,8 +33,11 @@ impl AutoArm {
     /// `held`: why it must not arm by itself in any case.
     pub fn begin(board: &Board, control: Option<&Path>, held: Option<String>) -> AutoArm {
         let is_real = matches!(board.bus, BusPlan::Linux { .. });
-        if !board.safety.auto_arm || !(is_real || control.is_some()) {
+        if !board.safety.auto_arm {
             return AutoArm::default();
+        }
+        if !(is_real || control.is_some()) {
+            return AutoArm { off: held.map(|why| refusal(&why)), ..AutoArm::default() };
         }
         let mark = control.unwrap_or(Path::new(CONTROL_SOCKET)).with_file_name(MARK);
         let made = leave(&mark);
@@ -49,15 +52,13 @@ impl AutoArm {
             }
             // Started by hand, without a runtime directory of ours: there is no socket through which to arm
             // it either, and the person who typed --arm is beside it.
-            Err(error) if control.is_none() && !is_service() => {
+            Err(error) if control.is_none() && held.is_none() && !is_service() => {
                 log::warn!("a restart will arm by itself: cannot create {}: {error}", mark.display());
                 return AutoArm::default();
             }
             Err(error) => format!("cannot create {}: {error}", mark.display()),
         };
-        let off = format!("does not arm by itself: {why}; find out why, then run 'ganglion arm'");
-        log::warn!("the robot {off}");
-        AutoArm { mark: Some(mark), left, off: Some(off) }
+        AutoArm { mark: Some(mark), left, off: Some(refusal(&why)) }
     }
 
     /// Why it must not, in words.
@@ -88,6 +89,13 @@ impl AutoArm {
             _ => {}
         }
     }
+}
+
+/// Logs why the robot does not arm by itself, and returns the words.
+fn refusal(why: &str) -> String {
+    let off = format!("does not arm by itself: {why}; find out why, then run 'ganglion arm'");
+    log::warn!("the robot {off}");
+    off
 }
 
 /// Creates the mark if nothing is at that path, not even a dangling link.
@@ -187,5 +195,17 @@ mod tests {
         assert!(begun.off().is_none() && !place.mark().exists());
         board.safety.auto_arm = true;
         assert!(AutoArm::begin(&board, None, None).mark.is_none());
+    }
+
+    #[test]
+    fn a_hold_counts_for_every_board_and_every_start() {
+        let mut board = board::built_in("sim").unwrap().unwrap().board;
+        board.safety.auto_arm = true;
+        let held = || Some("an update began".to_string());
+        let begun = AutoArm::begin(&board, None, held());
+        assert!(begun.mark.is_none() && begun.off().is_some_and(|words| words.contains("an update began")));
+        // By hand, where no mark can be left.
+        board.bus = board::built_in("picarx-v4").unwrap().unwrap().board.bus;
+        assert!(AutoArm::begin(&board, None, held()).off().is_some());
     }
 }
