@@ -83,6 +83,13 @@ pub fn read(layout: &Layout) -> Vec<Entry> {
     text(layout).lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
+/// The lines after `last`; all of them if it is not there, or there was none.
+pub fn after(layout: &Layout, last: Option<&Entry>) -> Vec<Entry> {
+    let mut entries = read(layout);
+    let known = last.and_then(|last| entries.iter().rposition(|entry| entry == last));
+    entries.split_off(known.map_or(0, |place| place + 1))
+}
+
 fn text(layout: &Layout) -> String {
     let bytes = intake::bytes(&layout.history(), MOST).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()

@@ -27,7 +27,7 @@ struct Line {
 /// Runs `ganglion update STEP` under systemd and prints each line of its history as it comes.
 pub(super) fn detached(layout: &Layout, step: &[&str], json: bool) -> Result<(), Failure> {
     let interrupt = Interrupt::watch()?;
-    let known = history::read(layout).len();
+    let mut seen = history::read(layout).pop();
     let begun = Instant::now();
     let mut runner = start(layout, step, "--wait")?;
     let mut lines = Vec::new();
@@ -35,13 +35,14 @@ pub(super) fn detached(layout: &Layout, step: &[&str], json: bool) -> Result<(),
     loop {
         let over =
             runner.try_wait().map_err(|error| Failure::unavailable(format!("systemd-run: {error}")))?;
-        for entry in history::read(layout).into_iter().skip(known + lines.len()) {
+        for entry in history::after(layout, seen.as_ref()) {
             let line = Line { seconds: begun.elapsed().as_secs_f64(), what: words::event(&entry.event) };
             if !json {
                 relay!("{:6.1} s  {}", line.seconds, line.what);
             }
             lines.push(line);
             ended = end_of(&entry).or(ended);
+            seen = Some(entry);
         }
         if over.is_some() {
             break;
