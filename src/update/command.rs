@@ -1,13 +1,15 @@
 //! Other programs, run with a limit: dpkg, systemctl, ssh-keygen. None of them is asked anything, none may
 //! hang.
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// For what answers from a file or two.
@@ -18,6 +20,8 @@ pub const LONG: Duration = Duration::from_secs(180);
 const LOOK: Duration = Duration::from_millis(20);
 /// What is kept of each stream, in bytes. The rest is read and dropped, so that no writer waits.
 const KEPT: usize = 256 << 10;
+/// A program that has ended may leave a child behind that keeps its streams open; they are read for so long.
+const REST: Duration = Duration::from_secs(1);
 
 /// What a program did.
 #[derive(Clone, Debug)]
@@ -100,15 +104,21 @@ pub fn run_with(
         .stdin(input.map_or_else(Stdio::null, Stdio::from))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Ctrl-C on a terminal is for us; what was begun is ended in order.
+        // Ctrl-C on a terminal is for us; what was begun is ended in order. And what hangs is ended whole,
+        // with the scripts that dpkg runs.
         .process_group(0)
         .spawn()
         .map_err(|error| CommandError::Start(name.clone(), error))?;
-    let (out, err) = (drain(child.stdout.take()), drain(child.stderr.take()));
+    let (out, err) = (Stream::drain(child.stdout.take()), Stream::drain(child.stderr.take()));
     match wait(&mut child, limit) {
-        Ok(Some(status)) => Ok(Ran { code: status.code(), out: read(out), err: read(err) }),
+        Ok(Some(status)) => {
+            let end = Instant::now() + REST;
+            Ok(Ran { code: status.code(), out: out.text(end), err: err.text(end) })
+        }
         Ok(None) => {
-            let _ = child.kill();
+            if let Some(group) = Pid::from_raw(child.id().cast_signed()) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
             let _ = child.wait();
             Err(CommandError::Late(name, limit))
         }
@@ -129,24 +139,41 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     }
 }
 
-type Reader = Option<thread::JoinHandle<Vec<u8>>>;
-
-/// Reads a stream to its end beside us, and keeps its beginning.
-fn drain(stream: Option<impl Read + Send + 'static>) -> Reader {
-    stream.map(|mut stream| {
-        thread::spawn(move || {
-            let (mut kept, mut bytes) = (Vec::new(), [0; 4096]);
-            while let Ok(length @ 1..) = stream.read(&mut bytes) {
-                kept.extend_from_slice(&bytes[..length.min(KEPT - kept.len().min(KEPT))]);
-            }
-            kept
-        })
-    })
+/// A stream that is read beside us to its end; its beginning is kept.
+#[derive(Default)]
+struct Stream {
+    kept: Arc<Mutex<Vec<u8>>>,
+    reader: Option<JoinHandle<()>>,
 }
 
-fn read(reader: Reader) -> String {
-    let bytes = reader.and_then(|reader| reader.join().ok()).unwrap_or_default();
-    String::from_utf8_lossy(&bytes).into_owned()
+impl Stream {
+    fn drain(stream: Option<impl Read + Send + 'static>) -> Stream {
+        let Some(mut stream) = stream else { return Stream::default() };
+        let kept = Arc::<Mutex<Vec<u8>>>::default();
+        let into = kept.clone();
+        let reader = thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(length @ 1..) = stream.read(&mut bytes) {
+                let mut kept = lock(&into);
+                let room = KEPT - kept.len();
+                kept.extend_from_slice(&bytes[..length.min(room)]);
+            }
+        });
+        Stream { kept, reader: Some(reader) }
+    }
+
+    /// What was kept when the stream ended, or at `end` if it has not ended then.
+    fn text(self, end: Instant) -> String {
+        while self.reader.as_ref().is_some_and(|reader| !reader.is_finished()) && Instant::now() < end {
+            thread::sleep(LOOK / 10);
+        }
+        String::from_utf8_lossy(&lock(&self.kept)).into_owned()
+    }
+}
+
+fn lock(kept: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    // Bytes are whole at any moment.
+    kept.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -173,5 +200,31 @@ mod tests {
     #[test]
     fn a_program_that_hangs_is_ended() {
         assert!(matches!(sh("exec sleep 600", Duration::from_millis(50)), Err(CommandError::Late(..))));
+    }
+
+    #[test]
+    fn a_child_that_is_left_behind_is_not_waited_for() {
+        let ran = sh("echo out; sleep 600 & echo $! >&2", SHORT).unwrap();
+        assert_eq!((ran.code, &*ran.out), (Some(0), "out\n"));
+        let child = Pid::from_raw(ran.err.trim().parse().unwrap()).unwrap();
+        rustix::process::kill_process(child, Signal::KILL).expect("it still ran");
+    }
+
+    #[test]
+    fn what_hangs_is_ended_with_its_children() {
+        let file = std::env::temp_dir().join(format!("ganglion-child-{}", std::process::id()));
+        let script = format!("sleep 600 & echo $! > {}; wait", file.display());
+        assert!(matches!(sh(&script, Duration::from_secs(2)), Err(CommandError::Late(..))));
+        let child: i32 = std::fs::read_to_string(&file).unwrap().trim().parse().unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let is_gone = |child: i32| {
+            let stat = std::fs::read_to_string(format!("/proc/{child}/stat"));
+            stat.map_or(true, |stat| stat.contains(") Z "))
+        };
+        let end = Instant::now() + SHORT;
+        while !is_gone(child) && Instant::now() < end {
+            thread::sleep(LOOK);
+        }
+        assert!(is_gone(child));
     }
 }
