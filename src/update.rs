@@ -1,6 +1,6 @@
 //! Updating the package of the robot that this program runs on: [`stage`] a package, put it on [`trial`],
-//! commit it or go back to the version before. All of it happens on the robot; whoever started it may go
-//! away.
+//! commit it or go back to the version before. All of it happens on the robot, so the
+//! command that started it may end at any time.
 //!
 //! What makes it survive a power cut at any moment: the [`marker`] of an unfinished update is on the disk
 //! before the first change, and its phase alone decides. Until the phase says `committed`, every boot goes
@@ -81,6 +81,8 @@ pub enum UpdateError {
         /// How much there is.
         free: u64,
     },
+    /// A folder that the update has to write to is mounted read-only.
+    ReadOnly(PathBuf),
     /// The robot is armed.
     Armed,
     /// The motors did not confirm their stop; the words of `safe-stop`.

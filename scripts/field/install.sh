@@ -30,7 +30,7 @@ install_puts_units_and_starts_nothing() {
     told "$(value commit "$(g "cat /usr/share/ganglion/manifest.json" | tr -d '\n')" | cut -c1-12)"
 }
 
-# With apt itself, as somebody does who does not know of `ganglion update`.
+# With apt itself, by a person who does not know `ganglion update`.
 install_upgrade_leaves_what_runs() {
     local before after
     load robot
@@ -73,7 +73,7 @@ install_purge_leaves_nothing() {
     [ -z "$more" ] || wrong "$(wc -l <<< "$more") things are left, the first: $(head -n 1 <<< "$more")"
 }
 
-# The blocks of commands of docs/install.md, as they stand there. Only the board is named, and nobody is asked: the guest has
+# The blocks of commands of docs/install.md, as they stand there. Only the board is named, as the guest has
 # no device tree. The first package is the real one, so the second lies in a folder of its own.
 documented() { sed -n '/^```sh$/,/^```$/{/^```/d;p}' "$ROOT/docs/install.md"; }
 

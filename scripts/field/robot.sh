@@ -216,7 +216,7 @@ settle() {
 }
 
 # whole VERSION MODE: that version is installed to the last file and is what runs, nothing is left unfinished,
-# nobody armed it. MODE is disarmed, armed, or any (before an update has begun the board's own word holds, and
+# no person armed it. MODE is disarmed, armed, or any (before an update has begun the board's own word holds, and
 # this board arms by itself).
 whole() {
     local version=$1 mode=$2 status update

@@ -130,7 +130,7 @@ enum Step {
         #[command(flatten)]
         output: Output,
     },
-    /// End an unfinished update that nobody sees to: units of a trial start this
+    /// End an unfinished update whose process is gone: units of a trial start this
     #[command(hide = true)]
     Recover {
         /// Before guard and runtime start
@@ -219,7 +219,8 @@ fn keep(layout: &Layout, package: &std::path::Path, json: bool) -> Result<(), Fa
     Ok(())
 }
 
-/// The end of what systemd has started: the history has it for whoever follows, the exit code for systemd.
+/// The end of what systemd has started: the history tells the command that follows it, the exit code tells
+/// systemd.
 fn conclude(layout: &Layout, ended: Result<Ended, UpdateError>) -> Result<(), Failure> {
     match ended {
         Ok(ended) => words::outcome(&ended),

@@ -57,9 +57,13 @@ pub fn replace_with_link(path: &Path, to: &Path) -> io::Result<()> {
     Ok(rustix::fs::fsync(&place.folder)?)
 }
 
-/// Takes away the file or link at `path`, and that to the disk. One that is not there is no error.
+/// Removes the file or link at `path`, and writes that to the disk. It is no error if the file, or its
+/// folder, is not there.
 pub fn remove(path: &Path) -> io::Result<()> {
-    let place = Place::of(path)?;
+    let place = match Place::of(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        place => place?,
+    };
     match unlinkat(&place.folder, place.name, AtFlags::empty()) {
         Err(error) if error != Errno::NOENT => Err(error.into()),
         _ => Ok(rustix::fs::fsync(&place.folder)?),

@@ -66,7 +66,7 @@ pub fn apply(
     Ok(count)
 }
 
-/// Takes all changes of the journal back, the newest first; returns how many. What somebody has changed since
+/// Takes all changes of the journal back, the newest first; returns how many. What was changed since
 /// stays, and so does its entry.
 pub fn undo(root: &Path, programs: &dyn Programs, seen: Seen) -> Result<usize, CarryOutError> {
     if !root.join(super::journal::FOLDER).exists() {
@@ -93,7 +93,7 @@ pub fn undo(root: &Path, programs: &dyn Programs, seen: Seen) -> Result<usize, C
     Ok(count)
 }
 
-/// Puts back what was before a change. `false`: somebody has changed it since, and nothing was done.
+/// Puts back what was before a change. `false`: it was changed since, and nothing was done.
 fn restore(root: &Path, entry: &Entry, programs: &dyn Programs) -> Result<bool, CarryOutError> {
     let Entry { deed, before, .. } = entry;
     let now = match deed.now(root) {

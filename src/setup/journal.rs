@@ -78,8 +78,7 @@ impl Journal {
     pub fn keep(&self, root: &Path) -> Result<(), JournalError> {
         let at = root.join(FILE);
         let kept = if self.changes.is_empty() {
-            let is_there = root.join(FOLDER).is_dir();
-            let removed = if is_there { codec::remove(&at) } else { Ok(()) };
+            let removed = codec::remove(&at);
             files::remove_if_empty(root, Path::new(FOLDER));
             removed
         } else {

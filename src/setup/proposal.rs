@@ -145,7 +145,7 @@ fn is_kernels(deed: &Deed) -> bool {
     matches!(deed, Deed::Set { .. })
 }
 
-/// The file of a boot loader: a link to it is somebody's arrangement.
+/// The file of a boot loader: a link there was put by a person.
 fn is_config(path: &Path) -> bool {
     path.starts_with("boot")
 }

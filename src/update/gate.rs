@@ -125,7 +125,7 @@ fn lives_on(process: &str) -> Result<(), Why> {
 }
 
 /// A cause that the old version did not report and that the last answers all report: one that comes and goes
-/// (a late answer of the field, somebody before the robot) is not the new version's.
+/// (a late answer of the field, a person before the robot) is not the new version's.
 fn standing(answers: &[Answer], before: &Before) -> Option<String> {
     let last = &answers[answers.len().saturating_sub(STANDS)..];
     let (newest, others) = last.split_last()?;

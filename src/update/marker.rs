@@ -31,7 +31,7 @@ pub enum Phase {
     Returned,
     /// The proven version runs again.
     RolledBack,
-    /// Neither version runs: the motors stand, somebody has to look.
+    /// Neither version runs: the motors stay stopped, and a person has to look.
     BothBad,
 }
 
@@ -149,12 +149,6 @@ impl Marker {
     /// cut before this changes nothing, and one in the middle leaves both.
     pub fn close(&self, layout: &Layout) -> Result<(), UpdateError> {
         self.write_to(&layout.last())?;
-        state::remove(&layout.marker())?;
-        sync_folder(&layout.state())
+        state::remove(&layout.marker())
     }
-}
-
-/// Writes a folder's names to the disk.
-pub(super) fn sync_folder(folder: &Path) -> Result<(), UpdateError> {
-    std::fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(at(folder))
 }

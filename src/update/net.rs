@@ -2,7 +2,7 @@
 //! and two units of the administrator's. None of it needs a file of the new package.
 
 use super::state::{remove, systemctl};
-use super::{Layout, UpdateError, at, marker};
+use super::{Layout, UpdateError, at};
 use crate::{codec, intake};
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -33,14 +33,9 @@ pub fn put_up(layout: &Layout) -> Result<(), UpdateError> {
     }
     let wanted = units.join(WANTED);
     make_folder(&wanted)?;
-    remove(&wanted)?;
-    std::os::unix::fs::symlink(Path::new("..").join(AT_BOOT), &wanted).map_err(at(&wanted))?;
-    for name in [DROP_IN, WANTED] {
-        if let Some(folder) = units.join(name).parent() {
-            marker::sync_folder(folder)?;
-        }
-    }
-    marker::sync_folder(&units)?;
+    codec::replace_with_link(&wanted, &Path::new("..").join(AT_BOOT)).map_err(at(&wanted))?;
+    // The folders made above are names in this one.
+    std::fs::File::open(&units).and_then(|folder| folder.sync_all()).map_err(at(&units))?;
     systemctl(&["daemon-reload"], RELOAD).map_err(|words| failed("systemctl", words))
 }
 
@@ -82,7 +77,7 @@ fn at_boot(layout: &Layout) -> String {
         "# Written by 'ganglion update', removed when the update has ended.
 [Unit]
 Description=Return to the proven version of ganglion
-# An unfinished update, and no process that sees to it: the power went.
+# An unfinished update, and no process that runs it: the power went.
 ConditionPathExists={}
 ConditionPathExists=!{}
 RequiresMountsFor={} /usr

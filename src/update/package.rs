@@ -3,6 +3,7 @@
 use super::command::{self, LONG, SHORT};
 use super::{Layout, UpdateError, at, version};
 use crate::{codec, intake};
+use rustix::fs::StatVfsMountFlags;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -178,9 +179,12 @@ pub fn kept(layout: &Layout) -> Vec<String> {
     versions
 }
 
-/// Fails if less than `needed` bytes are free at `place`, for all users.
+/// Checks that `place` can be written to and has `needed` bytes that any user may take.
 pub fn demand_space(place: &Path, needed: u64) -> Result<(), UpdateError> {
     let found = rustix::fs::statvfs(place).map_err(|error| at(place)(error.into()))?;
+    if found.f_flag.contains(StatVfsMountFlags::RDONLY) {
+        return Err(UpdateError::ReadOnly(place.to_path_buf()));
+    }
     let free = found.f_bavail.saturating_mul(found.f_frsize);
     match free >= needed {
         true => Ok(()),

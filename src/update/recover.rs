@@ -1,5 +1,5 @@
-//! An update that nobody sees to: the power went, or the program that ran it died. The marker's phase
-//! decides.
+//! An update that no process is running any more: the power went, or the program that ran it died. The
+//! marker's phase decides.
 
 use super::gate::{self, Before};
 use super::history::{self, Event};

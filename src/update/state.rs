@@ -6,7 +6,6 @@ use crate::rt::flock::{Flock, LockError};
 use crate::{codec, intake};
 use rustix::fs::{Mode, OFlags, open};
 use serde::{Deserialize, Serialize};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -151,10 +150,7 @@ fn ask_by(program: &Path) -> Option<Answer> {
     serde_json::from_str(ran.out.lines().last().filter(|_| ran.ok())?).ok()
 }
 
-/// Removes a file that may not be there.
+/// Removes a file that may not be there, and writes that to the disk.
 pub fn remove(path: &Path) -> Result<(), UpdateError> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(at(path)(error)),
-        _ => Ok(()),
-    }
+    codec::remove(path).map_err(at(path))
 }

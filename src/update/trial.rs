@@ -22,6 +22,7 @@ const PROVEN: Span = Span::from_millis(3_000);
 pub fn run(layout: &Layout, length: Span) -> Result<Ended, UpdateError> {
     state::demand_root(layout)?;
     let _lock = state::lock(layout)?;
+    close_ended(layout)?;
     attempt(layout, of_staged(layout)?, length)
 }
 
@@ -57,6 +58,7 @@ fn of_staged(layout: &Layout) -> Result<Marker, UpdateError> {
 pub fn roll_back(layout: &Layout, why: Why) -> Result<Ended, UpdateError> {
     state::demand_root(layout)?;
     let _lock = state::lock(layout)?;
+    close_ended(layout)?;
     if let Some(marker) = Marker::unfinished(layout)? {
         return go_back(layout, marker, &Before::unknown(), why);
     }
@@ -86,11 +88,8 @@ fn return_of(installed: &str, last: Option<Marker>) -> Result<Marker, UpdateErro
 /// Checks everything that can refuse an update before it changes anything. Returns the size of the new
 /// version.
 fn admit(layout: &Layout, marker: &Marker) -> Result<u64, UpdateError> {
-    match Marker::unfinished(layout)? {
-        // The power went between its final word and its other name.
-        Some(ended) if ended.phase.is_final() => close(layout, &ended)?,
-        Some(unfinished) => return Err(UpdateError::Unfinished(unfinished)),
-        None => {}
+    if let Some(unfinished) = Marker::unfinished(layout)?.filter(|marker| !marker.phase.is_final()) {
+        return Err(UpdateError::Unfinished(unfinished));
     }
     if state::ask(layout).is_some_and(|answer| answer.is_armed()) {
         return Err(UpdateError::Armed);
@@ -215,6 +214,14 @@ pub fn close(layout: &Layout, marker: &Marker) -> Result<(), UpdateError> {
     net::take_down(layout)?;
     prune(layout, marker);
     Ok(())
+}
+
+/// Closes an update whose final word was written before the power went.
+fn close_ended(layout: &Layout) -> Result<(), UpdateError> {
+    match Marker::unfinished(layout)?.filter(|marker| marker.phase.is_final()) {
+        Some(ended) => close(layout, &ended),
+        None => Ok(()),
+    }
 }
 
 /// Keeps the packages of the two versions of this update, and no others.

@@ -42,7 +42,7 @@ pub(super) fn run(site: &Site, yes: bool, json: bool) -> Result<(), Failure> {
         match step {
             Step::Forgotten(deed) => say!("taken back: {}", words::brief(deed)),
             Step::LeftAlone(deed) => {
-                say!("left alone: {}: somebody has changed it since", words::brief(deed));
+                say!("left as it is: {}: it was changed after setup", words::brief(deed));
                 left.push(words::brief(deed));
             }
             Step::Noted(_) | Step::Done(_) | Step::Restored(_) => {}

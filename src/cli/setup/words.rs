@@ -109,7 +109,7 @@ pub(super) fn note(note: &Note) -> String {
                 .to_string()
         }
         Note::Nobody => format!(
-            "nobody is put into the group {GROUP}, whose members may arm the robot: run setup with sudo as the person who \
+            "no user is put into the group {GROUP}, whose members may arm the robot: run setup with sudo as the person who \
              will, or 'sudo usermod -aG {GROUP} NAME'"
         ),
         Note::Kept(path) => format!("{} is there with another content: it stays", path.display()),

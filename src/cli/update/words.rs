@@ -58,6 +58,9 @@ pub(in crate::cli) fn failure(error: &UpdateError) -> Failure {
                 .at(place.display())
                 .fix("delete something")
         }
+        UpdateError::ReadOnly(place) => Failure::unavailable("mounted read-only")
+            .at(place.display())
+            .fix("mount it writable, or update the image that it is part of"),
         UpdateError::Armed => Failure::not_now("the robot is armed").fix("run 'ganglion disarm' first"),
         UpdateError::Moving(words) => {
             Failure::unavailable(format!("the motors did not confirm their stop: {words}"))
