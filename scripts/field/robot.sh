@@ -60,7 +60,7 @@ console_size() { stat -c %s "$WORK/console" 2> /dev/null || echo 0; }
 # await SINCE PATTERNS [SECONDS]: waits until the console, from byte SINCE on, has matched the patterns one
 # after the other (they are separated by " > ").
 await() {
-    local since=$1 rest=$2 limit=$((SECONDS + ${3:-120})) pattern found
+    local since=$1 rest=$2 limit=$((SECONDS + ${3:-600})) pattern found
     while [ -n "$rest" ]; do
         pattern=${rest%% > *}
         if [ "$pattern" = "$rest" ]; then rest=''; else rest=${rest#* > }; fi

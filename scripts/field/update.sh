@@ -215,7 +215,7 @@ update_ssh_dropped() {
     ssh -F "$WORK/ssh_config" -o ControlPath=none robot "ganglion update trial --for 10s" < /dev/null > "$WORK/logs/dropped-trial.log" 2>&1 &
     await "$since" 'MARK trial .*installing' || wrong "the trial did not begin"
     kill -9 $!
-    await "$since" 'MARK trial .*trying > MARK trial gone' 180 || wrong "the trial did not end by itself"
+    await "$since" 'MARK trial .*trying > MARK trial gone' || wrong "the trial did not end by itself"
     settle
     whole "$GOOD" disarmed
     last committed "$BASE" "$GOOD"

@@ -105,3 +105,26 @@ fn uptime_s() -> f64 {
     let text = intake::text("/proc/uptime".as_ref(), 256).unwrap_or_default();
     text.split_whitespace().next().and_then(|seconds| seconds.parse().ok()).unwrap_or(0.0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_seen_although_the_older_half_was_dropped() {
+        let root = std::env::temp_dir().join(format!("ganglion-history-{}", std::process::id()));
+        let layout = Layout::new(&root);
+        std::fs::create_dir_all(layout.state()).unwrap();
+        let long = "v".repeat(LONGEST / 8);
+        for _ in 0..9 {
+            note(&layout, Event::Staged(long.clone())).unwrap();
+        }
+        let seen = read(&layout).pop();
+        assert!(after(&layout, seen.as_ref()).is_empty());
+        note(&layout, Event::Entered(Phase::Prepared)).unwrap();
+        assert!(read(&layout).len() < 9, "the older half is gone");
+        let new: Vec<Event> = after(&layout, seen.as_ref()).into_iter().map(|entry| entry.event).collect();
+        assert_eq!(new, [Event::Entered(Phase::Prepared)]);
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}
