@@ -31,6 +31,7 @@ pub const WELL: Signals = Signals {
     guard_lost: false,
     slept: None,
     backed: Span::ZERO,
+    disarmed: false,
 };
 
 /// No reason to stop.

@@ -16,7 +16,7 @@ use crate::io::{
 use crate::memory::map::{Feed, Map, Recollection, feed};
 use crate::motion::Motion;
 use crate::motor_link::MotorLink;
-use crate::plan::{Attachment, Board, BusPlan, Line, SensorKind, StopLine};
+use crate::plan::{Attachment, Board, BusPlan, Line, MotorPlan, SensorKind, StopLine};
 use crate::rt::Role;
 use crate::rt::triple_buffer::{Reader, triple_buffer};
 use crate::sim::{Fault, Plant};
@@ -64,11 +64,11 @@ pub(super) struct MotorEnds {
 }
 
 /// Both ends of the link from the tick to the motors.
-pub(super) fn motor_line(motors: usize) -> (MotorLink, MotorEnds) {
-    let (put, commands) = triple_buffer(Command::still(motors));
+pub(super) fn motor_line(motors: &[MotorPlan]) -> (MotorLink, MotorEnds) {
+    let (put, commands) = triple_buffer(Command::still(motors.len()));
     let (receipts, confirmed) = rtrb::RingBuffer::new(RECEIPT_RING);
     let waker: Arc<Waker> = Arc::default();
-    (MotorLink::new(put, confirmed, waker.clone()), MotorEnds { commands, receipts, waker })
+    (MotorLink::new(motors, put, confirmed, waker.clone()), MotorEnds { commands, receipts, waker })
 }
 
 /// Opens the board's wires and puts a worker on each.
