@@ -127,8 +127,9 @@ impl Arbiter {
         }
     }
 
-    /// The command of the slot until which the last one was `executed`, decided at `now`. `field` is the newest
-    /// answer, with the slot of the frame it was computed from. [`Command::seq`] stays 0: the motor link counts.
+    /// The command of the slot until which the last one was `executed`, decided at `now`. `field` is the
+    /// newest answer, with the slot of the frame it was computed from. [`Command::seq`] stays 0: the motor
+    /// link counts.
     pub fn decide(
         &mut self,
         mode: Mode,

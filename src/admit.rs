@@ -11,7 +11,7 @@
 use crate::command::{Command, MAX_MOTORS};
 use crate::fault::ReadingFault;
 use crate::frame::{Frame, Health, MAX_SENSORS, Reading, Sample};
-use crate::plan::{Rails, Scale, SensorKind, SensorPlan};
+use crate::plan::{ComputedSensor, Rails, Scale, SensorKind, SensorPlan};
 use crate::time::{Instant, Span};
 
 /// How long the field is fed a sensor's last good value after that has become too old for a reflex: a
@@ -98,20 +98,14 @@ struct Channel {
 impl Channel {
     fn new(plan: &SensorPlan) -> Channel {
         let origin = match &plan.kind {
-            SensorKind::MotorEcho { motor } => Origin::Motor(*motor),
-            SensorKind::Least { of } => Origin::Least(of.iter().fold(0, |set, &channel| set | 1 << channel)),
-            SensorKind::HcSr04 { .. }
-            | SensorKind::HatAdc { .. }
-            | SensorKind::FloatRegister { .. }
-            | SensorKind::Mpu6050 { .. }
-            | SensorKind::Vl53l0x { .. }
-            | SensorKind::PowerMonitor { .. }
-            | SensorKind::Ads1115 { .. }
-            | SensorKind::Hwmon { .. }
-            | SensorKind::Thermal { .. }
-            | SensorKind::GpuSysfs { .. }
-            | SensorKind::Button { .. }
-            | SensorKind::Recall { .. }
+            SensorKind::Computed(ComputedSensor::MotorEcho { motor }) => Origin::Motor(*motor),
+            SensorKind::Computed(ComputedSensor::Least { of }) => {
+                Origin::Least(of.iter().fold(0, |set, &channel| set | 1 << channel))
+            }
+            SensorKind::Computed(ComputedSensor::Recall { .. })
+            | SensorKind::Chip(_)
+            | SensorKind::Lines(_)
+            | SensorKind::File(_)
             | SensorKind::LogColumn { .. } => Origin::Readings,
         };
         Channel {
@@ -226,9 +220,9 @@ impl Admission {
         Admission { channels: sensors.iter().map(Channel::new).collect(), misdirected: 0 }
     }
 
-    /// One slot: checks every one of `readings`, of which `frame` keeps the last of each channel, and ages all
-    /// samples to `now`; `last` is the newest command. `met` sees each credible reading, with the frame as it is
-    /// then. After a sleep (`slept`), nothing that was read before it counts.
+    /// One slot: checks every one of `readings`, of which `frame` keeps the last of each channel, and ages
+    /// all samples to `now`; `last` is the newest command. `met` sees each credible reading, with the frame
+    /// as it is then. After a sleep (`slept`), nothing that was read before it counts.
     pub fn update(
         &mut self,
         frame: &mut Frame,
@@ -316,8 +310,8 @@ impl Admission {
         }
     }
 
-    /// Writes the field's inputs in board order, each within -1..=1; the rest of `out` is 0. A call of its own:
-    /// the field sees the frame that the reflexes have reminded of edges.
+    /// Writes the field's inputs in board order, each within -1..=1; the rest of `out` is 0. A call of its
+    /// own: the field sees the frame that the reflexes have reminded of edges.
     pub fn inputs(&self, frame: &Frame, out: &mut [f32; MAX_SENSORS]) -> Inputs {
         *out = [0.0; MAX_SENSORS];
         let mut inputs = Inputs::default();

@@ -78,13 +78,14 @@ impl Executed {
         self.until.since(self.command.slot)
     }
 
-    /// Whether a command was confirmed within the time that one is valid. If not, the robot may not have moved.
+    /// Whether a command was confirmed within the time that one is valid. If not, the robot may not have
+    /// moved.
     pub fn is_confirmed(&self) -> bool {
         self.unconfirmed.is_some_and(|age| age < self.valid())
     }
 
-    /// How far it has surely taken the robot backwards, as time at full speed: it is over when it is no longer
-    /// valid.
+    /// How far it has surely taken the robot backwards, as time at full speed: it is over when it is no
+    /// longer valid.
     pub fn backed(&self) -> Span {
         if !self.is_confirmed() {
             return Span::ZERO;

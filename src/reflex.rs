@@ -182,8 +182,8 @@ impl Reflexes {
     }
 
     /// Shows the rules an admitted reading. A slot may bring many: each counts, not only the last, which the
-    /// frame keeps; so this is a call of its own, while they are admitted. `frame` has the newest values of the
-    /// other channels.
+    /// frame keeps; so this is a call of its own, while they are admitted. `frame` has the newest values of
+    /// the other channels.
     pub fn meet(&mut self, frame: &Frame, channel: u8, value: f32, now: Instant) {
         for state in &mut self.rules {
             state.meet(frame, usize::from(channel), value, now);

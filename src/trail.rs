@@ -107,8 +107,8 @@ impl Trail {
         backing.limit(verdict);
     }
 
-    /// The field's answer as the arbiter gets it. `shown` is the frame as the field sees it. A call of its own:
-    /// it needs the mode, and the mode depends on the verdict that [`Trail::restrain`] makes.
+    /// The field's answer as the arbiter gets it. `shown` is the frame as the field sees it. A call of its
+    /// own: it needs the mode, and the mode depends on the verdict that [`Trail::restrain`] makes.
     pub fn guide(
         &mut self,
         field: Option<(&Response, Instant)>,

@@ -11,7 +11,8 @@ use ganglion::fault::{BusFault, ReadingFault};
 use ganglion::frame::{Frame, Health, MAX_SENSORS, Reading, Sample};
 use ganglion::mode::Asked;
 use ganglion::plan::{
-    Cause, Limits, MotorKind, MotorPlan, Restraint, Rule, SafetyPlan, SensorKind, SensorPlan, Trip,
+    Cause, ChipSensor, ComputedSensor, Limits, MotorKind, MotorPlan, Restraint, Rule, SafetyPlan, SensorKind,
+    SensorPlan, Trip,
 };
 use ganglion::reflex::{Reflexes, Signals};
 use ganglion::time::{Instant, Span};
@@ -44,7 +45,7 @@ fn sensor(max_age_ms: u64, valid: [f32; 2], worst_per_s: f32, required: bool) ->
     SensorPlan {
         name: String::new(),
         unit: String::new(),
-        kind: SensorKind::FloatRegister { address: 0x60, register: 0 },
+        kind: SensorKind::Chip(ChipSensor::FloatRegister { address: 0x60, register: 0 }),
         bus: 0,
         period: PERIOD,
         max_age: Span::from_millis(max_age_ms),
@@ -63,7 +64,7 @@ fn sensors() -> [SensorPlan; CHANNELS] {
         sensor(70, [0.0, 4095.0], 0.0, true),
         sensor(3_000, [5.0, 9.0], -0.01, false),
         SensorPlan {
-            kind: SensorKind::Least { of: vec![RANGE, FLOOR] },
+            kind: SensorKind::Computed(ComputedSensor::Least { of: vec![RANGE, FLOOR] }),
             ..sensor(100, [0.0, 4.0], 0.0, false)
         },
     ]

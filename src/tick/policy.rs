@@ -1,5 +1,5 @@
-//! From the frame to what the robot may do and wants to do: restraint, mode, and the field's request on its way
-//! through the trail.
+//! From the frame to what the robot may do and wants to do: restraint, mode, and the field's request on its
+//! way through the trail.
 
 use crate::command::Executed;
 use crate::field::Response;
