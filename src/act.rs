@@ -11,7 +11,7 @@
 
 mod reverse;
 
-use crate::command::{Command, MAX_MOTORS, Source};
+use crate::command::{Command, Executed, MAX_MOTORS, Source};
 use crate::field::Response;
 use crate::mode::Mode;
 use crate::plan::{Limits, MotorPlan, SafetyPlan};
@@ -108,7 +108,6 @@ pub struct Arbiter {
     safety: SafetyPlan,
     period: Span,
     reverse: Reverse,
-    last_slot: Option<Instant>,
     counters: ActCounters,
 }
 
@@ -124,27 +123,26 @@ impl Arbiter {
             safety,
             period,
             reverse: Reverse::default(),
-            last_slot: None,
             counters: ActCounters::default(),
         }
     }
 
-    /// How many motors a command is for.
-    pub fn motors(&self) -> usize {
-        self.motors.len()
-    }
-
-    /// The command of `slot`, decided at `now`. `field` is the newest answer, with the slot of the frame it
-    /// was computed from. [`Command::seq`] stays 0: the code that hands it over counts.
+    /// The command of the slot until which the last one was `executed`, decided at `now`. `field` is the
+    /// newest answer, with the slot of the frame it was computed from. [`Command::seq`] stays 0: the motor
+    /// link counts.
     pub fn decide(
         &mut self,
         mode: Mode,
         verdict: &Verdict,
         field: Option<(&Response, Instant)>,
-        slot: Instant,
+        executed: &Executed,
         now: Instant,
     ) -> Command {
-        self.account_for_reverse(slot);
+        for (motor, &command) in self.motors.iter_mut().zip(executed.command.used()) {
+            motor.last = command;
+        }
+        let (backwards, longest) = (executed.travel < 0.0, self.safety.reverse_max);
+        self.reverse.note(backwards, executed.elapsed(), self.period, longest);
         let (source, motors) = match mode.obeys_since() {
             None => (standing(mode), self.still()),
             Some(since) => {
@@ -152,28 +150,9 @@ impl Arbiter {
                 self.obey(request, &verdict.limits)
             }
         };
-        for (motor, &command) in self.motors.iter_mut().zip(&motors) {
-            motor.last = command;
-        }
+        let slot = executed.until;
         let valid_until = slot + self.safety.command_valid;
         Command { seq: 0, slot, valid_until, source, len: self.motors.len(), motors }
-    }
-
-    /// How far the last command has taken the robot backwards until `slot`, as time at full speed. Zero
-    /// unless `unconfirmed`, the time since the last confirmation, is shorter than a command is valid: the
-    /// robot may not have moved.
-    pub fn backed(&self, slot: Instant, unconfirmed: Option<Span>) -> Span {
-        let valid = self.safety.command_valid;
-        let Some(last) = self.last_slot.filter(|_| unconfirmed.is_some_and(|age| age < valid)) else {
-            return Span::ZERO;
-        };
-        let (motors, sum) = self
-            .motors
-            .iter()
-            .filter(|motor| motor.travels)
-            .fold((0, 0.0), |(motors, sum), motor| (motors + 1, sum + f64::from(motor.last)));
-        let speed = (-sum / f64::from(motors.max(1))).max(0.0);
-        Span::from_secs_f64(speed * slot.since(last).min(valid).as_secs_f64())
     }
 
     /// Unusual events so far.
@@ -254,15 +233,6 @@ impl Arbiter {
         self.counters.reverse_refused += 1;
         true
     }
-
-    /// What the last command did until `slot`.
-    fn account_for_reverse(&mut self, slot: Instant) {
-        let travelling = self.motors.iter().filter(|motor| motor.travels).map(|motor| motor.last);
-        let backwards = travelling.sum::<f32>() < 0.0;
-        let elapsed = self.last_slot.map_or(self.period, |last| slot.since(last));
-        self.reverse.note(backwards, elapsed, self.period, self.safety.reverse_max);
-        self.last_slot = Some(slot);
-    }
 }
 
 /// Which source decided that the robot stops.
@@ -291,29 +261,43 @@ mod tests {
         Response { cycle: 0, scores, motors: all, confidence: 0.0, skill: 0.0, novelty: 0.0 }
     }
 
+    /// What `command` has done until `until`, as the motor link says it.
+    fn executed(motors: &[MotorPlan], command: Command, until: Instant) -> Executed {
+        let travels = motors.iter().zip(command.used()).filter(|(motor, _)| motor.kind.travels());
+        let travel = travels.map(|(_, command)| f64::from(*command)).sum();
+        Executed { command, until, unconfirmed: Some(ms(5)), travel }
+    }
+
     /// A car of one driven axle and a steering servo, armed at 0, one slot after the other.
     struct Car {
         arbiter: Arbiter,
+        last: Command,
         now: Instant,
     }
 
     impl Car {
         fn new() -> Car {
-            Car { arbiter: Arbiter::new(&[wheel(), servo()], safety(), PERIOD), now: at(0) }
+            Car::with(safety())
         }
 
         fn with(safety: SafetyPlan) -> Car {
-            Car { arbiter: Arbiter::new(&[wheel(), servo()], safety, PERIOD), now: at(0) }
+            let arbiter = Arbiter::new(&[wheel(), servo()], safety, PERIOD);
+            Car { arbiter, last: Command::still(2), now: at(0) }
+        }
+
+        /// The next slot's command.
+        fn decide(&mut self, mode: Mode, limits: Limits, field: Option<(&Response, Instant)>) -> Command {
+            self.now += PERIOD;
+            let executed = executed(&[wheel(), servo()], self.last, self.now);
+            self.last = self.arbiter.decide(mode, &verdict(limits), field, &executed, self.now);
+            self.last
         }
 
         /// The next slot's command under `limits` for a request of age `age`.
         fn slot(&mut self, limits: Limits, request: [f32; 2], age: Span) -> Command {
-            self.now += PERIOD;
-            let taken = self.now - age;
+            let taken = self.now + PERIOD - age;
             let armed = Mode::Armed { since: at(0) };
-            let response = response(&request);
-            let field = Some((&response, taken));
-            self.arbiter.decide(armed, &verdict(limits), field, self.now, self.now)
+            self.decide(armed, limits, Some((&response(&request), taken)))
         }
 
         fn free(&mut self, request: [f32; 2]) -> Command {
@@ -324,10 +308,8 @@ mod tests {
         fn going(request: [f32; 2]) -> Car {
             let mut car = Car::new();
             car.now = at(10_000);
-            car.arbiter.last_slot = Some(car.now);
-            for (motor, command) in car.arbiter.motors.iter_mut().zip(request) {
-                motor.last = command;
-            }
+            car.last.slot = car.now;
+            car.last.motors[..2].copy_from_slice(&request);
             car
         }
     }
@@ -404,9 +386,7 @@ mod tests {
     #[test]
     fn a_reflex_decides_also_where_the_field_wants_nothing() {
         let mut car = Car::going([0.9, 0.5]);
-        car.now += PERIOD;
-        let armed = Mode::Armed { since: at(0) };
-        let command = car.arbiter.decide(armed, &verdict(Limits::STILL), None, car.now, car.now);
+        let command = car.decide(Mode::Armed { since: at(0) }, Limits::STILL, None);
         assert_eq!(command.source, Source::Reflex);
         close(&command, [0.0, 0.5]);
     }
@@ -440,9 +420,10 @@ mod tests {
         let mut arbiter = Arbiter::new(&[wheel(), servo()], safety(), PERIOD);
         let armed = Mode::Armed { since: at(50) };
         let response = response(&[1.0, 1.0]);
+        let stood = executed(&[], Command::still(2), at(60));
         let mut decide = |taken| {
             let field = Some((&response, at(taken)));
-            arbiter.decide(armed, &verdict(Limits::FREE), field, at(60), at(60)).source
+            arbiter.decide(armed, &FREE, field, &stood, at(60)).source
         };
         assert_eq!(decide(49), Source::Still);
         assert_eq!(decide(50), Source::Field);
@@ -461,7 +442,7 @@ mod tests {
             let mut car = Car::going([0.9, 0.5]);
             let response = response(&[1.0, 1.0]);
             let now = car.now + PERIOD;
-            let command = car.arbiter.decide(mode, &verdict(Limits::FREE), Some((&response, now)), now, now);
+            let command = car.decide(mode, Limits::FREE, Some((&response, now)));
             close(&command, [0.0, 0.5]);
             assert_eq!(command.source, source, "{}", mode.name());
         }
@@ -487,7 +468,8 @@ mod tests {
         let response = response(&[-1.0]);
         let armed = Mode::Armed { since: at(0) };
         let field = Some((&response, at(10)));
-        let command = arbiter.decide(armed, &verdict(Limits::FREE), field, at(10), at(12));
+        let stood = executed(&[], Command::still(1), at(10));
+        let command = arbiter.decide(armed, &FREE, field, &stood, at(12));
         assert_eq!((command.len, command.slot, command.valid_until), (1, at(10), at(40)));
         assert_eq!(command.source, Source::Field, "a motor's own limit is no reflex");
         assert!((command.motors[0] + 0.5).abs() < 1e-6);
@@ -526,10 +508,13 @@ mod tests {
     #[test]
     fn turning_on_the_spot_is_not_backwards() {
         let mut turning = Arbiter::new(&[wheel(), wheel()], safety(), PERIOD);
+        let mut last = Command::still(2);
         let mut slot = |request: [f32; 2], now| {
             let response = response(&request);
             let armed = Mode::Armed { since: at(0) };
-            turning.decide(armed, &FREE, Some((&response, at(now))), at(now), at(now))
+            let executed = executed(&[wheel(), wheel()], last, at(now));
+            last = turning.decide(armed, &FREE, Some((&response, at(now))), &executed, at(now));
+            last
         };
         // Backwards until it is refused, and while it is: a turn on the spot goes nowhere.
         for now in 1..=30 {
@@ -559,28 +544,6 @@ mod tests {
         }
         assert!(car.arbiter.reverse.refused);
         close(&car.free([0.2, 0.1]), [0.2, 0.1]);
-    }
-
-    #[test]
-    fn a_retreat_is_the_mean_of_what_travels_times_the_time_that_the_command_lasted_on_the_wire() {
-        let mut car =
-            Car { arbiter: Arbiter::new(&[wheel(), wheel(), servo()], safety(), PERIOD), now: at(0) };
-        assert_eq!(car.arbiter.backed(at(10), Some(ms(5))), Span::ZERO, "nothing was commanded yet");
-        let of = |car: &mut Car, left, right, wait, unconfirmed| {
-            (car.arbiter.motors[0].last, car.arbiter.motors[1].last, car.arbiter.motors[2].last) =
-                (left, right, -1.0);
-            car.arbiter.last_slot = Some(at(100));
-            car.arbiter.backed(at(100) + wait, unconfirmed)
-        };
-        let fresh = Some(ms(5));
-        assert_eq!(of(&mut car, -1.0, -0.5, ms(10), fresh), Span::from_micros(7_500));
-        assert_eq!(of(&mut car, -1.0, 1.0, ms(10), fresh), Span::ZERO, "it turns on the spot");
-        assert_eq!(of(&mut car, 1.0, 1.0, ms(10), fresh), Span::ZERO);
-        assert_eq!(of(&mut car, -1.0, -1.0, ms(500), fresh), ms(30), "the command was over after 30 ms");
-        assert_eq!(of(&mut car, -1.0, -1.0, ms(10), Some(ms(29))), ms(10));
-        for unheard in [Some(ms(30)), None] {
-            assert_eq!(of(&mut car, -1.0, -1.0, ms(10), unheard), Span::ZERO, "it may not have moved");
-        }
     }
 
     #[test]

@@ -11,7 +11,7 @@
 use crate::command::{Command, MAX_MOTORS};
 use crate::fault::ReadingFault;
 use crate::frame::{Frame, Health, MAX_SENSORS, Reading, Sample};
-use crate::plan::{Rails, Scale, SensorKind, SensorPlan};
+use crate::plan::{ComputedSensor, Rails, Scale, SensorKind, SensorPlan};
 use crate::time::{Instant, Span};
 
 /// How long the field is fed a sensor's last good value after that has become too old for a reflex: a
@@ -98,20 +98,14 @@ struct Channel {
 impl Channel {
     fn new(plan: &SensorPlan) -> Channel {
         let origin = match &plan.kind {
-            SensorKind::MotorEcho { motor } => Origin::Motor(*motor),
-            SensorKind::Least { of } => Origin::Least(of.iter().fold(0, |set, &channel| set | 1 << channel)),
-            SensorKind::HcSr04 { .. }
-            | SensorKind::HatAdc { .. }
-            | SensorKind::FloatRegister { .. }
-            | SensorKind::Mpu6050 { .. }
-            | SensorKind::Vl53l0x { .. }
-            | SensorKind::PowerMonitor { .. }
-            | SensorKind::Ads1115 { .. }
-            | SensorKind::Hwmon { .. }
-            | SensorKind::Thermal { .. }
-            | SensorKind::GpuSysfs { .. }
-            | SensorKind::Button { .. }
-            | SensorKind::Recall { .. }
+            SensorKind::Computed(ComputedSensor::MotorEcho { motor }) => Origin::Motor(*motor),
+            SensorKind::Computed(ComputedSensor::Least { of }) => {
+                Origin::Least(of.iter().fold(0, |set, &channel| set | 1 << channel))
+            }
+            SensorKind::Computed(ComputedSensor::Recall { .. })
+            | SensorKind::Chip(_)
+            | SensorKind::Lines(_)
+            | SensorKind::File(_)
             | SensorKind::LogColumn { .. } => Origin::Readings,
         };
         Channel {
@@ -226,9 +220,32 @@ impl Admission {
         Admission { channels: sensors.iter().map(Channel::new).collect(), misdirected: 0 }
     }
 
+    /// One slot: checks every one of `readings`, of which `frame` keeps the last of each channel, and ages
+    /// all samples to `now`; `last` is the newest command. `met` sees each credible reading, with the frame
+    /// as it is then. After a sleep (`slept`), nothing that was read before it counts.
+    pub fn update(
+        &mut self,
+        frame: &mut Frame,
+        readings: impl IntoIterator<Item = Reading>,
+        slept: bool,
+        last: &Command,
+        now: Instant,
+        mut met: impl FnMut(&Frame, u8, f32),
+    ) {
+        for reading in readings {
+            if let Some(value) = self.admit(frame, &reading, now) {
+                met(frame, reading.channel, value);
+            }
+        }
+        if slept {
+            self.forget(frame, now);
+        }
+        self.age(frame, last, now);
+    }
+
     /// Takes `reading` into `frame`. Returns its value if it is credible, even if a newer one is already
     /// known: it was true once, and detectors of short events need it.
-    pub fn admit(&mut self, frame: &mut Frame, reading: &Reading, now: Instant) -> Option<f32> {
+    fn admit(&mut self, frame: &mut Frame, reading: &Reading, now: Instant) -> Option<f32> {
         let index = usize::from(reading.channel);
         let Some(channel) = self.channels.get_mut(index).filter(|c| matches!(c.origin, Origin::Readings))
         else {
@@ -271,7 +288,7 @@ impl Admission {
     }
 
     /// Ages every sample to `now`, and fills in the computed channels; `last` is the newest command.
-    pub fn age(&mut self, frame: &mut Frame, last: &Command, now: Instant) {
+    fn age(&mut self, frame: &mut Frame, last: &Command, now: Instant) {
         for index in 0..self.channels.len().min(frame.len) {
             // Members of a `Least` come earlier in the list, so they are done when it is their turn.
             frame.samples[index] = match self.channels[index].origin {
@@ -286,14 +303,15 @@ impl Admission {
     /// The machine has slept until `now`. Earlier readings no longer show the current state, however new
     /// their stamps look on a clock that was stopped; nor do readings still on their way here. Repeated
     /// values keep being counted: a sleep does not cure a stuck sensor.
-    pub fn forget(&mut self, frame: &mut Frame, now: Instant) {
+    fn forget(&mut self, frame: &mut Frame, now: Instant) {
         for (channel, sample) in self.channels.iter_mut().zip(&mut frame.samples) {
             channel.newest = Some(now);
             *sample = Sample::NEVER;
         }
     }
 
-    /// Writes the field's inputs in board order, each within -1..=1; the rest of `out` is 0.
+    /// Writes the field's inputs in board order, each within -1..=1; the rest of `out` is 0. A call of its
+    /// own: the field sees the frame that the reflexes have reminded of edges.
     pub fn inputs(&self, frame: &Frame, out: &mut [f32; MAX_SENSORS]) -> Inputs {
         *out = [0.0; MAX_SENSORS];
         let mut inputs = Inputs::default();

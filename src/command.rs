@@ -3,7 +3,7 @@
 //! A command states the slot it was made for and how long it is valid: a bus thread that wakes up late writes
 //! the stop command, never an old request.
 
-use crate::time::Instant;
+use crate::time::{Instant, Span};
 
 /// Most motors that a board may have.
 pub const MAX_MOTORS: usize = 16;
@@ -55,6 +55,47 @@ impl Command {
     /// The motors in use.
     pub fn used(&self) -> &[f32] {
         &self.motors[..self.len]
+    }
+}
+
+/// What the last command did to the robot, from its slot until the present one. The motor link says so once a
+/// slot; whoever needs to know reads it here.
+#[derive(Clone, Copy, Debug)]
+pub struct Executed {
+    /// The last command; before the first, the stop command.
+    pub command: Command,
+    /// The present slot.
+    pub until: Instant,
+    /// Time since a command was last confirmed on the wire; `None`: never.
+    pub unconfirmed: Option<Span>,
+    /// Its mean over the motors whose sign is a direction of travel: negative is backwards.
+    pub travel: f64,
+}
+
+impl Executed {
+    /// How long it has lasted.
+    pub fn elapsed(&self) -> Span {
+        self.until.since(self.command.slot)
+    }
+
+    /// Whether a command was confirmed within the time that one is valid. If not, the robot may not have
+    /// moved.
+    pub fn is_confirmed(&self) -> bool {
+        self.unconfirmed.is_some_and(|age| age < self.valid())
+    }
+
+    /// How far it has surely taken the robot backwards, as time at full speed: it is over when it is no
+    /// longer valid.
+    pub fn backed(&self) -> Span {
+        if !self.is_confirmed() {
+            return Span::ZERO;
+        }
+        let speed = (-self.travel).max(0.0);
+        Span::from_secs_f64(speed * self.elapsed().min(self.valid()).as_secs_f64())
+    }
+
+    fn valid(&self) -> Span {
+        self.command.valid_until.since(self.command.slot)
     }
 }
 

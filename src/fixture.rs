@@ -1,7 +1,10 @@
 //! Small plans for unit tests, with round numbers.
 
 use crate::fault::{BusFault, ReadingFault};
-use crate::plan::{Limits, Line, MotorKind, MotorPlan, Restraint, SafetyPlan, SensorKind, SensorPlan};
+use crate::plan::{
+    ComputedSensor, Limits, Line, LineSensor, MotorKind, MotorPlan, Restraint, SafetyPlan, SensorKind,
+    SensorPlan,
+};
 use crate::reflex::{Signals, Verdict};
 use crate::time::{Instant, Span};
 
@@ -31,6 +34,7 @@ pub const WELL: Signals = Signals {
     guard_lost: false,
     slept: None,
     backed: Span::ZERO,
+    disarmed: false,
 };
 
 /// No reason to stop.
@@ -65,7 +69,7 @@ pub fn range() -> SensorPlan {
     SensorPlan {
         name: "range".into(),
         unit: "m".into(),
-        kind: SensorKind::HcSr04 { trig: Line(1), echo: Line(2) },
+        kind: SensorKind::Lines(LineSensor::HcSr04 { trig: Line(1), echo: Line(2) }),
         bus: 0,
         period: ms(60),
         max_age: ms(200),
@@ -80,7 +84,7 @@ pub fn range() -> SensorPlan {
 
 /// The least of `channels`.
 pub fn least(channels: &[usize]) -> SensorKind {
-    SensorKind::Least { of: channels.to_vec() }
+    SensorKind::Computed(ComputedSensor::Least { of: channels.to_vec() })
 }
 
 /// A drive motor without limit that takes 5 periods (of 10 ms) to full speed.

@@ -17,7 +17,8 @@ pub use episode::LoopFault;
 use crate::bus::{Bias, Gpio, Hardware, LineUse, OpenError, Usage};
 use crate::executor::Rest;
 use crate::plan::{
-    Board, Cause, Curve, EngineKind, Line, Restraint, Rule, Scale, SensorKind, SensorPlan, StartCurve, Trip,
+    Board, Cause, Curve, EngineKind, Line, LineSensor, Restraint, Rule, Scale, SensorKind, SensorPlan,
+    StartCurve, Trip,
 };
 use crate::robot::{BuildError, Options, Robot};
 use crate::rt::{Role, become_real_time};
@@ -191,7 +192,7 @@ pub fn bench_board(board: &Board, lines: Loop) -> Board {
     bench.sensors = vec![SensorPlan {
         name: "stimulus".to_string(),
         unit: "1".to_string(),
-        kind: SensorKind::Button { line: lines.sensor, active_low: lines.active_low },
+        kind: SensorKind::Lines(LineSensor::Button { line: lines.sensor, active_low: lines.active_low }),
         bus: 0,
         period: board.period,
         max_age: board.period.times(10),

@@ -181,8 +181,7 @@ impl ArmRefusal {
 pub struct Asked {
     /// The process is to end.
     pub stop: bool,
-    /// Stop until armed again. Also acknowledges a latched reflex: [`crate::reflex::Reflexes::rearm`] belongs
-    /// to the same slot.
+    /// Stop until armed again. Also acknowledges a latched reflex: see [`Signals::disarmed`].
     pub disarm: bool,
     /// Obey the field.
     pub arm: bool,

@@ -1,7 +1,9 @@
-//! The tick's end of the link to the motors: commands out, confirmations in. Never waits for a bus.
+//! The tick's end of the link to the motors: commands out, confirmations in, and from both what the last
+//! command did. Never waits for a bus.
 
-use crate::command::{Command, OnWire};
+use crate::command::{Command, Executed, MAX_MOTORS, OnWire};
 use crate::executor::Waker;
+use crate::plan::MotorPlan;
 use crate::rt::triple_buffer::Writer;
 use crate::time::{Instant, Span};
 use crate::trace::WIRES;
@@ -17,7 +19,10 @@ pub struct MotorLink {
     commands: Writer<Command>,
     receipts: Consumer<OnWire>,
     waker: Arc<Waker>,
-    next_seq: u64,
+    /// The motors whose sign is a direction of travel.
+    travels: heapless::Vec<usize, MAX_MOTORS>,
+    /// The newest command.
+    command: Command,
     confirmed_at: Option<Instant>,
     confirmed: u64,
     replaced: u64,
@@ -25,8 +30,23 @@ pub struct MotorLink {
 
 impl MotorLink {
     /// A link on which nothing has been sent.
-    pub fn new(commands: Writer<Command>, receipts: Consumer<OnWire>, waker: Arc<Waker>) -> MotorLink {
-        MotorLink { commands, receipts, waker, next_seq: 1, confirmed_at: None, confirmed: 0, replaced: 0 }
+    pub fn new(
+        motors: &[MotorPlan],
+        commands: Writer<Command>,
+        receipts: Consumer<OnWire>,
+        waker: Arc<Waker>,
+    ) -> MotorLink {
+        let travels = motors.iter().enumerate().filter(|(_, motor)| motor.kind.travels());
+        MotorLink {
+            commands,
+            receipts,
+            waker,
+            travels: travels.map(|(index, _)| index).collect(),
+            command: Command::still(motors.len()),
+            confirmed_at: None,
+            confirmed: 0,
+            replaced: 0,
+        }
     }
 
     /// Receipts since the last call, at most [`WIRES`] of them; the rest wait for the next call.
@@ -43,8 +63,20 @@ impl MotorLink {
         taken
     }
 
+    /// The newest command.
+    pub fn command(&self) -> &Command {
+        &self.command
+    }
+
+    /// What the newest command has done until `slot`, which is looked at `now`.
+    pub fn executed(&self, slot: Instant, now: Instant) -> Executed {
+        let sum: f64 = self.travels.iter().map(|&motor| f64::from(self.command.motors[motor])).sum();
+        let travel = sum / self.travels.len().max(1) as f64;
+        Executed { command: self.command, until: slot, unconfirmed: self.unconfirmed_for(now), travel }
+    }
+
     /// Time since a command was last confirmed; `None` before the first.
-    pub fn unconfirmed_for(&self, now: Instant) -> Option<Span> {
+    fn unconfirmed_for(&self, now: Instant) -> Option<Span> {
         self.confirmed_at.map(|at| now.since(at))
     }
 
@@ -60,10 +92,9 @@ impl MotorLink {
 
     /// Numbers `command` and hands it over; the newest always wins. The bus thread has priority over the tick
     /// and preempts it at once on a shared core, so the command is written without delay.
-    pub fn hand_over(&mut self, command: &mut Command) {
-        command.seq = self.next_seq;
-        self.next_seq += 1;
-        self.replaced += u64::from(self.commands.put(*command));
+    pub fn hand_over(&mut self, command: Command) {
+        self.command = Command { seq: self.command.seq + 1, ..command };
+        self.replaced += u64::from(self.commands.put(self.command));
         self.waker.wake();
     }
 
@@ -76,16 +107,17 @@ impl MotorLink {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{at, ms};
+    use crate::fixture::{at, ms, servo, wheel};
     use crate::rt::triple_buffer::{Reader, triple_buffer};
     use rtrb::{Producer, RingBuffer};
 
     /// The tick's end, and the bus thread's.
     fn link() -> (MotorLink, Reader<Command>, Producer<OnWire>, Arc<Waker>) {
-        let (commands, taken) = triple_buffer(Command::still(2));
+        let (commands, taken) = triple_buffer(Command::still(3));
         let (confirm, receipts) = RingBuffer::new(4 * WIRES);
         let waker: Arc<Waker> = Arc::default();
-        (MotorLink::new(commands, receipts, waker.clone()), taken, confirm, waker)
+        let motors = [wheel(), wheel(), servo()];
+        (MotorLink::new(&motors, commands, receipts, waker.clone()), taken, confirm, waker)
     }
 
     fn receipt(seq: u64, ms: u64, complete: bool) -> OnWire {
@@ -95,14 +127,13 @@ mod tests {
     #[test]
     fn commands_are_numbered_from_one_and_the_newest_wins() {
         let (mut link, mut taken, _confirm, _bell) = link();
-        let mut command = Command::still(2);
         for (seq, replaced) in [(1, 0), (2, 1), (3, 2)] {
-            link.hand_over(&mut command);
-            assert_eq!((command.seq, link.replaced()), (seq, replaced));
+            link.hand_over(Command::still(3));
+            assert_eq!((link.command().seq, link.replaced()), (seq, replaced));
         }
         assert_eq!(taken.take().map(|command| command.seq), Some(3));
-        link.hand_over(&mut command);
-        assert_eq!((command.seq, link.replaced()), (4, 2));
+        link.hand_over(Command::still(3));
+        assert_eq!((link.command().seq, link.replaced()), (4, 2));
     }
 
     #[test]
@@ -118,6 +149,42 @@ mod tests {
         link.receipts();
         assert_eq!((link.unconfirmed_for(at(30)), link.confirmed()), (Some(Span::ZERO), 2));
         assert_eq!([55, 56].map(|now| link.is_prompt(at(now))), [true, false], "25 ms");
+    }
+
+    /// A link that handed over a command of slot 100 that is valid for 30 ms, confirmed `age` ago at `slot`.
+    fn executed(left: f32, right: f32, slot: u64, age: Option<u64>) -> Executed {
+        let (mut link, _taken, mut confirm, _bell) = link();
+        let mut command = Command { slot: at(100), valid_until: at(130), ..Command::still(3) };
+        command.motors[..3].copy_from_slice(&[left, right, -1.0]);
+        link.hand_over(command);
+        if let Some(age) = age {
+            confirm.push(receipt(1, slot - age, true)).unwrap();
+        }
+        link.receipts();
+        link.executed(at(slot), at(slot))
+    }
+
+    #[test]
+    fn what_a_command_did_is_the_mean_of_what_travels_for_as_long_as_it_was_on_the_wire() {
+        let (link, ..) = link();
+        let before = link.executed(at(10), at(10));
+        assert_eq!(
+            (before.backed(), before.travel.abs() > 0.0),
+            (Span::ZERO, false),
+            "nothing commanded yet"
+        );
+        let backed = |left, right, slot, age| executed(left, right, slot, age).backed();
+        assert_eq!(backed(-1.0, -0.5, 110, Some(5)), Span::from_micros(7_500));
+        assert_eq!(backed(-1.0, 1.0, 110, Some(5)), Span::ZERO, "it turns on the spot");
+        assert_eq!(backed(1.0, 1.0, 110, Some(5)), Span::ZERO);
+        assert_eq!(backed(-1.0, -1.0, 600, Some(5)), ms(30), "the command was over after 30 ms");
+        assert_eq!(executed(-1.0, -1.0, 600, Some(5)).elapsed(), ms(500), "though none came after it");
+        assert_eq!(backed(-1.0, -1.0, 110, Some(29)), ms(10));
+        for unheard in [Some(30), None] {
+            let unheard = executed(-1.0, -1.0, 110, unheard);
+            let found = (unheard.is_confirmed(), unheard.backed(), unheard.travel < 0.0);
+            assert_eq!(found, (false, Span::ZERO, true), "it may not have moved, or it may have");
+        }
     }
 
     #[test]

@@ -31,8 +31,8 @@ pub use restraint::{Limits, Restraint};
 pub use rule::{Rule, Trip};
 pub use safety::{GuardHold, GuardPlan, SafetyPlan};
 pub use sensor::{
-    Attachment, Axis, Curve, GpuQuantity, HAT_FULL, ImuQuantity, LineRole, PowerChip, PowerQuantity, Rails,
-    Scale, SensorKind, SensorPlan, chips, same_chip,
+    Attachment, Axis, ChipSensor, ComputedSensor, Curve, FileSensor, GpuQuantity, HAT_FULL, ImuQuantity,
+    LineRole, LineSensor, PowerChip, PowerQuantity, Rails, Scale, SensorKind, SensorPlan, chips, same_chip,
 };
 pub use sim::{SimPlan, SonarModule};
 pub use targets::{GpuTargets, Targets};

@@ -59,6 +59,8 @@ pub struct Signals {
     pub slept: Option<Span>,
     /// How far the robot went backwards since the last slot, as time at full speed.
     pub backed: Span,
+    /// The robot is being disarmed: whatever is latched may clear, if its cause is gone.
+    pub disarmed: bool,
 }
 
 /// What the reflexes found in one slot. Sets of causes have one bit each, see [`Cause::bit`].
@@ -180,15 +182,17 @@ impl Reflexes {
     }
 
     /// Shows the rules an admitted reading. A slot may bring many: each counts, not only the last, which the
-    /// frame keeps. `frame` has the newest values of the other channels.
+    /// frame keeps; so this is a call of its own, while they are admitted. `frame` has the newest values of
+    /// the other channels.
     pub fn meet(&mut self, frame: &Frame, channel: u8, value: f32, now: Instant) {
         for state in &mut self.rules {
             state.meet(frame, usize::from(channel), value, now);
         }
     }
 
-    /// Checks everything and returns what it allows.
-    pub fn evaluate(&mut self, frame: &Frame, signals: &Signals, now: Instant) -> Verdict {
+    /// Checks everything and returns what it allows, and what the field sees: `frame`, except that a sensor
+    /// which is past an edge has its value from the edge.
+    pub fn evaluate(&mut self, frame: &Frame, signals: &Signals, now: Instant) -> (Verdict, Frame) {
         let mut found = Findings {
             active: 0,
             latched: 0,
@@ -196,6 +200,9 @@ impl Reflexes {
             limits: Limits::FREE,
             senses_good: true,
         };
+        if signals.disarmed {
+            self.rearm();
+        }
         self.heed(signals, now);
         self.look_at_rules(frame, signals.backed, now, &mut found);
         self.look_at_senses(frame, now, &mut found);
@@ -206,25 +213,18 @@ impl Reflexes {
             found.add(Cause::GuardLost, Restraint::Still);
         }
         self.look_at_stop(signals.halts & Cause::EStop.bit() != 0, &mut found);
-        self.conclude(found)
+        (self.conclude(found), self.remind(frame))
     }
 
-    /// The robot is being disarmed: whatever is latched may clear, if its cause is gone. Called in
-    /// the slot of the disarm before [`Reflexes::evaluate`]; a cause that is still there latches again.
-    pub fn rearm(&mut self) {
+    /// Lets what is latched clear; a cause that is still there latches again in the same slot.
+    fn rearm(&mut self) {
         self.stopped = false;
         for state in &mut self.rules {
             state.release();
         }
     }
 
-    /// Causes that were active in the last slot.
-    pub fn active(&self) -> u16 {
-        self.active
-    }
-
-    /// What the field sees: `frame`, except that a sensor which is past an edge has its value from the edge.
-    pub fn remind(&self, frame: &Frame) -> Frame {
+    fn remind(&self, frame: &Frame) -> Frame {
         let mut shown = *frame;
         for state in &self.rules {
             state.remind(&mut shown.samples[state.rule.channel]);

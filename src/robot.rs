@@ -224,7 +224,7 @@ impl Robot {
         };
         let lived = resume.map(|snapshot| &snapshot.state().live).filter(|live| live.age > 0);
         let (resumed_age, last_cycle) = (lived.map(|live| live.age), lived.map(|live| live.cycle));
-        let (motor_link, ends) = motor_line(board.motors.len());
+        let (motor_link, ends) = motor_line(&board.motors);
         let bus_bell = ends.waker.clone();
         let world = World {
             seed: options.seed,

@@ -274,6 +274,10 @@ impl Grid {
     pub fn slots_run(&self) -> u64 {
         self.run
     }
+    /// Slots run so far, with the one that is running.
+    pub fn slots_begun(&self) -> u64 {
+        self.run + 1
+    }
     /// Slots that came due and did not run.
     pub fn slots_skipped(&self) -> u64 {
         self.skipped

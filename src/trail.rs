@@ -16,14 +16,14 @@ mod stuck;
 
 pub use path::LONGEST_M;
 
-use crate::command::{Command, MAX_MOTORS};
+use crate::command::{Executed, MAX_MOTORS};
 use crate::field::Response;
 use crate::frame::{Frame, Health};
 use crate::mode::Mode;
 use crate::motion::{Motion, Odometer, Standing};
 use crate::plan::{BackingPlan, Board, Cause, Rule, Trip};
 use crate::reflex::{MAX_RULES, Verdict};
-use crate::time::{Instant, Span};
+use crate::time::Instant;
 use beside::{Beside, Body};
 use path::Path;
 use phase::{Phase, Scene};
@@ -100,22 +100,15 @@ impl Trail {
         self.backing.as_ref().map(|backing| backing.counters)
     }
 
-    /// Records what `command`, the last one, has done until `slot`. It did nothing unless `unconfirmed`, the
-    /// time since the last confirmation, is shorter than a command is valid.
-    pub fn record(&mut self, command: &Command, slot: Instant, unconfirmed: Option<Span>) {
-        if let Some(backing) = &mut self.backing {
-            backing.record(command, slot, unconfirmed);
-        }
+    /// Goes the way that the last command went, and takes backwards out of `verdict` where no way is left.
+    pub fn restrain(&mut self, executed: &Executed, verdict: &mut Verdict) {
+        let Some(backing) = &mut self.backing else { return };
+        backing.record(executed);
+        backing.limit(verdict);
     }
 
-    /// Takes backwards out of `verdict` where no way is left.
-    pub fn restrain(&self, verdict: &mut Verdict) {
-        if self.backing.as_ref().is_some_and(|backing| !backing.has_way()) {
-            verdict.limits.backward = 0.0;
-        }
-    }
-
-    /// The field's answer as the arbiter gets it. `shown` is the frame as the field sees it.
+    /// The field's answer as the arbiter gets it. `shown` is the frame as the field sees it. A call of its
+    /// own: it needs the mode, and the mode depends on the verdict that [`Trail::restrain`] makes.
     pub fn guide(
         &mut self,
         field: Option<(&Response, Instant)>,
@@ -145,7 +138,6 @@ struct Eye {
 #[derive(Clone, Debug)]
 struct Backing {
     plan: BackingPlan,
-    command_valid: Span,
     odometer: Odometer,
     /// The motor that steers, and its command for the right.
     steering: usize,
@@ -198,7 +190,6 @@ impl Backing {
             beside: Beside::new(plan.pass_m.into(), body),
             stuck: Stuck::default(),
             plan,
-            command_valid: board.safety.command_valid,
             odometer: Odometer::new(motion),
             steering,
             right,
@@ -216,12 +207,12 @@ impl Backing {
         })
     }
 
-    fn record(&mut self, command: &Command, slot: Instant, unconfirmed: Option<Span>) {
-        let mut motors = command.motors;
-        if unconfirmed.is_none_or(|age| age >= self.command_valid) {
+    fn record(&mut self, executed: &Executed) {
+        let mut motors = executed.command.motors;
+        if !executed.is_confirmed() {
             self.each_drive(&mut motors, |_| 0.0);
         }
-        let way = self.odometer.advance(slot, &motors);
+        let way = self.odometer.advance(executed.until, &motors);
         self.wheels = motors[self.steering];
         self.beside.went(way);
         self.stuck.went(way);
@@ -274,6 +265,12 @@ impl Backing {
     fn has_way(&self) -> bool {
         let coast = -self.odometer.speed().min(0.0) * self.odometer.motion().lag_s;
         self.path.length() > NO_WAY_M + coast
+    }
+
+    fn limit(&self, verdict: &mut Verdict) {
+        if !self.has_way() {
+            verdict.limits.backward = 0.0;
+        }
     }
 
     fn guide(&mut self, motors: &mut [f32; MAX_MOTORS], verdict: &Verdict, shown: &Frame, slot: Instant) {

@@ -10,7 +10,7 @@ use ganglion::guard::{GuardedHardware, Hold, Link};
 use ganglion::io::RecoveryStep;
 use ganglion::learn::imitate;
 use ganglion::plan::{
-    Board, Cause, GuardHold, I2cPlan, ImuQuantity, Line, Restraint, SensorKind, SensorPlan, Trip,
+    Board, Cause, ChipSensor, GuardHold, I2cPlan, ImuQuantity, Line, Restraint, SensorKind, SensorPlan, Trip,
 };
 use ganglion::robot::{BuildError, Options, Robot};
 use ganglion::sim::{Fault, Plant};
@@ -28,7 +28,7 @@ fn two_buses() -> Board {
     let mut board = board::built_in("sim").expect("built in").expect("sound").board;
     board.i2c.push(I2cPlan { name: "second".into(), ..board.i2c[0].clone() });
     for sensor in &mut board.sensors {
-        if matches!(sensor.kind, SensorKind::FloatRegister { .. }) {
+        if matches!(sensor.kind, SensorKind::Chip(ChipSensor::FloatRegister { .. })) {
             sensor.bus = 1;
         }
     }
@@ -333,8 +333,12 @@ const IMU: u8 = 0x68;
 /// The desk robot with an inertial sensor on the motors' bus.
 fn with_imu() -> Board {
     let mut board = board::built_in("sim").expect("built in").expect("sound").board;
-    let lean = board.sensors.iter().find(|sensor| matches!(sensor.kind, SensorKind::FloatRegister { .. }));
-    let kind = SensorKind::Mpu6050 { address: IMU, quantity: ImuQuantity::Roll, ready: None };
+    let lean = board
+        .sensors
+        .iter()
+        .find(|sensor| matches!(sensor.kind, SensorKind::Chip(ChipSensor::FloatRegister { .. })));
+    let kind =
+        SensorKind::Chip(ChipSensor::Mpu6050 { address: IMU, quantity: ImuQuantity::Roll, ready: None });
     let lean = lean.expect("the lean").clone();
     board.sensors.push(SensorPlan { name: "roll".into(), kind, required: false, input: None, ..lean });
     board

@@ -11,7 +11,8 @@ use ganglion::fault::{BusFault, ReadingFault};
 use ganglion::frame::{Frame, Health, MAX_SENSORS, Reading, Sample};
 use ganglion::mode::Asked;
 use ganglion::plan::{
-    Cause, Limits, MotorKind, MotorPlan, Restraint, Rule, SafetyPlan, SensorKind, SensorPlan, Trip,
+    Cause, ChipSensor, ComputedSensor, Limits, MotorKind, MotorPlan, Restraint, Rule, SafetyPlan, SensorKind,
+    SensorPlan, Trip,
 };
 use ganglion::reflex::{Reflexes, Signals};
 use ganglion::time::{Instant, Span};
@@ -44,7 +45,7 @@ fn sensor(max_age_ms: u64, valid: [f32; 2], worst_per_s: f32, required: bool) ->
     SensorPlan {
         name: String::new(),
         unit: String::new(),
-        kind: SensorKind::FloatRegister { address: 0x60, register: 0 },
+        kind: SensorKind::Chip(ChipSensor::FloatRegister { address: 0x60, register: 0 }),
         bus: 0,
         period: PERIOD,
         max_age: Span::from_millis(max_age_ms),
@@ -63,7 +64,7 @@ fn sensors() -> [SensorPlan; CHANNELS] {
         sensor(70, [0.0, 4095.0], 0.0, true),
         sensor(3_000, [5.0, 9.0], -0.01, false),
         SensorPlan {
-            kind: SensorKind::Least { of: vec![RANGE, FLOOR] },
+            kind: SensorKind::Computed(ComputedSensor::Least { of: vec![RANGE, FLOOR] }),
             ..sensor(100, [0.0, 4.0], 0.0, false)
         },
     ]
@@ -340,7 +341,7 @@ proptest! {
         for past in &history {
             reflexes.evaluate(&frame, past, now);
         }
-        let verdict = reflexes.evaluate(&frame, &signals, now);
+        let verdict = reflexes.evaluate(&frame, &signals, now).0;
         for (sample, plan) in frame.used().iter().zip(sensors()).filter(|(_, plan)| plan.required) {
             let old = now.since(sample.stamp) > plan.max_age;
             if old || matches!(sample.health, Health::Never | Health::Stale) {
@@ -397,9 +398,10 @@ proptest! {
             guard_lost: older.3,
             slept: None,
             backed: if older.3 { Span::ZERO } else { calm.backed },
+            disarmed: false,
         };
         let (loose, tight) =
-            (reflexes.clone().evaluate(&good, &calm, now), reflexes.evaluate(&bad, &worse, now));
+            (reflexes.clone().evaluate(&good, &calm, now).0, reflexes.evaluate(&bad, &worse, now).0);
         prop_assert!(tight.restraint >= loose.restraint);
         prop_assert_eq!(tight.limits.and(loose.limits), tight.limits, "{:?} after {:?}", tight, loose);
     }
@@ -415,10 +417,11 @@ proptest! {
         let mut admission = Admission::new(&[plan]);
         let mut frame = Frame::empty(1);
         let reading = Reading { channel: 0, value: Ok(value), stamp: Instant::ZERO };
-        admission.admit(&mut frame, &reading, Instant::ZERO);
+        let still = Command::still(0);
+        admission.update(&mut frame, [reading], false, &still, Instant::ZERO, |_, _, _| ());
         let mut before = frame.samples[0];
         for age in ages {
-            admission.age(&mut frame, &Command::still(0), Instant::ZERO + Span::from_millis(age));
+            admission.update(&mut frame, [], false, &still, Instant::ZERO + Span::from_millis(age), |_, _, _| ());
             let sample = frame.samples[0];
             prop_assert!((0.02..=4.0).contains(&sample.worst));
             prop_assert!((sample.worst - before.worst) * rate >= 0.0, "aged the wrong way");
@@ -442,11 +445,10 @@ proptest! {
         let mut admission = Admission::new(&[fed(Curve::Linear), fed(Curve::Log), fed(Curve::Linear)]);
         let mut frame = Frame::empty(3);
         let now = Instant::ZERO + Span::from_millis(5_000);
-        for (channel, value, stamp) in readings {
-            let stamp = Instant::ZERO + Span::from_millis(stamp);
-            admission.admit(&mut frame, &Reading { channel, value: Ok(value), stamp }, now);
-        }
-        admission.age(&mut frame, &Command::still(0), now);
+        let readings = readings.into_iter().map(|(channel, value, stamp)| {
+            Reading { channel, value: Ok(value), stamp: Instant::ZERO + Span::from_millis(stamp) }
+        });
+        admission.update(&mut frame, readings, false, &Command::still(0), now, |_, _, _| ());
         let mut inputs = [f32::NAN; MAX_SENSORS];
         let report = admission.inputs(&frame, &mut inputs);
         prop_assert_eq!(report.used, 3);

@@ -15,7 +15,7 @@ use ganglion::device::actuators::{Actuators, HatActuators};
 use ganglion::device::adc::HatAdc;
 use ganglion::device::hc_sr04::HcSr04;
 use ganglion::device::{DeviceFault, Ports};
-use ganglion::plan::{Board, SensorKind};
+use ganglion::plan::{Board, LineSensor, SensorKind};
 use ganglion::sim::{Fault, Plant, Report};
 use ganglion::time::{Clock, Instant, SimClock, Span};
 use std::sync::Arc;
@@ -108,7 +108,7 @@ impl Rig {
 
     fn range(&mut self) -> Result<f32, DeviceFault> {
         let lines = self.board.sensors.iter().find_map(|sensor| match sensor.kind {
-            SensorKind::HcSr04 { trig, echo } => Some((trig, echo)),
+            SensorKind::Lines(LineSensor::HcSr04 { trig, echo }) => Some((trig, echo)),
             _ => None,
         });
         let (trig, echo) = lines.expect("a sonar");

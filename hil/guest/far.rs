@@ -9,7 +9,7 @@
 use super::imu::{self, Imu};
 use super::wire::{Behaviour, Command, Event, Happening};
 use ganglion::bus::{Edge, Gpio, I2c};
-use ganglion::plan::{Board, EnablePlan, Line, MotorKind, SensorKind};
+use ganglion::plan::{Board, ChipSensor, EnablePlan, Line, LineSensor, MotorKind, SensorKind};
 use ganglion::sim::{Plant, Report};
 use ganglion::time::{Instant, SimClock, Span};
 use std::sync::Arc;
@@ -95,11 +95,11 @@ impl Lines {
             reset: board.mcu.as_ref().map_or(Line(5), |mcu| mcu.reset),
             enable: board.enable,
             ready: kinds().find_map(|kind| match kind {
-                SensorKind::Mpu6050 { ready, .. } => *ready,
+                SensorKind::Chip(ChipSensor::Mpu6050 { ready, .. }) => *ready,
                 _ => None,
             }),
             button: kinds().find_map(|kind| match *kind {
-                SensorKind::Button { line, active_low } => Some((line, active_low)),
+                SensorKind::Lines(LineSensor::Button { line, active_low }) => Some((line, active_low)),
                 _ => None,
             }),
             clear: board.i2c.first().and_then(|bus| bus.recovery.clear).map(|clear| (clear.scl, clear.sda)),
@@ -123,14 +123,14 @@ impl FarSide {
         let kinds = || board.sensors.iter().map(|sensor| &sensor.kind);
         let mut converters: Vec<u8> = kinds()
             .filter_map(|kind| match kind {
-                SensorKind::HatAdc { channel, .. } => Some(*channel),
+                SensorKind::Chip(ChipSensor::HatAdc { channel, .. }) => Some(*channel),
                 _ => None,
             })
             .collect();
         converters.sort_unstable();
         converters.dedup();
         let imu = kinds().find_map(|kind| match kind {
-            SensorKind::Mpu6050 { address, .. } => Some((*address, Imu::new())),
+            SensorKind::Chip(ChipSensor::Mpu6050 { address, .. }) => Some((*address, Imu::new())),
             _ => None,
         });
         let drives = board.motors.iter().flat_map(|motor| match motor.kind {
@@ -176,7 +176,7 @@ impl FarSide {
         out.push(Command::Add(self.mcu, Behaviour::Frames));
         self.power_imu(out);
         for sensor in &self.board.sensors {
-            if let SensorKind::HcSr04 { echo, .. } = sensor.kind {
+            if let SensorKind::Lines(LineSensor::HcSr04 { echo, .. }) = sensor.kind {
                 out.push(Command::Line(offset(echo), false));
             }
         }
@@ -438,7 +438,7 @@ impl FarSide {
     pub fn echo(&mut self, echo: Echo, out: &mut Vec<Command>) {
         self.echo = echo;
         for sensor in &self.board.sensors {
-            if let SensorKind::HcSr04 { echo: line, .. } = sensor.kind
+            if let SensorKind::Lines(LineSensor::HcSr04 { echo: line, .. }) = sensor.kind
                 && echo == Echo::Sound
             {
                 out.push(Command::Line(offset(line), false));

@@ -3,7 +3,7 @@
 
 use super::wire::{Event, Happening};
 use ganglion::device::robot_hat::{pulse_register, timer_of, timer_registers};
-use ganglion::plan::{Board, EnablePlan, Line, MotorKind, SensorKind};
+use ganglion::plan::{Board, EnablePlan, Line, LineSensor, MotorKind, SensorKind};
 use ganglion::time::Instant;
 use std::collections::BTreeMap;
 
@@ -96,7 +96,7 @@ impl Record {
             drives,
             ways,
             ranger: board.sensors.iter().find_map(|sensor| match sensor.kind {
-                SensorKind::HcSr04 { trig, echo } => Some((trig, echo)),
+                SensorKind::Lines(LineSensor::HcSr04 { trig, echo }) => Some((trig, echo)),
                 _ => None,
             }),
             echoed: None,

@@ -4,7 +4,7 @@
 
 use crate::field::shape::{BLOCK_COUNT, CONTENT, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES};
 use crate::learn::imitate::is_content;
-use crate::plan::{Board, Curve, Scale, SensorKind};
+use crate::plan::{Board, ComputedSensor, Curve, Scale, SensorKind};
 use crate::teach::fit::Regressors;
 
 /// One arm.
@@ -129,8 +129,12 @@ impl Arm {
             Arm::Library => board.field.shape.patterns = 1,
             Arm::Bank if board.field.shape.bank == 1 => return None,
             Arm::Bank => board.field.shape.bank = 1,
-            Arm::MotorEcho => mute(&mut board, |kind| matches!(kind, SensorKind::MotorEcho { .. }))?,
-            Arm::Recall => mute(&mut board, |kind| matches!(kind, SensorKind::Recall { .. }))?,
+            Arm::MotorEcho => mute(&mut board, |kind| {
+                matches!(kind, SensorKind::Computed(ComputedSensor::MotorEcho { .. }))
+            })?,
+            Arm::Recall => {
+                mute(&mut board, |kind| matches!(kind, SensorKind::Computed(ComputedSensor::Recall { .. })))?
+            }
             _ => {}
         }
         Some(board)

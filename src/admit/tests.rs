@@ -3,7 +3,7 @@
 use super::*;
 use crate::fault::{BusFault, ReadingFault};
 use crate::fixture::{at, least, ms, range};
-use crate::plan::Curve;
+use crate::plan::{ChipSensor, Curve};
 
 const STILL: Command = Command::still(2);
 
@@ -117,7 +117,7 @@ fn frozen_is_refused_only_where_the_board_says_so_and_counts_from_when_it_was_ne
 #[test]
 fn a_converter_at_an_end_of_its_scale_is_not_frozen() {
     let adc = |per_count| SensorPlan {
-        kind: SensorKind::HatAdc { channel: 0, per_count },
+        kind: SensorKind::Chip(ChipSensor::HatAdc { channel: 0, per_count }),
         valid: [0.0, 5_000.0],
         frozen_after: Some(3),
         ..range()
@@ -224,7 +224,7 @@ fn a_sensor_that_was_stuck_before_a_sleep_is_stuck_after_it() {
 
 #[test]
 fn readings_for_no_channel_are_counted_and_harmless() {
-    let echo = SensorPlan { kind: SensorKind::MotorEcho { motor: 1 }, ..range() };
+    let echo = SensorPlan { kind: SensorKind::Computed(ComputedSensor::MotorEcho { motor: 1 }), ..range() };
     let mut rig = Rig::new(&[echo]);
     for channel in [0, 1, 255] {
         let reading = Reading { channel, value: Ok(1.0), stamp: at(1) };
@@ -236,7 +236,7 @@ fn readings_for_no_channel_are_counted_and_harmless() {
 
 #[test]
 fn a_motor_is_echoed_as_it_was_commanded() {
-    let echo = SensorPlan { kind: SensorKind::MotorEcho { motor: 1 }, ..range() };
+    let echo = SensorPlan { kind: SensorKind::Computed(ComputedSensor::MotorEcho { motor: 1 }), ..range() };
     let mut rig = Rig::new(&[echo]);
     let mut command = STILL;
     command.motors[1] = -0.25;
@@ -248,7 +248,8 @@ fn a_motor_is_echoed_as_it_was_commanded() {
 
 #[test]
 fn the_least_of_channels_is_no_better_than_its_worst_member() {
-    let least = SensorPlan { kind: SensorKind::Least { of: vec![0, 2] }, ..range() };
+    let least =
+        SensorPlan { kind: SensorKind::Computed(ComputedSensor::Least { of: vec![0, 2] }), ..range() };
     let mut rig = Rig::new(&[range(), range(), range(), least]);
     let read = |rig: &mut Rig, channel, value, stamp| {
         let reading = Reading { channel, value, stamp: at(stamp) };
@@ -271,7 +272,12 @@ fn the_least_of_channels_is_no_better_than_its_worst_member() {
 #[test]
 fn the_least_has_limits_of_its_own_beside_its_members() {
     let of = vec![0];
-    let least = SensorPlan { kind: SensorKind::Least { of }, worst_per_s: 0.0, max_age: ms(50), ..range() };
+    let least = SensorPlan {
+        kind: SensorKind::Computed(ComputedSensor::Least { of }),
+        worst_per_s: 0.0,
+        max_age: ms(50),
+        ..range()
+    };
     let quick = SensorPlan { worst_per_s: -2.0, ..least.clone() };
     let mut rig = Rig::new(&[range(), least, quick]);
     rig.read(Ok(1.0), 0);
@@ -307,7 +313,8 @@ fn the_least_is_stale_after_its_age_limit_counts_that_once_and_says_the_first_fa
 
 #[test]
 fn a_motor_beyond_those_of_a_command_stands() {
-    let echo = SensorPlan { kind: SensorKind::MotorEcho { motor: MAX_MOTORS }, ..range() };
+    let echo =
+        SensorPlan { kind: SensorKind::Computed(ComputedSensor::MotorEcho { motor: MAX_MOTORS }), ..range() };
     let mut rig = Rig::new(&[echo]);
     assert_eq!(rig.age(10).value.to_bits(), 0);
 }

@@ -6,7 +6,7 @@ use super::{arguments, output, report};
 use crate::access;
 use crate::executor::Rest;
 use crate::hil::{self, Figures, HilError, Loop};
-use crate::plan::{self, Board, Line, SensorKind};
+use crate::plan::{self, Board, Line, LineSensor, SensorKind};
 use crate::selftest::hat;
 use crate::time::{Clock, MonotonicClock, Span};
 use crate::trace::Latency;
@@ -115,7 +115,7 @@ fn failure(error: HilError) -> Failure {
 /// The bench's lines; its names are added to the board's.
 fn lines(board: &mut Board, args: &Args) -> Result<Loop, Failure> {
     let button = board.sensors.iter().find_map(|sensor| {
-        let SensorKind::Button { line, active_low } = sensor.kind else { return None };
+        let SensorKind::Lines(LineSensor::Button { line, active_low }) = sensor.kind else { return None };
         Some((line, active_low))
     });
     let (sensor, active_low) = match (&args.sensor, button) {

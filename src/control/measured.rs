@@ -4,7 +4,7 @@
 
 use crate::field::{EngineState, device};
 use crate::frame::Health;
-use crate::plan::{Board, EngineKind, Rung, SensorKind};
+use crate::plan::{Board, EngineKind, FileSensor, Rung, SensorKind};
 use crate::robot::Device;
 use crate::time::{Instant, Span};
 use crate::trace::{Latency, Recorder, StepDown, Summary};
@@ -98,7 +98,7 @@ impl Instruments {
     /// Of `board`. The field was given `device`, and runs at the level `held` if it was told to.
     pub fn of(board: &Board, held: Option<Rung>, device: Option<Device>) -> Instruments {
         let measures_heat = |(_, sensor): &(usize, &crate::plan::SensorPlan)| {
-            sensor.unit == "degC" || matches!(sensor.kind, SensorKind::Thermal { .. })
+            sensor.unit == "degC" || matches!(sensor.kind, SensorKind::File(FileSensor::Thermal { .. }))
         };
         let heat = board.sensors.iter().enumerate().filter(measures_heat);
         let no_device = match board.field.engine {

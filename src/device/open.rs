@@ -12,7 +12,9 @@ use super::ina226::Ina226;
 use super::mpu6050::Mpu6050;
 use super::thermal::Thermal;
 use super::vl53l0x::Vl53l0x;
-use crate::plan::{Board, ImuQuantity, PowerChip, PowerQuantity, SensorKind, SensorPlan};
+use crate::plan::{
+    Board, ChipSensor, FileSensor, ImuQuantity, PowerChip, PowerQuantity, SensorKind, SensorPlan,
+};
 use std::path::Path;
 
 /// The device of `plans`, all of which share one chip ([`crate::plan::same_chip`]; otherwise one plan). Its
@@ -21,50 +23,58 @@ use std::path::Path;
 pub fn polled(plans: &[&SensorPlan], board: &Board, root: &Path) -> Option<Box<dyn Polled>> {
     let first = plans.first()?;
     Some(match &first.kind {
-        SensorKind::HatAdc { channel, per_count } => {
+        SensorKind::Chip(ChipSensor::HatAdc { channel, per_count }) => {
             Box::new(HatAdc::new(board.mcu.as_ref()?.address, *channel, *per_count))
         }
-        SensorKind::FloatRegister { address, register } => Box::new(FloatRegister::new(*address, *register)),
-        SensorKind::Mpu6050 { address, .. } => {
+        SensorKind::Chip(ChipSensor::FloatRegister { address, register }) => {
+            Box::new(FloatRegister::new(*address, *register))
+        }
+        SensorKind::Chip(ChipSensor::Mpu6050 { address, .. }) => {
             let quantities = plans.iter().filter_map(|plan| imu_quantity(&plan.kind)).collect();
-            let rings =
-                plans.iter().any(|plan| matches!(plan.kind, SensorKind::Mpu6050 { ready: Some(_), .. }));
+            let rings = plans.iter().any(|plan| {
+                matches!(plan.kind, SensorKind::Chip(ChipSensor::Mpu6050 { ready: Some(_), .. }))
+            });
             let period = plans.iter().map(|plan| plan.period).min();
             Box::new(Mpu6050::new(*address, quantities, period.filter(|_| rings)))
         }
-        SensorKind::Vl53l0x { address, shutdown } => Box::new(Vl53l0x::new(*address, *shutdown)),
-        SensorKind::PowerMonitor { chip, address, shunt_ohms, .. } => {
+        SensorKind::Chip(ChipSensor::Vl53l0x { address, shutdown }) => {
+            Box::new(Vl53l0x::new(*address, *shutdown))
+        }
+        SensorKind::Chip(ChipSensor::PowerMonitor { chip, address, shunt_ohms, .. }) => {
             let quantities = plans.iter().filter_map(|plan| power_quantity(&plan.kind)).collect();
             match chip {
                 PowerChip::Ina219 => Box::new(Ina219::new(*address, *shunt_ohms, quantities)),
                 PowerChip::Ina226 => Box::new(Ina226::new(*address, *shunt_ohms, quantities)),
             }
         }
-        SensorKind::Ads1115 { address, .. } => {
+        SensorKind::Chip(ChipSensor::Ads1115 { address, .. }) => {
             Box::new(Ads1115::new(*address, plans.iter().filter_map(|plan| input(&plan.kind)).collect()))
         }
-        SensorKind::Hwmon { chip, label, per_unit } => Box::new(Hwmon::new(root, chip, label, *per_unit)),
-        SensorKind::Thermal { zone } => Box::new(Thermal::new(root, zone)),
-        SensorKind::GpuSysfs { quantity } => Box::new(GpuSysfs::new(root, *quantity)),
-        SensorKind::HcSr04 { .. }
-        | SensorKind::Button { .. }
-        | SensorKind::MotorEcho { .. }
-        | SensorKind::Least { .. }
-        | SensorKind::Recall { .. }
-        | SensorKind::LogColumn { .. } => return None,
+        SensorKind::File(FileSensor::Hwmon { chip, label, per_unit }) => {
+            Box::new(Hwmon::new(root, chip, label, *per_unit))
+        }
+        SensorKind::File(FileSensor::Thermal { zone }) => Box::new(Thermal::new(root, zone)),
+        SensorKind::File(FileSensor::GpuSysfs { quantity }) => Box::new(GpuSysfs::new(root, *quantity)),
+        SensorKind::Lines(_) | SensorKind::Computed(_) | SensorKind::LogColumn { .. } => return None,
     })
 }
 
 fn imu_quantity(kind: &SensorKind) -> Option<ImuQuantity> {
-    if let SensorKind::Mpu6050 { quantity, .. } = kind { Some(*quantity) } else { None }
+    if let SensorKind::Chip(ChipSensor::Mpu6050 { quantity, .. }) = kind { Some(*quantity) } else { None }
 }
 
 fn power_quantity(kind: &SensorKind) -> Option<PowerQuantity> {
-    if let SensorKind::PowerMonitor { quantity, .. } = kind { Some(*quantity) } else { None }
+    if let SensorKind::Chip(ChipSensor::PowerMonitor { quantity, .. }) = kind {
+        Some(*quantity)
+    } else {
+        None
+    }
 }
 
 fn input(kind: &SensorKind) -> Option<Input> {
-    let SensorKind::Ads1115 { channel, full_scale_v, per_volt, .. } = *kind else { return None };
+    let SensorKind::Chip(ChipSensor::Ads1115 { channel, full_scale_v, per_volt, .. }) = *kind else {
+        return None;
+    };
     Some(Input { channel, full_scale_v, per_volt })
 }
 
@@ -81,32 +91,24 @@ const fn read_bits(back: u32) -> u32 {
 impl SensorKind {
     /// Bits on the wire for one reading of this sensor alone.
     pub fn bits_per_poll(&self) -> u32 {
-        match self {
+        let SensorKind::Chip(chip) = self else { return 0 };
+        match chip {
             // The channel is selected, then two single bytes are read.
-            SensorKind::HatAdc { .. } => write_bits(3) + 2 * write_bits(1),
-            SensorKind::FloatRegister { .. } => read_bits(4),
+            ChipSensor::HatAdc { .. } => write_bits(3) + 2 * write_bits(1),
+            ChipSensor::FloatRegister { .. } => read_bits(4),
             // All of a sample at most: acceleration and temperature, then rotation.
-            SensorKind::Mpu6050 { .. } => read_bits(8) + read_bits(6),
+            ChipSensor::Mpu6050 { .. } => read_bits(8) + read_bits(6),
             // The result, and the interrupt cleared.
-            SensorKind::Vl53l0x { .. } => read_bits(13) + write_bits(2),
+            ChipSensor::Vl53l0x { .. } => read_bits(13) + write_bits(2),
             // Three registers, a transfer each.
-            SensorKind::PowerMonitor { chip: PowerChip::Ina219, .. } => 3 * read_bits(2),
-            SensorKind::PowerMonitor { chip: PowerChip::Ina226, quantity, .. } => {
+            ChipSensor::PowerMonitor { chip: PowerChip::Ina219, .. } => 3 * read_bits(2),
+            ChipSensor::PowerMonitor { chip: PowerChip::Ina226, quantity, .. } => {
                 // Each register is named in one transfer and read in another.
                 let registers = if *quantity == PowerQuantity::Watts { 3 } else { 2 };
                 registers * (write_bits(1) + write_bits(2))
             }
             // Start, look, fetch. A single input saves the start.
-            SensorKind::Ads1115 { .. } => write_bits(3) + 2 * read_bits(2),
-            SensorKind::HcSr04 { .. }
-            | SensorKind::Hwmon { .. }
-            | SensorKind::Thermal { .. }
-            | SensorKind::GpuSysfs { .. }
-            | SensorKind::Button { .. }
-            | SensorKind::MotorEcho { .. }
-            | SensorKind::Least { .. }
-            | SensorKind::Recall { .. }
-            | SensorKind::LogColumn { .. } => 0,
+            ChipSensor::Ads1115 { .. } => write_bits(3) + 2 * read_bits(2),
         }
     }
 
@@ -114,9 +116,9 @@ impl SensorKind {
     pub fn reads_whole_chip(&self) -> bool {
         matches!(
             self,
-            SensorKind::Mpu6050 { .. }
-                | SensorKind::Vl53l0x { .. }
-                | SensorKind::PowerMonitor { chip: PowerChip::Ina219, .. }
+            SensorKind::Chip(ChipSensor::Mpu6050 { .. })
+                | SensorKind::Chip(ChipSensor::Vl53l0x { .. })
+                | SensorKind::Chip(ChipSensor::PowerMonitor { chip: PowerChip::Ina219, .. })
         )
     }
 }
@@ -128,36 +130,41 @@ mod tests {
     use crate::device::bench::Bench;
     use crate::fixture::{ms, range};
     use crate::plan::{Axis, GpuQuantity, Line, same_chip};
+    use crate::plan::{ComputedSensor, LineSensor};
 
     fn plan(kind: SensorKind) -> SensorPlan {
         SensorPlan { kind, period: ms(10), ..range() }
     }
 
     fn imu(quantity: ImuQuantity, ready: Option<Line>) -> SensorKind {
-        SensorKind::Mpu6050 { address: 0x68, quantity, ready }
+        SensorKind::Chip(ChipSensor::Mpu6050 { address: 0x68, quantity, ready })
     }
 
     fn power(chip: PowerChip, quantity: PowerQuantity) -> SensorKind {
-        SensorKind::PowerMonitor { chip, address: 0x40, shunt_ohms: 0.1, quantity }
+        SensorKind::Chip(ChipSensor::PowerMonitor { chip, address: 0x40, shunt_ohms: 0.1, quantity })
     }
 
     fn input(channel: u8) -> SensorKind {
-        SensorKind::Ads1115 { address: 0x48, channel, full_scale_v: 4.096, per_volt: 1.0 }
+        SensorKind::Chip(ChipSensor::Ads1115 { address: 0x48, channel, full_scale_v: 4.096, per_volt: 1.0 })
     }
 
     /// One of each kind that is polled.
     fn each() -> Vec<SensorKind> {
         vec![
-            SensorKind::HatAdc { channel: 0, per_count: 1.0 },
-            SensorKind::FloatRegister { address: 0x60, register: 0 },
+            SensorKind::Chip(ChipSensor::HatAdc { channel: 0, per_count: 1.0 }),
+            SensorKind::Chip(ChipSensor::FloatRegister { address: 0x60, register: 0 }),
             imu(ImuQuantity::Roll, None),
-            SensorKind::Vl53l0x { address: 0x29, shutdown: None },
+            SensorKind::Chip(ChipSensor::Vl53l0x { address: 0x29, shutdown: None }),
             power(PowerChip::Ina219, PowerQuantity::Volts),
             power(PowerChip::Ina226, PowerQuantity::Amperes),
             input(0),
-            SensorKind::Hwmon { chip: "ina3221".into(), label: "VDD_IN".into(), per_unit: 1e-3 },
-            SensorKind::Thermal { zone: "tj-thermal".into() },
-            SensorKind::GpuSysfs { quantity: GpuQuantity::Load },
+            SensorKind::File(FileSensor::Hwmon {
+                chip: "ina3221".into(),
+                label: "VDD_IN".into(),
+                per_unit: 1e-3,
+            }),
+            SensorKind::File(FileSensor::Thermal { zone: "tj-thermal".into() }),
+            SensorKind::File(FileSensor::GpuSysfs { quantity: GpuQuantity::Load }),
         ]
     }
 
@@ -171,8 +178,8 @@ mod tests {
             let plan = plan(kind);
             assert!(polled(&[&plan], &board(), Path::new("/nowhere")).is_some(), "{:?}", plan.kind);
         }
-        let button = SensorKind::Button { line: Line(1), active_low: true };
-        for kind in [range().kind, button, SensorKind::MotorEcho { motor: 0 }] {
+        let button = SensorKind::Lines(LineSensor::Button { line: Line(1), active_low: true });
+        for kind in [range().kind, button, SensorKind::Computed(ComputedSensor::MotorEcho { motor: 0 })] {
             assert!(polled(&[&plan(kind)], &board(), Path::new("/nowhere")).is_none());
         }
         assert!(polled(&[], &board(), Path::new("/nowhere")).is_none());
@@ -198,10 +205,13 @@ mod tests {
         let one = plan(imu(ImuQuantity::Roll, None));
         assert!(same_chip(&one, &plan(imu(ImuQuantity::Pitch, Some(Line(3))))));
         assert!(!same_chip(&one, &SensorPlan { bus: 1, ..one.clone() }));
-        assert!(!same_chip(&one, &plan(SensorKind::Vl53l0x { address: 0x68, shutdown: None })));
-        let float = plan(SensorKind::FloatRegister { address: 0x60, register: 0 });
+        assert!(!same_chip(
+            &one,
+            &plan(SensorKind::Chip(ChipSensor::Vl53l0x { address: 0x68, shutdown: None }))
+        ));
+        let float = plan(SensorKind::Chip(ChipSensor::FloatRegister { address: 0x60, register: 0 }));
         assert!(!same_chip(&float, &float));
-        let file = plan(SensorKind::Thermal { zone: "tj-thermal".into() });
+        let file = plan(SensorKind::File(FileSensor::Thermal { zone: "tj-thermal".into() }));
         assert!(!same_chip(&file, &file));
     }
 

@@ -8,7 +8,7 @@
 use crate::fault::ReadingFault;
 use crate::intake::Intake;
 use crate::outside::{nearest, quoted};
-use crate::plan::{Board, SensorKind, SensorPlan};
+use crate::plan::{Board, ComputedSensor, SensorKind, SensorPlan};
 use crate::rt::room::{self, NoRoom};
 use std::fmt;
 use std::io;
@@ -391,7 +391,7 @@ fn sensor_columns<'n>(board: &'n Board, headings: &'n [String]) -> Result<Vec<Co
         if let SensorKind::LogColumn { column } = &sensor.kind {
             let at = find(headings, column)?;
             columns.push(Column { channel, sensor, heading: &headings[at], at });
-        } else if !matches!(sensor.kind, SensorKind::Least { .. }) {
+        } else if !matches!(sensor.kind, SensorKind::Computed(ComputedSensor::Least { .. })) {
             return Err(LogFault::NotLogged { sensor: sensor.name.clone() });
         }
     }
@@ -499,7 +499,7 @@ mod tests {
     #[test]
     fn a_board_that_no_log_can_feed_is_refused() {
         let mut board = board(8);
-        board.sensors[1].kind = SensorKind::MotorEcho { motor: 0 };
+        board.sensors[1].kind = SensorKind::Computed(ComputedSensor::MotorEcho { motor: 0 });
         let read = |board: &Board, label| Log::parse(Path::new("t"), b"a,b\n1,1\n", board, label);
         assert!(matches!(read(&board, None), Err(LogFault::NotLogged { sensor }) if sensor == "b"));
         board.decisions.clear();

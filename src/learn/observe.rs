@@ -84,10 +84,8 @@ impl LoopEnd {
     /// Takes a row, at its slot; returns the field's inputs.
     fn take(&mut self, log: &Log, row: usize) -> [f32; MAX_SENSORS] {
         let stamp = Instant::ZERO + self.period.times(row as u64);
-        for (channel, value) in log.readings(row) {
-            self.admission.admit(&mut self.frame, &Reading { channel, value, stamp }, stamp);
-        }
-        self.admission.age(&mut self.frame, &self.still, stamp);
+        let readings = log.readings(row).map(|(channel, value)| Reading { channel, value, stamp });
+        self.admission.update(&mut self.frame, readings, false, &self.still, stamp, |_, _, _| ());
         let mut sensors = [0.0; MAX_SENSORS];
         self.admission.inputs(&self.frame, &mut sensors);
         sensors

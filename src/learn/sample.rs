@@ -1,8 +1,8 @@
 //! A small board for the tests of this folder.
 
 use crate::plan::{
-    Board, BudgetPlan, BusPlan, Curve, Decision, EngineKind, FieldPlan, MotorKind, MotorPlan, Params, Rung,
-    SafetyPlan, Scale, SensorKind, SensorPlan, Shape, Storage, Targets,
+    Board, BudgetPlan, BusPlan, ComputedSensor, Curve, Decision, EngineKind, FieldPlan, MotorKind, MotorPlan,
+    Params, Rung, SafetyPlan, Scale, SensorKind, SensorPlan, Shape, Storage, Targets,
 };
 use crate::rt::RtPlan;
 use crate::time::Span;
@@ -55,7 +55,11 @@ pub fn board(grid: usize) -> Board {
         enable: None,
         guard: None,
         mcu: None,
-        sensors: vec![column("a"), column("b"), sensor("least", SensorKind::Least { of: vec![0, 1] })],
+        sensors: vec![
+            column("a"),
+            column("b"),
+            sensor("least", SensorKind::Computed(ComputedSensor::Least { of: vec![0, 1] })),
+        ],
         motors: vec![motor("left"), motor("right")],
         reflexes: Vec::new(),
         safety: SafetyPlan {

@@ -37,26 +37,17 @@ pub struct SensorPlan {
 impl SensorPlan {
     /// The channels that it is computed from: those of a `least`; none for every other kind.
     pub fn members(&self) -> &[usize] {
-        if let SensorKind::Least { of } = &self.kind { of } else { &[] }
+        if let SensorKind::Computed(ComputedSensor::Least { of }) = &self.kind { of } else { &[] }
     }
 
     /// How it is attached.
     pub fn attachment(&self) -> Attachment {
         match self.kind {
-            SensorKind::HatAdc { .. } => Attachment::Bus(0), // behind the motors' controller
-            SensorKind::FloatRegister { .. }
-            | SensorKind::Mpu6050 { .. }
-            | SensorKind::Vl53l0x { .. }
-            | SensorKind::PowerMonitor { .. }
-            | SensorKind::Ads1115 { .. } => Attachment::Bus(self.bus),
-            SensorKind::Hwmon { .. } | SensorKind::Thermal { .. } | SensorKind::GpuSysfs { .. } => {
-                Attachment::Files
-            }
-            SensorKind::HcSr04 { .. } | SensorKind::Button { .. } => Attachment::Lines,
-            SensorKind::MotorEcho { .. }
-            | SensorKind::Least { .. }
-            | SensorKind::Recall { .. }
-            | SensorKind::LogColumn { .. } => Attachment::Inside,
+            SensorKind::Chip(ChipSensor::HatAdc { .. }) => Attachment::Bus(0), // behind the motors' controller
+            SensorKind::Chip(_) => Attachment::Bus(self.bus),
+            SensorKind::File(_) => Attachment::Files,
+            SensorKind::Lines(_) => Attachment::Lines,
+            SensorKind::Computed(_) | SensorKind::LogColumn { .. } => Attachment::Inside,
         }
     }
 }
@@ -119,10 +110,11 @@ pub fn chips(board: &Board, attachment: Attachment) -> Vec<Vec<usize>> {
 
 /// Whether one device provides the values of both: the same kind of chip at the same address of the same bus.
 pub fn same_chip(one: &SensorPlan, other: &SensorPlan) -> bool {
+    let (SensorKind::Chip(a), SensorKind::Chip(b)) = (&one.kind, &other.kind) else { return false };
     one.bus == other.bus
-        && discriminant(&one.kind) == discriminant(&other.kind)
+        && discriminant(a) == discriminant(b)
         && one.kind.i2c_address().is_some_and(|address| other.kind.i2c_address() == Some(address))
-        && !matches!(one.kind, SensorKind::FloatRegister { .. }) // each float is a transfer of its own
+        && !matches!(a, ChipSensor::FloatRegister { .. }) // each float is a transfer of its own
 }
 
 /// From a physical value to -1..=1, clamped.
@@ -158,16 +150,28 @@ impl Scale {
     }
 }
 
-/// Where a sensor's value comes from.
+/// Where a sensor's value comes from, by the way on which it reaches the robot. A new one joins its family,
+/// and the lists of the other families stay as they are.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SensorKind {
-    /// HC-SR04 or alike: range in metres from the length of an echo pulse.
-    HcSr04 {
-        /// Trigger output.
-        trig: Line,
-        /// Echo input.
-        echo: Line,
+    /// A chip behind an I2C bus.
+    Chip(ChipSensor),
+    /// Lines of its own.
+    Lines(LineSensor),
+    /// A file of the kernel.
+    File(FileSensor),
+    /// Computed by the robot itself.
+    Computed(ComputedSensor),
+    /// A column of a log that is being replayed.
+    LogColumn {
+        /// Heading of the column.
+        column: String,
     },
+}
+
+/// What is read over an I2C bus.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChipSensor {
     /// A channel of the Robot HAT's converter: counts times `per_count`.
     HatAdc {
         /// A0..A4 as 0..4.
@@ -221,6 +225,30 @@ pub enum SensorKind {
         /// Value of one volt in the sensor's unit.
         per_volt: f32,
     },
+}
+
+/// What is measured by the edges of lines.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LineSensor {
+    /// HC-SR04 or alike: range in metres from the length of an echo pulse.
+    HcSr04 {
+        /// Trigger output.
+        trig: Line,
+        /// Echo input.
+        echo: Line,
+    },
+    /// A push button or switch: 1 pressed, 0 not.
+    Button {
+        /// Input line.
+        line: Line,
+        /// Pressed pulls the line low.
+        active_low: bool,
+    },
+}
+
+/// What the kernel of the machine reports.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FileSensor {
     /// A value of the kernel's hardware monitor, found by chip name and label.
     Hwmon {
         /// Content of `name` (`ina3221`, `rpi_volt`).
@@ -235,27 +263,16 @@ pub enum SensorKind {
         /// Content of `type` (`tj-thermal`, `cpu-thermal`).
         zone: String,
     },
-    /// How similar the current place is to where a thing was met, 0..=1, by the robot's own map.
-    Recall {
-        /// Channel by which the thing is met.
-        by: usize,
-        /// It is met below this value.
-        below: f32,
-        /// How far ahead of the rear axle it is then, metres; a value in metres adds to that.
-        ahead_m: f32,
-    },
     /// What the GPU of a Jetson reports in sysfs.
     GpuSysfs {
         /// Which figure.
         quantity: GpuQuantity,
     },
-    /// A push button or switch: 1 pressed, 0 not.
-    Button {
-        /// Input line.
-        line: Line,
-        /// Pressed pulls the line low.
-        active_low: bool,
-    },
+}
+
+/// What the robot computes from other channels and its own commands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ComputedSensor {
     /// The last commanded value of a motor, by index in the board's list.
     MotorEcho {
         /// Index of the motor.
@@ -266,10 +283,14 @@ pub enum SensorKind {
         /// Indices of the channels, all earlier in the list.
         of: Vec<usize>,
     },
-    /// A column of a log that is being replayed.
-    LogColumn {
-        /// Heading of the column.
-        column: String,
+    /// How similar the current place is to where a thing was met, 0..=1, by the robot's own map.
+    Recall {
+        /// Channel by which the thing is met.
+        by: usize,
+        /// It is met below this value.
+        below: f32,
+        /// How far ahead of the rear axle it is then, metres; a value in metres adds to that.
+        ahead_m: f32,
     },
 }
 
@@ -296,77 +317,61 @@ impl Rails {
 impl SensorKind {
     /// The ends of its converter. `None`: it has none, or its driver refuses them.
     pub fn rails(&self) -> Option<Rails> {
-        match *self {
-            SensorKind::HatAdc { per_count, .. } => {
+        let SensorKind::Chip(chip) = self else { return None };
+        match *chip {
+            ChipSensor::HatAdc { per_count, .. } => {
                 Some(Rails { low: 0.0, high: f32::from(HAT_FULL) * per_count })
             }
-            SensorKind::HcSr04 { .. }
-            | SensorKind::FloatRegister { .. }
-            | SensorKind::Mpu6050 { .. }
-            | SensorKind::Vl53l0x { .. }
-            | SensorKind::PowerMonitor { .. }
-            | SensorKind::Ads1115 { .. } // zero has noise, and the upper end is refused
-            | SensorKind::Hwmon { .. }
-            | SensorKind::Thermal { .. }
-            | SensorKind::GpuSysfs { .. }
-            | SensorKind::Button { .. }
-            | SensorKind::MotorEcho { .. }
-            | SensorKind::Least { .. }
-            | SensorKind::Recall { .. }
-            | SensorKind::LogColumn { .. } => None,
+            ChipSensor::FloatRegister { .. }
+            | ChipSensor::Mpu6050 { .. }
+            | ChipSensor::Vl53l0x { .. }
+            | ChipSensor::PowerMonitor { .. }
+            | ChipSensor::Ads1115 { .. } => None, // zero has noise, and the upper end is refused
         }
     }
 
-    /// The address behind which the sensor sits on its I2C bus, if it sits on one ([`SensorKind::HatAdc`]
+    /// The address behind which the sensor sits on its I2C bus, if it sits on one ([`ChipSensor::HatAdc`]
     /// sits behind the microcontroller's).
     pub fn i2c_address(&self) -> Option<u8> {
-        match *self {
-            SensorKind::FloatRegister { address, .. }
-            | SensorKind::Mpu6050 { address, .. }
-            | SensorKind::Vl53l0x { address, .. }
-            | SensorKind::PowerMonitor { address, .. }
-            | SensorKind::Ads1115 { address, .. } => Some(address),
-            SensorKind::HcSr04 { .. }
-            | SensorKind::HatAdc { .. }
-            | SensorKind::Hwmon { .. }
-            | SensorKind::Thermal { .. }
-            | SensorKind::GpuSysfs { .. }
-            | SensorKind::Button { .. }
-            | SensorKind::MotorEcho { .. }
-            | SensorKind::Least { .. }
-            | SensorKind::Recall { .. }
-            | SensorKind::LogColumn { .. } => None,
+        let SensorKind::Chip(chip) = self else { return None };
+        match *chip {
+            ChipSensor::FloatRegister { address, .. }
+            | ChipSensor::Mpu6050 { address, .. }
+            | ChipSensor::Vl53l0x { address, .. }
+            | ChipSensor::PowerMonitor { address, .. }
+            | ChipSensor::Ads1115 { address, .. } => Some(address),
+            ChipSensor::HatAdc { .. } => None,
         }
     }
 
     /// The address at which the chip wakes up, if that differs from its own, which its set-up gives it.
     pub fn wakes_at(&self) -> Option<u8> {
-        matches!(self, SensorKind::Vl53l0x { .. }).then_some(0x29)
+        matches!(self, SensorKind::Chip(ChipSensor::Vl53l0x { .. })).then_some(0x29)
     }
 
     /// The lines that are wired to it, with what each is for.
     pub fn lines(&self) -> heapless::Vec<(Line, LineRole), 2> {
         match *self {
-            SensorKind::HcSr04 { trig, echo } => {
+            SensorKind::Lines(LineSensor::HcSr04 { trig, echo }) => {
                 [(trig, LineRole::Trigger), (echo, LineRole::Echo)].into_iter().collect()
             }
-            SensorKind::Button { line, .. } => [(line, LineRole::Button)].into_iter().collect(),
-            SensorKind::Mpu6050 { ready, .. } => {
+            SensorKind::Lines(LineSensor::Button { line, .. }) => {
+                [(line, LineRole::Button)].into_iter().collect()
+            }
+            SensorKind::Chip(ChipSensor::Mpu6050 { ready, .. }) => {
                 ready.map(|line| (line, LineRole::Ready)).into_iter().collect()
             }
-            SensorKind::Vl53l0x { shutdown, .. } => {
+            SensorKind::Chip(ChipSensor::Vl53l0x { shutdown, .. }) => {
                 shutdown.map(|line| (line, LineRole::Shutdown)).into_iter().collect()
             }
-            SensorKind::HatAdc { .. }
-            | SensorKind::FloatRegister { .. }
-            | SensorKind::PowerMonitor { .. }
-            | SensorKind::Ads1115 { .. }
-            | SensorKind::Hwmon { .. }
-            | SensorKind::Thermal { .. }
-            | SensorKind::GpuSysfs { .. }
-            | SensorKind::MotorEcho { .. }
-            | SensorKind::Least { .. }
-            | SensorKind::Recall { .. }
+            SensorKind::Chip(
+                ChipSensor::HatAdc { .. }
+                | ChipSensor::FloatRegister { .. }
+                | ChipSensor::PowerMonitor { .. }
+                | ChipSensor::Ads1115 { .. },
+            )
+            | SensorKind::File(_)
+            | SensorKind::Computed(_)
             | SensorKind::LogColumn { .. } => heapless::Vec::new(),
         }
     }

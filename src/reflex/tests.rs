@@ -31,7 +31,7 @@ fn rule(cause: Cause, below: f32, restraint: Restraint) -> Rule {
 /// Reflexes with `rules` that have once seen everything well.
 fn settled(rules: &[Rule]) -> Reflexes {
     let mut reflexes = Reflexes::new(rules, &[range()], safety());
-    assert_eq!(reflexes.evaluate(&frame(good(3.0, at(0))), &WELL, at(0)).active, 0);
+    assert_eq!(reflexes.evaluate(&frame(good(3.0, at(0))), &WELL, at(0)).0.active, 0);
     reflexes
 }
 
@@ -39,11 +39,11 @@ fn settled(rules: &[Rule]) -> Reflexes {
 fn a_robot_begins_restrained_and_that_is_no_event() {
     let mut reflexes = Reflexes::new(&[], &[range()], safety());
     let nothing = Signals::default();
-    let verdict = reflexes.evaluate(&Frame::empty(1), &nothing, at(0));
+    let verdict = reflexes.evaluate(&Frame::empty(1), &nothing, at(0)).0;
     assert_eq!(verdict.active, Reflexes::AT_START);
     assert_eq!((verdict.tripped, verdict.restraint), (0, Restraint::Still));
     assert!(!verdict.senses_good);
-    let verdict = reflexes.evaluate(&frame(good(3.0, at(10))), &WELL, at(10));
+    let verdict = reflexes.evaluate(&frame(good(3.0, at(10))), &WELL, at(10)).0;
     assert_eq!((verdict.active, verdict.cleared), (0, Reflexes::AT_START));
     assert_eq!((verdict.limits, verdict.worst, verdict.senses_good), (Limits::FREE, None, true));
     assert_eq!(reflexes.trips().iter().sum::<u64>(), 0);
@@ -107,7 +107,7 @@ fn each_finding_has_its_cause_its_restraint_and_its_end() {
     ];
     for (name, sample, signals, cause, restraint) in cases {
         let mut reflexes = settled(&[]);
-        let verdict = reflexes.evaluate(&frame(sample), &signals, at(1_000));
+        let verdict = reflexes.evaluate(&frame(sample), &signals, at(1_000)).0;
         let set = cause.map_or(0, Cause::bit);
         assert_eq!((verdict.worst, verdict.active, verdict.tripped), (cause, set, set), "{name}");
         assert_eq!((verdict.restraint, verdict.latched), (restraint, 0), "{name}");
@@ -116,7 +116,7 @@ fn each_finding_has_its_cause_its_restraint_and_its_end() {
         for _ in 0..3 {
             reflexes.evaluate(&frame(well), &WELL, at(1_000));
         }
-        let verdict = reflexes.evaluate(&frame(well), &WELL, at(1_000));
+        let verdict = reflexes.evaluate(&frame(well), &WELL, at(1_000)).0;
         assert_eq!((verdict.active, verdict.limits), (0, Limits::FREE), "{name}");
         assert_eq!(reflexes.trips().iter().sum::<u64>(), u64::from(cause.is_some()), "{name}");
     }
@@ -127,7 +127,7 @@ fn a_sensor_that_is_not_required_stops_no_robot_by_itself() {
     let optional = SensorPlan { required: false, ..range() };
     let mut reflexes = Reflexes::new(&[], &[optional], safety());
     for sample in [Sample::NEVER, good(3.0, at(0)), Sample { health: Health::Stale, ..good(3.0, at(0)) }] {
-        let verdict = reflexes.evaluate(&frame(sample), &WELL, at(900));
+        let verdict = reflexes.evaluate(&frame(sample), &WELL, at(900)).0;
         assert_eq!((verdict.active, verdict.senses_good), (0, true));
     }
 }
@@ -152,7 +152,7 @@ fn a_rule_that_cannot_see_restrains_until_it_can() {
             ("and again", good(3.0, at(1_000)), None),
         ];
         for (name, sample, cause) in script {
-            let verdict = reflexes.evaluate(&frame(sample), &WELL, at(1_000));
+            let verdict = reflexes.evaluate(&frame(sample), &WELL, at(1_000)).0;
             assert_eq!(verdict.active, cause.map_or(0, Cause::bit), "{name}");
             assert_eq!((verdict.latched, verdict.senses_good), (0, true), "{name}");
             let allowed = cause.map_or(Restraint::Free, |_| Restraint::NoForward);
@@ -161,7 +161,7 @@ fn a_rule_that_cannot_see_restrains_until_it_can() {
         // What it has seen counts beside.
         let old = Sample { worst: 0.4, ..stale(at(0)) };
         let both = Cause::Obstacle.bit() | Cause::SensorLost.bit();
-        assert_eq!(reflexes.evaluate(&frame(old), &WELL, at(1_000)).active, both);
+        assert_eq!(reflexes.evaluate(&frame(old), &WELL, at(1_000)).0.active, both);
     }
 }
 
@@ -170,7 +170,7 @@ fn a_robot_begins_with_blind_rules_and_that_is_no_event() {
     let optional = SensorPlan { required: false, ..range() };
     let rules = [rule(Cause::Obstacle, 0.5, Restraint::NoForward)];
     let mut reflexes = Reflexes::new(&rules, &[optional], safety());
-    assert_eq!(reflexes.evaluate(&frame(Sample::NEVER), &WELL, at(0)).tripped, 0);
+    assert_eq!(reflexes.evaluate(&frame(Sample::NEVER), &WELL, at(0)).0.tripped, 0);
 }
 
 /// Reflexes with one rule on the first of two distances, or on the least of both, that have seen all well.
@@ -182,7 +182,7 @@ fn watching(trip: Trip, of_least: bool, latched: bool) -> (Reflexes, Frame) {
     let mut reflexes = Reflexes::new(&[rule], &[range(), range(), least], safety());
     let mut seen = Frame::empty(3);
     seen.samples[..3].fill(good(2.0, at(0)));
-    assert_eq!(reflexes.evaluate(&seen, &WELL, at(0)).active, 0);
+    assert_eq!(reflexes.evaluate(&seen, &WELL, at(0)).0.active, 0);
     (reflexes, seen)
 }
 
@@ -192,22 +192,22 @@ fn what_was_met_in_a_slot_counts_though_it_is_over() {
     for of_least in [false, true] {
         let (mut reflexes, seen) = watching(Trip::Below(0.5), of_least, true);
         reflexes.meet(&seen, 0, 0.51, at(10));
-        assert_eq!(reflexes.evaluate(&seen, &WELL, at(10)).active, 0);
+        assert_eq!(reflexes.evaluate(&seen, &WELL, at(10)).0.active, 0);
         reflexes.meet(&seen, 0, 0.5, at(20));
         reflexes.meet(&seen, 0, 2.0, at(20));
-        let verdict = reflexes.evaluate(&seen, &WELL, at(20));
+        let verdict = reflexes.evaluate(&seen, &WELL, at(20)).0;
         assert_eq!((verdict.latched, verdict.tripped, verdict.limits), (stop, stop, Limits::STILL));
-        assert_eq!(reflexes.evaluate(&seen, &WELL, at(9_000)).latched, stop);
+        assert_eq!(reflexes.evaluate(&seen, &WELL, at(9_000)).0.latched, stop);
         reflexes.rearm();
-        assert_eq!(reflexes.evaluate(&seen, &WELL, at(9_010)).active & stop, 0);
+        assert_eq!(reflexes.evaluate(&seen, &WELL, at(9_010)).0.active & stop, 0);
         // Disarmed in the slot of the press: which came first is not known, so it is latched.
         reflexes.meet(&seen, 0, 0.1, at(9_020));
         reflexes.rearm();
-        assert_eq!(reflexes.evaluate(&seen, &WELL, at(9_020)).latched, stop);
+        assert_eq!(reflexes.evaluate(&seen, &WELL, at(9_020)).0.latched, stop);
     }
     let (mut reflexes, seen) = watching(Trip::Below(0.5), false, true);
     reflexes.meet(&seen, 1, 0.1, at(10));
-    assert_eq!(reflexes.evaluate(&seen, &WELL, at(10)).active, 0, "of another channel");
+    assert_eq!(reflexes.evaluate(&seen, &WELL, at(10)).0.active, 0, "of another channel");
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn what_was_met_holds_from_there_and_for_a_slot_at_the_least() {
     let (mut reflexes, seen) = watching(Trip::Below(0.5), false, false);
     reflexes.meet(&seen, 0, 0.2, at(10));
     for (now, active) in [(10, true), (39, true), (40, false)] {
-        let verdict = reflexes.evaluate(&seen, &WELL, at(now));
+        let verdict = reflexes.evaluate(&seen, &WELL, at(now)).0;
         assert_eq!(verdict.active != 0, active, "at {now} ms");
         assert_eq!(verdict.latched, 0);
     }
@@ -223,8 +223,8 @@ fn what_was_met_holds_from_there_and_for_a_slot_at_the_least() {
     reflexes.meet(&seen, 0, 0.2, at(50));
     reflexes.evaluate(&seen, &WELL, at(50));
     reflexes.meet(&seen, 0, 0.2, at(90));
-    assert!(reflexes.evaluate(&seen, &WELL, at(90)).active != 0);
-    assert!(reflexes.evaluate(&seen, &WELL, at(100)).active == 0);
+    assert!(reflexes.evaluate(&seen, &WELL, at(90)).0.active != 0);
+    assert!(reflexes.evaluate(&seen, &WELL, at(100)).0.active == 0);
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn the_least_is_above_a_limit_when_all_of_its_members_are() {
         let (mut reflexes, mut seen) = watching(Trip::Above(3.0), true, true);
         seen.samples[1] = others;
         reflexes.meet(&seen, 0, 3.0, at(10));
-        reflexes.evaluate(&seen, &WELL, at(10)).active & Cause::EStop.bit() != 0
+        reflexes.evaluate(&seen, &WELL, at(10)).0.active & Cause::EStop.bit() != 0
     };
     assert!(above(good(3.0, at(0))) && !above(good(2.9, at(0))) && !above(Sample::NEVER));
 }
@@ -250,23 +250,23 @@ fn a_stop_whose_reading_was_lost_trips_its_rules_and_one_that_came_only_its_own(
     let halts = Cause::Cliff.bit();
     let heard = Signals { halts, ..WELL };
     let mut reflexes = settled(&rules);
-    let verdict = reflexes.evaluate(&well, &heard, at(10));
+    let verdict = reflexes.evaluate(&well, &heard, at(10)).0;
     assert_eq!((verdict.active, verdict.latched, verdict.limits), (halts, halts, Limits::STILL));
-    assert_eq!(reflexes.evaluate(&well, &WELL, at(9_000)).latched, halts);
+    assert_eq!(reflexes.evaluate(&well, &WELL, at(9_000)).0.latched, halts);
 
     let mut reflexes = settled(&rules);
     reflexes.meet(&well, 0, 0.4, at(10));
-    let verdict = reflexes.evaluate(&well, &heard, at(10));
+    let verdict = reflexes.evaluate(&well, &heard, at(10)).0;
     assert_eq!((verdict.active, verdict.latched), (halts, 0), "the reading says which");
     // The halt may arrive a slot after its reading.
-    assert_eq!(reflexes.evaluate(&well, &heard, at(20)).latched, 0);
+    assert_eq!(reflexes.evaluate(&well, &heard, at(20)).0.latched, 0);
 
     let mut reflexes = settled(&rules);
     reflexes.meet(&well, 0, 0.4, at(10));
     let lost = Signals { readings_lost: true, ..heard };
-    assert_eq!(reflexes.evaluate(&well, &lost, at(10)).latched, halts, "and another may be among the lost");
+    assert_eq!(reflexes.evaluate(&well, &lost, at(10)).0.latched, halts, "and another may be among the lost");
     let lost = Signals { readings_lost: true, ..WELL };
-    assert_eq!(settled(&rules).evaluate(&well, &lost, at(10)).active, 0, "nothing stopped the motors");
+    assert_eq!(settled(&rules).evaluate(&well, &lost, at(10)).0.active, 0, "nothing stopped the motors");
 }
 
 #[test]
@@ -277,7 +277,7 @@ fn the_worst_cause_is_reported_and_the_least_that_is_allowed_obeyed() {
         rule(Cause::Cliff, 0.2, Restraint::Slow(0.1)),
     ];
     let mut reflexes = settled(&rules);
-    let mut look = |distance| reflexes.evaluate(&frame(good(distance, at(10))), &WELL, at(10));
+    let mut look = |distance| reflexes.evaluate(&frame(good(distance, at(10))), &WELL, at(10)).0;
     let verdict = look(0.8);
     assert_eq!((verdict.worst, verdict.restraint), (Some(Cause::Battery), Restraint::Slow(0.3)));
     let verdict = look(0.4);
@@ -320,7 +320,7 @@ fn a_loop_is_late_by_misses_in_a_row_and_well_again_by_as_many_hits() {
     let mut reflexes = settled(&[]);
     for (step, (skipped_slots, late)) in script.into_iter().enumerate() {
         let signals = Signals { skipped_slots, ..WELL };
-        let verdict = reflexes.evaluate(&frame(good(3.0, at(0))), &signals, at(0));
+        let verdict = reflexes.evaluate(&frame(good(3.0, at(0))), &signals, at(0)).0;
         assert_eq!(verdict.active == Cause::LoopLate.bit(), late, "step {step}");
     }
     assert_eq!(reflexes.trips()[Cause::LoopLate as usize], 1);
@@ -332,7 +332,7 @@ fn stop_stays_until_it_is_released_and_rearmed() {
     let well = frame(good(3.0, at(0)));
     let look = |reflexes: &mut Reflexes, pressed| {
         let halts = if pressed { Cause::EStop.bit() } else { 0 };
-        reflexes.evaluate(&well, &Signals { halts, ..WELL }, at(0)).latched
+        reflexes.evaluate(&well, &Signals { halts, ..WELL }, at(0)).0.latched
     };
     let stop = Cause::EStop.bit();
     assert_eq!(look(&mut reflexes, true), stop);
@@ -350,7 +350,7 @@ fn the_field_sees_the_worst_of_an_edge_until_the_robot_has_backed_away_and_the_f
     let mut reflexes = settled(&[edge]);
     let mut look = |value: f32, backed: Span| {
         let frame = frame(good(value, at(0)));
-        let limits = reflexes.evaluate(&frame, &Signals { backed, ..WELL }, at(0)).limits;
+        let limits = reflexes.evaluate(&frame, &Signals { backed, ..WELL }, at(0)).0.limits;
         let shown = reflexes.remind(&frame).samples[0];
         assert_eq!(shown.value.to_bits(), shown.worst.to_bits());
         assert_eq!((shown.stamp, shown.health), (at(0), Health::Good), "the rest is the truth");

@@ -7,7 +7,9 @@ use crate::device::actuators::{self, Actuators};
 use crate::device::open;
 use crate::io::PollPlan;
 use crate::memory::map::Thing;
-use crate::plan::{Attachment, Board, Line, LineRole, MotorKind, SensorKind, SensorPlan, chips};
+use crate::plan::{
+    Attachment, Board, ChipSensor, ComputedSensor, Line, LineRole, MotorKind, SensorKind, SensorPlan, chips,
+};
 use crate::time::Span;
 use std::path::Path;
 
@@ -59,7 +61,7 @@ fn planned(board: &Board, group: &[usize]) -> Result<Planned, BuildError> {
         channels: group.iter().map(|&channel| channel as u8).collect(), // there are at most 64
         // The shortest period of its sensors: one reading serves all.
         period: plans.iter().map(|plan| plan.period).min().unwrap_or(board.period),
-        controller: matches!(plans[0].kind, SensorKind::HatAdc { .. }),
+        controller: matches!(plans[0].kind, SensorKind::Chip(ChipSensor::HatAdc { .. })),
         prompted: ready.is_some(),
     };
     Ok(Planned { poll, name, ready })
@@ -68,7 +70,9 @@ fn planned(board: &Board, group: &[usize]) -> Result<Planned, BuildError> {
 /// What the map remembers, and how often it is queried.
 pub(super) fn things(board: &Board) -> (Vec<Thing>, Span) {
     let recall = |(channel, sensor): (usize, &SensorPlan)| {
-        let SensorKind::Recall { by, below, ahead_m } = sensor.kind else { return None };
+        let SensorKind::Computed(ComputedSensor::Recall { by, below, ahead_m }) = sensor.kind else {
+            return None;
+        };
         Some(Thing {
             name: sensor.name.clone(),
             channel: channel as u8, // there are at most 64
@@ -114,6 +118,7 @@ pub(super) fn sensor_lines(board: &Board, bus: usize) -> Vec<LineUse> {
 mod tests {
     use super::*;
     use crate::fixture::{ms, range};
+    use crate::plan::FileSensor;
     use crate::plan::ImuQuantity::{Pitch, Roll};
     use crate::plan::StopLine;
 
@@ -124,8 +129,10 @@ mod tests {
     #[test]
     fn sensors_of_one_chip_are_read_together_as_often_as_the_most_eager() {
         let mut board = crate::board::built_in("sim").unwrap().unwrap().board;
-        let imu = |quantity, address| SensorKind::Mpu6050 { address, quantity, ready: Some(Line(4)) };
-        let float = |register| SensorKind::FloatRegister { address: 0x60, register };
+        let imu = |quantity, address| {
+            SensorKind::Chip(ChipSensor::Mpu6050 { address, quantity, ready: Some(Line(4)) })
+        };
+        let float = |register| SensorKind::Chip(ChipSensor::FloatRegister { address: 0x60, register });
         board.sensors = vec![
             sensor("roll", imu(Roll, 0x68), 1, ms(20)),
             sensor("a", float(0), 1, ms(20)),
@@ -133,7 +140,7 @@ mod tests {
             sensor("other", imu(Roll, 0x69), 1, ms(10)),
             sensor("elsewhere", imu(Roll, 0x68), 0, ms(10)),
             sensor("b", float(4), 1, ms(20)),
-            sensor("hot", SensorKind::Thermal { zone: "cpu".into() }, 0, ms(500)),
+            sensor("hot", SensorKind::File(FileSensor::Thermal { zone: "cpu".into() }), 0, ms(500)),
             range(),
         ];
         assert_eq!(chips(&board, Attachment::Bus(1)), [vec![0, 2], vec![1], vec![3], vec![5]]);

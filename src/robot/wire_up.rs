@@ -16,7 +16,7 @@ use crate::io::{
 use crate::memory::map::{Feed, Map, Recollection, feed};
 use crate::motion::Motion;
 use crate::motor_link::MotorLink;
-use crate::plan::{Attachment, Board, BusPlan, Line, SensorKind, StopLine};
+use crate::plan::{Attachment, Board, BusPlan, Line, LineSensor, MotorPlan, SensorKind, StopLine};
 use crate::rt::Role;
 use crate::rt::triple_buffer::{Reader, triple_buffer};
 use crate::sim::{Fault, Plant};
@@ -64,11 +64,11 @@ pub(super) struct MotorEnds {
 }
 
 /// Both ends of the link from the tick to the motors.
-pub(super) fn motor_line(motors: usize) -> (MotorLink, MotorEnds) {
-    let (put, commands) = triple_buffer(Command::still(motors));
+pub(super) fn motor_line(motors: &[MotorPlan]) -> (MotorLink, MotorEnds) {
+    let (put, commands) = triple_buffer(Command::still(motors.len()));
     let (receipts, confirmed) = rtrb::RingBuffer::new(RECEIPT_RING);
     let waker: Arc<Waker> = Arc::default();
-    (MotorLink::new(put, confirmed, waker.clone()), MotorEnds { commands, receipts, waker })
+    (MotorLink::new(motors, put, confirmed, waker.clone()), MotorEnds { commands, receipts, waker })
 }
 
 /// Opens the board's wires and puts a worker on each.
@@ -253,7 +253,7 @@ impl Wired {
     fn add_edges(&mut self, board: &Board, hardware: &dyn Hardware) -> Result<(), BuildError> {
         let (mut sonars, mut lines, mut channels) = (Vec::new(), Vec::new(), Vec::new());
         for (channel, sensor) in board.sensors.iter().enumerate() {
-            let SensorKind::HcSr04 { trig, echo } = sensor.kind else { continue };
+            let SensorKind::Lines(LineSensor::HcSr04 { trig, echo }) = sensor.kind else { continue };
             sonars.push((channel as u8, HcSr04::new(trig, echo), sensor.period));
             lines.push(LineUse { line: trig, usage: Usage::Output { high: false } });
             lines.push(watched(echo, Bias::AsIs));
@@ -278,7 +278,7 @@ impl Wired {
     ) -> Result<(), BuildError> {
         let (mut buttons, mut lines) = (Vec::new(), Vec::new());
         for (channel, sensor) in board.sensors.iter().enumerate() {
-            let SensorKind::Button { line, active_low } = sensor.kind else { continue };
+            let SensorKind::Lines(LineSensor::Button { line, active_low }) = sensor.kind else { continue };
             buttons.push(ButtonLine { channel: channel as u8, line, active_low, period: sensor.period });
             // Pulled towards not pressed; no debounce: the first contact counts.
             lines.push(watched(line, if active_low { Bias::Up } else { Bias::Down }));

@@ -8,7 +8,7 @@ use crate::device::hc_sr04::HcSr04;
 use crate::device::open::polled;
 use crate::device::{DeviceFault, Ports};
 use crate::fault::BusFault;
-use crate::plan::{Attachment, Board, LineRole, SensorKind, SensorPlan, chips};
+use crate::plan::{Attachment, Board, LineRole, LineSensor, SensorKind, SensorPlan, chips};
 use crate::time::{Clock, Span};
 
 /// How often a chip is polled for its first value: a ranger needs 33 ms for one, a converter 8.
@@ -48,11 +48,11 @@ pub fn on_bus(bench: &Bench<'_>, bus: usize, silent: &[u8], i2c: &mut dyn I2c) -
 pub fn off_bus(bench: &Bench<'_>) -> Vec<Check> {
     let mut checks = Vec::new();
     for sensor in &bench.board.sensors {
-        if let SensorKind::Button { line, active_low } = sensor.kind {
+        if let SensorKind::Lines(LineSensor::Button { line, active_low }) = sensor.kind {
             let uses = [LineUse { line, usage: Usage::Input { bias: Default::default() } }];
             checks.push(with_lines(bench, sensor, &uses, |gpio| Button::new(line, active_low).read(gpio)));
         }
-        if let SensorKind::HcSr04 { trig, echo } = sensor.kind {
+        if let SensorKind::Lines(LineSensor::HcSr04 { trig, echo }) = sensor.kind {
             let watched = Usage::Watched { bias: Default::default(), debounce: Span::ZERO };
             let uses = [
                 LineUse { line: trig, usage: Usage::Output { high: false } },

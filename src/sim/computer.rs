@@ -1,7 +1,7 @@
 //! What the computer of a simulated robot says of itself: a cool one on a good supply, whose GPU has nothing
 //! to do. The values never change; no model of heat or load is behind them.
 
-use crate::plan::{GpuQuantity, SensorKind, SensorPlan};
+use crate::plan::{FileSensor, GpuQuantity, SensorKind, SensorPlan};
 
 /// Degrees Celsius, well below where any board slows down.
 const TEMPERATURE_C: f32 = 45.0;
@@ -14,30 +14,19 @@ const GPU_IDLE_MHZ: f32 = 306.0;
 /// The value of a sensor that reads the computer itself, in the sensor's unit. `None`: it has no such value,
 /// or none that the board believes.
 pub fn value(sensor: &SensorPlan) -> Option<f32> {
-    let value = match &sensor.kind {
-        SensorKind::Thermal { .. } => TEMPERATURE_C,
-        SensorKind::GpuSysfs { quantity: GpuQuantity::Load } => 0.0,
-        SensorKind::GpuSysfs { quantity: GpuQuantity::ClockMhz } => GPU_IDLE_MHZ,
-        SensorKind::Hwmon { label, .. } if label.ends_with("_alarm") => 0.0,
-        SensorKind::Hwmon { .. } => match sensor.unit.as_str() {
+    let SensorKind::File(file) = &sensor.kind else { return None };
+    let value = match file {
+        FileSensor::Thermal { .. } => TEMPERATURE_C,
+        FileSensor::GpuSysfs { quantity: GpuQuantity::Load } => 0.0,
+        FileSensor::GpuSysfs { quantity: GpuQuantity::ClockMhz } => GPU_IDLE_MHZ,
+        FileSensor::Hwmon { label, .. } if label.ends_with("_alarm") => 0.0,
+        FileSensor::Hwmon { .. } => match sensor.unit.as_str() {
             "V" => SUPPLY_V,
             "A" => SUPPLY_A,
             "W" => SUPPLY_V * SUPPLY_A,
             "degC" => TEMPERATURE_C,
             _ => return None,
         },
-        SensorKind::HcSr04 { .. }
-        | SensorKind::HatAdc { .. }
-        | SensorKind::FloatRegister { .. }
-        | SensorKind::Mpu6050 { .. }
-        | SensorKind::Vl53l0x { .. }
-        | SensorKind::PowerMonitor { .. }
-        | SensorKind::Ads1115 { .. }
-        | SensorKind::Button { .. }
-        | SensorKind::MotorEcho { .. }
-        | SensorKind::Least { .. }
-        | SensorKind::Recall { .. }
-        | SensorKind::LogColumn { .. } => return None,
     };
     let [low, high] = sensor.valid;
     (low..=high).contains(&value).then_some(value)
@@ -49,7 +38,8 @@ mod tests {
     use crate::fixture::range;
 
     fn hwmon(label: &str, unit: &str, valid: [f32; 2]) -> SensorPlan {
-        let kind = SensorKind::Hwmon { chip: "x".into(), label: label.into(), per_unit: 1e-3 };
+        let kind =
+            SensorKind::File(FileSensor::Hwmon { chip: "x".into(), label: label.into(), per_unit: 1e-3 });
         SensorPlan { kind, unit: unit.into(), valid, ..range() }
     }
 

@@ -2,7 +2,7 @@
 
 use super::noise::Noise;
 use super::world::{Outline, Pose, Surface, World};
-use crate::plan::{SensorKind, SensorPlan};
+use crate::plan::{ChipSensor, SensorKind, SensorPlan};
 
 /// How far behind the front end they look down, metres.
 const BEHIND_FRONT_M: f64 = 0.01;
@@ -56,7 +56,8 @@ impl Spots {
     pub fn of(sensors: &[SensorPlan], outline: &Outline) -> Spots {
         let mut spots = Spots::ahead_of_wheels(outline);
         for sensor in sensors {
-            if let (SensorKind::HatAdc { channel, .. }, Some(spot)) = (&sensor.kind, sensor.looks_at)
+            if let (SensorKind::Chip(ChipSensor::HatAdc { channel, .. }), Some(spot)) =
+                (&sensor.kind, sensor.looks_at)
                 && let Some(own) = spots.0.get_mut(usize::from(*channel))
             {
                 *own = spot.map(f64::from);

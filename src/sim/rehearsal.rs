@@ -4,7 +4,10 @@
 
 use super::computer;
 use super::wiring::Wiring;
-use crate::plan::{Attachment, Board, BusPlan, Cause, PwmPlan, SensorKind, SensorPlan, SimPlan};
+use crate::plan::{
+    Attachment, Board, BusPlan, Cause, ChipSensor, ComputedSensor, FileSensor, LineSensor, PwmPlan,
+    SensorKind, SensorPlan, SimPlan,
+};
 
 /// Converter channels of the Robot HAT that the simulated car has something on.
 const GROUND_CHANNELS: std::ops::RangeInclusive<u8> = 0..=2;
@@ -152,16 +155,21 @@ fn is_of_the_computer(sensor: &SensorPlan) -> bool {
 /// What the simulator lacks for the sensor of this channel; `None`: it has a model of it.
 fn missing_model(board: &Board, channel: usize) -> Option<&'static str> {
     let sensor = &board.sensors[channel];
-    let is_range = |kind: &SensorKind| matches!(kind, SensorKind::HcSr04 { .. } | SensorKind::Vl53l0x { .. });
+    let is_range = |kind: &SensorKind| {
+        matches!(
+            kind,
+            SensorKind::Lines(LineSensor::HcSr04 { .. }) | SensorKind::Chip(ChipSensor::Vl53l0x { .. })
+        )
+    };
     match &sensor.kind {
-        SensorKind::HcSr04 { .. } | SensorKind::Vl53l0x { .. } => {
+        SensorKind::Lines(LineSensor::HcSr04 { .. }) | SensorKind::Chip(ChipSensor::Vl53l0x { .. }) => {
             let first = board.sensors.iter().position(|one| is_range(&one.kind));
             (first != Some(channel)).then_some(
                 "only the first range sensor of a board has a model: it looks ahead, and a board does not state \
                  where others look",
             )
         }
-        SensorKind::HatAdc { channel, .. } => {
+        SensorKind::Chip(ChipSensor::HatAdc { channel, .. }) => {
             let is_modelled = match sensor.unit.as_str() {
                 "V" => *channel == BATTERY_CHANNEL,
                 _ => GROUND_CHANNELS.contains(channel),
@@ -169,20 +177,15 @@ fn missing_model(board: &Board, channel: usize) -> Option<&'static str> {
             (!is_modelled)
                 .then_some("the simulated HAT has ground sensors on A0 to A2 and its battery, in V, on A4")
         }
-        SensorKind::FloatRegister { .. } => (sensor.unit != "deg")
+        SensorKind::Chip(ChipSensor::FloatRegister { .. }) => (sensor.unit != "deg")
             .then_some("the simulated co-processor serves the lean of the robot, in deg"),
-        SensorKind::Ads1115 { .. } => Some("what is wired to its inputs is not stated"),
-        SensorKind::Hwmon { .. } | SensorKind::Thermal { .. } | SensorKind::GpuSysfs { .. } => {
-            computer::value(sensor)
-                .is_none()
-                .then_some("the simulated computer has no such value, or none within `valid`")
-        }
-        SensorKind::Mpu6050 { .. }
-        | SensorKind::PowerMonitor { .. }
-        | SensorKind::Button { .. }
-        | SensorKind::MotorEcho { .. }
-        | SensorKind::Least { .. }
-        | SensorKind::Recall { .. }
+        SensorKind::Chip(ChipSensor::Ads1115 { .. }) => Some("what is wired to its inputs is not stated"),
+        SensorKind::File(_) => computer::value(sensor)
+            .is_none()
+            .then_some("the simulated computer has no such value, or none within `valid`"),
+        SensorKind::Chip(ChipSensor::Mpu6050 { .. } | ChipSensor::PowerMonitor { .. })
+        | SensorKind::Lines(LineSensor::Button { .. })
+        | SensorKind::Computed(_)
         | SensorKind::LogColumn { .. } => None,
     }
 }
@@ -191,7 +194,8 @@ fn missing_model(board: &Board, channel: usize) -> Option<&'static str> {
 /// a channel that is needed is computed from it.
 fn is_needed(board: &Board, channel: usize) -> bool {
     let depends = |sensor: &SensorPlan| {
-        let met_by = matches!(sensor.kind, SensorKind::Recall { by, .. } if by == channel);
+        let met_by =
+            matches!(sensor.kind, SensorKind::Computed(ComputedSensor::Recall { by, .. }) if by == channel);
         met_by || sensor.members().contains(&channel)
     };
     board.sensors[channel].required
@@ -205,21 +209,21 @@ fn is_needed(board: &Board, channel: usize) -> bool {
 fn kind(kind: &SensorKind) -> &'static str {
     use crate::plan::PowerChip;
     match kind {
-        SensorKind::HcSr04 { .. } => "hc-sr04",
-        SensorKind::HatAdc { .. } => "hat-adc",
-        SensorKind::FloatRegister { .. } => "float-register",
-        SensorKind::Mpu6050 { .. } => "mpu6050",
-        SensorKind::Vl53l0x { .. } => "vl53l0x",
-        SensorKind::PowerMonitor { chip: PowerChip::Ina219, .. } => "ina219",
-        SensorKind::PowerMonitor { chip: PowerChip::Ina226, .. } => "ina226",
-        SensorKind::Ads1115 { .. } => "ads1115",
-        SensorKind::Hwmon { .. } => "hwmon",
-        SensorKind::Thermal { .. } => "thermal",
-        SensorKind::GpuSysfs { .. } => "gpu",
-        SensorKind::Button { .. } => "button",
-        SensorKind::MotorEcho { .. } => "motor-echo",
-        SensorKind::Least { .. } => "least",
-        SensorKind::Recall { .. } => "recall",
+        SensorKind::Lines(LineSensor::HcSr04 { .. }) => "hc-sr04",
+        SensorKind::Chip(ChipSensor::HatAdc { .. }) => "hat-adc",
+        SensorKind::Chip(ChipSensor::FloatRegister { .. }) => "float-register",
+        SensorKind::Chip(ChipSensor::Mpu6050 { .. }) => "mpu6050",
+        SensorKind::Chip(ChipSensor::Vl53l0x { .. }) => "vl53l0x",
+        SensorKind::Chip(ChipSensor::PowerMonitor { chip: PowerChip::Ina219, .. }) => "ina219",
+        SensorKind::Chip(ChipSensor::PowerMonitor { chip: PowerChip::Ina226, .. }) => "ina226",
+        SensorKind::Chip(ChipSensor::Ads1115 { .. }) => "ads1115",
+        SensorKind::File(FileSensor::Hwmon { .. }) => "hwmon",
+        SensorKind::File(FileSensor::Thermal { .. }) => "thermal",
+        SensorKind::File(FileSensor::GpuSysfs { .. }) => "gpu",
+        SensorKind::Lines(LineSensor::Button { .. }) => "button",
+        SensorKind::Computed(ComputedSensor::MotorEcho { .. }) => "motor-echo",
+        SensorKind::Computed(ComputedSensor::Least { .. }) => "least",
+        SensorKind::Computed(ComputedSensor::Recall { .. }) => "recall",
         SensorKind::LogColumn { .. } => "log-column",
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::bus::{Edge, Op};
 use crate::command::MAX_MOTORS;
-use crate::plan::{Board, ImuQuantity, Line, SensorKind};
+use crate::plan::{Board, ChipSensor, ImuQuantity, Line, LineSensor, SensorKind};
 use crate::time::Instant;
 
 /// Something that was to be seen.
@@ -81,24 +81,28 @@ impl Tape {
         let place = |(at, sensor): (usize, &crate::plan::SensorPlan)| {
             let bus = sensor.bus;
             let place = match sensor.kind {
-                SensorKind::HatAdc { channel, per_count } => Place::Converter { channel, per_count },
-                SensorKind::FloatRegister { address, register } => Place::Float { bus, address, register },
-                SensorKind::Mpu6050 { address, quantity: ImuQuantity::Roll, .. } => {
+                SensorKind::Chip(ChipSensor::HatAdc { channel, per_count }) => {
+                    Place::Converter { channel, per_count }
+                }
+                SensorKind::Chip(ChipSensor::FloatRegister { address, register }) => {
+                    Place::Float { bus, address, register }
+                }
+                SensorKind::Chip(ChipSensor::Mpu6050 { address, quantity: ImuQuantity::Roll, .. }) => {
                     Place::Roll { bus, address }
                 }
-                SensorKind::HcSr04 { echo, .. } => Place::Echo(echo),
-                SensorKind::Button { line, active_low } => Place::Button { line, active_low },
+                SensorKind::Lines(LineSensor::HcSr04 { echo, .. }) => Place::Echo(echo),
+                SensorKind::Lines(LineSensor::Button { line, active_low }) => {
+                    Place::Button { line, active_low }
+                }
                 // What is not seen to change on the wires of this robot.
-                SensorKind::Mpu6050 { .. }
-                | SensorKind::Vl53l0x { .. }
-                | SensorKind::PowerMonitor { .. }
-                | SensorKind::Ads1115 { .. }
-                | SensorKind::Hwmon { .. }
-                | SensorKind::Thermal { .. }
-                | SensorKind::GpuSysfs { .. }
-                | SensorKind::MotorEcho { .. }
-                | SensorKind::Least { .. }
-                | SensorKind::Recall { .. }
+                SensorKind::Chip(
+                    ChipSensor::Mpu6050 { .. }
+                    | ChipSensor::Vl53l0x { .. }
+                    | ChipSensor::PowerMonitor { .. }
+                    | ChipSensor::Ads1115 { .. },
+                )
+                | SensorKind::File(_)
+                | SensorKind::Computed(_)
                 | SensorKind::LogColumn { .. } => return None,
             };
             Some((at, place))

@@ -3,7 +3,7 @@
 
 use super::outputs::Outputs;
 use crate::command::MAX_MOTORS;
-use crate::plan::{Board, Line, LineRole, MotorKind, PwmPlan, SensorKind};
+use crate::plan::{Board, ChipSensor, Line, LineRole, LineSensor, MotorKind, PwmPlan, SensorKind};
 
 /// What a GPIO line does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +137,8 @@ impl Wiring {
     fn add_sensors(&mut self, board: &Board) {
         let (mut sonars, mut rangers) = (0, 0);
         for sensor in &board.sensors {
-            let released = matches!(sensor.kind, SensorKind::Button { active_low: true, .. });
+            let released =
+                matches!(sensor.kind, SensorKind::Lines(LineSensor::Button { active_low: true, .. }));
             for (line, role) in sensor.kind.lines() {
                 match role {
                     LineRole::Trigger => self.add(line, Role::Trig(sonars), false),
@@ -150,8 +151,8 @@ impl Wiring {
                     LineRole::Shutdown => self.add(line, Role::Shutdown(rangers), true),
                 }
             }
-            sonars += usize::from(matches!(sensor.kind, SensorKind::HcSr04 { .. }));
-            rangers += usize::from(matches!(sensor.kind, SensorKind::Vl53l0x { .. }));
+            sonars += usize::from(matches!(sensor.kind, SensorKind::Lines(LineSensor::HcSr04 { .. })));
+            rangers += usize::from(matches!(sensor.kind, SensorKind::Chip(ChipSensor::Vl53l0x { .. })));
         }
     }
 

@@ -1,11 +1,12 @@
 //! The parts of a tick, built elsewhere: by `robot` for a board, by a test for what it observes.
 
+use super::policy::Policy;
+use super::senses::Senses;
 use super::{MAX_INLETS, Tick};
 use crate::act::Arbiter;
 use crate::admit::Admission;
 use crate::alarm::Alarm;
 use crate::budget::Budget;
-use crate::command::Command;
 use crate::field::link::FieldLink;
 use crate::frame::{Frame, Reading};
 use crate::guard::GuardHealth;
@@ -64,29 +65,22 @@ impl Tick {
         let Parts { clock, requests, grid, readings, alarm, admission, reflexes, field, budget, .. } = parts;
         let Parts { modes, trail, arbiter, motor_link, trace, records_dropped, loop_status, guard, .. } =
             parts;
-        let (channels, motors) = (admission.counters().len(), arbiter.motors());
+        let frame = Frame::empty(admission.counters().len());
+        let sleep = SleepWatch::new(clock.as_ref());
         Tick {
-            sleep: SleepWatch::new(clock.as_ref()),
-            frame: Frame::empty(channels),
-            command: Command::still(motors),
-            lost: 0,
+            senses: Senses { clock: clock.clone(), sleep, alarm, readings, admission, frame, guard },
+            policy: Policy { reflexes, modes, trail },
             clock,
             requests,
             grid,
-            readings,
-            alarm,
-            admission,
-            reflexes,
-            field,
-            budget,
-            modes,
-            trail,
             arbiter,
             motor_link,
+            field,
+            budget,
+            lost: 0,
             trace,
             records_dropped,
             loop_status,
-            guard,
         }
     }
 }

@@ -1,10 +1,12 @@
 //! The stage on the desk robot's plan, without a tick: what it makes of requests.
 
 use super::*;
+use crate::command::Command;
 use crate::fixture::{FREE, at, ms};
 use crate::frame::{Health, Sample};
 use crate::plan::Limits;
 use crate::plan::Restraint;
+use crate::time::Span;
 use proptest::prelude::*;
 
 const ARMED: Mode = Mode::Armed { since: Instant::ZERO };
@@ -38,16 +40,19 @@ impl Rig {
     fn drive(&mut self, slots: u64, command: [f32; 3], unconfirmed: Option<Span>) {
         for _ in 0..slots {
             self.slot += 1;
-            let mut given = Command::still(self.board.motors.len());
+            let (slot, until) = (at(10 * (self.slot - 1)), at(10 * self.slot));
+            let valid_until = slot + self.board.safety.command_valid;
+            let mut given = Command { slot, valid_until, ..Command::still(self.board.motors.len()) };
             given.motors[..3].copy_from_slice(&command);
-            self.trail.record(&given, at(10 * self.slot), unconfirmed);
+            let executed = Executed { command: given, until, unconfirmed, travel: 0.0 };
+            self.trail.restrain(&executed, &mut { FREE });
         }
     }
 
     /// The request and the limits that the stage makes of `wanted` under `verdict`.
     fn ask(&mut self, wanted: [f32; 3], mode: Mode, verdict: Verdict) -> ([f32; 3], Limits) {
         let mut verdict = verdict;
-        self.trail.restrain(&mut verdict);
+        self.trail.backing.iter().for_each(|backing| backing.limit(&mut verdict));
         let mut motors = [0.0; MAX_MOTORS];
         motors[..3].copy_from_slice(&wanted);
         let scores = [0.0; MAX_MOTORS];

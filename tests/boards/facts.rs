@@ -4,7 +4,8 @@
 use super::{shipped, text_of};
 use ganglion::board;
 use ganglion::plan::{
-    Board, BusPlan, Cause, EnablePlan, I2cNode, Line, MotorKind, Restraint, SensorKind, Trip,
+    Board, BusPlan, Cause, ChipSensor, ComputedSensor, EnablePlan, FileSensor, I2cNode, Line, LineSensor,
+    MotorKind, Restraint, SensorKind, Trip,
 };
 use ganglion::time::Span;
 use std::fmt::Write;
@@ -43,27 +44,39 @@ fn motor(kind: &MotorKind) -> String {
 
 fn sensor(board: &Board, kind: &SensorKind) -> String {
     match kind {
-        SensorKind::HcSr04 { trig, echo } => format!("hc-sr04 trig {} echo {}", trig.0, echo.0),
-        SensorKind::HatAdc { channel, per_count } => format!("A{channel} full {:.3}", per_count * 4095.0),
-        SensorKind::FloatRegister { address, register } => format!("float {address:#x}/{register}"),
-        SensorKind::Button { line, active_low } => {
+        SensorKind::Lines(LineSensor::HcSr04 { trig, echo }) => {
+            format!("hc-sr04 trig {} echo {}", trig.0, echo.0)
+        }
+        SensorKind::Chip(ChipSensor::HatAdc { channel, per_count }) => {
+            format!("A{channel} full {:.3}", per_count * 4095.0)
+        }
+        SensorKind::Chip(ChipSensor::FloatRegister { address, register }) => {
+            format!("float {address:#x}/{register}")
+        }
+        SensorKind::Lines(LineSensor::Button { line, active_low }) => {
             format!("button {}{}", line_of(board, *line), if *active_low { " active low" } else { "" })
         }
-        SensorKind::Mpu6050 { address, quantity, ready } => {
+        SensorKind::Chip(ChipSensor::Mpu6050 { address, quantity, ready }) => {
             let ready = ready.map_or(String::new(), |line| format!(" ready {}", line_of(board, line)));
             format!("mpu6050 {address:#x} {quantity:?}{ready}")
         }
-        SensorKind::Vl53l0x { address, .. } => format!("vl53l0x {address:#x}"),
-        SensorKind::PowerMonitor { chip, address, shunt_ohms, quantity } => {
+        SensorKind::Chip(ChipSensor::Vl53l0x { address, .. }) => format!("vl53l0x {address:#x}"),
+        SensorKind::Chip(ChipSensor::PowerMonitor { chip, address, shunt_ohms, quantity }) => {
             format!("{chip:?} {address:#x} {shunt_ohms} ohm {quantity:?}")
         }
-        SensorKind::Hwmon { chip, label, per_unit } => format!("hwmon {chip} {label} x {per_unit}"),
-        SensorKind::Thermal { zone } => format!("zone {zone}"),
-        SensorKind::Ads1115 { .. } | SensorKind::GpuSysfs { .. } | SensorKind::Recall { .. } => {
+        SensorKind::File(FileSensor::Hwmon { chip, label, per_unit }) => {
+            format!("hwmon {chip} {label} x {per_unit}")
+        }
+        SensorKind::File(FileSensor::Thermal { zone }) => format!("zone {zone}"),
+        SensorKind::File(kind @ FileSensor::GpuSysfs { .. }) => format!("{kind:?}"),
+        SensorKind::Chip(ChipSensor::Ads1115 { .. })
+        | SensorKind::Computed(ComputedSensor::Recall { .. }) => {
             format!("{kind:?}")
         }
-        SensorKind::MotorEcho { motor } => format!("echo of {}", board.motors[*motor].name),
-        SensorKind::Least { of } => {
+        SensorKind::Computed(ComputedSensor::MotorEcho { motor }) => {
+            format!("echo of {}", board.motors[*motor].name)
+        }
+        SensorKind::Computed(ComputedSensor::Least { of }) => {
             let names: Vec<&str> = of.iter().map(|at| board.sensors[*at].name.as_str()).collect();
             format!("least of {}", names.join(" "))
         }
@@ -481,10 +494,15 @@ fn the_ground_ends_where_it_is_dark() {
         for rule in cliffs {
             assert!(matches!(rule.trip, Trip::Below(at) if at <= 500.0), "{name}");
             assert!(rule.clear > 500.0 && rule.restraint == Restraint::NoForward, "{name}");
-            assert!(matches!(board.sensors[rule.channel].kind, SensorKind::HatAdc { channel: 0..=2, .. }));
+            assert!(matches!(
+                board.sensors[rule.channel].kind,
+                SensorKind::Chip(ChipSensor::HatAdc { channel: 0..=2, .. })
+            ));
         }
         let battery = board.sensors.iter().find(|sensor| sensor.name == "battery").unwrap();
-        let SensorKind::HatAdc { channel, per_count } = battery.kind else { panic!("an ADC channel") };
+        let SensorKind::Chip(ChipSensor::HatAdc { channel, per_count }) = battery.kind else {
+            panic!("an ADC channel")
+        };
         assert_eq!(channel, 4);
         // 2957 counts are the vendor's 7.15 V.
         assert!((per_count * 2957.0 - 7.15).abs() < 0.002, "{name}");

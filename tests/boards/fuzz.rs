@@ -6,7 +6,7 @@ use ganglion::command::MAX_MOTORS;
 use ganglion::frame::MAX_SENSORS;
 use ganglion::plan::addresses::{expected, holder};
 use ganglion::plan::lines::lines;
-use ganglion::plan::{Board, GuardHold, Line, SensorKind};
+use ganglion::plan::{Board, ComputedSensor, GuardHold, Line, SensorKind};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 
@@ -112,8 +112,10 @@ fn assert_sound(board: &Board) {
     for (at, sensor) in board.sensors.iter().enumerate() {
         assert!(sensor.valid[0] < sensor.valid[1] && sensor.max_age >= sensor.period);
         match &sensor.kind {
-            SensorKind::Least { of } => assert!(!of.is_empty() && of.iter().all(|of| *of < at)),
-            SensorKind::MotorEcho { motor } => assert!(*motor < board.motors.len()),
+            SensorKind::Computed(ComputedSensor::Least { of }) => {
+                assert!(!of.is_empty() && of.iter().all(|of| *of < at))
+            }
+            SensorKind::Computed(ComputedSensor::MotorEcho { motor }) => assert!(*motor < board.motors.len()),
             _ => {}
         }
         if let Some(scale) = sensor.input {

@@ -3,7 +3,7 @@
 
 use super::draw::Draw;
 use super::script::{Line, Script};
-use ganglion::plan::{Board, SensorKind};
+use ganglion::plan::{Board, ChipSensor, LineSensor, SensorKind};
 use ganglion::time::Span;
 
 /// The script of `seed` on `board` for `length`. `panics`: the field's engine may; not where another thread
@@ -66,13 +66,16 @@ fn strikable(board: &Board) -> Vec<(String, f64)> {
     let mut sonars = 0;
     for sensor in &board.sensors {
         match sensor.kind {
-            SensorKind::HcSr04 { .. } => {
+            SensorKind::Lines(LineSensor::HcSr04 { .. }) => {
                 all.push((format!("sonar-silent:{sonars}"), 60.0));
                 all.push((format!("sonar-frozen:{sonars}"), 60.0));
                 sonars += 1;
             }
-            SensorKind::HatAdc { channel, .. } => all.push((format!("adc-frozen:{channel}"), 30.0)),
-            SensorKind::FloatRegister { address, .. } | SensorKind::Mpu6050 { address, .. } => {
+            SensorKind::Chip(ChipSensor::HatAdc { channel, .. }) => {
+                all.push((format!("adc-frozen:{channel}"), 30.0))
+            }
+            SensorKind::Chip(ChipSensor::FloatRegister { address, .. })
+            | SensorKind::Chip(ChipSensor::Mpu6050 { address, .. }) => {
                 all.push((format!("i2c-nack:{address}"), 60.0));
                 all.push((format!("i2c-wrong-bytes:{address}"), 10.0));
                 all.push(("tilt-over".into(), 8.0));
@@ -148,7 +151,7 @@ impl Writer {
     /// Presses of the stop buttons, most of them followed by what people do then.
     fn presses(&mut self, board: &Board) {
         let line = |sensor: &ganglion::plan::SensorPlan| match sensor.kind {
-            SensorKind::Button { line, .. } => Some(line.0),
+            SensorKind::Lines(LineSensor::Button { line, .. }) => Some(line.0),
             _ => None,
         };
         let buttons: Vec<u32> = board.sensors.iter().filter_map(line).collect();

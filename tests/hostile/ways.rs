@@ -20,7 +20,7 @@ use ganglion::learn::log::Log;
 use ganglion::memory::map::{MOST_THINGS, Map, Scene, Thing};
 use ganglion::memory::{Dim, Store};
 use ganglion::motion::Motion;
-use ganglion::plan::{Board, EngineKind, Rung, SensorKind, SensorPlan};
+use ganglion::plan::{Board, ComputedSensor, EngineKind, Rung, SensorKind, SensorPlan};
 use ganglion::time::Instant;
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -389,7 +389,7 @@ fn small() -> Board {
     board.field.shape.patterns = 2;
     board.field.engine = EngineKind::Cpu;
     board.field.threads = 1;
-    let kind = SensorKind::Recall { by: 0, below: 0.7, ahead_m: 0.17 };
+    let kind = SensorKind::Computed(ComputedSensor::Recall { by: 0, below: 0.7, ahead_m: 0.17 });
     let wall = SensorPlan { name: "wall".into(), kind, input: None, ..board.sensors[0].clone() };
     board.sensors.push(wall);
     board

@@ -115,7 +115,7 @@ impl Robot {
             modes: Modes::new(safety()),
             trail: Trail::default(),
             arbiter: Arbiter::new(&motors(), safety(), PERIOD),
-            motor_link: MotorLink::new(put, confirmed, Arc::<Waker>::default()),
+            motor_link: MotorLink::new(&motors(), put, confirmed, Arc::<Waker>::default()),
             trace,
             records_dropped: Arc::default(),
             loop_status: loop_status.clone(),

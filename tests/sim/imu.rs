@@ -5,7 +5,7 @@ use super::{Rig, ms, shipped};
 use ganglion::bus::{Bias, Hardware, LineUse, Usage};
 use ganglion::device::{DeviceFault, Polled, Ports, open};
 use ganglion::plan::ImuQuantity::{Acceleration, Pitch, Roll, Rotation, Temperature};
-use ganglion::plan::{Axis, ImuQuantity, LineRole, SensorKind, SensorPlan};
+use ganglion::plan::{Axis, ChipSensor, ImuQuantity, LineRole, SensorKind, SensorPlan};
 use ganglion::sim::Plant;
 use ganglion::time::{Clock, Instant, SimClock};
 use std::path::Path;
@@ -19,7 +19,7 @@ fn rig(faults: &[&str]) -> (Rig, Box<dyn Polled>) {
     let template = board.sensors[0].clone();
     let plans = QUANTITIES.map(|quantity| SensorPlan {
         name: format!("{quantity:?}"),
-        kind: SensorKind::Mpu6050 { address: 0x68, quantity, ready: None },
+        kind: SensorKind::Chip(ChipSensor::Mpu6050 { address: 0x68, quantity, ready: None }),
         bus: 0,
         ..template.clone()
     });

@@ -5,7 +5,16 @@ use super::source::{Source, sources};
 use super::{at, none};
 
 /// Enums of `plan` that a new chip, motor or role of a line adds to.
-const KINDS: [&str; 4] = ["SensorKind::", "MotorKind::", "LineRole::", "Attachment::"];
+const KINDS: [&str; 8] = [
+    "SensorKind::",
+    "ChipSensor::",
+    "LineSensor::",
+    "FileSensor::",
+    "ComputedSensor::",
+    "MotorKind::",
+    "LineRole::",
+    "Attachment::",
+];
 
 /// Where each `match` of `code` with an arm for everything else begins, if another of its arms names one of
 /// [`KINDS`].

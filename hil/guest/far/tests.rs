@@ -13,7 +13,7 @@ const ENABLE: EnablePlan = EnablePlan { line: Line(11), on_high: true };
 fn bench_board() -> Board {
     let mut board = board::built_in("picarx-v4").unwrap().unwrap().board;
     let quantity = ImuQuantity::Roll;
-    let kind = SensorKind::Mpu6050 { address: 0x68, quantity, ready: Some(READY) };
+    let kind = SensorKind::Chip(ChipSensor::Mpu6050 { address: 0x68, quantity, ready: Some(READY) });
     let roll = SensorPlan { kind, name: "roll".into(), ..board.sensors[0].clone() };
     board.sensors.push(roll);
     board.enable = Some(ENABLE);

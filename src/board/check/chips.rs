@@ -4,7 +4,9 @@
 use super::claims::{Claims, Shares, Thing, VL53L0X};
 use super::wires::{self, Wiring, optional_line};
 use crate::board::reader::Section;
-use crate::plan::{Axis, GpuQuantity, ImuQuantity, PowerChip, PowerQuantity, SensorKind};
+use crate::plan::{
+    Axis, ChipSensor, FileSensor, GpuQuantity, ImuQuantity, PowerChip, PowerQuantity, SensorKind,
+};
 
 const IMU_QUANTITIES: [(&str, ImuQuantity); 9] = [
     ("roll", ImuQuantity::Roll),
@@ -46,7 +48,7 @@ pub fn float_register(section: &Section<'_>, bus: Option<usize>, claims: &mut Cl
     if let (Some(bus), Some(address), Some(register)) = (bus, address, register) {
         claims.take(Thing::Registers(bus, address, register as u8), section.path("address"));
     }
-    Some(SensorKind::FloatRegister { address: address?, register: register? as u8 })
+    Some(SensorKind::Chip(ChipSensor::FloatRegister { address: address?, register: register? as u8 }))
 }
 
 /// An inertial sensor.
@@ -66,7 +68,7 @@ pub fn mpu6050(section: &Section<'_>, bus: Option<usize>, claims: &mut Claims) -
     {
         claims.take(Thing::Line(line), section.path("ready"));
     }
-    Some(SensorKind::Mpu6050 { address, quantity, ready })
+    Some(SensorKind::Chip(ChipSensor::Mpu6050 { address, quantity, ready }))
 }
 
 /// A time-of-flight ranger.
@@ -74,7 +76,7 @@ pub fn vl53l0x(section: &Section<'_>, bus: Option<usize>, claims: &mut Claims) -
     let address = section.integer("address", crate::board::spelling::ADDRESSES).or(i64::from(VL53L0X)) as u8;
     let shutdown = optional_line(section, "shutdown", claims)?;
     claims.take_ranger(bus?, address, shutdown.is_some(), section);
-    Some(SensorKind::Vl53l0x { address, shutdown })
+    Some(SensorKind::Chip(ChipSensor::Vl53l0x { address, shutdown }))
 }
 
 /// A power monitor.
@@ -92,7 +94,7 @@ pub fn power(
     let (bus, address, shunt, (value, quantity)) = (bus?, address? as u8, shunt?, quantity?);
     let alike = Some(("shunt_ohms", shunt.to_string()));
     claims.share(Shares { kind, bus, address, alike, value: value.to_string() }, section);
-    Some(SensorKind::PowerMonitor { chip, address, shunt_ohms: shunt as f32, quantity })
+    Some(SensorKind::Chip(ChipSensor::PowerMonitor { chip, address, shunt_ohms: shunt as f32, quantity }))
 }
 
 /// A channel of a converter.
@@ -114,7 +116,7 @@ pub fn ads1115(section: &Section<'_>, bus: Option<usize>, claims: &mut Claims) -
         section,
     );
     let (full_scale_v, per_volt) = (full_scale as f32, per_volt as f32);
-    Some(SensorKind::Ads1115 { address, channel, full_scale_v, per_volt })
+    Some(SensorKind::Chip(ChipSensor::Ads1115 { address, channel, full_scale_v, per_volt }))
 }
 
 /// A value of the kernel's hardware monitor.
@@ -128,11 +130,11 @@ pub fn hwmon(section: &Section<'_>) -> Option<SensorKind> {
             section.misfit(key, "expected: a name, not a path".to_string());
         }
     }
-    Some(SensorKind::Hwmon { chip: chip?, label: label?, per_unit: per_unit? as f32 })
+    Some(SensorKind::File(FileSensor::Hwmon { chip: chip?, label: label?, per_unit: per_unit? as f32 }))
 }
 
 /// What a GPU reports in sysfs.
 pub fn gpu(section: &Section<'_>) -> Option<SensorKind> {
     let (_, quantity) = section.choice("quantity", "quantity", &GPU_QUANTITIES).required()?;
-    Some(SensorKind::GpuSysfs { quantity })
+    Some(SensorKind::File(FileSensor::GpuSysfs { quantity }))
 }

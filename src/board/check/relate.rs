@@ -5,8 +5,8 @@ use crate::board::report::Report;
 use crate::memory::map::MOST_THINGS;
 use crate::motion::Motion;
 use crate::plan::{
-    Access, Board, BusPlan, Cause, I2cPlan, OwnTime, PwmPlan, Restraint, SensorKind, SensorPlan, Trip,
-    bus_load,
+    Access, Board, BusPlan, Cause, ComputedSensor, I2cPlan, LineSensor, OwnTime, PwmPlan, Restraint,
+    SensorKind, SensorPlan, Trip, bus_load,
 };
 use crate::time::Span;
 
@@ -105,8 +105,11 @@ fn no_line(board: &Board, report: &mut Report) {
 
 /// A map needs to know how commands move the robot.
 fn map(board: &Board, report: &mut Report) {
-    let things: Vec<&SensorPlan> =
-        board.sensors.iter().filter(|sensor| matches!(sensor.kind, SensorKind::Recall { .. })).collect();
+    let things: Vec<&SensorPlan> = board
+        .sensors
+        .iter()
+        .filter(|sensor| matches!(sensor.kind, SensorKind::Computed(ComputedSensor::Recall { .. })))
+        .collect();
     let Some(last) = things.last() else { return };
     if board.motion.is_none() {
         let key = format!("sensor.{}.kind", last.name);
@@ -215,7 +218,7 @@ fn own_time(board: &Board, bus: usize, path: &str, report: &mut Report) {
 /// An obstacle must be noticed early enough: warns if the robot, at the speed that the board
 /// names, covers the trip distance before the newest echo can have stopped it.
 fn obstacle(board: &Board, sensor: &SensorPlan, distance: f32, key: &str, report: &mut Report) {
-    if !matches!(sensor.kind, SensorKind::HcSr04 { .. }) {
+    if !matches!(sensor.kind, SensorKind::Lines(LineSensor::HcSr04 { .. })) {
         return;
     }
     let ageing = -sensor.worst_per_s;

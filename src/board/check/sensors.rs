@@ -5,7 +5,10 @@ use super::claims::{Claims, Thing};
 use super::wires::{self, ADC_CHANNELS, Wiring};
 use crate::board::reader::Section;
 use crate::device::adc::FULL;
-use crate::plan::{BusPlan, Curve, PowerChip, Scale, SensorKind, SensorPlan};
+use crate::plan::{
+    BusPlan, ChipSensor, ComputedSensor, Curve, FileSensor, LineSensor, PowerChip, Scale, SensorKind,
+    SensorPlan,
+};
 use crate::time::Span;
 
 /// Names that a sensor may refer to.
@@ -198,7 +201,7 @@ fn source(
         Kind::HcSr04 => {
             let trig = wires::line(section, "trig", claims);
             let echo = wires::line(section, "echo", claims);
-            Some(SensorKind::HcSr04 { trig: trig?, echo: echo? })
+            Some(SensorKind::Lines(LineSensor::HcSr04 { trig: trig?, echo: echo? }))
         }
         Kind::HatAdc => {
             let channel = section.channel("channel", 'A', ADC_CHANNELS);
@@ -206,24 +209,31 @@ fn source(
             if let Some(channel) = channel {
                 claims.take(Thing::Adc(channel), section.path("channel"));
             }
-            Some(SensorKind::HatAdc { channel: channel?, per_count: (full_scale? / f64::from(FULL)) as f32 })
+            Some(SensorKind::Chip(ChipSensor::HatAdc {
+                channel: channel?,
+                per_count: (full_scale? / f64::from(FULL)) as f32,
+            }))
         }
         Kind::Button => {
             let line = wires::line(section, "line", claims);
             let active_low = section.flag("active_low").required();
-            Some(SensorKind::Button { line: line?, active_low: active_low? })
+            Some(SensorKind::Lines(LineSensor::Button { line: line?, active_low: active_low? }))
         }
-        Kind::MotorEcho => {
-            section.index("motor", "motor", names.motors).map(|motor| SensorKind::MotorEcho { motor })
-        }
-        Kind::Least => {
-            section.indices("of", "sensor before this one", names.earlier).map(|of| SensorKind::Least { of })
-        }
+        Kind::MotorEcho => section
+            .index("motor", "motor", names.motors)
+            .map(|motor| SensorKind::Computed(ComputedSensor::MotorEcho { motor })),
+        Kind::Least => section
+            .indices("of", "sensor before this one", names.earlier)
+            .map(|of| SensorKind::Computed(ComputedSensor::Least { of })),
         Kind::Recall => {
             let by = section.index("by", "sensor before this one", names.earlier);
             let below = section.real("below", -LARGEST..=LARGEST).required();
             let ahead = section.real("ahead", -10.0..=10.0).or(0.0);
-            Some(SensorKind::Recall { by: by?, below: below? as f32, ahead_m: ahead as f32 })
+            Some(SensorKind::Computed(ComputedSensor::Recall {
+                by: by?,
+                below: below? as f32,
+                ahead_m: ahead as f32,
+            }))
         }
         Kind::LogColumn => {
             Some(SensorKind::LogColumn { column: section.text("column").or(name.to_string()) })
@@ -234,7 +244,9 @@ fn source(
         Kind::Power(chip) => chips::power(section, word, chip, bus, claims),
         Kind::Ads1115 => chips::ads1115(section, bus, claims),
         Kind::Hwmon => chips::hwmon(section),
-        Kind::Thermal => section.text("zone").required().map(|zone| SensorKind::Thermal { zone }),
+        Kind::Thermal => {
+            section.text("zone").required().map(|zone| SensorKind::File(FileSensor::Thermal { zone }))
+        }
         Kind::Gpu => chips::gpu(section),
     }
 }

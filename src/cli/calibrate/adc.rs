@@ -12,7 +12,7 @@ use crate::cli::interrupt::Interrupt;
 use crate::device::Ports;
 use crate::device::adc::FULL;
 use crate::device::open::polled;
-use crate::plan::{Board, Rails, SensorKind};
+use crate::plan::{Board, ChipSensor, Rails, SensorKind};
 use crate::selftest::hat;
 use crate::selftest::reset::Awake;
 use crate::time::{Clock, MonotonicClock, Span};
@@ -213,10 +213,14 @@ fn equal_rows(measured: &Measured, samples: u32, now: Option<u32>) -> String {
 
 /// The key and the value of a converter's scale in the board file.
 fn stated_scale(kind: &SensorKind) -> Option<(&'static str, f64)> {
-    if let SensorKind::HatAdc { per_count, .. } = *kind {
+    if let SensorKind::Chip(ChipSensor::HatAdc { per_count, .. }) = *kind {
         return Some(("full_scale", f64::from(per_count) * f64::from(FULL)));
     }
-    if let SensorKind::Ads1115 { per_volt, .. } = *kind { Some(("per_volt", per_volt.into())) } else { None }
+    if let SensorKind::Chip(ChipSensor::Ads1115 { per_volt, .. }) = *kind {
+        Some(("per_volt", per_volt.into()))
+    } else {
+        None
+    }
 }
 
 /// The scale at which the sensor would have read `reference`.

@@ -7,7 +7,7 @@ use super::Site;
 use crate::board::Loaded;
 use crate::cli::exit::Failure;
 use crate::cli::{doctor, update};
-use crate::plan::{BusPlan, Cause, MotorKind, SensorKind};
+use crate::plan::{BusPlan, Cause, ChipSensor, MotorKind, SensorKind};
 use crate::setup::choice;
 use crate::setup::files::names;
 use crate::setup::journal::Journal;
@@ -159,7 +159,10 @@ pub(super) fn hints(loaded: &Loaded) -> Vec<String> {
     let servos = board.motors.iter().filter(|motor| matches!(motor.kind, MotorKind::Servo { .. }));
     let mut hints: Vec<String> = servos.map(|motor| format!("servo {}", motor.name)).collect();
     for (channel, sensor) in board.sensors.iter().enumerate() {
-        if !matches!(sensor.kind, SensorKind::HatAdc { .. } | SensorKind::Ads1115 { .. }) {
+        if !matches!(
+            sensor.kind,
+            SensorKind::Chip(ChipSensor::HatAdc { .. }) | SensorKind::Chip(ChipSensor::Ads1115 { .. })
+        ) {
             continue;
         }
         let is_floor =

@@ -2,7 +2,7 @@
 //! here is what they must satisfy in any case, and for which things of a board they were noted.
 
 use crate::field::state::StateError;
-use crate::plan::{Board, SensorKind};
+use crate::plan::{Board, ComputedSensor, SensorKind};
 use serde::{Deserialize, Serialize};
 
 /// Farthest that a robot is taken to be from its start, metres, and most radians that it has turned: more
@@ -89,7 +89,10 @@ impl Places {
 
 /// The things that `board` wants to be remembered, in words; `None`: it has no map.
 pub(super) fn remembered(board: &Board) -> Option<String> {
-    let recalls = board.sensors.iter().filter(|sensor| matches!(sensor.kind, SensorKind::Recall { .. }));
+    let recalls = board
+        .sensors
+        .iter()
+        .filter(|sensor| matches!(sensor.kind, SensorKind::Computed(ComputedSensor::Recall { .. })));
     Some(listed(recalls.map(|sensor| sensor.name.as_str()))).filter(|names| !names.is_empty())
 }
 

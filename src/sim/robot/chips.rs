@@ -10,14 +10,14 @@ use super::super::ranger::{HALF_VIEW_DEG, Ranger};
 use super::super::sonar::{self, Condition, Sonar};
 use super::{NOISE_IMU, NOISE_POWER, NOISE_RANGER, NOISE_SONAR, Robot};
 use crate::bus::Op;
-use crate::plan::{Board, SensorKind, SonarModule};
+use crate::plan::{Board, ChipSensor, LineSensor, SensorKind, SonarModule};
 use crate::time::Instant;
 
 /// The co-processors, each with its bus.
 pub fn leans(board: &Board) -> Vec<(usize, CoProcessor)> {
     let mut leans = Vec::new();
     for sensor in &board.sensors {
-        if let SensorKind::FloatRegister { address, register } = sensor.kind {
+        if let SensorKind::Chip(ChipSensor::FloatRegister { address, register }) = sensor.kind {
             leans.push((sensor.bus, CoProcessor::new(address, register)));
         }
     }
@@ -28,7 +28,7 @@ pub fn leans(board: &Board) -> Vec<(usize, CoProcessor)> {
 pub fn sonars(board: &Board, module: SonarModule, seed: u64) -> Vec<Sonar> {
     let mut sonars = Vec::new();
     for sensor in &board.sensors {
-        if let SensorKind::HcSr04 { echo, .. } = sensor.kind {
+        if let SensorKind::Lines(LineSensor::HcSr04 { echo, .. }) = sensor.kind {
             let noise = Noise::new(seed, NOISE_SONAR + sonars.len() as u64);
             sonars.push(Sonar::new(echo, module, noise));
         }
@@ -47,33 +47,25 @@ pub fn chips(board: &Board, seed: u64) -> Vec<(usize, Chip)> {
         if made.contains(&place) {
             continue;
         }
-        let chip = match sensor.kind {
-            SensorKind::Mpu6050 { address, .. } => {
+        let SensorKind::Chip(kind) = &sensor.kind else { continue };
+        let chip = match *kind {
+            ChipSensor::Mpu6050 { address, .. } => {
                 let nth = count(|chip| matches!(chip, Chip::Imu(_)));
                 Chip::Imu(Imu::new(address, Noise::new(seed, NOISE_IMU + nth)))
             }
-            SensorKind::Vl53l0x { .. } => {
+            ChipSensor::Vl53l0x { .. } => {
                 let nth = count(|chip| matches!(chip, Chip::Ranger(_)));
                 Chip::Ranger(Box::new(Ranger::new(Noise::new(seed, NOISE_RANGER + nth))))
             }
-            SensorKind::PowerMonitor { chip, address, shunt_ohms, .. } => {
+            ChipSensor::PowerMonitor { chip, address, shunt_ohms, .. } => {
                 let nth = count(|chip| matches!(chip, Chip::Monitor(_)));
                 let noise = Noise::new(seed, NOISE_POWER + nth);
                 Chip::Monitor(PowerMonitor::new(chip, address, shunt_ohms, noise))
             }
-            // Made above or of the board itself, without a model, or without a chip on a bus.
-            SensorKind::FloatRegister { .. }
-            | SensorKind::HcSr04 { .. }
-            | SensorKind::HatAdc { .. }
-            | SensorKind::Ads1115 { .. }
-            | SensorKind::Hwmon { .. }
-            | SensorKind::Thermal { .. }
-            | SensorKind::GpuSysfs { .. }
-            | SensorKind::Button { .. }
-            | SensorKind::MotorEcho { .. }
-            | SensorKind::Least { .. }
-            | SensorKind::Recall { .. }
-            | SensorKind::LogColumn { .. } => continue,
+            // Made above or of the board itself, or without a model.
+            ChipSensor::FloatRegister { .. } | ChipSensor::HatAdc { .. } | ChipSensor::Ads1115 { .. } => {
+                continue;
+            }
         };
         made.push(place);
         chips.push((sensor.bus, chip));

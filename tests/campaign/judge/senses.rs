@@ -6,7 +6,9 @@ use super::facts::Facts;
 use super::promise::Promise;
 use super::retreat::Retreats;
 use super::{Breach, Stretch};
-use ganglion::plan::{Cause, MotorKind, Restraint, Rule, SensorKind, SensorPlan, Trip};
+use ganglion::plan::{
+    Cause, ChipSensor, ComputedSensor, MotorKind, Restraint, Rule, SensorKind, SensorPlan, Trip,
+};
 use ganglion::time::{Instant, Span};
 
 /// A count of the coarsest converter of duty, twice: rounding.
@@ -31,7 +33,11 @@ struct Sense {
 
 impl Sense {
     fn new(plan: &SensorPlan) -> Sense {
-        let wired = !matches!(plan.kind, SensorKind::MotorEcho { .. } | SensorKind::Least { .. });
+        let wired = !matches!(
+            plan.kind,
+            SensorKind::Computed(ComputedSensor::MotorEcho { .. })
+                | SensorKind::Computed(ComputedSensor::Least { .. })
+        );
         Sense {
             wired,
             required: plan.required && wired,
@@ -39,7 +45,7 @@ impl Sense {
             valid: plan.valid,
             frozen_after: plan.frozen_after,
             ends: match plan.kind {
-                SensorKind::HatAdc { per_count, .. } => Some([0.0, 4095.0 * per_count]),
+                SensorKind::Chip(ChipSensor::HatAdc { per_count, .. }) => Some([0.0, 4095.0 * per_count]),
                 _ => None,
             },
             good_at: None,
