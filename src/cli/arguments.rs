@@ -70,8 +70,8 @@ pub fn fits(plan: &FieldPlan) -> Result<(), Failure> {
     room::demand(footprint::field_bytes(plan)).map_err(refused)
 }
 
-/// How to open the GPU that will compute the board's field, under `watch`; `None` if the CPU computes it. An error if the
-/// board asks for a GPU and there is none.
+/// How to open the GPU that will compute the board's field, under `watch`; `None` if the CPU computes it. An
+/// error if the board asks for a GPU and there is none.
 pub fn device(board: &Board, watch: Arc<Watch>) -> Result<Option<Open>, Failure> {
     match device::find(&board.field, watch) {
         Ok(open) => Ok(Some(open)),

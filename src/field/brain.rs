@@ -1,5 +1,5 @@
-//! What computes the field for a robot, put together: an engine, or one on a device with one on the CPU on
-//! standby; and everything needed to rebuild them. Data for the worker, which runs it.
+//! Assembles what computes the field for a robot: an engine on the CPU, or one on a device with one on the
+//! CPU on standby. Holds what the worker needs to run and to rebuild it.
 
 use super::engine::{self, Around, Cycle, FieldEngine, Inspect};
 use super::failover::{Failover, Open};
@@ -27,7 +27,7 @@ pub struct Brain {
     decisions: Vec<[f32; MAX_MOTORS]>,
 }
 
-/// What stands before the engine on the CPU.
+/// What wraps the engine on the CPU.
 #[derive(Default)]
 pub struct Before {
     /// Opens the device that computes in its place; the engine on the CPU is then on standby, with all its
@@ -58,8 +58,8 @@ impl fmt::Display for BrainError {
 impl std::error::Error for BrainError {}
 
 impl Brain {
-    /// The engine of `board`, at rest or where `resume` stopped, with `readout`, or else that of `resume`, and
-    /// with what stands `before` it, which has the time of `clock`.
+    /// The engine of `board`, at rest or where `resume` stopped, with `readout`, or else that of `resume`,
+    /// wrapped as `before` says. A failover reads the time from `clock`.
     pub fn new(
         board: &Board,
         readout: Option<&Readout>,

@@ -5,9 +5,10 @@
 //! a `parallel` has a `job` done for each of them, on the threads of `crate::cpu`'s pool. The hot loops have
 //! a file each (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of processor. The
 //! small parts (errors, learning, matches) are f64 and stay here; `state` is the engine as a robot sees it,
-//! `verbs` what learning, tests and benchmarks read and write between cycles. All memory is allocated, and touched, in [`CpuEngine::new`], but for what
-//! is still to come: a slot of the library takes its memory when it is stored in, the bank 82 kB for every
-//! 32nd experience of a shard. No result depends on the number of threads.
+//! `verbs` what learning, tests and benchmarks read and write between cycles. All memory is allocated, and
+//! touched, in [`CpuEngine::new`], but for what is still to come: a slot of the library takes its memory when
+//! it is stored in, the bank 82 kB for every 32nd experience of a shard. No result depends on the number of
+//! threads.
 
 mod bank;
 mod cell;

@@ -2,8 +2,8 @@
 //!
 //! This file is the engine as others see it. A thread of its own (`line`) talks to the device; the `brains`
 //! live there: memory (`layout`, `start`), what is due (`schedule`), how it is launched (`launches`), access
-//! between cycles (`between`), whole states (`state`). It knows no CPU engine; the worker decides which
-//! engine takes over when a device is lost.
+//! between cycles (`between`), whole states (`state`). It knows no CPU engine; `failover` decides
+//! which engine takes over when a device is lost.
 
 mod bank;
 mod between;

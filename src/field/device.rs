@@ -38,8 +38,8 @@ impl fmt::Display for NoDevice {
 impl std::error::Error for NoDevice {}
 
 /// How to open the GPU for `plan`, again and again; or why there is none to open. With `Auto` one that is
-/// emulated does not count. All that is opened has `watch`: removing a fault there also frees the engines that
-/// were abandoned.
+/// emulated does not count. Every engine that it opens shares `watch`: removing a fault there also frees the
+/// abandoned engines.
 pub fn find(plan: &FieldPlan, watch: Arc<Watch>) -> Result<Open, NoDevice> {
     if !matches!(plan.engine, EngineKind::Auto | EngineKind::Cuda) {
         return Err(NoDevice::NotAsked);

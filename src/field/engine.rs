@@ -1,8 +1,8 @@
-//! What an engine of the field is: [`FieldEngine`] is all that a robot asks of one, [`Inspect`] what learning,
-//! tests and benchmarks ask beside that. Engines: `reference`, `cpu`, `cuda`. What stands before an engine
-//! is one too: `failover`, and an [`Around`] that changes its cycles.
+//! What an engine of the field is: [`FieldEngine`] is all that a robot asks of one, [`Inspect`] what
+//! learning, tests and benchmarks ask as well. The engines are `reference`, `cpu` and `cuda`. A wrapper of
+//! an engine is an engine too: `failover`, and an [`Around`], which changes its cycles.
 //!
-//! The worker pays one virtual call a cycle for it, and a second one behind a failover.
+//! Calls are virtual: one a cycle, and one more behind a failover. A cycle takes hundreds of microseconds.
 
 use super::cpu::CpuEngine;
 use super::failover::DeviceCounters;

@@ -94,8 +94,8 @@ pub struct Drive {
     pub recorder: Recorder,
 }
 
-/// Drives through `room` with `cycle` in the place of the engine's own; it asks `driver`. Ends when the car has
-/// fallen.
+/// Drives through `room` with `cycle` in the place of the engine's own; it asks `driver`. Ends when the car
+/// has fallen.
 pub fn run(
     board: &Board,
     room: u64,
