@@ -1,15 +1,20 @@
 //! The neural field: one sensor vector in and one motor vector out per cycle. `docs/field.md` has the
 //! maths; every engine computes exactly that.
+//!
+//! A cycle passes at most six layers, on three threads. The tick's [`link`] sends the order; the [`worker`]
+//! takes it on the field's thread, and shields the tick; [`failover`] chooses the device or the engine on
+//! standby; [`cuda`]'s engine hands the cycle over its `line` to the device's thread, where the `brains` are.
+//! On a robot without a GPU they are three: link, worker and the [`cpu`] engine. All that computes is a
+//! [`FieldEngine`], so that an engine elsewhere is one more of them; `brain` puts them together.
 
 pub mod brain;
 pub mod cpu;
 pub mod cuda;
 pub mod device;
-mod engine;
+pub mod engine;
 mod engine_state;
 mod failure;
 pub mod footprint;
-pub mod interposer;
 pub mod link;
 pub mod readout;
 mod predict;
@@ -25,7 +30,7 @@ pub mod projections;
 pub mod worker;
 
 pub use cuda::DeviceTimes;
-pub use engine::Engine;
+pub use engine::{Condition, FieldEngine, Inspect};
 pub use engine_state::EngineState;
 pub use failure::{Failure, Loss};
 pub use link::FieldCounters;

@@ -27,7 +27,7 @@ pub use shipped::shipped;
 
 use crate::field::readout::{Origin, Readout, ReadoutError};
 use crate::field::shape::FEATURES;
-use crate::field::{Engine, Failure};
+use crate::field::{Failure, Inspect};
 use crate::plan::Board;
 use laps::Course;
 use log::Log;
@@ -97,7 +97,7 @@ pub enum Stage {
 /// `board` and is left at rest. `watch` receives how much of a stage is done, and out of how much.
 pub fn learn(
     board: &Board,
-    engine: &mut Engine,
+    engine: &mut dyn Inspect,
     log: &Log,
     heading: &str,
     mut watch: impl FnMut(Stage, usize, usize),

@@ -6,6 +6,7 @@
 
 mod computer;
 mod devices;
+mod injector;
 mod wire_up;
 
 use crate::act::Arbiter;
@@ -14,16 +15,17 @@ use crate::alarm::Alarm;
 use crate::budget::Budget;
 use crate::bus::{Hardware, OpenError};
 use crate::executor::{Waker, Worker};
-use crate::field::brain::{Brain, BrainError};
+use crate::field::brain::{Before, Brain, BrainError};
+use crate::field::engine::Cycle;
 use crate::field::failover::Open;
-use crate::field::interposer::Interposer;
 use crate::field::link::FieldLink;
 use crate::field::readout::table_digest;
 use crate::field::snapshot::{
     Beside, CopyMap, Snapshot, SnapshotError, SnapshotSender, SnapshotWriter, Standing, snapshot_line,
 };
 use crate::field::worker::{FieldWorker, Order, Outcome};
-use crate::field::{Readout, ReadoutError, footprint};
+use crate::field::{Inspect, Readout, ReadoutError, footprint};
+use crate::gpu::Watch;
 use crate::guard::GuardHealth;
 use crate::io::{BusCounters, Halt, LogRows, SenseCounters};
 use crate::learn::{imitate, shipped};
@@ -43,6 +45,7 @@ use crate::trace::{Record, TRACE_RING};
 use crate::trail::Trail;
 pub(crate) use devices::actuators;
 pub use devices::motor_lines;
+use injector::FaultInjector;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -72,12 +75,14 @@ pub struct Options {
     pub guard: Option<GuardHealth>,
     /// Opens the device that computes the field; without it that is the CPU.
     pub device: Option<Open>,
+    /// The device's watch: faults of the script go there.
+    pub watch: Arc<Watch>,
     /// Every cycle runs at this rung; without it the budget chooses.
     pub rung: Option<Rung>,
     /// A read-out that did not pass its trial is obeyed all the same.
     pub untried: bool,
-    /// Stands between the tick and the brain; in simulations only.
-    pub interposer: Option<Box<dyn Interposer>>,
+    /// Stands around the cycle of the engine on the CPU; in simulations only.
+    pub around: Option<Cycle<dyn Inspect>>,
     /// The wires of a board on real hardware; a simulated board has its own and uses these instead if given.
     pub hardware: Option<Arc<dyn Hardware>>,
 }
@@ -215,9 +220,11 @@ impl Robot {
         // The slow part first: the simulator's faults count their time from when it is made.
         let resume = options.resume.as_ref();
         let table = table_of(board, options.readout.as_ref(), resume);
-        let mut brain = brain(board, options.readout, options.untried, resume, options.device)?;
-        let (engine_name, engine_refusals) = (brain.engine_name(), brain.refusals());
-        let device = brain.has_device().then(|| Device { name: brain.device_name() });
+        let has_device = options.device.is_some();
+        let before = Before { device: options.device, cycle: options.around };
+        let mut brain = brain(board, options.readout, options.untried, resume, before, clock.clone())?;
+        let (engine_name, engine_refusals) = (brain.engine.name(), std::mem::take(&mut brain.refusals));
+        let device = has_device.then(|| Device { name: brain.engine.device_name() });
         let idle_faults = match device {
             Some(_) => Vec::new(),
             None => options.faults.iter().filter(|f| f.kind.gpu().is_some()).map(|f| f.kind.name()).collect(),
@@ -246,9 +253,16 @@ impl Robot {
         let records_dropped = Arc::new(AtomicU64::new(0));
         let zero = plant.as_ref().map_or(first, Plant::zero);
         let faults = FieldFaults::new(&options.faults, zero);
+        let modelled = (!clock.is_real()).then_some(match board.bus {
+            BusPlan::Log => Span::ZERO, // a replay is as fast as the machine: the field costs no time of the log
+            _ => board.budget.target,
+        });
+        if modelled.is_some() || !faults.is_empty() {
+            let injector = FaultInjector { faults, watch: options.watch, modelled, clock: clock.clone() };
+            brain.engine = injector.around(brain.engine);
+        }
         let (sender, snapshots) = kept.unzip();
-        let made = Made { brain, interposer: options.interposer, faults, snapshots: sender };
-        let mut field = link_field(board, made, clock.is_real(), &bus_bell, &mut workers);
+        let mut field = link_field(board, brain, sender, &bus_bell, &mut workers);
         last_cycle.into_iter().for_each(|last| field.continue_after(last));
         let tick = Tick::new(Parts {
             requests: requests.clone(),
@@ -313,7 +327,8 @@ fn brain(
     readout: Option<Readout>,
     untried: bool,
     resume: Option<&Snapshot>,
-    device: Option<Open>,
+    before: Before,
+    clock: Arc<dyn Clock>,
 ) -> Result<Brain, BuildError> {
     if let Some(readout) = &readout {
         readout.check(board).map_err(BuildError::Readout)?;
@@ -328,7 +343,7 @@ fn brain(
     let untaught = is_new && !board.field.start.is_empty();
     let readout = readout.or_else(|| untaught.then(|| shipped(board).unwrap_or_else(|| imitate(board))));
     let state = resume.map(Snapshot::state);
-    Brain::new(board, readout.as_ref(), state, device).map_err(BuildError::Brain)
+    Brain::new(board, readout.as_ref(), state, before, clock).map_err(BuildError::Brain)
 }
 
 /// The link on which the brain goes to its file, and how often it does.
@@ -347,25 +362,17 @@ fn keep(
     beside: Beside,
 ) -> Result<Option<Kept>, BuildError> {
     let Some(SnapshotPlan { path, every, standing }) = plan else { return Ok(None) };
-    let given = brain.learned();
-    let line = snapshot_line(path, standing, board, given, beside, |live| brain.save(live));
+    let given = brain.learned.clone();
+    let line = snapshot_line(path, standing, board, given, beside, |live| brain.engine.save(live));
     let line = line.map_err(BuildError::Thread)?;
     Ok(Some(((line.0, every), line.1)))
-}
-
-/// What the field's worker is made of.
-struct Made {
-    brain: Brain,
-    interposer: Option<Box<dyn Interposer>>,
-    faults: FieldFaults,
-    snapshots: Option<(SnapshotSender, Span)>,
 }
 
 /// Puts the engine on its worker and returns the tick's end of the link.
 fn link_field(
     board: &Board,
-    made: Made,
-    real: bool,
+    brain: Brain,
+    snapshots: Option<(SnapshotSender, Span)>,
     bus_bell: &Waker,
     workers: &mut Vec<WorkerThread>,
 ) -> FieldLink {
@@ -373,13 +380,8 @@ fn link_field(
     let (outcomes, collected) = triple_buffer(Outcome::EMPTY);
     let waker: Arc<Waker> = Arc::default();
     bus_bell.then(waker.clone());
-    let modelled = (!real).then_some(match board.bus {
-        BusPlan::Log => Span::ZERO, // a replay is as fast as the machine: the field costs no time of the log
-        _ => board.budget.target,
-    });
-    let worker = FieldWorker::new(made.brain, taken, outcomes, made.faults, modelled);
-    let mut worker = worker.with_interposer(made.interposer);
-    if let Some((sender, every)) = made.snapshots {
+    let mut worker = FieldWorker::new(brain, taken, outcomes);
+    if let Some((sender, every)) = snapshots {
         worker = worker.with_snapshots(sender, every);
     }
     workers.push(WorkerThread { worker: Box::new(worker), waker: waker.clone(), role: Role::Field });

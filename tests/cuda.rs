@@ -19,7 +19,7 @@ use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::shape::{
     BANK_TOP, CHANNELS, CONTEXT, DESCRIPTOR, GROUP, PATTERN, READOUT_COLUMNS, READOUT_GRIDS, sub_steps,
 };
-use ganglion::field::{Response, Stimulus};
+use ganglion::field::{FieldEngine, Inspect, Response, Stimulus};
 use ganglion::frame::MAX_SENSORS;
 use ganglion::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
 use ganglion::seed::{Stream, normal, uniform};

@@ -64,7 +64,10 @@ fn run_board(board: &Board, seed: u64, seconds: u64, faults: &[&str]) -> Run {
 }
 
 fn run_with(board: &Board, options: Options, seconds: u64) -> Run {
-    let clock = Arc::new(SimClock::new());
+    run_on(Arc::new(SimClock::new()), board, options, seconds)
+}
+
+fn run_on(clock: Arc<SimClock>, board: &Board, options: Options, seconds: u64) -> Run {
     let first = Instant::ZERO + board.period;
     let robot = Robot::build(board, clock.clone(), first, options).expect("it can be built");
     let plant = robot.plant.clone().expect("the sim board has a world");

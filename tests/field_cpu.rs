@@ -13,7 +13,7 @@ use ganglion::cpu::Level;
 use ganglion::field::cpu::CpuEngine;
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::shape::{CHANNELS, CONTEXT, FEATURES, PATTERN, READOUT_COLUMNS, READOUT_GRIDS};
-use ganglion::field::{Engine, Response, Stimulus};
+use ganglion::field::{FieldEngine, Inspect, Response, Stimulus, engine};
 use ganglion::frame::MAX_SENSORS;
 use ganglion::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
 use ganglion::seed::{Stream, normal, uniform};
@@ -72,7 +72,7 @@ fn readout(motors: usize) -> Vec<f32> {
         .collect()
 }
 
-fn load(engine: &mut Engine, plan: &FieldPlan) {
+fn load(engine: &mut dyn Inspect, plan: &FieldPlan) {
     for slot in 0..plan.shape.patterns.saturating_sub(1) {
         let volume = volume(slot, plan.shape.grid);
         assert!(engine.store_pattern(slot, &volume, &context(slot), slot as f32));
@@ -80,29 +80,30 @@ fn load(engine: &mut Engine, plan: &FieldPlan) {
     assert!(engine.set_readout(&readout(plan.shape.motors)));
 }
 
-fn build(plan: &FieldPlan) -> Engine {
-    let mut engine = Engine::build(plan);
-    load(&mut engine, plan);
+fn build(plan: &FieldPlan) -> Box<dyn Inspect> {
+    let mut engine = engine::build(plan);
+    load(engine.as_mut(), plan);
     engine
 }
 
 /// The same at one level of instructions.
-fn build_at(plan: &FieldPlan, level: Level) -> Engine {
-    let mut engine = Engine::build_with(plan, level.name()).expect("a level that was found");
+fn build_at(plan: &FieldPlan, level: Level) -> Box<dyn Inspect> {
+    let mut engine = engine::build_with(plan, level.name()).expect("a level that was found");
     assert_eq!(engine.simd(), level.name());
-    load(&mut engine, plan);
+    load(engine.as_mut(), plan);
     engine
 }
 
 /// Bits of everything that an engine shows.
-fn fingerprint(engine: &Engine, response: &Response) -> Vec<u32> {
-    let Engine::Cpu(cpu) = engine else { unreachable!() };
+fn fingerprint(engine: &dyn Inspect, response: &Response) -> Vec<u32> {
     let answers = response.scores.iter().chain(&response.motors);
     let rest = [response.confidence, response.skill, response.novelty];
-    let mut cells = vec![0.0; CHANNELS * cpu.plan().shape.cells()];
-    let channels = cells.chunks_exact_mut(cpu.plan().shape.cells()).enumerate();
-    channels.for_each(|(c, to)| cpu.copy_channel(c, to));
-    answers.chain(&rest).chain(cpu.features()).chain(&cells).map(|x| x.to_bits()).collect()
+    let mut cells = vec![0.0; CHANNELS * engine.plan().shape.cells()];
+    let channels = cells.chunks_exact_mut(engine.plan().shape.cells()).enumerate();
+    channels.for_each(|(c, to)| engine.copy_channel(c, to));
+    let mut features = vec![0.0; FEATURES];
+    engine.copy_features(&mut features);
+    answers.chain(&rest).chain(&features).chain(&cells).map(|x| x.to_bits()).collect()
 }
 
 #[test]
@@ -146,7 +147,7 @@ fn rest_is_the_start_again_with_library_and_readout() {
     for cycle in 0..40 {
         let stimulus = stimulus(cycle, rung_at(cycle));
         let (a, b) = (used.cycle(&stimulus).expect("in range"), new.cycle(&stimulus).expect("in range"));
-        assert_eq!(fingerprint(&used, &a), fingerprint(&new, &b), "cycle {cycle}");
+        assert_eq!(fingerprint(used.as_ref(), &a), fingerprint(new.as_ref(), &b), "cycle {cycle}");
         assert_eq!(used.nearest(), new.nearest());
     }
 }
@@ -174,7 +175,7 @@ fn motors_do_not_jump_when_the_resolution_changes() {
 #[test]
 fn a_pattern_can_be_replaced_while_it_is_blended() {
     let mut engines = [EngineKind::Cpu, EngineKind::Reference]
-        .map(|kind| Engine::build(&FieldPlan { engine: kind, ..plan(8) }));
+        .map(|kind| engine::build(&FieldPlan { engine: kind, ..plan(8) }));
     let mut means = [[0.0_f32; 2]; 2];
     for (engine, means) in engines.iter_mut().zip(&mut means) {
         assert!(engine.store_pattern(0, &volume(0, 8), &context(0), 1.0));

@@ -14,7 +14,7 @@ use ganglion::field::cpu::CpuEngine;
 use ganglion::field::cuda::CudaEngine;
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::shape::{CONTEXT, READOUT_COLUMNS};
-use ganglion::field::{Failure, Metrics, Refused, Response, Stimulus};
+use ganglion::field::{Failure, FieldEngine, Inspect, Metrics, Refused, Response, Stimulus};
 use ganglion::frame::MAX_SENSORS;
 use ganglion::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
 use ganglion::seed::{Stream, normal, uniform};
@@ -64,6 +64,10 @@ pub trait Judged {
     fn gain(&self) -> f64;
 }
 
+fn refused(answer: Result<Response, Failure>) -> Result<Response, Refused> {
+    answer.map_err(|failure| failure.refused().unwrap_or_else(|| panic!("{failure}")))
+}
+
 impl Judged for ReferenceEngine {
     const ROUNDING: f64 = 1e-13;
     const FOR_EVER: (u64, u64) = (4_000, 8_000);
@@ -74,13 +78,13 @@ impl Judged for ReferenceEngine {
         ReferenceEngine::new(plan)
     }
     fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
-        self.cycle(stimulus)
+        refused(FieldEngine::cycle(self, stimulus))
     }
     fn features(&self) -> Vec<f64> {
         self.features().to_vec()
     }
     fn prediction(&self) -> Vec<f64> {
-        self.prediction().to_vec()
+        Inspect::prediction(self).to_vec()
     }
     fn channel(&self, c: usize) -> Vec<f64> {
         self.channel(c).to_vec()
@@ -89,32 +93,32 @@ impl Judged for ReferenceEngine {
         self.channel_mut(c).copy_from_slice(cells);
     }
     fn set_readout(&mut self, weights: &[f32]) {
-        assert!(ReferenceEngine::set_readout(self, weights));
+        assert!(Inspect::set_readout(self, weights));
     }
     fn rest(&mut self) {
-        self.rest();
+        FieldEngine::rest(self);
     }
     fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT]) {
-        assert!(ReferenceEngine::store_pattern(self, slot, volume, context, 1.0));
+        assert!(Inspect::store_pattern(self, slot, volume, context, 1.0));
     }
     fn blend(&self) -> Vec<(usize, f64)> {
-        let (slots, weights) = self.blend();
+        let (slots, weights) = Inspect::blend(self);
         slots.iter().copied().zip(weights.iter().copied()).collect()
     }
     fn nearest(&self) -> Vec<(usize, f64)> {
-        self.nearest().to_vec()
+        Inspect::nearest(self).to_vec()
     }
     fn experiences(&self) -> usize {
-        self.experiences()
+        Inspect::experiences(self)
     }
     fn metrics(&self) -> Option<Metrics> {
-        self.metrics()
+        Inspect::metrics(self)
     }
     fn measure_now(&mut self) -> Metrics {
-        ReferenceEngine::measure_now(self)
+        Inspect::measure_now(self)
     }
     fn gain(&self) -> f64 {
-        self.gain()
+        Inspect::plan(self).params.field_gain()
     }
 }
 
@@ -127,16 +131,16 @@ impl Judged for CpuEngine {
         CpuEngine::new(plan)
     }
     fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
-        self.cycle(stimulus)
+        refused(FieldEngine::cycle(self, stimulus))
     }
     fn features(&self) -> Vec<f64> {
         self.features().iter().map(|f| f64::from(*f)).collect()
     }
     fn prediction(&self) -> Vec<f64> {
-        self.prediction().to_vec()
+        Inspect::prediction(self).to_vec()
     }
     fn channel(&self, c: usize) -> Vec<f64> {
-        let mut cells = vec![f32::NAN; self.plan().shape.cells()];
+        let mut cells = vec![f32::NAN; Inspect::plan(self).shape.cells()];
         self.copy_channel(c, &mut cells);
         // On the half grid there are fewer.
         cells.iter().take_while(|u| !u.is_nan()).map(|u| f64::from(*u)).collect()
@@ -146,32 +150,32 @@ impl Judged for CpuEngine {
         CpuEngine::set_channel(self, c, &cells);
     }
     fn set_readout(&mut self, weights: &[f32]) {
-        assert!(CpuEngine::set_readout(self, weights));
+        assert!(Inspect::set_readout(self, weights));
     }
     fn rest(&mut self) {
-        self.rest();
+        FieldEngine::rest(self);
     }
     fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT]) {
-        assert!(CpuEngine::store_pattern(self, slot, volume, context, 1.0));
+        assert!(Inspect::store_pattern(self, slot, volume, context, 1.0));
     }
     fn blend(&self) -> Vec<(usize, f64)> {
-        let (slots, weights) = self.blend();
+        let (slots, weights) = Inspect::blend(self);
         slots.iter().copied().zip(weights.iter().copied()).collect()
     }
     fn nearest(&self) -> Vec<(usize, f64)> {
-        self.nearest().to_vec()
+        Inspect::nearest(self).to_vec()
     }
     fn experiences(&self) -> usize {
-        self.experiences()
+        Inspect::experiences(self)
     }
     fn metrics(&self) -> Option<Metrics> {
-        self.metrics()
+        Inspect::metrics(self)
     }
     fn measure_now(&mut self) -> Metrics {
-        CpuEngine::measure_now(self)
+        Inspect::measure_now(self)
     }
     fn gain(&self) -> f64 {
-        self.gain()
+        Inspect::plan(self).params.field_gain()
     }
 }
 
@@ -187,7 +191,7 @@ impl Judged for Packed {
         Packed(CpuEngine::new(&FieldPlan { storage: Storage::F16, ..plan.clone() }))
     }
     fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
-        self.0.cycle(stimulus)
+        refused(FieldEngine::cycle(&mut self.0, stimulus))
     }
     fn features(&self) -> Vec<f64> {
         Judged::features(&self.0)
@@ -205,7 +209,7 @@ impl Judged for Packed {
         Judged::set_readout(&mut self.0, weights);
     }
     fn rest(&mut self) {
-        self.0.rest();
+        FieldEngine::rest(&mut self.0);
     }
     fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT]) {
         Judged::store_pattern(&mut self.0, slot, volume, context);
@@ -217,16 +221,16 @@ impl Judged for Packed {
         Judged::nearest(&self.0)
     }
     fn experiences(&self) -> usize {
-        self.0.experiences()
+        Inspect::experiences(&self.0)
     }
     fn metrics(&self) -> Option<Metrics> {
-        self.0.metrics()
+        Inspect::metrics(&self.0)
     }
     fn measure_now(&mut self) -> Metrics {
-        self.0.measure_now()
+        Inspect::measure_now(&self.0)
     }
     fn gain(&self) -> f64 {
-        self.0.gain()
+        Inspect::plan(&self.0).params.field_gain()
     }
 }
 
@@ -249,16 +253,13 @@ impl Judged for OnDevice {
         OnDevice(CudaEngine::open(plan, 1).unwrap_or_else(|why| panic!("{why}")))
     }
     fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
-        self.0.cycle(stimulus).map_err(|failure| match failure {
-            Failure::Refused(refused) => refused,
-            failure => panic!("{failure}"),
-        })
+        refused(FieldEngine::cycle(&mut self.0, stimulus))
     }
     fn features(&self) -> Vec<f64> {
         self.0.features().into_iter().map(f64::from).collect()
     }
     fn prediction(&self) -> Vec<f64> {
-        self.0.prediction().to_vec()
+        Inspect::prediction(&self.0).to_vec()
     }
     fn channel(&self, c: usize) -> Vec<f64> {
         let mut cells = vec![f32::NAN; self.0.plan().shape.cells()];
@@ -270,32 +271,32 @@ impl Judged for OnDevice {
         self.0.set_channel(c, &cells);
     }
     fn set_readout(&mut self, weights: &[f32]) {
-        assert!(self.0.set_readout(weights));
+        assert!(Inspect::set_readout(&mut self.0, weights));
     }
     fn rest(&mut self) {
-        self.0.rest();
+        FieldEngine::rest(&mut self.0);
     }
     fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT]) {
-        assert!(self.0.store_pattern(slot, volume, context, 1.0));
+        assert!(Inspect::store_pattern(&mut self.0, slot, volume, context, 1.0));
     }
     fn blend(&self) -> Vec<(usize, f64)> {
-        let (slots, weights) = self.0.blend();
+        let (slots, weights) = Inspect::blend(&self.0);
         slots.iter().copied().zip(weights.iter().copied()).collect()
     }
     fn nearest(&self) -> Vec<(usize, f64)> {
-        self.0.nearest().to_vec()
+        Inspect::nearest(&self.0).to_vec()
     }
     fn experiences(&self) -> usize {
-        self.0.experiences()
+        Inspect::experiences(&self.0)
     }
     fn metrics(&self) -> Option<Metrics> {
-        self.0.metrics()
+        Inspect::metrics(&self.0)
     }
     fn measure_now(&mut self) -> Metrics {
-        self.0.measure_now()
+        Inspect::measure_now(&self.0)
     }
     fn gain(&self) -> f64 {
-        self.0.gain()
+        Inspect::plan(&self.0).params.field_gain()
     }
 }
 

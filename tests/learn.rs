@@ -3,7 +3,7 @@
 
 use ganglion::field::readout::{Origin, Readout, decide};
 use ganglion::field::shape::{FEATURES, READOUT_COLUMNS};
-use ganglion::field::{Engine, Stimulus};
+use ganglion::field::{Stimulus, engine};
 use ganglion::frame::MAX_SENSORS;
 use ganglion::learn::laps::{judge, observe_all};
 use ganglion::learn::log::Log;
@@ -78,8 +78,8 @@ fn parse(board: &Board, text: &str) -> Log {
 }
 
 fn learned(board: &Board, log: &Log) -> (Readout, f64) {
-    let mut engine = Engine::build(&board.field);
-    let (readout, validation) = learn(board, &mut engine, log, "what", |_, _, _| ()).unwrap();
+    let mut engine = engine::build(&board.field);
+    let (readout, validation) = learn(board, engine.as_mut(), log, "what", |_, _, _| ()).unwrap();
     (readout, validation.best().total().accuracy().unwrap())
 }
 
@@ -119,9 +119,9 @@ fn a_rule_is_learned_comes_back_from_its_file_and_decides() {
     let board = board();
     let log = parse(&board, &made_up_log(1500));
     let mut heard = Vec::new();
-    let mut engine = Engine::build(&board.field);
+    let mut engine = engine::build(&board.field);
     let watch = |stage, done, of| heard.push((stage, done, of));
-    let (readout, validation) = learn(&board, &mut engine, &log, "what", watch).unwrap();
+    let (readout, validation) = learn(&board, engine.as_mut(), &log, "what", watch).unwrap();
     let accuracy = validation.best().total().accuracy().unwrap();
     assert!(accuracy > 0.93, "on blocks not learned from: {accuracy}");
     assert_eq!(heard.iter().filter(|(stage, ..)| *stage == Stage::Observe).count(), 1500);
@@ -138,7 +138,7 @@ fn a_rule_is_learned_comes_back_from_its_file_and_decides() {
     loaded.check(&board).unwrap();
 
     // A fresh engine with the loaded weights, on rows of another seed's walk.
-    let mut engine = Engine::build(&board.field);
+    let mut engine = engine::build(&board.field);
     assert!(engine.set_readout(loaded.weights()));
     let mut right = 0;
     for cycle in 0..600u64 {
@@ -181,8 +181,8 @@ fn both_engines_learn_the_same_decisions() {
     board.field.engine = EngineKind::Reference;
     let (of_reference, _) = learned(&board, &log);
     of_cpu.check(&board).expect("the engine's kind is not part of a read-out");
-    let mut engine = Engine::build(&board.field);
-    let seen = observe(&board, &mut engine, &log, |_| ()).unwrap();
+    let mut engine = engine::build(&board.field);
+    let seen = observe(&board, engine.as_mut(), &log, |_| ()).unwrap();
     let score = |readout: &Readout, features: &[f32]| {
         let row = &readout.weights()[..FEATURES];
         row.iter().zip(features).map(|(w, f)| f64::from(*w) * f64::from(*f)).sum::<f64>()
@@ -200,8 +200,8 @@ fn the_running_loop_computes_what_learning_saw() {
     let board = board();
     let log = parse(&board, &made_up_log(1100));
     let readout = learned_once();
-    let mut engine = Engine::build(&board.field);
-    let seen = observe(&board, &mut engine, &log, |_| ()).unwrap();
+    let mut engine = engine::build(&board.field);
+    let seen = observe(&board, engine.as_mut(), &log, |_| ()).unwrap();
 
     let rows = (0..log.rows()).map(|row| log.readings(row).collect()).collect();
     let clock = Arc::new(SimClock::new());
@@ -404,8 +404,8 @@ fn on_a_real_robots_log_the_last_quarter_is_decided_from_the_first_three() {
     let board = ganglion::board::built_in("scitos-g5").unwrap().unwrap().board;
     let log = Log::read(Path::new(REAL_LOG), &board, Some("OUTPUT")).unwrap().sound().unwrap();
     assert_eq!(log.rows(), 4092);
-    let mut engine = Engine::build(&board.field);
-    let seen = observe(&board, &mut engine, &log, |_| ()).unwrap();
+    let mut engine = engine::build(&board.field);
+    let seen = observe(&board, engine.as_mut(), &log, |_| ()).unwrap();
     let labels: Vec<String> = board.decisions.iter().map(|decision| decision.label.clone()).collect();
     let gap = gap(board.field.dt.as_secs_f64());
     let lesson = |right| Lesson { features: &seen.features, width: FEATURES, right, labels: &labels, gap };

@@ -4,8 +4,8 @@
 use crate::allocation::allocations_in;
 use crate::cli::{err, ganglion, out, output};
 use ganglion::board;
-use ganglion::field::Engine;
 use ganglion::field::Stimulus;
+use ganglion::field::engine;
 use ganglion::field::snapshot::{Beside, Snapshot, SnapshotError, Standing, previous_of, snapshot_line};
 use ganglion::field::state::{Live, State};
 use ganglion::frame::MAX_SENSORS;
@@ -23,7 +23,7 @@ fn small() -> Board {
 }
 
 fn lived(board: &Board, cycles: u64) -> State {
-    let mut engine = Engine::build(&board.field);
+    let mut engine = engine::build(&board.field);
     for cycle in 0..cycles {
         let sensors = [(cycle as f32 * 0.3).sin(); MAX_SENSORS];
         assert!(engine.cycle(&Stimulus { cycle, sensors, reward: 0.5, rung: Rung::BEST }).is_ok());
@@ -200,7 +200,7 @@ fn what_is_not_ours_is_not_taken_for_damage() {
 #[test]
 fn to_hand_a_brain_over_takes_no_memory() {
     let (board, folder) = (small(), Folder::new("quiet"));
-    let mut engine = Engine::build(&board.field);
+    let mut engine = engine::build(&board.field);
     let given = Arc::new(engine.learned());
     let line = snapshot_line(folder.file(), Standing::Sound, &board, given, Beside::default(), |live| {
         engine.save(live)

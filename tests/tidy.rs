@@ -37,8 +37,8 @@ const ABSENCES: &[(&str, &[&str], &str)] = &[
     ("bus", &["frame", "reflex", "mode"], "a wire carries bytes"),
     (
         "field",
-        &["device", "bus", "admit", "reflex", "mode"],
-        "the field sees stimuli and gives motor vectors; it never touches a motor",
+        &["device", "bus", "admit", "reflex", "mode", "sim"],
+        "the field sees stimuli and gives motor vectors; it touches no motor and injects no fault",
     ),
     ("tick", &["device", "bus", "sim", "gpu"], "order, no arithmetic, no names of parts"),
 ];

@@ -2,16 +2,14 @@
 //! every arm: what differs is the source of the motion.
 
 use crate::field::STAGES;
-use crate::field::brain::Brain;
-use crate::field::interposer::Interposer;
-use crate::field::{Failure, Response, Stimulus};
+use crate::field::engine::Cycle;
+use crate::field::{Failure, Inspect, Response, Stimulus};
 use crate::frame::MAX_SENSORS;
 use crate::plan::{Board, FieldPlan, Rung};
 use crate::robot::BuildError;
 use crate::teach::driver::Driver;
 use crate::teach::lesson::{Drive, run};
 use crate::teach::trouble::Trouble;
-use crate::time::{Clock, Instant};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The figures that a study compares.
@@ -69,7 +67,7 @@ pub fn judge(
     trouble: Trouble,
     spent: &std::sync::Arc<Spent>,
 ) -> Result<Run, BuildError> {
-    let judge = Judge {
+    let mut judge = Judge {
         driver: driver.clone(),
         plan: board.field.clone(),
         room,
@@ -77,7 +75,8 @@ pub fn judge(
         kept: [0.0; MAX_SENSORS],
         spent: spent.clone(),
     };
-    run(board, room, seconds, rung, driver, Box::new(judge)).map(|drive| Run::of(&drive))
+    let cycle: Cycle<dyn Inspect> = Box::new(move |engine, stimulus| judge.cycle(engine, stimulus));
+    run(board, room, seconds, rung, driver, cycle).map(|drive| Run::of(&drive))
 }
 
 /// Troubles the sensors, and watches the time.
@@ -90,20 +89,14 @@ struct Judge {
     spent: std::sync::Arc<Spent>,
 }
 
-impl Interposer for Judge {
-    fn cycle(
-        &mut self,
-        stimulus: &Stimulus,
-        brain: &mut Brain,
-        start: Instant,
-        clock: &dyn Clock,
-    ) -> Result<Response, Failure> {
+impl Judge {
+    fn cycle(&mut self, engine: &mut dyn Inspect, stimulus: &Stimulus) -> Result<Response, Failure> {
         let used = self.plan.shape.sensors;
         self.kept = self.trouble.sensors(self.room, stimulus.cycle, &stimulus.sensors, &self.kept, used);
         let seen = Stimulus { sensors: self.kept, ..*stimulus };
-        let response = self.driver.cycle(&self.plan, &seen, brain, start, clock)?;
+        let response = self.driver.cycle(&self.plan, &seen, engine)?;
         if let Driver::Field(_) = self.driver {
-            for (sum, stage) in self.spent.0.iter().zip(brain.stage_times()) {
+            for (sum, stage) in self.spent.0.iter().zip(engine.stage_times()) {
                 sum.fetch_add(stage.as_nanos(), Ordering::Relaxed);
             }
         }

@@ -9,7 +9,7 @@ use super::field::{BenchFault, FieldFigures};
 use super::page_faults::page_faults;
 use crate::field::cuda::{CudaEngine, DeviceFacts, DeviceTimes, is_emulated};
 use crate::field::shape::DESCRIPTOR;
-use crate::field::{Engine, Failure, Loss};
+use crate::field::{Failure, FieldEngine, Inspect, Loss};
 use crate::gpu::Counts;
 use crate::plan::{FieldPlan, Rung};
 use crate::rt::heap::allocations_everywhere;
@@ -36,7 +36,7 @@ pub const PARTS_OF_A_CYCLE: [&str; 5] = ["queue", "copy_in", "kernels", "copy_ou
 
 /// An engine on a GPU, loaded and fed by a `Feed`.
 pub struct DeviceBench {
-    engine: Engine,
+    engine: CudaEngine,
     facts: DeviceFacts,
     feed: Feed,
 }
@@ -70,13 +70,12 @@ impl DeviceBench {
             let answer = engine.cycle(&feed.next(Rung::BEST));
             return Err(BenchFault::Lost(answer.err().unwrap_or(Failure::Lost(Loss::Panicked))));
         };
-        let mut engine = Engine::Cuda(Box::new(engine));
         feed.load(&mut engine, plan).map_err(BenchFault::Lost)?;
         Ok(DeviceBench { engine, facts, feed })
     }
 
     /// The engine.
-    pub fn engine(&self) -> &Engine {
+    pub fn engine(&self) -> &dyn Inspect {
         &self.engine
     }
 
@@ -122,13 +121,6 @@ impl DeviceBench {
         self.paced(rung, paced, figures, interrupted)
     }
 
-    fn device(&mut self) -> Result<&mut CudaEngine, BenchFault> {
-        match &mut self.engine {
-            Engine::Cuda(engine) => Ok(engine),
-            _ => Err(BenchFault::Lost(Failure::Lost(Loss::State))),
-        }
-    }
-
     fn turn(&mut self, rung: Rung) -> Result<Span, BenchFault> {
         let stimulus = self.feed.next(rung);
         let began = MonotonicClock.now();
@@ -150,20 +142,20 @@ impl DeviceBench {
         interrupted: &AtomicBool,
     ) -> Result<(), BenchFault> {
         let until = MonotonicClock.now() + length;
-        let before = self.device()?.device_counts();
+        let before = self.engine.device_counts();
         let faults = page_faults();
         let allocations = allocations_everywhere();
         loop {
             let span = self.turn(rung)?;
             note(&mut figures.field.cycle, span);
-            figures.note_times(&self.device()?.device_times());
+            figures.note_times(&self.engine.device_times());
             if MonotonicClock.now() >= until || ended(interrupted) {
                 break;
             }
         }
         figures.field.allocations.add(allocations, allocations_everywhere());
         figures.field.page_faults.add(faults, page_faults());
-        figures.note_counts(&before, &self.device()?.device_counts());
+        figures.note_counts(&before, &self.engine.device_counts());
         Ok(())
     }
 
@@ -173,11 +165,11 @@ impl DeviceBench {
         for _ in 0..COPIES {
             // Where there is no memory for it there is no figure of it; a lost device shows in the next
             // cycle.
-            if let Some(span) = self.device()?.device_copy(half) {
+            if let Some(span) = self.engine.device_copy(half) {
                 figures.field.bytes_per_copy = 2 * half;
                 note(&mut figures.field.copy, span);
             }
-            if let Some(span) = self.device()?.device_round_trip() {
+            if let Some(span) = self.engine.device_round_trip() {
                 note(&mut figures.round_trip, span);
             }
         }
@@ -192,18 +184,18 @@ impl DeviceBench {
         figures: &mut DeviceFigures,
         interrupted: &AtomicBool,
     ) -> Result<(), BenchFault> {
-        self.device()?.watch_stages(true);
+        self.engine.watch_stages(true);
         self.settle(rung)?;
         let until = MonotonicClock.now() + length;
         loop {
             self.turn(rung)?;
-            self.device()?.read_stages();
+            self.engine.read_stages();
             figures.field.note_stages(self.engine.stage_times());
             if MonotonicClock.now() >= until || ended(interrupted) {
                 break;
             }
         }
-        self.device()?.watch_stages(false);
+        self.engine.watch_stages(false);
         self.settle(rung)
     }
 

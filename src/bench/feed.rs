@@ -4,7 +4,7 @@
 //! Everything is drawn from a seed: two benches get the same input.
 
 use crate::field::shape::{CONTEXT, DESCRIPTOR, PATTERN, READOUT_COLUMNS};
-use crate::field::{Engine, Failure, Stimulus};
+use crate::field::{Failure, Inspect, Stimulus};
 use crate::frame::MAX_SENSORS;
 use crate::plan::{FieldPlan, Rung};
 use crate::seed::{Stream, bits, normal, uniform};
@@ -56,7 +56,7 @@ impl Feed {
 
     /// Fills `engine`, which has been built from `plan`. Runs its first cycles. Fails only where an engine on
     /// a device is lost.
-    pub fn load(&mut self, engine: &mut Engine, plan: &FieldPlan) -> Result<(), Failure> {
+    pub fn load(&mut self, engine: &mut dyn Inspect, plan: &FieldPlan) -> Result<(), Failure> {
         let mut situations = Vec::new();
         for life in 0..LIFE {
             engine.cycle(&self.next(Rung::BEST))?;

@@ -6,8 +6,9 @@ use super::feed::Feed;
 use super::page_faults::page_faults;
 use crate::cpu::Level;
 use crate::field::cuda::Unfit;
+use crate::field::engine::{self, Inspect};
 use crate::field::footprint;
-use crate::field::{Engine, Failure, STAGES, StageTimes};
+use crate::field::{Failure, STAGES, StageTimes};
 use crate::plan::{FieldPlan, RUNGS, Rung};
 use crate::rt::heap::allocations_everywhere;
 use crate::rt::room::{self, NoRoom};
@@ -76,7 +77,7 @@ impl std::error::Error for BenchFault {}
 
 /// An engine, loaded and fed by a `Feed`.
 pub struct FieldBench {
-    engine: Engine,
+    engine: Box<dyn Inspect>,
     feed: Feed,
     copy: CopyCrew,
 }
@@ -92,7 +93,7 @@ impl FieldBench {
             stay_on(cpu).map_err(|_| BenchFault::Core { cpu })?;
         }
         let mut feed = Feed::new(plan);
-        feed.load(&mut engine, plan).map_err(BenchFault::Lost)?;
+        feed.load(engine.as_mut(), plan).map_err(BenchFault::Lost)?;
         let rungs = (0..RUNGS).filter_map(|number| Rung::new(number as u8));
         let most = rungs.map(|rung| engine.bytes_per_cycle(rung)).max().unwrap_or(0);
         let copy = CopyCrew::new(engine.threads(), most, &plan.cpus).map_err(BenchFault::Threads)?;
@@ -100,8 +101,8 @@ impl FieldBench {
     }
 
     /// The engine.
-    pub fn engine(&self) -> &Engine {
-        &self.engine
+    pub fn engine(&self) -> &dyn Inspect {
+        self.engine.as_ref()
     }
 
     /// Measures cycles at `rung` for `length`, copies before, between and after included, and adds
@@ -175,9 +176,9 @@ impl FieldBench {
 }
 
 /// The engine of `plan`, if it uses the requested instructions.
-fn engine(plan: &FieldPlan, simd: Option<&str>) -> Result<Engine, BenchFault> {
-    let Some(asked) = simd else { return Ok(Engine::build(plan)) };
-    Engine::build_with(plan, asked).ok_or_else(|| BenchFault::Simd {
+fn engine(plan: &FieldPlan, simd: Option<&str>) -> Result<Box<dyn Inspect>, BenchFault> {
+    let Some(asked) = simd else { return Ok(engine::build(plan)) };
+    engine::build_with(plan, asked).ok_or_else(|| BenchFault::Simd {
         asked: asked.to_string(),
         have: Level::all().iter().map(|level| level.name()).collect(),
     })

@@ -7,10 +7,12 @@ use crate::field::Readout;
 use crate::field::device;
 use crate::field::failover::Open;
 use crate::field::footprint;
+use crate::gpu::Watch;
 use crate::plan::{Board, EngineKind, FieldPlan, Rung};
 use crate::rt::room::{self, NoRoom};
 use crate::time::Span;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The checked board at `path`, or the built-in one of that name. Warnings go to the log.
 pub fn board(path: &Path) -> Result<Loaded, Failure> {
@@ -68,10 +70,10 @@ pub fn fits(plan: &FieldPlan) -> Result<(), Failure> {
     room::demand(footprint::field_bytes(plan)).map_err(refused)
 }
 
-/// How to open the GPU that will compute the board's field; `None` if the CPU computes it. An error if the
-/// board asks for a GPU and there is none.
-pub fn device(board: &Board) -> Result<Option<Open>, Failure> {
-    match device::find(&board.field) {
+/// How to open the GPU that will compute the board's field, under `watch`; `None` if the CPU computes it. An
+/// error if the board asks for a GPU and there is none.
+pub fn device(board: &Board, watch: Arc<Watch>) -> Result<Option<Open>, Failure> {
+    match device::find(&board.field, watch) {
         Ok(open) => Ok(Some(open)),
         Err(why) if board.field.engine == EngineKind::Cuda => {
             Err(Failure::unavailable(why).fix("use the engine 'auto' or 'cpu' to run without a GPU"))

@@ -6,8 +6,8 @@ mod laps;
 use super::arguments::{self, EngineChoice};
 use super::exit::Failure;
 use crate::codec::FileError;
-use crate::field::Engine;
 use crate::field::readout::{Readout, ReadoutError};
+use crate::field::{Inspect, engine};
 use crate::learn::laps::{Course, observe_all};
 use crate::learn::log::{Log, LogError, LogFault};
 use crate::learn::observe::observe;
@@ -81,7 +81,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         |path: &PathBuf| Log::read(path, &board, Some(&args.label)).and_then(Log::sound).map_err(of_log);
     let logs: Vec<Log> = args.logs.iter().map(read).collect::<Result<_, _>>()?;
     arguments::fits(&board.field)?;
-    let engine = Engine::build(&board.field);
+    let engine = engine::build(&board.field);
     let name = engine.name();
     let mut progress = Progress::new();
     let learned = work(&args, &asked, &board, engine, &logs, &mut progress);
@@ -123,14 +123,15 @@ fn work(
     args: &Args,
     asked: &Asked,
     board: &Board,
-    mut engine: Engine,
+    mut engine: Box<dyn Inspect>,
     logs: &[Log],
     progress: &mut Progress,
 ) -> Result<Learned, LearnError> {
     let course: Course = course(board, logs, asked.laps)?;
     let features = match logs {
         [log] => {
-            observe(board, &mut engine, log, |row| progress.show(Stage::Observe, row, log.rows()))?.features
+            observe(board, engine.as_mut(), log, |row| progress.show(Stage::Observe, row, log.rows()))?
+                .features
         }
         logs => observe_all(board, logs, asked.jobs)?,
     };

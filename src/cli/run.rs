@@ -10,6 +10,7 @@ use super::simulate::simulate;
 use super::status::StatusLine;
 use crate::codec::FileError;
 use crate::field::snapshot::{Found, Snapshot, SnapshotError, Standing, previous_of};
+use crate::gpu::Watch;
 use crate::plan::{Board, BusPlan, Rung};
 use crate::robot::{Options, SnapshotPlan};
 use crate::session::{self, Session};
@@ -17,6 +18,7 @@ use crate::sim::Fault;
 use crate::time::Span;
 use clap::{Args as ClapArgs, ValueEnum};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Length of a run on a simulated board without `--for`.
 const DEFAULT_RUN: Span = Span::from_millis(20_000);
@@ -142,8 +144,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
     let every = args.snapshot_every;
     let snapshots = args.snapshot.clone().map(|path| SnapshotPlan { path, every, standing });
     // Virtual time is the same on every machine, so the CPU computes it.
+    let watch = Arc::<Watch>::default();
     let device = match args.clock {
-        ClockKind::Real => arguments::device(&loaded.board)?,
+        ClockKind::Real => arguments::device(&loaded.board, watch.clone())?,
         ClockKind::Sim => None,
     };
     let options = Options {
@@ -155,6 +158,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         rung: args.rung,
         snapshots,
         device,
+        watch,
         ..Options::default()
     };
     let (board, interrupted) = (&loaded.board, interrupt.flag());

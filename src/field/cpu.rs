@@ -4,10 +4,11 @@
 //! This file is the order of a cycle. What is as large as the field lies in eight `part`s of eight channels;
 //! a `parallel` has a `job` done for each of them, on the threads of `crate::cpu`'s pool. The hot loops have
 //! a file each (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of processor. The
-//! small parts (errors, learning, matches) are f64 and stay here; `verbs` has reads and writes between
-//! cycles, `state` the whole state. All memory is allocated, and touched, in [`CpuEngine::new`], but for what
-//! is still to come: a slot of the library takes its memory when it is stored in, the bank 82 kB for every
-//! 32nd experience of a shard. No result depends on the number of threads.
+//! small parts (errors, learning, matches) are f64 and stay here; `state` is the engine as a robot sees it,
+//! `verbs` what learning, tests and benchmarks read and write between cycles. All memory is allocated, and
+//! touched, in [`CpuEngine::new`], but for what is still to come: a slot of the library takes its memory when
+//! it is stored in, the bank 82 kB for every 32nd experience of a shard. No result depends on the number of
+//! threads.
 
 mod bank;
 mod cell;
@@ -32,6 +33,7 @@ mod verbs;
 #[cfg(test)]
 mod fixture;
 
+use super::engine::Inspect;
 use super::projections::Projections;
 use super::shape::{
     BRIDGE_S, CONTENT_GROUPS, FEATURES, GROUP, GROUPS, METRICS_EVERY, NORM_FLOOR, READOUT_COLUMNS,
@@ -114,23 +116,8 @@ impl CpuEngine {
         }
     }
 
-    /// Back to the start: field at rest, nothing predicted, learned or experienced. The read-out
-    /// and the library stay, as they came from outside.
-    pub fn rest(&mut self) {
-        self.parallel.parts_mut().iter_mut().for_each(|part| part.rest());
-        self.on_half = false;
-        self.features.all.fill(0.0);
-        self.predictor.forget_all();
-        self.blend = Blend::NONE;
-        self.bank_index.clear();
-        self.bridge.fill(0.0);
-        self.scores.fill(0.0);
-        (self.since_step, self.since_blend) = ([0; GROUPS], 0);
-        self.metrics = None;
-    }
-
-    /// One cycle. A refused stimulus changes nothing.
-    pub fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
+    /// The steps of a cycle, in their order.
+    fn compute(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
         let sensors = self.admit(stimulus)?;
         self.watch.begin();
         let (cycle, work) = (stimulus.cycle, stimulus.rung.work());

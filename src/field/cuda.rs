@@ -2,8 +2,8 @@
 //!
 //! This file is the engine as others see it. A thread of its own (`line`) talks to the device; the `brains`
 //! live there: memory (`layout`, `start`), what is due (`schedule`), how it is launched (`launches`), access
-//! between cycles (`between`), whole states (`state`). It knows no CPU engine; the worker decides which
-//! engine takes over when a device is lost.
+//! between cycles (`between`), whole states (`state`). It knows no CPU engine; `failover` decides
+//! which engine takes over when a device is lost.
 
 mod bank;
 mod between;
@@ -28,7 +28,7 @@ pub use report::{DeviceFacts, DeviceTimes, KernelFacts, Unfit};
 
 use super::shape::{BANK_TOP, BLEND_TOP};
 use super::{Failure, Loss, Refused, Response, StageTimes, Stimulus};
-use crate::gpu::{Found, GpuFault, Watch, probe};
+use crate::gpu::{Found, Watch, probe};
 use crate::plan::FieldPlan;
 use crate::time::{Clock, MonotonicClock, Span};
 use line::{Line, Silence, Turn};
@@ -113,13 +113,6 @@ impl CudaEngine {
             plan: plan.clone(),
             found,
         })
-    }
-
-    /// One cycle of robot 0; others of a batch get the same stimulus. A refused stimulus changes nothing.
-    pub fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
-        self.admit(stimulus).map_err(Failure::Refused)?;
-        self.turn(|stimuli| stimuli.fill(*stimulus))?;
-        Ok(self.answer.response())
     }
 
     /// One cycle of every robot of the batch, each on its own stimulus; the first says number and rung for
@@ -207,11 +200,6 @@ impl CudaEngine {
     /// every access of the device, a cycle takes a hundred times as long.
     pub fn set_patience(&mut self, patience: Span) {
         self.patience = patience;
-    }
-
-    /// Makes the driver fail in a certain way; `None`: no longer.
-    pub fn inject(&self, fault: Option<GpuFault>) {
-        self.line.watch().inject(fault);
     }
 
     /// Says whether the device's thread has ended: only then can the device be opened again.

@@ -3,8 +3,8 @@
 
 use super::cuda::{CudaEngine, is_emulated};
 use super::failover::Open;
-use super::{Engine, Loss, trial};
-use crate::gpu::{Absence, Gpu, GpuFault, Watch, probe};
+use super::{FieldEngine, Loss, trial};
+use crate::gpu::{Absence, Gpu, Watch, probe};
 use crate::plan::{EngineKind, FieldPlan};
 use std::fmt;
 use std::sync::Arc;
@@ -38,8 +38,9 @@ impl fmt::Display for NoDevice {
 impl std::error::Error for NoDevice {}
 
 /// How to open the GPU for `plan`, again and again; or why there is none to open. With `Auto` one that is
-/// emulated does not count.
-pub fn find(plan: &FieldPlan) -> Result<Open, NoDevice> {
+/// emulated does not count. Every engine that it opens shares `watch`: removing a fault there also frees the
+/// abandoned engines.
+pub fn find(plan: &FieldPlan, watch: Arc<Watch>) -> Result<Open, NoDevice> {
     if !matches!(plan.engine, EngineKind::Auto | EngineKind::Cuda) {
         return Err(NoDevice::NotAsked);
     }
@@ -47,7 +48,7 @@ pub fn find(plan: &FieldPlan) -> Result<Open, NoDevice> {
     if plan.engine == EngineKind::Auto && is_emulated(&found) {
         return Err(NoDevice::Emulated { name: found.name });
     }
-    Ok(Box::new(opener()))
+    Ok(Box::new(opener(watch)))
 }
 
 /// Why this machine has no GPU that an engine would be put on by itself, in words.
@@ -61,14 +62,10 @@ pub fn why_none() -> String {
 
 /// Opens the GPU at each call, the first time after a trial. The caller has dropped the earlier engine; where
 /// its thread is still in a call of the driver the GPU is not free, and opening fails.
-fn opener()
--> impl FnMut(&FieldPlan, Option<GpuFault>) -> Result<Box<dyn super::failover::Remote>, Loss> + Send {
-    // One for all engines: removing a fault also frees the engines that were abandoned.
-    let watch = Arc::new(Watch::new());
+fn opener(watch: Arc<Watch>) -> impl FnMut(&FieldPlan) -> Result<Box<dyn FieldEngine>, Loss> + Send {
     let mut ended: Option<Box<dyn Fn() -> bool + Send>> = None;
     let mut is_tried = false;
-    move |plan, fault| {
-        watch.inject(fault);
+    move |plan| {
         if let Some(ended) = &ended {
             if !ended() {
                 return Err(Loss::Timeout { call: "the lost device's last call" });
@@ -86,7 +83,6 @@ fn opener()
             trial::run(plan, &mut open)?;
             is_tried = true;
         }
-        let engine = open(plan)?;
-        Ok(Box::new(Engine::Cuda(Box::new(engine))))
+        Ok(Box::new(open(plan)?))
     }
 }

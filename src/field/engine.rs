@@ -1,389 +1,252 @@
-//! The engine that computes the field: one choice, made and reported at the start. Not a trait:
-//! there are few engines, all known here.
+//! What an engine of the field is: [`FieldEngine`] is all that a robot asks of one, [`Inspect`] what
+//! learning, tests and benchmarks ask as well. The engines are `reference`, `cpu` and `cuda`. A wrapper of
+//! an engine is an engine too: `failover`, and an [`Around`], which changes its cycles.
+//!
+//! Calls are virtual: one a cycle, and one more behind a failover. A cycle takes hundreds of microseconds.
 
 use super::cpu::CpuEngine;
-use super::cuda::{CudaEngine, DeviceTimes};
-use super::device;
+use super::failover::DeviceCounters;
 use super::reference::ReferenceEngine;
 use super::shape::{CONTEXT, DESCRIPTOR};
 use super::state::{Learned, Live, StateError};
-use super::{Failure, Metrics, Response, StageTimes, Stimulus};
+use super::{DeviceTimes, EngineState, Failure, Metrics, Response, StageTimes, Stimulus};
 use crate::cpu::Level;
-use crate::gpu::GpuFault;
 use crate::plan::{EngineKind, FieldPlan, Rung};
 use crate::rt::Refusal;
+use crate::time::Instant;
 
-/// One of the engines, with the verbs that all of them have. Between two cycles it may move to
-/// another thread.
-pub enum Engine {
-    /// The plain f64 engine.
-    Reference(Box<ReferenceEngine>),
-    /// The f32 engine.
-    Cpu(Box<CpuEngine>),
-    /// The engine on a GPU.
-    Cuda(Box<CudaEngine>),
-}
-
-impl Engine {
-    /// Builds the engine that the plan names, of those that need nothing but a processor: where it names a
-    /// GPU, the CPU engine. Takes all its memory here, and starts its worker threads with the priority of the
-    /// calling thread.
-    pub fn build(plan: &FieldPlan) -> Engine {
-        match plan.engine {
-            EngineKind::Reference => Engine::Reference(Box::new(ReferenceEngine::new(plan))),
-            _ => Engine::Cpu(Box::new(CpuEngine::new(plan))),
-        }
-    }
-
-    /// The same with the CPU engine's instructions of that name; `None` where this machine lacks them or the
-    /// plan names an engine that has none to choose.
-    pub fn build_with(plan: &FieldPlan, simd: &str) -> Option<Engine> {
-        let level = Level::named(simd)?;
-        match plan.engine {
-            EngineKind::Reference | EngineKind::Cuda => None,
-            EngineKind::Cpu | EngineKind::Auto => {
-                Some(Engine::Cpu(Box::new(CpuEngine::at_level(plan, level))))
-            }
-        }
-    }
-
-    /// Which engine this is, in a word: `reference`, `cpu`, `cuda`.
-    pub fn kind(&self) -> &'static str {
-        match self {
-            Engine::Reference(_) => "reference",
-            Engine::Cpu(_) => "cpu",
-            Engine::Cuda(_) => "cuda",
-        }
-    }
-
+/// What a robot asks of whatever computes its field. Between two cycles it may move to another thread.
+pub trait FieldEngine: Send {
     /// Which engine this is, with what, and why.
-    pub fn name(&self) -> String {
-        match self {
-            Engine::Reference(_) => "reference (f64, one thread), as the board asks".to_string(),
-            Engine::Cpu(engine) => {
-                let why = match engine.plan().engine {
-                    EngineKind::Auto => format!("chosen: {}", device::why_none()),
-                    EngineKind::Cuda => "in place of a GPU".to_string(),
-                    _ => "as the board asks".to_string(),
-                };
-                let threads = match self.threads() {
-                    1 => "one thread".to_string(),
-                    threads => format!("{threads} threads"),
-                };
-                format!("cpu ({}, {} cells, {threads}), {why}", self.simd(), self.storage())
-            }
-            Engine::Cuda(engine) => {
-                let megabytes = self.memory_bytes() as f64 / 1e6;
-                format!("cuda ({}, {} cells, {megabytes:.0} MB)", engine.device_name(), self.storage())
-            }
-        }
-    }
+    fn name(&self) -> String;
 
-    /// Worker threads, from 1, that were not granted their core.
-    pub fn refusals(&self) -> &[(usize, Refusal)] {
-        match self {
-            Engine::Reference(_) => &[],
-            Engine::Cpu(engine) => engine.refusals(),
-            Engine::Cuda(_) => &[],
-        }
-    }
-
-    /// Whether it computes on a device, which it can be lost with.
-    pub fn on_device(&self) -> bool {
-        matches!(self, Engine::Cuda(_))
+    /// What people call the device that it computes on, if there is one and it is open.
+    fn device_name(&self) -> Option<String> {
+        None
     }
 
     /// One cycle. A refused stimulus changes nothing; a lost engine answers nothing any more, and the caller
     /// must not use one any more whose answer or prediction is no finite number.
-    pub fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
-        let response = match self {
-            Engine::Reference(engine) => engine.cycle(stimulus)?,
-            Engine::Cpu(engine) => engine.cycle(stimulus)?,
-            Engine::Cuda(engine) => engine.cycle(stimulus)?,
-        };
-        if all_finite(&response, self.prediction()) { Ok(response) } else { Err(Failure::NotFinite) }
-    }
+    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure>;
 
     /// Saves everything that it has lived through into `live`, which allocates if nothing was saved into it
     /// before. False: not now, and the contents of `live` are of no use.
-    pub fn save(&mut self, live: &mut Live) -> bool {
-        match self {
-            Engine::Reference(engine) => engine.save(live),
-            Engine::Cpu(engine) => engine.save(live),
-            Engine::Cuda(engine) => return engine.save(live),
-        }
-        true
-    }
+    fn save(&mut self, live: &mut Live) -> bool;
 
     /// Goes on from `live`, with the read-out and the library that it has. A state that does not fit changes
     /// nothing.
-    pub fn restore(&mut self, live: &Live) -> Result<(), StateError> {
-        match self {
-            Engine::Reference(engine) => engine.restore(live),
-            Engine::Cpu(engine) => engine.restore(live),
-            Engine::Cuda(engine) => engine.restore(live),
-        }
+    fn restore(&mut self, live: &Live) -> Result<(), StateError>;
+
+    /// Takes a read-out and a library in the place of its own. What does not fit changes nothing.
+    fn load(&mut self, learned: &Learned) -> Result<(), StateError>;
+
+    /// Back to the start: field at rest, nothing predicted, learned or experienced. The read-out and the
+    /// library stay, as they came from outside.
+    fn rest(&mut self);
+
+    /// Begins anew at rest with `learned`, after a panic that may have left anything half-written.
+    fn rebuild(&mut self, learned: &Learned) {
+        self.rest();
+        let loaded = self.load(learned);
+        debug_assert!(loaded.is_ok(), "it came from an engine of this plan");
+    }
+
+    /// Whether it goes on all the same after one of its cycles has panicked; else it must be rebuilt.
+    fn survives_panic(&mut self, _now: Instant) -> bool {
+        false
+    }
+
+    /// What takes longer than a cycle may: called between two cycles, after the answer is out.
+    fn tend(&mut self, _now: Instant) {}
+
+    /// How it fares.
+    fn condition(&self, _now: Instant) -> Condition {
+        Condition::default()
+    }
+}
+
+/// How an engine fares.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Condition {
+    /// Whether it computes, and where.
+    pub state: EngineState,
+    /// The history of its device.
+    pub device: DeviceCounters,
+    /// Where the time of the last cycle went, if a device computed it.
+    pub times: Option<DeviceTimes>,
+}
+
+/// What learning, tests and benchmarks ask of an engine beside its cycles.
+pub trait Inspect: FieldEngine {
+    /// Which engine this is, in a word: `reference`, `cpu`, `cuda`.
+    fn kind(&self) -> &'static str;
+
+    /// Worker threads, from 1, that were not granted their core.
+    fn refusals(&self) -> &[(usize, Refusal)] {
+        &[]
     }
 
     /// Read-out and library, copied.
-    pub fn learned(&self) -> Learned {
-        match self {
-            Engine::Reference(engine) => engine.learned(),
-            Engine::Cpu(engine) => engine.learned(),
-            Engine::Cuda(engine) => engine.learned(),
-        }
-    }
+    fn learned(&self) -> Learned;
 
-    /// Takes a read-out and a library in the place of its own. What does not fit changes nothing.
-    pub fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
-        match self {
-            Engine::Reference(engine) => engine.load(learned),
-            Engine::Cpu(engine) => engine.load(learned),
-            Engine::Cuda(engine) => engine.load(learned),
-        }
-    }
+    /// Copies the features of the last cycle, all 0 before the first; as many as `out` holds, in the order of
+    /// `FEATURES`.
+    fn copy_features(&self, out: &mut [f32]);
 
-    /// Injects a fault into its device from now on; changes nothing for an engine without one.
-    pub fn inject(&mut self, fault: Option<GpuFault>) {
-        if let Engine::Cuda(engine) = self {
-            engine.inject(fault);
-        }
-    }
-
-    /// Back to the start; the read-out and the library stay.
-    pub fn rest(&mut self) {
-        match self {
-            Engine::Reference(engine) => engine.rest(),
-            Engine::Cpu(engine) => engine.rest(),
-            Engine::Cuda(engine) => engine.rest(),
-        }
-    }
-
-    /// Copies the features of the last cycle; as many as `out` holds, in the order of `FEATURES`.
-    pub fn copy_features(&self, out: &mut [f32]) {
-        match self {
-            Engine::Reference(engine) => copy(engine.features(), out),
-            Engine::Cpu(engine) => out.iter_mut().zip(engine.features()).for_each(|(o, f)| *o = *f),
-            Engine::Cuda(engine) => out.iter_mut().zip(engine.features()).for_each(|(o, f)| *o = f),
-        }
-    }
-
-    /// Copies the cells of channel `c`, x fastest, on the grid in use.
-    pub fn copy_channel(&self, c: usize, out: &mut [f32]) {
-        match self {
-            Engine::Reference(engine) => copy(engine.channel(c), out),
-            Engine::Cpu(engine) => engine.copy_channel(c, out),
-            Engine::Cuda(engine) => engine.copy_channel(c, out),
-        }
-    }
+    /// Copies the cells of channel `c`, x fastest, on the grid in use: as many as there are and as `out`
+    /// holds.
+    fn copy_channel(&self, c: usize, out: &mut [f32]);
 
     /// What the next sensors are expected to be, -1..=1.
-    pub fn prediction(&self) -> &[f64] {
-        match self {
-            Engine::Reference(engine) => engine.prediction(),
-            Engine::Cpu(engine) => engine.prediction(),
-            Engine::Cuda(engine) => engine.prediction(),
-        }
-    }
+    fn prediction(&self) -> &[f64];
 
     /// Puts in the motor read-out: motors x `READOUT_COLUMNS` for the whole grid and as many for the half
     /// one; without the second the first serves both. Refuses (false) a wrong size and weights that are not
     /// finite or beyond `READOUT_MOST`.
-    pub fn set_readout(&mut self, weights: &[f32]) -> bool {
-        match self {
-            Engine::Reference(engine) => engine.set_readout(weights),
-            Engine::Cpu(engine) => engine.set_readout(weights),
-            Engine::Cuda(engine) => engine.set_readout(weights),
-        }
-    }
+    fn set_readout(&mut self, weights: &[f32]) -> bool;
 
-    /// Stores a volume (16 x N^3, within 1 - beta) that is recalled by a context. Refuses (false)
-    /// what does not fit.
-    pub fn store_pattern(
-        &mut self,
-        slot: usize,
-        volume: &[f32],
-        context: &[f32; CONTEXT],
-        value: f32,
-    ) -> bool {
-        match self {
-            Engine::Reference(engine) => engine.store_pattern(slot, volume, context, value),
-            Engine::Cpu(engine) => engine.store_pattern(slot, volume, context, value),
-            Engine::Cuda(engine) => engine.store_pattern(slot, volume, context, value),
-        }
-    }
+    /// Stores a volume (16 x N^3, within 1 - beta; kept to 1.5e-5 but by the reference) that is recalled by a
+    /// context (as in the features). Refuses (false) what does not fit.
+    fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT], value: f32) -> bool;
 
     /// Empties a slot of the library.
-    pub fn clear_pattern(&mut self, slot: usize) {
-        match self {
-            Engine::Reference(engine) => engine.clear_pattern(slot),
-            Engine::Cpu(engine) => engine.clear_pattern(slot),
-            Engine::Cuda(engine) => engine.clear_pattern(slot),
-        }
-    }
+    fn clear_pattern(&mut self, slot: usize);
 
     /// The value that a pattern was stored with; `None` for an empty slot.
-    pub fn pattern_value(&self, slot: usize) -> Option<f32> {
-        match self {
-            Engine::Reference(engine) => engine.pattern_value(slot),
-            Engine::Cpu(engine) => engine.pattern_value(slot),
-            Engine::Cuda(engine) => engine.pattern_value(slot),
-        }
-    }
+    fn pattern_value(&self, slot: usize) -> Option<f32>;
 
     /// Slots and weights of the last match of the library, best first.
-    pub fn blend(&self) -> (&[usize], &[f64]) {
-        match self {
-            Engine::Reference(engine) => engine.blend(),
-            Engine::Cpu(engine) => engine.blend(),
-            Engine::Cuda(engine) => engine.blend(),
-        }
-    }
+    fn blend(&self) -> (&[usize], &[f64]);
 
     /// Stores an experience as if the last cycle had made it: a descriptor about rest, and its worth, 0 to
     /// `WORTH_MOST`. Refuses (false) numbers that are not finite.
-    pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool {
-        match self {
-            Engine::Reference(engine) => engine.store_experience(descriptor, value),
-            Engine::Cpu(engine) => engine.store_experience(descriptor, value),
-            Engine::Cuda(engine) => engine.store_experience(descriptor, value),
-        }
-    }
+    fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool;
 
     /// Experiences in the bank.
-    pub fn experiences(&self) -> usize {
-        match self {
-            Engine::Reference(engine) => engine.experiences(),
-            Engine::Cpu(engine) => engine.experiences(),
-            Engine::Cuda(engine) => engine.experiences(),
-        }
-    }
+    fn experiences(&self) -> usize;
 
     /// Rows and cosines of the last whole sweep of the bank, best first.
-    pub fn nearest(&self) -> &[(usize, f64)] {
-        match self {
-            Engine::Reference(engine) => engine.nearest(),
-            Engine::Cpu(engine) => engine.nearest(),
-            Engine::Cuda(engine) => engine.nearest(),
-        }
-    }
+    fn nearest(&self) -> &[(usize, f64)];
 
-    /// The newest statistics, which come every 100 cycles.
-    pub fn metrics(&self) -> Option<Metrics> {
-        match self {
-            Engine::Reference(engine) => engine.metrics(),
-            Engine::Cpu(engine) => engine.metrics(),
-            Engine::Cuda(engine) => engine.metrics(),
-        }
-    }
+    /// The newest statistics, which come every `METRICS_EVERY` cycles.
+    fn metrics(&self) -> Option<Metrics>;
 
     /// Statistics of the current field; reads every cell.
-    pub fn measure_now(&self) -> Metrics {
-        match self {
-            Engine::Reference(engine) => engine.measure_now(),
-            Engine::Cpu(engine) => engine.measure_now(),
-            Engine::Cuda(engine) => engine.measure_now(),
-        }
-    }
+    fn measure_now(&self) -> Metrics;
 
-    /// G: below 1 the field only fades.
-    pub fn gain(&self) -> f64 {
-        match self {
-            Engine::Reference(engine) => engine.gain(),
-            Engine::Cpu(engine) => engine.gain(),
-            Engine::Cuda(engine) => engine.gain(),
-        }
-    }
+    /// What it was built from.
+    fn plan(&self) -> &FieldPlan;
 
     /// Threads that share the work of a cycle, the caller's included.
-    pub fn threads(&self) -> usize {
-        match self {
-            Engine::Reference(_) => 1,
-            Engine::Cpu(engine) => engine.threads(),
-            Engine::Cuda(_) => 1,
-        }
+    fn threads(&self) -> usize {
+        1
     }
 
     /// How the cells are kept: `f64`, `f32` or `f16`.
-    pub fn storage(&self) -> &'static str {
-        match self {
-            Engine::Reference(_) => "f64",
-            Engine::Cpu(engine) => engine.plan().storage.name(),
-            Engine::Cuda(engine) => engine.plan().storage.name(),
-        }
+    fn storage(&self) -> &'static str {
+        self.plan().storage.name()
     }
 
     /// Which instructions the hot loops use: `none` (scalar), `portable`, `avx2`, `avx512`, `neon`, `cuda`.
-    pub fn simd(&self) -> &'static str {
-        match self {
-            Engine::Reference(_) => "none",
-            Engine::Cpu(engine) => engine.simd(),
-            Engine::Cuda(_) => "cuda",
-        }
-    }
+    fn simd(&self) -> &'static str;
 
     /// Bytes that a cycle at `rung` has to read and write if every number is touched once: the field, the
     /// blended patterns, the bank as far as it is filled.
-    pub fn bytes_per_cycle(&self, rung: Rung) -> usize {
-        match self {
-            Engine::Reference(engine) => engine.bytes_per_cycle(rung),
-            Engine::Cpu(engine) => engine.bytes_per_cycle(rung),
-            Engine::Cuda(engine) => engine.bytes_per_cycle(rung),
-        }
-    }
+    fn bytes_per_cycle(&self, rung: Rung) -> usize;
 
     /// Time of each of the `STAGES` in the last cycle.
-    pub fn stage_times(&self) -> &StageTimes {
-        match self {
-            Engine::Reference(engine) => engine.stage_times(),
-            Engine::Cpu(engine) => engine.stage_times(),
-            Engine::Cuda(engine) => engine.stage_times(),
-        }
-    }
-
-    /// Where the time of the last cycle went, of an engine on a device.
-    pub fn device_times(&self) -> Option<DeviceTimes> {
-        match self {
-            Engine::Cuda(engine) => Some(engine.device_times()),
-            Engine::Reference(_) | Engine::Cpu(_) => None,
-        }
-    }
+    fn stage_times(&self) -> &StageTimes;
 
     /// Pieces of work that the calling thread did again because a worker's core was busy, since the start.
-    pub fn stand_ins(&self) -> u64 {
-        match self {
-            Engine::Reference(_) | Engine::Cuda(_) => 0,
-            Engine::Cpu(engine) => engine.stand_ins(),
-        }
+    fn stand_ins(&self) -> u64 {
+        0
     }
 
     /// Memory taken at the start, bytes: field, library, bank, read-out and learning.
-    pub fn memory_bytes(&self) -> usize {
-        match self {
-            Engine::Reference(engine) => engine.memory_bytes(),
-            Engine::Cpu(engine) => engine.memory_bytes(),
-            Engine::Cuda(engine) => engine.memory_bytes(),
-        }
+    fn memory_bytes(&self) -> usize;
+}
+
+/// Builds the engine that the plan names, of those that need nothing but a processor: where it names a GPU,
+/// the CPU engine. It takes all its memory here, and starts its worker threads with the priority of the
+/// calling thread.
+pub fn build(plan: &FieldPlan) -> Box<dyn Inspect> {
+    match plan.engine {
+        EngineKind::Reference => Box::new(ReferenceEngine::new(plan)),
+        EngineKind::Cpu | EngineKind::Auto | EngineKind::Cuda => Box::new(CpuEngine::new(plan)),
     }
 }
 
-/// Whether all that an engine returns is a number: its answer, and its prediction of the next sensors, which
-/// drives the next cycle.
-fn all_finite(response: &Response, prediction: &[f64]) -> bool {
+/// The CPU engine with the instructions of that name; `None` where this machine lacks them or the plan names
+/// an engine that has none to choose.
+pub fn build_with(plan: &FieldPlan, simd: &str) -> Option<Box<dyn Inspect>> {
+    let level = Level::named(simd)?;
+    match plan.engine {
+        EngineKind::Reference | EngineKind::Cuda => None,
+        EngineKind::Cpu | EngineKind::Auto => Some(Box::new(CpuEngine::at_level(plan, level))),
+    }
+}
+
+/// A cycle that stands in the place of an engine's own, and may ask that one.
+pub type Cycle<E> = Box<dyn FnMut(&mut E, &Stimulus) -> Result<Response, Failure> + Send>;
+
+/// An engine with another cycle around its own; all else is the engine's. Faults are injected this way, and
+/// a robot in a simulation is taught; no robot at work has one.
+pub struct Around<E: ?Sized> {
+    engine: Box<E>,
+    cycle: Cycle<E>,
+}
+
+impl<E: ?Sized> Around<E> {
+    /// `cycle` in the place of `engine`'s own.
+    pub fn new(engine: Box<E>, cycle: Cycle<E>) -> Around<E> {
+        Around { engine, cycle }
+    }
+}
+
+impl<E: FieldEngine + ?Sized> FieldEngine for Around<E> {
+    fn name(&self) -> String {
+        self.engine.name()
+    }
+    fn device_name(&self) -> Option<String> {
+        self.engine.device_name()
+    }
+    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
+        (self.cycle)(&mut self.engine, stimulus)
+    }
+    fn save(&mut self, live: &mut Live) -> bool {
+        self.engine.save(live)
+    }
+    fn restore(&mut self, live: &Live) -> Result<(), StateError> {
+        self.engine.restore(live)
+    }
+    fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
+        self.engine.load(learned)
+    }
+    fn rest(&mut self) {
+        self.engine.rest();
+    }
+    fn rebuild(&mut self, learned: &Learned) {
+        self.engine.rebuild(learned);
+    }
+    fn survives_panic(&mut self, now: Instant) -> bool {
+        self.engine.survives_panic(now)
+    }
+    fn tend(&mut self, now: Instant) {
+        self.engine.tend(now);
+    }
+    fn condition(&self, now: Instant) -> Condition {
+        self.engine.condition(now)
+    }
+}
+
+/// `response`, if all that an engine returns is a number: its answer, and its prediction of the next sensors,
+/// which drives the next cycle.
+pub fn finite(response: Response, prediction: &[f64]) -> Result<Response, Failure> {
     let rows = response.scores.iter().chain(&response.motors);
     let mut answer = rows.chain([&response.confidence, &response.skill, &response.novelty]);
-    answer.all(|x| x.is_finite()) && prediction.iter().all(|x| x.is_finite())
+    let is_finite = answer.all(|x| x.is_finite()) && prediction.iter().all(|x| x.is_finite());
+    if is_finite { Ok(response) } else { Err(Failure::NotFinite) }
 }
-
-fn copy(from: &[f64], to: &mut [f32]) {
-    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from as f32);
-}
-
-/// An engine is built on one thread and lives on another.
-const _: () = {
-    const fn moves_between_threads<T: Send>() {}
-    moves_between_threads::<Engine>();
-};
 
 #[cfg(test)]
 mod tests {
@@ -411,11 +274,11 @@ mod tests {
 
     #[test]
     fn one_number_that_is_none_spoils_an_answer() {
-        let sound = Engine::build(&plan(EngineKind::Cpu))
+        let sound = build(&plan(EngineKind::Cpu))
             .cycle(&Stimulus { cycle: 0, sensors: [0.5; MAX_SENSORS], reward: 0.0, rung: Rung::BEST })
             .unwrap();
-        assert!(all_finite(&sound, &[0.0, 1.0]));
-        assert!(!all_finite(&sound, &[0.0, f64::NAN]), "it would drive the next cycle");
+        assert!(finite(sound, &[0.0, 1.0]).is_ok());
+        assert!(finite(sound, &[0.0, f64::NAN]).is_err(), "it would drive the next cycle");
         let spoils: [fn(&mut Response); 4] = [
             |response| response.motors[1] = f32::NAN,
             |response| response.scores[0] = f32::INFINITY,
@@ -425,7 +288,8 @@ mod tests {
         for spoil in spoils {
             let mut response = sound;
             spoil(&mut response);
-            assert!(!all_finite(&response, &[0.0]), "{response:?}");
+            let answer = finite(response, &[0.0]);
+            assert!(matches!(answer, Err(Failure::NotFinite)), "{response:?}");
         }
     }
 
@@ -433,7 +297,7 @@ mod tests {
     fn every_kind_is_built_says_its_name_and_knows_all_verbs() {
         let mut names = Vec::new();
         for kind in [EngineKind::Auto, EngineKind::Reference, EngineKind::Cpu] {
-            let mut engine = Engine::build(&plan(kind));
+            let mut engine = build(&plan(kind));
             names.push(engine.name());
             assert!(engine.set_readout(&[0.25; 2 * READOUT_COLUMNS]));
             assert!(!engine.set_readout(&[0.25; READOUT_COLUMNS]), "one row is missing");
@@ -453,7 +317,7 @@ mod tests {
             assert_eq!(engine.experiences(), 1);
             assert_eq!(engine.blend().0, [1]);
             assert_eq!(engine.metrics(), Some(engine.measure_now()));
-            assert!(engine.prediction().len() == 3 && engine.gain() < 1.0 && engine.threads() == 1);
+            assert!(engine.prediction().len() == 3 && engine.threads() == 1);
             assert!(engine.memory_bytes() > 64 * 512 * 4);
             let mut cells = [f32::NAN; 512];
             engine.copy_channel(5, &mut cells);

@@ -1,4 +1,4 @@
-//! The engine on a device, and failover when it is lost: the brain keeps the last good state, the standby CPU
+//! The engine on a device, and failover when it is lost: this keeps the last good state, the standby CPU
 //! engine continues from it, and another thread reopens the device with growing backoff, so that a driver
 //! that hangs while opening blocks only that thread. Knows no GPU: only that an engine can be lost.
 //!
@@ -14,10 +14,9 @@
 #[cfg(test)]
 mod tests;
 
+use super::engine::{Condition, FieldEngine};
 use super::state::{Learned, Live, StateError};
-use super::{DeviceTimes, Engine, Failure, Loss, Response, Stimulus};
-use crate::field::EngineState;
-use crate::gpu::GpuFault;
+use super::{EngineState, Failure, Loss, Response, Stimulus};
 use crate::plan::FieldPlan;
 use crate::time::{Clock, Instant, Span};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
@@ -26,63 +25,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// An engine that can be lost, as the brain sees it.
-pub trait Remote: Send {
-    /// See [`Engine::name`].
-    fn name(&self) -> String;
-    /// The device's own name, as people know it.
-    fn device_name(&self) -> Option<String> {
-        None
-    }
-    /// See [`Engine::cycle`].
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure>;
-    /// See [`Engine::save`].
-    fn save(&mut self, live: &mut Live) -> bool;
-    /// See [`Engine::restore`].
-    fn restore(&mut self, live: &Live) -> Result<(), StateError>;
-    /// See [`Engine::load`].
-    fn load(&mut self, learned: &Learned) -> Result<(), StateError>;
-    /// See [`Engine::device_times`].
-    fn device_times(&self) -> Option<DeviceTimes> {
-        None
-    }
-    /// See [`Engine::inject`].
-    fn inject(&mut self, fault: Option<GpuFault>);
-}
-
-impl Remote for Engine {
-    fn name(&self) -> String {
-        Engine::name(self)
-    }
-    fn device_name(&self) -> Option<String> {
-        match self {
-            Engine::Cuda(engine) => Some(engine.device_name().to_string()),
-            Engine::Reference(_) | Engine::Cpu(_) => None,
-        }
-    }
-    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
-        Engine::cycle(self, stimulus)
-    }
-    fn save(&mut self, live: &mut Live) -> bool {
-        Engine::save(self, live)
-    }
-    fn restore(&mut self, live: &Live) -> Result<(), StateError> {
-        Engine::restore(self, live)
-    }
-    fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
-        Engine::load(self, learned)
-    }
-    fn device_times(&self) -> Option<DeviceTimes> {
-        Engine::device_times(self)
-    }
-    fn inject(&mut self, fault: Option<GpuFault>) {
-        Engine::inject(self, fault);
-    }
-}
-
-/// Opens the device and builds the engine on it, under the fault that the script has for it just now. Called
-/// on a thread of its own, again and again.
-pub type Open = Box<dyn FnMut(&FieldPlan, Option<GpuFault>) -> Result<Box<dyn Remote>, Loss> + Send>;
+/// Opens the device and builds the engine on it. Called on a thread of its own, again and again.
+pub type Open = Box<dyn FnMut(&FieldPlan) -> Result<Box<dyn FieldEngine>, Loss> + Send>;
 
 /// The pause before the first retry; it doubles with each.
 const FIRST_PAUSE: Span = Span::from_millis(500);
@@ -106,19 +50,17 @@ pub struct DeviceCounters {
     pub retries: u64,
 }
 
-/// A request to the opener.
-struct Request {
-    /// A lost engine, to drop there, where that may hang.
-    lost: Option<Box<dyn Remote>>,
-    fault: Option<GpuFault>,
-}
+/// A request to the opener: to open the device, and first to drop the lost engine, where that may hang.
+type Request = Option<Box<dyn FieldEngine>>;
 
 /// The engine on the device while there is one, and all that it takes to do without it.
 pub struct Failover {
-    remote: Option<Box<dyn Remote>>,
-    lost: Option<Box<dyn Remote>>,
+    /// On standby, or computes.
+    here: Box<dyn FieldEngine>,
+    remote: Option<Box<dyn FieldEngine>>,
+    lost: Option<Box<dyn FieldEngine>>,
     ask: Sender<Request>,
-    answers: Receiver<Result<Box<dyn Remote>, Loss>>,
+    answers: Receiver<Result<Box<dyn FieldEngine>, Loss>>,
     /// Whether the opener has a request and has not answered.
     opening: bool,
     /// The last state that was good, and room for the next.
@@ -131,8 +73,8 @@ pub struct Failover {
     attempt: u32,
     opened_at: Instant,
     retry_at: Instant,
-    fault: Option<GpuFault>,
     counters: DeviceCounters,
+    clock: Arc<dyn Clock>,
 }
 
 impl Failover {
@@ -140,8 +82,9 @@ impl Failover {
     pub fn new(
         plan: &FieldPlan,
         learned: Arc<Learned>,
-        here: &mut Engine,
+        mut here: Box<dyn FieldEngine>,
         open: Open,
+        clock: Arc<dyn Clock>,
     ) -> std::io::Result<Failover> {
         let (ask, asked) = bounded(1);
         let (answer, answers) = bounded(1);
@@ -152,6 +95,7 @@ impl Failover {
         let mut good = Box::<Live>::default();
         here.save(&mut good);
         let mut failover = Failover {
+            here,
             remote: None,
             lost: None,
             ask,
@@ -166,88 +110,23 @@ impl Failover {
             attempt: 0,
             opened_at: Instant::ZERO,
             retry_at: Instant::ZERO,
-            fault: None,
             counters: DeviceCounters::default(),
+            clock,
         };
-        failover.spare.reserve(plan, here.kind() == "reference");
-        let _ = failover.ask.send(Request { lost: None, fault: None });
+        failover.spare.reserve(plan, false);
+        let _ = failover.ask.send(None);
         match failover.answers.recv_timeout(START_PATIENCE) {
             Ok(answer) => {
                 failover.opening = false;
-                failover.take(answer, here, Instant::ZERO);
+                failover.take(answer, Instant::ZERO);
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => failover.attempt = 1,
         }
         Ok(failover)
     }
 
-    /// The engine on the device, while there is one.
-    pub fn name(&self) -> Option<String> {
-        self.remote.as_ref().map(|remote| remote.name())
-    }
-
-    /// What people call the device, while there is one.
-    pub fn device_name(&self) -> Option<String> {
-        self.remote.as_ref().and_then(|remote| remote.device_name())
-    }
-
-    /// Whether the device computes.
-    pub fn is_taken(&self) -> bool {
-        self.remote.is_some()
-    }
-
-    /// Where the time of its last cycle went; `None` where it does not compute.
-    pub fn times(&self) -> Option<DeviceTimes> {
-        self.remote.as_ref().and_then(|remote| remote.device_times())
-    }
-
-    /// How it fares, where it does not compute.
-    pub fn state(&self, now: Instant) -> Option<EngineState> {
-        let left = if self.opening { Span::ZERO } else { self.retry_at.since(now) };
-        let stand_in = EngineState::StandIn { loss: self.loss, attempt: self.attempt, left };
-        (!self.is_taken()).then_some(stand_in)
-    }
-
-    /// Its history.
-    pub fn counters(&self) -> DeviceCounters {
-        self.counters
-    }
-
-    /// What the device is to do wrong from now on.
-    pub fn inject(&mut self, fault: Option<GpuFault>) {
-        if fault != self.fault {
-            self.fault = fault;
-            if let Some(remote) = &mut self.remote {
-                remote.inject(fault);
-            }
-        }
-    }
-
-    /// One cycle, on the device or else `here`. Where the device is lost in it, `here` resumes from the last
-    /// good state, with this very order if it is not older than a cycle.
-    pub fn cycle(
-        &mut self,
-        here: &mut Engine,
-        stimulus: &Stimulus,
-        start: Instant,
-        clock: &dyn Clock,
-    ) -> Result<Response, Failure> {
-        let Some(remote) = &mut self.remote else { return here.cycle(stimulus) };
-        let answer = remote.cycle(stimulus);
-        self.cycles_since_save += 1;
-        match answer {
-            Ok(_) | Err(Failure::Refused(_)) => answer,
-            Err(failure) => {
-                let loss = if let Failure::Lost(loss) = failure { loss } else { Loss::NotFinite };
-                self.lose(here, loss, clock.now());
-                // To take the state over may itself take a cycle's time, with a full bank.
-                if clock.now().since(start) < self.dt { here.cycle(stimulus) } else { Err(loss.into()) }
-            }
-        }
-    }
-
     /// Takes the device as lost; `here` resumes from the last good state.
-    pub fn lose(&mut self, here: &mut Engine, loss: Loss, now: Instant) {
+    fn lose(&mut self, loss: Loss, now: Instant) {
         self.counters.losses += 1;
         self.counters.takeovers += 1;
         if now.since(self.opened_at) > FORGIVEN {
@@ -255,8 +134,8 @@ impl Failover {
         }
         self.lost = self.remote.take();
         self.put_off(loss, now);
-        if here.restore(&self.good).is_err() {
-            here.rest(); // it is built alike, so it takes what was saved; and if not, the start is sound too
+        if self.here.restore(&self.good).is_err() {
+            self.here.rest(); // it is built alike, so it takes what was saved; and if not, the start is sound too
         }
     }
 
@@ -266,9 +145,83 @@ impl Failover {
         (self.loss, self.retry_at) = (loss, now + pause);
     }
 
-    /// The work between two cycles: saves the state of the device, opens a lost one again, gives one that was
-    /// opened the state of `here`.
-    pub fn tend(&mut self, here: &mut Engine, now: Instant) {
+    /// Gives the device the state of `here`, if it was opened and takes it.
+    fn take(&mut self, opened: Result<Box<dyn FieldEngine>, Loss>, now: Instant) {
+        let mut remote = match opened {
+            Ok(remote) => remote,
+            Err(loss) => return self.put_off(loss, now),
+        };
+        if !self.here.save(&mut self.spare) || remote.restore(&self.spare).is_err() {
+            self.lost = Some(remote);
+            return self.put_off(Loss::State, now);
+        }
+        std::mem::swap(&mut self.good, &mut self.spare);
+        (self.remote, self.cycles_since_save, self.opened_at) = (Some(remote), 0, now);
+    }
+}
+
+impl FieldEngine for Failover {
+    fn name(&self) -> String {
+        match &self.remote {
+            Some(remote) => format!("{}; {} on standby", remote.name(), self.here.name()),
+            None => format!("{}, in place of a GPU", self.here.name()),
+        }
+    }
+
+    fn device_name(&self) -> Option<String> {
+        self.remote.as_ref().and_then(|remote| remote.device_name())
+    }
+
+    /// One cycle, on the device or else `here`. Where the device is lost in it, `here` resumes from the last
+    /// good state, with this very order if it is not older than a cycle.
+    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
+        let Some(remote) = &mut self.remote else { return self.here.cycle(stimulus) };
+        let start = self.clock.now();
+        let answer = remote.cycle(stimulus);
+        self.cycles_since_save += 1;
+        let loss = match answer {
+            Ok(_) | Err(Failure::Refused(_)) => return answer,
+            Err(Failure::Lost(loss)) => loss,
+            Err(Failure::NotFinite) => Loss::NotFinite,
+        };
+        self.lose(loss, self.clock.now());
+        // To take the state over may itself take a cycle's time, with a full bank.
+        if self.clock.now().since(start) < self.dt { self.here.cycle(stimulus) } else { Err(loss.into()) }
+    }
+
+    fn save(&mut self, live: &mut Live) -> bool {
+        self.remote.as_mut().unwrap_or(&mut self.here).save(live)
+    }
+
+    fn restore(&mut self, live: &Live) -> Result<(), StateError> {
+        self.remote.as_mut().unwrap_or(&mut self.here).restore(live)
+    }
+
+    fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
+        self.here.load(learned)?;
+        self.remote.as_mut().map_or(Ok(()), |remote| remote.load(learned))
+    }
+
+    fn rest(&mut self) {
+        self.remote.as_mut().unwrap_or(&mut self.here).rest();
+    }
+
+    /// Only the standby engine: a device that panicked is lost, and opened again.
+    fn rebuild(&mut self, learned: &Learned) {
+        self.here.rebuild(learned);
+    }
+
+    /// A device that panics is lost, and `here` goes on.
+    fn survives_panic(&mut self, now: Instant) -> bool {
+        let was_there = self.remote.is_some();
+        if was_there {
+            self.lose(Loss::Panicked, now);
+        }
+        was_there
+    }
+
+    /// Saves the state of the device, opens a lost one again, gives one that was opened the state of `here`.
+    fn tend(&mut self, now: Instant) {
         if let Some(remote) = &mut self.remote {
             if self.cycles_since_save >= self.cycles_per_save && remote.save(&mut self.spare) {
                 std::mem::swap(&mut self.good, &mut self.spare);
@@ -279,36 +232,26 @@ impl Failover {
         if self.opening {
             if let Ok(answer) = self.answers.try_recv() {
                 self.opening = false;
-                self.take(answer, here, now);
+                self.take(answer, now);
             }
         } else if now >= self.retry_at {
             self.counters.retries += 1;
-            let request = Request { lost: self.lost.take(), fault: self.fault };
-            self.opening = self.ask.try_send(request).is_ok();
+            self.opening = self.ask.try_send(self.lost.take()).is_ok();
             if !self.opening {
                 self.put_off(Loss::Error { call: "opening" }, now); // the opener is gone
             }
         }
     }
 
-    /// Gives the device the state of `here`, if it was opened and takes it.
-    fn take(&mut self, opened: Result<Box<dyn Remote>, Loss>, here: &mut Engine, now: Instant) {
-        let mut remote = match opened {
-            Ok(remote) => remote,
-            Err(loss) => return self.put_off(loss, now),
+    fn condition(&self, now: Instant) -> Condition {
+        let (state, times) = match &self.remote {
+            Some(remote) => (EngineState::Running, remote.condition(now).times),
+            None => {
+                let left = if self.opening { Span::ZERO } else { self.retry_at.since(now) };
+                (EngineState::StandIn { loss: self.loss, attempt: self.attempt, left }, None)
+            }
         };
-        if !here.save(&mut self.spare) || remote.restore(&self.spare).is_err() {
-            self.lost = Some(remote);
-            return self.put_off(Loss::State, now);
-        }
-        std::mem::swap(&mut self.good, &mut self.spare);
-        remote.inject(self.fault);
-        (self.remote, self.cycles_since_save, self.opened_at) = (Some(remote), 0, now);
-    }
-
-    /// What the device holds. False: not now.
-    pub fn save(&mut self, live: &mut Live) -> Option<bool> {
-        self.remote.as_mut().map(|remote| remote.save(live))
+        Condition { state, device: self.counters, times }
     }
 }
 
@@ -318,13 +261,13 @@ fn keep_opening(
     learned: &Learned,
     mut open: Open,
     asked: &Receiver<Request>,
-    answer: &Sender<Result<Box<dyn Remote>, Loss>>,
+    answer: &Sender<Result<Box<dyn FieldEngine>, Loss>>,
 ) {
-    for request in asked {
+    for lost in asked {
         // A driver that panics here is one more way not to be opened; nothing of it is used afterwards.
         let opened = catch_unwind(AssertUnwindSafe(|| {
-            drop(request.lost);
-            let mut remote = open(plan, request.fault)?;
+            drop(lost);
+            let mut remote = open(plan)?;
             remote.load(learned).map_err(|_| Loss::State)?;
             Ok(remote)
         }));

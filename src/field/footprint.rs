@@ -69,7 +69,7 @@ const SMALL: usize = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::field::Engine;
+    use crate::field::engine;
     use crate::plan::Shape;
 
     fn agree(when: &str, plan: &FieldPlan, said: u64, taken: usize) {
@@ -85,7 +85,7 @@ mod tests {
         let shape = Shape { grid: 32, patterns: 100, bank: 10_000, ..board.field.shape };
         let plan = FieldPlan { shape, engine: EngineKind::Cpu, threads: 1, ..board.field.clone() };
         let without = FieldPlan { shape: Shape { patterns: 1, bank: 1, ..shape }, ..plan.clone() };
-        let (empty, none) = (Engine::build(&plan).memory_bytes(), Engine::build(&without).memory_bytes());
+        let (empty, none) = (engine::build(&plan).memory_bytes(), engine::build(&without).memory_bytes());
         assert!(empty < none + (2 << 20), "{empty} bytes with both empty, {none} without them");
         assert!(field_bytes(&plan) > start_bytes(&plan) + 130_000_000);
     }
@@ -105,7 +105,7 @@ mod tests {
         ] {
             let shape = Shape { grid, patterns, bank, ..board.field.shape };
             let plan = FieldPlan { shape, storage, engine, threads, ..board.field.clone() };
-            let mut engine = Engine::build(&plan);
+            let mut engine = engine::build(&plan);
             agree("at its start", &plan, start_bytes(&plan), engine.memory_bytes());
             let volume = vec![0.0; PATTERN * shape.cells()];
             assert!((0..patterns).all(|slot| engine.store_pattern(slot, &volume, &[0.0; CONTEXT], 1.0)));

@@ -8,6 +8,7 @@ mod grid;
 mod memory;
 mod state;
 
+use super::engine::Inspect;
 use super::predict::{ErrorRing, Learner, Skill, Trust, dot};
 use super::projections::Projections;
 use super::shape::{
@@ -16,6 +17,7 @@ use super::shape::{
     WORTH_MOST, is_due, regressors, sub_steps,
 };
 use super::stage::StageWatch;
+use super::state::{Learned, volume_step};
 use super::{Metrics, Refused, Response, Stage, StageTimes, Stimulus, Work};
 use crate::command::MAX_MOTORS;
 use crate::plan::{FieldPlan, Rung};
@@ -115,28 +117,8 @@ impl ReferenceEngine {
         }
     }
 
-    /// Back to the start: field at rest, nothing predicted, learned or experienced. The read-out and
-    /// the library stay, as they came from outside.
-    pub fn rest(&mut self) {
-        self.whole.rest();
-        self.on_half = false;
-        self.features.fill(0.0);
-        self.sensors.fill(0.0);
-        self.prediction.fill(0.0);
-        self.ring = ErrorRing::EMPTY;
-        self.skill.clear();
-        self.learner.forget_all();
-        self.trust.clear();
-        self.library.unmatch();
-        self.bank.clear();
-        self.bridge.fill(0.0);
-        self.scores.fill(0.0);
-        (self.age, self.since_slow, self.since_blend, self.since_learn) = (0, [0; GROUPS], 0, 0);
-        self.metrics = None;
-    }
-
-    /// One cycle. A refused stimulus changes nothing.
-    pub fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
+    /// The steps of a cycle, in their order.
+    fn compute(&mut self, stimulus: &Stimulus) -> Result<Response, Refused> {
         self.admit(stimulus)?;
         self.watch.begin();
         let work = stimulus.rung.work();
@@ -363,9 +345,43 @@ impl ReferenceEngine {
         }
         response
     }
+}
 
-    /// Statistics of the current field.
-    pub fn measure_now(&self) -> Metrics {
+impl Inspect for ReferenceEngine {
+    fn kind(&self) -> &'static str {
+        "reference"
+    }
+
+    fn learned(&self) -> Learned {
+        let step = volume_step(self.plan.params.beta);
+        let slots = 0..self.plan.shape.patterns;
+        Learned {
+            readout: self.readout.clone(),
+            patterns: slots.map(|slot| self.library.pattern(slot, step)).collect(),
+        }
+    }
+
+    fn copy_features(&self, out: &mut [f32]) {
+        copy(&self.features, out);
+    }
+
+    fn copy_channel(&self, c: usize, out: &mut [f32]) {
+        copy(self.channel(c), out);
+    }
+
+    fn plan(&self) -> &FieldPlan {
+        &self.plan
+    }
+
+    fn storage(&self) -> &'static str {
+        "f64"
+    }
+
+    fn simd(&self) -> &'static str {
+        "none"
+    }
+
+    fn measure_now(&self) -> Metrics {
         let grid = if self.on_half { &self.half } else { &self.whole };
         let [mean, std, max, energy] = grid.statistics().map(|x| x as f32);
         Metrics {
@@ -380,24 +396,79 @@ impl ReferenceEngine {
         }
     }
 
-    /// The newest statistics, which come every [`METRICS_EVERY`] cycles.
-    pub fn metrics(&self) -> Option<Metrics> {
+    fn metrics(&self) -> Option<Metrics> {
         self.metrics
     }
 
-    /// Features of the last cycle: context, descriptor, gradients; all 0 before the first.
-    pub fn features(&self) -> &[f64] {
-        &self.features
-    }
-
-    /// What the next sensors are expected to be.
-    pub fn prediction(&self) -> &[f64] {
+    fn prediction(&self) -> &[f64] {
         &self.prediction
     }
 
-    /// Puts in the motor read-out; as [`crate::field::Engine::set_readout`].
-    pub fn set_readout(&mut self, weights: &[f32]) -> bool {
+    fn set_readout(&mut self, weights: &[f32]) -> bool {
         self.plan.shape.copy_weights(weights, &mut self.readout)
+    }
+
+    fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT], value: f32) -> bool {
+        let about_rest = std::array::from_fn(|i| f64::from(context[i]) - self.rest_context[i]);
+        let stored = self.library.store(slot, volume, about_rest, value, 1.0 - self.plan.params.beta);
+        // Q is the blend of what is stored: a pattern that is blended is replaced at once.
+        self.library.fill_blend(&mut self.whole.blend);
+        self.fill_half_blend();
+        stored
+    }
+
+    fn clear_pattern(&mut self, slot: usize) {
+        self.library.clear(slot);
+    }
+
+    fn pattern_value(&self, slot: usize) -> Option<f32> {
+        self.library.value(slot)
+    }
+
+    fn blend(&self) -> (&[usize], &[f64]) {
+        self.library.blend()
+    }
+
+    fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool {
+        let fits = descriptor.iter().all(|d| d.is_finite()) && (0.0..=WORTH_MOST).contains(&f64::from(value));
+        if fits {
+            self.bank.insert(&descriptor.map(f64::from), f64::from(value), self.cycle, self.dt);
+        }
+        fits
+    }
+
+    fn bytes_per_cycle(&self, rung: Rung) -> usize {
+        let work = rung.work();
+        let cells = if work.half_resolution { self.half.cells() } else { self.whole.cells() };
+        let rows = self.bank.len() / work.bank_parts as usize;
+        (2 * CHANNELS * cells + work.blend_top * PATTERN * cells + rows * DESCRIPTOR) * size_of::<f64>()
+    }
+
+    fn stage_times(&self) -> &StageTimes {
+        self.watch.times()
+    }
+
+    fn experiences(&self) -> usize {
+        self.bank.len()
+    }
+
+    fn nearest(&self) -> &[(usize, f64)] {
+        self.bank.nearest()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        let columns = self.regressors.len();
+        let learner = (columns + self.sensors.len()) * columns * size_of::<f64>();
+        let vectors = size_of_val(&*self.features) + size_of_val(&*self.readout);
+        let grids = self.whole.bytes() + self.half.bytes();
+        grids + self.library.bytes() + self.bank.bytes() + learner + vectors + size_of::<ErrorRing>()
+    }
+}
+
+impl ReferenceEngine {
+    /// Features of the last cycle: context, descriptor, gradients; all 0 before the first.
+    pub fn features(&self) -> &[f64] {
+        &self.features
     }
 
     /// Cells of channel `c`, x fastest, on the grid in use.
@@ -412,83 +483,8 @@ impl ReferenceEngine {
         let span = grid.span(c);
         &mut grid.u[span]
     }
+}
 
-    /// Stores a volume (16 x N^3, within 1 - beta) that is recalled by a context (as in the
-    /// features). Refuses (false) what does not fit.
-    pub fn store_pattern(
-        &mut self,
-        slot: usize,
-        volume: &[f32],
-        context: &[f32; CONTEXT],
-        value: f32,
-    ) -> bool {
-        let about_rest = std::array::from_fn(|i| f64::from(context[i]) - self.rest_context[i]);
-        let stored = self.library.store(slot, volume, about_rest, value, 1.0 - self.plan.params.beta);
-        // Q is the blend of what is stored: a pattern that is blended is replaced at once.
-        self.library.fill_blend(&mut self.whole.blend);
-        self.fill_half_blend();
-        stored
-    }
-
-    /// Empties a slot of the library.
-    pub fn clear_pattern(&mut self, slot: usize) {
-        self.library.clear(slot);
-    }
-
-    /// The value that a pattern was stored with; `None` for an empty slot.
-    pub fn pattern_value(&self, slot: usize) -> Option<f32> {
-        self.library.value(slot)
-    }
-
-    /// Slots and weights of the last match, best first.
-    pub fn blend(&self) -> (&[usize], &[f64]) {
-        self.library.blend()
-    }
-
-    /// Stores an experience as if the last cycle had made it: a descriptor about rest, and its worth, 0 to
-    /// `WORTH_MOST`. Refuses (false) numbers that are not finite.
-    pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool {
-        let fits = descriptor.iter().all(|d| d.is_finite()) && (0.0..=WORTH_MOST).contains(&f64::from(value));
-        if fits {
-            self.bank.insert(&descriptor.map(f64::from), f64::from(value), self.cycle, self.dt);
-        }
-        fits
-    }
-
-    /// Bytes that a cycle at `rung` has to read and write if every number is touched once.
-    pub fn bytes_per_cycle(&self, rung: Rung) -> usize {
-        let work = rung.work();
-        let cells = if work.half_resolution { self.half.cells() } else { self.whole.cells() };
-        let rows = self.bank.len() / work.bank_parts as usize;
-        (2 * CHANNELS * cells + work.blend_top * PATTERN * cells + rows * DESCRIPTOR) * size_of::<f64>()
-    }
-
-    /// Time of each of the `STAGES` in the last cycle.
-    pub fn stage_times(&self) -> &StageTimes {
-        self.watch.times()
-    }
-
-    /// Experiences in the bank.
-    pub fn experiences(&self) -> usize {
-        self.bank.len()
-    }
-
-    /// Rows and cosines of the last whole sweep of the bank, best first.
-    pub fn nearest(&self) -> &[(usize, f64)] {
-        self.bank.nearest()
-    }
-
-    /// Memory taken at the start, bytes: field, library, bank, read-out and learning.
-    pub fn memory_bytes(&self) -> usize {
-        let columns = self.regressors.len();
-        let learner = (columns + self.sensors.len()) * columns * size_of::<f64>();
-        let vectors = size_of_val(&*self.features) + size_of_val(&*self.readout);
-        let grids = self.whole.bytes() + self.half.bytes();
-        grids + self.library.bytes() + self.bank.bytes() + learner + vectors + size_of::<ErrorRing>()
-    }
-
-    /// G: below 1 the field only fades.
-    pub fn gain(&self) -> f64 {
-        self.plan.params.field_gain()
-    }
+fn copy(from: &[f64], to: &mut [f32]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from as f32);
 }

@@ -5,7 +5,7 @@
 use super::cpu::CpuEngine;
 use super::cuda::CudaEngine;
 use super::shape::{FEATURES, PATTERN};
-use super::{Failure, Loss, Stimulus};
+use super::{Failure, FieldEngine, Inspect, Loss, Stimulus};
 use crate::frame::MAX_SENSORS;
 use crate::plan::{FieldPlan, Rung, Shape, Storage};
 use crate::seed::{Stream, uniform};

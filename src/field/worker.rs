@@ -5,14 +5,12 @@
 
 use super::brain::Brain;
 use super::failover::DeviceCounters;
-use super::interposer::Interposer;
 use super::snapshot::SnapshotSender;
 use super::{DeviceTimes, EngineState, Failure, Response, Stimulus};
 use crate::executor::Worker;
 use crate::frame::MAX_SENSORS;
-use crate::plan::{RUNGS, Rung};
+use crate::plan::Rung;
 use crate::rt::triple_buffer::{Reader, Writer};
-use crate::sim::FieldFaults;
 use crate::time::{Clock, Instant, Span};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -76,27 +74,18 @@ const FIRST_PAUSE: Span = Span::from_millis(500);
 /// An engine that has run this long since its last failure has earned its rebuilds back.
 const FORGIVEN: Span = Span::from_millis(60_000);
 
-/// Virtual compute time of a cycle by rung, as a share of the budget's target, for runs in virtual
-/// time. A model, labelled so in every report: it exists to exercise the budget, not to predict.
-const MODELLED_SHARE: [f64; RUNGS] = [0.50, 0.46, 0.42, 0.40, 0.33, 0.08];
-
 /// Runs an engine.
 pub struct FieldWorker {
     brain: Brain,
     orders: Reader<Order>,
     outcomes: Writer<Outcome>,
     ready: Option<Outcome>,
-    faults: FieldFaults,
-    /// Virtual time: a rung-0 cycle costs this times its modelled share. `None`: real time.
-    modelled: Option<Span>,
     state: EngineState,
     /// Failures in a row, and when the last one was.
     failures: u32,
     failed_at: Instant,
     /// Where snapshots go.
     snapshots: Option<Snapshots>,
-    /// Stands between the tick and the brain.
-    interposer: Option<Box<dyn Interposer>>,
 }
 
 /// When the worker hands the whole brain over for writing.
@@ -110,33 +99,18 @@ struct Snapshots {
 const LAST_SNAPSHOT: Duration = Duration::from_millis(300);
 
 impl FieldWorker {
-    /// A worker around `brain`. `modelled` is the budget's target where time is virtual.
-    pub fn new(
-        brain: Brain,
-        orders: Reader<Order>,
-        outcomes: Writer<Outcome>,
-        faults: FieldFaults,
-        modelled: Option<Span>,
-    ) -> FieldWorker {
+    /// A worker around `brain`.
+    pub fn new(brain: Brain, orders: Reader<Order>, outcomes: Writer<Outcome>) -> FieldWorker {
         FieldWorker {
             brain,
             orders,
             outcomes,
             ready: None,
-            faults,
-            modelled,
             state: EngineState::Running,
             failures: 0,
             failed_at: Instant::ZERO,
             snapshots: None,
-            interposer: None,
         }
-    }
-
-    /// The same with `interposer` in the brain's place.
-    pub fn with_interposer(mut self, interposer: Option<Box<dyn Interposer>>) -> FieldWorker {
-        self.interposer = interposer;
-        self
     }
 
     /// The same with a snapshot over `sender` every `every`, and at the end.
@@ -147,47 +121,33 @@ impl FieldWorker {
 
     fn compute(&mut self, order: &Order, clock: &dyn Clock) {
         let start = clock.now();
-        let faults = &self.faults;
-        let (brain, interposer) = (&mut self.brain, &mut self.interposer);
         // A panic leaves the engine's state unknown: the worker drops it and builds it again, so no
         // cycle uses anything half-written (that is what makes the assertion of unwind safety true).
-        let answer = catch_unwind(AssertUnwindSafe(|| {
-            faults.before_cycle(start);
-            brain.inject(faults.gpu(start));
-            match interposer {
-                Some(interposer) => interposer.cycle(&order.stimulus, brain, start, clock),
-                None => brain.cycle(&order.stimulus, start, clock),
-            }
-        }));
-        self.spend(order, start, clock);
+        let engine = &mut self.brain.engine;
+        let answer = catch_unwind(AssertUnwindSafe(|| engine.cycle(&order.stimulus)));
         let response = match answer {
-            // Of a device that was lost the brain has taken care.
-            Ok(Ok(_) | Err(Failure::Refused(_) | Failure::Lost(_))) => answer.ok().and_then(Result::ok),
+            Ok(Ok(mut response)) => {
+                self.brain.decide(&mut response);
+                Some(response)
+            }
+            // Of a device that was lost its failover has taken care.
+            Ok(Err(Failure::Refused(_) | Failure::Lost(_))) => None,
             // What computes here is not to be used any more, as after a panic.
             Ok(Err(Failure::NotFinite)) => {
                 self.failed(clock.now());
                 None
             }
             Err(_) => {
-                if !self.brain.panicked(clock.now()) {
+                if !self.brain.engine.survives_panic(clock.now()) {
                     self.failed(clock.now());
                 }
                 None
             }
         };
         let now = clock.now();
-        let (span, times) = (now.since(start), self.brain.device_times().filter(|_| response.is_some()));
+        let times = self.brain.engine.condition(now).times.filter(|_| response.is_some());
+        let span = now.since(start);
         self.ready = Some(Outcome { response, span, times, ..self.without_answer(order, now) });
-    }
-
-    /// Virtual compute time, and time that a fault adds.
-    fn spend(&self, order: &Order, start: Instant, clock: &dyn Clock) {
-        let rung = order.stimulus.rung.index();
-        let own = match self.modelled {
-            Some(target) => Span::from_secs_f64(target.as_secs_f64() * MODELLED_SHARE[rung]),
-            None => clock.now().since(start),
-        };
-        clock.sleep_until(self.faults.end_of_cycle(start, own));
     }
 
     fn failed(&mut self, now: Instant) {
@@ -214,7 +174,7 @@ impl FieldWorker {
                 if now.since(self.failed_at) < pause {
                     return false;
                 }
-                self.brain.rebuild();
+                self.brain.engine.rebuild(&self.brain.learned);
                 self.state = EngineState::Running;
                 true
             }
@@ -224,7 +184,7 @@ impl FieldWorker {
     /// How the engine fares.
     pub fn fares(&self, now: Instant) -> EngineState {
         match self.state {
-            EngineState::Running => self.brain.stand_in(now).unwrap_or(EngineState::Running),
+            EngineState::Running => self.brain.engine.condition(now).state,
             state => state,
         }
     }
@@ -233,14 +193,9 @@ impl FieldWorker {
     fn without_answer(&self, order: &Order, now: Instant) -> Outcome {
         let state = self.fares(now);
         let (slot, rung) = (order.slot, order.stimulus.rung);
-        let device = self.brain.device_counters();
+        let device = self.brain.engine.condition(now).device;
         let answer = now.since(slot);
         Outcome { response: None, slot, rung, span: Span::ZERO, answer, state, device, times: None }
-    }
-
-    /// Whether there is work between two cycles.
-    fn has_chores(&self) -> bool {
-        self.brain.has_device() || self.snapshots.is_some()
     }
 
     /// What can wait until the result has been handed over.
@@ -248,10 +203,10 @@ impl FieldWorker {
         if self.state != EngineState::Running {
             return; // what there is to save or to hand over is not sound
         }
-        self.brain.tend(now);
+        self.brain.engine.tend(now);
         if let Some(snapshots) = &mut self.snapshots {
             let due = *snapshots.due.get_or_insert(now + snapshots.every);
-            if now >= due && snapshots.sender.hand_over(|live| self.brain.save(live)) {
+            if now >= due && snapshots.sender.hand_over(|live| self.brain.engine.save(live)) {
                 snapshots.due = Some(now + snapshots.every);
             }
         }
@@ -264,7 +219,7 @@ impl Worker for FieldWorker {
     }
 
     fn core(&self) -> Option<usize> {
-        self.brain.plan().cpus.first().copied()
+        self.brain.plan.cpus.first().copied()
     }
 
     fn step(&mut self, clock: &dyn Clock) -> Instant {
@@ -277,8 +232,7 @@ impl Worker for FieldWorker {
             return Instant::NEVER;
         }
         self.compute(&order, clock);
-        // Once more when the result is handed over.
-        if self.has_chores() { clock.now() } else { Instant::NEVER }
+        clock.now() // once more when the result is handed over, for the chores
     }
 
     fn publish(&mut self, _clock: &dyn Clock) {
@@ -292,7 +246,7 @@ impl Worker for FieldWorker {
         if self.state == EngineState::Running
             && let Some(snapshots) = &mut self.snapshots
         {
-            snapshots.sender.hand_over_last(LAST_SNAPSHOT, |live| self.brain.save(live));
+            snapshots.sender.hand_over_last(LAST_SNAPSHOT, |live| self.brain.engine.save(live));
         }
         true
     }

@@ -8,7 +8,7 @@
 use crate::field::shape::{
     BLOCK_COUNT, CONTENT, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, READOUT_COLUMNS, READOUT_GRIDS,
 };
-use crate::field::{Engine, Readout, Stimulus};
+use crate::field::{Readout, Stimulus, engine};
 use crate::frame::MAX_SENSORS;
 use crate::plan::{Board, FieldPlan, Rung, Shape};
 use crate::seed::{Stream, uniform};
@@ -66,7 +66,7 @@ pub fn imitation_error(board: &Board, readout: &Readout, rung: Rung) -> Vec<f64>
 /// row a motor, a column a kept cycle).
 pub fn show(board: &Board, rung: Rung, cycles: usize, seed: u64) -> (DMatrix<f64>, DMatrix<f64>) {
     let shape = board.field.shape;
-    let mut engine = Engine::build(&lean(&board.field));
+    let mut engine = engine::build(&lean(&board.field));
     let mut features = DMatrix::zeros(cycles / HELD, FEATURES);
     let mut targets = DMatrix::zeros(shape.motors, cycles / HELD);
     let mut row = vec![0.0f32; FEATURES];

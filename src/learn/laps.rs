@@ -8,7 +8,7 @@ use super::observe::{Observed, inputs, observe};
 use super::parallel;
 use super::score::Confusion;
 use super::validate::{Lesson, fit};
-use crate::field::Engine;
+use crate::field::engine;
 use crate::field::shape::FEATURES;
 use crate::learn::log::Log;
 use crate::plan::Board;
@@ -93,7 +93,8 @@ impl Course {
 
 /// Features of all cycles of `logs`, each from rest, on up to `jobs` threads with an engine each.
 pub fn observe_all(board: &Board, logs: &[Log], jobs: usize) -> Result<Vec<f32>, LearnError> {
-    let seen = parallel::map(jobs, logs, |log| observe(board, &mut Engine::build(&board.field), log, |_| ()));
+    let seen =
+        parallel::map(jobs, logs, |log| observe(board, engine::build(&board.field).as_mut(), log, |_| ()));
     let seen: Result<Vec<Observed>, LearnError> = seen.into_iter().collect();
     Ok(seen?.into_iter().flat_map(|seen| seen.features).collect())
 }

@@ -7,7 +7,7 @@ use super::log::Log;
 use crate::admit::Admission;
 use crate::command::Command;
 use crate::field::shape::FEATURES;
-use crate::field::{Engine, Stimulus};
+use crate::field::{Inspect, Stimulus};
 use crate::frame::{Frame, MAX_SENSORS, Reading};
 use crate::plan::{Board, Rung};
 use crate::time::Instant;
@@ -23,7 +23,7 @@ pub struct Observed {
 /// Runs `log` through `engine`, which was built for `board`; `watch` receives every row.
 pub fn observe(
     board: &Board,
-    engine: &mut Engine,
+    engine: &mut dyn Inspect,
     log: &Log,
     mut watch: impl FnMut(usize),
 ) -> Result<Observed, LearnError> {

@@ -2,11 +2,8 @@
 //! or the starting table by itself. The last two are what a field is compared with.
 
 use crate::command::MAX_MOTORS;
-use crate::field::brain::Brain;
-use crate::field::interposer::only_motors;
-use crate::field::{Failure, Readout, Response, Stimulus};
+use crate::field::{Failure, Inspect, Readout, Response, Stimulus};
 use crate::plan::{Board, FieldPlan};
-use crate::time::{Clock, Instant};
 use std::sync::Arc;
 
 /// What drives.
@@ -29,18 +26,16 @@ impl Driver {
         }
     }
 
-    /// One cycle, launched at `start`. A field that does not drive does not compute either.
+    /// One cycle. A field that does not drive does not compute either.
     pub fn cycle(
         &self,
         plan: &FieldPlan,
         stimulus: &Stimulus,
-        brain: &mut Brain,
-        start: Instant,
-        clock: &dyn Clock,
+        engine: &mut dyn Inspect,
     ) -> Result<Response, Failure> {
         let sensors = &stimulus.sensors[..plan.shape.sensors];
         let wanted: &dyn Fn(usize) -> f32 = match self {
-            Driver::Field(_) => return brain.cycle(stimulus, start, clock),
+            Driver::Field(_) => return engine.cycle(stimulus),
             Driver::Map(weights) => &|motor| mapped(weights, sensors, motor),
             Driver::Table => &|motor| plan.start_wants(motor, sensors).clamp(-1.0, 1.0),
         };
@@ -48,7 +43,8 @@ impl Driver {
         for (motor, request) in motors[..plan.shape.motors].iter_mut().enumerate() {
             *request = wanted(motor);
         }
-        Ok(only_motors(stimulus, motors))
+        let scores = [0.0; MAX_MOTORS];
+        Ok(Response { cycle: stimulus.cycle, scores, motors, confidence: 0.0, skill: 0.0, novelty: 0.0 })
     }
 }
 

@@ -3,10 +3,9 @@
 use super::driver::Driver;
 use super::fit::Regressors;
 use super::trouble::Trouble;
-use crate::field::brain::Brain;
-use crate::field::interposer::Interposer;
+use crate::field::engine::Cycle;
 use crate::field::shape::FEATURES;
-use crate::field::{Failure, Response, Stimulus};
+use crate::field::{Failure, Inspect, Response, Stimulus};
 use crate::frame::MAX_SENSORS;
 use crate::learn::imitate::target;
 use crate::plan::{Board, FieldPlan, Rung, Shape};
@@ -64,7 +63,7 @@ pub fn drive(
     let notes: Arc<Mutex<Notes>> = Arc::default();
     let drives = |motor: &usize| board.motors[*motor].kind.drives();
     let wanted = |motor: &usize| board.field.start.iter().any(|curve| curve.motor == *motor);
-    let tutor = Tutor {
+    let mut tutor = Tutor {
         plan: board.field.clone(),
         lesson: *lesson,
         driver: driver.clone(),
@@ -75,7 +74,14 @@ pub fn drive(
         kept: [0.0; MAX_SENSORS],
         notes: notes.clone(),
     };
-    run(board, lesson.room, lesson.seconds, lesson.rung, driver, Box::new(tutor))?;
+    run(
+        board,
+        lesson.room,
+        lesson.seconds,
+        lesson.rung,
+        driver,
+        Box::new(move |engine, stimulus| tutor.cycle(engine, stimulus)),
+    )?;
     let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(std::mem::take(&mut notes))
 }
@@ -88,15 +94,15 @@ pub struct Drive {
     pub recorder: Recorder,
 }
 
-/// Drives through `room` with `interposer` in the brain's place, which asks `driver`. Ends when the car has
-/// fallen.
+/// Drives through `room` with `cycle` in the place of the engine's own; it asks `driver`. Ends when the car
+/// has fallen.
 pub fn run(
     board: &Board,
     room: u64,
     seconds: u64,
     rung: Rung,
     driver: &Driver,
-    interposer: Box<dyn Interposer>,
+    cycle: Cycle<dyn Inspect>,
 ) -> Result<Drive, BuildError> {
     let clock = Arc::new(SimClock::new());
     let first = Instant::ZERO + board.period;
@@ -104,7 +110,7 @@ pub fn run(
         seed: room,
         readout: Some(driver.readout(board)),
         rung: Some(rung),
-        interposer: Some(interposer),
+        around: Some(cycle),
         ..Options::default()
     };
     let robot = Robot::build(board, clock.clone(), first, options)?;
@@ -131,25 +137,19 @@ struct Tutor {
     notes: Arc<Mutex<Notes>>,
 }
 
-impl Interposer for Tutor {
-    fn cycle(
-        &mut self,
-        stimulus: &Stimulus,
-        brain: &mut Brain,
-        start: Instant,
-        clock: &dyn Clock,
-    ) -> Result<Response, Failure> {
+impl Tutor {
+    fn cycle(&mut self, engine: &mut dyn Inspect, stimulus: &Stimulus) -> Result<Response, Failure> {
         let Lesson { room, trouble, .. } = self.lesson;
         let used = self.plan.shape.sensors;
         let cycle = stimulus.cycle;
         self.kept = trouble.sensors(room, cycle, &stimulus.sensors, &self.kept, used);
         let seen = Stimulus { sensors: self.kept, ..*stimulus };
-        let mut response = self.driver.cycle(&self.plan, &seen, brain, start, clock)?;
+        let mut response = self.driver.cycle(&self.plan, &seen, engine)?;
         let wanted = |motor: usize| self.plan.start_wants(motor, &stimulus.sensors);
         let backwards = self.drives.iter().any(|motor| wanted(*motor) < 0.0);
         let is_noted = (cycle / u64::from(self.plan.every_ticks)).is_multiple_of(NOTED);
         if backwards || is_noted {
-            brain.copy_features(&mut self.features);
+            engine.copy_features(&mut self.features);
             let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
             for _ in 0..if backwards { BACKWARD_COUNTS } else { 1 } {
                 match &self.regressors {

@@ -2,15 +2,13 @@
 
 use super::driver::Driver;
 use super::lesson::run;
-use crate::field::brain::Brain;
-use crate::field::interposer::Interposer;
+use crate::field::Inspect;
+use crate::field::engine::Cycle;
 use crate::field::readout::Trial;
-use crate::field::{Failure, Response, Stimulus};
 use crate::learn::parallel;
-use crate::plan::{Board, FieldPlan, Rung};
+use crate::plan::{Board, Rung};
 use crate::robot::BuildError;
 use crate::sim::Report;
-use crate::time::{Clock, Instant};
 
 /// The result of these drives.
 pub fn figures(reports: &[Report]) -> Trial {
@@ -52,26 +50,10 @@ pub fn trial(
 ) -> Result<Trial, BuildError> {
     let seeds: Vec<u64> = (rooms.first..).take(rooms.count).collect();
     let drives = parallel::map(threads, &seeds, |seed| {
-        let alone = Alone { driver: driver.clone(), plan: board.field.clone() };
-        run(board, *seed, rooms.seconds, rung, driver, Box::new(alone)).map(|drive| drive.report)
+        let (alone, plan) = (driver.clone(), board.field.clone());
+        let cycle: Cycle<dyn Inspect> =
+            Box::new(move |engine, stimulus| alone.cycle(&plan, stimulus, engine));
+        run(board, *seed, rooms.seconds, rung, driver, cycle).map(|drive| drive.report)
     });
     Ok(figures(&drives.into_iter().collect::<Result<Vec<_>, _>>()?))
-}
-
-/// A driver by itself, without a teacher.
-struct Alone {
-    driver: Driver,
-    plan: FieldPlan,
-}
-
-impl Interposer for Alone {
-    fn cycle(
-        &mut self,
-        stimulus: &Stimulus,
-        brain: &mut Brain,
-        start: Instant,
-        clock: &dyn Clock,
-    ) -> Result<Response, Failure> {
-        self.driver.cycle(&self.plan, stimulus, brain, start, clock)
-    }
 }

@@ -4,10 +4,9 @@
 
 use super::draw::Draw;
 use ganglion::command::MAX_MOTORS;
-use ganglion::field::failover::{Open, Remote};
+use ganglion::field::failover::Open;
 use ganglion::field::state::{Learned, Live, StateError};
-use ganglion::field::{Failure, Response, Stimulus};
-use ganglion::gpu::GpuFault;
+use ganglion::field::{Failure, FieldEngine, Response, Stimulus};
 
 /// How long one mood lasts, cycles, on the average.
 const MOOD: f64 = 60.0;
@@ -36,7 +35,7 @@ pub struct Temper {
 impl Temper {
     /// How to open the engine of `seed`, which likes to go forwards (`bent` above 0) or backwards.
     pub fn open(seed: u64, bent: f64) -> Open {
-        Box::new(move |_, _| {
+        Box::new(move |_| {
             Ok(Box::new(Temper { draw: Draw::new(seed, 3000), mood: Mood::Steady(bent), left: MOOD, bent }))
         })
     }
@@ -65,7 +64,7 @@ impl Temper {
     }
 }
 
-impl Remote for Temper {
+impl FieldEngine for Temper {
     fn name(&self) -> String {
         "a temper".into()
     }
@@ -90,5 +89,5 @@ impl Remote for Temper {
     fn load(&mut self, _learned: &Learned) -> Result<(), StateError> {
         Ok(())
     }
-    fn inject(&mut self, _fault: Option<GpuFault>) {}
+    fn rest(&mut self) {}
 }

@@ -10,10 +10,11 @@ use ganglion::field::cuda::CudaEngine;
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::shape::{CHANNELS, DESCRIPTOR};
 use ganglion::field::state::Live;
-use ganglion::field::{Failure, Loss, Response, trial};
-use ganglion::gpu::GpuFault;
+use ganglion::field::{Failure, FieldEngine, Inspect, Loss, Response, trial};
+use ganglion::gpu::{GpuFault, Watch};
 use ganglion::plan::{EngineKind, FieldPlan, Params, Shape, Storage};
 use ganglion::time::Span;
+use std::sync::Arc;
 
 /// What rounding errors really add up to, as of the kernels: a GPU fuses products the emulator does not.
 const SEEN: f64 = 2e-5;
@@ -48,7 +49,12 @@ impl Device {
 /// An engine at the start. `GANGLION_PATIENCE_S` in the environment is for runs under a tool that checks
 /// every access, which slows a device down.
 fn open(plan: &FieldPlan, robots: usize) -> CudaEngine {
-    let mut engine = CudaEngine::open(plan, robots).unwrap_or_else(|why| panic!("{why}"));
+    open_with(plan, robots, Arc::default())
+}
+
+/// The same under a watch that a test injects faults with.
+fn open_with(plan: &FieldPlan, robots: usize, watch: Arc<Watch>) -> CudaEngine {
+    let mut engine = CudaEngine::open_with(plan, robots, watch).unwrap_or_else(|why| panic!("{why}"));
     if let Some(seconds) = std::env::var("GANGLION_PATIENCE_S").ok().and_then(|text| text.parse().ok()) {
         engine.set_patience(Span::from_secs_f64(seconds));
     }
@@ -342,8 +348,7 @@ fn the_cpu_engine_takes_over_from_the_device_and_back() {
                 host.restore(&live).expect("of the same plan");
             }
         }
-        let answer =
-            if on_device { device.cycle(&stimulus) } else { host.cycle(&stimulus).map_err(Failure::Refused) };
+        let answer = if on_device { device.cycle(&stimulus) } else { host.cycle(&stimulus) };
         let answer = answer.expect("in range");
         for motor in 0..plan.shape.motors {
             near("taken over", "score", answer.scores[motor].into(), expected.scores[motor].into(), SEEN);
@@ -376,9 +381,10 @@ fn a_device_that_computes_something_else_is_found_in_its_trial() {
 fn a_lost_device_says_how_and_can_be_opened_again() {
     let Some(_device) = device() else { return };
     for fault in [GpuFault::Error, GpuFault::Hang, GpuFault::Stuck, GpuFault::Lost] {
-        let mut engine = open(&plan(8), 1);
+        let watch = Arc::new(Watch::new());
+        let mut engine = open_with(&plan(8), 1, watch.clone());
         engine.cycle(&stimulus(9, 0, 0)).map(|_| ()).expect("nothing is wrong yet");
-        engine.inject(Some(fault));
+        watch.inject(Some(fault));
         let lost = engine.cycle(&stimulus(9, 1, 0)).map(|_| ()).expect_err("the fault strikes");
         let Failure::Lost(loss) = lost else { panic!("{lost:?}") };
         match fault {
@@ -392,7 +398,7 @@ fn a_lost_device_says_how_and_can_be_opened_again() {
         assert!(!loss.to_string().is_empty());
         let again = engine.cycle(&stimulus(9, 2, 0)).map(|_| ()).expect_err("once lost, it stays lost");
         assert_eq!(again, Failure::Lost(loss));
-        engine.inject(None);
+        watch.inject(None);
         let ended = engine.ended();
         drop(engine);
         wait_for("the thread ends", ended);

@@ -1,10 +1,9 @@
 //! A sensor that is lost for half a second: the field goes on with what it last saw, the reflexes do not; and
 //! the robot backs off less than one whose field is fed the worst case at once, and sees more of its rooms.
 
-use super::{options, run_with, sim_board};
-use ganglion::field::brain::Brain;
-use ganglion::field::interposer::Interposer;
-use ganglion::field::{Failure, Response, Stimulus};
+use super::{options, run_on, sim_board};
+use ganglion::field::engine::Cycle;
+use ganglion::field::{Inspect, Stimulus};
 use ganglion::frame::Health;
 use ganglion::learn::parallel;
 use ganglion::plan::{Board, Cause, Rung, Scale};
@@ -12,7 +11,7 @@ use ganglion::robot::Options;
 use ganglion::seed::{Stream, uniform};
 use ganglion::sim::{Fault, Report};
 use ganglion::teach::lesson::lean;
-use ganglion::time::{Clock, Instant, Span};
+use ganglion::time::{Clock, Instant, SimClock, Span};
 use std::sync::{Arc, Mutex};
 
 /// Place of the sonar among the field's sensors, and its scale.
@@ -26,34 +25,21 @@ fn seconds(at: Instant) -> f64 {
     at.since(Instant::ZERO).as_secs_f64()
 }
 
-/// Notes what the field is fed of one sensor, and when.
-struct Witness {
-    place: usize,
-    seen: Arc<Mutex<Vec<(f64, f32)>>>,
-}
-
-impl Interposer for Witness {
-    fn cycle(
-        &mut self,
-        stimulus: &Stimulus,
-        brain: &mut Brain,
-        start: Instant,
-        clock: &dyn Clock,
-    ) -> Result<Response, Failure> {
-        self.seen.lock().unwrap().push((seconds(start), stimulus.sensors[self.place]));
-        brain.cycle(stimulus, start, clock)
-    }
-}
-
 #[test]
 fn a_lost_sonar_is_held_for_the_field_and_stops_the_robot_as_soon_as_ever() {
     let board = lean(&sim_board());
     let (place, _) = sonar(&board);
     let seen: Arc<Mutex<Vec<(f64, f32)>>> = Arc::default();
-    let witness = Box::new(Witness { place, seen: seen.clone() });
+    let clock = Arc::new(SimClock::new());
+    // Notes what the field is fed of the sonar, and when.
+    let (noted, time) = (seen.clone(), clock.clone());
+    let witness: Cycle<dyn Inspect> = Box::new(move |engine, stimulus| {
+        noted.lock().unwrap().push((seconds(time.now()), stimulus.sensors[place]));
+        engine.cycle(stimulus)
+    });
     // Longer than the sonar may be held: 0.3 s in which its value is good, and half a second.
-    let options = Options { interposer: Some(witness), ..options(3, &["sonar-silent@5+2"]) };
-    let run = run_with(&board, options, 9);
+    let options = Options { around: Some(witness), ..options(3, &["sonar-silent@5+2"]) };
+    let run = run_on(clock, &board, options, 9);
     let seen = seen.lock().unwrap();
     let fed = |from: f64, to: f64| -> Vec<f32> {
         seen.iter().filter(|(at, _)| (from..to).contains(at)).map(|(_, value)| *value).collect()
@@ -83,37 +69,25 @@ fn dropouts(seed: u64, length_s: u64) -> Vec<Fault> {
     (1..length_s / 2).map(fault).collect()
 }
 
-/// Feeds the field the worst case of a sonar that is lost, at once, whatever it would get otherwise.
-struct AtWorst {
-    place: usize,
-    scale: Scale,
-    faults: Vec<Fault>,
-    /// What it was fed last that was good.
-    last: f32,
-}
-
-impl Interposer for AtWorst {
-    fn cycle(
-        &mut self,
-        stimulus: &Stimulus,
-        brain: &mut Brain,
-        start: Instant,
-        clock: &dyn Clock,
-    ) -> Result<Response, Failure> {
-        let mut seen = *stimulus;
-        let (period, now) = (Span::from_millis(60), start.since(Instant::ZERO));
+/// Feeds the field the worst case of the sonar where it is lost, at once, whatever it would get otherwise.
+fn at_worst(board: &Board, faults: Vec<Fault>, clock: Arc<SimClock>) -> Cycle<dyn Inspect> {
+    let (place, scale) = sonar(board);
+    let mut last = 0.0; // what it was fed last that was good
+    Box::new(move |engine, stimulus| {
+        let mut seen: Stimulus = *stimulus;
+        let (period, now) = (Span::from_millis(60), clock.now().since(Instant::ZERO));
         // The first ping without an echo is up to a period late, and so is the first with one.
-        let lost = self.faults.iter().find(|fault| fault.is_on(now) && now.less(fault.start) >= period);
+        let lost = faults.iter().find(|fault| fault.is_on(now) && now.less(fault.start) >= period);
         if let Some(fault) = lost {
-            let (low, high) = (self.scale.low, self.scale.high);
-            let metres = low * (high / low).powf((self.last + 1.0) / 2.0);
+            let (low, high) = (scale.low, scale.high);
+            let metres = low * (high / low).powf((last + 1.0) / 2.0);
             let aged = metres - 0.5 * now.less(fault.start).as_secs_f64() as f32;
-            seen.sensors[self.place] = self.scale.apply(aged);
+            seen.sensors[place] = scale.apply(aged);
         } else {
-            self.last = seen.sensors[self.place];
+            last = seen.sensors[place];
         }
-        brain.cycle(&seen, start, clock)
-    }
+        engine.cycle(&seen)
+    })
 }
 
 /// What became of a drive.
@@ -123,18 +97,15 @@ struct Drive {
     backed: u64,
 }
 
-fn drive(board: &Board, seed: u64, length_s: u64, at_worst: bool) -> Drive {
-    let faults = dropouts(seed, length_s);
-    let (place, scale) = sonar(board);
-    let worst =
-        || Box::new(AtWorst { place, scale, faults: faults.clone(), last: 0.0 }) as Box<dyn Interposer>;
+fn drive(board: &Board, seed: u64, length_s: u64, worst: bool) -> Drive {
+    let (faults, clock) = (dropouts(seed, length_s), Arc::new(SimClock::new()));
     let options = Options {
-        interposer: at_worst.then(worst),
+        around: worst.then(|| at_worst(board, faults.clone(), clock.clone())),
         rung: Some(Rung::BEST),
         faults: faults.clone(),
         ..options(seed, &[])
     };
-    let run = run_with(board, options, length_s);
+    let run = run_on(clock, board, options, length_s);
     let backed = run.ending.tick.backing().expect("it backs off").times;
     Drive { report: run.report, backed }
 }

@@ -142,13 +142,16 @@ fn is_tied(judge: &ReferenceEngine, plan: &FieldPlan, rest: &[f64], work: &Work,
 pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, rung: impl Fn(u64) -> usize) -> u64 {
     let mut bounds = Bounds::of(plan);
     let rest = Projections::new(plan, plan.shape.grid).rest;
-    let mut judge = build(&FieldPlan { engine: EngineKind::Reference, ..plan.clone() });
-    let mut engines: Vec<Engine> = levels.iter().map(|level| build_at(plan, *level)).collect();
+    let mut judge = ReferenceEngine::new(&FieldPlan { engine: EngineKind::Reference, ..plan.clone() });
+    load(&mut judge, plan);
+    let mut engines: Vec<CpuEngine> = levels.iter().map(|level| CpuEngine::at_level(plan, *level)).collect();
+    engines.iter_mut().for_each(|engine| load(engine, plan));
     if !plan.learn {
         // What learning would have stored, if it were not for the roundings that decide over it.
         for experience in 0..plan.shape.bank.min(5) {
             let draw = |i: usize| uniform(experience as u64, Stream::Patterns, i as u64) as f32 - 0.5;
-            for engine in engines.iter_mut().chain([&mut judge]) {
+            let cpu = engines.iter_mut().map(|engine| engine as &mut dyn Inspect);
+            for engine in cpu.chain([&mut judge as &mut dyn Inspect]) {
                 assert!(engine.store_experience(&std::array::from_fn(draw), 0.5));
             }
         }
@@ -158,11 +161,10 @@ pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, rung: impl Fn(u64)
     for cycle in 0..cycles {
         let stimulus = stimulus(cycle, rung(cycle));
         let expected = judge.cycle(&stimulus).expect("in range");
-        let Engine::Reference(reference) = &judge else { unreachable!() };
-        let (now, blocks) = about_rest(reference, &rest);
+        let (now, blocks) = about_rest(&judge, &rest);
         bounds.follow(&now, &blocks);
         let work = stimulus.rung.work();
-        if cycle.is_multiple_of(work.blend_every) && is_tied(reference, plan, &rest, work, &bounds) {
+        if cycle.is_multiple_of(work.blend_every) && is_tied(&judge, plan, &rest, work, &bounds) {
             break;
         }
         compared += 1;
@@ -176,8 +178,7 @@ pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, rung: impl Fn(u64)
                 rung(cycle)
             );
             let response = engine.cycle(&stimulus).expect("in range");
-            let Engine::Cpu(cpu) = &*engine else { unreachable!() };
-            compare(cpu, reference, &bounds, &mut worst, &when);
+            compare(engine, &judge, &bounds, &mut worst, &when);
             let wide = |scores: &[f32]| scores.iter().map(|s| f64::from(*s)).collect::<Vec<_>>();
             let pairs = |a: &[f32], b: &[f32]| wide(a).into_iter().zip(wide(b));
             worst.see("score", bounds.cell, pairs(&response.scores, &expected.scores), &when);
@@ -192,7 +193,7 @@ pub fn agree(plan: &FieldPlan, levels: &[Level], cycles: u64, rung: impl Fn(u64)
             // A quotient of errors that may both be small.
             worst.see("skill", 1e-3, pairs(&[response.skill], &[expected.skill]), &when);
             if cycle % 20 == 0 {
-                let told = |engine: &Engine| {
+                let told = |engine: &dyn Inspect| {
                     let now = engine.measure_now();
                     [now.mean, now.std, now.max, now.energy]
                 };

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// All that an engine shows after a cycle.
 pub type Shown = (Vec<u32>, Vec<(usize, f64)>, Vec<f64>, usize);
 
-pub fn shown(engine: &mut Engine, stimulus: &Stimulus) -> Shown {
+pub fn shown(engine: &mut dyn Inspect, stimulus: &Stimulus) -> Shown {
     let response = engine.cycle(stimulus).expect("in range");
     let (near, predicted) = (engine.nearest().to_vec(), engine.prediction().to_vec());
     (fingerprint(engine, &response), near, predicted, engine.experiences())
@@ -21,11 +21,12 @@ fn the_number_of_threads_cannot_be_seen() {
             for level in Level::all() {
                 let plan = FieldPlan { storage, ..plan(grid) };
                 let with = |threads| build_at(&FieldPlan { threads, ..plan.clone() }, level);
-                let mut engines: Vec<Engine> = [1, 2, 3, 8].map(with).into();
-                assert_eq!(engines.iter().map(Engine::threads).collect::<Vec<_>>(), [1, 2, 3, 8]);
+                let mut engines: Vec<Box<dyn Inspect>> = [1, 2, 3, 8].map(with).into();
+                assert_eq!(engines.iter().map(|engine| engine.threads()).collect::<Vec<_>>(), [1, 2, 3, 8]);
                 for cycle in 0..cycles {
                     let stimulus = stimulus(cycle, rung_at(cycle));
-                    let all: Vec<_> = engines.iter_mut().map(|engine| shown(engine, &stimulus)).collect();
+                    let all: Vec<_> =
+                        engines.iter_mut().map(|engine| shown(engine.as_mut(), &stimulus)).collect();
                     let what = format!("{}, {storage:?}, grid {grid}, cycle {cycle}", level.name());
                     assert!(all.iter().all(|one| *one == all[0]), "{what}");
                 }
@@ -40,10 +41,10 @@ fn levels_that_fuse_products_give_the_same_bits() {
     for storage in STORAGES {
         let plan = FieldPlan { storage, ..plan(16) };
         let fusing = Level::all().into_iter().filter(|level| level.name() != "portable");
-        let mut engines: Vec<Engine> = fusing.map(|level| build_at(&plan, level)).collect();
+        let mut engines: Vec<Box<dyn Inspect>> = fusing.map(|level| build_at(&plan, level)).collect();
         for cycle in 0..60 {
             let stimulus = stimulus(cycle, rung_at(cycle));
-            let all: Vec<_> = engines.iter_mut().map(|engine| shown(engine, &stimulus)).collect();
+            let all: Vec<_> = engines.iter_mut().map(|engine| shown(engine.as_mut(), &stimulus)).collect();
             assert!(all.iter().all(|one| *one == all[0]), "{storage:?}, cycle {cycle}");
         }
     }
@@ -94,7 +95,7 @@ fn a_busy_second_core_cannot_be_seen() {
             let hogs = Hogs::on(&[Some(1), None]);
             for cycle in 0..60 {
                 let stimulus = stimulus(cycle, rung_at(cycle));
-                let same = shown(&mut alone, &stimulus) == shown(&mut beside, &stimulus);
+                let same = shown(alone.as_mut(), &stimulus) == shown(beside.as_mut(), &stimulus);
                 assert!(same, "{storage:?}, cores {cpus:?}, cycle {cycle}");
             }
             drop(hogs);

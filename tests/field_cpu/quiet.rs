@@ -6,7 +6,7 @@ use std::io::Read;
 
 /// A run in which everything happens that can happen: all rungs and changes, learning, a full bank
 /// that evicts, a library that blends, metrics, refusals, another read-out and another pattern.
-fn eventful(engine: &mut Engine, cycles: std::ops::Range<u64>, readout: &[f32], volume: &[f32]) {
+fn eventful(engine: &mut dyn Inspect, cycles: std::ops::Range<u64>, readout: &[f32], volume: &[f32]) {
     for cycle in cycles {
         let mut bad = stimulus(cycle, 0);
         bad.sensors[3] = f32::NAN;
@@ -20,7 +20,7 @@ fn eventful(engine: &mut Engine, cycles: std::ops::Range<u64>, readout: &[f32], 
 }
 
 /// Stores the pattern that the run replaces: a slot takes its memory when it is stored in for the first time.
-fn first_in_its_slot(engine: &mut Engine, volume: &[f32]) {
+fn first_in_its_slot(engine: &mut dyn Inspect, volume: &[f32]) {
     let stored = engine.store_pattern(5, volume, &context(5), 1.0);
     assert!(stored, "a slot of the plan");
 }
@@ -37,8 +37,8 @@ fn a_cycle_allocates_nothing() {
             let plan = small(8, 1, storage);
             let (readout, volume) = (readout(5), volume(5, 8));
             let mut engine = build_at(&plan, level);
-            first_in_its_slot(&mut engine, &volume);
-            let count = allocations_in(|| eventful(&mut engine, 0..240, &readout, &volume));
+            first_in_its_slot(engine.as_mut(), &volume);
+            let count = allocations_in(|| eventful(engine.as_mut(), 0..240, &readout, &volume));
             assert_eq!(count, 0, "{storage:?}, {}", level.name());
             assert!(
                 engine.experiences() == 5 && engine.metrics().is_some_and(|metrics| metrics.cycle == 200)
@@ -66,10 +66,10 @@ fn worker_threads_allocate_nothing_either() {
                 let (readout, volume) = (readout(5), volume(5, 8));
                 quiet_once(&format!("{threads} threads, {storage:?}: allocations"), || {
                     let mut engine = build(&plan);
-                    first_in_its_slot(&mut engine, &volume);
+                    first_in_its_slot(engine.as_mut(), &volume);
                     // A thread that has just been started takes what it needs for itself.
-                    eventful(&mut engine, 0..2, &readout, &volume);
-                    allocations_in_process(|| eventful(&mut engine, 2..240, &readout, &volume))
+                    eventful(engine.as_mut(), 0..2, &readout, &volume);
+                    allocations_in_process(|| eventful(engine.as_mut(), 2..240, &readout, &volume))
                 });
             }
         }
@@ -99,14 +99,14 @@ fn a_cycle_takes_no_page_fault() {
                 let plan = small(16, threads, storage);
                 let (readout, volume) = (readout(5), volume(5, 16));
                 let mut engine = build(&plan);
-                first_in_its_slot(&mut engine, &volume);
-                eventful(&mut engine, 0..130, &readout, &volume);
+                first_in_its_slot(engine.as_mut(), &volume);
+                eventful(engine.as_mut(), 0..130, &readout, &volume);
                 let mut kept = vec![engine];
                 quiet_once(&format!("{threads} threads, {storage:?}: page faults"), || {
                     let mut engine = build(&plan);
-                    first_in_its_slot(&mut engine, &volume);
+                    first_in_its_slot(engine.as_mut(), &volume);
                     let before = page_faults();
-                    eventful(&mut engine, 0..130, &readout, &volume);
+                    eventful(engine.as_mut(), 0..130, &readout, &volume);
                     let count = page_faults() - before;
                     kept.push(engine);
                     count

@@ -12,20 +12,20 @@ use ganglion::field::state::{Live, StateError};
 /// half grid, before the first cycle, and long after the bank was full.
 const MOMENTS: [u64; 9] = [0, 3, 7, 11, 16, 17, 23, 28, 103];
 
-fn run(engine: &mut Engine, cycles: std::ops::Range<u64>) {
+fn run(engine: &mut dyn Inspect, cycles: std::ops::Range<u64>) {
     cycles.for_each(|cycle| assert!(engine.cycle(&stimulus(cycle, rung_at(cycle))).is_ok()));
 }
 
-fn saved(engine: &mut Engine) -> Live {
+fn saved(engine: &mut dyn Inspect) -> Live {
     let mut live = Live::default();
     assert!(engine.save(&mut live));
     live
 }
 
 /// Another engine of `plan` that goes on where `engine` is. It has been used for something else.
-fn successor(engine: &mut Engine, plan: &FieldPlan) -> Engine {
-    let mut other = Engine::build(plan);
-    run(&mut other, 0..27);
+fn successor(engine: &mut dyn Inspect, plan: &FieldPlan) -> Box<dyn Inspect> {
+    let mut other = engine::build(plan);
+    run(other.as_mut(), 0..27);
     other.load(&engine.learned()).expect("it fits");
     other.restore(&saved(engine)).expect("it fits");
     other
@@ -38,15 +38,15 @@ fn the_cpu_engine_goes_on_bit_for_bit() {
             let plan = FieldPlan { storage, threads, ..plan(8) };
             for moment in MOMENTS {
                 let mut first = build(&plan);
-                run(&mut first, 0..moment);
-                let mut second = successor(&mut first, &plan);
+                run(first.as_mut(), 0..moment);
+                let mut second = successor(first.as_mut(), &plan);
                 for cycle in moment..moment + 50 {
                     let stimulus = stimulus(cycle, rung_at(cycle));
                     let what = format!("{storage:?}, {threads} threads, from {moment}, cycle {cycle}");
-                    assert_eq!(shown(&mut first, &stimulus), shown(&mut second, &stimulus), "{what}");
+                    assert_eq!(shown(first.as_mut(), &stimulus), shown(second.as_mut(), &stimulus), "{what}");
                     assert_eq!(first.metrics(), second.metrics(), "{what}");
                 }
-                assert_eq!(saved(&mut first), saved(&mut second));
+                assert_eq!(saved(first.as_mut()), saved(second.as_mut()));
             }
         }
     }
@@ -57,8 +57,8 @@ fn the_reference_goes_on_bit_for_bit() {
     let plan = FieldPlan { engine: EngineKind::Reference, ..plan(8) };
     for moment in MOMENTS {
         let mut first = build(&plan);
-        run(&mut first, 0..moment);
-        let mut second = successor(&mut first, &plan);
+        run(first.as_mut(), 0..moment);
+        let mut second = successor(first.as_mut(), &plan);
         for cycle in moment..moment + 50 {
             let stimulus = stimulus(cycle, rung_at(cycle));
             let answers = [&mut first, &mut second].map(|engine| {
@@ -67,7 +67,7 @@ fn the_reference_goes_on_bit_for_bit() {
             });
             assert_eq!(answers[0], answers[1], "from {moment}, cycle {cycle}");
         }
-        assert_eq!(saved(&mut first), saved(&mut second), "from {moment}");
+        assert_eq!(saved(first.as_mut()), saved(second.as_mut()), "from {moment}");
     }
 }
 
@@ -85,8 +85,8 @@ fn one_engine_goes_on_where_another_stopped() {
             }
             // One without direction: its length is below the floor, so it is no neighbour of anything.
             assert!(first.store_experience(&[1e-6; DESCRIPTOR], 0.1));
-            run(&mut first, 0..moment);
-            let mut second = successor(&mut first, to);
+            run(first.as_mut(), 0..moment);
+            let mut second = successor(first.as_mut(), to);
             for cycle in moment..moment + 50 {
                 let stimulus = stimulus(cycle, rung_at(cycle));
                 let what = format!("from {} at {moment}, cycle {cycle}", first.kind());
@@ -118,13 +118,13 @@ fn to_save_again_takes_no_memory_whatever_has_come_since() {
         for storage in STORAGES {
             let plan = FieldPlan { engine: kind, storage, ..plan(8) };
             let mut engine = build(&plan);
-            let mut live = saved(&mut engine);
+            let mut live = saved(engine.as_mut());
             for cycle in 0..60 {
-                run(&mut engine, cycle..cycle + 1);
+                run(engine.as_mut(), cycle..cycle + 1);
                 let count = allocations_in(|| assert!(engine.save(&mut live)));
                 assert_eq!(count, 0, "{kind:?}, {storage:?}, cycle {cycle}");
             }
-            assert_eq!(live, saved(&mut engine), "nothing of an older one is left in it");
+            assert_eq!(live, saved(engine.as_mut()), "nothing of an older one is left in it");
         }
     }
 }
@@ -192,12 +192,12 @@ fn a_state_that_does_not_fit_is_refused_by_name_and_changes_nothing() {
     for kind in [EngineKind::Cpu, EngineKind::Reference] {
         let plan = FieldPlan { engine: kind, ..plan(8) };
         let mut engine = build(&plan);
-        run(&mut engine, 0..24);
+        run(engine.as_mut(), 0..24);
         let mut other = build(&plan);
-        run(&mut other, 0..9);
-        let before = (saved(&mut other), other.learned());
+        run(other.as_mut(), 0..9);
+        let before = (saved(other.as_mut()), other.learned());
         for (field, spoil) in SPOILS {
-            let mut live = saved(&mut engine);
+            let mut live = saved(engine.as_mut());
             spoil(&mut live);
             assert_eq!(other.restore(&live).map_err(named), Err(field), "{kind:?}");
         }
@@ -222,12 +222,12 @@ fn a_state_that_does_not_fit_is_refused_by_name_and_changes_nothing() {
         for (given, field) in cases {
             assert_eq!(other.load(&given).map_err(named), Err(field), "{kind:?}");
         }
-        assert_eq!((saved(&mut other), other.learned()), before, "{kind:?}");
+        assert_eq!((saved(other.as_mut()), other.learned()), before, "{kind:?}");
     }
     let mut small = build(&FieldPlan { shape: Shape { bank: 3, ..plan(8).shape }, ..plan(8) });
     let mut full = build(&plan(8));
-    run(&mut full, 0..24);
-    let error = small.restore(&saved(&mut full)).expect_err("it has room for three");
+    run(full.as_mut(), 0..24);
+    let error = small.restore(&saved(full.as_mut())).expect_err("it has room for three");
     assert!(error.to_string().starts_with("experiences: ") && error.to_string().ends_with("has room for 3"));
 }
 
@@ -236,9 +236,9 @@ fn what_is_f64_in_both_engines_comes_over_as_it_is() {
     let reference = FieldPlan { engine: EngineKind::Reference, ..plan(8) };
     for [from, to] in [[&plan(8), &reference], [&reference, &plan(8)]] {
         let mut first = build(from);
-        run(&mut first, 0..28); // with all that was learned and stored, in the middle of a sweep
-        let mut second = successor(&mut first, to);
-        let (a, b) = (saved(&mut first), saved(&mut second));
+        run(first.as_mut(), 0..28); // with all that was learned and stored, in the middle of a sweep
+        let mut second = successor(first.as_mut(), to);
+        let (a, b) = (saved(first.as_mut()), saved(second.as_mut()));
         assert_eq!((&a.senses, &a.blend, a.scores, a.bridge), (&b.senses, &b.blend, b.scores, b.bridge));
         assert_eq!((a.cycle, a.age, a.on_half, a.since_learn), (b.cycle, b.age, b.on_half, b.since_learn));
         assert_eq!((&a.bank.value, &a.bank.last_use), (&b.bank.value, &b.bank.last_use));

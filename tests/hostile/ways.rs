@@ -12,7 +12,7 @@ use ganglion::field::readout::{Origin, Readout};
 use ganglion::field::shape::READOUT_COLUMNS;
 use ganglion::field::snapshot::{Places, Snapshot};
 use ganglion::field::state::{Live, State};
-use ganglion::field::{Engine, Stimulus};
+use ganglion::field::{Inspect, Stimulus, engine};
 use ganglion::frame::MAX_SENSORS;
 use ganglion::gpu::elf;
 use ganglion::guard::frame::{Answer, Ask, Phase, Reason, Request, Standing};
@@ -163,7 +163,7 @@ fn take_readout(bytes: &[u8]) -> bool {
             told(error);
             return false;
         }
-        brain.engine = Engine::build(&brain.board.field);
+        brain.engine = engine::build(&brain.board.field);
         brain.engine.set_readout(readout.weights());
         brain.goes_on(0);
         true
@@ -219,7 +219,7 @@ fn take_snapshot(bytes: &[u8]) -> bool {
             told(&error);
             return false;
         }
-        brain.engine = Engine::build(&brain.board.field);
+        brain.engine = engine::build(&brain.board.field);
         let mut map = map_of(&brain.board);
         if let Some(places) = snapshot.map()
             && let Err(error) = map.restore(places)
@@ -398,14 +398,14 @@ fn small() -> Board {
 /// A field to try an accepted input in.
 struct Brain {
     board: Board,
-    engine: Engine,
+    engine: Box<dyn Inspect>,
     cycle: u64,
 }
 
 impl Brain {
     fn new() -> Brain {
         let board = small();
-        let engine = Engine::build(&board.field);
+        let engine = engine::build(&board.field);
         Brain { board, engine, cycle: 0 }
     }
 

@@ -9,7 +9,7 @@ use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::origin::{self, COMPUTED, Sources};
 use crate::cli::output;
-use crate::field::Engine;
+use crate::field::Inspect;
 use crate::field::shape::CHANNELS;
 use crate::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
 use crate::time::Span;
@@ -266,7 +266,7 @@ fn refuse_what_has_no_meaning(args: &Args) -> Result<(), Failure> {
 }
 
 impl Report {
-    fn new(args: &Args, plan: &FieldPlan, engine: &Engine, figures: &FieldFigures) -> Report {
+    fn new(args: &Args, plan: &FieldPlan, engine: &dyn Inspect, figures: &FieldFigures) -> Report {
         let cycle = Latency::of(&figures.cycle);
         let floor_us = figures.floor_us();
         let cells = (usize::from(args.batch) * CHANNELS * plan.shape.cells()) as f64;
@@ -352,9 +352,9 @@ impl Report {
 }
 
 /// What was not measured: amounts of bytes, and what needs them.
-fn sources(engine: &Engine) -> Sources {
+fn sources(engine: &dyn Inspect) -> Sources {
     let mut sources = origin::all(["bytes_per_cycle", "floor_us", "ratio_to_floor", "memory_mb"], COMPUTED);
-    if engine.on_device() {
+    if engine.kind() == "cuda" {
         let keys = ["achieved_gbps", "share_of_copy", "evolve_share_of_copy"];
         sources.extend(origin::all(keys, COMPUTED));
     }

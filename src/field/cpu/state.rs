@@ -1,14 +1,34 @@
-//! Saves and loads the engine's whole state.
+//! The engine as a robot sees it: its cycle, and its whole state.
 
 use super::CpuEngine;
 use super::library::Blend;
 use super::nearest::Nearest;
-use crate::field::shape::{CHANNELS, GROUP, PATTERN, PATTERN_FIRST};
+use crate::field::device;
+use crate::field::engine::{FieldEngine, Inspect, finite};
+use crate::field::shape::{CHANNELS, GROUP, GROUPS, PATTERN, PATTERN_FIRST};
 use crate::field::state::{Learned, Live, Pattern, StateError, refill, refill_list};
+use crate::field::{Failure, Response, Stimulus};
+use crate::plan::EngineKind;
 
-impl CpuEngine {
-    /// Everything that it has lived through, into `live`. Takes memory only where `live` has no room yet.
-    pub fn save(&self, live: &mut Live) {
+impl FieldEngine for CpuEngine {
+    fn name(&self) -> String {
+        let why = match self.plan.engine {
+            EngineKind::Auto => format!("chosen: {}", device::why_none()),
+            EngineKind::Cuda => "in place of a GPU".to_string(),
+            _ => "as the board asks".to_string(),
+        };
+        let threads = match self.threads() {
+            1 => "one thread".to_string(),
+            threads => format!("{threads} threads"),
+        };
+        format!("cpu ({}, {} cells, {threads}), {why}", self.simd(), self.storage())
+    }
+
+    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
+        finite(self.compute(stimulus)?, self.predictor.prediction())
+    }
+
+    fn save(&mut self, live: &mut Live) -> bool {
         live.clear_extras();
         live.reserve(&self.plan, false);
         (live.cycle, live.on_half) = (self.cycle, self.on_half);
@@ -35,31 +55,10 @@ impl CpuEngine {
         }
         refill_list(&mut live.bank.running, running.list().iter().map(|(row, c)| (*row, f64::from(*c))));
         (live.scores, live.bridge, live.metrics) = (self.scores, self.bridge, self.metrics);
+        true
     }
 
-    fn save_cells(&self, half: bool, to: &mut Vec<f32>) {
-        to.clear();
-        for part in self.parallel.parts() {
-            part.cells(half).each_run(self.level, |run| to.extend_from_slice(run));
-        }
-    }
-
-    /// Read-out and library.
-    pub fn learned(&self) -> Learned {
-        let slots = 0..self.plan.shape.patterns;
-        Learned { readout: self.readout.clone(), patterns: slots.map(|slot| self.pattern(slot)).collect() }
-    }
-
-    fn pattern(&self, slot: usize) -> Option<Pattern> {
-        let (context, value) = self.index.entry(slot)?;
-        let mut volume = Vec::with_capacity(PATTERN * self.plan.shape.cells());
-        self.parallel.parts().iter().for_each(|part| volume.extend_from_slice(part.steps(slot)));
-        Some(Pattern { volume, context: context.to_vec(), value, fine: None })
-    }
-
-    /// Goes on from `live`, with the read-out and the library that it has. A state that does not fit changes
-    /// nothing.
-    pub fn restore(&mut self, live: &Live) -> Result<(), StateError> {
+    fn restore(&mut self, live: &Live) -> Result<(), StateError> {
         live.check(&self.plan)?;
         (self.cycle, self.on_half) = (live.cycle, live.on_half);
         self.restore_cells(false, &live.whole);
@@ -81,15 +80,7 @@ impl CpuEngine {
         Ok(())
     }
 
-    fn restore_cells(&mut self, half: bool, from: &[f32]) {
-        let parts = self.parallel.parts_mut().iter_mut();
-        parts.zip(from.chunks_exact(from.len() / CHANNELS * GROUP)).for_each(|(part, eight)| {
-            part.write_all(half, eight);
-        });
-    }
-
-    /// Takes a read-out and a library in the place of its own. What does not fit changes nothing.
-    pub fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
+    fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
         learned.check(&self.plan)?;
         refill(&mut self.readout, &learned.readout);
         let first = PATTERN_FIRST / GROUP;
@@ -104,5 +95,47 @@ impl CpuEngine {
             parts.iter_mut().zip(eights).for_each(|(part, eight)| part.store_steps(slot, eight));
         }
         Ok(())
+    }
+
+    fn rest(&mut self) {
+        self.parallel.parts_mut().iter_mut().for_each(|part| part.rest());
+        self.on_half = false;
+        self.features.all.fill(0.0);
+        self.predictor.forget_all();
+        self.blend = Blend::NONE;
+        self.bank_index.clear();
+        self.bridge.fill(0.0);
+        self.scores.fill(0.0);
+        (self.since_step, self.since_blend) = ([0; GROUPS], 0);
+        self.metrics = None;
+    }
+
+    fn rebuild(&mut self, learned: &Learned) {
+        *self = CpuEngine::at_level(&self.plan, self.level);
+        let loaded = self.load(learned);
+        debug_assert!(loaded.is_ok(), "it came from an engine of this plan");
+    }
+}
+
+impl CpuEngine {
+    fn save_cells(&self, half: bool, to: &mut Vec<f32>) {
+        to.clear();
+        for part in self.parallel.parts() {
+            part.cells(half).each_run(self.level, |run| to.extend_from_slice(run));
+        }
+    }
+
+    pub(super) fn pattern(&self, slot: usize) -> Option<Pattern> {
+        let (context, value) = self.index.entry(slot)?;
+        let mut volume = Vec::with_capacity(PATTERN * self.plan.shape.cells());
+        self.parallel.parts().iter().for_each(|part| volume.extend_from_slice(part.steps(slot)));
+        Some(Pattern { volume, context: context.to_vec(), value, fine: None })
+    }
+
+    fn restore_cells(&mut self, half: bool, from: &[f32]) {
+        let parts = self.parallel.parts_mut().iter_mut();
+        parts.zip(from.chunks_exact(from.len() / CHANNELS * GROUP)).for_each(|(part, eight)| {
+            part.write_all(half, eight);
+        });
     }
 }

@@ -1,16 +1,30 @@
-//! What callers can read from and write to an engine, between cycles.
+//! What learning, tests and benchmarks read from an engine and write to it, between cycles.
 
 use super::CpuEngine;
 use super::library::unit;
 use super::statistics::Statistics;
+use crate::field::engine::Inspect;
 use crate::field::shape::{CONTENT_GROUPS, CONTEXT, DESCRIPTOR, GROUP, PATTERN, PATTERN_FIRST, WORTH_MOST};
+use crate::field::state::Learned;
 use crate::field::{Metrics, StageTimes};
 use crate::plan::{FieldPlan, Rung, Storage};
 use crate::rt::Refusal;
 
-impl CpuEngine {
-    /// Statistics of the current field; reads every cell.
-    pub fn measure_now(&self) -> Metrics {
+impl Inspect for CpuEngine {
+    fn kind(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn learned(&self) -> Learned {
+        let slots = 0..self.plan.shape.patterns;
+        Learned { readout: self.readout.clone(), patterns: slots.map(|slot| self.pattern(slot)).collect() }
+    }
+
+    fn copy_features(&self, out: &mut [f32]) {
+        out.iter_mut().zip(&self.features.all).for_each(|(o, f)| *o = *f);
+    }
+
+    fn measure_now(&self) -> Metrics {
         let mut sums = Statistics::default();
         for part in self.parallel.parts() {
             part.cells(self.on_half).each_run(self.level, |run| sums.add(run));
@@ -28,48 +42,23 @@ impl CpuEngine {
         }
     }
 
-    /// The newest of the statistics that are taken every `METRICS_EVERY` cycles.
-    pub fn metrics(&self) -> Option<Metrics> {
+    fn metrics(&self) -> Option<Metrics> {
         self.metrics
     }
 
-    /// Features of the last cycle: context, descriptor, gradients; all 0 before the first.
-    pub fn features(&self) -> &[f32] {
-        &self.features.all
-    }
-
-    /// What the next sensors are expected to be.
-    pub fn prediction(&self) -> &[f64] {
+    fn prediction(&self) -> &[f64] {
         self.predictor.prediction()
     }
 
-    /// Puts in the motor read-out; as [`crate::field::Engine::set_readout`].
-    pub fn set_readout(&mut self, weights: &[f32]) -> bool {
+    fn set_readout(&mut self, weights: &[f32]) -> bool {
         self.plan.shape.copy_weights(weights, &mut self.readout)
     }
 
-    /// Copies the cells of channel `c`, x fastest, on the grid in use: as many as there are and as `to`
-    /// holds.
-    pub fn copy_channel(&self, c: usize, to: &mut [f32]) {
-        self.parallel.parts()[c / GROUP].cells(self.on_half).read(c % GROUP, to);
+    fn copy_channel(&self, c: usize, out: &mut [f32]) {
+        self.parallel.parts()[c / GROUP].cells(self.on_half).read(c % GROUP, out);
     }
 
-    /// Replaces them, to start from another field than the resting one; held within 1 - beta and rounded to
-    /// the storage.
-    pub fn set_channel(&mut self, c: usize, cells: &[f32]) {
-        let half = self.on_half;
-        self.parallel.parts_mut()[c / GROUP].write(half, c % GROUP, cells);
-    }
-
-    /// Stores a volume (16 x N^3, within 1 - beta, kept to 1.5e-5) that is recalled by a context
-    /// (as in the features). Refuses (false) what does not fit.
-    pub fn store_pattern(
-        &mut self,
-        slot: usize,
-        volume: &[f32],
-        context: &[f32; CONTEXT],
-        value: f32,
-    ) -> bool {
+    fn store_pattern(&mut self, slot: usize, volume: &[f32], context: &[f32; CONTEXT], value: f32) -> bool {
         let (len, bound) = (PATTERN * self.plan.shape.cells(), 1.0 - self.plan.params.beta);
         let fits = self.index.has(slot)
             && volume.len() == len
@@ -87,24 +76,19 @@ impl CpuEngine {
         fits
     }
 
-    /// Empties a slot of the library.
-    pub fn clear_pattern(&mut self, slot: usize) {
+    fn clear_pattern(&mut self, slot: usize) {
         self.index.clear(slot);
     }
 
-    /// The value that a pattern was stored with; `None` for an empty slot.
-    pub fn pattern_value(&self, slot: usize) -> Option<f32> {
+    fn pattern_value(&self, slot: usize) -> Option<f32> {
         self.index.value(slot)
     }
 
-    /// Slots and weights of the last match, best first.
-    pub fn blend(&self) -> (&[usize], &[f64]) {
+    fn blend(&self) -> (&[usize], &[f64]) {
         (self.blend.slots(), self.blend.weights())
     }
 
-    /// Stores an experience as if the last cycle had made it: a descriptor about rest, and its worth, 0 to
-    /// `WORTH_MOST`. Refuses (false) numbers that are not finite.
-    pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool {
+    fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) -> bool {
         let fits = descriptor.iter().all(|d| d.is_finite()) && (0.0..=WORTH_MOST).contains(&f64::from(value));
         if fits && let Some(row) = self.bank_index.enter(f64::from(value), self.cycle, self.dt) {
             let mut direction = descriptor.map(f64::from);
@@ -115,8 +99,7 @@ impl CpuEngine {
         fits
     }
 
-    /// Bytes that a cycle at `rung` has to read and write if every number is touched once.
-    pub fn bytes_per_cycle(&self, rung: Rung) -> usize {
+    fn bytes_per_cycle(&self, rung: Rung) -> usize {
         let work = rung.work();
         let cells = self.plan.shape.cells() / if work.half_resolution { 8 } else { 1 };
         let cell = |storage| if storage == Storage::F16 { size_of::<u16>() } else { size_of::<f32>() };
@@ -129,58 +112,58 @@ impl CpuEngine {
         2 * field + blended / work.slow_every as usize + rows * DESCRIPTOR
     }
 
-    /// Time of each of the `STAGES` in the last cycle.
-    pub fn stage_times(&self) -> &StageTimes {
+    fn stage_times(&self) -> &StageTimes {
         self.watch.times()
     }
 
-    /// Which instructions the hot loops use.
-    pub fn simd(&self) -> &'static str {
+    fn simd(&self) -> &'static str {
         self.level.name()
     }
 
-    /// Pieces of work that the calling thread did again because a worker's core was busy, since the start.
-    pub fn stand_ins(&self) -> u64 {
+    fn stand_ins(&self) -> u64 {
         self.parallel.stand_ins()
     }
 
-    /// Worker threads, from 1, that were not granted their core.
-    pub fn refusals(&self) -> &[(usize, Refusal)] {
+    fn refusals(&self) -> &[(usize, Refusal)] {
         self.parallel.refusals()
     }
 
-    /// Experiences in the bank.
-    pub fn experiences(&self) -> usize {
+    fn experiences(&self) -> usize {
         self.bank_index.len()
     }
 
-    /// Rows and cosines of the last whole sweep of the bank, best first.
-    pub fn nearest(&self) -> &[(usize, f64)] {
+    fn nearest(&self) -> &[(usize, f64)] {
         self.bank_index.nearest()
     }
 
-    /// G: below 1 the field only fades.
-    pub fn gain(&self) -> f64 {
-        self.plan.params.field_gain()
-    }
-
-    /// What this engine was built from.
-    pub fn plan(&self) -> &FieldPlan {
+    fn plan(&self) -> &FieldPlan {
         &self.plan
     }
 
-    /// Threads that share the work, the caller's included.
-    pub fn threads(&self) -> usize {
+    fn threads(&self) -> usize {
         self.parallel.threads()
     }
 
-    /// Memory taken at the start, bytes: field, library, bank, read-out and learning.
-    pub fn memory_bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         let vectors = size_of_val(&*self.features.all) + size_of_val(&*self.readout);
         self.parallel.bytes()
             + self.index.bytes()
             + self.bank_index.bytes()
             + self.predictor.bytes()
             + vectors
+    }
+}
+
+impl CpuEngine {
+    /// Features of the last cycle: context, descriptor, gradients; all 0 before the first.
+    pub fn features(&self) -> &[f32] {
+        &self.features.all
+    }
+
+    /// Replaces them, to start from another field than the resting one; held within 1 - beta and rounded to
+    /// the storage.
+    pub fn set_channel(&mut self, c: usize, cells: &[f32]) {
+        let half = self.on_half;
+        self.parallel.parts_mut()[c / GROUP].write(half, c % GROUP, cells);
     }
 }

@@ -148,11 +148,6 @@ impl CudaEngine {
         })
     }
 
-    /// Which GPU, in a few words.
-    pub fn device_name(&self) -> &str {
-        &self.found.name
-    }
-
     /// Where the time of the last cycle went.
     pub fn device_times(&self) -> DeviceTimes {
         let times = &self.times;

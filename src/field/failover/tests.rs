@@ -1,17 +1,17 @@
 //! A device that is lost on cue: the brain's state before and after, the pauses, what is passed on.
 
-use super::super::brain::Brain;
+use super::super::brain::{Before, Brain};
 use super::*;
 use crate::executor::Worker;
-use crate::field::Readout;
+use crate::field::engine::{self, Inspect};
 use crate::field::readout::Origin;
 use crate::field::shape::READOUT_COLUMNS;
 use crate::field::worker::{FieldWorker, Order, Outcome};
+use crate::field::{DeviceTimes, Readout};
 use crate::frame::MAX_SENSORS;
 use crate::learn::sample::board as small_board;
 use crate::plan::{Board, EngineKind, Rung};
 use crate::rt::triple_buffer::{Reader, Writer, triple_buffer};
-use crate::sim::{Fault, FieldFaults};
 use crate::time::SimClock;
 use std::sync::Mutex;
 
@@ -29,7 +29,6 @@ struct Script {
     opened: u32,
     cycles: u32,
     saves: u32,
-    injected: Vec<Option<GpuFault>>,
     /// Where it says that the time of a cycle went.
     times: Option<DeviceTimes>,
     /// The numbers of the cycles that it was given a state of.
@@ -41,11 +40,11 @@ type Shared = Arc<Mutex<Script>>;
 /// The f32 engine in the place of a GPU's: within a cycle it is the same, so results can be compared bit for
 /// bit.
 struct Scripted {
-    engine: Engine,
+    engine: Box<dyn Inspect>,
     script: Shared,
 }
 
-impl Remote for Scripted {
+impl FieldEngine for Scripted {
     fn name(&self) -> String {
         "scripted".to_string()
     }
@@ -77,23 +76,23 @@ impl Remote for Scripted {
     fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
         self.engine.load(learned)
     }
-    fn device_times(&self) -> Option<DeviceTimes> {
-        self.script.lock().unwrap().times
+    fn rest(&mut self) {
+        self.engine.rest();
     }
-    fn inject(&mut self, fault: Option<GpuFault>) {
-        self.script.lock().unwrap().injected.push(fault);
+    fn condition(&self, _now: Instant) -> Condition {
+        Condition { times: self.script.lock().unwrap().times, ..Condition::default() }
     }
 }
 
 fn opener(script: &Shared) -> Open {
     let script = script.clone();
-    Box::new(move |plan, _| {
+    Box::new(move |plan| {
         let mut told = script.lock().unwrap();
         if let Some(loss) = told.shut {
             return Err(loss);
         }
         told.opened += 1;
-        Ok(Box::new(Scripted { engine: Engine::build(&on_cpu(plan)), script: script.clone() }))
+        Ok(Box::new(Scripted { engine: engine::build(&on_cpu(plan)), script: script.clone() }))
     })
 }
 
@@ -110,24 +109,28 @@ struct Rig {
     worker: FieldWorker,
     orders: Writer<Order>,
     outcomes: Reader<Outcome>,
-    clock: SimClock,
+    clock: Arc<SimClock>,
     script: Shared,
     cycle: u64,
 }
 
 impl Rig {
-    fn new(faults: &[&str]) -> Rig {
-        Rig::with(Shared::default(), faults)
+    fn new() -> Rig {
+        Rig::with(Shared::default())
     }
 
-    fn with(script: Shared, faults: &[&str]) -> Rig {
-        let brain = brain(&small_board(8), Some(opener(&script)));
+    fn with(script: Shared) -> Rig {
+        let open = opener(&script);
+        Rig::opened(script, open)
+    }
+
+    fn opened(script: Shared, open: Open) -> Rig {
+        let clock = Arc::new(SimClock::new());
+        let brain = brain(&small_board(8), open, clock.clone());
         let (orders, taken) = triple_buffer(Order::EMPTY);
         let (put, outcomes) = triple_buffer(Outcome::EMPTY);
-        let faults: Vec<Fault> = faults.iter().map(|text| Fault::parse(text).unwrap()).collect();
-        let faults = FieldFaults::new(&faults, Instant::ZERO);
-        let worker = FieldWorker::new(brain, taken, put, faults, Some(Span::ZERO));
-        Rig { worker, orders, outcomes, clock: SimClock::new(), script, cycle: 0 }
+        let worker = FieldWorker::new(brain, taken, put);
+        Rig { worker, orders, outcomes, clock, script, cycle: 0 }
     }
 
     /// One cycle at its time, and what is done after it.
@@ -136,9 +139,9 @@ impl Rig {
         self.clock.set(now);
         self.orders.put(Order { stimulus: stimulus(self.cycle), slot: now });
         self.cycle += 1;
-        self.worker.step(&self.clock);
-        self.worker.publish(&self.clock);
-        self.worker.step(&self.clock);
+        self.worker.step(self.clock.as_ref());
+        self.worker.publish(self.clock.as_ref());
+        self.worker.step(self.clock.as_ref());
         self.outcomes.take().expect("each order is answered")
     }
 
@@ -154,7 +157,7 @@ impl Rig {
     fn await_opener(&mut self) {
         let until = std::time::Instant::now() + Duration::from_secs(60);
         let under_way = |rig: &mut Rig| {
-            rig.worker.step(&rig.clock);
+            rig.worker.step(rig.clock.as_ref());
             matches!(rig.worker.fares(rig.clock.now()), EngineState::StandIn { left: Span::ZERO, .. })
         };
         while under_way(self) {
@@ -173,38 +176,17 @@ fn readout(board: &Board) -> Readout {
     Readout::new(board, weights.collect(), Origin::Table).expect("two rows")
 }
 
-fn brain(board: &Board, open: Option<Open>) -> Brain {
-    Brain::new(board, Some(&readout(board)), None, open).expect("it can be built")
+fn brain(board: &Board, open: Open, clock: Arc<SimClock>) -> Brain {
+    let before = Before { device: Some(open), cycle: None };
+    Brain::new(board, Some(&readout(board)), None, before, clock).expect("it can be built")
 }
 
 /// An engine that nothing happens to.
-fn judge() -> Engine {
+fn judge() -> Box<dyn Inspect> {
     let board = small_board(8);
-    let mut judge = Engine::build(&on_cpu(&board.field));
+    let mut judge = engine::build(&on_cpu(&board.field));
     assert!(judge.set_readout(readout(&board).weights()));
     judge
-}
-
-#[test]
-fn an_engine_answers_through_its_seat_as_it_does_itself() {
-    let (mut itself, mut seated): (Engine, Box<dyn Remote>) = (judge(), Box::new(judge()));
-    assert_eq!(seated.name(), itself.name());
-    assert_eq!(seated.device_times(), None, "it is no device");
-    for cycle in 0..3 {
-        let [a, b] = [itself.cycle(&stimulus(cycle)), seated.cycle(&stimulus(cycle))];
-        assert_eq!(format!("{a:?}"), format!("{b:?}"));
-    }
-    let (mut own, mut live) = (Live::default(), Live::default());
-    assert!(itself.save(&mut own) && seated.save(&mut live));
-    assert_eq!((live.cycle, live.whole.len()), (own.cycle, own.whole.len()));
-    assert!(live.cycle > 0 && !live.whole.is_empty());
-    // Another one resumes from there; an empty state and a read-out of another size are refused.
-    let mut next: Box<dyn Remote> = Box::new(judge());
-    assert!(next.restore(&Live::default()).is_err());
-    next.restore(&live).expect("it fits");
-    let [a, b] = [itself.cycle(&stimulus(3)), next.cycle(&stimulus(3))];
-    assert_eq!(format!("{a:?}"), format!("{b:?}"));
-    assert!(next.load(&Learned { readout: vec![0.0; 3], patterns: vec![] }).is_err());
 }
 
 #[test]
@@ -212,9 +194,9 @@ fn the_device_is_named_and_its_times_are_reported_while_it_computes() {
     let script = Shared::default();
     let times = DeviceTimes { kernels: Span::from_micros(70), ..DeviceTimes::default() };
     script.lock().unwrap().times = Some(times);
-    let named = brain(&small_board(8), Some(opener(&script))).engine_name();
+    let named = brain(&small_board(8), opener(&script), Arc::default()).engine.name();
     assert!(named.starts_with("scripted; ") && named.ends_with(" on standby"), "{named}");
-    let mut rig = Rig::with(script, &[]);
+    let mut rig = Rig::with(script);
     assert_eq!(rig.turn().times, Some(times));
     rig.told().strike = Some(LOST);
     assert_eq!(rig.turn().times, None, "the processor computed that one");
@@ -224,7 +206,7 @@ const LOST: Loss = Loss::ContextLost { call: "launch" };
 
 #[test]
 fn the_cpu_goes_on_from_the_last_good_state_with_that_very_order() {
-    let mut rig = Rig::new(&[]);
+    let mut rig = Rig::new();
     rig.turns(45);
     assert_eq!(rig.told().saves, 2, "after 20 cycles and after 40");
     rig.told().strike = Some(LOST);
@@ -248,7 +230,7 @@ fn the_cpu_goes_on_from_the_last_good_state_with_that_very_order() {
 
 #[test]
 fn a_device_that_comes_back_takes_the_cpus_state() {
-    let mut rig = Rig::new(&[]);
+    let mut rig = Rig::new();
     rig.turns(5);
     rig.told().strike = Some(LOST);
     rig.turns(10);
@@ -271,7 +253,7 @@ fn a_device_that_comes_back_takes_the_cpus_state() {
 
 #[test]
 fn pauses_double_to_a_minute_and_a_minute_of_work_is_forgiven() {
-    let mut rig = Rig::new(&[]);
+    let mut rig = Rig::new();
     rig.turns(3);
     rig.told().shut = Some(Loss::Memory { call: "open" });
     rig.told().strike = Some(LOST);
@@ -317,7 +299,7 @@ fn pauses_double_to_a_minute_and_a_minute_of_work_is_forgiven() {
 fn a_start_without_the_device_is_a_stand_in_that_tries_again() {
     let script = Shared::default();
     script.lock().unwrap().shut = Some(Loss::Memory { call: "open" });
-    let mut rig = Rig::with(script, &[]);
+    let mut rig = Rig::with(script);
     let outcome = rig.turn();
     assert!(outcome.response.is_some());
     assert!(matches!(outcome.state, EngineState::StandIn { loss: Loss::Memory { .. }, .. }));
@@ -333,28 +315,13 @@ fn an_opening_that_hangs_hangs_no_other_thread() {
     let (release, hung) = bounded::<()>(0);
     let script = Shared::default();
     let (first, told) = (Mutex::new(true), script.clone());
-    let open: Open = Box::new(move |plan, fault| {
+    let open: Open = Box::new(move |plan| {
         if !std::mem::take(&mut *first.lock().unwrap()) {
             let _ = hung.recv();
         }
-        opener(&told)(plan, fault)
+        opener(&told)(plan)
     });
-    let mut rig = Rig::with(script, &[]);
-    rig.worker = FieldWorker::new(
-        brain(&small_board(8), Some(open)),
-        {
-            let (orders, taken) = triple_buffer(Order::EMPTY);
-            rig.orders = orders;
-            taken
-        },
-        {
-            let (put, outcomes) = triple_buffer(Outcome::EMPTY);
-            rig.outcomes = outcomes;
-            put
-        },
-        FieldFaults::new(&[], Instant::ZERO),
-        Some(Span::ZERO),
-    );
+    let mut rig = Rig::opened(script, open);
     rig.turns(3);
     rig.told().strike = Some(LOST);
     for _ in 0..400 {
@@ -370,7 +337,7 @@ fn an_opening_that_hangs_hangs_no_other_thread() {
 
 #[test]
 fn a_panic_on_the_device_is_a_loss_and_does_not_use_up_the_rebuilds() {
-    let mut rig = Rig::new(&[]);
+    let mut rig = Rig::new();
     rig.turns(3);
     rig.told().panics = true;
     // A lock that a panic has poisoned would fail the test elsewhere: the script lets go of it first.
@@ -382,7 +349,7 @@ fn a_panic_on_the_device_is_a_loss_and_does_not_use_up_the_rebuilds() {
 
 #[test]
 fn a_save_that_cannot_be_now_is_asked_for_again_and_harms_nothing() {
-    let mut rig = Rig::new(&[]);
+    let mut rig = Rig::new();
     rig.turns(22);
     rig.told().busy = true;
     rig.turns(30);
@@ -395,20 +362,15 @@ fn a_save_that_cannot_be_now_is_asked_for_again_and_harms_nothing() {
 }
 
 #[test]
-fn the_script_of_faults_reaches_the_device_once_each_way() {
-    let mut rig = Rig::new(&["gpu-slow@0.2+0.2"]);
-    rig.turns(20);
-    assert_eq!(rig.told().injected, [None, Some(GpuFault::Slow), None]);
-}
-
-#[test]
 fn an_order_that_is_too_old_by_then_is_not_computed() {
-    struct Late(Failure);
-    impl Remote for Late {
+    /// A cycle of it takes a period.
+    struct Late(Failure, Arc<SimClock>, Span);
+    impl FieldEngine for Late {
         fn name(&self) -> String {
             "late".to_string()
         }
         fn cycle(&mut self, _: &Stimulus) -> Result<Response, Failure> {
+            self.1.set(self.1.now() + self.2);
             Err(self.0)
         }
         fn save(&mut self, _: &mut Live) -> bool {
@@ -420,19 +382,19 @@ fn an_order_that_is_too_old_by_then_is_not_computed() {
         fn load(&mut self, _: &Learned) -> Result<(), StateError> {
             Ok(())
         }
-        fn inject(&mut self, _: Option<GpuFault>) {}
+        fn rest(&mut self) {}
     }
     let late = Loss::Timeout { call: "wait" };
     // An answer that is no number is no better than none.
     for (failure, loss) in [(late.into(), late), (Failure::NotFinite, Loss::NotFinite)] {
-        let board = small_board(8);
-        let clock = SimClock::new();
-        let mut brain = brain(&board, Some(Box::new(move |_, _| Ok(Box::new(Late(failure))))));
-        clock.set(Instant::ZERO + board.field.dt);
-        let answer = brain.cycle(&stimulus(0), Instant::ZERO, &clock);
+        let (board, clock) = (small_board(8), Arc::new(SimClock::new()));
+        let (time, dt) = (clock.clone(), board.field.dt);
+        let open: Open = Box::new(move |_| Ok(Box::new(Late(failure, time.clone(), dt))));
+        let mut engine = brain(&board, open, clock).engine;
+        let answer = engine.cycle(&stimulus(0));
         assert_eq!(answer.map(|_| ()), Err(Failure::Lost(loss)));
-        assert!(brain.cycle(&stimulus(1), clock.now(), &clock).is_ok());
+        assert!(engine.cycle(&stimulus(1)).is_ok());
         let mut live = Live::default();
-        assert!(brain.save(&mut live) && live.age == 1);
+        assert!(engine.save(&mut live) && live.age == 1);
     }
 }

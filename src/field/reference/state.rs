@@ -1,11 +1,20 @@
-//! Saves and loads the engine's whole state.
+//! The engine as a robot sees it: its cycle, and its whole state.
 
-use super::ReferenceEngine;
+use super::{ErrorRing, GROUPS, ReferenceEngine};
+use crate::field::engine::{FieldEngine, finite};
 use crate::field::state::{Learned, Live, StateError, refill, volume_step};
+use crate::field::{Failure, Response, Stimulus};
 
-impl ReferenceEngine {
-    /// Everything that it has lived through, into `live`. Takes memory only where `live` has no room yet.
-    pub fn save(&self, live: &mut Live) {
+impl FieldEngine for ReferenceEngine {
+    fn name(&self) -> String {
+        "reference (f64, one thread), as the board asks".to_string()
+    }
+
+    fn cycle(&mut self, stimulus: &Stimulus) -> Result<Response, Failure> {
+        finite(self.compute(stimulus)?, &self.prediction)
+    }
+
+    fn save(&mut self, live: &mut Live) -> bool {
         live.clear_extras();
         live.reserve(&self.plan, true);
         (live.cycle, live.age, live.on_half) = (self.cycle, self.age, self.on_half);
@@ -28,21 +37,10 @@ impl ReferenceEngine {
         self.library.save(live);
         self.bank.save(&mut live.bank, &mut live.fine.rows);
         (live.scores, live.bridge, live.metrics) = (self.scores, self.bridge, self.metrics);
+        true
     }
 
-    /// Read-out and library.
-    pub fn learned(&self) -> Learned {
-        let step = volume_step(self.plan.params.beta);
-        let slots = 0..self.plan.shape.patterns;
-        Learned {
-            readout: self.readout.clone(),
-            patterns: slots.map(|slot| self.library.pattern(slot, step)).collect(),
-        }
-    }
-
-    /// Goes on from `live`, with the read-out and the library that it has. A state that does not fit changes
-    /// nothing.
-    pub fn restore(&mut self, live: &Live) -> Result<(), StateError> {
+    fn restore(&mut self, live: &Live) -> Result<(), StateError> {
         live.check(&self.plan)?;
         (self.cycle, self.age, self.on_half) = (live.cycle, live.age, live.on_half);
         restore_cells(&live.whole, &live.fine.whole, &mut self.whole.u);
@@ -67,8 +65,7 @@ impl ReferenceEngine {
         Ok(())
     }
 
-    /// Takes a read-out and a library in the place of its own. What does not fit changes nothing.
-    pub fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
+    fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
         learned.check(&self.plan)?;
         self.readout.copy_from_slice(&learned.readout);
         let bound = 1.0 - self.plan.params.beta;
@@ -84,6 +81,32 @@ impl ReferenceEngine {
         Ok(())
     }
 
+    fn rest(&mut self) {
+        self.whole.rest();
+        self.on_half = false;
+        self.features.fill(0.0);
+        self.sensors.fill(0.0);
+        self.prediction.fill(0.0);
+        self.ring = ErrorRing::EMPTY;
+        self.skill.clear();
+        self.learner.forget_all();
+        self.trust.clear();
+        self.library.unmatch();
+        self.bank.clear();
+        self.bridge.fill(0.0);
+        self.scores.fill(0.0);
+        (self.age, self.since_slow, self.since_blend, self.since_learn) = (0, [0; GROUPS], 0, 0);
+        self.metrics = None;
+    }
+
+    fn rebuild(&mut self, learned: &Learned) {
+        *self = ReferenceEngine::new(&self.plan);
+        let loaded = self.load(learned);
+        debug_assert!(loaded.is_ok(), "it came from an engine of this plan");
+    }
+}
+
+impl ReferenceEngine {
     /// Q is the blend of what is stored.
     fn blend_anew(&mut self) {
         self.library.fill_blend(&mut self.whole.blend);

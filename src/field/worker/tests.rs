@@ -2,49 +2,54 @@
 
 use super::*;
 use crate::field::Readout;
+use crate::field::brain::Before;
+use crate::field::engine::{Around, Cycle, FieldEngine};
 use crate::field::readout::Origin;
 use crate::field::shape::READOUT_COLUMNS;
 use crate::field::snapshot::{Beside, Standing, previous_of, snapshot_line};
 use crate::fixture::{at, ms};
 use crate::learn::sample::board as small_board;
-use crate::plan::{EngineKind, RUNGS};
+use crate::plan::{Board, EngineKind};
 use crate::rt::triple_buffer::triple_buffer;
-use crate::sim::Fault;
 use crate::time::SimClock;
-
-const TARGET: Span = Span::from_millis(10);
+use std::sync::Arc;
 
 /// A worker on the processor in virtual time.
 struct Rig {
     worker: FieldWorker,
     orders: Writer<Order>,
     outcomes: Reader<Outcome>,
-    clock: SimClock,
+    clock: Arc<SimClock>,
 }
 
 impl Rig {
-    /// `target`: the budget's.
-    fn new(faults: &[&str], target: Span) -> Rig {
+    /// Its engine panics in each of `panics`, from and until in milliseconds.
+    fn new(panics: &'static [(u64, u64)]) -> Rig {
         let mut board = small_board(8);
         (board.field.engine, board.field.cpus) = (EngineKind::Cpu, vec![3]);
         let weights = vec![0.01; 2 * READOUT_COLUMNS];
         let readout = Readout::new(&board, weights, Origin::Table).expect("two rows");
-        let brain = Brain::new(&board, Some(&readout), None, None).expect("it can be built");
+        let clock = Arc::new(SimClock::new());
+        let mut brain = brain(&board, Some(&readout));
+        let time = clock.clone();
+        let cycle: Cycle<dyn FieldEngine> = Box::new(move |engine, stimulus| {
+            let now = time.now();
+            assert!(!panics.iter().any(|(from, until)| (at(*from)..at(*until)).contains(&now)), "on cue");
+            engine.cycle(stimulus)
+        });
+        brain.engine = Box::new(Around::new(brain.engine, cycle));
         let (orders, taken) = triple_buffer(Order::EMPTY);
         let (put, outcomes) = triple_buffer(Outcome::EMPTY);
-        let faults: Vec<Fault> = faults.iter().map(|text| Fault::parse(text).unwrap()).collect();
-        let faults = FieldFaults::new(&faults, Instant::ZERO);
-        let worker = FieldWorker::new(brain, taken, put, faults, Some(target));
-        Rig { worker, orders, outcomes, clock: SimClock::new() }
+        let worker = FieldWorker::new(brain, taken, put);
+        Rig { worker, orders, outcomes, clock }
     }
 
     fn order(&mut self, rung: Rung, now: Instant) -> Outcome {
         self.clock.set(now);
         let stimulus = Stimulus { rung, ..Order::EMPTY.stimulus };
         self.orders.put(Order { stimulus, slot: now });
-        let again = self.worker.step(&self.clock);
-        assert_eq!(again, Instant::NEVER, "there is nothing to do between two cycles");
-        self.worker.publish(&self.clock);
+        self.worker.step(self.clock.as_ref());
+        self.worker.publish(self.clock.as_ref());
         self.outcomes.take().expect("each order is answered")
     }
 
@@ -63,13 +68,17 @@ impl Rig {
     }
 }
 
+fn brain(board: &Board, readout: Option<&Readout>) -> Brain {
+    Brain::new(board, readout, None, Before::default(), Arc::new(SimClock::new())).expect("it can be built")
+}
+
 fn rebuilding(attempt: u32) -> EngineState {
     EngineState::Rebuilding { attempt }
 }
 
 #[test]
 fn an_engine_that_panics_is_built_again_three_times_with_doubling_pauses() {
-    let mut rig = Rig::new(&["field-panic@1+60"], Span::ZERO);
+    let mut rig = Rig::new(&[(1_000, 61_000)]);
     let changes = rig.changes(0, 20_000);
     let expected = [
         (0, EngineState::Running),
@@ -84,9 +93,7 @@ fn an_engine_that_panics_is_built_again_three_times_with_doubling_pauses() {
 #[test]
 fn an_engine_that_was_built_again_computes_and_a_minute_without_a_failure_earns_its_rebuilds_back() {
     // The third panic is a minute after the second, the fourth later than that after the third.
-    let panics =
-        ["field-panic@1+0.05", "field-panic@3+0.05", "field-panic@63+0.05", "field-panic@123.1+0.05"];
-    let mut rig = Rig::new(&panics, Span::ZERO);
+    let mut rig = Rig::new(&[(1_000, 1_050), (3_000, 3_050), (63_000, 63_050), (123_100, 123_150)]);
     let changes = rig.changes(0, 125_000);
     let expected = [
         (0, EngineState::Running),
@@ -103,23 +110,11 @@ fn an_engine_that_was_built_again_computes_and_a_minute_without_a_failure_earns_
 }
 
 #[test]
-fn a_cycle_takes_its_rungs_share_of_the_target_in_virtual_time() {
-    let mut rig = Rig::new(&[], TARGET);
-    for (nth, share) in MODELLED_SHARE.iter().enumerate() {
-        let rung = Rung::new(nth as u8).expect("a rung");
-        let outcome = rig.order(rung, at(100 * nth as u64));
-        assert_eq!((outcome.span, outcome.rung), (Span::from_secs_f64(0.010 * share), rung));
-    }
-    assert_eq!(MODELLED_SHARE.len(), RUNGS);
-    assert_eq!(rig.order(Rung::BEST, at(1_000)).span, ms(5));
-}
-
-#[test]
 fn a_snapshot_is_handed_over_in_each_interval_and_one_at_the_end() {
-    let mut rig = Rig::new(&[], Span::ZERO);
+    let mut rig = Rig::new(&[]);
     let path = std::env::temp_dir().join(format!("ganglion-worker-{}", std::process::id()));
     let board = small_board(8);
-    let learned = rig.worker.brain.learned();
+    let learned = rig.worker.brain.learned.clone();
     let (sender, writer) =
         snapshot_line(path.clone(), Standing::Sound, &board, learned, Beside::default(), |_| true)
             .expect("a thread");
@@ -127,11 +122,11 @@ fn a_snapshot_is_handed_over_in_each_interval_and_one_at_the_end() {
     for now in (0..3_500).step_by(100) {
         rig.clock.set(at(now));
         rig.orders.put(Order { slot: at(now), ..Order::EMPTY });
-        assert_eq!(rig.worker.step(&rig.clock), at(now), "once more, when the result is out");
-        rig.worker.publish(&rig.clock);
-        assert_eq!(rig.worker.step(&rig.clock), Instant::NEVER);
+        assert_eq!(rig.worker.step(rig.clock.as_ref()), at(now), "once more, when the result is out");
+        rig.worker.publish(rig.clock.as_ref());
+        assert_eq!(rig.worker.step(rig.clock.as_ref()), Instant::NEVER);
     }
-    assert!(rig.worker.finish(&rig.clock));
+    assert!(rig.worker.finish(rig.clock.as_ref()));
     let counts = writer.end(Duration::from_secs(60));
     let _ = std::fs::remove_file(&path);
     let _ = std::fs::remove_file(previous_of(&path));
@@ -142,11 +137,11 @@ fn a_snapshot_is_handed_over_in_each_interval_and_one_at_the_end() {
 #[test]
 fn an_engine_that_computes_no_numbers_is_no_longer_asked_and_built_again() {
     for engine in [EngineKind::Reference, EngineKind::Cpu] {
-        let mut rig = Rig::new(&[], Span::ZERO);
+        let mut rig = Rig::new(&[]);
         let mut board = small_board(8);
         board.field.engine = engine;
         board.field.params.explore = f64::NAN; // what is tried out is no number, and so are the motors
-        rig.worker.brain = Brain::new(&board, None, None, None).expect("it can be built");
+        rig.worker.brain = brain(&board, None);
         let outcome = rig.order(Rung::BEST, at(0));
         assert!(outcome.response.is_none(), "{engine:?}: {:?}", outcome.response);
         assert_eq!(outcome.state, rebuilding(1), "{engine:?}");
@@ -156,7 +151,7 @@ fn an_engine_that_computes_no_numbers_is_no_longer_asked_and_built_again() {
 
 #[test]
 fn it_is_called_field_stands_on_the_boards_core_and_ends() {
-    let mut rig = Rig::new(&[], TARGET);
+    let mut rig = Rig::new(&[]);
     assert_eq!((rig.worker.name(), rig.worker.core()), ("field", Some(3)));
     assert!(!rig.worker.has_motors());
     let clock = SimClock::new();

@@ -3,14 +3,14 @@
 use super::*;
 use crate::field::snapshot::{Snapshot, previous_of};
 use crate::field::state::State;
-use crate::field::{Engine, Stimulus};
+use crate::field::{Stimulus, engine};
 use crate::frame::MAX_SENSORS;
 use crate::learn::sample::board as small_board;
 use crate::plan::{FieldPlan, Rung};
 use std::path::Path;
 
 fn lived(plan: &FieldPlan, cycles: u64) -> State {
-    let mut engine = Engine::build(plan);
+    let mut engine = engine::build(plan);
     for cycle in 0..cycles {
         let sensors = [(cycle as f32 * 0.3).sin(); MAX_SENSORS];
         assert!(engine.cycle(&Stimulus { cycle, sensors, reward: 0.5, rung: Rung::BEST }).is_ok());
