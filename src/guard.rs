@@ -19,17 +19,15 @@ mod server;
 mod heartbeat;
 pub mod socket;
 mod state;
-mod stepped;
 mod way;
 mod ward;
 mod hardware;
 
 pub use hardware::GuardedHardware;
-pub use heartbeat::{Heartbeat, HeartbeatPlan};
+pub use heartbeat::{Heart, Heartbeat, HeartbeatPlan};
 pub use link::{GuardHealth, Link, Seen};
 pub use server::{Event, HeldLine, Server};
 pub use state::{Guard, Permit, State};
-pub use stepped::SteppedPulse;
 pub use ward::{Ward, WardError};
 pub use way::Way;
 

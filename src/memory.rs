@@ -3,8 +3,8 @@
 //! 1995). Maths, order of arithmetic and error bounds: `docs/memory.md`.
 //!
 //! Read `dim` and `fault`, then `ops`; below that `fft`, `convolve` and `reduce`. All arithmetic that the
-//! robot repeats is f32 in an order that depends on shapes alone: every level of instructions, every batch
-//! and every number of threads gives the same bits. One-time work (vectors from a seed, powers, inverses) is
+//! robot repeats is f32 in an order that depends on shapes alone: every level of instructions and every batch
+//! gives the same bits. One-time work (vectors from a seed, powers, inverses) is
 //! f64, rounded at the end.
 //!
 //! `gpu` does the same on a GPU, bit for bit; `choice` measures when that is worth it, and `dispatch` sends
@@ -18,17 +18,12 @@ pub mod ops;
 pub mod vector;
 pub mod nearest;
 pub mod store;
-pub mod rows;
-pub mod parallel;
-pub mod record;
-pub mod resonator;
 pub mod spatial;
 pub mod episodic;
 pub mod gpu;
 pub mod choice;
 pub mod dispatch;
 pub mod map;
-mod coarse;
 mod convolve;
 mod fft;
 mod reduce;
@@ -38,7 +33,5 @@ pub use dim::Dim;
 pub use dispatch::{Answered, Dispatcher};
 pub use fault::Fault;
 pub use nearest::{Best, Match};
-pub use ops::{Length, Workspace};
-pub use parallel::Parallel;
-pub use rows::Rows;
+pub use ops::{Length, Verb, Workspace};
 pub use store::{Store, Usage};

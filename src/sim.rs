@@ -3,7 +3,7 @@
 //! From the wire inwards: `bus` (handles), `plant` (what a user holds), `robot` (what is behind the wires, in
 //! steps of 1 ms), `wiring` (which pin means what), `outputs`, `hat`, `pca9685`, `co_processor`, `chip`
 //! (`imu`, `ranger`, `power_monitor`), `sonar`, `ground`, `battery` (parts with a wire), `car`, `world` (what
-//! moves and what does not). `faults` is the script of faults, `tape` the record of the wires, for judges.
+//! moves and what does not). `faults` is the script of faults.
 //! `rehearsal` makes of any board one that drives here, and names what has no model; `computer` is what its
 //! computer says of itself.
 //!
@@ -31,7 +31,6 @@ mod ranger;
 mod rehearsal;
 mod robot;
 mod sonar;
-mod tape;
 mod wiring;
 mod world;
 
@@ -41,5 +40,5 @@ pub use course::Coverage;
 pub use faults::{Fault, FaultError, FaultKind, FieldFault, FieldFaults};
 pub use plant::{Plant, Report};
 pub use rehearsal::{Change, NoModel, Rehearsal, Unmodelled, rehearsal};
-pub use tape::{Event, What};
+pub use robot::Witness;
 pub use world::{Disc, Pose, World};

@@ -7,10 +7,12 @@ mod course;
 mod draw;
 mod hunt;
 mod judge;
+mod pulse;
 mod script;
 mod sentry;
 mod site;
 mod tally;
+mod tape;
 mod temper;
 
 use crate::long::or_in_full;
@@ -20,9 +22,9 @@ use judge::promise::{Promise, Watched};
 use script::{Ask, Line, Script};
 use site::Site;
 use tally::Tally;
+use tape::What;
 
 use ganglion::plan::Board;
-use ganglion::sim::What;
 use ganglion::time::{Instant, Span};
 use judge::facts::Facts;
 use judge::{Happening, Judge};

@@ -3,6 +3,7 @@
 
 mod callers;
 mod flood;
+mod killed;
 mod place;
 mod server;
 mod process;

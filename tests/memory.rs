@@ -15,7 +15,7 @@ mod places;
 mod records;
 mod store;
 
-use ganglion::memory::{Dim, Store, vector};
+use ganglion::memory::{Dim, Length, Store, Workspace, vector};
 
 fn dim(d: usize) -> Dim {
     Dim::new(d).expect("a dimension")
@@ -37,6 +37,14 @@ fn store_of(vectors: &[f32], d: usize, capacity: usize) -> Store {
         assert_eq!(store.push(vector), Ok(row));
     }
     store
+}
+
+/// A record of role-filler pairs.
+fn record(workspace: &mut Workspace, roles: &[f32], fillers: &[f32]) -> Vec<f32> {
+    let (mut pairs, mut record) = (vec![0.0; roles.len()], vec![0.0; workspace.dim().get()]);
+    workspace.bind(roles, fillers, Length::AsIs, &mut pairs).expect("shapes");
+    workspace.superpose(&pairs, None, Length::AsIs, &mut record).expect("shapes");
+    record
 }
 
 fn bits(numbers: &[f32]) -> Vec<u32> {

@@ -1,5 +1,5 @@
-//! The holographic memory's operations on rows of one length, in batches of any size, on one thread or more
-//! and on the GPU where there is one, each beside a plain copy of as many bytes in the same run.
+//! The holographic memory's operations on rows of one length, in batches of any size, on the processor and on
+//! the GPU where there is one, each beside a plain copy of as many bytes in the same run.
 
 use super::copy::CopyCrew;
 use super::ended;
@@ -7,8 +7,7 @@ use crate::cpu::Level;
 use crate::memory::choice::{CALIBRATION, Choice, Preference, Residence, file_for};
 use crate::memory::gpu::{Area, GpuWorkspace, GpuWorkspaceFault, Room};
 use crate::memory::nearest::Best;
-use crate::memory::parallel::{Keys, Parallel, Verb};
-use crate::memory::{Answered, Dim, Dispatcher, Fault, Length, Rows, Store, Workspace};
+use crate::memory::{Answered, Dim, Dispatcher, Fault, Length, Store, Verb, Workspace};
 use crate::seed::{Stream, uniform};
 use crate::time::{Clock, MonotonicClock, Span};
 use serde::Serialize;
@@ -62,11 +61,6 @@ impl Operation {
             Operation::SuperposeUnit | Operation::CleanUp => row * (batch + 1),
         }
     }
-
-    /// Whether a [`Parallel`] shares it among threads.
-    fn is_shared(self) -> bool {
-        self != Operation::SuperposeUnit
-    }
 }
 
 /// One measured cell.
@@ -78,7 +72,7 @@ pub struct HrrFigure {
     pub d: usize,
     /// Rows.
     pub batch: usize,
-    /// Threads, the caller's included; 0: the GPU did it.
+    /// 1: the caller's thread did it; 0: the GPU.
     pub threads: usize,
     /// Where the GPU's rows lay; none: the processor did it.
     pub residence: Option<Residence>,
@@ -90,7 +84,7 @@ pub struct HrrFigure {
     pub n: usize,
     /// Bytes of the operation.
     pub bytes: usize,
-    /// Median of a plain copy of as many bytes in total, half of them read, on as many threads, microseconds.
+    /// Median of a plain copy of as many bytes in total, half of them read, microseconds.
     pub floor_us: f64,
     /// `p50_us` over `floor_us`.
     pub ratio_to_floor: f64,
@@ -113,8 +107,6 @@ pub struct HrrBench {
     pub dims: Vec<usize>,
     /// Rows in a batch.
     pub batches: Vec<usize>,
-    /// Numbers of threads.
-    pub threads: Vec<usize>,
     /// Time for each cell.
     pub cell: Span,
     /// Leaves out cells that would take more memory.
@@ -196,20 +188,7 @@ impl HrrBench {
                 figures.left_out.push((d, batch));
                 continue;
             }
-            for &threads in &self.threads {
-                let mut cell = Cell::new(dim, batch, threads)?;
-                let mut copy = CopyCrew::new(threads, 3 * d * batch * size_of::<f32>(), &[])
-                    .map_err(HrrFault::Threads)?;
-                for operation in OPERATIONS {
-                    // One thread is the plain call; a share of a single piece would be the same on one
-                    // thread.
-                    let shared = threads > 1;
-                    if ended(interrupted) || (shared && (!operation.is_shared() || batch < 100)) {
-                        continue;
-                    }
-                    figures.cells.push(self.measure(operation, &mut cell, &mut copy)?);
-                }
-            }
+            self.on_processor(dim, batch, interrupted, &mut figures.cells)?;
             if let Some(dispatcher) = &mut dispatcher {
                 if let Some(gpu) = dispatcher.gpu_mut() {
                     self.on_gpu(gpu, dim, batch, interrupted, &mut figures.cells)?;
@@ -238,6 +217,26 @@ impl HrrBench {
         }
     }
 
+    /// The cells of one batch on the processor.
+    fn on_processor(
+        &self,
+        dim: Dim,
+        batch: usize,
+        interrupted: &AtomicBool,
+        cells: &mut Vec<HrrFigure>,
+    ) -> Result<(), HrrFault> {
+        let mut copy = copy_of(dim, batch)?;
+        let (mut workspace, mut given) = (Workspace::new(dim), Given::new(dim, batch)?);
+        for operation in OPERATIONS {
+            if ended(interrupted) {
+                continue;
+            }
+            let mut call = || Ok(given.on_processor(&mut workspace, operation)?);
+            cells.push(self.sample(operation, dim.get(), batch, &mut copy, &mut call)?);
+        }
+        Ok(())
+    }
+
     /// The cells of one batch on the GPU: rows here and rows there.
     fn on_gpu(
         &self,
@@ -247,25 +246,18 @@ impl HrrBench {
         interrupted: &AtomicBool,
         cells: &mut Vec<HrrFigure>,
     ) -> Result<(), HrrFault> {
-        let mut copy =
-            CopyCrew::new(1, 3 * dim.get() * batch * size_of::<f32>(), &[]).map_err(HrrFault::Threads)?;
-        let (rows, keys) = (numbers(1, dim, batch), numbers(2, dim, batch));
-        let mut store = Store::new(dim, batch, usize::MAX)?;
-        rows.chunks_exact(dim.get()).try_for_each(|row| store.push(row).map(drop))?;
-        gpu.hold(&store)?;
-        let (mut out, mut best) = (vec![1.0; rows.len()], [Best::of(5)]);
+        let mut copy = copy_of(dim, batch)?;
+        let mut given = Given::new(dim, batch)?;
+        gpu.hold(&given.store)?;
         for residence in [Residence::Host, Residence::Gpu] {
-            gpu.put(Area::First, &rows)?;
-            gpu.put(Area::Second, &keys)?;
+            gpu.put(Area::First, &given.rows)?;
+            gpu.put(Area::Second, &given.keys)?;
             for operation in OPERATIONS {
                 // A store always lies on the GPU.
                 if ended(interrupted) || (operation == Operation::CleanUp && residence == Residence::Host) {
                     continue;
                 }
-                let mut call = || {
-                    let d = dim.get();
-                    on_gpu(gpu, operation, residence, (&rows, &keys), batch, (&mut out, &mut best), d)
-                };
+                let mut call = || given.on_gpu(gpu, operation, residence).map_err(HrrFault::Gpu);
                 let figure = self.sample(operation, dim.get(), batch, &mut copy, &mut call)?;
                 cells.push(HrrFigure { threads: 0, residence: Some(residence), ..figure });
             }
@@ -282,16 +274,15 @@ impl HrrBench {
         interrupted: &AtomicBool,
         figures: &mut HrrFigures,
     ) -> Result<(), HrrFault> {
-        let bytes = 3 * dim.get() * batch * size_of::<f32>();
-        let mut copy = CopyCrew::new(1, bytes, &[]).map_err(HrrFault::Threads)?;
-        let mut given = Dispatched::new(dim, batch)?;
+        let mut copy = copy_of(dim, batch)?;
+        let mut given = Given::new(dim, batch)?;
         let was_lost = dispatcher.loss().is_some();
         for operation in OPERATIONS {
             if ended(interrupted) {
                 continue;
             }
             let before = dispatcher.answered();
-            let mut call = || Ok(given.call(dispatcher, operation)?);
+            let mut call = || Ok(given.dispatched(dispatcher, operation)?);
             let figure = self.sample(operation, dim.get(), batch, &mut copy, &mut call)?;
             let now = dispatcher.answered();
             let answered = Answered {
@@ -306,18 +297,6 @@ impl HrrBench {
             figures.lost.push((dim.get(), loss.to_string()));
         }
         Ok(())
-    }
-
-    /// One cell: samples of the operation and of the copy in turns.
-    fn measure(
-        &self,
-        operation: Operation,
-        cell: &mut Cell,
-        copy: &mut CopyCrew,
-    ) -> Result<HrrFigure, HrrFault> {
-        let (d, batch, threads) = (cell.dim.get(), cell.batch, cell.threads);
-        let figure = self.sample(operation, d, batch, copy, &mut || Ok(cell.call(operation)?))?;
-        Ok(HrrFigure { threads, ..figure })
     }
 
     /// Samples of a call and of the copy in turns.
@@ -373,8 +352,13 @@ fn numbers(family: u64, dim: Dim, batch: usize) -> Vec<f32> {
     (0..batch * dim.get()).map(|i| draw(i) as f32).collect()
 }
 
-/// What a dispatcher works on.
-struct Dispatched {
+/// A copy as large as any operation on a batch.
+fn copy_of(dim: Dim, batch: usize) -> Result<CopyCrew, HrrFault> {
+    CopyCrew::new(1, 3 * dim.get() * batch * size_of::<f32>(), &[]).map_err(HrrFault::Threads)
+}
+
+/// What the operations of a batch work on, whoever does them.
+struct Given {
     rows: Vec<f32>,
     keys: Vec<f32>,
     out: Vec<f32>,
@@ -382,16 +366,54 @@ struct Dispatched {
     best: [Best; 1],
 }
 
-impl Dispatched {
-    fn new(dim: Dim, batch: usize) -> Result<Dispatched, Fault> {
+impl Given {
+    fn new(dim: Dim, batch: usize) -> Result<Given, Fault> {
         let (rows, keys) = (numbers(1, dim, batch), numbers(2, dim, batch));
         let mut store = Store::new(dim, batch, usize::MAX)?;
         rows.chunks_exact(dim.get()).try_for_each(|row| store.push(row).map(drop))?;
-        Ok(Dispatched { out: vec![1.0; rows.len()], rows, keys, store, best: [Best::of(5)] })
+        Ok(Given { out: vec![1.0; rows.len()], rows, keys, store, best: [Best::of(5)] })
     }
 
-    fn call(&mut self, dispatcher: &mut Dispatcher, operation: Operation) -> Result<(), Fault> {
-        let Dispatched { rows, keys, out, store, best } = self;
+    fn on_processor(&mut self, workspace: &mut Workspace, operation: Operation) -> Result<(), Fault> {
+        let Given { rows, keys, out, store, best } = self;
+        let d = store.dim().get();
+        let done = match operation {
+            Operation::Bind => workspace.bind(rows, keys, Length::AsIs, out),
+            Operation::Unbind => workspace.unbind(rows, keys, Length::AsIs, out),
+            Operation::BindUnit => workspace.bind(rows, keys, Length::Unit, out),
+            Operation::SuperposeUnit => workspace.superpose(rows, None, Length::Unit, &mut out[..d]),
+            Operation::CleanUp => store.nearest(&keys[..d], best),
+        };
+        black_box((out, best));
+        done
+    }
+
+    fn on_gpu(
+        &mut self,
+        gpu: &mut GpuWorkspace,
+        operation: Operation,
+        residence: Residence,
+    ) -> Result<(), GpuWorkspaceFault> {
+        let Given { rows, keys, out, store, best } = self;
+        let (d, batch) = (store.dim().get(), store.len());
+        let (verb, length) = match operation {
+            Operation::Unbind => (Verb::Unbind, Length::AsIs),
+            Operation::BindUnit => (Verb::Bind, Length::Unit),
+            _ => (Verb::Bind, Length::AsIs),
+        };
+        match (operation, residence) {
+            (Operation::CleanUp, _) => gpu.nearest(&keys[..d], best),
+            (Operation::SuperposeUnit, Residence::Host) => {
+                gpu.superpose(rows, None, Length::Unit, &mut out[..d])
+            }
+            (Operation::SuperposeUnit, Residence::Gpu) => gpu.superpose_held(batch, Length::Unit),
+            (_, Residence::Host) => gpu.convolve(verb, rows, keys, length, out),
+            (_, Residence::Gpu) => gpu.convolve_held(verb, batch, length),
+        }
+    }
+
+    fn dispatched(&mut self, dispatcher: &mut Dispatcher, operation: Operation) -> Result<(), Fault> {
+        let Given { rows, keys, out, store, best } = self;
         let d = store.dim().get();
         match operation {
             Operation::Bind => dispatcher.bind(rows, keys, Length::AsIs, out),
@@ -403,31 +425,6 @@ impl Dispatched {
     }
 }
 
-/// One call on the GPU.
-fn on_gpu(
-    gpu: &mut GpuWorkspace,
-    operation: Operation,
-    residence: Residence,
-    (rows, keys): (&[f32], &[f32]),
-    batch: usize,
-    (out, best): (&mut [f32], &mut [Best; 1]),
-    d: usize,
-) -> Result<(), HrrFault> {
-    let (verb, length) = match operation {
-        Operation::Unbind => (Verb::Unbind, Length::AsIs),
-        Operation::BindUnit => (Verb::Bind, Length::Unit),
-        _ => (Verb::Bind, Length::AsIs),
-    };
-    let done = match (operation, residence) {
-        (Operation::CleanUp, _) => gpu.nearest(&keys[..d], best),
-        (Operation::SuperposeUnit, Residence::Host) => gpu.superpose(rows, None, Length::Unit, &mut out[..d]),
-        (Operation::SuperposeUnit, Residence::Gpu) => gpu.superpose_held(batch, Length::Unit),
-        (_, Residence::Host) => gpu.convolve(verb, rows, keys, length, out),
-        (_, Residence::Gpu) => gpu.convolve_held(verb, batch, length),
-    };
-    done.map_err(HrrFault::Gpu)
-}
-
 /// Sorts.
 fn median(samples: &mut [f64]) -> f64 {
     samples.sort_by(f64::total_cmp);
@@ -437,71 +434,4 @@ fn median(samples: &mut [f64]) -> f64 {
 /// Rows, keys, results, a store, and the copy's two halves.
 fn memory_of(d: usize, batch: usize) -> usize {
     (3 + 1 + 3) * d * batch * size_of::<f32>()
-}
-
-/// All that the operations of a cell work on.
-struct Cell {
-    dim: Dim,
-    batch: usize,
-    threads: usize,
-    work: Work,
-    store: Store,
-    one: Vec<f32>,
-    best: [Best; 1],
-}
-
-/// One thread works on slices, more of them on pieces.
-enum Work {
-    Alone { workspace: Box<Workspace>, rows: Vec<f32>, keys: Vec<f32>, out: Vec<f32> },
-    Shared { parallel: Box<Parallel>, rows: Rows, keys: Rows, out: Rows },
-}
-
-impl Cell {
-    fn new(dim: Dim, batch: usize, threads: usize) -> Result<Cell, Fault> {
-        let d = dim.get();
-        let (rows, keys) = (numbers(1, dim, batch), numbers(2, dim, batch));
-        let mut store = Store::new(dim, batch, usize::MAX)?;
-        rows.chunks_exact(d).try_for_each(|row| store.push(row).map(drop))?;
-        let one = keys[..d].to_vec();
-        let work = if threads == 1 {
-            Work::Alone { workspace: Box::new(Workspace::new(dim)), rows, keys, out: vec![1.0; batch * d] }
-        } else {
-            Work::Shared {
-                parallel: Box::new(Parallel::new(dim, threads, &[], batch, 1)),
-                rows: Rows::of(dim, &rows)?,
-                keys: Rows::of(dim, &keys)?,
-                out: Rows::new(dim, batch),
-            }
-        };
-        Ok(Cell { dim, batch, threads, work, store, one, best: [Best::of(5)] })
-    }
-
-    fn call(&mut self, operation: Operation) -> Result<(), Fault> {
-        let Cell { work, store, one, best, .. } = self;
-        match work {
-            Work::Alone { workspace, rows, keys, out } => {
-                match operation {
-                    Operation::Bind => workspace.bind(rows, keys, Length::AsIs, out)?,
-                    Operation::Unbind => workspace.unbind(rows, keys, Length::AsIs, out)?,
-                    Operation::BindUnit => workspace.bind(rows, keys, Length::Unit, out)?,
-                    Operation::SuperposeUnit => workspace.superpose(rows, None, Length::Unit, one)?,
-                    Operation::CleanUp => store.nearest(one, best)?,
-                }
-                black_box(&mut *out);
-            }
-            Work::Shared { parallel, rows, keys, out } => {
-                let keys = Keys::Each(keys);
-                match operation {
-                    Operation::Bind => parallel.convolve(Verb::Bind, rows, keys, Length::AsIs, out)?,
-                    Operation::Unbind => parallel.convolve(Verb::Unbind, rows, keys, Length::AsIs, out)?,
-                    Operation::BindUnit => parallel.convolve(Verb::Bind, rows, keys, Length::Unit, out)?,
-                    Operation::CleanUp => parallel.nearest(store, one, best)?,
-                    Operation::SuperposeUnit => {}
-                }
-                black_box(&mut *out);
-            }
-        }
-        black_box((&mut *one, &mut *best));
-        Ok(())
-    }
 }

@@ -4,28 +4,24 @@ use super::{GpuFigures, LoopFigures, Survey};
 use crate::plan::{GpuTargets, Storage, Targets};
 use crate::time::Span;
 use crate::trace::Latency;
+use serde::Serialize;
 
-/// The target of a figure.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Target {
-    /// No more than this.
-    AtMost(f64),
-    /// No less than this.
-    AtLeast(f64),
+/// How a target is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Bound {
+    /// No more than the target.
+    #[serde(rename = "at most")]
+    AtMost,
+    /// No less than the target.
+    #[serde(rename = "at least")]
+    AtLeast,
 }
 
-impl Target {
-    /// Whether `measured` meets it; NaN meets nothing.
-    pub fn is_met_by(self, measured: f64) -> bool {
-        match self {
-            Target::AtMost(most) => measured <= most,
-            Target::AtLeast(least) => measured >= least,
-        }
-    }
-}
+/// What follows from sizes by a formula, or needs a figure that does.
+const COMPUTED: &str = "computed";
 
-/// One figure.
-#[derive(Clone, Debug, PartialEq)]
+/// One figure, as it is shown and as it stands in the object.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// What it is.
     pub name: String,
@@ -34,49 +30,81 @@ pub struct Row {
     /// `None`: it could not be measured.
     pub measured: Option<f64>,
     /// `None`: the board states no target.
-    pub target: Option<Target>,
+    pub target: Option<f64>,
+    /// How the target is meant.
+    pub bound: Option<Bound>,
+    /// Whether the target is met; what could not be measured meets none. `None`: there is no target, or it is
+    /// not judged here.
+    pub pass: Option<bool>,
     /// Why there is no such figure here; then its target is neither met nor missed.
-    pub lacking: Option<String>,
-    /// It follows from sizes by a formula, or needs a figure that does.
-    pub is_computed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_measured: Option<String>,
+    /// `computed`, or absent: measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<&'static str>,
     /// Why its target is not judged, although the figure was measured.
-    pub unjudged: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_judged: Option<String>,
 }
 
 impl Row {
     fn new(name: impl Into<String>, unit: &'static str, measured: Option<f64>) -> Row {
-        let name = name.into();
-        Row { name, unit, measured, target: None, lacking: None, unjudged: None, is_computed: false }
+        Row {
+            name: name.into(),
+            unit,
+            measured,
+            target: None,
+            bound: None,
+            pass: None,
+            not_measured: None,
+            source: None,
+            not_judged: None,
+        }
     }
     fn computed(self) -> Row {
-        Row { is_computed: true, ..self }
+        Row { source: Some(COMPUTED), ..self }
     }
     fn at_most(self, most: Option<f64>) -> Row {
-        Row { target: most.map(Target::AtMost), ..self }
+        Row { target: most, bound: most.map(|_| Bound::AtMost), ..self }
     }
     fn at_least(self, least: Option<f64>) -> Row {
-        Row { target: least.map(Target::AtLeast), ..self }
+        Row { target: least, bound: least.map(|_| Bound::AtLeast), ..self }
     }
-    /// Whether the target is met; what could not be measured meets none. `None`: there is no target, or it is
-    /// not judged here.
-    pub fn pass(&self) -> Option<bool> {
-        self.target
-            .filter(|_| self.why_unjudged().is_none())
-            .map(|target| self.measured.is_some_and(|measured| target.is_met_by(measured)))
-    }
-}
 
-impl Row {
     /// Why its target, if it has one, is not judged.
     pub fn why_unjudged(&self) -> Option<&str> {
-        self.unjudged.as_deref().or(self.lacking.as_deref())
+        self.not_judged.as_deref().or(self.not_measured.as_deref())
+    }
+
+    /// Holds the figure against its target; NaN meets nothing.
+    fn judged(self) -> Row {
+        let met = |bound, target| match (self.measured, bound) {
+            (Some(measured), Bound::AtMost) => measured <= target,
+            (Some(measured), Bound::AtLeast) => measured >= target,
+            (None, _) => false,
+        };
+        let pass = self.bound.zip(self.target).filter(|_| self.why_unjudged().is_none());
+        Row { pass: pass.map(|(bound, target)| met(bound, target)), ..self }
     }
 }
 
 /// The verdict on all rows: whether every judged target is met. `None`: none was judged.
 pub fn overall(rows: &[Row]) -> Option<bool> {
-    let judged = rows.iter().filter_map(Row::pass);
-    judged.fold(None, |all, pass| Some(all.unwrap_or(true) && pass))
+    rows.iter().filter_map(|row| row.pass).reduce(|all, pass| all && pass)
+}
+
+/// Each reason for which a target was not judged, once; or that none is stated.
+pub fn not_judged(rows: &[Row]) -> Vec<String> {
+    let mut reasons: Vec<String> = Vec::new();
+    for why in rows.iter().filter(|row| row.target.is_some()).filter_map(Row::why_unjudged) {
+        if !reasons.iter().any(|known| known == why) {
+            reasons.push(why.to_string());
+        }
+    }
+    if rows.iter().all(|row| row.target.is_none()) {
+        reasons.push("the board states no targets".to_string());
+    }
+    reasons
 }
 
 /// Every figure with its target. `control`: `None` where the board's loop could not be measured; `gpu`: or
@@ -93,9 +121,9 @@ pub fn rows(
     rows.extend(comparison_rows(targets, survey));
     rows.extend(gpu_rows(&targets.gpu, gpu));
     for row in rows.iter_mut().filter(|row| row.target.is_some()) {
-        row.unjudged = unjudged.map(String::from);
+        row.not_judged = unjudged.map(String::from);
     }
-    rows
+    rows.into_iter().map(Row::judged).collect()
 }
 
 fn control_rows(targets: &Targets, control: Option<&LoopFigures>) -> Vec<Row> {
@@ -160,7 +188,7 @@ fn gpu_rows(targets: &GpuTargets, gpu: &Result<GpuFigures, String>) -> Vec<Row> 
     let figures = gpu.as_ref().unwrap_or(&nothing);
     let memory = figures.memory_bytes.map(|bytes| bytes as f64 / 1e6);
     let row = |name: &str, unit, measured| Row {
-        lacking: lacking.cloned(),
+        not_measured: lacking.cloned(),
         ..Row::new(format!("GPU: {name}"), unit, measured)
     };
     vec![
@@ -172,7 +200,7 @@ fn gpu_rows(targets: &GpuTargets, gpu: &Result<GpuFigures, String>) -> Vec<Row> 
             .at_least(targets.copy_share),
         row("evolve, p50", "us", figures.evolve_us).at_most(targets.evolve_us),
         Row {
-            lacking: Some(lacking.map_or(FUSED, |why| why).to_string()),
+            not_measured: Some(lacking.map_or(FUSED, |why| why).to_string()),
             ..row("gradients, p50", "us", None).at_most(targets.gradients_us)
         },
         row("motor, p50", "us", figures.motor_us).at_most(targets.motor_us),
@@ -231,7 +259,7 @@ mod tests {
             ..Targets::default()
         };
         let rows = rows(&strict, None, &survey(8_000), &Err("no GPU".into()), None);
-        let passes = |name: &str| row(&rows, name).pass();
+        let passes = |name: &str| row(&rows, name).pass;
         assert_eq!(passes("cycle at rung 0, p50"), Some(false), "8 ms for 7");
         assert_eq!(passes("cycle at rung 0, p99"), Some(true), "8 ms for 9");
         assert_eq!(passes("cycle at rung 0, p99.9 over p50"), Some(true));
@@ -265,7 +293,7 @@ mod tests {
             ..GpuFigures::default()
         };
         let there = rows(&targets, None, &survey(8_000), &Ok(figures), None);
-        let passes = |name: &str| row(&there, name).pass();
+        let passes = |name: &str| row(&there, name).pass;
         assert_eq!(passes("GPU: cycle of one robot, f32, p50"), Some(true));
         assert_eq!(passes("GPU: cycle of one robot, f16, p50"), Some(false));
         assert_eq!(passes("GPU: evolve and features over a copy, 32"), Some(false));
@@ -274,13 +302,13 @@ mod tests {
         assert_eq!(passes("GPU: match of 10,000 x 512, p50"), None, "nothing is asked");
         let broken = GpuFigures { fault: Some("lost".into()), ..GpuFigures::default() };
         let broken = rows(&targets, None, &survey(8_000), &Ok(broken), None);
-        assert_eq!(row(&broken, "GPU: memory of one robot").pass(), Some(false), "it is there and fails");
+        assert_eq!(row(&broken, "GPU: memory of one robot").pass, Some(false), "it is there and fails");
         let absent = rows(&targets, None, &survey(8_000), &Err("no GPU".into()), None);
         let of_gpu: Vec<&Row> = absent.iter().filter(|row| row.name.starts_with("GPU")).collect();
         assert_eq!(of_gpu.len(), 11);
         for row in of_gpu {
-            assert!(row.pass().is_none() && row.measured.is_none(), "{row:?}");
-            assert_eq!(row.lacking.as_deref(), Some("no GPU"));
+            assert!(row.pass.is_none() && row.measured.is_none(), "{row:?}");
+            assert_eq!(row.not_measured.as_deref(), Some("no GPU"));
         }
     }
 
@@ -291,8 +319,8 @@ mod tests {
         let figures = GpuFigures { evolve_us: Some(80.0), ..GpuFigures::default() };
         let rows = rows(&targets, None, &survey(8_000), &Ok(figures), None);
         let gradients = row(&rows, "GPU: gradients, p50");
-        assert_eq!((gradients.pass(), gradients.why_unjudged()), (None, Some(FUSED)));
-        assert_eq!(row(&rows, "GPU: evolve, p50").pass(), Some(true));
+        assert_eq!((gradients.pass, gradients.why_unjudged()), (None, Some(FUSED)));
+        assert_eq!(row(&rows, "GPU: evolve, p50").pass, Some(true));
         assert_eq!(overall(&rows), Some(true), "what was judged");
     }
 
@@ -305,7 +333,7 @@ mod tests {
         };
         assert_eq!(verdict(&targets, None).1, Some(true), "3 MB for 64");
         let (memory, all) = verdict(&targets, Some("another machine"));
-        assert_eq!((memory.pass(), memory.why_unjudged(), all), (None, Some("another machine"), None));
+        assert_eq!((memory.pass, memory.why_unjudged(), all), (None, Some("another machine"), None));
         assert!(memory.measured.is_some(), "the figure itself is there");
         assert_eq!(verdict(&Targets::default(), None).1, None, "nothing is asked");
         let gpu = GpuTargets { cycle_us: Some(1.0), ..GpuTargets::default() };
@@ -321,7 +349,7 @@ mod tests {
         empty.other_storage = None;
         for row in rows(&Targets::default(), None, &empty, &Err("no GPU".into()), None) {
             assert!(row.measured.is_none() || row.name.starts_with("memory"), "{row:?}");
-            assert_eq!(row.pass(), None);
+            assert_eq!(row.pass, None);
         }
     }
 }

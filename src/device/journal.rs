@@ -3,6 +3,8 @@
 //! from a journal of what was done before. The step lets it do one new thing (a transfer, a line, the start
 //! of a wait) and refuses what comes after. The step in which nothing is refused is the last one.
 //!
+//! Without it a halt waits for a whole set-up of another chip on its bus: `io::i2c::tests::set_ups` fails.
+//!
 //! This requires one thing of a set-up: given the same answers it makes the same calls, whatever the time. A
 //! checksum detects one that does not, and a fault ends it before anything is written out of place. Nothing
 //! here knows a chip, a schedule or a retry, and nothing uses the heap.

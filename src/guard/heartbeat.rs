@@ -127,8 +127,8 @@ impl Progress {
     }
 }
 
-/// The part that runs in the thread, or is stepped ([`super::SteppedPulse`]).
-pub(super) struct Heart {
+/// The part that runs in the thread; in virtual time the owner calls [`Heart::turn`].
+pub struct Heart {
     plan: HeartbeatPlan,
     link: Arc<Link>,
     loop_status: Arc<LoopStatusCell>,
@@ -151,7 +151,8 @@ pub(super) struct Heart {
 }
 
 impl Heart {
-    pub(super) fn new(
+    /// Not connected yet; the first turn connects over `way`.
+    pub fn new(
         plan: HeartbeatPlan,
         way: Box<dyn Way>,
         link: Arc<Link>,
@@ -190,7 +191,7 @@ impl Heart {
     }
 
     /// Does all that is due, without waiting; returns when the next action is due.
-    pub(super) fn turn(&mut self) -> Instant {
+    pub fn turn(&mut self) -> Instant {
         self.listen();
         if self.clock.now() >= self.next {
             self.beat();
@@ -204,7 +205,7 @@ impl Heart {
     }
 
     /// A clean end: the guard switches the line off.
-    pub(super) fn leave(&mut self) {
+    pub fn leave(&mut self) {
         if self.way.is_connected() {
             self.say(Ask::Bye);
         }

@@ -162,8 +162,8 @@ impl Link {
         }
     }
 
-    /// `step` steps the heartbeat in virtual time.
-    pub(super) fn step_by(&self, step: Box<dyn Fn() + Send + Sync>) {
+    /// `step` steps the heartbeat in virtual time: it is called while a driver waits for the guard.
+    pub fn step_by(&self, step: Box<dyn Fn() + Send + Sync>) {
         let _ = self.step.set(step); // a link has one heartbeat
     }
 

@@ -6,8 +6,7 @@
 use super::dim::Dim;
 use super::gpu::{Area, GpuWorkspace, GpuWorkspaceFault, Room, Unfit};
 use super::nearest::Best;
-use super::ops::{Length, Workspace};
-use super::parallel::Verb;
+use super::ops::{Length, Verb, Workspace};
 use super::store::Store;
 use super::vector::random;
 use crate::codec::{self, FileError, Kind};

@@ -15,8 +15,7 @@ use super::dim::Dim;
 use super::fault::Fault;
 use super::fft::LEAST_ROW;
 use super::nearest::{Best, MOST_TOP, Match};
-use super::ops::{Length, convolution_rows, rows_and_weights};
-use super::parallel::Verb;
+use super::ops::{Length, Verb, convolution_rows, rows_and_weights};
 use super::reduce::LEAF;
 use super::store::Store;
 use crate::gpu::{

@@ -59,12 +59,6 @@ impl Best {
         }
     }
 
-    /// The cosine that another has to reach to be entered; `None` while there is room.
-    #[inline(always)]
-    pub fn bar(&self) -> Option<f32> {
-        if self.list.len() == self.wanted { self.list.last().map(|last| last.cosine) } else { None }
-    }
-
     /// None any more.
     pub fn clear(&mut self) {
         self.list.clear();
@@ -87,11 +81,6 @@ impl Best {
         // There is room: one was taken out, or fewer than wanted are held.
         let _ = self.list.insert(place, offered);
     }
-
-    /// Enters all of another list.
-    pub fn merge(&mut self, other: &Best) {
-        other.list.iter().for_each(|offered| self.offer(*offered));
-    }
 }
 
 #[cfg(test)]
@@ -99,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_best_come_first_whatever_the_order_and_the_partition() {
+    fn the_best_come_first_whatever_the_order() {
         let cosines = [0.1, 0.9, -0.5, 0.9, 0.3, 0.9, 0.2, -0.0, 0.0];
         let all: Vec<Match> = (0..).zip(cosines).map(|(row, cosine)| Match { row, cosine }).collect();
         let rows = |best: &Best| best.list().iter().map(|held| held.row).collect::<Vec<_>>();
@@ -109,13 +98,6 @@ mod tests {
             all.iter().rev().for_each(|m| back.offer(*m));
             assert_eq!(rows(&forth), [1, 3, 5, 4, 6, 0, 8, 7, 2][..wanted]);
             assert_eq!(rows(&forth), rows(&back));
-            let mut merged = Best::of(wanted);
-            for part in all.chunks(2).rev() {
-                let mut own = Best::of(wanted);
-                part.iter().for_each(|m| own.offer(*m));
-                merged.merge(&own);
-            }
-            assert_eq!(rows(&merged), rows(&forth));
         }
         let mut two = Best::of(2);
         assert_eq!(two.margin(), None);

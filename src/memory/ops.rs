@@ -18,6 +18,15 @@ pub enum Length {
     Unit,
 }
 
+/// What a batch of two factors is to become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// [`Workspace::bind`]
+    Bind,
+    /// [`Workspace::unbind`]
+    Unbind,
+}
+
 /// Tables and scratch for rows of one length.
 #[derive(Clone, Debug)]
 pub struct Workspace {
@@ -179,12 +188,12 @@ impl Workspace {
     }
 
     /// Whole rows in `numbers`.
-    pub(super) fn whole_rows(&self, what: &'static str, numbers: &[f32]) -> Result<usize, Fault> {
+    fn whole_rows(&self, what: &'static str, numbers: &[f32]) -> Result<usize, Fault> {
         whole_rows(self.d, what, numbers)
     }
 
     /// Whether `found` numbers are `wanted` rows.
-    pub(super) fn fits(&self, what: &'static str, found: usize, wanted: usize) -> Result<(), Fault> {
+    fn fits(&self, what: &'static str, found: usize, wanted: usize) -> Result<(), Fault> {
         fits(self.d, what, found, wanted)
     }
 }

@@ -1,28 +1,20 @@
 //! A store of vectors of one length: consecutive rows in memory that is allocated once, each with the inverse
-//! of its length and a coarse copy (`coarse`), and the exact best matches of a query. Only its owner knows
-//! their meaning.
+//! of its length, and the exact best matches of a query. Only its owner knows their meaning.
 
-use super::coarse::{Coarse, CoarseQuery};
 use super::dim::Dim;
 use super::fault::Fault;
 use super::nearest::{Best, Match};
 use super::ops::cosine_of;
 use super::reduce::{InverseLength, dot, inverse_length};
-use super::rows::alone;
 use super::vector::finite;
 use crate::codec::{self, CodecError, FileError, Kind};
 use crate::cpu::simd::{Kernel, Level, Simd};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The format on disk.
 pub const KIND: Kind = Kind { tag: *b"HRRS", name: "store of vectors", version: 1 };
-
-/// Queries that are compared with a row before the next one is fetched: their coarse forms, 16 kB each, are
-/// on the stack of the caller.
-const ABREAST: usize = 4;
 
 /// What a store takes and holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -35,23 +27,17 @@ pub struct Usage {
     pub bytes: usize,
 }
 
-/// The rows themselves, shared with threads while they read.
-#[derive(Debug)]
-pub(super) struct Block {
-    pub(super) d: usize,
-    pub(super) rows: Vec<f32>,
-    pub(super) inverse: Vec<f32>,
-    coarse: Coarse,
-    pub(super) count: usize,
-}
-
 /// Vectors and where they come from again.
 #[derive(Debug)]
 pub struct Store {
     dim: Dim,
     capacity: usize,
     level: Level,
-    block: Arc<Block>,
+    /// Room for `capacity` rows, of which the first `count` are held.
+    rows: Vec<f32>,
+    /// One over the length of each.
+    inverse: Vec<f32>,
+    count: usize,
     /// Of the present rows; no other store of this process has or had it.
     content: u64,
 }
@@ -92,14 +78,12 @@ impl Store {
         rows.fill(0.0);
         let mut inverse = vec![1.0; capacity];
         inverse.fill(0.0);
-        let coarse = Coarse::new(dim.get(), capacity);
-        let block = Arc::new(Block { d: dim.get(), rows, inverse, coarse, count: 0 });
-        Ok(Store { dim, capacity, level: Level::best(), block, content: new_content() })
+        Ok(Store { dim, capacity, level: Level::best(), rows, inverse, count: 0, content: new_content() })
     }
 
     /// Memory that a store takes.
     pub fn bytes_for(dim: Dim, capacity: usize) -> usize {
-        capacity.saturating_mul((dim.get() + 1) * size_of::<f32>() + Coarse::bytes_per_row(dim.get()))
+        capacity.saturating_mul((dim.get() + 1) * size_of::<f32>())
     }
 
     /// The same store with instructions of one's choice: the answers are the same bits.
@@ -115,12 +99,12 @@ impl Store {
 
     /// Rows held.
     pub fn len(&self) -> usize {
-        self.block.count
+        self.count
     }
 
     /// Whether none is held.
     pub fn is_empty(&self) -> bool {
-        self.block.count == 0
+        self.count == 0
     }
 
     /// What it takes and holds.
@@ -131,17 +115,17 @@ impl Store {
 
     /// A row.
     pub fn row(&self, row: usize) -> Option<&[f32]> {
-        (row < self.len()).then(|| &self.block.rows[row * self.dim.get()..][..self.dim.get()])
+        (row < self.len()).then(|| &self.rows[row * self.dim.get()..][..self.dim.get()])
     }
 
     /// All rows, one after the other.
     pub fn rows(&self) -> &[f32] {
-        &self.block.rows[..self.len() * self.dim.get()]
+        &self.rows[..self.count * self.dim.get()]
     }
 
     /// One over the length of each row.
     pub(super) fn inverse_lengths(&self) -> &[f32] {
-        &self.block.inverse[..self.len()]
+        &self.inverse[..self.count]
     }
 
     /// Names the present rows: as long as it is the same, they are.
@@ -156,7 +140,7 @@ impl Store {
         }
         let row = self.len();
         self.write(row, vector)?;
-        self.block_mut().count += 1;
+        self.count += 1;
         Ok(row)
     }
 
@@ -169,18 +153,16 @@ impl Store {
     /// Takes a row out; the last row, if it is another, gets its number.
     pub fn swap_remove(&mut self, row: usize) -> Result<(), Fault> {
         self.known(row)?;
-        let block = self.block_mut();
-        let (d, last) = (block.d, block.count - 1);
-        block.rows.copy_within(last * d..(last + 1) * d, row * d);
-        block.inverse[row] = block.inverse[last];
-        block.coarse.move_row(last, row);
-        block.count = last;
+        let (d, last) = (self.dim.get(), self.count - 1);
+        self.rows.copy_within(last * d..(last + 1) * d, row * d);
+        self.inverse[row] = self.inverse[last];
+        (self.count, self.content) = (last, new_content());
         Ok(())
     }
 
     /// No rows any more.
     pub fn clear(&mut self) {
-        self.block_mut().count = 0;
+        (self.count, self.content) = (0, new_content());
     }
 
     fn known(&self, row: usize) -> Result<(), Fault> {
@@ -189,10 +171,8 @@ impl Store {
 
     fn write(&mut self, row: usize, vector: &[f32]) -> Result<(), Fault> {
         let inverse = self.checked("vector", vector)?;
-        let block = self.block_mut();
-        block.rows[row * block.d..][..vector.len()].copy_from_slice(vector);
-        block.inverse[row] = inverse;
-        block.coarse.write(row, vector, inverse);
+        self.rows[row * self.dim.get()..][..vector.len()].copy_from_slice(vector);
+        (self.inverse[row], self.content) = (inverse, new_content());
         Ok(())
     }
 
@@ -209,17 +189,6 @@ impl Store {
         }
     }
 
-    /// The rows, to be written to. Waits for threads that still read them, at most a slice of the scheduler.
-    fn block_mut(&mut self) -> &mut Block {
-        self.content = new_content();
-        alone(&mut self.block)
-    }
-
-    /// The rows, to be read elsewhere.
-    pub(super) fn share(&self) -> Arc<Block> {
-        self.block.clone()
-    }
-
     /// The instructions in use.
     pub fn level(&self) -> Level {
         self.level
@@ -230,12 +199,18 @@ impl Store {
     pub fn nearest(&self, queries: &[f32], best: &mut [Best]) -> Result<(), Fault> {
         self.fits(queries, best.len())?;
         best.iter_mut().for_each(Best::clear);
-        self.level.run(Scan { block: &self.block, from: 0, to: self.len(), queries, best });
+        for (query, best) in queries.chunks_exact(self.dim.get()).zip(best) {
+            self.level.run(Compare {
+                store: self,
+                query,
+                found: |row, cosine| best.offer(Match { row, cosine }),
+            });
+        }
         Ok(())
     }
 
     /// Whether `queries` are `wanted` rows of finite numbers.
-    pub(super) fn fits(&self, queries: &[f32], wanted: usize) -> Result<(), Fault> {
+    fn fits(&self, queries: &[f32], wanted: usize) -> Result<(), Fault> {
         let d = self.dim.get();
         if queries.len() != wanted * d {
             return Err(Fault::Shape { what: "queries", d, wanted, found: queries.len() });
@@ -249,7 +224,7 @@ impl Store {
         if cosines.len() != self.len() {
             return Err(Fault::Count { what: "cosines", wanted: self.len(), found: cosines.len() });
         }
-        self.level.run(Cosines { block: &self.block, query, cosines });
+        self.level.run(Compare { store: self, query, found: |row, cosine| cosines[row as usize] = cosine });
         Ok(())
     }
 
@@ -294,75 +269,23 @@ impl Written {
     }
 }
 
-/// Compares queries with rows `from..to`.
-pub(super) struct Scan<'a> {
-    pub(super) block: &'a Block,
-    pub(super) from: usize,
-    pub(super) to: usize,
-    pub(super) queries: &'a [f32],
-    pub(super) best: &'a mut [Best],
-}
-
-impl Kernel for Scan<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        // Alone, a query does not pay for the room of the others.
-        match self.best.len() {
-            1 => self.abreast::<S, 1>(simd),
-            _ => self.abreast::<S, ABREAST>(simd),
-        }
-    }
-}
-
-impl Scan<'_> {
-    /// Some queries at a time with every row.
-    #[inline(always)]
-    fn abreast<S: Simd, const QUERIES: usize>(self, simd: S) {
-        let Scan { block, from, to, queries, best } = self;
-        let d = block.d;
-        let mut coarse = [CoarseQuery::NOTHING; QUERIES];
-        for (queries, best) in queries.chunks(QUERIES * d).zip(best.chunks_mut(QUERIES)) {
-            let mut looks = [(0.0, false); QUERIES];
-            for ((look, coarse), query) in looks.iter_mut().zip(&mut coarse).zip(queries.chunks_exact(d)) {
-                let own = inverse_length(simd, query);
-                *look = (own, coarse.set(query, own));
-            }
-            for row in from..to {
-                let each = queries.chunks_exact(d).zip(best.iter_mut()).zip(looks.iter().zip(&coarse));
-                for ((query, best), ((own, looks), coarse)) in each {
-                    // A row that only equals the last one is no better: those before it have lower numbers.
-                    // It is compared all the same, as the ceiling is not the cosine.
-                    if *looks && best.bar().is_some_and(|bar| block.coarse.ceiling(row, coarse) < bar) {
-                        continue;
-                    }
-                    let product = dot(simd, &block.rows[row * d..][..d], query);
-                    let cosine = cosine_of(product, block.inverse[row], *own);
-                    best.offer(Match { row: row as u32, cosine });
-                }
-            }
-        }
-    }
-}
-
-/// Cosines of one query with all rows.
-struct Cosines<'a> {
-    block: &'a Block,
+/// Compares a query with all rows, in order.
+struct Compare<'a, F> {
+    store: &'a Store,
     query: &'a [f32],
-    cosines: &'a mut [f32],
+    found: F,
 }
 
-impl Kernel for Cosines<'_> {
+impl<F: FnMut(u32, f32)> Kernel for Compare<'_, F> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Cosines { block, query, cosines } = self;
+        let Compare { store, query, mut found } = self;
         let own = inverse_length(simd, query);
-        let rows = block.rows.chunks_exact(block.d).zip(&block.inverse);
-        for ((row, inverse), cosine) in rows.zip(cosines) {
-            *cosine = cosine_of(dot(simd, row, query), *inverse, own);
+        let rows = store.rows().chunks_exact(query.len()).zip(store.inverse_lengths());
+        for (number, (row, inverse)) in (0..).zip(rows) {
+            found(number, cosine_of(dot(simd, row, query), *inverse, own));
         }
     }
 }

@@ -8,8 +8,7 @@ use super::bus::{SimGpio, SimI2c};
 use super::car::Contacts;
 use super::course::Coverage;
 use super::faults::Fault;
-use super::robot::Robot;
-use super::tape::Event;
+use super::robot::{Robot, Witness};
 use super::world::{Pose, World};
 use crate::bus::{Gpio, Hardware, I2c, LineState, LineUse, OpenError, Usage};
 use crate::fault::BusFault;
@@ -110,16 +109,14 @@ impl Plant {
     pub fn motors_still(&self) -> bool {
         self.robot_at(self.clock.now()).is_still()
     }
-    /// Records from now on what happens at the wires; `board` is its own.
-    pub fn record(&self, board: &Board) {
+    /// Tells `witness` from now on what happens at the wires.
+    pub fn tell(&self, witness: Box<dyn Witness>) {
         let now = self.clock.now();
-        self.robot_at(now).record(board, now);
+        self.robot_at(now).tell(witness, now);
     }
-    /// Moves the world on to `now` and takes the record since the last call.
-    pub fn take_events(&self, now: Instant, into: &mut Vec<Event>) {
-        if let Some(tape) = self.robot_at(now).tape() {
-            tape.take(now, into);
-        }
+    /// Moves the world on to `now`.
+    pub fn advance(&self, now: Instant) {
+        drop(self.robot_at(now));
     }
     /// The room, for tests and drawings.
     pub fn world(&self) -> World {

@@ -20,14 +20,15 @@ use super::pca9685::Pca9685;
 use super::plant::Report;
 use super::ranger::HALF_VIEW_DEG;
 use super::sonar::{HALF_CONE_DEG, Sonar};
-use super::tape::Tape;
 use super::wiring::Wiring;
 use super::world::{Outline, World};
 use crate::bus::{Edge, Op};
+use crate::command::MAX_MOTORS;
 use crate::fault::BusFault;
 use crate::plan::{Board, Line, PwmPlan};
 use crate::seed::{Stream, bits};
 use crate::time::{Instant, Span};
+use std::fmt;
 
 const STEP: Span = Span::from_nanos((STEP_S * 1e9) as u64);
 /// Converter channels: three reflection sensors, and the battery behind its divider.
@@ -76,6 +77,22 @@ struct Watch {
     seen: Instant,
 }
 
+/// Is told what happens at the wires, as it happens: for a judge that must not rely on the runtime. Times are
+/// those of the accesses. Workers overlap: what one does may be told after later things of another.
+pub trait Witness: fmt::Debug + Send {
+    /// The currents of the drive motors are these now, in the board's order: share of the time, -1..=1,
+    /// forwards positive. Another owner of a line may say so of a time that a bus has passed in one step.
+    fn currents(&mut self, now: heapless::Vec<f32, MAX_MOTORS>, at: Instant);
+    /// A transfer to the chip that makes the motors' pulses ended; whether it was acknowledged.
+    fn controller(&mut self, answered: bool, at: Instant);
+    /// The bytes of a transfer that was acknowledged to its end; whether it went to that chip.
+    fn transfer(&mut self, bus: usize, address: u8, controller: bool, ops: &[Op<'_>], at: Instant);
+    /// The thread that waits for an edge got it, at `at`.
+    fn edge(&mut self, edge: &Edge, at: Instant);
+    /// A level that was read.
+    fn level(&mut self, line: Line, high: bool, at: Instant);
+}
+
 /// What is behind the wires.
 pub struct Robot {
     zero: Instant,
@@ -105,7 +122,7 @@ pub struct Robot {
     brown_outs: u64,
     transfers: u64,
     failed_transfers: u64,
-    tape: Option<Tape>,
+    witness: Option<Box<dyn Witness>>,
 }
 
 impl Robot {
@@ -151,24 +168,20 @@ impl Robot {
             brown_outs: 0,
             transfers: 0,
             failed_transfers: 0,
-            tape: None,
+            witness: None,
         }
     }
 
-    /// Records from now on what happens at the wires.
-    pub fn record(&mut self, board: &Board, now: Instant) {
-        self.tape = Some(Tape::new(board));
+    /// Tells `witness` from now on what happens at the wires.
+    pub fn tell(&mut self, witness: Box<dyn Witness>, now: Instant) {
+        self.witness = Some(witness);
         self.note_currents(now);
-    }
-    /// The record.
-    pub fn tape(&mut self) -> Option<&mut Tape> {
-        self.tape.as_mut()
     }
 
     fn note_currents(&mut self, now: Instant) {
-        if self.tape.is_some() {
+        if self.witness.is_some() {
             let currents = self.wiring.currents(self.pins());
-            self.tape.iter_mut().for_each(|tape| tape.currents(currents.clone(), now));
+            self.witness.iter_mut().for_each(|witness| witness.currents(currents.clone(), now));
         }
     }
 
@@ -285,7 +298,7 @@ impl Robot {
         self.failed_transfers += 1;
         if self.is_controller(bus, address) {
             self.note_currents(now);
-            self.tape.iter_mut().for_each(|tape| tape.controller(false, now));
+            self.witness.iter_mut().for_each(|witness| witness.controller(false, now));
         }
     }
 
@@ -345,11 +358,11 @@ impl Robot {
         self.carry_out(bus, address, ops, now);
         let controller = self.is_controller(bus, address);
         self.note_currents(now);
-        if let Some(tape) = &mut self.tape {
+        if let Some(witness) = &mut self.witness {
             if controller {
-                tape.controller(true, now);
+                witness.controller(true, now);
             }
-            tape.transfer(bus, address, controller, ops, now);
+            witness.transfer(bus, address, controller, ops, now);
         }
         Ok(())
     }

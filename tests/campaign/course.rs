@@ -4,19 +4,21 @@
 use super::judge::facts::Facts;
 use super::judge::promise::Watched;
 use super::judge::{Breach, Happening, Judge};
+use super::pulse::SteppedPulse;
 use super::script::{Ask, Deed, Script, Sleep, Thread};
 use super::sentry::{Knock, Sentinel, Sentry};
 use super::site::Site;
+use super::tape::{Event, Tape};
 use super::temper::Temper;
 use ganglion::bus::Hardware;
 use ganglion::executor::{Stepper, Waker, Worker};
-use ganglion::guard::{GuardHealth, GuardedHardware, HeartbeatPlan, Link, SteppedPulse};
+use ganglion::guard::{GuardHealth, GuardedHardware, HeartbeatPlan, Link};
 use ganglion::loop_status::LoopStatusCell;
 use ganglion::plan::Board;
 use ganglion::requests::Requests;
 use ganglion::robot::{Options, Robot};
 use ganglion::rt::Role;
-use ganglion::sim::{Event, FaultKind, Plant};
+use ganglion::sim::{FaultKind, Plant};
 use ganglion::time::{Clock, Instant, SimClock, Span};
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -167,6 +169,7 @@ struct Run<'a> {
     robot: Robot,
     stepper: Stepper,
     plant: Plant,
+    tape: Tape,
     judge: Judge,
     requests: Arc<Requests>,
     script: &'a Script,
@@ -203,7 +206,8 @@ impl<'a> Run<'a> {
         let (loop_status, requests) = (options.loop_status.clone(), options.requests.clone());
         let mut robot =
             Robot::build(&site.board, drowsy.clone(), first, options).expect("a board that passed the check");
-        plant.record(&site.board);
+        let tape = Tape::new(&site.board);
+        plant.tell(Box::new(tape.clone()));
         let mut stepper = Stepper::new(clock.clone());
         let mut is_motors = true; // the motors' bus is the first
         for started in robot.workers.drain(..) {
@@ -236,6 +240,7 @@ impl<'a> Run<'a> {
             robot,
             stepper,
             plant,
+            tape,
             judge,
             requests,
             script,
@@ -312,7 +317,8 @@ impl<'a> Run<'a> {
     }
 
     fn judge_up_to(&mut self, now: Instant) {
-        self.plant.take_events(now, &mut self.events);
+        self.plant.advance(now);
+        self.tape.take(now, &mut self.events);
         for event in std::mem::take(&mut self.events) {
             self.note(event.at, || format!("{:?}", event.what));
             self.judge.tell(event.at, Happening::Seen(event.what));
@@ -327,7 +333,8 @@ impl<'a> Run<'a> {
             self.stepper.run_until(self.robot.tick.slot());
             self.stepper.finish();
             at = self.clock.now().max(self.robot.tick.slot()) + Span::from_millis(1_000);
-            self.plant.take_events(at, &mut self.events);
+            self.plant.advance(at);
+            self.tape.take(at, &mut self.events);
             for event in std::mem::take(&mut self.events) {
                 self.note(event.at, || format!("{:?}", event.what));
                 self.judge.tell(event.at, Happening::Seen(event.what));

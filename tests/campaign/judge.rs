@@ -15,10 +15,10 @@ pub mod senses;
 pub mod wire;
 
 use super::script::Ask;
+use super::tape::What;
 use authority::Authority;
 use facts::Facts;
 use ganglion::command::MAX_MOTORS;
-use ganglion::sim::What;
 use ganglion::time::Instant;
 use guard::Guarding;
 use promise::{COUNT, Promise, Watched};

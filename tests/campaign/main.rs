@@ -6,10 +6,12 @@ mod course;
 mod draw;
 mod hunt;
 mod judge;
+mod pulse;
 mod script;
 mod sentry;
 mod site;
 mod tally;
+mod tape;
 mod temper;
 
 use clap::Parser;

@@ -73,7 +73,7 @@ fn what_follows_from_sizes_is_labelled_as_computed() {
     has_sources(&report, &["bytes_per_cycle", "floor_us", "ratio_to_floor", "memory_mb"], "computed");
     assert_eq!(report["sources"].get("copy_gbps"), None, "it was measured");
 
-    let hrr = ["bench", "hrr", "--dims", "64", "--batches", "1000", "--threads", "1", "--seconds", "0.02"];
+    let hrr = ["bench", "hrr", "--dims", "64", "--batches", "1000", "--seconds", "0.02"];
     let (text, report) = said(&[&hrr[..], &["--json"]].concat());
     is_labelled(&text, "a store of", "(computed)");
     has_sources(&report, &["store_bytes"], "computed");

@@ -15,8 +15,8 @@ fn every_operation_is_measured_beside_its_floor() {
     assert_eq!(object["schema"], 1);
     let all = object["cells"].as_array().expect("a list");
     let cells: Vec<&Value> = all.iter().filter(|cell| cell["residence"].is_null()).collect();
-    // Two lengths: five operations on one vector and on a hundred, four of them again on two threads.
-    assert_eq!(cells.len(), 2 * (5 + 5 + 4));
+    // Two lengths: five operations on one vector and on a hundred.
+    assert_eq!(cells.len(), 2 * (5 + 5));
     for cell in cells {
         let number = |key: &str| cell[key].as_f64().unwrap_or_else(|| panic!("{key} is no number in {cell}"));
         assert!(number("min_us") > 0.0 && number("min_us") <= number("p50_us"), "{cell}");
@@ -51,7 +51,7 @@ fn what_takes_too_much_memory_is_left_out_and_said() {
     let text = out(&ended);
     assert!(text.contains("left out, 1000 vectors of 512"), "{text}");
     assert!(text.lines().last().is_some_and(|line| line.contains("\"left_out\":[[512,1000]]")), "{text}");
-    for wrong in [["--dims", "63"], ["--batches", "0"], ["--threads", "0"]] {
+    for wrong in [["--dims", "63"], ["--batches", "0"]] {
         let ended = output(&[&["bench", "hrr"], &wrong[..]].concat());
         assert_eq!(ended.status.code(), Some(64), "{wrong:?}: {}", err(&ended));
     }
@@ -75,8 +75,7 @@ fn where_there_is_a_gpu_it_is_measured_too_and_what_is_chosen_is_said_and_kept()
     let cache = std::env::temp_dir().join(format!("ganglion-hrr-cache-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&cache);
     let bench = |more: &[&str]| {
-        let plain =
-            ["bench", "hrr", "--dims", "128", "--batches", "1,8", "--threads", "1", "--seconds", "0.001"];
+        let plain = ["bench", "hrr", "--dims", "128", "--batches", "1,8", "--seconds", "0.001"];
         with_stand_in(alone.folder(), &cache, &[&plain, more, &["--json"]].concat())
     };
     let object = bench(&[]);

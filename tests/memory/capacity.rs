@@ -1,10 +1,10 @@
 //! What fits into one vector, beside published figures (Schlegel, Neubert and Protzel 2022, holographic
 //! reduced representations, means of ten runs) and beside the closed form of Frady, Kleyko and Sommer 2018.
 
-use super::{dim, rows, store_of, unitary_rows};
+use super::{dim, record, rows, store_of, unitary_rows};
 use crate::long::or_in_full;
 use ganglion::memory::nearest::Best;
-use ganglion::memory::{Length, Store, Workspace, record};
+use ganglion::memory::{Length, Store, Workspace};
 use ganglion::seed::{Stream, bits};
 
 /// Vectors in the memory that is searched.
@@ -44,19 +44,18 @@ fn bundle(store: &Store, k: usize, runs: u64) -> f64 {
 fn pairs(store: &Store, roles: &[f32], k: usize, runs: u64) -> f64 {
     let d = store.dim().get();
     let mut workspace = Workspace::new(dim(d));
-    let (mut bound, mut written, mut filler) = (vec![0.0; d], vec![0.0; d], vec![0.0; d]);
-    let mut best = Best::of(1);
+    let (mut filler, mut best) = (vec![0.0; d], [Best::of(1)]);
     let mut found = 0;
     for run in 0..runs {
         let which = draw(run * 1000 + k as u64, k);
         let offset = (run as usize * k) % (roles.len() / d - k + 1);
         let roles = &roles[offset * d..][..k * d];
         let fillers = gather(store, &which);
-        record::write(&mut workspace, roles, &fillers, Length::AsIs, &mut bound, &mut written)
-            .expect("shapes");
+        let written = record(&mut workspace, roles, &fillers);
         for (role, wanted) in roles.chunks_exact(d).zip(&which) {
-            record::read(&mut workspace, &written, role, store, &mut filler, &mut best).expect("shapes");
-            found += usize::from(best.first().is_some_and(|found| found.row as usize == *wanted));
+            workspace.unbind(&written, role, Length::Unit, &mut filler).expect("shapes");
+            store.nearest(&filler, &mut best).expect("shapes");
+            found += usize::from(best[0].first().is_some_and(|found| found.row as usize == *wanted));
         }
     }
     found as f64 / (runs as usize * k) as f64

@@ -1,6 +1,5 @@
-//! The memory on a GPU: the bits of the processor, whatever the batch, the order of the threads and the
-//! number of them on the processor's side. On the stand-in for the driver; without a C++ compiler they say
-//! that they are skipped.
+//! The memory on a GPU: the bits of the processor, whatever the batch and the order of the GPU's threads.
+//! On the stand-in for the driver; without a C++ compiler they say that they are skipped.
 
 use super::{bits, dim, rows, store_of, unitary_rows};
 use crate::allocation::allocations_in;
@@ -8,8 +7,7 @@ use crate::cuda::standin::alone;
 use ganglion::gpu::{GpuFault, Watch};
 use ganglion::memory::gpu::{Area, GpuWorkspace, GpuWorkspaceFault, Room, Unfit};
 use ganglion::memory::nearest::{Best, MOST_TOP};
-use ganglion::memory::parallel::{Keys, Parallel, Verb};
-use ganglion::memory::{Fault, Length, Rows, Workspace};
+use ganglion::memory::{Fault, Length, Verb, Workspace};
 use std::sync::Arc;
 
 fn gpu(d: usize, rows: usize, queries: usize, store: usize) -> GpuWorkspace {
@@ -65,7 +63,7 @@ fn binding_gives_the_processors_bits_at_every_length() {
 }
 
 #[test]
-fn binding_gives_the_processors_bits_in_every_batch_and_for_any_number_of_threads() {
+fn binding_gives_the_processors_bits_in_every_batch() {
     let Some(_alone) = alone() else { return };
     for d in [64, 512, 1024] {
         let most = 1000;
@@ -76,15 +74,8 @@ fn binding_gives_the_processors_bits_in_every_batch_and_for_any_number_of_thread
             let (a, b) = (&a[..count * d], &b[..count * d]);
             let mut out = vec![0.0; count * d];
             gpu.convolve(verb, a, b, length, &mut out).expect("done");
-            let (in_rows, keys) = (Rows::of(dim(d), a).expect("rows"), Rows::of(dim(d), b).expect("rows"));
-            for threads in [1, 2] {
-                let mut parallel = Parallel::new(dim(d), threads, &[], count, 1);
-                let mut shared = Rows::new(dim(d), count);
-                parallel.convolve(verb, &in_rows, Keys::Each(&keys), length, &mut shared).expect("shapes");
-                let all: Vec<f32> =
-                    (0..count).flat_map(|row| shared.row(row).expect("a row").to_vec()).collect();
-                same(d, &out, &all, &format!("d {d}, {count} rows, {threads} threads, {verb:?}, {length:?}"));
-            }
+            let expected = on_processor(d, (verb, length), a, b);
+            same(d, &out, &expected, &format!("d {d}, {count} rows, {verb:?}, {length:?}"));
             // What lies on the GPU gives the same.
             gpu.put(Area::First, a).and(gpu.put(Area::Second, b)).expect("put");
             gpu.convolve_held(verb, count, length).expect("done");

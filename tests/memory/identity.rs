@@ -1,12 +1,10 @@
-//! The same bits in every batch, at every level of instructions and on every number of threads; and no memory
-//! taken.
+//! The same bits in every batch and at every level of instructions; and no memory taken.
 
 use super::{bits, dim, rows, store_of};
 use crate::allocation::allocations_in;
 use ganglion::cpu::Level;
 use ganglion::memory::nearest::Best;
-use ganglion::memory::parallel::{Keys, Parallel, Verb};
-use ganglion::memory::{Fault, Length, Rows, Store, Workspace, record};
+use ganglion::memory::{Length, Store, Workspace};
 
 /// Row by row what an operation on the whole batch gives.
 fn in_batches_of(size: usize, count: usize, d: usize, level: Level) -> Vec<u32> {
@@ -98,70 +96,12 @@ fn sums_and_comparisons_are_the_same_bits_at_every_level() {
 }
 
 #[test]
-fn any_number_of_threads_gives_the_same_bits() {
-    let d = 128;
-    for count in [1, 7, 100, 1000] {
-        let (a, b) = (rows(1, 0, count, d), rows(2, 0, count, d));
-        let (in_rows, key_rows) = (Rows::of(dim(d), &a).expect("rows"), Rows::of(dim(d), &b).expect("rows"));
-        let mut expected = vec![0.0; count * d];
-        let mut workspace = Workspace::new(dim(d));
-        let mut store = store_of(&a, d, count);
-        for threads in [1, 2, 3] {
-            let mut parallel = Parallel::new(dim(d), threads, &[], count, 2);
-            let mut out = Rows::new(dim(d), count);
-            for round in 0..20 {
-                let (verb, keys) = match round % 3 {
-                    0 => (Verb::Bind, Keys::Each(&key_rows)),
-                    1 => (Verb::Unbind, Keys::Each(&key_rows)),
-                    _ => (Verb::Unbind, Keys::One(&b[..d])),
-                };
-                let factors = if round % 3 == 2 { &b[..d] } else { &b };
-                let done = match verb {
-                    Verb::Bind => workspace.bind(&a, factors, Length::Unit, &mut expected),
-                    Verb::Unbind => workspace.unbind(&a, factors, Length::Unit, &mut expected),
-                };
-                done.expect("shapes");
-                parallel.convolve(verb, &in_rows, keys, Length::Unit, &mut out).expect("shapes");
-                let same = (0..count)
-                    .all(|row| bits(out.row(row).expect("a row")) == bits(&expected[row * d..][..d]));
-                assert!(same, "{count} rows, {threads} threads, round {round}");
-                let (mut alone, mut shared) = ([Best::of(9), Best::of(2)], [Best::of(9), Best::of(2)]);
-                let queries = [&b[..d], &expected[..d]].concat();
-                store.nearest(&queries, &mut alone).expect("shapes");
-                parallel.nearest(&store, &queries, &mut shared).expect("shapes");
-                // A share that some thread kept would make this wait for ever.
-                store.replace(0, &a[..d]).expect("a row");
-                for (one, other) in alone.iter().zip(&shared) {
-                    assert_eq!(one.list(), other.list(), "{count} rows, {threads} threads");
-                }
-            }
-        }
-    }
-}
-
-#[test]
-fn batches_that_do_not_fit_each_other_are_refused() {
-    let d = 128;
-    let mut parallel = Parallel::new(dim(d), 1, &[], 20, 1);
-    let (rows, other, short) = (Rows::new(dim(d), 20), Rows::new(dim(d), 19), Rows::new(dim(64), 20));
-    let mut out = Rows::new(dim(d), 20);
-    let fault = parallel.convolve(Verb::Bind, &rows, Keys::Each(&other), Length::AsIs, &mut out);
-    assert_eq!(fault, Err(Fault::Shape { what: "keys", d, wanted: 20, found: 19 * d }));
-    let fault = parallel.convolve(Verb::Bind, &rows, Keys::Each(&short), Length::AsIs, &mut out);
-    assert_eq!(fault, Err(Fault::OtherDimension { what: "keys", found: 64, wanted: 128 }));
-    let store = Store::new(dim(d), 1, usize::MAX).expect("a store");
-    let fault = parallel.nearest(&store, &[0.0; 256], &mut [Best::of(1), Best::of(1)]);
-    assert!(matches!(fault, Err(Fault::Range { what: "queries", found: 2, .. })));
-}
-
-#[test]
 fn no_operation_takes_memory() {
     for d in [512, 300] {
         let (a, b) = (rows(1, 0, 20, d), rows(2, 0, 20, d));
         let mut workspace = Workspace::new(dim(d));
         let mut store = Store::new(dim(d), 20, usize::MAX).expect("a store");
-        let (mut out, mut one, mut row, mut best) =
-            (vec![0.0; 20 * d], vec![0.0; d], vec![0.0; d], Best::of(3));
+        let (mut out, mut one, mut best) = (vec![0.0; 20 * d], vec![0.0; d], Best::of(3));
         let taken = allocations_in(|| {
             assert!(a.chunks_exact(d).all(|row| store.push(row).is_ok()));
             let done = [
@@ -170,9 +110,7 @@ fn no_operation_takes_memory() {
                 workspace.superpose(&a, None, Length::Unit, &mut one),
                 workspace.permute(&a, 3, &mut out),
                 workspace.normalise(&mut out),
-                store.nearest(&one, std::slice::from_mut(&mut best)),
-                record::write(&mut workspace, &a[..3 * d], &b[..3 * d], Length::Unit, &mut row, &mut one),
-                record::read(&mut workspace, &one, &b[..d], &store, &mut row, &mut best),
+                store.nearest(&a[..d], std::slice::from_mut(&mut best)),
             ];
             assert!(done.iter().all(Result::is_ok));
         });

@@ -1,12 +1,11 @@
 //! `bench all`: loop and field on a board's own settings, beside what the board asks for.
 
 use super::{cut_short, field, on_a_thread, progress, seconds, too_many_threads};
-use crate::bench::verdict::{Row, Target, overall, rows};
+use crate::bench::verdict::{Bound, Row, not_judged, overall, rows};
 use crate::bench::{LoopFigures, Survey, bench_loop, gpu_figures, survey};
 use crate::cli::arguments;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
-use crate::cli::origin::COMPUTED;
 use crate::cli::output;
 use crate::cli::simulate;
 use crate::plan::{Board, BusPlan};
@@ -65,33 +64,13 @@ struct Report {
     storage: &'static str,
     simd: &'static str,
     seconds: f64,
-    rows: Vec<RowReport>,
+    rows: Vec<Row>,
     /// What is to know about these figures.
     notes: Vec<String>,
     /// Whether every judged target is met; `None`: none was judged.
     pass: Option<bool>,
     /// Why stated targets were not judged, or that none is stated.
     not_judged: Vec<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct RowReport {
-    name: String,
-    unit: &'static str,
-    measured: Option<f64>,
-    target: Option<f64>,
-    /// How the target is meant: `at most` or `at least`.
-    bound: Option<&'static str>,
-    pass: Option<bool>,
-    /// Why the machine lacks what the figure is of.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    not_measured: Option<String>,
-    /// `computed`, if it follows from sizes by a formula or needs a figure that does; absent: measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    source: Option<&'static str>,
-    /// Why the target is not judged although the figure was measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    not_judged: Option<String>,
 }
 
 /// Runs the verb.
@@ -126,7 +105,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         notes.extend(figures.fault.iter().map(|fault| format!("GPU: {fault}")));
     }
     let rows = rows(&board.targets, control.as_ref(), &survey, &gpu, elsewhere.as_deref());
-    let report = Report::new(&board, args.seconds, &survey, &rows, notes);
+    let report = Report::new(&board, args.seconds, &survey, rows, notes);
     report.say();
     if args.json {
         output::json(&report)?;
@@ -187,7 +166,7 @@ fn on_a_simulated_bus(board: &Board, notes: &mut Vec<String>) -> Result<Board, F
 }
 
 impl Report {
-    fn new(board: &Board, length: Span, survey: &Survey, rows: &[Row], notes: Vec<String>) -> Report {
+    fn new(board: &Board, length: Span, survey: &Survey, rows: Vec<Row>, notes: Vec<String>) -> Report {
         Report {
             schema: 1,
             board: board.name.clone(),
@@ -198,10 +177,10 @@ impl Report {
             storage: survey.storage,
             simd: survey.simd,
             seconds: length.as_secs_f64(),
-            rows: rows.iter().map(RowReport::of).collect(),
+            pass: overall(&rows),
+            not_judged: not_judged(&rows),
+            rows,
             notes,
-            pass: overall(rows),
-            not_judged: not_judged(rows),
         }
     }
 
@@ -217,7 +196,10 @@ impl Report {
         say!("{:<46}{:>12}  {:<4}  {:>18}", "figure", "measured", "", "target");
         for row in &self.rows {
             let measured = row.measured.map_or("-".to_string(), |value| format!("{value:.3}"));
-            let target = row.bound.zip(row.target).map(|(bound, value)| format!("{bound} {value}"));
+            let target = row.bound.zip(row.target).map(|(bound, value)| match bound {
+                Bound::AtMost => format!("at most {value}"),
+                Bound::AtLeast => format!("at least {value}"),
+            });
             let unit = if row.unit == "1" { "" } else { row.unit };
             let verdict = match row.pass {
                 Some(true) => "pass",
@@ -253,41 +235,5 @@ impl Report {
         let asked = self.rows.iter().filter(|row| row.pass.is_some()).count();
         let failure = format!("{} of {asked} targets missed: {}", missed.len(), missed.join("; "));
         Err(Failure::missed(failure).fix("measure again on a quiet machine; see [targets] in the board file"))
-    }
-}
-
-/// Each reason for which a target was not judged, once; or that none is stated.
-fn not_judged(rows: &[Row]) -> Vec<String> {
-    let mut reasons: Vec<String> = Vec::new();
-    for why in rows.iter().filter(|row| row.target.is_some()).filter_map(Row::why_unjudged) {
-        if !reasons.iter().any(|known| known == why) {
-            reasons.push(why.to_string());
-        }
-    }
-    if rows.iter().all(|row| row.target.is_none()) {
-        reasons.push("the board states no targets".to_string());
-    }
-    reasons
-}
-
-impl RowReport {
-    fn of(row: &Row) -> RowReport {
-        let (bound, target) = match row.target {
-            Some(Target::AtMost(most)) => (Some("at most"), Some(most)),
-            Some(Target::AtLeast(least)) => (Some("at least"), Some(least)),
-            None => (None, None),
-        };
-        let (name, unit) = (row.name.clone(), row.unit);
-        RowReport {
-            name,
-            unit,
-            measured: row.measured,
-            target,
-            bound,
-            pass: row.pass(),
-            not_measured: row.lacking.clone(),
-            source: row.is_computed.then_some(COMPUTED),
-            not_judged: row.unjudged.clone(),
-        }
     }
 }

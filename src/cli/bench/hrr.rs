@@ -15,11 +15,11 @@ use serde::Serialize;
 #[command(after_help = "Examples:
   ganglion bench hrr                            all operations, 512 to 4096 numbers, 1 to 10,000 vectors
   ganglion bench hrr --quick                    512 numbers, 1 and 100 vectors, in a second or two
-  ganglion bench hrr --dims 512 --batches 1,1000 --threads 1 --json | tail -1
+  ganglion bench hrr --dims 512 --batches 1,1000 --json | tail -1
   ganglion bench hrr --gpu-from 200             the GPU answers dispatched batches from 200 vectors on
 
 The floor is a plain copy of as many bytes in total as the operation has to read and write, each number
-once, on as many threads, in turns with it. An operation that mostly reads can be faster than that.
+once, in turns with it. An operation that mostly reads can be faster than that.
 If there is a GPU, it does each operation too, with its rows here (copied there and back) and with its rows
 there. The first run measures from which batch on the GPU is faster, and keeps the result. The dispatcher
 then gets each batch, sends it where that result or --gpu-from says, and the table says who answered it.")]
@@ -32,10 +32,6 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10, 100, 1000, 10_000], value_name = "B,...",
           value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1_000_000))]
     batches: Vec<usize>,
-    /// Threads, in turn
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 2], value_name = "N,...",
-          value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=16))]
-    threads: Vec<usize>,
     /// Time for each figure
     #[arg(long, default_value = "0.3", value_parser = seconds)]
     seconds: Span,
@@ -66,20 +62,12 @@ struct HrrReport {
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<(), Failure> {
     let (most_bytes, preference) = (args.memory as usize * 1_000_000, args.gpu_from);
-    let bench = if args.quick {
-        let (dims, batches) = (vec![512], vec![1, 100]);
-        HrrBench {
-            dims,
-            batches,
-            threads: args.threads.clone(),
-            cell: Span::from_millis(20),
-            most_bytes,
-            preference,
-        }
+    let (dims, batches, cell) = if args.quick {
+        (vec![512], vec![1, 100], Span::from_millis(20))
     } else {
-        let (dims, batches) = (args.dims.clone(), args.batches.clone());
-        HrrBench { dims, batches, threads: args.threads.clone(), cell: args.seconds, most_bytes, preference }
+        (args.dims.clone(), args.batches.clone(), args.seconds)
     };
+    let bench = HrrBench { dims, batches, cell, most_bytes, preference };
     let interrupt = Interrupt::watch()?;
     let bar = progress();
     let figures = super::on_a_thread(|| {
@@ -91,9 +79,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(cut_short());
     }
     say_figures(&figures);
-    if let Some(advice) = args.threads.iter().max().and_then(|most| super::too_many_threads(*most)) {
-        say!("{advice}");
-    }
     if args.json {
         output::json(&HrrReport { schema: 1, sources: origin::all(["store_bytes"], COMPUTED), figures })?;
     }
@@ -105,13 +90,13 @@ fn say_figures(figures: &HrrFigures) {
         "holographic memory, instructions {}, measured on this machine just now, microseconds",
         figures.simd
     );
-    say!("operation                     d   batch  threads        p50     lowest      floor  p50/floor");
+    say!("operation                     d   batch     done        p50     lowest      floor  p50/floor");
     for cell in &figures.cells {
         let name = cell.operation.name();
         let who = match cell.residence {
-            None => cell.threads.to_string(),
-            Some(Residence::Host) => "GPU, in".to_string(),
-            Some(Residence::Gpu) => "GPU".to_string(),
+            None => "CPU",
+            Some(Residence::Host) => "GPU, in",
+            Some(Residence::Gpu) => "GPU",
         };
         say!(
             "{name:<26}{:>5}  {:>6}  {:>7}  {:>9.2}  {:>9.2}  {:>9.2}  {:>9.2}",

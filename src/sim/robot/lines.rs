@@ -74,7 +74,7 @@ impl Robot {
             }
             Role::Button { active_low } => {
                 let high = self.script.is_on_at(FaultKind::EStop, button(line), now) != active_low;
-                self.tape.iter_mut().for_each(|tape| tape.level(line, high, now));
+                self.witness.iter_mut().for_each(|witness| witness.level(line, high, now));
                 high
             }
             Role::Ready { .. } => false, // its pulses are short
@@ -97,8 +97,8 @@ impl Robot {
     /// Takes the first edge of a watch that happens up to `end`; its caller has waited since `now`.
     pub fn take_edge(&mut self, watch: usize, now: Instant, end: Instant) -> Option<Edge> {
         let edge = self.first_edge(watch, end)?;
-        if let Some(tape) = &mut self.tape {
-            tape.edge(&edge, now.max(edge.stamp));
+        if let Some(witness) = &mut self.witness {
+            witness.edge(&edge, now.max(edge.stamp));
         }
         Some(edge)
     }

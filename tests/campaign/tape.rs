@@ -5,10 +5,12 @@
 //! another. The tape hands them out only up to a moment that all workers have reached: so far they are
 //! complete.
 
-use crate::bus::{Edge, Op};
-use crate::command::MAX_MOTORS;
-use crate::plan::{Board, ChipSensor, ImuQuantity, Line, LineSensor, SensorKind};
-use crate::time::Instant;
+use ganglion::bus::{Edge, Op};
+use ganglion::command::MAX_MOTORS;
+use ganglion::plan::{Board, ChipSensor, ImuQuantity, Line, LineSensor, SensorKind, SensorPlan};
+use ganglion::sim::Witness;
+use ganglion::time::Instant;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Something that was to be seen.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,9 +65,12 @@ const BURST: u8 = 0x3B;
 /// up does not show.
 const LEAST_PULL: f64 = 0.2 * 8192.0;
 
-/// The tape. Runs only on request.
+/// The tape: told by the plant, read by the judge.
+#[derive(Clone, Debug)]
+pub struct Tape(Arc<Mutex<Reel>>);
+
 #[derive(Debug)]
-pub struct Tape {
+struct Reel {
     places: Vec<(usize, Place)>,
     events: Vec<Event>,
     currents: heapless::Vec<f32, MAX_MOTORS>,
@@ -78,7 +83,7 @@ pub struct Tape {
 impl Tape {
     /// A tape of the robot of `board`.
     pub fn new(board: &Board) -> Tape {
-        let place = |(at, sensor): (usize, &crate::plan::SensorPlan)| {
+        let place = |(at, sensor): (usize, &SensorPlan)| {
             let bus = sensor.bus;
             let place = match sensor.kind {
                 SensorKind::Chip(ChipSensor::HatAdc { channel, per_count }) => {
@@ -108,17 +113,42 @@ impl Tape {
             Some((at, place))
         };
         let places = board.sensors.iter().enumerate().filter_map(place).collect();
-        Tape { places, events: Vec::new(), currents: heapless::Vec::new(), selected: None, rises: Vec::new() }
+        let currents = heapless::Vec::new();
+        let reel = Reel { places, events: Vec::new(), currents, selected: None, rises: Vec::new() };
+        Tape(Arc::new(Mutex::new(reel)))
     }
 
     /// Takes the events up to `until`. Those of a worker that is ahead of the others stay.
-    pub fn take(&mut self, until: Instant, into: &mut Vec<Event>) {
-        into.extend(self.events.extract_if(.., |event| event.at <= until));
+    pub fn take(&self, until: Instant, into: &mut Vec<Event>) {
+        into.extend(self.reel().events.extract_if(.., |event| event.at <= until));
     }
 
-    /// The currents are these now. Another owner of a line may say so of a time that a bus has passed in one
-    /// step: what that bus was seen to do from then on came to nothing, or to this.
-    pub fn currents(&mut self, now: heapless::Vec<f32, MAX_MOTORS>, at: Instant) {
+    fn reel(&self) -> MutexGuard<'_, Reel> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Witness for Tape {
+    fn currents(&mut self, now: heapless::Vec<f32, MAX_MOTORS>, at: Instant) {
+        self.reel().currents(now, at);
+    }
+    fn controller(&mut self, answered: bool, at: Instant) {
+        self.reel().controller(answered, at);
+    }
+    fn transfer(&mut self, bus: usize, address: u8, controller: bool, ops: &[Op<'_>], at: Instant) {
+        self.reel().transfer(bus, address, controller, ops, at);
+    }
+    fn edge(&mut self, edge: &Edge, at: Instant) {
+        self.reel().edge(edge, at);
+    }
+    fn level(&mut self, line: Line, high: bool, at: Instant) {
+        self.reel().level(line, high, at);
+    }
+}
+
+impl Reel {
+    /// What a bus that is ahead was seen to do from `at` on came to nothing, or to this.
+    fn currents(&mut self, now: heapless::Vec<f32, MAX_MOTORS>, at: Instant) {
         if self.currents != now {
             self.currents = now.clone();
             self.events.retain(|event| event.at <= at || !matches!(event.what, What::Currents(_)));
@@ -126,16 +156,14 @@ impl Tape {
         }
     }
 
-    /// A transfer to the motors' controller ended.
-    pub fn controller(&mut self, answered: bool, at: Instant) {
+    fn controller(&mut self, answered: bool, at: Instant) {
         if !answered {
             self.selected = None;
         }
         self.note(What::Controller { answered }, at);
     }
 
-    /// The bytes of a transfer that was acknowledged to its end.
-    pub fn transfer(&mut self, bus: usize, address: u8, controller: bool, ops: &[Op<'_>], at: Instant) {
+    fn transfer(&mut self, bus: usize, address: u8, controller: bool, ops: &[Op<'_>], at: Instant) {
         match ops {
             [Op::Write([select, _, _])] if controller && (0x10..=0x17).contains(select) => {
                 self.selected = Some((7 - (select & 7), None));
@@ -190,14 +218,12 @@ impl Tape {
         });
     }
 
-    /// The thread that waits for an edge got it, at `at`.
-    pub fn edge(&mut self, edge: &Edge, at: Instant) {
+    fn edge(&mut self, edge: &Edge, at: Instant) {
         self.level(edge.line, edge.high, at);
         self.echo(edge, at);
     }
 
-    /// A level that was read.
-    pub fn level(&mut self, line: Line, high: bool, at: Instant) {
+    fn level(&mut self, line: Line, high: bool, at: Instant) {
         self.heard(at, |place| match place {
             Place::Button { line: its, active_low } if its == line => {
                 Some(if high != active_low { 1.0 } else { 0.0 })
@@ -235,8 +261,8 @@ impl Tape {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board;
-    use crate::time::Span;
+    use ganglion::board;
+    use ganglion::time::Span;
 
     fn tape() -> Tape {
         Tape::new(&board::built_in("sim").unwrap().unwrap().board)

@@ -1,13 +1,11 @@
 //! The runtime's heartbeat in virtual time: the same code as on its thread, stepped as a worker. A driver
 //! that waits for the guard makes it beat: no other worker runs during that driver's own step.
 
-use super::Link;
-use super::heartbeat::{Heart, HeartbeatPlan};
-use super::way::Way;
-use crate::executor::Worker;
-use crate::loop_status::LoopStatusCell;
-use crate::requests::Requests;
-use crate::time::{Clock, Instant};
+use ganglion::executor::Worker;
+use ganglion::guard::{Heart, HeartbeatPlan, Link, Way};
+use ganglion::loop_status::LoopStatusCell;
+use ganglion::requests::Requests;
+use ganglion::time::{Clock, Instant};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A heartbeat that is stepped.
