@@ -10,10 +10,6 @@ use crate::trace::WIRES;
 use rtrb::Consumer;
 use std::sync::Arc;
 
-/// A bus thread that confirmed a command this recently is working, in steps of a transfer or two, and passes
-/// a wake-up on in time. One that sets up or resets its controller (half a second) does not.
-const PROMPT: Span = Span::from_millis(25);
-
 /// The tick's end.
 pub struct MotorLink {
     commands: Writer<Command>,
@@ -85,11 +81,6 @@ impl MotorLink {
         self.confirmed
     }
 
-    /// Whether the bus thread is known to wake often enough to pass on the tick's wake-ups.
-    pub fn is_prompt(&self, now: Instant) -> bool {
-        self.unconfirmed_for(now).is_some_and(|age| age <= PROMPT)
-    }
-
     /// Numbers `command` and hands it over; the newest always wins. The bus thread has priority over the tick
     /// and preempts it at once on a shared core, so the command is written without delay.
     pub fn hand_over(&mut self, command: Command) {
@@ -139,7 +130,7 @@ mod tests {
     #[test]
     fn a_command_that_not_every_motor_took_confirms_nothing() {
         let (mut link, _taken, mut confirm, _bell) = link();
-        assert_eq!((link.unconfirmed_for(at(9)), link.confirmed(), link.is_prompt(at(9))), (None, 0, false));
+        assert_eq!((link.unconfirmed_for(at(9)), link.confirmed()), (None, 0));
         confirm.push(receipt(1, 10, true)).unwrap();
         confirm.push(receipt(2, 20, false)).unwrap();
         let seen: Vec<u64> = link.receipts().iter().map(|receipt| receipt.seq).collect();
@@ -148,7 +139,6 @@ mod tests {
         confirm.push(receipt(3, 30, true)).unwrap();
         link.receipts();
         assert_eq!((link.unconfirmed_for(at(30)), link.confirmed()), (Some(Span::ZERO), 2));
-        assert_eq!([55, 56].map(|now| link.is_prompt(at(now))), [true, false], "25 ms");
     }
 
     /// A link that handed over a command of slot 100 that is valid for 30 ms, confirmed `age` ago at `slot`.

@@ -232,7 +232,6 @@ impl Robot {
         let lived = resume.map(|snapshot| &snapshot.state().live).filter(|live| live.age > 0);
         let (resumed_age, last_cycle) = (lived.map(|live| live.age), lived.map(|live| live.cycle));
         let (motor_link, ends) = motor_line(&board.motors);
-        let bus_bell = ends.waker.clone();
         let world = World {
             seed: options.seed,
             faults: &options.faults,
@@ -262,7 +261,7 @@ impl Robot {
             brain.engine = injector.around(brain.engine);
         }
         let (sender, snapshots) = kept.unzip();
-        let mut field = link_field(board, brain, sender, &bus_bell, &mut workers);
+        let mut field = link_field(board, brain, sender, &mut workers);
         last_cycle.into_iter().for_each(|last| field.continue_after(last));
         let tick = Tick::new(Parts {
             requests: requests.clone(),
@@ -373,13 +372,11 @@ fn link_field(
     board: &Board,
     brain: Brain,
     snapshots: Option<(SnapshotSender, Span)>,
-    bus_bell: &Waker,
     workers: &mut Vec<WorkerThread>,
 ) -> FieldLink {
     let (orders, taken) = triple_buffer(Order::EMPTY);
     let (outcomes, collected) = triple_buffer(Outcome::EMPTY);
     let waker: Arc<Waker> = Arc::default();
-    bus_bell.then(waker.clone());
     let mut worker = FieldWorker::new(brain, taken, outcomes);
     if let Some((sender, every)) = snapshots {
         worker = worker.with_snapshots(sender, every);

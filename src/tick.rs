@@ -76,8 +76,8 @@ impl Tick {
             self.policy.decide(&frame, &signals, asked, self.field.newest(), &executed, began);
         let request = request.as_ref().map(|(response, taken)| (response, *taken));
         let command = self.arbiter.decide(mode, &verdict, request, &executed, began);
-        self.launch(index, slot, &shown, rung, began);
         self.motor_link.hand_over(command);
+        self.launch(index, slot, &shown, rung);
         self.loop_status.leave(&self.status(verdict.active));
 
         let ended = self.clock.now();
@@ -130,9 +130,9 @@ impl Tick {
         }
     }
 
-    fn launch(&mut self, index: u64, slot: Instant, shown: &Frame, rung: Rung, now: Instant) {
+    fn launch(&mut self, index: u64, slot: Instant, shown: &Frame, rung: Rung) {
         let (sensors, held) = self.senses.inputs(shown);
-        self.field.launch(index, slot, &sensors, held, rung, self.motor_link.is_prompt(now));
+        self.field.launch(index, slot, &sensors, held, rung);
     }
 
     fn write_down(&mut self, record: Record) {

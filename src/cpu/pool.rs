@@ -1,330 +1,171 @@
-//! A fixed pool of threads that never waits long for one of them. Jobs go out over queues of fixed size, each
-//! thread takes the next, and the caller is one of the threads. Nothing is locked or allocated after
-//! [`Pool::new`], and the result does not depend on which thread did what. Knows no field.
+//! A fixed pool of threads. The caller and its workers take jobs from one queue until it is empty; then the
+//! caller waits for the jobs that workers have in hand. Nothing is allocated after [`Pool::new`], and the
+//! result does not depend on which thread did what. Knows no field.
 //!
-//! # The bound
-//! A thread on a core that another process uses may be preempted in the middle of a job and come back a whole
-//! scheduler slice later, 3 to 4 ms: longer than all jobs together. So the pool does not wait for such a
-//! thread. A job reads what it shares and writes what it owns, so it can be done twice without harm. When no
-//! job is left to take and one is still out, the caller spins for its *patience*: the longest time that one
-//! of its own jobs took in this run (or in the previous run, if it has done none; at least
-//! [`LEAST_PATIENCE`]). Then it does the late jobs again itself, as *stand-ins*. It does each place at most
-//! once, so while there are spares a run takes at most
+//! A worker on a core that another process uses may lose that core in the middle of a job for a slice of the
+//! scheduler, 3 to 4 ms, and the run takes that much longer. The tick does not wait for a run, and the budget
+//! lowers the quality where runs are often late.
 //!
-//! > what the caller alone would need + patience
-//!
-//! plus the cost of handing out (some microseconds to wake a sleeper). A late original becomes a *stray*: it
-//! comes back in a later run and [`Pool::strays`] returns it. The caller does not yield its core while it
-//! waits: that would give a slice to whatever waits for the core. A worker on the caller's own core therefore
-//! gets a stand-in, within the same bound.
-//!
-//! # Why no thread waits for one that was preempted inside a queue
-//! The way back is a ring buffer with one writer and one reader for each worker (rtrb), where the item of a
-//! writer that was preempted half-way is only not visible yet. The way out is a channel (crossbeam), of which
-//! only `try_send` and `try_recv` are used. They neither lock nor allocate, but a taker that was preempted
-//! between claiming a slot and clearing it would block the next user of that slot. Such a taker has not
-//! brought its job back. So while a job is out from more than [`LAPS`] runs ago nothing is handed out, and
-//! the queues are long enough that no thread reaches that slot earlier.
-//!
-//! Each thread has its own queue, filled with its share of the places in a row, and takes from the others
-//! when its own is empty: on quiet cores a place stays with one thread and its caches.
+//! The queue is behind a mutex, which a thread holds for as long as it takes to move a pointer. The caller is
+//! the field's thread, which is no real-time thread.
 
-mod affinity;
-mod worker;
+use crate::rt::{Refusal, stay_on, touch_stack};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
-use crate::rt::Refusal;
-use crate::time::{Clock, MonotonicClock, Span};
-use crossbeam_channel::{Receiver, Sender, bounded};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
-use std::time::Duration;
-use worker::Worker;
-
-/// The caller's minimum patience: waking a thread on another core and having it take a job costs some ten
-/// microseconds, and a shorter job is no reason to wait less.
-pub const LEAST_PATIENCE: Span = Span::from_micros(20);
-/// Runs after which a job that is still out stops the handing out: a slice of the scheduler is
-/// less than this many runs of a large field (0.5 ms each), and the queues stay below a page or two.
-const LAPS: usize = 16;
-/// How long [`Pool::settle`] sleeps between two checks: short compared with the slice that it waits for.
-const LOOK_EVERY: Duration = Duration::from_micros(200);
-
-/// Something that carries its own orders and results and can be done twice without harm: it reads
-/// what it shares immutably and writes only what it owns.
+/// Something that carries its own orders and results.
 pub trait PoolJob: Send + 'static {
     /// Does what was ordered.
     fn perform(&mut self);
 }
 
-/// A job on its way.
-struct Sheet<T> {
-    run: u64,
-    place: usize,
-    job: Box<T>,
-}
-
 /// What the caller and all workers share.
-#[derive(Default)]
-struct Notice {
-    /// The pool is being dropped.
-    end: AtomicBool,
-    /// A worker has panicked.
-    panicked: AtomicBool,
-    /// The core on which the caller was last seen.
-    caller: AtomicUsize,
+struct Shared<T> {
+    queue: Mutex<Queue<T>>,
+    /// Jobs have arrived, or the pool ends. Workers wait for it.
+    arrived: Condvar,
+    /// The last job is done, or a worker has panicked. The caller waits for it.
+    finished: Condvar,
 }
 
-/// Where a thread takes its jobs from: its own queue first, then the next one's, and so on round.
-struct Intake<T>(Vec<Receiver<Sheet<T>>>);
+struct Queue<T> {
+    waiting: VecDeque<Box<T>>,
+    done: Vec<Box<T>>,
+    /// Jobs that are not done yet: those that wait, and those in hand.
+    missing: usize,
+    /// A worker has panicked.
+    panicked: bool,
+    /// The pool is being dropped.
+    end: bool,
+}
 
-impl<T> Intake<T> {
-    fn take(&self) -> Option<Sheet<T>> {
-        self.0.iter().find_map(|queue| queue.try_recv().ok())
+impl<T> Shared<T> {
+    /// The queue; no thread panics while it holds it.
+    fn lock(&self) -> MutexGuard<'_, Queue<T>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T: PoolJob> Shared<T> {
+    /// A worker's life: until the pool is dropped, or a job panics.
+    fn serve(&self) {
+        loop {
+            let Some(mut job) = self.next() else { return };
+            // What a panic leaves half-done is never seen again: that makes the assertion true.
+            let performed = catch_unwind(AssertUnwindSafe(|| job.perform()));
+            let mut queue = self.lock();
+            match performed {
+                Ok(()) => queue.put(job),
+                Err(_) => queue.panicked = true,
+            }
+            if queue.is_over() {
+                self.finished.notify_one();
+            }
+            if queue.panicked {
+                return;
+            }
+        }
+    }
+
+    /// A worker's next job; `None` at the end.
+    fn next(&self) -> Option<Box<T>> {
+        let idle = |queue: &mut Queue<T>| queue.waiting.is_empty() && !queue.end;
+        let queue = self.arrived.wait_while(self.lock(), idle);
+        let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
+        if queue.end { None } else { queue.waiting.pop_front() }
+    }
+}
+
+impl<T> Queue<T> {
+    fn put(&mut self, job: Box<T>) {
+        self.done.push(job);
+        self.missing -= 1;
+    }
+    fn is_over(&self) -> bool {
+        self.missing == 0 || self.panicked
     }
 }
 
 /// The caller's own thread and the workers beside it.
 pub struct Pool<T> {
-    places: usize,
-    workers: Vec<Worker<T>>,
-    notice: Arc<Notice>,
+    shared: Arc<Shared<T>>,
+    workers: Vec<JoinHandle<()>>,
     refusals: Vec<(usize, Refusal)>,
-    /// One for each thread, the caller's first.
-    queues: Vec<Sender<Sheet<T>>>,
-    intake: Intake<T>,
-    /// Jobs that fitted no queue; the caller does them.
-    kept: Vec<Sheet<T>>,
-    /// By place, in this run.
-    finished: Vec<Option<Box<T>>>,
-    missing: usize,
-    run: u64,
-    /// Between the beginning and the end of a run; left so by a run that panicked.
-    open: bool,
-    /// The run of each job that is out although its place is finished.
-    late: Vec<u64>,
-    strays: Vec<Box<T>>,
-    longest: Span,
-    stand_ins: u64,
 }
 
 impl<T: PoolJob> Pool<T> {
-    /// A pool of `threads`, the caller being one (1..=`places`), for at most `places` jobs a run.
+    /// A pool of `threads`, the caller being one (1..=`most_jobs`), for at most `most_jobs` jobs a run.
     /// Worker i stays on `cpus[i % len]` if there are any; `cpus[0]` is for the caller, which goes
     /// there by itself. Fewer threads where the system starts no more: the work is the same.
-    pub fn new(threads: usize, cpus: &[usize], places: usize) -> Pool<T> {
-        let threads = threads.clamp(1, places.max(1));
-        let capacity = (LAPS + 2) * places.max(1);
-        let (queues, ends): (Vec<_>, Vec<_>) = (0..threads).map(|_| bounded(capacity)).unzip();
-        let intake =
-            |first: usize| Intake((0..threads).map(|n| ends[(first + n) % threads].clone()).collect());
-        let notice: Arc<Notice> = Arc::default();
-        let mut refusals = Vec::new();
-        let workers = (1..threads).map_while(|number| {
+    pub fn new(threads: usize, cpus: &[usize], most_jobs: usize) -> Pool<T> {
+        let (waiting, done) = (VecDeque::with_capacity(most_jobs), Vec::with_capacity(most_jobs));
+        let queue = Mutex::new(Queue { waiting, done, missing: 0, panicked: false, end: false });
+        let shared = Arc::new(Shared { queue, arrived: Condvar::new(), finished: Condvar::new() });
+        let mut pool = Pool { shared, workers: Vec::new(), refusals: Vec::new() };
+        for number in 1..threads.clamp(1, most_jobs.max(1)) {
             let cpu = (!cpus.is_empty()).then(|| cpus[number % cpus.len()]);
-            let (worker, refusal) = Worker::start(number, cpu, intake(number), places, notice.clone())?;
-            refusals.extend(refusal.map(|refusal| (number, refusal)));
-            Some(worker)
-        });
-        let workers: Vec<_> = workers.collect();
-        let most_late = 2 * workers.len();
-        Pool {
-            places,
-            workers,
-            notice,
-            refusals,
-            queues,
-            intake: intake(0),
-            kept: Vec::with_capacity(places),
-            finished: (0..places).map(|_| None).collect(),
-            missing: 0,
-            run: 0,
-            open: false,
-            late: Vec::with_capacity(most_late),
-            strays: Vec::with_capacity(most_late),
-            longest: Span::ZERO,
-            stand_ins: 0,
+            if pool.start(number, cpu).is_err() {
+                break;
+            }
         }
+        pool
     }
 
-    /// Performs every job. Afterwards `jobs` has one done per place, in order: the original or its stand-in.
-    ///
-    /// The caller does `own` while the workers have begun already. `stand_in(place)` returns a job
-    /// equal to the late one at `place`; `None`: there is no spare, and the run waits for it.
+    /// Starts worker `number`, on `cpu` if one is given, and waits for the system's answer.
+    fn start(&mut self, number: usize, cpu: Option<usize>) -> std::io::Result<()> {
+        let shared = self.shared.clone();
+        let (answer, answered) = crossbeam_channel::bounded(1);
+        let thread = std::thread::Builder::new().name(format!("field-{number}"));
+        self.workers.push(thread.spawn(move || {
+            touch_stack();
+            let _ = answer.send(cpu.and_then(|cpu| stay_on(cpu).err()));
+            drop(answer);
+            shared.serve();
+        })?);
+        let refusal = answered.recv().ok().flatten();
+        self.refusals.extend(refusal.map(|refusal| (number, refusal)));
+        Ok(())
+    }
+
+    /// Performs every job, the first ones first; afterwards `jobs` has them in any order. The caller does
+    /// `own` while the workers have begun already.
     ///
     /// # Panics
-    /// If a worker has panicked, now or in an earlier run; if there are more jobs than places.
-    /// A pool whose run has panicked, wherever, has lost jobs and panics when it is run again.
-    pub fn run(
-        &mut self,
-        jobs: &mut Vec<Box<T>>,
-        own: impl FnOnce(),
-        stand_in: impl FnMut(usize) -> Option<Box<T>>,
-    ) {
-        if self.workers.is_empty() {
-            own();
-            return jobs.iter_mut().for_each(|job| job.perform());
+    /// If a worker has panicked, now or in an earlier run. A pool whose run has panicked, wherever, has lost
+    /// jobs and panics when it is run again.
+    pub fn run(&mut self, jobs: &mut Vec<Box<T>>, own: impl FnOnce()) {
+        let mut queue = self.shared.lock();
+        let whole = queue.missing == 0 && queue.done.is_empty();
+        if whole {
+            queue.missing = jobs.len();
+            queue.waiting.extend(jobs.drain(..));
         }
-        let count = jobs.len();
-        self.begin(count);
-        self.hand_out(jobs);
+        drop(queue);
+        assert!(whole, "an earlier run of the field engine's threads has panicked");
+        self.shared.arrived.notify_all();
         own();
-        let patience = self.perform_own().max(LEAST_PATIENCE);
-        if !self.all_are_back_within(patience) {
-            self.stand_in(count, stand_in);
+        let mut queue = self.shared.lock();
+        while let Some(mut job) = queue.waiting.pop_front() {
+            drop(queue);
+            job.perform();
+            queue = self.shared.lock();
+            queue.put(job);
         }
-        while self.missing > 0 {
-            std::thread::yield_now();
-            self.collect();
-        }
-        self.open = false;
-        jobs.extend(self.finished[..count].iter_mut().filter_map(Option::take));
-    }
-
-    fn begin(&mut self, count: usize) {
-        assert!(!self.open, "an earlier run of the field engine's threads has panicked");
-        assert!(count <= self.places, "{count} jobs for {} places", self.places);
-        self.collect();
-        self.open = true;
-        self.run += 1;
-        self.missing = count;
-    }
-
-    fn hand_out(&mut self, jobs: &mut Vec<Box<T>>) {
-        let (count, threads) = (jobs.len(), self.queues.len());
-        let blocked = self.late.iter().any(|run| run + (LAPS as u64) < self.run);
-        self.notice.caller.store(rustix::thread::sched_getcpu(), Ordering::Relaxed);
-        // The caller's own queue last: a worker that is awake has to find its own filled first.
-        for thread in (0..threads).rev() {
-            let first = (thread * count).div_ceil(threads);
-            for (place, job) in (first..).zip(jobs.drain(first..)) {
-                let sheet = Sheet { run: self.run, place, job };
-                if blocked {
-                    self.kept.push(sheet);
-                } else if let Err(unsent) = self.queues[thread].try_send(sheet) {
-                    self.kept.push(unsent.into_inner());
-                }
-            }
-        }
-        if !blocked {
-            // The other half of the promise in `Hand::sleep`: send, then fence, then read who sleeps.
-            fence(Ordering::SeqCst);
-            self.workers.iter().take(count).for_each(Worker::wake);
-        }
-    }
-
-    /// The caller's part of the jobs. Returns the longest time that one took.
-    fn perform_own(&mut self) -> Span {
-        let mut is_first = true;
-        while let Some(mut sheet) = self.kept.pop().or_else(|| self.intake.take()) {
-            let begun = MonotonicClock.now();
-            sheet.job.perform();
-            let spent = MonotonicClock.now().since(begun);
-            self.longest = if is_first { spent } else { self.longest.max(spent) };
-            is_first = false;
-            self.finish(sheet.place, sheet.job);
-        }
-        self.longest
-    }
-
-    fn all_are_back_within(&mut self, patience: Span) -> bool {
-        let begun = MonotonicClock.now();
-        loop {
-            self.collect();
-            if self.missing == 0 {
-                return true;
-            }
-            if MonotonicClock.now().since(begun) > patience {
-                return false;
-            }
-            std::hint::spin_loop();
-        }
-    }
-
-    /// Does the late ones again, as far as there are spares.
-    fn stand_in(&mut self, count: usize, mut spare: impl FnMut(usize) -> Option<Box<T>>) {
-        for place in 0..count {
-            self.collect();
-            if self.finished[place].is_none()
-                && let Some(mut job) = spare(place)
-            {
-                job.perform();
-                self.late.push(self.run);
-                self.finish(place, job);
-                self.stand_ins += 1;
-            }
-        }
-    }
-
-    fn finish(&mut self, place: usize, job: Box<T>) {
-        self.finished[place] = Some(job);
-        self.missing -= 1;
-    }
-
-    /// Takes what has come back: to its place, or to the strays if that place is finished.
-    fn collect(&mut self) {
-        for index in 0..self.workers.len() {
-            while let Some(sheet) = self.workers[index].returned() {
-                if self.open && sheet.run == self.run && self.finished[sheet.place].is_none() {
-                    self.finish(sheet.place, sheet.job);
-                    continue;
-                }
-                if let Some(out) = self.late.iter().position(|run| *run == sheet.run) {
-                    self.late.swap_remove(out);
-                }
-                self.strays.push(sheet.job);
-            }
-        }
-        assert!(
-            !self.notice.panicked.load(Ordering::Acquire),
-            "a worker thread of the field engine has panicked"
-        );
-    }
-
-    /// Returns the jobs of earlier runs that have come back late since the last call.
-    ///
-    /// # Panics
-    /// If a worker has panicked.
-    pub fn strays(&mut self, take: impl FnMut(Box<T>)) {
-        self.collect();
-        self.strays.drain(..).for_each(take);
-    }
-
-    /// Sleeps until none is out. Not for a cycle.
-    ///
-    /// # Panics
-    /// If a worker has panicked.
-    pub fn settle(&mut self) {
-        self.collect();
-        while !self.late.is_empty() {
-            std::thread::sleep(LOOK_EVERY);
-            self.collect();
-        }
+        let queue = self.shared.finished.wait_while(queue, |queue| !queue.is_over());
+        let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
+        jobs.append(&mut queue.done);
+        let panicked = queue.panicked;
+        drop(queue);
+        assert!(!panicked, "a worker thread of the field engine has panicked");
     }
 }
 
-/// Figures of a pool.
 impl<T> Pool<T> {
     /// Threads at work, the caller included.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
-    }
-
-    /// How many spares are enough never to wait, if the caller takes strays before each run: a worker
-    /// may be late with a job, bring it back during the next run, and be late again in that one.
-    pub fn spares(&self) -> usize {
-        2 * self.workers.len()
-    }
-
-    /// How many jobs of earlier runs were still out at the last check: at the beginning of a run, in
-    /// [`Pool::strays`] or in [`Pool::settle`].
-    #[cfg(test)]
-    pub fn out(&self) -> usize {
-        self.late.len()
-    }
-
-    /// Jobs done again because a worker was late, since the start.
-    pub fn stand_ins(&self) -> u64 {
-        self.stand_ins
     }
 
     /// Workers, from 1, that were not granted their core.
@@ -335,9 +176,11 @@ impl<T> Pool<T> {
 
 impl<T> Drop for Pool<T> {
     fn drop(&mut self) {
-        self.notice.end.store(true, Ordering::Release);
-        self.workers.iter().for_each(Worker::nudge);
-        self.workers.drain(..).for_each(Worker::join);
+        self.shared.lock().end = true;
+        self.shared.arrived.notify_all();
+        for worker in self.workers.drain(..) {
+            let _ = worker.join(); // it catches and reports its own panics
+        }
     }
 }
 

@@ -134,7 +134,6 @@ impl Default for Threads {
 
 fn work(worker: &mut dyn Worker, waker: &Waker, clock: &dyn Clock, end: &AtomicBool, beat: &AtomicU64) {
     while !end.load(Ordering::Acquire) {
-        waker.pass_on();
         let next = worker.step(clock);
         worker.publish(clock);
         wait(waker, clock, end, next, beat);

@@ -157,11 +157,6 @@ pub trait Inspect: FieldEngine {
     /// Time of each of the `STAGES` in the last cycle.
     fn stage_times(&self) -> &StageTimes;
 
-    /// Pieces of work that the calling thread did again because a worker's core was busy, since the start.
-    fn stand_ins(&self) -> u64 {
-        0
-    }
-
     /// Memory taken at the start, bytes: field, library, bank, read-out and learning.
     fn memory_bytes(&self) -> usize;
 }

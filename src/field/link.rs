@@ -35,7 +35,6 @@ pub struct FieldCounters {
 pub struct FieldLink {
     orders: Writer<Order>,
     outcomes: Reader<Outcome>,
-    /// Passed on to by the bus's waker, which the tick rings in every slot.
     waker: Arc<Waker>,
     /// Slots from one launch to the next.
     every: u64,
@@ -102,7 +101,7 @@ impl FieldLink {
     }
 
     /// Launches a cycle on `sensors`, of which `held` are held, if slot number `index` is one for it and
-    /// the engine is free. `passed_on`: the bus thread will nudge the engine's; otherwise the tick does.
+    /// the engine is free.
     pub fn launch(
         &mut self,
         index: u64,
@@ -110,7 +109,6 @@ impl FieldLink {
         sensors: &[f32; MAX_SENSORS],
         held: usize,
         rung: Rung,
-        passed_on: bool,
     ) {
         if !index.is_multiple_of(self.every) {
             return;
@@ -121,11 +119,7 @@ impl FieldLink {
         }
         let stimulus = Stimulus { cycle: self.cycle, sensors: *sensors, reward: 0.0, rung };
         self.orders.put(Order { stimulus, slot });
-        if passed_on {
-            self.waker.leave();
-        } else {
-            self.waker.wake();
-        }
+        self.waker.wake();
         self.cycle += 1;
         self.launched_at = Some(slot);
         self.counters.launched += 1;

@@ -8,19 +8,17 @@ use crate::triple_buffer::triple_buffer;
 use crate::sync::{Arc, AtomicU64, Ordering, thread};
 use crate::time::Instant;
 
-/// A model, and how often a thread has to wait for another one in the middle of its work, where not as
-/// often as can be.
-pub type Model = (&'static str, fn(), Option<usize>);
+/// What a model shows, and the model.
+pub type Model = (&'static str, fn());
 
-/// Each model with what it shows. Three threads that sleep and wake meet in too many orders for all of them.
-pub const ALL: [Model; 7] = [
-    ("triple buffer: a value is whole and never older than the one before", whole_and_newest, None),
-    ("triple buffer: a cell that was read is only then written again", cells_have_one_owner, None),
-    ("halt: a worker that reads it knows until when commands are overtaken", heard_with_its_time, None),
-    ("halt: two that are raised at once are heard with the later time", two_at_once, None),
-    ("waker: a worker that is rung wakes, also while it comes to its waker", rung_wakes, None),
-    ("waker: the worker that answers sees what was left before the ring", left_is_seen, None),
-    ("waker: a flag that is left is passed on to the next worker", passed_on, Some(2)),
+/// All of them.
+pub const ALL: [Model; 6] = [
+    ("triple buffer: a value is whole and never older than the one before", whole_and_newest),
+    ("triple buffer: a cell that was read is only then written again", cells_have_one_owner),
+    ("halt: a worker that reads it knows until when commands are overtaken", heard_with_its_time),
+    ("halt: two that are raised at once are heard with the later time", two_at_once),
+    ("waker: a worker that is rung wakes, also while it comes to its waker", rung_wakes),
+    ("waker: the worker that answers sees what was left before the ring", left_is_seen),
 ];
 
 /// Waits as `executor::threads` does, without the time that ends a wait there: a nudge that is lost is a
@@ -114,28 +112,4 @@ fn left_is_seen() {
     wait(&waker);
     assert_eq!(word.load(Ordering::Relaxed), 1);
     rings.join().unwrap();
-}
-
-/// The tick leaves the field's flag up and rings the bus, whose thread nudges the field's.
-fn passed_on() {
-    let (bus, field) = (Arc::new(Waker::default()), Arc::new(Waker::default()));
-    bus.then(field.clone());
-    let word = Arc::new(AtomicU64::new(0));
-    let (rung, left, order) = (bus.clone(), field.clone(), word.clone());
-    // Both workers have their threads before the tick begins.
-    bus.answer_here();
-    let computes = thread::spawn(move || {
-        field.answer_here();
-        let ticks = thread::spawn(move || {
-            order.store(1, Ordering::Relaxed);
-            left.leave();
-            rung.wake();
-        });
-        wait(&field);
-        assert_eq!(word.load(Ordering::Relaxed), 1, "woken, and the order is not there");
-        ticks.join().unwrap();
-    });
-    wait(&bus);
-    bus.pass_on();
-    computes.join().unwrap();
 }

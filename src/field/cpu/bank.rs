@@ -70,11 +70,6 @@ impl Query {
         self.coarsen();
     }
 
-    /// As it is.
-    pub fn exact(&self) -> &[f32] {
-        &self.exact
-    }
-
     fn coarsen(&mut self) {
         self.step = step_of(&self.exact, QUERY_STEPS);
         let mut left_out = 0.0;
