@@ -29,7 +29,6 @@ mod image; // kernels: from a fatbin, or PTX that the driver compiles
 mod fatbin; // machine code: whole, ours, and written by no other user
 mod mark; // a fatbin is being loaded, in case the process ends in it
 mod installed; // which kernels: those of a release, or the text in the program
-pub mod elf; // machine code that is whole
 
 pub use context::Gpu;
 pub use driver::Call;

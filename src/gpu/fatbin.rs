@@ -2,8 +2,8 @@
 //! same sources as the PTX, and only root or this process's own user could have written it.
 //!
 //! The driver loads it unchecked. It gets an address and no length, so it would read past the end of a
-//! truncated file; and kernels from other sources have other tables. So the file ends, after the fatbin itself,
-//! with the first line of the PTX that it was built with.
+//! truncated file; and kernels from other sources have other tables. So the file ends, after the fatbin
+//! itself, with the first line of the PTX that it was built with.
 
 use super::mark::Mark;
 use rustix::fs::{Mode, OFlags, fstat, open};

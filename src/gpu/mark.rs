@@ -1,5 +1,5 @@
-//! A marker file while the driver loads a fatbin. Machine code that crashes the driver would end the process at
-//! every start; a marker that no process holds any more shows that it did.
+//! A marker file while the driver loads a fatbin. Machine code that crashes the driver would end the process
+//! at every start; a marker that no process holds any more shows that it did.
 
 use crate::rt::flock::{Flock, LockError};
 use rustix::fs::{Mode, OFlags, open};
