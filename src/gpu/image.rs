@@ -1,5 +1,5 @@
-//! The kernels on a device: machine code from a fatbin, or PTX that the driver compiles. The driver keeps what
-//! it compiled in a cache of its own. Knows no kernel by name.
+//! The kernels on a device: machine code from a fatbin, or PTX that the driver compiles. The driver keeps
+//! what it compiled in a cache of its own. Knows no kernel by name.
 
 #![allow(unsafe_code)] // calls of the driver; reasons at each place
 
