@@ -25,16 +25,11 @@ mod memory; // one pool, pinned host memory
 mod event; // marks to query, and times
 mod stream; // copies, launches, marks, in order
 mod graph; // captured once, replayed
-mod image; // kernels: from a fatbin, the cache, or PTX
-mod fatbin;
-mod cache;
+mod image; // kernels: from a fatbin, or PTX that the driver compiles
+mod fatbin; // machine code: whole, ours, and written by no other user
+mod mark; // a fatbin is being loaded, in case the process ends in it
 mod installed; // which kernels: those of a release, or the text in the program
-mod link;
-mod trusted; // files that no other user can have written
-pub mod elf; // machine code that is whole
-mod mark; // what is being loaded, in case the process ends in it
 
-pub use cache::cache_folder;
 pub use context::Gpu;
 pub use driver::Call;
 pub use error::GpuError;
@@ -42,7 +37,7 @@ pub use event::Event;
 pub use fault::GpuFault;
 pub use graph::Graph;
 pub use image::{Image, ImageFiles, Kernel, KernelFacts, Source};
-pub use installed::image_files;
+pub use installed::{cache_folder, image_files};
 pub use memory::{Look, LookMut, Pinned, Pool};
 pub use probe::{Absence, Found, probe};
 pub use stream::{Launch, Priority, Stream};

@@ -15,37 +15,19 @@ using namespace standin;
 
 int chip() { return device.orders.major * 10 + device.orders.minor; }
 
-int load(void** handle, const char* data) {
-  auto module = std::make_shared<Module>();
-  const int code = read_image(data, chip(), module->image);
-  if (code == OK) *handle = device.modules.put(module);
-  return code;
-}
-
-/// What the linker was given, and the cubin that it made of it.
-struct Link {
-  Image image;
-  bool filled = false;
-  std::string cubin;
-  char* log = nullptr; // of errors, the caller's
-  std::size_t log_bytes = 0;
-  void** log_used = nullptr;
-};
-Handles<Link>& links = *new Handles<Link>;
-
-/// Options that the stand-in looks at: CU_JIT_ERROR_LOG_BUFFER and its size. Others change nothing here.
-void take_options(Link& link, unsigned count, const int* options, void** values) {
+/// The options that the stand-in looks at: CU_JIT_ERROR_LOG_BUFFER and its size. Others change nothing here.
+void write_log(int code, unsigned count, const int* options, void** values) {
+  char* log = nullptr; // the caller's
+  std::size_t bytes = 0;
+  void** used = nullptr;
   for (unsigned i = 0; i < count; i++) {
-    if (options[i] == 5) link.log = static_cast<char*>(values[i]);
-    if (options[i] == 6) link.log_bytes = reinterpret_cast<std::size_t>(values[i]), link.log_used = &values[i];
+    if (options[i] == 5) log = static_cast<char*>(values[i]);
+    if (options[i] == 6) bytes = reinterpret_cast<std::size_t>(values[i]), used = &values[i];
     if (options[i] == 4) values[i] = nullptr; // nothing is in the other log
   }
-}
-
-void write_log(Link& link, int code) {
-  if (link.log == nullptr || link.log_bytes == 0) return;
-  const int used = std::snprintf(link.log, link.log_bytes, code == OK ? "" : "stand-in: this image is refused with code %d", code);
-  if (link.log_used) *link.log_used = reinterpret_cast<void*>(std::min(link.log_bytes, static_cast<std::size_t>(used)));
+  if (log == nullptr || bytes == 0) return;
+  const int length = std::snprintf(log, bytes, code == OK ? "" : "stand-in: this image is refused with code %d", code);
+  *used = reinterpret_cast<void*>(std::min(bytes, static_cast<std::size_t>(length)));
 }
 
 const Named* named(int code) {
@@ -60,17 +42,14 @@ const Named* named(int code) {
 
 } // namespace
 
-API cuModuleLoadDataEx(void** module, const void* image, unsigned count, int* options, void** values) {
+API cuModuleLoadDataEx(void** handle, const void* image, unsigned count, int* options, void** values) {
   return call("cuModuleLoadDataEx", Needs::Quiet, [&](Lock&) {
-    Link log;
-    take_options(log, count, options, values);
-    const int code = load(module, static_cast<const char*>(image));
-    write_log(log, code);
+    auto module = std::make_shared<Module>();
+    const int code = read_image(static_cast<const char*>(image), chip(), module->image);
+    if (code == OK) *handle = device.modules.put(module);
+    write_log(code, count, options, values);
     return code;
   });
-}
-API cuModuleLoadData(void** module, const void* image) {
-  return call("cuModuleLoadData", Needs::Quiet, [&](Lock&) { return load(module, static_cast<const char*>(image)); });
 }
 API cuModuleUnload(void* handle) {
   return call("cuModuleUnload", Needs::Quiet, [&](Lock&) -> int {
@@ -107,44 +86,6 @@ API cuFuncGetAttribute(int* value, int attribute, void* function) {
   });
 }
 
-API cuLinkCreate_v2(unsigned count, int* options, void** values, void** handle) {
-  return call("cuLinkCreate_v2", Needs::Context, [&](Lock&) {
-    auto link = std::make_shared<Link>();
-    take_options(*link, count, options, values);
-    *handle = links.put(link);
-    return OK;
-  });
-}
-API cuLinkAddData_v2(void* handle, int kind, void* data, std::size_t bytes, const char*, unsigned, int*, void**) {
-  return call("cuLinkAddData_v2", Needs::Context, [&](Lock&) -> int {
-    const auto link = links.find(handle);
-    if (!link) return no_handle("cuLinkAddData", "linker");
-    std::string text(static_cast<const char*>(data), bytes);
-    if (!text.empty() && text.back() == '\0') text.pop_back();
-    int code = kind == 1 ? OK : say(INVALID_VALUE, "cuLinkAddData: the stand-in links PTX only");
-    if (code == OK && text.find('\0') != std::string::npos) code = say(INVALID_PTX, "the PTX holds a zero byte");
-    if (code == OK) code = read_ptx(text, chip(), link->image);
-    link->filled = code == OK;
-    write_log(*link, code);
-    return code;
-  });
-}
-API cuLinkComplete(void* handle, void** cubin, std::size_t* bytes) {
-  return call("cuLinkComplete", Needs::Context, [&](Lock&) -> int {
-    const auto link = links.find(handle);
-    if (!link) return no_handle("cuLinkComplete", "linker");
-    if (!link->filled) return say(INVALID_IMAGE, "cuLinkComplete: nothing was added");
-    link->cubin = write_cubin(link->image, chip());
-    write_log(*link, OK);
-    *cubin = &link->cubin[0];
-    *bytes = link->cubin.size() + 1; // with the zero byte at the end
-    return OK;
-  });
-}
-API cuLinkDestroy(void* handle) {
-  return call("cuLinkDestroy", Needs::Context, [&](Lock&) { return links.drop(handle) ? int(OK) : no_handle("cuLinkDestroy", "linker"); });
-}
-
 API cuGetErrorName(int code, const char** name) {
   const Named* it = named(code);
   *name = it ? it->name : nullptr;
@@ -166,7 +107,6 @@ API ganglion_stand_in(const char* orders) {
   device.progress.notify_all();
   if (fresh) {
     destroy_context(lock);
-    links.live.clear();
     device.retained = 0;
     device.initialised = false;
     device.counts = {};
@@ -181,7 +121,7 @@ API ganglion_stand_in_counts(std::uint64_t* numbers, std::size_t room) {
   counts.device_bytes = device.memory.device_bytes;
   counts.streams = device.streams.live.size(), counts.events = device.events.live.size();
   counts.graphs = device.graphs.live.size(), counts.executables = device.executables.live.size();
-  counts.modules = device.modules.live.size(), counts.links = links.live.size();
+  counts.modules = device.modules.live.size();
   counts.retained = static_cast<std::uint64_t>(device.retained);
   std::memcpy(numbers, &counts, std::min(room, COUNTS) * sizeof *numbers);
   return static_cast<int>(COUNTS);

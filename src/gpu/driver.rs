@@ -11,8 +11,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::sync::OnceLock;
 
 use cudarc::driver::sys::{
-    self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUlinkState, CUmodule,
-    CUstream,
+    self, CUcontext, CUdevice, CUdeviceptr, CUevent, CUfunction, CUgraph, CUgraphExec, CUmodule, CUstream,
 };
 
 /// Code of success.
@@ -98,15 +97,11 @@ calls! {
     EventRecordExternal event_record_external "cuEventRecordWithFlags" (CUevent, CUstream, c_uint);
     EventQuery event_query "cuEventQuery" (CUevent);
     EventElapsed event_elapsed "cuEventElapsedTime" (*mut f32, CUevent, CUevent);
-    ModuleLoad module_load "cuModuleLoadData" (*mut CUmodule, *const c_void);
+    ModuleLoad module_load "cuModuleLoadDataEx"
+        (*mut CUmodule, *const c_void, c_uint, *mut c_int, *mut *mut c_void);
     ModuleUnload module_unload "cuModuleUnload" (CUmodule);
     ModuleFunction module_function "cuModuleGetFunction" (*mut CUfunction, CUmodule, *const c_char);
     FunctionAttribute function_attribute "cuFuncGetAttribute" (*mut c_int, c_int, CUfunction);
-    LinkCreate link_create "cuLinkCreate_v2" (c_uint, *mut c_int, *mut *mut c_void, *mut CUlinkState);
-    LinkAdd link_add "cuLinkAddData_v2"
-        (CUlinkState, c_int, *mut c_void, usize, *const c_char, c_uint, *mut c_int, *mut *mut c_void);
-    LinkComplete link_complete "cuLinkComplete" (CUlinkState, *mut *mut c_void, *mut usize);
-    LinkDestroy link_destroy "cuLinkDestroy" (CUlinkState);
     Launch launch "cuLaunchKernel"
         (CUfunction, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, CUstream, *mut *mut c_void, *mut *mut c_void);
     GraphInstantiate graph_instantiate "cuGraphInstantiateWithFlags" (*mut CUgraphExec, CUgraph, c_ulonglong);

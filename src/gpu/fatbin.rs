@@ -1,61 +1,111 @@
-//! The file of machine code that may come with the program: refused unless it is whole and was built from the
-//! same sources as the PTX.
+//! The file of machine code that may come with the program: refused unless it is whole, was built from the
+//! same sources as the PTX, and only root or this process's own user could have written it.
 //!
-//! The driver gets an address and no length, so it would read past the end of a truncated file; and kernels
-//! from other sources have other tables. So the file ends, after the fatbin itself, with the first line of
-//! the PTX that it was built with.
+//! The driver loads it unchecked. It gets an address and no length, so it would read past the end of a
+//! truncated file; and kernels from other sources have other tables. So the file ends, after the fatbin
+//! itself, with the first line of the PTX that it was built with.
 
-use super::mark::{self, Begun};
-use super::trusted::{self, Distrust, Links};
+use super::mark::Mark;
+use rustix::fs::{Mode, OFlags, fstat, open};
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// First word of a fatbin (`FATBINC_MAGIC` of NVIDIA's fatbinary_section.h names its wrapper; this is of the
 /// data), then u16 version, u16 bytes of the header, u64 bytes that follow.
 const MAGIC: u32 = 0xBA55_ED50;
 const HEADER: usize = 16;
+/// Longest file. The kernels for one chip are a megabyte, those for ten in one fatbin ten; the rest is room
+/// to grow.
+const MOST_BYTES: u64 = 64 << 20;
+/// Write permission of the group and of all others.
+const OTHERS_WRITE: u32 = 0o022;
 
 /// Why a file was not taken.
 #[derive(Debug)]
 pub(super) enum Unfit {
-    /// It cannot be read, or others can have written it.
-    Distrusted(Distrust),
+    /// It cannot be read.
+    Io(io::Error),
+    /// A directory, a device or a pipe.
+    NoFile,
+    /// Neither root nor this process's user owns it.
+    Owner(u32),
+    /// Its mode lets others write it.
+    Writable(u32),
+    /// It is longer than any of ours.
+    TooLong,
     /// It does not begin like a fatbin.
     NoFatbin,
     /// It ends too early, or holds nothing.
     CutOff,
     /// It does not end in the first line of the PTX.
     OtherSources,
+    /// A process ended while it loaded this file, and left this mark.
+    Crashed(PathBuf),
 }
 
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Unfit::Distrusted(why) => why.fmt(f),
+            Unfit::Io(error) => error.fmt(f),
+            Unfit::NoFile => f.write_str("not a regular file"),
+            Unfit::Owner(uid) => {
+                write!(f, "it belongs to user {uid}, who is neither root nor the user running this program")
+            }
+            Unfit::Writable(mode) => write!(f, "other users may write it (mode {mode:03o}): chmod go-w"),
+            Unfit::TooLong => write!(f, "longer than {MOST_BYTES} bytes"),
             Unfit::NoFatbin => f.write_str("not a fatbin"),
             Unfit::CutOff => f.write_str("cut off"),
             Unfit::OtherSources => f.write_str("built from kernels other than this program's"),
+            Unfit::Crashed(mark) => {
+                write!(
+                    f,
+                    "a process ended while it loaded this file (remove {} to try again)",
+                    mark.display()
+                )
+            }
         }
     }
 }
 
-/// The file, whole and of the same sources.
-pub(super) fn read(path: &Path, ptx: &str) -> Result<Vec<u8>, Unfit> {
-    let bytes = trusted::read(path, Links::Followed).map_err(Unfit::Distrusted)?;
+/// The file, and a mark in the folder `marks`, if there is one, to hold while the driver loads it.
+pub(super) fn read(path: &Path, ptx: &str, marks: Option<&Path>) -> Result<(Vec<u8>, Option<Mark>), Unfit> {
+    let bytes = read_trusted(path)?;
     check(&bytes, ptx)?;
-    Ok(bytes)
+    let mark = marks.map(|folder| leave_mark(&bytes, folder)).transpose()?;
+    Ok((bytes, mark))
 }
 
-/// Before these bytes are loaded: leaves a mark in `cache`, if there is one, until they are. `Err`: a process
-/// ended while they were loaded, and this is the mark; it stays, for the file is not ours to throw away.
-pub(super) fn begin(bytes: &[u8], cache: Option<&Path>) -> Result<Option<Begun>, PathBuf> {
-    let Some(folder) = cache else { return Ok(None) };
+/// A mark for just these bytes: another file may be loaded.
+fn leave_mark(bytes: &[u8], folder: &Path) -> Result<Mark, Unfit> {
     // The folder may be there, or its parent may not be ours: then there is no mark.
     let _ = std::fs::create_dir_all(folder);
     let at = folder.join(format!("fatbin-{}.loading", blake3::hash(bytes).to_hex()));
-    match mark::begin(&at) {
-        marked @ Begun::Marked(_) => Ok(Some(marked)),
-        Begun::Broke => Err(at),
+    Mark::leave(&at).ok_or(Unfit::Crashed(at))
+}
+
+/// The file's bytes. The checks apply to the opened file, whatever replaces its name in between.
+fn read_trusted(path: &Path) -> Result<Vec<u8>, Unfit> {
+    // A pipe without a writer would block the start.
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let file = open(path, flags, Mode::empty()).map_err(|error| Unfit::Io(error.into()))?;
+    let found = fstat(&file).map_err(|error| Unfit::Io(error.into()))?;
+    if found.st_mode & libc::S_IFMT != libc::S_IFREG {
+        return Err(Unfit::NoFile);
+    }
+    let own = rustix::process::geteuid().as_raw();
+    trust(found.st_uid, found.st_mode & 0o777, own)?;
+    let mut bytes = Vec::new();
+    File::from(file).take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(Unfit::Io)?;
+    if bytes.len() as u64 > MOST_BYTES { Err(Unfit::TooLong) } else { Ok(bytes) }
+}
+
+fn trust(owner: u32, mode: u32, own: u32) -> Result<(), Unfit> {
+    match () {
+        () if owner != own && owner != 0 => Err(Unfit::Owner(owner)),
+        () if mode & OTHERS_WRITE != 0 => Err(Unfit::Writable(mode)),
+        () => Ok(()),
     }
 }
 
@@ -78,6 +128,8 @@ fn check(bytes: &[u8], ptx: &str) -> Result<(), Unfit> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
 
     const PTX: &str = "// sources BLAKE3 0123\n.version 8.5\n";
 
@@ -104,19 +156,19 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_a_process_ended_in_are_not_loaded_again_and_others_are() {
+    fn a_file_that_a_process_ended_in_is_not_loaded_again() {
         let folder = std::env::temp_dir().join(format!("ganglion-fatbin-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        let begun = begin(b"bytes", Some(&folder)).unwrap();
-        let mark = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
-        drop(begun);
-        assert!(!mark.exists());
-        std::fs::write(&mark, "").unwrap();
-        assert_eq!(begin(b"bytes", Some(&folder)).err().as_ref(), Some(&mark));
-        assert_eq!(begin(b"bytes", Some(&folder)).err(), Some(mark), "and not the next time either");
-        assert!(begin(b"other bytes", Some(&folder)).is_ok());
-        assert!(begin(b"bytes", None).is_ok());
-        std::fs::remove_dir_all(&folder).unwrap();
+        let _ = fs::remove_dir_all(&folder);
+        let mark = leave_mark(b"bytes", &folder).unwrap();
+        let path = fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+        drop(mark);
+        assert!(!path.exists());
+        fs::write(&path, "").unwrap();
+        for _ in 0..2 {
+            assert!(matches!(leave_mark(b"bytes", &folder), Err(Unfit::Crashed(mark)) if mark == path));
+        }
+        assert!(leave_mark(b"other bytes", &folder).is_ok());
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
@@ -132,5 +184,44 @@ mod tests {
         endless[8..16].fill(0xFF);
         assert!(matches!(check(&endless, PTX), Err(Unfit::CutOff)));
         assert!(matches!(check(b"\x7fELF and so on and on", PTX), Err(Unfit::NoFatbin)));
+    }
+
+    #[test]
+    fn only_files_that_root_or_our_own_user_alone_may_write_are_trusted() {
+        for (owner, mode, own, trusts) in [
+            (1000, 0o644, 1000, true),
+            (0, 0o755, 1000, true),
+            (0, 0o600, 0, true),
+            (1001, 0o600, 1000, false),
+            (1000, 0o600, 0, false),
+            (1000, 0o664, 1000, false),
+            (0, 0o646, 1000, false),
+        ] {
+            assert_eq!(trust(owner, mode, own).is_ok(), trusts, "{owner} {mode:o} {own}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_or_written_by_others_or_endless_is_not_read() {
+        let folder = std::env::temp_dir().join(format!("ganglion-fatbin-file-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        let at = |name: &str| folder.join(name);
+        fs::write(at("file"), "code").unwrap();
+        fs::set_permissions(at("file"), fs::Permissions::from_mode(0o644)).unwrap();
+        symlink(at("file"), at("link")).unwrap();
+        rustix::fs::mkfifoat(rustix::fs::CWD, at("pipe"), Mode::RUSR).unwrap();
+        assert_eq!(read_trusted(&at("file")).unwrap(), b"code");
+        assert_eq!(read_trusted(&at("link")).unwrap(), b"code");
+        assert!(matches!(read_trusted(&at("pipe")), Err(Unfit::NoFile)));
+        assert!(matches!(read_trusted(&folder), Err(Unfit::NoFile)));
+        assert!(matches!(read_trusted(Path::new("/dev/zero")), Err(Unfit::NoFile)));
+        assert!(matches!(read_trusted(&at("none")), Err(Unfit::Io(_))));
+        fs::set_permissions(at("file"), fs::Permissions::from_mode(0o646)).unwrap();
+        assert!(matches!(read_trusted(&at("link")), Err(Unfit::Writable(0o646))));
+        fs::set_permissions(at("file"), fs::Permissions::from_mode(0o600)).unwrap();
+        File::options().write(true).open(at("file")).unwrap().set_len(MOST_BYTES + 1).unwrap();
+        assert!(matches!(read_trusted(&at("file")), Err(Unfit::TooLong)));
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -1,31 +1,32 @@
-//! The compiled kernels on a device: from a fatbin, from a cached cubin, or from PTX that the driver
-//! compiles now. Knows no kernel by name.
+//! The kernels on a device: machine code from a fatbin, or PTX that the driver compiles. The driver keeps
+//! what it compiled in a cache of its own. Knows no kernel by name.
 
 #![allow(unsafe_code)] // calls of the driver; reasons at each place
 
-use std::ffi::CString;
+use std::ffi::{CString, c_void};
 use std::fmt;
 use std::path::PathBuf;
 
-use cudarc::driver::sys::{CUfunction, CUfunction_attribute, CUmodule};
+use cudarc::driver::sys::{CUfunction, CUfunction_attribute, CUjit_option, CUmodule};
 
-use super::cache::Kept;
 use super::context::{Context, Gpu};
 use super::driver::Call;
 use super::error::{GpuError, code};
-use super::probe::Found;
-use super::{fatbin, link};
+use super::fatbin;
 use crate::time::{Clock, MonotonicClock, Span};
+
+/// Room for what the driver's compiler complains of; the rest is cut off.
+const LOG_BYTES: usize = 16 << 10;
 
 /// Where the kernels may come from.
 #[derive(Clone, Debug)]
 pub struct ImageFiles {
     /// Text that every chip's driver can compile. Its first line names its sources.
     pub ptx: &'static str,
-    /// Machine code for some chips, made from the same sources; none: straight to the next.
+    /// Machine code for some chips, made from the same sources; none: only the PTX.
     pub fatbin: Option<PathBuf>,
-    /// Folder for compiled code between runs; none: keeps nothing.
-    pub cache: Option<PathBuf>,
+    /// Folder for the mark that a fatbin is being loaded; none: leaves no mark.
+    pub marks: Option<PathBuf>,
 }
 
 /// Where they did come from.
@@ -33,9 +34,7 @@ pub struct ImageFiles {
 pub enum Source {
     /// The file of machine code that came with the program.
     Fatbin,
-    /// What an earlier run compiled.
-    Cache,
-    /// Compiled now.
+    /// Compiled by the driver, now or in an earlier run.
     Ptx,
 }
 
@@ -43,7 +42,6 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Source::Fatbin => "fatbin",
-            Source::Cache => "cache",
             Source::Ptx => "ptx",
         })
     }
@@ -79,13 +77,13 @@ pub struct KernelFacts {
 }
 
 impl Image {
-    /// Loads the kernels from the first place that has them for this chip. Logs each place that failed.
+    /// Loads the kernels from the fatbin, or else from the PTX. Logs why the fatbin was not loaded.
     ///
     /// # Errors
-    /// What the driver says of the PTX, the last place; of an earlier one if the context is lost.
-    pub fn load(gpu: &Gpu, found: &Found, files: &ImageFiles) -> Result<Image, GpuError> {
+    /// What the driver says of the PTX; of the fatbin if the context is lost.
+    pub fn load(gpu: &Gpu, files: &ImageFiles) -> Result<Image, GpuError> {
         let began = MonotonicClock.now();
-        let (source, module) = load(&gpu.context, found, files)?;
+        let (source, module) = load(&gpu.context, files)?;
         gpu.context.modules.borrow_mut().push(module);
         let took = MonotonicClock.now().since(began);
         Ok(Image { context: gpu.context.clone(), module, source, took })
@@ -141,50 +139,50 @@ impl Image {
     }
 }
 
-/// Fatbin, else the cache, else PTX.
-fn load(context: &Context, found: &Found, files: &ImageFiles) -> Result<(Source, CUmodule), GpuError> {
+/// Fatbin, else PTX.
+fn load(context: &Context, files: &ImageFiles) -> Result<(Source, CUmodule), GpuError> {
     if let Some(path) = &files.fatbin {
-        match fatbin::read(path, files.ptx) {
-            Ok(bytes) => match fatbin::begin(&bytes, files.cache.as_deref()) {
-                Err(mark) => log::warn!(
-                    "{}: a process ended while it was loaded; the kernels are compiled instead (remove {} to try it again)",
-                    path.display(),
-                    mark.display()
-                ),
-                Ok(_mark) => match module(context, &bytes) {
-                    Ok(module) => return Ok((Source::Fatbin, module)),
-                    Err(error) if error.is_lost() => return Err(error),
-                    Err(error) => log::warn!("{}: not for this GPU, or damaged: {error}", path.display()),
-                },
+        match fatbin::read(path, files.ptx, files.marks.as_deref()) {
+            Ok((bytes, _mark)) => match module(context, &bytes) {
+                Ok(module) => return Ok((Source::Fatbin, module)),
+                Err(error) if error.is_lost() => return Err(error),
+                Err(error) => log::warn!("{}: not for this GPU, or damaged: {error}", path.display()),
             },
-            Err(why) => log::warn!("{}: {why}; compiling the kernels instead", path.display()),
+            Err(why) => log::warn!("{}: {why}; the driver compiles the kernels instead", path.display()),
         }
     }
-    let kept = files.cache.as_deref().map(|folder| Kept::new(folder, files.ptx, found));
-    let whole = |kept: &Kept| kept.begin().and_then(|mark| Some((mark, kept.read()?)));
-    if let Some((kept, (_mark, bytes))) = kept.as_ref().and_then(|kept| Some((kept, whole(kept)?))) {
-        match module(context, &bytes) {
-            Ok(module) => return Ok((Source::Cache, module)),
-            Err(error) if error.is_lost() => return Err(error),
-            Err(error) => kept.discard(&error),
-        }
-    }
-    let bytes = link::compile(context, files.ptx)?;
-    let module = module(context, &bytes)?;
-    if let Some(kept) = kept {
-        kept.write(&bytes);
-    }
+    // A zero byte would end the text early for the driver.
+    let Ok(text) = CString::new(files.ptx) else {
+        return context.line.refuse(Call::ModuleLoad, code::INVALID_PTX);
+    };
+    let module = module(context, text.as_bytes_with_nul())?;
     Ok((Source::Ptx, module))
 }
 
-/// Machine code onto the device. The driver finds its end in its header: it must be whole, and not empty.
+/// Loads a whole fatbin, or PTX that ends in a zero byte: the driver gets no length. Compiling PTX takes a
+/// fraction of a second on a desk, a second or two on a Jetson. Logs what the driver's compiler complains of.
 fn module(context: &Context, bytes: &[u8]) -> Result<CUmodule, GpuError> {
+    let mut said = vec![0_u8; LOG_BYTES];
+    let mut options = [
+        CUjit_option::CU_JIT_ERROR_LOG_BUFFER as i32,
+        CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as i32,
+    ];
+    // The driver takes numbers as if they were addresses.
+    let mut values: [*mut c_void; 2] =
+        [said.as_mut_ptr().cast(), std::ptr::without_provenance_mut(LOG_BYTES)];
     let mut module: CUmodule = std::ptr::null_mut();
-    context.line.call(Call::ModuleLoad, |d| {
-        // SAFETY: writes one handle. The bytes are what a compiler of the driver's own made, now or in a file
-        // that only root and our own user can write: whole by a digest and by their own tables (cache),
-        // or by the length that their header states (fatbin).
-        unsafe { (d.module_load)(&mut module, bytes.as_ptr().cast()) }
-    })?;
-    Ok(module)
+    let result = context.line.call(Call::ModuleLoad, |d| {
+        // SAFETY: writes one handle; two options with two values and the buffer outlive the call. The bytes
+        // are text that ends in a zero byte, or a file that only root and our own user can write, as long as
+        // its header states.
+        unsafe {
+            (d.module_load)(&mut module, bytes.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr())
+        }
+    });
+    if let Err(error) = &result {
+        let length = said.iter().position(|byte| *byte == 0).unwrap_or(LOG_BYTES);
+        let said = String::from_utf8_lossy(&said[..length]);
+        log::error!("the driver failed to load the kernels: {error}: {}", said.trim());
+    }
+    result.map(|()| module)
 }

@@ -137,7 +137,7 @@ impl GpuWorkspace {
         gpu: Gpu,
     ) -> Result<GpuWorkspace, GpuError> {
         let length = transform_of(dim.get());
-        let image = Image::load(&gpu, &found, &image_files())?;
+        let image = Image::load(&gpu, &image_files())?;
         let pinned = |bytes: usize| Pinned::take(&gpu, bytes.max(1));
         let turns = table::turns_of(length) * 2 * F32;
         Ok(GpuWorkspace {

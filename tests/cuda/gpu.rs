@@ -77,8 +77,8 @@ impl Desk {
     }
 
     fn image(&self) -> Image {
-        let files = ImageFiles { ptx: PTX, fatbin: None, cache: None };
-        Image::load(&self.gpu, &self.found, &files).expect("the image loads")
+        let files = ImageFiles { ptx: PTX, fatbin: None, marks: None };
+        Image::load(&self.gpu, &files).expect("the image loads")
     }
 
     fn sense(&self, image: &Image, table: u64) -> Launch {
@@ -365,11 +365,11 @@ fn steady_calls_allocate_nothing_on_the_host() {
 #[test]
 fn everything_gives_itself_back_in_any_order() {
     let Some(alone) = alone() else { return };
-    let Desk { found, watch, gpu, stream, pool, pinned } = desk();
+    let Desk { watch, gpu, stream, pool, pinned, .. } = desk();
     let (image, event) = (
         {
-            let files = ImageFiles { ptx: PTX, fatbin: None, cache: None };
-            Image::load(&gpu, &found, &files).expect("the image loads")
+            let files = ImageFiles { ptx: PTX, fatbin: None, marks: None };
+            Image::load(&gpu, &files).expect("the image loads")
         },
         Event::new(&gpu).expect("an event"),
     );

@@ -25,8 +25,8 @@ fn load(fatbin: PathBuf) -> (Source, Counts) {
     let watch = Arc::new(Watch::new());
     let found = probe().expect("a GPU, or the stand-in");
     let gpu = Gpu::open(&found, watch.clone()).expect("it opens");
-    let files = ImageFiles { ptx: PTX, fatbin: Some(fatbin), cache: None };
-    let image = Image::load(&gpu, &found, &files).expect("the text is good");
+    let files = ImageFiles { ptx: PTX, fatbin: Some(fatbin), marks: None };
+    let image = Image::load(&gpu, &files).expect("the text is good");
     assert!(image.kernel("sense").is_ok());
     (image.source(), watch.counts())
 }

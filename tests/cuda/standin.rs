@@ -48,7 +48,6 @@ pub struct Counts {
     pub graphs: u64,
     pub executables: u64,
     pub modules: u64,
-    pub links: u64,
     /// References to the primary context.
     pub retained: u64,
 }
@@ -58,7 +57,7 @@ impl Counts {
 
     /// Whether nothing is left on the device, and nothing that was made of it.
     pub fn is_clean(&self) -> bool {
-        let alive = [self.streams, self.events, self.graphs, self.executables, self.modules, self.links];
+        let alive = [self.streams, self.events, self.graphs, self.executables, self.modules];
         alive.iter().sum::<u64>() + self.device_now + self.host_now + self.retained == 0
     }
 }

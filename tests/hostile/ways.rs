@@ -14,7 +14,6 @@ use ganglion::field::snapshot::{Places, Snapshot};
 use ganglion::field::state::{Live, State};
 use ganglion::field::{Inspect, Stimulus, engine};
 use ganglion::frame::MAX_SENSORS;
-use ganglion::gpu::elf;
 use ganglion::guard::frame::{Answer, Ask, Phase, Reason, Request, Standing};
 use ganglion::learn::log::Log;
 use ganglion::memory::map::{MOST_THINGS, Map, Scene, Thing};
@@ -49,7 +48,7 @@ pub enum Form {
 }
 
 /// All of them.
-pub const WAYS_IN: [WayIn; 8] = [
+pub const WAYS_IN: [WayIn; 7] = [
     WayIn { name: "board", form: Form::Plain, seeds: boards, take: take_board },
     WayIn { name: "log", form: Form::Plain, seeds: logs, take: take_log },
     WayIn { name: "readout", form: Form::Signed, seeds: readouts, take: take_readout },
@@ -57,7 +56,6 @@ pub const WAYS_IN: [WayIn; 8] = [
     WayIn { name: "store", form: Form::Signed, seeds: stores, take: take_store },
     WayIn { name: "control", form: Form::Plain, seeds: requests, take: take_request },
     WayIn { name: "guard", form: Form::Plain, seeds: frames, take: take_frame },
-    WayIn { name: "image", form: Form::Plain, seeds: images, take: take_image },
 ];
 
 /// The container `header` begins, around another payload: length and digest are made good (layout:
@@ -332,49 +330,6 @@ fn take_frame(bytes: &[u8]) -> bool {
     }
     assert!(!(request.is_some() && answer.is_some()), "a frame is one or the other");
     request.is_some() || answer.is_some()
-}
-
-/// Machine code for a GPU as ELF begins it: a header, two sections, of which one takes no room, and a
-/// segment.
-fn images() -> Vec<Vec<u8>> {
-    const ENTRY: u64 = 64;
-    let (sections, segments, content) = (ENTRY, 3 * ENTRY, 3 * ENTRY + 56);
-    let mut bytes = vec![0; content as usize];
-    bytes[..7].copy_from_slice(&[0x7f, b'E', b'L', b'F', 2, 1, 1]);
-    for (at, half) in [(18, 190_u16), (52, 64), (54, 56), (56, 1), (58, 64), (60, 2)] {
-        bytes[at..at + 2].copy_from_slice(&half.to_le_bytes());
-    }
-    let row = sections as usize;
-    bytes[row + 4] = 1; // a section with content
-    bytes[row + 64 + 4] = 8; // and one that takes no room
-    let words = [
-        (32, segments),
-        (40, sections),
-        (row + 24, content),
-        (row + 32, 4),
-        (segments as usize + 8, content),
-        (segments as usize + 32, 4),
-    ];
-    for (at, word) in words {
-        bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
-    }
-    bytes.extend_from_slice(b"code");
-    vec![bytes]
-}
-
-/// Accepted code is whole whatever follows it, and no more than what is there.
-fn take_image(bytes: &[u8]) -> bool {
-    match elf::check(bytes) {
-        Ok(()) => {
-            assert_eq!(elf::check(&[bytes, &[0xff; 64]].concat()), Ok(()));
-            assert!(elf::check(&bytes[..bytes.len().min(127)]).is_err(), "a header and no section");
-            true
-        }
-        Err(flaw) => {
-            told(&flaw);
-            false
-        }
-    }
 }
 
 fn built_in(name: &str) -> Board {

@@ -57,7 +57,7 @@ impl Brains {
     ) -> Result<Brains, GpuError> {
         let gpu = Gpu::open(found, watch)?;
         let cut = Cut::of(plan.shape.grid, robots, found.multiprocessors);
-        let image = Image::load(&gpu, found, &image_files())?;
+        let image = Image::load(&gpu, &image_files())?;
         let kernels = Kernels::new(&image, plan, cut)?;
         let start = Start::new(plan);
         let layout = Layout::new(plan, start.hardware(), robots, cut.scan_blocks);

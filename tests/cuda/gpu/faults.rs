@@ -212,7 +212,7 @@ fn any_call_may_fail_and_nothing_is_left_behind() {
     let (probing, words) =
         ([C::Init, C::DriverVersion, C::DeviceCount, C::DeviceName], [C::ErrorName, C::ErrorText]);
     let giving_back = [C::ContextRelease, C::Free, C::HostFree, C::StreamDestroy, C::EventDestroy];
-    let more = [C::ModuleUnload, C::LinkDestroy, C::GraphDestroy, C::GraphExecDestroy, C::ContextReset];
+    let more = [C::ModuleUnload, C::GraphDestroy, C::GraphExecDestroy, C::ContextReset];
     let facts = [C::DeviceAttribute, C::DeviceMemory];
     let expected = [&probing[..], &words, &giving_back, &more, &facts].concat();
     assert!(unseen.iter().all(|call| expected.contains(call)), "{unseen:?}");
@@ -222,8 +222,8 @@ fn any_call_may_fail_and_nothing_is_left_behind() {
 /// Every verb once.
 fn whole_life(found: &Found, watch: &Arc<Watch>) -> Result<(), GpuError> {
     let gpu = Gpu::open(found, watch.clone())?;
-    let files = ImageFiles { ptx: super::PTX, fatbin: None, cache: None };
-    let image = Image::load(&gpu, found, &files)?;
+    let files = ImageFiles { ptx: super::PTX, fatbin: None, marks: None };
+    let image = Image::load(&gpu, &files)?;
     let (kernel, _) = (image.kernel("sense")?, image.facts("sense")?);
     let (pool, pinned) = (Pool::take(&gpu, BYTES)?, Pinned::take(&gpu, BYTES)?);
     let stream = Stream::new(&gpu, Priority::High)?;

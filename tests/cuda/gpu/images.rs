@@ -1,10 +1,10 @@
-//! Where kernels come from: the fatbin, the cache, PTX; and that a damaged one of any of them is no obstacle.
+//! Where kernels come from: the fatbin or PTX; and that a fatbin that is damaged or crashed the driver is no
+//! obstacle.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ganglion::codec::{self, Kind};
-use ganglion::gpu::{Image, ImageFiles, Source, probe};
+use ganglion::gpu::{Image, ImageFiles, Source};
 
 use super::{Desk, PTX, alone, desk};
 
@@ -17,14 +17,6 @@ impl Folder {
         let _ = fs::remove_dir_all(&path);
         Folder(path)
     }
-
-    /// The only file in it.
-    fn file(&self) -> PathBuf {
-        let files: Vec<PathBuf> =
-            fs::read_dir(&self.0).expect("it was made").flatten().map(|entry| entry.path()).collect();
-        assert_eq!(files.len(), 1, "{files:?}");
-        files[0].clone()
-    }
 }
 
 impl Drop for Folder {
@@ -35,63 +27,16 @@ impl Drop for Folder {
 
 /// Loads, and has a kernel to show for it.
 fn load(desk: &Desk, files: &ImageFiles) -> Source {
-    let image = Image::load(&desk.gpu, &desk.found, files).expect("some source is good");
+    let image = Image::load(&desk.gpu, files).expect("some source is good");
     assert!(image.kernel("sense").is_ok() && image.took().as_nanos() > 0);
     image.source()
 }
 
-#[test]
-fn compiled_once_and_then_from_the_cache_unless_it_is_damaged() {
-    let Some(alone) = alone() else { return };
-    let (desk, folder) = (desk(), Folder::new("image-cache"));
-    let files = ImageFiles { ptx: PTX, fatbin: None, cache: Some(folder.0.clone()) };
-    assert_eq!((load(&desk, &files), load(&desk, &files)), (Source::Ptx, Source::Cache));
-    let whole = fs::read(folder.file()).expect("kept");
-    for damaged in [&whole[..whole.len() / 2], &[&whole[..], b"more"].concat(), b""] {
-        fs::write(folder.file(), damaged).expect("written");
-        assert_eq!((load(&desk, &files), load(&desk, &files)), (Source::Ptx, Source::Cache));
-        assert_eq!(fs::read(folder.file()).expect("kept anew"), whole);
-    }
-    // Whole, and the driver does not take it: as after a change of the driver that its version does not tell.
-    alone.order("fail=cuModuleLoadData:1:209");
-    assert_eq!((load(&desk, &files), load(&desk, &files)), (Source::Ptx, Source::Cache));
-    assert_eq!(alone.counts().links, 0);
-}
-
-#[test]
-fn an_entry_without_code_or_one_that_a_process_ended_in_is_compiled_anew() {
-    let Some(alone) = alone() else { return };
-    let (desk, folder) = (desk(), Folder::new("image-empty"));
-    let files = ImageFiles { ptx: PTX, fatbin: None, cache: Some(folder.0.clone()) };
-    assert_eq!(load(&desk, &files), Source::Ptx);
-    let (file, whole) = (folder.file(), fs::read(folder.file()).expect("kept"));
-    // The entry's own container around the same key, and nothing.
-    let kind = Kind { tag: *b"CUBN", name: "compiled kernels", version: 1 };
-    let name = file.file_stem().and_then(|name| name.to_str()).expect("its name is its key");
-    let key: [u8; 32] = blake3::Hash::from_hex(name).expect("a digest").into();
-    for nothing in [Vec::<u8>::new(), vec![0; 100], b"ganglion stand-in cubin\n".to_vec()] {
-        codec::save(&file, kind, &(key, nothing)).expect("written");
-        assert_eq!((load(&desk, &files), load(&desk, &files)), (Source::Ptx, Source::Cache));
-        assert_eq!(fs::read(folder.file()).expect("kept anew"), whole);
-    }
-    // As a process leaves it that the driver has taken along.
-    fs::write(file.with_extension("loading"), "").expect("written");
-    assert_eq!((load(&desk, &files), load(&desk, &files)), (Source::Ptx, Source::Cache));
-    assert_eq!(folder.file(), file, "and the mark is gone");
-    assert_eq!(alone.counts().links, 0);
-}
-
-#[test]
-fn another_chip_or_a_folder_that_cannot_be_is_compiled_for() {
-    let Some(alone) = alone() else { return };
-    let folder = Folder::new("image-chips");
-    let files = ImageFiles { ptx: PTX, fatbin: None, cache: Some(folder.0.clone()) };
-    assert_eq!(load(&desk(), &files), Source::Ptx);
-    alone.order("chip=8.9");
-    assert_eq!(probe().map(|found| found.capability), Ok((8, 9)));
-    assert_eq!((load(&desk(), &files), load(&desk(), &files)), (Source::Ptx, Source::Cache));
-    let nowhere = ImageFiles { cache: Some("/proc/no/such/folder".into()), ..files };
-    assert_eq!((load(&desk(), &nowhere), load(&desk(), &nowhere)), (Source::Ptx, Source::Ptx));
+/// A whole fatbin of these sources, which the stand-in has no chip for.
+fn fatbin() -> Vec<u8> {
+    let header = [0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0, 8, 0, 0, 0, 0, 0, 0, 0];
+    let stamp = PTX.lines().next().expect("a first line").as_bytes();
+    [&header[..], &[0; 8], stamp, b"\n"].concat()
 }
 
 #[test]
@@ -99,18 +44,43 @@ fn a_fatbin_that_does_not_fit_gives_way_to_the_text() {
     let Some(_alone) = alone() else { return };
     let (desk, folder) = (desk(), Folder::new("image-fatbin"));
     fs::create_dir_all(&folder.0).expect("a folder");
-    let fatbin = folder.0.join("ganglion.fatbin");
-    let files = ImageFiles { ptx: PTX, fatbin: Some(fatbin.clone()), cache: None };
-    // None; not one; a whole one of these sources, which the stand-in has no chip for.
-    let header = [0x50, 0xed, 0x55, 0xba, 1, 0, 16, 0, 8, 0, 0, 0, 0, 0, 0, 0];
-    let stamp = PTX.lines().next().expect("a first line").as_bytes();
-    let whole = [&header[..], &[0; 8], stamp, b"\n"].concat();
+    let path = folder.0.join("ganglion.fatbin");
+    let files = ImageFiles { ptx: PTX, fatbin: Some(path.clone()), marks: None };
+    // None; not one; two that are cut off; a whole one.
     assert_eq!(load(&desk, &files), Source::Ptx);
+    let whole = fatbin();
     for bytes in [b"text".to_vec(), whole[..20].to_vec(), whole[..30].to_vec(), whole] {
-        fs::write(&fatbin, bytes).expect("written");
+        fs::write(&path, bytes).expect("written");
         assert_eq!(load(&desk, &files), Source::Ptx);
     }
     assert_eq!(desk.watch.counts().failures, 1, "only the whole one was shown to the driver");
+}
+
+#[test]
+fn a_fatbin_that_ended_a_process_is_not_shown_to_the_driver() {
+    let Some(_alone) = alone() else { return };
+    let (desk, folder) = (desk(), Folder::new("image-marks"));
+    fs::create_dir_all(&folder.0).expect("a folder");
+    let (path, marks) = (folder.0.join("ganglion.fatbin"), folder.0.join("marks"));
+    fs::write(&path, fatbin()).expect("written");
+    let files = ImageFiles { ptx: PTX, fatbin: Some(path.clone()), marks: Some(marks.clone()) };
+    let shown = || {
+        let before = desk.watch.counts().failures;
+        assert_eq!(load(&desk, &files), Source::Ptx);
+        desk.watch.counts().failures - before
+    };
+    assert_eq!(shown(), 1);
+    let left = || fs::read_dir(&marks).expect("it was made").count();
+    assert_eq!(left(), 0, "the driver refused the fatbin, and the process goes on");
+    // As a process leaves it that the driver has taken along.
+    let mark = marks.join(format!("fatbin-{}.loading", blake3::hash(&fatbin()).to_hex()));
+    fs::write(&mark, "").expect("written");
+    assert_eq!((shown(), shown(), left()), (0, 0, 1));
+    // Another file may be loaded.
+    fs::write(&path, [fatbin(), b"\n".to_vec()].concat()).expect("written");
+    assert_eq!(shown(), 1);
+    fs::write(&path, fatbin()).and_then(|()| fs::remove_file(mark)).expect("as its message says");
+    assert_eq!((shown(), left()), (1, 0));
 }
 
 #[test]
@@ -120,9 +90,9 @@ fn text_that_is_no_ptx_is_the_drivers_error() {
     for (ptx, code) in
         [("", 218), ("words", 218), (".version 8.5\0", 218), ("\n.version 9.0\n.target sm_87\n", 222)]
     {
-        let files = ImageFiles { ptx, fatbin: None, cache: None };
-        let said = Image::load(&desk.gpu, &desk.found, &files).map(|_| ()).map_err(|error| error.code);
+        let files = ImageFiles { ptx, fatbin: None, marks: None };
+        let said = Image::load(&desk.gpu, &files).map(|_| ()).map_err(|error| error.code);
         assert_eq!(said, Err(code), "{ptx:?}");
     }
-    assert_eq!((alone.counts().links, alone.counts().modules), (0, 0), "nothing is left of it");
+    assert_eq!(alone.counts().modules, 0, "nothing is left of it");
 }

@@ -69,9 +69,14 @@ pub fn image() -> Vec<u8> {
 }
 
 pub fn module() -> sys::CUmodule {
-    let (mut module, text) = (null_mut(), image());
-    assert_eq!(cu!(cuModuleLoadData(&mut module, text.as_ptr().cast())), 0);
+    let mut module = null_mut();
+    assert_eq!(load(&image(), &mut module), 0);
     module
+}
+
+/// Loads an image without options; the code.
+pub fn load(image: &[u8], module: &mut sys::CUmodule) -> i32 {
+    cu!(cuModuleLoadDataEx(module, image.as_ptr().cast(), 0, null_mut(), null_mut()))
 }
 
 pub fn kernel(module: sys::CUmodule, name: &std::ffi::CStr) -> sys::CUfunction {
