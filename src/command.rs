@@ -58,8 +58,8 @@ impl Command {
     }
 }
 
-/// What the last command did to the robot, from its slot until the present one. The motor link says so once a
-/// slot; whoever needs to know reads it here.
+/// What the last command did to the robot, from its slot until the present one. The motor link computes it
+/// once a slot, for reflexes, trail and arbiter.
 #[derive(Clone, Copy, Debug)]
 pub struct Executed {
     /// The last command; before the first, the stop command.

@@ -357,7 +357,7 @@ fn copy_of(dim: Dim, batch: usize) -> Result<CopyCrew, HrrFault> {
     CopyCrew::new(1, 3 * dim.get() * batch * size_of::<f32>(), &[]).map_err(HrrFault::Threads)
 }
 
-/// What the operations of a batch work on, whoever does them.
+/// What the operations of a batch work on, on the processor and on the GPU.
 struct Given {
     rows: Vec<f32>,
     keys: Vec<f32>,

@@ -204,7 +204,7 @@ fn a_release_has_each_file_once_and_the_sums_of_all() {
     // What failed below says so itself, with its own exit code.
     let (code, _, stderr) = tree.run(&["0.2.0"], &[("NO_TOOL", "yes")]);
     assert!(code == 69 && stderr.lines().last() == Some("package: no cargo-deb"), "{code} {stderr}");
-    // Somebody edits the tree during the build, or the release there is of another commit: it stays as it is.
+    // The tree changes during the build, or the release there is of another commit: it stays as it is.
     let (code, _, stderr) = tree.run(&["0.2.0"], &[("MEANWHILE", "yes")]);
     assert!(code == 65 && stderr.contains("the tree changed while it was being built"), "{code} {stderr}");
     fs::remove_file(tree.path("tree/changed")).expect("the change");
