@@ -15,11 +15,15 @@ pub mod engine;
 mod engine_state;
 mod failure;
 pub mod footprint;
+pub mod imitate;
 pub mod link;
 pub mod readout;
 mod predict;
 pub mod reference;
 mod rung;
+#[cfg(test)]
+pub(crate) mod sample;
+mod shipped;
 mod stage;
 pub mod shape;
 pub mod snapshot;
@@ -33,9 +37,11 @@ pub use cuda::DeviceTimes;
 pub use engine::{Condition, FieldEngine, Inspect};
 pub use engine_state::EngineState;
 pub use failure::{Failure, Loss};
+pub use imitate::imitate;
 pub use link::FieldCounters;
 pub use readout::{Readout, ReadoutError};
 pub use rung::{TABLE, Work};
+pub use shipped::shipped;
 pub use stage::{STAGES, Stage, StageTimes};
 
 use crate::command::MAX_MOTORS;

@@ -1,29 +1,22 @@
-//! Learning from logs, and from the board's own starting table. It fits the read-out, a
-//! linear map of the field's features; the field itself follows from the board's seed.
+//! Learning from logs. It fits the read-out, a linear map of the field's features; the field itself follows
+//! from the board's seed.
 //!
 //! `log` reads, `observe` runs the log through the field, `moments` and `solve` are the least squares,
 //! `validate` judges them on held-out time, `laps` on laps and logs of their own, `score` counts decisions.
 //! `baselines` is what the field is compared with: `logistic` regression and gradient `boosting`. `parallel`
-//! shares pieces of all this among threads. `shipped` has what was taught beforehand.
+//! shares pieces of all this among threads.
 
 pub mod baselines;
 pub mod boosting;
-pub mod imitate;
 pub mod laps;
 pub mod log;
 pub mod logistic;
 pub mod moments;
 pub mod observe;
 pub mod parallel;
-#[cfg(test)]
-pub(crate) mod sample;
 pub mod score;
-mod shipped;
 pub mod solve;
 pub mod validate;
-
-pub use imitate::{imitate, imitation_error};
-pub use shipped::shipped;
 
 use crate::field::readout::{Origin, Readout, ReadoutError};
 use crate::field::shape::FEATURES;

@@ -7,6 +7,7 @@ mod cause;
 mod field;
 mod motor;
 mod restraint;
+mod rt;
 mod rule;
 mod safety;
 mod sensor;
@@ -28,6 +29,7 @@ pub use motor::{
     BackingPlan, Decision, EnablePlan, McuPlan, MotionPlan, MotorKind, MotorPlan, PwmPlan, StopLine,
 };
 pub use restraint::{Limits, Restraint};
+pub use rt::RtPlan;
 pub use rule::{Rule, Trip};
 pub use safety::{GuardHold, GuardPlan, SafetyPlan};
 pub use sensor::{
@@ -37,7 +39,6 @@ pub use sensor::{
 pub use sim::{SimPlan, SonarModule};
 pub use targets::{GpuTargets, Targets};
 
-use crate::rt::RtPlan;
 use crate::time::Span;
 
 /// A whole board.

@@ -25,10 +25,10 @@ use crate::field::snapshot::{
 };
 use crate::field::worker::{FieldWorker, Order, Outcome};
 use crate::field::{Inspect, Readout, ReadoutError, footprint};
+use crate::field::{imitate, shipped};
 use crate::gpu::Watch;
 use crate::guard::GuardHealth;
 use crate::io::{BusCounters, Halt, LogRows, SenseCounters};
-use crate::learn::{imitate, shipped};
 use crate::loop_status::LoopStatusCell;
 use crate::memory::map::{Feed, Recollection};
 use crate::mode::Modes;

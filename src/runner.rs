@@ -4,9 +4,10 @@
 
 use crate::executor::{END_PATIENCE, Ended, Rest, Stepper, Threads};
 use crate::memory::map::Feed;
+use crate::plan::RtPlan;
 use crate::requests::Requests;
 use crate::robot::Robot;
-use crate::rt::{Granted, Refusal, Role, RtPlan, become_real_time};
+use crate::rt::{Granted, Refusal, Role, become_real_time};
 use crate::tick::Tick;
 use crate::time::{Clock, Instant, SimClock, Span};
 use crate::trace::Recorder;

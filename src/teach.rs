@@ -14,9 +14,10 @@ pub mod trial;
 pub mod trouble;
 
 use crate::field::Readout;
+use crate::field::imitate;
 use crate::field::readout::{Origin, Trial, table_digest};
 use crate::field::shape::READOUT_GRIDS;
-use crate::learn::{imitate, parallel};
+use crate::learn::parallel;
 use crate::plan::{Board, Rung};
 use crate::robot::BuildError;
 use driver::Driver;

@@ -6,9 +6,9 @@ use ganglion::bus::{Absent, Bias, Gpio, Hardware, I2c, LineUse, Op, OpenError, U
 use ganglion::executor::{Stepper, Worker};
 use ganglion::fault::BusFault;
 use ganglion::field::Readout;
+use ganglion::field::imitate;
 use ganglion::guard::{GuardedHardware, Hold, Link};
 use ganglion::io::RecoveryStep;
-use ganglion::learn::imitate;
 use ganglion::plan::{
     Board, Cause, ChipSensor, GuardHold, I2cPlan, ImuQuantity, Line, Restraint, SensorKind, SensorPlan, Trip,
 };

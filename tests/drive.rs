@@ -5,7 +5,7 @@ use crate::long::or_in_full;
 use ganglion::board;
 use ganglion::command::Source;
 use ganglion::field::Readout;
-use ganglion::learn::shipped;
+use ganglion::field::shipped;
 use ganglion::plan::{Board, Cause};
 use ganglion::robot::{Options, Robot};
 use ganglion::runner::{self, Ending};

@@ -5,7 +5,7 @@ use crate::long::or_in_full;
 use ganglion::board;
 use ganglion::field::Readout;
 use ganglion::field::readout::{Origin, ReadoutError, Trial, table_digest};
-use ganglion::learn::shipped;
+use ganglion::field::shipped;
 use ganglion::plan::{Board, Rung};
 use ganglion::robot::{BuildError, Options, Robot};
 use ganglion::teach::driver::Driver;

@@ -3,11 +3,11 @@
 
 use ganglion::board;
 use ganglion::executor::Threads;
+use ganglion::field::imitate;
 use ganglion::io::HaltWatch;
-use ganglion::learn::imitate;
-use ganglion::plan::{Board, Cause};
+use ganglion::plan::{Board, Cause, RtPlan};
 use ganglion::robot::{Options, Robot};
-use ganglion::rt::{Role, RtPlan};
+use ganglion::rt::Role;
 use ganglion::runner::{self, Ending, RunnerError};
 use ganglion::sim::{Fault, Plant};
 use ganglion::tick::Tick;

@@ -2,8 +2,8 @@
 //! one part left out. An arm is a changed board and what its read-out has weights for; the study teaches it
 //! anew, so that the rest can make up for what is gone.
 
+use crate::field::imitate::is_content;
 use crate::field::shape::{BLOCK_COUNT, CONTENT, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES};
-use crate::learn::imitate::is_content;
 use crate::plan::{Board, ComputedSensor, Curve, Scale, SensorKind};
 use crate::teach::fit::Regressors;
 

@@ -1,8 +1,9 @@
 //! The cost of the loop, compared with a bare timer on the same thread.
 
 use crate::executor::{END_PATIENCE, Threads};
+use crate::plan::RtPlan;
 use crate::robot::Robot;
-use crate::rt::{Granted, Role, RtPlan, become_real_time};
+use crate::rt::{Granted, Role, become_real_time};
 use crate::tick::Tick;
 use crate::time::{Clock, Grid, Span};
 use crate::trace::{Recorder, latency_histogram, note};

@@ -3,7 +3,8 @@
 
 use super::last::{Last, last_call};
 use super::{Ended, Rest, Waker, Worker};
-use crate::rt::{Granted, Role, RtPlan, become_real_time_on};
+use crate::plan::RtPlan;
+use crate::rt::{Granted, Role, become_real_time_on};
 use crate::time::{Clock, Instant};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

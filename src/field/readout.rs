@@ -356,7 +356,7 @@ pub fn decide(scores: &[f32]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::learn::sample::board;
+    use crate::field::sample::board;
     use crate::time::Span;
 
     fn readout(board: &Board) -> Readout {

@@ -179,8 +179,8 @@ fn first_most(counts: &[usize]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::field::sample::board;
     use crate::learn::log::Log;
-    use crate::learn::sample::board;
     use std::path::Path;
 
     /// Two laps: `a` goes round, decisions by whether it is above 1 m: of its row, or of the row `late`

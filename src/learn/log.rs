@@ -422,7 +422,7 @@ fn decision(board: &Board, column: &str, cell: &[u8], line: u64) -> Result<usize
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::learn::sample::board;
+    use crate::field::sample::board;
 
     fn parse(text: &str) -> Result<Log, LogFault> {
         // Two columns `a` and `b` (0..2), `least` of both, decisions `go` and `stay`.

@@ -50,10 +50,10 @@ impl FaultInjector {
 mod tests {
     use super::*;
     use crate::field::engine;
+    use crate::field::sample::board;
     use crate::field::{Condition, Stimulus};
     use crate::fixture::{at, ms};
     use crate::gpu::GpuFault;
-    use crate::learn::sample::board;
     use crate::plan::{EngineKind, FieldPlan, Rung};
     use crate::sim::Fault;
     use crate::time::{Instant, SimClock};

@@ -19,7 +19,7 @@ use rustix::thread::{CapabilitySet, CpuSet};
 use serde::ser::SerializeStruct;
 use serde::{Serialize, Serializer};
 
-use super::RtPlan;
+use crate::plan::RtPlan;
 
 /// Which thread asks. It sets the offset from the board's priority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

@@ -3,10 +3,10 @@
 
 use super::driver::Driver;
 use super::lesson::Notes;
+use crate::field::imitate::{self, is_content};
 use crate::field::readout::Origin;
 use crate::field::shape::{FEATURES, READOUT_COLUMNS};
 use crate::field::{Readout, ReadoutError};
-use crate::learn::imitate::{self, is_content};
 use crate::learn::moments::{Moments, Rows};
 use crate::learn::solve::{Linear, Standardised};
 use crate::plan::{Board, Rung};

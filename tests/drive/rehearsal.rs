@@ -4,9 +4,9 @@
 use super::{Run, run_with};
 use crate::long::or_in_full;
 use ganglion::board;
+use ganglion::field::imitate;
+use ganglion::field::shipped;
 use ganglion::frame::Health;
-use ganglion::learn::imitate;
-use ganglion::learn::shipped;
 use ganglion::plan::{Board, BusPlan, Cause, Rung};
 use ganglion::robot::Options;
 use ganglion::sim::{Change, Fault, NoModel, Rehearsal, rehearsal};

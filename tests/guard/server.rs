@@ -8,9 +8,8 @@ use ganglion::guard::{
     Guard, GuardHealth, GuardedHardware, Heartbeat, HeartbeatPlan, HeldLine, Hold, Link, Server,
 };
 use ganglion::loop_status::LoopStatusCell;
-use ganglion::plan::{GuardHold, Line};
+use ganglion::plan::{GuardHold, Line, RtPlan};
 use ganglion::requests::Requests;
-use ganglion::rt::RtPlan;
 use ganglion::time::{Clock, Instant, MonotonicClock, Span};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;

@@ -4,8 +4,8 @@
 use crate::cli::{err, ganglion, out, output};
 use ganglion::board;
 use ganglion::field::Readout;
+use ganglion::field::imitate;
 use ganglion::frame::Health;
-use ganglion::learn::imitate;
 use ganglion::memory::map::{MapStatus, Recollection};
 use ganglion::plan::Board;
 use ganglion::robot::{Options, Robot};

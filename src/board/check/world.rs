@@ -2,8 +2,7 @@
 //! and the simulated room.
 
 use crate::board::reader::Section;
-use crate::plan::{BackingPlan, MotionPlan, SimPlan, SonarModule};
-use crate::rt::RtPlan;
+use crate::plan::{BackingPlan, MotionPlan, RtPlan, SimPlan, SonarModule};
 use crate::time::Span;
 use crate::trail::LONGEST_M;
 

@@ -10,8 +10,8 @@ use serde::Serialize;
 use super::first_slots::{self, FirstSlots};
 use super::{Finding, Verdict};
 use crate::cli::exit::Failure;
-use crate::plan::Board;
-use crate::rt::{Granted, Refusal, Request, Role, RtPlan, become_real_time};
+use crate::plan::{Board, RtPlan};
+use crate::rt::{Granted, Refusal, Request, Role, become_real_time};
 use crate::time::{Clock, Grid, MonotonicClock, Span};
 
 /// What to request without a board: the shipped robot's priority, no core of its own.

@@ -107,7 +107,7 @@ mod tests {
     const SENSORS: usize = 4;
 
     fn plan(forget_per_s: f64) -> FieldPlan {
-        let mut plan = crate::learn::sample::board(8).field;
+        let mut plan = crate::field::sample::board(8).field;
         plan.shape.sensors = SENSORS;
         plan.params.forget_per_s = forget_per_s;
         plan

@@ -1,10 +1,9 @@
-//! A small board for the tests of this folder.
+//! A small board for unit tests.
 
 use crate::plan::{
     Board, BudgetPlan, BusPlan, ComputedSensor, Curve, Decision, EngineKind, FieldPlan, MotorKind, MotorPlan,
-    Params, Rung, SafetyPlan, Scale, SensorKind, SensorPlan, Shape, Storage, Targets,
+    Params, RtPlan, Rung, SafetyPlan, Scale, SensorKind, SensorPlan, Shape, Storage, Targets,
 };
-use crate::rt::RtPlan;
 use crate::time::Span;
 
 fn sensor(name: &str, kind: SensorKind) -> SensorPlan {
