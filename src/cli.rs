@@ -18,7 +18,6 @@ macro_rules! relay {
 }
 
 pub mod check;
-pub mod ablate;
 mod arguments;
 pub mod bench;
 pub mod control;
@@ -30,7 +29,6 @@ mod hidden;
 pub mod hil;
 pub mod interrupt;
 mod last_words;
-pub mod learn;
 mod logging;
 mod measured;
 mod origin;
@@ -39,20 +37,20 @@ pub mod probe;
 mod quota;
 pub mod rebind;
 mod reasons;
-pub mod replay;
 mod report;
 pub mod run;
 pub mod safe_stop;
 pub mod setup;
 mod simulate;
 mod status;
-pub mod teach;
 pub mod update;
+#[cfg(feature = "workshop")]
+mod workshop;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use exit::{Exit, Failure};
@@ -87,14 +85,9 @@ enum Verb {
     Bench(bench::Args),
     /// Measure sensor-to-motor latency on a robot's own wires, with two loopback wires
     Hil(hil::Args),
-    /// Replay a log through the whole loop, and score a read-out against the log's labels
-    Replay(replay::Args),
-    /// Fit a read-out of a board's field to the decisions in a log, cross-validate it, save it
-    Learn(learn::Args),
-    /// Teach a board's field to drive as its starting table does, in the simulator, and save the read-out
-    Teach(teach::Args),
-    /// Show what each part of a board's brain is worth, in the simulator: drives with and without it
-    Ablate(ablate::Args),
+    #[cfg(feature = "workshop")]
+    #[command(flatten)]
+    Workshop(workshop::Verb),
     /// Stop a board's motors and exit
     SafeStop(safe_stop::Args),
     /// Run the guard: keep the motors' reset or enable line off unless a runtime proves that it is alive
@@ -123,10 +116,8 @@ fn dispatch(verb: Verb) -> Result<(), Failure> {
         Verb::Setup(args) => setup::run(args),
         Verb::Probe(args) => probe::run(args),
         Verb::Calibrate(args) => calibrate::run(args),
-        Verb::Replay(args) => replay::run(args),
-        Verb::Learn(args) => learn::run(args),
-        Verb::Teach(args) => teach::run(args),
-        Verb::Ablate(args) => ablate::run(args),
+        #[cfg(feature = "workshop")]
+        Verb::Workshop(verb) => workshop::run(verb),
         Verb::SafeStop(args) => safe_stop::run(args),
         Verb::Guard(args) => guard::run(args),
         Verb::Rebind(args) => rebind::run(args),
@@ -180,16 +171,29 @@ fn invoke(arguments: impl IntoIterator<Item = OsString>) -> Result<Exit, Failure
 /// `--help` and `--version` succeed; everything else that clap reports is a usage error,
 /// which is 64 here and not clap's 2.
 fn not_a_verb(answer: clap::Error) -> Result<Exit, Failure> {
+    if let Some(verb) = of_the_workshop(&answer).filter(|_| !cfg!(feature = "workshop")) {
+        let missing = Failure::usage(format!("this program has no '{verb}': it is built for a robot"));
+        return Err(missing.fix("use a program that was built from the source with 'cargo build --release'"));
+    }
     let asked_for = !answer.use_stderr();
     let whole_help = answer.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     // An argument may be a file name that the shell expanded.
-    let tame = !crate::outside::acts_on_a_terminal(&answer.render().to_string());
+    let tame = !crate::system::outside::acts_on_a_terminal(&answer.render().to_string());
     if asked_for || whole_help || (output::stderr_is_terminal() && tame) {
         // If this pipe is closed, there is no reader left to report to.
         let _ = answer.print();
         return Ok(if asked_for { Exit::Done } else { Exit::Usage });
     }
     Err(Failure::from_clap(&answer))
+}
+
+/// The verb of the workshop that clap did not find, if that is what it says.
+fn of_the_workshop(answer: &clap::Error) -> Option<&'static str> {
+    const VERBS: [&str; 4] = ["replay", "learn", "teach", "ablate"];
+    match answer.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(asked)) => VERBS.into_iter().find(|verb| verb == asked),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -220,5 +224,18 @@ mod tests {
                 panic!("{verb}: its example is refused: {line}\n{error}");
             }
         }
+    }
+
+    #[test]
+    #[cfg(feature = "workshop")]
+    fn a_program_without_the_workshop_names_what_it_lacks() {
+        let workshop = workshop::Verb::augment_subcommands(clap::Command::new("ganglion"));
+        for verb in workshop.get_subcommands() {
+            let answer = clap::Command::new("ganglion").subcommand(clap::Command::new("run"));
+            let answer = answer.try_get_matches_from(["ganglion", verb.get_name()]).unwrap_err();
+            assert_eq!(of_the_workshop(&answer), Some(verb.get_name()));
+        }
+        let other = Invocation::try_parse_from(["ganglion", "fly"]).unwrap_err();
+        assert_eq!(of_the_workshop(&other), None);
     }
 }

@@ -44,9 +44,9 @@ pub use rung::{TABLE, Work};
 pub use shipped::shipped;
 pub use stage::{STAGES, Stage, StageTimes};
 
-use crate::command::MAX_MOTORS;
-use crate::frame::MAX_SENSORS;
-use crate::plan::Rung;
+use crate::base::command::MAX_MOTORS;
+use crate::base::frame::MAX_SENSORS;
+use crate::base::plan::Rung;
 
 /// What one cycle is fed.
 #[derive(Clone, Copy, Debug)]

@@ -1,90 +1,113 @@
 //! The runtime that runs on a robot: sensors in, reflexes always, a neural field when there is time, motors
-//! out. This is the map; the modules are listed in reading order.
+//! out. This is the map: twelve groups in reading order, and the modules of each.
 //!
-//! The path of a sample: `sim` or a Linux bus behind [`bus`] -> [`device`] -> [`io`] -> [`admit`] into a
-//! [`frame`] -> [`reflex`] and [`field`] -> [`trail`] -> [`act`] -> [`motor_link`] -> [`io`] again, which
-//! writes it. [`tick`] is the order of one control period; [`robot`] joins the parts; [`runner`] runs them.
+//! The path of a sample: [`sim`] or a Linux bus behind [`hardware::bus`] -> [`hardware::device`] ->
+//! [`drive::io`] -> [`decision::admit`] into a [`base::frame`] -> [`decision::reflex`] and [`field`] ->
+//! [`drive::trail`] -> [`drive::act`] -> [`drive::motor_link`] -> [`drive::io`] again, which writes it.
+//! [`runtime::tick`] is the order of one control period; [`runtime::robot`] joins the parts;
+//! [`runtime::runner`] runs them.
 //!
-//! What is not allowed: no wait, lock, log or allocation in [`tick`] or anything it calls; no field in
-//! [`reflex`], [`device`] or [`bus`]; no frame in [`device`]; no TOML outside [`board`]; no `unsafe` outside
-//! [`rt`], [`gpu`], [`bus::linux`] and the vector instructions of [`cpu`]; no wall clock at all.
+//! What is not allowed: no wait, lock, log or allocation in `tick` or anything it calls; no field in
+//! `reflex`, `device` or `bus`; no frame in `device`; no TOML outside `board`; no `unsafe` outside `rt`,
+//! `gpu`, `bus::linux` and the vector instructions of `cpu`; no wall clock at all.
+//!
+//! The feature `workshop` (on by default) adds what teaches and examines a field at a desk. The package for
+//! robots is built without it.
 
 // A module may use only modules above it; `tests/tidy.rs` enforces this.
 
-// Basic types: no I/O, no threads.
-pub mod units;
-pub mod time;
-pub mod seed;
-pub mod fault;
-pub mod command;
-pub mod frame;
+/// Values: units, time, commands, frames, and the contents of a checked board. No I/O, no threads.
+pub mod base {
+    pub mod units;
+    pub mod time;
+    pub mod seed;
+    pub mod fault;
+    pub mod command;
+    pub mod frame;
+    pub mod plan;
+}
 
-// Outside input, what the system grants, and where to compute.
-pub mod outside;
-pub mod intake;
-pub mod rt;
-pub mod codec;
-pub mod cpu;
-pub mod gpu;
+/// Input from outside, what the system grants, threads, and where to compute.
+pub mod system {
+    pub mod outside;
+    pub mod intake;
+    pub mod rt;
+    pub mod codec;
+    pub mod executor;
+    pub mod cpu;
+    pub mod gpu;
+}
 
-// The contents of a checked board: data for all parts. `board` makes it.
-pub mod plan;
+/// Decisions: pure functions of values.
+pub mod decision {
+    pub mod admit;
+    pub mod reflex;
+    pub mod budget;
+    pub mod mode;
+    pub mod smooth;
+    pub mod motion;
+    #[cfg(test)]
+    pub(crate) mod fixture;
+}
 
-// Decisions: pure functions of the basic types.
-pub mod admit;
-pub mod reflex;
-pub mod budget;
-pub mod mode;
-pub mod smooth;
-pub mod motion;
+/// Wires, and the chips on them.
+pub mod hardware {
+    pub mod bus;
+    pub mod device;
+}
 
-#[cfg(test)]
-pub(crate) mod fixture;
-
-// Threads, and how they exchange data.
-pub mod executor;
-pub mod requests;
-pub mod loop_status;
-
-// Wires and chips, and a simulated robot behind the same interface.
-pub mod bus;
-pub mod device;
+// A simulated robot behind the same interface.
 pub mod sim;
 
-// The neural field, and what it learns from.
+// The neural field.
 pub mod field;
-pub mod learn;
 
-// From a decision to the wire, and the record of it.
-pub mod trail;
-pub mod act;
-pub mod trace;
-pub mod io;
-pub mod motor_link;
-pub mod alarm;
+/// From a decision to the wire, and the record of it.
+pub mod drive {
+    pub mod trail;
+    pub mod act;
+    pub mod trace;
+    pub mod io;
+    pub mod motor_link;
+    pub mod alarm;
+}
+
+// Places, remembered as vectors.
 pub mod memory;
 
-// Running it all.
-pub mod guard;
-pub mod rebind;
-pub mod tick;
-pub mod robot;
-pub mod runner;
-pub mod teach;
-pub mod ablate;
-pub mod service;
-pub mod control;
-pub mod bench;
-pub mod hil;
-pub mod selftest;
+/// A robot at work: its period, its processes, a run from begin to end, the last resorts for stopping.
+pub mod runtime {
+    pub mod requests;
+    pub mod loop_status;
+    pub mod guard;
+    pub mod rebind;
+    pub mod tick;
+    pub mod robot;
+    pub mod runner;
+    pub mod service;
+    pub mod control;
+    pub mod selftest;
+    pub mod access;
+    pub mod session;
+    pub mod safe_stop;
+}
 
-// A robot at work: which process has its wires, a run from begin to end, the last resorts for stopping.
-pub mod access;
-pub mod session;
-pub mod safe_stop;
+/// Teaching and examining a field, at a desk. No robot needs it.
+#[cfg(feature = "workshop")]
+pub mod workshop {
+    pub mod learn;
+    pub mod teach;
+    pub mod ablate;
+}
 
-// Around it: robots as files, the machine made ready for one, and the command line.
-pub mod board;
-pub mod update;
-pub mod setup;
+/// Robots as files, a machine made ready for one, updates, and figures of what it achieves.
+pub mod deploy {
+    pub mod board;
+    pub mod update;
+    pub mod setup;
+    pub mod bench;
+    pub mod hil;
+}
+
+// The command line.
 pub mod cli;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// Counts what it allocates, so that "no allocation in a tick" is measured in every run.
 #[global_allocator]
-static HEAP: ganglion::rt::heap::CountingHeap = ganglion::rt::heap::CountingHeap;
+static HEAP: ganglion::system::rt::heap::CountingHeap = ganglion::system::rt::heap::CountingHeap;
 
 fn main() -> ExitCode {
     ganglion::cli::main()

@@ -2,14 +2,14 @@
 //! that matters shows that it does.
 
 use crate::cli::ganglion;
-use ganglion::ablate::arm::Arm;
-use ganglion::ablate::judge::Run;
-use ganglion::ablate::{Findings, Study, ablate};
-use ganglion::board;
-use ganglion::plan::{Board, Rung, Shape};
-use ganglion::teach::Syllabus;
-use ganglion::teach::trial::Rooms;
-use ganglion::teach::trouble::Trouble;
+use ganglion::base::plan::{Board, Rung, Shape};
+use ganglion::deploy::board;
+use ganglion::workshop::ablate::arm::Arm;
+use ganglion::workshop::ablate::judge::Run;
+use ganglion::workshop::ablate::{Findings, Study, ablate};
+use ganglion::workshop::teach::Syllabus;
+use ganglion::workshop::teach::trial::Rooms;
+use ganglion::workshop::teach::trouble::Trouble;
 use std::sync::atomic::AtomicBool;
 
 /// The desk robot with the smallest field.

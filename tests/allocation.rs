@@ -2,7 +2,7 @@
 //! what did this thread allocate meanwhile, and what did the whole process.
 use std::process::Command;
 
-use ganglion::rt::heap::{CountingHeap, allocations_everywhere, allocations_here, allocations_since};
+use ganglion::system::rt::heap::{CountingHeap, allocations_everywhere, allocations_here, allocations_since};
 
 #[global_allocator]
 static HEAP: CountingHeap = CountingHeap;

@@ -5,10 +5,10 @@
 mod device;
 
 use crate::cli::{err, out, output, watching};
-use ganglion::bench::{FieldBench, FieldFigures};
+use ganglion::base::plan::{EngineKind, FieldPlan, Params, RUNGS, Rung, Shape, Storage};
+use ganglion::base::time::Span;
+use ganglion::deploy::bench::{FieldBench, FieldFigures};
 use ganglion::field::STAGES;
-use ganglion::plan::{EngineKind, FieldPlan, Params, RUNGS, Rung, Shape, Storage};
-use ganglion::time::Span;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::path::PathBuf;

@@ -11,7 +11,7 @@ mod large;
 mod schema;
 mod schema_subset;
 
-use ganglion::board::{self, BoardError, Loaded};
+use ganglion::deploy::board::{self, BoardError, Loaded};
 
 /// The shipped board of that name.
 fn shipped(name: &str) -> Loaded {

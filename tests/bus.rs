@@ -2,20 +2,21 @@
 //! builder makes them, in virtual time.
 
 use crate::allocation::allocations_in;
-use ganglion::bus::{Absent, Bias, Gpio, Hardware, I2c, LineUse, Op, OpenError, Usage};
-use ganglion::executor::{Stepper, Worker};
-use ganglion::fault::BusFault;
-use ganglion::field::Readout;
-use ganglion::field::imitate;
-use ganglion::guard::{GuardedHardware, Hold, Link};
-use ganglion::io::RecoveryStep;
-use ganglion::plan::{
+use ganglion::base::fault::BusFault;
+use ganglion::base::plan::{
     Board, Cause, ChipSensor, GuardHold, I2cPlan, ImuQuantity, Line, Restraint, SensorKind, SensorPlan, Trip,
 };
-use ganglion::robot::{BuildError, Options, Robot};
+use ganglion::base::time::{Clock, Instant, SimClock, Span};
+use ganglion::deploy::board;
+use ganglion::drive::io::RecoveryStep;
+use ganglion::field::Readout;
+use ganglion::field::imitate;
+use ganglion::hardware::bus::{Absent, Bias, Gpio, Hardware, I2c, LineUse, Op, OpenError, Usage};
+use ganglion::runtime::guard::{GuardedHardware, Hold, Link};
+use ganglion::runtime::robot::{BuildError, Options, Robot};
+use ganglion::runtime::runner;
 use ganglion::sim::{Fault, Plant};
-use ganglion::time::{Clock, Instant, SimClock, Span};
-use ganglion::{board, runner};
+use ganglion::system::executor::{Stepper, Worker};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 

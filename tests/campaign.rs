@@ -24,8 +24,8 @@ use site::Site;
 use tally::Tally;
 use tape::What;
 
-use ganglion::plan::Board;
-use ganglion::time::{Instant, Span};
+use ganglion::base::plan::Board;
+use ganglion::base::time::{Instant, Span};
 use judge::facts::Facts;
 use judge::{Happening, Judge};
 

@@ -13,7 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use ganglion::learn::parallel;
+use ganglion::workshop::learn::parallel;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 

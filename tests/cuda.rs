@@ -14,16 +14,16 @@ mod robot;
 pub mod standin;
 mod tables;
 
+use ganglion::base::frame::MAX_SENSORS;
+use ganglion::base::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
+use ganglion::base::seed::{Stream, normal, uniform};
+use ganglion::base::time::Span;
 use ganglion::field::projections::Projections;
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::shape::{
     BANK_TOP, CHANNELS, CONTEXT, DESCRIPTOR, GROUP, PATTERN, READOUT_COLUMNS, READOUT_GRIDS, sub_steps,
 };
 use ganglion::field::{FieldEngine, Inspect, Response, Stimulus};
-use ganglion::frame::MAX_SENSORS;
-use ganglion::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
-use ganglion::seed::{Stream, normal, uniform};
-use ganglion::time::Span;
 use rig::{Launching, Rig};
 use tables::Answer;
 

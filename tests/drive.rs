@@ -2,16 +2,16 @@
 //! time; and whatever breaks, its motors end up still.
 
 use crate::long::or_in_full;
-use ganglion::board;
-use ganglion::command::Source;
+use ganglion::base::command::Source;
+use ganglion::base::plan::{Board, Cause};
+use ganglion::base::time::{Clock, Instant, SimClock, Span};
+use ganglion::deploy::board;
+use ganglion::drive::trace::Record;
 use ganglion::field::Readout;
 use ganglion::field::shipped;
-use ganglion::plan::{Board, Cause};
-use ganglion::robot::{Options, Robot};
-use ganglion::runner::{self, Ending};
+use ganglion::runtime::robot::{Options, Robot};
+use ganglion::runtime::runner::{self, Ending};
 use ganglion::sim::{Contacts, Fault, Plant, Report};
-use ganglion::time::{Clock, Instant, SimClock, Span};
-use ganglion::trace::Record;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
@@ -202,7 +202,7 @@ fn a_tick_that_dies_leaves_motors_that_stop_by_themselves() {
     let first = Instant::ZERO + board.period;
     let mut robot = Robot::build(&board, clock.clone(), first, options(1, &[])).unwrap();
     let plant = robot.plant.clone().unwrap();
-    let mut stepper = ganglion::executor::Stepper::new(clock.clone());
+    let mut stepper = ganglion::system::executor::Stepper::new(clock.clone());
     for started in robot.workers.drain(..) {
         stepper.add(started.worker, started.waker, Instant::ZERO);
     }

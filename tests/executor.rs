@@ -3,18 +3,18 @@
 //! stand.
 
 use crate::cli;
-use ganglion::board;
-use ganglion::bus::{Gpio, Hardware, I2c, LineUse, Op, OpenError};
-use ganglion::executor::{Rest, Worker};
-use ganglion::fault::BusFault;
+use ganglion::base::fault::BusFault;
+use ganglion::base::plan::{Board, RtPlan};
+use ganglion::base::time::{Clock, Instant, MonotonicClock, SimClock, Span};
+use ganglion::deploy::board;
 use ganglion::field::Readout;
 use ganglion::field::imitate;
-use ganglion::learn::parallel;
-use ganglion::plan::{Board, RtPlan};
-use ganglion::robot::{Options, Robot};
-use ganglion::runner::{self, Ending};
+use ganglion::hardware::bus::{Gpio, Hardware, I2c, LineUse, Op, OpenError};
+use ganglion::runtime::robot::{Options, Robot};
+use ganglion::runtime::runner::{self, Ending};
 use ganglion::sim::Plant;
-use ganglion::time::{Clock, Instant, MonotonicClock, SimClock, Span};
+use ganglion::system::executor::{Rest, Worker};
+use ganglion::workshop::learn::parallel;
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

@@ -9,15 +9,15 @@ pub mod quiet;
 mod state;
 mod storage;
 
-use ganglion::cpu::Level;
+use ganglion::base::frame::MAX_SENSORS;
+use ganglion::base::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
+use ganglion::base::seed::{Stream, normal, uniform};
+use ganglion::base::time::Span;
 use ganglion::field::cpu::CpuEngine;
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::shape::{CHANNELS, CONTEXT, FEATURES, PATTERN, READOUT_COLUMNS, READOUT_GRIDS};
 use ganglion::field::{FieldEngine, Inspect, Response, Stimulus, engine};
-use ganglion::frame::MAX_SENSORS;
-use ganglion::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
-use ganglion::seed::{Stream, normal, uniform};
-use ganglion::time::Span;
+use ganglion::system::cpu::Level;
 
 /// Both ways to keep a cell.
 const STORAGES: [Storage; 2] = [Storage::F32, Storage::F16];

@@ -10,15 +10,15 @@ mod rungs;
 
 use crate::cuda::engine::device;
 use crate::long::or_in_full;
+use ganglion::base::frame::MAX_SENSORS;
+use ganglion::base::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
+use ganglion::base::seed::{Stream, normal, uniform};
+use ganglion::base::time::Span;
 use ganglion::field::cpu::CpuEngine;
 use ganglion::field::cuda::CudaEngine;
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::shape::{CONTEXT, READOUT_COLUMNS};
 use ganglion::field::{Failure, FieldEngine, Inspect, Metrics, Refused, Response, Stimulus};
-use ganglion::frame::MAX_SENSORS;
-use ganglion::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
-use ganglion::seed::{Stream, normal, uniform};
-use ganglion::time::Span;
 use std::any::Any;
 
 /// An engine before the laws: its verbs, in f64 whatever it computes with.

@@ -1,14 +1,14 @@
 //! The bench of `ganglion hil` over the simulated robot: two loops of "wire" around it, the real runtime
 //! between them, in real time. Counts answers; how long they took is not asserted here.
 
-use ganglion::board;
-use ganglion::bus::{Edge, Gpio, Hardware, I2c, LineUse, Op, OpenError};
-use ganglion::fault::BusFault;
-use ganglion::hil::{self, Figures, HilError, Loop, LoopFault};
-use ganglion::learn::parallel;
-use ganglion::plan::{Board, Line};
+use ganglion::base::fault::BusFault;
+use ganglion::base::plan::{Board, Line};
+use ganglion::base::time::{Clock, Instant, MonotonicClock, Span};
+use ganglion::deploy::board;
+use ganglion::deploy::hil::{self, Figures, HilError, Loop, LoopFault};
+use ganglion::hardware::bus::{Edge, Gpio, Hardware, I2c, LineUse, Op, OpenError};
 use ganglion::sim::Plant;
-use ganglion::time::{Clock, Instant, MonotonicClock, Span};
+use ganglion::workshop::learn::parallel;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

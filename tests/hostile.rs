@@ -5,7 +5,7 @@
 
 pub(crate) mod ways;
 
-use ganglion::seed::{Stream, bits};
+use ganglion::base::seed::{Stream, bits};
 use std::path::Path;
 use ways::{Form, WAYS_IN, WayIn, payload_of, signed};
 

@@ -1,20 +1,20 @@
 //! Learning from logs: a rule is found and comes back from its file, another board refuses it, equal
 //! inputs give equal bytes, and on a real robot's log the decisions of time not seen are mostly right.
 
+use ganglion::base::frame::MAX_SENSORS;
+use ganglion::base::plan::{Board, EngineKind, Rung};
+use ganglion::base::seed::{Stream, uniform};
+use ganglion::base::time::{Instant, SimClock};
 use ganglion::field::readout::{Origin, Readout, decide};
 use ganglion::field::shape::{FEATURES, READOUT_COLUMNS};
 use ganglion::field::{Stimulus, engine};
-use ganglion::frame::MAX_SENSORS;
-use ganglion::learn::laps::{judge, observe_all};
-use ganglion::learn::log::Log;
-use ganglion::learn::observe::observe;
-use ganglion::learn::validate::{Lesson, fit, gap};
-use ganglion::learn::{Stage, course, learn};
-use ganglion::plan::{Board, EngineKind, Rung};
-use ganglion::robot::{Options, Robot};
-use ganglion::runner;
-use ganglion::seed::{Stream, uniform};
-use ganglion::time::{Instant, SimClock};
+use ganglion::runtime::robot::{Options, Robot};
+use ganglion::runtime::runner;
+use ganglion::workshop::learn::laps::{judge, observe_all};
+use ganglion::workshop::learn::log::Log;
+use ganglion::workshop::learn::observe::observe;
+use ganglion::workshop::learn::validate::{Lesson, fit, gap};
+use ganglion::workshop::learn::{Stage, course, learn};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
@@ -55,7 +55,7 @@ bank = 16
 "#;
 
 fn board() -> Board {
-    ganglion::board::from_text("made-up", BOARD).unwrap_or_else(|error| panic!("{error}")).board
+    ganglion::deploy::board::from_text("made-up", BOARD).unwrap_or_else(|error| panic!("{error}")).board
 }
 
 /// Ranges that wander, and a decision: wait when `near` is below 0.8 m.
@@ -355,7 +355,7 @@ const REAL_LOG: &str = "tests/data/scitos-g5/sensor_readings_24_first_3_laps.csv
 
 /// Right decisions on each lap of the real log, learned from the others, by `board` with `seed`.
 fn unseen_laps(board: &str, seed: u64) -> Vec<f64> {
-    let mut board = ganglion::board::built_in(board).unwrap().unwrap().board;
+    let mut board = ganglion::deploy::board::built_in(board).unwrap().unwrap().board;
     board.field.seed = seed;
     let logs = [Log::read(Path::new(REAL_LOG), &board, Some("OUTPUT")).unwrap().sound().unwrap()];
     let course = course(&board, &logs, 3).unwrap();
@@ -369,7 +369,7 @@ fn unseen_laps(board: &str, seed: u64) -> Vec<f64> {
 
 #[test]
 fn the_real_log_is_read_whole() {
-    let board = ganglion::board::built_in("scitos-g5").unwrap().unwrap().board;
+    let board = ganglion::deploy::board::built_in("scitos-g5").unwrap().unwrap().board;
     let log = Log::read(Path::new(REAL_LOG), &board, Some("OUTPUT")).unwrap();
     assert_eq!((log.rows(), log.defects()), (4092, 0));
     let count = |label: &str| {
@@ -401,7 +401,7 @@ fn on_a_real_robots_log_each_lap_is_decided_from_the_two_others() {
 #[test]
 #[ignore = "long: scripts/long-tests"]
 fn on_a_real_robots_log_the_last_quarter_is_decided_from_the_first_three() {
-    let board = ganglion::board::built_in("scitos-g5").unwrap().unwrap().board;
+    let board = ganglion::deploy::board::built_in("scitos-g5").unwrap().unwrap().board;
     let log = Log::read(Path::new(REAL_LOG), &board, Some("OUTPUT")).unwrap().sound().unwrap();
     assert_eq!(log.rows(), 4092);
     let mut engine = engine::build(&board.field);

@@ -122,7 +122,7 @@ fn the_script_makes_what_the_assets_take_from_made() {
         );
     }
     // It takes the boards by their files, and the program has them by name.
-    let named: BTreeSet<String> = ganglion::board::names().map(str::to_string).collect();
+    let named: BTreeSet<String> = ganglion::deploy::board::names().map(str::to_string).collect();
     let on_disk = fs::read_dir("boards").expect("boards").map(|entry| entry.expect("an entry").path());
     let on_disk: BTreeSet<String> = on_disk
         .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))

@@ -5,18 +5,18 @@ mod cases; // what stops a driving robot, case by case
 mod judge; // what people may rely on, said without the runtime's own words
 mod rig; // the real tick between rings that a test fills and empties
 
-use ganglion::admit::Admission;
-use ganglion::command::{Command, Source};
-use ganglion::fault::{BusFault, ReadingFault};
-use ganglion::frame::{Frame, Health, MAX_SENSORS, Reading, Sample};
-use ganglion::mode::Asked;
-use ganglion::plan::{
+use ganglion::base::command::{Command, Source};
+use ganglion::base::fault::{BusFault, ReadingFault};
+use ganglion::base::frame::{Frame, Health, MAX_SENSORS, Reading, Sample};
+use ganglion::base::plan::{
     Cause, ChipSensor, ComputedSensor, Limits, MotorKind, MotorPlan, Restraint, Rule, SafetyPlan, SensorKind,
     SensorPlan, Trip,
 };
-use ganglion::reflex::{Reflexes, Signals};
-use ganglion::time::{Instant, Span};
-use ganglion::trace::Record;
+use ganglion::base::time::{Instant, Span};
+use ganglion::decision::admit::Admission;
+use ganglion::decision::mode::Asked;
+use ganglion::decision::reflex::{Reflexes, Signals};
+use ganglion::drive::trace::Record;
 use judge::Trust;
 use proptest::prelude::*;
 use rig::Robot;
@@ -437,7 +437,7 @@ proptest! {
         low in -10.0f32..10.0,
         high in -10.0f32..10.0,
     ) {
-        use ganglion::plan::{Curve, Scale};
+        use ganglion::base::plan::{Curve, Scale};
         let fed = |curve| SensorPlan {
             input: Some(Scale { low, high, curve }),
             ..sensor(100, [f32::MIN, f32::MAX], -1.0, true)

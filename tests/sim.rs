@@ -8,16 +8,16 @@ mod property;
 mod wander;
 mod wires;
 
-use ganglion::board;
-use ganglion::bus::{Gpio, I2c};
-use ganglion::command::Command;
-use ganglion::device::actuators::{Actuators, HatActuators};
-use ganglion::device::adc::HatAdc;
-use ganglion::device::hc_sr04::HcSr04;
-use ganglion::device::{DeviceFault, Ports};
-use ganglion::plan::{Board, LineSensor, SensorKind};
+use ganglion::base::command::Command;
+use ganglion::base::plan::{Board, LineSensor, SensorKind};
+use ganglion::base::time::{Clock, Instant, SimClock, Span};
+use ganglion::deploy::board;
+use ganglion::hardware::bus::{Gpio, I2c};
+use ganglion::hardware::device::actuators::{Actuators, HatActuators};
+use ganglion::hardware::device::adc::HatAdc;
+use ganglion::hardware::device::hc_sr04::HcSr04;
+use ganglion::hardware::device::{DeviceFault, Ports};
 use ganglion::sim::{Fault, Plant, Report};
-use ganglion::time::{Clock, Instant, SimClock, Span};
 use std::sync::Arc;
 
 fn shipped(name: &str) -> Board {

@@ -3,13 +3,13 @@
 
 use crate::allocation::allocations_in;
 use crate::cli::{err, ganglion, out, output};
-use ganglion::board;
+use ganglion::base::frame::MAX_SENSORS;
+use ganglion::base::plan::{Board, EngineKind, Rung};
+use ganglion::deploy::board;
 use ganglion::field::Stimulus;
 use ganglion::field::engine;
 use ganglion::field::snapshot::{Beside, Snapshot, SnapshotError, Standing, previous_of, snapshot_line};
 use ganglion::field::state::{Live, State};
-use ganglion::frame::MAX_SENSORS;
-use ganglion::plan::{Board, EngineKind, Rung};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

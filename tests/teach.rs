@@ -2,16 +2,16 @@
 //! fields that drive on both grids where the weights of one grid do not serve the other.
 
 use crate::long::or_in_full;
-use ganglion::board;
+use ganglion::base::plan::{Board, Rung};
+use ganglion::base::time::{Instant, SimClock};
+use ganglion::deploy::board;
 use ganglion::field::Readout;
 use ganglion::field::readout::{Origin, ReadoutError, Trial, table_digest};
 use ganglion::field::shipped;
-use ganglion::plan::{Board, Rung};
-use ganglion::robot::{BuildError, Options, Robot};
-use ganglion::teach::driver::Driver;
-use ganglion::teach::trial::{Rooms, trial};
-use ganglion::teach::{Syllabus, lesson, teach};
-use ganglion::time::{Instant, SimClock};
+use ganglion::runtime::robot::{BuildError, Options, Robot};
+use ganglion::workshop::teach::driver::Driver;
+use ganglion::workshop::teach::trial::{Rooms, trial};
+use ganglion::workshop::teach::{Syllabus, lesson, teach};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -1,17 +1,17 @@
 //! The tick on real threads: every slot of the grid is run or counted as skipped on whatever machine this is,
 //! nothing is allocated, motors are still at the end; and what a strict board does when refused.
 
-use ganglion::board;
-use ganglion::executor::Threads;
+use ganglion::base::plan::{Board, Cause, RtPlan};
+use ganglion::base::time::{Clock, Instant, MonotonicClock, Span};
+use ganglion::deploy::board;
+use ganglion::drive::io::HaltWatch;
 use ganglion::field::imitate;
-use ganglion::io::HaltWatch;
-use ganglion::plan::{Board, Cause, RtPlan};
-use ganglion::robot::{Options, Robot};
-use ganglion::rt::Role;
-use ganglion::runner::{self, Ending, RunnerError};
+use ganglion::runtime::robot::{Options, Robot};
+use ganglion::runtime::runner::{self, Ending, RunnerError};
+use ganglion::runtime::tick::Tick;
 use ganglion::sim::{Fault, Plant};
-use ganglion::tick::Tick;
-use ganglion::time::{Clock, Instant, MonotonicClock, Span};
+use ganglion::system::executor::Threads;
+use ganglion::system::rt::Role;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;

@@ -14,7 +14,13 @@ const LONGEST: usize = 600;
 const LONGER: &[(&str, &str)] = &[];
 
 /// Where `unsafe` may stand.
-const UNSAFE_ROOMS: &[&str] = &["src/rt", "src/cpu/simd", "src/gpu", "src/bus/linux", "tests/cuda/standin"];
+const UNSAFE_ROOMS: &[&str] = &[
+    "src/system/rt",
+    "src/system/cpu/simd",
+    "src/system/gpu",
+    "src/hardware/bus/linux",
+    "tests/cuda/standin",
+];
 
 /// Who must not know whom, beyond the order of `src/lib.rs`: a room, the rooms that it does not name, and
 /// why.
@@ -45,13 +51,13 @@ const ABSENCES: &[(&str, &[&str], &str)] = &[
 
 /// Crates that live in one room, and why.
 const CRATES: &[(&str, &str, &str)] = &[
-    ("toml", "src/board", "one place knows how a board file is written"),
+    ("toml", "src/deploy/board", "one place knows how a board file is written"),
     ("clap", "src/cli", "words are made at the edge"),
     ("indicatif", "src/cli", "words are made at the edge"),
-    ("cudarc", "src/gpu", "one place knows the driver; what it gives is checked there"),
-    ("gpiocdev", "src/bus/linux", "one place asks for lines, so that each has one owner"),
-    ("rppal", "src/bus/linux", "a crate that has been retired stays replaceable"),
-    ("bincode", "src/codec", "one place knows how bytes are laid out, so that it can be replaced"),
+    ("cudarc", "src/system/gpu", "one place knows the driver; what it gives is checked there"),
+    ("gpiocdev", "src/hardware/bus/linux", "one place asks for lines, so that each has one owner"),
+    ("rppal", "src/hardware/bus/linux", "a crate that has been retired stays replaceable"),
+    ("bincode", "src/system/codec", "one place knows how bytes are laid out, so that it can be replaced"),
 ];
 
 /// Fails with every fault at once: a person mends them in one go.
@@ -225,40 +231,68 @@ fn found_in(texts: impl IntoIterator<Item = (String, String)>, marks: &[&str], a
     faults
 }
 
-/// The modules of `src/lib.rs` in their order.
+/// The modules of `src/lib.rs` in their order, with their groups: `base::units`, `field`.
 fn rooms() -> Vec<String> {
     let lib = std::fs::read_to_string("src/lib.rs").expect("src/lib.rs");
-    let name = |line: &str| Some(line.strip_prefix("pub mod ")?.strip_suffix(';')?.to_string());
-    lib.lines().filter_map(name).collect()
+    let (mut rooms, mut group) = (Vec::new(), None);
+    for line in lib.lines() {
+        let Some(name) = line.trim_start().strip_prefix("pub mod ") else {
+            group = group.filter(|_| line != "}");
+            continue;
+        };
+        match (name.strip_suffix(" {"), name.strip_suffix(';'), group) {
+            (Some(name), _, _) => group = Some(name),
+            (_, Some(name), Some(group)) => rooms.push(format!("{group}::{name}")),
+            (_, Some(name), None) => rooms.push(name.to_string()),
+            _ => {}
+        }
+    }
+    rooms
+}
+
+/// Which of `rooms` the path `a::b::c` lies in.
+fn room_of(rooms: &[String], path: &str) -> Option<usize> {
+    let is_in = |room: &String| {
+        path == room || path.strip_prefix(room.as_str()).is_some_and(|rest| rest.starts_with("::"))
+    };
+    rooms.iter().position(is_in)
 }
 
 #[test]
 fn a_room_names_only_rooms_declared_above_it() {
     let rooms = rooms();
-    let place = |name: &str| rooms.iter().position(|room| room == name);
+    let last = |room: usize| rooms[room].rsplit("::").next().unwrap_or_default();
     let mut faults = Vec::new();
     for source in sources(&["src"]) {
         let path = source.path.trim_start_matches("src/").trim_end_matches(".rs");
-        let room = path.split('/').next().unwrap_or_default();
-        let Some(own) = place(room) else { continue }; // lib, main, and what only tests use
+        let Some(own) = room_of(&rooms, &path.replace('/', "::")) else { continue }; // lib, main, and what only tests use
         let mut named = source::crate_paths(source.without_tests());
         named.extend(source::paths_of_the_root(source.without_tests(), path));
-        let mut others: Vec<&str> = named.iter().filter_map(|path| path.split("::").next()).collect();
+        let mut others: Vec<usize> = Vec::new();
+        for path in &named {
+            match room_of(&rooms, path) {
+                Some(room) => others.push(room),
+                None => faults.push(format!("{}: {path} is in no room of src/lib.rs", source.path)),
+            }
+        }
         others.sort();
         others.dedup();
         for other in others {
-            if place(other).is_some_and(|its| its > own) {
-                faults
-                    .push(format!("{}: {room} is declared above {other} and must not name it", source.path));
+            let (room, its) = (last(own), last(other));
+            if other > own {
+                faults.push(format!("{}: {room} is declared above {its} and must not name it", source.path));
             }
-            let absent = ABSENCES.iter().find(|(of, absent, _)| *of == room && absent.contains(&other));
+            let absent = ABSENCES.iter().find(|(of, absent, _)| *of == room && absent.contains(&its));
             if let Some((_, _, why)) = absent {
-                faults.push(format!("{}: {room} must not name {other} ({why})", source.path));
+                faults.push(format!("{}: {room} must not name {its} ({why})", source.path));
             }
         }
     }
     none(faults);
-    let known = |name: &str| assert!(place(name).is_some(), "{name} is no room");
+    let groups: std::collections::BTreeSet<&str> =
+        rooms.iter().filter_map(|room| room.split("::").next()).collect();
+    assert!(groups.len() <= 12, "the map shows {groups:?}: more than a person takes in at once");
+    let known = |name: &str| assert!((0..rooms.len()).any(|room| last(room) == name), "{name} is no room");
     ABSENCES
         .iter()
         .for_each(|(room, absent, _)| std::iter::once(room).chain(*absent).for_each(|name| known(name)));
@@ -294,9 +328,9 @@ fn the_package_is_named_alike_everywhere() {
 
 /// Who may write files otherwise than by `codec::replace`, and why.
 const WRITERS: &[(&str, &str)] = &[
-    ("src/bus/linux/pwm.rs", "attributes of the kernel, which are no files that could be replaced"),
-    ("src/bus/linux/fake.rs", "a made-up tree for tests"),
-    ("src/device/sysfs.rs", "the same"),
+    ("src/hardware/bus/linux/pwm.rs", "attributes of the kernel, which are no files that could be replaced"),
+    ("src/hardware/bus/linux/fake.rs", "a made-up tree for tests"),
+    ("src/hardware/device/sysfs.rs", "the same"),
 ];
 
 #[test]

@@ -8,7 +8,7 @@ use super::rows::End;
 use super::scene::{self, Scene};
 use super::trouble::Trouble;
 use super::verdict::{Latency, Outcome};
-use ganglion::time::{Instant, Span};
+use ganglion::base::time::{Instant, Span};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io;

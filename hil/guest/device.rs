@@ -2,7 +2,7 @@
 //! meaning.
 
 use super::wire::{COMMAND_BYTES, Command, EVENT_BYTES, Event, Port};
-use ganglion::time::Span;
+use ganglion::base::time::Span;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use std::collections::VecDeque;

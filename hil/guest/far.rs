@@ -8,10 +8,10 @@
 
 use super::imu::{self, Imu};
 use super::wire::{Behaviour, Command, Event, Happening};
-use ganglion::bus::{Edge, Gpio, I2c};
-use ganglion::plan::{Board, ChipSensor, EnablePlan, Line, LineSensor, MotorKind, SensorKind};
+use ganglion::base::plan::{Board, ChipSensor, EnablePlan, Line, LineSensor, MotorKind, SensorKind};
+use ganglion::base::time::{Instant, SimClock, Span};
+use ganglion::hardware::bus::{Edge, Gpio, I2c};
 use ganglion::sim::{Plant, Report};
-use ganglion::time::{Instant, SimClock, Span};
 use std::sync::Arc;
 
 /// How often what the converter and the inertial sensor see is set anew: once in the shortest period of a

@@ -5,7 +5,7 @@ use super::bench::Bench;
 use super::rows::Floor;
 use super::verdict::{Baseline, Latency, Outcome};
 use super::wire::Command;
-use ganglion::time::{Clock, MonotonicClock, Span};
+use ganglion::base::time::{Clock, MonotonicClock, Span};
 use gpiocdev::Request;
 use gpiocdev::line::{EdgeDetection, Value};
 use std::io;

@@ -2,7 +2,7 @@
 //! ranges, sample rate, interrupt, and the fourteen bytes of a sample. No FIFO, no DMP, no second bus:
 //! nothing here reads them.
 
-use ganglion::time::Span;
+use ganglion::base::time::Span;
 
 /// First byte of a sample: accelerations, temperature, rotations, big endian.
 pub const SAMPLE: u8 = 0x3B;

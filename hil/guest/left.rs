@@ -8,7 +8,7 @@ use super::scene;
 use super::trouble::MCU;
 use super::verdict::Outcome;
 use super::wire::Command;
-use ganglion::time::Span;
+use ganglion::base::time::Span;
 use rustix::process::Signal;
 use std::io;
 

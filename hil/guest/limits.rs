@@ -1,7 +1,7 @@
 //! How long a robot may take to stand: from the board's own figures, in words that a row can print.
 
-use ganglion::plan::Board;
-use ganglion::time::Span;
+use ganglion::base::plan::Board;
+use ganglion::base::time::Span;
 
 /// Two stop frames and the system calls around them, generously: they take 0.2 ms at 400 kHz.
 const STOP_FRAMES: Span = Span::from_millis(2);
@@ -32,7 +32,7 @@ impl Limit {
             Limit::Period => period,
             Limit::Stale(name) => sensor(name).map_or(Span::ZERO, |s| s.max_age) + period,
             Limit::Frozen(name) => {
-                let repeats = |s: &ganglion::plan::SensorPlan| {
+                let repeats = |s: &ganglion::base::plan::SensorPlan| {
                     s.period.times(s.frozen_after.unwrap_or(0).into()) + s.period + s.max_age
                 };
                 sensor(name).map_or(Span::ZERO, repeats) + period
@@ -68,7 +68,7 @@ pub fn bus_time(board: &Board) -> Span {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ganglion::board;
+    use ganglion::deploy::board;
 
     #[test]
     fn limits_are_the_boards_own_figures() {

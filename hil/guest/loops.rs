@@ -8,7 +8,7 @@ use super::rows::{From, Loop};
 use super::scene::{self, Scene};
 use super::trouble::Load;
 use super::verdict::{Baseline, Latency, Outcome};
-use ganglion::time::{Instant, Span};
+use ganglion::base::time::{Instant, Span};
 use serde_json::Value;
 use std::io;
 
@@ -183,7 +183,7 @@ mod tests {
     use super::super::wire::Happening;
     use super::super::wire::tests::event;
     use super::*;
-    use ganglion::board;
+    use ganglion::deploy::board;
 
     /// Both motors run from 1 ms on and stop at these times, microseconds.
     fn stopped(left_us: u64, right_us: u64) -> Record {

@@ -31,8 +31,8 @@ mod wire;
 
 use bench::Bench;
 use course::Place;
-use ganglion::board::{self, Loaded};
-use ganglion::time::Span;
+use ganglion::base::time::Span;
+use ganglion::deploy::board::{self, Loaded};
 use rows::{Course, ROWS, Row};
 use serde_json::{Map, Value, json};
 use std::io;

@@ -1,7 +1,7 @@
 //! The processes under test: started afresh for a row, signalled, ended, and what they said. Their output
 //! goes to files, so that none waits for a reader.
 
-use ganglion::time::{Clock, MonotonicClock, Span};
+use ganglion::base::time::{Clock, MonotonicClock, Span};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::{self, File};

@@ -2,9 +2,9 @@
 //! for a drive motor, every transfer that failed, every frame that no board asks for. Judges nothing.
 
 use super::wire::{Event, Happening};
-use ganglion::device::robot_hat::{pulse_register, timer_of, timer_registers};
-use ganglion::plan::{Board, EnablePlan, Line, LineSensor, MotorKind, SensorKind};
-use ganglion::time::Instant;
+use ganglion::base::plan::{Board, EnablePlan, Line, LineSensor, MotorKind, SensorKind};
+use ganglion::base::time::Instant;
+use ganglion::hardware::device::robot_hat::{pulse_register, timer_of, timer_registers};
 use std::collections::BTreeMap;
 
 /// A frame with a pulse for a drive motor, as it was on the wire.
@@ -326,7 +326,7 @@ fn since(turns: &[(Instant, bool)], from: Instant) -> Option<Instant> {
 mod tests {
     use super::super::wire::tests::event;
     use super::*;
-    use ganglion::board;
+    use ganglion::deploy::board;
 
     fn record() -> Record {
         let mut board = board::built_in("picarx-v4").unwrap().unwrap().board;

@@ -4,7 +4,7 @@
 use super::bench::Bench;
 use super::process::Process;
 use super::verdict::Outcome;
-use ganglion::time::{Instant, Span};
+use ganglion::base::time::{Instant, Span};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;

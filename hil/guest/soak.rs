@@ -6,7 +6,7 @@ use super::process;
 use super::record::Record;
 use super::scene::{self, Scene};
 use super::verdict::Outcome;
-use ganglion::time::{Instant, Span};
+use ganglion::base::time::{Instant, Span};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io;
@@ -127,7 +127,7 @@ mod tests {
     use super::super::wire::Happening;
     use super::super::wire::tests::event;
     use super::*;
-    use ganglion::board;
+    use ganglion::deploy::board;
 
     #[test]
     fn a_phase_is_found_on_both_sides_of_a_periods_end() {

@@ -5,7 +5,7 @@ use super::far::Echo;
 use super::record::Record;
 use super::scene::{Scene, Who};
 use super::wire::{Command, FOR_EVER, Fault};
-use ganglion::time::{Instant, Span};
+use ganglion::base::time::{Instant, Span};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -229,7 +229,7 @@ fn hog(priority: u8, time: Span) -> io::Result<()> {
 
 /// What a hog does: computes until its time is over.
 pub fn be_hog(ms: u64) {
-    use ganglion::time::{Clock, MonotonicClock};
+    use ganglion::base::time::{Clock, MonotonicClock};
     let until = MonotonicClock.now() + Span::from_millis(ms);
     while MonotonicClock.now() < until {
         std::hint::spin_loop();

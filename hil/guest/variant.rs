@@ -1,7 +1,7 @@
 //! The board as rows need it: a file that inherits the bench's board and states what differs. Reads names
 //! from the effective configuration, so that a rule that the board gains is found.
 
-use ganglion::board::{self, Loaded, Setting};
+use ganglion::deploy::board::{self, Loaded, Setting};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -92,11 +92,13 @@ mod tests {
             let text = text(&loaded, variant);
             let board =
                 board::from_text("variant", &text).unwrap_or_else(|error| panic!("{text}\n{error}")).board;
-            let still = |rule: &&ganglion::plan::Rule| rule.restraint == ganglion::plan::Restraint::Still;
+            let still =
+                |rule: &&ganglion::base::plan::Rule| rule.restraint == ganglion::base::plan::Restraint::Still;
             let brief = board.reflexes.iter().filter(still).all(|rule| !rule.latched);
             assert_eq!(brief, matches!(variant, Variant::Brief | Variant::BriefOrdinary));
             assert_eq!(board.i2c[0].recovery.rebind, variant == Variant::Rebind);
-            let resets = board.guard.is_some_and(|guard| guard.holds == ganglion::plan::GuardHold::Reset);
+            let resets =
+                board.guard.is_some_and(|guard| guard.holds == ganglion::base::plan::GuardHold::Reset);
             assert_eq!(resets, variant == Variant::Reset);
             assert_eq!(board.rt.priority == 0, variant == Variant::BriefOrdinary);
         }

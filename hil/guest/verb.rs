@@ -7,9 +7,9 @@ use super::process::Process;
 use super::scene;
 use super::verdict::Outcome;
 use super::wire::Command;
-use ganglion::device::robot_hat::pulse_register;
-use ganglion::plan::MotorKind;
-use ganglion::time::Span;
+use ganglion::base::plan::MotorKind;
+use ganglion::base::time::Span;
+use ganglion::hardware::device::robot_hat::pulse_register;
 use serde_json::Value;
 use std::io;
 

@@ -1,7 +1,7 @@
 //! What a row came to: faults found, figures, and all of them as lines for people and for programs. A row
 //! that found nothing wrong has passed; one that could not be carried out has not.
 
-use ganglion::time::Span;
+use ganglion::base::time::Span;
 use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
 use std::fs::OpenOptions;

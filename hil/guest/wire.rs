@@ -1,7 +1,7 @@
 //! The words of `/dev/hilplant`: commands that are written to it, events that are read from it, both as bytes
 //! of fixed length (`hil/kmod/hilplant.h`, little endian). Knows no robot, opens nothing.
 
-use ganglion::time::{Instant, Span};
+use ganglion::base::time::{Instant, Span};
 
 /// Bytes of a command.
 pub const COMMAND_BYTES: usize = 56;

@@ -1,4 +1,4 @@
-/// A stand-in for the CUDA driver: a shared library with the driver's functions, as far as src/gpu calls
+/// A stand-in for the CUDA driver: a shared library with the driver's functions, as far as src/system/gpu calls
 /// them, over the kernel emulator. A test tool: it refuses whatever a real driver refuses, and says why
 /// in a sentence on standard error; it goes wrong where it is told to (driver/orders.hpp).
 ///

@@ -1,16 +1,14 @@
 //! Arguments that several verbs share: a board, an engine, a read-out, a duration.
 
 use super::exit::Failure;
-use crate::board;
-use crate::board::Loaded;
+use crate::base::plan::{Board, EngineKind, Rung};
+use crate::base::time::Span;
+use crate::deploy::board;
+use crate::deploy::board::Loaded;
 use crate::field::Readout;
 use crate::field::device;
 use crate::field::failover::Open;
-use crate::field::footprint;
-use crate::gpu::Watch;
-use crate::plan::{Board, EngineKind, FieldPlan, Rung};
-use crate::rt::room::{self, NoRoom};
-use crate::time::Span;
+use crate::system::gpu::Watch;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -62,13 +60,6 @@ pub fn engine(board: &mut Board, choice: Option<EngineChoice>, threads: Option<u
 /// What to do if a field does not fit into memory.
 pub const SMALLER: &str = "end other programs, or make grid, patterns or bank of [field] smaller ('ganglion check' says what \
                            a board takes)";
-
-/// Checks that the field of `plan` fits into the memory that is left.
-pub fn fits(plan: &FieldPlan) -> Result<(), Failure> {
-    let refused =
-        |refusal: NoRoom| Failure::unavailable(format!("the field does not fit: {refusal}")).fix(SMALLER);
-    room::demand(footprint::field_bytes(plan)).map_err(refused)
-}
 
 /// How to open the GPU that will compute the board's field, under `watch`; `None` if the CPU computes it. An
 /// error if the board asks for a GPU and there is none.

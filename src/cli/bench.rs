@@ -7,8 +7,8 @@ mod field;
 mod hrr;
 
 use super::exit::Failure;
-use crate::time::Span;
-use crate::trace::Latency;
+use crate::base::time::Span;
+use crate::drive::trace::Latency;
 use clap::{Args as ClapArgs, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 

@@ -7,7 +7,7 @@ mod keep;
 mod servo;
 
 use super::exit::Failure;
-use crate::board::Loaded;
+use crate::deploy::board::Loaded;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `calibrate`.
@@ -50,7 +50,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 /// The board, after checking that no other process uses its wires.
 fn board(path: &Path) -> Result<Loaded, Failure> {
     let loaded = super::arguments::board(path)?;
-    if let Some(holder) = crate::access::holder(&loaded.board, 0) {
+    if let Some(holder) = crate::runtime::access::holder(&loaded.board, 0) {
         return Err(Failure::unavailable(format!("{holder} has the motors' bus open"))
             .at(format!("board '{}'", loaded.board.name))
             .fix("stop it first: 'systemctl stop ganglion ganglion-guard'"));

@@ -9,13 +9,13 @@ use super::exit::Failure;
 use super::origin::{self, COMPUTED};
 use super::output::stderr_is_terminal;
 use super::simulate::Simulation;
-use crate::board;
-use crate::board::finding::Finding;
-use crate::board::{BoardError, Loaded, Setting};
-use crate::plan::edges::{EdgeSight, edge_sight};
-use crate::plan::{Board, BusPlan, FieldPlan, bus_load};
-use crate::rt::room;
-use crate::session::is_service;
+use crate::base::plan::edges::{EdgeSight, edge_sight};
+use crate::base::plan::{Board, BusPlan, FieldPlan, bus_load};
+use crate::deploy::board;
+use crate::deploy::board::finding::Finding;
+use crate::deploy::board::{BoardError, Loaded, Setting};
+use crate::runtime::session::is_service;
+use crate::system::rt::room;
 
 /// Arguments of `check`.
 #[derive(Debug, clap::Args)]

@@ -2,10 +2,10 @@
 
 use super::exit::Failure;
 use super::{arguments, measured, output};
-use crate::control::{self, Ask, BusStatus, CONTROL_SOCKET, Reply, Status};
+use crate::base::plan::Cause;
+use crate::base::time::Span;
 use crate::memory::map::MapStatus;
-use crate::plan::Cause;
-use crate::time::Span;
+use crate::runtime::control::{self, Ask, BusStatus, CONTROL_SOCKET, Reply, Status};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -230,7 +230,7 @@ fn bus(bus: &BusStatus) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Sources;
+    use crate::runtime::control::Sources;
 
     #[test]
     fn each_cause_is_shown_with_what_ends_it_and_an_unknown_one_by_its_name() {

@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::exit::Failure;
+use crate::base::plan::Board;
+use crate::deploy::setup::files::{names, text};
+use crate::deploy::setup::tuning;
 use crate::memory::choice::Preference;
-use crate::plan::Board;
-use crate::setup::files::{names, text};
-use crate::setup::tuning;
 
 /// Arguments of `doctor`.
 #[derive(Debug, clap::Args)]
@@ -127,7 +127,7 @@ struct Report<'a> {
     schema: u32,
     board: Option<&'a str>,
     findings: &'a [Finding],
-    granted: &'a [crate::rt::Granted],
+    granted: &'a [crate::system::rt::Granted],
     bare_timer: &'a grants::Lateness,
     first_slots: &'a first_slots::FirstSlots,
     /// What is proposed, with `--fix`.
@@ -212,7 +212,7 @@ pub(super) fn test(path: &Path) -> Result<(), Failure> {
 }
 
 fn load(path: &Path) -> Result<Board, Failure> {
-    match crate::board::load(path) {
+    match crate::deploy::board::load(path) {
         Ok(loaded) => Ok(loaded.board),
         Err(error) => Err(super::check::failure(path, &error)),
     }

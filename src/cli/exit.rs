@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use super::output;
-use crate::outside;
+use crate::system::outside;
 
 /// Why the program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,13 +3,13 @@
 use super::exit::Failure;
 use super::interrupt::Interrupt;
 use super::{arguments, output, report};
-use crate::access;
-use crate::executor::Rest;
-use crate::hil::{self, Figures, HilError, Loop};
-use crate::plan::{self, Board, Line, LineSensor, SensorKind};
-use crate::selftest::hat;
-use crate::time::{Clock, MonotonicClock, Span};
-use crate::trace::Latency;
+use crate::base::plan::{self, Board, Line, LineSensor, SensorKind};
+use crate::base::time::{Clock, MonotonicClock, Span};
+use crate::deploy::hil::{self, Figures, HilError, Loop};
+use crate::drive::trace::Latency;
+use crate::runtime::access;
+use crate::runtime::selftest::hat;
+use crate::system::executor::Rest;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -226,7 +226,7 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{latency_histogram, note};
+    use crate::drive::trace::{latency_histogram, note};
     use clap::{Args as _, FromArgMatches};
 
     fn figures(us: &[u64], unanswered: u64) -> Figures {
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn only_answers_in_time_pass_and_all_of_them() {
-        let board = crate::board::built_in("sim").unwrap().unwrap().board;
+        let board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         let passes = |us: &[u64], lost| Report::new(&board, &figures(us, lost)).verdict().is_ok();
         assert!(passes(&[800, 9_000], 0));
         assert!(!passes(&[800, 10_500], 0), "the slowest of two is above the 99.9th percentile");

@@ -14,7 +14,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::exit::{Exit, Failure};
-use crate::rt::signals::refuse_to_be_stopped;
+use crate::system::rt::signals::refuse_to_be_stopped;
 
 /// The signals that request the end: from a key, a service manager, or the kernel when the terminal is gone.
 /// SIGHUP counts under `nohup` too: a robot without an operator stops.

@@ -2,7 +2,7 @@
 //! library's own message waits for its reader, and a thread that drives motors would hang in it first.
 
 use super::output;
-use crate::outside;
+use crate::system::outside;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt::Write;
 use std::panic::PanicHookInfo;

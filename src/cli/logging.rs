@@ -9,8 +9,8 @@ use log::{Level, Log, Metadata, Record};
 
 use super::output;
 use super::quota::Quota;
-use crate::outside;
-use crate::time::{Clock, Instant, MonotonicClock};
+use crate::base::time::{Clock, Instant, MonotonicClock};
+use crate::system::outside;
 
 /// Characters kept of a line that was left out, to show which it was.
 const REMEMBERED: usize = 120;
@@ -133,7 +133,7 @@ impl Log for Limited {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::at;
+    use crate::decision::fixture::at;
     use std::sync::Arc;
 
     /// The written lines.

@@ -1,7 +1,7 @@
 //! What a running robot has measured, in lines for people. A line whose figures there are not is left out.
 
-use crate::control::{Answer, GpuStatus, Measured, Quality, Status};
-use crate::trace::Latency;
+use crate::drive::trace::Latency;
+use crate::runtime::control::{Answer, GpuStatus, Measured, Quality, Status};
 
 /// The lines, without their indent.
 pub fn lines(status: &Status) -> Vec<String> {
@@ -67,7 +67,7 @@ fn gpu_line(GpuStatus { name, computes, why, attempt, attempt_in_s }: &GpuStatus
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Sources;
+    use crate::runtime::control::Sources;
 
     #[test]
     fn what_was_not_measured_has_no_line() {

@@ -5,7 +5,7 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::Mutex;
 
 use super::exit::Failure;
-use crate::outside;
+use crate::system::outside;
 
 /// The first error of standard output other than a closed pipe.
 static BROKEN: Mutex<Option<std::io::Error>> = Mutex::new(None);

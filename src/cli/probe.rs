@@ -2,16 +2,16 @@
 //! addresses that belong to the computer or to a kernel driver.
 
 use super::exit::Failure;
-use crate::access;
-use crate::board::{self};
-use crate::bus::OpenError;
-use crate::bus::linux::{Claim, LinuxHardware, Presence};
-use crate::bus::scan::{ADDRESSES, Answer, ask};
-use crate::fault::BusFault;
-use crate::plan::addresses::{Expected, also_answers, expected, holder};
-use crate::plan::{Board, BusPlan, I2cNode};
-use crate::selftest::reset::{Awake, is_held};
-use crate::time::MonotonicClock;
+use crate::base::fault::BusFault;
+use crate::base::plan::addresses::{Expected, also_answers, expected, holder};
+use crate::base::plan::{Board, BusPlan, I2cNode};
+use crate::base::time::MonotonicClock;
+use crate::deploy::board::{self};
+use crate::hardware::bus::OpenError;
+use crate::hardware::bus::linux::{Claim, LinuxHardware, Presence};
+use crate::hardware::bus::scan::{ADDRESSES, Answer, ask};
+use crate::runtime::access;
+use crate::runtime::selftest::reset::{Awake, is_held};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! How often one place in the program may log. A caller, a sensor or a file that provokes the same message
 //! again and again must not fill a disk or hide other messages: later ones appear rarely, with a count.
 
-use crate::time::{Instant, Span};
+use crate::base::time::{Instant, Span};
 
 /// Lines at once: a board's warnings, a self-test's findings.
 const AT_ONCE: u64 = 40;
@@ -62,7 +62,7 @@ impl Quota {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::at;
+    use crate::decision::fixture::at;
 
     #[test]
     fn a_flood_is_a_few_lines_and_a_count_and_none_is_lost_from_it() {

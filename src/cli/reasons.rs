@@ -2,15 +2,15 @@
 
 use super::arguments;
 use super::exit::Failure;
-use crate::access::AccessError;
-use crate::bus::OpenError;
+use crate::deploy::setup::deed::DeedError;
 use crate::field::brain::BrainError;
-use crate::robot::BuildError;
-use crate::rt::Refusal;
-use crate::runner::RunnerError;
-use crate::selftest::Check;
-use crate::session::{START_GUARD, SessionError, why_untrusted};
-use crate::setup::deed::DeedError;
+use crate::hardware::bus::OpenError;
+use crate::runtime::access::AccessError;
+use crate::runtime::robot::BuildError;
+use crate::runtime::runner::RunnerError;
+use crate::runtime::selftest::Check;
+use crate::runtime::session::{START_GUARD, SessionError, why_untrusted};
+use crate::system::rt::Refusal;
 use std::fmt::Display;
 use std::path::Path;
 
@@ -134,11 +134,11 @@ fn unfit(failed: &[Check]) -> Failure {
 mod tests {
     use super::super::exit::Exit;
     use super::*;
-    use crate::rt::grant::Request;
-    use crate::rt::room::NoRoom;
-    use crate::selftest::Verdict;
-    use crate::selftest::machine::Mismatch;
-    use crate::time::Span;
+    use crate::base::time::Span;
+    use crate::runtime::selftest::Verdict;
+    use crate::runtime::selftest::machine::Mismatch;
+    use crate::system::rt::grant::Request;
+    use crate::system::rt::room::NoRoom;
     use std::io::{Error, ErrorKind};
 
     fn wire(denied: bool) -> OpenError {

@@ -4,10 +4,10 @@
 use super::exit::Failure;
 use super::guard::{signals, ward};
 use super::quota::Quota;
-use crate::bus::linux::{Grant, REBIND_SOCKET, Rebinder};
-use crate::guard::socket::listen_at;
-use crate::plan::BusPlan;
-use crate::time::{Clock, MonotonicClock};
+use crate::base::plan::BusPlan;
+use crate::base::time::{Clock, MonotonicClock};
+use crate::hardware::bus::linux::{Grant, REBIND_SOCKET, Rebinder};
+use crate::runtime::guard::socket::listen_at;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `rebind`.
@@ -56,7 +56,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
     })?;
     let mut quota = Quota::FULL;
     let clock = MonotonicClock;
-    crate::rebind::serve(&mut rebinder, &listener, &end, ward, &clock, |grant| {
+    crate::runtime::rebind::serve(&mut rebinder, &listener, &end, ward, &clock, |grant| {
         // A caller with permission can make it answer as often as it likes.
         if let Some(more) = quota.ask(clock.now()) {
             let dropped = if more == 0 { String::new() } else { format!(" ({more} answers before it)") };

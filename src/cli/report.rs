@@ -5,17 +5,17 @@ use super::exit::Failure;
 use super::origin::{self, COMPUTED, MODELLED, SIMULATED, Sources};
 use super::run::ClockKind;
 use super::simulate::Simulation;
-use crate::control::why_disarmed;
-use crate::executor::Rest;
+use crate::base::plan::Board;
+use crate::drive::io::{BusCounters, RecoveryStep};
+use crate::drive::trace::Latency;
+use crate::drive::trail::BackingCounters;
 use crate::field::snapshot::SnapshotCounts;
 use crate::field::{DeviceTimes, FieldCounters};
-use crate::io::{BusCounters, RecoveryStep};
-use crate::plan::Board;
-use crate::rt::Granted;
-use crate::runner::Ending;
-use crate::session::{Outcome, Outside};
-use crate::trace::Latency;
-use crate::trail::BackingCounters;
+use crate::runtime::control::why_disarmed;
+use crate::runtime::runner::Ending;
+use crate::runtime::session::{Outcome, Outside};
+use crate::system::executor::Rest;
+use crate::system::rt::Granted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -551,10 +551,10 @@ fn say_latency(name: &str, latency: Option<&Latency>, unit: &str) {
 mod tests {
     use super::super::exit::Exit;
     use super::*;
-    use crate::board;
-    use crate::robot::Options;
-    use crate::session;
-    use crate::time::Span;
+    use crate::base::time::Span;
+    use crate::deploy::board;
+    use crate::runtime::robot::Options;
+    use crate::runtime::session;
     use std::sync::atomic::AtomicBool;
 
     /// A few slots of an untaught robot, which does not move; `change` edits its ending.

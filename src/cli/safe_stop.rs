@@ -2,10 +2,10 @@
 
 use super::exit::Failure;
 use super::interrupt::Interrupt;
-use crate::control::CONTROL_SOCKET;
-use crate::guard::socket::GUARD_SOCKET;
-use crate::plan::{BusPlan, GuardHold};
-use crate::safe_stop::{Found, Pulled, Runtime, StepError, Threat, stop};
+use crate::base::plan::{BusPlan, GuardHold};
+use crate::runtime::control::CONTROL_SOCKET;
+use crate::runtime::guard::socket::GUARD_SOCKET;
+use crate::runtime::safe_stop::{Found, Pulled, Runtime, StepError, Threat, stop};
 use std::path::PathBuf;
 
 /// Arguments of `safe-stop`.
@@ -152,7 +152,7 @@ fn verdict(found: &Found) -> Result<(), Failure> {
 mod tests {
     use super::*;
     use crate::cli::exit::Exit;
-    use crate::rt::flock::Holder;
+    use crate::system::rt::flock::Holder;
 
     #[test]
     fn what_may_move_them_again_is_named_with_what_to_do() {

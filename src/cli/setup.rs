@@ -12,12 +12,12 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use super::exit::Failure;
-use crate::setup::carry_out::{self, Step};
-use crate::setup::choice::NoBoard;
-use crate::setup::deed::Deed;
-use crate::setup::programs::{OnPath, Programs};
-use crate::setup::proposal::{NoProposal, Proposal, Wishes, propose};
-use crate::setup::tuning;
+use crate::deploy::setup::carry_out::{self, Step};
+use crate::deploy::setup::choice::NoBoard;
+use crate::deploy::setup::deed::Deed;
+use crate::deploy::setup::programs::{OnPath, Programs};
+use crate::deploy::setup::proposal::{NoProposal, Proposal, Wishes, propose};
+use crate::deploy::setup::tuning;
 
 /// Arguments of `setup`.
 #[derive(Debug, clap::Args)]

@@ -1,8 +1,8 @@
 //! `--simulate`: any board in the simulator, and what a user has to know about that, in words.
 
 use super::exit::Failure;
-use crate::board::Loaded;
-use crate::plan::{Board, BusPlan};
+use crate::base::plan::{Board, BusPlan};
+use crate::deploy::board::Loaded;
 use crate::sim::{Change, NoModel, Unmodelled, rehearsal};
 use serde::Serialize;
 

@@ -1,9 +1,9 @@
 //! The live status line of a run, on standard error, and only if that is a terminal.
 
+use crate::base::plan::{Cause, Rung};
+use crate::base::time::Span;
+use crate::drive::trace::{Record, Recorder};
 use crate::field::EngineState;
-use crate::plan::{Cause, Rung};
-use crate::time::Span;
-use crate::trace::{Record, Recorder};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Redraws a second: quick enough to look alive, slow enough for a serial console.
@@ -14,7 +14,7 @@ pub struct StatusLine {
     bar: ProgressBar,
     length: Span,
     simulated: bool,
-    first: Option<crate::time::Instant>,
+    first: Option<crate::base::time::Instant>,
     /// When it was last known: most records have no result of the field.
     engine: EngineState,
 }

@@ -5,11 +5,11 @@ pub(super) mod words;
 
 use super::exit::Failure;
 use super::{arguments, output};
-use crate::time::Span;
-use crate::update::stage::Outcome;
-use crate::update::state::{self, Staged};
-use crate::update::{Ended, Layout, Marker, Phase, UpdateError, Why};
-use crate::update::{deaths, history, package, recover, stage, trial};
+use crate::base::time::Span;
+use crate::deploy::update::stage::Outcome;
+use crate::deploy::update::state::{self, Staged};
+use crate::deploy::update::{Ended, Layout, Marker, Phase, UpdateError, Why};
+use crate::deploy::update::{deaths, history, package, recover, stage, trial};
 use serde::Serialize;
 use std::path::PathBuf;
 

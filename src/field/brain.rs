@@ -5,11 +5,11 @@ use super::engine::{self, Around, Cycle, FieldEngine, Inspect};
 use super::failover::{Failover, Open};
 use super::state::{Learned, State, StateError};
 use super::{Readout, Response};
-use crate::command::MAX_MOTORS;
+use crate::base::command::MAX_MOTORS;
+use crate::base::plan::{Board, Decision, EngineKind, FieldPlan};
+use crate::base::time::Clock;
 use crate::field::readout::decide;
-use crate::plan::{Board, Decision, EngineKind, FieldPlan};
-use crate::rt::Refusal;
-use crate::time::Clock;
+use crate::system::rt::Refusal;
 use std::fmt;
 use std::sync::Arc;
 

@@ -2,9 +2,10 @@
 //! rounding, and some sixty times as fast.
 //!
 //! This file is the order of a cycle. What is as large as the field lies in eight `part`s of eight channels;
-//! a `parallel` has a `job` done for each of them, on the threads of `crate::cpu`'s pool. The hot loops have
-//! a file each (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of processor. The
-//! small parts (errors, learning, matches) are f64 and stay here; `state` is the engine as a robot sees it,
+//! a `parallel` has a `job` done for each of them, on the threads of `crate::system::cpu`'s pool. The hot
+//! loops have a file each (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of
+//! processor. The small parts (errors, learning, matches) are f64 and stay here; `state` is the engine as a
+//! robot sees it,
 //! `verbs` what learning, tests and benchmarks read and write between cycles. All memory is allocated, and
 //! touched, in [`CpuEngine::new`], but for what is still to come: a slot of the library takes its memory when
 //! it is stored in, the bank 82 kB for every 32nd experience of a shard. No result depends on the number of
@@ -41,10 +42,10 @@ use super::shape::{
 };
 use super::stage::StageWatch;
 use super::{Metrics, Refused, Response, Stage, Stimulus, Work};
-use crate::command::MAX_MOTORS;
-use crate::cpu::Level;
-use crate::plan::FieldPlan;
-use crate::seed::{Stream, normal};
+use crate::base::command::MAX_MOTORS;
+use crate::base::plan::FieldPlan;
+use crate::base::seed::{Stream, normal};
+use crate::system::cpu::Level;
 use bank_index::BankIndex;
 use features::Features;
 use job::Task;

@@ -28,9 +28,9 @@ pub use report::{DeviceFacts, DeviceTimes, KernelFacts, Unfit};
 
 use super::shape::{BANK_TOP, BLEND_TOP};
 use super::{Failure, Loss, Refused, Response, StageTimes, Stimulus};
-use crate::gpu::{Found, Watch, probe};
-use crate::plan::FieldPlan;
-use crate::time::{Clock, MonotonicClock, Span};
+use crate::base::plan::FieldPlan;
+use crate::base::time::{Clock, MonotonicClock, Span};
+use crate::system::gpu::{Found, Watch, probe};
 use line::{Line, Silence, Turn};
 use start::Start;
 use std::cell::Cell;
@@ -188,7 +188,7 @@ impl CudaEngine {
     /// Has something done between two cycles; a device that is lost shows in the next one.
     fn ask<T: Send + 'static>(
         &self,
-        what: impl FnOnce(&mut brains::Brains) -> Result<T, crate::gpu::GpuError> + Send + 'static,
+        what: impl FnOnce(&mut brains::Brains) -> Result<T, crate::system::gpu::GpuError> + Send + 'static,
     ) -> Option<T> {
         if self.lost.get().is_some() {
             return None;

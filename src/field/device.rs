@@ -4,8 +4,8 @@
 use super::cuda::{CudaEngine, is_emulated};
 use super::failover::Open;
 use super::{FieldEngine, Loss, trial};
-use crate::gpu::{Absence, Gpu, Watch, probe};
-use crate::plan::{EngineKind, FieldPlan};
+use crate::base::plan::{EngineKind, FieldPlan};
+use crate::system::gpu::{Absence, Gpu, Watch, probe};
 use std::fmt;
 use std::sync::Arc;
 

@@ -10,10 +10,10 @@ use super::reference::ReferenceEngine;
 use super::shape::{CONTEXT, DESCRIPTOR};
 use super::state::{Learned, Live, StateError};
 use super::{DeviceTimes, EngineState, Failure, Metrics, Response, StageTimes, Stimulus};
-use crate::cpu::Level;
-use crate::plan::{EngineKind, FieldPlan, Rung};
-use crate::rt::Refusal;
-use crate::time::Instant;
+use crate::base::plan::{EngineKind, FieldPlan, Rung};
+use crate::base::time::Instant;
+use crate::system::cpu::Level;
+use crate::system::rt::Refusal;
 
 /// What a robot asks of whatever computes its field. Between two cycles it may move to another thread.
 pub trait FieldEngine: Send {
@@ -246,10 +246,10 @@ pub fn finite(response: Response, prediction: &[f64]) -> Result<Response, Failur
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::frame::MAX_SENSORS;
+    use crate::base::plan::{Params, Rung, Shape, Storage};
+    use crate::base::time::Span;
     use crate::field::shape::{FEATURES, READOUT_COLUMNS};
-    use crate::frame::MAX_SENSORS;
-    use crate::plan::{Params, Rung, Shape, Storage};
-    use crate::time::Span;
 
     fn plan(engine: EngineKind) -> FieldPlan {
         FieldPlan {

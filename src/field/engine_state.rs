@@ -1,7 +1,7 @@
 //! The state of an engine, as the tick, the record and people see it.
 
 use super::Loss;
-use crate::time::Span;
+use crate::base::time::Span;
 use std::fmt;
 
 /// How the engine fares.

@@ -1,7 +1,7 @@
 //! Computes how much memory a field takes, before anything is built.
 
+use crate::base::plan::{EngineKind, FieldPlan, Storage};
 use crate::field::shape::{BANK_BLOCK, CHANNELS, CONTEXT, DESCRIPTOR, GROUP, GROUPS, PATTERN, regressors};
-use crate::plan::{EngineKind, FieldPlan, Storage};
 
 /// Most bytes that the field's engine takes, by arithmetic: with a full library and a full bank, and a little
 /// more than it says of itself. A GPU takes about as much again on the device, and the processor's engine is
@@ -69,8 +69,8 @@ const SMALL: usize = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::plan::Shape;
     use crate::field::engine;
-    use crate::plan::Shape;
 
     fn agree(when: &str, plan: &FieldPlan, said: u64, taken: usize) {
         let (shape, threads, taken) = (plan.shape, plan.threads, taken as u64);
@@ -81,7 +81,7 @@ mod tests {
     /// 100 patterns and 10,000 experiences in the field of a robot, none of them there yet.
     #[test]
     fn memory_for_what_is_empty_is_not_taken() {
-        let board = crate::board::built_in("sim").unwrap().unwrap().board;
+        let board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         let shape = Shape { grid: 32, patterns: 100, bank: 10_000, ..board.field.shape };
         let plan = FieldPlan { shape, engine: EngineKind::Cpu, threads: 1, ..board.field.clone() };
         let without = FieldPlan { shape: Shape { patterns: 1, bank: 1, ..shape }, ..plan.clone() };
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_estimate_is_what_an_engine_takes_and_a_little_more() {
-        let board = crate::board::built_in("sim").unwrap().unwrap().board;
+        let board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         for (grid, patterns, bank, storage, engine, threads) in [
             (8, 1, 1, Storage::F32, EngineKind::Cpu, 1),
             (8, 300, 10, Storage::F16, EngineKind::Cpu, 2),

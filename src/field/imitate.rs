@@ -5,14 +5,14 @@
 //! A ridge regression in its dual form (Saunders, Gammerman, Vovk 1998): there are fewer training
 //! cycles than features, so the system to solve has one row per cycle, not one per feature.
 
+use crate::base::frame::MAX_SENSORS;
+use crate::base::plan::{Board, FieldPlan, Rung, Shape};
+use crate::base::seed::{Stream, uniform};
+use crate::base::time::Span;
 use crate::field::shape::{
     BLOCK_COUNT, CONTENT, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, READOUT_COLUMNS, READOUT_GRIDS,
 };
 use crate::field::{Readout, Stimulus, engine};
-use crate::frame::MAX_SENSORS;
-use crate::plan::{Board, FieldPlan, Rung, Shape};
-use crate::seed::{Stream, uniform};
-use crate::time::Span;
 use nalgebra::{Cholesky, DMatrix};
 
 /// Cycles to show. Twice as many take a third off the error and twice the time (about a
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_field_says_what_the_table_says_on_values_it_was_not_shown() {
-        let loaded = crate::board::built_in("sim").unwrap().unwrap();
+        let loaded = crate::deploy::board::built_in("sim").unwrap().unwrap();
         let readout = imitate(&loaded.board);
         let nothing = Readout::of_table(&loaded.board, vec![0.0; readout.weights().len()]);
         for rung in GRIDS {

@@ -4,12 +4,12 @@
 use super::failover::DeviceCounters;
 use super::worker::{Order, Outcome};
 use super::{Response, Stimulus};
-use crate::executor::Waker;
+use crate::base::frame::MAX_SENSORS;
+use crate::base::plan::Rung;
+use crate::base::time::{Instant, Span};
 use crate::field::EngineState;
-use crate::frame::MAX_SENSORS;
-use crate::plan::Rung;
-use crate::rt::triple_buffer::{Reader, Writer};
-use crate::time::{Instant, Span};
+use crate::system::executor::Waker;
+use crate::system::rt::triple_buffer::{Reader, Writer};
 use std::sync::Arc;
 
 /// Counts of the line, for people.

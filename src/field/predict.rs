@@ -233,7 +233,7 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seed::{Stream, normal};
+    use crate::base::seed::{Stream, normal};
 
     #[test]
     fn confidence_is_right_across_the_wrap_around() {

@@ -2,8 +2,8 @@
 //! convert once at start. Nothing here depends on an engine.
 
 use super::shape::{CHANNELS, CONTENT, PATTERN_FIRST, SLOW, SLOW_FIRST};
-use crate::plan::{FieldPlan, Params};
-use crate::seed::{Stream, normal, uniform};
+use crate::base::plan::{FieldPlan, Params};
+use crate::base::seed::{Stream, normal, uniform};
 
 /// Content channels that one sensor drives.
 pub const FAN_OUT: usize = 8;

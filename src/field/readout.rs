@@ -2,9 +2,9 @@
 //! where they come from. `learn` fits it, the engine computes with it.
 
 use super::shape::{READOUT_COLUMNS, READOUT_GRIDS, READOUT_MOST};
-use crate::codec::{self, CodecError, FileError, Kind};
-use crate::outside::{compared, quoted};
-use crate::plan::{Board, Curve, Scale};
+use crate::base::plan::{Board, Curve, Scale};
+use crate::system::codec::{self, CodecError, FileError, Kind};
+use crate::system::outside::{compared, quoted};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
@@ -356,8 +356,8 @@ pub fn decide(scores: &[f32]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::time::Span;
     use crate::field::sample::board;
-    use crate::time::Span;
 
     fn readout(board: &Board) -> Readout {
         let weights = (0..2 * READOUT_COLUMNS).map(|i| i as f32 / 7.0).collect();
@@ -416,7 +416,7 @@ mod tests {
         let mut there = here.clone();
         there.name = "other".to_string();
         there.field.threads = 4;
-        there.field.engine = crate::plan::EngineKind::Cpu;
+        there.field.engine = crate::base::plan::EngineKind::Cpu;
         there.field.shape.bank = 99;
         there.decisions[0].motors[0] = 0.25;
         assert!(readout(&here).check(&there).is_ok());

@@ -19,9 +19,9 @@ use super::shape::{
 use super::stage::StageWatch;
 use super::state::{Learned, volume_step};
 use super::{Metrics, Refused, Response, Stage, StageTimes, Stimulus, Work};
-use crate::command::MAX_MOTORS;
-use crate::plan::{FieldPlan, Rung};
-use crate::seed::{Stream, normal};
+use crate::base::command::MAX_MOTORS;
+use crate::base::plan::{FieldPlan, Rung};
+use crate::base::seed::{Stream, normal};
 use grid::{Grid, halve};
 use memory::{Bank, Library};
 

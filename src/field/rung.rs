@@ -1,7 +1,7 @@
 //! Quality levels: one row per rung, best first. A rung changes what a cycle computes,
 //! never what is sensed, guarded or limited; changing it allocates nothing.
 
-use crate::plan::{RUNGS, Rung};
+use crate::base::plan::{RUNGS, Rung};
 
 impl Rung {
     /// What this rung computes.

@@ -1,10 +1,10 @@
 //! A small board for unit tests.
 
-use crate::plan::{
+use crate::base::plan::{
     Board, BudgetPlan, BusPlan, ComputedSensor, Curve, Decision, EngineKind, FieldPlan, MotorKind, MotorPlan,
     Params, RtPlan, Rung, SafetyPlan, Scale, SensorKind, SensorPlan, Shape, Storage, Targets,
 };
-use crate::time::Span;
+use crate::base::time::Span;
 
 fn sensor(name: &str, kind: SensorKind) -> SensorPlan {
     SensorPlan {

@@ -1,7 +1,7 @@
 //! Sizes, constants and free numbers of the field, each with its reason, and the relations between
 //! them proven before the program runs.
 
-use crate::plan::{FieldPlan, Params, Shape, Storage};
+use crate::base::plan::{FieldPlan, Params, Shape, Storage};
 
 /// Channels of the field.
 pub const CHANNELS: usize = 64;

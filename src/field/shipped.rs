@@ -1,8 +1,8 @@
 //! Read-outs that come with the program: the starting tables of built-in boards, taught in closed loop
 //! beforehand, so that a robot starts at once. `scripts/teach-boards` makes the files.
 
+use crate::base::plan::Board;
 use crate::field::Readout;
-use crate::plan::Board;
 
 /// The files. That of the PiCar-X v4 is the v5's as well: to the field they are the same car.
 const FILES: &[&[u8]] = &[

@@ -10,9 +10,9 @@ pub use writer::{Beside, CopyMap, SnapshotCounts, SnapshotSender, SnapshotWriter
 
 use super::readout::{RowNames, first_difference, identity, table_digest};
 use super::state::{Learned, Live, State, StateError};
-use crate::codec::{self, CodecError, FileError, Kind};
-use crate::outside::{compared, quoted};
-use crate::plan::{Board, FieldPlan};
+use crate::base::plan::{Board, FieldPlan};
+use crate::system::codec::{self, CodecError, FileError, Kind};
+use crate::system::outside::{compared, quoted};
 use places::remembered;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -268,7 +268,7 @@ fn most(made_for: &[(String, String)], learned: &Learned, live: usize, map: Opti
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::board::built_in;
+    use crate::deploy::board::built_in;
 
     fn fill<T: Clone + Default>(vector: &mut Vec<T>) {
         vector.resize(vector.capacity(), T::default());

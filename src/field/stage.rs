@@ -1,7 +1,7 @@
 //! Where the time of a cycle goes. An engine reads the monotonic clock once per stage (some 25 ns);
 //! none of its results depends on the clock.
 
-use crate::time::{Clock, Instant, MonotonicClock, Span};
+use crate::base::time::{Clock, Instant, MonotonicClock, Span};
 
 /// A stage of a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,8 +16,8 @@ pub use check::StateError;
 
 use super::Metrics;
 use super::shape::{BANK_TOP, BLEND_TOP, CHANNELS, CONTEXT, DESCRIPTOR, ERROR_RING, GROUPS, regressors};
-use crate::command::MAX_MOTORS;
-use crate::plan::FieldPlan;
+use crate::base::command::MAX_MOTORS;
+use crate::base::plan::FieldPlan;
 use serde::{Deserialize, Serialize};
 
 /// A whole brain.
@@ -32,7 +32,7 @@ pub struct State {
 /// The part that came from outside; it stays when an engine goes back to rest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Learned {
-    /// [`Shape::weights`](crate::plan::Shape::weights) of them.
+    /// [`Shape::weights`](crate::base::plan::Shape::weights) of them.
     pub readout: Vec<f32>,
     /// A line a slot of the library.
     pub patterns: Vec<Option<Pattern>>,

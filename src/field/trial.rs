@@ -6,9 +6,9 @@ use super::cpu::CpuEngine;
 use super::cuda::CudaEngine;
 use super::shape::{FEATURES, PATTERN};
 use super::{Failure, FieldEngine, Inspect, Loss, Stimulus};
-use crate::frame::MAX_SENSORS;
-use crate::plan::{FieldPlan, Rung, Shape, Storage};
-use crate::seed::{Stream, uniform};
+use crate::base::frame::MAX_SENSORS;
+use crate::base::plan::{FieldPlan, Rung, Shape, Storage};
+use crate::base::seed::{Stream, uniform};
 
 /// Cycles at these rungs: whole and half grid, both ways between them, groups that stand still.
 const RUNGS: [u8; 8] = [0, 0, 4, 4, 5, 5, 0, 0];

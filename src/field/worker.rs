@@ -7,11 +7,11 @@ use super::brain::Brain;
 use super::failover::DeviceCounters;
 use super::snapshot::SnapshotSender;
 use super::{DeviceTimes, EngineState, Failure, Response, Stimulus};
-use crate::executor::Worker;
-use crate::frame::MAX_SENSORS;
-use crate::plan::Rung;
-use crate::rt::triple_buffer::{Reader, Writer};
-use crate::time::{Clock, Instant, Span};
+use crate::base::frame::MAX_SENSORS;
+use crate::base::plan::Rung;
+use crate::base::time::{Clock, Instant, Span};
+use crate::system::executor::Worker;
+use crate::system::rt::triple_buffer::{Reader, Writer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! multiply, tangle again. Order of arithmetic: `docs/memory.md`. Knows nothing of stores, norms or errors.
 
 use super::fft::{BLOCK, Back, Forward, Pair, Scratch, Split, Tables, times};
-use crate::cpu::simd::{Kernel, Level, Simd};
+use crate::system::cpu::simd::{Kernel, Level, Simd};
 
 /// What the second factor is taken as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use super::gpu::{GpuWorkspace, GpuWorkspaceFault, Room};
 use super::nearest::Best;
 use super::ops::{Length, Verb, Workspace};
 use super::store::Store;
-use crate::time::Span;
+use crate::base::time::Span;
 use serde::Serialize;
 use std::path::Path;
 

@@ -4,7 +4,7 @@
 //! places real, odd ones imaginary) and goes through Stockham stages of radix 4, the last of radix 2 where n
 //! is no power of 4. `convolve` uses the spectrum.
 
-use crate::cpu::simd::{Kernel, Simd};
+use crate::system::cpu::simd::{Kernel, Simd};
 use std::f64::consts::TAU;
 
 /// Numbers that are worked on at once at the least: the widest register's lanes. All levels go through rows

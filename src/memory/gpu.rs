@@ -18,11 +18,11 @@ use super::nearest::{Best, MOST_TOP, Match};
 use super::ops::{Length, Verb, convolution_rows, rows_and_weights};
 use super::reduce::LEAF;
 use super::store::Store;
-use crate::gpu::{
+use crate::base::time::{Clock, MonotonicClock, Span};
+use crate::system::gpu::{
     Found, Gpu, GpuError, Image, Kernel, Launch, LookMut, Pinned, Pool, Priority, Stream, Watch, image_files,
     probe,
 };
-use crate::time::{Clock, MonotonicClock, Span};
 use std::sync::Arc;
 use table::{F32, Layout, MOST_BLOCKS, Place, SHEET, Task};
 

@@ -15,12 +15,12 @@ use super::episodic::Episodes;
 use super::fault::Fault;
 use super::nearest::Best;
 use super::spatial::{Area, Decoder, Place, Plane, Waves};
-use crate::command::MAX_MOTORS;
+use crate::base::command::MAX_MOTORS;
+use crate::base::frame::{Health, Sample};
+use crate::base::time::Instant;
+use crate::decision::motion::{Motion, Odometer, Standing};
 use crate::field::snapshot::{Places, PlacesThing};
 use crate::field::state::StateError;
-use crate::frame::{Health, Sample};
-use crate::motion::{Motion, Odometer, Standing};
-use crate::time::Instant;
 use serde::{Deserialize, Serialize};
 
 /// Numbers in a vector: eight meetings a page.
@@ -292,7 +292,7 @@ impl Map {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time::Span;
+    use crate::base::time::Span;
 
     fn map() -> Map {
         let motion = Motion { full_speed: 1.0, wheelbase: 0.1, lag_s: 0.0, drives: vec![0], steering: None };

@@ -7,7 +7,7 @@ use super::dim::Dim;
 use super::fault::Fault;
 use super::fft::LEAST_ROW;
 use super::reduce::{Add, Dot, InverseLength, Normalise, Superpose};
-use crate::cpu::simd::Level;
+use crate::system::cpu::simd::Level;
 
 /// Whether results are scaled to length 1 while they are still in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

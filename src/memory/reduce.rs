@@ -3,7 +3,7 @@
 //! width of register.
 
 use super::fft::{BLOCK, Block};
-use crate::cpu::simd::{Kernel, Simd};
+use crate::system::cpu::simd::{Kernel, Simd};
 
 /// Running sums: four of the widest registers, enough to hide how long a fused sum takes.
 const SUMS: usize = 64;

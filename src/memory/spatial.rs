@@ -9,7 +9,7 @@ use super::nearest::Best;
 use super::spectrum::Spectrum;
 use super::store::Store;
 use super::vector::finite;
-use crate::seed::{Stream, uniform};
+use crate::base::seed::{Stream, uniform};
 use std::f64::consts::{FRAC_PI_3, PI, TAU};
 
 /// How the wave vectors of the frequencies lie.

@@ -142,7 +142,7 @@ fn chirped(re: &mut [f64], im: &mut [f64]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seed::{Stream, normal};
+    use crate::base::seed::{Stream, normal};
 
     #[test]
     fn every_length_has_the_transform_of_the_definition_and_comes_back() {

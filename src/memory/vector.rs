@@ -4,7 +4,7 @@
 use super::dim::Dim;
 use super::fault::Fault;
 use super::spectrum::Spectrum;
-use crate::seed::{Stream, normal, uniform};
+use crate::base::seed::{Stream, normal, uniform};
 use std::f64::consts::TAU;
 
 /// Least share of the mean magnitude that a frequency of an invertible vector has. An inverse magnifies the

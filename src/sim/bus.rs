@@ -3,10 +3,10 @@
 
 use super::plant::Plant;
 use super::robot::Wire;
-use crate::bus::{Edge, Gpio, I2c, Op};
-use crate::fault::BusFault;
-use crate::plan::{I2cTiming, Line};
-use crate::time::Span;
+use crate::base::fault::BusFault;
+use crate::base::plan::{I2cTiming, Line};
+use crate::base::time::Span;
+use crate::hardware::bus::{Edge, Gpio, I2c, Op};
 
 /// An I2C bus whose transfers last as long as on a real one: nine bits a byte, one for each START
 /// and STOP; no system call and no gap between.

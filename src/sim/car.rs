@@ -8,7 +8,7 @@
 use super::ground::Spots;
 use super::sonar::{HALF_CONE_DEG, look};
 use super::world::{Obstacle, Outline, Pose, Wheel, World};
-use crate::plan::SimPlan;
+use crate::base::plan::SimPlan;
 use libm::{cos, exp, sin, tan};
 
 /// Length of one step, seconds. The fastest thing here is the servo (70 ms from end to end) and the

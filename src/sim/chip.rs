@@ -5,7 +5,7 @@ use super::imu::Imu;
 use super::power_monitor::PowerMonitor;
 use super::ranger::Ranger;
 use super::sonar::Condition;
-use crate::time::Instant;
+use crate::base::time::Instant;
 
 /// One chip.
 #[derive(Clone, Debug)]

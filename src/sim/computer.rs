@@ -1,7 +1,7 @@
 //! What the computer of a simulated robot says of itself: a cool one on a good supply, whose GPU has nothing
 //! to do. The values never change; no model of heat or load is behind them.
 
-use crate::plan::{FileSensor, GpuQuantity, SensorKind, SensorPlan};
+use crate::base::plan::{FileSensor, GpuQuantity, SensorKind, SensorPlan};
 
 /// Degrees Celsius, well below where any board slows down.
 const TEMPERATURE_C: f32 = 45.0;
@@ -35,7 +35,7 @@ pub fn value(sensor: &SensorPlan) -> Option<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::range;
+    use crate::decision::fixture::range;
 
     fn hwmon(label: &str, unit: &str, valid: [f32; 2]) -> SensorPlan {
         let kind =

@@ -5,8 +5,8 @@
 //! every means to stop them. Not in the script, because no software on the computer can handle them: a
 //! controller that keeps driving and cannot be reset, a computer that dies (the guard process handles that).
 
-use crate::gpu::GpuFault;
-use crate::time::{Instant, Span};
+use crate::base::time::{Instant, Span};
+use crate::system::gpu::GpuFault;
 use std::fmt;
 use std::str::FromStr;
 

@@ -2,7 +2,7 @@
 
 use super::noise::Noise;
 use super::world::{Outline, Pose, Surface, World};
-use crate::plan::{ChipSensor, SensorKind, SensorPlan};
+use crate::base::plan::{ChipSensor, SensorKind, SensorPlan};
 
 /// How far behind the front end they look down, metres.
 const BEHIND_FRONT_M: f64 = 0.01;
@@ -75,7 +75,7 @@ impl Spots {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::SimPlan;
+    use crate::base::plan::SimPlan;
 
     #[test]
     fn each_sensor_sees_its_own_spot() {
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_vendors_narrow_module_looks_where_its_board_says() {
-        let board = crate::board::built_in("picarx-v4").unwrap().unwrap().board;
+        let board = crate::deploy::board::built_in("picarx-v4").unwrap().unwrap().board;
         let outline = Outline::of(&SimPlan::default());
         let spots = Spots::of(&board.sensors, &outline);
         let [left, middle, right] = spots.at(&Pose { x: 1.0, y: 2.0, heading: 0.0 });

@@ -9,8 +9,8 @@
 //! (`counts_every_byte`), because a program must get along with either.
 
 use super::outputs::{Outputs, SERVO_HZ};
-use crate::plan::McuPlan;
-use crate::time::{Instant, Span};
+use crate::base::plan::McuPlan;
+use crate::base::time::{Instant, Span};
 
 /// How long the firmware takes from the end of a reset until it acknowledges. Not documented; the
 /// vendor's own program waits 200 ms, so a driver that waits less has to notice here.
@@ -199,7 +199,7 @@ impl Outputs for Hat {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::Line;
+    use crate::base::plan::Line;
 
     fn hat(timers: u8) -> Hat {
         Hat::new(&McuPlan { address: 0x14, others: [None; 3], clock_hz: 72_000_000, timers, reset: Line(5) })

@@ -10,7 +10,7 @@
 
 use super::car::STEP_S;
 use super::noise::Noise;
-use crate::time::Span;
+use crate::base::time::Span;
 
 const SAMPLE_RATE_DIVIDER: usize = 0x19;
 const CONFIG: usize = 0x1A;

@@ -1,6 +1,6 @@
 //! Noise of one simulated sensor: draws in the order in which it is read, independent of other sensors.
 
-use crate::seed::{Stream, normal};
+use crate::base::seed::{Stream, normal};
 
 /// Readings that one sensor can have before its draws would meet those of the next: 2^40, at 1 kHz 34 years.
 const ROOM_BITS: u32 = 40;

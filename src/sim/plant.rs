@@ -10,10 +10,10 @@ use super::course::Coverage;
 use super::faults::Fault;
 use super::robot::{Robot, Witness};
 use super::world::{Pose, World};
-use crate::bus::{Gpio, Hardware, I2c, LineState, LineUse, OpenError, Usage};
-use crate::fault::BusFault;
-use crate::plan::{Board, I2cTiming, Line};
-use crate::time::{Clock, Instant, Span};
+use crate::base::fault::BusFault;
+use crate::base::plan::{Board, I2cTiming, Line};
+use crate::base::time::{Clock, Instant, Span};
+use crate::hardware::bus::{Gpio, Hardware, I2c, LineState, LineUse, OpenError, Usage};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the simulated robot has been through, at one moment.

@@ -6,7 +6,7 @@
 //! without a calibration), and the time of a conversion: a fresh one is always ready.
 
 use super::noise::Noise;
-use crate::plan::PowerChip;
+use crate::base::plan::PowerChip;
 
 const CONFIGURATION: u8 = 0x00;
 const SHUNT_VOLTAGE: u8 = 0x01;

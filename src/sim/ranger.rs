@@ -8,7 +8,7 @@
 
 use super::noise::Noise;
 use super::sonar::Condition;
-use crate::time::{Instant, Span};
+use crate::base::time::{Instant, Span};
 
 /// Half its field of view: 25 degrees, taken as whole degrees.
 pub const HALF_VIEW_DEG: i32 = 12;

@@ -4,7 +4,7 @@
 
 use super::computer;
 use super::wiring::Wiring;
-use crate::plan::{
+use crate::base::plan::{
     Attachment, Board, BusPlan, Cause, ChipSensor, ComputedSensor, FileSensor, LineSensor, PwmPlan,
     SensorKind, SensorPlan, SimPlan,
 };
@@ -207,7 +207,7 @@ fn is_needed(board: &Board, channel: usize) -> bool {
 
 /// The kind as a board file writes it.
 fn kind(kind: &SensorKind) -> &'static str {
-    use crate::plan::PowerChip;
+    use crate::base::plan::PowerChip;
     match kind {
         SensorKind::Lines(LineSensor::HcSr04 { .. }) => "hc-sr04",
         SensorKind::Chip(ChipSensor::HatAdc { .. }) => "hat-adc",

@@ -22,12 +22,12 @@ use super::ranger::HALF_VIEW_DEG;
 use super::sonar::{HALF_CONE_DEG, Sonar};
 use super::wiring::Wiring;
 use super::world::{Outline, World};
-use crate::bus::{Edge, Op};
-use crate::command::MAX_MOTORS;
-use crate::fault::BusFault;
-use crate::plan::{Board, Line, PwmPlan};
-use crate::seed::{Stream, bits};
-use crate::time::{Instant, Span};
+use crate::base::command::MAX_MOTORS;
+use crate::base::fault::BusFault;
+use crate::base::plan::{Board, Line, PwmPlan};
+use crate::base::seed::{Stream, bits};
+use crate::base::time::{Instant, Span};
+use crate::hardware::bus::{Edge, Op};
 use std::fmt;
 
 const STEP: Span = Span::from_nanos((STEP_S * 1e9) as u64);

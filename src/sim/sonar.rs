@@ -12,9 +12,9 @@
 
 use super::noise::Noise;
 use super::world::{Outline, Pose, World};
-use crate::bus::Edge;
-use crate::plan::{Line, SonarModule};
-use crate::time::{Instant, Span};
+use crate::base::plan::{Line, SonarModule};
+use crate::base::time::{Instant, Span};
+use crate::hardware::bus::Edge;
 
 /// Half the opening of the cone, and how finely it is looked through: at 1 degree a disc of 12 cm
 /// radius cannot hide between two rays within 4 m.
@@ -139,7 +139,7 @@ pub fn look(world: &World, outline: &Outline, pose: &Pose, half_deg: i32) -> f64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::SimPlan;
+    use crate::base::plan::SimPlan;
 
     fn sonar() -> Sonar {
         of(SonarModule::Ms38)

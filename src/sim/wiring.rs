@@ -2,8 +2,8 @@
 //! side of the vehicle. A car wired as its board file says; a wrong file is found on the real one.
 
 use super::outputs::Outputs;
-use crate::command::MAX_MOTORS;
-use crate::plan::{Board, ChipSensor, Line, LineRole, LineSensor, MotorKind, PwmPlan, SensorKind};
+use crate::base::command::MAX_MOTORS;
+use crate::base::plan::{Board, ChipSensor, Line, LineRole, LineSensor, MotorKind, PwmPlan, SensorKind};
 
 /// What a GPIO line does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,8 @@
 //! Metres; the origin is a corner of the room, x and y run along its walls, headings are in radians
 //! counter-clockwise from x. All of it is f64 and `libm`, so that two machines agree to the last bit.
 
-use crate::plan::SimPlan;
-use crate::seed::{Stream, uniform};
+use crate::base::plan::SimPlan;
+use crate::base::seed::{Stream, uniform};
 use libm::{cos, sin};
 use std::f64::consts::TAU;
 

@@ -2,7 +2,7 @@
 //! what would be right; and there is one message, not a shower of followers.
 
 use super::{faults, text_of};
-use ganglion::board::{self, BoardError};
+use ganglion::deploy::board::{self, BoardError};
 use std::path::Path;
 
 const V4: &str = "picarx-v4";

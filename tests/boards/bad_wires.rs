@@ -1,7 +1,7 @@
 //! Slips in what a board says of its buses, chips, lines, motors' sources of pulses, and guard.
 
 use super::{faults, text_of};
-use ganglion::board;
+use ganglion::deploy::board;
 
 /// A board of the generic kind with `extra` at its end, and what is wrong with it.
 fn generic(extra: &str) -> Vec<String> {

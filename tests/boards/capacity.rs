@@ -3,15 +3,15 @@
 //! service manager.
 
 use crate::long::or_in_full;
-use ganglion::board::{self, BoardError};
-use ganglion::command::MAX_MOTORS;
-use ganglion::frame::MAX_SENSORS;
+use ganglion::base::command::MAX_MOTORS;
+use ganglion::base::frame::MAX_SENSORS;
+use ganglion::base::plan::Board;
+use ganglion::base::time::{Clock, Instant, SimClock, Span};
+use ganglion::decision::reflex::MAX_RULES;
+use ganglion::deploy::board::{self, BoardError};
 use ganglion::memory::map::MOST_THINGS;
-use ganglion::plan::Board;
-use ganglion::reflex::MAX_RULES;
-use ganglion::robot::{Options, Robot};
-use ganglion::runner;
-use ganglion::time::{Clock, Instant, SimClock, Span};
+use ganglion::runtime::robot::{Options, Robot};
+use ganglion::runtime::runner;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use std::fmt::Write;

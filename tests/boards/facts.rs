@@ -2,12 +2,12 @@
 //! documents. A change here is a change of what a robot does.
 
 use super::{shipped, text_of};
-use ganglion::board;
-use ganglion::plan::{
+use ganglion::base::plan::{
     Board, BusPlan, Cause, ChipSensor, ComputedSensor, EnablePlan, FileSensor, I2cNode, Line, LineSensor,
     MotorKind, Restraint, SensorKind, Trip,
 };
-use ganglion::time::Span;
+use ganglion::base::time::Span;
+use ganglion::deploy::board;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -383,7 +383,7 @@ fn the_bare_ring_is_every_range_on_two_scales_and_no_arc() {
     let columns: Vec<String> = (1..=24).chain(1..=24).map(|n| format!("column S{n}")).collect();
     let found: Vec<String> = ring.sensors.iter().map(|plan| sensor(&ring, &plan.kind)).collect();
     assert_eq!(found, columns);
-    let scales = |sensors: &[ganglion::plan::SensorPlan]| {
+    let scales = |sensors: &[ganglion::base::plan::SensorPlan]| {
         let of_first = sensors[0].input;
         assert!(of_first.is_some() && sensors.iter().all(|sensor| sensor.input == of_first));
         of_first

@@ -1,12 +1,12 @@
 //! Whatever is written, the answer is a sound board or a list of faults, never a panic.
 
 use super::text_of;
-use ganglion::board::{self, BoardError};
-use ganglion::command::MAX_MOTORS;
-use ganglion::frame::MAX_SENSORS;
-use ganglion::plan::addresses::{expected, holder};
-use ganglion::plan::lines::lines;
-use ganglion::plan::{Board, ComputedSensor, GuardHold, Line, SensorKind};
+use ganglion::base::command::MAX_MOTORS;
+use ganglion::base::frame::MAX_SENSORS;
+use ganglion::base::plan::addresses::{expected, holder};
+use ganglion::base::plan::lines::lines;
+use ganglion::base::plan::{Board, ComputedSensor, GuardHold, Line, SensorKind};
+use ganglion::deploy::board::{self, BoardError};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 

@@ -1,8 +1,8 @@
 //! What one board takes over from another, and from where.
 
 use super::{faults, shipped, text_of};
-use ganglion::board::{self, BoardError, Loaded};
-use ganglion::plan::{MotorKind, Storage, Targets};
+use ganglion::base::plan::{MotorKind, Storage, Targets};
+use ganglion::deploy::board::{self, BoardError, Loaded};
 use std::path::{Path, PathBuf};
 
 /// A folder of board files that goes away with the test.

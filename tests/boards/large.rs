@@ -1,6 +1,6 @@
 //! Files that are far larger than any board: refused soon, in few words, whatever they are full of.
 
-use ganglion::board;
+use ganglion::deploy::board;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 

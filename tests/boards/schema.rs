@@ -3,7 +3,7 @@
 
 use super::schema_subset::faults_of;
 use super::text_of;
-use ganglion::board;
+use ganglion::deploy::board;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -38,8 +38,9 @@ fn every_shipped_board_names_the_schema_and_fits_it() {
 /// Keys in the sources of the checks: literals that a section is asked for.
 fn keys_in_the_checks() -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
-    let folder = std::fs::read_dir("src/board/check").expect("the checks");
-    let files = folder.map(|entry| entry.expect("an entry").path()).chain(["src/board/check.rs".into()]);
+    let folder = std::fs::read_dir("src/deploy/board/check").expect("the checks");
+    let files =
+        folder.map(|entry| entry.expect("an entry").path()).chain(["src/deploy/board/check.rs".into()]);
     for file in files {
         let text = std::fs::read_to_string(&file).expect("a source");
         let text: String = text.split_whitespace().collect();

@@ -3,8 +3,8 @@
 
 use super::draw::Draw;
 use super::script::{Line, Script};
-use ganglion::plan::{Board, ChipSensor, LineSensor, SensorKind};
-use ganglion::time::Span;
+use ganglion::base::plan::{Board, ChipSensor, LineSensor, SensorKind};
+use ganglion::base::time::Span;
 
 /// The script of `seed` on `board` for `length`. `panics`: the field's engine may; not where another thread
 /// would then open it again at a time that no run can repeat.
@@ -150,7 +150,7 @@ impl Writer {
 
     /// Presses of the stop buttons, most of them followed by what people do then.
     fn presses(&mut self, board: &Board) {
-        let line = |sensor: &ganglion::plan::SensorPlan| match sensor.kind {
+        let line = |sensor: &ganglion::base::plan::SensorPlan| match sensor.kind {
             SensorKind::Lines(LineSensor::Button { line, .. }) => Some(line.0),
             _ => None,
         };

@@ -8,7 +8,7 @@ use super::judge::Breach;
 use super::judge::promise::Watched;
 use super::script::Script;
 use super::site::Site;
-use ganglion::time::{Instant, Span};
+use ganglion::base::time::{Instant, Span};
 
 /// Most runs to shorten a script: each takes as long as the first until its breach.
 const SHRINKS: usize = 200;

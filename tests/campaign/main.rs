@@ -16,7 +16,7 @@ mod temper;
 
 use clap::Parser;
 use course::View;
-use ganglion::time::{Instant, Span};
+use ganglion::base::time::{Instant, Span};
 use hunt::{Case, Found};
 use judge::promise::{Promise, Watched};
 use script::Script;

@@ -1,11 +1,11 @@
 //! The runtime's heartbeat in virtual time: the same code as on its thread, stepped as a worker. A driver
 //! that waits for the guard makes it beat: no other worker runs during that driver's own step.
 
-use ganglion::executor::Worker;
-use ganglion::guard::{Heart, HeartbeatPlan, Link, Way};
-use ganglion::loop_status::LoopStatusCell;
-use ganglion::requests::Requests;
-use ganglion::time::{Clock, Instant};
+use ganglion::base::time::{Clock, Instant};
+use ganglion::runtime::guard::{Heart, HeartbeatPlan, Link, Way};
+use ganglion::runtime::loop_status::LoopStatusCell;
+use ganglion::runtime::requests::Requests;
+use ganglion::system::executor::Worker;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A heartbeat that is stepped.

@@ -1,8 +1,8 @@
 //! What happens to a robot: faults of its world, what people ask of it, threads that are late. A script is
 //! text, a line an event; it is drawn from a seed (`chance.rs`), written in a report, and read back.
 
+use ganglion::base::time::{Instant, Span};
 use ganglion::sim::{Fault, FaultKind};
-use ganglion::time::{Instant, Span};
 use std::fmt;
 
 /// What people and signals ask for.

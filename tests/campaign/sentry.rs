@@ -4,14 +4,14 @@
 //! order, and stay when the other end is gone.
 
 use super::script::{Script, Trouble};
-use ganglion::bus::{Gpio, Hardware, LineUse, Usage};
-use ganglion::executor::{Waker, Worker};
-use ganglion::guard::frame::{Answer, Ask, Bytes, Request};
-use ganglion::guard::socket::Heard;
-use ganglion::guard::{BoardDigest, Guard, Hold, Way};
-use ganglion::plan::{Board, GuardHold};
+use ganglion::base::plan::{Board, GuardHold};
+use ganglion::base::time::{Clock, Instant, SimClock, Span};
+use ganglion::hardware::bus::{Gpio, Hardware, LineUse, Usage};
+use ganglion::runtime::guard::frame::{Answer, Ask, Bytes, Request};
+use ganglion::runtime::guard::socket::Heard;
+use ganglion::runtime::guard::{BoardDigest, Guard, Hold, Way};
 use ganglion::sim::Plant;
-use ganglion::time::{Clock, Instant, SimClock, Span};
+use ganglion::system::executor::{Waker, Worker};
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};

@@ -2,10 +2,10 @@
 //! check refuses is drawn again. Decides nothing about what happens on it.
 
 use super::draw::Draw;
-use ganglion::board::{self, Loaded};
+use ganglion::base::plan::Board;
+use ganglion::deploy::board::{self, Loaded};
 use ganglion::field::Readout;
 use ganglion::field::readout::Origin;
-use ganglion::plan::Board;
 use std::fmt::Write;
 
 /// Weights of a row of the read-out: one for each feature, then the constant.

@@ -5,11 +5,11 @@
 //! another. The tape hands them out only up to a moment that all workers have reached: so far they are
 //! complete.
 
-use ganglion::bus::{Edge, Op};
-use ganglion::command::MAX_MOTORS;
-use ganglion::plan::{Board, ChipSensor, ImuQuantity, Line, LineSensor, SensorKind, SensorPlan};
+use ganglion::base::command::MAX_MOTORS;
+use ganglion::base::plan::{Board, ChipSensor, ImuQuantity, Line, LineSensor, SensorKind, SensorPlan};
+use ganglion::base::time::Instant;
+use ganglion::hardware::bus::{Edge, Op};
 use ganglion::sim::Witness;
-use ganglion::time::Instant;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Something that was to be seen.
@@ -261,8 +261,8 @@ impl Reel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ganglion::board;
-    use ganglion::time::Span;
+    use ganglion::base::time::Span;
+    use ganglion::deploy::board;
 
     fn tape() -> Tape {
         Tape::new(&board::built_in("sim").unwrap().unwrap().board)

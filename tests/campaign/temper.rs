@@ -3,7 +3,7 @@
 //! moves as it may. The CPU's own engine is at work in a part of the seeds.
 
 use super::draw::Draw;
-use ganglion::command::MAX_MOTORS;
+use ganglion::base::command::MAX_MOTORS;
 use ganglion::field::failover::Open;
 use ganglion::field::state::{Learned, Live, StateError};
 use ganglion::field::{Failure, FieldEngine, Response, Stimulus};

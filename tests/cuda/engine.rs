@@ -5,15 +5,15 @@ use super::standin;
 use super::{context, near, readout, rung_at, stimulus, volume};
 use crate::allocation::{allocations_in_process, alone};
 use crate::field_cpu::quiet::quiet_once;
+use ganglion::base::plan::{EngineKind, FieldPlan, Params, Shape, Storage};
+use ganglion::base::time::Span;
 use ganglion::field::cpu::CpuEngine;
 use ganglion::field::cuda::CudaEngine;
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::shape::{CHANNELS, DESCRIPTOR};
 use ganglion::field::state::Live;
 use ganglion::field::{Failure, FieldEngine, Inspect, Loss, Response, trial};
-use ganglion::gpu::{GpuFault, Watch};
-use ganglion::plan::{EngineKind, FieldPlan, Params, Shape, Storage};
-use ganglion::time::Span;
+use ganglion::system::gpu::{GpuFault, Watch};
 use std::sync::Arc;
 
 /// What rounding errors really add up to, as of the kernels: a GPU fuses products the emulator does not.

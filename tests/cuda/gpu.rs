@@ -1,4 +1,4 @@
-//! The layer over the driver (`src/gpu`), whole, on the stand-in: found, opened, used, given back.
+//! The layer over the driver (`src/system/gpu`), whole, on the stand-in: found, opened, used, given back.
 
 mod absence;
 mod faults;
@@ -8,7 +8,7 @@ mod images;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ganglion::gpu::{
+use ganglion::system::gpu::{
     Counts, Event, Found, Gpu, GpuError, Image, ImageFiles, Launch, Pinned, Pool, Priority, Stream, Watch,
     probe,
 };

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use ganglion::field::cuda::is_emulated;
-use ganglion::gpu::{Counts, Gpu, Image, ImageFiles, Source, Watch, probe};
+use ganglion::system::gpu::{Counts, Gpu, Image, ImageFiles, Source, Watch, probe};
 use serde_json::{Value, json};
 
 use super::engine::device;

@@ -6,15 +6,15 @@ use super::tables::{
     ANSWER, Answer, BRAIN, CYCLE, Cycle, MATCH, METRIC, METRIC_RING, METRICS, METRICS_BEFORE, Reader, SENSES,
     SWEEP, Table, from_half, is_half, reach, rule, to_half,
 };
-use ganglion::command::MAX_MOTORS;
+use ganglion::base::command::MAX_MOTORS;
+use ganglion::base::plan::FieldPlan;
+use ganglion::base::seed::{Stream, normal};
 use ganglion::field::Stimulus;
 use ganglion::field::projections::Projections;
 use ganglion::field::shape::{
     BANK_TOP, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, METRICS_EVERY, PATTERN,
     SLOW_FIRST, TURN, is_due, regressors, sub_steps,
 };
-use ganglion::plan::FieldPlan;
-use ganglion::seed::{Stream, normal};
 
 /// How the kernels are launched, where there is a choice.
 #[derive(Clone, Copy, Debug)]

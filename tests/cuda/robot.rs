@@ -3,7 +3,7 @@
 
 use super::standin::{Alone, alone};
 use crate::cli::{out, output, watching_with};
-use ganglion::learn::parallel;
+use ganglion::workshop::learn::parallel;
 use serde_json::Value;
 use std::process::Command;
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
 //! The tables of `kernels/brain.cuh` as bytes: field by field, in their order, without padding.
 
-use ganglion::command::MAX_MOTORS;
+use ganglion::base::command::MAX_MOTORS;
+use ganglion::base::frame::MAX_SENSORS;
+use ganglion::base::plan::{FieldPlan, Storage};
 use ganglion::field::shape::{BANK_TOP, BLEND_TOP, GROUP, GROUPS, HALF_SHARE, SLOW_FIRST, sub_steps};
-use ganglion::frame::MAX_SENSORS;
-use ganglion::plan::{FieldPlan, Storage};
 
 /// Writes numbers one after another.
 #[derive(Default)]

@@ -3,12 +3,12 @@
 
 use super::{options, run_board, run_with, sim_board};
 use crate::long::or_in_full;
+use ganglion::base::plan::{BackingPlan, Board};
+use ganglion::decision::mode::Mode;
 use ganglion::field::Readout;
 use ganglion::field::readout::Origin;
 use ganglion::field::shape::{READOUT_COLUMNS, READOUT_GRIDS};
-use ganglion::mode::Mode;
-use ganglion::plan::{BackingPlan, Board};
-use ganglion::robot::Options;
+use ganglion::runtime::robot::Options;
 use ganglion::sim::{Contacts, Report};
 
 /// The desk robot on a table of 1.2 m by 1.2 m: everything beside it is an edge.

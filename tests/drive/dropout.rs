@@ -2,16 +2,16 @@
 //! the robot backs off less than one whose field is fed the worst case at once, and sees more of its rooms.
 
 use super::{options, run_on, sim_board};
+use ganglion::base::frame::Health;
+use ganglion::base::plan::{Board, Cause, Rung, Scale};
+use ganglion::base::seed::{Stream, uniform};
+use ganglion::base::time::{Clock, Instant, SimClock, Span};
 use ganglion::field::engine::Cycle;
 use ganglion::field::{Inspect, Stimulus};
-use ganglion::frame::Health;
-use ganglion::learn::parallel;
-use ganglion::plan::{Board, Cause, Rung, Scale};
-use ganglion::robot::Options;
-use ganglion::seed::{Stream, uniform};
+use ganglion::runtime::robot::Options;
 use ganglion::sim::{Fault, Report};
-use ganglion::teach::lesson::lean;
-use ganglion::time::{Clock, Instant, SimClock, Span};
+use ganglion::workshop::learn::parallel;
+use ganglion::workshop::teach::lesson::lean;
 use std::sync::{Arc, Mutex};
 
 /// Place of the sonar among the field's sensors, and its scale.
@@ -50,7 +50,7 @@ fn a_lost_sonar_is_held_for_the_field_and_stops_the_robot_as_soon_as_ever() {
     let worst = fed(5.9, 7.0);
     assert!(worst[0] < held[0] && worst.windows(2).all(|pair| pair[1] < pair[0].max(-0.999)), "{worst:?}");
     let channel = board.sensors.iter().position(|sensor| sensor.name == "range").unwrap();
-    let lost = |record: &&ganglion::trace::Record| (5.4..7.0).contains(&seconds(record.slot));
+    let lost = |record: &&ganglion::drive::trace::Record| (5.4..7.0).contains(&seconds(record.slot));
     for record in run.records.iter().filter(lost) {
         let sample = record.frame.samples[channel];
         assert!(sample.health != Health::Good && sample.worst < sample.value, "{sample:?}");

@@ -4,13 +4,13 @@
 
 use super::{run_board, sim_board, taught};
 use crate::long::or_in_full;
+use ganglion::base::plan::{Board, Cause};
+use ganglion::base::seed::{Stream, uniform};
+use ganglion::base::time::{Instant, SimClock, Span};
 use ganglion::field::Readout;
 use ganglion::field::shape::READOUT_COLUMNS;
-use ganglion::plan::{Board, Cause};
-use ganglion::robot::{Options, Robot};
-use ganglion::seed::{Stream, uniform};
+use ganglion::runtime::robot::{Options, Robot};
 use ganglion::sim::Contacts;
-use ganglion::time::{Instant, SimClock, Span};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -49,7 +49,7 @@ fn contacts(board: &Board, seed: u64, field: Readout, seconds: u64) -> Contacts 
     let robot = Robot::build(board, clock.clone(), first, options).unwrap();
     let plant = robot.plant.clone().unwrap();
     let until = first + Span::from_millis(1000 * seconds);
-    ganglion::runner::step(robot, &clock, until, &AtomicBool::new(false), |_| ());
+    ganglion::runtime::runner::step(robot, &clock, until, &AtomicBool::new(false), |_| ());
     plant.report(until).contacts
 }
 
@@ -94,7 +94,7 @@ fn an_edge_that_reads_nought_without_noise_is_backed_off_from() {
     }
 }
 
-fn shows_nought(record: &ganglion::trace::Record) -> bool {
+fn shows_nought(record: &ganglion::drive::trace::Record) -> bool {
     record.frame.used()[1..4].iter().any(|ground| ground.value <= 0.0)
 }
 

@@ -3,8 +3,8 @@
 
 use super::stage::Stage;
 use super::{run_board, sim_board};
-use ganglion::plan::{Board, Cause, SonarModule};
-use ganglion::time::Span;
+use ganglion::base::plan::{Board, Cause, SonarModule};
+use ganglion::base::time::Span;
 
 const MODULES: [SonarModule; 3] = [SonarModule::Ms38, SonarModule::Ms200, SonarModule::Endless];
 

@@ -4,9 +4,9 @@
 use super::stage::Stage;
 use super::{run_board, sim_board};
 use crate::long::or_in_full;
-use ganglion::mode::{Disarm, Mode};
-use ganglion::plan::{Board, Cause};
-use ganglion::time::Span;
+use ganglion::base::plan::{Board, Cause};
+use ganglion::base::time::Span;
+use ganglion::decision::mode::{Disarm, Mode};
 use std::sync::atomic::Ordering;
 
 /// A cable is out for half a minute. When it is back, nothing moves until a person arms; and the robot says
@@ -99,7 +99,7 @@ fn a_rule_that_cannot_see_does_not_let_the_robot_drive_blind() {
         for fault in ["sonar-silent@0+3600", "sonar-silent@5+3600"] {
             let run = run_board(&board, seed, 40, &[fault]);
             assert_eq!(run.report.contacts.all(), 0, "{fault}, seed {seed}: {:?}", run.report);
-            let blind = |record: &ganglion::trace::Record| fault.contains("@0") || record.index > 540;
+            let blind = |record: &ganglion::drive::trace::Record| fault.contains("@0") || record.index > 540;
             let forward =
                 run.records.iter().filter(|record| blind(record)).map(|record| record.command.motors[0]);
             assert!(forward.fold(0.0, f32::max) <= 0.0, "{fault}, seed {seed}: forward, and blind");

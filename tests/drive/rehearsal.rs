@@ -3,15 +3,15 @@
 
 use super::{Run, run_with};
 use crate::long::or_in_full;
-use ganglion::board;
+use ganglion::base::frame::Health;
+use ganglion::base::plan::{Board, BusPlan, Cause, Rung};
+use ganglion::deploy::board;
 use ganglion::field::imitate;
 use ganglion::field::shipped;
-use ganglion::frame::Health;
-use ganglion::plan::{Board, BusPlan, Cause, Rung};
-use ganglion::robot::Options;
+use ganglion::runtime::robot::Options;
 use ganglion::sim::{Change, Fault, NoModel, Rehearsal, rehearsal};
-use ganglion::teach::driver::Driver;
-use ganglion::teach::trial::{Rooms, trial};
+use ganglion::workshop::teach::driver::Driver;
+use ganglion::workshop::teach::trial::{Rooms, trial};
 use std::sync::Arc;
 
 fn built_in(name: &str) -> Board {

@@ -3,9 +3,9 @@
 
 use super::sim_board;
 use super::stage::Stage;
-use ganglion::mode::Mode;
-use ganglion::plan::Cause;
-use ganglion::time::{Clock, Span};
+use ganglion::base::plan::Cause;
+use ganglion::base::time::{Clock, Span};
+use ganglion::decision::mode::Mode;
 use std::sync::atomic::Ordering;
 
 /// Whether the robot is latched by an e-stop and stands, now and for a second to come.
@@ -77,7 +77,7 @@ fn a_battery_that_sagged_while_the_tick_was_held_up_slows_the_robot() {
     let battery = board.sensors.iter().position(|sensor| sensor.name == "battery").expect("it has one");
     let seen = first.frame.samples[battery].value;
     assert!(seen > 7.3, "the last reading is {seen} V: this shows nothing");
-    let sagged = |record: &ganglion::trace::Record| record.active & Cause::Battery.bit() != 0;
+    let sagged = |record: &ganglion::drive::trace::Record| record.active & Cause::Battery.bit() != 0;
     assert!(sagged(&first), "in the very slot");
     let began = stage.clock.now();
     while stage.clock.now() < began + Span::from_millis(1_900) {

@@ -3,8 +3,8 @@
 
 use super::sim_board;
 use super::stage::Stage;
-use ganglion::mode::{ArmRefusal, Disarm, Mode};
-use ganglion::time::{Instant, Span};
+use ganglion::base::time::{Instant, Span};
+use ganglion::decision::mode::{ArmRefusal, Disarm, Mode};
 use std::sync::atomic::Ordering;
 
 #[test]

@@ -1,15 +1,15 @@
 //! The simulated robot, one slot after the other, with a tick that may be late and requests in between.
 
 use super::options;
-use ganglion::executor::Stepper;
-use ganglion::loop_status::LoopStatusCell;
-use ganglion::plan::Board;
-use ganglion::requests::Requests;
-use ganglion::robot::Robot;
+use ganglion::base::plan::Board;
+use ganglion::base::time::{Clock, Instant, SimClock, Span};
+use ganglion::drive::trace::Record;
+use ganglion::runtime::loop_status::LoopStatusCell;
+use ganglion::runtime::requests::Requests;
+use ganglion::runtime::robot::Robot;
+use ganglion::runtime::tick::Tick;
 use ganglion::sim::Plant;
-use ganglion::tick::Tick;
-use ganglion::time::{Clock, Instant, SimClock, Span};
-use ganglion::trace::Record;
+use ganglion::system::executor::Stepper;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 

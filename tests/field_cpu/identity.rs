@@ -60,7 +60,7 @@ impl Hogs {
             let end = end.clone();
             std::thread::spawn(move || {
                 if let Some(cpu) = cpu {
-                    let _ = ganglion::rt::stay_on(cpu);
+                    let _ = ganglion::system::rt::stay_on(cpu);
                 }
                 let mut turns = 0_u64;
                 while !end.load(Ordering::Relaxed) {

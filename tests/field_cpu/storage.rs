@@ -1,8 +1,8 @@
 //! What half precision is and is not: less memory, fewer bytes a cycle, and no place for a slow channel.
 
 use super::*;
+use ganglion::base::plan::RUNGS;
 use ganglion::field::shape::{GROUP, SLOW_FIRST};
-use ganglion::plan::RUNGS;
 
 fn in_halves(grid: usize) -> (Box<dyn Inspect>, Box<dyn Inspect>) {
     let plan = plan(grid);

@@ -1,8 +1,8 @@
 //! Quality levels: what they may not change.
 
 use super::*;
+use ganglion::base::plan::RUNGS;
 use ganglion::field::shape::CHANNELS;
-use ganglion::plan::RUNGS;
 
 fn rung(number: usize) -> Rung {
     Rung::new(number as u8).expect("six rungs")

@@ -2,7 +2,7 @@
 
 use super::place::{Place, soon};
 use crate::cli::{err, out};
-use ganglion::control::{Ask, ask};
+use ganglion::runtime::control::{Ask, ask};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use std::io::Write;
 use std::os::unix::net::UnixStream;

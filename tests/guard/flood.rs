@@ -3,10 +3,10 @@
 
 use super::place::{Place, soon};
 use crate::cli::err;
-use ganglion::control::{Ask as Request, ask_near};
-use ganglion::guard::frame::Ask;
-use ganglion::guard::socket::ask_once;
-use ganglion::time::Span;
+use ganglion::base::time::Span;
+use ganglion::runtime::control::{Ask as Request, ask_near};
+use ganglion::runtime::guard::frame::Ask;
+use ganglion::runtime::guard::socket::ask_once;
 use rustix::process::Signal;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! What a table of open files of its own gains for the heartbeat thread: the far end of its connection sees
 //! a killed process before the kernel has given the process's memory back.
 
-use ganglion::rt::descriptors::own_table;
+use ganglion::system::rt::descriptors::own_table;
 use rustix::event::epoll;
 use rustix::process::nice;
 use std::io::{Read, Write};

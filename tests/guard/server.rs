@@ -1,16 +1,16 @@
 //! A guard in this process: real sockets, real time, a line that remembers every level it had.
 
-use ganglion::bus::{Edge, Gpio, Hardware, I2c, LineUse, OpenError, Usage};
-use ganglion::fault::BusFault;
-use ganglion::guard::frame::{Answer, Ask, LENGTH, Phase, Reason, Refused, Request};
-use ganglion::guard::socket::{Heard, ask_once, connect_to, hear, listen_at, say_to, wait_for};
-use ganglion::guard::{
+use ganglion::base::fault::BusFault;
+use ganglion::base::plan::{GuardHold, Line, RtPlan};
+use ganglion::base::time::{Clock, Instant, MonotonicClock, Span};
+use ganglion::hardware::bus::{Edge, Gpio, Hardware, I2c, LineUse, OpenError, Usage};
+use ganglion::runtime::guard::frame::{Answer, Ask, LENGTH, Phase, Reason, Refused, Request};
+use ganglion::runtime::guard::socket::{Heard, ask_once, connect_to, hear, listen_at, say_to, wait_for};
+use ganglion::runtime::guard::{
     Guard, GuardHealth, GuardedHardware, Heartbeat, HeartbeatPlan, HeldLine, Hold, Link, Server,
 };
-use ganglion::loop_status::LoopStatusCell;
-use ganglion::plan::{GuardHold, Line, RtPlan};
-use ganglion::requests::Requests;
-use ganglion::time::{Clock, Instant, MonotonicClock, Span};
+use ganglion::runtime::loop_status::LoopStatusCell;
+use ganglion::runtime::requests::Requests;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;

@@ -5,22 +5,22 @@
 //! Used by the tests beside it and by the fuzzer (`fuzz/`), so it knows neither. What an input may cost is
 //! the fuzzer's business.
 
-use ganglion::board;
-use ganglion::command::MAX_MOTORS;
-use ganglion::control;
+use ganglion::base::command::MAX_MOTORS;
+use ganglion::base::frame::MAX_SENSORS;
+use ganglion::base::plan::{Board, ComputedSensor, EngineKind, Rung, SensorKind, SensorPlan};
+use ganglion::base::time::Instant;
+use ganglion::decision::motion::Motion;
+use ganglion::deploy::board;
 use ganglion::field::readout::{Origin, Readout};
 use ganglion::field::shape::READOUT_COLUMNS;
 use ganglion::field::snapshot::{Places, Snapshot};
 use ganglion::field::state::{Live, State};
 use ganglion::field::{Inspect, Stimulus, engine};
-use ganglion::frame::MAX_SENSORS;
-use ganglion::guard::frame::{Answer, Ask, Phase, Reason, Request, Standing};
-use ganglion::learn::log::Log;
 use ganglion::memory::map::{MOST_THINGS, Map, Scene, Thing};
 use ganglion::memory::{Dim, Store};
-use ganglion::motion::Motion;
-use ganglion::plan::{Board, ComputedSensor, EngineKind, Rung, SensorKind, SensorPlan};
-use ganglion::time::Instant;
+use ganglion::runtime::control;
+use ganglion::runtime::guard::frame::{Answer, Ask, Phase, Reason, Request, Standing};
+use ganglion::workshop::learn::log::Log;
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::ops::Range;
@@ -43,7 +43,7 @@ pub struct WayIn {
 pub enum Form {
     /// Nothing.
     Plain,
-    /// Length and digest of the container (`ganglion::codec`).
+    /// Length and digest of the container (`ganglion::system::codec`).
     Signed,
 }
 
@@ -59,7 +59,7 @@ pub const WAYS_IN: [WayIn; 7] = [
 ];
 
 /// The container `header` begins, around another payload: length and digest are made good (layout:
-/// `ganglion::codec`).
+/// `ganglion::system::codec`).
 pub fn signed(header: &[u8], payload: &[u8]) -> Vec<u8> {
     let mut bytes = header[..16].to_vec();
     bytes.extend_from_slice(&(payload.len() as u64).to_le_bytes());

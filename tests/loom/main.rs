@@ -3,29 +3,34 @@
 //! allows, and fails where a value is torn, a word is lost, or a thread sleeps for ever. `scripts/check-loom`
 //! runs it.
 
-#[path = "../../src/executor/waker.rs"]
+#[path = "../../src/system/executor/waker.rs"]
 mod waker;
-#[path = "../../src/plan/cause.rs"]
+#[path = "../../src/base/plan/cause.rs"]
 mod cause;
-#[path = "../../src/io/halt.rs"]
+#[path = "../../src/drive/io/halt.rs"]
 mod halt;
 mod models;
-#[path = "../../src/rt/triple_buffer.rs"]
+#[path = "../../src/system/rt/triple_buffer.rs"]
 mod triple_buffer;
-#[path = "../../src/rt/sync.rs"]
+#[path = "../../src/system/rt/sync.rs"]
 mod sync;
-#[path = "../../src/time.rs"]
+#[path = "../../src/base/time.rs"]
 mod time;
 
 // Under the names by which the files know each other.
-mod executor {
-    pub(crate) use crate::waker::Waker;
+mod base {
+    pub(crate) use crate::time;
+    pub(crate) mod plan {
+        pub(crate) use crate::cause::Cause;
+    }
 }
-mod plan {
-    pub(crate) use crate::cause::Cause;
-}
-mod rt {
-    pub(crate) use crate::sync;
+mod system {
+    pub(crate) mod executor {
+        pub(crate) use crate::waker::Waker;
+    }
+    pub(crate) mod rt {
+        pub(crate) use crate::sync;
+    }
 }
 
 fn main() {

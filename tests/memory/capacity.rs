@@ -3,9 +3,9 @@
 
 use super::{dim, record, rows, store_of, unitary_rows};
 use crate::long::or_in_full;
+use ganglion::base::seed::{Stream, bits};
 use ganglion::memory::nearest::Best;
 use ganglion::memory::{Length, Store, Workspace};
-use ganglion::seed::{Stream, bits};
 
 /// Vectors in the memory that is searched.
 const ITEMS: usize = 1000;

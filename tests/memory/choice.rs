@@ -3,10 +3,10 @@
 
 use super::dim;
 use crate::cuda::standin::alone;
-use ganglion::gpu::Watch;
+use ganglion::base::time::Span;
 use ganglion::memory::choice::{Because, Choice, Preference};
 use ganglion::memory::gpu::{GpuWorkspace, Room};
-use ganglion::time::Span;
+use ganglion::system::gpu::Watch;
 use std::path::PathBuf;
 use std::sync::Arc;
 

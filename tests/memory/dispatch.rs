@@ -4,11 +4,11 @@
 use super::{bits, dim, rows, store_of};
 use crate::allocation::allocations_in;
 use crate::cuda::standin::{Alone, alone};
-use ganglion::gpu::{GpuFault, Watch};
+use ganglion::base::time::Span;
 use ganglion::memory::choice::{Because, Choice, Crossing, Preference, Residence, Work};
 use ganglion::memory::gpu::{GpuWorkspace, Room, Unfit};
 use ganglion::memory::{Answered, Best, Dispatcher, Fault, Length, Store, Workspace};
-use ganglion::time::Span;
+use ganglion::system::gpu::{GpuFault, Watch};
 use std::sync::Arc;
 
 const D: usize = 128;

@@ -1,11 +1,11 @@
 //! Things that were met are found again: where each was, and what is near a place; what was never met is not.
 
 use super::dim;
+use ganglion::base::seed::{Stream, uniform};
 use ganglion::memory::Fault;
 use ganglion::memory::episodic::Episodes;
 use ganglion::memory::nearest::Best;
 use ganglion::memory::spatial::{Area, Decoder, Plane, Waves};
-use ganglion::seed::{Stream, uniform};
 
 const ROOM: Area = Area { from: [-2.5, -2.5], to: [2.5, 2.5] };
 /// Metres: half a PiCar's turning circle.

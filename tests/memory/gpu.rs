@@ -4,10 +4,10 @@
 use super::{bits, dim, rows, store_of, unitary_rows};
 use crate::allocation::allocations_in;
 use crate::cuda::standin::alone;
-use ganglion::gpu::{GpuFault, Watch};
 use ganglion::memory::gpu::{Area, GpuWorkspace, GpuWorkspaceFault, Room, Unfit};
 use ganglion::memory::nearest::{Best, MOST_TOP};
 use ganglion::memory::{Fault, Length, Verb, Workspace};
+use ganglion::system::gpu::{GpuFault, Watch};
 use std::sync::Arc;
 
 fn gpu(d: usize, rows: usize, queries: usize, store: usize) -> GpuWorkspace {

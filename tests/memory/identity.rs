@@ -2,9 +2,9 @@
 
 use super::{bits, dim, rows, store_of};
 use crate::allocation::allocations_in;
-use ganglion::cpu::Level;
 use ganglion::memory::nearest::Best;
 use ganglion::memory::{Length, Store, Workspace};
+use ganglion::system::cpu::Level;
 
 /// Row by row what an operation on the whole batch gives.
 fn in_batches_of(size: usize, count: usize, d: usize, level: Level) -> Vec<u32> {

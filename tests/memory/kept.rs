@@ -4,11 +4,11 @@
 use super::map::{WITH_MAP, board, taught};
 use crate::cli::{err, output};
 use crate::hostile::ways::{payload_of, signed};
+use ganglion::base::time::{Instant, SimClock, Span};
 use ganglion::field::snapshot::{Places, Snapshot, SnapshotError, Standing};
 use ganglion::memory::map::MapStatus;
-use ganglion::robot::{BuildError, Options, Robot, SnapshotPlan};
-use ganglion::runner;
-use ganglion::time::{Instant, SimClock, Span};
+use ganglion::runtime::robot::{BuildError, Options, Robot, SnapshotPlan};
+use ganglion::runtime::runner;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -183,7 +183,7 @@ fn a_table_that_was_changed_is_taught_anew_and_said_so() {
     let (_, first) = run("sim");
     let (said, again) = run("sim");
     assert!(!said.contains("starting table") && again.state().learned == first.state().learned, "{said}");
-    let shipped = ganglion::board::built_in("sim").expect("it is built in").expect("and sound").board;
+    let shipped = ganglion::deploy::board::built_in("sim").expect("it is built in").expect("and sound").board;
     assert!(!again.has_old_table(&shipped));
     let mut other = shipped.clone();
     other.field.start[0].points[0][1] *= 0.5;

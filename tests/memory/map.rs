@@ -2,16 +2,16 @@
 //! sensor like any other, and the tick pays nothing for it.
 
 use crate::cli::{err, ganglion, out, output};
-use ganglion::board;
+use ganglion::base::frame::Health;
+use ganglion::base::plan::Board;
+use ganglion::base::time::{Clock, Instant, SimClock, Span};
+use ganglion::deploy::board;
 use ganglion::field::Readout;
 use ganglion::field::imitate;
-use ganglion::frame::Health;
 use ganglion::memory::map::{MapStatus, Recollection};
-use ganglion::plan::Board;
-use ganglion::robot::{Options, Robot};
-use ganglion::runner;
+use ganglion::runtime::robot::{Options, Robot};
+use ganglion::runtime::runner;
 use ganglion::sim::Pose;
-use ganglion::time::{Clock, Instant, SimClock, Span};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 

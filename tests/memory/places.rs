@@ -67,8 +67,9 @@ fn places_are_found_again_within_a_hundredth_of_the_scale() {
         let plane = Plane::new(dim(512), waves, 0.5, 7).expect("a plane");
         let decoder = Decoder::new(plane.clone(), AREA, 16 << 20).expect("a decoder");
         for number in 0..20 {
-            let share =
-                |n: usize| ganglion::seed::uniform(1, ganglion::seed::Stream::World, (2 * number + n) as u64);
+            let share = |n: usize| {
+                ganglion::base::seed::uniform(1, ganglion::base::seed::Stream::World, (2 * number + n) as u64)
+            };
             let at = [-3.0 + 6.0 * share(0), -2.0 + 4.0 * share(1)];
             let found = decoder.decode(&pointer(&plane, at)).expect("a place");
             assert!(apart(found.at, at) < 0.005 && found.likeness > 0.999, "{waves:?} {at:?}: {found:?}");

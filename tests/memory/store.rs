@@ -1,9 +1,9 @@
 //! A store answers exactly, is full when it is full, and comes back from its file whole or not at all.
 
 use super::{bits, dim, rows, store_of};
-use ganglion::codec::{CodecError, FileError};
 use ganglion::memory::nearest::Best;
 use ganglion::memory::{Fault, Store};
+use ganglion::system::codec::{CodecError, FileError};
 use std::fs;
 use std::path::PathBuf;
 

@@ -3,11 +3,11 @@
 
 use super::rig::Robot;
 use super::{CHANNELS, RECEIPT, Slot, check_command, safety, well};
-use ganglion::fault::ReadingFault;
-use ganglion::frame::Health;
-use ganglion::mode::{Asked, Disarm, Mode};
-use ganglion::plan::Cause;
-use ganglion::time::Span;
+use ganglion::base::fault::ReadingFault;
+use ganglion::base::frame::Health;
+use ganglion::base::plan::Cause;
+use ganglion::base::time::Span;
+use ganglion::decision::mode::{Asked, Disarm, Mode};
 
 const NOTHING: Asked = Asked { stop: false, disarm: false, arm: false };
 const ARM: Asked = Asked { arm: true, ..NOTHING };

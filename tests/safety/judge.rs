@@ -3,8 +3,8 @@
 //! know or cannot be stopped.
 
 use super::{BATTERY, FLOOR, RANGE, Slot, safety, sensors};
-use ganglion::time::{Instant, Span};
-use ganglion::trace::Record;
+use ganglion::base::time::{Instant, Span};
+use ganglion::drive::trace::Record;
 
 /// At or below this the battery's latched rule stops the robot, if the reading is possible at all.
 const EMPTY: std::ops::RangeInclusive<f32> = 5.0..=6.2;

@@ -1,13 +1,13 @@
 //! Each fault of the script shows at its wire in its time, and not before or after.
 
 use super::{Rig, ms};
-use ganglion::device::DeviceFault;
-use ganglion::device::button::Button;
-use ganglion::device::float_register::FloatRegister;
-use ganglion::fault::BusFault;
-use ganglion::plan::Line;
+use ganglion::base::fault::BusFault;
+use ganglion::base::plan::Line;
+use ganglion::base::time::Clock;
+use ganglion::hardware::device::DeviceFault;
+use ganglion::hardware::device::button::Button;
+use ganglion::hardware::device::float_register::FloatRegister;
 use ganglion::sim::{Fault, FaultKind};
-use ganglion::time::Clock;
 
 fn lean(rig: &mut Rig) -> Result<f32, DeviceFault> {
     FloatRegister::new(0x60, 0).read(rig.i2c.as_mut())

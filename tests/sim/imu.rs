@@ -2,12 +2,12 @@
 //! that was lost is noticed.
 
 use super::{Rig, ms, shipped};
-use ganglion::bus::{Bias, Hardware, LineUse, Usage};
-use ganglion::device::{DeviceFault, Polled, Ports, open};
-use ganglion::plan::ImuQuantity::{Acceleration, Pitch, Roll, Rotation, Temperature};
-use ganglion::plan::{Axis, ChipSensor, ImuQuantity, LineRole, SensorKind, SensorPlan};
+use ganglion::base::plan::ImuQuantity::{Acceleration, Pitch, Roll, Rotation, Temperature};
+use ganglion::base::plan::{Axis, ChipSensor, ImuQuantity, LineRole, SensorKind, SensorPlan};
+use ganglion::base::time::{Clock, Instant, SimClock};
+use ganglion::hardware::bus::{Bias, Hardware, LineUse, Usage};
+use ganglion::hardware::device::{DeviceFault, Polled, Ports, open};
 use ganglion::sim::Plant;
-use ganglion::time::{Clock, Instant, SimClock};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! What is written on the bus moves the car, and nothing else does.
 
 use super::{Rig, ms, shipped};
-use ganglion::plan::Line;
-use ganglion::time::{Clock, Span};
+use ganglion::base::plan::Line;
+use ganglion::base::time::{Clock, Span};
 
 /// How far the car has come along the heading that it started with, and how much it has turned.
 fn way(rig: &Rig) -> (f64, f64) {

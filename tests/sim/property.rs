@@ -1,10 +1,10 @@
 //! Whatever a program does to the wires, the world stays whole.
 
 use super::{Rig, ms};
-use ganglion::bus::Op;
-use ganglion::fault::BusFault;
-use ganglion::plan::Line;
-use ganglion::time::Span;
+use ganglion::base::fault::BusFault;
+use ganglion::base::plan::Line;
+use ganglion::base::time::Span;
+use ganglion::hardware::bus::Op;
 use proptest::prelude::*;
 
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 //! off everything. A layout in which that fails would say nothing about the software.
 
 use super::{Rig, ms};
-use ganglion::time::Clock;
+use ganglion::base::time::Clock;
 
 /// What the wanderer is doing.
 enum Doing {

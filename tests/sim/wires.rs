@@ -1,14 +1,14 @@
 //! The chips on their wires: times, framing, resets, echoes, converters.
 
 use super::{Rig, ms, shipped};
-use ganglion::device::DeviceFault;
-use ganglion::device::adc::HatAdc;
-use ganglion::device::hc_sr04::HcSr04;
-use ganglion::device::robot_hat::RobotHat;
-use ganglion::fault::BusFault;
-use ganglion::plan::{Line, SonarModule};
+use ganglion::base::fault::BusFault;
+use ganglion::base::plan::{Line, SonarModule};
+use ganglion::base::time::{Clock, MonotonicClock, Span};
+use ganglion::hardware::device::DeviceFault;
+use ganglion::hardware::device::adc::HatAdc;
+use ganglion::hardware::device::hc_sr04::HcSr04;
+use ganglion::hardware::device::robot_hat::RobotHat;
 use ganglion::sim::Plant;
-use ganglion::time::{Clock, MonotonicClock, Span};
 use std::sync::Arc;
 
 #[test]

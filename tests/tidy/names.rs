@@ -12,8 +12,25 @@ const DOCUMENTS: &[&str] =
     &["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "boards/README.md"];
 
 /// Folders in which a path in a document begins, or may leave out its beginning.
-const FOLDERS: &[&str] =
-    &["", "src/", "tests/", "scripts/", "kernels/", "hil/", "hil/guest/", "docs/", "boards/"];
+const FOLDERS: &[&str] = &[
+    "",
+    "src/",
+    "src/base/",
+    "src/system/",
+    "src/decision/",
+    "src/hardware/",
+    "src/drive/",
+    "src/runtime/",
+    "src/workshop/",
+    "src/deploy/",
+    "tests/",
+    "scripts/",
+    "kernels/",
+    "hil/",
+    "hil/guest/",
+    "docs/",
+    "boards/",
+];
 
 /// Ends of files of this tree.
 const ENDS: &[&str] = &[
@@ -97,8 +114,8 @@ impl Tree {
     }
 }
 
-/// Whether a file is the module, or lies in it: `io::ladder` and `ladder` are src/io/ladder.rs and what is
-/// below.
+/// Whether a file is the module, or lies in it: `io::ladder` and `ladder` are src/drive/io/ladder.rs and what
+/// is below.
 fn is_in_module(path: &str, module: &[&str]) -> bool {
     let path = path.strip_suffix(".rs").unwrap_or(path);
     let parts: Vec<&str> = path.split('/').skip(1).collect();
@@ -186,7 +203,7 @@ fn names_of_code_in_documents_exist() {
 #[test]
 fn a_name_that_is_gone_is_found_and_one_that_is_there_is_not() {
     let tree = Tree::read();
-    let text = "`guard::Server`, `Server::stand`, `src/guard.rs`, `guard/server.rs`, `scripts/hil --row soak`, \
+    let text = "`guard::Server`, `Server::stand`, `src/runtime/guard.rs`, `guard/server.rs`, `scripts/hil --row soak`, \
         `tidy::names::a_name_that_*`, `memory::`, `libm::fmaf`, `a word`, `1 / n`, `I2C/SMBus`, `/dev/i2c-1`";
     assert_eq!(stale(&tree, "docs/x.md", text), [""; 0]);
     let gone = "first\n`guard::Post` `Server::sit` `src/post.rs` `scripts/nothing` `drive::a_test_of_old`";

@@ -207,6 +207,12 @@ fn the_root_may_be_named_by_climbing() {
 #[test]
 fn a_room_is_a_file_and_a_folder() {
     let of = |path: &str| Source { path: path.into(), text: String::new(), code: String::new() };
-    assert!(of("src/reflex.rs").is_in("src/reflex") && of("src/reflex/rule.rs").is_in("src/reflex"));
-    assert!(!of("src/reflexes.rs").is_in("src/reflex") && !of("src/reflexes/a.rs").is_in("src/reflex"));
+    assert!(
+        of("src/decision/reflex.rs").is_in("src/decision/reflex")
+            && of("src/decision/reflex/rule.rs").is_in("src/decision/reflex")
+    );
+    assert!(
+        !of("src/reflexes.rs").is_in("src/decision/reflex")
+            && !of("src/reflexes/a.rs").is_in("src/decision/reflex")
+    );
 }

@@ -3,8 +3,8 @@
 use super::super::wire::DATA;
 use super::super::wire::tests::event;
 use super::*;
-use ganglion::board;
-use ganglion::plan::{ImuQuantity, SensorPlan};
+use ganglion::base::plan::{ImuQuantity, SensorPlan};
+use ganglion::deploy::board;
 
 const READY: Line = Line(10);
 const ENABLE: EnablePlan = EnablePlan { line: Line(11), on_high: true };

@@ -6,7 +6,7 @@ use crate::limits::Limit;
 use crate::scene::Who;
 use crate::trouble::{IMU, MCU, Trouble};
 use crate::wire::Fault;
-use ganglion::time::Span;
+use ganglion::base::time::Span;
 use rustix::process::Signal;
 
 /// Causes that a bus brings about.

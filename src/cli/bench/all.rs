@@ -1,18 +1,18 @@
 //! `bench all`: loop and field on a board's own settings, beside what the board asks for.
 
 use super::{cut_short, field, on_a_thread, progress, seconds, too_many_threads};
-use crate::bench::verdict::{Bound, Row, not_judged, overall, rows};
-use crate::bench::{LoopFigures, Survey, bench_loop, gpu_figures, survey};
+use crate::base::plan::{Board, BusPlan};
+use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::cli::arguments;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output;
 use crate::cli::simulate;
-use crate::plan::{Board, BusPlan};
-use crate::robot::{BuildError, Options, Robot};
-use crate::selftest::machine;
+use crate::deploy::bench::verdict::{Bound, Row, not_judged, overall, rows};
+use crate::deploy::bench::{LoopFigures, Survey, bench_loop, gpu_figures, survey};
+use crate::runtime::robot::{BuildError, Options, Robot};
+use crate::runtime::selftest::machine;
 use crate::sim::{Unmodelled, rehearsal};
-use crate::time::{Clock, MonotonicClock, Span};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::path::{Path, PathBuf};

@@ -1,16 +1,16 @@
 //! `bench loop`: the control loop beside a bare timer.
 
 use super::{cut_short, progress, say_latencies};
-use crate::bench::{LoopFigures, bench_loop};
+use crate::base::plan::Board;
+use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::cli::arguments;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output;
-use crate::plan::Board;
-use crate::robot::{Options, Robot};
-use crate::rt::Granted;
-use crate::time::{Clock, MonotonicClock, Span};
-use crate::trace::Latency;
+use crate::deploy::bench::{LoopFigures, bench_loop};
+use crate::drive::trace::Latency;
+use crate::runtime::robot::{Options, Robot};
+use crate::system::rt::Granted;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

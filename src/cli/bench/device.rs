@@ -2,12 +2,12 @@
 
 use super::field::refused;
 use super::{cut_short, on_a_thread, progress};
-use crate::bench::{BenchFault, DeviceBench, DeviceFigures, PARTS_OF_A_CYCLE};
+use crate::base::plan::{FieldPlan, Rung};
+use crate::base::time::Span;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
+use crate::deploy::bench::{BenchFault, DeviceBench, DeviceFigures, PARTS_OF_A_CYCLE};
 use crate::field::cuda::DeviceFacts;
-use crate::plan::{FieldPlan, Rung};
-use crate::time::Span;
 use serde::Serialize;
 use std::collections::BTreeMap;
 

@@ -3,17 +3,17 @@
 
 use super::device::{self, DeviceReport};
 use super::{cut_short, on_a_thread, progress, say_latencies, seconds, too_many_threads};
-use crate::bench::{BenchFault, FieldBench, FieldFigures};
+use crate::base::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
+use crate::base::time::Span;
 use crate::cli::arguments::{self, EngineChoice};
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::origin::{self, COMPUTED, Sources};
 use crate::cli::output;
+use crate::deploy::bench::{BenchFault, FieldBench, FieldFigures};
+use crate::drive::trace::Latency;
 use crate::field::Inspect;
 use crate::field::shape::CHANNELS;
-use crate::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
-use crate::time::Span;
-use crate::trace::Latency;
 use serde::Serialize;
 
 /// Arguments of `bench field`.

@@ -1,13 +1,13 @@
 //! `bench hrr`: the holographic memory's operations beside a plain copy of as many bytes.
 
 use super::{cut_short, progress, seconds};
-use crate::bench::{HrrBench, HrrFigures};
+use crate::base::time::Span;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::origin::{self, COMPUTED, Sources};
 use crate::cli::output;
+use crate::deploy::bench::{HrrBench, HrrFigures};
 use crate::memory::choice::{Preference, Residence};
-use crate::time::Span;
 use serde::Serialize;
 
 /// Arguments of `bench hrr`.

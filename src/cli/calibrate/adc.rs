@@ -3,19 +3,19 @@
 //! `frozen_after` that such a row does not reach.
 
 use super::{Common, keep};
-use crate::access;
-use crate::board::Loaded;
-use crate::board::edit::Change;
-use crate::bus::{Absent, Hardware};
+use crate::base::plan::{Board, ChipSensor, Rails, SensorKind};
+use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
-use crate::device::Ports;
-use crate::device::adc::FULL;
-use crate::device::open::polled;
-use crate::plan::{Board, ChipSensor, Rails, SensorKind};
-use crate::selftest::hat;
-use crate::selftest::reset::Awake;
-use crate::time::{Clock, MonotonicClock, Span};
+use crate::deploy::board::Loaded;
+use crate::deploy::board::edit::Change;
+use crate::hardware::bus::{Absent, Hardware};
+use crate::hardware::device::Ports;
+use crate::hardware::device::adc::FULL;
+use crate::hardware::device::open::polled;
+use crate::runtime::access;
+use crate::runtime::selftest::hat;
+use crate::runtime::selftest::reset::Awake;
 use serde_json::json;
 use std::path::Path;
 
@@ -277,12 +277,12 @@ fn threshold(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::time::SimClock;
     use crate::sim::Plant;
-    use crate::time::SimClock;
     use std::sync::Arc;
 
     fn sim() -> Loaded {
-        crate::board::built_in("sim").unwrap().unwrap()
+        crate::deploy::board::built_in("sim").unwrap().unwrap()
     }
 
     fn measured(sensor: &str, faults: &[&str]) -> Result<Measured, Failure> {
@@ -345,8 +345,8 @@ mod tests {
     /// As a guard that was stopped leaves it on Raspberry Pi OS.
     #[test]
     fn a_converter_that_was_left_in_reset_is_measured_and_left_in_reset() {
-        use crate::bus::{LineUse, Usage};
-        use crate::selftest::reset::is_held;
+        use crate::hardware::bus::{LineUse, Usage};
+        use crate::runtime::selftest::reset::is_held;
         let board = sim().board;
         let clock = Arc::new(SimClock::new());
         let plant = Plant::new(&board, 1, &[], clock.clone());

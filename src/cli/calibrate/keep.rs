@@ -1,9 +1,9 @@
 //! Saves the result of a calibration in a board file of this one robot, written whole or not at all.
 
 use super::Common;
-use crate::board::edit::{Change, changed};
-use crate::board::{Loaded, names_a_file, read_text};
 use crate::cli::exit::Failure;
+use crate::deploy::board::edit::{Change, changed};
+use crate::deploy::board::{Loaded, names_a_file, read_text};
 use serde_json::{Value, json};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -45,7 +45,7 @@ pub fn keep(common: &Common, loaded: &Loaded, changes: &[Change]) -> Result<(), 
     let parent = parent.as_deref().unwrap_or(&loaded.board.name);
     let text = changed(old.as_deref(), parent, changes, folder)
         .map_err(|error| crate::cli::check::failure(path, &error))?;
-    crate::codec::replace(path, text.as_bytes()).map_err(|error| Failure::file(path, &error))?;
+    crate::system::codec::replace(path, text.as_bytes()).map_err(|error| Failure::file(path, &error))?;
     say!("saved in {}", path.display());
     if let Some(note) = crate::cli::hidden::note(path) {
         say!("{note}");

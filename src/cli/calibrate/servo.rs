@@ -1,18 +1,18 @@
 //! `calibrate servo`: finds where a servo is straight. The drive motors stay stopped throughout.
 
 use super::{Common, keep};
-use crate::access;
-use crate::board::edit::Change;
-use crate::bus::Hardware;
+use crate::base::plan::{Board, MotorKind};
+use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
-use crate::device::servo::Servo;
-use crate::device::{Ports, actuators};
-use crate::guard::socket::wait_for;
-use crate::plan::{Board, MotorKind};
-use crate::robot::motor_lines;
-use crate::selftest::{hat, reset};
-use crate::time::{Clock, MonotonicClock, Span};
+use crate::deploy::board::edit::Change;
+use crate::hardware::bus::Hardware;
+use crate::hardware::device::servo::Servo;
+use crate::hardware::device::{Ports, actuators};
+use crate::runtime::access;
+use crate::runtime::guard::socket::wait_for;
+use crate::runtime::robot::motor_lines;
+use crate::runtime::selftest::{hat, reset};
 use serde_json::json;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -207,8 +207,8 @@ fn ask(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::time::SimClock;
     use crate::sim::Plant;
-    use crate::time::SimClock;
     use std::sync::Arc;
 
     #[test]
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_simulated_steering_turns_by_its_trim_and_nothing_drives() {
-        let board = crate::board::built_in("sim").unwrap().unwrap().board;
+        let board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
         let clock = Arc::new(SimClock::new());
         let plant = Plant::new(&board, 1, &[], clock.clone());
         let place = board.motors.iter().position(|motor| motor.name == "steering").unwrap();

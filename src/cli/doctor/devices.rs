@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::fs::Access;
 
 use super::{Finding, names, text};
-use crate::plan::{Board, BusPlan, I2cNode};
+use crate::base::plan::{Board, BusPlan, I2cNode};
 
 /// Everything below `root`.
 pub(super) fn look(root: &Path, board: Option<&Board>) -> Vec<Finding> {

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Finding;
 use super::grants::{Lateness, summary};
-use crate::time::{Clock, Grid, MonotonicClock, Span};
+use crate::base::time::{Clock, Grid, MonotonicClock, Span};
 
 /// Period of the slots.
 const PERIOD: Span = Span::from_millis(1);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::{Finding, names};
-use crate::gpu::{Found, probe};
+use crate::system::gpu::{Found, probe};
 
 /// How long a driver may take to start: a machine with many GPUs and no persistence daemon takes seconds.
 const PATIENCE: Duration = Duration::from_secs(15);

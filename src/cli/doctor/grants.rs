@@ -9,10 +9,10 @@ use serde::Serialize;
 
 use super::first_slots::{self, FirstSlots};
 use super::{Finding, Verdict};
+use crate::base::plan::{Board, RtPlan};
+use crate::base::time::{Clock, Grid, MonotonicClock, Span};
 use crate::cli::exit::Failure;
-use crate::plan::{Board, RtPlan};
-use crate::rt::{Granted, Refusal, Request, Role, become_real_time};
-use crate::time::{Clock, Grid, MonotonicClock, Span};
+use crate::system::rt::{Granted, Refusal, Request, Role, become_real_time};
 
 /// What to request without a board: the shipped robot's priority, no core of its own.
 const USUAL: RtPlan = RtPlan { strict: false, priority: 80, cpu: None, lock_memory: true };
@@ -173,11 +173,11 @@ mod tests {
 
     #[test]
     fn asking_leaves_the_calling_thread_as_it_was() {
-        let before = crate::rt::grant::look(Role::Tick);
+        let before = crate::system::rt::grant::look(Role::Tick);
         // Without the memory: its lock belongs to the process, and other tests of this process check it.
         let plan = RtPlan { lock_memory: false, ..USUAL };
         let (granted, lateness, _, findings) = ask(plan).unwrap();
-        let after = crate::rt::grant::look(Role::Tick);
+        let after = crate::system::rt::grant::look(Role::Tick);
         assert_eq!(
             (after.policy, after.priority, after.cores),
             (before.policy, before.priority, before.cores)
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn a_strict_board_needs_what_it_asks_for_and_another_does_not() {
-        let mut granted = crate::rt::grant::look(Role::Tick);
+        let mut granted = crate::system::rt::grant::look(Role::Tick);
         let refusal = Refusal { what: Request::Priority(80), errno: libc::EPERM };
         granted.refusals.push(refusal).unwrap();
         for strict in [false, true] {

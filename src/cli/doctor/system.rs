@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::{Finding, grants, names, text};
-use crate::plan::Board;
-use crate::selftest::machine;
+use crate::base::plan::Board;
+use crate::runtime::selftest::machine;
 
 /// Everything below `root`.
 pub(super) fn look(root: &Path, board: Option<&Board>) -> Vec<Finding> {

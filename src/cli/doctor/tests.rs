@@ -36,7 +36,7 @@ fn find<'a>(findings: &'a [Finding], topic: &str) -> &'a Finding {
 }
 
 fn car() -> Board {
-    crate::board::built_in("picarx-v4").unwrap().unwrap().board
+    crate::deploy::board::built_in("picarx-v4").unwrap().unwrap().board
 }
 
 const PI: &[(&str, &str)] = &[
@@ -88,7 +88,7 @@ fn a_desk_has_not_what_the_car_needs_and_says_what_is_missing() {
     assert_eq!(failure.exit(), crate::cli::exit::Exit::Unavailable);
     assert!(failure.to_string().contains("machine, i2c, gpio"), "{failure}");
     // The same desktop machine is good enough for the simulator.
-    let sim = crate::board::built_in("sim").unwrap().unwrap().board;
+    let sim = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
     assert!(verdict(&desk.findings(Some(&sim))).is_ok());
     assert!(verdict(&desk.findings(None)).is_ok());
 }

@@ -4,15 +4,15 @@
 use std::path::Path;
 
 use super::Finding;
-use crate::access;
-use crate::bus::OpenError;
-use crate::bus::linux::{LineSeen, LinuxHardware, Reach};
+use crate::base::plan::addresses::expected;
+use crate::base::plan::lines::lines;
+use crate::base::plan::{Board, BusPlan, GuardHold, Line};
+use crate::base::time::MonotonicClock;
 use crate::cli::exit::Failure;
-use crate::plan::addresses::expected;
-use crate::plan::lines::lines;
-use crate::plan::{Board, BusPlan, GuardHold, Line};
-use crate::selftest::{Afterwards, Check, Verdict, own_time, self_test};
-use crate::time::MonotonicClock;
+use crate::hardware::bus::OpenError;
+use crate::hardware::bus::linux::{LineSeen, LinuxHardware, Reach};
+use crate::runtime::access;
+use crate::runtime::selftest::{Afterwards, Check, Verdict, own_time, self_test};
 
 /// What the kernel reports about the board's buses and lines. Drives and transfers nothing.
 pub(super) fn look(root: &Path, board: &Board) -> Vec<Finding> {
@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     fn board(name: &str) -> Board {
-        crate::board::built_in(name).unwrap().unwrap().board
+        crate::deploy::board::built_in(name).unwrap().unwrap().board
     }
 
     #[test]

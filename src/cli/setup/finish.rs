@@ -4,15 +4,15 @@
 use std::path::{Path, PathBuf};
 
 use super::Site;
-use crate::board::Loaded;
+use crate::base::plan::{BusPlan, Cause, ChipSensor, MotorKind, SensorKind};
 use crate::cli::exit::Failure;
 use crate::cli::{doctor, update};
-use crate::plan::{BusPlan, Cause, ChipSensor, MotorKind, SensorKind};
-use crate::setup::choice;
-use crate::setup::files::names;
-use crate::setup::journal::Journal;
-use crate::setup::proposal::Proposal;
-use crate::update::{Layout, package};
+use crate::deploy::board::Loaded;
+use crate::deploy::setup::choice;
+use crate::deploy::setup::files::names;
+use crate::deploy::setup::journal::Journal;
+use crate::deploy::setup::proposal::Proposal;
+use crate::deploy::update::{Layout, package};
 
 /// How far a setup has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]

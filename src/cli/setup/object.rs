@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use super::finish::State;
 use super::words;
-use crate::setup::choice::{NoBoard, Origin};
-use crate::setup::deed::Deed;
-use crate::setup::found::{Found, Gpu};
-use crate::setup::proposal::{Change, Proposal};
+use crate::deploy::setup::choice::{NoBoard, Origin};
+use crate::deploy::setup::deed::Deed;
+use crate::deploy::setup::found::{Found, Gpu};
+use crate::deploy::setup::proposal::{Change, Proposal};
 
 const SCHEMA: u32 = 1;
 

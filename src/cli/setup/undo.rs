@@ -7,8 +7,8 @@ use serde_json::json;
 use super::{Site, ask, is_terminal, is_yes, words};
 use crate::cli::exit::Failure;
 use crate::cli::output;
-use crate::setup::carry_out::{self, Step};
-use crate::setup::journal::Journal;
+use crate::deploy::setup::carry_out::{self, Step};
+use crate::deploy::setup::journal::Journal;
 
 /// Runs it.
 pub(super) fn run(site: &Site, yes: bool, json: bool) -> Result<(), Failure> {

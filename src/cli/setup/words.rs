@@ -6,14 +6,14 @@ use super::Site;
 use super::finish::Package;
 use crate::cli::check;
 use crate::cli::exit::Failure;
-use crate::outside::quoted;
-use crate::setup::carry_out::CarryOutError;
-use crate::setup::choice::{self, NoBoard, Origin};
-use crate::setup::deed::Deed;
-use crate::setup::files::{State, names};
-use crate::setup::found::{Found, Gpu};
-use crate::setup::journal::JournalError;
-use crate::setup::proposal::{Change, GROUP, NoProposal, Note, Proposal};
+use crate::deploy::setup::carry_out::CarryOutError;
+use crate::deploy::setup::choice::{self, NoBoard, Origin};
+use crate::deploy::setup::deed::Deed;
+use crate::deploy::setup::files::{State, names};
+use crate::deploy::setup::found::{Found, Gpu};
+use crate::deploy::setup::journal::JournalError;
+use crate::deploy::setup::proposal::{Change, GROUP, NoProposal, Note, Proposal};
+use crate::system::outside::quoted;
 
 /// What kind of machine it is.
 pub(super) fn machine(found: &Found) {

@@ -1,8 +1,8 @@
 //! Sentences for what an update came to: refusals, phases, reasons, lines of the history.
 
 use crate::cli::exit::Failure;
-use crate::update::history::{Entry, Event};
-use crate::update::{Ended, Phase, UpdateError, Why};
+use crate::deploy::update::history::{Entry, Event};
+use crate::deploy::update::{Ended, Phase, UpdateError, Why};
 
 /// A refusal or a failure, with what to do about it.
 pub(in crate::cli) fn failure(error: &UpdateError) -> Failure {

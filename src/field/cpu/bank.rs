@@ -9,8 +9,8 @@
 use super::cells::touched;
 use super::dot::dot;
 use super::nearest::Nearest;
-use crate::cpu::simd::{Kernel, Simd};
 use crate::field::shape::{BANK_BLOCK as BLOCK, BANK_TOP, DESCRIPTOR, GROUPS};
+use crate::system::cpu::simd::{Kernel, Simd};
 use std::ops::Range;
 
 /// Shards of the bank: one for each part of the field.
@@ -253,8 +253,8 @@ mod tests {
     use super::super::bank_index::BankIndex;
     use super::super::library::unit;
     use super::*;
-    use crate::cpu::simd::Level;
-    use crate::seed::{Stream, normal};
+    use crate::base::seed::{Stream, normal};
+    use crate::system::cpu::simd::Level;
     use proptest::prelude::*;
 
     fn along(axis: usize) -> Query {

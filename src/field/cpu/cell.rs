@@ -1,7 +1,7 @@
 //! How a cell is kept: as f32, or as a half. Loops are written against [`Cell`], so that both are the
 //! same code.
 
-use crate::cpu::simd::{Half, Simd};
+use crate::system::cpu::simd::{Half, Simd};
 
 /// A number of the field at rest between two cycles.
 pub trait Cell: Copy + Default + Send + Sync + 'static {

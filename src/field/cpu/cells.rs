@@ -1,10 +1,10 @@
 //! Eight channels on one grid, in either storage.
 
 use super::cell::Cell;
-use crate::cpu::simd::{Half, Kernel, Level, Simd};
+use crate::base::plan::Storage;
 use crate::field::shape::GROUP;
-use crate::plan::Storage;
-use crate::rt::pages::want_large;
+use crate::system::cpu::simd::{Half, Kernel, Level, Simd};
+use crate::system::rt::pages::want_large;
 
 /// Channel slowest, x fastest.
 pub enum Cells {

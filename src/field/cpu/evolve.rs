@@ -5,8 +5,8 @@
 mod plane;
 
 use super::cell::Cell;
-use crate::cpu::simd::{Kernel, Simd};
 use crate::field::shape::{BLEND_TOP, BLOCK_COUNT, BLOCKS};
+use crate::system::cpu::simd::{Kernel, Simd};
 use plane::{Lanes, Plane, Window};
 
 /// What drives a channel: 2 log2(e) times the drive of the field's formula, as [`Swing`] wants it.

@@ -2,11 +2,11 @@
 //! a step. Shared by all threads that compute them; knows no cells.
 
 use super::evolve::Step;
-use crate::cpu::simd::Half;
+use crate::base::frame::MAX_SENSORS;
+use crate::base::plan::{FieldPlan, Params, Storage};
 use crate::field::projections::{Projections, cut};
 use crate::field::shape::{GROUP, PATTERN_FIRST, SLOW_FIRST, sub_steps};
-use crate::frame::MAX_SENSORS;
-use crate::plan::{FieldPlan, Params, Storage};
+use crate::system::cpu::simd::Half;
 
 /// 2 log2(e): tanh(x) = 1 - 2 / (1 + 2^(2 log2(e) x)), so that all that goes into x is multiplied by this
 /// once.
@@ -197,7 +197,7 @@ mod tests {
     fn half_precision_is_for_groups_that_move_far_enough() {
         let plan = FieldPlan { storage: Storage::F16, ..plan(8) };
         let of = |ms: u64| {
-            let plan = FieldPlan { dt: crate::time::Span::from_millis(ms), ..plan.clone() };
+            let plan = FieldPlan { dt: crate::base::time::Span::from_millis(ms), ..plan.clone() };
             [0, 4, 6].map(|group| plan.storage_of(group))
         };
         assert_eq!(of(50), [Storage::F16, Storage::F16, Storage::F32]);

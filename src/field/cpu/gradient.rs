@@ -2,8 +2,8 @@
 //! operator is separable: one plane at a time, along z, then x, then y.
 
 use super::evolve::{fold, square};
-use crate::cpu::simd::{Kernel, Simd};
 use crate::field::shape::{BLOCK_COUNT, BLOCKS};
+use crate::system::cpu::simd::{Kernel, Simd};
 
 /// Signed mean and mean magnitude of each block, by axis x, y, z.
 pub type Gradient = [[[f32; BLOCK_COUNT]; 2]; 3];
@@ -139,7 +139,7 @@ fn across_rows<S: Simd, const N: usize>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::simd::Level;
+    use crate::system::cpu::simd::Level;
 
     #[test]
     fn a_unit_ramp_has_gradient_one_along_it_and_a_hat_has_a_magnitude_only() {

@@ -2,7 +2,7 @@
 //! every cell moves by as much as its mean has moved, so that means are right and detail is kept.
 
 use super::cell::Cell;
-use crate::cpu::simd::{Kernel, Simd};
+use crate::system::cpu::simd::{Kernel, Simd};
 
 /// Most cells along an axis.
 const MOST: usize = 64;
@@ -105,7 +105,7 @@ fn mean_of_eight(pairs: [[f32; 2]; 4]) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cpu::simd::{Half, Level};
+    use crate::system::cpu::simd::{Half, Level};
 
     /// A number of both storages.
     const BOUND: f32 = 1945.0 / 2048.0;

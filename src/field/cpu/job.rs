@@ -11,11 +11,11 @@ use super::gradient::{Gradient, Slopes};
 use super::half::{Halve, Unhalve};
 use super::library::{Blend, Volumes};
 use super::nearest::Nearest;
-use crate::cpu::pool::PoolJob;
-use crate::cpu::simd::{Half, Level};
+use crate::base::frame::MAX_SENSORS;
+use crate::base::plan::{FieldPlan, Storage};
 use crate::field::shape::{BLOCK_COUNT, CONTENT, GROUP, GROUPS};
-use crate::frame::MAX_SENSORS;
-use crate::plan::{FieldPlan, Storage};
+use crate::system::cpu::pool::PoolJob;
+use crate::system::cpu::simd::{Half, Level};
 use std::sync::Arc;
 
 /// The work of a job.

@@ -205,7 +205,7 @@ impl Volumes {
 mod tests {
     use super::super::half::Halve;
     use super::*;
-    use crate::cpu::simd::Level;
+    use crate::system::cpu::simd::Level;
 
     #[test]
     fn the_nearest_come_first_and_weights_sum_to_one() {

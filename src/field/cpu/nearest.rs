@@ -39,7 +39,7 @@ impl Nearest {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seed::{Stream, bits};
+    use crate::base::seed::{Stream, bits};
 
     #[test]
     fn best_is_what_sorting_would_give_in_any_order_of_offers() {

@@ -10,13 +10,13 @@ use super::job::{Job, Orders, Task};
 use super::library::Blend;
 use super::nearest::Nearest;
 use super::part::{Part, SpareCells};
-use crate::cpu::pool::{Pool, PoolJob};
-use crate::cpu::simd::Level;
+use crate::base::frame::MAX_SENSORS;
+use crate::base::plan::FieldPlan;
 use crate::field::projections::Projections;
 use crate::field::shape::{DESCRIPTOR, GROUPS};
-use crate::frame::MAX_SENSORS;
-use crate::plan::FieldPlan;
-use crate::rt::Refusal;
+use crate::system::cpu::pool::{Pool, PoolJob};
+use crate::system::cpu::simd::Level;
+use crate::system::rt::Refusal;
 
 /// What each part is to do; `None`: nothing.
 pub type Tasks = [Option<Task>; GROUPS];

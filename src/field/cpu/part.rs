@@ -6,9 +6,9 @@ use super::cells::Cells;
 use super::fixed::Fixed;
 use super::job::Sources;
 use super::library::Volumes;
+use crate::base::plan::{FieldPlan, Storage};
 use crate::field::projections::Projections;
 use crate::field::shape::GROUP;
-use crate::plan::{FieldPlan, Storage};
 use std::sync::Arc;
 
 /// Eight channels.

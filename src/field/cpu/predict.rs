@@ -1,10 +1,10 @@
 //! Steps 1 and 6: the error of the last prediction, what follows from it, and the next one. Small
 //! and f64, with the same parts as the reference: `docs/field.md` asks that of every engine.
 
+use crate::base::plan::Params;
 use crate::field::predict::{ErrorRing, Learner, Skill, Trust};
 use crate::field::shape::{CHANGE_SCALE, CONTEXT, CONTEXT_SCALE, regressors};
 use crate::field::state::{Live, refill};
-use crate::plan::Params;
 
 /// Sensors as they come, their prediction, and what the engine learns from the difference.
 pub struct Predictor {

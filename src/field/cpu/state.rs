@@ -3,12 +3,12 @@
 use super::CpuEngine;
 use super::library::Blend;
 use super::nearest::Nearest;
+use crate::base::plan::EngineKind;
 use crate::field::device;
 use crate::field::engine::{FieldEngine, Inspect, finite};
 use crate::field::shape::{CHANNELS, GROUP, GROUPS, PATTERN, PATTERN_FIRST};
 use crate::field::state::{Learned, Live, Pattern, StateError, refill, refill_list};
 use crate::field::{Failure, Response, Stimulus};
-use crate::plan::EngineKind;
 
 impl FieldEngine for CpuEngine {
     fn name(&self) -> String {

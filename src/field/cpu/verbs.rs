@@ -3,12 +3,12 @@
 use super::CpuEngine;
 use super::library::unit;
 use super::statistics::Statistics;
+use crate::base::plan::{FieldPlan, Rung, Storage};
 use crate::field::engine::Inspect;
 use crate::field::shape::{CONTENT_GROUPS, CONTEXT, DESCRIPTOR, GROUP, PATTERN, PATTERN_FIRST, WORTH_MOST};
 use crate::field::state::Learned;
 use crate::field::{Metrics, StageTimes};
-use crate::plan::{FieldPlan, Rung, Storage};
-use crate::rt::Refusal;
+use crate::system::rt::Refusal;
 
 impl Inspect for CpuEngine {
     fn kind(&self) -> &'static str {

@@ -45,7 +45,7 @@ impl Coarse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seed::{Stream, normal};
+    use crate::base::seed::{Stream, normal};
 
     #[test]
     fn a_row_is_never_further_off_than_it_says() {

@@ -6,12 +6,12 @@ use super::layout::{CYCLE_PITCH, Place};
 use super::schedule::Standing;
 use super::start::Pattern;
 use super::tables::{Answer, CYCLE, Cycle, Eye, METRIC, METRIC_RING, METRICS_BEFORE, bytes_of_f32};
-use crate::cpu::Half;
+use crate::base::frame::MAX_SENSORS;
+use crate::base::plan::Storage;
 use crate::field::Metrics;
 use crate::field::shape::{DESCRIPTOR, FEATURES, GROUP, METRICS_EVERY};
-use crate::frame::MAX_SENSORS;
-use crate::gpu::GpuError;
-use crate::plan::Storage;
+use crate::system::cpu::Half;
+use crate::system::gpu::GpuError;
 
 impl Brains {
     /// Copies to the device, and waits for it.

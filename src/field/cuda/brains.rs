@@ -7,12 +7,12 @@ use super::schedule::Schedule;
 use super::start::Start;
 use super::tables::{ANSWER, Answer};
 use super::watch::{Marks, Times, Waiting};
+use crate::base::plan::FieldPlan;
+use crate::base::time::{Clock, MonotonicClock};
 use crate::field::{StageTimes, Stimulus};
-use crate::gpu::{
+use crate::system::gpu::{
     Found, Gpu, GpuError, Graph, Image, Launch, Pinned, Pool, Priority, Stream, Watch, image_files,
 };
-use crate::plan::FieldPlan;
-use crate::time::{Clock, MonotonicClock};
 use std::sync::Arc;
 
 /// Pinned memory that large copies between cycles go through, a piece at a time: a few pieces make a field,

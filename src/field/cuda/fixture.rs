@@ -1,7 +1,7 @@
 //! A plan for the engine's own tests.
 
-use crate::plan::{EngineKind, FieldPlan, Params, Shape, Storage};
-use crate::time::Span;
+use crate::base::plan::{EngineKind, FieldPlan, Params, Shape, Storage};
+use crate::base::time::Span;
 
 /// 16 sensors on `grid` cells per axis.
 pub fn plan(grid: usize) -> FieldPlan {

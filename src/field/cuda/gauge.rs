@@ -2,8 +2,8 @@
 
 use super::brains::Brains;
 use super::watch::between;
-use crate::gpu::{GpuError, Pool};
-use crate::time::{Clock, MonotonicClock, Span};
+use crate::base::time::{Clock, MonotonicClock, Span};
+use crate::system::gpu::{GpuError, Pool};
 
 impl Brains {
     /// Times one copy of `bytes` from one part of the device's memory to another, on its clock. Memory for

@@ -1,9 +1,9 @@
 //! How each kernel is launched: names, geometry and order, as `kernels/README.md` states them. Knows the
 //! shape of a plan and the size of a device; launches nothing itself.
 
+use crate::base::plan::FieldPlan;
 use crate::field::shape::{CHANNELS, GROUP, GROUPS, regressors};
-use crate::gpu::{GpuError, Image, Kernel};
-use crate::plan::FieldPlan;
+use crate::system::gpu::{GpuError, Image, Kernel};
 
 /// Threads of the kernels that have no other number.
 const BLOCK: u32 = 256;

@@ -2,11 +2,11 @@
 //! sizes only; `start` defines the initial contents, `kernels/README.md` which kernel writes what.
 
 use super::tables::{ABOUT, ANSWER, BRAIN, CYCLE, MATCH, METRICS, RULE, SENSES, SWEEP};
-use crate::command::MAX_MOTORS;
+use crate::base::command::MAX_MOTORS;
+use crate::base::plan::{FieldPlan, Storage};
 use crate::field::shape::{
     BANK_TOP, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, PATTERN, regressors,
 };
-use crate::plan::{FieldPlan, Storage};
 
 /// Buffers begin at multiples of this: what a device's own allocator gives, and more than any load of the
 /// kernels needs.

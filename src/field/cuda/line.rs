@@ -6,10 +6,10 @@
 use super::brains::Brains;
 use super::tables::Answer;
 use super::watch::{Times, Waiting};
+use crate::base::plan::FieldPlan;
+use crate::base::time::Span;
 use crate::field::Stimulus;
-use crate::gpu::{Found, GpuError, Watch};
-use crate::plan::FieldPlan;
-use crate::time::Span;
+use crate::system::gpu::{Found, GpuError, Watch};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::cell::Cell;
 use std::sync::Arc;

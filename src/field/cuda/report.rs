@@ -4,9 +4,9 @@ use super::CudaEngine;
 use super::brains::MOST_ROBOTS;
 use super::launches::Kernels;
 use super::line::Silence;
+use crate::base::time::Span;
 use crate::field::Loss;
-use crate::gpu::{Absence, Call, Counts, Found};
-use crate::time::Span;
+use crate::system::gpu::{Absence, Call, Counts, Found};
 use std::fmt;
 
 /// The object of a wait, where the device's thread is in no call.
@@ -125,7 +125,7 @@ impl CudaEngine {
         let (plan, found) = (self.plan.clone(), self.found.clone());
         self.ask(move |brains| {
             let image = brains.image();
-            let facts = |name: String| -> Result<KernelFacts, crate::gpu::GpuError> {
+            let facts = |name: String| -> Result<KernelFacts, crate::system::gpu::GpuError> {
                 let facts = image.facts(&name)?;
                 Ok(KernelFacts {
                     name,

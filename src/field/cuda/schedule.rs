@@ -2,13 +2,13 @@
 //! requests, so that the device needs no branch on the host. Pure; knows no device.
 
 use super::tables::Cycle;
-use crate::command::MAX_MOTORS;
+use crate::base::command::MAX_MOTORS;
+use crate::base::plan::{FieldPlan, RUNGS, Rung};
+use crate::base::seed::{Stream, normal};
 use crate::field::Stimulus;
 use crate::field::shape::{
     CONTENT_GROUPS, GROUP, GROUPS, METRICS_EVERY, SLOW_FIRST, TURN, is_due, sub_steps,
 };
-use crate::plan::{FieldPlan, RUNGS, Rung};
-use crate::seed::{Stream, normal};
 
 /// The state of the orders between two cycles.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -160,9 +160,9 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::frame::MAX_SENSORS;
+    use crate::base::time::Span;
     use crate::field::cuda::fixture::plan;
-    use crate::frame::MAX_SENSORS;
-    use crate::time::Span;
 
     fn stimulus(cycle: u64, rung: u8) -> Stimulus {
         let rung = Rung::new(rung).expect("one of the rungs");

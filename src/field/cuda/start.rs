@@ -4,10 +4,10 @@
 use super::tables::{
     ANSWER, Answer, STEPS, bytes_of_f32, bytes_of_f64, bytes_of_i16, bytes_of_u32, reach, rule,
 };
-use crate::cpu::Half;
+use crate::base::plan::{FieldPlan, Storage};
 use crate::field::projections::{Projections, cut};
 use crate::field::shape::{CHANNELS, CONTEXT, DESCRIPTOR, GROUP, GROUPS, NORM_FLOOR, PATTERN, regressors};
-use crate::plan::{FieldPlan, Storage};
+use crate::system::cpu::Half;
 
 /// The tables that the start writes once.
 pub struct Start {

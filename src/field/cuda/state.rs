@@ -8,13 +8,13 @@ use super::tables::{
     ANSWER, Answer, Eye, METRIC, METRIC_RING, METRICS_BEFORE, NO_ROW, Pen, SENSES, SWEEP, bytes_of_f32,
     bytes_of_f64, bytes_of_i16, bytes_of_u32,
 };
-use crate::command::MAX_MOTORS;
+use crate::base::command::MAX_MOTORS;
+use crate::base::frame::MAX_SENSORS;
 use crate::field::shape::{
     BANK_TOP, BLEND_TOP, CHANNELS, CONTEXT, DESCRIPTOR, ERROR_RING, GROUPS, PATTERN, regressors,
 };
 use crate::field::state::{Experiences, Learned, Live, Pattern, Senses};
-use crate::frame::MAX_SENSORS;
-use crate::gpu::GpuError;
+use crate::system::gpu::GpuError;
 
 /// Regressors that the senses table has room for.
 const HELD: usize = 200;

@@ -1,11 +1,11 @@
 //! The tables that host and device share (`kernels/brain.cuh`), byte by byte: little-endian, widest fields
 //! first, no padding. Writing and reading them allocates nothing.
 
-use crate::command::MAX_MOTORS;
+use crate::base::command::MAX_MOTORS;
+use crate::base::frame::MAX_SENSORS;
+use crate::base::plan::{FieldPlan, Storage};
 use crate::field::Response;
 use crate::field::shape::{BANK_TOP, BLEND_TOP, BRIDGE_S, GROUPS, RECENCY_S, SKILL_HORIZON_S};
-use crate::frame::MAX_SENSORS;
-use crate::plan::{FieldPlan, Storage};
 
 /// Bytes of the tables; `brain.cuh` asserts the same.
 pub const RULE: usize = 112;

@@ -2,14 +2,14 @@
 //! next cycle reports it; until then answers are those of the start.
 
 use super::CudaEngine;
+use crate::base::plan::{FieldPlan, Rung, Storage};
+use crate::base::time::Instant;
 use crate::field::engine::{Condition, FieldEngine, Inspect, finite};
 use crate::field::shape::{
     CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, PATTERN, WORTH_MOST,
 };
 use crate::field::state::{Learned, Live, StateError};
 use crate::field::{Failure, Metrics, Response, StageTimes, Stimulus};
-use crate::plan::{FieldPlan, Rung, Storage};
-use crate::time::Instant;
 
 impl FieldEngine for CudaEngine {
     fn name(&self) -> String {

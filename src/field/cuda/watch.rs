@@ -1,9 +1,9 @@
 //! Events of a cycle, and how the device's thread waits for them: it polls, sleeping in between, never inside
 //! the driver, so that it can always give up.
 
+use crate::base::time::{Clock, Instant, MonotonicClock, Span};
 use crate::field::{STAGES, StageTimes};
-use crate::gpu::{Call, Event, Gpu, GpuError};
-use crate::time::{Clock, Instant, MonotonicClock, Span};
+use crate::system::gpu::{Call, Event, Gpu, GpuError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -2,17 +2,17 @@
 
 use super::super::brain::{Before, Brain};
 use super::*;
-use crate::executor::Worker;
+use crate::base::frame::MAX_SENSORS;
+use crate::base::plan::{Board, EngineKind, Rung};
+use crate::base::time::SimClock;
 use crate::field::engine::{self, Inspect};
 use crate::field::readout::Origin;
 use crate::field::sample::board as small_board;
 use crate::field::shape::READOUT_COLUMNS;
 use crate::field::worker::{FieldWorker, Order, Outcome};
 use crate::field::{DeviceTimes, Readout};
-use crate::frame::MAX_SENSORS;
-use crate::plan::{Board, EngineKind, Rung};
-use crate::rt::triple_buffer::{Reader, Writer, triple_buffer};
-use crate::time::SimClock;
+use crate::system::executor::Worker;
+use crate::system::rt::triple_buffer::{Reader, Writer, triple_buffer};
 use std::sync::Mutex;
 
 /// What a scripted device is to do, and what it has been through.

@@ -1,12 +1,12 @@
 //! The field on one grid: drive, evolve, and the features reduced from it. Steps 2 to 4 of
 //! `docs/field.md`, loop by loop. Knows no memory, no learning and no rungs.
 
+use crate::base::plan::Params;
 use crate::field::projections::Projections;
 use crate::field::shape::{
     BLOCK_COUNT, BLOCKS, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, PATTERN,
     PATTERN_FIRST, SLOW_FIRST,
 };
-use crate::plan::Params;
 use std::ops::Range;
 
 /// 64 channels on n^3 cells, x fastest, with what is needed to step them.

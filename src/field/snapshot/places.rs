@@ -1,8 +1,8 @@
 //! The robot's map as a snapshot holds it: plain numbers. `memory::map` fills them in and resumes from them;
 //! here is what they must satisfy in any case, and for which things of a board they were noted.
 
+use crate::base::plan::{Board, ComputedSensor, SensorKind};
 use crate::field::state::StateError;
-use crate::plan::{Board, ComputedSensor, SensorKind};
 use serde::{Deserialize, Serialize};
 
 /// Farthest that a robot is taken to be from its start, metres, and most radians that it has turned: more

@@ -4,9 +4,9 @@
 //! remains.
 
 use super::{KIND, Places, SnapshotError, SnapshotRef, StateRef, made_for, most, previous_name, sound};
-use crate::codec;
+use crate::base::plan::Board;
 use crate::field::state::{Learned, Live};
-use crate::plan::Board;
+use crate::system::codec;
 use crossbeam_channel::{Receiver, Sender, bounded};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -11,9 +11,9 @@
 //!   starts as the ridge, is forgotten for n observations and then strengthened by ridge n (1 - mu). So it
 //!   never falls below `least_ridge`, P never exceeds 1 / c, and |W_i|^2 is at most C / c.
 
+use crate::base::plan::FieldPlan;
 use crate::field::rung::TABLE;
 use crate::field::shape::{CHANGE_SCALE, CONTEXT, CONTEXT_SCALE, RIDGE, regressors};
-use crate::plan::FieldPlan;
 
 /// Largest change or error of a number within -1..=1.
 pub(super) const CHANGE_MOST: f64 = 2.0;
@@ -100,9 +100,9 @@ fn longest_x(plan: &FieldPlan) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::seed::{Stream, uniform};
     use crate::field::predict::Learner;
     use crate::field::state::Senses;
-    use crate::seed::{Stream, uniform};
 
     const SENSORS: usize = 4;
 

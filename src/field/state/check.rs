@@ -3,12 +3,12 @@
 
 use super::bounds::{self, CHANGE_MOST, CYCLES_MOST, LearnerBounds, SQUARE_MOST, STORED_MOST};
 use super::{Learned, Live, Reduced, Senses};
+use crate::base::plan::FieldPlan;
 use crate::field::rung::TABLE;
 use crate::field::shape::{
     BANK_TOP, BLEND_TOP, BRIDGE_S, CHANNELS, CONTEXT, DESCRIPTOR, ERROR_RING, PATTERN, READOUT_COLUMNS,
     READOUT_MOST, WORTH_MOST, regressors,
 };
-use crate::plan::FieldPlan;
 use std::fmt;
 
 /// How far a cell may be beyond 1 - beta, and a unit vector longer than 1: the rounding of f32 in the engine

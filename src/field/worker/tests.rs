@@ -1,6 +1,9 @@
 //! An engine that panics on cue: how often and after what pauses it is rebuilt; a cycle's virtual duration.
 
 use super::*;
+use crate::base::plan::{Board, EngineKind};
+use crate::base::time::SimClock;
+use crate::decision::fixture::{at, ms};
 use crate::field::Readout;
 use crate::field::brain::Before;
 use crate::field::engine::{Around, Cycle, FieldEngine};
@@ -8,10 +11,7 @@ use crate::field::readout::Origin;
 use crate::field::sample::board as small_board;
 use crate::field::shape::READOUT_COLUMNS;
 use crate::field::snapshot::{Beside, Standing, previous_of, snapshot_line};
-use crate::fixture::{at, ms};
-use crate::plan::{Board, EngineKind};
-use crate::rt::triple_buffer::triple_buffer;
-use crate::time::SimClock;
+use crate::system::rt::triple_buffer::triple_buffer;
 use std::sync::Arc;
 
 /// A worker on the processor in virtual time.

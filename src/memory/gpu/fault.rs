@@ -1,7 +1,7 @@
 //! Why a GPU is not available, and why an operation on one failed.
 
-use crate::gpu::{Absence, GpuError};
 use crate::memory::fault::Fault;
+use crate::system::gpu::{Absence, GpuError};
 use std::fmt;
 
 /// Why there is no GPU for a memory. Shown, it is a sentence.

@@ -2,12 +2,12 @@
 //! The tick waits for none of them: it gets a reading like any other sensor's, when there is one.
 
 use super::{MOST_THINGS, Map, MapStatus, Scene};
-use crate::executor::Worker;
-use crate::frame::Reading;
-use crate::io::Outlet;
+use crate::base::frame::Reading;
+use crate::base::time::{Clock, Instant, Span};
+use crate::drive::io::Outlet;
+use crate::drive::trace::Record;
 use crate::memory::fault::Fault;
-use crate::time::{Clock, Instant, Span};
-use crate::trace::Record;
+use crate::system::executor::Worker;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 

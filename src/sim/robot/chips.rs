@@ -9,9 +9,9 @@ use super::super::power_monitor::PowerMonitor;
 use super::super::ranger::{HALF_VIEW_DEG, Ranger};
 use super::super::sonar::{self, Condition, Sonar};
 use super::{NOISE_IMU, NOISE_POWER, NOISE_RANGER, NOISE_SONAR, Robot};
-use crate::bus::Op;
-use crate::plan::{Board, ChipSensor, LineSensor, SensorKind, SonarModule};
-use crate::time::Instant;
+use crate::base::plan::{Board, ChipSensor, LineSensor, SensorKind, SonarModule};
+use crate::base::time::Instant;
+use crate::hardware::bus::Op;
 
 /// The co-processors, each with its bus.
 pub fn leans(board: &Board) -> Vec<(usize, CoProcessor)> {

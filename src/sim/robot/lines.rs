@@ -4,10 +4,10 @@ use super::super::faults::FaultKind;
 use super::super::sonar::{self, Condition};
 use super::super::wiring::Role;
 use super::{NOWHERE, Robot, Watch};
-use crate::bus::Edge;
-use crate::fault::BusFault;
-use crate::plan::Line;
-use crate::time::Instant;
+use crate::base::fault::BusFault;
+use crate::base::plan::Line;
+use crate::base::time::Instant;
+use crate::hardware::bus::Edge;
 
 impl Robot {
     /// An output is driven.

@@ -4,7 +4,7 @@ use super::super::script::Ask;
 use super::facts::Facts;
 use super::promise::Promise;
 use super::{Breach, Stretch};
-use ganglion::time::{Instant, Span};
+use ganglion::base::time::{Instant, Span};
 
 /// Added to `disarm_after_ms` before motion without a new arming is a breach: the loop may have been late by
 /// as much.

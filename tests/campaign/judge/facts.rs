@@ -7,9 +7,9 @@
 
 use super::super::script::{Script, Thread, Trouble};
 use super::super::site::Site;
-use ganglion::plan::{Board, MotorKind, PwmPlan};
+use ganglion::base::plan::{Board, MotorKind, PwmPlan};
+use ganglion::base::time::{Instant, Span};
 use ganglion::sim::FaultKind;
-use ganglion::time::{Instant, Span};
 
 /// From, until.
 pub type Spell = (Instant, Instant);

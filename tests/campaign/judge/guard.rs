@@ -4,7 +4,7 @@
 use super::facts::{Facts, overlaps};
 use super::promise::Promise;
 use super::{Breach, Stretch};
-use ganglion::time::{Instant, Span};
+use ganglion::base::time::{Instant, Span};
 
 /// The guard's own thread takes its line at the end of its patience; more than that is a fault of the judge's
 /// arithmetic.

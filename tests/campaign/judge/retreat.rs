@@ -7,8 +7,8 @@ use super::facts::Facts;
 use super::promise::Promise;
 use super::senses::{obeyed, passes};
 use super::{Breach, Stretch};
-use ganglion::plan::{Cause, Rule};
-use ganglion::time::{Instant, Span};
+use ganglion::base::plan::{Cause, Rule};
+use ganglion::base::time::{Instant, Span};
 
 /// A rule, and what is left of its retreat.
 #[derive(Debug)]

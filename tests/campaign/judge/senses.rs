@@ -6,10 +6,10 @@ use super::facts::Facts;
 use super::promise::Promise;
 use super::retreat::Retreats;
 use super::{Breach, Stretch};
-use ganglion::plan::{
+use ganglion::base::plan::{
     Cause, ChipSensor, ComputedSensor, MotorKind, Restraint, Rule, SensorKind, SensorPlan, Trip,
 };
-use ganglion::time::{Instant, Span};
+use ganglion::base::time::{Instant, Span};
 
 /// A count of the coarsest converter of duty, twice: rounding.
 const ROUNDING: f32 = 2.0 / 4095.0;

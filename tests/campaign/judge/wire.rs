@@ -4,7 +4,7 @@
 use super::facts::Facts;
 use super::promise::Promise;
 use super::{Breach, Stretch};
-use ganglion::time::{Instant, Span};
+use ganglion::base::time::{Instant, Span};
 
 /// A command that changes nothing is not written, and counts as taken for this long after the controller's
 /// last answer (boards/README.md, `wire_lost_ms`).

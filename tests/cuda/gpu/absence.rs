@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use ganglion::learn::parallel;
+use ganglion::workshop::learn::parallel;
 use serde_json::Value;
 
 use crate::cuda::standin::{stand_in, without};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ganglion::gpu::{
+use ganglion::system::gpu::{
     Call, Event, Found, Gpu, GpuError, GpuFault, Image, ImageFiles, Launch, Pinned, Pool, Priority, Stream,
     Watch, probe,
 };

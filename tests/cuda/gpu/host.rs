@@ -2,7 +2,7 @@
 //! is waited for.
 
 use super::{BYTES, Desk, alone, desk, until};
-use ganglion::gpu::{Event, Gpu, GpuError, Pinned, Pool, Watch, probe};
+use ganglion::system::gpu::{Event, Gpu, GpuError, Pinned, Pool, Watch, probe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;

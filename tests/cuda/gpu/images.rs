@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ganglion::gpu::{Image, ImageFiles, Source};
+use ganglion::system::gpu::{Image, ImageFiles, Source};
 
 use super::{Desk, PTX, alone, desk};
 

@@ -3,8 +3,8 @@
 
 use super::super::cell::Cell;
 use super::{Step, square};
-use crate::cpu::simd::Simd;
 use crate::field::shape::BLOCKS;
+use crate::system::cpu::simd::Simd;
 
 /// Rows that are computed together, so that a receptive field's profile is loaded once for all.
 const TOGETHER: usize = 4;

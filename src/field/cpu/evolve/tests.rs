@@ -4,11 +4,11 @@
 use super::super::fixed::Fixed;
 use super::super::fixture::plan;
 use super::*;
-use crate::cpu::simd::{Half, Level};
+use crate::base::plan::{Params, Storage};
+use crate::base::seed::{Stream, uniform};
 use crate::field::projections::Projections;
 use crate::field::shape::GROUP;
-use crate::plan::{Params, Storage};
-use crate::seed::{Stream, uniform};
+use crate::system::cpu::simd::{Half, Level};
 use std::f64::consts::LOG2_E;
 
 /// Most receptive fields in these tests.
@@ -209,7 +209,7 @@ fn nothing_passes_the_bound<C: Cell, const N: usize>(storage: Storage) {
     let count = 250;
     for beta in [0.05, 0.001] {
         let params = Params { beta, ..Params::default() };
-        let plan = crate::plan::FieldPlan { storage, params, ..plan(8) };
+        let plan = crate::base::plan::FieldPlan { storage, params, ..plan(8) };
         let projections = Projections::new(&plan, 8);
         for (group, patterns) in [(0, 0), (32 / GROUP, 1), (32 / GROUP, 3)] {
             let fixed = Fixed::new(group, &plan, &projections);

@@ -1,12 +1,12 @@
 //! A disk that stalls, and brains that must not be written.
 
 use super::*;
+use crate::base::frame::MAX_SENSORS;
+use crate::base::plan::{FieldPlan, Rung};
 use crate::field::sample::board as small_board;
 use crate::field::snapshot::{Snapshot, previous_of};
 use crate::field::state::State;
 use crate::field::{Stimulus, engine};
-use crate::frame::MAX_SENSORS;
-use crate::plan::{FieldPlan, Rung};
 use std::path::Path;
 
 fn lived(plan: &FieldPlan, cycles: u64) -> State {

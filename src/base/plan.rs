@@ -1,0 +1,93 @@
+//! What a checked board file means: values that every part can use without further checks. Only the check of
+//! the board file (`board`) makes them; every index is in range, every limit ordered. Data, and what follows
+//! directly from it; nothing here opens, drives or decides anything.
+
+mod bus;
+mod cause;
+mod field;
+mod motor;
+mod restraint;
+mod rt;
+mod rule;
+mod safety;
+mod sensor;
+mod sim;
+mod targets;
+
+pub mod addresses; // which device answers where, by the plan
+pub mod edges; // which edges its wheels reach unseen
+pub mod bus_load; // what it costs on the wires
+pub mod lines; // every line and its name
+
+pub use bus::{
+    Access, BusPlan, ClearPlan, I2cNode, I2cPlan, I2cTiming, Line, OwnTime, RailPlan, RecoveryPlan,
+    ReservedAddress,
+};
+pub use cause::Cause;
+pub use field::{BudgetPlan, EngineKind, FieldPlan, Params, RUNGS, Rung, Shape, StartCurve, Storage};
+pub use motor::{
+    BackingPlan, Decision, EnablePlan, McuPlan, MotionPlan, MotorKind, MotorPlan, PwmPlan, StopLine,
+};
+pub use restraint::{Limits, Restraint};
+pub use rt::RtPlan;
+pub use rule::{Rule, Trip};
+pub use safety::{GuardHold, GuardPlan, SafetyPlan};
+pub use sensor::{
+    Attachment, Axis, ChipSensor, ComputedSensor, Curve, FileSensor, GpuQuantity, HAT_FULL, ImuQuantity,
+    LineRole, LineSensor, PowerChip, PowerQuantity, Rails, Scale, SensorKind, SensorPlan, chips, same_chip,
+};
+pub use sim::{SimPlan, SonarModule};
+pub use targets::{GpuTargets, Targets};
+
+use crate::base::time::Span;
+
+/// A whole board.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Board {
+    /// Short name, as in the file's name.
+    pub name: String,
+    /// Substrings of the device tree's `compatible` that identify the machine; empty: any.
+    pub compatible: Vec<String>,
+    /// The control period.
+    pub period: Span,
+    /// Priorities, memory, cores.
+    pub rt: RtPlan,
+    /// What is behind the wires.
+    pub bus: BusPlan,
+    /// I2C buses; the motors' first. Empty: none (a log, a robot without).
+    pub i2c: Vec<I2cPlan>,
+    /// Addresses that belong to the computer or the carrier itself; ganglion never opens them.
+    pub reserved_addresses: Vec<ReservedAddress>,
+    /// Names of lines that the file gives by name: [`Line::named`] counts into them.
+    pub line_names: Vec<String>,
+    /// The Robot HAT's microcontroller, where the board has one.
+    pub mcu: Option<McuPlan>,
+    /// Another chip or the computer's own PWM for the motors, if they are not on the Robot HAT.
+    pub pwm: Option<PwmPlan>,
+    /// The line that lets current into the motors, if there is one.
+    pub enable: Option<EnablePlan>,
+    /// The guard process, if the board has one.
+    pub guard: Option<GuardPlan>,
+    /// Channels of the frame, in order.
+    pub sensors: Vec<SensorPlan>,
+    /// Motors of a command, in order.
+    pub motors: Vec<MotorPlan>,
+    /// The reflex table.
+    pub reflexes: Vec<Rule>,
+    /// When the robot may be armed and how long things may be late.
+    pub safety: SafetyPlan,
+    /// The field.
+    pub field: FieldPlan,
+    /// Its compute budget.
+    pub budget: BudgetPlan,
+    /// What `ganglion bench all` holds the machine to.
+    pub targets: Targets,
+    /// How commands move the robot; required if it has a map.
+    pub motion: Option<MotionPlan>,
+    /// How the robot backs off; `None`: as the field requests.
+    pub backing: Option<BackingPlan>,
+    /// What a decided label means for the motors (read-outs that choose among labels).
+    pub decisions: Vec<Decision>,
+    /// The simulated world, for boards on the simulator.
+    pub sim: Option<SimPlan>,
+}

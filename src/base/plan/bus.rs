@@ -1,0 +1,154 @@
+//! What is behind the wires: buses, the lines of a board, the recovery measures for a bus that hangs.
+
+use crate::base::time::Span;
+
+/// A line by the number that the board file gives (chip offset, BCM number on a Pi).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Line(pub u32);
+
+/// Lines from here on are names, counted from here.
+const NAMED: u32 = 1 << 16;
+
+impl Line {
+    /// The line with name number `nth` of the board's `line_names`.
+    pub const fn named(nth: u16) -> Line {
+        Line(NAMED + nth as u32)
+    }
+    /// Which of the board's `line_names` it is; `None`: its number is an offset.
+    pub const fn name(self) -> Option<usize> {
+        if self.0 >= NAMED { Some((self.0 - NAMED) as usize) } else { None }
+    }
+}
+
+/// The interface through which a running robot uses its wires. Programs that only examine or stop a robot use
+/// character devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// The kernel's character devices: on every machine.
+    #[default]
+    CharacterDevices,
+    /// The rppal crate, on a Raspberry Pi: outputs through mapped registers, I2C through its handle.
+    Rppal,
+}
+
+/// What is behind the wires.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BusPlan {
+    /// The simulator is behind the bus traits.
+    Sim,
+    /// Linux character devices.
+    Linux {
+        /// Labels of GPIO chips, in the order in which lines are looked for.
+        gpio_labels: Vec<String>,
+        /// The interface through which the wires are used.
+        access: Access,
+    },
+    /// No bus: sensors are columns of a log.
+    Log,
+}
+
+/// One I2C bus. Each has a thread of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct I2cPlan {
+    /// Name, unique on the board; the first is `motors`' bus.
+    pub name: String,
+    /// Where it is; not used by the simulator.
+    pub node: I2cNode,
+    /// The kernel driver of its adapter, if that is one which keeps a time of its own.
+    pub driver: Option<OwnTime>,
+    /// Speed and timeout.
+    pub timing: I2cTiming,
+    /// Recovery measures when it does not answer.
+    pub recovery: RecoveryPlan,
+}
+
+/// Where a bus is.
+#[derive(Clone, Debug, PartialEq)]
+pub enum I2cNode {
+    /// For example `/dev/i2c-1`.
+    Path(String),
+    /// A part of the name of the adapter's device in sysfs (`c250000.i2c`): numbers differ between kernels.
+    Adapter(String),
+}
+
+/// A kernel driver that waits for a transfer as long as it likes, whatever timeout it is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OwnTime {
+    /// NVIDIA's.
+    Tegra,
+}
+
+impl OwnTime {
+    /// All of them.
+    pub const ALL: [OwnTime; 1] = [OwnTime::Tegra];
+
+    /// Its name, in the kernel and in a board file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            OwnTime::Tegra => "tegra-i2c",
+        }
+    }
+
+    /// The longest that a transfer of ours may take with it.
+    ///
+    /// Tegra (`drivers/i2c/busses/i2c-tegra.c`, Linux 5.10 to 6.12 and JetPack 5 and 6 alike): 100 ms and the
+    /// time of its bits for each message (`tegra_i2c_xfer_msg`), the first that fails ending the transfer;
+    /// after a lost arbitration 50 ms more for nine clocks (`tegra_i2c_issue_bus_clear`). The timeout that
+    /// I2C_TIMEOUT sets is read nowhere. Bits and the kernel's tick: 10 ms.
+    pub const fn longest(self) -> Span {
+        match self {
+            OwnTime::Tegra => Span::from_millis(100 + 50 + 10),
+        }
+    }
+}
+
+/// The recovery steps, beyond retrying, that this bus permits.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RecoveryPlan {
+    /// Lines that are wired to (or are) SCL and SDA, for nine clocks by hand.
+    pub clear: Option<ClearPlan>,
+    /// The driver may be unbound and bound again (needs root).
+    pub rebind: bool,
+    /// A line that switches the supply of the bus's devices.
+    pub rail: Option<RailPlan>,
+}
+
+/// Lines for a bus clear.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ClearPlan {
+    /// Clock.
+    pub scl: Line,
+    /// Data.
+    pub sda: Line,
+}
+
+/// A switched supply.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RailPlan {
+    /// The line.
+    pub line: Line,
+    /// Level that switches it on.
+    pub on_high: bool,
+    /// How long it has to be off.
+    pub off: Span,
+}
+
+/// A reserved address.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReservedAddress {
+    /// Its holder, for people.
+    pub holder: String,
+    /// Index of the bus.
+    pub bus: usize,
+    /// 7 bits.
+    pub address: u8,
+}
+
+/// Speed and timeout of an I2C bus.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct I2cTiming {
+    /// SCL in Hz.
+    pub speed_hz: u32,
+    /// Longest time that one transfer may block.
+    pub timeout: Span,
+}

@@ -1,0 +1,71 @@
+//! Which edges a front wheel reaches before a ground sensor has looked at them: geometry of the board alone.
+
+use super::{Board, Cause};
+
+/// What the ground sensors of a board see of an edge that the robot drives towards, straight on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum EdgeSight {
+    /// No rule stops for an edge.
+    NotWatched,
+    /// The board does not say where its sensors look (`looks_at`), or where its wheels are (`[motion]` with a
+    /// `track`).
+    NotStated,
+    /// A sensor is over every edge before a wheel is.
+    Whole,
+    /// An edge at less than this angle to the course reaches a front wheel unseen, degrees.
+    Below(f64),
+}
+
+/// What the ground sensors of `board` see.
+///
+/// An edge that runs at an angle p to the course, from a front wheel w ahead and inwards, passes outside of a
+/// sensor s while tan p < (w's distance from the middle - s's) / (s's lead over the front axle). What no
+/// sensor sees is below the smallest of these angles, on the worse side.
+pub fn edge_sight(board: &Board) -> EdgeSight {
+    let edges: Vec<usize> =
+        board.reflexes.iter().filter(|rule| rule.cause == Cause::Cliff).map(|rule| rule.channel).collect();
+    if edges.is_empty() {
+        return EdgeSight::NotWatched;
+    }
+    let spots: Option<Vec<[f32; 2]>> = edges.iter().map(|&channel| board.sensors[channel].looks_at).collect();
+    let wheels = board.motion.and_then(|motion| Some((motion.wheelbase, motion.track?)));
+    let (Some(spots), Some((wheelbase, track))) = (spots, wheels) else { return EdgeSight::NotStated };
+    let unseen = |side: f32| {
+        let angle = |spot: &[f32; 2]| {
+            let (lead, inside) = (spot[0] - wheelbase, track / 2.0 - side * spot[1]);
+            // As many degrees as it takes: what looks behind the axle is no warning.
+            if lead > 0.0 { f64::from(inside.max(0.0)).atan2(lead.into()).to_degrees() } else { 90.0 }
+        };
+        spots.iter().map(angle).fold(90.0, f64::min)
+    };
+    let worse = unseen(1.0).max(unseen(-1.0));
+    // A tenth of a degree is below what a ruler can show.
+    if worse < 0.1 { EdgeSight::Whole } else { EdgeSight::Below(worse) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_narrow_module_leaves_edges_at_a_sharp_angle_to_the_wheels() {
+        let board = |name| crate::deploy::board::built_in(name).expect("built in").expect("sound").board;
+        assert_eq!(edge_sight(&board("sim")), EdgeSight::Whole, "its sensors are right ahead of the wheels");
+        let mut narrow = board("picarx-v4");
+        // 38 mm further in than the wheel and 71 mm before it.
+        let EdgeSight::Below(degrees) = edge_sight(&narrow) else { panic!("{:?}", edge_sight(&narrow)) };
+        assert!((degrees - 28.4).abs() < 0.3, "{degrees}");
+        // One side only does not help the other; a sensor behind the axle sees nothing first.
+        let left = narrow.sensors.iter_mut().find(|sensor| sensor.name == "ground-left").expect("it has one");
+        left.looks_at = Some([0.158, 0.06]);
+        assert_eq!(edge_sight(&narrow), EdgeSight::Below(degrees));
+        narrow.sensors.iter_mut().filter(|sensor| sensor.looks_at.is_some()).for_each(|sensor| {
+            sensor.looks_at = Some([0.05, 0.0]);
+        });
+        assert_eq!(edge_sight(&narrow), EdgeSight::Below(90.0));
+        narrow.sensors.iter_mut().for_each(|sensor| sensor.looks_at = None);
+        assert_eq!(edge_sight(&narrow), EdgeSight::NotStated);
+        narrow.reflexes.retain(|rule| rule.cause != Cause::Cliff);
+        assert_eq!(edge_sight(&narrow), EdgeSight::NotWatched);
+    }
+}

@@ -1,0 +1,225 @@
+//! The field as configured by a board: which engine, its sizes and parameters, its quality levels and their
+//! budget.
+
+use crate::base::time::Span;
+
+/// Everything that an engine is built from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldPlan {
+    /// Which engine.
+    pub engine: EngineKind,
+    /// Sizes.
+    pub shape: Shape,
+    /// Parameters.
+    pub params: Params,
+    /// Seed of receptive fields, biases, noise.
+    pub seed: u64,
+    /// Time between two cycles.
+    pub dt: Span,
+    /// Control periods between two cycles.
+    pub every_ticks: u32,
+    /// Threads of the CPU engine.
+    pub threads: usize,
+    /// Cores of these threads, in turn, the field's own first; empty: any.
+    pub cpus: Vec<usize>,
+    /// How the CPU engine keeps its cells.
+    pub storage: Storage,
+    /// Whether the prediction learns and the bank stores.
+    pub learn: bool,
+    /// The board's hand-written starting table.
+    pub start: Vec<StartCurve>,
+}
+
+/// Which engine computes the field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EngineKind {
+    /// The best that this machine has; the choice is reported.
+    #[default]
+    Auto,
+    /// The plain f64 engine: the reference, and for research.
+    Reference,
+    /// The f32 engine.
+    Cpu,
+    /// The engine on a GPU.
+    Cuda,
+}
+
+/// How the cells of the field are stored between two cycles. Arithmetic is f32 either way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Storage {
+    /// Four bytes a cell.
+    #[default]
+    F32,
+    /// Two bytes a cell (IEEE 754 binary16) in every group of channels that moves by at least
+    /// [`crate::field::shape::HALF_SHARE`] of the way in a cycle; four in the others.
+    F16,
+}
+
+impl Storage {
+    /// As on the command line and in board files.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Storage::F32 => "f32",
+            Storage::F16 => "f16",
+        }
+    }
+}
+
+/// Sizes that are set at the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Cells per axis: 8, 16, 32 or 64.
+    pub grid: usize,
+    /// Sensors, 1..=64.
+    pub sensors: usize,
+    /// Rows of the motor read-out, 1..=16.
+    pub motors: usize,
+    /// Capacity of the pattern library.
+    pub patterns: usize,
+    /// Capacity of the experience bank.
+    pub bank: usize,
+}
+
+/// Parameters of the cycle; the defaults are those of `docs/field.md`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Params {
+    /// Diffusion rate, at most 1/6: beyond it the explicit 7-point step is unstable.
+    pub lambda: f64,
+    /// Slope inside the tanh.
+    pub gamma: f64,
+    /// Leak: |u| stays within 1 - beta for ever.
+    pub beta: f64,
+    /// Gain of the drive.
+    pub gain: f64,
+    /// Weight of the prediction error beside the sensor value in the drive.
+    pub eta: f64,
+    /// Share of the blended pattern in channels 32..48.
+    pub pattern_share: f64,
+    /// Time constant of content and pattern channels, seconds.
+    pub t_fast: f64,
+    /// Time constant of slow channels, seconds.
+    pub t_slow: f64,
+    /// Novelty above which an experience may be stored.
+    pub novelty_threshold: f64,
+    /// Mean |error| above which an experience may be stored without reward.
+    pub error_threshold: f64,
+    /// Temperature of the softmax over library cosines.
+    pub blend_temperature: f64,
+    /// Forgetting factor of the prediction's recursive least squares, per second of run time.
+    pub forget_per_s: f64,
+    /// Amplitude of exploration noise before the tanh.
+    pub explore: f64,
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        Params {
+            lambda: 0.1,
+            gamma: 0.9,
+            beta: 0.05,
+            gain: 4.0,
+            eta: 0.5,
+            pattern_share: 0.1,
+            t_fast: 0.05,
+            t_slow: 1.0,
+            novelty_threshold: 0.1,
+            error_threshold: 0.25,
+            blend_temperature: 0.1,
+            forget_per_s: 0.99,
+            explore: 0.0,
+        }
+    }
+}
+
+/// One line of the hand-written starting table: what a motor should do with one sensor, a
+/// piecewise linear curve over the sensor's physical value. Curves of one motor add up.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StartCurve {
+    /// Index of the motor.
+    pub motor: usize,
+    /// Index of the sensor among the field's inputs.
+    pub sensor: usize,
+    /// (sensor on its -1..=1 scale, motor -1..=1), sensor ascending; flat outside.
+    pub points: Vec<[f32; 2]>,
+}
+
+impl StartCurve {
+    /// Its value at `x`: straight between its points, flat outside.
+    pub fn at(&self, x: f32) -> f32 {
+        let points = &self.points;
+        match points.iter().position(|point| point[0] > x) {
+            Some(0) => points[0][1],
+            Some(after) => {
+                let ([x0, y0], [x1, y1]) = (points[after - 1], points[after]);
+                y0 + (y1 - y0) * (x - x0) / (x1 - x0)
+            }
+            None => points.last().map_or(0.0, |point| point[1]),
+        }
+    }
+}
+
+impl FieldPlan {
+    /// What the starting table wants of `motor`, not limited to -1..=1; `sensors` on their scales.
+    pub fn start_wants(&self, motor: usize, sensors: &[f32]) -> f32 {
+        let curves = self.start.iter().filter(|curve| curve.motor == motor);
+        curves.map(|curve| curve.at(sensors[curve.sensor])).sum()
+    }
+}
+
+/// The board's budget.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BudgetPlan {
+    /// Compute time that one field cycle may take.
+    pub target: Span,
+    /// Moving up wants the predicted time at the better rung below `target * headroom` (0..1).
+    pub headroom: f32,
+    /// Moving up wants that to hold for this long without a break (dwell).
+    pub dwell: Span,
+    /// The lowest rung that the budget may choose.
+    pub floor: Rung,
+}
+
+/// Number of rungs.
+pub const RUNGS: usize = 6;
+
+/// A quality level, 0 (everything) to 5.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rung(u8);
+
+impl Rung {
+    /// Everything.
+    pub const BEST: Rung = Rung(0);
+    /// The minimum that is still a field cycle.
+    pub const WORST: Rung = Rung(RUNGS as u8 - 1);
+
+    /// The rung with that number, if there is one.
+    pub const fn new(number: u8) -> Option<Rung> {
+        if (number as usize) < RUNGS { Some(Rung(number)) } else { None }
+    }
+    /// Its number, 0 the best.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+    /// One rung cheaper; the worst stays the same.
+    pub fn cheaper(self) -> Rung {
+        Rung((self.0 + 1).min(Rung::WORST.0))
+    }
+    /// One rung better; the best stays the same.
+    pub const fn better(self) -> Rung {
+        Rung(self.0.saturating_sub(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_is_straight_between_its_points_and_flat_outside() {
+        let points = vec![[-0.5, -1.0], [0.0, 0.0], [0.5, 0.2]];
+        let curve = StartCurve { motor: 0, sensor: 0, points };
+        for (x, y) in [(-1.0, -1.0), (-0.5, -1.0), (-0.25, -0.5), (0.25, 0.1), (0.5, 0.2), (1.0, 0.2)] {
+            assert!((curve.at(x) - y).abs() < 1e-6, "{x}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What moves: motors, what makes their pulses, the line that powers them, and the meaning of their commands.
+
+use super::{Board, Line};
+use crate::base::command::MAX_MOTORS;
+use crate::base::time::Span;
+
+/// One motor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MotorPlan {
+    /// Name, unique on the board.
+    pub name: String,
+    /// How it is driven.
+    pub kind: MotorKind,
+    /// Largest |command| that is ever written (0..=1).
+    pub limit: f32,
+    /// Fastest change of the command, full scales a second. Stopping is never slowed down.
+    pub slew_per_s: f32,
+}
+
+/// The line that lets current into the motors: without it they are stopped, whatever is written.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct EnablePlan {
+    /// The line. Its pull on the board must be towards off, so that it goes off when its owner dies.
+    pub line: Line,
+    /// Level that lets the motors run.
+    pub on_high: bool,
+}
+
+/// How the robot moves by its commands, for dead reckoning.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MotionPlan {
+    /// Speed at full command, metres a second.
+    pub full_speed: f32,
+    /// Distance of the axles, metres.
+    pub wheelbase: f32,
+    /// Time constant of the speed.
+    pub lag: Span,
+    /// Distance of the front wheels, metres; only reports need it.
+    pub track: Option<f32>,
+    /// Length and width of the body, whose middle is between the axles, metres.
+    pub body: Option<[f32; 2]>,
+}
+
+/// How the robot backs off from an edge or an obstacle.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BackingPlan {
+    /// After it has backed off, it turns to one side until its heading has changed by this much, radians,
+    pub turn_rad: f32,
+    /// or until this time has passed.
+    pub turn_time: Span,
+    /// After an obstacle ahead is out of sight it turns on by this much, radians: it may be beside the robot.
+    pub pass_rad: f32,
+    /// What was nearer ahead than this when it went out of sight is not steered at until it is passed,
+    /// metres.
+    pub pass_m: f32,
+    /// Drive command of such turns at least, 0..=1.
+    pub floor: f32,
+    /// How much of its way it remembers, metres.
+    pub trail_m: f32,
+    /// How much way behind it the person who arms it vouches for, metres.
+    pub start_m: f32,
+}
+
+/// A label and its motor vector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// As the log writes it.
+    pub label: String,
+    /// Motor commands, -1..=1.
+    pub motors: heapless::Vec<f32, MAX_MOTORS>,
+}
+
+/// How a motor is driven.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MotorKind {
+    /// One PWM and one direction line (Robot HAT v4, TC1508S).
+    DcDir {
+        /// PWM channel.
+        pwm: u8,
+        /// Direction line.
+        dir: Line,
+        /// The motor is mounted mirrored: forward is direction high instead of low.
+        mirrored: bool,
+        /// Smallest duty that turns the motor (0..1): requests above zero map to this..1.
+        min_duty: f32,
+    },
+    /// Two PWMs, one a direction (Robot HAT v5, TC618S).
+    DcPair {
+        /// PWM channel that drives forward.
+        forward: u8,
+        /// PWM channel that drives backward.
+        backward: u8,
+        /// Smallest duty that turns the motor (0..1).
+        min_duty: f32,
+    },
+    /// A hobby servo, 500..2500 us over 180 degrees at 50 Hz.
+    Servo {
+        /// PWM channel.
+        pwm: u8,
+        /// Angle at command -1.
+        min_deg: f32,
+        /// Angle at command +1.
+        max_deg: f32,
+        /// Trim added to (or for a mirrored servo subtracted from) the angle.
+        offset_deg: f32,
+        /// The servo turns the other way.
+        mirrored: bool,
+    },
+    /// No hardware: the command is recorded (logs, batch boards).
+    Recorded {
+        /// Whether reflexes treat it as a drive motor.
+        drive: bool,
+    },
+}
+
+impl MotorKind {
+    /// Whether this motor moves the robot (a reflex may forbid it), rather than aim something.
+    pub fn drives(&self) -> bool {
+        match self {
+            MotorKind::DcDir { .. } | MotorKind::DcPair { .. } => true,
+            MotorKind::Servo { .. } => false,
+            MotorKind::Recorded { drive } => *drive,
+        }
+    }
+
+    /// The line that reverses its direction, if it has one.
+    pub fn direction(&self) -> Option<Line> {
+        match *self {
+            MotorKind::DcDir { dir, .. } => Some(dir),
+            MotorKind::DcPair { .. } | MotorKind::Servo { .. } | MotorKind::Recorded { .. } => None,
+        }
+    }
+
+    /// Whether the sign of its command is a direction of travel. Not so for a recorded motor, which may be a
+    /// turn rate.
+    pub fn travels(&self) -> bool {
+        matches!(self, MotorKind::DcDir { .. } | MotorKind::DcPair { .. })
+    }
+}
+
+/// The Robot HAT's microcontroller, as the board file describes it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct McuPlan {
+    /// 7-bit I2C address: the first of the board file, until it is known which of them answers.
+    pub address: u8,
+    /// Further ones of the board file, in the order in which they are tried.
+    pub others: [Option<u8>; McuPlan::OTHERS],
+    /// Clock of its PWM timers in Hz.
+    pub clock_hz: u32,
+    /// PWM timers that this revision has (4 on v4, 7 on v5).
+    pub timers: u8,
+    /// Active-low reset line.
+    pub reset: Line,
+}
+
+impl McuPlan {
+    /// Addresses besides the first: the vendor's library tries three for pulses.
+    pub const OTHERS: usize = 3;
+
+    /// Every address at which it may answer, in the order in which they are tried.
+    pub fn addresses(&self) -> impl Iterator<Item = u8> {
+        std::iter::once(self.address).chain(self.others.into_iter().flatten())
+    }
+}
+
+/// A line that stops the motors, whatever is on their bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StopLine {
+    /// The line.
+    pub line: Line,
+    /// The level at which they are stopped.
+    pub off_high: bool,
+}
+
+impl Board {
+    /// Every line that stops the motors. Where there is none, they run on while their bus hangs.
+    pub fn stop_lines(&self) -> Vec<StopLine> {
+        let stop = |line, off_high| StopLine { line, off_high };
+        let reset = self.mcu.as_ref().map(|mcu| stop(mcu.reset, false));
+        let enable = self.enable.as_ref().map(|enable| stop(enable.line, !enable.on_high));
+        let output_enable = self.pwm.as_ref().and_then(PwmPlan::output_enable); // active low
+        let output_enable = output_enable.map(|line| stop(line, true));
+        [reset, enable, output_enable].into_iter().flatten().collect()
+    }
+}
+
+/// What makes the pulses for the motors if there is no Robot HAT.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PwmPlan {
+    /// A PCA9685: 16 channels, one frequency for all.
+    Pca9685 {
+        /// 7-bit I2C address on the first bus.
+        address: u8,
+        /// Frequency of all channels in Hz, 24..=1526.
+        hz: f32,
+        /// Its output-enable input (active low), if wired: high at start and on a stop.
+        output_enable: Option<Line>,
+    },
+    /// The computer's own PWM, in sysfs; channels are numbers of the chip.
+    Sysfs {
+        /// A part of the name of the chip's device (`1f00098000.pwm`): chip numbers differ between kernels.
+        device: String,
+        /// Frequency of drive motors' channels in Hz (servos always run at 50).
+        hz: f32,
+    },
+}
+
+impl PwmPlan {
+    /// The line that lets its pulses out while it is low, if wired.
+    pub fn output_enable(&self) -> Option<Line> {
+        match *self {
+            PwmPlan::Pca9685 { output_enable, .. } => output_enable,
+            PwmPlan::Sysfs { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! One line of a board's reflex table: which channel, when it trips, what it allows and until when.
+
+use super::{Cause, Restraint};
+use crate::base::time::Span;
+
+/// When a rule trips.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Trip {
+    /// The sample's worst-case value is at or below this.
+    Below(f32),
+    /// The sample's worst-case value is at or above this.
+    Above(f32),
+}
+
+impl Trip {
+    /// Where it trips.
+    pub fn limit(self) -> f32 {
+        match self {
+            Trip::Below(limit) | Trip::Above(limit) => limit,
+        }
+    }
+
+    /// Whether `value` is at the limit or beyond. NaN is not: the caller decides about it.
+    pub fn trips(self, value: f32) -> bool {
+        match self {
+            Trip::Below(limit) => value <= limit,
+            Trip::Above(limit) => value >= limit,
+        }
+    }
+
+    /// Whether `value` has passed `clear` on its way back.
+    pub fn clears(self, value: f32, clear: f32) -> bool {
+        match self {
+            Trip::Below(_) => value > clear,
+            Trip::Above(_) => value < clear,
+        }
+    }
+
+    /// Whichever trips sooner; a number, if one of them is.
+    pub fn worse(self, a: f32, b: f32) -> f32 {
+        match self {
+            Trip::Below(_) => a.min(b),
+            Trip::Above(_) => a.max(b),
+        }
+    }
+}
+
+/// One line of the board's reflex table.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rule {
+    /// What is reported.
+    pub cause: Cause,
+    /// Channel of the frame.
+    pub channel: usize,
+    /// When it trips.
+    pub trip: Trip,
+    /// The value that must be passed in the other direction before it clears (hysteresis).
+    pub clear: f32,
+    /// It stays tripped at least this long.
+    pub hold: Span,
+    /// The obstacle may lie under the robot by the time its sensor is well again. So it also stays tripped
+    /// until the robot has backed away from there, for this long at full speed or longer at less.
+    pub retreat: Span,
+    /// What it allows until then.
+    pub restraint: Restraint,
+    /// Stays tripped until the robot is disarmed and armed again, even when the cause is gone.
+    pub latched: bool,
+}

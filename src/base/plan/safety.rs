@@ -1,0 +1,46 @@
+//! When a robot may be armed, how long things may be late, and what a guard holds.
+
+use crate::base::time::Span;
+
+/// Timeouts and the conditions for arming.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SafetyPlan {
+    /// A field result younger than this is obeyed in full.
+    pub field_fresh: Span,
+    /// From there its drive fades linearly to nothing over this time.
+    pub field_fade: Span,
+    /// A command is valid on the wire this long after its slot.
+    pub command_valid: Span,
+    /// Commands unconfirmed on the wire for longer than this are a lost bus.
+    pub wire_lost: Span,
+    /// This many skipped slots in a row make a late loop.
+    pub late_slots: u32,
+    /// Sensors must have been good for this long before arming.
+    pub settle: Span,
+    /// Longest unbroken time that the robot may drive backwards (it has no sensors there).
+    pub reverse_max: Span,
+    /// An armed robot that may not move for this long without a break is disarmed.
+    pub disarm_after: Span,
+    /// Arm by itself once everything is well (simulator, logs); otherwise wait for a request.
+    pub auto_arm: bool,
+}
+
+/// A second process that holds a line and stops the motors when the runtime falls silent.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GuardPlan {
+    /// What it holds.
+    pub holds: GuardHold,
+    /// The guard's timeout, after which it stops the motors. A closed connection stops them at once.
+    pub patience: Span,
+    /// The runtime does not drive without it.
+    pub required: bool,
+}
+
+/// What a guard holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardHold {
+    /// The microcontroller's reset line ([`super::McuPlan::reset`]).
+    Reset,
+    /// The motors' enable line ([`super::EnablePlan`]).
+    Enable,
+}

@@ -1,0 +1,435 @@
+//! A channel of the frame: where its value comes from, when it is admitted, and what the field gets of it.
+
+use super::{Board, Line};
+use crate::base::time::Span;
+use std::mem::discriminant;
+
+/// One sensor.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SensorPlan {
+    /// Name, unique on the board.
+    pub name: String,
+    /// Unit of the value, for people (`m`, `V`, `counts`, `deg`, `1`).
+    pub unit: String,
+    /// Where the value comes from.
+    pub kind: SensorKind,
+    /// Index of its I2C bus; 0 if it has none.
+    pub bus: usize,
+    /// How often it is read.
+    pub period: Span,
+    /// Older than this it is stale.
+    pub max_age: Span,
+    /// Values outside are refused.
+    pub valid: [f32; 2],
+    /// This many bit-identical readings in a row mean a frozen sensor; `None`: not checked.
+    pub frozen_after: Option<u32>,
+    /// How an old value gets worse: by this much a second (signed) towards the end of `valid`
+    /// that lies in that direction. Zero: ageing does not change it.
+    pub worst_per_s: f32,
+    /// Without it the robot may not drive.
+    pub required: bool,
+    /// How it enters the field; `None`: it does not.
+    pub input: Option<Scale>,
+    /// The spot that it looks at: metres ahead of the rear axle, and to the left of the middle.
+    pub looks_at: Option<[f32; 2]>,
+}
+
+impl SensorPlan {
+    /// The channels that it is computed from: those of a `least`; none for every other kind.
+    pub fn members(&self) -> &[usize] {
+        if let SensorKind::Computed(ComputedSensor::Least { of }) = &self.kind { of } else { &[] }
+    }
+
+    /// How it is attached.
+    pub fn attachment(&self) -> Attachment {
+        match self.kind {
+            SensorKind::Chip(ChipSensor::HatAdc { .. }) => Attachment::Bus(0), // behind the motors' controller
+            SensorKind::Chip(_) => Attachment::Bus(self.bus),
+            SensorKind::File(_) => Attachment::Files,
+            SensorKind::Lines(_) => Attachment::Lines,
+            SensorKind::Computed(_) | SensorKind::LogColumn { .. } => Attachment::Inside,
+        }
+    }
+}
+
+/// How a sensor is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attachment {
+    /// A chip on the I2C bus of this number.
+    Bus(usize),
+    /// A file of the kernel.
+    Files,
+    /// Lines of its own.
+    Lines,
+    /// No wire: computed from other channels, or taken from a log.
+    Inside,
+}
+
+/// What a line of a sensor is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LineRole {
+    /// Output: a pulse begins a measurement.
+    Trigger,
+    /// Input: the length of its pulse is the measurement.
+    Echo,
+    /// Input: its level is the measurement.
+    Button,
+    /// Input: the chip has a fresh sample.
+    Ready,
+    /// Output: low keeps the chip silent.
+    Shutdown,
+}
+
+impl LineRole {
+    /// Its usual name.
+    pub fn name(self) -> &'static str {
+        match self {
+            LineRole::Trigger => "trigger",
+            LineRole::Echo => "echo",
+            LineRole::Button => "button",
+            LineRole::Ready => "data-ready",
+            LineRole::Shutdown => "shut-down",
+        }
+    }
+}
+
+/// The sensors of `board` that are read by `attachment`, by channel: those that one device reads together
+/// form one group, in the order of the board.
+pub fn chips(board: &Board, attachment: Attachment) -> Vec<Vec<usize>> {
+    let mut chips: Vec<Vec<usize>> = Vec::new();
+    for (channel, sensor) in
+        board.sensors.iter().enumerate().filter(|(_, sensor)| sensor.attachment() == attachment)
+    {
+        match chips.iter_mut().find(|chip| same_chip(&board.sensors[chip[0]], sensor)) {
+            Some(chip) => chip.push(channel),
+            None => chips.push(vec![channel]),
+        }
+    }
+    chips
+}
+
+/// Whether one device provides the values of both: the same kind of chip at the same address of the same bus.
+pub fn same_chip(one: &SensorPlan, other: &SensorPlan) -> bool {
+    let (SensorKind::Chip(a), SensorKind::Chip(b)) = (&one.kind, &other.kind) else { return false };
+    one.bus == other.bus
+        && discriminant(a) == discriminant(b)
+        && one.kind.i2c_address().is_some_and(|address| other.kind.i2c_address() == Some(address))
+        && !matches!(a, ChipSensor::FloatRegister { .. }) // each float is a transfer of its own
+}
+
+/// From a physical value to -1..=1, clamped.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Scale {
+    /// Value that becomes -1.
+    pub low: f32,
+    /// Value that becomes +1.
+    pub high: f32,
+    /// What happens between.
+    pub curve: Curve,
+}
+
+/// Shape of a [`Scale`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Curve {
+    /// Straight.
+    Linear,
+    /// Straight in the logarithm: equal ratios are equal steps. Both ends positive.
+    Log,
+}
+
+impl Scale {
+    /// `value` on this scale, always within -1..=1.
+    pub fn apply(&self, value: f32) -> f32 {
+        let share = match self.curve {
+            Curve::Linear => (value - self.low) / (self.high - self.low),
+            Curve::Log => {
+                libm::logf(value.max(f32::MIN_POSITIVE) / self.low) / libm::logf(self.high / self.low)
+            }
+        };
+        (2.0 * share - 1.0).clamp(-1.0, 1.0)
+    }
+}
+
+/// Where a sensor's value comes from, by the way on which it reaches the robot. A new one joins its family,
+/// and the lists of the other families stay as they are.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SensorKind {
+    /// A chip behind an I2C bus.
+    Chip(ChipSensor),
+    /// Lines of its own.
+    Lines(LineSensor),
+    /// A file of the kernel.
+    File(FileSensor),
+    /// Computed by the robot itself.
+    Computed(ComputedSensor),
+    /// A column of a log that is being replayed.
+    LogColumn {
+        /// Heading of the column.
+        column: String,
+    },
+}
+
+/// What is read over an I2C bus.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChipSensor {
+    /// A channel of the Robot HAT's converter: counts times `per_count`.
+    HatAdc {
+        /// A0..A4 as 0..4.
+        channel: u8,
+        /// Value of one count in the sensor's unit.
+        per_count: f32,
+    },
+    /// A co-processor that serves a little-endian IEEE-754 float from a register.
+    FloatRegister {
+        /// 7-bit I2C address.
+        address: u8,
+        /// Register of the first byte.
+        register: u8,
+    },
+    /// An MPU-6050: one reading provides all the quantities that are needed.
+    Mpu6050 {
+        /// 7-bit I2C address, 0x68 or 0x69.
+        address: u8,
+        /// Which of its quantities.
+        quantity: ImuQuantity,
+        /// Its interrupt output, if wired: a fresh sample is read at once.
+        ready: Option<Line>,
+    },
+    /// A VL53L0X time-of-flight ranger: metres.
+    Vl53l0x {
+        /// 7-bit I2C address that it is given (0x29 is its own after power-on).
+        address: u8,
+        /// Its shut-down input (XSHUT, active low), if wired.
+        shutdown: Option<Line>,
+    },
+    /// A power monitor.
+    PowerMonitor {
+        /// Which chip.
+        chip: PowerChip,
+        /// 7-bit I2C address.
+        address: u8,
+        /// Shunt in ohms.
+        shunt_ohms: f32,
+        /// Which of its quantities.
+        quantity: PowerQuantity,
+    },
+    /// A channel of an ADS1115 converter: volts times `per_volt`.
+    Ads1115 {
+        /// 7-bit I2C address, 0x48..0x4B.
+        address: u8,
+        /// 0..=3, each against ground.
+        channel: u8,
+        /// The smallest of the chip's ranges (0.256, 0.512, 1.024, 2.048, 4.096, 6.144 V) that holds the
+        /// signal.
+        full_scale_v: f32,
+        /// Value of one volt in the sensor's unit.
+        per_volt: f32,
+    },
+}
+
+/// What is measured by the edges of lines.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LineSensor {
+    /// HC-SR04 or alike: range in metres from the length of an echo pulse.
+    HcSr04 {
+        /// Trigger output.
+        trig: Line,
+        /// Echo input.
+        echo: Line,
+    },
+    /// A push button or switch: 1 pressed, 0 not.
+    Button {
+        /// Input line.
+        line: Line,
+        /// Pressed pulls the line low.
+        active_low: bool,
+    },
+}
+
+/// What the kernel of the machine reports.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FileSensor {
+    /// A value of the kernel's hardware monitor, found by chip name and label.
+    Hwmon {
+        /// Content of `name` (`ina3221`, `rpi_volt`).
+        chip: String,
+        /// A label (`VDD_IN`), or a channel's own name (`in1`, `curr1`, `temp1`, `in0_lcrit_alarm`).
+        label: String,
+        /// What one of the kernel's units (mV, mA, m degC, or 1 for an alarm) is in the sensor's.
+        per_unit: f32,
+    },
+    /// A thermal zone by its type, degrees Celsius.
+    Thermal {
+        /// Content of `type` (`tj-thermal`, `cpu-thermal`).
+        zone: String,
+    },
+    /// What the GPU of a Jetson reports in sysfs.
+    GpuSysfs {
+        /// Which figure.
+        quantity: GpuQuantity,
+    },
+}
+
+/// What the robot computes from other channels and its own commands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ComputedSensor {
+    /// The last commanded value of a motor, by index in the board's list.
+    MotorEcho {
+        /// Index of the motor.
+        motor: usize,
+    },
+    /// The smallest of other channels (a sector of sonars).
+    Least {
+        /// Indices of the channels, all earlier in the list.
+        of: Vec<usize>,
+    },
+    /// How similar the current place is to where a thing was met, 0..=1, by the robot's own map.
+    Recall {
+        /// Channel by which the thing is met.
+        by: usize,
+        /// It is met below this value.
+        below: f32,
+        /// How far ahead of the rear axle it is then, metres; a value in metres adds to that.
+        ahead_m: f32,
+    },
+}
+
+/// Most counts of the Robot HAT's 12-bit converter. A board file states the value at this count.
+pub const HAT_FULL: u16 = 4095;
+
+/// The lowest and the highest value that a converter can return at all.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rails {
+    /// At 0 counts.
+    pub low: f32,
+    /// At full scale.
+    pub high: f32,
+}
+
+impl Rails {
+    /// Whether the converter cuts the signal off at `value`, and its noise with it: there a live sensor
+    /// repeats itself, over an edge, a black floor or in the sun.
+    pub fn cut(&self, value: f64) -> bool {
+        value <= self.low.into() || value >= self.high.into()
+    }
+}
+
+impl SensorKind {
+    /// The ends of its converter. `None`: it has none, or its driver refuses them.
+    pub fn rails(&self) -> Option<Rails> {
+        let SensorKind::Chip(chip) = self else { return None };
+        match *chip {
+            ChipSensor::HatAdc { per_count, .. } => {
+                Some(Rails { low: 0.0, high: f32::from(HAT_FULL) * per_count })
+            }
+            ChipSensor::FloatRegister { .. }
+            | ChipSensor::Mpu6050 { .. }
+            | ChipSensor::Vl53l0x { .. }
+            | ChipSensor::PowerMonitor { .. }
+            | ChipSensor::Ads1115 { .. } => None, // zero has noise, and the upper end is refused
+        }
+    }
+
+    /// The address behind which the sensor sits on its I2C bus, if it sits on one ([`ChipSensor::HatAdc`]
+    /// sits behind the microcontroller's).
+    pub fn i2c_address(&self) -> Option<u8> {
+        let SensorKind::Chip(chip) = self else { return None };
+        match *chip {
+            ChipSensor::FloatRegister { address, .. }
+            | ChipSensor::Mpu6050 { address, .. }
+            | ChipSensor::Vl53l0x { address, .. }
+            | ChipSensor::PowerMonitor { address, .. }
+            | ChipSensor::Ads1115 { address, .. } => Some(address),
+            ChipSensor::HatAdc { .. } => None,
+        }
+    }
+
+    /// The address at which the chip wakes up, if that differs from its own, which its set-up gives it.
+    pub fn wakes_at(&self) -> Option<u8> {
+        matches!(self, SensorKind::Chip(ChipSensor::Vl53l0x { .. })).then_some(0x29)
+    }
+
+    /// The lines that are wired to it, with what each is for.
+    pub fn lines(&self) -> heapless::Vec<(Line, LineRole), 2> {
+        match *self {
+            SensorKind::Lines(LineSensor::HcSr04 { trig, echo }) => {
+                [(trig, LineRole::Trigger), (echo, LineRole::Echo)].into_iter().collect()
+            }
+            SensorKind::Lines(LineSensor::Button { line, .. }) => {
+                [(line, LineRole::Button)].into_iter().collect()
+            }
+            SensorKind::Chip(ChipSensor::Mpu6050 { ready, .. }) => {
+                ready.map(|line| (line, LineRole::Ready)).into_iter().collect()
+            }
+            SensorKind::Chip(ChipSensor::Vl53l0x { shutdown, .. }) => {
+                shutdown.map(|line| (line, LineRole::Shutdown)).into_iter().collect()
+            }
+            SensorKind::Chip(
+                ChipSensor::HatAdc { .. }
+                | ChipSensor::FloatRegister { .. }
+                | ChipSensor::PowerMonitor { .. }
+                | ChipSensor::Ads1115 { .. },
+            )
+            | SensorKind::File(_)
+            | SensorKind::Computed(_)
+            | SensorKind::LogColumn { .. } => heapless::Vec::new(),
+        }
+    }
+
+    /// Its line for `role`, if it has one.
+    pub fn line(&self, role: LineRole) -> Option<Line> {
+        self.lines().into_iter().find_map(|(line, its)| (its == role).then_some(line))
+    }
+}
+
+/// A quantity of an inertial sensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImuQuantity {
+    /// Lean to the right of the vertical from gravity, degrees.
+    Roll,
+    /// Nose up from gravity, degrees.
+    Pitch,
+    /// Acceleration along x (forward), y (left), z (up), m/s^2.
+    Acceleration(Axis),
+    /// Rotation about x, y, z, degrees a second.
+    Rotation(Axis),
+    /// Temperature of the die, degrees Celsius.
+    Temperature,
+}
+
+/// An axis of the robot: x forward, y left, z up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Axis {
+    X,
+    Y,
+    Z,
+}
+
+/// A power monitor chip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum PowerChip {
+    Ina219,
+    Ina226,
+}
+
+/// A quantity of a power monitor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerQuantity {
+    /// Bus voltage, V.
+    Volts,
+    /// Current through the shunt, A.
+    Amperes,
+    /// Their product, W.
+    Watts,
+}
+
+/// A quantity that a Jetson's GPU reports in sysfs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuQuantity {
+    /// Load, 0 to 1.
+    Load,
+    /// Clock, MHz.
+    ClockMhz,
+}

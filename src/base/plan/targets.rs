@@ -1,0 +1,57 @@
+//! The targets that `ganglion bench all` checks on a machine.
+
+use crate::base::time::Span;
+
+/// What a machine with this board should reach; `None`: no target. Nothing at run time depends on these.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Targets {
+    /// A tick's own work, 99th percentile, microseconds, at most.
+    pub tick_p99_us: Option<f64>,
+    /// p99 of the loop's wake-ups over p99 of a bare timer's, at most.
+    pub wake_ratio: Option<f64>,
+    /// A field cycle at rung 0, median, at most.
+    pub cycle_p50: Option<Span>,
+    /// The same, 99th percentile.
+    pub cycle_p99: Option<Span>,
+    /// 99.9th percentile of the cycle over its median, at most.
+    pub tail_ratio: Option<f64>,
+    /// Cycle at rung 0 over cycle at rung 5, at least.
+    pub rung5_ratio: Option<f64>,
+    /// Cycle in f32 storage over cycle in f16 storage, at least.
+    pub f16_ratio: Option<f64>,
+    /// Memory that the field takes at the start, in MB of 10^6 bytes, at most.
+    pub memory_mb: Option<f64>,
+    /// From the edge of a sensor's line to the last edge of a motor's, 99.9th percentile, at most;
+    /// `ganglion hil` asks.
+    pub sensor_to_motor: Option<Span>,
+    /// Of its GPU.
+    pub gpu: GpuTargets,
+}
+
+/// What the GPU of such a machine should reach with a full field: 64 x 32^3, a library of 100, a bank of
+/// 10,000 x 512.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GpuTargets {
+    /// A cycle of one robot in f32 storage, launch to result on the host, median, microseconds, at most.
+    pub cycle_us: Option<f64>,
+    /// The same in f16 storage.
+    pub cycle_f16_us: Option<f64>,
+    /// A cycle of 64 robots in f16 storage, median, microseconds, at most.
+    pub batch_us: Option<f64>,
+    /// Bandwidth of evolve and features of 32 robots over that of a copy on the device, at least.
+    pub copy_share: Option<f64>,
+    /// Evolving the field, median, microseconds, at most; stages run one after another for this.
+    pub evolve_us: Option<f64>,
+    /// The gradients, median, microseconds, at most.
+    pub gradients_us: Option<f64>,
+    /// Prediction, read-out and metrics, median, microseconds, at most.
+    pub motor_us: Option<f64>,
+    /// What a cycle takes beside its kernels (queue, copies, wake-up), median, microseconds, at most.
+    pub overhead_us: Option<f64>,
+    /// Matching the bank, median, microseconds, at most.
+    pub match_us: Option<f64>,
+    /// Memory on the device for one robot, in MB of 10^6 bytes, at most.
+    pub memory_mb: Option<f64>,
+    /// Processor time over elapsed time, at 100 cycles a second, at most.
+    pub host_share: Option<f64>,
+}

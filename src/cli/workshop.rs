@@ -1,0 +1,44 @@
+//! The verbs of the workshop: they teach a field and examine what it learned, from logs and in the simulator.
+//! A robot needs none of them, and its package has none.
+
+mod ablate;
+mod learn;
+mod replay;
+mod teach;
+
+use super::arguments;
+use super::exit::Failure;
+use crate::base::plan::FieldPlan;
+use crate::field::footprint;
+use crate::system::rt::room::{self, NoRoom};
+
+/// The verbs. Each variant's doc comment is the verb's line in `--help`.
+#[derive(Debug, clap::Subcommand)]
+pub enum Verb {
+    /// Replay a log through the whole loop, and score a read-out against the log's labels
+    Replay(replay::Args),
+    /// Fit a read-out of a board's field to the decisions in a log, cross-validate it, save it
+    Learn(learn::Args),
+    /// Teach a board's field to drive as its starting table does, in the simulator, and save the read-out
+    Teach(teach::Args),
+    /// Show what each part of a board's brain is worth, in the simulator: drives with and without it
+    Ablate(ablate::Args),
+}
+
+/// Runs one.
+pub fn run(verb: Verb) -> Result<(), Failure> {
+    match verb {
+        Verb::Replay(args) => replay::run(args),
+        Verb::Learn(args) => learn::run(args),
+        Verb::Teach(args) => teach::run(args),
+        Verb::Ablate(args) => ablate::run(args),
+    }
+}
+
+/// Checks that the field of `plan` fits into the memory that is left.
+fn fits(plan: &FieldPlan) -> Result<(), Failure> {
+    let refused = |refusal: NoRoom| {
+        Failure::unavailable(format!("the field does not fit: {refusal}")).fix(arguments::SMALLER)
+    };
+    room::demand(footprint::field_bytes(plan)).map_err(refused)
+}

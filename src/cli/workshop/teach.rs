@@ -1,0 +1,160 @@
+//! `teach`: lets a board's field drive in the simulator, fits its read-out to what the board's starting table
+//! would have done, and saves it with the verdict of its trial.
+
+use super::learn::{of_saving, refuse_what_cannot_be_written};
+use crate::base::plan::{Board, BusPlan};
+use crate::cli::arguments;
+use crate::cli::exit::Failure;
+use crate::cli::interrupt::Interrupt;
+use crate::cli::origin::{self, SIMULATED, Sources};
+use crate::cli::reasons;
+use crate::field::readout::Trial;
+use crate::runtime::session::SessionError;
+use crate::workshop::teach::{Progress, Syllabus, Taught, teach};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Arguments of `teach`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  ganglion teach --board sim -o sim.readout
+  ganglion teach --board boards/mine.toml -o mine.readout --json | tail -1
+  ganglion run --board boards/mine.toml --readout mine.readout
+
+The field drives through simulated rooms, on its whole grid and on the half one of the lowest level of quality. A fit
+makes it do what the starting table would have done wherever it got to. After each round it drives through other rooms.
+The same board gives the same file with any number of threads. 'ganglion run' refuses a read-out that did not pass its
+trial, except with --untried.")]
+pub struct Args {
+    /// A simulated board: a file (its name has a '/' or ends in '.toml'), or the name of a built-in board
+    #[arg(long, value_name = "FILE")]
+    board: PathBuf,
+    /// File to write the read-out to
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// Threads [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=64))]
+    threads: Option<u8>,
+    /// Rounds for each grid, at most
+    #[arg(long, value_name = "N", default_value_t = Syllabus::default().rounds as u8, value_parser = clap::value_parser!(u8).range(1..=50))]
+    rounds: u8,
+    /// Print one JSON object as the last line of standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the verb.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let board = simulated(&args.board)?;
+    refuse_what_cannot_be_written(&args.output)?;
+    let interrupt = Interrupt::watch()?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.map_or(cores, usize::from);
+    let syllabus = Syllabus { threads, rounds: args.rounds.into(), ..Syllabus::default() };
+    let (began, bar) = (Instant::now(), bar());
+    let taught = teach(&board, syllabus, &interrupt.flag(), |progress| show(&bar, progress));
+    bar.finish_and_clear();
+    let taught = taught.map_err(|error| reasons::of_session(SessionError::Build(error), None))?;
+    let Some(taught) = taught else {
+        return Err(Failure::unavailable("interrupted: nothing was saved"));
+    };
+    taught.readout.save(&args.output).map_err(|error| of_saving(&args.output, error))?;
+    let report = Report::new(&args, &board.name, &taught, began.elapsed());
+    report.say();
+    if args.json { crate::cli::output::json(&report) } else { Ok(()) }
+}
+
+/// The board, which has to be one that a field can be taught on.
+pub(super) fn simulated(path: &Path) -> Result<Board, Failure> {
+    let board = arguments::board(path)?.board;
+    if !matches!(board.bus, BusPlan::Sim) || board.field.start.is_empty() {
+        return Err(Failure::config("teaching needs a simulated board with a starting table")
+            .at(path.display())
+            .fix("write a board that inherits this one, with [bus] kind = \"sim\" and [[start]] curves"));
+    }
+    super::fits(&board.field)?;
+    Ok(board)
+}
+
+/// Draws on standard error, and only on a terminal.
+pub(super) fn bar() -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+        bar.set_style(style);
+    }
+    bar.set_message("first round");
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+fn show(bar: &ProgressBar, progress: &Progress) {
+    let Progress { rung, round, of, trial } = progress;
+    let (rung, contacts, rooms) = (rung.index(), trial.contacts, trial.rooms);
+    bar.set_message(format!(
+        "level {rung}: round {round} of at most {of}: {contacts} contacts in {rooms} rooms"
+    ));
+}
+
+/// The object.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    schema: u32,
+    board: &'a str,
+    readout: PathBuf,
+    passed: bool,
+    /// At the best and at the lowest level of quality.
+    trials: [Trial; 2],
+    /// The starting table by itself in the same rooms.
+    table: Trial,
+    seconds: f64,
+    /// What was not measured, by key.
+    sources: Sources,
+}
+
+impl Report<'_> {
+    fn new<'a>(args: &Args, board: &'a str, taught: &Taught, took: Duration) -> Report<'a> {
+        Report {
+            schema: 1,
+            board,
+            readout: args.output.clone(),
+            passed: !taught.readout.has_failed(),
+            trials: taught.trials,
+            table: taught.standard,
+            seconds: took.as_secs_f64(),
+            sources: origin::all(["trials", "table"], SIMULATED),
+        }
+    }
+
+    fn say(&self) {
+        let seconds = self.seconds;
+        let verdict = if self.passed { "passed its trial" } else { "did not pass its trial" };
+        say!(
+            "The read-out for board '{}' {verdict} ({seconds:.1} s): {}",
+            self.board,
+            self.readout.display()
+        );
+        say!(
+            "{:<24}{:>9}{:>7}{:>8}{:>11}{:>9}",
+            "new rooms (simulated)",
+            "contacts",
+            "falls",
+            "cells",
+            "backwards",
+            "stands"
+        );
+        for (name, trial) in
+            [("level 0", &self.trials[0]), ("level 5", &self.trials[1]), ("the table by itself", &self.table)]
+        {
+            say!(
+                "{name:<24}{:>9}{:>7}{:>8.1}{:>10.1}%{:>8.1}%",
+                trial.contacts,
+                trial.falls,
+                trial.cells,
+                100.0 * trial.backward_share,
+                100.0 * trial.still_share
+            );
+        }
+    }
+}

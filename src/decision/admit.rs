@@ -1,0 +1,386 @@
+//! Readings into the frame: which are believed, how old they get, and what the field gets from them.
+//!
+//! A reading is admitted, refused (the last good value stays and keeps ageing, with the fault beside it) or
+//! ignored (it is older than the newest known one, or names no channel). Every reading that is not admitted
+//! is counted. Ageing moves each value towards the worst that may have become true since; reflexes use that
+//! value. The field gets the last good value of a lost sensor for [`HELD`] more, then the worst case too.
+//! Channels computed from others are filled in here too.
+//!
+//! Nothing here reads a device, decides about motion, or knows what a reflex is.
+
+use crate::base::command::{Command, MAX_MOTORS};
+use crate::base::fault::ReadingFault;
+use crate::base::frame::{Frame, Health, MAX_SENSORS, Reading, Sample};
+use crate::base::plan::{ComputedSensor, Rails, Scale, SensorKind, SensorPlan};
+use crate::base::time::{Instant, Span};
+
+/// How long the field is fed a sensor's last good value after that has become too old for a reflex: a
+/// drop-out of half a second, the longest that this was measured with (docs/measurements.md). The worst
+/// case, which a reflex must assume, is no likely one: fed with it, the field backed off from nothing.
+pub const HELD: Span = Span::from_millis(500);
+
+/// Kinds of refusal that are counted separately, in the order of [`SensorCounters::refused`].
+pub const REFUSALS: [&str; 6] = ["bus", "timeout", "out-of-range", "not-finite", "frozen", "dead-bytes"];
+
+/// Place of a fault in [`REFUSALS`].
+pub const fn refusal(fault: ReadingFault) -> usize {
+    match fault {
+        ReadingFault::Bus(_) => 0,
+        ReadingFault::Timeout => 1,
+        ReadingFault::OutOfRange => 2,
+        ReadingFault::NotFinite => 3,
+        ReadingFault::Frozen => 4,
+        ReadingFault::DeadBytes => 5,
+    }
+}
+
+/// What happened to the readings of one sensor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SensorCounters {
+    /// Readings that were admitted.
+    pub admitted: u64,
+    /// Readings that were refused, by kind (see [`REFUSALS`]).
+    pub refused: [u64; REFUSALS.len()],
+    /// How often it became stale.
+    pub stale: u64,
+    /// Readings that were ignored because a newer one was already known.
+    pub out_of_order: u64,
+    /// Readings from the future, whose stamp was set back to the current time.
+    pub from_future: u64,
+}
+
+/// What the field gets, in counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Inputs {
+    /// Entries written.
+    pub used: usize,
+    /// How many of these are not based on a good sample.
+    pub untrusted: usize,
+    /// How many of those are the last good value, held.
+    pub held: usize,
+}
+
+/// Where a channel's value comes from, as far as this file needs to know.
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    /// Readings.
+    Readings,
+    /// The last command of a motor.
+    Motor(usize),
+    /// The smallest of other channels, one bit each.
+    Least(u64),
+}
+
+const _: () = assert!(MAX_SENSORS <= u64::BITS as usize, "a set of channels is a u64");
+
+/// One sensor: its limits and its history.
+#[derive(Clone, Copy, Debug)]
+struct Channel {
+    origin: Origin,
+    max_age: Span,
+    valid: [f32; 2],
+    frozen_after: Option<u32>,
+    /// Ends of its converter, where a live sensor repeats itself.
+    rails: Option<Rails>,
+    worst_per_s: f32,
+    input: Option<Scale>,
+    /// Age of its sample when the frame was last aged.
+    age: Span,
+    /// Stamp of the newest reading, refused ones included.
+    newest: Option<Instant>,
+    /// Bits of the newest value, how often it came in a row, and when it came first.
+    bits: u32,
+    repeats: u32,
+    first: Instant,
+    counters: SensorCounters,
+}
+
+impl Channel {
+    fn new(plan: &SensorPlan) -> Channel {
+        let origin = match &plan.kind {
+            SensorKind::Computed(ComputedSensor::MotorEcho { motor }) => Origin::Motor(*motor),
+            SensorKind::Computed(ComputedSensor::Least { of }) => {
+                Origin::Least(of.iter().fold(0, |set, &channel| set | 1 << channel))
+            }
+            SensorKind::Computed(ComputedSensor::Recall { .. })
+            | SensorKind::Chip(_)
+            | SensorKind::Lines(_)
+            | SensorKind::File(_)
+            | SensorKind::LogColumn { .. } => Origin::Readings,
+        };
+        Channel {
+            origin,
+            max_age: plan.max_age,
+            valid: plan.valid,
+            frozen_after: plan.frozen_after,
+            rails: plan.kind.rails(),
+            worst_per_s: plan.worst_per_s,
+            input: plan.input,
+            age: Span::ZERO,
+            newest: None,
+            bits: 0,
+            repeats: 0,
+            first: Instant::ZERO,
+            counters: SensorCounters::default(),
+        }
+    }
+
+    /// Records whether `value` came again or another one did.
+    fn compare(&mut self, value: f32, stamp: Instant) {
+        if self.repeats > 0 && value.to_bits() == self.bits {
+            self.repeats = self.repeats.saturating_add(1);
+        } else {
+            (self.bits, self.repeats, self.first) = (value.to_bits(), 1, stamp);
+        }
+    }
+
+    /// The value, if the sensor can return it at all.
+    fn possible(&self, value: f32) -> Result<f32, ReadingFault> {
+        let [low, high] = self.valid;
+        if !value.is_finite() {
+            Err(ReadingFault::NotFinite)
+        } else if !(low..=high).contains(&value) {
+            Err(ReadingFault::OutOfRange)
+        } else {
+            Ok(value)
+        }
+    }
+
+    /// The value, if it may be believed.
+    fn judge(&self, value: f32) -> Result<f32, ReadingFault> {
+        let value = self.possible(value)?;
+        let frozen = self.frozen_after.is_some_and(|limit| self.repeats >= limit);
+        if frozen && !self.at_rail(value) { Err(ReadingFault::Frozen) } else { Ok(value) }
+    }
+
+    /// What repeats itself here is no sign of a dead sensor. What the value means is for the rules, and a
+    /// board that must not believe an end of its converter leaves it out of `valid`.
+    fn at_rail(&self, value: f32) -> bool {
+        self.rails.is_some_and(|rails| rails.cut(value.into()))
+    }
+
+    /// The worst that `value` may have become in `age`.
+    fn worst(&self, value: f32, age: Span) -> f32 {
+        let [low, high] = self.valid;
+        let moved = value + self.worst_per_s * age.as_secs_f64() as f32;
+        moved.clamp(low.min(value), high.max(value))
+    }
+
+    /// The same sample, older.
+    fn aged(&mut self, sample: &Sample, now: Instant) -> Sample {
+        let age = now.since(sample.stamp);
+        let mut aged = *sample;
+        match sample.health {
+            Health::Never => return aged,
+            Health::Good if age > self.max_age => {
+                aged.health = Health::Stale;
+                self.counters.stale += 1;
+            }
+            Health::Good | Health::Stale | Health::Bad(_) => {}
+        }
+        aged.worst = self.worst(sample.value, age);
+        aged
+    }
+
+    /// Whether the field gets the last good value of a sample that is no longer good.
+    fn holds(&self, sample: &Sample) -> bool {
+        match sample.health {
+            Health::Never | Health::Good => false,
+            Health::Stale | Health::Bad(_) => self.age.less(self.max_age) <= HELD,
+        }
+    }
+
+    /// What goes to the field, on its scale: a good value or one that is held as it is, an older one as its
+    /// worst case, and the middle of the scale if there has never been a value.
+    fn input(&self, scale: &Scale, sample: &Sample) -> f32 {
+        let scaled = match sample.health {
+            Health::Never => 0.0,
+            Health::Good => scale.apply(sample.value),
+            Health::Stale | Health::Bad(_) if self.holds(sample) => scale.apply(sample.value),
+            Health::Stale | Health::Bad(_) => scale.apply(sample.worst),
+        };
+        if scaled.is_finite() { scaled } else { 0.0 }
+    }
+}
+
+/// Admission of all channels of a board.
+#[derive(Clone, Debug)]
+pub struct Admission {
+    channels: heapless::Vec<Channel, MAX_SENSORS>,
+    misdirected: u64,
+}
+
+impl Admission {
+    /// Admission for `sensors`, before any reading.
+    ///
+    /// # Panics
+    /// If there are more than [`MAX_SENSORS`]: the board check refuses that.
+    pub fn new(sensors: &[SensorPlan]) -> Admission {
+        assert!(sensors.len() <= MAX_SENSORS, "the board check limits the number of sensors");
+        Admission { channels: sensors.iter().map(Channel::new).collect(), misdirected: 0 }
+    }
+
+    /// One slot: checks every one of `readings`, of which `frame` keeps the last of each channel, and ages
+    /// all samples to `now`; `last` is the newest command. `met` sees each credible reading, with the frame
+    /// as it is then. After a sleep (`slept`), nothing that was read before it counts.
+    pub fn update(
+        &mut self,
+        frame: &mut Frame,
+        readings: impl IntoIterator<Item = Reading>,
+        slept: bool,
+        last: &Command,
+        now: Instant,
+        mut met: impl FnMut(&Frame, u8, f32),
+    ) {
+        for reading in readings {
+            if let Some(value) = self.admit(frame, &reading, now) {
+                met(frame, reading.channel, value);
+            }
+        }
+        if slept {
+            self.forget(frame, now);
+        }
+        self.age(frame, last, now);
+    }
+
+    /// Takes `reading` into `frame`. Returns its value if it is credible, even if a newer one is already
+    /// known: it was true once, and detectors of short events need it.
+    fn admit(&mut self, frame: &mut Frame, reading: &Reading, now: Instant) -> Option<f32> {
+        let index = usize::from(reading.channel);
+        let Some(channel) = self.channels.get_mut(index).filter(|c| matches!(c.origin, Origin::Readings))
+        else {
+            self.misdirected += 1;
+            return None;
+        };
+        let mut stamp = reading.stamp;
+        if stamp > now {
+            channel.counters.from_future += 1;
+            stamp = now;
+        }
+        if channel.newest.is_some_and(|newest| stamp < newest) {
+            channel.counters.out_of_order += 1;
+            return reading.value.ok().filter(|value| channel.possible(*value).is_ok());
+        }
+        channel.newest = Some(stamp);
+        if let Ok(value) = reading.value {
+            channel.compare(value, stamp);
+        }
+        let sample = &mut frame.samples[index];
+        match reading.value.and_then(|value| channel.judge(value)) {
+            Ok(value) => {
+                channel.counters.admitted += 1;
+                *sample = Sample { value, worst: value, stamp, health: Health::Good };
+                Some(value)
+            }
+            Err(fault) => {
+                channel.counters.refused[refusal(fault)] += 1;
+                if sample.health == Health::Never {
+                    return None; // there is no last good value to hold
+                }
+                sample.health = Health::Bad(fault);
+                if fault == ReadingFault::Frozen {
+                    // Only the time when the value was new is known for sure.
+                    sample.stamp = sample.stamp.min(channel.first);
+                }
+                None
+            }
+        }
+    }
+
+    /// Ages every sample to `now`, and fills in the computed channels; `last` is the newest command.
+    fn age(&mut self, frame: &mut Frame, last: &Command, now: Instant) {
+        for index in 0..self.channels.len().min(frame.len) {
+            // Members of a `Least` come earlier in the list, so they are done when it is their turn.
+            frame.samples[index] = match self.channels[index].origin {
+                Origin::Readings => self.channels[index].aged(&frame.samples[index], now),
+                Origin::Motor(motor) => echo(last, motor, now),
+                Origin::Least(members) => self.least(frame, members, index, now),
+            };
+            self.channels[index].age = now.since(frame.samples[index].stamp);
+        }
+    }
+
+    /// The machine has slept until `now`. Earlier readings no longer show the current state, however new
+    /// their stamps look on a clock that was stopped; nor do readings still on their way here. Repeated
+    /// values keep being counted: a sleep does not cure a stuck sensor.
+    fn forget(&mut self, frame: &mut Frame, now: Instant) {
+        for (channel, sample) in self.channels.iter_mut().zip(&mut frame.samples) {
+            channel.newest = Some(now);
+            *sample = Sample::NEVER;
+        }
+    }
+
+    /// Writes the field's inputs in board order, each within -1..=1; the rest of `out` is 0. A call of its
+    /// own: the field sees the frame that the reflexes have reminded of edges.
+    pub fn inputs(&self, frame: &Frame, out: &mut [f32; MAX_SENSORS]) -> Inputs {
+        *out = [0.0; MAX_SENSORS];
+        let mut inputs = Inputs::default();
+        for (channel, sample) in self.channels.iter().zip(frame.used()) {
+            let Some(scale) = &channel.input else { continue };
+            out[inputs.used] = channel.input(scale, sample);
+            inputs.used += 1;
+            inputs.untrusted += usize::from(sample.health != Health::Good);
+            inputs.held += usize::from(channel.holds(sample));
+        }
+        inputs
+    }
+
+    /// What happened to the readings, by channel.
+    pub fn counters(&self) -> impl ExactSizeIterator<Item = &SensorCounters> {
+        self.channels.iter().map(|channel| &channel.counters)
+    }
+
+    /// Readings that named a channel that takes none.
+    pub fn misdirected(&self) -> u64 {
+        self.misdirected
+    }
+
+    /// The smallest of `members`: as old as the oldest and no better than the worst of them.
+    fn least(&mut self, frame: &Frame, members: u64, index: usize, now: Instant) -> Sample {
+        let before = frame.samples[index].health;
+        let mut least: Option<Sample> = None;
+        for (member, sample) in frame.samples.iter().enumerate().take(index) {
+            if members & (1 << member) == 0 {
+                continue;
+            }
+            least = Some(match least {
+                None => *sample,
+                Some(so_far) => Sample {
+                    value: so_far.value.min(sample.value),
+                    worst: so_far.worst.min(sample.worst),
+                    stamp: so_far.stamp.min(sample.stamp),
+                    health: worse(so_far.health, sample.health),
+                },
+            });
+        }
+        let channel = &mut self.channels[index];
+        let Some(least) = least.filter(|least| least.health != Health::Never) else { return Sample::NEVER };
+        let age = now.since(least.stamp);
+        let own = channel.worst(least.value, age);
+        let worst = if channel.worst_per_s > 0.0 { own.max(least.worst) } else { own.min(least.worst) };
+        let too_old = least.health == Health::Good && age > channel.max_age;
+        let health = if too_old { Health::Stale } else { least.health };
+        channel.counters.stale += u64::from(health == Health::Stale && before != Health::Stale);
+        Sample { worst, health, ..least }
+    }
+}
+
+/// The last command to a motor, as a sample.
+fn echo(last: &Command, motor: usize, now: Instant) -> Sample {
+    let value = if motor < MAX_MOTORS { last.motors[motor] } else { 0.0 };
+    Sample { value, worst: value, stamp: now, health: Health::Good }
+}
+
+/// The less trustworthy of the two.
+fn worse(a: Health, b: Health) -> Health {
+    let rank = |health| match health {
+        Health::Good => 0,
+        Health::Stale => 1,
+        Health::Bad(_) => 2,
+        Health::Never => 3,
+    };
+    if rank(b) > rank(a) { b } else { a }
+}
+
+#[cfg(test)]
+mod tests;

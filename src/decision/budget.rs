@@ -1,0 +1,566 @@
+//! Measured spans to a rung of quality. Pure: the time comes in as an argument.
+//!
+//! Each rung has an estimate of what a cycle would cost *now*. The estimate rises at once after a slow
+//! run and falls slowly. A cycle slower or faster than its estimate means that the machine is slower or
+//! faster, so every other rung's estimate changes by the same factor. The one exception is the first
+//! cycle after a step up: the budget steps up only after a steady time, so that measurement
+//! reflects the rung and not the machine.
+//!
+//! Down at once: by one rung after a single slow cycle, which may be an outlier, and after a
+//! second one in a row by as many as the estimates demand. Up one rung at a time, when the better one has
+//! been estimated to fit, with headroom, for a whole dwell without a break, and not sooner than a
+//! dwell after the last change. So steps up are a dwell apart, and there are never more steps down than
+//! steps up and rungs together: changes are bounded, whatever the costs do.
+//!
+//! No stop, disarm or reflex depends on the budget. When even the floor does not fit, the
+//! budget is exhausted: quality cannot drop further, results arrive late, and the reflexes handle that.
+
+use crate::base::plan::{BudgetPlan, RUNGS, Rung};
+use crate::base::time::{Instant, Span};
+
+/// Weight of a cheaper measurement in each cycle. A slow run is all but forgotten after
+/// some 40 cycles, two seconds of a 20 Hz field. With half the weight an outlier would cost quality twice as
+/// long; with twice, a machine that is slow every tenth cycle would look like a fast one.
+const FORGET: f64 = 1.0 / 16.0;
+
+/// The upper limit of a measurement, in targets: a hang of a minute predicts no more about the next
+/// cycle than this, and must not take longer to forget. Ten is more than any two rungs differ by.
+const WORST_TARGETS: u64 = 10;
+
+/// A better rung that was too expensive is estimated cheaper as time passes (towards the present
+/// one's cost, over this many dwells), or it would never be tried again. Half as many would pay with a
+/// late cycle every few seconds for a rung that does not fit; twice, be slow to correct one error.
+const RETRY_DWELLS: f64 = 8.0;
+
+/// Each step up that fails doubles that time, up to this many times: with a dwell of a second, from
+/// seconds to minutes. A machine that gets faster is noticed at the present rung, whatever this is.
+const MOST_DOUBLINGS: u32 = 6;
+
+/// Chooses the rung.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    plan: BudgetPlan,
+    rung: Rung,
+    /// What a cycle would cost now, in nanoseconds, by rung; `None`: never run.
+    cost: [Option<f64>; RUNGS],
+    /// The rung that a step up has just led to, until its first cycle is measured.
+    proving: Option<Rung>,
+    /// When the last step up was taken, until it has held for a dwell or failed.
+    stepped_up_at: Option<Instant>,
+    /// Steps up that failed, less those that held.
+    failures: u32,
+    /// The rung of the cycle in progress, as chosen when it was launched.
+    running: Rung,
+    /// The cycle in progress is already known to be too slow.
+    overdue: bool,
+    /// The last finished cycle was too slow.
+    overran: bool,
+    /// Since when the better rung has been estimated to fit, without a break or a change.
+    fits_since: Option<Instant>,
+    now: Option<Instant>,
+    changes: u64,
+    exhausted: bool,
+    /// Every cycle is run at this rung, whatever it takes.
+    held: Option<Rung>,
+}
+
+impl Budget {
+    /// A budget that has measured nothing: the best rung.
+    pub fn new(plan: BudgetPlan) -> Budget {
+        Budget {
+            plan,
+            rung: Rung::BEST,
+            cost: [None; RUNGS],
+            proving: None,
+            stepped_up_at: None,
+            failures: 0,
+            running: Rung::BEST,
+            overdue: false,
+            overran: false,
+            fits_since: None,
+            now: None,
+            changes: 0,
+            exhausted: false,
+            held: None,
+        }
+    }
+
+    /// The same, but `rung` is never left: for measurements.
+    pub fn held_at(self, rung: Rung) -> Budget {
+        Budget { rung, running: rung, held: Some(rung), ..self }
+    }
+
+    /// A cycle at `rung` took `span`. Returns the rung for the next one, which may be launched from now on.
+    pub fn record(&mut self, rung: Rung, span: Span, now: Instant) -> Rung {
+        if let Some(held) = self.held {
+            return held;
+        }
+        let elapsed = self.pass_time(now);
+        self.soften(elapsed);
+        let slow = span > self.plan.target;
+        let learn = |budget: &mut Budget| {
+            budget.learn(rung, span);
+            budget.proving = budget.proving.filter(|proving| *proving != rung);
+        };
+        if slow {
+            self.step_down(rung, learn);
+        } else {
+            learn(self);
+            self.exhausted = false;
+            self.consider_step_up(now);
+        }
+        (self.overran, self.overdue, self.running) = (slow, false, self.rung);
+        self.rung
+    }
+
+    /// A cycle has been running for `running_for` and has not ended. Returns the rung for the next
+    /// one. May be called in every slot: one overrun counts once, here or in [`Budget::record`].
+    pub fn overdue(&mut self, running_for: Span, now: Instant) -> Rung {
+        if let Some(held) = self.held {
+            return held;
+        }
+        self.pass_time(now);
+        if running_for > self.plan.target {
+            let running = self.running;
+            // It has not ended: all that is known is that it costs no less.
+            let known = self.known(running).map_or(Span::ZERO, |cost| Span::from_nanos(cost as u64 + 1));
+            self.step_down(running, |budget| budget.learn(running, running_for.max(known)));
+            self.overdue = true;
+        }
+        self.rung
+    }
+
+    /// The rung for the next cycle.
+    pub fn rung(&self) -> Rung {
+        self.rung
+    }
+
+    /// Not even the floor fits the target.
+    pub fn exhausted(&self) -> bool {
+        self.exhausted
+    }
+
+    /// Changes of rung so far.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// The estimated duration of a cycle at `rung` now; `None` if it never ran.
+    pub fn estimate(&self, rung: Rung) -> Option<Span> {
+        self.cost[rung.index()].map(|cost| Span::from_nanos(cost as u64))
+    }
+
+    /// Moves on to `now`; returns how much time passed.
+    fn pass_time(&mut self, now: Instant) -> Span {
+        let before = self.now.unwrap_or(now);
+        let elapsed = now.since(before);
+        self.now = Some(now.max(before));
+        elapsed
+    }
+
+    /// Adds one measurement.
+    fn learn(&mut self, rung: Rung, span: Span) {
+        let index = rung.index();
+        let worst = nanos(self.plan.target.times(WORST_TARGETS));
+        let measured = nanos(span).min(worst);
+        if self.proving == Some(rung) {
+            self.cost[index] = Some(measured);
+            return;
+        }
+        let before = self.known(rung).unwrap_or(measured);
+        let after = if measured > before { measured } else { before + (measured - before) * FORGET };
+        self.cost[index] = Some(before);
+        for cost in self.cost.iter_mut().flatten() {
+            *cost = (*cost * (after / before)).clamp(1.0, worst);
+        }
+    }
+
+    /// The known cost of `rung`: one that never ran costs at most as much as the next better one.
+    fn known(&self, rung: Rung) -> Option<f64> {
+        self.cost[..=rung.index()].iter().rev().find_map(|cost| *cost)
+    }
+
+    /// Time passes at the present rung, so the estimates of better ones fall a little.
+    fn soften(&mut self, elapsed: Span) {
+        let Some(present) = self.cost[self.rung.index()] else { return };
+        let dwells = RETRY_DWELLS * f64::from(1 << self.failures);
+        let patience = (self.plan.dwell.as_secs_f64() * dwells).max(f64::MIN_POSITIVE);
+        let share = (elapsed.as_secs_f64() / patience).min(1.0);
+        for cost in self.cost[..self.rung.index()].iter_mut().flatten() {
+            *cost -= (*cost - present).max(0.0) * share;
+        }
+    }
+
+    /// A cycle at `slow` takes too long: steps down to the first rung that is estimated to fit; a rung
+    /// without an estimate is tried. Never up. `learn` adds the measurement: before the
+    /// choice if the previous cycle was slow too, else after it.
+    fn step_down(&mut self, slow: Rung, learn: impl FnOnce(&mut Budget)) {
+        self.fits_since = None;
+        if self.stepped_up_at.take().is_some() {
+            self.failures = (self.failures + 1).min(MOST_DOUBLINGS);
+        }
+        self.exhausted = slow >= self.plan.floor;
+        let again = self.overran;
+        let choose = |budget: &Budget| {
+            let mut next = slow.cheaper();
+            while budget.estimate(next).is_some_and(|span| span > budget.plan.target)
+                && next < budget.plan.floor
+            {
+                next = next.cheaper();
+            }
+            next.min(budget.plan.floor).max(budget.rung)
+        };
+        let next = if again {
+            learn(self);
+            choose(self)
+        } else if self.overdue {
+            learn(self);
+            self.rung // this cycle has been counted
+        } else {
+            let next = choose(self);
+            learn(self);
+            next
+        };
+        self.change(next);
+    }
+
+    fn consider_step_up(&mut self, now: Instant) {
+        if self.stepped_up_at.is_some_and(|at| now.since(at) >= self.plan.dwell) {
+            self.stepped_up_at = None;
+            self.failures = self.failures.saturating_sub(1);
+        }
+        let better = self.rung.better();
+        let limit = nanos(self.plan.target) * f64::from(self.plan.headroom);
+        let fits = better < self.rung && self.cost[better.index()].is_none_or(|cost| cost <= limit);
+        if !fits {
+            self.fits_since = None;
+            return;
+        }
+        let since = *self.fits_since.get_or_insert(now);
+        if now.since(since) >= self.plan.dwell {
+            self.fits_since = None;
+            self.change(better);
+            self.proving = Some(better);
+            self.stepped_up_at = Some(now);
+        }
+    }
+
+    fn change(&mut self, rung: Rung) {
+        if rung != self.rung {
+            self.rung = rung;
+            self.changes += 1;
+        }
+    }
+}
+
+/// A span as a cost; never zero, so that costs have quotients.
+fn nanos(span: Span) -> f64 {
+    (span.as_nanos() as f64).max(1.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::seed::{Stream, uniform};
+    use crate::decision::fixture::{at, ms};
+
+    /// Time between two cycles.
+    const CYCLE: Span = ms(50);
+    /// What each rung costs on an idle machine: half of the target at the best.
+    const IDLE: [u64; RUNGS] = [5_000, 4_600, 4_200, 4_000, 3_300, 800];
+
+    fn plan() -> BudgetPlan {
+        BudgetPlan { target: ms(10), headroom: 0.8, dwell: ms(1_000), floor: Rung::WORST }
+    }
+
+    fn rung(number: u8) -> Rung {
+        Rung::new(number).unwrap()
+    }
+
+    /// A machine that runs cycles of a budget.
+    struct Machine {
+        budget: Budget,
+        now: Instant,
+        slow_cycles: usize,
+    }
+
+    impl Machine {
+        fn new(plan: BudgetPlan) -> Machine {
+            Machine { budget: Budget::new(plan), now: at(0), slow_cycles: 0 }
+        }
+
+        /// One cycle on a machine that is `slowness` times as slow as an idle one.
+        fn cycle(&mut self, slowness: f64) -> u8 {
+            let rung = self.budget.rung();
+            let span = Span::from_nanos((IDLE[rung.index()] as f64 * 1e3 * slowness) as u64);
+            self.slow_cycles += usize::from(span > self.budget.plan.target);
+            self.now += CYCLE;
+            self.budget.record(rung, span, self.now).index() as u8
+        }
+
+        /// `seconds` of cycles; the rung at the end.
+        fn run(&mut self, seconds: u64, slowness: f64) -> u8 {
+            let cycles = seconds * 1_000_000_000 / CYCLE.as_nanos();
+            (0..cycles).fold(0, |_, _| self.cycle(slowness))
+        }
+    }
+
+    #[test]
+    fn an_idle_machine_stays_at_the_best() {
+        let mut machine = Machine::new(plan());
+        assert_eq!(machine.run(60, 1.0), 0);
+        assert_eq!((machine.budget.changes(), machine.slow_cycles), (0, 0));
+    }
+
+    #[test]
+    fn one_accident_costs_one_rung_for_little_more_than_a_dwell() {
+        let mut machine = Machine::new(plan());
+        machine.run(10, 1.0);
+        assert_eq!(machine.cycle(6.0), 1);
+        assert_eq!(machine.run(1, 1.0), 1, "not before the dwell");
+        assert_eq!(machine.run(5, 1.0), 0);
+        assert_eq!((machine.budget.changes(), machine.slow_cycles), (2, 1));
+    }
+
+    #[test]
+    fn ten_times_slower_is_met_by_the_second_cycle_that_knows() {
+        let mut machine = Machine::new(plan());
+        // Once through all rungs, so that there are estimates; then well again.
+        machine.run(2, 10.0);
+        assert_eq!(machine.run(60, 1.0), 0);
+        let slow_before = machine.slow_cycles;
+        assert_eq!(machine.cycle(10.0), 1, "it may have been an accident");
+        assert_eq!(machine.cycle(10.0), 5, "it was not");
+        assert_eq!(machine.slow_cycles - slow_before, 2);
+        assert!(!machine.budget.exhausted());
+    }
+
+    #[test]
+    fn unknown_rungs_are_tried_one_by_one() {
+        let mut machine = Machine::new(plan());
+        let path: Vec<_> = (0..6).map(|_| machine.cycle(10.0)).collect();
+        assert_eq!(path, [1, 2, 3, 4, 5, 5]);
+    }
+
+    #[test]
+    fn up_is_one_rung_a_dwell() {
+        let mut machine = Machine::new(plan());
+        machine.run(2, 10.0);
+        assert_eq!(machine.budget.rung(), Rung::WORST);
+        let mut last_change = machine.now;
+        let mut rung = machine.budget.rung();
+        while machine.budget.rung() != Rung::BEST {
+            machine.cycle(1.0);
+            assert!(machine.now < at(60_000), "stuck at {:?}", machine.budget.rung());
+            if machine.budget.rung() != rung {
+                assert_eq!(machine.budget.rung(), rung.better());
+                assert!(machine.now.since(last_change) >= plan().dwell);
+                (rung, last_change) = (machine.budget.rung(), machine.now);
+            }
+        }
+    }
+
+    #[test]
+    fn a_rung_that_does_not_fit_is_seldom_tried_and_one_that_fits_is_found() {
+        // (slowness, the best rung that takes less than the target)
+        for (slowness, best) in [(1.9, 0), (2.05, 1), (2.2, 2), (2.4, 3), (3.0, 4), (4.0, 5), (10.0, 5)] {
+            let mut machine = Machine::new(plan());
+            assert_eq!(machine.run(120, slowness), best, "{slowness} times as slow");
+            let (slow, changes) = (machine.slow_cycles, machine.budget.changes());
+            machine.run(480, slowness);
+            let (slow, changes) = (machine.slow_cycles - slow, machine.budget.changes() - changes);
+            assert!(slow <= 4 && changes <= 8, "{slow} late, {changes} changes in eight minutes");
+        }
+    }
+
+    #[test]
+    fn a_machine_that_recovers_is_noticed_however_long_it_was_slow() {
+        let mut machine = Machine::new(plan());
+        machine.run(600, 4.0);
+        let failures = machine.budget.failures;
+        assert_eq!(failures, MOST_DOUBLINGS, "it has tried in vain");
+        assert_eq!(machine.run(15, 1.0), 0, "five dwells, and what the forgetting takes");
+        assert_eq!(machine.budget.failures, failures - 5, "each step that held counts against a failure");
+    }
+
+    #[test]
+    fn the_floor_is_kept_and_said_to_be_too_little() {
+        let mut machine = Machine::new(BudgetPlan { floor: rung(2), ..plan() });
+        assert_eq!(machine.run(5, 4.0), 2);
+        assert!(machine.budget.exhausted());
+        machine.run(1, 1.0);
+        assert!(!machine.budget.exhausted());
+    }
+
+    #[test]
+    fn a_hang_steps_down_before_it_ends_and_counts_once() {
+        let mut machine = Machine::new(plan());
+        machine.run(2, 10.0); // through all rungs, so that there are estimates
+        assert_eq!(machine.run(60, 1.0), 0);
+        let (began, changes) = (machine.now, machine.budget.changes());
+        for waited in (1..=3_000).step_by(10) {
+            let chosen = machine.budget.overdue(ms(waited), began + ms(waited)).index();
+            assert_eq!(chosen, usize::from(waited > 10), "after {waited} ms");
+        }
+        machine.now = began + ms(3_000);
+        assert_eq!(machine.budget.record(Rung::BEST, ms(3_000), machine.now).index(), 1);
+        assert_eq!(machine.budget.changes() - changes, 1);
+        assert_eq!(machine.run(10, 1.0), 0, "forgotten like any accident");
+    }
+
+    #[test]
+    fn a_slow_cycle_is_believed_at_once_and_a_quick_one_by_a_sixteenth() {
+        let mut budget = Budget::new(plan());
+        for (span_us, thought_us) in [(4_000, 4_000), (8_000, 8_000), (4_800, 7_800), (7_800, 7_800)] {
+            budget.record(Rung::BEST, Span::from_micros(span_us), at(50));
+            assert_eq!(budget.estimate(Rung::BEST), Some(Span::from_micros(thought_us)));
+        }
+    }
+
+    #[test]
+    fn what_takes_exactly_the_target_is_in_time() {
+        let mut budget = Budget::new(plan());
+        assert_eq!(budget.record(Rung::BEST, ms(10), at(50)), Rung::BEST);
+        assert_eq!(budget.overdue(ms(10), at(60)), Rung::BEST);
+        // And a rung that is thought to take exactly that is one to step down to.
+        let mut budget = Budget::new(plan());
+        budget.cost = [Some(20e6), Some(10e6), Some(5e6), None, None, None];
+        assert_eq!(budget.record(Rung::BEST, ms(20), at(50)), rung(1));
+    }
+
+    #[test]
+    fn better_rungs_are_forgiven_over_dwells_and_longer_after_each_failure() {
+        for (dwell, failures) in [(ms(500), 0), (ms(3_000), 0), (ms(500), 3)] {
+            let mut budget = Budget::new(BudgetPlan { dwell, ..plan() });
+            budget.rung = rung(1);
+            (budget.failures, budget.now) = (failures, Some(at(0)));
+            budget.cost[..2].copy_from_slice(&[Some(20e6), Some(4e6)]);
+            let whole = dwell.as_secs_f64() * RETRY_DWELLS * f64::from(1 << failures);
+            budget.soften(Span::from_secs_f64(whole / 4.0));
+            let cost = budget.cost[0].unwrap();
+            assert!((cost - 16e6).abs() < 1e3, "a quarter of the way after a quarter of the time: {cost}");
+        }
+    }
+
+    #[test]
+    fn a_step_up_that_held_for_a_dwell_counts_against_a_failure_and_not_sooner() {
+        let mut budget = Budget::new(plan());
+        (budget.failures, budget.stepped_up_at) = (2, Some(at(0)));
+        budget.record(Rung::BEST, ms(5), at(999));
+        assert_eq!((budget.failures, budget.stepped_up_at), (2, Some(at(0))));
+        budget.record(Rung::BEST, ms(5), at(1_000));
+        assert_eq!((budget.failures, budget.stepped_up_at), (1, None));
+    }
+
+    #[test]
+    fn what_is_still_running_is_no_sign_of_speed() {
+        let mut machine = Machine::new(plan());
+        machine.run(10, 1.0);
+        let before = machine.budget.estimate(Rung::BEST);
+        for waited in 0..9 {
+            machine.budget.overdue(ms(waited), machine.now + ms(waited));
+        }
+        assert_eq!(machine.budget.estimate(Rung::BEST), before);
+    }
+
+    #[test]
+    fn what_is_still_running_is_no_sign_that_an_accident_is_over() {
+        let mut machine = Machine::new(plan());
+        machine.cycle(8.0);
+        let cost = machine.budget.estimate(rung(1)).or(machine.budget.estimate(Rung::BEST)).unwrap();
+        machine.cycle(8.0);
+        let before = machine.budget.estimate(rung(1)).unwrap();
+        assert!(cost > ms(30) && before > ms(30));
+        machine.budget.overdue(ms(15), machine.now + ms(15));
+        assert!(machine.budget.estimate(rung(1)).unwrap() + Span::from_nanos(1) >= before);
+    }
+
+    #[test]
+    fn a_hang_says_no_more_than_a_very_slow_cycle() {
+        let mut machine = Machine::new(plan());
+        machine.run(2, 10.0); // through all rungs
+        machine.run(60, 1.0);
+        assert_eq!(machine.budget.rung(), Rung::BEST);
+        machine.budget.record(Rung::BEST, ms(60_000), machine.now);
+        assert_eq!(machine.budget.estimate(Rung::BEST), Some(ms(100)), "ten targets");
+        // The rungs keep their proportions, so what is cheaper is still known to be.
+        assert_eq!(machine.budget.estimate(rung(4)), Some(ms(66)));
+    }
+
+    #[test]
+    fn headroom_must_last_a_dwell_without_a_break() {
+        let mut machine = Machine::new(plan());
+        machine.cycle(3.0);
+        assert_eq!(machine.budget.rung(), rung(1));
+        // Every half second a cycle leaves no headroom, though it is in time: no dwell gets full.
+        for step in 0..600 {
+            let slowness = if step % 10 == 9 { 2.0 } else { 1.0 };
+            assert_eq!(machine.cycle(slowness), 1, "cycle {step}");
+        }
+        assert_eq!(machine.run(3, 1.0), 0);
+    }
+
+    #[test]
+    fn an_accident_at_the_very_step_up_does_not_bar_a_rung_for_ever() {
+        let mut machine = Machine::new(plan());
+        machine.cycle(3.0);
+        while machine.budget.rung() != Rung::BEST {
+            machine.cycle(1.0);
+        }
+        assert_eq!(machine.cycle(6.0), 1, "the first cycle after the step up");
+        assert_eq!(machine.run(10, 1.0), 1, "thought to be too dear");
+        assert_eq!(machine.run(60, 1.0), 0);
+    }
+
+    #[test]
+    fn it_never_oscillates_whatever_the_costs_do() {
+        for seed in 0..40 {
+            let mut budget = Budget::new(plan());
+            let mut ups: Vec<Instant> = Vec::new();
+            let mut downs = 0;
+            let mut now = at(0);
+            for cycle in 0..2_000 {
+                let before = budget.rung();
+                now += CYCLE;
+                // From next to nothing to ten targets, independent of the rung.
+                let draw = uniform(seed, Stream::Stimulus, cycle);
+                let span = Span::from_micros((10_f64.powf(1.0 + 4.0 * draw)) as u64);
+                let rung = budget.record(before, span, now);
+                if rung < before {
+                    assert_eq!(rung, before.better());
+                    assert!(ups.last().is_none_or(|&last| now.since(last) >= plan().dwell));
+                    ups.push(now);
+                }
+                if span > plan().target && before < Rung::WORST {
+                    assert!(rung > before, "down at once");
+                }
+                downs += usize::from(rung > before);
+            }
+            assert!(downs < ups.len() + RUNGS);
+            assert_eq!(budget.changes(), (downs + ups.len()) as u64);
+        }
+    }
+
+    #[test]
+    fn a_held_rung_is_never_left() {
+        for rung in [Rung::BEST, Rung::WORST] {
+            let mut budget = Budget::new(plan()).held_at(rung);
+            assert_eq!(budget.rung(), rung);
+            for (step, span) in [ms(1), ms(500), ms(1), ms(1)].into_iter().enumerate() {
+                assert_eq!(budget.record(rung, span, at(100 * step as u64)), rung);
+                assert_eq!(budget.overdue(ms(900), at(100 * step as u64 + 50)), rung);
+            }
+            assert_eq!((budget.rung(), budget.changes(), budget.exhausted()), (rung, 0, false));
+        }
+    }
+
+    #[test]
+    fn spans_without_end_and_without_length_do_no_harm() {
+        let mut budget = Budget::new(plan());
+        for (step, span) in [0, u64::MAX, 0, 0, u64::MAX, u64::MAX, 1].into_iter().enumerate() {
+            budget.record(budget.rung(), Span::from_nanos(span), at(50 * step as u64));
+            let costs: Vec<_> = budget.cost.iter().flatten().collect();
+            assert!(costs.iter().all(|cost| cost.is_finite() && **cost >= 1.0), "{costs:?}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Why a robot is disarmed, and how long an armed one has been held.
+
+use crate::base::time::{Instant, Span};
+use crate::decision::reflex::Verdict;
+
+/// A permission to move that is shorter than this is a glitch, however little time a board requires before
+/// arming: a wheel released for less does not turn.
+const LASTING: Span = Span::from_millis(100);
+
+/// Why the robot is disarmed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disarm {
+    /// A person or a program requested it.
+    Asked,
+    /// It was armed and could not move for longer than the board allows.
+    Stillness {
+        /// For how long.
+        lasted: Span,
+        /// Causes that were active when it was last held, one bit each (see
+        /// [`crate::base::plan::Cause::bit`]).
+        causes: u16,
+    },
+    /// The machine slept.
+    Slept {
+        /// For how long.
+        lasted: Span,
+    },
+}
+
+/// Milliseconds in a number of 46 bits: two thousand years.
+const MOST_MS: u64 = (1 << 46) - 1;
+
+impl Disarm {
+    /// As a number, never 0, for storage; spans in whole milliseconds.
+    pub fn bits(self) -> u64 {
+        let ms = |span: Span| (span.as_nanos() / 1_000_000).min(MOST_MS) << 18;
+        match self {
+            Disarm::Asked => 1,
+            Disarm::Stillness { lasted, causes } => 2 | u64::from(causes) << 2 | ms(lasted),
+            Disarm::Slept { lasted } => 3 | ms(lasted),
+        }
+    }
+
+    /// The reason of these bits; `None` for 0.
+    pub fn from_bits(bits: u64) -> Option<Disarm> {
+        let lasted = Span::from_millis(bits >> 18);
+        match bits & 3 {
+            1 => Some(Disarm::Asked),
+            2 => Some(Disarm::Stillness { lasted, causes: (bits >> 2) as u16 }),
+            3 => Some(Disarm::Slept { lasted }),
+            _ => None,
+        }
+    }
+}
+
+/// How long an armed robot has been held, by the clock: since it was last free to move. A permission counts
+/// as freedom only after it has lasted for `settle`, so an occasional slot of it does not keep a robot armed.
+/// No permission spans a gap in the slots, because commands run out in one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stillness {
+    free_at: Instant,
+    /// Whether it is free to move now.
+    free: bool,
+    /// Since when motion has been allowed without a break; `None`: it is not.
+    allowed_since: Option<Instant>,
+    noted_at: Instant,
+    causes: u16,
+}
+
+impl Stillness {
+    /// For a robot that is armed at `now`, and so free to move.
+    pub fn none(now: Instant) -> Stillness {
+        Stillness { free_at: now, free: true, allowed_since: Some(now), noted_at: now, causes: 0 }
+    }
+
+    /// Records what a slot allows; `gap`: slots further apart than this leave the motors without a command.
+    /// Returns how long the robot has been held, if this slot or the gap before it holds it.
+    pub fn note(&mut self, verdict: &Verdict, settle: Span, gap: Span, now: Instant) -> Option<Span> {
+        let allowed = verdict.limits.allow_motion();
+        let held = !allowed || now.since(self.noted_at) > gap;
+        if held {
+            (self.free, self.allowed_since, self.causes) = (false, None, verdict.active);
+        }
+        if allowed {
+            let since = *self.allowed_since.get_or_insert(now);
+            self.free |= now.since(since) >= settle.max(LASTING);
+        }
+        if self.free {
+            self.free_at = now;
+        }
+        self.noted_at = now;
+        held.then(|| self.lasted())
+    }
+
+    /// For how long it has been held.
+    pub fn lasted(&self) -> Span {
+        self.noted_at.since(self.free_at)
+    }
+
+    /// What held it when it was last held.
+    pub fn causes(&self) -> u16 {
+        self.causes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::plan::Limits;
+    use crate::decision::fixture::{FREE, at, ms};
+
+    fn verdict(limits: Limits, active: u16) -> Verdict {
+        Verdict { limits, active, ..FREE }
+    }
+
+    #[test]
+    fn a_reason_is_the_same_after_its_way_through_a_number() {
+        let lasted = ms(123_456);
+        let reasons =
+            [Disarm::Asked, Disarm::Stillness { lasted, causes: 0x8421 }, Disarm::Slept { lasted: ms(1) }];
+        for reason in reasons {
+            assert_eq!(Disarm::from_bits(reason.bits()), Some(reason));
+        }
+        assert_eq!(Disarm::from_bits(0), None);
+        let long = Disarm::Slept { lasted: Span::from_nanos(u64::MAX) };
+        assert!(matches!(Disarm::from_bits(long.bits()), Some(Disarm::Slept { .. })));
+    }
+
+    #[test]
+    fn only_a_permission_that_lasts_ends_stillness_and_a_gap_is_none() {
+        // (from, to, allowed, for how long it is held at the end)
+        let script = [
+            (10, 100, true, 0),
+            (110, 200, false, 100),
+            (210, 290, true, 190), // not long enough
+            (300, 400, false, 300),
+            (410, 610, true, 0), // long enough
+            (620, 620, false, 10),
+            (630, 630, true, 20),
+            (5_000, 5_000, true, 4_390), // a gap: the robot was stopped in it
+        ];
+        let mut stillness = Stillness::none(at(0));
+        for (from, to, allowed, held) in script {
+            let limits = if allowed { Limits::FREE } else { Limits::STILL };
+            for now in (from..=to).step_by(10) {
+                let found = stillness.note(&verdict(limits, 4), ms(200), ms(30), at(now));
+                let holds = !allowed || now == 5_000;
+                assert_eq!(found, holds.then(|| stillness.lasted()), "at {now} ms");
+            }
+            assert_eq!(stillness.lasted(), ms(held), "{from} to {to} ms");
+        }
+        assert_eq!(stillness.causes(), 4);
+    }
+
+    #[test]
+    fn slots_as_far_apart_as_a_command_is_good_for_leave_no_gap() {
+        let mut stillness = Stillness::none(at(0));
+        assert_eq!(stillness.note(&verdict(Limits::FREE, 0), ms(200), ms(30), at(30)), None);
+        assert_eq!(stillness.note(&verdict(Limits::FREE, 0), ms(200), ms(30), at(61)), Some(ms(31)));
+    }
+
+    #[test]
+    fn backwards_only_is_not_still_and_a_board_without_settling_has_flickers_too() {
+        let back = Limits { forward: 0.0, ..Limits::FREE };
+        let mut stillness = Stillness::none(at(0));
+        for now in (10..10_000).step_by(10) {
+            stillness.note(&verdict(back, 0), ms(0), ms(30), at(now));
+        }
+        assert_eq!(stillness.lasted(), Span::ZERO);
+        for now in (10_000..20_000).step_by(10) {
+            let limits = if now % 100 == 0 { Limits::FREE } else { Limits::STILL };
+            stillness.note(&verdict(limits, 0), ms(0), ms(30), at(now));
+        }
+        assert_eq!(stillness.lasted(), ms(9_990), "from the flicker at 10 s, when it was free, to 19.99 s");
+    }
+}

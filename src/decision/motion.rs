@@ -1,0 +1,208 @@
+//! Estimates where the robot is from its own commands: a kinematic bicycle (Rajamani, *Vehicle Dynamics and
+//! Control*, section 2.2, reference point on the rear axle) whose speed lags. Begins at (0, 0), heading along
+//! x. It drifts, as every dead reckoning does, and does not see that a wheel slips or a wall holds the robot,
+//! which limits the accuracy of places.
+
+use crate::base::command::MAX_MOTORS;
+use crate::base::plan::{Board, MotorKind, MotorPlan};
+use crate::base::time::{Instant, Span};
+
+/// Longest time that one command is taken to have lasted: beyond it (a stalled loop) the robot stood, as
+/// motors do whose command has run out.
+const LONGEST: Span = Span::from_millis(200);
+
+/// What the robot's commands mean for its motion.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Motion {
+    /// Speed at full command, metres a second.
+    pub full_speed: f64,
+    /// Distance of the axles, metres.
+    pub wheelbase: f64,
+    /// Time constant of the speed, seconds; 0: none.
+    pub lag_s: f64,
+    /// Which motors drive: their mean is the speed.
+    pub drives: Vec<usize>,
+    /// The motor that steers, and its angle at -1 and +1 in degrees, positive to the right; without one the
+    /// robot is taken to go straight.
+    pub steering: Option<(usize, [f64; 2])>,
+}
+
+impl Motion {
+    /// How `board`'s commands move it, if it states that.
+    pub fn of(board: &Board) -> Option<Motion> {
+        let plan = board.motion?;
+        let steers = |(number, motor): (usize, &MotorPlan)| {
+            let MotorKind::Servo { min_deg, max_deg, .. } = motor.kind else { return None };
+            (motor.name == "steering").then(|| (number, [min_deg, max_deg].map(f64::from)))
+        };
+        let drives = board.motors.iter().enumerate().filter(|(_, motor)| motor.kind.drives());
+        Some(Motion {
+            full_speed: plan.full_speed.into(),
+            wheelbase: plan.wheelbase.into(),
+            lag_s: plan.lag.as_secs_f64(),
+            drives: drives.map(|(number, _)| number).collect(),
+            steering: board.motors.iter().enumerate().find_map(steers),
+        })
+    }
+
+    /// Of the way with this steering command, 1/m, positive to the left.
+    pub fn curvature(&self, steering: f32) -> f64 {
+        let [low, high] = self.steering.map_or([0.0; 2], |(_, angles)| angles);
+        let angle = low + (f64::from(steering) + 1.0) / 2.0 * (high - low);
+        -libm::tan(angle.to_radians()) / self.wheelbase
+    }
+
+    /// The steering command for a way of this curvature, 1/m, positive to the left: the sharpest there is, if
+    /// it is none.
+    pub fn steering(&self, curvature: f64) -> f32 {
+        let [low, high] = self.steering.map_or([-1.0, 1.0], |(_, angles)| angles);
+        let angle = libm::atan(-curvature * self.wheelbase).to_degrees();
+        (2.0 * (angle - low) / (high - low) - 1.0).clamp(-1.0, 1.0) as f32
+    }
+
+    /// The drive command of `motors`: the mean of its drive motors.
+    pub fn drive(&self, motors: &[f32; MAX_MOTORS]) -> f32 {
+        let sum: f32 = self.drives.iter().map(|motor| motors[*motor]).sum();
+        sum / self.drives.len().max(1) as f32
+    }
+}
+
+/// A place and a heading.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Standing {
+    /// Metres.
+    pub at: [f64; 2],
+    /// Radians from x towards y (to the left).
+    pub heading: f64,
+}
+
+impl Standing {
+    /// After `way` metres (negative: backwards) of this `curvature`, 1/m, positive to the left.
+    pub fn ahead(self, way: f64, curvature: f64) -> Standing {
+        let turn = way * curvature;
+        let middle = self.heading + turn / 2.0;
+        let at = [self.at[0] + way * libm::cos(middle), self.at[1] + way * libm::sin(middle)];
+        Standing { at, heading: self.heading + turn }
+    }
+
+    /// The place that is `ahead` metres before it and `left` metres to the left of it.
+    pub fn place(self, ahead: f64, left: f64) -> [f64; 2] {
+        let (sin, cos) = (libm::sin(self.heading), libm::cos(self.heading));
+        [self.at[0] + ahead * cos - left * sin, self.at[1] + ahead * sin + left * cos]
+    }
+
+    /// How far before it and to the left of it a place is, metres: the inverse of [`Standing::place`].
+    pub fn sees(self, [x, y]: [f64; 2]) -> [f64; 2] {
+        let (sin, cos) = (libm::sin(self.heading), libm::cos(self.heading));
+        let (x, y) = (x - self.at[0], y - self.at[1]);
+        [x * cos + y * sin, y * cos - x * sin]
+    }
+}
+
+/// The reckoning.
+#[derive(Clone, Debug)]
+pub struct Odometer {
+    motion: Motion,
+    standing: Standing,
+    speed: f64,
+    last: Option<Instant>,
+}
+
+impl Odometer {
+    /// At the origin.
+    pub fn new(motion: Motion) -> Odometer {
+        Odometer { motion, standing: Standing::default(), speed: 0.0, last: None }
+    }
+
+    /// What its commands mean.
+    pub fn motion(&self) -> &Motion {
+        &self.motion
+    }
+
+    /// Where it is.
+    pub fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// Something other than its commands shows that it is here.
+    pub fn put(&mut self, standing: Standing) {
+        self.standing = standing;
+    }
+
+    /// How fast it goes, metres a second, negative backwards.
+    pub fn speed(&self) -> f64 {
+        self.speed
+    }
+
+    /// The robot was given this command at `slot`. Returns how far it went since the last one, metres,
+    /// negative backwards.
+    pub fn advance(&mut self, slot: Instant, motors: &[f32; MAX_MOTORS]) -> f64 {
+        let passed = self.last.map_or(Span::ZERO, |last| slot.since(last));
+        self.last = Some(slot);
+        let seconds = passed.min(LONGEST).as_secs_f64();
+        let Motion { full_speed, lag_s, drives, steering, .. } = &self.motion;
+        let wanted = drives.iter().map(|motor| f64::from(motors[*motor])).sum::<f64>()
+            / drives.len().max(1) as f64
+            * full_speed;
+        let share = if *lag_s > 0.0 { 1.0 - libm::exp(-seconds / lag_s) } else { 1.0 };
+        self.speed += (wanted - self.speed) * share;
+        let way = self.speed * seconds;
+        let curvature = steering.map_or(0.0, |(motor, _)| self.motion.curvature(motors[motor]));
+        self.standing = self.standing.ahead(way, curvature);
+        way
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn motion(lag_s: f64) -> Motion {
+        let steering = Some((2, [-30.0, 30.0]));
+        Motion { full_speed: 0.5, wheelbase: 0.1, lag_s, drives: vec![0, 1], steering }
+    }
+
+    fn drive(odometer: &mut Odometer, from: u64, slots: u64, command: [f32; 3]) {
+        let mut motors = [0.0; MAX_MOTORS];
+        motors[..3].copy_from_slice(&command);
+        for slot in from..from + slots {
+            odometer.advance(Instant::ZERO + Span::from_millis(10 * slot), &motors);
+        }
+    }
+
+    #[test]
+    fn what_it_sees_of_a_place_is_where_the_place_is() {
+        let left = Standing { at: [1.0, 2.0], heading: std::f64::consts::FRAC_PI_2 };
+        let place = left.place(3.0, 0.5);
+        assert!((place[0] - 0.5).abs() < 1e-12 && (place[1] - 5.0).abs() < 1e-12, "{place:?}");
+        let slant = Standing { at: [-0.3, 0.7], heading: 2.2 };
+        let [ahead, beside] = slant.sees(slant.place(1.5, -0.4));
+        assert!((ahead - 1.5).abs() < 1e-12 && (beside + 0.4).abs() < 1e-12, "{ahead}, {beside}");
+    }
+
+    #[test]
+    fn a_full_circle_ends_where_it_began_and_a_straight_is_as_long_as_it_is() {
+        let mut odometer = Odometer::new(motion(0.0));
+        drive(&mut odometer, 0, 101, [1.0, 1.0, 0.0]);
+        let Standing { at: [x, y], heading } = odometer.standing();
+        assert!((x - 0.5).abs() < 1e-9 && y.abs() < 1e-9 && heading.abs() < 1e-9, "{x} {y} {heading}");
+        // To the right at 30 degrees: a circle of radius 0.1 / tan 30 degrees.
+        let radius = 0.1 / (30.0_f64).to_radians().tan();
+        let slots = (std::f64::consts::TAU * radius / 0.5 / 0.01).round() as u64;
+        drive(&mut odometer, 101, slots, [1.0, 1.0, 1.0]);
+        let Standing { at: [x, y], heading } = odometer.standing();
+        assert!((heading + std::f64::consts::TAU).abs() < 0.05, "a turn to the right: {heading}");
+        assert!((x - 0.5).abs() < 0.01 && y.abs() < 0.01, "{x} {y}");
+    }
+
+    #[test]
+    fn a_lag_costs_the_way_of_its_time_and_a_stall_of_the_loop_counts_for_little() {
+        let mut odometer = Odometer::new(motion(0.1));
+        drive(&mut odometer, 0, 201, [1.0, 1.0, 0.0]);
+        let [x, _] = odometer.standing().at;
+        assert!((x - (2.0 - 0.1) * 0.5).abs() < 0.003, "{x}");
+        let before = odometer.standing().at[0];
+        drive(&mut odometer, 10_000, 1, [1.0, 1.0, 0.0]);
+        assert!(odometer.standing().at[0] - before <= 0.2 * 0.5 + 1e-9);
+    }
+}

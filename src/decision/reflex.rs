@@ -1,0 +1,345 @@
+//! Frame to restraint: the part that keeps the robot safe whatever the field requests. Pure; knows no GPU, no
+//! bus, no heap, no clock of its own, and no robot state: its verdict is the same whether armed or not.
+//!
+//! A *rule* is a line of the board's table and checks one channel's worst case. Beside the rules are the
+//! runtime's own findings: sensors, field, wire, loop, stop. All are collected first, then combined into one
+//! [`Verdict`]; it allows the least that any of them allows.
+//!
+//! | cause           | trips when                                             | allows              | clears when                                    |
+//! |-----------------|--------------------------------------------------------|---------------------|------------------------------------------------|
+//! | `field-late`    | the newest result is older than `field_fresh`          | a share, falling    | a fresh result comes                           |
+//! | `field-missing` | ... than `field_fresh + field_fade`, or never came     | nothing             | a recent enough result comes                   |
+//! | `battery` `obstacle` `cliff` `tilt` | a rule's worst case passes its limit | as the rule states  | a good sample passes `clear`, `hold` is over, `retreat` is made |
+//! | `sensor-lost`   | a required sensor is older than `max_age`, or never was | nothing            | a good sample comes                            |
+//! |                 | the sensor of a rule is, though it is not required     | as the rule states  | a good sample comes                            |
+//! | `sensor-lying`  | ... and its newest reading could not be true           | the same            | a good sample comes                            |
+//! | `guard-lost`    | a guard that the board requires was not healthy for its `patience` | nothing | it is healthy again    |
+//! | `bus-lost`      | no command confirmed for `wire_lost`, or never         | nothing             | a command is confirmed                         |
+//! | `loop-late`     | `late_slots` slots skipped without a punctual one between | nothing          | `late_slots` on-time slots in a row            |
+//! | `e-stop`        | stop was pressed                                       | nothing             | released, then disarmed and armed again        |
+//!
+//! A latched rule clears as `e-stop` does, whatever its cause.
+//!
+//! A rule sees every reading that is admitted, not only the last of a slot. What trips it is active for at
+//! least a slot, and latched for good, however short it lasted. A cause for which a sensor's own thread has
+//! stopped the motors trips the rule too, even if the reading was lost on its way.
+//!
+//! A refused reading does not stop the robot by itself: brush noise puts a wrong bit on the wires now and
+//! then. Until the last good value is older than `max_age` it ages towards its worst case, and the rules keep
+//! checking that. After that, impossible readings are worth no more than none, so the timeout is the same.
+
+mod rule;
+
+use crate::base::fault::ReadingFault;
+use crate::base::frame::{Frame, Health, MAX_SENSORS, Sample};
+use crate::base::plan::{Cause, Limits, Restraint, Rule, SafetyPlan, SensorPlan};
+use crate::base::time::{Instant, Span};
+use rule::RuleState;
+
+/// Most rules a board may have: one on either side of every channel.
+pub const MAX_RULES: usize = 2 * MAX_SENSORS;
+
+/// What the reflexes must know besides the frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Signals {
+    /// Causes that stopped the motors since the last slot without waiting for the tick, one bit each.
+    pub halts: u16,
+    /// Readings were lost since the last slot: what stopped the motors may be among them.
+    pub readings_lost: bool,
+    /// Age of the newest field result, from the slot of the frame it was computed from; `None`: there is
+    /// none.
+    pub field_age: Option<Span>,
+    /// Time since a command was last confirmed on the wire; `None`: never.
+    pub wire_age: Option<Span>,
+    /// Slots that were skipped directly before this one.
+    pub skipped_slots: u64,
+    /// The board requires a guard, and it does not report that all is well.
+    pub guard_lost: bool,
+    /// The machine has slept for this long since the last slot.
+    pub slept: Option<Span>,
+    /// How far the robot went backwards since the last slot, as time at full speed.
+    pub backed: Span,
+    /// The robot is being disarmed: whatever is latched may clear, if its cause is gone.
+    pub disarmed: bool,
+}
+
+/// What the reflexes found in one slot. Sets of causes have one bit each, see [`Cause::bit`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Verdict {
+    /// The worst active cause.
+    pub worst: Option<Cause>,
+    /// The tightest single restraint, for reports.
+    pub restraint: Restraint,
+    /// What all active causes allow together: this one is obeyed.
+    pub limits: Limits,
+    /// Active causes.
+    pub active: u16,
+    /// Causes that became active in this slot.
+    pub tripped: u16,
+    /// Causes that were active in the previous slot and no longer are.
+    pub cleared: u16,
+    /// Active causes that stay until the robot is disarmed and armed again.
+    pub latched: u16,
+    /// Every required sensor is good in this very frame: arming requires that for a while.
+    pub senses_good: bool,
+}
+
+/// How far a field result of this age may be obeyed: 1 while it is fresh, then falling linearly to 0.
+pub fn faded(age: Span, safety: &SafetyPlan) -> f32 {
+    if age <= safety.field_fresh {
+        return 1.0;
+    }
+    let late = age.less(safety.field_fresh);
+    if late >= safety.field_fade {
+        return 0.0;
+    }
+    1.0 - (late.as_secs_f64() / safety.field_fade.as_secs_f64()) as f32
+}
+
+/// Missed slots, and whether they keep occurring.
+#[derive(Clone, Copy, Debug, Default)]
+struct Punctuality {
+    /// Slots skipped since the last on-time one.
+    missed: u64,
+    /// On-time slots in a row, counted while late.
+    punctual: u64,
+    late: bool,
+}
+
+impl Punctuality {
+    fn note(&mut self, skipped: u64, limit: u64) -> bool {
+        if skipped > 0 {
+            self.missed = self.missed.saturating_add(skipped);
+            self.punctual = 0;
+        } else {
+            self.missed = 0;
+            self.punctual = self.punctual.saturating_add(1);
+        }
+        self.late = if self.late { self.punctual < limit } else { self.missed >= limit };
+        self.late
+    }
+}
+
+/// Findings of one slot while they are collected.
+struct Findings {
+    active: u16,
+    latched: u16,
+    restraint: Restraint,
+    limits: Limits,
+    senses_good: bool,
+}
+
+impl Findings {
+    fn add(&mut self, cause: Cause, restraint: Restraint) {
+        let restraint = restraint.sane();
+        self.active |= cause.bit();
+        self.limits = self.limits.and(restraint.limits());
+        if restraint > self.restraint {
+            self.restraint = restraint;
+        }
+    }
+}
+
+/// The reflex table at run time.
+#[derive(Clone, Debug)]
+pub struct Reflexes {
+    rules: heapless::Vec<RuleState, MAX_RULES>,
+    /// Longest age of each required sensor, by channel; `None`: not required.
+    patience: [Option<Span>; MAX_SENSORS],
+    safety: SafetyPlan,
+    loop_time: Punctuality,
+    stopped: bool,
+    active: u16,
+    trips: [u64; Cause::ALL.len()],
+}
+
+impl Reflexes {
+    /// A robot begins without sensors, field or wire: these causes are active at first, which is no event.
+    const AT_START: u16 = Cause::SensorLost.bit() | Cause::FieldMissing.bit() | Cause::BusLost.bit();
+
+    /// Reflexes that have seen nothing yet.
+    ///
+    /// # Panics
+    /// If there are more than [`MAX_RULES`] rules or a rule names a channel beyond [`MAX_SENSORS`]:
+    /// the board check refuses both.
+    pub fn new(rules: &[Rule], sensors: &[SensorPlan], safety: SafetyPlan) -> Reflexes {
+        assert!(rules.len() <= MAX_RULES, "the board check limits the number of rules");
+        assert!(rules.iter().all(|rule| rule.channel < MAX_SENSORS), "the board check resolves channels");
+        let mut patience = [None; MAX_SENSORS];
+        for (slot, sensor) in patience.iter_mut().zip(sensors) {
+            *slot = sensor.required.then_some(sensor.max_age);
+        }
+        let rules = rules.iter().map(|&rule| RuleState::new(rule, sensors));
+        Reflexes {
+            rules: rules.collect(),
+            patience,
+            safety,
+            loop_time: Punctuality::default(),
+            stopped: false,
+            active: Reflexes::AT_START,
+            trips: [0; Cause::ALL.len()],
+        }
+    }
+
+    /// Shows the rules an admitted reading. A slot may bring many: each counts, not only the last, which the
+    /// frame keeps; so this is a call of its own, while they are admitted. `frame` has the newest values of
+    /// the other channels.
+    pub fn meet(&mut self, frame: &Frame, channel: u8, value: f32, now: Instant) {
+        for state in &mut self.rules {
+            state.meet(frame, usize::from(channel), value, now);
+        }
+    }
+
+    /// Checks everything and returns what it allows, and what the field sees: `frame`, except that a sensor
+    /// which is past an edge has its value from the edge.
+    pub fn evaluate(&mut self, frame: &Frame, signals: &Signals, now: Instant) -> (Verdict, Frame) {
+        let mut found = Findings {
+            active: 0,
+            latched: 0,
+            restraint: Restraint::Free,
+            limits: Limits::FREE,
+            senses_good: true,
+        };
+        if signals.disarmed {
+            self.rearm();
+        }
+        self.heed(signals, now);
+        self.look_at_rules(frame, signals.backed, now, &mut found);
+        self.look_at_senses(frame, now, &mut found);
+        self.look_at_field(signals.field_age, &mut found);
+        self.look_at_wire(signals.wire_age, &mut found);
+        self.look_at_loop(signals.skipped_slots, &mut found);
+        if signals.guard_lost {
+            found.add(Cause::GuardLost, Restraint::Still);
+        }
+        self.look_at_stop(signals.halts & Cause::EStop.bit() != 0, &mut found);
+        (self.conclude(found), self.remind(frame))
+    }
+
+    /// Lets what is latched clear; a cause that is still there latches again in the same slot.
+    fn rearm(&mut self) {
+        self.stopped = false;
+        for state in &mut self.rules {
+            state.release();
+        }
+    }
+
+    fn remind(&self, frame: &Frame) -> Frame {
+        let mut shown = *frame;
+        for state in &self.rules {
+            state.remind(&mut shown.samples[state.rule.channel]);
+        }
+        shown
+    }
+
+    /// How often each cause became active, by `Cause as usize`.
+    pub fn trips(&self) -> &[u64; Cause::ALL.len()] {
+        &self.trips
+    }
+
+    /// A stop that came before the tick trips its rule, even if its reading never arrived: if no rule of that
+    /// cause has seen one, or readings were lost, all stop rules of that cause count as tripped.
+    fn heed(&mut self, signals: &Signals, now: Instant) {
+        for cause in Cause::ALL.into_iter().filter(|cause| signals.halts & cause.bit() != 0) {
+            let stops = |state: &&mut RuleState| state.rule.cause == cause && state.stops();
+            let explained = self.rules.iter_mut().filter(stops).any(|state| state.is_tripped());
+            if !explained || signals.readings_lost {
+                self.rules.iter_mut().filter(stops).for_each(|state| state.trip(now));
+            }
+        }
+    }
+
+    fn look_at_rules(&mut self, frame: &Frame, backed: Span, now: Instant, found: &mut Findings) {
+        for state in &mut self.rules {
+            let sample = &frame.samples[state.rule.channel];
+            // A rule whose sensor is lost is no permission to continue, required or not.
+            if let Some(cause) = state.patience.and_then(|patience| missed(sample, patience, now)) {
+                found.add(cause, state.rule.restraint);
+            }
+            if state.look(sample, backed, now) {
+                found.add(state.rule.cause, state.rule.restraint);
+                if state.is_latched() {
+                    found.latched |= state.rule.cause.bit();
+                }
+            }
+        }
+    }
+
+    fn look_at_senses(&self, frame: &Frame, now: Instant, found: &mut Findings) {
+        for (sample, patience) in frame.samples.iter().zip(&self.patience) {
+            let Some(patience) = *patience else { continue };
+            found.senses_good &= sample.health == Health::Good;
+            if let Some(cause) = missed(sample, patience, now) {
+                found.add(cause, Restraint::Still);
+            }
+        }
+    }
+
+    fn look_at_field(&self, age: Option<Span>, found: &mut Findings) {
+        let share = age.map_or(0.0, |age| faded(age, &self.safety));
+        if share <= 0.0 {
+            found.add(Cause::FieldMissing, Restraint::Still);
+        } else if share < 1.0 {
+            found.add(Cause::FieldLate, Restraint::Slow(share));
+        }
+    }
+
+    fn look_at_wire(&self, age: Option<Span>, found: &mut Findings) {
+        if age.is_none_or(|age| age > self.safety.wire_lost) {
+            found.add(Cause::BusLost, Restraint::Still);
+        }
+    }
+
+    fn look_at_loop(&mut self, skipped: u64, found: &mut Findings) {
+        if self.loop_time.note(skipped, u64::from(self.safety.late_slots.max(1))) {
+            found.add(Cause::LoopLate, Restraint::Still);
+        }
+    }
+
+    fn look_at_stop(&mut self, pressed: bool, found: &mut Findings) {
+        self.stopped |= pressed;
+        if self.stopped {
+            found.add(Cause::EStop, Restraint::Still);
+            found.latched |= Cause::EStop.bit();
+        }
+    }
+
+    fn conclude(&mut self, found: Findings) -> Verdict {
+        let tripped = found.active & !self.active;
+        let cleared = self.active & !found.active;
+        self.active = found.active;
+        for (trips, cause) in self.trips.iter_mut().zip(Cause::ALL) {
+            *trips += u64::from(tripped & cause.bit() != 0);
+        }
+        Verdict {
+            worst: Cause::worst_of(found.active),
+            restraint: found.restraint,
+            limits: found.limits,
+            active: found.active,
+            tripped,
+            cleared,
+            latched: found.latched,
+            senses_good: found.senses_good,
+        }
+    }
+}
+
+/// Why a required sensor forbids driving, if it does. The age is checked here as well as the frame's health.
+fn missed(sample: &Sample, patience: Span, now: Instant) -> Option<Cause> {
+    let over = now.since(sample.stamp) > patience;
+    match sample.health {
+        Health::Never | Health::Stale => Some(Cause::SensorLost),
+        Health::Good => over.then_some(Cause::SensorLost),
+        // No answer is silence; an impossible answer is a lie.
+        Health::Bad(ReadingFault::Bus(_) | ReadingFault::Timeout) => over.then_some(Cause::SensorLost),
+        Health::Bad(
+            ReadingFault::OutOfRange
+            | ReadingFault::NotFinite
+            | ReadingFault::Frozen
+            | ReadingFault::DeadBytes,
+        ) => over.then_some(Cause::SensorLying),
+    }
+}
+
+#[cfg(test)]
+mod tests;

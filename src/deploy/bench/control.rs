@@ -1,0 +1,119 @@
+//! The cost of the loop, compared with a bare timer on the same thread.
+
+use crate::base::plan::RtPlan;
+use crate::base::time::{Clock, Grid, Span};
+use crate::drive::trace::{Recorder, latency_histogram, note};
+use crate::runtime::robot::Robot;
+use crate::runtime::tick::Tick;
+use crate::system::executor::{END_PATIENCE, Threads};
+use crate::system::rt::{Granted, Role, become_real_time};
+use hdrhistogram::Histogram;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// Length of a block: short against the drift of a shared machine, long against the first slot of a
+/// block, which finds the caches as the other kind left them.
+const BLOCK: Span = Span::from_millis(250);
+/// The robot runs this long before anything counts: devices are set up, first uses allocate.
+const WARM_UP: Span = Span::from_millis(1_000);
+
+/// The measurement.
+pub struct LoopFigures {
+    /// Lateness of the loop's wake-ups, and the tick's own work, over the counted blocks.
+    pub recorder: Recorder,
+    /// What the tick's thread measured.
+    pub measured: Measured,
+    /// What each thread was granted.
+    pub granted: Vec<(&'static str, Granted)>,
+}
+
+/// What only the tick's thread can measure.
+pub struct Measured {
+    /// Lateness of a bare absolute sleep.
+    pub bare: Histogram<u64>,
+    /// Slots of the loop that were skipped.
+    pub slots_skipped: u64,
+}
+
+/// Measures `robot` for `length` of real time, half of it the loop, half the bare timer.
+pub fn bench_loop(
+    robot: Robot,
+    clock: &Arc<dyn Clock>,
+    length: Span,
+    plan: RtPlan,
+    interrupted: &Arc<AtomicBool>,
+    mut watch: impl FnMut(f64),
+) -> std::io::Result<LoopFigures> {
+    let Robot { tick, workers, mut records, .. } = robot;
+    let mut recorder = tick.recorder();
+    let mut threads = Threads::new();
+    for started in workers {
+        threads.start(started.worker, started.waker, clock.clone(), started.role, plan)?;
+    }
+    let counting = Arc::new(AtomicBool::new(false));
+    let (start, measuring, stop) = (clock.now(), counting.clone(), interrupted.clone());
+    let measurement = thread::Builder::new().name("tick".into()).spawn(move || {
+        let granted = become_real_time(&plan, Role::Tick);
+        (measure(tick, length, &measuring, &stop), granted)
+    })?;
+    while !measurement.is_finished() {
+        thread::sleep(Duration::from_millis(20));
+        let count = counting.load(Ordering::Acquire);
+        while let Ok(record) = records.pop() {
+            if count {
+                recorder.absorb(&record);
+            }
+        }
+        watch(clock.now().since(start).as_secs_f64() / (length + WARM_UP).as_secs_f64());
+    }
+    let joined = measurement.join();
+    while let Ok(record) = records.pop() {
+        recorder.absorb(&record);
+    }
+    let mut granted = std::mem::take(&mut threads.granted);
+    threads.end(END_PATIENCE);
+    let (measured, own) = joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    granted.insert(0, ("tick", own));
+    Ok(LoopFigures { recorder, measured, granted })
+}
+
+/// The measuring thread: warm-up, then blocks in turn.
+fn measure(mut tick: Tick, length: Span, counting: &AtomicBool, interrupted: &AtomicBool) -> Measured {
+    loop_block(&mut tick, WARM_UP);
+    let mut measured = Measured { bare: latency_histogram(), slots_skipped: 0 };
+    // Let the slow thread take the warm-up out of the ring before anything counts.
+    let settled = tick.clock.now() + Span::from_millis(100);
+    tick.clock.sleep_until(settled);
+    counting.store(true, Ordering::Release);
+    let until = tick.clock.now() + length;
+    while tick.clock.now() < until && !interrupted.load(Ordering::Relaxed) {
+        bare_block(tick.clock.as_ref(), tick.grid().period(), BLOCK, &mut measured.bare);
+        measured.slots_skipped += loop_block(&mut tick, BLOCK);
+    }
+    measured
+}
+
+/// Sleeps on a grid and does nothing else.
+fn bare_block(clock: &dyn Clock, period: Span, length: Span, lateness: &mut Histogram<u64>) {
+    let start = clock.now() + period;
+    let mut grid = Grid::new(start, period);
+    while grid.slot() < start + length {
+        clock.sleep_until(grid.slot());
+        let now = clock.now();
+        note(lateness, now.since(grid.slot()));
+        grid.done(now);
+    }
+}
+
+/// Runs the real loop; returns the slots it skipped.
+fn loop_block(tick: &mut Tick, length: Span) -> u64 {
+    let start = tick.clock.now() + tick.grid().period();
+    tick.start_at(start);
+    while tick.slot() < start + length {
+        tick.clock.sleep_until(tick.slot());
+        tick.run();
+    }
+    tick.grid().slots_skipped()
+}

@@ -1,0 +1,364 @@
+//! Where the time of a field cycle goes on a GPU, beside a copy in its own memory in the same seconds.
+//!
+//! Blocks of cycles and of copies take turns. Stages are timed in a part of their own, because there they run
+//! one after another. The host's cost is measured at a rate of 100 Hz. Knows no other engine.
+
+use super::ended;
+use super::feed::Feed;
+use super::field::{BenchFault, FieldFigures};
+use super::page_faults::page_faults;
+use crate::base::plan::{FieldPlan, Rung};
+use crate::base::time::{Clock, Grid, MonotonicClock, Span};
+use crate::drive::trace::{latency_histogram, note};
+use crate::field::cuda::{CudaEngine, DeviceFacts, DeviceTimes, is_emulated};
+use crate::field::shape::DESCRIPTOR;
+use crate::field::{Failure, FieldEngine, Inspect, Loss};
+use crate::system::gpu::Counts;
+use crate::system::rt::heap::allocations_everywhere;
+use hdrhistogram::Histogram;
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::atomic::AtomicBool;
+
+/// Length of a block of cycles, as on a CPU.
+const BLOCK: Span = Span::from_millis(250);
+/// Copies, and launches of nothing, between two blocks of cycles.
+const COPIES: usize = 4;
+/// Cycles at the start of a block that do not count: the longest period in the table of rungs, and
+/// as many again, so that each graph has been captured before one is counted.
+const SETTLING: u32 = 8;
+/// Of ten parts of the time, those of the cycles, of the stages, and of the paced part.
+const PARTS: [u64; 3] = [5, 1, 4];
+/// Between two cycles of the paced part: 100 Hz.
+const PACE: Span = Span::from_millis(10);
+
+/// The parts of a cycle on its way to the device and back, in the order of [`DeviceFigures::times`].
+pub const PARTS_OF_A_CYCLE: [&str; 5] = ["queue", "copy_in", "kernels", "copy_out", "wake"];
+
+/// An engine on a GPU, loaded and fed by a `Feed`.
+pub struct DeviceBench {
+    engine: CudaEngine,
+    facts: DeviceFacts,
+    feed: Feed,
+}
+
+/// The measurement of one. Spans are in nanoseconds.
+pub struct DeviceFigures {
+    /// Cycles, stages, and copies in the device's memory.
+    pub field: FieldFigures,
+    /// Where the time of the cycles went.
+    pub times: [Histogram<u64>; PARTS_OF_A_CYCLE.len()],
+    /// A graph of nothing: launch -> seen.
+    pub round_trip: Histogram<u64>,
+    /// Bytes of evolve and features in a cycle: all but the bank's.
+    pub evolved_bytes: usize,
+    /// Transfers between host and device within the counted cycles.
+    pub transfers: u64,
+    /// Allocations on the device, and page-locked ones on the host, within the counted cycles.
+    pub allocations: u64,
+    /// Time of the processors in the paced part, and the time that passed; the process does nothing else
+    /// then.
+    pub host: (Span, Span),
+}
+
+impl DeviceBench {
+    /// Opens and loads an engine of `robots` robots on this machine's GPU.
+    pub fn build(plan: &FieldPlan, robots: usize) -> Result<DeviceBench, BenchFault> {
+        let mut engine = CudaEngine::open(plan, robots).map_err(BenchFault::Device)?;
+        // An engine just found lost reports it in its next cycle: this one.
+        let mut feed = Feed::new(plan);
+        let Some(facts) = engine.device_facts() else {
+            let answer = engine.cycle(&feed.next(Rung::BEST));
+            return Err(BenchFault::Lost(answer.err().unwrap_or(Failure::Lost(Loss::Panicked))));
+        };
+        feed.load(&mut engine, plan).map_err(BenchFault::Lost)?;
+        Ok(DeviceBench { engine, facts, feed })
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &dyn Inspect {
+        &self.engine
+    }
+
+    /// The engine on its device.
+    pub fn facts(&self) -> &DeviceFacts {
+        &self.facts
+    }
+
+    /// Whether a processor emulates the GPU: then no figure of it means anything.
+    pub fn is_emulated(&self) -> bool {
+        is_emulated(&self.facts.found)
+    }
+
+    /// Measures cycles at `rung` for `length` and adds to `figures`: half of it cycles and copies, a tenth
+    /// stages, the rest at 100 Hz. `watch` receives what has passed.
+    pub fn measure(
+        &mut self,
+        rung: Rung,
+        length: Span,
+        figures: &mut DeviceFigures,
+        interrupted: &AtomicBool,
+        watch: &mut dyn FnMut(Span),
+    ) -> Result<(), BenchFault> {
+        let start = MonotonicClock.now();
+        let whole = PARTS.iter().sum::<u64>();
+        let [cycles, stages, paced] = PARTS.map(|part| Span::from_nanos(length.as_nanos() / whole * part));
+        figures.field.bytes_per_cycle = self.engine.bytes_per_cycle(rung);
+        let rows = self.engine.experiences() / rung.work().bank_parts as usize;
+        figures.evolved_bytes = figures.field.bytes_per_cycle.saturating_sub(rows * DESCRIPTOR);
+        let block = BLOCK.min(Span::from_nanos(cycles.as_nanos() / 4));
+        loop {
+            self.copies(figures)?;
+            self.settle(rung)?;
+            self.cycles(rung, block, figures, interrupted)?;
+            let passed = MonotonicClock.now().since(start);
+            watch(passed.min(length));
+            if passed >= cycles || ended(interrupted) {
+                break;
+            }
+        }
+        self.stages(rung, stages, figures, interrupted)?;
+        watch(MonotonicClock.now().since(start).min(length));
+        self.paced(rung, paced, figures, interrupted)
+    }
+
+    fn turn(&mut self, rung: Rung) -> Result<Span, BenchFault> {
+        let stimulus = self.feed.next(rung);
+        let began = MonotonicClock.now();
+        let response = self.engine.cycle(&stimulus);
+        let span = MonotonicClock.now().since(began);
+        std::hint::black_box(response).map_err(BenchFault::Lost)?;
+        Ok(span)
+    }
+
+    fn settle(&mut self, rung: Rung) -> Result<(), BenchFault> {
+        (0..SETTLING).try_for_each(|_| self.turn(rung).map(|_| ()))
+    }
+
+    fn cycles(
+        &mut self,
+        rung: Rung,
+        length: Span,
+        figures: &mut DeviceFigures,
+        interrupted: &AtomicBool,
+    ) -> Result<(), BenchFault> {
+        let until = MonotonicClock.now() + length;
+        let before = self.engine.device_counts();
+        let faults = page_faults();
+        let allocations = allocations_everywhere();
+        loop {
+            let span = self.turn(rung)?;
+            note(&mut figures.field.cycle, span);
+            figures.note_times(&self.engine.device_times());
+            if MonotonicClock.now() >= until || ended(interrupted) {
+                break;
+            }
+        }
+        figures.field.allocations.add(allocations, allocations_everywhere());
+        figures.field.page_faults.add(faults, page_faults());
+        figures.note_counts(&before, &self.engine.device_counts());
+        Ok(())
+    }
+
+    /// Copies of a cycle's bytes within the device's memory, and launches of nothing.
+    fn copies(&mut self, figures: &mut DeviceFigures) -> Result<(), BenchFault> {
+        let half = figures.field.bytes_per_cycle / 2; // read; as many are written
+        for _ in 0..COPIES {
+            // Where there is no memory for it there is no figure of it; a lost device shows in the next
+            // cycle.
+            if let Some(span) = self.engine.device_copy(half) {
+                figures.field.bytes_per_copy = 2 * half;
+                note(&mut figures.field.copy, span);
+            }
+            if let Some(span) = self.engine.device_round_trip() {
+                note(&mut figures.round_trip, span);
+            }
+        }
+        Ok(())
+    }
+
+    /// Cycles whose stages run one after another, each between two events. At least one.
+    fn stages(
+        &mut self,
+        rung: Rung,
+        length: Span,
+        figures: &mut DeviceFigures,
+        interrupted: &AtomicBool,
+    ) -> Result<(), BenchFault> {
+        self.engine.watch_stages(true);
+        self.settle(rung)?;
+        let until = MonotonicClock.now() + length;
+        loop {
+            self.turn(rung)?;
+            self.engine.read_stages();
+            figures.field.note_stages(self.engine.stage_times());
+            if MonotonicClock.now() >= until || ended(interrupted) {
+                break;
+            }
+        }
+        self.engine.watch_stages(false);
+        self.settle(rung)
+    }
+
+    /// A cycle every 10 ms, and what the process takes of the processors.
+    fn paced(
+        &mut self,
+        rung: Rung,
+        length: Span,
+        figures: &mut DeviceFigures,
+        interrupted: &AtomicBool,
+    ) -> Result<(), BenchFault> {
+        let (start, busy) = (MonotonicClock.now(), time_of_processors());
+        let mut grid = Grid::new(start + PACE, PACE);
+        loop {
+            MonotonicClock.sleep_until(grid.slot());
+            self.turn(rung)?;
+            let now = MonotonicClock.now();
+            grid.done(now);
+            if now.since(start) >= length || ended(interrupted) {
+                figures.host.0 = figures.host.0 + time_of_processors().less(busy);
+                figures.host.1 = figures.host.1 + now.since(start);
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Of all threads of this process, since its start.
+fn time_of_processors() -> Span {
+    let t = clock_gettime(ClockId::ProcessCPUTime);
+    Span::from_nanos(t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64)
+}
+
+impl DeviceFigures {
+    /// Nothing measured yet.
+    pub fn new() -> DeviceFigures {
+        DeviceFigures {
+            field: FieldFigures::new(),
+            times: std::array::from_fn(|_| latency_histogram()),
+            round_trip: latency_histogram(),
+            evolved_bytes: 0,
+            transfers: 0,
+            allocations: 0,
+            host: (Span::ZERO, Span::ZERO),
+        }
+    }
+
+    fn note_times(&mut self, times: &DeviceTimes) {
+        let parts = [times.queue, times.copy_in, times.kernels, times.copy_out, times.wake];
+        self.times.iter_mut().zip(parts).for_each(|(histogram, part)| note(histogram, part));
+    }
+
+    fn note_counts(&mut self, before: &Counts, after: &Counts) {
+        let sum = |counts: &Counts| {
+            let transfers = counts.copies_in + counts.copies_out;
+            (transfers, counts.device_allocations + counts.pinned_allocations)
+        };
+        let ((transfers, allocations), (transfers_then, allocations_then)) = (sum(before), sum(after));
+        self.transfers += transfers_then.saturating_sub(transfers);
+        self.allocations += allocations_then.saturating_sub(allocations);
+    }
+
+    /// Bytes of a cycle in the median time of its kernels, GB (10^9) a second.
+    pub fn achieved_gbps(&self) -> Option<f64> {
+        gbps(self.field.bytes_per_cycle, self.part_us(2, 0.5))
+    }
+
+    /// Of the copy's speed, what the kernels reach.
+    pub fn share_of_copy(&self) -> Option<f64> {
+        over(self.achieved_gbps(), self.field.copy_gbps())
+    }
+
+    /// Of the copy's speed, what evolve and features reach where stages run one after another.
+    pub fn evolve_share_of_copy(&self) -> Option<f64> {
+        let spans: Vec<f64> = ["evolve", "features"].iter().filter_map(|name| self.stage_us(name)).collect();
+        let us = (spans.len() == 2).then(|| spans.iter().sum());
+        over(gbps(self.evolved_bytes, us), self.field.copy_gbps())
+    }
+
+    /// Median of a stage, microseconds.
+    pub fn stage_us(&self, stage: &str) -> Option<f64> {
+        self.field.stages_p50_us().find(|(name, _)| *name == stage).map(|(_, us)| us)
+    }
+
+    /// That quantile of a part of the cycle, microseconds.
+    pub fn part_us(&self, part: usize, quantile: f64) -> Option<f64> {
+        let histogram = self.times.get(part).filter(|histogram| !histogram.is_empty())?;
+        Some(histogram.value_at_quantile(quantile) as f64 / 1e3)
+    }
+
+    /// The median of the cycle less that of its kernels, microseconds.
+    pub fn overhead_us(&self) -> Option<f64> {
+        let (cycle, kernels) = (self.field.cycle_us(0.5)?, self.part_us(2, 0.5)?);
+        Some((cycle - kernels).max(0.0))
+    }
+
+    /// Median of launching nothing and waiting for it, microseconds.
+    pub fn launch_and_wait_us(&self) -> Option<f64> {
+        let is_there = !self.round_trip.is_empty();
+        is_there.then(|| self.round_trip.value_at_quantile(0.5) as f64 / 1e3)
+    }
+
+    /// Transfers in a cycle.
+    pub fn transfers_per_cycle(&self) -> Option<f64> {
+        let cycles = self.field.cycle.len();
+        (cycles > 0).then(|| self.transfers as f64 / cycles as f64)
+    }
+
+    /// Time of the processors over time that passed, at 100 Hz; 1 is one core.
+    pub fn host_cpu_share(&self) -> Option<f64> {
+        let (busy, passed) = (self.host.0.as_secs_f64(), self.host.1.as_secs_f64());
+        over(Some(busy), Some(passed))
+    }
+}
+
+impl Default for DeviceFigures {
+    fn default() -> DeviceFigures {
+        DeviceFigures::new()
+    }
+}
+
+fn gbps(bytes: usize, us: Option<f64>) -> Option<f64> {
+    over(Some(bytes as f64 / 1e3), us)
+}
+
+fn over(over: Option<f64>, under: Option<f64>) -> Option<f64> {
+    over.zip(under).filter(|(_, under)| *under > 0.0).map(|(over, under)| over / under)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_the_copy_of_the_same_run() {
+        let mut figures = DeviceFigures::new();
+        assert!(figures.share_of_copy().is_none() && figures.host_cpu_share().is_none());
+        assert!(figures.transfers_per_cycle().is_none() && figures.evolve_share_of_copy().is_none());
+        (figures.field.bytes_per_cycle, figures.evolved_bytes) = (4_000_000, 3_000_000);
+        figures.field.bytes_per_copy = 4_000_000;
+        note(&mut figures.field.copy, Span::from_micros(10));
+        figures.note_times(&DeviceTimes { kernels: Span::from_micros(40), ..DeviceTimes::default() });
+        let mut stages = [Span::ZERO; 6];
+        (stages[1], stages[2]) = (Span::from_micros(10), Span::from_micros(5));
+        figures.field.note_stages(&stages);
+        let near = |a: Option<f64>, b: f64| a.is_some_and(|a| (a / b - 1.0).abs() < 0.01);
+        assert!(near(figures.achieved_gbps(), 100.0) && near(figures.share_of_copy(), 0.25));
+        assert!(figures.overhead_us().is_none(), "no cycle yet");
+        note(&mut figures.field.cycle, Span::from_micros(55));
+        assert!(near(figures.overhead_us(), 15.0), "55 us with 40 of kernels");
+        assert!(near(figures.evolve_share_of_copy(), 0.5), "3 MB in 15 us beside 4 in 10");
+        figures.host = (Span::from_millis(30), Span::from_millis(1_000));
+        assert!(near(figures.host_cpu_share(), 0.03));
+    }
+
+    #[test]
+    fn transfers_and_allocations_are_those_between_two_counts() {
+        let before = Counts { copies_in: 10, copies_out: 9, device_allocations: 1, ..Counts::default() };
+        let after = Counts { copies_in: 13, copies_out: 12, pinned_allocations: 2, ..before };
+        let mut figures = DeviceFigures::new();
+        figures.note_counts(&before, &after);
+        (0..3).for_each(|_| note(&mut figures.field.cycle, Span::from_micros(1)));
+        assert_eq!((figures.transfers, figures.allocations), (6, 2));
+        assert!(figures.transfers_per_cycle().is_some_and(|count| (count - 2.0).abs() < 1e-9));
+    }
+}

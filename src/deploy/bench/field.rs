@@ -1,0 +1,281 @@
+//! The field's cycle, back to back, beside a plain copy of as many bytes on as many threads.
+
+use super::copy::CopyCrew;
+use super::ended;
+use super::feed::Feed;
+use super::page_faults::page_faults;
+use crate::base::plan::{FieldPlan, RUNGS, Rung};
+use crate::base::time::{Clock, MonotonicClock, Span};
+use crate::drive::trace::{latency_histogram, note};
+use crate::field::cuda::Unfit;
+use crate::field::engine::{self, Inspect};
+use crate::field::footprint;
+use crate::field::{Failure, STAGES, StageTimes};
+use crate::system::cpu::Level;
+use crate::system::rt::heap::allocations_everywhere;
+use crate::system::rt::room::{self, NoRoom};
+use crate::system::rt::stay_on;
+use hdrhistogram::Histogram;
+use std::fmt;
+use std::sync::atomic::AtomicBool;
+
+/// Length of a block of cycles: short against the drift of a shared machine, long against the cycles
+/// after a copy, which find the caches as the copy left them.
+const BLOCK: Span = Span::from_millis(250);
+/// A block of copies is this part of a block of cycles: a copy is shorter than a cycle, so that even
+/// so there are more of them.
+const COPIES_PART: u64 = 4;
+/// Copies in a block at the least, so that the first of them, which wakes its threads, is no median.
+const LEAST_COPIES: u32 = 3;
+/// Cycles at the start of a block that do not count: the longest period in the table of
+/// rungs, so that each kind of work has refilled its caches and touched its memory.
+const SETTLING: u32 = 4;
+
+/// Why the measurement failed.
+#[derive(Debug)]
+pub enum BenchFault {
+    /// The engine uses instructions other than those requested.
+    Simd {
+        /// The requested value.
+        asked: String,
+        /// What this machine has.
+        have: Vec<&'static str>,
+    },
+    /// A named core is not there, or not for this program.
+    Core {
+        /// Number of the core.
+        cpu: usize,
+    },
+    /// The field takes more memory than there is.
+    Room(NoRoom),
+    /// The system gives no further thread.
+    Threads(std::io::Error),
+    /// There is no GPU to measure.
+    Device(Unfit),
+    /// The engine was lost during the measurement.
+    Lost(Failure),
+}
+
+impl fmt::Display for BenchFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BenchFault::Simd { asked, have } => {
+                write!(f, "the engine cannot use {asked} here: the cpu engine can use {}", have.join(", "))
+            }
+            BenchFault::Core { cpu } => {
+                write!(f, "core {cpu} is not available to this program")
+            }
+            BenchFault::Room(refusal) => write!(f, "the field does not fit: {refusal}"),
+            BenchFault::Threads(error) => write!(f, "cannot start a thread or pin it to its core: {error}"),
+            BenchFault::Device(unfit) => unfit.fmt(f),
+            BenchFault::Lost(failure) => write!(f, "nothing was measured: {failure}"),
+        }
+    }
+}
+
+impl std::error::Error for BenchFault {}
+
+/// An engine, loaded and fed by a `Feed`.
+pub struct FieldBench {
+    engine: Box<dyn Inspect>,
+    feed: Feed,
+    copy: CopyCrew,
+}
+
+impl FieldBench {
+    /// Builds and loads the engine of `plan`; with `simd`, only where it uses these
+    /// instructions. The calling thread is the one to measure on: it is put on the plan's first core.
+    pub fn build(plan: &FieldPlan, simd: Option<&str>) -> Result<FieldBench, BenchFault> {
+        room::demand(footprint::field_bytes(plan)).map_err(BenchFault::Room)?;
+        let mut engine = engine(plan, simd)?;
+        // Behind the engine's start, whose threads would otherwise inherit this one's core.
+        if let Some(&cpu) = plan.cpus.first() {
+            stay_on(cpu).map_err(|_| BenchFault::Core { cpu })?;
+        }
+        let mut feed = Feed::new(plan);
+        feed.load(engine.as_mut(), plan).map_err(BenchFault::Lost)?;
+        let rungs = (0..RUNGS).filter_map(|number| Rung::new(number as u8));
+        let most = rungs.map(|rung| engine.bytes_per_cycle(rung)).max().unwrap_or(0);
+        let copy = CopyCrew::new(engine.threads(), most, &plan.cpus).map_err(BenchFault::Threads)?;
+        Ok(FieldBench { engine, feed, copy })
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &dyn Inspect {
+        self.engine.as_ref()
+    }
+
+    /// Measures cycles at `rung` for `length`, copies before, between and after included, and adds
+    /// to `figures`. At least one cycle is counted. `watch` receives what has passed, between blocks.
+    pub fn measure(
+        &mut self,
+        rung: Rung,
+        length: Span,
+        figures: &mut FieldFigures,
+        interrupted: &AtomicBool,
+        watch: &mut dyn FnMut(Span),
+    ) {
+        let clock = MonotonicClock;
+        let bytes = self.engine.bytes_per_cycle(rung);
+        figures.bytes_per_cycle = bytes;
+        let start = clock.now();
+        // Four blocks at the least, however short the whole.
+        let block = BLOCK.min(Span::from_nanos(length.as_nanos() / 4));
+        let copies = Span::from_nanos(block.as_nanos() / COPIES_PART);
+        self.copies(bytes, copies, figures);
+        loop {
+            for _ in 0..SETTLING {
+                self.turn(rung);
+            }
+            self.cycles(rung, block, figures, interrupted);
+            self.copies(bytes, copies, figures);
+            let passed = clock.now().since(start);
+            watch(passed.min(length));
+            if passed >= length || ended(interrupted) {
+                return;
+            }
+        }
+    }
+
+    fn turn(&mut self, rung: Rung) -> Span {
+        let stimulus = self.feed.next(rung);
+        let began = MonotonicClock.now();
+        let response = self.engine.cycle(&stimulus);
+        let span = MonotonicClock.now().since(began);
+        std::hint::black_box(response).expect("a feed stays on its scale");
+        span
+    }
+
+    fn cycles(&mut self, rung: Rung, length: Span, figures: &mut FieldFigures, interrupted: &AtomicBool) {
+        let until = MonotonicClock.now() + length;
+        let faults = page_faults();
+        let allocations = allocations_everywhere();
+        loop {
+            let span = self.turn(rung);
+            note(&mut figures.cycle, span);
+            figures.note_stages(self.engine.stage_times());
+            if MonotonicClock.now() >= until || ended(interrupted) {
+                break;
+            }
+        }
+        figures.allocations.add(allocations, allocations_everywhere());
+        figures.page_faults.add(faults, page_faults());
+    }
+
+    fn copies(&mut self, bytes: usize, length: Span, figures: &mut FieldFigures) {
+        let until = MonotonicClock.now() + length;
+        let mut least = LEAST_COPIES;
+        while least > 0 || MonotonicClock.now() < until {
+            least = least.saturating_sub(1);
+            let (copied, span) = self.copy.copy(bytes);
+            figures.bytes_per_copy = copied;
+            note(&mut figures.copy, span);
+        }
+    }
+}
+
+/// The engine of `plan`, if it uses the requested instructions.
+fn engine(plan: &FieldPlan, simd: Option<&str>) -> Result<Box<dyn Inspect>, BenchFault> {
+    let Some(asked) = simd else { return Ok(engine::build(plan)) };
+    engine::build_with(plan, asked).ok_or_else(|| BenchFault::Simd {
+        asked: asked.to_string(),
+        have: Level::all().iter().map(|level| level.name()).collect(),
+    })
+}
+
+/// The measurement of one rung. Spans are in nanoseconds.
+pub struct FieldFigures {
+    /// Whole cycles.
+    pub cycle: Histogram<u64>,
+    /// Each of the `STAGES`.
+    pub stages: [Histogram<u64>; STAGES.len()],
+    /// Plain copies.
+    pub copy: Histogram<u64>,
+    /// Bytes that one of these read and wrote.
+    pub bytes_per_copy: usize,
+    /// Bytes that a cycle has to read and write.
+    pub bytes_per_cycle: usize,
+    /// Heap allocations of all threads within the counted cycles.
+    pub allocations: Count,
+    /// Minor page faults of all threads within the counted cycles.
+    pub page_faults: Count,
+}
+
+/// A sum, unknown as soon as one summand is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count(Option<u64>);
+
+impl Count {
+    /// Adds what a counter that only rises has gained.
+    pub(super) fn add(&mut self, before: Option<u64>, after: Option<u64>) {
+        let gained = before.zip(after).map(|(before, after)| after.saturating_sub(before));
+        self.0 = self.0.zip(gained).map(|(sum, gained)| sum + gained);
+    }
+}
+
+impl FieldFigures {
+    /// Nothing measured yet.
+    pub fn new() -> FieldFigures {
+        FieldFigures {
+            cycle: touched_histogram(),
+            stages: std::array::from_fn(|_| touched_histogram()),
+            copy: touched_histogram(),
+            bytes_per_copy: 0,
+            bytes_per_cycle: 0,
+            allocations: Count(Some(0)),
+            page_faults: Count(Some(0)),
+        }
+    }
+
+    pub(super) fn note_stages(&mut self, times: &StageTimes) {
+        self.stages.iter_mut().zip(times).for_each(|(stage, time)| note(stage, *time));
+    }
+
+    /// That quantile of a cycle, microseconds; `None` without a cycle.
+    pub fn cycle_us(&self, quantile: f64) -> Option<f64> {
+        at(&self.cycle, quantile)
+    }
+    /// Medians of the stages, microseconds.
+    pub fn stages_p50_us(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        STAGES.iter().zip(&self.stages).filter_map(|(name, times)| Some((*name, at(times, 0.5)?)))
+    }
+    /// The median copy's bytes read and written, GB (10^9) a second.
+    pub fn copy_gbps(&self) -> Option<f64> {
+        // A clock that is coarser than a copy says nothing about it.
+        at(&self.copy, 0.5).filter(|us| *us > 0.0).map(|us| self.bytes_per_copy as f64 / us / 1e3)
+    }
+    /// Time in which such a copy moves the bytes of a cycle, microseconds: no cycle that reads and
+    /// writes each of them once in memory can be faster.
+    pub fn floor_us(&self) -> Option<f64> {
+        self.copy_gbps().map(|gbps| self.bytes_per_cycle as f64 / (gbps * 1e3))
+    }
+    /// Heap allocations a cycle; `None` where they are not counted.
+    pub fn allocations_per_cycle(&self) -> Option<f64> {
+        self.per_cycle(self.allocations)
+    }
+    /// Minor page faults a cycle; `None` where the kernel does not say.
+    pub fn page_faults_per_cycle(&self) -> Option<f64> {
+        self.per_cycle(self.page_faults)
+    }
+    fn per_cycle(&self, count: Count) -> Option<f64> {
+        let cycles = self.cycle.len();
+        count.0.filter(|_| cycles > 0).map(|count| count as f64 / cycles as f64)
+    }
+}
+
+impl Default for FieldFigures {
+    fn default() -> FieldFigures {
+        FieldFigures::new()
+    }
+}
+
+/// A histogram whose memory is there, so that its first use is no page fault of a cycle.
+fn touched_histogram() -> Histogram<u64> {
+    let mut histogram = latency_histogram();
+    histogram.reset();
+    histogram
+}
+
+fn at(histogram: &Histogram<u64>, quantile: f64) -> Option<f64> {
+    (!histogram.is_empty()).then(|| histogram.value_at_quantile(quantile) as f64 / 1e3)
+}

@@ -1,0 +1,111 @@
+//! The figures that judge a GPU: one robot, 32 and 64 of them, all with a full field of the same size
+//! whatever the board's is, so that devices can be compared. Without a GPU, or with an emulated one,
+//! it measures nothing and returns the reason.
+
+use super::device::{DeviceBench, DeviceFigures};
+use super::ended;
+use super::field::BenchFault;
+use crate::base::plan::{EngineKind, FieldPlan, Params, Rung, Shape, Storage};
+use crate::base::time::Span;
+use crate::field::cuda::is_emulated;
+use crate::system::gpu::probe;
+use std::sync::atomic::AtomicBool;
+
+/// The full field, for which boards state the targets of a GPU.
+const SHAPE: Shape = Shape { grid: 32, sensors: 16, motors: 5, patterns: 100, bank: 10_000 };
+/// Time of each of the four; half of it is cycles, of which even a slow GPU then does a hundred.
+const LENGTH: Span = Span::from_millis(2_000);
+
+/// The measurement. Times are microseconds; an unavailable figure is `None`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GpuFigures {
+    /// Which device.
+    pub device: String,
+    /// A cycle of one robot in f32 storage, median.
+    pub cycle_us: Option<f64>,
+    /// The same in f16 storage.
+    pub cycle_f16_us: Option<f64>,
+    /// A cycle of 64 robots in f16 storage, median.
+    pub batch_us: Option<f64>,
+    /// Bandwidth of evolve and features of 32 robots over a copy's in the same run.
+    pub copy_share: Option<f64>,
+    /// Evolving the field, median.
+    pub evolve_us: Option<f64>,
+    /// Prediction, read-out and metrics, median.
+    pub motor_us: Option<f64>,
+    /// What a cycle takes beside its kernels: the median of the cycle less that of its kernels.
+    pub overhead_us: Option<f64>,
+    /// Matching the bank, median.
+    pub match_us: Option<f64>,
+    /// Memory on the device for one robot in f32 storage, bytes.
+    pub memory_bytes: Option<usize>,
+    /// Time of a processor over time that passes, at 100 cycles a second; f32 storage, one robot.
+    pub host_share: Option<f64>,
+    /// What went wrong with a device that is there; all figures are then `None`, and meet no target.
+    pub fault: Option<String>,
+}
+
+/// The figures of this machine's GPU, or in words why there are none.
+pub fn gpu_figures(interrupted: &AtomicBool) -> Result<GpuFigures, String> {
+    let found = probe().map_err(|absence| absence.to_string())?;
+    if is_emulated(&found) {
+        return Err(format!("the GPU '{}' is emulated on a processor", found.name));
+    }
+    let device = found.name;
+    let figures = figures(interrupted)
+        .unwrap_or_else(|fault| GpuFigures { fault: Some(fault.to_string()), ..GpuFigures::default() });
+    Ok(GpuFigures { device, ..figures })
+}
+
+/// All of them, without the device's name.
+fn figures(interrupted: &AtomicBool) -> Result<GpuFigures, BenchFault> {
+    let run = |storage, robots| measured(storage, robots, interrupted);
+    let (one, memory_bytes) = run(Storage::F32, 1)?;
+    let (halves, _) = run(Storage::F16, 1)?;
+    let (crowd, _) = run(Storage::F32, 32)?;
+    let (full, _) = run(Storage::F16, 64)?;
+    Ok(GpuFigures {
+        cycle_us: one.field.cycle_us(0.5),
+        cycle_f16_us: halves.field.cycle_us(0.5),
+        batch_us: full.field.cycle_us(0.5),
+        copy_share: crowd.evolve_share_of_copy(),
+        evolve_us: one.stage_us("evolve"),
+        motor_us: one.stage_us("motor"),
+        overhead_us: one.overhead_us(),
+        match_us: one.stage_us("bank"),
+        memory_bytes: Some(memory_bytes),
+        host_share: one.host_cpu_share(),
+        ..GpuFigures::default()
+    })
+}
+
+/// Figures of that many robots, and the device's memory that they take. Empty if the end was requested.
+fn measured(
+    storage: Storage,
+    robots: usize,
+    interrupted: &AtomicBool,
+) -> Result<(DeviceFigures, usize), BenchFault> {
+    let mut figures = DeviceFigures::new();
+    if ended(interrupted) {
+        return Ok((figures, 0));
+    }
+    let mut bench = DeviceBench::build(&plan(storage), robots)?;
+    bench.measure(Rung::BEST, LENGTH, &mut figures, interrupted, &mut |_| {})?;
+    Ok((figures, bench.engine().memory_bytes()))
+}
+
+fn plan(storage: Storage) -> FieldPlan {
+    FieldPlan {
+        engine: EngineKind::Cuda,
+        shape: SHAPE,
+        params: Params::default(),
+        seed: 1,
+        dt: Span::from_millis(50),
+        every_ticks: 1,
+        threads: 1,
+        cpus: Vec::new(),
+        storage,
+        learn: true,
+        start: Vec::new(),
+    }
+}

@@ -1,0 +1,437 @@
+//! The holographic memory's operations on rows of one length, in batches of any size, on the processor and on
+//! the GPU where there is one, each beside a plain copy of as many bytes in the same run.
+
+use super::copy::CopyCrew;
+use super::ended;
+use crate::base::seed::{Stream, uniform};
+use crate::base::time::{Clock, MonotonicClock, Span};
+use crate::memory::choice::{CALIBRATION, Choice, Preference, Residence, file_for};
+use crate::memory::gpu::{Area, GpuWorkspace, GpuWorkspaceFault, Room};
+use crate::memory::nearest::Best;
+use crate::memory::{Answered, Dim, Dispatcher, Fault, Length, Store, Verb, Workspace};
+use crate::system::cpu::Level;
+use serde::Serialize;
+use std::hint::black_box;
+use std::sync::atomic::AtomicBool;
+
+/// A sample lasts at least this long, by repetition: a thousand times what reading the clock takes.
+const LEAST_SAMPLE: Span = Span::from_micros(30);
+/// Samples of a cell at least, however long they take.
+const LEAST_SAMPLES: usize = 5;
+/// Samples of a cell at most: the median of more is no better.
+const MOST_SAMPLES: usize = 2_000;
+
+/// The operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Operation {
+    /// Each row bound to its key.
+    Bind,
+    /// Each row unbound from its key.
+    Unbind,
+    /// Each row bound to its key and scaled to length 1.
+    BindUnit,
+    /// All rows laid over each other and scaled to length 1.
+    SuperposeUnit,
+    /// The best five of all rows for one query.
+    CleanUp,
+}
+
+/// All of them.
+pub const OPERATIONS: [Operation; 5] =
+    [Operation::Bind, Operation::Unbind, Operation::BindUnit, Operation::SuperposeUnit, Operation::CleanUp];
+
+impl Operation {
+    /// Its name in a table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Operation::Bind => "bind",
+            Operation::Unbind => "unbind",
+            Operation::BindUnit => "bind + normalise",
+            Operation::SuperposeUnit => "superpose + normalise",
+            Operation::CleanUp => "clean-up, 1 query, best 5",
+        }
+    }
+
+    /// Bytes that have to be read and written at the least, each number once.
+    pub fn bytes(self, d: usize, batch: usize) -> usize {
+        let row = d * size_of::<f32>();
+        match self {
+            Operation::Bind | Operation::Unbind | Operation::BindUnit => 3 * row * batch,
+            Operation::SuperposeUnit | Operation::CleanUp => row * (batch + 1),
+        }
+    }
+}
+
+/// One measured cell.
+#[derive(Clone, Debug, Serialize)]
+pub struct HrrFigure {
+    /// Its operation.
+    pub operation: Operation,
+    /// Numbers in a row.
+    pub d: usize,
+    /// Rows.
+    pub batch: usize,
+    /// 1: the caller's thread did it; 0: the GPU.
+    pub threads: usize,
+    /// Where the GPU's rows lay; none: the processor did it.
+    pub residence: Option<Residence>,
+    /// Median of a call, microseconds.
+    pub p50_us: f64,
+    /// Lowest, microseconds.
+    pub min_us: f64,
+    /// Samples.
+    pub n: usize,
+    /// Bytes of the operation.
+    pub bytes: usize,
+    /// Median of a plain copy of as many bytes in total, half of them read, microseconds.
+    pub floor_us: f64,
+    /// `p50_us` over `floor_us`.
+    pub ratio_to_floor: f64,
+}
+
+/// One operation through the dispatcher, which sends it where the choice says.
+#[derive(Clone, Debug, Serialize)]
+pub struct DispatchedFigure {
+    /// Its times; `threads` as for the one that answered the last batch.
+    #[serde(flatten)]
+    pub figure: HrrFigure,
+    /// Who answered how many batches.
+    pub answered: Answered,
+}
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct HrrBench {
+    /// Numbers in a row.
+    pub dims: Vec<usize>,
+    /// Rows in a batch.
+    pub batches: Vec<usize>,
+    /// Time for each cell.
+    pub cell: Span,
+    /// Leaves out cells that would take more memory.
+    pub most_bytes: usize,
+    /// The source of the choice between processor and GPU, which decides who answers what is dispatched.
+    pub preference: Preference,
+}
+
+/// Why there are no figures.
+#[derive(Debug)]
+pub enum HrrFault {
+    /// A shape that the memory does not take.
+    Memory(Fault),
+    /// The threads of the copy could not be started.
+    Threads(std::io::Error),
+    /// The GPU failed.
+    Gpu(GpuWorkspaceFault),
+}
+
+impl std::fmt::Display for HrrFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            HrrFault::Memory(fault) => fault.fmt(f),
+            HrrFault::Threads(error) => write!(f, "cannot start a thread: {error}"),
+            HrrFault::Gpu(fault) => write!(f, "the GPU: {fault}"),
+        }
+    }
+}
+
+impl From<Fault> for HrrFault {
+    fn from(fault: Fault) -> HrrFault {
+        HrrFault::Memory(fault)
+    }
+}
+
+impl From<GpuWorkspaceFault> for HrrFault {
+    fn from(fault: GpuWorkspaceFault) -> HrrFault {
+        HrrFault::Gpu(fault)
+    }
+}
+
+/// The result.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct HrrFigures {
+    /// Instructions in use.
+    pub simd: &'static str,
+    /// The cells, in the order in which they were measured.
+    pub cells: Vec<HrrFigure>,
+    /// The same operations through the dispatcher; none without a GPU.
+    pub dispatched: Vec<DispatchedFigure>,
+    /// By length of rows: why the GPU was lost while it answered for the dispatcher.
+    pub lost: Vec<(usize, String)>,
+    /// Cells (d, batch) that would have taken more memory than was allowed.
+    pub left_out: Vec<(usize, usize)>,
+    /// Bytes of a store: (d, vectors, bytes).
+    pub store_bytes: Vec<(usize, usize, usize)>,
+    /// By length of rows: which device does what from which batch on, or why there is no GPU.
+    pub choices: Vec<(usize, String)>,
+}
+
+impl HrrBench {
+    /// Measures. `watch` receives the share that is done; the caller drops what was measured before an
+    /// interruption.
+    pub fn run(&self, interrupted: &AtomicBool, mut watch: impl FnMut(f64)) -> Result<HrrFigures, HrrFault> {
+        let mut figures = HrrFigures { simd: Level::best().name(), ..HrrFigures::default() };
+        let all = self.dims.len() * self.batches.len();
+        let mut dispatcher: Option<Dispatcher> = None;
+        for (done, (d, batch)) in
+            self.dims.iter().flat_map(|d| self.batches.iter().map(move |b| (*d, *b))).enumerate()
+        {
+            let dim = Dim::new(d)?;
+            if done.is_multiple_of(self.batches.len()) {
+                drop(dispatcher.take()); // before another one takes its memory
+                dispatcher = self.dispatcher(dim, &mut figures.choices);
+            }
+            figures.store_bytes.push((d, batch, Store::bytes_for(dim, batch)));
+            watch(done as f64 / all as f64);
+            if memory_of(d, batch) > self.most_bytes {
+                figures.left_out.push((d, batch));
+                continue;
+            }
+            self.on_processor(dim, batch, interrupted, &mut figures.cells)?;
+            if let Some(dispatcher) = &mut dispatcher {
+                if let Some(gpu) = dispatcher.gpu_mut() {
+                    self.on_gpu(gpu, dim, batch, interrupted, &mut figures.cells)?;
+                }
+                self.dispatched(dispatcher, dim, batch, interrupted, &mut figures)?;
+            }
+        }
+        Ok(figures)
+    }
+
+    /// A dispatcher whose GPU has room for the largest batch that memory allows, if there is a GPU.
+    fn dispatcher(&self, dim: Dim, choices: &mut Vec<(usize, String)>) -> Option<Dispatcher> {
+        let fits =
+            self.batches.iter().copied().filter(|batch| memory_of(dim.get(), *batch) <= self.most_bytes);
+        let rows = fits.max().unwrap_or(1);
+        match GpuWorkspace::open(dim, Room { rows, queries: 1, store: rows }) {
+            Ok(mut gpu) => {
+                let choice = Choice::of(&mut gpu, self.preference, file_for(dim).as_deref(), CALIBRATION);
+                choices.push((dim.get(), choice.to_string()));
+                Some(Dispatcher::new(gpu, choice))
+            }
+            Err(unfit) => {
+                choices.push((dim.get(), Choice::without(unfit).to_string()));
+                None
+            }
+        }
+    }
+
+    /// The cells of one batch on the processor.
+    fn on_processor(
+        &self,
+        dim: Dim,
+        batch: usize,
+        interrupted: &AtomicBool,
+        cells: &mut Vec<HrrFigure>,
+    ) -> Result<(), HrrFault> {
+        let mut copy = copy_of(dim, batch)?;
+        let (mut workspace, mut given) = (Workspace::new(dim), Given::new(dim, batch)?);
+        for operation in OPERATIONS {
+            if ended(interrupted) {
+                continue;
+            }
+            let mut call = || Ok(given.on_processor(&mut workspace, operation)?);
+            cells.push(self.sample(operation, dim.get(), batch, &mut copy, &mut call)?);
+        }
+        Ok(())
+    }
+
+    /// The cells of one batch on the GPU: rows here and rows there.
+    fn on_gpu(
+        &self,
+        gpu: &mut GpuWorkspace,
+        dim: Dim,
+        batch: usize,
+        interrupted: &AtomicBool,
+        cells: &mut Vec<HrrFigure>,
+    ) -> Result<(), HrrFault> {
+        let mut copy = copy_of(dim, batch)?;
+        let mut given = Given::new(dim, batch)?;
+        gpu.hold(&given.store)?;
+        for residence in [Residence::Host, Residence::Gpu] {
+            gpu.put(Area::First, &given.rows)?;
+            gpu.put(Area::Second, &given.keys)?;
+            for operation in OPERATIONS {
+                // A store always lies on the GPU.
+                if ended(interrupted) || (operation == Operation::CleanUp && residence == Residence::Host) {
+                    continue;
+                }
+                let mut call = || given.on_gpu(gpu, operation, residence).map_err(HrrFault::Gpu);
+                let figure = self.sample(operation, dim.get(), batch, &mut copy, &mut call)?;
+                cells.push(HrrFigure { threads: 0, residence: Some(residence), ..figure });
+            }
+        }
+        Ok(())
+    }
+
+    /// The cells of one batch through the dispatcher.
+    fn dispatched(
+        &self,
+        dispatcher: &mut Dispatcher,
+        dim: Dim,
+        batch: usize,
+        interrupted: &AtomicBool,
+        figures: &mut HrrFigures,
+    ) -> Result<(), HrrFault> {
+        let mut copy = copy_of(dim, batch)?;
+        let mut given = Given::new(dim, batch)?;
+        let was_lost = dispatcher.loss().is_some();
+        for operation in OPERATIONS {
+            if ended(interrupted) {
+                continue;
+            }
+            let before = dispatcher.answered();
+            let mut call = || Ok(given.dispatched(dispatcher, operation)?);
+            let figure = self.sample(operation, dim.get(), batch, &mut copy, &mut call)?;
+            let now = dispatcher.answered();
+            let answered = Answered {
+                processor: now.processor - before.processor,
+                gpu: now.gpu - before.gpu,
+                lost: now.lost - before.lost,
+            };
+            let threads = usize::from(answered.processor > 0);
+            figures.dispatched.push(DispatchedFigure { figure: HrrFigure { threads, ..figure }, answered });
+        }
+        if let (false, Some(loss)) = (was_lost, dispatcher.loss()) {
+            figures.lost.push((dim.get(), loss.to_string()));
+        }
+        Ok(())
+    }
+
+    /// Samples of a call and of the copy in turns.
+    fn sample(
+        &self,
+        operation: Operation,
+        d: usize,
+        batch: usize,
+        copy: &mut CopyCrew,
+        call: &mut dyn FnMut() -> Result<(), HrrFault>,
+    ) -> Result<HrrFigure, HrrFault> {
+        let bytes = operation.bytes(d, batch);
+        call()?;
+        copy.copy(bytes);
+        let began = MonotonicClock.now();
+        call()?;
+        let once = MonotonicClock.now().since(began).as_nanos().max(1);
+        let repeats = (LEAST_SAMPLE.as_nanos() / once).max(1);
+        let (mut own, mut floor) = (Vec::new(), Vec::new());
+        let start = MonotonicClock.now();
+        while own.len() < LEAST_SAMPLES
+            || (own.len() < MOST_SAMPLES && MonotonicClock.now().since(start) < self.cell)
+        {
+            let began = MonotonicClock.now();
+            for _ in 0..repeats {
+                call()?;
+            }
+            own.push(MonotonicClock.now().since(began).as_micros_f64() / repeats as f64);
+            let copied: f64 = (0..repeats).map(|_| copy.copy(bytes).1.as_micros_f64()).sum();
+            floor.push(copied / repeats as f64);
+        }
+        let (p50_us, floor_us) = (median(&mut own), median(&mut floor));
+        Ok(HrrFigure {
+            operation,
+            d,
+            batch,
+            threads: 1,
+            residence: None,
+            p50_us,
+            min_us: own.first().copied().unwrap_or_default(),
+            n: own.len(),
+            bytes,
+            floor_us,
+            ratio_to_floor: p50_us / floor_us,
+        })
+    }
+}
+
+/// Ordinary numbers. They come again after a prime number of them, so that no two rows are the same: with
+/// equal rows the best would be easy to find.
+fn numbers(family: u64, dim: Dim, batch: usize) -> Vec<f32> {
+    let draw = |i: usize| uniform(family, Stream::Stimulus, (i % 65_521) as u64) - 0.5;
+    (0..batch * dim.get()).map(|i| draw(i) as f32).collect()
+}
+
+/// A copy as large as any operation on a batch.
+fn copy_of(dim: Dim, batch: usize) -> Result<CopyCrew, HrrFault> {
+    CopyCrew::new(1, 3 * dim.get() * batch * size_of::<f32>(), &[]).map_err(HrrFault::Threads)
+}
+
+/// What the operations of a batch work on, on the processor and on the GPU.
+struct Given {
+    rows: Vec<f32>,
+    keys: Vec<f32>,
+    out: Vec<f32>,
+    store: Store,
+    best: [Best; 1],
+}
+
+impl Given {
+    fn new(dim: Dim, batch: usize) -> Result<Given, Fault> {
+        let (rows, keys) = (numbers(1, dim, batch), numbers(2, dim, batch));
+        let mut store = Store::new(dim, batch, usize::MAX)?;
+        rows.chunks_exact(dim.get()).try_for_each(|row| store.push(row).map(drop))?;
+        Ok(Given { out: vec![1.0; rows.len()], rows, keys, store, best: [Best::of(5)] })
+    }
+
+    fn on_processor(&mut self, workspace: &mut Workspace, operation: Operation) -> Result<(), Fault> {
+        let Given { rows, keys, out, store, best } = self;
+        let d = store.dim().get();
+        let done = match operation {
+            Operation::Bind => workspace.bind(rows, keys, Length::AsIs, out),
+            Operation::Unbind => workspace.unbind(rows, keys, Length::AsIs, out),
+            Operation::BindUnit => workspace.bind(rows, keys, Length::Unit, out),
+            Operation::SuperposeUnit => workspace.superpose(rows, None, Length::Unit, &mut out[..d]),
+            Operation::CleanUp => store.nearest(&keys[..d], best),
+        };
+        black_box((out, best));
+        done
+    }
+
+    fn on_gpu(
+        &mut self,
+        gpu: &mut GpuWorkspace,
+        operation: Operation,
+        residence: Residence,
+    ) -> Result<(), GpuWorkspaceFault> {
+        let Given { rows, keys, out, store, best } = self;
+        let (d, batch) = (store.dim().get(), store.len());
+        let (verb, length) = match operation {
+            Operation::Unbind => (Verb::Unbind, Length::AsIs),
+            Operation::BindUnit => (Verb::Bind, Length::Unit),
+            _ => (Verb::Bind, Length::AsIs),
+        };
+        match (operation, residence) {
+            (Operation::CleanUp, _) => gpu.nearest(&keys[..d], best),
+            (Operation::SuperposeUnit, Residence::Host) => {
+                gpu.superpose(rows, None, Length::Unit, &mut out[..d])
+            }
+            (Operation::SuperposeUnit, Residence::Gpu) => gpu.superpose_held(batch, Length::Unit),
+            (_, Residence::Host) => gpu.convolve(verb, rows, keys, length, out),
+            (_, Residence::Gpu) => gpu.convolve_held(verb, batch, length),
+        }
+    }
+
+    fn dispatched(&mut self, dispatcher: &mut Dispatcher, operation: Operation) -> Result<(), Fault> {
+        let Given { rows, keys, out, store, best } = self;
+        let d = store.dim().get();
+        match operation {
+            Operation::Bind => dispatcher.bind(rows, keys, Length::AsIs, out),
+            Operation::Unbind => dispatcher.unbind(rows, keys, Length::AsIs, out),
+            Operation::BindUnit => dispatcher.bind(rows, keys, Length::Unit, out),
+            Operation::SuperposeUnit => dispatcher.superpose(rows, None, Length::Unit, &mut out[..d]),
+            Operation::CleanUp => dispatcher.nearest(store, &keys[..d], best),
+        }
+    }
+}
+
+/// Sorts.
+fn median(samples: &mut [f64]) -> f64 {
+    samples.sort_by(f64::total_cmp);
+    samples.get(samples.len() / 2).copied().unwrap_or_default()
+}
+
+/// Rows, keys, results, a store, and the copy's two halves.
+fn memory_of(d: usize, batch: usize) -> usize {
+    (3 + 1 + 3) * d * batch * size_of::<f32>()
+}

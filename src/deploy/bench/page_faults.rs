@@ -1,0 +1,44 @@
+//! Page faults of this process, as the kernel counts them: a cycle that touches memory for the
+//! first time waits for the kernel to map it.
+
+use std::fs::File;
+use std::io::Read;
+
+/// Minor page faults of all threads so far; `None` where the kernel does not say. Allocates nothing.
+pub fn page_faults() -> Option<u64> {
+    let mut text = [0u8; 1024]; // the line has some 52 numbers
+    let length = File::open("/proc/self/stat").and_then(|mut file| file.read(&mut text)).ok()?;
+    minor_faults(&String::from_utf8_lossy(&text[..length]))
+}
+
+/// `minflt` of a line of `/proc/PID/stat`, proc(5): the tenth field. The second is the program's
+/// name in brackets, which may itself have blanks and brackets, so fields are counted behind it.
+fn minor_faults(stat: &str) -> Option<u64> {
+    stat.rsplit_once(')')?.1.split_whitespace().nth(10 - 3)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::rt::pages::large_page;
+
+    #[test]
+    fn the_tenth_field_is_found_behind_any_name() {
+        let behind = "S 1 2 3 4 5 4194304 678 9 10 11 12 13";
+        assert_eq!(minor_faults(&format!("42 (ganglion) {behind}")), Some(678));
+        assert_eq!(minor_faults(&format!("42 (a b) c) {behind}")), Some(678));
+        assert_eq!(minor_faults("42 (cut) S 1 2"), None);
+        assert_eq!(minor_faults(""), None);
+    }
+
+    #[test]
+    fn memory_that_is_touched_for_the_first_time_is_seen() {
+        let before = page_faults().expect("Linux counts them");
+        let mut pages = vec![0u8; 64 << 20]; // far more than an allocator keeps
+        pages.iter_mut().step_by(4096).for_each(|byte| *byte = 1);
+        std::hint::black_box(&mut pages);
+        // Large pages would make it fewer than 16,384: 32 of 2 MiB, or 2 of a Raspberry Pi 5's 32 MiB.
+        let fewest = (pages.len() / large_page()) as u64;
+        assert!(page_faults().expect("Linux counts them") >= before + fewest.max(1));
+    }
+}

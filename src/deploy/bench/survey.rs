@@ -1,0 +1,110 @@
+//! Measures the field of a board at every rung, in the other storage and on one thread, in one stretch of
+//! time. They take turns in several rounds: a passing load on the machine affects all of them alike, so
+//! their ratios are more accurate than each figure alone.
+
+use super::ended;
+use super::field::{BenchFault, FieldBench, FieldFigures};
+use crate::base::plan::{FieldPlan, RUNGS, Rung, Storage};
+use crate::base::time::Span;
+use std::sync::atomic::AtomicBool;
+
+/// Turns that each of them has.
+const ROUNDS: u64 = 4;
+/// Rung 0 is measured this many times as long as each of the others: its tail is of interest.
+const BEST_SHARES: u64 = 4;
+
+/// The measurement.
+pub struct Survey {
+    /// The engine's own name.
+    pub engine: &'static str,
+    /// In words: its device, and why.
+    pub engine_name: String,
+    /// How it keeps its cells.
+    pub storage: &'static str,
+    /// Instructions that it uses.
+    pub simd: &'static str,
+    /// Threads that share the work.
+    pub threads: usize,
+    /// Memory that it takes, bytes.
+    pub memory_bytes: usize,
+    /// The board's own field, by rung.
+    pub rungs: [FieldFigures; RUNGS],
+    /// Rung 0 in the storage that is not the board's; `None`: the engine has no other.
+    pub other_storage: Option<FieldFigures>,
+    /// Rung 0 on one thread; `None`: it is one already.
+    pub one_thread: Option<FieldFigures>,
+}
+
+impl Survey {
+    /// Rung 0 in that storage.
+    pub fn in_storage(&self, storage: Storage) -> Option<&FieldFigures> {
+        if self.storage == storage.name() { Some(&self.rungs[0]) } else { self.other_storage.as_ref() }
+    }
+}
+
+/// Measures the field of `plan` for `length` of real time, loading not included. `watch` receives
+/// which share has passed.
+pub fn survey(
+    plan: &FieldPlan,
+    length: Span,
+    interrupted: &AtomicBool,
+    mut watch: impl FnMut(f64),
+) -> Result<Survey, BenchFault> {
+    let mut own = FieldBench::build(plan, None)?;
+    let mut other_storage = has_storages(&own).then(|| variant(&other(plan))).transpose()?;
+    let one = (own.engine().threads() > 1).then(|| FieldPlan { threads: 1, ..plan.clone() });
+    let mut one_thread = one.map(|plan| variant(&plan)).transpose()?;
+
+    let variants = [&other_storage, &one_thread].into_iter().flatten().count() as u64;
+    let shares = BEST_SHARES + (RUNGS as u64 - 1) + variants;
+    let share = Span::from_nanos(length.as_nanos() / (ROUNDS * shares));
+    let mut rungs: [FieldFigures; RUNGS] = std::array::from_fn(|_| FieldFigures::new());
+    let mut passed = 0;
+    let mut turn = |bench: &mut FieldBench, rung: Rung, shares_due: u64, figures: &mut FieldFigures| {
+        if ended(interrupted) {
+            return;
+        }
+        bench.measure(rung, share.times(shares_due), figures, interrupted, &mut |_| {});
+        passed += shares_due;
+        watch(passed as f64 / (ROUNDS * shares) as f64);
+    };
+    for _ in 0..ROUNDS {
+        for (number, figures) in rungs.iter_mut().enumerate() {
+            let rung = Rung::new(number as u8).unwrap_or(Rung::WORST);
+            turn(&mut own, rung, if number == 0 { BEST_SHARES } else { 1 }, figures);
+        }
+        for (bench, figures) in [&mut other_storage, &mut one_thread].into_iter().flatten() {
+            turn(bench, Rung::BEST, 1, figures);
+        }
+    }
+    let engine = own.engine();
+    Ok(Survey {
+        engine: engine.kind(),
+        engine_name: engine.name(),
+        storage: engine.storage(),
+        simd: engine.simd(),
+        threads: engine.threads(),
+        memory_bytes: engine.memory_bytes(),
+        rungs,
+        other_storage: other_storage.map(|(_, figures)| figures),
+        one_thread: one_thread.map(|(_, figures)| figures),
+    })
+}
+
+fn variant(plan: &FieldPlan) -> Result<(FieldBench, FieldFigures), BenchFault> {
+    Ok((FieldBench::build(plan, None)?, FieldFigures::new()))
+}
+
+/// Whether the engine can keep its cells in either way; the reference engine keeps them in f64.
+fn has_storages(bench: &FieldBench) -> bool {
+    [Storage::F32, Storage::F16].iter().any(|storage| storage.name() == bench.engine().storage())
+}
+
+/// The same field in the other storage.
+fn other(plan: &FieldPlan) -> FieldPlan {
+    let storage = match plan.storage {
+        Storage::F32 => Storage::F16,
+        Storage::F16 => Storage::F32,
+    };
+    FieldPlan { storage, ..plan.clone() }
+}

@@ -1,0 +1,60 @@
+//! `[targets]`: the targets of `ganglion bench all`. Every key may be left out.
+
+use super::{Periods, millis};
+use crate::base::plan::{GpuTargets, Targets};
+use crate::deploy::board::reader::Section;
+
+/// Ratios beyond this are meaningless: a tail a thousand times the median is a machine that stopped.
+const RATIO: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
+
+/// Shares: below a thousandth nothing is measured; a cycle that stays in a cache can be faster than a copy,
+/// and a process can keep several cores busy.
+const SHARE: std::ops::RangeInclusive<f64> = 0.001..=10.0;
+/// A cycle of a GPU, microseconds: from below what a launch alone takes to a second.
+const CYCLE_US: std::ops::RangeInclusive<f64> = 1.0..=1e6;
+
+/// Reads the section.
+pub fn targets(section: &Section<'_>, periods: &Periods) -> Targets {
+    let targets = Targets {
+        tick_p99_us: section.real("tick_p99_us", 0.1..=1e6).optional(),
+        wake_ratio: section.real("wake_ratio", RATIO).optional(),
+        cycle_p50: section.millis("cycle_p50_ms", 0.001..=60_000.0).optional(),
+        cycle_p99: section.millis("cycle_p99_ms", 0.001..=60_000.0).optional(),
+        tail_ratio: section.real("tail_ratio", 1.0..=1000.0).optional(),
+        rung5_ratio: section.real("rung5_ratio", RATIO).optional(),
+        f16_ratio: section.real("f16_ratio", RATIO).optional(),
+        memory_mb: section.real("memory_mb", 0.1..=1e6).optional(),
+        sensor_to_motor: section.millis("sensor_to_motor_ms", 0.01..=1000.0).optional(),
+        gpu: gpu(&section.section("gpu")),
+    };
+    if let (Some(p50), Some(p99)) = (targets.cycle_p50, targets.cycle_p99)
+        && p50 > p99
+    {
+        let rule = format!("found {} ms; must not be above cycle_p99_ms ({} ms)", millis(p50), millis(p99));
+        section.misfit("cycle_p50_ms", rule);
+    }
+    if let Some(p99) = targets.cycle_p99.filter(|p99| periods.sound && *p99 > periods.dt) {
+        let (p99, dt) = (millis(p99), millis(periods.dt));
+        let rule =
+            format!("{p99} ms is above the field's period ({dt} ms): a cycle within it may still be late");
+        section.warn("cycle_p99_ms", rule);
+    }
+    targets
+}
+
+/// Reads `[targets.gpu]`.
+fn gpu(section: &Section<'_>) -> GpuTargets {
+    GpuTargets {
+        cycle_us: section.real("cycle_us", CYCLE_US).optional(),
+        cycle_f16_us: section.real("cycle_f16_us", CYCLE_US).optional(),
+        batch_us: section.real("batch_us", CYCLE_US).optional(),
+        copy_share: section.real("copy_share", SHARE).optional(),
+        evolve_us: section.real("evolve_us", CYCLE_US).optional(),
+        gradients_us: section.real("gradients_us", CYCLE_US).optional(),
+        motor_us: section.real("motor_us", CYCLE_US).optional(),
+        overhead_us: section.real("overhead_us", CYCLE_US).optional(),
+        match_us: section.real("match_us", CYCLE_US).optional(),
+        memory_mb: section.real("memory_mb", 0.1..=1e6).optional(),
+        host_share: section.real("host_share", SHARE).optional(),
+    }
+}

@@ -1,0 +1,208 @@
+//! What is wired besides the buses: the microcontroller, other sources of PWM, reserved lines, the line that
+//! enables the motors' current, and the guard that holds one of them.
+
+use super::claims::{Claims, PwmUse, Thing};
+use crate::base::plan::{BusPlan, EnablePlan, GuardHold, GuardPlan, Line, McuPlan, PwmPlan};
+use crate::base::time::Span;
+use crate::deploy::board::reader::Section;
+use crate::deploy::board::spelling::ADDRESSES;
+
+/// Channels of the Robot HAT's converter.
+pub const ADC_CHANNELS: u8 = 5;
+/// Timers of the Robot HAT v4.
+const TIMERS_V4: u8 = 4;
+/// Channels of a PCA9685.
+const PCA9685_CHANNELS: i64 = 16;
+/// Channels of one chip in sysfs: those of the supported computers have one to four.
+const SYSFS_CHANNELS: i64 = 32;
+/// Frames per second that suit any hobby servo; faster ones make analogue servos hot.
+const SERVO_HZ: std::ops::RangeInclusive<f32> = 40.0..=60.0;
+
+/// What sensors and motors may be wired to.
+pub struct Wiring<'b> {
+    /// The bus, where it is sound.
+    pub bus: Option<&'b BusPlan>,
+    /// The microcontroller, `Some(None)` where it is faulty.
+    pub mcu: Option<Option<&'b McuPlan>>,
+    /// Another source of PWM, `Some(None)` where it is faulty.
+    pub pwm: Option<Option<&'b PwmPlan>>,
+}
+
+impl Wiring<'_> {
+    /// PWM channels of the Robot HAT. A v4 has P0 to P13, a v5 has P0 to P19.
+    fn hat_channels(&self) -> u8 {
+        if self.mcu.flatten().is_some_and(|mcu| mcu.timers == TIMERS_V4) { 14 } else { 20 }
+    }
+    /// Reports an error if `section` needs wires, and there are none.
+    pub fn demand_wires(&self, section: &Section<'_>, kind: &str) {
+        if matches!(self.bus, Some(BusPlan::Log)) {
+            section.misfit("kind", format!("\"{kind}\" needs wires; the bus kind \"log\" has none"));
+        }
+    }
+    /// Reports an error if `section` needs the microcontroller, and there is none.
+    pub fn demand_mcu(&self, section: &Section<'_>, kind: &str) {
+        match self.bus {
+            Some(BusPlan::Log) => self.demand_wires(section, kind),
+            _ if self.mcu.is_none() => {
+                section.misfit("kind", format!("\"{kind}\" needs the microcontroller: an [mcu] table"));
+            }
+            _ => {}
+        }
+    }
+    /// Reports an error if `section` is a motor that needs pulses, and no device makes any.
+    pub fn demand_pwm(&self, section: &Section<'_>, kind: &str) {
+        match self.bus {
+            Some(BusPlan::Log) => self.demand_wires(section, kind),
+            _ if self.mcu.is_none() && self.pwm.is_none() => {
+                let rule = format!(
+                    "\"{kind}\" needs the microcontroller: an [mcu] table (or another source of PWM: [pca9685] or [pwm])"
+                );
+                section.misfit("kind", rule);
+                section.give_up(); // how its channels are written depends on the source
+            }
+            _ => {}
+        }
+    }
+    /// Reports an error if `section` reads the host computer, and the board does not describe one.
+    pub fn demand_machine(&self, section: &Section<'_>, kind: &str) {
+        if let Some(BusPlan::Sim | BusPlan::Log) = self.bus {
+            let rule = format!("\"{kind}\" reads the machine itself: it needs the bus kind \"linux\"");
+            section.misfit("kind", rule);
+        }
+    }
+}
+
+/// `[mcu]`.
+pub fn mcu(section: &Section<'_>, claims: &mut Claims) -> Option<McuPlan> {
+    let addresses = section.addresses("address", 1 + McuPlan::OTHERS).required();
+    let clock = section.integer("clock_hz", 1_000_000..=1_000_000_000).required();
+    let timers = section.integer("timers", 4..=7).required();
+    let reset = line(section, "reset", claims);
+    if let Some(timers) = timers.filter(|timers| *timers != 4 && *timers != 7) {
+        section.misfit("timers", format!("found {timers}; allowed: 4 (Robot HAT v4) or 7 (v5)"));
+    }
+    let addresses = addresses?;
+    let (first, rest) = addresses.split_first()?;
+    let mut others = [None; McuPlan::OTHERS];
+    others.iter_mut().zip(rest).for_each(|(slot, address)| *slot = Some(*address));
+    let (address, clock_hz, timers) = (*first, clock? as u32, timers? as u8);
+    let plan = McuPlan { address, others, clock_hz, timers, reset: reset? };
+    plan.addresses().for_each(|address| claims.take(Thing::Address(0, address), section.path("address")));
+    Some(plan)
+}
+
+/// `[pca9685]`, on the first bus.
+pub fn pca9685(section: &Section<'_>, claims: &mut Claims) -> Option<PwmPlan> {
+    // Its six address pins; the data sheet's own limits of the prescaler with the internal clock.
+    let address = section.integer("address", 0x40..=0x77).required();
+    let hz = section.real("hz", 24.0..=1526.0).required();
+    let output_enable = optional_line(section, "output_enable", claims);
+    if let Some(address) = address {
+        claims.take(Thing::Address(0, address as u8), section.path("address"));
+    }
+    Some(PwmPlan::Pca9685 { address: address? as u8, hz: hz? as f32, output_enable: output_enable? })
+}
+
+/// `[pwm]`: the computer's own.
+pub fn sysfs_pwm(section: &Section<'_>) -> Option<PwmPlan> {
+    let device = section.text("device").required();
+    // Below 20 Hz a motor judders; above 100 kHz none of the supported bridges can follow.
+    let hz = section.real("hz", 20.0..=100_000.0).required();
+    Some(PwmPlan::Sysfs { device: device?, hz: hz? as f32 })
+}
+
+/// `[reserved]`: lines that the board needs for itself, by name; no role may take them.
+pub fn reserved(section: Section<'_>, claims: &mut Claims) {
+    for name in section.free_names() {
+        line(&section, &name, claims);
+    }
+}
+
+/// `[enable]`.
+pub fn enable(section: &Section<'_>, claims: &mut Claims) -> Option<EnablePlan> {
+    let line = line(section, "line", claims);
+    let on_high = section.flag("on_high").required();
+    Some(EnablePlan { line: line?, on_high: on_high? })
+}
+
+/// `[guard]`; the line that it holds must exist.
+pub fn guard(section: &Section<'_>, mcu: bool, enable: bool, tick: Option<Span>) -> Option<GuardPlan> {
+    let holds = [("reset", GuardHold::Reset), ("enable", GuardHold::Enable)];
+    let holds =
+        section.choice("holds", "line for a guard to hold", &holds).required().map(|(_, holds)| holds);
+    // Below 10 ms a busy core looks like a dead program; in a second the robot travels half a metre.
+    let patience = section.millis("patience_ms", 10.0..=1000.0).required();
+    let required = section.flag("required").or(true);
+    match holds {
+        Some(GuardHold::Reset) if !mcu => section.misfit(
+            "holds",
+            "\"reset\" is the microcontroller's reset line: the board has no [mcu] table".to_string(),
+        ),
+        Some(GuardHold::Enable) if !enable => section.misfit(
+            "holds",
+            "\"enable\" is the motors' enable line: the board has no [enable] table".to_string(),
+        ),
+        _ => {}
+    }
+    // A heartbeat goes out four times in that time, and only if the loop has advanced since the last one.
+    if let (Some(patience), Some(tick)) = (patience, tick)
+        && patience < tick.times(4)
+    {
+        let (found, least) = (super::millis(patience), super::millis(tick.times(4)));
+        let rule = format!("found {found} ms; must not be below four control periods ({least} ms)");
+        section.misfit("patience_ms", rule);
+    }
+    Some(GuardPlan { holds: holds?, patience: patience?, required })
+}
+
+/// A GPIO line, claimed.
+pub fn line(section: &Section<'_>, key: &str, claims: &mut Claims) -> Option<Line> {
+    let word = section.line(key).required()?;
+    let line = claims.line(word, section, key)?;
+    claims.take(Thing::Line(line), section.path(key));
+    Some(line)
+}
+
+/// A GPIO line that may be left out, claimed. The outer `None`: what is written is faulty.
+pub fn optional_line(section: &Section<'_>, key: &str, claims: &mut Claims) -> Option<Option<Line>> {
+    let Some(word) = section.line(key).if_written()? else { return Some(None) };
+    let line = claims.line(word, section, key)?;
+    claims.take(Thing::Line(line), section.path(key));
+    Some(Some(line))
+}
+
+/// A 7-bit I2C address, not claimed.
+pub fn address(section: &Section<'_>, key: &'static str) -> Option<u8> {
+    section.integer(key, ADDRESSES).required().map(|address| address as u8)
+}
+
+/// A PWM channel, claimed with the frequency that it has to run at. Robot HAT channels are named as on its
+/// print, those of other sources are numbers.
+pub fn pwm(
+    section: &Section<'_>,
+    key: &'static str,
+    use_of: PwmUse,
+    wiring: &Wiring<'_>,
+    claims: &mut Claims,
+) -> Option<u8> {
+    let Some(other) = wiring.pwm else {
+        let channel = section.channel(key, 'P', wiring.hat_channels())?;
+        claims.take_hat_pwm(channel, use_of, section.path(key));
+        return Some(channel);
+    };
+    let channels = match other {
+        Some(PwmPlan::Pca9685 { hz, .. }) => {
+            if use_of == PwmUse::Servo && !SERVO_HZ.contains(hz) {
+                let rule = format!(
+                    "a servo needs 40 to 60 Hz; all channels of the PCA9685 run at {hz} Hz (pca9685.hz)"
+                );
+                section.misfit(key, rule);
+            }
+            PCA9685_CHANNELS
+        }
+        Some(PwmPlan::Sysfs { .. }) | None => SYSFS_CHANNELS,
+    };
+    let channel = section.integer(key, 0..=channels - 1).required()? as u8;
+    claims.take(Thing::Pwm(channel), section.path(key));
+    Some(channel)
+}

@@ -1,0 +1,319 @@
+//! From a path or a name to a checked board: opens the texts, follows `inherits`, merges, checks.
+
+use super::check::check;
+use super::finding::{Finding, Problem};
+use super::raw::{self, Table, Value};
+use super::report::{Report, Setting};
+use super::{bounds, effective, inherit, shipped};
+use crate::base::plan::Board;
+use crate::system::intake;
+use crate::system::outside::{nearest, quoted};
+use std::cell::RefCell;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// Longest board file: the largest shipped one is a hundredth of this; a device file may be endless.
+const LONGEST_FILE: u64 = 1 << 20;
+/// Longest chain of `inherits`: a board, its revision, its site, and one more.
+const DEEPEST: usize = 4;
+/// How the name of a board file ends if it has no folder.
+const FILE_END: &str = ".toml";
+
+/// A valid board, and what is to report about it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The board.
+    pub board: Board,
+    /// Every effective value with its origin, in the order of the sections.
+    pub settings: Vec<Setting>,
+    /// Warnings: allowed, but worth checking.
+    pub warnings: Vec<Finding>,
+    /// BLAKE3 of the effective values: equal boards have equal digests, however they are written.
+    pub digest: blake3::Hash,
+}
+
+impl Loaded {
+    /// The effective values as TOML, one line each, each with its origin in a comment: the text
+    /// loads again to a board of the same digest.
+    pub fn effective(&self) -> Vec<String> {
+        effective::lines(&self.settings)
+    }
+}
+
+/// Why there is no board.
+#[derive(Debug)]
+pub enum BoardError {
+    /// The file cannot be read.
+    Unreadable {
+        /// The requested name.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+        /// The built-in board with the most similar name.
+        nearest: Option<String>,
+    },
+    /// No built-in board has that name, and it does not name a file: see [`names_a_file`].
+    Unknown {
+        /// The requested name.
+        name: String,
+        /// The built-in board with the most similar name.
+        nearest: Option<String>,
+    },
+    /// The file is not a valid board. At least one finding.
+    Refused(Vec<Finding>),
+}
+
+impl fmt::Display for BoardError {
+    /// One paragraph per error; with `{:#}` each shows its source line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BoardError::Unreadable { path, error, nearest } => {
+                write!(f, "{}: {error}", path.display())?;
+                others(f, nearest)
+            }
+            BoardError::Unknown { name, nearest } => {
+                write!(f, "no built-in board is named `{}`", quoted(name))?;
+                others(f, nearest)?;
+                write!(f, "; a file has a `/` in its name or ends in `.toml`, as in ./{name}")
+            }
+            BoardError::Refused(findings) => {
+                for (at, finding) in findings.iter().enumerate() {
+                    let gap = if at == 0 { "" } else { "\n" };
+                    f.write_str(gap)?;
+                    fmt::Display::fmt(finding, f)?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+impl std::error::Error for BoardError {}
+
+/// Lists the other boards.
+fn others(f: &mut fmt::Formatter<'_>, nearest: &Option<String>) -> fmt::Result {
+    if let Some(near) = nearest {
+        write!(f, "; did you mean `{near}`?")?;
+    }
+    let names: Vec<&str> = shipped::names().collect();
+    write!(f, "; built-in boards: {}", names.join(", "))
+}
+
+/// Whether this names a board file: it contains a `/` or ends in `.toml`. Any other word is the name of a
+/// built-in board, whatever the current directory holds: a stray file there must not change what `--board
+/// picarx-v4` means.
+pub fn names_a_file(path: &Path) -> bool {
+    let words = path.as_os_str().as_encoded_bytes();
+    words.contains(&b'/') || words.ends_with(FILE_END.as_bytes())
+}
+
+/// Loads the board file at `path`, or the built-in board of that name; [`names_a_file`] decides which.
+pub fn load(path: &Path) -> Result<Loaded, BoardError> {
+    if !names_a_file(path) {
+        let name = path.to_string_lossy().into_owned();
+        let nearest = nearest(&name, shipped::names());
+        return built_in(&name).unwrap_or(Err(BoardError::Unknown { name, nearest }));
+    }
+    match read_text(path) {
+        Ok(text) => {
+            let name = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+            let folder = path.parent().map(Path::to_path_buf);
+            assemble(&name, &path.display().to_string(), text, folder)
+        }
+        Err(error) => {
+            let missing = error.kind() == std::io::ErrorKind::NotFound;
+            let stem = path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+            let nearest = missing.then(|| nearest(&stem, shipped::names())).flatten();
+            Err(BoardError::Unreadable { path: path.to_path_buf(), error, nearest })
+        }
+    }
+}
+
+/// Loads the built-in board of that name, if there is one.
+pub fn built_in(name: &str) -> Option<Result<Loaded, BoardError>> {
+    let text = shipped::text(name)?;
+    Some(assemble(name, &built_in_file(name), text.to_string(), None))
+}
+
+/// Loads a board from its text; `inherits` finds built-in boards only. For tests and tools.
+pub fn from_text(name: &str, text: &str) -> Result<Loaded, BoardError> {
+    assemble(name, &format!("{name}.toml"), text.to_string(), None)
+}
+
+/// Loads a board from its text as if it were a file in `folder`: `inherits` finds the files there.
+pub fn from_text_in(name: &str, text: &str, folder: &Path) -> Result<Loaded, BoardError> {
+    assemble(name, &format!("{name}.toml"), text.to_string(), Some(folder.to_path_buf()))
+}
+
+/// How messages name the text of a built-in board.
+fn built_in_file(name: &str) -> String {
+    format!("built-in/{name}.toml")
+}
+
+/// The text of the board file at `path`.
+pub fn read_text(path: &Path) -> Result<String, std::io::Error> {
+    intake::text(path, LONGEST_FILE)
+}
+
+/// `folder` is where inherited files may lie; `None`: nowhere.
+fn assemble(name: &str, file: &str, text: String, folder: Option<PathBuf>) -> Result<Loaded, BoardError> {
+    let mut report = Report::default();
+    let Some(table) = merged(name, file, text, folder, &mut report) else {
+        return Err(refused(report, file));
+    };
+    let shared = RefCell::new(report);
+    let board = check(name, &table, &shared);
+    let report = shared.into_inner();
+    match board {
+        Some(board) => Ok(Loaded {
+            board,
+            digest: digest(&report.settings),
+            settings: report.settings,
+            warnings: report.warnings,
+        }),
+        None => Err(refused(report, file)),
+    }
+}
+
+fn digest(settings: &[Setting]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    for setting in settings {
+        hasher.update(format!("{} = {}\n", setting.key, setting.value).as_bytes());
+    }
+    hasher.finalize()
+}
+
+/// The reported errors, and last the number of those left out.
+fn refused(report: Report, own: &str) -> BoardError {
+    let untold = report.untold;
+    let mut findings = in_order(report.findings, own);
+    if untold > 0 {
+        let rule = format!("and {untold} more errors, which are not shown");
+        findings.push(Finding { key: String::new(), problem: Problem::Misfit { rule }, spot: None });
+    }
+    BoardError::Refused(findings)
+}
+
+/// By file and line, the board's own file first, so that the user can work from the top.
+fn in_order(mut findings: Vec<Finding>, own: &str) -> Vec<Finding> {
+    findings.sort_by_key(|finding| {
+        finding.spot.as_ref().map(|s| (&*s.file != own, s.file.clone(), s.line, s.column))
+    });
+    // An error in one entry recurs at the same place in the entries that copy it with `like`.
+    findings.dedup_by(|a, b| a.spot.is_some() && a.spot == b.spot && a.problem == b.problem);
+    findings
+}
+
+/// One text of the chain, the board itself first.
+struct Link {
+    file: String,
+    text: String,
+    folder: Option<PathBuf>,
+}
+
+/// The board's table over all that it inherits.
+fn merged(
+    name: &str,
+    file: &str,
+    text: String,
+    folder: Option<PathBuf>,
+    report: &mut Report,
+) -> Option<Table> {
+    let mut tables = Vec::new();
+    let mut seen = vec![file.to_string()];
+    let mut next = Some(Link { file: file.to_string(), text, folder });
+    let mut names = vec![name.to_string()];
+    while let Some(link) = next.take() {
+        let source = report.sources.add(&link.file, link.text);
+        let mut table = match raw::parse(&report.sources, source) {
+            Ok(table) => table,
+            Err(errors) => {
+                for (message, place) in errors {
+                    report.refuse("", Some(place), Problem::Syntax { message });
+                }
+                return None;
+            }
+        };
+        if let Some(beyond) = bounds::beyond(&table) {
+            report.refuse(&beyond.key, Some(beyond.place), Problem::Misfit { rule: beyond.rule });
+            return None;
+        }
+        if let Some(entry) = table.take("inherits") {
+            let place = Some(entry.node.place);
+            let Value::Text(parent) = &entry.node.value else {
+                let wanted = "a string: the name of another board".to_string();
+                report.refuse(
+                    "inherits",
+                    place,
+                    Problem::WrongType { wanted, found: entry.node.value.kind() },
+                );
+                return None;
+            };
+            match parent_of(parent, link.folder.as_deref()) {
+                Ok(found) if seen.contains(&found.file) => {
+                    let rule = format!("inherits itself: {} -> {parent}", names.join(" -> "));
+                    report.refuse("inherits", place, Problem::Misfit { rule });
+                    return None;
+                }
+                Ok(_) if seen.len() >= DEEPEST => {
+                    let rule = format!("{} boards deep; allowed: at most {DEEPEST}", seen.len() + 1);
+                    report.refuse("inherits", place, Problem::Misfit { rule });
+                    return None;
+                }
+                Ok(found) => {
+                    seen.push(found.file.clone());
+                    names.push(parent.clone());
+                    next = Some(found);
+                }
+                Err(problem) => {
+                    report.refuse("inherits", place, problem);
+                    return None;
+                }
+            }
+        }
+        tables.push(table);
+    }
+    let mut whole = Table::default();
+    for table in tables.into_iter().rev() {
+        whole = inherit::merge(whole, table, report);
+    }
+    inherit::fill_likes(&mut whole, report);
+    Some(whole)
+}
+
+/// What `inherits` names: a built-in board, or, by a name that ends in `.toml`, a file in the folder of the
+/// inheriting one.
+fn parent_of(name: &str, folder: Option<&Path>) -> Result<Link, Problem> {
+    if name.contains(['/', '\\']) {
+        let allowed =
+            "the name of a built-in board, or NAME.toml for a file beside this one: no folders".to_string();
+        return Err(Problem::OutOfRange { found: format!("\"{}\"", quoted(name)), allowed });
+    }
+    if let Some(stem) = name.strip_suffix(FILE_END) {
+        let missing = || unknown_board("board file beside this one", name, nearest(stem, shipped::names()));
+        let folder = folder.ok_or_else(missing)?;
+        let path = folder.join(name);
+        return match read_text(&path) {
+            Ok(text) => {
+                let file = path.display().to_string();
+                Ok(Link { file, text, folder: Some(folder.to_path_buf()) })
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(missing()),
+            Err(error) => Err(Problem::Misfit { rule: format!("{}: {error}", path.display()) }),
+        };
+    }
+    match shipped::text(name) {
+        Some(text) => Ok(Link { file: built_in_file(name), text: text.to_string(), folder: None }),
+        None => {
+            let file = format!("{name}{FILE_END}");
+            let beside = folder.is_some_and(|folder| folder.join(&file).exists());
+            let nearest = if beside { Some(file) } else { nearest(name, shipped::names()) };
+            Err(unknown_board("built-in board", name, nearest))
+        }
+    }
+}
+
+fn unknown_board(what: &'static str, name: &str, nearest: Option<String>) -> Problem {
+    let known = shipped::names().map(str::to_string).collect();
+    Problem::UnknownName { what, found: name.to_string(), nearest, known }
+}

@@ -1,0 +1,26 @@
+//! The boards built into the program, so that it runs without any file.
+
+/// Name and text of every built-in board.
+pub const BUILT_IN: [(&str, &str); 11] = [
+    ("sim", include_str!("../../../boards/sim.toml")),
+    ("picarx-v4", include_str!("../../../boards/picarx-v4.toml")),
+    ("picarx-v5", include_str!("../../../boards/picarx-v5.toml")),
+    ("virtual-bench", include_str!("../../../boards/virtual-bench.toml")),
+    ("generic-linux", include_str!("../../../boards/generic-linux.toml")),
+    ("jetson-orin-nano", include_str!("../../../boards/jetson-orin-nano.toml")),
+    ("jetson-orin-nx", include_str!("../../../boards/jetson-orin-nx.toml")),
+    ("jetson-agx-orin", include_str!("../../../boards/jetson-agx-orin.toml")),
+    ("desktop-gpu", include_str!("../../../boards/desktop-gpu.toml")),
+    ("scitos-g5", include_str!("../../../boards/scitos-g5.toml")),
+    ("scitos-g5-ring", include_str!("../../../boards/scitos-g5-ring.toml")),
+];
+
+/// The text of the built-in board of that name.
+pub fn text(name: &str) -> Option<&'static str> {
+    BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// The names, in order.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    BUILT_IN.iter().map(|(name, _)| *name)
+}

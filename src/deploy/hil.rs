@@ -1,0 +1,236 @@
+//! Measures sensor to motor latency on the wires: one output is looped to a sensor's input, a motor's line to
+//! another input; the runtime runs between them as it does on the robot. Linux timestamps the edges.
+//!
+//! ```text
+//!   stimulus (output) ──wire 1──> sensor (input, the runtime's)
+//!   motor line (the runtime's)  ──wire 2──> response (input)
+//! ```
+//!
+//! This file builds the board for it and returns the results; `floor` measures the machine's best,
+//! `episode` one pass from edge to stop. Words and JSON are in `cli/hil.rs`.
+
+mod episode;
+mod floor;
+
+pub use episode::LoopFault;
+
+use crate::base::plan::{
+    Board, Cause, Curve, EngineKind, Line, LineSensor, Restraint, Rule, Scale, SensorKind, SensorPlan,
+    StartCurve, Trip,
+};
+use crate::base::time::Span;
+use crate::base::time::{Clock, Instant};
+use crate::hardware::bus::{Bias, Gpio, Hardware, LineUse, OpenError, Usage};
+use crate::runtime::robot::{BuildError, Options, Robot};
+use crate::runtime::runner::{self, Ending, RunnerError, START_UP};
+use crate::system::executor::Rest;
+use crate::system::rt::{Role, become_real_time};
+use hdrhistogram::Histogram;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::thread;
+
+/// Lines of the bench.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loop {
+    /// Output that plays the sensor.
+    pub stimulus: Line,
+    /// Input that it is looped to; the runtime's.
+    pub sensor: Line,
+    /// The sensor's input is at rest high; the stimulus pulls it low.
+    pub active_low: bool,
+    /// Input that the motor's line is looped to.
+    pub response: Line,
+}
+
+/// Channel of the stimulus on the bench's board: it is the only one.
+const STIMULUS: usize = 0;
+/// The command to the wheels until the stimulus comes. A drive motor below half duty only hums.
+const DRIVE: f32 = 0.5;
+
+/// Longer than any bench runs; it ends when its samples are there.
+const UNTIL_DONE: Span = Span::from_millis(24 * 3_600_000);
+
+/// The measurement; spans in nanoseconds.
+pub struct Figures {
+    /// From before the stimulus was driven to the last edge of the motor's line.
+    pub sensor_to_motor: Histogram<u64>,
+    /// From the edge of an input to the edge of an output that a thread drives in answer: no bus, no runtime.
+    pub echo: Histogram<u64>,
+    /// Lateness of a bare absolute sleep.
+    pub bare_timer: Histogram<u64>,
+    /// Stimuli after which the motor's line did not come to rest in time.
+    pub unanswered: u64,
+    /// Echoes of which an edge was lost.
+    pub echoes_lost: u64,
+    /// Whether the motor's line carried pulses; otherwise a level.
+    pub pulsed: bool,
+}
+
+/// Why there are no figures.
+#[derive(Debug)]
+pub enum HilError {
+    /// A wire is not available.
+    Open(OpenError),
+    /// The robot cannot be put together.
+    Build(BuildError),
+    /// It cannot be run.
+    Drive(RunnerError),
+    /// The bench's own wires do not do what they should.
+    Loop(LoopFault),
+    /// Threads of the runtime panicked, or its motors did not confirm the stop at the end.
+    End {
+        /// The threads.
+        panicked: Vec<&'static str>,
+        /// The motors.
+        rest: Rest,
+    },
+}
+
+impl fmt::Display for HilError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HilError::Open(error) => error.fmt(f),
+            HilError::Build(error) => error.fmt(f),
+            HilError::Drive(error) => error.fmt(f),
+            HilError::Loop(fault) => fault.fmt(f),
+            HilError::End { panicked, .. } if !panicked.is_empty() => {
+                write!(f, "a panic in a thread: {}", panicked.join(", "))
+            }
+            HilError::End { .. } => write!(f, "the motors did not confirm the stop at the end"),
+        }
+    }
+}
+
+impl std::error::Error for HilError {}
+
+/// Measures `samples` passes over `lines` with the runtime of `board` between them. The motors run: wheels
+/// off the ground. Ends early, with what it has, once `interrupted`, which it only looks at.
+pub fn measure(
+    board: &Board,
+    hardware: &Arc<dyn Hardware>,
+    lines: Loop,
+    samples: u32,
+    clock: &Arc<dyn Clock>,
+    interrupted: &Arc<AtomicBool>,
+    mut watch: impl FnMut(u32),
+) -> Result<Figures, HilError> {
+    let bench = bench_board(board, lines);
+    let plan = bench.rt;
+    let (floors, floor_clock) = (hardware.clone(), clock.clone());
+    let floors = on_a_thread(move || {
+        become_real_time(&plan, Role::Edges);
+        floor::measure(floors.as_ref(), lines, floor_clock.as_ref())
+    })?;
+    let options = Options { hardware: Some(hardware.clone()), ..Options::default() };
+    let gpio = held(hardware.as_ref(), lines).map_err(HilError::Open)?;
+    let mut robot = Robot::build(&bench, clock.clone(), Instant::ZERO, options).map_err(HilError::Build)?;
+    let first = clock.now() + START_UP;
+    robot.tick.start_at(first);
+
+    let (taken, over) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
+    let mut loops = episode::Episodes::new(gpio, lines, bench.period, clock.clone());
+    let (count, stop) = (taken.clone(), over.clone());
+    let passes = thread::Builder::new().name("hil".into()).spawn(move || {
+        become_real_time(&plan, Role::Edges);
+        let outcome = loops.run(samples, &count, &stop);
+        stop.store(true, Ordering::Release); // the runtime ends with its bench
+        outcome
+    });
+    let passes = passes.map_err(|error| HilError::Drive(RunnerError::Thread(error)))?;
+    let driven = runner::run(robot, clock, first + UNTIL_DONE, &over, plan, |_| {
+        watch(taken.load(Ordering::Relaxed));
+        if interrupted.load(Ordering::Acquire) {
+            over.store(true, Ordering::Release);
+        }
+    });
+    over.store(true, Ordering::Release); // where the runtime could not start, nothing will answer
+    let passed = passes.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    let Ending { panicked, rest, .. } = driven.map_err(HilError::Drive)?;
+    if !panicked.is_empty() || rest == Rest::Unheard {
+        return Err(HilError::End { panicked, rest });
+    }
+    let passed = passed.map_err(HilError::Loop)?;
+    Ok(Figures {
+        sensor_to_motor: passed.answers,
+        unanswered: passed.unanswered,
+        pulsed: passed.pulsed,
+        echo: floors.echo,
+        echoes_lost: floors.echoes_lost,
+        bare_timer: floors.bare_timer,
+    })
+}
+
+/// Does `work` on a thread of its own: the priority that it requests ends with it.
+fn on_a_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, HilError> + Send + 'static,
+) -> Result<T, HilError> {
+    let thread = thread::Builder::new().name("floor".into()).spawn(work);
+    let thread = thread.map_err(|error| HilError::Drive(RunnerError::Thread(error)))?;
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// The stimulus' line for its driver, the response's for its watcher: what the bench holds beside the
+/// runtime.
+fn held(hardware: &dyn Hardware, lines: Loop) -> Result<Box<dyn Gpio>, OpenError> {
+    let watched = Usage::Watched { bias: Bias::AsIs, debounce: Span::ZERO };
+    hardware.gpio(
+        "hil",
+        &[
+            LineUse { line: lines.stimulus, usage: Usage::Output { high: lines.active_low } },
+            LineUse { line: lines.response, usage: watched },
+        ],
+    )
+}
+
+/// `board` as a bench: its motors, its buses and its periods; one sensor, the looped line, which stops the
+/// motors. All other sensors are left out, because on a bench they are not there. The guard is left out: the
+/// bench holds its line.
+pub fn bench_board(board: &Board, lines: Loop) -> Board {
+    let mut bench = board.clone();
+    bench.sensors = vec![SensorPlan {
+        name: "stimulus".to_string(),
+        unit: "1".to_string(),
+        kind: SensorKind::Lines(LineSensor::Button { line: lines.sensor, active_low: lines.active_low }),
+        bus: 0,
+        period: board.period,
+        max_age: board.period.times(10),
+        valid: [0.0, 1.0],
+        frozen_after: None,
+        worst_per_s: 0.0,
+        required: true,
+        input: Some(Scale { low: 0.0, high: 1.0, curve: Curve::Linear }),
+        looks_at: None,
+    }];
+    bench.reflexes = vec![Rule {
+        // An e-stop is latched by its very cause; the way from the line to the motors is the same for any
+        // other.
+        cause: Cause::Tilt,
+        channel: STIMULUS,
+        trip: Trip::Above(0.5),
+        clear: 0.4,
+        hold: Span::ZERO,
+        retreat: Span::ZERO,
+        restraint: Restraint::Still,
+        latched: false,
+    }];
+    bench.guard = None;
+    bench.decisions = Vec::new();
+    bench.safety.auto_arm = true;
+    // What the field computes is of no interest here, that it computes is: the smallest one that drives.
+    bench.field.engine = EngineKind::Cpu;
+    bench.field.shape.grid = 8;
+    bench.field.shape.sensors = 1;
+    bench.field.shape.patterns = 1;
+    bench.field.shape.bank = 64;
+    bench.field.learn = false;
+    bench.field.start = board
+        .motors
+        .iter()
+        .enumerate()
+        .filter(|(_, motor)| motor.kind.drives())
+        .map(|(motor, _)| StartCurve { motor, sensor: STIMULUS, points: vec![[-1.0, DRIVE], [1.0, DRIVE]] })
+        .collect();
+    bench
+}

@@ -1,0 +1,209 @@
+//! Runs pass after pass: wait until the motor's line is active, drive the stimulus at a random phase of the
+//! control period, wait until the line is at rest, end the stimulus.
+//!
+//! A motor's line carries pulses (PWM) or a level (direction, enable). Pulses are at rest when none has
+//! arrived for several of their periods; the response time is then that of the last edge, so it is exact to
+//! one pulse.
+
+use super::Loop;
+use crate::base::fault::BusFault;
+use crate::base::seed::{Stream, uniform};
+use crate::base::time::{Clock, Instant, Span};
+use crate::drive::trace::{latency_histogram, note};
+use crate::hardware::bus::Gpio;
+use hdrhistogram::Histogram;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+/// No pulse for this long is rest: five periods of the slowest drive (1 kHz), a quarter of a servo's frame.
+/// Beyond what a bus write of a few bytes takes, so that two motors that are stopped one after the other
+/// count as one answer.
+const QUIET: Span = Span::from_millis(5);
+/// Edges within [`WINDOW`] from which on a line is said to carry pulses; a level changes once or twice.
+const PULSES: u32 = 8;
+const WINDOW: Span = Span::from_millis(50);
+/// A motor that turns after this time ignored the stop: many times what any board allows.
+const PATIENCE: Span = Span::from_millis(200);
+/// The runtime sets its devices up, teaches nothing more and drives: servos are centred one after the other.
+const START_WITHIN: Span = Span::from_millis(10_000);
+/// After a stimulus the wheels come back within a few field periods.
+const AGAIN_WITHIN: Span = Span::from_millis(2_000);
+
+/// The phases are the same in every run.
+const SEED: u64 = 1;
+
+/// A fault of the bench's wires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopFault {
+    /// A line cannot be driven or read.
+    Line(BusFault),
+    /// The sensor's line does not follow the stimulus.
+    NoEcho,
+    /// The motor's line never moved.
+    NeverRan,
+    /// It came to rest and did not run again at the end of the stimulus.
+    DidNotRunAgain,
+}
+
+impl fmt::Display for LoopFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoopFault::Line(fault) => write!(f, "a line of the bench failed: {fault:?}"),
+            LoopFault::NoEcho => {
+                f.write_str("the sensor's line does not follow the stimulus: is wire 1 in place?")
+            }
+            LoopFault::NeverRan => f.write_str(
+                "the motor's line never moved: is wire 2 in place, and does the motor's bus answer?",
+            ),
+            LoopFault::DidNotRunAgain => {
+                f.write_str("the motors stopped and did not run again when the stimulus ended")
+            }
+        }
+    }
+}
+
+impl std::error::Error for LoopFault {}
+
+/// The results of all passes.
+pub(super) struct Passed {
+    pub answers: Histogram<u64>,
+    pub unanswered: u64,
+    pub pulsed: bool,
+}
+
+/// How the motor's line shows that it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Running {
+    /// It carries pulses.
+    Pulses,
+    /// It is at this level.
+    Level(bool),
+}
+
+/// The bench's end of the wires.
+pub(super) struct Episodes {
+    gpio: Box<dyn Gpio>,
+    lines: Loop,
+    period: Span,
+    clock: Arc<dyn Clock>,
+}
+
+impl Episodes {
+    pub fn new(gpio: Box<dyn Gpio>, lines: Loop, period: Span, clock: Arc<dyn Clock>) -> Episodes {
+        Episodes { gpio, lines, period, clock }
+    }
+
+    /// At most `samples` passes; counts them in `taken`. Ends early once `stop` is set.
+    pub fn run(&mut self, samples: u32, taken: &AtomicU32, stop: &AtomicBool) -> Result<Passed, LoopFault> {
+        let running = self.await_start(stop)?;
+        let mut passed =
+            Passed { answers: latency_histogram(), unanswered: 0, pulsed: running == Running::Pulses };
+        for sample in 0..samples {
+            if stop.load(Ordering::Acquire) {
+                break;
+            }
+            // Anywhere in the control period: a stimulus in step with the grid would always find the same
+            // phase.
+            let share = uniform(SEED, Stream::Phase, u64::from(sample));
+            let phase = Span::from_nanos((share * self.period.as_nanos() as f64) as u64);
+            self.clock.sleep_until(self.clock.now() + self.period + phase);
+            match self.pass(running).map_err(LoopFault::Line)? {
+                Some(answer) => note(&mut passed.answers, answer),
+                None => passed.unanswered += 1,
+            }
+            taken.fetch_add(1, Ordering::Relaxed);
+            if !self.runs_again(running).map_err(LoopFault::Line)? {
+                return Err(LoopFault::DidNotRunAgain);
+            }
+        }
+        Ok(passed)
+    }
+
+    /// Waits until the motor's line moves for the first time, and learns how.
+    fn await_start(&mut self, stop: &AtomicBool) -> Result<Running, LoopFault> {
+        let at_rest = self.gpio.get(self.lines.response).map_err(LoopFault::Line)?;
+        let until = self.clock.now() + START_WITHIN;
+        while self.clock.now() < until && !stop.load(Ordering::Acquire) {
+            let edges = self.edges_within(WINDOW).map_err(LoopFault::Line)?;
+            if edges >= PULSES {
+                return Ok(Running::Pulses);
+            }
+            let high = self.gpio.get(self.lines.response).map_err(LoopFault::Line)?;
+            if edges == 0 && high != at_rest {
+                return Ok(Running::Level(high));
+            }
+        }
+        Err(LoopFault::NeverRan)
+    }
+
+    fn edges_within(&mut self, window: Span) -> Result<u32, BusFault> {
+        let (until, mut edges) = (self.clock.now() + window, 0);
+        while self.clock.now() < until {
+            let left = until.since(self.clock.now());
+            edges += u32::from(self.gpio.next_edge(left)?.is_some());
+        }
+        Ok(edges)
+    }
+
+    /// From before the stimulus to the answer; `None`: none in time. The stimulus stays.
+    fn pass(&mut self, running: Running) -> Result<Option<Span>, BusFault> {
+        while self.gpio.next_edge(Span::ZERO)?.is_some() {}
+        if running == Running::Pulses {
+            self.await_rise()?;
+        }
+        let began = self.clock.now();
+        self.gpio.set(self.lines.stimulus, !self.lines.active_low)?;
+        let last = self.last_edge(began)?;
+        let high = self.gpio.get(self.lines.response)?;
+        let rests = match running {
+            Running::Level(run) => high != run,
+            Running::Pulses => true, // or there would have been edges
+        };
+        Ok(last.filter(|_| rests).map(|at| at.since(began)))
+    }
+
+    /// Waits for the beginning of a pulse, so that its end is still to come, whatever the answer's time.
+    fn await_rise(&mut self) -> Result<(), BusFault> {
+        while let Some(edge) = self.gpio.next_edge(WINDOW)? {
+            if edge.line == self.lines.response && edge.high {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The last edge before the line is quiet; `None`: it is not, for all our patience, or there was none.
+    fn last_edge(&mut self, began: Instant) -> Result<Option<Instant>, BusFault> {
+        let mut last = None;
+        while self.clock.now() < began + PATIENCE {
+            // Until the first edge, the whole patience; then what makes it quiet.
+            let wait = if last.is_some() { QUIET } else { PATIENCE };
+            match self.gpio.next_edge(wait)? {
+                Some(edge) if edge.line == self.lines.response => last = Some(edge.stamp),
+                Some(_) => {}
+                None => return Ok(last),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Takes the stimulus back and waits until the line runs.
+    fn runs_again(&mut self, running: Running) -> Result<bool, BusFault> {
+        self.gpio.set(self.lines.stimulus, self.lines.active_low)?;
+        let until = self.clock.now() + AGAIN_WITHIN;
+        while self.clock.now() < until {
+            match running {
+                Running::Pulses if self.edges_within(WINDOW)? >= PULSES => return Ok(true),
+                Running::Pulses => {}
+                Running::Level(run) => {
+                    if self.gpio.get(self.lines.response)? == run {
+                        return Ok(true);
+                    }
+                    self.clock.sleep_until(self.clock.now() + self.period);
+                }
+            }
+        }
+        Ok(false)
+    }
+}

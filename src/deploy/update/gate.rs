@@ -1,0 +1,204 @@
+//! The health gate: what a new version has to show before it stays. READY includes the runtime's self-test.
+//! For the time of the trial the same process has to live, be the installed program, answer, stay disarmed,
+//! have its guard, show no cause of restraint that the old version did not have, and keep the board's own
+//! limits of the field's cycle.
+
+use super::command::{self, LONG, SHORT};
+use super::state::{Answer, ask, ask_installed, property, systemctl};
+use super::{Layout, Why};
+use crate::base::time::Span;
+use crate::system::intake;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// The runtime's unit.
+pub const RUNTIME: &str = "ganglion.service";
+/// The guard's.
+pub const GUARD: &str = "ganglion-guard.service";
+/// How often the robot is asked.
+const LOOK: Duration = Duration::from_secs(1);
+/// A cause stands if so many answers in a row report it.
+const STANDS: usize = 5;
+/// A runtime that has just said READY opens its socket within this time, also on an emulator.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+/// Largest program, in bytes.
+const LARGEST: u64 = 512 << 20;
+
+/// What the robot was like before the update, as far as the gate compares.
+#[derive(Clone, Debug, Default)]
+pub struct Before {
+    /// Whether the guard ran.
+    pub guarded: bool,
+    /// Causes of restraint that were active.
+    pub causes: Vec<String>,
+}
+
+impl Before {
+    /// Of the robot as it runs now.
+    pub fn look(layout: &Layout) -> Before {
+        Before {
+            guarded: is_active(GUARD),
+            causes: ask(layout).map(|answer| answer.causes).unwrap_or_default(),
+        }
+    }
+
+    /// Of a robot that does not run: nothing to compare with. The guard is wanted if systemd would start it.
+    pub fn unknown() -> Before {
+        let guarded = is_active(GUARD) || property(GUARD, "UnitFileState") == "enabled";
+        Before { guarded, causes: Vec::new() }
+    }
+}
+
+/// Whether a unit is active.
+pub fn is_active(unit: &str) -> bool {
+    property(unit, "ActiveState") == "active"
+}
+
+/// Starts guard and runtime; returns when the runtime is ready.
+pub fn start(before: &Before) -> Result<(), Why> {
+    let _ = systemctl(&["reset-failed", RUNTIME, GUARD], SHORT);
+    if before.guarded {
+        // The motors stand and the runtime is stopped: the only moment at which a guard may be replaced.
+        systemctl(&["restart", GUARD], LONG).map_err(|_| Why::GuardLost)?;
+    }
+    systemctl(&["start", RUNTIME], LONG).map_err(|_| Why::NotReady(property(RUNTIME, "Result")))
+}
+
+/// Judges a new version for `length`: it lives, no new cause of restraint stands, its limits hold.
+pub fn judge(layout: &Layout, before: &Before, length: Span) -> Result<(), Why> {
+    let mut answers = Vec::new();
+    lives(layout, before, length, |answer| answers.push(answer))?;
+    if let Some(cause) = standing(&answers, before) {
+        return Err(Why::Cause(cause));
+    }
+    let newest = answers.pop().unwrap_or_default();
+    let missed = limits(layout, &newest).into_iter().find(|(_, target_ms, found_ms)| found_ms > target_ms);
+    match missed {
+        Some((key, target_ms, found_ms)) => Err(Why::Slow { key, target_ms, found_ms }),
+        None => Ok(()),
+    }
+}
+
+/// Watches a version that is proven: it lives, answers, stays disarmed, and has its guard.
+pub fn proven(layout: &Layout, before: &Before, length: Span) -> Result<(), Why> {
+    lives(layout, before, length, |_| ())
+}
+
+fn lives(layout: &Layout, before: &Before, length: Span, mut note: impl FnMut(Answer)) -> Result<(), Why> {
+    let process = property(RUNTIME, "MainPID");
+    if !runs_the_installed(layout, &process) {
+        return Err(Why::OtherProgram);
+    }
+    let (begun, length) = (Instant::now(), Duration::from_nanos(length.as_nanos()));
+    let mut answer = first_answer(layout).ok_or(Why::NoAnswer)?;
+    loop {
+        if answer.is_armed() || answer.armings > 0 {
+            return Err(Why::Armed);
+        }
+        note(answer);
+        lives_on(&process)?;
+        if before.guarded && !is_active(GUARD) {
+            return Err(Why::GuardLost);
+        }
+        if begun.elapsed() >= length {
+            return Ok(());
+        }
+        thread::sleep(LOOK);
+        let Some(next) = ask_installed(layout) else {
+            // What is dead does not answer either.
+            lives_on(&process)?;
+            return Err(Why::NoAnswer);
+        };
+        answer = next;
+    }
+}
+
+/// Whether the runtime is still this process.
+fn lives_on(process: &str) -> Result<(), Why> {
+    match is_active(RUNTIME) && property(RUNTIME, "MainPID") == process {
+        true => Ok(()),
+        false => Err(Why::Died(property(RUNTIME, "Result"))),
+    }
+}
+
+/// A cause that the old version did not report and that the last answers all report: one that comes and goes
+/// (a late answer of the field, a person before the robot) is not the new version's.
+fn standing(answers: &[Answer], before: &Before) -> Option<String> {
+    let last = &answers[answers.len().saturating_sub(STANDS)..];
+    let (newest, others) = last.split_last()?;
+    let stands = |cause: &&String| {
+        !before.causes.contains(cause) && others.iter().all(|answer| answer.causes.contains(cause))
+    };
+    newest.causes.iter().find(stands).cloned()
+}
+
+fn first_answer(layout: &Layout) -> Option<Answer> {
+    let begun = Instant::now();
+    loop {
+        match ask_installed(layout) {
+            None if begun.elapsed() < ANSWERS_WITHIN => thread::sleep(LOOK),
+            answer => return answer,
+        }
+    }
+}
+
+fn runs_the_installed(layout: &Layout, process: &str) -> bool {
+    if !layout.is_real() {
+        return true; // another root has no processes
+    }
+    let digest = |path: &Path| intake::bytes(path, LARGEST).ok().map(|bytes| blake3::hash(&bytes));
+    let running = digest(&Path::new("/proc").join(process).join("exe"));
+    running.is_some() && running == digest(&layout.program())
+}
+
+/// The board's limits of the field's cycle, as (key, limit, found), in milliseconds. The program that is
+/// judged also says what its board asks for.
+fn limits(layout: &Layout, answer: &Answer) -> Vec<(String, f64, f64)> {
+    #[derive(Deserialize)]
+    struct Checked {
+        settings: Vec<Setting>,
+    }
+    #[derive(Deserialize)]
+    struct Setting {
+        key: String,
+        value: String,
+    }
+    let board = layout.board();
+    let words = ["check".as_ref(), board.as_ref(), "--json".as_ref()];
+    let Ok(ran) = command::run(layout.program(), &words, SHORT) else { return Vec::new() };
+    let checked: Option<Checked> = ran.out.lines().last().and_then(|line| serde_json::from_str(line).ok());
+    let settings: BTreeMap<String, String> =
+        checked.into_iter().flat_map(|checked| checked.settings).map(|one| (one.key, one.value)).collect();
+    let limit = |key: &str| settings.get(key).and_then(|value| value.parse::<f64>().ok());
+    let Some(found) = answer.field_us else { return Vec::new() };
+    [("targets.cycle_p50_ms", found.p50 / 1e3), ("targets.cycle_p99_ms", found.p99 / 1e3)]
+        .into_iter()
+        .filter_map(|(key, found)| Some((key.to_string(), limit(key)?, found)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_counts_if_it_is_new_and_stands() {
+        let before = Before { guarded: false, causes: vec!["sensor-lost".to_string()] };
+        let answer = |causes: &[&str]| Answer {
+            causes: causes.iter().map(ToString::to_string).collect(),
+            ..Answer::default()
+        };
+        let (none, old) = (answer(&[]), answer(&["sensor-lost"]));
+        let new = answer(&["sensor-lost", "guard-lost"]);
+        let stands = |answers: &[&[Answer]]| standing(&answers.concat(), &before);
+        assert_eq!(stands(&[&[old.clone(), old.clone()]]), None, "it was there before");
+        let all = vec![new.clone(); STANDS];
+        assert_eq!(stands(&[&all]).as_deref(), Some("guard-lost"));
+        assert_eq!(stands(&[&[none, old], &all]).as_deref(), Some("guard-lost"), "it came later, and stays");
+        assert_eq!(stands(&[&all, &[answer(&[]), new]]), None, "it comes and goes");
+        assert_eq!(standing(&[], &before), None);
+    }
+}

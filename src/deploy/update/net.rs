@@ -1,0 +1,128 @@
+//! The way back, put in place before an update changes anything: a copy of the proven program that runs now,
+//! and two units of the administrator's. None of it needs a file of the new package.
+
+use super::state::{remove, systemctl};
+use super::{Layout, UpdateError, at};
+use crate::system::{codec, intake};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Goes back at a boot that finds an update unfinished.
+pub const AT_BOOT: &str = "ganglion-rollback.service";
+/// Goes back when the program that runs the update dies.
+pub const ON_DEATH: &str = "ganglion-update-died.service";
+/// Orders the runtime behind the first one.
+const DROP_IN: &str = "ganglion.service.d/90-trial.conf";
+/// Has it started at boot, whatever becomes of the runtime's unit.
+const WANTED: &str = "multi-user.target.wants/ganglion-rollback.service";
+/// systemd reads its files again: a second or two on a Pi.
+pub(super) const RELOAD: Duration = Duration::from_secs(60);
+/// Largest program, in bytes.
+const LARGEST: u64 = 512 << 20;
+
+/// Puts it in place, on the disk.
+pub fn put_up(layout: &Layout) -> Result<(), UpdateError> {
+    copy_program(layout)?;
+    let units = layout.units();
+    for (name, text) in [(AT_BOOT, at_boot(layout)), (ON_DEATH, on_death(layout)), (DROP_IN, drop_in())] {
+        let path = units.join(name);
+        make_folder(&path)?;
+        codec::replace(&path, text.as_bytes()).map_err(at(&path))?;
+    }
+    let wanted = units.join(WANTED);
+    make_folder(&wanted)?;
+    codec::replace_with_link(&wanted, &Path::new("..").join(AT_BOOT)).map_err(at(&wanted))?;
+    // The folders made above are names in this one.
+    std::fs::File::open(&units).and_then(|folder| folder.sync_all()).map_err(at(&units))?;
+    systemctl(&["daemon-reload"], RELOAD).map_err(|words| failed("systemctl", words))
+}
+
+/// Takes it away: the update has ended. The copy of the program stays, for a rollback that finds the
+/// installed program broken.
+pub fn take_down(layout: &Layout) -> Result<(), UpdateError> {
+    for name in [DROP_IN, WANTED, AT_BOOT, ON_DEATH] {
+        remove(&layout.units().join(name))?;
+    }
+    remove(&layout.reserve())
+}
+
+fn failed(program: &str, words: String) -> UpdateError {
+    super::command::CommandError::Failed(program.to_string(), words).into()
+}
+
+/// The program that runs now, byte for byte, which need not be what lies in `/usr/bin` any more.
+fn copy_program(layout: &Layout) -> Result<(), UpdateError> {
+    let own = Path::new("/proc/self/exe");
+    let path = layout.rescue();
+    // A rescue that runs is the proven program already, and a file that runs cannot be written to.
+    if std::fs::read_link(own).is_ok_and(|running| running == path) {
+        return Ok(());
+    }
+    let bytes = intake::bytes(own, LARGEST).map_err(at(own))?;
+    codec::replace(&path, &bytes).map_err(at(&path))?;
+    std::fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(at(&path))?;
+    std::fs::File::open(&path).and_then(|file| file.sync_all()).map_err(at(&path))
+}
+
+fn make_folder(path: &Path) -> Result<(), UpdateError> {
+    let folder = path.parent().map_or_else(PathBuf::new, Path::to_path_buf);
+    std::fs::create_dir_all(&folder).map_err(at(&folder))
+}
+
+fn at_boot(layout: &Layout) -> String {
+    let (state, marker, lock) = (layout.state(), layout.marker(), layout.lock());
+    format!(
+        "# Written by 'ganglion update', removed when the update has ended.
+[Unit]
+Description=Return to the proven version of ganglion
+# An unfinished update, and no process that runs it: the power went.
+ConditionPathExists={}
+ConditionPathExists=!{}
+RequiresMountsFor={} /usr
+Before=ganglion-guard.service ganglion.service ganglion-rebind.service
+Before=apt-daily.service apt-daily-upgrade.service unattended-upgrades.service
+
+[Service]
+Type=oneshot
+ExecStart={} update recover --boot
+TimeoutStartSec=600
+StandardOutput=journal+console
+StandardError=journal+console
+",
+        marker.display(),
+        lock.display(),
+        state.display(),
+        layout.rescue().display()
+    )
+}
+
+fn on_death(layout: &Layout) -> String {
+    format!(
+        "# Written by 'ganglion update', removed when the update has ended.
+[Unit]
+Description=Return to the proven version of ganglion after its updater died
+ConditionPathExists={}
+
+[Service]
+Type=oneshot
+ExecStart={} update recover
+TimeoutStartSec=600
+StandardOutput=journal+console
+StandardError=journal+console
+",
+        layout.marker().display(),
+        layout.rescue().display()
+    )
+}
+
+fn drop_in() -> String {
+    format!(
+        "# Written by 'ganglion update', removed when the update has ended.
+[Unit]
+Wants={AT_BOOT}
+After={AT_BOOT}
+"
+    )
+}

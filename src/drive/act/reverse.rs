@@ -1,0 +1,25 @@
+//! How long the robot may drive in the direction in which it has no sensors. Counts time; knows no motor.
+
+use crate::base::time::Span;
+
+/// How long the robot has been driving backwards, blind. Backwards time adds up and any other time subtracts
+/// as much, so short breaks do not restart the count. Once it is used up, backwards is refused until all of
+/// it has been paid back, stopped or driving forwards.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reverse {
+    spent: Span,
+    pub(super) refused: bool,
+}
+
+impl Reverse {
+    /// Records that for `elapsed` the robot went `backwards` or not; the next command lasts a `period`.
+    pub(super) fn note(&mut self, backwards: bool, elapsed: Span, period: Span, longest: Span) {
+        let spent = if backwards { self.spent + elapsed } else { self.spent.less(elapsed) };
+        self.spent = spent.min(longest);
+        if self.spent + period > longest {
+            self.refused = true;
+        } else if self.spent == Span::ZERO {
+            self.refused = false;
+        }
+    }
+}

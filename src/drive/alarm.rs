@@ -1,0 +1,77 @@
+//! How the tick learns of stops that did not wait for it. A thread that sees a reading cross into a rule
+//! raises [`Halt`] with the cause. The tick reads it here, even if the reading itself was lost on its way.
+//! Loads only; decides nothing.
+
+use crate::base::plan::Cause;
+use crate::drive::io::Halt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What happened since the last slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// Causes for which the motors were stopped without waiting for the tick, one bit each (see
+    /// [`Cause::bit`]).
+    pub halts: u16,
+    /// Readings did not fit their ring: the one that stopped the motors may be among them.
+    pub readings_lost: bool,
+}
+
+/// The tick's view of halts.
+#[derive(Debug)]
+pub struct Alarm {
+    halt: Arc<Halt>,
+    dropped: Arc<AtomicU64>,
+    /// How often each cause has stopped the motors, by `Cause as usize`.
+    heard: [u64; Cause::ALL.len()],
+    lost: u64,
+}
+
+impl Alarm {
+    /// Reads the counts of `halt`, and the lost readings in `dropped`, both from zero.
+    pub fn new(halt: Arc<Halt>, dropped: Arc<AtomicU64>) -> Alarm {
+        Alarm { halt, dropped, heard: [0; Cause::ALL.len()], lost: 0 }
+    }
+
+    /// What happened since the last call. Must be called before the readings are taken: a stop that is seen
+    /// here put its reading into a ring before.
+    pub fn take(&mut self) -> Heard {
+        let mut halts = 0;
+        for (cause, count) in self.halt.counts() {
+            let heard = &mut self.heard[cause as usize];
+            if count != *heard {
+                halts |= cause.bit();
+            }
+            *heard = count;
+        }
+        let lost = self.dropped.load(Ordering::Relaxed);
+        let readings_lost = lost != self.lost;
+        self.lost = lost;
+        Heard { halts, readings_lost }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::fixture::at;
+
+    #[test]
+    fn a_stop_and_a_loss_are_heard_once() {
+        let (halt, dropped) = (Arc::new(Halt::new(Arc::default())), Arc::new(AtomicU64::new(0)));
+        let mut alarm = Alarm::new(halt.clone(), dropped.clone());
+        assert_eq!(alarm.take(), Heard::default());
+        halt.raise(Cause::EStop, at(1));
+        halt.raise(Cause::EStop, at(2));
+        halt.raise(Cause::Cliff, at(2));
+        let halts = Cause::EStop.bit() | Cause::Cliff.bit();
+        assert_eq!(alarm.take(), Heard { halts, readings_lost: false });
+        assert_eq!(alarm.take(), Heard::default());
+        dropped.fetch_add(3, Ordering::Relaxed);
+        halt.raise(Cause::Cliff, at(3));
+        assert_eq!(alarm.take(), Heard { halts: Cause::Cliff.bit(), readings_lost: true });
+        assert_eq!(alarm.take(), Heard::default());
+        let late = Alarm::new(halt, dropped).take();
+        assert_eq!(late, Heard { halts, readings_lost: true }, "what came before the first slot counts");
+    }
+}

@@ -1,0 +1,149 @@
+//! What the sensors and buses have been through, for reports: the workers count, reports read. No decision
+//! depends on these figures.
+
+use super::ladder::RecoveryStep;
+use crate::base::time::Span;
+use crate::hardware::bus::Measure;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Adds one to `counter`.
+pub(super) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Counters that all workers share.
+#[derive(Debug, Default)]
+pub struct SenseCounters {
+    /// Readings that did not fit their ring buffer.
+    pub readings_dropped: Arc<AtomicU64>,
+    /// Button levels that had changed without an edge being delivered.
+    pub edges_lost: AtomicU64,
+    /// Edges that the kernel dropped because they were not read in time.
+    pub edge_overruns: Arc<AtomicU64>,
+    /// How often a line had so many edges that its thread polled only its level for a while.
+    pub edge_storms: AtomicU64,
+}
+
+/// Counters of one polled device.
+#[derive(Debug, Default)]
+pub struct DeviceCounters {
+    /// The sensors that it feeds, for reports.
+    pub name: String,
+    /// How often it was polled for a reading.
+    pub polls: AtomicU64,
+    /// Polls and set-ups whose transfer failed.
+    pub failures: AtomicU64,
+    /// How often it was set up, including the first time.
+    pub set_ups: AtomicU64,
+    /// Polls that began at least a whole period late.
+    pub late: AtomicU64,
+    /// Timed polls of a device whose line should have asked for them: its edges are lost.
+    pub unprompted: AtomicU64,
+    /// How often it was lost: it did not answer, could not be set up, or kept giving senseless answers.
+    pub losses: AtomicU64,
+    lost: AtomicBool,
+    longest_ns: AtomicU64,
+}
+
+impl DeviceCounters {
+    /// Counters of the device called `name`.
+    pub fn new(name: String) -> DeviceCounters {
+        DeviceCounters { name, ..DeviceCounters::default() }
+    }
+    /// It returns no values.
+    pub(super) fn lose(&self) {
+        if !self.lost.swap(true, Ordering::Relaxed) {
+            count(&self.losses);
+        }
+    }
+    /// It returned a value.
+    pub(super) fn find(&self) {
+        self.lost.store(false, Ordering::Relaxed);
+    }
+    /// Whether it was lost and has not returned a value since.
+    pub fn is_lost(&self) -> bool {
+        self.lost.load(Ordering::Relaxed)
+    }
+    /// A poll took this long.
+    pub(super) fn took(&self, span: Span) {
+        self.longest_ns.fetch_max(span.as_nanos(), Ordering::Relaxed);
+    }
+    /// The longest poll so far. (A set-up is no poll.)
+    pub fn longest(&self) -> Span {
+        Span::from_nanos(self.longest_ns.load(Ordering::Relaxed))
+    }
+}
+
+/// Counters of one bus thread.
+#[derive(Debug, Default)]
+pub struct BusCounters {
+    /// Name of the bus, as the board has it.
+    pub name: String,
+    /// Transfers that failed for good, after their retries.
+    pub failures: AtomicU64,
+    /// Transfers that were retried.
+    pub retries: AtomicU64,
+    /// How often the motors' controller was set up (the first time included), or a bus without one restarted.
+    pub set_ups: AtomicU64,
+    /// Recovery steps taken, by [`RecoveryStep`]; the first set-up does not count.
+    pub rungs: [AtomicU64; RecoveryStep::ALL.len()],
+    /// Steps of recovery that can be taken here, by [`RecoveryStep`].
+    pub reachable: [AtomicBool; RecoveryStep::ALL.len()],
+    /// Commands that every motor accepted.
+    pub written: AtomicU64,
+    /// Commands that expired before they could be written, or ran out afterwards.
+    pub expired: AtomicU64,
+    /// Commands made before the reason of a halt could be known, and not obeyed.
+    pub withheld: AtomicU64,
+    /// How often the motors were stopped without waiting for the tick.
+    pub halts: AtomicU64,
+    /// How often the motors' lines were switched off while the bus hung in a transfer.
+    pub cuts: AtomicU64,
+    /// How often the motors were stopped again because they were not known to have stopped: the previous stop
+    /// had failed, or the bus had.
+    pub stops_again: AtomicU64,
+    /// Its devices, in polling-table order.
+    pub devices: Vec<DeviceCounters>,
+    longest_unled_ns: AtomicU64,
+}
+
+impl BusCounters {
+    /// Counters of the bus called `name` with these devices.
+    pub fn new(name: impl Into<String>, devices: impl IntoIterator<Item = String>) -> BusCounters {
+        let devices = devices.into_iter().map(DeviceCounters::new).collect();
+        BusCounters { name: name.into(), devices, ..BusCounters::default() }
+    }
+    /// Notes whether `measure` can be taken here, and returns that.
+    pub(super) fn reaches(&self, measure: Measure, can: bool) -> bool {
+        for (rung, reachable) in RecoveryStep::ALL.into_iter().zip(&self.reachable) {
+            if rung.measure() == Some(measure) {
+                reachable.store(can, Ordering::Relaxed);
+            }
+        }
+        can
+    }
+    /// The measures that can be taken here, beside a reset.
+    pub fn measures(&self) -> impl Iterator<Item = RecoveryStep> {
+        let reachable = |(_, reachable): &(RecoveryStep, &AtomicBool)| reachable.load(Ordering::Relaxed);
+        RecoveryStep::ALL.into_iter().zip(&self.reachable).filter(reachable).map(|(rung, _)| rung)
+    }
+    /// Motors that may have moved received nothing for this long.
+    pub(super) fn unled(&self, span: Span) {
+        self.longest_unled_ns.fetch_max(span.as_nanos(), Ordering::Relaxed);
+    }
+    /// The longest time between two messages that reached the motors (a command, a stop, a line that holds
+    /// them) while they were not known to have stopped. Motors that no line holds are known to have stopped
+    /// only at the end of a set-up.
+    pub fn longest_unled(&self) -> Span {
+        Span::from_nanos(self.longest_unled_ns.load(Ordering::Relaxed))
+    }
+    /// The devices that currently return no values.
+    pub fn lost(&self) -> impl Iterator<Item = &str> {
+        self.devices.iter().filter(|device| device.is_lost()).map(|device| device.name.as_str())
+    }
+    /// How often `rung` was taken.
+    pub fn taken(&self, rung: RecoveryStep) -> u64 {
+        self.rungs[rung as usize].load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,428 @@
+//! The thread of an I2C bus: one piece of work per step, in this order: halt, the pending command, a command
+//! that runs out, polls that a line asks for, polls that are due. No transfer is interrupted, but between any
+//! two transfers a halt goes first; work that it overtakes starts again. A device is set up one transfer at a
+//! time, with all of this in between. A failing bus climbs the recovery ladder; until it is back, readings
+//! carry the fault and the tick sees unconfirmed commands. Between the ladder's rungs, motors that are not
+//! known to have stopped are stopped. A held value is never reported as new.
+
+use super::Outlet;
+use super::counters::{BusCounters, count};
+use super::cut::InFlight;
+use super::data_ready::DataReady;
+use super::fast_stop::FastStops;
+use super::halt::{Halt, HaltWatch};
+use super::ladder::{Ladder, RecoveryStep};
+use super::motors::{MotorEnd, Motors};
+use super::polls::{Outcome, PollPlan, Polls};
+use super::retry::{OvertakenClock, Retrying};
+use super::silence::Silence;
+use crate::base::fault::{BusFault, ReadingFault};
+use crate::base::plan::Cause;
+use crate::base::time::{Clock, Instant, Span};
+use crate::hardware::bus::{Gpio, I2c, Repair};
+use crate::hardware::device::{DeviceFault, Ports};
+use crate::system::executor::Worker;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+/// The parts of a bus thread.
+pub struct BusParts {
+    /// Name of the thread.
+    pub name: &'static str,
+    /// The bus.
+    pub i2c: Box<dyn I2c>,
+    /// GPIO lines of its devices.
+    pub gpio: Box<dyn Gpio>,
+    /// Recovery measures for it.
+    pub repair: Box<dyn Repair>,
+    /// How long the devices' supply has to be off, if it can be switched.
+    pub rail_off: Span,
+    /// Address of the controller that takes writes in frames, if it is on this bus.
+    pub fragile: Option<u8>,
+    /// How long the motors' controller may be silent before it is reset: a control period. A shorter time
+    /// would make every brush spark a reset; with a longer one the motors would run on without control.
+    pub patience: Span,
+    /// The motors, if they are on this bus.
+    pub motors: Option<MotorEnd>,
+    /// Notes for the thread that cuts the motors' lines, if they have any and this bus is real.
+    pub in_flight: Option<Arc<InFlight>>,
+    /// Its devices.
+    pub polls: Vec<PollPlan>,
+    /// Rules that stop the motors at once.
+    pub fast_stops: FastStops,
+    /// Devices whose lines ask for polls.
+    pub data_ready: Arc<DataReady>,
+    /// Where a reading raises a halt.
+    pub halt: Arc<Halt>,
+    /// Where readings go.
+    pub outlet: Outlet,
+    /// One of its `devices` for each of `polls`.
+    pub counters: Arc<BusCounters>,
+}
+
+/// Owns one I2C bus and the GPIO lines of its devices.
+pub struct I2cWorker {
+    name: &'static str,
+    wire: Wire,
+    repair: Box<dyn Repair>,
+    ladder: Ladder,
+    motors: Option<Motors>,
+    polls: Polls,
+    data_ready: Arc<DataReady>,
+    demanded: u64,
+    halt: Arc<Halt>,
+    crossed: Option<Cause>,
+    /// The pending command was overtaken once, and is not overtaken a second time.
+    overtaken: bool,
+    /// Cuts that were noticed.
+    cuts: u64,
+    silence: Silence,
+    outlet: Outlet,
+    counters: Arc<BusCounters>,
+}
+
+/// The wires themselves: transfers with their retries.
+struct Wire {
+    i2c: Box<dyn I2c>,
+    gpio: Box<dyn Gpio>,
+    fragile: Option<u8>,
+    in_flight: Option<Arc<InFlight>>,
+    /// Receives halts, if the motors are on this bus.
+    watch: Option<HaltWatch>,
+    /// Transfers of the last call that succeeded.
+    answered: u32,
+    counters: Arc<BusCounters>,
+}
+
+impl Wire {
+    /// A call that nothing overtakes: a stop, or any call while the motors are stopped.
+    fn call<R>(&mut self, clock: &dyn Clock, call: impl FnOnce(&mut Ports<'_>) -> R) -> R {
+        self.through(&OvertakenClock { clock, watch: None, data_ready: None, crossed: None }, call)
+    }
+
+    /// A call that yields, between any two transfers, to a halt, to `data_ready`, and to a crossing that it
+    /// finds itself (`crossed`).
+    fn yielding<R>(
+        &mut self,
+        clock: &dyn Clock,
+        data_ready: Option<&DataReady>,
+        crossed: Option<&AtomicBool>,
+        call: impl FnOnce(&mut Ports<'_>) -> R,
+    ) -> R {
+        let watch = self.watch.take(); // lent for the length of the call
+        let outcome =
+            self.through(&OvertakenClock { clock, watch: watch.as_ref(), data_ready, crossed }, call);
+        self.watch = watch;
+        outcome
+    }
+
+    fn through<R>(&mut self, clock: &OvertakenClock<'_>, call: impl FnOnce(&mut Ports<'_>) -> R) -> R {
+        let (counters, fragile) = (self.counters.as_ref(), self.fragile);
+        let in_flight = self.in_flight.as_deref();
+        let mut i2c = Retrying { i2c: self.i2c.as_mut(), clock, counters, fragile, answered: 0, in_flight };
+        let outcome = call(&mut Ports { i2c: &mut i2c, gpio: self.gpio.as_mut(), clock });
+        self.answered = i2c.answered;
+        outcome
+    }
+}
+
+impl I2cWorker {
+    /// A worker whose bus has to be set up.
+    ///
+    /// # Panics
+    /// If `counters` does not have a device for each poll: both are made from the same list.
+    pub fn new(parts: BusParts) -> I2cWorker {
+        assert_eq!(parts.polls.len(), parts.counters.devices.len(), "a counter for each device");
+        let BusParts { i2c, gpio, repair, counters, fragile, in_flight, .. } = parts;
+        let motors = parts.motors.map(|end| Motors::new(end, fragile.is_some(), in_flight.clone()));
+        let (motors, watch) = motors.unzip();
+        I2cWorker {
+            name: parts.name,
+            ladder: Ladder::new(|measure| counters.reaches(measure, repair.can(measure)), parts.rail_off),
+            wire: Wire { i2c, gpio, fragile, in_flight, watch, answered: 0, counters: counters.clone() },
+            repair,
+            motors,
+            polls: Polls::new(parts.polls, parts.fast_stops),
+            data_ready: parts.data_ready,
+            demanded: 0,
+            halt: parts.halt,
+            crossed: None,
+            overtaken: false,
+            cuts: 0,
+            silence: Silence::new(parts.patience),
+            outlet: parts.outlet,
+            counters,
+        }
+    }
+
+    /// One piece of work.
+    fn work(&mut self, clock: &dyn Clock) {
+        let now = clock.now();
+        self.demanded |= self.data_ready.take();
+        self.notice_cut(now);
+        if self.obey_halt(clock) {
+            return;
+        }
+        if let Some(motors) = &mut self.motors {
+            motors.hear(&self.counters);
+        }
+        if !self.ladder.is_up() {
+            self.demanded = 0; // a device that asked is set up again before it is read
+            self.recover(clock);
+        } else if self.motors.as_ref().is_some_and(Motors::has_pending) {
+            self.write_command(clock);
+        } else if self.stop_due() <= now {
+            self.with_motors(clock, Motors::stop_by_itself);
+        } else if let Some(place) = self.take_demanded() {
+            self.poll(place, true, clock);
+        } else if let Some(place) = self.polls.due(now) {
+            self.poll(place, false, clock);
+        }
+    }
+
+    /// The motors' lines may have been cut during a transfer that hung, however it ended; only a set-up
+    /// switches them on again. A cut that comes after its transfer's end, even after the set-up, is noticed
+    /// in the next step: its number is written after the lines were.
+    fn notice_cut(&mut self, now: Instant) {
+        let cuts = self.wire.in_flight.as_ref().map_or(0, |in_flight| in_flight.cuts().0);
+        if cuts == self.cuts {
+            return;
+        }
+        self.cuts = cuts;
+        if let Some(motors) = &mut self.motors {
+            motors.were_cut();
+        }
+        if self.ladder.is_up() {
+            count(&self.counters.failures);
+            self.go_down(DeviceFault::Bus { register: 0, fault: BusFault::TimedOut }, true, now);
+        }
+    }
+
+    /// Stops the motors if a halt was raised since the last call. Returns whether one was.
+    fn obey_halt(&mut self, clock: &dyn Clock) -> bool {
+        let Some(to) = self.wire.watch.as_mut().and_then(HaltWatch::take) else { return false };
+        if let Some(motors) = &mut self.motors {
+            motors.withhold(to);
+            motors.hear(&self.counters);
+        }
+        self.stop_at_once(clock);
+        true
+    }
+
+    /// When the motors are to be stopped without a request.
+    fn stop_due(&self) -> Instant {
+        self.motors.as_ref().map_or(Instant::NEVER, Motors::stop_due)
+    }
+
+    /// Lets the motors do `deed`, which stops them and gets whether the bus is down; records the outcome.
+    fn with_motors(
+        &mut self,
+        clock: &dyn Clock,
+        deed: impl FnOnce(&mut Motors, bool, &mut Ports<'_>, &BusCounters) -> Result<(), DeviceFault>,
+    ) {
+        let Some(motors) = &mut self.motors else { return };
+        let (counters, began, down) = (self.counters.as_ref(), clock.now(), !self.ladder.is_up());
+        let outcome = self.wire.call(clock, |ports| deed(motors, down, ports, counters));
+        motors.lead(false, clock.now(), counters);
+        self.account(outcome, true, began, clock.now());
+    }
+
+    /// A halt: also while the bus is down, because some motors can be stopped without it.
+    fn stop_at_once(&mut self, clock: &dyn Clock) {
+        self.with_motors(clock, Motors::stop);
+    }
+
+    /// The pending command, frame by frame. A halt drops the rest; an asking device may go first once.
+    fn write_command(&mut self, clock: &dyn Clock) {
+        let Some(motors) = &mut self.motors else { return };
+        let (counters, began) = (self.counters.as_ref(), clock.now());
+        let data_ready = (!self.overtaken).then_some(self.data_ready.as_ref());
+        let outcome = self.wire.yielding(clock, data_ready, None, |ports| motors.write(ports, counters));
+        motors.lead(outcome.is_ok(), clock.now(), counters);
+        self.overtaken = outcome.is_err_and(DeviceFault::gave_way);
+        self.account(outcome, true, began, clock.now());
+        if !self.obey_halt(clock) && self.overtaken {
+            self.demanded |= self.data_ready.take();
+            if let Some(place) = self.take_demanded() {
+                self.poll(place, true, clock);
+            }
+        }
+    }
+
+    /// The next of the devices that asked.
+    fn take_demanded(&mut self) -> Option<usize> {
+        while self.demanded != 0 {
+            let place = self.demanded.trailing_zeros() as usize;
+            self.demanded &= self.demanded - 1;
+            if self.polls.answers(place) {
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    fn poll(&mut self, place: usize, asked: bool, clock: &dyn Clock) {
+        let (polls, outlet, devices) = (&mut self.polls, &mut self.outlet, &self.counters.devices);
+        let began = clock.now();
+        let data_ready = (!asked && polls.yields(place)).then_some(self.data_ready.as_ref());
+        let crossing = AtomicBool::new(false);
+        let stop = self.motors.is_some().then_some(&crossing);
+        let outcome = self.wire.yielding(clock, data_ready, stop, |ports| {
+            polls.call(place, asked, ports, outlet, devices, stop)
+        });
+        let Outcome { transfer, controller, crossed } = outcome;
+        self.account(transfer, controller, began, clock.now());
+        if asked && transfer.is_err_and(DeviceFault::gave_way) {
+            self.demanded |= 1 << place; // it still is
+        }
+        if crossed.is_some() {
+            self.crossed = self.crossed.max(crossed);
+            self.stop_at_once(clock); // on a bus without motors nothing happens here: the halt is raised with the reading
+        }
+        self.obey_halt(clock);
+    }
+
+    /// Handles the result of a call that began at `began`. A wire failure takes the bus down, and so does a
+    /// motors' controller that stays silent. A device that fails alone does not.
+    fn account(&mut self, outcome: Result<(), DeviceFault>, controller: bool, began: Instant, now: Instant) {
+        let Err(fault) = outcome else {
+            if controller {
+                self.silence.worked(self.wire.answered);
+            }
+            self.ladder.worked();
+            return;
+        };
+        if fault.gave_way() {
+            return;
+        }
+        if !self.ladder.is_up() {
+            return; // recovery is in progress, and failed stops have a counter of their own
+        }
+        count(&self.counters.failures);
+        let silent = controller && self.silence.failed(fault, began, now);
+        if !controller {
+            self.polls.ask_controller(now);
+        }
+        let gone = matches!(fault, DeviceFault::Bus { fault: BusFault::Absent, .. });
+        let forgot = controller && fault.needs_set_up(); // it still accepts a stop, so failures do not add up
+        if fault.needs_reset() || gone || forgot || silent {
+            self.go_down(fault, controller, now);
+        }
+    }
+
+    /// `controller`: the failed call was to the motors' controller.
+    fn go_down(&mut self, fault: DeviceFault, controller: bool, now: Instant) {
+        if let Some(motors) = &mut self.motors {
+            motors.lose_bus(Some(fault).filter(|_| controller), now);
+        }
+        let deaths = self.ladder.deaths();
+        self.ladder.failed(now);
+        self.note_death(deaths);
+        self.silence.begin_anew();
+        self.polls.say_lost(fault.into(), now, &mut self.outlet);
+    }
+
+    fn note_death(&self, before: u64) {
+        if self.ladder.deaths() > before {
+            count(&self.counters.rungs[RecoveryStep::Dead as usize]);
+        }
+    }
+
+    /// While the bus is down: stops motors that are not known to have stopped, before anything that may take
+    /// longer. A reset begins with that.
+    fn recover(&mut self, clock: &dyn Clock) {
+        let now = clock.now();
+        match self.ladder.next(now) {
+            Some(RecoveryStep::Reset) => self.climb(RecoveryStep::Reset, clock),
+            _ if self.stop_due() <= now => self.with_motors(clock, Motors::stop_by_itself),
+            Some(rung) => self.climb(rung, clock),
+            None => {}
+        }
+    }
+
+    /// Takes `rung`.
+    fn climb(&mut self, rung: RecoveryStep, clock: &dyn Clock) {
+        let outcome = match rung.measure() {
+            None => self.set_up(clock),
+            Some(measure) => self.repair.take(measure).and_then(|()| match rung {
+                RecoveryStep::Rebind => self.wire.i2c.reopen(),
+                _ => Ok(()),
+            }),
+        };
+        let now = clock.now();
+        count(&self.counters.rungs[rung as usize]);
+        let deaths = self.ladder.deaths();
+        self.ladder.taken(outcome.is_ok(), now);
+        self.note_death(deaths);
+        match outcome {
+            Ok(()) if self.ladder.is_up() => self.polls.begin_anew(),
+            Ok(()) => {}
+            Err(fault) => self.polls.say_lost(ReadingFault::Bus(fault), now, &mut self.outlet),
+        }
+    }
+
+    /// Sets the motors up. A bus without motors has nothing to poll; its devices show its state.
+    fn set_up(&mut self, clock: &dyn Clock) -> Result<(), BusFault> {
+        count(&self.counters.set_ups);
+        let (Some(motors), counters) = (&mut self.motors, self.counters.as_ref()) else { return Ok(()) };
+        let set_up = self.wire.call(clock, |ports| motors.set_up(ports, counters));
+        motors.lead(false, clock.now(), counters);
+        set_up.map_err(|fault| {
+            count(&self.counters.failures);
+            match fault {
+                DeviceFault::Bus { fault, .. } | DeviceFault::Line { fault, .. } => fault,
+                _ => BusFault::Io, // it answered, but the answer made no sense
+            }
+        })
+    }
+
+    /// When to be called next.
+    fn next(&self) -> Instant {
+        if !self.ladder.is_up() {
+            return self.ladder.due().min(self.stop_due());
+        }
+        if self.demanded != 0 || self.motors.as_ref().is_some_and(Motors::has_pending) {
+            return Instant::ZERO; // at once
+        }
+        self.polls.next().min(self.stop_due())
+    }
+}
+
+impl Worker for I2cWorker {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn step(&mut self, clock: &dyn Clock) -> Instant {
+        self.work(clock);
+        self.next()
+    }
+
+    fn has_motors(&self) -> bool {
+        self.motors.is_some()
+    }
+
+    fn publish(&mut self, clock: &dyn Clock) {
+        // Only now can the tick know the reason: its earlier decisions are void.
+        if let Some((cause, at)) = self.outlet.publish_with(&mut self.crossed, clock) {
+            match &mut self.motors {
+                Some(motors) => {
+                    motors.withhold(at);
+                    self.halt.note(cause);
+                }
+                None => self.halt.raise(cause, at),
+            }
+        }
+        if let Some(motors) = &mut self.motors {
+            motors.confirm();
+        }
+    }
+
+    fn finish(&mut self, clock: &dyn Clock) -> bool {
+        let (Some(motors), counters) = (&mut self.motors, self.counters.as_ref()) else { return true };
+        self.wire.call(clock, |ports| motors.finish(ports, counters))
+    }
+}
+
+#[cfg(test)]
+mod tests;

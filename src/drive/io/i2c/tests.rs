@@ -1,0 +1,534 @@
+//! The bus thread at work on a bus that fails on request: order of a step, halts, devices that fail
+//! alone, rungs in order. Virtual time.
+
+use crate::base::command::{Command, OnWire};
+use crate::base::fault::{BusFault, ReadingFault};
+use crate::base::plan::{Cause, Restraint, Rule, SensorPlan, Trip};
+use crate::base::time::{Clock, SimClock};
+use crate::decision::fixture::{at, ms, range};
+use crate::drive::io::*;
+use crate::hardware::bus::fake::{LooseI2c, Seen};
+use crate::hardware::bus::{Absent, Gpio, I2c, Measure, Repair};
+use crate::hardware::device::actuators::Actuators;
+use crate::hardware::device::{DeviceFault, Polled, Ports, Say};
+use crate::system::executor::{Stepper, Waker};
+use crate::system::rt::triple_buffer::{Writer, triple_buffer};
+use std::sync::Mutex;
+
+mod overtaking;
+mod set_ups;
+mod steady;
+mod stops;
+
+const HAT: u8 = 0x14;
+/// First bytes of what is written: set-up of the motors, a command, a stop, set-up of a device.
+const INIT: u8 = 0xA0;
+const WRITE: u8 = 0xA1;
+const STOP: u8 = 0xA2;
+const DEVICE: u8 = 0xA3;
+
+fn bus_fault(register: u8) -> impl Fn(BusFault) -> DeviceFault {
+    move |fault| DeviceFault::Bus { register, fault }
+}
+
+struct TwoWheels;
+
+impl TwoWheels {
+    fn say(what: u8, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        ports.i2c.write(HAT, &[what, 0, 0]).map_err(bus_fault(what))
+    }
+}
+
+impl Actuators for TwoWheels {
+    fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        TwoWheels::say(INIT, ports)
+    }
+    fn write(&mut self, _: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        TwoWheels::say(WRITE, ports)
+    }
+    fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        TwoWheels::say(STOP, ports)
+    }
+}
+
+/// One byte, read in one transfer, from a chip that has to be set up.
+struct Byte(u8);
+
+impl Polled for Byte {
+    fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        ports.i2c.write(self.0, &[DEVICE]).map_err(bus_fault(DEVICE))
+    }
+    fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
+        let mut byte = [0];
+        let read = ports.i2c.read(self.0, &mut byte).map_err(bus_fault(0));
+        let sense = |()| match byte {
+            [0xFF] => Err(DeviceFault::DeadBytes { register: 0 }),
+            [byte] => Ok(f32::from(byte)),
+        };
+        say(0, read.and_then(sense));
+        read
+    }
+}
+
+/// Takes every measure and notes it.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<Vec<Measure>>>);
+
+impl Repair for Notes {
+    fn can(&self, _: Measure) -> bool {
+        true
+    }
+    fn take(&mut self, measure: Measure) -> Result<(), BusFault> {
+        self.0.lock().unwrap().push(measure);
+        Ok(())
+    }
+}
+
+struct Rig {
+    clock: Arc<SimClock>,
+    bus: LooseI2c,
+    stepper: Stepper,
+    commands: Writer<Command>,
+    receipts: rtrb::Consumer<OnWire>,
+    readings: rtrb::Consumer<Reading>,
+    waker: Arc<Waker>,
+    halt: Arc<Halt>,
+    data_ready: Arc<DataReady>,
+    counters: Arc<BusCounters>,
+    measures: Notes,
+}
+
+/// A robot with the devices at `addresses`, on channels in that order, each polled every 10 ms. Channel 0
+/// must not be below 50.
+fn rig(addresses: &[u8]) -> Rig {
+    rig_of(&addresses.iter().map(|&address| (address, 10)).collect::<Vec<_>>())
+}
+
+/// The same with a period of its own for each, in ms.
+fn rig_of(devices: &[(u8, u64)]) -> Rig {
+    let poll = |(channel, &(address, period)): (usize, &(u8, u64))| PollPlan {
+        controller: address == HAT,
+        ..plan(Box::new(Byte(address)), channel as u8, period)
+    };
+    rig_with(devices.iter().enumerate().map(poll).collect())
+}
+
+fn plan(device: Box<dyn Polled>, channel: u8, period: u64) -> PollPlan {
+    PollPlan { device, channels: vec![channel], period: ms(period), controller: false, prompted: false }
+}
+
+/// The same with these devices.
+fn rig_with(polls: Vec<PollPlan>) -> Rig {
+    rig_of_motors(Box::new(TwoWheels), polls)
+}
+
+fn rig_of_motors(actuators: Box<dyn Actuators>, polls: Vec<PollPlan>) -> Rig {
+    let clock = Arc::new(SimClock::new());
+    let bus = LooseI2c::new(clock.clone());
+    bus.answer(100);
+    rig_on(clock, bus.clone(), Box::new(bus), Box::new(Absent), Some(HAT), actuators, polls)
+}
+
+/// The same with these wires; `bus` is what is behind `i2c`. `fragile` as in [`BusParts`].
+fn rig_on(
+    clock: Arc<SimClock>,
+    bus: LooseI2c,
+    i2c: Box<dyn I2c>,
+    gpio: Box<dyn Gpio>,
+    fragile: Option<u8>,
+    actuators: Box<dyn Actuators>,
+    polls: Vec<PollPlan>,
+) -> Rig {
+    let waker: Arc<Waker> = Arc::default();
+    let halt = Arc::new(Halt::new(waker.clone()));
+    let (commands, taken) = triple_buffer(Command::still(2));
+    let (receipts, confirmed) = rtrb::RingBuffer::new(64);
+    let (readings, sensed) = rtrb::RingBuffer::new(READING_RING);
+    let names = (0..polls.len()).map(|place| format!("device {place}"));
+    let counters = Arc::new(BusCounters::new("test", names));
+    let floor = Rule {
+        cause: Cause::Cliff,
+        channel: 0,
+        trip: Trip::Below(50.0),
+        clear: 60.0,
+        hold: Span::ZERO,
+        retreat: Span::ZERO,
+        restraint: Restraint::NoForward,
+        latched: false,
+    };
+    let sensors = [SensorPlan { valid: [0.0, 255.0], ..range() }];
+    let (data_ready, measures) = (Arc::new(DataReady::new(waker.clone())), Notes::default());
+    let worker = I2cWorker::new(BusParts {
+        in_flight: None,
+        name: "i2c",
+        i2c,
+        gpio,
+        repair: Box::new(measures.clone()),
+        rail_off: ms(300),
+        fragile,
+        patience: ms(10),
+        motors: Some(MotorEnd { actuators, commands: taken, receipts, halt: HaltWatch::new(halt.clone()) }),
+        polls,
+        fast_stops: FastStops::of(&[floor], &sensors, [0]),
+        data_ready: data_ready.clone(),
+        halt: halt.clone(),
+        outlet: Outlet::new(readings, Arc::default()),
+        counters: counters.clone(),
+    });
+    let mut stepper = Stepper::new(clock.clone());
+    stepper.add(Box::new(worker), waker.clone(), Instant::ZERO);
+    let (receipts, readings) = (confirmed, sensed);
+    Rig { clock, bus, stepper, commands, receipts, readings, waker, halt, data_ready, counters, measures }
+}
+
+impl Rig {
+    /// Runs up to `until` ms and forgets what it did.
+    fn settle(&mut self, until: u64) {
+        self.stepper.run_until(at(until));
+        self.bus.take_seen();
+        while self.readings.pop().is_ok() {}
+        while self.receipts.pop().is_ok() {}
+    }
+    fn command(&mut self, seq: u64, slot: u64) {
+        self.command_for(1_000, seq, slot);
+    }
+    /// The same, valid for this many ms.
+    fn command_for(&mut self, valid: u64, seq: u64, slot: u64) {
+        let (slot, valid_until) = (at(slot), at(slot + valid));
+        self.commands.put(Command { seq, slot, valid_until, ..Command::still(2) });
+        self.waker.wake();
+    }
+    /// First bytes of what was written, and addresses of what was read, in order.
+    fn order(&self) -> Vec<u8> {
+        self.bus.take_seen().iter().map(|seen| seen.wrote.unwrap_or(seen.address)).collect()
+    }
+    fn said(&mut self) -> Vec<(u8, Result<f32, ReadingFault>)> {
+        std::iter::from_fn(|| self.readings.pop().ok())
+            .map(|reading| (reading.channel, reading.value))
+            .collect()
+    }
+    fn count(&self, counter: impl Fn(&BusCounters) -> &AtomicU64) -> u64 {
+        counter(&self.counters).load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn what_can_be_done_to_a_bus_that_hangs_is_reported() {
+    let rig = rig(&[0x60]);
+    let names: Vec<&str> = rig.counters.measures().map(|step| step.name()).collect();
+    assert_eq!(names, ["clear", "rebind", "rail-off", "rail-on"]);
+    assert_eq!(BusCounters::new("motors", []).measures().count(), 0, "no bus thread has asked");
+}
+
+#[test]
+fn everything_is_set_up_before_it_is_read() {
+    let mut rig = rig(&[0x40, 0x41]);
+    rig.stepper.run_until(at(5));
+    assert_eq!(rig.order(), [INIT, DEVICE, DEVICE, 0x40, 0x41]);
+    assert_eq!(rig.said(), [(0, Ok(100.0)), (1, Ok(100.0))]);
+}
+
+#[test]
+fn a_halt_goes_before_the_pending_command_and_before_polls_that_are_due() {
+    let mut rig = rig(&[0x40, 0x41]);
+    rig.settle(9);
+    // All at once, while both polls fall due.
+    rig.clock.set(at(10));
+    rig.command(7, 10);
+    rig.data_ready.raise(1);
+    rig.halt.raise(Cause::EStop, at(10));
+    rig.stepper.run_until(at(12));
+    assert_eq!(rig.order()[..2], [STOP, 0x41], "the command knew nothing of the halt's reason");
+    assert_eq!((rig.count(|c| &c.halts), rig.count(|c| &c.withheld)), (1, 1));
+    assert!(rig.receipts.pop().is_ok_and(|receipt| receipt.seq == 7 && !receipt.complete));
+    rig.settle(19);
+    rig.command(8, 20);
+    rig.stepper.run_until(at(20));
+    assert_eq!(rig.order()[0], WRITE, "the next one does");
+    assert!(rig.receipts.pop().is_ok_and(|receipt| receipt.seq == 8 && receipt.complete));
+}
+
+#[test]
+fn commands_go_before_polls_that_are_asked_for_and_those_before_polls_that_are_due() {
+    let mut rig = rig(&[0x40, 0x41, 0x42]);
+    rig.settle(14);
+    rig.clock.set(at(20));
+    rig.command(1, 20);
+    rig.data_ready.raise(2);
+    rig.stepper.run_until(at(22));
+    assert_eq!(rig.order()[..3], [WRITE, 0x42, 0x40]);
+}
+
+#[test]
+fn a_poll_is_not_broken_off_and_the_stop_follows_it_at_once() {
+    let mut rig = rig(&[0x40, 0x41]);
+    rig.settle(9);
+    let begun = at(10) + Span::from_micros(200); // behind the set-up of both, ten milliseconds earlier
+    rig.stepper.run_until(begun);
+    rig.halt.raise(Cause::EStop, begun);
+    rig.stepper.run_until(at(12));
+    let seen = rig.bus.take_seen();
+    let stop = seen.iter().position(|seen| seen.wrote == Some(STOP)).expect("it stopped");
+    assert_eq!(stop, 1, "behind one poll, before the other: {seen:?}");
+    assert_eq!(seen[1].at.since(seen[0].at), Span::from_micros(100));
+}
+
+#[test]
+fn a_reading_that_crosses_stops_the_motors_in_the_same_breath_and_once() {
+    let mut rig = rig(&[0x40, 0x41]);
+    rig.settle(8);
+    rig.bus.answer(40);
+    rig.stepper.run_until(at(40));
+    let order = rig.order();
+    let stop = order.iter().position(|&byte| byte == STOP).expect("it stopped");
+    assert_eq!(order[stop - 1], 0x40);
+    assert_eq!(order.iter().filter(|&&byte| byte == STOP).count(), 1, "{order:02x?}");
+    assert_eq!(rig.halt.counts().collect::<Vec<_>>(), [(Cause::Cliff, 1)]);
+    // What was decided before the tick could know is not obeyed.
+    let stopped = rig.clock.now();
+    rig.bus.answer(100);
+    rig.settle(55);
+    rig.bus.answer(40);
+    rig.stepper.run_until(at(75));
+    assert!(rig.clock.now() > stopped);
+    rig.order();
+    rig.command(1, 55);
+    rig.stepper.run_until(at(76));
+    assert!(!rig.order().contains(&WRITE));
+    rig.command(2, 76);
+    rig.stepper.run_until(at(77));
+    assert!(rig.order().contains(&WRITE));
+}
+
+#[test]
+fn a_device_that_fails_alone_is_set_up_again_and_takes_no_other_with_it() {
+    let mut rig = rig(&[0x40, 0x41]);
+    rig.settle(100);
+    rig.bus.fail(0x41, Some(BusFault::Nack));
+    for slot in (100..1_100).step_by(10) {
+        rig.command(slot, slot);
+        rig.stepper.run_until(at(slot + 9));
+    }
+    let seen = rig.bus.take_seen();
+    assert_eq!(seen.iter().filter(|seen| seen.wrote == Some(WRITE) && seen.worked).count(), 100);
+    assert_eq!(seen.iter().filter(|seen| seen.address == 0x40).count(), 100, "the other one keeps its beat");
+    let asked = seen.iter().filter(|seen| seen.address == 0x41).count();
+    assert!(
+        (12..40).contains(&asked),
+        "asked {asked} times: each try is three transfers, and they grow rarer"
+    );
+    assert!(!seen.iter().any(|seen| seen.wrote == Some(INIT)), "the motors were not reset");
+    let said = rig.said();
+    assert!(said.iter().filter(|(channel, _)| *channel == 1).all(|(_, value)| value.is_err()));
+    assert_eq!(rig.counters.taken(RecoveryStep::Reset), 1, "the first set-up");
+    rig.bus.fail(0x41, None);
+    rig.stepper.run_until(at(4_000));
+    let back: Vec<_> = rig.bus.take_seen().into_iter().filter(|seen| seen.address == 0x41).collect();
+    assert_eq!(back[0].wrote, Some(DEVICE), "its registers may be gone: {:?}", &back[..2]);
+    assert_eq!(back[1].wrote, None);
+    assert!(back.len() > 50, "it is polled as before");
+}
+
+#[test]
+fn a_device_that_answers_nonsense_for_long_is_set_up_again_and_ever_more_rarely() {
+    let mut rig = rig(&[0x40]);
+    rig.settle(100);
+    rig.bus.answer(0xFF);
+    rig.stepper.run_until(at(10_100));
+    let set_ups = rig.order().iter().filter(|&&byte| byte == DEVICE).count();
+    assert!((3..=5).contains(&set_ups), "{set_ups} times in ten seconds: after 0.1, 1, 3 and 7");
+    assert_eq!(rig.count(|c| &c.failures), 0, "the bus has no fault");
+    let device = &rig.counters.devices[0];
+    assert_eq!((device.is_lost(), device.losses.load(Ordering::Relaxed)), (true, 1), "lost once, for good");
+    rig.bus.answer(100);
+    rig.stepper.run_until(at(10_200));
+    assert!(!rig.counters.devices[0].is_lost(), "and found with its first value");
+}
+
+#[test]
+fn a_hung_bus_goes_up_the_ladder_in_order_and_is_declared_dead() {
+    use Measure::{Clear, RailOff, RailOn, Rebind};
+    let mut rig = rig(&[0x40]);
+    rig.settle(6_000);
+    rig.bus.hang(true);
+    rig.stepper.run_until(at(6_030));
+    let seen = rig.bus.take_seen();
+    assert_eq!((seen[0].address, seen[1].wrote), (0x40, Some(INIT)), "reset at once: {seen:?}");
+    assert_eq!(seen.len(), 2 + usize::from(seen.len() > 2), "a transfer that timed out is not tried again");
+    rig.stepper.run_until(at(16_000));
+    assert_eq!(*rig.measures.0.lock().unwrap(), [Clear, Rebind, RailOff, RailOn]);
+    let taken = RecoveryStep::ALL.map(|rung| rig.counters.taken(rung));
+    assert_eq!(taken, [1 + 10, 1, 1, 1, 1, 1], "the first set-up, ten resets, each measure once, then dead");
+    let said = rig.said();
+    assert!(
+        said.len() > 5 && said.iter().all(|(_, v)| *v == Err(ReadingFault::Bus(BusFault::TimedOut))),
+        "{said:?}"
+    );
+    // A dead bus is left alone but for a look every five seconds, and stops: no line holds these motors.
+    rig.settle(16_000);
+    rig.stepper.run_until(at(36_000));
+    let looks: Vec<u8> = rig.order().into_iter().filter(|byte| *byte != STOP).collect();
+    assert!((3..=4).contains(&looks.len()) && looks.iter().all(|&byte| byte == INIT), "{looks:02x?}");
+    rig.bus.hang(false);
+    rig.stepper.run_until(at(36_000) + DEAD_LOOK + ms(100));
+    let order: Vec<u8> = rig.order().into_iter().filter(|byte| *byte != STOP).collect();
+    assert_eq!(order[..3], [INIT, DEVICE, 0x40], "by a full set-up");
+}
+
+#[test]
+fn a_controller_that_fails_alone_takes_the_bus_through_a_reset() {
+    let mut rig = rig(&[0x40]);
+    rig.settle(6_000);
+    rig.bus.fail(HAT, Some(BusFault::Nack));
+    for slot in (6_000..6_100).step_by(10) {
+        rig.command(slot, slot);
+        rig.stepper.run_until(at(slot + 9));
+    }
+    let (first, reset) = outage(&rig.bus.take_seen());
+    assert!(
+        (ms(10)..ms(13)).contains(&reset.since(first)),
+        "a control period and the last try: {first:?} {reset:?}"
+    );
+    rig.bus.fail(HAT, None);
+    rig.settle(12_000);
+    rig.command(1, 12_000);
+    rig.stepper.run_until(at(12_001));
+    assert!(rig.order().contains(&WRITE));
+    assert_eq!(rig.counters.taken(RecoveryStep::Dead), 0);
+}
+
+/// The beginning of the first failed transfer with the controller, and of its reset.
+fn outage(seen: &[Seen]) -> (Instant, Instant) {
+    let first = seen.iter().find(|seen| seen.address == HAT && !seen.worked).expect("a failure");
+    let reset = seen.iter().find(|seen| seen.wrote == Some(INIT)).expect("it was reset");
+    (first.at, reset.at)
+}
+
+/// The controller's converter at 20 ms, and another device at 10.
+fn rig_with_converter() -> Rig {
+    let rig = rig_of(&[(HAT, 20), (0x41, 10)]);
+    rig.bus.answer(100);
+    rig
+}
+
+#[test]
+fn a_silent_controller_is_noticed_within_a_control_period_whatever_it_was_asked_for() {
+    // Motors that go on as before are not written: of two failures, the second would come with the next poll.
+    for phase in 0..20 {
+        let mut rig = rig_with_converter();
+        let from = 6_000 + phase;
+        rig.settle(from);
+        rig.bus.fail(HAT, Some(BusFault::Nack));
+        rig.stepper.run_until(at(from + 60));
+        let (first, reset) = outage(&rig.bus.take_seen());
+        assert!(reset.since(first) < ms(14), "{} us at phase {phase}", reset.since(first).as_micros_f64());
+    }
+}
+
+#[test]
+fn where_no_device_answers_the_controller_is_asked_at_once_whether_it_does() {
+    for phase in 0..20 {
+        let mut rig = rig_with_converter();
+        let from = 6_000 + phase;
+        rig.settle(from);
+        [HAT, 0x41].iter().for_each(|&address| rig.bus.fail(address, Some(BusFault::Nack)));
+        rig.stepper.run_until(at(from + 60));
+        let seen = rig.bus.take_seen();
+        let (_, reset) = outage(&seen);
+        let first = seen.iter().find(|seen| !seen.worked).unwrap().at;
+        assert!(reset.since(first) < ms(15), "{} us at phase {phase}", reset.since(first).as_micros_f64());
+    }
+}
+
+#[test]
+fn a_spark_of_some_milliseconds_is_ridden_out() {
+    for length in 1..=8 {
+        let mut rig = rig_with_converter();
+        rig.settle(6_000);
+        for slot in (6_000..7_000).step_by(10) {
+            rig.command(slot, slot);
+            rig.bus.fail(HAT, (slot % 100 == 0).then_some(BusFault::Nack));
+            rig.stepper.run_until(at(slot + length));
+            rig.bus.fail(HAT, None);
+            rig.stepper.run_until(at(slot + 9));
+        }
+        let seen = rig.bus.take_seen();
+        assert!(seen.iter().filter(|seen| !seen.worked).count() >= 10, "sparks of {length} ms are seen");
+        assert!(!seen.iter().any(|seen| seen.wrote == Some(INIT)), "and none of {length} ms resets it");
+    }
+}
+
+#[test]
+fn a_lost_arbitration_at_the_controller_begins_anew_and_elsewhere_is_tried_again() {
+    let mut rig = rig_with_converter();
+    rig.settle(6_000);
+    rig.bus.fail_once(0x41, BusFault::ArbitrationLost);
+    rig.stepper.run_until(at(6_020));
+    assert_eq!((rig.count(|c| &c.retries), rig.count(|c| &c.failures)), (1, 0));
+    rig.bus.fail_once(HAT, BusFault::ArbitrationLost);
+    rig.stepper.run_until(at(6_060));
+    let seen = rig.bus.take_seen();
+    let lost = seen.iter().rposition(|seen| !seen.worked).unwrap();
+    assert_eq!(seen[lost + 1].wrote, Some(INIT), "how much of a frame it holds is unknown: {:?}", seen[lost]);
+}
+
+#[test]
+fn a_line_that_falls_silent_is_waited_for_once_and_the_device_is_then_polled_at_its_period() {
+    let mut rig = rig_with(vec![PollPlan { prompted: true, ..plan(Box::new(Byte(0x40)), 0, 10) }]);
+    for ms in (5..100).step_by(10) {
+        rig.stepper.run_until(at(ms));
+        rig.data_ready.raise(0);
+    }
+    rig.settle(96);
+    rig.stepper.run_until(at(1_105));
+    let polls: Vec<Instant> = rig.bus.take_seen().iter().map(|seen| seen.at).collect();
+    assert_eq!(polls[0].since(at(95)).as_nanos() / 1_000_000, 15, "the line is given half a period");
+    assert_eq!(polls.len(), 100, "then one a period");
+    assert_eq!(rig.count(|c| &c.devices[0].unprompted), 1 + 100, "the first of all, and these");
+    rig.data_ready.raise(0);
+    rig.settle(1_106);
+    rig.stepper.run_until(at(1_119));
+    assert_eq!(rig.order(), [0_u8; 0], "it speaks again, and is waited for again");
+}
+
+#[test]
+fn a_command_that_is_not_renewed_ends_by_itself() {
+    let mut rig = rig(&[0x40]);
+    rig.settle(9);
+    rig.command(1, 10);
+    rig.stepper.run_until(at(1_009));
+    assert!(!rig.order().contains(&STOP));
+    rig.stepper.run_until(at(1_015));
+    assert_eq!(rig.order().iter().filter(|&&byte| byte == STOP).count(), 1);
+    assert_eq!(rig.count(|c| &c.expired), 1);
+}
+
+#[test]
+fn a_command_that_comes_too_late_is_stillness_and_counts_as_none() {
+    let mut rig = rig(&[]);
+    rig.settle(29);
+    rig.command_for(5, 1, 10);
+    rig.stepper.run_until(at(40));
+    assert_eq!(rig.order(), [STOP]);
+    assert!(rig.receipts.pop().is_ok_and(|receipt| receipt.seq == 1 && !receipt.complete));
+    assert_eq!((rig.count(|c| &c.written), rig.count(|c| &c.expired)), (0, 1));
+}
+
+#[test]
+fn the_longest_time_without_a_word_is_that_of_motors_that_may_move() {
+    let mut rig = rig(&[]);
+    rig.settle(100);
+    let unled_us = |rig: &Rig| rig.counters.longest_unled().as_nanos() / 1_000;
+    assert_eq!(unled_us(&rig), 0, "they were set up, and stood");
+    for (seq, slot) in [(1, 100), (2, 110), (3, 120)] {
+        rig.command_for(30, seq, slot);
+        rig.settle(slot + 10);
+    }
+    assert_eq!(unled_us(&rig), 10_000, "from slot to slot");
+    rig.settle(400);
+    let ran_out = unled_us(&rig);
+    assert!((30_000..31_000).contains(&ran_out), "the last command was good for 30 ms: {ran_out}");
+    rig.command(4, 1_000);
+    rig.settle(1_010);
+    assert_eq!(unled_us(&rig), ran_out, "they stood in between");
+}

@@ -1,0 +1,417 @@
+//! Motors that are not known to have stopped are stopped whatever else happens on the bus: chips that run on
+//! with the last write, with frames that tear and without, with a line that stops them, one that does not
+//! obey, and none.
+
+use super::*;
+use crate::base::plan::{Line, McuPlan};
+use crate::base::seed::{Stream, bits};
+use crate::hardware::bus::{Edge, Op};
+use crate::hardware::device::robot_hat::RobotHat;
+use proptest::prelude::*;
+
+const RESET: Line = Line(5);
+/// Nothing is behind this register.
+const NOTHING: u8 = 0;
+/// A stop behind a frame that broke off before its last byte completes it first: nine frames on the wire.
+const COMPLETED: Span = Span::from_millis(1);
+
+/// What makes the motors' pulses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    /// Frames of three bytes and a reset line.
+    Framed,
+    /// The same, whose line does not obey for some time.
+    Disobedient,
+    /// Whole transfers and no line at all.
+    Bare,
+    /// Whole transfers and an output-enable.
+    OutputEnable,
+}
+
+/// The chip. It counts as running after any write that is not known to be harmless.
+struct Chip {
+    kind: Kind,
+    frame: Vec<u8>,
+    held: bool,
+    runs: bool,
+    /// When it began and ceased to run, in turn.
+    changes: Vec<Instant>,
+    /// When it was spoken to, whether or not that got through.
+    words: Vec<Instant>,
+}
+
+impl Chip {
+    fn framed(&self) -> bool {
+        matches!(self.kind, Kind::Framed | Kind::Disobedient)
+    }
+    /// It receives `bytes` of a transfer, all of them or those that came before it broke off.
+    fn take(&mut self, bytes: &[u8], now: Instant) {
+        if !self.framed() {
+            self.obey(bytes[0], bytes.get(1).copied().unwrap_or(1), now);
+            return;
+        }
+        for byte in bytes {
+            self.frame.push(*byte);
+            if self.frame.len() == 3 {
+                let (word, value) = (self.frame[0], self.frame[1] | self.frame[2]);
+                self.frame.clear();
+                self.obey(word, value, now);
+            }
+        }
+    }
+    fn obey(&mut self, word: u8, value: u8, now: Instant) {
+        match word {
+            NOTHING | SELECT => {}
+            STOP | INIT => self.run(false, now),
+            WRITE => self.run(value != 0, now),
+            _ => self.run(true, now),
+        }
+    }
+    fn run(&mut self, runs: bool, now: Instant) {
+        let before = self.moves();
+        self.runs = runs;
+        self.note(before, now);
+    }
+    fn hold(&mut self, held: bool, now: Instant) {
+        let before = self.moves();
+        self.held = held;
+        if held && self.framed() {
+            self.runs = false; // a reset forgets
+            self.frame.clear();
+        }
+        self.note(before, now);
+    }
+    fn moves(&self) -> bool {
+        self.runs && !self.held
+    }
+    fn note(&mut self, before: bool, now: Instant) {
+        if before != self.moves() {
+            self.changes.push(now);
+        }
+    }
+    /// The last moment at which it began to move for longer than [`COMPLETED`].
+    fn began_last(&self) -> Option<Instant> {
+        let is_short = |stop: &[Instant]| stop.len() == 2 && stop[1].since(stop[0]) <= COMPLETED;
+        self.changes.chunks(2).filter(|stop| !is_short(stop)).map(|stop| stop[0]).next_back()
+    }
+    /// The last moment up to `end` at which it moved.
+    fn moved_last(&self, end: Instant) -> Instant {
+        if self.moves() { end } else { self.changes.last().copied().unwrap_or(Instant::ZERO) }
+    }
+}
+
+/// A fault of the wire: from, until, how.
+type Trouble = (Instant, Instant, BusFault);
+
+/// The wires to it.
+#[derive(Clone)]
+struct Wires {
+    clock: Arc<SimClock>,
+    chip: Arc<Mutex<Chip>>,
+    troubles: Arc<Vec<Trouble>>,
+    /// From the sixth second on the line does not obey before this.
+    obeys_from: Instant,
+    seed: u64,
+    nth: u64,
+}
+
+impl I2c for Wires {
+    fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+        let now = self.clock.now();
+        self.nth += 1;
+        let draw = bits(self.seed, Stream::Fault, self.nth);
+        let mut chip = self.chip.lock().unwrap();
+        let trouble = self.troubles.iter().find(|(from, until, _)| *from <= now && now < *until);
+        let deaf = address == HAT && chip.framed() && chip.held;
+        let fault = trouble.map(|trouble| trouble.2).or(deaf.then_some(BusFault::Nack));
+        if address == HAT {
+            chip.words.push(now);
+        }
+        for op in ops {
+            match op {
+                Op::Read(bytes) => bytes.fill(100),
+                Op::Write(bytes) if address == HAT => match fault {
+                    None => chip.take(bytes, now),
+                    Some(BusFault::Nack) => {}
+                    // It broke off behind some of its bytes.
+                    Some(_) => {
+                        let whole = draw as usize % bytes.len();
+                        if whole > 0 && !deaf {
+                            chip.take(&bytes[..whole], now);
+                        }
+                    }
+                },
+                Op::Write(_) => {}
+            }
+        }
+        drop(chip);
+        let took = if fault == Some(BusFault::TimedOut) { 20_000 } else { 100 };
+        self.clock.sleep_until(now + Span::from_micros(took));
+        fault.map_or(Ok(()), Err)
+    }
+}
+
+impl Gpio for Wires {
+    /// Low holds, for both kinds of lines.
+    fn set(&mut self, _: Line, high: bool) -> Result<(), BusFault> {
+        let now = self.clock.now();
+        let mut chip = self.chip.lock().unwrap();
+        if chip.kind == Kind::Disobedient && (at(6_000)..self.obeys_from).contains(&now) {
+            drop(chip);
+            self.clock.sleep_until(now + ms(100)); // as a guard that does not answer
+            return Err(BusFault::TimedOut);
+        }
+        chip.hold(!high, now);
+        Ok(())
+    }
+    fn get(&mut self, _: Line) -> Result<bool, BusFault> {
+        Err(BusFault::Unsupported)
+    }
+    fn next_edge(&mut self, _: Span) -> Result<Option<Edge>, BusFault> {
+        Err(BusFault::Unsupported)
+    }
+}
+
+/// Drives the chip.
+struct Wheels(Kind);
+
+impl Wheels {
+    fn set(high: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        ports.gpio.set(RESET, high).map_err(|fault| DeviceFault::Line { line: RESET, fault })
+    }
+}
+
+impl Actuators for Wheels {
+    fn initialise(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        match self.0 {
+            Kind::Bare => TwoWheels::say(INIT, ports),
+            Kind::OutputEnable => {
+                Wheels::set(false, ports)?;
+                TwoWheels::say(INIT, ports)?;
+                Wheels::set(true, ports)
+            }
+            Kind::Framed | Kind::Disobedient => {
+                Wheels::set(false, ports)?;
+                ports.clock.sleep_until(ports.clock.now() + ms(10));
+                Wheels::set(true, ports)?;
+                ports.clock.sleep_until(ports.clock.now() + ms(20));
+                TwoWheels::say(INIT, ports)
+            }
+        }
+    }
+    fn write(&mut self, _: &Command, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        ports.i2c.write(HAT, &[WRITE, 0x0F, 0]).map_err(bus_fault(WRITE))
+    }
+    fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        TwoWheels::say(STOP, ports)
+    }
+    fn stop_at_any_place(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        let plan = McuPlan { address: HAT, others: [None; 3], clock_hz: 72_000_000, timers: 4, reset: RESET };
+        RobotHat::new(&plan).write_at_any_place(&[[STOP, 0, 0]], ports.i2c)
+    }
+    fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
+        self.0 != Kind::Bare && Wheels::set(false, ports).is_ok()
+    }
+}
+
+/// A converter in the motors' controller: a frame that selects, and a byte.
+struct Converter;
+const SELECT: u8 = 0x17;
+
+impl Polled for Converter {
+    fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
+        let mut byte = [0];
+        let read = ports.i2c.write(HAT, &[SELECT, 0, 0]).and_then(|()| ports.i2c.read(HAT, &mut byte));
+        let read = read.map_err(bus_fault(SELECT));
+        say(0, read.map(|()| byte[0].into()));
+        read
+    }
+}
+
+/// A robot on such a chip, driving from the sixth second on until `commands_end`.
+struct Scene {
+    rig: Rig,
+    chip: Arc<Mutex<Chip>>,
+    commands_end: u64,
+    /// For how long a command is valid, ms.
+    valid: u64,
+}
+
+impl Scene {
+    fn new(kind: Kind, troubles: &[Trouble], obeys_from: Instant, commands_end: u64, seed: u64) -> Scene {
+        let clock = Arc::new(SimClock::new());
+        let chip = Chip { kind, frame: vec![], held: false, runs: false, changes: vec![], words: vec![] };
+        let framed = chip.framed();
+        let chip = Arc::new(Mutex::new(chip));
+        let troubles = Arc::new(troubles.to_vec());
+        let wires = Wires { clock: clock.clone(), chip: chip.clone(), troubles, obeys_from, seed, nth: 0 };
+        let (bus, i2c) = (LooseI2c::new(clock.clone()), Box::new(wires.clone()));
+        let polls = vec![
+            PollPlan { controller: true, ..plan(Box::new(Converter), 0, 20) },
+            plan(Box::new(Byte(0x41)), 1, 10),
+        ];
+        let rig =
+            rig_on(clock, bus, i2c, Box::new(wires), framed.then_some(HAT), Box::new(Wheels(kind)), polls);
+        Scene { rig, chip, commands_end, valid: 30 }
+    }
+
+    /// Runs up to `until` ms, with a halt at each of `halts`.
+    fn run(&mut self, until: u64, halts: &[u64]) {
+        for slot in (0..until).step_by(10) {
+            self.rig.stepper.run_until(at(slot));
+            if (6_000..self.commands_end).contains(&slot) {
+                self.rig.command_for(self.valid, slot, slot);
+            }
+            if halts.iter().any(|halt| (slot..slot + 10).contains(halt)) {
+                self.rig.halt.raise(Cause::EStop, at(slot));
+            }
+            while self.rig.receipts.pop().is_ok() {}
+            while self.rig.readings.pop().is_ok() {}
+        }
+        self.rig.stepper.run_until(at(until));
+    }
+
+    fn moved_last(&self) -> Instant {
+        self.chip.lock().unwrap().moved_last(self.rig.clock.now())
+    }
+}
+
+/// From when a write or a line gets through again until the motors have stopped: the call in progress ends (a
+/// transfer that hangs takes 20 ms, a line that does not obey 100 ms, and either may come twice in one
+/// set-up), a pause, and the stop.
+fn within(kind: Kind) -> Span {
+    if kind == Kind::Disobedient { ms(250) } else { ms(50) }
+}
+
+#[test]
+fn motors_without_a_line_stop_as_soon_as_their_bus_is_back_also_when_it_was_given_up() {
+    for length in [15, 60, 300, 1_200, 3_000, 9_000, 14_000, 23_456] {
+        let hangs = (at(6_203), at(6_203 + length), BusFault::TimedOut);
+        let mut scene = Scene::new(Kind::Bare, &[hangs], Instant::ZERO, 6_210, 1);
+        scene.run(6_203 + length + 8_000, &[]);
+        let (back, last) = (hangs.1, scene.moved_last());
+        assert!(last >= at(6_203), "it drove into the fault");
+        assert!(last <= back + within(Kind::Bare), "{length} ms: moved until {last:?}, back at {back:?}");
+        let again = scene.rig.count(|c| &c.stops_again);
+        assert!(length < 60 || again > 0, "people can see it");
+        assert!(again <= 2 + length / 5, "{again} stops in {length} ms");
+    }
+}
+
+#[test]
+fn a_bus_that_hangs_leaves_it_to_the_line_at_once() {
+    for kind in [Kind::Framed, Kind::OutputEnable] {
+        // The second time the bus is not believed yet, and the ladder waits.
+        let hangs = |from, until| (at(from), at(until), BusFault::TimedOut);
+        let troubles = [hangs(6_203, 6_225), hangs(6_503, 7_100)];
+        let mut scene = Scene::new(kind, &troubles, Instant::ZERO, 6_500, 1);
+        scene.valid = 1_000; // nothing that runs out stops them, and it is a poll that meets the fault
+        scene.run(6_800, &[]);
+        let chip = scene.chip.lock().unwrap();
+        // The first transfer into the fault is the next poll's, and hangs for 20 ms.
+        let last = chip.moved_last(at(6_800));
+        assert!(at(6_503) < last && last <= at(6_532), "{kind:?}: {last:?}");
+        // One write begun before the bus was known to be down, and those of set-ups, whose rungs are 50 ms
+        // apart and more.
+        let words = chip.words.iter().filter(|word| **word > at(6_503)).count();
+        assert!(words <= 5, "{kind:?}: {words} words");
+    }
+}
+
+#[test]
+fn a_set_up_counts_as_no_time_without_a_word_where_a_line_holds_the_motors() {
+    for (kind, most) in [(Kind::Framed, ms(25)), (Kind::OutputEnable, ms(25))] {
+        let silent = (at(6_203), at(6_303), BusFault::Nack);
+        let mut scene = Scene::new(kind, &[silent], Instant::ZERO, 7_000, 1);
+        scene.run(7_000, &[]);
+        assert!(scene.rig.count(|c| &c.set_ups) > 1, "{kind:?}: it was reset");
+        let unled = scene.rig.counters.longest_unled();
+        assert!(unled <= most, "{kind:?}: {unled:?} from the last command to the line");
+    }
+}
+
+#[test]
+fn behind_a_torn_frame_a_stop_arrives_without_a_line_and_nothing_drives_the_motors() {
+    // A bus that breaks transfers off, a line that does not obey for long, and halts all the while.
+    for seed in 0..60 {
+        let broken = (at(6_203), at(6_330), BusFault::Io);
+        let mut scene = Scene::new(Kind::Disobedient, &[broken], at(9_000), 6_250, seed);
+        let halts: Vec<u64> = (6_200..12_000).step_by(30).collect();
+        scene.run(12_000, &halts);
+        let chip = scene.chip.lock().unwrap();
+        let began = chip.began_last().expect("it drove");
+        assert!(began <= at(6_280), "seed {seed}: a word drove the motors at {began:?}");
+        let last = chip.moved_last(at(12_000));
+        assert!(last <= at(6_330) + within(Kind::Disobedient), "seed {seed}: moved until {last:?}");
+    }
+}
+
+#[test]
+fn the_end_finds_a_way_or_says_that_there_was_none() {
+    for (kind, obeys, stands) in [
+        (Kind::Framed, true, true),
+        (Kind::Disobedient, false, false),
+        (Kind::Bare, true, false),
+        (Kind::OutputEnable, true, true),
+    ] {
+        let hangs = (at(6_203), at(60_000), BusFault::TimedOut);
+        let clock = Arc::new(SimClock::new());
+        let chip = Chip { kind, frame: vec![], held: false, runs: true, changes: vec![], words: vec![] };
+        let chip = Arc::new(Mutex::new(chip));
+        let obeys_from = if obeys { Instant::ZERO } else { Instant::NEVER };
+        let (troubles, seed) = (Arc::new(vec![hangs]), 3);
+        let mut i2c = Wires { clock: clock.clone(), chip: chip.clone(), troubles, obeys_from, seed, nth: 0 };
+        let mut gpio = i2c.clone();
+        let (_commands, taken) = triple_buffer(Command::still(2));
+        let (receipts, _confirmed) = rtrb::RingBuffer::new(8);
+        let halt = HaltWatch::new(Arc::default());
+        let end = MotorEnd { actuators: Box::new(Wheels(kind)), commands: taken, receipts, halt };
+        let framed = chip.lock().unwrap().framed();
+        let (mut motors, _) = motors::Motors::new(end, framed, None);
+        clock.set(at(7_000));
+        let counters = BusCounters::new("test", []);
+        let stood =
+            motors.finish(&mut Ports { i2c: &mut i2c, gpio: &mut gpio, clock: clock.as_ref() }, &counters);
+        assert_eq!(stood, stands, "{kind:?}");
+        assert!(!stood || !chip.lock().unwrap().moves(), "{kind:?}: it says what is so");
+    }
+}
+
+fn troubles() -> impl Strategy<Value = Vec<Trouble>> {
+    let kind = prop::sample::select(vec![BusFault::TimedOut, BusFault::Nack, BusFault::Io]);
+    let length = prop::sample::select(vec![3_u64, 12, 50, 400, 2_500, 13_000]);
+    let one = (6_000_u64..9_000, length, kind);
+    let one = one.prop_map(|(from, length, fault)| (at(from), at(from + length), fault));
+    prop::collection::vec(one, 1..4)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 160, ..ProptestConfig::default() })]
+    #[test]
+    fn whatever_fails_motors_stand_as_soon_as_anything_gets_through(
+        kind in prop::sample::select(vec![
+            Kind::Framed, Kind::Disobedient, Kind::Bare, Kind::OutputEnable,
+        ]),
+        troubles in troubles(),
+        disobeys in 0_u64..6_000,
+        commands_end in 6_000_u64..9_000,
+        halts in prop::collection::vec(6_000_u64..20_000, 0..40),
+        seed in any::<u64>(),
+    ) {
+        let back = troubles.iter().map(|trouble| trouble.1).max().unwrap();
+        let obeys_from = if kind == Kind::Disobedient { at(6_000 + disobeys) } else { Instant::ZERO };
+        let ordered = at(commands_end + 30);
+        // A line that obeys needs no bus.
+        let free = match kind {
+            Kind::Framed | Kind::OutputEnable => ordered,
+            // Nor is a line needed behind a frame that broke off.
+            Kind::Disobedient | Kind::Bare => ordered.max(back),
+        };
+        let mut scene = Scene::new(kind, &troubles, obeys_from, commands_end, seed);
+        scene.run(30_000, &halts);
+        let began = scene.chip.lock().unwrap().began_last();
+        prop_assert!(began.is_none_or(|began| began <= ordered), "driven at {began:?} by no command");
+        let last = scene.moved_last();
+        prop_assert!(last <= free + within(kind), "moved until {last:?}, free since {free:?}");
+    }
+}

@@ -1,0 +1,330 @@
+//! The motors' side of a bus thread: takes commands, obeys them while they are valid, stops the motors when
+//! no new command arrives or a halt is raised, and reports to the tick what was on the wire. Talks to the
+//! motors only through [`Actuators`]; `i2c.rs` decides what a failure means for the bus.
+//!
+//! Motors that are not known to have stopped are stopped again every few milliseconds, whatever else happens
+//! on the bus. The stop is a bus write while writes may get through. To a controller that takes its writes in
+//! frames, a write after a torn frame would be a different one and could drive a motor. In that case, and
+//! whenever the bus is down, a line stops the motors, if there is one that obeys. Where none does, the stop
+//! is written so that it arrives behind a torn frame too.
+
+use super::counters::{BusCounters, count};
+use super::cut::InFlight;
+use super::halt::HaltWatch;
+use crate::base::command::{Command, OnWire};
+use crate::base::fault::BusFault;
+use crate::base::time::{Instant, Span};
+use crate::hardware::device::actuators::Actuators;
+use crate::hardware::device::{DeviceFault, Ports};
+use crate::system::rt::triple_buffer::Reader;
+use rtrb::Producer;
+use std::sync::Arc;
+
+/// Times that the stop command is written at the end before everything is set up again: brush noise spoils
+/// one write, hardly four.
+const LAST_TRIES: u32 = 4;
+
+/// Delay before retrying a failed stop: the spark is over, and other devices can use the bus.
+const STOP_AGAIN: Span = Span::from_millis(1);
+/// The same on a bus that is down, until the bus is back or a person comes. Motors run on for no longer than
+/// this plus the attempt in progress. Attempts that no device acknowledges (0.8 ms with their retries) take
+/// less than a sixth of the thread's time.
+const STOP_AGAIN_DOWN: Span = Span::from_millis(5);
+
+/// The motors and their line to the tick.
+pub struct MotorEnd {
+    /// Their driver.
+    pub actuators: Box<dyn Actuators>,
+    /// Commands from the tick.
+    pub commands: Reader<Command>,
+    /// Receipts to the tick.
+    pub receipts: Producer<OnWire>,
+    /// Halts from any thread.
+    pub halt: HaltWatch,
+}
+
+/// What the motors do, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Motion {
+    /// Stopped: a stop or a set-up was acknowledged, and nothing was written since.
+    Still,
+    /// A line holds them stopped, whatever is on the bus, until they are set up.
+    Held,
+    /// They obey a command until then.
+    Obeying(Instant),
+    /// Unknown; they must be stopped.
+    Unknown(Instant),
+}
+
+/// The motors at run time.
+pub(super) struct Motors {
+    actuators: Box<dyn Actuators>,
+    commands: Reader<Command>,
+    receipts: Producer<OnWire>,
+    receipt: Option<OnWire>,
+    pending: Option<Command>,
+    motion: Motion,
+    /// When the last write reached motors that have not been known to be stopped since.
+    led_at: Option<Instant>,
+    /// The controller takes writes in frames, which a broken transfer tears.
+    framed: bool,
+    /// This fault tore a frame: nothing may be written until everything is set up again.
+    torn: Option<DeviceFault>,
+    /// There is no line, or it did not obey the last time: waiting for one that is a guard's takes long.
+    disobeyed: bool,
+    /// Cuts of their line that `led_at` knows of.
+    cuts: u64,
+    /// Where it is noted until when they may move, for the thread that cuts their line.
+    in_flight: Option<Arc<InFlight>>,
+    /// Commands for slots up to here were made without knowing why the motors were stopped.
+    withheld_to: Option<Instant>,
+}
+
+impl Motors {
+    /// Motors in an unknown state, and the halt receiver of their bus thread. `framed`: behind a controller
+    /// that takes writes in frames. `in_flight`: they have a line that is cut while their bus hangs.
+    pub fn new(end: MotorEnd, framed: bool, in_flight: Option<Arc<InFlight>>) -> (Motors, HaltWatch) {
+        let MotorEnd { actuators, commands, receipts, halt } = end;
+        let motors = Motors {
+            actuators,
+            commands,
+            receipts,
+            receipt: None,
+            pending: None,
+            motion: Motion::Unknown(Instant::ZERO),
+            led_at: None,
+            framed,
+            torn: None,
+            disobeyed: false,
+            cuts: 0,
+            in_flight,
+            withheld_to: None,
+        };
+        (motors, halt)
+    }
+
+    /// Takes the newest command, if there is one.
+    pub fn hear(&mut self, counters: &BusCounters) {
+        if let Some(command) = self.commands.take() {
+            self.pending = Some(command);
+        }
+        self.withhold_overtaken(counters);
+    }
+
+    /// A command that a halt overtook is not kept.
+    fn withhold_overtaken(&mut self, counters: &BusCounters) {
+        let Some(to) = self.withheld_to else { return };
+        if let Some(command) = self.pending.take_if(|command| command.slot <= to) {
+            count(&counters.withheld);
+            self.receipt = Some(OnWire { seq: command.seq, slot: command.slot, at: to, complete: false });
+        }
+    }
+
+    /// Whether a command waits to be written.
+    pub fn has_pending(&self) -> bool {
+        self.pending.is_some()
+    }
+    /// When to stop them without a request: the command on the wire runs out, or a stop is due again.
+    pub fn stop_due(&self) -> Instant {
+        match self.motion {
+            Motion::Still | Motion::Held => Instant::NEVER,
+            Motion::Obeying(until) => until,
+            Motion::Unknown(at) => at,
+        }
+    }
+    /// What they do from now on.
+    fn go(&mut self, motion: Motion) {
+        self.motion = motion;
+        self.note(self.stop_due());
+    }
+    /// They must not move from `at` on; [`Instant::NEVER`]: they do not.
+    fn note(&self, at: Instant) {
+        if let Some(in_flight) = &self.in_flight {
+            in_flight.stop_at(at);
+        }
+    }
+    /// Another thread has switched their lines off.
+    pub fn were_cut(&mut self) {
+        self.go(Motion::Held);
+    }
+    /// Whether they are known to be stopped.
+    pub fn stand(&self) -> bool {
+        matches!(self.motion, Motion::Still | Motion::Held)
+    }
+    /// The bus failed at `now`, in a transfer with the controller by `fault`: obeying motors are stopped at
+    /// once.
+    pub fn lose_bus(&mut self, fault: Option<DeviceFault>, now: Instant) {
+        self.torn = fault.and_then(|fault| self.tears(fault)).or(self.torn);
+        if !self.stand() {
+            self.go(Motion::Unknown(now));
+        }
+    }
+    /// Commands for slots up to `to` are no longer obeyed.
+    pub fn withhold(&mut self, to: Instant) {
+        self.withheld_to = self.withheld_to.max(Some(to));
+    }
+
+    /// Counts how long motors that may have moved received nothing until `at`; `said`: one got through now.
+    pub fn lead(&mut self, said: bool, at: Instant, counters: &BusCounters) {
+        // A line that was cut reached them when it was, not when the transfer returned.
+        if let Some((cuts, cut)) = self.in_flight.as_ref().map(|in_flight| in_flight.cuts())
+            && cuts != self.cuts
+        {
+            self.cuts = cuts;
+            if let Some(since) = self.led_at.take() {
+                counters.unled(cut.since(since));
+            }
+        }
+        if !said && !self.stand() {
+            return;
+        }
+        if let Some(since) = self.led_at {
+            counters.unled(at.since(since));
+        }
+        self.led_at = (!self.stand()).then_some(at);
+    }
+
+    /// Sets everything up, stopped. It begins by stopping them, whatever they did before; if a line can, they
+    /// are known to be stopped from then on, not only from the end of the set-up.
+    pub fn set_up(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> Result<(), DeviceFault> {
+        if !self.stand() && !self.disobeyed && self.hold(ports) {
+            self.lead(false, ports.clock.now(), counters);
+        }
+        let set_up = self.actuators.initialise(ports);
+        match set_up {
+            Ok(()) => {
+                self.go(Motion::Still);
+                (self.torn, self.disobeyed) = (None, false);
+            }
+            // How far it got is unknown, and so is whether a line that held them still does.
+            Err(fault) => {
+                self.torn = self.tears(fault).or(self.torn);
+                self.go(Motion::Unknown(ports.clock.now()));
+            }
+        }
+        set_up
+    }
+
+    /// Stops at once, on request. `down`: the bus is down.
+    pub fn stop(
+        &mut self,
+        down: bool,
+        ports: &mut Ports<'_>,
+        counters: &BusCounters,
+    ) -> Result<(), DeviceFault> {
+        count(&counters.halts);
+        self.still(down, ports)
+    }
+
+    /// Writes the pending command, or the stop command if it has expired.
+    pub fn write(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> Result<(), DeviceFault> {
+        let Some(command) = self.pending.take() else { return Ok(()) };
+        let fresh = ports.clock.now() <= command.valid_until;
+        let written = if fresh {
+            self.go(Motion::Obeying(command.valid_until));
+            self.actuators.write(&command, ports)
+        } else {
+            count(&counters.expired);
+            self.still(false, ports)
+        };
+        let at = ports.clock.now();
+        if written.is_err_and(DeviceFault::gave_way) {
+            // What is already written is not written again; a halt in the middle withholds the rest.
+            self.pending = Some(command);
+            self.go(Motion::Unknown(at));
+            return written;
+        }
+        let complete = fresh && written.is_ok();
+        self.receipt = Some(OnWire { seq: command.seq, slot: command.slot, at, complete });
+        match written {
+            Ok(()) if fresh => count(&counters.written),
+            Ok(()) => {}
+            Err(_) if !fresh => {}
+            // The motors' state is now unknown: the stop command is due until a command gets through.
+            Err(_) => self.go(Motion::Unknown(at)),
+        }
+        written
+    }
+
+    /// A stop without a request: the last command ran out, or they are not known to be stopped.
+    pub fn stop_by_itself(
+        &mut self,
+        down: bool,
+        ports: &mut Ports<'_>,
+        counters: &BusCounters,
+    ) -> Result<(), DeviceFault> {
+        let again = matches!(self.motion, Motion::Unknown(_));
+        count(if again { &counters.stops_again } else { &counters.expired });
+        self.still(down, ports)
+    }
+
+    /// Stops them in whatever way is left, and records whether they stopped. On a bus that is `down`, by a
+    /// line first, unless it did not obey the last time; otherwise, or if no line obeys, by a write.
+    fn still(&mut self, down: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        let line_first = down && !self.disobeyed;
+        if self.motion == Motion::Held || (line_first && self.hold(ports)) {
+            return Ok(());
+        }
+        self.note(ports.clock.now()); // this very write may hang
+        let Err(fault) = self.write_stop(down, ports) else {
+            self.go(Motion::Still);
+            return Ok(());
+        };
+        self.torn = self.tears(fault).or(self.torn);
+        if down && !line_first && self.hold(ports) {
+            return Ok(());
+        }
+        let pause = if down { STOP_AGAIN_DOWN } else { STOP_AGAIN };
+        self.go(Motion::Unknown(ports.clock.now() + pause));
+        Err(fault)
+    }
+
+    /// Writes the stop. After a torn frame the call fails on a bus that is up, which takes it down; there it
+    /// is a write that arrives at any place of a frame.
+    fn write_stop(&mut self, down: bool, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        match self.torn {
+            Some(fault) if !down => Err(fault),
+            Some(_) => self.actuators.stop_at_any_place(ports),
+            None => self.actuators.stop(ports),
+        }
+    }
+
+    /// Whether a line holds them now.
+    fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
+        let held = self.actuators.hold(ports);
+        self.disobeyed = !held;
+        if held {
+            self.go(Motion::Held);
+        }
+        held
+    }
+
+    /// The fault, if it may have torn a frame.
+    fn tears(&self, fault: DeviceFault) -> Option<DeviceFault> {
+        Some(fault).filter(|fault| self.framed && fault.needs_reset())
+    }
+
+    /// Hands the receipt over.
+    pub fn confirm(&mut self) {
+        if let Some(receipt) = self.receipt.take() {
+            // A full ring means that the tick has stopped; a lost receipt is then the smaller problem.
+            let _ = self.receipts.push(receipt);
+        }
+    }
+
+    /// The last call: stop by a write, a few times, then by a line, then by setting everything up again, then
+    /// by a write behind whatever broke off. Returns whether they are known to be stopped.
+    pub fn finish(&mut self, ports: &mut Ports<'_>, counters: &BusCounters) -> bool {
+        let mut by_word = false;
+        for _ in 0..LAST_TRIES {
+            match self.still(false, ports) {
+                Ok(()) => by_word = true,
+                // A transfer that hangs is no spark: the next would hang as long, a line does not.
+                Err(DeviceFault::Bus { fault: BusFault::TimedOut, .. }) => {}
+                Err(_) => continue,
+            }
+            break;
+        }
+        by_word || self.hold(ports) || self.set_up(ports, counters).is_ok() || self.still(true, ports).is_ok()
+    }
+}

@@ -1,0 +1,89 @@
+//! What happened: one fixed-size record per slot, which the tick writes into a ring buffer and a slow thread
+//! reads. The tick never waits for a reader: a full ring loses records, and counts them.
+
+mod recorder;
+mod summary;
+
+pub use recorder::{Recorder, latency_histogram, note};
+pub use summary::{Latency, StepDown, Summary};
+
+use crate::base::command::{Command, OnWire};
+use crate::base::frame::Frame;
+use crate::base::plan::{Limits, Rung};
+use crate::base::time::{Instant, Span};
+use crate::decision::mode::Mode;
+use crate::field::worker::Outcome;
+use crate::field::{DeviceTimes, EngineState, Response};
+
+/// Receipts that one record can carry. A bus confirms a command at most once and a tick hands over
+/// one, so two or three arrive at most after a stall of the tick.
+pub const WIRES: usize = 8;
+
+/// Records between the tick and the recorder: four seconds at 1 kHz, so that a recorder that stalls
+/// on a disk for a second or two loses nothing.
+pub const TRACE_RING: usize = 4096;
+
+/// One slot.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Number of the slot on the grid, from 0; slots that were skipped have no record.
+    pub index: u64,
+    /// When it was due.
+    pub slot: Instant,
+    /// When its work began.
+    pub began: Instant,
+    /// When its work ended, the trace itself excepted.
+    pub ended: Instant,
+    /// Slots lost before this one.
+    pub lost: u64,
+    /// State of the robot at the end of it.
+    pub mode: Mode,
+    /// Active causes of restraint, a bit each (`1 << Cause as u8`).
+    pub active: u16,
+    /// Causes that became active in this slot.
+    pub tripped: u16,
+    /// Active causes that stay until the robot is disarmed and armed again.
+    pub latched: u16,
+    /// What all active causes allowed together.
+    pub limits: Limits,
+    /// Rung that the budget chose.
+    pub rung: Rung,
+    /// The frame.
+    pub frame: Frame,
+    /// The command.
+    pub command: Command,
+    /// A field result that arrived in this slot.
+    pub field: Option<FieldTrace>,
+    /// Commands confirmed on the wire since the last record.
+    pub hardware: heapless::Vec<OnWire, WIRES>,
+    /// Heap allocations of the tick thread in this slot, where they are counted.
+    pub allocations: Option<u64>,
+}
+
+impl FieldTrace {
+    /// The record of `outcome`, collected in `slot`.
+    pub fn of(outcome: &Outcome, slot: Instant) -> FieldTrace {
+        let age = slot.since(outcome.slot);
+        let Outcome { response, span, answer, rung, state, times, .. } = *outcome;
+        FieldTrace { response, span, answer, age, rung, state, times }
+    }
+}
+
+/// A field result in a record.
+#[derive(Clone, Copy, Debug)]
+pub struct FieldTrace {
+    /// The answer, if there was one.
+    pub response: Option<Response>,
+    /// Compute time.
+    pub span: Span,
+    /// From the slot whose tick requested it to the end of the cycle.
+    pub answer: Span,
+    /// From the slot of its frame to its collection.
+    pub age: Span,
+    /// Quality it was computed at.
+    pub rung: Rung,
+    /// How the engine fared after it.
+    pub state: EngineState,
+    /// Where the time went, if a device computed it; queue and wake on the loop's clock.
+    pub times: Option<DeviceTimes>,
+}

@@ -1,0 +1,157 @@
+//! Turns records into a summary and a digest. Runs on a slow thread; allocates as it likes.
+
+use super::{Record, StepDown, Summary};
+use crate::base::command::{MAX_MOTORS, Source};
+use crate::base::frame::Health;
+use crate::base::plan::Cause;
+use crate::base::time::Span;
+use crate::decision::smooth::Smoothness;
+use crate::field::DeviceTimes;
+use blake3::Hasher;
+use hdrhistogram::Histogram;
+
+/// Slots at the start whose allocations do not count: the first use of a thread-local, a symbol or
+/// a waker may allocate once.
+const WARM_UP_SLOTS: u64 = 100;
+
+/// Longest lateness that a histogram resolves, in nanoseconds; more is recorded as this.
+const LONGEST_NS: u64 = 60_000_000_000;
+
+/// Everything that is counted over a run.
+pub struct Recorder {
+    digest: Hasher,
+    summary: Summary,
+    /// Scheduled slot to start of work.
+    pub release_late: Histogram<u64>,
+    /// Start of work to end of work.
+    pub exec: Histogram<u64>,
+    /// Scheduled slot to command on the wire.
+    pub end_late: Histogram<u64>,
+    /// Compute time of field cycles that were answered.
+    pub field: Histogram<u64>,
+    /// From the slot that requested a cycle to its answer.
+    pub answer: Histogram<u64>,
+    /// The parts of it, in the order of `DeviceTimes::PARTS`, where a device computed.
+    pub device: [Histogram<u64>; DeviceTimes::PARTS.len()],
+    /// How smooth each motor's commands were while the robot was obeying the field.
+    pub smoothness: heapless::Vec<Smoothness, MAX_MOTORS>,
+}
+
+/// A histogram of nanoseconds up to a minute, three significant digits.
+pub fn latency_histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LONGEST_NS, 3).expect("constant bounds that the library accepts")
+}
+
+/// Adds `span` to `histogram`.
+pub fn note(histogram: &mut Histogram<u64>, span: Span) {
+    histogram.saturating_record(span.as_nanos());
+}
+
+impl Recorder {
+    /// A recorder of `motors` motors that are commanded every `period`, which has seen nothing.
+    pub fn new(period: Span, motors: usize) -> Recorder {
+        Recorder {
+            smoothness: (0..motors.min(MAX_MOTORS)).map(|_| Smoothness::new(period)).collect(),
+            digest: Hasher::new(),
+            summary: Summary::default(),
+            release_late: latency_histogram(),
+            exec: latency_histogram(),
+            end_late: latency_histogram(),
+            field: latency_histogram(),
+            answer: latency_histogram(),
+            device: std::array::from_fn(|_| latency_histogram()),
+        }
+    }
+
+    /// Takes one record in.
+    pub fn absorb(&mut self, record: &Record) {
+        self.count(record);
+        note(&mut self.release_late, record.began.since(record.slot));
+        note(&mut self.exec, record.ended.since(record.began));
+        for wire in record.hardware.iter().filter(|wire| wire.complete) {
+            note(&mut self.end_late, wire.at.since(wire.slot));
+        }
+        // A cycle that was not computed took no time that could be measured.
+        if let Some(field) = record.field.as_ref().filter(|field| field.response.is_some()) {
+            note(&mut self.field, field.span);
+            note(&mut self.answer, field.answer);
+            let parts = field.times.iter().flat_map(DeviceTimes::parts);
+            self.device.iter_mut().zip(parts).for_each(|(histogram, part)| note(histogram, part));
+        }
+        if matches!(record.command.source, Source::Field | Source::AgedField | Source::Reflex) {
+            for (smoothness, command) in self.smoothness.iter_mut().zip(record.command.used()) {
+                smoothness.push(*command);
+            }
+        }
+        digest_record(&mut self.digest, record);
+    }
+
+    fn count(&mut self, record: &Record) {
+        let summary = &mut self.summary;
+        summary.slots_run += 1;
+        summary.slots_skipped += record.lost;
+        summary.slots_in_rung[record.rung.index()] += 1;
+        for cause in Cause::ALL {
+            if record.tripped & cause.bit() != 0 {
+                summary.trips[cause as usize] += 1;
+            }
+        }
+        summary.field_results += record.field.is_some_and(|f| f.response.is_some()) as u64;
+        if record.index >= WARM_UP_SLOTS
+            && let Some(allocations) = record.allocations
+        {
+            summary.allocations = Some(summary.allocations.unwrap_or(0) + allocations);
+            summary.slots_counted_for_allocations += 1;
+        }
+        if let Some(step) = summary.last.as_ref().and_then(|last| StepDown::between(last, record)) {
+            summary.stepped_down = Some(step);
+        }
+        if let Some(field) = record.field {
+            summary.engine = Some(field.state);
+            let answer = field.response.map(|response| (response, record.slot - field.age));
+            summary.answer = answer.or(summary.answer);
+        }
+        summary.last = Some(record.clone());
+    }
+
+    /// What was counted so far.
+    pub fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    /// Digest over every record so far: what was sensed, decided and commanded in each slot, by value. Times
+    /// are left out, so a run in virtual time and its repetition agree, and so do one and two threads.
+    pub fn digest(&self) -> String {
+        self.digest.finalize().to_hex().to_string()
+    }
+}
+
+fn digest_record(digest: &mut Hasher, record: &Record) {
+    digest.update(&record.index.to_le_bytes());
+    digest.update(&record.lost.to_le_bytes());
+    for sample in record.frame.used() {
+        digest.update(&sample.value.to_bits().to_le_bytes());
+        digest.update(&[health_code(sample.health)]);
+    }
+    digest.update(&record.active.to_le_bytes());
+    digest.update(&[record.mode.code(), record.rung.index() as u8, record.command.source as u8]);
+    for motor in record.command.used() {
+        digest.update(&motor.to_bits().to_le_bytes());
+    }
+    if let Some(response) = record.field.and_then(|field| field.response) {
+        digest.update(&response.cycle.to_le_bytes());
+        for score in response.scores.iter().chain(&response.motors) {
+            digest.update(&score.to_bits().to_le_bytes());
+        }
+    }
+}
+
+/// One byte a health, fixed for the digest's sake.
+fn health_code(health: Health) -> u8 {
+    match health {
+        Health::Never => 0,
+        Health::Good => 1,
+        Health::Stale => 2,
+        Health::Bad(_) => 3,
+    }
+}

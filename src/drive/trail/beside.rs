@@ -1,0 +1,218 @@
+//! Obstacles that a sonar has lost from sight and the robot has not yet passed. An obstacle enters and leaves
+//! the cone at its rim: the echo leaps, and that is where the obstacle stands. A robot that steers sharply
+//! moves its front to where its sonar does not look, so it must not sweep over these places.
+//!
+//! It remembers a few places for a few metres, by the robot's own commands. It is no map.
+
+use crate::decision::motion::Standing;
+
+/// The echo leaps by more than this when the obstacle enters or leaves the cone: five times what a robot
+/// comes nearer to something between two echoes, at half a metre a second and ten echoes a second.
+const LEAP_M: f64 = 0.25;
+/// The rim of the cone, radians from its axis: 15 degrees, of an HC-SR04.
+const RIM_RAD: f64 = 0.26;
+/// Up to this far from the axis, radians, and up to this much nearer than the echo, metres, nothing stands:
+/// less than the rim and more than the noise.
+const SURE_RAD: f64 = 0.17;
+const SURE_M: f64 = 0.07;
+/// A turn of at least this much since the last echo of an obstacle shows at which side it left: the hundredth
+/// part of a full turn, a tenth of a second of a gentle bend. With less it may be at either side.
+const TURNED_RAD: f64 = 0.02;
+/// The robot forgets a place after this much way: a tenth of it, the error of a reckoning by commands, is the
+/// width of a robot.
+const KEPT_M: f64 = 1.5;
+/// Clearance between the body and a place, metres: a fifth of the width of the robot.
+const AIR_M: f64 = 0.025;
+/// Most places that it remembers.
+const PLACES: usize = 24;
+/// Below this curvature, 1/m, a way is straight.
+const STRAIGHT: f64 = 0.05;
+
+/// The body of the robot.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Body {
+    /// From the rear axle to the front and the sonar, metres.
+    pub front: f64,
+    /// Half of the width, metres.
+    pub half: f64,
+}
+
+/// A place where something stands.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    at: [f64; 2],
+    /// Way since the sonar saw it there, metres.
+    age: f64,
+}
+
+/// The last echo.
+#[derive(Clone, Copy, Debug)]
+struct Echo {
+    range: f64,
+    from: Standing,
+}
+
+/// What may be beside the robot.
+#[derive(Clone, Debug)]
+pub struct Beside {
+    /// Echoes from farther away than this are of no interest, metres.
+    within: f64,
+    body: Body,
+    last: Option<Echo>,
+    places: heapless::Deque<Place, PLACES>,
+}
+
+impl Beside {
+    /// Nothing so far. `within`: how near an obstacle must have been to be remembered, metres; 0: none is.
+    pub fn new(within: f64, body: Body) -> Beside {
+        Beside { within, body, last: None, places: heapless::Deque::new() }
+    }
+
+    /// The robot has gone `way` metres, either way.
+    pub fn went(&mut self, way: f64) {
+        self.places.iter_mut().for_each(|place| place.age += way.abs());
+        while self.places.front().is_some_and(|place| place.age > KEPT_M) {
+            self.places.pop_front();
+        }
+    }
+
+    /// Forgets all.
+    pub fn forget(&mut self) {
+        self.last = None;
+        self.places.clear();
+    }
+
+    /// The robot at `standing` is stuck: something is at its front, and where it is by its commands is wrong.
+    pub fn touched(&mut self, standing: Standing) {
+        self.forget();
+        let Body { front, half } = self.body;
+        for left in [half, -half] {
+            self.keep(standing.place(front, left));
+        }
+    }
+
+    /// The newest echo, from `standing`.
+    pub fn look(&mut self, range: f64, standing: Standing) {
+        self.clear_sight(range, standing);
+        if let Some(last) = self.last.replace(Echo { range, from: standing }) {
+            let turned = standing.heading - last.from.heading;
+            if range > last.range + LEAP_M && last.range < self.within {
+                self.keep_at_rim(last, -turned); // it went out of sight where the cone turned away from
+            } else if range < last.range - LEAP_M && range < self.within {
+                self.keep_at_rim(Echo { range, from: standing }, turned); // it came into sight
+            }
+        }
+    }
+
+    /// Whether nothing that is remembered stands on the robot's way: the next `way` metres at `curvature`
+    /// (1/m, positive to the left) from `standing`.
+    pub fn is_clear(&self, standing: Standing, curvature: f64, way: f64) -> bool {
+        !self.places.iter().any(|place| self.sweeps(standing.sees(place.at), curvature, way))
+    }
+
+    /// Whether the body sweeps over `place` (ahead, left of the rear axle).
+    fn sweeps(&self, [x, y]: [f64; 2], curvature: f64, way: f64) -> bool {
+        let Body { front, half } = Body { front: self.body.front + AIR_M, half: self.body.half + AIR_M };
+        if curvature.abs() < STRAIGHT {
+            return y.abs() < half && x > 0.0 && x < front + way;
+        }
+        // Mirrored, so that the middle of the circle is at the left.
+        let (radius, y) = (1.0 / curvature.abs(), y * curvature.signum());
+        let (from_middle, inner) = (x.hypot(radius - y), (radius - half).max(0.0));
+        let outer = front.hypot(radius + half);
+        // How far round the circle it is, and how far round the front reaches at that distance.
+        let round = libm::atan2(x, radius - y);
+        let reach = libm::asin((front / from_middle.max(front)).min(1.0));
+        from_middle > inner && from_middle < outer && round > 0.0 && round < reach + way / radius
+    }
+
+    /// What stands nearer than `range` in the middle of the cone would have been seen.
+    fn clear_sight(&mut self, range: f64, standing: Standing) {
+        for _ in 0..self.places.len() {
+            let Some(place) = self.places.pop_front() else { return };
+            let [x, y] = standing.sees(place.at);
+            let (x, distance) = (x - self.body.front, (x - self.body.front).hypot(y));
+            let free = x > 0.0 && libm::atan2(y, x).abs() < SURE_RAD && distance < range - SURE_M;
+            if !free {
+                let _ = self.places.push_back(place); // it was in there before
+            }
+        }
+    }
+
+    /// Something is at the rim of the cone: at the left for `left` > 0, else at the right, or perhaps at
+    /// both.
+    fn keep_at_rim(&mut self, echo: Echo, left: f64) {
+        for side in [1.0, -1.0] {
+            if left * side > -TURNED_RAD {
+                let (sin, cos) = (libm::sin(RIM_RAD), libm::cos(RIM_RAD));
+                self.keep(echo.from.place(self.body.front + echo.range * cos, side * echo.range * sin));
+            }
+        }
+    }
+
+    fn keep(&mut self, at: [f64; 2]) {
+        if self.places.is_full() {
+            self.places.pop_front();
+        }
+        let _ = self.places.push_back(Place { at, age: 0.0 }); // there is room: the oldest has gone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: Body = Body { front: 0.17, half: 0.065 };
+    /// Full lock of a PiCar-X: tan 30 degrees / 0.0872 m.
+    const LOCK: f64 = 6.6;
+
+    fn at(x: f64, heading: f64) -> Standing {
+        Standing { at: [x, 0.0], heading }
+    }
+
+    /// After these echoes: range, x, heading.
+    fn after(echoes: &[[f64; 3]]) -> Beside {
+        let mut beside = Beside::new(0.7, BODY);
+        echoes.iter().for_each(|&[range, x, heading]| beside.look(range, at(x, heading)));
+        beside
+    }
+
+    #[test]
+    fn what_left_the_cone_is_not_swept_over_until_it_is_passed_or_forgotten() {
+        // It turned to the right: what it lost is at the left, 0.6 m ahead and 0.15 m beside.
+        let mut beside = after(&[[0.65, -0.05, 0.1], [0.6, 0.0, 0.05], [1.5, 0.0, 0.0]]);
+        assert!(beside.is_clear(at(0.0, 0.0), 0.0, 1.0), "straight on it passes");
+        assert!(beside.is_clear(at(0.0, 0.0), -1.0, 1.0), "and to the right");
+        assert!(!beside.is_clear(at(0.0, 0.0), 0.5, 0.6), "to the left it does not");
+        assert!(beside.is_clear(at(0.0, 0.0), 0.5, 0.2), "but for so short a way");
+        assert!(!beside.is_clear(at(0.55, 0.0), LOCK, 0.2), "its front comes over it");
+        assert!(beside.is_clear(at(0.55, 0.0), -LOCK, 0.2));
+        assert!(beside.is_clear(at(0.85, 0.0), LOCK, 0.2), "it is behind the rear axle");
+        beside.went(1.0);
+        assert!(!beside.is_clear(at(0.55, 0.0), LOCK, 0.2));
+        beside.went(-0.6);
+        assert!(beside.is_clear(at(0.55, 0.0), LOCK, 0.2), "its place is too uncertain");
+    }
+
+    #[test]
+    fn without_a_turn_it_may_be_at_either_side_and_what_is_seen_to_be_free_is_free() {
+        let mut beside = after(&[[0.55, 0.0, 0.0], [1.5, 0.0, 0.0]]);
+        let sides = |beside: &Beside| [LOCK, -LOCK].map(|side| beside.is_clear(at(0.45, 0.0), side, 0.2));
+        assert_eq!(sides(&beside), [false, false]);
+        beside.look(1.5, at(0.0, 0.25));
+        assert_eq!(sides(&beside), [true, false], "it looked to the left");
+    }
+
+    #[test]
+    fn far_ones_and_slow_changes_are_no_obstacles_and_a_touch_is_one() {
+        let free = |beside: &Beside| beside.is_clear(at(0.6, 0.0), LOCK, 0.3);
+        assert!(free(&after(&[[0.9, -0.05, 0.1], [1.5, 0.0, 0.0]])), "far");
+        assert!(free(&after(&[[0.5, 0.0, 0.1], [0.7, 0.0, 0.05], [0.9, 0.0, 0.0]])), "along a wall");
+        let mut beside = after(&[[0.6, -0.05, 0.1], [1.5, 0.0, 0.0]]);
+        beside.touched(at(0.0, 0.0));
+        assert!(free(&beside), "nothing else is known any more");
+        assert!(!beside.is_clear(at(0.0, 0.0), LOCK, 0.1) && !beside.is_clear(at(0.0, 0.0), 0.0, 0.1));
+        assert!(!beside.is_clear(at(-0.05, 0.0), -LOCK, 0.2), "a little back is not enough to turn");
+        assert!(beside.is_clear(at(-0.15, 0.0), -LOCK, 0.2) && beside.is_clear(at(-0.15, 0.0), LOCK, 0.2));
+    }
+}

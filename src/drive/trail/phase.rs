@@ -1,0 +1,215 @@
+//! What the robot is at: it follows the field, passes something near, backs off, or turns away. Each
+//! transition has a name; the numbers are the board's.
+
+use crate::base::plan::BackingPlan;
+use crate::base::time::Instant;
+
+/// What the robot is at.
+///
+/// ```text
+///   Following -- 1 near --> Passing -- 2 past --> Turning (a little)
+///   any       -- 3 back --> Backing -- 4 turn --> Turning (away)     (also by itself, at an edge or stuck)
+///   Passing, Backing: 5 go on --> Following       (nothing was near, or it is gone)
+///   Turning:          6 end   --> Following       (turned enough, or tried for long enough)
+///                     7 wait  --> Backing         (a reflex forbids forwards again)
+///   any but Turning:  8 go round --> Turning      (the field wants backwards, nothing leads back)
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Phase {
+    /// It does as the field requests.
+    Following,
+    /// The same, with an obstacle near ahead. Once that is out of sight, it may be beside the robot.
+    Passing,
+    /// It backs off, or waits before what it backed off from.
+    Backing {
+        /// An edge or an obstacle was active meanwhile: a turn follows.
+        due: bool,
+    },
+    /// It turns to one side, forwards.
+    Turning {
+        /// Its heading when that began, radians.
+        from: f64,
+        /// When that began.
+        since: Instant,
+        /// By how much, radians.
+        by: f32,
+    },
+}
+
+/// What decides the next phase.
+#[derive(Clone, Copy, Debug)]
+pub struct Scene {
+    /// The field requests to drive backwards.
+    pub wants_back: bool,
+    /// There is a way back.
+    pub has_way: bool,
+    /// The reflexes allow driving forwards.
+    pub forward: bool,
+    /// Nothing that is remembered is where it turns to.
+    pub can_turn: bool,
+    /// An obstacle is active.
+    pub near: bool,
+    /// An edge is active.
+    pub edge: bool,
+    /// Something holds it: it drives forwards and what it sees stays the same.
+    pub stuck: bool,
+    /// It has backed as far as this time requires, or as far as it can.
+    pub enough: bool,
+    /// By how much it turns away, radians.
+    pub turn_rad: f32,
+    /// Heading by dead reckoning, radians.
+    pub heading: f64,
+    /// The slot.
+    pub slot: Instant,
+}
+
+impl Phase {
+    /// The next phase.
+    pub fn next(self, scene: &Scene, plan: &BackingPlan) -> Phase {
+        let wants_back = scene.wants_back || scene.edge || scene.stuck;
+        if wants_back && (scene.has_way || !scene.forward) {
+            return self.back(scene);
+        }
+        match self {
+            Phase::Turning { .. } => self.turn_on(scene, plan),
+            _ if wants_back => Phase::turn(scene, scene.turn_rad), // 8 go round
+            Phase::Following | Phase::Passing if scene.near => Phase::Passing, // 1 near
+            Phase::Following => Phase::Following,
+            Phase::Passing if scene.forward => Phase::turn(scene, plan.pass_rad), // 2 past
+            Phase::Passing => Phase::Following,                                   // 5 go on
+            Phase::Backing { due: true } if scene.forward && scene.enough => {
+                Phase::turn(scene, scene.turn_rad) // 4 turn
+            }
+            Phase::Backing { due: true } => self,
+            Phase::Backing { due: false } => Phase::Following, // 5 go on
+        }
+    }
+
+    /// 3: the field wants backwards, an edge is active, or it is stuck. What it backs off from is remembered
+    /// until it has turned away.
+    fn back(self, scene: &Scene) -> Phase {
+        let before = !matches!(self, Phase::Following | Phase::Backing { due: false });
+        Phase::Backing { due: before || scene.near || scene.edge || scene.stuck }
+    }
+
+    /// It begins to turn.
+    fn turn(scene: &Scene, by: f32) -> Phase {
+        Phase::Turning { from: scene.heading, since: scene.slot, by }
+    }
+
+    /// 6: a turn ends when it has turned enough, or has tried for long enough. 7: it waits for the reflexes.
+    fn turn_on(self, scene: &Scene, plan: &BackingPlan) -> Phase {
+        let Phase::Turning { from, since, by } = self else { return self };
+        let turned = (scene.heading - from).abs() >= f64::from(by);
+        match (turned || scene.slot.since(since) >= plan.turn_time, scene.forward && scene.can_turn) {
+            (true, _) => Phase::Following,
+            (false, true) => self,
+            (false, false) => Phase::Backing { due: true },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::fixture::{at, ms};
+
+    const PLAN: BackingPlan = BackingPlan {
+        turn_rad: 0.9,
+        turn_time: ms(4_000),
+        pass_rad: 0.3,
+        pass_m: 0.0,
+        floor: 0.35,
+        trail_m: 3.0,
+        start_m: 0.1,
+    };
+    const FREE: Scene = Scene {
+        wants_back: false,
+        has_way: true,
+        forward: true,
+        can_turn: true,
+        near: false,
+        edge: false,
+        stuck: false,
+        enough: true,
+        turn_rad: PLAN.turn_rad,
+        heading: 0.0,
+        slot: Instant::ZERO,
+    };
+
+    /// The phase after each scene in turn.
+    fn phases(scenes: &[Scene]) -> Vec<Phase> {
+        let next = |phase: &mut Phase, scene: &Scene| {
+            *phase = phase.next(scene, &PLAN);
+            Some(*phase)
+        };
+        scenes.iter().scan(Phase::Following, next).collect()
+    }
+
+    fn turning(from: f64, since: u64) -> Phase {
+        Phase::Turning { from, since: at(since), by: PLAN.turn_rad }
+    }
+
+    #[test]
+    fn after_an_edge_it_backs_waits_for_the_reflexes_and_turns_until_it_has_turned() {
+        let back = Scene { wants_back: true, forward: false, edge: true, ..FREE };
+        let quiet = Scene { edge: false, ..back };
+        let waits = Scene { wants_back: false, ..quiet };
+        let clear = Scene { heading: 0.2, slot: at(50), ..FREE };
+        let found = phases(&[
+            back,
+            quiet,
+            waits,
+            clear,
+            Scene { heading: -0.69, ..clear },
+            Scene { heading: -0.71, ..clear },
+        ]);
+        let due = Phase::Backing { due: true };
+        assert_eq!(found, [due, due, due, turning(0.2, 50), turning(0.2, 50), Phase::Following]);
+    }
+
+    #[test]
+    fn a_turn_gets_no_longer_than_its_time_and_stops_for_a_reflex() {
+        let back = Scene { wants_back: true, edge: true, ..FREE };
+        let at_ms = |ms| Scene { slot: at(ms), ..FREE };
+        let found = phases(&[back, at_ms(10), at_ms(4_009), at_ms(4_010)]);
+        assert_eq!(found[1..], [turning(0.0, 10), turning(0.0, 10), Phase::Following]);
+        let stopped = Scene { forward: false, ..at_ms(20) };
+        let again = Scene { heading: 0.5, ..at_ms(30) };
+        let found = phases(&[back, at_ms(10), stopped, again]);
+        assert_eq!(found[2..], [Phase::Backing { due: true }, turning(0.5, 30)], "it begins anew");
+    }
+
+    #[test]
+    fn backing_without_an_edge_or_an_obstacle_is_followed_by_nothing() {
+        let back = Scene { wants_back: true, ..FREE };
+        assert_eq!(phases(&[back, FREE]), [Phase::Backing { due: false }, Phase::Following]);
+    }
+
+    #[test]
+    fn where_nothing_leads_back_it_turns_if_it_may_and_waits_if_not() {
+        let lost = Scene { wants_back: true, has_way: false, edge: true, ..FREE };
+        let stuck = Scene { forward: false, ..lost };
+        let late = Scene { slot: at(5_000), ..lost };
+        let found = phases(&[stuck, lost, lost, late, late]);
+        let turned = [turning(0.0, 0), turning(0.0, 0), Phase::Following, turning(0.0, 5_000)];
+        assert_eq!(found[0], Phase::Backing { due: true });
+        assert_eq!(found[1..], turned, "and again, as long as the field wants it");
+    }
+
+    #[test]
+    fn an_obstacle_that_leaves_the_sight_is_passed_with_a_little_more_of_a_turn() {
+        let near = Scene { near: true, ..FREE };
+        let past = Scene { heading: 0.1, slot: at(10), ..FREE };
+        let on = Scene { heading: -0.19, ..past };
+        let found = phases(&[near, near, past, on, Scene { heading: -0.21, ..on }]);
+        let little = Phase::Turning { from: 0.1, since: at(10), by: PLAN.pass_rad };
+        assert_eq!(found, [Phase::Passing, Phase::Passing, little, little, Phase::Following]);
+        let edge = Scene { forward: false, edge: true, ..FREE };
+        assert_eq!(phases(&[near, edge])[1], Phase::Backing { due: true }, "an edge is nearer");
+        let waits = Scene { forward: false, ..FREE };
+        assert_eq!(phases(&[near, waits])[1], Phase::Following, "something else forbids it to go on");
+        let back = Scene { wants_back: true, ..FREE };
+        assert_eq!(phases(&[near, back]), [Phase::Passing, Phase::Backing { due: true }]);
+    }
+}

@@ -1,0 +1,315 @@
+//! The stage on the desk robot's plan, without a tick: what it makes of requests.
+
+use super::*;
+use crate::base::command::Command;
+use crate::base::frame::{Health, Sample};
+use crate::base::plan::Limits;
+use crate::base::plan::Restraint;
+use crate::base::time::Span;
+use crate::decision::fixture::{FREE, at, ms};
+use proptest::prelude::*;
+
+const ARMED: Mode = Mode::Armed { since: Instant::ZERO };
+const LEFT: usize = 0;
+const STEERING: usize = 2;
+
+fn desk() -> Board {
+    crate::deploy::board::built_in("sim").expect("it is built in").expect("and sound").board
+}
+
+/// The stage, given a command each slot.
+struct Rig {
+    board: Board,
+    trail: Trail,
+    slot: u64,
+    shown: Frame,
+}
+
+impl Rig {
+    fn new(start_m: f32) -> Rig {
+        let mut board = desk();
+        board.backing = board.backing.map(|backing| BackingPlan { start_m, ..backing });
+        let mut shown = Frame::empty(board.sensors.len());
+        for sample in &mut shown.samples {
+            *sample = Sample { value: 1400.0, worst: 1400.0, stamp: at(0), health: Health::Good };
+        }
+        Rig { trail: Trail::new(&board), board, slot: 0, shown }
+    }
+
+    /// Gives the motors `command` for `slots`.
+    fn drive(&mut self, slots: u64, command: [f32; 3], unconfirmed: Option<Span>) {
+        for _ in 0..slots {
+            self.slot += 1;
+            let (slot, until) = (at(10 * (self.slot - 1)), at(10 * self.slot));
+            let valid_until = slot + self.board.safety.command_valid;
+            let mut given = Command { slot, valid_until, ..Command::still(self.board.motors.len()) };
+            given.motors[..3].copy_from_slice(&command);
+            let executed = Executed { command: given, until, unconfirmed, travel: 0.0 };
+            self.trail.restrain(&executed, &mut { FREE });
+        }
+    }
+
+    /// The request and the limits that the stage makes of `wanted` under `verdict`.
+    fn ask(&mut self, wanted: [f32; 3], mode: Mode, verdict: Verdict) -> ([f32; 3], Limits) {
+        let mut verdict = verdict;
+        self.trail.backing.iter().for_each(|backing| backing.limit(&mut verdict));
+        let mut motors = [0.0; MAX_MOTORS];
+        motors[..3].copy_from_slice(&wanted);
+        let scores = [0.0; MAX_MOTORS];
+        let response = Response { cycle: 0, scores, motors, confidence: 0.0, skill: 0.0, novelty: 0.0 };
+        let slot = at(10 * self.slot);
+        let guided = self.trail.guide(Some((&response, slot)), mode, &verdict, &self.shown, slot);
+        let (guided, _) = guided.expect("there is an answer");
+        ([0, 1, 2].map(|motor| guided.motors[motor]), verdict.limits)
+    }
+
+    fn armed(&mut self) {
+        self.ask([0.0; 3], ARMED, FREE);
+    }
+
+    fn show(&mut self, sensor: &str, value: f32) {
+        let channel = self.board.sensors.iter().position(|plan| plan.name == sensor).expect("a sensor");
+        self.shown.samples[channel].value = value;
+    }
+
+    fn darken(&mut self, sensor: &str, dark: bool) {
+        self.show(sensor, if dark { 100.0 } else { 1400.0 });
+    }
+}
+
+const CONFIRMED: Option<Span> = Some(ms(5));
+const BACK: [f32; 3] = [-0.5, -0.5, 0.9];
+
+/// No forwards, for this cause.
+fn held(cause: Cause) -> Verdict {
+    Verdict { limits: Restraint::NoForward.limits(), active: cause.bit(), ..FREE }
+}
+
+fn near(a: [f32; 3], b: [f32; 3]) -> bool {
+    a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-6)
+}
+
+#[test]
+fn a_request_to_go_back_gets_the_steering_of_the_way_and_keeps_its_drive() {
+    let mut rig = Rig::new(0.0);
+    rig.armed();
+    rig.drive(50, [0.5, 0.5, -0.3], CONFIRMED);
+    rig.drive(50, [0.5, 0.5, 0.4], CONFIRMED);
+    let back = rig.ask(BACK, ARMED, FREE).0;
+    assert!((back[STEERING] - 0.4).abs() < 0.01 && (back[LEFT] + 0.5).abs() < 0.02, "{back:?}");
+    rig.drive(80, [-0.5, -0.5, 0.4], CONFIRMED);
+    let back = rig.ask(BACK, ARMED, FREE).0;
+    assert!(back[STEERING] < -0.2, "{back:?}");
+    assert!(back[LEFT] > -0.4, "it waits for its wheels: {back:?}");
+    assert!(near(rig.ask([0.3, 0.3, 0.9], ARMED, FREE).0, [0.3, 0.3, 0.9]), "forwards is the field's");
+    let counters = rig.trail.counters().expect("it counts");
+    assert_eq!((counters.times, counters.turns), (1, 0));
+    assert!((0.15..0.2).contains(&counters.metres), "{counters:?}");
+}
+
+/// A servo takes its time, so at a cusp of the way the wheels are not yet as they were; in a pocket between
+/// obstacles, cusp after cusp, the headings added up until the car backed into a wall.
+#[test]
+fn over_the_cusps_of_a_way_it_comes_back_to_where_it_was() {
+    let mut rig = Rig::new(0.0);
+    rig.armed();
+    let mut wheels = 0.0_f32;
+    // As the arbiter does: 2.5 of full lock a second.
+    let mut go = |rig: &mut Rig, [left, right, steering]: [f32; 3]| {
+        wheels += (steering - wheels).clamp(-0.025, 0.025);
+        rig.drive(1, [left, right, wheels], CONFIRMED);
+    };
+    let standing = |rig: &Rig| rig.trail.backing.as_ref().expect("it backs").odometer.standing();
+    let mut left_at = Vec::new();
+    for lock in [0.0, 1.0, -1.0, 1.0, -1.0, 1.0, -1.0] {
+        (0..100).for_each(|_| go(&mut rig, [0.4, 0.4, lock]));
+        left_at.push((rig.trail.backing.as_ref().expect("it backs").path.length(), standing(&rig)));
+        let back_to = left_at[0].0 - 0.02 * left_at.len() as f64;
+        while rig.trail.backing.as_ref().is_some_and(|own| own.path.length() > back_to) {
+            let back = rig.ask([-0.4, -0.4, 0.0], ARMED, FREE).0;
+            go(&mut rig, back);
+        }
+    }
+    // The first stretch was straight along x.
+    let Standing { at, heading } = standing(&rig);
+    assert!(at[1].abs() < 0.01 && heading.abs() < 0.05, "{at:?} {heading}");
+    assert!((0.03..0.08).contains(&at[0]), "{at:?}");
+}
+
+#[test]
+fn without_a_way_backwards_is_forbidden_and_only_confirmed_commands_make_one() {
+    let mut rig = Rig::new(0.0);
+    rig.armed();
+    assert!(rig.ask(BACK, ARMED, FREE).1.backward.abs() < 1e-6);
+    rig.drive(100, [0.5, 0.5, 0.0], Some(ms(30)));
+    rig.drive(100, [0.5, 0.5, 0.0], None);
+    assert!(rig.ask(BACK, ARMED, FREE).1.backward.abs() < 1e-6, "no command was confirmed in time");
+    rig.drive(100, [0.5, 0.5, 0.0], CONFIRMED);
+    assert_eq!(rig.ask(BACK, ARMED, FREE).1, Limits::FREE);
+    rig.drive(100, [-0.5, -0.5, 0.0], CONFIRMED);
+    assert!(rig.ask(BACK, ARMED, FREE).1.backward.abs() < 1e-6, "it is used up");
+    // Before an edge that is no motion at all, which disarms; where forwards is free it turns there.
+    assert!(!rig.ask(BACK, ARMED, held(Cause::Cliff)).1.allow_motion());
+    let (request, limits) = rig.ask(BACK, ARMED, FREE);
+    assert!(near(request, [0.35, 0.35, -1.0]) && limits.forward > 0.0, "{request:?}");
+    assert!(rig.trail.counters().is_some_and(|counters| counters.without_way >= 3));
+}
+
+#[test]
+fn arming_vouches_for_a_little_way_and_a_disarm_forgets_the_rest() {
+    let mut rig = Rig::new(0.15);
+    rig.armed();
+    assert_eq!(rig.ask(BACK, ARMED, held(Cause::Cliff)).1, held(Cause::Cliff).limits, "an edge at the start");
+    rig.drive(100, [0.5, 0.5, 0.0], CONFIRMED);
+    rig.ask(BACK, Mode::Disarmed, FREE); // it may be carried elsewhere now
+    rig.drive(20, [0.0; 3], CONFIRMED);
+    rig.ask(BACK, Mode::Armed { since: at(10 * rig.slot) }, FREE);
+    rig.drive(50, [-0.5, -0.5, 0.0], CONFIRMED); // 0.125 m less what it takes to gain speed
+    let again = Mode::Armed { since: at(1_200) };
+    assert!(rig.ask(BACK, again, FREE).1.backward > 0.0, "all of it");
+}
+
+#[test]
+fn it_turns_away_from_the_dark_side_or_to_the_side_it_kept() {
+    let mut rig = Rig::new(0.15);
+    rig.armed();
+    for (dark, side) in [("ground-left", 1.0), ("ground-right", -1.0), ("ground-middle", -1.0)] {
+        rig.darken(dark, true);
+        rig.ask(BACK, ARMED, held(Cause::Cliff));
+        rig.darken(dark, false);
+        let (waits, _) = rig.ask([0.1, 0.1, 0.2], ARMED, held(Cause::Cliff));
+        assert!(
+            near(waits, [-0.35, -0.35, 0.0]),
+            "{dark}: it goes on back by itself, whatever the field wants"
+        );
+        let (turns, _) = rig.ask([0.1, 0.1, 0.2], ARMED, FREE);
+        assert!(near(turns, [0.35, 0.35, side]), "{dark}: {turns:?}");
+        let (faster, _) = rig.ask([0.6, 0.5, 0.2], ARMED, FREE);
+        assert!(near(faster, [0.6, 0.5, side]), "{dark}: {faster:?}");
+        rig.slot += 400;
+        assert!(near(rig.ask([0.1, 0.1, 0.2], ARMED, FREE).0, [0.1, 0.1, 0.2]), "{dark}: its time is over");
+    }
+}
+
+#[test]
+fn after_a_turn_that_ended_before_something_it_backs_further_and_turns_to_the_other_side() {
+    // From an edge not to the other side: that is where the edge is. Not before nothing else helps.
+    for (cause, sides) in [(Cause::Obstacle, [1.0, -1.0, 1.0, -1.0]), (Cause::Cliff, [1.0, 1.0, 1.0, -1.0])] {
+        let mut rig = Rig::new(0.0);
+        rig.armed();
+        rig.drive(400, [0.5, 0.5, 0.0], CONFIRMED); // a metre
+        rig.ask(BACK, ARMED, held(cause));
+        let wanted = [0.1, 0.1, 0.2];
+        for (failed, side) in sides.into_iter().enumerate() {
+            let asked = 0.1 * failed.min(2) as f64;
+            let way = |rig: &Rig| rig.trail.counters().expect("it counts").metres;
+            let began = way(&rig);
+            let mut request = rig.ask(wanted, ARMED, FREE).0;
+            while request[0] <= 0.0 {
+                rig.drive(1, request, CONFIRMED);
+                request = rig.ask(wanted, ARMED, FREE).0;
+            }
+            let backed = way(&rig) - began;
+            assert!((asked..asked + 0.01).contains(&backed), "{cause:?}, turn {failed}: {backed} m back");
+            assert!(near(request, [0.35, 0.35, side]), "{cause:?}, turn {failed}: {request:?}");
+            rig.drive(30, request, CONFIRMED);
+            rig.ask(wanted, ARMED, held(Cause::Obstacle)); // the turn ends before something
+        }
+    }
+}
+
+#[test]
+fn an_edge_sends_it_back_and_round_by_a_right_angle_whatever_the_field_wants() {
+    let mut rig = Rig::new(0.0);
+    rig.armed();
+    rig.drive(100, [0.5, 0.5, 0.0], CONFIRMED);
+    let ahead = [0.5, 0.5, 0.0];
+    rig.darken("ground-left", true);
+    assert!(near(rig.ask(ahead, ARMED, held(Cause::Cliff)).0, [-0.35, -0.35, 0.0]));
+    rig.darken("ground-left", false);
+    let heading = |rig: &Rig| rig.trail.backing.as_ref().expect("it backs").odometer.standing().heading;
+    let began = heading(&rig);
+    let mut request = rig.ask(ahead, ARMED, FREE).0;
+    while near(request, [0.5, 0.5, 1.0]) {
+        rig.drive(1, request, CONFIRMED);
+        request = rig.ask(ahead, ARMED, FREE).0;
+    }
+    assert!(near(request, ahead), "it follows the field again: {request:?}");
+    let turned = began - heading(&rig);
+    assert!((f64::from(ALONG_RAD)..1.8).contains(&turned), "by {turned} to the right");
+}
+
+#[test]
+fn a_picture_that_stays_the_same_sends_it_back_and_an_obstacle_beside_it_to_the_other_side() {
+    let mut rig = Rig::new(0.0);
+    rig.show("range", 1.5);
+    rig.armed();
+    let ahead = [0.5, 0.5, 0.0];
+    let mut slots = 0;
+    while near(rig.ask(ahead, ARMED, FREE).0, ahead) {
+        rig.drive(1, ahead, CONFIRMED);
+        slots += 1;
+        assert!(slots < 2_000, "it pushes for ever");
+    }
+    assert!(slots > 900, "after 2.5 m at 0.25 m/s, not {slots} slots");
+    assert_eq!(rig.trail.counters().map(|counters| counters.stuck), Some(1));
+
+    let mut rig = Rig::new(0.0);
+    rig.show("range", 0.5);
+    rig.armed();
+    rig.drive(10, [0.5, 0.5, 1.0], CONFIRMED); // it turns to the right and loses the obstacle at its left
+    rig.ask(ahead, ARMED, FREE);
+    rig.drive(5, [0.5, 0.5, 1.0], CONFIRMED);
+    rig.show("range", 1.5);
+    rig.ask(ahead, ARMED, FREE);
+    rig.drive(140, ahead, CONFIRMED); // 0.35 m: its front is nearly there
+    let (left, _) = rig.ask([0.5, 0.5, -1.0], ARMED, FREE);
+    assert!(left[2] > -0.5, "not over what it has just passed: {left:?}");
+    assert!(near(rig.ask([0.5, 0.5, 1.0], ARMED, FREE).0, [0.5, 0.5, 1.0]), "the other side is free");
+}
+
+#[test]
+fn a_board_without_backing_and_an_answer_that_is_no_number_pass_unchanged() {
+    let mut rig = Rig::new(0.0);
+    rig.armed();
+    assert!(rig.ask([f32::NAN, -1.0, 0.5], ARMED, FREE).0[LEFT].is_nan());
+    rig.board.backing = None;
+    rig.trail = Trail::new(&rig.board);
+    rig.drive(10, [-1.0, -1.0, 0.0], CONFIRMED);
+    assert!(near(rig.ask(BACK, ARMED, held(Cause::Cliff)).0, BACK));
+    assert_eq!(rig.ask(BACK, ARMED, FREE).1, Limits::FREE);
+    assert_eq!(rig.trail.counters(), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn whatever_the_field_wants_the_robot_goes_back_no_further_than_it_came(
+        stretches in prop::collection::vec((-1.0_f32..1.0, -1.0_f32..1.0, 1_u64..120, 0_u8..4), 1..40),
+    ) {
+        let mut rig = Rig::new(0.1);
+        rig.armed();
+        let mut stands = 0.1_f64;
+        let mut motion = Odometer::new(Motion::of(&rig.board).expect("it states it"));
+        for (drive, steering, slots, what) in stretches {
+            for _ in 0..slots {
+                let verdict = match what {
+                    0 => held(Cause::Cliff),
+                    1 => held(Cause::Obstacle),
+                    _ => FREE,
+                };
+                let ([left, right, steer], limits) = rig.ask([drive, drive, steering], ARMED, verdict);
+                prop_assert!(left.abs() <= 1.0 && right.abs() <= 1.0 && steer.abs() <= 1.0);
+                let given = [left, right].map(|wanted| wanted.clamp(-limits.backward, limits.forward));
+                let command = [given[0], given[1], steer];
+                rig.drive(1, command, CONFIRMED);
+                let mut motors = [0.0; MAX_MOTORS];
+                motors[..3].copy_from_slice(&command);
+                stands += motion.advance(at(10 * rig.slot), &motors);
+                // It stops within its last centimetre.
+                prop_assert!(stands > -0.005, "{stands} m");
+                prop_assert!(rig.trail.backing.as_ref().is_some_and(|own| own.steering == STEERING));
+            }
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! How a worker gets its handles: by the index of an I2C bus, and by the lines that it will use. The
+//! simulator and Linux implement this; nothing here opens anything itself.
+
+use super::{Gpio, I2c};
+use crate::base::fault::BusFault;
+use crate::base::plan::Line;
+use crate::base::time::Span;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// The pull on an input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bias {
+    /// As the hardware has it.
+    #[default]
+    AsIs,
+    /// Towards high.
+    Up,
+    /// Towards low.
+    Down,
+}
+
+/// What a line is used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Usage {
+    /// Driven; this level first.
+    Output {
+        /// First level.
+        high: bool,
+    },
+    /// Read.
+    Input {
+        /// Pull.
+        bias: Bias,
+    },
+    /// Read, and its edges are delivered, both kinds.
+    Watched {
+        /// Pull.
+        bias: Bias,
+        /// Changes shorter than this are not delivered; zero: every edge.
+        debounce: Span,
+    },
+    /// Read, and its rising edges are delivered: half the interrupts. A pulse that ends before the interrupt
+    /// thread runs is still a rise; with both edges requested, the kernel goes by the final level (Linux
+    /// 6.12, `drivers/gpio/gpiolib-cdev.c`, `edge_irq_thread`).
+    Rising {
+        /// Pull.
+        bias: Bias,
+    },
+}
+
+impl Usage {
+    /// Whether any edges are delivered.
+    pub fn has_edges(&self) -> bool {
+        matches!(self, Usage::Watched { .. } | Usage::Rising { .. })
+    }
+}
+
+/// A line and its use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LineUse {
+    /// Which.
+    pub line: Line,
+    /// What for.
+    pub usage: Usage,
+}
+
+/// How a line stands that is not requested yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LineState {
+    /// No process drives it: its pull decides.
+    Floats,
+    /// Its owner has gone, and the kernel goes on driving it: the default of Raspberry Pi OS
+    /// (`persist_gpio_outputs` of pinctrl-rp1 and pinctrl-bcm2835).
+    Kept {
+        /// The level.
+        high: bool,
+    },
+    /// Another process holds it: which one, and what to do about that.
+    Taken(OpenError),
+}
+
+/// A recovery measure for a bus that does not answer, beyond its own transfers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Nine clocks by hand with SDA released, then STOP (UM10204, 3.1.16).
+    Clear,
+    /// Unbind the adapter's driver and bind it again. Every open handle is stale afterwards.
+    Rebind,
+    /// Supply of the bus's devices off.
+    RailOff,
+    /// Switch it on again.
+    RailOn,
+}
+
+/// Takes recovery measures. Each call is bounded; none retries.
+pub trait Repair: Send {
+    /// Whether the board permits `measure` here.
+    fn can(&self, measure: Measure) -> bool;
+    /// Takes it.
+    fn take(&mut self, measure: Measure) -> Result<(), BusFault>;
+}
+
+/// No measure is possible.
+pub struct NoRepair;
+
+impl Repair for NoRepair {
+    fn can(&self, _measure: Measure) -> bool {
+        false
+    }
+    fn take(&mut self, _measure: Measure) -> Result<(), BusFault> {
+        Err(BusFault::Unsupported)
+    }
+}
+
+/// The wires of a board.
+pub trait Hardware: Send + Sync {
+    /// Recovery measures for I2C bus `bus` when it does not answer. Opened with the bus, held by its owner.
+    fn repair(&self, bus: usize) -> Result<Box<dyn Repair>, OpenError> {
+        let _ = bus;
+        Ok(Box::new(NoRepair))
+    }
+    /// Edges that the kernel dropped because they were not read in time, of all owners of lines together.
+    fn edge_overruns(&self) -> Arc<AtomicU64> {
+        Arc::default()
+    }
+    /// How `line` stands now. Requests it for a moment if no process has it, and changes nothing about it.
+    fn line_state(&self, line: Line) -> Result<LineState, OpenError> {
+        let _ = line;
+        Ok(LineState::Floats)
+    }
+    /// A handle on I2C bus `bus` of the board. Each bus has one owner.
+    fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError>;
+    /// A handle on `lines`, held for `owner` until it is dropped. A line has one owner.
+    fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError>;
+}
+
+/// Why a wire cannot be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenError {
+    /// Which one: a node, a chip or a line, by its usual name.
+    pub what: String,
+    /// The system's reason or ours.
+    pub why: String,
+    /// What to do about it.
+    pub fix: String,
+    /// The system refuses it to this user: it exists, and a retry changes nothing.
+    pub denied: bool,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.what, self.why)
+    }
+}
+
+impl std::error::Error for OpenError {}

@@ -1,0 +1,209 @@
+//! Freeing an I2C bus whose SDA a device holds low: up to nine clocks by hand, then STOP (UM10204, 3.1.16).
+//! Only the order of levels; [`super::repair`] knows which lines they are and drives them.
+
+use crate::base::fault::BusFault;
+use crate::base::plan::Line;
+use crate::base::time::{Clock, Instant, Span};
+use crate::hardware::bus::Gpio;
+
+/// A device interrupted in the middle of a byte has at most eight bits and an acknowledge left to send.
+const CLOCKS: u32 = 9;
+/// Half a clock at 100 kHz, the slowest of the standard's modes: every device can follow.
+const HALF: Span = Span::from_micros(5);
+/// A device may hold SCL low while it is busy. SMBus 3.1 (table 2) times out after 25 to 35 ms; beyond that
+/// the clock is stuck, and clocks by hand do not help.
+const STRETCH: Span = Span::from_millis(35);
+
+/// SCL and SDA, both open drain: set low or released. Both are released when this begins and when it ends.
+///
+/// Errors: [`BusFault::TimedOut`], SCL or SDA is still held; or the fault of the lines.
+pub(super) fn clear(gpio: &mut dyn Gpio, clock: &dyn Clock, scl: Line, sda: Line) -> Result<(), BusFault> {
+    let mut pair = Pair { gpio, clock, scl, sda, patience: STRETCH };
+    let done = pair.clear();
+    // Whatever happened: nothing of ours may hold the bus.
+    let freed = pair.gpio.set(sda, true).and(pair.gpio.set(scl, true));
+    done.and(freed)
+}
+
+struct Pair<'a> {
+    gpio: &'a mut dyn Gpio,
+    clock: &'a dyn Clock,
+    scl: Line,
+    sda: Line,
+    /// What is left of [`STRETCH`], for the measure as a whole.
+    patience: Span,
+}
+
+impl Pair<'_> {
+    fn clear(&mut self) -> Result<(), BusFault> {
+        self.gpio.set(self.sda, true)?;
+        self.clock_high()?;
+        for _ in 0..CLOCKS {
+            if self.gpio.get(self.sda)? {
+                break;
+            }
+            self.clock_low()?;
+            self.clock_high()?;
+        }
+        self.stop()?;
+        if self.gpio.get(self.sda)? { Ok(()) } else { Err(BusFault::TimedOut) }
+    }
+
+    /// SDA rises while SCL is high: every device takes this for the end.
+    fn stop(&mut self) -> Result<(), BusFault> {
+        self.clock_low()?;
+        self.gpio.set(self.sda, false)?;
+        self.rest();
+        self.clock_high()?;
+        self.gpio.set(self.sda, true)?;
+        self.rest();
+        Ok(())
+    }
+
+    fn clock_low(&mut self) -> Result<(), BusFault> {
+        self.gpio.set(self.scl, false)?;
+        self.rest();
+        Ok(())
+    }
+
+    /// Releases SCL and waits until it is high.
+    fn clock_high(&mut self) -> Result<(), BusFault> {
+        self.gpio.set(self.scl, true)?;
+        let since = self.clock.now();
+        self.rest();
+        while !self.gpio.get(self.scl)? {
+            if self.waited(since) >= self.patience {
+                return Err(BusFault::TimedOut);
+            }
+            self.rest();
+        }
+        self.patience = self.patience.less(self.waited(since));
+        Ok(())
+    }
+
+    fn waited(&self, since: Instant) -> Span {
+        self.clock.now().since(since)
+    }
+
+    fn rest(&self) {
+        self.clock.sleep_until(self.clock.now() + HALF);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::time::SimClock;
+    use crate::hardware::bus::Edge;
+    use std::sync::Arc;
+
+    const SCL: Line = Line(3);
+    const SDA: Line = Line(2);
+
+    /// Two wires with pull-ups, us, and a device that holds SDA low until it has seen `left` clocks, and SCL
+    /// low for `stretch` after each time that we release it.
+    struct OpenDrain {
+        clock: Arc<SimClock>,
+        ours: [bool; 2],
+        left: u32,
+        stretch: Span,
+        scl_until: Instant,
+        clocks: u32,
+        stops: u32,
+        /// Whether SDA was seen to change while SCL was high, other than for STOP.
+        starts: u32,
+    }
+
+    impl OpenDrain {
+        fn new(left: u32, stretch: Span) -> OpenDrain {
+            OpenDrain {
+                clock: Arc::new(SimClock::default()),
+                ours: [true; 2],
+                left,
+                stretch,
+                scl_until: Instant::ZERO,
+                clocks: 0,
+                stops: 0,
+                starts: 0,
+            }
+        }
+        fn scl(&self) -> bool {
+            self.ours[0] && self.clock.now() >= self.scl_until
+        }
+        fn sda(&self) -> bool {
+            self.ours[1] && self.left == 0
+        }
+    }
+
+    impl Gpio for OpenDrain {
+        fn set(&mut self, line: Line, high: bool) -> Result<(), BusFault> {
+            let before = (self.scl(), self.sda());
+            if line == SCL {
+                if high && !self.ours[0] {
+                    self.clocks += 1;
+                    self.left = self.left.saturating_sub(1);
+                    self.scl_until = self.clock.now() + self.stretch;
+                }
+                self.ours[0] = high;
+            } else {
+                assert_eq!(line, SDA);
+                self.ours[1] = high;
+                match (before, self.sda()) {
+                    ((true, false), true) => self.stops += 1,
+                    ((true, true), false) => self.starts += 1,
+                    _ => {}
+                }
+            }
+            Ok(())
+        }
+        fn get(&mut self, line: Line) -> Result<bool, BusFault> {
+            Ok(if line == SCL { self.scl() } else { self.sda() })
+        }
+        fn next_edge(&mut self, _wait: Span) -> Result<Option<Edge>, BusFault> {
+            Ok(None)
+        }
+    }
+
+    fn run(hardware: &mut OpenDrain) -> Result<(), BusFault> {
+        let clock = hardware.clock.clone();
+        clear(hardware, clock.as_ref(), SCL, SDA)
+    }
+
+    #[test]
+    fn clocks_stop_as_soon_as_the_device_lets_go() {
+        for held in 0..=9 {
+            let mut hardware = OpenDrain::new(held, Span::ZERO);
+            assert_eq!(run(&mut hardware), Ok(()), "held for {held} clocks");
+            // One more for the STOP.
+            assert_eq!(
+                (hardware.clocks, hardware.stops, hardware.starts),
+                (held + 1, 1, 0),
+                "held for {held} clocks"
+            );
+            assert_eq!(hardware.ours, [true; 2]);
+        }
+    }
+
+    #[test]
+    fn a_device_that_never_lets_go_is_given_up_after_nine() {
+        let mut hardware = OpenDrain::new(u32::MAX, Span::ZERO);
+        assert_eq!(run(&mut hardware), Err(BusFault::TimedOut));
+        assert_eq!((hardware.clocks, hardware.stops), (10, 0));
+        assert_eq!(hardware.ours, [true; 2], "nothing of ours is left holding the bus");
+    }
+
+    #[test]
+    fn a_stretched_clock_is_waited_for_but_not_for_ever() {
+        let mut patient = OpenDrain::new(5, Span::from_millis(3));
+        assert_eq!(run(&mut patient), Ok(()));
+        assert_eq!(patient.clocks, 6);
+        // Five times 10 ms: each is allowed, the measure as a whole is not.
+        let mut slow = OpenDrain::new(5, Span::from_millis(10));
+        assert_eq!(run(&mut slow), Err(BusFault::TimedOut));
+        assert!(slow.clock.now() < Instant::ZERO + Span::from_millis(40));
+        let mut stuck = OpenDrain::new(3, Span::ZERO);
+        stuck.scl_until = Instant::NEVER;
+        assert_eq!(run(&mut stuck), Err(BusFault::TimedOut));
+        assert_eq!((stuck.clocks, stuck.ours), (0, [true; 2]));
+    }
+}

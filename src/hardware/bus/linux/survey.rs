@@ -1,0 +1,175 @@
+//! The wires of a machine, for `doctor` and the self-test: adapters, chips, and the users of the lines that a
+//! board needs. Nothing is driven, requested or transferred; a node is opened only to ask what it is.
+
+use super::chips::{ChipPlace, Chips, offset_of};
+use super::i2c_dev;
+use super::repair::Driver;
+use super::sysfs::{below, text};
+use super::{adapters, errors};
+use crate::base::plan::Line;
+use crate::hardware::bus::OpenError;
+use gpiocdev::Chip;
+use gpiocdev::line::Direction;
+use std::path::{Path, PathBuf};
+
+/// What is at an I2C address, as far as reading one byte shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// It acknowledged.
+    Answers,
+    /// It did not.
+    Silent,
+    /// Not read: reserved, and for what.
+    Reserved(String),
+    /// Not read: this kernel driver has it.
+    Kernel(String),
+    /// The bus could not be read.
+    Refused(crate::base::fault::BusFault),
+}
+
+/// The wires of a machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Survey {
+    /// I2C adapters, by number.
+    pub adapters: Vec<AdapterSeen>,
+    /// GPIO chips, by number.
+    pub chips: Vec<ChipSeen>,
+    /// GPIO chips that this user may not open.
+    pub closed_chips: Vec<PathBuf>,
+    /// The requested lines, in that order.
+    pub lines: Vec<Result<LineSeen, OpenError>>,
+    /// Whether this kernel keeps driving an output whose owner has died (Raspberry Pi OS:
+    /// `persist_gpio_outputs`); `None` if no pin controller reports it. If true, a dead owner does **not**
+    /// release an enable line.
+    pub outputs_outlive_owner: Option<bool>,
+}
+
+/// An I2C adapter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdapterSeen {
+    /// The character device.
+    pub node: PathBuf,
+    /// What its driver calls it.
+    pub name: String,
+    /// The name of the device that has it.
+    pub device: Option<String>,
+    /// What it can do (I2C_FUNC_... of linux/i2c.h), or why that could not be read.
+    pub functions: Result<u64, OpenError>,
+    /// Whether this user may unbind its driver and bind it again.
+    pub rebind_allowed: bool,
+}
+
+/// A GPIO chip.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChipSeen {
+    /// The character device.
+    pub node: PathBuf,
+    /// What its driver calls it.
+    pub label: String,
+    /// Number of lines.
+    pub lines: u32,
+}
+
+/// A line as the kernel reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LineSeen {
+    /// As the board names it.
+    pub line: Line,
+    /// The chip's label.
+    pub chip: String,
+    /// Offset on the chip.
+    pub offset: u32,
+    /// The kernel's name for it; empty: none.
+    pub name: String,
+    /// Its user; `None`: none. A kernel driver may have no name.
+    pub consumer: Option<String>,
+    /// It is currently an output.
+    pub output: bool,
+}
+
+/// Examines everything in `root`, and `lines` of the board.
+pub(super) fn survey(root: &Path, chips: &Chips, lines: &[Line]) -> Survey {
+    let seen =
+        |chip: &ChipPlace| ChipSeen { node: chip.path.clone(), label: chip.label.clone(), lines: chip.lines };
+    Survey {
+        adapters: adapters::all(root).iter().map(adapter_seen).collect(),
+        chips: chips.found.iter().map(seen).collect(),
+        closed_chips: chips.closed.clone(),
+        lines: lines.iter().map(|line| line_seen(chips, *line)).collect(),
+        outputs_outlive_owner: outputs_outlive_owner(root),
+    }
+}
+
+fn adapter_seen(adapter: &adapters::Adapter) -> AdapterSeen {
+    let what = adapter.node.display().to_string();
+    let functions = i2c_dev::open(&adapter.node).and_then(|node| i2c_dev::functions(&node));
+    AdapterSeen {
+        node: adapter.node.clone(),
+        name: adapter.name.clone(),
+        device: adapter.device_name().map(str::to_string),
+        functions: functions.map_err(|failure| errors::refused(&what, &failure, adapters::ENABLE, "i2c")),
+        rebind_allowed: adapter
+            .device
+            .as_deref()
+            .and_then(Driver::of)
+            .is_some_and(|driver| driver.writable()),
+    }
+}
+
+fn line_seen(chips: &Chips, line: Line) -> Result<LineSeen, OpenError> {
+    let (chip, offset) = chips.locate(line, offset_of)?;
+    let info = Chip::from_path(&chip.path).and_then(|asked| asked.line_info(offset));
+    let info = info.map_err(|failure| {
+        errors::error(chips.spoken(line), failure.to_string(), "inspect it with 'gpioinfo'")
+    })?;
+    Ok(LineSeen {
+        line,
+        chip: chip.label.clone(),
+        offset,
+        name: info.name,
+        consumer: info.used.then_some(info.consumer),
+        output: info.direction == Direction::Output,
+    })
+}
+
+/// Modules whose parameter decides what happens to an output without an owner.
+const PIN_CONTROLLERS: [&str; 2] = ["pinctrl_rp1", "pinctrl_bcm2835"];
+
+fn outputs_outlive_owner(root: &Path) -> Option<bool> {
+    let parameter = |module: &&str| {
+        text(&below(root, "/sys/module").join(module).join("parameters/persist_gpio_outputs"))
+    };
+    // A Pi 5 has both; its header hangs on the first.
+    PIN_CONTROLLERS.iter().find_map(parameter).map(|answer| answer == "Y" || answer == "1")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::fake::{Tree, i2c_tree};
+    use super::*;
+
+    #[test]
+    fn a_machine_is_described_without_asking_what_cannot_be_asked() {
+        let tree = i2c_tree();
+        let chips = Chips::look(tree.root(), &["tegra234-gpio".to_string()], &[]);
+        let seen = survey(tree.root(), &chips, &[Line(4)]);
+        let devices: Vec<_> = seen.adapters.iter().map(|adapter| adapter.device.as_deref()).collect();
+        assert_eq!(devices, [Some("3160000.i2c"), Some("c250000.i2c"), Some("virtual")]);
+        // A plain file answers no ioctl.
+        assert!(seen.adapters.iter().all(|adapter| adapter.functions.is_err()));
+        let rebind: Vec<bool> = seen.adapters.iter().map(|adapter| adapter.rebind_allowed).collect();
+        assert_eq!(rebind, [true, true, false]);
+        assert!(seen.lines[0].as_ref().expect_err("no chip").what.contains("tegra234-gpio"));
+        assert_eq!(seen.outputs_outlive_owner, None);
+    }
+
+    #[test]
+    fn a_kernel_that_keeps_outputs_is_known() {
+        for (answer, outlives) in [("Y", true), ("N", false)] {
+            let tree = Tree::new("persist");
+            tree.file("sys/module/pinctrl_bcm2835/parameters/persist_gpio_outputs", "N");
+            tree.file("sys/module/pinctrl_rp1/parameters/persist_gpio_outputs", answer);
+            assert_eq!(outputs_outlive_owner(tree.root()), Some(outlives));
+        }
+    }
+}

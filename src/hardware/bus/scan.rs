@@ -1,0 +1,87 @@
+//! Finds the devices on an I2C bus, by reading one byte and never writing: some chips treat an empty write as
+//! a command, and some adapters cannot do one.
+
+use super::I2c;
+use crate::base::fault::BusFault;
+use std::ops::RangeInclusive;
+
+/// 7-bit addresses that the specification leaves to devices (UM10204, table 3).
+pub const ADDRESSES: RangeInclusive<u8> = 0x08..=0x77;
+
+/// The result of a probe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It acknowledged.
+    Answers,
+    /// It did not.
+    Silent,
+    /// The bus could not be probed; with [`BusFault::Unsupported`], only that address.
+    Refused(BusFault),
+}
+
+/// Probes `address`.
+pub fn ask(i2c: &mut dyn I2c, address: u8) -> Answer {
+    match i2c.read(address, &mut [0]) {
+        Ok(()) => Answer::Answers,
+        Err(BusFault::Nack) => Answer::Silent,
+        Err(fault) => Answer::Refused(fault),
+    }
+}
+
+/// Probes every address that `skip` does not name. Ends early if the bus is held: each further address would
+/// take its whole timeout.
+pub fn scan(i2c: &mut dyn I2c, skip: impl Fn(u8) -> bool) -> Vec<(u8, Answer)> {
+    let mut answers = Vec::new();
+    for address in ADDRESSES.filter(|address| !skip(*address)) {
+        let answer = ask(i2c, address);
+        answers.push((address, answer));
+        if matches!(answer, Answer::Refused(BusFault::TimedOut | BusFault::Absent)) {
+            break;
+        }
+    }
+    answers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::bus::Op;
+
+    struct Bus {
+        present: Vec<u8>,
+        asked: Vec<u8>,
+        hangs_at: Option<u8>,
+    }
+
+    impl I2c for Bus {
+        fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+            assert!(matches!(ops, [Op::Read(bytes)] if bytes.len() == 1), "one byte, read");
+            self.asked.push(address);
+            match self.hangs_at {
+                Some(at) if at == address => Err(BusFault::TimedOut),
+                _ if self.present.contains(&address) => Ok(()),
+                _ => Err(BusFault::Nack),
+            }
+        }
+    }
+
+    #[test]
+    fn all_but_the_skipped_are_asked_once_and_nothing_is_written() {
+        let mut bus = Bus { present: vec![0x14, 0x40, 0x68], asked: Vec::new(), hangs_at: None };
+        let answers = scan(&mut bus, |address| address == 0x40);
+        assert_eq!(answers.len(), 0x70 - 1);
+        let found: Vec<u8> =
+            answers.iter().filter(|(_, answer)| *answer == Answer::Answers).map(|(at, _)| *at).collect();
+        assert_eq!(found, [0x14, 0x68]);
+        assert!(!bus.asked.contains(&0x40) && bus.asked.len() == 0x6F);
+        assert_eq!((bus.asked[0], bus.asked[0x6E]), (0x08, 0x77));
+    }
+
+    #[test]
+    fn a_bus_that_is_held_is_asked_no_further() {
+        let mut bus = Bus { present: vec![0x68], asked: Vec::new(), hangs_at: Some(0x0A) };
+        let answers = scan(&mut bus, |_| false);
+        assert_eq!(answers.last(), Some(&(0x0A, Answer::Refused(BusFault::TimedOut))));
+        assert_eq!(bus.asked, [0x08, 0x09, 0x0A]);
+    }
+}

@@ -1,0 +1,63 @@
+//! A co-processor that provides a quantity as a little-endian IEEE-754 single in four bytes of one register.
+//! The board states which quantity, in which unit.
+
+use super::polled::Report;
+use super::{DeviceFault, Polled, Ports, Say};
+use crate::hardware::bus::I2c;
+
+/// One such register.
+#[derive(Clone, Copy, Debug)]
+pub struct FloatRegister {
+    address: u8,
+    register: u8,
+}
+
+impl FloatRegister {
+    /// The float whose first byte is at `register` of the device at `address`.
+    pub fn new(address: u8, register: u8) -> FloatRegister {
+        FloatRegister { address, register }
+    }
+
+    /// Its value, finite. Four equal bytes of zeros or ones are what a bus without a device returns, and are
+    /// refused: a live reading of exactly zero in all 32 bits, noise included, is too rare to be missed.
+    pub fn read(&self, i2c: &mut dyn I2c) -> Result<f32, DeviceFault> {
+        let register = self.register;
+        let mut bytes = [0; 4];
+        i2c.write_read(self.address, &[register], &mut bytes)
+            .map_err(|fault| DeviceFault::Bus { register, fault })?;
+        if bytes == [0x00; 4] || bytes == [0xFF; 4] {
+            return Err(DeviceFault::DeadBytes { register });
+        }
+        let value = f32::from_le_bytes(bytes);
+        if value.is_finite() { Ok(value) } else { Err(DeviceFault::NotFinite { register }) }
+    }
+}
+
+impl Polled for FloatRegister {
+    fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
+        self.read(ports.i2c).report(say)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::fault::BusFault;
+    use crate::hardware::bus::fake::FakeI2c;
+
+    fn read(bytes: [u8; 4]) -> Result<f32, DeviceFault> {
+        FloatRegister::new(0x60, 8).read(&mut FakeI2c::new().write_read(0x60, &[8], &bytes))
+    }
+
+    #[test]
+    fn bytes_are_little_endian_and_must_be_a_number() {
+        assert_eq!(read([0x00, 0x00, 0x20, 0xC1]), Ok(-10.0));
+        assert_eq!(read([0x00, 0x00, 0xC0, 0x7F]), Err(DeviceFault::NotFinite { register: 8 }));
+        assert_eq!(read([0x00, 0x00, 0x80, 0xFF]), Err(DeviceFault::NotFinite { register: 8 }));
+        assert_eq!(read([0x00; 4]), Err(DeviceFault::DeadBytes { register: 8 }));
+        assert_eq!(read([0xFF; 4]), Err(DeviceFault::DeadBytes { register: 8 }));
+        let mut silent = FakeI2c::new().fault(0x60, BusFault::Nack);
+        let nack = DeviceFault::Bus { register: 8, fault: BusFault::Nack };
+        assert_eq!(FloatRegister::new(0x60, 8).read(&mut silent), Err(nack));
+    }
+}

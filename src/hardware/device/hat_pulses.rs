@@ -1,0 +1,145 @@
+//! Pulses of the Robot HAT's microcontroller: the counts for a share or a length, the timers that run, and
+//! the frames that stop every drive motor.
+
+use super::dc_motor::{self, DcMotor};
+use super::pulses::Pulses;
+use super::registers::Registers;
+use super::robot_hat::{self, PERIOD, RobotHat, Timer, pulse_register, timer_of, timer_registers};
+use super::servo::{self, Servo};
+use super::{DeviceFault, Ports};
+use crate::base::plan::{McuPlan, MotorKind};
+
+/// The library's frame: counts are a share of exactly 20 ms, although the nearest prescaler makes it
+/// 20.02 ms. The 0.1 % (a tenth of a degree) is kept, so that trims found with the vendor's tools hold.
+const FRAME_US: f64 = 20_000.0;
+/// Counts are cut off, not rounded, as the library does. A hundredth of a count (0.05 us) first, so
+/// that an angle whose counts are whole does not lose one to binary fractions.
+const NEARLY: f64 = 0.01;
+
+/// Counts of a share of the time.
+pub fn share_counts(share: f32) -> u16 {
+    libm::roundf(share * f32::from(PERIOD)) as u16
+}
+
+/// Counts of a servo's pulse.
+pub fn servo_counts(pulse_us: f64) -> u16 {
+    libm::floor(pulse_us * f64::from(PERIOD) / FRAME_US + NEARLY) as u16
+}
+
+/// The channels of one Robot HAT.
+#[derive(Clone, Debug)]
+pub struct HatPulses {
+    registers: Registers,
+    timers: heapless::Vec<(u8, Timer), { robot_hat::TIMERS as usize }>,
+    /// No pulse on any drive channel, ready to send.
+    stop: heapless::Vec<[u8; 3], { robot_hat::CHANNELS as usize }>,
+}
+
+impl HatPulses {
+    /// What these motors need of the controller.
+    pub fn new<'a>(motors: impl Iterator<Item = &'a MotorKind>, mcu: &McuPlan) -> HatPulses {
+        let registers = Registers::new(RobotHat::new(mcu));
+        let mut pulses = HatPulses { registers, timers: heapless::Vec::new(), stop: heapless::Vec::new() };
+        for kind in motors {
+            if let Some(motor) = DcMotor::of(kind) {
+                for channel in motor.channels() {
+                    pulses.run_timer(channel, Timer::at(mcu.clock_hz, dc_motor::PWM_HZ));
+                    // As many places as there are channels.
+                    let _ = pulses.stop.push(robot_hat::frame(pulse_register(channel), 0));
+                }
+            } else if let Some(motor) = Servo::of(kind) {
+                pulses.run_timer(motor.channel, Timer::at(mcu.clock_hz, servo::FRAME_HZ));
+            }
+        }
+        pulses
+    }
+
+    /// The board check refuses channels of one timer that need two frequencies.
+    fn run_timer(&mut self, channel: u8, setting: Timer) {
+        let timer = timer_of(channel);
+        if self.timers.iter().all(|(known, _)| *known != timer) {
+            let _ = self.timers.push((timer, setting)); // as many places as there are timers
+        }
+    }
+
+    fn hold(&mut self, register: u8, value: u16, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.registers.hold(register, value, ports.i2c, ports.clock)
+    }
+}
+
+impl Pulses for HatPulses {
+    /// Resets the controller, stops the drive motors, then starts the timers; 220 ms.
+    fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.registers.forget();
+        self.registers.hat().reset(ports.gpio, ports.clock)?;
+        for frame in &self.stop {
+            self.registers.hold(frame[0], 0, ports.i2c, ports.clock)?;
+        }
+        for (timer, setting) in &self.timers {
+            for (register, value) in timer_registers(*timer).into_iter().zip(setting.register_values()) {
+                self.registers.hold(register, value, ports.i2c, ports.clock)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn drive(&mut self, channel: u8, share: f32, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.hold(pulse_register(channel), share_counts(share), ports)
+    }
+
+    fn aim(&mut self, channel: u8, pulse_us: f64, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.hold(pulse_register(channel), servo_counts(pulse_us), ports)
+    }
+
+    fn renew(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.registers.renew(ports.i2c, ports.clock)
+    }
+
+    /// With frames that were encoded in advance. Servos keep their pulse.
+    fn stop(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        let address = self.registers.hat().address();
+        let mut outcome = Ok(());
+        for frame in &self.stop {
+            let register = frame[0];
+            let written = ports.i2c.write(address, frame);
+            outcome = outcome.and(written.map_err(|fault| DeviceFault::Bus { register, fault }));
+            self.registers.doubt(register, 0); // written again with the next command, at no cost to this one
+        }
+        outcome
+    }
+
+    fn stop_at_any_place(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        self.registers.forget();
+        self.registers.hat().write_at_any_place(&self.stop, ports.i2c)
+    }
+
+    fn hold(&mut self, ports: &mut Ports<'_>) -> bool {
+        self.registers.hat().hold(ports.gpio).is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::units::{Degrees, Duty};
+    use crate::hardware::device::servo::pulse_us;
+
+    #[test]
+    fn servo_counts_are_the_librarys() {
+        let table = [(-90.0, 102), (-30.0, 238), (0.0, 307), (30.0, 375), (65.0, 455), (90.0, 511)];
+        for (angle, expected) in table {
+            assert_eq!(servo_counts(pulse_us(Degrees(angle))), expected, "{angle} degrees");
+        }
+        assert_eq!(servo_counts(pulse_us(Degrees(-1000.0))), 102);
+        assert_eq!(servo_counts(pulse_us(Degrees(1000.0))), 511);
+    }
+
+    #[test]
+    fn a_duty_skips_what_does_not_turn_the_motor() {
+        let table = [(0.0, 0), (1e-5, 0), (0.01, 2068), (0.5, 3071), (1.0, 4095), (-1.0, 4095), (3.0, 4095)];
+        for (duty, expected) in table {
+            assert_eq!(share_counts(dc_motor::share(Duty(duty), 0.5)), expected, "duty {duty}");
+        }
+        assert_eq!(share_counts(dc_motor::share(Duty(f32::NAN), 0.5)), 0);
+    }
+}

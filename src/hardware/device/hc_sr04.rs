@@ -1,0 +1,356 @@
+//! HC-SR04 and similar: range from the length of an echo pulse, measured between two edge stamps, so a late
+//! thread does not make the distance look longer. The data sheet requires 60 ms from ping to ping, which the
+//! caller's table keeps; after a trigger into a pulse that does not end, this file does.
+//!
+//! ```text
+//!  trig  __/10us\______________________________________
+//!  echo  ___________________/ flight there and back \__     (38 ms if nothing comes back)
+//!                   ~450 us
+//! ```
+//!
+//! What matters is what each kind of silence means. Without an echo the data sheet's module lowers the line
+//! after 38 ms, others after 200 ms, some never. The rising edge distinguishes open space from a dead sensor:
+//! only a module that lives and heard *this* trigger can make it:
+//!
+//! - It rises after the trigger and does not fall for 40 ms: the module listened for longer than sound needs
+//!   for 4 m. Nothing is there: [`FARTHEST`].
+//! - High when the next ping is due: it is still at the last one and says nothing of now. `Busy`: no reading,
+//!   so that the last one ages.
+//! - High for 250 ms, longer than any module that ends its pulse: stuck, or a module without an end; from
+//!   here they are the same. `Held`: a loss.
+//! - No rise, or an edge missing, doubled, early: dead, or not to be believed. A loss, never free space.
+//!
+//! So a line that is stuck can never look free: it does not rise. A module without an end is lost in open
+//! space, until an echo lowers its line: it is triggered once more after two pings' time, and then each
+//! quarter of a second, not more often: a module that began its pulse anew each time would never end it. The
+//! fall that follows such a trigger is no measurement (it may be the old pulse's own end): it frees the line
+//! for the next ping. A receiver that is deaf looks like open space with every module; no edge shows it.
+
+use super::DeviceFault;
+use crate::base::plan::Line;
+use crate::base::time::{Clock, Instant, Span};
+use crate::base::units::Metres;
+use crate::hardware::bus::{Edge, Gpio};
+
+/// Speed of sound at 20 degrees Celsius, m/s. It grows by 0.6 m/s a degree: from 0 to 40 degrees
+/// that is +-3.5 %, one centimetre at the distance where a robot has to stop. The vehicle has no
+/// thermometer in the air, so a parameter would only be a guess with a name.
+pub const SOUND_M_PER_S: f64 = 343.3;
+/// The range that the data sheet promises.
+pub const NEAREST: Metres = Metres(0.02);
+/// The far end of it: what is returned when nothing is within range.
+pub const FARTHEST: Metres = Metres(4.0);
+
+/// The data sheet asks for at least 10 us.
+const TRIGGER: Span = Span::from_micros(10);
+/// From the trigger to the rising edge a module takes about 0.45 ms (eight cycles of 40 kHz and its
+/// own processor). Ten times that is a module that is not there.
+const RISE_WITHIN: Span = Span::from_micros(4_500);
+/// The module ends the pulse by itself after 38 ms; 2 ms more for modules that count slower.
+const FALL_WITHIN: Span = Span::from_millis(40);
+/// Longest hold of a module that ends its pulse by itself, 200 ms, and a quarter more for its clock.
+const LONGEST_HOLD: Span = Span::from_millis(250);
+/// From one sound to the next, so that the first has died away (data sheet).
+const REST: Span = Span::from_millis(60);
+/// Old edges that are dropped before a ping; a line with more of them is not an echo.
+const STALE_EDGES: usize = 64;
+
+/// One module.
+#[derive(Clone, Copy, Debug)]
+pub struct HcSr04 {
+    trig: Line,
+    echo: Line,
+    /// Since when the line is high without an echo.
+    held: Option<Instant>,
+    /// When a line that is still high may be triggered all the same.
+    again: Instant,
+    /// When the next ping may be sent, after such a trigger.
+    rested: Instant,
+}
+
+impl HcSr04 {
+    /// The module on these lines.
+    pub fn new(trig: Line, echo: Line) -> HcSr04 {
+        HcSr04 { trig, echo, held: None, again: Instant::ZERO, rested: Instant::ZERO }
+    }
+
+    /// Pings and waits for the echo, at most 45 ms: returns the distance of the nearest object, or
+    /// [`FARTHEST`] if none is within range. [`DeviceFault::Busy`] is no answer at all: look again soon.
+    pub fn measure(&mut self, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<Metres, DeviceFault> {
+        self.drop_stale_edges(gpio)?;
+        if gpio.get(self.echo).map_err(self.fault(self.echo))? {
+            // Still busy with the last ping, or the wire is stuck: edges that come now would not be ours.
+            return Err(self.wait_out(gpio, clock)?);
+        }
+        self.held = None;
+        if clock.now() < self.rested {
+            return Err(DeviceFault::Busy { line: self.echo });
+        }
+        let triggered = self.trigger(gpio, clock)?;
+        let rise = self.await_rise(triggered, gpio, clock)?;
+        match self.await_fall(rise, gpio, clock)? {
+            Some(fall) => self.range(fall.since(rise)),
+            None => {
+                (self.held, self.again) = (Some(rise), triggered + REST.times(2));
+                Ok(FARTHEST)
+            }
+        }
+    }
+
+    /// The line is high when it should be idle: triggers all the same where it is time to. Says how long it
+    /// has been.
+    fn wait_out(&mut self, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<DeviceFault, DeviceFault> {
+        let now = clock.now();
+        let since = *self.held.get_or_insert_with(|| {
+            self.again = now + REST; // high before the first ping: it may be another program's
+            now
+        });
+        if now >= self.again {
+            self.trigger(gpio, clock)?;
+            (self.again, self.rested) = (now + LONGEST_HOLD, now + REST);
+        }
+        let line = self.echo;
+        Ok(if now.since(since) < LONGEST_HOLD {
+            DeviceFault::Busy { line }
+        } else {
+            DeviceFault::Held { line }
+        })
+    }
+
+    fn drop_stale_edges(&self, gpio: &mut dyn Gpio) -> Result<(), DeviceFault> {
+        for _ in 0..STALE_EDGES {
+            if gpio.next_edge(Span::ZERO).map_err(self.fault(self.echo))?.is_none() {
+                return Ok(());
+            }
+        }
+        Err(DeviceFault::PulseTooShort { line: self.echo })
+    }
+
+    /// Sends the trigger pulse; returns when it began.
+    fn trigger(&self, gpio: &mut dyn Gpio, clock: &dyn Clock) -> Result<Instant, DeviceFault> {
+        let began = clock.now();
+        gpio.set(self.trig, true).map_err(self.fault(self.trig))?;
+        clock.sleep_until(began + TRIGGER);
+        gpio.set(self.trig, false).map_err(self.fault(self.trig))?;
+        Ok(began)
+    }
+
+    fn await_rise(
+        &self,
+        triggered: Instant,
+        gpio: &mut dyn Gpio,
+        clock: &dyn Clock,
+    ) -> Result<Instant, DeviceFault> {
+        match self.next_echo_edge(triggered, clock.now() + RISE_WITHIN, gpio, clock)? {
+            Some(Edge { high: true, stamp, .. }) => Ok(stamp),
+            // Falling first: the rising edge was lost, and with it the length.
+            Some(_) | None => Err(DeviceFault::EdgeMissing { line: self.echo }),
+        }
+    }
+
+    /// When the echo came back; `None`: none did, and the module is still listening or reports that.
+    fn await_fall(
+        &self,
+        rise: Instant,
+        gpio: &mut dyn Gpio,
+        clock: &dyn Clock,
+    ) -> Result<Option<Instant>, DeviceFault> {
+        match self.next_echo_edge(rise, rise + FALL_WITHIN, gpio, clock)? {
+            Some(Edge { high: false, stamp, .. }) => Ok(Some(stamp)),
+            // Rising twice: a falling edge was lost in between.
+            Some(_) => Err(DeviceFault::EdgeMissing { line: self.echo }),
+            // High: nothing came back, and the module holds its pulse.
+            None if gpio.get(self.echo).map_err(self.fault(self.echo))? => Ok(None),
+            // Low without an edge: the echo came back and its edge was lost. It may have been near.
+            None => Err(DeviceFault::EdgeMissing { line: self.echo }),
+        }
+    }
+
+    /// The next edge of the echo line that is not older than `after`, waited for until `until`.
+    fn next_echo_edge(
+        &self,
+        after: Instant,
+        until: Instant,
+        gpio: &mut dyn Gpio,
+        clock: &dyn Clock,
+    ) -> Result<Option<Edge>, DeviceFault> {
+        loop {
+            let wait = until.since(clock.now());
+            match gpio.next_edge(wait).map_err(self.fault(self.echo))? {
+                Some(edge) if edge.line == self.echo && edge.stamp >= after => return Ok(Some(edge)),
+                Some(_) if wait > Span::ZERO => {} // another line's, or of an earlier ping
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    fn range(&self, flight: Span) -> Result<Metres, DeviceFault> {
+        let metres = flight.as_secs_f64() * SOUND_M_PER_S / 2.0;
+        if metres < f64::from(NEAREST.0) {
+            return Err(DeviceFault::PulseTooShort { line: self.echo });
+        }
+        Ok(Metres((metres as f32).min(FARTHEST.0)))
+    }
+
+    fn fault(&self, line: Line) -> impl Fn(crate::base::fault::BusFault) -> DeviceFault + use<> {
+        move |fault| DeviceFault::Line { line, fault }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::fault::BusFault;
+    use crate::base::time::SimClock;
+    use crate::hardware::bus::fake::FakeGpio;
+    use std::sync::Arc;
+
+    const TRIG: Line = Line(27);
+    const ECHO: Line = Line(22);
+
+    /// Pings at time zero; `edges` are (line, level, microseconds).
+    fn ping(edges: &[(Line, bool, u64)]) -> (Result<Metres, DeviceFault>, u64, FakeGpio) {
+        let clock = Arc::new(SimClock::new());
+        let mut gpio = FakeGpio::new(clock.clone());
+        for &(line, high, us) in edges {
+            gpio = gpio.edge(line, high, Instant::ZERO + Span::from_micros(us));
+        }
+        let range = HcSr04::new(TRIG, ECHO).measure(&mut gpio, clock.as_ref());
+        (range, clock.now().as_nanos() / 1000, gpio)
+    }
+
+    fn metres(us: u64) -> f32 {
+        (us as f64 * 1e-6 * 343.3 / 2.0) as f32
+    }
+
+    #[test]
+    fn the_trigger_is_ten_microseconds_long() {
+        let (_, _, gpio) = ping(&[(ECHO, true, 450), (ECHO, false, 1450)]);
+        let sets: Vec<_> = gpio.sets.iter().map(|set| (set.line, set.high, set.at.as_nanos())).collect();
+        assert_eq!(sets, [(TRIG, true, 0), (TRIG, false, 10_000)]);
+    }
+
+    #[test]
+    fn range_is_half_the_way_of_sound() {
+        // 58 us a centimetre, as the data sheet rounds it: 5800 us are a metre within 0.5 %.
+        let (range, end, _) = ping(&[(ECHO, true, 450), (ECHO, false, 450 + 5800)]);
+        assert_eq!(range, Ok(Metres(metres(5800))));
+        assert!((range.unwrap().0 - 1.0).abs() < 0.005);
+        assert_eq!(end, 6250);
+    }
+
+    #[test]
+    fn nothing_within_range_is_the_far_limit() {
+        let timed_out = ping(&[(ECHO, true, 450), (ECHO, false, 38_450)]);
+        assert_eq!(timed_out.0, Ok(FARTHEST));
+        let held_high = ping(&[(ECHO, true, 450), (ECHO, false, 200_000)]);
+        assert_eq!((held_high.0, held_high.1), (Ok(FARTHEST), 40_450));
+    }
+
+    #[test]
+    fn a_silent_module_is_a_fault_and_costs_little() {
+        let (range, end, _) = ping(&[]);
+        assert_eq!(range, Err(DeviceFault::EdgeMissing { line: ECHO }));
+        assert_eq!(end, 4510);
+    }
+
+    #[test]
+    fn lost_and_double_edges_are_faults_and_never_a_free_way() {
+        let missing = Err(DeviceFault::EdgeMissing { line: ECHO });
+        assert_eq!(ping(&[(ECHO, false, 3000)]).0, missing); // the rising edge is lost
+        assert_eq!(ping(&[(ECHO, true, 450), (ECHO, true, 900), (ECHO, false, 2000)]).0, missing);
+        // The falling edge is lost: at the end of the wait the line is low.
+        let clock = Arc::new(SimClock::new());
+        let mut gpio = FakeGpio::new(clock.clone()).edge(ECHO, true, Instant::ZERO + Span::from_micros(450));
+        struct Lossy<'a>(&'a mut FakeGpio);
+        impl Gpio for Lossy<'_> {
+            fn set(&mut self, line: Line, high: bool) -> Result<(), BusFault> {
+                self.0.set(line, high)
+            }
+            fn get(&mut self, _: Line) -> Result<bool, BusFault> {
+                Ok(false)
+            }
+            fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, BusFault> {
+                self.0.next_edge(wait)
+            }
+        }
+        let range = HcSr04::new(TRIG, ECHO).measure(&mut Lossy(&mut gpio), clock.as_ref());
+        assert_eq!(range, missing);
+    }
+
+    #[test]
+    fn a_pulse_shorter_than_two_centimetres_is_refused() {
+        assert_eq!(
+            ping(&[(ECHO, true, 450), (ECHO, false, 450 + 116)]).0,
+            Err(DeviceFault::PulseTooShort { line: ECHO })
+        );
+        assert_eq!(ping(&[(ECHO, true, 450), (ECHO, false, 450 + 117)]).0, Ok(Metres(metres(117))));
+    }
+
+    #[test]
+    fn edges_of_other_lines_and_of_earlier_pings_do_not_count() {
+        let other = Line(9);
+        let edges = [
+            (ECHO, false, 0), // left over
+            (other, true, 100),
+            (ECHO, true, 450),
+            (other, false, 700),
+            (ECHO, false, 2450),
+        ];
+        assert_eq!(ping(&edges).0, Ok(Metres(metres(2000))));
+    }
+
+    /// The answers at these moments (ms), and when the driver triggered the module (ms).
+    fn looks(edges: &[(bool, u64)], high: bool, at: &[u64]) -> (Vec<Result<Metres, DeviceFault>>, Vec<u64>) {
+        let clock = Arc::new(SimClock::new());
+        let mut gpio = FakeGpio::new(clock.clone()).level(ECHO, high);
+        for &(high, us) in edges {
+            gpio = gpio.edge(ECHO, high, Instant::ZERO + Span::from_micros(us));
+        }
+        let mut module = HcSr04::new(TRIG, ECHO);
+        let answers = at.iter().map(|&ms| {
+            clock.sleep_until(Instant::ZERO + Span::from_millis(ms));
+            module.measure(&mut gpio, clock.as_ref())
+        });
+        let answers = answers.collect();
+        let triggers = gpio.sets.iter().filter(|set| set.high).map(|set| set.at.as_nanos() / 1_000_000);
+        (answers, triggers.collect())
+    }
+
+    const BUSY: Result<Metres, DeviceFault> = Err(DeviceFault::Busy { line: ECHO });
+    const HELD: Result<Metres, DeviceFault> = Err(DeviceFault::Held { line: ECHO });
+
+    #[test]
+    fn a_line_that_is_stuck_is_lost_and_never_free() {
+        let at: Vec<u64> = (0..16).map(|turn| 60 * turn).collect();
+        let (answers, triggers) = looks(&[], true, &at);
+        assert_eq!(answers[..5], [BUSY; 5], "another program's ping may end yet");
+        assert_eq!(answers[5..], [HELD; 11]);
+        assert_eq!(triggers, [60, 360, 660], "an echo may end the pulse of a module that lives");
+    }
+
+    #[test]
+    fn a_pulse_of_two_hundred_milliseconds_is_waited_out() {
+        // Nothing within range; the line falls after 200 ms; then there is something at one metre.
+        let edges = [(true, 450), (false, 200_450), (true, 205_460), (false, 211_260)];
+        let (answers, triggers) = looks(&edges, false, &[0, 60, 120, 180, 200, 205]);
+        assert_eq!(answers, [Ok(FARTHEST), BUSY, BUSY, BUSY, BUSY, Ok(Metres(metres(5_800)))]);
+        assert_eq!(triggers, [0, 120, 205], "a second time into the pulse, then after its end");
+    }
+
+    #[test]
+    fn the_end_of_a_pulse_is_never_taken_for_the_echo_of_a_second_trigger() {
+        // 5 ms after the trigger at 120 ms the old pulse ends: as an echo that would be 0.86 m.
+        let edges = [(true, 450), (false, 125_000), (true, 180_460), (false, 182_460)];
+        let (answers, triggers) = looks(&edges, false, &[0, 60, 120, 125, 175, 180]);
+        assert_eq!(answers, [Ok(FARTHEST), BUSY, BUSY, BUSY, BUSY, Ok(Metres(metres(2_000)))]);
+        assert_eq!(triggers, [0, 120, 180], "the sound of the second one dies away first");
+    }
+
+    #[test]
+    fn a_line_that_chatters_is_no_echo() {
+        let edges: Vec<(bool, u64)> = (0..200).map(|nth| (nth % 2 == 0, nth)).collect();
+        let (answers, triggers) = looks(&edges, false, &[1]);
+        assert_eq!((answers, triggers), (vec![Err(DeviceFault::PulseTooShort { line: ECHO })], vec![]));
+    }
+}

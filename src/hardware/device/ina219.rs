@@ -1,0 +1,154 @@
+//! INA219 power monitor (Texas Instruments SBOS448G): bus voltage, current through a shunt, their product.
+//! Set up and read through the ina219 crate.
+//!
+//! The current is computed from the shunt voltage, not read from the chip's own division: that needs a
+//! calibration register, which a chip that lost its supply forgets; it then reports no current at all.
+//! Everything else stays as after a reset (32 V, +-320 mV, 12 bits, continuous), so nothing can be forgotten.
+//!
+//! One transfer per register, as the crate's feature `no_transaction` does it: the controller of a Pi 1 to 4
+//! takes one read per transfer, as its last message, and refuses all others (Linux, i2c-bcm2835.c).
+
+use super::adapter::Adapter;
+use super::{DeviceFault, Polled, Ports, Say};
+use crate::base::plan::PowerQuantity;
+use ina219::SyncIna219 as Driver;
+use ina219::address::Address;
+use ina219::calibration::UnCalibrated;
+use ina219::errors::{InitializationErrorReason, MeasurementError};
+
+const CONFIGURATION: u8 = 0x00;
+const BUS_VOLTAGE: u8 = 0x02;
+
+/// One chip.
+#[derive(Clone, Debug)]
+pub struct Ina219 {
+    address: u8,
+    shunt_ohms: f32,
+    outputs: Box<[PowerQuantity]>,
+}
+
+impl Ina219 {
+    /// The chip at `address` with this shunt, in ohms, and these outputs.
+    pub fn new(address: u8, shunt_ohms: f32, outputs: Box<[PowerQuantity]>) -> Ina219 {
+        Ina219 { address, shunt_ohms, outputs }
+    }
+
+    fn wired(&self) -> Result<Address, DeviceFault> {
+        // The board check accepts only the chip's own addresses.
+        Address::from_byte(self.address).map_err(|_| DeviceFault::Impossible { register: CONFIGURATION })
+    }
+
+    /// Volts and amperes of one measurement.
+    fn measure(&self, ports: &mut Ports<'_>) -> Result<[f32; 2], DeviceFault> {
+        let address = self.wired()?;
+        let mut adapter = Adapter::new(ports);
+        let measured = Driver::new_unchecked(&mut adapter, address, UnCalibrated).next_measurement();
+        let register = BUS_VOLTAGE;
+        match measured {
+            Ok(Some(measured)) => {
+                let volts = f32::from(measured.bus_voltage.voltage_4mv()) * 4e-3;
+                let shunt_volts = f32::from(measured.shunt_voltage.shunt_voltage_10uv()) * 10e-6;
+                Ok([volts, shunt_volts / self.shunt_ohms])
+            }
+            Ok(None) => Err(DeviceFault::NotReady { register }),
+            Err(MeasurementError::MathOverflow(_)) => Err(DeviceFault::Overflow { register }),
+            Err(_) => Err(adapter.fault(DeviceFault::Impossible { register })),
+        }
+    }
+}
+
+impl Polled for Ina219 {
+    /// Resets the chip; a few of its registers have values that only this chip has.
+    fn set_up(&mut self, ports: &mut Ports<'_>) -> Result<(), DeviceFault> {
+        let address = self.wired()?;
+        let mut adapter = Adapter::new(ports);
+        let reason = match Driver::new(&mut adapter, address) {
+            Ok(_) => return Ok(()),
+            Err(error) => error.reason,
+        };
+        Err(adapter.fault(match reason {
+            InitializationErrorReason::BusVoltageOutOfRange
+            | InitializationErrorReason::ShuntVoltageOutOfRange => {
+                DeviceFault::Impossible { register: BUS_VOLTAGE }
+            }
+            _ => DeviceFault::Impossible { register: CONFIGURATION },
+        }))
+    }
+
+    fn poll(&mut self, ports: &mut Ports<'_>, say: &mut Say<'_>) -> Result<(), DeviceFault> {
+        let measured = self.measure(ports);
+        super::power::report(&self.outputs, measured, say)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::fault::BusFault;
+    use crate::base::time::Span;
+    use crate::hardware::bus::fake::FakeI2c;
+    use crate::hardware::device::bench::{polled, set_up};
+
+    const ALL: [PowerQuantity; 3] = [PowerQuantity::Volts, PowerQuantity::Amperes, PowerQuantity::Watts];
+
+    fn chip() -> Ina219 {
+        Ina219::new(0x40, 0.1, ALL.into())
+    }
+
+    /// The transfers of a poll, none of them with a second read: bus voltage, power (which clears the ready
+    /// flag), shunt voltage.
+    fn reading(bus: u16, shunt: i16) -> FakeI2c {
+        FakeI2c::new().write_read(0x40, &[2], &bus.to_be_bytes()).write_read(0x40, &[3], &[0, 0]).write_read(
+            0x40,
+            &[1],
+            &shunt.to_be_bytes(),
+        )
+    }
+
+    #[test]
+    fn counts_are_4_mv_and_10_uv() {
+        // 11.98 V and 80 mV over 0.1 ohm: the worked example of the data sheet's shunt register (0x1F40 = 80
+        // mV).
+        let bus = (2995 << 3) | 0b10;
+        let (said, outcome) = polled(&mut chip(), &mut reading(bus, 0x1F40));
+        assert_eq!(outcome, Ok(()));
+        let values: Vec<f32> = said.iter().map(|(_, value)| value.unwrap()).collect();
+        for (value, expected) in values.iter().zip([11.98, 0.8, 9.584]) {
+            assert!((value - expected).abs() < 1e-4, "{values:?}");
+        }
+        let (said, _) = polled(&mut chip(), &mut reading(bus, -8000));
+        assert!((said[1].1.unwrap() + 0.8).abs() < 1e-5, "charging is negative");
+    }
+
+    #[test]
+    fn overflow_old_news_and_impossible_voltages_are_refused() {
+        let said = |bus, shunt| polled(&mut chip(), &mut reading(bus, shunt)).0[1].1;
+        let register = BUS_VOLTAGE;
+        assert_eq!(said((2995 << 3) | 0b11, 0), Err(DeviceFault::Overflow { register }));
+        assert_eq!(said(2995 << 3, 0), Err(DeviceFault::NotReady { register }));
+        assert_eq!(said((2995 << 3) | 0b10, 0x7FFF), Err(DeviceFault::Impossible { register }));
+        assert_eq!(said(0xFFFF, -1), Err(DeviceFault::Impossible { register }));
+    }
+
+    #[test]
+    fn a_fault_of_the_bus_is_said_by_all_and_returned() {
+        let nack = DeviceFault::Bus { register: 2, fault: BusFault::Nack };
+        let (said, outcome) = polled(&mut chip(), &mut FakeI2c::new().fault(0x40, BusFault::Nack));
+        assert_eq!((said, outcome), (vec![(0, Err(nack)), (1, Err(nack)), (2, Err(nack))], Err(nack)));
+    }
+
+    #[test]
+    fn setting_up_resets_and_knows_the_chip_by_its_registers() {
+        let reset = || FakeI2c::new().write(0x40, &[0, 0xB9, 0x9F]).write_read(0x40, &[0], &[0x39, 0x9F]);
+        let mut i2c = reset()
+            .write_read(0x40, &[5], &[0, 0])
+            .write_read(0x40, &[4], &[0, 0])
+            .write_read(0x40, &[3], &[0, 0])
+            .write_read(0x40, &[1], &[0, 5])
+            .write_read(0x40, &[2], &[0x5D, 0x9A]);
+        assert_eq!(set_up(&mut chip(), &mut i2c), Ok(Span::ZERO));
+        let mut other = reset().write_read(0x40, &[5], &[0x12, 0x34]);
+        let impossible = DeviceFault::Impossible { register: CONFIGURATION };
+        assert_eq!(set_up(&mut chip(), &mut other), Err(impossible));
+    }
+}

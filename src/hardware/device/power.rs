@@ -1,0 +1,26 @@
+//! What power monitors have in common: volts and amperes in, the wanted quantities out.
+
+use super::{DeviceFault, Say};
+use crate::base::plan::PowerQuantity;
+
+/// Reports every output of one measurement (volts, amperes), and returns its fault if it is a device fault.
+pub(super) fn report(
+    outputs: &[PowerQuantity],
+    measured: Result<[f32; 2], DeviceFault>,
+    say: &mut Say<'_>,
+) -> Result<(), DeviceFault> {
+    for (nth, quantity) in outputs.iter().enumerate() {
+        say(
+            nth,
+            measured.map(|[volts, amperes]| match quantity {
+                PowerQuantity::Volts => volts,
+                PowerQuantity::Amperes => amperes,
+                PowerQuantity::Watts => volts * amperes,
+            }),
+        );
+    }
+    match measured {
+        Err(fault) if fault.ends_poll() => Err(fault),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,221 @@
+//! The expected contents of the Robot HAT's registers. Skips writes that would change nothing, and
+//! compensates for that: a register that was not written for a while is written again, because a controller
+//! that reset itself does not report it and has lost every pulse. A silent bus does not report its death
+//! either, so it is never left silent for long.
+
+use super::DeviceFault;
+use super::pulses::SILENT_FOR;
+use super::robot_hat::{PULSE, RobotHat};
+use crate::base::time::{Clock, Instant, Span};
+use crate::hardware::bus::I2c;
+
+/// Registers kept here: pulses (from 0x20) and both banks of timers (to 0x56).
+const SLOTS: usize = 0x57 - PULSE as usize;
+/// A register older than this is written again before anything else: a robot whose controller lost its pulses
+/// stands still for half a second, not longer.
+pub const OLDEST: Span = Span::from_millis(500);
+/// From this age registers are renewed a few at a time with each command, so that in the steady
+/// state they never all fall due at once: 11 registers (the fullest board) take six commands, and
+/// 200 ms leave room for commands as rare as 30 a second.
+pub const RENEW_FROM: Span = Span::from_millis(300);
+/// Two more writes are 0.76 ms at 100 kHz: a command's own writes are not delayed by more than that.
+pub const RENEW_AT_ONCE: usize = 2;
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    value: u16,
+    /// When it was last written; `None`: the chip may hold anything.
+    since: Option<Instant>,
+}
+
+/// The registers of one chip.
+#[derive(Clone, Debug)]
+pub struct Registers {
+    hat: RobotHat,
+    held: [Option<Held>; SLOTS],
+    /// When it last acknowledged a write.
+    answered: Instant,
+}
+
+impl Registers {
+    /// Nothing is held yet.
+    pub fn new(hat: RobotHat) -> Registers {
+        Registers { hat, held: [None; SLOTS], answered: Instant::ZERO }
+    }
+
+    /// The chip may hold anything in `register` from now on, but should hold `value`.
+    pub fn hat(&self) -> RobotHat {
+        self.hat
+    }
+
+    /// The chip was reset: nothing is held any more.
+    pub fn forget(&mut self) {
+        self.held = [None; SLOTS];
+    }
+
+    /// The chip may hold anything in `register` from now on, but should hold `value`.
+    pub fn doubt(&mut self, register: u8, value: u16) {
+        if let Some(held) = self.slot(register) {
+            *held = Some(Held { value, since: None });
+        }
+    }
+
+    /// Makes `register` hold `value`; writes only if needed.
+    pub fn hold(
+        &mut self,
+        register: u8,
+        value: u16,
+        i2c: &mut dyn I2c,
+        clock: &dyn Clock,
+    ) -> Result<(), DeviceFault> {
+        let holds = |held: &Held| held.since.is_some() && held.value == value;
+        if self.slot(register).is_some_and(|held| held.as_ref().is_some_and(holds)) {
+            return Ok(());
+        }
+        self.write(register, value, i2c, clock)
+    }
+
+    /// Writes again what is too old, and a little of what soon will be, oldest first; and always the oldest
+    /// if nothing was acknowledged for [`SILENT_FOR`].
+    pub fn renew(&mut self, i2c: &mut dyn I2c, clock: &dyn Clock) -> Result<(), DeviceFault> {
+        let mut early = 0;
+        while let Some((register, held)) = self.oldest() {
+            let now = clock.now();
+            let age = held.since.map_or(OLDEST, |since| now.since(since));
+            if age < OLDEST {
+                let silent = now.since(self.answered) >= SILENT_FOR;
+                if (age < RENEW_FROM && !silent) || early == RENEW_AT_ONCE {
+                    break;
+                }
+                early += 1;
+            }
+            self.write(register, held.value, i2c, clock)?;
+        }
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        register: u8,
+        value: u16,
+        i2c: &mut dyn I2c,
+        clock: &dyn Clock,
+    ) -> Result<(), DeviceFault> {
+        self.doubt(register, value); // until the write has succeeded
+        self.hat.write(register, value, i2c)?;
+        self.answered = clock.now();
+        let since = Some(self.answered);
+        if let Some(held) = self.slot(register) {
+            *held = Some(Held { value, since });
+        }
+        Ok(())
+    }
+
+    fn oldest(&self) -> Option<(u8, Held)> {
+        let registers = (PULSE..).zip(&self.held);
+        registers.filter_map(|(register, held)| Some((register, (*held)?))).min_by_key(|(_, held)| held.since)
+    }
+
+    fn slot(&mut self, register: u8) -> Option<&mut Option<Held>> {
+        self.held.get_mut(usize::from(register.checked_sub(PULSE)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::fault::BusFault;
+    use crate::base::plan::{Line, McuPlan};
+    use crate::base::time::SimClock;
+    use crate::hardware::bus::fake::FakeI2c;
+
+    fn registers() -> Registers {
+        let plan =
+            McuPlan { address: 0x14, others: [None; 3], clock_hz: 72_000_000, timers: 4, reset: Line(5) };
+        Registers::new(RobotHat::new(&plan))
+    }
+
+    #[test]
+    fn an_unchanged_register_costs_nothing_until_it_is_old() {
+        let clock = SimClock::new();
+        let mut registers = registers();
+        let mut i2c = FakeI2c::recording();
+        for _ in 0..3 {
+            registers.hold(0x2D, 2048, &mut i2c, &clock).unwrap();
+            registers.renew(&mut i2c, &clock).unwrap();
+        }
+        assert_eq!(i2c.take_written(), [[0x2D, 0x08, 0x00]]);
+        clock.sleep_until(Instant::ZERO + OLDEST);
+        registers.hold(0x2D, 2048, &mut i2c, &clock).unwrap();
+        registers.renew(&mut i2c, &clock).unwrap();
+        assert_eq!(i2c.take_written(), [[0x2D, 0x08, 0x00]]);
+    }
+
+    #[test]
+    fn a_failed_write_is_not_believed() {
+        let clock = SimClock::new();
+        let mut registers = registers();
+        let mut i2c =
+            FakeI2c::new().write(0x14, &[0x2D, 0, 7]).fault(0x14, BusFault::Nack).write(0x14, &[0x2D, 0, 7]);
+        registers.hold(0x2D, 7, &mut i2c, &clock).unwrap();
+        assert!(registers.hold(0x2D, 9, &mut i2c, &clock).is_err());
+        // 7 is what was last confirmed, but 9 may have arrived: it is written, not skipped.
+        registers.hold(0x2D, 7, &mut i2c, &clock).unwrap();
+    }
+
+    #[test]
+    fn a_controller_that_was_silent_is_written_to_oldest_register_first() {
+        let clock = SimClock::new();
+        let mut registers = registers();
+        let mut i2c = FakeI2c::recording();
+        for (nth, register) in [0x2C, 0x2D, 0x20].into_iter().enumerate() {
+            clock.sleep_until(Instant::ZERO + Span::from_millis(nth as u64));
+            registers.hold(register, 1, &mut i2c, &clock).unwrap();
+        }
+        i2c.take_written();
+        for (silent_ms, written) in
+            [(24, vec![]), (1, vec![0x2C]), (24, vec![]), (1, vec![0x2D]), (25, vec![0x20])]
+        {
+            clock.sleep_until(clock.now() + Span::from_millis(silent_ms));
+            registers.renew(&mut i2c, &clock).unwrap();
+            let registers: Vec<u8> = i2c.take_written().iter().map(|bytes| bytes[0]).collect();
+            assert_eq!(registers, written);
+        }
+    }
+
+    #[test]
+    fn renewing_spreads_out_and_leaves_nothing_behind() {
+        let clock = SimClock::new();
+        let mut registers = registers();
+        let mut i2c = FakeI2c::recording();
+        // Twice as many as the fullest board has: half of them grow old before their turn, as where others
+        // are written.
+        for register in 0x20..0x36 {
+            registers.hold(register, 1, &mut i2c, &clock).unwrap();
+        }
+        i2c.take_written();
+        let mut most = 0;
+        for tick in 1..100 {
+            clock.sleep_until(Instant::ZERO + Span::from_millis(10).times(tick));
+            registers.renew(&mut i2c, &clock).unwrap();
+            most = most.max(i2c.take_written().len());
+            let oldest = registers.oldest().unwrap().1.since.unwrap();
+            assert!(clock.now().since(oldest) < OLDEST);
+        }
+        assert_eq!(most, RENEW_AT_ONCE);
+    }
+
+    #[test]
+    fn with_rare_commands_everything_that_is_too_old_goes_at_once() {
+        let clock = SimClock::new();
+        let mut registers = registers();
+        let mut i2c = FakeI2c::recording();
+        for register in 0x20..0x2B {
+            registers.hold(register, 1, &mut i2c, &clock).unwrap();
+        }
+        i2c.take_written();
+        clock.sleep_until(Instant::ZERO + Span::from_millis(600));
+        registers.renew(&mut i2c, &clock).unwrap();
+        assert_eq!(i2c.take_written().len(), 11);
+    }
+}

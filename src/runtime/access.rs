@@ -1,0 +1,131 @@
+//! Access to a board's wires: opens them, claims the motors for this process, and finds their holder.
+
+use crate::base::plan::{Board, BusPlan, I2cNode, PwmPlan};
+use crate::base::time::MonotonicClock;
+use crate::hardware::bus::linux::{self, Claim, ClaimError, LinuxHardware};
+use crate::hardware::bus::{Hardware, OpenError};
+use crate::runtime::selftest::hat::{self, WrongHat};
+use crate::sim::Plant;
+use crate::system::rt::flock::Holder;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Why the wires of a board are not available.
+#[derive(Clone, Debug)]
+pub enum AccessError {
+    /// The board with this name has none: its bus is a log.
+    NoWires(String),
+    /// One does not exist, or may not be opened.
+    Closed(OpenError),
+    /// The board file is for another HAT than the one on this computer.
+    WrongHat(WrongHat),
+    /// Another process drives the motors.
+    Held {
+        /// Name of the board.
+        board: String,
+        /// What is locked: a folder in /sys, or a node.
+        place: PathBuf,
+        /// The process that holds it.
+        holder: Holder,
+    },
+}
+
+/// Opens the wires of a board on Linux to run it, through the interface that it requests.
+pub fn open_wires(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
+    let hardware = LinuxHardware::as_requested(board, Path::new("/"));
+    Ok(Arc::new(hardware.map_err(AccessError::Closed)?))
+}
+
+/// Refuses a board that requests an interface which this machine does not have. Opens nothing.
+pub fn check(board: &Board) -> Result<(), AccessError> {
+    linux::check_access(board, Path::new("/")).map_err(AccessError::Closed)
+}
+
+/// The wires of `board` for a program that examines hardware without running the robot: those of a new
+/// simulated robot, or of this machine.
+pub fn open(board: &Board) -> Result<Arc<dyn Hardware>, AccessError> {
+    match board.bus {
+        BusPlan::Sim => Ok(Arc::new(Plant::new(board, 1, &[], Arc::new(MonotonicClock)))),
+        BusPlan::Linux { .. } => Ok(Arc::new(LinuxHardware::open(board).map_err(AccessError::Closed)?)),
+        BusPlan::Log => Err(AccessError::NoWires(board.name.clone())),
+    }
+}
+
+/// Claims the motors of `board` for this process alone, until the returned value is dropped; `None`: they are
+/// simulated. Any program that drives must claim them before it opens a wire. Refused where the HAT on this
+/// computer is another than the board's.
+pub fn claim(board: &Board) -> Result<Option<Claim>, AccessError> {
+    if !matches!(board.bus, BusPlan::Linux { .. }) {
+        return Ok(None);
+    }
+    hat::matches(board, Path::new("/")).map_err(AccessError::WrongHat)?;
+    let hardware = LinuxHardware::open(board).map_err(AccessError::Closed)?;
+    hardware.claim(pwm_chip(board)).map(Some).map_err(|error| match error {
+        ClaimError::Open(error) => AccessError::Closed(error),
+        ClaimError::Held { place, holder } => AccessError::Held { board: board.name.clone(), place, holder },
+    })
+}
+
+/// The process that has the motors of `board`; `None`: none that is visible. Claims nothing.
+pub fn claimed_by(board: &Board) -> Option<Holder> {
+    let BusPlan::Linux { .. } = board.bus else { return None };
+    LinuxHardware::open(board).ok()?.claimed_by(pwm_chip(board)).ok()?
+}
+
+/// The device of the PWM chip in /sys that makes the motors' pulses, if there is one.
+fn pwm_chip(board: &Board) -> Option<&str> {
+    match &board.pwm {
+        Some(PwmPlan::Sysfs { device, .. }) => Some(device),
+        Some(PwmPlan::Pca9685 { .. }) | None => None,
+    }
+}
+
+/// A process that has I2C bus `bus` of `board` open, as `ganglion (4711)`: the one that runs the robot. Only
+/// root sees the processes of other users.
+pub fn holder(board: &Board, bus: usize) -> Option<String> {
+    let node = match (&board.bus, board.i2c.get(bus).map(|plan| &plan.node)) {
+        (BusPlan::Linux { .. }, Some(I2cNode::Path(path))) => PathBuf::from(path),
+        (BusPlan::Linux { .. }, Some(I2cNode::Adapter(device))) => {
+            let adapters = LinuxHardware::open(board).ok()?.survey(&[]).adapters;
+            adapters.into_iter().find(|seen| seen.device.as_ref().is_some_and(|d| d.contains(device)))?.node
+        }
+        _ => return None,
+    };
+    holder_of(&node)
+}
+
+fn holder_of(node: &Path) -> Option<String> {
+    let me = std::process::id().to_string();
+    for process in std::fs::read_dir("/proc").ok()?.flatten() {
+        let pid = process.file_name().to_string_lossy().into_owned();
+        if pid == me || !pid.bytes().all(|b| b.is_ascii_digit()) {
+            continue;
+        }
+        let Ok(open) = std::fs::read_dir(process.path().join("fd")) else { continue };
+        if open.flatten().any(|file| std::fs::read_link(file.path()).is_ok_and(|to| to == node)) {
+            let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            return Some(format!("{} ({pid})", name.trim()));
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_of_an_open_node_is_found_by_name() {
+        let node = std::env::temp_dir().join(format!("ganglion-held-{}", std::process::id()));
+        std::fs::write(&node, "").unwrap();
+        assert_eq!(holder_of(&node), None, "closed again");
+        let file = std::fs::File::open(&node).unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").stdin(file).spawn().unwrap();
+        let found = holder_of(&node);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        std::fs::remove_file(&node).unwrap();
+        // Between fork and exec the child still has our process name.
+        assert!(found.is_some_and(|found| found.ends_with(&format!("({})", child.id()))));
+    }
+}

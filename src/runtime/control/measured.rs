@@ -1,0 +1,219 @@
+//! What a running robot has measured so far, as its status shows it: quality of the field, times, the GPU,
+//! temperatures, the field's newest answer. The slow thread takes it from the run's record; the tick does
+//! nothing for it. What the robot does not have, or has not measured yet, is absent.
+
+use crate::base::frame::Health;
+use crate::base::plan::{Board, EngineKind, FileSensor, Rung, SensorKind};
+use crate::base::time::{Instant, Span};
+use crate::drive::trace::{Latency, Recorder, StepDown, Summary};
+use crate::field::{EngineState, device};
+use crate::runtime::robot::Device;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How often the figures are taken: people do not read faster, and a percentile is a walk through some
+/// thousand numbers.
+const EVERY: Span = Span::from_millis(100);
+
+/// The figures of a run up to now.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Measured {
+    /// How the engine fares; the status has it in words.
+    #[serde(skip)]
+    pub(super) engine_state: EngineState,
+    /// Level of quality of the field's next cycle.
+    pub quality: Option<Quality>,
+    /// Compute time of the cycles that were answered, microseconds.
+    pub field_us: Option<Latency>,
+    /// The same from the slot that requested them.
+    pub answer_us: Option<Latency>,
+    /// From the time at which a slot was due to the start of its work.
+    pub release_late_us: Option<Latency>,
+    /// The field's newest answer.
+    pub answer: Option<Answer>,
+    /// Whether a GPU computes the field.
+    pub gpu: Option<GpuStatus>,
+    /// Degrees Celsius of each sensor that measures a temperature; null while it has no believable value.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub temperatures: BTreeMap<String, Option<f32>>,
+}
+
+/// A level of quality, and why it is not the best.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Quality {
+    /// From 0, the best.
+    pub level: usize,
+    /// The lowest that the board allows.
+    pub lowest: usize,
+    /// Why it is not 0.
+    pub reason: Option<String>,
+}
+
+/// An answer of the field.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Number of the cycle.
+    pub cycle: u64,
+    /// Age at the newest slot, from the slot that requested it.
+    pub age_ms: f64,
+    /// 0..=1: how well the field predicts its sensors.
+    pub confidence: f32,
+    /// From 0, like something in the bank of experiences, on.
+    pub novelty: f32,
+}
+
+/// The GPU of the field.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GpuStatus {
+    /// What people call it; absent if none was opened.
+    pub name: Option<String>,
+    /// Whether it computes the field now; otherwise the processor does.
+    pub computes: bool,
+    /// Why not.
+    pub why: Option<String>,
+    /// Which attempt in a row to open it comes next or is under way, from 1.
+    pub attempt: Option<u32>,
+    /// Seconds until that attempt; 0: it is under way.
+    pub attempt_in_s: Option<f64>,
+}
+
+/// What a robot can measure, and why it computes where it does: fixed for a run.
+#[derive(Debug, Default)]
+pub struct Instruments {
+    /// Channel and name of each sensor that measures a temperature.
+    temperatures: Vec<(usize, String)>,
+    /// The longest that a cycle may take.
+    target: Span,
+    lowest: Rung,
+    /// Every cycle runs at this level, by request.
+    held: Option<Rung>,
+    device: Option<Device>,
+    /// Why there is no device.
+    no_device: String,
+}
+
+impl Instruments {
+    /// Of `board`. The field was given `device`, and runs at the level `held` if it was told to.
+    pub fn of(board: &Board, held: Option<Rung>, device: Option<Device>) -> Instruments {
+        let measures_heat = |(_, sensor): &(usize, &crate::base::plan::SensorPlan)| {
+            sensor.unit == "degC" || matches!(sensor.kind, SensorKind::File(FileSensor::Thermal { .. }))
+        };
+        let heat = board.sensors.iter().enumerate().filter(measures_heat);
+        let no_device = match board.field.engine {
+            _ if device.is_some() => String::new(),
+            EngineKind::Auto => device::why_none(),
+            EngineKind::Reference | EngineKind::Cpu | EngineKind::Cuda => "no GPU was requested".to_string(),
+        };
+        Instruments {
+            temperatures: heat.map(|(channel, sensor)| (channel, sensor.name.clone())).collect(),
+            target: board.budget.target,
+            lowest: board.budget.floor,
+            held,
+            device,
+            no_device,
+        }
+    }
+
+    /// The figures of the run that `recorder` has recorded.
+    fn read(&self, recorder: &Recorder) -> Measured {
+        let summary = recorder.summary();
+        Measured {
+            engine_state: summary.engine.unwrap_or_default(),
+            quality: self.quality(summary),
+            field_us: Latency::of(&recorder.field),
+            answer_us: Latency::of(&recorder.answer),
+            release_late_us: Latency::of(&recorder.release_late),
+            answer: answer(summary),
+            gpu: self.gpu(summary.engine),
+            temperatures: self.temperatures(summary),
+        }
+    }
+
+    fn quality(&self, summary: &Summary) -> Option<Quality> {
+        let last = summary.last.as_ref()?;
+        let reason = match (last.rung, self.held, summary.stepped_down) {
+            (Rung::BEST, ..) => None,
+            (_, Some(_), _) => Some("held there by --rung".to_string()),
+            (_, None, Some(step)) => Some(self.why_lower(&step, last.slot)),
+            (_, None, None) => Some("why is not recorded".to_string()), // a full trace lost the slot
+        };
+        Some(Quality { level: last.rung.index(), lowest: self.lowest.index(), reason })
+    }
+
+    fn why_lower(&self, StepDown { slot, from, took }: &StepDown, now: Instant) -> String {
+        let target = self.target.as_secs_f64() * 1e3;
+        let ago = now.since(*slot).as_secs_f64();
+        let took = match took {
+            Some(took) => format!("took {:.1} ms", took.as_secs_f64() * 1e3),
+            None => "had not ended in time".to_string(),
+        };
+        format!("a cycle at level {} {took}, {ago:.1} s ago; the target is {target:.1} ms", from.index())
+    }
+
+    fn gpu(&self, state: Option<EngineState>) -> Option<GpuStatus> {
+        let Some(Device { name }) = &self.device else {
+            let why = Some(self.no_device.clone());
+            return Some(GpuStatus { name: None, computes: false, why, attempt: None, attempt_in_s: None });
+        };
+        let (why, attempt, left) = match state? {
+            EngineState::Running => (None, None, None),
+            EngineState::StandIn { loss, attempt, left } => {
+                (Some(format!("GPU lost ({loss})")), Some(attempt), Some(left))
+            }
+            state @ (EngineState::Rebuilding { .. } | EngineState::Retired) => {
+                (Some(format!("the engine on the CPU is {state}")), None, None)
+            }
+        };
+        let (name, computes) = (name.clone(), why.is_none());
+        Some(GpuStatus { name, computes, why, attempt, attempt_in_s: left.map(Span::as_secs_f64) })
+    }
+
+    fn temperatures(&self, summary: &Summary) -> BTreeMap<String, Option<f32>> {
+        let value = |channel: usize| {
+            let sample = summary.last.as_ref()?.frame.used().get(channel)?;
+            (sample.health == Health::Good).then_some(sample.value)
+        };
+        self.temperatures.iter().map(|(channel, name)| (name.clone(), value(*channel))).collect()
+    }
+}
+
+fn answer(summary: &Summary) -> Option<Answer> {
+    let (last, (response, slot)) = (summary.last.as_ref()?, summary.answer?);
+    Some(Answer {
+        cycle: response.cycle,
+        age_ms: last.slot.since(slot).as_secs_f64() * 1e3,
+        confidence: response.confidence,
+        novelty: response.novelty,
+    })
+}
+
+/// Takes the figures from time to time, for those who ask for the status.
+pub struct Observer {
+    instruments: Instruments,
+    measured: Arc<Mutex<Measured>>,
+    due: Instant,
+}
+
+impl Observer {
+    /// One that leaves what it reads in `measured`.
+    pub fn new(instruments: Instruments, measured: Arc<Mutex<Measured>>) -> Observer {
+        Observer { instruments, measured, due: Instant::ZERO }
+    }
+
+    /// Takes the figures, if they are due. For the slow thread.
+    pub fn observe(&mut self, recorder: &Recorder, now: Instant) {
+        if now < self.due {
+            return;
+        }
+        self.due = now + EVERY;
+        let measured = self.instruments.read(recorder);
+        *self.measured.lock().unwrap_or_else(PoisonError::into_inner) = measured;
+    }
+}
+
+/// The figures that were taken last.
+pub(super) fn newest(measured: &Mutex<Measured>) -> Measured {
+    measured.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}

@@ -1,0 +1,110 @@
+//! What becomes of a request: the flag that it sets for the tick, and what the loop status shows afterwards.
+//! Never waits; the server polls it again.
+
+use super::status::{causes, latched};
+use super::{Ask, Sources};
+use crate::base::time::{Instant, Span};
+use crate::decision::mode::Mode;
+use crate::runtime::loop_status::LoopStatus;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// The next slot reads a request, and the slot after that has its outcome; a slower loop has other problems.
+const LONGEST: Span = Span::from_millis(500);
+
+/// A request in progress.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UnderWay {
+    ask: Ask,
+    /// Slots that had run when the request was made.
+    slots: u64,
+    /// Deadline for an outcome; after it, the request has failed.
+    until: Instant,
+}
+
+/// The result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub done: bool,
+    /// If not: why, in words.
+    pub why: Vec<String>,
+    /// Whether a retry in a moment may help.
+    pub may_pass: bool,
+}
+
+impl UnderWay {
+    /// Sets the flag.
+    pub(super) fn begin(ask: Ask, sources: &Sources, end: &AtomicBool, now: Instant) -> UnderWay {
+        let begun = UnderWay { ask, slots: sources.loop_status.look().slots, until: now + LONGEST };
+        match ask {
+            Ask::Status => {}
+            Ask::Stop => end.store(true, Ordering::Release),
+            Ask::Disarm => sources.requests.disarm.store(true, Ordering::Release),
+            Ask::Arm => sources.requests.ask_to_arm(begun.until),
+        }
+        begun
+    }
+
+    /// The outcome, once there is one. `last`: this is the final poll.
+    pub(super) fn look(&self, sources: &Sources, now: Instant, last: bool) -> Option<Outcome> {
+        let status = sources.loop_status.look();
+        if self.ask == Ask::Status {
+            return Some(Outcome::DONE);
+        }
+        // Two slots later: the first has read the request, the second was decided after it.
+        if status.slots >= self.slots + 2 {
+            return Some(judge(self.ask, &status));
+        }
+        if now < self.until && !last {
+            return None;
+        }
+        self.give_up(sources);
+        // A stop or a disarm stays requested: that is the safe side.
+        let why = vec!["the control loop is not running".to_string()];
+        Some(Outcome { done: false, why, may_pass: true })
+    }
+
+    /// No caller waits for it any more: an arming that has not happened is withdrawn.
+    pub(super) fn give_up(&self, sources: &Sources) {
+        if self.ask == Ask::Arm {
+            sources.requests.withdraw_arming(self.until);
+        }
+    }
+
+    pub(super) fn ask(&self) -> Ask {
+        self.ask
+    }
+}
+
+impl Outcome {
+    const DONE: Outcome = Outcome { done: true, why: Vec::new(), may_pass: false };
+}
+
+fn judge(ask: Ask, after: &LoopStatus) -> Outcome {
+    match ask {
+        Ask::Arm if !after.is_armed() => why_not(after),
+        Ask::Disarm if after.is_armed() || after.latched.is_some() => {
+            let still = causes(after).map(|cause| format!("{} is still active", cause.name()));
+            Outcome { done: false, why: still.collect(), may_pass: true }
+        }
+        Ask::Arm | Ask::Disarm | Ask::Stop | Ask::Status => Outcome::DONE,
+    }
+}
+
+fn why_not(status: &LoopStatus) -> Outcome {
+    let for_good = |words: String| Outcome { done: false, why: vec![words], may_pass: false };
+    if let Some(cause) = latched(status) {
+        return for_good(format!("{} has latched: find out why, then disarm and arm again", cause.name()));
+    }
+    if Mode::name_of(status.mode) == "stopped" {
+        return for_good("the program is shutting down".into());
+    }
+    let mut why: Vec<String> = status.refusal.reasons().map(str::to_string).collect();
+    let active: Vec<&str> = causes(status).map(|cause| cause.name()).collect();
+    if !active.is_empty() {
+        why.push(format!("active: {}", active.join(", ")));
+    }
+    if why.is_empty() {
+        why.push("the self-test has only just finished".into());
+    }
+    Outcome { done: false, why, may_pass: true }
+}

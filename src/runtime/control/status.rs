@@ -1,0 +1,324 @@
+//! The status of a running robot, assembled from what its threads leave behind. Each thread counted its own
+//! figures; nothing here makes any of them wait.
+
+use super::measured::{Measured, newest};
+use crate::base::plan::Cause;
+use crate::decision::mode::{Disarm, Mode};
+use crate::drive::io::{BusCounters, RecoveryStep};
+use crate::memory::map::{MapStatus, Recollection};
+use crate::runtime::guard::Link;
+use crate::runtime::loop_status::{LoopStatus, LoopStatusCell};
+use crate::runtime::requests::Requests;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+
+/// Version of the object; incremented when a key changes its meaning or is removed, not when one is added.
+pub const SCHEMA: u32 = 1;
+
+/// The sources of a status.
+#[derive(Clone)]
+pub struct Sources {
+    /// Name of the board.
+    pub board: String,
+    /// BLAKE3 of the board's effective values, in hexadecimal digits.
+    pub board_digest: String,
+    /// The robot, its wires and its world are the simulator's.
+    pub simulated: bool,
+    /// What computes the field, and why.
+    pub engine: String,
+    /// What the slow thread measured last.
+    pub measured: Arc<Mutex<Measured>>,
+    /// Of the tick.
+    pub loop_status: Arc<LoopStatusCell>,
+    /// To the tick.
+    pub requests: Arc<Requests>,
+    /// Each bus thread, the motors' first.
+    pub buses: Vec<Arc<BusCounters>>,
+    /// To the guard, where the board has one.
+    pub link: Option<Arc<Link>>,
+    /// The runtime does not drive without the guard.
+    pub guard_required: bool,
+    /// The map of where things were met, if the board has one.
+    pub recollection: Option<Recollection>,
+    /// A further remark for people, if there is one.
+    pub remark: Arc<OnceLock<String>>,
+}
+
+/// The status of a robot at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// `SCHEMA`.
+    pub schema: u32,
+    /// Name of the board.
+    pub board: String,
+    /// BLAKE3 of the board's effective values, in hexadecimal digits: identifies the board whatever its name.
+    /// Empty from a runtime that does not report it.
+    #[serde(default)]
+    pub board_digest: String,
+    /// The robot, its wires and its world are the simulator's.
+    #[serde(default)]
+    pub simulated: bool,
+    /// What computes the field, and why.
+    pub engine: String,
+    /// Its state: `running`, or what happened to it.
+    pub engine_state: String,
+    /// State of the robot.
+    pub mode: String,
+    /// What latched: stays until the robot is disarmed.
+    pub latched: Option<String>,
+    /// Why it was disarmed, in words, unless it was armed since.
+    #[serde(default)]
+    pub disarmed_by: Option<String>,
+    /// Active causes of restraint.
+    pub causes: Vec<String>,
+    /// What prevents arming, in words.
+    pub refusal: Vec<String>,
+    /// Requests to arm that were refused.
+    pub arm_refused: u64,
+    /// How often the robot was armed.
+    pub armings: u64,
+    /// Slots that ran.
+    pub slots_run: u64,
+    /// Slots that came due and did not run.
+    pub slots_skipped: u64,
+    /// Commands confirmed on the wire.
+    pub commands_confirmed: u64,
+    /// What the run has measured so far, each under a key of its own.
+    #[serde(flatten)]
+    pub measured: Measured,
+    /// Each bus, the motors' first.
+    pub buses: Vec<BusStatus>,
+    /// The guard, if the board has one.
+    pub guard: Option<GuardStatus>,
+    /// The map of where things were met, if the board has one.
+    #[serde(default)]
+    pub map: Option<MapStatus>,
+    /// A further remark for people: why the robot does not arm by itself.
+    #[serde(default)]
+    pub remark: Option<String>,
+}
+
+/// A bus thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BusStatus {
+    /// Name of the bus.
+    pub name: String,
+    /// Transfers that failed.
+    pub failures: u64,
+    /// Transfers that were retried.
+    pub retries: u64,
+    /// How often it was set up.
+    pub set_ups: u64,
+    /// Commands that expired before they could be written.
+    pub expired: u64,
+    /// Stop commands repeated because the motors were not known to have stopped.
+    #[serde(default)]
+    pub stops_again: u64,
+    /// Devices without values: they do not answer, or their answers make no sense.
+    #[serde(default)]
+    pub lost: Vec<String>,
+    /// Recovery steps taken, by name.
+    pub recovery: BTreeMap<String, u64>,
+    /// Recovery steps that can be taken here beside a reset, by name: what the board permits and the system
+    /// grants, as it was when the bus was opened.
+    #[serde(default)]
+    pub measures: Vec<String>,
+}
+
+/// The guard as the runtime sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GuardStatus {
+    /// The runtime does not drive without it.
+    pub required: bool,
+    /// Its state: `absent`, `waiting`, `greeted`, `trusted`, `tripped`.
+    pub phase: String,
+    /// Why it switched the line off, if it did.
+    pub reason: Option<String>,
+    /// The motors may run.
+    pub line_on: bool,
+    /// How often it switched the line off.
+    pub trips: u32,
+    /// Why it refuses this runtime, if so.
+    pub refused: Option<String>,
+    /// How often a connection was made.
+    pub connections: u64,
+}
+
+impl Sources {
+    /// What the map holds near a place; decoding takes some milliseconds.
+    pub fn map(&self, near: Option<[f64; 2]>) -> Option<MapStatus> {
+        let status = self.recollection.as_ref()?.status(near);
+        status.map_err(|fault| log::warn!("the map: {fault}")).ok()
+    }
+
+    /// The robot's status now, without its map.
+    pub fn status(&self) -> Status {
+        let status = self.loop_status.look();
+        let measured = newest(&self.measured);
+        Status {
+            schema: SCHEMA,
+            board: self.board.clone(),
+            board_digest: self.board_digest.clone(),
+            simulated: self.simulated,
+            engine: self.engine.clone(),
+            engine_state: measured.engine_state.to_string(),
+            mode: Mode::name_of(status.mode).into(),
+            latched: latched(&status).map(|cause| cause.name().into()),
+            disarmed_by: status.disarmed.map(why_disarmed),
+            causes: causes(&status).map(|cause| cause.name().into()).collect(),
+            refusal: status.refusal.reasons().map(str::to_string).collect(),
+            arm_refused: status.refused,
+            armings: status.armings,
+            slots_run: status.slots,
+            slots_skipped: status.skipped,
+            commands_confirmed: status.confirmed,
+            measured,
+            buses: self.buses.iter().map(|bus| BusStatus::of(bus)).collect(),
+            guard: self.link.as_ref().map(|link| GuardStatus::of(link, self.guard_required)),
+            map: None,
+            remark: self.remark.get().cloned(),
+        }
+    }
+}
+
+/// Requested by a person or a program, so it is not worth a line.
+const ASKED: &str = "on request";
+
+/// Why a robot was disarmed, in words.
+pub fn why_disarmed(why: Disarm) -> String {
+    match why {
+        Disarm::Asked => ASKED.to_string(),
+        Disarm::Stillness { lasted, causes } => {
+            let active = Cause::ALL.into_iter().filter(|cause| causes & cause.bit() != 0);
+            let names: Vec<&str> = active.map(Cause::name).collect();
+            // A stall has no cause: its slots were not run.
+            let because = if names.is_empty() { "loop-late".to_string() } else { names.join(", ") };
+            format!("stood still for {:.1} s because of {because}", lasted.as_secs_f64())
+        }
+        Disarm::Slept { lasted } => format!("the machine slept for {:.1} s", lasted.as_secs_f64()),
+    }
+}
+
+/// The active causes.
+pub(super) fn causes(status: &LoopStatus) -> impl Iterator<Item = Cause> {
+    let active = status.active;
+    Cause::ALL.into_iter().filter(move |cause| active & cause.bit() != 0)
+}
+
+/// What latched.
+pub(super) fn latched(status: &LoopStatus) -> Option<Cause> {
+    let bit = status.latched?;
+    Cause::ALL.into_iter().find(|cause| *cause as u8 == bit)
+}
+
+impl BusStatus {
+    fn of(bus: &BusCounters) -> BusStatus {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let taken = RecoveryStep::ALL.into_iter().map(|rung| (rung.name().to_string(), bus.taken(rung)));
+        BusStatus {
+            name: bus.name.clone(),
+            failures: count(&bus.failures),
+            retries: count(&bus.retries),
+            set_ups: count(&bus.set_ups),
+            expired: count(&bus.expired),
+            stops_again: count(&bus.stops_again),
+            lost: bus.lost().map(String::from).collect(),
+            recovery: taken.filter(|(_, times)| *times > 0).collect(),
+            measures: bus.measures().map(|rung| rung.name().to_string()).collect(),
+        }
+    }
+}
+
+impl GuardStatus {
+    fn of(link: &Link, required: bool) -> GuardStatus {
+        use crate::runtime::guard::frame::Phase;
+        let seen = link.look();
+        GuardStatus {
+            required,
+            phase: seen.standing.map_or("absent", |standing| standing.phase.name()).into(),
+            reason: seen.standing.and_then(|standing| match standing.phase {
+                Phase::Tripped(reason) => Some(reason.name().into()),
+                _ => None,
+            }),
+            line_on: seen.standing.is_some_and(|standing| standing.line_on),
+            trips: seen.standing.map_or(0, |standing| standing.trips),
+            refused: seen.refused.map(|refused| refused.words().into()),
+            connections: seen.connections,
+        }
+    }
+}
+
+impl Status {
+    /// One line for people: the mode, and whatever is not as it should be.
+    pub fn line(&self) -> String {
+        let mut line = self.mode.clone();
+        let mut add = |words: &str| {
+            line.push_str(if line.contains("; ") { ", " } else { "; " });
+            line.push_str(words);
+        };
+        if self.simulated {
+            add("simulated");
+        }
+        self.latched.iter().for_each(|cause| add(&format!("latched {cause}")));
+        let disarmed = self.mode == Mode::Disarmed.name();
+        self.disarmed_by.iter().filter(|why| disarmed && *why != ASKED).for_each(|why| add(why));
+        self.causes.iter().for_each(|cause| add(cause));
+        if self.engine_state != "running" {
+            add(&format!("engine {}", self.engine_state));
+        }
+        if let Some(guard) = self.guard.as_ref().filter(|guard| guard.phase != "trusted") {
+            add(&format!("guard {}", guard.phase));
+        }
+        self.remark.iter().filter(|_| self.armings == 0).for_each(|words| add(words));
+        line
+    }
+}
+
+#[cfg(test)]
+impl Sources {
+    /// The status of a robot whose loop is not running.
+    pub(crate) fn standing() -> Sources {
+        Sources {
+            board: "sim".into(),
+            board_digest: String::new(),
+            simulated: false,
+            engine: "none".into(),
+            measured: Arc::default(),
+            loop_status: Arc::default(),
+            requests: Arc::default(),
+            buses: Vec::new(),
+            link: None,
+            guard_required: false,
+            recollection: None,
+            remark: Arc::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::time::Span;
+
+    #[test]
+    fn a_simulated_robot_says_so_first() {
+        let status = Sources { simulated: true, ..Sources::standing() }.status();
+        assert!(status.line().split("; ").nth(1).is_some_and(|rest| rest.starts_with("simulated")));
+        assert!(!Sources::standing().status().line().contains("simulated"));
+    }
+
+    #[test]
+    fn a_robot_that_was_disarmed_by_itself_says_why() {
+        let lasted = Span::from_millis(5_010);
+        let causes = Cause::SensorLost.bit() | Cause::FieldMissing.bit();
+        let held = why_disarmed(Disarm::Stillness { lasted, causes });
+        assert_eq!(held, "stood still for 5.0 s because of field-missing, sensor-lost");
+        let stalled = why_disarmed(Disarm::Stillness { lasted, causes: 0 });
+        assert_eq!(stalled, "stood still for 5.0 s because of loop-late");
+        let slept = why_disarmed(Disarm::Slept { lasted: Span::from_millis(60_000) });
+        assert_eq!(slept, "the machine slept for 60.0 s");
+        assert_eq!(why_disarmed(Disarm::Asked), ASKED);
+    }
+}

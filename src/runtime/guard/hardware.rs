@@ -1,0 +1,119 @@
+//! The wires of a board, without the line that the guard holds. A caller that asks for that line gets one
+//! that is switched through the guard; everything else is passed through.
+
+use super::{Hold, Link};
+use crate::base::fault::BusFault;
+use crate::base::plan::Line;
+use crate::base::time::{Clock, Span};
+use crate::hardware::bus::{Edge, Gpio, Hardware, I2c, LineState, LineUse, OpenError, Repair};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// Wires, one line of which belongs to the guard.
+pub struct GuardedHardware {
+    inner: Arc<dyn Hardware>,
+    link: Arc<Link>,
+    hold: Hold,
+    clock: Arc<dyn Clock>,
+}
+
+impl GuardedHardware {
+    /// `inner` without the line of `hold`; that line is requested over `link`.
+    pub fn new(
+        inner: Arc<dyn Hardware>,
+        link: Arc<Link>,
+        hold: Hold,
+        clock: Arc<dyn Clock>,
+    ) -> GuardedHardware {
+        GuardedHardware { inner, link, hold, clock }
+    }
+}
+
+impl Hardware for GuardedHardware {
+    fn repair(&self, bus: usize) -> Result<Box<dyn Repair>, OpenError> {
+        self.inner.repair(bus)
+    }
+
+    fn edge_overruns(&self) -> Arc<AtomicU64> {
+        self.inner.edge_overruns()
+    }
+
+    fn line_state(&self, line: Line) -> Result<LineState, OpenError> {
+        self.inner.line_state(line)
+    }
+
+    fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
+        self.inner.i2c(bus)
+    }
+
+    fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
+        let rest: Vec<LineUse> = lines.iter().copied().filter(|used| used.line != self.hold.line).collect();
+        if rest.len() == lines.len() {
+            return self.inner.gpio(owner, lines);
+        }
+        let rest = if rest.is_empty() { None } else { Some(self.inner.gpio(owner, &rest)?) };
+        if !self.link.take() {
+            return Err(OpenError {
+                what: "the guarded line".into(),
+                why: "another part of this program is using it".into(),
+                fix: "use a separate line for each role in the board file".into(),
+                denied: false,
+            });
+        }
+        let (link, hold, clock) = (self.link.clone(), self.hold, self.clock.clone());
+        Ok(Box::new(GuardedGpio { rest, link, hold, clock, high: hold.level(false) }))
+    }
+}
+
+/// Lines, one of which the guard switches.
+struct GuardedGpio {
+    rest: Option<Box<dyn Gpio>>,
+    link: Arc<Link>,
+    hold: Hold,
+    clock: Arc<dyn Clock>,
+    /// Level of the guarded line when the guard last switched it for us.
+    high: bool,
+}
+
+impl GuardedGpio {
+    fn rest(&mut self) -> Result<&mut dyn Gpio, BusFault> {
+        match &mut self.rest {
+            Some(rest) => Ok(rest.as_mut()),
+            None => Err(BusFault::Absent),
+        }
+    }
+}
+
+impl Gpio for GuardedGpio {
+    fn set(&mut self, line: Line, high: bool) -> Result<(), BusFault> {
+        if line != self.hold.line {
+            return self.rest()?.set(line, high);
+        }
+        self.link.demand(high == self.hold.on_high, self.clock.as_ref())?;
+        self.high = high;
+        Ok(())
+    }
+
+    fn get(&mut self, line: Line) -> Result<bool, BusFault> {
+        if line == self.hold.line {
+            return Ok(self.high);
+        }
+        self.rest()?.get(line)
+    }
+
+    fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, BusFault> {
+        match &mut self.rest {
+            Some(rest) => rest.next_edge(wait),
+            None => {
+                self.clock.sleep_until(self.clock.now() + wait);
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl Drop for GuardedGpio {
+    fn drop(&mut self) {
+        self.link.give_back();
+    }
+}

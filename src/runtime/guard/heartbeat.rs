@@ -1,0 +1,378 @@
+//! The runtime's heartbeat: a small thread that keeps the connection to the guard, sends four heartbeats per
+//! timeout, and passes on the drivers' requests for the line. A heartbeat says that the runtime advanced only
+//! if, since the last such heartbeat, the loop has run *and* the motors' bus has confirmed a command. A loop
+//! that runs on top of a dead bus is no reason to leave the motors on.
+//!
+//! The thread connects, greets and asks for permission on its own, repeatedly. That alone moves nothing: the
+//! tick keeps the motors stopped until the guard is healthy, and the line goes on when a driver asks.
+//!
+//! When a stop is requested, the thread makes the tick disarm and greets again once that is done. If the
+//! thread restores the line itself, it waits until the robot is armed.
+
+use super::frame::{Answer, Ask, LENGTH, Phase, Refused, Request};
+use super::heeding::{Heeding, Todo};
+use super::socket::Heard;
+use super::way::{SocketWay, Way};
+use super::{BEATS_IN_PATIENCE, BoardDigest, Hold, Link};
+use crate::base::plan::{GuardHold, RtPlan};
+use crate::base::time::{Clock, Instant, Span};
+use crate::runtime::loop_status::{LoopStatus, LoopStatusCell};
+use crate::runtime::requests::Requests;
+use crate::system::rt::descriptors::own_table;
+use crate::system::rt::{Granted, Role, become_real_time};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Delay between attempts to connect: a restarted guard is found within this time.
+const CONNECT_AGAIN: Span = Span::from_millis(50);
+/// Delay before asking again a guard that refused this runtime: the other runtime may have ended.
+const GREET_AGAIN: Span = Span::from_millis(500);
+/// Longest wait for the thread to end. The thread never waits for anything longer than a beat.
+const END_PATIENCE: Duration = Duration::from_millis(200);
+/// Number of outstanding requests whose stamps are kept. A timeout has four of them.
+const UNDER_WAY: usize = 8;
+
+/// What a heartbeat is for.
+#[derive(Clone, Debug)]
+pub struct HeartbeatPlan {
+    /// Where the guard listens.
+    pub socket: PathBuf,
+    /// Digest of the runtime's board.
+    pub board: BoardDigest,
+    /// The line that the guard holds.
+    pub hold: Hold,
+    /// The guard's timeout.
+    pub patience: Span,
+    /// No driver asks for the line (a simulated board), so the heartbeat does.
+    pub alone: bool,
+}
+
+/// The running thread.
+pub struct Heartbeat {
+    link: Arc<Link>,
+    thread: Option<JoinHandle<()>>,
+    /// What it was granted.
+    pub granted: Granted,
+}
+
+impl Heartbeat {
+    /// Starts the thread.
+    pub fn start(
+        plan: HeartbeatPlan,
+        link: Arc<Link>,
+        loop_status: Arc<LoopStatusCell>,
+        requests: Arc<Requests>,
+        clock: Arc<dyn Clock>,
+        rt: RtPlan,
+    ) -> std::io::Result<Heartbeat> {
+        let (answer, answered) = crossbeam_channel::bounded(1);
+        let way = Box::new(SocketWay::new(plan.socket.clone()));
+        let mut heart = Heart::new(plan, way, link.clone(), loop_status, requests, clock);
+        let thread = thread::Builder::new().name("heartbeat".into()).spawn(move || {
+            // The connection belongs to this thread alone, so the guard sees its end when this thread is
+            // killed. In the process's table it would stay open until all the memory was given back, which
+            // takes longer than the timeout.
+            if let Err(error) = own_table(&heart.link.descriptors()) {
+                log::info!(
+                    "the guard will notice a killed runtime only by its silence: close_range: {error}"
+                );
+            }
+            let _ = answer.send(become_real_time(&rt, Role::Heartbeat));
+            heart.live();
+        })?;
+        let granted =
+            answered.recv().map_err(|_| std::io::Error::other("the heartbeat thread ended at once"))?;
+        Ok(Heartbeat { link, thread: Some(thread), granted })
+    }
+
+    /// Ends cleanly: says so to the guard, which switches the line off. Call it once the motors have stopped.
+    pub fn end(mut self) {
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
+        self.link.end();
+        let until = std::time::Instant::now() + END_PATIENCE;
+        while !thread.is_finished() && std::time::Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Drop for Heartbeat {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// What must have advanced for a heartbeat to be accepted.
+#[derive(Clone, Copy, Debug, Default)]
+struct Progress {
+    slots: u64,
+    confirmed: u64,
+}
+
+impl Progress {
+    /// Whether both have advanced since this last returned true.
+    fn made(&mut self, status: &LoopStatus) -> bool {
+        let made = status.slots > self.slots && status.confirmed > self.confirmed;
+        if made {
+            *self = Progress { slots: status.slots, confirmed: status.confirmed };
+        }
+        made
+    }
+}
+
+/// The part that runs in the thread; in virtual time the owner calls [`Heart::turn`].
+pub struct Heart {
+    plan: HeartbeatPlan,
+    link: Arc<Link>,
+    loop_status: Arc<LoopStatusCell>,
+    requests: Arc<Requests>,
+    clock: Arc<dyn Clock>,
+    way: Box<dyn Way>,
+    /// When the next action is due: a beat, a greeting or an attempt to connect.
+    next: Instant,
+    sequence: u64,
+    /// Sequence numbers and stamps of the outstanding requests.
+    made: [(u64, Instant); UNDER_WAY],
+    /// Number of a driver's request and of the message that carries it.
+    demand: Option<(u64, u64)>,
+    progress: Progress,
+    advanced: bool,
+    /// A stop that was requested.
+    heeding: Heeding,
+    /// Earliest time to greet a guard that has refused this runtime or switched the line off.
+    greet_at: Instant,
+}
+
+impl Heart {
+    /// Not connected yet; the first turn connects over `way`.
+    pub fn new(
+        plan: HeartbeatPlan,
+        way: Box<dyn Way>,
+        link: Arc<Link>,
+        loop_status: Arc<LoopStatusCell>,
+        requests: Arc<Requests>,
+        clock: Arc<dyn Clock>,
+    ) -> Heart {
+        Heart {
+            plan,
+            link,
+            loop_status,
+            requests,
+            clock,
+            way,
+            next: Instant::ZERO,
+            sequence: 0,
+            made: [(0, Instant::ZERO); UNDER_WAY],
+            demand: None,
+            progress: Progress::default(),
+            advanced: false,
+            heeding: Heeding::default(),
+            greet_at: Instant::ZERO,
+        }
+    }
+
+    fn live(&mut self) {
+        while !self.link.ending() {
+            if self.clock.now() >= self.next {
+                self.beat();
+            }
+            self.pass_on_request();
+            self.way.wait(&self.link.asked, self.next.since(self.clock.now()));
+            self.listen();
+        }
+        self.leave();
+    }
+
+    /// Does all that is due, without waiting; returns when the next action is due.
+    pub fn turn(&mut self) -> Instant {
+        self.listen();
+        if self.clock.now() >= self.next {
+            self.beat();
+        }
+        // Once more, for a request that waits for the answer to a greeting.
+        for _ in 0..2 {
+            self.pass_on_request();
+            self.listen();
+        }
+        self.next
+    }
+
+    /// A clean end: the guard switches the line off.
+    pub fn leave(&mut self) {
+        if self.way.is_connected() {
+            self.say(Ask::Bye);
+        }
+    }
+
+    /// Does what is due: a connection, a greeting or a heartbeat.
+    fn beat(&mut self) {
+        let now = self.clock.now();
+        self.next = now + Span::from_nanos(self.plan.patience.as_nanos() / BEATS_IN_PATIENCE);
+        if !self.way.is_connected() {
+            self.next = now + CONNECT_AGAIN;
+            if !self.way.connect() {
+                return;
+            }
+            self.link.connected();
+            self.greet_at = now;
+            self.greet(now);
+        } else if self.heeding.is_under_way() {
+            self.heed(now);
+        } else if self.link.is_trusted() {
+            let status = self.loop_status.look();
+            if status.is_armed() {
+                self.link.wait_for_arming(false);
+            }
+            self.advanced = self.progress.made(&status);
+            let advanced = self.advanced;
+            self.say(Ask::Heartbeat { advanced });
+        } else if now >= self.greet_at {
+            self.greet(now);
+        }
+    }
+
+    fn greet(&mut self, now: Instant) {
+        self.greet_at = now + GREET_AGAIN;
+        self.say(Ask::Hello { board: self.plan.board, heeded: self.heeding.heeded() });
+    }
+
+    /// A stop is in progress: greets once the robot has disarmed, not before.
+    fn heed(&mut self, now: Instant) {
+        match self.heeding.look(&self.loop_status.look()) {
+            Todo::Nothing => {}
+            Todo::Disarm => self.disarm(),
+            Todo::Say => self.greet(now),
+        }
+    }
+
+    /// Makes the tick disarm, for the stop in progress.
+    fn disarm(&mut self) {
+        self.requests.disarm.store(true, Ordering::Release);
+        self.heeding.asked(&self.loop_status.look()); // after it: the slot in progress may have missed it
+        self.link.wait_for_arming(self.restores());
+    }
+
+    /// A driver's request is sent once, as soon as the guard trusts this runtime. The driver itself withdraws
+    /// a request that is late.
+    fn pass_on_request(&mut self) {
+        let Some((number, on)) = self.link.pending() else { return };
+        if on && self.link.waits() {
+            return self.link.answer(number, true); // it goes on when the robot is armed
+        }
+        if self.link.is_trusted() && self.demand.is_none_or(|(sent, _)| sent != number) {
+            let sequence = self.say(Ask::Set { on });
+            self.demand = Some((number, sequence));
+        }
+    }
+
+    /// After the guard has switched the line off and trusts this runtime again. A controller that was reset
+    /// has lost its settings; its driver switches it on again and sets it up. An enabled driver chip
+    /// continues from where it was, once commands reach the motors' bus again. So does a line that no driver
+    /// asks for.
+    fn restore(&mut self) {
+        let wanted = self.link.wanted_on() && !self.link.waits() && self.link.pending().is_none();
+        if self.restores() && self.advanced && wanted {
+            self.say(Ask::Set { on: true });
+        }
+    }
+
+    /// Whether this thread, and not a driver, switches the line on again.
+    fn restores(&self) -> bool {
+        self.plan.alone || self.plan.hold.kind == GuardHold::Enable
+    }
+
+    /// Reads everything that the guard has sent.
+    fn listen(&mut self) {
+        let mut bytes = [0; LENGTH + 1]; // one byte more, to detect a message that is too long
+        while self.way.is_connected() {
+            let answer = match self.way.hear(&mut bytes) {
+                Heard::Nothing => return,
+                Heard::Message(length) => Answer::decode(&bytes[..length.min(bytes.len())]).ok(),
+                Heard::Closed => None,
+            };
+            let Some(answer) = answer else { return self.part() };
+            self.take(&answer);
+        }
+    }
+
+    fn take(&mut self, answer: &Answer) {
+        let (sequence, made) = self.made[answer.sequence as usize % UNDER_WAY];
+        let made = if sequence == answer.sequence { made } else { Instant::ZERO }; // too old to count
+        self.link.heard(&answer.standing, answer.refused, made);
+        if let Some((number, asked_in)) = self.demand
+            && asked_in == answer.sequence
+        {
+            self.link.answer(number, answer.refused.is_none());
+        }
+        // A caller had stopped the robot: it stays stopped until it is armed again.
+        if answer.refused != Some(Refused::Busy) && self.heeding.hear(answer.standing.stop) == Todo::Disarm {
+            self.disarm();
+        }
+        match answer.standing.phase {
+            // Sent without a request, or in answer to a hello.
+            Phase::Greeted if answer.refused.is_none() => {
+                self.say(Ask::Permit);
+            }
+            Phase::Trusted if !answer.standing.line_on => self.restore(),
+            Phase::Tripped(_) if answer.refused.is_some() => self.greet_at = self.clock.now(),
+            _ => {}
+        }
+    }
+
+    /// The guard is gone.
+    fn part(&mut self) {
+        self.way.part();
+        self.demand = None;
+        self.heeding = Heeding::default(); // another guard numbers its stops from the start
+        self.link.lost();
+        self.next = self.clock.now() + CONNECT_AGAIN;
+    }
+
+    /// Sends a message and records when. One that cannot be sent gets no answer, which is what counts.
+    fn say(&mut self, ask: Ask) -> u64 {
+        self.sequence += 1;
+        let request = Request { sequence: self.sequence, stamp: self.clock.now(), ask };
+        self.made[self.sequence as usize % UNDER_WAY] = (self.sequence, request.stamp);
+        self.way.say(&request.encode());
+        self.sequence
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::mode::ArmRefusal;
+
+    #[test]
+    fn a_loop_without_a_bus_and_a_bus_without_a_loop_do_not_advance() {
+        let status = |slots, confirmed| LoopStatus {
+            slots,
+            skipped: 0,
+            confirmed,
+            mode: 3,
+            latched: None,
+            active: 0,
+            refusal: ArmRefusal::NONE,
+            refused: 0,
+            armings: 1,
+            disarmed: None,
+            bus: 0,
+        };
+        let mut progress = Progress::default();
+        assert!(!progress.made(&status(0, 0)));
+        assert!(!progress.made(&status(5, 0)));
+        assert!(!progress.made(&status(0, 5)));
+        assert!(progress.made(&status(5, 1)));
+        assert!(!progress.made(&status(5, 1)));
+        assert!(!progress.made(&status(50, 1)), "the bus stands");
+        assert!(!progress.made(&status(5, 40)), "the loop stands");
+        assert!(progress.made(&status(51, 41)));
+    }
+}

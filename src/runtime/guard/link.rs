@@ -1,0 +1,357 @@
+//! What the threads of a runtime share about its guard: when it last answered well, the line level that a
+//! driver wants, and how each side waits for the other. Atomics and two event descriptors; no locks.
+
+use super::frame::{Phase, Reason, Refused, Standing};
+use super::socket::{hush, wait_for};
+use crate::base::fault::BusFault;
+use crate::base::time::{Clock, Instant, Span};
+use rustix::event::{EventfdFlags, eventfd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// The longest that a driver waits for the guard to switch the line: twice the usual timeout of 50 ms. The
+/// driver asks while it sets up its chip, half a second of work, and tries again later.
+pub(super) const LONGEST_SET: Span = Span::from_millis(100);
+
+/// The shared part. One per runtime.
+pub struct Link {
+    /// When the newest request was made to which the guard answered that all is well; 0: never.
+    seen: AtomicU64,
+    phase: AtomicU8,
+    reason: AtomicU8,
+    refused: AtomicU8,
+    line: AtomicU8,
+    trips: AtomicU32,
+    stop: AtomicU8,
+    connections: AtomicU64,
+    /// A stop was requested: the line stays off until the robot is armed again, even if a driver wants it on.
+    waits: AtomicBool,
+    /// A driver wants the motors to be able to run.
+    wanted_on: AtomicBool,
+    /// Number and level of the newest request of a driver: `number << 1 | on`; 0: none yet.
+    demand: AtomicU64,
+    /// Number and outcome of the newest request that was answered: `number << 1 | done`.
+    outcome: AtomicU64,
+    /// Signalled by the driver.
+    pub(super) asked: OwnedFd,
+    /// Signalled by the heartbeat.
+    done: OwnedFd,
+    taken: AtomicBool,
+    ending: AtomicBool,
+    /// In virtual time: makes the heartbeat beat. There is no thread to wait for.
+    step: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// What the runtime knows about its guard, for reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The guard's newest status; `None`: it has not answered, or is not connected.
+    pub standing: Option<Standing>,
+    /// Why the guard refused this runtime.
+    pub refused: Option<Refused>,
+    /// How often a connection was made.
+    pub connections: u64,
+}
+
+impl Link {
+    /// A link without any message yet. `wanted_on`: the line is wanted on although no driver asks for it.
+    pub fn new(wanted_on: bool) -> io::Result<Arc<Link>> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        Ok(Arc::new(Link {
+            seen: AtomicU64::new(0),
+            phase: AtomicU8::new(NOT_CONNECTED),
+            reason: AtomicU8::new(0),
+            refused: AtomicU8::new(0),
+            line: AtomicU8::new(0),
+            trips: AtomicU32::new(0),
+            stop: AtomicU8::new(0),
+            waits: AtomicBool::new(false),
+            connections: AtomicU64::new(0),
+            wanted_on: AtomicBool::new(wanted_on),
+            demand: AtomicU64::new(0),
+            outcome: AtomicU64::new(0),
+            asked: eventfd(0, flags)?,
+            done: eventfd(0, flags)?,
+            taken: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
+            step: OnceLock::new(),
+        }))
+    }
+
+    /// The newest report.
+    pub fn look(&self) -> Seen {
+        let reason = self.reason.load(Ordering::Relaxed);
+        let reason = Reason::ALL.into_iter().find(|known| *known as u8 == reason);
+        let phase = match (self.phase.load(Ordering::Relaxed), reason) {
+            (0, _) => Some(Phase::Waiting),
+            (1, _) => Some(Phase::Greeted),
+            (2, _) => Some(Phase::Trusted),
+            (3, Some(reason)) => Some(Phase::Tripped(reason)),
+            _ => None,
+        };
+        let line = self.line.load(Ordering::Relaxed);
+        let standing = phase.map(|phase| Standing {
+            phase,
+            line_on: line & 1 != 0,
+            line_sound: line & 2 != 0,
+            trips: self.trips.load(Ordering::Relaxed),
+            beats: 0,
+            stop: self.stop.load(Ordering::Relaxed),
+        });
+        let refused = Refused::of(self.refused.load(Ordering::Relaxed));
+        Seen { standing, refused, connections: self.connections.load(Ordering::Relaxed) }
+    }
+
+    /// Whether the guard trusts this runtime now.
+    pub fn is_trusted(&self) -> bool {
+        self.phase.load(Ordering::Acquire) == TRUSTED
+    }
+
+    /// Whether the line is wanted on.
+    pub(super) fn wanted_on(&self) -> bool {
+        self.wanted_on.load(Ordering::Acquire)
+    }
+
+    /// Whether the line waits until the robot is armed.
+    pub(super) fn waits(&self) -> bool {
+        self.waits.load(Ordering::Acquire)
+    }
+    pub(super) fn wait_for_arming(&self, waits: bool) {
+        self.waits.store(waits, Ordering::Release);
+    }
+
+    /// A driver takes the line. A line has one owner.
+    pub(super) fn take(&self) -> bool {
+        !self.taken.swap(true, Ordering::AcqRel)
+    }
+    pub(super) fn give_back(&self) {
+        self.taken.store(false, Ordering::Release);
+    }
+
+    /// A driver requests the line on or off and waits until the guard has switched it, at most
+    /// [`LONGEST_SET`]. A request that was not granted by then is withdrawn.
+    pub(super) fn demand(&self, on: bool, clock: &dyn Clock) -> Result<(), BusFault> {
+        self.wanted_on.store(on, Ordering::Release);
+        let number = (self.demand.load(Ordering::Relaxed) >> 1) + 1;
+        let demand = number << 1 | u64::from(on);
+        self.demand.store(demand, Ordering::Release);
+        ring(&self.asked);
+        if let Some(step) = self.step.get() {
+            step();
+        }
+        let until = clock.now() + LONGEST_SET;
+        loop {
+            let outcome = self.outcome.load(Ordering::Acquire);
+            if outcome >> 1 == number {
+                return if outcome & 1 == 1 { Ok(()) } else { Err(BusFault::TimedOut) };
+            }
+            let left = until.since(clock.now());
+            if left == Span::ZERO {
+                // The number stays, so a late answer matches no request.
+                self.outcome.store(number << 1, Ordering::Release);
+                return Err(BusFault::TimedOut);
+            }
+            match self.step.get() {
+                // An answer that takes any time is too late: nothing delivers it while this driver waits.
+                Some(_) => clock.sleep_until(until),
+                None => _ = wait_for(&[&self.done], left),
+            }
+            hush(&self.done);
+        }
+    }
+
+    /// `step` steps the heartbeat in virtual time: it is called while a driver waits for the guard.
+    pub fn step_by(&self, step: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.step.set(step); // a link has one heartbeat
+    }
+
+    /// The newest request without an outcome: its number and level.
+    pub(super) fn pending(&self) -> Option<(u64, bool)> {
+        let demand = self.demand.load(Ordering::Acquire);
+        let answered = self.outcome.load(Ordering::Acquire) >> 1;
+        (demand >> 1 > answered).then_some((demand >> 1, demand & 1 == 1))
+    }
+
+    /// The guard has answered request `number`.
+    pub(super) fn answer(&self, number: u64, done: bool) {
+        if self.pending().is_some_and(|(pending, _)| pending == number) {
+            self.outcome.store(number << 1 | u64::from(done), Ordering::Release);
+            ring(&self.done);
+        }
+    }
+
+    /// The descriptors of the process that the heartbeat needs, besides those it opens itself.
+    pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
+        [self.asked.as_fd(), self.done.as_fd()]
+    }
+
+    /// A connection was made.
+    pub(super) fn connected(&self) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The connection is gone.
+    pub(super) fn lost(&self) {
+        self.phase.store(NOT_CONNECTED, Ordering::Release);
+    }
+
+    /// The guard's status, from its answer to a request of `made`.
+    pub fn heard(&self, standing: &Standing, refused: Option<Refused>, made: Instant) {
+        let (phase, reason) = match standing.phase {
+            // It trusts another runtime, not this one.
+            Phase::Trusted if !matches!(refused, None | Some(Refused::Line)) => (NOT_OURS, 0),
+            Phase::Waiting => (0, 0),
+            Phase::Greeted => (1, 0),
+            Phase::Trusted => (TRUSTED, 0),
+            Phase::Tripped(reason) => (3, reason as u8),
+        };
+        self.reason.store(reason, Ordering::Relaxed);
+        self.refused.store(refused.map_or(0, |refused| refused as u8), Ordering::Relaxed);
+        self.line.store(u8::from(standing.line_on) | u8::from(standing.line_sound) << 1, Ordering::Relaxed);
+        self.trips.store(standing.trips, Ordering::Relaxed);
+        self.stop.store(standing.stop, Ordering::Relaxed);
+        self.phase.store(phase, Ordering::Release);
+        // A line that is off although it is wanted on moves nothing: that robot cannot drive.
+        let may_be_off = !self.wanted_on() || self.waits();
+        let follows = standing.line_sound && (standing.line_on || may_be_off);
+        if phase == TRUSTED && follows {
+            self.seen.fetch_max(made.as_nanos(), Ordering::Release);
+        }
+    }
+
+    /// Makes the heartbeat end.
+    pub(super) fn end(&self) {
+        self.ending.store(true, Ordering::Release);
+        ring(&self.asked);
+    }
+    pub(super) fn ending(&self) -> bool {
+        self.ending.load(Ordering::Acquire)
+    }
+}
+
+const TRUSTED: u8 = 2;
+const NOT_OURS: u8 = 4;
+const NOT_CONNECTED: u8 = u8::MAX;
+
+/// Makes `descriptor` readable.
+fn ring(descriptor: &OwnedFd) {
+    // Full only after 2^64 signals without a read.
+    let _ = rustix::io::write(descriptor, &1u64.to_ne_bytes());
+}
+
+/// How the tick sees the guard.
+#[derive(Clone)]
+pub struct GuardHealth {
+    link: Arc<Link>,
+    patience: Span,
+}
+
+impl GuardHealth {
+    /// The guard behind `link`; it counts as lost when it has not answered well for `patience`.
+    pub fn new(link: Arc<Link>, patience: Span) -> GuardHealth {
+        GuardHealth { link, patience }
+    }
+
+    /// Whether the guard is lost: it died, hangs, has switched the line off or was never there. One load.
+    pub fn lost(&self, now: Instant) -> bool {
+        let seen = self.link.seen.load(Ordering::Acquire);
+        seen == 0 || now.since(Instant::from_nanos(seen)) > self.patience
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::time::MonotonicClock;
+    use crate::decision::fixture::{at, ms};
+
+    const WELL: Standing =
+        Standing { phase: Phase::Trusted, line_on: true, line_sound: true, trips: 0, beats: 0, stop: 0 };
+
+    #[test]
+    fn a_guard_is_lost_until_it_is_seen_and_again_after_the_patience() {
+        let link = Link::new(true).unwrap();
+        let health = GuardHealth::new(link.clone(), ms(50));
+        assert!(health.lost(at(0)) && health.lost(at(1_000)));
+        link.heard(&WELL, None, at(1_000));
+        assert!(!health.lost(at(1_000)) && !health.lost(at(1_050)));
+        assert!(health.lost(at(1_051)));
+        for unwell in [
+            Standing { phase: Phase::Tripped(Reason::Stalled), ..WELL },
+            Standing { phase: Phase::Tripped(Reason::Asked), stop: 3, ..WELL },
+            Standing { line_on: false, ..WELL },
+            Standing { line_sound: false, ..WELL },
+        ] {
+            link.heard(&unwell, None, at(2_000));
+            assert!(health.lost(at(2_000)), "{unwell:?}");
+            assert_eq!(link.look().standing, Some(unwell));
+        }
+        link.heard(&WELL, Some(Refused::Busy), at(2_500));
+        assert!(health.lost(at(2_500)) && !link.is_trusted(), "it trusts another");
+        link.heard(&WELL, None, at(3_000));
+        link.heard(&WELL, None, at(2_900));
+        assert!(!health.lost(at(3_050)), "an older answer does not make the guard older");
+    }
+
+    #[test]
+    fn a_line_that_no_driver_wants_on_may_be_off() {
+        let link = Link::new(false).unwrap();
+        link.heard(&Standing { line_on: false, ..WELL }, None, at(1_000));
+        assert!(!GuardHealth::new(link, ms(50)).lost(at(1_000)));
+    }
+
+    #[test]
+    fn a_line_that_waits_for_arming_may_be_off_although_it_is_wanted_on() {
+        let link = Link::new(true).unwrap();
+        let health = GuardHealth::new(link.clone(), ms(50));
+        link.wait_for_arming(true);
+        link.heard(&Standing { line_on: false, ..WELL }, None, at(1_000));
+        assert!(!health.lost(at(1_000)), "the robot can be armed");
+        link.wait_for_arming(false);
+        link.heard(&Standing { line_on: false, ..WELL }, None, at(2_000));
+        assert!(health.lost(at(2_000)));
+    }
+
+    #[test]
+    fn a_request_that_no_guard_grants_ends_and_is_withdrawn() {
+        let link = Link::new(false).unwrap();
+        assert_eq!(link.demand(true, &MonotonicClock), Err(BusFault::TimedOut));
+        assert_eq!(link.pending(), None);
+        link.answer(1, true);
+        assert_eq!(link.pending(), None);
+        assert!(link.wanted_on(), "it is still what the driver wants");
+    }
+
+    #[test]
+    fn a_request_is_granted_or_refused_by_its_own_number() {
+        let link = Link::new(false).unwrap();
+        for (level, done) in [(true, true), (false, true), (true, false)] {
+            let driver = std::thread::spawn({
+                let link = link.clone();
+                move || link.demand(level, &MonotonicClock)
+            });
+            let (number, on) = loop {
+                wait_for(&[&link.asked], ms(20));
+                if let Some(pending) = link.pending() {
+                    break pending;
+                }
+            };
+            hush(&link.asked);
+            assert_eq!(on, level);
+            link.answer(number + 1, !done);
+            link.answer(number, done);
+            let expected = if done { Ok(()) } else { Err(BusFault::TimedOut) };
+            assert_eq!(driver.join().unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn the_line_has_one_owner() {
+        let link = Link::new(false).unwrap();
+        assert!(link.take() && !link.take());
+        link.give_back();
+        assert!(link.take());
+    }
+}

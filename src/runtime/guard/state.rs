@@ -1,0 +1,510 @@
+//! What the guard decides: which runtime it trusts with the line, and when it switches the line off. Pure; it
+//! knows clients instead of sockets, and the caller passes the time.
+
+use super::frame::{Ask, Phase, Reason, Refused, Request, Standing};
+use super::{BoardDigest, Hold};
+use crate::base::time::{Instant, Span};
+
+/// A permission, and the heartbeats it depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permit {
+    /// The newest heartbeat of any kind, by its stamp.
+    alive: Instant,
+    /// The newest one that counts: the runtime advanced, or the line was off or had just gone on.
+    heard: Instant,
+    /// Since when the line is on; `None`: it is off.
+    on_since: Option<Instant>,
+}
+
+/// The guard's state. The line is on in only one of these states.
+///
+/// ```text
+///             1 hello            2 permit
+///   Waiting ----------> Greeted -----------> Trusted
+///      ^                |  ^                    |
+///      +--- 3 leave ----+  | 1 hello            | 4 trip: closed, silent, stalled
+///                          |                    v 3 leave: ended
+///                          +---------------- Tripped <---- from any state: 5 stop: asked
+/// ```
+///
+/// Only a new hello leaves Tripped, and the line goes on again only after a new permission. After a requested
+/// stop, only a hello from a runtime that handled this very stop leaves Tripped: that runtime has read of the
+/// stop and has disarmed since. The end of a connection, a leave, or a first hello does not cancel a stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// No runtime is guarded; the line is off.
+    Waiting,
+    /// A runtime has said hello; the line is off.
+    Greeted,
+    /// It may switch the line.
+    Trusted(Permit),
+    /// The guard switched the line off.
+    Tripped(Reason),
+}
+
+/// The guard.
+#[derive(Clone, Debug)]
+pub struct Guard {
+    state: State,
+    board: BoardDigest,
+    patience: Span,
+    settle: Span,
+    /// The client of the runtime that is guarded.
+    holder: Option<usize>,
+    trips: u32,
+    beats: u64,
+    /// Number of the newest requested stop, 1 to 255, then wrapping to 1; 0: none yet.
+    stop: u8,
+}
+
+impl Guard {
+    /// A guard of `board`, with the line off.
+    pub fn new(hold: &Hold, patience: Span, board: BoardDigest) -> Guard {
+        let settle = hold.settle(patience);
+        Guard { state: State::Waiting, board, patience, settle, holder: None, trips: 0, beats: 0, stop: 0 }
+    }
+
+    /// Its state.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Whether the line is to be on.
+    pub fn line_on(&self) -> bool {
+        matches!(self.state, State::Trusted(Permit { on_since: Some(_), .. }))
+    }
+
+    /// Whether `client` is the runtime's.
+    pub fn is_holder(&self, client: usize) -> bool {
+        self.holder == Some(client)
+    }
+
+    /// Its status.
+    pub fn standing(&self, line_sound: bool) -> Standing {
+        let phase = match self.state {
+            State::Waiting => Phase::Waiting,
+            State::Greeted => Phase::Greeted,
+            State::Trusted(_) => Phase::Trusted,
+            State::Tripped(reason) => Phase::Tripped(reason),
+        };
+        let (trips, beats) = (self.trips, self.beats);
+        let stop = if self.is_stopped() { self.stop } else { 0 };
+        Standing { phase, line_on: self.line_on(), line_sound, trips, beats, stop }
+    }
+
+    /// Whether a stop was requested for which no runtime has disarmed yet.
+    fn is_stopped(&self) -> bool {
+        self.state == State::Tripped(Reason::Asked)
+    }
+
+    /// When to call [`look`](Guard::look) next if no message arrives.
+    pub fn deadline(&self) -> Instant {
+        match self.state {
+            // A nanosecond later, because a heartbeat exactly at the timeout is still in time.
+            State::Trusted(permit) => permit.heard + self.patience + Span::from_nanos(1),
+            _ => Instant::NEVER,
+        }
+    }
+
+    /// No message arrived: switches the line off when the timeout is over.
+    pub fn look(&mut self, now: Instant) {
+        let State::Trusted(permit) = self.state else { return };
+        if now.since(permit.heard) > self.patience {
+            let stalled = now.since(permit.alive) <= self.patience;
+            self.trip(if stalled { Reason::Stalled } else { Reason::Silent });
+        }
+    }
+
+    /// The connection of `client` closed.
+    pub fn gone(&mut self, client: usize) {
+        if !self.is_holder(client) {
+            return;
+        }
+        self.holder = None;
+        match self.state {
+            State::Trusted(_) => self.trip(Reason::Closed),
+            State::Greeted => self.leave(),
+            State::Waiting | State::Tripped(_) => {}
+        }
+    }
+
+    /// A request of `client`; `own`: it belongs to the user of this guard, or to root.
+    pub fn hear(&mut self, client: usize, own: bool, request: &Request, now: Instant) -> Result<(), Refused> {
+        match request.ask {
+            Ask::Status => Ok(()),
+            Ask::Trip { lasting } => {
+                if lasting || self.holder.is_some() {
+                    self.ask_stop();
+                }
+                Ok(())
+            }
+            Ask::Hello { .. } if !own => Err(Refused::OtherUser),
+            Ask::Hello { board, .. } if board != self.board => Err(Refused::OtherBoard),
+            Ask::Hello { heeded, .. } => self.hello(client, heeded),
+            _ if !self.is_holder(client) => Err(Refused::NotTrusted),
+            Ask::Permit => self.permit(now),
+            Ask::Heartbeat { advanced } => self.beat(advanced, request.stamp.min(now), now),
+            Ask::Set { on } => self.set(on, now),
+            Ask::Bye => {
+                self.leave();
+                Ok(())
+            }
+        }
+    }
+
+    /// 1: a runtime says hello. From [`State::Trusted`] a hello switches the line off first: a restarted
+    /// runtime no longer knows what was on. One that has not handled a stop is greeted, and no more.
+    fn hello(&mut self, client: usize, heeded: u8) -> Result<(), Refused> {
+        if self.holder.is_some_and(|holder| holder != client) {
+            return Err(Refused::Busy);
+        }
+        self.holder = Some(client);
+        if self.is_stopped() && heeded != self.stop {
+            return Err(Refused::Stopped);
+        }
+        self.state = State::Greeted;
+        Ok(())
+    }
+
+    /// 2: it may switch the line, which stays off until it does.
+    fn permit(&mut self, now: Instant) -> Result<(), Refused> {
+        match self.state {
+            State::Trusted(_) => Ok(()),
+            State::Greeted => {
+                self.state = State::Trusted(Permit { alive: now, heard: now, on_since: None });
+                Ok(())
+            }
+            State::Waiting | State::Tripped(_) => Err(Refused::NotTrusted),
+        }
+    }
+
+    fn beat(&mut self, advanced: bool, stamp: Instant, now: Instant) -> Result<(), Refused> {
+        let settle = self.settle;
+        let State::Trusted(permit) = &mut self.state else { return Err(Refused::NotTrusted) };
+        permit.alive = permit.alive.max(stamp);
+        // With the line off, or on a controller that has just come out of reset, nothing can move: in that
+        // case a heartbeat needs no confirmed command.
+        let harmless = permit.on_since.is_none_or(|since| now.since(since) <= settle);
+        if advanced || harmless {
+            permit.heard = permit.heard.max(stamp);
+            self.beats += 1;
+        }
+        Ok(())
+    }
+
+    fn set(&mut self, on: bool, now: Instant) -> Result<(), Refused> {
+        let State::Trusted(permit) = &mut self.state else { return Err(Refused::NotTrusted) };
+        permit.on_since = match (on, permit.on_since) {
+            (false, _) => None,
+            (true, None) => Some(now),
+            (true, since) => since,
+        };
+        Ok(())
+    }
+
+    /// 3: no runtime is guarded any more, and nothing went wrong.
+    fn leave(&mut self) {
+        self.holder = None;
+        self.state = match self.state {
+            State::Trusted(_) => State::Tripped(Reason::Ended),
+            State::Tripped(reason) => State::Tripped(reason),
+            State::Waiting | State::Greeted => State::Waiting,
+        };
+    }
+
+    /// 5: at once, from any state. Each stop must be handled separately.
+    fn ask_stop(&mut self) {
+        self.stop = self.stop.checked_add(1).unwrap_or(1);
+        match self.state {
+            State::Greeted | State::Trusted(_) => self.trip(Reason::Asked),
+            State::Waiting | State::Tripped(_) => self.state = State::Tripped(Reason::Asked),
+        }
+    }
+
+    /// 4: at once, from any state.
+    fn trip(&mut self, reason: Reason) {
+        self.trips = self.trips.saturating_add(1);
+        self.state = State::Tripped(reason);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::plan::{GuardHold, Line};
+    use crate::decision::fixture::{at, ms};
+
+    const BOARD: BoardDigest = [1; 32];
+    const HELLO: Ask = Ask::Hello { board: BOARD, heeded: 0 };
+    const STOP: Ask = Ask::Trip { lasting: true };
+    const PATIENCE: Span = Span::from_millis(100);
+
+    struct Rig {
+        guard: Guard,
+        now: Instant,
+    }
+
+    impl Rig {
+        fn new(kind: GuardHold) -> Rig {
+            let hold = Hold { line: Line(5), on_high: true, kind };
+            Rig { guard: Guard::new(&hold, PATIENCE, BOARD), now: at(1_000) }
+        }
+
+        /// A runtime at client 0 that is trusted, with the line on and settled.
+        fn driving(kind: GuardHold) -> Rig {
+            let mut rig = Rig::new(kind);
+            for ask in [HELLO, Ask::Permit, Ask::Set { on: true }] {
+                assert_eq!(rig.ask(ask), Ok(()));
+            }
+            for _ in 0..100 {
+                rig.pass(25);
+                assert_eq!(rig.ask(Ask::Heartbeat { advanced: true }), Ok(()));
+            }
+            assert!(rig.guard.line_on());
+            rig
+        }
+
+        fn ask(&mut self, ask: Ask) -> Result<(), Refused> {
+            self.ask_from(0, true, ask)
+        }
+        fn ask_from(&mut self, client: usize, own: bool, ask: Ask) -> Result<(), Refused> {
+            self.guard.hear(client, own, &Request { sequence: 0, stamp: self.now, ask }, self.now)
+        }
+        fn pass(&mut self, millis: u64) {
+            self.now += ms(millis);
+            self.guard.look(self.now);
+        }
+        fn tripped(&self) -> Option<Reason> {
+            match self.guard.state() {
+                State::Tripped(reason) => Some(reason),
+                _ => None,
+            }
+        }
+    }
+
+    #[test]
+    fn the_line_is_off_until_hello_permission_and_a_request() {
+        let mut rig = Rig::new(GuardHold::Enable);
+        assert_eq!(rig.ask(Ask::Set { on: true }), Err(Refused::NotTrusted));
+        assert_eq!(rig.ask(Ask::Permit), Err(Refused::NotTrusted));
+        assert_eq!(rig.ask(Ask::Heartbeat { advanced: true }), Err(Refused::NotTrusted));
+        assert_eq!(rig.ask(HELLO), Ok(()));
+        assert_eq!(rig.ask(Ask::Set { on: true }), Err(Refused::NotTrusted));
+        assert_eq!(rig.ask(Ask::Permit), Ok(()));
+        assert!(!rig.guard.line_on());
+        assert_eq!(rig.ask(Ask::Set { on: true }), Ok(()));
+        assert!(rig.guard.line_on());
+    }
+
+    #[test]
+    fn only_one_runtime_of_this_board_and_user() {
+        let mut rig = Rig::new(GuardHold::Enable);
+        assert_eq!(rig.ask(Ask::Hello { board: [2; 32], heeded: 0 }), Err(Refused::OtherBoard));
+        assert_eq!(rig.ask_from(0, false, HELLO), Err(Refused::OtherUser));
+        assert_eq!(rig.ask_from(0, true, HELLO), Ok(()));
+        assert_eq!(rig.ask_from(1, true, HELLO), Err(Refused::Busy));
+        assert_eq!(rig.ask_from(1, true, Ask::Permit), Err(Refused::NotTrusted));
+        assert_eq!(rig.ask(Ask::Permit), Ok(()));
+        assert_eq!(rig.ask(Ask::Set { on: true }), Ok(()));
+        rig.guard.gone(1);
+        assert!(rig.guard.line_on(), "another's end is nothing to the guard");
+        rig.guard.gone(0);
+        assert_eq!(rig.tripped(), Some(Reason::Closed));
+        assert_eq!(rig.ask_from(1, true, HELLO), Ok(()), "the next one may come");
+    }
+
+    #[test]
+    fn every_way_of_dying_takes_the_line_back_at_once_and_for_good() {
+        type Death = (&'static str, fn(&mut Rig), Reason);
+        let deaths: [Death; 5] = [
+            ("closed", |rig| rig.guard.gone(0), Reason::Closed),
+            ("silent", |rig| rig.pass(101), Reason::Silent),
+            ("asked", |rig| assert_eq!(rig.ask_from(3, false, STOP), Ok(())), Reason::Asked),
+            ("ended", |rig| assert_eq!(rig.ask(Ask::Bye), Ok(())), Reason::Ended),
+            (
+                "stalled",
+                |rig| {
+                    for _ in 0..5 {
+                        rig.pass(25);
+                        let _ = rig.ask(Ask::Heartbeat { advanced: false });
+                    }
+                },
+                Reason::Stalled,
+            ),
+        ];
+        for kind in [GuardHold::Reset, GuardHold::Enable] {
+            for (name, die, reason) in deaths {
+                let mut rig = Rig::driving(kind);
+                die(&mut rig);
+                assert!(!rig.guard.line_on(), "{name}");
+                assert_eq!(rig.tripped(), Some(reason), "{name}");
+                for ask in [Ask::Set { on: true }, Ask::Heartbeat { advanced: true }, Ask::Permit] {
+                    assert_eq!(rig.ask(ask), Err(Refused::NotTrusted), "{name}: {ask:?}");
+                    assert!(!rig.guard.line_on(), "{name}: {ask:?}");
+                }
+                let hello = Ask::Hello { board: BOARD, heeded: rig.guard.standing(true).stop };
+                for ask in [hello, Ask::Permit] {
+                    assert_eq!(rig.ask(ask), Ok(()), "{name}: {ask:?}");
+                    assert!(!rig.guard.line_on(), "{name}: {ask:?}");
+                }
+                assert_eq!(rig.ask(Ask::Set { on: true }), Ok(()));
+                assert!(rig.guard.line_on());
+            }
+        }
+    }
+
+    #[test]
+    fn the_patience_is_exact_and_the_deadline_says_when() {
+        let mut rig = Rig::driving(GuardHold::Enable);
+        assert_eq!(rig.guard.deadline(), rig.now + PATIENCE + Span::from_nanos(1));
+        rig.pass(100);
+        assert!(rig.guard.line_on());
+        rig.now += Span::from_nanos(1);
+        rig.guard.look(rig.now);
+        assert_eq!(rig.tripped(), Some(Reason::Silent));
+        assert_eq!(rig.guard.deadline(), Instant::NEVER);
+    }
+
+    #[test]
+    fn a_heartbeat_that_lay_in_a_queue_is_as_old_as_it_is() {
+        let mut rig = Rig::driving(GuardHold::Enable);
+        let old = Request { sequence: 0, stamp: rig.now, ask: Ask::Heartbeat { advanced: true } };
+        rig.now += ms(5_000);
+        assert_eq!(rig.guard.hear(0, true, &old, rig.now), Ok(()));
+        rig.guard.look(rig.now);
+        assert_eq!(rig.tripped(), Some(Reason::Silent));
+        // And one from the future counts as current.
+        let mut rig = Rig::driving(GuardHold::Enable);
+        let ahead = Request { stamp: rig.now + ms(60_000), ..old };
+        assert_eq!(rig.guard.hear(0, true, &ahead, rig.now), Ok(()));
+        rig.pass(101);
+        assert_eq!(rig.tripped(), Some(Reason::Silent));
+    }
+
+    #[test]
+    fn a_controller_in_reset_or_just_out_of_it_needs_no_confirmed_command() {
+        let mut rig = Rig::driving(GuardHold::Reset);
+        assert_eq!(rig.ask(Ask::Set { on: false }), Ok(()));
+        for _ in 0..100 {
+            rig.pass(50);
+            assert_eq!(rig.ask(Ask::Heartbeat { advanced: false }), Ok(()), "held in reset");
+        }
+        assert_eq!(rig.ask(Ask::Set { on: true }), Ok(()));
+        for _ in 0..40 {
+            rig.pass(50);
+            assert_eq!(rig.ask(Ask::Heartbeat { advanced: false }), Ok(()), "settling");
+        }
+        assert!(rig.guard.line_on());
+        for _ in 0..3 {
+            rig.pass(50);
+            let _ = rig.ask(Ask::Heartbeat { advanced: false });
+        }
+        assert_eq!(rig.tripped(), Some(Reason::Stalled), "no longer than two seconds");
+    }
+
+    #[test]
+    fn setting_what_is_on_does_not_begin_the_settling_anew() {
+        let mut rig = Rig::driving(GuardHold::Reset);
+        for _ in 0..5 {
+            rig.pass(25);
+            let _ = rig.ask(Ask::Set { on: true });
+            let _ = rig.ask(Ask::Heartbeat { advanced: false });
+        }
+        assert_eq!(rig.tripped(), Some(Reason::Stalled));
+    }
+
+    /// A guard in every state, with whether a runtime is connected at client 0.
+    fn everywhere() -> Vec<(&'static str, Rig, bool)> {
+        let mut greeted = Rig::new(GuardHold::Enable);
+        assert_eq!(greeted.ask(HELLO), Ok(()));
+        let tripped = |die: fn(&mut Rig)| {
+            let mut rig = Rig::driving(GuardHold::Enable);
+            die(&mut rig);
+            rig
+        };
+        vec![
+            ("waiting", Rig::new(GuardHold::Enable), false),
+            ("greeted", greeted, true),
+            ("trusted", Rig::driving(GuardHold::Enable), true),
+            ("silent", tripped(|rig| rig.pass(101)), true),
+            ("closed", tripped(|rig| rig.guard.gone(0)), false),
+            ("ended", tripped(|rig| assert_eq!(rig.ask(Ask::Bye), Ok(()))), false),
+            ("asked", tripped(|rig| assert_eq!(rig.ask_from(3, false, STOP), Ok(()))), true),
+        ]
+    }
+
+    #[test]
+    fn a_stop_outlives_every_state_until_a_runtime_has_heeded_it() {
+        for (name, mut rig, _) in everywhere() {
+            assert_eq!(rig.ask_from(3, false, STOP), Ok(()), "{name}");
+            let stop = rig.guard.standing(true).stop;
+            assert!(stop > 0 && !rig.guard.line_on(), "{name}");
+            let forgets: [fn(&mut Rig); 6] = [
+                |_| (),
+                |rig| rig.guard.gone(0),
+                |rig| rig.pass(60_000),
+                |rig| _ = rig.ask(Ask::Bye),
+                |rig| _ = rig.ask_from(3, false, Ask::Trip { lasting: false }),
+                |rig| _ = rig.ask(HELLO),
+            ];
+            for forget in forgets {
+                forget(&mut rig);
+                let pending = rig.guard.standing(true).stop;
+                for heeded in (0..=u8::MAX).filter(|heeded| *heeded != pending) {
+                    let hello = Ask::Hello { board: BOARD, heeded };
+                    assert_eq!(rig.ask(hello), Err(Refused::Stopped), "{name}: {heeded}");
+                    for ask in [Ask::Permit, Ask::Set { on: true }, Ask::Heartbeat { advanced: true }] {
+                        assert_eq!(rig.ask(ask), Err(Refused::NotTrusted), "{name}");
+                    }
+                    assert_eq!((rig.tripped(), rig.guard.line_on()), (Some(Reason::Asked), false), "{name}");
+                }
+            }
+            let heeded = rig.guard.standing(true).stop;
+            for ask in [Ask::Hello { board: BOARD, heeded }, Ask::Permit, Ask::Set { on: true }] {
+                assert_eq!(rig.ask(ask), Ok(()), "{name}: {ask:?}");
+            }
+            assert!(rig.guard.line_on() && rig.guard.standing(true).stop == 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn each_stop_is_heeded_for_itself() {
+        let mut rig = Rig::driving(GuardHold::Enable);
+        for _ in 0..600 {
+            assert_eq!(rig.ask_from(3, false, STOP), Ok(()));
+            let first = rig.guard.standing(true).stop;
+            assert_eq!(rig.ask_from(3, false, STOP), Ok(()));
+            let late = Ask::Hello { board: BOARD, heeded: first };
+            assert_eq!(rig.ask(late), Err(Refused::Stopped), "it was on its way when the second stop came");
+            let heeded = rig.guard.standing(true).stop;
+            assert!(heeded != 0 && heeded != first);
+            assert_eq!(rig.ask(Ask::Hello { board: BOARD, heeded }), Ok(()));
+        }
+    }
+
+    #[test]
+    fn what_is_asked_after_an_end_does_not_last() {
+        for (name, mut rig, connected) in everywhere() {
+            let before = rig.guard.state();
+            assert_eq!(rig.ask_from(3, false, Ask::Trip { lasting: false }), Ok(()));
+            assert!(!rig.guard.line_on(), "{name}");
+            match connected {
+                true => assert_eq!(rig.tripped(), Some(Reason::Asked), "{name}: its runtime is stopped"),
+                false => assert_eq!(rig.guard.state(), before, "{name}"),
+            }
+        }
+    }
+
+    #[test]
+    fn trips_are_counted_and_clean_ends_are_not() {
+        let mut rig = Rig::driving(GuardHold::Reset);
+        assert_eq!(rig.ask(Ask::Bye), Ok(()));
+        assert_eq!(rig.guard.standing(true).trips, 0);
+        let mut rig = Rig::driving(GuardHold::Reset);
+        rig.pass(101);
+        rig.guard.gone(0);
+        let standing = rig.guard.standing(true);
+        assert_eq!((standing.trips, standing.phase), (1, Phase::Tripped(Reason::Silent)));
+        assert_eq!(standing.beats, 100);
+    }
+}

@@ -1,0 +1,64 @@
+//! The path from a runtime to its guard: one connection that keeps message borders. In real time it is a
+//! socket; in virtual time, whatever the stepper of both ends provides. Knows no frame.
+
+use super::socket::{Heard, connect_to, hear, hush, say_to, wait_for};
+use crate::base::time::Span;
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+
+/// One connection at a time. Nothing but `wait` waits.
+pub trait Way: Send {
+    /// Makes the connection; returns whether there is one now.
+    fn connect(&mut self) -> bool;
+    /// Closes it.
+    fn part(&mut self);
+    /// Whether there is one.
+    fn is_connected(&self) -> bool;
+    /// Sends one message. One that cannot be sent is lost.
+    fn say(&mut self, bytes: &[u8]);
+    /// Reads the next message.
+    fn hear(&mut self, into: &mut [u8]) -> Heard;
+    /// Waits until `asked` is signalled or a message arrives, at most `longest`.
+    fn wait(&mut self, asked: &OwnedFd, longest: Span);
+}
+
+/// A socket.
+pub struct SocketWay {
+    path: PathBuf,
+    connection: Option<OwnedFd>,
+}
+
+impl SocketWay {
+    /// To the guard that listens at `path`; no connection yet.
+    pub fn new(path: PathBuf) -> SocketWay {
+        SocketWay { path, connection: None }
+    }
+}
+
+impl Way for SocketWay {
+    fn connect(&mut self) -> bool {
+        self.connection = connect_to(&self.path).ok();
+        self.is_connected()
+    }
+    fn part(&mut self) {
+        self.connection = None;
+    }
+    fn is_connected(&self) -> bool {
+        self.connection.is_some()
+    }
+    fn say(&mut self, bytes: &[u8]) {
+        if let Some(connection) = &self.connection {
+            let _ = say_to(connection, bytes); // no answer comes, and that is what counts
+        }
+    }
+    fn hear(&mut self, into: &mut [u8]) -> Heard {
+        self.connection.as_ref().map_or(Heard::Nothing, |connection| hear(connection, into))
+    }
+    fn wait(&mut self, asked: &OwnedFd, longest: Span) {
+        match &self.connection {
+            Some(connection) => wait_for(&[asked, connection], longest),
+            None => wait_for(&[asked], longest),
+        };
+        hush(asked);
+    }
+}

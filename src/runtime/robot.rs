@@ -1,0 +1,386 @@
+//! A robot put together: a checked board, a clock, the workers and the tick, joined by rings and slots. The
+//! only place that knows every part; it decides nothing. `runner.rs` runs it.
+//!
+//! `wire_up` puts a worker on each wire, simulated or real; `devices` knows which sensors share a chip,
+//! `computer` is what stands in for the kernel's files in a simulation.
+
+mod computer;
+mod devices;
+mod injector;
+mod wire_up;
+
+use crate::base::plan::{Board, BusPlan, Rung};
+use crate::base::time::{Clock, Grid, Instant, Span};
+use crate::decision::admit::Admission;
+use crate::decision::budget::Budget;
+use crate::decision::mode::Modes;
+use crate::decision::reflex::Reflexes;
+use crate::drive::act::Arbiter;
+use crate::drive::alarm::Alarm;
+use crate::drive::io::{BusCounters, Halt, LogRows, SenseCounters};
+use crate::drive::trace::{Record, TRACE_RING};
+use crate::drive::trail::Trail;
+use crate::field::brain::{Before, Brain, BrainError};
+use crate::field::engine::Cycle;
+use crate::field::failover::Open;
+use crate::field::link::FieldLink;
+use crate::field::readout::table_digest;
+use crate::field::snapshot::{
+    Beside, CopyMap, Snapshot, SnapshotError, SnapshotSender, SnapshotWriter, Standing, snapshot_line,
+};
+use crate::field::worker::{FieldWorker, Order, Outcome};
+use crate::field::{Inspect, Readout, ReadoutError, footprint};
+use crate::field::{imitate, shipped};
+use crate::hardware::bus::{Hardware, OpenError};
+use crate::memory::map::{Feed, Recollection};
+use crate::runtime::guard::GuardHealth;
+use crate::runtime::loop_status::LoopStatusCell;
+use crate::runtime::requests::Requests;
+use crate::runtime::tick::{Parts, Tick};
+use crate::sim::{Fault, FieldFaults, Plant};
+use crate::system::executor::{Waker, Worker};
+use crate::system::gpu::Watch;
+use crate::system::rt::room::{self, NoRoom};
+use crate::system::rt::triple_buffer::triple_buffer;
+use crate::system::rt::{Refusal, Role};
+pub(crate) use devices::actuators;
+pub use devices::motor_lines;
+use injector::FaultInjector;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use wire_up::{World, motor_line, wire_up};
+
+/// What a run adds to a board.
+#[derive(Default)]
+pub struct Options {
+    /// Seed of the simulated world and its noise.
+    pub seed: u64,
+    /// Faults that the simulator injects.
+    pub faults: Vec<Fault>,
+    /// Learned read-out weights; without them the field is taught the board's starting table.
+    pub readout: Option<Readout>,
+    /// Rows of a log, for boards whose bus is a log.
+    pub log: Option<LogRows>,
+    /// A brain to continue with; its read-out is used unless another is given.
+    pub resume: Option<Snapshot>,
+    /// Where the brain is kept.
+    pub snapshots: Option<SnapshotPlan>,
+    /// Requests of people and signals; made here if some thread needs them before the robot is built.
+    pub requests: Arc<Requests>,
+    /// The loop's status; the same.
+    pub loop_status: Arc<LoopStatusCell>,
+    /// How the tick sees the guard that the board requires.
+    pub guard: Option<GuardHealth>,
+    /// Opens the device that computes the field; without it that is the CPU.
+    pub device: Option<Open>,
+    /// The device's watch: faults of the script go there.
+    pub watch: Arc<Watch>,
+    /// Every cycle runs at this rung; without it the budget chooses.
+    pub rung: Option<Rung>,
+    /// A read-out that did not pass its trial is obeyed all the same.
+    pub untried: bool,
+    /// Stands around the cycle of the engine on the CPU; in simulations only.
+    pub around: Option<Cycle<dyn Inspect>>,
+    /// The wires of a board on real hardware; a simulated board has its own and uses these instead if given.
+    pub hardware: Option<Arc<dyn Hardware>>,
+}
+
+/// Where the brain is kept, and how often it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotPlan {
+    /// The file; each write replaces it whole.
+    pub path: PathBuf,
+    /// Interval between writes. One more is written at the end.
+    pub every: Span,
+    /// What the file is before the first write.
+    pub standing: Standing,
+}
+
+/// Why a robot cannot be put together.
+#[derive(Debug)]
+pub enum BuildError {
+    /// The board uses real wires and none were given.
+    NoBus {
+        /// Name of the board.
+        board: String,
+    },
+    /// A wire cannot be opened.
+    Wires(OpenError),
+    /// The board's bus is a log and none was given.
+    NoLog,
+    /// A sensor or motor of the board does not fit on its bus.
+    Misfit {
+        /// What does not fit.
+        what: String,
+    },
+    /// The read-out was made for another field.
+    Readout(ReadoutError),
+    /// The snapshot was made for another field.
+    Snapshot(SnapshotError),
+    /// The field needs more memory than there is.
+    Room(NoRoom),
+    /// The engine cannot be built.
+    Brain(BrainError),
+    /// The thread that writes snapshots cannot be started.
+    Thread(std::io::Error),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BuildError::NoBus { board } => write!(
+                f,
+                "board '{board}' uses real I2C and GPIO, but no wires were opened for it; \
+                 'ganglion run --simulate' with this board drives it in the simulator"
+            ),
+            BuildError::Wires(error) => error.fmt(f),
+            BuildError::NoLog => write!(f, "this board reads a log: use 'ganglion replay --log FILE'"),
+            BuildError::Misfit { what } => write!(f, "{what}"),
+            BuildError::Readout(error) => error.fmt(f),
+            BuildError::Snapshot(error) => error.fmt(f),
+            BuildError::Room(error) => write!(f, "not enough memory for the field: {error}"),
+            BuildError::Brain(error) => error.fmt(f),
+            BuildError::Thread(error) => write!(f, "cannot start a thread: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {}
+
+/// One worker with what it takes to run it.
+pub struct WorkerThread {
+    /// The worker.
+    pub worker: Box<dyn Worker>,
+    /// What wakes it.
+    pub waker: Arc<Waker>,
+    /// Its priority among the threads.
+    pub role: Role,
+}
+
+/// A device that computes the field, or did until it was lost.
+#[derive(Clone, Debug, Default)]
+pub struct Device {
+    /// What people call it; `None`: it could not be opened when the robot was built.
+    pub name: Option<String>,
+}
+
+/// A robot that has not been started.
+pub struct Robot {
+    /// One control period.
+    pub tick: Tick,
+    /// Everything beside the tick.
+    pub workers: Vec<WorkerThread>,
+    /// Records of the slots.
+    pub records: rtrb::Consumer<Record>,
+    /// Records that did not fit the ring.
+    pub records_dropped: Arc<AtomicU64>,
+    /// Counters of each bus thread, the motors' first.
+    pub buses: Vec<Arc<BusCounters>>,
+    /// Counters of all sensors.
+    pub senses: Arc<SenseCounters>,
+    /// Stops the motors before anything else; the tick decides what comes after.
+    pub halt: Arc<Halt>,
+    /// The simulated world, if there is one.
+    pub plant: Option<Plant>,
+    /// How the trace gets the map of each slot, if the board has a map.
+    pub feed: Option<Feed>,
+    /// The map, for queries.
+    pub recollection: Option<Recollection>,
+    /// Stop requests.
+    pub requests: Arc<Requests>,
+    /// The loop's status.
+    pub loop_status: Arc<LoopStatusCell>,
+    /// What computes the field, and why.
+    pub engine_name: String,
+    /// The device that the field was given; `None`: the field has only the processor.
+    pub device: Option<Device>,
+    /// What the engine's own threads were refused.
+    pub engine_refusals: Vec<Refusal>,
+    /// Where the brain's snapshots are written, if they are. Take it out before the robot runs, and ask it
+    /// for the end of the run.
+    pub snapshots: Option<SnapshotWriter>,
+    /// Cycles that the brain had lived through when it was loaded; `None`: it started at rest.
+    pub resumed_age: Option<u64>,
+    /// Faults of the script that have no target here.
+    pub idle_faults: Vec<&'static str>,
+}
+
+impl Robot {
+    /// Builds a robot on `clock`. The first slot is `first`. Nothing runs yet; memory is allocated here, and
+    /// the field is taught the starting table (seconds on a small machine).
+    pub fn build(
+        board: &Board,
+        clock: Arc<dyn Clock>,
+        first: Instant,
+        options: Options,
+    ) -> Result<Robot, BuildError> {
+        room::demand(footprint::field_bytes(&board.field)).map_err(BuildError::Room)?;
+        // The slow part first: the simulator's faults count their time from when it is made.
+        let resume = options.resume.as_ref();
+        let table = table_of(board, options.readout.as_ref(), resume);
+        let has_device = options.device.is_some();
+        let before = Before { device: options.device, cycle: options.around };
+        let mut brain = brain(board, options.readout, options.untried, resume, before, clock.clone())?;
+        let (engine_name, engine_refusals) = (brain.engine.name(), std::mem::take(&mut brain.refusals));
+        let device = has_device.then(|| Device { name: brain.engine.device_name() });
+        let idle_faults = match device {
+            Some(_) => Vec::new(),
+            None => options.faults.iter().filter(|f| f.kind.gpu().is_some()).map(|f| f.kind.name()).collect(),
+        };
+        let lived = resume.map(|snapshot| &snapshot.state().live).filter(|live| live.age > 0);
+        let (resumed_age, last_cycle) = (lived.map(|live| live.age), lived.map(|live| live.cycle));
+        let (motor_link, ends) = motor_line(&board.motors);
+        let world = World {
+            seed: options.seed,
+            faults: &options.faults,
+            log: options.log,
+            hardware: options.hardware,
+        };
+        let wired = wire_up(board, &clock, first, world, ends)?;
+        let (mut workers, plant) = (wired.workers, wired.plant);
+        let (feed, recollection) = wired.map.unzip();
+        if let (Some(recollection), Some(places)) = (&recollection, resume.and_then(Snapshot::map)) {
+            let resumed = recollection.with(|map| map.restore(places));
+            resumed.map_err(|error| BuildError::Snapshot(SnapshotError::State(error)))?;
+        }
+        let beside = Beside { table, map: recollection.as_ref().map(copied) };
+        let kept = keep(board, &mut brain, options.snapshots, beside)?;
+        let (requests, loop_status) = (options.requests, options.loop_status);
+        let (trace, records) = rtrb::RingBuffer::new(TRACE_RING);
+        let records_dropped = Arc::new(AtomicU64::new(0));
+        let zero = plant.as_ref().map_or(first, Plant::zero);
+        let faults = FieldFaults::new(&options.faults, zero);
+        let modelled = (!clock.is_real()).then_some(match board.bus {
+            BusPlan::Log => Span::ZERO, // a replay is as fast as the machine: the field costs no time of the log
+            _ => board.budget.target,
+        });
+        if modelled.is_some() || !faults.is_empty() {
+            let injector = FaultInjector { faults, watch: options.watch, modelled, clock: clock.clone() };
+            brain.engine = injector.around(brain.engine);
+        }
+        let (sender, snapshots) = kept.unzip();
+        let mut field = link_field(board, brain, sender, &mut workers);
+        last_cycle.into_iter().for_each(|last| field.continue_after(last));
+        let tick = Tick::new(Parts {
+            requests: requests.clone(),
+            grid: Grid::new(first, board.period),
+            readings: wired.readings,
+            alarm: Alarm::new(wired.halt.clone(), wired.senses.readings_dropped.clone()),
+            admission: Admission::new(&board.sensors),
+            reflexes: Reflexes::new(&board.reflexes, &board.sensors, board.safety),
+            field,
+            budget: match options.rung {
+                Some(rung) => Budget::new(board.budget).held_at(rung),
+                None => Budget::new(board.budget),
+            },
+            modes: Modes::new(board.safety),
+            trail: Trail::new(board),
+            arbiter: Arbiter::new(&board.motors, board.safety, board.period),
+            motor_link,
+            trace,
+            records_dropped: records_dropped.clone(),
+            loop_status: loop_status.clone(),
+            guard: options.guard,
+            clock,
+        });
+        Ok(Robot {
+            tick,
+            workers,
+            records,
+            records_dropped,
+            buses: wired.buses,
+            senses: wired.senses,
+            halt: wired.halt,
+            plant,
+            feed,
+            recollection,
+            requests,
+            loop_status,
+            engine_name,
+            device,
+            engine_refusals,
+            snapshots,
+            resumed_age,
+            idle_faults,
+        })
+    }
+}
+
+/// The starting table from which the read-out is made, for the snapshots; `None`: from elsewhere.
+fn table_of(board: &Board, readout: Option<&Readout>, resume: Option<&Snapshot>) -> Option<[u8; 32]> {
+    match (readout, resume) {
+        (Some(_), _) => None,
+        (None, Some(snapshot)) => snapshot.table_on(board),
+        (None, None) => (!board.field.start.is_empty()).then(|| table_digest(board)),
+    }
+}
+
+/// The field's engine with its read-out: the given one, or that of the snapshot unless the board's starting
+/// table has changed since, or the one that was taught
+/// the board's starting table beforehand, or the table fitted here and now; without any of them it requests
+/// nothing.
+fn brain(
+    board: &Board,
+    readout: Option<Readout>,
+    untried: bool,
+    resume: Option<&Snapshot>,
+    before: Before,
+    clock: Arc<dyn Clock>,
+) -> Result<Brain, BuildError> {
+    if let Some(readout) = &readout {
+        readout.check(board).map_err(BuildError::Readout)?;
+        if readout.has_failed() && !untried {
+            return Err(BuildError::Readout(ReadoutError::Failed));
+        }
+    }
+    if let Some(snapshot) = resume {
+        snapshot.check(board).map_err(BuildError::Snapshot)?;
+    }
+    let is_new = resume.is_none_or(|snapshot| snapshot.has_old_table(board));
+    let untaught = is_new && !board.field.start.is_empty();
+    let readout = readout.or_else(|| untaught.then(|| shipped(board).unwrap_or_else(|| imitate(board))));
+    let state = resume.map(Snapshot::state);
+    Brain::new(board, readout.as_ref(), state, before, clock).map_err(BuildError::Brain)
+}
+
+/// The link on which the brain goes to its file, and how often it does.
+type Kept = ((SnapshotSender, Span), SnapshotWriter);
+
+/// Copies the map for a snapshot, on the thread that writes it.
+fn copied(recollection: &Recollection) -> CopyMap {
+    let recollection = recollection.clone();
+    Box::new(move |places| recollection.with(|map| map.save(places)))
+}
+
+fn keep(
+    board: &Board,
+    brain: &mut Brain,
+    plan: Option<SnapshotPlan>,
+    beside: Beside,
+) -> Result<Option<Kept>, BuildError> {
+    let Some(SnapshotPlan { path, every, standing }) = plan else { return Ok(None) };
+    let given = brain.learned.clone();
+    let line = snapshot_line(path, standing, board, given, beside, |live| brain.engine.save(live));
+    let line = line.map_err(BuildError::Thread)?;
+    Ok(Some(((line.0, every), line.1)))
+}
+
+/// Puts the engine on its worker and returns the tick's end of the link.
+fn link_field(
+    board: &Board,
+    brain: Brain,
+    snapshots: Option<(SnapshotSender, Span)>,
+    workers: &mut Vec<WorkerThread>,
+) -> FieldLink {
+    let (orders, taken) = triple_buffer(Order::EMPTY);
+    let (outcomes, collected) = triple_buffer(Outcome::EMPTY);
+    let waker: Arc<Waker> = Arc::default();
+    let mut worker = FieldWorker::new(brain, taken, outcomes);
+    if let Some((sender, every)) = snapshots {
+        worker = worker.with_snapshots(sender, every);
+    }
+    workers.push(WorkerThread { worker: Box::new(worker), waker: waker.clone(), role: Role::Field });
+    FieldLink::new(orders, collected, waker, board.field.every_ticks)
+}

@@ -1,0 +1,115 @@
+//! Faults of the script that strike the field's engine, and the time of a cycle in a run in virtual time:
+//! another cycle around an engine's own. A robot at work whose run has no script has none of it.
+
+use crate::base::plan::RUNGS;
+use crate::base::time::{Clock, Span};
+use crate::field::engine::{Around, FieldEngine};
+use crate::field::{Failure, Response, Stimulus};
+use crate::sim::FieldFaults;
+use crate::system::gpu::Watch;
+use std::sync::Arc;
+
+/// Virtual compute time of a cycle by rung, as a share of the budget's target, for runs in virtual
+/// time. A model, labelled so in every report: it exists to exercise the budget, not to predict.
+pub(super) const MODELLED_SHARE: [f64; RUNGS] = [0.50, 0.46, 0.42, 0.40, 0.33, 0.08];
+
+/// Injects the script's faults into an engine.
+pub(super) struct FaultInjector {
+    pub faults: FieldFaults,
+    /// Of the GPU, if one computes: its faults go there.
+    pub watch: Arc<Watch>,
+    /// Virtual time: a cycle at rung 0 costs this times its modelled share. `None`: real time.
+    pub modelled: Option<Span>,
+    pub clock: Arc<dyn Clock>,
+}
+
+impl FaultInjector {
+    /// `engine` under the script.
+    pub fn around(self, engine: Box<dyn FieldEngine>) -> Box<dyn FieldEngine> {
+        Box::new(Around::new(engine, Box::new(move |engine, stimulus| self.cycle(engine, stimulus))))
+    }
+
+    /// # Panics
+    /// While the script lets the engine panic: that is the fault.
+    fn cycle(&self, engine: &mut dyn FieldEngine, stimulus: &Stimulus) -> Result<Response, Failure> {
+        let start = self.clock.now();
+        let answer = (!self.faults.panics(start)).then(|| {
+            self.watch.inject(self.faults.gpu(start));
+            engine.cycle(stimulus)
+        });
+        let own = match self.modelled {
+            Some(target) => Span::from_secs_f64(target.as_secs_f64() * MODELLED_SHARE[stimulus.rung.index()]),
+            None => self.clock.now().since(start),
+        };
+        self.clock.sleep_until(self.faults.end_of_cycle(start, own));
+        answer.expect("the script lets the field engine panic")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::plan::{EngineKind, FieldPlan, Rung};
+    use crate::base::time::{Instant, SimClock};
+    use crate::decision::fixture::{at, ms};
+    use crate::field::engine;
+    use crate::field::sample::board;
+    use crate::field::{Condition, Stimulus};
+    use crate::sim::Fault;
+    use crate::system::gpu::GpuFault;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    /// An engine under `script` where a cycle at rung 0 takes half of 10 ms.
+    fn struck(script: &[&str]) -> (Box<dyn FieldEngine>, Arc<SimClock>, Arc<Watch>) {
+        let (clock, watch) = (Arc::new(SimClock::new()), Arc::new(Watch::new()));
+        let script: Vec<Fault> = script.iter().map(|text| Fault::parse(text).unwrap()).collect();
+        let injector = FaultInjector {
+            faults: FieldFaults::new(&script, Instant::ZERO),
+            watch: watch.clone(),
+            modelled: Some(ms(10)),
+            clock: clock.clone(),
+        };
+        let engine = engine::build(&FieldPlan { engine: EngineKind::Cpu, ..board(8).field });
+        (injector.around(engine), clock, watch)
+    }
+
+    #[test]
+    fn a_cycle_takes_its_rungs_share_of_the_target_in_virtual_time() {
+        let (mut engine, clock, _) = struck(&[]);
+        for (number, share) in MODELLED_SHARE.iter().enumerate() {
+            let start = clock.now();
+            let rung = Rung::new(number as u8).expect("a rung");
+            assert!(engine.cycle(&Stimulus { rung, ..Stimulus::AT_REST }).is_ok());
+            assert_eq!(clock.now().since(start), Span::from_secs_f64(0.010 * share));
+        }
+        assert_eq!(engine.condition(clock.now()), Condition::default());
+    }
+
+    #[test]
+    fn a_cycle_is_slow_hangs_and_panics_as_the_script_says() {
+        let (mut engine, clock, _) = struck(&["field-slow@1+1", "field-hang@3+2", "field-panic@6+1"]);
+        let mut cycle = |from: u64| {
+            clock.set(at(from));
+            let ran = catch_unwind(AssertUnwindSafe(|| engine.cycle(&Stimulus::AT_REST).is_ok()));
+            (ran.ok(), clock.now().since(at(from)))
+        };
+        assert_eq!(cycle(0), (Some(true), ms(5)));
+        assert_eq!(cycle(1_000), (Some(true), ms(50)));
+        assert_eq!(cycle(3_000), (Some(true), ms(2_005)));
+        assert_eq!(cycle(6_000), (None, ms(5)), "a panic takes as long as a cycle");
+        assert_eq!(cycle(7_000), (Some(true), ms(5)));
+    }
+
+    #[test]
+    fn a_fault_of_the_gpu_is_on_its_watch_from_begin_to_end() {
+        let (mut engine, clock, watch) = struck(&["gpu-slow@0.2+0.2"]);
+        let mut seen = Vec::new();
+        for now in (0..600).step_by(100) {
+            clock.set(at(now));
+            assert!(engine.cycle(&Stimulus::AT_REST).is_ok());
+            seen.push(watch.injected());
+        }
+        let slow = Some(GpuFault::Slow);
+        assert_eq!(seen, [None, None, slow, slow, None, None]);
+    }
+}

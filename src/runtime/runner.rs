@@ -1,0 +1,295 @@
+//! Runs a robot: on threads in real time, or stepped in virtual time. Both end the same way: a stop is
+//! requested, the stop command is on the wire, the workers end, and only then are the figures taken. A panic
+//! in any thread ends a run too: the motors' worker stops them, and the run reports which thread panicked.
+
+use crate::base::plan::RtPlan;
+use crate::base::time::{Clock, Instant, SimClock, Span};
+use crate::drive::trace::Recorder;
+use crate::memory::map::Feed;
+use crate::runtime::requests::Requests;
+use crate::runtime::robot::Robot;
+use crate::runtime::tick::Tick;
+use crate::system::executor::{END_PATIENCE, Ended, Rest, Stepper, Threads};
+use crate::system::rt::{Granted, Refusal, Role, become_real_time};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Slots between the stop request and the end: enough to decide, write and confirm the stop behind a poll
+/// that is already on the bus.
+const STOP_SLOTS: u64 = 10;
+/// From the start of the threads to the first slot: they ask for priorities and lock memory first.
+pub const START_UP: Span = Span::from_millis(50);
+/// How often the slow thread drains the trace: the ring buffer holds four seconds at 1 kHz.
+const DRAIN_EVERY: Duration = Duration::from_millis(20);
+
+/// How a run ended.
+pub struct Ending {
+    /// The stopped tick: its counters are figures of the run.
+    pub tick: Tick,
+    /// The counts of the run.
+    pub recorder: Recorder,
+    /// What the system granted to each thread; empty in virtual time.
+    pub granted: Vec<(&'static str, Granted)>,
+    /// Workers that did not end when requested.
+    pub hung: Vec<&'static str>,
+    /// Threads that panicked, which ended the run; the tick is one of them.
+    pub panicked: Vec<&'static str>,
+    /// Whether the motors are known to have stopped.
+    pub rest: Rest,
+    /// From the first slot to the end of the last.
+    pub elapsed: Span,
+    /// Whether slots run and skipped add up to the time that passed on the clock.
+    pub identity_holds: bool,
+}
+
+/// Runs `robot` in virtual time until `until` or until `interrupted`, as fast as the machine can. `watch` is
+/// called after each slot. A panic in it, in the tick or in a worker is resumed when the workers have ended.
+pub fn step(
+    robot: Robot,
+    clock: &Arc<SimClock>,
+    until: Instant,
+    interrupted: &AtomicBool,
+    mut watch: impl FnMut(&Recorder),
+) -> Ending {
+    let Robot { mut tick, workers, mut records, requests, mut feed, .. } = robot;
+    let mut stepper = Stepper::new(clock.clone());
+    for started in workers {
+        stepper.add(started.worker, started.waker, Instant::ZERO);
+    }
+    let mut recorder = tick.recorder();
+    let mut plan = StopPlan::new(until);
+    // What a panic leaves behind is used only for the last call to each worker.
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        while plan.goes_on(tick.slot(), || interrupted.load(Ordering::Relaxed), &requests) {
+            stepper.run_until(tick.slot());
+            tick.run();
+            drain(&mut records, &mut recorder, &mut feed);
+            watch(&recorder);
+        }
+        let figures = (tick.grid.elapsed(), tick.grid.identity_holds(clock.now()));
+        stepper.run_until(tick.slot());
+        figures
+    }));
+    let Ended { hung, panicked, rest } = stepper.finish();
+    let (elapsed, identity_holds) = ran.unwrap_or_else(|panic| resume_unwind(panic));
+    Ending { tick, recorder, granted: Vec::new(), hung, panicked, rest, elapsed, identity_holds }
+}
+
+/// Why a run in real time could not begin. Nothing has moved the motors.
+#[derive(Debug)]
+pub enum RunnerError {
+    /// The system starts no thread.
+    Thread(std::io::Error),
+    /// The board is strict and the system refused something to a thread.
+    Refused {
+        /// Which thread.
+        thread: &'static str,
+        /// What it was refused.
+        refusal: Refusal,
+    },
+}
+
+impl From<std::io::Error> for RunnerError {
+    fn from(error: std::io::Error) -> RunnerError {
+        RunnerError::Thread(error)
+    }
+}
+
+impl std::fmt::Display for RunnerError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RunnerError::Thread(error) => write!(f, "cannot start a thread: {error}"),
+            RunnerError::Refused { thread, refusal } => {
+                write!(f, "the {thread} thread: {refusal}; the board is strict")
+            }
+        }
+    }
+}
+
+impl std::error::Error for RunnerError {}
+
+/// Runs `robot` on threads in real time until `until` or until `interrupted`. The calling thread is the slow
+/// one: it drains the trace and calls `watch`. Whatever ends this function, even a panic of `watch`, it stops
+/// the motors and ends every thread, with a bounded wait for both.
+pub fn run(
+    robot: Robot,
+    clock: &Arc<dyn Clock>,
+    until: Instant,
+    interrupted: &Arc<AtomicBool>,
+    plan: RtPlan,
+    mut watch: impl FnMut(&Recorder),
+) -> Result<Ending, RunnerError> {
+    let Robot { tick, workers, mut records, requests, loop_status, engine_refusals, mut feed, .. } = robot;
+    let mut recorder = tick.recorder();
+    let mut threads = Threads::new();
+    let mut bus_beat = Some(loop_status.bus_beat()); // the motors' bus is the first
+    for started in workers {
+        let beat = match started.role {
+            Role::Bus => bus_beat.take().unwrap_or_default(),
+            _ => Arc::default(),
+        };
+        threads.start_watched(started.worker, started.waker, clock.clone(), started.role, plan, beat)?;
+    }
+    if let Some((_, granted)) = threads.granted.iter_mut().find(|(_, granted)| granted.role == Role::Field) {
+        // Besides what the field's own thread was refused; there is room for the first few.
+        for refusal in engine_refusals {
+            let _ = granted.refusals.push(refusal);
+        }
+    }
+    if let Some(refused) = first_refusal(&threads.granted, &plan) {
+        return Err(refused);
+    }
+    let ends = Ends { until, interrupted: interrupted.clone(), alarm: threads.alarm(), requests };
+    let (answer, answered) = crossbeam_channel::bounded(1);
+    let mut ticking = Ticking::start(ends, move |ends| {
+        let granted = become_real_time(&plan, Role::Tick);
+        let enough = granted.enough(&plan).is_ok();
+        let _ = answer.send(granted);
+        enough.then(|| tick_on(tick, ends))
+    })?;
+    if let Ok(granted) = answered.recv() {
+        threads.granted.insert(0, ("tick", granted));
+    }
+    while !ticking.has_ended() {
+        thread::sleep(DRAIN_EVERY);
+        drain(&mut records, &mut recorder, &mut feed);
+        watch(&recorder);
+    }
+    let joined = ticking.join();
+    drain(&mut records, &mut recorder, &mut feed);
+    let granted = std::mem::take(&mut threads.granted);
+    let Ended { hung, mut panicked, rest } = threads.end(END_PATIENCE);
+    let ticked = joined.unwrap_or_else(|panic| resume_unwind(panic));
+    let ticked = match (ticked, first_refusal(&granted, &plan)) {
+        (Some(ticked), None) => ticked,
+        (_, Some(refused)) => return Err(refused),
+        (None, None) => unreachable!("the tick runs unless it was refused something"),
+    };
+    if ticked.panicked {
+        panicked.insert(0, "tick");
+    }
+    let Ticked { tick, identity_holds, .. } = ticked;
+    let elapsed = tick.grid.elapsed();
+    Ok(Ending { tick, recorder, granted, hung, panicked, rest, elapsed, identity_holds })
+}
+
+fn first_refusal(granted: &[(&'static str, Granted)], plan: &RtPlan) -> Option<RunnerError> {
+    granted.iter().find_map(|(thread, granted)| {
+        granted.enough(plan).err().map(|refusal| RunnerError::Refused { thread, refusal })
+    })
+}
+
+/// What ends the tick.
+struct Ends {
+    until: Instant,
+    /// By the caller, which keeps it.
+    interrupted: Arc<AtomicBool>,
+    /// By a worker that panicked, or by this file.
+    alarm: Arc<AtomicBool>,
+    requests: Arc<Requests>,
+}
+
+impl Ends {
+    fn asked(&self) -> bool {
+        self.interrupted.load(Ordering::Relaxed) || self.alarm.load(Ordering::Acquire)
+    }
+}
+
+/// What the tick's thread leaves behind.
+struct Ticked {
+    tick: Tick,
+    /// Whether the grid's identity held at the last slot.
+    identity_holds: bool,
+    panicked: bool,
+}
+
+/// The tick's thread. If it is dropped without having been joined (a panic of the thread that waits for it),
+/// it has to end, and gets the usual time to write its stop command.
+struct Ticking {
+    alarm: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Option<Ticked>>>,
+}
+
+impl Ticking {
+    fn start(
+        ends: Ends,
+        life: impl FnOnce(&Ends) -> Option<Ticked> + Send + 'static,
+    ) -> std::io::Result<Ticking> {
+        let alarm = ends.alarm.clone();
+        let thread = thread::Builder::new().name("tick".into()).spawn(move || life(&ends))?;
+        Ok(Ticking { alarm, thread: Some(thread) })
+    }
+    fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+    fn join(&mut self) -> thread::Result<Option<Ticked>> {
+        self.thread.take().map_or(Ok(None), JoinHandle::join)
+    }
+}
+
+impl Drop for Ticking {
+    fn drop(&mut self) {
+        self.alarm.store(true, Ordering::Release);
+        let until = std::time::Instant::now() + END_PATIENCE;
+        while !self.has_ended() && std::time::Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// The tick thread's life.
+fn tick_on(mut tick: Tick, ends: &Ends) -> Ticked {
+    let mut plan = StopPlan::new(ends.until);
+    let mut identity_holds = true;
+    // After a panic the tick does not run again; only its counters are read.
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        while plan.goes_on(tick.slot(), || ends.asked(), &ends.requests) {
+            tick.clock.sleep_until(tick.slot());
+            tick.run();
+            identity_holds = tick.grid.identity_holds(tick.clock.now());
+        }
+    }));
+    Ticked { tick, identity_holds, panicked: ran.is_err() }
+}
+
+fn drain(
+    records: &mut rtrb::Consumer<crate::drive::trace::Record>,
+    recorder: &mut Recorder,
+    feed: &mut Option<Feed>,
+) {
+    while let Ok(record) = records.pop() {
+        recorder.absorb(&record);
+        if let Some(feed) = feed {
+            feed.send(&record);
+        }
+    }
+}
+
+/// When a run ends: at a time or on request, and some slots later, so that the stop command gets out.
+struct StopPlan {
+    until: Instant,
+    slots_left: Option<u64>,
+}
+
+impl StopPlan {
+    fn new(until: Instant) -> StopPlan {
+        StopPlan { until, slots_left: None }
+    }
+
+    /// Whether the slot at `slot` is still to be run.
+    fn goes_on(&mut self, slot: Instant, interrupted: impl FnOnce() -> bool, requests: &Requests) -> bool {
+        match &mut self.slots_left {
+            Some(0) => return false,
+            Some(left) => *left -= 1,
+            None if slot >= self.until || interrupted() => {
+                requests.stop.store(true, Ordering::Release);
+                self.slots_left = Some(STOP_SLOTS);
+            }
+            None => {}
+        }
+        true
+    }
+}

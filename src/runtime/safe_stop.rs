@@ -1,0 +1,300 @@
+//! The last resorts: stops the motors of a board once, without a loop. A service runs this after the main
+//! process has died of any cause; a person runs it to stop a robot.
+//!
+//! At once, and without waiting for each other, it asks the guard to switch its line off, disarms a running
+//! runtime, and writes a stop to every drive motor. If that does not make sure that the motors have stopped,
+//! it pulls the controller's reset line or the motors' enable line. `verdict` judges the findings.
+
+mod verdict;
+
+use crate::base::fault::BusFault;
+use crate::base::plan::{Board, GuardHold, Line};
+use crate::base::time::{Clock, MonotonicClock, Span};
+use crate::hardware::bus::{Edge, Gpio, Hardware, LineUse, OpenError, Usage};
+use crate::hardware::device::robot_hat::RESET_LOW;
+use crate::hardware::device::{DeviceFault, Ports};
+use crate::runtime::access::{self, AccessError};
+use crate::runtime::control;
+use crate::runtime::guard::frame::Ask;
+use crate::runtime::guard::socket::ask_once;
+use crate::runtime::robot::{BuildError, actuators, motor_lines};
+use crate::runtime::selftest::hat;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+pub use verdict::{Found, Pulled, Runtime, Threat};
+
+/// Times that the stop is written before a line is pulled: brush noise spoils one write, hardly three.
+const TRIES: usize = 3;
+/// A live runtime answers within two slots, or reports after half a second that its loop is not running.
+const DISARM_PATIENCE: Duration = Duration::from_millis(700);
+/// A live guard answers within a millisecond.
+const GUARD_PATIENCE: Span = Span::from_millis(150);
+/// A bus that has not taken a few frames by now hangs: that is what the lines are for.
+const BUS_PATIENCE: Duration = Duration::from_millis(300);
+/// Moving a line takes one system call.
+const LINE_PATIENCE: Duration = Duration::from_millis(150);
+
+/// Why a step failed.
+#[derive(Debug)]
+pub enum StepError {
+    /// Its thread cannot be started.
+    Thread(io::Error),
+    /// It got no answer within this time.
+    Late(&'static str, Duration),
+    /// The board's wires cannot be opened.
+    Access(AccessError),
+    /// One of them cannot be opened.
+    Open(OpenError),
+    /// The driver of the motors cannot be opened.
+    Driver(BuildError),
+    /// The motors did not accept the stop.
+    Motors(DeviceFault),
+    /// A line cannot be driven.
+    Line(Line, BusFault),
+    /// The runtime did not answer.
+    Runtime(io::Error),
+    /// The guard at this socket did not answer.
+    Guard(PathBuf, io::Error),
+    /// The guard's line does not follow.
+    GuardLine,
+    /// The board names no line to pull.
+    NoLine,
+    /// Why each of them could not be pulled, and which ones a guard holds.
+    NotPulled(Vec<StepError>, Option<GuardHold>),
+}
+
+/// Runs every step and returns the findings. `digest`: BLAKE3 of the board's effective values; `control` and
+/// `guard`: sockets of the runtime and of the guard; `lasting`: the guard remembers the stop.
+pub fn stop(board: &Board, digest: blake3::Hash, control: PathBuf, guard: &Path, lasting: bool) -> Found {
+    let board = Arc::new(board.clone());
+    let disarm = begin("the runtime", {
+        let digest = digest.to_hex().to_string();
+        move || Ok(disarm(&control, &digest))
+    });
+    let still = begin("the bus", {
+        let board = board.clone();
+        move || still(&board, opened(&board)?.as_ref())
+    });
+    let guard = board.guard.map(|_| trip(guard, lasting));
+    let stopped = still.and_then(|still| still.wait(BUS_PATIENCE));
+    let runtime = disarm.and_then(|disarm| disarm.wait(DISARM_PATIENCE)).unwrap_or_else(Runtime::Silent);
+    let holder = access::claimed_by(&board);
+    let mut found = Found { board: board.name.clone(), guard, runtime, holder, stopped, pulled: None };
+    if !found.is_still() {
+        let pull = begin("a line", move || pull(&board, opened(&board)?.as_ref()));
+        found.pulled = Some(pull.and_then(|pull| pull.wait(LINE_PATIENCE)));
+    }
+    found
+}
+
+fn opened(board: &Board) -> Result<Arc<dyn Hardware>, StepError> {
+    access::open(board).map_err(StepError::Access)
+}
+
+/// A live runtime would overwrite our stop with its next command.
+fn disarm(socket: &Path, digest: &str) -> Runtime {
+    match control::ask_whom(socket, control::Ask::Disarm) {
+        Ok((reply, pid)) => Runtime::Answers {
+            same_board: reply.status.board_digest == digest,
+            board: match reply.status.simulated {
+                true => format!("{}, simulated", reply.status.board),
+                false => reply.status.board,
+            },
+            pid,
+            // A latched robot has stopped as well, until it is disarmed once more.
+            disarmed: match reply.done || reply.status.latched.is_some() {
+                true => Ok(()),
+                false => Err(reply.why),
+            },
+        },
+        Err(error) => match error.kind() {
+            ErrorKind::NotFound | ErrorKind::ConnectionRefused => Runtime::Absent,
+            _ => Runtime::Silent(StepError::Runtime(error)),
+        },
+    }
+}
+
+/// Asks the guard to switch its line off.
+fn trip(socket: &Path, lasting: bool) -> Result<(), StepError> {
+    match ask_once(socket, Ask::Trip { lasting }, GUARD_PATIENCE) {
+        Ok(answer) if !answer.standing.line_on && answer.standing.line_sound => Ok(()),
+        Ok(_) => Err(StepError::GuardLine),
+        Err(error) => Err(StepError::Guard(socket.to_path_buf(), error)),
+    }
+}
+
+/// Writes a stop to every drive motor. Not through the enable line: writing to motors behind it would first
+/// switch their current on.
+fn still(board: &Board, hardware: &dyn Hardware) -> Result<(), StepError> {
+    let board = &hat::settled(board, hardware);
+    let bare = Board { enable: None, ..board.clone() };
+    let mut actuators = actuators(&bare).map_err(StepError::Driver)?;
+    let mut i2c = hardware.i2c(0).map_err(StepError::Open)?;
+    // Not the lines that are pulled: opening one drives it. The stop needs no line that a process holds.
+    let lines: Vec<LineUse> =
+        motor_lines(board).into_iter().filter(|used| !is_pulled(board, used.line)).collect();
+    let mut gpio = hardware.gpio("safe-stop", &lines).unwrap_or(Box::new(NoLines));
+    let mut ports = Ports { i2c: i2c.as_mut(), gpio: gpio.as_mut(), clock: &MonotonicClock };
+    let mut stopped = actuators.stop(&mut ports);
+    for _ in 1..TRIES {
+        stopped = stopped.or_else(|_| actuators.stop(&mut ports));
+    }
+    stopped.map_err(StepError::Motors)
+}
+
+fn is_pulled(board: &Board, line: Line) -> bool {
+    let reset = board.mcu.as_ref().is_some_and(|mcu| mcu.reset == line);
+    reset || board.enable.is_some_and(|enable| enable.line == line)
+}
+
+/// Pulls the enable line, the reset line, or both: those that no other process holds.
+fn pull(board: &Board, hardware: &dyn Hardware) -> Result<Vec<Pulled>, StepError> {
+    let clock = MonotonicClock;
+    let mut pulled = Vec::new();
+    let mut troubles = Vec::new();
+    if let Some(enable) = board.enable {
+        match hold(hardware, enable.line, !enable.on_high) {
+            Ok(_) => pulled.push(Pulled::Enable),
+            Err(error) => troubles.push(error),
+        }
+    }
+    if let Some(mcu) = &board.mcu {
+        match hold(hardware, mcu.reset, false) {
+            Ok(mut gpio) => {
+                clock.sleep_until(clock.now() + RESET_LOW);
+                let _ = gpio.set(mcu.reset, true); // otherwise its pull does it
+                pulled.push(Pulled::Reset);
+            }
+            Err(error) => troubles.push(error),
+        }
+    }
+    match (pulled.is_empty(), &board.guard) {
+        (false, _) => Ok(pulled),
+        (true, None) if troubles.is_empty() => Err(StepError::NoLine),
+        (true, guard) => Err(StepError::NotPulled(troubles, guard.map(|plan| plan.holds))),
+    }
+}
+
+/// Requests a line and sets its level.
+fn hold(hardware: &dyn Hardware, line: Line, high: bool) -> Result<Box<dyn Gpio>, StepError> {
+    let used = LineUse { line, usage: Usage::Output { high } };
+    let mut gpio = hardware.gpio("safe-stop", &[used]).map_err(StepError::Open)?;
+    gpio.set(line, high).map_err(|fault| StepError::Line(line, fault))?;
+    Ok(gpio)
+}
+
+/// Work on its own thread.
+struct Pending<T> {
+    what: &'static str,
+    begun: Instant,
+    heard: crossbeam_channel::Receiver<Result<T, StepError>>,
+}
+
+/// Starts `work`: a transfer that hangs cannot be cancelled, only abandoned.
+fn begin<T: Send + 'static>(
+    what: &'static str,
+    work: impl FnOnce() -> Result<T, StepError> + Send + 'static,
+) -> Result<Pending<T>, StepError> {
+    let (say, heard) = crossbeam_channel::bounded(1);
+    let started = thread::Builder::new().name("safe-stop".into()).spawn(move || say.send(work()));
+    started.map_err(StepError::Thread)?;
+    Ok(Pending { what, begun: Instant::now(), heard })
+}
+
+impl<T> Pending<T> {
+    /// Its outcome, if it arrives within `patience` of the start.
+    fn wait(self, patience: Duration) -> Result<T, StepError> {
+        let heard = self.heard.recv_deadline(self.begun + patience);
+        heard.unwrap_or(Err(StepError::Late(self.what, patience)))
+    }
+}
+
+/// No line at all.
+struct NoLines;
+
+impl Gpio for NoLines {
+    fn set(&mut self, _line: Line, _high: bool) -> Result<(), BusFault> {
+        Err(BusFault::Absent)
+    }
+    fn get(&mut self, _line: Line) -> Result<bool, BusFault> {
+        Err(BusFault::Absent)
+    }
+    fn next_edge(&mut self, _wait: Span) -> Result<Option<Edge>, BusFault> {
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::plan::EnablePlan;
+    use crate::base::time::SimClock;
+    use crate::sim::Plant;
+    use std::sync::Mutex;
+
+    const ENABLE: Line = Line(6);
+
+    /// A simulated robot's wires, and every level that a line was requested at or set to.
+    struct Heard {
+        plant: Plant,
+        driven: Arc<Mutex<Vec<(Line, bool)>>>,
+    }
+
+    struct HeardLines {
+        inner: Box<dyn Gpio>,
+        driven: Arc<Mutex<Vec<(Line, bool)>>>,
+    }
+
+    impl Hardware for Heard {
+        fn i2c(&self, bus: usize) -> Result<Box<dyn crate::hardware::bus::I2c>, OpenError> {
+            Hardware::i2c(&self.plant, bus)
+        }
+        fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
+            for used in lines {
+                if let Usage::Output { high } = used.usage {
+                    self.driven.lock().unwrap().push((used.line, high));
+                }
+            }
+            // The simulated robot has no such line.
+            let rest: Vec<LineUse> = lines.iter().copied().filter(|used| used.line != ENABLE).collect();
+            let inner = Hardware::gpio(&self.plant, owner, &rest)?;
+            Ok(Box::new(HeardLines { inner, driven: self.driven.clone() }))
+        }
+    }
+
+    impl Gpio for HeardLines {
+        fn set(&mut self, line: Line, high: bool) -> Result<(), BusFault> {
+            self.driven.lock().unwrap().push((line, high));
+            if line == ENABLE { Ok(()) } else { self.inner.set(line, high) }
+        }
+        fn get(&mut self, line: Line) -> Result<bool, BusFault> {
+            self.inner.get(line)
+        }
+        fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, BusFault> {
+            self.inner.next_edge(wait)
+        }
+    }
+
+    #[test]
+    fn motors_behind_an_enable_line_are_stopped_without_letting_current_in() {
+        let mut board = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
+        let line = ENABLE;
+        for on_high in [true, false] {
+            board.enable = Some(EnablePlan { line, on_high });
+            let plant = Plant::new(&board, 1, &[], Arc::new(SimClock::new()));
+            let hardware = Heard { plant, driven: Arc::default() };
+            assert!(still(&board, &hardware).is_ok(), "the bus answers");
+            let driven = hardware.driven.lock().unwrap().clone();
+            assert!(!driven.iter().any(|(driven, _)| *driven == line), "{driven:?}");
+            // If it has to be pulled, it is set to off and nothing else.
+            assert!(pull(&board, &hardware).unwrap().contains(&Pulled::Enable));
+            let driven = hardware.driven.lock().unwrap().clone();
+            let levels: Vec<bool> =
+                driven.iter().filter(|(at, _)| *at == line).map(|(_, high)| *high).collect();
+            assert!(!levels.is_empty() && levels.iter().all(|high| *high != on_high), "{levels:?}");
+        }
+    }
+}

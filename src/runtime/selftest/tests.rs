@@ -1,0 +1,481 @@
+//! The self-test of the simulated car, whole and with faults: behind its own wires and through ones that were
+//! tampered with.
+
+use super::*;
+use crate::base::fault::BusFault;
+use crate::base::plan::Line;
+use crate::base::time::{Clock, SimClock, Span};
+use crate::deploy::board::{built_in, from_text};
+use crate::hardware::bus::{Edge, Gpio, I2c, LineState, LineUse, Op, Usage};
+use crate::hardware::device::sysfs::tree::Tree;
+use crate::sim::{Fault, Plant};
+use std::sync::{Arc, Mutex};
+
+/// The wires of a simulated car that were tampered with.
+struct Tampered {
+    plant: Plant,
+    /// A line that is tied to ground.
+    grounded: Option<Line>,
+    /// A line that another process has.
+    taken: Option<Line>,
+    /// A device that no board knows of.
+    stranger: Option<u8>,
+    /// Addresses that the test read, bus by bus.
+    seen: Arc<Mutex<Seen>>,
+}
+
+#[derive(Default)]
+struct Seen {
+    asked: Vec<u8>,
+}
+
+fn taken() -> OpenError {
+    let [what, why, fix] = ["line 5", "ganglion-guard is using it", "stop it"].map(String::from);
+    OpenError { what, why, fix, denied: false }
+}
+
+impl Hardware for Tampered {
+    fn line_state(&self, line: Line) -> Result<LineState, OpenError> {
+        if self.taken == Some(line) { Ok(LineState::Taken(taken())) } else { self.plant.line_state(line) }
+    }
+    fn i2c(&self, bus: usize) -> Result<Box<dyn I2c>, OpenError> {
+        let (inner, seen) = (Hardware::i2c(&self.plant, bus)?, self.seen.clone());
+        Ok(Box::new(TamperedBus { inner, stranger: self.stranger, seen }))
+    }
+    fn gpio(&self, owner: &'static str, lines: &[LineUse]) -> Result<Box<dyn Gpio>, OpenError> {
+        if lines.iter().any(|line| self.taken == Some(line.line)) {
+            return Err(taken());
+        }
+        let inner = Hardware::gpio(&self.plant, owner, lines)?;
+        Ok(Box::new(TamperedLines { inner, grounded: self.grounded }))
+    }
+}
+
+struct TamperedBus {
+    inner: Box<dyn I2c>,
+    stranger: Option<u8>,
+    seen: Arc<Mutex<Seen>>,
+}
+
+impl I2c for TamperedBus {
+    fn transfer(&mut self, address: u8, ops: &mut [Op<'_>]) -> Result<(), BusFault> {
+        self.seen.lock().unwrap().asked.push(address);
+        if self.stranger == Some(address) { Ok(()) } else { self.inner.transfer(address, ops) }
+    }
+}
+
+struct TamperedLines {
+    inner: Box<dyn Gpio>,
+    grounded: Option<Line>,
+}
+
+impl Gpio for TamperedLines {
+    fn set(&mut self, line: Line, high: bool) -> Result<(), BusFault> {
+        self.inner.set(line, high)
+    }
+    fn get(&mut self, line: Line) -> Result<bool, BusFault> {
+        if self.grounded == Some(line) { Ok(false) } else { self.inner.get(line) }
+    }
+    fn next_edge(&mut self, wait: Span) -> Result<Option<Edge>, BusFault> {
+        self.inner.next_edge(wait)
+    }
+}
+
+/// A car, what is wrong with it, and its test's result.
+struct Car {
+    board: Board,
+    clock: Arc<SimClock>,
+    hardware: Tampered,
+}
+
+impl Car {
+    fn of(board: Board, faults: &[&str]) -> Car {
+        let clock = Arc::new(SimClock::new());
+        let faults: Vec<Fault> = faults.iter().map(|fault| fault.parse().unwrap()).collect();
+        let plant = Plant::new(&board, 7, &faults, clock.clone());
+        let hardware = Tampered { plant, grounded: None, taken: None, stranger: None, seen: Arc::default() };
+        Car { board, clock, hardware }
+    }
+    fn sim(faults: &[&str]) -> Car {
+        Car::of(built_in("sim").unwrap().unwrap().board, faults)
+    }
+    fn checks(&self) -> Vec<Check> {
+        let nowhere = Tree::of(&[]);
+        self_test(&self.board, &self.hardware, nowhere.root(), self.clock.as_ref(), Afterwards::AsFound).0
+    }
+}
+
+fn of<'c>(checks: &'c [Check], what: &str) -> &'c Check {
+    let found = checks.iter().find(|check| check.what == what);
+    found.unwrap_or_else(|| panic!("no {what} in {checks:#?}"))
+}
+
+fn not_passed(checks: &[Check]) -> Vec<&str> {
+    checks.iter().filter(|check| check.verdict != Verdict::Passed).map(|check| check.what.as_str()).collect()
+}
+
+#[test]
+fn a_sound_car_passes_everything_and_stays_where_it_is() {
+    let car = Car::sim(&[]);
+    let checks = car.checks();
+    assert_eq!(not_passed(&checks), [""; 0], "{checks:#?}");
+    let what: Vec<&str> = checks.iter().map(|check| check.what.as_str()).collect();
+    let wanted = [
+        "machine",
+        "line 23, direction of motor left",
+        "line 24, direction of motor right",
+        "line 27, trigger of sensor range",
+        "0x14 on motors",
+        "0x60 on motors",
+        "ground-left",
+        "ground-middle",
+        "ground-right",
+        "battery",
+        "lean",
+        "firmware of the Robot HAT",
+        "range",
+        "button",
+    ];
+    assert_eq!(what, wanted);
+    let report = car.hardware.plant.report(car.clock.now());
+    assert!(car.hardware.plant.motors_still() && report.distance_m == 0.0);
+    assert_eq!(report.mcu_resets, 2, "before it, so that nothing old runs; after it, whatever was read");
+    let took = car.clock.now().since(crate::base::time::Instant::ZERO);
+    assert!(took < Span::from_millis(1_000), "{took:?}");
+}
+
+#[test]
+fn a_line_that_does_not_follow_is_reported_with_its_number() {
+    let mut car = Car::sim(&[]);
+    car.hardware.grounded = Some(Line(24));
+    let checks = car.checks();
+    assert_eq!(not_passed(&checks), ["line 24, direction of motor right"]);
+    let check = of(&checks, "line 24, direction of motor right");
+    assert_eq!((check.verdict, check.found.as_str()), (Verdict::Failed, "driven high, it stays low"));
+    assert!(check.fix.as_ref().unwrap().contains("pinmux"));
+}
+
+#[test]
+fn a_bus_that_is_held_is_one_failure_and_is_left_alone() {
+    let car = Car::sim(&["i2c-stuck@0+60"]);
+    let checks = car.checks();
+    // The direction lines need the motors to be stopped first, over the same bus.
+    let wanted = ["line 23, direction of motor left", "line 24, direction of motor right", "bus motors"];
+    assert_eq!(not_passed(&checks), wanted, "{checks:#?}");
+    assert_eq!(of(&checks, wanted[0]).verdict, Verdict::Skipped);
+    let bus = of(&checks, "bus motors");
+    assert!(bus.verdict == Verdict::Failed && bus.found.contains("TimedOut when 0x14 was polled"), "{bus:?}");
+    assert_eq!(of(&checks, "range").verdict, Verdict::Passed);
+    let asked = &car.hardware.seen.lock().unwrap().asked;
+    assert_eq!(asked[..], [0x14; 4], "once to find it, twice to stand, once to answer: at no other address");
+}
+
+#[test]
+fn a_silent_device_is_named_and_not_asked_for_values() {
+    let checks = Car::sim(&["i2c-nack@0+60"]).checks();
+    let hat = of(&checks, "0x14 on motors");
+    assert_eq!(hat.found, "Robot HAT does not answer (not at 0x15), and its reset is released");
+    assert_eq!(hat.verdict, Verdict::Failed);
+    assert_eq!(of(&checks, "0x60 on motors").found, "lean does not answer");
+    assert!(checks.iter().all(|check| check.what != "battery" && check.what != "firmware of the Robot HAT"));
+}
+
+/// The board whose guard holds the reset line, the HAT's switch off: released and silent is dead. Only where
+/// a guard keeps the line from this process may silence be its reset.
+#[test]
+fn a_controller_that_is_silent_out_of_reset_is_dead_and_in_it_unknown() {
+    let text = "inherits = \"sim\"\n[guard]\nholds = \"reset\"\npatience_ms = 100\nrequired = true\n";
+    let mut car = Car::of(from_text("guarded", text).unwrap().board, &["i2c-nack:0x14@0+60"]);
+    let checks = car.checks();
+    assert_eq!(not_passed(&checks).last(), Some(&"0x14 on motors"), "{checks:#?}");
+    let hat = of(&checks, "0x14 on motors");
+    assert_eq!(hat.verdict, Verdict::Failed);
+    for reason in ["its own switch", "battery", "another address"] {
+        assert!(hat.fix.as_ref().unwrap().contains(reason), "{reason}: {hat:?}");
+    }
+    car.hardware.taken = Some(Line(5));
+    let checks = car.checks();
+    let hat = of(&checks, "0x14 on motors");
+    assert!(hat.verdict == Verdict::Skipped && hat.found.contains("may hold it in reset"), "{hat:?}");
+    assert_eq!(hat.fix.as_deref(), Some("stop it"), "a person has to know how");
+    // Without a guard on the board no other process may hold that line.
+    let mut car = Car::sim(&[]);
+    car.hardware.taken = Some(Line(5));
+    let checks = car.checks();
+    assert_eq!(not_passed(&checks), ["reset line of the Robot HAT"], "{checks:#?}");
+    assert!(checks.last().unwrap().found.contains("ganglion-guard is using it"));
+}
+
+/// A HAT with newer firmware: it answers at the second of the addresses, and is read and driven there.
+#[test]
+fn a_controller_is_found_at_whichever_of_its_addresses_answers() {
+    let text = |address: &str| format!("inherits = \"sim\"\n[mcu]\naddress = {address}\n");
+    let board = |address: &str| from_text("hat", &text(address)).unwrap().board;
+    for (at, other) in [(0x14, 0x15), (0x15, 0x14)] {
+        let mut car = Car::of(board(&at.to_string()), &[]);
+        car.board = board("[0x14, 0x15]");
+        let root = Tree::of(&[]);
+        let (checks, found) =
+            self_test(&car.board, &car.hardware, root.root(), car.clock.as_ref(), Afterwards::AsFound);
+        assert_eq!(not_passed(&checks), [""; 0], "{checks:#?}");
+        let hat = of(&checks, &format!("{at:#04x} on motors"));
+        assert_eq!(hat.found, format!("Robot HAT answers (not at {other:#04x})"));
+        assert!(of(&checks, "battery").found.starts_with("7."), "the converter is read there");
+        let mcu = found.mcu.unwrap();
+        assert_eq!((mcu.address, mcu.addresses().collect::<Vec<_>>()), (at, vec![at, other]));
+        assert_eq!(hat::settled(&car.board, &car.hardware), found);
+        // No process holds it in its reset any more, and it answers nowhere.
+        let low = [LineUse { line: mcu.reset, usage: Usage::Output { high: false } }];
+        drop(Hardware::gpio(&car.hardware, "guard", &low).unwrap());
+        assert_eq!(hat::settled(&car.board, &car.hardware), car.board);
+        assert_eq!(hat::settled_awake(&car.board, &car.hardware, car.clock.as_ref()), found);
+        assert!(reset::is_held(&car.board, &car.hardware), "put back");
+    }
+    // A second device at the other one.
+    let mut car = Car::of(board("[0x14, 0x15]"), &[]);
+    car.hardware.stranger = Some(0x15);
+    let checks = car.checks();
+    assert_eq!(not_passed(&checks), ["0x14 on motors"], "{checks:#?}");
+    let both = checks.iter().find(|check| check.verdict == Verdict::Failed).unwrap();
+    assert!(both.found.starts_with("0x14 and 0x15 both answer"), "{both:?}");
+    // None: the first is named, and where else it was looked for.
+    let checks = Car::of(board("[0x14, 0x15]"), &["i2c-nack:0x14@0+60"]).checks();
+    let hat = of(&checks, "0x14 on motors");
+    assert_eq!(hat.found, "Robot HAT does not answer (not at 0x15), and its reset is released");
+}
+
+/// The board file of a v4 on a v5: no line is driven, not even once.
+#[test]
+fn nothing_is_driven_on_another_hat() {
+    let mut car = Car::sim(&[]);
+    car.board = built_in("picarx-v4").unwrap().unwrap().board;
+    car.board.compatible.clear();
+    let v5 = "9daeea78-0000-076e-0032-582369ac3e02\0";
+    let root = Tree::of(&[("proc/device-tree/hat/uuid", v5)]);
+    let (checks, _) =
+        self_test(&car.board, &car.hardware, root.root(), car.clock.as_ref(), Afterwards::AsFound);
+    let what: Vec<(&str, Verdict)> =
+        checks.iter().map(|check| (check.what.as_str(), check.verdict)).collect();
+    assert_eq!(what, [("machine", Verdict::Passed), ("HAT", Verdict::Failed)]);
+    assert!(car.hardware.seen.lock().unwrap().asked.is_empty());
+    assert_eq!(car.hardware.plant.report(car.clock.now()).mcu_resets, 0, "its reset line neither");
+}
+
+/// A controller that counts the byte of the query for its version towards a frame: a query of the converter
+/// after it would not arrive. So the self-test queries the version last, and a reset follows.
+#[test]
+fn asking_for_the_version_leaves_nothing_behind() {
+    let text = "inherits = \"sim\"\n[sim]\ncounts_every_byte = true\n";
+    let car = Car::of(from_text("counting", text).unwrap().board, &[]);
+    let checks = car.checks();
+    assert_eq!(not_passed(&checks), [""; 0], "{checks:#?}");
+    assert_eq!(of(&checks, "firmware of the Robot HAT").found, "1.1.4");
+    let mut i2c = Hardware::i2c(&car.hardware, 0).unwrap();
+    let volts = crate::hardware::device::adc::HatAdc::new(0x14, 4, 9.9 / 4095.0).read(i2c.as_mut()).unwrap();
+    assert!((volts - 7.8).abs() < 0.2, "{volts} V");
+}
+
+/// Where a guard keeps the reset line, no reset would follow, and the version is not asked for.
+#[test]
+fn the_version_is_not_asked_for_where_no_reset_follows() {
+    let text = "inherits = \"sim\"\n[guard]\nholds = \"reset\"\npatience_ms = 100\n[sim]\ncounts_every_byte = true\n";
+    let mut car = Car::of(from_text("guarded", text).unwrap().board, &[]);
+    car.hardware.taken = Some(Line(5));
+    let checks = car.checks();
+    assert_eq!(not_passed(&checks), ["firmware of the Robot HAT"], "{checks:#?}");
+    assert_eq!(of(&checks, "firmware of the Robot HAT").verdict, Verdict::Skipped);
+}
+
+/// What a run finds after its test: a controller in reset, without a pulse, until the bus's thread comes.
+#[test]
+fn afterwards_the_controller_stays_in_reset_for_a_run_and_as_it_was_found_for_a_person() {
+    for (afterwards, answers) in [(Afterwards::InReset, false), (Afterwards::AsFound, true)] {
+        let car = Car::sim(&[]);
+        let root = Tree::of(&[]);
+        self_test(&car.board, &car.hardware, root.root(), car.clock.as_ref(), afterwards);
+        let answer = Hardware::i2c(&car.hardware, 0).unwrap().read(0x14, &mut [0]);
+        assert_eq!(answer.is_ok(), answers, "{afterwards:?}: {answer:?}");
+    }
+}
+
+/// What a stopped guard leaves on Raspberry Pi OS: its line low, and no process that holds it.
+fn left_in_reset() -> Car {
+    let car = Car::sim(&[]);
+    let low = [LineUse { line: Line(5), usage: Usage::Output { high: false } }];
+    drop(Hardware::gpio(&car.hardware, "guard", &low).unwrap());
+    assert!(reset::is_held(&car.board, &car.hardware));
+    car
+}
+
+#[test]
+fn a_controller_that_a_stopped_guard_left_in_reset_is_tested_and_left_in_reset() {
+    let car = left_in_reset();
+    assert_eq!(not_passed(&car.checks()), [""; 0]);
+    assert!(reset::is_held(&car.board, &car.hardware), "as it was found");
+}
+
+#[test]
+fn an_examination_wakes_a_controller_that_no_process_holds_and_puts_it_back() {
+    let car = left_in_reset();
+    let answers = || Hardware::i2c(&car.hardware, 0).unwrap().read(0x14, &mut [0]).is_ok();
+    assert!(!answers());
+    let resets = car.hardware.plant.report(car.clock.now()).mcu_resets;
+    {
+        let awake = reset::Awake::wake(&car.board, &car.hardware, car.clock.as_ref());
+        assert!(matches!(awake, reset::Awake::Released(_, Line(5))) && awake.may_be_held().is_none());
+        assert!(answers() && car.hardware.plant.motors_still());
+    }
+    assert!(!answers() && reset::is_held(&car.board, &car.hardware));
+    assert_eq!(car.hardware.plant.report(car.clock.now()).mcu_resets, resets + 1);
+}
+
+/// Another process may be driving with it.
+#[test]
+fn an_examination_touches_no_line_of_a_controller_that_runs_or_that_another_process_has() {
+    let mut car = Car::sim(&[]);
+    let resets = car.hardware.plant.report(car.clock.now()).mcu_resets;
+    drop(reset::Awake::wake(&car.board, &car.hardware, car.clock.as_ref()));
+    car.hardware.taken = Some(Line(5));
+    let awake = reset::Awake::wake(&car.board, &car.hardware, car.clock.as_ref());
+    assert!(awake.may_be_held().unwrap().why.contains("ganglion-guard"));
+    drop(awake);
+    assert_eq!(car.hardware.plant.report(car.clock.now()).mcu_resets, resets);
+}
+
+#[test]
+fn what_a_reflex_would_hold_is_a_warning() {
+    let checks = Car::sim(&["estop@0+60", "battery-low@0"]).checks();
+    let button = of(&checks, "button");
+    assert_eq!(button.verdict, Verdict::Warned);
+    assert!(button.found.contains("EStop"), "{button:?}");
+    let battery = of(&checks, "battery");
+    assert!(battery.verdict == Verdict::Warned && battery.found.contains("Battery"), "{battery:?}");
+}
+
+#[test]
+fn a_value_that_cannot_be_true_fails() {
+    let checks = Car::sim(&["tilt-nan@0+60", "sonar-silent@0+60"]).checks();
+    assert_eq!(not_passed(&checks), ["lean", "range"], "{checks:#?}");
+    assert_eq!(of(&checks, "range").found, "line 22 did not answer");
+    let stuck = Car::sim(&["sonar-stuck@0+60"]).checks();
+    assert_eq!(not_passed(&stuck), ["range"], "{stuck:#?}");
+    assert!(of(&stuck, "range").found.starts_with("line 22 is high all the time"), "{stuck:#?}");
+}
+
+/// The program before this one has just pinged into the open: its module still holds the line.
+#[test]
+fn a_sonar_that_is_still_busy_is_waited_for() {
+    let well = Car::sim(&[]);
+    well.checks();
+    // The sensors on lines come last, and after them the reset of the controller, 230 ms.
+    let pinged = well.clock.now().as_nanos() as f64 / 1e9 - 0.23;
+    let checks = Car::sim(&[&format!("sonar-stuck@0+{:.3}", pinged + 0.1)]).checks();
+    assert_eq!(of(&checks, "range").verdict, Verdict::Passed, "{checks:#?}");
+}
+
+#[test]
+fn strangers_are_reported_and_reserved_addresses_are_not_asked() {
+    let text = "inherits = \"sim\"\n[reserved_i2c]\ndisplay = 0x3C\n";
+    let mut car = Car::of(from_text("reserved", text).unwrap().board, &[]);
+    car.hardware.stranger = Some(0x48);
+    let checks = car.checks();
+    let bus = of(&checks, "bus motors");
+    assert_eq!((bus.verdict, bus.found.as_str()), (Verdict::Passed, "also answering: 0x48"));
+    let asked = &car.hardware.seen.lock().unwrap().asked;
+    assert!(!asked.contains(&0x3C) && asked.contains(&0x3B) && asked.contains(&0x77));
+}
+
+#[test]
+fn another_machine_fails_before_anything_else() {
+    let text = "inherits = \"sim\"\ncompatible = [\"nvidia,\"]\n";
+    let car = Car::of(from_text("elsewhere", text).unwrap().board, &[]);
+    let checks = car.checks();
+    assert_eq!(not_passed(&checks), ["machine"]);
+    assert!(checks[0].found.ends_with("the board is for nvidia,"), "{}", checks[0].found);
+    assert_eq!(checks.len(), 1, "nothing else is asked, and no line driven: {checks:#?}");
+    assert_eq!(car.hardware.plant.report(car.clock.now()).mcu_resets, 0);
+}
+
+#[test]
+fn a_log_has_nothing_to_test() {
+    let car = Car::of(built_in("scitos-g5").unwrap().unwrap().board, &[]);
+    assert_eq!(car.checks().len(), 1);
+}
+
+#[test]
+fn a_tristated_pad_is_the_failure_behind_a_line_that_reads_back() {
+    let groups = "Pin config settings per pin group\nFormat: group (name): configs\n\
+                  3 (soc_gpio33_pq6): \n\tpull=0\n\ttristate=1\n\tenable-input=1\n\
+                  4 (soc_gpio32_pq5): \n\tpull=2\n\ttristate=0\n\tenable-input=1\n";
+    let root = Tree::of(&[("sys/kernel/debug/pinctrl/2430000.pinmux/pinconf-groups", groups)]);
+    assert_eq!(pads::lets_out(root.root(), "PQ.06"), Some(false));
+    assert_eq!(pads::lets_out(root.root(), "PQ.05"), Some(true));
+    for unknown in ["PQ.07", "23", "GPIO23", "PQ.", "Pé.06"] {
+        assert_eq!(pads::lets_out(root.root(), unknown), None, "{unknown}");
+    }
+    let check = pads::check(root.root(), "PQ.06");
+    assert_eq!(check.verdict, Verdict::Failed);
+    assert!(check.fix.as_ref().unwrap().contains("busybox devmem 0x2430070"), "{check:?}");
+    let unseen = pads::check(Tree::of(&[]).root(), "PQ.06");
+    assert_eq!(unseen.verdict, Verdict::Warned);
+}
+
+/// A Jetson's adapter under a board file that counts on a timeout which it will not keep.
+#[test]
+fn an_adapter_with_a_time_of_its_own_is_refused_where_the_board_does_not_say_so() {
+    let root = Tree::of(&[
+        ("sys/devices/platform/c250000.i2c/i2c-7/name", "c250000.i2c\n"),
+        ("sys/bus/platform/drivers/tegra-i2c/bind", ""),
+        ("sys/bus/platform/drivers/i2c_designware/bind", ""),
+    ]);
+    let link = |path: &str, to: &str| {
+        let path = root.root().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let _ = std::fs::remove_file(&path);
+        std::os::unix::fs::symlink(to, path).unwrap();
+    };
+    link("sys/bus/i2c/devices/i2c-7", "../../../devices/platform/c250000.i2c/i2c-7");
+    link("sys/devices/platform/c250000.i2c/driver", "../../../bus/platform/drivers/tegra-i2c");
+    let said = built_in("jetson-orin-nano").unwrap().unwrap().board.i2c[0].clone();
+    let unsaid = crate::base::plan::I2cPlan { driver: None, timing: said.timing, ..said.clone() };
+    assert_eq!(own_time(root.root(), &said), None);
+    let check = own_time(root.root(), &unsaid).unwrap();
+    assert_eq!((check.what.as_str(), check.verdict), ("bus motors", Verdict::Failed));
+    assert!(check.found.contains("tegra-i2c") && check.found.contains("160 ms"), "{check}");
+    assert!(check.fix.as_ref().unwrap().contains("driver = \"tegra-i2c\""), "{check:?}");
+    // The whole test says it too: the bus is looked at through any wires, the driver through /sys.
+    let mut car = Car::sim(&[]);
+    car.board.i2c[0] = unsaid.clone();
+    let (checks, _) =
+        self_test(&car.board, &car.hardware, root.root(), car.clock.as_ref(), Afterwards::AsFound);
+    assert_eq!(not_passed(&checks), ["bus motors"], "{checks:#?}");
+    link("sys/devices/platform/c250000.i2c/driver", "../../../bus/platform/drivers/i2c_designware");
+    assert_eq!(own_time(root.root(), &unsaid), None, "this one keeps the timeout that is set");
+    assert_eq!(own_time(root.root(), &said), None, "longer budgets than it needs");
+}
+
+#[test]
+fn the_computers_supply_is_reported() {
+    let pi = |alarm| {
+        let files = [
+            ("sys/class/hwmon/hwmon2/name", "rpi_volt\n"),
+            ("sys/class/hwmon/hwmon2/in0_lcrit_alarm", alarm),
+        ];
+        supplies::look(Tree::of(&files).root())
+    };
+    assert_eq!(pi("0\n")[0].verdict, Verdict::Passed);
+    assert_eq!(pi("1\n")[0].verdict, Verdict::Warned);
+    let jetson = |first| {
+        let folder = "sys/class/hwmon/hwmon4";
+        let files = [
+            (format!("{folder}/name"), "soctherm_oc\n"),
+            (format!("{folder}/oc1_event_cnt"), first),
+            (format!("{folder}/oc3_event_cnt"), "12\n"),
+        ];
+        let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+        supplies::look(Tree::of(&files).root())
+    };
+    assert_eq!(jetson("0\n")[0].verdict, Verdict::Passed, "peak current alone is no fault");
+    assert!(jetson("2\n")[0].found.starts_with("throttled 2 times for under-voltage"));
+    assert_eq!(supplies::look(Tree::of(&[]).root()), []);
+}

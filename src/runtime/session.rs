@@ -1,0 +1,337 @@
+//! A run from begin to end: the wires, the guard, the self-test, the control socket and the service manager
+//! around the robot, in the order in which they begin and end. In virtual time there is only the robot.
+//!
+//! Begin: machine, wires, guard, self-test, teaching, threads, ready. End: the motors stop, the workers end,
+//! the guard switches its line off, the socket is removed.
+
+mod auto_arm;
+mod guarded;
+mod hold;
+mod outcome;
+
+use crate::base::plan::{Board, BusPlan};
+use crate::base::time::{Clock, Instant, MonotonicClock, SimClock, Span};
+use crate::decision::mode::Disarm;
+use crate::drive::trace::Recorder;
+use crate::hardware::bus::Hardware;
+use crate::runtime::access::{self, AccessError};
+use crate::runtime::control::{self, CONTROL_SOCKET, Instruments, Observer, Server, Sources, why_disarmed};
+use crate::runtime::guard::frame::Refused;
+use crate::runtime::robot::{BuildError, Options, Robot};
+use crate::runtime::runner::{self, RunnerError, START_UP};
+use crate::runtime::selftest::machine::{self, Mismatch};
+use crate::runtime::selftest::{Afterwards, Check, Verdict, self_test};
+use crate::runtime::service::{self, Service};
+use crate::system::rt::Refusal;
+use auto_arm::AutoArm;
+pub use auto_arm::is_service;
+use guarded::Guarded;
+pub use guarded::{START_GUARD, why_untrusted};
+use hold::Hold;
+pub use outcome::{Outcome, Outside};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+/// The longest that teaching a field takes on the smallest supported machine (a Pi 4: tens of seconds).
+const TEACHING: Span = Span::from_millis(120_000);
+
+/// Until a sound robot is ready it takes its `settle_ms` and the first results of its field: less than a
+/// second, or some on a GPU that is opened first. A part that is not there by now is missing.
+pub const READY_WITHIN: Span = Span::from_millis(30_000);
+/// What a run that is not ready takes to end in order.
+const ENDING: Span = Span::from_millis(10_000);
+
+/// A run in real time.
+pub struct Session<'a> {
+    /// The robot.
+    pub board: &'a Board,
+    /// BLAKE3 of its effective values, by which the guard and callers identify it.
+    pub digest: blake3::Hash,
+    /// How long it runs.
+    pub length: Span,
+    /// Set to end the run earlier.
+    pub interrupted: Arc<AtomicBool>,
+    /// Socket for callers, if one was named; then the run requires it.
+    pub control: Option<PathBuf>,
+    /// The guard's socket, if it is not at its default path.
+    pub guard: Option<PathBuf>,
+    /// The folder that the service keeps between runs, where an update leaves its hold; `None` for a run by
+    /// hand.
+    pub state: Option<PathBuf>,
+    /// Run although the board is for another machine.
+    pub any_machine: bool,
+    /// A robot that was not ready once by then, counted from its first slot, ends; `None`: on real wires
+    /// [`READY_WITHIN`], otherwise it may take for ever.
+    pub ready_within: Option<Span>,
+}
+
+/// Why a run could not begin. Nothing has moved the motors.
+#[derive(Debug)]
+pub enum SessionError {
+    /// The board with this name is for another machine.
+    Machine(String, Mismatch),
+    /// Its wires cannot be opened.
+    Access(AccessError),
+    /// The thread that shows the guard that this runtime is alive cannot be started.
+    Heartbeat(io::Error),
+    /// The board is strict and the system refused something to that thread.
+    Refused(Refusal),
+    /// The board requires the guard at this socket, and the guard refuses; `None`: it does not answer.
+    NoGuard(PathBuf, Option<Refused>),
+    /// What the self-test required and did not find.
+    Unfit(Vec<Check>),
+    /// It ran for this long and was never ready, for these reasons. It has ended with its motors stopped.
+    NotReady(Span, Vec<&'static str>),
+    /// The robot cannot be built.
+    Build(BuildError),
+    /// The named control socket is not available.
+    Control(PathBuf, io::Error),
+    /// Another runtime has the default control socket.
+    Occupied(PathBuf, io::Error),
+    /// The thread that serves it cannot be started.
+    Server(io::Error),
+    /// The robot's threads cannot be started.
+    Drive(RunnerError),
+}
+
+impl From<AccessError> for SessionError {
+    fn from(error: AccessError) -> SessionError {
+        SessionError::Access(error)
+    }
+}
+
+/// Runs `board` in virtual time; `watch` is called after each slot.
+pub fn step(
+    board: &Board,
+    options: Options,
+    length: Span,
+    interrupted: &AtomicBool,
+    watch: impl FnMut(&Recorder),
+) -> Result<Outcome, SessionError> {
+    let clock = Arc::new(SimClock::new());
+    let first = Instant::ZERO + board.period;
+    let mut robot = Robot::build(board, clock.clone(), first, options).map_err(SessionError::Build)?;
+    let outside = Outside::of(&mut robot);
+    let ending = runner::step(robot, &clock, first + length, interrupted, watch);
+    Ok(Outcome::new(ending, outside, clock.as_ref()))
+}
+
+impl Session<'_> {
+    /// Runs the robot. The slow thread calls `watch`, and drops it before it handles the end.
+    pub fn run(
+        self,
+        mut options: Options,
+        mut watch: impl FnMut(&Recorder),
+    ) -> Result<Outcome, SessionError> {
+        let board = self.board;
+        let clock: Arc<dyn Clock> = Arc::new(MonotonicClock);
+        let mut service = Service::attach();
+        service.say("self-test");
+        if matches!(board.bus, BusPlan::Linux { .. }) && !self.any_machine {
+            machine::matches(board, Path::new("/"))
+                .map_err(|mismatch| SessionError::Machine(board.name.clone(), mismatch))?;
+        }
+        access::check(board)?;
+        // Held until the very end, so no other process can drive these motors.
+        let _claim = access::claim(board)?;
+        let opened = match board.bus {
+            BusPlan::Linux { .. } => Some(access::open_wires(board)?),
+            BusPlan::Sim | BusPlan::Log => None,
+        };
+        let guarded = Guarded::begin(&self, &options, &clock)?;
+        if let Some(guarded) = &guarded {
+            options.guard = guarded.health();
+        }
+        let mut found = board.clone();
+        if let Some(opened) = opened {
+            let hardware = guarded.as_ref().map_or(opened.clone(), |guarded| guarded.around(opened, &clock));
+            found = fit(board, self.any_machine, hardware.as_ref(), clock.as_ref())?;
+            options.hardware = Some(hardware);
+        }
+        let rung = options.rung;
+        service.extend(TEACHING);
+        service.say("teaching the field");
+        let robot = Robot::build(&found, clock.clone(), Instant::ZERO, options);
+        let mut robot = robot.map_err(SessionError::Build)?;
+        let outside = Outside::of(&mut robot);
+        let sources = self.sources(&robot, guarded.as_ref());
+        let instruments = Instruments::of(board, rung, robot.device.clone());
+        let mut observer = Observer::new(instruments, sources.measured.clone());
+        let place = (self.control.as_deref(), Path::new(CONTROL_SOCKET));
+        let server = open_server(board, place, sources.clone(), &self.interrupted)?;
+        let mut hold = Hold::find(self.state.as_deref());
+        let auto_arm = begin_auto_arm(board, self.control.as_deref(), &hold, &sources);
+        // The first slot comes when everything is in memory, so slow work before it is not lateness.
+        let first = clock.now() + START_UP;
+        robot.tick.start_at(first);
+        let mut disarmed = None;
+        let ready_within = self.ready_within.or(match board.bus {
+            BusPlan::Linux { .. } => Some(READY_WITHIN),
+            BusPlan::Sim | BusPlan::Log => None,
+        });
+        let mut never_ready = None;
+        if let Some(within) = ready_within {
+            service.extend(within + ENDING);
+        }
+        let ended =
+            runner::run(robot, &clock, first + self.length, &self.interrupted, board.rt, |recorder| {
+                watch(recorder);
+                observer.observe(recorder, clock.now());
+                attend(&mut service, &sources, clock.now());
+                let status = sources.loop_status.look();
+                note_disarm(&mut disarmed, status.disarmed);
+                if status.armings > 0 {
+                    hold.release();
+                }
+                let is_late = ready_within.is_some_and(|within| clock.now().since(first) >= within);
+                if is_late && !service.is_ready() && !self.interrupted.swap(true, Ordering::Relaxed) {
+                    never_ready = Some(service::missing(&sources.loop_status.look()).reasons().collect());
+                }
+                if self.interrupted.load(Ordering::Relaxed) {
+                    service.stop();
+                }
+            });
+        service.stop();
+        let heartbeat = guarded.map(Guarded::end);
+        drop(server);
+        drop(watch);
+        let mut ending = match ended {
+            Ok(ending) => ending,
+            Err(error) => {
+                auto_arm.never_ran();
+                return Err(SessionError::Drive(error));
+            }
+        };
+        ending.granted.extend(heartbeat.map(|granted| ("heartbeat", granted)));
+        let outcome = Outcome::new(ending, outside, clock.as_ref());
+        auto_arm.ended(outcome.is_sound() && outcome.ending.tick.is_willing());
+        match (never_ready, ready_within) {
+            (Some(reasons), Some(within)) => Err(SessionError::NotReady(within, reasons)),
+            _ => Ok(outcome),
+        }
+    }
+
+    /// What answers to callers are made from.
+    fn sources(&self, robot: &Robot, guarded: Option<&Guarded>) -> Sources {
+        Sources {
+            board: self.board.name.clone(),
+            board_digest: self.digest.to_hex().to_string(),
+            simulated: robot.plant.is_some(),
+            engine: robot.engine_name.clone(),
+            measured: Arc::default(),
+            loop_status: robot.loop_status.clone(),
+            requests: robot.requests.clone(),
+            buses: robot.buses.clone(),
+            link: guarded.map(|guarded| guarded.link.clone()),
+            guard_required: self.board.guard.is_some_and(|plan| plan.required),
+            recollection: robot.recollection.clone(),
+            remark: Arc::new(OnceLock::new()),
+        }
+    }
+}
+
+/// Checks whether the robot may arm by itself. If not, its first slot disarms it, and callers get the reason.
+fn begin_auto_arm(board: &Board, control: Option<&Path>, hold: &Hold, sources: &Sources) -> AutoArm {
+    let auto_arm = AutoArm::begin(board, control, hold.why());
+    if let Some(words) = auto_arm.off() {
+        sources.requests.disarm.store(true, Ordering::Release);
+        let _ = sources.remark.set(words.to_string());
+    }
+    auto_arm
+}
+
+/// What the slow thread reports to the service manager.
+fn attend(service: &mut Service, sources: &Sources, now: Instant) {
+    let status = sources.loop_status.look();
+    let ready = service.is_ready();
+    service.tend(&status, now, || {
+        let missing: Vec<&str> = service::missing(&status).reasons().collect();
+        match ready || missing.is_empty() {
+            true => format!("{}, field {}", sources.status().line(), sources.engine),
+            false => format!("not ready: {}", missing.join("; ")),
+        }
+    });
+}
+
+/// Logs why the robot was disarmed, unless that was requested.
+fn note_disarm(before: &mut Option<Disarm>, now: Option<Disarm>) {
+    if let Some(why) = now.filter(|why| *before != now && *why != Disarm::Asked) {
+        log::warn!("disarmed: {}; the robot stays stopped until it is armed again", why_disarmed(why));
+    }
+    *before = now;
+}
+
+/// The control socket. If none was named, the default path is served if it exists and is ours. A real robot
+/// does not run while another runtime holds the default path: callers there mean the other one.
+fn open_server(
+    board: &Board,
+    (asked, usual): (Option<&Path>, &Path),
+    sources: Sources,
+    interrupted: &Arc<AtomicBool>,
+) -> Result<Option<Server>, SessionError> {
+    let path = asked.unwrap_or(usual);
+    let listener = match (control::listen_at(path), asked) {
+        (Ok(listener), _) => listener,
+        (Err(error), Some(_)) => return Err(SessionError::Control(path.to_path_buf(), error)),
+        (Err(error), None) if error.kind() == ErrorKind::AddrInUse => match board.bus {
+            BusPlan::Linux { .. } => return Err(SessionError::Occupied(path.to_path_buf(), error)),
+            BusPlan::Sim | BusPlan::Log => {
+                log::warn!("nothing can arm or query this run: no socket at {}: {error}", path.display());
+                return Ok(None);
+            }
+        },
+        (Err(error), None) => {
+            log::info!("nothing can arm or query this run: no socket at {}: {error}", path.display());
+            return Ok(None);
+        }
+    };
+    Server::open(listener, sources, interrupted.clone()).map(Some).map_err(SessionError::Server)
+}
+
+/// The self-test. Required checks have to pass; warnings are logged. `any_machine`: the board may be for
+/// another machine. Returns the board with the address at which its controller was found.
+fn fit(
+    board: &Board,
+    any_machine: bool,
+    hardware: &dyn Hardware,
+    clock: &dyn Clock,
+) -> Result<Board, SessionError> {
+    let compatible = if any_machine { Vec::new() } else { board.compatible.clone() };
+    let asked = Board { compatible, ..board.clone() };
+    let mut failed = Vec::new();
+    let (checks, found) = self_test(&asked, hardware, Path::new("/"), clock, Afterwards::InReset);
+    for check in checks {
+        match check.verdict {
+            Verdict::Failed => failed.push(check),
+            Verdict::Warned => log::warn!("self-test: {check}; {}", check.fix.as_deref().unwrap_or("")),
+            Verdict::Passed | Verdict::Skipped => log::info!("self-test: {check}"),
+        }
+    }
+    let found = Board { compatible: board.compatible.clone(), ..found };
+    if failed.is_empty() { Ok(found) } else { Err(SessionError::Unfit(failed)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_real_robot_does_not_go_without_the_usual_socket_because_another_runtime_has_it() {
+        let path = std::env::temp_dir().join(format!("ganglion-usual-{}", std::process::id()));
+        let board = |name| crate::deploy::board::built_in(name).unwrap().unwrap().board;
+        let open = |board: &Board, asked| {
+            open_server(board, (asked, &path), Sources::standing(), &Arc::default())
+                .map(|server| server.is_some())
+        };
+        let (sim, real) = (board("sim"), board("picarx-v4"));
+        let other = control::listen_at(&path).unwrap();
+        assert!(matches!(open(&real, None), Err(SessionError::Occupied(..))));
+        assert!(matches!(open(&sim, None), Ok(false)), "it says so and runs");
+        assert!(matches!(open(&sim, Some(&path)), Err(SessionError::Control(..))), "it was named");
+        drop(other);
+        assert!(matches!((open(&real, None), open(&sim, None)), (Ok(true), Ok(true))));
+        std::fs::remove_file(path.with_extension("lock")).unwrap();
+    }
+}

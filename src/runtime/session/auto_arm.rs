@@ -1,0 +1,211 @@
+//! Arming by itself, across restarts. A robot that was disarmed or has latched, or whose runtime died, must
+//! not drive again because a service restarts. So a mark file beside the control socket exists from before
+//! the robot may arm by itself until a clean end. If it exists at the start, a person must arm.
+//!
+//! A reboot clears the directory, and the mark with it. Checked before the first slot and after the last.
+
+use crate::base::plan::{Board, BusPlan};
+use crate::runtime::control::CONTROL_SOCKET;
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// File name of the mark.
+const MARK: &str = "unfinished-run";
+/// Its text, for a person who finds it.
+const WORDS: &str = "A run that may arm by itself started here. While this file exists, the next run does not: \
+                     it waits for 'ganglion arm'. A clean end of an armed run removes this file, and so does a reboot.\n";
+
+/// Whether the robot may arm by itself in this run.
+#[derive(Debug, Default)]
+pub(super) struct AutoArm {
+    /// The mark; `None` if no mark is kept.
+    mark: Option<PathBuf>,
+    /// Whether this run has left it.
+    left: bool,
+    /// Why not, in words.
+    off: Option<String>,
+}
+
+impl AutoArm {
+    /// Leaves the mark, if a board that arms by itself is on real wires, or if `control` names a socket.
+    /// `held`: why it must not arm by itself in any case.
+    pub fn begin(board: &Board, control: Option<&Path>, held: Option<String>) -> AutoArm {
+        let is_real = matches!(board.bus, BusPlan::Linux { .. });
+        if !board.safety.auto_arm {
+            return AutoArm::default();
+        }
+        if !(is_real || control.is_some()) {
+            return AutoArm { off: held.map(|why| refusal(&why)), ..AutoArm::default() };
+        }
+        let mark = control.unwrap_or(Path::new(CONTROL_SOCKET)).with_file_name(MARK);
+        let made = leave(&mark);
+        let left = made.is_ok();
+        let why = match made {
+            Ok(()) => match held {
+                None => return AutoArm { mark: Some(mark), left, off: None },
+                Some(why) => why,
+            },
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                format!("the last run ended disarmed, latched or uncleanly ({} exists)", mark.display())
+            }
+            // Started by hand, without a runtime directory of ours: there is no socket through which to arm
+            // it either, and the person who typed --arm is beside it.
+            Err(error) if control.is_none() && held.is_none() && !is_service() => {
+                log::warn!("a restart will arm by itself: cannot create {}: {error}", mark.display());
+                return AutoArm::default();
+            }
+            Err(error) => format!("cannot create {}: {error}", mark.display()),
+        };
+        AutoArm { mark: Some(mark), left, off: Some(refusal(&why)) }
+    }
+
+    /// Why it must not, in words.
+    pub fn off(&self) -> Option<&str> {
+        self.off.as_deref()
+    }
+
+    /// The robot never ran: removes what this run has left behind.
+    pub fn never_ran(self) {
+        if self.left {
+            self.clear();
+        }
+    }
+
+    /// The run is over and the motors have stopped; `clean`: without a panic or a latch, and not disarmed.
+    pub fn ended(self, clean: bool) {
+        if clean {
+            self.clear();
+        }
+    }
+
+    fn clear(self) {
+        let Some(mark) = self.mark else { return };
+        match std::fs::remove_file(&mark) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                log::warn!("the next run will not arm by itself: {}: {error}", mark.display());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Logs why the robot does not arm by itself, and returns the words.
+fn refusal(why: &str) -> String {
+    let off = format!("does not arm by itself: {why}; find out why, then run 'ganglion arm'");
+    log::warn!("the robot {off}");
+    off
+}
+
+/// Creates the mark if nothing is at that path, not even a dangling link.
+fn leave(mark: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+        .mode(0o640)
+        .open(mark)?;
+    let _ = file.write_all(WORDS.as_bytes()); // what counts is that it exists
+    Ok(())
+}
+
+/// Whether a service manager started this process.
+pub fn is_service() -> bool {
+    ["NOTIFY_SOCKET", "INVOCATION_ID"].iter().any(|name| std::env::var_os(name).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::deploy::board;
+
+    /// A directory of its own, and where its socket would be.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(name: &str) -> Place {
+            let place = std::env::temp_dir().join(format!("ganglion-mark-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&place);
+            std::fs::create_dir(&place).unwrap();
+            Place(place)
+        }
+        fn begin(&self) -> AutoArm {
+            let mut board = board::built_in("sim").unwrap().unwrap().board;
+            board.safety.auto_arm = true;
+            AutoArm::begin(&board, Some(&self.0.join("control.sock")), None)
+        }
+        fn mark(&self) -> PathBuf {
+            self.0.join(MARK)
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn only_a_clean_end_or_none_at_all_lets_the_next_run_arm_by_itself() {
+        let place = Place::new("ends");
+        let first = place.begin();
+        assert!(first.off().is_none() && place.mark().exists(), "it lies there before anything is armed");
+        first.ended(true);
+        assert!(!place.mark().exists());
+        place.begin().ended(false);
+        let after = place.begin();
+        assert!(after.off().is_some_and(|words| words.contains("ganglion arm")), "{after:?}");
+        after.never_ran();
+        assert!(
+            place.begin().off().is_some(),
+            "what an earlier run has left is not taken away by one that never ran"
+        );
+        place.begin().ended(true);
+        let anew = place.begin();
+        assert!(anew.off().is_none());
+        anew.never_ran();
+        assert!(place.begin().off().is_none());
+        drop(place.begin()); // it died
+        assert!(place.begin().off().is_some());
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_a_mark_and_is_not_followed() {
+        let place = Place::new("link");
+        let elsewhere = place.0.join("elsewhere");
+        std::os::unix::fs::symlink(&elsewhere, place.mark()).unwrap();
+        assert!(place.begin().off().is_some());
+        assert!(!elsewhere.exists());
+    }
+
+    #[test]
+    fn where_no_mark_can_be_left_beside_a_socket_that_was_named_a_person_arms() {
+        let place = Place::new("none");
+        std::fs::remove_dir(&place.0).unwrap();
+        assert!(place.begin().off().is_some());
+    }
+
+    #[test]
+    fn a_simulated_robot_without_a_named_socket_and_a_board_that_is_armed_by_hand_keep_none() {
+        let place = Place::new("unconcerned");
+        let mut board = board::built_in("sim").unwrap().unwrap().board;
+        board.safety.auto_arm = false;
+        let begun = AutoArm::begin(&board, Some(&place.0.join("control.sock")), None);
+        assert!(begun.off().is_none() && !place.mark().exists());
+        board.safety.auto_arm = true;
+        assert!(AutoArm::begin(&board, None, None).mark.is_none());
+    }
+
+    #[test]
+    fn a_hold_counts_for_every_board_and_every_start() {
+        let mut board = board::built_in("sim").unwrap().unwrap().board;
+        board.safety.auto_arm = true;
+        let held = || Some("an update began".to_string());
+        let begun = AutoArm::begin(&board, None, held());
+        assert!(begun.mark.is_none() && begun.off().is_some_and(|words| words.contains("an update began")));
+        // By hand, where no mark can be left.
+        board.bus = board::built_in("picarx-v4").unwrap().unwrap().board.bus;
+        assert!(AutoArm::begin(&board, None, held()).off().is_some());
+    }
+}

@@ -1,0 +1,223 @@
+//! One control period, on one screen: what happens in which order. Holds no arithmetic; each line calls the
+//! file it names. Never waits, allocates, locks, logs or formats. `senses` makes the frame and the signals,
+//! `policy` the verdict, the mode and the request, `act` the command.
+
+mod parts;
+mod policy;
+mod senses;
+
+pub use parts::Parts;
+
+use crate::base::frame::Frame;
+use crate::base::plan::Rung;
+use crate::base::time::{Clock, Grid, Instant, SleepWatch};
+use crate::decision::admit::Admission;
+use crate::decision::budget::Budget;
+use crate::decision::mode::{Disarm, Mode};
+use crate::decision::reflex::Signals;
+use crate::drive::act::Arbiter;
+use crate::drive::motor_link::MotorLink;
+use crate::drive::trace::{FieldTrace, Record, Recorder};
+use crate::drive::trail::BackingCounters;
+use crate::field::EngineState;
+use crate::field::link::{FieldCounters, FieldLink};
+use crate::field::worker::Outcome;
+use crate::runtime::loop_status::{LoopStatus, LoopStatusCell};
+use crate::runtime::requests::Requests;
+use crate::system::rt::heap::{allocations_here, allocations_since};
+use policy::{Decision, Policy};
+use senses::Senses;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Workers that may deliver readings side by side: eight I2C buses, edges, lines, slow values, the map.
+pub const MAX_INLETS: usize = 12;
+
+/// Everything that a control period touches.
+pub struct Tick {
+    pub(crate) clock: Arc<dyn Clock>,
+    requests: Arc<Requests>,
+    pub(crate) grid: Grid,
+    senses: Senses,
+    policy: Policy,
+    arbiter: Arbiter,
+    motor_link: MotorLink,
+    field: FieldLink,
+    budget: Budget,
+    lost: u64,
+    trace: rtrb::Producer<Record>,
+    records_dropped: Arc<AtomicU64>,
+    loop_status: Arc<LoopStatusCell>,
+}
+
+impl Tick {
+    /// Runs the slot that is due. Called at the slot or late, never early.
+    pub fn run(&mut self) {
+        let allocations = allocations_here();
+        let began = self.clock.now();
+        let slot = self.grid.slot();
+        let index = self.grid.index();
+
+        let asked = self.requests.take(began);
+        let hardware = self.motor_link.receipts();
+        let executed = self.motor_link.executed(slot, began);
+        let outcome = self.field.collect();
+        let rung = self.weigh(outcome.as_ref(), began);
+        let known = Signals {
+            field_age: self.field.age(began),
+            wire_age: executed.unconfirmed,
+            backed: executed.backed(),
+            skipped_slots: self.lost,
+            disarmed: asked.disarm,
+            ..Signals::default()
+        };
+        let (frame, signals) = self.senses.update(&executed, known, &mut self.policy.reflexes, began);
+        let Decision { verdict, mode, request, shown } =
+            self.policy.decide(&frame, &signals, asked, self.field.newest(), &executed, began);
+        let request = request.as_ref().map(|(response, taken)| (response, *taken));
+        let command = self.arbiter.decide(mode, &verdict, request, &executed, began);
+        self.motor_link.hand_over(command);
+        self.launch(index, slot, &shown, rung);
+        self.loop_status.leave(&self.status(verdict.active));
+
+        let ended = self.clock.now();
+        self.write_down(Record {
+            index,
+            slot,
+            began,
+            ended,
+            lost: self.lost,
+            mode,
+            active: verdict.active,
+            tripped: verdict.tripped,
+            latched: verdict.latched,
+            limits: verdict.limits,
+            rung,
+            frame,
+            command: *self.motor_link.command(),
+            field: outcome.map(|outcome| FieldTrace::of(&outcome, slot)),
+            hardware,
+            allocations: allocations_since(allocations),
+        });
+        self.lost = self.grid.done(self.clock.now());
+    }
+
+    /// The cost of the last cycle, or of the one in progress, decides the next one's quality.
+    fn weigh(&mut self, outcome: Option<&Outcome>, now: Instant) -> Rung {
+        match (outcome, self.field.running_for(now)) {
+            (Some(outcome), _) if outcome.response.is_some() => {
+                self.budget.record(outcome.rung, outcome.span, now)
+            }
+            (None, Some(running)) => self.budget.overdue(running, now),
+            _ => self.budget.rung(),
+        }
+    }
+
+    fn status(&self, active: u16) -> LoopStatus {
+        let modes = &self.policy.modes;
+        LoopStatus {
+            slots: self.grid.slots_begun(),
+            skipped: self.grid.slots_skipped(),
+            confirmed: self.motor_link.confirmed(),
+            mode: modes.mode().code(),
+            latched: LoopStatus::latched_in(modes.mode()),
+            active,
+            refusal: modes.refusal(),
+            refused: modes.refused(),
+            armings: modes.armings(),
+            disarmed: modes.disarmed(),
+            bus: 0, // its own thread's
+        }
+    }
+
+    fn launch(&mut self, index: u64, slot: Instant, shown: &Frame, rung: Rung) {
+        let (sensors, held) = self.senses.inputs(shown);
+        self.field.launch(index, slot, &sensors, held, rung);
+    }
+
+    fn write_down(&mut self, record: Record) {
+        if self.trace.push(record).is_err() {
+            self.records_dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// For code that runs ticks and reports on them.
+impl Tick {
+    /// The slot that is due next.
+    pub fn slot(&self) -> Instant {
+        self.grid.slot()
+    }
+    /// Begins a new grid whose first slot is `first`.
+    pub fn start_at(&mut self, first: Instant) {
+        self.grid = Grid::new(first, self.grid.period());
+        self.senses.sleep = SleepWatch::new(self.clock.as_ref());
+        self.lost = 0;
+    }
+    /// The grid.
+    pub fn grid(&self) -> &Grid {
+        &self.grid
+    }
+    /// A recorder for what this tick will record.
+    pub fn recorder(&self) -> Recorder {
+        Recorder::new(self.grid.period(), self.motor_link.command().len)
+    }
+    /// State of the robot after the last slot.
+    pub fn mode(&self) -> Mode {
+        self.policy.modes.mode()
+    }
+    /// Whether the robot drove, or was free to arm by itself, when it was last not stopped.
+    pub fn is_willing(&self) -> bool {
+        self.policy.modes.is_willing()
+    }
+    /// Why the robot is disarmed, or was before it ended; `None`: it was armed since, or never disarmed.
+    pub fn disarmed(&self) -> Option<Disarm> {
+        self.policy.modes.disarmed()
+    }
+    /// The system refused something that a strict board requires: the robot will not arm.
+    pub fn refuse_real_time(&mut self) {
+        self.policy.modes.refuse_real_time();
+    }
+    /// How often and how far it backed off.
+    pub fn backing(&self) -> Option<BackingCounters> {
+        self.policy.trail.counters()
+    }
+    /// Counters of the link to the field.
+    pub fn field_counters(&self) -> FieldCounters {
+        self.field.counters()
+    }
+    /// The engine's newest known state.
+    pub fn engine_state(&self) -> EngineState {
+        self.field.engine_state()
+    }
+    /// Commands that newer ones replaced before the bus read them.
+    pub fn commands_replaced(&self) -> u64 {
+        self.motor_link.replaced()
+    }
+    /// What happened to the readings.
+    pub fn admission(&self) -> &Admission {
+        &self.senses.admission
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::fixture::at;
+
+    #[test]
+    fn a_request_to_arm_that_is_late_or_withdrawn_is_none() {
+        let requests = Requests::default();
+        let arms = |now| requests.take(at(now)).arm;
+        requests.ask_to_arm(at(1_500));
+        assert!(arms(1_500) && !arms(1_500), "once");
+        requests.ask_to_arm(at(1_500));
+        assert!(!arms(1_501) && !arms(1_400), "late, and forgotten");
+        requests.ask_to_arm(at(1_500));
+        requests.withdraw_arming(at(1_500));
+        assert!(!arms(1_400), "withdrawn");
+        requests.ask_to_arm(at(1_600));
+        requests.withdraw_arming(at(1_500));
+        assert!(arms(1_550), "another caller's");
+    }
+}

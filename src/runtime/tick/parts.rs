@@ -1,0 +1,86 @@
+//! The parts of a tick, built elsewhere: by `robot` for a board, by a test for what it observes.
+
+use super::policy::Policy;
+use super::senses::Senses;
+use super::{MAX_INLETS, Tick};
+use crate::base::frame::{Frame, Reading};
+use crate::base::time::{Clock, Grid, SleepWatch};
+use crate::decision::admit::Admission;
+use crate::decision::budget::Budget;
+use crate::decision::mode::Modes;
+use crate::decision::reflex::Reflexes;
+use crate::drive::act::Arbiter;
+use crate::drive::alarm::Alarm;
+use crate::drive::motor_link::MotorLink;
+use crate::drive::trace::Record;
+use crate::drive::trail::Trail;
+use crate::field::link::FieldLink;
+use crate::runtime::guard::GuardHealth;
+use crate::runtime::loop_status::LoopStatusCell;
+use crate::runtime::requests::Requests;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+/// The parts of a tick. All of them are of one board.
+pub struct Parts {
+    /// Its clock.
+    pub clock: Arc<dyn Clock>,
+    /// Requests of people and signals.
+    pub requests: Arc<Requests>,
+    /// Its slots.
+    pub grid: Grid,
+    /// Readings, by the thread that delivers them.
+    pub readings: heapless::Vec<rtrb::Consumer<Reading>, MAX_INLETS>,
+    /// Stops that do not wait for the tick.
+    pub alarm: Alarm,
+    /// Which readings are admitted.
+    pub admission: Admission,
+    /// What restrains the motors.
+    pub reflexes: Reflexes,
+    /// The link to the engine.
+    pub field: FieldLink,
+    /// The engine's quality, by what it costs.
+    pub budget: Budget,
+    /// State of the robot.
+    pub modes: Modes,
+    /// The way it came, and how it backs off.
+    pub trail: Trail,
+    /// What decides commands.
+    pub arbiter: Arbiter,
+    /// The link to the motors.
+    pub motor_link: MotorLink,
+    /// Where records go.
+    pub trace: rtrb::Producer<Record>,
+    /// Records that did not fit.
+    pub records_dropped: Arc<AtomicU64>,
+    /// The loop's status.
+    pub loop_status: Arc<LoopStatusCell>,
+    /// A guard that the board requires.
+    pub guard: Option<GuardHealth>,
+}
+
+impl Tick {
+    /// A tick of `parts` that has not run: no readings, no commands.
+    pub fn new(parts: Parts) -> Tick {
+        let Parts { clock, requests, grid, readings, alarm, admission, reflexes, field, budget, .. } = parts;
+        let Parts { modes, trail, arbiter, motor_link, trace, records_dropped, loop_status, guard, .. } =
+            parts;
+        let frame = Frame::empty(admission.counters().len());
+        let sleep = SleepWatch::new(clock.as_ref());
+        Tick {
+            senses: Senses { clock: clock.clone(), sleep, alarm, readings, admission, frame, guard },
+            policy: Policy { reflexes, modes, trail },
+            clock,
+            requests,
+            grid,
+            arbiter,
+            motor_link,
+            field,
+            budget,
+            lost: 0,
+            trace,
+            records_dropped,
+            loop_status,
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! The parts that work beside the tick (bus, edges, field, log), and the two ways to run them: each on its
+//! own thread in real time, or all in one thread in virtual time, in a fixed order.
+//!
+//! A worker does not know which one applies. It does one piece of work in [`Worker::step`], which may block
+//! on its bus or compute, and hands over the result in [`Worker::publish`]. In virtual time the two are
+//! separate: the step happens at once, but its result is visible only when its virtual time has passed.
+
+mod waker;
+mod last;
+mod stepper;
+mod threads;
+
+pub use last::{Ended, Rest};
+pub use stepper::Stepper;
+pub use threads::{END_PATIENCE, Threads};
+pub use waker::Waker;
+
+use crate::base::time::{Clock, Instant};
+
+/// A part that works beside the tick.
+pub trait Worker: Send {
+    /// Short name, for the thread and for reports.
+    fn name(&self) -> &'static str;
+    /// The core that its thread needs for itself, if any. Read once, before the first step.
+    fn core(&self) -> Option<usize> {
+        None
+    }
+    /// Whether it drives motors: their state is checked when it ends. Always the same answer.
+    fn has_motors(&self) -> bool {
+        false
+    }
+    /// Does the next piece of work and returns when it wants to be called again ([`Instant::NEVER`]: only
+    /// when its waker rings). Blocks at most for the bound of its own bus or compute.
+    fn step(&mut self, clock: &dyn Clock) -> Instant;
+    /// Hands over what the step made. Never blocks. If it raises a halt, that has a time of `clock` that is
+    /// taken after the readings have left: a tick that ran in between must not have a command that passes the
+    /// halt.
+    fn publish(&mut self, clock: &dyn Clock);
+    /// The last call: leave the hardware safe. Bounded like a step. Called again if it panics, and also after
+    /// a panic of any other worker. Returns whether its motors, if any, are known to have stopped.
+    fn finish(&mut self, _clock: &dyn Clock) -> bool {
+        true
+    }
+}

@@ -1,0 +1,74 @@
+//! The last call to a worker, and what is known of the motors after it. The call is made even after a panic
+//! of a step or of the call itself: otherwise a controller would keep its last pulses for ever.
+
+use super::Worker;
+use crate::base::time::Clock;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// How often a last call that panics is made. What caused one panic may be over (a transfer that is no longer
+/// the first); after three it is permanent.
+const LAST_CALLS: u32 = 3;
+
+/// Whether the motors are known to have stopped at the end. Ordered: the later, the worse.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rest {
+    /// There are none.
+    #[default]
+    NoMotors,
+    /// Their driver confirmed the last command, which is a stop.
+    Heard,
+    /// It has not, or its thread hangs: they may be running.
+    Unheard,
+}
+
+/// How workers ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ended {
+    /// Those that did not end when requested (a hung transfer, a hung GPU): abandoned.
+    pub hung: Vec<&'static str>,
+    /// Those that panicked: a bug of the program.
+    pub panicked: Vec<&'static str>,
+    /// What is known of the motors.
+    pub rest: Rest,
+}
+
+impl Ended {
+    /// Adds the result of the worker `name`.
+    pub(super) fn add(&mut self, name: &'static str, last: Last) {
+        if last.panicked {
+            self.panicked.push(name);
+        }
+        self.rest = self.rest.max(last.rest);
+    }
+}
+
+/// The result of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Last {
+    /// It has panicked, in the last call or before.
+    pub panicked: bool,
+    /// Its motors.
+    pub rest: Rest,
+}
+
+impl Last {
+    /// For a worker that did not report at the end.
+    pub fn unheard(panicked: bool, has_motors: bool) -> Last {
+        Last { panicked, rest: if has_motors { Rest::Unheard } else { Rest::NoMotors } }
+    }
+}
+
+/// Makes the last call. `panicked`: the worker has panicked before.
+pub(super) fn last_call(worker: &mut dyn Worker, clock: &dyn Clock, mut panicked: bool) -> Last {
+    let has_motors = worker.has_motors();
+    for _ in 0..LAST_CALLS {
+        // A worker that has panicked is in no known state. Only the part that writes the stop command is
+        // still used, and it restarts whatever was half done.
+        match catch_unwind(AssertUnwindSafe(|| worker.finish(clock))) {
+            Ok(true) if has_motors => return Last { panicked, rest: Rest::Heard },
+            Ok(_) => return Last::unheard(panicked, has_motors),
+            Err(_) => panicked = true,
+        }
+    }
+    Last::unheard(panicked, has_motors)
+}

@@ -1,0 +1,182 @@
+//! What each part of a brain is worth: the field drives through many rooms as the board has it, and again
+//! with one part left out and taught anew, beside the starting table by itself and a linear map without
+//! memory. Every arm drives through the same rooms, with each of several field seeds; the reported intervals
+//! are over both.
+//!
+//! `arm` says what is left out, `judge` drives, `interval` says how sure a mean is. The command line makes
+//! words and tables. The same study gives the same figures with any number of threads, shares of time
+//! aside.
+
+pub mod arm;
+pub mod interval;
+pub mod judge;
+
+use crate::base::plan::{Board, Rung};
+use crate::field::STAGES;
+use crate::runtime::robot::BuildError;
+use crate::workshop::learn::parallel;
+use crate::workshop::teach::driver::Driver;
+use crate::workshop::teach::trial::Rooms;
+use crate::workshop::teach::trouble::Trouble;
+use crate::workshop::teach::{Syllabus, teach_grid};
+use arm::{Arm, Taught};
+use interval::{Interval, mean};
+use judge::{FIGURES, Run, Spent, judge};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What a study compares, and how.
+#[derive(Clone, Debug)]
+pub struct Study {
+    /// The arms besides the whole field, which always comes first.
+    pub arms: Vec<Arm>,
+    /// Rooms that every arm drives through.
+    pub rooms: Rooms,
+    /// Field seeds: the board's own and the ones after it.
+    pub fields: usize,
+    /// The rung at which they learn and drive.
+    pub rung: Rung,
+    /// What troubles the sensors that a driver sees, in the drives that count.
+    pub trouble: Trouble,
+    /// How an arm is taught, and the number of threads for all work.
+    pub syllabus: Syllabus,
+}
+
+/// Progress of a study.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The field seed, from 0, and how many there are.
+    pub field: [usize; 2],
+    /// Which arm.
+    pub arm: Arm,
+    /// Rounds of teaching that are over; `None`: it drives.
+    pub round: Option<usize>,
+}
+
+/// The result of a study.
+#[derive(Clone, Debug)]
+pub struct Findings {
+    /// The whole field first.
+    pub arms: Vec<Finding>,
+    /// Each stage's share of the whole field's cycle, in the order of [`STAGES`], on this machine.
+    pub shares: [f64; STAGES.len()],
+}
+
+/// The result of one arm.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// Which.
+    pub arm: Arm,
+    /// By field seed and room.
+    pub runs: Vec<Vec<Run>>,
+}
+
+impl Finding {
+    /// Mean over all runs, in the order of [`FIGURES`].
+    pub fn figures(&self) -> [Option<Interval>; FIGURES.len()] {
+        std::array::from_fn(|figure| Interval::of(&self.by(|_, _, run| run.figures[figure])))
+    }
+
+    /// Mean over the rooms of each field seed, in the order of [`FIGURES`].
+    pub fn by_field(&self) -> Vec<[Option<f64>; FIGURES.len()]> {
+        let of = |rooms: &Vec<Run>| {
+            std::array::from_fn(|figure| mean(&[rooms.iter().map(|run| run.figures[figure]).collect()]))
+        };
+        self.runs.iter().map(of).collect()
+    }
+
+    /// By how much it differs from `whole` in the same rooms with the same field seeds.
+    pub fn against(&self, whole: &Finding) -> [Option<Interval>; FIGURES.len()] {
+        std::array::from_fn(|figure| {
+            let more = |field: usize, room: usize, run: &Run| {
+                run.figures[figure] - whole.runs[field][room].figures[figure]
+            };
+            Interval::of(&self.by(more))
+        })
+    }
+
+    /// Share of its runs that are those of `whole`, bit for bit.
+    pub fn same_as(&self, whole: &Finding) -> f64 {
+        let same =
+            self.by(|field, room, run| f64::from(u8::from(run.digest == whole.runs[field][room].digest)));
+        mean(&same).unwrap_or(0.0)
+    }
+
+    fn by(&self, value: impl Fn(usize, usize, &Run) -> f64) -> Vec<Vec<f64>> {
+        let of_field = |(field, rooms): (usize, &Vec<Run>)| {
+            rooms.iter().enumerate().map(|(room, run)| value(field, room, run)).collect()
+        };
+        self.runs.iter().enumerate().map(of_field).collect()
+    }
+}
+
+/// Does the study on `board`, a simulated one with a starting table. Arms whose part the board lacks are left
+/// out. `None`: interrupted.
+pub fn ablate(
+    board: &Board,
+    study: &Study,
+    interrupted: &AtomicBool,
+    mut watch: impl FnMut(Progress),
+) -> Result<Option<Findings>, BuildError> {
+    let others = Arm::ALL.into_iter().filter(|arm| *arm != Arm::Whole && study.arms.contains(arm));
+    let arms = std::iter::once(Arm::Whole).chain(others);
+    let (mut findings, mut boards): (Vec<Finding>, Vec<Board>) =
+        arms.filter_map(|arm| Some((Finding { arm, runs: Vec::new() }, arm.board(board)?))).unzip();
+    let spent = Arc::<Spent>::default();
+    for nth in 0..study.fields {
+        let mut whole = None;
+        for (finding, its_board) in findings.iter_mut().zip(&mut boards) {
+            its_board.field.seed = board.field.seed.wrapping_add(nth as u64);
+            if nth > 0 && !finding.arm.has_field() {
+                finding.runs.push(finding.runs[0].clone()); // it would drive the same again
+                continue;
+            }
+            let mut at = Progress { field: [nth, study.fields], arm: finding.arm, round: Some(0) };
+            let taught = driver(its_board, study, whole.as_ref(), interrupted, &mut at, &mut watch)?;
+            let Some(driver) = taught else { return Ok(None) };
+            watch(Progress { round: None, ..at });
+            let time = if finding.arm == Arm::Whole { spent.clone() } else { Arc::default() };
+            finding.runs.push(runs(its_board, study, &driver, &time)?);
+            whole.get_or_insert(driver);
+            if interrupted.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+        }
+    }
+    Ok(Some(Findings { arms: findings, shares: spent.shares() }))
+}
+
+/// What drives in the arm `at`, whose board is `board`. `None`: interrupted.
+fn driver(
+    board: &Board,
+    study: &Study,
+    whole: Option<&Driver>,
+    interrupted: &AtomicBool,
+    at: &mut Progress,
+    watch: &mut impl FnMut(Progress),
+) -> Result<Option<Driver>, BuildError> {
+    watch(*at);
+    match (at.arm.taught(), whole) {
+        (Taught::No, _) => Ok(Some(Driver::Table)),
+        (Taught::AsWhole, Some(whole)) => Ok(Some(whole.clone())),
+        _ => {
+            let regressors = at.arm.regressors(board);
+            teach_grid(board, study.syllabus, regressors, study.rung, interrupted, |progress| {
+                at.round = Some(progress.round);
+                watch(*at);
+            })
+        }
+    }
+}
+
+/// The runs of an arm's `board` through all rooms.
+fn runs(board: &Board, study: &Study, driver: &Driver, spent: &Arc<Spent>) -> Result<Vec<Run>, BuildError> {
+    let Study { rooms, rung, trouble, syllabus, .. } = study;
+    let mut board = board.clone();
+    board.field.threads = 1; // rooms share the cores
+    let seeds: Vec<u64> = (rooms.first..).take(rooms.count).collect();
+    let drives = parallel::map(syllabus.threads, &seeds, |room| {
+        judge(&board, driver, *room, rooms.seconds, *rung, *trouble, spent)
+    });
+    drives.into_iter().collect()
+}

@@ -1,0 +1,212 @@
+//! The arms of an ablation: the field as the board has it, the drivers to compare it with, and the field with
+//! one part left out. An arm is a changed board and what its read-out has weights for; the study teaches it
+//! anew, so that the rest can make up for what is gone.
+
+use crate::base::plan::{Board, ComputedSensor, Curve, Scale, SensorKind};
+use crate::field::imitate::is_content;
+use crate::field::shape::{BLOCK_COUNT, CONTENT, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES};
+use crate::workshop::teach::fit::Regressors;
+
+/// One arm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arm {
+    /// The field as the board has it.
+    Whole,
+    /// The starting table by itself.
+    Table,
+    /// A linear map of the sensors, without memory, taught as the field is.
+    Map,
+    /// The read-out has no weights for the means of channels.
+    ChannelMeans,
+    /// The same for the means of blocks.
+    BlockMeans,
+    /// The same for the gradients.
+    Gradients,
+    /// The read-out has weights for slow and pattern channels as well.
+    SlowToo,
+    /// No cell feels itself or its neighbours: gamma and lambda are 0.
+    Recurrence,
+    /// No cell feels its neighbours: lambda is 0.
+    Diffusion,
+    /// The prediction's error is no part of the drive: eta is 0.
+    ErrorDrive,
+    /// The prediction learns nothing, and the bank stores nothing.
+    Learning,
+    /// A library of one pattern.
+    Library,
+    /// A bank of one experience.
+    Bank,
+    /// The field does not feel the motors' commands.
+    MotorEcho,
+    /// The field does not feel what the map says of the present place.
+    Recall,
+}
+
+/// How an arm is taught.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taught {
+    /// Not at all.
+    No,
+    /// By lessons of its own.
+    Itself,
+    /// What it lacks is no part of a lesson: it drives with the whole field's read-out.
+    AsWhole,
+}
+
+/// An input whose scale is so wide says nothing.
+const MUTE: Scale = Scale { low: -1e30, high: 1e30, curve: Curve::Linear };
+
+impl Arm {
+    /// All arms, the whole field first.
+    pub const ALL: [Arm; 15] = [
+        Arm::Whole,
+        Arm::Table,
+        Arm::Map,
+        Arm::ChannelMeans,
+        Arm::BlockMeans,
+        Arm::Gradients,
+        Arm::SlowToo,
+        Arm::Recurrence,
+        Arm::Diffusion,
+        Arm::ErrorDrive,
+        Arm::Learning,
+        Arm::Library,
+        Arm::Bank,
+        Arm::MotorEcho,
+        Arm::Recall,
+    ];
+
+    /// As on the command line and in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Arm::Whole => "whole",
+            Arm::Table => "table",
+            Arm::Map => "map",
+            Arm::ChannelMeans => "no-channel-means",
+            Arm::BlockMeans => "no-block-means",
+            Arm::Gradients => "no-gradients",
+            Arm::SlowToo => "slow-too",
+            Arm::Recurrence => "no-recurrence",
+            Arm::Diffusion => "no-diffusion",
+            Arm::ErrorDrive => "no-error-drive",
+            Arm::Learning => "no-learning",
+            Arm::Library => "no-library",
+            Arm::Bank => "no-bank",
+            Arm::MotorEcho => "no-motor-echo",
+            Arm::Recall => "no-recall",
+        }
+    }
+
+    /// The arm of that name.
+    pub fn named(name: &str) -> Option<Arm> {
+        Arm::ALL.into_iter().find(|arm| arm.name() == name)
+    }
+
+    /// How it is taught.
+    pub const fn taught(self) -> Taught {
+        match self {
+            Arm::Table => Taught::No,
+            Arm::Library | Arm::Bank => Taught::AsWhole,
+            _ => Taught::Itself,
+        }
+    }
+
+    /// Whether the seed of the field makes a difference to it.
+    pub const fn has_field(self) -> bool {
+        !matches!(self, Arm::Table | Arm::Map)
+    }
+
+    /// `board` as this arm has it. `None`: the board lacks the part that this arm leaves out.
+    pub fn board(self, board: &Board) -> Option<Board> {
+        let mut board = board.clone();
+        let params = &mut board.field.params;
+        match self {
+            Arm::Recurrence => (params.gamma, params.lambda) = (0.0, 0.0),
+            Arm::Diffusion => params.lambda = 0.0,
+            Arm::ErrorDrive => params.eta = 0.0,
+            Arm::Learning => board.field.learn = false,
+            Arm::Library if board.field.shape.patterns == 1 => return None,
+            Arm::Library => board.field.shape.patterns = 1,
+            Arm::Bank if board.field.shape.bank == 1 => return None,
+            Arm::Bank => board.field.shape.bank = 1,
+            Arm::MotorEcho => mute(&mut board, |kind| {
+                matches!(kind, SensorKind::Computed(ComputedSensor::MotorEcho { .. }))
+            })?,
+            Arm::Recall => {
+                mute(&mut board, |kind| matches!(kind, SensorKind::Computed(ComputedSensor::Recall { .. })))?
+            }
+            _ => {}
+        }
+        Some(board)
+    }
+
+    /// What its read-out has weights for.
+    pub fn regressors(self, board: &Board) -> Regressors {
+        let content = |without: fn(usize) -> bool| {
+            let kept = |feature: &usize| is_content(*feature) && !without(*feature);
+            Regressors::Features((0..FEATURES).filter(kept).collect())
+        };
+        const BLOCKS: usize = CONTEXT + CONTENT_GROUPS * BLOCK_COUNT;
+        const AFTER_BLOCKS: usize = CONTEXT + DESCRIPTOR;
+        match self {
+            Arm::Map => Regressors::Sensors(board.field.shape.sensors),
+            Arm::ChannelMeans => content(|feature| feature < CONTENT),
+            Arm::BlockMeans => content(|feature| (CONTEXT..BLOCKS).contains(&feature)),
+            Arm::Gradients => content(|feature| feature >= AFTER_BLOCKS),
+            Arm::SlowToo => Regressors::Features((0..FEATURES).collect()),
+            _ => Regressors::content(),
+        }
+    }
+}
+
+/// Mutes the field's inputs of a kind. `None`: there are none.
+fn mute(board: &mut Board, is_of_kind: impl Fn(&SensorKind) -> bool) -> Option<()> {
+    let inputs = board.sensors.iter_mut().filter(|sensor| is_of_kind(&sensor.kind));
+    let muted = inputs.filter_map(|sensor| sensor.input.as_mut().map(|scale| *scale = MUTE)).count();
+    (muted > 0).then_some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_arm_lacks_its_part_and_nothing_else() {
+        let mut whole = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
+        for absent in [Arm::Recall, Arm::Library, Arm::Bank] {
+            assert_eq!(absent.board(&whole), None, "this board has no {}", absent.name());
+        }
+        (whole.field.shape.patterns, whole.field.shape.bank) = (100, 10_000);
+        let content = Regressors::content().count();
+        for arm in Arm::ALL.into_iter().filter(|arm| *arm != Arm::Recall) {
+            let board = arm.board(&whole).expect("it has the part");
+            let changed = board != whole;
+            let regressors = arm.regressors(&board);
+            let as_many = regressors.count() == content;
+            let is_same = matches!(arm, Arm::Whole | Arm::Table);
+            assert_eq!(changed || !as_many, !is_same, "{}", arm.name());
+            assert!(!changed || as_many, "{}: one thing at a time", arm.name());
+            assert_eq!(Arm::named(arm.name()), Some(arm));
+        }
+        let counts = [Arm::ChannelMeans, Arm::BlockMeans, Arm::Gradients].map(|arm| {
+            let Regressors::Features(features) = arm.regressors(&whole) else { return 0 };
+            content - features.len()
+        });
+        assert_eq!(counts.iter().sum::<usize>(), content, "{counts:?}: the three groups are all of it");
+    }
+
+    #[test]
+    fn a_muted_input_says_nothing_whatever_the_motors_do() {
+        let whole = crate::deploy::board::built_in("sim").unwrap().unwrap().board;
+        let board = Arm::MotorEcho.board(&whole).unwrap();
+        let muted: Vec<&str> = (board.sensors.iter().zip(&whole.sensors))
+            .filter(|(mine, its)| mine.input != its.input)
+            .map(|(mine, _)| mine.name.as_str())
+            .collect();
+        assert!(!muted.is_empty());
+        for sensor in board.sensors.iter().filter(|sensor| muted.contains(&sensor.name.as_str())) {
+            let scale = sensor.input.unwrap();
+            assert!([-1.0, 0.0, 1.0].iter().all(|command| scale.apply(*command).abs() < 1e-6));
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! One drive of an arm, and its figures. Reflexes, limits and the way back are the board's own in
+//! every arm: what differs is the source of the motion.
+
+use crate::base::frame::MAX_SENSORS;
+use crate::base::plan::{Board, FieldPlan, Rung};
+use crate::field::STAGES;
+use crate::field::engine::Cycle;
+use crate::field::{Failure, Inspect, Response, Stimulus};
+use crate::runtime::robot::BuildError;
+use crate::workshop::teach::driver::Driver;
+use crate::workshop::teach::lesson::{Drive, run};
+use crate::workshop::teach::trouble::Trouble;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The figures that a study compares.
+pub const FIGURES: [&str; 6] =
+    ["contacts", "falls", "cells_visited", "backward_share", "still_share", "smoothness"];
+
+/// The result of one drive.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// In the order of [`FIGURES`]. Smoothness is the log dimensionless jerk of the motors that moved, NaN
+    /// where none did.
+    pub figures: [f64; FIGURES.len()],
+    /// Digest of all that the robot sensed, decided and commanded.
+    pub digest: String,
+}
+
+impl Run {
+    fn of(drive: &Drive) -> Run {
+        let (report, smoothness) = (&drive.report, &drive.recorder.smoothness);
+        let moved: Vec<f64> = smoothness.iter().filter_map(|motor| motor.mean()).collect();
+        Run {
+            figures: [
+                report.contacts.all() as f64,
+                report.contacts.falls as f64,
+                report.coverage.cells as f64,
+                report.coverage.backward_share,
+                report.coverage.standing_share,
+                moved.iter().sum::<f64>() / moved.len() as f64,
+            ],
+            digest: drive.recorder.digest(),
+        }
+    }
+}
+
+/// Time that cycles took, by stage, in nanoseconds. Drives on several threads add to it.
+#[derive(Debug, Default)]
+pub struct Spent([AtomicU64; STAGES.len()]);
+
+impl Spent {
+    /// Each stage's share of all; 0 where nothing was computed.
+    pub fn shares(&self) -> [f64; STAGES.len()] {
+        let spent = std::array::from_fn(|stage| self.0[stage].load(Ordering::Relaxed) as f64);
+        let all = spent.iter().sum::<f64>().max(1.0);
+        spent.map(|stage| stage / all)
+    }
+}
+
+/// Drives `board` with `driver` through `room`. Every sensor that the driver sees has `trouble`.
+pub fn judge(
+    board: &Board,
+    driver: &Driver,
+    room: u64,
+    seconds: u64,
+    rung: Rung,
+    trouble: Trouble,
+    spent: &std::sync::Arc<Spent>,
+) -> Result<Run, BuildError> {
+    let mut judge = Judge {
+        driver: driver.clone(),
+        plan: board.field.clone(),
+        room,
+        trouble,
+        kept: [0.0; MAX_SENSORS],
+        spent: spent.clone(),
+    };
+    let cycle: Cycle<dyn Inspect> = Box::new(move |engine, stimulus| judge.cycle(engine, stimulus));
+    run(board, room, seconds, rung, driver, cycle).map(|drive| Run::of(&drive))
+}
+
+/// Troubles the sensors, and watches the time.
+struct Judge {
+    driver: Driver,
+    plan: FieldPlan,
+    room: u64,
+    trouble: Trouble,
+    kept: [f32; MAX_SENSORS],
+    spent: std::sync::Arc<Spent>,
+}
+
+impl Judge {
+    fn cycle(&mut self, engine: &mut dyn Inspect, stimulus: &Stimulus) -> Result<Response, Failure> {
+        let used = self.plan.shape.sensors;
+        self.kept = self.trouble.sensors(self.room, stimulus.cycle, &stimulus.sensors, &self.kept, used);
+        let seen = Stimulus { sensors: self.kept, ..*stimulus };
+        let response = self.driver.cycle(&self.plan, &seen, engine)?;
+        if let Driver::Field(_) = self.driver {
+            for (sum, stage) in self.spent.0.iter().zip(engine.stage_times()) {
+                sum.fetch_add(stage.as_nanos(), Ordering::Relaxed);
+            }
+        }
+        Ok(response)
+    }
+}

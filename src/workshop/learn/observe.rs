@@ -1,0 +1,93 @@
+//! Feeds a log through the field: the features of every cycle, exactly as in the running loop.
+//!
+//! The same admission as in the loop, the same engine from rest, the best rung, row 0 first. Fits nothing.
+
+use super::LearnError;
+use super::log::Log;
+use crate::base::command::Command;
+use crate::base::frame::{Frame, MAX_SENSORS, Reading};
+use crate::base::plan::{Board, Rung};
+use crate::base::time::Instant;
+use crate::decision::admit::Admission;
+use crate::field::shape::FEATURES;
+use crate::field::{Inspect, Stimulus};
+
+/// Features of the cycles of a log.
+pub struct Observed {
+    /// Cycle by cycle, [`FEATURES`] each.
+    pub features: Vec<f32>,
+    /// The row of the log behind each cycle.
+    pub rows: Vec<usize>,
+}
+
+/// Runs `log` through `engine`, which was built for `board`; `watch` receives every row.
+pub fn observe(
+    board: &Board,
+    engine: &mut dyn Inspect,
+    log: &Log,
+    mut watch: impl FnMut(usize),
+) -> Result<Observed, LearnError> {
+    let mut loop_end = LoopEnd::new(board);
+    let every = board.field.every_ticks.max(1) as usize;
+    let rows: Vec<usize> = (0..log.rows()).step_by(every).collect();
+    let mut features = vec![0.0; rows.len() * FEATURES];
+    engine.rest();
+    let mut cells = features.chunks_exact_mut(FEATURES);
+    for row in 0..log.rows() {
+        watch(row);
+        let sensors = loop_end.take(log, row);
+        if !row.is_multiple_of(every) {
+            continue;
+        }
+        let cycle = (row / every) as u64;
+        let stimulus = Stimulus { cycle, sensors, reward: 0.0, rung: Rung::BEST };
+        engine.cycle(&stimulus).map_err(|refused| LearnError::Refused { line: log.line(row), refused })?;
+        cells.next().into_iter().for_each(|cells| engine.copy_features(cells));
+    }
+    engine.rest();
+    Ok(Observed { features, rows })
+}
+
+/// The field's inputs in each of its cycles of `log`, on the board's scales: cycle by cycle as many values as
+/// it has sensors.
+pub fn inputs(board: &Board, log: &Log) -> Vec<f32> {
+    let mut loop_end = LoopEnd::new(board);
+    let every = board.field.every_ticks.max(1) as usize;
+    let mut values = Vec::new();
+    for row in 0..log.rows() {
+        let sensors = loop_end.take(log, row);
+        if row.is_multiple_of(every) {
+            values.extend_from_slice(&sensors[..board.field.shape.sensors]);
+        }
+    }
+    values
+}
+
+/// The part of the loop between the wires and the field.
+struct LoopEnd {
+    admission: Admission,
+    frame: Frame,
+    still: Command,
+    period: crate::base::time::Span,
+}
+
+impl LoopEnd {
+    fn new(board: &Board) -> LoopEnd {
+        LoopEnd {
+            admission: Admission::new(&board.sensors),
+            frame: Frame::empty(board.sensors.len()),
+            still: Command::still(board.motors.len()),
+            period: board.period,
+        }
+    }
+
+    /// Takes a row, at its slot; returns the field's inputs.
+    fn take(&mut self, log: &Log, row: usize) -> [f32; MAX_SENSORS] {
+        let stamp = Instant::ZERO + self.period.times(row as u64);
+        let readings = log.readings(row).map(|(channel, value)| Reading { channel, value, stamp });
+        self.admission.update(&mut self.frame, readings, false, &self.still, stamp, |_, _, _| ());
+        let mut sensors = [0.0; MAX_SENSORS];
+        self.admission.inputs(&self.frame, &mut sensors);
+        sensors
+    }
+}

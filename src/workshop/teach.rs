@@ -1,0 +1,220 @@
+//! Teaches a field to drive in closed loop: the field drives the simulated robot, the board's starting table
+//! says what it should have done in each moment that the field came to, and the read-out is fitted to all
+//! such moments so far (dataset aggregation: Ross, Gordon, Bagnell 2011). Rounds go on until the field has
+//! driven through a trial in rooms that it was not taught in, once for each grid.
+//!
+//! `lesson` is one drive with its notes, `driver` what drives in it, `trouble` what makes lessons harder than
+//! the trial, `fit` the least squares, `trial` the verdict. The same board gives the same read-out with any
+//! number of threads.
+
+pub mod driver;
+pub mod fit;
+pub mod lesson;
+pub mod trial;
+pub mod trouble;
+
+use crate::base::plan::{Board, Rung};
+use crate::field::Readout;
+use crate::field::imitate;
+use crate::field::readout::{Origin, Trial, table_digest};
+use crate::field::shape::READOUT_GRIDS;
+use crate::runtime::robot::BuildError;
+use crate::workshop::learn::parallel;
+use driver::Driver;
+use fit::{Regressors, Sums};
+use lesson::{Lesson, drive};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use trial::{Rooms, is_better, trial};
+use trouble::Trouble;
+
+/// The limits of teaching.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Syllabus {
+    /// Rounds for a grid, at most.
+    pub rounds: usize,
+    /// Lessons of a round.
+    pub lessons: usize,
+    /// Length of a lesson, seconds of virtual time.
+    pub lesson_s: u64,
+    /// Rooms of the trial after each round.
+    pub rooms: Rooms,
+    /// Ridge, on standardised features.
+    pub ridge: f64,
+    /// Threads that share lessons and rooms.
+    pub threads: usize,
+}
+
+impl Default for Syllabus {
+    fn default() -> Syllabus {
+        Syllabus { rounds: 6, lessons: 12, lesson_s: 40, rooms: TRIAL, ridge: 1e-6, threads: 1 }
+    }
+}
+
+/// Seeds of the rooms that lessons are in, of those of the trials after each round, and of those of the
+/// verdict: far from each other, and from the small numbers that people give to `run`.
+const LESSON_ROOMS: u64 = 1 << 40;
+const TRIAL: Rooms = Rooms { first: 1 << 41, count: 12, seconds: 60 };
+const VERDICT_ROOMS: u64 = 1 << 42;
+/// The verdict takes this many times the rooms of a trial: 36, so that one contact is not luck.
+const VERDICT_TIMES: usize = 3;
+
+/// In the first round another read-out drives than the one on trial; the second round teaches where that one
+/// gets to.
+const LEAST_ROUNDS: usize = 2;
+
+/// How far teaching is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Progress {
+    /// The rung that this teaches.
+    pub rung: Rung,
+    /// Rounds that are over.
+    pub round: usize,
+    /// The most rounds there may be.
+    pub of: usize,
+    /// The result of the last trial.
+    pub trial: Trial,
+}
+
+/// The result of teaching.
+#[derive(Clone, Debug)]
+pub struct Taught {
+    /// For both grids.
+    pub readout: Readout,
+    /// The results of the drives on the whole and on the half grid through the rooms of the verdict.
+    pub trials: [Trial; READOUT_GRIDS],
+    /// The result of the table by itself in the same rooms.
+    pub standard: Trial,
+}
+
+/// Teaches `board`'s starting table to its field. The board must be a simulated one. `None`: interrupted.
+pub fn teach(
+    board: &Board,
+    syllabus: Syllabus,
+    interrupted: &AtomicBool,
+    mut watch: impl FnMut(&Progress),
+) -> Result<Option<Taught>, BuildError> {
+    let board = &lesson::lean(board);
+    let class = Class::new(board, syllabus, Regressors::content(), interrupted)?;
+    let mut grids = Vec::new();
+    for rung in imitate::GRIDS {
+        let Some(weights) = class.grid(rung, &mut watch)? else { return Ok(None) };
+        grids.push((rung, weights));
+    }
+    let rooms = syllabus.rooms;
+    let verdict = Rooms { first: VERDICT_ROOMS, count: VERDICT_TIMES * rooms.count, ..rooms };
+    // Its trial chose each round, so the verdict takes other rooms.
+    let standard = class.trial(verdict, &Driver::Table, Rung::BEST)?;
+    let weights: Vec<f32> = grids.iter().flat_map(|(_, weights)| weights.iter().copied()).collect();
+    let fitted = class.driver(weights.clone())?;
+    let mut trials = [Trial::default(); READOUT_GRIDS];
+    for (trial, (rung, _)) in trials.iter_mut().zip(&grids) {
+        *trial = class.trial(verdict, &fitted, *rung)?;
+    }
+    if interrupted.load(Ordering::Relaxed) {
+        return Ok(None);
+    }
+    let origin = Origin::Taught { table: table_digest(board), trials, standard };
+    let readout = Readout::new(board, weights, origin).map_err(BuildError::Readout)?;
+    Ok(Some(Taught { readout, trials, standard }))
+}
+
+/// Teaches one grid, the one of `rung`, to a driver with weights for `regressors`: for comparisons. There is
+/// no verdict; rounds end as in [`teach`]. `None`: interrupted.
+pub fn teach_grid(
+    board: &Board,
+    syllabus: Syllabus,
+    regressors: Regressors,
+    rung: Rung,
+    interrupted: &AtomicBool,
+    mut watch: impl FnMut(&Progress),
+) -> Result<Option<Driver>, BuildError> {
+    let board = &lesson::lean(board);
+    let class = Class::new(board, syllabus, regressors, interrupted)?;
+    class.grid(rung, &mut watch)?.map(|weights| class.driver(weights)).transpose()
+}
+
+/// One board to teach.
+struct Class<'a> {
+    board: &'a Board,
+    syllabus: Syllabus,
+    regressors: Regressors,
+    /// The driver of the first round.
+    first: Driver,
+    /// The result of the table by itself in the rooms of a round's trial: the same for both grids.
+    standard: Trial,
+    interrupted: &'a AtomicBool,
+}
+
+impl<'a> Class<'a> {
+    fn new(
+        board: &'a Board,
+        syllabus: Syllabus,
+        regressors: Regressors,
+        interrupted: &'a AtomicBool,
+    ) -> Result<Class<'a>, BuildError> {
+        let standard = trial(board, syllabus.rooms, syllabus.threads, &Driver::Table, Rung::BEST)?;
+        let first = match regressors {
+            Regressors::Features(_) => Driver::Field(Arc::new(imitate(board))),
+            Regressors::Sensors(_) => Driver::Table,
+        };
+        Ok(Class { board, syllabus, regressors, first, standard, interrupted })
+    }
+
+    /// The driver with `weights`.
+    fn driver(&self, weights: Vec<f32>) -> Result<Driver, BuildError> {
+        self.regressors.driver(self.board, weights).map_err(BuildError::Readout)
+    }
+
+    /// The rounds for one grid: the weights of the best of them. `None`: interrupted.
+    fn grid(&self, rung: Rung, watch: &mut impl FnMut(&Progress)) -> Result<Option<Vec<f32>>, BuildError> {
+        let Syllabus { rounds, rooms, ridge, .. } = self.syllabus;
+        let mut sums = Sums::of_the_table(self.board, rung, &self.regressors);
+        let mut driver = self.first.clone();
+        let mut best: Option<(Trial, Vec<f32>)> = None;
+        for round in 0..rounds {
+            self.lessons(rung, round, &driver, &mut sums)?;
+            if self.interrupted.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            let weights = sums.fit(ridge);
+            driver = self.driver(weights.clone())?;
+            let trial = self.trial(rooms, &driver, rung)?;
+            watch(&Progress { rung, round: round + 1, of: rounds, trial });
+            if best.as_ref().is_none_or(|(before, _)| is_better(&trial, before)) {
+                best = Some((trial, weights));
+            }
+            if round + 1 >= LEAST_ROUNDS && trial.contacts == 0 && trial.passes(&self.standard) {
+                break;
+            }
+        }
+        Ok(best.map(|(_, weights)| weights))
+    }
+
+    /// The lessons of a round, in which `driver` drives, into `sums`.
+    fn lessons(
+        &self,
+        rung: Rung,
+        round: usize,
+        driver: &Driver,
+        sums: &mut Sums<'_>,
+    ) -> Result<(), BuildError> {
+        let Syllabus { lessons, lesson_s, threads, .. } = self.syllabus;
+        let lesson = |nth| {
+            let room = LESSON_ROOMS + (round * lessons + nth) as u64;
+            Lesson { room, rung, seconds: lesson_s, trouble: Trouble::of(nth) }
+        };
+        let lessons: Vec<Lesson> = (0..lessons).map(lesson).collect();
+        let driven = parallel::map(threads, &lessons, |lesson| {
+            drive(self.board, lesson, driver, &self.regressors).map(|notes| sums.fresh(&notes))
+        });
+        for moments in driven {
+            sums.add(&moments?); // in the order of the lessons: the same bits with any number of threads
+        }
+        Ok(())
+    }
+
+    fn trial(&self, rooms: Rooms, driver: &Driver, rung: Rung) -> Result<Trial, BuildError> {
+        trial(self.board, rooms, self.syllabus.threads, driver, rung)
+    }
+}

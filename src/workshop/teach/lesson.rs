@@ -1,0 +1,168 @@
+//! One drive of a simulated robot through a room, and a lesson: a drive in which a tutor takes notes.
+
+use super::driver::Driver;
+use super::fit::Regressors;
+use super::trouble::Trouble;
+use crate::base::frame::MAX_SENSORS;
+use crate::base::plan::{Board, FieldPlan, Rung, Shape};
+use crate::base::time::{Clock, Instant, SimClock, Span};
+use crate::drive::trace::Recorder;
+use crate::field::engine::Cycle;
+use crate::field::imitate::target;
+use crate::field::shape::FEATURES;
+use crate::field::{Failure, Inspect, Response, Stimulus};
+use crate::runtime::robot::{BuildError, Options, Robot};
+use crate::runtime::runner;
+use crate::sim::Report;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The tutor notes one cycle in this many: features of the next ones are nearly the same.
+const NOTED: u64 = 3;
+/// The tutor notes every cycle in which the table wants backwards, and counts it this many times: they are
+/// one in thirty, and least squares would rather be wrong there than in a hundred others.
+const BACKWARD_COUNTS: usize = 4;
+
+/// One drive to learn from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Lesson {
+    /// Seed of the room.
+    pub room: u64,
+    /// The rung of the drive.
+    pub rung: Rung,
+    /// Its length in virtual time.
+    pub seconds: u64,
+    /// What makes it harder.
+    pub trouble: Trouble,
+}
+
+/// The notes of a drive.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Notes {
+    /// Row by row, the regressors.
+    pub seen: Vec<f32>,
+    /// Row by row, what the table wants of each motor, before the tanh.
+    pub wanted: Vec<f64>,
+}
+
+/// `board` without the field's memories of experience, which no read-out depends on, and on one thread.
+pub fn lean(board: &Board) -> Board {
+    let mut board = board.clone();
+    board.field.shape = Shape { bank: 1, patterns: 1, ..board.field.shape };
+    board.field.threads = 1;
+    board
+}
+
+/// Drives `lesson` with `driver`; returns a tutor's notes in terms of `regressors`.
+pub fn drive(
+    board: &Board,
+    lesson: &Lesson,
+    driver: &Driver,
+    regressors: &Regressors,
+) -> Result<Notes, BuildError> {
+    let notes: Arc<Mutex<Notes>> = Arc::default();
+    let drives = |motor: &usize| board.motors[*motor].kind.drives();
+    let wanted = |motor: &usize| board.field.start.iter().any(|curve| curve.motor == *motor);
+    let mut tutor = Tutor {
+        plan: board.field.clone(),
+        lesson: *lesson,
+        driver: driver.clone(),
+        regressors: regressors.clone(),
+        drives: (0..board.motors.len()).filter(drives).collect(),
+        aims: (0..board.motors.len()).filter(|motor| !drives(motor)).filter(wanted).collect(),
+        features: vec![0.0; FEATURES],
+        kept: [0.0; MAX_SENSORS],
+        notes: notes.clone(),
+    };
+    run(
+        board,
+        lesson.room,
+        lesson.seconds,
+        lesson.rung,
+        driver,
+        Box::new(move |engine, stimulus| tutor.cycle(engine, stimulus)),
+    )?;
+    let mut notes = notes.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(std::mem::take(&mut notes))
+}
+
+/// The outcome of a drive.
+pub struct Drive {
+    /// What the simulated robot has been through.
+    pub report: Report,
+    /// How smoothly it moved, and the digest of all that it sensed, decided and commanded.
+    pub recorder: Recorder,
+}
+
+/// Drives through `room` with `cycle` in the place of the engine's own; it asks `driver`. Ends when the car
+/// has fallen.
+pub fn run(
+    board: &Board,
+    room: u64,
+    seconds: u64,
+    rung: Rung,
+    driver: &Driver,
+    cycle: Cycle<dyn Inspect>,
+) -> Result<Drive, BuildError> {
+    let clock = Arc::new(SimClock::new());
+    let first = Instant::ZERO + board.period;
+    let options = Options {
+        seed: room,
+        readout: Some(driver.readout(board)),
+        rung: Some(rung),
+        around: Some(cycle),
+        ..Options::default()
+    };
+    let robot = Robot::build(board, clock.clone(), first, options)?;
+    let plant = robot.plant.clone().ok_or(BuildError::NoBus { board: board.name.clone() })?;
+    let until = first + Span::from_millis(1_000 * seconds);
+    let fallen = AtomicBool::new(false);
+    let ending = runner::step(robot, &clock, until, &fallen, |_| {
+        fallen.fetch_or(plant.report(clock.now()).contacts.falls > 0, Ordering::Relaxed);
+    });
+    Ok(Drive { report: plant.report(clock.now()), recorder: ending.recorder })
+}
+
+/// Watches the robot drive and notes what the table would have done.
+struct Tutor {
+    plan: FieldPlan,
+    lesson: Lesson,
+    driver: Driver,
+    regressors: Regressors,
+    drives: Vec<usize>,
+    /// Motors that steer, of those that the table has curves for.
+    aims: Vec<usize>,
+    features: Vec<f32>,
+    kept: [f32; MAX_SENSORS],
+    notes: Arc<Mutex<Notes>>,
+}
+
+impl Tutor {
+    fn cycle(&mut self, engine: &mut dyn Inspect, stimulus: &Stimulus) -> Result<Response, Failure> {
+        let Lesson { room, trouble, .. } = self.lesson;
+        let used = self.plan.shape.sensors;
+        let cycle = stimulus.cycle;
+        self.kept = trouble.sensors(room, cycle, &stimulus.sensors, &self.kept, used);
+        let seen = Stimulus { sensors: self.kept, ..*stimulus };
+        let mut response = self.driver.cycle(&self.plan, &seen, engine)?;
+        let wanted = |motor: usize| self.plan.start_wants(motor, &stimulus.sensors);
+        let backwards = self.drives.iter().any(|motor| wanted(*motor) < 0.0);
+        let is_noted = (cycle / u64::from(self.plan.every_ticks)).is_multiple_of(NOTED);
+        if backwards || is_noted {
+            engine.copy_features(&mut self.features);
+            let mut notes = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
+            for _ in 0..if backwards { BACKWARD_COUNTS } else { 1 } {
+                match &self.regressors {
+                    Regressors::Features(list) => {
+                        notes.seen.extend(list.iter().map(|feature| self.features[*feature]));
+                    }
+                    Regressors::Sensors(count) => notes.seen.extend(&seen.sensors[..*count]),
+                }
+                let motors = 0..self.plan.shape.motors;
+                notes.wanted.extend(motors.map(|motor| target(&self.plan, motor, &stimulus.sensors)));
+            }
+        }
+        response.motors = trouble.motors(room, cycle, response.motors, &self.aims);
+        Ok(response)
+    }
+}

@@ -1,0 +1,59 @@
+//! The verdict on a read-out: what the robot does with it in rooms in which it was not taught.
+
+use super::driver::Driver;
+use super::lesson::run;
+use crate::base::plan::{Board, Rung};
+use crate::field::Inspect;
+use crate::field::engine::Cycle;
+use crate::field::readout::Trial;
+use crate::runtime::robot::BuildError;
+use crate::sim::Report;
+use crate::workshop::learn::parallel;
+
+/// The result of these drives.
+pub fn figures(reports: &[Report]) -> Trial {
+    let mean =
+        |of: &dyn Fn(&Report) -> f64| reports.iter().map(of).sum::<f64>() / reports.len().max(1) as f64;
+    Trial {
+        rooms: reports.len() as u64,
+        contacts: reports.iter().map(|report| report.contacts.all()).sum(),
+        falls: reports.iter().map(|report| report.contacts.falls).sum(),
+        cells: mean(&|report| report.coverage.cells as f64),
+        backward_share: mean(&|report| report.coverage.backward_share),
+        still_share: mean(&|report| report.coverage.standing_share),
+    }
+}
+
+/// Fewer contacts, or as many and more of the rooms.
+pub fn is_better(one: &Trial, other: &Trial) -> bool {
+    (one.contacts, -one.cells) < (other.contacts, -other.cells)
+}
+
+/// Rooms to drive through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rooms {
+    /// Seed of the first; the others follow.
+    pub first: u64,
+    /// Their number.
+    pub count: usize,
+    /// Length of the drive through each, seconds of virtual time.
+    pub seconds: u64,
+}
+
+/// Drives through `rooms` with `driver`, on `threads` threads.
+pub fn trial(
+    board: &Board,
+    rooms: Rooms,
+    threads: usize,
+    driver: &Driver,
+    rung: Rung,
+) -> Result<Trial, BuildError> {
+    let seeds: Vec<u64> = (rooms.first..).take(rooms.count).collect();
+    let drives = parallel::map(threads, &seeds, |seed| {
+        let (alone, plan) = (driver.clone(), board.field.clone());
+        let cycle: Cycle<dyn Inspect> =
+            Box::new(move |engine, stimulus| alone.cycle(&plan, stimulus, engine));
+        run(board, *seed, rooms.seconds, rung, driver, cycle).map(|drive| drive.report)
+    });
+    Ok(figures(&drives.into_iter().collect::<Result<Vec<_>, _>>()?))
+}
