@@ -1,6 +1,6 @@
 /// Numbers on the device: the two storages of a cell, tanh, and sums whose order never changes.
 ///
-/// The only place that knows which compiler reads it: three functions are instructions on a GPU and
+/// The only place that knows which compiler reads it: four functions are instructions on a GPU and
 /// plain C++ in the emulator. Everything else is the same source.
 #pragma once
 #include "brain.cuh"
@@ -12,6 +12,7 @@ constexpr unsigned ALL = 0xffffffffu;
 __device__ inline float from_half(unsigned short bits) { return emulator::from_half(bits); }
 __device__ inline unsigned short to_half(float value) { return emulator::to_half(value); }
 __device__ inline float quotient(float a, float b) { return a / b; }
+__device__ inline unsigned long long device_clock() { return emulator::device_clock(); }
 #else
 __device__ inline float from_half(unsigned short bits) {
   float value;
@@ -25,6 +26,12 @@ __device__ inline unsigned short to_half(float value) {
 }
 /// Within 2 units in the last place, at a third of the instructions of a rounded quotient.
 __device__ inline float quotient(float a, float b) { return __fdividef(a, b); }
+/// Nanoseconds. How often it goes on is the chip's own: every 32 ns to every microsecond.
+__device__ inline unsigned long long device_clock() {
+  unsigned long long now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
 #endif
 
 /// tanh(x) = x P(x^2) / Q(x^2) on [-9, 9], the minimax fit of src/field/cpu/tanh.rs, within 6e-7. The

@@ -67,8 +67,9 @@ struct Cycle {
   unsigned long long number;
   double keep;              // 0.99^(seconds since the last step of learning)
   double noise[MAX_MOTORS]; // exploration, already scaled
-  float sensors[MAX_SENSORS]; // each finite and in [-1, 1]: the host refuses others (step 0)
+  const float* sensors;     // each finite and in [-1, 1]: the host refuses others (step 0). Memory of the host
   float reward;             // likewise
+  unsigned ticket;          // the report of this cycle has the same
   unsigned first;           // nothing came before: no last value, nothing to learn from
   unsigned on_half;         // grid in use: 0 whole, 1 half
   unsigned moved;           // first cycle on this grid, and not the first of all
@@ -84,6 +85,7 @@ struct Cycle {
   unsigned stale[GROUPS];   // the group's sums are not those of its cells: reduce it though it stands still
   float take[GROUPS];       // share k of F in a sub-step
   float hold[GROUPS];       // 1 - k
+  unsigned unused;
 };
 
 /// What the host reads back: the answer, and what can be asked of an engine. It is also where the
@@ -103,6 +105,15 @@ struct Answer {
   unsigned slot[BLEND_TOP];
   unsigned nearest;         // rows found
   unsigned row[BANK_TOP];
+};
+
+/// A cycle's result in memory of the host, which looks at the ticket until it is this cycle's.
+struct Report {
+  Answer answer;
+  unsigned long long began; // the device's clock, ns: when the first kernel had the orders
+  unsigned long long ended; // and when the answer was complete
+  unsigned ticket;          // written last
+  unsigned unused[3];
 };
 
 /// The wiring on one grid of n cells per axis.
@@ -200,8 +211,10 @@ struct Metrics {
 /// Everything that one robot's cycle touches. Robots of a batch may share what is const here.
 struct Brain {
   const Rule* rule;
-  const Cycle* cycle;
+  const Cycle* given;         // memory of the host: the orders, read once by the first kernel
+  Cycle* cycle;               // the same for all others
   Answer* answer;
+  Report* report;             // memory of the host
   Wires wires[2];             // whole grid, half grid
   Taps taps;
   void* cells[2][2][GROUPS];  // [grid][buffer][group]: [GROUP][n][n][n], x fastest
@@ -228,7 +241,7 @@ struct Launch {
   unsigned planes;            // evolve, features: planes of a slab; divides a quarter of the grid
 };
 
-static_assert(sizeof(Rule) == 112 && sizeof(Cycle) == 632 && sizeof(Answer) == 768, "agreed with the host");
+static_assert(sizeof(Rule) == 112 && sizeof(Cycle) == 392 && sizeof(Answer) == 768 && sizeof(Report) == 800, "agreed with the host");
 static_assert(sizeof(Senses) == 17696 && sizeof(About) == 9216 && sizeof(Sweep) == 88, "agreed with the host");
-static_assert(sizeof(Metric) == 40 && sizeof(Metrics) == 3856 && sizeof(Brain) == 536, "agreed with the host");
+static_assert(sizeof(Metric) == 40 && sizeof(Metrics) == 3856 && sizeof(Brain) == 552, "agreed with the host");
 static_assert(FEATURES == 2112 && REGRESSORS_HELD >= MAX_REGRESSORS, "as in src/field/shape.rs");

@@ -8,5 +8,6 @@
 #include "learn.cu"
 #include "motor.cu"
 #include "metrics.cu"
+#include "deliver.cu"
 #include "half.cu"
 #include "memory.cu"

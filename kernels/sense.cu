@@ -1,4 +1,4 @@
-/// Step 1: takes the sensors, compares them with what was expected, keeps the averages behind
+/// Step 1: takes the orders and the sensors from the host's memory, compares them with what was expected, keeps the averages behind
 /// confidence, skill and trust, and says what is felt.
 ///
 /// Launch: grid (1, 1, robots), block 64: a thread a sensor, as there are at most 64. Shared memory:
@@ -43,9 +43,22 @@ __device__ inline void average(Senses& senses, unsigned i, double now, double la
   follow(senses.power[i], senses.learned[i] * senses.learned[i], weight);
 }
 
+/// Takes the orders over from the host's memory, which is read once: across a bus it is slow.
+__device__ inline void take_orders(const Brain& brain) {
+  static_assert(sizeof(Cycle) % sizeof(unsigned long long) == 0, "copied in whole words");
+  const auto* from = reinterpret_cast<const unsigned long long*>(brain.given);
+  auto* to = reinterpret_cast<unsigned long long*>(brain.cycle);
+  for (unsigned word = threadIdx.x; word < sizeof(Cycle) / sizeof(unsigned long long); word += blockDim.x) {
+    to[word] = from[word];
+  }
+  __syncthreads();
+}
+
 extern "C" __global__ void __launch_bounds__(SENSE_THREADS) sense(const Brain* brains, Launch) {
   __shared__ double scratch[SENSE_THREADS / WARP];
   const Brain& brain = brains[blockIdx.z];
+  take_orders(brain);
+  if (threadIdx.x == 0) brain.report->began = device_clock();
   const Cycle& cycle = *brain.cycle;
   Senses& senses = *brain.senses;
   Answer& answer = *brain.answer;

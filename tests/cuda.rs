@@ -402,9 +402,9 @@ fn a_cycle_has_as_many_launches_as_the_notes_say() {
     rig.cycle(&[stimulus(9, 0, 0)]);
     let before = rig.launches();
     rig.cycle(&[stimulus(9, 1, 0)]);
-    assert_eq!(rig.launches() - before, 12, "one sub-step; kernels/README.md lists them");
+    assert_eq!(rig.launches() - before, 13, "one sub-step; kernels/README.md lists them");
     rig.cycle(&[stimulus(9, 2, 5)]);
-    assert_eq!(rig.launches() - before, 12 + 12 + 1, "one launch moves the field");
+    assert_eq!(rig.launches() - before, 13 + 13 + 1, "one launch moves the field");
     rig.cycle(&[stimulus(9, 3, 5)]);
-    assert_eq!(rig.launches() - before, 12 + 13 + 13, "a group that was held takes two sub-steps");
+    assert_eq!(rig.launches() - before, 13 + 14 + 14, "a group that was held takes two sub-steps");
 }

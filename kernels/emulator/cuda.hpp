@@ -8,6 +8,7 @@
 ///
 /// Absent: grid-wide barriers, lanes left out of an exchange, textures, tensor cores.
 #pragma once
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -156,8 +157,13 @@ inline void run_block() {
   }
 }
 
+/// Launches so far: the device's clock where runs are compared bit by bit. The stand-in has a real one.
+inline unsigned long long launched = 0;
+inline unsigned long long (*device_clock)() = [] { return launched; };
+
 /// Runs a kernel over a grid. Blocks come one after another.
 inline void launch(uint3 grid, unsigned threads, bool reversed, void (*kernel)(void*), void* arguments) {
+  launched++;
   if (threads == 0 || threads > MOST_THREADS || threads % LANES != 0) refuse("no such block");
   block.threads = threads;
   block.reversed = reversed;
@@ -219,11 +225,13 @@ inline unsigned short to_half(float value) {
   return static_cast<unsigned short>(sign | ((static_cast<unsigned>(exponent + 13) << 10) + digits));
 }
 
+
 } // namespace emulator
 
 inline void __syncthreads() { emulator::wait(emulator::State::AtBarrier); }
 inline void __syncwarp(unsigned mask = 0xffffffffu) { emulator::exchange(emulator::Exchange::Sync, mask, 0); }
 inline void __threadfence() {}
+inline void __threadfence_system() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 template <class Number> Number __shfl_xor_sync(unsigned mask, Number value, unsigned lanes) {
   return emulator::shuffle(mask, value, threadIdx.x % emulator::LANES ^ lanes);
 }

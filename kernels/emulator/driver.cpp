@@ -37,6 +37,14 @@ const Named* named(int code) {
   return nullptr;
 }
 
+[[maybe_unused]] const bool has_clock = [] {
+  emulator::device_clock = [] {
+    const auto now = Clock::now().time_since_epoch();
+    return static_cast<unsigned long long>(std::chrono::duration_cast<std::chrono::nanoseconds>(now).count());
+  };
+  return true;
+}();
+
 /// The environment's orders, taken at load, after the device was made.
 [[maybe_unused]] const bool understood_at_load = device.orders.take_all(std::getenv("GANGLION_STAND_IN"));
 
@@ -119,6 +127,8 @@ API ganglion_stand_in_counts(std::uint64_t* numbers, std::size_t room) {
   Counts counts = device.counts;
   counts.device_now = device.memory.device_now, counts.host_now = device.memory.host_now;
   counts.device_bytes = device.memory.device_bytes;
+  counts.registered = 0;
+  for (const auto& entry : device.memory.live) counts.registered += entry.second.registered;
   counts.streams = device.streams.live.size(), counts.events = device.events.live.size();
   counts.graphs = device.graphs.live.size(), counts.executables = device.executables.live.size();
   counts.modules = device.modules.live.size();

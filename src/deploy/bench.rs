@@ -16,7 +16,7 @@ mod survey;
 pub mod verdict;
 
 pub use control::{LoopFigures, Measured, bench_loop};
-pub use device::{DeviceBench, DeviceFigures, PARTS_OF_A_CYCLE};
+pub use device::{DeviceBench, DeviceFigures};
 pub use field::{BenchFault, FieldBench, FieldFigures};
 pub use gpu::{GpuFigures, gpu_figures};
 pub use hrr::{HrrBench, HrrFault, HrrFigure, HrrFigures, OPERATIONS, Operation};

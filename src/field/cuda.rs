@@ -8,6 +8,7 @@
 mod bank;
 mod between;
 mod brains;
+mod desk;
 mod gauge;
 mod launches;
 mod layout;
@@ -98,6 +99,7 @@ impl CudaEngine {
             turn: Some(Box::new(Turn {
                 stimuli: vec![Stimulus::AT_REST; robots],
                 answers: vec![Answer::START; robots],
+                patience: Span::ZERO,
                 outcome: Ok(Times::default()),
             })),
             patience: patience(plan, &found),
@@ -140,7 +142,8 @@ impl CudaEngine {
         let begun = MonotonicClock.now();
         let Some(mut turn) = self.turn.take() else { return Err(self.lose(Loss::Panicked)) };
         fill(&mut turn.stimuli);
-        let turn = self.line.turn(turn, self.patience).map_err(|silence| self.silent(silence))?;
+        turn.patience = self.patience;
+        let turn = self.line.turn(turn).map_err(|silence| self.silent(silence))?;
         let outcome = turn.outcome;
         self.answer = turn.answers[0];
         self.turn = Some(turn);

@@ -2,9 +2,10 @@
 //! kernel image. Knows no field. This file lists the module's files in reading order.
 //!
 //! [`probe`] finds out whether there is a GPU; [`Gpu::open`] opens it on the calling thread, where everything
-//! created from it stays. [`Pool`] and [`Pinned`] are allocated once, at the start; a [`Stream`] takes copies
-//! and launches, one call replays a captured [`Graph`] of them, and an [`Event`] can be polled for whether
-//! the device has passed it. Nothing here waits for the device except releasing resources.
+//! created from it stays. [`Pool`] and [`Pinned`] are allocated once, at the start, and [`Mapped`] makes
+//! memory of the program known to the device, which then uses it in place; a [`Stream`] takes copies and
+//! launches, one call replays a captured [`Graph`] of them, and an [`Event`] can be polled for whether the
+//! device has passed it. Nothing here waits for the device except releasing resources.
 //!
 //! Every call goes through one function (`call.rs`), which notes it in the [`Watch`] for other threads,
 //! and applies an injected [`GpuFault`], on a real GPU as on the stand-in of `kernels/emulator`.
@@ -22,6 +23,7 @@ mod probe; // is there a GPU, or why not
 mod context; // opening, and starting again
 mod flight; // what of host memory is being copied
 mod memory; // one pool, pinned host memory
+mod mapped; // host memory of the program that kernels use in place
 mod event; // marks to query, and times
 mod stream; // copies, launches, marks, in order
 mod graph; // captured once, replayed
@@ -38,6 +40,7 @@ pub use fault::GpuFault;
 pub use graph::Graph;
 pub use image::{Image, ImageFiles, Kernel, KernelFacts, Source};
 pub use installed::{cache_folder, image_files};
+pub use mapped::Mapped;
 pub use memory::{Look, LookMut, Pinned, Pool};
 pub use probe::{Absence, Found, probe};
 pub use stream::{Launch, Priority, Stream};

@@ -9,6 +9,7 @@ pub mod pages;
 pub mod room;
 pub mod signals;
 pub mod triple_buffer;
+pub mod words;
 pub mod sync;
 
 pub use grant::{

@@ -54,7 +54,7 @@ fn check(object: &Value, robots: u64) {
     let times = object["device_times"].as_object().expect("an object");
     let mut parts: Vec<&str> = times.keys().map(String::as_str).collect();
     parts.sort_unstable();
-    assert_eq!(parts, ["copy_in", "copy_out", "kernels", "queue", "wake"]);
+    assert_eq!(parts, ["kernels", "queue", "wake"]);
     for part in times.values() {
         assert!(0.0 <= number(part, "p50_us") && number(part, "p50_us") <= number(part, "p99_us"), "{part}");
     }
@@ -70,7 +70,8 @@ fn check(object: &Value, robots: u64) {
     let cells = robots as f64 * 64.0 * 512.0;
     assert!(near(number(object, "ns_per_cell"), percentiles[0] * 1e3 / cells), "{object}");
 
-    assert!(near(number(object, "transfers_per_cycle"), 2.0), "{object}");
+    assert_eq!(object["transfers_per_cycle"], 0.0, "{object}");
+    assert!((1.0..2.0).contains(&number(object, "calls_per_cycle")), "one, but for late cycles: {object}");
     assert_eq!((&object["device_allocations"], &object["allocations_per_cycle"]), (&0.into(), &0.0.into()));
     assert!(
         number(object, "memory_mb") * 1e6 > robots as f64 * 64.0 * 512.0 * 2.0,

@@ -66,10 +66,11 @@ impl Desk {
     /// no cell. Its address, and that of its answer.
     fn empty_brain(&mut self) -> (u64, u64) {
         let (zeros, size) = (self.pool.address() + 4096, ANSWER.max(CYCLE).max(SENSES));
-        assert!(4096 + 2 * size <= self.pool.bytes());
-        let answer = zeros + size as u64;
+        assert!(4096 + 3 * size <= self.pool.bytes());
+        let (answer, report) = (zeros + size as u64, zeros + 2 * size as u64);
         let mut table: Vec<u8> = zeros.to_le_bytes().repeat(BRAIN / 8);
-        table[16..24].copy_from_slice(&answer.to_le_bytes());
+        table[24..32].copy_from_slice(&answer.to_le_bytes());
+        table[32..40].copy_from_slice(&report.to_le_bytes());
         self.pinned.part_mut(0..BRAIN).expect("within").copy_from_slice(&table);
         self.stream.fill(zeros, 0, 2 * size).expect("filled");
         self.stream.copy_in(self.pool.address(), &self.pinned, 0..BRAIN).expect("copied");
@@ -122,7 +123,9 @@ fn bytes_come_back_as_they_were_sent() {
     expected[6..8].fill(7);
     assert_eq!(desk.pinned.part(4096..5120).expect("within")[..], expected);
     assert!(desk.gpu.memory_free().is_ok_and(|free| free > 0 && free <= desk.found.memory_bytes));
+    let calls = desk.watch.counts().calls;
     let expected = Counts {
+        calls,
         copies_in: 1,
         copies_out: 1,
         copies_within: 1,

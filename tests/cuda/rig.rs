@@ -3,10 +3,11 @@
 
 use super::emulator::{Buffer, Device};
 use super::tables::{
-    ANSWER, Answer, BRAIN, CYCLE, Cycle, MATCH, METRIC, METRIC_RING, METRICS, METRICS_BEFORE, Reader, SENSES,
-    SWEEP, Table, from_half, is_half, reach, rule, to_half,
+    ANSWER, Answer, BRAIN, CYCLE, CYCLE_SENSORS, Cycle, MATCH, METRIC, METRIC_RING, METRICS, METRICS_BEFORE,
+    REPORT, Reader, SENSES, SWEEP, Table, from_half, is_half, reach, rule, to_half,
 };
 use ganglion::base::command::MAX_MOTORS;
+use ganglion::base::frame::MAX_SENSORS;
 use ganglion::base::plan::FieldPlan;
 use ganglion::base::seed::{Stream, normal};
 use ganglion::field::Stimulus;
@@ -29,11 +30,12 @@ pub struct Launching {
 
 /// A robot's own buffers that the tests look into.
 struct Robot {
-    cycle: Buffer,
-    answer: Buffer,
+    given: Buffer,
+    sensors: Buffer,
+    report: Buffer,
     cells: [[Buffer; 2]; 2],
     features: Buffer,
-    given: Buffer,
+    learned: Buffer,
     metrics: Buffer,
 }
 
@@ -136,14 +138,16 @@ impl Rig {
         let identity = f64s((0..n * n).map(|i| if i % (n + 1) == 0 { 1.0 } else { 0.0 }));
         let about = self.about_at_rest();
         let device = &mut self.device;
-        let cycle = device.allocate(CYCLE);
+        let orders = [device.allocate(CYCLE), device.allocate(CYCLE)];
+        let sensors = device.allocate(MAX_SENSORS * 4);
         let answer = device.hold(&Answer::at_start());
+        let report = device.hold(&[0; REPORT]);
         let whole = [device.hold(&start), device.allocate(CHANNELS * cells * 4)];
         let half = [0, 1].map(|_| device.allocate(CHANNELS * cells / 8 * 4));
         let features = device.hold(&vec![0; FEATURES * 4]);
-        let given = device.allocate((DESCRIPTOR + 1) * 4);
+        let learned = device.allocate((DESCRIPTOR + 1) * 4);
         let metrics = device.hold(&vec![0; METRICS]);
-        let mut places = vec![rule, cycle, answer];
+        let mut places = vec![rule, orders[0], orders[1], answer, report];
         places.extend(hardware);
         let pointers: Vec<(Buffer, usize)> = places.into_iter().map(|buffer| (buffer, 0)).collect();
         let groups = |buffer: Buffer, cells: usize| (0..GROUPS).map(move |g| (buffer, g * GROUP * cells * 4));
@@ -155,7 +159,7 @@ impl Rig {
         own.push(device.allocate(shape.grid * GROUPS * 16 * 4)); // block_sums
         own.push(device.allocate(CONTENT_GROUPS * cells * 4)); // group_sums
         own.extend([features, device.hold(&about), device.hold(&vec![0; SENSES])]);
-        own.extend([device.hold(&vec![0; shape.sensors * n * 8]), device.hold(&identity), given]);
+        own.extend([device.hold(&vec![0; shape.sensors * n * 8]), device.hold(&identity), learned]);
         let row_bytes = DESCRIPTOR * if self.launching.bytes { 1 } else { 2 };
         own.extend([shape.bank * DESCRIPTOR * 4, shape.bank * row_bytes].map(|bytes| device.allocate(bytes)));
         // scale, error, value, last_use, high
@@ -168,7 +172,8 @@ impl Rig {
         for (index, (to, at)) in pointers.into_iter().enumerate() {
             device.point(self.brains, number * BRAIN + index * 8, to, at);
         }
-        self.robots.push(Robot { cycle, answer, cells: [whole, half], features, given, metrics });
+        let given = orders[0];
+        self.robots.push(Robot { given, sensors, report, cells: [whole, half], features, learned, metrics });
     }
 
     fn about_at_rest(&self) -> Vec<u8> {
@@ -227,7 +232,7 @@ impl Rig {
     pub fn store_experience(&mut self, descriptor: &[f32; DESCRIPTOR], value: f32) {
         for robot in &self.robots {
             let bytes = Table::default().f32s(descriptor).f32s(&[value]).bytes();
-            self.device.write(robot.given, 0, &bytes);
+            self.device.write(robot.learned, 0, &bytes);
         }
         let how = [0, u32::from(self.launching.bytes)];
         self.launch("experience", [1, 1], 256, how);
@@ -241,19 +246,26 @@ impl Rig {
     /// One cycle of all robots on the same rung; a stimulus each.
     pub fn cycle(&mut self, stimuli: &[Stimulus]) -> Vec<Answer> {
         let changes = self.order(&stimuli[0]);
+        self.orders.ticket += 1;
         for (robot, stimulus) in self.robots.iter().zip(stimuli) {
             let orders = Cycle { reward: stimulus.reward, ..self.orders.clone() };
-            self.device.write(robot.cycle, 0, &orders.bytes(&stimulus.sensors));
+            self.device.write(robot.sensors, 0, &Table::default().f32s(&stimulus.sensors).bytes());
+            self.device.write(robot.given, 0, &orders.bytes());
+            self.device.point(robot.given, CYCLE_SENSORS, robot.sensors, 0);
         }
-        if changes {
-            let halves = (self.plan.shape.cells() / 8).div_ceil(256) as u32;
-            let name = if self.on_half { "enter_half" } else { "leave_half" };
-            self.launch(name, [CHANNELS as u32, halves], 256, [0, 0]);
-        }
-        self.launch_cycle();
+        self.launch_cycle(changes);
         self.settle();
-        let answers: Vec<Buffer> = self.robots.iter().map(|robot| robot.answer).collect();
-        answers.into_iter().map(|answer| Answer::read(&self.device.read(answer, 0, ANSWER))).collect()
+        let reports: Vec<Buffer> = self.robots.iter().map(|robot| robot.report).collect();
+        reports.into_iter().map(|report| self.answer(report)).collect()
+    }
+
+    /// The answer in a report that must be whole.
+    fn answer(&mut self, report: Buffer) -> Answer {
+        let bytes = self.device.read(report, 0, REPORT);
+        let mut end = Reader(&bytes[ANSWER..]);
+        let (times, ticket) = (end.u64s(2), end.u32s(1)[0]);
+        assert!(ticket == self.orders.ticket && 0 < times[0] && times[0] <= times[1], "{ticket}, {times:?}");
+        Answer::read(&bytes[..ANSWER])
     }
 
     /// What is due in this cycle; whether it is the first on another grid.
@@ -309,7 +321,7 @@ impl Rig {
     }
 
     /// The launches of a cycle, in their order.
-    fn launch_cycle(&mut self) {
+    fn launch_cycle(&mut self, changes: bool) {
         let shape = self.plan.shape;
         let n = shape.grid / if self.on_half { 2 } else { 1 };
         let planes = self.launching.planes.min(n / 4);
@@ -319,6 +331,11 @@ impl Rig {
         self.launch("sense", [1, 1], 64, [0, 0]);
         self.launch("learn_gain", warps(columns), 256, [0, 0]);
         self.launch("learn_apply", warps(columns + shape.sensors), 256, [0, 0]);
+        if changes {
+            let halves = (shape.cells() / 8).div_ceil(256) as u32;
+            let name = if self.on_half { "enter_half" } else { "leave_half" };
+            self.launch(name, [CHANNELS as u32, halves], 256, [0, 0]);
+        }
         let team = (n * n / 4).min(256);
         let threads = (team * (256 / team).min(GROUP)) as u32;
         let sub_steps = self.orders.count.iter().max().copied().unwrap_or(0).max(1);
@@ -336,6 +353,7 @@ impl Rig {
         self.launch("remember", [1, 1], 256, [blocks, bytes]);
         self.launch("predict", warps(shape.sensors), 256, [0, 0]);
         self.launch("motor", [shape.motors as u32, 1], 256, [0, 0]);
+        self.launch("deliver", [1, 1], 96, [0, 0]);
         self.launch("metrics", [CHANNELS as u32, 1], 256, [0, 0]);
     }
 

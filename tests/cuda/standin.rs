@@ -42,6 +42,8 @@ pub struct Counts {
     pub device_bytes: u64,
     pub host_ever: u64,
     pub host_now: u64,
+    /// Ranges of the host that are known to the device.
+    pub registered: u64,
     /// Alive.
     pub streams: u64,
     pub events: u64,
@@ -58,7 +60,7 @@ impl Counts {
     /// Whether nothing is left on the device, and nothing that was made of it.
     pub fn is_clean(&self) -> bool {
         let alive = [self.streams, self.events, self.graphs, self.executables, self.modules];
-        alive.iter().sum::<u64>() + self.device_now + self.host_now + self.retained == 0
+        alive.iter().sum::<u64>() + self.device_now + self.host_now + self.registered + self.retained == 0
     }
 }
 

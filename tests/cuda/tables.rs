@@ -57,7 +57,10 @@ impl Reader<'_> {
 }
 
 /// Bytes of the tables.
-pub const CYCLE: usize = 632;
+pub const CYCLE: usize = 392;
+/// Where the address of the sensors stands in it: after two numbers and the noise.
+pub const CYCLE_SENSORS: usize = 16 + 8 * MAX_MOTORS;
+pub const REPORT: usize = 800;
 pub const ANSWER: usize = 768;
 pub const SENSES: usize = 17_696;
 pub const SWEEP: usize = 88;
@@ -67,7 +70,7 @@ pub const METRIC_RING: usize = 64;
 /// Sums come before the ring, counters after it.
 pub const METRICS_BEFORE: usize = 1024;
 pub const METRICS: usize = METRICS_BEFORE + METRIC_RING * METRIC + 8 + 256 + 8;
-pub const BRAIN: usize = 536;
+pub const BRAIN: usize = 552;
 
 /// Largest f32 that is not above 1 - beta.
 pub fn reach(plan: &FieldPlan) -> f32 {
@@ -110,6 +113,7 @@ pub struct Cycle {
     pub keep: f64,
     pub noise: [f64; MAX_MOTORS],
     pub reward: f32,
+    pub ticket: u32,
     /// In the order of the table: first, on_half, moved, learn_due, blend_due, blend_top, metrics_due,
     /// part, parts.
     pub flags: [u32; 9],
@@ -122,11 +126,12 @@ pub struct Cycle {
 }
 
 impl Cycle {
-    pub fn bytes(&self, sensors: &[f32; MAX_SENSORS]) -> Vec<u8> {
+    /// The table, but for the address of the sensors.
+    pub fn bytes(&self) -> Vec<u8> {
         let table = Table::default().u64s(&[self.number]).f64s(&[self.keep]).f64s(&self.noise);
-        let table = table.f32s(sensors).f32s(&[self.reward]).u32s(&self.flags);
+        let table = table.u64s(&[0]).f32s(&[self.reward]).u32s(&[self.ticket]).u32s(&self.flags);
         let table = table.u32s(&self.count).u32s(&self.front).u32s(&self.left).u32s(&self.stale);
-        table.f32s(&self.take).f32s(&self.hold).of(CYCLE)
+        table.f32s(&self.take).f32s(&self.hold).u32s(&[0]).of(CYCLE)
     }
 }
 

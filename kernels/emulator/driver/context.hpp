@@ -167,7 +167,7 @@ static int free_memory(const char* name, std::uintptr_t address, bool host, Lock
   device.progress.wait(lock, [] { return after_wait() != OK || is_idle(); });
   if (after_wait() != OK) return after_wait();
   const auto it = device.memory.live.find(address);
-  if (it == device.memory.live.end() || it->second.host != host) {
+  if (it == device.memory.live.end() || it->second.host != host || it->second.registered) {
     return say(INVALID_VALUE, "%s: 0x%zx %s", name, static_cast<std::size_t>(address), device.memory.was_freed(address) ? "was freed before" : "is not where an allocation of that kind begins");
   }
   if (!device.memory.margins_hold(name)) return lose(LAUNCH_FAILED), LAUNCH_FAILED;
@@ -179,6 +179,27 @@ API cuMemFree_v2(std::uintptr_t address) {
 }
 API cuMemFreeHost(void* address) {
   return call("cuMemFreeHost", Needs::Quiet, [&](Lock& lock) { return free_memory("cuMemFreeHost", reinterpret_cast<std::uintptr_t>(address), true, lock); });
+}
+/// Pages of the host become known to the device, which locks them.
+API cuMemHostRegister_v2(void* start, std::size_t bytes, unsigned flags) {
+  return call("cuMemHostRegister_v2", Needs::Quiet, [&](Lock&) -> int {
+    const auto address = reinterpret_cast<std::uintptr_t>(start);
+    if (bytes == 0 || flags > 15) return say(INVALID_VALUE, "cuMemHostRegister of %zu bytes with flags %u", bytes, flags);
+    if (address % PAGE != 0 || bytes % PAGE != 0) return say(INVALID_VALUE, "cuMemHostRegister: 0x%zx is no whole page", static_cast<std::size_t>(address));
+    if (!device.memory.take_in(address, bytes, flags)) return say(HOST_MEMORY_ALREADY_REGISTERED, "cuMemHostRegister: part of the range is known already");
+    return OK;
+  });
+}
+API cuMemHostUnregister(void* start) {
+  return call("cuMemHostUnregister", Needs::Quiet, [&](Lock& lock) -> int {
+    const auto address = reinterpret_cast<std::uintptr_t>(start);
+    device.progress.wait(lock, [] { return after_wait() != OK || is_idle(); });
+    if (after_wait() != OK) return after_wait();
+    const auto it = device.memory.live.find(address);
+    if (it == device.memory.live.end() || !it->second.registered) return say(HOST_MEMORY_NOT_REGISTERED, "cuMemHostUnregister: 0x%zx is not registered", static_cast<std::size_t>(address));
+    device.memory.give_back(address);
+    return OK;
+  });
 }
 API cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   return call("cuMemGetInfo_v2", Needs::Context, [&](Lock&) {

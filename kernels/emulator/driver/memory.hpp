@@ -22,6 +22,7 @@ struct Allocation {
   std::size_t bytes, whole;
   unsigned flags;
   bool host;
+  bool registered = false; // the host's own memory: no margins, and the driver never frees it
 };
 
 struct Memory {
@@ -48,12 +49,23 @@ struct Memory {
 
   void give_back(std::uintptr_t address) {
     const Allocation it = live[address];
+    live.erase(address);
+    if (it.registered) return; // it stays the host's
     // In one step: the pages go, their addresses do not.
     mmap(it.pages, it.whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-    live.erase(address);
     freed[address] = it.bytes;
     (it.host ? host_now : device_now) -= 1;
     if (!it.host) device_bytes -= it.bytes;
+  }
+
+  /// Memory of the host becomes known to the device; false if part of it is already.
+  bool take_in(std::uintptr_t address, std::size_t bytes, unsigned flags) {
+    for (const auto& entry : live) {
+      if (entry.first < address + bytes && address < entry.first + entry.second.bytes) return false;
+    }
+    auto* start = reinterpret_cast<unsigned char*>(address);
+    live[address] = {start, bytes, bytes, flags, true, true};
+    return true;
   }
 
   /// What holds all of this range; null if nothing does.
@@ -91,6 +103,7 @@ struct Memory {
   bool margins_hold(const char* writer) const {
     for (const auto& entry : live) {
       const Allocation& it = entry.second;
+      if (it.registered) continue;
       const unsigned char *before = it.pages, *after = it.pages + MARGIN + it.bytes;
       for (std::size_t k = 0; k < MARGIN; k++) {
         if (before[k] == UNTOUCHED && after[k] == UNTOUCHED) continue;

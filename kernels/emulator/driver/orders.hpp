@@ -39,6 +39,7 @@ struct Counts {
   std::uint64_t pageable;         // copies refused because the host's side was not page-locked
   std::uint64_t device_ever, device_now, device_bytes;
   std::uint64_t host_ever, host_now;
+  std::uint64_t registered;       // ranges of the host that are known to the device
   std::uint64_t streams, events, graphs, executables, modules; // alive
   std::uint64_t retained;         // references to the primary context
 };

@@ -6,7 +6,8 @@ use crate::base::plan::{FieldPlan, Rung};
 use crate::base::time::Span;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
-use crate::deploy::bench::{BenchFault, DeviceBench, DeviceFigures, PARTS_OF_A_CYCLE};
+use crate::deploy::bench::{BenchFault, DeviceBench, DeviceFigures};
+use crate::field::DeviceTimes;
 use crate::field::cuda::DeviceFacts;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -38,8 +39,10 @@ pub(super) struct DeviceReport {
     evolve_share_of_copy: Option<f64>,
     /// A graph of nothing, launched and waited for.
     launch_and_wait_us: Option<f64>,
-    /// Between host and device.
+    /// Copies between host and device: 0, as kernels use the host's memory in place.
     transfers_per_cycle: Option<f64>,
+    /// Of the driver.
+    calls_per_cycle: Option<f64>,
     /// Allocations on the device and page-locked ones on the host within the counted cycles, in all.
     device_allocations: u64,
     /// Page-locked memory of the host, MB (10^6).
@@ -109,12 +112,13 @@ impl DeviceReport {
             image: image.clone(),
             image_ms: image_took.as_secs_f64() * 1e3,
             kernels: kernels.collect(),
-            device_times: PARTS_OF_A_CYCLE.iter().enumerate().map(|(at, name)| (*name, part(at))).collect(),
+            device_times: DeviceTimes::PARTS.iter().enumerate().map(|(at, name)| (*name, part(at))).collect(),
             achieved_gbps: figures.achieved_gbps(),
             share_of_copy: figures.share_of_copy(),
             evolve_share_of_copy: figures.evolve_share_of_copy(),
             launch_and_wait_us: figures.launch_and_wait_us(),
             transfers_per_cycle: figures.transfers_per_cycle(),
+            calls_per_cycle: figures.calls_per_cycle(),
             device_allocations: figures.allocations,
             pinned_mb: *pinned_bytes as f64 / 1e6,
             host_cpu_share: figures.host_cpu_share(),
@@ -141,8 +145,8 @@ impl DeviceReport {
 
     /// Stands below the figures of every engine.
     pub(super) fn say(&self) {
-        say!("where the time of a cycle goes, p50 and p99 (copies and kernels by events on the device):");
-        for name in PARTS_OF_A_CYCLE {
+        say!("where the time of a cycle goes, p50 and p99 (kernels by the device's own clock):");
+        for name in DeviceTimes::PARTS {
             if let Some(Part { p50_us: Some(p50), p99_us: Some(p99) }) = self.device_times.get(name) {
                 say!("  {name:<21}{p50:>7.1}  {p99:>7.1}");
             }
@@ -162,9 +166,9 @@ impl DeviceReport {
         if let Some(us) = self.launch_and_wait_us {
             say!("launching nothing and waiting for it: {us:.1} us");
         }
-        if let Some(transfers) = self.transfers_per_cycle {
+        if let (Some(calls), Some(copies)) = (self.calls_per_cycle, self.transfers_per_cycle) {
             say!(
-                "{transfers} transfers a cycle; {} device allocations in all cycles",
+                "{calls:.1} calls of the driver and {copies:.1} copies a cycle; {} device allocations in all cycles",
                 self.device_allocations
             );
         }

@@ -30,9 +30,8 @@ const SETTLING: u32 = 8;
 const PARTS: [u64; 3] = [5, 1, 4];
 /// Between two cycles of the paced part: 100 Hz.
 const PACE: Span = Span::from_millis(10);
-
-/// The parts of a cycle on its way to the device and back, in the order of [`DeviceFigures::times`].
-pub const PARTS_OF_A_CYCLE: [&str; 5] = ["queue", "copy_in", "kernels", "copy_out", "wake"];
+/// Place of the kernels in `DeviceTimes::PARTS`.
+const KERNELS: usize = 1;
 
 /// An engine on a GPU, loaded and fed by a `Feed`.
 pub struct DeviceBench {
@@ -46,13 +45,15 @@ pub struct DeviceFigures {
     /// Cycles, stages, and copies in the device's memory.
     pub field: FieldFigures,
     /// Where the time of the cycles went.
-    pub times: [Histogram<u64>; PARTS_OF_A_CYCLE.len()],
+    pub times: [Histogram<u64>; DeviceTimes::PARTS.len()],
     /// A graph of nothing: launch -> seen.
     pub round_trip: Histogram<u64>,
     /// Bytes of evolve and features in a cycle: all but the bank's.
     pub evolved_bytes: usize,
     /// Transfers between host and device within the counted cycles.
     pub transfers: u64,
+    /// Calls of the driver in all cycles.
+    pub calls: u64,
     /// Allocations on the device, and page-locked ones on the host, within the counted cycles.
     pub allocations: u64,
     /// Time of the processors in the paced part, and the time that passed; the process does nothing else
@@ -238,14 +239,14 @@ impl DeviceFigures {
             round_trip: latency_histogram(),
             evolved_bytes: 0,
             transfers: 0,
+            calls: 0,
             allocations: 0,
             host: (Span::ZERO, Span::ZERO),
         }
     }
 
     fn note_times(&mut self, times: &DeviceTimes) {
-        let parts = [times.queue, times.copy_in, times.kernels, times.copy_out, times.wake];
-        self.times.iter_mut().zip(parts).for_each(|(histogram, part)| note(histogram, part));
+        self.times.iter_mut().zip(times.parts()).for_each(|(histogram, part)| note(histogram, part));
     }
 
     fn note_counts(&mut self, before: &Counts, after: &Counts) {
@@ -255,12 +256,13 @@ impl DeviceFigures {
         };
         let ((transfers, allocations), (transfers_then, allocations_then)) = (sum(before), sum(after));
         self.transfers += transfers_then.saturating_sub(transfers);
+        self.calls += after.calls.saturating_sub(before.calls);
         self.allocations += allocations_then.saturating_sub(allocations);
     }
 
     /// Bytes of a cycle in the median time of its kernels, GB (10^9) a second.
     pub fn achieved_gbps(&self) -> Option<f64> {
-        gbps(self.field.bytes_per_cycle, self.part_us(2, 0.5))
+        gbps(self.field.bytes_per_cycle, self.part_us(KERNELS, 0.5))
     }
 
     /// Of the copy's speed, what the kernels reach.
@@ -288,7 +290,7 @@ impl DeviceFigures {
 
     /// The median of the cycle less that of its kernels, microseconds.
     pub fn overhead_us(&self) -> Option<f64> {
-        let (cycle, kernels) = (self.field.cycle_us(0.5)?, self.part_us(2, 0.5)?);
+        let (cycle, kernels) = (self.field.cycle_us(0.5)?, self.part_us(KERNELS, 0.5)?);
         Some((cycle - kernels).max(0.0))
     }
 
@@ -298,10 +300,19 @@ impl DeviceFigures {
         is_there.then(|| self.round_trip.value_at_quantile(0.5) as f64 / 1e3)
     }
 
-    /// Transfers in a cycle.
+    /// Copies between host and device in a cycle.
     pub fn transfers_per_cycle(&self) -> Option<f64> {
+        self.per_cycle(self.transfers)
+    }
+
+    /// Calls of the driver in a cycle.
+    pub fn calls_per_cycle(&self) -> Option<f64> {
+        self.per_cycle(self.calls)
+    }
+
+    fn per_cycle(&self, count: u64) -> Option<f64> {
         let cycles = self.field.cycle.len();
-        (cycles > 0).then(|| self.transfers as f64 / cycles as f64)
+        (cycles > 0).then(|| count as f64 / cycles as f64)
     }
 
     /// Time of the processors over time that passed, at 100 Hz; 1 is one core.
@@ -353,12 +364,13 @@ mod tests {
 
     #[test]
     fn transfers_and_allocations_are_those_between_two_counts() {
-        let before = Counts { copies_in: 10, copies_out: 9, device_allocations: 1, ..Counts::default() };
-        let after = Counts { copies_in: 13, copies_out: 12, pinned_allocations: 2, ..before };
+        let before =
+            Counts { copies_in: 10, copies_out: 9, calls: 70, device_allocations: 1, ..Counts::default() };
+        let after = Counts { copies_in: 13, copies_out: 12, calls: 76, pinned_allocations: 2, ..before };
         let mut figures = DeviceFigures::new();
         figures.note_counts(&before, &after);
         (0..3).for_each(|_| note(&mut figures.field.cycle, Span::from_micros(1)));
-        assert_eq!((figures.transfers, figures.allocations), (6, 2));
+        assert_eq!((figures.transfers, figures.allocations, figures.calls_per_cycle()), (6, 2, Some(2.0)));
         assert!(figures.transfers_per_cycle().is_some_and(|count| (count - 2.0).abs() < 1e-9));
     }
 }

@@ -5,8 +5,7 @@ use super::brains::Brains;
 use super::layout::{CYCLE_PITCH, Place};
 use super::schedule::Standing;
 use super::start::Pattern;
-use super::tables::{Answer, CYCLE, Cycle, Eye, METRIC, METRIC_RING, METRICS_BEFORE, bytes_of_f32};
-use crate::base::frame::MAX_SENSORS;
+use super::tables::{Answer, Cycle, Eye, METRIC, METRIC_RING, METRICS_BEFORE, bytes_of_f32};
 use crate::base::plan::Storage;
 use crate::field::Metrics;
 use crate::field::shape::{DESCRIPTOR, FEATURES, GROUP, METRICS_EVERY};
@@ -95,7 +94,8 @@ impl Brains {
     /// Everything that is fixed before the first cycle.
     pub(super) fn write_start(&mut self) -> Result<(), GpuError> {
         let (robots, base) = (self.robots(), self.pool.address());
-        let brains: Vec<u8> = (0..robots).flat_map(|robot| self.layout.brain(robot, base)).collect();
+        let brain = |robot| self.layout.brain(robot, base, self.desk.addresses(robot));
+        let brains: Vec<u8> = (0..robots).flat_map(brain).collect();
         // One robot's bank may be written; what robots share may not.
         let rule = self.start.rule(self.plan.learn && robots == 1);
         let (taps, bias, profiles) = (self.start.taps(), self.start.bias(), self.start.profiles());
@@ -136,8 +136,7 @@ impl Brains {
         let standing = self.schedule.standing();
         let on_half = standing.on_half;
         let orders = Cycle { on_half, front: standing.front[usize::from(on_half)], ..Cycle::default() };
-        let mut table = [0; CYCLE];
-        orders.write(&[0.0; MAX_SENSORS], 0.0, &mut table);
+        let table = orders.table(0, 0.0, 0); // no kernel between two cycles looks at a sensor
         for robot in 0..self.robots() {
             self.put(self.layout.shared.cycles, robot * CYCLE_PITCH, &table)?;
         }

@@ -1,14 +1,15 @@
 //! The robots' brains on one device: memory, streams and graphs, and one cycle of all of them. Lives on the
 //! device's own thread (`line`); `between` has reads and writes between cycles, `state` whole states.
 
+use super::desk::Desk;
 use super::launches::{Cut, Kernels, Step};
-use super::layout::{CYCLE_PITCH, Layout, Place};
+use super::layout::{Layout, Place};
 use super::schedule::Schedule;
 use super::start::Start;
-use super::tables::{ANSWER, Answer};
+use super::tables::Answer;
 use super::watch::{Marks, Times, Waiting};
 use crate::base::plan::FieldPlan;
-use crate::base::time::{Clock, MonotonicClock};
+use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::field::{StageTimes, Stimulus};
 use crate::system::gpu::{
     Found, Gpu, GpuError, Graph, Image, Launch, Pinned, Pool, Priority, Stream, Watch, image_files,
@@ -19,24 +20,25 @@ use std::sync::Arc;
 /// and a piece takes less than a millisecond on the slowest bus that is promised.
 const STAGING: usize = 4 << 20;
 
+/// How long the first cycle may take: on some devices the kernels are loaded in it.
+const FIRST: Span = Span::from_millis(4_000);
+
 /// Robots in one launch at most: z of every grid.
 pub const MOST_ROBOTS: usize = 64;
 
 /// Brains on a device. Fields are dropped in their order: the context's own objects before the context.
 pub struct Brains {
-    /// By grid, then by sub-steps less one.
-    graphs: [Vec<Graph>; 2],
+    graphs: Graphs,
     /// The same work in one line with a mark after each stage; made when stages are first watched.
-    watched: Option<[Vec<Graph>; 2]>,
+    watched: Option<Graphs>,
     pub(super) marks: Marks,
     pub(super) main: Stream,
     side: Stream,
     pub(super) kernels: Kernels,
     image: Image,
-    orders: Pinned,
-    answers: Pinned,
     pub(super) staging: Pinned,
     pub(super) pool: Pool,
+    pub(super) desk: Desk,
     pub(super) layout: Layout,
     pub(super) start: Start,
     pub(super) schedule: Schedule,
@@ -62,17 +64,16 @@ impl Brains {
         let start = Start::new(plan);
         let layout = Layout::new(plan, start.hardware(), robots, cut.scan_blocks);
         let mut brains = Brains {
-            graphs: [Vec::new(), Vec::new()],
+            graphs: Graphs::default(),
             watched: None,
             marks: Marks::new(&gpu)?,
             main: Stream::new(&gpu, Priority::High)?,
             side: Stream::new(&gpu, Priority::High)?,
             kernels,
             image,
-            orders: Pinned::take(&gpu, robots * CYCLE_PITCH)?,
-            answers: Pinned::take(&gpu, robots * ANSWER)?,
             staging: Pinned::take(&gpu, STAGING)?,
             pool: Pool::take(&gpu, layout.bytes)?,
+            desk: Desk::new(&gpu, robots)?,
             layout,
             start,
             schedule: Schedule::new(plan),
@@ -98,8 +99,7 @@ impl Brains {
 
     /// Bytes on the device, and pinned bytes of the host.
     pub fn memory(&self) -> (usize, usize) {
-        let pinned = [&self.orders, &self.answers, &self.staging];
-        (self.pool.bytes(), pinned.iter().map(|pinned| pinned.len()).sum())
+        (self.pool.bytes(), self.staging.len() + self.desk.bytes())
     }
 
     /// Where a buffer lies.
@@ -108,51 +108,40 @@ impl Brains {
     }
 
     /// One cycle of all robots: a stimulus and an answer each. The first stimulus says number and rung for
-    /// all.
-    pub fn cycle(&mut self, stimuli: &[Stimulus], answers: &mut [Answer]) -> Result<Times, GpuError> {
+    /// all. One call of the driver, unless the answer is late: the caller waits for `patience`.
+    pub fn cycle(
+        &mut self,
+        stimuli: &[Stimulus],
+        answers: &mut [Answer],
+        patience: Span,
+    ) -> Result<Times, GpuError> {
+        let Some(first) = stimuli.first() else { return Ok(Times::default()) };
         let clock = MonotonicClock;
         let begun = clock.now();
         let was_on_half = self.schedule.standing().on_half;
-        self.write_orders(stimuli)?;
-        let (on_half, steps) = self.work();
-        self.main.record(&self.marks.begin)?;
-        let orders = self.address(self.layout.shared.cycles);
-        self.main.copy_in(orders, &self.orders, 0..stimuli.len() * CYCLE_PITCH)?;
-        self.main.record(&self.marks.ordered)?;
-        if self.schedule.moves(was_on_half) {
-            self.launch(self.kernels.movement(on_half))?;
+        let orders = self.schedule.order(first);
+        let work = Work {
+            on_half: orders.on_half,
+            moves: was_on_half != orders.on_half,
+            steps: orders.count.into_iter().max().unwrap_or(1).max(1),
+        };
+        self.desk.lay(orders, stimuli);
+        if self.watched.is_some() {
+            self.main.record(&self.marks.begin)?;
         }
-        let graphs = self.watched.as_ref().unwrap_or(&self.graphs);
-        self.main.replay(&graphs[usize::from(on_half)][steps - 1])?;
-        self.main.record(&self.marks.computed)?;
-        let place = self.address(self.layout.shared.answers);
-        self.main.copy_out(place, &self.answers, 0..stimuli.len() * ANSWER)?;
-        self.main.record(&self.marks.answered)?;
+        self.main.replay(self.watched.as_ref().unwrap_or(&self.graphs).of(work))?;
         let submitted = clock.now();
-        self.waiting.until(&self.marks.answered)?;
+        self.waiting.until_reported(&self.desk, &self.main, patience)?;
         let seen = clock.now();
-        for (answer, table) in answers.iter_mut().zip(self.answers.bytes()?.chunks_exact(ANSWER)) {
-            *answer = Answer::read(table);
+        let mut lasted = Span::ZERO;
+        for (robot, answer) in answers.iter_mut().enumerate() {
+            let report = self.desk.report(robot);
+            *answer = report.answer;
+            lasted = lasted.max(report.lasted);
         }
         self.schedule.settle();
-        self.marks.times(begun, submitted, seen)
-    }
-
-    /// Writes every robot's orders into its pinned slot.
-    fn write_orders(&mut self, stimuli: &[Stimulus]) -> Result<(), GpuError> {
-        let Some(first) = stimuli.first() else { return Ok(()) };
-        let mut slots = self.orders.bytes_mut()?;
-        let orders = self.schedule.order(first);
-        for (stimulus, slot) in stimuli.iter().zip(slots.chunks_exact_mut(CYCLE_PITCH)) {
-            orders.write(&stimulus.sensors, stimulus.reward, slot);
-        }
-        Ok(())
-    }
-
-    /// The grid of the orders, and the most sub-steps that a group takes.
-    fn work(&self) -> (bool, usize) {
-        let orders = self.schedule.orders();
-        (orders.on_half, orders.count.into_iter().max().unwrap_or(1).max(1) as usize)
+        let kernels = self.gpu.as_reported(lasted);
+        Ok(Times { submit: submitted.since(begun), kernels, whole: seen.since(begun) })
     }
 
     /// Launches a step for all robots.
@@ -165,24 +154,23 @@ impl Brains {
         self.address(self.layout.shared.brains)
     }
 
-    /// A graph for each grid and number of sub-steps: these decide which launches a rung needs.
-    fn record_graphs(&self, watched: bool) -> Result<[Vec<Graph>; 2], GpuError> {
+    /// A graph for each kind of work: that decides which launches a cycle needs.
+    fn record_graphs(&self, watched: bool) -> Result<Graphs, GpuError> {
         let most = Schedule::most_sub_steps(&self.plan);
-        let record = |on_half: bool| -> Result<Vec<Graph>, GpuError> {
+        let record = |on_half: bool, moves: bool| -> Result<Vec<Graph>, GpuError> {
             let graph = |steps: u32| {
-                self.main.capture(|| match watched {
-                    false => self.branched(on_half, steps),
-                    true => self.in_line(on_half, steps),
-                })
+                let work = Work { on_half, moves, steps };
+                self.main.capture(|| if watched { self.in_line(work) } else { self.branched(work) })
             };
             (1..=most).map(graph).collect()
         };
-        Ok([record(false)?, record(true)?])
+        let both = |on_half: bool| Ok([record(on_half, false)?, record(on_half, true)?]);
+        Ok(Graphs([both(false)?, both(true)?]))
     }
 
     /// The launches of a cycle: learning beside the field, then the bank beside all else that needs the
-    /// features.
-    fn branched(&self, on_half: bool, steps: u32) -> Result<(), GpuError> {
+    /// features. The metrics come after the answer, which does not need them.
+    fn branched(&self, work: Work) -> Result<(), GpuError> {
         let (main, side, brains, robots) = (&self.main, &self.side, self.brains(), self.robots());
         let on = |stream: &Stream, step: Step| launch(stream, step, brains, robots);
         on(main, self.kernels.sense())?;
@@ -191,10 +179,13 @@ impl Brains {
         for step in self.kernels.learning() {
             on(side, step)?;
         }
-        for sub_step in 0..steps {
-            on(main, self.kernels.evolve(on_half, sub_step))?;
+        if work.moves {
+            on(main, self.kernels.movement(work.on_half))?;
         }
-        on(main, self.kernels.features(on_half))?;
+        for sub_step in 0..work.steps {
+            on(main, self.kernels.evolve(work.on_half, sub_step))?;
+        }
+        on(main, self.kernels.features(work.on_half))?;
         main.fork(&self.marks.reduced)?;
         side.wait(&self.marks.reduced)?;
         on(side, self.kernels.library())?;
@@ -206,19 +197,23 @@ impl Brains {
             on(main, step)?;
         }
         main.wait(&self.marks.matched)?;
+        on(main, self.kernels.deliver())?;
         on(main, self.kernels.metrics(false))
     }
 
     /// The same one after another, with a mark at the end of each stage.
-    fn in_line(&self, on_half: bool, steps: u32) -> Result<(), GpuError> {
+    fn in_line(&self, work: Work) -> Result<(), GpuError> {
         let on = |step: Step| self.launch(step);
         let mark = |stage: usize| self.main.record(&self.marks.stages[stage]);
         on(self.kernels.sense())?;
         self.kernels.learning().into_iter().try_for_each(on)?;
         mark(0)?;
-        (0..steps).try_for_each(|sub_step| on(self.kernels.evolve(on_half, sub_step)))?;
+        if work.moves {
+            on(self.kernels.movement(work.on_half))?;
+        }
+        (0..work.steps).try_for_each(|sub_step| on(self.kernels.evolve(work.on_half, sub_step)))?;
         mark(1)?;
-        on(self.kernels.features(on_half))?;
+        on(self.kernels.features(work.on_half))?;
         mark(2)?;
         on(self.kernels.library())?;
         mark(3)?;
@@ -226,7 +221,8 @@ impl Brains {
         mark(4)?;
         self.kernels.answer().into_iter().try_for_each(on)?;
         on(self.kernels.metrics(false))?;
-        mark(5)
+        mark(5)?;
+        on(self.kernels.deliver()) // last: the marks are passed once the host sees the answer
     }
 
     /// Whether stages are timed: they then run one after another, which takes longer.
@@ -245,12 +241,9 @@ impl Brains {
         let rehearsal = Stimulus::AT_REST;
         let stimuli = vec![rehearsal; self.robots()];
         let mut answers = vec![Answer::START; self.robots()];
-        self.cycle(&stimuli, &mut answers)?;
-        for on_half in [false, true] {
-            self.launch(self.kernels.movement(!on_half))?;
-            for graph in &self.graphs[usize::from(on_half)] {
-                self.main.replay(graph)?;
-            }
+        self.cycle(&stimuli, &mut answers, FIRST)?;
+        for graph in self.graphs.all() {
+            self.main.replay(graph)?;
         }
         self.launch(self.kernels.metrics(true))?;
         self.settle()?;
@@ -259,8 +252,33 @@ impl Brains {
 
     /// Waits until the stream is done with everything.
     pub(super) fn settle(&self) -> Result<(), GpuError> {
-        self.main.record(&self.marks.answered)?;
-        self.waiting.until(&self.marks.answered)
+        self.main.record(&self.marks.settled)?;
+        self.waiting.until(&self.marks.settled)
+    }
+}
+
+/// Which launches a cycle needs.
+#[derive(Clone, Copy)]
+struct Work {
+    /// The grid in use.
+    on_half: bool,
+    /// The cycle before was on the other one.
+    moves: bool,
+    /// The most sub-steps that a group takes.
+    steps: u32,
+}
+
+/// A graph for each kind of work: by grid, by whether the field moves there, by sub-steps less one.
+#[derive(Default)]
+struct Graphs([[Vec<Graph>; 2]; 2]);
+
+impl Graphs {
+    fn of(&self, work: Work) -> &Graph {
+        &self.0[usize::from(work.on_half)][usize::from(work.moves)][work.steps as usize - 1]
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Graph> {
+        self.0.iter().flatten().flatten()
     }
 }
 

@@ -21,7 +21,7 @@ impl Brains {
         self.main.record(&self.marks.begin)?;
         self.main.copy_within(from, to, bytes)?;
         self.settle()?;
-        between(&self.marks.begin, &self.marks.answered).map(Some)
+        between(&self.marks.begin, &self.marks.settled).map(Some)
     }
 
     /// Times a graph of one mark and nothing else: launch -> seen, on the host's clock.

@@ -63,6 +63,7 @@ pub struct Kernels {
     predict: Kernel,
     motor: Kernel,
     metrics: Kernel,
+    deliver: Kernel,
     enter_half: Kernel,
     leave_half: Kernel,
     experience: Kernel,
@@ -88,6 +89,7 @@ impl Kernels {
             predict: image.kernel("predict")?,
             motor: image.kernel("motor")?,
             metrics: image.kernel("metrics")?,
+            deliver: image.kernel("deliver")?,
             enter_half: image.kernel("enter_half")?,
             leave_half: image.kernel("leave_half")?,
             experience: image.kernel("experience")?,
@@ -112,6 +114,7 @@ impl Kernels {
             "predict",
             "motor",
             "metrics",
+            "deliver",
             "enter_half",
             "leave_half",
             "experience",
@@ -198,6 +201,11 @@ impl Kernels {
     /// The metrics; `now`: though they are not due.
     pub fn metrics(&self, now: bool) -> Step {
         Kernels::step(self.metrics, [CHANNELS, 1], BLOCK, [usize::from(now), 0])
+    }
+
+    /// The answer to the host.
+    pub fn deliver(&self) -> Step {
+        Kernels::step(self.deliver, [1, 1], 96, [0, 0])
     }
 
     /// An experience from outside.

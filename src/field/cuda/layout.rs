@@ -103,14 +103,17 @@ impl Layout {
         Layout { shared, robots, bytes: ruler.next }
     }
 
-    /// The table of addresses of one robot, for an allocation that begins at `base`.
-    pub fn brain(&self, robot: usize, base: u64) -> Vec<u8> {
+    /// The table of addresses of one robot, for an allocation that begins at `base`; its orders and its
+    /// report lie at `host`, in memory of the host.
+    pub fn brain(&self, robot: usize, base: u64, host: [u64; 2]) -> Vec<u8> {
         let (shared, own) = (&self.shared, &self.robots[robot]);
         let at = |place: &Place, further: usize| base + (place.at + further) as u64;
         let mut addresses = vec![
             at(&shared.rule, 0),
+            host[0],
             at(&shared.cycles, robot * CYCLE_PITCH),
             at(&shared.answers, robot * ANSWER),
+            host[1],
         ];
         addresses.extend(shared.profiles.iter().map(|place| at(place, 0)));
         let hardware = [&shared.first_tap, &shared.tap_sensor, &shared.tap_weight, &shared.bias];
@@ -240,16 +243,17 @@ mod tests {
     #[test]
     fn robots_share_what_is_given_and_have_their_own_field() {
         let layout = Layout::new(&plan(8), 40, 2, 4);
-        let [one, two] = [0, 1].map(|robot| layout.brain(robot, 1 << 40));
+        let [one, two] =
+            [0, 1].map(|robot| layout.brain(robot, 1 << 40, [8 + robot as u64, 16 + robot as u64]));
         let same: Vec<bool> = one.chunks(8).zip(two.chunks(8)).map(|(a, b)| a == b).collect();
-        assert!(same[0] && !same[1] && !same[2], "rule; orders; answer");
-        assert!(same[3..9].iter().all(|same| *same), "projections");
-        assert!(same[9..41].iter().all(|same| !same), "cells");
-        assert!(same[41..45].iter().all(|same| *same), "library");
-        assert!(same[45..53].iter().all(|same| !same));
-        assert!(same[53..60].iter().all(|same| *same), "bank");
-        assert!(same[60..64].iter().all(|same| !same));
-        assert!(same[64] && !same[65] && !same[66]);
+        assert!(same[0] && same[1..5].iter().all(|same| !same), "rule; orders, answer, and both on the host");
+        assert!(same[5..11].iter().all(|same| *same), "projections");
+        assert!(same[11..43].iter().all(|same| !same), "cells");
+        assert!(same[43..47].iter().all(|same| *same), "library");
+        assert!(same[47..55].iter().all(|same| !same));
+        assert!(same[55..62].iter().all(|same| *same), "bank");
+        assert!(same[62..66].iter().all(|same| !same));
+        assert!(same[66] && !same[67] && !same[68]);
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub struct Turn {
     pub stimuli: Vec<Stimulus>,
     /// An answer a robot.
     pub answers: Vec<Answer>,
+    /// How long the caller waits.
+    pub patience: Span,
     /// How it went.
     pub outcome: Result<Times, GpuError>,
 }
@@ -110,8 +112,9 @@ impl Line {
         Ok(line)
     }
 
-    /// One cycle, within `patience`. A line that was silent once is of no further use.
-    pub fn turn(&self, turn: Box<Turn>, patience: Span) -> Result<Box<Turn>, Silence> {
+    /// One cycle, within its patience. A line that was silent once is of no further use.
+    pub fn turn(&self, turn: Box<Turn>) -> Result<Box<Turn>, Silence> {
+        let patience = turn.patience;
         self.send(Order::Turn(turn))?;
         self.receive(&self.turns, patience)
     }
@@ -178,7 +181,7 @@ fn serve(mut brains: Brains, orders: &Receiver<Order>, done: &Sender<Box<Turn>>)
     while let Ok(order) = orders.recv() {
         match order {
             Order::Turn(mut turn) => {
-                turn.outcome = brains.cycle(&turn.stimuli, &mut turn.answers);
+                turn.outcome = brains.cycle(&turn.stimuli, &mut turn.answers, turn.patience);
                 if done.send(turn).is_err() {
                     return;
                 }

@@ -99,23 +99,19 @@ pub struct DeviceFacts {
 pub struct DeviceTimes {
     /// From the order until the driver has all of it, on the host's clock.
     pub queue: Span,
-    /// Orders to the device, on its clock.
-    pub copy_in: Span,
-    /// Kernels, on its clock.
+    /// From the first kernel to the answer, on the device's clock.
     pub kernels: Span,
-    /// Answers back, on its clock.
-    pub copy_out: Span,
     /// The rest of the whole: the device's start, and the caller's wake-up.
     pub wake: Span,
 }
 
 impl DeviceTimes {
     /// Names of the parts, in their order.
-    pub const PARTS: [&str; 5] = ["queue", "copy_in", "kernels", "copy_out", "wake"];
+    pub const PARTS: [&str; 3] = ["queue", "kernels", "wake"];
 
     /// The parts, in their order.
     pub fn parts(&self) -> [Span; DeviceTimes::PARTS.len()] {
-        [self.queue, self.copy_in, self.kernels, self.copy_out, self.wake]
+        [self.queue, self.kernels, self.wake]
     }
 }
 
@@ -153,14 +149,7 @@ impl CudaEngine {
         let times = &self.times;
         let handed = self.round.less(times.whole);
         let queue = handed + times.submit;
-        let on_device = times.copy_in + times.kernels + times.copy_out;
-        DeviceTimes {
-            queue,
-            copy_in: times.copy_in,
-            kernels: times.kernels,
-            copy_out: times.copy_out,
-            wake: self.round.less(queue + on_device),
-        }
+        DeviceTimes { queue, kernels: times.kernels, wake: self.round.less(queue + times.kernels) }
     }
 
     /// Calls of the driver since the start.

@@ -53,11 +53,6 @@ impl Schedule {
         self.standing = standing;
     }
 
-    /// The orders that [`Schedule::order`] made last.
-    pub fn orders(&self) -> &Cycle {
-        &self.orders
-    }
-
     /// Most sub-steps that any cycle can need: a group that was held at the slowest rung, caught up with.
     pub fn most_sub_steps(plan: &FieldPlan) -> u32 {
         let rungs = (0..RUNGS).filter_map(|number| Rung::new(number as u8));
@@ -96,11 +91,6 @@ impl Schedule {
         self.order_learning(cycle, work.learn_every);
         self.order_noise(cycle);
         &self.orders
-    }
-
-    /// Whether the last orders go to another grid than the ones before.
-    pub fn moves(&self, before: bool) -> bool {
-        before != self.standing.on_half
     }
 
     fn order_group(&mut self, group: usize, cycle: u64, slow_every: u64) {
@@ -196,9 +186,9 @@ mod tests {
         let orders = schedule.order(&stimulus(2, 4)).clone();
         assert_eq!(orders.stale, [0; 8]);
         schedule.settle();
-        assert!(!schedule.moves(false));
+        assert!(!schedule.standing().on_half);
         let orders = schedule.order(&stimulus(3, 5)).clone();
-        assert!(orders.moved && orders.on_half && schedule.moves(false));
+        assert!(orders.moved && orders.on_half);
         assert_eq!(orders.stale, [0, 0, 0, 0, 1, 0, 0, 1], "their sums are of the other grid");
         assert_eq!(orders.left, schedule.standing().front[0]);
     }

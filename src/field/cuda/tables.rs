@@ -4,15 +4,18 @@
 use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
 use crate::base::plan::{FieldPlan, Storage};
+use crate::base::time::Span;
 use crate::field::Response;
 use crate::field::shape::{BANK_TOP, BLEND_TOP, BRIDGE_S, GROUPS, RECENCY_S, SKILL_HORIZON_S};
 
 /// Bytes of the tables; `brain.cuh` asserts the same.
 pub const RULE: usize = 112;
 /// See [`RULE`].
-pub const CYCLE: usize = 632;
+pub const CYCLE: usize = 392;
 /// See [`RULE`].
 pub const ANSWER: usize = 768;
+/// See [`RULE`].
+pub const REPORT: usize = 800;
 /// See [`RULE`].
 pub const SENSES: usize = 17_696;
 /// See [`RULE`].
@@ -26,7 +29,7 @@ pub const METRIC: usize = 40;
 /// See [`RULE`].
 pub const METRICS: usize = 3_856;
 /// See [`RULE`].
-pub const BRAIN: usize = 536;
+pub const BRAIN: usize = 552;
 /// Lines of the metrics ring.
 pub const METRIC_RING: usize = 64;
 /// Bytes of the metrics table before the ring: the sums on the way to it.
@@ -186,14 +189,34 @@ pub struct Cycle {
 }
 
 impl Cycle {
-    /// Writes the orders for one robot.
-    pub fn write(&self, sensors: &[f32; MAX_SENSORS], reward: f32, to: &mut [u8]) {
-        let mut pen = Pen::new(to);
-        pen.u64s(&[self.number]).f64s(&[self.keep]).f64s(&self.noise).f32s(sensors).f32s(&[reward]);
+    /// The orders for one robot, whose sensors lie at address `sensors`.
+    pub fn table(&self, sensors: u64, reward: f32, ticket: u32) -> [u8; CYCLE] {
+        let mut table = [0; CYCLE];
+        let mut pen = Pen::new(&mut table);
+        pen.u64s(&[self.number]).f64s(&[self.keep]).f64s(&self.noise).u64s(&[sensors]);
+        pen.f32s(&[reward]).u32s(&[ticket]);
         pen.u32s(&[self.first, self.on_half, self.moved, self.learn_due, self.blend_due].map(u32::from));
         pen.u32s(&[self.blend_top, u32::from(self.metrics_due), self.part, self.parts]);
         pen.u32s(&self.count).u32s(&self.front).u32s(&self.left).u32s(&self.stale);
         pen.f32s(&self.take).f32s(&self.hold);
+        table
+    }
+}
+
+/// What the host sees of a cycle.
+#[derive(Clone, Copy, Debug)]
+pub struct Report {
+    pub answer: Answer,
+    /// From the first kernel, which has the orders, to the last, which has the answer.
+    pub lasted: Span,
+}
+
+impl Report {
+    /// Reads a robot's table.
+    pub fn read(from: &[u8; REPORT]) -> Report {
+        let mut eye = Eye::new(&from[ANSWER..]);
+        let (began, ended) = (eye.u64(), eye.u64());
+        Report { answer: Answer::read(from), lasted: Span::from_nanos(ended.saturating_sub(began)) }
     }
 }
 
@@ -278,6 +301,7 @@ mod tests {
             ("Rule", RULE),
             ("Cycle", CYCLE),
             ("Answer", ANSWER),
+            ("Report", REPORT),
             ("Senses", SENSES),
             ("About", ABOUT),
             ("Sweep", SWEEP),

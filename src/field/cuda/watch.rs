@@ -1,9 +1,10 @@
-//! Events of a cycle, and how the device's thread waits for them: it polls, sleeping in between, never inside
-//! the driver, so that it can always give up.
+//! How the device's thread waits for a cycle: it polls the host's own memory, sleeping in between, and never
+//! waits inside the driver, so that it can always give up. The events of what is not a usual cycle.
 
-use crate::base::time::{Clock, Instant, MonotonicClock, Span};
+use super::desk::Desk;
+use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::field::{STAGES, StageTimes};
-use crate::system::gpu::{Call, Event, Gpu, GpuError};
+use crate::system::gpu::{Call, Event, Gpu, GpuError, Stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,34 +14,32 @@ const AWAKE: Span = Span::from_micros(100);
 /// A nap: the thread sees the end of a longer cycle that much late, and by what a sleeper's wake-up takes.
 const NAP: Span = Span::from_micros(50);
 
+/// A cycle that has taken this share of what its caller waits is late. Only then is the driver asked, and
+/// again after each such time, whether the device has failed.
+const LATE: u64 = 4;
+
 /// An event's answer before the stream passes it (CUDA_ERROR_NOT_READY): the result of a wait that ran out.
 const NOT_READY: i32 = 600;
+/// CUDA_ERROR_UNKNOWN: the stream is done, and the answer is not there.
+const UNKNOWN: i32 = 999;
 
-/// Where the time of a cycle went. The device's own parts are on its clock.
+/// Where the time of a cycle went.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
     /// From the thread's begin until the driver has everything.
     pub submit: Span,
-    /// Orders to the device.
-    pub copy_in: Span,
-    /// Kernels, a move to another grid included.
+    /// From the first kernel to the answer, on the device's clock.
     pub kernels: Span,
-    /// Answers back.
-    pub copy_out: Span,
     /// From the thread's begin until it sees the answer.
     pub whole: Span,
 }
 
-/// The events of a cycle.
+/// The events.
 pub struct Marks {
-    /// The first thing in the stream.
+    /// Before what is to be timed.
     pub begin: Event,
-    /// Orders are there.
-    pub ordered: Event,
-    /// Kernels are done.
-    pub computed: Event,
-    /// Answers are back.
-    pub answered: Event,
+    /// Behind everything so far.
+    pub settled: Event,
     /// Forks and joins inside a graph.
     pub sensed: Event,
     /// See `sensed`.
@@ -57,9 +56,7 @@ impl Marks {
         let event = || Event::new(gpu);
         Ok(Marks {
             begin: event()?,
-            ordered: event()?,
-            computed: event()?,
-            answered: event()?,
+            settled: event()?,
             sensed: event()?,
             reduced: event()?,
             matched: event()?,
@@ -67,21 +64,10 @@ impl Marks {
         })
     }
 
-    /// The split of a cycle that is over.
-    pub fn times(&self, begun: Instant, submitted: Instant, seen: Instant) -> Result<Times, GpuError> {
-        Ok(Times {
-            submit: submitted.since(begun),
-            copy_in: between(&self.begin, &self.ordered)?,
-            kernels: between(&self.ordered, &self.computed)?,
-            copy_out: between(&self.computed, &self.answered)?,
-            whole: seen.since(begun),
-        })
-    }
-
     /// Time of each stage of a watched cycle that is over.
     pub fn stage_times(&self) -> Result<StageTimes, GpuError> {
         let mut times = [Span::ZERO; STAGES.len()];
-        let mut before = &self.ordered;
+        let mut before = &self.begin;
         for (time, stage) in times.iter_mut().zip(&self.stages) {
             *time = between(before, stage)?;
             before = stage;
@@ -111,6 +97,31 @@ impl Waiting {
     /// Whether this thread is abandoned.
     pub fn is_over(&self) -> bool {
         self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Until the report of the last cycle is there, whose work is on `stream`, and for which the caller waits
+    /// for `patience`. Bounded as `until` is.
+    pub fn until_reported(&self, desk: &Desk, stream: &Stream, patience: Span) -> Result<(), GpuError> {
+        let clock = MonotonicClock;
+        let begun = clock.now();
+        let each = Span::from_nanos(patience.as_nanos() / LATE);
+        let mut late = begun + each;
+        while !desk.is_reported() {
+            if self.is_over() {
+                return Err(GpuError { call: Call::Replay, code: NOT_READY });
+            }
+            let now = clock.now();
+            if now >= late {
+                if stream.is_done()? && !desk.is_reported() {
+                    return Err(GpuError { call: Call::Replay, code: UNKNOWN });
+                }
+                late = now + each;
+            }
+            if now >= begun + AWAKE {
+                clock.sleep_until(now + NAP);
+            }
+        }
+        Ok(())
     }
 
     /// Until an event is reached, polling with sleeps in between. Bounded by the caller that waits for this

@@ -159,7 +159,7 @@ impl Line {
     }
 
     /// Whether finished work is reported as finished.
-    fn is_reported(&self, held: &Held) -> bool {
+    pub(super) fn is_reported(&self, held: &Held) -> bool {
         match (self.watch.injected(), self.began.get()) {
             (Some(GpuFault::Hang), _) => false,
             (Some(GpuFault::Slow), Some(began)) => {

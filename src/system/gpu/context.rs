@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cudarc::driver::sys::{CUcontext, CUdevice, CUmodule};
 
+use super::GpuFault;
 use super::call::{self, Line};
 use super::driver::{self, Call, Driver};
 use super::error::{GpuError, code};
@@ -21,6 +22,7 @@ use super::flight::Way;
 use super::memory::Page;
 use super::probe::Found;
 use super::watch::{Counts, Watch};
+use crate::base::time::Span;
 
 /// An opened GPU. It and everything created from it stay on the thread that opened it.
 pub struct Gpu {
@@ -106,6 +108,11 @@ impl Gpu {
         // SAFETY: writes two numbers.
         self.context.line.call(Call::MemoryInfo, |d| unsafe { (d.memory_info)(&mut free, &mut total) })?;
         Ok(free)
+    }
+
+    /// What an injected slowness makes of a time that the device measured itself.
+    pub fn as_reported(&self, time: Span) -> Span {
+        if self.watch().injected() == Some(GpuFault::Slow) { time.times(call::SLOW) } else { time }
     }
 
     /// Throws away the device's context with everything in it, of this whole process, so that a lost one can

@@ -80,6 +80,9 @@ calls! {
     Allocate allocate "cuMemAlloc_v2" (*mut CUdeviceptr, usize);
     Free free "cuMemFree_v2" (CUdeviceptr);
     HostAllocate host_allocate "cuMemHostAlloc" (*mut *mut c_void, usize, c_uint);
+    HostRegister host_register "cuMemHostRegister_v2" (*mut c_void, usize, c_uint);
+    HostUnregister host_unregister "cuMemHostUnregister" (*mut c_void);
+    HostAddress host_address "cuMemHostGetDevicePointer_v2" (*mut CUdeviceptr, *mut c_void, c_uint);
     HostFree host_free "cuMemFreeHost" (*mut c_void);
     CopyIn copy_in "cuMemcpyHtoDAsync_v2" (CUdeviceptr, *const c_void, usize, CUstream);
     CopyOut copy_out "cuMemcpyDtoHAsync_v2" (*mut c_void, CUdeviceptr, usize, CUstream);

@@ -15,6 +15,7 @@ pub struct Watch {
     lost: AtomicBool,
     /// Number of the call under way from 1; 0: none.
     under_way: AtomicU8,
+    calls: AtomicU64,
     copies_in: AtomicU64,
     copies_out: AtomicU64,
     copies_within: AtomicU64,
@@ -33,6 +34,8 @@ const FAULTS: [GpuFault; 6] =
 /// Since the watch was made. Copies, of graphs that were replayed too; launches, of single ones only.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// Calls of the driver.
+    pub calls: u64,
     /// Copies from the host to the device that were requested.
     pub copies_in: u64,
     /// Copies from the device to the host.
@@ -80,6 +83,7 @@ impl Watch {
     pub fn counts(&self) -> Counts {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Counts {
+            calls: count(&self.calls),
             copies_in: count(&self.copies_in),
             copies_out: count(&self.copies_out),
             copies_within: count(&self.copies_within),
@@ -92,6 +96,7 @@ impl Watch {
     }
 
     pub(super) fn begin(&self, call: Call) {
+        self.calls.fetch_add(1, Ordering::Relaxed);
         self.under_way.store(call as u8 + 1, Ordering::Release);
     }
 

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ganglion::system::gpu::{
-    Call, Event, Found, Gpu, GpuError, GpuFault, Image, ImageFiles, Launch, Pinned, Pool, Priority, Stream,
-    Watch, probe,
+    Call, Event, Found, Gpu, GpuError, GpuFault, Image, ImageFiles, Launch, Mapped, Pinned, Pool, Priority,
+    Stream, Watch, probe,
 };
+use ganglion::system::rt::words::Words;
 
 use super::{BYTES, Desk, alone, desk, until};
 
@@ -211,7 +212,8 @@ fn any_call_may_fail_and_nothing_is_left_behind() {
     use Call as C;
     let (probing, words) =
         ([C::Init, C::DriverVersion, C::DeviceCount, C::DeviceName], [C::ErrorName, C::ErrorText]);
-    let giving_back = [C::ContextRelease, C::Free, C::HostFree, C::StreamDestroy, C::EventDestroy];
+    let giving_back =
+        [C::ContextRelease, C::Free, C::HostFree, C::HostUnregister, C::StreamDestroy, C::EventDestroy];
     let more = [C::ModuleUnload, C::GraphDestroy, C::GraphExecDestroy, C::ContextReset];
     let facts = [C::DeviceAttribute, C::DeviceMemory];
     let expected = [&probing[..], &words, &giving_back, &more, &facts].concat();
@@ -226,6 +228,8 @@ fn whole_life(found: &Found, watch: &Arc<Watch>) -> Result<(), GpuError> {
     let image = Image::load(&gpu, &files)?;
     let (kernel, _) = (image.kernel("sense")?, image.facts("sense")?);
     let (pool, pinned) = (Pool::take(&gpu, BYTES)?, Pinned::take(&gpu, BYTES)?);
+    let mapped = Mapped::new(&gpu, Arc::new(Words::new(1)))?;
+    assert!(mapped.is_written(0, 0) && !mapped.is_written(0, 1));
     let stream = Stream::new(&gpu, Priority::High)?;
     let (began, ended) = (Event::new(&gpu)?, Event::new(&gpu)?);
     let (memory_free, at) = (gpu.memory_free()?, pool.address());

@@ -2,6 +2,7 @@
 
 use super::alone;
 use super::raw::{Bench, cu, empty_brain, event, kernel, launch, module};
+use crate::cuda::tables::BRAIN;
 use cudarc::driver::sys;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,17 +62,17 @@ fn a_table_that_points_nowhere_loses_the_context_until_a_reset() {
 #[test]
 fn a_kernel_that_touches_what_is_not_there_is_an_error_and_not_a_crash() {
     let Some(_alone) = alone() else { return };
-    for table in [vec![0_u64; 67], Vec::new()] {
+    for table in [vec![0_u64; BRAIN / 8], Vec::new()] {
         let mut bench = Bench::new(64 * 1024);
         let sense = kernel(module(), c"sense");
         // Null in every place, or all in place with wild numbers behind them.
         let bytes: Vec<u8> = table.iter().flat_map(|word| word.to_le_bytes()).collect();
         bench.page()[..bytes.len()].copy_from_slice(&bytes);
         if table.is_empty() {
-            let own = bench.device.to_le_bytes().repeat(67);
+            let own = bench.device.to_le_bytes().repeat(BRAIN / 8);
             bench.page()[..own.len()].copy_from_slice(&own);
         }
-        assert_eq!(cu!(cuMemcpyHtoDAsync_v2(bench.device, bench.at(0), 67 * 8, bench.low)), 0);
+        assert_eq!(cu!(cuMemcpyHtoDAsync_v2(bench.device, bench.at(0), BRAIN, bench.low)), 0);
         assert_eq!(launch(sense, 64, bench.device, bench.low), 0);
         let code = cu!(cuStreamSynchronize(bench.low));
         assert!([700, 719].contains(&code), "{code}");

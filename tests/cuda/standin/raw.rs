@@ -1,6 +1,6 @@
 //! The driver's functions as they are, for tests of the stand-in itself: numbers in, codes out.
 
-use crate::cuda::tables::{BRAIN, CYCLE, SENSES};
+use crate::cuda::tables::{BRAIN, CYCLE, REPORT, SENSES};
 use cudarc::driver::sys;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
@@ -96,10 +96,12 @@ pub fn launch(kernel: sys::CUfunction, block: u32, mut table: u64, stream: sys::
 /// address, and that of the answer, `answer` bytes into the memory.
 pub fn empty_brain(bench: &mut Bench, answer: usize) -> (u64, u64) {
     let (zeros, size) = (bench.device + 4096, CYCLE.max(SENSES));
-    assert!(4096 + size <= bench.bytes);
+    assert!(4096 + size + REPORT <= bench.bytes);
+    let report = zeros + size as u64;
     let answer = bench.device + answer as u64;
     let mut table: Vec<u8> = zeros.to_le_bytes().repeat(BRAIN / 8);
-    table[16..24].copy_from_slice(&answer.to_le_bytes());
+    table[24..32].copy_from_slice(&answer.to_le_bytes());
+    table[32..40].copy_from_slice(&report.to_le_bytes());
     bench.page()[..BRAIN].copy_from_slice(&table);
     assert_eq!(cu!(cuMemsetD8Async(bench.device, 0, bench.bytes, bench.low)), 0);
     assert_eq!(cu!(cuMemcpyHtoDAsync_v2(bench.device, bench.at(0), BRAIN, bench.low)), 0);

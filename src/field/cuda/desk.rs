@@ -1,0 +1,91 @@
+//! What host and device pass to each other in a cycle, in memory of the host that the kernels use in place:
+//! orders and sensors of each robot, which the first kernel reads, and the report, which the last one writes.
+
+use super::tables::{CYCLE, Cycle, REPORT, Report};
+use crate::base::frame::MAX_SENSORS;
+use crate::field::Stimulus;
+use crate::system::gpu::{Gpu, GpuError, Mapped};
+use crate::system::rt::words::Words;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Bytes of a word.
+const WORD: usize = size_of::<u32>();
+/// Words of each part of a robot's place. All begin at a multiple of 16 bytes.
+const ORDERS: usize = (CYCLE / WORD).next_multiple_of(4);
+const SENSORS: usize = MAX_SENSORS;
+const REPORTS: usize = REPORT / WORD;
+/// Words of a robot's place.
+const PLACE: usize = ORDERS + SENSORS + REPORTS;
+/// Word of the ticket in a report: after the answer and two times.
+const TICKET: usize = REPORTS - 4;
+const _: () = assert!(CYCLE.is_multiple_of(WORD) && REPORT.is_multiple_of(16) && SENSORS.is_multiple_of(4));
+
+/// Places of all robots, side by side.
+pub struct Desk {
+    mapped: Mapped,
+    robots: usize,
+    /// Of the last cycle that was ordered; 0: none yet.
+    ticket: u32,
+}
+
+impl Desk {
+    /// For `robots` robots.
+    pub fn new(gpu: &Gpu, robots: usize) -> Result<Desk, GpuError> {
+        Ok(Desk { mapped: Mapped::new(gpu, Arc::new(Words::new(robots * PLACE)))?, robots, ticket: 0 })
+    }
+
+    /// Where the kernels find a robot's orders and report.
+    pub fn addresses(&self, robot: usize) -> [u64; 2] {
+        let place = robot * PLACE;
+        [self.mapped.address(place), self.mapped.address(place + ORDERS + SENSORS)]
+    }
+
+    /// Bytes that are locked in memory.
+    pub fn bytes(&self) -> usize {
+        self.mapped.words().bytes()
+    }
+
+    /// Lays out the orders of the next cycle, a stimulus for each robot. The device must be done with the
+    /// last.
+    pub fn lay(&mut self, orders: &Cycle, stimuli: &[Stimulus]) {
+        self.ticket = self.ticket.wrapping_add(1).max(1);
+        for (robot, stimulus) in stimuli.iter().enumerate() {
+            let place = robot * PLACE;
+            let sensors = &self.mapped.words()[place + ORDERS..][..SENSORS];
+            for (word, sensor) in sensors.iter().zip(&stimulus.sensors) {
+                word.store(sensor.to_bits(), Ordering::Relaxed);
+            }
+            let at = self.mapped.address(place + ORDERS);
+            let table = orders.table(at, stimulus.reward, self.ticket);
+            store(&self.mapped.words()[place..][..CYCLE / WORD], &table);
+        }
+    }
+
+    /// Whether every robot's report of the last cycle is there.
+    pub fn is_reported(&self) -> bool {
+        let ticket = |robot: usize| robot * PLACE + ORDERS + SENSORS + TICKET;
+        (0..self.robots).all(|robot| self.mapped.is_written(ticket(robot), self.ticket))
+    }
+
+    /// A robot's report.
+    pub fn report(&self, robot: usize) -> Report {
+        let mut table = [0; REPORT];
+        load(&self.mapped.words()[robot * PLACE + ORDERS + SENSORS..][..REPORTS], &mut table);
+        Report::read(&table)
+    }
+}
+
+/// Bytes into words, little-endian as the device is.
+fn store(words: &[AtomicU32], bytes: &[u8]) {
+    for (word, bytes) in words.iter().zip(bytes.as_chunks::<WORD>().0) {
+        word.store(u32::from_le_bytes(*bytes), Ordering::Relaxed);
+    }
+}
+
+/// Words into bytes.
+fn load(words: &[AtomicU32], bytes: &mut [u8]) {
+    for (word, bytes) in words.iter().zip(bytes.as_chunks_mut::<WORD>().0) {
+        *bytes = word.load(Ordering::Relaxed).to_le_bytes();
+    }
+}

@@ -1,0 +1,71 @@
+//! Host memory that kernels read and write in place. It is the program's own: the driver only makes it known
+//! to the device, so that it stays when the context is lost or reset, and whoever reads it needs no driver.
+
+#![allow(unsafe_code)] // calls of the driver; reasons at each place
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use cudarc::driver::sys::{CU_MEMHOSTREGISTER_DEVICEMAP, CU_MEMHOSTREGISTER_PORTABLE, CUdeviceptr};
+
+use super::call::Held;
+use super::context::{Context, Gpu};
+use super::driver::Call;
+use super::error::GpuError;
+use crate::system::rt::words::Words;
+
+/// Words of the host, known to the device.
+pub struct Mapped {
+    context: Rc<Context>,
+    words: Arc<Words>,
+    address: u64,
+    held: Held,
+}
+
+impl Mapped {
+    /// Makes `words` known to the device, which locks them in memory.
+    ///
+    /// # Errors
+    /// What the driver says; `is_memory` if no more may be locked.
+    pub fn new(gpu: &Gpu, words: Arc<Words>) -> Result<Mapped, GpuError> {
+        let flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
+        let (start, bytes) = (words.as_ptr().cast_mut().cast(), words.bytes());
+        let context = &gpu.context;
+        // SAFETY: whole pages that stay as long as `words` has an owner, which this becomes.
+        context.line.call(Call::HostRegister, |d| unsafe { (d.host_register)(start, bytes, flags) })?;
+        // From here on, dropping it takes the registration back.
+        let mut mapped = Mapped { context: context.clone(), words, address: 0, held: Held::default() };
+        let mut address: CUdeviceptr = 0;
+        // SAFETY: writes one address; the memory was just registered.
+        let ask = |d: &super::driver::Driver| unsafe { (d.host_address)(&mut address, start, 0) };
+        context.line.call(Call::HostAddress, ask)?;
+        mapped.address = address;
+        Ok(mapped)
+    }
+
+    /// Where word `word` lies, as kernels see it.
+    pub fn address(&self, word: usize) -> u64 {
+        debug_assert!(word < self.words.len());
+        self.address + (word * size_of::<u32>()) as u64
+    }
+
+    /// The words.
+    pub fn words(&self) -> &Arc<Words> {
+        &self.words
+    }
+
+    /// Whether the device has written `value` to word `word`; everything that it wrote before that for the
+    /// whole system is then seen too. Asks no driver.
+    pub fn is_written(&self, word: usize, value: u32) -> bool {
+        self.words[word].load(Ordering::Acquire) == value && self.context.line.is_reported(&self.held)
+    }
+}
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        let start = self.words.as_ptr().cast_mut().cast();
+        // SAFETY: registered once in this context. The words go after this, if nobody else has them.
+        self.context.line.release(Call::HostUnregister, |d| unsafe { (d.host_unregister)(start) });
+    }
+}
