@@ -21,6 +21,7 @@ pub mod readout;
 mod predict;
 pub mod reference;
 mod rung;
+pub mod sensor_ring;
 #[cfg(test)]
 pub(crate) mod sample;
 mod shipped;
@@ -60,12 +61,14 @@ pub struct Stimulus {
     pub reward: f32,
     /// Quality of this cycle.
     pub rung: Rung,
+    /// Where the same sensors lie in the robot's ring, for an engine that reads them there.
+    pub place: Option<u8>,
 }
 
 impl Stimulus {
     /// All sensors in the middle of their scales, no reward, best quality.
     pub const AT_REST: Stimulus =
-        Stimulus { cycle: 0, sensors: [0.0; MAX_SENSORS], reward: 0.0, rung: Rung::BEST };
+        Stimulus { cycle: 0, sensors: [0.0; MAX_SENSORS], reward: 0.0, rung: Rung::BEST, place: None };
 }
 
 /// A stimulus that no engine takes: the field is left untouched.

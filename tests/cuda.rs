@@ -57,7 +57,7 @@ fn stimulus(seed: u64, cycle: u64, rung: usize) -> Stimulus {
         *sensor = (0.6 * wave + 0.4 * noise) as f32;
     }
     let reward = if cycle.is_multiple_of(3) { 0.5 } else { 0.0 };
-    Stimulus { cycle, sensors, reward, rung: Rung::new(rung as u8).expect("one of the rungs") }
+    Stimulus { cycle, sensors, reward, rung: Rung::new(rung as u8).expect("one of the rungs"), place: None }
 }
 
 /// Every rung, every change between neighbours, and both ends after each other; three cycles of each, so

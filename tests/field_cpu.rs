@@ -47,7 +47,7 @@ fn stimulus(cycle: u64, rung: usize) -> Stimulus {
         *sensor = (0.6 * wave + 0.4 * noise) as f32;
     }
     let reward = if cycle.is_multiple_of(3) { 0.5 } else { 0.0 };
-    Stimulus { cycle, sensors, reward, rung: Rung::new(rung as u8).expect("one of the rungs") }
+    Stimulus { cycle, sensors, reward, rung: Rung::new(rung as u8).expect("one of the rungs"), place: None }
 }
 
 /// The rungs in a row that visits each, and each change between neighbours and across all.

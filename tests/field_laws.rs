@@ -324,7 +324,7 @@ fn plan(sensors: usize) -> FieldPlan {
 fn stimulus(cycle: u64, values: &[f64]) -> Stimulus {
     let mut sensors = [0.0; MAX_SENSORS];
     sensors.iter_mut().zip(values).for_each(|(to, from)| *to = *from as f32);
-    Stimulus { cycle, sensors, reward: 0.0, rung: Rung::BEST }
+    Stimulus { cycle, sensors, reward: 0.0, rung: Rung::BEST, place: None }
 }
 
 /// One cycle that nothing is wrong with.

@@ -146,7 +146,7 @@ fn a_rule_is_learned_comes_back_from_its_file_and_decides() {
         let far = 1.0 + 0.9 * (cycle as f32 * 0.073).cos();
         let mut sensors = [0.0; MAX_SENSORS];
         sensors[..2].copy_from_slice(&[near - 1.0, far - 1.0]);
-        let stimulus = Stimulus { cycle, sensors, reward: 0.0, rung: Rung::BEST };
+        let stimulus = Stimulus { cycle, sensors, reward: 0.0, rung: Rung::BEST, place: None };
         let response = engine.cycle(&stimulus).unwrap();
         right += usize::from(decide(&response.scores[..2]) == usize::from(near < 0.8));
     }

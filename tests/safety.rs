@@ -450,9 +450,9 @@ proptest! {
         });
         admission.update(&mut frame, readings, false, &Command::still(0), now, |_, _, _| ());
         let mut inputs = [f32::NAN; MAX_SENSORS];
-        let report = admission.inputs(&frame, &mut inputs);
+        let report = admission.inputs(&frame, |sensor, value| inputs[sensor] = value);
         prop_assert_eq!(report.used, 3);
         prop_assert_eq!(report.untrusted, frame.used().iter().filter(|s| s.health != Health::Good).count());
-        prop_assert!(inputs.iter().all(|input| (-1.0..=1.0).contains(input)));
+        prop_assert!(inputs[..report.used].iter().all(|input| (-1.0..=1.0).contains(input)));
     }
 }

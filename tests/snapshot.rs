@@ -26,7 +26,9 @@ fn lived(board: &Board, cycles: u64) -> State {
     let mut engine = engine::build(&board.field);
     for cycle in 0..cycles {
         let sensors = [(cycle as f32 * 0.3).sin(); MAX_SENSORS];
-        assert!(engine.cycle(&Stimulus { cycle, sensors, reward: 0.5, rung: Rung::BEST }).is_ok());
+        assert!(
+            engine.cycle(&Stimulus { cycle, sensors, reward: 0.5, rung: Rung::BEST, place: None }).is_ok()
+        );
     }
     let mut live = Live::default();
     assert!(engine.save(&mut live));
@@ -207,7 +209,8 @@ fn to_hand_a_brain_over_takes_no_memory() {
     });
     let (mut desk, writer) = line.expect("a thread");
     for cycle in 0..30 {
-        let stimulus = Stimulus { cycle, sensors: [0.3; MAX_SENSORS], reward: 0.5, rung: Rung::WORST };
+        let stimulus =
+            Stimulus { cycle, sensors: [0.3; MAX_SENSORS], reward: 0.5, rung: Rung::WORST, place: None };
         assert!(engine.cycle(&stimulus).is_ok());
         let count = allocations_in(|| assert!(desk.hand_over(|live| engine.save(live))));
         assert_eq!(count, 0, "cycle {cycle}");

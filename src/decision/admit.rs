@@ -310,14 +310,13 @@ impl Admission {
         }
     }
 
-    /// Writes the field's inputs in board order, each within -1..=1; the rest of `out` is 0. A call of its
-    /// own: the field sees the frame that the reflexes have reminded of edges.
-    pub fn inputs(&self, frame: &Frame, out: &mut [f32; MAX_SENSORS]) -> Inputs {
-        *out = [0.0; MAX_SENSORS];
+    /// Puts the field's inputs in board order, each within -1..=1. A call of its own: the field sees the
+    /// frame that the reflexes have reminded of edges.
+    pub fn inputs(&self, frame: &Frame, mut put: impl FnMut(usize, f32)) -> Inputs {
         let mut inputs = Inputs::default();
         for (channel, sample) in self.channels.iter().zip(frame.used()) {
             let Some(scale) = &channel.input else { continue };
-            out[inputs.used] = channel.input(scale, sample);
+            put(inputs.used, channel.input(scale, sample));
             inputs.used += 1;
             inputs.untrusted += usize::from(sample.health != Health::Good);
             inputs.held += usize::from(channel.holds(sample));

@@ -3,6 +3,7 @@
 
 use super::engine::{self, Around, Cycle, FieldEngine, Inspect};
 use super::failover::{Failover, Open};
+use super::sensor_ring::SensorRing;
 use super::state::{Learned, State, StateError};
 use super::{Readout, Response};
 use crate::base::command::MAX_MOTORS;
@@ -21,6 +22,8 @@ pub struct Brain {
     pub plan: FieldPlan,
     /// The part that came from outside.
     pub learned: Arc<Learned>,
+    /// Where the tick puts its sensors.
+    pub sensors: SensorRing,
     /// What the system refused the engine's own threads.
     pub refusals: Vec<Refusal>,
     /// Motor vector of each label, where the read-out chooses among labels.
@@ -84,12 +87,13 @@ impl Brain {
             Some(cycle) => Box::new(Around::new(here, cycle)),
             None => here,
         };
+        let sensors = SensorRing::new();
         if let Some(open) = before.device {
-            let failover = Failover::new(&board.field, learned.clone(), engine, open, clock);
+            let failover = Failover::new(&board.field, learned.clone(), &sensors, engine, open, clock);
             engine = Box::new(failover.map_err(BrainError::Thread)?);
         }
         let decisions = board.decisions.iter().map(motors).collect();
-        Ok(Brain { engine, plan, learned, refusals, decisions })
+        Ok(Brain { engine, plan, learned, sensors, refusals, decisions })
     }
 
     /// Turns the scores of a read-out that chooses among labels into the motors of the label that it chose.

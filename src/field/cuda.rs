@@ -27,6 +27,7 @@ mod fixture;
 pub use brains::MOST_ROBOTS;
 pub use report::{DeviceFacts, DeviceTimes, KernelFacts, Unfit};
 
+use super::sensor_ring::SensorRing;
 use super::shape::{BANK_TOP, BLEND_TOP};
 use super::{Failure, Loss, Refused, Response, StageTimes, Stimulus};
 use crate::base::plan::FieldPlan;
@@ -80,16 +81,22 @@ impl CudaEngine {
     /// An engine of `robots` robots at the start, on the GPU of this machine; takes all its memory here. Or
     /// why there is none.
     pub fn open(plan: &FieldPlan, robots: usize) -> Result<CudaEngine, Unfit> {
-        CudaEngine::open_with(plan, robots, Arc::new(Watch::default()))
+        CudaEngine::open_with(plan, robots, Arc::new(Watch::default()), None)
     }
 
-    /// The same with a watch that others hold too: they can inject faults.
-    pub fn open_with(plan: &FieldPlan, robots: usize, watch: Arc<Watch>) -> Result<CudaEngine, Unfit> {
+    /// The same with a watch that others hold too: they can inject faults. Sensors of a stimulus that names a
+    /// place in `sensors` are read there.
+    pub fn open_with(
+        plan: &FieldPlan,
+        robots: usize,
+        watch: Arc<Watch>,
+        sensors: Option<&SensorRing>,
+    ) -> Result<CudaEngine, Unfit> {
         if robots == 0 || robots > MOST_ROBOTS {
             return Err(Unfit::Robots { asked: robots });
         }
         let found = probe().map_err(Unfit::Absent)?;
-        let line = Line::open(plan, robots, &found, watch).map_err(Unfit::Silent)?;
+        let line = Line::open(plan, robots, &found, watch, sensors).map_err(Unfit::Silent)?;
         let (device_bytes, _) = line.ask(|brains| Ok(brains.memory())).map_err(Unfit::Silent)?;
         Ok(CudaEngine {
             robots,

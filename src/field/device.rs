@@ -3,6 +3,7 @@
 
 use super::cuda::{CudaEngine, is_emulated};
 use super::failover::Open;
+use super::sensor_ring::SensorRing;
 use super::{FieldEngine, Loss, trial};
 use crate::base::plan::{EngineKind, FieldPlan};
 use crate::system::gpu::{Absence, Gpu, Watch, probe};
@@ -62,10 +63,12 @@ pub fn why_none() -> String {
 
 /// Opens the GPU at each call, the first time after a trial. The caller has dropped the earlier engine; where
 /// its thread is still in a call of the driver the GPU is not free, and opening fails.
-fn opener(watch: Arc<Watch>) -> impl FnMut(&FieldPlan) -> Result<Box<dyn FieldEngine>, Loss> + Send {
+fn opener(
+    watch: Arc<Watch>,
+) -> impl FnMut(&FieldPlan, &SensorRing) -> Result<Box<dyn FieldEngine>, Loss> + Send {
     let mut ended: Option<Box<dyn Fn() -> bool + Send>> = None;
     let mut is_tried = false;
-    move |plan| {
+    move |plan, sensors| {
         if let Some(ended) = &ended {
             if !ended() {
                 return Err(Loss::Timeout { call: "the lost device's last call" });
@@ -75,7 +78,8 @@ fn opener(watch: Arc<Watch>) -> impl FnMut(&FieldPlan) -> Result<Box<dyn FieldEn
             Gpu::reset(&found, &watch).map_err(|error| Loss::Error { call: error.call.name() })?;
         }
         let mut open = |plan: &FieldPlan| {
-            let engine = CudaEngine::open_with(plan, 1, watch.clone()).map_err(|unfit| unfit.loss())?;
+            let engine =
+                CudaEngine::open_with(plan, 1, watch.clone(), Some(sensors)).map_err(|unfit| unfit.loss())?;
             ended = Some(Box::new(engine.ended()));
             Ok(engine)
         };

@@ -270,7 +270,13 @@ mod tests {
     #[test]
     fn one_number_that_is_none_spoils_an_answer() {
         let sound = build(&plan(EngineKind::Cpu))
-            .cycle(&Stimulus { cycle: 0, sensors: [0.5; MAX_SENSORS], reward: 0.0, rung: Rung::BEST })
+            .cycle(&Stimulus {
+                cycle: 0,
+                sensors: [0.5; MAX_SENSORS],
+                reward: 0.0,
+                rung: Rung::BEST,
+                place: None,
+            })
             .unwrap();
         assert!(finite(sound, &[0.0, 1.0]).is_ok());
         assert!(finite(sound, &[0.0, f64::NAN]).is_err(), "it would drive the next cycle");
@@ -303,7 +309,7 @@ mod tests {
             assert_eq!((engine.pattern_value(0), engine.pattern_value(1)), (None, Some(2.0)));
             let mut sensors = [0.0; MAX_SENSORS];
             sensors[0] = 0.7;
-            let stimulus = Stimulus { cycle: 0, sensors, reward: 1.0, rung: Rung::BEST };
+            let stimulus = Stimulus { cycle: 0, sensors, reward: 1.0, rung: Rung::BEST, place: None };
             let response = engine.cycle(&stimulus).expect("in range");
             let mut features = [f32::NAN; FEATURES];
             engine.copy_features(&mut features);

@@ -15,6 +15,7 @@
 mod tests;
 
 use super::engine::{Condition, FieldEngine};
+use super::sensor_ring::SensorRing;
 use super::state::{Learned, Live, StateError};
 use super::{EngineState, Failure, Loss, Response, Stimulus};
 use crate::base::plan::FieldPlan;
@@ -25,8 +26,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-/// Opens the device and builds the engine on it. Called on a thread of its own, again and again.
-pub type Open = Box<dyn FnMut(&FieldPlan) -> Result<Box<dyn FieldEngine>, Loss> + Send>;
+/// Opens the device and builds the engine on it, which reads sensors in that ring. Called on a thread of its
+/// own, again and again.
+pub type Open = Box<dyn FnMut(&FieldPlan, &SensorRing) -> Result<Box<dyn FieldEngine>, Loss> + Send>;
 
 /// The pause before the first retry; it doubles with each.
 const FIRST_PAUSE: Span = Span::from_millis(500);
@@ -82,16 +84,17 @@ impl Failover {
     pub fn new(
         plan: &FieldPlan,
         learned: Arc<Learned>,
+        sensors: &SensorRing,
         mut here: Box<dyn FieldEngine>,
         open: Open,
         clock: Arc<dyn Clock>,
     ) -> std::io::Result<Failover> {
         let (ask, asked) = bounded(1);
         let (answer, answers) = bounded(1);
-        let plan_there = plan.clone();
+        let (plan_there, sensors) = (plan.clone(), sensors.clone());
         thread::Builder::new()
             .name("open device".into())
-            .spawn(move || keep_opening(&plan_there, &learned, open, &asked, &answer))?;
+            .spawn(move || keep_opening(&plan_there, &learned, &sensors, open, &asked, &answer))?;
         let mut good = Box::<Live>::default();
         here.save(&mut good);
         let mut failover = Failover {
@@ -259,6 +262,7 @@ impl FieldEngine for Failover {
 fn keep_opening(
     plan: &FieldPlan,
     learned: &Learned,
+    sensors: &SensorRing,
     mut open: Open,
     asked: &Receiver<Request>,
     answer: &Sender<Result<Box<dyn FieldEngine>, Loss>>,
@@ -267,7 +271,7 @@ fn keep_opening(
         // A driver that panics here is one more way not to be opened; nothing of it is used afterwards.
         let opened = catch_unwind(AssertUnwindSafe(|| {
             drop(lost);
-            let mut remote = open(plan)?;
+            let mut remote = open(plan, sensors)?;
             remote.load(learned).map_err(|_| Loss::State)?;
             Ok(remote)
         }));

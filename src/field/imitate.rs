@@ -73,7 +73,7 @@ pub fn show(board: &Board, rung: Rung, cycles: usize, seed: u64) -> (DMatrix<f64
     let usual = usual_intervals(board);
     for cycle in 0..cycles / HELD * HELD {
         let sensors = made_up(seed, cycle / HELD, &usual);
-        let stimulus = Stimulus { cycle: cycle as u64, sensors, reward: 0.0, rung };
+        let stimulus = Stimulus { cycle: cycle as u64, sensors, reward: 0.0, rung, place: None };
         // Made-up values are within -1..=1, so no engine refuses them.
         let _ = engine.cycle(&stimulus);
         if cycle % HELD == HELD - 1 {

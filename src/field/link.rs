@@ -1,10 +1,10 @@
 //! The tick's end of the line to the engine: launches a cycle, collects a finished one and knows its
 //! age. Never waits: an unfinished cycle is collected later or counted as missing.
 
+use super::Response;
 use super::failover::DeviceCounters;
+use super::sensor_ring::SensorWriter;
 use super::worker::{Order, Outcome};
-use super::{Response, Stimulus};
-use crate::base::frame::MAX_SENSORS;
 use crate::base::plan::Rung;
 use crate::base::time::{Instant, Span};
 use crate::field::EngineState;
@@ -35,6 +35,7 @@ pub struct FieldCounters {
 pub struct FieldLink {
     orders: Writer<Order>,
     outcomes: Reader<Outcome>,
+    sensors: SensorWriter,
     waker: Arc<Waker>,
     /// Slots from one launch to the next.
     every: u64,
@@ -47,9 +48,16 @@ pub struct FieldLink {
 
 impl FieldLink {
     /// A line on which nothing has been launched.
-    pub fn new(orders: Writer<Order>, outcomes: Reader<Outcome>, waker: Arc<Waker>, every: u32) -> FieldLink {
+    pub fn new(
+        orders: Writer<Order>,
+        outcomes: Reader<Outcome>,
+        sensors: SensorWriter,
+        waker: Arc<Waker>,
+        every: u32,
+    ) -> FieldLink {
         FieldLink {
             orders,
+            sensors,
             outcomes,
             waker,
             every: u64::from(every.max(1)),
@@ -100,15 +108,14 @@ impl FieldLink {
         self.state
     }
 
-    /// Launches a cycle on `sensors`, of which `held` are held, if slot number `index` is one for it and
-    /// the engine is free.
+    /// Launches a cycle if slot number `index` is one for it and the engine is free. `inputs` then puts its
+    /// sensors in, and says how many of them are held.
     pub fn launch(
         &mut self,
         index: u64,
         slot: Instant,
-        sensors: &[f32; MAX_SENSORS],
-        held: usize,
         rung: Rung,
+        inputs: impl FnOnce(&mut dyn FnMut(usize, f32)) -> usize,
     ) {
         if !index.is_multiple_of(self.every) {
             return;
@@ -117,8 +124,8 @@ impl FieldLink {
             self.counters.skipped += 1;
             return;
         }
-        let stimulus = Stimulus { cycle: self.cycle, sensors: *sensors, reward: 0.0, rung };
-        self.orders.put(Order { stimulus, slot });
+        let (place, held) = self.sensors.write(inputs);
+        self.orders.put(Order { cycle: self.cycle, place, rung, slot });
         self.waker.wake();
         self.cycle += 1;
         self.launched_at = Some(slot);

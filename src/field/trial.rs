@@ -73,5 +73,5 @@ fn stimulus(cycle: u64, rung: Rung) -> Stimulus {
     for (i, sensor) in sensors.iter_mut().enumerate() {
         *sensor = 0.8 * (0.7 * cycle as f32 + i as f32).sin();
     }
-    Stimulus { cycle, sensors, reward: 0.5, rung }
+    Stimulus { cycle, sensors, reward: 0.5, rung, place: None }
 }

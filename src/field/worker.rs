@@ -7,7 +7,6 @@ use super::brain::Brain;
 use super::failover::DeviceCounters;
 use super::snapshot::SnapshotSender;
 use super::{DeviceTimes, EngineState, Failure, Response, Stimulus};
-use crate::base::frame::MAX_SENSORS;
 use crate::base::plan::Rung;
 use crate::base::time::{Clock, Instant, Span};
 use crate::system::executor::Worker;
@@ -15,11 +14,15 @@ use crate::system::rt::triple_buffer::{Reader, Writer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-/// A stimulus on its way to the engine.
+/// An order on its way to the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Order {
-    /// What to compute.
-    pub stimulus: Stimulus,
+    /// Number of the cycle.
+    pub cycle: u64,
+    /// Where its sensors lie in the robot's ring.
+    pub place: u8,
+    /// Its quality.
+    pub rung: Rung,
     /// The slot whose frame it was made from: the age of a result counts from here.
     pub slot: Instant,
 }
@@ -47,10 +50,7 @@ pub struct Outcome {
 
 impl Order {
     /// Fills a slot before the first order; never taken.
-    pub const EMPTY: Order = Order {
-        stimulus: Stimulus { cycle: 0, sensors: [0.0; MAX_SENSORS], reward: 0.0, rung: Rung::BEST },
-        slot: Instant::ZERO,
-    };
+    pub const EMPTY: Order = Order { cycle: 0, place: 0, rung: Rung::BEST, slot: Instant::ZERO };
 }
 
 impl Outcome {
@@ -123,8 +123,11 @@ impl FieldWorker {
         let start = clock.now();
         // A panic leaves the engine's state unknown: the worker drops it and builds it again, so no
         // cycle uses anything half-written (that is what makes the assertion of unwind safety true).
+        let Order { cycle, place, rung, .. } = *order;
+        let sensors = self.brain.sensors.read(place);
+        let stimulus = Stimulus { cycle, sensors, reward: 0.0, rung, place: Some(place) };
         let engine = &mut self.brain.engine;
-        let answer = catch_unwind(AssertUnwindSafe(|| engine.cycle(&order.stimulus)));
+        let answer = catch_unwind(AssertUnwindSafe(|| engine.cycle(&stimulus)));
         let response = match answer {
             Ok(Ok(mut response)) => {
                 self.brain.decide(&mut response);
@@ -192,7 +195,7 @@ impl FieldWorker {
     /// The answer to an order that was not computed.
     fn without_answer(&self, order: &Order, now: Instant) -> Outcome {
         let state = self.fares(now);
-        let (slot, rung) = (order.slot, order.stimulus.rung);
+        let (slot, rung) = (order.slot, order.rung);
         let device = self.brain.engine.condition(now).device;
         let answer = now.since(slot);
         Outcome { response: None, slot, rung, span: Span::ZERO, answer, state, device, times: None }

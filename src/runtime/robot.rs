@@ -25,6 +25,7 @@ use crate::field::engine::Cycle;
 use crate::field::failover::Open;
 use crate::field::link::FieldLink;
 use crate::field::readout::table_digest;
+use crate::field::sensor_ring::SensorWriter;
 use crate::field::snapshot::{
     Beside, CopyMap, Snapshot, SnapshotError, SnapshotSender, SnapshotWriter, Standing, snapshot_line,
 };
@@ -377,10 +378,11 @@ fn link_field(
     let (orders, taken) = triple_buffer(Order::EMPTY);
     let (outcomes, collected) = triple_buffer(Outcome::EMPTY);
     let waker: Arc<Waker> = Arc::default();
+    let sensors = SensorWriter::new(brain.sensors.clone());
     let mut worker = FieldWorker::new(brain, taken, outcomes);
     if let Some((sender, every)) = snapshots {
         worker = worker.with_snapshots(sender, every);
     }
     workers.push(WorkerThread { worker: Box::new(worker), waker: waker.clone(), role: Role::Field });
-    FieldLink::new(orders, collected, waker, board.field.every_ticks)
+    FieldLink::new(orders, collected, sensors, waker, board.field.every_ticks)
 }

@@ -131,8 +131,7 @@ impl Tick {
     }
 
     fn launch(&mut self, index: u64, slot: Instant, shown: &Frame, rung: Rung) {
-        let (sensors, held) = self.senses.inputs(shown);
-        self.field.launch(index, slot, &sensors, held, rung);
+        self.field.launch(index, slot, rung, |put| self.senses.inputs(shown, put));
     }
 
     fn write_down(&mut self, record: Record) {

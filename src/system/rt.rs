@@ -14,4 +14,5 @@ pub mod sync;
 
 pub use grant::{
     Granted, Policy, Refusal, Request, Role, become_real_time, become_real_time_on, stay_on, touch_stack,
+    wake_on_time,
 };

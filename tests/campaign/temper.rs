@@ -35,7 +35,7 @@ pub struct Temper {
 impl Temper {
     /// How to open the engine of `seed`, which likes to go forwards (`bent` above 0) or backwards.
     pub fn open(seed: u64, bent: f64) -> Open {
-        Box::new(move |_| {
+        Box::new(move |_, _| {
             Ok(Box::new(Temper { draw: Draw::new(seed, 3000), mood: Mood::Steady(bent), left: MOOD, bent }))
         })
     }

@@ -5,11 +5,14 @@ use super::standin;
 use super::{context, near, readout, rung_at, stimulus, volume};
 use crate::allocation::{allocations_in_process, alone};
 use crate::field_cpu::quiet::quiet_once;
+use ganglion::base::frame::MAX_SENSORS;
 use ganglion::base::plan::{EngineKind, FieldPlan, Params, Shape, Storage};
 use ganglion::base::time::Span;
+use ganglion::field::Stimulus;
 use ganglion::field::cpu::CpuEngine;
 use ganglion::field::cuda::CudaEngine;
 use ganglion::field::reference::ReferenceEngine;
+use ganglion::field::sensor_ring::{SensorRing, SensorWriter};
 use ganglion::field::shape::{CHANNELS, DESCRIPTOR};
 use ganglion::field::state::Live;
 use ganglion::field::{Failure, FieldEngine, Inspect, Loss, Response, trial};
@@ -54,7 +57,7 @@ fn open(plan: &FieldPlan, robots: usize) -> CudaEngine {
 
 /// The same under a watch that a test injects faults with.
 fn open_with(plan: &FieldPlan, robots: usize, watch: Arc<Watch>) -> CudaEngine {
-    let mut engine = CudaEngine::open_with(plan, robots, watch).unwrap_or_else(|why| panic!("{why}"));
+    let mut engine = CudaEngine::open_with(plan, robots, watch, None).unwrap_or_else(|why| panic!("{why}"));
     if let Some(seconds) = std::env::var("GANGLION_PATIENCE_S").ok().and_then(|text| text.parse().ok()) {
         engine.set_patience(Span::from_secs_f64(seconds));
     }
@@ -220,6 +223,36 @@ fn a_cycle_is_one_call_of_the_driver_and_allocates_nothing() {
             count
         });
     });
+}
+
+#[test]
+fn the_kernels_read_the_sensors_where_the_tick_put_them() {
+    let Some(_device) = device() else { return };
+    let ring = SensorRing::new();
+    let mut writer = SensorWriter::new(ring.clone());
+    let mut plain = open(&plan(8), 1);
+    let mut in_place = CudaEngine::open_with(&plan(8), 1, Arc::default(), Some(&ring)).expect("it opens");
+    for engine in [&mut plain, &mut in_place] {
+        engine.set_patience(Span::from_millis(400_000));
+        assert!(engine.set_readout(&readout(plan(8).shape.motors)));
+    }
+    for cycle in 0..8 {
+        let given = stimulus(9, cycle, rung_at(cycle));
+        let all = given.sensors.iter().copied().enumerate();
+        let (place, ()) = writer.write(|put| all.for_each(|(sensor, value)| put(sensor, value)));
+        // Of what comes beside the ring, the kernels see nothing.
+        let named = Stimulus { sensors: [0.5; MAX_SENSORS], place: Some(place), ..given };
+        let [a, b] = [plain.cycle(&given), in_place.cycle(&named)].map(|answer| answer.expect("in range"));
+        assert_eq!((a.scores, a.confidence), (b.scores, b.confidence), "cycle {cycle}");
+        assert_eq!(plain.features(), in_place.features(), "cycle {cycle}");
+    }
+    assert_eq!(
+        ring.read(0)[0],
+        stimulus(9, 4, 0).sensors[0],
+        "four places: the fifth vector is in the first"
+    );
+    drop(in_place);
+    assert_eq!(ring.read(1)[0], stimulus(9, 5, 0).sensors[0], "the ring outlives the device");
 }
 
 #[test]

@@ -366,7 +366,7 @@ impl Brain {
 
     fn cycle(&mut self) {
         let sensors = [(self.cycle as f32 * 0.3).sin(); MAX_SENSORS];
-        let stimulus = Stimulus { cycle: self.cycle, sensors, reward: 0.5, rung: Rung::BEST };
+        let stimulus = Stimulus { cycle: self.cycle, sensors, reward: 0.5, rung: Rung::BEST, place: None };
         self.cycle += 1;
         let response = self.engine.cycle(&stimulus).expect("a cycle of what was taken");
         assert!(response.motors.iter().all(|motor| motor.is_finite()), "{response:?}");

@@ -19,6 +19,7 @@ use ganglion::drive::trace::Record;
 use ganglion::drive::trail::Trail;
 use ganglion::field::Response;
 use ganglion::field::link::FieldLink;
+use ganglion::field::sensor_ring::{SensorRing, SensorWriter};
 use ganglion::field::worker::{Order, Outcome};
 use ganglion::runtime::guard::frame::{Phase, Standing};
 use ganglion::runtime::guard::{GuardHealth, Link};
@@ -110,7 +111,13 @@ impl Robot {
             alarm: Alarm::new(halt.clone(), Arc::default()),
             admission: Admission::new(&sensors()),
             reflexes: Reflexes::new(&rules(), &sensors(), safety()),
-            field: FieldLink::new(orders, collected, Arc::<Waker>::default(), 1),
+            field: FieldLink::new(
+                orders,
+                collected,
+                SensorWriter::new(SensorRing::new()),
+                Arc::<Waker>::default(),
+                1,
+            ),
             budget: Budget::new(budget),
             modes: Modes::new(safety()),
             trail: Trail::default(),

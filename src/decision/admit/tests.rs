@@ -329,8 +329,8 @@ fn the_field_is_fed_in_board_order_and_never_an_old_value_as_new() {
         rig.admission.admit(&mut rig.frame, &reading, at(1_000));
     }
     rig.age(1_000);
-    let mut inputs = [f32::NAN; MAX_SENSORS];
-    let fed = rig.admission.inputs(&rig.frame, &mut inputs);
+    let mut inputs = [0.0; MAX_SENSORS];
+    let fed = rig.admission.inputs(&rig.frame, |sensor, value| inputs[sensor] = value);
     assert_eq!(fed, Inputs { used: 3, untrusted: 2, held: 0 });
     assert!(close(inputs[0], 0.5), "3 of 4 m, good");
     assert!(close(inputs[1], 0.25), "a second old: 2.5 m at worst");
@@ -356,7 +356,7 @@ fn a_value_that_is_lost_is_held_for_the_field_and_ages_for_the_reflexes() {
                 "a reflex sees it age: {worst} at {now} ms"
             );
             let mut inputs = [f32::NAN; MAX_SENSORS];
-            let fed = rig.admission.inputs(&rig.frame, &mut inputs);
+            let fed = rig.admission.inputs(&rig.frame, |sensor, value| inputs[sensor] = value);
             let expected = if now <= 700 { 0.5 } else { worst / 2.0 - 1.0 };
             assert!(inputs[..2].iter().all(|&input| close(input, expected)), "{inputs:?} at {now} ms");
             let (lost, held) = (now >= lost_at, now >= lost_at && now <= 700);
@@ -366,7 +366,7 @@ fn a_value_that_is_lost_is_held_for_the_field_and_ages_for_the_reflexes() {
         rig.read(Ok(1.0), 2_100);
         rig.age(2_100);
         let mut inputs = [f32::NAN; MAX_SENSORS];
-        assert_eq!(rig.admission.inputs(&rig.frame, &mut inputs).held, 0);
+        assert_eq!(rig.admission.inputs(&rig.frame, |sensor, value| inputs[sensor] = value).held, 0);
         assert!(close(inputs[0], -0.5), "it is back");
     }
 }
@@ -379,7 +379,7 @@ fn what_lied_for_longer_than_it_may_be_held_is_not_held() {
     for step in 0..20 {
         rig.read(Ok(3.0), 60 * step);
         rig.age(60 * step);
-        rig.admission.inputs(&rig.frame, &mut inputs);
+        rig.admission.inputs(&rig.frame, |sensor, value| inputs[sensor] = value);
         let expected = if step < 19 { 0.5 } else { 0.5 - 0.5 * 1.14 / 2.0 };
         assert!(close(inputs[0], expected), "{} at reading {step}", inputs[0]);
     }
@@ -391,7 +391,7 @@ fn a_scale_without_width_feeds_no_nan() {
     let mut rig = Rig::new(&[SensorPlan { input: flat, ..range() }]);
     rig.read(Ok(1.0), 0);
     let mut inputs = [0.0; MAX_SENSORS];
-    rig.admission.inputs(&rig.frame, &mut inputs);
+    rig.admission.inputs(&rig.frame, |sensor, value| inputs[sensor] = value);
     assert!(inputs[0].is_finite());
 }
 

@@ -51,7 +51,7 @@ impl Feed {
             let noise = normal(SEED, Stream::Stimulus, cycle * MAX_SENSORS as u64 + i as u64);
             *sensor = (0.5 * slow + 0.3 * quick + NOISE * noise).clamp(-1.0, 1.0) as f32;
         }
-        Stimulus { cycle, sensors, reward: 0.0, rung }
+        Stimulus { cycle, sensors, reward: 0.0, rung, place: None }
     }
 
     /// Fills `engine`, which has been built from `plan`. Runs its first cycles. Fails only where an engine on

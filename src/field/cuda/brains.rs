@@ -10,6 +10,7 @@ use super::tables::Answer;
 use super::watch::{Marks, Times, Waiting};
 use crate::base::plan::FieldPlan;
 use crate::base::time::{Clock, MonotonicClock, Span};
+use crate::field::sensor_ring::SensorRing;
 use crate::field::{StageTimes, Stimulus};
 use crate::system::gpu::{
     Found, Gpu, GpuError, Graph, Image, Launch, Pinned, Pool, Priority, Stream, Watch, image_files,
@@ -39,6 +40,8 @@ pub struct Brains {
     pub(super) staging: Pinned,
     pub(super) pool: Pool,
     pub(super) desk: Desk,
+    /// What a cycle takes on the device.
+    usual: Span,
     pub(super) layout: Layout,
     pub(super) start: Start,
     pub(super) schedule: Schedule,
@@ -56,6 +59,7 @@ impl Brains {
         found: &Found,
         watch: Arc<Watch>,
         waiting: Waiting,
+        sensors: Option<&SensorRing>,
     ) -> Result<Brains, GpuError> {
         let gpu = Gpu::open(found, watch)?;
         let cut = Cut::of(plan.shape.grid, robots, found.multiprocessors);
@@ -73,7 +77,8 @@ impl Brains {
             image,
             staging: Pinned::take(&gpu, STAGING)?,
             pool: Pool::take(&gpu, layout.bytes)?,
-            desk: Desk::new(&gpu, robots)?,
+            desk: Desk::new(&gpu, robots, sensors)?,
+            usual: Span::ZERO,
             layout,
             start,
             schedule: Schedule::new(plan),
@@ -131,7 +136,7 @@ impl Brains {
         }
         self.main.replay(self.watched.as_ref().unwrap_or(&self.graphs).of(work))?;
         let submitted = clock.now();
-        self.waiting.until_reported(&self.desk, &self.main, patience)?;
+        self.waiting.until_reported(&self.desk, &self.main, self.usual.min(patience), patience)?;
         let seen = clock.now();
         let mut lasted = Span::ZERO;
         for (robot, answer) in answers.iter_mut().enumerate() {
@@ -141,6 +146,8 @@ impl Brains {
         }
         self.schedule.settle();
         let kernels = self.gpu.as_reported(lasted);
+        // By the device's clock: how long it took does not depend on when this thread looked.
+        self.usual = kernels;
         Ok(Times { submit: submitted.since(begun), kernels, whole: seen.since(begun) })
     }
 

@@ -4,6 +4,7 @@
 use super::tables::{CYCLE, Cycle, REPORT, Report};
 use crate::base::frame::MAX_SENSORS;
 use crate::field::Stimulus;
+use crate::field::sensor_ring::SensorRing;
 use crate::system::gpu::{Gpu, GpuError, Mapped};
 use crate::system::rt::words::Words;
 use std::sync::Arc;
@@ -24,15 +25,19 @@ const _: () = assert!(CYCLE.is_multiple_of(WORD) && REPORT.is_multiple_of(16) &&
 /// Places of all robots, side by side.
 pub struct Desk {
     mapped: Mapped,
+    /// The robot's own ring, where a stimulus may have its sensors already.
+    ring: Option<Mapped>,
     robots: usize,
     /// Of the last cycle that was ordered; 0: none yet.
     ticket: u32,
 }
 
 impl Desk {
-    /// For `robots` robots.
-    pub fn new(gpu: &Gpu, robots: usize) -> Result<Desk, GpuError> {
-        Ok(Desk { mapped: Mapped::new(gpu, Arc::new(Words::new(robots * PLACE)))?, robots, ticket: 0 })
+    /// For `robots` robots, whose sensors may come by `ring`.
+    pub fn new(gpu: &Gpu, robots: usize, ring: Option<&SensorRing>) -> Result<Desk, GpuError> {
+        let mapped = Mapped::new(gpu, Arc::new(Words::new(robots * PLACE)))?;
+        let ring = ring.map(|ring| Mapped::new(gpu, ring.words().clone())).transpose()?;
+        Ok(Desk { mapped, ring, robots, ticket: 0 })
     }
 
     /// Where the kernels find a robot's orders and report.
@@ -43,7 +48,7 @@ impl Desk {
 
     /// Bytes that are locked in memory.
     pub fn bytes(&self) -> usize {
-        self.mapped.words().bytes()
+        self.mapped.words().bytes() + self.ring.as_ref().map_or(0, |ring| ring.words().bytes())
     }
 
     /// Lays out the orders of the next cycle, a stimulus for each robot. The device must be done with the
@@ -51,15 +56,23 @@ impl Desk {
     pub fn lay(&mut self, orders: &Cycle, stimuli: &[Stimulus]) {
         self.ticket = self.ticket.wrapping_add(1).max(1);
         for (robot, stimulus) in stimuli.iter().enumerate() {
-            let place = robot * PLACE;
-            let sensors = &self.mapped.words()[place + ORDERS..][..SENSORS];
-            for (word, sensor) in sensors.iter().zip(&stimulus.sensors) {
-                word.store(sensor.to_bits(), Ordering::Relaxed);
-            }
-            let at = self.mapped.address(place + ORDERS);
-            let table = orders.table(at, stimulus.reward, self.ticket);
-            store(&self.mapped.words()[place..][..CYCLE / WORD], &table);
+            let table = orders.table(self.sensors(robot, stimulus), stimulus.reward, self.ticket);
+            store(&self.mapped.words()[robot * PLACE..][..CYCLE / WORD], &table);
         }
+    }
+
+    /// Where the kernels find the sensors of a stimulus: where the tick put them, or else in the robot's
+    /// place.
+    fn sensors(&self, robot: usize, stimulus: &Stimulus) -> u64 {
+        if let (Some(ring), Some(place)) = (&self.ring, stimulus.place) {
+            return ring.address(SensorRing::word(place));
+        }
+        let first = robot * PLACE + ORDERS;
+        let words = &self.mapped.words()[first..][..SENSORS];
+        for (word, sensor) in words.iter().zip(&stimulus.sensors) {
+            word.store(sensor.to_bits(), Ordering::Relaxed);
+        }
+        self.mapped.address(first)
     }
 
     /// Whether every robot's report of the last cycle is there.

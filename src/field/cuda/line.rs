@@ -9,7 +9,9 @@ use super::watch::{Times, Waiting};
 use crate::base::plan::FieldPlan;
 use crate::base::time::Span;
 use crate::field::Stimulus;
+use crate::field::sensor_ring::SensorRing;
 use crate::system::gpu::{Found, GpuError, Watch};
+use crate::system::rt::{stay_on, wake_on_time};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -78,7 +80,13 @@ impl Drop for Ended {
 
 impl Line {
     /// Starts the thread, which takes the priority of the calling one, and opens the device there.
-    pub fn open(plan: &FieldPlan, robots: usize, found: &Found, watch: Arc<Watch>) -> Result<Line, Silence> {
+    pub fn open(
+        plan: &FieldPlan,
+        robots: usize,
+        found: &Found,
+        watch: Arc<Watch>,
+        sensors: Option<&SensorRing>,
+    ) -> Result<Line, Silence> {
         let (orders, taken) = bounded(1);
         let (done, turns) = bounded(1);
         let (opened, opening) = bounded(1);
@@ -91,10 +99,11 @@ impl Line {
             ended: ended.clone(),
             answers: Cell::new(true),
         };
-        let (plan, found) = (plan.clone(), found.clone());
+        let (plan, found, sensors) = (plan.clone(), found.clone(), sensors.cloned());
         let thread = std::thread::Builder::new().name("field-gpu".to_string()).spawn(move || {
             let _ended = Ended(ended);
-            match Brains::open(&plan, robots, &found, watch, Waiting::new(abandoned)) {
+            keep_time(&plan);
+            match Brains::open(&plan, robots, &found, watch, Waiting::new(abandoned), sensors.as_ref()) {
                 Ok(brains) => {
                     wait_in_vain(&taken);
                     if opened.send(Ok(())).is_ok() {
@@ -168,6 +177,14 @@ impl Drop for Line {
             std::thread::sleep(NAP);
             naps -= 1;
         }
+    }
+}
+
+/// The thread wakes on time, on the core of the field's thread, which waits while this one works.
+fn keep_time(plan: &FieldPlan) {
+    let placed = plan.cpus.first().map_or(Ok(()), |core| stay_on(*core));
+    for refusal in [wake_on_time(), placed].into_iter().filter_map(Result::err) {
+        log::warn!("the GPU's thread: {refusal}");
     }
 }
 

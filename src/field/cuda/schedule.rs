@@ -156,7 +156,7 @@ mod tests {
 
     fn stimulus(cycle: u64, rung: u8) -> Stimulus {
         let rung = Rung::new(rung).expect("one of the rungs");
-        Stimulus { cycle, sensors: [0.0; MAX_SENSORS], reward: 0.0, rung }
+        Stimulus { cycle, sensors: [0.0; MAX_SENSORS], reward: 0.0, rung, place: None }
     }
 
     #[test]

@@ -8,8 +8,8 @@ use crate::system::gpu::{Call, Event, Gpu, GpuError, Stream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// It polls this long without a nap: a hundredth of the shortest period at which a field is of use (10 ms),
-/// so that it costs a core at most that share. A cycle of a large GPU is over by then.
+/// It polls this long without a nap, around the moment at which the answer usually comes: a hundredth of the
+/// shortest period at which a field is of use (10 ms), so that it costs a core at most that share.
 const AWAKE: Span = Span::from_micros(100);
 /// A nap: the thread sees the end of a longer cycle that much late, and by what a sleeper's wake-up takes.
 const NAP: Span = Span::from_micros(50);
@@ -99,11 +99,18 @@ impl Waiting {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Until the report of the last cycle is there, whose work is on `stream`, and for which the caller waits
-    /// for `patience`. Bounded as `until` is.
-    pub fn until_reported(&self, desk: &Desk, stream: &Stream, patience: Span) -> Result<(), GpuError> {
+    /// Until the report of the last cycle is there, whose work is on `stream`; it usually comes after
+    /// `usual`, and the caller waits for `patience`. Bounded as `until` is.
+    pub fn until_reported(
+        &self,
+        desk: &Desk,
+        stream: &Stream,
+        usual: Span,
+        patience: Span,
+    ) -> Result<(), GpuError> {
         let clock = MonotonicClock;
         let begun = clock.now();
+        let awake = begun + usual.less(Span::from_nanos(AWAKE.as_nanos() / 2));
         let each = Span::from_nanos(patience.as_nanos() / LATE);
         let mut late = begun + each;
         while !desk.is_reported() {
@@ -117,7 +124,9 @@ impl Waiting {
                 }
                 late = now + each;
             }
-            if now >= begun + AWAKE {
+            if now < awake {
+                clock.sleep_until(awake);
+            } else if now >= awake + AWAKE {
                 clock.sleep_until(now + NAP);
             }
         }

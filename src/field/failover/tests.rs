@@ -8,6 +8,7 @@ use crate::base::time::SimClock;
 use crate::field::engine::{self, Inspect};
 use crate::field::readout::Origin;
 use crate::field::sample::board as small_board;
+use crate::field::sensor_ring::SensorWriter;
 use crate::field::shape::READOUT_COLUMNS;
 use crate::field::worker::{FieldWorker, Order, Outcome};
 use crate::field::{DeviceTimes, Readout};
@@ -86,7 +87,7 @@ impl FieldEngine for Scripted {
 
 fn opener(script: &Shared) -> Open {
     let script = script.clone();
-    Box::new(move |plan| {
+    Box::new(move |plan, _| {
         let mut told = script.lock().unwrap();
         if let Some(loss) = told.shut {
             return Err(loss);
@@ -101,13 +102,14 @@ fn stimulus(cycle: u64) -> Stimulus {
     for (i, sensor) in sensors.iter_mut().enumerate() {
         *sensor = (0.8 * (cycle as f64 * (0.1 + 0.03 * i as f64)).sin()) as f32;
     }
-    Stimulus { cycle, sensors, reward: 0.0, rung: Rung::BEST }
+    Stimulus { cycle, sensors, reward: 0.0, rung: Rung::BEST, place: None }
 }
 
 /// A worker with a scripted device in virtual time, 20 cycles a second.
 struct Rig {
     worker: FieldWorker,
     orders: Writer<Order>,
+    sensors: SensorWriter,
     outcomes: Reader<Outcome>,
     clock: Arc<SimClock>,
     script: Shared,
@@ -129,15 +131,20 @@ impl Rig {
         let brain = brain(&small_board(8), open, clock.clone());
         let (orders, taken) = triple_buffer(Order::EMPTY);
         let (put, outcomes) = triple_buffer(Outcome::EMPTY);
+        let sensors = SensorWriter::new(brain.sensors.clone());
         let worker = FieldWorker::new(brain, taken, put);
-        Rig { worker, orders, outcomes, clock, script, cycle: 0 }
+        Rig { worker, orders, sensors, outcomes, clock, script, cycle: 0 }
     }
 
     /// One cycle at its time, and what is done after it.
     fn turn(&mut self) -> Outcome {
         let now = Instant::ZERO + Span::from_millis(50).times(self.cycle);
         self.clock.set(now);
-        self.orders.put(Order { stimulus: stimulus(self.cycle), slot: now });
+        let Stimulus { cycle, sensors, rung, .. } = stimulus(self.cycle);
+        let (place, ()) = self
+            .sensors
+            .write(|put| sensors.iter().enumerate().for_each(|(sensor, value)| put(sensor, *value)));
+        self.orders.put(Order { cycle, place, rung, slot: now });
         self.cycle += 1;
         self.worker.step(self.clock.as_ref());
         self.worker.publish(self.clock.as_ref());
@@ -315,11 +322,11 @@ fn an_opening_that_hangs_hangs_no_other_thread() {
     let (release, hung) = bounded::<()>(0);
     let script = Shared::default();
     let (first, told) = (Mutex::new(true), script.clone());
-    let open: Open = Box::new(move |plan| {
+    let open: Open = Box::new(move |plan, sensors| {
         if !std::mem::take(&mut *first.lock().unwrap()) {
             let _ = hung.recv();
         }
-        opener(&told)(plan)
+        opener(&told)(plan, sensors)
     });
     let mut rig = Rig::opened(script, open);
     rig.turns(3);
@@ -389,7 +396,7 @@ fn an_order_that_is_too_old_by_then_is_not_computed() {
     for (failure, loss) in [(late.into(), late), (Failure::NotFinite, Loss::NotFinite)] {
         let (board, clock) = (small_board(8), Arc::new(SimClock::new()));
         let (time, dt) = (clock.clone(), board.field.dt);
-        let open: Open = Box::new(move |_| Ok(Box::new(Late(failure, time.clone(), dt))));
+        let open: Open = Box::new(move |_, _| Ok(Box::new(Late(failure, time.clone(), dt))));
         let mut engine = brain(&board, open, clock).engine;
         let answer = engine.cycle(&stimulus(0));
         assert_eq!(answer.map(|_| ()), Err(Failure::Lost(loss)));

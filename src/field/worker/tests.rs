@@ -46,8 +46,7 @@ impl Rig {
 
     fn order(&mut self, rung: Rung, now: Instant) -> Outcome {
         self.clock.set(now);
-        let stimulus = Stimulus { rung, ..Order::EMPTY.stimulus };
-        self.orders.put(Order { stimulus, slot: now });
+        self.orders.put(Order { rung, slot: now, ..Order::EMPTY });
         self.worker.step(self.clock.as_ref());
         self.worker.publish(self.clock.as_ref());
         self.outcomes.take().expect("each order is answered")

@@ -2,7 +2,7 @@
 
 use super::MAX_INLETS;
 use crate::base::command::Executed;
-use crate::base::frame::{Frame, MAX_SENSORS, Reading};
+use crate::base::frame::{Frame, Reading};
 use crate::base::time::{Clock, Instant, SleepWatch};
 use crate::decision::admit::Admission;
 use crate::decision::reflex::{Reflexes, Signals};
@@ -51,10 +51,8 @@ impl Senses {
         (self.frame, signals)
     }
 
-    /// What the field gets of `shown`, and how many of these values are held.
-    pub fn inputs(&self, shown: &Frame) -> ([f32; MAX_SENSORS], usize) {
-        let mut sensors = [0.0; MAX_SENSORS];
-        let held = self.admission.inputs(shown, &mut sensors).held;
-        (sensors, held)
+    /// Puts in what the field gets of `shown`; how many of these values are held.
+    pub fn inputs(&self, shown: &Frame, put: &mut dyn FnMut(usize, f32)) -> usize {
+        self.admission.inputs(shown, put).held
     }
 }

@@ -11,6 +11,7 @@
 
 use std::fmt;
 use std::io;
+use std::num::NonZeroU64;
 
 use rustix::io::Errno;
 use rustix::mm::MlockAllFlags;
@@ -160,8 +161,8 @@ pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Gr
     let priority = role.priority(plan.priority);
     if priority > 0 {
         // Where the priority is refused, the slack is what is left to lose: 50 us by default.
-        let least = std::num::NonZeroU64::MIN;
-        note(Request::TimerSlack, rustix::thread::set_current_timer_slack(Some(least)));
+        let least = Some(NonZeroU64::MIN);
+        note(Request::TimerSlack, rustix::thread::set_current_timer_slack(least));
     }
     let own = core.map(|core| (core, run_only_on(core)));
     if let Some((core, result)) = own {
@@ -192,6 +193,13 @@ pub fn stay_on(core: usize) -> Result<(), Refusal> {
     // Read back, like everything here: a container may pretend.
     let set = rustix::thread::sched_getaffinity(None).unwrap_or_default();
     if set.count() == 1 && set.is_set(core) { Ok(()) } else { Err(Refusal { what, errno: 0 }) }
+}
+
+/// Has the calling thread woken when it asked for, and not up to 50 us later, which is what Linux allows
+/// itself for threads that are not real-time.
+pub fn wake_on_time() -> Result<(), Refusal> {
+    let set = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
+    set.map_err(|errno| Refusal { what: Request::TimerSlack, errno: errno.raw_os_error() })
 }
 
 /// What the calling thread has, without requesting anything.

@@ -40,7 +40,7 @@ pub fn observe(
             continue;
         }
         let cycle = (row / every) as u64;
-        let stimulus = Stimulus { cycle, sensors, reward: 0.0, rung: Rung::BEST };
+        let stimulus = Stimulus { cycle, sensors, reward: 0.0, rung: Rung::BEST, place: None };
         engine.cycle(&stimulus).map_err(|refused| LearnError::Refused { line: log.line(row), refused })?;
         cells.next().into_iter().for_each(|cells| engine.copy_features(cells));
     }
@@ -87,7 +87,7 @@ impl LoopEnd {
         let readings = log.readings(row).map(|(channel, value)| Reading { channel, value, stamp });
         self.admission.update(&mut self.frame, readings, false, &self.still, stamp, |_, _, _| ());
         let mut sensors = [0.0; MAX_SENSORS];
-        self.admission.inputs(&self.frame, &mut sensors);
+        self.admission.inputs(&self.frame, |sensor, value| sensors[sensor] = value);
         sensors
     }
 }

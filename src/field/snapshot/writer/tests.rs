@@ -13,7 +13,9 @@ fn lived(plan: &FieldPlan, cycles: u64) -> State {
     let mut engine = engine::build(plan);
     for cycle in 0..cycles {
         let sensors = [(cycle as f32 * 0.3).sin(); MAX_SENSORS];
-        assert!(engine.cycle(&Stimulus { cycle, sensors, reward: 0.5, rung: Rung::BEST }).is_ok());
+        assert!(
+            engine.cycle(&Stimulus { cycle, sensors, reward: 0.5, rung: Rung::BEST, place: None }).is_ok()
+        );
     }
     let mut live = Live::default();
     assert!(engine.save(&mut live));
