@@ -3,10 +3,12 @@
 /// Launch: grid (BLOCK_COUNT, GROUPS, robots), block as many threads as a spatial block has cells, but
 /// at least 32 and at most 128 (four cells each at 32 per axis). A block has one spatial block of one
 /// group: its descriptor entry; in the first eight spatial blocks a channel's mean each; in content
-/// groups the Sobel derivatives of the block's cells. Shared memory: 16 bytes.
+/// groups the Sobel derivatives of the block's cells. The block that arrives last makes the bank's query of
+/// the whole descriptor (query.cuh): a launch of its own would cost more than the query does. Shared memory:
+/// 404 bytes.
 ///
 /// launch.planes is that of evolve. Groups that stood still are put together from their old sums.
-#include "arithmetic.cuh"
+#include "query.cuh"
 
 constexpr unsigned FEATURE_THREADS = 128;
 
@@ -85,4 +87,16 @@ extern "C" __global__ void __launch_bounds__(FEATURE_THREADS) features(const Bra
     about.context[channel] = mean - about.rest_context[channel];
   }
   if (group < CONTENT_GROUPS) gradients(brain, n, block, group);
+
+  __shared__ QueryScratch scratch;
+  __shared__ bool last;
+  if (threadIdx.x == 0) {
+    __threadfence(); // the entry is there before the arrival is counted
+    last = atomicAdd(&about.query.arrived, 1u) == gridDim.x * gridDim.y - 1;
+    __threadfence(); // and the others' are seen after it
+  }
+  __syncthreads();
+  if (!last) return;
+  make_query(about.query, about.descriptor, scratch);
+  if (threadIdx.x == 0) about.query.arrived = 0;
 }
