@@ -5,6 +5,7 @@
 //! no C++ compiler these tests say that they are skipped.
 
 mod bank;
+mod budget;
 mod emulator;
 mod gpu;
 mod image;

@@ -264,6 +264,11 @@ inline long long __double_as_longlong(double value) {
   std::memcpy(&bits, &value, sizeof bits);
   return bits;
 }
+inline double __longlong_as_double(long long bits) {
+  double value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline int __dp4a(int a, int b, int sum) {
