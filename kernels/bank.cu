@@ -8,7 +8,8 @@
 ///   five highest lower bounds a block. All in f32 and whole numbers.
 /// bank_score: the same grid and block. A row whose upper bound is below the fifth of all lower
 ///   bounds cannot be among the five; the others are compared exactly, in f64. However coarse the
-///   rows are, the result is exact: only the number of rows read twice depends on it.
+///   rows are, the result is exact: only the number of rows read twice depends on it. Where the bank is
+///   full and this cycle is worth storing, each block also leaves the row of its share that is worth least.
 /// remember: grid (1, 1, robots), block 256. Merges, decides, stores.
 /// experience: the same; bank.given is the descriptor about rest and its value.
 ///
@@ -173,9 +174,57 @@ extern "C" __global__ void __launch_bounds__(BANK_THREADS) bank_scan_bytes(const
   bank_scan<QueryOfBytes>(brains[blockIdx.z], bytes);
 }
 
+/// What this cycle is worth as an experience; below 0: it is none.
+__device__ inline double worth_of_cycle(const Brain& brain) {
+  const float size = fabsf(brain.cycle->reward);
+  const double reward = size > REWARD_FLOOR ? static_cast<double>(size) : 0.0, error = brain.senses->mean_error;
+  return reward > 0.0 || error > brain.rule->error_threshold ? fmax(reward, error) : -1.0;
+}
+
+/// Whether an experience may be put over another at the end of this cycle, if it turns out to be new.
+__device__ inline bool may_replace(const Brain& brain) {
+  const Cycle& cycle = *brain.cycle;
+  const unsigned rows = brain.rule->rows;
+  return cycle.part + 1 == cycle.parts && brain.rule->learns && rows > 0 && brain.answer->experiences >= rows &&
+         worth_of_cycle(brain) >= 0.0;
+}
+
+/// The first of a block's candidates, the same in all threads.
+__device__ inline Match block_first(Match mine, Match* scratch) {
+  for (unsigned step = WARP / 2; step > 0; step /= 2) {
+    const double worth = __shfl_xor_sync(ALL, mine.cosine, step);
+    const unsigned row = __shfl_xor_sync(ALL, mine.row, step);
+    if (before(worth, row, mine.cosine, mine.row)) mine = {worth, row, 0};
+  }
+  __syncthreads();
+  if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = mine;
+  __syncthreads();
+#pragma unroll 1
+  for (unsigned warp = 0; warp < BANK_WARPS; warp++) {
+    if (before(scratch[warp].cosine, scratch[warp].row, mine.cosine, mine.row)) mine = scratch[warp];
+  }
+  return mine;
+}
+
+/// Of every `stride`-th row from `first` on, that of lowest value x recency, the first of equal ones, in all
+/// threads; its worth is below 0, so that the first in order is the lowest.
+__device__ inline Match least(const Brain& brain, unsigned first, unsigned stride, Match* scratch) {
+  const unsigned long long now = brain.cycle->number;
+  Match found = {0.0, NO_ROW, 0};
+#pragma unroll 1
+  for (unsigned i = first; i < brain.rule->rows; i += stride) {
+    const unsigned long long last = brain.bank.last_use[i];
+    const double age = static_cast<double>(now > last ? now - last : 0) * brain.rule->age_per_cycle;
+    const double worth = -brain.bank.value[i] / (1.0 + age);
+    if (before(worth, i, found.cosine, found.row)) found = {worth, i, 0};
+  }
+  return block_first(found, scratch);
+}
+
 extern "C" __global__ void __launch_bounds__(BANK_THREADS) bank_score(const Brain* brains, Launch) {
   __shared__ Match lists[BANK_WARPS * BANK_TOP];
   __shared__ Match best[BANK_TOP];
+  __shared__ Match worth[BANK_WARPS];
   const Brain& brain = brains[blockIdx.z];
   const Bank& bank = brain.bank;
   const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
@@ -208,49 +257,23 @@ extern "C" __global__ void __launch_bounds__(BANK_THREADS) bank_score(const Brai
   if (lane == 0) {
     for (unsigned i = 0; i < BANK_TOP; i++) lists[warp * BANK_TOP + i] = {nearest.score[i], nearest.index[i], 0};
   }
+  if (may_replace(brain)) {
+    const Match worst = least(brain, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x, worth);
+    if (threadIdx.x == 0) bank.found[gridDim.x * BANK_TOP + blockIdx.x] = worst;
+  }
   __syncthreads();
   if (warp != 0) return;
   warp_best<BANK_TOP>(lists, BANK_WARPS * BANK_TOP, best);
   if (lane < BANK_TOP) bank.found[blockIdx.x * BANK_TOP + lane] = best[lane];
 }
 
-/// The row of lowest value x recency, the first of equal ones; the same in all threads.
-__device__ inline unsigned least(const Brain& brain, double* scratch) {
-  const unsigned long long now = brain.cycle->number;
-  double worth = 0.0;
-  unsigned row = NO_ROW;
-  for (unsigned i = threadIdx.x; i < brain.rule->rows; i += blockDim.x) {
-    const unsigned long long last = brain.bank.last_use[i];
-    const double age = static_cast<double>(now > last ? now - last : 0) * brain.rule->age_per_cycle;
-    const double mine = -brain.bank.value[i] / (1.0 + age);
-    if (before(mine, i, worth, row)) worth = mine, row = i;
-  }
-  __shared__ unsigned rows[BANK_WARPS];
-  for (unsigned step = WARP / 2; step > 0; step /= 2) {
-    const double other = __shfl_xor_sync(ALL, worth, step);
-    const unsigned other_row = __shfl_xor_sync(ALL, row, step);
-    if (before(other, other_row, worth, row)) worth = other, row = other_row;
-  }
-  __syncthreads();
-  if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = worth, rows[threadIdx.x / WARP] = row;
-  __syncthreads();
-  for (unsigned warp = 0; warp < BANK_WARPS; warp++) {
-    if (before(scratch[warp], rows[warp], worth, row)) worth = scratch[warp], row = rows[warp];
-  }
-  return row;
-}
-
-struct EnterScratch {
-  double doubles[BANK_WARPS];
-  float floats[BANK_WARPS];
-};
-
-/// Puts the query into the first free row, or over the one that is worth least. `coarse_bytes`: the
-/// coarse rows are bytes.
-__device__ inline void enter(const Brain& brain, const Query& query, EnterScratch& scratch, double value, bool coarse_bytes) {
+/// Puts the query into the first free row, or over `replaced` where there is none. `coarse_bytes`: the coarse
+/// rows are bytes.
+__device__ inline void enter(const Brain& brain, const Query& query, unsigned replaced, float* scratch, double value,
+                             bool coarse_bytes) {
   const Bank& bank = brain.bank;
   const unsigned used = brain.answer->experiences;
-  const unsigned row = used < brain.rule->rows ? used : least(brain, scratch.doubles);
+  const unsigned row = used < brain.rule->rows ? used : replaced;
   if (row == NO_ROW) return; // a bank without rows
   const unsigned long long first = static_cast<unsigned long long>(row) * DESCRIPTOR;
   float off = 0.0f;
@@ -266,7 +289,7 @@ __device__ inline void enter(const Brain& brain, const Query& query, EnterScratc
       off += miss * miss;
     }
   }
-  const float error = __fsqrt_rn(block_sum(off, scratch.floats)) * ROUNDED_UP;
+  const float error = __fsqrt_rn(block_sum(off, scratch)) * ROUNDED_UP;
   if (threadIdx.x == 0) {
     bank.scale[row] = query.scale;
     bank.error[row] = coarse_bytes ? query.error : error;
@@ -302,7 +325,7 @@ __device__ inline void answer_sweep(Answer& answer, const Match* best) {
 
 /// launch.number: blocks of the scan. launch.planes: 1 where the coarse rows are bytes.
 extern "C" __global__ void __launch_bounds__(BANK_THREADS) remember(const Brain* brains, Launch launch) {
-  __shared__ EnterScratch scratch;
+  __shared__ float scratch[BANK_WARPS];
   __shared__ Match candidates[(SCAN_BLOCKS + 1) * BANK_TOP];
   __shared__ Match best[BANK_TOP];
   const Brain& brain = brains[blockIdx.z];
@@ -323,19 +346,26 @@ extern "C" __global__ void __launch_bounds__(BANK_THREADS) remember(const Brain*
     if (threadIdx.x == 0) brain.bank.last_use[best[0].row] = cycle.number;
     return;
   }
-  const double reward = fabsf(cycle.reward) > REWARD_FLOOR ? static_cast<double>(fabsf(cycle.reward)) : 0.0;
-  const double error = brain.senses->mean_error;
-  if (reward <= 0.0 && error <= rule.error_threshold) return;
+  const double value = worth_of_cycle(brain);
   const Query& query = brain.about->query;
-  if (query.points) enter(brain, query, scratch, fmax(reward, error), launch.planes == 1);
+  if (value < 0.0 || !query.points) return;
+  unsigned replaced = NO_ROW;
+  if (may_replace(brain)) { // each block of bank_score left its own
+    Match mine = {0.0, NO_ROW, 0};
+    if (threadIdx.x < launch.number) mine = brain.bank.found[launch.number * BANK_TOP + threadIdx.x];
+    replaced = block_first(mine, candidates).row;
+  }
+  enter(brain, query, replaced, scratch, value, launch.planes == 1);
 }
 
 extern "C" __global__ void __launch_bounds__(BANK_THREADS) experience(const Brain* brains, Launch launch) {
   __shared__ Query query;
   __shared__ QueryScratch for_query;
-  __shared__ EnterScratch scratch;
+  __shared__ Match worth[BANK_WARPS];
   const Brain& brain = brains[blockIdx.z];
   make_query(query, brain.bank.given, for_query);
-  __syncthreads();
-  enter(brain, query, scratch, brain.bank.given[DESCRIPTOR], launch.planes == 1);
+  const bool full = brain.answer->experiences >= brain.rule->rows;
+  const unsigned replaced = full ? least(brain, threadIdx.x, blockDim.x, worth).row : NO_ROW;
+  __syncthreads(); // the query is whole, and all have seen how full the bank is
+  enter(brain, query, replaced, for_query.floats, brain.bank.given[DESCRIPTOR], launch.planes == 1);
 }

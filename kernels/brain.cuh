@@ -186,7 +186,7 @@ struct Bank {
   unsigned long long* last_use; // [rows], cycle number
   float* high;              // [rows]: no cosine is above this
   float* low;               // [SCAN_BLOCKS][BANK_TOP]: the highest that cosines are not below
-  Match* found;             // [SCAN_BLOCKS][BANK_TOP]
+  Match* found;             // [SCAN_BLOCKS][BANK_TOP], then [SCAN_BLOCKS]: rows that may be replaced
   Sweep* sweep;
 };
 

@@ -3,9 +3,10 @@
 //! must be, bit by bit, that of comparing all rows in f64.
 
 use super::rig::{Launching, Rig, Swept};
-use super::{plan, stimulus};
-use ganglion::base::plan::{FieldPlan, Shape};
+use super::{Pair, plan, stimulus};
+use ganglion::base::plan::{FieldPlan, Params, Shape};
 use ganglion::base::seed::{Stream, normal};
+use ganglion::field::Inspect;
 use ganglion::field::shape::{BANK_TOP, DESCRIPTOR, NORM_FLOOR};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -166,4 +167,34 @@ fn the_query_is_the_descriptor_at_unit_length_as_f64_has_it() {
     }
     // One in a million is near enough to the middle of two floats to become the other.
     assert!(numbers == 24 * DESCRIPTOR && neighbours <= 1, "{neighbours} of {numbers}");
+}
+
+#[test]
+fn a_full_bank_loses_the_same_rows_as_the_reference() {
+    // More rows than the threads of a block, so that two of the three blocks have some.
+    let rows = 300;
+    let params = Params { novelty_threshold: 0.01, ..Params::default() };
+    let plan = FieldPlan { shape: Shape { bank: rows, patterns: 0, ..plan(8).shape }, params, ..plan(8) };
+    let Some(mut pair) = Pair::new(&plan, Launching { planes: 1, blocks: 3, bytes: true }, 0) else { return };
+    // Two rows each are worth the same, and the least are not all in one block's share.
+    let rank = |row: usize| row * 37 % rows / 2;
+    for row in 0..rows {
+        let value = 0.1 + rank(row) as f32 / 512.0;
+        pair.rig.store_experience(&draw(3, row), value);
+        assert!(pair.judge.store_experience(&draw(3, row), value));
+    }
+    let before = pair.rig.rows(rows);
+    for cycle in 0..24 {
+        let rung = usize::from(cycle % 8 > 5); // sweeps in halves, too
+        let (answer, expected) = pair.cycle(cycle, rung);
+        pair.compare(rung, &answer, &expected);
+    }
+    let after = pair.rig.rows(rows);
+    let replaced: Vec<usize> = (0..rows).filter(|row| before[*row] != after[*row]).collect();
+    let mut least: Vec<usize> = (0..rows).collect();
+    least.sort_by_key(|row| (rank(*row), *row));
+    least.truncate(replaced.len());
+    least.sort_unstable();
+    assert_eq!(replaced, least);
+    assert!(replaced.first() < Some(&256) && replaced.last() >= Some(&256), "of two blocks: {replaced:?}");
 }

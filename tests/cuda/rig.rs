@@ -186,7 +186,8 @@ impl Rig {
         own.extend(bank);
         let lists = self.launching.blocks as usize * BANK_TOP;
         let low = device.allocate(lists * 4);
-        own.extend([low, device.allocate(lists * MATCH), device.hold(&[0; SWEEP])]);
+        let found = lists + self.launching.blocks as usize;
+        own.extend([low, device.allocate(found * MATCH), device.hold(&[0; SWEEP])]);
         own.extend([self.readout, device.hold(&[0; 2 * MAX_MOTORS * 8]), metrics]);
         pointers.extend(own.into_iter().map(|buffer| (buffer, 0)));
         assert_eq!(pointers.len() * 8, BRAIN, "the table is as kernels/brain.cuh has it");
@@ -270,6 +271,12 @@ impl Rig {
         }
         let how = [0, u32::from(self.launching.bytes)];
         self.launch("experience", [1, 1], 256, how);
+    }
+
+    /// Rows of the bank as numbers.
+    pub fn rows(&mut self, count: usize) -> Vec<Vec<f32>> {
+        let bytes = self.device.read(self.robots[0].bank[0], 0, count * DESCRIPTOR * 4);
+        Reader(&bytes).f32s(count * DESCRIPTOR).chunks(DESCRIPTOR).map(<[f32]>::to_vec).collect()
     }
 
     /// Forgets all experiences.
