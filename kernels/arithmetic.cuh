@@ -103,6 +103,8 @@ template <unsigned COUNT> struct Best {
     for (unsigned place = 0; place < COUNT; place++) score[place] = -2.0, index[place] = NO_ROW;
   }
   __device__ void offer(double candidate, unsigned from) {
+    // Most are not among them: one comparison.
+    if (!before(candidate, from, score[COUNT - 1], index[COUNT - 1])) return;
 #pragma unroll
     for (unsigned place = 0; place < COUNT; place++) {
       if (before(candidate, from, score[place], index[place])) {

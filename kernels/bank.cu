@@ -4,107 +4,127 @@
 /// experience puts one in from outside.
 ///
 /// bank_scan_*: grid (up to SCAN_BLOCKS, 1, robots), block 256. A warp reads a coarse row (1 KiB or
-///   512 bytes) and bounds its cosine from both sides: |exact - coarse| <= error of the row x length
-///   of the query + length of the row x error of the query, by Cauchy and Schwarz. Leaves an upper
-///   bound a row and the five highest lower bounds a block.
+///   512 bytes) and bounds its cosine from both sides (see `Bounds`). Leaves an upper bound a row and the
+///   five highest lower bounds a block. All in f32 and whole numbers.
 /// bank_score: the same grid and block. A row whose upper bound is below the fifth of all lower
 ///   bounds cannot be among the five; the others are compared exactly, in f64. However coarse the
-///   rows are, the result is exact: only the number of rows read twice depends on it.
+///   rows are, the result is exact: only the number of rows read twice depends on it. Where the bank is
+///   full and this cycle is worth storing, each block also leaves the row of its share that is worth least.
 /// remember: grid (1, 1, robots), block 256. Merges, decides, stores.
 /// experience: the same; bank.given is the descriptor about rest and its value.
 ///
-/// 256 threads: eight rows under way a block hide the latency of a row. Shared memory: query 2 KiB as
-/// numbers and 512 bytes as bytes, lists of 5 KiB at most.
-#include "arithmetic.cuh"
+/// The query is made once a cycle, by `features`; a lane holds its part of it in registers.
+/// 256 threads: eight rows under way a block hide the latency of a row. Shared memory: lists of 5.4 KiB at
+/// most, for `experience` a query of 2.6 KiB.
+#include "query.cuh"
 
 constexpr unsigned BANK_THREADS = 256;
 constexpr unsigned BANK_WARPS = BANK_THREADS / WARP;
-/// What rounding in f32 may add to a cosine: 16 products a lane and five additions between lanes, 21
-/// roundings of 6e-8 of sums that are at most 1 in size, and as much again for the query's own.
+/// What rounding in f32 may take from a bound; `Bounds` adds it up.
 constexpr float ROUNDING = 4e-6f;
 
-struct alignas(16) Query { // read sixteen bytes at a time
-  double scratch[BANK_WARPS];
-  float exact[DESCRIPTOR];
-  unsigned bytes[DESCRIPTOR / 4];
-  float scale;  // what one step of the bytes is worth
-  float error;  // length of (exact - bytes)
-  double length; // of the descriptor about rest
+/// What no cosine is above, and what it is not below.
+///
+/// Let r be a row and q the query as numbers, c and d as they are scanned, all of them at most 1 long but for
+/// rounding, |r - c| <= e and |q - d| <= f. Then by Cauchy and Schwarz
+///
+///   |r.q - c.d| = |(r - c).q + c.(q - d)| <= e |q| + |c| f <= e + (1 + e) f.
+///
+/// e and f are rounded up by more than their making can lose (ROUNDED_UP; src/field/cuda/bank.rs for rows of
+/// the host). What remains is the rounding of c.d and of the bounds themselves, each step of it at most
+/// 2^-24 = 6e-8 of a number. Bytes leave out at most sqrt(512) / 254 < 0.1 of a row's length and halves less,
+/// so e, f < 0.1 and every number here is below (1 + e) (1 + f) + 0.21 < 1.5 in size. Halves: a product, 2
+/// additions within four numbers, 4 sums a lane, 5 additions between lanes, of products whose sizes add up to
+/// at most |c| |d|: 12 roundings. Bytes: the sum of whole numbers is at most 512 x 127 x 127 < 2^24 and so
+/// exact; two products round. In both, 4 for the bound's distance, one for the bound, and 2 for lengths that
+/// are not quite 1: at most 19 x 1.5 x 6e-8 = 1.7e-6.
+/// tests/cuda/bank.rs searches for a row that breaks it.
+struct Bounds {
+  float low, high;
 };
-
-/// A whole number from -127 to 127, the nearest to value / scale.
-__device__ inline int in_steps(float value, float scale) {
-  const float steps = scale > 0.0f ? value / scale : 0.0f;
-  return static_cast<int>(steps + (steps < 0.0f ? -0.5f : 0.5f));
+__device__ inline Bounds bounds(float cosine, float row_error, float query_error) {
+  const float off = row_error + (1.0f + row_error) * query_error + ROUNDING;
+  return {cosine - off, cosine + off};
 }
 
-__device__ inline double warps_most(double value, double* scratch) {
-  for (unsigned step = WARP / 2; step > 0; step /= 2) value = fmax(value, __shfl_xor_sync(ALL, value, step));
-  __syncthreads();
-  if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = value;
-  __syncthreads();
-  for (unsigned warp = 0; warp < BANK_WARPS; warp++) value = fmax(value, scratch[warp]);
-  return value;
-}
+/// A lane's part of the query, as a row of halves meets it.
+struct QueryOfHalves {
+  float4 part[DESCRIPTOR / (4 * WARP)];
 
-/// The descriptor at unit length (shorter where it has no direction), exactly and in bytes. Every
-/// block makes its own: 512 numbers are cheaper to make again than to wait for.
-template <class Number> __device__ inline void make_query(Query& query, const Number* descriptor) {
-  constexpr unsigned EACH = DESCRIPTOR / BANK_THREADS;
-  double value[EACH], square = 0.0, most = 0.0;
-  for (unsigned k = 0; k < EACH; k++) {
-    value[k] = descriptor[threadIdx.x * EACH + k];
-    square += value[k] * value[k];
+  __device__ explicit QueryOfHalves(const Query& query) {
+    for (unsigned k = 0; k < DESCRIPTOR / (4 * WARP); k++) part[k] = load(query.exact + at(k));
   }
-  const double length = sqrt(block_sum(square, query.scratch));
-  for (unsigned k = 0; k < EACH; k++) {
-    query.exact[threadIdx.x * EACH + k] = static_cast<float>(value[k] / fmax(length, NORM_FLOOR));
-    most = fmax(most, fabs(static_cast<double>(query.exact[threadIdx.x * EACH + k])));
-  }
-  const float scale = static_cast<float>(warps_most(most, query.scratch)) / 127.0f;
-  double off = 0.0;
-  for (unsigned k = 0; k < EACH; k++) {
-    const float exact = query.exact[threadIdx.x * EACH + k];
-    const int steps = in_steps(exact, scale);
-    reinterpret_cast<signed char*>(query.bytes)[threadIdx.x * EACH + k] = static_cast<signed char>(steps);
-    const double miss = static_cast<double>(exact) - static_cast<double>(scale) * steps;
-    off += miss * miss;
-  }
-  const double error = sqrt(block_sum(off, query.scratch));
-  if (threadIdx.x == 0) {
-    query.scale = scale;
-    query.error = static_cast<float>(error) * 1.000001f;
-    query.length = length;
-  }
-  __syncthreads();
-}
+  /// Eight numbers side by side are one load of a row.
+  __device__ static unsigned at(unsigned k) { return k / 2 * 8 * WARP + threadIdx.x % WARP * 8 + k % 2 * 4; }
 
-/// A row's coarse cosine in halves, the same in all lanes.
-__device__ inline float coarse_cosine(const Query& query, const unsigned short* row, float) {
-  const unsigned lane = threadIdx.x % WARP;
-  float sum = 0.0f;
-  for (unsigned part = 0; part < DESCRIPTOR; part += 8 * WARP) {
-    const unsigned at = part + 8 * lane;
-    for (unsigned k = 0; k < 8; k += 4) {
-      const float4 r = load(row + at + k), q = load(query.exact + at + k);
+  /// A row's coarse cosine, the same in all lanes.
+  __device__ float cosine(const unsigned short* row, float) const {
+    float sum = 0.0f;
+    for (unsigned k = 0; k < DESCRIPTOR / (4 * WARP); k++) {
+      const float4 r = load(row + at(k)), q = part[k];
       sum += (r.x * q.x + r.y * q.y) + (r.z * q.z + r.w * q.w);
     }
+    return lanes_sum(sum);
   }
-  return lanes_sum(sum);
-}
-/// The same in bytes: whole numbers, so that only the two scales round.
-__device__ inline float coarse_cosine(const Query& query, const signed char* row, float scale) {
-  const unsigned lane = threadIdx.x % WARP;
-  const uint4 r = reinterpret_cast<const uint4*>(row)[lane];
-  const uint4 q = reinterpret_cast<const uint4*>(query.bytes)[lane];
-  int sum = __dp4a(static_cast<int>(r.x), static_cast<int>(q.x), 0);
-  sum = __dp4a(static_cast<int>(r.y), static_cast<int>(q.y), sum);
-  sum = __dp4a(static_cast<int>(r.z), static_cast<int>(q.z), sum);
-  sum = __dp4a(static_cast<int>(r.w), static_cast<int>(q.w), sum);
-  return static_cast<float>(lanes_sum(sum)) * (scale * query.scale);
-}
-__device__ inline float query_error(const Query&, const unsigned short*) { return 0.0f; }
-__device__ inline float query_error(const Query& query, const signed char*) { return query.error; }
+  __device__ float error() const { return 0.0f; }
+};
+
+/// The same of bytes: whole numbers, so that only the two scales round.
+struct QueryOfBytes {
+  uint4 part;
+  float scale, off;
+
+  __device__ explicit QueryOfBytes(const Query& query)
+      : part(reinterpret_cast<const uint4*>(query.bytes)[threadIdx.x % WARP]), scale(query.scale), off(query.error) {}
+
+  __device__ float cosine(const signed char* row, float row_scale) const {
+    const uint4 r = reinterpret_cast<const uint4*>(row)[threadIdx.x % WARP];
+    int sum = __dp4a(static_cast<int>(r.x), static_cast<int>(part.x), 0);
+    sum = __dp4a(static_cast<int>(r.y), static_cast<int>(part.y), sum);
+    sum = __dp4a(static_cast<int>(r.z), static_cast<int>(part.z), sum);
+    sum = __dp4a(static_cast<int>(r.w), static_cast<int>(part.w), sum);
+    return static_cast<float>(lanes_sum(sum)) * (row_scale * scale);
+  }
+  __device__ float error() const { return off; }
+};
+
+/// The five highest of some numbers, best first. Only the numbers count: which row one is of does not matter.
+struct Floors {
+  float value[BANK_TOP];
+
+  /// No cosine is as low as -2, so it bounds the rows that are not there.
+  __device__ Floors() {
+    for (unsigned i = 0; i < BANK_TOP; i++) value[i] = -2.0f;
+  }
+  /// Most rows are not among the five: one comparison.
+  __device__ void raise(float floor) {
+    if (!(floor > value[BANK_TOP - 1])) return;
+#pragma unroll
+    for (unsigned i = 0; i < BANK_TOP; i++) {
+      const float more = fmaxf(floor, value[i]);
+      floor = fminf(floor, value[i]);
+      value[i] = more;
+    }
+  }
+  /// One warp merges its lanes' lists: the number at `threadIdx.x % WARP` in each of the first five lanes, and
+  /// the fifth in `fifth`, in all lanes.
+  __device__ float merged(float& fifth) {
+    const unsigned lane = threadIdx.x % WARP;
+    float mine = -2.0f;
+#pragma unroll
+    for (unsigned place = 0; place < BANK_TOP; place++) {
+      fifth = value[0];
+      for (unsigned step = WARP / 2; step > 0; step /= 2) fifth = fmaxf(fifth, __shfl_xor_sync(ALL, fifth, step));
+      if (lane == place) mine = fifth;
+      const unsigned holders = __ballot_sync(ALL, value[0] == fifth);
+      if (lane + 1 == static_cast<unsigned>(__ffs(static_cast<int>(holders)))) { // taken from the first of them
+        for (unsigned i = 0; i + 1 < BANK_TOP; i++) value[i] = value[i + 1];
+        value[BANK_TOP - 1] = -2.0f;
+      }
+    }
+    return mine;
+  }
+};
 
 /// Rows to be compared in this cycle; none where an earlier part of the sweep is missing.
 struct Rows {
@@ -118,65 +138,106 @@ __device__ inline Rows rows_due(const Brain& brain) {
           static_cast<unsigned>(used * (cycle.part + 1) / cycle.parts)};
 }
 
-template <class Coarse> __device__ void bank_scan(const Brain& brain) {
-  __shared__ Query query;
-  __shared__ Match lists[BANK_WARPS * BANK_TOP];
-  __shared__ Match best[BANK_TOP];
+template <class Part, class Coarse> __device__ void bank_scan(const Brain& brain, const Coarse*) {
+  __shared__ float lows[BANK_WARPS * BANK_TOP];
   const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   const Rows rows = rows_due(brain);
   if (rows.from == rows.to) return;
-  make_query(query, brain.about->descriptor);
+  const Part query(brain.about->query);
   const Bank& bank = brain.bank;
   const Coarse* coarse = static_cast<const Coarse*>(bank.coarse);
-  Best<BANK_TOP> low;
-  low.clear();
+  Floors floors;
   for (unsigned row = rows.from + blockIdx.x * BANK_WARPS + warp; row < rows.to; row += gridDim.x * BANK_WARPS) {
-    const float cosine = coarse_cosine(query, coarse + static_cast<unsigned long long>(row) * DESCRIPTOR, bank.scale[row]);
-    const float error = bank.error[row], off = error + (1.0f + error) * query_error(query, coarse) + ROUNDING;
-    if (lane == 0) bank.high[row] = cosine + off;
-    low.offer(cosine - off, row);
+    const float cosine = query.cosine(coarse + static_cast<unsigned long long>(row) * DESCRIPTOR, bank.scale[row]);
+    const Bounds is = bounds(cosine, bank.error[row], query.error());
+    if (lane == 0) bank.high[row] = is.high;
+    floors.raise(is.low);
   }
   if (lane == 0) {
-    for (unsigned i = 0; i < BANK_TOP; i++) lists[warp * BANK_TOP + i] = {low.score[i], low.index[i], 0};
+    for (unsigned i = 0; i < BANK_TOP; i++) lows[warp * BANK_TOP + i] = floors.value[i];
   }
   __syncthreads();
   if (warp != 0) return;
-  warp_best<BANK_TOP>(lists, BANK_WARPS * BANK_TOP, best);
-  if (lane < BANK_TOP) bank.low[blockIdx.x * BANK_TOP + lane] = static_cast<float>(best[lane].cosine);
+  Floors best;
+  for (unsigned i = lane; i < BANK_WARPS * BANK_TOP; i += WARP) best.raise(lows[i]);
+  float fifth;
+  const float mine = best.merged(fifth);
+  if (lane < BANK_TOP) bank.low[blockIdx.x * BANK_TOP + lane] = mine;
 }
 
 extern "C" __global__ void __launch_bounds__(BANK_THREADS) bank_scan_half(const Brain* brains, Launch) {
-  bank_scan<unsigned short>(brains[blockIdx.z]);
+  const unsigned short* halves = nullptr; // says what a row is made of
+  bank_scan<QueryOfHalves>(brains[blockIdx.z], halves);
 }
 extern "C" __global__ void __launch_bounds__(BANK_THREADS) bank_scan_bytes(const Brain* brains, Launch) {
-  bank_scan<signed char>(brains[blockIdx.z]);
+  const signed char* bytes = nullptr;
+  bank_scan<QueryOfBytes>(brains[blockIdx.z], bytes);
 }
 
-/// The exact cosine of a row, the same in all lanes.
-__device__ inline double exact_cosine(const Query& query, const float* row) {
-  double sum = 0.0;
-  for (unsigned i = threadIdx.x % WARP; i < DESCRIPTOR; i += WARP) {
-    sum += static_cast<double>(row[i]) * static_cast<double>(query.exact[i]);
+/// What this cycle is worth as an experience; below 0: it is none.
+__device__ inline double worth_of_cycle(const Brain& brain) {
+  const float size = fabsf(brain.cycle->reward);
+  const double reward = size > REWARD_FLOOR ? static_cast<double>(size) : 0.0, error = brain.senses->mean_error;
+  return reward > 0.0 || error > brain.rule->error_threshold ? fmax(reward, error) : -1.0;
+}
+
+/// Whether an experience may be put over another at the end of this cycle, if it turns out to be new.
+__device__ inline bool may_replace(const Brain& brain) {
+  const Cycle& cycle = *brain.cycle;
+  const unsigned rows = brain.rule->rows;
+  return cycle.part + 1 == cycle.parts && brain.rule->learns && rows > 0 && brain.answer->experiences >= rows &&
+         worth_of_cycle(brain) >= 0.0;
+}
+
+/// The first of a block's candidates, the same in all threads.
+__device__ inline Match block_first(Match mine, Match* scratch) {
+  for (unsigned step = WARP / 2; step > 0; step /= 2) {
+    const double worth = __shfl_xor_sync(ALL, mine.cosine, step);
+    const unsigned row = __shfl_xor_sync(ALL, mine.row, step);
+    if (before(worth, row, mine.cosine, mine.row)) mine = {worth, row, 0};
   }
-  return lanes_sum(sum);
+  __syncthreads();
+  if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = mine;
+  __syncthreads();
+#pragma unroll 1
+  for (unsigned warp = 0; warp < BANK_WARPS; warp++) {
+    if (before(scratch[warp].cosine, scratch[warp].row, mine.cosine, mine.row)) mine = scratch[warp];
+  }
+  return mine;
+}
+
+/// Of every `stride`-th row from `first` on, that of lowest value x recency, the first of equal ones, in all
+/// threads; its worth is below 0, so that the first in order is the lowest.
+__device__ inline Match least(const Brain& brain, unsigned first, unsigned stride, Match* scratch) {
+  const unsigned long long now = brain.cycle->number;
+  Match found = {0.0, NO_ROW, 0};
+#pragma unroll 1
+  for (unsigned i = first; i < brain.rule->rows; i += stride) {
+    const unsigned long long last = brain.bank.last_use[i];
+    const double age = static_cast<double>(now > last ? now - last : 0) * brain.rule->age_per_cycle;
+    const double worth = -brain.bank.value[i] / (1.0 + age);
+    if (before(worth, i, found.cosine, found.row)) found = {worth, i, 0};
+  }
+  return block_first(found, scratch);
 }
 
 extern "C" __global__ void __launch_bounds__(BANK_THREADS) bank_score(const Brain* brains, Launch) {
-  __shared__ Query query;
-  __shared__ Match lists[SCAN_BLOCKS * BANK_TOP];
+  __shared__ Match lists[BANK_WARPS * BANK_TOP];
   __shared__ Match best[BANK_TOP];
+  __shared__ Match worth[BANK_WARPS];
   const Brain& brain = brains[blockIdx.z];
   const Bank& bank = brain.bank;
   const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
   const Rows rows = rows_due(brain);
   if (rows.from == rows.to) return;
-  make_query(query, brain.about->descriptor);
-  const unsigned lows = gridDim.x * BANK_TOP;
-  for (unsigned i = threadIdx.x; i < lows; i += blockDim.x) lists[i] = {bank.low[i], i, 0};
-  __syncthreads();
-  if (warp == 0) warp_best<BANK_TOP>(lists, lows, best);
-  __syncthreads();
-  const float floor = static_cast<float>(best[BANK_TOP - 1].cosine);
+  // Each warp finds the floor for itself: no barrier, and the lists come from the cache.
+  Floors floors;
+  for (unsigned i = lane; i < gridDim.x * BANK_TOP; i += WARP) floors.raise(bank.low[i]);
+  float floor;
+  floors.merged(floor);
+  constexpr unsigned EACH = DESCRIPTOR / WARP;
+  float query[EACH];
+  for (unsigned k = 0; k < EACH; k++) query[k] = brain.about->query.exact[k * WARP + lane];
 
   Best<BANK_TOP> nearest;
   nearest.clear();
@@ -185,11 +246,20 @@ extern "C" __global__ void __launch_bounds__(BANK_THREADS) bank_score(const Brai
     const bool mine = first + lane < rows.to && bank.high[first + lane] >= floor;
     for (unsigned left = __ballot_sync(ALL, mine); left != 0; left &= left - 1) {
       const unsigned row = first + (__ffs(static_cast<int>(left)) - 1);
-      nearest.offer(exact_cosine(query, bank.exact + static_cast<unsigned long long>(row) * DESCRIPTOR), row);
+      const float* exact = bank.exact + static_cast<unsigned long long>(row) * DESCRIPTOR;
+      double sum = 0.0; // products of floats are exact in f64
+      for (unsigned k = 0; k < EACH; k++) {
+        sum += static_cast<double>(exact[k * WARP + lane]) * static_cast<double>(query[k]);
+      }
+      nearest.offer(lanes_sum(sum), row);
     }
   }
   if (lane == 0) {
     for (unsigned i = 0; i < BANK_TOP; i++) lists[warp * BANK_TOP + i] = {nearest.score[i], nearest.index[i], 0};
+  }
+  if (may_replace(brain)) {
+    const Match worst = least(brain, blockIdx.x * blockDim.x + threadIdx.x, gridDim.x * blockDim.x, worth);
+    if (threadIdx.x == 0) bank.found[gridDim.x * BANK_TOP + blockIdx.x] = worst;
   }
   __syncthreads();
   if (warp != 0) return;
@@ -197,54 +267,29 @@ extern "C" __global__ void __launch_bounds__(BANK_THREADS) bank_score(const Brai
   if (lane < BANK_TOP) bank.found[blockIdx.x * BANK_TOP + lane] = best[lane];
 }
 
-/// The row of lowest value x recency, the first of equal ones; the same in all threads.
-__device__ inline unsigned least(const Brain& brain, double* scratch) {
-  const unsigned long long now = brain.cycle->number;
-  double worth = 0.0;
-  unsigned row = NO_ROW;
-  for (unsigned i = threadIdx.x; i < brain.rule->rows; i += blockDim.x) {
-    const unsigned long long last = brain.bank.last_use[i];
-    const double age = static_cast<double>(now > last ? now - last : 0) * brain.rule->age_per_cycle;
-    const double mine = -brain.bank.value[i] / (1.0 + age);
-    if (before(mine, i, worth, row)) worth = mine, row = i;
-  }
-  __shared__ unsigned rows[BANK_WARPS];
-  for (unsigned step = WARP / 2; step > 0; step /= 2) {
-    const double other = __shfl_xor_sync(ALL, worth, step);
-    const unsigned other_row = __shfl_xor_sync(ALL, row, step);
-    if (before(other, other_row, worth, row)) worth = other, row = other_row;
-  }
-  __syncthreads();
-  if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = worth, rows[threadIdx.x / WARP] = row;
-  __syncthreads();
-  for (unsigned warp = 0; warp < BANK_WARPS; warp++) {
-    if (before(scratch[warp], rows[warp], worth, row)) worth = scratch[warp], row = rows[warp];
-  }
-  return row;
-}
-
-/// Puts the query into the first free row, or over the one that is worth least. `coarse_bytes`: the
-/// coarse rows are bytes.
-__device__ inline void enter(const Brain& brain, Query& query, double value, bool coarse_bytes) {
+/// Puts the query into the first free row, or over `replaced` where there is none. `coarse_bytes`: the coarse
+/// rows are bytes.
+__device__ inline void enter(const Brain& brain, const Query& query, unsigned replaced, float* scratch, double value,
+                             bool coarse_bytes) {
   const Bank& bank = brain.bank;
   const unsigned used = brain.answer->experiences;
-  const unsigned row = used < brain.rule->rows ? used : least(brain, query.scratch);
+  const unsigned row = used < brain.rule->rows ? used : replaced;
   if (row == NO_ROW) return; // a bank without rows
   const unsigned long long first = static_cast<unsigned long long>(row) * DESCRIPTOR;
-  double off = 0.0;
+  float off = 0.0f;
   for (unsigned i = threadIdx.x; i < DESCRIPTOR; i += blockDim.x) {
     const float exact = query.exact[i];
     bank.exact[first + i] = exact;
     if (coarse_bytes) {
-      static_cast<signed char*>(bank.coarse)[first + i] = reinterpret_cast<const signed char*>(query.bytes)[i];
+      static_cast<signed char*>(bank.coarse)[first + i] = query.bytes[i];
     } else {
       const unsigned short half = to_half(exact);
       static_cast<unsigned short*>(bank.coarse)[first + i] = half;
-      const double miss = static_cast<double>(exact) - static_cast<double>(from_half(half));
+      const float miss = exact - from_half(half); // exact: it has at most 13 digits
       off += miss * miss;
     }
   }
-  const float error = static_cast<float>(sqrt(block_sum(off, query.scratch))) * 1.000001f;
+  const float error = __fsqrt_rn(block_sum(off, scratch)) * ROUNDED_UP;
   if (threadIdx.x == 0) {
     bank.scale[row] = query.scale;
     bank.error[row] = coarse_bytes ? query.error : error;
@@ -280,7 +325,7 @@ __device__ inline void answer_sweep(Answer& answer, const Match* best) {
 
 /// launch.number: blocks of the scan. launch.planes: 1 where the coarse rows are bytes.
 extern "C" __global__ void __launch_bounds__(BANK_THREADS) remember(const Brain* brains, Launch launch) {
-  __shared__ Query query;
+  __shared__ float scratch[BANK_WARPS];
   __shared__ Match candidates[(SCAN_BLOCKS + 1) * BANK_TOP];
   __shared__ Match best[BANK_TOP];
   const Brain& brain = brains[blockIdx.z];
@@ -301,16 +346,26 @@ extern "C" __global__ void __launch_bounds__(BANK_THREADS) remember(const Brain*
     if (threadIdx.x == 0) brain.bank.last_use[best[0].row] = cycle.number;
     return;
   }
-  const double reward = fabsf(cycle.reward) > REWARD_FLOOR ? static_cast<double>(fabsf(cycle.reward)) : 0.0;
-  const double error = brain.senses->mean_error;
-  if (reward <= 0.0 && error <= rule.error_threshold) return;
-  make_query(query, brain.about->descriptor);
-  if (query.length >= NORM_FLOOR) enter(brain, query, fmax(reward, error), launch.planes == 1);
+  const double value = worth_of_cycle(brain);
+  const Query& query = brain.about->query;
+  if (value < 0.0 || !query.points) return;
+  unsigned replaced = NO_ROW;
+  if (may_replace(brain)) { // each block of bank_score left its own
+    Match mine = {0.0, NO_ROW, 0};
+    if (threadIdx.x < launch.number) mine = brain.bank.found[launch.number * BANK_TOP + threadIdx.x];
+    replaced = block_first(mine, candidates).row;
+  }
+  enter(brain, query, replaced, scratch, value, launch.planes == 1);
 }
 
 extern "C" __global__ void __launch_bounds__(BANK_THREADS) experience(const Brain* brains, Launch launch) {
   __shared__ Query query;
+  __shared__ QueryScratch for_query;
+  __shared__ Match worth[BANK_WARPS];
   const Brain& brain = brains[blockIdx.z];
-  make_query(query, brain.bank.given);
-  enter(brain, query, brain.bank.given[DESCRIPTOR], launch.planes == 1);
+  make_query(query, brain.bank.given, for_query);
+  const bool full = brain.answer->experiences >= brain.rule->rows;
+  const unsigned replaced = full ? least(brain, threadIdx.x, blockDim.x, worth).row : NO_ROW;
+  __syncthreads(); // the query is whole, and all have seen how full the bank is
+  enter(brain, query, replaced, for_query.floats, brain.bank.given[DESCRIPTOR], launch.planes == 1);
 }

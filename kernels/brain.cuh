@@ -153,12 +153,23 @@ struct Senses {
   unsigned row;                   // the same, held while a step of learning is under way
 };
 
+/// The descriptor about rest at unit length: what the bank's rows are compared with.
+struct alignas(16) Query { // read sixteen bytes at a time
+  float exact[DESCRIPTOR];
+  signed char bytes[DESCRIPTOR];  // in steps of scale
+  float scale;
+  float error;                    // no less than the length of (exact - bytes)
+  unsigned points;                // whether it has a direction: its length was not below the floor
+  unsigned arrived;               // blocks of features that are done
+};
+
 /// Step 4's vectors about rest, and where rest is.
 struct About {
   double context[CHANNELS];
   double descriptor[DESCRIPTOR];
   double rest_context[CHANNELS];
   double rest_descriptor[DESCRIPTOR];
+  Query query;                    // of the newest descriptor
 };
 
 /// A row of the bank and its cosine; NO_ROW: none.
@@ -186,7 +197,7 @@ struct Bank {
   unsigned long long* last_use; // [rows], cycle number
   float* high;              // [rows]: no cosine is above this
   float* low;               // [SCAN_BLOCKS][BANK_TOP]: the highest that cosines are not below
-  Match* found;             // [SCAN_BLOCKS][BANK_TOP]
+  Match* found;             // [SCAN_BLOCKS][BANK_TOP], then [SCAN_BLOCKS]: rows that may be replaced
   Sweep* sweep;
 };
 
@@ -242,6 +253,6 @@ struct Launch {
 };
 
 static_assert(sizeof(Rule) == 112 && sizeof(Cycle) == 392 && sizeof(Answer) == 768 && sizeof(Report) == 800, "agreed with the host");
-static_assert(sizeof(Senses) == 17696 && sizeof(About) == 9216 && sizeof(Sweep) == 88, "agreed with the host");
+static_assert(sizeof(Senses) == 17696 && sizeof(About) == 11792 && sizeof(Sweep) == 88, "agreed with the host");
 static_assert(sizeof(Metric) == 40 && sizeof(Metrics) == 3856 && sizeof(Brain) == 552, "agreed with the host");
 static_assert(FEATURES == 2112 && REGRESSORS_HELD >= MAX_REGRESSORS, "as in src/field/shape.rs");

@@ -7,7 +7,7 @@
 /// robot on a large card; more planes let a block find its neighbours' planes in its own cache.
 ///
 /// Shared memory (static): amplitudes and sensors of at most 512 taps, 4 KiB; a plane of sums a team,
-/// 0.5 KiB at 4 cells per axis to 16 KiB at 64; sums, at most 0.5 KiB.
+/// 0.5 KiB at 4 cells per axis to 16 KiB at 64; sums, at most 0.5 KiB; the blend, 24 bytes.
 ///
 /// A thread has four cells along x and takes them through the eight channels (or its team's share of
 /// them). The six neighbours come from the cache: a tile in shared memory would cost two barriers a
@@ -15,7 +15,7 @@
 /// buffers, so that no cell is read after it was written. Nothing else as large as the field exists:
 /// the drive is made from the felt sensors where it is needed, the blend from the stored volumes.
 /// Every sum is added in an order that depends on the grid and on launch.planes only.
-#include "arithmetic.cuh"
+#include "pair.cuh"
 
 /// Most threads of a block. A thread needs at most 80 registers: three blocks of 256 fit a multiprocessor's
 /// 65536, but only one of 512.
@@ -40,6 +40,8 @@ template <unsigned N> struct alignas(16) EvolveShared { // planes are read sixte
   float plane[teams(N)][N * N];
   float channel[GROUP][team_threads(N) / team_lanes(N)];
   float column[COLUMNS];
+  float share[BLEND_TOP];   // of each blended pattern, times what a step of a volume is worth
+  unsigned slot[BLEND_TOP];
 };
 
 /// Numbers of a sub-step that all cells of a block share.
@@ -52,17 +54,18 @@ __device__ inline void add_scaled(float4& sum, float scale, float4 value) {
 }
 
 /// Q times its share, of four cells of one pattern channel: the weighted sum of the stored volumes.
-__device__ inline float4 blended_cells(const Brain& brain, unsigned grid, unsigned channel, unsigned cells, unsigned at) {
+template <unsigned N>
+__device__ inline float4 blended_cells(const EvolveShared<N>& shared, const Brain& brain, unsigned grid,
+                                       unsigned channel, unsigned cells, unsigned at) {
   float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
   if (channel < PATTERN_FIRST || channel >= PATTERN_FIRST + PATTERN) return sum;
-  const Answer& last = *brain.answer;
-  const unsigned count = last.blended;
+  const unsigned count = brain.answer->blended;
 #pragma unroll 1
   for (unsigned i = 0; i < count; i++) {
-    const unsigned long long volume = last.slot[i] * PATTERN + (channel - PATTERN_FIRST);
+    const unsigned long long volume = shared.slot[i] * PATTERN + (channel - PATTERN_FIRST);
     const short4 v = *reinterpret_cast<const short4*>(brain.volumes[grid] + volume * cells + at);
     const float4 steps = {float(v.x), float(v.y), float(v.z), float(v.w)};
-    add_scaled(sum, brain.rule->pattern_step * static_cast<float>(last.weight[i]), steps);
+    add_scaled(sum, shared.share[i], steps);
   }
   return sum;
 }
@@ -159,7 +162,7 @@ __device__ inline void evolve_slab(EvolveShared<N>& shared, const Brain& brain, 
         if (steps) {
           const float4 sides = neighbours<N>(old, at, u, x, y, z);
           const float4 drive = drive_cells<N>(shared, brain, group, c, x, y, z);
-          const float4 q = blended_cells(brain, cycle.on_half, group * GROUP + c, CELLS, (z * N + y) * N + x);
+          const float4 q = blended_cells(shared, brain, cycle.on_half, group * GROUP + c, CELLS, (z * N + y) * N + x);
           u.x = cell_step(u.x, sides.x, drive.x, q.x, step);
           u.y = cell_step(u.y, sides.y, drive.y, q.y, step);
           u.z = cell_step(u.z, sides.z, drive.z, q.z, step);
@@ -196,6 +199,10 @@ template <unsigned N> __device__ void evolve(const Brain* brains, Launch launch)
     const unsigned sensor = brain.taps.sensor[tap];
     shared.sensor[tap - first] = sensor;
     shared.amplitude[tap - first] = brain.taps.weight[tap] * brain.senses->felt[sensor];
+  }
+  if (threadIdx.x < BLEND_TOP) { // weights are f64: made floats once a block, and without f64 units
+    shared.slot[threadIdx.x] = brain.answer->slot[threadIdx.x];
+    shared.share[threadIdx.x] = rule.pattern_step * narrow(brain.answer->weight[threadIdx.x]);
   }
   __syncthreads();
 

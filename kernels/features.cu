@@ -3,10 +3,12 @@
 /// Launch: grid (BLOCK_COUNT, GROUPS, robots), block as many threads as a spatial block has cells, but
 /// at least 32 and at most 128 (four cells each at 32 per axis). A block has one spatial block of one
 /// group: its descriptor entry; in the first eight spatial blocks a channel's mean each; in content
-/// groups the Sobel derivatives of the block's cells. Shared memory: 16 bytes.
+/// groups the Sobel derivatives of the block's cells. The block that arrives last makes the bank's query of
+/// the whole descriptor (query.cuh): a launch of its own would cost more than the query does. Shared memory:
+/// 404 bytes.
 ///
 /// launch.planes is that of evolve. Groups that stood still are put together from their old sums.
-#include "arithmetic.cuh"
+#include "query.cuh"
 
 constexpr unsigned FEATURE_THREADS = 128;
 
@@ -29,6 +31,12 @@ __device__ inline void sobel(const float* volume, unsigned n, unsigned x, unsign
       slope[2] += static_cast<float>(k) * weight_y * across;
     }
   }
+}
+
+/// 1 / count, exactly: counts of cells are powers of two. A quotient would take ten f64 instructions, in each of
+/// 512 blocks.
+__device__ inline double one_over(unsigned count) {
+  return __longlong_as_double(static_cast<long long>(1023 - (__ffs(static_cast<int>(count)) - 1)) << 52);
 }
 
 /// Mean derivative and mean magnitude along each axis in one spatial block.
@@ -72,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(FEATURE_THREADS) features(const Bra
       sum += brain.block_sums[(slab * GROUPS + group) * COLUMNS + block % COLUMNS];
     }
     const unsigned index = group * BLOCK_COUNT + block;
-    const double mean = sum / (GROUP * side * side * side);
+    const double mean = sum * one_over(GROUP * side * side * side);
     brain.features[CHANNELS + index] = static_cast<float>(mean);
     about.descriptor[index] = mean - about.rest_descriptor[index];
   }
@@ -80,9 +88,21 @@ extern "C" __global__ void __launch_bounds__(FEATURE_THREADS) features(const Bra
     const unsigned channel = group * GROUP + block;
     double sum = 0.0;
     for (unsigned slab = 0; slab < n / launch.planes; slab++) sum += brain.channel_sums[slab * CHANNELS + channel];
-    const double mean = sum / (static_cast<double>(n) * n * n);
+    const double mean = sum * one_over(n * n * n);
     brain.features[channel] = static_cast<float>(mean);
     about.context[channel] = mean - about.rest_context[channel];
   }
   if (group < CONTENT_GROUPS) gradients(brain, n, block, group);
+
+  __shared__ QueryScratch scratch;
+  __shared__ bool last;
+  if (threadIdx.x == 0) {
+    __threadfence(); // the entry is there before the arrival is counted
+    last = atomicAdd(&about.query.arrived, 1u) == gridDim.x * gridDim.y - 1;
+    __threadfence(); // and the others' are seen after it
+  }
+  __syncthreads();
+  if (!last) return;
+  make_query(about.query, about.descriptor, scratch);
+  if (threadIdx.x == 0) about.query.arrived = 0;
 }

@@ -1,9 +1,10 @@
 /// Step 8: mean, standard deviation, largest |u| and mean square of all cells, into the ring.
 ///
 /// Launch: grid (CHANNELS, 1, robots), block 256, the last of a cycle; returns at once where metrics
-/// are not due and launch.number is 0. Shared memory: eight doubles. A thread adds at most 1024 cells
-/// (64 per axis) in f32, the rest in f64. The block that arrives last puts the channels together, in
-/// their order: the counter of arrivals is a whole number, and nothing else depends on who is last.
+/// are not due and launch.number is 0. Shared memory: 1.4 KiB. A thread adds at most 1024 cells (64 per
+/// axis) in f32, the rest in f64. The block that arrives last fetches the channels' sums, a thread each, and
+/// puts them together in their order: the counter of arrivals is a whole number, and nothing else depends on
+/// who is last.
 #include "arithmetic.cuh"
 
 constexpr unsigned METRIC_THREADS = 256;
@@ -17,14 +18,20 @@ template <class Cell> __device__ inline void measure(const Cell* cells, unsigned
   }
 }
 
-__device__ inline void write_metric(const Brain& brain, double cells) {
+/// The sums of all channels, fetched side by side and added by one thread in their order.
+struct Fetched {
+  double sum[CHANNELS], square[CHANNELS];
+  float most[CHANNELS];
+};
+
+__device__ inline void write_metric(const Brain& brain, const Fetched& of, double cells) {
   Metrics& metrics = *brain.metrics;
   double sum = 0.0, square = 0.0;
   float most = 0.0f;
-#pragma unroll 1
+#pragma unroll 4
   for (unsigned c = 0; c < CHANNELS; c++) {
-    sum += metrics.sum[c], square += metrics.square[c];
-    most = fmaxf(most, metrics.most[c]);
+    sum += of.sum[c], square += of.square[c];
+    most = fmaxf(most, of.most[c]);
   }
   const double mean = sum / cells, energy = square / cells;
   const Answer& answer = *brain.answer;
@@ -65,14 +72,24 @@ extern "C" __global__ void __launch_bounds__(METRIC_THREADS) metrics(const Brain
   __syncthreads();
   if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = most;
   __syncthreads();
-  if (threadIdx.x != 0) return;
-  for (unsigned warp = 0; warp < blockDim.x / WARP; warp++) most = fmaxf(most, static_cast<float>(scratch[warp]));
-  metrics.sum[channel] = sum;
-  metrics.square[channel] = square;
-  metrics.most[channel] = most;
-  __threadfence(); // the sums are there before the arrival is counted
-  if (atomicAdd(&metrics.arrived, 1u) == CHANNELS - 1) {
+  __shared__ bool last;
+  if (threadIdx.x == 0) {
+    for (unsigned warp = 0; warp < blockDim.x / WARP; warp++) most = fmaxf(most, static_cast<float>(scratch[warp]));
+    metrics.sum[channel] = sum;
+    metrics.square[channel] = square;
+    metrics.most[channel] = most;
+    __threadfence(); // the sums are there before the arrival is counted
+    last = atomicAdd(&metrics.arrived, 1u) == CHANNELS - 1;
     __threadfence(); // and the others' are seen after it
-    write_metric(brain, static_cast<double>(CHANNELS) * cells);
   }
+  __syncthreads();
+  if (!last) return;
+  __shared__ Fetched fetched;
+  if (threadIdx.x < CHANNELS) {
+    fetched.sum[threadIdx.x] = metrics.sum[threadIdx.x];
+    fetched.square[threadIdx.x] = metrics.square[threadIdx.x];
+    fetched.most[threadIdx.x] = metrics.most[threadIdx.x];
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) write_metric(brain, fetched, static_cast<double>(CHANNELS) * cells);
 }

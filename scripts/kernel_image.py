@@ -14,30 +14,50 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "kernels"
 PTX = KERNELS / "ganglion.ptx"
 TOOLS = ROOT / "target" / "cuda-tools"
-# NVRTC 12.6 writes PTX 8.5, which every driver since JetPack 6.1 takes; the assembler of 12.9 is the
-# oldest that knows all four chips; the fatbin is made by the library of that same release, so that nothing
-# in it is newer than CUDA 12. The hashes are of these versions' files: a changed file is refused.
+# NVRTC 12.6 writes PTX 8.5 of what PTX 8.0 knows as well (see `OLDEST_PACKAGES`); the assembler of 12.9 is the oldest
+# that knows all four chips; the fatbin is made by the library of 12.9 as well, so that nothing in it is newer than CUDA
+# 12. The disassembler only reads, and comes without a toolkit since CUDA 13. The hashes are of these versions' files: a changed
+# file is refused.
 PACKAGES = """\
 nvidia-cuda-nvrtc-cu12==12.6.85 --hash=sha256:800927308ccc5dd6246d3f61f7fcef2ed7ec4e59e199090d360d3293f78bd5a2
 nvidia-cuda-nvcc-cu12==12.9.86 --hash=sha256:5d6a0d32fdc7ea39917c20065614ae93add6f577d840233237ff08e9a38f58f0
+nvidia-cuda-nvdisasm==13.5.37 --hash=sha256:d3fdbdd49fa53e2e4aacd3db8259d052bd2b049ececdcb69e92e083c6728e7ca
 nvidia-nvfatbin-cu12==12.9.82 --hash=sha256:16cbfbd12287508212f22f42dff6ff51cf9b528b906f57f615b080da16dea1ea
 """
+# What NVRTC writes, and what the image says instead: PTX 8.0 came with CUDA 12.0 (PTX ISA, "Release notes"), which a
+# driver 525 brings. That the text is none the newer for it is proved each time: see `prove_oldest`.
+WRITTEN, OLDEST = b"\n.version 8.5\n", b"\n.version 8.0\n"
+# CUDA 12.0 itself: its assembler, and the header of its driver.
+OLDEST_PACKAGES = """\
+nvidia-cuda-nvcc-cu12==12.0.140 --hash=sha256:958d54df87d0c0b7207e7fed403d6eeda0890a01cc44cfeaccf87c7f90e9b165
+nvidia-cuda-runtime-cu12==12.0.146 --hash=sha256:18c038592af387684812fa712642aa9a26c12da80acb488b6709f7cced147f71
+"""
+OLDEST_CHIPS = ["sm_87", "sm_89", "sm_90"]  # the chips that it knows
 OPTIONS = [b"--gpu-architecture=compute_87", b"--std=c++17", b"-default-device"]
 CHIPS = ["sm_87", "sm_89", "sm_90", "sm_120"]
+# Kernels that hold no f64 instruction: the loops over cells and over the bank's rows, and the memory, which has none.
+# The bank's query is made in features, whose f64 instructions are budgeted.
+WITHOUT_F64 = ("evolve_", "bank_scan_", "convolve_", "superpose_", "nearest_", "enter_half", "leave_half")
+# Instructions of machine code that need an f64 unit, or pass through it: arithmetic, comparisons, the first step of
+# a quotient or a root, conversions.
+F64 = re.compile(r"(D(ADD|MUL|FMA|SETP|MNMX|MMA)\b|MUFU\.\w*64H|(F2F|F2I|I2F|FRND)\S*F64)")
+# An entry of a listing: its section's label, or an instruction behind its address, with its condition.
+LISTED = re.compile(r"^\.text\.(\w+):|^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)", re.M)
+BUDGET = KERNELS / "budget.txt"
 
 
-def tools():
+def tools(packages=PACKAGES, folder=TOOLS):
     """The packages' folder, filled."""
-    python = TOOLS / "bin" / "python3"
-    done = TOOLS / "packages.txt"
-    if not done.exists() or done.read_text() != PACKAGES:
-        venv.create(TOOLS, with_pip=True)
-        wanted = TOOLS / "wanted.txt"
-        wanted.write_text(PACKAGES)
+    python = folder / "bin" / "python3"
+    done = folder / "packages.txt"
+    if not done.exists() or done.read_text() != packages:
+        venv.create(folder, with_pip=True)
+        wanted = folder / "wanted.txt"
+        wanted.write_text(packages)
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
         subprocess.run([*pip, "--only-binary", ":all:", "--require-hashes", "-r", wanted], check=True)
-        done.write_text(PACKAGES)
-    return next((TOOLS / "lib").glob("python3*/site-packages")) / "nvidia"
+        done.write_text(packages)
+    return next((folder / "lib").glob("python3*/site-packages")) / "nvidia"
 
 
 def sources():
@@ -118,7 +138,10 @@ def compile_ptx(nvidia):
     text = ctypes.create_string_buffer(size.value)
     nvrtc.nvrtcGetPTX(program, text)
     # NVRTC counts the zero byte at the end; a file must not hold it.
-    return f"// sources BLAKE3 {digest()}\n".encode() + text.raw[: size.value].rstrip(b"\0")
+    ptx = text.raw[: size.value].rstrip(b"\0")
+    if ptx.count(WRITTEN) != 1:
+        sys.exit(f"NVRTC no longer writes {WRITTEN.decode().strip()}")
+    return f"// sources BLAKE3 {digest()}\n".encode() + ptx.replace(WRITTEN, OLDEST)
 
 
 class Assembled:
@@ -129,20 +152,111 @@ class Assembled:
         """Bytes, by chip."""
         self.kernels = {}
         """By name, then chip: registers of a thread, bytes that did not fit into them, shared bytes of a block."""
+        self.f64 = {}
+        """By name, then chip: f64 instructions."""
 
     def table(self):
         """As a Markdown table, and a line about spills."""
-        lines = ["| kernel | " + " | ".join(CHIPS) + " | shared memory, bytes |"]
-        lines += ["|---" * (len(CHIPS) + 2) + "|"]
+        lines = ["| kernel | " + " | ".join(CHIPS) + " | shared memory, bytes | f64 instructions |"]
+        lines += ["|---" * (len(CHIPS) + 3) + "|"]
         for name, chips in sorted(self.kernels.items()):
             cells = [str(chips[chip][0]) for chip in CHIPS]
-            lines += [f"| {name} | " + " | ".join(cells) + f" | {max(shared for _, _, shared in chips.values())} |"]
-        return "\n".join([*lines, f"spills or stack: {', '.join(self.spilled()) or 'none'}"])
+            f64 = "/".join(str(self.f64[name][chip]) for chip in CHIPS) if any(self.f64[name].values()) else "0"
+            lines += [f"| {name} | " + " | ".join(cells) + f" | {max(shared for _, _, shared in chips.values())} | {f64} |"]
+        wrong = {"spills or stack": self.spilled(), "f64 where none may be": self.f64_where_none_may_be()}
+        return "\n".join([*lines, *(f"{what}: {', '.join(where) or 'none'}" for what, where in wrong.items())])
+
+    def f64_where_none_may_be(self):
+        """Kernels that chips with few f64 units would wait for."""
+        every = ((name, chip, count) for name, chips in sorted(self.f64.items()) for chip, count in chips.items())
+        return [f"{name} on {chip} ({count})" for name, chip, count in every if count and name.startswith(WITHOUT_F64)]
+
+    def bad(self):
+        """Whether a kernel spills, or has f64 instructions where none may be."""
+        return bool(self.spilled() or self.f64_where_none_may_be())
 
     def spilled(self):
         """Kernels that do not fit into the registers of a chip."""
         every = ((name, chip, facts) for name, chips in sorted(self.kernels.items()) for chip, facts in chips.items())
         return [f"{name} on {chip} ({spill} bytes)" for name, chip, (_, spill, _) in every if spill]
+
+
+def prove_oldest(nvidia):
+    """That a driver of CUDA 12.0 takes the image, and that it means what NVRTC wrote; ends the program if not.
+
+    The assembler of CUDA 12.0 takes it for every chip that it knows; a newer one makes of it, byte by byte, what it
+    makes of the text that claims the newer version; and the header of that driver has every function that
+    src/system/gpu/driver.rs calls, by the name that carries the version.
+    """
+    oldest = tools(OLDEST_PACKAGES, TOOLS / "oldest")
+    newer = TOOLS / "newer.ptx"
+    newer.write_bytes(PTX.read_bytes().replace(OLDEST, WRITTEN))
+
+    def cubin(package, chip, ptx):
+        ptxas, made = package / "cuda_nvcc" / "bin" / "ptxas", TOOLS / "proof.cubin"
+        ptxas.chmod(0o755)
+        subprocess.run([ptxas, f"-arch={chip}", ptx, "-o", made], check=True)
+        return made.read_bytes()
+
+    for chip in OLDEST_CHIPS:
+        cubin(oldest, chip, PTX)
+    for chip in CHIPS:
+        if cubin(nvidia, chip, PTX) != cubin(nvidia, chip, newer):
+            sys.exit(f"as PTX of the oldest version the kernels become other code for {chip}")
+    header = (oldest / "cuda_runtime" / "include" / "cuda.h").read_text()
+    called = re.findall(r'"(cu[A-Z]\w+)"', (ROOT / "src" / "system" / "gpu" / "driver.rs").read_text())
+    known = set(re.findall(r"\b(cu[A-Z]\w+)\b", re.sub(r"/\*.*?\*/", "", header, flags=re.S)))
+    absent = [name for name in called if name not in known]
+    if absent or len(called) < 20:
+        sys.exit(f"the driver of CUDA 12.0 lacks {', '.join(absent) or 'a list that this script can read'}")
+    version = OLDEST.decode().strip().removeprefix(".version ")
+    print(f"PTX {version}: assembled by CUDA 12.0 for {', '.join(OLDEST_CHIPS)}; the same bytes as PTX 8.5 on all chips")
+    print(f"CUDA 12.0 has all {len(called)} functions of the driver that are called")
+
+
+def f64_instructions(nvidia, cubin):
+    """How many each kernel of a file of machine code has, from its listing."""
+    nvdisasm = nvidia / "cu13" / "bin" / "nvdisasm"
+    nvdisasm.chmod(0o755)
+    listing = subprocess.run([nvdisasm, "-c", cubin], check=True, capture_output=True, text=True).stdout
+    found, every, kernel = {}, 0, None
+    for section, instruction in LISTED.findall(listing):
+        if section:
+            kernel = section
+            found[kernel] = 0
+        else:
+            every += 1
+            found[kernel] += bool(F64.match(instruction))
+    if every < 100 * len(found) or not any(found.values()):
+        sys.exit(f"the listing of {cubin.name} is not one that this script can read: {every} instructions")
+    return found
+
+
+def counted(ptx):
+    """By kernel of a text of PTX: all instructions, and those that compute in f64. tests/cuda/budget.rs counts alike."""
+    found, kernel = {}, None
+    for line in ptx.splitlines():
+        words = line.split()
+        if line.startswith(".visible .entry "):
+            kernel = words[2].split("(")[0]
+            found[kernel] = [0, 0]
+        elif line == "}":
+            kernel = None
+        elif kernel and line.endswith(";"):
+            word = words[1] if words[0].startswith("@") else words[0]
+            if word[0].islower():
+                moves = word.startswith(("ld.", "st.", "mov.", "selp."))  # 64 bits, whatever they mean
+                found[kernel][0] += 1
+                found[kernel][1] += ".f64" in word and not moves
+    return found
+
+
+def write_budget():
+    """The table of what kernels may need, from the image."""
+    lines = ["# Instructions of each kernel in ganglion.ptx, and those of them that compute in f64: scripts/build-ptx --budget"]
+    lines += ["# wrote it. tests/cuda/budget.rs fails where a kernel has a twentieth more, or one f64 instruction more."]
+    lines += [f"{name} {every} {f64}" for name, (every, f64) in sorted(counted(PTX.read_text()).items())]
+    BUDGET.write_text("\n".join(lines) + "\n")
 
 
 def assemble(nvidia, ptx):
@@ -155,6 +269,8 @@ def assemble(nvidia, ptx):
         order = [ptxas, "-v", f"-arch={chip}", ptx, "-o", cubin]
         said = subprocess.run(order, check=True, capture_output=True, text=True).stderr
         made.cubins[chip] = cubin.read_bytes()
+        for name, count in f64_instructions(nvidia, cubin).items():
+            made.f64.setdefault(name, {})[chip] = count
         for part in said.split("Compiling entry function '")[1:]:
             number = lambda pattern: int((re.search(pattern, part) or [0, "0"])[1])
             spill = max(number(r"(\d+) bytes stack frame"), number(r"(\d+) bytes spill stores"))

@@ -4,6 +4,8 @@
 //! What this cannot show: what a GPU's compiler makes of the source, and how fast it is. Where there is
 //! no C++ compiler these tests say that they are skipped.
 
+mod bank;
+mod budget;
 mod emulator;
 mod gpu;
 mod image;

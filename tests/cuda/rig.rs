@@ -3,8 +3,8 @@
 
 use super::emulator::{Buffer, Device};
 use super::tables::{
-    ANSWER, Answer, BRAIN, CYCLE, CYCLE_SENSORS, Cycle, MATCH, METRIC, METRIC_RING, METRICS, METRICS_BEFORE,
-    REPORT, Reader, SENSES, SWEEP, Table, from_half, is_half, reach, rule, to_half,
+    ABOUT, ANSWER, Answer, BRAIN, CYCLE, CYCLE_SENSORS, Cycle, MATCH, METRIC, METRIC_RING, METRICS,
+    METRICS_BEFORE, QUERY, REPORT, Reader, SENSES, SWEEP, Table, from_half, is_half, reach, rule, to_half,
 };
 use ganglion::base::command::MAX_MOTORS;
 use ganglion::base::frame::MAX_SENSORS;
@@ -32,11 +32,33 @@ pub struct Launching {
 struct Robot {
     given: Buffer,
     sensors: Buffer,
+    answer: Buffer,
     report: Buffer,
     cells: [[Buffer; 2]; 2],
     features: Buffer,
     learned: Buffer,
     metrics: Buffer,
+    block_sums: Buffer,
+    about: Buffer,
+    /// Exact rows, coarse rows, scale, error, value, last_use, high.
+    bank: [Buffer; 7],
+    low: Buffer,
+}
+
+/// A sweep of the bank with a descriptor of the test's choice, and what the scan made of every row.
+pub struct Swept {
+    /// The query as numbers, and as they are in steps.
+    pub query: Vec<f32>,
+    pub query_coarse: Vec<f64>,
+    pub query_error: f64,
+    /// Rows as numbers, and as they are scanned.
+    pub rows: Vec<Vec<f32>>,
+    pub coarse: Vec<Vec<f64>>,
+    pub errors: Vec<f32>,
+    /// What no cosine of a row is above; by block, what its five best are not below.
+    pub high: Vec<f32>,
+    pub low: Vec<f32>,
+    pub answer: Answer,
 }
 
 /// Robots of one plan on a device.
@@ -156,31 +178,51 @@ impl Rig {
         half.iter().for_each(|buffer| pointers.extend(groups(*buffer, cells / 8)));
         let mut own = vec![self.volumes[0], self.volumes[1], self.contexts, self.stored];
         own.push(device.allocate(shape.grid * CHANNELS * 4)); // channel_sums
-        own.push(device.allocate(shape.grid * GROUPS * 16 * 4)); // block_sums
+        let block_sums = device.allocate(shape.grid * GROUPS * 16 * 4);
+        own.push(block_sums);
         own.push(device.allocate(CONTENT_GROUPS * cells * 4)); // group_sums
-        own.extend([features, device.hold(&about), device.hold(&vec![0; SENSES])]);
+        let about = device.hold(&about);
+        own.extend([features, about, device.hold(&vec![0; SENSES])]);
         own.extend([device.hold(&vec![0; shape.sensors * n * 8]), device.hold(&identity), learned]);
         let row_bytes = DESCRIPTOR * if self.launching.bytes { 1 } else { 2 };
-        own.extend([shape.bank * DESCRIPTOR * 4, shape.bank * row_bytes].map(|bytes| device.allocate(bytes)));
-        // scale, error, value, last_use, high
-        own.extend([4, 4, 8, 8, 4].map(|bytes| device.allocate(shape.bank * bytes)));
+        // exact, coarse, scale, error, value, last_use, high
+        let bank =
+            [DESCRIPTOR * 4, row_bytes, 4, 4, 8, 8, 4].map(|bytes| device.allocate(shape.bank * bytes));
+        own.extend(bank);
         let lists = self.launching.blocks as usize * BANK_TOP;
-        own.extend([device.allocate(lists * 4), device.allocate(lists * MATCH), device.hold(&[0; SWEEP])]);
+        let low = device.allocate(lists * 4);
+        let found = lists + self.launching.blocks as usize;
+        own.extend([low, device.allocate(found * MATCH), device.hold(&[0; SWEEP])]);
         own.extend([self.readout, device.hold(&[0; 2 * MAX_MOTORS * 8]), metrics]);
         pointers.extend(own.into_iter().map(|buffer| (buffer, 0)));
         assert_eq!(pointers.len() * 8, BRAIN, "the table is as kernels/brain.cuh has it");
         for (index, (to, at)) in pointers.into_iter().enumerate() {
             device.point(self.brains, number * BRAIN + index * 8, to, at);
         }
-        let given = orders[0];
-        self.robots.push(Robot { given, sensors, report, cells: [whole, half], features, learned, metrics });
+        let (given, cells) = (orders[0], [whole, half]);
+        self.robots.push(Robot {
+            given,
+            sensors,
+            answer,
+            report,
+            cells,
+            features,
+            learned,
+            metrics,
+            block_sums,
+            about,
+            bank,
+            low,
+        });
     }
 
     fn about_at_rest(&self) -> Vec<u8> {
         let rest = &self.projections.rest;
         let group = |i: usize| rest[i / 64 * GROUP..][..GROUP].iter().sum::<f64>() / GROUP as f64;
         let zeros = [0.0; CONTEXT + DESCRIPTOR];
-        f64s(zeros.into_iter().chain(rest.iter().copied()).chain((0..DESCRIPTOR).map(group)))
+        let mut about = f64s(zeros.into_iter().chain(rest.iter().copied()).chain((0..DESCRIPTOR).map(group)));
+        about.resize(ABOUT, 0);
+        about
     }
 
     fn cells_at_rest(&self) -> Vec<u8> {
@@ -236,6 +278,69 @@ impl Rig {
         }
         let how = [0, u32::from(self.launching.bytes)];
         self.launch("experience", [1, 1], 256, how);
+    }
+
+    /// Rows of the bank as numbers.
+    pub fn rows(&mut self, count: usize) -> Vec<Vec<f32>> {
+        let bytes = self.device.read(self.robots[0].bank[0], 0, count * DESCRIPTOR * 4);
+        Reader(&bytes).f32s(count * DESCRIPTOR).chunks(DESCRIPTOR).map(<[f32]>::to_vec).collect()
+    }
+
+    /// Forgets all experiences.
+    pub fn empty_bank(&mut self) {
+        self.device.write(self.robots[0].answer, 0, &Answer::at_start());
+    }
+
+    /// Compares a descriptor about rest with the bank, under the orders of the last cycle: from the sums that
+    /// features are made of to the answer.
+    pub fn sweep(&mut self, descriptor: &[f32; DESCRIPTOR]) -> Swept {
+        let Robot { block_sums, about, bank, low, answer, .. } = self.robots[0];
+        let slabs = self.plan.shape.grid / 4 / self.launching.planes;
+        let cells = (self.plan.shape.grid / 4).pow(3) * GROUP;
+        let mut sums = vec![0.0_f32; self.plan.shape.grid * GROUPS * 16];
+        for (i, value) in descriptor.iter().enumerate() {
+            let (group, block) = (i / 64, i % 64);
+            sums[(block / 16 * slabs * GROUPS + group) * 16 + block % 16] = value * cells as f32;
+        }
+        self.device.write(block_sums, 0, &Table::default().f32s(&sums).bytes());
+        let rest = (CONTEXT + DESCRIPTOR + CONTEXT) * 8;
+        self.device.write(about, rest, &[0; DESCRIPTOR * 8]);
+        self.launch_features();
+        self.launch_bank();
+        let answer = Answer::read(&self.device.read(answer, 0, ANSWER));
+        let (used, wide) = (answer.experiences, DESCRIPTOR);
+        let made = self.device.read(about, QUERY, ABOUT - QUERY);
+        let mut made = Reader(&made);
+        let query = made.f32s(wide);
+        let bytes = made.i8s(wide);
+        let [scale, query_error] = [(); 2].map(|()| f64::from(made.f32s(1)[0]));
+        let numbers = |device: &mut Device, buffer, count: usize| {
+            Reader(&device.read(buffer, 0, count * 4)).f32s(count)
+        };
+        let exact = numbers(&mut self.device, bank[0], used * wide);
+        let scales = numbers(&mut self.device, bank[2], used);
+        let coarse: Vec<f64> = if self.launching.bytes {
+            let steps = Reader(&self.device.read(bank[1], 0, used * wide)).i8s(used * wide);
+            let worth = |(i, step): (usize, &i8)| f64::from(*step) * f64::from(scales[i / wide]);
+            steps.iter().enumerate().map(worth).collect()
+        } else {
+            let halves = Reader(&self.device.read(bank[1], 0, used * wide * 2)).u16s(used * wide);
+            halves.into_iter().map(|half| f64::from(from_half(half))).collect()
+        };
+        let coarse_query = |(exact, step): (&f32, &i8)| {
+            if self.launching.bytes { f64::from(*step) * scale } else { f64::from(*exact) }
+        };
+        Swept {
+            query_coarse: query.iter().zip(&bytes).map(coarse_query).collect(),
+            query,
+            query_error: if self.launching.bytes { query_error } else { 0.0 },
+            rows: exact.chunks(wide).map(<[f32]>::to_vec).collect(),
+            coarse: coarse.chunks(wide).map(<[f64]>::to_vec).collect(),
+            errors: numbers(&mut self.device, bank[3], used),
+            high: numbers(&mut self.device, bank[6], used),
+            low: numbers(&mut self.device, low, self.launching.blocks as usize * BANK_TOP),
+            answer,
+        }
     }
 
     fn launch(&mut self, name: &str, grid: [u32; 2], threads: u32, how: [u32; 2]) {
@@ -325,7 +430,6 @@ impl Rig {
         let shape = self.plan.shape;
         let n = shape.grid / if self.on_half { 2 } else { 1 };
         let planes = self.launching.planes.min(n / 4);
-        let side = n / 4;
         let columns = regressors(shape.sensors);
         let warps = |rows: usize| [rows.div_ceil(8) as u32, 1];
         self.launch("sense", [1, 1], 64, [0, 0]);
@@ -343,18 +447,28 @@ impl Rig {
             let grid = [(n / planes) as u32, GROUPS as u32];
             self.launch(&format!("evolve_{n}"), grid, threads, [sub_step, planes as u32]);
         }
-        let threads = (side * side * side).clamp(32, 128) as u32;
-        self.launch("features", [64, GROUPS as u32], threads, [0, planes as u32]);
+        self.launch_features();
         self.launch("library", [1, 1], 256, [0, 0]);
+        self.launch_bank();
+        self.launch("predict", warps(shape.sensors), 256, [0, 0]);
+        self.launch("motor", [shape.motors as u32, 1], 256, [0, 0]);
+        self.launch("deliver", [1, 1], 96, [0, 0]);
+        self.launch("metrics", [CHANNELS as u32, 1], 256, [0, 0]);
+    }
+
+    fn launch_features(&mut self) {
+        let side = self.plan.shape.grid / if self.on_half { 8 } else { 4 };
+        let threads = (side * side * side).clamp(32, 128) as u32;
+        let planes = self.launching.planes.min(side);
+        self.launch("features", [64, GROUPS as u32], threads, [0, planes as u32]);
+    }
+
+    fn launch_bank(&mut self) {
         let (blocks, bytes) = (self.launching.blocks, u32::from(self.launching.bytes));
         let scan = if self.launching.bytes { "bank_scan_bytes" } else { "bank_scan_half" };
         self.launch(scan, [blocks, 1], 256, [0, 0]);
         self.launch("bank_score", [blocks, 1], 256, [0, 0]);
         self.launch("remember", [1, 1], 256, [blocks, bytes]);
-        self.launch("predict", warps(shape.sensors), 256, [0, 0]);
-        self.launch("motor", [shape.motors as u32, 1], 256, [0, 0]);
-        self.launch("deliver", [1, 1], 96, [0, 0]);
-        self.launch("metrics", [CHANNELS as u32, 1], 256, [0, 0]);
     }
 
     /// What the cycle leaves behind on the host.

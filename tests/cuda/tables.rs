@@ -53,7 +53,7 @@ macro_rules! take {
 }
 
 impl Reader<'_> {
-    take!(u32s u32, u64s u64, f32s f32, f64s f64, u16s u16);
+    take!(u32s u32, u64s u64, f32s f32, f64s f64, u16s u16, i8s i8);
 }
 
 /// Bytes of the tables.
@@ -63,6 +63,9 @@ pub const CYCLE_SENSORS: usize = 16 + 8 * MAX_MOTORS;
 pub const REPORT: usize = 800;
 pub const ANSWER: usize = 768;
 pub const SENSES: usize = 17_696;
+pub const ABOUT: usize = 11_792;
+/// Where the query begins in `ABOUT`.
+pub const QUERY: usize = 9_216;
 pub const SWEEP: usize = 88;
 pub const MATCH: usize = 16;
 pub const METRIC: usize = 40;

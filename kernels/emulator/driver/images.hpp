@@ -10,8 +10,8 @@
 
 namespace standin {
 
-/// Newest PTX that the driver of JetPack 6.1 takes.
-constexpr int PTX_MAJOR = 8, PTX_MINOR = 5;
+/// Newest PTX that the oldest driver takes: that of CUDA 12.0.
+constexpr int PTX_MAJOR = 8, PTX_MINOR = 0;
 
 struct Entry {
   std::string name;

@@ -58,7 +58,7 @@ struct Orders {
   double slow = 1.0;
   bool backwards = false, late = false;
   std::size_t memory = std::size_t(2) << 30;
-  int init = OK, devices = 1, driver = 12060, major = 8, minor = 7;
+  int init = OK, devices = 1, driver = 12000, major = 8, minor = 7;
   std::uint64_t releases = 0; // what waits for a release waits for this to change
 
   /// What the n-th call is to answer; -1: it blocks; 0: nothing happens to it.

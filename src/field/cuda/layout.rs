@@ -208,7 +208,7 @@ fn own(plan: &FieldPlan, blocks: usize, ruler: &mut Ruler) -> Own {
         covariance: ruler.take(n * n * size_of::<f64>()),
         high: ruler.take(shape.bank * size_of::<f32>()),
         low: ruler.take(blocks * BANK_TOP * size_of::<f32>()),
-        found: ruler.take(blocks * BANK_TOP * MATCH),
+        found: ruler.take(blocks * (BANK_TOP + 1) * MATCH),
         sweep: ruler.take(SWEEP),
         scores: ruler.take(2 * MAX_MOTORS * size_of::<f64>()),
         metrics: ruler.take(METRICS),

@@ -2,7 +2,7 @@
 //! Bytes only; copies nothing.
 
 use super::tables::{
-    ANSWER, Answer, STEPS, bytes_of_f32, bytes_of_f64, bytes_of_i16, bytes_of_u32, reach, rule,
+    ABOUT, ANSWER, Answer, STEPS, bytes_of_f32, bytes_of_f64, bytes_of_i16, bytes_of_u32, reach, rule,
 };
 use crate::base::plan::{FieldPlan, Storage};
 use crate::field::projections::{Projections, cut};
@@ -80,12 +80,14 @@ impl Start {
         }
     }
 
-    /// Context and descriptor about rest (0), and where rest is.
+    /// Context and descriptor about rest (0), where rest is, and a query that the first cycle makes (0).
     pub fn about(&self) -> Vec<u8> {
         let zeros = [0.0; CONTEXT + DESCRIPTOR];
-        bytes_of_f64(
+        let mut table = bytes_of_f64(
             zeros.into_iter().chain(self.projections.rest.iter().copied()).chain(self.resting_descriptor()),
-        )
+        );
+        table.resize(ABOUT, 0);
+        table
     }
 
     fn resting_descriptor(&self) -> impl Iterator<Item = f64> {

@@ -19,7 +19,7 @@ pub const REPORT: usize = 800;
 /// See [`RULE`].
 pub const SENSES: usize = 17_696;
 /// See [`RULE`].
-pub const ABOUT: usize = 9_216;
+pub const ABOUT: usize = 11_792;
 /// See [`RULE`].
 pub const SWEEP: usize = 88;
 /// See [`RULE`].

@@ -50,9 +50,10 @@ macro_rules! calls {
             fn resolve(library: &Library) -> Result<Driver, &'static str> {
                 Ok(Driver {
                     $($field: {
-                        // SAFETY: the type is that of the function of this name in NVIDIA's cuda.h of
-                        // 12.6, with enums as the 32-bit integers that they are in C; names carry the
-                        // version of their signature, which never changes under the same name.
+                        // SAFETY: the type is that of the function of this name in NVIDIA's cuda.h of 12.6,
+                        // with enums as the 32-bit integers that they are in C; names carry the version of
+                        // their signature, which never changes under the same name. That of 12.0, which the
+                        // oldest driver brings, has all of them.
                         unsafe { library.function(concat!($symbol, "\0").as_bytes()) }.ok_or($symbol)?
                     },)*
                 })

@@ -131,7 +131,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    const PTX: &str = "// sources BLAKE3 0123\n.version 8.5\n";
+    const PTX: &str = "// sources BLAKE3 0123\n.version 8.0\n";
 
     fn fatbin(follow: usize) -> Vec<u8> {
         let mut bytes = MAGIC.to_le_bytes().to_vec();

@@ -4,7 +4,7 @@
 use super::image::ImageFiles;
 use std::path::PathBuf;
 
-/// Kernels as text, which every driver since JetPack 6.1 compiles: `scripts/build-ptx` makes it.
+/// Kernels as text, which every driver since CUDA 12.0 compiles: `scripts/build-ptx` makes it.
 const PTX: &str = include_str!("../../../kernels/ganglion.ptx");
 /// Where a release puts the kernels compiled for each chip (`scripts/build-fatbin`).
 const INSTALLED: &str = "/usr/lib/ganglion/ganglion.fatbin";

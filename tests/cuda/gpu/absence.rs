@@ -32,7 +32,7 @@ fn doctor_shows_the_gpu() {
     let Some(stand_in) = stand_in() else { return };
     let gpu = doctor(stand_in.folder(), "memory=2G");
     assert!(gpu["name"].as_str().is_some_and(|name| name.contains("stand-in")), "{gpu}");
-    assert_eq!((gpu["driver"].as_str(), gpu["chip"].as_str()), (Some("12.6"), Some("8.7")));
+    assert_eq!((gpu["driver"].as_str(), gpu["chip"].as_str()), (Some("12.0"), Some("8.7")));
     assert_eq!((gpu["memory_mib"].as_u64(), gpu["absence"].is_null()), (Some(2048), true));
 }
 
@@ -47,7 +47,8 @@ fn doctor_says_why_there_is_none() {
         ("init=804", "different versions"),
         ("init=999", "CUDA_ERROR_UNKNOWN (999)"),
         ("init=12345", "cuInit: CUDA error 12345"),
-        ("driver=11040", "CUDA 11.4, and 12.5 is the least"),
+        ("driver=11040", "CUDA 11.4, and 12.0 is the least"),
+        ("driver=11080", "CUDA 11.8, and 12.0 is the least"),
         ("chip=6.1", "compute capability 6.1, and 8.7"),
         ("fail=cuDeviceGetCount:1:3", "cuDeviceGetCount: "),
         ("fail=cuDeviceTotalMem:1:101", "cuDeviceTotalMem_v2: "),

@@ -1,0 +1,75 @@
+/// What the bank's rows are compared with, made once a cycle: by the last block of `features` from the
+/// descriptor, by `experience` from what was put in.
+///
+/// The descriptor is f64. Its length and the quotients are pairs of floats, so that the query is that of f64
+/// but for one number in a million, which may be its neighbour; every engine's cosines are of the query it
+/// made, so that the five nearest are exact either way.
+#pragma once
+#include "pair.cuh"
+
+/// The floor of a length (NORM_FLOOR) as a pair.
+__device__ inline Pair length_floor() {
+  constexpr float HIGH = static_cast<float>(NORM_FLOOR);
+  constexpr float LOW = static_cast<float>(NORM_FLOOR - static_cast<double>(HIGH));
+  return {HIGH, LOW};
+}
+/// Of a length that was summed in f32: at most 16 squares a thread, 5 additions between lanes and 31 between
+/// warps, each 2^-24 of the sum off, half of which stays in the root: 2e-6. Five times as much.
+constexpr float ROUNDED_UP = 1.00001f;
+
+/// What a block needs to make one.
+struct QueryScratch {
+  Pair pairs[32];
+  float floats[32];
+};
+
+/// A whole number from -127 to 127, the nearest to value / scale.
+__device__ inline int in_steps(float value, float scale) {
+  const float steps = scale > 0.0f ? value / scale : 0.0f;
+  return static_cast<int>(steps + (steps < 0.0f ? -0.5f : 0.5f));
+}
+
+__device__ inline float block_most(float value, float* scratch) {
+  for (unsigned step = WARP / 2; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(ALL, value, step));
+  __syncthreads();
+  if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = value;
+  __syncthreads();
+#pragma unroll 1
+  for (unsigned warp = 0; warp < blockDim.x / WARP; warp++) value = fmaxf(value, scratch[warp]);
+  return value;
+}
+
+/// The descriptor at unit length (shorter where it has no direction), as numbers and as bytes. By a whole
+/// block of at least 32 threads; a thread reads no number but those it wrote.
+template <class Number>
+__device__ inline void make_query(Query& query, const Number* descriptor, QueryScratch& scratch) {
+  Pair square = {0.0f, 0.0f};
+#pragma unroll 1
+  for (unsigned i = threadIdx.x; i < DESCRIPTOR; i += blockDim.x) square = square + squared(pair_of(descriptor[i]));
+  const Pair length = root(block_sum(square, scratch.pairs));
+  const bool is_short = below(length, length_floor());
+  const Pair divisor = is_short ? length_floor() : length;
+  float most = 0.0f;
+#pragma unroll 1
+  for (unsigned i = threadIdx.x; i < DESCRIPTOR; i += blockDim.x) {
+    const float exact = quotient_of(pair_of(descriptor[i]), divisor);
+    query.exact[i] = exact;
+    most = fmaxf(most, fabsf(exact));
+  }
+  const float scale = block_most(most, scratch.floats) / 127.0f;
+  float off = 0.0f;
+#pragma unroll 1
+  for (unsigned i = threadIdx.x; i < DESCRIPTOR; i += blockDim.x) {
+    const float exact = query.exact[i];
+    const int steps = in_steps(exact, scale);
+    query.bytes[i] = static_cast<signed char>(steps);
+    const float miss = __fmaf_rn(-scale, static_cast<float>(steps), exact); // rounds once
+    off += miss * miss;
+  }
+  off = block_sum(off, scratch.floats);
+  if (threadIdx.x == 0) {
+    query.scale = scale;
+    query.error = __fsqrt_rn(off) * ROUNDED_UP;
+    query.points = !is_short;
+  }
+}
