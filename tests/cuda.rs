@@ -6,6 +6,7 @@
 
 mod emulator;
 mod gpu;
+mod gpu_check;
 mod image;
 pub mod engine;
 mod release;
