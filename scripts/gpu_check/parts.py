@@ -94,7 +94,7 @@ def _hrr(emulated):
     # The lengths and batches of the requirement; each figure for a twentieth of a second.
     shape = ["--dims", 128, "--batches", "1,8"] if emulated else ["--dims", "512,1024", "--batches", "1,100,1000"]
     command = [PROGRAM, "bench", "hrr", *shape, "--seconds", 0.01 if emulated else 0.05, "--json"]
-    return Part("bench/hrr", [command], 45, reading.last_object)
+    return Part("bench/hrr", [command], 45, reading.hrr(emulated))
 
 
 def _tests(emulated):
@@ -114,14 +114,14 @@ def _kernels(emulated):
     kept = [*without, "CUDA_CACHE_DISABLE=0", f"CUDA_CACHE_PATH={CACHE}", *start]
     return [
         Part(
-            "kernels/image-and-jit",
+            "start/image-and-jit",
             [start, jit],
             45,
             reading.with_and_without_image(emulated),
             needs=IMAGE,
             lacking="no release image in target/gpu-check: every part goes through the JIT",
         ),
-        Part("kernels/cache", [kept, kept], 45, reading.cached(emulated, CACHE), fresh=CACHE),
+        Part("start/cache", [kept, kept], 45, reading.cached(emulated, CACHE), fresh=CACHE),
     ]
 
 

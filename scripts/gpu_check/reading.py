@@ -107,6 +107,20 @@ def bench(engine, emulated):
     return read
 
 
+def hrr(emulated):
+    """The object of `bench hrr`, if a GPU took part."""
+
+    def read(texts):
+        figures = last_object(texts)
+        if not figures.get("gpu"):
+            raise Unread(f"no GPU took part: {figures.get('gpu_absence')}", figures)
+        if bool(figures.get("emulated")) != emulated:
+            raise Unread("on the stand-in driver" if not emulated else "not on the stand-in driver")
+        return figures
+
+    return read
+
+
 def kernels_from(emulated, *sources):
     """Of `bench field` in several starts: where the kernels came from, how long loading took, and a cycle. The
     stand-in executes no machine code, so there the source is not compared."""

@@ -48,7 +48,7 @@ fn figures_are_judged_by_the_name_of_the_device() {
     let copy = row("evolve + features over a copy", &missed);
     let common = [row("GPU memory", &met), row("host CPU at 100 Hz", &met)];
     let h200 = [row("64 robots", &reached), row("match 10", &reached)];
-    let expected = [&cycles(&met)[..], &[copy.clone()], &h200, &common].concat();
+    let expected = [&cycles(&met)[..], std::slice::from_ref(&copy), &h200, &common].concat();
     assert_eq!(judged("NVIDIA H200", &[]), expected);
     assert_eq!(judged("NVIDIA H100 80GB HBM3", &[]), [&cycles(&met)[..], &[copy], &common].concat());
     let without_aim = json!(["pass", null]);
@@ -143,18 +143,18 @@ echo "{\"engine\":\"cuda\",\"image\":\"$image\",\"image_ms\":$ms,\"cycle\":{\"p5
 #[test]
 fn the_jit_stands_beside_the_image_and_a_second_start_beside_the_first() {
     let Some(kit) = Kit::new("kernels", STARTS) else { return };
-    let (_, report) = kit.check(&["--only", "kernels"]);
+    let (_, report) = kit.check(&["--only", "start"]);
     assert_eq!(results(&report), ["skipped", "passed"], "without an image there is nothing to compare");
-    assert!(word(&report, "kernels/image-and-jit", "why").contains("no release image"), "{report}");
+    assert!(word(&report, "start/image-and-jit", "why").contains("no release image"), "{report}");
     fs::write(kit.path("target/gpu-check/ganglion.fatbin"), "machine code").expect("written");
     for _ in 0..2 {
-        let (said, report) = kit.check(&["--only", "kernels"]);
+        let (said, report) = kit.check(&["--only", "start"]);
         assert_eq!((said.status.code(), results(&report)), (Some(0), vec!["passed"; 2]));
         let start = |image: &str, ms: u32| json!({"image": image, "image_ms": ms, "p50_us": 7});
         let both = json!({"with_image": start("fatbin", 20), "through_the_jit": start("ptx", 900)});
-        assert_eq!(part(&report, "kernels/image-and-jit")["output"], both);
+        assert_eq!(part(&report, "start/image-and-jit")["output"], both);
         // Also in the second check: each begins with an empty cache.
-        let cache = &part(&report, "kernels/cache")["output"];
+        let cache = &part(&report, "start/cache")["output"];
         assert_eq!((&cache["first"], &cache["second"]), (&start("ptx", 900), &start("ptx", 30)));
         assert_eq!(
             (&cache["second_is_faster"], &cache["cache"]),
@@ -163,9 +163,9 @@ fn the_jit_stands_beside_the_image_and_a_second_start_beside_the_first() {
     }
     // A device that does not take the image.
     kit.program("target/gpu-check/ganglion", &STARTS.replace("image=fatbin", "image=ptx"));
-    let (_, report) = kit.check(&["--only", "kernels"]);
+    let (_, report) = kit.check(&["--only", "start"]);
     assert_eq!(results(&report), ["failed", "passed"]);
-    assert_eq!(word(&report, "kernels/image-and-jit", "why"), "the kernels came from ptx, not from fatbin");
+    assert_eq!(word(&report, "start/image-and-jit", "why"), "the kernels came from ptx, not from fatbin");
 }
 
 #[test]
@@ -180,13 +180,13 @@ fn the_rehearsal_runs_the_real_program_and_tests_and_judges_nothing() {
         "scripts/stand-in-driver",
         &format!("mkdir -p \"$1\" && ln -s '{}' \"$1\"", library.display()),
     );
-    let only = ["bench/cuda/8/f32/rung-0", "bench/cuda/batch-2/f32", "kernels/cache"];
+    let only = ["bench/cuda/8/f32/rung-0", "bench/cuda/batch-2/f32", "start/cache"];
     let arguments = only.iter().flat_map(|name| ["--only", *name]);
     let (said, report) = kit.check(&["--emulated"].into_iter().chain(arguments).collect::<Vec<_>>());
     assert_eq!(results(&report), vec!["passed"; 3], "{report}");
     assert_eq!(said.status.code(), Some(0));
     assert_eq!((&report["emulated"], &part(&report, only[1])["output"]["batch"]), (&json!(true), &json!(2)));
-    assert_eq!(part(&report, "kernels/cache")["output"]["first"]["image"], "ptx");
+    assert_eq!(part(&report, "start/cache")["output"]["first"]["image"], "ptx");
     let verdicts = report["targets"].as_array().expect("a list").iter().map(|target| &target["verdict"]);
     assert!(verdicts.clone().all(|verdict| verdict == "not judged" || verdict == "not measured"), "{report}");
     // Without the flag the stand-in is not taken for a GPU.
