@@ -95,7 +95,7 @@ pub struct HrrFigure {
     pub floor_us: f64,
     /// `p50_us` over `floor_us`.
     pub ratio_to_floor: f64,
-    /// Median of a plain copy of as many bytes in the GPU's own memory, microseconds; for rows that lie there.
+    /// Median of a plain copy of as many bytes in the GPU's memory, microseconds; for rows that lie there.
     pub gpu_copy_us: Option<f64>,
 }
 
