@@ -159,8 +159,9 @@ fn a_script_that_is_killed_leaves_a_file_that_says_what_was_done() {
     let report = kit.report();
     assert_eq!(results(&report), ["passed", "running", "not begun", "not begun"]);
     assert_eq!((&report["state"], &report["counts"]["not begun"]), (&json!("running"), &json!(2)));
-    for pid in alive(&kit) {
-        let _ = Command::new("kill").args(["-KILL", &pid]).status();
+    // The shell first: it would go on to its next line when the other one ends.
+    for pid in alive(&kit).iter().rev() {
+        let _ = Command::new("kill").args(["-KILL", pid]).status();
     }
 }
 
