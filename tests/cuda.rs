@@ -8,6 +8,7 @@ mod bank;
 mod budget;
 mod emulator;
 mod gpu;
+mod gpu_check;
 mod image;
 pub mod engine;
 mod release;

@@ -5,6 +5,7 @@ mod control;
 mod device;
 mod field;
 mod hrr;
+mod judged;
 
 use super::exit::Failure;
 use crate::base::time::Span;

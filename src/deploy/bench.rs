@@ -19,7 +19,10 @@ pub use control::{LoopFigures, Measured, bench_loop};
 pub use device::{DeviceBench, DeviceFigures};
 pub use field::{BenchFault, FieldBench, FieldFigures};
 pub use gpu::{GpuFigures, gpu_figures};
-pub use hrr::{HrrBench, HrrFault, HrrFigure, HrrFigures, OPERATIONS, Operation};
+pub use hrr::{
+    Comparison, HrrBench, HrrFault, HrrFigure, HrrFigures, MemoryFigure, OPERATIONS, Operation,
+    rows as hrr_rows,
+};
 pub use survey::{Survey, survey};
 
 use std::sync::atomic::{AtomicBool, Ordering};

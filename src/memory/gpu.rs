@@ -29,6 +29,10 @@ use table::{F32, Layout, MOST_BLOCKS, Place, SHEET, Task};
 /// Longest transform: its numbers, 36 KiB with their padding, are what a block may share without asking.
 pub const LONGEST: usize = 8192;
 
+/// Part of a GPU's memory that rows may take: the rest is for the field, the kernels and, on a Jetson, for
+/// the processor.
+pub const MOST_OF_A_GPU: f64 = 0.8;
+
 /// Threads of a block, and columns, as `kernels/memory.cu` has them.
 const COLUMNS: usize = 128;
 const JOINERS: u32 = 256;
@@ -71,6 +75,8 @@ pub struct GpuWorkspace {
     found: Found,
     room: Room,
     layout: Layout,
+    /// What the driver took for it, kernels included; none where it does not tell.
+    reserved: Option<usize>,
     /// Threads of a row's transform.
     threads: u32,
     blocks: usize,
@@ -117,11 +123,18 @@ impl GpuWorkspace {
         let gpu = Gpu::open(&found, watch).map_err(Unfit::Gpu)?;
         let blocks = (found.multiprocessors as usize * BLOCKS_EACH).clamp(1, MOST_BLOCKS);
         let layout = Layout::new(dim, needed, room, blocks);
-        let free = gpu.memory_free().map_err(Unfit::Gpu)?;
-        if layout.bytes > free {
-            return Err(Unfit::Memory { wanted: layout.bytes, free });
+        let (wanted, limit) = (layout.bytes, found.memory_bytes);
+        if wanted as f64 > MOST_OF_A_GPU * limit as f64 {
+            return Err(Unfit::Limit { wanted, limit });
         }
-        let opened = GpuWorkspace::made(dim, room, found, layout, blocks, gpu).map_err(Unfit::Gpu)?;
+        let free = gpu.memory_free().map_err(Unfit::Gpu)?;
+        if wanted > free {
+            return Err(Unfit::Memory { wanted, free });
+        }
+        let mut opened = GpuWorkspace::made(dim, room, found, layout, blocks, gpu).map_err(Unfit::Gpu)?;
+        let left = opened._gpu.memory_free().map_err(Unfit::Gpu)?;
+        // Another process may have given memory back meanwhile.
+        opened.reserved = free.checked_sub(left).filter(|taken| *taken >= wanted);
         opened.begin(needed).map_err(|fault| match fault {
             GpuWorkspaceFault::Gpu(error) => Unfit::Gpu(error),
             fault => unreachable!("turns fit their place, and a device that was just opened: {fault}"),
@@ -156,6 +169,7 @@ impl GpuWorkspace {
             pool: Pool::take(&gpu, layout.bytes)?,
             threads: (length / 8).clamp(WARP, MOST_CONVOLVERS) as u32,
             held: 0,
+            reserved: None,
             _image: image,
             _gpu: gpu,
             dim,
@@ -193,6 +207,12 @@ impl GpuWorkspace {
     /// Memory taken on the device, in bytes.
     pub fn bytes(&self) -> usize {
         self.layout.bytes
+    }
+
+    /// Memory that the driver reserved for it: `bytes` in its own units, and the kernels. `None` if other
+    /// processes gave memory back while it was opened, so that nothing can be said.
+    pub fn reserved(&self) -> Option<usize> {
+        self.reserved
     }
 
     /// As [`super::Workspace::bind`] and `unbind`: rows to the GPU, results back.
@@ -251,6 +271,23 @@ impl GpuWorkspace {
             return Ok(());
         }
         self.order_convolve(verb, rows, false, length)?;
+        self.settle()
+    }
+
+    /// A plain copy on the GPU that reads and writes `bytes` bytes in total, from the two areas to the
+    /// results: what an operation on rows that lie there is compared with.
+    pub fn copy_held(&mut self, bytes: usize) -> Result<(), GpuWorkspaceFault> {
+        let Layout { a, b, out, .. } = self.layout;
+        let mut left = bytes / 2;
+        for from in [a, b] {
+            let now = left.min(from.bytes).min(out.bytes);
+            if now > 0 {
+                let [from, to] = [from, out].map(|place| self.pool.address() + place.at as u64);
+                self.stream.copy_within(from, to, now)?;
+            }
+            left -= now;
+        }
+        self.in_room("bytes of a copy", bytes, bytes - 2 * left)?;
         self.settle()
     }
 

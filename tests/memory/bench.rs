@@ -69,6 +69,121 @@ fn with_stand_in(folder: &std::path::Path, cache: &std::path::Path, arguments: &
     serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {text}{}", err(&ended)))
 }
 
+/// What follows from the cells of `--dims 128 --batches 1,8` agrees with them, and says that it is emulated.
+fn assert_compared(object: &Value) {
+    assert_eq!((&object["emulated"], &object["gpu_absence"]), (&Value::Bool(true), &Value::Null));
+    assert!(
+        object["gpu"]["name"].as_str().is_some_and(|name| name.contains("stand-in")),
+        "{}",
+        object["gpu"]
+    );
+    let p50 = |one: &Value, residence: Value| {
+        let same = |cell: &&Value| {
+            ["operation", "d", "batch"].iter().all(|key| cell[key] == one[key])
+                && cell["residence"] == residence
+        };
+        object["cells"]
+            .as_array()
+            .and_then(|cells| cells.iter().find(same))
+            .and_then(|cell| cell["p50_us"].as_f64())
+    };
+    let compared = object["comparisons"].as_array().expect("a list");
+    assert_eq!(compared.len(), 2 * 5, "each operation in each batch");
+    for one in compared {
+        let (own, there) = (p50(one, Value::Null).expect("a time"), p50(one, "gpu".into()).expect("a time"));
+        let near = |key: &str, wanted: f64| {
+            assert!(
+                one[key].as_f64().is_some_and(|found| (found / wanted - 1.0).abs() < 1e-9),
+                "{key}: {one}"
+            );
+        };
+        near("speed_up", own / there);
+        assert!(one["efficiency"].as_f64().is_some_and(|share| share > 0.0), "{one}");
+        let from_host = p50(one, "host".into());
+        assert_eq!(from_host.is_none(), one["operation"] == "clean_up");
+        match from_host {
+            Some(all) if all > there => {
+                near("speed_up_from_host", own / all);
+                near("transfer_share", (all - there) / all);
+            }
+            // Rows that are not transferred, or whose transfer is lost in the noise: absent, not 0.
+            _ => assert!(one["transfer_us"].is_null() && one["transfer_share"].is_null(), "{one}"),
+        }
+    }
+    // On the processor five, on the GPU five and, with transfers, four.
+    assert_eq!(object["growth"].as_array().map(Vec::len), Some(5 + 5 + 4));
+    let memory = &object["memory"][0];
+    let bytes = |key: &str| memory[key].as_u64().expect("bytes");
+    assert!(
+        bytes("allocated_bytes") == bytes("wanted_bytes") && bytes("reserved_bytes") >= bytes("wanted_bytes")
+    );
+    assert!(bytes("limit_bytes") > bytes("reserved_bytes") && memory["refused"].is_null(), "{memory}");
+}
+
+#[test]
+fn targets_of_a_board_are_judged_on_a_real_gpu_only() {
+    let Some(alone) = alone() else { return };
+    let cache = std::env::temp_dir().join(format!("ganglion-hrr-judged-{}", std::process::id()));
+    let plain = ["bench", "hrr", "--dims", "512", "--batches", "1,100", "--seconds", "0.001"];
+    let asked = [&plain[..], &["--gpu-from", "never", "--board", "desktop-gpu", "--json"]].concat();
+    let with = |folder: Option<&std::path::Path>| {
+        let mut command = ganglion(&asked);
+        command.env("CACHE_DIRECTORY", &cache).env("CUDA_VISIBLE_DEVICES", "").env_remove("LD_LIBRARY_PATH");
+        command.envs(folder.map(|folder| ("LD_LIBRARY_PATH", folder)));
+        command.output().expect("it starts")
+    };
+    let rows = |ended: &std::process::Output| -> Vec<Value> {
+        assert_eq!(ended.status.code(), Some(69), "nothing is judged: {}", err(ended));
+        let object: Value =
+            serde_json::from_str(out(ended).lines().last().expect("a line")).expect("an object");
+        assert_eq!((&object["board"], &object["pass"]), (&Value::from("desktop-gpu"), &Value::Null));
+        object["rows"].as_array().expect("a list").clone()
+    };
+    let emulated = with(Some(alone.folder()));
+    assert!(out(&emulated).starts_with("EMULATED"), "{}", out(&emulated));
+    let found = rows(&emulated);
+    assert_eq!(found.len(), 6);
+    for row in &found {
+        assert!(row["pass"].is_null() && row["target"].is_number(), "{row}");
+        let why = row["not_judged"].as_str().or(row["not_measured"].as_str()).unwrap_or_default();
+        assert!(why.contains("emulated") || why.contains("needs --dims 512"), "{row}");
+    }
+    let measured: Vec<bool> = found.iter().map(|row| row["measured"].is_number()).collect();
+    assert_eq!(
+        (&measured[..4], measured[5]),
+        (&[true, true, true, false][..], true),
+        "1000 were not asked for"
+    );
+    for row in rows(&with(None)) {
+        assert!(
+            row["measured"].is_null() && row["pass"].is_null() && row["not_measured"].is_string(),
+            "{row}"
+        );
+    }
+    let _ = std::fs::remove_dir_all(&cache);
+}
+
+#[test]
+fn rows_beyond_80_percent_of_the_gpu_are_refused_and_said() {
+    let Some(alone) = alone() else { return };
+    let ended =
+        ganglion(&["bench", "hrr", "--dims", "1024", "--batches", "5000", "--seconds", "0.001", "--json"])
+            .env("LD_LIBRARY_PATH", alone.folder())
+            .env("GANGLION_STAND_IN", "memory=64M")
+            .output()
+            .expect("it starts");
+    assert_eq!(ended.status.code(), Some(0), "{}", err(&ended));
+    let text = out(&ended);
+    assert!(text.contains("GPU memory for batches of 5000 x 1024: refused: the rows need "), "{text}");
+    let object: Value = serde_json::from_str(text.lines().last().expect("a line")).expect("an object");
+    let memory = &object["memory"][0];
+    assert!(memory["allocated_bytes"].is_null() && memory["reserved_bytes"].is_null(), "{memory}");
+    assert!(memory["share_of_limit"].as_f64().is_some_and(|share| share > 0.8), "{memory}");
+    assert!(memory["refused"].as_str().is_some_and(|why| why.contains("more than 80 % of its 67108864")));
+    let cells = object["cells"].as_array().expect("a list");
+    assert!(cells.len() == 5 && cells.iter().all(|cell| cell["residence"].is_null()), "the CPU's own");
+}
+
 #[test]
 fn where_there_is_a_gpu_it_is_measured_too_and_what_is_chosen_is_said_and_kept() {
     let Some(alone) = alone() else { return };
@@ -84,6 +199,7 @@ fn where_there_is_a_gpu_it_is_measured_too_and_what_is_chosen_is_said_and_kept()
         cells.filter(|cell| cell["residence"] == residence && cell["threads"] == 0).count()
     };
     assert_eq!((on_gpu("host"), on_gpu("gpu")), (2 * 4, 2 * 5), "a store lies on the GPU in any case");
+    assert_compared(&object);
     let choice = |object: &Value| object["choices"][0][1].as_str().unwrap_or_default().to_string();
     assert!(choice(&object).starts_with("measured now; bind, rows here: "), "{}", choice(&object));
     assert!(choice(&bench(&[])).starts_with("measured at an earlier start; "));

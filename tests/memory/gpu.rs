@@ -197,7 +197,51 @@ fn what_does_not_fit_is_refused_as_on_the_processor_and_nothing_is_written() {
         .expect_err("too long");
     assert_eq!(unfit, Unfit::Length { d: 5000, needed: 16_384 });
     let unfit = GpuWorkspace::open(dim(d), Room { rows: 1 << 40, queries: 1, store: 1 }).map(|_| ());
-    assert!(matches!(unfit, Err(Unfit::Memory { .. })), "{unfit:?}");
+    assert!(matches!(unfit, Err(Unfit::Limit { .. })), "{unfit:?}");
+}
+
+#[test]
+fn rows_get_80_percent_of_a_gpu_at_most_and_no_more_than_is_free() {
+    let Some(alone) = alone() else { return };
+    alone.order("memory=64M");
+    let d = 1024;
+    let open = |rows| GpuWorkspace::open(dim(d), Room { rows, queries: 0, store: 0 });
+    // Three areas of rows of 4 KiB.
+    let taken = open(3_000).expect("37 of 64 MiB");
+    let limit = 64 << 20;
+    assert_eq!(taken.found().memory_bytes, limit);
+    assert!(taken.bytes() > 3 * 3_000 * 4096 && taken.bytes() < limit * 4 / 5, "{}", taken.bytes());
+    assert!(taken.reserved().is_some_and(|reserved| reserved >= taken.bytes() && reserved <= limit));
+    let Err(refused) = open(5_000) else { panic!("61 of 64 MiB") };
+    let Unfit::Limit { wanted, limit: of } = refused else { panic!("{refused:?}") };
+    assert!(wanted > 3 * 5_000 * 4096 && of == limit, "{refused}");
+    let why = format!("the rows need {wanted} bytes of the GPU's memory, more than 80 % of its {limit}");
+    assert!(refused.to_string().starts_with(&why), "{refused}");
+    let Err(refused) = open(3_000) else { panic!("twice 37 of 64 MiB") };
+    assert!(matches!(refused, Unfit::Memory { free, .. } if free == limit - taken.bytes()), "{refused:?}");
+}
+
+#[test]
+fn a_copy_on_the_gpu_leaves_the_rows_and_counts_its_bytes() {
+    let Some(alone) = alone() else { return };
+    let (d, count) = (128, 4);
+    let mut gpu = gpu(d, count, 0, 0);
+    let (a, b) = (rows(1, 0, count, d), rows(2, 0, count, d));
+    gpu.put(Area::First, &a).and(gpu.put(Area::Second, &b)).expect("put");
+    let before = alone.counts();
+    // As many bytes as binding reads and writes: half of them are more than one area.
+    gpu.copy_held(3 * size_of_val(&a[..])).expect("done");
+    let now = alone.counts();
+    assert_eq!((now.copies_within - before.copies_within, now.kernels - before.kernels), (2, 0));
+    let mut out = vec![0.0; count * d];
+    gpu.fetch(&mut out).expect("fetched");
+    // The second copy, of half an area, went over the first one.
+    assert_eq!(bits(&out), bits(&[&b[..count * d / 2], &a[count * d / 2..]].concat()));
+    let asked = gpu.copy_held(5 * size_of_val(&a[..]));
+    let preference = Fault::Range { what: "bytes of a copy", found: 5 * 2048, least: 0, most: 4 * 2048 };
+    assert_eq!(asked, Err(GpuWorkspaceFault::Preference(preference)));
+    gpu.convolve_held(Verb::Bind, count, Length::AsIs).and_then(|()| gpu.fetch(&mut out)).expect("done");
+    same(d, &out, &on_processor(d, (Verb::Bind, Length::AsIs), &a, &b), "after copies");
 }
 
 #[test]

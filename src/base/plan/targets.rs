@@ -54,4 +54,17 @@ pub struct GpuTargets {
     pub memory_mb: Option<f64>,
     /// Processor time over elapsed time, at 100 cycles a second, at most.
     pub host_share: Option<f64>,
+    /// Binding one vector of 512 that comes from the host and goes back, median, microseconds, at most; this
+    /// and what follows is of the holographic memory.
+    pub hrr_bind_us: Option<f64>,
+    /// Binding one vector and unbinding one, at most.
+    pub hrr_pair_us: Option<f64>,
+    /// Binding 100 vectors, at most.
+    pub hrr_batch_us: Option<f64>,
+    /// Laying 1000 vectors over each other, at most.
+    pub hrr_superpose_us: Option<f64>,
+    /// Part of the time of binding 100 vectors that their transfer to the GPU and back takes, at most.
+    pub hrr_transfer_share: Option<f64>,
+    /// Memory that the rows take on the GPU over the GPU's memory, at most.
+    pub hrr_memory_share: Option<f64>,
 }

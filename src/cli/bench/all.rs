@@ -1,6 +1,6 @@
 //! `bench all`: loop and field on a board's own settings, beside what the board asks for.
 
-use super::{cut_short, field, on_a_thread, progress, seconds, too_many_threads};
+use super::{cut_short, field, judged, on_a_thread, progress, seconds, too_many_threads};
 use crate::base::plan::{Board, BusPlan};
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::cli::arguments;
@@ -8,7 +8,7 @@ use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::output;
 use crate::cli::simulate;
-use crate::deploy::bench::verdict::{Bound, Row, not_judged, overall, rows};
+use crate::deploy::bench::verdict::{Row, not_judged, overall, rows};
 use crate::deploy::bench::{LoopFigures, Survey, bench_loop, gpu_figures, survey};
 use crate::runtime::robot::{BuildError, Options, Robot};
 use crate::runtime::selftest::machine;
@@ -110,7 +110,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     if args.json {
         output::json(&report)?;
     }
-    report.verdict()
+    judged::verdict(&report.rows)
 }
 
 /// Why this machine is not the robot of `board`, if so; a refusal where that was not asked for.
@@ -193,47 +193,8 @@ impl Report {
             self.threads,
             self.engine_name
         );
-        say!("{:<46}{:>12}  {:<4}  {:>18}", "figure", "measured", "", "target");
-        for row in &self.rows {
-            let measured = row.measured.map_or("-".to_string(), |value| format!("{value:.3}"));
-            let target = row.bound.zip(row.target).map(|(bound, value)| match bound {
-                Bound::AtMost => format!("at most {value}"),
-                Bound::AtLeast => format!("at least {value}"),
-            });
-            let unit = if row.unit == "1" { "" } else { row.unit };
-            let verdict = match row.pass {
-                Some(true) => "pass",
-                Some(false) => "FAIL",
-                None if row.target.is_some() => "not judged",
-                None => "no target",
-            };
-            let verdict =
-                row.not_measured.as_ref().map_or(verdict.into(), |why| format!("not measured: {why}"));
-            let target = target.unwrap_or_default();
-            let source = row.source.map(|source| format!(" ({source})")).unwrap_or_default();
-            say!("{:<46}{measured:>12}  {unit:<4}  {target:>18}  {verdict}", format!("{}{source}", row.name));
-        }
+        judged::say_rows(&self.rows);
         self.notes.iter().for_each(|note| say!("{note}"));
-        let of = self.rows.iter().filter(|row| row.target.is_some()).count();
-        let judged = self.rows.iter().filter(|row| row.pass.is_some()).count();
-        if judged < of || of == 0 {
-            say!("{judged} of {of} targets were judged: {}", self.not_judged.join("; "));
-        }
-    }
-
-    fn verdict(&self) -> Result<(), Failure> {
-        let missed: Vec<&str> =
-            self.rows.iter().filter(|row| row.pass == Some(false)).map(|row| &*row.name).collect();
-        if self.pass.is_none() {
-            let failure = format!("nothing was judged: {}", self.not_judged.join("; "));
-            return Err(Failure::unavailable(failure)
-                .fix("measure on the robot itself, with a board file whose [targets] apply there"));
-        }
-        if missed.is_empty() {
-            return Ok(());
-        }
-        let asked = self.rows.iter().filter(|row| row.pass.is_some()).count();
-        let failure = format!("{} of {asked} targets missed: {}", missed.len(), missed.join("; "));
-        Err(Failure::missed(failure).fix("measure again on a quiet machine; see [targets] in the board file"))
+        judged::say_count(&self.rows);
     }
 }

@@ -1,14 +1,19 @@
 //! `bench hrr`: the holographic memory's operations beside a plain copy of as many bytes.
 
-use super::{cut_short, progress, seconds};
+use super::{cut_short, judged, progress, seconds};
+use crate::base::plan::{Board, GpuTargets};
 use crate::base::time::Span;
+use crate::cli::arguments;
 use crate::cli::exit::Failure;
 use crate::cli::interrupt::Interrupt;
 use crate::cli::origin::{self, COMPUTED, Sources};
 use crate::cli::output;
-use crate::deploy::bench::{HrrBench, HrrFigures};
+use crate::deploy::bench::verdict::{Row, not_judged, overall};
+use crate::deploy::bench::{HrrBench, HrrFigures, hrr_rows};
 use crate::memory::choice::{Preference, Residence};
+use crate::runtime::selftest::machine;
 use serde::Serialize;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `bench hrr`.
 #[derive(Debug, clap::Args)]
@@ -17,12 +22,18 @@ use serde::Serialize;
   ganglion bench hrr --quick                    512 numbers, 1 and 100 vectors, in a second or two
   ganglion bench hrr --dims 512 --batches 1,1000 --json | tail -1
   ganglion bench hrr --gpu-from 200             the GPU answers dispatched batches from 200 vectors on
+  ganglion bench hrr --board desktop-gpu        also judge the GPU by the hrr targets of that board
 
 The floor is a plain copy of as many bytes in total as the operation has to read and write, each number
 once, in turns with it. An operation that mostly reads can be faster than that.
 If there is a GPU, it does each operation too, with its rows here (copied there and back) and with its rows
 there. The first run measures from which batch on the GPU is faster, and keeps the result. The dispatcher
-then gets each batch, sends it where that result or --gpu-from says, and the table says who answered it.")]
+then gets each batch, sends it where that result or --gpu-from says, and the table says who answered it.
+Speed-up is the CPU's time over the GPU's; efficiency is a plain copy's time in the GPU's own memory over that
+of the operation; the transfer is what copying the rows there and back adds, and its share is of the time
+with it. Rows that need more than 80 % of the
+GPU's memory are refused. With --board, the targets hrr_... of its [targets.gpu] are judged; exit code 0: all of them
+are met; 75: one is missed; 69: none was judged, since there is no GPU or a processor emulates it.")]
 pub struct Args {
     /// Numbers in a vector
     #[arg(long, value_delimiter = ',', default_values_t = [512, 1024, 4096], value_name = "D,...",
@@ -44,6 +55,9 @@ pub struct Args {
     /// 512 numbers, 1 and 100 vectors, 20 ms each
     #[arg(long, conflicts_with_all = ["dims", "batches", "seconds"])]
     quick: bool,
+    /// Judge the GPU by [targets.gpu] of this board: a file (a '/' in its name, or '.toml') or a built-in one
+    #[arg(long, value_name = "FILE")]
+    board: Option<PathBuf>,
     /// Print one JSON object as the last line of standard output
     #[arg(long)]
     json: bool,
@@ -57,10 +71,19 @@ struct HrrReport {
     sources: Sources,
     #[serde(flatten)]
     figures: HrrFigures,
+    /// Whose targets were judged.
+    board: Option<String>,
+    /// What boards state targets for, without targets where no board was named.
+    rows: Vec<Row>,
+    /// Whether every judged target is met; `None`: none was judged.
+    pass: Option<bool>,
+    /// Why targets were not judged, or that none is stated.
+    not_judged: Vec<String>,
 }
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    let board = args.board.as_deref().map(arguments::board).transpose()?.map(|loaded| loaded.board);
     let (most_bytes, preference) = (args.memory as usize * 1_000_000, args.gpu_from);
     let (dims, batches, cell) = if args.quick {
         (vec![512], vec![1, 100], Span::from_millis(20))
@@ -79,13 +102,41 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         return Err(cut_short());
     }
     say_figures(&figures);
-    if args.json {
-        output::json(&HrrReport { schema: 1, sources: origin::all(["store_bytes"], COMPUTED), figures })?;
+    let rows = rows_of(board.as_ref(), &figures);
+    if board.is_some() {
+        judged::say_rows(&rows);
+        judged::say_count(&rows);
     }
-    Ok(())
+    let verdict = if board.is_some() { judged::verdict(&rows) } else { Ok(()) };
+    if args.json {
+        output::json(&HrrReport {
+            schema: 1,
+            sources: origin::all(["store_bytes", "memory.wanted_bytes"], COMPUTED),
+            figures,
+            board: board.map(|board| board.name),
+            pass: overall(&rows),
+            not_judged: not_judged(&rows),
+            rows,
+        })?;
+    }
+    verdict
+}
+
+/// The figures that a board states targets for, judged if this machine is that board's.
+fn rows_of(board: Option<&Board>, figures: &HrrFigures) -> Vec<Row> {
+    let elsewhere = board.and_then(|board| machine::matches(board, Path::new("/")).err());
+    let unjudged = elsewhere.map(|mismatch| format!("this machine is not that robot: {mismatch}"));
+    let none = GpuTargets::default();
+    hrr_rows(board.map_or(&none, |board| &board.targets.gpu), figures, unjudged.as_deref())
 }
 
 fn say_figures(figures: &HrrFigures) {
+    if let (Some(gpu), Some(true)) = (&figures.gpu, figures.emulated) {
+        say!(
+            "EMULATED: a processor plays the GPU '{}', and no figure of a GPU below is a measurement",
+            gpu.name
+        );
+    }
     say!(
         "holographic memory, instructions {}, measured on this machine just now, microseconds",
         figures.simd
@@ -93,11 +144,7 @@ fn say_figures(figures: &HrrFigures) {
     say!("operation                     d   batch     done        p50     lowest      floor  p50/floor");
     for cell in &figures.cells {
         let name = cell.operation.name();
-        let who = match cell.residence {
-            None => "CPU",
-            Some(Residence::Host) => "GPU, in",
-            Some(Residence::Gpu) => "GPU",
-        };
+        let who = who(cell.residence);
         say!(
             "{name:<26}{:>5}  {:>6}  {:>7}  {:>9.2}  {:>9.2}  {:>9.2}  {:>9.2}",
             cell.d,
@@ -109,6 +156,9 @@ fn say_figures(figures: &HrrFigures) {
             cell.ratio_to_floor
         );
     }
+    say_compared(figures);
+    say_growth(figures);
+    say_memory(figures);
     say_dispatched(figures);
     for (d, choice) in &figures.choices {
         say!("vectors of {d}: {choice}");
@@ -118,6 +168,79 @@ fn say_figures(figures: &HrrFigures) {
     }
     for (d, vectors, bytes) in figures.store_bytes.iter().filter(|(_, vectors, _)| *vectors >= 1000) {
         say!("a store of {vectors} vectors of {d} takes {:.1} MB (computed)", *bytes as f64 / 1e6);
+    }
+}
+
+/// The GPU beside the processor.
+fn say_compared(figures: &HrrFigures) {
+    if figures.comparisons.is_empty() {
+        return;
+    }
+    say!(
+        "GPU over CPU                  d   batch  speed-up, in  speed-up  efficiency  transfer, us     share"
+    );
+    let shown = |value: Option<f64>| value.map_or("-".to_string(), |value| format!("{value:.3}"));
+    for one in &figures.comparisons {
+        say!(
+            "{:<26}{:>5}  {:>6}  {:>12}  {:>8}  {:>10}  {:>12}  {:>8}",
+            one.operation.name(),
+            one.d,
+            one.batch,
+            shown(one.speed_up_from_host),
+            shown(one.speed_up),
+            shown(one.efficiency),
+            shown(one.transfer_us),
+            shown(one.transfer_share)
+        );
+    }
+}
+
+/// A line for each batch and the next larger one.
+fn say_growth(figures: &HrrFigures) {
+    if figures.growth.is_empty() {
+        return;
+    }
+    say!("growth                        d     from       to     done    ratio  exponent");
+    for one in &figures.growth {
+        say!(
+            "{:<26}{:>5}  {:>7}  {:>7}  {:>7}  {:>7.2}  {:>8.2}",
+            one.operation.name(),
+            one.d,
+            one.from,
+            one.to,
+            who(one.residence),
+            one.times,
+            one.exponent
+        );
+    }
+}
+
+/// Memory on the GPU, or why rows were refused.
+fn say_memory(figures: &HrrFigures) {
+    for memory in &figures.memory {
+        let (d, rows) = (memory.d, memory.rows);
+        if let Some(why) = &memory.refused {
+            say!("GPU memory for batches of {rows} x {d}: refused: {why}");
+            continue;
+        }
+        let mb =
+            |bytes: Option<usize>| bytes.map_or("-".into(), |bytes| format!("{:.1}", bytes as f64 / 1e6));
+        let share = memory.share_of_limit.map_or("-".into(), |share| format!("{:.2}", 100.0 * share));
+        say!(
+            "GPU memory for batches of {rows} x {d}: {} MB allocated, {} reserved by the driver, of {} MB ({share} %)",
+            mb(memory.allocated_bytes),
+            mb(memory.reserved_bytes),
+            mb(memory.limit_bytes)
+        );
+    }
+}
+
+/// Who did it, as the tables say.
+fn who(residence: Option<Residence>) -> &'static str {
+    match residence {
+        None => "CPU",
+        Some(Residence::Host) => "GPU, in",
+        Some(Residence::Gpu) => "GPU",
     }
 }
 

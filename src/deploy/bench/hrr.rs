@@ -1,10 +1,17 @@
 //! The holographic memory's operations on rows of one length, in batches of any size, on the processor and on
 //! the GPU where there is one, each beside a plain copy of as many bytes in the same run.
 
+mod compare;
+mod judge;
+
+pub use compare::{Comparison, Growth};
+pub use judge::{MemoryFigure, rows};
+
 use super::copy::CopyCrew;
 use super::ended;
 use crate::base::seed::{Stream, uniform};
 use crate::base::time::{Clock, MonotonicClock, Span};
+use crate::field::cuda::is_emulated;
 use crate::memory::choice::{CALIBRATION, Choice, Preference, Residence, file_for};
 use crate::memory::gpu::{Area, GpuWorkspace, GpuWorkspaceFault, Room};
 use crate::memory::nearest::Best;
@@ -88,6 +95,8 @@ pub struct HrrFigure {
     pub floor_us: f64,
     /// `p50_us` over `floor_us`.
     pub ratio_to_floor: f64,
+    /// Median of a plain copy of as many bytes in the GPU's memory, microseconds; for rows that lie there.
+    pub gpu_copy_us: Option<f64>,
 }
 
 /// One operation through the dispatcher, which sends it where the choice says.
@@ -148,13 +157,34 @@ impl From<GpuWorkspaceFault> for HrrFault {
     }
 }
 
+/// Which GPU it was.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GpuName {
+    /// As its driver calls it.
+    pub name: String,
+    /// Version of CUDA that the driver brings.
+    pub driver: String,
+}
+
 /// The result.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct HrrFigures {
     /// Instructions in use.
     pub simd: &'static str,
+    /// The GPU; none: there is none, or none was opened.
+    pub gpu: Option<GpuName>,
+    /// Why no figure of a GPU is here, if so.
+    pub gpu_absence: Option<String>,
+    /// A processor plays the GPU: no figure of it is a measurement. `None`: no GPU.
+    pub emulated: Option<bool>,
     /// The cells, in the order in which they were measured.
     pub cells: Vec<HrrFigure>,
+    /// GPU beside processor, for each operation and batch that both did.
+    pub comparisons: Vec<Comparison>,
+    /// How time grows from each batch to the next larger one.
+    pub growth: Vec<Growth>,
+    /// Memory on the GPU, by length of rows.
+    pub memory: Vec<MemoryFigure>,
     /// The same operations through the dispatcher; none without a GPU.
     pub dispatched: Vec<DispatchedFigure>,
     /// By length of rows: why the GPU was lost while it answered for the dispatcher.
@@ -180,7 +210,7 @@ impl HrrBench {
             let dim = Dim::new(d)?;
             if done.is_multiple_of(self.batches.len()) {
                 drop(dispatcher.take()); // before another one takes its memory
-                dispatcher = self.dispatcher(dim, &mut figures.choices);
+                dispatcher = self.dispatcher(dim, &mut figures);
             }
             figures.store_bytes.push((d, batch, Store::bytes_for(dim, batch)));
             watch(done as f64 / all as f64);
@@ -196,22 +226,31 @@ impl HrrBench {
                 self.dispatched(dispatcher, dim, batch, interrupted, &mut figures)?;
             }
         }
+        figures.comparisons = compare::comparisons(&figures.cells);
+        figures.growth = compare::growth(&figures.cells);
         Ok(figures)
     }
 
     /// A dispatcher whose GPU has room for the largest batch that memory allows, if there is a GPU.
-    fn dispatcher(&self, dim: Dim, choices: &mut Vec<(usize, String)>) -> Option<Dispatcher> {
+    fn dispatcher(&self, dim: Dim, figures: &mut HrrFigures) -> Option<Dispatcher> {
         let fits =
             self.batches.iter().copied().filter(|batch| memory_of(dim.get(), *batch) <= self.most_bytes);
         let rows = fits.max().unwrap_or(1);
         match GpuWorkspace::open(dim, Room { rows, queries: 1, store: rows }) {
             Ok(mut gpu) => {
+                let found = gpu.found();
+                let (major, minor) = found.driver;
+                figures.gpu = Some(GpuName { name: found.name.clone(), driver: format!("{major}.{minor}") });
+                figures.emulated = Some(is_emulated(found));
+                figures.memory.push(MemoryFigure::of(&gpu));
                 let choice = Choice::of(&mut gpu, self.preference, file_for(dim).as_deref(), CALIBRATION);
-                choices.push((dim.get(), choice.to_string()));
+                figures.choices.push((dim.get(), choice.to_string()));
                 Some(Dispatcher::new(gpu, choice))
             }
             Err(unfit) => {
-                choices.push((dim.get(), Choice::without(unfit).to_string()));
+                figures.memory.extend(MemoryFigure::refused(dim.get(), rows, &unfit));
+                figures.gpu_absence.get_or_insert_with(|| unfit.to_string());
+                figures.choices.push((dim.get(), Choice::without(unfit).to_string()));
                 None
             }
         }
@@ -259,7 +298,15 @@ impl HrrBench {
                 }
                 let mut call = || given.on_gpu(gpu, operation, residence).map_err(HrrFault::Gpu);
                 let figure = self.sample(operation, dim.get(), batch, &mut copy, &mut call)?;
-                cells.push(HrrFigure { threads: 0, residence: Some(residence), ..figure });
+                let gpu_copy_us = match residence {
+                    Residence::Host => None,
+                    Residence::Gpu => {
+                        let mut call = || gpu.copy_held(figure.bytes).map_err(HrrFault::Gpu);
+                        Some(self.sample(operation, dim.get(), batch, &mut copy, &mut call)?.p50_us)
+                    }
+                };
+                let residence = Some(residence);
+                cells.push(HrrFigure { threads: 0, residence, gpu_copy_us, ..figure });
             }
         }
         Ok(())
@@ -341,6 +388,7 @@ impl HrrBench {
             bytes,
             floor_us,
             ratio_to_floor: p50_us / floor_us,
+            gpu_copy_us: None,
         })
     }
 }

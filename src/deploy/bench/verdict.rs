@@ -48,7 +48,7 @@ pub struct Row {
 }
 
 impl Row {
-    fn new(name: impl Into<String>, unit: &'static str, measured: Option<f64>) -> Row {
+    pub(super) fn new(name: impl Into<String>, unit: &'static str, measured: Option<f64>) -> Row {
         Row {
             name: name.into(),
             unit,
@@ -61,10 +61,10 @@ impl Row {
             not_judged: None,
         }
     }
-    fn computed(self) -> Row {
+    pub(super) fn computed(self) -> Row {
         Row { source: Some(COMPUTED), ..self }
     }
-    fn at_most(self, most: Option<f64>) -> Row {
+    pub(super) fn at_most(self, most: Option<f64>) -> Row {
         Row { target: most, bound: most.map(|_| Bound::AtMost), ..self }
     }
     fn at_least(self, least: Option<f64>) -> Row {
@@ -77,7 +77,7 @@ impl Row {
     }
 
     /// Holds the figure against its target; NaN meets nothing.
-    fn judged(self) -> Row {
+    pub(super) fn judged(self) -> Row {
         let met = |bound, target| match (self.measured, bound) {
             (Some(measured), Bound::AtMost) => measured <= target,
             (Some(measured), Bound::AtLeast) => measured >= target,

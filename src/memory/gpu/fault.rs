@@ -23,6 +23,13 @@ pub enum Unfit {
         /// Bytes that are free.
         free: usize,
     },
+    /// The rows would take more than [`super::MOST_OF_A_GPU`] of all the memory that the GPU has.
+    Limit {
+        /// Bytes that they would take.
+        wanted: usize,
+        /// Bytes of the GPU.
+        limit: usize,
+    },
     /// The driver refuses.
     Gpu(GpuError),
 }
@@ -40,6 +47,14 @@ impl fmt::Display for Unfit {
             ),
             Unfit::Memory { wanted, free } => {
                 write!(f, "the rows need {wanted} bytes of the GPU's memory; {free} are free")
+            }
+            Unfit::Limit { wanted, limit } => {
+                let percent = 100.0 * super::MOST_OF_A_GPU;
+                write!(
+                    f,
+                    "the rows need {wanted} bytes of the GPU's memory, more than {percent:.0} % of its {limit}; \
+                     fewer rows would do"
+                )
             }
             Unfit::Gpu(error) => error.fmt(f),
         }

@@ -10,6 +10,8 @@ const RATIO: std::ops::RangeInclusive<f64> = 0.1..=1000.0;
 /// Shares: below a thousandth nothing is measured; a cycle that stays in a cache can be faster than a copy,
 /// and a process can keep several cores busy.
 const SHARE: std::ops::RangeInclusive<f64> = 0.001..=10.0;
+/// Parts of a whole.
+const PART: std::ops::RangeInclusive<f64> = 0.001..=1.0;
 /// A cycle of a GPU, microseconds: from below what a launch alone takes to a second.
 const CYCLE_US: std::ops::RangeInclusive<f64> = 1.0..=1e6;
 
@@ -56,5 +58,11 @@ fn gpu(section: &Section<'_>) -> GpuTargets {
         match_us: section.real("match_us", CYCLE_US).optional(),
         memory_mb: section.real("memory_mb", 0.1..=1e6).optional(),
         host_share: section.real("host_share", SHARE).optional(),
+        hrr_bind_us: section.real("hrr_bind_us", CYCLE_US).optional(),
+        hrr_pair_us: section.real("hrr_pair_us", CYCLE_US).optional(),
+        hrr_batch_us: section.real("hrr_batch_us", CYCLE_US).optional(),
+        hrr_superpose_us: section.real("hrr_superpose_us", CYCLE_US).optional(),
+        hrr_transfer_share: section.real("hrr_transfer_share", PART).optional(),
+        hrr_memory_share: section.real("hrr_memory_share", PART).optional(),
     }
 }

@@ -1,0 +1,82 @@
+"""Runs one command in a process group of its own, for a limited time, and leaves none of its processes alive."""
+
+import os
+import signal
+import subprocess
+import time
+
+# After SIGTERM a process has this long to put things in order; then it is killed.
+TERM_PATIENCE_S = 2
+# A process inside a call of a driver that hangs may not go even when it is killed.
+KILL_PATIENCE_S = 5
+# Between two looks at the child; the first ones follow each other faster, for commands that take no time.
+LOOK_S = 0.05
+
+
+class Stop:
+    """Notes that a signal asked the script to end. Handlers only note it, so that nothing is cut in the middle."""
+
+    SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+    def __init__(self):
+        self.signal = None
+
+    def watch(self):
+        for number in self.SIGNALS:
+            if signal.getsignal(number) != signal.SIG_IGN:  # nohup stays nohup
+                signal.signal(number, self.note)
+
+    def note(self, number, _frame):
+        if self.signal is None:
+            self.signal = signal.Signals(number)
+
+
+class Ended:
+    """How a command ended: its exit code, or why it was ended."""
+
+    def __init__(self, code, wall_s, why=None):
+        self.code, self.wall_s, self.why = code, wall_s, why
+
+
+def run(command, cwd, env, out, err, limit_s, stop):
+    """Runs `command`, its output into the open files `out` and `err`, not into pipes: a process that cannot be
+    killed would hold a pipe open. Raises OSError if it cannot be started."""
+    began = time.monotonic()
+    child = subprocess.Popen(
+        [str(word) for word in command],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=err,
+        start_new_session=True,
+    )
+    why = None
+    if not _ends(child, limit_s, stop):
+        why = f"ended by {stop.signal.name}" if stop.signal else f"not done after {limit_s:.0f} s"
+        # A command that hangs gets no time to put things in order: there is a limit to keep.
+        if not (stop.signal and _signal(child, signal.SIGTERM) and _ends(child, TERM_PATIENCE_S)):
+            _signal(child, signal.SIGKILL)
+            why += ": killed" if _ends(child, KILL_PATIENCE_S) else ": it cannot be killed"
+    # What the command left behind, while its number still belongs to it.
+    _signal(child, signal.SIGKILL)
+    return Ended(child.poll(), round(time.monotonic() - began, 3), why)
+
+
+def _signal(child, number):
+    try:
+        os.killpg(child.pid, number)
+    except (ProcessLookupError, PermissionError):  # none left; or one that has become another user's
+        pass
+    return True
+
+
+def _ends(child, seconds, stop=None):
+    """Whether the child ends in this time and before a signal. It is not reaped, so that its number stays its own."""
+    until, look = time.monotonic() + seconds, 0.001
+    while os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if time.monotonic() >= until or (stop and stop.signal):
+            return False
+        time.sleep(look)
+        look = min(2 * look, LOOK_S)
+    return True

@@ -1,0 +1,107 @@
+"""The file: every part from the start, replaced as a whole whenever one begins or ends; and the logs beside it."""
+
+import datetime
+import json
+import os
+import platform
+import re
+import time
+
+import targets
+from places import BUILT, IMAGE, short
+
+NOT_BEGUN, RUNNING, INTERRUPTED = "not begun", "running", "interrupted"
+WORDS = (NOT_BEGUN, "passed", "failed", INTERRUPTED, "skipped")
+
+
+class Report:
+    """What was and was not done, in memory and in the file."""
+
+    def __init__(self, path, parts, emulated, minutes):
+        self.path, self.emulated, self.began = path, emulated, time.monotonic()
+        self.logs = path.with_name(path.stem + ".logs")
+        self.entries = [
+            {
+                "name": part.name,
+                "command": "; ".join(short(step) for step in part.steps),
+                "limit_s": part.limit_s,
+                "result": NOT_BEGUN,
+            }
+            for part in parts
+        ]
+        self.facts = {
+            "schema": 2,
+            "state": "running",
+            "emulated": emulated,
+            "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+            "machine": " ".join([platform.system(), platform.release(), platform.machine()]),
+            "cores": os.cpu_count(),
+            "built": built(),
+            "release_image": IMAGE.exists(),
+            "minutes": minutes,
+        }
+        self.logs.mkdir(parents=True, exist_ok=True)
+        for old in (*self.logs.glob("*.out"), *self.logs.glob("*.err")):
+            old.unlink()  # of an earlier run: they would look like this one's
+
+    def log(self, number, ending):
+        """The file for what part `number` prints."""
+        name = re.sub(r"[^A-Za-z0-9.]+", "-", self.entries[number]["name"])
+        return self.logs / f"{number + 1:02}-{name}.{ending}"
+
+    def set(self, number, **facts):
+        """Replaces what is known of a part."""
+        kept = {key: self.entries[number][key] for key in ("name", "command", "limit_s")}
+        self.entries[number] = {**kept, **facts}
+
+    def end(self, state):
+        self.facts["state"] = state
+
+    def counts(self):
+        return {word: sum(entry["result"] == word for entry in self.entries) for word in WORDS}
+
+    def passed_s(self):
+        return time.monotonic() - self.began
+
+    def outputs(self):
+        """Of the parts that passed: figures of one that failed are in the file and count for nothing."""
+        return {entry["name"]: entry["output"] for entry in self.entries if entry["result"] == "passed"}
+
+    def device(self):
+        """Name and driver, from the figures or else from nvidia-smi."""
+        outputs = self.outputs()
+        for name, output in outputs.items():
+            if name.startswith("bench/cuda/") and output.get("device"):
+                return output["device"], output.get("driver")
+        facts = outputs.get("facts")
+        return (facts[0][0], facts[0][1]) if facts and len(facts[0]) > 1 else (None, None)
+
+    def as_object(self):
+        device, driver = self.device()
+        return {
+            **self.facts,
+            "device": device,
+            "driver": driver,
+            "wall_s": round(self.passed_s(), 1),
+            "counts": self.counts(),
+            "logs": self.logs.name,
+            "parts": self.entries,
+            "targets": targets.judged(device, self.outputs(), self.emulated),
+        }
+
+    def write(self):
+        """Whole or as it was. Only ASCII: what a part printed may hold anything."""
+        new = self.path.with_name(self.path.name + ".new")
+        with open(new, "w", encoding="ascii") as file:
+            file.write(json.dumps(self.as_object(), indent=1) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.path)
+
+
+def built():
+    """What the build says of itself, if it can be read."""
+    try:
+        return json.loads(BUILT.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
