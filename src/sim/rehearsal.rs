@@ -179,7 +179,6 @@ fn missing_model(board: &Board, channel: usize) -> Option<&'static str> {
         }
         SensorKind::Chip(ChipSensor::FloatRegister { .. }) => (sensor.unit != "deg")
             .then_some("the simulated co-processor serves the lean of the robot, in deg"),
-        SensorKind::Chip(ChipSensor::Ads1115 { .. }) => Some("what is wired to its inputs is not stated"),
         SensorKind::File(_) => computer::value(sensor)
             .is_none()
             .then_some("the simulated computer has no such value, or none within `valid`"),
@@ -187,6 +186,7 @@ fn missing_model(board: &Board, channel: usize) -> Option<&'static str> {
         | SensorKind::Lines(LineSensor::Button { .. })
         | SensorKind::Computed(_)
         | SensorKind::LogColumn { .. } => None,
+        SensorKind::Chip(_) => Some("what this chip would measure in the simulated room is not stated"),
     }
 }
 

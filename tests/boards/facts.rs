@@ -69,10 +69,6 @@ fn sensor(board: &Board, kind: &SensorKind) -> String {
         }
         SensorKind::File(FileSensor::Thermal { zone }) => format!("zone {zone}"),
         SensorKind::File(kind @ FileSensor::GpuSysfs { .. }) => format!("{kind:?}"),
-        SensorKind::Chip(ChipSensor::Ads1115 { .. })
-        | SensorKind::Computed(ComputedSensor::Recall { .. }) => {
-            format!("{kind:?}")
-        }
         SensorKind::Computed(ComputedSensor::MotorEcho { motor }) => {
             format!("echo of {}", board.motors[*motor].name)
         }
@@ -81,6 +77,7 @@ fn sensor(board: &Board, kind: &SensorKind) -> String {
             format!("least of {}", names.join(" "))
         }
         SensorKind::LogColumn { column } => format!("column {column}"),
+        _ => format!("{kind:?}"), // all of it
     }
 }
 
