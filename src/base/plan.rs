@@ -34,7 +34,8 @@ pub use rule::{Rule, Trip};
 pub use safety::{GuardHold, GuardPlan, SafetyPlan};
 pub use sensor::{
     Attachment, Axis, ChipSensor, ComputedSensor, Curve, FileSensor, GpuQuantity, HAT_FULL, ImuQuantity,
-    LineRole, LineSensor, PowerChip, PowerQuantity, Rails, Scale, SensorKind, SensorPlan, chips, same_chip,
+    LineRole, LineSensor, PowerChip, PowerQuantity, Rails, Scale, SensorKind, SensorPlan, chips, kind,
+    same_chip,
 };
 pub use sim::{SimPlan, SonarModule};
 pub use targets::{GpuTargets, Targets};

@@ -5,8 +5,8 @@
 use super::computer;
 use super::wiring::Wiring;
 use crate::base::plan::{
-    Attachment, Board, BusPlan, Cause, ChipSensor, ComputedSensor, FileSensor, LineSensor, PwmPlan,
-    SensorKind, SensorPlan, SimPlan,
+    Attachment, Board, BusPlan, Cause, ChipSensor, ComputedSensor, LineSensor, PwmPlan, SensorKind,
+    SensorPlan, SimPlan,
 };
 
 /// Converter channels of the Robot HAT that the simulated car has something on.
@@ -83,7 +83,7 @@ pub fn rehearsal(board: &Board) -> Result<Rehearsal, NoModel> {
         .enumerate()
         .filter_map(|(channel, sensor)| {
             let why = missing_model(board, channel)?;
-            Some((channel, Unmodelled { sensor: sensor.name.clone(), kind: kind(&sensor.kind), why }))
+            Some((channel, Unmodelled { sensor: sensor.name.clone(), kind: sensor.kind.name(), why }))
         })
         .collect();
     let needed: Vec<Unmodelled> = missing
@@ -179,7 +179,6 @@ fn missing_model(board: &Board, channel: usize) -> Option<&'static str> {
         }
         SensorKind::Chip(ChipSensor::FloatRegister { .. }) => (sensor.unit != "deg")
             .then_some("the simulated co-processor serves the lean of the robot, in deg"),
-        SensorKind::Chip(ChipSensor::Ads1115 { .. }) => Some("what is wired to its inputs is not stated"),
         SensorKind::File(_) => computer::value(sensor)
             .is_none()
             .then_some("the simulated computer has no such value, or none within `valid`"),
@@ -187,6 +186,7 @@ fn missing_model(board: &Board, channel: usize) -> Option<&'static str> {
         | SensorKind::Lines(LineSensor::Button { .. })
         | SensorKind::Computed(_)
         | SensorKind::LogColumn { .. } => None,
+        SensorKind::Chip(_) => Some("what this chip would measure in the simulated room is not stated"),
     }
 }
 
@@ -203,27 +203,4 @@ fn is_needed(board: &Board, channel: usize) -> bool {
         // These come later in the list than what they are computed from, so this ends.
         || (channel + 1..board.sensors.len())
             .any(|later| depends(&board.sensors[later]) && is_needed(board, later))
-}
-
-/// The kind as a board file writes it.
-fn kind(kind: &SensorKind) -> &'static str {
-    use crate::base::plan::PowerChip;
-    match kind {
-        SensorKind::Lines(LineSensor::HcSr04 { .. }) => "hc-sr04",
-        SensorKind::Chip(ChipSensor::HatAdc { .. }) => "hat-adc",
-        SensorKind::Chip(ChipSensor::FloatRegister { .. }) => "float-register",
-        SensorKind::Chip(ChipSensor::Mpu6050 { .. }) => "mpu6050",
-        SensorKind::Chip(ChipSensor::Vl53l0x { .. }) => "vl53l0x",
-        SensorKind::Chip(ChipSensor::PowerMonitor { chip: PowerChip::Ina219, .. }) => "ina219",
-        SensorKind::Chip(ChipSensor::PowerMonitor { chip: PowerChip::Ina226, .. }) => "ina226",
-        SensorKind::Chip(ChipSensor::Ads1115 { .. }) => "ads1115",
-        SensorKind::File(FileSensor::Hwmon { .. }) => "hwmon",
-        SensorKind::File(FileSensor::Thermal { .. }) => "thermal",
-        SensorKind::File(FileSensor::GpuSysfs { .. }) => "gpu",
-        SensorKind::Lines(LineSensor::Button { .. }) => "button",
-        SensorKind::Computed(ComputedSensor::MotorEcho { .. }) => "motor-echo",
-        SensorKind::Computed(ComputedSensor::Least { .. }) => "least",
-        SensorKind::Computed(ComputedSensor::Recall { .. }) => "recall",
-        SensorKind::LogColumn { .. } => "log-column",
-    }
 }

@@ -69,10 +69,6 @@ fn sensor(board: &Board, kind: &SensorKind) -> String {
         }
         SensorKind::File(FileSensor::Thermal { zone }) => format!("zone {zone}"),
         SensorKind::File(kind @ FileSensor::GpuSysfs { .. }) => format!("{kind:?}"),
-        SensorKind::Chip(ChipSensor::Ads1115 { .. })
-        | SensorKind::Computed(ComputedSensor::Recall { .. }) => {
-            format!("{kind:?}")
-        }
         SensorKind::Computed(ComputedSensor::MotorEcho { motor }) => {
             format!("echo of {}", board.motors[*motor].name)
         }
@@ -81,6 +77,7 @@ fn sensor(board: &Board, kind: &SensorKind) -> String {
             format!("least of {}", names.join(" "))
         }
         SensorKind::LogColumn { column } => format!("column {column}"),
+        _ => format!("{kind:?}"), // all of it
     }
 }
 
@@ -426,6 +423,28 @@ fn every_shipped_board_is_sound() {
             _ => assert!(warnings.is_empty(), "{name}: {warnings:?}"),
         }
     }
+}
+
+#[test]
+fn a_kind_is_called_as_board_files_call_it() {
+    let others = "inherits = \"picarx-v4\"\n\
+        [[sensor]]\nname = \"a\"\nkind = \"ina226\"\naddress = 0x44\nshunt_ohms = 0.1\nquantity = \"volts\"\n\
+        unit = \"V\"\nperiod_ms = 50\nvalid = [0, 4]\n\
+        [[sensor]]\nname = \"b\"\nkind = \"ads1115\"\naddress = 0x48\nchannel = 0\nfull_scale_v = 4.096\n\
+        unit = \"V\"\nperiod_ms = 50\nvalid = [0, 4]\n\
+        [[sensor]]\nname = \"c\"\nkind = \"recall\"\nby = \"a\"\nbelow = 1.0\n\
+        unit = \"1\"\nperiod_ms = 50\nvalid = [0, 1]\n";
+    let mut seen = std::collections::BTreeSet::new();
+    for (name, text) in board::BUILT_IN.into_iter().chain([("others", others)]) {
+        let loaded = board::from_text(name, text).unwrap();
+        for sensor in &loaded.board.sensors {
+            let key = format!("sensor.{}.kind", sensor.name);
+            let stated = loaded.settings.iter().find(|setting| setting.key == key).unwrap();
+            assert_eq!(stated.value, format!("\"{}\"", sensor.kind.name()), "{name}: {key}");
+            seen.insert(sensor.kind.name());
+        }
+    }
+    assert_eq!(seen.len(), 16, "{seen:?}");
 }
 
 #[test]

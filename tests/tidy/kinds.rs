@@ -1,5 +1,6 @@
 //! Matches over the kinds of chips and motors name every kind: a new one is then met by the compiler at each
-//! place that has to know it, and not by luck.
+//! place that has to know it, and not by luck. A whole family (`SensorKind::Chip(_)`) may be named where the
+//! same answer is right for whatever joins it.
 
 use super::source::{Source, sources};
 use super::{at, none};

@@ -294,6 +294,27 @@ pub enum ComputedSensor {
     },
 }
 
+/// What a board file calls each kind of sensor.
+#[allow(missing_docs)]
+pub mod kind {
+    pub const HC_SR04: &str = "hc-sr04";
+    pub const HAT_ADC: &str = "hat-adc";
+    pub const FLOAT_REGISTER: &str = "float-register";
+    pub const MPU6050: &str = "mpu6050";
+    pub const VL53L0X: &str = "vl53l0x";
+    pub const INA219: &str = "ina219";
+    pub const INA226: &str = "ina226";
+    pub const ADS1115: &str = "ads1115";
+    pub const HWMON: &str = "hwmon";
+    pub const THERMAL: &str = "thermal";
+    pub const GPU: &str = "gpu";
+    pub const BUTTON: &str = "button";
+    pub const MOTOR_ECHO: &str = "motor-echo";
+    pub const LEAST: &str = "least";
+    pub const RECALL: &str = "recall";
+    pub const LOG_COLUMN: &str = "log-column";
+}
+
 /// Most counts of the Robot HAT's 12-bit converter. A board file states the value at this count.
 pub const HAT_FULL: u16 = 4095;
 
@@ -315,6 +336,28 @@ impl Rails {
 }
 
 impl SensorKind {
+    /// Its kind, as a board file writes it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            SensorKind::Lines(LineSensor::HcSr04 { .. }) => kind::HC_SR04,
+            SensorKind::Lines(LineSensor::Button { .. }) => kind::BUTTON,
+            SensorKind::Chip(ChipSensor::HatAdc { .. }) => kind::HAT_ADC,
+            SensorKind::Chip(ChipSensor::FloatRegister { .. }) => kind::FLOAT_REGISTER,
+            SensorKind::Chip(ChipSensor::Mpu6050 { .. }) => kind::MPU6050,
+            SensorKind::Chip(ChipSensor::Vl53l0x { .. }) => kind::VL53L0X,
+            SensorKind::Chip(ChipSensor::PowerMonitor { chip: PowerChip::Ina219, .. }) => kind::INA219,
+            SensorKind::Chip(ChipSensor::PowerMonitor { chip: PowerChip::Ina226, .. }) => kind::INA226,
+            SensorKind::Chip(ChipSensor::Ads1115 { .. }) => kind::ADS1115,
+            SensorKind::File(FileSensor::Hwmon { .. }) => kind::HWMON,
+            SensorKind::File(FileSensor::Thermal { .. }) => kind::THERMAL,
+            SensorKind::File(FileSensor::GpuSysfs { .. }) => kind::GPU,
+            SensorKind::Computed(ComputedSensor::MotorEcho { .. }) => kind::MOTOR_ECHO,
+            SensorKind::Computed(ComputedSensor::Least { .. }) => kind::LEAST,
+            SensorKind::Computed(ComputedSensor::Recall { .. }) => kind::RECALL,
+            SensorKind::LogColumn { .. } => kind::LOG_COLUMN,
+        }
+    }
+
     /// The ends of its converter. `None`: it has none, or its driver refuses them.
     pub fn rails(&self) -> Option<Rails> {
         let SensorKind::Chip(chip) = self else { return None };

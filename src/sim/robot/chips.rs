@@ -37,7 +37,7 @@ pub fn sonars(board: &Board, module: SonarModule, seed: u64) -> Vec<Sonar> {
 }
 
 /// The other chips, each with its bus; the first sensor of a chip makes it. The motors' controller and the
-/// lines are made of the board itself; a converter of volts has no model.
+/// lines are made of the board itself. A chip that has no model here is one that the rehearsal leaves out.
 pub fn chips(board: &Board, seed: u64) -> Vec<(usize, Chip)> {
     let mut made: Vec<(usize, u8)> = Vec::new();
     let mut chips: Vec<(usize, Chip)> = Vec::new();
@@ -47,25 +47,26 @@ pub fn chips(board: &Board, seed: u64) -> Vec<(usize, Chip)> {
         if made.contains(&place) {
             continue;
         }
-        let SensorKind::Chip(kind) = &sensor.kind else { continue };
-        let chip = match *kind {
-            ChipSensor::Mpu6050 { address, .. } => {
+        let chip = match sensor.kind {
+            SensorKind::Chip(ChipSensor::Mpu6050 { address, .. }) => {
                 let nth = count(|chip| matches!(chip, Chip::Imu(_)));
                 Chip::Imu(Imu::new(address, Noise::new(seed, NOISE_IMU + nth)))
             }
-            ChipSensor::Vl53l0x { .. } => {
+            SensorKind::Chip(ChipSensor::Vl53l0x { .. }) => {
                 let nth = count(|chip| matches!(chip, Chip::Ranger(_)));
                 Chip::Ranger(Box::new(Ranger::new(Noise::new(seed, NOISE_RANGER + nth))))
             }
-            ChipSensor::PowerMonitor { chip, address, shunt_ohms, .. } => {
+            SensorKind::Chip(ChipSensor::PowerMonitor { chip, address, shunt_ohms, .. }) => {
                 let nth = count(|chip| matches!(chip, Chip::Monitor(_)));
                 let noise = Noise::new(seed, NOISE_POWER + nth);
                 Chip::Monitor(PowerMonitor::new(chip, address, shunt_ohms, noise))
             }
-            // Made above or of the board itself, or without a model.
-            ChipSensor::FloatRegister { .. } | ChipSensor::HatAdc { .. } | ChipSensor::Ads1115 { .. } => {
-                continue;
-            }
+            // Made above, or of the board itself. A new chip has no model: nobody answers at its address.
+            SensorKind::Chip(_)
+            | SensorKind::Lines(_)
+            | SensorKind::File(_)
+            | SensorKind::Computed(_)
+            | SensorKind::LogColumn { .. } => continue,
         };
         made.push(place);
         chips.push((sensor.bus, chip));

@@ -1,12 +1,95 @@
-//! Sensors that sit in a chip on an I2C bus, or in the computer itself: which chip, which of its values, how
-//! it is wired.
+//! Kinds of sensors: what each is called and needs, how often it can be read, and the keys that only it has.
 
 use super::claims::{Claims, Shares, Thing, VL53L0X};
-use super::wires::{self, Wiring, optional_line};
+use super::sensors::{LARGEST, Names};
+use super::wires::{self, ADC_CHANNELS, optional_line};
 use crate::base::plan::{
-    Axis, ChipSensor, FileSensor, GpuQuantity, ImuQuantity, PowerChip, PowerQuantity, SensorKind,
+    Axis, ChipSensor, ComputedSensor, FileSensor, GpuQuantity, ImuQuantity, LineSensor, PowerChip,
+    PowerQuantity, SensorKind, kind,
 };
 use crate::deploy::board::reader::Section;
+use crate::deploy::board::spelling::ADDRESSES;
+use crate::hardware::device::adc::FULL;
+
+/// A kind of sensor.
+#[derive(Clone, Copy)]
+pub struct Kind {
+    /// What a board must have for it.
+    pub needs: Needs,
+    /// Shortest sensible period in milliseconds. `None`: it costs nothing to read, and is read once a control
+    /// period if the board states no other.
+    pub shortest_ms: Option<f64>,
+    /// Reads the keys that only this kind has.
+    pub source: fn(Keys<'_>) -> Option<SensorKind>,
+}
+
+/// What a board must have for a sensor of a kind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Needs {
+    /// Lines.
+    Wires,
+    /// An I2C bus, which it names.
+    Bus,
+    /// The Robot HAT's controller.
+    Mcu,
+    /// The kernel of the machine itself.
+    Machine,
+    /// A log instead of a bus.
+    Log,
+    /// Other channels.
+    Nothing,
+}
+
+/// What the keys of one sensor are read with.
+pub struct Keys<'a> {
+    /// Its table.
+    pub section: &'a Section<'a>,
+    /// Its name.
+    pub name: &'a str,
+    /// Its kind, as the file spells it.
+    pub word: &'static str,
+    /// Its I2C bus; `None` if that is faulty.
+    pub bus: Option<usize>,
+    /// Names that it may refer to.
+    pub names: &'a Names<'a>,
+    /// What is taken.
+    pub claims: &'a mut Claims,
+}
+
+/// The shortest control period: nothing needs a value more often.
+pub const ANY_MS: f64 = 0.5;
+/// The HC-SR04 needs this long between pings, or it receives the previous echo (data sheet).
+const PING_MS: f64 = 60.0;
+/// A VL53L0X measures for this long in its fastest profile (data sheet, table 12).
+const RANGING_MS: f64 = 20.0;
+/// A map that is queried more often leaves a small machine no time for anything else.
+const RECALL_MS: f64 = 20.0;
+
+/// All of them.
+pub const KINDS: [(&str, Kind); 16] = [
+    (kind::HC_SR04, Kind::new(Needs::Wires, Some(PING_MS), hc_sr04)),
+    (kind::HAT_ADC, Kind::new(Needs::Mcu, Some(ANY_MS), hat_adc)),
+    (kind::FLOAT_REGISTER, Kind::new(Needs::Bus, Some(ANY_MS), float_register)),
+    (kind::MPU6050, Kind::new(Needs::Bus, Some(ANY_MS), mpu6050)),
+    (kind::VL53L0X, Kind::new(Needs::Bus, Some(RANGING_MS), vl53l0x)),
+    (kind::INA219, Kind::new(Needs::Bus, Some(ANY_MS), |keys| power(keys, PowerChip::Ina219))),
+    (kind::INA226, Kind::new(Needs::Bus, Some(ANY_MS), |keys| power(keys, PowerChip::Ina226))),
+    (kind::ADS1115, Kind::new(Needs::Bus, Some(ANY_MS), ads1115)),
+    (kind::HWMON, Kind::new(Needs::Machine, Some(ANY_MS), hwmon)),
+    (kind::THERMAL, Kind::new(Needs::Machine, Some(ANY_MS), thermal)),
+    (kind::GPU, Kind::new(Needs::Machine, Some(ANY_MS), gpu)),
+    (kind::BUTTON, Kind::new(Needs::Wires, Some(ANY_MS), button)),
+    (kind::MOTOR_ECHO, Kind::new(Needs::Nothing, None, motor_echo)),
+    (kind::LEAST, Kind::new(Needs::Nothing, None, least)),
+    (kind::RECALL, Kind::new(Needs::Nothing, Some(RECALL_MS), recall)),
+    (kind::LOG_COLUMN, Kind::new(Needs::Log, None, log_column)),
+];
+
+impl Kind {
+    const fn new(needs: Needs, shortest_ms: Option<f64>, source: fn(Keys<'_>) -> Option<SensorKind>) -> Kind {
+        Kind { needs, shortest_ms, source }
+    }
+}
 
 const IMU_QUANTITIES: [(&str, ImuQuantity); 9] = [
     ("roll", ImuQuantity::Roll),
@@ -29,20 +112,26 @@ const GPU_QUANTITIES: [(&str, GpuQuantity); 2] =
 /// Full scales of an ADS1115 in volts (its data sheet, table 7-1).
 const ADS1115_RANGES: [f64; 6] = [0.256, 0.512, 1.024, 2.048, 4.096, 6.144];
 
-/// The bus that `section` names, by default the first; `None` if the name is faulty.
-pub fn bus(section: &Section<'_>, wiring: &Wiring<'_>, claims: &Claims) -> Option<usize> {
-    if wiring.bus.is_none() {
-        let _ = section.text("bus").optional(); // the buses are not known
-        return None;
+/// A sonar with two lines.
+fn hc_sr04(Keys { section, claims, .. }: Keys<'_>) -> Option<SensorKind> {
+    let trig = wires::line(section, "trig", claims);
+    let echo = wires::line(section, "echo", claims);
+    Some(SensorKind::Lines(LineSensor::HcSr04 { trig: trig?, echo: echo? }))
+}
+
+/// A channel of the Robot HAT's converter.
+fn hat_adc(Keys { section, claims, .. }: Keys<'_>) -> Option<SensorKind> {
+    let channel = section.channel("channel", 'A', ADC_CHANNELS);
+    let full_scale = section.real("full_scale", 1e-3..=LARGEST).required();
+    if let Some(channel) = channel {
+        claims.take(Thing::Adc(channel), section.path("channel"));
     }
-    match section.name_among("bus", "I2C bus", &claims.buses).if_written()? {
-        None => Some(0),
-        Some(name) => claims.buses.iter().position(|known| *known == name),
-    }
+    let per_count = (full_scale? / f64::from(FULL)) as f32;
+    Some(SensorKind::Chip(ChipSensor::HatAdc { channel: channel?, per_count }))
 }
 
 /// A co-processor that serves floats.
-pub fn float_register(section: &Section<'_>, bus: Option<usize>, claims: &mut Claims) -> Option<SensorKind> {
+fn float_register(Keys { section, bus, claims, .. }: Keys<'_>) -> Option<SensorKind> {
     let address = wires::address(section, "address");
     let register = section.integer("register", 0..=252).required(); // its last byte is 255
     if let (Some(bus), Some(address), Some(register)) = (bus, address, register) {
@@ -52,7 +141,7 @@ pub fn float_register(section: &Section<'_>, bus: Option<usize>, claims: &mut Cl
 }
 
 /// An inertial sensor.
-pub fn mpu6050(section: &Section<'_>, bus: Option<usize>, claims: &mut Claims) -> Option<SensorKind> {
+fn mpu6050(Keys { section, bus, claims, .. }: Keys<'_>) -> Option<SensorKind> {
     let address = section.integer("address", 0x68..=0x69).required();
     let quantity = section.choice("quantity", "quantity", &IMU_QUANTITIES).required();
     let ready = section.line("ready").if_written();
@@ -62,7 +151,7 @@ pub fn mpu6050(section: &Section<'_>, bus: Option<usize>, claims: &mut Claims) -
         Some(word) => Some(claims.line(word, section, "ready")?),
         None => None,
     };
-    let shares = Shares { kind: "mpu6050", bus, address, alike, value: value.to_string() };
+    let shares = Shares { kind: kind::MPU6050, bus, address, alike, value: value.to_string() };
     if claims.share(shares, section)
         && let Some(line) = ready
     {
@@ -72,34 +161,27 @@ pub fn mpu6050(section: &Section<'_>, bus: Option<usize>, claims: &mut Claims) -
 }
 
 /// A time-of-flight ranger.
-pub fn vl53l0x(section: &Section<'_>, bus: Option<usize>, claims: &mut Claims) -> Option<SensorKind> {
-    let address =
-        section.integer("address", crate::deploy::board::spelling::ADDRESSES).or(i64::from(VL53L0X)) as u8;
+fn vl53l0x(Keys { section, bus, claims, .. }: Keys<'_>) -> Option<SensorKind> {
+    let address = section.integer("address", ADDRESSES).or(i64::from(VL53L0X)) as u8;
     let shutdown = optional_line(section, "shutdown", claims)?;
     claims.take_ranger(bus?, address, shutdown.is_some(), section);
     Some(SensorKind::Chip(ChipSensor::Vl53l0x { address, shutdown }))
 }
 
 /// A power monitor.
-pub fn power(
-    section: &Section<'_>,
-    kind: &'static str,
-    chip: PowerChip,
-    bus: Option<usize>,
-    claims: &mut Claims,
-) -> Option<SensorKind> {
+fn power(Keys { section, word, bus, claims, .. }: Keys<'_>, chip: PowerChip) -> Option<SensorKind> {
     let address = section.integer("address", 0x40..=0x4F).required();
     // From the busbar of a large drive to the resistor of a charging board.
     let shunt = section.real("shunt_ohms", 1e-5..=10.0).required();
     let quantity = section.choice("quantity", "quantity", &POWER_QUANTITIES).required();
     let (bus, address, shunt, (value, quantity)) = (bus?, address? as u8, shunt?, quantity?);
     let alike = Some(("shunt_ohms", shunt.to_string()));
-    claims.share(Shares { kind, bus, address, alike, value: value.to_string() }, section);
+    claims.share(Shares { kind: word, bus, address, alike, value: value.to_string() }, section);
     Some(SensorKind::Chip(ChipSensor::PowerMonitor { chip, address, shunt_ohms: shunt as f32, quantity }))
 }
 
 /// A channel of a converter.
-pub fn ads1115(section: &Section<'_>, bus: Option<usize>, claims: &mut Claims) -> Option<SensorKind> {
+fn ads1115(Keys { section, bus, claims, .. }: Keys<'_>) -> Option<SensorKind> {
     let address = section.integer("address", 0x48..=0x4B).required();
     let channel = section.integer("channel", 0..=3).required();
     let full_scale = section.real("full_scale_v", 0.256..=6.144).required();
@@ -113,7 +195,7 @@ pub fn ads1115(section: &Section<'_>, bus: Option<usize>, claims: &mut Claims) -
     }
     let (bus, address, channel, full_scale) = (bus?, address? as u8, channel? as u8, full_scale?);
     claims.share(
-        Shares { kind: "ads1115", bus, address, alike: None, value: format!("channel {channel}") },
+        Shares { kind: kind::ADS1115, bus, address, alike: None, value: format!("channel {channel}") },
         section,
     );
     let (full_scale_v, per_volt) = (full_scale as f32, per_volt as f32);
@@ -121,7 +203,7 @@ pub fn ads1115(section: &Section<'_>, bus: Option<usize>, claims: &mut Claims) -
 }
 
 /// A value of the kernel's hardware monitor.
-pub fn hwmon(section: &Section<'_>) -> Option<SensorKind> {
+fn hwmon(Keys { section, .. }: Keys<'_>) -> Option<SensorKind> {
     let chip = section.text("chip").required();
     let label = section.text("label").required();
     let per_unit = section.real("per_unit", 1e-9..=1e6).required();
@@ -134,8 +216,45 @@ pub fn hwmon(section: &Section<'_>) -> Option<SensorKind> {
     Some(SensorKind::File(FileSensor::Hwmon { chip: chip?, label: label?, per_unit: per_unit? as f32 }))
 }
 
+/// A thermal zone of the kernel.
+fn thermal(keys: Keys<'_>) -> Option<SensorKind> {
+    Some(SensorKind::File(FileSensor::Thermal { zone: keys.section.text("zone").required()? }))
+}
+
 /// What a GPU reports in sysfs.
-pub fn gpu(section: &Section<'_>) -> Option<SensorKind> {
+fn gpu(Keys { section, .. }: Keys<'_>) -> Option<SensorKind> {
     let (_, quantity) = section.choice("quantity", "quantity", &GPU_QUANTITIES).required()?;
     Some(SensorKind::File(FileSensor::GpuSysfs { quantity }))
+}
+
+/// A push button or switch.
+fn button(Keys { section, claims, .. }: Keys<'_>) -> Option<SensorKind> {
+    let line = wires::line(section, "line", claims);
+    let active_low = section.flag("active_low").required();
+    Some(SensorKind::Lines(LineSensor::Button { line: line?, active_low: active_low? }))
+}
+
+/// What a motor was told last.
+fn motor_echo(keys: Keys<'_>) -> Option<SensorKind> {
+    let motor = keys.section.index("motor", "motor", keys.names.motors)?;
+    Some(SensorKind::Computed(ComputedSensor::MotorEcho { motor }))
+}
+
+/// The smallest of other channels.
+fn least(keys: Keys<'_>) -> Option<SensorKind> {
+    let of = keys.section.indices("of", "sensor before this one", keys.names.earlier)?;
+    Some(SensorKind::Computed(ComputedSensor::Least { of }))
+}
+
+/// How similar this place is to where a thing was met.
+fn recall(Keys { section, names, .. }: Keys<'_>) -> Option<SensorKind> {
+    let by = section.index("by", "sensor before this one", names.earlier);
+    let below = section.real("below", -LARGEST..=LARGEST).required();
+    let ahead_m = section.real("ahead", -10.0..=10.0).or(0.0) as f32;
+    Some(SensorKind::Computed(ComputedSensor::Recall { by: by?, below: below? as f32, ahead_m }))
+}
+
+/// A column of a log.
+fn log_column(Keys { section, name, .. }: Keys<'_>) -> Option<SensorKind> {
+    Some(SensorKind::LogColumn { column: section.text("column").or(name.to_string()) })
 }

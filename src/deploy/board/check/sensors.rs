@@ -1,15 +1,11 @@
 //! `[[sensor]]`: where each value comes from, when it is valid, how it enters the field.
 
-use super::chips;
-use super::claims::{Claims, Thing};
-use super::wires::{self, ADC_CHANNELS, Wiring};
-use crate::base::plan::{
-    BusPlan, ChipSensor, ComputedSensor, Curve, FileSensor, LineSensor, PowerChip, Scale, SensorKind,
-    SensorPlan,
-};
+use super::chips::{self, Keys, Needs};
+use super::claims::Claims;
+use super::wires::Wiring;
+use crate::base::plan::{BusPlan, Curve, Scale, SensorPlan};
 use crate::base::time::Span;
 use crate::deploy::board::reader::Section;
-use crate::hardware::device::adc::FULL;
 
 /// Names that a sensor may refer to.
 pub struct Names<'b> {
@@ -19,98 +15,8 @@ pub struct Names<'b> {
     pub earlier: &'b [String],
 }
 
-#[derive(Clone, Copy, PartialEq)]
-enum Kind {
-    HcSr04,
-    HatAdc,
-    FloatRegister,
-    Mpu6050,
-    Vl53l0x,
-    Power(PowerChip),
-    Ads1115,
-    Hwmon,
-    Thermal,
-    Gpu,
-    Button,
-    MotorEcho,
-    Least,
-    Recall,
-    LogColumn,
-}
-
-const KINDS: [(&str, Kind); 16] = [
-    ("hc-sr04", Kind::HcSr04),
-    ("hat-adc", Kind::HatAdc),
-    ("float-register", Kind::FloatRegister),
-    ("mpu6050", Kind::Mpu6050),
-    ("vl53l0x", Kind::Vl53l0x),
-    ("ina219", Kind::Power(PowerChip::Ina219)),
-    ("ina226", Kind::Power(PowerChip::Ina226)),
-    ("ads1115", Kind::Ads1115),
-    ("hwmon", Kind::Hwmon),
-    ("thermal", Kind::Thermal),
-    ("gpu", Kind::Gpu),
-    ("button", Kind::Button),
-    ("motor-echo", Kind::MotorEcho),
-    ("least", Kind::Least),
-    ("recall", Kind::Recall),
-    ("log-column", Kind::LogColumn),
-];
-
-/// What a board must have for a sensor of a kind.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Needs {
-    /// Lines.
-    Wires,
-    /// An I2C bus, which it names.
-    Bus,
-    /// The Robot HAT's controller.
-    Mcu,
-    /// The kernel of the machine itself.
-    Machine,
-    /// A log instead of a bus.
-    Log,
-    /// Other channels.
-    Nothing,
-}
-
-impl Kind {
-    fn needs(self) -> Needs {
-        match self {
-            Kind::HcSr04 | Kind::Button => Needs::Wires,
-            Kind::FloatRegister | Kind::Mpu6050 | Kind::Vl53l0x | Kind::Power(_) | Kind::Ads1115 => {
-                Needs::Bus
-            }
-            Kind::HatAdc => Needs::Mcu,
-            Kind::Hwmon | Kind::Thermal | Kind::Gpu => Needs::Machine,
-            Kind::LogColumn => Needs::Log,
-            Kind::MotorEcho | Kind::Least | Kind::Recall => Needs::Nothing,
-        }
-    }
-
-    /// Shortest sensible period in milliseconds.
-    fn shortest_ms(self) -> f64 {
-        match self {
-            Kind::HcSr04 => PING_MS,
-            Kind::Vl53l0x => RANGING_MS,
-            Kind::Recall => RECALL_MS,
-            Kind::HatAdc | Kind::FloatRegister | Kind::Mpu6050 | Kind::Power(_) | Kind::Ads1115 => 0.5,
-            Kind::Hwmon | Kind::Thermal | Kind::Gpu | Kind::Button => 0.5,
-            Kind::MotorEcho | Kind::Least | Kind::LogColumn => 0.5,
-        }
-    }
-}
-
 /// Largest value that a physical range may name.
-const LARGEST: f64 = 1e6;
-/// The HC-SR04 needs this long between pings, or it receives the previous echo (data sheet).
-const PING_MS: f64 = 60.0;
-/// A VL53L0X measures for this long in its fastest profile (data sheet, table 12).
-const RANGING_MS: f64 = 20.0;
-
-/// A map that is queried more often leaves a small machine no time for anything else.
-const RECALL_MS: f64 = 20.0;
-
+pub const LARGEST: f64 = 1e6;
 /// Reads one sensor; `tick` is the control period, which is also the period of values that need no
 /// bus transfer.
 pub fn sensor(
@@ -121,11 +27,11 @@ pub fn sensor(
     wiring: &Wiring<'_>,
     claims: &mut Claims,
 ) -> Option<SensorPlan> {
-    let Some((word, kind)) = section.choice("kind", "sensor kind", &KINDS).required() else {
+    let Some((word, kind)) = section.choice("kind", "sensor kind", &chips::KINDS).required() else {
         section.give_up();
         return None;
     };
-    match kind.needs() {
+    match kind.needs {
         Needs::Wires | Needs::Bus => wiring.demand_wires(&section, word),
         Needs::Mcu => wiring.demand_mcu(&section, word),
         Needs::Machine => wiring.demand_machine(&section, word),
@@ -134,20 +40,11 @@ pub fn sensor(
         }
         Needs::Log | Needs::Nothing => {}
     }
-    let bus = if kind.needs() == Needs::Bus { chips::bus(&section, wiring, claims) } else { Some(0) };
-    let source = source(&section, (word, kind), &name, bus, names, claims);
+    let bus = if kind.needs == Needs::Bus { bus(&section, wiring, claims) } else { Some(0) };
+    let source = (kind.source)(Keys { section: &section, name: &name, word, bus, names, claims });
     let unit = section.text("unit").required();
-    let period = section.millis("period_ms", kind.shortest_ms()..=60_000.0);
-    let period = match kind {
-        Kind::MotorEcho | Kind::Least | Kind::LogColumn => Some(period.or(tick)),
-        Kind::Recall => period.required(),
-        Kind::HcSr04 | Kind::HatAdc | Kind::FloatRegister | Kind::Mpu6050 | Kind::Vl53l0x => {
-            period.required()
-        }
-        Kind::Power(_) | Kind::Ads1115 | Kind::Hwmon | Kind::Thermal | Kind::Gpu | Kind::Button => {
-            period.required()
-        }
-    };
+    let period = section.millis("period_ms", kind.shortest_ms.unwrap_or(chips::ANY_MS)..=60_000.0);
+    let period = if kind.shortest_ms.is_some() { period.required() } else { Some(period.or(tick)) };
     // Two readings may be lost before a value is stale; a third is a pattern.
     let max_age = section.millis("max_age_ms", 0.5..=600_000.0);
     let max_age = max_age.or(period.unwrap_or(tick).times(3));
@@ -189,65 +86,15 @@ pub fn sensor(
     })
 }
 
-fn source(
-    section: &Section<'_>,
-    (word, kind): (&'static str, Kind),
-    name: &str,
-    bus: Option<usize>,
-    names: &Names<'_>,
-    claims: &mut Claims,
-) -> Option<SensorKind> {
-    match kind {
-        Kind::HcSr04 => {
-            let trig = wires::line(section, "trig", claims);
-            let echo = wires::line(section, "echo", claims);
-            Some(SensorKind::Lines(LineSensor::HcSr04 { trig: trig?, echo: echo? }))
-        }
-        Kind::HatAdc => {
-            let channel = section.channel("channel", 'A', ADC_CHANNELS);
-            let full_scale = section.real("full_scale", 1e-3..=LARGEST).required();
-            if let Some(channel) = channel {
-                claims.take(Thing::Adc(channel), section.path("channel"));
-            }
-            Some(SensorKind::Chip(ChipSensor::HatAdc {
-                channel: channel?,
-                per_count: (full_scale? / f64::from(FULL)) as f32,
-            }))
-        }
-        Kind::Button => {
-            let line = wires::line(section, "line", claims);
-            let active_low = section.flag("active_low").required();
-            Some(SensorKind::Lines(LineSensor::Button { line: line?, active_low: active_low? }))
-        }
-        Kind::MotorEcho => section
-            .index("motor", "motor", names.motors)
-            .map(|motor| SensorKind::Computed(ComputedSensor::MotorEcho { motor })),
-        Kind::Least => section
-            .indices("of", "sensor before this one", names.earlier)
-            .map(|of| SensorKind::Computed(ComputedSensor::Least { of })),
-        Kind::Recall => {
-            let by = section.index("by", "sensor before this one", names.earlier);
-            let below = section.real("below", -LARGEST..=LARGEST).required();
-            let ahead = section.real("ahead", -10.0..=10.0).or(0.0);
-            Some(SensorKind::Computed(ComputedSensor::Recall {
-                by: by?,
-                below: below? as f32,
-                ahead_m: ahead as f32,
-            }))
-        }
-        Kind::LogColumn => {
-            Some(SensorKind::LogColumn { column: section.text("column").or(name.to_string()) })
-        }
-        Kind::FloatRegister => chips::float_register(section, bus, claims),
-        Kind::Mpu6050 => chips::mpu6050(section, bus, claims),
-        Kind::Vl53l0x => chips::vl53l0x(section, bus, claims),
-        Kind::Power(chip) => chips::power(section, word, chip, bus, claims),
-        Kind::Ads1115 => chips::ads1115(section, bus, claims),
-        Kind::Hwmon => chips::hwmon(section),
-        Kind::Thermal => {
-            section.text("zone").required().map(|zone| SensorKind::File(FileSensor::Thermal { zone }))
-        }
-        Kind::Gpu => chips::gpu(section),
+/// The bus that `section` names, by default the first; `None` if the name is faulty.
+fn bus(section: &Section<'_>, wiring: &Wiring<'_>, claims: &Claims) -> Option<usize> {
+    if wiring.bus.is_none() {
+        let _ = section.text("bus").optional(); // the buses are not known
+        return None;
+    }
+    match section.name_among("bus", "I2C bus", &claims.buses).if_written()? {
+        None => Some(0),
+        Some(name) => claims.buses.iter().position(|known| *known == name),
     }
 }
 
