@@ -6,7 +6,7 @@ use ganglion::base::plan::ImuQuantity::{Acceleration, Pitch, Roll, Rotation, Tem
 use ganglion::base::plan::{Axis, ChipSensor, ImuQuantity, LineRole, SensorKind, SensorPlan};
 use ganglion::base::time::{Clock, Instant, SimClock};
 use ganglion::hardware::bus::{Bias, Hardware, LineUse, Usage};
-use ganglion::hardware::device::{DeviceFault, Polled, Ports, open};
+use ganglion::hardware::device::{self, DeviceFault, Polled, Ports};
 use ganglion::sim::Plant;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ fn rig(faults: &[&str]) -> (Rig, Box<dyn Polled>) {
         bus: 0,
         ..template.clone()
     });
-    let device = open::polled(&plans.iter().collect::<Vec<_>>(), &board, Path::new("/")).expect("a device");
+    let device = device::open(&plans.iter().collect::<Vec<_>>(), &board, Path::new("/")).expect("a device");
     board.sensors.extend(plans);
     let mut rig = Rig::new(board, 1, faults);
     rig.set_up().expect("sets up");

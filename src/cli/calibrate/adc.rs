@@ -10,9 +10,8 @@ use crate::cli::interrupt::Interrupt;
 use crate::deploy::board::Loaded;
 use crate::deploy::board::edit::Change;
 use crate::hardware::bus::{Absent, Hardware};
-use crate::hardware::device::Ports;
 use crate::hardware::device::adc::FULL;
-use crate::hardware::device::open::polled;
+use crate::hardware::device::{self, Ports};
 use crate::runtime::access;
 use crate::runtime::selftest::hat;
 use crate::runtime::selftest::reset::Awake;
@@ -159,7 +158,7 @@ fn measure(
     // A guard that was stopped may have left the converter's chip in reset; put back at the end.
     let awake = Awake::wake(board, hardware, clock);
     let settled = hat::settled(board, hardware);
-    let mut device = polled(&[sensor], &settled, Path::new("/"))
+    let mut device = device::open(&[sensor], &settled, Path::new("/"))
         .ok_or_else(|| Failure::config(format!("sensor '{}' has no converter", sensor.name)))?;
     let mut i2c = hardware.i2c(sensor.bus)?;
     let mut ports = Ports { i2c: i2c.as_mut(), gpio: &mut Absent, clock };

@@ -8,8 +8,8 @@ use crate::base::plan::{
 use crate::base::time::Span;
 use crate::drive::io::PollPlan;
 use crate::hardware::bus::{LineUse, Usage};
+use crate::hardware::device;
 use crate::hardware::device::actuators::{self, Actuators};
-use crate::hardware::device::open;
 use crate::memory::map::Thing;
 use std::path::Path;
 
@@ -52,7 +52,7 @@ fn planned(board: &Board, group: &[usize]) -> Result<Planned, BuildError> {
     let plans: Vec<&SensorPlan> = group.iter().map(|&channel| &board.sensors[channel]).collect();
     let names: Vec<&str> = plans.iter().map(|plan| plan.name.as_str()).collect();
     let name = names.join("+");
-    let device = open::polled(&plans, board, Path::new(ROOT)).ok_or_else(|| BuildError::Misfit {
+    let device = device::open(&plans, board, Path::new(ROOT)).ok_or_else(|| BuildError::Misfit {
         what: format!("sensor '{name}' of board '{}' has no driver here", board.name),
     })?;
     let ready = plans.iter().find_map(|plan| plan.kind.line(LineRole::Ready));

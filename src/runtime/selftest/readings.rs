@@ -8,8 +8,7 @@ use crate::base::time::{Clock, Span};
 use crate::hardware::bus::{Absent, Gpio, I2c, LineUse, Usage};
 use crate::hardware::device::button::Button;
 use crate::hardware::device::hc_sr04::HcSr04;
-use crate::hardware::device::open::polled;
-use crate::hardware::device::{DeviceFault, Ports};
+use crate::hardware::device::{self, DeviceFault, Ports};
 
 /// How often a chip is polled for its first value: a ranger needs 33 ms for one, a converter 8.
 const TRIES: usize = 10;
@@ -105,7 +104,7 @@ fn first_values(
     i2c: &mut dyn I2c,
     gpio: &mut dyn Gpio,
 ) -> Vec<Check> {
-    let Some(mut device) = polled(group, bench.board, bench.root) else { return Vec::new() };
+    let Some(mut device) = device::open(group, bench.board, bench.root) else { return Vec::new() };
     let mut ports = Ports { i2c, gpio, clock: bench.clock };
     let mut said: Vec<Result<f32, DeviceFault>> = Vec::new();
     if let Err(fault) = device.set_up(&mut ports) {
