@@ -67,7 +67,7 @@ impl Drop for Pool {
 /// No copy reads a range while the host writes it:
 ///
 /// ```compile_fail,E0502
-/// # fn wrong(stream: ganglion::gpu::Stream, mut pinned: ganglion::gpu::Pinned) -> Result<(), ganglion::gpu::GpuError> {
+/// # fn wrong(stream: ganglion::system::gpu::Stream, mut pinned: ganglion::system::gpu::Pinned) -> Result<(), ganglion::system::gpu::GpuError> {
 /// let mut bytes = pinned.bytes_mut()?;
 /// stream.copy_in(0, &pinned, 0..8)?; // the device would read what is being written
 /// bytes[0] = 1;
@@ -77,7 +77,7 @@ impl Drop for Pool {
 /// No slice outlives its look, so none is left when a copy begins or the memory goes:
 ///
 /// ```compile_fail,E0505
-/// # fn wrong(pinned: ganglion::gpu::Pinned) -> Result<u8, ganglion::gpu::GpuError> {
+/// # fn wrong(pinned: ganglion::system::gpu::Pinned) -> Result<u8, ganglion::system::gpu::GpuError> {
 /// let look = pinned.bytes()?;
 /// let bytes: &[u8] = &look;
 /// drop(look);
@@ -86,7 +86,7 @@ impl Drop for Pool {
 /// ```
 ///
 /// ```
-/// # fn right(stream: ganglion::gpu::Stream, mut pinned: ganglion::gpu::Pinned) -> Result<(), ganglion::gpu::GpuError> {
+/// # fn right(stream: ganglion::system::gpu::Stream, mut pinned: ganglion::system::gpu::Pinned) -> Result<(), ganglion::system::gpu::GpuError> {
 /// pinned.bytes_mut()?[0] = 1;
 /// stream.copy_in(0, &pinned, 0..8)
 /// # }
