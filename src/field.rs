@@ -61,7 +61,8 @@ pub struct Stimulus {
     pub reward: f32,
     /// Quality of this cycle.
     pub rung: Rung,
-    /// Where the same sensors lie in the robot's ring, for an engine that reads them there.
+    /// Where the same sensors lie in the robot's ring, for an engine that reads them there. It looks whether
+    /// they are the same.
     pub place: Option<u8>,
 }
 

@@ -62,10 +62,14 @@ impl Desk {
     }
 
     /// Where the kernels find the sensors of a stimulus: where the tick put them, or else in the robot's
-    /// place.
+    /// place. Teaching and tests change the sensors of a stimulus on its way: then they are no longer in the
+    /// ring.
     fn sensors(&self, robot: usize, stimulus: &Stimulus) -> u64 {
         if let (Some(ring), Some(place)) = (&self.ring, stimulus.place) {
-            return ring.address(SensorRing::word(place));
+            let first = SensorRing::word(place);
+            if is_same(&ring.words()[first..], &stimulus.sensors) {
+                return ring.address(first);
+            }
         }
         let first = robot * PLACE + ORDERS;
         let words = &self.mapped.words()[first..][..SENSORS];
@@ -87,6 +91,11 @@ impl Desk {
         load(&self.mapped.words()[robot * PLACE + ORDERS + SENSORS..][..REPORTS], &mut table);
         Report::read(&table)
     }
+}
+
+/// Whether `words` begin with these numbers, bit by bit.
+fn is_same(words: &[AtomicU32], numbers: &[f32]) -> bool {
+    words.iter().zip(numbers).all(|(word, number)| word.load(Ordering::Relaxed) == number.to_bits())
 }
 
 /// Bytes into words, little-endian as the device is.
