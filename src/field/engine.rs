@@ -157,6 +157,11 @@ pub trait Inspect: FieldEngine {
     /// Time of each of the `STAGES` in the last cycle.
     fn stage_times(&self) -> &StageTimes;
 
+    /// Jobs that the calling thread did again because a worker was late, since the start.
+    fn stand_ins(&self) -> u64 {
+        0
+    }
+
     /// Memory taken at the start, bytes: field, library, bank, read-out and learning.
     fn memory_bytes(&self) -> usize;
 }

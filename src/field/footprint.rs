@@ -46,19 +46,20 @@ const fn both(cells: usize) -> usize {
 }
 
 /// Bytes of the field in single precision or less, of what a step writes it into, and of the room of each
-/// job. With more than one thread every group of channels has a copy.
+/// job. With more than one thread every group of channels has a copy, and each worker has spare ones for the
+/// time that it is late.
 fn cells_and_copies(plan: &FieldPlan) -> usize {
     let (cells, grid) = (plan.shape.cells(), plan.shape.grid);
-    let at_once = plan.threads > 1;
+    let spares = 2 * (plan.threads.clamp(1, GROUPS) - 1);
     // Groups in f32 and in halves, and copies of each.
     let (full, half) = if plan.storage == Storage::F16 { (2, 6) } else { (GROUPS, 0) };
     let copies = |groups: usize| match groups {
         0 => 0,
-        _ if at_once => groups,
+        _ if spares > 0 => groups + 2 * spares,
         _ => 1,
     };
     let groups = 4 * (full + copies(full)) + 2 * (half + copies(half));
-    let jobs = if at_once { GROUPS } else { 1 };
+    let jobs = if spares > 0 { GROUPS + spares } else { 1 };
     let room = 10 * cells + 16 * grid * grid + 4 * plan.shape.sensors * grid + plan.shape.bank;
     groups * both(GROUP * cells) + jobs * room
 }

@@ -152,6 +152,8 @@ struct Report {
     ns_per_cell: Option<f64>,
     allocations_per_cycle: Option<f64>,
     page_faults_per_cycle: Option<f64>,
+    /// Jobs that the calling thread did again because a worker was late, in all cycles.
+    stand_ins: u64,
     /// On a GPU.
     #[serde(flatten)]
     device: Option<DeviceReport>,
@@ -292,6 +294,7 @@ impl Report {
             ns_per_cell: cycle.map(|cycle| cycle.p50 * 1e3 / cells),
             allocations_per_cycle: figures.allocations_per_cycle(),
             page_faults_per_cycle: figures.page_faults_per_cycle(),
+            stand_ins: figures.stand_ins,
             device: None,
         }
     }

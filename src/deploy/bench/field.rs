@@ -148,7 +148,7 @@ impl FieldBench {
 
     fn cycles(&mut self, rung: Rung, length: Span, figures: &mut FieldFigures, interrupted: &AtomicBool) {
         let until = MonotonicClock.now() + length;
-        let faults = page_faults();
+        let (faults, stand_ins) = (page_faults(), self.engine.stand_ins());
         let allocations = allocations_everywhere();
         loop {
             let span = self.turn(rung);
@@ -160,6 +160,7 @@ impl FieldBench {
         }
         figures.allocations.add(allocations, allocations_everywhere());
         figures.page_faults.add(faults, page_faults());
+        figures.stand_ins += self.engine.stand_ins() - stand_ins;
     }
 
     fn copies(&mut self, bytes: usize, length: Span, figures: &mut FieldFigures) {
@@ -199,6 +200,8 @@ pub struct FieldFigures {
     pub allocations: Count,
     /// Minor page faults of all threads within the counted cycles.
     pub page_faults: Count,
+    /// Jobs that the calling thread did again because a worker was late, within the counted cycles.
+    pub stand_ins: u64,
 }
 
 /// A sum, unknown as soon as one summand is.
@@ -224,6 +227,7 @@ impl FieldFigures {
             bytes_per_cycle: 0,
             allocations: Count(Some(0)),
             page_faults: Count(Some(0)),
+            stand_ins: 0,
         }
     }
 

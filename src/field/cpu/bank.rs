@@ -70,6 +70,11 @@ impl Query {
         self.coarsen();
     }
 
+    /// The query as it was set, in full precision.
+    pub fn exact(&self) -> &[f32] {
+        &self.exact
+    }
+
     fn coarsen(&mut self) {
         self.step = step_of(&self.exact, QUERY_STEPS);
         let mut left_out = 0.0;

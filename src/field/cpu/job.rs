@@ -1,6 +1,6 @@
 //! One piece of a cycle: eight channels through a step, or a shard of the bank through a comparison.
 //! A job shares what it reads and owns what it writes, with all its working memory, so that any
-//! thread can do it.
+//! thread can do it, and a second thread can do it again.
 
 use super::bank::{Query, Rows, Scan};
 use super::cell::Cell;

@@ -104,9 +104,10 @@ impl Part {
         self.sources.rows.row(row)
     }
 
-    /// Puts a query into a row of the bank that lies here. No job is out.
-    pub fn store_row(&mut self, row: usize, query: &Query) {
-        sole(&mut self.sources.rows).store(row, query);
+    /// Puts a query into a row of the bank that lies here; false while a job still reads the shard.
+    pub fn store_row(&mut self, row: usize, query: &Query) -> bool {
+        let rows = Arc::get_mut(&mut self.sources.rows);
+        rows.map(|rows| rows.store(row, query)).is_some()
     }
 
     /// Memory taken.
@@ -129,13 +130,17 @@ pub struct SpareCells {
 }
 
 impl SpareCells {
-    /// Of each storage in use and on both grids: one for each part where the parts are worked on `at_once`,
-    /// one where they take turns.
-    pub fn new(plan: &FieldPlan, parts: &[Part], at_once: bool) -> SpareCells {
+    /// Of each storage in use and on both grids: one for each part and `extra` more if threads work on the
+    /// parts `at_once`, one if the parts take turns.
+    pub fn new(plan: &FieldPlan, parts: &[Part], extra: usize, at_once: bool) -> SpareCells {
         let mut free = Vec::new();
         for storage in [Storage::F32, Storage::F16] {
             let users = parts.iter().filter(|part| part.fixed().storage == storage).count();
-            let count = if at_once { users } else { users.min(1) };
+            let count = match users {
+                0 => 0,
+                _ if at_once => users + extra,
+                _ => 1,
+            };
             for grid in [plan.shape.grid, plan.shape.grid / 2] {
                 free.extend((0..count).map(|_| (storage, grid, Arc::new(Cells::new(storage, grid)))));
             }
@@ -143,10 +148,13 @@ impl SpareCells {
         SpareCells { free }
     }
 
-    /// Cells of that kind that nothing else holds.
-    pub fn take(&mut self, storage: Storage, grid: usize) -> Arc<Cells> {
-        let place = self.free.iter().position(|(kind, size, _)| *kind == storage && *size == grid);
-        self.free.swap_remove(place.expect("there are cells for each job")).2
+    /// Cells of that kind that nothing else holds; `None`: late threads hold them all.
+    pub fn take(&mut self, storage: Storage, grid: usize) -> Option<Arc<Cells>> {
+        let fits = |(kind, size, cells): &mut (Storage, usize, Arc<Cells>)| {
+            *kind == storage && *size == grid && Arc::get_mut(cells).is_some()
+        };
+        let place = self.free.iter_mut().position(fits)?;
+        Some(self.free.swap_remove(place).2)
     }
 
     /// Puts cells back.

@@ -120,6 +120,10 @@ impl Inspect for CpuEngine {
         self.level.name()
     }
 
+    fn stand_ins(&self) -> u64 {
+        self.parallel.stand_ins()
+    }
+
     fn refusals(&self) -> &[(usize, Refusal)] {
         self.parallel.refusals()
     }

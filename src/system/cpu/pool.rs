@@ -1,171 +1,338 @@
-//! A fixed pool of threads. The caller and its workers take jobs from one queue until it is empty; then the
-//! caller waits for the jobs that workers have in hand. Nothing is allocated after [`Pool::new`], and the
-//! result does not depend on which thread did what. Knows no field.
+//! A fixed pool of threads that never waits long for one of them. The caller is one of the threads: it puts
+//! the jobs into queues of fixed size, and each thread takes the next job. Nothing is locked or allocated
+//! after [`Pool::new`], and the result does not depend on which thread did what. Knows no field.
 //!
-//! A worker on a core that another process uses may lose that core in the middle of a job for a slice of the
-//! scheduler, 3 to 4 ms, and the run takes that much longer. The tick does not wait for a run, and the budget
-//! lowers the quality where runs are often late.
+//! # The bound
+//! A worker on a core that another process uses may be preempted in the middle of a job and resume a whole
+//! scheduler slice later, 3 to 4 ms: longer than all jobs together. So the pool does not wait for it. A job
+//! reads what it shares and writes only what it owns, so the caller can do it a second time without harm.
+//! When no job is left to take and one is still out, the caller spins for its *patience*: the longest time
+//! that one of its own jobs took in this run (or in the previous run, if it has done none; at least
+//! [`LEAST_PATIENCE`]). Then it does each late job again itself, as a *stand-in*, at most once for each
+//! place. So while there are spare jobs, a run takes at most
 //!
-//! The queue is behind a mutex, which a thread holds for as long as it takes to move a pointer. The caller is
-//! the field's thread, which is no real-time thread.
+//! > what the caller alone would need + patience
+//!
+//! and the cost of handing out (some microseconds to wake a sleeping thread). The late job becomes a *stray*:
+//! it comes back in a later run, and [`Pool::strays`] returns it. The caller does not yield its core while it
+//! waits: that would give a slice to whatever else waits for that core. A worker on the caller's own core
+//! therefore gets a stand-in too, within the same bound.
+//!
+//! # Why no thread waits for one that was preempted inside a queue
+//! Jobs come back over a ring buffer for each worker, with one writer and one reader (rtrb): a job whose
+//! writer was preempted half-way is only not visible yet. Jobs go out over channels (crossbeam), of which the
+//! pool uses only `try_send` and `try_recv`. Both neither lock nor allocate, but a thread that was preempted
+//! between claiming a slot and clearing it would block the next sender that needs this slot. Such a thread
+//! has not brought its job back. So while a job is out from more than [`MOST_RUNS_LATE`] runs ago, the pool
+//! hands nothing out, and the queues are long enough that the caller does not reach that slot before.
+//!
+//! Each thread has its own queue, filled with its share of the places, and takes from the others when its own
+//! is empty: on quiet cores a place stays with one thread and its caches.
 
-use crate::system::rt::{Refusal, stay_on, touch_stack};
-use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
+mod affinity;
+mod worker;
 
-/// Something that carries its own orders and results.
+use crate::base::time::{Clock, MonotonicClock, Span};
+use crate::system::rt::Refusal;
+use crossbeam_channel::{Receiver, Sender, bounded};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::time::Duration;
+use worker::Worker;
+
+/// The caller's least patience. A thread on another core needs some ten microseconds to wake and take a job,
+/// however short the job is.
+pub const LEAST_PATIENCE: Span = Span::from_micros(20);
+/// While a job is out from more runs ago than this, the pool hands nothing out. A scheduler slice is shorter
+/// than this many runs of a large field (0.5 ms each), and the queues still fit into a page or two.
+const MOST_RUNS_LATE: usize = 16;
+/// How long [`Pool::settle`] sleeps between two checks: short compared with the slice that it waits for.
+const SETTLE_CHECK: Duration = Duration::from_micros(200);
+
+/// Something that carries its own orders and results. A second job with the same orders can be done at the
+/// same time: a job does not change what it shares, and writes only what it owns.
 pub trait PoolJob: Send + 'static {
     /// Does what was ordered.
     fn perform(&mut self);
 }
 
+/// A job on its way to a thread or back.
+struct Envelope<T> {
+    run: u64,
+    place: usize,
+    job: Box<T>,
+}
+
 /// What the caller and all workers share.
-struct Shared<T> {
-    queue: Mutex<Queue<T>>,
-    /// Jobs have arrived, or the pool ends. Workers wait for it.
-    arrived: Condvar,
-    /// The last job is done, or a worker has panicked. The caller waits for it.
-    finished: Condvar,
-}
-
-struct Queue<T> {
-    waiting: VecDeque<Box<T>>,
-    done: Vec<Box<T>>,
-    /// Jobs that are not done yet: those that wait, and those in hand.
-    missing: usize,
-    /// A worker has panicked.
-    panicked: bool,
+#[derive(Default)]
+struct Signals {
     /// The pool is being dropped.
-    end: bool,
+    end: AtomicBool,
+    /// A worker has panicked.
+    panicked: AtomicBool,
+    /// The core on which the caller was last seen.
+    caller: AtomicUsize,
 }
 
-impl<T> Shared<T> {
-    /// The queue; no thread panics while it holds it.
-    fn lock(&self) -> MutexGuard<'_, Queue<T>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// Where a thread takes its jobs from: its own queue first, then those of the threads after it, in a circle.
+struct Intake<T>(Vec<Receiver<Envelope<T>>>);
 
-impl<T: PoolJob> Shared<T> {
-    /// A worker's life: until the pool is dropped, or a job panics.
-    fn serve(&self) {
-        loop {
-            let Some(mut job) = self.next() else { return };
-            // What a panic leaves half-done is never seen again: that makes the assertion true.
-            let performed = catch_unwind(AssertUnwindSafe(|| job.perform()));
-            let mut queue = self.lock();
-            match performed {
-                Ok(()) => queue.put(job),
-                Err(_) => queue.panicked = true,
-            }
-            if queue.is_over() {
-                self.finished.notify_one();
-            }
-            if queue.panicked {
-                return;
-            }
-        }
-    }
-
-    /// A worker's next job; `None` at the end.
-    fn next(&self) -> Option<Box<T>> {
-        let idle = |queue: &mut Queue<T>| queue.waiting.is_empty() && !queue.end;
-        let queue = self.arrived.wait_while(self.lock(), idle);
-        let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
-        if queue.end { None } else { queue.waiting.pop_front() }
-    }
-}
-
-impl<T> Queue<T> {
-    fn put(&mut self, job: Box<T>) {
-        self.done.push(job);
-        self.missing -= 1;
-    }
-    fn is_over(&self) -> bool {
-        self.missing == 0 || self.panicked
+impl<T> Intake<T> {
+    fn take(&self) -> Option<Envelope<T>> {
+        self.0.iter().find_map(|queue| queue.try_recv().ok())
     }
 }
 
 /// The caller's own thread and the workers beside it.
 pub struct Pool<T> {
-    shared: Arc<Shared<T>>,
-    workers: Vec<JoinHandle<()>>,
+    places: usize,
+    workers: Vec<Worker<T>>,
+    signals: Arc<Signals>,
     refusals: Vec<(usize, Refusal)>,
+    /// One for each thread, the caller's first.
+    queues: Vec<Sender<Envelope<T>>>,
+    intake: Intake<T>,
+    /// Jobs that were not handed out; the caller does them.
+    kept: Vec<Envelope<T>>,
+    /// The jobs of this run that are done, by place.
+    finished: Vec<Option<Box<T>>>,
+    /// Places of this run without a finished job.
+    missing: usize,
+    /// The number of this run.
+    run: u64,
+    /// A run has begun and not ended. Stays true if the run panicked.
+    open: bool,
+    /// For each job that is out although its place is finished: its run.
+    late: Vec<u64>,
+    /// Late jobs that have come back.
+    strays: Vec<Box<T>>,
+    /// The longest time that a job of the caller's took in the last run in which it did one.
+    longest: Span,
+    stand_ins: u64,
 }
 
 impl<T: PoolJob> Pool<T> {
-    /// A pool of `threads`, the caller being one (1..=`most_jobs`), for at most `most_jobs` jobs a run.
-    /// Worker i stays on `cpus[i % len]` if there are any; `cpus[0]` is for the caller, which goes
-    /// there by itself. Fewer threads where the system starts no more: the work is the same.
-    pub fn new(threads: usize, cpus: &[usize], most_jobs: usize) -> Pool<T> {
-        let (waiting, done) = (VecDeque::with_capacity(most_jobs), Vec::with_capacity(most_jobs));
-        let queue = Mutex::new(Queue { waiting, done, missing: 0, panicked: false, end: false });
-        let shared = Arc::new(Shared { queue, arrived: Condvar::new(), finished: Condvar::new() });
-        let mut pool = Pool { shared, workers: Vec::new(), refusals: Vec::new() };
-        for number in 1..threads.clamp(1, most_jobs.max(1)) {
+    /// A pool of `threads`, the caller being one (1..=`places`), for at most `places` jobs a run. If `cpus`
+    /// names cores, worker i stays on `cpus[i % len]`; `cpus[0]` is for the caller, which goes there by
+    /// itself. The pool has fewer threads if the system starts no more: the results are the same.
+    pub fn new(threads: usize, cpus: &[usize], places: usize) -> Pool<T> {
+        let threads = threads.clamp(1, places.max(1));
+        let capacity = (MOST_RUNS_LATE + 2) * places.max(1);
+        let (queues, ends): (Vec<_>, Vec<_>) = (0..threads).map(|_| bounded(capacity)).unzip();
+        let intake =
+            |first: usize| Intake((0..threads).map(|n| ends[(first + n) % threads].clone()).collect());
+        let signals: Arc<Signals> = Arc::default();
+        let mut refusals = Vec::new();
+        let workers = (1..threads).map_while(|number| {
             let cpu = (!cpus.is_empty()).then(|| cpus[number % cpus.len()]);
-            if pool.start(number, cpu).is_err() {
-                break;
-            }
+            let (worker, refusal) = Worker::start(number, cpu, intake(number), places, signals.clone())?;
+            refusals.extend(refusal.map(|refusal| (number, refusal)));
+            Some(worker)
+        });
+        let workers: Vec<_> = workers.collect();
+        let most_late = 2 * workers.len();
+        Pool {
+            places,
+            workers,
+            signals,
+            refusals,
+            queues,
+            intake: intake(0),
+            kept: Vec::with_capacity(places),
+            finished: (0..places).map(|_| None).collect(),
+            missing: 0,
+            run: 0,
+            open: false,
+            late: Vec::with_capacity(most_late),
+            strays: Vec::with_capacity(most_late),
+            longest: Span::ZERO,
+            stand_ins: 0,
         }
-        pool
     }
 
-    /// Starts worker `number`, on `cpu` if one is given, and waits for the system's answer.
-    fn start(&mut self, number: usize, cpu: Option<usize>) -> std::io::Result<()> {
-        let shared = self.shared.clone();
-        let (answer, answered) = crossbeam_channel::bounded(1);
-        let thread = std::thread::Builder::new().name(format!("field-{number}"));
-        self.workers.push(thread.spawn(move || {
-            touch_stack();
-            let _ = answer.send(cpu.and_then(|cpu| stay_on(cpu).err()));
-            drop(answer);
-            shared.serve();
-        })?);
-        let refusal = answered.recv().ok().flatten();
-        self.refusals.extend(refusal.map(|refusal| (number, refusal)));
-        Ok(())
-    }
-
-    /// Performs every job, the first ones first; afterwards `jobs` has them in any order. The caller does
-    /// `own` while the workers have begun already.
+    /// Performs every job. Afterwards `jobs` has a finished job for each place, in order: the original or its
+    /// stand-in.
+    ///
+    /// The caller does `own` after it has woken the workers. `stand_in(place)` returns a job with the orders
+    /// of the late one at `place`; `None`: there is no spare job, and the run waits for the late one.
     ///
     /// # Panics
-    /// If a worker has panicked, now or in an earlier run. A pool whose run has panicked, wherever, has lost
-    /// jobs and panics when it is run again.
-    pub fn run(&mut self, jobs: &mut Vec<Box<T>>, own: impl FnOnce()) {
-        let mut queue = self.shared.lock();
-        let whole = queue.missing == 0 && queue.done.is_empty();
-        if whole {
-            queue.missing = jobs.len();
-            queue.waiting.extend(jobs.drain(..));
+    /// If a worker has panicked, now or in an earlier run; if there are more jobs than places. After any
+    /// panic in a run the pool has lost jobs, and it panics when it is run again.
+    pub fn run(
+        &mut self,
+        jobs: &mut Vec<Box<T>>,
+        own: impl FnOnce(),
+        stand_in: impl FnMut(usize) -> Option<Box<T>>,
+    ) {
+        if self.workers.is_empty() {
+            own();
+            return jobs.iter_mut().for_each(|job| job.perform());
         }
-        drop(queue);
-        assert!(whole, "an earlier run of the field engine's threads has panicked");
-        self.shared.arrived.notify_all();
+        let count = jobs.len();
+        self.begin(count);
+        self.hand_out(jobs);
         own();
-        let mut queue = self.shared.lock();
-        while let Some(mut job) = queue.waiting.pop_front() {
-            drop(queue);
-            job.perform();
-            queue = self.shared.lock();
-            queue.put(job);
+        let patience = self.perform_own().max(LEAST_PATIENCE);
+        if !self.all_are_back_within(patience) {
+            self.stand_in(count, stand_in);
         }
-        let queue = self.shared.finished.wait_while(queue, |queue| !queue.is_over());
-        let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
-        jobs.append(&mut queue.done);
-        let panicked = queue.panicked;
-        drop(queue);
-        assert!(!panicked, "a worker thread of the field engine has panicked");
+        while self.missing > 0 {
+            std::thread::yield_now();
+            self.collect();
+        }
+        self.open = false;
+        jobs.extend(self.finished[..count].iter_mut().filter_map(Option::take));
+    }
+
+    fn begin(&mut self, count: usize) {
+        assert!(!self.open, "an earlier run of the field engine's threads has panicked");
+        assert!(count <= self.places, "{count} jobs for {} places", self.places);
+        self.collect();
+        self.open = true;
+        self.run += 1;
+        self.missing = count;
+    }
+
+    fn hand_out(&mut self, jobs: &mut Vec<Box<T>>) {
+        let (count, threads) = (jobs.len(), self.queues.len());
+        let blocked = self.late.iter().any(|run| run + (MOST_RUNS_LATE as u64) < self.run);
+        self.signals.caller.store(rustix::thread::sched_getcpu(), Ordering::Relaxed);
+        // The caller's own queue comes last: a worker that is awake should find jobs in its own queue first.
+        for thread in (0..threads).rev() {
+            let first = (thread * count).div_ceil(threads);
+            for (place, job) in (first..).zip(jobs.drain(first..)) {
+                let envelope = Envelope { run: self.run, place, job };
+                if blocked {
+                    self.kept.push(envelope);
+                } else if let Err(unsent) = self.queues[thread].try_send(envelope) {
+                    self.kept.push(unsent.into_inner());
+                }
+            }
+        }
+        if !blocked {
+            // The caller's half of the protocol in `WorkerSide::sleep`: send, then fence, then read who
+            // sleeps.
+            fence(Ordering::SeqCst);
+            self.workers.iter().take(count).for_each(Worker::wake);
+        }
+    }
+
+    /// Performs jobs until none is left to take. Returns the longest time that one took.
+    fn perform_own(&mut self) -> Span {
+        let mut is_first = true;
+        while let Some(mut envelope) = self.kept.pop().or_else(|| self.intake.take()) {
+            let begun = MonotonicClock.now();
+            envelope.job.perform();
+            let spent = MonotonicClock.now().since(begun);
+            self.longest = if is_first { spent } else { self.longest.max(spent) };
+            is_first = false;
+            self.finish(envelope.place, envelope.job);
+        }
+        self.longest
+    }
+
+    /// Waits for at most `patience`. Returns whether every job has come back.
+    fn all_are_back_within(&mut self, patience: Span) -> bool {
+        let begun = MonotonicClock.now();
+        loop {
+            self.collect();
+            if self.missing == 0 {
+                return true;
+            }
+            if MonotonicClock.now().since(begun) > patience {
+                return false;
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Does the late jobs again, as far as there are spare ones.
+    fn stand_in(&mut self, count: usize, mut spare: impl FnMut(usize) -> Option<Box<T>>) {
+        for place in 0..count {
+            self.collect();
+            if self.finished[place].is_none()
+                && let Some(mut job) = spare(place)
+            {
+                job.perform();
+                self.late.push(self.run);
+                self.finish(place, job);
+                self.stand_ins += 1;
+            }
+        }
+    }
+
+    fn finish(&mut self, place: usize, job: Box<T>) {
+        self.finished[place] = Some(job);
+        self.missing -= 1;
+    }
+
+    /// Takes the jobs that have come back: each goes to its place, or to the strays if that place is
+    /// finished.
+    fn collect(&mut self) {
+        for index in 0..self.workers.len() {
+            while let Some(envelope) = self.workers[index].returned() {
+                if self.open && envelope.run == self.run && self.finished[envelope.place].is_none() {
+                    self.finish(envelope.place, envelope.job);
+                    continue;
+                }
+                if let Some(out) = self.late.iter().position(|run| *run == envelope.run) {
+                    self.late.swap_remove(out);
+                }
+                self.strays.push(envelope.job);
+            }
+        }
+        assert!(
+            !self.signals.panicked.load(Ordering::Acquire),
+            "a worker thread of the field engine has panicked"
+        );
+    }
+
+    /// Returns the jobs of earlier runs that have come back late since the last call.
+    ///
+    /// # Panics
+    /// If a worker has panicked.
+    pub fn strays(&mut self, take: impl FnMut(Box<T>)) {
+        self.collect();
+        self.strays.drain(..).for_each(take);
+    }
+
+    /// Sleeps until no job is out. Takes too long for a field cycle.
+    ///
+    /// # Panics
+    /// If a worker has panicked.
+    pub fn settle(&mut self) {
+        self.collect();
+        while !self.late.is_empty() {
+            std::thread::sleep(SETTLE_CHECK);
+            self.collect();
+        }
     }
 }
 
+/// Figures of a pool.
 impl<T> Pool<T> {
     /// Threads at work, the caller included.
     pub fn threads(&self) -> usize {
         self.workers.len() + 1
+    }
+
+    /// How many spare jobs are enough if the caller takes the strays before each run. Two for each worker: it
+    /// may be late with a job, bring it back during the next run, and be late again in that run.
+    pub fn spares(&self) -> usize {
+        2 * self.workers.len()
+    }
+
+    /// How many late jobs were still out at the last check: in a run, in [`Pool::strays`] or in
+    /// [`Pool::settle`].
+    #[cfg(test)]
+    pub fn out(&self) -> usize {
+        self.late.len()
+    }
+
+    /// Jobs that the caller did again because a worker was late, since the start.
+    pub fn stand_ins(&self) -> u64 {
+        self.stand_ins
     }
 
     /// Workers, from 1, that were not granted their core.
@@ -176,11 +343,9 @@ impl<T> Pool<T> {
 
 impl<T> Drop for Pool<T> {
     fn drop(&mut self) {
-        self.shared.lock().end = true;
-        self.shared.arrived.notify_all();
-        for worker in self.workers.drain(..) {
-            let _ = worker.join(); // it catches and reports its own panics
-        }
+        self.signals.end.store(true, Ordering::Release);
+        self.workers.iter().for_each(Worker::nudge);
+        self.workers.drain(..).for_each(Worker::join);
     }
 }
 

@@ -1,5 +1,9 @@
-//! The pool, without a field: which thread did what, how often, and on which core. Nothing here depends on
-//! how long anything takes, except that a watchdog ends a test that would hang.
+//! The pool, without a field: which thread did what, how often, and what came back. A test holds a worker up
+//! at a gate and opens it. Nothing here depends on how long anything takes, except that a watchdog ends a
+//! test that would hang.
+
+mod late;
+mod long;
 
 use super::*;
 use crate::system::rt::Request;
@@ -7,23 +11,22 @@ use crate::system::rt::heap::{CountingHeap, allocations_here, allocations_since}
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Barrier, Condvar, Mutex};
 use std::thread::{self, ThreadId};
-use std::time::Duration;
 
 #[global_allocator]
 static HEAP: CountingHeap = CountingHeap;
 
-/// Short runs of a test; few under Miri, which takes milliseconds for one.
-const RUNS: usize = if cfg!(miri) { 20 } else { 10_000 };
-
 type Deed = dyn Fn(&Job) + Send + Sync;
 
-/// Does a deed, and notes how often, which thread did it and on which core.
+/// Does its deed and squares its place; notes which thread did that, how often, and on which core.
 struct Job {
+    id: usize,
     place: usize,
     deed: Arc<Deed>,
+    square: Option<usize>,
     times: usize,
     by: Option<ThreadId>,
     core: usize,
@@ -40,6 +43,7 @@ impl PoolJob for Job {
     fn perform(&mut self) {
         let deed = self.deed.clone();
         deed(self);
+        self.square = Some(self.place * self.place);
         self.times += 1;
         self.by = Some(thread::current().id());
         self.core = if cfg!(miri) { 0 } else { sched_getcpu() };
@@ -50,44 +54,93 @@ impl PoolJob for Job {
     }
 }
 
+fn job(id: usize, place: usize, deed: &Arc<Deed>) -> Box<Job> {
+    let deed = deed.clone();
+    Box::new(Job { id, place, deed, square: None, times: 0, by: None, core: 0, allocated: None })
+}
+
 #[expect(clippy::vec_box)] // jobs travel as boxes, whatever their size
 fn jobs(count: usize, deed: impl Fn(&Job) + Send + Sync + 'static) -> Vec<Box<Job>> {
     let deed: Arc<Deed> = Arc::new(deed);
-    let job = |place| Job { place, deed: deed.clone(), times: 0, by: None, core: 0, allocated: None };
-    (0..count).map(|place| Box::new(job(place))).collect()
+    (0..count).map(|place| job(place, place, &deed)).collect()
 }
 
-/// As many jobs as threads, each of which waits for all the others: no thread does two.
-#[expect(clippy::vec_box)]
-fn one_for_each(threads: usize) -> Vec<Box<Job>> {
-    let together = Barrier::new(threads);
-    jobs(threads, move |_| {
-        together.wait();
-    })
-}
-
-/// Every job is there once, and has been done `times` times.
-fn assert_done(all: &[Box<Job>], count: usize, times: usize) {
-    let places: BTreeSet<_> = all.iter().map(|job| job.place).collect();
-    assert_eq!((all.len(), places), (count, (0..count).collect()));
-    assert!(all.iter().all(|job| job.times == times));
+/// Every place has a finished job, in order.
+fn assert_squares(jobs: &[Box<Job>]) {
+    for (place, job) in jobs.iter().enumerate() {
+        assert_eq!((job.place, job.square), (place, Some(place * place)));
+    }
 }
 
 fn threads_of(jobs: &[Box<Job>]) -> BTreeSet<String> {
     jobs.iter().map(|job| format!("{:?}", job.by)).collect()
 }
 
-/// Lets between 0 and 120 us pass, so that runs find the workers awake, falling asleep and asleep.
-fn pause(run: usize) {
-    let began = std::time::Instant::now();
-    while began.elapsed() < Duration::from_micros((run * 7919 % 121) as u64) {
-        std::hint::spin_loop();
+fn no_spare(_: usize) -> Option<Box<Job>> {
+    None
+}
+
+/// Waits for as many threads as `together` was made for.
+fn meet(together: &Barrier) {
+    together.wait();
+}
+
+/// Holds up every thread but its maker until it is opened.
+struct Gate {
+    maker: ThreadId,
+    /// How many threads have come, and whether it is open.
+    state: Mutex<(usize, bool)>,
+    changed: Condvar,
+}
+
+/// The maker's end of a gate. It opens the gate when it is dropped, so that the pool of a failed test can
+/// end.
+struct Keeper(Arc<Gate>);
+
+impl Keeper {
+    fn new() -> Keeper {
+        let state = Mutex::new((0, false));
+        Keeper(Arc::new(Gate { maker: thread::current().id(), state, changed: Condvar::new() }))
+    }
+}
+
+impl std::ops::Deref for Keeper {
+    type Target = Arc<Gate>;
+    fn deref(&self) -> &Arc<Gate> {
+        &self.0
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
+impl Gate {
+    fn pass(&self) {
+        if thread::current().id() == self.maker {
+            return;
+        }
+        let mut state = self.state.lock().unwrap();
+        state.0 += 1;
+        self.changed.notify_all();
+        drop(self.changed.wait_while(state, |state| !state.1).unwrap());
+    }
+    /// Waits until `count` threads have come.
+    fn await_arrivals(&self, count: usize) {
+        let state = self.state.lock().unwrap();
+        drop(self.changed.wait_while(state, |state| state.0 < count).unwrap());
+    }
+    fn open(&self) {
+        self.state.lock().unwrap().1 = true;
+        self.changed.notify_all();
     }
 }
 
 /// Fails if `body` does not end: a lost wake-up, or a wait for a worker in vain.
 fn watched(body: impl FnOnce() + Send + 'static) {
-    let (ended, end) = crossbeam_channel::bounded(1);
+    let (ended, end) = bounded(1);
     let thread = thread::spawn(move || {
         body();
         let _ = ended.send(());
@@ -98,25 +151,24 @@ fn watched(body: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// What `body` says when it panics.
-fn panic_of(body: impl FnOnce()) -> &'static str {
-    *catch_unwind(AssertUnwindSafe(body)).expect_err("a panic").downcast::<&str>().expect("a text")
-}
-
 #[test]
-fn jobs_come_back_from_as_many_threads_as_asked() {
+fn jobs_come_back_in_order_from_as_many_threads_as_asked() {
     watched(|| {
         for asked in [1, 2, 3, 8, 20] {
             let mut pool = Pool::new(asked, &[], 8);
             let threads = asked.min(8);
-            assert_eq!(pool.threads(), threads);
-            let mut all = one_for_each(threads);
+            assert_eq!((pool.threads(), pool.spares()), (threads, 2 * (threads - 1)));
+            // As many jobs as threads, and each waits for all the others: no thread does two.
+            let together = Barrier::new(threads);
+            let mut all = jobs(threads, move |_| meet(&together));
             for round in 1..=20 {
                 let mut own = 0;
-                pool.run(&mut all, || own += 1);
-                assert_done(&all, threads, round);
-                assert_eq!((own, threads_of(&all).len()), (1, threads));
+                pool.run(&mut all, || own += 1, no_spare);
+                assert_squares(&all);
+                assert!(own == 1 && all.iter().all(|job| job.times == round && job.id == job.place));
+                assert_eq!(threads_of(&all).len(), threads);
             }
+            assert_eq!((pool.stand_ins(), pool.out()), (0, 0));
         }
     });
 }
@@ -127,36 +179,38 @@ fn fewer_jobs_than_threads_or_none_are_done_too() {
         let mut pool = Pool::new(3, &[], 8);
         for count in [0, 1, 2, 8, 0, 5] {
             let mut all = jobs(count, |_| {});
-            let mut own = 0;
-            pool.run(&mut all, || own += 1);
-            assert_done(&all, count, 1);
-            assert_eq!(own, 1);
+            pool.run(&mut all, || {}, no_spare);
+            assert_squares(&all);
+            assert!(all.len() == count && all.iter().all(|job| job.times == 1));
         }
     });
 }
 
 #[test]
-fn a_worker_is_waited_for_and_the_caller_does_the_rest() {
+fn a_place_stays_with_its_thread() {
     watched(|| {
-        let mut pool = Pool::new(2, &[], 4);
-        let caller = thread::current().id();
-        let (come, rest) = (Barrier::new(2), AtomicUsize::new(0));
-        let come = Arc::new(come);
-        let at = come.clone();
-        // The worker keeps its job until the caller has done the other three.
-        let mut all = jobs(4, move |_| {
-            if thread::current().id() == caller {
-                rest.fetch_add(1, Ordering::SeqCst);
-                return;
+        let mut pool = Pool::new(2, &[], 8);
+        let (caller, gate) = (thread::current().id(), Keeper::new());
+        let done = Arc::new(AtomicUsize::new(0));
+        let (at, count) = (gate.clone(), done.clone());
+        let mut all = jobs(8, move |job| {
+            // The worker's first job waits until the caller has done all of its own half.
+            if job.place == 7 {
+                at.pass();
             }
-            at.wait();
-            while rest.load(Ordering::SeqCst) < 3 {
-                thread::yield_now();
+            if job.place < 4 && count.fetch_add(1, Ordering::SeqCst) == 3 {
+                at.open();
+                at.await_arrivals(1);
             }
         });
-        pool.run(&mut all, || _ = come.wait());
-        assert_done(&all, 4, 1);
-        assert_eq!(all.iter().filter(|job| job.by == Some(caller)).count(), 3);
+        // A worker that is awake could take a job from another queue before its own is filled.
+        while !pool.workers[0].is_asleep() {
+            thread::yield_now();
+        }
+        thread::sleep(Duration::from_millis(5));
+        pool.run(&mut all, || gate.await_arrivals(1), no_spare);
+        assert!(all[..4].iter().all(|job| job.by == Some(caller)));
+        assert!(all[7].by != Some(caller), "the worker begins with its own half");
     });
 }
 
@@ -164,19 +218,24 @@ fn a_worker_is_waited_for_and_the_caller_does_the_rest() {
 fn a_worker_that_panics_is_reported_and_no_run_waits_for_it() {
     watched(|| {
         let mut pool = Pool::new(2, &[], 2);
-        let caller = thread::current().id();
-        let come = Arc::new(Barrier::new(2));
-        let at = come.clone();
+        let (caller, gate) = (thread::current().id(), Keeper::new());
+        let at = gate.clone();
         let mut all = jobs(2, move |_| {
-            if thread::current().id() != caller {
-                at.wait();
-                panic!("unlucky");
-            }
+            at.pass();
+            assert!(thread::current().id() == caller, "unlucky");
         });
-        let own = || _ = come.wait();
-        assert_eq!(panic_of(|| pool.run(&mut all, own)), "a worker thread of the field engine has panicked");
+        let none = |_| {
+            gate.open();
+            None
+        };
+        let own = || gate.await_arrivals(1);
+        let outcome = catch_unwind(AssertUnwindSafe(|| pool.run(&mut all, own, none)));
+        let said = *outcome.unwrap_err().downcast::<&str>().unwrap();
+        assert_eq!(said, "a worker thread of the field engine has panicked");
         let mut others = jobs(2, |_| {});
-        assert!(panic_of(|| pool.run(&mut others, || {})).contains("earlier run"));
+        assert!(catch_unwind(AssertUnwindSafe(|| pool.run(&mut others, || {}, no_spare))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| pool.settle())).is_err());
+        drop(pool);
     });
 }
 
@@ -184,19 +243,13 @@ fn a_worker_that_panics_is_reported_and_no_run_waits_for_it() {
 fn after_a_panic_of_the_caller_the_pool_is_not_used_again() {
     watched(|| {
         let mut pool = Pool::new(2, &[], 2);
-        let done = Arc::new(AtomicUsize::new(0));
-        let count = done.clone();
-        let mut all = jobs(1, move |_| _ = count.fetch_add(1, Ordering::SeqCst));
-        // The worker has done all there was, and its job must not be taken for one of the next run.
-        let own = || {
-            while done.load(Ordering::SeqCst) == 0 {
-                thread::yield_now();
-            }
-            panic!("own");
-        };
-        assert_eq!(panic_of(|| pool.run(&mut all, own)), "own");
-        let mut others = jobs(1, |_| {});
-        assert!(panic_of(|| pool.run(&mut others, || {})).contains("earlier run"));
+        let mut all = jobs(2, |_| {});
+        let outcome = catch_unwind(AssertUnwindSafe(|| pool.run(&mut all, || panic!("own"), no_spare)));
+        assert!(outcome.is_err());
+        let mut others = jobs(2, |_| {});
+        let again = catch_unwind(AssertUnwindSafe(|| pool.run(&mut others, || {}, no_spare)));
+        assert!(again.unwrap_err().downcast::<&str>().unwrap().contains("earlier run"));
+        drop(pool);
     });
 }
 
@@ -209,6 +262,12 @@ impl Drop for Farewell {
     }
 }
 
+fn stay(gone: &Arc<AtomicUsize>) {
+    KEPT.with_borrow_mut(|kept| {
+        kept.get_or_insert_with(|| Farewell(gone.clone()));
+    });
+}
+
 #[test]
 fn no_thread_outlives_its_pool() {
     watched(|| {
@@ -216,10 +275,10 @@ fn no_thread_outlives_its_pool() {
         let mut pool = Pool::new(4, &[], 4);
         let (together, kept) = (Barrier::new(4), gone.clone());
         let mut all = jobs(4, move |_| {
-            KEPT.with_borrow_mut(|mine| _ = mine.get_or_insert_with(|| Farewell(kept.clone())));
+            stay(&kept);
             together.wait();
         });
-        (0..3).for_each(|_| pool.run(&mut all, || {}));
+        (0..3).for_each(|_| pool.run(&mut all, || {}, no_spare));
         assert_eq!(gone.load(Ordering::SeqCst), 0, "the same threads serve every run");
         drop(pool);
         assert_eq!(gone.load(Ordering::SeqCst), 3, "the caller is the fourth and stays");
@@ -228,102 +287,28 @@ fn no_thread_outlives_its_pool() {
 }
 
 #[test]
-fn no_wake_up_is_lost_in_ten_thousand_runs() {
-    // Each job waits for all the others, so a run ends only if every worker has come.
-    for threads in [2, 3] {
-        watched(move || {
-            let mut pool = Pool::new(threads, &[], threads);
-            let mut all = one_for_each(threads);
-            for run in 1..=RUNS {
-                pool.run(&mut all, || {});
-                pause(run);
-            }
-            assert_done(&all, threads, RUNS);
-            assert_eq!(threads_of(&all).len(), threads);
-        });
-    }
-}
-
-#[test]
-fn every_job_is_done_once_a_run_in_ten_thousand_runs() {
-    for threads in [1, 2, 3] {
-        watched(move || {
-            let mut pool = Pool::new(threads, &[], 8);
-            let mut all = jobs(8, |_| {});
-            for run in 1..=RUNS {
-                pool.run(&mut all, || {});
-                assert_done(&all, 8, run);
-                pause(run);
-            }
-        });
-    }
-}
-
-#[test]
-fn nothing_is_allocated_after_the_first_run() {
-    for threads in [1, 2, 3] {
-        watched(move || {
-            let mut pool = Pool::new(threads, &[], threads);
-            let mut all = one_for_each(threads);
-            pool.run(&mut all, || {});
-            let before = allocations_here();
-            for run in 0..RUNS / 10 {
-                pool.run(&mut all, || {});
-                pause(run); // so that they sleep and are woken
-            }
-            assert_eq!(allocations_since(before), Some(0), "the caller of {threads}");
-            // Every thread has done one job in each run.
-            assert_eq!(threads_of(&all).len(), threads);
-            assert!(all.iter().all(|job| job.allocated == Some(0)), "{threads} threads");
-        });
-    }
-}
-
-/// The cores of this process.
-fn cores() -> Vec<usize> {
-    let set = sched_getaffinity(None).unwrap();
-    (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect()
-}
-
-#[test]
-fn workers_run_on_the_cores_they_were_given() {
-    if cfg!(miri) {
-        return; // it has no cores
-    }
+fn a_pool_ends_with_a_stray_out() {
     watched(|| {
-        let cores = cores();
-        // The last first: no thread is there by chance.
-        let cpus: Vec<_> = cores.iter().rev().copied().collect();
-        let mut pool = Pool::new(3, &cpus, 3);
-        assert!(pool.refusals().is_empty());
-        let caller = thread::current().id();
-        let mut all = one_for_each(3);
-        for _ in 0..20 {
-            pool.run(&mut all, || {});
-            let workers = all.iter().filter(|job| job.by != Some(caller));
-            let mut ran: Vec<_> = workers.map(|job| job.core).collect();
-            let mut expected = [cpus[1 % cpus.len()], cpus[2 % cpus.len()]];
-            ran.sort();
-            expected.sort();
-            assert_eq!(ran, expected);
-        }
-        assert_eq!(self::cores(), cores, "the caller stays where it may");
-    });
-}
-
-#[test]
-fn a_core_that_is_not_there_is_refused_and_the_worker_works_all_the_same() {
-    if cfg!(miri) {
-        return;
-    }
-    watched(|| {
-        let cores = cores();
-        let mut pool = Pool::new(3, &[cores[0], CpuSet::MAX_CPU, cores[0]], 3);
-        let refused: Vec<_> =
-            pool.refusals().iter().map(|(worker, refusal)| (*worker, refusal.what)).collect();
-        assert_eq!(refused, [(1, Request::FieldCore(CpuSet::MAX_CPU))]);
-        let mut all = one_for_each(3);
-        pool.run(&mut all, || {});
-        assert_done(&all, 3, 1);
+        let gone = Arc::new(AtomicUsize::new(0));
+        let mut pool = Pool::new(2, &[], 2);
+        let (gate, kept) = (Keeper::new(), gone.clone());
+        let at = gate.clone();
+        let mut all = jobs(2, move |_| {
+            stay(&kept);
+            at.pass();
+        });
+        let deed = all[0].deed.clone();
+        pool.run(&mut all, || gate.await_arrivals(1), |place| Some(job(100, place, &deed)));
+        assert_eq!(pool.out(), 1);
+        let opener = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(20)); // by then the pool waits for its worker
+            gate.open();
+        });
+        drop(pool);
+        assert_eq!(gone.load(Ordering::SeqCst), 1);
+        opener.join().unwrap();
+        drop(all);
+        assert_eq!(Arc::strong_count(&deed), 1, "the stray has ended with the pool");
+        KEPT.take();
     });
 }
