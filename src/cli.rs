@@ -172,8 +172,7 @@ fn invoke(arguments: impl IntoIterator<Item = OsString>) -> Result<Exit, Failure
 /// which is 64 here and not clap's 2.
 fn not_a_verb(answer: clap::Error) -> Result<Exit, Failure> {
     if let Some(verb) = of_the_workshop(&answer).filter(|_| !cfg!(feature = "workshop")) {
-        let missing = Failure::usage(format!("this program has no '{verb}': it is built for a robot"));
-        return Err(missing.fix("use a program that was built from the source with 'cargo build --release'"));
+        return Err(lacks(verb));
     }
     let asked_for = !answer.use_stderr();
     let whole_help = answer.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
@@ -194,6 +193,12 @@ fn of_the_workshop(answer: &clap::Error) -> Option<&'static str> {
         Some(ContextValue::String(asked)) => VERBS.into_iter().find(|verb| verb == asked),
         _ => None,
     }
+}
+
+/// Why a program for robots has no such verb.
+fn lacks(verb: &str) -> Failure {
+    let missing = Failure::usage(format!("this program has no '{verb}': it is built for a robot"));
+    missing.fix("use a program that was built from the source with 'cargo build --release'")
 }
 
 #[cfg(test)]
@@ -237,5 +242,15 @@ mod tests {
         }
         let other = Invocation::try_parse_from(["ganglion", "fly"]).unwrap_err();
         assert_eq!(of_the_workshop(&other), None);
+    }
+
+    #[test]
+    #[cfg(not(feature = "workshop"))]
+    fn a_program_for_robots_has_no_workshop_and_says_so() {
+        for verb in ["replay", "learn", "teach", "ablate"] {
+            assert!(command().find_subcommand(verb).is_none(), "{verb}");
+            let refused = invoke(["ganglion", verb].map(OsString::from)).map(|_| ());
+            assert_eq!(refused, Err(lacks(verb)));
+        }
     }
 }

@@ -4,12 +4,11 @@
 //! This file is the order of a cycle. What is as large as the field lies in eight `part`s of eight channels;
 //! a `parallel` has a `job` done for each of them, on the threads of `crate::system::cpu`'s pool. The hot
 //! loops have a file each (`evolve`, `gradient`, `half`, `bank`) and are compiled for several kinds of
-//! processor. The small parts (errors, learning, matches) are f64 and stay here; `state` is the engine as a
-//! robot sees it,
-//! `verbs` what learning, tests and benchmarks read and write between cycles. All memory is allocated, and
-//! touched, in [`CpuEngine::new`], but for what is still to come: a slot of the library takes its memory when
-//! it is stored in, the bank 82 kB for every 32nd experience of a shard. No result depends on the number of
-//! threads.
+//! processor. The small parts (errors, learning, matches) are f64 and stay here. `state` is the engine as a
+//! robot sees it; `verbs` is what learning, tests and benchmarks read and write between cycles. All memory is
+//! allocated, and touched, in [`CpuEngine::new`], but for what is still to come: a slot of the library takes
+//! its memory when a pattern is stored there, the bank 82 kB for every 32nd experience of a shard. No result
+//! depends on the number of threads.
 
 mod bank;
 mod cell;

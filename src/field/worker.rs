@@ -133,7 +133,7 @@ impl FieldWorker {
                 self.brain.decide(&mut response);
                 Some(response)
             }
-            // Of a device that was lost its failover has taken care.
+            // The failover already handled the lost device.
             Ok(Err(Failure::Refused(_) | Failure::Lost(_))) => None,
             // What computes here is not to be used any more, as after a panic.
             Ok(Err(Failure::NotFinite)) => {

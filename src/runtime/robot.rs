@@ -319,9 +319,8 @@ fn table_of(board: &Board, readout: Option<&Readout>, resume: Option<&Snapshot>)
 }
 
 /// The field's engine with its read-out: the given one, or that of the snapshot unless the board's starting
-/// table has changed since, or the one that was taught
-/// the board's starting table beforehand, or the table fitted here and now; without any of them it requests
-/// nothing.
+/// table has changed since, or the one that was taught the board's starting table beforehand, or the table
+/// fitted here and now; without any of them it requests nothing.
 fn brain(
     board: &Board,
     readout: Option<Readout>,

@@ -30,8 +30,6 @@ const SETTLING: u32 = 8;
 const PARTS: [u64; 3] = [5, 1, 4];
 /// Between two cycles of the paced part: 100 Hz.
 const PACE: Span = Span::from_millis(10);
-/// Place of the kernels in `DeviceTimes::PARTS`.
-const KERNELS: usize = 1;
 
 /// An engine on a GPU, loaded and fed by a `Feed`.
 pub struct DeviceBench {
@@ -262,7 +260,7 @@ impl DeviceFigures {
 
     /// Bytes of a cycle in the median time of its kernels, GB (10^9) a second.
     pub fn achieved_gbps(&self) -> Option<f64> {
-        gbps(self.field.bytes_per_cycle, self.part_us(KERNELS, 0.5))
+        gbps(self.field.bytes_per_cycle, self.part_us(DeviceTimes::KERNELS, 0.5))
     }
 
     /// Of the copy's speed, what the kernels reach.
@@ -290,7 +288,7 @@ impl DeviceFigures {
 
     /// The median of the cycle less that of its kernels, microseconds.
     pub fn overhead_us(&self) -> Option<f64> {
-        let (cycle, kernels) = (self.field.cycle_us(0.5)?, self.part_us(KERNELS, 0.5)?);
+        let (cycle, kernels) = (self.field.cycle_us(0.5)?, self.part_us(DeviceTimes::KERNELS, 0.5)?);
         Some((cycle - kernels).max(0.0))
     }
 

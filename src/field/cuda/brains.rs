@@ -125,7 +125,7 @@ impl Brains {
         let begun = clock.now();
         let was_on_half = self.schedule.standing().on_half;
         let orders = self.schedule.order(first);
-        let work = Work {
+        let launches = Launches {
             on_half: orders.on_half,
             moves: was_on_half != orders.on_half,
             steps: orders.count.into_iter().max().unwrap_or(1).max(1),
@@ -134,7 +134,7 @@ impl Brains {
         if self.watched.is_some() {
             self.main.record(&self.marks.begin)?;
         }
-        self.main.replay(self.watched.as_ref().unwrap_or(&self.graphs).of(work))?;
+        self.main.replay(self.watched.as_ref().unwrap_or(&self.graphs).of(launches))?;
         let submitted = clock.now();
         self.waiting.until_reported(&self.desk, &self.main, self.usual.min(patience), patience)?;
         let seen = clock.now();
@@ -166,8 +166,8 @@ impl Brains {
         let most = Schedule::most_sub_steps(&self.plan);
         let record = |on_half: bool, moves: bool| -> Result<Vec<Graph>, GpuError> {
             let graph = |steps: u32| {
-                let work = Work { on_half, moves, steps };
-                self.main.capture(|| if watched { self.in_line(work) } else { self.branched(work) })
+                let launches = Launches { on_half, moves, steps };
+                self.main.capture(|| if watched { self.in_line(launches) } else { self.branched(launches) })
             };
             (1..=most).map(graph).collect()
         };
@@ -177,7 +177,7 @@ impl Brains {
 
     /// The launches of a cycle: learning beside the field, then the bank beside all else that needs the
     /// features. The metrics come after the answer, which does not need them.
-    fn branched(&self, work: Work) -> Result<(), GpuError> {
+    fn branched(&self, launches: Launches) -> Result<(), GpuError> {
         let (main, side, brains, robots) = (&self.main, &self.side, self.brains(), self.robots());
         let on = |stream: &Stream, step: Step| launch(stream, step, brains, robots);
         on(main, self.kernels.sense())?;
@@ -186,13 +186,13 @@ impl Brains {
         for step in self.kernels.learning() {
             on(side, step)?;
         }
-        if work.moves {
-            on(main, self.kernels.movement(work.on_half))?;
+        if launches.moves {
+            on(main, self.kernels.movement(launches.on_half))?;
         }
-        for sub_step in 0..work.steps {
-            on(main, self.kernels.evolve(work.on_half, sub_step))?;
+        for sub_step in 0..launches.steps {
+            on(main, self.kernels.evolve(launches.on_half, sub_step))?;
         }
-        on(main, self.kernels.features(work.on_half))?;
+        on(main, self.kernels.features(launches.on_half))?;
         main.fork(&self.marks.reduced)?;
         side.wait(&self.marks.reduced)?;
         on(side, self.kernels.library())?;
@@ -209,18 +209,18 @@ impl Brains {
     }
 
     /// The same one after another, with a mark at the end of each stage.
-    fn in_line(&self, work: Work) -> Result<(), GpuError> {
+    fn in_line(&self, launches: Launches) -> Result<(), GpuError> {
         let on = |step: Step| self.launch(step);
         let mark = |stage: usize| self.main.record(&self.marks.stages[stage]);
         on(self.kernels.sense())?;
         self.kernels.learning().into_iter().try_for_each(on)?;
         mark(0)?;
-        if work.moves {
-            on(self.kernels.movement(work.on_half))?;
+        if launches.moves {
+            on(self.kernels.movement(launches.on_half))?;
         }
-        (0..work.steps).try_for_each(|sub_step| on(self.kernels.evolve(work.on_half, sub_step)))?;
+        (0..launches.steps).try_for_each(|sub_step| on(self.kernels.evolve(launches.on_half, sub_step)))?;
         mark(1)?;
-        on(self.kernels.features(work.on_half))?;
+        on(self.kernels.features(launches.on_half))?;
         mark(2)?;
         on(self.kernels.library())?;
         mark(3)?;
@@ -266,7 +266,7 @@ impl Brains {
 
 /// Which launches a cycle needs.
 #[derive(Clone, Copy)]
-struct Work {
+struct Launches {
     /// The grid in use.
     on_half: bool,
     /// The cycle before was on the other one.
@@ -280,8 +280,8 @@ struct Work {
 struct Graphs([[Vec<Graph>; 2]; 2]);
 
 impl Graphs {
-    fn of(&self, work: Work) -> &Graph {
-        &self.0[usize::from(work.on_half)][usize::from(work.moves)][work.steps as usize - 1]
+    fn of(&self, launches: Launches) -> &Graph {
+        &self.0[usize::from(launches.on_half)][usize::from(launches.moves)][launches.steps as usize - 1]
     }
 
     fn all(&self) -> impl Iterator<Item = &Graph> {

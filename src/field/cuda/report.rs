@@ -108,6 +108,8 @@ pub struct DeviceTimes {
 impl DeviceTimes {
     /// Names of the parts, in their order.
     pub const PARTS: [&str; 3] = ["queue", "kernels", "wake"];
+    /// The place of `kernels` among the parts.
+    pub const KERNELS: usize = 1;
 
     /// The parts, in their order.
     pub fn parts(&self) -> [Span; DeviceTimes::PARTS.len()] {

@@ -2,7 +2,7 @@
 //! waits inside the driver, so that it can always give up. The events of what is not a usual cycle.
 
 use super::desk::Desk;
-use crate::base::time::{Clock, MonotonicClock, Span};
+use crate::base::time::{Clock, Instant, MonotonicClock, Span};
 use crate::field::{STAGES, StageTimes};
 use crate::system::gpu::{Call, Event, Gpu, GpuError, Stream};
 use std::sync::Arc;
@@ -108,21 +108,43 @@ impl Waiting {
         usual: Span,
         patience: Span,
     ) -> Result<(), GpuError> {
-        let clock = MonotonicClock;
-        let begun = clock.now();
+        let begun = MonotonicClock.now();
         let awake = begun + usual.less(Span::from_nanos(AWAKE.as_nanos() / 2));
         let each = Span::from_nanos(patience.as_nanos() / LATE);
         let mut late = begun + each;
-        while !desk.is_reported() {
-            if self.is_over() {
-                return Err(GpuError { call: Call::Replay, code: NOT_READY });
-            }
-            let now = clock.now();
-            if now >= late {
+        self.poll(Call::Replay, awake, |now| {
+            if now >= late && !desk.is_reported() {
                 if stream.is_done()? && !desk.is_reported() {
                     return Err(GpuError { call: Call::Replay, code: UNKNOWN });
                 }
                 late = now + each;
+            }
+            Ok(desk.is_reported())
+        })
+    }
+
+    /// Until an event is reached, polling with sleeps in between. Bounded by the caller that waits for this
+    /// thread: it abandons it, and the wait ends.
+    pub fn until(&self, event: &Event) -> Result<(), GpuError> {
+        self.poll(Call::EventQuery, MonotonicClock.now(), |_| event.is_done())
+    }
+
+    /// Polls until `is_there` says yes: sleeps until `awake`, polls without a nap for [`AWAKE`], then between
+    /// naps. Fails, as `call`, once this thread is abandoned.
+    fn poll(
+        &self,
+        call: Call,
+        awake: Instant,
+        mut is_there: impl FnMut(Instant) -> Result<bool, GpuError>,
+    ) -> Result<(), GpuError> {
+        let clock = MonotonicClock;
+        loop {
+            let now = clock.now();
+            if is_there(now)? {
+                return Ok(());
+            }
+            if self.is_over() {
+                return Err(GpuError { call, code: NOT_READY });
             }
             if now < awake {
                 clock.sleep_until(awake);
@@ -130,23 +152,5 @@ impl Waiting {
                 clock.sleep_until(now + NAP);
             }
         }
-        Ok(())
-    }
-
-    /// Until an event is reached, polling with sleeps in between. Bounded by the caller that waits for this
-    /// thread: it abandons it, and the wait ends.
-    pub fn until(&self, event: &Event) -> Result<(), GpuError> {
-        let clock = MonotonicClock;
-        let tired = clock.now() + AWAKE;
-        while !event.is_done()? {
-            if self.is_over() {
-                return Err(GpuError { call: Call::EventQuery, code: NOT_READY });
-            }
-            let now = clock.now();
-            if now >= tired {
-                clock.sleep_until(now + NAP);
-            }
-        }
-        Ok(())
     }
 }

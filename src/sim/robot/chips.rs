@@ -61,7 +61,7 @@ pub fn chips(board: &Board, seed: u64) -> Vec<(usize, Chip)> {
                 let noise = Noise::new(seed, NOISE_POWER + nth);
                 Chip::Monitor(PowerMonitor::new(chip, address, shunt_ohms, noise))
             }
-            // Made above, or of the board itself. A new chip has no model: nobody answers at its address.
+            // Made above, or of the board itself. A new chip has no model: nothing answers at its address.
             SensorKind::Chip(_)
             | SensorKind::Lines(_)
             | SensorKind::File(_)

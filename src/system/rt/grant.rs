@@ -161,8 +161,7 @@ pub fn become_real_time_on(plan: &RtPlan, role: Role, core: Option<usize>) -> Gr
     let priority = role.priority(plan.priority);
     if priority > 0 {
         // Where the priority is refused, the slack is what is left to lose: 50 us by default.
-        let least = Some(NonZeroU64::MIN);
-        note(Request::TimerSlack, rustix::thread::set_current_timer_slack(least));
+        note(Request::TimerSlack, end_sleeps_on_time());
     }
     let own = core.map(|core| (core, run_only_on(core)));
     if let Some((core, result)) = own {
@@ -198,8 +197,13 @@ pub fn stay_on(core: usize) -> Result<(), Refusal> {
 /// Has the calling thread woken when it asked for, and not up to 50 us later, which is what Linux allows
 /// itself for threads that are not real-time.
 pub fn wake_on_time() -> Result<(), Refusal> {
-    let set = rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN));
-    set.map_err(|errno| Refusal { what: Request::TimerSlack, errno: errno.raw_os_error() })
+    let what = Request::TimerSlack;
+    end_sleeps_on_time().map_err(|errno| Refusal { what, errno: errno.raw_os_error() })
+}
+
+/// Sets the calling thread's timer slack to 1 ns, the least there is: 0 stands for the default.
+fn end_sleeps_on_time() -> Result<(), Errno> {
+    rustix::thread::set_current_timer_slack(Some(NonZeroU64::MIN))
 }
 
 /// What the calling thread has, without requesting anything.

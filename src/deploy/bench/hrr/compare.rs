@@ -28,7 +28,7 @@ pub struct Comparison {
     pub transfer_share: Option<f64>,
 }
 
-/// From a batch to the next larger one that was measured, by whoever did both.
+/// How the time grows from one measured batch to the next larger one, on the same processor or GPU.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Growth {
     /// Its operation.
