@@ -6,6 +6,7 @@
 //! which engine takes over when a device is lost.
 
 mod bank;
+mod bank_copy;
 mod between;
 mod brains;
 mod desk;
@@ -14,6 +15,7 @@ mod launches;
 mod layout;
 mod line;
 mod report;
+mod save;
 mod schedule;
 mod start;
 mod state;

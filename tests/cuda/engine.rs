@@ -383,6 +383,88 @@ fn a_state_goes_out_and_back_without_losing_a_bit() {
     }
 }
 
+/// Bytes that one save copies off the device.
+fn bytes_of_save(engine: &mut CudaEngine, live: &mut Live) -> u64 {
+    let before = engine.device_counts().bytes_out;
+    assert!(engine.save(live));
+    engine.device_counts().bytes_out - before
+}
+
+#[test]
+fn a_save_copies_no_row_of_the_bank_off_the_device() {
+    let Some(_device) = device() else { return };
+    let plan = FieldPlan { shape: Shape { bank: 200, ..plan(8).shape }, ..plan(8) };
+    let mut engine = open(&plan, 1);
+    let (mut good, mut spare) = (Live::default(), Live::default());
+    let empty = bytes_of_save(&mut engine, &mut good);
+    for row in 0..150 {
+        let descriptor: [f32; DESCRIPTOR] = std::array::from_fn(|i| (row as f32 + i as f32 * 0.1).sin());
+        assert!(engine.store_experience(&descriptor, 0.5));
+    }
+    for cycle in 0..6 {
+        assert!(engine.cycle(&stimulus(9, cycle, 0)).is_ok());
+        assert_eq!(bytes_of_save(&mut engine, &mut spare), empty, "cycle {cycle}");
+        std::mem::swap(&mut good, &mut spare);
+    }
+    assert_eq!(good.bank.rows.len(), engine.experiences() * DESCRIPTOR);
+    assert!(engine.experiences() >= 150);
+    let field = (CHANNELS * plan.shape.cells() * size_of::<f32>()) as u64;
+    assert!(field < empty && empty < 3 * field, "{empty} bytes: the field of {field} and small tables");
+}
+
+#[test]
+fn the_saved_bank_is_the_one_that_the_device_has() {
+    let Some(_device) = device() else { return };
+    // Twelve rows: they are stored, recognised and replaced; and some come from outside.
+    let mut pair = Pair::new(&plan(8), 3);
+    let (mut live, mut judged) = (Live::default(), Live::default());
+    for cycle in 0..40 {
+        pair.cycle(cycle, rung_at(cycle));
+        if cycle % 9 == 4 {
+            let descriptor: [f32; DESCRIPTOR] =
+                std::array::from_fn(|i| (cycle as f32 + i as f32 * 0.1).sin());
+            assert!(pair.engine.store_experience(&descriptor, 0.5));
+            assert!(pair.judge.store_experience(&descriptor, 0.5));
+        }
+        assert!(pair.engine.save(&mut live) && pair.judge.save(&mut judged));
+        assert_eq!(live.bank.last_use, judged.bank.last_use, "cycle {cycle}");
+        assert_eq!(live.bank.rows.len(), judged.bank.value.len() * DESCRIPTOR, "cycle {cycle}");
+        let judged_rows = judged.fine.rows.chunks_exact(DESCRIPTOR).flat_map(|row| {
+            let length = row.iter().map(|number| number * number).sum::<f64>().sqrt();
+            row.iter().map(move |number| number / length)
+        });
+        let rows = live.bank.rows.iter().zip(judged_rows);
+        rows.for_each(|(a, b)| near(&format!("cycle {cycle}"), "row", f64::from(*a), b, 10.0 * SEEN));
+        let values = live.bank.value.iter().zip(&judged.bank.value);
+        values.for_each(|(a, b)| near(&format!("cycle {cycle}"), "value", *a, *b, SEEN));
+    }
+    assert_eq!(pair.engine.experiences(), 12, "it is full");
+}
+
+#[test]
+fn a_save_without_a_wait_gives_the_state_in_which_it_began() {
+    let Some(device) = device() else { return };
+    let mut engine = open(&plan(8), 1);
+    let (mut at_once, mut soon, mut other) = (Live::default(), Live::default(), Live::default());
+    (0..3).for_each(|cycle| assert!(engine.cycle(&stimulus(9, cycle, 5)).is_ok()));
+    assert!(engine.save(&mut at_once));
+    device.order("stall=0");
+    assert!(!engine.save_soon(&mut soon) && !engine.save_soon(&mut soon), "the device stands still");
+    device.order("release");
+    for cycle in 3..6 {
+        assert!(engine.cycle(&stimulus(9, cycle, 5)).is_ok());
+    }
+    wait_until("it is drained", || engine.save_soon(&mut soon));
+    assert_eq!(soon, at_once, "that of cycle 2, with its bank");
+    assert!(!engine.save_soon(&mut soon), "a new one begins");
+    assert!(engine.save(&mut other) && other.cycle == 5, "another state, at once");
+    assert!(!engine.save_soon(&mut soon), "the first has to begin again");
+    engine.rest();
+    assert!(!engine.save_soon(&mut soon), "what was under way is over");
+    wait_until("it is drained", || engine.save_soon(&mut soon));
+    assert_eq!((soon.age, soon.bank.rows.len()), (0, 0));
+}
+
 #[test]
 fn the_cpu_engine_takes_over_from_the_device_and_back() {
     let Some(_device) = device() else { return };
@@ -472,6 +554,11 @@ fn a_lost_device_says_how_and_can_be_opened_again() {
 
 /// Waits for something that other threads bring about; fails after a minute.
 fn wait_for(what: &str, holds: impl Fn() -> bool) {
+    wait_until(what, holds);
+}
+
+/// The same for what has to be done again and again.
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..12_000 {
         if holds() {
             return;

@@ -368,7 +368,9 @@ impl Rig {
     fn answer(&mut self, report: Buffer) -> Answer {
         let bytes = self.device.read(report, 0, REPORT);
         let mut end = Reader(&bytes[ANSWER..]);
-        let (times, ticket) = (end.u64s(2), end.u32s(1)[0]);
+        let times = end.u64s(2);
+        let _row = (end.u64s(2), end.u32s(DESCRIPTOR));
+        let ticket = end.u32s(1)[0];
         assert!(ticket == self.orders.ticket && 0 < times[0] && times[0] <= times[1], "{ticket}, {times:?}");
         Answer::read(&bytes[..ANSWER])
     }

@@ -1,6 +1,7 @@
 //! Where everything lies in the one allocation on the device: what robots share, then each robot's own. Knows
 //! sizes only; `start` defines the initial contents, `kernels/README.md` which kernel writes what.
 
+use super::save::room_for;
 use super::tables::{ABOUT, ANSWER, BRAIN, CYCLE, MATCH, METRICS, RULE, SENSES, SWEEP};
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{FieldPlan, Storage};
@@ -90,6 +91,8 @@ pub struct Own {
 pub struct Layout {
     pub shared: Shared,
     pub robots: Vec<Own>,
+    /// Where a state of robot 0 lies on its way to the host (`save`).
+    pub saved: Place,
     /// Length of the allocation.
     pub bytes: usize,
 }
@@ -99,8 +102,9 @@ impl Layout {
     pub fn new(plan: &FieldPlan, taps: usize, robots: usize, blocks: usize) -> Layout {
         let mut ruler = Ruler::default();
         let shared = shared(plan, taps, robots, &mut ruler);
-        let robots = (0..robots).map(|_| own(plan, blocks, &mut ruler)).collect();
-        Layout { shared, robots, bytes: ruler.next }
+        let robots: Vec<Own> = (0..robots).map(|_| own(plan, blocks, &mut ruler)).collect();
+        let saved = ruler.take(robots.first().map_or(0, Own::saved_bytes));
+        Layout { shared, robots, saved, bytes: ruler.next }
     }
 
     /// The table of addresses of one robot, for an allocation that begins at `base`; its orders and its
@@ -150,6 +154,15 @@ impl Layout {
         addresses.extend(rest.map(|place| at(place, 0)));
         assert_eq!(addresses.len() * size_of::<u64>(), BRAIN, "the table is as kernels/brain.cuh has it");
         addresses.iter().flat_map(|address| address.to_le_bytes()).collect()
+    }
+}
+
+impl Own {
+    /// Room for all that is saved of a robot.
+    fn saved_bytes(&self) -> usize {
+        let tables = [self.senses, self.weights, self.covariance, self.sweep, self.scores, self.metrics];
+        let cells = self.cells.iter().flat_map(|buffers| buffers[0]);
+        room_for(tables.into_iter().chain(cells).map(|place| place.bytes).chain([ANSWER]))
     }
 }
 

@@ -36,6 +36,14 @@ impl FieldEngine for CudaEngine {
         is_saved
     }
 
+    fn save_soon(&mut self, live: &mut Live) -> bool {
+        let mut mine = std::mem::take(live);
+        let saved = self.ask(move |brains| brains.save_soon(&mut mine).map(|is_saved| (is_saved, mine)));
+        let (is_saved, mine) = saved.unwrap_or_default();
+        *live = mine;
+        is_saved
+    }
+
     fn restore(&mut self, live: &Live) -> Result<(), StateError> {
         live.check(&self.plan)?;
         let theirs = live.clone();

@@ -151,6 +151,7 @@ impl Context {
             let each = &mut self.captured.borrow_mut().each;
             each.copies_in += more.copies_in;
             each.copies_out += more.copies_out;
+            each.bytes_out += more.bytes_out;
             each.copies_within += more.copies_within;
         } else {
             self.line.watch().add(&more);

@@ -18,6 +18,7 @@ pub struct Watch {
     calls: AtomicU64,
     copies_in: AtomicU64,
     copies_out: AtomicU64,
+    bytes_out: AtomicU64,
     copies_within: AtomicU64,
     launches: AtomicU64,
     replays: AtomicU64,
@@ -40,6 +41,8 @@ pub struct Counts {
     pub copies_in: u64,
     /// Copies from the device to the host.
     pub copies_out: u64,
+    /// Bytes of these.
+    pub bytes_out: u64,
     /// Copies from device to device.
     pub copies_within: u64,
     /// Kernels launched one by one, so not those of graphs.
@@ -86,6 +89,7 @@ impl Watch {
             calls: count(&self.calls),
             copies_in: count(&self.copies_in),
             copies_out: count(&self.copies_out),
+            bytes_out: count(&self.bytes_out),
             copies_within: count(&self.copies_within),
             launches: count(&self.launches),
             replays: count(&self.replays),
@@ -113,6 +117,7 @@ impl Watch {
         };
         add(&self.copies_in, more.copies_in);
         add(&self.copies_out, more.copies_out);
+        add(&self.bytes_out, more.bytes_out);
         add(&self.copies_within, more.copies_within);
         add(&self.launches, more.launches);
         add(&self.replays, more.replays);
