@@ -233,7 +233,7 @@ struct Brain {
   Wires wires[2];             // whole grid, half grid
   Taps taps;
   void* cells[2][2][GROUPS];  // [grid][buffer][group]: [GROUP][n][n][n], x fastest
-  const short* volumes[2];    // [slot][PATTERN][n][n][n] in steps of (1 - beta) / 32767
+  const short* const* volumes[2]; // [slot]: where its [PATTERN][n][n][n] lie, in steps of (1 - beta) / 32767
   const double* contexts;     // [slot][CHANNELS], unit length, about rest
   const unsigned* stored;     // [slot], 0 for an empty one
   float* channel_sums;        // [slab][CHANNELS]

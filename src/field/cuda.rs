@@ -13,6 +13,7 @@ mod desk;
 mod gauge;
 mod launches;
 mod layout;
+mod library;
 mod line;
 mod report;
 mod save;
@@ -58,7 +59,7 @@ pub struct CudaEngine {
     plan: FieldPlan,
     robots: usize,
     found: Found,
-    /// Taken on the device at the start.
+    /// Taken on the device: at the start, and for the library since.
     device_bytes: usize,
     line: Line,
     start: Start,

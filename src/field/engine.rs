@@ -164,7 +164,7 @@ pub trait Inspect: FieldEngine {
     /// Time of each of the `STAGES` in the last cycle.
     fn stage_times(&self) -> &StageTimes;
 
-    /// Memory taken at the start, bytes: field, library, bank, read-out and learning.
+    /// Memory taken so far, bytes: field, library, bank, read-out and learning.
     fn memory_bytes(&self) -> usize;
 }
 

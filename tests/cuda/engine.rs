@@ -12,7 +12,7 @@ use ganglion::field::cpu::CpuEngine;
 use ganglion::field::cuda::CudaEngine;
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::sensor_ring::{SensorRing, SensorWriter};
-use ganglion::field::shape::{CHANNELS, DESCRIPTOR};
+use ganglion::field::shape::{CHANNELS, DESCRIPTOR, PATTERN};
 use ganglion::field::state::Live;
 use ganglion::field::{Failure, FieldEngine, Inspect, Loss, Response, trial};
 use ganglion::system::gpu::{GpuFault, Watch};
@@ -381,6 +381,53 @@ fn a_state_goes_out_and_back_without_losing_a_bit() {
             }
         }
     }
+}
+
+#[test]
+fn an_empty_library_takes_no_memory_of_the_device() {
+    let Some(_device) = device() else { return };
+    let plan = FieldPlan { shape: Shape { patterns: 20, ..plan(8).shape }, ..plan(8) };
+    let slot = PATTERN * (plan.shape.cells() + plan.shape.cells() / 8) * size_of::<i16>();
+    let mut engine = open(&plan, 1);
+    let (empty, at_start) = (engine.memory_bytes(), engine.device_counts().device_allocations);
+    let mut none = open(&FieldPlan { shape: Shape { patterns: 0, ..plan.shape }, ..plan.clone() }, 1);
+    assert!(empty < none.memory_bytes() + 2 * slot, "{empty} bytes with 20 slots, a slot of zeros more");
+    assert!(none.cycle(&stimulus(9, 0, 0)).is_ok());
+    // In any order of slots; eight of them in an allocation, and the last four in a smaller one.
+    let volume = volume(0, 8);
+    for (stored, slot) in (0..20).map(|i| i * 7 % 20).enumerate() {
+        assert!(engine.store_pattern(slot, &volume, &context(slot), 1.0));
+        assert_eq!(engine.device_counts().device_allocations - at_start, 1 + stored as u64 / 8);
+    }
+    assert_eq!(engine.memory_bytes(), empty + 20 * slot);
+    engine.clear_pattern(3);
+    assert!(engine.store_pattern(3, &volume, &context(3), 1.0));
+    assert_eq!(engine.memory_bytes(), empty + 20 * slot, "a slot keeps its memory");
+    let learned = engine.learned();
+    assert!(learned.patterns.iter().all(|pattern| {
+        pattern.as_ref().is_some_and(|one| one.volume == learned.patterns[0].as_ref().expect("stored").volume)
+    }));
+    let mut other = open(&plan, 1);
+    other.load(&learned).expect("of the same plan");
+    assert_eq!(other.memory_bytes(), engine.memory_bytes());
+    for cycle in 0..4 {
+        let [a, b] =
+            [&mut engine, &mut other].map(|engine| engine.cycle(&stimulus(9, cycle, rung_at(cycle))));
+        assert_eq!(a.expect("in range").scores, b.expect("in range").scores, "cycle {cycle}");
+    }
+}
+
+#[test]
+fn a_blend_of_a_slot_that_was_never_stored_is_of_zeros() {
+    let Some(_device) = device() else { return };
+    let (mut first, mut second) = (open(&plan(8), 1), open(&plan(8), 1));
+    assert!(first.store_pattern(2, &volume(2, 8), &context(2), 1.0));
+    let mut live = Live::default();
+    assert!(first.cycle(&stimulus(9, 0, 0)).is_ok() && first.save(&mut live));
+    assert_eq!(live.blend.len(), 1, "it blends slot 2");
+    // Another engine goes on from that state without the library.
+    second.restore(&live).expect("it fits");
+    assert!(second.cycle(&stimulus(9, 1, 2)).is_ok(), "it has nothing to blend, and touches nothing");
 }
 
 /// Bytes that one save copies off the device.

@@ -20,7 +20,12 @@ impl Brains {
     /// Copies to the device, and waits for it.
     pub(super) fn put(&mut self, place: Place, at: usize, bytes: &[u8]) -> Result<(), GpuError> {
         debug_assert!(at + bytes.len() <= place.bytes);
-        let (mut to, piece) = (self.address(place) + at as u64, self.staging.len());
+        self.put_at(self.address(place) + at as u64, bytes)
+    }
+
+    /// The same to an address.
+    pub(super) fn put_at(&mut self, mut to: u64, bytes: &[u8]) -> Result<(), GpuError> {
+        let piece = self.staging.len();
         for bytes in bytes.chunks(piece) {
             self.staging.part_mut(0..bytes.len())?.copy_from_slice(bytes);
             self.main.copy_in(to, &self.staging, 0..bytes.len())?;
@@ -36,10 +41,20 @@ impl Brains {
         place: Place,
         at: usize,
         bytes: usize,
-        mut take: impl FnMut(usize, &[u8]),
+        take: impl FnMut(usize, &[u8]),
     ) -> Result<(), GpuError> {
         debug_assert!(at + bytes <= place.bytes);
-        let (from, piece) = (self.address(place) + at as u64, self.staging.len());
+        self.each_piece_at(self.address(place) + at as u64, bytes, take)
+    }
+
+    /// The same from an address.
+    pub(super) fn each_piece_at(
+        &mut self,
+        from: u64,
+        bytes: usize,
+        mut take: impl FnMut(usize, &[u8]),
+    ) -> Result<(), GpuError> {
+        let piece = self.staging.len();
         for begin in (0..bytes).step_by(piece) {
             let length = piece.min(bytes - begin);
             self.main.copy_out(from + begin as u64, &self.staging, 0..length)?;
@@ -91,12 +106,12 @@ impl Brains {
         let mut once = vec![(shared.brains, brains), (shared.rule, rule), (shared.bias, bias)];
         once.extend(shared.profiles.into_iter().zip(profiles));
         once.extend([shared.first_tap, shared.tap_sensor, shared.tap_weight].into_iter().zip(taps));
-        let mut empty = vec![shared.contexts, shared.stored, shared.readout];
-        empty.extend(shared.volumes);
+        let empty = [shared.contexts, shared.stored, shared.readout];
         empty.into_iter().try_for_each(|place| self.fill(place))?;
         for (place, bytes) in once {
             self.put(place, 0, &bytes)?;
         }
+        self.empty_library()?;
         self.rest()
     }
 
@@ -140,12 +155,10 @@ impl Brains {
 
     /// Stores a pattern in a slot that there is.
     pub fn store_pattern(&mut self, slot: usize, pattern: &Pattern) -> Result<(), GpuError> {
-        let shared = &self.layout.shared;
-        let places = [shared.volumes[0], shared.volumes[1], shared.contexts];
-        let stored = shared.stored;
-        for (place, bytes) in places.into_iter().zip(pattern.bytes()) {
-            self.put(place, slot * bytes.len(), &bytes)?;
-        }
+        let (contexts, stored) = (self.layout.shared.contexts, self.layout.shared.stored);
+        let [whole, half, context] = pattern.bytes();
+        self.put_volumes(slot, [&whole, &half])?;
+        self.put(contexts, slot * context.len(), &context)?;
         self.put(stored, slot * size_of::<u32>(), &1_u32.to_le_bytes())
     }
 

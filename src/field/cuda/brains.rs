@@ -5,6 +5,7 @@ use super::bank_copy::BankCopy;
 use super::desk::Desk;
 use super::launches::{Cut, Kernels, Step};
 use super::layout::{Layout, Place};
+use super::library::Library;
 use super::save::Drain;
 use super::schedule::Schedule;
 use super::start::Start;
@@ -43,6 +44,7 @@ pub struct Brains {
     pub(super) staging: Pinned,
     pub(super) drain: Drain,
     pub(super) pool: Pool,
+    pub(super) library: Library,
     pub(super) desk: Desk,
     pub(super) bank_copy: BankCopy,
     /// What a cycle takes on the device.
@@ -83,6 +85,7 @@ impl Brains {
             staging: Pinned::take(&gpu, STAGING)?,
             drain: Drain::new(&gpu, layout.saved.bytes)?,
             pool: Pool::take(&gpu, layout.bytes)?,
+            library: Library::new(plan),
             desk: Desk::new(&gpu, robots, sensors)?,
             bank_copy: BankCopy::new(plan.shape.bank),
             usual: Span::ZERO,
@@ -111,7 +114,8 @@ impl Brains {
 
     /// Bytes on the device, and pinned bytes of the host.
     pub fn memory(&self) -> (usize, usize) {
-        (self.pool.bytes(), self.staging.len() + self.drain.bytes() + self.desk.bytes())
+        let device = self.pool.bytes() + self.library.bytes();
+        (device, self.staging.len() + self.drain.bytes() + self.desk.bytes())
     }
 
     /// Where a buffer lies.

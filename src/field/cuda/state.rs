@@ -3,6 +3,7 @@
 
 use super::bank::Coarse;
 use super::brains::Brains;
+use super::library::volume_bytes;
 use super::save::HELD;
 use super::schedule::Standing;
 use super::tables::{
@@ -146,9 +147,12 @@ impl Brains {
     /// A pattern without its value, which the device does not need.
     fn given_pattern(&mut self, slot: usize) -> Result<Pattern, GpuError> {
         let shared = &self.layout.shared;
-        let (volumes, contexts) = (shared.volumes[0], shared.contexts);
-        let mut bytes = vec![0; PATTERN * self.plan.shape.cells() * size_of::<i16>()];
-        self.get(volumes, slot * bytes.len(), &mut bytes)?;
+        let contexts = shared.contexts;
+        let mut bytes = vec![0; volume_bytes(self.plan.shape.cells())];
+        let from = self.slot(slot)?[0];
+        self.each_piece_at(from, bytes.len(), |begin, piece| {
+            bytes[begin..][..piece.len()].copy_from_slice(piece);
+        })?;
         let mut volume = vec![0; PATTERN * self.plan.shape.cells()];
         Eye::new(&bytes).read_i16s(&mut volume);
         let mut bytes = vec![0; CONTEXT * size_of::<f64>()];
@@ -162,16 +166,14 @@ impl Brains {
     pub fn load(&mut self, learned: &Learned) -> Result<(), GpuError> {
         self.set_readout(&learned.readout)?;
         let shared = &self.layout.shared;
-        let (volumes, contexts, stored) = (shared.volumes, shared.contexts, shared.stored);
+        let (contexts, stored) = (shared.contexts, shared.stored);
         let marks = learned.patterns.iter().map(|pattern| u32::from(pattern.is_some()));
         self.put(stored, 0, &bytes_of_u32(marks))?;
         for (slot, pattern) in learned.patterns.iter().enumerate() {
             let Some(pattern) = pattern else { continue };
             let half = self.start.halved(&pattern.volume);
-            for (place, steps) in volumes.into_iter().zip([&pattern.volume, &half]) {
-                let bytes = bytes_of_i16(steps.iter().copied());
-                self.put(place, slot * bytes.len(), &bytes)?;
-            }
+            let volumes = [&pattern.volume, &half].map(|steps| bytes_of_i16(steps.iter().copied()));
+            self.put_volumes(slot, [&volumes[0], &volumes[1]])?;
             let context = bytes_of_f64(pattern.context.iter().copied());
             self.put(contexts, slot * context.len(), &context)?;
         }
