@@ -1,5 +1,5 @@
-//! Copies a whole state to the device, in the terms that all engines share, and what came from outside there and
-//! back. `save` is the other way.
+//! Copies a whole state to the device, in the terms that all engines share, and what came from outside there
+//! and back. `save` is the other way.
 
 use super::bank::Coarse;
 use super::brains::Brains;
