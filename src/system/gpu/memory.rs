@@ -60,8 +60,8 @@ impl Drop for Pool {
 ///
 /// The device writes to it when a copy says so, beside all that the compiler sees. So the host uses it
 /// through a [`Look`] or a [`LookMut`]: there is none of a range that a copy writes, and none to write a
-/// range that a copy reads, from the order of the copy until its stream or an event behind it is known to be done;
-/// while there is one no copy begins there.
+/// range that a copy reads, from the order of the copy until its stream or an event behind it is known to
+/// be done; while there is one no copy begins there.
 ///
 /// No copy reads a range while the host writes it:
 ///
