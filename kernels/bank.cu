@@ -295,6 +295,7 @@ __device__ inline void enter(const Brain& brain, const Query& query, unsigned re
     bank.error[row] = coarse_bytes ? query.error : error;
     bank.value[row] = value;
     bank.last_use[row] = brain.cycle->number;
+    bank.sweep->touched = row;
     brain.answer->experiences = used < brain.rule->rows ? used + 1 : used;
   }
 }
@@ -336,14 +337,20 @@ extern "C" __global__ void __launch_bounds__(BANK_THREADS) remember(const Brain*
   const bool whole = cycle.part + 1 == cycle.parts;
   const Rows rows = rows_due(brain);
   __syncthreads(); // all have seen where the sweep stood
-  if (threadIdx.x == 0) sweep.next_part = missed || whole ? 0 : cycle.part + 1;
+  if (threadIdx.x == 0) {
+    sweep.next_part = missed || whole ? 0 : cycle.part + 1;
+    sweep.touched = NO_ROW;
+  }
   if (missed) return;
   close_part(brain, rows, launch.number, candidates, best);
   if (!whole) return;
   if (threadIdx.x == 0) answer_sweep(*brain.answer, best);
   if (!rule.learns) return;
   if (best[0].row != NO_ROW && 1.0 - best[0].cosine <= rule.novelty_threshold) {
-    if (threadIdx.x == 0) brain.bank.last_use[best[0].row] = cycle.number;
+    if (threadIdx.x == 0) {
+      brain.bank.last_use[best[0].row] = cycle.number;
+      sweep.touched = best[0].row;
+    }
     return;
   }
   const double value = worth_of_cycle(brain);

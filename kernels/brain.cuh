@@ -112,8 +112,12 @@ struct Report {
   Answer answer;
   unsigned long long began; // the device's clock, ns: when the first kernel had the orders
   unsigned long long ended; // and when the answer was complete
+  double value;             // of the row that the cycle changed; meaningless where it changed none
+  unsigned long long last_use;
+  float exact[DESCRIPTOR];
   unsigned ticket;          // written last
-  unsigned unused[3];
+  unsigned touched;         // the row of the bank that the cycle stored or recognised; NO_ROW: none
+  unsigned unused[2];
 };
 
 /// The wiring on one grid of n cells per axis.
@@ -183,7 +187,7 @@ struct Match {
 struct Sweep {
   Match running[BANK_TOP];  // found in the parts so far
   unsigned next_part;       // the part that is needed next; 0: a sweep has to begin
-  unsigned unused;
+  unsigned touched;         // the row that the last cycle, or an experience since, changed; NO_ROW: none
 };
 
 /// The bank. Rows are unit descriptors; each is kept twice, coarse to be scanned and exact to decide.
@@ -229,7 +233,7 @@ struct Brain {
   Wires wires[2];             // whole grid, half grid
   Taps taps;
   void* cells[2][2][GROUPS];  // [grid][buffer][group]: [GROUP][n][n][n], x fastest
-  const short* volumes[2];    // [slot][PATTERN][n][n][n] in steps of (1 - beta) / 32767
+  const short* const* volumes[2]; // [slot]: where its [PATTERN][n][n][n] lie, in steps of (1 - beta) / 32767
   const double* contexts;     // [slot][CHANNELS], unit length, about rest
   const unsigned* stored;     // [slot], 0 for an empty one
   float* channel_sums;        // [slab][CHANNELS]
@@ -252,7 +256,7 @@ struct Launch {
   unsigned planes;            // evolve, features: planes of a slab; divides a quarter of the grid
 };
 
-static_assert(sizeof(Rule) == 112 && sizeof(Cycle) == 392 && sizeof(Answer) == 768 && sizeof(Report) == 800, "agreed with the host");
+static_assert(sizeof(Rule) == 112 && sizeof(Cycle) == 392 && sizeof(Answer) == 768 && sizeof(Report) == 2864, "agreed with the host");
 static_assert(sizeof(Senses) == 17696 && sizeof(About) == 11792 && sizeof(Sweep) == 88, "agreed with the host");
 static_assert(sizeof(Metric) == 40 && sizeof(Metrics) == 3856 && sizeof(Brain) == 552, "agreed with the host");
 static_assert(FEATURES == 2112 && REGRESSORS_HELD >= MAX_REGRESSORS, "as in src/field/shape.rs");

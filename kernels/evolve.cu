@@ -62,8 +62,8 @@ __device__ inline float4 blended_cells(const EvolveShared<N>& shared, const Brai
   const unsigned count = brain.answer->blended;
 #pragma unroll 1
   for (unsigned i = 0; i < count; i++) {
-    const unsigned long long volume = shared.slot[i] * PATTERN + (channel - PATTERN_FIRST);
-    const short4 v = *reinterpret_cast<const short4*>(brain.volumes[grid] + volume * cells + at);
+    const short* volume = brain.volumes[grid][shared.slot[i]] + (channel - PATTERN_FIRST) * cells;
+    const short4 v = *reinterpret_cast<const short4*>(volume + at);
     const float4 steps = {float(v.x), float(v.y), float(v.z), float(v.w)};
     add_scaled(sum, shared.share[i], steps);
   }

@@ -2,7 +2,7 @@
 /// them, over the kernel emulator. A test tool: it refuses whatever a real driver refuses, and says why
 /// in a sentence on standard error; it goes wrong where it is told to (driver/orders.hpp).
 ///
-/// What it is not: a second context, default streams, pageable copies, textures, any kernel but ours.
+/// What it is not: default streams, pageable copies, textures, any kernel but ours.
 /// scripts/stand-in-driver compiles it.
 #include <algorithm>
 
@@ -114,7 +114,8 @@ API ganglion_stand_in(const char* orders) {
   device.work.notify_all();
   device.progress.notify_all();
   if (fresh) {
-    destroy_context(lock);
+    while (!device.contexts.empty()) destroy_context(lock, device.contexts.begin()->first);
+    device.spoiled = OK;
     device.retained = 0;
     device.initialised = false;
     device.counts = {};
@@ -132,7 +133,7 @@ API ganglion_stand_in_counts(std::uint64_t* numbers, std::size_t room) {
   counts.streams = device.streams.live.size(), counts.events = device.events.live.size();
   counts.graphs = device.graphs.live.size(), counts.executables = device.executables.live.size();
   counts.modules = device.modules.live.size();
-  counts.retained = static_cast<std::uint64_t>(device.retained);
+  counts.retained = static_cast<std::uint64_t>(device.retained) + device.contexts.size() - (device.primary != 0);
   std::memcpy(numbers, &counts, std::min(room, COUNTS) * sizeof *numbers);
   return static_cast<int>(COUNTS);
 }

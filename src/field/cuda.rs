@@ -6,14 +6,17 @@
 //! which engine takes over when a device is lost.
 
 mod bank;
+mod bank_copy;
 mod between;
 mod brains;
 mod desk;
 mod gauge;
 mod launches;
 mod layout;
+mod library;
 mod line;
 mod report;
+mod save;
 mod schedule;
 mod start;
 mod state;
@@ -56,7 +59,7 @@ pub struct CudaEngine {
     plan: FieldPlan,
     robots: usize,
     found: Found,
-    /// Taken on the device at the start.
+    /// Taken on the device: at the start, and for the library since.
     device_bytes: usize,
     line: Line,
     start: Start,

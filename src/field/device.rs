@@ -6,7 +6,7 @@ use super::failover::Open;
 use super::sensor_ring::SensorRing;
 use super::{FieldEngine, Loss, trial};
 use crate::base::plan::{EngineKind, FieldPlan};
-use crate::system::gpu::{Absence, Gpu, Watch, probe};
+use crate::system::gpu::{Absence, Watch, probe};
 use std::fmt;
 use std::sync::Arc;
 
@@ -62,7 +62,8 @@ pub fn why_none() -> String {
 }
 
 /// Opens the GPU at each call, the first time after a trial. The caller has dropped the earlier engine; where
-/// its thread is still in a call of the driver the GPU is not free, and opening fails.
+/// its thread is still in a call of the driver its memory is not free, and opening fails. Each engine has a
+/// context of its own, so that an error that spoiled one does not meet the next.
 fn opener(
     watch: Arc<Watch>,
 ) -> impl FnMut(&FieldPlan, &SensorRing) -> Result<Box<dyn FieldEngine>, Loss> + Send {
@@ -73,9 +74,10 @@ fn opener(
             if !ended() {
                 return Err(Loss::Timeout { call: "the lost device's last call" });
             }
-            // The context may be the broken one: everything starts again.
-            let found = probe().map_err(|_| Loss::Error { call: "probing" })?;
-            Gpu::reset(&found, &watch).map_err(|error| Loss::Error { call: error.call.name() })?;
+            // Its context is gone with it. Whether its error spoiled more than that, opening another tells.
+            if let Some(error) = watch.last_failure() {
+                log::warn!("opening the GPU again, after {error}");
+            }
         }
         let mut open = |plan: &FieldPlan| {
             let engine =

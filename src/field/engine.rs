@@ -33,6 +33,13 @@ pub trait FieldEngine: Send {
     /// before. False: not now, and the contents of `live` are of no use.
     fn save(&mut self, live: &mut Live) -> bool;
 
+    /// The same for a caller that is in no hurry: an engine that would have to wait for its device begins to
+    /// save and says false, and the same `live`, given again after a later cycle, gets the state in which it
+    /// began.
+    fn save_soon(&mut self, live: &mut Live) -> bool {
+        self.save(live)
+    }
+
     /// Goes on from `live`, with the read-out and the library that it has. A state that does not fit changes
     /// nothing.
     fn restore(&mut self, live: &Live) -> Result<(), StateError>;
@@ -162,7 +169,7 @@ pub trait Inspect: FieldEngine {
         0
     }
 
-    /// Memory taken at the start, bytes: field, library, bank, read-out and learning.
+    /// Memory taken so far, bytes: field, library, bank, read-out and learning.
     fn memory_bytes(&self) -> usize;
 }
 

@@ -226,7 +226,7 @@ impl FieldEngine for Failover {
     /// Saves the state of the device, opens a lost one again, gives one that was opened the state of `here`.
     fn tend(&mut self, now: Instant) {
         if let Some(remote) = &mut self.remote {
-            if self.cycles_since_save >= self.cycles_per_save && remote.save(&mut self.spare) {
+            if self.cycles_since_save >= self.cycles_per_save && remote.save_soon(&mut self.spare) {
                 std::mem::swap(&mut self.good, &mut self.spare);
                 self.cycles_since_save = 0;
             }

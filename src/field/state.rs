@@ -11,8 +11,10 @@
 
 mod bounds;
 mod check;
+mod held;
 
 pub use check::StateError;
+pub use held::Held;
 
 use super::Metrics;
 use super::shape::{BANK_TOP, BLEND_TOP, CHANNELS, CONTEXT, DESCRIPTOR, ERROR_RING, GROUPS, regressors};
@@ -170,6 +172,9 @@ pub struct Experiences {
     pub running: Vec<(u32, f64)>,
     /// Rows and cosines of the last whole sweep, best first.
     pub nearest: Vec<(u32, f64)>,
+    /// Where `rows` came from.
+    #[serde(skip)]
+    pub held: Held,
 }
 
 /// What one step of a stored volume is worth.
@@ -210,7 +215,8 @@ impl Live {
         bytes
     }
 
-    /// Empties the parts that not every engine fills, so that nothing of an older state stays in them.
+    /// Empties the parts that not every engine fills, so that nothing of an older state stays in them, and
+    /// forgets where the rows of the bank came from.
     pub fn clear_extras(&mut self) {
         self.half.clear();
         self.reduced.context.clear();
@@ -218,6 +224,7 @@ impl Live {
         self.fine.whole.clear();
         self.fine.half.clear();
         self.fine.rows.clear();
+        self.bank.held = Held::default();
     }
 }
 

@@ -11,7 +11,7 @@
 //! and applies an injected [`GpuFault`], on a real GPU as on the stand-in of `kernels/emulator`.
 //!
 //! In the steady state (copies, fills, launches, replays, records, polls) no call allocates on the host.
-//! GPU resources are released when dropped, in any order; after [`Gpu::reset`] dropping only forgets them.
+//! GPU resources are released when dropped, in any order, and the context with the last of them.
 //! Types of cudarc do not leave this module.
 
 mod fault; // what can be made to go wrong on purpose
@@ -20,7 +20,7 @@ mod error; // which call, which code
 mod watch; // what other threads see, and inject
 mod call; // the one place that calls pass through
 mod probe; // is there a GPU, or why not
-mod context; // opening, and starting again
+mod context; // opening
 mod flight; // what of host memory is being copied
 mod memory; // one pool, pinned host memory
 mod mapped; // host memory of the program that kernels use in place

@@ -1,6 +1,8 @@
 //! The whole CUDA engine (host side, driver calls, graphs, kernels) on the stand-in driver, against the f64
 //! reference. With `GANGLION_GPU=1` in the environment the same tests run on this machine's own GPU.
 
+mod saving;
+
 use super::standin;
 use super::{context, near, readout, rung_at, stimulus, volume};
 use crate::allocation::{allocations_in_process, alone};
@@ -10,6 +12,7 @@ use ganglion::base::time::Span;
 use ganglion::field::Stimulus;
 use ganglion::field::cpu::CpuEngine;
 use ganglion::field::cuda::CudaEngine;
+use ganglion::field::device as devices;
 use ganglion::field::reference::ReferenceEngine;
 use ganglion::field::sensor_ring::{SensorRing, SensorWriter};
 use ganglion::field::shape::{CHANNELS, DESCRIPTOR};
@@ -470,8 +473,40 @@ fn a_lost_device_says_how_and_can_be_opened_again() {
     engine.cycle(&stimulus(9, 0, 0)).map(|_| ()).expect("all is well again");
 }
 
+#[test]
+fn a_device_is_opened_again_after_an_error_that_spoiled_its_context() {
+    let Some(Device::StandIn(alone)) = device() else { return }; // no other device fails on demand
+    let (plan, watch, ring) = (plan(8), Arc::new(Watch::new()), SensorRing::new());
+    let mut open = devices::find(&plan, watch.clone()).expect("the stand-in was asked for");
+    for code in [700, 716, 719] {
+        let mut engine = open(&plan, &ring).expect("it opens");
+        assert!(engine.cycle(&stimulus(9, 0, 0)).is_ok());
+        alone.order(&format!("fail=kernel:5:{code}"));
+        let lost = engine.cycle(&stimulus(9, 1, 0)).map(|_| ()).expect_err("a kernel fails");
+        assert!(matches!(lost, Failure::Lost(Loss::ContextLost { .. })), "{lost:?}");
+        drop(engine);
+        assert_eq!(watch.last_failure().map(|error| error.code), Some(code), "it is noted");
+    }
+    let mut engine = open(&plan, &ring).expect("each had a context of its own");
+    alone.order("sticky=process,fail=kernel:5:700");
+    assert!(engine.cycle(&stimulus(9, 0, 0)).is_err());
+    drop(engine);
+    for _ in 0..3 {
+        let loss =
+            open(&plan, &ring).map(|_| ()).expect_err("nothing of this process can be opened any more");
+        assert!(matches!(loss, Loss::Error { .. } | Loss::ContextLost { .. }), "{loss}");
+    }
+    alone.order("fresh"); // as a new process would find it
+    assert!(open(&plan, &ring).expect("it opens").cycle(&stimulus(9, 0, 0)).is_ok());
+}
+
 /// Waits for something that other threads bring about; fails after a minute.
 fn wait_for(what: &str, holds: impl Fn() -> bool) {
+    wait_until(what, holds);
+}
+
+/// The same for what has to be done again and again.
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     for _ in 0..12_000 {
         if holds() {
             return;

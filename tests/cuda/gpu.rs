@@ -128,6 +128,7 @@ fn bytes_come_back_as_they_were_sent() {
         calls,
         copies_in: 1,
         copies_out: 1,
+        bytes_out: 1024,
         copies_within: 1,
         device_allocations: 1,
         pinned_allocations: 1,

@@ -70,6 +70,8 @@ pub struct Rig {
     brains: Buffer,
     robots: Vec<Robot>,
     volumes: [Buffer; 2],
+    /// Addresses of each slot's volumes.
+    slots: [Buffer; 2],
     contexts: Buffer,
     stored: Buffer,
     readout: Buffer,
@@ -122,6 +124,10 @@ impl Rig {
         ];
         let rule = device.hold(&rule(plan));
         let volumes = [cells, cells / 8].map(|cells| device.hold(&vec![0; patterns * PATTERN * cells * 2]));
+        let slots = [cells, cells / 8].map(|cells| (device.allocate(patterns * 8), PATTERN * cells * 2));
+        for ((table, bytes), volumes) in slots.into_iter().zip(volumes) {
+            (0..patterns).for_each(|slot| device.point(table, slot * 8, volumes, slot * bytes));
+        }
         let contexts = device.hold(&vec![0; patterns * CONTEXT * 8]);
         let stored = device.hold(&vec![0; patterns * 4]);
         let readout = device.hold(&vec![0; plan.shape.weights() * 4]);
@@ -133,6 +139,7 @@ impl Rig {
             projections,
             brains,
             volumes,
+            slots: slots.map(|(table, _)| table),
             contexts,
             stored,
             readout,
@@ -176,7 +183,7 @@ impl Rig {
         let mut pointers = pointers;
         whole.iter().for_each(|buffer| pointers.extend(groups(*buffer, cells)));
         half.iter().for_each(|buffer| pointers.extend(groups(*buffer, cells / 8)));
-        let mut own = vec![self.volumes[0], self.volumes[1], self.contexts, self.stored];
+        let mut own = vec![self.slots[0], self.slots[1], self.contexts, self.stored];
         own.push(device.allocate(shape.grid * CHANNELS * 4)); // channel_sums
         let block_sums = device.allocate(shape.grid * GROUPS * 16 * 4);
         own.push(block_sums);
@@ -368,7 +375,9 @@ impl Rig {
     fn answer(&mut self, report: Buffer) -> Answer {
         let bytes = self.device.read(report, 0, REPORT);
         let mut end = Reader(&bytes[ANSWER..]);
-        let (times, ticket) = (end.u64s(2), end.u32s(1)[0]);
+        let times = end.u64s(2);
+        let _row = (end.u64s(2), end.u32s(DESCRIPTOR));
+        let ticket = end.u32s(1)[0];
         assert!(ticket == self.orders.ticket && 0 < times[0] && times[0] <= times[1], "{ticket}, {times:?}");
         Answer::read(&bytes[..ANSWER])
     }

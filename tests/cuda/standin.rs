@@ -50,7 +50,7 @@ pub struct Counts {
     pub graphs: u64,
     pub executables: u64,
     pub modules: u64,
-    /// References to the primary context.
+    /// References to the primary context, and contexts beside it.
     pub retained: u64,
 }
 

@@ -60,7 +60,7 @@ impl Reader<'_> {
 pub const CYCLE: usize = 392;
 /// Where the address of the sensors stands in it: after two numbers and the noise.
 pub const CYCLE_SENSORS: usize = 16 + 8 * MAX_MOTORS;
-pub const REPORT: usize = 800;
+pub const REPORT: usize = 2_864;
 pub const ANSWER: usize = 768;
 pub const SENSES: usize = 17_696;
 pub const ABOUT: usize = 11_792;

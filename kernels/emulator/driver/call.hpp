@@ -14,8 +14,6 @@ enum class Needs {
   Quiet,   // and no capture under way that this thread could disturb
 };
 
-inline thread_local std::uintptr_t current = 0;
-
 /// Breaks the captures that a call of this thread disturbs: its own unless relaxed, and global ones.
 inline bool disturbs() {
   bool any = false;
@@ -30,10 +28,11 @@ inline bool disturbs() {
 inline int check(const char* name, Needs needs) {
   if (needs == Needs::Nothing) return OK;
   if (!device.initialised) return say(NOT_INITIALIZED, "%s before cuInit", name);
+  if (device.spoiled != OK) return device.spoiled;
   if (needs == Needs::Init) return OK;
   if (current == 0) return say(INVALID_CONTEXT, "%s without a current context", name);
-  if (current != device.context) return say(CONTEXT_IS_DESTROYED, "%s with a context that was destroyed", name);
-  if (device.lost != OK) return device.lost;
+  if (device.contexts.count(current) == 0) return say(CONTEXT_IS_DESTROYED, "%s with a context that was destroyed", name);
+  if (loss_of(current) != OK) return loss_of(current);
   if (needs == Needs::Quiet && disturbs()) return say(CAPTURE_UNSUPPORTED, "%s during a capture: the capture is broken", name);
   return OK;
 }
@@ -48,7 +47,7 @@ template <class Body> int call(const char* name, Needs needs, Body body) noexcep
       device.progress.wait(lock, [&] { return device.orders.releases != releases; });
     }
     if (struck > 0) {
-      if (is_sticky(struck)) lose(struck);
+      if (is_sticky(struck)) lose(current, struck);
       return struck;
     }
     const int code = check(name, needs);
@@ -59,10 +58,7 @@ template <class Body> int call(const char* name, Needs needs, Body body) noexcep
 }
 
 /// Whether a wait that has ended ended well.
-inline int after_wait() {
-  if (device.lost != OK) return device.lost;
-  return current == device.context ? OK : CONTEXT_IS_DESTROYED;
-}
+inline int after_wait() { return loss_of(current); }
 
 inline int no_handle(const char* name, const char* what) {
   return say(INVALID_HANDLE, "%s: there is no such %s (never was, destroyed, or of a context before)", name, what);

@@ -31,6 +31,14 @@ inline void start_worker() {
   std::thread(live).detach();
 }
 
+/// A context with nothing in it.
+inline std::uintptr_t new_context() {
+  static std::uintptr_t next = CONTEXTS;
+  device.contexts[next += 64] = OK;
+  start_worker();
+  return next;
+}
+
 } // namespace standin
 
 using namespace standin;
@@ -78,12 +86,10 @@ API cuDeviceTotalMem_v2(std::size_t* bytes, int number) {
 API cuDevicePrimaryCtxRetain(void** context, int number) {
   return call("cuDevicePrimaryCtxRetain", Needs::Init, [&](Lock&) -> int {
     if (check_device(number) != OK) return INVALID_DEVICE;
-    if (device.lost != OK) return device.lost;
-    static std::uintptr_t next = CONTEXTS;
-    if (device.context == 0) device.context = next += 64;
+    if (device.primary == 0) device.primary = new_context();
+    if (loss_of(device.primary) != OK) return loss_of(device.primary);
     device.retained++;
-    start_worker();
-    *context = reinterpret_cast<void*>(device.context);
+    *context = reinterpret_cast<void*>(device.primary);
     return OK;
   });
 }
@@ -91,14 +97,32 @@ API cuDevicePrimaryCtxRelease_v2(int number) {
   return call("cuDevicePrimaryCtxRelease_v2", Needs::Init, [&](Lock& lock) -> int {
     if (check_device(number) != OK) return INVALID_DEVICE;
     if (device.retained == 0) return say(INVALID_CONTEXT, "the primary context is released more often than retained");
-    if (--device.retained == 0 && device.context != 0) destroy_context(lock);
+    if (--device.retained == 0) destroy_context(lock, device.primary);
     return OK;
   });
 }
 API cuDevicePrimaryCtxReset_v2(int number) {
   return call("cuDevicePrimaryCtxReset_v2", Needs::Init, [&](Lock& lock) -> int {
     if (check_device(number) != OK) return INVALID_DEVICE;
-    destroy_context(lock);
+    destroy_context(lock, device.primary);
+    return OK;
+  });
+}
+/// A context of the caller's own: current at once, and gone with all that is in it when it is destroyed, even if it is lost.
+API cuCtxCreate_v2(void** context, unsigned, int number) {
+  return call("cuCtxCreate_v2", Needs::Init, [&](Lock&) -> int {
+    if (check_device(number) != OK) return INVALID_DEVICE;
+    current = new_context();
+    *context = reinterpret_cast<void*>(current);
+    return OK;
+  });
+}
+API cuCtxDestroy_v2(void* context) {
+  return call("cuCtxDestroy_v2", Needs::Init, [&](Lock& lock) -> int {
+    const auto wanted = reinterpret_cast<std::uintptr_t>(context);
+    if (device.contexts.count(wanted) == 0 || wanted == device.primary) return say(INVALID_CONTEXT, "cuCtxDestroy: no such context, or the primary one");
+    destroy_context(lock, wanted);
+    if (current == wanted) current = 0;
     return OK;
   });
 }
@@ -108,14 +132,14 @@ API cuDevicePrimaryCtxSetFlags_v2(int number, unsigned flags) {
 API cuDevicePrimaryCtxGetState(int number, unsigned* flags, int* active) {
   return call("cuDevicePrimaryCtxGetState", Needs::Init, [&](Lock&) {
     *flags = device.context_flags;
-    *active = device.context != 0;
+    *active = device.primary != 0;
     return check_device(number);
   });
 }
 API cuCtxSetCurrent(void* context) {
   return call("cuCtxSetCurrent", Needs::Init, [&](Lock&) -> int {
     const auto wanted = reinterpret_cast<std::uintptr_t>(context);
-    if (wanted != 0 && wanted != device.context) {
+    if (wanted != 0 && device.contexts.count(wanted) == 0) {
       return say(wanted > CONTEXTS && wanted < CONTEXTS + (1u << 30) ? CONTEXT_IS_DESTROYED : INVALID_CONTEXT, "cuCtxSetCurrent: no such context");
     }
     current = wanted;
@@ -146,7 +170,7 @@ API cuMemAlloc_v2(std::uintptr_t* address, std::size_t bytes) {
   return call("cuMemAlloc_v2", Needs::Quiet, [&](Lock&) -> int {
     if (bytes == 0) return say(INVALID_VALUE, "cuMemAlloc of no bytes");
     if (bytes > device.orders.memory || device.memory.device_bytes > device.orders.memory - bytes) return OUT_OF_MEMORY;
-    *address = device.memory.take(bytes, false, 0);
+    *address = device.memory.take(bytes, false, 0, current);
     if (*address == 0) return OUT_OF_MEMORY;
     device.counts.device_ever++;
     return OK;
@@ -155,7 +179,7 @@ API cuMemAlloc_v2(std::uintptr_t* address, std::size_t bytes) {
 API cuMemHostAlloc(void** address, std::size_t bytes, unsigned flags) {
   return call("cuMemHostAlloc", Needs::Quiet, [&](Lock&) -> int {
     if (bytes == 0 || flags > 7) return say(INVALID_VALUE, "cuMemHostAlloc of %zu bytes with flags %u", bytes, flags);
-    *address = reinterpret_cast<void*>(device.memory.take(bytes, true, flags));
+    *address = reinterpret_cast<void*>(device.memory.take(bytes, true, flags, current));
     if (*address == nullptr) return OUT_OF_MEMORY;
     device.counts.host_ever++;
     return OK;
@@ -170,7 +194,7 @@ static int free_memory(const char* name, std::uintptr_t address, bool host, Lock
   if (it == device.memory.live.end() || it->second.host != host || it->second.registered) {
     return say(INVALID_VALUE, "%s: 0x%zx %s", name, static_cast<std::size_t>(address), device.memory.was_freed(address) ? "was freed before" : "is not where an allocation of that kind begins");
   }
-  if (!device.memory.margins_hold(name)) return lose(LAUNCH_FAILED), LAUNCH_FAILED;
+  if (!device.memory.margins_hold(name)) return lose(current, LAUNCH_FAILED), LAUNCH_FAILED;
   device.memory.give_back(address);
   return OK;
 }
@@ -186,7 +210,7 @@ API cuMemHostRegister_v2(void* start, std::size_t bytes, unsigned flags) {
     const auto address = reinterpret_cast<std::uintptr_t>(start);
     if (bytes == 0 || flags > 15) return say(INVALID_VALUE, "cuMemHostRegister of %zu bytes with flags %u", bytes, flags);
     if (address % PAGE != 0 || bytes % PAGE != 0) return say(INVALID_VALUE, "cuMemHostRegister: 0x%zx is no whole page", static_cast<std::size_t>(address));
-    if (!device.memory.take_in(address, bytes, flags)) return say(HOST_MEMORY_ALREADY_REGISTERED, "cuMemHostRegister: part of the range is known already");
+    if (!device.memory.take_in(address, bytes, flags, current)) return say(HOST_MEMORY_ALREADY_REGISTERED, "cuMemHostRegister: part of the range is known already");
     return OK;
   });
 }

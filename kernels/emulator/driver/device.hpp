@@ -4,6 +4,7 @@
 /// `order=backwards` the newest, and of a graph the last node. Everything here is behind one lock but the
 /// execution itself, and is never destroyed: the thread ends with the process.
 #pragma once
+#include <algorithm>
 #include <condition_variable>
 #include <csetjmp>
 #include <csignal>
@@ -25,8 +26,9 @@ struct Device {
   Counts counts = {};
   Memory memory;
   bool initialised = false, executing = false, started = false;
-  int lost = OK;
-  std::uintptr_t context = 0; // of the primary context; 0 while it is not active
+  std::map<std::uintptr_t, int> contexts; // alive, and the code by which each was lost
+  int spoiled = OK;           // the code of a loss that no context of the process survives
+  std::uintptr_t primary = 0; // the primary context; 0 while it is not active
   unsigned context_flags = 0;
   long retained = 0;
   std::uint64_t streams_made = 0;
@@ -117,9 +119,17 @@ inline int execute(const Operation& it, bool backwards) {
   }
 }
 
-/// The context is lost: nothing that was ordered is done any more.
-inline void lose(int code) {
-  if (device.lost == OK) device.lost = code;
+/// By which code a context was lost; OK: it was not.
+inline int loss_of(std::uintptr_t context) {
+  const auto it = device.contexts.find(context);
+  return device.spoiled != OK ? device.spoiled : it == device.contexts.end() ? int(CONTEXT_IS_DESTROYED) : it->second;
+}
+
+/// A context is lost: nothing that was ordered in it is done any more.
+inline void lose(std::uintptr_t context, int code) {
+  const auto it = device.contexts.find(context);
+  if (it != device.contexts.end() && it->second == OK) it->second = code;
+  if (device.orders.whole_process && is_sticky(code)) device.spoiled = code;
   device.work.notify_all();
   device.progress.notify_all();
   device.reached.notify_all();
@@ -162,7 +172,7 @@ inline bool next_node(Stream& stream, Executable& executable, Next& next) {
 inline Next choose() {
   Next best;
   for (const auto& stream : device.queues) {
-    if (stream->held.empty()) continue;
+    if (stream->held.empty() || loss_of(stream->context) != OK) continue;
     if (best.stream) {
       const bool newer = device.orders.backwards; // the queues stand in the order of creation
       if (stream->priority > best.stream->priority || (stream->priority == best.stream->priority && !newer)) continue;
@@ -230,13 +240,14 @@ inline void step(const Next& next, Lock& lock) {
       if (launches && slow > 1.0) {
         const std::uint64_t releases = device.orders.releases;
         const auto end = start + std::chrono::duration_cast<Clock::duration>(took * slow);
-        device.progress.wait_until(lock, end, [&] { return device.orders.releases != releases || device.lost != OK; });
+        device.progress.wait_until(lock, end, [&] { return device.orders.releases != releases || loss_of(next.stream->context) != OK; });
       }
       device.executing = false;
       if (code == OK && launches && !device.memory.margins_hold(it.function->entry.name.c_str())) code = LAUNCH_FAILED;
     }
   }
-  if (code != OK) return lose(code > 0 ? code : LAUNCH_FAILED);
+  if (code != OK) return lose(next.stream->context, code > 0 ? code : LAUNCH_FAILED);
+  if (loss_of(next.stream->context) != OK) return; // it went meanwhile, and what it held with it
   if (device.orders.stall > 0) device.orders.stall--;
   settle(next);
 }
@@ -253,7 +264,7 @@ inline void step(const Next& next, Lock& lock) {
   Lock lock(device.mutex);
   for (;;) {
     Next next;
-    if (device.lost == OK && device.orders.stall != 0) next = choose();
+    if (device.orders.stall != 0) next = choose();
     if (next.stream) {
       step(next, lock);
       device.progress.notify_all();
@@ -268,35 +279,42 @@ inline void step(const Next& next, Lock& lock) {
   }
 }
 
-/// Whether a stream has done all that it held.
+/// Whether the streams of the current context have done all that they held.
 inline bool is_idle() {
   for (const auto& stream : device.queues) {
-    if (!stream->held.empty()) return false;
+    if (stream->context == current && !stream->held.empty()) return false;
   }
   return !device.executing;
 }
 
-/// Everything of the primary context goes, whether it was done or not; what is executing ends first.
-inline void destroy_context(Lock& lock) {
-  lose(CONTEXT_IS_DESTROYED);
+/// Everything of a context goes, whether it was done or not; what is executing ends first.
+inline void destroy_context(Lock& lock, std::uintptr_t context) {
+  const auto it = device.contexts.find(context);
+  if (it == device.contexts.end()) return;
+  lose(context, CONTEXT_IS_DESTROYED);
   device.progress.wait(lock, [] { return !device.executing; });
-  for (auto& stream : device.queues) {
+  auto& queues = device.queues;
+  for (auto& stream : queues) {
+    if (stream->context != context) continue;
     stream->held.clear();
     stream->run = nullptr;
     stream->capture = nullptr;
   }
-  device.queues.clear();
-  for (auto& capture : device.captures) capture->broken = capture->over = true;
-  device.captures.clear();
-  device.streams.live.clear();
-  device.events.live.clear();
-  device.modules.live.clear();
-  device.functions.live.clear();
-  device.graphs.live.clear();
-  device.executables.live.clear();
-  while (!device.memory.live.empty()) device.memory.give_back(device.memory.live.begin()->first);
-  device.context = 0;
-  device.lost = OK;
+  queues.erase(std::remove_if(queues.begin(), queues.end(), [&](const auto& stream) { return stream->context == context; }), queues.end());
+  auto& captures = device.captures;
+  for (auto& capture : captures) {
+    if (capture->context == context) capture->broken = capture->over = true;
+  }
+  captures.erase(std::remove_if(captures.begin(), captures.end(), [&](const auto& capture) { return capture->context == context; }), captures.end());
+  device.streams.drop_all_of(context);
+  device.events.drop_all_of(context);
+  device.modules.drop_all_of(context);
+  device.functions.drop_all_of(context);
+  device.graphs.drop_all_of(context);
+  device.executables.drop_all_of(context);
+  device.memory.give_back_all_of(context);
+  device.contexts.erase(context);
+  if (device.primary == context) device.primary = 0;
 }
 
 } // namespace standin

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <vector>
 #include <sys/mman.h>
 
 #include "codes.hpp"
@@ -23,6 +24,7 @@ struct Allocation {
   unsigned flags;
   bool host;
   bool registered = false; // the host's own memory: no margins, and the driver never frees it
+  std::uintptr_t context = 0;
 };
 
 struct Memory {
@@ -32,7 +34,7 @@ struct Memory {
   std::uint64_t device_now = 0, host_now = 0;
 
   /// The address of fresh memory; 0 if the system has none.
-  std::uintptr_t take(std::size_t bytes, bool host, unsigned flags) {
+  std::uintptr_t take(std::size_t bytes, bool host, unsigned flags, std::uintptr_t context) {
     const std::size_t whole = (2 * MARGIN + bytes + PAGE - 1) / PAGE * PAGE;
     void* pages = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (pages == MAP_FAILED) return 0;
@@ -41,7 +43,7 @@ struct Memory {
     std::memset(start + MARGIN, FRESH, bytes);
     std::memset(start + MARGIN + bytes, UNTOUCHED, whole - MARGIN - bytes);
     const auto address = reinterpret_cast<std::uintptr_t>(start + MARGIN);
-    live[address] = {start, bytes, whole, flags, host};
+    live[address] = {start, bytes, whole, flags, host, false, context};
     (host ? host_now : device_now) += 1;
     if (!host) device_bytes += bytes;
     return address;
@@ -58,13 +60,22 @@ struct Memory {
     if (!it.host) device_bytes -= it.bytes;
   }
 
+  /// A context goes, and all that was taken in it.
+  void give_back_all_of(std::uintptr_t context) {
+    std::vector<std::uintptr_t> theirs;
+    for (const auto& entry : live) {
+      if (entry.second.context == context) theirs.push_back(entry.first);
+    }
+    for (const std::uintptr_t address : theirs) give_back(address);
+  }
+
   /// Memory of the host becomes known to the device; false if part of it is already.
-  bool take_in(std::uintptr_t address, std::size_t bytes, unsigned flags) {
+  bool take_in(std::uintptr_t address, std::size_t bytes, unsigned flags, std::uintptr_t context) {
     for (const auto& entry : live) {
       if (entry.first < address + bytes && address < entry.first + entry.second.bytes) return false;
     }
     auto* start = reinterpret_cast<unsigned char*>(address);
-    live[address] = {start, bytes, bytes, flags, true, true};
+    live[address] = {start, bytes, bytes, flags, true, true, context};
     return true;
   }
 

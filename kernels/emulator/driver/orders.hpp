@@ -4,12 +4,14 @@
 /// (GANGLION_STAND_IN, read once at load) and from `ganglion_stand_in(text)`:
 ///   fail=NAME:N:CODE      the N-th call from now of the function fails, with CODE; NAME without its _v2.
 ///                         NAME `kernel` or `copy`: the N-th that the device executes. Codes of a lost
-///                         context (700, 702, 710, 714 to 719) lose it until the primary context is reset
+///                         context (700, 702, 710, 714 to 719) lose it, and no other
 ///   block=NAME or NAME:N  the N-th (first) call from now does not come back until `release`
 ///   stall=N               after N more operations the device executes nothing until `release`
 ///   release               ends what blocks and stalls
 ///   slow=F                a kernel takes F times as long as it does
 ///   order=forwards|backwards   threads, blocks, and what is free to run in any order
+///   sticky=context|process     whether a lost context spoils the whole process: then every call answers the
+///                         code, until `fresh`
 ///   memory=64M            of the device, with K, M or G
 ///   events=early|late     whether an event of a graph counts as recorded again when the graph is
 ///                         launched, or only when it comes to the event
@@ -41,7 +43,7 @@ struct Counts {
   std::uint64_t host_ever, host_now;
   std::uint64_t registered;       // ranges of the host that are known to the device
   std::uint64_t streams, events, graphs, executables, modules; // alive
-  std::uint64_t retained;         // references to the primary context
+  std::uint64_t retained;         // references to the primary context, and contexts beside it
 };
 constexpr std::size_t COUNTS = sizeof(Counts) / sizeof(std::uint64_t);
 
@@ -56,7 +58,7 @@ struct Orders {
   std::vector<Strike> strikes;
   long stall = -1; // operations until the device stands still; -1: it does not
   double slow = 1.0;
-  bool backwards = false, late = false;
+  bool backwards = false, late = false, whole_process = false;
   std::size_t memory = std::size_t(2) << 30;
   int init = OK, devices = 1, driver = 12000, major = 8, minor = 7;
   std::uint64_t releases = 0; // what waits for a release waits for this to change
@@ -100,6 +102,7 @@ struct Orders {
     if (key == "slow") return slow = std::atof(value.c_str()), slow >= 1.0;
     if (key == "order") return backwards = value == "backwards", backwards || value == "forwards";
     if (key == "events") return late = value == "late", late || value == "early";
+    if (key == "sticky") return whole_process = value == "process", whole_process || value == "context";
     if (key == "memory") return take_memory(value);
     if (key == "init") return init = static_cast<int>(number), true;
     if (key == "devices") return devices = static_cast<int>(number), number >= 0 && number <= 1;

@@ -86,6 +86,7 @@ API cuStreamCreateWithPriority(void** handle, unsigned flags, int priority) {
   return call("cuStreamCreateWithPriority", Needs::Context, [&](Lock&) -> int {
     if (flags > 1) return say(INVALID_VALUE, "cuStreamCreateWithPriority: flags %u", flags);
     auto stream = std::make_shared<Stream>();
+    stream->context = current;
     stream->number = device.streams_made++;
     stream->priority = std::max(-5, std::min(0, priority)); // a real driver takes the nearest it has, too
     device.queues.push_back(stream);
@@ -224,6 +225,7 @@ API cuStreamBeginCapture_v2(void* handle, int mode) {
     stream.capture = std::make_shared<Capture>();
     stream.capture->mode = static_cast<Mode>(mode);
     stream.capture->thread = std::this_thread::get_id();
+    stream.capture->context = current;
     stream.origin = true;
     stream.after.clear();
     device.captures.push_back(stream.capture);

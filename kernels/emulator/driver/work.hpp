@@ -17,6 +17,9 @@ using Clock = std::chrono::steady_clock;
 
 struct Capture;
 
+/// The context that is current on this thread; 0: none.
+inline thread_local std::uintptr_t current = 0;
+
 struct Event {
   unsigned flags = 0;
   std::uint64_t recorded = 0, done = 0; // how often; the newest record is done when they are equal
@@ -70,6 +73,7 @@ struct Stream;
 struct Capture {
   Mode mode;
   std::thread::id thread;
+  std::uintptr_t context;
   std::vector<Node> nodes;
   bool broken = false, over = false;
 };
@@ -90,6 +94,7 @@ struct Run {
 };
 
 struct Stream {
+  std::uintptr_t context = 0;
   std::uint64_t number = 0; // of creation
   int priority = 0;
   std::deque<std::shared_ptr<Operation>> held;
@@ -99,20 +104,28 @@ struct Stream {
   std::set<std::size_t> after; // the nodes that the next one captured comes after
 };
 
-/// Handles are numbers that no other handle ever had: one that was destroyed is known as such.
+/// Handles are numbers that no other handle ever had: one that was destroyed is known as such. Each is of the
+/// context in which it was made, and there is none of it in another.
 template <class Thing> struct Handles {
-  std::unordered_map<std::uintptr_t, std::shared_ptr<Thing>> live;
+  struct Made {
+    std::shared_ptr<Thing> thing;
+    std::uintptr_t context;
+  };
+  std::unordered_map<std::uintptr_t, Made> live;
 
   void* put(std::shared_ptr<Thing> thing) {
     static std::uintptr_t next = 0x5a0000000000;
-    live[next += 64] = std::move(thing);
+    live[next += 64] = {std::move(thing), current};
     return reinterpret_cast<void*>(next);
   }
   std::shared_ptr<Thing> find(const void* handle) const {
     const auto it = live.find(reinterpret_cast<std::uintptr_t>(handle));
-    return it == live.end() ? nullptr : it->second;
+    return it == live.end() || it->second.context != current ? nullptr : it->second.thing;
   }
-  bool drop(const void* handle) { return live.erase(reinterpret_cast<std::uintptr_t>(handle)) != 0; }
+  bool drop(const void* handle) { return find(handle) && live.erase(reinterpret_cast<std::uintptr_t>(handle)) != 0; }
+  void drop_all_of(std::uintptr_t context) {
+    for (auto it = live.begin(); it != live.end();) it = it->second.context == context ? live.erase(it) : std::next(it);
+  }
 };
 
 /// Nodes that come before one of `last`, these included.

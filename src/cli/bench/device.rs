@@ -41,6 +41,8 @@ pub(super) struct DeviceReport {
     launch_and_wait_us: Option<f64>,
     /// Copies between host and device: 0, as kernels use the host's memory in place.
     transfers_per_cycle: Option<f64>,
+    /// What a save copies off the device, bytes; no row of the bank is among them.
+    bytes_per_save: Option<u64>,
     /// Of the driver.
     calls_per_cycle: Option<f64>,
     /// Allocations on the device and page-locked ones on the host within the counted cycles, in all.
@@ -118,6 +120,7 @@ impl DeviceReport {
             evolve_share_of_copy: figures.evolve_share_of_copy(),
             launch_and_wait_us: figures.launch_and_wait_us(),
             transfers_per_cycle: figures.transfers_per_cycle(),
+            bytes_per_save: figures.bytes_per_save,
             calls_per_cycle: figures.calls_per_cycle(),
             device_allocations: figures.allocations,
             pinned_mb: *pinned_bytes as f64 / 1e6,
@@ -171,6 +174,9 @@ impl DeviceReport {
                 "{calls:.1} calls of the driver and {copies:.1} copies a cycle; {} device allocations in all cycles",
                 self.device_allocations
             );
+        }
+        if let Some(bytes) = self.bytes_per_save {
+            say!("saving the brain copies {:.1} MB off the device", bytes as f64 / 1e6);
         }
         if let Some(share) = self.host_cpu_share {
             say!("at 100 cycles a second: {:.1} % of a core", 100.0 * share);

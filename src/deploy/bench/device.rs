@@ -12,6 +12,7 @@ use crate::base::time::{Clock, Grid, MonotonicClock, Span};
 use crate::drive::trace::{latency_histogram, note};
 use crate::field::cuda::{CudaEngine, DeviceFacts, DeviceTimes, is_emulated};
 use crate::field::shape::DESCRIPTOR;
+use crate::field::state::Live;
 use crate::field::{Failure, FieldEngine, Inspect, Loss};
 use crate::system::gpu::Counts;
 use crate::system::rt::heap::allocations_everywhere;
@@ -50,6 +51,8 @@ pub struct DeviceFigures {
     pub evolved_bytes: usize,
     /// Transfers between host and device within the counted cycles.
     pub transfers: u64,
+    /// Bytes that a save copies off the device once the same state was saved before.
+    pub bytes_per_save: Option<u64>,
     /// Calls of the driver in all cycles.
     pub calls: u64,
     /// Allocations on the device, and page-locked ones on the host, within the counted cycles.
@@ -115,9 +118,16 @@ impl DeviceBench {
                 break;
             }
         }
+        figures.bytes_per_save = self.bytes_per_save();
         self.stages(rung, stages, figures, interrupted)?;
         watch(MonotonicClock.now().since(start).min(length));
         self.paced(rung, paced, figures, interrupted)
+    }
+
+    fn bytes_per_save(&mut self) -> Option<u64> {
+        let mut live = Live::default();
+        let first = self.engine.save(&mut live).then(|| self.engine.device_counts().bytes_out)?;
+        self.engine.save(&mut live).then(|| self.engine.device_counts().bytes_out - first)
     }
 
     fn turn(&mut self, rung: Rung) -> Result<Span, BenchFault> {
@@ -237,6 +247,7 @@ impl DeviceFigures {
             round_trip: latency_histogram(),
             evolved_bytes: 0,
             transfers: 0,
+            bytes_per_save: None,
             calls: 0,
             allocations: 0,
             host: (Span::ZERO, Span::ZERO),

@@ -2,21 +2,30 @@
 //! in pieces through a pinned buffer.
 
 use super::brains::Brains;
+use super::desk::Touched;
 use super::layout::{CYCLE_PITCH, Place};
 use super::schedule::Standing;
 use super::start::Pattern;
-use super::tables::{Answer, Cycle, Eye, METRIC, METRIC_RING, METRICS_BEFORE, bytes_of_f32};
+use super::tables::{Answer, Cycle, Eye, METRIC, METRIC_RING, METRICS_BEFORE, NO_ROW, SWEEP, bytes_of_f32};
 use crate::base::plan::Storage;
 use crate::field::Metrics;
 use crate::field::shape::{DESCRIPTOR, FEATURES, GROUP, METRICS_EVERY};
 use crate::system::cpu::Half;
 use crate::system::gpu::GpuError;
 
+/// Bytes of the metrics ring and of the number of lines that were ever written, which follows it.
+pub(super) const RING: usize = METRIC_RING * METRIC + size_of::<u64>();
+
 impl Brains {
     /// Copies to the device, and waits for it.
     pub(super) fn put(&mut self, place: Place, at: usize, bytes: &[u8]) -> Result<(), GpuError> {
         debug_assert!(at + bytes.len() <= place.bytes);
-        let (mut to, piece) = (self.address(place) + at as u64, self.staging.len());
+        self.put_at(self.address(place) + at as u64, bytes)
+    }
+
+    /// The same to an address.
+    pub(super) fn put_at(&mut self, mut to: u64, bytes: &[u8]) -> Result<(), GpuError> {
+        let piece = self.staging.len();
         for bytes in bytes.chunks(piece) {
             self.staging.part_mut(0..bytes.len())?.copy_from_slice(bytes);
             self.main.copy_in(to, &self.staging, 0..bytes.len())?;
@@ -32,10 +41,20 @@ impl Brains {
         place: Place,
         at: usize,
         bytes: usize,
-        mut take: impl FnMut(usize, &[u8]),
+        take: impl FnMut(usize, &[u8]),
     ) -> Result<(), GpuError> {
         debug_assert!(at + bytes <= place.bytes);
-        let (from, piece) = (self.address(place) + at as u64, self.staging.len());
+        self.each_piece_at(self.address(place) + at as u64, bytes, take)
+    }
+
+    /// The same from an address.
+    pub(super) fn each_piece_at(
+        &mut self,
+        from: u64,
+        bytes: usize,
+        mut take: impl FnMut(usize, &[u8]),
+    ) -> Result<(), GpuError> {
+        let piece = self.staging.len();
         for begin in (0..bytes).step_by(piece) {
             let length = piece.min(bytes - begin);
             self.main.copy_out(from + begin as u64, &self.staging, 0..length)?;
@@ -57,22 +76,6 @@ impl Brains {
         const WIDTH: usize = size_of::<f32>();
         self.each_piece(place, 0, to.len() * WIDTH, |begin, piece| {
             Eye::new(piece).read_f32s(&mut to[begin / WIDTH..][..piece.len() / WIDTH]);
-        })
-    }
-
-    /// The same of eight bytes.
-    pub(super) fn get_f64s(&mut self, place: Place, to: &mut [f64]) -> Result<(), GpuError> {
-        const WIDTH: usize = size_of::<f64>();
-        self.each_piece(place, 0, to.len() * WIDTH, |begin, piece| {
-            Eye::new(piece).read_f64s(&mut to[begin / WIDTH..][..piece.len() / WIDTH]);
-        })
-    }
-
-    /// The same of whole ones.
-    pub(super) fn get_u64s(&mut self, place: Place, to: &mut [u64]) -> Result<(), GpuError> {
-        const WIDTH: usize = size_of::<u64>();
-        self.each_piece(place, 0, to.len() * WIDTH, |begin, piece| {
-            Eye::new(piece).read_u64s(&mut to[begin / WIDTH..][..piece.len() / WIDTH]);
         })
     }
 
@@ -103,12 +106,12 @@ impl Brains {
         let mut once = vec![(shared.brains, brains), (shared.rule, rule), (shared.bias, bias)];
         once.extend(shared.profiles.into_iter().zip(profiles));
         once.extend([shared.first_tap, shared.tap_sensor, shared.tap_weight].into_iter().zip(taps));
-        let mut empty = vec![shared.contexts, shared.stored, shared.readout];
-        empty.extend(shared.volumes);
+        let empty = [shared.contexts, shared.stored, shared.readout];
         empty.into_iter().try_for_each(|place| self.fill(place))?;
         for (place, bytes) in once {
             self.put(place, 0, &bytes)?;
         }
+        self.empty_library()?;
         self.rest()
     }
 
@@ -127,6 +130,8 @@ impl Brains {
                 self.put(place, 0, &self.start.cells(group))?;
             }
         }
+        self.bank_copy.clear();
+        self.drain.forget();
         self.schedule.stand(Standing::default());
         self.stand_cycle()
     }
@@ -150,12 +155,10 @@ impl Brains {
 
     /// Stores a pattern in a slot that there is.
     pub fn store_pattern(&mut self, slot: usize, pattern: &Pattern) -> Result<(), GpuError> {
-        let shared = &self.layout.shared;
-        let places = [shared.volumes[0], shared.volumes[1], shared.contexts];
-        let stored = shared.stored;
-        for (place, bytes) in places.into_iter().zip(pattern.bytes()) {
-            self.put(place, slot * bytes.len(), &bytes)?;
-        }
+        let (contexts, stored) = (self.layout.shared.contexts, self.layout.shared.stored);
+        let [whole, half, context] = pattern.bytes();
+        self.put_volumes(slot, [&whole, &half])?;
+        self.put(contexts, slot * context.len(), &context)?;
         self.put(stored, slot * size_of::<u32>(), &1_u32.to_le_bytes())
     }
 
@@ -170,7 +173,31 @@ impl Brains {
         self.put(self.layout.shared.given, 0, &learned)?;
         self.launch(self.kernels.experience())?;
         self.settle()?;
+        self.follow_experience()?;
         Ok(self.answer(0)?.experiences)
+    }
+
+    /// Brings the host's copy of the bank up to date after an experience from outside.
+    fn follow_experience(&mut self) -> Result<(), GpuError> {
+        let (shared, sweep) = (&self.layout.shared, self.layout.robots[0].sweep);
+        let places = [shared.exact, shared.value, shared.last_use];
+        let mut touched = [0; size_of::<u32>()];
+        self.get(sweep, SWEEP - touched.len(), &mut touched)?;
+        let row = u32::from_le_bytes(touched);
+        if row == NO_ROW {
+            return Ok(()); // a bank without rows
+        }
+        let mut bytes = [0; DESCRIPTOR * size_of::<f32>()];
+        let at = row as usize;
+        self.get(places[0], at * bytes.len(), &mut bytes)?;
+        let [mut value, mut last_use] = [[0; size_of::<u64>()]; 2];
+        self.get(places[1], at * value.len(), &mut value)?;
+        self.get(places[2], at * last_use.len(), &mut last_use)?;
+        let mut exact = [0.0; DESCRIPTOR];
+        Eye::new(&bytes).read_f32s(&mut exact);
+        let (value, last_use) = (f64::from_le_bytes(value), u64::from_le_bytes(last_use));
+        self.bank_copy.touch(&Touched { row, value, last_use }, &exact);
+        Ok(())
     }
 
     /// A robot's current answer on the device.
@@ -248,24 +275,32 @@ impl Brains {
     pub fn measure_now(&mut self, robot: usize) -> Result<Metrics, GpuError> {
         self.launch(self.kernels.metrics(true))?;
         self.settle()?;
-        let lines = self.metric_lines(robot)?;
-        Ok(lines.first().copied().unwrap_or_default())
+        Ok(metric_lines(&self.metric_ring(robot)?).next().unwrap_or_default())
     }
 
     /// The newest of the regular metrics.
     pub fn metrics(&mut self, robot: usize) -> Result<Option<Metrics>, GpuError> {
-        let lines = self.metric_lines(robot)?;
-        Ok(lines.into_iter().find(|line| line.cycle.is_multiple_of(METRICS_EVERY)))
+        Ok(newest_metrics(&self.metric_ring(robot)?))
     }
 
-    /// Lines of the metrics ring, newest first.
-    fn metric_lines(&mut self, robot: usize) -> Result<Vec<Metrics>, GpuError> {
-        let mut bytes = vec![0; METRIC_RING * METRIC + size_of::<u64>()];
+    /// The metrics ring, and how many lines were ever written.
+    fn metric_ring(&mut self, robot: usize) -> Result<[u8; RING], GpuError> {
+        let mut bytes = [0; RING];
         self.get(self.layout.robots[robot].metrics, METRICS_BEFORE, &mut bytes)?;
-        let written = Eye::new(&bytes[METRIC_RING * METRIC..]).u64() as usize;
-        let newest_first = (written.saturating_sub(METRIC_RING)..written).rev();
-        Ok(newest_first.map(|line| metrics(&bytes[line % METRIC_RING * METRIC..])).collect())
+        Ok(bytes)
     }
+}
+
+/// The newest of the regular metrics in a metrics ring.
+pub(super) fn newest_metrics(ring: &[u8]) -> Option<Metrics> {
+    metric_lines(ring).find(|line| line.cycle.is_multiple_of(METRICS_EVERY))
+}
+
+/// Lines of a metrics ring, newest first.
+fn metric_lines(ring: &[u8]) -> impl Iterator<Item = Metrics> {
+    let written = Eye::new(&ring[METRIC_RING * METRIC..]).u64() as usize;
+    let newest_first = (written.saturating_sub(METRIC_RING)..written).rev();
+    newest_first.map(|line| metrics(&ring[line % METRIC_RING * METRIC..]))
 }
 
 /// One line of the ring.

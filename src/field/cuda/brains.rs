@@ -1,9 +1,12 @@
 //! The robots' brains on one device: memory, streams and graphs, and one cycle of all of them. Lives on the
 //! device's own thread (`line`); `between` has reads and writes between cycles, `state` whole states.
 
+use super::bank_copy::BankCopy;
 use super::desk::Desk;
 use super::launches::{Cut, Kernels, Step};
 use super::layout::{Layout, Place};
+use super::library::Library;
+use super::save::Drain;
 use super::schedule::Schedule;
 use super::start::Start;
 use super::tables::Answer;
@@ -11,6 +14,7 @@ use super::watch::{Marks, Times, Waiting};
 use crate::base::plan::FieldPlan;
 use crate::base::time::{Clock, MonotonicClock, Span};
 use crate::field::sensor_ring::SensorRing;
+use crate::field::shape::DESCRIPTOR;
 use crate::field::{StageTimes, Stimulus};
 use crate::system::gpu::{
     Found, Gpu, GpuError, Graph, Image, Launch, Pinned, Pool, Priority, Stream, Watch, image_files,
@@ -38,8 +42,11 @@ pub struct Brains {
     pub(super) kernels: Kernels,
     image: Image,
     pub(super) staging: Pinned,
+    pub(super) drain: Drain,
     pub(super) pool: Pool,
+    pub(super) library: Library,
     pub(super) desk: Desk,
+    pub(super) bank_copy: BankCopy,
     /// What a cycle takes on the device.
     usual: Span,
     pub(super) layout: Layout,
@@ -76,8 +83,11 @@ impl Brains {
             kernels,
             image,
             staging: Pinned::take(&gpu, STAGING)?,
+            drain: Drain::new(&gpu, layout.saved.bytes)?,
             pool: Pool::take(&gpu, layout.bytes)?,
+            library: Library::new(plan),
             desk: Desk::new(&gpu, robots, sensors)?,
+            bank_copy: BankCopy::new(plan.shape.bank),
             usual: Span::ZERO,
             layout,
             start,
@@ -104,7 +114,8 @@ impl Brains {
 
     /// Bytes on the device, and pinned bytes of the host.
     pub fn memory(&self) -> (usize, usize) {
-        (self.pool.bytes(), self.staging.len() + self.desk.bytes())
+        let device = self.pool.bytes() + self.library.bytes();
+        (device, self.staging.len() + self.drain.bytes() + self.desk.bytes())
     }
 
     /// Where a buffer lies.
@@ -144,11 +155,20 @@ impl Brains {
             *answer = report.answer;
             lasted = lasted.max(report.lasted);
         }
+        self.follow_bank();
         self.schedule.settle();
         let kernels = self.gpu.as_reported(lasted);
         // By the device's clock: how long it took does not depend on when this thread looked.
         self.usual = kernels;
         Ok(Times { submit: submitted.since(begun), kernels, whole: seen.since(begun) })
+    }
+
+    /// Brings the host's copy of robot 0's bank up to date after a cycle.
+    fn follow_bank(&mut self) {
+        let mut exact = [0.0; DESCRIPTOR];
+        if let Some(touched) = self.desk.touched(0, &mut exact) {
+            self.bank_copy.touch(&touched, &exact);
+        }
     }
 
     /// Launches a step for all robots.

@@ -1,10 +1,11 @@
 //! What host and device pass to each other in a cycle, in memory of the host that the kernels use in place:
 //! orders and sensors of each robot, which the first kernel reads, and the report, which the last one writes.
 
-use super::tables::{CYCLE, Cycle, REPORT, Report};
+use super::tables::{CYCLE, Cycle, NO_ROW, REPORT, Report, TIMED_ANSWER};
 use crate::base::frame::MAX_SENSORS;
 use crate::field::Stimulus;
 use crate::field::sensor_ring::SensorRing;
+use crate::field::shape::DESCRIPTOR;
 use crate::system::gpu::{Gpu, GpuError, Mapped};
 use crate::system::rt::words::Words;
 use std::sync::Arc;
@@ -18,9 +19,22 @@ const SENSORS: usize = MAX_SENSORS;
 const REPORTS: usize = REPORT / WORD;
 /// Words of a robot's place.
 const PLACE: usize = ORDERS + SENSORS + REPORTS;
-/// Word of the ticket in a report: after the answer and two times.
-const TICKET: usize = REPORTS - 4;
+/// Words in a report: of the row that the cycle changed (value, last use, numbers), which follows the answer
+/// and two times; of the ticket; of the row's number.
+const ROW: usize = TIMED_ANSWER / WORD;
+const TICKET: usize = ROW + 4 + DESCRIPTOR;
+const TOUCHED: usize = TICKET + 1;
 const _: () = assert!(CYCLE.is_multiple_of(WORD) && REPORT.is_multiple_of(16) && SENSORS.is_multiple_of(4));
+const _: () = assert!(TICKET + 4 == REPORTS);
+
+/// The row of the bank that a cycle changed, beside its numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Touched {
+    pub row: u32,
+    pub value: f64,
+    /// Number of the cycle.
+    pub last_use: u64,
+}
 
 /// Places of all robots, side by side.
 pub struct Desk {
@@ -87,9 +101,26 @@ impl Desk {
 
     /// A robot's report.
     pub fn report(&self, robot: usize) -> Report {
-        let mut table = [0; REPORT];
-        load(&self.mapped.words()[robot * PLACE + ORDERS + SENSORS..][..REPORTS], &mut table);
+        let mut table = [0; TIMED_ANSWER];
+        load(&self.words_of_report(robot)[..ROW], &mut table);
         Report::read(&table)
+    }
+
+    /// The row of the bank that a robot's last cycle stored or recognised, with its numbers in `exact`.
+    pub fn touched(&self, robot: usize, exact: &mut [f32; DESCRIPTOR]) -> Option<Touched> {
+        let words = self.words_of_report(robot);
+        let word = |at: usize| words[at].load(Ordering::Relaxed);
+        let wide = |at: usize| u64::from(word(at)) | u64::from(word(at + 1)) << u32::BITS;
+        let row = word(TOUCHED);
+        if row == NO_ROW {
+            return None;
+        }
+        exact.iter_mut().enumerate().for_each(|(i, number)| *number = f32::from_bits(word(ROW + 4 + i)));
+        Some(Touched { row, value: f64::from_bits(wide(ROW)), last_use: wide(ROW + 2) })
+    }
+
+    fn words_of_report(&self, robot: usize) -> &[AtomicU32] {
+        &self.mapped.words()[robot * PLACE + ORDERS + SENSORS..][..REPORTS]
     }
 }
 

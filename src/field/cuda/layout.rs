@@ -1,11 +1,13 @@
 //! Where everything lies in the one allocation on the device: what robots share, then each robot's own. Knows
 //! sizes only; `start` defines the initial contents, `kernels/README.md` which kernel writes what.
 
+use super::library::volume_bytes;
+use super::save::room_for;
 use super::tables::{ABOUT, ANSWER, BRAIN, CYCLE, MATCH, METRICS, RULE, SENSES, SWEEP};
 use crate::base::command::MAX_MOTORS;
 use crate::base::plan::{FieldPlan, Storage};
 use crate::field::shape::{
-    BANK_TOP, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, PATTERN, regressors,
+    BANK_TOP, CHANNELS, CONTENT_GROUPS, CONTEXT, DESCRIPTOR, FEATURES, GROUP, GROUPS, regressors,
 };
 
 /// Buffers begin at multiples of this: what a device's own allocator gives, and more than any load of the
@@ -50,8 +52,10 @@ pub struct Shared {
     pub tap_sensor: Place,
     pub tap_weight: Place,
     pub bias: Place,
-    /// Whole grid, half grid.
+    /// Whole grid, half grid: addresses, which `library` gives.
     pub volumes: [Place; 2],
+    /// Zeros, where slots without memory point to.
+    pub no_volume: [Place; 2],
     pub contexts: Place,
     pub stored: Place,
     pub given: Place,
@@ -90,6 +94,8 @@ pub struct Own {
 pub struct Layout {
     pub shared: Shared,
     pub robots: Vec<Own>,
+    /// Where a state of robot 0 lies on its way to the host (`save`).
+    pub saved: Place,
     /// Length of the allocation.
     pub bytes: usize,
 }
@@ -99,8 +105,9 @@ impl Layout {
     pub fn new(plan: &FieldPlan, taps: usize, robots: usize, blocks: usize) -> Layout {
         let mut ruler = Ruler::default();
         let shared = shared(plan, taps, robots, &mut ruler);
-        let robots = (0..robots).map(|_| own(plan, blocks, &mut ruler)).collect();
-        Layout { shared, robots, bytes: ruler.next }
+        let robots: Vec<Own> = (0..robots).map(|_| own(plan, blocks, &mut ruler)).collect();
+        let saved = ruler.take(robots.first().map_or(0, Own::saved_bytes));
+        Layout { shared, robots, saved, bytes: ruler.next }
     }
 
     /// The table of addresses of one robot, for an allocation that begins at `base`; its orders and its
@@ -153,6 +160,15 @@ impl Layout {
     }
 }
 
+impl Own {
+    /// Room for all that is saved of a robot.
+    fn saved_bytes(&self) -> usize {
+        let tables = [self.senses, self.weights, self.covariance, self.sweep, self.scores, self.metrics];
+        let cells = self.cells.iter().flat_map(|buffers| buffers[0]);
+        room_for(tables.into_iter().chain(cells).map(|place| place.bytes).chain([ANSWER]))
+    }
+}
+
 /// Bytes of the cells of a group on a grid of `cells` cells.
 fn group_bytes(plan: &FieldPlan, group: usize, cells: usize) -> usize {
     let cell = match plan.storage_of(group) {
@@ -166,7 +182,6 @@ fn shared(plan: &FieldPlan, taps: usize, robots: usize, ruler: &mut Ruler) -> Sh
     let shape = plan.shape;
     let (cells, slots, rows) = (shape.cells(), shape.patterns, shape.bank);
     let profile = |grid: usize| shape.sensors * 3 * grid * size_of::<f32>();
-    let volumes = |cells: usize| slots * PATTERN * cells * size_of::<i16>();
     Shared {
         brains: ruler.take(robots * BRAIN),
         cycles: ruler.take(robots * CYCLE_PITCH),
@@ -177,7 +192,9 @@ fn shared(plan: &FieldPlan, taps: usize, robots: usize, ruler: &mut Ruler) -> Sh
         tap_sensor: ruler.take(taps * size_of::<u32>()),
         tap_weight: ruler.take(taps * size_of::<f32>()),
         bias: ruler.take(CHANNELS * size_of::<f32>()),
-        volumes: [cells, cells / 8].map(|cells| ruler.take(volumes(cells))),
+        volumes: [(); 2].map(|()| ruler.take(slots * size_of::<u64>())),
+        no_volume: [cells, cells / 8]
+            .map(|cells| ruler.take(if slots > 0 { volume_bytes(cells) } else { 0 })),
         contexts: ruler.take(slots * CONTEXT * size_of::<f64>()),
         stored: ruler.take(slots * size_of::<u32>()),
         given: ruler.take((DESCRIPTOR + 1) * size_of::<f32>()),
@@ -218,7 +235,9 @@ fn own(plan: &FieldPlan, blocks: usize, ruler: &mut Ruler) -> Own {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::base::plan::Shape;
     use crate::field::cuda::fixture::plan;
+    use crate::field::cuda::start::Start;
 
     #[test]
     fn no_two_buffers_overlap_and_all_lie_within() {
@@ -238,6 +257,23 @@ mod tests {
         }
         let (at, bytes) = places[places.len() - 1];
         assert!(at + bytes <= layout.bytes);
+    }
+
+    /// The largest field that a board of today asks for: 100 patterns and 10,000 experiences, none there yet.
+    #[test]
+    fn a_robot_with_an_empty_library_takes_less_than_64_mb() {
+        let shape = Shape { grid: 32, sensors: 16, motors: 5, patterns: 100, bank: 10_000 };
+        let plan = FieldPlan { shape, ..plan(32) };
+        let taps = Start::new(&plan).hardware();
+        let taken = |plan: &FieldPlan, robots: usize| Layout::new(plan, taps, robots, 64).bytes;
+        let (one, slot) =
+            (taken(&plan, 1), [32, 16].map(|n: usize| volume_bytes(n.pow(3))).iter().sum::<usize>());
+        assert!(one < 64_000_000, "{one} bytes");
+        let half = FieldPlan { storage: Storage::F16, ..plan.clone() };
+        assert!(taken(&half, 1) < one - 8_000_000, "{} bytes in halves", taken(&half, 1));
+        assert_eq!(slot, 1_179_648, "what each stored pattern adds");
+        // Two robots share the bank, the library and the place of a state on its way to the host.
+        assert!(taken(&plan, 2) < one + 21_000_000, "{} bytes", taken(&plan, 2));
     }
 
     #[test]

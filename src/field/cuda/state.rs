@@ -1,136 +1,21 @@
-//! Copies one robot's whole state off the device and back, in the terms that all engines share.
+//! Copies a whole state to the device, in the terms that all engines share, and what came from outside there
+//! and back. `save` is the other way.
 
 use super::bank::Coarse;
 use super::brains::Brains;
-use super::layout::Place;
+use super::library::volume_bytes;
+use super::save::HELD;
 use super::schedule::Standing;
 use super::tables::{
     ANSWER, Answer, Eye, METRIC, METRIC_RING, METRICS_BEFORE, NO_ROW, Pen, SENSES, SWEEP, bytes_of_f32,
     bytes_of_f64, bytes_of_i16, bytes_of_u32,
 };
-use crate::base::command::MAX_MOTORS;
 use crate::base::frame::MAX_SENSORS;
-use crate::field::shape::{
-    BANK_TOP, BLEND_TOP, CHANNELS, CONTEXT, DESCRIPTOR, ERROR_RING, GROUPS, PATTERN, regressors,
-};
+use crate::field::shape::{BANK_TOP, BLEND_TOP, CHANNELS, CONTEXT, ERROR_RING, GROUPS, PATTERN};
 use crate::field::state::{Experiences, Learned, Live, Pattern, Senses};
 use crate::system::gpu::GpuError;
 
-/// Regressors that the senses table has room for.
-const HELD: usize = 200;
-const _: () = assert!(HELD >= regressors(MAX_SENSORS));
-
 impl Brains {
-    /// Copies what robot 0 has lived through into `live`, whose memory is used again.
-    pub fn save(&mut self, live: &mut Live) -> Result<(), GpuError> {
-        let standing = self.schedule.standing().clone();
-        let answer = self.answer(0)?;
-        live.clear_extras();
-        (live.cycle, live.age, live.on_half) = (answer.cycle, standing.age, standing.on_half);
-        (live.since_step, live.since_blend) = (standing.since_step, standing.since_blend);
-        live.since_learn = standing.since_learn;
-        self.save_cells(live)?;
-        self.save_senses(&mut live.senses, &answer)?;
-        self.save_bank(&mut live.bank, &answer)?;
-        live.blend.clear();
-        let blended = answer.blended as usize;
-        live.blend.extend(answer.slot.into_iter().zip(answer.weight).take(blended));
-        let mut scores = [0.0; 2 * MAX_MOTORS];
-        self.get_f64s(self.layout.robots[0].scores, &mut scores)?;
-        live.scores.copy_from_slice(&scores[..MAX_MOTORS]);
-        live.bridge.copy_from_slice(&scores[MAX_MOTORS..]);
-        live.metrics = self.metrics(0)?;
-        Ok(())
-    }
-
-    fn save_cells(&mut self, live: &mut Live) -> Result<(), GpuError> {
-        let cells = self.group_cells(false);
-        live.whole.resize(GROUPS * cells, 0.0);
-        for (group, to) in live.whole.chunks_exact_mut(cells).enumerate() {
-            self.group(0, false, group, to)?;
-        }
-        if live.on_half {
-            let cells = self.group_cells(true);
-            live.half.resize(GROUPS * cells, 0.0);
-            for (group, to) in live.half.chunks_exact_mut(cells).enumerate() {
-                self.group(0, true, group, to)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn save_senses(&mut self, senses: &mut Senses, answer: &Answer) -> Result<(), GpuError> {
-        let (sensors, own) = (self.plan.shape.sensors, &self.layout.robots[0]);
-        let (table, weights, covariance) = (own.senses, own.weights, own.covariance);
-        let n = regressors(sensors);
-        let mut bytes = [0; SENSES];
-        self.get(table, 0, &mut bytes)?;
-        let mut eye = Eye::new(&bytes);
-        let nine = [
-            &mut senses.sensors,
-            &mut senses.change,
-            &mut senses.learned,
-            &mut senses.mean,
-            &mut senses.predicted,
-            &mut senses.persistent,
-            &mut senses.climatic,
-            &mut senses.agreement,
-            &mut senses.power,
-        ];
-        for vector in nine {
-            take(&mut eye, vector, sensors, MAX_SENSORS);
-        }
-        take(&mut eye, &mut senses.regressors, n, HELD);
-        eye.skip(2 * HELD * size_of::<f64>()); // gain and column: of a step of learning under way
-        let mut ring = [0.0; ERROR_RING];
-        eye.read_f64s(&mut ring).skip(size_of::<f64>());
-        senses.observed = eye.u64();
-        eye.skip(MAX_SENSORS * size_of::<f32>());
-        let (head, filled) = (eye.u32() as usize, eye.u32() as usize);
-        senses.turn = u64::from(eye.u32());
-        senses.errors.clear();
-        senses.errors.extend((1..=filled).rev().map(|back| ring[(head + ERROR_RING - back) % ERROR_RING]));
-        senses.prediction.clear();
-        senses.prediction.extend_from_slice(&answer.prediction[..sensors]);
-        self.doubles(weights, sensors * n, &mut senses.weights)?;
-        self.doubles(covariance, n * n, &mut senses.covariance)
-    }
-
-    fn save_bank(&mut self, bank: &mut Experiences, answer: &Answer) -> Result<(), GpuError> {
-        let used = answer.experiences as usize;
-        let shared = &self.layout.shared;
-        let (exact, value, last_use) = (shared.exact, shared.value, shared.last_use);
-        bank.rows.resize(used * DESCRIPTOR, 0.0);
-        self.get_f32s(exact, &mut bank.rows)?;
-        self.doubles(value, used, &mut bank.value)?;
-        bank.last_use.resize(used, 0);
-        self.get_u64s(last_use, &mut bank.last_use)?;
-        let mut table = [0; SWEEP];
-        self.get(self.layout.robots[0].sweep, 0, &mut table)?;
-        let mut eye = Eye::new(&table);
-        bank.running.clear();
-        for _ in 0..BANK_TOP {
-            let mut cosine = [0.0];
-            eye.read_f64s(&mut cosine);
-            let row = eye.u32();
-            eye.skip(size_of::<u32>());
-            bank.running.extend((row != NO_ROW).then_some((row, cosine[0])));
-        }
-        let next = eye.u32();
-        bank.next_part = (next != 0).then_some(u64::from(next));
-        if next == 0 {
-            bank.running.clear(); // of a sweep that is over
-        }
-        bank.nearest.clear();
-        bank.nearest.extend(answer.row.into_iter().zip(answer.cosine).take(answer.nearest as usize));
-        Ok(())
-    }
-
-    fn doubles(&mut self, place: Place, count: usize, to: &mut Vec<f64>) -> Result<(), GpuError> {
-        to.resize(count, 0.0);
-        self.get_f64s(place, to)
-    }
-
     /// Robot 0 resumes from a state that fits the plan.
     pub fn restore(&mut self, live: &Live) -> Result<(), GpuError> {
         self.rest()?;
@@ -209,6 +94,7 @@ impl Brains {
             (shared.value, bytes_of_f64(bank.value.iter().copied())),
             (shared.last_use, last_use),
         ];
+        self.bank_copy.replace(bank);
         for (place, bytes) in written {
             self.put(place, 0, &bytes)?;
         }
@@ -261,9 +147,12 @@ impl Brains {
     /// A pattern without its value, which the device does not need.
     fn given_pattern(&mut self, slot: usize) -> Result<Pattern, GpuError> {
         let shared = &self.layout.shared;
-        let (volumes, contexts) = (shared.volumes[0], shared.contexts);
-        let mut bytes = vec![0; PATTERN * self.plan.shape.cells() * size_of::<i16>()];
-        self.get(volumes, slot * bytes.len(), &mut bytes)?;
+        let contexts = shared.contexts;
+        let mut bytes = vec![0; volume_bytes(self.plan.shape.cells())];
+        let from = self.slot(slot)?[0];
+        self.each_piece_at(from, bytes.len(), |begin, piece| {
+            bytes[begin..][..piece.len()].copy_from_slice(piece);
+        })?;
         let mut volume = vec![0; PATTERN * self.plan.shape.cells()];
         Eye::new(&bytes).read_i16s(&mut volume);
         let mut bytes = vec![0; CONTEXT * size_of::<f64>()];
@@ -277,27 +166,19 @@ impl Brains {
     pub fn load(&mut self, learned: &Learned) -> Result<(), GpuError> {
         self.set_readout(&learned.readout)?;
         let shared = &self.layout.shared;
-        let (volumes, contexts, stored) = (shared.volumes, shared.contexts, shared.stored);
+        let (contexts, stored) = (shared.contexts, shared.stored);
         let marks = learned.patterns.iter().map(|pattern| u32::from(pattern.is_some()));
         self.put(stored, 0, &bytes_of_u32(marks))?;
         for (slot, pattern) in learned.patterns.iter().enumerate() {
             let Some(pattern) = pattern else { continue };
             let half = self.start.halved(&pattern.volume);
-            for (place, steps) in volumes.into_iter().zip([&pattern.volume, &half]) {
-                let bytes = bytes_of_i16(steps.iter().copied());
-                self.put(place, slot * bytes.len(), &bytes)?;
-            }
+            let volumes = [&pattern.volume, &half].map(|steps| bytes_of_i16(steps.iter().copied()));
+            self.put_volumes(slot, [&volumes[0], &volumes[1]])?;
             let context = bytes_of_f64(pattern.context.iter().copied());
             self.put(contexts, slot * context.len(), &context)?;
         }
         Ok(())
     }
-}
-
-/// The first `count` of `held` doubles.
-fn take(eye: &mut Eye, to: &mut Vec<f64>, count: usize, held: usize) {
-    to.resize(count, 0.0);
-    eye.read_f64s(to).skip((held - count) * size_of::<f64>());
 }
 
 /// Doubles, and zeros up to `held` of them.

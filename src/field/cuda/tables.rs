@@ -15,7 +15,9 @@ pub const CYCLE: usize = 392;
 /// See [`RULE`].
 pub const ANSWER: usize = 768;
 /// See [`RULE`].
-pub const REPORT: usize = 800;
+pub const REPORT: usize = 2_864;
+/// Bytes of a report up to its two times, which are all that every cycle needs.
+pub const TIMED_ANSWER: usize = ANSWER + 2 * size_of::<u64>();
 /// See [`RULE`].
 pub const SENSES: usize = 17_696;
 /// See [`RULE`].
@@ -213,7 +215,7 @@ pub struct Report {
 
 impl Report {
     /// Reads a robot's table.
-    pub fn read(from: &[u8; REPORT]) -> Report {
+    pub fn read(from: &[u8; TIMED_ANSWER]) -> Report {
         let mut eye = Eye::new(&from[ANSWER..]);
         let (began, ended) = (eye.u64(), eye.u64());
         Report { answer: Answer::read(from), lasted: Span::from_nanos(ended.saturating_sub(began)) }

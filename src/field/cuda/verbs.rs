@@ -36,6 +36,14 @@ impl FieldEngine for CudaEngine {
         is_saved
     }
 
+    fn save_soon(&mut self, live: &mut Live) -> bool {
+        let mut mine = std::mem::take(live);
+        let saved = self.ask(move |brains| brains.save_soon(&mut mine).map(|is_saved| (is_saved, mine)));
+        let (is_saved, mine) = saved.unwrap_or_default();
+        *live = mine;
+        is_saved
+    }
+
     fn restore(&mut self, live: &Live) -> Result<(), StateError> {
         live.check(&self.plan)?;
         let theirs = live.clone();
@@ -51,7 +59,8 @@ impl FieldEngine for CudaEngine {
     fn load(&mut self, learned: &Learned) -> Result<(), StateError> {
         learned.check(&self.plan)?;
         let theirs = learned.clone();
-        self.ask(move |brains| brains.load(&theirs));
+        let taken = self.ask(move |brains| brains.load(&theirs).map(|()| brains.memory()));
+        self.device_bytes = taken.map_or(self.device_bytes, |(device, _)| device);
         let values = learned.patterns.iter().map(|pattern| pattern.as_ref().map(|pattern| pattern.value));
         self.values.clear();
         self.values.extend(values);
@@ -109,7 +118,10 @@ impl Inspect for CudaEngine {
             && value.is_finite();
         if fits {
             let pattern = self.start.pattern(volume, context);
-            self.ask(move |brains| brains.store_pattern(slot, &pattern));
+            let stored = move |brains: &mut super::brains::Brains| {
+                brains.store_pattern(slot, &pattern).map(|()| brains.memory())
+            };
+            self.device_bytes = self.ask(stored).map_or(self.device_bytes, |(device, _)| device);
             self.values[slot] = Some(value);
         }
         fits

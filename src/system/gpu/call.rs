@@ -1,36 +1,23 @@
 //! The single path of every driver call: it notes the call in the [`Watch`] while it is under way, applies
-//! injected faults, counts failures, and makes no call at all after a reset.
+//! injected faults, and counts and notes failures.
+
+#![allow(unsafe_code)] // a call of the driver; the reason there
 
 use std::cell::Cell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
+
+use cudarc::driver::sys::CUcontext;
 
 use super::GpuFault;
 use super::driver::{Call, Driver, SUCCESS};
 use super::error::{GpuError, code};
 use super::watch::{Counts, Watch};
-use crate::base::time::{Clock, Instant, MonotonicClock, Span};
+use crate::base::time::{Clock, Instant, MonotonicClock};
 
-/// Resets of the context so far. A reset frees everything made before it: no call may pass one of those
-/// handles to the driver again.
-static RESETS: AtomicU64 = AtomicU64::new(0);
-
-/// Looks at host memory under way, on any thread: a reset would take it away.
-static LOOKS: AtomicUsize = AtomicUsize::new(0);
-
-/// How long a reset waits for those: to copy the largest piece takes some milliseconds.
-const LOOKS_PATIENCE: Span = Span::from_millis(1_000);
-/// Time between two looks at them.
-const LOOKS_NAP: Duration = Duration::from_micros(100);
-
-/// While there is one, a reset does not free host memory. Keep it only for a short time.
-pub(super) struct Stays(());
-
-impl Drop for Stays {
-    fn drop(&mut self) {
-        LOOKS.fetch_sub(1, Ordering::SeqCst);
-    }
+thread_local! {
+    /// The context that this program made current on the thread last.
+    static CURRENT: Cell<CUcontext> = const { Cell::new(std::ptr::null_mut()) };
 }
 
 /// How long a stuck call sleeps before it looks whether it may go on. Short beside any time limit.
@@ -43,10 +30,10 @@ pub(super) const SLOW: u64 = 10;
 pub(super) struct Line {
     driver: &'static Driver,
     watch: Arc<Watch>,
-    /// [`RESETS`] when this line was made.
-    opened_after: u64,
     /// While slowness is injected: when work was last handed over.
     began: Cell<Option<Instant>>,
+    /// Its context; null before there is one.
+    context: Cell<CUcontext>,
 }
 
 /// Of a stream or an event while slowness is injected: for which work, and until when "done" is held back.
@@ -55,25 +42,37 @@ pub(super) struct Held(Cell<Option<(Instant, Instant)>>);
 
 impl Line {
     pub(super) fn new(driver: &'static Driver, watch: Arc<Watch>) -> Line {
-        Line { driver, watch, opened_after: RESETS.load(Ordering::Acquire), began: Cell::new(None) }
+        Line { driver, watch, began: Cell::new(None), context: Cell::new(std::ptr::null_mut()) }
+    }
+
+    /// The context was created, and is current on this thread.
+    pub(super) fn begin(&self, context: CUcontext) {
+        self.context.set(context);
+        CURRENT.set(context);
+    }
+
+    /// The context was destroyed.
+    pub(super) fn end(&self) {
+        self.context.set(std::ptr::null_mut());
+        CURRENT.set(std::ptr::null_mut());
+    }
+
+    /// Makes the context current on this thread, if another is: a thread may have opened two.
+    fn enter(&self) -> i32 {
+        let context = self.context.get();
+        if context.is_null() || context == CURRENT.get() {
+            return SUCCESS;
+        }
+        // SAFETY: a context that was created and not destroyed.
+        let code = unsafe { (self.driver.context_set)(context) };
+        if code == SUCCESS {
+            CURRENT.set(context);
+        }
+        code
     }
 
     pub(super) fn watch(&self) -> &Watch {
         &self.watch
-    }
-
-    /// Whether the context was reset since this line was made.
-    pub(super) fn is_gone(&self) -> bool {
-        RESETS.load(Ordering::Acquire) != self.opened_after
-    }
-
-    /// Keeps a reset from freeing what was made on this line; `None`: one did.
-    pub(super) fn stays(&self) -> Option<Stays> {
-        // A reset says first that it comes, and then counts the looks; here it is the other way round.
-        // Whichever is first in the one order of all four, one of both sees the other.
-        LOOKS.fetch_add(1, Ordering::SeqCst);
-        let stays = Stays(());
-        (RESETS.load(Ordering::SeqCst) == self.opened_after).then_some(stays)
     }
 
     /// Makes a call; an error if the driver, or an injected fault, returns one.
@@ -101,10 +100,8 @@ impl Line {
     /// Releases something, whatever fault is injected. The driver's answer changes nothing: it is gone either
     /// way.
     pub(super) fn release(&self, call: Call, make: impl FnOnce(&Driver) -> i32) {
-        if self.is_gone() {
-            return;
-        }
         self.watch.begin(call);
+        self.enter();
         let code = make(self.driver);
         self.watch.end();
         if code != SUCCESS {
@@ -119,16 +116,19 @@ impl Line {
 
     fn failed(&self, call: Call, code: i32) -> GpuError {
         self.watch.add(&Counts { failures: 1, ..Counts::default() });
-        GpuError { call, code }
+        let error = GpuError { call, code };
+        self.watch.note(error);
+        error
     }
 
     fn make(&self, call: Call, make: impl FnOnce(&Driver) -> i32) -> i32 {
         self.watch.begin(call);
-        // The fault first: a call that was stuck may come back after a reset.
         let code = match self.strike(call) {
             Some(code) => code,
-            None if self.is_gone() => code::CONTEXT_IS_DESTROYED,
-            None => make(self.driver),
+            None => match self.enter() {
+                SUCCESS => make(self.driver),
+                code => code,
+            },
         };
         self.watch.end();
         code
@@ -189,32 +189,4 @@ fn hands_over(call: Call) -> bool {
             | Call::EventRecord
             | Call::EventRecordExternal
     )
-}
-
-/// Resets by `make`: everything made before is gone from now on, on any thread. Not done, and an error, if
-/// a look at host memory does not end.
-pub(super) fn reset(
-    driver: &'static Driver,
-    watch: &Watch,
-    make: impl FnOnce(&Driver) -> i32,
-) -> Result<(), GpuError> {
-    let call = Call::ContextReset;
-    RESETS.fetch_add(1, Ordering::SeqCst);
-    let until = MonotonicClock.now() + LOOKS_PATIENCE;
-    while LOOKS.load(Ordering::SeqCst) > 0 {
-        if MonotonicClock.now() >= until {
-            watch.add(&Counts { failures: 1, ..Counts::default() });
-            return Err(GpuError { call, code: code::NOT_READY });
-        }
-        std::thread::sleep(LOOKS_NAP);
-    }
-    watch.begin(call);
-    let code = make(driver);
-    watch.end();
-    if code != SUCCESS {
-        watch.add(&Counts { failures: 1, ..Counts::default() });
-        return Err(GpuError { call, code });
-    }
-    watch.forget_loss();
-    Ok(())
 }

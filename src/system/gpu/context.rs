@@ -1,6 +1,7 @@
 //! A context on a GPU: opened for one thread; everything created in it keeps it open.
 //!
-//! It is the device's primary context, so that tools and other libraries of the process see the same one.
+//! It is a context of its own, and not the device's primary one, which all of a process share: an error that
+//! spoils a context, so that every call in it fails from then on, ends with it, and another can be opened.
 //! Nothing here waits for the device; closing does, as the driver does when it frees.
 
 #![allow(unsafe_code)] // calls of the driver; reasons at each place
@@ -32,7 +33,7 @@ pub struct Gpu {
 /// The part that everything created in a context shares.
 pub(super) struct Context {
     pub(super) line: Line,
-    device: CUdevice,
+    raw: CUcontext,
     /// Differs from that of every other context of this process: kernels can be copied, and a caller may
     /// launch one in the wrong context.
     pub(super) number: u64,
@@ -64,6 +65,9 @@ pub(super) struct Copy {
     pub(super) way: Way,
 }
 
+/// `CU_CTX_SCHED_AUTO`: how a thread waits inside the driver, which none here does.
+const SCHEDULED_BY_DRIVER: u32 = 0;
+
 static CONTEXTS: AtomicU64 = AtomicU64::new(0);
 
 impl Gpu {
@@ -72,25 +76,28 @@ impl Gpu {
     /// # Errors
     /// What the driver says; `is_memory` if others have taken all.
     pub fn open(found: &Found, watch: Arc<Watch>) -> Result<Gpu, GpuError> {
-        let line = Line::new(driver(Call::ContextRetain)?, watch);
+        let line = Line::new(driver(Call::ContextCreate)?, watch);
+        line.watch().forget_loss(); // of a context before this one
         let mut device: CUdevice = 0;
         // SAFETY: writes one handle.
         line.call(Call::DeviceGet, |d| unsafe { (d.device_get)(&mut device, ordinal(found)) })?;
         let mut raw: CUcontext = std::ptr::null_mut();
-        // SAFETY: writes one handle; the device is one that the driver has just named.
-        line.call(Call::ContextRetain, |d| unsafe { (d.context_retain)(&mut raw, device) })?;
-        // From here on, dropping gives the context back.
+        // SAFETY: writes one handle; the device is one that the driver has just named. The context is current
+        // on this thread from here on, and on no other.
+        line.call(Call::ContextCreate, |d| unsafe {
+            (d.context_create)(&mut raw, SCHEDULED_BY_DRIVER, device)
+        })?;
+        line.begin(raw);
+        // From here on, dropping destroys the context.
         let context = Context {
             line,
-            device,
+            raw,
             number: CONTEXTS.fetch_add(1, Ordering::Relaxed),
             modules: RefCell::default(),
             pools: RefCell::default(),
             is_capturing: Cell::new(false),
             captured: RefCell::default(),
         };
-        // SAFETY: the context was just retained.
-        context.line.call(Call::ContextSet, |d| unsafe { (d.context_set)(raw) })?;
         Ok(Gpu { context: Rc::new(context) })
     }
 
@@ -114,25 +121,6 @@ impl Gpu {
     pub fn as_reported(&self, time: Span) -> Span {
         if self.watch().injected() == Some(GpuFault::Slow) { time.times(call::SLOW) } else { time }
     }
-
-    /// Throws away the device's context with everything in it, of this whole process, so that a lost one can
-    /// be opened again. Everything created before fails with every call from now on, and its pinned memory is
-    /// gone; so this is for when all that is dropped, or on a thread that will never come back.
-    ///
-    /// # Errors
-    /// What the driver says: then only a new process can use the GPU again.
-    pub fn reset(found: &Found, watch: &Watch) -> Result<(), GpuError> {
-        let driver = driver(Call::ContextReset)?;
-        let mut device: CUdevice = 0;
-        // SAFETY: writes one handle.
-        let code = unsafe { (driver.device_get)(&mut device, ordinal(found)) };
-        if code != driver::SUCCESS {
-            return Err(GpuError { call: Call::DeviceGet, code });
-        }
-        // SAFETY: the device is one that the driver has just named; `call::reset` sees to it that no handle
-        // of what this frees is used again.
-        call::reset(driver, watch, |d| unsafe { (d.context_reset)(device) })
-    }
 }
 
 fn driver(call: Call) -> Result<&'static Driver, GpuError> {
@@ -151,6 +139,7 @@ impl Context {
             let each = &mut self.captured.borrow_mut().each;
             each.copies_in += more.copies_in;
             each.copies_out += more.copies_out;
+            each.bytes_out += more.bytes_out;
             each.copies_within += more.copies_within;
         } else {
             self.line.watch().add(&more);
@@ -178,7 +167,8 @@ impl Drop for Context {
             // launch needs a stream, which would hold this context.
             self.line.release(Call::ModuleUnload, |d| unsafe { (d.module_unload)(module) });
         }
-        // SAFETY: retained once when it was opened.
-        self.line.release(Call::ContextRelease, |d| unsafe { (d.context_release)(self.device) });
+        // SAFETY: created when it was opened, destroyed once. All that was made in it holds it: none is left.
+        self.line.release(Call::ContextDestroy, |d| unsafe { (d.context_destroy)(self.raw) });
+        self.line.end();
     }
 }

@@ -72,9 +72,8 @@ calls! {
     DeviceName device_name "cuDeviceGetName" (*mut c_char, c_int, CUdevice);
     DeviceAttribute device_attribute "cuDeviceGetAttribute" (*mut c_int, c_int, CUdevice);
     DeviceMemory device_memory "cuDeviceTotalMem_v2" (*mut usize, CUdevice);
-    ContextRetain context_retain "cuDevicePrimaryCtxRetain" (*mut CUcontext, CUdevice);
-    ContextRelease context_release "cuDevicePrimaryCtxRelease_v2" (CUdevice);
-    ContextReset context_reset "cuDevicePrimaryCtxReset_v2" (CUdevice);
+    ContextCreate context_create "cuCtxCreate_v2" (*mut CUcontext, c_uint, CUdevice);
+    ContextDestroy context_destroy "cuCtxDestroy_v2" (CUcontext);
     ContextSet context_set "cuCtxSetCurrent" (CUcontext);
     PriorityRange priority_range "cuCtxGetStreamPriorityRange" (*mut c_int, *mut c_int);
     MemoryInfo memory_info "cuMemGetInfo_v2" (*mut usize, *mut usize);

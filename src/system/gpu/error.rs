@@ -27,7 +27,6 @@ pub(super) mod code {
     pub const INVALID_HANDLE: i32 = CUresult::CUDA_ERROR_INVALID_HANDLE as i32;
     pub const NOT_READY: i32 = CUresult::CUDA_ERROR_NOT_READY as i32;
     pub const ILLEGAL_ADDRESS: i32 = CUresult::CUDA_ERROR_ILLEGAL_ADDRESS as i32;
-    pub const CONTEXT_IS_DESTROYED: i32 = CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED as i32;
     pub const DRIVER_MISMATCH: i32 = CUresult::CUDA_ERROR_SYSTEM_DRIVER_MISMATCH as i32;
     pub const COMPAT_NOT_SUPPORTED: i32 = CUresult::CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE as i32;
     pub const UNKNOWN: i32 = CUresult::CUDA_ERROR_UNKNOWN as i32;
@@ -55,7 +54,7 @@ const LOST: [i32; 16] = [
 ];
 
 impl GpuError {
-    /// Nothing works any more in this context: it has to be reset and everything in it made again.
+    /// Nothing works any more in this context: another has to be opened and everything in it made again.
     pub fn is_lost(&self) -> bool {
         LOST.contains(&self.code)
     }

@@ -1,5 +1,6 @@
 //! Host memory that kernels read and write in place. It is the program's own: the driver only makes it known
-//! to the device, so that it stays when the context is lost or reset, and whoever reads it needs no driver.
+//! to the device, so that it stays when the context is lost or destroyed, and whoever reads it needs no
+//! driver.
 
 #![allow(unsafe_code)] // calls of the driver; reasons at each place
 

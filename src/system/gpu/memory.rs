@@ -9,7 +9,6 @@ use std::rc::Rc;
 
 use cudarc::driver::sys::{CU_MEMHOSTALLOC_DEVICEMAP, CU_MEMHOSTALLOC_PORTABLE, CUdeviceptr};
 
-use super::call::Stays;
 use super::context::{Context, Gpu};
 use super::driver::Call;
 use super::error::{GpuError, code};
@@ -59,10 +58,10 @@ impl Drop for Pool {
 /// One page-locked allocation on the host: the device copies from and to it without the processor. It is
 /// ordinary cached memory (not write-combined), so that the processor reads it at full speed.
 ///
-/// The device writes to it when a copy says so, beside all that the compiler sees; and a reset on another
-/// thread frees it. So the host uses it through a [`Look`] or a [`LookMut`]: there is none of a range that a
-/// copy writes, and none to write a range that a copy reads, from the order of the copy until its stream or
-/// an event behind it is known to be done; while there is one no copy begins there, and a reset waits.
+/// The device writes to it when a copy says so, beside all that the compiler sees. So the host uses it
+/// through a [`Look`] or a [`LookMut`]: there is none of a range that a copy writes, and none to write a
+/// range that a copy reads, from the order of the copy until its stream or an event behind it is known to
+/// be done; while there is one no copy begins there.
 ///
 /// No copy reads a range while the host writes it:
 ///
@@ -106,14 +105,12 @@ pub(super) struct Page {
 pub struct Look<'p> {
     seen: &'p [u8],
     page: &'p Page,
-    _stays: Stays,
 }
 
 /// A range of host memory, to be written.
 pub struct LookMut<'p> {
     seen: &'p mut [u8],
     page: &'p Page,
-    _stays: Stays,
 }
 
 impl Pinned {
@@ -130,10 +127,8 @@ impl Pinned {
         gpu.context.count(Counts { pinned_allocations: 1, ..Counts::default() });
         let flights = Flights::default();
         let page = Page { context: gpu.context.clone(), start: start.cast(), bytes, flights };
-        let stays = page.stays()?;
         // SAFETY: the driver has just given `bytes` bytes that nothing else refers to, and they stay.
         unsafe { page.start.write_bytes(0, bytes) };
-        drop(stays);
         Ok(Pinned { page: Rc::new(page) })
     }
 
@@ -166,11 +161,10 @@ impl Pinned {
     /// A range of it.
     ///
     /// # Errors
-    /// Without a call: context destroyed (709) after a reset, invalid value if it is not within, not ready
-    /// (600) while it is, or may be, copied to.
+    /// Without a call: invalid value if it is not within, not ready (600) while it is, or may be, copied to.
     pub fn part(&self, range: Range<usize>) -> Result<Look<'_>, GpuError> {
         let page = &*self.page;
-        let (stays, start) = (page.stays()?, page.within(&range)?);
+        let start = page.within(&range)?;
         if !page.flights.read(&range) {
             return page.refuse(code::NOT_READY);
         }
@@ -178,7 +172,7 @@ impl Pinned {
         // Nothing writes it meanwhile: no copy to there is under way or begins (`flights`); a writer would
         // have `self` to itself.
         let seen = unsafe { std::slice::from_raw_parts(start, range.len()) };
-        Ok(Look { seen, page, _stays: stays })
+        Ok(Look { seen, page })
     }
 
     /// A range of it, to be written.
@@ -187,14 +181,14 @@ impl Pinned {
     /// As for `part`, and while it is, or may be, copied from.
     pub fn part_mut(&mut self, range: Range<usize>) -> Result<LookMut<'_>, GpuError> {
         let page = &*self.page;
-        let (stays, start) = (page.stays()?, page.within(&range)?);
+        let start = page.within(&range)?;
         if !page.flights.write(&range) {
             return page.refuse(code::NOT_READY);
         }
         // SAFETY: as for `part`; `self` is borrowed mutably, so no other look exists, and no copy touches it
         // meanwhile.
         let seen = unsafe { std::slice::from_raw_parts_mut(start, range.len()) };
-        Ok(LookMut { seen, page, _stays: stays })
+        Ok(LookMut { seen, page })
     }
 }
 
@@ -231,11 +225,6 @@ impl Drop for LookMut<'_> {
 }
 
 impl Page {
-    /// Keeps it from being taken away by a reset.
-    fn stays(&self) -> Result<Stays, GpuError> {
-        self.context.line.stays().map_or_else(|| self.refuse(code::CONTEXT_IS_DESTROYED), Ok)
-    }
-
     fn within(&self, range: &Range<usize>) -> Result<*mut u8, GpuError> {
         self.at(range).map_or_else(|| self.refuse(code::INVALID_VALUE), Ok)
     }

@@ -91,7 +91,8 @@ impl Stream {
     /// As for `copy_in`, and not ready while a thread reads it.
     pub fn copy_out(&self, from: u64, to: &Pinned, range: Range<usize>) -> Result<(), GpuError> {
         let start = self.host_side(Call::CopyOut, Way::Out, to, &range, from)?;
-        self.hand_over(Call::CopyOut, Counts { copies_out: 1, ..Counts::default() }, |d| {
+        let bytes_out = range.len() as u64;
+        self.hand_over(Call::CopyOut, Counts { copies_out: 1, bytes_out, ..Counts::default() }, |d| {
             // SAFETY: as for `copy_in`.
             unsafe { (d.copy_out)(start.cast(), from, range.len(), self.raw) }
         })

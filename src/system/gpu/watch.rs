@@ -5,25 +5,29 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use super::GpuFault;
 use super::driver::Call;
+use super::error::GpuError;
 
 /// Shared by the thread that calls the driver and those that watch it.
 #[derive(Debug, Default)]
 pub struct Watch {
     /// Number of the injected fault from 1, 0 for none; [`SPENT`] once an [`GpuFault::Error`] has struck.
     fault: AtomicU8,
-    /// The context is lost by injection, and was not reset since.
+    /// The context is lost by injection, and none was opened since.
     lost: AtomicBool,
     /// Number of the call under way from 1; 0: none.
     under_way: AtomicU8,
     calls: AtomicU64,
     copies_in: AtomicU64,
     copies_out: AtomicU64,
+    bytes_out: AtomicU64,
     copies_within: AtomicU64,
     launches: AtomicU64,
     replays: AtomicU64,
     device_allocations: AtomicU64,
     pinned_allocations: AtomicU64,
     failures: AtomicU64,
+    /// The last call that failed: its number from 1 in the upper half, its code in the lower one; 0: none.
+    failed: AtomicU64,
 }
 
 const SPENT: u8 = 0x80;
@@ -40,6 +44,8 @@ pub struct Counts {
     pub copies_in: u64,
     /// Copies from the device to the host.
     pub copies_out: u64,
+    /// Bytes of these.
+    pub bytes_out: u64,
     /// Copies from device to device.
     pub copies_within: u64,
     /// Kernels launched one by one, so not those of graphs.
@@ -86,6 +92,7 @@ impl Watch {
             calls: count(&self.calls),
             copies_in: count(&self.copies_in),
             copies_out: count(&self.copies_out),
+            bytes_out: count(&self.bytes_out),
             copies_within: count(&self.copies_within),
             launches: count(&self.launches),
             replays: count(&self.replays),
@@ -113,6 +120,7 @@ impl Watch {
         };
         add(&self.copies_in, more.copies_in);
         add(&self.copies_out, more.copies_out);
+        add(&self.bytes_out, more.bytes_out);
         add(&self.copies_within, more.copies_within);
         add(&self.launches, more.launches);
         add(&self.replays, more.replays);
@@ -121,13 +129,26 @@ impl Watch {
         add(&self.failures, more.failures);
     }
 
+    /// The last call that failed.
+    pub fn last_failure(&self) -> Option<GpuError> {
+        let noted = self.failed.load(Ordering::Relaxed);
+        let call = Call::ALL.get(((noted >> u32::BITS) as usize).wrapping_sub(1))?;
+        Some(GpuError { call: *call, code: noted as u32 as i32 })
+    }
+
+    /// Notes a call that failed.
+    pub(super) fn note(&self, error: GpuError) {
+        let call = (error.call as u64 + 1) << u32::BITS;
+        self.failed.store(call | u64::from(error.code as u32), Ordering::Relaxed);
+    }
+
     /// Whether an injected error strikes this call: true once.
     pub(super) fn spend_error(&self) -> bool {
         let error = number_of(GpuFault::Error);
         self.fault.compare_exchange(error, error | SPENT, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Whether the context is lost by injection: from the first call under it until a reset.
+    /// Whether the context is lost by injection: from the first call under it until another is opened.
     pub(super) fn is_lost(&self) -> bool {
         if self.injected() == Some(GpuFault::Lost) {
             self.lost.store(true, Ordering::Release);
@@ -135,7 +156,7 @@ impl Watch {
         self.lost.load(Ordering::Acquire)
     }
 
-    /// The context was reset.
+    /// Another context is opened.
     pub(super) fn forget_loss(&self) {
         self.lost.store(false, Ordering::Release);
     }
@@ -182,16 +203,26 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_outlives_its_injection_and_ends_with_a_reset() {
+    fn a_loss_outlives_its_injection_and_ends_with_a_new_context() {
         let watch = Watch::new();
         watch.inject(Some(GpuFault::Lost));
         assert!(watch.is_lost());
         watch.forget_loss();
         assert!(watch.is_lost(), "still injected");
         watch.inject(None);
-        assert!(watch.is_lost(), "not reset since");
+        assert!(watch.is_lost(), "none opened since");
         watch.forget_loss();
         assert!(!watch.is_lost());
+    }
+
+    #[test]
+    fn the_last_call_that_failed_is_noted_with_its_code() {
+        let watch = Watch::new();
+        assert_eq!(watch.last_failure(), None);
+        for (call, code) in [(Call::Init, 3), (Call::Replay, 700), (Call::EventQuery, -1)] {
+            watch.note(GpuError { call, code });
+            assert_eq!(watch.last_failure(), Some(GpuError { call, code }));
+        }
     }
 
     #[test]

@@ -116,34 +116,26 @@ fn memory_fails_where_it_is_taken_and_nowhere_else() {
 }
 
 #[test]
-fn an_injected_loss_lasts_until_a_reset_and_the_end_of_the_injection() {
+fn an_injected_loss_lasts_until_it_is_taken_back_and_another_context_opened() {
     let Some(alone) = alone() else { return };
-    let mut desk = desk();
+    let desk = desk();
     desk.watch.inject(Some(GpuFault::Lost));
     assert!(touch(&desk).is_err_and(|error| error.is_lost()));
     desk.watch.inject(None);
-    assert!(touch(&desk).is_err_and(|error| error.is_lost()), "nobody has reset it");
+    assert!(touch(&desk).is_err_and(|error| error.is_lost()), "it is the same context");
     desk.watch.inject(Some(GpuFault::Lost));
-    assert!(Gpu::reset(&desk.found, &desk.watch).is_ok());
     assert!(Gpu::open(&desk.found, desk.watch.clone()).is_err_and(|error| error.is_lost()), "still put in");
     desk.watch.inject(None);
-    assert!(Gpu::open(&desk.found, desk.watch.clone()).is_err(), "it was seen after the reset");
-    assert!(Gpu::reset(&desk.found, &desk.watch).is_ok());
-    assert!(Gpu::open(&desk.found, desk.watch.clone()).is_ok());
-    // What was made before the resets only forgets.
-    let error = touch(&desk).expect_err("gone");
-    assert!(error.is_lost() && error.code == 709, "{error}");
-    let gone = desk.pinned.bytes().map(|_| ()).map_err(|error| error.code);
-    assert_eq!((gone, desk.pinned.bytes_mut().map(|_| ()).map_err(|error| error.code)), (Err(709), Err(709)));
-    let refused = alone.counts();
+    let (found, watch) = (desk.found.clone(), desk.watch.clone());
     drop(desk);
-    assert_eq!(alone.counts(), refused, "no handle of it was shown to the driver");
+    assert!(alone.counts().is_clean(), "{:?}", alone.counts());
+    assert!(Gpu::open(&found, watch).is_ok());
 }
 
 #[test]
-fn a_context_that_the_driver_loses_can_be_opened_anew() {
+fn a_context_that_the_driver_loses_takes_no_other_with_it() {
     let Some(alone) = alone() else { return };
-    let mut desk = desk();
+    let (mut desk, other) = (desk(), desk());
     let (image, (table, _)) = (desk.image(), desk.empty_brain());
     desk.settle();
     alone.order("fail=kernel:1:700");
@@ -152,16 +144,32 @@ fn a_context_that_the_driver_loses_can_be_opened_anew() {
     let error = until(|| desk.stream.is_done()).expect_err("the next question tells");
     assert_eq!((error.call, error.code, error.is_lost()), (Call::StreamQuery, 700, true));
     assert!(touch(&desk).is_err_and(|error| error.is_lost()), "and every call after it");
-    let Desk { found, watch, .. } = desk;
-    drop(image);
-    Gpu::reset(&found, &watch).expect("a reset helps");
+    assert_eq!(desk.watch.last_failure(), Some(GpuError { call: Call::Fill, code: 700 }));
+    // Both on this thread, each call in its own context.
+    assert!(touch(&other).is_ok());
+    other.settle();
+    drop((image, desk));
     let again = super::desk();
-    assert!(touch(&again).is_ok());
+    assert!(touch(&again).is_ok() && touch(&other).is_ok());
     again.settle();
+    other.settle();
+    assert_eq!(other.watch.last_failure(), None);
+    drop((again, other));
+    assert!(alone.counts().is_clean(), "{:?}", alone.counts());
 }
 
 #[test]
-fn a_thread_that_was_stuck_through_a_reset_touches_nothing() {
+fn an_error_that_spoils_the_process_lets_no_context_be_opened() {
+    let Some(alone) = alone() else { return };
+    let desk = desk();
+    alone.order("sticky=process,fail=cuMemsetD8Async:1:719");
+    assert!(touch(&desk).is_err_and(|error| error.code == 719));
+    let refused = Gpu::open(&desk.found, desk.watch.clone()).map(|_| ()).expect_err("spoiled");
+    assert_eq!(refused.code, 719);
+}
+
+#[test]
+fn a_thread_that_was_stuck_goes_on_in_its_own_context() {
     let Some(alone) = alone() else { return };
     let watch = Arc::new(Watch::new());
     let (tell, told) = std::sync::mpsc::channel();
@@ -171,18 +179,19 @@ fn a_thread_that_was_stuck_through_a_reset_touches_nothing() {
         let gpu = Gpu::open(&found, mine.clone()).expect("it opens");
         let pool = Pool::take(&gpu, BYTES).expect("memory");
         mine.inject(Some(GpuFault::Stuck));
-        tell.send(found).expect("somebody listens");
-        let said = gpu.memory_free().map_err(|error| error.code);
+        tell.send(()).expect("somebody listens");
+        let said = gpu.memory_free().is_ok();
         drop((pool, gpu));
         said
     });
-    let found = told.recv().expect("it opened");
-    let other = Watch::new();
-    Gpu::reset(&found, &other).expect("reset");
-    let before = alone.counts();
+    told.recv().expect("it opened");
+    let desk = desk();
+    assert!(touch(&desk).is_ok());
+    desk.settle();
+    drop(desk);
     watch.inject(None);
-    assert_eq!(thread.join().expect("no panic"), Err(709));
-    assert_eq!(alone.counts(), before);
+    assert!(thread.join().expect("no panic"));
+    assert!(alone.counts().is_clean(), "{:?}", alone.counts());
 }
 
 #[test]
@@ -206,15 +215,15 @@ fn any_call_may_fail_and_nothing_is_left_behind() {
         let own_fault = watch.counts().failures > 0 && said.is_ok();
         assert!(counts.is_clean() || own_fault, "{}: {counts:?}", call.name());
     }
-    // What only a probe asks, what only gives back, words, the reset; and a call that is another to the
-    // stand-in.
+    // What only a probe asks, what only gives back, words, a change of contexts; and a call that is another
+    // to the stand-in.
     unseen.retain(|call| *call != Call::EventRecord);
     use Call as C;
     let (probing, words) =
         ([C::Init, C::DriverVersion, C::DeviceCount, C::DeviceName], [C::ErrorName, C::ErrorText]);
     let giving_back =
-        [C::ContextRelease, C::Free, C::HostFree, C::HostUnregister, C::StreamDestroy, C::EventDestroy];
-    let more = [C::ModuleUnload, C::GraphDestroy, C::GraphExecDestroy, C::ContextReset];
+        [C::ContextDestroy, C::Free, C::HostFree, C::HostUnregister, C::StreamDestroy, C::EventDestroy];
+    let more = [C::ModuleUnload, C::GraphDestroy, C::GraphExecDestroy, C::ContextSet];
     let facts = [C::DeviceAttribute, C::DeviceMemory];
     let expected = [&probing[..], &words, &giving_back, &more, &facts].concat();
     assert!(unseen.iter().all(|call| expected.contains(call)), "{unseen:?}");

@@ -1,17 +1,10 @@
-//! Host memory that a device copies, and that a reset takes away: nobody looks at it meanwhile, and who looks
-//! is waited for.
+//! Host memory that a device copies: nobody looks at it meanwhile.
 
 use super::{BYTES, Desk, alone, desk, until};
-use ganglion::system::gpu::{Event, Gpu, GpuError, Pinned, Pool, Watch, probe};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
-use std::time::Duration;
+use ganglion::system::gpu::{Event, GpuError, Pinned};
 
 /// Still under way, or in use.
 const NOT_READY: i32 = 600;
-/// Taken away.
-const DESTROYED: i32 = 709;
 
 fn code<T>(said: Result<T, GpuError>) -> Result<(), i32> {
     said.map(|_| ()).map_err(|error| error.code)
@@ -81,47 +74,4 @@ fn an_event_that_a_graph_has_does_not_tell_of_the_copies_before_it() {
     alone.order("release");
     until(|| stream.is_done()).expect("no error");
     assert!(pinned.part(0..64).is_ok());
-}
-
-#[test]
-fn a_reset_waits_for_who_looks_and_takes_nothing_away_from_under_him() {
-    let Some(_alone) = alone() else { return };
-    let (tell, told) = channel();
-    let (go, gone) = channel();
-    let is_over = Arc::<AtomicBool>::default();
-    let his = is_over.clone();
-    let looker = std::thread::spawn(move || {
-        let found = probe().expect("the stand-in is a GPU");
-        let gpu = Gpu::open(&found, Arc::new(Watch::new())).expect("it opens");
-        let (pool, mut pinned) =
-            (Pool::take(&gpu, 64).expect("memory"), Pinned::take(&gpu, BYTES).expect("pinned"));
-        let mut bytes = pinned.bytes_mut().expect("free");
-        tell.send(()).expect("somebody listens");
-        // He looks until the reset has given up once, and a little into the second.
-        gone.recv().expect("the first is over");
-        std::thread::sleep(Duration::from_millis(50));
-        bytes.fill(7); // it would be nobody's memory
-        let intact = bytes.iter().all(|byte| *byte == 7);
-        his.store(true, Ordering::SeqCst);
-        drop(bytes);
-        drop((pinned, pool, gpu));
-        intact
-    });
-    told.recv().expect("he looks");
-    let (found, watch) = (probe().expect("the stand-in"), Watch::new());
-    assert_eq!(code(Gpu::reset(&found, &watch)), Err(NOT_READY), "he does not come to an end");
-    go.send(()).expect("he lives");
-    Gpu::reset(&found, &watch).expect("he has come to an end");
-    assert!(is_over.load(Ordering::SeqCst), "and it has waited for that");
-    assert!(looker.join().expect("no panic"), "the memory was his to the end");
-}
-
-#[test]
-fn after_a_reset_there_is_nothing_to_look_at() {
-    let Some(_alone) = alone() else { return };
-    let mut desk = desk();
-    Gpu::reset(&desk.found, &desk.watch).expect("reset");
-    assert_eq!(code(desk.pinned.bytes()), Err(DESTROYED));
-    assert_eq!(code(desk.pinned.part_mut(0..0)), Err(DESTROYED));
-    assert_eq!(desk.pinned.len(), BYTES, "how much it was is still known");
 }

@@ -1,0 +1,131 @@
+//! The host's copy of the bank. The device reports each row that a cycle changes, so that saving the brain
+//! copies no row off the device, and into a state that was saved before only the rows that changed since.
+
+use super::desk::Touched;
+use crate::field::shape::DESCRIPTOR;
+use crate::field::state::{Experiences, Held, refill};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Banks so far in this process: each start, and each state that an engine resumed from, is another one.
+static BANKS: AtomicU64 = AtomicU64::new(0);
+
+/// The rows in use, and when each changed.
+pub struct BankCopy {
+    rows: Vec<f32>,
+    value: Vec<f64>,
+    last_use: Vec<u64>,
+    /// Revision in which each row changed last.
+    changed: Vec<u64>,
+    revision: u64,
+    bank: u64,
+}
+
+impl BankCopy {
+    /// Of an empty bank with room for `capacity` rows.
+    pub fn new(capacity: usize) -> BankCopy {
+        BankCopy {
+            rows: Vec::with_capacity(capacity * DESCRIPTOR),
+            value: Vec::with_capacity(capacity),
+            last_use: Vec::with_capacity(capacity),
+            changed: Vec::with_capacity(capacity),
+            revision: 0,
+            bank: another(),
+        }
+    }
+
+    /// Takes over another bank.
+    pub fn replace(&mut self, bank: &Experiences) {
+        refill(&mut self.rows, &bank.rows);
+        refill(&mut self.value, &bank.value);
+        refill(&mut self.last_use, &bank.last_use);
+        self.changed.clear();
+        self.changed.resize(bank.value.len(), 0);
+        (self.revision, self.bank) = (0, another());
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.replace(&Experiences::default());
+    }
+
+    /// A row was stored, replaced or recognised. Takes no memory.
+    pub fn touch(&mut self, touched: &Touched, exact: &[f32; DESCRIPTOR]) {
+        let row = touched.row as usize;
+        debug_assert!(row <= self.value.len(), "rows are filled in their order");
+        self.revision += 1;
+        if row < self.value.len() {
+            self.rows[row * DESCRIPTOR..][..DESCRIPTOR].copy_from_slice(exact);
+            (self.value[row], self.last_use[row]) = (touched.value, touched.last_use);
+            self.changed[row] = self.revision;
+        } else {
+            self.rows.extend_from_slice(exact);
+            self.value.push(touched.value);
+            self.last_use.push(touched.last_use);
+            self.changed.push(self.revision);
+        }
+    }
+
+    /// Brings the rows in `to` up to date; how many rows that took.
+    pub fn save(&self, to: &mut Experiences) -> usize {
+        let held = to.held;
+        refill(&mut to.value, &self.value);
+        refill(&mut to.last_use, &self.last_use);
+        to.held = Held { bank: self.bank, revision: self.revision };
+        if held.bank != self.bank {
+            refill(&mut to.rows, &self.rows);
+            return self.value.len();
+        }
+        to.rows.resize(self.rows.len(), 0.0);
+        let mut copied = 0;
+        for (row, changed) in self.changed.iter().enumerate() {
+            if *changed > held.revision {
+                let range = row * DESCRIPTOR..(row + 1) * DESCRIPTOR;
+                to.rows[range.clone()].copy_from_slice(&self.rows[range]);
+                copied += 1;
+            }
+        }
+        copied
+    }
+}
+
+/// From 1: 0 is no bank.
+fn another() -> u64 {
+    BANKS.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn touched(row: u32, cycle: u64) -> Touched {
+        Touched { row, value: cycle as f64 / 8.0, last_use: cycle }
+    }
+
+    #[test]
+    fn a_save_copies_the_rows_that_changed_since_the_last() {
+        let mut bank = BankCopy::new(4);
+        (0..3).for_each(|row| bank.touch(&touched(row, 1), &[row as f32; DESCRIPTOR]));
+        let (mut one, mut two) = (Experiences::default(), Experiences::default());
+        assert_eq!((bank.save(&mut one), bank.save(&mut one)), (3, 0));
+        bank.touch(&touched(1, 2), &[7.0; DESCRIPTOR]);
+        assert_eq!((bank.save(&mut one), bank.save(&mut two)), (1, 3));
+        bank.touch(&touched(3, 3), &[9.0; DESCRIPTOR]);
+        assert_eq!((bank.save(&mut one), bank.save(&mut two)), (1, 1));
+        assert_eq!(one, two);
+        assert_eq!((one.rows[DESCRIPTOR], one.rows[3 * DESCRIPTOR]), (7.0, 9.0));
+        assert_eq!((one.value[1], one.last_use.clone()), (0.25, vec![1, 2, 1, 3]));
+    }
+
+    #[test]
+    fn a_state_of_another_bank_is_written_anew() {
+        let (mut bank, mut other) = (BankCopy::new(4), BankCopy::new(4));
+        let mut live = Experiences::default();
+        bank.touch(&touched(0, 1), &[1.0; DESCRIPTOR]);
+        other.touch(&touched(0, 1), &[2.0; DESCRIPTOR]);
+        assert_eq!((bank.save(&mut live), other.save(&mut live), bank.save(&mut live)), (1, 1, 1));
+        bank.replace(&live.clone());
+        assert_eq!((bank.save(&mut live), live.rows[0]), (1, 1.0), "a restored bank is another one");
+        bank.clear();
+        assert_eq!((bank.save(&mut live), live.rows.len(), live.value.len()), (0, 0, 0));
+    }
+}

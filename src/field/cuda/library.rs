@@ -1,0 +1,87 @@
+//! Memory of the library on the device: slots are taken when patterns are stored, a few at a time, so that an
+//! empty library costs next to nothing. Never in a cycle.
+
+use super::brains::Brains;
+use crate::base::plan::FieldPlan;
+use crate::field::shape::PATTERN;
+use crate::system::gpu::{GpuError, Pool};
+
+/// Slots of one allocation: a driver gives memory in pieces of 2 MB, and a slot alone (1.2 MB on the usual
+/// grid) would waste much of one.
+const SLOTS: usize = 8;
+
+/// Which slots have memory, and where.
+pub struct Library {
+    pools: Vec<Pool>,
+    /// Slots that have memory.
+    taken: usize,
+    /// Address of each slot's volumes, on the whole grid and the half one.
+    places: Vec<Option<[u64; 2]>>,
+    /// Bytes of these.
+    bytes: [usize; 2],
+}
+
+impl Library {
+    /// An empty one.
+    pub fn new(plan: &FieldPlan) -> Library {
+        let cells = plan.shape.cells();
+        let bytes = [cells, cells / 8].map(volume_bytes);
+        Library { pools: Vec::new(), taken: 0, places: vec![None; plan.shape.patterns], bytes }
+    }
+
+    /// Bytes on the device.
+    pub fn bytes(&self) -> usize {
+        self.pools.iter().map(Pool::bytes).sum()
+    }
+
+    /// Where a slot lies that has memory.
+    pub fn place(&self, slot: usize) -> Option<[u64; 2]> {
+        self.places.get(slot).copied().flatten()
+    }
+}
+
+/// Bytes of a stored volume on a grid of `cells` cells.
+pub fn volume_bytes(cells: usize) -> usize {
+    PATTERN * cells * size_of::<i16>()
+}
+
+impl Brains {
+    /// Memory for a slot that there is; of a slot that has some, the same. The kernels find it there.
+    pub(super) fn slot(&mut self, slot: usize) -> Result<[u64; 2], GpuError> {
+        if let Some(place) = self.library.place(slot) {
+            return Ok(place);
+        }
+        let Library { bytes: [whole, half], taken, .. } = self.library;
+        let left = self.plan.shape.patterns - taken;
+        if taken.is_multiple_of(SLOTS) {
+            self.library.pools.push(Pool::take(&self.gpu, SLOTS.min(left) * (whole + half))?);
+        }
+        let pool = self.library.pools[taken / SLOTS].address();
+        let first = pool + (taken % SLOTS * (whole + half)) as u64;
+        let place = [first, first + whole as u64];
+        for (table, address) in self.layout.shared.volumes.into_iter().zip(place) {
+            self.put(table, slot * size_of::<u64>(), &address.to_le_bytes())?;
+        }
+        self.library.places[slot] = Some(place);
+        self.library.taken += 1;
+        Ok(place)
+    }
+
+    /// Writes a stored volume on both grids.
+    pub(super) fn put_volumes(&mut self, slot: usize, volumes: [&[u8]; 2]) -> Result<(), GpuError> {
+        let place = self.slot(slot)?;
+        place.into_iter().zip(volumes).try_for_each(|(address, bytes)| self.put_at(address, bytes))
+    }
+
+    /// Lets every slot lie where there is no pattern, until it has memory: a blend may still name a slot that
+    /// was cleared.
+    pub(super) fn empty_library(&mut self) -> Result<(), GpuError> {
+        let shared = &self.layout.shared;
+        for (table, nothing) in shared.volumes.into_iter().zip(shared.no_volume) {
+            let address = self.address(nothing).to_le_bytes();
+            self.main.fill(self.address(nothing), 0, nothing.bytes)?;
+            self.put(table, 0, &address.repeat(self.plan.shape.patterns))?;
+        }
+        Ok(())
+    }
+}
