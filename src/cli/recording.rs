@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Arguments of a recording.
 #[derive(Debug, clap::Args)]
-pub struct Args {
+pub struct RecordArgs {
     /// Record what the robot sees and decides: into this file (NAME.mcap), or numbered files of this folder
     #[arg(long, value_name = "FILE|DIR")]
     pub record: Option<PathBuf>,
@@ -59,7 +59,7 @@ pub struct About {
 
 /// Starts the recording that `args` request of a run of `loaded`.
 pub fn start(
-    args: &Args,
+    args: &RecordArgs,
     loaded: &Loaded,
     about: &About,
 ) -> Result<Option<(Recording, RecordSender)>, Failure> {

@@ -94,7 +94,7 @@ pub struct Args {
     pub any_machine: bool,
     /// What is recorded, and where
     #[command(flatten)]
-    pub recording: recording::Args,
+    pub recording: recording::RecordArgs,
     /// Print one JSON object as the last line of standard output
     #[arg(long)]
     pub json: bool,

@@ -168,7 +168,11 @@ impl<R: Read> Reader<R> {
                 }
             }
         }
-        if self.known { Ok(None) } else { Err(ReadError::NotOurs) }
+        match self.known {
+            true => Ok(None),
+            false if self.at < mcap::MAGIC.len() as u64 => Err(ReadError::NotMcap),
+            false => Err(ReadError::NotOurs),
+        }
     }
 
     fn event(&mut self, record: Record<'static>) -> Result<Option<Event>, ReadError> {
