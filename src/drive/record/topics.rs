@@ -327,7 +327,7 @@ fn field(field: &super::slot::FieldResult) -> FieldMessage {
 
 #[cfg(test)]
 mod tests {
-    use super::super::slot::tests::full;
+    use super::super::slot::full;
     use super::*;
 
     #[test]

@@ -1,5 +1,5 @@
-//! What a slot was decided from, beside what its record says already: requests, signals, and the readings that
-//! it took, in their order. With them the slot can be decided again.
+//! What a slot was decided from, beside what its record says already: requests, signals, and the readings
+//! that it took, in their order. With them the slot can be decided again.
 
 use crate::base::frame::Reading;
 use crate::decision::mode::Asked;

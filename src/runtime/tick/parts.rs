@@ -39,7 +39,7 @@ pub struct Deciders {
 }
 
 impl Deciders {
-    /// Those of `board`, which have decided nothing; every cycle of the field runs at `rung`, if one is named.
+    /// Those of `board`, which have decided nothing. Every cycle of the field runs at `rung`, if named.
     pub fn of(board: &Board, rung: Option<Rung>) -> Deciders {
         let budget = Budget::new(board.budget);
         Deciders {

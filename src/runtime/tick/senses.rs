@@ -26,9 +26,9 @@ pub(super) struct Senses {
 }
 
 impl Senses {
-    /// The frame of slot number `index`, until which the last command was `executed`, and the signals: what is `known` of
-    /// field, wire and loop, and what has come in. Readings from before a sleep say nothing about the
-    /// present. `reflexes` meet each reading on its way into the frame.
+    /// The frame of slot number `index`, until which the last command was `executed`, and the signals: what
+    /// is `known` of field, wire and loop, and what has come in. Readings from before a sleep say nothing
+    /// about the present. `reflexes` meet each reading on its way into the frame.
     pub fn update(
         &mut self,
         index: u64,
