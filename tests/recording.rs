@@ -67,7 +67,7 @@ impl Files {
 fn slots_in(bytes: &[u8]) -> Vec<Slot> {
     let mut reader = Reader::new(bytes);
     let mut slots = Vec::new();
-    while let Some(event) = reader.next().expect("it was written in order") {
+    while let Some(event) = reader.next_event().expect("it was written in order") {
         if let Event::Slot(slot) = event {
             slots.push(*slot);
         }

@@ -11,7 +11,7 @@ use ganglion::base::plan::{Board, ComputedSensor, EngineKind, Rung, SensorKind, 
 use ganglion::base::time::{Instant, SimClock};
 use ganglion::decision::motion::Motion;
 use ganglion::deploy::board;
-use ganglion::drive::record::{Event, Facts, Medium, Place, Plan, Quota, Reader, Recording, When};
+use ganglion::drive::record::{Event, Facts, Medium, Opener, Place, Plan, Quota, Reader, Recording, When};
 use ganglion::field::readout::{Origin, Readout};
 use ganglion::field::shape::READOUT_COLUMNS;
 use ganglion::field::snapshot::{Places, Snapshot};
@@ -135,8 +135,7 @@ fn recordings() -> Vec<Vec<u8>> {
     let (board, memory) = (board::built_in("sim").unwrap().unwrap().board, Memory::default());
     let (open, place) = (memory.clone(), Place::File("run.mcap".into()));
     let facts = Facts::of(&board, "name = \"sim\"".into(), Default::default());
-    let open: Box<dyn FnMut(&Path) -> std::io::Result<Box<dyn Medium>> + Send> =
-        Box::new(move |_| Ok(Box::new(open.clone())));
+    let open: Opener = Box::new(move |_| Ok(Box::new(open.clone())));
     let plan = Plan { place, when: When::Always, quota: Quota::default(), facts, open };
     let (recording, sender) = Recording::start(plan, true).unwrap();
     let (clock, first) = (Arc::new(SimClock::new()), Instant::ZERO + board.period);
@@ -155,7 +154,7 @@ fn take_recording(bytes: &[u8]) -> bool {
     let mut replay = BOARD.with(|board| Replay::new(board, None).unwrap());
     let mut reader = Reader::new(bytes);
     loop {
-        match reader.next() {
+        match reader.next_event() {
             // What it does not miss it decides, whatever the values are.
             Ok(Some(Event::Slot(slot))) => drop(replay.slot(&slot, 0)),
             Ok(Some(_)) => {}

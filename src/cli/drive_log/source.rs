@@ -50,7 +50,7 @@ pub fn read(
         let intake = Intake::open(file, LARGEST).map_err(|error| Failure::file(file, &error))?;
         let mut reader = Reader::new(BufReader::new(intake.stream()));
         loop {
-            match reader.next().map_err(|error| Failure::data(error).at(file.display()))? {
+            match reader.next_event().map_err(|error| Failure::data(error).at(file.display()))? {
                 Some(Event::Facts(words)) => run.words = words,
                 Some(Event::Board(text)) => run.board = text,
                 Some(Event::Ended(words)) => run.ended = words,
@@ -93,7 +93,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Failure> {
 /// Which run a file is of.
 fn run_of(file: &Path) -> Option<String> {
     let mut reader = Reader::new(Intake::open(file, LARGEST).ok()?.stream());
-    match reader.next().ok()?? {
+    match reader.next_event().ok()?? {
         Event::Facts(words) => words.get("run").cloned(),
         _ => None,
     }

@@ -132,7 +132,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// What comes next; `None` at the end. After an error, nothing more comes.
-    pub fn next(&mut self) -> Result<Option<Event>, ReadError> {
+    pub fn next_event(&mut self) -> Result<Option<Event>, ReadError> {
         while self.end.is_none() {
             let event = match self.reader.next_event() {
                 None => {
@@ -257,15 +257,14 @@ mod tests {
         }
         file.status(5, "{}").unwrap();
         file.finish(BTreeMap::from([("why".into(), "over".into())])).unwrap();
-        let bytes = memory.0.lock().unwrap().clone();
-        bytes
+        memory.0.lock().unwrap().clone()
     }
 
     fn slots(bytes: &[u8]) -> (u64, Result<Option<End>, ReadError>) {
         let mut reader = Reader::new(bytes);
         let mut slots = 0;
         loop {
-            match reader.next() {
+            match reader.next_event() {
                 Ok(Some(Event::Slot(slot))) => {
                     assert_eq!(format!("{slot:?}"), format!("{:?}", full(slots)));
                     slots += 1;
